@@ -1,0 +1,97 @@
+package umem
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+)
+
+// Count is how many frames a kind of holder has.
+type Count [owners]int64
+
+// Of is the count of one kind of holder.
+func (c Count) Of(o Owner) int64 { return c[o] }
+
+// Sum is the frames of all holders; it equals Region.Frames.
+func (c Count) Sum() int64 {
+	var n int64
+	for _, v := range c {
+		n += v
+	}
+	return n
+}
+
+// Snapshot counts the frames by kind of holder while traffic flows. Counts are
+// those of each book's last Publish and always add up to the number of frames.
+func (r *Region) Snapshot() Count {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	var c Count
+	c[OwnerPool] = r.pool.held(&r.layout)
+	for _, b := range r.books {
+		one := b.read()
+		for o := range one {
+			c[o] += one[o]
+		}
+	}
+	return c
+}
+
+// read copies the published counts of a book, again if a Publish came between.
+func (b *Book) read() Count {
+	for {
+		before := b.seq.Load()
+		var c Count
+		for _, h := range *b.holders.Load() {
+			c[h.owner] += h.published.Load()
+		}
+		if before&1 == 0 && b.seq.Load() == before {
+			return c
+		}
+		runtime.Gosched()
+	}
+}
+
+// Audit compares every frame's record with its holder's count and the pool's
+// contents, and reports each disagreement. Books must be at rest.
+func (r *Region) Audit() (Count, error) {
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	recorded := make(map[uint16]int64)
+	r.eachRecord(func(addr uint64, id uint16) { recorded[id] += r.units(addr) })
+	var errs []error
+	if err := r.auditPool(recorded[poolID]); err != nil {
+		errs = append(errs, err)
+	}
+	var c Count
+	c[OwnerPool] = recorded[poolID]
+	for _, b := range r.books {
+		for _, h := range *b.holders.Load() {
+			c[h.owner] += recorded[h.id]
+			if h.held != recorded[h.id] {
+				errs = append(errs, fmt.Errorf("audit: %s counts %d frames, the records say %d", h.name, h.held, recorded[h.id]))
+			}
+		}
+	}
+	if c.Sum() != r.Frames() {
+		errs = append(errs, fmt.Errorf("audit: holders have %d frames, the region %d", c.Sum(), r.Frames()))
+	}
+	return c, errors.Join(errs...)
+}
+
+// auditPool checks that the pool's stacks hold each recorded frame once.
+func (r *Region) auditPool(recorded int64) error {
+	seen := make(map[uint64]bool, len(r.pool.frames)+len(r.pool.extents))
+	for _, stack := range [][]uint64{r.pool.frames, r.pool.extents} {
+		for _, addr := range stack {
+			if seen[addr] || r.records[r.record(addr)] != poolID {
+				return fmt.Errorf("audit: frame at %#x is in the pool twice, or in the pool and with a holder", addr)
+			}
+			seen[addr] = true
+		}
+	}
+	if held := r.pool.held(&r.layout); held != recorded {
+		return fmt.Errorf("audit: the pool has %d frames, the records say %d", held, recorded)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package umem
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// layout is where frames and extents lie. All sizes are bytes; frames come
+// first, extents end where the region ends.
+type layout struct {
+	size       uint64
+	frameSize  uint32
+	shift      uint8 // log2 of frameSize
+	frames     uint64
+	extentBase uint64
+	extentSize uint64
+	extents    uint64
+}
+
+// maxBuffer is the most io_uring registers as one buffer: io_buffer_validate in
+// the kernel's io_uring/rsrc.c. Extents are powers of two no larger than this and
+// aligned to their size, so none straddles two buffers.
+const maxBuffer = 1 << 30
+
+func newLayout(c Config) (layout, error) {
+	l := layout{frameSize: c.FrameSize, extentSize: c.ExtentSize, extents: c.Extents}
+	if l.frameSize != 2048 && l.frameSize != 4096 {
+		return l, fmt.Errorf("frame size %d: the kernel's AF_XDP takes 2048 or 4096", c.FrameSize)
+	}
+	l.shift = uint8(bits.TrailingZeros32(l.frameSize))
+	if err := l.checkExtents(); err != nil {
+		return l, err
+	}
+	l.size = roundUp(c.Size, uint64(c.Pages.bytes()))
+	taken := l.extentSize * l.extents
+	if l.size == 0 || taken > l.size-uint64(l.frameSize) {
+		return l, fmt.Errorf("region of %d bytes has no room for frames beside %d extents of %d bytes: raise its size", c.Size, l.extents, l.extentSize)
+	}
+	l.extentBase = l.size
+	if l.extents > 0 {
+		l.extentBase = (l.size - taken) &^ (l.extentSize - 1)
+	}
+	if l.extentBase < uint64(l.frameSize) {
+		return l, fmt.Errorf("region of %d bytes has no room for frames beside its extents: raise its size", c.Size)
+	}
+	l.frames = l.extentBase / uint64(l.frameSize)
+	return l, nil
+}
+
+func (l *layout) checkExtents() error {
+	if l.extents == 0 {
+		return nil
+	}
+	if bits.OnesCount64(l.extentSize) != 1 || l.extentSize < uint64(l.frameSize) || l.extentSize > maxBuffer {
+		return fmt.Errorf("extent size %d: it must be a power of two from one frame (%d) to 1 GiB", l.extentSize, l.frameSize)
+	}
+	if l.extents > 1<<20 {
+		return fmt.Errorf("%d extents: at most %d", l.extents, 1<<20)
+	}
+	return nil
+}
+
+func (l *layout) isExtent(addr uint64) bool { return addr >= l.extentBase }
+
+func (l *layout) extentOf(addr uint64) uint64 { return addr &^ (l.extentSize - 1) }
+
+func (l *layout) framesPerExtent() int64 { return int64(l.extentSize >> l.shift) }
+
+// total is the number of frames, those of extents included. What alignment of
+// the extents leaves over behind them counts for nobody.
+func (l *layout) total() int64 {
+	return int64(l.frames) + int64(l.extents)*l.framesPerExtent()
+}
+
+// record is the number of the record that holds addr's owner.
+func (l *layout) record(addr uint64) uint64 {
+	if l.isExtent(addr) {
+		addr = l.extentOf(addr)
+	}
+	return addr >> l.shift
+}
+
+// units is how many frames change hands when the frame at addr does.
+func (l *layout) units(addr uint64) int64 {
+	if l.isExtent(addr) {
+		return l.framesPerExtent()
+	}
+	return 1
+}
+
+func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }

@@ -1,0 +1,24 @@
+package umem
+
+// Owner is a kind of holder, the label under which frames are counted.
+type Owner uint8
+
+const (
+	// OwnerPool has the frames nobody uses.
+	OwnerPool Owner = iota
+	// OwnerWorker has frames between two ports.
+	OwnerWorker
+	// OwnerXDP has frames in the rings of an AF_XDP socket or the driver's.
+	OwnerXDP
+	// OwnerNVMe has frames of submitted block I/O.
+	OwnerNVMe
+
+	owners
+)
+
+var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme"}
+
+func (o Owner) String() string { return ownerNames[o] }
+
+// Owners lists every kind of holder.
+func Owners() []Owner { return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe} }

@@ -1,0 +1,122 @@
+package umem
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// PageSize is the kind of page that backs a region.
+type PageSize uint8
+
+const (
+	// Huge2M is 2 MiB huge pages, the default.
+	Huge2M PageSize = iota
+	// Huge1G is 1 GiB huge pages.
+	Huge1G
+	// Ordinary is the machine's base pages, locked in memory. Slower for every
+	// device; only for machines without huge pages.
+	Ordinary
+)
+
+func (p PageSize) bytes() int {
+	switch p {
+	case Huge1G:
+		return 1 << 30
+	case Ordinary:
+		return os.Getpagesize()
+	}
+	return 2 << 20
+}
+
+// Bytes is the size of one page.
+func (p PageSize) Bytes() uint64 { return uint64(p.bytes()) }
+
+func (p PageSize) String() string {
+	switch p {
+	case Huge1G:
+		return "1 GiB huge pages"
+	case Ordinary:
+		return "ordinary pages"
+	}
+	return "2 MiB huge pages"
+}
+
+// dir is the kernel's directory for this size of huge page, of one NUMA node or
+// (node < 0) of the machine: Documentation/admin-guide/mm/hugetlbpage.rst.
+func (p PageSize) dir(node int) string {
+	name := fmt.Sprintf("hugepages-%dkB", p.bytes()>>10)
+	if node < 0 {
+		return filepath.Join("/sys/kernel/mm/hugepages", name)
+	}
+	return filepath.Join("/sys/devices/system/node", fmt.Sprintf("node%d", node), "hugepages", name)
+}
+
+// FreePages returns how many huge pages of the size are free and how many there
+// are, on one NUMA node or (node < 0) on the machine.
+func FreePages(p PageSize, node int) (free, total uint64, err error) {
+	if p == Ordinary {
+		return 0, 0, fmt.Errorf("count huge pages: %v are not reserved", p)
+	}
+	if free, err = readCount(filepath.Join(p.dir(node), "free_hugepages")); err != nil {
+		return 0, 0, fmt.Errorf("count %v: %w", p, err)
+	}
+	if total, err = readCount(filepath.Join(p.dir(node), "nr_hugepages")); err != nil {
+		return 0, 0, fmt.Errorf("count %v: %w", p, err)
+	}
+	return free, total, nil
+}
+
+// Reserve raises the number of huge pages of the size until at least need bytes
+// are free, on one NUMA node or (node < 0) on the machine, and returns what gives
+// those added back. It needs root, and changes nothing when it returns an error.
+func Reserve(p PageSize, node int, need uint64) (giveBack func() error, err error) {
+	free, total, err := FreePages(p, node)
+	if err != nil {
+		return nil, err
+	}
+	pages := roundUp(need, p.Bytes()) / p.Bytes()
+	if pages <= free {
+		return func() error { return nil }, nil
+	}
+	added := pages - free
+	file := filepath.Join(p.dir(node), "nr_hugepages")
+	if err := writeCount(file, total+added); err != nil {
+		return nil, fmt.Errorf("reserve %d %v: %w", added, p, err)
+	}
+	giveBack = func() error { return lower(file, added) }
+	if free, _, err = FreePages(p, node); err == nil && free < pages {
+		err = fmt.Errorf("reserve %d %v: the kernel found memory for only %d of %d: free memory or reserve them at boot", added, p, free, pages)
+	}
+	if err != nil {
+		writeCount(file, total)
+		return nil, err
+	}
+	return giveBack, nil
+}
+
+// lower takes n pages off the reservation.
+func lower(file string, n uint64) error {
+	total, err := readCount(file)
+	if err == nil {
+		err = writeCount(file, total-min(n, total))
+	}
+	if err != nil {
+		return fmt.Errorf("give back %d huge pages: %w", n, err)
+	}
+	return nil
+}
+
+func readCount(file string) (uint64, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+}
+
+func writeCount(file string, n uint64) error {
+	return os.WriteFile(file, strconv.AppendUint(nil, n, 10), 0o644)
+}

@@ -1,0 +1,50 @@
+package umem
+
+import "sync"
+
+// pool has the frames and extents nobody uses, as two stacks of addresses. Its
+// lock also orders transfers between books, so that a Snapshot taken under it
+// adds up.
+type pool struct {
+	mu      sync.Mutex
+	frames  []uint64
+	extents []uint64
+}
+
+// fill stacks every frame and extent so that they are taken in ascending order.
+func (p *pool) fill(l layout) {
+	p.frames = make([]uint64, 0, l.frames)
+	for i := l.frames; i > 0; i-- {
+		p.frames = append(p.frames, (i-1)*uint64(l.frameSize))
+	}
+	p.extents = make([]uint64, 0, l.extents)
+	for i := l.extents; i > 0; i-- {
+		p.extents = append(p.extents, l.extentBase+(i-1)*l.extentSize)
+	}
+}
+
+// pop moves addresses from the stack to dst with the given length each.
+func pop(stack *[]uint64, dst []Frame, length uint32) int {
+	n := min(len(dst), len(*stack))
+	for i := range dst[:n] {
+		last := len(*stack) - 1
+		dst[i] = Frame{Addr: (*stack)[last], Len: length}
+		*stack = (*stack)[:last]
+	}
+	return n
+}
+
+// push puts the frame or extent that holds addr back. The stacks have room for
+// everything, so this never allocates.
+func (p *pool) push(l *layout, addr uint64) {
+	if l.isExtent(addr) {
+		p.extents = append(p.extents, l.extentOf(addr))
+		return
+	}
+	p.frames = append(p.frames, addr&^uint64(l.frameSize-1))
+}
+
+// held is the number of frames in the pool, those of extents included.
+func (p *pool) held(l *layout) int64 {
+	return int64(len(p.frames)) + int64(len(p.extents))*l.framesPerExtent()
+}

@@ -1,0 +1,157 @@
+package umem
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Config says what region to open. The zero value of every field but Size has a
+// meaning.
+type Config struct {
+	Size       uint64   // bytes of frames and extents together, rounded up to whole pages
+	Pages      PageSize // default Huge2M
+	FrameSize  uint32   // 2048 or 4096; default 4096
+	ExtentSize uint64   // bytes, a power of two up to 1 GiB; default 1 MiB
+	Extents    uint64   // how many extents end the region; default none
+	Control    uint64   // bytes of control area, rounded up to whole 2 MiB pages; default none
+	Node       *int     // NUMA node all pages must lie on; nil: wherever the kernel likes
+}
+
+// Region is the memory every device shares. Create one with Open.
+type Region struct {
+	layout
+	pages      PageSize
+	node       *int
+	data       []byte // frames and extents: what devices register
+	control    []byte // rings and tables: never registered
+	side       []Side
+	records    []uint16 // holder of each frame, written by its owner
+	pool       pool
+	books      []*Book   // under pool.mu
+	holders    []*Holder // by id, under pool.mu; poolID is nil
+	registered registrations
+	closed     bool
+}
+
+// Open maps a region, populates and pins it, and puts every frame into the pool.
+// Huge pages that are missing are an error that names the command to reserve
+// them; a predecessor's that the kernel is still freeing are waited for, for up to
+// a second. The caller closes the region.
+func Open(c Config) (*Region, error) {
+	c.setDefaults()
+	l, err := newLayout(c)
+	if err != nil {
+		return nil, fmt.Errorf("open region: %w", err)
+	}
+	r := &Region{layout: l, pages: c.Pages, node: c.Node, holders: make([]*Holder, 1)}
+	if r.data, err = mapPages("unifiedd-region", l.size, c.Pages, c.Node); err != nil {
+		return nil, fmt.Errorf("open region: %w", err)
+	}
+	if err := r.mapControl(c); err != nil {
+		return nil, errors.Join(fmt.Errorf("open region: %w", err), unix.Munmap(r.data))
+	}
+	r.side = make([]Side, l.size>>l.shift)
+	r.records = make([]uint16, l.size>>l.shift)
+	r.pool.fill(l)
+	return r, nil
+}
+
+func (c *Config) setDefaults() {
+	if c.FrameSize == 0 {
+		c.FrameSize = 4096
+	}
+	if c.ExtentSize == 0 {
+		c.ExtentSize = 1 << 20
+	}
+}
+
+// mapControl maps the control area. It is its own mapping, so that no address in
+// a descriptor, ours or a peer's, can name it.
+func (r *Region) mapControl(c Config) (err error) {
+	if c.Control == 0 {
+		return nil
+	}
+	pages := c.Pages
+	if pages == Huge1G {
+		pages = Huge2M
+	}
+	r.control, err = mapPages("unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node)
+	return err
+}
+
+// Close unmaps the region. It refuses, and changes nothing, while a device has
+// the region registered. Closing again does nothing.
+func (r *Region) Close() error {
+	if r.closed {
+		return nil
+	}
+	if err := r.stillRegistered(); err != nil {
+		return err
+	}
+	r.closed = true
+	err := unix.Munmap(r.data)
+	if r.control != nil {
+		err = errors.Join(err, unix.Munmap(r.control))
+	}
+	r.data, r.control = nil, nil
+	if err != nil {
+		return fmt.Errorf("close region: %w", err)
+	}
+	return nil
+}
+
+// Data is the memory devices register: all frames, then all extents. It is valid
+// until Close.
+func (r *Region) Data() []byte { return r.data }
+
+// Control is the memory for rings and tables that no device may reach through a
+// frame address, nil if none was asked for. It is valid until Close.
+func (r *Region) Control() []byte { return r.control }
+
+// Buffers cuts Data into pieces of at most 1 GiB, the most io_uring registers as
+// one buffer. No frame or extent lies in two.
+func (r *Region) Buffers() [][]byte {
+	var out [][]byte
+	for rest := r.data; len(rest) > 0; {
+		n := min(len(rest), maxBuffer)
+		out = append(out, rest[:n:n])
+		rest = rest[n:]
+	}
+	return out
+}
+
+// Bytes is the memory a frame views. It panics when the view leaves the region.
+// The slice is the caller's for as long as the frame is.
+func (r *Region) Bytes(f Frame) []byte { return r.At(f.Addr, uint64(f.Len)) }
+
+// At is n bytes of the region from addr. It panics outside the region.
+func (r *Region) At(addr, n uint64) []byte { return r.data[addr : addr+n : addr+n] }
+
+// FrameSize is the size of a frame in bytes.
+func (r *Region) FrameSize() uint32 { return r.frameSize }
+
+// ExtentSize is the size of an extent in bytes.
+func (r *Region) ExtentSize() uint64 { return r.extentSize }
+
+// Frames is the number of frames, those of extents included.
+func (r *Region) Frames() int64 { return r.total() }
+
+// Extents is the number of extents.
+func (r *Region) Extents() uint64 { return r.extents }
+
+// Size is the length of Data in bytes.
+func (r *Region) Size() uint64 { return r.size }
+
+// Pages is what backs the region.
+func (r *Region) Pages() PageSize { return r.pages }
+
+// Start is the address of the frame's first byte, and Room how many bytes the
+// frame or extent has in all.
+func (r *Region) Start(f Frame) (start, room uint64) {
+	if r.isExtent(f.Addr) {
+		return r.extentOf(f.Addr), r.extentSize
+	}
+	return f.Addr &^ uint64(r.frameSize-1), uint64(r.frameSize)
+}

@@ -1,0 +1,17 @@
+package umem
+
+// Side is what travels with a frame but not on the wire. It lies beside the
+// region, outside every registration, one entry per frame; an extent's entry is
+// that of its first frame. The frame's owner, and nobody else, reads and writes
+// it.
+type Side struct {
+	Block  uint64 // byte offset in the target, for block I/O
+	Stamp  uint64 // arrival, nanoseconds; the device says of which clock
+	Token  uint64 // whatever the flow wants back with the frame
+	Target uint32 // which file or device of a queue, for block I/O
+	Queue  uint32 // which queue the frame came from
+}
+
+// Side returns the entry of the frame that holds f.Addr. The pointer is good for
+// as long as the caller owns the frame.
+func (r *Region) Side(f Frame) *Side { return &r.side[f.Addr>>r.shift] }
