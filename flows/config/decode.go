@@ -1,0 +1,198 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxValues is how many values a configuration may have, aliases expanded.
+const maxValues = 100_000
+
+// maxMerges is how deep merge keys may be nested.
+const maxMerges = 8
+
+// read takes the value of the setting at path from a node.
+type read func(path string, n *yaml.Node)
+
+// fields are the keys a mapping may have.
+type fields map[string]read
+
+// without lists the keys which are not among the pairs.
+func (f fields) without(pairs []pair) []string {
+	left := maps.Clone(f)
+	for _, p := range pairs {
+		delete(left, p.key.Value)
+	}
+	return slices.Sorted(maps.Keys(left))
+}
+
+// decoder walks the tree of a file. What to do with a value is said by the
+// schema; the decoder knows mappings, lists, scalars, and where they are.
+type decoder struct {
+	*report
+	left int // values which may still be read
+}
+
+func newDecoder(r *report) *decoder { return &decoder{report: r, left: maxValues} }
+
+func (d *decoder) at(n *yaml.Node) Pos { return d.src.at(n.Line, n.Column) }
+
+// spend counts a value; when there are too many it says so, once, and refuses.
+func (d *decoder) spend(n *yaml.Node) bool {
+	d.left--
+	if d.left == -1 {
+		d.add(d.at(n), wrong("aliases count as what they stand for",
+			"the configuration has more than %d values", maxValues))
+	}
+	return d.left >= 0
+}
+
+// value follows aliases and refuses tags. An alias of an alias cannot be
+// written, so one step is enough.
+func (d *decoder) value(path string, n *yaml.Node) (*yaml.Node, bool) {
+	if !d.spend(n) {
+		return nil, false
+	}
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Style&yaml.TaggedStyle != 0 {
+		return nil, d.reject(path, wrong("remove the tag", "has the tag %s", quote(n.Tag)))
+	}
+	return n, true
+}
+
+// reject records what is wrong with the value at path and is always false.
+func (d *decoder) reject(path string, err error) bool {
+	d.refuse(path, err)
+	d.settle(path)
+	return false
+}
+
+// mapping reads a mapping with exactly these keys. Nothing at all is an empty
+// mapping.
+func (d *decoder) mapping(path string, n *yaml.Node, known fields) {
+	n, ok := d.value(path, n)
+	if !ok || isNull(n) {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		d.reject(path, fmt.Errorf("is %s, not a mapping of keys to values", kind(n)))
+		return
+	}
+	pairs := d.pairs(path, n, 0)
+	for _, p := range pairs {
+		if f, ok := known[p.key.Value]; ok {
+			d.field(path, p, f)
+		} else {
+			d.unknown(path, p.key, known.without(pairs))
+		}
+	}
+}
+
+func (d *decoder) field(path string, p pair, f read) {
+	inner := join(path, p.key.Value)
+	d.places[inner] = d.at(p.value)
+	if isNull(p.value) {
+		d.places[inner] = d.at(p.key)
+	}
+	f(inner, p.value)
+}
+
+// unknown refuses a key. The one it was meant to be is then not missing.
+func (d *decoder) unknown(path string, key *yaml.Node, known []string) {
+	where := ""
+	if path != "" {
+		where = " in " + path
+	}
+	hint := ""
+	if len(known) > 0 {
+		hint = "possible here: " + strings.Join(known, ", ")
+	}
+	if meant, ok := suggest(key.Value, known); ok {
+		hint = didYouMean(meant)
+		d.settle(join(path, meant))
+	}
+	d.add(d.at(key), wrong(hint, "unknown key %s%s", quote(key.Value), where))
+}
+
+// list reads each item of a list.
+func (d *decoder) list(path string, n *yaml.Node, item read) {
+	n, ok := d.value(path, n)
+	if !ok {
+		return
+	}
+	if n.Kind != yaml.SequenceNode {
+		d.reject(path, fmt.Errorf("is %s, not a list", kind(n)))
+		return
+	}
+	for i, v := range n.Content {
+		if d.left < 0 {
+			return
+		}
+		inner := index(path, i)
+		d.places[inner] = d.at(v)
+		item(inner, v)
+	}
+}
+
+// scalar is the text of a scalar as it was written, quotes and escapes undone.
+func (d *decoder) scalar(path string, n *yaml.Node) (string, bool) {
+	n, ok := d.value(path, n)
+	switch {
+	case !ok:
+		return "", false
+	case isNull(n):
+		return "", d.reject(path, wrong("remove the key to have the default", "has no value"))
+	case n.Kind != yaml.ScalarNode:
+		return "", d.reject(path, fmt.Errorf("is %s, not a single value", kind(n)))
+	}
+	return n.Value, true
+}
+
+// set reads a scalar into dst.
+func set[T any](d *decoder, dst *T, parse func(string) (T, error)) read {
+	return func(path string, n *yaml.Node) {
+		text, ok := d.scalar(path, n)
+		if !ok {
+			return
+		}
+		v, err := parse(text)
+		if err != nil {
+			d.reject(path, err)
+			return
+		}
+		*dst = v
+	}
+}
+
+// setOptional reads a scalar into a new value which dst then points to.
+func setOptional[T any](d *decoder, dst **T, parse func(string) (T, error)) read {
+	return func(path string, n *yaml.Node) {
+		var v T
+		set(d, &v, parse)(path, n)
+		if !d.explained(path) {
+			*dst = &v
+		}
+	}
+}
+
+// isNull tells a plain null or nothing from a quoted one.
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+// kind is what a node is, in words.
+func kind(n *yaml.Node) string {
+	switch {
+	case isNull(n):
+		return "empty"
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	}
+	return quote(n.Value)
+}

@@ -1,0 +1,137 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// maxFile is the largest file which is read, in bytes.
+const maxFile = 1 << 20
+
+// Options are what a caller may add to the checks; the zero value adds nothing.
+type Options struct {
+	// CheckFilter, unless nil, says what is wrong with a filter expression. An
+	// error which has a method Offset() int, found by errors.As, puts the caret
+	// under that byte of the expression.
+	CheckFilter func(expr string) error
+}
+
+// Load reads and checks the configuration in a file. The error is an [*Errors]
+// unless the file could not be read; there is no Config then.
+func Load(path string, o Options) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	return Parse(path, data, o)
+}
+
+// Parse reads and checks a configuration; name is the file's name in messages
+// and positions. The error is always an [*Errors]; there is no Config then.
+func Parse(name string, data []byte, o Options) (*Config, error) {
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	r := newReport(newSource(name, text[:min(len(text), maxFile)]))
+	c := Default()
+	if root := compose(r, text); root != nil {
+		d := newDecoder(r)
+		d.config(root, c)
+		c.Complete()
+		if d.left >= 0 {
+			validate(r, c, o)
+		}
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// compose makes the tree of a text of one document, or reports why it cannot.
+func compose(r *report, text string) *yaml.Node {
+	switch at := invalidUTF8(text); {
+	case len(text) > maxFile:
+		r.add(r.src.at(1, 1), fmt.Errorf("the file is larger than 1 MiB"))
+		return nil
+	case at >= 0:
+		before := newSource("", text[:at])
+		last := len(before.lines) - 1
+		r.add(r.src.at(last+1, before.width[last]+1), fmt.Errorf("the text is not UTF-8"))
+		return nil
+	}
+	return documents(r, text)
+}
+
+// documents makes the tree of the first document and refuses any other.
+func documents(r *report, text string) *yaml.Node {
+	l, err := yaml.NewLoader(bytes.NewReader([]byte(text)))
+	if err != nil {
+		r.add(r.src.at(1, 1), err)
+		return nil
+	}
+	var first, second yaml.Node
+	switch err := l.Load(&first); {
+	case errors.Is(err, io.EOF):
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: 1, Column: 1}
+	case err != nil:
+		r.syntax(err)
+		return nil
+	}
+	switch err := l.Load(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		r.syntax(err)
+	default:
+		r.add(r.src.at(second.Line, second.Column), fmt.Errorf("a second document begins; only one is read"))
+	}
+	if first.Kind == yaml.DocumentNode {
+		return first.Content[0]
+	}
+	return &first
+}
+
+// syntax reports what the YAML parser stopped at.
+func (r *report) syntax(err error) {
+	e := (*yaml.LoadError)(nil)
+	if !errors.As(err, &e) {
+		r.add(r.src.at(1, 1), fmt.Errorf("not YAML: %w", err))
+		return
+	}
+	mark := e.Mark
+	if mark.Line == 0 {
+		mark = e.ContextMark
+	}
+	message := e.Message
+	if e.ContextMsg != "" {
+		message = e.ContextMsg + ": " + message
+	}
+	at, hint := r.src.at(mark.Line, mark.Column), ""
+	if strings.HasPrefix(r.src.from(at), "\t") {
+		hint = "indent with spaces, not tabs"
+	}
+	r.add(at, wrong(hint, "not YAML: %s", message))
+}
+
+// invalidUTF8 is where text stops being UTF-8, or -1.
+func invalidUTF8(text string) int {
+	for i, c := range text {
+		if c != utf8.RuneError {
+			continue
+		}
+		if _, n := utf8.DecodeRuneInString(text[i:]); n == 1 {
+			return i
+		}
+	}
+	return -1
+}

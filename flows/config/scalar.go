@@ -1,0 +1,135 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxQuoted is how many characters of a value are quoted in a message.
+const maxQuoted = 60
+
+// quote puts a value into a message: quoted, escaped and not too long.
+func quote(s string) string {
+	if r := []rune(s); len(r) > maxQuoted {
+		s = string(r[:maxQuoted]) + "…"
+	}
+	return strconv.Quote(s)
+}
+
+func parseText(s string) (string, error) { return s, nil }
+
+// oneOf reads one of a few words.
+func oneOf[T ~string](values []T) func(string) (T, error) {
+	return func(s string) (T, error) { return T(s), member(T(s), values) }
+}
+
+// member says what is wrong with a value which is none of these.
+func member[T ~string](v T, values []T) error {
+	words := make([]string, len(values))
+	for i, w := range values {
+		if v == w {
+			return nil
+		}
+		words[i] = string(w)
+	}
+	hint := ""
+	if meant, ok := suggest(string(v), words); ok {
+		hint = didYouMean(meant)
+	}
+	return wrong(hint, "%s is not one of %s", quote(string(v)), strings.Join(words, ", "))
+}
+
+// switches are words other formats have for true and false.
+var switches = map[string]string{
+	"yes": "true", "on": "true", "y": "true", "1": "true",
+	"no": "false", "off": "false", "n": "false", "0": "false",
+}
+
+func parseBool(s string) (bool, error) {
+	if meant, ok := switches[strings.ToLower(s)]; ok {
+		return false, wrong(didYouMean(meant), "%s is neither true nor false", quote(s))
+	}
+	return s == "true", member(s, []string{"true", "false"})
+}
+
+// parseInt reads a decimal number. A leading zero is octal to some readers of
+// YAML, so it is refused.
+func parseInt(s string) (int, error) {
+	v, err := strconv.Atoi(s)
+	if err != nil || strconv.Itoa(v) != s {
+		return 0, fmt.Errorf("%s is not a whole number", quote(s))
+	}
+	return v, nil
+}
+
+func parseSize(s string) (Size, error) {
+	digits := strings.TrimRight(s, "BKMGTibkmgt ")
+	v, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || strconv.FormatUint(v, 10) != digits {
+		return 0, fmt.Errorf("%s is not a size like 4096, 64KiB or 1GiB", quote(s))
+	}
+	for _, u := range units {
+		if s != digits+u.name {
+			continue
+		}
+		if v > uint64(^Size(0)/u.size) {
+			return 0, fmt.Errorf("%s is too large", quote(s))
+		}
+		return Size(v) * u.size, nil
+	}
+	return 0, wrong(didYouMean(digits+unitLike(s[len(digits):])), "%s has an unknown unit", quote(s))
+}
+
+// unitLike is the unit of Size which begins like the word.
+func unitLike(word string) string {
+	initial := strings.ToUpper(strings.TrimSpace(word) + "B")[:1]
+	for _, u := range units[:5] {
+		if strings.HasPrefix(u.name, initial) {
+			return u.name
+		}
+	}
+	return "B"
+}
+
+func parseDuration(s string) (time.Duration, error) {
+	v, err := time.ParseDuration(s)
+	switch {
+	case err == nil && v < 0:
+		return 0, fmt.Errorf("%s is negative", quote(s))
+	case err == nil:
+		return v, nil
+	}
+	if _, err := strconv.ParseUint(s, 10, 64); err == nil {
+		return 0, wrong("us, ms, s, m or h", "%s has no unit", quote(s))
+	}
+	return 0, fmt.Errorf("%s is not a duration like 200us, 500ms or 1h", quote(s))
+}
+
+// parseDurable reads an interval, or the word for none.
+func parseDurable(s string) (time.Duration, error) {
+	if s == "written" {
+		return Written, nil
+	}
+	if meant, ok := suggest(s, []string{"written"}); ok {
+		return 0, wrong(didYouMean(meant), "%s is neither written nor a duration", quote(s))
+	}
+	v, err := parseDuration(s)
+	if err == nil && v == 0 {
+		return 0, wrong(didYouMean("written"), "an interval of 0 is not possible")
+	}
+	return v, err
+}
+
+// parseAllQueues reads the word for no list of queues.
+func parseAllQueues(s string) ([]int, error) {
+	if s == "all" {
+		return nil, nil
+	}
+	hint := didYouMean("all")
+	if _, err := parseInt(s); err == nil {
+		hint = "did you mean [" + s + "]?"
+	}
+	return nil, wrong(hint, "%s is neither all nor a list of queue numbers", quote(s))
+}

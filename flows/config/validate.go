@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Bounds of settings. The number of CPUs is the kernel's largest NR_CPUS, that of
+// nodes 1 << NODES_SHIFT (arch/x86/Kconfig); a unix socket's path has 107 bytes
+// (struct sockaddr_un).
+const (
+	minRegion  = 4 * MiB
+	maxRegion  = 64 * TiB
+	minExtent  = 64 * KiB
+	maxExtent  = 64 * MiB
+	perFlow    = 2 // extents: one is filled while another is written
+	maxCPU     = 8191
+	maxNode    = 1023
+	maxName    = 32
+	maxSocket  = 107
+	maxSleep   = 100 * time.Millisecond
+	maxPoll    = time.Second
+	minFlush   = 10 * time.Millisecond
+	maxFlush   = time.Second
+	minDurable = time.Millisecond
+)
+
+// Validate checks a Config built by a program. The error is an [*Errors] whose
+// problems have no place. Call [Config.Complete] first.
+func (c *Config) Validate(o Options) error {
+	r := newReport(nil)
+	validate(r, c, o)
+	return r.err()
+}
+
+// validator checks values and what they have to do with each other.
+type validator struct {
+	*report
+	*Config
+	Options
+}
+
+func validate(r *report, c *Config, o Options) {
+	v := &validator{report: r, Config: c, Options: o}
+	v.region()
+	v.workers()
+	v.services()
+	v.flows()
+}
+
+// check refuses the setting at path unless ok.
+func (v *validator) check(ok bool, path, format string, args ...any) {
+	if !ok {
+		v.refuse(path, fmt.Errorf(format, args...))
+	}
+}
+
+// checkErr refuses the setting at path for an error.
+func (v *validator) checkErr(path string, err error) {
+	if err != nil {
+		v.refuse(path, err)
+	}
+}
+
+func (v *validator) region() {
+	r := &v.Region
+	v.checkErr("region.pages", member(r.Pages, allPages))
+	v.check(r.Frame == 2048 || r.Frame == 4096, "region.frame", "%d is neither 2048 nor 4096", r.Frame)
+	v.check(r.Node == nil || within(*r.Node, 0, maxNode), "region.node", "is not from 0 to %d", maxNode)
+	v.checkErr("region.size", sizeBetween(r.Size, minRegion, maxRegion))
+	extent := sizeBetween(r.Extent, minExtent, maxExtent)
+	if extent == nil && !powerOfTwo(uint64(r.Extent)) {
+		extent = fmt.Errorf("%s is not a power of two", r.Extent)
+	}
+	v.checkErr("region.extent", extent)
+	if extent == nil {
+		v.extents()
+	}
+}
+
+// extents checks that the extents fit and are enough.
+func (v *validator) extents() {
+	r := &v.Region
+	if r.Extents < 1 {
+		v.refuse("region.extents", fmt.Errorf("at least 1 is needed"))
+		return
+	}
+	if uint64(r.Extents) > uint64(r.Size/2/r.Extent) {
+		v.refuse(v.first("region.extents", "region.extent", "region.size"), wrong(
+			"lower region.extents or raise region.size",
+			"%d extents of %s do not fit half of a region of %s", r.Extents, r.Extent, r.Size))
+	}
+	if need := perFlow * len(v.Flows); r.Extents < need {
+		v.refuse("region.extents", wrong("raise region.extents",
+			"%d are too few: %d flows need %d", r.Extents, len(v.Flows), need))
+	}
+}
+
+// first is the first of some paths which is in the file, or the very first.
+func (v *validator) first(paths ...string) string {
+	for _, p := range paths {
+		if _, ok := v.places[p]; ok {
+			return p
+		}
+	}
+	return paths[0]
+}
+
+func (v *validator) workers() {
+	names, cpus := newTaken[string](v, "worker"), newTaken[int](v, "CPU")
+	v.check(len(v.Workers) > 0, "workers", "at least one is needed")
+	for i, w := range v.Workers {
+		path := index("workers", i)
+		v.name(join(path, "name"), w.Name)
+		names.take(join(path, "name"), w.Name)
+		v.checkErr(join(path, "wait"), member(w.Wait, allWaits))
+		v.sleep(join(path, "sleep"), w)
+		if w.CPU == nil {
+			continue
+		}
+		v.check(within(*w.CPU, 0, maxCPU), join(path, "cpu"), "is not from 0 to %d", maxCPU)
+		cpus.take(join(path, "cpu"), *w.CPU)
+	}
+}
+
+func (v *validator) sleep(path string, w Worker) {
+	if w.Wait == WaitSleep {
+		v.check(within(w.Sleep, time.Microsecond, maxSleep), path, "%s is not from 1us to %s", w.Sleep, maxSleep)
+	} else if _, ok := v.places[path]; ok {
+		v.refuse(path, wrong("remove it, or say wait: sleep", "has no use with wait: %s", w.Wait))
+	}
+}
+
+// services checks what is neither memory nor data path.
+func (v *validator) services() {
+	v.checkErr("log.level", member(v.Log.Level, allLevels))
+	v.checkErr("log.format", member(v.Log.Format, allFormats))
+	if v.given("user", v.User) {
+		v.check(isUser(v.User), "user", "%s is not a user's name or number", quote(v.User))
+	}
+	if v.given("metrics.listen", v.Metrics.Listen) {
+		v.checkErr("metrics.listen", checkAddress(v.Metrics.Listen))
+	}
+	v.checkErr("control.socket", checkPath(v.Control.Socket, maxSocket))
+}
+
+// given tells whether an optional text is there, if only as an empty one.
+func (v *validator) given(path, text string) bool {
+	_, ok := v.places[path]
+	return ok || text != ""
+}
+
+// name checks the name of a worker or a flow.
+func (v *validator) name(path, name string) {
+	ok := len(name) <= maxName && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+	v.need(path, name, "a name")
+	v.check(ok, path, "%s is not a name: up to %d of a-z, 0-9 and -", quote(name), maxName)
+}
+
+// need refuses an empty text.
+func (v *validator) need(path, text, what string) bool {
+	v.check(text != "", path, "%s is needed", what)
+	return text != ""
+}
