@@ -1,0 +1,135 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const zramControl = "/sys/class/zram-control/"
+
+// Zram makes a compressed-memory block device of size bytes (a multiple of the
+// page size) and returns its path. Its logical block is 4096 bytes. It is
+// removed at the end of the test, which fails when something still has it open.
+func Zram(t testing.TB, size uint64) string {
+	t.Helper()
+	Root(t)
+	text, err := os.ReadFile(zramControl + "hot_add")
+	if err != nil {
+		t.Fatalf("add a zram device: %v", err)
+	}
+	id := strings.TrimSpace(string(text))
+	forget := note(t, "zram", id)
+	t.Cleanup(func() {
+		t.Helper()
+		if err := removeZram(id); err != nil {
+			t.Errorf("remove /dev/zram%s: %v", id, err)
+		}
+		forget()
+	})
+	if err := os.WriteFile("/sys/block/zram"+id+"/disksize", []byte(strconv.FormatUint(size, 10)), 0); err != nil {
+		t.Fatalf("set the size of /dev/zram%s: %v", id, err)
+	}
+	path := "/dev/zram" + id
+	Wait(t, 5*time.Second, path, func() bool { return exists(path) })
+	return path
+}
+
+// removeZram removes the device; the last close of it may be a moment old.
+func removeZram(id string) error {
+	var err error
+	within(5*time.Second, func() bool {
+		err = os.WriteFile(zramControl+"hot_remove", []byte(id), 0)
+		return !errors.Is(err, unix.EBUSY)
+	})
+	if errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Loop makes a loop device over file, sized down to size bytes when size is
+// not 0, and returns its path. The device disappears with the test, and with
+// the process, since the kernel clears it on last close.
+func Loop(t testing.TB, file string, size uint64) string {
+	t.Helper()
+	Root(t)
+	back, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatalf("open the file of a loop device: %v", err)
+	}
+	defer back.Close()
+	dev, err := attachLoop(int(back.Fd()), file, size)
+	if err != nil {
+		t.Fatalf("make a loop device over %s: %v", file, err)
+	}
+	t.Cleanup(func() {
+		t.Helper()
+		if err := detachLoop(dev); err != nil {
+			t.Error(err)
+		}
+	})
+	return dev.Name()
+}
+
+// attachLoop finds a free device and configures it. Another process may take
+// the device between the two, so it tries again.
+func attachLoop(fd int, file string, size uint64) (*os.File, error) {
+	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer control.Close()
+	config := unix.LoopConfig{Fd: uint32(fd)}
+	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+	config.Info.Sizelimit = size
+	copy(config.Info.File_name[:len(config.Info.File_name)-1], file)
+	for range 20 {
+		dev, err := freeLoop(int(control.Fd()))
+		if err != nil {
+			return nil, err
+		}
+		err = unix.IoctlLoopConfigure(int(dev.Fd()), &config)
+		if err == nil {
+			return dev, nil
+		}
+		dev.Close()
+		if !errors.Is(err, unix.EBUSY) {
+			return nil, err
+		}
+	}
+	return nil, errors.New("every free loop device was taken by someone else")
+}
+
+func freeLoop(control int) (*os.File, error) {
+	n, err := unix.IoctlRetInt(control, unix.LOOP_CTL_GET_FREE)
+	if err != nil {
+		return nil, fmt.Errorf("find a free loop device: %w", err)
+	}
+	return os.OpenFile("/dev/loop"+strconv.Itoa(n), os.O_RDWR, 0)
+}
+
+// detachLoop closes the device, which clears it, and waits until it is clear.
+func detachLoop(dev *os.File) error {
+	name := dev.Name()
+	if err := dev.Close(); err != nil {
+		return err
+	}
+	backing := filepath.Join("/sys/block", filepath.Base(name), "loop/backing_file")
+	if !within(5*time.Second, func() bool { return !exists(backing) }) {
+		return fmt.Errorf("detach %s: something still has it open", name)
+	}
+	return nil
+}

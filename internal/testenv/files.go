@@ -1,0 +1,129 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// DiskDir returns a directory, empty and removed at the end of the test, whose
+// files take direct I/O: the test's own temporary directory, or, where that is
+// in memory, one under the checkout's build directory.
+func DiskDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	if takesDirect(dir) {
+		return dir
+	}
+	build := filepath.Join(checkout(t), "build")
+	if err := os.MkdirAll(build, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(build, "test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if !takesDirect(dir) {
+		t.Fatalf("files in %s take no direct I/O, nor do temporary files: set TMPDIR to a directory on a disk", dir)
+	}
+	return dir
+}
+
+// takesDirect asks the kernel whether a file in dir takes direct I/O
+// (STATX_DIOALIGN, Linux 6.1), by making one.
+func takesDirect(dir string) bool {
+	f, err := os.CreateTemp(dir, "probe-")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	var stat unix.Statx_t
+	err = unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &stat)
+	return err == nil && stat.Dio_mem_align != 0
+}
+
+// checkout returns the root of the module, the nearest directory above with a
+// go.mod.
+func checkout(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	for err == nil && dir != "/" {
+		if exists(filepath.Join(dir, "go.mod")) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatalf("find go.mod above the working directory: %v", err)
+	return ""
+}
+
+// DiskFile makes a file of size bytes that takes direct I/O and returns its
+// path. Its blocks are allocated and never written, as fallocate(2) leaves
+// them; size 0 is an empty file.
+func DiskFile(t testing.TB, size uint64) string {
+	t.Helper()
+	f, err := os.Create(filepath.Join(DiskDir(t), "disk"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if size == 0 {
+		return f.Name()
+	}
+	if err := unix.Fallocate(int(f.Fd()), 0, 0, int64(size)); err != nil {
+		t.Fatalf("allocate %d bytes for %s: %v", size, f.Name(), err)
+	}
+	return f.Name()
+}
+
+// Ext4 makes an ext4 file system in a device of size bytes (at least 1 MiB),
+// mounts it and returns the mount point. It is for tests that fill a disk.
+// It is unmounted and removed at the end of the test, which fails when a file
+// on it is still open.
+func Ext4(t testing.TB, size uint64) string {
+	t.Helper()
+	dev := Loop(t, DiskFile(t, size), 0)
+	mkfs(t, dev)
+	dir := t.TempDir()
+	forget := note(t, "mount", dir)
+	if err := unix.Mount(dev, dir, "ext4", unix.MS_NOATIME, ""); err != nil {
+		forget()
+		t.Fatalf("mount %s on %s: %v", dev, dir, err)
+	}
+	t.Cleanup(func() {
+		t.Helper()
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("unmount %s: %v (something on it is still open)", dir, err)
+			_ = unmount(dir)
+		}
+		forget()
+	})
+	return dir
+}
+
+// mkfs makes a file system without a journal's worth of lost space or blocks
+// kept for root, so that "full" means full.
+func mkfs(t testing.TB, dev string) {
+	t.Helper()
+	out, err := execTool(t, "mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", dev)
+	if err != nil {
+		t.Fatalf("make a file system on %s: %v\n%s", dev, err, out)
+	}
+}
+
+// unmount takes the mount out of the tree even while it is busy.
+func unmount(dir string) error {
+	err := unix.Unmount(dir, unix.MNT_DETACH)
+	if err == unix.EINVAL || err == unix.ENOENT {
+		return nil // not mounted, or gone
+	}
+	if err != nil {
+		return fmt.Errorf("unmount %s: %w", dir, err)
+	}
+	return nil
+}

@@ -1,0 +1,182 @@
+package testenv
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sort"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Leaks makes the test fail when, at its end, the process has file
+// descriptors, goroutines or mapped huge pages that it did not have now, and
+// names them. The kernel and the scheduler get about two seconds to finish.
+// Call it first in the test, so that it looks after every other clean-up, and
+// not in a test that runs in parallel with others.
+func Leaks(t testing.TB) {
+	t.Helper()
+	primeRuntime()
+	before := takeHoldings(t)
+	t.Cleanup(func() {
+		t.Helper()
+		var left []string
+		within(2*time.Second, func() bool {
+			runtime.GC() // files kept only by a forgotten variable are not the leak looked for
+			left = takeHoldings(t).above(before)
+			return len(left) == 0
+		})
+		for _, what := range left {
+			t.Errorf("left over at the end of the test: %s", what)
+		}
+	})
+}
+
+// primeRuntime makes the Go runtime open the descriptors it keeps for itself.
+func primeRuntime() {
+	if r, w, err := os.Pipe(); err == nil {
+		r.Close()
+		w.Close()
+	}
+}
+
+// holdings is what a process has of the machine at one moment.
+type holdings struct {
+	fds        map[int]string    // descriptor to what it is
+	goroutines map[string]string // id to stack
+	hugeKiB    int64             // mapped huge pages
+}
+
+func takeHoldings(t testing.TB) holdings {
+	t.Helper()
+	fds, err := openFDs()
+	if err != nil {
+		t.Fatalf("list the open descriptors: %v", err)
+	}
+	return holdings{fds, goroutines(), mappedHugeKiB()}
+}
+
+// above names what h has and base has not.
+func (h holdings) above(base holdings) []string {
+	var left []string
+	for fd, what := range h.fds {
+		if base.fds[fd] != what {
+			left = append(left, fmt.Sprintf("descriptor %d: %s", fd, what))
+		}
+	}
+	for id, stack := range h.goroutines {
+		if _, ok := base.goroutines[id]; !ok {
+			left = append(left, stack)
+		}
+	}
+	if h.hugeKiB > base.hugeKiB {
+		left = append(left, fmt.Sprintf("%d KiB of mapped huge pages", h.hugeKiB-base.hugeKiB))
+	}
+	sort.Strings(left)
+	return left
+}
+
+// openFDs maps each open descriptor to a description of it.
+func openFDs() (map[int]string, error) {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return nil, err
+	}
+	fds := make(map[int]string)
+	for _, e := range entries {
+		link, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err != nil {
+			continue // the descriptor of the listing itself
+		}
+		if fd, err := strconv.Atoi(e.Name()); err == nil {
+			fds[fd] = describe(fd, link)
+		}
+	}
+	return fds, nil
+}
+
+// describe adds to the kernel's name of a descriptor what the name does not
+// tell: the family of a socket, the type of a BPF object.
+func describe(fd int, link string) string {
+	switch {
+	case strings.HasPrefix(link, "socket:"):
+		return link + " " + family(fd)
+	case strings.Contains(link, "bpf"):
+		return link + " " + bpfKind(fd)
+	}
+	return link
+}
+
+func family(fd int) string {
+	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
+	if err != nil {
+		return "of unknown family"
+	}
+	names := map[int]string{
+		unix.AF_XDP: "AF_XDP", unix.AF_PACKET: "AF_PACKET", unix.AF_NETLINK: "AF_NETLINK",
+		unix.AF_UNIX: "AF_UNIX", unix.AF_INET: "AF_INET", unix.AF_INET6: "AF_INET6",
+	}
+	if name, ok := names[domain]; ok {
+		return name
+	}
+	return "family " + strconv.Itoa(domain)
+}
+
+// bpfKind returns the lines of fdinfo that tell a map, program or link apart.
+func bpfKind(fd int) string {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	var kind []string
+	for line := range strings.Lines(string(text)) {
+		for _, key := range []string{"map_type", "map_id", "prog_type", "prog_id", "link_type", "ifindex"} {
+			if strings.HasPrefix(line, key+":") {
+				kind = append(kind, strings.Join(strings.Fields(line), " "))
+			}
+		}
+	}
+	return strings.Join(kind, ", ")
+}
+
+// goroutines maps the id of each goroutine that is not the runtime's or the
+// test framework's to its stack.
+func goroutines() map[string]string {
+	buf := make([]byte, 1<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	all := make(map[string]string)
+	for stack := range strings.SplitSeq(string(buf), "\n\n") {
+		id, _, _ := strings.Cut(strings.TrimPrefix(stack, "goroutine "), " ")
+		if !frameworks(stack) {
+			all[id] = stack
+		}
+	}
+	return all
+}
+
+// frameworks reports whether a goroutine belongs to testing or to a part of the
+// standard library that starts one and keeps it.
+func frameworks(stack string) bool {
+	for _, of := range []string{"testing.(*T).Run(", "testing.tRunner.", "created by testing.", "os/signal.loop", "os/signal.signal_recv"} {
+		if strings.Contains(stack, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// mappedHugeKiB is the huge-page memory this process has mapped, whoever
+// reserved it.
+func mappedHugeKiB() int64 {
+	text, _ := os.ReadFile("/proc/self/smaps_rollup")
+	var sum int64
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line)
+		if len(f) > 1 && (f[0] == "Shared_Hugetlb:" || f[0] == "Private_Hugetlb:") {
+			n, _ := strconv.ParseInt(f[1], 10, 64)
+			sum += n
+		}
+	}
+	return sum
+}

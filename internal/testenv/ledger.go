@@ -1,0 +1,174 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// undo says how each kind of ledger entry is taken back after its process has
+// died. The string is the entry's value.
+var undo = map[string]func(string) error{
+	"hugepages": undoPages,
+	"netns":     deleteNetns,
+	"zram":      removeZram,
+	"mount":     unmount,
+}
+
+// ledger is what this process has changed on the machine and not taken back.
+// The file is held under flock while there is any entry; a ledger that can be
+// locked belongs to a process that has died.
+type ledger struct {
+	mu      sync.Mutex
+	file    *os.File
+	entries []string
+}
+
+var own ledger
+
+// note writes one change to the ledger before or right after it is made, and
+// returns what strikes it out. Called with a kind that undo knows.
+func note(t testing.TB, kind, value string) (forget func()) {
+	t.Helper()
+	if undo[kind] == nil {
+		t.Fatalf("ledger kind %q has no undo", kind)
+	}
+	entry := kind + " " + value
+	if err := own.add(entry); err != nil {
+		t.Fatalf("note %s in the test ledger: %v", entry, err)
+	}
+	return func() {
+		if err := own.strike(entry); err != nil {
+			t.Errorf("strike %s out of the test ledger: %v", entry, err)
+		}
+	}
+}
+
+func (l *ledger) add(entry string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		if err := l.open(); err != nil {
+			return err
+		}
+	}
+	l.entries = append(l.entries, entry)
+	return l.write()
+}
+
+func (l *ledger) strike(entry string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.Index(l.entries, entry)
+	if i < 0 {
+		return fmt.Errorf("no such entry")
+	}
+	l.entries = slices.Delete(l.entries, i, i+1)
+	if len(l.entries) > 0 {
+		return l.write()
+	}
+	err := errors.Join(os.Remove(l.file.Name()), l.file.Close())
+	l.file = nil
+	return err
+}
+
+// open makes this process's file and sweeps the files of the dead, all under
+// the machine-wide lock so that a new file is never seen unlocked.
+func (l *ledger) open() error {
+	return locked(func(dir string) error {
+		sweep(dir)
+		f, err := os.CreateTemp(dir, "ledger-")
+		if err != nil {
+			return err
+		}
+		l.file = f
+		return flock(f, unix.LOCK_EX)
+	})
+}
+
+func (l *ledger) write() error {
+	text := []byte(strings.Join(l.entries, "\n") + "\n")
+	if _, err := l.file.WriteAt(text, 0); err != nil {
+		return err
+	}
+	return l.file.Truncate(int64(len(text)))
+}
+
+// locked runs f holding the lock that all test processes of this machine
+// share. dir is where the ledgers are.
+func locked(f func(dir string) error) error {
+	dir := filepath.Join(os.TempDir(), "unifiedd-testenv")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	if err := flock(lock, unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	return f(dir)
+}
+
+// flock repeats the call when a signal, Go's own preemption among them, cuts it
+// short.
+func flock(f *os.File, how int) error {
+	for {
+		if err := unix.Flock(int(f.Fd()), how); err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+// sweep undoes what dead test processes left. It runs under the lock.
+func sweep(dir string) {
+	names, _ := filepath.Glob(filepath.Join(dir, "ledger-*"))
+	for _, name := range names {
+		if err := sweepFile(name); err != nil {
+			fmt.Fprintf(os.Stderr, "testenv: clean up after a killed test: %v\n", err)
+		}
+	}
+}
+
+func sweepFile(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return nil // its owner has just removed it
+	}
+	defer f.Close()
+	if flock(f, unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil // alive
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	return errors.Join(undoAll(string(text)), os.Remove(name))
+}
+
+// undoAll takes entries back last first, the order in which they depend on
+// each other.
+func undoAll(text string) error {
+	entries := strings.Split(strings.TrimSpace(text), "\n")
+	slices.Reverse(entries)
+	var errs []error
+	for _, entry := range entries {
+		kind, value, _ := strings.Cut(entry, " ")
+		if undo[kind] == nil {
+			continue
+		}
+		if err := undo[kind](value); err != nil && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("undo %s: %w", entry, err))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,120 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+
+	"github.com/vishvananda/netns"
+)
+
+// Namespace is a network namespace of its own, with a name under /run/netns so
+// that ip(8) finds it too.
+type Namespace struct {
+	// Name is unique on the machine while the test runs.
+	Name string
+	fd   netns.NsHandle
+}
+
+// counter makes names unique within the process.
+var counter atomic.Uint64
+
+// NewNamespace makes an empty network namespace with the loopback interface
+// down. It is deleted at the end of the test.
+func NewNamespace(t testing.TB) *Namespace {
+	t.Helper()
+	Root(t)
+	name := fmt.Sprintf("unifiedd-%d-%d", os.Getpid(), counter.Add(1))
+	forget := note(t, "netns", name)
+	fd, err := createNetns(name)
+	if err != nil {
+		forget()
+		t.Fatalf("make network namespace %s: %v", name, err)
+	}
+	ns := &Namespace{Name: name, fd: fd}
+	t.Cleanup(func() {
+		t.Helper()
+		if err := errors.Join(ns.fd.Close(), deleteNetns(name)); err != nil {
+			t.Errorf("delete network namespace %s: %v", name, err)
+		}
+		forget()
+	})
+	return ns
+}
+
+// createNetns makes the namespace on the calling thread and goes back to the
+// one it came from.
+func createNetns(name string) (netns.NsHandle, error) {
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		runtime.UnlockOSThread()
+		return netns.None(), err
+	}
+	defer home.Close()
+	fd, err := netns.NewNamed(name)
+	if back := netns.Set(home); back != nil {
+		// The thread stays locked, so that it ends with its goroutine.
+		return fd, errors.Join(err, back)
+	}
+	runtime.UnlockOSThread()
+	return fd, err
+}
+
+func deleteNetns(name string) error {
+	if _, err := os.Lstat(netnsPath(name)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return netns.DeleteNamed(name)
+}
+
+func netnsPath(name string) string { return filepath.Join("/run/netns", name) }
+
+// Do runs f on the calling goroutine with its thread in the namespace. Sockets
+// made by f stay in the namespace after it; goroutines started by f do not run
+// in it. f may end the test.
+func (n *Namespace) Do(t testing.TB, f func()) {
+	t.Helper()
+	runtime.LockOSThread()
+	home, err := netns.Get()
+	if err != nil {
+		t.Fatalf("look up the thread's network namespace: %v", err)
+	}
+	defer home.Close()
+	if err := netns.Set(n.fd); err != nil {
+		t.Fatalf("enter network namespace %s: %v", n.Name, err)
+	}
+	defer func() {
+		if err := netns.Set(home); err != nil {
+			// Still locked: the thread ends with the goroutine and taints no other.
+			t.Errorf("leave network namespace %s: %v", n.Name, err)
+			return
+		}
+		runtime.UnlockOSThread()
+	}()
+	f()
+}
+
+// Command is exec.Command with the program inside the network namespace. Only
+// the network differs: unlike ip-netns(8) it leaves /sys, and so bpffs, alone.
+func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
+	all := append([]string{"--net=" + netnsPath(n.Name), "--", name}, args...)
+	return exec.Command("nsenter", all...)
+}
+
+// Run runs a program in the namespace to its end, returns what it printed on
+// both outputs, and fails the test when the program fails.
+func (n *Namespace) Run(t testing.TB, name string, args ...string) string {
+	t.Helper()
+	cmd := n.Command(name, args...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("run %s %q in %s: %v\n%s", name, args, n.Name, err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,178 @@
+package testenv
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+)
+
+// PairOptions says how NewPair joins two namespaces. The zero value gives an
+// MTU of 1500, one queue, IPv4 addresses and no IPv6.
+type PairOptions struct {
+	MTU    int  // bytes, 1500 when 0
+	Queues int  // receive and transmit queues of each end, 1 when 0
+	IPv6   bool // adds addresses, and with them the kernel's own IPv6 traffic
+	// NoAddresses leaves both ends without any address: the kernel then sends
+	// nothing by itself, not even an ARP answer.
+	NoAddresses bool
+}
+
+// End is one end of a veth pair.
+type End struct {
+	*Namespace
+	Ifname string
+	Index  int // interface index, valid in the namespace
+	MAC    net.HardwareAddr
+	IP     netip.Addr // 10.77.0.1 or .2, in a /24
+	IP6    netip.Addr // fd77::1 or ::2, in a /64; on the interface only with PairOptions.IPv6
+}
+
+// Pair is two fresh network namespaces joined by a veth pair.
+type Pair struct {
+	A, B End
+}
+
+// NewPair makes two namespaces joined by a veth pair that is up at both ends.
+// Offloads are off, so that what one end sends is what the other receives: no
+// merged or split packets, no missing checksums, VLAN tags where they are on a
+// wire. Everything is removed at the end of the test.
+func NewPair(t testing.TB, o PairOptions) *Pair {
+	t.Helper()
+	if o.MTU == 0 {
+		o.MTU = 1500
+	}
+	if o.Queues == 0 {
+		o.Queues = 1
+	}
+	p := &Pair{A: newEnd(t, 'A', 1, o), B: newEnd(t, 'B', 2, o)}
+	p.join(t, o)
+	for _, e := range []*End{&p.A, &p.B} {
+		e.offloadsOff(t)
+		e.up(t, o)
+	}
+	for _, e := range []*End{&p.A, &p.B} {
+		e.awaitCarrier(t)
+	}
+	return p
+}
+
+// newEnd makes the namespace of one end and chooses its names.
+func newEnd(t testing.TB, letter byte, host byte, o PairOptions) End {
+	t.Helper()
+	e := End{
+		Namespace: NewNamespace(t),
+		Ifname:    fmt.Sprintf("u%c%d", letter, counter.Load()),
+		MAC:       net.HardwareAddr{2, 0x77, 0, 0, 0, host},
+		IP:        netip.AddrFrom4([4]byte{10, 77, 0, host}),
+		IP6:       netip.AddrFrom16([16]byte{0xfd, 0x77, 15: host}),
+	}
+	e.Do(t, func() { quietIPv6(t, o.IPv6) })
+	return e
+}
+
+// quietIPv6 sets the calling thread's namespace so that interfaces made later
+// have no IPv6, or have it without address checks and router solicitations.
+func quietIPv6(t testing.TB, on bool) {
+	t.Helper()
+	set := map[string]string{"disable_ipv6": "1"}
+	if on {
+		set = map[string]string{"accept_dad": "0", "router_solicitations": "0"}
+	}
+	for name, value := range set {
+		file := "/proc/sys/net/ipv6/conf/default/" + name
+		if err := os.WriteFile(file, []byte(value), 0); err != nil && !os.IsNotExist(err) {
+			t.Fatalf("quiet IPv6: %v", err)
+		}
+	}
+}
+
+// join makes the veth pair with one end in each namespace.
+func (p *Pair) join(t testing.TB, o PairOptions) {
+	t.Helper()
+	h := p.A.handle(t)
+	defer h.Close()
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = p.A.Ifname, o.MTU, p.A.MAC
+	attrs.NumTxQueues, attrs.NumRxQueues = o.Queues, o.Queues
+	veth := netlink.NewVeth(attrs)
+	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr = p.B.Ifname, uint32(o.MTU), p.B.MAC
+	veth.PeerNumTxQueues, veth.PeerNumRxQueues = uint32(o.Queues), uint32(o.Queues)
+	veth.PeerNamespace = netlink.NsFd(p.B.fd)
+	if err := h.LinkAdd(veth); err != nil {
+		t.Fatalf("make veth pair %s, %s: %v", p.A.Ifname, p.B.Ifname, err)
+	}
+	p.A.Index, p.B.Index = p.A.link(t).Attrs().Index, p.B.link(t).Attrs().Index
+	// Deleting the link at once keeps the interfaces from outliving the test:
+	// a namespace is taken down in the kernel's own time.
+	t.Cleanup(func() { p.A.Delete(t) })
+}
+
+// handle opens a netlink handle in the namespace; the caller closes it.
+func (n *Namespace) handle(t testing.TB) *netlink.Handle {
+	t.Helper()
+	h, err := netlink.NewHandleAt(n.fd)
+	if err != nil {
+		t.Fatalf("open netlink in %s: %v", n.Name, err)
+	}
+	return h
+}
+
+func (e *End) link(t testing.TB) netlink.Link {
+	t.Helper()
+	h := e.handle(t)
+	defer h.Close()
+	link, err := h.LinkByName(e.Ifname)
+	if err != nil {
+		t.Fatalf("look up %s in %s: %v", e.Ifname, e.Name, err)
+	}
+	return link
+}
+
+// offloadsOff turns off what makes the kernel hand packets over in a form no
+// wire carries.
+func (e *End) offloadsOff(t testing.TB) {
+	t.Helper()
+	Tool(t, "ethtool")
+	e.Run(t, "ethtool", "-K", e.Ifname, "tx", "off", "rx", "off", "tso", "off", "gso", "off", "gro", "off",
+		"txvlan", "off", "rxvlan", "off", "tx-vlan-stag-hw-insert", "off", "rx-vlan-stag-hw-parse", "off")
+}
+
+// up gives the end its addresses and sets it and the loopback interface up.
+func (e *End) up(t testing.TB, o PairOptions) {
+	t.Helper()
+	if !o.NoAddresses {
+		e.addAddr(t, e.IP, 24)
+		if o.IPv6 {
+			e.addAddr(t, e.IP6, 64)
+		}
+	}
+	e.setUp(t, "lo")
+	e.setUp(t, e.Ifname)
+}
+
+func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
+	t.Helper()
+	h := e.handle(t)
+	defer h.Close()
+	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
+	if err := h.AddrAdd(e.link(t), addr); err != nil {
+		t.Fatalf("give %s the address %v: %v", e.Ifname, ip, err)
+	}
+}
+
+func (e *End) setUp(t testing.TB, name string) {
+	t.Helper()
+	h := e.handle(t)
+	defer h.Close()
+	link, err := h.LinkByName(name)
+	if err == nil {
+		err = h.LinkSetUp(link)
+	}
+	if err != nil {
+		t.Fatalf("set %s in %s up: %v", name, e.Name, err)
+	}
+}

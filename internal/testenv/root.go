@@ -1,0 +1,68 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+)
+
+// Required reports whether this run must not skip anything: CI=true or
+// UNIFIEDD_REQUIRE set.
+func Required() bool {
+	return os.Getenv("CI") == "true" || os.Getenv("UNIFIEDD_REQUIRE") != ""
+}
+
+// Root skips the test when it does not run as root, and fails it instead where
+// Required says that nothing may be skipped.
+func Root(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return
+	}
+	if Required() {
+		t.Fatal("this test needs root, and CI or UNIFIEDD_REQUIRE says it must run: run it with sudo")
+	}
+	t.Skip("needs root")
+}
+
+// Tool returns the path of an external program and fails the test when it is
+// not installed.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Fatalf("look for %s: %v (install the test programs: make setup)", name, err)
+	}
+	return path
+}
+
+// execTool runs an external program to its end and returns what it printed.
+func execTool(t testing.TB, name string, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.Command(Tool(t, name), args...).CombinedOutput()
+	return string(out), err
+}
+
+// Wait polls cond every few milliseconds until it is true, and fails the test
+// with what when that takes longer than limit. The kernel gives many things
+// back late (queues, huge pages, namespaces), so nothing should be judged once.
+func Wait(t testing.TB, limit time.Duration, what string, cond func() bool) {
+	t.Helper()
+	if !within(limit, cond) {
+		t.Fatalf("waited %v for %s", limit, what)
+	}
+}
+
+// within polls cond until it is true or limit has passed, and returns its last
+// answer.
+func within(limit time.Duration, cond func() bool) bool {
+	end := time.Now().Add(limit)
+	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {
+		if time.Now().After(end) {
+			return cond()
+		}
+		time.Sleep(pause)
+	}
+	return true
+}

@@ -1,0 +1,99 @@
+package testenv
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// SendOptions paces SendRaw. The zero value sends as fast as it can.
+type SendOptions struct {
+	Rate float64 // packets per second; 0 is no limit
+}
+
+// Sender injects frames at one end through an AF_PACKET socket, exactly as
+// they are: tags, checksums and padding are the caller's. It may be used from
+// any one goroutine at a time.
+type Sender struct {
+	fd      int
+	refused uint64
+}
+
+// NewSender opens a raw socket on the end. It is closed at the end of the test.
+func NewSender(t testing.TB, e *End) *Sender {
+	t.Helper()
+	s := &Sender{fd: -1}
+	e.Do(t, func() {
+		var err error
+		// Protocol 0: the socket sends, and receives nothing.
+		if s.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+			t.Fatalf("open a packet socket in %s: %v", e.Name, err)
+		}
+	})
+	t.Cleanup(func() { unix.Close(s.fd) })
+	if err := unix.Bind(s.fd, &unix.SockaddrLinklayer{Ifindex: e.Index}); err != nil {
+		t.Fatalf("bind a packet socket to %s: %v", e.Ifname, err)
+	}
+	return s
+}
+
+// Refused counts the frames the interface's queue had no room for. They are
+// not sent again, since a capture at the sending end has seen them already.
+func (s *Sender) Refused() uint64 { return s.refused }
+
+// Send hands one frame to the interface. sent is false when its queue was
+// full; anything else wrong with the frame is an error.
+func (s *Sender) Send(frame []byte) (sent bool, err error) {
+	for {
+		_, err := unix.Write(s.fd, frame)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.ENOBUFS):
+			s.refused++
+			return false, nil
+		default:
+			return false, err
+		}
+	}
+}
+
+// SendAll sends the frames in order at the pace asked for and returns how many
+// the interface took.
+func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int) {
+	t.Helper()
+	start := time.Now()
+	for i, f := range frames {
+		pace(start, i, o.Rate)
+		ok, err := s.Send(f)
+		if err != nil {
+			t.Fatalf("send frame %d of %d bytes: %v", i, len(f), err)
+		}
+		if ok {
+			sent++
+		}
+	}
+	return sent
+}
+
+// pace sleeps until the i-th packet is due; the timer is coarse, so packets
+// leave in small bursts that keep the rate.
+func pace(start time.Time, i int, rate float64) {
+	if rate <= 0 {
+		return
+	}
+	due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+	if wait := time.Until(due); wait > 0 {
+		time.Sleep(wait)
+	}
+}
+
+// SendRaw sends the frames from the end once, in order, and returns how many
+// the interface took. See Sender for what it does to them: nothing.
+func SendRaw(t testing.TB, e *End, frames [][]byte, o SendOptions) (sent int) {
+	t.Helper()
+	return NewSender(t, e).SendAll(t, frames, o)
+}

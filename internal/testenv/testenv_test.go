@@ -1,0 +1,347 @@
+package testenv
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestHugePagesGoBack(t *testing.T) {
+	Root(t)
+	t.Run("reserve and use", func(t *testing.T) {
+		HugePages(t, 8*HugePageSize-1)
+		mem, err := unix.Mmap(-1, 0, 8*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := mappedHugeKiB(); got < 8*HugePageSize>>10 {
+			t.Errorf("mapped huge pages: %d KiB", got)
+		}
+		if err := returnPages(HugePageSize, 1<<40, 10*time.Millisecond); err == nil {
+			t.Error("gave back pages that nobody has")
+		}
+		unix.Munmap(mem)
+	})
+	if own.file != nil {
+		t.Errorf("ledger still has %q", own.entries)
+	}
+}
+
+// TestHugePagesByDifference looks at the counter only under the lock, where
+// no other test process changes it.
+func TestHugePagesByDifference(t *testing.T) {
+	Root(t)
+	err := locked(func(string) error {
+		before, err := pageCount(HugePageSize, "nr_hugepages")
+		if err != nil {
+			return err
+		}
+		if err := addPages(HugePageSize, 3); err != nil {
+			return err
+		}
+		if now, _ := pageCount(HugePageSize, "nr_hugepages"); now != before+3 {
+			t.Errorf("reservation went from %d to %d, want 3 more", before, now)
+		}
+		ok, err := lowerPages(HugePageSize, 3)
+		if now, _ := pageCount(HugePageSize, "nr_hugepages"); !ok || now != before {
+			t.Errorf("reservation went back to %d, want %d (%v)", now, before, ok)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPairCarriesAndGoes(t *testing.T) {
+	Root(t)
+	var names []string
+	t.Run("pair", func(t *testing.T) {
+		p := NewPair(t, PairOptions{MTU: 9000, Queues: 2, IPv6: true})
+		names = append(names, p.A.Name, p.B.Name)
+		out := p.A.Run(t, "ping", "-c1", "-W2", p.B.IP.String()) + p.A.Run(t, "ping", "-c1", "-W2", p.B.IP6.String())
+		if strings.Count(out, " 0% packet loss") != 2 {
+			t.Error(out)
+		}
+		p.B.Do(t, func() { interfaceIs(t, p.B, 9000) })
+		if p.A.Stats(t).TxPackets == 0 {
+			t.Error("no packets counted")
+		}
+	})
+	for _, n := range names {
+		if exists(netnsPath(n)) {
+			t.Errorf("namespace %s is still there", n)
+		}
+	}
+}
+
+func interfaceIs(t *testing.T, e End, mtu int) {
+	t.Helper()
+	i, err := net.InterfaceByName(e.Ifname)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i.MTU != mtu || i.Index != e.Index || !bytes.Equal(i.HardwareAddr, e.MAC) {
+		t.Errorf("interface is %+v, want %+v", i, e)
+	}
+}
+
+func TestPairIsSilent(t *testing.T) {
+	p := NewPair(t, PairOptions{})
+	time.Sleep(300 * time.Millisecond)
+	if n := p.B.Stats(t).RxPackets; n != 0 {
+		t.Errorf("%d packets nobody sent", n)
+	}
+}
+
+func TestLinkComesAndGoes(t *testing.T) {
+	p := NewPair(t, PairOptions{NoAddresses: true})
+	p.A.SetDown(t)
+	if p.B.link(t).Attrs().OperState.String() == "up" {
+		t.Error("carrier after the peer went down")
+	}
+	p.A.Rename(t, "other0")
+	p.A.SetUp(t)
+	p.A.Delete(t)
+	p.A.Delete(t)
+	p.B.Do(t, func() {
+		if _, err := net.InterfaceByName(p.B.Ifname); err == nil {
+			t.Error("the other end outlived its peer")
+		}
+	})
+}
+
+func TestSendRawExactly(t *testing.T) {
+	p := NewPair(t, PairOptions{NoAddresses: true}) // so that nothing answers
+	frames := Stream(&p.A, &p.B, 7, 0, 20, 200)
+	frames = append(frames, Tag(Tag(UDP(&p.A, &p.B, 7, 20, 60), 0x8100, 5), 0x88a8, 6), UDP6(&p.A, &p.B, 7, 21, 100))
+	fd := p.B.listen(t)
+	start := time.Now()
+	if n := SendRaw(t, &p.A, frames, SendOptions{Rate: 200}); n != len(frames) {
+		t.Errorf("interface took %d of %d frames", n, len(frames))
+	}
+	if d := time.Since(start); d < 100*time.Millisecond {
+		t.Errorf("22 frames at 200 a second took only %v", d)
+	}
+	buf := make([]byte, 4096)
+	for i, want := range frames {
+		n, err := unix.Read(fd, buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The socket shows the frame with the outer tag already taken off.
+		if want[12] == 0x88 {
+			want = slices.Delete(want, 12, 16)
+		}
+		if seq, _ := Sequence(want); !bytes.Equal(buf[:n], want) || seq != uint64(i) || !Intact(want) {
+			t.Errorf("frame %d arrived as\n%x, want\n%x", i, buf[:n], want)
+		}
+	}
+}
+
+// listen opens a packet socket that receives everything, with a time limit.
+func (e *End) listen(t *testing.T) int {
+	t.Helper()
+	fd := -1
+	e.Do(t, func() {
+		var err error
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0x0300)
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { unix.Close(fd) })
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 2}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+// TestKernelAcceptsOurUDP lets the kernel judge lengths and checksums.
+func TestKernelAcceptsOurUDP(t *testing.T) {
+	p := NewPair(t, PairOptions{IPv6: true})
+	for _, ip := range []netip.Addr{p.B.IP, p.B.IP6} {
+		var conn *net.UDPConn
+		p.B.Do(t, func() {
+			var err error
+			if conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(ip, 7))); err != nil {
+				t.Fatal(err)
+			}
+		})
+		defer conn.Close()
+		build := UDP
+		if ip.Is6() {
+			build = UDP6
+		}
+		for i, size := range []int{0, 99, 1514} {
+			SendRaw(t, &p.A, [][]byte{build(&p.A, &p.B, 7, uint64(i), size)}, SendOptions{})
+			buf := make([]byte, 2000)
+			conn.SetReadDeadline(time.Now().Add(2 * time.Second))
+			n, err := conn.Read(buf)
+			if seq, _ := Sequence(buf[:n]); err != nil || seq != uint64(i) || !Intact(buf[:n]) {
+				t.Errorf("%v size %d: %v, number %d", ip, size, err, seq)
+			}
+		}
+	}
+}
+
+func TestIntactSeesDamage(t *testing.T) {
+	p := &Pair{A: End{IP: netip.MustParseAddr("10.0.0.1")}, B: End{IP: netip.MustParseAddr("10.0.0.2")}}
+	f := UDP(&p.A, &p.B, 9, 77, 300)
+	if !Intact(f) {
+		t.Fatal("a fresh frame is not intact")
+	}
+	f[200]++
+	if Intact(f) {
+		t.Error("a damaged frame is intact")
+	}
+	if _, ok := Sequence(f[:44]); ok {
+		t.Error("a cut frame has a number")
+	}
+}
+
+func TestZramComesAndGoes(t *testing.T) {
+	Root(t)
+	var path string
+	t.Run("device", func(t *testing.T) {
+		path = Zram(t, 4<<20)
+		writeDirect(t, path)
+	})
+	if exists(filepath.Join("/sys/block", filepath.Base(path))) {
+		t.Errorf("%s is still there", path)
+	}
+}
+
+// writeDirect writes one block with direct I/O and syncs it.
+func writeDirect(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_RDWR|unix.O_DIRECT, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	page, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(page)
+	if _, err := f.WriteAt(page, 4096); err != nil {
+		t.Errorf("write %s directly: %v", path, err)
+	}
+}
+
+func TestLoopComesAndGoes(t *testing.T) {
+	Root(t)
+	file := DiskFile(t, 4<<20)
+	var dev string
+	t.Run("device", func(t *testing.T) {
+		dev = Loop(t, file, 1<<20)
+		writeDirect(t, dev)
+		if got, _ := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/size"); string(got) != "2048\n" {
+			t.Errorf("size in sectors is %q, want 2048", got)
+		}
+	})
+	// Another process may hold the same device by now, but not with our file.
+	if got, _ := os.ReadFile("/sys/block/" + filepath.Base(dev) + "/loop/backing_file"); strings.TrimSpace(string(got)) == file {
+		t.Errorf("%s still has %s", dev, file)
+	}
+}
+
+func TestExt4Fills(t *testing.T) {
+	Root(t)
+	var dir string
+	t.Run("mount", func(t *testing.T) {
+		dir = Ext4(t, 4<<20)
+		err := os.WriteFile(filepath.Join(dir, "big"), make([]byte, 8<<20), 0o600)
+		if err == nil || !strings.Contains(err.Error(), unix.ENOSPC.Error()) {
+			t.Errorf("writing 8 MiB to a file system of 4: %v", err)
+		}
+	})
+	mounts, _ := os.ReadFile("/proc/self/mounts")
+	if strings.Contains(string(mounts), dir) {
+		t.Errorf("%s is still mounted", dir)
+	}
+}
+
+func TestDiskFileTakesDirect(t *testing.T) {
+	writeDirect(t, DiskFile(t, 1<<20))
+}
+
+// TestKilledProcessIsCleanedUpAfter runs this test in a child which dies with
+// everything open, and then looks whether the next user sweeps behind it.
+func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
+	Root(t)
+	if os.Getenv("TESTENV_DIE") != "" {
+		p := NewPair(t, PairOptions{})
+		HugePages(t, 2*HugePageSize)
+		os.Stdout.WriteString(p.A.Name + " " + Zram(t, 1<<20) + " " + Ext4(t, 1<<20) + "\n")
+		unix.Kill(os.Getpid(), unix.SIGKILL)
+	}
+	tmp := t.TempDir() // a directory of ledgers of their own
+	t.Setenv("TMPDIR", tmp)
+	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "TESTENV_DIE=1")
+	out, _ := cmd.Output()
+	f := strings.Fields(string(out))
+	if len(f) != 3 || !exists(netnsPath(f[0])) {
+		t.Fatalf("the child printed %q and left no namespace", out)
+	}
+	NewNamespace(t)
+	for _, gone := range []string{netnsPath(f[0]), "/sys/block/" + filepath.Base(f[1])} {
+		if exists(gone) {
+			t.Errorf("%s was not swept", gone)
+		}
+	}
+	if mounts, _ := os.ReadFile("/proc/self/mounts"); strings.Contains(string(mounts), f[2]) {
+		t.Errorf("%s was not unmounted", f[2])
+	}
+	if left, _ := filepath.Glob(filepath.Join(tmp, "unifiedd-testenv/ledger-*")); len(left) != 1 {
+		t.Errorf("ledgers left: %q", left)
+	}
+}
+
+func TestLeaksNamesWhatIsLeft(t *testing.T) {
+	before := takeHoldings(t)
+	fd, err := unix.MemfdCreate("forgotten", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := make(chan struct{})
+	go func() { <-stop }()
+	left := strings.Join(takeHoldings(t).above(before), "\n")
+	for _, want := range []string{"memfd:forgotten", "AF_UNIX", "TestLeaksNamesWhatIsLeft.func"} {
+		if !strings.Contains(left, want) {
+			t.Errorf("the list does not name %s:\n%s", want, left)
+		}
+	}
+	unix.Close(fd)
+	unix.Close(sock)
+	close(stop)
+	if !within(2*time.Second, func() bool { return len(takeHoldings(t).above(before)) == 0 }) {
+		t.Errorf("still there: %q", takeHoldings(t).above(before))
+	}
+}
+
+func TestHelpersLeakNothing(t *testing.T) {
+	Root(t)
+	Leaks(t)
+	p := NewPair(t, PairOptions{})
+	HugePages(t, HugePageSize)
+	SendRaw(t, &p.A, Stream(&p.A, &p.B, 1, 0, 3, 100), SendOptions{})
+	Ext4(t, 1<<20)
+	Zram(t, 1<<20)
+}
