@@ -1,0 +1,147 @@
+package pcapng
+
+import "fmt"
+
+const (
+	// MaxText is the longest text in a head, in bytes.
+	MaxText = 4096
+	// MaxHeadLen is the longest head unit in bytes.
+	MaxHeadLen = 1 << 20
+)
+
+// Section says who captured: the options of the Section Header Block. Empty texts are left out.
+type Section struct {
+	Hardware    string // "Intel Xeon ..."
+	OS          string // "Linux 6.18"
+	Application string // "unifiedd 1.0"
+}
+
+// Interface is one captured queue. Empty texts and a zero speed are left out. Times are always in nanoseconds.
+type Interface struct {
+	Name        string // "eth0"
+	Description string // "eth0 queue 3"
+	Filter      string // as the user wrote it
+	Speed       uint64 // bits per second
+	SnapLen     uint32 // bytes; 0 is no limit. The same for all interfaces of a file, or libpcap refuses it
+	LinkType    uint16 // LinkTypeEthernet; the same for all, or libpcap refuses it
+}
+
+// Segment says what is common to all batches of a file.
+type Segment struct {
+	ID          SegmentID
+	Align       uint32 // of batches, in bytes: a power of two, MinAlign to MaxAlign
+	FirstPacket uint64 // number of the first packet that will be in this file
+}
+
+// Option codes of the Section Header Block and the Interface Description Block.
+const (
+	shbHardware = 2
+	shbOS       = 3
+	shbUserAppl = 4
+
+	ifName        = 2
+	ifDescription = 3
+	ifSpeed       = 8
+	ifTSResol     = 9
+	ifFilter      = 11
+
+	nanoseconds = 9 // if_tsresol: ten to the minus nine
+)
+
+// AppendStreamHead appends what a plain pcapng stream begins with: a section and its interfaces.
+func AppendStreamHead(dst []byte, s Section, ifs []Interface) ([]byte, error) {
+	if err := checkHead(s, ifs); err != nil {
+		return nil, err
+	}
+	dst = appendSection(dst, s)
+	for i := range ifs {
+		dst = appendInterface(dst, &ifs[i])
+	}
+	return dst, nil
+}
+
+// AppendSegmentHead appends the head unit of a segment file, a multiple of seg.Align bytes long. It belongs at offset
+// 0, and must be durable before the first batch is written.
+func AppendSegmentHead(dst []byte, s Section, ifs []Interface, seg Segment) ([]byte, error) {
+	if !validAlign(seg.Align) {
+		return nil, fmt.Errorf("capture file head: alignment %d is not a power of two from %d to %d", seg.Align, MinAlign, MaxAlign)
+	}
+	start := len(dst)
+	dst, err := AppendStreamHead(dst, s, ifs)
+	if err != nil {
+		return nil, err
+	}
+	used := uint64(len(dst) - start)
+	length := roundUp(used+MinMarkLen, uint64(seg.Align))
+	if length > MaxHeadLen {
+		return nil, fmt.Errorf("capture file head: %d bytes for %d interfaces, at most %d (use fewer queues per file)", length, len(ifs), MaxHeadLen)
+	}
+	b := Batch{Segment: seg.ID, Align: seg.Align, Length: uint32(length), FirstPacket: seg.FirstPacket}
+	dst = append(dst, make([]byte, length-used)...)
+	putMark(dst[start+int(used):], &b, kindHead)
+	return dst, nil
+}
+
+func checkHead(s Section, ifs []Interface) error {
+	if len(ifs) == 0 {
+		return fmt.Errorf("capture file head: no interface (name at least one)")
+	}
+	if err := checkTexts("section", s.Hardware, s.OS, s.Application); err != nil {
+		return err
+	}
+	for i := range ifs {
+		if err := checkInterface(&ifs[i], &ifs[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkInterface(f, first *Interface) error {
+	if f.SnapLen != first.SnapLen || f.LinkType != first.LinkType {
+		return fmt.Errorf("capture file head: interface %s has snapshot length %d and link type %d, %s has %d and %d (libpcap wants them equal in a file)",
+			f.Name, f.SnapLen, f.LinkType, first.Name, first.SnapLen, first.LinkType)
+	}
+	if f.SnapLen > MaxCapLen {
+		return fmt.Errorf("capture file head: interface %s: snapshot length %d is over %d", f.Name, f.SnapLen, MaxCapLen)
+	}
+	return checkTexts("interface "+f.Name, f.Name, f.Description, f.Filter)
+}
+
+func checkTexts(what string, texts ...string) error {
+	for _, t := range texts {
+		if len(t) > MaxText {
+			return fmt.Errorf("capture file head: %.80s: a text of %d bytes, at most %d", what, len(t), MaxText)
+		}
+	}
+	return nil
+}
+
+func appendSection(dst []byte, s Section) []byte {
+	dst, start := beginBlock(dst, TypeSection)
+	dst = le.AppendUint32(dst, byteOrderMagic)
+	dst = le.AppendUint16(dst, 1)          // major
+	dst = le.AppendUint16(dst, 0)          // minor
+	dst = le.AppendUint64(dst, ^uint64(0)) // section length not known
+	dst = appendText(dst, shbHardware, s.Hardware)
+	dst = appendText(dst, shbOS, s.OS)
+	dst = appendText(dst, shbUserAppl, s.Application)
+	return endBlock(appendEnd(dst), start)
+}
+
+func appendInterface(dst []byte, f *Interface) []byte {
+	dst, start := beginBlock(dst, TypeInterface)
+	dst = le.AppendUint16(dst, f.LinkType)
+	dst = le.AppendUint16(dst, 0)
+	dst = le.AppendUint32(dst, f.SnapLen)
+	dst = appendText(dst, ifName, f.Name)
+	dst = appendText(dst, ifDescription, f.Description)
+	if f.Speed != 0 {
+		dst = appendUint64(dst, ifSpeed, f.Speed)
+	}
+	dst = appendOption(dst, ifTSResol, []byte{nanoseconds})
+	if f.Filter != "" {
+		dst = appendOption(dst, ifFilter, append([]byte{0}, f.Filter...)) // 0: a libpcap filter string
+	}
+	return endBlock(appendEnd(dst), start)
+}

@@ -1,0 +1,63 @@
+package pcapng
+
+const (
+	// PacketHeaderLen is the length in bytes of what stands in front of the packet in its block.
+	PacketHeaderLen = 28
+	// packetOverhead adds the trailing block length.
+	packetOverhead = PacketHeaderLen + 4
+)
+
+// PacketBlockLen is the length of the block of a packet with capLen captured bytes (at most MaxCapLen), rounded up to
+// align bytes: 4 in the packed layout, 512 in the slot layout, a power of two up to 4096. Every result can be padded.
+func PacketBlockLen(capLen, align uint32) uint32 {
+	return uint32(roundUp(packetOverhead+uint64(capLen), uint64(align)))
+}
+
+// PutPacketHeader writes the PacketHeaderLen bytes that stand directly in front of the packet. iface is the index of
+// its interface in the head, ns the time in nanoseconds since the epoch, capLen what is stored of origLen bytes,
+// blockLen what PacketBlockLen gave.
+func PutPacketHeader(dst []byte, iface uint32, ns uint64, capLen, origLen, blockLen uint32) {
+	_ = dst[PacketHeaderLen-1]
+	le.PutUint32(dst, TypePacket)
+	le.PutUint32(dst[4:], blockLen)
+	le.PutUint32(dst[8:], iface)
+	le.PutUint32(dst[12:], uint32(ns>>32))
+	le.PutUint32(dst[16:], uint32(ns))
+	le.PutUint32(dst[20:], capLen)
+	le.PutUint32(dst[24:], origLen)
+}
+
+// PacketTailLen is how many bytes PutPacketTail writes behind the packet.
+func PacketTailLen(capLen, blockLen uint32) uint32 { return blockLen - PacketHeaderLen - capLen }
+
+// PutPacketTail writes what follows the packet, up to the end of its block: padding to 4 bytes, an option that fills
+// up to blockLen, and the block length again. dst starts right behind the packet. It writes PacketTailLen bytes, each
+// of them, and none beyond.
+func PutPacketTail(dst []byte, capLen, blockLen uint32) {
+	n := PacketTailLen(capLen, blockLen)
+	dst = dst[:n]
+	clear(dst)
+	le.PutUint32(dst[n-4:], blockLen)
+	putPadOption(dst[-capLen&3 : n-4])
+}
+
+// putPadOption makes the zeroed dst a list of options that say nothing. Four zeros are opt_endofopt.
+func putPadOption(dst []byte) {
+	switch n := len(dst); {
+	case n >= 12:
+		le.PutUint16(dst, optPad)
+		le.PutUint16(dst[2:], uint16(n-8))
+		le.PutUint32(dst[4:], PEN)
+	case n == 8:
+		le.PutUint16(dst, optLocal)
+	}
+}
+
+// PutPacket copies a packet into dst as a block of blockLen bytes (what PacketBlockLen gave for len(data)): the packed
+// layout, and streams. This is the one copy of that layout.
+func PutPacket(dst []byte, iface uint32, ns uint64, data []byte, origLen, blockLen uint32) {
+	capLen := uint32(len(data))
+	PutPacketHeader(dst, iface, ns, capLen, origLen, blockLen)
+	copy(dst[PacketHeaderLen:blockLen], data)
+	PutPacketTail(dst[PacketHeaderLen+capLen:], capLen, blockLen)
+}
