@@ -1,0 +1,5 @@
+// Package lint holds rules of this repository that no general tool knows, as
+// tests: imports point down only, unsafe stays in files named for it, files and
+// functions stay short, and programs do not link what only tests may use.
+// "go test ./internal/lint" names each place that breaks one.
+package lint

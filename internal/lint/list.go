@@ -1,0 +1,56 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// pkg is what the rules need of go list's answer.
+type pkg struct {
+	ImportPath                         string
+	Dir                                string
+	Deps                               []string
+	Imports, TestImports, XTestImports []string
+	GoFiles, CgoFiles, IgnoredGoFiles  []string
+	TestGoFiles, XTestGoFiles          []string
+}
+
+// list returns the packages that match the patterns, seen from the root of the
+// module. Packages that do not build are listed all the same.
+func list(patterns ...string) ([]pkg, error) {
+	cmd := exec.Command("go", append([]string{"list", "-e", "-json"}, patterns...)...)
+	cmd.Dir = filepath.Join("..", "..")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w\n%s", err, stderr.Bytes())
+	}
+	var all []pkg
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p pkg
+		err := dec.Decode(&p)
+		if err == io.EOF {
+			return all, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read go list's answer: %w", err)
+		}
+		all = append(all, p)
+	}
+}
+
+// files returns the paths of all Go files of the package, whatever their build
+// constraints.
+func (p pkg) files() []string {
+	var paths []string
+	for _, name := range slices.Concat(p.GoFiles, p.CgoFiles, p.IgnoredGoFiles, p.TestGoFiles, p.XTestGoFiles) {
+		paths = append(paths, filepath.Join(p.Dir, name))
+	}
+	return paths
+}

@@ -1,0 +1,69 @@
+package lint
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"strings"
+)
+
+const (
+	maxFileLines = 400
+	maxFuncLines = 60
+)
+
+// badSource names what is wrong with one file of the tree: an import of unsafe
+// in a file not named for it, a file or function that is too long. Generated
+// files may be anything; test files may be long.
+func badSource(name string) ([]string, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	if ast.IsGenerated(file) {
+		return nil, nil
+	}
+	bad := badUnsafe(name, file)
+	if strings.HasSuffix(name, "_test.go") {
+		return bad, nil
+	}
+	if n := bytes.Count(text, []byte("\n")); n > maxFileLines {
+		bad = append(bad, fmt.Sprintf("%s has %d lines, more than %d", name, n, maxFileLines))
+	}
+	return append(bad, longFuncs(fset, file)...), nil
+}
+
+func badUnsafe(name string, file *ast.File) []string {
+	if strings.HasSuffix(name, "_unsafe.go") || strings.HasSuffix(name, "_unsafe_test.go") {
+		return nil
+	}
+	for _, imp := range file.Imports {
+		if imp.Path.Value == `"unsafe"` {
+			return []string{name + " imports unsafe: only *_unsafe.go and *_unsafe_test.go may"}
+		}
+	}
+	return nil
+}
+
+func longFuncs(fset *token.FileSet, file *ast.File) []string {
+	var bad []string
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok {
+			continue
+		}
+		at := fset.Position(f.Pos())
+		if n := fset.Position(f.End()).Line - at.Line + 1; n > maxFuncLines {
+			bad = append(bad, fmt.Sprintf("%v: %s has %d lines, more than %d", at, f.Name.Name, n, maxFuncLines))
+		}
+	}
+	return bad
+}

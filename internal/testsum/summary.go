@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// event is one line of go test -json; go doc test2json gives the fields.
+type event struct {
+	Action      string
+	Package     string
+	Test        string
+	Elapsed     float64
+	Output      string
+	ImportPath  string // of build-output and build-fail
+	FailedBuild string // of the fail event of a package that did not build
+}
+
+// result is a test that has ended.
+type result struct {
+	name    string // package.Test
+	reason  string // of a skip
+	elapsed time.Duration
+}
+
+// summary collects the events of one or several runs.
+type summary struct {
+	out     io.Writer
+	running map[string]*pkg   // by import path
+	builds  map[string]string // what the compiler said, by import path
+	passed  int
+	ended   []result
+	skipped []result
+	failed  []string
+}
+
+// pkg is a package whose tests are running.
+type pkg struct {
+	output map[string]*strings.Builder // by test; "" is the package's own
+	open   map[string]bool             // tests that have started and not ended
+	passed int
+	failed int
+}
+
+func newSummary(out io.Writer) *summary {
+	return &summary{out: out, running: make(map[string]*pkg), builds: make(map[string]string)}
+}
+
+func newPkg() *pkg {
+	return &pkg{output: make(map[string]*strings.Builder), open: make(map[string]bool)}
+}
+
+// read takes every line of r. Packages that never end have failed.
+func (s *summary) read(r io.Reader) error {
+	lines := bufio.NewReader(r)
+	for {
+		line, err := lines.ReadString('\n')
+		if line != "" {
+			s.line(line)
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for name := range s.running {
+		s.endPackage(event{Action: "fail", Package: name})
+	}
+	return nil
+}
+
+func (s *summary) line(line string) {
+	var e event
+	if !strings.HasPrefix(line, "{") || json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
+		fmt.Fprint(s.out, line)
+		return
+	}
+	s.event(e)
+}
+
+func (s *summary) event(e event) {
+	switch {
+	case e.Action == "build-output":
+		s.builds[e.ImportPath] += e.Output
+	case e.Package == "":
+	case e.Action == "start":
+		s.running[e.Package] = newPkg()
+	case e.Action == "output":
+		s.pkg(e).write(e.Test, e.Output)
+	case e.Action == "run":
+		s.pkg(e).open[e.Test] = true
+	case e.Test == "" && ends(e.Action):
+		s.endPackage(e)
+	case ends(e.Action):
+		s.endTest(e)
+	}
+}
+
+func ends(action string) bool { return action == "pass" || action == "fail" || action == "skip" }
+
+func (s *summary) pkg(e event) *pkg {
+	p := s.running[e.Package]
+	if p == nil {
+		p = newPkg()
+		s.running[e.Package] = p
+	}
+	return p
+}
+
+func (p *pkg) write(test, text string) {
+	if p.output[test] == nil {
+		p.output[test] = new(strings.Builder)
+	}
+	p.output[test].WriteString(text)
+}
+
+// take returns what a test printed and forgets it.
+func (p *pkg) take(test string) string {
+	b := p.output[test]
+	if b == nil {
+		return ""
+	}
+	delete(p.output, test)
+	return b.String()
+}
+
+func (s *summary) endTest(e event) {
+	p := s.pkg(e)
+	delete(p.open, e.Test)
+	text := p.take(e.Test)
+	r := result{name: e.Package + "." + e.Test, elapsed: time.Duration(e.Elapsed * float64(time.Second))}
+	s.ended = append(s.ended, r)
+	switch e.Action {
+	case "pass":
+		p.passed++
+		s.passed++
+	case "skip":
+		r.reason = reason(text)
+		s.skipped = append(s.skipped, r)
+	case "fail":
+		p.failed++
+		s.fail(r.name, text)
+	}
+}
+
+// fail counts a failure and shows what was printed.
+func (s *summary) fail(name, text string) {
+	s.failed = append(s.failed, name)
+	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", name, strings.TrimRight(text, "\n"))
+}
+
+// reason is what a skipped test printed, without the framework's own lines.
+func reason(text string) string {
+	var said []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "===") && !strings.HasPrefix(line, "---") {
+			said = append(said, line)
+		}
+	}
+	return strings.Join(said, " ")
+}
+
+// endPackage counts what only the package's end tells: tests that never ended,
+// and a failure that is no test's.
+func (s *summary) endPackage(e event) {
+	p := s.pkg(e)
+	delete(s.running, e.Package)
+	for test := range p.open {
+		p.failed++
+		s.fail(e.Package+"."+test+" (never ended)", p.take(test))
+	}
+	if e.Action == "fail" && p.failed == 0 {
+		p.failed++
+		s.fail(e.Package, s.builds[e.FailedBuild]+p.take(""))
+	} else if text := p.take(""); p.failed > 0 {
+		fmt.Fprint(s.out, text)
+	}
+	s.tell(e, p)
+}
+
+// tell prints the package's line; packages without tests have none.
+func (s *summary) tell(e event, p *pkg) {
+	switch {
+	case e.Action == "skip":
+	case p.failed > 0:
+		fmt.Fprintf(s.out, "FAIL  %-50s %3d passed, %d failed\n", e.Package, p.passed, p.failed)
+	default:
+		fmt.Fprintf(s.out, "ok    %-50s %3d passed %7.1fs\n", e.Package, p.passed, e.Elapsed)
+	}
+}
