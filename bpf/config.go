@@ -1,0 +1,36 @@
+package bpf
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+)
+
+// MaxQueues bounds Config.Queues. No driver has more receive queues.
+const MaxQueues = 4096
+
+// Config says what [Load] loads. The zero value is not valid: Queues is needed.
+type Config struct {
+	// Queues is the number of receive queues of the interface, 1 to
+	// [MaxQueues]. Packets of queues from there on are left to the kernel.
+	Queues int
+	// MultiBuffer lets the driver hand over packets that fill several of its
+	// buffers. Many drivers refuse a program without it on an interface with a
+	// large MTU; some have no driver mode with it.
+	MultiBuffer bool
+	// MaxLen is the longest packet the sockets can take, in bytes from the
+	// Ethernet header on; longer ones are left to the kernel and counted as
+	// [TooLong]. 0 is no limit.
+	MaxLen uint32
+	// Timestamps writes the time of arrival in front of each redirected packet.
+	Timestamps bool
+	// Filter says which packets are wanted. Nil wants all of them.
+	Filter *filter.Expr
+}
+
+func (c Config) check() error {
+	if c.Queues < 1 || c.Queues > MaxQueues {
+		return fmt.Errorf("load XDP program: %d queues: give a number from 1 to %d", c.Queues, MaxQueues)
+	}
+	return nil
+}

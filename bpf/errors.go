@@ -1,0 +1,123 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+)
+
+// Errors to be matched with errors.Is.
+var (
+	// ErrOccupied: another XDP program is on the interface. The error is a
+	// *[ForeignError] where the kernel says which.
+	ErrOccupied = errors.New("another XDP program is attached")
+	// ErrNoDriverMode: the driver of the interface has no native XDP.
+	ErrNoDriverMode = errors.New("driver has no native XDP")
+	// ErrDriverRefused: the driver has native XDP, but refuses this program on
+	// the interface as it is configured; mostly because of its MTU.
+	ErrDriverRefused = errors.New("driver refuses the XDP program")
+	// ErrRefused: the kernel's verifier refused the program. The error is a
+	// *[RefusedError].
+	ErrRefused = errors.New("verifier refuses the XDP program")
+	// ErrClosed: the Program was closed.
+	ErrClosed = errors.New("XDP program is closed")
+	// ErrAttached: the Program is on an interface already.
+	ErrAttached = errors.New("XDP program is attached already")
+)
+
+// ForeignError names the program that keeps ours from an interface. It matches
+// [ErrOccupied].
+type ForeignError struct {
+	Interface string // name of the interface
+	ID        uint32 // of the other program
+	Name      string // of the other program, or "" when it may not be read
+	Mode      Mode   // how it is attached, Any when the kernel says several ways
+	LinkID    uint32 // of the bpf_link that holds it, 0 when attached by netlink
+}
+
+// Error names the other program and how to remove it.
+func (e *ForeignError) Error() string {
+	name := ""
+	if e.Name != "" {
+		name = fmt.Sprintf(" %q", e.Name)
+	}
+	return fmt.Sprintf("%v to %s: program%s, id %d, %s mode; it is left alone (%s)",
+		ErrOccupied, e.Interface, name, e.ID, e.Mode, e.remedy())
+}
+
+func (e *ForeignError) remedy() string {
+	if e.LinkID != 0 {
+		return fmt.Sprintf("stop the process that holds it, or: bpftool link detach id %d", e.LinkID)
+	}
+	off := map[Mode]string{Driver: "xdpdrv", Generic: "xdpgeneric"}[e.Mode]
+	if off == "" {
+		off = "xdp"
+	}
+	return fmt.Sprintf("if it is not needed: ip link set dev %s %s off", e.Interface, off)
+}
+
+// Is reports whether target is [ErrOccupied].
+func (e *ForeignError) Is(target error) bool { return target == ErrOccupied }
+
+// RefusedError says what the verifier did not accept. It matches [ErrRefused].
+type RefusedError struct {
+	// Filter is the expression that was compiled in, "" when there was none.
+	Filter string
+	// Lines are the end of the verifier's log, the reason last but for its
+	// statistics.
+	Lines []string
+	cause error
+}
+
+// logLines is how much of the verifier's log is worth showing.
+const logLines = 4
+
+// filterText is how much of a filter is worth showing.
+const filterText = 120
+
+// Error names the filter, the verifier's words, and the remedy.
+func (e *RefusedError) Error() string {
+	what, remedy := "without a filter", "this kernel may be too old: Linux 5.18 or later is needed"
+	if e.Filter != "" {
+		what, remedy = fmt.Sprintf("with the filter %q", shorten(e.Filter)), "simplify the filter: fewer alternatives, networks instead of hosts"
+	}
+	return fmt.Sprintf("%v %s: %s (%s)", ErrRefused, what, strings.Join(e.Lines, "; "), remedy)
+}
+
+func shorten(text string) string {
+	if len(text) <= filterText {
+		return text
+	}
+	return text[:filterText] + "..."
+}
+
+// Is reports whether target is [ErrRefused].
+func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
+
+// Unwrap returns the error of the load.
+func (e *RefusedError) Unwrap() error { return e.cause }
+
+// loadError explains why the kernel did not take the program.
+func loadError(err error, expr *filter.Expr) error {
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &verifier) && len(verifier.Log) > 0 {
+		lines := verifier.Log[max(0, len(verifier.Log)-logLines):]
+		return &RefusedError{Filter: textOf(expr), Lines: lines, cause: err}
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("load XDP program: %w (run as root, or with CAP_BPF and CAP_NET_ADMIN)", err)
+	}
+	return fmt.Errorf("load XDP program: %w", err)
+}
+
+func textOf(expr *filter.Expr) string {
+	if expr == nil {
+		return ""
+	}
+	return expr.String()
+}

@@ -1,0 +1,46 @@
+package filter
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrTooLarge is matched by the errors for expressions that exceed [MaxText],
+// [MaxPrimitives], [MaxDepth], or the reach of a BPF jump.
+var ErrTooLarge = errors.New("filter too large")
+
+// Error says what is wrong with an expression, and where.
+type Error struct {
+	offset   int
+	problem  string
+	expected string
+	suggest  string
+	cause    error
+}
+
+// Offset is the byte in the expression at which it stops making sense.
+func (e *Error) Offset() int { return e.offset }
+
+// Suggestion is what was perhaps meant instead of the text at Offset, or "".
+func (e *Error) Suggestion() string { return e.suggest }
+
+// Unwrap returns [ErrTooLarge] where that is the reason, else nil.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Error prints the place, the problem, what was expected, and the suggestion.
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "filter: at byte %d: %s", e.offset, e.problem)
+	if e.expected != "" {
+		fmt.Fprintf(&b, "; expected %s", e.expected)
+	}
+	if e.suggest != "" {
+		fmt.Fprintf(&b, "; did you mean %q?", e.suggest)
+	}
+	return b.String()
+}
+
+func tooLarge(offset int, problem string) *Error {
+	return &Error{offset: offset, problem: problem, cause: ErrTooLarge}
+}

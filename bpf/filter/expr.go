@@ -1,0 +1,109 @@
+package filter
+
+import "strings"
+
+// Limits of an expression. They bound the work of [Parse] and the recursion over
+// what it returns; whether the kernel accepts the result is for its verifier.
+const (
+	// MaxText is the longest expression, in bytes.
+	MaxText = 4 << 20
+	// MaxPrimitives is the largest number of tests in one expression.
+	MaxPrimitives = 1 << 16
+	// MaxDepth is how deep parentheses, negations, and alternations of and with
+	// or may nest.
+	MaxDepth = 100
+)
+
+// Expr is a parsed expression. It does not change, and may be used from any
+// goroutine. The zero value accepts everything.
+type Expr struct {
+	root *node
+}
+
+// All reports whether the expression is empty, which accepts every packet.
+func (e *Expr) All() bool { return e.root == nil }
+
+// String prints the expression as it was understood: abbreviations written out,
+// groups in parentheses. Parsing it gives an expression that prints the same.
+func (e *Expr) String() string {
+	if e.All() {
+		return ""
+	}
+	var b strings.Builder
+	e.root.print(&b)
+	return b.String()
+}
+
+type op uint8
+
+const (
+	opTest op = iota
+	opAnd     // of two or more
+	opOr      // of two or more
+	opNot     // of one
+)
+
+// node is one operator or test of an expression.
+type node struct {
+	op    op
+	kids  []*node
+	test  test
+	depth int
+}
+
+func leaf(t test) *node { return &node{op: opTest, test: t, depth: 1} }
+
+// join makes one node of two, in their order. A chain of the same operator is
+// one flat node, so that long lists stay shallow.
+func join(o op, left, right *node) *node {
+	if left.op != o {
+		left = &node{op: o, kids: []*node{left}, depth: left.depth + 1}
+	}
+	added := []*node{right}
+	if right.op == o {
+		added = right.kids
+	}
+	for _, k := range added {
+		left.depth = max(left.depth, k.depth+1)
+	}
+	left.kids = append(left.kids, added...)
+	return left
+}
+
+// negate returns the opposite of n.
+func negate(n *node) *node {
+	if n.op == opNot {
+		return n.kids[0]
+	}
+	return &node{op: opNot, kids: []*node{n}, depth: n.depth + 1}
+}
+
+var joinerText = map[op]string{opAnd: " and ", opOr: " or "}
+
+func (n *node) print(b *strings.Builder) {
+	switch n.op {
+	case opTest:
+		b.WriteString(n.test.String())
+	case opNot:
+		b.WriteString("not ")
+		n.kids[0].printGroup(b)
+	default:
+		for i, k := range n.kids {
+			if i > 0 {
+				b.WriteString(joinerText[n.op])
+			}
+			k.printGroup(b)
+		}
+	}
+}
+
+// printGroup prints n so that it can stand next to an operator.
+func (n *node) printGroup(b *strings.Builder) {
+	if n.op != opAnd && n.op != opOr {
+		n.print(b)
+		return
+	}
+	b.WriteByte('(')
+	n.print(b)
+	b.WriteByte(')')
+}

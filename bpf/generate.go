@@ -1,0 +1,7 @@
+package bpf
+
+// The compiled program is committed, and made again where clang and the headers of libbpf
+// are installed. Paths are relative and debug sections stripped, so that the same compiler
+// gives the same bytes in every checkout.
+//
+//go:generate go tool bpf2go -cflags "-O2 -g -Wall -Wextra -Werror -mcpu=v3 -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" -type verdict -type parsed_flag -type parsed -type counter capture unifiedd.bpf.c

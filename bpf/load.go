@@ -1,0 +1,101 @@
+package bpf
+
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+)
+
+// statusMap is the section with the words that user space maps.
+const statusMap = ".bss"
+
+// maps are what all instances of the program share.
+type maps struct {
+	sockets  *ebpf.Map
+	counters *ebpf.Map
+	status   *ebpf.Map
+}
+
+func (m *maps) replacements() map[string]*ebpf.Map {
+	return map[string]*ebpf.Map{captureMapXsks: m.sockets, captureMapCounters: m.counters, statusMap: m.status}
+}
+
+// prepare returns the compiled program set up as the configuration says.
+func (c Config) prepare(expr *filter.Expr) (*ebpf.CollectionSpec, error) {
+	spec, err := loadCapture()
+	if err != nil {
+		return nil, fmt.Errorf("read the compiled XDP program: %w", err)
+	}
+	program := spec.Programs[captureProgUnifieddCapture]
+	if !c.MultiBuffer {
+		program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
+	}
+	spec.Maps[captureMapXsks].MaxEntries = uint32(c.Queues)
+	if err := c.setConstants(spec); err != nil {
+		return nil, err
+	}
+	if expr == nil {
+		return spec, nil
+	}
+	body, err := expr.Instructions()
+	if err != nil {
+		return nil, err
+	}
+	program.Instructions, err = splice(program.Instructions, body)
+	return spec, err
+}
+
+func (c Config) setConstants(spec *ebpf.CollectionSpec) error {
+	timestamps := uint8(0)
+	if c.Timestamps {
+		timestamps = 1
+	}
+	if err := spec.Variables[captureVarMaxLen].Set(c.MaxLen); err != nil {
+		return fmt.Errorf("set the longest packet: %w", err)
+	}
+	if err := spec.Variables[captureVarTimestamps].Set(timestamps); err != nil {
+		return fmt.Errorf("set timestamps: %w", err)
+	}
+	return nil
+}
+
+// load puts a prepared program into the kernel, on the maps given or, when there
+// are none, on new ones. The caller closes the collection.
+func load(spec *ebpf.CollectionSpec, expr *filter.Expr, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	// The statistics level logs errors without a line per instruction.
+	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
+		Programs:        ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
+		MapReplacements: shared,
+	})
+	if err != nil {
+		return nil, loadError(err, expr)
+	}
+	return collection, nil
+}
+
+// Load puts the program and its maps into the kernel. It is not on an interface
+// yet. The caller closes the Program. Errors match [ErrRefused] when the
+// verifier does not accept the filter, and filter.ErrTooLarge when it cannot be
+// compiled.
+func Load(c Config) (*Program, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	spec, err := c.prepare(c.Filter)
+	if err != nil {
+		return nil, err
+	}
+	collection, err := load(spec, c.Filter, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer collection.Close()
+	refused, err := mapWord(collection.Maps[statusMap], spec.Variables[captureVarMetaRefused].Offset)
+	if err != nil {
+		return nil, fmt.Errorf("load XDP program: map its status word: %w", err)
+	}
+	return newProgram(c, collection, refused)
+}

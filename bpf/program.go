@@ -1,0 +1,118 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+)
+
+// Program is the XDP program in the kernel, with its maps, and its attachment
+// to one interface once there is one.
+type Program struct {
+	config Config
+	maps   maps
+
+	// refused is the word the XDP program sets when it could not write a
+	// timestamp; after Close it is one of ours with the last value.
+	refused atomic.Pointer[atomic.Uint32]
+
+	mu      sync.Mutex
+	mapped  *mappedWord
+	program *ebpf.Program // the instance that runs; nil when closed
+	link    link.Link     // nil while not attached
+	mode    Mode          // of link
+	buffer  []captureCounter
+}
+
+// newProgram takes what it needs out of the collection, and the word.
+func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord) (*Program, error) {
+	cpus, err := ebpf.PossibleCPU()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close())
+	}
+	p := &Program{
+		config: c,
+		maps: maps{
+			sockets:  collection.DetachMap(captureMapXsks),
+			counters: collection.DetachMap(captureMapCounters),
+			status:   collection.DetachMap(statusMap),
+		},
+		mapped:  refused,
+		program: collection.DetachProgram(captureProgUnifieddCapture),
+		buffer:  make([]captureCounter, cpus),
+	}
+	p.refused.Store(refused.word)
+	return p, nil
+}
+
+// MetaRefused reports whether a packet was ever redirected without the
+// timestamp that Config.Timestamps asks for. It is one load of a word that the
+// XDP program sets before it redirects such a packet; once true it stays true.
+func (p *Program) MetaRefused() bool { return p.refused.Load().Load() != 0 }
+
+// Replace exchanges the filter; nil wants all packets. Packets meet either the
+// old filter or the new one, and counters go on. On error the old one stays.
+// Errors are those of [Load].
+func (p *Program) Replace(expr *filter.Expr) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return fmt.Errorf("replace the filter: %w", ErrClosed)
+	}
+	spec, err := p.config.prepare(expr)
+	if err != nil {
+		return fmt.Errorf("replace the filter: %w", err)
+	}
+	collection, err := load(spec, expr, p.maps.replacements())
+	if err != nil {
+		return fmt.Errorf("replace the filter: %w", err)
+	}
+	defer collection.Close()
+	return p.exchange(collection.DetachProgram(captureProgUnifieddCapture))
+}
+
+// exchange puts program in the place of the one that runs, and owns it.
+func (p *Program) exchange(program *ebpf.Program) error {
+	if p.link != nil {
+		if err := p.link.Update(program); err != nil {
+			return errors.Join(fmt.Errorf("replace the filter: exchange the program on its interface: %w", err), program.Close())
+		}
+	}
+	old := p.program
+	p.program = program
+	return old.Close()
+}
+
+// Close takes the program off its interface and gives everything back. A second
+// call does nothing. No call of MetaRefused may be running; later ones are
+// answered with the last value.
+func (p *Program) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return nil
+	}
+	last := new(atomic.Uint32)
+	last.Store(p.mapped.word.Load())
+	p.refused.Store(last)
+	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(),
+		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.status.Close())
+	p.program = nil
+	return err
+}
+
+// detach takes the program off its interface, if it is on one.
+func (p *Program) detach() error {
+	if p.link == nil {
+		return nil
+	}
+	err := p.link.Close()
+	p.link = nil
+	return err
+}

@@ -1,0 +1,38 @@
+package bpf
+
+import (
+	"errors"
+
+	"github.com/cilium/ebpf/asm"
+)
+
+// filterSymbol is the function whose body is the filter.
+const filterSymbol = "unifiedd_filter"
+
+// splice returns the program with the body of the filter function replaced. The
+// first instruction keeps its name and its type information, which the verifier
+// demands of a function.
+func splice(program, body asm.Instructions) (asm.Instructions, error) {
+	start, end := function(program, filterSymbol)
+	if start < 0 || len(body) == 0 {
+		return nil, errors.New("replace the filter: the compiled program has no function " + filterSymbol)
+	}
+	result := append(asm.Instructions{}, program[:start]...)
+	result = append(result, body[0].WithMetadata(program[start].Metadata))
+	result = append(result, body[1:]...)
+	return append(result, program[end:]...), nil
+}
+
+// function returns where a function begins and ends, or -1.
+func function(program asm.Instructions, name string) (start, end int) {
+	start = -1
+	for i, ins := range program {
+		switch {
+		case start >= 0 && ins.Symbol() != "":
+			return start, i
+		case ins.Symbol() == name:
+			start = i
+		}
+	}
+	return start, len(program)
+}

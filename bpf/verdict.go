@@ -1,0 +1,50 @@
+package bpf
+
+// Verdict is what became of a packet. Every packet has exactly one.
+type Verdict uint8
+
+// The verdicts, as in enum verdict of unifiedd.bpf.c.
+const (
+	// Redirected packets were handed to the socket of their queue.
+	Redirected = Verdict(captureVerdictVERDICT_REDIRECTED)
+	// NoMatch packets were left to the kernel: the filter does not want them.
+	NoMatch = Verdict(captureVerdictVERDICT_NO_MATCH)
+	// TooLong packets were left to the kernel: wanted, but above Config.MaxLen.
+	TooLong = Verdict(captureVerdictVERDICT_TOO_LONG)
+	// NoSocket packets were left to the kernel: wanted, and short enough, but no
+	// socket is bound to their queue.
+	NoSocket = Verdict(captureVerdictVERDICT_NO_SOCKET)
+	// Verdicts is the number of verdicts.
+	Verdicts = int(captureVerdictVERDICT_COUNT)
+)
+
+var verdictNames = [Verdicts]string{
+	Redirected: "redirected", NoMatch: "no_match", TooLong: "too_long", NoSocket: "no_socket",
+}
+
+// String returns the name of the verdict as metrics use it.
+func (v Verdict) String() string {
+	if int(v) >= Verdicts {
+		return "unknown"
+	}
+	return verdictNames[v]
+}
+
+// Counter counts packets and their bytes, from the Ethernet header on, without
+// the frame check sequence.
+type Counter struct {
+	Packets, Bytes uint64
+}
+
+// Counters are indexed by [Verdict].
+type Counters [Verdicts]Counter
+
+// Total is the sum over all verdicts: what reached the program.
+func (c *Counters) Total() Counter {
+	var sum Counter
+	for _, k := range c {
+		sum.Packets += k.Packets
+		sum.Bytes += k.Bytes
+	}
+	return sum
+}
