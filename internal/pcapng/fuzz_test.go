@@ -1,0 +1,101 @@
+package pcapng
+
+import (
+	"bytes"
+	"errors"
+	"hash/crc32"
+	"testing"
+)
+
+func seeds() [][]byte {
+	whole := sample(512)
+	holed := sample(512)
+	holed.wipe(1, 0)
+	holed.wipe(3, 512)
+	mended := &memFile{data: bytes.Clone(holed.file)}
+	if _, err := Recover(mended, Options{}); err != nil {
+		panic(err)
+	}
+	short := newSegment(512)
+	short.add(packedLayout, 0, testPacket(1, 20))
+	return [][]byte{
+		whole.file, holed.file, mended.data, short.file, append(bytes.Clone(short.file), make([]byte, 2000)...),
+		sample(4096).file, newSegment(512).file, {},
+	}
+}
+
+// mendChecksums gives every aligned mark a right checksum, or the fuzzer would never get behind it.
+func mendChecksums(file []byte) {
+	for at := 0; at+MinMarkLen <= len(file); at += 4 {
+		if le.Uint32(file[at:]) == TypeMark && le.Uint32(file[at+markMagic:]) == magic {
+			le.PutUint32(file[at+markCRC:], crc32.Checksum(file[at:at+markCRC], castagnoli))
+		}
+	}
+}
+
+// Whatever the bytes: a refusal leaves them alone, and anything else ends as a file that Walk and Recover find good.
+func FuzzRecover(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add(s, false)
+		f.Add(s, true)
+	}
+	f.Fuzz(func(t *testing.T, data []byte, checksums bool) {
+		data = bytes.Clone(data)
+		if checksums {
+			mendChecksums(data)
+		}
+		m := &memFile{data: bytes.Clone(data)}
+		r, err := Recover(m, Options{})
+		if err != nil {
+			if !errors.Is(err, ErrNotSegment) || !bytes.Equal(m.data, data) {
+				t.Fatalf("%v, %d changes", err, m.changes)
+			}
+			return
+		}
+		if n := len(walked(t, m.data)); uint64(n) != r.Packets || int64(len(m.data)) != r.Kept {
+			t.Fatalf("%d packets in %d bytes, report %+v", n, len(m.data), r)
+		}
+		m.changes = 0
+		if again := mustRecover(t, m); !again.Clean || m.changes != 0 || again.Packets != r.Packets {
+			t.Fatalf("first %+v\nsecond %+v", r, again)
+		}
+	})
+}
+
+// Whatever the bytes, Walk ends, and the blocks it gave tile what it walked over.
+func FuzzWalk(f *testing.F) {
+	for _, s := range seeds() {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		end := int64(0)
+		err := Walk(bytes.NewReader(data), int64(len(data)), func(b Block) error {
+			if b.Offset != end || len(b.Body)+12 != b.Len() {
+				t.Fatalf("block at %d of %d bytes behind %d", b.Offset, b.Len(), end)
+			}
+			end += int64(b.Len())
+			return nil
+		})
+		if err == nil && end != int64(len(data)) || err != nil && !errors.Is(err, ErrFormat) {
+			t.Fatalf("walked %d of %d bytes: %v", end, len(data), err)
+		}
+	})
+}
+
+func BenchmarkRecover(b *testing.B) {
+	s := newSegment(4096)
+	var many []packet
+	for i := range uint64(256) {
+		many = append(many, testPacket(i, 1024))
+	}
+	for range 256 {
+		s.add(slotLayout, 0, many...)
+	}
+	m := &memFile{data: s.file}
+	b.SetBytes(int64(len(s.file)))
+	for b.Loop() {
+		if r, err := Recover(m, Options{}); err != nil || !r.Clean {
+			b.Fatalf("%+v, %v", r, err)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package pcapng
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrNotSegment says that a file is none that Recover may touch: it has no head unit of ours.
+var ErrNotSegment = errors.New("not a capture segment of unifiedd, left as it is")
+
+// File is what Recover needs of a file; *os.File has it, opened for reading and writing without O_DIRECT and O_APPEND.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Seeker // moves; on Linux it also answers SEEK_DATA
+	Truncate(size int64) error
+	Sync() error
+}
+
+// Options of Recover.
+type Options struct {
+	DryRun bool // find out and report, change nothing
+}
+
+// Recover mends a segment that a crash left: it keeps every good batch, overwrites the holes between them with blocks
+// that readers skip, cuts the file behind the last, and flushes it. What it did is in the report, also beside an
+// error. A file without a head unit of ours is refused with ErrNotSegment. Recovering twice, or again after a crash
+// in the middle of it, ends in the same file. Nobody may write the file meanwhile.
+func Recover(f File, o Options) (Report, error) {
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return Report{}, fmt.Errorf("recover capture file: find its end: %w", err)
+	}
+	r := recovery{f: f, dry: o.DryRun, w: newWindow(f, size), report: Report{Size: size}}
+	if err := r.readHead(); err != nil {
+		return r.report, err
+	}
+	if err := r.scan(); err != nil {
+		return r.report, fmt.Errorf("recover capture file: %w", err)
+	}
+	return r.report, r.finish()
+}
+
+// recovery is one run over one segment.
+type recovery struct {
+	f      File
+	dry    bool
+	w      *window
+	check  checker
+	report Report
+	doubts doubts
+
+	good     int64  // end of the last good batch
+	sequence uint64 // of the last good batch
+	next     uint64 // number of the packet behind it
+	bridged  bool   // we wrote a bridge
+}
+
+// readHead checks the head unit and learns the segment from the mark that ends it.
+func (r *recovery) readHead() error {
+	blocks := Reader{w: r.w, end: min(r.report.Size, MaxHeadLen)}
+	for {
+		b, err := blocks.Next()
+		switch {
+		case err == io.EOF:
+			return notSegment(errNoHead)
+		case errors.Is(err, ErrFormat):
+			return notSegment(err)
+		case err != nil:
+			return err
+		}
+		if err := r.check.block(b); err != nil {
+			return notSegment(err)
+		}
+		switch b.Type {
+		case TypeSection, TypeInterface:
+		case TypeMark:
+			return r.takeHead(b)
+		default:
+			return notSegment(errNoHead)
+		}
+	}
+}
+
+var errNoHead = errors.New("no head mark in front of the first record")
+
+func notSegment(reason error) error { return fmt.Errorf("%w: %w", ErrNotSegment, reason) }
+
+// takeHead begins with the head unit as the first good part of the file.
+func (r *recovery) takeHead(b Block) error {
+	head, k, err := parseMark(b.raw)
+	end := b.Offset + int64(b.Len())
+	if err != nil || k != kindHead || head.Offset != 0 || int64(head.Length) != end || r.check.interfaces == 0 {
+		return notSegment(errNoHead)
+	}
+	r.report.Segment, r.report.Align, r.report.Interfaces = head.Segment, head.Align, r.check.interfaces
+	r.report.FirstPacket = head.FirstPacket
+	r.good, r.next = end, head.FirstPacket
+	return nil
+}
+
+// finish cuts what is behind the last good batch and makes everything durable.
+func (r *recovery) finish() error {
+	p := &r.report
+	p.Kept, p.Cut, p.Doubtful = r.good, p.Size-r.good, r.doubts.packets
+	p.Clean = p.Cut == 0 && !r.bridged
+	if p.HoleCount == 0 {
+		p.PacketsBeforeHole = p.Packets
+	}
+	if p.Clean || r.dry {
+		return nil
+	}
+	if p.Cut > 0 {
+		if err := r.f.Truncate(r.good); err != nil {
+			return fmt.Errorf("recover capture file: cut it at offset %d: %w", r.good, err)
+		}
+	}
+	if err := r.f.Sync(); err != nil {
+		return fmt.Errorf("recover capture file: flush it: %w", err)
+	}
+	return nil
+}

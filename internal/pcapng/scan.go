@@ -1,0 +1,166 @@
+package pcapng
+
+import (
+	"errors"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// scan goes through everything behind the head once, and takes what is good.
+func (r *recovery) scan() error {
+	for pos := r.good; pos < r.report.Size; {
+		next, err := r.step(pos)
+		if err != nil {
+			return err
+		}
+		pos = next
+	}
+	return nil
+}
+
+// step looks at one aligned offset and says where to look next.
+func (r *recovery) step(pos int64) (next int64, err error) {
+	b, k, ok, err := r.markAt(pos)
+	if err != nil {
+		return 0, err
+	}
+	if !ok {
+		return r.candidate(pos + int64(r.report.Align))
+	}
+	end := pos + int64(b.Length)
+	intact, err := r.intact(&b, k, end)
+	if err != nil || k == kindBridge {
+		return end, err
+	}
+	if !intact {
+		r.report.Torn++
+		return end, nil
+	}
+	return end, r.take(&b, pos, end)
+}
+
+// markAt reads a mark of this segment that is where it says it is.
+func (r *recovery) markAt(pos int64) (b Batch, k kind, ok bool, err error) {
+	if r.report.Size-pos < MinMarkLen {
+		return b, 0, false, nil
+	}
+	raw, err := r.w.bytes(pos, MinMarkLen)
+	if err != nil {
+		return b, 0, false, err
+	}
+	b, k, bad := parseMark(raw)
+	if bad != nil || k == kindHead || b.Offset != uint64(pos) ||
+		b.Segment != r.report.Segment || b.Align != r.report.Align {
+		return b, k, false, nil
+	}
+	r.report.Durable = max(r.report.Durable, b.Durable)
+	r.doubts.settle(r.report.Durable)
+	return b, k, true, nil
+}
+
+// intact says whether what the mark promises is there: a bridge is one block, a batch is tiled exactly by blocks we
+// would write, with as many packets, and behind all batches before it.
+func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
+	if end > r.report.Size {
+		return false, nil
+	}
+	blocks := Reader{w: r.w, pos: int64(b.Offset), end: end}
+	packets := uint64(0)
+	mark, err := blocks.Next()
+	if err == nil && k == kindBatch {
+		packets, err = r.records(&blocks)
+	}
+	switch {
+	case errors.Is(err, ErrFormat):
+		return false, nil
+	case k == kindBridge:
+		return mark.Len() == int(b.Length), err
+	}
+	return packets == uint64(b.Packets) && r.inOrder(b), err
+}
+
+// records counts the packets behind a mark and checks every block there.
+func (r *recovery) records(blocks *Reader) (packets uint64, err error) {
+	for {
+		b, err := blocks.Next()
+		if err == io.EOF {
+			return packets, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if err := r.record(b); err != nil {
+			return 0, err
+		}
+		if b.Type == TypePacket {
+			packets++
+		}
+	}
+}
+
+// record checks one block inside a batch, where a second mark has no place.
+func (r *recovery) record(b Block) error {
+	err := r.check.record(b)
+	if err == nil && b.Type == TypeMark && claimsMark(b) {
+		err = errPadding
+	}
+	if err != nil {
+		return &FormatError{Offset: b.Offset, Reason: err}
+	}
+	return nil
+}
+
+// inOrder says whether the batch comes behind the last good one in every count.
+func (r *recovery) inOrder(b *Batch) bool { return b.Sequence > r.sequence && b.FirstPacket >= r.next }
+
+// take counts a good batch, after bridging what lies between it and the one before.
+func (r *recovery) take(b *Batch, pos, end int64) error {
+	if pos > r.good {
+		if err := r.hole(r.good, pos); err != nil {
+			return err
+		}
+	}
+	p := &r.report
+	p.MissingBatches += b.Sequence - r.sequence - 1
+	p.MissingPackets += b.FirstPacket - r.next
+	p.Batches++
+	p.Packets += uint64(b.Packets)
+	r.good, r.sequence, r.next = end, b.Sequence, b.FirstPacket+uint64(b.Packets)
+	p.LastPacket = r.next - 1
+	r.doubts.add(uint64(end), uint64(b.Packets))
+	r.doubts.settle(p.Durable)
+	return nil
+}
+
+// candidate finds the first aligned offset from pos on where a mark may begin, or the end.
+func (r *recovery) candidate(pos int64) (int64, error) {
+	align := int64(r.report.Align)
+	for {
+		if pos = r.skipUnwritten(pos); r.report.Size-pos < MinMarkLen {
+			return r.report.Size, nil
+		}
+		seen, err := r.w.rest(pos, 4)
+		if err != nil {
+			return 0, err
+		}
+		for ; len(seen) >= 4; pos += align {
+			if le.Uint32(seen) == TypeMark {
+				return pos, nil
+			}
+			seen = seen[min(align, int64(len(seen))):]
+		}
+	}
+}
+
+// skipUnwritten asks the file system where data goes on, if it can tell, and rounds that down to the alignment.
+func (r *recovery) skipUnwritten(pos int64) int64 {
+	data, err := r.f.Seek(pos, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, unix.ENXIO): // no data from pos on
+		return r.report.Size
+	case err != nil || data <= pos:
+		return pos
+	}
+	return data &^ (int64(r.report.Align) - 1)
+}

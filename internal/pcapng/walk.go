@@ -1,0 +1,144 @@
+package pcapng
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// ErrFormat is what errors.Is finds in every FormatError.
+var ErrFormat = errors.New("not well-formed pcapng as unifiedd writes it")
+
+// FormatError says where the bytes of a file are not what they should be.
+type FormatError struct {
+	Offset int64 // of the block
+	Reason error
+}
+
+// Error implements error.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("capture file, block at offset %d: %v", e.Offset, e.Reason)
+}
+
+// Unwrap makes a FormatError an ErrFormat.
+func (e *FormatError) Unwrap() []error { return []error{ErrFormat, e.Reason} }
+
+// Block is one block of a file.
+type Block struct {
+	Offset int64 // in the file
+	Type   uint32
+	Body   []byte // between the lengths; the reader's buffer, dead with the next block
+	raw    []byte // the whole block
+}
+
+// Len is the length of the whole block in bytes.
+func (b Block) Len() int { return len(b.raw) }
+
+// Packet is what a packet block holds.
+type Packet struct {
+	Interface uint32
+	Time      uint64 // nanoseconds since the epoch
+	OrigLen   uint32
+	Data      []byte // dies with the block
+}
+
+// Packet reads a block of TypePacket; ok is false for any other, or when its lengths do not fit it.
+func (b Block) Packet() (p Packet, ok bool) {
+	if b.Type != TypePacket || len(b.Body) < 20 {
+		return p, false
+	}
+	n := uint64(le.Uint32(b.Body[12:]))
+	if n > MaxCapLen || 20+roundUp(n, 4) > uint64(len(b.Body)) {
+		return p, false
+	}
+	p.Interface = le.Uint32(b.Body)
+	p.Time = uint64(le.Uint32(b.Body[4:]))<<32 | uint64(le.Uint32(b.Body[8:]))
+	p.OrigLen = le.Uint32(b.Body[16:])
+	p.Data = b.Body[20:][:n:n]
+	return p, true
+}
+
+// Reader steps through blocks. It trusts no length and never holds more than one window of the file.
+type Reader struct {
+	w        *window
+	pos, end int64
+}
+
+// NewReader returns a reader of the blocks that tile the bytes from start to end of r.
+func NewReader(r io.ReaderAt, start, end int64) *Reader {
+	return &Reader{w: newWindow(r, end), pos: start, end: end}
+}
+
+var (
+	errCut       = errors.New("the file ends inside the block")
+	errLength    = errors.New("impossible block length")
+	errOverhang  = errors.New("the block is longer than what is left")
+	errTrailer   = errors.New("the two block lengths differ")
+	errBigEndian = errors.New("big-endian sections are not read")
+)
+
+// Next returns the next block; io.EOF behind the last; a FormatError where the bytes are no block.
+func (r *Reader) Next() (Block, error) {
+	if r.pos >= r.end {
+		return Block{}, io.EOF
+	}
+	n, err := r.length()
+	if err != nil {
+		return Block{}, err
+	}
+	raw, err := r.w.bytes(r.pos, n)
+	if err != nil {
+		return Block{}, err
+	}
+	if le.Uint32(raw[n-4:]) != uint32(n) {
+		return Block{}, r.bad(errTrailer)
+	}
+	b := Block{Offset: r.pos, Type: le.Uint32(raw), Body: raw[8 : n-4], raw: raw}
+	r.pos += int64(n)
+	return b, nil
+}
+
+// length reads the length of the block at pos and checks it against what is left.
+func (r *Reader) length() (int, error) {
+	if r.end-r.pos < minBlockLen {
+		return 0, r.bad(errCut)
+	}
+	head, err := r.w.bytes(r.pos, minBlockLen)
+	if err != nil {
+		return 0, err
+	}
+	n := int64(le.Uint32(head[4:]))
+	switch {
+	case le.Uint32(head) == TypeSection && le.Uint32(head[8:]) == 0x4D3C2B1A:
+		return 0, r.bad(errBigEndian)
+	case n < minBlockLen || n > MaxBlockLen || n%4 != 0:
+		return 0, r.bad(errLength)
+	case n > r.end-r.pos:
+		return 0, r.bad(errOverhang)
+	}
+	return int(n), nil
+}
+
+func (r *Reader) bad(reason error) error { return &FormatError{Offset: r.pos, Reason: reason} }
+
+// Walk calls fn with each block of a file of size bytes that starts with a section, and checks each against what this
+// package writes first. It ends with the first error, its own (a FormatError) or fn's.
+func Walk(r io.ReaderAt, size int64, fn func(Block) error) error {
+	rd := NewReader(r, 0, size)
+	var c checker
+	for {
+		b, err := rd.Next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.block(b); err != nil {
+			return err
+		}
+		if err := fn(b); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package pcapng
+
+import (
+	"fmt"
+	"io"
+)
+
+// windowLen is how much is read at once; it holds the longest block.
+const windowLen = 1 << 20
+
+// window reads a file through one buffer.
+type window struct {
+	r   io.ReaderAt
+	end int64  // nothing is read from here on
+	buf []byte // what is at off
+	off int64
+}
+
+func newWindow(r io.ReaderAt, end int64) *window {
+	return &window{r: r, end: end, buf: make([]byte, 0, max(0, min(windowLen, end)))}
+}
+
+// bytes returns the n bytes at off, which must lie before end and be at most windowLen. They die with the next call.
+func (w *window) bytes(off int64, n int) ([]byte, error) {
+	if off < w.off || off+int64(n) > w.off+int64(len(w.buf)) {
+		if err := w.fill(off, n); err != nil {
+			return nil, err
+		}
+	}
+	return w.buf[off-w.off:][:n], nil
+}
+
+// rest returns what the window can show from off on, n bytes at least, under the same conditions.
+func (w *window) rest(off int64, n int) ([]byte, error) {
+	if _, err := w.bytes(off, n); err != nil {
+		return nil, err
+	}
+	return w.buf[off-w.off:], nil
+}
+
+// fill reads from off on, n bytes at least.
+func (w *window) fill(off int64, n int) error {
+	w.off = off
+	w.buf = w.buf[:min(int64(cap(w.buf)), w.end-off)]
+	got, err := w.r.ReadAt(w.buf, off)
+	w.buf = w.buf[:got]
+	if got >= n {
+		return nil
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read capture file at offset %d: %w", off, err)
+}
