@@ -5,7 +5,7 @@
 //
 //	N passed, N failed, N skipped
 //
-// Subtests count like tests. A package that fails without a failed test of its
+// Subtests and benchmarks count like tests. A package that fails without a failed test of its
 // own (it does not build, panics or exits) counts as one failure, and so does a
 // test that never ended. Lines that are not JSON are passed on, so several runs
 // with headings between them may be sent through one testsum.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -167,22 +169,43 @@ func reason(text string) string {
 	return strings.Join(said, " ")
 }
 
-// endPackage counts what only the package's end tells: tests that never ended,
-// and a failure that is no test's.
+// endPackage counts what only the package's end tells: benchmarks, tests that
+// never ended, and a failure that is no test's.
 func (s *summary) endPackage(e event) {
 	p := s.pkg(e)
 	delete(s.running, e.Package)
+	rest := s.endBenchmarks(p)
 	for test := range p.open {
 		p.failed++
 		s.fail(e.Package+"."+test+" (never ended)", p.take(test))
 	}
 	if e.Action == "fail" && p.failed == 0 {
 		p.failed++
-		s.fail(e.Package, s.builds[e.FailedBuild]+p.take(""))
+		s.fail(e.Package, s.builds[e.FailedBuild]+rest+p.take(""))
 	} else if text := p.take(""); p.failed > 0 {
 		fmt.Fprint(s.out, text)
 	}
 	s.tell(e, p)
+}
+
+// endBenchmarks counts the benchmarks that printed a result: nothing else says
+// that one has ended. It returns what the others printed, among them groups,
+// which have no result of their own, and one that took the process down.
+func (s *summary) endBenchmarks(p *pkg) (rest string) {
+	for _, name := range slices.Sorted(maps.Keys(p.open)) {
+		if !strings.HasPrefix(name, "Benchmark") {
+			continue
+		}
+		delete(p.open, name)
+		text := p.take(name)
+		if strings.Contains(text, " ns/op") {
+			p.passed++
+			s.passed++
+			continue
+		}
+		rest += text
+	}
+	return rest
 }
 
 // tell prints the package's line; packages without tests have none.

@@ -25,7 +25,7 @@ func runReal(t *testing.T, files map[string]string, strict []*regexp.Regexp) (st
 			t.Fatal(err)
 		}
 	}
-	cmd := exec.Command("go", "test", "-json", "-timeout", "2s", "./...")
+	cmd := exec.Command("go", "test", "-json", "-timeout", "2s", "-bench", ".", "-benchtime", "1x", "./...")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 	events, _ := cmd.CombinedOutput()
@@ -112,6 +112,27 @@ func TestPanicAndTimeout(t *testing.T) {
 	}
 	wantAll(t, out, "ouch", "TestHang", "--- failed: m/c\n", "gone")
 	wantLast(t, out, "0 passed, 3 failed, 0 skipped")
+}
+
+func TestBenchmarks(t *testing.T) {
+	const good = "package a\nimport \"testing\"\n" +
+		"func BenchmarkA(b *testing.B) { b.Run(\"sub\", func(b *testing.B) { for b.Loop() {} }) }\n" +
+		"func BenchmarkB(b *testing.B) { for b.Loop() {} }\n"
+	out, ok := runReal(t, map[string]string{"a/a_test.go": good}, nil)
+	if !ok {
+		t.Error("good benchmarks are bad")
+	}
+	wantLast(t, out, "2 passed, 0 failed, 0 skipped")
+
+	out, ok = runReal(t, map[string]string{
+		"a/a_test.go": good + "func BenchmarkC(b *testing.B) { panic(\"ouch\") }\n",
+		"b/b_test.go": good + "func BenchmarkC(b *testing.B) { b.Fatal(\"sorry\") }\n",
+	}, nil)
+	if ok {
+		t.Error("failed benchmarks are good")
+	}
+	wantAll(t, out, "ouch", "sorry", "--- failed: m/a\n", "--- failed: m/b.BenchmarkC\n")
+	wantLast(t, out, "4 passed, 2 failed, 0 skipped")
 }
 
 func TestNothingRan(t *testing.T) {
