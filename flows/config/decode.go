@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -45,7 +46,7 @@ func (d *decoder) at(n *yaml.Node) Pos { return d.src.at(n.Line, n.Column) }
 func (d *decoder) spend(n *yaml.Node) bool {
 	d.left--
 	if d.left == -1 {
-		d.add(d.at(n), wrong("aliases count as what they stand for",
+		d.add(d.at(n), "", wrong("aliases count as what they stand for",
 			"the configuration has more than %d values", maxValues))
 	}
 	return d.left >= 0
@@ -61,7 +62,7 @@ func (d *decoder) value(path string, n *yaml.Node) (*yaml.Node, bool) {
 		n = n.Alias
 	}
 	if n.Style&yaml.TaggedStyle != 0 {
-		return nil, d.reject(path, wrong("remove the tag", "has the tag %s", quote(n.Tag)))
+		d.add(d.at(n), path, wrong("remove the tag", "has the tag %s", quote(n.Tag)))
 	}
 	return n, true
 }
@@ -81,7 +82,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, known fields) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		d.reject(path, fmt.Errorf("is %s, not a mapping of keys to values", kind(n)))
+		d.reject(path, fmt.Errorf("a mapping of keys to values is needed, not %s", kind(n)))
 		return
 	}
 	pairs := d.pairs(path, n, 0)
@@ -117,7 +118,7 @@ func (d *decoder) unknown(path string, key *yaml.Node, known []string) {
 		hint = didYouMean(meant)
 		d.settle(join(path, meant))
 	}
-	d.add(d.at(key), wrong(hint, "unknown key %s%s", quote(key.Value), where))
+	d.add(d.at(key), "", wrong(hint, "unknown key %s%s", quote(key.Value), where))
 }
 
 // list reads each item of a list.
@@ -127,7 +128,7 @@ func (d *decoder) list(path string, n *yaml.Node, item read) {
 		return
 	}
 	if n.Kind != yaml.SequenceNode {
-		d.reject(path, fmt.Errorf("is %s, not a list", kind(n)))
+		d.reject(path, fmt.Errorf("a list is needed, not %s", kind(n)))
 		return
 	}
 	for i, v := range n.Content {
@@ -147,9 +148,9 @@ func (d *decoder) scalar(path string, n *yaml.Node) (string, bool) {
 	case !ok:
 		return "", false
 	case isNull(n):
-		return "", d.reject(path, wrong("remove the key to have the default", "has no value"))
+		return "", d.reject(path, errors.New("has no value"))
 	case n.Kind != yaml.ScalarNode:
-		return "", d.reject(path, fmt.Errorf("is %s, not a single value", kind(n)))
+		return "", d.reject(path, fmt.Errorf("a single value is needed, not %s", kind(n)))
 	}
 	return n.Value, true
 }
@@ -188,7 +189,7 @@ func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag(
 func kind(n *yaml.Node) string {
 	switch {
 	case isNull(n):
-		return "empty"
+		return "nothing"
 	case n.Kind == yaml.MappingNode:
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:

@@ -62,12 +62,12 @@ func Parse(name string, data []byte, o Options) (*Config, error) {
 func compose(r *report, text string) *yaml.Node {
 	switch at := invalidUTF8(text); {
 	case len(text) > maxFile:
-		r.add(r.src.at(1, 1), fmt.Errorf("the file is larger than 1 MiB"))
+		r.add(r.src.at(1, 1), "", fmt.Errorf("the file is larger than 1 MiB"))
 		return nil
 	case at >= 0:
 		before := newSource("", text[:at])
 		last := len(before.lines) - 1
-		r.add(r.src.at(last+1, before.width[last]+1), fmt.Errorf("the text is not UTF-8"))
+		r.add(r.src.at(last+1, before.width[last]+1), "", fmt.Errorf("the text is not UTF-8"))
 		return nil
 	}
 	return documents(r, text)
@@ -77,7 +77,7 @@ func compose(r *report, text string) *yaml.Node {
 func documents(r *report, text string) *yaml.Node {
 	l, err := yaml.NewLoader(bytes.NewReader([]byte(text)))
 	if err != nil {
-		r.add(r.src.at(1, 1), err)
+		r.add(r.src.at(1, 1), "", err)
 		return nil
 	}
 	var first, second yaml.Node
@@ -93,7 +93,7 @@ func documents(r *report, text string) *yaml.Node {
 	case err != nil:
 		r.syntax(err)
 	default:
-		r.add(r.src.at(second.Line, second.Column), fmt.Errorf("a second document begins; only one is read"))
+		r.add(r.src.at(second.Line, second.Column), "", fmt.Errorf("a second document begins; only one is read"))
 	}
 	if first.Kind == yaml.DocumentNode {
 		return first.Content[0]
@@ -105,7 +105,7 @@ func documents(r *report, text string) *yaml.Node {
 func (r *report) syntax(err error) {
 	e := (*yaml.LoadError)(nil)
 	if !errors.As(err, &e) {
-		r.add(r.src.at(1, 1), fmt.Errorf("not YAML: %w", err))
+		r.add(r.src.at(1, 1), "", fmt.Errorf("not YAML: %w", err))
 		return
 	}
 	mark := e.Mark
@@ -113,14 +113,14 @@ func (r *report) syntax(err error) {
 		mark = e.ContextMark
 	}
 	message := e.Message
-	if e.ContextMsg != "" {
-		message = e.ContextMsg + ": " + message
+	if e.ContextMsg != "" && e.ContextMark.Line > 0 {
+		message = fmt.Sprintf("%s from line %d on: %s", e.ContextMsg, e.ContextMark.Line, message)
 	}
 	at, hint := r.src.at(mark.Line, mark.Column), ""
 	if strings.HasPrefix(r.src.from(at), "\t") {
 		hint = "indent with spaces, not tabs"
 	}
-	r.add(at, wrong(hint, "not YAML: %s", message))
+	r.add(at, "", wrong(hint, "not YAML: %s", message))
 }
 
 // invalidUTF8 is where text stops being UTF-8, or -1.

@@ -42,9 +42,9 @@ func (d *decoder) ownPairs(path string, n *yaml.Node) (own, merges []pair) {
 		case !d.spend(p.key):
 			return nil, nil
 		case p.key.Kind != yaml.ScalarNode || p.key.Style&yaml.TaggedStyle != 0:
-			d.add(d.at(p.key), fmt.Errorf("a key must be a plain word"))
+			d.add(d.at(p.key), "", fmt.Errorf("a key must be a plain word"))
 		case before != nil:
-			d.add(d.at(p.key), fmt.Errorf("key %s is given twice in one mapping, first in line %d",
+			d.add(d.at(p.key), "", fmt.Errorf("key %s is given twice in one mapping, first in line %d",
 				quote(p.key.Value), d.at(before).Line))
 		case p.key.Value == mergeKey:
 			first[mergeKey] = p.key
@@ -64,12 +64,12 @@ func (d *decoder) merged(path string, m pair, depth int) []pair {
 	case !ok:
 		return nil
 	case depth > maxMerges:
-		d.add(d.at(m.key), fmt.Errorf("merge keys are nested more than %d deep", maxMerges))
+		d.add(d.at(m.key), "", fmt.Errorf("merge keys are nested more than %d deep", maxMerges))
 		return nil
 	case n.Kind == yaml.MappingNode:
 		return d.pairs(path, n, depth)
 	case n.Kind != yaml.SequenceNode:
-		d.add(d.at(m.key), fmt.Errorf("the value of a merge key is %s, not a mapping", kind(n)))
+		d.add(d.at(m.key), "", fmt.Errorf("the value of a merge key is %s, not a mapping", kind(n)))
 		return nil
 	}
 	var all []pair

@@ -15,7 +15,7 @@ type report struct {
 	places   map[string]Pos  // of every value in the file
 	settled  map[string]bool // paths with a problem which explains any other
 	problems []Problem
-	seen     map[Problem]bool
+	seen     map[mistake]bool
 }
 
 func newReport(src *source) *report {
@@ -23,8 +23,14 @@ func newReport(src *source) *report {
 		src:     src,
 		places:  map[string]Pos{},
 		settled: map[string]bool{},
-		seen:    map[Problem]bool{},
+		seen:    map[mistake]bool{},
 	}
+}
+
+// mistake is what makes a problem the same one, whatever path leads to it.
+type mistake struct {
+	at   Pos
+	text string
 }
 
 // hinted is an error with a hint apart from its text.
@@ -39,31 +45,33 @@ func wrong(hint, format string, args ...any) error {
 	return &hinted{text: fmt.Sprintf(format, args...), hint: hint}
 }
 
-// add records err at a place, once: what an alias repeats is one mistake.
-func (r *report) add(at Pos, err error) {
+// add records what is wrong at a place, which is about the setting at path
+// unless that is empty. What an alias repeats is recorded once.
+func (r *report) add(at Pos, path string, err error) {
 	p := Problem{File: at.File, Line: at.Line, Column: at.Column, Message: err.Error()}
 	if h := (*hinted)(nil); errors.As(err, &h) {
 		p.Hint = h.hint
 	}
 	if at.Line > 0 {
 		p.Source = r.src.line(at)
+		m := mistake{at, p.Message}
+		if r.seen[m] {
+			return
+		}
+		r.seen[m] = true
 	}
-	if !r.seen[p] {
-		r.seen[p] = true
-		r.problems = append(r.problems, p)
+	if path != "" {
+		p.Message = path + ": " + p.Message
 	}
+	r.problems = append(r.problems, p)
 }
 
 // refuse records what is wrong with the setting at path, unless a problem
 // already known explains it.
 func (r *report) refuse(path string, err error) {
-	if r.explained(path) {
-		return
+	if !r.explained(path) {
+		r.add(r.place(path), path, err)
 	}
-	if path != "" {
-		err = fmt.Errorf("%s: %w", path, err)
-	}
-	r.add(r.place(path), err)
 }
 
 // settle says that path has its problem: no other is worth reporting.

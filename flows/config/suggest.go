@@ -13,13 +13,28 @@ func suggest(word string, candidates []string) (string, bool) {
 	if len(word) > maxWord {
 		return "", false
 	}
-	best, bound := "", 1+len(word)/4
+	best, bound := "", max(1, len(word)/4)
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d <= bound {
 			best, bound = c, d-1
 		}
 	}
+	if best == "" {
+		best = sameBeginning(word, candidates)
+	}
 	return best, best != ""
+}
+
+// sameBeginning is the first candidate which is the beginning of word, or has
+// word as its own; three letters at least.
+func sameBeginning(word string, candidates []string) string {
+	for _, c := range candidates {
+		n := min(len(word), len(c))
+		if n >= 3 && strings.EqualFold(word[:n], c[:n]) {
+			return c
+		}
+	}
+	return ""
 }
 
 // didYouMean is the hint which goes with a suggestion.

@@ -92,8 +92,8 @@ func (v *validator) extents() {
 			"%d extents of %s do not fit half of a region of %s", r.Extents, r.Extent, r.Size))
 	}
 	if need := perFlow * len(v.Flows); r.Extents < need {
-		v.refuse("region.extents", wrong("raise region.extents",
-			"%d are too few: %d flows need %d", r.Extents, len(v.Flows), need))
+		v.refuse(v.first("region.extents", "flows"), wrong("raise region.extents",
+			"%d extents are too few: %d flows need %d", r.Extents, len(v.Flows), need))
 	}
 }
 

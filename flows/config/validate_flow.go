@@ -100,7 +100,7 @@ func (v *validator) filter(path, expr string) {
 		return
 	}
 	at, err := v.filterPlace(path, expr, err)
-	v.add(at, fmt.Errorf("%s: %w", path, err))
+	v.add(at, path, err)
 }
 
 // filterPlace is where in the file a filter's mistake is. Where that cannot be

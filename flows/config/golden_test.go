@@ -1,0 +1,110 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// filterError is an error of a filter, as Options.CheckFilter describes it.
+type filterError struct {
+	offset int
+}
+
+func (e *filterError) Error() string { return `unexpected "!"` }
+func (e *filterError) Offset() int   { return e.offset }
+
+// noBang is a filter language in which everything but "!" is right.
+func noBang(expr string) error {
+	if i := strings.Index(expr, "!"); i >= 0 {
+		return &filterError{offset: i}
+	}
+	return nil
+}
+
+// TestErrors holds the text of every message: testdata/errors/x.yaml gives
+// x.txt.
+func TestErrors(t *testing.T) {
+	files, err := filepath.Glob("testdata/errors/*.yaml")
+	if err != nil || len(files) < 15 {
+		t.Fatalf("found %d files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".yaml"), func(t *testing.T) {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := Parse(filepath.Base(file), data, Options{CheckFilter: noBang})
+			if c != nil {
+				t.Error("there is a Config beside the error")
+			}
+			checkErrors(t, string(data), err)
+			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
+		})
+	}
+}
+
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// checkErrors checks what holds for the error of every text: it is an Errors, in
+// order, and each problem is inside the text.
+func checkErrors(t *testing.T, text string, err error) {
+	t.Helper()
+	var all *Errors
+	if !errors.As(err, &all) || len(all.Problems) == 0 {
+		t.Fatalf("got %v, not a list of problems", err)
+	}
+	lines := splitLines(text)
+	widths := make([]int, len(lines))
+	for i, line := range lines {
+		widths[i] = utf8.RuneCountInString(line)
+	}
+	last := Problem{}
+	for _, p := range all.Problems {
+		if p.Line < 1 || p.Line > len(lines) {
+			t.Fatalf("line %d of %d: %s", p.Line, len(lines), p.Message)
+		}
+		line := lines[p.Line-1]
+		if n := widths[p.Line-1]; p.Column < 1 || p.Column > n+1 {
+			t.Fatalf("column %d of %d: %s", p.Column, n, p.Message)
+		}
+		if p.Source != line {
+			t.Fatalf("line %d is %q, not %q", p.Line, line, p.Source)
+		}
+		if p.Line < last.Line || p.Line == last.Line && p.Column < last.Column {
+			t.Fatalf("%s comes after %s", p.Pos(), last.Pos())
+		}
+		last = p
+	}
+}
+
+// splitLines splits at the line breaks of YAML 1.1.
+func splitLines(text string) []string {
+	text = strings.TrimPrefix(text, "\ufeff")
+	text = text[:min(len(text), maxFile)]
+	text = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u0085", "\n", "\u2028", "\n", "\u2029", "\n").Replace(text)
+	return strings.Split(text, "\n")
+}
