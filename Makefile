@@ -1,0 +1,53 @@
+# unifiedd: "make help" lists what there is to make.
+
+SHELL   := /bin/bash
+PREFIX  ?= /usr/local
+FUZZTIME ?= 60s
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+GOBUILD = go build -trimpath -ldflags "-X main.version=$(VERSION)"
+
+.DEFAULT_GOAL := build
+.PHONY: build demo test bench fuzz lint generate install clean help go setup-demo setup-test
+
+build: go ## build the programs into bin/
+	@mkdir -p bin
+	$(GOBUILD) -o bin/ ./cmd/... ./selftests/...
+
+demo: setup-demo build ## capture real traffic between two namespaces to disk and check the file (root)
+	@bin/unifiedd demo
+
+test: setup-test ## run every test and check, with a summary (root; under 10 minutes)
+	@packaging/test.sh
+
+# Long forms of the tests: one target each, named test-WHAT.
+
+bench: setup-test build ## run the benchmarks
+	go test -run '^$$' -bench . -p 1 ./...
+
+fuzz: go ## run each fuzz target for FUZZTIME (60s)
+	@packaging/fuzz.sh $(FUZZTIME)
+
+lint: setup-test ## check format, vet, staticcheck, layers, generated files, cross build
+	go test -count=1 ./internal/lint
+
+generate: setup-test ## make the generated files again (eBPF objects)
+	go generate ./...
+
+install: ## install what is built under DESTDIR and PREFIX (/usr/local)
+	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) packaging/install.sh
+
+clean: ## remove bin/ and build/
+	rm -rf bin build
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+
+go:
+	@packaging/need-go.sh
+
+setup-demo: go
+	@packaging/setup.sh demo
+
+setup-test: go
+	@packaging/setup.sh demo test

@@ -1,0 +1,131 @@
+package lint
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// root is the top of the module as the tests see it.
+var root = filepath.Join("..", "..")
+
+// run runs a program at dir to its end, with additions to the environment,
+// and returns what it printed; t fails when the program fails.
+func run(t *testing.T, dir string, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, name), args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+func TestGofmt(t *testing.T) {
+	var dirs []string
+	for _, p := range listAll(t, "./...") {
+		dirs = append(dirs, p.files()...)
+	}
+	if out := run(t, root, nil, "gofmt", append([]string{"-l"}, dirs...)...); out != "" {
+		t.Errorf("not formatted (gofmt -w mends it):\n%s", out)
+	}
+}
+
+func TestVetAndStaticcheck(t *testing.T) {
+	for _, tags := range []string{"", "invariants"} {
+		run(t, root, nil, "go", "vet", "-tags", tags, "./...")
+		run(t, root, nil, "go", "tool", "staticcheck", "-tags", tags, "./...")
+	}
+}
+
+func TestCrossBuildForArm64(t *testing.T) {
+	env := []string{"GOARCH=arm64", "CGO_ENABLED=0"}
+	run(t, root, env, "go", "build", "./...")
+	run(t, root, env, "go", "vet", "./...")
+}
+
+// generated matches what go generate makes in bpf.
+var generated = []string{"*_bpfe[bl].o", "*_bpfe[bl].go"}
+
+// TestGenerated makes the generated files again in a copy of the module and
+// compares them with the ones that are committed.
+func TestGenerated(t *testing.T) {
+	copied := t.TempDir()
+	for _, path := range []string{"go.mod", "go.sum", "bpf"} {
+		if err := copyTree(filepath.Join(copied, path), filepath.Join(root, path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, pattern := range generated {
+		removeAll(t, filepath.Join(copied, "bpf", pattern))
+	}
+	run(t, copied, nil, "go", "generate", "./...")
+	for _, pattern := range generated {
+		kept, _ := filepath.Glob(filepath.Join(root, "bpf", pattern))
+		for _, path := range kept {
+			compare(t, path, filepath.Join(copied, "bpf", filepath.Base(path)))
+		}
+	}
+}
+
+// compare fails the test when a generated file of the tree differs from the
+// one just made.
+func compare(t *testing.T, kept, made string) {
+	t.Helper()
+	a, err1 := os.ReadFile(kept)
+	b, err2 := os.ReadFile(made)
+	if err1 != nil || err2 != nil || !bytes.Equal(a, b) {
+		t.Errorf("%s is not what its source gives with this clang: make generate, and commit the result", kept)
+	}
+}
+
+// removeAll removes the files that match and fails the test when there are
+// none.
+func removeAll(t *testing.T, pattern string) {
+	t.Helper()
+	names, _ := filepath.Glob(pattern)
+	if len(names) == 0 {
+		t.Errorf("no generated files match %s", filepath.Base(pattern))
+	}
+	for _, name := range names {
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func copyTree(dst, src string) error {
+	info, err := os.Stat(src)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return os.CopyFS(dst, os.DirFS(src))
+	}
+	text, err := os.ReadFile(src)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(dst, text, 0o600)
+}
+
+func TestShellScriptsParse(t *testing.T) {
+	scripts, err := filepath.Glob(filepath.Join(root, "packaging", "*.sh"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatalf("no scripts in packaging: %v", err)
+	}
+	for _, script := range append(scripts, filepath.Join(root, ".ci", "run")) {
+		run(t, ".", nil, "bash", "-n", script)
+		text, _ := os.ReadFile(script)
+		if !bytes.Contains(text, []byte("\nset -euo pipefail\n")) {
+			t.Errorf("%s lacks set -euo pipefail", script)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# setup.sh LIST...: install the Debian packages named in packaging/apt-LIST.txt
+# that are missing, and download the Go modules. A stamp under build/ makes the
+# second time quick; it is keyed on the lists and on go.sum.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+files=()
+for list in "$@"; do files+=("packaging/apt-$list.txt"); done
+stamp=build/setup-$(cat "${files[@]}" go.sum | sha256sum | cut -c1-16)
+[[ -e $stamp ]] && exit 0
+
+wanted=$(sed 's/#.*//' "${files[@]}")
+missing=()
+for package in $wanted; do
+	status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+	[[ $status == "install ok installed" ]] || missing+=("$package")
+done
+
+install() {
+	local sudo=()
+	[[ $(id -u) == 0 ]] || sudo=(sudo)
+	echo "setup: installing with apt-get: $*"
+	"${sudo[@]}" apt-get -qq update
+	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends -y "$@" >/dev/null
+}
+
+if ((${#missing[@]})); then
+	if ! command -v apt-get >/dev/null; then
+		echo "setup: this is not Debian; install what corresponds to: ${missing[*]}" >&2
+		exit 1
+	fi
+	install "${missing[@]}"
+fi
+
+echo "setup: downloading Go modules"
+find . -name go.mod -not -path './build/*' -execdir go mod download \;
+mkdir -p build
+touch "$stamp"
