@@ -1,0 +1,29 @@
+package pcapng
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Finished reports whether a segment of size bytes was closed properly: it ends in a batch without packets, as long
+// as the segment's alignment, that calls everything in front of it durable. It reads the head and the end only. A file
+// that is no segment of ours is not finished.
+func Finished(f File, size int64) (bool, error) {
+	r := recovery{f: f, dry: true, w: newWindow(f, size), report: Report{Size: size}}
+	if err := r.readHead(); errors.Is(err, ErrNotSegment) {
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("read capture file: %w", err)
+	}
+	align := int64(r.report.Align)
+	if size-align < r.good {
+		return false, nil
+	}
+	raw, err := r.w.bytes(size-align, int(align))
+	if err != nil {
+		return false, err
+	}
+	b, k, err := parseMark(raw)
+	return err == nil && k == kindBatch && b.Segment == r.report.Segment && b.Packets == 0 &&
+		int64(b.Length) == align && int64(b.Offset) == size-align && b.Durable == b.Offset, nil
+}
