@@ -1,0 +1,119 @@
+package nvme
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// errStray is what Kick reports after a completion that belongs to no operation.
+var errStray = errors.New("the kernel completed an operation that was not submitted: do not share the ring's memory")
+
+// Recv gives frames filled by reads. A read that failed has its error in its
+// frames; one that met the end of the target has ENODATA, and the bytes before
+// the end are in place.
+func (q *Queue) Recv(dst []umem.Frame) int { return q.give(dst, &q.read) }
+
+// Reap gives frames that were written, or that carry why not, in whatever order
+// the writes completed. A chain comes back in one piece, its first part now and
+// the rest next time where dst is too short.
+func (q *Queue) Reap(dst []umem.Frame) int { return q.give(dst, &q.written) }
+
+// give hands frames of completed operations to the worker.
+func (q *Queue) give(dst []umem.Frame, from *fifo) int {
+	q.harvest()
+	n := 0
+	for n < len(dst) && !from.empty() {
+		n += q.giveOne(dst[n:], from)
+	}
+	if n > 0 {
+		q.holder.PassTo(q.worker, dst[:n])
+	}
+	return n
+}
+
+// giveOne hands out the frames of the first completed operation, as far as
+// there is room.
+func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
+	i := from.first()
+	o := &q.ops[i]
+	n := copy(dst, q.chain(i)[o.given:])
+	if o.errno != 0 {
+		for j := range dst[:n] {
+			dst[j] = dst[j].WithError(o.errno)
+		}
+	}
+	o.given += int32(n)
+	if o.given == o.count {
+		from.drop()
+		q.drop(i)
+	}
+	return n
+}
+
+// harvest reads all completions there are. When there are none but the kernel
+// says that some wait inside, it asks for them.
+func (q *Queue) harvest() {
+	if q.flying == 0 {
+		return
+	}
+	n := q.ring.ready()
+	if n == 0 {
+		if !q.ring.wants() {
+			return
+		}
+		q.enter(0)
+		n = q.ring.ready()
+	}
+	c := &q.ring.cq
+	head := c.head.Load()
+	for range n {
+		q.complete(c.cqes[head&c.mask])
+		head++
+	}
+	c.head.Store(head)
+	q.stats.publish(q)
+}
+
+// complete takes one completion.
+func (q *Queue) complete(c cqe) {
+	if c.userData == cancelData {
+		return
+	}
+	i := uint32(c.userData)
+	if uint64(i) >= uint64(len(q.ops)) || !q.ops[i].flying || q.ops[i].gen != uint32(c.userData>>32) {
+		q.fault = errStray
+		return
+	}
+	o := &q.ops[i]
+	errno := q.progress(o, c.res)
+	if errno == 0 && o.done < o.total {
+		q.count.short++
+		q.issue(i)
+		return
+	}
+	o.flying = false
+	q.flying--
+	q.targets[o.target].flying--
+	q.finish(i, errno)
+}
+
+// progress adds what a completion transferred. Nothing transferred of something
+// asked for is the end of the target, or a device that takes no more.
+func (q *Queue) progress(o *op, res int32) unix.Errno {
+	switch {
+	case res < 0:
+		return unix.Errno(-res)
+	case o.kind == flushing:
+		return 0
+	case res == 0 && o.kind == reading:
+		return unix.ENODATA
+	case res == 0 || uint64(res) > o.total-o.done:
+		return unix.EIO
+	}
+	o.done += uint64(res)
+	q.count.add(o, uint64(res), q.targets[o.target].target.direct)
+	return 0
+}

@@ -1,0 +1,55 @@
+package nvme
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Config says what queue to open. The zero value of every field but Worker has
+// a meaning.
+type Config struct {
+	Worker  *umem.Holder // Send and Supply take frames from it, Reap and Recv give them to it
+	Name    string       // for people; default: the worker's name
+	Depth   int          // operations at a time, reads, writes and flushes together; 1 to 4096, default 64
+	Pieces  int          // frames chained in one operation, 1 to 1024, default 64
+	Targets int          // targets at a time, 1 to 4096, default 16
+
+	without feature // what to do without even if the kernel has it; for tests
+}
+
+const (
+	maxDepth   = 4096
+	maxPieces  = 1024 // UIO_MAXIOV
+	maxTargets = 4096
+
+	// maxMessage is the most bytes of one operation. The kernel moves up to
+	// 2 GiB less a page (MAX_RW_COUNT) at once.
+	maxMessage = 1 << 30
+)
+
+func (c *Config) setDefaults() error {
+	if c.Worker == nil {
+		return fmt.Errorf("no worker given: the queue needs a holder to take frames from")
+	}
+	if c.Name == "" {
+		c.Name = c.Worker.Name()
+	}
+	for _, f := range []struct {
+		name       string
+		value      *int
+		usual, max int
+	}{
+		{"depth", &c.Depth, 64, maxDepth},
+		{"pieces", &c.Pieces, 64, maxPieces},
+		{"targets", &c.Targets, 16, maxTargets},
+	} {
+		if *f.value == 0 {
+			*f.value = f.usual
+		}
+		if *f.value < 1 || *f.value > f.max {
+			return fmt.Errorf("%s %d: it must be from 1 to %d", f.name, *f.value, f.max)
+		}
+	}
+	return nil
+}

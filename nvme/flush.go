@@ -1,0 +1,59 @@
+package nvme
+
+import "errors"
+
+// ErrBusy says that the queue has as many operations in flight as it is deep.
+// Reap, and try again.
+var ErrBusy = errors.New("the block queue is full: take what has completed and try again")
+
+// ErrClosed is returned by a queue or target that has been closed.
+var ErrClosed = errors.New("closed already")
+
+// ErrNoTarget says that a flush names no target of the queue.
+var ErrNoTarget = errors.New("the block queue has no such target")
+
+// FlushResult is what became of a Flush.
+type FlushResult struct {
+	Token uint64 // as given to Flush
+	Err   error  // nil: what it covers is on stable storage
+}
+
+// Flush queues an fdatasync of a target. When it has completed without error,
+// every write to the target whose completion was seen (by Reap) before Flush was
+// called is on stable storage, with the metadata needed to read it. Writes still in
+// flight at that time may or may not be. Like every operation it counts against
+// the queue's depth and starts with the next Kick.
+func (q *Queue) Flush(target uint32, token uint64) error {
+	switch {
+	case q.closed:
+		return ErrClosed
+	case uint64(target) >= uint64(len(q.targets)) || q.targets[target].target == nil:
+		return ErrNoTarget
+	case len(q.free) == 0:
+		return ErrBusy
+	}
+	i := q.take(flushing)
+	o := &q.ops[i]
+	o.target, o.token, o.flying = target, token, true
+	q.flying++
+	q.targets[target].flying++
+	q.ring.push(sqe{opcode: opFsync, flags: sqeFixedFile, fd: int32(target), opFlags: fsyncDatasync, userData: q.userData(i)})
+	return nil
+}
+
+// Flushed gives the results of flushes that completed, and returns how many.
+func (q *Queue) Flushed(dst []FlushResult) int {
+	q.harvest()
+	n := 0
+	for n < len(dst) && !q.flushed.empty() {
+		i := q.flushed.first()
+		dst[n] = FlushResult{Token: q.ops[i].token}
+		if errno := q.ops[i].errno; errno != 0 {
+			dst[n].Err = errno
+		}
+		q.flushed.drop()
+		q.drop(i)
+		n++
+	}
+	return n
+}

@@ -1,0 +1,104 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kick hands queued operations to the kernel in one system call, and makes none
+// when nothing is queued and no completion waits inside the kernel. The first
+// call binds the queue to the calling thread.
+//
+// Submitting also collects what completed meanwhile: on fast devices most of a
+// batch is done by the time it is submitted, and needs no second call.
+func (q *Queue) Kick() error {
+	if q.closed {
+		return ErrClosed
+	}
+	if q.ring.sq.next != q.ring.sq.head.Load() || q.ring.wants() {
+		q.enter(0)
+		q.stats.publish(q)
+	}
+	return q.takeFault()
+}
+
+// Wait is Kick that sleeps, in the same system call, until a completion is
+// there to be received, reaped or taken by Flushed, or until limit has passed.
+// Without a limit (limit < 0) it costs a little less. It returns early when nothing is
+// in flight or a signal arrives. It is no verb of the port: for a worker that has
+// nothing else to wait for.
+func (q *Queue) Wait(limit time.Duration) error {
+	if q.closed {
+		return ErrClosed
+	}
+	if !q.idle() {
+		return q.Kick()
+	}
+	if limit < 0 {
+		q.enter(1)
+	} else {
+		q.enterLimit(limit)
+	}
+	q.stats.publish(q)
+	return q.takeFault()
+}
+
+// idle reports whether there is something to wait for and nothing to give back.
+func (q *Queue) idle() bool {
+	return q.flying > 0 && q.read.empty() && q.written.empty() && q.flushed.empty() && q.ring.ready() == 0
+}
+
+// enter submits and collects completions, waiting for least of them.
+func (q *Queue) enter(least uint32) { q.enterWith(least, enterGetEvents, 0, 0) }
+
+// enterLimit submits and waits for one completion no longer than limit.
+func (q *Queue) enterLimit(limit time.Duration) {
+	s := q.scratch
+	s.limit.sec, s.limit.nsec = int64(limit/time.Second), int64(limit%time.Second)
+	q.enterWith(1, enterGetEvents|enterExtArg, uintptr(address(s.wait)), uintptr(len(s.wait)))
+}
+
+func (q *Queue) enterWith(least uint32, flags, arg, size uintptr) {
+	if !q.enabled && !q.bind() {
+		return
+	}
+	q.count.enters++
+	if err := q.ring.enter(least, flags, arg, size); err != nil {
+		q.fault = explainEnter(err)
+	}
+}
+
+// bind makes the calling thread the ring's submitter.
+func (q *Queue) bind() bool {
+	if err := q.ring.enable(); err != nil {
+		q.fault = fmt.Errorf("enable the io_uring of %s: %w", q.name, err)
+		return false
+	}
+	q.enabled = true
+	q.granted.RegisteredRing = q.without&featureRegisteredRing == 0 && q.ring.registerSelf()
+	return true
+}
+
+// ErrWrongThread says that a queue was used on a thread other than the one its
+// first Kick bound it to.
+var ErrWrongThread = errors.New("the queue belongs to another thread: lock the worker's goroutine to its thread (runtime.LockOSThread)")
+
+// explainEnter names the errors of io_uring_enter that have a remedy. The
+// kernel answers EEXIST to a thread that is not the ring's submitter, and EINVAL
+// where that thread's table has no such ring.
+func explainEnter(err error) error {
+	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EINVAL) {
+		return ErrWrongThread
+	}
+	return fmt.Errorf("submit block I/O: %w", err)
+}
+
+// takeFault returns what went wrong since the last call.
+func (q *Queue) takeFault() error {
+	err := q.fault
+	q.fault = nil
+	return err
+}

@@ -1,0 +1,111 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ringMemory is where a ring's entries and words lie: in the region's control
+// area (IORING_SETUP_NO_MMAP) or mapped from the kernel.
+type ringMemory struct {
+	sqes  []byte
+	rings []byte
+	piece *controlPiece // nil where the kernel's memory is mapped
+}
+
+// ringHeader bounds struct io_rings up to its completion entries, which start
+// on the next cache line: include/linux/io_uring_types.h.
+const ringHeader = 256
+
+// ringBytes are the sizes of both parts for so many submission entries: whole
+// pages, as the kernel pins them.
+func ringBytes(entries uint32) (sqes, rings uint64) {
+	page := uint64(os.Getpagesize())
+	n := uint64(entries)
+	return roundUp(n*sqeSize, page), roundUp(ringHeader+2*n*cqeSize+n*4, page)
+}
+
+// take gets zeroed memory from the region's control area.
+func (m *ringMemory) take(region *umem.Region, entries uint32) error {
+	sqes, rings := ringBytes(entries)
+	p, err := takeControl(region, sqes+rings)
+	if err != nil {
+		return err
+	}
+	clear(p.mem)
+	m.piece = p
+	m.sqes, m.rings = p.mem[:sqes:sqes], p.mem[sqes:]
+	return nil
+}
+
+// mmap maps what the kernel allocated, and keeps it out of child processes.
+func (m *ringMemory) mmap(fd int, p *ringParams) error {
+	rings := max(uint64(p.sqOff.array)+uint64(p.sqEntries)*4, uint64(p.cqOff.cqes)+uint64(p.cqEntries)*cqeSize)
+	var err error
+	if m.rings, err = mapRing(fd, offSQRing, rings); err != nil {
+		return err
+	}
+	m.sqes, err = mapRing(fd, offSQEs, uint64(p.sqEntries)*sqeSize)
+	return err
+}
+
+func mapRing(fd int, offset int64, size uint64) ([]byte, error) {
+	b, err := unix.Mmap(fd, offset, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, err
+	}
+	return b, unix.Madvise(b, unix.MADV_DONTFORK)
+}
+
+// release unmaps the memory or puts it back into the control area.
+func (m *ringMemory) release() error {
+	var errs []error
+	if m.piece != nil {
+		m.piece.release()
+	} else {
+		for _, b := range [][]byte{m.rings, m.sqes} {
+			if b != nil {
+				errs = append(errs, unix.Munmap(b))
+			}
+		}
+	}
+	*m = ringMemory{}
+	return errors.Join(errs...)
+}
+
+// scratch is memory of our own that the kernel reads through pointers: the
+// pieces of chains and the argument of a wait. It is mapped outside the Go heap.
+type scratch struct {
+	mem    []byte
+	pieces []iovec // depth runs of the queue's most pieces
+	wait   []byte  // a getEventsArg that points to limit
+	limit  *timespec
+}
+
+func newScratch(depth, pieces uint32) (*scratch, error) {
+	vecs := uint64(depth) * uint64(pieces) * iovecSize
+	size := roundUp(vecs+waitSize, uint64(os.Getpagesize()))
+	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes for the pieces of chains: %w", size, err)
+	}
+	s := &scratch{mem: mem, pieces: entriesOf[iovec](mem, 0, depth*pieces)}
+	s.wait, s.limit = waitArg(mem[vecs:])
+	return s, nil
+}
+
+func (s *scratch) release() error {
+	if s.mem == nil {
+		return nil
+	}
+	err := unix.Munmap(s.mem)
+	*s = scratch{}
+	return err
+}
+
+func roundUp(n, to uint64) uint64 { return (n + to - 1) / to * to }

@@ -1,0 +1,220 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ring is one io_uring. All methods but newRing belong to one thread from
+// enable on.
+type ring struct {
+	fd         int
+	enterFD    uintptr // fd, or its number among the thread's registered rings
+	enterFlags uintptr // go with every io_uring_enter
+	setup      uint32  // IORING_SETUP flags granted
+	features   uint32  // IORING_FEAT flags of the kernel
+	memory     ringMemory
+	sq         submissions
+	cq         completions
+}
+
+// submissions is the submission queue. The kernel takes entries only during
+// io_uring_enter, since no SQPOLL thread is used.
+type submissions struct {
+	head  *atomic.Uint32 // written by the kernel in io_commit_sqring after it has read the entries, read by us
+	tail  *atomic.Uint32 // stored by us after the entries are written, pairs with the acquire in io_sqring_entries
+	flags *atomic.Uint32 // written by the kernel: IORING_SQ_TASKRUN in io_ctx_mark_taskrun, IORING_SQ_CQ_OVERFLOW
+	drops *atomic.Uint32 // written by the kernel: entries with a bad index
+	sqes  []sqe          // written by us up to tail, read by the kernel from head
+	mask  uint32
+	next  uint32 // our tail, not yet stored
+}
+
+// completions is the completion queue.
+type completions struct {
+	head     *atomic.Uint32 // stored by us after the entries are read, pairs with the read in io_get_cqe
+	tail     *atomic.Uint32 // released by the kernel in io_commit_cqring after the entries are written
+	overflow *atomic.Uint32 // written by the kernel: completions it had no room for
+	cqes     []cqe          // written by the kernel up to tail, read by us from head
+	mask     uint32
+}
+
+// baseSetup is asked of every kernel: all of it is in 6.1. The ring starts
+// disabled so that the thread that enables it, not the one that opens it, becomes
+// its only submitter.
+const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCoopTaskrun | setupTaskrunFlag | setupCQSize
+
+// setupOrder is what is tried, best first: a kernel or a sandbox that answers
+// EINVAL gets the next. Rings in the caller's memory are given up before the
+// index array, since memory may be refused for its own sake.
+var setupOrder = []uint32{
+	setupSingleIssuer | setupDeferTaskrun | setupNoSQArray | setupNoMmap,
+	setupSingleIssuer | setupDeferTaskrun | setupNoSQArray,
+	setupSingleIssuer | setupDeferTaskrun | setupNoMmap,
+	setupSingleIssuer | setupDeferTaskrun,
+	setupSingleIssuer | setupNoSQArray,
+	setupSingleIssuer,
+}
+
+// newRing makes a disabled ring with room for depth submissions and twice as
+// many completions.
+func newRing(region *umem.Region, depth uint32, without feature) (*ring, error) {
+	var last error
+	for _, setup := range setupOrder {
+		if setup&setupOf(without) != 0 {
+			continue
+		}
+		r, err := setupRing(region, depth, setup|baseSetup)
+		if err == nil {
+			return r, nil
+		}
+		last = err
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, errNoControl) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("set up an io_uring: %w", explainSetup(last))
+}
+
+// setupOf are the setup flags that stand for features.
+func setupOf(f feature) uint32 {
+	var setup uint32
+	if f&featureNoMmap != 0 {
+		setup |= setupNoMmap
+	}
+	if f&featureNoSQArray != 0 {
+		setup |= setupNoSQArray
+	}
+	if f&featureDefer != 0 {
+		setup |= setupDeferTaskrun
+	}
+	return setup
+}
+
+// explainSetup adds what to do about an error of io_uring_setup.
+func explainSetup(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return &NotSupportedError{"io_uring", "run Linux 6.1 or later with CONFIG_IO_URING, outside a sandbox that hides it"}
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w (run: sysctl kernel.io_uring_disabled=0, or let the container's seccomp profile pass io_uring_setup)", err)
+	case errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("%w (raise LimitMEMLOCK or grant CAP_IPC_LOCK)", err)
+	case errors.Is(err, unix.EMFILE):
+		return fmt.Errorf("%w (raise LimitNOFILE)", err)
+	case errors.Is(err, unix.EINVAL):
+		return &NotSupportedError{"an io_uring with one submitter", "run Linux 6.1 or later"}
+	}
+	return err
+}
+
+// setupRing tries one set of flags.
+func setupRing(region *umem.Region, depth, setup uint32) (*ring, error) {
+	entries := pow2(depth)
+	p := ringParams{flags: setup, cqEntries: 2 * entries}
+	r := &ring{fd: -1}
+	if setup&setupNoMmap != 0 {
+		if err := r.memory.take(region, entries); err != nil {
+			return nil, err
+		}
+		p.sqOff.userAddr, p.cqOff.userAddr = address(r.memory.sqes), address(r.memory.rings)
+	}
+	fd, err := ioUringSetup(entries, &p)
+	if err != nil {
+		r.memory.release()
+		return nil, err
+	}
+	r.fd, r.setup, r.features = fd, p.flags, p.features
+	r.enterFD = uintptr(fd)
+	if err := r.attach(&p); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// attach maps what the kernel allocated and finds the shared words.
+func (r *ring) attach(p *ringParams) error {
+	const need = featSingleMmap | featNoDrop | featSubmitStable | featExtArg
+	if p.features&need != need {
+		return &NotSupportedError{"io_uring without lost completions", "run Linux 6.1 or later"}
+	}
+	if p.flags&setupNoMmap == 0 {
+		if err := r.memory.mmap(r.fd, p); err != nil {
+			return fmt.Errorf("map the rings: %w", err)
+		}
+	}
+	return r.words(p)
+}
+
+// words finds the shared words and entries in the mapped memory.
+func (r *ring) words(p *ringParams) error {
+	m := &r.memory
+	if uint64(p.cqOff.cqes)+uint64(p.cqEntries)*cqeSize > uint64(len(m.rings)) || uint64(p.sqEntries)*sqeSize > uint64(len(m.sqes)) {
+		return fmt.Errorf("the kernel wants rings of %d and %d entries, larger than the memory for them", p.sqEntries, p.cqEntries)
+	}
+	r.sq = submissions{head: word(m.rings, p.sqOff.head), tail: word(m.rings, p.sqOff.tail), flags: word(m.rings, p.sqOff.flags),
+		drops: word(m.rings, p.sqOff.dropped), sqes: entriesOf[sqe](m.sqes, 0, p.sqEntries), mask: p.sqEntries - 1}
+	r.cq = completions{head: word(m.rings, p.cqOff.head), tail: word(m.rings, p.cqOff.tail), overflow: word(m.rings, p.cqOff.overflow),
+		cqes: entriesOf[cqe](m.rings, p.cqOff.cqes, p.cqEntries), mask: p.cqEntries - 1}
+	if r.setup&setupNoSQArray == 0 {
+		for i := range p.sqEntries {
+			word(m.rings, p.sqOff.array+4*i).Store(i)
+		}
+	}
+	return nil
+}
+
+// push adds a submission. There is room by construction: no more operations are
+// in flight than there are entries.
+func (r *ring) push(s sqe) {
+	r.sq.sqes[r.sq.next&r.sq.mask] = s
+	r.sq.next++
+}
+
+// queued is the number of submissions the kernel has not taken.
+func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
+
+// wants reports whether completions wait inside the kernel for an
+// io_uring_enter with IORING_ENTER_GETEVENTS.
+func (r *ring) wants() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) != 0 }
+
+// ready is the number of completions to be read.
+func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
+
+// enter hands the queued submissions over and, with enterGetEvents among flags,
+// handles completions, waiting for least of them. An interrupted wait is no
+// error.
+func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
+	r.sq.tail.Store(r.sq.next)
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, r.enterFD, uintptr(r.queued()), uintptr(least), r.enterFlags|flags, arg, argSize)
+		switch errno {
+		case 0, unix.ETIME:
+			return nil
+		case unix.EINTR:
+			if least > 0 {
+				return nil
+			}
+		case unix.EAGAIN, unix.EBUSY: // short of memory: what is queued stays queued
+			return nil
+		default:
+			return errno
+		}
+	}
+}
+
+// close gives the ring back. Nothing may be in flight, or the kernel goes on
+// with it in the background.
+func (r *ring) close() error {
+	err := unix.Close(r.fd)
+	return errors.Join(err, r.memory.release())
+}
+
+// pow2 rounds up to a power of two.
+func pow2(n uint32) uint32 { return 1 << bits.Len32(n-1) }

@@ -1,0 +1,95 @@
+package nvme
+
+import (
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// counters are a queue's own, written by its thread only.
+type counters struct {
+	reads, writes, flushes  uint64
+	bytesRead, bytesWritten uint64
+	copied                  uint64
+	short, pinned, enters   uint64
+}
+
+func (c *counters) add(o *op, n uint64, direct bool) {
+	if o.kind == reading {
+		c.bytesRead += n
+	} else {
+		c.bytesWritten += n
+	}
+	if !direct {
+		c.copied += n
+	}
+}
+
+// stats are the counters others may read. Only the queue's thread writes them,
+// once per batch.
+type stats struct {
+	reads, writes, flushes  atomic.Uint64
+	bytesRead, bytesWritten atomic.Uint64
+	copied                  atomic.Uint64
+	short, pinned, enters   atomic.Uint64
+	inFlight                atomic.Uint64
+	errnos                  [maxErrno + 1]atomic.Uint64
+}
+
+// maxErrno is the highest errno that is counted apart; the kernel's internal
+// ones beyond it share its place. EHWPOISON in include/uapi/asm-generic/errno.h.
+const maxErrno = 133
+
+func (s *stats) failed(errno unix.Errno) { s.errnos[min(errno, maxErrno)].Add(1) }
+
+// publish shows the counters that changed.
+func (s *stats) publish(q *Queue) {
+	c := &q.count
+	show(&s.reads, c.reads)
+	show(&s.writes, c.writes)
+	show(&s.flushes, c.flushes)
+	show(&s.bytesRead, c.bytesRead)
+	show(&s.bytesWritten, c.bytesWritten)
+	show(&s.copied, c.copied)
+	show(&s.short, c.short)
+	show(&s.pinned, c.pinned)
+	show(&s.enters, c.enters)
+	show(&s.inFlight, uint64(q.flying))
+}
+
+// show stores a value that differs: a load costs far less than a store.
+func show(to *atomic.Uint64, v uint64) {
+	if to.Load() != v {
+		to.Store(v)
+	}
+}
+
+// Stats are a queue's counters since Open. Operations count when they complete,
+// also when they fail.
+type Stats struct {
+	Reads, Writes, Flushes  uint64                // operations
+	BytesRead, BytesWritten uint64                // bytes transferred
+	Copied                  uint64                // of these, copied by the kernel: targets without direct I/O
+	Short                   uint64                // transfers the kernel cut short, continued
+	Pinned                  uint64                // chains whose pages the kernel had to pin
+	Enters                  uint64                // io_uring_enter system calls
+	InFlight                uint64                // operations the kernel has now
+	Errors                  map[unix.Errno]uint64 // failed operations by reason
+}
+
+// Stats reads the counters. It may be called from any goroutine.
+func (q *Queue) Stats() Stats {
+	s := &q.stats
+	out := Stats{
+		Reads: s.reads.Load(), Writes: s.writes.Load(), Flushes: s.flushes.Load(),
+		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(), Copied: s.copied.Load(),
+		Short: s.short.Load(), Pinned: s.pinned.Load(), Enters: s.enters.Load(), InFlight: s.inFlight.Load(),
+		Errors: make(map[unix.Errno]uint64),
+	}
+	for i := range s.errnos {
+		if n := s.errnos[i].Load(); n > 0 {
+			out.Errors[unix.Errno(i)] = n
+		}
+	}
+	return out
+}

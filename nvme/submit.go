@@ -1,0 +1,118 @@
+package nvme
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// errLongChain is what Kick reports when a chain could not be taken.
+var errLongChain = errors.New("a chain has more frames than an operation of this queue takes: see Limits, or open the queue with more Pieces")
+
+// Send takes full frames to be written. The bytes of a chain go to the disk one
+// after another from the Block of its first frame. A request that breaks the
+// target's alignment, or names no target, comes back from Reap with an error and
+// is not shown to the kernel.
+func (q *Queue) Send(full []umem.Frame) int { return q.accept(full, writing) }
+
+// Supply takes empty frames to be read into, Len bytes each. A chain is filled
+// from contiguous bytes of the disk.
+func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading) }
+
+// accept starts an operation for each whole chain while there are free ones.
+func (q *Queue) accept(fs []umem.Frame, k kind) int {
+	taken := 0
+	for taken < len(fs) && len(q.free) > 0 && !q.closed {
+		n := q.message(fs[taken:])
+		if n == 0 {
+			break
+		}
+		q.start(k, fs[taken:taken+n])
+		taken += n
+	}
+	if taken > 0 {
+		q.worker.PassTo(q.holder, fs[:taken])
+	}
+	return taken
+}
+
+// message is the number of frames of the first chain, zero when its end is
+// missing or it has too many.
+func (q *Queue) message(fs []umem.Frame) int {
+	for i := range fs {
+		if i == q.pieces {
+			q.fault = errLongChain
+			return 0
+		}
+		if !fs[i].Continues() {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// start makes fs an operation.
+func (q *Queue) start(k kind, fs []umem.Frame) {
+	side := q.region.Side(fs[0])
+	i := q.take(k)
+	o := &q.ops[i]
+	o.count = int32(len(fs))
+	o.target, o.block = side.Target, side.Block
+	copy(q.frames[int(i)*q.pieces:], fs)
+	if errno := q.check(o, fs); errno != 0 {
+		q.finish(i, errno)
+		return
+	}
+	q.issue(i)
+}
+
+// check holds an operation against its target and the region, and sums up its
+// bytes.
+func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
+	if uint64(o.target) >= uint64(len(q.targets)) || q.targets[o.target].target == nil {
+		return unix.EBADF
+	}
+	p := &q.targets[o.target]
+	if o.kind == writing && p.target.readOnly {
+		return unix.EROFS
+	}
+	bad := o.block & p.offsetMask
+	for _, f := range fs {
+		start, room := q.region.Start(f)
+		if f.Addr-start > room || uint64(f.Len) > room-(f.Addr-start) {
+			return unix.EFAULT
+		}
+		bad |= f.Addr&p.memoryMask | uint64(f.Len)&p.offsetMask
+		o.total += uint64(f.Len)
+	}
+	switch {
+	case bad != 0 || o.total == 0 || o.block > 1<<62:
+		return unix.EINVAL
+	case o.total > maxMessage:
+		return unix.EMSGSIZE
+	}
+	return 0
+}
+
+// issue queues a submission for what is left of an operation.
+func (q *Queue) issue(i uint32) {
+	o := &q.ops[i]
+	if !o.flying {
+		o.flying = true
+		q.flying++
+		q.targets[o.target].flying++
+	}
+	s := sqe{opcode: opReadFixed, flags: sqeFixedFile, fd: int32(o.target), off: o.block + o.done, userData: q.userData(i)}
+	if o.kind == writing {
+		s.opcode = opWriteFixed
+	}
+	if o.count == 1 {
+		f := q.frames[int(i)*q.pieces]
+		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), bufferOf(f.Addr)
+	} else {
+		q.gather(i, &s)
+	}
+	q.ring.push(s)
+}

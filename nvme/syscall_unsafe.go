@@ -1,0 +1,106 @@
+package nvme
+
+import (
+	"runtime"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The arguments below are read and written by the kernel during the call only.
+
+// ioUringSetup is io_uring_setup(2). The descriptor is closed on exec.
+func ioUringSetup(entries uint32, p *ringParams) (int, error) {
+	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uintptr(entries), uintptr(unsafe.Pointer(p)), 0)
+	if errno != 0 {
+		return -1, errno
+	}
+	return int(fd), nil
+}
+
+// register is io_uring_register(2). It is repeated when a signal cuts it short.
+func (r *ring) register(op uint32, arg unsafe.Pointer, n uint32) error {
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), uintptr(op), uintptr(arg), uintptr(n), 0, 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
+}
+
+// enable starts a ring that was set up disabled and makes the calling thread
+// its only submitter.
+func (r *ring) enable() error { return r.register(registerEnableRings, nil, 0) }
+
+// registerSelf saves every io_uring_enter the look-up of the descriptor. The
+// registration is the calling thread's.
+func (r *ring) registerSelf() bool {
+	u := rsrcUpdate{offset: registerAllocateOffset, data: uint64(r.fd)}
+	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerRingFDs, uintptr(unsafe.Pointer(&u)), 1, 0, 0)
+	if errno != 0 || n != 1 {
+		return false
+	}
+	r.enterFD, r.enterFlags = uintptr(u.offset), enterRegisteredRing
+	return true
+}
+
+// unregisterSelf undoes registerSelf, on the same thread.
+func (r *ring) unregisterSelf() error {
+	if r.enterFlags&enterRegisteredRing == 0 {
+		return nil
+	}
+	u := rsrcUpdate{offset: uint32(r.enterFD)}
+	r.enterFD, r.enterFlags = uintptr(r.fd), 0
+	return r.register(unregisterRingFDs, unsafe.Pointer(&u), 1)
+}
+
+// registerBuffers registers memory for READ_FIXED and its kin, in order.
+func (r *ring) registerBuffers(buffers [][]byte) error {
+	vecs := make([]iovec, len(buffers))
+	for i, b := range buffers {
+		vecs[i] = iovec{base: address(b), len: uint64(len(b))}
+	}
+	return r.register(registerBuffers, unsafe.Pointer(unsafe.SliceData(vecs)), uint32(len(vecs)))
+}
+
+func (r *ring) unregisterBuffers() error { return r.register(unregisterBuffers, nil, 0) }
+
+// registerTable makes a table of n places for files, all empty.
+func (r *ring) registerTable(n uint32) error {
+	table := rsrcRegister{nr: n, flags: rsrcSparse}
+	return r.register(registerFiles2, unsafe.Pointer(&table), uint32(unsafe.Sizeof(table)))
+}
+
+// setFile puts a descriptor at a place of the table, or with -1 empties it.
+func (r *ring) setFile(place uint32, fd int32) error {
+	var pin runtime.Pinner // the kernel follows a pointer that is a number to Go
+	defer pin.Unpin()
+	pin.Pin(&fd)
+	u := rsrcUpdate{offset: place, data: uint64(uintptr(unsafe.Pointer(&fd)))}
+	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerFilesUpdate, uintptr(unsafe.Pointer(&u)), 1, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	if n != 1 {
+		return unix.EIO
+	}
+	return nil
+}
+
+// supports asks whether the kernel has all of the operations.
+func (r *ring) supports(ops ...uint8) bool {
+	var p opProbe
+	if r.register(registerProbe, unsafe.Pointer(&p), probeOps) != nil {
+		return false
+	}
+	for _, op := range ops {
+		if op > p.lastOp || p.ops[op].flags&opSupported == 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,175 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// TargetConfig says what target to open. The zero value of every field but Path
+// has a meaning.
+type TargetConfig struct {
+	Path      string
+	Create    bool        // make the file when it is not there
+	Exclusive bool        // with Create: the file must not be there
+	Size      uint64      // bytes to prepare a file to; bytes a device must have at least
+	Prepare   Preparation // how a file gets to Size; default PrepareNone
+	Buffered  bool        // without direct I/O let the kernel copy, instead of refusing
+	Force     bool        // write to a block device whatever is on it, and even in use
+	ReadOnly  bool        // open for reading only
+}
+
+// Target is a file or block device opened for direct I/O. Queues of several
+// threads may use it, and its methods but Close may be called from any goroutine.
+type Target struct {
+	path     string
+	fd       int
+	made     bool // the file was not there before
+	block    bool
+	number   uint64 // device number of a block device
+	size     uint64
+	align    Alignment
+	direct   bool
+	readOnly bool
+}
+
+// ErrNoDirectIO is matched by the error for a place that takes no direct I/O.
+var ErrNoDirectIO = errors.New("no direct I/O")
+
+// OpenTarget opens a file or block device and prepares it. A file it made is
+// removed again on error. The caller closes the target.
+func OpenTarget(c TargetConfig) (*Target, error) {
+	t := &Target{path: c.Path, fd: -1, readOnly: c.ReadOnly}
+	if err := t.open(c); err != nil {
+		return nil, fmt.Errorf("open target %s: %w", c.Path, errors.Join(err, t.undo()))
+	}
+	return t, nil
+}
+
+func (t *Target) open(c TargetConfig) error {
+	if err := t.look(c); err != nil {
+		return err
+	}
+	if t.block {
+		return t.openDevice(c)
+	}
+	if err := t.openFile(c); err != nil {
+		return err
+	}
+	if err := t.findAlignment(c.Buffered); err != nil {
+		return err
+	}
+	return t.prepare(c)
+}
+
+// look finds out what is at the path before it is opened.
+func (t *Target) look(c TargetConfig) error {
+	var st unix.Stat_t
+	err := unix.Stat(c.Path, &st)
+	if errors.Is(err, unix.ENOENT) && c.Create && !c.ReadOnly {
+		t.made = true
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		t.block, t.number = true, uint64(st.Rdev)
+	case unix.S_IFREG:
+	default:
+		return fmt.Errorf("it is neither a file nor a block device")
+	}
+	return nil
+}
+
+// openFile opens a file for direct I/O, or without where that is allowed.
+func (t *Target) openFile(c TargetConfig) error {
+	flags := unix.O_RDWR
+	if c.ReadOnly {
+		flags = unix.O_RDONLY
+	}
+	if c.Create && !c.ReadOnly {
+		flags |= unix.O_CREAT
+	}
+	if c.Create && c.Exclusive {
+		flags |= unix.O_EXCL
+	}
+	var err error
+	if t.fd, err = openRetry(c.Path, flags|unix.O_DIRECT); err == nil {
+		t.direct = true
+		return nil
+	}
+	t.made = t.made && !errors.Is(err, unix.EEXIST)
+	if !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	if !c.Buffered {
+		return t.noDirect()
+	}
+	t.fd, err = openRetry(c.Path, flags&^unix.O_EXCL) // the refused attempt has made the file
+	return err
+}
+
+// noDirect is the error for a place without direct I/O.
+func (t *Target) noDirect() error {
+	return fmt.Errorf("%w: %w", ErrNoDirectIO, &NotSupportedError{"direct I/O on " + fileSystem(t.path),
+		"use a path on a disk, or allow buffered I/O, which the kernel copies"})
+}
+
+// openRetry opens the path again when a signal cut it short.
+func openRetry(path string, flags int) (int, error) {
+	for {
+		fd, err := unix.Open(path, flags|unix.O_CLOEXEC|unix.O_NOCTTY, 0o640)
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// undo closes a target that could not be opened and removes the file if it is
+// new.
+func (t *Target) undo() error {
+	err := t.Close()
+	if !t.made {
+		return err
+	}
+	if e := unix.Unlink(t.path); e != nil && !errors.Is(e, unix.ENOENT) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// Close closes the target. Queues it is in keep the file open until it is
+// removed from them. Closing again does nothing.
+func (t *Target) Close() error {
+	if t.fd < 0 {
+		return nil
+	}
+	err := unix.Close(t.fd)
+	t.fd = -1
+	if err != nil {
+		return fmt.Errorf("close target %s: %w", t.path, err)
+	}
+	return nil
+}
+
+// Path is what the target was opened by.
+func (t *Target) Path() string { return t.path }
+
+// FD is the open descriptor, which stays the target's; -1 when closed.
+func (t *Target) FD() int { return t.fd }
+
+// Size is the bytes of the file or device when it was opened and prepared.
+func (t *Target) Size() uint64 { return t.size }
+
+// Block reports whether the target is a block device.
+func (t *Target) Block() bool { return t.block }
+
+// Direct reports whether the device moves the bytes itself. Without, the kernel
+// copies each byte through its cache; Stats.Copied counts them.
+func (t *Target) Direct() bool { return t.direct }
+
+// Alignment is what requests must be multiples of.
+func (t *Target) Alignment() Alignment { return t.align }
