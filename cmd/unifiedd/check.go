@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+func newCheck() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "check -c FILE",
+		Short: "Check a configuration and report every mistake in it",
+		Long: `Check a configuration and report every mistake in it.
+
+Only the file is looked at; whether this machine has the interfaces and disks it
+names, and memory enough, says 'unifiedd doctor -c FILE'.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(file)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok (%s)\n", file, summary(cfg))
+			return err
+		},
+	}
+	addConfig(c, &file, "configuration `FILE`")
+	requireConfig(c)
+	return c
+}
+
+// loadConfig reads a configuration, filters included.
+func loadConfig(file string) (*config.Config, error) {
+	return config.Load(file, config.Options{CheckFilter: checkFilter})
+}
+
+// checkFilter compiles a filter, so that one which is too large is found as well.
+func checkFilter(expr string) error {
+	e, err := filter.Parse(expr)
+	if err != nil {
+		return err
+	}
+	_, err = e.Instructions()
+	return err
+}
+
+// summary is a configuration in a few words.
+func summary(c *config.Config) string {
+	return fmt.Sprintf("%s, %s, region %s on %s pages",
+		plural(len(c.Flows), "flow"), plural(len(c.Workers), "worker"), c.Region.Size, c.Region.Pages)
+}
+
+// plural is a number of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"unifiedd": main})
+}
+
+// TestScripts runs the command lines in testdata/script and looks at what they
+// print and return.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"status": status,
+		},
+	})
+}
+
+// status runs a program and compares its exit status: status N PROGRAM ARGS…
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N PROGRAM ARGS...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := err.(interface{ ExitCode() int }); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// TestSample checks the complete sample configuration of the config package, so
+// that it stays valid with the filters compiled.
+func TestSample(t *testing.T) {
+	var out, errs sink
+	file := filepath.Join("..", "..", "flows", "config", "testdata", "full.yaml")
+	if code := run([]string{"check", "-c", file}, &out, &errs); code != 0 {
+		t.Fatalf("check: status %d\n%s", code, errs)
+	}
+	if want := fmt.Sprintf("%s: ok (2 flows, 2 workers, region 512MiB on 2MiB pages)\n", file); string(out) != want {
+		t.Errorf("check prints %q, want %q", out, want)
+	}
+}
+
+// TestFullDisk: output that cannot be written is an error, not a success.
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{{"version"}, {"version", "--json"}} {
+		if code := run(args, full, new(sink)); code != exitFailed {
+			t.Errorf("%q to a full disk: status %d, want %d", args, code, exitFailed)
+		}
+	}
+}
+
+type sink []byte
+
+func (s *sink) Write(p []byte) (int, error) { *s = append(*s, p...); return len(p), nil }

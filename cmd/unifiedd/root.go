@@ -1,0 +1,53 @@
+package main
+
+import "github.com/spf13/cobra"
+
+// newRoot makes the command line. ran becomes true when a command was understood
+// and began, so that an error before is one of usage.
+func newRoot() (root *cobra.Command, ran *bool) {
+	root = &cobra.Command{
+		Use:   "unifiedd",
+		Short: "Capture packets to disk through memory that cards and disks share",
+		Long: `unifiedd moves packets from network cards to disks through one region of
+memory that both use in place.
+
+Start with 'unifiedd doctor', which says what this machine can do.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(
+		newCheck(),
+		newVersion(),
+	)
+	ran = new(bool)
+	note(root, ran)
+	return root, ran
+}
+
+// note makes every command set ran when it begins.
+func note(c *cobra.Command, ran *bool) {
+	if begin := c.RunE; begin != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*ran = true
+			return begin(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		note(sub, ran)
+	}
+}
+
+// addConfig adds the flag that names the configuration file.
+func addConfig(c *cobra.Command, file *string, usage string) {
+	c.Flags().StringVarP(file, "config", "c", "", usage)
+	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // the flag was added the line before
+	}
+}
+
+// requireConfig makes that flag one which must be there.
+func requireConfig(c *cobra.Command) {
+	if err := c.MarkFlagRequired("config"); err != nil {
+		panic(err) // the command has that flag
+	}
+}
