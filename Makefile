@@ -1,18 +1,17 @@
 # unifiedd: "make help" lists what there is to make.
 
-SHELL   := /bin/bash
-PREFIX  ?= /usr/local
+SHELL    := /bin/bash
+PREFIX   ?= /usr/local
 FUZZTIME ?= 60s
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-
-GOBUILD = go build -trimpath -ldflags "-X main.version=$(VERSION)"
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//')
+STAMP    := github.com/unifiedd/unifiedd/internal/version.stamp
 
 .DEFAULT_GOAL := build
 .PHONY: build demo test bench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
-	$(GOBUILD) -o bin/ ./cmd/... ./selftests/...
+	go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/...
 
 demo: setup-demo build ## capture real traffic between two namespaces to disk and check the file (root)
 	@bin/unifiedd demo

@@ -25,6 +25,9 @@ trap 'rm -f "$unit"' EXIT
 sed "s|@PREFIX@|$prefix|" packaging/unifiedd.service >"$unit"
 put 644 "$unit" "$root$prefix/lib/systemd/system/unifiedd.service"
 
+put 644 packaging/unifiedd.sysusers "$root$prefix/lib/sysusers.d/unifiedd.conf"
+put 644 packaging/unifiedd.tmpfiles "$root$prefix/lib/tmpfiles.d/unifiedd.conf"
+
 completion() { # completion SHELL TARGET
 	bin/unifiedd completion "$1" >"$unit"
 	put 644 "$unit" "$share/$2"
