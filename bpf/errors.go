@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
@@ -68,11 +70,13 @@ func (e *ForeignError) Is(target error) bool { return target == ErrOccupied }
 type RefusedError struct {
 	// Filter is the expression that was compiled in, "" when there was none.
 	Filter string
-	// Lines are the end of the verifier's log, the reason last but for its
-	// statistics.
+	// Lines are the end of the verifier's log, without its statistics.
 	Lines []string
 	cause error
 }
+
+// tooManyBranches stands for the verifier's own words where they are lost.
+const tooManyBranches = "more than 8192 branches wait to be walked"
 
 // logLines is how much of the verifier's log is worth showing.
 const logLines = 4
@@ -106,13 +110,26 @@ func (e *RefusedError) Unwrap() error { return e.cause }
 func loadError(err error, expr *filter.Expr) error {
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) && len(verifier.Log) > 0 {
-		lines := verifier.Log[max(0, len(verifier.Log)-logLines):]
-		return &RefusedError{Filter: textOf(expr), Lines: lines, cause: err}
+		return &RefusedError{Filter: textOf(expr), Lines: lastWords(verifier.Log), cause: err}
+	}
+	if errors.Is(err, unix.EFAULT) {
+		// What check_cond_jmp_op of the verifier answers when its stack of
+		// branches still to be walked is full; the log does not come with it.
+		return &RefusedError{Filter: textOf(expr), Lines: []string{tooManyBranches}, cause: err}
 	}
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("load XDP program: %w (run as root, or with CAP_BPF and CAP_NET_ADMIN)", err)
 	}
 	return fmt.Errorf("load XDP program: %w", err)
+}
+
+// lastWords returns the end of the verifier's log, without its statistics.
+func lastWords(log []string) []string {
+	lines := slices.DeleteFunc(slices.Clone(log), func(line string) bool {
+		return slices.ContainsFunc([]string{"verification time ", "stack depth ", "processed "},
+			func(prefix string) bool { return strings.HasPrefix(line, prefix) })
+	})
+	return lines[max(0, len(lines)-logLines):]
 }
 
 func textOf(expr *filter.Expr) string {

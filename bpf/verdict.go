@@ -40,7 +40,7 @@ type Counter struct {
 type Counters [Verdicts]Counter
 
 // Total is the sum over all verdicts: what reached the program.
-func (c *Counters) Total() Counter {
+func (c Counters) Total() Counter {
 	var sum Counter
 	for _, k := range c {
 		sum.Packets += k.Packets

@@ -1,0 +1,91 @@
+package bpf
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// mustParse parses a filter that has to be right.
+func mustParse(t testing.TB, text string) *filter.Expr {
+	t.Helper()
+	e, err := filter.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// mustLoad loads a program and closes it at the end of the test.
+func mustLoad(t testing.TB, c Config) *Program {
+	t.Helper()
+	testenv.Root(t)
+	if c.Queues == 0 {
+		c.Queues = 1
+	}
+	p, err := Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func mustCount(t testing.TB, p *Program) Counters {
+	t.Helper()
+	c, err := p.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// run runs the loaded program over a packet without an interface, and returns
+// which counter it moved. The counter must have grown by just this packet, and
+// what is not redirected must be passed on.
+func run(t testing.TB, p *Program, packet []byte) Verdict {
+	t.Helper()
+	const xdpPass, xdpRedirect = 2, 4
+	before := mustCount(t, p)
+	action, err := p.program.Run(&ebpf.RunOptions{Data: packet})
+	if err != nil {
+		t.Fatalf("run the program over %d bytes: %v", len(packet), err)
+	}
+	after := mustCount(t, p)
+	got := Verdict(Verdicts)
+	for v := range after {
+		switch grown := (Counter{after[v].Packets - before[v].Packets, after[v].Bytes - before[v].Bytes}); grown {
+		case Counter{}:
+		case Counter{1, uint64(len(packet))}:
+			got = Verdict(v)
+		default:
+			t.Fatalf("counter %v grew by %+v for one packet of %d bytes", Verdict(v), grown, len(packet))
+		}
+	}
+	if want := map[bool]uint32{true: xdpRedirect, false: xdpPass}[got == Redirected]; action != want {
+		t.Fatalf("%v: XDP action %d, want %d", got, action, want)
+	}
+	return got
+}
+
+// accepts reports what the filter in the kernel says of a packet. The program
+// has no socket, so packets it wants are counted as having none.
+func accepts(t testing.TB, p *Program, packet []byte) bool {
+	t.Helper()
+	switch v := run(t, p, packet); v {
+	case NoSocket:
+		return true
+	case NoMatch:
+		return false
+	default:
+		t.Fatalf("verdict %v of a program without sockets and limits", v)
+		return false
+	}
+}
