@@ -1,0 +1,39 @@
+package xdp
+
+import "fmt"
+
+// Check looks whether the interface still is as it should be, for a control
+// goroutine to call about once a second. Errors match ErrInterfaceGone,
+// ErrInterfaceDown or ErrProgramGone. A new name is no error: Name gives it.
+func (i *Interface) Check() error {
+	if i.closed.Load() {
+		return fmt.Errorf("check %s: %w", i.Name(), ErrClosed)
+	}
+	s, err := i.device.look()
+	if err != nil {
+		return fmt.Errorf("check %s: %w", i.Name(), err)
+	}
+	if s.name != i.Name() {
+		i.name.Store(&s.name)
+	}
+	switch {
+	case !s.up:
+		return fmt.Errorf("check %s: %w (ip link set %s up)", s.name, ErrInterfaceDown, s.name)
+	case !s.carrier:
+		return fmt.Errorf("check %s: %w: no carrier (look at the cable, or the other end)", s.name, ErrInterfaceDown)
+	}
+	return i.checkProgram(s)
+}
+
+func (i *Interface) checkProgram(s deviceState) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.program == nil || s.program == i.programID {
+		return nil
+	}
+	by := "nothing is in its place"
+	if s.program != 0 {
+		by = fmt.Sprintf("program %d is in its place", s.program)
+	}
+	return fmt.Errorf("check %s: %w: %s (open the interface again)", s.name, ErrProgramGone, by)
+}

@@ -1,0 +1,140 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Close stops the port and gives every frame it holds to the pool. Packets it
+// received that nobody took are lost with it. Nothing may wait on FD meanwhile.
+//
+// Why the frames are free. The socket's close returns after the kernel took it off
+// its queue and every processor has left the code that fills frames (xsk_unbind_dev
+// of net/xdp/xsk.c and the synchronize_net in it), so in copy mode nothing writes any
+// more. With zero copy the card itself has frames until the kernel has told its
+// driver, a while later (xp_clear_dev in xsk_buff_pool.c); the same goes for sent
+// frames that a device reads in place. Then Close waits until the queue can be bound
+// again, which the kernel allows only after that. If it takes longer than
+// Config.BindTimeout the frames stay with the port, the error says so, and Close may be
+// tried again.
+func (p *Port) Close() error {
+	if p.closed {
+		return p.settle()
+	}
+	p.settles = p.drain() || p.iface.granted.ZeroCopy
+	return errors.Join(p.shut(), p.settle())
+}
+
+// drainTime is how long Close lets the device finish what was sent.
+const drainTime = 50 * time.Millisecond
+
+// drain has the kernel finish what was sent, and reports whether some of it may
+// still be under way. What the completion ring says is done is not taken out: the
+// frames go to the pool with the others.
+func (p *Port) drain() (left bool) {
+	if p.limits.Send == 0 {
+		return false
+	}
+	under := func() uint32 {
+		return p.sent - uint32(len(p.failed)) - p.rings.completion.waiting(p.sent)
+	}
+	for end := time.Now().Add(drainTime); under() > 0; time.Sleep(100 * time.Microsecond) {
+		if p.Kick() != nil || time.Now().After(end) {
+			return true
+		}
+	}
+	return false
+}
+
+// shut takes the socket from the program and closes it. Its last statistics are
+// taken when no packet can be on its way to it.
+func (p *Port) shut() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	if program := p.iface.program; program != nil && !p.iface.stopped.Load() {
+		errs = append(errs, program.ClearSocket(p.socket.queue))
+		barrier()
+	}
+	final, err := p.stats()
+	p.final, p.closed = final, true
+	errs = append(errs, err, p.socket.close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close %s: %w", p.held.Name(), err)
+	}
+	return nil
+}
+
+// settle gives the frames to the pool once nothing can touch them.
+func (p *Port) settle() error {
+	if p.settled {
+		return nil
+	}
+	if p.settles {
+		if err := p.probe.wait(p.iface.device.index, p.socket.queue, p.iface.config.BindTimeout); err != nil {
+			return fmt.Errorf("close %s: %w", p.held.Name(), err)
+		}
+	}
+	p.settled = true
+	p.held.Close()
+	p.iface.portClosed()
+	return p.probe.close()
+}
+
+// whileOpen calls f unless the port is closed, and keeps it open meanwhile.
+func (p *Port) whileOpen(f func(*Port) error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	return f(p)
+}
+
+// barrier waits until every processor has left the code that handles packets
+// which it was in (MEMBARRIER_CMD_GLOBAL is synchronize_rcu). A kernel that does not
+// offer it costs exact statistics of the last moment, nothing else.
+func barrier() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h
+	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
+}
+
+// portClosed releases the registration with the last port.
+func (i *Interface) portClosed() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.open--; i.open == 0 {
+		i.registration.Release()
+	}
+}
+
+// Close closes ports that are still open, takes the program off the interface and
+// gives everything back. The ports' threads must have stopped, or closed them.
+// After an error from a port it may be tried again; else again does nothing.
+func (i *Interface) Close() error {
+	if i.closed.Load() {
+		return nil
+	}
+	errs := []error{i.Stop()}
+	for _, p := range i.ports {
+		errs = append(errs, p.Close())
+	}
+	if i.stillOpen() {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, i.keepLedger(), i.dropProgram())
+	if i.device != nil {
+		errs = append(errs, i.device.close())
+	}
+	return errors.Join(errs...)
+}
+
+// stillOpen reports whether a port could not be closed.
+func (i *Interface) stillOpen() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.open > 0
+}

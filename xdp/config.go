@@ -1,0 +1,164 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Direction says which rings the ports get.
+type Direction uint8
+
+const (
+	// Both receives and sends, the default.
+	Both Direction = iota
+	// Receive has no rings for sending.
+	Receive
+	// Send has no rings for receiving and loads no program.
+	Send
+)
+
+func (d Direction) receives() bool { return d != Send }
+func (d Direction) sends() bool    { return d != Receive }
+
+// Config says what Open opens. The zero value of every field but Interface and
+// Holder has a meaning.
+type Config struct {
+	// Interface is the name of the interface in the network namespace of the
+	// calling thread.
+	Interface string
+	// Holder is the worker whose frames the ports take and to whom they give
+	// them. Its Book's Region is what is registered.
+	Holder *umem.Holder
+	// Holders names another worker for single queues; all must be of one Region.
+	Holders map[uint32]*umem.Holder
+	// Queues lists the receive queues to bind; empty: all of the interface.
+	Queues []uint32
+	// Direction says whether the ports receive, send or do both.
+	Direction Direction
+
+	// Policy says whether zero copy is required, preferred or not wanted.
+	Policy Policy
+	// Shape is how packets land in frames. MultiBuffer is a wish: without it, or
+	// where it is not granted, packets longer than a frame are left to the kernel.
+	Shape umem.Shape
+	// RingSize is the number of descriptors of the rx, tx and completion rings, a
+	// power of two; default 4096.
+	RingSize uint32
+	// FillSize is the number of descriptors of the fill ring, a power of two and
+	// the most frames a port holds to be filled; default RingSize.
+	FillSize uint32
+	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to
+	// send is a system call. For drivers whose flag is not to be trusted.
+	AlwaysWake bool
+	// BusyPoll lets Kick run the driver's receive routine on the caller's CPU.
+	BusyPoll BusyPoll
+
+	// Timestamps has the program note when each packet arrived. Without, a
+	// packet's Side.Stamp is the time at which Recv took its batch.
+	Timestamps bool
+	// Filter says which packets the program hands to the ports; nil: all.
+	Filter *filter.Expr
+	// Mode is where the program runs; default the driver where possible.
+	Mode bpf.Mode
+	// NoProgram leaves the interface's XDP program to the caller, who puts the
+	// ports' FDs into an XSKMAP.
+	NoProgram bool
+
+	// BindTimeout is how long a queue that is taken is waited for: the kernel
+	// frees one a while after its last socket was closed. Default two seconds.
+	BindTimeout time.Duration
+}
+
+// BusyPoll configures the kernel's busy polling (Documentation/networking/napi.rst).
+type BusyPoll struct {
+	Time   time.Duration // how long one Kick may poll, whole microseconds; 0: off
+	Budget int           // packets per poll; default 64
+}
+
+func (c *Config) complete() error {
+	if c.RingSize == 0 {
+		c.RingSize = 4096
+	}
+	if c.FillSize == 0 {
+		c.FillSize = c.RingSize
+	}
+	if c.BindTimeout == 0 {
+		c.BindTimeout = 2 * time.Second
+	}
+	if c.BusyPoll.Budget == 0 {
+		c.BusyPoll.Budget = 64
+	}
+	return c.check()
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Interface == "":
+		return errors.New("no interface given")
+	case c.Holder == nil:
+		return errors.New("no holder given to take frames from")
+	case c.Direction > Send:
+		return fmt.Errorf("direction %d: it must be Both, Receive or Send", c.Direction)
+	case !goodRing(c.RingSize):
+		return fmt.Errorf("ring size %d: %w", c.RingSize, errRingSize)
+	case !goodRing(c.FillSize):
+		return fmt.Errorf("fill ring size %d: %w", c.FillSize, errRingSize)
+	}
+	if err := c.Shape.Check(c.region().FrameSize()); err != nil {
+		return err
+	}
+	return c.checkHolders()
+}
+
+var errRingSize = errors.New("it must be a power of two from 4 to 131072")
+
+func goodRing(n uint32) bool { return bits.OnesCount32(n) == 1 && n >= 4 && n <= 1<<17 }
+
+func (c *Config) checkHolders() error {
+	for queue, h := range c.Holders {
+		if h.Book().Region() != c.region() {
+			return fmt.Errorf("holder %s of queue %d is of another region", h.Name(), queue)
+		}
+	}
+	return nil
+}
+
+func (c *Config) region() *umem.Region { return c.Holder.Book().Region() }
+
+func (c *Config) holder(queue uint32) *umem.Holder {
+	if h := c.Holders[queue]; h != nil {
+		return h
+	}
+	return c.Holder
+}
+
+// ownProgram says whether Open loads and attaches the program.
+func (c *Config) ownProgram() bool { return !c.NoProgram && c.Direction.receives() }
+
+// choose returns the queues to bind out of those the interface has, and those
+// that are left to the kernel.
+func (c *Config) choose(available uint32) (bind, rest []uint32, err error) {
+	for q := range available {
+		if len(c.Queues) == 0 || slices.Contains(c.Queues, q) {
+			bind = append(bind, q)
+		} else {
+			rest = append(rest, q)
+		}
+	}
+	for i, q := range c.Queues {
+		if q >= available {
+			return nil, nil, fmt.Errorf("%s has no queue %d, only 0 to %d", c.Interface, q, available-1)
+		}
+		if slices.Contains(c.Queues[:i], q) {
+			return nil, nil, fmt.Errorf("queue %d is listed twice", q)
+		}
+	}
+	return bind, rest, nil
+}

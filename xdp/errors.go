@@ -1,0 +1,136 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors to be matched with errors.Is.
+var (
+	// ErrInterfaceDown: the interface is set down, or its link is.
+	ErrInterfaceDown = errors.New("interface is down")
+	// ErrInterfaceGone: the interface was removed, or moved to another network
+	// namespace. Its sockets will not work again.
+	ErrInterfaceGone = errors.New("interface is gone")
+	// ErrProgramGone: the XDP program was taken off the interface from outside.
+	ErrProgramGone = errors.New("XDP program was detached from outside")
+	// ErrQueueBusy: another socket has the queue.
+	ErrQueueBusy = errors.New("queue is taken")
+	// ErrNoZeroCopy: zero copy is required and was refused.
+	ErrNoZeroCopy = errors.New("no zero copy")
+	// ErrPermission: a capability is missing.
+	ErrPermission = errors.New("not permitted")
+	// ErrMemlock: the limit on locked memory is too low for the region.
+	ErrMemlock = errors.New("region exceeds the limit on locked memory")
+	// ErrNotSupported: the kernel lacks a feature. The error is an
+	// *[UnsupportedError].
+	ErrNotSupported = errors.New("not supported")
+	// ErrClosed: the Interface was closed.
+	ErrClosed = errors.New("interface is closed")
+)
+
+// UnsupportedError names a feature the kernel lacks. It matches
+// [ErrNotSupported].
+type UnsupportedError struct {
+	Feature string // what is missing
+	Needs   string // the kernel or option that has it
+	Err     error  // what the kernel said
+}
+
+// Error names the feature and what it needs.
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s: not supported by this kernel (needs %s): %v", e.Feature, e.Needs, e.Err)
+}
+
+// Is reports whether target is [ErrNotSupported].
+func (e *UnsupportedError) Is(target error) bool { return target == ErrNotSupported }
+
+// Unwrap returns what the kernel said.
+func (e *UnsupportedError) Unwrap() error { return e.Err }
+
+// BindError says that no acceptable way of binding was granted, and why each was
+// refused. It matches [ErrNoZeroCopy] where zero copy was required.
+type BindError struct {
+	Interface string
+	Policy    Policy
+	Refused   []Refusal
+}
+
+// Error lists the refusals.
+func (e *BindError) Error() string {
+	remedy := "try another interface or a newer kernel"
+	if e.Policy == Require {
+		remedy = "set the zero-copy policy to prefer to let the kernel copy"
+	}
+	return fmt.Sprintf("bind %s: %s (%s)", e.Interface, describe(e.Refused), remedy)
+}
+
+// Is reports whether target is [ErrNoZeroCopy] and zero copy was required.
+func (e *BindError) Is(target error) bool {
+	return target == ErrNoZeroCopy && e.Policy == Require
+}
+
+// Unwrap returns why each way was refused.
+func (e *BindError) Unwrap() []error {
+	errs := make([]error, len(e.Refused))
+	for i, r := range e.Refused {
+		errs[i] = r.Err
+	}
+	return errs
+}
+
+// socketError explains why the kernel gave no AF_XDP socket: xsk_create in
+// net/xdp/xsk.c.
+func socketError(err error) error {
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("open AF_XDP socket: %w: %w (run as root, or with CAP_NET_RAW)", ErrPermission, err)
+	case errors.Is(err, unix.EAFNOSUPPORT):
+		return fmt.Errorf("open AF_XDP socket: %w", &UnsupportedError{"AF_XDP", "CONFIG_XDP_SOCKETS", err})
+	}
+	return fmt.Errorf("open AF_XDP socket: %w", err)
+}
+
+// registerError explains why the kernel did not take the region:
+// xdp_umem_create in net/xdp/xdp_umem.c.
+func registerError(size uint64, err error) error {
+	switch {
+	case errors.Is(err, unix.ENOBUFS):
+		return fmt.Errorf("register region of %d bytes: %w%s: %w (raise LimitMEMLOCK or grant CAP_IPC_LOCK)", size, ErrMemlock, memlock(), err)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("register region of %d bytes: %w (lower the headroom, or use frames of 4096 bytes)", size, err)
+	}
+	return fmt.Errorf("register region of %d bytes: %w", size, err)
+}
+
+// memlock is the limit on locked memory, for error texts.
+func memlock() string {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return ""
+	}
+	if l.Cur == unix.RLIM_INFINITY {
+		return ", now unlimited"
+	}
+	return fmt.Sprintf(", now %d KiB", l.Cur>>10)
+}
+
+// bindError explains why the kernel refused a bind: xp_assign_dev in
+// net/xdp/xsk_buff_pool.c, and the drivers.
+func bindError(a attempt, err error) error {
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		return fmt.Errorf("%w: %w (another AF_XDP socket has it: stop that program)", ErrQueueBusy, err)
+	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+		return fmt.Errorf("%w: %w", ErrInterfaceGone, err)
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("the driver does not have it: %w", err)
+	case errors.Is(err, unix.EINVAL) && a.multiBuffer && !a.zeroCopy:
+		return &UnsupportedError{"packets of several frames", "Linux 6.6", err}
+	case errors.Is(err, unix.EINVAL) && a.zeroCopy:
+		return fmt.Errorf("the driver refuses these frames at this MTU: %w", err)
+	}
+	return err
+}

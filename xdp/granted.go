@@ -1,0 +1,109 @@
+package xdp
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf"
+)
+
+// Granted is what the kernel gave an interface's sockets.
+type Granted struct {
+	ZeroCopy    bool      // the device writes frames itself; XDP_OPTIONS after the bind
+	MultiBuffer bool      // packets may fill several frames
+	Mode        bpf.Mode  // where the program runs; bpf.Any without one
+	NeedWakeup  bool      // the kernel says when it wants a wake-up
+	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
+	Refused     []Refusal // better ways that were tried first
+}
+
+// WhyNotZeroCopy says in words why the kernel copies; empty with zero copy, and
+// where nothing better was tried.
+func (g Granted) WhyNotZeroCopy() string {
+	if g.ZeroCopy {
+		return ""
+	}
+	return describe(g.Refused)
+}
+
+// Refusal is one way of binding that was tried, and why it was refused.
+type Refusal struct {
+	ZeroCopy    bool
+	MultiBuffer bool
+	Err         error
+}
+
+func (r Refusal) String() string {
+	return fmt.Sprintf("%s: %v", attempt{r.ZeroCopy, r.MultiBuffer}, r.Err)
+}
+
+func describe(rs []Refusal) string {
+	parts := make([]string, len(rs))
+	for i, r := range rs {
+		parts[i] = r.String()
+	}
+	return strings.Join(parts, "; ")
+}
+
+// attempt is one way of binding.
+type attempt struct{ zeroCopy, multiBuffer bool }
+
+func (a attempt) String() string {
+	name := "copy"
+	if a.zeroCopy {
+		name = "zero copy"
+	}
+	if a.multiBuffer {
+		name += " with multi-buffer"
+	}
+	return name
+}
+
+// flags are the bind flags of the attempt.
+func (a attempt) flags(needWakeup bool) uint16 {
+	f := uint16(unix.XDP_COPY)
+	if a.zeroCopy {
+		f = unix.XDP_ZEROCOPY
+	}
+	if a.multiBuffer {
+		f |= unix.XDP_USE_SG
+	}
+	if needWakeup {
+		f |= unix.XDP_USE_NEED_WAKEUP
+	}
+	return f
+}
+
+// attempts are the ways of binding to try, best first. Drivers refuse zero copy
+// and multi-buffer together that grant zero copy alone, and asking for whatever
+// works gives copy mode without a word: so each is asked for by name.
+func (c *Config) attempts(mtuFits bool) []attempt {
+	many := c.Shape.MultiBuffer
+	var out []attempt
+	if c.Policy != Copy && c.Mode != bpf.Generic {
+		if mtuFits || !many {
+			out = append(out, attempt{zeroCopy: true})
+		}
+		if many {
+			out = append(out, attempt{zeroCopy: true, multiBuffer: true})
+		}
+	}
+	if c.Policy != Require {
+		if many && !mtuFits {
+			out = append(out, attempt{multiBuffer: true})
+		}
+		out = append(out, attempt{})
+	}
+	return out
+}
+
+// frameRoom is how many bytes of a packet one frame surely takes. Newer kernels
+// round it down to 128 (xsk_pool_get_rx_frame_size in include/net/xdp_sock_drv.h), so
+// a packet above is not let through to be dropped there.
+func (c *Config) frameRoom() uint32 { return c.Shape.Capacity(c.region().FrameSize()) &^ 127 }
+
+// linkOverhead is what an Ethernet frame has beyond the MTU: addresses, type and
+// two VLAN tags, without the checksum that never reaches memory.
+const linkOverhead = 14 + 2*4

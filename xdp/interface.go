@@ -1,0 +1,273 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Interface is one network interface with its sockets and its program.
+type Interface struct {
+	config  Config
+	device  *device
+	name    atomic.Pointer[string]
+	granted Granted
+	program *bpf.Program // nil without one; set before any port runs
+	ports   []*Port
+	unbound []uint32
+	stopped atomic.Bool // no packet is on its way to a port
+
+	mu           sync.Mutex
+	registration *umem.Registration
+	open         int    // ports not closed
+	programID    uint32 // of the attached program
+	final        Ledger // what Ledger says after Close
+	closed       atomic.Bool
+}
+
+// Open binds sockets to the interface's queues, loads the program and attaches
+// it. Until Start the program leaves every packet to the kernel, so that ports
+// can be supplied first. The caller closes the Interface.
+//
+// The interface is looked up in the network namespace of the calling thread; what
+// is done later reaches it from any thread. Open must run on the thread of the
+// Holder's Book, or before that runs.
+//
+// Errors match ErrNoZeroCopy, ErrQueueBusy, ErrPermission, ErrMemlock,
+// ErrNotSupported, ErrInterfaceGone, or those of bpf.Load and Attach.
+func Open(c Config) (i *Interface, err error) {
+	if err := c.complete(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	i = &Interface{config: c}
+	i.name.Store(&i.config.Interface)
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("open %s: %w", c.Interface, err), i.Close())
+			i = nil
+		}
+	}()
+	if i.device, err = findDevice(c.Interface); err != nil {
+		return nil, err
+	}
+	queues, rest, err := c.choose(i.device.queues)
+	if err != nil {
+		return nil, err
+	}
+	i.unbound = rest
+	return i, i.bindSomehow(queues)
+}
+
+// bindSomehow tries the ways of binding in turn.
+func (i *Interface) bindSomehow(queues []uint32) error {
+	c := &i.config
+	mtuFits := uint32(i.device.mtu)+linkOverhead <= c.frameRoom()
+	for _, a := range c.attempts(mtuFits) {
+		err := i.try(a, queues)
+		if err == nil {
+			return nil
+		}
+		if isFinal(err) {
+			return err
+		}
+		i.granted.Refused = append(i.granted.Refused, Refusal{a.zeroCopy, a.multiBuffer, err})
+	}
+	return &BindError{Interface: c.Interface, Policy: c.Policy, Refused: i.granted.Refused}
+}
+
+// isFinal reports whether another way of binding would fail just the same.
+func isFinal(err error) bool {
+	for _, is := range []error{ErrQueueBusy, ErrInterfaceGone, ErrPermission, ErrMemlock, bpf.ErrOccupied, bpf.ErrRefused, filter.ErrTooLarge} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
+}
+
+// try binds all queues in one way and attaches the program that goes with it.
+func (i *Interface) try(a attempt, queues []uint32) (err error) {
+	sockets, err := i.bindAll(a, queues)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(sockets))
+		}
+	}()
+	g, err := i.ask(a, sockets[0])
+	if err != nil {
+		return err
+	}
+	if i.config.ownProgram() {
+		if i.program, err = i.attach(&g); err != nil {
+			return err
+		}
+	}
+	g.Refused = i.granted.Refused
+	i.granted = g
+	if err := i.noteProgram(); err != nil {
+		return errors.Join(err, i.dropProgram())
+	}
+	return i.makePorts(sockets)
+}
+
+// bindAll opens and binds a socket for each queue. The first registers the region,
+// the others share the registration and with it the mode.
+func (i *Interface) bindAll(a attempt, queues []uint32) (sockets []*socket, err error) {
+	c := &i.config
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(sockets))
+			sockets = nil
+		}
+	}()
+	deadline := time.Now().Add(c.BindTimeout)
+	for _, q := range queues {
+		s, err := c.openSocket(q, len(sockets) == 0)
+		if err != nil {
+			return sockets, fmt.Errorf("queue %d: %w", q, err)
+		}
+		var share *socket
+		if len(sockets) > 0 {
+			share = sockets[0]
+		}
+		sockets = append(sockets, s)
+		if err := s.bind(i.device.index, a.flags(!c.AlwaysWake), share, deadline); err != nil {
+			return sockets, fmt.Errorf("bind queue %d: %w", q, bindError(a, err))
+		}
+	}
+	return sockets, nil
+}
+
+// ask finds out what a bound socket was granted.
+func (i *Interface) ask(a attempt, s *socket) (Granted, error) {
+	zc, err := isZeroCopy(s.fd)
+	if err != nil {
+		return Granted{}, fmt.Errorf("ask what queue %d was granted: %w", s.queue, err)
+	}
+	g := Granted{ZeroCopy: zc, MultiBuffer: a.multiBuffer, NeedWakeup: !i.config.AlwaysWake}
+	if !g.MultiBuffer {
+		g.MaxPacket = i.config.frameRoom()
+	}
+	return g, nil
+}
+
+// makePorts gives each socket its port. The region counts as registered from
+// here on.
+func (i *Interface) makePorts(sockets []*socket) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, s := range sockets {
+		p, err := i.newPort(s)
+		if err != nil {
+			i.closeHolders()
+			return errors.Join(err, i.dropProgram())
+		}
+		i.ports = append(i.ports, p)
+	}
+	i.open = len(i.ports)
+	i.registration = i.config.region().Register("AF_XDP sockets of " + i.config.Interface)
+	return nil
+}
+
+// closeHolders undoes newPort for the ports made so far.
+func (i *Interface) closeHolders() {
+	for _, p := range i.ports {
+		p.held.Close()
+		_ = p.probe.close()
+	}
+	i.ports = nil
+}
+
+func (i *Interface) newPort(s *socket) (*Port, error) {
+	c := &i.config
+	worker := c.holder(s.queue)
+	held, err := worker.Book().NewHolder(umem.OwnerXDP, fmt.Sprintf("%s queue %d", c.Interface, s.queue))
+	if err != nil {
+		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
+	}
+	r := c.region()
+	p := &Port{
+		iface: i, worker: worker, held: held, region: r, socket: s, rings: s.rings,
+		limits: c.limits(i.granted, i.device.mtu), wake: newWake(c, s.queue),
+		chunk: uint64(r.FrameSize()),
+	}
+	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
+	p.failed = make([]umem.Frame, 0, p.limits.Send)
+	p.clock.on = c.Timestamps && i.program != nil
+	if p.probe, err = newProbe(); err != nil {
+		held.Close()
+		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
+	}
+	return p, nil
+}
+
+// Name is the interface's name, as of the last Check.
+func (i *Interface) Name() string { return *i.name.Load() }
+
+// Index is the interface's number in its network namespace.
+func (i *Interface) Index() int { return i.device.index }
+
+// Granted says what the kernel gave.
+func (i *Interface) Granted() Granted { return i.granted }
+
+// Ports are the ports, one for each queue bound, in order of queues. The slice is
+// the caller's.
+func (i *Interface) Ports() []*Port { return slices.Clone(i.ports) }
+
+// Unbound are the receive queues without a port. Their traffic is left to the
+// kernel.
+func (i *Interface) Unbound() []uint32 { return slices.Clone(i.unbound) }
+
+// Start has the program hand packets to the ports. Supply them first: a packet
+// that finds no frame is lost. With NoProgram it does nothing.
+func (i *Interface) Start() error {
+	i.stopped.Store(false)
+	return i.eachSocket("start", func(p *Port) error { return i.program.SetSocket(p.socket.queue, p.socket.fd) })
+}
+
+// Stop leaves packets to the kernel again. What waits in the ports stays there to
+// be received; when Stop has returned, nothing more comes.
+func (i *Interface) Stop() error {
+	err := i.eachSocket("stop", func(p *Port) error { return i.program.ClearSocket(p.socket.queue) })
+	if err == nil && i.program != nil && !i.stopped.Swap(true) {
+		barrier()
+	}
+	return err
+}
+
+func (i *Interface) eachSocket(verb string, f func(*Port) error) error {
+	if i.program == nil {
+		return nil
+	}
+	for _, p := range i.ports {
+		if err := p.whileOpen(f); err != nil {
+			return fmt.Errorf("%s %s: %w", verb, i.Name(), err)
+		}
+	}
+	return nil
+}
+
+// SetFilter exchanges the program's filter while packets flow; nil wants all.
+// On error the old one stays. Errors are those of bpf.Load.
+func (i *Interface) SetFilter(expr *filter.Expr) error {
+	if i.program == nil {
+		return fmt.Errorf("set the filter of %s: it was opened without a program", i.Name())
+	}
+	if err := i.program.Replace(expr); err != nil {
+		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
+	}
+	return i.noteProgram()
+}

@@ -1,0 +1,242 @@
+package xdp
+
+import (
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Port is the umem.Port of one queue. Its verbs belong to the thread of its
+// worker's Book. Kernel facts: net/xdp/xsk.c and xsk_queue.h.
+type Port struct {
+	iface  *Interface
+	worker *umem.Holder // whose frames come and go
+	held   *umem.Holder // what the kernel has
+	region *umem.Region
+	limits umem.Limits
+	socket *socket
+	rings  *rings // those of socket; empty after Close
+	clock  clock
+	wake   wake
+
+	supplied uint32       // frames supplied and not received
+	sent     uint32       // frames sent, or refused, and not reaped
+	failed   []umem.Frame // refused by Send, to be given by Reap
+	inside   bool         // the last received frame continues
+	frameEnd uint64       // where frames end and extents begin
+	chunk    uint64       // bytes of a frame
+
+	counters counters
+
+	mu      sync.Mutex // guards closing against Stats; verbs do not take it
+	closed  bool
+	final   Stats  // what Stats says after Close
+	probe   *probe // says when the queue is free
+	settles bool   // the device may use frames for a while after Close
+	settled bool   // no frame is left
+}
+
+var _ umem.Port = (*Port)(nil)
+
+// Queue is the number of the receive queue.
+func (p *Port) Queue() uint32 { return p.socket.queue }
+
+// Limits says what the port can take. Supply and Send count frames until they are
+// received and reaped.
+func (p *Port) Limits() umem.Limits { return p.limits }
+
+// FD polls readable when Recv has frames. The kernel has no event for frames to
+// be reaped. After Close it is -1.
+func (p *Port) FD() int {
+	if p.closed {
+		return -1
+	}
+	return p.socket.fd
+}
+
+// Supply hands empty frames to the driver. Of each only the frame it lies in
+// matters: the packet lands at the shape's offset. An extent is not a frame to
+// receive in, and ends the batch.
+func (p *Port) Supply(empty []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	n := min(uint32(p.limits.Supply)-p.supplied, uint32(len(empty)))
+	n = p.rings.fill.room(n)
+	for i := range n {
+		addr := empty[i].Addr
+		if addr >= p.frameEnd {
+			n = i
+			break
+		}
+		p.rings.fill.set(i, addr&^(p.chunk-1))
+	}
+	if n == 0 {
+		return 0
+	}
+	p.worker.PassTo(p.held, empty[:n])
+	p.supplied += n
+	p.rings.fill.publish(n)
+	return int(n)
+}
+
+// Recv gives packets. Addr is the packet's first byte, Len its bytes in this
+// frame. Side.Stamp is when the packet arrived, in nanoseconds of wall-clock time
+// since 1970, and Side.Queue the queue; both are set in every frame.
+func (p *Port) Recv(dst []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	n := p.rings.rx.waiting(uint32(min(len(dst), maxBatch)))
+	if n == 0 {
+		return 0
+	}
+	dst = dst[:n]
+	for i := range dst {
+		dst[i] = p.rings.rx.at(uint32(i))
+		dst[i].Options &= umem.More
+	}
+	p.rings.rx.release(n)
+	p.supplied -= n
+	p.held.PassTo(p.worker, dst)
+	p.note(dst)
+	return int(n)
+}
+
+// maxBatch keeps slice lengths within a ring index.
+const maxBatch = 1 << 30
+
+// note writes what travels beside the frames, and counts them.
+func (p *Port) note(dst []umem.Frame) {
+	precise := p.clock.batch(p.iface)
+	packets, bytes := uint64(0), uint64(0)
+	stamp := p.clock.stamp
+	for i := range dst {
+		if precise && !p.inside {
+			stamp = p.clock.wall(p.region, dst[i].Addr)
+		}
+		side := p.region.Side(dst[i])
+		side.Stamp, side.Queue = stamp, p.socket.queue
+		bytes += uint64(dst[i].Len)
+		p.inside = dst[i].Continues()
+		if !p.inside {
+			packets++
+		}
+	}
+	p.clock.stamp = stamp
+	p.counters.received.add(packets, uint64(len(dst)), bytes)
+}
+
+// Send hands packets to the driver, each a frame or a chain of frames. A packet
+// the kernel would not take comes back from Reap with Failed set: EMSGSIZE where
+// it is longer than Limits say, EINVAL where it is shorter than an Ethernet header
+// or leaves a frame.
+func (p *Port) Send(full []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	room := p.rings.tx.room(min(uint32(p.limits.Send)-p.sent, uint32(len(full))))
+	taken, queued, packets, bytes := uint32(0), uint32(0), uint64(0), uint64(0)
+	for {
+		message, length := p.next(full[taken:room])
+		if message == nil {
+			break
+		}
+		taken += uint32(len(message))
+		if errno := p.refuse(message, length); errno != 0 {
+			p.fail(message, errno)
+			continue
+		}
+		for i := range message {
+			f := message[i]
+			f.Options &= umem.More
+			p.rings.tx.set(queued, f)
+			queued++
+		}
+		packets++
+		bytes += length
+	}
+	if taken == 0 {
+		return 0
+	}
+	p.worker.PassTo(p.held, full[:taken])
+	p.sent += taken
+	p.rings.tx.publish(queued)
+	p.counters.sent.add(packets, uint64(queued), bytes)
+	return int(taken)
+}
+
+// next cuts the first whole message off, nil if there is none, and sums its bytes.
+func (p *Port) next(full []umem.Frame) (message []umem.Frame, length uint64) {
+	for i := range full {
+		length += uint64(full[i].Len)
+		if !full[i].Continues() {
+			return full[:i+1], length
+		}
+	}
+	return nil, 0
+}
+
+// refuse says why the kernel would not take a message, zero where it would. A
+// descriptor it does not like it counts and never completes
+// (xp_aligned_validate_desc in net/xdp/xsk_queue.h), so none gets that far.
+func (p *Port) refuse(message []umem.Frame, length uint64) unix.Errno {
+	if len(message) > p.limits.Frames || length > p.limits.Message {
+		return unix.EMSGSIZE
+	}
+	if message[0].Len < etherHeader {
+		return unix.EINVAL
+	}
+	for i := range message {
+		f := &message[i]
+		if f.Len == 0 || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
+			return unix.EINVAL
+		}
+	}
+	return 0
+}
+
+// etherHeader is the least that devices take as a packet: ETH_HLEN.
+const etherHeader = 14
+
+// fail keeps refused frames for Reap. There is room: failed frames count as sent.
+func (p *Port) fail(message []umem.Frame, errno unix.Errno) {
+	for i := range message {
+		p.failed = append(p.failed, message[i].WithError(errno))
+	}
+	p.counters.refused.add(uint64(len(message)))
+}
+
+// Reap gives sent frames back. The kernel returns their addresses only, so Len is
+// zero, but for frames that failed.
+func (p *Port) Reap(dst []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	n := p.reapFailed(dst)
+	m := p.rings.completion.waiting(uint32(min(len(dst)-n, maxBatch)))
+	for i := range m {
+		dst[n+int(i)] = umem.Frame{Addr: p.rings.completion.at(i)}
+	}
+	if m > 0 {
+		p.rings.completion.release(m)
+		p.counters.completed.add(uint64(m))
+	}
+	n += int(m)
+	if n > 0 {
+		p.sent -= uint32(n)
+		p.held.PassTo(p.worker, dst[:n])
+	}
+	return n
+}
+
+func (p *Port) reapFailed(dst []umem.Frame) int {
+	if len(p.failed) == 0 {
+		return 0
+	}
+	n := copy(dst, p.failed)
+	p.failed = p.failed[:copy(p.failed, p.failed[n:])]
+	return n
+}

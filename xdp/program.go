@@ -1,0 +1,92 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/bpf"
+)
+
+// programTry is one way of attaching the program.
+type programTry struct {
+	mode        bpf.Mode
+	multiBuffer bool
+}
+
+// programTries are the ways of attaching, best first. Drivers refuse a program
+// without multi-buffer at a large MTU, and some any program with it, whatever the
+// sockets can take; packets too long for the sockets it leaves to the kernel.
+func (c *Config) programTries(g *Granted) []programTry {
+	var out []programTry
+	for _, mode := range []bpf.Mode{bpf.Driver, bpf.Generic} {
+		unwanted := c.Mode != bpf.Any && c.Mode != mode
+		if unwanted || g.ZeroCopy && mode == bpf.Generic {
+			continue
+		}
+		if !g.MultiBuffer {
+			out = append(out, programTry{mode, false})
+		}
+		out = append(out, programTry{mode, true})
+	}
+	return out
+}
+
+// attach loads the program to go with what was granted, attaches it, and notes
+// in g how.
+func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
+	var refused []error
+	for _, t := range i.config.programTries(g) {
+		p, err := i.attachAs(t, g.MaxPacket)
+		if err == nil {
+			g.Mode = t.mode
+			return p, nil
+		}
+		if !errors.Is(err, bpf.ErrNoDriverMode) && !errors.Is(err, bpf.ErrDriverRefused) {
+			return nil, err
+		}
+		refused = append(refused, err)
+	}
+	return nil, errors.Join(refused...)
+}
+
+func (i *Interface) attachAs(t programTry, maxLen uint32) (*bpf.Program, error) {
+	p, err := bpf.Load(bpf.Config{
+		Queues:      int(i.device.queues),
+		MultiBuffer: t.multiBuffer,
+		MaxLen:      maxLen,
+		Timestamps:  i.config.Timestamps,
+		Filter:      i.config.Filter,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Attach(i.device.index, t.mode); err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// noteProgram remembers which program is attached, for Check.
+func (i *Interface) noteProgram() error {
+	if i.program == nil {
+		return nil
+	}
+	state, err := i.device.look()
+	if err != nil {
+		return fmt.Errorf("look for the program on %s: %w", i.Name(), err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.programID = state.program
+	return nil
+}
+
+// dropProgram takes the program off the interface.
+func (i *Interface) dropProgram() error {
+	if i.program == nil {
+		return nil
+	}
+	err := i.program.Close()
+	i.program = nil
+	return err
+}

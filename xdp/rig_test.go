@@ -1,0 +1,176 @@
+package xdp
+
+import (
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// rig is a region and a worker on it, checked for leaks at the end of the test.
+type rig struct {
+	testing.TB
+	region *umem.Region
+	book   *umem.Book
+	worker *umem.Holder
+}
+
+// newRig opens a region of size bytes. What the test opens on it must be closed
+// by cleanups that the test registers later, as open does.
+func newRig(t testing.TB, c umem.Config) *rig {
+	t.Helper()
+	testenv.Root(t)
+	if c.Pages == umem.Huge2M {
+		testenv.HugePages(t, c.Size)
+	}
+	fds := openFDs(t)
+	region, err := umem.Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &rig{TB: t, region: region, book: region.NewBook("worker")}
+	if g.worker, err = g.book.NewHolder(umem.OwnerWorker, "worker"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		t.Helper()
+		g.worker.Close()
+		count, err := region.Audit()
+		if err != nil {
+			t.Error(err)
+		}
+		if pool := count.Of(umem.OwnerPool); pool != region.Frames() {
+			t.Errorf("the pool has %d of %d frames at the end: %v", pool, region.Frames(), count)
+		}
+		if err := g.book.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := region.Close(); err != nil {
+			t.Error(err)
+		}
+		if now := openFDs(t); now > fds {
+			t.Errorf("%d descriptors open at the end, %d at the start", now, fds)
+		}
+	})
+	return g
+}
+
+// small is a region for most tests: 16 MiB of 4096-byte frames.
+func small() umem.Config { return umem.Config{Size: 16 << 20} }
+
+// open opens an interface on the end of a pair, and closes it with the test.
+func (g *rig) open(e *testenv.End, c Config) *Interface {
+	g.Helper()
+	i, err := g.tryOpen(e, c)
+	if err != nil {
+		g.Fatal(err)
+	}
+	g.Cleanup(func() {
+		g.Helper()
+		if err := i.Close(); err != nil {
+			g.Errorf("close: %v", err)
+		}
+	})
+	return i
+}
+
+func (g *rig) tryOpen(e *testenv.End, c Config) (i *Interface, err error) {
+	g.Helper()
+	c.Interface = e.Ifname
+	if c.Holder == nil {
+		c.Holder = g.worker
+	}
+	if c.RingSize == 0 {
+		c.RingSize = 256
+	}
+	e.Do(g, func() { i, err = Open(c) })
+	return i, err
+}
+
+// supply gives the port n frames of the pool.
+func (g *rig) supply(p umem.Port, n int) {
+	g.Helper()
+	fs := make([]umem.Frame, n)
+	if got := g.worker.Take(fs); got < n {
+		g.Fatalf("the pool had %d of %d frames", got, n)
+	}
+	if took := p.Supply(fs); took != n {
+		g.Fatalf("Supply took %d of %d frames", took, n)
+	}
+}
+
+func (g *rig) start(i *Interface) {
+	g.Helper()
+	if err := i.Start(); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// receive takes frames until there are n packets, or fails after two seconds.
+func (g *rig) receive(p *Port, n int) []umem.Frame {
+	g.Helper()
+	var out []umem.Frame
+	batch := make([]umem.Frame, 64)
+	packets := 0
+	testenv.Wait(g, 2*time.Second, fmt.Sprintf("%d packets", n), func() bool {
+		got := p.Recv(batch)
+		out = append(out, batch[:got]...)
+		for _, f := range batch[:got] {
+			if !f.Continues() {
+				packets++
+			}
+		}
+		return packets >= n
+	})
+	if packets > n {
+		g.Fatalf("%d packets came, want %d", packets, n)
+	}
+	return out
+}
+
+// quiet fails if a packet comes within a moment.
+func (g *rig) quiet(p *Port) {
+	g.Helper()
+	time.Sleep(20 * time.Millisecond)
+	if n := p.Recv(make([]umem.Frame, 8)); n != 0 {
+		g.Fatalf("%d frames came, want none", n)
+	}
+}
+
+// stats reads a port's counters.
+func (g *rig) stats(p *Port) Stats {
+	g.Helper()
+	s, err := p.Stats()
+	if err != nil {
+		g.Fatal(err)
+	}
+	return s
+}
+
+// etherType of the tests' packets, one for local experiments.
+const etherType = 0x88b5
+
+// packet is an Ethernet packet of size bytes from one end to the other, numbered
+// and filled after its number.
+func packet(from, to *testenv.End, number uint32, size int) []byte {
+	b := make([]byte, size)
+	copy(b, to.MAC)
+	copy(b[6:], from.MAC)
+	binary.BigEndian.PutUint16(b[12:], etherType)
+	binary.BigEndian.PutUint32(b[14:], number)
+	for i := 18; i < size; i++ {
+		b[i] = byte(number*31) + byte(i) + byte(i>>8)
+	}
+	return b
+}
+
+func packets(from, to *testenv.End, n, size int) [][]byte {
+	out := make([][]byte, n)
+	for i := range out {
+		out[i] = packet(from, to, uint32(i), size)
+	}
+	return out
+}

@@ -1,0 +1,170 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// socket is one AF_XDP socket with its rings.
+type socket struct {
+	fd    int
+	queue uint32
+	rings *rings
+}
+
+// openSocket makes a socket with rings. Without a shared socket it registers the
+// region. The caller binds and closes it.
+func (c *Config) openSocket(queue uint32, registers bool) (s *socket, err error) {
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, socketError(err)
+	}
+	s = &socket{fd: fd, queue: queue, rings: new(rings)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
+	if registers {
+		if err := c.register(fd); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.sizeRings(fd); err != nil {
+		return nil, err
+	}
+	if s.rings, err = c.mapRings(fd); err != nil {
+		s.rings = new(rings)
+		return nil, err
+	}
+	return s, c.tune(fd)
+}
+
+// register hands the region to the kernel. A registration that failed to bind is
+// charged to the user until the kernel has cleaned up, so it is tried for a while.
+func (c *Config) register(fd int) error {
+	r := c.region()
+	err := retry(registerPatience, unix.ENOBUFS, func() error {
+		return registerUMEM(fd, r.Data(), r.FrameSize(), c.Shape.Headroom)
+	})
+	if err != nil {
+		return registerError(r.Size(), err)
+	}
+	return nil
+}
+
+const registerPatience = 200 * time.Millisecond
+
+// tune sets what is optional. A send budget makes one system call send a whole
+// ring in copy mode (XDP_MAX_TX_SKB_BUDGET, Linux 6.17); without it Kick repeats the
+// call.
+func (c *Config) tune(fd int) error {
+	if c.Direction.sends() {
+		err := setInt(fd, unix.XDP_MAX_TX_SKB_BUDGET, c.RingSize)
+		if err != nil && !errors.Is(err, unix.ENOPROTOOPT) && !errors.Is(err, unix.EACCES) {
+			return fmt.Errorf("set the send budget: %w", err)
+		}
+	}
+	return c.BusyPoll.set(fd)
+}
+
+func (b BusyPoll) set(fd int) error {
+	if b.Time == 0 {
+		return nil
+	}
+	for _, o := range []struct{ option, value int }{
+		{unix.SO_PREFER_BUSY_POLL, 1},
+		{unix.SO_BUSY_POLL, int(b.Time.Microseconds())},
+		{unix.SO_BUSY_POLL_BUDGET, b.Budget},
+	} {
+		err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, o.option, o.value)
+		switch {
+		case errors.Is(err, unix.ENOPROTOOPT):
+			return fmt.Errorf("set busy polling: %w", &UnsupportedError{"busy polling", "CONFIG_NET_RX_BUSY_POLL", err})
+		case errors.Is(err, unix.EPERM):
+			return fmt.Errorf("set busy polling: %w: %w (grant CAP_NET_ADMIN)", ErrPermission, err)
+		case err != nil:
+			return fmt.Errorf("set busy polling to %v, %d packets: %w", b.Time, b.Budget, err)
+		}
+	}
+	return nil
+}
+
+// bind binds the socket to its queue, waiting until deadline for a queue that is
+// taken. share is a socket whose registration to use, nil where the socket has its
+// own.
+func (s *socket) bind(ifindex int, flags uint16, share *socket, deadline time.Time) error {
+	addr := &unix.SockaddrXDP{Flags: flags, Ifindex: uint32(ifindex), QueueID: s.queue}
+	if share != nil {
+		addr.Flags, addr.SharedUmemFD = unix.XDP_SHARED_UMEM, uint32(share.fd)
+	}
+	return retry(time.Until(deadline), unix.EBUSY, func() error { return unix.Bind(s.fd, addr) })
+}
+
+// retryPause is between two tries of what the kernel may still be cleaning up.
+const retryPause = 10 * time.Millisecond
+
+// retry repeats f while it returns the given errno, for at most limit.
+func retry(limit time.Duration, while unix.Errno, f func() error) error {
+	for end := time.Now().Add(limit); ; time.Sleep(retryPause) {
+		err := f()
+		if !errors.Is(err, while) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// close gives rings and socket back. The rings go first: a mapping keeps the
+// socket's file open. The lock keeps a child process that is just being started
+// from holding a copy of the descriptor. So the close is the last one, and the
+// kernel has taken the socket off its queue when it returns: xsk_release in
+// net/xdp/xsk.c waits, in xsk_unbind_dev, until no processor handles a packet for it.
+func (s *socket) close() error {
+	err := s.rings.unmap()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if e := unix.Close(s.fd); e != nil {
+		err = errors.Join(err, fmt.Errorf("close AF_XDP socket: %w", e))
+	}
+	return err
+}
+
+// closeAll closes sockets in reverse.
+func closeAll(sockets []*socket) error {
+	var err error
+	for i := len(sockets) - 1; i >= 0; i-- {
+		err = errors.Join(err, sockets[i].close())
+	}
+	return err
+}
+
+// limits are what a port on such a socket takes.
+func (c *Config) limits(g Granted, mtu int) umem.Limits {
+	l := umem.Limits{Frames: 1}
+	if g.MultiBuffer {
+		l.Frames = maxFrags
+	}
+	l.Message = min(uint64(l.Frames)*uint64(c.region().FrameSize()), uint64(mtu)+sendOverhead)
+	if c.Direction.receives() {
+		l.Supply = int(c.FillSize)
+	}
+	if c.Direction.sends() {
+		l.Send = int(c.RingSize)
+	}
+	return l
+}
+
+// maxFrags is the most frames one packet is sent in: the least that
+// CONFIG_MAX_SKB_FRAGS may be. A longer chain the kernel would count and drop
+// (xsk_build_skb in net/xdp/xsk.c).
+const maxFrags = 17
+
+// sendOverhead is what an Ethernet frame may have beyond the MTU for devices to
+// take it: the header and one VLAN tag (is_skb_forwardable in net/core/dev.c).
+const sendOverhead = 14 + 4

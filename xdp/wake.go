@@ -1,0 +1,82 @@
+package xdp
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// wake is how a port wakes the kernel.
+type wake struct {
+	always   bool // no need-wakeup flag to go by
+	busyPoll bool // every Kick runs the driver's receive routine
+	down     error
+	gone     error
+}
+
+func newWake(c *Config, queue uint32) wake {
+	at := func(err error) error { return fmt.Errorf("%s queue %d: %w", c.Interface, queue, err) }
+	return wake{
+		always:   c.AlwaysWake,
+		busyPoll: c.BusyPoll.Time != 0,
+		down:     at(ErrInterfaceDown),
+		gone:     at(ErrInterfaceGone),
+	}
+}
+
+// Kick wakes the kernel where it asked to be, and to send in copy mode, where
+// only this system call sends. Supply and Send have published their frames
+// already. Errors match ErrInterfaceDown or ErrInterfaceGone; what the kernel has
+// no room for just now is no error and is tried again by the next Kick.
+func (p *Port) Kick() error {
+	if p.closed {
+		return nil
+	}
+	if p.limits.Send > 0 && p.rings.tx.pending() && (p.wake.always || p.rings.tx.needsWakeup()) {
+		if err := p.drive(); err != nil {
+			return err
+		}
+	}
+	if p.limits.Supply > 0 && (p.wake.busyPoll || p.rings.fill.needsWakeup()) {
+		return p.wakeError(p.syscall(unix.SYS_RECVFROM))
+	}
+	return nil
+}
+
+// drive has the kernel send. Copy mode sends at most 32 packets a call on kernels
+// without XDP_MAX_TX_SKB_BUDGET and answers EAGAIN, so the call is repeated while it
+// gets somewhere.
+func (p *Port) drive() error {
+	for {
+		before := p.rings.tx.consumer.Load()
+		errno := p.syscall(unix.SYS_SENDTO)
+		if errno != unix.EAGAIN && errno != unix.EBUSY {
+			return p.wakeError(errno)
+		}
+		if p.rings.tx.consumer.Load() == before || !p.rings.tx.pending() {
+			return nil
+		}
+	}
+}
+
+// syscall is sendto or recvfrom with nothing in it.
+func (p *Port) syscall(number uintptr) unix.Errno {
+	p.counters.wakeups.add(1)
+	_, _, errno := unix.Syscall6(number, uintptr(p.socket.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	return errno
+}
+
+// wakeError sorts what xsk_sendmsg and xsk_recvmsg of net/xdp/xsk.c answer. EBUSY is
+// a packet the device dropped, and counted; EAGAIN and ENOBUFS are a full device;
+// ENXIO is what an unregistered interface leaves.
+func (p *Port) wakeError(errno unix.Errno) error {
+	switch errno {
+	case 0, unix.EAGAIN, unix.EBUSY, unix.ENOBUFS, unix.ENOMEM, unix.EINTR:
+		return nil
+	case unix.ENETDOWN:
+		return p.wake.down
+	case unix.ENXIO, unix.ENODEV:
+		return p.wake.gone
+	}
+	return fmt.Errorf("wake %s queue %d: %w", p.iface.Name(), p.socket.queue, errno)
+}
