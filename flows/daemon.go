@@ -1,0 +1,198 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Options are what a daemon is told beside its configuration.
+type Options struct {
+	Version string       // for status and capture files
+	Log     *slog.Logger // nil: slog.Default()
+	Count   uint64       // packets after which each flow is done; 0: no limit
+}
+
+// Daemon is one region, its workers and the flows over it. Its methods may be
+// called from any goroutine.
+type Daemon struct {
+	config  *config.Config
+	options Options
+	region  *umem.Region
+	workers []*Worker
+	flows   []*Flow
+	started time.Time
+	undo    cleanup
+}
+
+// controlArea is the room for the rings of io_uring.
+const controlArea = 2 << 20
+
+// Open opens the region and starts the workers. No flow runs yet. The caller
+// closes the daemon.
+func Open(c *config.Config, o Options) (*Daemon, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	d := &Daemon{config: c, options: o, started: time.Now()}
+	var undo cleanup
+	defer undo.run()
+	giveProcessors(len(c.Workers))
+	var err error
+	if d.region, err = umem.Open(regionConfig(c.Region)); err != nil {
+		return nil, err
+	}
+	undo.add(d.region.Close)
+	if err := d.startWorkers(&undo); err != nil {
+		return nil, err
+	}
+	for _, one := range c.Flows {
+		d.flows = append(d.flows, newFlow(one, d.region, d.worker(one.Worker), d.share(), o.Log))
+	}
+	d.undo = undo.release()
+	return d, nil
+}
+
+// giveProcessors makes sure that control work need not wait for the workers'
+// processors: with one to spare for each it waits up to a scheduler tick of 10
+// ms and more.
+func giveProcessors(workers int) {
+	if want := workers + 2; runtime.GOMAXPROCS(0) < want {
+		runtime.GOMAXPROCS(want)
+	}
+}
+
+func regionConfig(c config.Region) umem.Config {
+	return umem.Config{
+		Size: uint64(c.Size), Pages: pageSize(c.Pages), FrameSize: uint32(c.Frame),
+		ExtentSize: uint64(c.Extent), Extents: uint64(c.Extents), Control: controlArea, Node: c.Node,
+	}
+}
+
+func pageSize(p config.Pages) umem.PageSize {
+	switch p {
+	case config.Pages1GiB:
+		return umem.Huge1G
+	case config.PagesOrdinary:
+		return umem.Ordinary
+	}
+	return umem.Huge2M
+}
+
+func (d *Daemon) startWorkers(undo *cleanup) error {
+	for _, c := range d.config.Workers {
+		w, err := newWorker(c)
+		if err != nil {
+			return err
+		}
+		undo.add(w.Close)
+		d.workers = append(d.workers, w)
+	}
+	return nil
+}
+
+func (d *Daemon) worker(name string) *Worker {
+	for _, w := range d.workers {
+		if w.config.Name == name {
+			return w
+		}
+	}
+	return d.workers[0]
+}
+
+// share is each flow's part of the region.
+func (d *Daemon) share() sharing {
+	n := len(d.config.Flows)
+	frames := d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
+	return sharing{
+		frames: int(frames) / n, extents: int(d.region.Extents()) / n,
+		limit: d.options.Count, application: "unifiedd " + d.options.Version,
+	}
+}
+
+// Start starts every flow. Flows that cannot start do not keep others from it;
+// the error names each of them.
+func (d *Daemon) Start() error {
+	d.warn()
+	var errs []error
+	for _, f := range d.flows {
+		errs = append(errs, f.Start())
+	}
+	return errors.Join(errs...)
+}
+
+// warn says what is not as it should be.
+func (d *Daemon) warn() {
+	if d.region.Pages() == umem.Ordinary {
+		d.options.Log.Warn("the region is on ordinary pages, as configured: every device is slower for it")
+	}
+}
+
+// Flow finds a flow by its name.
+func (d *Daemon) Flow(name string) (*Flow, error) {
+	for _, f := range d.flows {
+		if f.Name() == name {
+			return f, nil
+		}
+	}
+	return nil, fmt.Errorf("there is no flow %q", name)
+}
+
+// Flows lists the flows in the order of the configuration.
+func (d *Daemon) Flows() []*Flow { return d.flows }
+
+// Region is the memory of all flows.
+func (d *Daemon) Region() *umem.Region { return d.region }
+
+// Ready says why the daemon is not doing all it should: nil when every flow runs
+// and waits for nothing.
+func (d *Daemon) Ready() error {
+	var errs []error
+	for _, f := range d.flows {
+		if s := f.Status(); s.State != Running && s.State != Done {
+			errs = append(errs, fmt.Errorf("flow %s is %s: %s", s.Name, s.State, s.Error))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Status is everything the daemon tells about itself.
+func (d *Daemon) Status() Status {
+	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Region: d.regionStatus()}
+	for _, w := range d.workers {
+		s.Workers = append(s.Workers, w.Status())
+	}
+	for _, f := range d.flows {
+		s.Flows = append(s.Flows, f.Status())
+	}
+	return s
+}
+
+func (d *Daemon) regionStatus() RegionStatus {
+	r := d.region
+	s := RegionStatus{
+		Bytes: r.Size(), Pages: r.Pages().String(), FrameSize: r.FrameSize(), Frames: r.Frames(),
+		Owners: make(map[string]int64), Registered: r.Registered(),
+	}
+	count := r.Snapshot()
+	for _, o := range umem.Owners() {
+		s.Owners[o.String()] = count.Of(o)
+	}
+	return s
+}
+
+// Close stops every flow in turn, so that nothing received is lost, and gives
+// everything back.
+func (d *Daemon) Close() error {
+	var errs []error
+	for _, f := range d.flows {
+		errs = append(errs, f.Stop())
+	}
+	return errors.Join(append(errs, d.undo.run())...)
+}

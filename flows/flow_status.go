@@ -1,0 +1,150 @@
+package flows
+
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// Status is what the flow says of itself now, or said last.
+func (f *Flow) Status() FlowStatus {
+	r := f.running()
+	s := f.lastStatus()
+	if r != nil {
+		s = f.observeStatus(r)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.State, s.Since, s.Error = f.state, f.since, ""
+	if f.err != nil {
+		s.Error = f.err.Error()
+	}
+	if f.run != nil {
+		s.PPS, s.BPS = f.rate.pps, f.rate.bps
+	}
+	return s
+}
+
+func (f *Flow) lastStatus() FlowStatus {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// describe is the part of the status that is configured.
+func (f *Flow) describe() FlowStatus {
+	return FlowStatus{
+		Name: f.config.Name, From: f.config.From.Interface, To: f.to(),
+		Worker: f.config.Worker, Layout: string(f.config.To.Layout), Filter: f.config.From.Filter,
+		Passed: map[string]uint64{}, Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{},
+	}
+}
+
+func (f *Flow) to() string {
+	if f.config.To.Device != "" {
+		return f.config.To.Device
+	}
+	return f.config.To.File
+}
+
+// observeStatus reads the counters of a run.
+func (f *Flow) observeStatus(r *run) FlowStatus {
+	s := f.describe()
+	s.From = r.net.Name()
+	g := r.net.Granted()
+	s.ZeroCopy, s.WhyNot, s.MultiBuffer, s.Attach = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer, g.Mode.String()
+	s.Left = r.net.Unbound()
+	s.Written, s.Durable = r.places.read()
+	s.Packets, s.Bytes = r.packets.Load(), r.bytes.Load()
+	s.Stalls, s.Refused, s.Segments = r.stalls.Load(), r.refused.Load(), r.store.taken.Load()
+	if err := r.fillLedger(&s); err != nil {
+		f.log.Warn("status is incomplete", "why", err)
+	}
+	r.fillCopies(&s)
+	return s
+}
+
+// fillLedger says what became of every packet that reached the program.
+func (r *run) fillLedger(s *FlowStatus) error {
+	l, err := r.net.Ledger()
+	if err != nil {
+		return err
+	}
+	s.Offered = l.Program.Total().Packets
+	for v := range bpf.Verdicts {
+		if v := bpf.Verdict(v); v != bpf.Redirected {
+			s.Passed[v.String()] = l.Program[v].Packets
+		}
+	}
+	s.Dropped["rx_ring_full"] = l.RingFull
+	s.Dropped["no_free_frame"] = l.NoFrames
+	s.Dropped["too_long_for_frame"] = l.TooLong
+	s.Dropped["beyond_count"] = r.unwanted.Load()
+	s.Dropped["write_failed"] = r.lost()
+	s.Waiting = l.Waiting
+	return nil
+}
+
+// fillCopies says who copied how many bytes of packets.
+func (r *run) fillCopies(s *FlowStatus) {
+	s.CopiedBytes["packed"] = r.copied.packed.Load()
+	s.CopiedBytes["multi_frame"] = r.copied.multiFrame.Load()
+	s.CopiedBytes["tight_frame"] = r.copied.tight.Load()
+	s.KernelBytes["xdp"] = 0
+	if !s.ZeroCopy {
+		s.KernelBytes["xdp"] = s.Bytes
+	}
+	d := r.queue.Stats()
+	s.KernelBytes["disk"] = d.Copied
+	s.DiskBytes = d.BytesWritten
+}
+
+// durablePackets is how many packets are on stable storage.
+func (r *run) durablePackets() uint64 {
+	_, durable := r.places.read()
+	return durable.Packets
+}
+
+// lost is how many packets were received and never reached the disk because the
+// flow failed. Exact once nothing is in flight.
+func (r *run) lost() uint64 {
+	if r.failed.Load() == nil {
+		return 0
+	}
+	return r.packets.Load() - r.unwanted.Load() - r.places.packetsWritten()
+}
+
+// idle reports whether no source holds packets back.
+func (n *networkStorage) idle() bool {
+	for i := range n.sources {
+		if n.sources[i].held > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// announceStatistics hands the worker an Interface Statistics Block for each
+// queue, to be put into the next batch.
+func (r *run) announceStatistics() {
+	now := uint64(time.Now().UnixNano())
+	var blocks []byte
+	for _, src := range r.sources {
+		st, err := src.port.Stats()
+		if err != nil || len(blocks)+pcapng.StatisticsLen > statisticsRoom {
+			break
+		}
+		lost := st.Kernel.Dropped + st.Kernel.RingFull
+		blocks = pcapng.AppendStatistics(blocks, pcapng.Statistics{
+			Interface: src.id, Time: now, Start: uint64(r.started.UnixNano()), End: now,
+			Received: pcapng.Unknown, Dropped: pcapng.Unknown,
+			Accepted: st.Received.Packets + st.Waiting + lost, OSDropped: lost, Delivered: st.Received.Packets,
+		})
+	}
+	r.notes.Store(&blocks)
+}
+
+// statisticsRoom is the most bytes of statistics in one batch: what a head of one
+// frame has room for. Queues beyond have theirs in the status only.
+const statisticsRoom = 3 << 10

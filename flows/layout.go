@@ -1,0 +1,81 @@
+package flows
+
+import (
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// layout turns received frames into batches of pcapng records for the disk. One
+// batch is open at a time. A layout belongs to its flow's worker.
+type layout interface {
+	// add puts whole packets of one source into the open batch and returns how
+	// many frames of fs it used: fewer than all when the batch is full, memory is
+	// short, or the last packet's end has not come yet. Used frames are the
+	// layout's, or already back in the spare stack.
+	add(source uint32, fs []umem.Frame) int
+	// note puts encoded blocks into the open batch, which must be empty. It
+	// reports whether it could.
+	note(blocks []byte) bool
+	// size is the length of the open batch on disk if it were sealed now, zero
+	// when it is empty.
+	size() uint64
+	// count is the packets and packet bytes of the open batch.
+	count() (packets uint32, bytes uint64)
+	// seal completes the open batch for the place b names and returns the message
+	// to send. Until reset it may be sealed again, for another place.
+	seal(b pcapng.Batch) []umem.Frame
+	// reset opens the next batch; the sealed frames belong to the disk.
+	reset()
+	// free takes frames back that the disk is done with.
+	free(fs []umem.Frame)
+	// abandon puts the frames of the open batch back.
+	abandon()
+}
+
+// copies counts the packet bytes a layout copied, by reason. The worker is the
+// only writer.
+type copies struct {
+	packed     atomic.Uint64 // packed layout: every packet, once
+	multiFrame atomic.Uint64 // slot layout: packets of several frames
+	tight      atomic.Uint64 // slot layout: one frame, but no room for its record's end
+}
+
+// add adds n to a counter with one writer.
+func add(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }
+
+// packetLen is how many frames the first packet of fs has and how many bytes; no
+// frames when its end is not among fs.
+func packetLen(fs []umem.Frame) (frames int, bytes uint32) {
+	for i := range fs {
+		bytes += fs[i].Len
+		if !fs[i].Continues() {
+			return i + 1, bytes
+		}
+	}
+	return 0, 0
+}
+
+// stack is frames at hand, last in first out so that they are still in the
+// cache.
+type stack struct{ fs []umem.Frame }
+
+func (s *stack) push(fs ...umem.Frame) { s.fs = append(s.fs, fs...) }
+
+// pop takes n frames into dst if there are as many.
+func (s *stack) pop(dst []umem.Frame) bool {
+	n := len(s.fs) - len(dst)
+	if n < 0 {
+		return false
+	}
+	copy(dst, s.fs[n:])
+	s.fs = s.fs[:n]
+	return true
+}
+
+// drop removes the first used of the top n frames.
+func (s *stack) drop(n, used int) {
+	top := s.fs[len(s.fs)-n:]
+	s.fs = s.fs[:len(s.fs)-n+copy(top, top[used:])]
+}

@@ -1,0 +1,36 @@
+package flows
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+func TestCaptureEveryPacket(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			d := l.start(t, l.defaults(layout), Options{})
+			frames := testenv.Stream(&l.A, &l.B, 5000, 0, 5000, 1000)
+			if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{}); sent != len(frames) {
+				t.Fatalf("sent %d of %d", sent, len(frames))
+			}
+			f := d.Flows()[0]
+			await(t, f, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets == uint64(len(frames)) })
+			t.Logf("%+v", f.Status())
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			got := packets(t, l.files(t)...)
+			if len(got) != len(frames) {
+				t.Fatalf("the file has %d packets of %d", len(got), len(frames))
+			}
+			for i := range got {
+				if !bytes.Equal(got[i], frames[i]) {
+					t.Fatalf("packet %d differs", i)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,211 @@
+package flows
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// output writes a flow's batches to its segments, one behind the other, and
+// knows how far they are written and durable. It belongs to the worker's thread.
+type output struct {
+	region *umem.Region
+	queue  *nvme.Queue
+	layout layout
+	store  *store
+	every  time.Duration // a new segment after this time; 0: when full
+	sync   time.Duration // between flushes to stable storage; 0: only of full segments
+
+	track    track
+	current  *segment
+	retired  []*segment // take no more batches; oldest first, until durable
+	closing  bool       // no more batches will come
+	flushing mark       // what the flush under way makes durable
+	flushed  bool       // no flush is under way
+	nextSync time.Time
+	reaped   [burst]umem.Frame
+	results  [4]nvme.FlushResult
+}
+
+// submit sends the open batch, if there is one. It returns false when the disk
+// cannot take it now; the batch stays open.
+func (o *output) submit(now time.Time) (bool, error) {
+	size := o.layout.size()
+	if size == 0 {
+		return true, nil
+	}
+	if !o.track.room() {
+		return false, nil
+	}
+	if ok, err := o.place(size, now); !ok {
+		return false, err
+	}
+	return o.send(size), nil
+}
+
+// place makes the current segment one that takes size bytes.
+func (o *output) place(size uint64, now time.Time) (bool, error) {
+	if s := o.current; s != nil && s.takes(size) && !o.due(now) {
+		return true, nil
+	}
+	next := o.store.take()
+	if next == nil {
+		return false, nil
+	}
+	index, err := o.queue.Add(next.target)
+	if err != nil {
+		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
+	}
+	o.retire()
+	next.index, next.opened = index, now
+	o.current = next
+	return true, nil
+}
+
+// due reports whether it is time for a new segment.
+func (o *output) due(now time.Time) bool {
+	return o.every > 0 && o.current.sequence > 0 && now.Sub(o.current.opened) >= o.every
+}
+
+// retire says that the current segment takes no more batches.
+func (o *output) retire() {
+	if o.current != nil {
+		o.current.last = o.track.submitted
+		o.retired = append(o.retired, o.current)
+		o.current = nil
+	}
+}
+
+// send submits the open batch to the current segment.
+func (o *output) send(size uint64) bool {
+	s := o.current
+	packets, bytes := o.layout.count()
+	message := o.layout.seal(s.batch(o.track.durableIn(s), o.track.submitted.packets))
+	side := o.region.Side(message[0])
+	side.Target, side.Block, side.Token = s.index, s.next, o.track.submitted.number+1
+	if o.queue.Send(message) == 0 {
+		side.Token = 0
+		return false
+	}
+	s.next += size
+	s.sequence++
+	o.track.submit(s, s.next, uint64(packets), bytes)
+	o.layout.reset()
+	return true
+}
+
+// reap takes back what the disk is done with and returns why a write failed.
+func (o *output) reap() (err error) {
+	for {
+		n := o.queue.Reap(o.reaped[:])
+		for _, f := range o.reaped[:n] {
+			if e := o.written(f); e != nil && err == nil {
+				err = e
+			}
+		}
+		o.layout.free(o.reaped[:n])
+		if n < len(o.reaped) {
+			return err
+		}
+	}
+}
+
+// written notes the batch a frame was the first of.
+func (o *output) written(f umem.Frame) error {
+	side := o.region.Side(f)
+	number := side.Token
+	if number == 0 {
+		return nil
+	}
+	side.Token = 0
+	if err := f.Err(); err != nil {
+		return o.explain(number, err)
+	}
+	o.track.complete(number)
+	return nil
+}
+
+// explain tells which write failed.
+func (o *output) explain(number uint64, err error) error {
+	m := o.track.ring[number%window]
+	return fmt.Errorf("write to %s before offset %d: %w (the packets of that write are lost and counted)", m.segment.name(), m.end, err)
+}
+
+// settle takes the results of flushes, hands durable segments back to the store
+// and starts the next flush if one is due.
+func (o *output) settle(now time.Time) error {
+	n := o.queue.Flushed(o.results[:])
+	for _, r := range o.results[:n] {
+		if r.Err != nil {
+			return fmt.Errorf("flush %s: %w (what was written since the last flush may be lost)", o.flushing.segment.name(), r.Err)
+		}
+		o.flushed = true
+		o.track.durable = o.flushing
+	}
+	if err := o.handBack(); err != nil {
+		return err
+	}
+	return o.flush(now)
+}
+
+// handBack gives durable segments to the store.
+func (o *output) handBack() error {
+	for len(o.retired) > 0 && o.retired[0].safe(o.track.durable) {
+		s := o.retired[0]
+		if err := o.queue.Remove(s.index); err != nil {
+			return fmt.Errorf("end segment %s: %w", s.name(), err)
+		}
+		o.store.give(s)
+		o.retired = o.retired[:copy(o.retired, o.retired[1:])]
+	}
+	return nil
+}
+
+// flush starts a flush of the oldest segment that needs one.
+func (o *output) flush(now time.Time) error {
+	if !o.flushed {
+		return nil
+	}
+	s, upTo := o.current, o.track.written
+	switch {
+	case len(o.retired) > 0:
+		if s, upTo = o.retired[0], o.retired[0].last; o.track.written.number < upTo.number {
+			return nil
+		}
+	case s == nil || o.sync == 0 || now.Before(o.nextSync):
+		return nil
+	}
+	if upTo.number == o.track.durable.number || !s.named() {
+		return nil
+	}
+	if err := o.queue.Flush(s.index, upTo.number); err != nil {
+		return nil // the queue is full: next round
+	}
+	o.flushed, o.flushing, o.nextSync = false, upTo, now.Add(o.sync)
+	o.flushing.segment = s
+	return nil
+}
+
+// close says that no more batches come, and reports whether everything is
+// durable and every segment back with the store. It is called until it is so.
+func (o *output) close(now time.Time) (bool, error) {
+	if ok, err := o.submit(now); !ok || err != nil {
+		return false, err
+	}
+	o.retire()
+	return len(o.retired) == 0 && o.track.idle(), nil
+}
+
+// surrender gives the segments of a flow that failed back to the store, which
+// keeps what reached the disk. The queue is closed by now.
+func (o *output) surrender() error {
+	o.retire()
+	for _, s := range o.retired {
+		s.damaged = true
+		o.store.give(s)
+	}
+	o.retired = nil
+	return nil
+}

@@ -1,0 +1,123 @@
+package flows
+
+import (
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// packed copies packets back to back into extents. Each batch is one extent and
+// one write; frames are free again at once.
+type packed struct {
+	region  *umem.Region
+	align   uint32
+	limit   uint32 // bytes of a batch
+	spare   *stack // frames
+	extents stack
+	copied  *copies
+
+	extent  umem.Frame
+	out     []byte // the open extent's memory; nil: none is open
+	used    uint32
+	packets uint32
+	bytes   uint64
+	message [1]umem.Frame
+}
+
+// newPacked takes over the extents. Batches are at most limit bytes, a multiple
+// of align.
+func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
+	return &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c}
+}
+
+// open makes sure that there is an extent to write to.
+func (p *packed) open() bool {
+	if p.out != nil {
+		return true
+	}
+	if !p.extents.pop(p.message[:]) {
+		return false
+	}
+	p.extent = p.message[0]
+	p.out = p.region.At(p.extent.Addr, uint64(p.limit))
+	p.used = pcapng.MinMarkLen
+	return true
+}
+
+// room reports whether n more bytes and the padding after them fit.
+func (p *packed) room(n uint32) bool {
+	return p.used+n+p.align+pcapng.MinPaddingLen <= p.limit
+}
+
+func (p *packed) note(blocks []byte) bool {
+	if !p.open() || !p.room(uint32(len(blocks))) {
+		return false
+	}
+	p.used += uint32(copy(p.out[p.used:], blocks))
+	return true
+}
+
+func (p *packed) add(source uint32, fs []umem.Frame) int {
+	if len(fs) == 0 || !p.open() {
+		return 0
+	}
+	done := 0
+	for done < len(fs) {
+		n, length := packetLen(fs[done:])
+		block := pcapng.PacketBlockLen(length, 4)
+		if n == 0 || !p.room(block) {
+			break
+		}
+		p.put(source, fs[done:done+n], length, block)
+		done += n
+	}
+	p.spare.push(fs[:done]...)
+	return done
+}
+
+// put copies one packet.
+func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
+	dst := p.out[p.used : p.used+block]
+	pcapng.PutPacketHeader(dst, source, p.region.Side(fs[0]).Stamp, length, length, block)
+	at := uint32(pcapng.PacketHeaderLen)
+	for _, f := range fs {
+		at += uint32(copy(dst[at:], p.region.Bytes(f)))
+	}
+	pcapng.PutPacketTail(dst[at:], length, block)
+	p.used += block
+	p.packets++
+	p.bytes += uint64(length)
+	add(&p.copied.packed, uint64(length))
+}
+
+func (p *packed) size() uint64 {
+	if p.out == nil {
+		return 0
+	}
+	return uint64(p.used + pcapng.PaddingLen(int64(p.used), p.align))
+}
+
+func (p *packed) count() (uint32, uint64) { return p.packets, p.bytes }
+
+func (p *packed) seal(b pcapng.Batch) []umem.Frame {
+	length := uint32(p.size())
+	if length > p.used {
+		pcapng.PutPadding(p.out[p.used:length])
+	}
+	b.Length, b.Packets = length, p.packets
+	pcapng.PutBatchHeader(p.out[:pcapng.MinMarkLen], &b)
+	p.message[0] = umem.Frame{Addr: p.extent.Addr, Len: length}
+	return p.message[:]
+}
+
+func (p *packed) reset() {
+	p.out, p.used, p.packets, p.bytes = nil, 0, 0, 0
+}
+
+func (p *packed) free(fs []umem.Frame) { p.extents.push(fs...) }
+
+func (p *packed) abandon() {
+	if p.out != nil {
+		p.extents.push(p.extent)
+		p.reset()
+	}
+}

@@ -1,0 +1,43 @@
+package flows
+
+import "sync"
+
+// places shows how far a flow's output is written and durable to other threads.
+type places struct {
+	mu               sync.Mutex
+	written, durable mark
+	total            uint64 // packets written, also behind a gap
+}
+
+// publish copies the marks when they have moved. The lock is taken once per
+// batch on its way to the disk at most, and held for two copies.
+func (p *places) publish(t *track) {
+	if p.total == t.packetsWritten && p.written.number == t.written.number && p.durable.number == t.durable.number {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.written, p.durable, p.total = t.written, t.durable, t.packetsWritten
+}
+
+// read returns both positions.
+func (p *places) read() (written, durable Position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written.position(), p.durable.position()
+}
+
+// packetsWritten is how many packets were written, also behind a gap.
+func (p *places) packetsWritten() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.total
+}
+
+func (m mark) position() Position {
+	at := Position{Packets: m.packets, Bytes: m.bytes, Offset: m.end}
+	if m.segment != nil {
+		at.File = m.segment.name()
+	}
+	return at
+}

@@ -1,0 +1,65 @@
+package flows
+
+import (
+	"crypto/rand"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// segment is one capture file. The worker has it from taking until retiring it;
+// before and after, the store's goroutines have it.
+type segment struct {
+	path   string // as prepared
+	number int
+	target *nvme.Target
+	id     pcapng.SegmentID
+	align  uint32
+	size   uint64
+
+	index    uint32 // of the target in the flow's queue
+	next     uint64 // file offset of the next batch
+	sequence uint64 // of the last batch
+	opened   time.Time
+	last     mark                   // the flow's last batch, once no more will come here
+	damaged  bool                   // some of its batches did not reach the disk
+	final    atomic.Pointer[string] // its path once it is in use; nil: not renamed yet
+}
+
+// name is the path it can be found at.
+func (s *segment) name() string {
+	if p := s.final.Load(); p != nil {
+		return *p
+	}
+	return s.path
+}
+
+// named reports whether its name is final and durable.
+func (s *segment) named() bool { return s.final.Load() != nil }
+
+// takes reports whether a batch of n bytes fits.
+func (s *segment) takes(n uint64) bool { return s.next+n <= s.size }
+
+// safe reports whether all its batches are durable and its name is.
+func (s *segment) safe(durable mark) bool {
+	return durable.number >= s.last.number && s.named()
+}
+
+// batch describes the next batch.
+func (s *segment) batch(durable, firstPacket uint64) pcapng.Batch {
+	return pcapng.Batch{
+		Segment: s.id, Align: s.align, Sequence: s.sequence + 1,
+		Offset: s.next, Durable: durable, FirstPacket: firstPacket,
+	}
+}
+
+// newSegmentID draws a random id.
+func newSegmentID() (id pcapng.SegmentID, err error) {
+	if _, err = rand.Read(id[:]); err != nil {
+		err = fmt.Errorf("draw a segment id: %w", err)
+	}
+	return id, err
+}

@@ -1,0 +1,39 @@
+package flows
+
+import (
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// sharing is what a flow needs to know beyond its own configuration.
+type sharing struct {
+	frames      int    // its share of the region's frames
+	extents     int    // its share of the extents
+	limit       uint64 // packets after which it is done; 0: none
+	application string // who writes, for capture files
+}
+
+// kernel is the operating system's name and release, for capture files.
+func kernel() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "Linux"
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
+
+// machine is the processor's name, for capture files; empty where it is not told.
+func machine() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}

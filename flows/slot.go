@@ -1,0 +1,206 @@
+package flows
+
+import (
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// slotAlign is what every record of the slot layout is padded to: the least that
+// direct I/O takes on the disks it is for.
+const slotAlign = 512
+
+// slotHeadroom puts a packet where the block header in front of it begins on a
+// multiple of slotAlign: 256 + 284 = 512 + 28.
+const slotHeadroom = slotAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom
+
+// slot makes a record of each packet where it landed: the block header goes in
+// front of it, padding behind it, and the frames are written by one gather
+// write. Only packets of several frames are copied, into other frames.
+type slot struct {
+	region *umem.Region
+	limit  uint64 // bytes of a batch
+	spare  *stack
+	copied *copies
+
+	chain   []umem.Frame // the head's frame, then records; capacity is the most a message has
+	notes   uint32       // bytes of noted blocks behind the mark in the head
+	length  uint64
+	packets uint32
+	bytes   uint64
+	tail    [2 * slotAlign]byte // of a copied record
+}
+
+// newSlot makes batches of at most frames frames and limit bytes.
+func newSlot(r *umem.Region, frames int, limit uint64, spare *stack, c *copies) *slot {
+	return &slot{region: r, limit: limit, spare: spare, copied: c, chain: make([]umem.Frame, 0, frames)}
+}
+
+// open makes sure that the batch has its head.
+func (s *slot) open() bool {
+	if len(s.chain) > 0 {
+		return true
+	}
+	if !s.spare.pop(s.chain[:1]) {
+		return false
+	}
+	s.chain = s.chain[:1]
+	s.setHead(0)
+	return true
+}
+
+// setHead makes the head long enough for its mark and n bytes of blocks.
+func (s *slot) setHead(n uint32) {
+	head := &s.chain[0]
+	start, _ := s.region.Start(*head)
+	s.notes = n
+	*head = umem.Frame{Addr: start, Len: (pcapng.MinMarkLen + n + slotAlign - 1) &^ (slotAlign - 1), Options: umem.More}
+	s.length = uint64(head.Len)
+}
+
+func (s *slot) note(blocks []byte) bool {
+	n := uint32(len(blocks))
+	if !s.open() || pcapng.MinMarkLen+n > s.region.FrameSize() {
+		return false
+	}
+	s.setHead(n)
+	head := s.region.Bytes(s.chain[0])
+	copy(head[uint32(len(head))-n:], blocks)
+	return true
+}
+
+func (s *slot) add(source uint32, fs []umem.Frame) int {
+	if len(fs) == 0 || !s.open() {
+		return 0
+	}
+	done := 0
+	for done < len(fs) {
+		n, length := packetLen(fs[done:])
+		if n == 0 || !s.put(source, fs[done:done+n], length) {
+			break
+		}
+		done += n
+	}
+	return done
+}
+
+// put adds one packet, in place if it can.
+func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
+	block := pcapng.PacketBlockLen(length, slotAlign)
+	if s.length+uint64(block) > s.limit {
+		return false
+	}
+	s.chain[len(s.chain)-1].Options |= umem.More // a seal that was not sent took it away
+	ok := false
+	if f := fs[0]; len(fs) == 1 && s.fits(f, block) {
+		ok = s.inPlace(source, f, block)
+	} else {
+		ok = s.copyOut(source, fs, length, block)
+	}
+	if ok {
+		s.length += uint64(block)
+		s.packets++
+		s.bytes += uint64(length)
+	}
+	return ok
+}
+
+// fits reports whether a record of block bytes around f stays in f's frame.
+func (s *slot) fits(f umem.Frame, block uint32) bool {
+	start, room := s.region.Start(f)
+	return f.Addr-start >= pcapng.PacketHeaderLen && f.Addr-start-pcapng.PacketHeaderLen+uint64(block) <= room
+}
+
+// inPlace writes the record around the packet.
+func (s *slot) inPlace(source uint32, f umem.Frame, block uint32) bool {
+	if len(s.chain) == cap(s.chain) {
+		return false
+	}
+	addr := f.Addr - pcapng.PacketHeaderLen
+	out := s.region.At(addr, uint64(block))
+	pcapng.PutPacketHeader(out, source, s.region.Side(f).Stamp, f.Len, f.Len, block)
+	pcapng.PutPacketTail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
+	s.chain = append(s.chain, umem.Frame{Addr: addr, Len: block, Options: umem.More})
+	return true
+}
+
+// copyOut writes the record into spare frames and sets the packet's own free.
+func (s *slot) copyOut(source uint32, fs []umem.Frame, length, block uint32) bool {
+	size := s.region.FrameSize()
+	first := len(s.chain)
+	n := int((block + size - 1) / size)
+	if first+n > cap(s.chain) || !s.spare.pop(s.chain[first:first+n]) {
+		return false
+	}
+	s.chain = s.chain[:first+n]
+	g := gather{region: s.region, frames: s.chain[first:]}
+	pcapng.PutPacketHeader(s.tail[:], source, s.region.Side(fs[0]).Stamp, length, length, block)
+	g.write(s.tail[:pcapng.PacketHeaderLen])
+	for _, f := range fs {
+		g.write(s.region.Bytes(f))
+	}
+	pcapng.PutPacketTail(s.tail[:], length, block)
+	g.write(s.tail[:pcapng.PacketTailLen(length, block)])
+	g.end()
+	s.spare.push(fs...)
+	if len(fs) > 1 {
+		add(&s.copied.multiFrame, uint64(length))
+	} else {
+		add(&s.copied.tight, uint64(length))
+	}
+	return true
+}
+
+func (s *slot) size() uint64 { return s.length }
+
+func (s *slot) count() (uint32, uint64) { return s.packets, s.bytes }
+
+func (s *slot) seal(b pcapng.Batch) []umem.Frame {
+	b.Length, b.Packets = uint32(s.length), s.packets
+	head := s.region.Bytes(s.chain[0])
+	pcapng.PutBatchHeader(head[:uint32(len(head))-s.notes], &b)
+	s.chain[len(s.chain)-1].Options &^= umem.More
+	return s.chain
+}
+
+func (s *slot) reset() {
+	s.chain, s.notes, s.length, s.packets, s.bytes = s.chain[:0], 0, 0, 0, 0
+}
+
+func (s *slot) free(fs []umem.Frame) { s.spare.push(fs...) }
+
+func (s *slot) abandon() {
+	s.spare.push(s.chain...)
+	s.reset()
+}
+
+// gather writes a record across frames, from the start of each.
+type gather struct {
+	region *umem.Region
+	frames []umem.Frame
+	frame  int
+	used   uint32 // of the current frame
+}
+
+func (g *gather) write(b []byte) {
+	for len(b) > 0 {
+		start, room := g.region.Start(g.frames[g.frame])
+		n := copy(g.region.At(start, room)[g.used:], b)
+		b = b[n:]
+		g.used += uint32(n)
+		if uint64(g.used) == room && len(b) > 0 {
+			g.close(start)
+		}
+	}
+}
+
+// close makes the current frame a piece of the record and goes to the next.
+func (g *gather) close(start uint64) {
+	g.frames[g.frame] = umem.Frame{Addr: start, Len: g.used, Options: umem.More}
+	g.frame, g.used = g.frame+1, 0
+}
+
+// end makes the last frame a piece of the record.
+func (g *gather) end() {
+	start, _ := g.region.Start(g.frames[g.frame])
+	g.close(start)
+}

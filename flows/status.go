@@ -1,0 +1,96 @@
+package flows
+
+import "time"
+
+// Status is what a running daemon tells about itself. It is the JSON of
+// `unifiedd status --json`; counters count from the start of the flow.
+type Status struct {
+	Version string         `json:"version"`
+	PID     int            `json:"pid"`
+	Started time.Time      `json:"started"`
+	Region  RegionStatus   `json:"region"`
+	Workers []WorkerStatus `json:"workers"`
+	Flows   []FlowStatus   `json:"flows"`
+}
+
+// RegionStatus is the region and who holds its frames. The owners' counts add up
+// to Frames.
+type RegionStatus struct {
+	Bytes      uint64           `json:"bytes"`
+	Pages      string           `json:"pages"`
+	FrameSize  uint32           `json:"frame_size"`
+	Frames     int64            `json:"frames"`
+	Owners     map[string]int64 `json:"owners"`
+	Registered []string         `json:"registered"`
+}
+
+// WorkerStatus is one worker thread.
+type WorkerStatus struct {
+	Name   string `json:"name"`
+	CPU    *int   `json:"cpu,omitempty"`
+	Wait   string `json:"wait"`
+	Rounds uint64 `json:"rounds"`
+	Idle   uint64 `json:"idle"`
+}
+
+// FlowStatus is one flow: what came, where it went, what was lost and why, who
+// copied how much, and how far it is safe on disk.
+type FlowStatus struct {
+	Name   string    `json:"name"`
+	State  State     `json:"state"`
+	Since  time.Time `json:"since"`           // of the state
+	Error  string    `json:"error,omitempty"` // why it failed, or what it is waiting for
+	From   string    `json:"from"`
+	To     string    `json:"to"`
+	Worker string    `json:"worker"`
+	Layout string    `json:"layout"`
+	Filter string    `json:"filter,omitempty"`
+
+	ZeroCopy    bool     `json:"zero_copy"`             // granted by the driver
+	WhyNot      string   `json:"why_not,omitempty"`     // if it was not
+	MultiBuffer bool     `json:"multi_buffer"`          // long packets span frames
+	Attach      string   `json:"attach"`                // driver or generic
+	Left        []uint32 `json:"left_queues,omitempty"` // queues whose traffic stays with the kernel
+
+	Packets uint64  `json:"packets"` // received from the rings
+	Bytes   uint64  `json:"bytes"`
+	PPS     float64 `json:"packets_per_second"` // over the last second
+	BPS     float64 `json:"bits_per_second"`
+
+	// Offered = Passed + Packets + Waiting + Dropped, but for those of Dropped
+	// that Packets has already: beyond_count and write_failed.
+	Offered uint64            `json:"offered"` // reached the XDP program
+	Waiting uint64            `json:"waiting"` // in the receive rings now, in frames
+	Passed  map[string]uint64 `json:"passed"`  // left to the kernel, by reason
+	Dropped map[string]uint64 `json:"dropped"` // lost, by reason
+
+	Written Position `json:"written"` // prefix without a gap
+	Durable Position `json:"durable"`
+
+	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by us, by reason
+	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device
+	DiskBytes   uint64            `json:"disk_bytes"`
+	Stalls      uint64            `json:"stalls"`          // rounds in which the disk was too slow to take more
+	Refused     uint64            `json:"refused_wakeups"` // the kernel refused, while the interface was down
+	Segments    uint64            `json:"segments"`
+}
+
+// Position is a place in a flow's output.
+type Position struct {
+	Packets uint64 `json:"packets"` // of the flow, up to here
+	Bytes   uint64 `json:"bytes"`   // of those packets
+	File    string `json:"file,omitempty"`
+	Offset  uint64 `json:"offset"` // in File
+}
+
+// State is where a flow is in its life.
+type State string
+
+// The states of a flow.
+const (
+	Stopped State = "stopped"
+	Running State = "running"
+	Waiting State = "waiting" // running, and something outside must mend: Error says what
+	Failed  State = "failed"
+	Done    State = "done" // took the packets it was to take
+)

@@ -1,0 +1,245 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// store prepares a flow's segments ahead of time, names them when they are
+// taken, finishes them when they are full and keeps the newest. What blocks
+// happens on its own goroutines; the worker calls take and give only.
+type store struct {
+	to    config.To
+	names names
+	head  func(pcapng.Segment) ([]byte, error)
+	log   *slog.Logger
+
+	align uint32 // of every segment
+	size  uint64 // of every segment
+
+	ready   chan *segment
+	back    chan *segment
+	stop    chan struct{}
+	trouble atomic.Pointer[error] // what keeps the next segment from being ready
+	taken   atomic.Uint64         // segments handed to the worker
+	failed  []error               // of finishing; the finisher's until closed
+	running sync.WaitGroup
+}
+
+// retry is how long the store waits after it could not prepare a segment.
+const retry = time.Second
+
+// openStore recovers what an earlier run left, prepares the first segment and
+// starts the goroutines.
+func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slog.Logger) (*store, error) {
+	s := &store{
+		to: to, head: head, log: log,
+		ready: make(chan *segment), back: make(chan *segment, window), stop: make(chan struct{}),
+	}
+	number, err := s.recover()
+	if err != nil {
+		return nil, err
+	}
+	first, err := s.prepare(number)
+	if err != nil {
+		return nil, err
+	}
+	s.align, s.size = first.align, first.size
+	s.running.Add(2)
+	go s.supply(first)
+	go s.finish()
+	return s, nil
+}
+
+// take gives a prepared segment, or nil while there is none.
+func (s *store) take() *segment {
+	select {
+	case next := <-s.ready:
+		s.taken.Add(1)
+		return next
+	default:
+		return nil
+	}
+}
+
+// give takes back a segment that is durable to its end.
+func (s *store) give(full *segment) { s.back <- full }
+
+// supply keeps one segment ready.
+func (s *store) supply(next *segment) {
+	defer s.running.Done()
+	for next != nil {
+		select {
+		case s.ready <- next:
+			s.adopt(next)
+			next = s.prepareNext(next.number + 1)
+		case <-s.stop:
+			s.discard(next)
+			return
+		}
+	}
+}
+
+// prepareNext prepares a segment, again and again until it can or the store
+// closes. A device holds one segment only.
+func (s *store) prepareNext(number int) *segment {
+	if s.to.Device != "" {
+		s.setTrouble(fmt.Errorf("device %s is full: %w", s.to.Device, errFull))
+		return nil
+	}
+	for {
+		next, err := s.prepare(number)
+		s.setTrouble(err)
+		if err == nil {
+			return next
+		}
+		select {
+		case <-time.After(retry):
+		case <-s.stop:
+			return nil
+		}
+	}
+}
+
+// errFull says that a device has no room for another segment.
+var errFull = errors.New("it holds one segment, and that one is complete")
+
+// setTrouble shows, and logs once, what keeps the store from going on.
+func (s *store) setTrouble(err error) {
+	before := s.trouble.Load()
+	if err == nil {
+		if before != nil {
+			s.log.Info("segments can be prepared again")
+		}
+		s.trouble.Store(nil)
+		return
+	}
+	if before == nil || (*before).Error() != err.Error() {
+		s.log.Warn("no segment is ready; packets wait and are then lost in the kernel's rings", "why", err)
+	}
+	s.trouble.Store(&err)
+}
+
+// prepare makes a segment: its space, its head, its id.
+func (s *store) prepare(number int) (*segment, error) {
+	next := &segment{number: number, path: s.names.prepared(number)}
+	c := nvme.TargetConfig{Path: next.path, Create: true, Size: uint64(s.to.Segment.Size), Prepare: preparation(s.to.Prepare)}
+	if s.to.Device != "" {
+		next.path = s.to.Device
+		c = nvme.TargetConfig{Path: s.to.Device, Force: s.to.Force}
+	}
+	target, err := nvme.OpenTarget(c)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare segment: %w", err), s.removePrepared(next))
+	}
+	next.target = target
+	if err := s.begin(next); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close(), s.removePrepared(next))
+	}
+	return next, nil
+}
+
+func preparation(p config.Prepare) nvme.Preparation {
+	switch p {
+	case config.PrepareZero:
+		return nvme.PrepareZero
+	case config.PrepareAllocate:
+		return nvme.PrepareAllocate
+	}
+	return nvme.PrepareNone
+}
+
+// begin writes the segment's head.
+func (s *store) begin(next *segment) (err error) {
+	if next.id, err = newSegmentID(); err != nil {
+		return err
+	}
+	next.align = max(pcapng.MinAlign, next.target.Alignment().Offset)
+	if s.to.Layout == config.LayoutSlot && next.align > slotAlign {
+		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", slotAlign, next.align)
+	}
+	head, err := s.head(pcapng.Segment{ID: next.id, Align: next.align})
+	if err != nil {
+		return err
+	}
+	next.next = uint64(len(head))
+	next.size = uint64(s.to.Segment.Size)
+	if s.to.Device != "" {
+		next.size = next.target.Size()
+	}
+	if next.size < next.next+uint64(next.align) {
+		return fmt.Errorf("%d bytes are too few for the head of %d bytes: %w", next.size, len(head), errFull)
+	}
+	return writeSync(next.path, head, 0)
+}
+
+// writeSync writes b at offset of a file and waits until it is durable.
+func writeSync(path string, b []byte, offset int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, offset)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// adopt gives a segment that was taken its final name.
+func (s *store) adopt(next *segment) {
+	final := next.path
+	if s.to.Device == "" {
+		final = s.names.named(next.number, time.Now())
+		if err := s.rename(next.path, final); err != nil {
+			s.setTrouble(err)
+			final = next.path // recovery finds it there
+		}
+	}
+	next.final.Store(&final)
+	s.prune()
+}
+
+// rename renames durably.
+func (s *store) rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return fmt.Errorf("name segment: %w", err)
+	}
+	dir, err := os.Open(s.names.dir)
+	if err != nil {
+		return fmt.Errorf("name segment: %w", err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// discard removes a segment nobody took.
+func (s *store) discard(next *segment) {
+	if err := errors.Join(next.target.Close(), s.removePrepared(next)); err != nil {
+		s.log.Warn("unused segment stays behind", "why", err)
+	}
+}
+
+func (s *store) removePrepared(next *segment) error {
+	if s.to.Device != "" {
+		return nil
+	}
+	if err := os.Remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Close finishes the segments given back, removes the unused one and returns
+// what went wrong in finishing. The worker gives nothing back any more.
+func (s *store) Close() error {
+	close(s.stop)
+	close(s.back)
+	s.running.Wait()
+	return errors.Join(s.failed...)
+}

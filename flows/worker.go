@@ -1,0 +1,162 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"golang.org/x/sys/unix"
+)
+
+// pattern is one flow as its worker sees it. All methods run on the worker's
+// thread, and none of them blocks.
+type pattern interface {
+	// poll moves what there is to move, and reports whether more is waiting
+	// already.
+	poll(now time.Time) (more bool)
+	// fds appends what to poll for when there is nothing to do.
+	fds(dst []unix.PollFd) []unix.PollFd
+	// deadline is when poll wants to be called again though no descriptor is
+	// readable.
+	deadline(now time.Time) time.Time
+}
+
+// Worker is one OS thread that polls its flows in turn. Nothing else runs on it.
+type Worker struct {
+	config config.Worker
+	wait   waiter
+
+	commands chan func() // run between rounds
+	pending  atomic.Int32
+	wake     *eventfd
+	patterns []pattern     // the thread's own
+	rounds   atomic.Uint64 // calls of all flows in turn; the thread is the writer
+	idle     atomic.Uint64 // rounds after which it waited; the thread is the writer
+
+	stopping atomic.Bool
+	done     chan struct{}
+	once     sync.Once
+	err      error // of Close
+}
+
+// newWorker starts the thread.
+func newWorker(c config.Worker) (*Worker, error) {
+	wake, err := newEventfd()
+	if err != nil {
+		return nil, fmt.Errorf("start worker %s: %w", c.Name, err)
+	}
+	w := &Worker{
+		config: c, wait: newWaiter(c, wake), wake: wake,
+		commands: make(chan func(), 16), done: make(chan struct{}),
+	}
+	started := make(chan error, 1)
+	go w.run(started)
+	if err := <-started; err != nil {
+		<-w.done
+		return nil, errors.Join(err, wake.Close())
+	}
+	return w, nil
+}
+
+// run is the thread.
+func (w *Worker) run(started chan<- error) {
+	defer close(w.done)
+	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	if err := w.pin(); err != nil {
+		started <- err
+		return
+	}
+	started <- nil
+	for !w.stopping.Load() {
+		w.runCommands()
+		if w.round(time.Now()) || w.pending.Load() > 0 {
+			continue
+		}
+		add(&w.idle, 1)
+		w.wait.wait(w.patterns)
+	}
+}
+
+// pin keeps the thread on the configured CPU.
+func (w *Worker) pin() error {
+	if w.config.CPU == nil {
+		return nil
+	}
+	var set unix.CPUSet
+	set.Set(*w.config.CPU)
+	if err := unix.SchedSetaffinity(0, &set); err != nil {
+		return fmt.Errorf("pin worker %s to CPU %d: %w (is that CPU online and allowed to this process?)", w.config.Name, *w.config.CPU, err)
+	}
+	return nil
+}
+
+// round polls each flow once.
+func (w *Worker) round(now time.Time) (more bool) {
+	for _, p := range w.patterns {
+		more = p.poll(now) || more
+	}
+	add(&w.rounds, 1)
+	return more
+}
+
+func (w *Worker) runCommands() {
+	for w.pending.Load() > 0 {
+		f := <-w.commands
+		w.pending.Add(-1)
+		f()
+	}
+}
+
+// Do runs f on the worker's thread, between rounds, and waits for it. f must not
+// block.
+func (w *Worker) Do(f func() error) error {
+	result := make(chan error, 1)
+	w.pending.Add(1)
+	select {
+	case w.commands <- func() { result <- f() }:
+	case <-w.done:
+		return fmt.Errorf("worker %s has ended", w.config.Name)
+	}
+	w.wake.signal()
+	select {
+	case err := <-result:
+		return err
+	case <-w.done:
+		return fmt.Errorf("worker %s has ended", w.config.Name)
+	}
+}
+
+// add and remove change what the worker polls. They run on its thread.
+func (w *Worker) add(p pattern) { w.patterns = append(w.patterns, p) }
+
+func (w *Worker) remove(p pattern) {
+	for i, other := range w.patterns {
+		if other == p {
+			w.patterns = append(w.patterns[:i:i], w.patterns[i+1:]...)
+			return
+		}
+	}
+}
+
+// Close ends the thread. Its flows must have been closed before.
+func (w *Worker) Close() error {
+	w.once.Do(func() {
+		w.stopping.Store(true)
+		w.wake.signal()
+		<-w.done
+		w.err = w.wake.Close()
+	})
+	return w.err
+}
+
+// Status is the worker's counters.
+func (w *Worker) Status() WorkerStatus {
+	return WorkerStatus{
+		Name: w.config.Name, CPU: w.config.CPU, Wait: string(w.config.Wait),
+		Rounds: w.rounds.Load(), Idle: w.idle.Load(),
+	}
+}
