@@ -57,7 +57,9 @@ type Link struct {
 	// Patience is how long any one step may take; default five seconds.
 	Patience time.Duration
 
-	chain int // the most frames the suite makes a message of
+	chain   int    // the most frames the suite makes a message of
+	noise   []byte // what messages consist of
+	scratch []byte // room for one message
 }
 
 // Spare is how many frames the suite needs beyond those the ports hold.
@@ -96,6 +98,7 @@ func (l *Link) setDefaults() {
 	if l.Patience == 0 {
 		l.Patience = 5 * time.Second
 	}
+	l.makeNoise()
 }
 
 // checkLimits compares what the ports say with what the suite was told.

@@ -47,33 +47,44 @@ func (m message) cuts() []int {
 	return cuts
 }
 
-// at is the message's byte at offset i.
-func (m message) at(i int) byte {
-	h := len(m.link.Header)
-	switch {
-	case i < h:
-		return m.link.Header[i]
-	case i < h+8:
-		return byte(m.seq >> (8 * (i - h)))
-	}
-	return byte(m.seq*37) + byte(i*7) + byte(i>>8)
-}
-
 // write fills b with the message's bytes from offset.
 func (m message) write(b []byte, offset int) {
-	for i := range b {
-		b[i] = m.at(offset + i)
+	from := int(mix(m.seq) % noiseStart)
+	copy(b, m.link.noise[from+offset:])
+	var seq [8]byte
+	binary.LittleEndian.PutUint64(seq[:], m.seq)
+	for i, c := range slices.Concat(m.link.Header, seq[:]) {
+		if at := i - offset; at >= 0 && at < len(b) {
+			b[at] = c
+		}
 	}
 }
 
 // check compares b with the message's bytes from offset.
 func (m message) check(b []byte, offset int) error {
+	want := m.link.scratch[:len(b)]
+	m.write(want, offset)
+	if bytes.Equal(b, want) {
+		return nil
+	}
 	for i := range b {
-		if b[i] != m.at(offset+i) {
-			return fmt.Errorf("message %d: byte %d is %#02x, sent was %#02x", m.seq, offset+i, b[i], m.at(offset+i))
+		if b[i] != want[i] {
+			return fmt.Errorf("message %d: byte %d is %#02x, sent was %#02x", m.seq, offset+i, b[i], want[i])
 		}
 	}
 	return nil
+}
+
+// noiseStart is at how many places in the link's noise a message may begin.
+const noiseStart = 4096
+
+// makeNoise prepares what messages consist of.
+func (l *Link) makeNoise() {
+	l.scratch = make([]byte, l.Max)
+	l.noise = make([]byte, noiseStart+l.Max+8)
+	for i := 0; i+8 <= len(l.noise); i += 8 {
+		binary.LittleEndian.PutUint64(l.noise[i:], mix(uint64(i)+1))
+	}
 }
 
 // read finds which message b is and compares all of it.

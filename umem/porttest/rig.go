@@ -38,6 +38,7 @@ type rig struct {
 	stored   []message         // reaped altogether and not yet asked for
 
 	next   uint64 // number of the next message
+	moved  int    // frames that changed hands so far
 	tokens uint64
 
 	// On a network:
@@ -239,6 +240,7 @@ func (g *rig) hand2port(verb string, call func([]umem.Frame) int, ps []parcel) i
 		g.Fatalf("%s took %d frames, but %d left the worker's holder", verb, n, left)
 	}
 	g.lent -= n
+	g.moved += n
 	return n
 }
 
@@ -262,6 +264,7 @@ func (g *rig) port2hand(verb string, call func([]umem.Frame) int, room int) []um
 	if came := g.Worker.Held() - before; came != int64(n) {
 		g.Fatalf("%s gave %d frames, but %d came to the worker's holder", verb, n, came)
 	}
+	g.moved += n
 	return dst[:n]
 }
 
@@ -276,17 +279,23 @@ func (g *rig) kick() {
 	}
 }
 
-// until repeats a step, kicking, until it says that it is done.
+// until repeats a step, kicking, until it says that it is done. It sleeps where
+// the step moved no frame.
 func (g *rig) until(what string, step func() bool) {
 	g.Helper()
-	deadline := time.Now().Add(g.Patience)
-	for !step() {
-		if time.Now().After(deadline) {
+	for deadline, late := time.Now().Add(g.Patience), false; ; late = time.Now().After(deadline) {
+		before := g.moved
+		if step() {
+			return
+		}
+		if late {
 			g.Fatalf("%s: nothing more within %v (%d frames sent and not reaped, %d supplied and not received, message %d due)",
 				what, g.Patience, len(g.sent), len(g.supplied), g.due)
 		}
 		g.kick()
-		time.Sleep(20 * time.Microsecond)
+		if g.moved == before {
+			time.Sleep(20 * time.Microsecond)
+		}
 	}
 }
 
