@@ -48,7 +48,7 @@ func wrong(hint, format string, args ...any) error {
 // add records what is wrong at a place, which is about the setting at path
 // unless that is empty. What an alias repeats is recorded once.
 func (r *report) add(at Pos, path string, err error) {
-	p := Problem{File: at.File, Line: at.Line, Column: at.Column, Message: err.Error()}
+	p := Problem{File: at.File, Line: at.Line, Column: at.Column, Message: oneLine(err.Error())}
 	if h := (*hinted)(nil); errors.As(err, &h) {
 		p.Hint = h.hint
 	}

@@ -30,10 +30,18 @@ func (t *taken[T]) take(path string, value T) {
 		return
 	}
 	if first, ok := t.first[value]; ok {
-		t.v.refuse(path, fmt.Errorf("%s %v is taken already, by %s%s", t.what, value, first, t.v.inLine(first)))
+		t.v.refuse(path, fmt.Errorf("%s %s is taken already, by %s%s", t.what, show(value), first, t.v.inLine(first)))
 		return
 	}
 	t.first[value] = path
+}
+
+// show puts a value into a message, texts quoted.
+func show(value any) string {
+	if s, ok := value.(string); ok {
+		return quote(s)
+	}
+	return fmt.Sprint(value)
 }
 
 // inLine is " in line N" for a setting which is in the file.

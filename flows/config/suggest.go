@@ -1,9 +1,6 @@
 package config
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // maxWord is the longest word a suggestion is looked for.
 const maxWord = 40
@@ -13,7 +10,7 @@ func suggest(word string, candidates []string) (string, bool) {
 	if len(word) > maxWord {
 		return "", false
 	}
-	best, bound := "", max(1, len(word)/4)
+	best, bound := "", min(max(1, len(word)/4), len(word)-1)
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(word), strings.ToLower(c)); d <= bound {
 			best, bound = c, d-1
@@ -38,7 +35,7 @@ func sameBeginning(word string, candidates []string) string {
 }
 
 // didYouMean is the hint which goes with a suggestion.
-func didYouMean(word string) string { return fmt.Sprintf("did you mean %q?", word) }
+func didYouMean(word string) string { return "did you mean " + quote(word) + "?" }
 
 // distance is how many single-character edits, and swaps of neighbours, lead
 // from a to b (optimal string alignment).

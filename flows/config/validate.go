@@ -67,7 +67,9 @@ func (v *validator) region() {
 	r := &v.Region
 	v.checkErr("region.pages", member(r.Pages, allPages))
 	v.check(r.Frame == 2048 || r.Frame == 4096, "region.frame", "%d is neither 2048 nor 4096", r.Frame)
-	v.check(r.Node == nil || within(*r.Node, 0, maxNode), "region.node", "is not from 0 to %d", maxNode)
+	if r.Node != nil {
+		v.check(within(*r.Node, 0, maxNode), "region.node", "%d is not from 0 to %d", *r.Node, maxNode)
+	}
 	v.checkErr("region.size", sizeBetween(r.Size, minRegion, maxRegion))
 	extent := sizeBetween(r.Extent, minExtent, maxExtent)
 	if extent == nil && !powerOfTwo(uint64(r.Extent)) {
@@ -119,7 +121,7 @@ func (v *validator) workers() {
 		if w.CPU == nil {
 			continue
 		}
-		v.check(within(*w.CPU, 0, maxCPU), join(path, "cpu"), "is not from 0 to %d", maxCPU)
+		v.check(within(*w.CPU, 0, maxCPU), join(path, "cpu"), "%d is not from 0 to %d", *w.CPU, maxCPU)
 		cpus.take(join(path, "cpu"), *w.CPU)
 	}
 }

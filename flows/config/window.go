@@ -48,6 +48,16 @@ func visible(r rune) rune {
 	return '\ufffd'
 }
 
+// oneLine makes a message safe for a terminal; it may quote the file.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isBreak(r) {
+			return ' '
+		}
+		return visible(r)
+	}, s)
+}
+
 // gap is blank text as wide as r on a terminal.
 func gap(r rune) string {
 	switch {
