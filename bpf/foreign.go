@@ -12,18 +12,29 @@ import (
 
 // occupied names the program on the interface.
 func occupied(iface *net.Interface) error {
-	l, err := netlink.LinkByIndex(iface.Index)
+	xdp, err := attached(iface.Index)
 	if err != nil {
 		return fmt.Errorf("%w to %s, and asking which: %w", ErrOccupied, iface.Name, err)
 	}
-	xdp := l.Attrs().Xdp
-	if xdp == nil || !xdp.Attached {
+	if xdp == nil {
 		return fmt.Errorf("%w to an interface above or below %s (look with: ip link show)", ErrOccupied, iface.Name)
 	}
 	e := &ForeignError{Interface: iface.Name, ID: xdp.ProgId, Mode: attachedMode(xdp.AttachMode)}
 	e.Name = programName(e.ID)
 	e.LinkID = holder(iface.Index, e.ID)
 	return e
+}
+
+// attached returns what is on the interface, or nil.
+func attached(ifindex int) (*netlink.LinkXdp, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return nil, err
+	}
+	if xdp := l.Attrs().Xdp; xdp != nil && xdp.Attached {
+		return xdp, nil
+	}
+	return nil, nil
 }
 
 func attachedMode(mode uint32) Mode {

@@ -3,7 +3,6 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -147,7 +146,7 @@ func TestTooLongJumpIsExplained(t *testing.T) {
 
 func TestCloseGivesEverythingBack(t *testing.T) {
 	testenv.Root(t)
-	before := openFiles(t)
+	testenv.Leaks(t)
 	p, err := Load(Config{Queues: 4, Timestamps: true, Filter: mustParse(t, "tcp")})
 	if err != nil {
 		t.Fatal(err)
@@ -159,9 +158,6 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if after := openFiles(t); after != before {
-		t.Errorf("%d open files, %d before", after, before)
 	}
 	if p.MetaRefused() {
 		t.Error("metadata refused by a closed program")
@@ -175,21 +171,6 @@ func TestCloseGivesEverythingBack(t *testing.T) {
 			t.Errorf("%s of a closed program: %v, want ErrClosed", name, err)
 		}
 	}
-}
-
-// openFiles counts the BPF objects this process holds open.
-func openFiles(t *testing.T) (n int) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "anon_inode:bpf") {
-			n++
-		}
-	}
-	return n
 }
 
 func TestReplaceKeepsTheOldFilterOnError(t *testing.T) {
