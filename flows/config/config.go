@@ -96,8 +96,10 @@ type To struct {
 	// Device is the absolute path of a block device.
 	Device string
 	// Force allows overwriting a device which holds something.
-	Force   bool
-	Layout  Layout
+	Force  bool
+	Layout Layout
+	// Segment and Prepare are about a File; a Device is one segment, written as
+	// it is.
 	Segment Segment
 	Prepare Prepare
 	// Flush bounds the time from a packet's arrival until it can be read in the

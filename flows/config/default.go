@@ -67,8 +67,8 @@ func (t *To) complete() {
 	}
 }
 
-// defaultPrepare: a device has no space to set aside; slots are written fast
-// only where something was written before.
+// defaultPrepare: a device is written as it is; slots are written fast only
+// where something was written before.
 func defaultPrepare(t *To) Prepare {
 	switch {
 	case t.Device != "":

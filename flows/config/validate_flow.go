@@ -123,9 +123,6 @@ func (v *validator) to(path string, t *To) {
 	v.target(path, t)
 	v.checkErr(join(path, "layout"), member(t.Layout, allLayouts))
 	v.checkErr(join(path, "prepare"), member(t.Prepare, allPrepares))
-	if t.Device != "" && t.Prepare == PrepareAllocate {
-		v.refuse(join(path, "prepare"), errors.New("a device has no space to allocate: use zero or none"))
-	}
 	v.check(within(t.Flush, minFlush, maxFlush), join(path, "flush"),
 		"%s is not from %s to %s", t.Flush, minFlush, maxFlush)
 	v.check(t.Durable == Written || t.Durable >= minDurable, join(path, "durable"),
@@ -145,9 +142,20 @@ func (v *validator) target(path string, t *To) {
 		v.check(!t.Force, join(path, "force"), "has a meaning only for a device")
 	case isDevice:
 		v.checkErr(device, checkPath(t.Device, maxPath))
+		v.oneSegment(path, t)
 	default:
 		v.refuse(path, errors.New("a file or a device is needed"))
 	}
+}
+
+// oneSegment refuses what has no meaning on a device, which is one segment.
+func (v *validator) oneSegment(path string, t *To) {
+	segment, prepare := join(path, "segment"), join(path, "prepare")
+	_, given := v.places[segment]
+	if given || t.Segment.Every != 0 || t.Segment.Keep != 0 {
+		v.refuse(segment, wrong("remove it", "has a meaning only for a file: a device is one segment"))
+	}
+	v.check(t.Prepare == PrepareNone || t.Prepare == "", prepare, "has a meaning only for a file: a device is written as it is")
 }
 
 func (v *validator) segment(path string, s *Segment) {
