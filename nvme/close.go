@@ -24,7 +24,7 @@ func (q *Queue) Close() error {
 	q.drain(drainLimit)
 	if q.flying > 0 {
 		q.giveCompleted()
-		return fmt.Errorf("close block queue %s: %w", q.name, &StuckError{Operations: q.flying, Frames: q.holder.Held(), Cause: q.takeFault()})
+		return fmt.Errorf("close block queue %s: %w", q.name, &StuckError{q.flying, q.holder.Held(), q.takeFault()})
 	}
 	if err := q.release(); err != nil {
 		return fmt.Errorf("close block queue %s: %w", q.name, err)
@@ -94,10 +94,11 @@ func (q *Queue) release() error {
 	if q.scratch != nil {
 		errs = append(errs, q.scratch.release())
 	}
-	errs = append(errs, q.closeEvent())
+	errs = append(errs, q.event.close())
 	if q.holder != nil {
 		q.holder.Close()
 	}
+	q.read, q.written, q.flushed = fifo{}, fifo{}, fifo{}
 	q.closed = true
 	return errors.Join(errs...)
 }

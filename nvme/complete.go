@@ -30,7 +30,9 @@ func (q *Queue) give(dst []umem.Frame, from *fifo) int {
 	}
 	if n > 0 {
 		q.holder.PassTo(q.worker, dst[:n])
+		q.held -= n
 	}
+	q.quiet()
 	return n
 }
 
@@ -74,6 +76,7 @@ func (q *Queue) harvest() {
 		head++
 	}
 	c.head.Store(head)
+	q.event.set = true
 	q.stats.publish(q)
 }
 

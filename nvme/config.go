@@ -11,8 +11,8 @@ import (
 type Config struct {
 	Worker  *umem.Holder // Send and Supply take frames from it, Reap and Recv give them to it
 	Name    string       // for people; default: the worker's name
-	Depth   int          // operations at a time, reads, writes and flushes together; 1 to 4096, default 64
-	Pieces  int          // frames chained in one operation, 1 to 1024, default 64
+	Depth   int          // frames in the queue at a time, and so the most reads and writes; 1 to 4096, default 64
+	Pieces  int          // frames chained in one operation, 1 to 1024, default 64, no more than Depth
 	Targets int          // targets at a time, 1 to 4096, default 16
 
 	without feature // what to do without even if the kernel has it; for tests
@@ -22,6 +22,9 @@ const (
 	maxDepth   = 4096
 	maxPieces  = 1024 // UIO_MAXIOV
 	maxTargets = 4096
+
+	// maxFlushes is the most flushes at a time of one queue.
+	maxFlushes = 16
 
 	// maxMessage is the most bytes of one operation. The kernel moves up to
 	// 2 GiB less a page (MAX_RW_COUNT) at once.
@@ -51,5 +54,10 @@ func (c *Config) setDefaults() error {
 			return fmt.Errorf("%s %d: it must be from 1 to %d", f.name, *f.value, f.max)
 		}
 	}
+	c.Pieces = min(c.Pieces, c.Depth)
 	return nil
 }
+
+// operations is how many there can be at a time: one for each frame, and the
+// flushes.
+func (c *Config) operations() int { return c.Depth + maxFlushes }

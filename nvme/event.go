@@ -1,7 +1,92 @@
 package nvme
 
-// FD is a descriptor that polls readable when Recv, Reap or Flushed may have
-// something.
-func (q *Queue) FD() int { return q.ring.fd }
+import (
+	"errors"
+	"fmt"
 
-func (q *Queue) closeEvent() error { return nil }
+	"golang.org/x/sys/unix"
+)
+
+// event is the descriptor behind FD. The ring's own does not serve: with
+// IORING_SETUP_DEFER_TASKRUN a completion wakes nobody who sleeps in poll(2) on
+// it. So an eventfd is registered with the ring (IORING_REGISTER_EVENTFD). The
+// kernel sets it for completions, we for what never reached the kernel, and it is
+// read, which clears it, only when everything has been given back.
+type event struct {
+	fd  int  // -1 until FD is called
+	set bool // it may be readable
+}
+
+// FD is a descriptor that polls readable while Recv, Reap or Flushed have
+// something to give. It is made by the first call, since each completion costs a
+// little more from then on; it is the queue's, and closed with it. -1 says that the
+// queue is closed or that the next Kick will say why there is none.
+func (q *Queue) FD() int {
+	if q.event.fd >= 0 || q.closed {
+		return q.event.fd
+	}
+	if err := q.openEvent(); err != nil {
+		q.fault = fmt.Errorf("make a descriptor to wait on for block queue %s: %w", q.name, explainThread(err))
+	}
+	return q.event.fd
+}
+
+func (q *Queue) openEvent() error {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return err
+	}
+	if err := q.ring.setEvent(int32(fd)); err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	q.event.fd = fd
+	if q.pending() {
+		q.raise()
+	}
+	return nil
+}
+
+// pending reports whether there is something to give back.
+func (q *Queue) pending() bool {
+	return !q.read.empty() || !q.written.empty() || !q.flushed.empty() || q.ring.ready() > 0 || q.ring.wants()
+}
+
+// raise sets the event. A full counter is set as well.
+func (q *Queue) raise() {
+	q.event.set = true
+	one := [8]byte{1}
+	for {
+		if _, err := unix.Write(q.event.fd, one[:]); err != unix.EINTR {
+			return
+		}
+	}
+}
+
+// quiet clears the event once everything has been given back. What completes
+// meanwhile sets it again: the kernel sets it after the completion can be seen, so
+// one that comes before the clearing is seen by looking once more after it.
+func (q *Queue) quiet() {
+	if q.event.fd < 0 || !q.event.set || q.pending() {
+		return
+	}
+	q.event.set = false
+	var count [8]byte
+	for {
+		if _, err := unix.Read(q.event.fd, count[:]); err != unix.EINTR {
+			break
+		}
+	}
+	if q.pending() {
+		q.raise()
+	}
+}
+
+// close closes the event, which the ring has let go of.
+func (e *event) close() error {
+	if e.fd < 0 {
+		return nil
+	}
+	err := unix.Close(e.fd)
+	e.fd = -1
+	return err
+}

@@ -2,9 +2,8 @@ package nvme
 
 import "errors"
 
-// ErrBusy says that the queue has as many operations in flight as it is deep.
-// Reap, and try again.
-var ErrBusy = errors.New("the block queue is full: take what has completed and try again")
+// ErrBusy says that the queue has as many flushes in it as it takes, sixteen.
+var ErrBusy = errors.New("too many flushes in the block queue: take what Flushed gives and try again")
 
 // ErrClosed is returned by a queue or target that has been closed.
 var ErrClosed = errors.New("closed already")
@@ -21,17 +20,18 @@ type FlushResult struct {
 // Flush queues an fdatasync of a target. When it has completed without error,
 // every write to the target whose completion was seen (by Reap) before Flush was
 // called is on stable storage, with the metadata needed to read it. Writes still in
-// flight at that time may or may not be. Like every operation it counts against
-// the queue's depth and starts with the next Kick.
+// flight at that time may or may not be. It starts with the next Kick, at the side
+// of reads and writes, in a thread of the kernel (io-wq).
 func (q *Queue) Flush(target uint32, token uint64) error {
 	switch {
 	case q.closed:
 		return ErrClosed
 	case uint64(target) >= uint64(len(q.targets)) || q.targets[target].target == nil:
 		return ErrNoTarget
-	case len(q.free) == 0:
+	case q.flushes == maxFlushes:
 		return ErrBusy
 	}
+	q.flushes++
 	i := q.take(flushing)
 	o := &q.ops[i]
 	o.target, o.token, o.flying = target, token, true
@@ -53,7 +53,9 @@ func (q *Queue) Flushed(dst []FlushResult) int {
 		}
 		q.flushed.drop()
 		q.drop(i)
+		q.flushes--
 		n++
 	}
+	q.quiet()
 	return n
 }

@@ -78,23 +78,27 @@ func (m *ringMemory) release() error {
 	return errors.Join(errs...)
 }
 
+// forsake keeps the memory from being used again, since the kernel may write to
+// it.
+func (m *ringMemory) forsake() { *m = ringMemory{} }
+
 // scratch is memory of our own that the kernel reads through pointers: the
 // pieces of chains and the argument of a wait. It is mapped outside the Go heap.
 type scratch struct {
 	mem    []byte
-	pieces []iovec // depth runs of the queue's most pieces
+	pieces []iovec // a list for each operation; pages never used stay unallocated
 	wait   []byte  // a getEventsArg that points to limit
 	limit  *timespec
 }
 
-func newScratch(depth, pieces uint32) (*scratch, error) {
-	vecs := uint64(depth) * uint64(pieces) * iovecSize
+func newScratch(operations, pieces uint64) (*scratch, error) {
+	vecs := operations * pieces * iovecSize
 	size := roundUp(vecs+waitSize, uint64(os.Getpagesize()))
 	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes for the pieces of chains: %w", size, err)
 	}
-	s := &scratch{mem: mem, pieces: entriesOf[iovec](mem, 0, depth*pieces)}
+	s := &scratch{mem: mem, pieces: entriesOf[iovec](mem, 0, operations*pieces)}
 	s.wait, s.limit = waitArg(mem[vecs:])
 	return s, nil
 }

@@ -31,10 +31,10 @@ func word(mem []byte, off uint32) *atomic.Uint32 {
 
 // entriesOf views n entries at an offset in mapped memory, which holds no Go
 // pointers. It panics where they would leave it.
-func entriesOf[T sqe | cqe | iovec](mem []byte, off, n uint32) []T {
+func entriesOf[T sqe | cqe | iovec](mem []byte, off, n uint64) []T {
 	var one T
 	size := uint64(unsafe.Sizeof(one))
-	return unsafe.Slice((*T)(at(mem, uint64(off), uint64(n)*size, 8)), n)
+	return unsafe.Slice((*T)(at(mem, off, n*size, 8)), n)
 }
 
 // waitArg places the argument of a wait in mapped memory and points it to its

@@ -28,17 +28,20 @@ type Queue struct {
 	fault   error // what the next Kick reports
 
 	ops     []op
-	frames  []umem.Frame // pieces frames for each of ops
-	pieces  int
-	free    []uint32 // numbers of ops not in use, a stack
-	flying  int      // operations the kernel has
-	read    fifo     // reads that completed, to be received
-	written fifo     // writes that completed, to be reaped
-	flushed fifo     // flushes that completed
+	frames  []umem.Frame // as many as pieces for each of ops
+	pieces  int          // most frames of an operation
+	depth   int          // most frames in the queue
+	held    int          // frames in the queue
+	flushes int          // flushes in the queue
+	free    []uint32     // numbers of ops not in use, a stack
+	flying  int          // operations the kernel has
+	read    fifo         // reads that completed, to be received
+	written fifo         // writes that completed, to be reaped
+	flushed fifo         // flushes that completed
 	targets []place
 	count   counters // what stats publishes
 	stats   stats
-	event   int // eventfd that FD returns, -1 before
+	event   event
 }
 
 var _ umem.Port = (*Queue)(nil)
@@ -60,12 +63,13 @@ func Open(c Config) (*Queue, error) {
 // newQueue makes a queue that has nothing of the kernel's yet.
 func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
-	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, without: c.without, event: -1,
-		base: address(region.Data()), size: region.Size(),
-		ops: make([]op, c.Depth), frames: make([]umem.Frame, c.Depth*c.Pieces), free: make([]uint32, 0, c.Depth),
-		read: newFifo(c.Depth), written: newFifo(c.Depth), flushed: newFifo(c.Depth),
+	n := c.operations()
+	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, without: c.without,
+		base: address(region.Data()), size: region.Size(), event: event{fd: -1},
+		ops: make([]op, n), frames: make([]umem.Frame, n*c.Pieces), free: make([]uint32, 0, n),
+		read: newFifo(n), written: newFifo(n), flushed: newFifo(n),
 		targets: make([]place, c.Targets)}
-	for i := c.Depth - 1; i >= 0; i-- {
+	for i := n - 1; i >= 0; i-- {
 		q.free = append(q.free, uint32(i))
 	}
 	return q
@@ -75,15 +79,15 @@ func (q *Queue) open(c Config) (err error) {
 	if q.holder, err = c.Worker.Book().NewHolder(umem.OwnerNVMe, "block queue "+c.Name); err != nil {
 		return err
 	}
-	if q.scratch, err = newScratch(uint32(c.Depth), uint32(c.Pieces)); err != nil {
+	if q.scratch, err = newScratch(uint64(c.operations()), uint64(c.Pieces)); err != nil {
 		return err
 	}
-	if q.ring, err = newRing(q.region, uint32(c.Depth), c.without); err != nil {
+	if q.ring, err = newRing(q.region, uint32(c.operations()), c.without); err != nil {
 		return err
 	}
 	q.granted = q.ring.granted(c.without)
-	if err = q.ring.registerTable(uint32(c.Targets)); err != nil {
-		return fmt.Errorf("register a table of %d files: %w", c.Targets, err)
+	if err = q.ring.makeTable(uint32(c.Targets)); err != nil {
+		return err
 	}
 	return q.registerRegion()
 }
@@ -122,8 +126,8 @@ func (r *ring) granted(without feature) Granted {
 // Granted says what the kernel gave of what was asked for.
 func (q *Queue) Granted() Granted { return q.granted }
 
-// Limits says what the queue can take. Frames counts those of chains; with
-// single frames the queue holds as many as it is deep.
+// Limits says what the queue can take. Reads and writes share its depth: each
+// may use all of it while there are none of the other.
 func (q *Queue) Limits() umem.Limits {
-	return umem.Limits{Message: maxMessage, Frames: q.pieces, Supply: len(q.frames), Send: len(q.frames)}
+	return umem.Limits{Message: maxMessage, Frames: q.pieces, Supply: q.depth, Send: q.depth}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,7 @@ type ring struct {
 	setup      uint32  // IORING_SETUP flags granted
 	features   uint32  // IORING_FEAT flags of the kernel
 	memory     ringMemory
+	gone       witness // of rings in the region; fd -1 for others
 	sq         submissions
 	cq         completions
 }
@@ -118,7 +120,7 @@ func explainSetup(err error) error {
 func setupRing(region *umem.Region, depth, setup uint32) (*ring, error) {
 	entries := pow2(depth)
 	p := ringParams{flags: setup, cqEntries: 2 * entries}
-	r := &ring{fd: -1}
+	r := &ring{fd: -1, gone: witness{-1}}
 	if setup&setupNoMmap != 0 {
 		if err := r.memory.take(region, entries); err != nil {
 			return nil, err
@@ -159,9 +161,9 @@ func (r *ring) words(p *ringParams) error {
 		return fmt.Errorf("the kernel wants rings of %d and %d entries, larger than the memory for them", p.sqEntries, p.cqEntries)
 	}
 	r.sq = submissions{head: word(m.rings, p.sqOff.head), tail: word(m.rings, p.sqOff.tail), flags: word(m.rings, p.sqOff.flags),
-		drops: word(m.rings, p.sqOff.dropped), sqes: entriesOf[sqe](m.sqes, 0, p.sqEntries), mask: p.sqEntries - 1}
+		drops: word(m.rings, p.sqOff.dropped), sqes: entriesOf[sqe](m.sqes, 0, uint64(p.sqEntries)), mask: p.sqEntries - 1}
 	r.cq = completions{head: word(m.rings, p.cqOff.head), tail: word(m.rings, p.cqOff.tail), overflow: word(m.rings, p.cqOff.overflow),
-		cqes: entriesOf[cqe](m.rings, p.cqOff.cqes, p.cqEntries), mask: p.cqEntries - 1}
+		cqes: entriesOf[cqe](m.rings, uint64(p.cqOff.cqes), uint64(p.cqEntries)), mask: p.cqEntries - 1}
 	if r.setup&setupNoSQArray == 0 {
 		for i := range p.sqEntries {
 			word(m.rings, p.sqOff.array+4*i).Store(i)
@@ -209,11 +211,30 @@ func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 	}
 }
 
-// close gives the ring back. Nothing may be in flight, or the kernel goes on
-// with it in the background.
+// makeTable makes a file table with n places for targets.
+func (r *ring) makeTable(n uint32) (err error) {
+	if err = r.registerTable(n + 1); err == nil && r.memory.piece != nil {
+		r.gone, err = r.newWitness(n)
+	}
+	if err != nil {
+		return fmt.Errorf("register a table of %d files: %w", n, err)
+	}
+	return nil
+}
+
+// goneLimit is how long close waits for the kernel to take a ring apart. It
+// takes milliseconds where nothing is in flight.
+const goneLimit = 2 * time.Second
+
+// close gives the ring back; nothing may be in flight. Memory in the region's
+// control area is free for other rings once the kernel has let go of it; where that
+// takes too long it is not used again.
 func (r *ring) close() error {
 	err := unix.Close(r.fd)
-	return errors.Join(err, r.memory.release())
+	if r.memory.piece != nil && !r.gone.await(goneLimit) {
+		r.memory.forsake()
+	}
+	return errors.Join(err, r.gone.close(), r.memory.release())
 }
 
 // pow2 rounds up to a power of two.

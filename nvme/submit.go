@@ -21,12 +21,12 @@ func (q *Queue) Send(full []umem.Frame) int { return q.accept(full, writing) }
 // from contiguous bytes of the disk.
 func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading) }
 
-// accept starts an operation for each whole chain while there are free ones.
+// accept starts an operation for each whole chain while there is room.
 func (q *Queue) accept(fs []umem.Frame, k kind) int {
 	taken := 0
-	for taken < len(fs) && len(q.free) > 0 && !q.closed {
+	for taken < len(fs) && !q.closed {
 		n := q.message(fs[taken:])
-		if n == 0 {
+		if n == 0 || n > q.depth-q.held {
 			break
 		}
 		q.start(k, fs[taken:taken+n])
@@ -61,8 +61,12 @@ func (q *Queue) start(k kind, fs []umem.Frame) {
 	o.count = int32(len(fs))
 	o.target, o.block = side.Target, side.Block
 	copy(q.frames[int(i)*q.pieces:], fs)
+	q.held += len(fs)
 	if errno := q.check(o, fs); errno != 0 {
 		q.finish(i, errno)
+		if q.event.fd >= 0 {
+			q.raise()
+		}
 		return
 	}
 	q.issue(i)

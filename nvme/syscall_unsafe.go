@@ -91,6 +91,9 @@ func (r *ring) setFile(place uint32, fd int32) error {
 	return nil
 }
 
+// setEvent registers an eventfd that the kernel sets for completions.
+func (r *ring) setEvent(fd int32) error { return r.register(registerEventfd, unsafe.Pointer(&fd), 1) }
+
 // supports asks whether the kernel has all of the operations.
 func (r *ring) supports(ops ...uint8) bool {
 	var p opProbe

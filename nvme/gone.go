@@ -1,0 +1,56 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// witness tells when the kernel has taken a ring apart, which it does in the
+// background after the descriptor is closed, writing to the ring's words meanwhile
+// (io_ring_exit_work in io_uring/io_uring.c). It is a pipe whose writing end only
+// the ring's file table holds: the table is emptied last.
+type witness struct{ fd int }
+
+// newWitness registers one at a place of the ring's file table.
+func (r *ring) newWitness(place uint32) (witness, error) {
+	var ends [2]int
+	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
+		return witness{-1}, fmt.Errorf("make a pipe: %w", err)
+	}
+	err := errors.Join(r.setFile(place, int32(ends[1])), unix.Close(ends[1]))
+	if err != nil {
+		return witness{-1}, errors.Join(err, unix.Close(ends[0]))
+	}
+	return witness{ends[0]}, nil
+}
+
+// await waits until the ring is gone, or for limit, and says whether it is. It
+// says no where there is no witness.
+func (w *witness) await(limit time.Duration) bool {
+	if w.fd < 0 {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(w.fd)}} // a pipe without writers hangs up
+	for end := time.Now().Add(limit); ; {
+		left := time.Until(end)
+		n, err := unix.Poll(fds, int(max(left, 0).Milliseconds()))
+		if n > 0 {
+			return fds[0].Revents&unix.POLLHUP != 0
+		}
+		if left <= 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return false
+		}
+	}
+}
+
+func (w *witness) close() error {
+	if w.fd < 0 {
+		return nil
+	}
+	err := unix.Close(w.fd)
+	w.fd = -1
+	return err
+}
