@@ -177,7 +177,7 @@ func (d *Daemon) Status() Status {
 func (d *Daemon) regionStatus() RegionStatus {
 	r := d.region
 	s := RegionStatus{
-		Bytes: r.Size(), Pages: r.Pages().String(), FrameSize: r.FrameSize(), Frames: r.Frames(),
+		Bytes: r.Size(), Pages: r.Pages().String(), Ordinary: r.Pages() == umem.Ordinary, FrameSize: r.FrameSize(), Frames: r.Frames(),
 		Owners: make(map[string]int64), Registered: r.Registered(),
 	}
 	count := r.Snapshot()

@@ -3,8 +3,8 @@ package flows
 import (
 	"time"
 
-	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/xdp"
 )
 
 // Status is what the flow says of itself now, or said last.
@@ -65,24 +65,23 @@ func (f *Flow) observeStatus(r *run) FlowStatus {
 	return s
 }
 
-// fillLedger says what became of every packet that reached the program.
+// fillLedger says what became of every packet that reached the interface.
 func (r *run) fillLedger(s *FlowStatus) error {
 	l, err := r.net.Ledger()
 	if err != nil {
 		return err
 	}
-	s.Offered = l.Program.Total().Packets
-	for v := range bpf.Verdicts {
-		if v := bpf.Verdict(v); v != bpf.Redirected {
-			s.Passed[v.String()] = l.Program[v].Packets
+	s.Offered, s.Waiting, s.Missing = l.Offered, l.Of(xdp.Waiting), l.Missing()
+	for _, reason := range xdp.Reasons() {
+		switch {
+		case reason.IsLost():
+			s.Dropped[reason.String()] = l.Of(reason)
+		case reason != xdp.Received && reason != xdp.Waiting:
+			s.Passed[reason.String()] = l.Of(reason)
 		}
 	}
-	s.Dropped["rx_ring_full"] = l.RingFull
-	s.Dropped["no_free_frame"] = l.NoFrames
-	s.Dropped["too_long_for_frame"] = l.TooLong
 	s.Dropped["beyond_count"] = r.unwanted.Load()
 	s.Dropped["write_failed"] = r.lost()
-	s.Waiting = l.Waiting
 	return nil
 }
 

@@ -62,6 +62,9 @@ func openNetworkStorage(c config.Flow, region *umem.Region, shared sharing, log 
 
 // openNet opens the interface.
 func (r *run) openNet(c config.Flow, hands *umem.Holder, undo *cleanup) (err error) {
+	if err := checkTakeOver(c.From); err != nil {
+		return err
+	}
 	x, err := netConfig(c, hands)
 	if err != nil {
 		return err

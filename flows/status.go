@@ -18,6 +18,7 @@ type Status struct {
 type RegionStatus struct {
 	Bytes      uint64           `json:"bytes"`
 	Pages      string           `json:"pages"`
+	Ordinary   bool             `json:"ordinary_pages"` // configured fall-back, slower
 	FrameSize  uint32           `json:"frame_size"`
 	Frames     int64            `json:"frames"`
 	Owners     map[string]int64 `json:"owners"`
@@ -57,9 +58,10 @@ type FlowStatus struct {
 	PPS     float64 `json:"packets_per_second"` // over the last second
 	BPS     float64 `json:"bits_per_second"`
 
-	// Offered = Passed + Packets + Waiting + Dropped, but for those of Dropped
-	// that Packets has already: beyond_count and write_failed.
-	Offered uint64            `json:"offered"` // reached the XDP program
+	// Offered = Passed + Packets + Waiting + Dropped + Missing, but for those of
+	// Dropped that Packets has already: beyond_count and write_failed.
+	Offered uint64            `json:"offered"` // arrived at the interface
+	Missing int64             `json:"missing"` // zero at rest; the counters are read one after the other
 	Waiting uint64            `json:"waiting"` // in the receive rings now, in frames
 	Passed  map[string]uint64 `json:"passed"`  // left to the kernel, by reason
 	Dropped map[string]uint64 `json:"dropped"` // lost, by reason

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// collector makes metrics of a daemon's status when it is scraped; nothing is
+// looked up per packet.
+type collector struct{ daemon *flows.Daemon }
+
+// newRegistry has the daemon's metrics and those of the process.
+func newRegistry(d *flows.Daemon) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collector{d}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("unifiedd_"+name, help, labels, nil)
+}
+
+var (
+	descFrames   = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
+	descRegion   = describe("region_bytes", "Size of the region.")
+	descOrdinary = describe("region_ordinary_pages", "1 when the region is on ordinary pages instead of huge ones.")
+	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
+	descWaits    = describe("flow_waiting", "1 while the flow waits for something outside to mend.", "flow")
+	descZeroCopy = describe("zero_copy", "1 when the driver granted zero copy.", "flow", "interface")
+	descOffered  = describe("offered_packets_total", "Packets that arrived at the interface.", "flow", "interface")
+	descPackets  = describe("received_packets_total", "Packets received from the rings.", "flow", "interface")
+	descBytes    = describe("received_bytes_total", "Bytes of packets received from the rings.", "flow", "interface")
+	descPassed   = describe("passed_packets_total", "Packets left to the kernel, by reason.", "flow", "interface", "reason")
+	descDropped  = describe("dropped_packets_total", "Packets lost, by reason.", "flow", "interface", "reason")
+	descCopied   = describe("copied_bytes_total", "Bytes of packets copied by unifiedd, by reason.", "flow", "reason")
+	descKernel   = describe("kernel_copied_bytes_total", "Bytes of packets copied by the kernel, by device.", "flow", "device")
+	descWritten  = describe("written_packets_total", "Packets written to the disk without a gap before them.", "flow")
+	descDurable  = describe("durable_packets_total", "Packets on stable storage without a gap before them.", "flow")
+	descDisk     = describe("disk_written_bytes_total", "Bytes written to the disk.", "flow")
+	descStalls   = describe("stalls_total", "Rounds in which the disk could take no more.", "flow")
+	descSegments = describe("segments_total", "Segments begun.", "flow")
+)
+
+// Describe sends nothing: which flows there are is known at scrape time only.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends every metric.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.daemon.Status()
+	for owner, n := range s.Region.Owners {
+		gauge(out, descFrames, float64(n), owner)
+	}
+	gauge(out, descRegion, float64(s.Region.Bytes))
+	gauge(out, descOrdinary, truth(s.Region.Ordinary))
+	for i := range s.Flows {
+		collectFlow(out, &s.Flows[i])
+	}
+}
+
+func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+	gauge(out, descUp, truth(f.State == flows.Running || f.State == flows.Waiting), f.Name)
+	gauge(out, descWaits, truth(f.State == flows.Waiting), f.Name)
+	gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, f.From)
+	counter(out, descOffered, f.Offered, f.Name, f.From)
+	counter(out, descPackets, f.Packets, f.Name, f.From)
+	counter(out, descBytes, f.Bytes, f.Name, f.From)
+	each(out, descPassed, f.Passed, f.Name, f.From)
+	each(out, descDropped, f.Dropped, f.Name, f.From)
+	each(out, descCopied, f.CopiedBytes, f.Name)
+	each(out, descKernel, f.KernelBytes, f.Name)
+	counter(out, descWritten, f.Written.Packets, f.Name)
+	counter(out, descDurable, f.Durable.Packets, f.Name)
+	counter(out, descDisk, f.DiskBytes, f.Name)
+	counter(out, descStalls, f.Stalls, f.Name)
+	counter(out, descSegments, f.Segments, f.Name)
+}
+
+// each sends a counter for every reason, the last label.
+func each(out chan<- prometheus.Metric, d *prometheus.Desc, by map[string]uint64, labels ...string) {
+	for reason, n := range by {
+		counter(out, d, n, append(labels[:len(labels):len(labels)], reason)...)
+	}
+}
+
+func counter(out chan<- prometheus.Metric, d *prometheus.Desc, n uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func gauge(out chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
