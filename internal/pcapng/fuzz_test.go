@@ -7,21 +7,29 @@ import (
 	"testing"
 )
 
+// tiny is a segment small enough to fuzz quickly: three batches of two short packets, behind a plain head.
+func tiny() *segment {
+	s := &segment{align: 512, id: SegmentID{1}}
+	head, err := AppendSegmentHead(nil, Section{}, []Interface{{Name: "a"}, {Name: "b"}, {Name: "c"}}, Segment{ID: s.id, Align: 512})
+	if err != nil {
+		panic(err)
+	}
+	s.file = head
+	for i := range uint64(3) {
+		s.add(packedLayout, uint64(len(s.file)), testPacket(i, 20), testPacket(i+1, 33))
+	}
+	return s
+}
+
 func seeds() [][]byte {
-	whole := sample(512)
-	holed := sample(512)
+	slot, holed := tiny(), tiny()
+	slot.add(slotLayout, 0, testPacket(3, 20))
 	holed.wipe(1, 0)
-	holed.wipe(3, 512)
 	mended := &memFile{data: bytes.Clone(holed.file)}
 	if _, err := Recover(mended, Options{}); err != nil {
 		panic(err)
 	}
-	short := newSegment(512)
-	short.add(packedLayout, 0, testPacket(1, 20))
-	return [][]byte{
-		whole.file, holed.file, mended.data, short.file, append(bytes.Clone(short.file), make([]byte, 2000)...),
-		sample(4096).file, newSegment(512).file, {},
-	}
+	return [][]byte{tiny().file, slot.file, holed.file, mended.data, append(tiny().file, make([]byte, 600)...), {}}
 }
 
 // mendChecksums gives every aligned mark a right checksum, or the fuzzer would never get behind it.

@@ -24,9 +24,10 @@ type Options struct {
 }
 
 // Recover mends a segment that a crash left: it keeps every good batch, overwrites the holes between them with blocks
-// that readers skip, cuts the file behind the last, and flushes it. What it did is in the report, also beside an
-// error. A file without a head unit of ours is refused with ErrNotSegment. Recovering twice, or again after a crash
-// in the middle of it, ends in the same file. Nobody may write the file meanwhile.
+// that readers skip, cuts the file behind the last, and flushes it, also when there was nothing to mend: what the
+// report calls kept is durable. A file without a head unit of ours is refused with ErrNotSegment. Recovering twice,
+// or again after a crash in the middle of it, ends in the same file. Nobody may write the file meanwhile. Beside an
+// error the report is filled in as far as it went.
 func Recover(f File, o Options) (Report, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -108,7 +109,7 @@ func (r *recovery) finish() error {
 	if p.HoleCount == 0 {
 		p.PacketsBeforeHole = p.Packets
 	}
-	if p.Clean || r.dry {
+	if r.dry {
 		return nil
 	}
 	if p.Cut > 0 {

@@ -142,6 +142,36 @@ func TestRecoverRejectsImpostors(t *testing.T) {
 	}
 }
 
+// A good batch of this very segment is not good where it does not belong.
+func TestRecoverRejectsReplay(t *testing.T) {
+	s := sample(512)
+	from, to := s.batches[4], s.batches[2]
+	if from.length != to.length {
+		t.Fatal("the sample's slot batches differ in length")
+	}
+	copy(s.file[to.offset:][:to.length], s.file[from.offset:])
+	m := &memFile{data: s.file}
+	mustRecover(t, m)
+	if !samePackets(walked(t, m.data), s.survivors(2)) {
+		t.Error("the replayed batch was taken, or hid another")
+	}
+}
+
+// Blocks longer than libpcap takes are not good, however well they fit.
+func TestRecoverRejectsLongBlocks(t *testing.T) {
+	for _, n := range []int{MaxBlockLen + 4, 3 << 20} {
+		s := sample(512)
+		end := len(s.file)
+		s.file = append(s.file, make([]byte, int(roundUp(uint64(n), 512)))...)
+		PutPadding(s.file[end+MinMarkLen:])
+		b := Batch{Segment: s.id, Align: 512, Sequence: 6, Offset: uint64(end), Length: uint32(len(s.file) - end), FirstPacket: s.next}
+		PutBatchHeader(s.file[end:][:MinMarkLen], &b)
+		if r := mustRecover(t, &memFile{data: s.file}); r.Kept != int64(end) || r.Torn != 1 {
+			t.Errorf("padding of %d bytes: %+v", n, r)
+		}
+	}
+}
+
 // Blocks that a reader would complain about make the batch a bad one.
 func TestRecoverRejectsBadRecords(t *testing.T) {
 	for name, forge := range map[string]func(packet []byte){
@@ -188,7 +218,7 @@ func TestRecoverInterrupted(t *testing.T) {
 	damaged.wipe(4, 512)
 	want := &memFile{data: bytes.Clone(damaged.file)}
 	mustRecover(t, want)
-	for step := 1; step <= want.changes; step++ {
+	for step := 1; step <= want.steps; step++ {
 		m := &memFile{data: bytes.Clone(damaged.file), failAt: step}
 		if _, err := Recover(m, Options{}); !errors.Is(err, errInjected) {
 			t.Fatalf("step %d: got %v, want the injected error", step, err)

@@ -106,8 +106,10 @@ func (s *segment) survivors(lost ...int) (want []packet) {
 // memFile is a File in memory that counts changes, and can fail.
 type memFile struct {
 	data    []byte
+	steps   int // changes and flushes
 	changes int
-	failAt  int   // the change that fails, from 1; 0 is none
+	dirty   bool  // changed since the last Sync
+	failAt  int   // the step that fails, from 1; 0 is none
 	readErr error // of every read behind the head
 }
 
@@ -120,12 +122,18 @@ func (m *memFile) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(m.data).ReadAt(p, off)
 }
 
-func (m *memFile) change() error {
-	m.changes++
-	if m.changes == m.failAt {
+func (m *memFile) step() error {
+	m.steps++
+	if m.steps == m.failAt {
 		return errInjected
 	}
 	return nil
+}
+
+func (m *memFile) change() error {
+	m.changes++
+	m.dirty = true
+	return m.step()
 }
 
 func (m *memFile) WriteAt(p []byte, off int64) (int, error) {
@@ -150,7 +158,13 @@ func (m *memFile) Truncate(size int64) error {
 	return nil
 }
 
-func (m *memFile) Sync() error { return m.change() }
+func (m *memFile) Sync() error {
+	if err := m.step(); err != nil {
+		return err
+	}
+	m.dirty = false
+	return nil
+}
 
 // walked reads the packets of a file with Walk.
 func walked(t interface{ Fatal(...any) }, file []byte) (got []packet) {
@@ -177,6 +191,9 @@ func mustRecover(t *testing.T, m *memFile) Report {
 	r, err := Recover(m, Options{})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if m.dirty {
+		t.Error("recovery changed the file and did not flush it")
 	}
 	return r
 }
