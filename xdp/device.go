@@ -17,6 +17,11 @@ type device struct {
 	queues uint32 // receive queues
 	handle *netlink.Handle
 	ctl    int // a socket for ethtool requests
+
+	zcSegments uint32 // most frames of one packet with zero copy
+	drops      []int  // which of the driver's counters are drops of its queues
+	counters   int    // how many counters the driver has
+	before     lost   // what was lost before the device was opened
 }
 
 // deviceState is what may change under us.
@@ -25,33 +30,58 @@ type deviceState struct {
 	up      bool   // administratively
 	carrier bool   // the link works
 	program uint32 // id of the XDP program attached; 0: none
-	stats   netlink.LinkStatistics64
+	lost    lost   // since the interface was made
+}
+
+// lost are packets the device or its driver dropped.
+type lost struct {
+	missed uint64 // rx_missed_errors: no room in the card
+	errors uint64 // rx_errors: damaged
+	driver uint64 // drops of the driver's queues, refusals by sockets included
+}
+
+func (l lost) since(before lost) lost {
+	return lost{l.missed - before.missed, l.errors - before.errors, l.driver - before.driver}
 }
 
 // findDevice looks an interface up in the thread's network namespace. The caller
 // closes the device.
-func findDevice(name string) (d *device, err error) {
-	d = &device{ctl: -1}
-	if d.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-		return nil, fmt.Errorf("open netlink: %w", err)
+func findDevice(name string) (*device, error) {
+	d := &device{ctl: -1}
+	if err := d.find(name); err != nil {
+		return nil, errors.Join(err, d.close())
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
-			d = nil
-		}
-	}()
-	link, err := d.handle.LinkByName(name)
-	if err != nil {
-		return nil, linkError(err)
+	return d, nil
+}
+
+func (d *device) find(name string) (err error) {
+	if d.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("open netlink: %w", err)
 	}
 	if d.ctl, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
-		return nil, fmt.Errorf("open a socket for ethtool: %w", err)
+		return fmt.Errorf("open a socket for ethtool: %w", err)
+	}
+	link, err := d.handle.LinkByName(name)
+	if err != nil {
+		return linkError(err)
 	}
 	a := link.Attrs()
 	d.index, d.mtu = a.Index, a.MTU
-	d.queues, err = rxQueues(d.ctl, name, a.NumRxQueues)
-	return d, err
+	if d.queues, err = rxQueues(d.ctl, name, a.NumRxQueues); err != nil {
+		return err
+	}
+	d.zcSegments = zcSegments(d.index)
+	return d.startCounting(name)
+}
+
+// startCounting notes what was lost until now.
+func (d *device) startCounting(name string) (err error) {
+	if d.drops, d.counters, err = dropCounters(d.ctl, name); err != nil {
+		return err
+	}
+	s, err := d.look()
+	d.before = s.lost
+	return err
 }
 
 // linkError gives a missing interface its type.
@@ -75,9 +105,10 @@ func (d *device) look() (deviceState, error) {
 		s.program = a.Xdp.ProgId
 	}
 	if a.Statistics != nil {
-		s.stats = netlink.LinkStatistics64(*a.Statistics)
+		s.lost = lost{missed: a.Statistics.RxMissedErrors, errors: a.Statistics.RxErrors}
 	}
-	return s, nil
+	s.lost.driver, err = sumCounters(d.ctl, a.Name, d.drops, d.counters)
+	return s, err
 }
 
 // close gives the descriptors back; closing again does nothing.

@@ -2,17 +2,38 @@ package xdp
 
 import (
 	"errors"
+	"fmt"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// channels is struct ethtool_channels of include/uapi/linux/ethtool.h.
+// Requests and layouts: include/uapi/linux/ethtool.h.
+
+// channels is struct ethtool_channels.
 type channels struct {
 	cmd                                         uint32
 	maxRx, maxTx, maxOther, maxCombined         uint32
 	rxCount, txCount, otherCount, combinedCount uint32
 }
+
+// stringSetInfo is struct ethtool_sset_info for one set.
+type stringSetInfo struct {
+	cmd, reserved uint32
+	mask          uint64
+	count         uint32
+}
+
+// setStats is ETH_SS_STATS, the set of counter names.
+const setStats = 1
+
+// maxCounters bounds what a driver may claim to have.
+const maxCounters = 1 << 16
+
+// roomy is for how many counters to have room when the driver says it has n.
+// Older kernels write as many as there are, without asking how many fit, and the
+// number changes with the number of queues.
+func roomy(n int) int { return 2*n + 4096 }
 
 // ifreq is struct ifreq with a pointer in it.
 type ifreq struct {
@@ -21,13 +42,13 @@ type ifreq struct {
 	_    [40 - unix.IFNAMSIZ - unsafe.Sizeof(uintptr(0))]byte
 }
 
-// ethtool does one request. data begins with the command and stays alive and in
-// place for the call, since the ifreq that points to it is on the stack or heap of
-// this call and passed by pointer.
+// ethtool does one request. data points to a request that begins with its command
+// and has room for the answer. Sound: ifreq holds it as a pointer, so it stays
+// alive, and the heap does not move.
 func ethtool(fd int, name string, data unsafe.Pointer) error {
 	r := ifreq{data: data}
 	if len(name) >= len(r.name) {
-		return unix.EINVAL
+		return unix.ENODEV
 	}
 	copy(r.name[:], name)
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&r)))
@@ -40,13 +61,50 @@ func ethtool(fd int, name string, data unsafe.Pointer) error {
 // rxQueues is the number of receive queues in use: what the driver says, else
 // what the kernel allocated.
 func rxQueues(fd int, name string, allocated int) (uint32, error) {
-	c := channels{cmd: unix.ETHTOOL_GCHANNELS}
-	err := ethtool(fd, name, unsafe.Pointer(&c))
+	c := &channels{cmd: unix.ETHTOOL_GCHANNELS}
+	err := ethtool(fd, name, unsafe.Pointer(c))
 	if err == nil && c.rxCount+c.combinedCount > 0 {
 		return c.rxCount + c.combinedCount, nil
 	}
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
-		return 0, err
+		return 0, fmt.Errorf("count the queues: %w", err)
 	}
 	return uint32(max(allocated, 1)), nil
+}
+
+// ethtoolStringCount is how many counters the driver has.
+func ethtoolStringCount(fd int, name string) (int, error) {
+	q := &stringSetInfo{cmd: unix.ETHTOOL_GSSET_INFO, mask: 1 << setStats}
+	if err := ethtool(fd, name, unsafe.Pointer(q)); err != nil {
+		return 0, err
+	}
+	if q.mask == 0 {
+		return 0, nil
+	}
+	return int(min(q.count, maxCounters)), nil
+}
+
+// ethtoolStrings are the names of n counters, stringLength bytes each.
+func ethtoolStrings(fd int, name string, n int) ([]byte, error) {
+	b := make([]uint32, 3+roomy(n)*stringLength/4) // cmd, set, count, names
+	b[0], b[1], b[2] = unix.ETHTOOL_GSTRINGS, setStats, uint32(n)
+	if err := ethtool(fd, name, unsafe.Pointer(&b[0])); err != nil {
+		return nil, err
+	}
+	// Sound: the same memory seen as bytes, from the fourth word on.
+	return unsafe.Slice((*byte)(unsafe.Pointer(&b[3])), n*stringLength), nil
+}
+
+// ethtoolStats are the values of n counters.
+func ethtoolStats(fd int, name string, n int) ([]uint64, error) {
+	b := make([]uint64, 1+roomy(n)) // cmd and count, values
+	head := (*[2]uint32)(unsafe.Pointer(&b[0]))
+	head[0], head[1] = unix.ETHTOOL_GSTATS, uint32(n)
+	if err := ethtool(fd, name, unsafe.Pointer(head)); err != nil {
+		return nil, err
+	}
+	if int(head[1]) != n {
+		return nil, fmt.Errorf("the driver has %d counters, it had %d", head[1], n)
+	}
+	return b[1 : 1+n], nil
 }

@@ -91,7 +91,7 @@ func (c *Config) attempts(mtuFits bool) []attempt {
 		}
 	}
 	if c.Policy != Require {
-		if many && !mtuFits {
+		if many {
 			out = append(out, attempt{multiBuffer: true})
 		}
 		out = append(out, attempt{})

@@ -29,6 +29,7 @@ type Interface struct {
 	registration *umem.Registration
 	open         int    // ports not closed
 	programID    uint32 // of the attached program
+	lost         lost   // by the device, as of the last Ledger
 	final        Ledger // what Ledger says after Close
 	closed       atomic.Bool
 }
@@ -43,29 +44,30 @@ type Interface struct {
 //
 // Errors match ErrNoZeroCopy, ErrQueueBusy, ErrPermission, ErrMemlock,
 // ErrNotSupported, ErrInterfaceGone, or those of bpf.Load and Attach.
-func Open(c Config) (i *Interface, err error) {
+func Open(c Config) (*Interface, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	i = &Interface{config: c}
+	i := &Interface{config: c}
 	i.name.Store(&i.config.Interface)
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("open %s: %w", c.Interface, err), i.Close())
-			i = nil
-		}
-	}()
-	if i.device, err = findDevice(c.Interface); err != nil {
-		return nil, err
+	if err := i.openAll(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %s: %w", c.Interface, err), i.Close())
 	}
-	queues, rest, err := c.choose(i.device.queues)
+	return i, nil
+}
+
+func (i *Interface) openAll() (err error) {
+	if i.device, err = findDevice(i.config.Interface); err != nil {
+		return err
+	}
+	queues, rest, err := i.config.choose(i.device.queues)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	i.unbound = rest
-	return i, i.bindSomehow(queues)
+	return i.bindSomehow(queues)
 }
 
 // bindSomehow tries the ways of binding in turn.
@@ -200,8 +202,8 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	}
 	r := c.region()
 	p := &Port{
-		iface: i, worker: worker, held: held, region: r, socket: s, rings: s.rings,
-		limits: c.limits(i.granted, i.device.mtu), wake: newWake(c, s.queue),
+		iface: i, worker: worker, held: held, region: r, socket: s, rings: &s.rings,
+		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue),
 		chunk: uint64(r.FrameSize()),
 	}
 	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()

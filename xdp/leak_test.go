@@ -15,3 +15,17 @@ func openFDs(t testing.TB) int {
 	}
 	return len(entries)
 }
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func openFile(t testing.TB, name string) *os.File {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}

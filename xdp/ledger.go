@@ -6,19 +6,43 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 )
 
-// Ledger says what became of every packet an interface's program saw.
+// Ledger says what became of every packet that arrived at an interface since it
+// was opened: so many were Offered, and each has one Reason. What the sender's end
+// dropped, such as the other half of a veth pair, never arrived and is in that
+// end's own counters.
 type Ledger struct {
-	Program  bpf.Counters // the program's verdicts
-	Received uint64       // packets given by Recv
-	Waiting  uint64       // frames in rx rings, not received yet
-	RingFull uint64       // packets lost: rx ring full
-	NoFrames uint64       // packets lost: fill ring empty
-	TooLong  uint64       // packets lost: longer than a frame
+	// Offered is what the device lost and what the program saw, by the device's
+	// and the program's own count.
+	Offered uint64
+	by      [reasons]uint64
 }
 
-// Ledger adds up the counters of the program and of all ports. While packets
-// flow the parts are of slightly different moments. After Close it is what was
-// last.
+// Of is the number of packets of one reason.
+func (l *Ledger) Of(r Reason) uint64 { return l.by[r] }
+
+// Lost is the number of packets nobody got.
+func (l *Ledger) Lost() (n uint64) {
+	for _, r := range Reasons() {
+		if r.IsLost() {
+			n += l.by[r]
+		}
+	}
+	return n
+}
+
+// Missing is Offered less the packets of every reason: zero at rest. While
+// packets flow the counters are of slightly different moments, and Missing is some
+// packets, of either sign.
+func (l *Ledger) Missing() int64 {
+	n := l.Offered
+	for _, k := range l.by {
+		n -= k
+	}
+	return int64(n)
+}
+
+// Ledger adds up the counters of the device, the program and the ports. After
+// Close it is what was last. It may be called from any goroutine.
 func (i *Interface) Ledger() (Ledger, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -29,27 +53,68 @@ func (i *Interface) Ledger() (Ledger, error) {
 }
 
 func (i *Interface) ledger() (l Ledger, err error) {
-	if i.program != nil {
-		if l.Program, err = i.program.Counters(); err != nil {
-			return l, fmt.Errorf("ledger of %s: %w", i.Name(), err)
-		}
-	}
 	for _, p := range i.ports {
 		s, err := p.Stats()
 		if err != nil {
-			return l, fmt.Errorf("ledger of %s: %w", i.Name(), err)
+			return l, fmt.Errorf("ledger: %w", err)
 		}
-		l.Received += s.Received.Packets
-		l.Waiting += s.Waiting
+		l.addPort(&s, i.granted)
 	}
+	refused := l.by[LostRingFull] + l.by[LostNoFrames] + l.by[LostTooLong]
+	if err := i.addProgram(&l, refused); err != nil {
+		return l, fmt.Errorf("ledger of %s: %w", i.Name(), err)
+	}
+	i.addDevice(&l, refused)
 	return l, nil
 }
 
-// keepLedger takes the last ledger and closes the door.
+func (l *Ledger) addPort(s *Stats, g Granted) {
+	ringFull, noFrames, tooLong := s.lost(g)
+	l.by[Received] += s.Received.Packets
+	l.by[Waiting] += s.Waiting
+	l.by[LostRingFull] += ringFull
+	l.by[LostNoFrames] += noFrames
+	l.by[LostTooLong] += tooLong
+}
+
+// addProgram adds the program's verdicts. Without a program of ours nobody counts
+// what was offered to the sockets but they themselves.
+func (i *Interface) addProgram(l *Ledger, refused uint64) error {
+	if i.program == nil {
+		l.Offered += l.by[Received] + l.by[Waiting] + refused
+		return nil
+	}
+	c, err := i.program.Counters()
+	if err != nil {
+		return err
+	}
+	l.Offered += c.Total().Packets
+	l.by[KernelNoMatch] = c[bpf.NoMatch].Packets
+	l.by[KernelTooLong] = c[bpf.TooLong].Packets
+	l.by[KernelNoSocket] = c[bpf.NoSocket].Packets
+	return nil
+}
+
+// addDevice adds what was lost before the program. The driver's counter includes
+// what the sockets refused. An interface that is gone lost what was last known.
+func (i *Interface) addDevice(l *Ledger, refused uint64) {
+	if s, err := i.device.look(); err == nil {
+		i.lost = s.lost.since(i.device.before)
+	}
+	l.by[LostMissed] = i.lost.missed
+	l.by[LostDamaged] = i.lost.errors
+	l.by[LostDriver] = i.lost.driver - min(refused, i.lost.driver)
+	l.Offered += l.by[LostMissed] + l.by[LostDamaged] + l.by[LostDriver]
+}
+
+// keepLedger takes the last ledger, before what it is read from is closed.
 func (i *Interface) keepLedger() (err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.final, err = i.ledger()
 	i.closed.Store(true)
+	if i.device == nil {
+		return nil
+	}
+	i.final, err = i.ledger()
 	return err
 }

@@ -180,8 +180,8 @@ func (p *Port) next(full []umem.Frame) (message []umem.Frame, length uint64) {
 }
 
 // refuse says why the kernel would not take a message, zero where it would. A
-// descriptor it does not like it counts and never completes
-// (xp_aligned_validate_desc in net/xdp/xsk_queue.h), so none gets that far.
+// descriptor it does not like (xp_aligned_validate_desc in net/xdp/xsk_queue.h) it
+// counts and, but for newer kernels, never completes, so none gets that far.
 func (p *Port) refuse(message []umem.Frame, length uint64) unix.Errno {
 	if len(message) > p.limits.Frames || length > p.limits.Message {
 		return unix.EMSGSIZE

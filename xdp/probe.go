@@ -26,12 +26,12 @@ const (
 	probeHeadroom = 1024
 )
 
-func newProbe() (p *probe, err error) {
+func newProbe() (*probe, error) {
 	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, socketError(err)
 	}
-	p = &probe{fd: fd}
+	p := &probe{fd: fd}
 	p.page, err = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
 	if err == nil {
 		err = registerUMEM(fd, p.page, probeChunk, probeHeadroom)

@@ -23,10 +23,7 @@ func (c *Config) programTries(g *Granted) []programTry {
 		if unwanted || g.ZeroCopy && mode == bpf.Generic {
 			continue
 		}
-		if !g.MultiBuffer {
-			out = append(out, programTry{mode, false})
-		}
-		out = append(out, programTry{mode, true})
+		out = append(out, programTry{mode, g.MultiBuffer}, programTry{mode, !g.MultiBuffer})
 	}
 	return out
 }

@@ -46,29 +46,29 @@ func (c *Config) sizeRings(fd int) error {
 	return nil
 }
 
-// mapRings maps the rings that sizeRings made.
-func (c *Config) mapRings(fd int) (r *rings, err error) {
+// mapFrom maps the rings that sizeRings made. On error the caller unmaps those
+// that came about.
+func (r *rings) mapFrom(c *Config, fd int) error {
 	off, err := mmapOffsets(fd)
 	if err != nil {
-		return nil, fmt.Errorf("ask for ring offsets: %w", err)
+		return fmt.Errorf("ask for their offsets: %w", err)
 	}
-	r = new(rings)
 	if c.Direction.receives() {
-		r.fill.ring, r.fill.slots, err = mapRing[uint64](fd, unix.XDP_UMEM_PGOFF_FILL_RING, off.Fr, c.FillSize)
-		if err == nil {
-			r.rx.ring, r.rx.slots, err = mapRing[umem.Frame](fd, unix.XDP_PGOFF_RX_RING, off.Rx, c.RingSize)
+		if r.fill.ring, r.fill.slots, err = mapRing[uint64](fd, unix.XDP_UMEM_PGOFF_FILL_RING, off.Fr, c.FillSize); err != nil {
+			return err
+		}
+		if r.rx.ring, r.rx.slots, err = mapRing[umem.Frame](fd, unix.XDP_PGOFF_RX_RING, off.Rx, c.RingSize); err != nil {
+			return err
 		}
 	}
-	if err == nil && c.Direction.sends() {
-		r.completion.ring, r.completion.slots, err = mapRing[uint64](fd, unix.XDP_UMEM_PGOFF_COMPLETION_RING, off.Cr, c.RingSize)
-		if err == nil {
-			r.tx.ring, r.tx.slots, err = mapRing[umem.Frame](fd, unix.XDP_PGOFF_TX_RING, off.Tx, c.RingSize)
-		}
+	if !c.Direction.sends() {
+		return nil
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("map rings: %w", err), r.unmap())
+	if r.completion.ring, r.completion.slots, err = mapRing[uint64](fd, unix.XDP_UMEM_PGOFF_COMPLETION_RING, off.Cr, c.RingSize); err != nil {
+		return err
 	}
-	return r, nil
+	r.tx.ring, r.tx.slots, err = mapRing[umem.Frame](fd, unix.XDP_PGOFF_TX_RING, off.Tx, c.RingSize)
+	return err
 }
 
 // unmap gives the mappings back. No verb may run after it.

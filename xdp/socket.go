@@ -7,43 +7,43 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // socket is one AF_XDP socket with its rings.
 type socket struct {
 	fd    int
 	queue uint32
-	rings *rings
+	rings rings
 }
 
 // openSocket makes a socket with rings. Without a shared socket it registers the
 // region. The caller binds and closes it.
-func (c *Config) openSocket(queue uint32, registers bool) (s *socket, err error) {
+func (c *Config) openSocket(queue uint32, registers bool) (*socket, error) {
 	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, socketError(err)
 	}
-	s = &socket{fd: fd, queue: queue, rings: new(rings)}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.close())
-		}
-	}()
+	s := &socket{fd: fd, queue: queue}
+	if err := s.equip(c, registers); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// equip gives a fresh socket what it needs before it is bound.
+func (s *socket) equip(c *Config, registers bool) error {
 	if registers {
-		if err := c.register(fd); err != nil {
-			return nil, err
+		if err := c.register(s.fd); err != nil {
+			return err
 		}
 	}
-	if err := c.sizeRings(fd); err != nil {
-		return nil, err
+	if err := c.sizeRings(s.fd); err != nil {
+		return err
 	}
-	if s.rings, err = c.mapRings(fd); err != nil {
-		s.rings = new(rings)
-		return nil, err
+	if err := s.rings.mapFrom(c, s.fd); err != nil {
+		return fmt.Errorf("map rings: %w", err)
 	}
-	return s, c.tune(fd)
+	return c.tune(s.fd)
 }
 
 // register hands the region to the kernel. A registration that failed to bind is
@@ -143,28 +143,3 @@ func closeAll(sockets []*socket) error {
 	}
 	return err
 }
-
-// limits are what a port on such a socket takes.
-func (c *Config) limits(g Granted, mtu int) umem.Limits {
-	l := umem.Limits{Frames: 1}
-	if g.MultiBuffer {
-		l.Frames = maxFrags
-	}
-	l.Message = min(uint64(l.Frames)*uint64(c.region().FrameSize()), uint64(mtu)+sendOverhead)
-	if c.Direction.receives() {
-		l.Supply = int(c.FillSize)
-	}
-	if c.Direction.sends() {
-		l.Send = int(c.RingSize)
-	}
-	return l
-}
-
-// maxFrags is the most frames one packet is sent in: the least that
-// CONFIG_MAX_SKB_FRAGS may be. A longer chain the kernel would count and drop
-// (xsk_build_skb in net/xdp/xsk.c).
-const maxFrags = 17
-
-// sendOverhead is what an Ethernet frame may have beyond the MTU for devices to
-// take it: the header and one VLAN tag (is_skb_forwardable in net/core/dev.c).
-const sendOverhead = 14 + 4

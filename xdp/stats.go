@@ -1,6 +1,10 @@
 package xdp
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
 
 // Traffic counts one direction of a port.
 type Traffic struct {
@@ -14,7 +18,7 @@ type Stats struct {
 	Completed uint64  // frames the kernel was done with
 	Refused   uint64  // frames Send took that Reap gives back Failed
 	Wakeups   uint64  // system calls made by Kick
-	Waiting   uint64  // frames in the rx ring that Recv has not given yet
+	Waiting   uint64  // packets in the rx ring that Recv has not given yet
 	Kernel    KernelStats
 }
 
@@ -59,7 +63,7 @@ func (p *Port) stats() (Stats, error) {
 		Wakeups:   p.counters.wakeups.load(),
 	}
 	if p.limits.Supply > 0 {
-		s.Waiting = uint64(p.rings.rx.producer.Load() - p.rings.rx.consumer.Load())
+		s.Waiting = waiting(&p.rings.rx)
 	}
 	k, err := kernelStatistics(p.socket.fd)
 	if err != nil {
@@ -70,4 +74,30 @@ func (p *Port) stats() (Stats, error) {
 		RxInvalid: k.Rx_invalid_descs, TxInvalid: k.Tx_invalid_descs, TxEmptyVisits: k.Tx_ring_empty_descs,
 	}
 	return s, nil
+}
+
+// waiting counts the packets in an rx ring from outside its thread. Slots between
+// the two indices are only read, by the port's thread; those it takes out meanwhile
+// the kernel may write, which makes the count a moment older.
+func waiting(r *incoming[umem.Frame]) (packets uint64) {
+	from := r.consumer.Load()
+	for n := min(r.producer.Load()-from, r.size); n > 0; n-- {
+		if !r.slots[from&(r.size-1)].Continues() {
+			packets++
+		}
+		from++
+	}
+	return packets
+}
+
+// lost sorts what the kernel lost between the program and the port.
+func (s *Stats) lost(g Granted) (ringFull, noFrames, tooLong uint64) {
+	noFrames = s.Kernel.Dropped
+	switch {
+	case g.ZeroCopy:
+		noFrames = 0
+	case !g.MultiBuffer:
+		noFrames = min(s.Kernel.Dropped, s.Kernel.FillEmpty)
+	}
+	return s.Kernel.RingFull, noFrames, s.Kernel.Dropped - noFrames
 }
