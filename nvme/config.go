@@ -13,6 +13,7 @@ type Config struct {
 	Name    string       // for people; default: the worker's name
 	Depth   int          // frames in the queue at a time, and so the most reads and writes; 1 to 4096, default 64
 	Pieces  int          // frames chained in one operation, 1 to 1024, default 64, no more than Depth
+	Frames  int          // frames in the queue at a time, 1 to 65536; default Depth
 	Targets int          // targets at a time, 1 to 4096, default 16
 
 	without feature // what to do without even if the kernel has it; for tests
@@ -22,6 +23,7 @@ const (
 	maxDepth   = 4096
 	maxPieces  = 1024 // UIO_MAXIOV
 	maxTargets = 4096
+	maxFrames  = 65536
 
 	// maxFlushes is the most flushes at a time of one queue.
 	maxFlushes = 16
@@ -38,6 +40,9 @@ func (c *Config) setDefaults() error {
 	if c.Name == "" {
 		c.Name = c.Worker.Name()
 	}
+	if c.Depth == 0 {
+		c.Depth = 64
+	}
 	for _, f := range []struct {
 		name       string
 		value      *int
@@ -45,6 +50,7 @@ func (c *Config) setDefaults() error {
 	}{
 		{"depth", &c.Depth, 64, maxDepth},
 		{"pieces", &c.Pieces, 64, maxPieces},
+		{"frames", &c.Frames, c.Depth, maxFrames},
 		{"targets", &c.Targets, 16, maxTargets},
 	} {
 		if *f.value == 0 {

@@ -30,7 +30,8 @@ type Queue struct {
 	ops     []op
 	frames  []umem.Frame // as many as pieces for each of ops
 	pieces  int          // most frames of an operation
-	depth   int          // most frames in the queue
+	depth   int          // most operations at a time
+	most    int          // most frames in the queue
 	held    int          // frames in the queue
 	flushes int          // flushes in the queue
 	free    []uint32     // numbers of ops not in use, a stack
@@ -64,7 +65,7 @@ func Open(c Config) (*Queue, error) {
 func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
 	n := c.operations()
-	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, without: c.without,
+	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, most: c.Frames, without: c.without,
 		base: address(region.Data()), size: region.Size(), event: event{fd: -1},
 		ops: make([]op, n), frames: make([]umem.Frame, n*c.Pieces), free: make([]uint32, 0, n),
 		read: newFifo(n), written: newFifo(n), flushed: newFifo(n),
@@ -126,8 +127,9 @@ func (r *ring) granted(without feature) Granted {
 // Granted says what the kernel gave of what was asked for.
 func (q *Queue) Granted() Granted { return q.granted }
 
-// Limits says what the queue can take. Reads and writes share its depth: each
-// may use all of it while there are none of the other.
+// Limits says what the queue can take. Reads and writes share it: each may use
+// all of it while there are none of the other. Operations, chains among them, are
+// limited by the queue's depth besides.
 func (q *Queue) Limits() umem.Limits {
-	return umem.Limits{Message: maxMessage, Frames: q.pieces, Supply: q.depth, Send: q.depth}
+	return umem.Limits{Message: maxMessage, Frames: q.pieces, Supply: q.most, Send: q.most}
 }

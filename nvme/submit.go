@@ -24,9 +24,9 @@ func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading)
 // accept starts an operation for each whole chain while there is room.
 func (q *Queue) accept(fs []umem.Frame, k kind) int {
 	taken := 0
-	for taken < len(fs) && !q.closed {
+	for taken < len(fs) && len(q.free) > 0 && !q.closed {
 		n := q.message(fs[taken:])
-		if n == 0 || n > q.depth-q.held {
+		if n == 0 || n > q.most-q.held {
 			break
 		}
 		q.start(k, fs[taken:taken+n])
