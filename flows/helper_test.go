@@ -30,7 +30,7 @@ region: {size: 96MiB}
 flows:
   - name: cap
     from: {interface: %s, ring: 2048}
-    to: {file: %s/cap, layout: %s, segment: {size: 64MiB}, prepare: allocate, flush: 100ms, durable: 200ms}
+    to: {file: %s/cap, layout: %s, segment: {size: 64MiB}, prepare: zero, flush: 100ms, durable: 200ms}
 `, l.B.Ifname, l.dir, layout)
 }
 

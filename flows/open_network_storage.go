@@ -115,7 +115,7 @@ func (r *run) openDisk(c config.Flow, hands *umem.Holder, shared sharing, undo *
 	}
 	undo.add(r.store.Close)
 	undo.add(r.surrender)
-	r.queue, err = nvme.Open(nvme.Config{Worker: hands, Name: "flow " + c.Name, Depth: writes + 4, Pieces: chainFrames})
+	r.queue, err = nvme.Open(nvme.Config{Worker: hands, Name: "flow " + c.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames})
 	if err != nil {
 		return err
 	}
