@@ -17,6 +17,7 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 	}
 	root.AddCommand(
 		newCheck(),
+		newDoctor(),
 		newVersion(),
 	)
 	ran = new(bool)

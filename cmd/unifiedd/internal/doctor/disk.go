@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// slotAlign is what records of the slot layout are multiples of: a disk which
+// wants more cannot take them one behind the other.
+const slotAlign = 512
+
+// place is where a flow writes, or may.
+type place struct {
+	path    string
+	dir     string // of a file: the directory which is there
+	flow    config.Flow
+	hasFlow bool
+	bad     State
+}
+
+// disk examines a block device, a directory, or the path a file will have.
+func disk(path string, n needs) []Check {
+	p := place{path: path, bad: Fail}
+	p.flow, p.hasFlow = n.flowTo(path)
+	info, err := os.Stat(path)
+	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
+		if info.Mode().Type() == os.ModeDevice {
+			return p.device()
+		}
+		return []Check{fail("place", "%s is neither a file, a directory nor a block device", path)}
+	}
+	if p.dir, err = directory(path, info); err != nil {
+		return []Check{fail("place", "%v", err)}
+	}
+	return p.file()
+}
+
+// directory is the innermost directory of a path which is there.
+func directory(path string, info os.FileInfo) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	for info == nil || !info.IsDir() {
+		path = filepath.Dir(path)
+		if info, err = os.Stat(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return "", err
+		}
+	}
+	return path, nil
+}
+
+// file tries direct I/O with a file which never gets a name.
+func (p place) file() []Check {
+	checks := []Check{p.fileSystem()}
+	fd, err := unix.Open(p.dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return append(checks, unknown("direct I/O", "this file system cannot make a nameless file to try with"), p.room())
+	case errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM), errors.Is(err, unix.EROFS):
+		return append(checks, fail("writable", "%s: %v", p.dir, err).with("give the directory to the user the daemon runs as"), p.room())
+	case err != nil:
+		return append(checks, fail("writable", "make a file in %s: %v", p.dir, err), p.room())
+	}
+	defer unix.Close(fd)
+	return append(append(checks, p.direct(fmt.Sprintf("/proc/self/fd/%d", fd))...), p.room())
+}
+
+// direct opens the target as the daemon does and asks for its alignment.
+func (p place) direct(path string) []Check {
+	t, err := nvme.OpenTarget(nvme.TargetConfig{Path: path})
+	switch {
+	case errors.Is(err, nvme.ErrNoDirectIO):
+		return []Check{ok("direct I/O", "this file system has none: the kernel would copy every byte").as(p.bad).with("use a path on a disk")}
+	case err != nil:
+		return []Check{fail("direct I/O", "%v", err)}
+	}
+	defer t.Close()
+	return p.aligned(t.Alignment())
+}
+
+// aligned judges what direct I/O asks for.
+func (p place) aligned(a nvme.Alignment) []Check {
+	checks := []Check{ok("direct I/O", "alignment: %v", a)}
+	switch wants := p.hasFlow && p.flow.To.Layout == config.LayoutSlot; {
+	case a.Offset <= slotAlign && a.Memory <= slotAlign:
+		return append(checks, ok("slot layout", "possible"))
+	case wants:
+		return append(checks, fail("slot layout", "flow %s wants it, and records of %d bytes do not fit this alignment", p.flow.Name, slotAlign).
+			with("set layout: packed"))
+	}
+	return append(checks, ok("slot layout", "not here; the packed layout is possible"))
+}
+
+// room compares the free space with a segment.
+func (p place) room() Check {
+	const name = "free space"
+	var fs unix.Statfs_t
+	if err := unix.Statfs(p.dir, &fs); err != nil {
+		return unknown(name, "%v", err)
+	}
+	free := fs.Bavail * uint64(fs.Bsize)
+	segment := uint64(config.NewFlow("").To.Segment.Size)
+	if p.hasFlow {
+		segment = uint64(p.flow.To.Segment.Size)
+	}
+	if free < segment {
+		return warn(name, "%s, less than one segment of %s", mebibytes(free), mebibytes(segment)).
+			with("free space, or lower segment.size")
+	}
+	return ok(name, "%s, one segment takes %s", mebibytes(free), mebibytes(segment))
+}
+
+// fileSystem names what the directory lies on.
+func (p place) fileSystem() Check {
+	const name = "file system"
+	m, found := mountOf(p.dir)
+	if !found {
+		return unknown(name, "no mount found for %s", p.dir)
+	}
+	detail := fmt.Sprintf("%s on %s, mounted at %s", m.kind, m.source, m.point)
+	if p.dir != p.path && p.dir != filepath.Dir(p.path) {
+		detail += fmt.Sprintf(" (%s is yet to be made)", filepath.Dir(p.path))
+	}
+	if m.readOnly {
+		return fail(name, "%s, read-only", detail).with("mount -o remount,rw %s", m.point)
+	}
+	return ok(name, "%s%s", detail, blocks(m.device))
+}

@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// attrs are the attributes of a generic netlink message, by number.
+type attrs map[uint16][]byte
+
+// message is the head of a generic netlink message: struct genlmsghdr. The one of
+// package nl leaves the reserved bytes to chance, and the kernel refuses any but
+// zero.
+type message [nl.SizeofGenlmsg]byte
+
+func (m message) Len() int          { return len(m) }
+func (m message) Serialize() []byte { return m[:] }
+
+// ask sends one request of a generic netlink family and returns the attributes of
+// the answer.
+func ask(family string, command uint8, request ...*nl.RtAttr) (attrs, error) {
+	f, err := netlink.GenlFamilyGet(family)
+	if err != nil {
+		return nil, fmt.Errorf("ask for netlink family %s: %w", family, err)
+	}
+	req := nl.NewNetlinkRequest(int(f.ID), 0)
+	req.AddData(message{command, 1})
+	for _, a := range request {
+		req.AddData(a)
+	}
+	answers, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("ask netlink family %s: %w", family, err)
+	}
+	if len(answers) == 0 || len(answers[0]) < nl.SizeofGenlmsg {
+		return nil, fmt.Errorf("ask netlink family %s: the answer is empty", family)
+	}
+	return parseAttrs(answers[0][nl.SizeofGenlmsg:])
+}
+
+func parseAttrs(b []byte) (attrs, error) {
+	list, err := nl.ParseRouteAttr(b)
+	if err != nil {
+		return nil, err
+	}
+	return collect(list), nil
+}
+
+func collect(list []syscall.NetlinkRouteAttr) attrs {
+	out := make(attrs, len(list))
+	for _, a := range list {
+		out[a.Attr.Type&nl.NLA_TYPE_MASK] = a.Value
+	}
+	return out
+}
+
+// number is an unsigned attribute of up to eight bytes, in the machine's order.
+func (a attrs) number(kind uint16) (uint64, bool) {
+	switch b := a[kind]; len(b) {
+	case 4:
+		return uint64(binary.NativeEndian.Uint32(b)), true
+	case 8:
+		return binary.NativeEndian.Uint64(b), true
+	}
+	return 0, false
+}
+
+// The netdev family: Documentation/netlink/specs/netdev.yaml, Linux 6.3.
+const (
+	netdevDevGet      = 1
+	netdevIfindex     = 1
+	netdevXDPFeatures = 3
+)
+
+// Bits of a device's XDP features: enum netdev_xdp_act in linux/netdev.h.
+const (
+	xdpBasic    = 1 << 0
+	xdpRedirect = 1 << 1
+	xdpZeroCopy = 1 << 3
+	xdpRxSG     = 1 << 5
+)
+
+// xdpFeatures asks what the driver of an interface says it can do with XDP.
+func xdpFeatures(index int) (uint64, error) {
+	a, err := ask("netdev", netdevDevGet, nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(index))))
+	if err != nil {
+		return 0, err
+	}
+	features, found := a.number(netdevXDPFeatures)
+	if !found {
+		return 0, fmt.Errorf("ask netlink family netdev: the answer names no XDP features")
+	}
+	return features, nil
+}
+
+// header names the interface in a request of the ethtool family:
+// Documentation/networking/ethtool-netlink.rst.
+func header(kind int, index int) *nl.RtAttr {
+	h := nl.NewRtAttr(kind|unix.NLA_F_NESTED, nil)
+	h.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))
+	return h
+}
+
+// channels is how many queues of each kind an interface has, and may have.
+type channels struct{ rx, tx, most uint64 }
+
+func askChannels(index int) (channels, error) {
+	a, err := ask(unix.ETHTOOL_GENL_NAME, unix.ETHTOOL_MSG_CHANNELS_GET, header(unix.ETHTOOL_A_CHANNELS_HEADER, index))
+	if err != nil {
+		return channels{}, err
+	}
+	n := func(kind uint16) uint64 { v, _ := a.number(kind); return v }
+	combined := n(unix.ETHTOOL_A_CHANNELS_COMBINED_COUNT)
+	return channels{
+		rx:   n(unix.ETHTOOL_A_CHANNELS_RX_COUNT) + combined,
+		tx:   n(unix.ETHTOOL_A_CHANNELS_TX_COUNT) + combined,
+		most: n(unix.ETHTOOL_A_CHANNELS_RX_MAX) + n(unix.ETHTOOL_A_CHANNELS_COMBINED_MAX),
+	}, nil
+}
+
+// askOffloads returns the names of an interface's active features, as
+// net/ethtool/common.c has them.
+func askOffloads(index int) (map[string]bool, error) {
+	a, err := ask(unix.ETHTOOL_GENL_NAME, unix.ETHTOOL_MSG_FEATURES_GET, header(unix.ETHTOOL_A_FEATURES_HEADER, index))
+	if err != nil {
+		return nil, err
+	}
+	set, err := parseAttrs(a[unix.ETHTOOL_A_FEATURES_ACTIVE])
+	if err != nil {
+		return nil, err
+	}
+	bits, err := nl.ParseRouteAttr(set[unix.ETHTOOL_A_BITSET_BITS])
+	if err != nil {
+		return nil, err
+	}
+	active := make(map[string]bool)
+	for _, b := range bits {
+		bit, err := parseAttrs(b.Value)
+		if err != nil {
+			return nil, err
+		}
+		active[unix.ByteSliceToString(bit[unix.ETHTOOL_A_BITSET_BIT_NAME])] = true
+	}
+	return active, nil
+}

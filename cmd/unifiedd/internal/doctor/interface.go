@@ -1,0 +1,277 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// card is an interface, and what is wanted of it.
+type card struct {
+	*netlink.LinkAttrs
+	driver, bus string
+	bad         State // of what is wrong: Fail where the user asked for the interface
+	flow        config.Flow
+	hasFlow     bool
+	frame       uint32
+	region      *int // the NUMA node of the region
+}
+
+func examineInterface(name string, n needs) []Check {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return []Check{fail("interface", "%v", err).with("ip link, for those there are")}
+	}
+	c := card{LinkAttrs: link.Attrs(), bad: Warn, frame: uint32(n.Region.Frame), region: n.Region.Node}
+	c.driver, c.bus = driver(name, link)
+	if n.wants(name) {
+		c.bad = Fail
+	}
+	c.flow, c.hasFlow = n.flowOn(name)
+	if c.bad != Fail && c.Flags&net.FlagUp == 0 {
+		return []Check{ok("state", "driver %s, down; nobody asked for it, so it is not examined further", c.driver)}
+	}
+	return append([]Check{c.state(), c.nativeXDP(), c.zeroCopy(), c.queues(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
+		c.offloads()...)
+}
+
+// driver names an interface's driver and where its device is, such as
+// 0000:00:03.0; for one without a driver, its kind.
+func driver(name string, link netlink.Link) (driver, bus string) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return link.Type(), ""
+	}
+	defer unix.Close(fd)
+	info, err := unix.IoctlGetEthtoolDrvinfo(fd, name)
+	if err != nil {
+		return link.Type(), ""
+	}
+	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Bus_info[:])
+}
+
+func (c card) state() Check {
+	const name = "state"
+	switch {
+	case c.Flags&net.FlagUp == 0:
+		return ok(name, "driver %s, down", c.driver).as(c.bad).with("ip link set dev %s up", c.Name)
+	case c.OperState == netlink.OperDown || c.OperState == netlink.OperLowerLayerDown:
+		return ok(name, "driver %s, up, but no carrier", c.driver).as(c.bad).with("look at the cable, or at the other end")
+	}
+	return ok(name, "driver %s, up", c.driver)
+}
+
+func (c card) nativeXDP() Check {
+	const name = "native XDP"
+	features, err := xdpFeatures(c.Index)
+	switch {
+	case err != nil:
+		return unknown(name, "Linux 6.3 and later say; the daemon tries and tells (%v)", err)
+	case features&xdpBasic == 0 || features&xdpRedirect == 0:
+		return warn(name, "the driver has none: the XDP program runs after the kernel has made its own packet, slowly").
+			with("use a card whose driver has XDP")
+	}
+	return ok(name, "%s", describeXDP(features))
+}
+
+// describeXDP says what the driver can do beyond redirecting.
+func describeXDP(features uint64) string {
+	detail := "in the driver"
+	if features&xdpRxSG != 0 {
+		return detail + ", also for packets of several buffers"
+	}
+	return detail + ", for packets which fit one buffer"
+}
+
+func (c card) zeroCopy() Check {
+	const name = "zero copy"
+	features, err := xdpFeatures(c.Index)
+	if err != nil {
+		return unknown(name, "Linux 6.3 and later say; the daemon tries and tells")
+	}
+	if features&xdpZeroCopy != 0 {
+		return ok(name, "the driver offers it; whether it is granted shows when a flow starts")
+	}
+	if c.hasFlow && c.flow.From.ZeroCopy == config.ZeroCopyRequire {
+		return fail(name, "the driver has none, and flow %s requires it", c.flow.Name).with("set zero_copy: prefer")
+	}
+	return warn(name, "the driver has none: the kernel copies each packet into the region").
+		with("use a card whose driver has it, or live with one copy")
+}
+
+// queues compares the interface's receive queues with those the flow binds.
+func (c card) queues() Check {
+	const name = "queues"
+	ch, err := askChannels(c.Index)
+	if err != nil || ch.rx == 0 {
+		ch = channels{rx: uint64(max(c.NumRxQueues, 1)), tx: uint64(max(c.NumTxQueues, 1))}
+	}
+	detail := fmt.Sprintf("%d to receive, %d to send", ch.rx, ch.tx)
+	if ch.most > ch.rx {
+		detail += fmt.Sprintf(" (up to %d)", ch.most)
+	}
+	if !c.hasFlow || c.flow.From.Queues == nil {
+		return ok(name, "%s", detail)
+	}
+	return c.judgeQueues(detail, ch.rx)
+}
+
+func (c card) judgeQueues(detail string, rx uint64) Check {
+	const name = "queues"
+	last := slices.Max(c.flow.From.Queues)
+	switch bound := uint64(len(c.flow.From.Queues)); {
+	case uint64(last) >= rx:
+		return fail(name, "%s: there is no queue %d for flow %s", detail, last, c.flow.Name).
+			with("ethtool -L %s combined %d, or list fewer queues", c.Name, last+1)
+	case bound < rx:
+		return warn(name, "%s: flow %s takes %d, the traffic of the others stays with the kernel", detail, c.flow.Name, bound).
+			with("leave queues out of the flow to have all")
+	}
+	return ok(name, "%s", detail)
+}
+
+// overhead is what an Ethernet frame has beyond the MTU: addresses, type, two VLAN
+// tags.
+const overhead = 14 + 2*4
+
+// mtu compares the longest packet with what a frame takes.
+func (c card) mtu() Check {
+	const name = "MTU"
+	longest, room := uint64(c.MTU)+overhead, uint64(c.shape().Capacity(c.frame))
+	if longest <= room {
+		return ok(name, "%d; packets of up to %d bytes fit a frame", c.MTU, room)
+	}
+	return warn(name, "%d; packets above %d bytes take several frames, or stay with the kernel where it cannot have that", c.MTU, room).
+		with("ip link set dev %s mtu %d, if longer packets are not wanted", c.Name, room-overhead)
+}
+
+// shape is how the flow has packets land: with the slot layout, a block header
+// goes in front of them.
+func (c card) shape() umem.Shape {
+	if c.hasFlow && c.flow.To.Layout == config.LayoutSlot {
+		return umem.Shape{Headroom: slotAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom}
+	}
+	return umem.Shape{}
+}
+
+// program names the XDP program on the interface, which the daemon leaves alone.
+func (c card) program() Check {
+	const name = "XDP program"
+	x := c.Xdp
+	if x == nil || !x.Attached {
+		return ok(name, "none attached")
+	}
+	who := fmt.Sprintf("id %d", x.ProgId)
+	if given := programName(x.ProgId); given != "" {
+		who += " " + given
+	}
+	off := map[uint32]string{nl.XDP_ATTACHED_DRV: "xdpdrv", nl.XDP_ATTACHED_SKB: "xdpgeneric"}[x.AttachMode]
+	if off == "" {
+		off = "xdp"
+	}
+	return ok(name, "another is attached (%s), and stays: the daemon does not replace it", who).as(c.bad).
+		with("stop the program which attached it, or: ip link set dev %s %s off", c.Name, off)
+}
+
+// defaultRoute: what AF_XDP takes, the host no longer sees.
+func (c card) defaultRoute() Check {
+	const name = "default route"
+	carries, err := carriesDefault(c.Index)
+	switch {
+	case err != nil:
+		return unknown(name, "%v", err)
+	case !carries:
+		return ok(name, "not over this interface")
+	case !c.hasFlow:
+		return warn(name, "over this interface: what a flow takes from it, the host no longer receives").
+			with("filter the flow, or say take_over: true (capture --take-over)")
+	case c.flow.From.Filter != "":
+		return ok(name, "over this interface; flow %s takes only what its filter accepts", c.flow.Name)
+	case c.flow.From.TakeOver:
+		return warn(name, "over this interface, and flow %s takes all of it: the host loses its network", c.flow.Name)
+	}
+	return fail(name, "over this interface, and flow %s has no filter: the host would lose its network", c.flow.Name).
+		with("give the flow a filter, or say take_over: true")
+}
+
+// carriesDefault reports whether a default route, IPv4 or IPv6, leaves by the
+// interface. An interrupted listing is good enough.
+func carriesDefault(index int) (bool, error) {
+	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return false, fmt.Errorf("list the routes: %w", err)
+	}
+	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return isDefault(r) && (r.LinkIndex == index ||
+			slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == index }))
+	}), nil
+}
+
+func isDefault(r netlink.Route) bool {
+	if r.Type != unix.RTN_UNICAST {
+		return false
+	}
+	if r.Dst == nil {
+		return true
+	}
+	ones, _ := r.Dst.Mask.Size()
+	return ones == 0 && r.Dst.IP.IsUnspecified()
+}
+
+// node compares the card's NUMA node with the region's.
+func (c card) node() Check {
+	const name = "NUMA node"
+	at, known := readNumber("/sys/bus/pci/devices/" + c.bus + "/numa_node")
+	if c.bus == "" || !known || at < 0 {
+		return ok(name, "of no node in particular")
+	}
+	if c.region != nil && int64(*c.region) != at {
+		return warn(name, "%d, but the region is on node %d: every packet crosses between them", at, *c.region).
+			with("set region.node: %d", at)
+	}
+	return ok(name, "%d", at)
+}
+
+// offloads looks at those which change what a capture holds.
+func (c card) offloads() []Check {
+	active, err := askOffloads(c.Index)
+	if err != nil {
+		return []Check{unknown("offloads", "%v", err)}
+	}
+	var merged []string
+	for _, f := range []string{"rx-lro", "rx-gro-hw"} {
+		if active[f] {
+			merged = append(merged, f)
+		}
+	}
+	return []Check{c.merging(merged), c.stripping(active["rx-vlan-hw-parse"] || active["rx-vlan-stag-hw-parse"])}
+}
+
+// merging: the card makes one packet of several before XDP sees them. GRO in
+// software comes after XDP and does not matter.
+func (c card) merging(by []string) Check {
+	if len(by) == 0 {
+		return ok("merging of packets", "off in the card")
+	}
+	return warn("merging of packets", "%s: the card joins packets before they are captured", strings.Join(by, ", ")).
+		with("ethtool -K %s %s off", c.Name, strings.Join(by, " off "))
+}
+
+// stripping: a tag the card has taken off is not in the packet.
+func (c card) stripping(on bool) Check {
+	if !on || c.driver == "veth" { // veth announces it, and passes tags on as they are
+		return ok("VLAN tags", "arrive in the packet")
+	}
+	return warn("VLAN tags", "the card takes them off: they are neither captured nor can be filtered by").
+		with("ethtool -K %s rxvlan off", c.Name)
+}

@@ -1,0 +1,160 @@
+package doctor
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+func memory(n needs) []Check {
+	var checks []Check
+	for _, p := range []umem.PageSize{umem.Huge2M, umem.Huge1G} {
+		checks = append(checks, hugePages(n, p)...)
+	}
+	if n.pages() == umem.Ordinary {
+		checks = append(checks, warn("region's pages", "ordinary ones: every device translates 512 times as many addresses").
+			with("set region.pages to 2MiB"))
+	}
+	return append(checks, lockedMemory(n))
+}
+
+// pool is the huge pages of one size, of a NUMA node or of the machine.
+type pool struct {
+	size        umem.PageSize
+	node        int // -1: the machine
+	free, total uint64
+}
+
+func (p pool) name() string {
+	if p.node < 0 {
+		return p.size.String()
+	}
+	return fmt.Sprintf("%v, node %d", p.size, p.node)
+}
+
+// file is where the pool's size is written:
+// Documentation/admin-guide/mm/hugetlbpage.rst.
+func (p pool) file() string {
+	dir := fmt.Sprintf("hugepages-%dkB/nr_hugepages", p.size.Bytes()>>10)
+	if p.node < 0 {
+		return "/sys/kernel/mm/hugepages/" + dir
+	}
+	return fmt.Sprintf("/sys/devices/system/node/node%d/hugepages/%s", p.node, dir)
+}
+
+// hugePages looks at the machine's pages of one size, and at each node's where
+// there are several.
+func hugePages(n needs, size umem.PageSize) []Check {
+	places := []int{-1}
+	if all := nodes(); len(all) > 1 {
+		places = append(places, all...)
+	}
+	var checks []Check
+	for _, node := range places {
+		p := pool{size: size, node: node}
+		var err error
+		if p.free, p.total, err = umem.FreePages(size, node); err != nil {
+			if n.pagesFrom(size, node) > 0 {
+				checks = append(checks, ok(p.name(), "%v", err).as(n.bad()))
+			}
+			continue
+		}
+		available, _ := meminfo("MemAvailable")
+		checks = append(checks, p.judge(n, available))
+	}
+	return checks
+}
+
+// pagesFrom is how many pages of a pool the daemon takes.
+func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
+	if place := n.Region.Node; node >= 0 && (place == nil || *place != node) {
+		return 0
+	}
+	var bytes uint64
+	if n.pages() == size {
+		bytes = uint64(n.Region.Size)
+	}
+	if size == umem.Huge2M && n.pages() != umem.Ordinary {
+		bytes += control
+	}
+	return (bytes + size.Bytes() - 1) / size.Bytes()
+}
+
+// judge compares a pool with what is taken from it. available is the machine's
+// memory, in bytes, from which missing pages could be made.
+func (p pool) judge(n needs, available uint64) Check {
+	need := n.pagesFrom(p.size, p.node)
+	detail := fmt.Sprintf("%d free of %d", p.free, p.total)
+	if need == 0 {
+		return ok(p.name(), "%s", detail)
+	}
+	detail += fmt.Sprintf(", %d needed", need)
+	if p.free >= need {
+		return ok(p.name(), "%s", detail)
+	}
+	missing := need - p.free
+	remedy := fmt.Sprintf("echo %d > %s", p.total+missing, p.file())
+	if available > 0 && missing*p.size.Bytes() > available {
+		return ok(p.name(), "%s, and only %d MiB of memory are available to make more", detail, available>>20).
+			as(n.bad()).with("lower region.size, or free memory and: %s", remedy)
+	}
+	if n.Region.Reserve {
+		return ok(p.name(), "%s: %d are reserved at the start", detail, missing)
+	}
+	return ok(p.name(), "%s", detail).as(n.bad()).with("%s (or set region.reserve)", remedy)
+}
+
+// meminfo is a line of /proc/meminfo, in bytes.
+func meminfo(key string) (uint64, bool) {
+	for _, line := range lines("/proc/meminfo") {
+		var kib uint64
+		if _, err := fmt.Sscanf(line, key+": %d kB", &kib); err == nil {
+			return kib << 10, true
+		}
+	}
+	return 0, false
+}
+
+// lockedMemory compares the limit on locked memory with what devices charge. Each
+// AF_XDP registration (xdp_umem_account_pages) and each io_uring one
+// (__io_account_mem) charges the whole region to the user, huge pages too, unless
+// the process has CAP_IPC_LOCK.
+func lockedMemory(n needs) Check {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &l); err != nil {
+		return unknown("locked memory", "%v", err)
+	}
+	s, err := caps.Self()
+	if err != nil {
+		return unknown("locked memory", "%v", err)
+	}
+	return judgeLocked(n, l.Cur, s.Effective)
+}
+
+func judgeLocked(n needs, limit uint64, have caps.Set) Check {
+	const name = "locked memory"
+	need := n.registrations() * uint64(n.Region.Size)
+	told := fmt.Sprintf("limit %s", mebibytes(limit))
+	switch {
+	case have.Has(caps.IPCLock):
+		return ok(name, "%s, which CAP_IPC_LOCK lifts", told)
+	case limit >= need:
+		return ok(name, "%s, %s needed: AF_XDP and io_uring each charge the whole region", told, mebibytes(need))
+	}
+	return ok(name, "%s, %s needed: AF_XDP and io_uring each charge the whole region", told, mebibytes(need)).as(n.bad()).
+		with("grant CAP_IPC_LOCK, or set LimitMEMLOCK=%dM (ulimit -l %d)", (need+1<<20-1)>>20, (need+1023)>>10)
+}
+
+// mebibytes is a number of bytes for people.
+func mebibytes(n uint64) string {
+	switch {
+	case n == unix.RLIM_INFINITY:
+		return "unlimited"
+	case n < 1<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}

@@ -1,0 +1,124 @@
+package doctor
+
+import (
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// needs is what the answers are measured by.
+type needs struct {
+	*config.Config
+	given      bool     // the configuration is the user's, not the default one
+	named      []string // interfaces the user named
+	interfaces []string // all to look at
+	disks      []string // all to look at
+}
+
+func newNeeds(o Options) needs {
+	n := needs{Config: o.Config, given: o.Config != nil, named: o.Interfaces, disks: slices.Clone(o.Disks)}
+	if !n.given {
+		n.Config = config.Default()
+	}
+	n.interfaces = slices.Clone(o.Interfaces)
+	for _, f := range n.Flows {
+		if len(o.Interfaces) == 0 {
+			n.interfaces = append(n.interfaces, f.From.Interface)
+		}
+		n.disks = append(n.disks, target(f.To))
+	}
+	if len(n.interfaces) == 0 {
+		n.interfaces = allInterfaces()
+	}
+	n.interfaces, n.disks = unique(n.interfaces), unique(n.disks)
+	return n
+}
+
+// target is where a flow writes.
+func target(t config.To) string {
+	if t.Device != "" {
+		return t.Device
+	}
+	return t.File
+}
+
+// allInterfaces are those of the network namespace but loopback. An error leaves
+// the list empty, and the AF_XDP probe tells about it.
+func allInterfaces() []string {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, l := range links {
+		if l.Attrs().EncapType != "loopback" {
+			names = append(names, l.Attrs().Name)
+		}
+	}
+	return names
+}
+
+// unique drops repetitions and keeps the order.
+func unique(all []string) []string {
+	var out []string
+	for _, s := range all {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// bad is the state of something missing that only a configuration makes needed.
+func (n needs) bad() State {
+	if n.given {
+		return Fail
+	}
+	return Warn
+}
+
+// flowOn is the flow which has the interface.
+func (n needs) flowOn(iface string) (config.Flow, bool) {
+	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return f.From.Interface == iface })
+	if i < 0 {
+		return config.Flow{}, false
+	}
+	return n.Flows[i], true
+}
+
+// flowTo is the flow which writes to the path.
+func (n needs) flowTo(path string) (config.Flow, bool) {
+	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return target(f.To) == path })
+	if i < 0 {
+		return config.Flow{}, false
+	}
+	return n.Flows[i], true
+}
+
+// wants says whether the user asked for the interface, by name or in a flow.
+func (n needs) wants(iface string) bool {
+	_, flow := n.flowOn(iface)
+	return flow || slices.Contains(n.named, iface)
+}
+
+// pages is the region's kind of page.
+func (n needs) pages() umem.PageSize {
+	switch n.Region.Pages {
+	case config.Pages1GiB:
+		return umem.Huge1G
+	case config.PagesOrdinary:
+		return umem.Ordinary
+	}
+	return umem.Huge2M
+}
+
+// control is the size in bytes of the area for rings beside the region. It lies on
+// 2 MiB pages, of which one holds the rings of more flows than there are queues.
+const control = 2 << 20
+
+// registrations is how often devices charge the region to the user: each flow's
+// AF_XDP sockets once, its io_uring once.
+func (n needs) registrations() uint64 { return 2 * uint64(max(1, len(n.Flows))) }

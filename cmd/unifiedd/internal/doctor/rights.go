@@ -1,0 +1,138 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+)
+
+// must are the capabilities nothing works without.
+const must = caps.NetRaw | caps.NetAdmin | caps.BPF
+
+// useful are those which only something works without: locking more memory than
+// the limit, raising the limit.
+const useful = caps.IPCLock | caps.SysResource
+
+func rights() []Check {
+	s, err := caps.Self()
+	if err != nil {
+		return []Check{unknown("capabilities", "%v", err)}
+	}
+	return append([]Check{capabilities(s.Effective, all()), noNewPrivs(s), seccomp(s)}, confinement()...)
+}
+
+// all is every capability the kernel has.
+func all() caps.Set {
+	last, known := readNumber("/proc/sys/kernel/cap_last_cap")
+	if !known || last < 0 || last > 62 {
+		last = 40
+	}
+	return 1<<(last+1) - 1
+}
+
+// capabilities names those the process has. CAP_SYS_ADMIN includes CAP_BPF
+// (bpf_capable in include/linux/capability.h).
+func capabilities(have, all caps.Set) Check {
+	missing := must.Minus(have)
+	if have.Has(caps.SysAdmin) {
+		missing = missing.Minus(caps.BPF)
+	}
+	detail := name(have, all)
+	if lack := (must | useful).Minus(have); lack != 0 {
+		detail += "; missing: " + lack.String()
+	}
+	if missing != 0 {
+		return fail("capabilities", "%s", detail).
+			with("run as root, or: setcap %s+ep %s", setcap(must|caps.IPCLock), executable())
+	}
+	return ok("capabilities", "%s", detail)
+}
+
+// name is a set in as few words as possible.
+func name(have, all caps.Set) string {
+	switch lack := all.Minus(have); {
+	case lack == 0:
+		return "all"
+	case len(lack.Numbers()) < len(have.Numbers()):
+		return "all but " + lack.String()
+	}
+	return have.String()
+}
+
+// setcap is a set as setcap(8) wants it.
+func setcap(s caps.Set) string { return strings.ToLower(strings.Join(s.Names(), ",")) }
+
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "unifiedd"
+	}
+	return path
+}
+
+func noNewPrivs(s caps.Status) Check {
+	if s.NoNewPrivs {
+		return ok("no_new_privs", "set: programs started from here gain nothing, not even by setcap")
+	}
+	return ok("no_new_privs", "not set")
+}
+
+// seccomp: the system calls that matter were tried under kernel.
+func seccomp(s caps.Status) Check {
+	if s.Seccomp == 0 {
+		return ok("seccomp", "no filter")
+	}
+	return ok("seccomp", "system calls are filtered; what is refused shows above").
+		with("a container needs bpf, io_uring_* and socket(AF_XDP) in its profile")
+}
+
+func confinement() []Check {
+	return []Check{userNamespace(readLine("/proc/self/uid_map")), container(), unprivilegedBPF()}
+}
+
+// userNamespace: capabilities of another user namespace do not reach BPF, which
+// asks for those of the first (kernel/bpf/syscall.c), nor the limits of locked
+// memory. The first maps every id to itself.
+func userNamespace(uidMap string) Check {
+	const name = "user namespace"
+	var inside, outside, count uint64
+	n, _ := fmt.Sscan(uidMap, &inside, &outside, &count)
+	switch {
+	case n < 3:
+		return unknown(name, "/proc/self/uid_map cannot be read")
+	case inside == 0 && outside == 0 && count >= 1<<32-1:
+		return ok(name, "the machine's own")
+	}
+	return warn(name, "not the machine's own: capabilities here do not let BPF programs be loaded").
+		with("run outside of the container, or in one without user namespaces (--userns=host)")
+}
+
+// container looks for the marks which container managers leave.
+func container() Check {
+	const name = "container"
+	for _, mark := range []string{"/.dockerenv", "/run/.containerenv", "/run/systemd/container"} {
+		if exists(mark) {
+			return ok(name, "yes, by %s: limits, devices and huge pages are the manager's to give", mark)
+		}
+	}
+	if kind := os.Getenv("container"); kind != "" {
+		return ok(name, "yes, of kind %s: limits, devices and huge pages are the manager's to give", kind)
+	}
+	return ok(name, "no")
+}
+
+// unprivilegedBPF: Documentation/admin-guide/sysctl/kernel.rst.
+func unprivilegedBPF() Check {
+	const name = "unprivileged BPF"
+	switch value := readLine("/proc/sys/kernel/unprivileged_bpf_disabled"); value {
+	case "1", "2":
+		return ok(name, "off, as it should be; the daemon has CAP_BPF")
+	case "0":
+		return warn(name, "every user may load BPF programs, which the daemon does not need").
+			with("sysctl kernel.unprivileged_bpf_disabled=2")
+	default:
+		return unknown(name, "the kernel does not say")
+	}
+}

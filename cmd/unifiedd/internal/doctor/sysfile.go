@@ -1,0 +1,65 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// readLine is the content of a small file of /proc or /sys without its newline;
+// empty where there is none.
+func readLine(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// readNumber is the number in such a file.
+func readNumber(path string) (int64, bool) {
+	n, err := strconv.ParseInt(readLine(path), 10, 64)
+	return n, err == nil
+}
+
+// parseList reads a list of numbers as the kernel writes it, "0-3,8", and passes
+// over what is none.
+func parseList(list string) []int {
+	var out []int
+	for part := range strings.SplitSeq(list, ",") {
+		first, last, isRange := strings.Cut(strings.TrimSpace(part), "-")
+		low, err := strconv.Atoi(first)
+		if err != nil {
+			continue
+		}
+		high := low
+		if isRange {
+			if high, err = strconv.Atoi(last); err != nil || high-low > 1<<16 {
+				continue
+			}
+		}
+		for n := low; n <= high; n++ {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// nodes are the machine's NUMA nodes; none where the kernel knows of none.
+func nodes() []int { return parseList(readLine("/sys/devices/system/node/online")) }
+
+// exists reports whether there is something at the path.
+func exists(path ...string) bool {
+	_, err := os.Lstat(filepath.Join(path...))
+	return err == nil
+}
+
+// lines are those of such a file, none where there is none.
+func lines(path string) []string {
+	text := readLine(path)
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
