@@ -70,8 +70,7 @@ type rsrcRegister struct {
 	tags  uint64
 }
 
-// rsrcUpdate is struct io_uring_rsrc_update, also used to register ring
-// descriptors; data is a pointer or, there, a descriptor.
+// rsrcUpdate is struct io_uring_rsrc_update.
 type rsrcUpdate struct {
 	offset uint32
 	_      uint32
@@ -135,9 +134,8 @@ const (
 	sqCQOverflow = 1 << 1
 	sqTaskrun    = 1 << 2
 
-	enterGetEvents      = 1 << 0
-	enterExtArg         = 1 << 3
-	enterRegisteredRing = 1 << 4
+	enterGetEvents = 1 << 0
+	enterExtArg    = 1 << 3
 
 	opReadv       = 1
 	opWritev      = 2
@@ -156,16 +154,13 @@ const (
 	cancelAll     = 1 << 0
 	cancelAny     = 1 << 2
 
-	registerBuffers        = 0
-	unregisterBuffers      = 1
-	registerEventfd        = 4
-	registerFilesUpdate    = 6
-	registerProbe          = 8
-	registerEnableRings    = 12
-	registerFiles2         = 13
-	registerRingFDs        = 20
-	unregisterRingFDs      = 21
-	registerAllocateOffset = 1<<32 - 1 // of registerRingFDs: any free place
+	registerBuffers     = 0
+	unregisterBuffers   = 1
+	registerEventfd     = 4
+	registerFilesUpdate = 6
+	registerProbe       = 8
+	registerEnableRings = 12
+	registerFiles2      = 13
 
 	rsrcSparse = 1 << 0
 )

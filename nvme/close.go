@@ -5,26 +5,32 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // drainLimit is how long Close waits for operations in flight.
 const drainLimit = 5 * time.Second
 
-// Close cancels what can be cancelled, waits up to five seconds for the
-// operations in flight, and gives every frame back to the pool. Frames whose
-// operations did not complete stay the queue's, since the device may still write to
-// them: the error says how many, the region stays registered, and a later Close
-// waits again. After success, closing again does nothing.
+// Close takes back what was not submitted yet, cancels what can be cancelled,
+// waits up to five seconds for operations in flight, and gives every frame to the
+// pool. When operations do not complete it returns a StuckError and gives back only
+// the frames of the others, since the device may still write to these; the region
+// stays registered, and a further Close waits again. After success, closing again
+// does nothing.
 func (q *Queue) Close() error {
-	if q.closed && q.ring == nil {
+	if q.ring == nil {
 		return nil
 	}
 	q.closed = true
+	q.retract()
 	q.drain(drainLimit)
 	if q.flying > 0 {
+		stuck := &StuckError{Operations: q.flying, Cause: q.takeFault()}
 		q.giveCompleted()
-		return fmt.Errorf("close block queue %s: %w", q.name, &StuckError{q.flying, q.holder.Held(), q.takeFault()})
+		stuck.Frames = q.holder.Held()
+		return fmt.Errorf("close block queue %s: %w", q.name, stuck)
 	}
 	if err := q.release(); err != nil {
 		return fmt.Errorf("close block queue %s: %w", q.name, err)
@@ -35,32 +41,45 @@ func (q *Queue) Close() error {
 // StuckError says that operations did not complete in time, so that their
 // frames cannot be given back.
 type StuckError struct {
-	Operations int
-	Frames     int64
-	Cause      error // of the waiting, where it failed; may be nil
+	Operations int   // still with the kernel
+	Frames     int64 // that stay the queue's
+	Cause      error // why waiting failed; nil: the device did not answer
 }
 
 func (e *StuckError) Error() string {
-	s := fmt.Sprintf("the device has not completed %d operations, which keep %d frames: close again once it answers", e.Operations, e.Frames)
+	s := fmt.Sprintf("%d operations have not completed and keep %d frames", e.Operations, e.Frames)
 	if e.Cause != nil {
-		s += ": " + e.Cause.Error()
+		return s + ": " + e.Cause.Error()
 	}
-	return s
+	return s + ": the device does not answer (close again once it does)"
 }
 
 // Unwrap returns the cause.
 func (e *StuckError) Unwrap() error { return e.Cause }
 
-// drain waits until nothing is in flight, or for limit.
+// retract takes back the submissions that the kernel has not read. It reads
+// them only during io_uring_enter, so the tail may go back.
+func (q *Queue) retract() {
+	sq := &q.ring.sq
+	for head := sq.head.Load(); sq.next != head; {
+		sq.next--
+		if data := sq.sqes[sq.next&sq.mask].userData; data != cancelData {
+			q.land(uint32(data), unix.ECANCELED)
+		}
+	}
+	sq.tail.Store(sq.next)
+}
+
+// drain waits until nothing is in flight, or for limit. What has not completed
+// at once is asked to be cancelled.
 func (q *Queue) drain(limit time.Duration) {
-	deadline := time.Now().Add(limit)
 	cancelled := false
-	for q.flying > 0 {
-		left := time.Until(deadline)
+	for end := time.Now().Add(limit); q.flying > 0; {
+		left := time.Until(end)
 		if left <= 0 || q.fault != nil {
 			return
 		}
-		q.enterLimit(min(left, 100*time.Millisecond))
+		q.enterLimit(min(left, 50*time.Millisecond))
 		q.harvest()
 		if !cancelled && q.flying > 0 {
 			q.ring.push(sqe{opcode: opAsyncCancel, fd: -1, opFlags: cancelAny | cancelAll, userData: cancelData})
@@ -83,13 +102,7 @@ func (q *Queue) giveCompleted() {
 func (q *Queue) release() error {
 	var errs []error
 	if q.ring != nil {
-		errs = append(errs, q.ring.unregisterSelf())
-		if q.reg != nil {
-			errs = append(errs, q.ring.unregisterBuffers())
-		}
-		errs = append(errs, q.ring.close())
-		q.reg.Release()
-		q.ring, q.reg = nil, nil
+		errs = append(errs, q.closeRing())
 	}
 	if q.scratch != nil {
 		errs = append(errs, q.scratch.release())
@@ -101,4 +114,19 @@ func (q *Queue) release() error {
 	q.read, q.written, q.flushed = fifo{}, fifo{}, fifo{}
 	q.closed = true
 	return errors.Join(errs...)
+}
+
+// closeRing closes the ring and ends its hold on the region. Unregistering
+// first lets go of the memory at once; on a thread other than the ring's it is
+// refused, and closing does it.
+func (q *Queue) closeRing() error {
+	unregistered := q.reg == nil || q.ring.unregisterBuffers() == nil
+	gone, err := q.ring.close()
+	q.ring = nil
+	if !gone && !unregistered {
+		return errors.Join(err, errors.New("the kernel has not let go of the region's memory: end the thread that used the queue"))
+	}
+	q.reg.Release()
+	q.reg = nil
+	return err
 }

@@ -51,6 +51,7 @@ func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
 	if o.given == o.count {
 		from.drop()
 		q.drop(i)
+		q.moves--
 	}
 	return n
 }
@@ -58,7 +59,7 @@ func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
 // harvest reads all completions there are. When there are none but the kernel
 // says that some wait inside, it asks for them.
 func (q *Queue) harvest() {
-	if q.flying == 0 {
+	if q.flying == 0 { // also when the ring is closed
 		return
 	}
 	n := q.ring.ready()
@@ -97,6 +98,12 @@ func (q *Queue) complete(c cqe) {
 		q.issue(i)
 		return
 	}
+	q.land(i, errno)
+}
+
+// land takes an operation back from the kernel.
+func (q *Queue) land(i uint32, errno unix.Errno) {
+	o := &q.ops[i]
 	o.flying = false
 	q.flying--
 	q.targets[o.target].flying--

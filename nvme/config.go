@@ -11,9 +11,9 @@ import (
 type Config struct {
 	Worker  *umem.Holder // Send and Supply take frames from it, Reap and Recv give them to it
 	Name    string       // for people; default: the worker's name
-	Depth   int          // frames in the queue at a time, and so the most reads and writes; 1 to 4096, default 64
-	Pieces  int          // frames chained in one operation, 1 to 1024, default 64, no more than Depth
-	Frames  int          // frames in the queue at a time, 1 to 65536; default Depth
+	Depth   int          // reads and writes at a time, a chain counting as one; 1 to 4096, default 64
+	Frames  int          // frames in the queue at a time, from Depth to 65536; default Depth
+	Pieces  int          // frames chained in one operation, 1 to 1024; default 64, or Frames if that is less
 	Targets int          // targets at a time, 1 to 4096, default 16
 
 	without feature // what to do without even if the kernel has it; for tests
@@ -21,9 +21,9 @@ type Config struct {
 
 const (
 	maxDepth   = 4096
+	maxFrames  = 65536
 	maxPieces  = 1024 // UIO_MAXIOV
 	maxTargets = 4096
-	maxFrames  = 65536
 
 	// maxFlushes is the most flushes at a time of one queue.
 	maxFlushes = 16
@@ -46,24 +46,24 @@ func (c *Config) setDefaults() error {
 	for _, f := range []struct {
 		name       string
 		value      *int
-		usual, max int
+		usual      int
+		least, max int
 	}{
-		{"depth", &c.Depth, 64, maxDepth},
-		{"pieces", &c.Pieces, 64, maxPieces},
-		{"frames", &c.Frames, c.Depth, maxFrames},
-		{"targets", &c.Targets, 16, maxTargets},
+		{"depth", &c.Depth, 64, 1, maxDepth},
+		{"frames", &c.Frames, c.Depth, c.Depth, maxFrames},
+		{"pieces", &c.Pieces, 64, 1, maxPieces},
+		{"targets", &c.Targets, 16, 1, maxTargets},
 	} {
 		if *f.value == 0 {
 			*f.value = f.usual
 		}
-		if *f.value < 1 || *f.value > f.max {
-			return fmt.Errorf("%s %d: it must be from 1 to %d", f.name, *f.value, f.max)
+		if *f.value < f.least || *f.value > f.max {
+			return fmt.Errorf("%s %d: it must be from %d to %d", f.name, *f.value, f.least, f.max)
 		}
 	}
-	c.Pieces = min(c.Pieces, c.Depth)
+	c.Pieces = min(c.Pieces, c.Frames)
 	return nil
 }
 
-// operations is how many there can be at a time: one for each frame, and the
-// flushes.
+// operations is how many there can be at a time: reads, writes and flushes.
 func (c *Config) operations() int { return c.Depth + maxFlushes }

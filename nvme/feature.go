@@ -10,20 +10,18 @@ import (
 type feature uint32
 
 const (
-	featureNoMmap         feature = 1 << iota // rings in the caller's memory, 6.5
-	featureNoSQArray                          // no index array, 6.6
-	featureDefer                              // completions handled when asked for, 6.1
-	featureGatherFixed                        // READV_FIXED and WRITEV_FIXED, 6.15
-	featureRegisteredRing                     // io_uring_enter without looking up the descriptor, 5.18
+	featureNoMmap      feature = 1 << iota // rings in the caller's memory, 6.5
+	featureNoSQArray                       // no index array, 6.6
+	featureDefer                           // completions handled when asked for, 6.1
+	featureGatherFixed                     // READV_FIXED and WRITEV_FIXED, 6.15
 )
 
 // Granted is what the kernel gave a queue of what was asked for.
 type Granted struct {
-	RingsInRegion  bool // the rings lie in the region's control area
-	NoIndexArray   bool // submissions need no index array
-	DeferTaskrun   bool // completions are handled when asked for, not in interrupts
-	GatherFixed    bool // chains use registered memory; else their pages are pinned each time
-	RegisteredRing bool // io_uring_enter does not look up the descriptor; known after the first Kick
+	RingsInRegion bool // the rings lie in the region's control area, else in the kernel's memory
+	NoIndexArray  bool // submissions need no index array
+	DeferTaskrun  bool // completions are handled when asked for, else whenever the thread enters the kernel
+	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
 }
 
 func (g Granted) String() string {

@@ -67,18 +67,17 @@ func (q *Queue) enterWith(least uint32, flags, arg, size uintptr) {
 	}
 	q.count.enters++
 	if err := q.ring.enter(least, flags, arg, size); err != nil {
-		q.fault = explainEnter(err)
+		q.fault = fmt.Errorf("submit to block queue %s: %w", q.name, explainThread(err))
 	}
 }
 
 // bind makes the calling thread the ring's submitter.
 func (q *Queue) bind() bool {
 	if err := q.ring.enable(); err != nil {
-		q.fault = fmt.Errorf("enable the io_uring of %s: %w", q.name, err)
+		q.fault = fmt.Errorf("start block queue %s: %w", q.name, err)
 		return false
 	}
 	q.enabled = true
-	q.granted.RegisteredRing = q.without&featureRegisteredRing == 0 && q.ring.registerSelf()
 	return true
 }
 
@@ -86,14 +85,13 @@ func (q *Queue) bind() bool {
 // first Kick bound it to.
 var ErrWrongThread = errors.New("the queue belongs to another thread: lock the worker's goroutine to its thread (runtime.LockOSThread)")
 
-// explainEnter names the errors of io_uring_enter that have a remedy. The
-// kernel answers EEXIST to a thread that is not the ring's submitter, and EINVAL
-// where that thread's table has no such ring.
-func explainEnter(err error) error {
-	if errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EINVAL) {
+// explainThread names the kernel's answer to a thread that is not the ring's
+// submitter.
+func explainThread(err error) error {
+	if errors.Is(err, unix.EEXIST) {
 		return ErrWrongThread
 	}
-	return fmt.Errorf("submit block I/O: %w", err)
+	return err
 }
 
 // takeFault returns what went wrong since the last call.

@@ -78,9 +78,13 @@ func (m *ringMemory) release() error {
 	return errors.Join(errs...)
 }
 
-// forsake keeps the memory from being used again, since the kernel may write to
-// it.
-func (m *ringMemory) forsake() { *m = ringMemory{} }
+// forsake keeps memory in the control area from being used again, since the
+// kernel may write to it.
+func (m *ringMemory) forsake() {
+	if m.piece != nil {
+		*m = ringMemory{}
+	}
+}
 
 // scratch is memory of our own that the kernel reads through pointers: the
 // pieces of chains and the argument of a wait. It is mapped outside the Go heap.

@@ -22,7 +22,6 @@ type Queue struct {
 	base    uint64 // address of the region's first byte
 	size    uint64 // bytes of the region
 	granted Granted
-	without feature
 	enabled bool
 	closed  bool
 	fault   error // what the next Kick reports
@@ -30,9 +29,10 @@ type Queue struct {
 	ops     []op
 	frames  []umem.Frame // as many as pieces for each of ops
 	pieces  int          // most frames of an operation
-	depth   int          // most operations at a time
-	most    int          // most frames in the queue
+	depth   int          // most reads and writes at a time
+	most    int          // most frames at a time
 	held    int          // frames in the queue
+	moves   int          // reads and writes in the queue
 	flushes int          // flushes in the queue
 	free    []uint32     // numbers of ops not in use, a stack
 	flying  int          // operations the kernel has
@@ -65,7 +65,7 @@ func Open(c Config) (*Queue, error) {
 func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
 	n := c.operations()
-	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, most: c.Frames, without: c.without,
+	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, most: c.Frames,
 		base: address(region.Data()), size: region.Size(), event: event{fd: -1},
 		ops: make([]op, n), frames: make([]umem.Frame, n*c.Pieces), free: make([]uint32, 0, n),
 		read: newFifo(n), written: newFifo(n), flushed: newFifo(n),
@@ -114,7 +114,7 @@ func explainBuffers(err error) error {
 	return err
 }
 
-// granted says what the kernel gave.
+// granted says what the kernel gave, less what is to be done without.
 func (r *ring) granted(without feature) Granted {
 	return Granted{
 		RingsInRegion: r.memory.piece != nil,
@@ -128,8 +128,8 @@ func (r *ring) granted(without feature) Granted {
 func (q *Queue) Granted() Granted { return q.granted }
 
 // Limits says what the queue can take. Reads and writes share it: each may use
-// all of it while there are none of the other. Operations, chains among them, are
-// limited by the queue's depth besides.
+// all of it while there are none of the other. A queue opened with more Frames
+// than Depth takes that many only in chains.
 func (q *Queue) Limits() umem.Limits {
 	return umem.Limits{Message: maxMessage, Frames: q.pieces, Supply: q.most, Send: q.most}
 }

@@ -15,15 +15,13 @@ import (
 // ring is one io_uring. All methods but newRing belong to one thread from
 // enable on.
 type ring struct {
-	fd         int
-	enterFD    uintptr // fd, or its number among the thread's registered rings
-	enterFlags uintptr // go with every io_uring_enter
-	setup      uint32  // IORING_SETUP flags granted
-	features   uint32  // IORING_FEAT flags of the kernel
-	memory     ringMemory
-	gone       witness // of rings in the region; fd -1 for others
-	sq         submissions
-	cq         completions
+	fd       int
+	setup    uint32 // IORING_SETUP flags granted
+	features uint32 // IORING_FEAT flags of the kernel
+	memory   ringMemory
+	gone     witness
+	sq       submissions
+	cq       completions
 }
 
 // submissions is the submission queue. The kernel takes entries only during
@@ -133,9 +131,9 @@ func setupRing(region *umem.Region, depth, setup uint32) (*ring, error) {
 		return nil, err
 	}
 	r.fd, r.setup, r.features = fd, p.flags, p.features
-	r.enterFD = uintptr(fd)
 	if err := r.attach(&p); err != nil {
-		return nil, errors.Join(err, r.close())
+		_, closing := r.close()
+		return nil, errors.Join(err, closing)
 	}
 	return r, nil
 }
@@ -195,7 +193,7 @@ func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
 func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 	r.sq.tail.Store(r.sq.next)
 	for {
-		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, r.enterFD, uintptr(r.queued()), uintptr(least), r.enterFlags|flags, arg, argSize)
+		_, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.queued()), uintptr(least), flags, arg, argSize)
 		switch errno {
 		case 0, unix.ETIME:
 			return nil
@@ -211,9 +209,10 @@ func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 	}
 }
 
-// makeTable makes a file table with n places for targets.
+// makeTable makes a file table with n places for targets and one for the
+// witness.
 func (r *ring) makeTable(n uint32) (err error) {
-	if err = r.registerTable(n + 1); err == nil && r.memory.piece != nil {
+	if err = r.registerTable(n + 1); err == nil {
 		r.gone, err = r.newWitness(n)
 	}
 	if err != nil {
@@ -226,15 +225,16 @@ func (r *ring) makeTable(n uint32) (err error) {
 // takes milliseconds where nothing is in flight.
 const goneLimit = 2 * time.Second
 
-// close gives the ring back; nothing may be in flight. Memory in the region's
-// control area is free for other rings once the kernel has let go of it; where that
-// takes too long it is not used again.
-func (r *ring) close() error {
-	err := unix.Close(r.fd)
-	if r.memory.piece != nil && !r.gone.await(goneLimit) {
+// close gives the ring back; nothing may be in flight. It says whether the
+// kernel has let go of everything. Where it has not in time, the ring's memory in
+// the control area is not used again.
+func (r *ring) close() (gone bool, err error) {
+	err = unix.Close(r.fd)
+	gone = r.gone.await(goneLimit)
+	if !gone {
 		r.memory.forsake()
 	}
-	return errors.Join(err, r.gone.close(), r.memory.release())
+	return gone, errors.Join(err, r.gone.close(), r.memory.release())
 }
 
 // pow2 rounds up to a power of two.

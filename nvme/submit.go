@@ -24,7 +24,7 @@ func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading)
 // accept starts an operation for each whole chain while there is room.
 func (q *Queue) accept(fs []umem.Frame, k kind) int {
 	taken := 0
-	for taken < len(fs) && len(q.free) > 0 && !q.closed {
+	for taken < len(fs) && q.moves < q.depth && !q.closed {
 		n := q.message(fs[taken:])
 		if n == 0 || n > q.most-q.held {
 			break
@@ -60,8 +60,12 @@ func (q *Queue) start(k kind, fs []umem.Frame) {
 	o := &q.ops[i]
 	o.count = int32(len(fs))
 	o.target, o.block = side.Target, side.Block
-	copy(q.frames[int(i)*q.pieces:], fs)
+	for j, f := range fs {
+		f.Options &= umem.KernelOptions // what went wrong last time
+		q.frames[int(i)*q.pieces+j] = f
+	}
 	q.held += len(fs)
+	q.moves++
 	if errno := q.check(o, fs); errno != 0 {
 		q.finish(i, errno)
 		if q.event.fd >= 0 {

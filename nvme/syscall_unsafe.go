@@ -36,28 +36,6 @@ func (r *ring) register(op uint32, arg unsafe.Pointer, n uint32) error {
 // its only submitter.
 func (r *ring) enable() error { return r.register(registerEnableRings, nil, 0) }
 
-// registerSelf saves every io_uring_enter the look-up of the descriptor. The
-// registration is the calling thread's.
-func (r *ring) registerSelf() bool {
-	u := rsrcUpdate{offset: registerAllocateOffset, data: uint64(r.fd)}
-	n, _, errno := unix.Syscall6(unix.SYS_IO_URING_REGISTER, uintptr(r.fd), registerRingFDs, uintptr(unsafe.Pointer(&u)), 1, 0, 0)
-	if errno != 0 || n != 1 {
-		return false
-	}
-	r.enterFD, r.enterFlags = uintptr(u.offset), enterRegisteredRing
-	return true
-}
-
-// unregisterSelf undoes registerSelf, on the same thread.
-func (r *ring) unregisterSelf() error {
-	if r.enterFlags&enterRegisteredRing == 0 {
-		return nil
-	}
-	u := rsrcUpdate{offset: uint32(r.enterFD)}
-	r.enterFD, r.enterFlags = uintptr(r.fd), 0
-	return r.register(unregisterRingFDs, unsafe.Pointer(&u), 1)
-}
-
 // registerBuffers registers memory for READ_FIXED and its kin, in order.
 func (r *ring) registerBuffers(buffers [][]byte) error {
 	vecs := make([]iovec, len(buffers))

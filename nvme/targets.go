@@ -1,10 +1,6 @@
 package nvme
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-)
+import "fmt"
 
 // place is a target in a queue's table. Masks are alignments less one.
 type place struct {
@@ -58,12 +54,4 @@ func (q *Queue) Remove(i uint32) error {
 	}
 	*p = place{}
 	return nil
-}
-
-// explainThread names the error of a wrong thread: the kernel answers EEXIST.
-func explainThread(err error) error {
-	if err == unix.EEXIST {
-		return ErrWrongThread
-	}
-	return err
 }
