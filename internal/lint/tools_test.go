@@ -23,7 +23,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	cmd.Env = append(os.Environ(), env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+		t.Errorf("%s %s: %v\n%s", name, strings.Join(args[:min(len(args), 4)], " "), err, out)
 	}
 	return string(out)
 }
