@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
-// link describes two ports on the two ends of a veth pair to the contract suite.
-func link(c Config, mtu, most int) porttest.Opener {
+// wire describes two ports on the two ends of a veth pair to the contract suite.
+func wire(c Config, mtu, most int) porttest.Opener {
 	return func(t testing.TB) *porttest.Link {
 		pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: mtu})
 		g := newRig(t, umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
@@ -36,5 +36,5 @@ func link(c Config, mtu, most int) porttest.Opener {
 }
 
 func TestPortContract(t *testing.T) {
-	porttest.Run(t, link(Config{RingSize: 128}, 1500, 1500))
+	porttest.Run(t, wire(Config{RingSize: 128}, 1500, 1500))
 }

@@ -1,0 +1,160 @@
+package xdp
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestTeardown opens, uses and closes an interface at once, twenty times. The
+// kernel answers EBUSY for a while after each close.
+func TestTeardown(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
+	g := newRig(t, small())
+	for n := range 20 {
+		i, err := g.tryOpen(&pair.B, Config{})
+		if err != nil {
+			t.Fatalf("round %d: %v", n, err)
+		}
+		p := i.Ports()[0]
+		g.supply(p, 100)
+		g.start(i)
+		testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 10, 500), testenv.SendOptions{})
+		g.worker.Give(g.receive(p, 10))
+		p.Send(g.load(packets(&pair.B, &pair.A, 10, 500)))
+		if n%2 == 0 {
+			if err := p.Kick(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := i.Close(); err != nil {
+			t.Fatalf("round %d: %v", n, err)
+		}
+		if held := g.worker.Held(); held != 0 {
+			t.Fatalf("round %d: the worker has %d frames", n, held)
+		}
+		if count, err := g.region.Audit(); err != nil || count.Of(umem.OwnerPool) != g.region.Frames() {
+			t.Fatalf("round %d: %v, %v", n, count, err)
+		}
+	}
+}
+
+// TestCloseTwice closes everything twice and finds the verbs at rest.
+func TestCloseTwice(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{})
+	p := i.Ports()[0]
+	g.supply(p, 100)
+	if err := g.region.Close(); err == nil || !strings.Contains(err.Error(), pair.B.Ifname) {
+		t.Errorf("the region closes under the interface: %v", err)
+	}
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		fs := make([]umem.Frame, 4)
+		if p.Supply(fs)+p.Recv(fs)+p.Send(fs)+p.Reap(fs) != 0 || p.Kick() != nil || p.FD() != -1 {
+			t.Error("a closed port works")
+		}
+		if err := i.Start(); err != nil {
+			t.Error(err)
+		}
+		if err := i.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := g.region.Registered(); len(got) != 0 {
+		t.Errorf("still registered with %v", got)
+	}
+	if _, err := i.Ledger(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseFlushes sends what was handed over before Close.
+func TestCloseFlushes(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.A, Config{Direction: Send})
+	peer := listen(t, &pair.B)
+	sent := packets(&pair.A, &pair.B, 100, 500)
+	i.Ports()[0].Send(g.load(sent))
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	peer.expect(t, sent)
+}
+
+// TestNothingWritesAfterClose closes under traffic and watches the frames that
+// came back.
+func TestNothingWritesAfterClose(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	sender := testenv.NewSender(t, &pair.A)
+	one := packet(&pair.A, &pair.B, 0, 1500)
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				_, _ = sender.Send(one)
+			}
+		}
+	}()
+	defer func() { close(stop); <-done }()
+	for range 10 {
+		i := g.open(&pair.B, Config{NoProgram: false})
+		p := i.Ports()[0]
+		g.supply(p, 256)
+		g.start(i)
+		testenv.Wait(t, 2*time.Second, "traffic", func() bool { return g.stats(p).Waiting > 5 })
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		clear(g.region.Data())
+		time.Sleep(5 * time.Millisecond)
+		for at, b := range g.region.Data() {
+			if b != 0 {
+				t.Fatalf("byte %#x was written after Close", at)
+			}
+		}
+		if err := i.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestProbe is EBUSY while a queue is bound, and lets go when it is free.
+func TestProbe(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{NoProgram: true})
+	p := i.Ports()[0]
+	if err := p.probe.wait(i.Index(), 0, 50*time.Millisecond); err == nil {
+		t.Error("the queue is said to be free")
+	}
+	p.settles = true
+	old := i.config.BindTimeout
+	i.config.BindTimeout = 20 * time.Millisecond
+	other := p.probe
+	// A close that cannot be sure keeps the frames, and says so; the next settles.
+	p.settles, p.closed = true, true
+	if err := p.Close(); err == nil || p.settled {
+		t.Errorf("the frames were let go while the queue is bound: %v", err)
+	}
+	p.settles, p.closed = false, false
+	i.config.BindTimeout = old
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if other.fd != -1 {
+		t.Error("the probe is still open")
+	}
+}

@@ -1,0 +1,159 @@
+package xdp
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// ownProgram attaches a program that belongs to the test, in the place of one
+// that somebody else has on the interface.
+func ownProgram(t *testing.T, e *testenv.End, many bool) *bpf.Program {
+	t.Helper()
+	p, err := bpf.Load(bpf.Config{Queues: 4, MultiBuffer: many})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	e.Do(t, func() { err = p.Attach(e.Index, bpf.Driver) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// attached is the id of the program on an interface, 0 if there is none.
+func attached(t *testing.T, e *testenv.End) (id uint32) {
+	t.Helper()
+	e.Do(t, func() {
+		l, err := netlink.LinkByName(e.Ifname)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x := l.Attrs().Xdp; x != nil && x.Attached {
+			id = x.ProgId
+		}
+	})
+	return id
+}
+
+// TestProgramCleanup is XDP_PROG_CLEANUP: the program is on the interface while
+// it is open, for all its queues once, and gone afterwards.
+func TestProgramCleanup(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
+	g := newRig(t, small())
+	if id := attached(t, &pair.B); id != 0 {
+		t.Fatalf("program %d is there before", id)
+	}
+	i := g.open(&pair.B, Config{})
+	if attached(t, &pair.B) == 0 {
+		t.Error("no program while open")
+	}
+	for n, p := range i.Ports() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		if attached(t, &pair.B) == 0 {
+			t.Errorf("no program after port %d closed", n)
+		}
+	}
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if id := attached(t, &pair.B); id != 0 {
+		t.Errorf("program %d is there afterwards", id)
+	}
+}
+
+// TestForeignProgram names the program that is there, and leaves it alone.
+func TestForeignProgram(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	ownProgram(t, &pair.B, false)
+	id := attached(t, &pair.B)
+	_, err := g.tryOpen(&pair.B, Config{})
+	if !errors.Is(err, bpf.ErrOccupied) {
+		t.Errorf("open: %v", err)
+	}
+	if attached(t, &pair.B) != id {
+		t.Error("the other program is no longer there")
+	}
+}
+
+// TestLinkDetached is libxdp's link_detach: taken off from outside, the program
+// is missed by Check, and everything still closes.
+func TestLinkDetached(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{})
+	g.start(i)
+	if err := i.Check(); err != nil {
+		t.Fatal(err)
+	}
+	detach(t, attached(t, &pair.B))
+	err := i.Check()
+	if !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "nothing is in its place") {
+		t.Errorf("Check: %v", err)
+	}
+	ownProgram(t, &pair.B, false)
+	err = i.Check()
+	if !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "is in its place") {
+		t.Errorf("Check: %v", err)
+	}
+	if err := i.Close(); err != nil {
+		t.Error(err)
+	}
+	if attached(t, &pair.B) == 0 {
+		t.Error("Close took somebody else's program off")
+	}
+}
+
+// detach takes the program off its interface as bpftool link detach does.
+func detach(t *testing.T, program uint32) {
+	t.Helper()
+	it := new(link.Iterator)
+	defer it.Close()
+	for it.Next() {
+		info, err := it.Link.Info()
+		if err != nil || uint32(info.Program) != program {
+			continue
+		}
+		if err := it.Link.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no link holds program %d", program)
+}
+
+// TestOwnProgram has the caller's program hand packets to the sockets.
+func TestOwnProgram(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	program := ownProgram(t, &pair.B, false)
+	i := g.open(&pair.B, Config{NoProgram: true, Timestamps: true})
+	p := i.Ports()[0]
+	g.supply(p, 64)
+	if err := program.SetSocket(0, p.FD()); err != nil {
+		t.Fatal(err)
+	}
+	g.start(i)
+	before := uint64(time.Now().UnixNano())
+	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 12, 100), testenv.SendOptions{})
+	for _, f := range g.receive(p, 12) {
+		if stamp := g.region.Side(f).Stamp; stamp < before || stamp > uint64(time.Now().UnixNano()) {
+			t.Errorf("stamp %d, want the time of the batch", stamp)
+		}
+	}
+	if err := i.Check(); err != nil {
+		t.Error(err)
+	}
+	g.balanced(i, 12)
+}

@@ -1,0 +1,202 @@
+package xdp
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestRingFull is STAT_RX_FULL: frames enough, but a short rx ring.
+func TestRingFull(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{RingSize: 16, FillSize: 64})
+	p := i.Ports()[0]
+	g.supply(p, 64)
+	g.start(i)
+	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 50, 100), testenv.SendOptions{})
+	testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.RingFull == 34 })
+	if s := g.stats(p); s.Kernel != (KernelStats{RingFull: 34}) || s.Waiting != 16 {
+		t.Errorf("stats %+v", s)
+	}
+	g.receive(p, 16)
+	if l := g.balanced(i, 50); l.Of(LostRingFull) != 34 || l.Lost() != 34 {
+		t.Errorf("ledger:%s", show(l))
+	}
+}
+
+// TestNoFrames is STAT_RX_FILL_EMPTY: more packets than frames supplied. The
+// kernel counts each packet lost under two names.
+func TestNoFrames(t *testing.T) {
+	for _, many := range []bool{false, true} {
+		pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+		g := newRig(t, small())
+		i := g.open(&pair.B, Config{RingSize: 64, Shape: umem.Shape{MultiBuffer: many}})
+		p := i.Ports()[0]
+		g.supply(p, 20)
+		g.start(i)
+		testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 50, 100), testenv.SendOptions{})
+		testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.Dropped == 30 })
+		if s := g.stats(p); s.Kernel != (KernelStats{Dropped: 30, FillEmpty: 30}) || s.Waiting != 20 {
+			t.Errorf("multi-buffer %v: stats %+v", many, s)
+		}
+		if l := g.balanced(i, 50); l.Of(LostNoFrames) != 30 || l.Of(Waiting) != 20 {
+			t.Errorf("multi-buffer %v: ledger:%s", many, show(l))
+		}
+		// The ring works again once there are frames.
+		g.worker.Give(g.receive(p, 20))
+		g.supply(p, 20)
+		testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 20, 100), testenv.SendOptions{})
+		g.receive(p, 20)
+	}
+}
+
+// TestNoFramesForFragments loses packets for which there are some frames, but not
+// enough: Dropped counts them, FillEmpty does not.
+func TestNoFramesForFragments(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{RingSize: 64, Shape: umem.Shape{MultiBuffer: true}})
+	p := i.Ports()[0]
+	g.supply(p, 5)
+	g.start(i)
+	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 4, 9000), testenv.SendOptions{}) // three frames each
+	testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.Dropped == 3 })
+	if s := g.stats(p); s.Kernel.FillEmpty != 0 || s.Waiting != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	if l := g.balanced(i, 4); l.Of(LostNoFrames) != 3 {
+		t.Errorf("ledger:%s", show(l))
+	}
+}
+
+// TestTooLongForSocket is STAT_RX_DROPPED: somebody else's program hands a socket
+// packets that its frames do not take.
+func TestTooLongForSocket(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 5000})
+	g := newRig(t, small())
+	program := ownProgram(t, &pair.B, true)
+	i := g.open(&pair.B, Config{NoProgram: true})
+	p := i.Ports()[0]
+	if err := program.SetSocket(0, p.FD()); err != nil {
+		t.Fatal(err)
+	}
+	g.supply(p, 64)
+	sent := append(packets(&pair.A, &pair.B, 10, 100), packets(&pair.A, &pair.B, 7, 4500)...)
+	testenv.SendRaw(t, &pair.A, sent, testenv.SendOptions{})
+	g.receive(p, 10)
+	testenv.Wait(t, time.Second, "the drops", func() bool { return g.stats(p).Kernel.Dropped == 7 })
+	if s := g.stats(p); s.Kernel != (KernelStats{Dropped: 7}) {
+		t.Errorf("stats %+v", s)
+	}
+	if l := g.balanced(i, 17); l.Of(LostTooLong) != 7 {
+		t.Errorf("ledger:%s", show(l))
+	}
+}
+
+// TestOverload sends more than the port is allowed to take, from several threads
+// at full speed, and balances the ledger against the sender's own count.
+func TestOverload(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{RingSize: 64, FillSize: 128})
+	p := i.Ports()[0]
+	g.supply(p, 100)
+	g.start(i)
+	var taken atomic.Uint64
+	done := make(chan struct{})
+	sender := testenv.NewSender(t, &pair.A)
+	one := packet(&pair.A, &pair.B, 0, 200)
+	go func() {
+		defer close(done)
+		for range 100_000 {
+			if ok, err := sender.Send(one); ok && err == nil {
+				taken.Add(1)
+			}
+		}
+	}()
+	batch := make([]umem.Frame, 64)
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+			time.Sleep(time.Millisecond)
+		}
+		n := p.Recv(batch)
+		p.Supply(batch[:n])
+	}
+	arrived := taken.Load() - pair.A.Stats(t).TxDropped
+	testenv.Wait(t, 2*time.Second, "the last packets", func() bool {
+		l, err := i.Ledger()
+		return err == nil && l.Offered == arrived
+	})
+	l := g.balanced(i, arrived)
+	if l.Of(LostRingFull)+l.Of(LostNoFrames) == 0 || l.Of(Received) == 0 {
+		t.Errorf("nothing was overloaded:%s", show(l))
+	}
+	t.Logf("%d sent, %d dropped by the sender's end;%s", taken.Load(), pair.A.Stats(t).TxDropped, show(l))
+}
+
+// TestLedgerAfterClose keeps what was last.
+func TestLedgerAfterClose(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{})
+	p := i.Ports()[0]
+	g.supply(p, 64)
+	g.start(i)
+	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 9, 100), testenv.SendOptions{})
+	g.receive(p, 9)
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if l := g.balanced(i, 9); l.Of(Received) != 9 {
+		t.Errorf("ledger:%s", show(l))
+	}
+	if s := g.stats(p); s.Received.Packets != 9 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// TestLedgerWhileClosing closes under traffic: nothing is missing afterwards.
+func TestLedgerWhileClosing(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	sender := testenv.NewSender(t, &pair.A)
+	one := packet(&pair.A, &pair.B, 0, 200)
+	var stop atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !stop.Load() {
+			_, _ = sender.Send(one)
+		}
+	}()
+	defer func() { stop.Store(true); <-done }()
+	for range 5 {
+		i := g.open(&pair.B, Config{})
+		p := i.Ports()[0]
+		g.supply(p, 200)
+		g.start(i)
+		testenv.Wait(t, 2*time.Second, "traffic", func() bool { return g.stats(p).Waiting > 50 })
+		g.worker.Give(g.takeSome(p))
+		if err := i.Close(); err != nil {
+			t.Fatal(err)
+		}
+		l, err := i.Ledger()
+		if err != nil || l.Missing() != 0 || l.Offered == 0 {
+			t.Errorf("%v, %d offered, %d missing:%s", err, l.Offered, l.Missing(), show(l))
+		}
+	}
+}
+
+// takeSome takes what is there.
+func (g *rig) takeSome(p *Port) []umem.Frame {
+	g.Helper()
+	fs := make([]umem.Frame, 40)
+	return fs[:p.Recv(fs)]
+}
