@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"runtime"
@@ -17,6 +18,7 @@ type Options struct {
 	Version string       // for status and capture files
 	Log     *slog.Logger // nil: slog.Default()
 	Count   uint64       // packets after which each flow is done; 0: no limit
+	Stream  io.Writer    // where packets go, as a pcapng stream, instead of to the disk; for one flow only
 }
 
 // Daemon is one region, its workers and the flows over it. Its methods may be
@@ -75,6 +77,10 @@ func regionConfig(c config.Region) umem.Config {
 	}
 }
 
+// RegionBytes is how much memory a region takes in all, the control area
+// included: what must be free in huge pages.
+func RegionBytes(c config.Region) uint64 { return uint64(c.Size) + controlArea }
+
 func pageSize(p config.Pages) umem.PageSize {
 	switch p {
 	case config.Pages1GiB:
@@ -112,7 +118,7 @@ func (d *Daemon) share() sharing {
 	frames := d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
 	return sharing{
 		frames: int(frames) / n, extents: int(d.region.Extents()) / n,
-		limit: d.options.Count, application: "unifiedd " + d.options.Version,
+		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
 	}
 }
 

@@ -25,6 +25,7 @@ func (s *store) finish() {
 // complete ends a segment after its last batch. One whose batches did not all
 // reach the disk is recovered instead.
 func (s *store) complete(full *segment) error {
+	full.stopGrowing()
 	f, err := os.OpenFile(full.name(), os.O_RDWR, 0)
 	if err != nil {
 		return err
@@ -55,8 +56,8 @@ func (s *store) complete(full *segment) error {
 
 // recover mends what an earlier run left and returns the next segment's number.
 func (s *store) recover() (int, error) {
-	if s.to.Device != "" {
-		return 1, nil
+	if !s.rotates() {
+		return 1, s.replaceExact()
 	}
 	s.names = newNames(s.to.File)
 	found, err := s.names.list()
@@ -123,7 +124,7 @@ func (s *store) mend(f *os.File, path string) (pcapng.Report, error) {
 
 // prune removes the oldest segments beyond those to keep.
 func (s *store) prune() {
-	if s.to.Device != "" || s.to.Segment.Keep == 0 {
+	if !s.rotates() || s.to.Segment.Keep == 0 {
 		return
 	}
 	found, err := s.names.list()

@@ -150,7 +150,10 @@ func (f *Flow) setState(s State, err error) {
 func (f *Flow) release(r *run) error {
 	err := f.worker.Do(func() error {
 		f.worker.remove(r)
-		return r.queue.Close()
+		if r.disk != nil {
+			return r.disk.queue.Close()
+		}
+		return nil
 	})
 	return errors.Join(err, r.undo.run())
 }

@@ -57,7 +57,7 @@ func (f *Flow) observeStatus(r *run) FlowStatus {
 	s.Left = r.net.Unbound()
 	s.Written, s.Durable = r.places.read()
 	s.Packets, s.Bytes = r.packets.Load(), r.bytes.Load()
-	s.Stalls, s.Refused, s.Segments = r.stalls.Load(), r.refused.Load(), r.store.taken.Load()
+	s.Stalls, s.Refused = r.stalls.Load(), r.refused.Load()
 	if err := r.fillLedger(&s); err != nil {
 		f.log.Warn("status is incomplete", "why", err)
 	}
@@ -94,9 +94,13 @@ func (r *run) fillCopies(s *FlowStatus) {
 	if !s.ZeroCopy {
 		s.KernelBytes["xdp"] = s.Bytes
 	}
-	d := r.queue.Stats()
+	if r.disk == nil {
+		s.KernelBytes["stream"] = s.Written.Bytes
+		return
+	}
+	d := r.disk.queue.Stats()
 	s.KernelBytes["disk"] = d.Copied
-	s.DiskBytes = d.BytesWritten
+	s.DiskBytes, s.Segments = d.BytesWritten, r.disk.store.taken.Load()
 }
 
 // durablePackets is how many packets are on stable storage.
@@ -112,16 +116,6 @@ func (r *run) lost() uint64 {
 		return 0
 	}
 	return r.packets.Load() - r.unwanted.Load() - r.places.packetsWritten()
-}
-
-// idle reports whether no source holds packets back.
-func (n *networkStorage) idle() bool {
-	for i := range n.sources {
-		if n.sources[i].held > 0 {
-			return false
-		}
-	}
-	return true
 }
 
 // announceStatistics hands the worker an Interface Statistics Block for each

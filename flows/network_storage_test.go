@@ -17,7 +17,9 @@ func TestCaptureEveryPacket(t *testing.T) {
 				t.Fatalf("sent %d of %d", sent, len(frames))
 			}
 			f := d.Flows()[0]
-			s := await(t, f, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets+s.Dropped["lost_ring_full"]+s.Dropped["lost_no_frames"] == uint64(len(frames)) })
+			s := await(t, f, "all packets durable", func(s FlowStatus) bool {
+				return s.Durable.Packets+s.Dropped["lost_ring_full"]+s.Dropped["lost_no_frames"] == uint64(len(frames))
+			})
 			t.Logf("%v stalls %d", s.Dropped, s.Stalls)
 			t.Logf("%+v", f.Status())
 			if err := f.Stop(); err != nil {

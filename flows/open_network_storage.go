@@ -25,10 +25,11 @@ const (
 	maxFragments = 18
 )
 
-// run is a network → storage flow that has been opened.
+// run is a flow that has been opened.
 type run struct {
 	*networkStorage
 	net     *xdp.Interface
+	disk    *output // nil for a stream
 	log     *slog.Logger
 	started time.Time
 	undo    cleanup // everything, while no worker polls it
@@ -37,7 +38,8 @@ type run struct {
 // openNetworkStorage opens both ends of a flow and fills the rings. Nothing moves
 // until a worker polls it and the interface is started.
 func openNetworkStorage(c config.Flow, region *umem.Region, shared sharing, log *slog.Logger) (*run, error) {
-	n := &networkStorage{book: region.NewBook("flow " + c.Name), spare: &stack{}, flush: c.To.Flush, limit: shared.limit}
+	n := &networkStorage{book: region.NewBook("flow " + c.Name), flush: c.To.Flush}
+	n.spare, n.limit = &stack{}, shared.limit
 	r := &run{networkStorage: n, log: log, started: time.Now()}
 	var undo cleanup
 	defer undo.run()
@@ -50,14 +52,22 @@ func openNetworkStorage(c config.Flow, region *umem.Region, shared sharing, log 
 	if err := r.openNet(c, hands, &undo); err != nil {
 		return nil, err
 	}
-	if err := r.openDisk(c, hands, shared, &undo); err != nil {
+	if err := r.fill(c, hands, shared); err != nil {
 		return nil, err
 	}
-	if err := r.fill(c, hands, shared); err != nil {
+	if err := r.openSink(c, hands, shared, &undo); err != nil {
 		return nil, err
 	}
 	r.undo = undo.release()
 	return r, nil
+}
+
+// openSink opens the other end: segments on a disk, or a stream.
+func (r *run) openSink(c config.Flow, hands *umem.Holder, shared sharing, undo *cleanup) error {
+	if shared.stream != nil {
+		return r.openStream(c, hands, shared, undo)
+	}
+	return r.openDisk(c, hands, shared, undo)
 }
 
 // openNet opens the interface.
@@ -106,26 +116,57 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 
 // openDisk opens the segments and the queue to them.
 func (r *run) openDisk(c config.Flow, hands *umem.Holder, shared sharing, undo *cleanup) (err error) {
-	r.output = output{region: hands.Book().Region(), every: c.To.Segment.Every, sync: c.To.Durable, flushed: true}
-	if c.To.Layout == config.LayoutSlot && r.region.FrameSize() < 4096 {
+	o := &output{region: hands.Book().Region(), every: c.To.Segment.Every, sync: c.To.Durable, flushed: true}
+	if c.To.Layout == config.LayoutSlot && o.region.FrameSize() < 4096 {
 		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
 	}
-	if r.store, err = openStore(c.To, r.head(c, shared.application), r.log); err != nil {
+	section, ifs := r.describeHead(c, shared)
+	head := func(seg pcapng.Segment) ([]byte, error) { return pcapng.AppendSegmentHead(nil, section, ifs, seg) }
+	if o.store, err = openStore(c.To, head, r.log); err != nil {
 		return err
 	}
-	undo.add(r.store.Close)
-	undo.add(r.surrender)
-	r.queue, err = nvme.Open(nvme.Config{Worker: hands, Name: "flow " + c.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames})
+	undo.add(o.store.Close)
+	undo.add(o.surrender)
+	o.queue, err = nvme.Open(nvme.Config{
+		Worker: hands, Name: "flow " + c.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames,
+	})
 	if err != nil {
 		return err
 	}
-	undo.add(r.queue.Close)
+	undo.add(o.queue.Close)
+	r.disk, r.sink = o, o
+	if o.layout, err = r.lay(c, hands, shared, o); err != nil {
+		return err
+	}
+	r.layout = o.layout
 	return nil
 }
 
-// head makes the segments' heads: one interface for each queue.
-func (r *run) head(c config.Flow, application string) func(pcapng.Segment) ([]byte, error) {
-	section := pcapng.Section{Hardware: machine(), OS: kernel(), Application: application}
+// openStream begins a stream.
+func (r *run) openStream(c config.Flow, hands *umem.Holder, shared sharing, undo *cleanup) error {
+	region := hands.Book().Region()
+	extents, err := takeExtents(hands, shared)
+	if err != nil {
+		return err
+	}
+	section, ifs := r.describeHead(c, shared)
+	head, err := pcapng.AppendStreamHead(nil, section, ifs)
+	if err != nil {
+		return err
+	}
+	r.layout = newPacked(region, 1, uint32(region.ExtentSize()), r.spare, extents, &r.copied)
+	s, err := openStream(shared.stream, head, region, r.layout)
+	if err != nil {
+		return err
+	}
+	undo.add(s.Close)
+	r.sink = s
+	return nil
+}
+
+// describeHead is what captures say of where they come from: one interface for
+// each queue.
+func (r *run) describeHead(c config.Flow, shared sharing) (pcapng.Section, []pcapng.Interface) {
 	var ifs []pcapng.Interface
 	for _, s := range r.sources {
 		ifs = append(ifs, pcapng.Interface{
@@ -133,24 +174,22 @@ func (r *run) head(c config.Flow, application string) func(pcapng.Segment) ([]by
 			Description: fmt.Sprintf("%s queue %d", c.From.Interface, s.port.Queue()),
 		})
 	}
-	return func(seg pcapng.Segment) ([]byte, error) { return pcapng.AppendSegmentHead(nil, section, ifs, seg) }
+	return pcapng.Section{Hardware: machine(), OS: kernel(), Application: shared.application}, ifs
 }
 
-// fill takes the flow's share of the region and supplies the queues.
+// fill takes the flow's share of the frames and supplies the queues.
 func (r *run) fill(c config.Flow, hands *umem.Holder, shared sharing) error {
-	least := len(r.sources)*c.From.Ring + 2*chainFrames
-	want := len(r.sources)*c.From.Ring*2 + 2*chainFrames
+	queues := len(r.sources) * c.From.Ring
+	least := queues + 2*chainFrames
+	want := 2*queues + 2*chainFrames
 	if c.To.Layout == config.LayoutSlot {
-		want += len(r.sources)*c.From.Ring + writes*chainFrames
+		want += queues + writes*chainFrames
 	}
 	frames := make([]umem.Frame, min(want, max(least, shared.frames)))
 	got := hands.Take(frames)
 	r.spare.fs = frames[:got]
 	if got < least {
-		return fmt.Errorf("the region has %d free frames, %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(r.sources), c.From.Ring, least)
-	}
-	if err := r.lay(c, hands, shared); err != nil {
-		return err
+		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(r.sources), c.From.Ring, least)
 	}
 	for range c.From.Ring/burst + 1 {
 		r.supply()
@@ -158,21 +197,26 @@ func (r *run) fill(c config.Flow, hands *umem.Holder, shared sharing) error {
 	return nil
 }
 
-// lay makes the layout.
-func (r *run) lay(c config.Flow, hands *umem.Holder, shared sharing) error {
-	quarter := r.store.size / 4
+// lay makes the layout of a disk.
+func (r *run) lay(c config.Flow, hands *umem.Holder, shared sharing, o *output) (layout, error) {
+	quarter := o.store.size / 4
 	if c.To.Layout == config.LayoutSlot {
-		r.layout = newSlot(r.region, min(chainFrames, r.queue.Limits().Frames), quarter, r.spare, &r.copied)
-		return nil
+		return newSlot(o.region, min(chainFrames, o.queue.Limits().Frames), quarter, r.spare, &r.copied), nil
 	}
+	extents, err := takeExtents(hands, shared)
+	if err != nil {
+		return nil, err
+	}
+	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
+	return newPacked(o.region, o.store.align, limit, r.spare, extents, &r.copied), nil
+}
+
+// takeExtents takes the flow's share of the extents.
+func takeExtents(hands *umem.Holder, shared sharing) ([]umem.Frame, error) {
 	extents := make([]umem.Frame, shared.extents)
-	if got := hands.TakeExtents(extents); got < 2 {
-		return fmt.Errorf("the region has %d free extents, layout packed needs 2 at least: raise region.extents", got)
-	} else {
-		extents = extents[:got]
+	got := hands.TakeExtents(extents)
+	if got < 2 {
+		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs 2 at least: raise region.extents", got)
 	}
-	align := uint32(pcapng.MaxAlign)
-	limit := uint32(min(r.region.ExtentSize(), quarter)) &^ (align - 1)
-	r.layout = newPacked(r.region, r.store.align, limit, r.spare, extents, &r.copied)
-	return nil
+	return extents[:got], nil
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// output writes a flow's batches to its segments, one behind the other, and
+// output is the sink that writes batches to segments, one behind the other, and
 // knows how far they are written and durable. It belongs to the worker's thread.
 type output struct {
 	region *umem.Region
@@ -21,7 +21,6 @@ type output struct {
 	track    track
 	current  *segment
 	retired  []*segment // take no more batches; oldest first, until durable
-	closing  bool       // no more batches will come
 	flushing mark       // what the flush under way makes durable
 	flushed  bool       // no flush is under way
 	nextSync time.Time
@@ -29,8 +28,6 @@ type output struct {
 	results  [4]nvme.FlushResult
 }
 
-// submit sends the open batch, if there is one. It returns false when the disk
-// cannot take it now; the batch stays open.
 func (o *output) submit(now time.Time) (bool, error) {
 	size := o.layout.size()
 	if size == 0 {
@@ -90,6 +87,7 @@ func (o *output) send(size uint64) bool {
 		return false
 	}
 	s.next += size
+	s.reached.Store(s.next)
 	s.sequence++
 	o.track.submit(s, s.next, uint64(packets), bytes)
 	o.layout.reset()
@@ -133,9 +131,12 @@ func (o *output) explain(number uint64, err error) error {
 	return fmt.Errorf("write to %s before offset %d: %w (the packets of that write are lost and counted)", m.segment.name(), m.end, err)
 }
 
-// settle takes the results of flushes, hands durable segments back to the store
-// and starts the next flush if one is due.
+// settle takes back what is written or flushed, hands durable segments to the
+// store and starts the next flush if one is due.
 func (o *output) settle(now time.Time) error {
+	if err := o.reap(); err != nil {
+		return err
+	}
 	n := o.queue.Flushed(o.results[:])
 	for _, r := range o.results[:n] {
 		if r.Err != nil {
@@ -188,8 +189,7 @@ func (o *output) flush(now time.Time) error {
 	return nil
 }
 
-// close says that no more batches come, and reports whether everything is
-// durable and every segment back with the store. It is called until it is so.
+// close ends when everything is durable and every segment back with the store.
 func (o *output) close(now time.Time) (bool, error) {
 	if ok, err := o.submit(now); !ok || err != nil {
 		return false, err
@@ -197,6 +197,24 @@ func (o *output) close(now time.Time) (bool, error) {
 	o.retire()
 	return len(o.retired) == 0 && o.track.idle(), nil
 }
+
+// trouble is what keeps the next segment from being ready. It may be asked from
+// any goroutine.
+func (o *output) trouble() error {
+	if o == nil {
+		return nil
+	}
+	if why := o.store.trouble.Load(); why != nil {
+		return *why
+	}
+	return nil
+}
+
+func (o *output) kick() error { return o.queue.Kick() }
+
+func (o *output) progress() *track { return &o.track }
+
+func (o *output) fd() int { return o.queue.FD() }
 
 // surrender gives the segments of a flow that failed back to the store, which
 // keeps what reached the disk. The queue is closed by now.

@@ -11,6 +11,7 @@ type packed struct {
 	region  *umem.Region
 	align   uint32
 	limit   uint32 // bytes of a batch
+	mark    uint32 // bytes of the mark in front: none in a stream
 	spare   *stack // frames
 	extents stack
 	copied  *copies
@@ -23,10 +24,15 @@ type packed struct {
 	message [1]umem.Frame
 }
 
-// newPacked takes over the extents. Batches are at most limit bytes, a multiple
-// of align.
+// newPacked takes over the extents. Batches are multiples of align and at most
+// limit bytes. With an align of 1 they are what a stream has: no mark in front
+// and no padding.
 func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
-	return &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c}
+	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c}
+	if align > 1 {
+		p.mark = pcapng.MinMarkLen
+	}
+	return p
 }
 
 // open makes sure that there is an extent to write to.
@@ -39,7 +45,7 @@ func (p *packed) open() bool {
 	}
 	p.extent = p.message[0]
 	p.out = p.region.At(p.extent.Addr, uint64(p.limit))
-	p.used = pcapng.MinMarkLen
+	p.used = p.mark
 	return true
 }
 
@@ -103,8 +109,10 @@ func (p *packed) seal(b pcapng.Batch) []umem.Frame {
 	if length > p.used {
 		pcapng.PutPadding(p.out[p.used:length])
 	}
-	b.Length, b.Packets = length, p.packets
-	pcapng.PutBatchHeader(p.out[:pcapng.MinMarkLen], &b)
+	if p.mark > 0 {
+		b.Length, b.Packets = length, p.packets
+		pcapng.PutBatchHeader(p.out[:p.mark], &b)
+	}
 	p.message[0] = umem.Frame{Addr: p.extent.Addr, Len: length}
 	return p.message[:]
 }

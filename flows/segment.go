@@ -3,6 +3,7 @@ package flows
 import (
 	"crypto/rand"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +25,9 @@ type segment struct {
 	next     uint64 // file offset of the next batch
 	sequence uint64 // of the last batch
 	opened   time.Time
+	reached  atomic.Uint64          // next, for who grows the file
+	growing  sync.Mutex             // held while the file is grown; guards finished
+	finished bool                   // the file grows no more
 	last     mark                   // the flow's last batch, once no more will come here
 	damaged  bool                   // some of its batches did not reach the disk
 	final    atomic.Pointer[string] // its path once it is in use; nil: not renamed yet

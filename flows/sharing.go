@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"io"
 	"os"
 	"strings"
 
@@ -9,10 +10,11 @@ import (
 
 // sharing is what a flow needs to know beyond its own configuration.
 type sharing struct {
-	frames      int    // its share of the region's frames
-	extents     int    // its share of the extents
-	limit       uint64 // packets after which it is done; 0: none
-	application string // who writes, for capture files
+	frames      int       // its share of the region's frames
+	extents     int       // its share of the extents
+	limit       uint64    // packets after which it is done; 0: none
+	application string    // who writes, for capture files
+	stream      io.Writer // where packets go instead of a disk; nil: to the disk
 }
 
 // kernel is the operating system's name and release, for capture files.

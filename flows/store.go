@@ -92,7 +92,10 @@ func (s *store) supply(next *segment) {
 // prepareNext prepares a segment, again and again until it can or the store
 // closes. A device holds one segment only.
 func (s *store) prepareNext(number int) *segment {
-	if s.to.Device != "" {
+	switch {
+	case s.to.Exact:
+		return nil
+	case s.to.Device != "":
 		s.setTrouble(fmt.Errorf("device %s is full: %w", s.to.Device, errFull))
 		return nil
 	}
@@ -131,12 +134,7 @@ func (s *store) setTrouble(err error) {
 
 // prepare makes a segment: its space, its head, its id.
 func (s *store) prepare(number int) (*segment, error) {
-	next := &segment{number: number, path: s.names.prepared(number)}
-	c := nvme.TargetConfig{Path: next.path, Create: true, Size: uint64(s.to.Segment.Size), Prepare: preparation(s.to.Prepare)}
-	if s.to.Device != "" {
-		next.path = s.to.Device
-		c = nvme.TargetConfig{Path: s.to.Device, Force: s.to.Force}
-	}
+	next, c := s.plan(number)
 	target, err := nvme.OpenTarget(c)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare segment: %w", err), s.removePrepared(next))
@@ -146,6 +144,21 @@ func (s *store) prepare(number int) (*segment, error) {
 		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close(), s.removePrepared(next))
 	}
 	return next, nil
+}
+
+// plan says where a segment goes and how its space is made.
+func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
+	next := &segment{number: number}
+	switch {
+	case s.to.Device != "":
+		next.path = s.to.Device
+		return next, nvme.TargetConfig{Path: next.path, Force: s.to.Force}
+	case s.to.Exact:
+		next.path = s.to.File
+		return next, nvme.TargetConfig{Path: next.path, Create: true}
+	}
+	next.path, next.size = s.names.prepared(number), uint64(s.to.Segment.Size)
+	return next, nvme.TargetConfig{Path: next.path, Create: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
 
 func preparation(p config.Prepare) nvme.Preparation {
@@ -172,9 +185,11 @@ func (s *store) begin(next *segment) (err error) {
 		return err
 	}
 	next.next = uint64(len(head))
-	next.size = uint64(s.to.Segment.Size)
-	if s.to.Device != "" {
+	switch {
+	case s.to.Device != "":
 		next.size = next.target.Size()
+	case s.to.Exact:
+		next.size = endless
 	}
 	if next.size < next.next+uint64(next.align) {
 		return fmt.Errorf("%d bytes are too few for the head of %d bytes: %w", next.size, len(head), errFull)
@@ -195,7 +210,7 @@ func writeSync(path string, b []byte, offset int64) error {
 // adopt gives a segment that was taken its final name.
 func (s *store) adopt(next *segment) {
 	final := next.path
-	if s.to.Device == "" {
+	if s.rotates() {
 		final = s.names.named(next.number, time.Now())
 		if err := s.rename(next.path, final); err != nil {
 			s.setTrouble(err)
@@ -203,8 +218,15 @@ func (s *store) adopt(next *segment) {
 		}
 	}
 	next.final.Store(&final)
+	if s.to.Exact {
+		s.running.Add(1)
+		go s.grow(next)
+	}
 	s.prune()
 }
+
+// rotates reports whether there is more than one segment.
+func (s *store) rotates() bool { return s.to.Device == "" && !s.to.Exact }
 
 // rename renames durably.
 func (s *store) rename(from, to string) error {

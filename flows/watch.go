@@ -35,7 +35,7 @@ func (f *Flow) watch(r *run, quit <-chan struct{}, ended chan<- struct{}) {
 func (f *Flow) giveUp(r *run) {
 	_ = r.net.Stop() // it may be why the flow failed
 	deadline := time.Now().Add(5 * time.Second)
-	for r.queue.Stats().InFlight > 0 && time.Now().Before(deadline) {
+	for r.disk != nil && r.disk.queue.Stats().InFlight > 0 && time.Now().Before(deadline) {
 		time.Sleep(glance)
 	}
 	time.Sleep(glance) // the worker reaps once more
@@ -80,8 +80,8 @@ func (f *Flow) second(r *run) error {
 	case err != nil:
 		return err
 	}
-	if trouble := r.store.trouble.Load(); trouble != nil {
-		f.await(*trouble)
+	if why := r.disk.trouble(); why != nil {
+		f.await(why)
 		return nil
 	}
 	f.setState(Running, nil)
@@ -111,7 +111,7 @@ func (f *Flow) drain(r *run) error {
 	r.announceStatistics()
 	return f.until(r, deadline, func(now time.Time) (bool, error) {
 		r.tick(now)
-		return r.output.close(now)
+		return r.sink.close(now)
 	})
 }
 

@@ -19,6 +19,9 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		newCheck(),
 		newDoctor(),
 		newVersion(),
+		newRun(),
+		newCapture(),
+		newStatus(),
 	)
 	ran = new(bool)
 	note(root, ran)

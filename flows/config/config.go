@@ -93,6 +93,9 @@ type To struct {
 	// File is the absolute path prefix of the segments, without a trailing
 	// slash.
 	File string
+	// Exact makes File the capture file itself, one segment which grows, instead
+	// of a prefix. Not to be had in configuration files.
+	Exact bool
 	// Device is the absolute path of a block device.
 	Device string
 	// Force allows overwriting a device which holds something.

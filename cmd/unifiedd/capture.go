@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	build "github.com/unifiedd/unifiedd/internal/version"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// captureFlags are capture's, named as tcpdump's where it has them.
+type captureFlags struct {
+	iface, file      string
+	count            uint64
+	layout, zeroCopy string
+	queues           []int
+	ring             int
+	takeOver         bool
+	reserve          bool
+	quiet            bool
+}
+
+func newCapture() *cobra.Command {
+	var f captureFlags
+	c := &cobra.Command{
+		Use:   "capture -i INTERFACE [-w FILE|-] [-c COUNT] [FILTER...]",
+		Short: "Capture packets of one interface, until Ctrl-C or a number of them",
+		Long: `Capture packets of one interface to a file, to standard output, or only count
+them. The file is pcapng, which Wireshark, tshark and tcpdump open.
+
+Unlike with tcpdump, the host no longer sees what is captured: packets that match
+FILTER go to the capture and nowhere else. All others go on to the host.`,
+		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
+  unifiedd capture -i eth1 -c 100 -w - | tshark -r -`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return capture(c.Context(), f, strings.Join(args, " "), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	f.register(c)
+	return c
+}
+
+func (f *captureFlags) register(c *cobra.Command) {
+	s := c.Flags()
+	s.StringVarP(&f.iface, "interface", "i", "", "`INTERFACE` to capture on")
+	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
+	s.Uint64VarP(&f.count, "count", "c", 0, "end after so many packets")
+	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
+	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
+	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
+	s.IntVar(&f.ring, "ring", 4096, "entries of each ring of a queue")
+	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
+	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
+	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
+	if err := c.MarkFlagRequired("interface"); err != nil {
+		panic(err) // the flag was added above
+	}
+}
+
+// config makes the flags a configuration.
+func (f *captureFlags) config(filter string) (*config.Config, error) {
+	c := config.Default()
+	one := config.NewFlow("capture")
+	one.From.Interface, one.From.Filter, one.From.TakeOver = f.iface, filter, f.takeOver
+	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
+	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
+	switch f.file {
+	case "":
+		one.To.File = os.DevNull
+	case "-":
+		one.To.File = "/dev/stdout"
+	default:
+		path, err := filepath.Abs(f.file)
+		if err != nil {
+			return nil, err
+		}
+		one.To.File = path
+	}
+	c.Flows = []config.Flow{one}
+	c.Complete()
+	return c, c.Validate(config.Options{CheckFilter: checkFilter})
+}
+
+// stream is where packets go when not to a file; nil for a file.
+func (f *captureFlags) stream(stdout io.Writer) io.Writer {
+	switch f.file {
+	case "":
+		return io.Discard
+	case "-":
+		return stdout
+	}
+	return nil
+}
+
+func capture(parent context.Context, f captureFlags, filter string, stdout, stderr io.Writer) (err error) {
+	cfg, err := f.config(filter)
+	if err != nil {
+		return err
+	}
+	ctx, stop := untilSignal(parent)
+	defer stop()
+	giveBack, err := reserve(f.reserve, cfg.Region)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, giveBack()) }()
+	cfg.Log.Level = config.LevelWarn
+	d, err := flows.Open(cfg, flows.Options{
+		Version: build.Get(version).Version, Log: newLog(cfg.Log, stderr), Count: f.count, Stream: f.stream(stdout),
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	if err := d.Start(); err != nil {
+		return err
+	}
+	one := d.Flows()[0]
+	fmt.Fprintf(stderr, "capturing on %s: %s; the host does not see it\n", f.iface, whatIsTaken(filter))
+	follow(ctx, one, stderr, f.quiet)
+	err = one.Stop()
+	summarize(stderr, one.Status())
+	return err
+}
+
+// whatIsTaken names what a capture takes from the host.
+func whatIsTaken(filter string) string {
+	if filter == "" {
+		return "every packet that arrives"
+	}
+	return "packets that match " + filter
+}
+
+// reserve makes the huge pages the region needs, if that is wanted.
+func reserve(want bool, c config.Region) (giveBack func() error, err error) {
+	if !want || c.Pages == config.PagesOrdinary {
+		return func() error { return nil }, nil
+	}
+	pages := umem.Huge2M
+	if c.Pages == config.Pages1GiB {
+		pages = umem.Huge1G
+	}
+	return umem.Reserve(pages, -1, flows.RegionBytes(c))
+}
+
+// follow shows a live count until the capture is to end.
+func follow(ctx context.Context, f *flows.Flow, w io.Writer, quiet bool) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	live := !quiet && isTerminal(w)
+	for {
+		select {
+		case <-ctx.Done():
+			if live {
+				fmt.Fprintln(w)
+			}
+			return
+		case <-f.Ended():
+			return
+		case <-tick.C:
+		}
+		if s := f.Status(); live {
+			fmt.Fprintf(w, "\r%d packets, %.0f/s, %s, %d lost ", s.Packets, s.PPS, bits(s.BPS), lost(&s))
+		}
+	}
+}
+
+// lost is how many packets a flow lost.
+func lost(s *flows.FlowStatus) (n uint64) {
+	for reason, k := range s.Dropped {
+		if reason != "beyond_count" {
+			n += k
+		}
+	}
+	return n
+}
+
+// summarize ends a capture as tcpdump does, with the reasons.
+func summarize(w io.Writer, s flows.FlowStatus) {
+	fmt.Fprintf(w, "%d packets captured, %d bytes\n", s.Written.Packets, s.Written.Bytes)
+	fmt.Fprintf(w, "%d packets offered; left to the host: %s\n", s.Offered, nonzero(s.Passed))
+	fmt.Fprintf(w, "%d packets lost: %s\n", lost(&s), nonzero(s.Dropped))
+	fmt.Fprintf(w, "copies per byte: ours %s, the kernel's %s\n", perByte(s.CopiedBytes, s.Bytes), perByte(s.KernelBytes, s.Bytes))
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	build "github.com/unifiedd/unifiedd/internal/version"
+)
+
+func newRun() *cobra.Command {
+	var file string
+	c := &cobra.Command{
+		Use:   "run -c FILE",
+		Short: "Run the daemon until it is told to stop",
+		Long: `Run the daemon until SIGTERM or SIGINT, which make it take no more packets, write
+and flush what it has, and end. A second signal ends it at once.
+
+Flows that cannot start are reported and do not keep others from running.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			cfg, err := loadConfig(file)
+			if err != nil {
+				return err
+			}
+			return runDaemon(c.Context(), cfg, c.ErrOrStderr())
+		},
+	}
+	addConfig(c, &file, "configuration `FILE`")
+	requireConfig(c)
+	return c
+}
+
+// runDaemon runs the flows until a signal.
+func runDaemon(parent context.Context, cfg *config.Config, stderr io.Writer) (err error) {
+	log := newLog(cfg.Log, stderr)
+	ctx, stop := untilSignal(parent)
+	defer stop()
+	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	s, err := serve(d, cfg.Metrics.Listen, cfg.Control.Socket)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if err := start(d, log); err != nil {
+		return err
+	}
+	notify(log, daemon.SdNotifyReady)
+	<-ctx.Done()
+	notify(log, daemon.SdNotifyStopping)
+	log.Info("stopping: no more packets are taken, what was received is written")
+	return nil
+}
+
+// start starts the flows. Some that fail are logged; when all fail that is an
+// error.
+func start(d *flows.Daemon, log *slog.Logger) error {
+	err := d.Start()
+	if err == nil {
+		return nil
+	}
+	for _, f := range d.Flows() {
+		if f.Status().State == flows.Running {
+			log.Error("some flows do not run", "why", err)
+			return nil
+		}
+	}
+	return err
+}
+
+// untilSignal is done at the first SIGINT or SIGTERM. The second ends the process:
+// the kernel then detaches the program, and the next start recovers the files.
+func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case <-signals:
+			cancel()
+		case <-ctx.Done():
+			return
+		}
+		<-signals
+		fmt.Fprintln(os.Stderr, "unifiedd: second signal: ending at once; the files are recovered at the next start")
+		os.Exit(exitFailed)
+	}()
+	return ctx, func() { signal.Stop(signals); cancel() }
+}
+
+func newLog(c config.Log, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: c.Level.Slog()}
+	if c.Format == config.FormatJSON {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// notify tells systemd, where it asked for it.
+func notify(log *slog.Logger, state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		log.Warn("systemd was not told", "state", state, "why", err)
+	}
+}

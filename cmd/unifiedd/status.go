@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sort"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+func newStatus() *cobra.Command {
+	var socket string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Ask the running daemon what it does, what it lost and why",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			raw, err := ask(c.Context(), socket, "/status")
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				_, err = c.OutOrStdout().Write(raw)
+				return err
+			}
+			var s flows.Status
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
+			}
+			return printStatus(c.OutOrStdout(), &s)
+		},
+	}
+	c.Flags().StringVar(&socket, "socket", config.DefaultSocket, "control `SOCKET` of the daemon")
+	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return c
+}
+
+// ask gets a path from the daemon.
+func ask(ctx context.Context, socket, path string) ([]byte, error) {
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://unifiedd"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the daemon: %w (does it run, and with this control.socket?)", err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the daemon answered %s: %s", answer.Status, strings.TrimSpace(string(raw)))
+	}
+	return raw, err
+}
+
+// printStatus prints a status for people.
+func printStatus(w io.Writer, s *flows.Status) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintf(t, "unifiedd %s\tprocess %d\tup %v\n", s.Version, s.PID, time.Since(s.Started).Round(time.Second))
+	fmt.Fprintf(t, "region\t%s on %s\t%d frames of %d: %s\n", config.Size(s.Region.Bytes), s.Region.Pages, s.Region.Frames, s.Region.FrameSize, list(s.Region.Owners))
+	fmt.Fprintf(t, "registered\t%s\n", strings.Join(s.Region.Registered, ", "))
+	for i := range s.Flows {
+		printFlow(t, &s.Flows[i])
+	}
+	return t.Flush()
+}
+
+func printFlow(w io.Writer, f *flows.FlowStatus) {
+	fmt.Fprintf(w, "\nflow %s\t%s since %s\n", f.Name, f.State, f.Since.Format(time.RFC3339))
+	if f.Error != "" {
+		fmt.Fprintf(w, "  why\t%s\n", f.Error)
+	}
+	fmt.Fprintf(w, "  path\t%s → %s (%s layout)\n", f.From, f.To, f.Layout)
+	if f.Filter != "" {
+		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
+	}
+	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
+	if len(f.Left) > 0 {
+		fmt.Fprintf(w, "  left\tqueues %v are not bound: their packets stay with the kernel\n", f.Left)
+	}
+	fmt.Fprintf(w, "  rate\t%.0f packets/s, %s\n", f.PPS, bits(f.BPS))
+	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
+	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
+	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
+	fmt.Fprintf(w, "  written\t%s\n", position(f.Written))
+	fmt.Fprintf(w, "  durable\t%s\n", position(f.Durable))
+	fmt.Fprintf(w, "  copies per byte\tours %s, the kernel's %s\n", perByte(f.CopiedBytes, f.Bytes), perByte(f.KernelBytes, f.Bytes))
+	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds\n", f.DiskBytes, f.Segments, f.Stalls)
+}
+
+func granted(f *flows.FlowStatus) string {
+	mode := "zero copy"
+	if !f.ZeroCopy {
+		mode = "the kernel copies"
+		if f.WhyNot != "" {
+			mode += " (" + f.WhyNot + ")"
+		}
+	}
+	if f.MultiBuffer {
+		mode += ", multi-buffer"
+	}
+	return mode + ", XDP in the " + f.Attach
+}
+
+func position(p flows.Position) string {
+	if p.File == "" {
+		return "nothing yet"
+	}
+	return fmt.Sprintf("%d packets, %d bytes, up to offset %d of %s", p.Packets, p.Bytes, p.Offset, p.File)
+}
+
+// list is a map's entries in order of their names.
+func list[V int64 | uint64](m map[string]V) string {
+	names := make([]string, 0, len(m))
+	for name := range m {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s %d", name, m[name])
+	}
+	return strings.Join(names, ", ")
+}
+
+// nonzero is list without zeros.
+func nonzero(m map[string]uint64) string {
+	some := make(map[string]uint64)
+	for name, n := range m {
+		if n != 0 {
+			some[name] = n
+		}
+	}
+	if len(some) == 0 {
+		return "nothing"
+	}
+	return list(some)
+}
+
+// perByte is how often each packet byte was copied.
+func perByte(copied map[string]uint64, bytes uint64) string {
+	var sum uint64
+	for _, n := range copied {
+		sum += n
+	}
+	if sum == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%.2f (%s)", float64(sum)/float64(max(bytes, 1)), nonzero(copied))
+}
+
+// bits is a bit rate for people.
+func bits(bps float64) string {
+	for _, unit := range []string{"bit/s", "kbit/s", "Mbit/s", "Gbit/s"} {
+		if bps < 1000 || unit == "Gbit/s" {
+			return fmt.Sprintf("%.1f %s", bps, unit)
+		}
+		bps /= 1000
+	}
+	return ""
+}

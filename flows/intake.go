@@ -1,0 +1,150 @@
+package flows
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+	"golang.org/x/sys/unix"
+)
+
+// burst is the most frames a verb moves at once.
+const burst = 64
+
+// intake is the network end of a flow: the queues of one interface and the
+// frames that circulate through them. It belongs to the worker's thread; the
+// counters may be read from anywhere.
+type intake struct {
+	sources []source
+	first   int // the source that is served first in this round
+	spare   *stack
+	limit   uint64 // packets to take; 0: no limit
+	taken   uint64 // packets taken, up to limit
+
+	packets  atomic.Uint64 // received from the rings; the worker is the only writer of these
+	bytes    atomic.Uint64
+	unwanted atomic.Uint64 // packets received beyond the limit
+	refused  atomic.Uint64 // wake-ups the kernel refused
+	complete atomic.Bool   // limit packets are taken
+}
+
+// source is one receive queue and its frames that are not yet in a batch.
+type source struct {
+	port *xdp.Port
+	id   uint32 // interface number in the capture file
+	buf  []umem.Frame
+	held int
+
+	inside bool // the last frame received was not the end of its packet
+	skip   bool // that packet is beyond the limit
+}
+
+// recorder takes the whole packets a source holds. It returns false when it can
+// take no more now.
+type recorder interface {
+	record(s *source, now time.Time) bool
+}
+
+// receive takes from every queue, beginning with another one each round, and
+// reports whether more is waiting.
+func (n *intake) receive(to recorder, now time.Time) (more bool) {
+	for i := range n.sources {
+		more = n.receiveOne(&n.sources[(n.first+i)%len(n.sources)], to, now) || more
+	}
+	n.first++
+	return more
+}
+
+func (n *intake) receiveOne(s *source, to recorder, now time.Time) bool {
+	if !to.record(s, now) {
+		return false
+	}
+	got := s.port.Recv(s.buf[s.held : s.held+burst])
+	if got == 0 {
+		return false
+	}
+	fs := s.buf[s.held : s.held+got]
+	n.count(fs)
+	if n.limit > 0 {
+		s.held += n.admit(s, fs)
+	} else {
+		s.held += got
+	}
+	return to.record(s, now) && got == burst
+}
+
+// count adds received frames to the counters.
+func (n *intake) count(fs []umem.Frame) {
+	packets, bytes := uint64(0), uint64(0)
+	for i := range fs {
+		bytes += uint64(fs[i].Len)
+		if !fs[i].Continues() {
+			packets++
+		}
+	}
+	add(&n.packets, packets)
+	add(&n.bytes, bytes)
+}
+
+// admit sorts out the packets beyond the limit among frames just received, gives
+// those back, and returns how many frames are left.
+func (n *intake) admit(s *source, fs []umem.Frame) int {
+	keep := 0
+	for _, f := range fs {
+		if !s.inside {
+			s.skip = n.taken == n.limit
+			if !s.skip {
+				n.taken++
+			}
+		}
+		s.inside = f.Continues()
+		if !s.skip {
+			fs[keep] = f
+			keep++
+			continue
+		}
+		n.spare.push(f)
+		if !s.inside {
+			add(&n.unwanted, 1)
+		}
+	}
+	n.complete.Store(n.taken == n.limit)
+	return keep
+}
+
+// supply gives spare frames to the rings.
+func (n *intake) supply() {
+	for i := range n.sources {
+		free := n.spare.fs[max(0, len(n.spare.fs)-2*burst):]
+		used := n.sources[(n.first+i)%len(n.sources)].port.Supply(free)
+		n.spare.drop(len(free), used)
+	}
+}
+
+// kick wakes the queues that asked for it. What the kernel refuses is counted;
+// the flow's check says whether the interface is down or gone.
+func (n *intake) kick() {
+	for i := range n.sources {
+		if n.sources[i].port.Kick() != nil {
+			add(&n.refused, 1)
+		}
+	}
+}
+
+func (n *intake) fds(dst []unix.PollFd) []unix.PollFd {
+	for i := range n.sources {
+		dst = append(dst, unix.PollFd{Fd: int32(n.sources[i].port.FD()), Events: unix.POLLIN})
+	}
+	return dst
+}
+
+// idle reports whether no source holds packets back.
+func (n *intake) idle() bool {
+	for i := range n.sources {
+		if n.sources[i].held > 0 {
+			return false
+		}
+	}
+	return true
+}
