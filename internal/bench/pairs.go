@@ -1,0 +1,80 @@
+package bench
+
+import "fmt"
+
+// Pair is what one round measured of the two programs.
+type Pair struct {
+	Ours   float64 `json:"ours"`
+	Theirs float64 `json:"theirs"`
+}
+
+// Direction says which values are good.
+type Direction string
+
+const (
+	More Direction = "more" // the higher the better, as a rate
+	Less Direction = "less" // the lower the better, as a cost
+)
+
+// Comparison is one measure of one case, of both programs in turn.
+type Comparison struct {
+	Case   string    `json:"case"`          // what was done: "zram, random read of 4 KiB, depth 1"
+	Metric string    `json:"metric"`        // what was measured: "I/O per second"
+	Unit   string    `json:"unit"`          // for people: "kIOPS", "µs"
+	Better Direction `json:"better"`        // which way is good
+	Bar    float64   `json:"bar,omitempty"` // what the ratio is held to; zero: nothing
+	Pairs  []Pair    `json:"pairs"`         // one for each round
+}
+
+// Ratios is ours over theirs for each pair.
+func (c *Comparison) Ratios() []float64 {
+	r := make([]float64, len(c.Pairs))
+	for i, p := range c.Pairs {
+		r[i] = p.Ours / p.Theirs
+	}
+	return r
+}
+
+// Estimate is what the pairs say about the ratio, ours over theirs.
+func (c *Comparison) Estimate() Estimate { return Judge(c.Ratios()) }
+
+// Met reports whether the bar is met: by the bound that speaks against us. A
+// comparison without a bar always is.
+func (c *Comparison) Met() bool {
+	switch e := c.Estimate(); {
+	case c.Bar == 0:
+		return true
+	case c.Better == Less:
+		return e.High <= c.Bar
+	default:
+		return e.Low >= c.Bar
+	}
+}
+
+// Medians is the median of each program's values, for people: the ratio of these is not the
+// estimate.
+func (c *Comparison) Medians() Pair {
+	var ours, theirs []float64
+	for _, p := range c.Pairs {
+		ours, theirs = append(ours, p.Ours), append(theirs, p.Theirs)
+	}
+	return Pair{middle(ours), middle(theirs)}
+}
+
+// Alternate calls ours and theirs rounds times each, in pairs, changing who goes
+// first from pair to pair, so that neither gains from its place. It ends at the first
+// error.
+func Alternate(rounds int, ours, theirs func() error) error {
+	for i := range rounds {
+		first, second := ours, theirs
+		if i%2 == 1 {
+			first, second = second, first
+		}
+		for _, run := range []func() error{first, second} {
+			if err := run(); err != nil {
+				return fmt.Errorf("round %d of %d: %w", i+1, rounds, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Report is the comparisons of one benchmark.
+type Report struct {
+	Title       string       `json:"title"`
+	Ours        string       `json:"ours"`   // name of our program
+	Theirs      string       `json:"theirs"` // name and version of the other
+	Kernel      string       `json:"kernel"`
+	CPUs        int          `json:"cpus"`
+	Start       time.Time    `json:"start"`
+	Notes       []string     `json:"notes,omitempty"` // how it was measured, for people
+	Comparisons []Comparison `json:"comparisons"`
+}
+
+// NewReport starts a report about this machine.
+func NewReport(title, ours, theirs string) *Report {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // with a pointer of ours it cannot go wrong
+	return &Report{Title: title, Ours: ours, Theirs: theirs, Kernel: unix.ByteSliceToString(u.Release[:]),
+		CPUs: runtime.NumCPU(), Start: time.Now().UTC().Truncate(time.Second)}
+}
+
+// Met reports whether every bar is met.
+func (r *Report) Met() bool {
+	return !slices.ContainsFunc(r.Comparisons, func(c Comparison) bool { return !c.Met() })
+}
+
+// Table prints the report for people.
+func (r *Report) Table(w io.Writer) error {
+	fmt.Fprintf(w, "%s: %s against %s (Linux %s, %d CPUs)\n\n", r.Title, r.Ours, r.Theirs, r.Kernel, r.CPUs)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "CASE\tMEASURE\tOURS\tTHEIRS\tRATIO\tLOW\tHIGH\tBAR\t")
+	for i := range r.Comparisons {
+		c := &r.Comparisons[i]
+		m, e := c.Medians(), c.Estimate()
+		fmt.Fprintf(t, "%s\t%s\t%s %s\t%s\t%.3f\t%s\t%s\t%s\t\n", c.Case, c.Metric, number(m.Ours), c.Unit, number(m.Theirs),
+			e.Ratio, bound(e.Low), bound(e.High), verdict(c))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nRatios are ours over theirs; LOW and HIGH are each sure to %.0f %%.\n", 100*Confidence)
+	for _, n := range r.Notes {
+		fmt.Fprintln(w, n)
+	}
+	return nil
+}
+
+// verdict is the bar and whether it is met.
+func verdict(c *Comparison) string {
+	if c.Bar == 0 {
+		return "-"
+	}
+	sign, bound := "≥", "low"
+	if c.Better == Less {
+		sign, bound = "≤", "high"
+	}
+	word := "missed"
+	if c.Met() {
+		word = "met"
+	}
+	return fmt.Sprintf("%s %s %.2f: %s", bound, sign, c.Bar, word)
+}
+
+// number is v with three digits that count.
+func number(v float64) string {
+	if v == 0 || math.Abs(v) >= 100 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.*f", max(0, 2-int(math.Floor(math.Log10(math.Abs(v))))), v)
+}
+
+// bound is an end of an interval, which may be missing.
+func bound(v float64) string {
+	if !isKnown(v) {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// Save writes dir/name.json, dir/name.svg and dir/name.txt, the table.
+func (r *Report) Save(dir, name string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save the report: %w", err)
+	}
+	for ext, write := range map[string]func(io.Writer) error{".json": r.JSON, ".svg": r.SVG, ".txt": r.Table} {
+		if err := saveFile(filepath.Join(dir, name+ext), write); err != nil {
+			return fmt.Errorf("save the report: %w", err)
+		}
+	}
+	return nil
+}
+
+func saveFile(path string, write func(io.Writer) error) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	if err := write(f); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+// judged is a comparison with what follows from its pairs. Bounds that there are
+// none of are null.
+type judged struct {
+	Comparison
+	Ratio *float64 `json:"ratio"`
+	Low   *float64 `json:"low"`
+	High  *float64 `json:"high"`
+	Met   bool     `json:"met"`
+}
+
+// JSON writes the report for programs: its fields, and for each comparison what
+// follows from its pairs.
+func (r *Report) JSON(w io.Writer) error {
+	type plain Report
+	out := struct {
+		plain
+		Confidence  float64  `json:"confidence"`
+		Met         bool     `json:"met"`
+		Comparisons []judged `json:"comparisons"`
+	}{plain(*r), Confidence, r.Met(), nil}
+	for _, c := range r.Comparisons {
+		e := c.Estimate()
+		out.Comparisons = append(out.Comparisons, judged{c, known(e.Ratio), known(e.Low), known(e.High), c.Met()})
+	}
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(out)
+}
+
+func known(v float64) *float64 {
+	if !isKnown(v) {
+		return nil
+	}
+	return &v
+}
+
+// isKnown reports whether v is a ratio and no stand-in for a bound there is none of.
+func isKnown(v float64) bool { return v > 0 && !math.IsInf(v, 0) }

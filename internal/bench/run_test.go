@@ -1,0 +1,41 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRunPinsAndCharges(t *testing.T) {
+	cpu := runtime.NumCPU() - 1
+	out, u, err := Run(t.Context(), cpu, "sh", "-c", `i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done; grep Cpus_allowed_list /proc/self/status`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "Cpus_allowed_list:\t"; !strings.HasPrefix(string(out), want) || strings.ContainsAny(string(out[len(want):]), "-,") {
+		t.Errorf("runs on %q", out)
+	}
+	if u.CPU() <= 0 || u.Wall < u.CPU()/2 {
+		t.Errorf("%+v", u)
+	}
+}
+
+func TestRunSaysWhatFailed(t *testing.T) {
+	_, _, err := Run(t.Context(), -1, "sh", "-c", "echo the reason >&2; exit 3")
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 3 || !strings.Contains(err.Error(), "the reason") {
+		t.Error(err)
+	}
+}
+
+func TestRunEndsWithContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, _, err := Run(ctx, 0, "sleep", "60"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Error(err)
+	}
+}
