@@ -11,37 +11,34 @@ import (
 // BenchmarkRandom reads and writes 4 KiB at random places, with Wait where it
 // would otherwise spin.
 func BenchmarkRandom(b *testing.B) {
-	for _, target := range []struct {
-		name string
-		open func(testing.TB, uint64) TargetConfig
-	}{{"zram", zramTarget}, {"file", fileTarget}} {
+	for _, k := range kinds[:2] {
 		for _, depth := range []int{1, 64} {
 			for _, write := range []bool{false, true} {
-				name := fmt.Sprintf("%s/depth=%d/write=%t", target.name, depth, write)
-				b.Run(name, func(b *testing.B) { benchRandom(b, target.open(b, 64<<20), depth, write) })
+				name := fmt.Sprintf("%s/depth=%d/write=%t", k.name, depth, write)
+				b.Run(name, func(b *testing.B) { benchRandom(b, k.config(b, 64<<20), depth, write) })
 			}
 		}
 	}
 }
 
 func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
-	r := newRig(b, umem.Config{Control: 2 << 20}, Config{Depth: depth})
-	t := r.open(c)
-	i, blocks := r.add(t), t.Size()/4096
+	r := newRig(b, umem.Config{}, Config{Depth: depth})
+	t, i := r.open(c)
+	blocks := t.Size() / 4096
 	start, finish := r.queue.Supply, r.queue.Recv
 	if write {
 		start, finish = r.queue.Send, r.queue.Reap
 	}
 	fs := r.take(depth)
 	for k, f := range fs {
-		fillRandom(r.region.Bytes(f), uint64(k))
+		r.fill(f, uint64(k))
 	}
 	b.SetBytes(4096)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for done, flying := 0, 0; done < b.N; {
 		for _, f := range fs {
-			*r.region.Side(f) = umem.Side{Target: i, Block: rand.Uint64N(blocks) * 4096}
+			r.at(f, i, rand.Uint64N(blocks)*4096)
 		}
 		flying += start(fs)
 		if err := r.queue.Wait(-1); err != nil {
@@ -54,11 +51,4 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 	}
 	b.StopTimer()
 	b.ReportMetric(float64(r.queue.Stats().Enters)/float64(b.N), "enters/op")
-}
-
-func fillRandom(b []byte, seed uint64) {
-	c := rand.NewPCG(seed, 1)
-	for i := range b {
-		b[i] = byte(c.Uint64() >> 8)
-	}
 }

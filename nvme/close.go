@@ -25,7 +25,7 @@ func (q *Queue) Close() error {
 	}
 	q.closed = true
 	q.retract()
-	q.drain(drainLimit)
+	q.drain(q.patience)
 	if q.flying > 0 {
 		stuck := &StuckError{Operations: q.flying, Cause: q.takeFault()}
 		q.giveCompleted()

@@ -62,28 +62,28 @@ func mapRing(fd int, offset int64, size uint64) ([]byte, error) {
 	return b, unix.Madvise(b, unix.MADV_DONTFORK)
 }
 
-// release unmaps the memory or puts it back into the control area.
-func (m *ringMemory) release() error {
-	var errs []error
+// unmap unmaps what was mapped from the kernel.
+func (m *ringMemory) unmap() error {
 	if m.piece != nil {
-		m.piece.release()
-	} else {
-		for _, b := range [][]byte{m.rings, m.sqes} {
-			if b != nil {
-				errs = append(errs, unix.Munmap(b))
-			}
+		return nil
+	}
+	var errs []error
+	for _, b := range [][]byte{m.rings, m.sqes} {
+		if b != nil {
+			errs = append(errs, unix.Munmap(b))
 		}
 	}
 	*m = ringMemory{}
 	return errors.Join(errs...)
 }
 
-// forsake keeps memory in the control area from being used again, since the
-// kernel may write to it.
-func (m *ringMemory) forsake() {
+// giveBack puts memory back into the control area. The kernel must no longer
+// write to it.
+func (m *ringMemory) giveBack() {
 	if m.piece != nil {
-		*m = ringMemory{}
+		m.piece.release()
 	}
+	*m = ringMemory{}
 }
 
 // scratch is memory of our own that the kernel reads through pointers: the

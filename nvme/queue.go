@@ -3,6 +3,7 @@ package nvme
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -43,6 +44,8 @@ type Queue struct {
 	count   counters // what stats publishes
 	stats   stats
 	event   event
+
+	patience time.Duration // of Close
 }
 
 var _ umem.Port = (*Queue)(nil)
@@ -66,7 +69,7 @@ func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
 	n := c.operations()
 	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, most: c.Frames,
-		base: address(region.Data()), size: region.Size(), event: event{fd: -1},
+		base: address(region.Data()), size: region.Size(), event: event{fd: -1}, patience: drainLimit,
 		ops: make([]op, n), frames: make([]umem.Frame, n*c.Pieces), free: make([]uint32, 0, n),
 		read: newFifo(n), written: newFifo(n), flushed: newFifo(n),
 		targets: make([]place, c.Targets)}

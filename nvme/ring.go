@@ -127,7 +127,7 @@ func setupRing(region *umem.Region, depth, setup uint32) (*ring, error) {
 	}
 	fd, err := ioUringSetup(entries, &p)
 	if err != nil {
-		r.memory.release()
+		r.memory.giveBack()
 		return nil, err
 	}
 	r.fd, r.setup, r.features = fd, p.flags, p.features
@@ -227,14 +227,14 @@ const goneLimit = 2 * time.Second
 
 // close gives the ring back; nothing may be in flight. It says whether the
 // kernel has let go of everything. Where it has not in time, the ring's memory in
-// the control area is not used again.
+// the control area is not used again. Mapped memory goes first, since it keeps the
+// ring.
 func (r *ring) close() (gone bool, err error) {
-	err = unix.Close(r.fd)
-	gone = r.gone.await(goneLimit)
-	if !gone {
-		r.memory.forsake()
+	err = errors.Join(r.memory.unmap(), unix.Close(r.fd))
+	if gone = r.gone.await(goneLimit); gone {
+		r.memory.giveBack()
 	}
-	return gone, errors.Join(err, r.gone.close(), r.memory.release())
+	return gone, errors.Join(err, r.gone.close())
 }
 
 // pow2 rounds up to a power of two.
