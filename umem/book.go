@@ -36,15 +36,16 @@ func (r *Region) NewBook(name string) *Book {
 	return b
 }
 
-// Close removes the book. Frames still held are an error that names who has
-// them, and the book stays.
+// Close removes the book and its holders. Frames still held are an error that
+// names who has them, and the book stays. Closing again does nothing.
 func (b *Book) Close() error {
 	for _, h := range *b.holders.Load() {
 		if h.held != 0 {
 			return fmt.Errorf("close book %s: %s still holds %d frames", b.name, h.name, h.held)
 		}
 	}
-	return b.region.dropBook(b)
+	b.region.dropBook(b)
+	return nil
 }
 
 // Region is where the book's frames lie.
@@ -86,6 +87,7 @@ func (h *Holder) Close() int64 {
 	if r.holders[h.id] != h {
 		return n
 	}
+	b.publish() // what it passed on and not published yet would be missing from Snapshot
 	r.holders[h.id] = nil
 	var rest []*Holder
 	for _, other := range *b.holders.Load() {
@@ -100,9 +102,11 @@ func (h *Holder) Close() int64 {
 // PassTo hands frames on to another holder of the same book.
 func (h *Holder) PassTo(to *Holder, fs []Frame) {
 	r := h.book.region
-	n := int64(0)
-	for i := range fs {
-		n += r.setHolder(fs[i].Addr, h.id, to.id)
+	var n int64
+	if Invariants {
+		n = r.passChecked(h, to, fs)
+	} else {
+		n = r.pass(to.id, fs)
 	}
 	h.held -= n
 	to.held += n

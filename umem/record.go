@@ -1,6 +1,9 @@
 package umem
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // poolID is the holder number of the pool.
 const poolID = 0
@@ -30,12 +33,52 @@ func (r *Region) setHolder(addr uint64, from, to uint16) int64 {
 	return r.units(addr)
 }
 
+// pass moves the records of fs and returns how many frames that is.
+func (r *Region) pass(to uint16, fs []Frame) (n int64) {
+	for {
+		done := r.passFrames(to, fs)
+		n += int64(done)
+		if done == len(fs) {
+			return n
+		}
+		r.records[r.record(fs[done].Addr)] = to
+		n += r.framesPerExtent()
+		fs = fs[done+1:]
+	}
+}
+
+// passFrames moves the records of fs up to the first extent and returns how many
+// those are. It is a loop without calls, for the compiler to keep in registers.
+func (r *Region) passFrames(to uint16, fs []Frame) int {
+	records, base, shift := r.records, r.extentBase, r.shift&63
+	for i := range fs {
+		addr := fs[i].Addr
+		if addr >= base {
+			return i
+		}
+		records[addr>>shift] = to
+	}
+	return len(fs)
+}
+
+// passChecked is pass in builds that check invariants.
+func (r *Region) passChecked(from, to *Holder, fs []Frame) (n int64) {
+	if from.book != to.book {
+		panic(fmt.Sprintf("umem: %s of book %s passes frames to %s of book %s: only the pool is between books",
+			from.name, from.book.name, to.name, to.book.name))
+	}
+	for i := range fs {
+		n += r.setHolder(fs[i].Addr, from.id, to.id)
+	}
+	return n
+}
+
 func (r *Region) holderName(id uint16) string {
 	if id == poolID {
 		return "the pool"
 	}
-	if h := r.holders[id]; h != nil {
-		return h.name
+	if int(id) < len(r.holders) && r.holders[id] != nil {
+		return r.holders[id].name
 	}
 	return "a closed holder"
 }
@@ -75,16 +118,12 @@ func (r *Region) poison(addr uint64) {
 }
 
 // dropBook forgets a book that holds no frames.
-func (r *Region) dropBook(b *Book) error {
+func (r *Region) dropBook(b *Book) {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	for i, other := range r.books {
-		if other == b {
-			r.books = append(r.books[:i], r.books[i+1:]...)
-		}
-	}
+	r.books = slices.DeleteFunc(r.books, func(other *Book) bool { return other == b })
 	for _, h := range *b.holders.Load() {
 		r.holders[h.id] = nil
 	}
-	return nil
+	b.replaceHolders(nil)
 }
