@@ -57,14 +57,24 @@ func (b *Book) read() Count {
 func (r *Region) Audit() (Count, error) {
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	recorded := make(map[uint16]int64)
-	r.eachRecord(func(addr uint64, id uint16) { recorded[id] += r.units(addr) })
+	recorded := make([]int64, len(r.holders))
 	var errs []error
-	if err := r.auditPool(recorded[poolID]); err != nil {
-		errs = append(errs, err)
-	}
-	var c Count
+	r.eachRecord(func(addr uint64, id uint16) {
+		if int(id) < len(recorded) {
+			recorded[id] += r.units(addr)
+		}
+		if id != poolID && (int(id) >= len(recorded) || r.holders[id] == nil) {
+			errs = append(errs, fmt.Errorf("audit: frame at %#x belongs to %s", addr, r.holderName(id)))
+		}
+	})
+	c, err := r.auditHolders(recorded)
+	return c, errors.Join(append(errs, r.auditPool(recorded[poolID]), err)...)
+}
+
+// auditHolders compares each holder's count with the records.
+func (r *Region) auditHolders(recorded []int64) (c Count, err error) {
 	c[OwnerPool] = recorded[poolID]
+	var errs []error
 	for _, b := range r.books {
 		for _, h := range *b.holders.Load() {
 			c[h.owner] += recorded[h.id]
@@ -81,13 +91,14 @@ func (r *Region) Audit() (Count, error) {
 
 // auditPool checks that the pool's stacks hold each recorded frame once.
 func (r *Region) auditPool(recorded int64) error {
-	seen := make(map[uint64]bool, len(r.pool.frames)+len(r.pool.extents))
+	seen := make([]bool, len(r.records))
 	for _, stack := range [][]uint64{r.pool.frames, r.pool.extents} {
 		for _, addr := range stack {
-			if seen[addr] || r.records[r.record(addr)] != poolID {
+			i := r.record(addr)
+			if seen[i] || r.records[i] != poolID {
 				return fmt.Errorf("audit: frame at %#x is in the pool twice, or in the pool and with a holder", addr)
 			}
-			seen[addr] = true
+			seen[i] = true
 		}
 	}
 	if held := r.pool.held(&r.layout); held != recorded {
