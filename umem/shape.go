@@ -14,12 +14,13 @@ type Shape struct {
 	MultiBuffer bool   // packets longer than a frame go on in further frames
 }
 
-// Offset is where in its frame a packet's first byte lands.
+// Offset is where in its frame a packet's first byte lands. It means nothing for
+// a shape that does not pass Check.
 func (s Shape) Offset() uint32 { return PacketHeadroom + s.Headroom }
 
 // Capacity is how many bytes of a packet one frame of frameSize bytes holds.
 func (s Shape) Capacity(frameSize uint32) uint32 {
-	if s.Offset() >= frameSize {
+	if frameSize < PacketHeadroom || s.Headroom > frameSize-PacketHeadroom {
 		return 0
 	}
 	return frameSize - s.Offset()

@@ -12,6 +12,6 @@ type Side struct {
 	Queue  uint32 // which queue the frame came from
 }
 
-// Side returns the entry of the frame that holds f.Addr. The pointer is good for
+// Side returns the entry of the frame or extent that holds f.Addr. The pointer is good for
 // as long as the caller owns the frame.
-func (r *Region) Side(f Frame) *Side { return &r.side[f.Addr>>r.shift] }
+func (r *Region) Side(f Frame) *Side { return &r.side[r.record(f.Addr)] }
