@@ -22,6 +22,9 @@ type layout struct {
 // aligned to their size, so none straddles two buffers.
 const maxBuffer = 1 << 30
 
+// maxSize is the largest region: half of a 47-bit address space.
+const maxSize = 1 << 46
+
 func newLayout(c Config) (layout, error) {
 	l := layout{frameSize: c.FrameSize, extentSize: c.ExtentSize, extents: c.Extents}
 	if l.frameSize != 2048 && l.frameSize != 4096 {
@@ -31,9 +34,12 @@ func newLayout(c Config) (layout, error) {
 	if err := l.checkExtents(); err != nil {
 		return l, err
 	}
-	l.size = roundUp(c.Size, uint64(c.Pages.bytes()))
+	if c.Size == 0 || c.Size > maxSize {
+		return l, fmt.Errorf("region size %d: it must be from one frame to %d bytes", c.Size, uint64(maxSize))
+	}
+	l.size = roundUp(c.Size, c.Pages.Bytes())
 	taken := l.extentSize * l.extents
-	if l.size == 0 || taken > l.size-uint64(l.frameSize) {
+	if taken > l.size-uint64(l.frameSize) {
 		return l, fmt.Errorf("region of %d bytes has no room for frames beside %d extents of %d bytes: raise its size", c.Size, l.extents, l.extentSize)
 	}
 	l.extentBase = l.size

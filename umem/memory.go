@@ -58,7 +58,7 @@ func mapRetry(fd int, size uint64) ([]byte, error) {
 func settle(b []byte, p PageSize, node *int) error {
 	if node != nil {
 		if err := bind(b, *node); err != nil {
-			return fmt.Errorf("bind the region to NUMA node %d: %w", *node, err)
+			return fmt.Errorf("bind the region to NUMA node %d: %w (the nodes with memory are those of /sys/devices/system/node/has_memory)", *node, err)
 		}
 	}
 	if err := unix.Madvise(b, unix.MADV_DONTFORK); err != nil {

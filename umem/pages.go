@@ -1,11 +1,15 @@
 package umem
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // PageSize is the kind of page that backs a region.
@@ -54,30 +58,37 @@ func (p PageSize) dir(node int) string {
 	return filepath.Join("/sys/devices/system/node", fmt.Sprintf("node%d", node), "hugepages", name)
 }
 
-// FreePages returns how many huge pages of the size are free and how many there
-// are, on one NUMA node or (node < 0) on the machine.
+// FreePages returns how many huge pages of the size are free, not counting those
+// promised to a mapping already, and how many there are, on one NUMA node or
+// (node < 0) on the machine. Of a node the kernel does not say what is promised.
 func FreePages(p PageSize, node int) (free, total uint64, err error) {
 	if p == Ordinary {
 		return 0, 0, fmt.Errorf("count huge pages: %v are not reserved", p)
 	}
-	if free, err = readCount(filepath.Join(p.dir(node), "free_hugepages")); err != nil {
-		return 0, 0, fmt.Errorf("count %v: %w", p, err)
+	var promised uint64
+	counters := map[string]*uint64{"free_hugepages": &free, "nr_hugepages": &total, "resv_hugepages": &promised}
+	if node >= 0 {
+		delete(counters, "resv_hugepages")
 	}
-	if total, err = readCount(filepath.Join(p.dir(node), "nr_hugepages")); err != nil {
-		return 0, 0, fmt.Errorf("count %v: %w", p, err)
+	for name, n := range counters {
+		if *n, err = readCount(filepath.Join(p.dir(node), name)); err != nil {
+			return 0, 0, fmt.Errorf("count %v: %w", p, err)
+		}
 	}
-	return free, total, nil
+	return free - min(promised, free), total, nil
 }
 
 // Reserve raises the number of huge pages of the size until at least need bytes
 // are free, on one NUMA node or (node < 0) on the machine, and returns what gives
-// those added back. It needs root, and changes nothing when it returns an error.
+// those added back, once however often it is called. It needs root, and changes
+// nothing when it returns an error. Where the kernel finds too little memory in one
+// piece the error is ENOMEM.
 func Reserve(p PageSize, node int, need uint64) (giveBack func() error, err error) {
 	free, total, err := FreePages(p, node)
 	if err != nil {
 		return nil, err
 	}
-	pages := roundUp(need, p.Bytes()) / p.Bytes()
+	pages := pagesFor(need, p)
 	if pages <= free {
 		return func() error { return nil }, nil
 	}
@@ -86,19 +97,31 @@ func Reserve(p PageSize, node int, need uint64) (giveBack func() error, err erro
 	if err := writeCount(file, total+added); err != nil {
 		return nil, fmt.Errorf("reserve %d %v: %w", added, p, err)
 	}
-	giveBack = func() error { return lower(file, added) }
-	if free, _, err = FreePages(p, node); err == nil && free < pages {
-		err = fmt.Errorf("reserve %d %v: the kernel found memory for only %d of %d: free memory or reserve them at boot", added, p, free, pages)
-	}
+	now, err := readCount(file)
 	if err != nil {
-		writeCount(file, total)
-		return nil, err
+		return nil, errors.Join(fmt.Errorf("reserve %d %v: %w", added, p, err), writeCount(file, total))
 	}
-	return giveBack, nil
+	if got := now - min(total, now); got < added {
+		return nil, errors.Join(fmt.Errorf("reserve %d %v: the kernel found memory for only %d: %w (free memory or reserve them at boot)",
+			added, p, got, unix.ENOMEM), lower(file, got))
+	}
+	return sync.OnceValue(func() error { return lower(file, added) }), nil
+}
+
+// pagesFor is how many pages hold n bytes.
+func pagesFor(n uint64, p PageSize) uint64 {
+	pages := n / p.Bytes()
+	if n%p.Bytes() != 0 {
+		pages++
+	}
+	return pages
 }
 
 // lower takes n pages off the reservation.
 func lower(file string, n uint64) error {
+	if n == 0 {
+		return nil
+	}
 	total, err := readCount(file)
 	if err == nil {
 		err = writeCount(file, total-min(n, total))

@@ -32,7 +32,6 @@ type Region struct {
 	books      []*Book   // under pool.mu
 	holders    []*Holder // by id, under pool.mu; poolID is nil
 	registered registrations
-	closed     bool
 }
 
 // Open maps a region, populates and pins it, and puts every frame into the pool.
@@ -84,13 +83,9 @@ func (r *Region) mapControl(c Config) (err error) {
 // Close unmaps the region. It refuses, and changes nothing, while a device has
 // the region registered. Closing again does nothing.
 func (r *Region) Close() error {
-	if r.closed {
-		return nil
-	}
-	if err := r.stillRegistered(); err != nil {
+	if done, err := r.registered.close(); done || err != nil {
 		return err
 	}
-	r.closed = true
 	err := unix.Munmap(r.data)
 	if r.control != nil {
 		err = errors.Join(err, unix.Munmap(r.control))

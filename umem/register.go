@@ -2,15 +2,17 @@ package umem
 
 import (
 	"fmt"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 )
 
 // registrations are the devices that have the region's memory registered.
 type registrations struct {
-	mu   sync.Mutex
-	live map[*Registration]string
+	mu     sync.Mutex
+	live   map[*Registration]string
+	closed bool
 }
 
 // Registration is a device's hold on the region's memory. It is taken after the
@@ -45,18 +47,22 @@ func (g *Registration) Release() {
 func (r *Region) Registered() []string {
 	r.registered.mu.Lock()
 	defer r.registered.mu.Unlock()
-	names := make([]string, 0, len(r.registered.live))
-	for _, name := range r.registered.live {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
+	return r.registered.names()
 }
 
-// stillRegistered is the error of a Close that came too early.
-func (r *Region) stillRegistered() error {
-	if names := r.Registered(); len(names) > 0 {
-		return fmt.Errorf("close region: still registered with %s; close those first", strings.Join(names, ", "))
+// names are the devices, sorted; the lock is held.
+func (s *registrations) names() []string {
+	return slices.Sorted(maps.Values(s.live))
+}
+
+// close marks the region as closed unless a device has it registered. It says
+// whether it was closed already.
+func (s *registrations) close() (already bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if names := s.names(); len(names) > 0 {
+		return false, fmt.Errorf("close region: still registered with %s; close those first", strings.Join(names, ", "))
 	}
-	return nil
+	already, s.closed = s.closed, true
+	return already, nil
 }
