@@ -1,0 +1,70 @@
+package umem
+
+import (
+	"strings"
+	"testing"
+)
+
+// openOrdinary opens a region on ordinary pages, which every machine has, and
+// closes it at the end of the test.
+func openOrdinary(t testing.TB, c Config) *Region {
+	t.Helper()
+	c.Pages = Ordinary
+	return open(t, c)
+}
+
+func open(t testing.TB, c Config) *Region {
+	t.Helper()
+	r, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+func newHolder(t testing.TB, b *Book, o Owner) *Holder {
+	t.Helper()
+	h, err := b.NewHolder(o, b.name+" "+o.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// take takes n frames and fails when there are fewer.
+func take(t testing.TB, h *Holder, n int) []Frame {
+	t.Helper()
+	fs := make([]Frame, n)
+	if got := h.Take(fs); got != n {
+		t.Fatalf("took %d frames, want %d", got, n)
+	}
+	return fs
+}
+
+// audit fails the test when the records disagree, and returns the counts.
+func audit(t testing.TB, r *Region) Count {
+	t.Helper()
+	c, err := r.Audit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// wantError checks that the error is there and its text has every part.
+func wantError(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one with %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("error %q does not have %q", err, part)
+		}
+	}
+}
