@@ -4,7 +4,7 @@ SHELL    := /bin/bash
 PREFIX   ?= /usr/local
 FUZZTIME ?= 60s
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//')
-STAMP    := github.com/unifiedd/unifiedd/internal/version.stamp
+STAMP    := main.version
 
 .DEFAULT_GOAL := build
 .PHONY: build demo test bench fuzz lint generate install clean help go setup-demo setup-test
