@@ -116,6 +116,10 @@ func copyTree(dst, src string) error {
 	return os.WriteFile(dst, text, 0o600)
 }
 
+func TestExampleConfigurationIsValid(t *testing.T) {
+	run(t, root, nil, "go", "run", "./cmd/unifiedd", "check", "-c", "packaging/unifiedd.yaml")
+}
+
 func TestShellScriptsParse(t *testing.T) {
 	scripts, err := filepath.Glob(filepath.Join(root, "packaging", "*.sh"))
 	if err != nil || len(scripts) == 0 {
