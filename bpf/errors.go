@@ -126,7 +126,7 @@ func loadError(err error, expr *filter.Expr) error {
 // lastWords returns the end of the verifier's log, without its statistics.
 func lastWords(log []string) []string {
 	lines := slices.DeleteFunc(slices.Clone(log), func(line string) bool {
-		return slices.ContainsFunc([]string{"verification time ", "stack depth ", "processed "},
+		return slices.ContainsFunc([]string{"verification time ", "stack depth ", "processed ", "insns processed "},
 			func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 	})
 	return lines[max(0, len(lines)-logLines):]

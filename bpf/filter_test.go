@@ -45,7 +45,7 @@ func TestFilterMeansWhatTheReferenceSays(t *testing.T) {
 func TestEveryExpressionMeansWhatTheReferenceSays(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var packets [][]byte
-	for range 200 {
+	for range 500 {
 		packets = append(packets, randomAny(r), randomPlain(r))
 	}
 	for _, text := range expressions {

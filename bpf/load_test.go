@@ -93,11 +93,11 @@ func TestLongListsLoad(t *testing.T) {
 
 func TestVerifierRefusalIsExplained(t *testing.T) {
 	testenv.Root(t)
-	text := hosts(40000, host6)
+	text := hosts(10000, host6)
 	p, err := Load(Config{Queues: 1, Filter: mustParse(t, text)})
 	if err == nil {
 		p.Close()
-		t.Fatal("the verifier accepted a filter of 40000 IPv6 hosts")
+		t.Fatal("the verifier accepted a filter of 10000 IPv6 hosts")
 	}
 	var refused *RefusedError
 	if !errors.Is(err, ErrRefused) || !errors.As(err, &refused) {
@@ -179,7 +179,7 @@ func TestReplaceKeepsTheOldFilterOnError(t *testing.T) {
 	if !accepts(t, p, packet) {
 		t.Fatal("tcp does not accept TCP")
 	}
-	if err := p.Replace(mustParse(t, hosts(40000, host6))); !errors.Is(err, ErrRefused) {
+	if err := p.Replace(mustParse(t, hosts(10000, host6))); !errors.Is(err, ErrRefused) {
 		t.Fatalf("%v, want ErrRefused", err)
 	}
 	if !accepts(t, p, packet) {

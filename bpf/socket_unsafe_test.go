@@ -13,8 +13,6 @@ import (
 const (
 	chunkSize = 4096
 	ringSize  = 64
-	// dataAt is where the kernel puts a packet in its chunk.
-	dataAt = 256
 )
 
 // xskSocket is the least AF_XDP socket that receives: ringSize chunks, given to
