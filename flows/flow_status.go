@@ -103,13 +103,7 @@ func (r *run) fillCopies(s *FlowStatus) {
 	s.DiskBytes, s.Segments = d.BytesWritten, r.disk.store.taken.Load()
 }
 
-// durablePackets is how many packets are on stable storage.
-func (r *run) durablePackets() uint64 {
-	_, durable := r.places.read()
-	return durable.Packets
-}
-
-// lost is how many packets were received and never reached the disk because the
+// lost is how many packets were received and never reached the sink because the
 // flow failed. Exact once nothing is in flight.
 func (r *run) lost() uint64 {
 	if r.failed.Load() == nil {

@@ -51,6 +51,9 @@ func (s *stream) write(w io.Writer) {
 }
 
 func (s *stream) submit(time.Time) (bool, error) {
+	if s.layout.size() == 0 {
+		return true, nil
+	}
 	if !s.track.room() {
 		return false, nil
 	}

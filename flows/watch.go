@@ -138,7 +138,9 @@ func (f *Flow) until(r *run, deadline time.Time, step func(now time.Time) (bool,
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("stop flow %s: the disk did not take everything within %v: packets after number %d may be lost", f.config.Name, patience, r.durablePackets())
+			written, durable := r.places.read()
+			return fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
+				f.config.Name, f.to(), patience, r.packets.Load(), written.Packets, durable.Packets)
 		}
 		time.Sleep(time.Millisecond)
 	}
