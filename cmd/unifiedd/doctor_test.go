@@ -38,7 +38,7 @@ func TestDoctorOfNobody(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"AF_XDP": "CAP_NET_RAW", "XDP program": "CAP_BPF",
-		"capabilities": "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf+ep", "writable": "give the directory to the user",
+		"capabilities": "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_perfmon,cap_bpf+ep", "writable": "give the directory to the user",
 	} {
 		c := find(t, &r, name)
 		if c.State != doctor.Fail || !strings.Contains(c.Detail+c.Remedy, want) {

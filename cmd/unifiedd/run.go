@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -81,7 +82,11 @@ func start(d *flows.Daemon, log *slog.Logger) error {
 	return err
 }
 
-// untilSignal is done at the first SIGINT or SIGTERM. The second ends the process:
+// again is how long after the first signal another one means impatience:
+// timeout(1) sends its signal twice at once.
+const again = time.Second
+
+// untilSignal is done at the first SIGINT or SIGTERM. A later one ends the process:
 // the kernel then detaches the program, and the next start recovers the files.
 func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
@@ -94,7 +99,9 @@ func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 		case <-ctx.Done():
 			return
 		}
-		<-signals
+		for first := time.Now(); time.Since(first) < again; {
+			<-signals
+		}
 		fmt.Fprintln(os.Stderr, "unifiedd: second signal: ending at once; the files are recovered at the next start")
 		os.Exit(exitFailed)
 	}()

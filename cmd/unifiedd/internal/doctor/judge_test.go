@@ -42,11 +42,11 @@ func TestCapabilities(t *testing.T) {
 	}{
 		{every, OK, "all"},
 		{every.Minus(caps.SysResource), OK, "all but CAP_SYS_RESOURCE; missing: CAP_SYS_RESOURCE"},
-		{must | useful, OK, "CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_SYS_RESOURCE, CAP_BPF"},
+		{must | useful, OK, "CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK, CAP_SYS_RESOURCE, CAP_PERFMON, CAP_BPF"},
 		{every.Minus(caps.BPF), OK, "missing: CAP_BPF"}, // CAP_SYS_ADMIN includes it
 		{every.Minus(caps.BPF | caps.SysAdmin), Fail, "missing: CAP_BPF"},
-		{caps.NetRaw | caps.BPF, Fail, "missing: CAP_NET_ADMIN, CAP_IPC_LOCK, CAP_SYS_RESOURCE"},
-		{0, Fail, "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_bpf+ep"},
+		{caps.NetRaw | caps.BPF, Fail, "missing: CAP_NET_ADMIN, CAP_IPC_LOCK, CAP_SYS_RESOURCE, CAP_PERFMON"},
+		{0, Fail, "setcap cap_net_admin,cap_net_raw,cap_ipc_lock,cap_perfmon,cap_bpf+ep"},
 	} {
 		expect(t, test.have.String(), capabilities(test.have, every), test.state, test.text)
 	}

@@ -72,7 +72,7 @@ func program(private bool) []Check {
 	const name = "XDP program"
 	p, err := bpf.Load(bpf.Config{Queues: 1, MultiBuffer: true, Timestamps: true})
 	if err != nil {
-		return []Check{fail(name, "%v", err).with("run as root, or grant CAP_BPF and CAP_NET_ADMIN")}
+		return []Check{fail(name, "%v", err).with("run as root, or grant CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN")}
 	}
 	checks := []Check{ok(name, "the kernel accepts it"), attach(p, private)}
 	if err := p.Close(); err != nil {

@@ -5,11 +5,13 @@ import (
 	"os"
 	"strings"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// must are the capabilities nothing works without.
-const must = caps.NetRaw | caps.NetAdmin | caps.BPF
+// must are the capabilities nothing works without: those the starter keeps, but for
+// the one to lock memory.
+const must = starter.Needed &^ caps.IPCLock
 
 // useful are those which only something works without: locking more memory than
 // the limit, raising the limit.
@@ -32,12 +34,12 @@ func all() caps.Set {
 	return 1<<(last+1) - 1
 }
 
-// capabilities names those the process has. CAP_SYS_ADMIN includes CAP_BPF
-// (bpf_capable in include/linux/capability.h).
+// capabilities names those the process has. CAP_SYS_ADMIN includes CAP_BPF and
+// CAP_PERFMON (bpf_capable and perfmon_capable in include/linux/capability.h).
 func capabilities(have, all caps.Set) Check {
 	missing := must.Minus(have)
 	if have.Has(caps.SysAdmin) {
-		missing = missing.Minus(caps.BPF)
+		missing = missing.Minus(caps.BPF | caps.Perfmon)
 	}
 	detail := name(have, all)
 	if lack := (must | useful).Minus(have); lack != 0 {
@@ -45,7 +47,7 @@ func capabilities(have, all caps.Set) Check {
 	}
 	if missing != 0 {
 		return fail("capabilities", "%s", detail).
-			with("run as root, or: setcap %s+ep %s", setcap(must|caps.IPCLock), executable())
+			with("run as root, or: setcap %s+ep %s", setcap(starter.Needed), executable())
 	}
 	return ok("capabilities", "%s", detail)
 }
@@ -128,7 +130,7 @@ func unprivilegedBPF() Check {
 	const name = "unprivileged BPF"
 	switch value := readLine("/proc/sys/kernel/unprivileged_bpf_disabled"); value {
 	case "1", "2":
-		return ok(name, "off, as it should be; the daemon has CAP_BPF")
+		return ok(name, "off, as it should be: the daemon uses CAP_BPF")
 	case "0":
 		return warn(name, "every user may load BPF programs, which the daemon does not need").
 			with("sysctl kernel.unprivileged_bpf_disabled=2")
