@@ -107,6 +107,8 @@ func (c *Config) check() error {
 		return errors.New("no holder given to take frames from")
 	case c.Direction > Send:
 		return fmt.Errorf("direction %d: it must be Both, Receive or Send", c.Direction)
+	case c.Policy == Require && c.Mode == bpf.Generic:
+		return fmt.Errorf("%w in generic mode (use driver mode, or set the zero-copy policy to copy)", ErrNoZeroCopy)
 	case !goodRing(c.RingSize):
 		return fmt.Errorf("ring size %d: %w", c.RingSize, errRingSize)
 	case !goodRing(c.FillSize):

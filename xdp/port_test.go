@@ -2,39 +2,72 @@ package xdp
 
 import (
 	"testing"
+	"time"
 
+	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
 
 // wire describes two ports on the two ends of a veth pair to the contract suite.
-func wire(c Config, mtu, most int) porttest.Opener {
-	return func(t testing.TB) *porttest.Link {
-		pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: mtu})
-		g := newRig(t, umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
-		l := &porttest.Link{
-			Worker: g.worker, Header: packet(&pair.A, &pair.B, 0, 18)[:14], Min: 64, Max: most,
-			Room: 1500, Landing: 3584, Scratch: metaBytes, SilentReap: true,
-		}
-		var from, to *Interface
-		l.Reopen = func(t testing.TB) {
-			for _, i := range []*Interface{from, to} {
-				if i != nil && i.Close() != nil {
-					t.Fatal("the interface does not close")
-				}
-			}
-			a, b := c, c
-			b.Direction, a.Direction = Receive, Send
-			from, to = g.open(&pair.A, a), g.open(&pair.B, b)
-			l.Sender, l.Receiver = from.Ports()[0], to.Ports()[0]
-			g.start(to)
-		}
-		l.Reopen(t)
-		return l
-	}
+type wire struct {
+	config Config
+	frame  uint32
+	mtu    int
+	most   int // bytes of the largest message
 }
 
+func (w wire) open(t testing.TB) *porttest.Link {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: w.mtu})
+	g := newRig(t, umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: w.frame})
+	shape := w.config.Shape
+	l := &porttest.Link{
+		Worker: g.worker, Header: packet(&pair.A, &pair.B, 0, 18)[:14], Min: 64, Max: w.most,
+		Offset: 128, Room: 1600, Landing: int(shape.Capacity(g.region.FrameSize()) &^ 127), Scratch: metaBytes,
+		SilentReap: true,
+		Spoil:      func(f *umem.Frame) { f.Len = g.region.FrameSize() },
+	}
+	var from, to *Interface
+	l.Reopen = func(t testing.TB) {
+		for _, i := range []*Interface{from, to} {
+			if i == nil {
+				continue
+			}
+			if err := i.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		from, to = g.open(&pair.A, w.config), g.open(&pair.B, w.config)
+		l.Sender, l.Receiver = from.Ports()[0], to.Ports()[0]
+		g.start(to)
+	}
+	l.Reopen(t)
+	return l
+}
+
+// TestPortContract runs the contract of all ports over the options there are.
 func TestPortContract(t *testing.T) {
-	porttest.Run(t, wire(Config{RingSize: 128}, 1500, 1500))
+	plain := Config{RingSize: 128}
+	with := func(change func(*Config)) Config {
+		c := plain
+		change(&c)
+		return c
+	}
+	for name, w := range map[string]wire{
+		"plain":       {config: plain},
+		"2048":        {config: plain, frame: 2048, most: 1500},
+		"timestamps":  {config: with(func(c *Config) { c.Timestamps, c.Shape.Headroom = true, 284 })},
+		"always wake": {config: with(func(c *Config) { c.AlwaysWake = true })},
+		"generic":     {config: with(func(c *Config) { c.Mode = bpf.Generic })},
+		"busy poll":   {config: with(func(c *Config) { c.BusyPoll.Time = 20 * time.Microsecond })},
+		"multi-buffer": {
+			config: with(func(c *Config) { c.Shape.MultiBuffer = true }), mtu: 9000, most: 9000,
+		},
+	} {
+		if w.most == 0 {
+			w.most = 1514
+		}
+		t.Run(name, func(t *testing.T) { porttest.Run(t, w.open) })
+	}
 }

@@ -44,7 +44,7 @@ func mapRing[T uint64 | umem.Frame](fd int, pageOffset int64, off unix.XDPRingOf
 
 // wordAt is the 32-bit word at an offset of the mapping.
 func wordAt(memory []byte, at uint64) (*atomic.Uint32, error) {
-	if at%4 != 0 || at+4 > uint64(len(memory)) {
+	if at%4 != 0 || !inside(memory, at, 4) {
 		return nil, fmt.Errorf("ring word at byte %d of a mapping of %d", at, len(memory))
 	}
 	// Sound: inside the mapping and aligned, mappings begin at a page; the memory
@@ -55,10 +55,15 @@ func wordAt(memory []byte, at uint64) (*atomic.Uint32, error) {
 // slotsAt are the n slots at an offset of the mapping.
 func slotsAt[T uint64 | umem.Frame](memory []byte, at uint64, n uint32) ([]T, error) {
 	var slot T
-	end := at + uint64(n)*uint64(unsafe.Sizeof(slot))
-	if at%uint64(unsafe.Alignof(slot)) != 0 || n == 0 || end > uint64(len(memory)) {
+	if at%uint64(unsafe.Alignof(slot)) != 0 || n == 0 || !inside(memory, at, uint64(n)*uint64(unsafe.Sizeof(slot))) {
 		return nil, fmt.Errorf("%d ring slots at byte %d of a mapping of %d", n, at, len(memory))
 	}
 	// Sound: as in wordAt, and no slot type has pointers.
 	return unsafe.Slice((*T)(unsafe.Pointer(&memory[at])), n), nil
+}
+
+// inside reports whether n bytes at an offset are in the mapping.
+func inside(memory []byte, at, n uint64) bool {
+	size := uint64(len(memory))
+	return n <= size && at <= size-n
 }
