@@ -1,0 +1,150 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// checker makes blocks that say where they belong and when they were written, and
+// checks blocks that were read. It keeps four bytes for each block of the range.
+type checker struct {
+	seed    uint64
+	block   uint64   // bytes of a block
+	written []uint32 // by number of the block: its latest sequence, 0 if not written by this run; inFlight besides
+	last    uint32   // sequence given out
+	checked uint64   // blocks read and found right
+}
+
+// inFlight marks a block that is being written: what two writes of a block at
+// the same time leave behind nobody can say.
+const inFlight = 1 << 31
+
+// header of a block; what follows it follows from it.
+const (
+	magicAt    = 0 // eight bytes
+	placeAt    = 8 // number of the block
+	sequenceAt = 16
+	seedAt     = 24
+	bodyAt     = 32
+)
+
+var magic = [8]byte{'u', 'n', 'i', 'f', 'i', 'e', 'd', '1'}
+
+func newChecker(o options, blocks uint64) *checker {
+	c := &checker{seed: o.seed, block: uint64(o.block)}
+	c.written = make([]uint32, blocks)
+	return c
+}
+
+// begin prepares an operation: a block to be written gets its contents. It
+// returns the number of the block to use, the next one that is not in flight.
+func (c *checker) begin(r *umem.Region, chain []umem.Frame, number uint64, read bool) uint64 {
+	if read {
+		return number
+	}
+	for c.written[number]&inFlight != 0 {
+		if number++; number == uint64(len(c.written)) {
+			number = 0
+		}
+	}
+	if c.last++; c.last == inFlight {
+		c.last = 1
+	}
+	c.written[number] = c.last | inFlight
+	c.make(r, chain, number)
+	return number
+}
+
+// end notes a finished write and checks a finished read.
+func (c *checker) end(r *umem.Region, chain []umem.Frame, number uint64, read bool) error {
+	if !read {
+		c.written[number] &^= inFlight
+		return nil
+	}
+	c.checked++
+	return c.compare(r, chain, number)
+}
+
+// make writes a block into the frames.
+func (c *checker) make(r *umem.Region, chain []umem.Frame, number uint64) {
+	sequence := uint64(c.written[number] &^ inFlight)
+	for i, f := range chain {
+		b := r.Bytes(f)
+		fillBody(b, state(c.seed, number, sequence, i))
+		if i == 0 {
+			copy(b[magicAt:], magic[:])
+			binary.LittleEndian.PutUint64(b[placeAt:], number)
+			binary.LittleEndian.PutUint64(b[sequenceAt:], sequence)
+			binary.LittleEndian.PutUint64(b[seedAt:], c.seed)
+		}
+	}
+}
+
+// compare holds what was read against what the block must be. A block this run has
+// not written may be of any earlier one.
+func (c *checker) compare(r *umem.Region, chain []umem.Frame, number uint64) error {
+	at := number * c.block
+	head := r.Bytes(chain[0])
+	place, sequence := binary.LittleEndian.Uint64(head[placeAt:]), binary.LittleEndian.Uint64(head[sequenceAt:])
+	want := uint64(c.written[number])
+	switch {
+	case [8]byte(head[:8]) != magic:
+		return fmt.Errorf("verify: at %d there is no block written with -verify and -bs %d: it begins with %x", at, c.block, head[:16])
+	case place != number:
+		return fmt.Errorf("verify: at %d there is the block that belongs at %d", at, place*c.block)
+	case want != 0 && sequence != want:
+		return fmt.Errorf("verify: at %d there is what was written as number %d: number %d, written later, is lost", at, sequence, want)
+	}
+	seed := binary.LittleEndian.Uint64(head[seedAt:])
+	for i, f := range chain {
+		b, from := r.Bytes(f), 0
+		if i == 0 {
+			from = bodyAt
+		}
+		if wrong := differs(b, from, state(seed, number, sequence, i)); wrong >= 0 {
+			return fmt.Errorf("verify: byte %d of the block at %d is wrong, of write number %d", i*int(chain[0].Len)+wrong, at, sequence)
+		}
+	}
+	return nil
+}
+
+// state is where the body of a frame of a block starts from.
+func state(seed, number, sequence uint64, frame int) uint64 {
+	return mix(seed) ^ mix(number+1)*3 ^ mix(sequence<<32+uint64(frame)+7)*5
+}
+
+// mix is the finalizer of SplitMix64 (Steele, Lea, Flood 2014).
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// fillBody writes the words that follow from a state. Lengths are multiples of 512.
+func fillBody(b []byte, state uint64) {
+	for i := 0; i+8 <= len(b); i += 8 {
+		state += 0x9e3779b97f4a7c15
+		binary.LittleEndian.PutUint64(b[i:], mix(state))
+	}
+}
+
+// differs is the first byte from an index on that does not follow from a state, -1
+// if there is none.
+func differs(b []byte, from int, state uint64) int {
+	for i := 0; i+8 <= len(b); i += 8 {
+		state += 0x9e3779b97f4a7c15
+		if i < from {
+			continue
+		}
+		if want := mix(state); binary.LittleEndian.Uint64(b[i:]) != want {
+			for k := range 8 {
+				if b[i+k] != byte(want>>(8*k)) {
+					return i + k
+				}
+			}
+		}
+	}
+	return -1
+}

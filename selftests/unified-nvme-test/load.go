@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// load runs what -rw asks for and prints what it measured.
+func load(ctx context.Context, o options, out io.Writer) (err error) {
+	n := need{block: uint64(o.block), depth: o.depth}
+	if o.gather && o.block > frameSize {
+		n.piece = frameSize
+	}
+	s, err := open(o, n)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	l, err := newLoader(s, o)
+	if err != nil {
+		return err
+	}
+	result, err := l.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if o.verify && o.writes() {
+		if err := l.readBack(ctx, result); err != nil {
+			return err
+		}
+	}
+	return result.print(out, o.json)
+}
+
+// loader keeps a queue full of operations. It owns the blocks that are idle.
+type loader struct {
+	*session
+	plan    *plan
+	check   *checker // nil without -verify
+	clock   clock
+	hist    *histogram // nil without latencies
+	reads   []umem.Frame
+	writes  []umem.Frame
+	done    []umem.Frame // room for what completed
+	idle    []umem.Frame // blocks nobody uses, chains in one piece
+	flying  int          // blocks in the queue
+	stop    atomic.Bool  // no more is to be started
+	options options
+}
+
+func newLoader(s *session, o options) (*loader, error) {
+	extent := s.target.Size()
+	if o.size > 0 {
+		if uint64(o.size) > extent {
+			return nil, fmt.Errorf("-size %v: %s has only %d bytes", &o.size, s.target.Path(), extent)
+		}
+		extent = uint64(o.size)
+	}
+	if extent < uint64(o.block) {
+		return nil, fmt.Errorf("%s has %d bytes, too few for one block of %d", s.target.Path(), extent, o.block)
+	}
+	if a := uint64(s.target.Alignment().Offset); uint64(o.block)%a != 0 {
+		return nil, fmt.Errorf("-bs %v: %s wants multiples of %d bytes", &o.block, s.target.Path(), a)
+	}
+	n := len(s.blocks)
+	l := &loader{session: s, plan: newPlan(o, extent), options: o, idle: s.blocks, clock: clock{time.Now()},
+		reads: make([]umem.Frame, 0, n), writes: make([]umem.Frame, 0, n), done: make([]umem.Frame, n)}
+	if o.latency {
+		l.hist = newHistogram()
+	}
+	if o.verify {
+		l.check = newChecker(o, l.plan.blocks)
+	}
+	l.fill(o.seed)
+	return l, nil
+}
+
+// fill gives every block contents that do not compress.
+func (l *loader) fill(seed uint64) {
+	rnd := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16), byte(seed >> 24)})
+	for _, f := range l.idle {
+		_, _ = rnd.Read(l.region.Bytes(f)) // it always fills all of it
+	}
+}
+
+// measure runs the plan to its end.
+func (l *loader) measure(ctx context.Context) (*result, error) {
+	defer l.stopAfter(ctx)()
+	before := take(l.queue)
+	err := l.run()
+	r := newResult(l, before, take(l.queue))
+	if err != nil {
+		return nil, err
+	}
+	return r, ctx.Err()
+}
+
+// stopAfter makes the loop end with its time or the context.
+func (l *loader) stopAfter(ctx context.Context) (cancel func()) {
+	set := func() { l.stop.Store(true) }
+	stops := []func() bool{context.AfterFunc(ctx, set)}
+	if d := time.Duration(l.options.runtime); d > 0 {
+		stops = append(stops, time.AfterFunc(d, set).Stop)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// run starts operations for all idle blocks, sleeps until some complete, and
+// begins again, until the work is over and nothing is in flight. One reading of the
+// clock ends one batch and starts the next.
+func (l *loader) run() error {
+	now := l.now()
+	for {
+		if !l.stop.Load() {
+			if err := l.start(now); err != nil {
+				return err
+			}
+		}
+		if l.flying == 0 {
+			return nil
+		}
+		if err := l.queue.Wait(-1); err != nil {
+			return err
+		}
+		now = l.now()
+		if err := l.finish(now); err != nil {
+			return err
+		}
+	}
+}
+
+// now is the time where it is needed.
+func (l *loader) now() uint64 {
+	if l.hist == nil {
+		return 0
+	}
+	return l.clock.now()
+}
+
+// start hands operations for the idle blocks to the queue.
+func (l *loader) start(now uint64) error {
+	for len(l.idle) > 0 && l.plan.left > 0 {
+		chain := l.idle[:l.pieces]
+		number, read := l.plan.place()
+		if l.check != nil {
+			number = l.check.begin(l.region, chain, number, read)
+		}
+		*l.region.Side(chain[0]) = umem.Side{Target: l.number, Block: number * l.plan.block, Stamp: now}
+		if read {
+			l.reads = append(l.reads, chain...)
+		} else {
+			l.writes = append(l.writes, chain...)
+		}
+		l.idle = l.idle[l.pieces:]
+		l.flying++
+	}
+	l.idle = l.session.blocks[:0]
+	return l.hand()
+}
+
+// hand gives the queue what start has made. It has room for all blocks.
+func (l *loader) hand() error {
+	taken := 0
+	if len(l.reads) > 0 {
+		taken += l.queue.Supply(l.reads)
+	}
+	if len(l.writes) > 0 {
+		taken += l.queue.Send(l.writes)
+	}
+	if want := len(l.reads) + len(l.writes); taken != want {
+		return fmt.Errorf("the queue took %d of %d frames, fewer than it was opened for", taken, want)
+	}
+	l.reads, l.writes = l.reads[:0], l.writes[:0]
+	return nil
+}
+
+// finish takes what completed.
+func (l *loader) finish(now uint64) error {
+	n := l.queue.Recv(l.done)
+	if err := l.complete(l.done[:n], now, true); err != nil {
+		return err
+	}
+	n = l.queue.Reap(l.done)
+	return l.complete(l.done[:n], now, false)
+}
+
+// complete checks finished operations and makes their blocks idle.
+func (l *loader) complete(fs []umem.Frame, now uint64, read bool) error {
+	for i := 0; i < len(fs); i += l.pieces {
+		chain := fs[i : i+l.pieces]
+		side := l.region.Side(chain[0])
+		if chain[0].Options&umem.Failed != 0 {
+			return l.explain(chain[0], side.Block, read)
+		}
+		if l.hist != nil {
+			l.hist.record(now - side.Stamp)
+		}
+		if l.check != nil {
+			if err := l.check.end(l.region, chain, side.Block/l.plan.block, read); err != nil {
+				return err
+			}
+		}
+	}
+	l.flying -= len(fs) / l.pieces
+	l.idle = append(l.idle, fs...)
+	return nil
+}
+
+// explain names a failed operation and what may be behind it.
+func (l *loader) explain(f umem.Frame, at uint64, read bool) error {
+	what := "write"
+	if read {
+		what = "read"
+	}
+	err := fmt.Errorf("%s %d bytes at %d of %s: %w", what, l.plan.block, at, l.target.Path(), f.Err())
+	switch {
+	case errors.Is(err, unix.EIO):
+		return fmt.Errorf("%w (the device reports a fault: see dmesg)", err)
+	case errors.Is(err, unix.ENODATA):
+		return fmt.Errorf("%w (the file has become shorter)", err)
+	}
+	return err
+}
+
+// clock tells the time in nanoseconds since it was made.
+type clock struct{ start time.Time }
+
+func (c clock) now() uint64 { return uint64(time.Since(c.start)) }

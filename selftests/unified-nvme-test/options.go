@@ -1,0 +1,202 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// options are what the user asked for.
+type options struct {
+	target   string
+	rw       string // empty: the self-test
+	block    size
+	depth    int
+	runtime  span // zero: until size bytes were moved once
+	size     size // of the range used, from the start of the target; zero: all of it
+	mix      int  // percent of reads of randrw
+	verify   bool
+	gather   bool
+	buffered bool
+	force    bool
+	reserve  bool
+	json     bool
+	latency  bool
+	pages    pages
+	seed     uint64
+}
+
+var modes = []string{"read", "write", "randread", "randwrite", "randrw"}
+
+// newSize is the bytes of a file that is made when no size is asked for.
+const newSize = 256 << 20
+
+const usage = `Usage: unified-nvme-test [OPTIONS] TARGET
+
+TARGET is a block device, a file, a file to be made, or a directory, in which a file
+is made and removed again. Without -rw a short self-test runs on it. What is on the
+target is not written over unless -force is given.
+
+`
+
+// parse reads the command line. Mistakes come back as errors.
+func parse(args []string, stderr io.Writer) (options, error) {
+	o := options{block: 4096, depth: 1, seed: 1, mix: 50, latency: true}
+	fs := flag.NewFlagSet("unified-nvme-test", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	o.define(fs)
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stderr, usage)
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+		return o, err
+	}
+	if err != nil {
+		return o, fmt.Errorf("%w (-help lists the options)", err)
+	}
+	if fs.NArg() != 1 {
+		return o, fmt.Errorf("name one target, after the options: got %q (-help lists the options)", fs.Args())
+	}
+	o.target = fs.Arg(0)
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return o, o.check(given)
+}
+
+func (o *options) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.rw, "rw", "", "what to do: `MODE` is "+strings.Join(modes, ", ")+"; none: the self-test")
+	fs.Var(&o.block, "bs", "`BYTES` of each operation; k, m and g are powers of 1024")
+	fs.IntVar(&o.depth, "iodepth", o.depth, "operations at a time, 1 to 4096")
+	fs.Var(&o.runtime, "runtime", "how `LONG` to go on, in seconds or as 2m30s; 0: until all of the size was moved once (default 5s, with -verify 0)")
+	fs.Var(&o.size, "size", "`BYTES` of the target to use; of a new file, 256m if not given")
+	fs.IntVar(&o.mix, "rwmixread", o.mix, "`PERCENT` of reads of randrw")
+	fs.BoolVar(&o.verify, "verify", false, "write blocks that say where and when they were written; read them back and check every byte")
+	fs.BoolVar(&o.gather, "gather", false, "make each operation of single frames, gathered and scattered by the kernel, instead of an extent")
+	fs.BoolVar(&o.buffered, "buffered", false, "where there is no direct I/O let the kernel copy, instead of refusing")
+	fs.BoolVar(&o.force, "force", false, "write over what is on the target, also on a device in use")
+	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
+	fs.Var(&o.pages, "pages", "`KIND` of the region's memory: 2m, 1g (huge pages) or ordinary")
+	fs.BoolVar(&o.json, "json", false, "print JSON")
+	fs.BoolVar(&o.latency, "latency", o.latency, "measure latency, at the price of reading the clock once a batch")
+	fs.Uint64Var(&o.seed, "seed", o.seed, "`NUMBER` that random places and contents follow from")
+}
+
+// check holds the options against each other and fills in what depends on others.
+func (o *options) check(given map[string]bool) error {
+	if o.rw == "" {
+		return o.checkSelfTest(given)
+	}
+	switch {
+	case !slices.Contains(modes, o.rw):
+		return fmt.Errorf("-rw %s: it must be %s", o.rw, strings.Join(modes, ", "))
+	case o.block < 512 || o.block > 1<<30 || o.block%512 != 0:
+		return fmt.Errorf("-bs %d: it must be a multiple of 512 bytes, up to 1g", o.block)
+	case o.depth < 1 || o.depth > 4096:
+		return fmt.Errorf("-iodepth %d: it must be from 1 to 4096", o.depth)
+	case o.mix < 0 || o.mix > 100:
+		return fmt.Errorf("-rwmixread %d: it must be from 0 to 100", o.mix)
+	case o.gather && (o.block%frameSize != 0 || o.block/frameSize > 1024):
+		return fmt.Errorf("-gather with -bs %d: it must be a multiple of %d, up to 4m", o.block, frameSize)
+	case o.verify && o.rw == "randrw":
+		return errors.New("-verify with -rw randrw: write with randwrite, which reads back, or read with randread what was written with -verify")
+	case o.verify && o.writes() && o.runtime > 0:
+		return errors.New("-verify of writes goes over the size once: leave -runtime out, and set -size")
+	}
+	if !given["runtime"] && !o.verify {
+		o.runtime = span(5 * time.Second)
+	}
+	return nil
+}
+
+// checkSelfTest refuses options that would do nothing.
+func (o *options) checkSelfTest(given map[string]bool) error {
+	for name := range given {
+		if !slices.Contains([]string{"buffered", "force", "reserve", "pages", "json", "seed"}, name) {
+			return fmt.Errorf("-%s needs -rw: without it the self-test runs", name)
+		}
+	}
+	return nil
+}
+
+// writes reports whether the target is written to.
+func (o *options) writes() bool {
+	return o.rw == "" || o.rw == "randrw" || strings.HasSuffix(o.rw, "write")
+}
+
+// random reports whether places are drawn.
+func (o *options) random() bool { return strings.HasPrefix(o.rw, "rand") }
+
+// size is a number of bytes, which people write with k, m, g or t.
+type size uint64
+
+func (s *size) String() string { return bytesText(uint64(*s)) }
+
+func (s *size) Set(text string) error {
+	number := strings.ToLower(text)
+	number = strings.TrimSuffix(strings.TrimSuffix(number, "b"), "i")
+	shift := 0
+	if n := len(number); n > 0 {
+		if i := strings.IndexByte("kmgt", number[n-1]); i >= 0 {
+			shift, number = 10*(i+1), number[:n-1]
+		}
+	}
+	v, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || v > 1<<62>>shift {
+		return errors.New("want bytes such as 4096, 4k or 1g")
+	}
+	*s = size(v << shift)
+	return nil
+}
+
+// bytesText is a number of bytes as the options take it, in the largest unit
+// that is exact.
+func bytesText(v uint64) string {
+	for i, unit := range []string{"t", "g", "m", "k"} {
+		if shift := 10 * (4 - i); v > 0 && v%(1<<shift) == 0 {
+			return strconv.FormatUint(v>>shift, 10) + unit
+		}
+	}
+	return strconv.FormatUint(v, 10)
+}
+
+// span is a duration, which may be given as a number of seconds.
+type span time.Duration
+
+func (s *span) String() string { return time.Duration(*s).String() }
+
+func (s *span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		d, err = time.ParseDuration(text + "s")
+	}
+	if err != nil || d < 0 {
+		return errors.New("want seconds such as 5 or 0.5, or 2m30s")
+	}
+	*s = span(d)
+	return nil
+}
+
+// pages is the kind of page of the region.
+type pages umem.PageSize
+
+func (p *pages) String() string {
+	return map[umem.PageSize]string{umem.Huge2M: "2m", umem.Huge1G: "1g", umem.Ordinary: "ordinary"}[umem.PageSize(*p)]
+}
+
+func (p *pages) Set(text string) error {
+	for _, kind := range []umem.PageSize{umem.Huge2M, umem.Huge1G, umem.Ordinary} {
+		if v := pages(kind); strings.EqualFold(text, v.String()) {
+			*p = v
+			return nil
+		}
+	}
+	return errors.New("want 2m, 1g or ordinary")
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// openTarget opens what the user named. A directory gets a file that is removed
+// at the end; so is a file the self-test makes.
+func (s *session) openTarget(o options) error {
+	c := nvme.TargetConfig{Path: o.target, Buffered: o.buffered, Force: o.force, ReadOnly: !o.writes()}
+	remove := false
+	st, err := os.Stat(o.target)
+	switch {
+	case err == nil && st.IsDir():
+		c.Path = filepath.Join(o.target, fmt.Sprintf(".unified-nvme-test.%d", os.Getpid()))
+		newFile(&c, o)
+		remove, err = true, nil
+	case err == nil && st.Mode().IsRegular():
+		err = oldFile(&c, o, uint64(st.Size()))
+	case errors.Is(err, fs.ErrNotExist) && o.writes():
+		newFile(&c, o)
+		remove, err = o.rw == "", nil
+	case errors.Is(err, fs.ErrNotExist):
+		err = fmt.Errorf("there is no %s to read: write it first, with -rw write", o.target)
+	}
+	if err != nil {
+		return err
+	}
+	if s.target, err = nvme.OpenTarget(c); err != nil {
+		return explainOpen(err)
+	}
+	s.then(s.target.Close)
+	if remove {
+		s.then(func() error { return os.Remove(c.Path) })
+	}
+	return nil
+}
+
+// explainOpen adds which option mends it.
+func explainOpen(err error) error {
+	switch {
+	case errors.Is(err, nvme.ErrDeviceInUse), errors.Is(err, nvme.ErrDeviceNotEmpty):
+		return fmt.Errorf("%w (-force writes over it)", err)
+	case errors.Is(err, nvme.ErrNoDirectIO):
+		return fmt.Errorf("%w (-buffered allows it)", err)
+	}
+	return err
+}
+
+// newFile makes c a file that is not there yet, written with zeros so that what
+// is measured is not the file's growing.
+func newFile(c *nvme.TargetConfig, o options) {
+	c.Create, c.Exclusive, c.Prepare, c.ReadOnly = true, true, nvme.PrepareZero, false
+	switch {
+	case o.rw == "":
+		c.Size = selfTestSize
+	case o.size > 0:
+		c.Size = uint64(o.size)
+	default:
+		c.Size = newSize
+	}
+}
+
+// oldFile makes c a file that is there, which may be dear to someone.
+func oldFile(c *nvme.TargetConfig, o options, has uint64) error {
+	if !o.writes() {
+		return nil
+	}
+	if has > 0 && !o.force {
+		return fmt.Errorf("%s exists and holds %d bytes: writing would destroy them (-force writes over it)", o.target, has)
+	}
+	c.Prepare, c.Size = nvme.PrepareZero, max(uint64(o.size), has)
+	if c.Size == 0 {
+		c.Size = newSize
+	}
+	if o.rw == "" {
+		c.Size = max(c.Size, selfTestSize)
+	}
+	return nil
+}

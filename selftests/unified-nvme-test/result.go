@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// moment is what was spent and done so far.
+type moment struct {
+	at           time.Time
+	user, system time.Duration
+	stats        nvme.Stats
+}
+
+// take reads the process's clocks and the queue's counters.
+func take(q *nvme.Queue) moment {
+	var r unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a pointer of ours it cannot go wrong
+	return moment{at: time.Now(), user: time.Duration(r.Utime.Nano()), system: time.Duration(r.Stime.Nano()), stats: q.Stats()}
+}
+
+// granted is what the kernel gave of what was asked for.
+type granted struct {
+	Target      string `json:"target"`
+	Block       bool   `json:"block_device"`
+	Size        uint64 `json:"size"`
+	Direct      bool   `json:"direct"`
+	AlignMemory uint32 `json:"align_memory"`
+	AlignOffset uint32 `json:"align_offset"`
+	Pages       string `json:"pages"`
+	Fixed       bool   `json:"fixed_buffers"`
+	Rings       bool   `json:"rings_in_region"`
+	Gather      bool   `json:"gather_fixed"`
+	Defer       bool   `json:"defer_taskrun"`
+}
+
+// grantedTo asks the session. A queue without fixed buffers does not open.
+func grantedTo(s *session) granted {
+	g, a := s.queue.Granted(), s.target.Alignment()
+	return granted{Target: s.target.Path(), Block: s.target.Block(), Size: s.target.Size(), Direct: s.target.Direct(),
+		AlignMemory: a.Memory, AlignOffset: a.Offset, Pages: s.region.Pages().String(),
+		Fixed: true, Rings: g.RingsInRegion, Gather: g.GatherFixed, Defer: g.DeferTaskrun}
+}
+
+// print tells it to people.
+func (g granted) print(w io.Writer) {
+	kind, direct := "file", "direct I/O"
+	if g.Block {
+		kind = "block device"
+	}
+	if !g.Direct {
+		direct = "no direct I/O, the kernel copies"
+	}
+	fmt.Fprintf(w, "target   %s, %s of %s, %s, alignment: memory %d, offset and length %d\n", g.Target, kind, bytesText(g.Size), direct, g.AlignMemory, g.AlignOffset)
+	fmt.Fprintf(w, "region   %s, fixed buffers, rings in its control area: %s\n", g.Pages, yes(g.Rings))
+	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s\n", yes(g.Gather), yes(g.Defer))
+}
+
+func yes(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// result is what a load did and cost.
+type result struct {
+	Granted   granted  `json:"granted"`
+	Mode      string   `json:"rw"`
+	BlockSize uint64   `json:"bs"`
+	Depth     int      `json:"iodepth"`
+	Seconds   float64  `json:"seconds"`
+	Reads     uint64   `json:"reads"`
+	Writes    uint64   `json:"writes"`
+	Bytes     uint64   `json:"bytes"`
+	IOPS      float64  `json:"iops"`
+	Bandwidth float64  `json:"bytes_per_second"`
+	Latency   *latency `json:"latency,omitempty"`
+	User      float64  `json:"user_ns_per_io"`
+	System    float64  `json:"system_ns_per_io"`
+	Enters    float64  `json:"system_calls_per_io"`
+	Copied    uint64   `json:"copied_bytes"`
+	Pinned    uint64   `json:"pinned"`
+	Short     uint64   `json:"short"`
+	Errors    uint64   `json:"errors"`
+	Verified  *uint64  `json:"verified,omitempty"` // blocks
+}
+
+func newResult(l *loader, a, b moment) *result {
+	s := b.stats
+	r := &result{Granted: grantedTo(l.session), Mode: l.options.rw, BlockSize: l.plan.block, Depth: l.options.depth,
+		Seconds: b.at.Sub(a.at).Seconds(), Reads: s.Reads - a.stats.Reads, Writes: s.Writes - a.stats.Writes,
+		Latency: l.hist.summary(), Copied: s.Copied - a.stats.Copied, Pinned: s.Pinned - a.stats.Pinned, Short: s.Short - a.stats.Short}
+	r.Bytes = s.BytesRead + s.BytesWritten - a.stats.BytesRead - a.stats.BytesWritten
+	for _, n := range s.Errors {
+		r.Errors += n
+	}
+	n := max(1, float64(r.Reads+r.Writes))
+	r.IOPS, r.Bandwidth = n/r.Seconds, float64(r.Bytes)/r.Seconds
+	r.User, r.System = float64(b.user-a.user)/n, float64(b.system-a.system)/n
+	r.Enters = float64(s.Enters-a.stats.Enters) / n
+	if l.check != nil {
+		r.Verified = &l.check.checked
+	}
+	return r
+}
+
+// print tells the result to people or programs.
+func (r *result) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	var b strings.Builder
+	r.Granted.print(&b)
+	fmt.Fprintf(&b, "\n%s, %s at a time %d, %.2f s\n", r.Mode, bytesText(r.BlockSize), r.Depth, r.Seconds)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "operations\t%d read, %d written, %d errors\n", r.Reads, r.Writes, r.Errors)
+	fmt.Fprintf(t, "rate\t%.1f kIOPS, %.1f MB/s\n", r.IOPS/1e3, r.Bandwidth/1e6)
+	if l := r.Latency; l != nil {
+		fmt.Fprintf(t, "latency\tmin %s, p50 %s, p99 %s, p99.9 %s, max %s\n", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+	}
+	fmt.Fprintf(t, "processor\t%.2f µs per operation (user %.2f, system %.2f)\n", (r.User+r.System)/1e3, r.User/1e3, r.System/1e3)
+	fmt.Fprintf(t, "system calls\t%.3f per operation\n", r.Enters)
+	if r.Verified != nil {
+		fmt.Fprintf(t, "verified\t%d blocks, every byte\n", *r.Verified)
+	}
+	if r.Copied+r.Pinned+r.Short > 0 {
+		fmt.Fprintf(t, "beside\t%d bytes copied by the kernel, %d chains pinned, %d transfers cut short\n", r.Copied, r.Pinned, r.Short)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// us is nanoseconds as microseconds.
+func us(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }

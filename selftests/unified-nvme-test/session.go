@@ -1,0 +1,170 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+const (
+	frameSize = 4096
+	control   = 2 << 20 // bytes for the rings
+)
+
+// session is a region, a queue on it and the target in the queue, as a user of
+// the packages has them.
+type session struct {
+	region *umem.Region
+	book   *umem.Book
+	worker *umem.Holder
+	queue  *nvme.Queue
+	target *nvme.Target
+	number uint32 // the target's in the queue
+	blocks []umem.Frame
+	pieces int // frames of a block
+	undo   []func() error
+}
+
+// need is what a session is made for.
+type need struct {
+	block uint64 // bytes of an operation
+	depth int    // operations at a time
+	piece uint64 // bytes of each frame where a block is gathered; zero: one frame or extent
+}
+
+// open makes a session. The caller closes it.
+func open(o options, n need) (s *session, err error) {
+	s = &session{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	if err := s.openRegion(o, n); err != nil {
+		return s, err
+	}
+	if err := s.openTarget(o); err != nil {
+		return s, err
+	}
+	return s, s.openQueue(n)
+}
+
+// then notes what close has to do.
+func (s *session) then(f func() error) { s.undo = append(s.undo, f) }
+
+// close gives everything back, in reverse.
+func (s *session) close() error {
+	var errs []error
+	for len(s.undo) > 0 {
+		last := len(s.undo) - 1
+		errs = append(errs, s.undo[last]())
+		s.undo = s.undo[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// openRegion opens a region with room for the blocks and no more.
+func (s *session) openRegion(o options, n need) error {
+	c := n.region()
+	c.Pages = umem.PageSize(o.pages)
+	if o.reserve {
+		if err := s.reserve(c); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.region, err = umem.Open(c); err != nil {
+		if errors.Is(err, unix.ENOMEM) {
+			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages, -pages ordinary does without)", err)
+		}
+		return err
+	}
+	s.then(s.region.Close)
+	s.book = s.region.NewBook("unified-nvme-test")
+	s.then(s.book.Close)
+	if s.worker, err = s.book.NewHolder(umem.OwnerWorker, "unified-nvme-test"); err != nil {
+		return err
+	}
+	s.then(func() error { s.worker.Close(); return nil })
+	return nil
+}
+
+// region is what region the blocks need.
+func (n need) region() umem.Config {
+	c := umem.Config{FrameSize: frameSize, Control: control}
+	switch blocks := uint64(n.depth); {
+	case n.piece > 0:
+		c.Size = blocks * (n.block / n.piece) * frameSize
+	case n.block <= frameSize:
+		c.Size = blocks * frameSize
+	default:
+		c.ExtentSize = 1 << bits.Len64(n.block-1)
+		c.Extents = blocks
+		c.Size = blocks * c.ExtentSize
+	}
+	return c
+}
+
+// reserve reserves the huge pages of a region. Its control area is always on
+// pages of 2 MiB.
+func (s *session) reserve(c umem.Config) error {
+	sizes := map[umem.PageSize]uint64{umem.Huge2M: c.Control}
+	if c.Pages != umem.Ordinary {
+		page := c.Pages.Bytes()
+		sizes[c.Pages] += (c.Size + page - 1) / page * page
+	}
+	for p, bytes := range sizes {
+		giveBack, err := umem.Reserve(p, -1, bytes)
+		if err != nil {
+			return err
+		}
+		s.then(giveBack)
+	}
+	return nil
+}
+
+// openQueue opens the queue, puts the target in it, and takes the blocks.
+func (s *session) openQueue(n need) error {
+	s.pieces = 1
+	if n.piece > 0 {
+		s.pieces = int(n.block / n.piece)
+	}
+	var err error
+	c := nvme.Config{Worker: s.worker, Depth: n.depth, Frames: n.depth * s.pieces, Pieces: s.pieces, Targets: 1}
+	if s.queue, err = nvme.Open(c); err != nil {
+		return err
+	}
+	s.then(s.queue.Close)
+	if s.number, err = s.queue.Add(s.target); err != nil {
+		return err
+	}
+	return s.takeBlocks(n)
+}
+
+// takeBlocks takes the frames or extents from the pool, each with the length it
+// has in a block, chained where a block is gathered.
+func (s *session) takeBlocks(n need) error {
+	s.blocks = make([]umem.Frame, n.depth*s.pieces)
+	take, length := s.worker.Take, n.block
+	if n.piece > 0 {
+		length = n.piece
+	} else if n.block > frameSize {
+		take = s.worker.TakeExtents
+	}
+	if got := take(s.blocks); got != len(s.blocks) {
+		return fmt.Errorf("take %d blocks from the region: there are only %d", len(s.blocks), got)
+	}
+	for i := range s.blocks {
+		s.blocks[i].Len = uint32(length)
+		if (i+1)%s.pieces != 0 {
+			s.blocks[i].Options |= umem.More
+		}
+	}
+	return nil
+}
