@@ -6,7 +6,9 @@ import "fmt"
 // goroutine to call about once a second. Errors match ErrInterfaceGone,
 // ErrInterfaceDown or ErrProgramGone. A new name is no error: Name gives it.
 func (i *Interface) Check() error {
-	if i.closed.Load() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
 		return fmt.Errorf("check %s: %w", i.Name(), ErrClosed)
 	}
 	s, err := i.device.look()
@@ -26,8 +28,6 @@ func (i *Interface) Check() error {
 }
 
 func (i *Interface) checkProgram(s deviceState) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	if i.program == nil || s.program == i.programID {
 		return nil
 	}

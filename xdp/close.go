@@ -115,26 +115,29 @@ func (i *Interface) portClosed() {
 // gives everything back. The ports' threads must have stopped, or closed them.
 // After an error from a port it may be tried again; else again does nothing.
 func (i *Interface) Close() error {
-	if i.closed.Load() {
-		return nil
-	}
+	i.closing.Lock()
+	defer i.closing.Unlock()
 	errs := []error{i.Stop()}
 	for _, p := range i.ports {
 		errs = append(errs, p.Close())
 	}
-	if i.stillOpen() {
-		return errors.Join(errs...)
-	}
-	errs = append(errs, i.keepLedger(), i.dropProgram())
-	if i.device != nil {
-		errs = append(errs, i.device.close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, i.closeRest())...)
 }
 
-// stillOpen reports whether a port could not be closed.
-func (i *Interface) stillOpen() bool {
+// closeRest closes what the ports share, unless one of them is still open.
+func (i *Interface) closeRest() (err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.open > 0
+	if i.open > 0 || i.closed {
+		return nil
+	}
+	i.closed = true
+	if i.device == nil {
+		return nil
+	}
+	i.final, err = i.ledger()
+	if i.program != nil {
+		err = errors.Join(err, i.program.Close())
+	}
+	return errors.Join(err, i.device.close())
 }

@@ -1,7 +1,9 @@
 package xdp
 
 import (
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -87,6 +89,65 @@ func TestCloseFlushes(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer.expect(t, sent)
+}
+
+// TestCloseWhileDown closes with packets that the kernel never took: their frames
+// come back, once the queue is free.
+func TestCloseWhileDown(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{})
+	p := i.Ports()[0]
+	g.supply(p, 100)
+	pair.B.SetDown(t)
+	p.Send(g.load(packets(&pair.B, &pair.A, 50, 500)))
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !p.settles || g.worker.Held() != 0 {
+		t.Errorf("waited for the queue: %v; the worker has %d frames", p.settles, g.worker.Held())
+	}
+}
+
+// TestConcurrentControl has everything that may be called from anywhere called at
+// once, while packets flow and the interface closes.
+func TestConcurrentControl(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{})
+	defer g.flood(&pair.A, &pair.B, 200)()
+	for _, p := range i.Ports() {
+		g.supply(p, 200)
+	}
+	g.start(i)
+	var calls sync.WaitGroup
+	for range 3 {
+		calls.Go(func() {
+			for range 50 {
+				_, err := i.Ledger()
+				if err != nil {
+					t.Error(err)
+				}
+				if err := i.Check(); err != nil && !errors.Is(err, ErrClosed) {
+					t.Error(err)
+				}
+				_, err = i.Ports()[0].Stats()
+				if err := errors.Join(err, i.Start()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	batch := make([]umem.Frame, 64)
+	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
+		for _, p := range i.Ports() {
+			p.Supply(batch[:p.Recv(batch)])
+		}
+	}
+	if err := i.Close(); err != nil {
+		t.Error(err)
+	}
+	calls.Wait()
 }
 
 // TestNothingWritesAfterClose closes under traffic and watches the frames that

@@ -14,7 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Interface is one network interface with its sockets and its program.
+// Interface is one network interface with its sockets and its program. Everything
+// above mu is set by Open.
 type Interface struct {
 	config  Config
 	device  *device
@@ -25,13 +26,14 @@ type Interface struct {
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
 
+	closing      sync.Mutex // held by Close, one at a time
 	mu           sync.Mutex
 	registration *umem.Registration
 	open         int    // ports not closed
 	programID    uint32 // of the attached program
 	lost         lost   // by the device, as of the last Ledger
 	final        Ledger // what Ledger says after Close
-	closed       atomic.Bool
+	closed       bool
 }
 
 // Open binds sockets to the interface's queues, loads the program and attaches
@@ -40,7 +42,7 @@ type Interface struct {
 //
 // The interface is looked up in the network namespace of the calling thread; what
 // is done later reaches it from any thread. Open must run on the thread of the
-// Holder's Book, or before that runs.
+// Holders' Books, or before those run.
 //
 // Errors match ErrNoZeroCopy, ErrQueueBusy, ErrPermission, ErrMemlock,
 // ErrNotSupported, ErrInterfaceGone, or those of bpf.Load and Attach.

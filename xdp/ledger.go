@@ -46,7 +46,7 @@ func (l *Ledger) Missing() int64 {
 func (i *Interface) Ledger() (Ledger, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.closed.Load() {
+	if i.closed {
 		return i.final, nil
 	}
 	return i.ledger()
@@ -105,16 +105,4 @@ func (i *Interface) addDevice(l *Ledger, refused uint64) {
 	l.by[LostDamaged] = i.lost.errors
 	l.by[LostDriver] = i.lost.driver - min(refused, i.lost.driver)
 	l.Offered += l.by[LostMissed] + l.by[LostDamaged] + l.by[LostDriver]
-}
-
-// keepLedger takes the last ledger, before what it is read from is closed.
-func (i *Interface) keepLedger() (err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.closed.Store(true)
-	if i.device == nil {
-		return nil
-	}
-	i.final, err = i.ledger()
-	return err
 }
