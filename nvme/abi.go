@@ -19,7 +19,7 @@ type sqe struct {
 	personality uint16
 	fileIndex   uint32
 	addr3       uint64
-	_           uint64
+	pad         uint64
 }
 
 // cqe is struct io_uring_cqe.

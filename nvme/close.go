@@ -18,21 +18,20 @@ const drainLimit = 5 * time.Second
 // pool. When operations do not complete it returns a StuckError and gives back only
 // the frames of the others, since the device may still write to these; the region
 // stays registered, and a further Close waits again. After success, closing again
-// does nothing.
+// does nothing. Unlike the other methods Close may be called on another thread once
+// the queue's own has ended.
 func (q *Queue) Close() error {
 	if q.ring == nil {
 		return nil
 	}
-	q.closed = true
-	q.retract()
-	q.drain(q.patience)
-	if q.flying > 0 {
-		stuck := &StuckError{Operations: q.flying, Cause: q.takeFault()}
+	end := time.Now().Add(q.patience)
+	if !q.closed {
+		q.closed = true
+		q.retract()
+		q.drain(end)
 		q.giveCompleted()
-		stuck.Frames = q.holder.Held()
-		return fmt.Errorf("close block queue %s: %w", q.name, stuck)
 	}
-	if err := q.release(); err != nil {
+	if err := q.release(end); err != nil {
 		return fmt.Errorf("close block queue %s: %w", q.name, err)
 	}
 	return nil
@@ -70,20 +69,15 @@ func (q *Queue) retract() {
 	sq.tail.Store(sq.next)
 }
 
-// drain waits until nothing is in flight, or for limit. What has not completed
-// at once is asked to be cancelled.
-func (q *Queue) drain(limit time.Duration) {
-	cancelled := false
-	for end := time.Now().Add(limit); q.flying > 0; {
-		left := time.Until(end)
-		if left <= 0 || q.fault != nil {
-			return
-		}
-		q.enterLimit(min(left, 50*time.Millisecond))
+// drain waits until nothing is in flight, or until end. What has not completed
+// at once is asked to be cancelled. It gives up when the kernel refuses.
+func (q *Queue) drain(end time.Time) {
+	q.fault = nil
+	for asked := false; q.flying > 0 && q.fault == nil && time.Now().Before(end); asked = true {
+		q.enterLimit(min(time.Until(end), 50*time.Millisecond))
 		q.harvest()
-		if !cancelled && q.flying > 0 {
+		if !asked && q.flying > 0 {
 			q.ring.push(sqe{opcode: opAsyncCancel, fd: -1, opFlags: cancelAny | cancelAll, userData: cancelData})
-			cancelled = true
 		}
 	}
 }
@@ -98,11 +92,13 @@ func (q *Queue) giveCompleted() {
 	}
 }
 
-// release gives everything back, in reverse order of Open. Nothing is in flight.
-func (q *Queue) release() error {
+// release gives everything back, in reverse order of Open.
+func (q *Queue) release(end time.Time) error {
 	var errs []error
 	if q.ring != nil {
-		errs = append(errs, q.closeRing())
+		if err := q.closeRing(end); err != nil {
+			return err
+		}
 	}
 	if q.scratch != nil {
 		errs = append(errs, q.scratch.release())
@@ -116,17 +112,30 @@ func (q *Queue) release() error {
 	return errors.Join(errs...)
 }
 
-// closeRing closes the ring and ends its hold on the region. Unregistering
-// first lets go of the memory at once; on a thread other than the ring's it is
-// refused, and closing does it.
-func (q *Queue) closeRing() error {
-	unregistered := q.reg == nil || q.ring.unregisterBuffers() == nil
-	gone, err := q.ring.close()
-	q.ring = nil
-	if !gone && !unregistered {
-		return errors.Join(err, errors.New("the kernel has not let go of the region's memory: end the thread that used the queue"))
+// goneLimit is how long closing waits for the kernel to take apart a ring with
+// nothing in flight, which takes milliseconds.
+const goneLimit = 2 * time.Second
+
+// closeRing closes the ring and ends its hold on the region. When the ring is
+// gone no operation is left, whoever submitted it. Nothing is given up while
+// operations may be in flight; without any, the buffers are unregistered and only
+// the rings themselves may outlast the queue.
+func (q *Queue) closeRing(end time.Time) error {
+	limit, free := time.Until(end), false
+	if q.flying == 0 {
+		limit, free = goneLimit, q.reg == nil || q.ring.unregisterBuffers() == nil
 	}
+	gone, err := q.ring.close(limit)
+	switch {
+	case gone, free:
+	case q.flying > 0:
+		return errors.Join(err, &StuckError{q.flying, q.holder.Held(), q.takeFault()})
+	default:
+		return errors.Join(err, errors.New("the kernel has not let go of the region's memory: end the thread that used the queue and close again"))
+	}
+	err = errors.Join(err, q.ring.gone.close())
 	q.reg.Release()
-	q.reg = nil
+	q.ring, q.reg, q.flying = nil, nil, 0
+	q.stats.publish(q)
 	return err
 }

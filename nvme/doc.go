@@ -13,7 +13,7 @@
 //
 // Threads. Open may be called on any thread. The first Kick or Wait binds the
 // ring to the calling thread, and from then on every method but Stats belongs to
-// it; its goroutine must be locked to the thread (runtime.LockOSThread). The
+// it, Close unless it has ended; its goroutine must be locked to the thread (runtime.LockOSThread). The
 // kernel enforces this. A Target may be shared by queues of several threads.
 //
 // Lifetime. The kernel may touch a frame until its operation completes, so Close

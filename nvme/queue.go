@@ -59,7 +59,7 @@ func Open(c Config) (*Queue, error) {
 	}
 	q := newQueue(c)
 	if err := q.open(c); err != nil {
-		return nil, errors.Join(fmt.Errorf("open block queue %s: %w", c.Name, err), q.release())
+		return nil, errors.Join(fmt.Errorf("open block queue %s: %w", c.Name, err), q.release(time.Now()))
 	}
 	return q, nil
 }

@@ -1,6 +1,7 @@
 package nvme
 
 import (
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -21,6 +22,7 @@ type rig struct {
 	book   *umem.Book
 	hands  *umem.Holder
 	queue  *Queue
+	places map[*Target]uint32
 }
 
 // newRig opens them. A region has 8 MiB of frames and 2 MiB of control area
@@ -39,7 +41,7 @@ func newRig(t testing.TB, rc umem.Config, c Config) *rig {
 		t.Fatal(err)
 	}
 	runtime.LockOSThread()
-	r := &rig{TB: t, region: region, book: region.NewBook(t.Name())}
+	r := &rig{TB: t, region: region, book: region.NewBook(t.Name()), places: make(map[*Target]uint32)}
 	t.Cleanup(r.end)
 	if r.hands, err = r.book.NewHolder(umem.OwnerWorker, "hands of "+t.Name()); err != nil {
 		t.Fatal(err)
@@ -82,14 +84,20 @@ func (r *rig) check(err error) {
 	}
 }
 
-// open opens a target and adds it to the queue.
+// open opens a target and adds it to the queue, until the end of the test.
 func (r *rig) open(c TargetConfig) (*Target, uint32) {
 	r.Helper()
 	t, err := OpenTarget(c)
 	if err != nil {
 		r.Fatal(err)
 	}
-	r.Cleanup(func() { r.check(t.Close()) })
+	r.Cleanup(func() {
+		r.Helper()
+		if err := r.queue.Remove(r.places[t]); err != nil && !errors.Is(err, ErrClosed) {
+			r.Error(err)
+		}
+		r.check(t.Close())
+	})
 	return t, r.add(t)
 }
 
@@ -99,6 +107,7 @@ func (r *rig) add(t *Target) uint32 {
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.places[t] = i
 	return i
 }
 

@@ -132,7 +132,7 @@ func setupRing(region *umem.Region, depth, setup uint32) (*ring, error) {
 	}
 	r.fd, r.setup, r.features = fd, p.flags, p.features
 	if err := r.attach(&p); err != nil {
-		_, closing := r.close()
+		_, closing := r.close(goneLimit)
 		return nil, errors.Join(err, closing)
 	}
 	return r, nil
@@ -221,20 +221,20 @@ func (r *ring) makeTable(n uint32) (err error) {
 	return nil
 }
 
-// goneLimit is how long close waits for the kernel to take a ring apart. It
-// takes milliseconds where nothing is in flight.
-const goneLimit = 2 * time.Second
-
-// close gives the ring back; nothing may be in flight. It says whether the
-// kernel has let go of everything. Where it has not in time, the ring's memory in
-// the control area is not used again. Mapped memory goes first, since it keeps the
-// ring.
-func (r *ring) close() (gone bool, err error) {
-	err = errors.Join(r.memory.unmap(), unix.Close(r.fd))
-	if gone = r.gone.await(goneLimit); gone {
-		r.memory.giveBack()
+// close gives the ring back and says whether the kernel has let go of
+// everything within limit. Until it has, memory in the control area is not used
+// again, and close may be called again. Mapped memory goes first, since it keeps
+// the ring.
+func (r *ring) close(limit time.Duration) (gone bool, err error) {
+	if r.fd >= 0 {
+		err = errors.Join(r.memory.unmap(), unix.Close(r.fd))
+		r.fd = -1
 	}
-	return gone, errors.Join(err, r.gone.close())
+	if gone = r.gone.await(limit); gone {
+		r.memory.giveBack()
+		err = errors.Join(err, r.gone.close())
+	}
+	return gone, err
 }
 
 // pow2 rounds up to a power of two.
