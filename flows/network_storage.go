@@ -113,6 +113,16 @@ func (n *networkStorage) tick(now time.Time) {
 	}
 }
 
+// lastNotes puts the statistics that wait into a batch of their own, and reports
+// whether it could.
+func (n *networkStorage) lastNotes(now time.Time) bool {
+	if n.notes.Load() != nil {
+		n.submit(now)
+		n.tick(now)
+	}
+	return n.notes.Load() == nil
+}
+
 func (n *networkStorage) fds(dst []unix.PollFd) []unix.PollFd {
 	if fd := n.sink.fd(); fd >= 0 {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})

@@ -110,7 +110,9 @@ func (f *Flow) drain(r *run) error {
 	}
 	r.announceStatistics()
 	return f.until(r, deadline, func(now time.Time) (bool, error) {
-		r.tick(now)
+		if !r.lastNotes(now) {
+			return false, nil
+		}
 		return r.sink.close(now)
 	})
 }
