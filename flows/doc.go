@@ -1,0 +1,29 @@
+// Package flows moves packets from ports to ports, and is what unifiedd runs.
+//
+// A [Daemon] is one region, some workers and some flows over it, opened from a
+// configuration (package config). A flow takes packets from the queues of one
+// interface (package xdp) to segments on a disk (package nvme): frames come from
+// the rings, become records of a pcapng batch, go to the disk, come back and are
+// supplied to the rings again. The pool is touched at the start and at the end
+// only.
+//
+// Two layouts make records of packets. The packed layout copies each packet once
+// into an extent, which is then written whole; the slot layout writes the record
+// around the packet where the network card left it, and copies nothing that fits
+// one frame. What is copied is counted, by reason.
+//
+// Threads. A [Worker] is one OS thread that polls its flows in turn and does
+// nothing that blocks, allocates or locks per frame. What must wait runs beside it:
+// a goroutine per flow watches for failure and reads statistics, and a flow's store
+// prepares, names and finishes segments. The worker meets them through atomic
+// words, and through channels once per segment.
+//
+// Order and durability. Batches are numbered as they are submitted; "written" and
+// "durable" are always prefixes of that order without a gap, whatever order the disk
+// completes in. A flow that is stopped takes no more packets, writes and flushes
+// what it has, and only then gives its frames, rings and program back. After a
+// crash the next start recovers the files; see package internal/pcapng.
+//
+// Nothing is lost silently: a sink that cannot take more stops the polling of its
+// source, the kernel's rings then say what was lost, and [FlowStatus] adds it all up.
+package flows
