@@ -29,7 +29,8 @@ func (q *Queue) Kick() error {
 // there to be received, reaped or taken by Flushed, or until limit has passed.
 // Without a limit (limit < 0) it costs a little less. It returns early when nothing is
 // in flight or a signal arrives. It is no verb of the port: for a worker that has
-// nothing else to wait for.
+// nothing else to wait for. The sleeping thread counts as a running one for
+// GOMAXPROCS, which should exceed the number of such workers.
 func (q *Queue) Wait(limit time.Duration) error {
 	if q.closed {
 		return ErrClosed
