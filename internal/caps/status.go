@@ -32,6 +32,10 @@ func (s Status) Reach() Set {
 // Self is the status of the calling process's first thread.
 func Self() (Status, error) { return read("/proc/self/status") }
 
+// Thread is the status of the calling thread; the caller has its goroutine locked
+// to it.
+func Thread() (Status, error) { return read("/proc/thread-self/status") }
+
 // Threads is the status of every thread of the calling process.
 func Threads() ([]Status, error) {
 	files, err := filepath.Glob("/proc/self/task/*/status")

@@ -1,0 +1,56 @@
+package starter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// makeDirs makes the directories which are missing, with those above them, and
+// gives them to the user.
+func makeDirs(dirs []string, u *identity) error {
+	for _, dir := range dirs {
+		if err := makeDir(filepath.Clean(dir), u); err != nil {
+			return fmt.Errorf("make directory %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// makeDir leaves a directory that is there as it is: it may be anybody's, /tmp
+// even.
+func makeDir(dir string, u *identity) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err == nil && info.IsDir():
+		return nil
+	case err == nil:
+		return errors.New("there is something else of that name")
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := makeDir(parent, u); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o750); err != nil || u == nil {
+		return err
+	}
+	return os.Lchown(dir, int(u.uid), int(u.gid)) // of the name itself, should somebody have put a link there meanwhile
+}
+
+// checkDirs checks that this process may make files in each directory.
+func checkDirs(dirs []string, uid uint32) error {
+	for _, dir := range dirs {
+		err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		if err != nil {
+			return fmt.Errorf("use directory %s as user %d: %w (run: install -d -o %d %s)", dir, uid, err, uid, dir)
+		}
+	}
+	return nil
+}

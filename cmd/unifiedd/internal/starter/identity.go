@@ -1,0 +1,76 @@
+package starter
+
+import (
+	"errors"
+	"fmt"
+	"os/user"
+	"strconv"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+)
+
+// identity is a user to become; nil: whoever we are.
+type identity struct {
+	uid, gid uint32
+	groups   []uint32
+}
+
+// is reports whether a thread is of that user for good.
+func (u *identity) is(t caps.Status) bool {
+	if u == nil {
+		return true
+	}
+	return t.UID == caps.ID{Real: u.uid, Effective: u.uid, Saved: u.uid, FS: u.uid}
+}
+
+// lookUp finds a user by name or number. A number may be of nobody in the user
+// database; its group has the same number then.
+func lookUp(name string) (*identity, error) {
+	if name == "" {
+		return nil, nil
+	}
+	entry, err := user.Lookup(name)
+	if errors.As(err, new(user.UnknownUserError)) {
+		if number, ok := userNumber(name); ok {
+			return lookUpNumber(number)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w (make it: useradd --system %s)", err, name)
+	}
+	return newIdentity(entry)
+}
+
+// userNumber reads a number of a user. The largest means "no change" to
+// setresuid(2); larger ones the user database would cut to 32 bits.
+func userNumber(text string) (uint32, bool) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	return uint32(n), err == nil && n < 1<<32-1
+}
+
+func lookUpNumber(number uint32) (*identity, error) {
+	entry, err := user.LookupId(strconv.FormatUint(uint64(number), 10))
+	if errors.As(err, new(user.UnknownUserIdError)) {
+		return &identity{uid: number, gid: number}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newIdentity(entry)
+}
+
+func newIdentity(entry *user.User) (*identity, error) {
+	groups, err := entry.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("look up the groups of user %s: %w", entry.Username, err)
+	}
+	ids := make([]uint32, 0, 2+len(groups))
+	for _, text := range append([]string{entry.Uid, entry.Gid}, groups...) {
+		id, ok := userNumber(text)
+		if !ok {
+			return nil, fmt.Errorf("look up user %s: %q is not a number of a user or group", entry.Username, text)
+		}
+		ids = append(ids, id)
+	}
+	return &identity{uid: ids[0], gid: ids[1], groups: ids[2:]}, nil
+}

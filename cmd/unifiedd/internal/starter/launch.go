@@ -1,0 +1,78 @@
+package starter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// passed are the signals which go on to the daemon.
+var passed = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+
+// launch is the life of a starter.
+func (o Options) launch(u *identity) (out Outcome, err error) {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, passed...)
+	defer signal.Stop(signals)
+	var undo []func() error
+	defer func() {
+		for i := len(undo) - 1; i >= 0; i-- {
+			err = errors.Join(err, undo[i]())
+		}
+	}()
+	if err := o.prepare(u, &undo); err != nil {
+		return Outcome{}, err
+	}
+	d, err := o.run(u)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("start the daemon: %w", err)
+	}
+	return d.attend(signals)
+}
+
+// prepare makes what takes privilege; undo is what takes it away again.
+func (o Options) prepare(u *identity, undo *[]func() error) error {
+	if err := makeDirs(o.Dirs, u); err != nil {
+		return err
+	}
+	for _, p := range o.Pages {
+		back, err := p.reserve()
+		if err != nil {
+			return err
+		}
+		*undo = append(*undo, back)
+	}
+	for _, path := range o.Sockets {
+		s, err := openSocket(path)
+		if err != nil {
+			return err
+		}
+		*undo = append(*undo, s.remove)
+	}
+	return nil
+}
+
+// attend passes signals on until the daemon has ended.
+func (d *daemon) attend(signals <-chan os.Signal) (Outcome, error) {
+	for {
+		select {
+		case s := <-signals:
+			// An error means that it has ended, which the other case tells.
+			_ = d.process.Signal(s)
+		case state := <-d.ended:
+			return Outcome{Status: status(state)}, nil
+		}
+	}
+}
+
+// status is how a shell would report the end of a process.
+func status(state *os.ProcessState) int {
+	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return 128 + int(w.Signal())
+	}
+	return state.ExitCode()
+}

@@ -1,0 +1,129 @@
+package starter
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+)
+
+// Needed are the capabilities a daemon works with: AF_XDP sockets (NET_RAW), XDP
+// programs (BPF, NET_ADMIN, and PERFMON, without which the verifier lets no
+// program compare pointers), memory pinned for devices (IPC_LOCK).
+const Needed = caps.NetRaw | caps.NetAdmin | caps.BPF | caps.Perfmon | caps.IPCLock
+
+// marker is set in the environment of a started daemon.
+const marker = "UNIFIEDD_STARTED"
+
+// Options say what the daemon is to have. The zero value keeps the user and no
+// capability.
+type Options struct {
+	// User is the name or number of the user to run as; empty: stay who we are.
+	User string
+	// Keep is what the daemon may have; what this process has not itself, the
+	// daemon has not either.
+	Keep caps.Set
+	// Dirs are directories the daemon writes to. Missing ones are made and given to
+	// the user, others are left as they are.
+	Dirs []string
+	// Sockets are unix sockets the daemon listens on. Those it leaves behind are
+	// removed.
+	Sockets []string
+	// Pages are huge pages to have free when the daemon starts. What is added for
+	// it is taken away at its end.
+	Pages []Pages
+}
+
+// Outcome is what became of the calling process.
+type Outcome struct {
+	// Daemon: the process is the daemon, and goes on. Otherwise it was the starter
+	// of a daemon that has ended, and exits with Status.
+	Daemon bool
+	// Status is the daemon's exit status, or 128 and the number of the signal that
+	// killed it.
+	Status int
+	// Missing is what of Keep the daemon does not have.
+	Missing caps.Set
+}
+
+// Start makes the calling process the daemon if it has no right too many, or else
+// starts the daemon and returns when it has ended. An error with Daemon unset and
+// Status not zero is about what could not be cleaned up after it.
+func Start(o Options) (Outcome, error) {
+	u, err := lookUp(o.User)
+	if err != nil {
+		return Outcome{}, fmt.Errorf("become user %s: %w", o.User, err)
+	}
+	if os.Getenv(marker) != "" {
+		os.Unsetenv(marker)
+		return o.arrive(u)
+	}
+	content, err := o.content(u)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if content {
+		return o.goOn()
+	}
+	return o.launch(u)
+}
+
+// content says whether the process is fit to be the daemon as it is.
+func (o Options) content(u *identity) (bool, error) {
+	threads, err := caps.Threads()
+	if err != nil {
+		return false, err
+	}
+	for _, t := range threads {
+		if t.Reach().Minus(o.Keep) != 0 || !u.is(t) {
+			return false, nil
+		}
+	}
+	return o.pagesThere()
+}
+
+// arrive is the start of a started daemon: it believes what the kernel says about
+// its threads, and nothing else.
+func (o Options) arrive(u *identity) (Outcome, error) {
+	threads, err := caps.Threads()
+	if err != nil {
+		return Outcome{}, err
+	}
+	for _, t := range threads {
+		if err := o.verify(t, u); err != nil {
+			return Outcome{}, fmt.Errorf("refuse to run: %w (start it again without %s in the environment)", err, marker)
+		}
+	}
+	// The name which ps shows: the kernel took it from the path, /proc/self/exe.
+	if err := os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0); err != nil {
+		return Outcome{}, fmt.Errorf("name the process: %w", err)
+	}
+	return o.goOn()
+}
+
+// verify says what a thread of a started daemon has too much.
+func (o Options) verify(t caps.Status, u *identity) error {
+	switch extra := t.Reach().Minus(o.Keep); {
+	case extra != 0:
+		return fmt.Errorf("a thread still has %v", extra)
+	case !t.NoNewPrivs:
+		return errors.New("a thread could still gain rights (no_new_privs is not set)")
+	case !u.is(t):
+		return fmt.Errorf("a thread is still of user %d, not %d", t.UID.Effective, u.uid)
+	}
+	return nil
+}
+
+// goOn names what the daemon lacks.
+func (o Options) goOn() (Outcome, error) {
+	self, err := caps.Self()
+	if err != nil {
+		return Outcome{}, err
+	}
+	if err := checkDirs(o.Dirs, self.UID.Effective); err != nil {
+		return Outcome{}, err
+	}
+	return Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective)}, nil
+}

@@ -1,0 +1,480 @@
+package starter
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// nobody is a user every system has room for, by number.
+const nobody = 65534
+
+// play runs the test binary in a role, from a network namespace of its own.
+func play(t *testing.T, role string, o Options) *exec.Cmd {
+	t.Helper()
+	testenv.Root(t)
+	text, err := json.Marshal(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{"daemon-in-test"}
+	cmd.Env = append(os.Environ(), roleEnv+"="+role, optionsEnv+"="+string(text), "WATCHDOG_PID=1")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET, Pdeathsig: unix.SIGKILL}
+	return cmd
+}
+
+// finish runs a process to its end and compares the status.
+func finish(t *testing.T, cmd *exec.Cmd, want int) (stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		t.Fatalf("exit status %d, want %d\n%s%s", got, want, &out, &errs)
+	}
+	return out.String(), errs.String()
+}
+
+func learn(t *testing.T, cmd *exec.Cmd) facts {
+	t.Helper()
+	out, _ := finish(t, cmd, 0)
+	var f facts
+	if err := json.Unmarshal([]byte(out), &f); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return f
+}
+
+// reduced checks that every thread of a daemon has what is kept, and no way to
+// more.
+func (f facts) reduced(t *testing.T, keep caps.Set, uid uint32) {
+	t.Helper()
+	want := caps.Status{
+		UID: caps.ID{Real: uid, Effective: uid, Saved: uid, FS: uid}, GID: caps.ID{Real: uid, Effective: uid, Saved: uid, FS: uid},
+		Inheritable: keep, Permitted: keep, Effective: keep, Bounding: keep, Ambient: keep, NoNewPrivs: true,
+	}
+	if len(f.Threads) < 5 {
+		t.Errorf("%d threads, want several", len(f.Threads))
+	}
+	for i, got := range f.Threads {
+		if got.Seccomp = 0; got != want {
+			t.Errorf("thread %d is\n%+v\nwant\n%+v", i, got, want)
+		}
+	}
+	if f.Gained != keep {
+		t.Errorf("having asked for everything, a thread has %v, want %v", f.Gained, keep)
+	}
+}
+
+// TestUser: root starts a daemon of another user, which can do its work and
+// nothing else.
+func TestUser(t *testing.T) {
+	base := openDir(t)
+	made, there := filepath.Join(base, "a", "b"), filepath.Join(base, "there")
+	if err := errors.Join(os.Mkdir(there, 0o700), os.Chown(there, nobody, nobody)); err != nil {
+		t.Fatal(err)
+	}
+	f := learn(t, play(t, "report", Options{User: strconv.Itoa(nobody), Keep: Needed, Dirs: []string{made, there}}))
+	f.reduced(t, Needed, nobody)
+	if f.Socket != "" || f.Program != "" {
+		t.Errorf("AF_XDP socket: %q, XDP program: %q, want both to work", f.Socket, f.Program)
+	}
+	if !strings.Contains(f.Etc, "permission denied") {
+		t.Errorf("a file in /etc: %q, want it refused", f.Etc)
+	}
+	if f.Missing != 0 || f.Marker != "" || f.Watchdog != "" || f.Name != "daemon-in-test" || !f.Session {
+		t.Errorf("the daemon finds %+v", f)
+	}
+	if !slices.Equal(f.Dirs, []string{"", ""}) {
+		t.Errorf("writing to its directories: %q", f.Dirs)
+	}
+	if slices.Contains(f.Groups, 0) {
+		t.Errorf("the daemon is still in the groups %v", f.Groups)
+	}
+	for _, dir := range []string{made, filepath.Dir(made)} {
+		if info, err := os.Stat(dir); err != nil || info.Sys().(*syscall.Stat_t).Uid != nobody || info.Mode().Perm() != 0o750 {
+			t.Errorf("%s: %v %v, want it given to the user", dir, info, err)
+		}
+	}
+}
+
+// openDir is a temporary directory whose path any user may walk.
+func openDir(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// TestRoot: without a user the daemon stays user 0, which by itself is nothing.
+func TestRoot(t *testing.T) {
+	f := learn(t, play(t, "report", Options{Keep: Needed}))
+	f.reduced(t, Needed, 0)
+	if f.Socket != "" || f.Program != "" {
+		t.Errorf("AF_XDP socket: %q, XDP program: %q, want both to work", f.Socket, f.Program)
+	}
+}
+
+// TestKeepLess: what is not kept is really gone.
+func TestKeepLess(t *testing.T) {
+	f := learn(t, play(t, "report", Options{User: strconv.Itoa(nobody), Keep: caps.IPCLock}))
+	f.reduced(t, caps.IPCLock, nobody)
+	if f.Socket == "" || f.Program == "" {
+		t.Errorf("AF_XDP socket: %q, XDP program: %q, want both to be refused", f.Socket, f.Program)
+	}
+}
+
+// TestMissing: what this process has not, the daemon has not, and is told.
+func TestMissing(t *testing.T) {
+	cmd := play(t, "report", Options{User: strconv.Itoa(nobody), Keep: Needed})
+	limit(cmd, "-net_raw")
+	if f := learn(t, cmd); f.Missing != caps.NetRaw {
+		t.Errorf("missing is %v, want CAP_NET_RAW", f.Missing)
+	}
+}
+
+// limit runs a command under setpriv(1) without some capabilities, listed as
+// there: "-net_raw,-setpcap". It leaves user 0 to mean what it does.
+func limit(cmd *exec.Cmd, drop string) {
+	cmd.Args = append([]string{"setpriv", "--bounding-set", drop, "--inh-caps", drop, "/proc/" + strconv.Itoa(os.Getpid()) + "/exe"}, cmd.Args[1:]...)
+	cmd.Path = "/usr/bin/setpriv"
+}
+
+// TestWithoutSetpcap: where the bounding set cannot be changed, no_new_privs has
+// to do.
+func TestWithoutSetpcap(t *testing.T) {
+	for _, user := range []string{"", strconv.Itoa(nobody)} {
+		cmd := play(t, "report", Options{User: user, Keep: Needed})
+		limit(cmd, "-setpcap")
+		f := learn(t, cmd)
+		for _, s := range f.Threads {
+			if s.Reach() != Needed || !s.NoNewPrivs {
+				t.Errorf("user %q: a thread is %+v", user, s)
+			}
+		}
+		if f.Gained != Needed {
+			t.Errorf("user %q: having asked for everything, a thread has %v", user, f.Gained)
+		}
+	}
+}
+
+// TestUnprivileged: a process with no right too many goes on as it is.
+func TestUnprivileged(t *testing.T) {
+	cmd := play(t, "report", Options{Keep: Needed})
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_RAW, unix.CAP_BPF}
+	f := learn(t, cmd)
+	if want := caps.NetAdmin | caps.Perfmon | caps.IPCLock; f.Missing != want {
+		t.Errorf("missing is %v, want %v", f.Missing, want)
+	}
+	if f.Session {
+		t.Error("there was a starter, and it was not needed")
+	}
+}
+
+// TestTooMany: a process of the right user with a right too many loses it.
+func TestTooMany(t *testing.T) {
+	cmd := play(t, "report", Options{User: strconv.Itoa(nobody), Keep: Needed})
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_RAW, unix.CAP_BPF, unix.CAP_SYS_ADMIN}
+	f := learn(t, cmd)
+	for _, s := range f.Threads {
+		if s.Reach() != caps.NetRaw|caps.BPF || !s.NoNewPrivs {
+			t.Errorf("a thread is %+v", s)
+		}
+	}
+}
+
+// TestMarkerIsNotTrusted: with the marker set by somebody else, a process with
+// too many rights refuses to be the daemon.
+func TestMarkerIsNotTrusted(t *testing.T) {
+	for _, test := range []struct {
+		user string
+		keep caps.Set
+		as   *syscall.Credential
+		want string
+	}{
+		{"", Needed, nil, "a thread still has CAP_CHOWN"},
+		{strconv.Itoa(nobody), Needed, nil, "a thread still has CAP_CHOWN"},
+		{"", 1<<63 - 1, nil, "no_new_privs is not set"},
+		{"", Needed, &syscall.Credential{Uid: nobody, Gid: nobody}, "no_new_privs is not set"},
+	} {
+		cmd := play(t, "report", Options{User: test.user, Keep: test.keep})
+		cmd.Env = append(cmd.Env, marker+"=1")
+		cmd.SysProcAttr.Credential = test.as
+		if _, errs := finish(t, cmd, 99); !strings.Contains(errs, "refuse to run") || !strings.Contains(errs, test.want) {
+			t.Errorf("user %q: %q, want it to say %q", test.user, errs, test.want)
+		}
+	}
+}
+
+// TestVerify: each thread is looked at, for everything.
+func TestVerify(t *testing.T) {
+	u := &identity{uid: 7}
+	good := caps.Status{UID: caps.ID{Real: 7, Effective: 7, Saved: 7, FS: 7}, NoNewPrivs: true, Permitted: caps.BPF, Bounding: 1<<41 - 1}
+	o := Options{Keep: caps.BPF}
+	if err := o.verify(good, u); err != nil {
+		t.Errorf("a good thread is refused: %v", err)
+	}
+	for name, spoil := range map[string]func(*caps.Status){
+		"effective":   func(s *caps.Status) { s.Effective |= caps.SysAdmin },
+		"permitted":   func(s *caps.Status) { s.Permitted |= caps.SysAdmin },
+		"inheritable": func(s *caps.Status) { s.Inheritable |= caps.SysAdmin },
+		"ambient":     func(s *caps.Status) { s.Ambient |= caps.SysAdmin },
+		"new privs":   func(s *caps.Status) { s.NoNewPrivs = false },
+		"real user":   func(s *caps.Status) { s.UID.Real = 0 },
+		"saved user":  func(s *caps.Status) { s.UID.Saved = 0 },
+	} {
+		bad := good
+		if spoil(&bad); o.verify(bad, u) == nil {
+			t.Errorf("%s: a bad thread is accepted: %+v", name, bad)
+		}
+	}
+}
+
+// TestRefused: what cannot be granted is said, before anything runs.
+func TestRefused(t *testing.T) {
+	locked := filepath.Join(openDir(t), "locked")
+	if err := os.Mkdir(locked, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		o    Options
+		drop string // by setpriv
+		as   *syscall.Credential
+		want string
+	}{
+		{Options{User: "nobody-of-that-name"}, "", nil, "useradd --system nobody-of-that-name"},
+		{Options{User: "0"}, "", &syscall.Credential{Uid: nobody, Gid: nobody}, "start as root, or as that user"},
+		{Options{User: strconv.Itoa(nobody), Keep: Needed}, "-kill", nil, "become user 65534: that takes CAP_KILL"},
+		{Options{User: strconv.Itoa(nobody), Dirs: []string{locked}}, "", nil, "install -d -o 65534 " + locked},
+		{Options{User: strconv.Itoa(nobody), Dirs: []string{"/dev/null"}}, "", nil, "something else of that name"},
+		{Options{Pages: []Pages{{Node: -1, Bytes: 1 << 50}}}, "", &syscall.Credential{Uid: nobody, Gid: nobody}, "start as root"},
+	} {
+		cmd := play(t, "report", test.o)
+		cmd.SysProcAttr.Credential = test.as
+		if test.drop != "" {
+			limit(cmd, test.drop)
+		}
+		if _, errs := finish(t, cmd, 99); !strings.Contains(errs, test.want) {
+			t.Errorf("%+v: %q, want it to say %q", test.o, errs, test.want)
+		}
+	}
+}
+
+// TestStatus: the starter ends as the daemon did.
+func TestStatus(t *testing.T) {
+	finish(t, play(t, "fail", Options{Keep: Needed}), 42)
+	finish(t, play(t, "die", Options{Keep: Needed}), 128+int(unix.SIGKILL))
+}
+
+// running is a starter whose daemon waits.
+type running struct {
+	*exec.Cmd
+	out    *bufio.Scanner
+	daemon int
+}
+
+// begin starts a role and waits for the daemon's number.
+func begin(t *testing.T, role string, o Options) *running {
+	t.Helper()
+	r := &running{Cmd: play(t, role, o)}
+	out, err := r.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := out.(*os.File).SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	r.Stderr = os.Stderr
+	if err := r.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Process.Kill(); r.Wait() })
+	r.out = bufio.NewScanner(out)
+	r.daemon, err = strconv.Atoi(r.line())
+	if err != nil {
+		t.Fatalf("the daemon did not begin: %v", err)
+	}
+	if r.daemon == r.Process.Pid {
+		t.Fatal("there is no starter")
+	}
+	return r
+}
+
+func (r *running) line() string {
+	r.out.Scan()
+	return r.out.Text()
+}
+
+// ends waits for the starter and compares its status.
+func (r *running) ends(t *testing.T, want int) {
+	t.Helper()
+	_ = r.Wait()
+	if got := r.ProcessState.ExitCode(); got != want {
+		t.Errorf("exit status %d, want %d", got, want)
+	}
+}
+
+// TestSignals: signals to the starter reach the daemon, which decides.
+func TestSignals(t *testing.T) {
+	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 7, unix.SIGHUP: 8} {
+		r := begin(t, "wait", Options{User: strconv.Itoa(nobody), Keep: Needed})
+		if err := r.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.line(); got != sig.String() {
+			t.Errorf("the daemon got %q, want %q", got, sig)
+		}
+		r.ends(t, want)
+	}
+}
+
+// TestStarterKilled: the daemon is asked to end, and does. The threads of a process die in any order, and each order has to do.
+func TestStarterKilled(t *testing.T) {
+	for i := range 20 {
+		user := []string{"", strconv.Itoa(nobody)}[i%2]
+		r := begin(t, "wait", Options{User: user, Keep: Needed})
+		if err := r.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.line(); got != unix.SIGTERM.String() {
+			t.Errorf("user %q: the daemon got %q, want SIGTERM", user, got)
+		}
+		if r.out.Scan() || r.out.Err() != nil {
+			t.Errorf("user %q: the daemon goes on: %q, %v", user, r.out.Text(), r.out.Err())
+		}
+	}
+}
+
+// total is the machine's number of 2 MiB pages.
+func total(t *testing.T) uint64 {
+	t.Helper()
+	_, n, err := umem.FreePages(umem.Huge2M, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// TestPagesGivenBack: huge pages added for a daemon go when it ends, however it
+// does. The count is the machine's, and other tests change it too, so one of a few
+// tries has to be undisturbed.
+func TestPagesGivenBack(t *testing.T) {
+	testenv.Root(t)
+	for name, end := range map[string]func(*running) error{
+		"asked to": func(r *running) error { return r.Process.Signal(unix.SIGTERM) },
+		"killed":   func(r *running) error { return unix.Kill(r.daemon, unix.SIGKILL) },
+	} {
+		var before, during, after uint64
+		for range 5 {
+			before, during, after = borrow(t, end)
+			if during >= before+4 && after == before {
+				break
+			}
+		}
+		if during < before+4 || after != before {
+			t.Errorf("%s: there were %d pages, then %d, and %d are left", name, before, during, after)
+		}
+	}
+}
+
+// borrow has a daemon run which needs four pages more than are free, and counts
+// all pages before, meanwhile and after.
+func borrow(t *testing.T, end func(*running) error) (before, during, after uint64) {
+	t.Helper()
+	free, before, err := umem.FreePages(umem.Huge2M, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	more := []Pages{{Size: umem.Huge2M, Node: -1, Bytes: (free + 4) * umem.Huge2M.Bytes()}}
+	r := begin(t, "hold", Options{User: strconv.Itoa(nobody), Keep: Needed, Pages: more})
+	during = total(t)
+	if err := end(r); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Wait()
+	return before, during, total(t)
+}
+
+// TestSocketRemoved: a killed daemon's socket is taken away, one that somebody
+// listens on is not, nor what is no socket.
+func TestSocketRemoved(t *testing.T) {
+	dir := openDir(t)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "control.sock")
+	o := Options{User: strconv.Itoa(nobody), Keep: Needed, Dirs: []string{dir}, Sockets: []string{path}}
+	r := begin(t, "listen", o)
+	if err := unix.Kill(r.daemon, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	r.ends(t, 128+int(unix.SIGKILL))
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the socket is left: %v", err)
+	}
+
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish(t, play(t, "fail", o), 42)
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("somebody else's socket is gone: %v", err)
+	}
+	l.Close()
+
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, play(t, "fail", o), 42)
+	if _, err := os.Lstat(path); err != nil {
+		t.Errorf("a file is gone: %v", err)
+	}
+}
+
+func TestLookUp(t *testing.T) {
+	if u, err := lookUp(""); u != nil || err != nil {
+		t.Errorf("no user: %+v, %v", u, err)
+	}
+	if u, err := lookUp("root"); err != nil || u.uid != 0 {
+		t.Errorf("root: %+v, %v", u, err)
+	}
+	if u, err := lookUp("0"); err != nil || u.uid != 0 {
+		t.Errorf("0: %+v, %v", u, err)
+	}
+	if u, err := lookUp("3000000000"); err != nil || u.uid != 3000000000 || u.gid != 3000000000 {
+		t.Errorf("a number of nobody: %+v, %v", u, err)
+	}
+	for _, name := range []string{"-1", "4294967295", "4294967296", "18446744073709551616", "no such user"} {
+		if u, err := lookUp(name); err == nil {
+			t.Errorf("%s is taken for %+v", name, u)
+		}
+	}
+}
