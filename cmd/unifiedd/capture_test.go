@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// background sends packets from end A, over and over, until the test ends.
+func background(t *testing.T, p *testenv.Pair) {
+	t.Helper()
+	frames := testenv.Stream(&p.A, &p.B, 5000, 0, 20, 200)
+	sender := testenv.NewSender(t, &p.A)
+	stop, done := make(chan struct{}), make(chan struct{})
+	t.Cleanup(func() { close(stop); <-done })
+	go func() {
+		defer close(done)
+		for {
+			for _, f := range frames {
+				if _, err := sender.Send(f); err != nil {
+					return
+				}
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}()
+}
+
+// captureOn runs the capture command in end B's namespace.
+func captureOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	p.B.Do(t, func() {
+		status = run(append([]string{"capture", "-i", p.B.Ifname, "--ring", "512"}, args...), &out, &errs)
+	})
+	return status, out.String(), errs.String()
+}
+
+func TestCaptureCount(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
+	if err := os.WriteFile(file, []byte("an older capture"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, layout := range []string{"packed", "slot"} {
+		status, _, stderr := captureOn(t, p, "-w", file, "-c", "100", "--layout", layout, "udp port 5000")
+		if status != 0 || !strings.Contains(stderr, "100 packets captured") {
+			t.Fatalf("layout %s: status %d: %s", layout, status, stderr)
+		}
+		got := p.A.Run(t, "tcpdump", "-nr", file)
+		if n := strings.Count(got, "UDP"); n != 100 {
+			t.Errorf("layout %s: tcpdump reads %d packets, not 100", layout, n)
+		}
+	}
+}
+
+func TestCaptureStream(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	status, stdout, stderr := captureOn(t, p, "-w", "-", "-c", "50")
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	tcpdump := p.A.Command(testenv.Tool(t, "tcpdump"), "-nr", "-")
+	tcpdump.Stdin = strings.NewReader(stdout)
+	got, err := tcpdump.Output()
+	if n := strings.Count(string(got), "UDP"); n != 50 || err != nil {
+		t.Errorf("tcpdump reads %d packets, not 50: %v", n, err)
+	}
+}
+
+func TestCaptureCountsOnly(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	status, stdout, stderr := captureOn(t, p, "-c", "30")
+	if status != 0 || stdout != "" || !strings.Contains(stderr, "30 packets captured") {
+		t.Errorf("status %d, stdout %q, stderr %q", status, stdout, stderr)
+	}
+}
+
+func TestCaptureRefuses(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	p.B.Run(t, "ip", "route", "add", "default", "via", p.A.IP.String())
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"default route":     {nil, "carries the default route"},
+		"broken filter":     {[]string{"udp", "prot", "53"}, "prot"},
+		"directory":         {[]string{"-w", t.TempDir(), "udp"}, "not a regular file"},
+		"no such queue":     {[]string{"--queues", "7", "udp"}, "no queue 7"},
+		"unknown layout":    {[]string{"--layout", "flat", "udp"}, "flat"},
+		"no zero copy":      {[]string{"--zero-copy", "require", "udp"}, "zero copy"},
+		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, "/nowhere/x.pcapng"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, stderr := captureOn(t, p, c.args...)
+			if status == 0 || !strings.Contains(stderr, c.want) {
+				t.Errorf("status %d, want the error to say %q: %s", status, c.want, stderr)
+			}
+		})
+	}
+}
