@@ -38,10 +38,14 @@ func newChecker(o options, blocks uint64) *checker {
 	return c
 }
 
-// begin prepares an operation: a block to be written gets its contents. It
-// returns the number of the block to use, the next one that is not in flight.
+// begin prepares an operation: a block to be written gets its contents, memory
+// to be read into loses them. It returns the number of the block to use, the next
+// one that is not in flight.
 func (c *checker) begin(r *umem.Region, chain []umem.Frame, number uint64, read bool) uint64 {
 	if read {
+		for _, f := range chain {
+			clear(r.Bytes(f))
+		}
 		return number
 	}
 	for c.written[number]&inFlight != 0 {
@@ -65,6 +69,17 @@ func (c *checker) end(r *umem.Region, chain []umem.Frame, number uint64, read bo
 	}
 	c.checked++
 	return c.compare(r, chain, number)
+}
+
+// back is a plan that reads every block this run has written, in order.
+func (c *checker) back() *plan {
+	p := &plan{block: c.block, blocks: uint64(len(c.written)), reads: 1 << 32, only: c.written}
+	for _, sequence := range c.written {
+		if sequence != 0 {
+			p.left++
+		}
+	}
+	return p
 }
 
 // make writes a block into the frames.

@@ -34,7 +34,7 @@ func load(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	if o.verify && o.writes() {
-		if err := l.readBack(ctx, result); err != nil {
+		if err := l.readBack(ctx); err != nil {
 			return err
 		}
 	}
@@ -116,6 +116,17 @@ func (l *loader) stopAfter(ctx context.Context) (cancel func()) {
 			stop()
 		}
 	}
+}
+
+// readBack reads what was written with -verify and checks it. Its reads are no
+// part of the result.
+func (l *loader) readBack(ctx context.Context) error {
+	defer l.stopAfter(ctx)()
+	l.plan, l.hist = l.check.back(), nil
+	if err := l.run(); err != nil {
+		return err
+	}
+	return ctx.Err()
 }
 
 // run starts operations for all idle blocks, sleeps until some complete, and

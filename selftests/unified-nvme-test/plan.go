@@ -13,7 +13,8 @@ type plan struct {
 	random bool
 	left   uint64 // operations to start; less than all of uint64 where the work is limited
 	rnd    *rand.PCG
-	reads  uint64 // of 1<<32, how many operations read; 1<<32: all
+	reads  uint64   // of 1<<32, how many operations read; 1<<32: all
+	only   []uint32 // of the sequence, blocks with a zero here are left out; nil: none
 }
 
 // unlimited operations: time ends the work.
@@ -37,13 +38,21 @@ func newPlan(o options, extent uint64) *plan {
 func (p *plan) place() (block uint64, read bool) {
 	p.left--
 	if !p.random {
-		block = p.next
-		if p.next++; p.next == p.blocks {
-			p.next = 0
-		}
-		return block, p.reads != 0
+		return p.inOrder(), p.reads != 0
 	}
 	r := p.rnd.Uint64()
 	block, _ = bits.Mul64(r, p.blocks) // the upper bits choose the block
 	return block, r*0x9e3779b97f4a7c15>>32 < p.reads
+}
+
+// inOrder is the next block of the sequence.
+func (p *plan) inOrder() uint64 {
+	for p.only != nil && p.only[p.next] == 0 {
+		p.next++
+	}
+	block := p.next
+	if p.next++; p.next == p.blocks {
+		p.next = 0
+	}
+	return block
 }
