@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// served is a running daemon with its servers.
+type served struct {
+	*flows.Daemon
+	pair   *testenv.Pair
+	socket string
+	client *http.Client
+}
+
+// startServed runs a flow on a veth pair and serves it.
+func startServed(t *testing.T) *served {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	testenv.HugePages(t, 68<<20)
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+region: {size: 64MiB, extents: 8}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 512}
+    to: {file: %s/cap, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
+`, pair.B.Ifname, dir), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := flows.Open(cfg, flows.Options{Version: "test", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &served{Daemon: d, pair: pair, socket: filepath.Join(dir, "control.sock")}
+	servers, err := serve(d, "", s.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.client.CloseIdleConnections()
+		if err := servers.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.client = &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", s.socket)
+	}}}
+	return s
+}
+
+// start starts the flows in the pair's namespace.
+func (s *served) start(t *testing.T) {
+	t.Helper()
+	var err error
+	s.pair.B.Do(t, func() { err = s.Daemon.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *served) do(t *testing.T, method, path string) (status int, body string) {
+	t.Helper()
+	request, err := http.NewRequest(method, "http://unifiedd"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(b)
+}
+
+func TestServe(t *testing.T) {
+	s := startServed(t)
+	if status, body := s.do(t, "GET", "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is stopped") {
+		t.Errorf("before the start, readyz: %d %s", status, body)
+	}
+	s.start(t)
+	if status, body := s.do(t, "GET", "/readyz"); status != http.StatusOK {
+		t.Errorf("readyz: %d %s", status, body)
+	}
+	if status, _ := s.do(t, "GET", "/healthz"); status != http.StatusOK {
+		t.Errorf("healthz: %d", status)
+	}
+	info, err := os.Stat(s.socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the control socket is %v: %v", info.Mode(), err)
+	}
+	if _, err := serve(s.Daemon, "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
+		t.Errorf("a second daemon on the socket: %v", err)
+	}
+}
+
+func TestServeMetrics(t *testing.T) {
+	s := startServed(t)
+	s.start(t)
+	testenv.SendRaw(t, &s.pair.A, testenv.Stream(&s.pair.A, &s.pair.B, 5000, 0, 200, 300), testenv.SendOptions{})
+	testenv.Wait(t, 10*time.Second, "200 packets durable", func() bool { return s.Status().Flows[0].Durable.Packets == 200 })
+	_, body := s.do(t, "GET", "/metrics")
+	for _, want := range []string{
+		`unifiedd_received_packets_total{flow="cap",interface="` + s.pair.B.Ifname + `"} 200`,
+		`unifiedd_durable_packets_total{flow="cap"} 200`,
+		`unifiedd_copied_bytes_total{flow="cap",reason="packed"} 60000`,
+		`unifiedd_flow_up{flow="cap"} 1`,
+	} {
+		if !strings.Contains(body, want+"\n") {
+			t.Errorf("no %s in:\n%s", want, ours(body))
+		}
+	}
+	if sum, frames := sumFrames(t, body), s.Region().Frames(); sum != frames {
+		t.Errorf("unifiedd_frames adds up to %d of %d", sum, frames)
+	}
+	problems, err := testutil.GatherAndLint(newRegistry(s.Daemon))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("metric %s: %s", p.Metric, p.Text)
+	}
+}
+
+// ours is the part of the metrics that is about us.
+func ours(body string) string {
+	var out []string
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, "unifiedd_") {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+func sumFrames(t *testing.T, body string) (sum int64) {
+	t.Helper()
+	for _, m := range regexp.MustCompile(`(?m)^unifiedd_frames\{owner="\w+"\} (\S+)$`).FindAllStringSubmatch(body, -1) {
+		v, err := strconv.ParseFloat(m[1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += int64(v)
+	}
+	return sum
+}
+
+func TestServeStatus(t *testing.T) {
+	s := startServed(t)
+	s.start(t)
+	var out, errs bytes.Buffer
+	if status := run([]string{"status", "--socket", s.socket, "--json"}, &out, &errs); status != 0 {
+		t.Fatalf("status ends with %d: %s", status, errs.String())
+	}
+	var got flows.Status
+	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.PID != os.Getpid() || len(got.Flows) != 1 || got.Flows[0].State != flows.Running {
+		t.Errorf("status: %+v", got)
+	}
+	out.Reset()
+	if status := run([]string{"status", "--socket", s.socket}, &out, &errs); status != 0 || !strings.Contains(out.String(), "flow cap") {
+		t.Errorf("status ends with %d: %s%s", status, out.String(), errs.String())
+	}
+}
+
+func TestServeStopsAndStartsFlows(t *testing.T) {
+	s := startServed(t)
+	s.start(t)
+	if status, body := s.do(t, "POST", "/flows/cap/stop"); status != http.StatusOK {
+		t.Fatalf("stop: %d %s", status, body)
+	}
+	if got := s.Status().Flows[0].State; got != flows.Stopped {
+		t.Errorf("after stop the flow is %s", got)
+	}
+	if status, body := s.do(t, "POST", "/flows/nope/start"); status != http.StatusNotFound {
+		t.Errorf("unknown flow: %d %s", status, body)
+	}
+}
+
+func TestStatusWithoutDaemon(t *testing.T) {
+	var out, errs bytes.Buffer
+	status := run([]string{"status", "--socket", filepath.Join(t.TempDir(), "none")}, &out, &errs)
+	if status != exitFailed || !strings.Contains(errs.String(), "does it run") {
+		t.Errorf("status ends with %d: %s", status, errs.String())
+	}
+}
