@@ -128,8 +128,16 @@ func TestLockedMemory(t *testing.T) {
 }
 
 func TestGoThreads(t *testing.T) {
-	expect(t, "few", goThreads(2, 1), Warn, "GOMAXPROCS=3")
+	expect(t, "few", goThreads(2, 1), OK, "the daemon raises to 3")
 	expect(t, "enough", goThreads(3, 1), OK, "at least 3")
+}
+
+func TestSpinning(t *testing.T) {
+	calm, busy := config.NewWorker("calm"), config.NewWorker("busy")
+	busy.Wait = config.WaitSpin
+	expect(t, "none", spinning(1, []config.Worker{calm}), OK, "0 for 1")
+	expect(t, "one of two", spinning(2, []config.Worker{calm, busy}), OK, "1 for 2")
+	expect(t, "all", spinning(2, []config.Worker{busy, busy}), Warn, "2 for 2")
 }
 
 func TestPinned(t *testing.T) {

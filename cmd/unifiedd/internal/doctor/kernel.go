@@ -50,7 +50,7 @@ func onRegion(f func(*umem.Holder) []Check) []Check {
 
 // tryRegion is onRegion which says what went wrong with the region itself.
 func tryRegion(f func(*umem.Holder) []Check) (checks []Check, err error) {
-	r, err := umem.Open(umem.Config{Size: 128 << 10, Pages: umem.Ordinary, Control: control})
+	r, err := umem.Open(umem.Config{Size: 128 << 10, Pages: umem.Ordinary, Control: umem.Huge2M.Bytes()})
 	if err != nil {
 		return nil, err
 	}

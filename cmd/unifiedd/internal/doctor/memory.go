@@ -5,6 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -14,7 +16,7 @@ func memory(n needs) []Check {
 	for _, p := range []umem.PageSize{umem.Huge2M, umem.Huge1G} {
 		checks = append(checks, hugePages(n, p)...)
 	}
-	if n.pages() == umem.Ordinary {
+	if n.Region.Pages == config.PagesOrdinary {
 		checks = append(checks, warn("region's pages", "ordinary ones: every device translates 512 times as many addresses").
 			with("set region.pages to 2MiB"))
 	}
@@ -70,17 +72,13 @@ func hugePages(n needs, size umem.PageSize) []Check {
 
 // pagesFrom is how many pages of a pool the daemon takes.
 func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
-	if place := n.Region.Node; node >= 0 && (place == nil || *place != node) {
-		return 0
+	var pages uint64
+	for _, p := range starter.PagesFor(n.Region) {
+		if p.Size == size && (node < 0 || p.Node == node) {
+			pages += p.Count()
+		}
 	}
-	var bytes uint64
-	if n.pages() == size {
-		bytes = uint64(n.Region.Size)
-	}
-	if size == umem.Huge2M && n.pages() != umem.Ordinary {
-		bytes += control
-	}
-	return (bytes + size.Bytes() - 1) / size.Bytes()
+	return pages
 }
 
 // judge compares a pool with what is taken from it. available is the machine's

@@ -6,7 +6,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // needs is what the answers are measured by.
@@ -103,21 +102,6 @@ func (n needs) wants(iface string) bool {
 	_, flow := n.flowOn(iface)
 	return flow || slices.Contains(n.named, iface)
 }
-
-// pages is the region's kind of page.
-func (n needs) pages() umem.PageSize {
-	switch n.Region.Pages {
-	case config.Pages1GiB:
-		return umem.Huge1G
-	case config.PagesOrdinary:
-		return umem.Ordinary
-	}
-	return umem.Huge2M
-}
-
-// control is the size in bytes of the area for rings beside the region. It lies on
-// 2 MiB pages, of which one holds the rings of more flows than there are queues.
-const control = 2 << 20
 
 // registrations is how often devices charge the region to the user: each flow's
 // AF_XDP sockets once, its io_uring once.

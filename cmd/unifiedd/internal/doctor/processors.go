@@ -18,7 +18,7 @@ func processors(n needs) []Check {
 	isolated := parseList(readLine(cpuDir + "isolated"))
 	checks := []Check{
 		cpus(), isolation(isolated),
-		goThreads(runtime.GOMAXPROCS(0), len(n.Workers)),
+		goThreads(runtime.GOMAXPROCS(0), len(n.Workers)), spinning(len(allowed()), n.Workers),
 		governor(), numa(), clock(),
 	}
 	for _, w := range n.Workers {
@@ -61,16 +61,29 @@ func isolation(isolated []int) Check {
 }
 
 // goThreads compares what Go runs at once with the workers, each of which takes
-// one, and two for all else: with fewer, control work waits for tens of
+// one, and two for all else: with fewer, control work would wait for tens of
 // milliseconds.
 func goThreads(procs, workers int) Check {
-	const name = "Go threads"
 	need := workers + 2
 	if procs < need {
-		return warn(name, "GOMAXPROCS is %d, fewer than the number of workers and 2: status and metrics may wait for tens of milliseconds", procs).
-			with("set GOMAXPROCS=%d in the environment", need)
+		return ok("Go threads", "GOMAXPROCS is %d, which the daemon raises to %d", procs, need)
 	}
-	return ok(name, "GOMAXPROCS is %d, at least %d are wanted", procs, need)
+	return ok("Go threads", "GOMAXPROCS is %d, at least %d are wanted", procs, need)
+}
+
+// spinning compares the CPUs with the workers that never let go of theirs.
+func spinning(cpus int, workers []config.Worker) Check {
+	spin := 0
+	for _, w := range workers {
+		if w.Wait == config.WaitSpin {
+			spin++
+		}
+	}
+	if spin > 0 && spin >= cpus {
+		return warn("spinning workers", "%d for %d CPUs: nothing is left for the kernel's part and for all else", spin, cpus).
+			with("set wait: sleep or wait: poll, or have fewer workers")
+	}
+	return ok("spinning workers", "%d for %d CPUs", spin, cpus)
 }
 
 // governor: Documentation/admin-guide/pm/cpufreq.rst.

@@ -14,8 +14,8 @@ type Pages struct {
 	Bytes uint64 // how much memory, rounded up to whole pages
 }
 
-// count is the number of pages.
-func (p Pages) count() uint64 { return (p.Bytes + p.Size.Bytes() - 1) / p.Size.Bytes() }
+// Count is the number of pages.
+func (p Pages) Count() uint64 { return (p.Bytes + p.Size.Bytes() - 1) / p.Size.Bytes() }
 
 // pagesThere says whether all pages are free already.
 func (o Options) pagesThere() (bool, error) {
@@ -24,7 +24,7 @@ func (o Options) pagesThere() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if free < p.count() {
+		if free < p.Count() {
 			return false, nil
 		}
 	}
@@ -51,7 +51,7 @@ const patience = 3 * time.Second
 // count as surplus until then.
 func (p Pages) await() {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if free, _, err := umem.FreePages(p.Size, p.Node); err != nil || free >= p.count() {
+		if free, _, err := umem.FreePages(p.Size, p.Node); err != nil || free >= p.Count() {
 			return
 		}
 	}
