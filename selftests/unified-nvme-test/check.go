@@ -23,11 +23,12 @@ const inFlight = 1 << 31
 
 // header of a block; what follows it follows from it.
 const (
-	magicAt    = 0 // eight bytes
-	placeAt    = 8 // number of the block
-	sequenceAt = 16
-	seedAt     = 24
-	bodyAt     = 32
+	magicAt    = 0  // eight bytes
+	placeAt    = 8  // offset on the target, in bytes
+	blockAt    = 16 // bytes of the block
+	sequenceAt = 24
+	seedAt     = 32
+	bodyAt     = 40
 )
 
 var magic = [8]byte{'u', 'n', 'i', 'f', 'i', 'e', 'd', '1'}
@@ -90,7 +91,8 @@ func (c *checker) make(r *umem.Region, chain []umem.Frame, number uint64) {
 		fillBody(b, state(c.seed, number, sequence, i))
 		if i == 0 {
 			copy(b[magicAt:], magic[:])
-			binary.LittleEndian.PutUint64(b[placeAt:], number)
+			binary.LittleEndian.PutUint64(b[placeAt:], number*c.block)
+			binary.LittleEndian.PutUint64(b[blockAt:], c.block)
 			binary.LittleEndian.PutUint64(b[sequenceAt:], sequence)
 			binary.LittleEndian.PutUint64(b[seedAt:], c.seed)
 		}
@@ -102,24 +104,30 @@ func (c *checker) make(r *umem.Region, chain []umem.Frame, number uint64) {
 func (c *checker) compare(r *umem.Region, chain []umem.Frame, number uint64) error {
 	at := number * c.block
 	head := r.Bytes(chain[0])
-	place, sequence := binary.LittleEndian.Uint64(head[placeAt:]), binary.LittleEndian.Uint64(head[sequenceAt:])
-	want := uint64(c.written[number])
+	word := func(at int) uint64 { return binary.LittleEndian.Uint64(head[at:]) }
+	sequence, want := word(sequenceAt), uint64(c.written[number])
 	switch {
 	case [8]byte(head[:8]) != magic:
-		return fmt.Errorf("verify: at %d there is no block written with -verify and -bs %d: it begins with %x", at, c.block, head[:16])
-	case place != number:
-		return fmt.Errorf("verify: at %d there is the block that belongs at %d", at, place*c.block)
+		return fmt.Errorf("verify: at %d there is no block written with -verify: it begins with %x", at, head[:16])
+	case word(blockAt) != c.block:
+		return fmt.Errorf("verify: at %d there is a block written with -bs %d: read it with that", at, word(blockAt))
+	case word(placeAt) != at:
+		return fmt.Errorf("verify: at %d there is the block that belongs at %d", at, word(placeAt))
 	case want != 0 && sequence != want:
 		return fmt.Errorf("verify: at %d there is what was written as number %d: number %d, written later, is lost", at, sequence, want)
 	}
-	seed := binary.LittleEndian.Uint64(head[seedAt:])
+	return c.compareBody(r, chain, number, sequence, word(seedAt))
+}
+
+// compareBody compares every byte behind the header.
+func (c *checker) compareBody(r *umem.Region, chain []umem.Frame, number, sequence, seed uint64) error {
 	for i, f := range chain {
 		b, from := r.Bytes(f), 0
 		if i == 0 {
 			from = bodyAt
 		}
 		if wrong := differs(b, from, state(seed, number, sequence, i)); wrong >= 0 {
-			return fmt.Errorf("verify: byte %d of the block at %d is wrong, of write number %d", i*int(chain[0].Len)+wrong, at, sequence)
+			return fmt.Errorf("verify: byte %d of the block at %d is wrong, of write number %d", i*int(chain[0].Len)+wrong, number*c.block, sequence)
 		}
 	}
 	return nil

@@ -178,7 +178,7 @@ func (l *loader) start(now uint64) error {
 		l.idle = l.idle[l.pieces:]
 		l.flying++
 	}
-	l.idle = l.session.blocks[:0]
+	l.idle = append(l.session.blocks[:0], l.idle...)
 	return l.hand()
 }
 

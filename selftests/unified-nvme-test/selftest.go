@@ -104,6 +104,9 @@ func (t *tester) print(out io.Writer) error {
 	for _, s := range t.steps {
 		fmt.Fprintf(&b, "%s  %-13s %s\n", s.Status, s.Name, s.Detail)
 	}
+	if t.failed == 0 {
+		fmt.Fprintln(&b, "PASS")
+	}
 	_, err := out.Write(b.Bytes())
 	return err
 }
