@@ -61,9 +61,9 @@ func (w *ice) set(frozen bool, request uint) {
 	}
 }
 
-// TestStuck closes a queue whose disk does not answer: the frame in its hands
-// stays, those that wait behind it are cancelled, those of others go, and the region
-// stays registered.
+// TestStuck closes a queue whose disk does not answer: the frames in its hands
+// stay, unless they wait in the kernel and can be cancelled, those of others go, and
+// the region stays registered.
 func TestStuck(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
 	ice := newIce(t)
@@ -79,10 +79,13 @@ func TestStuck(t *testing.T) {
 	begin := time.Now()
 	err := r.queue.Close()
 	var stuck *StuckError
-	if !errors.As(err, &stuck) || stuck.Operations != 1 || stuck.Frames != 1 || time.Since(begin) > 3*time.Second {
+	if !errors.As(err, &stuck) || time.Since(begin) > 3*time.Second {
 		t.Fatalf("Close after %v: %v", time.Since(begin), err)
 	}
-	if got := r.queue.holder.Held(); got != 1 || r.hands.Held() != 0 {
+	if n := int64(stuck.Operations); n < 1 || n > 2 || stuck.Frames != n {
+		t.Errorf("of two writes to the frozen disk and three others: %v", err)
+	}
+	if got := r.queue.holder.Held(); got != stuck.Frames || r.hands.Held() != 0 {
 		t.Errorf("the queue holds %d frames, the worker %d", got, r.hands.Held())
 	}
 	if names := r.region.Registered(); len(names) != 1 {

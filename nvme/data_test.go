@@ -64,7 +64,8 @@ type model struct {
 	content [][]byte
 	busy    map[uint64]bool // target<<32 | block number
 	hand    []umem.Frame
-	flying  int
+	flying  int // frames
+	flushes int
 	seed    uint64
 }
 
@@ -90,7 +91,7 @@ func TestRandom(t *testing.T) {
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			m.step()
 		}
-		for m.flying > 0 {
+		for m.flying > 0 || m.flushes > 0 {
 			m.kick()
 			m.harvest(64)
 		}
@@ -109,9 +110,9 @@ func (m *model) step() {
 	case 4:
 		m.harvest(rapid.IntRange(0, 9).Draw(m.t, "room"))
 	case 5:
-		var done [4]FlushResult
-		m.queue.Flushed(done[:])
-		if err := m.queue.Flush(m.target[0], 1); err != nil && err != ErrBusy {
+		if err := m.queue.Flush(m.target[0], 1); err == nil {
+			m.flushes++
+		} else if err != ErrBusy {
 			m.t.Fatal(err)
 		}
 	}
@@ -177,6 +178,8 @@ func (m *model) harvest(room int) {
 	for _, f := range dst[:m.queue.Reap(dst)] {
 		m.back(f)
 	}
+	var done [4]FlushResult
+	m.flushes -= m.queue.Flushed(done[:])
 }
 
 // back puts a frame in hand again and says where it was.

@@ -1,6 +1,7 @@
 package nvme
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -15,6 +16,8 @@ import (
 type event struct {
 	fd  int  // -1 until FD is called
 	set bool // it may be readable
+	one [8]byte // what setting it writes
+	was [8]byte // what clearing it reads
 }
 
 // FD is a descriptor that polls readable while Recv, Reap or Flushed have
@@ -54,9 +57,9 @@ func (q *Queue) pending() bool {
 // raise sets the event. A full counter is set as well.
 func (q *Queue) raise() {
 	q.event.set = true
-	one := [8]byte{1}
+	binary.NativeEndian.PutUint64(q.event.one[:], 1)
 	for {
-		if _, err := unix.Write(q.event.fd, one[:]); err != unix.EINTR {
+		if _, err := unix.Write(q.event.fd, q.event.one[:]); err != unix.EINTR {
 			return
 		}
 	}
@@ -70,9 +73,8 @@ func (q *Queue) quiet() {
 		return
 	}
 	q.event.set = false
-	var count [8]byte
 	for {
-		if _, err := unix.Read(q.event.fd, count[:]); err != unix.EINTR {
+		if _, err := unix.Read(q.event.fd, q.event.was[:]); err != unix.EINTR {
 			break
 		}
 	}

@@ -59,6 +59,7 @@ func (r *rig) reopen(c Config) {
 		r.Fatal(err)
 	}
 	r.queue = q
+	clear(r.places)
 }
 
 // end closes everything and counts the frames.
@@ -93,8 +94,10 @@ func (r *rig) open(c TargetConfig) (*Target, uint32) {
 	}
 	r.Cleanup(func() {
 		r.Helper()
-		if err := r.queue.Remove(r.places[t]); err != nil && !errors.Is(err, ErrClosed) {
-			r.Error(err)
+		if i, there := r.places[t]; there {
+			if err := r.queue.Remove(i); !errors.Is(err, ErrClosed) {
+				r.check(err)
+			}
 		}
 		r.check(t.Close())
 	})
