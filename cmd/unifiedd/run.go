@@ -13,6 +13,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	build "github.com/unifiedd/unifiedd/internal/version"
@@ -26,14 +27,29 @@ func newRun() *cobra.Command {
 		Long: `Run the daemon until SIGTERM or SIGINT, which make it take no more packets, write
 and flush what it has, and end. A second signal ends it at once.
 
-Flows that cannot start are reported and do not keep others from running.`,
+Flows that cannot start are reported and do not keep others from running.
+
+Started as root it first makes what takes privilege (directories, huge pages with
+region.reserve), and then runs the daemon as the configured user, or as root, with
+the few capabilities it needs.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(file)
 			if err != nil {
 				return err
 			}
-			return runDaemon(c.Context(), cfg, c.ErrOrStderr())
+			log := newLog(cfg.Log, c.ErrOrStderr())
+			here, err := starter.Start(starter.For(cfg))
+			switch {
+			case here.Status != 0: // the daemon has ended, and said why
+				return &statusError{here.Status, err}
+			case err != nil || !here.Daemon:
+				return err
+			}
+			if here.Missing != 0 {
+				log.Warn("some capabilities are missing: what needs them will be refused", "missing", here.Missing.String())
+			}
+			return runDaemon(c.Context(), cfg, log)
 		},
 	}
 	addConfig(c, &file, "configuration `FILE`")
@@ -42,8 +58,7 @@ Flows that cannot start are reported and do not keep others from running.`,
 }
 
 // runDaemon runs the flows until a signal.
-func runDaemon(parent context.Context, cfg *config.Config, stderr io.Writer) (err error) {
-	log := newLog(cfg.Log, stderr)
+func runDaemon(parent context.Context, cfg *config.Config, log *slog.Logger) (err error) {
 	ctx, stop := untilSignal(parent)
 	defer stop()
 	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log})
