@@ -27,36 +27,46 @@ func (s *store) finish() {
 func (s *store) complete(full *segment) error {
 	full.stopGrowing()
 	f, err := os.OpenFile(full.name(), os.O_RDWR, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		s.log.Warn("a segment was removed before it was complete", "path", full.name())
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
 	if full.damaged {
-		_, err := s.mend(f, full.name())
+		_, err := s.mend(s.mendable(f, full.next), full.name())
 		return err
 	}
-	end := full.next
-	if full.takes(uint64(full.align)) {
-		b := full.batch(end, full.last.packets)
-		b.Length = full.align
-		last := make([]byte, full.align)
-		pcapng.PutBatchHeader(last, &b)
-		if _, err := f.WriteAt(last, int64(end)); err != nil {
-			return err
-		}
-		end += uint64(full.align)
+	end, err := putLast(f, full.batch(full.next, full.last.packets))
+	if err != nil {
+		return err
 	}
 	if s.to.Device == "" {
-		if err := f.Truncate(int64(end)); err != nil {
+		if err := f.Truncate(end); err != nil {
 			return err
 		}
 	}
 	return f.Sync()
 }
 
+// putLast writes the batch without packets that ends a complete segment, so that
+// the next start need not read the segment. It returns the segment's end.
+func putLast(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
+	b.Length, b.Durable = b.Align, b.Offset
+	last := make([]byte, b.Align)
+	pcapng.PutBatchHeader(last, &b)
+	_, err = f.WriteAt(last, int64(b.Offset))
+	return int64(b.Offset) + int64(b.Align), err
+}
+
 // recover mends what an earlier run left and returns the next segment's number.
 func (s *store) recover() (int, error) {
-	if !s.rotates() {
+	switch {
+	case s.to.Device != "":
+		return 1, s.checkUnused()
+	case s.to.Exact:
 		return 1, s.replaceExact()
 	}
 	s.names = newNames(s.to.File)
@@ -75,7 +85,7 @@ func (s *store) recover() (int, error) {
 }
 
 // recoverOne mends one segment unless it is complete. One that was prepared and
-// never written to is removed.
+// never written to is removed, and what only has the name of one is left alone.
 func (s *store) recoverOne(e existing) error {
 	f, err := os.OpenFile(e.path, os.O_RDWR, 0)
 	if err != nil {
@@ -93,6 +103,10 @@ func (s *store) recoverOne(e existing) error {
 		return err
 	}
 	_, err = s.mend(f, e.path)
+	if errors.Is(err, pcapng.ErrNotSegment) {
+		s.log.Warn("a file that is named like a segment is none", "path", e.path, "why", err)
+		return nil
+	}
 	return err
 }
 
@@ -113,13 +127,35 @@ func (s *store) recoverPrepared(f *os.File, e existing) error {
 	return s.rename(e.path, s.names.named(e.number, info.ModTime()))
 }
 
-// mend recovers a segment and says what it did.
-func (s *store) mend(f *os.File, path string) (pcapng.Report, error) {
+// mend recovers a segment, says what it did, and marks the segment complete.
+func (s *store) mend(f pcapng.File, path string) (pcapng.Report, error) {
 	r, err := pcapng.Recover(f, pcapng.Options{})
-	if err == nil && !r.Clean {
+	if err != nil {
+		return r, err
+	}
+	if !r.Clean {
 		s.log.Warn("recovered a segment", "path", path, "what", r.String())
 	}
-	return r, err
+	if err := markMended(f, r); err != nil {
+		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
+	}
+	return r, nil
+}
+
+// markMended ends a segment that was recovered like one that was completed.
+func markMended(f pcapng.File, r pcapng.Report) error {
+	if done, err := pcapng.Finished(f, r.Kept); done || err != nil {
+		return err
+	}
+	b := pcapng.Batch{
+		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
+		Offset: uint64(r.Kept), FirstPacket: r.FirstPacket,
+	}
+	if r.Batches > 0 {
+		b.FirstPacket = r.LastPacket + 1
+	}
+	_, err := putLast(f, b)
+	return errors.Join(err, f.Sync())
 }
 
 // prune removes the oldest segments beyond those to keep.

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/nvme"
@@ -18,14 +19,15 @@ type output struct {
 	every  time.Duration // a new segment after this time; 0: when full
 	sync   time.Duration // between flushes to stable storage; 0: only of full segments
 
-	track    track
-	current  *segment
-	retired  []*segment // take no more batches; oldest first, until durable
-	flushing mark       // what the flush under way makes durable
-	flushed  bool       // no flush is under way
-	nextSync time.Time
-	reaped   [burst]umem.Frame
-	results  [4]nvme.FlushResult
+	track     track
+	unwritten unwritten
+	current   *segment
+	retired   []*segment // take no more batches; oldest first, until durable
+	flushing  mark       // what the flush under way makes durable
+	flushed   bool       // no flush is under way
+	nextSync  time.Time
+	reaped    [burst]umem.Frame
+	results   [4]nvme.FlushResult
 }
 
 func (o *output) submit(now time.Time) (bool, error) {
@@ -49,14 +51,14 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 	}
 	next := o.store.take()
 	if next == nil {
-		return false, nil
+		return false, o.store.exhausted()
 	}
 	index, err := o.queue.Add(next.target)
 	if err != nil {
 		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
 	}
 	o.retire()
-	next.index, next.opened = index, now
+	next.index, next.opened, next.before = index, now, o.track.submitted.packets
 	o.current = next
 	return true, nil
 }
@@ -98,12 +100,17 @@ func (o *output) send(size uint64) bool {
 func (o *output) reap() (err error) {
 	for {
 		n := o.queue.Reap(o.reaped[:])
+		free := o.reaped[:0]
 		for _, f := range o.reaped[:n] {
+			if o.keepUnwritten(f) {
+				continue
+			}
 			if e := o.written(f); e != nil && err == nil {
 				err = e
 			}
+			free = append(free, f)
 		}
-		o.layout.free(o.reaped[:n])
+		o.layout.free(free)
 		if n < len(o.reaped) {
 			return err
 		}
@@ -137,6 +144,7 @@ func (o *output) settle(now time.Time) error {
 	if err := o.reap(); err != nil {
 		return err
 	}
+	o.writeAgain(now)
 	n := o.queue.Flushed(o.results[:])
 	for _, r := range o.results[:n] {
 		if r.Err != nil {
@@ -198,14 +206,17 @@ func (o *output) close(now time.Time) (bool, error) {
 	return len(o.retired) == 0 && o.track.idle(), nil
 }
 
-// trouble is what keeps the next segment from being ready. It may be asked from
+// trouble is what keeps batches from being written or the next segment from being
+// ready. It may be asked from
 // any goroutine.
 func (o *output) trouble() error {
 	if o == nil {
 		return nil
 	}
-	if why := o.store.trouble.Load(); why != nil {
-		return *why
+	for _, trouble := range []*atomic.Pointer[error]{&o.unwritten.trouble, &o.store.trouble} {
+		if why := trouble.Load(); why != nil {
+			return *why
+		}
 	}
 	return nil
 }

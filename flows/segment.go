@@ -22,6 +22,7 @@ type segment struct {
 	size   uint64
 
 	index    uint32 // of the target in the flow's queue
+	before   uint64 // packets of the flow in front of the segment's first
 	next     uint64 // file offset of the next batch
 	sequence uint64 // of the last batch
 	opened   time.Time
@@ -44,19 +45,20 @@ func (s *segment) name() string {
 // named reports whether its name is final and durable.
 func (s *segment) named() bool { return s.final.Load() != nil }
 
-// takes reports whether a batch of n bytes fits.
-func (s *segment) takes(n uint64) bool { return s.next+n <= s.size }
+// takes reports whether a batch of n bytes fits, and the mark that ends the
+// segment behind it.
+func (s *segment) takes(n uint64) bool { return s.next+n+uint64(s.align) <= s.size }
 
 // safe reports whether all its batches are durable and its name is.
 func (s *segment) safe(durable mark) bool {
 	return durable.number >= s.last.number && s.named()
 }
 
-// batch describes the next batch.
-func (s *segment) batch(durable, firstPacket uint64) pcapng.Batch {
+// batch describes the next batch, which packets of the flow are in front of.
+func (s *segment) batch(durable, packets uint64) pcapng.Batch {
 	return pcapng.Batch{
 		Segment: s.id, Align: s.align, Sequence: s.sequence + 1,
-		Offset: s.next, Durable: durable, FirstPacket: firstPacket,
+		Offset: s.next, Durable: durable, FirstPacket: packets - s.before,
 	}
 }
 

@@ -89,14 +89,19 @@ func (s *store) supply(next *segment) {
 	}
 }
 
-// prepareNext prepares a segment, again and again until it can or the store
-// closes. A device holds one segment only.
-func (s *store) prepareNext(number int) *segment {
-	switch {
-	case s.to.Exact:
+// exhausted says why there will never be another segment, if that is so. The
+// worker asks when it needs one.
+func (s *store) exhausted() error {
+	if s.to.Device == "" || s.taken.Load() == 0 {
 		return nil
-	case s.to.Device != "":
-		s.setTrouble(fmt.Errorf("device %s is full: %w", s.to.Device, errFull))
+	}
+	return fmt.Errorf("device %s: %w (copy the capture away, or use a larger device)", s.to.Device, errFull)
+}
+
+// prepareNext prepares a segment, again and again until it can or the store
+// closes. A device, or the one exact file, is one segment.
+func (s *store) prepareNext(number int) *segment {
+	if !s.rotates() {
 		return nil
 	}
 	for {
@@ -113,8 +118,8 @@ func (s *store) prepareNext(number int) *segment {
 	}
 }
 
-// errFull says that a device has no room for another segment.
-var errFull = errors.New("it holds one segment, and that one is complete")
+// errFull says that a device has no room for more.
+var errFull = errors.New("it is full")
 
 // setTrouble shows, and logs once, what keeps the store from going on.
 func (s *store) setTrouble(err error) {
@@ -191,7 +196,7 @@ func (s *store) begin(next *segment) (err error) {
 	case s.to.Exact:
 		next.size = endless
 	}
-	if next.size < next.next+uint64(next.align) {
+	if !next.takes(uint64(next.align)) {
 		return fmt.Errorf("%d bytes are too few for the head of %d bytes: %w", next.size, len(head), errFull)
 	}
 	return writeSync(next.path, head, 0)

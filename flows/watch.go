@@ -20,12 +20,11 @@ const (
 func (f *Flow) watch(r *run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
-	if state != Failed {
-		if err = f.drain(r); err != nil {
-			state = Failed
-		}
+	if r.failed.Load() == nil { // where only the interface failed, what came before is kept
+		err = errors.Join(err, f.drain(r))
 	}
-	if state == Failed {
+	if err != nil {
+		state = Failed
 		f.giveUp(r)
 	}
 	f.end(r, state, err)
@@ -117,14 +116,16 @@ func (f *Flow) drain(r *run) error {
 	})
 }
 
-// quiet waits until no more packets come out of the rings.
+// quiet waits until no more packets come out of the rings: until a whole round of
+// the worker, behind the one that may be under way, has brought none.
 func (f *Flow) quiet(r *run, deadline time.Time) error {
-	seen, since := r.packets.Load(), time.Now()
-	return f.until(r, deadline, func(now time.Time) (bool, error) {
+	seen, since := r.packets.Load(), f.worker.rounds.Load()
+	return f.until(r, deadline, func(time.Time) (bool, error) {
+		round := f.worker.rounds.Load()
 		if n := r.packets.Load(); n != seen || !r.idle() {
-			seen, since = n, now
+			seen, since = n, round
 		}
-		return now.Sub(since) > 10*time.Millisecond, nil
+		return round >= since+2, nil
 	})
 }
 

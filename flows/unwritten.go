@@ -1,0 +1,76 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/umem"
+	"golang.org/x/sys/unix"
+)
+
+// unwritten are batches for which the disk had no room. They are written again,
+// to the same place, until there is. It belongs to the worker's thread.
+type unwritten struct {
+	frames  []umem.Frame // whole messages; their Side says where they belong
+	last    uint64       // number of the last batch there was no room for
+	next    time.Time    // of the next attempt
+	trouble atomic.Pointer[error]
+}
+
+// noRoom reports whether a write failed for a reason that passes when somebody
+// makes room.
+func noRoom(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+}
+
+// keepUnwritten keeps a frame that came back because the disk is full, and
+// reports whether it is such a one. All frames of a message come back alike.
+func (o *output) keepUnwritten(f umem.Frame) bool {
+	if f.Options&umem.Failed == 0 || !noRoom(f.Err()) {
+		return false
+	}
+	u := &o.unwritten
+	if number := o.region.Side(f).Token; number != 0 {
+		u.last = max(u.last, number)
+		o.lament(number, f.Err())
+	}
+	f.Options &= umem.KernelOptions
+	u.frames = append(u.frames, f)
+	return true
+}
+
+// lament notes which write has no room, once for each time the disk is full.
+func (o *output) lament(number uint64, err error) {
+	if o.unwritten.trouble.Load() != nil {
+		return
+	}
+	m := o.track.ring[number%window]
+	err = fmt.Errorf("write to %s before offset %d: %w (make room; until then packets wait, and are lost in the kernel's rings once those are full)",
+		m.segment.name(), m.end, err)
+	o.unwritten.trouble.Store(&err)
+}
+
+// writeAgain sends what the disk had no room for, once in a while, and says when
+// all of it is written.
+func (o *output) writeAgain(now time.Time) {
+	u := &o.unwritten
+	if u.last != 0 && o.track.written.number >= u.last {
+		u.last = 0
+		u.trouble.Store(nil)
+	}
+	if len(u.frames) == 0 || now.Before(u.next) {
+		return
+	}
+	rest := u.frames
+	for len(rest) > 0 {
+		n, _ := packetLen(rest)
+		if o.queue.Send(rest[:n]) == 0 {
+			break
+		}
+		rest = rest[n:]
+	}
+	u.frames = u.frames[:copy(u.frames, rest)]
+	u.next = now.Add(retry)
+}
