@@ -39,7 +39,7 @@ type layout interface {
 type copies struct {
 	packed     atomic.Uint64 // packed layout: every packet, once
 	multiFrame atomic.Uint64 // slot layout: packets of several frames
-	tight      atomic.Uint64 // slot layout: one frame, but no room for its record's end
+	tight      atomic.Uint64 // slot layout: one frame, but not where a record can be
 }
 
 // add adds n to a counter with one writer.

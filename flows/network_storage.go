@@ -102,14 +102,17 @@ func (n *networkStorage) submit(now time.Time) bool {
 	return ok && err == nil
 }
 
-// tick sends a batch that has waited long enough, and puts statistics into one.
+// tick sends a batch that has waited long enough, or that statistics wait for: they
+// go first in a batch, which under steady traffic would never be empty by itself.
 func (n *networkStorage) tick(now time.Time) {
-	if blocks := n.notes.Load(); blocks != nil && n.layout.size() == 0 && n.layout.note(*blocks) {
+	blocks := n.notes.Load()
+	late := !n.opened.IsZero() && now.Sub(n.opened) >= n.flush
+	if late || blocks != nil && n.layout.size() > 0 {
+		n.submit(now)
+	}
+	if blocks != nil && n.layout.size() == 0 && n.layout.note(*blocks) {
 		n.notes.CompareAndSwap(blocks, nil)
 		n.opened = now
-	}
-	if !n.opened.IsZero() && now.Sub(n.opened) >= n.flush {
-		n.submit(now)
 	}
 }
 

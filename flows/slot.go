@@ -91,10 +91,13 @@ func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 	}
 	s.chain[len(s.chain)-1].Options |= umem.More // a seal that was not sent took it away
 	ok := false
-	if f := fs[0]; len(fs) == 1 && s.fits(f, block) {
-		ok = s.inPlace(source, f, block)
-	} else {
+	switch f := fs[0]; {
+	case len(fs) > 1 || !s.headed(f):
 		ok = s.copyOut(source, fs, length, block)
+	case s.fits(f, block):
+		ok = s.inPlace(source, f, block)
+	default:
+		ok = s.overhang(source, f, block)
 	}
 	if ok {
 		s.length += uint64(block)
@@ -104,10 +107,17 @@ func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 	return ok
 }
 
+// headed reports whether a block header fits in front of f, in its frame and where
+// direct I/O may begin.
+func (s *slot) headed(f umem.Frame) bool {
+	start, _ := s.region.Start(f)
+	return f.Addr-start >= pcapng.PacketHeaderLen && (f.Addr-pcapng.PacketHeaderLen)%slotAlign == 0
+}
+
 // fits reports whether a record of block bytes around f stays in f's frame.
 func (s *slot) fits(f umem.Frame, block uint32) bool {
 	start, room := s.region.Start(f)
-	return f.Addr-start >= pcapng.PacketHeaderLen && f.Addr-start-pcapng.PacketHeaderLen+uint64(block) <= room
+	return f.Addr-start-pcapng.PacketHeaderLen+uint64(block) <= room
 }
 
 // inPlace writes the record around the packet.
@@ -120,6 +130,29 @@ func (s *slot) inPlace(source uint32, f umem.Frame, block uint32) bool {
 	pcapng.PutPacketHeader(out, source, s.region.Side(f).Stamp, f.Len, f.Len, block)
 	pcapng.PutPacketTail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
 	s.chain = append(s.chain, umem.Frame{Addr: addr, Len: block, Options: umem.More})
+	return true
+}
+
+// overhang is inPlace for a packet that fills its frame to the end: what follows
+// it goes on in a spare frame.
+func (s *slot) overhang(source uint32, f umem.Frame, block uint32) bool {
+	n := len(s.chain)
+	if n+2 > cap(s.chain) || !s.spare.pop(s.chain[n+1:n+2]) {
+		return false
+	}
+	s.chain = s.chain[:n+2]
+	addr := f.Addr - pcapng.PacketHeaderLen
+	start, room := s.region.Start(f)
+	here := room - (addr - start)
+	pcapng.PutPacketHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f).Stamp, f.Len, f.Len, block)
+	pcapng.PutPacketTail(s.tail[:], f.Len, block)
+	tail := s.tail[:pcapng.PacketTailLen(f.Len, block)]
+	end := f.Addr + uint64(f.Len)
+	cut := copy(s.region.At(end, start+room-end), tail)
+	rest, _ := s.region.Start(s.chain[n+1])
+	copy(s.region.At(rest, uint64(len(tail)-cut)), tail[cut:])
+	s.chain[n] = umem.Frame{Addr: addr, Len: uint32(here), Options: umem.More}
+	s.chain[n+1] = umem.Frame{Addr: rest, Len: block - uint32(here), Options: umem.More}
 	return true
 }
 

@@ -1,0 +1,324 @@
+package flows
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestSameAsTcpdump compares our file with what tcpdump saw leave the other end,
+// byte for byte and in order per queue.
+func TestSameAsTcpdump(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		for _, mtu := range []int{1500, 9000} {
+			for _, queues := range []int{1, 4} {
+				t.Run(fmt.Sprintf("%s/MTU %d/%d queues", layout, mtu, queues), func(t *testing.T) {
+					if testing.Short() && (mtu == 1500) != (queues == 1) {
+						t.Skip("short: MTU 9000 with several queues and 1500 with one stand for the others")
+					}
+					sameAsTcpdump(t, layout, testenv.PairOptions{MTU: mtu, Queues: queues, NoAddresses: true})
+				})
+			}
+		}
+	}
+}
+
+func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
+	l := newLab(t, o)
+	f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
+	dump := startTcpdump(t, &l.A)
+	frames := l.traffic(o.MTU)
+	if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000}); sent != len(frames) {
+		t.Fatalf("sent %d of %d", sent, len(frames))
+	}
+	theirs := dump.stop(t, len(frames), total(frames))
+	samePackets(t, "tcpdump of what was sent", theirs, frames)
+	await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets >= uint64(len(frames)) })
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	readWithoutComplaint(t, l.files(t)...)
+	ours := records(t, l.files(t)...)
+	sameInQueues(t, ours, theirs, o.Queues)
+	balanced(t, f.Status(), uint64(len(frames)))
+}
+
+// traffic is the zoo a few times, among streams of all sizes from many ports so
+// that every queue has some.
+func (l *lab) traffic(mtu int) (frames [][]byte) {
+	zoo := testenv.Frames(testenv.Zoo(&l.A, &l.B, mtu))
+	for round := range 4 {
+		frames = append(frames, zoo...)
+		for i := range 300 {
+			size := 60 + (i*61+round*17)%(mtu+14-60+1)
+			frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(round*1000+i), size))
+		}
+	}
+	return frames
+}
+
+func total(frames [][]byte) (n int) {
+	for _, f := range frames {
+		n += len(f)
+	}
+	return n
+}
+
+// sameInQueues checks that the packets of each of our queues are those tcpdump
+// saw, in its order. Packets of the same bytes are of one queue.
+func sameInQueues(t *testing.T, ours []record, theirs [][]byte, queues int) {
+	t.Helper()
+	if len(ours) != len(theirs) {
+		t.Errorf("we have %d packets, tcpdump %d", len(ours), len(theirs))
+	}
+	of, got := map[string]int{}, make([][][]byte, queues)
+	for i, r := range ours {
+		if r.iface >= queues {
+			t.Fatalf("packet %d is of interface %d", i, r.iface)
+		}
+		if q, ok := of[string(r.data)]; ok && q != r.iface {
+			t.Fatalf("packet %d came by queue %d and before by %d: %x", i, r.iface, q, r.data)
+		}
+		of[string(r.data)] = r.iface
+		got[r.iface] = append(got[r.iface], r.data)
+	}
+	want := make([][][]byte, queues)
+	for i, data := range theirs {
+		q, ok := of[string(data)]
+		if !ok {
+			t.Errorf("we miss packet %d: %x", i, data)
+			return
+		}
+		want[q] = append(want[q], data)
+	}
+	for q := range want {
+		samePackets(t, fmt.Sprintf("queue %d", q), got[q], want[q])
+		if len(got[q]) == 0 {
+			t.Errorf("queue %d had no packets: the test shows nothing", q)
+		}
+	}
+}
+
+// balanced checks a stopped flow's account of offered packets.
+func balanced(t *testing.T, s FlowStatus, offered uint64) {
+	t.Helper()
+	sum := s.Packets + s.Waiting
+	for _, n := range s.Passed {
+		sum += n
+	}
+	for reason, n := range s.Dropped {
+		if reason != "beyond_count" && reason != "write_failed" {
+			sum += n
+		}
+	}
+	if s.Offered != offered || s.Missing != 0 || sum != offered {
+		t.Errorf("%d packets were sent; offered %d, missing %d, reasons %d: %+v", offered, s.Offered, s.Missing, sum, s)
+	}
+}
+
+// TestFilterLeavesTheRest captures what tcpdump selects by the same words, and
+// leaves the rest to the host, which goes on answering.
+func TestFilterLeavesTheRest(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			// Of what our filters look into and tcpdump's do not, tags and extension
+			// headers, these streams have none.
+			const expression = "udp portrange 1002-1005 or igmp or sctp"
+			l := newLab(t, testenv.PairOptions{MTU: 9000, Queues: 2})
+			text := strings.Replace(l.defaults(layout), "ring: 2048", `ring: 2048, filter: "`+expression+`"`, 1)
+			f := l.start(t, text, Options{}).Flows()[0]
+			dump := startTcpdump(t, &l.A)
+			frames := l.traffic(9000)
+			if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000}); sent != len(frames) {
+				t.Fatalf("sent %d of %d", sent, len(frames))
+			}
+			if out := l.A.Run(t, "ping", "-c3", "-i0.05", "-W5", l.B.IP.String()); !strings.Contains(out, " 0% packet loss") {
+				t.Errorf("the host does not answer any more: %s", out)
+			}
+			all := dump.stop(t, len(frames), total(frames))
+			theirs := dump.selected(t, expression)
+			await(t, f, "the selected packets written", func(s FlowStatus) bool { return s.Written.Packets >= uint64(len(theirs)) })
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			if len(theirs) == 0 || len(theirs) == len(all) {
+				t.Fatalf("tcpdump selects %d of %d: the test shows nothing", len(theirs), len(all))
+			}
+			sameInQueues(t, records(t, l.files(t)...), theirs, 2)
+			s := f.Status()
+			balanced(t, s, s.Offered)
+			if s.Passed["kernel_no_match"] < uint64(len(all)-len(theirs)) {
+				t.Errorf("%d of %d packets did not match, %v are counted", len(all)-len(theirs), len(all), s.Passed)
+			}
+		})
+	}
+}
+
+// TestLiveFile reads a capture that goes on: packets are in the file within a
+// second, and readers complain once at most.
+func TestLiveFile(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			text := strings.Replace(l.defaults(layout), "flush: 100ms, ", "", 1) // the default
+			f := l.start(t, text, Options{}).Flows()[0]
+			sender := testenv.NewSender(t, &l.A)
+			late := 0
+			const rounds = 5
+			for i := range rounds {
+				begin := time.Now()
+				if _, err := sender.Send(testenv.UDP(&l.A, &l.B, 9, uint64(i), 200)); err != nil {
+					t.Fatal(err)
+				}
+				testenv.Wait(t, 10*time.Second, "the packet to be readable", func() bool { return len(l.live(t)) > i })
+				if time.Since(begin) > time.Second {
+					late++
+				}
+			}
+			if late > rounds/2 {
+				t.Errorf("%d of %d packets took more than a second to be readable", late, rounds)
+			}
+			for program, args := range standardReaders {
+				lines, _ := complaints(t, program, append(append([]string{}, args...), l.files(t)[0])...)
+				if !aboutTail(lines) {
+					t.Errorf("%s of a live file says %q", program, lines)
+				}
+			}
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			readWithoutComplaint(t, l.files(t)...)
+		})
+	}
+}
+
+// aboutTail reports whether a reader complains once at most: of how far it came
+// and of what is there. A complaint may have several lines.
+func aboutTail(lines []string) bool {
+	said := strings.Join(lines, "\n")
+	return len(lines) <= 1 || strings.Count(said, "damaged or corrupt") == 1 && strings.Count(said, "block length") == 1 && len(lines) <= 3
+}
+
+// live reads what can be read of the running capture.
+func (l *lab) live(t *testing.T) []record {
+	t.Helper()
+	files := l.files(t)
+	if len(files) == 0 {
+		return nil
+	}
+	return records(t, files...)
+}
+
+// TestTimesAndStatistics captures some seconds of steady traffic: each packet's
+// time lies between sending and seeing it, and each second the file says how many
+// there were.
+func TestTimesAndStatistics(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			const queues, seconds, rate = 2, 3, 4000
+			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
+			f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
+			var frames [][]byte
+			for i := range seconds * rate {
+				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), 60+i%500))
+			}
+			begin := time.Now()
+			sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: rate})
+			await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets == uint64(sent) })
+			end := time.Now()
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			all := records(t, l.files(t)...)
+			timesPlausible(t, all, begin, end)
+			statisticsTrue(t, blocksOf(t, l.files(t)...), all, seconds)
+			for q, n := range countedStatistics(t, l.files(t)[0]) {
+				if n < seconds {
+					t.Errorf("capinfos finds %d statistics of queue %d in %d seconds", n, q, seconds)
+				}
+			}
+			balanced(t, f.Status(), uint64(sent))
+		})
+	}
+}
+
+// timesPlausible checks that times lie between the clock's readings before and
+// after, never go back in a queue, and have nanoseconds.
+func timesPlausible(t *testing.T, all []record, begin, end time.Time) {
+	t.Helper()
+	const slack = int64(time.Millisecond) // the wall clock is disciplined meanwhile
+	last, fine := map[int]int64{}, 0
+	for i, r := range all {
+		if r.stamp < begin.UnixNano()-slack || r.stamp > end.UnixNano()+slack {
+			t.Fatalf("packet %d came at %v, was sent after %v and seen before %v", i, time.Unix(0, r.stamp), begin, end)
+		}
+		if r.stamp < last[r.iface] {
+			t.Errorf("packet %d of queue %d came %d ns before the one before it", i, r.iface, last[r.iface]-r.stamp)
+		}
+		last[r.iface] = r.stamp
+		if r.stamp%1000 != 0 {
+			fine++
+		}
+	}
+	if fine < len(all)/2 {
+		t.Errorf("%d of %d times have nanoseconds", fine, len(all))
+	}
+}
+
+// statistic is an Interface Statistics Block.
+type statistic struct {
+	iface int
+	time  int64
+	opts  map[uint16]uint64
+}
+
+func parseStatistic(b block) statistic {
+	le := binary.LittleEndian
+	s := statistic{int(le.Uint32(b.body)), int64(le.Uint32(b.body[4:]))<<32 | int64(le.Uint32(b.body[8:])), map[uint16]uint64{}}
+	for o := b.body[12:]; len(o) >= 4 && le.Uint16(o) != 0; o = o[4+(le.Uint16(o[2:])+3)&^3:] {
+		if le.Uint16(o[2:]) == 8 {
+			s.opts[le.Uint16(o)] = le.Uint64(o[4:])
+		}
+	}
+	return s
+}
+
+// statisticsTrue checks that there are statistics for each second, that no count
+// runs ahead of the packets or falls, and that the last ones are exact.
+func statisticsTrue(t *testing.T, all []block, packets []record, seconds int) {
+	t.Helper()
+	const accepted, lost, delivered = 6, 7, 8
+	count, last := map[int]uint64{}, map[int]statistic{}
+	found := map[int]int{}
+	for _, r := range packets {
+		count[r.iface]++
+	}
+	for _, b := range all {
+		if b.kind != typeStatistics {
+			continue
+		}
+		s := parseStatistic(b)
+		before, again := last[s.iface]
+		if gap := s.time - before.time; again && (gap < 0 || gap > int64(3*time.Second)) {
+			t.Errorf("statistics of queue %d come %v after the last", s.iface, time.Duration(gap))
+		}
+		if s.opts[delivered] < before.opts[delivered] || s.opts[delivered] > count[s.iface] {
+			t.Errorf("queue %d had %d packets delivered, before %d, in the end %d", s.iface, s.opts[delivered], before.opts[delivered], count[s.iface])
+		}
+		last[s.iface] = s
+		found[s.iface]++
+	}
+	for q, n := range count {
+		s := last[q]
+		if s.opts[delivered] != n || s.opts[accepted] != n || s.opts[lost] != 0 {
+			t.Errorf("the last statistics of queue %d are %v, the file has %d packets", q, s.opts, n)
+		}
+		if found[q] < seconds {
+			t.Errorf("queue %d has %d statistics in %d seconds", q, found[q], seconds)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package flows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// record is a packet as a reader nobody here wrote finds it.
+type record struct {
+	iface int
+	stamp int64 // nanoseconds since 1970
+	data  []byte
+}
+
+// records reads the packets of capture files up to the end or the first mistake.
+func records(t testing.TB, files ...string) (all []record) {
+	t.Helper()
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for {
+			data, info, err := r.ReadPacketData()
+			if err != nil {
+				break
+			}
+			all = append(all, record{info.InterfaceIndex, info.Timestamp.UnixNano(), data})
+		}
+	}
+	return all
+}
+
+// contents are the packets' bytes.
+func contents(all []record) [][]byte {
+	out := make([][]byte, len(all))
+	for i := range all {
+		out[i] = all[i].data
+	}
+	return out
+}
+
+// samePackets compares two lists of packets.
+func samePackets(t testing.TB, what string, got, want [][]byte) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d packets, want %d", what, len(got), len(want))
+		return
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Errorf("%s: packet %d is\n%x, want\n%x", what, i, got[i], want[i])
+			return
+		}
+	}
+}
+
+// Block types of pcapng, and ours, as the draft numbers them.
+const (
+	typeInterface  = 1
+	typeStatistics = 5
+	typePacket     = 6
+	typeSection    = 0x0a0d0d0a
+)
+
+// block is one block of a capture file.
+type block struct {
+	kind   uint32
+	offset int64
+	body   []byte // between the two lengths
+}
+
+// blocks cuts a stopped capture into its blocks by a reading of the format of
+// its own, and fails the test where something does not fit or a byte that says
+// nothing is not zero.
+func blocks(t testing.TB, raw []byte) (all []block) {
+	t.Helper()
+	le := binary.LittleEndian
+	for at := 0; at < len(raw); {
+		rest := raw[at:]
+		if len(rest) < 12 {
+			t.Fatalf("offset %d: %d bytes are left over", at, len(rest))
+		}
+		n := int(le.Uint32(rest[4:]))
+		if n < 12 || n%4 != 0 || n > len(rest) || int(le.Uint32(rest[n-4:])) != n {
+			t.Fatalf("offset %d: block %#x of length %d does not fit", at, le.Uint32(rest), n)
+		}
+		b := block{le.Uint32(rest), int64(at), rest[8 : n-4]}
+		b.check(t)
+		all = append(all, b)
+		at += n
+	}
+	return all
+}
+
+// check looks at the bytes of a block that say nothing.
+func (b *block) check(t testing.TB) {
+	t.Helper()
+	switch b.kind {
+	case typeSection, typeInterface, typeStatistics:
+	case typePacket:
+		b.checkPacket(t)
+	default:
+		b.checkMark(t)
+	}
+}
+
+// checkMark: behind the magic number of a mark come its fields, up to byte 84 of
+// the block; padding blocks have none.
+func (b *block) checkMark(t testing.TB) {
+	t.Helper()
+	const magic, fields = 4, 84 - 8
+	if b.kind>>31 == 0 {
+		t.Fatalf("offset %d: block of unexpected type %#x", b.offset, b.kind)
+	}
+	from := magic
+	if len(b.body) >= fields && !allZero(b.body[magic:magic+4]) {
+		from = fields
+	}
+	if !allZero(b.body[min(from, len(b.body)):]) {
+		t.Fatalf("offset %d: padding holds something: %x", b.offset, b.body[from:])
+	}
+}
+
+// checkPacket: behind the packet come zeros to the next multiple of four, then at
+// most one option of ours full of zeros.
+func (b *block) checkPacket(t testing.TB) {
+	t.Helper()
+	const header, optionHeader, number = 20, 4, 4
+	length := int(binary.LittleEndian.Uint32(b.body[12:]))
+	if original := int(binary.LittleEndian.Uint32(b.body[16:])); length != original || header+length > len(b.body) {
+		t.Fatalf("offset %d: a packet of %d bytes, captured %d, in a block of %d", b.offset, original, length, len(b.body))
+	}
+	rest := b.body[header+length:]
+	pad := -length & 3
+	if !allZero(rest[:pad]) {
+		t.Fatalf("offset %d: the packet is padded with %x", b.offset, rest[:pad])
+	}
+	rest = rest[pad:]
+	if len(rest) > optionHeader {
+		if len(rest) > optionHeader+number {
+			rest = rest[number:]
+		}
+		rest = rest[optionHeader:]
+	}
+	if !allZero(rest) {
+		t.Fatalf("offset %d: behind the packet of %d bytes is %x", b.offset, length, rest)
+	}
+}
+
+func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
+
+// blocksOf reads files and cuts them.
+func blocksOf(t testing.TB, files ...string) (all []block) {
+	t.Helper()
+	for _, name := range files {
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, blocks(t, raw)...)
+	}
+	return all
+}

@@ -1,0 +1,168 @@
+package flows
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// tcpdump is a capture of what one end sends, by a program nobody here wrote.
+type tcpdump struct {
+	cmd  *exec.Cmd
+	file string
+	said bytes.Buffer
+}
+
+// startTcpdump begins a capture of what leaves the end, and is capturing when it
+// returns. Memory is for tens of thousands of packets, so that none is lost.
+func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
+	t.Helper()
+	testenv.Tool(t, "tcpdump")
+	d := &tcpdump{file: filepath.Join(t.TempDir(), "sent.pcap")}
+	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", "out", "-n", "-s", "16384", "-B", "262144", "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
+	errs, err := d.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.cmd.Process.Kill(); _ = d.cmd.Wait() })
+	b := make([]byte, 4096)
+	for !strings.Contains(d.said.String(), "listening on") {
+		n, err := errs.Read(b)
+		if err != nil {
+			t.Fatalf("tcpdump: %v: %s", err, d.said.String())
+		}
+		d.said.Write(b[:n])
+	}
+	go func() { _, _ = io.Copy(&d.said, errs) }()
+	return d
+}
+
+var (
+	pcapHead     = 24
+	pcapPacket   = 16
+	dropped      = regexp.MustCompile(`(\d+) packets? dropped by kernel`)
+	ifaceDropped = regexp.MustCompile(`(\d+) packets? dropped by interface`)
+)
+
+// stop ends the capture once its file has n packets of so many bytes in all, and
+// returns them. The test fails when tcpdump itself lost any.
+func (d *tcpdump) stop(t *testing.T, n, bytes int) [][]byte {
+	t.Helper()
+	want := int64(pcapHead + n*pcapPacket + bytes)
+	testenv.Wait(t, 20*time.Second, "tcpdump to write what was sent", func() bool {
+		info, err := os.Stat(d.file)
+		return err == nil && info.Size() >= want
+	})
+	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.cmd.Wait(); err != nil {
+		t.Fatalf("tcpdump: %v: %s", err, d.said.String())
+	}
+	for _, re := range []*regexp.Regexp{dropped, ifaceDropped} {
+		if m := re.FindStringSubmatch(d.said.String()); m != nil && m[1] != "0" {
+			t.Fatalf("tcpdump dropped packets of its own: %s", d.said.String())
+		}
+	}
+	return classic(t, d.file)
+}
+
+// classic reads a capture in tcpdump's own format.
+func classic(t *testing.T, name string) (all [][]byte) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		data, _, err := r.ReadPacketData()
+		if err == io.EOF {
+			return all
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, data)
+	}
+}
+
+// selected is what tcpdump selects of its own capture by the same expression.
+func (d *tcpdump) selected(t *testing.T, expression string) [][]byte {
+	t.Helper()
+	out := d.file + ".selected"
+	if b, err := exec.Command("tcpdump", "-n", "-Z", "root", "-r", d.file, "-w", out, expression).CombinedOutput(); err != nil {
+		t.Fatalf("tcpdump: %v: %s", err, b)
+	}
+	return classic(t, out)
+}
+
+// complaints are the lines a reader prints about a file, less those it always
+// prints, and its exit status.
+func complaints(t *testing.T, program string, args ...string) (lines []string, failed bool) {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, program), args...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	err := cmd.Run()
+	for line := range strings.Lines(said.String()) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "reading from file") && !strings.HasPrefix(line, "Running as user") {
+			lines = append(lines, line)
+		}
+	}
+	return lines, err != nil
+}
+
+// standardReaders are the programs users open captures with.
+var standardReaders = map[string][]string{
+	"tshark":   {"-n", "-T", "fields", "-e", "frame.number", "-r"},
+	"capinfos": {"-M"},
+	"tcpdump":  {"-n", "-q", "-r"},
+}
+
+// readWithoutComplaint has every standard reader read stopped captures.
+func readWithoutComplaint(t *testing.T, files ...string) {
+	t.Helper()
+	for program, args := range standardReaders {
+		for _, f := range files {
+			if lines, failed := complaints(t, program, append(append([]string{}, args...), f)...); failed || len(lines) > 0 {
+				t.Errorf("%s of %s: failed %v, says %q", program, f, failed, lines)
+			}
+		}
+	}
+}
+
+var statEntries = regexp.MustCompile(`Number of stat entries = (\d+)`)
+
+// countedStatistics is how many statistics blocks capinfos finds for each
+// interface of a file.
+func countedStatistics(t *testing.T, file string) (counts []int) {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "capinfos"), "-M", file).CombinedOutput()
+	if err != nil {
+		t.Fatalf("capinfos: %v: %s", err, out)
+	}
+	for _, m := range statEntries.FindAllStringSubmatch(string(out), -1) {
+		n, _ := strconv.Atoi(m[1])
+		counts = append(counts, n)
+	}
+	return counts
+}
