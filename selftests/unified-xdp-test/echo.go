@@ -1,0 +1,93 @@
+package main
+
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// echoer sends packets back out of the frames they arrived in. Frames go round:
+// received, sent, reaped, supplied.
+type echoer struct {
+	job     *job
+	port    *xdp.Port
+	hand    hand
+	region  *umem.Region
+	full    [2 * batch]umem.Frame
+	held    int  // of full, turned round and not sent yet
+	inside  bool // the last of full continues
+	limited bool // by a count
+	empty   [batch]umem.Frame
+	away    int // frames sent and not reaped
+}
+
+func newEchoer(j *job, p *xdp.Port, h hand) (*echoer, error) {
+	return &echoer{job: j, port: p, hand: h, region: j.session.region, limited: j.session.options.count > 0}, supply(p, h, j.session.share())
+}
+
+// turn receives only what it has a place for: where nothing can be sent, the rx ring
+// fills, and the kernel counts what is lost.
+func (e *echoer) turn() (int, error) {
+	e.recycle()
+	n := e.port.Recv(e.full[e.held:min(e.held+batch, len(e.full))])
+	if n > 0 {
+		come := e.full[e.held : e.held+n]
+		e.turnRound(come)
+		e.held += n
+		if e.limited {
+			e.job.claim(packets(come))
+		}
+	}
+	err := e.send()
+	return n + e.recycle(), err
+}
+
+// send sends what was turned round, as far as there is room.
+func (e *echoer) send() error {
+	if e.held > 0 {
+		took := e.port.Send(e.full[:e.held])
+		e.held = copy(e.full[:], e.full[took:e.held])
+		e.away += took
+	}
+	return e.port.Kick()
+}
+
+// drain sends the rest. Of a packet that has only begun to arrive there is no rest.
+func (e *echoer) drain() error {
+	for n := 0; n < drains && (e.away > 0 || packets(e.full[:e.held]) > 0); n++ {
+		if err := e.send(); err != nil {
+			return err
+		}
+		e.recycle()
+		time.Sleep(soon)
+	}
+	return nil
+}
+
+// turnRound turns each packet that begins among the frames.
+func (e *echoer) turnRound(fs []umem.Frame) {
+	for i := range fs {
+		if !e.inside {
+			turnRound(e.region.Bytes(fs[i]))
+		}
+		e.inside = fs[i].Continues()
+	}
+}
+
+// recycle supplies the frames of packets that have left.
+func (e *echoer) recycle() int {
+	n := e.port.Reap(e.empty[:])
+	e.away -= n
+	if took := e.port.Supply(e.empty[:n]); took < n {
+		e.hand.holder.Give(e.empty[took:n]) // not seen: the frames came out of this ring
+	}
+	return n
+}
+
+func (e *echoer) patience() time.Duration {
+	if e.away > 0 || e.held > 0 {
+		return soon
+	}
+	return longest
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// duty is what a worker does with one port.
+type duty interface {
+	// turn does what there is to do, a batch at most, and returns how many packets
+	// it moved.
+	turn() (int, error)
+	// patience is how long the port can be left alone when turn moved nothing.
+	patience() time.Duration
+	// drain ends what turn began, once nothing more is to be begun. It waits, for a
+	// moment.
+	drain() error
+}
+
+// job is a mode at work: the workers and when they stop.
+type job struct {
+	session *session
+	workers []*worker
+	stop    atomic.Bool
+	left    atomic.Int64 // packets to go, where a count limits them
+	pinger  *pinger      // with -ping
+}
+
+// worker is one thread with its ports. What it counts is read when it has ended.
+type worker struct {
+	job    *job
+	cpu    int // -1: any
+	duties []duty
+	waiter waiter
+}
+
+// newJob deals the ports out to workers and makes everything ready.
+func newJob(s *session) (*job, error) {
+	j := &job{session: s}
+	j.left.Store(int64(min(s.options.count, 1<<62)))
+	if s.options.count == 0 {
+		j.left.Store(1 << 62)
+	}
+	for n := range min(len(s.hands), len(s.iface.Ports())) {
+		w := &worker{job: j, cpu: -1, waiter: waiter{how: s.options.wait, sleep: s.options.sleep}}
+		if cpus := s.options.cpus; len(cpus) > 0 {
+			w.cpu = int(cpus[n%len(cpus)])
+		}
+		j.workers = append(j.workers, w)
+	}
+	return j, j.deal()
+}
+
+// deal gives each port to the worker whose hand takes its frames.
+func (j *job) deal() (err error) {
+	ports := j.session.iface.Ports()
+	if j.session.options.mode == ping {
+		j.workers = j.workers[:1]
+		j.pinger, err = newPinger(j, ports)
+		j.workers[0].add(j.pinger, ports...)
+		return err
+	}
+	for i, p := range ports {
+		n := i % len(j.session.hands)
+		d, err := j.newDuty(p, j.session.hands[n], len(ports))
+		if err != nil {
+			return fmt.Errorf("queue %d: %w", p.Queue(), err)
+		}
+		j.workers[n].add(d, p)
+	}
+	return nil
+}
+
+func (j *job) newDuty(p *xdp.Port, h hand, ports int) (duty, error) {
+	switch j.session.options.mode {
+	case rx:
+		return newReceiver(j, p, h)
+	case tx:
+		return newSender(j, p, h, ports)
+	}
+	return newEchoer(j, p, h)
+}
+
+// add gives a worker a duty at some ports.
+func (w *worker) add(d duty, ports ...*xdp.Port) {
+	w.duties = append(w.duties, d)
+	for _, p := range ports {
+		if w.waiter.how == waitPoll && p.Limits().Supply > 0 {
+			w.waiter.set = append(w.waiter.set, unix.PollFd{Fd: int32(p.FD()), Events: unix.POLLIN})
+		}
+	}
+}
+
+// run lets the workers work until time, count or context end them.
+func (j *job) run(ctx context.Context) (*result, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), len(j.workers)+2)))
+	defer j.stopAfter(ctx)()
+	before, err := j.take()
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(j.workers)+1)
+	var wg, guard sync.WaitGroup
+	end := make(chan struct{})
+	guard.Go(func() { errs[len(j.workers)] = j.guard(end) })
+	for n, w := range j.workers {
+		wg.Go(func() {
+			errs[n] = w.run()
+			j.stop.Store(true)
+		})
+	}
+	wg.Wait()
+	close(end)
+	guard.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return j.finish(before)
+}
+
+// guard ends the job when something befalls the interface.
+func (j *job) guard(end <-chan struct{}) error {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return nil
+		case <-tick.C:
+		}
+		if err := j.session.iface.Check(); err != nil {
+			j.stop.Store(true)
+			return err
+		}
+	}
+}
+
+// finish lets nothing more arrive, and adds up.
+func (j *job) finish(before moment) (*result, error) {
+	after, err := j.take()
+	if err != nil {
+		return nil, err
+	}
+	if err := j.session.iface.Stop(); err != nil {
+		return nil, err
+	}
+	return j.newResult(before, after)
+}
+
+// stopAfter makes the workers end with their time or the context.
+func (j *job) stopAfter(ctx context.Context) (cancel func()) {
+	set := func() { j.stop.Store(true) }
+	stops := []func() bool{context.AfterFunc(ctx, set)}
+	if d := j.session.options.duration; d > 0 {
+		stops = append(stops, time.AfterFunc(d, set).Stop)
+	}
+	return func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// claim takes up to n packets of those still to go. With the last one the workers
+// stop.
+func (j *job) claim(n int) int {
+	left := j.left.Add(int64(-n))
+	if left > 0 {
+		return n
+	}
+	j.stop.Store(true)
+	got := max(0, int64(n)+left)
+	return int(got)
+}
+
+// run works on a thread of its own.
+func (w *worker) run() error {
+	runtime.LockOSThread() // and no unlock: a pinned thread ends with its goroutine
+	if w.cpu >= 0 {
+		var set unix.CPUSet
+		set.Set(w.cpu)
+		if err := unix.SchedSetaffinity(0, &set); err != nil {
+			return fmt.Errorf("pin a worker to CPU %d: %w", w.cpu, err)
+		}
+	}
+	for !w.job.stop.Load() {
+		moved, err := w.round()
+		if err != nil {
+			return err
+		}
+		if moved == 0 {
+			w.waiter.wait(w.patience())
+		}
+	}
+	for _, d := range w.duties {
+		if err := d.drain(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *worker) round() (moved int, err error) {
+	for _, d := range w.duties {
+		n, err := d.turn()
+		if err != nil {
+			return moved, err
+		}
+		moved += n
+	}
+	return moved, nil
+}
+
+func (w *worker) patience() time.Duration {
+	least := longest
+	for _, d := range w.duties {
+		least = min(least, d.patience())
+	}
+	return least
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is the program; it returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "unified-xdp-test:", err)
+		return 2
+	}
+	if o.mode == selfTest {
+		err = test(ctx, o, stdout)
+	} else {
+		err = measure(ctx, o, stdout, stderr)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "unified-xdp-test:", err)
+		return 1
+	}
+	return 0
+}
+
+// measure runs what a mode asks for until its time, its count or the context ends
+// it, and prints what it measured.
+func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
+	if err := checkTakeOver(o); err != nil {
+		return err
+	}
+	s, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	j, err := newJob(s)
+	if err != nil {
+		return err
+	}
+	if err := s.iface.Start(); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "%s %s; Ctrl-C ends it\n", o.mode.doing(), o.iface)
+	if !o.json && isTerminal(stderr) {
+		defer j.watch(stderr)()
+	}
+	r, err := j.run(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.print(stdout, o.json); err != nil {
+		return err
+	}
+	return r.judge(o)
+}
+
+// watch shows a live count until the returned function is called.
+func (j *job) watch(w io.Writer) (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for last := uint64(0); ; {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			now := j.moved()
+			fmt.Fprintf(w, "\r%d packets, %d/s ", now, now-last)
+			last = now
+		}
+	}()
+	return func() { close(end); <-done }
+}
+
+// isTerminal reports whether somebody watches w.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// moment is what was spent and done so far.
+type moment struct {
+	at           time.Time
+	user, system time.Duration
+	in, out      xdp.Traffic
+	completed    uint64
+	refused      uint64
+	invalid      uint64 // descriptors the kernel refused
+	kicks        uint64
+}
+
+// take reads the process's clocks and the ports' counters.
+func (j *job) take() (m moment, err error) {
+	for _, p := range j.session.iface.Ports() {
+		s, err := p.Stats()
+		if err != nil {
+			return m, err
+		}
+		sum(&m.in, s.Received)
+		sum(&m.out, s.Sent)
+		m.completed += s.Completed
+		m.refused += s.Refused
+		m.invalid += s.Kernel.TxInvalid
+		m.kicks += s.Wakeups
+	}
+	var r unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a pointer of ours it cannot go wrong
+	m.user, m.system, m.at = time.Duration(r.Utime.Nano()), time.Duration(r.Stime.Nano()), time.Now()
+	return m, nil
+}
+
+func sum(t *xdp.Traffic, add xdp.Traffic) {
+	t.Packets += add.Packets
+	t.Frames += add.Frames
+	t.Bytes += add.Bytes
+}
+
+// moved is how many packets the mode has moved so far.
+func (j *job) moved() uint64 {
+	m, err := j.take()
+	if err != nil {
+		return 0 // for a live count only; the end says what was wrong
+	}
+	if j.session.options.mode == rx {
+		return m.in.Packets
+	}
+	return m.out.Packets
+}
+
+// result is what a mode did and what it cost. Rates and costs are of the packets
+// the mode is about: received for -rx, sent for the others.
+type result struct {
+	Granted  granted           `json:"granted"`
+	Mode     mode              `json:"mode"`
+	Wait     wait              `json:"wait"`
+	Seconds  float64           `json:"seconds"`
+	Received uint64            `json:"received_packets"`
+	BytesIn  uint64            `json:"received_bytes"`
+	Sent     uint64            `json:"sent_packets"`
+	BytesOut uint64            `json:"sent_bytes"`
+	Finished uint64            `json:"completed_frames"`
+	Refused  uint64            `json:"refused_frames"`
+	Invalid  uint64            `json:"invalid_descriptors"`
+	Packets  float64           `json:"packets_per_second"`
+	Bits     float64           `json:"bits_per_second"` // of the bytes above
+	User     float64           `json:"user_ns_per_packet"`
+	System   float64           `json:"system_ns_per_packet"`
+	Waits    float64           `json:"waits_per_packet"`
+	Kicks    float64           `json:"kicks_per_packet"`
+	Offered  uint64            `json:"offered_packets"`
+	Ledger   map[string]uint64 `json:"ledger,omitempty"`
+	Lost     uint64            `json:"lost_packets"`
+	Latency  *latency          `json:"round_trip,omitempty"`
+	NoEcho   uint64            `json:"no_echo,omitempty"`
+	Late     uint64            `json:"late_echoes,omitempty"`
+}
+
+func (j *job) newResult(a, b moment) (*result, error) {
+	o := &j.session.options
+	r := &result{Granted: j.session.granted(), Mode: o.mode, Wait: o.wait, Seconds: b.at.Sub(a.at).Seconds(),
+		Received: b.in.Packets - a.in.Packets, BytesIn: b.in.Bytes - a.in.Bytes,
+		Sent: b.out.Packets - a.out.Packets, BytesOut: b.out.Bytes - a.out.Bytes,
+		Finished: b.completed - a.completed, Refused: b.refused - a.refused, Invalid: b.invalid - a.invalid}
+	packets, bytes := r.Sent, r.BytesOut
+	if o.mode == rx {
+		packets, bytes = r.Received, r.BytesIn
+	}
+	n := max(1, float64(packets))
+	r.Packets, r.Bits = float64(packets)/r.Seconds, float64(bytes)*8/r.Seconds
+	r.User, r.System = float64(b.user-a.user)/n, float64(b.system-a.system)/n
+	r.Kicks = float64(b.kicks-a.kicks) / n
+	for _, w := range j.workers {
+		r.Waits += float64(w.waiter.waits) / n
+	}
+	if p := j.pinger; p != nil {
+		l := p.hist.summary()
+		r.Latency, r.NoEcho, r.Late = &l, p.lost, p.late
+	}
+	return r, r.addLedger(j.session.iface)
+}
+
+// addLedger adds what became of the packets that arrived.
+func (r *result) addLedger(i *xdp.Interface) error {
+	if r.Mode == tx {
+		return nil
+	}
+	l, err := i.Ledger()
+	if err != nil {
+		return err
+	}
+	r.Offered, r.Lost, r.Ledger = l.Offered, l.Lost(), make(map[string]uint64)
+	for _, reason := range xdp.Reasons() {
+		if n := l.Of(reason); n > 0 {
+			r.Ledger[reason.String()] = n
+		}
+	}
+	return nil
+}
+
+// errShort is a count that was not reached.
+var errShort = errors.New("ended before its count")
+
+// judge says whether what was asked for came about.
+func (r *result) judge(o options) error {
+	moved := r.Sent
+	if r.Mode == rx {
+		moved = r.Received
+	}
+	switch {
+	case r.Invalid > 0:
+		return fmt.Errorf("the kernel refused %d descriptors", r.Invalid)
+	case o.count > 0 && moved < o.count:
+		return fmt.Errorf("%w: %d of %d packets", errShort, moved, o.count)
+	case r.Latency != nil && r.Latency.Count == 0:
+		return fmt.Errorf("no echo of %d packets came back (run unified-xdp-test -echo at the other end, and give its MAC address with -to)", r.Sent)
+	}
+	return nil
+}
+
+// print tells the result to people or programs.
+func (r *result) print(w io.Writer, asJSON bool) error {
+	if asJSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(r)
+	}
+	var b strings.Builder
+	r.Granted.print(&b)
+	fmt.Fprintf(&b, "\n%s, waiting by %s, %.2f s\n", r.Mode, r.Wait, r.Seconds)
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	r.rows(t)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *result) rows(t io.Writer) {
+	if r.Mode != tx {
+		fmt.Fprintf(t, "received\t%d packets, %d bytes\n", r.Received, r.BytesIn)
+	}
+	if r.Mode != rx {
+		fmt.Fprintf(t, "sent\t%d packets, %d bytes, %d frames done, %d refused\n", r.Sent, r.BytesOut, r.Finished, r.Refused)
+	}
+	fmt.Fprintf(t, "rate\t%.0f packets/s, %s\n", r.Packets, bits(r.Bits))
+	fmt.Fprintf(t, "processor\t%.0f ns per packet (user %.0f, system %.0f)\n", r.User+r.System, r.User, r.System)
+	fmt.Fprintf(t, "wake-ups\t%.4f waits and %.4f kicks per packet\n", r.Waits, r.Kicks)
+	if r.Mode != tx {
+		fmt.Fprintf(t, "ledger\t%d offered since the start", r.Offered)
+		for _, reason := range xdp.Reasons() {
+			if n := r.Ledger[reason.String()]; n > 0 {
+				fmt.Fprintf(t, ", %d %s", n, strings.ReplaceAll(reason.String(), "_", " "))
+			}
+		}
+		fmt.Fprintln(t)
+	}
+	if l := r.Latency; l != nil && l.Count > 0 {
+		fmt.Fprintf(t, "round trip\tmin %s, p50 %s, p99 %s, p99.9 %s, max %s\n", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+	}
+	if r.Latency != nil {
+		fmt.Fprintf(t, "echoes\t%d came back, %d did not, %d late\n", r.Latency.Count, r.NoEcho, r.Late)
+	}
+}
+
+// us is nanoseconds as microseconds.
+func us(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }
+
+// bits is a rate for people.
+func bits(perSecond float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e9, "Gbit/s"}, {1e6, "Mbit/s"}, {1e3, "kbit/s"}} {
+		if perSecond >= unit.size {
+			return fmt.Sprintf("%.2f %s", perSecond/unit.size, unit.name)
+		}
+	}
+	return fmt.Sprintf("%.0f bit/s", perSecond)
+}

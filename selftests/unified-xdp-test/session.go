@@ -1,0 +1,156 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// session is a region and an interface on it, as a user of the packages has them.
+type session struct {
+	options options
+	mtu     int
+	mac     [6]byte
+	region  *umem.Region
+	hands   []hand
+	iface   *xdp.Interface
+	undo    []func() error
+}
+
+// hand is one worker's hold on the region.
+type hand struct {
+	book   *umem.Book
+	holder *umem.Holder
+}
+
+// open makes a session. The caller closes it.
+func open(o options) (s *session, err error) {
+	s = &session{options: o}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	queues, err := s.look()
+	if err != nil {
+		return s, err
+	}
+	if err := s.openRegion(len(queues)); err != nil {
+		return s, err
+	}
+	return s, s.openInterface(queues)
+}
+
+// then notes what close has to do.
+func (s *session) then(f func() error) { s.undo = append(s.undo, f) }
+
+// close gives everything back, in reverse.
+func (s *session) close() error {
+	var errs []error
+	for len(s.undo) > 0 {
+		last := len(s.undo) - 1
+		errs = append(errs, s.undo[last]())
+		s.undo = s.undo[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// look asks what is known of an interface before it is opened, and which queues it
+// may have.
+func (s *session) look() (queues []uint32, err error) {
+	link, err := netlink.LinkByName(s.options.iface)
+	if err != nil {
+		return nil, fmt.Errorf("look %s up: %w (see: ip link)", s.options.iface, err)
+	}
+	a := link.Attrs()
+	s.mtu = a.MTU
+	if n := copy(s.mac[:], a.HardwareAddr); n != len(s.mac) {
+		return nil, fmt.Errorf("%s is no Ethernet interface: its address is %q", s.options.iface, a.HardwareAddr)
+	}
+	if len(s.options.queues) > 0 {
+		return s.options.queues, nil
+	}
+	for q := range uint32(max(1, a.NumRxQueues)) {
+		queues = append(queues, q)
+	}
+	return queues, nil
+}
+
+// mostQueues is for how many queues the region has frames to fill their rings. An
+// interface with more shares these.
+const mostQueues = 64
+
+// openRegion opens a region with frames for the rings of the queues.
+func (s *session) openRegion(queues int) (err error) {
+	o := &s.options
+	perQueue := uint64(o.ring)
+	if o.mode.ownPackets() {
+		perQueue *= 2 // what is sent comes out of other frames
+	}
+	c := umem.Config{FrameSize: uint32(o.frame), Pages: umem.PageSize(o.pages)}
+	c.Size = uint64(min(queues, mostQueues)) * perQueue * uint64(o.frame)
+	if o.reserve && c.Pages != umem.Ordinary {
+		giveBack, err := umem.Reserve(c.Pages, -1, c.Size)
+		if err != nil {
+			return err
+		}
+		s.then(giveBack)
+	}
+	if s.region, err = umem.Open(c); err != nil {
+		if errors.Is(err, unix.ENOMEM) {
+			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages, -pages ordinary does without)", err)
+		}
+		return err
+	}
+	s.then(s.region.Close)
+	for n := range min(queues, runtime.NumCPU()) {
+		if err := s.addHand(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *session) addHand(n int) (err error) {
+	name := fmt.Sprintf("worker %d", n)
+	h := hand{book: s.region.NewBook(name)}
+	s.then(h.book.Close)
+	if h.holder, err = h.book.NewHolder(umem.OwnerWorker, name); err != nil {
+		return err
+	}
+	s.then(func() error { h.holder.Close(); return nil })
+	s.hands = append(s.hands, h)
+	return nil
+}
+
+// openInterface opens the interface, its queues dealt out to the workers.
+func (s *session) openInterface(queues []uint32) (err error) {
+	c := s.options.config()
+	c.Holder, c.Holders = s.hands[0].holder, make(map[uint32]*umem.Holder)
+	for i, q := range queues {
+		c.Holders[q] = s.hands[i%len(s.hands)].holder
+	}
+	if s.iface, err = xdp.Open(c); err != nil {
+		return explainOpen(err)
+	}
+	s.then(s.iface.Close)
+	return nil
+}
+
+// explainOpen adds which option mends it.
+func explainOpen(err error) error {
+	if errors.Is(err, xdp.ErrNoZeroCopy) {
+		return fmt.Errorf("%w (-zero-copy prefer takes what there is)", err)
+	}
+	return err
+}
+
+// share is how many frames each queue gets.
+func (s *session) share() int { return int(s.region.Frames()) / len(s.iface.Ports()) }
