@@ -7,7 +7,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v
 STAMP    := main.version
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test bench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -21,7 +21,10 @@ test: setup-test ## run every test and check, with a summary (root; under 10 min
 
 # Long forms of the tests: one target each, named test-WHAT.
 
-bench: setup-test build ## run the benchmarks
+bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long)
+	UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...
+
+microbench: setup-test ## run the benchmarks of single functions
 	go test -run '^$$' -bench . -p 1 ./...
 
 fuzz: go ## run each fuzz target for FUZZTIME (60s)

@@ -61,20 +61,26 @@ func (c *Comparison) Medians() Pair {
 	return Pair{middle(ours), middle(theirs)}
 }
 
-// Alternate calls ours and theirs rounds times each, in pairs, changing who goes
-// first from pair to pair, so that neither gains from its place. It ends at the first
-// error.
+// Alternate calls ours and theirs rounds times each, in pairs (Round). It ends at
+// the first error.
 func Alternate(rounds int, ours, theirs func() error) error {
 	for i := range rounds {
-		first, second := ours, theirs
-		if i%2 == 1 {
-			first, second = second, first
-		}
-		for _, run := range []func() error{first, second} {
-			if err := run(); err != nil {
-				return fmt.Errorf("round %d of %d: %w", i+1, rounds, err)
-			}
+		if err := Round(i, ours, theirs); err != nil {
+			return fmt.Errorf("round %d of %d: %w", i+1, rounds, err)
 		}
 	}
 	return nil
+}
+
+// Round calls both once: ours first in even rounds, theirs first in odd ones, so
+// that neither gains from its place.
+func Round(i int, ours, theirs func() error) error {
+	first, second := ours, theirs
+	if i%2 == 1 {
+		first, second = second, first
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	return second()
 }

@@ -63,18 +63,19 @@ func (r *Report) Table(w io.Writer) error {
 
 // verdict is the bar and whether it is met.
 func verdict(c *Comparison) string {
-	if c.Bar == 0 {
-		return "-"
-	}
-	sign, bound := "≥", "low"
+	sign, side, bound := "≥", "low", c.Estimate().Low
 	if c.Better == Less {
-		sign, bound = "≤", "high"
+		sign, side, bound = "≤", "high", c.Estimate().High
 	}
-	word := "missed"
-	if c.Met() {
-		word = "met"
+	switch {
+	case c.Bar == 0:
+		return "-"
+	case !isKnown(bound):
+		return fmt.Sprintf("%s %s %.2f: too few pairs", side, sign, c.Bar)
+	case c.Met():
+		return fmt.Sprintf("%s %s %.2f: met", side, sign, c.Bar)
 	}
-	return fmt.Sprintf("%s %s %.2f: %s", bound, sign, c.Bar, word)
+	return fmt.Sprintf("%s %s %.2f: missed", side, sign, c.Bar)
 }
 
 // number is v with three digits that count.

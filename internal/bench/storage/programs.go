@@ -1,0 +1,119 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// work is what both programs do.
+type work struct {
+	path  string
+	size  uint64 // bytes of the target that are used
+	mode  string // randread or randwrite, of both programs
+	depth int
+}
+
+// blockSize is the bytes of each operation.
+const blockSize = 4096
+
+func (w work) name(target string) string {
+	what := map[string]string{"randread": "random read", "randwrite": "random write"}[w.mode]
+	return fmt.Sprintf("%s, %s of 4 KiB, depth %d", target, what, w.depth)
+}
+
+// run is what one run of a program did.
+type run struct {
+	operations float64
+	rate       float64       // operations per second
+	cpu        time.Duration // of the whole process
+}
+
+// program is one of the two.
+type program struct {
+	path string
+	cpu  int // to run on
+	args func(w work, span time.Duration) []string
+	read func(out []byte) (run, error)
+}
+
+// measure runs the program for a while; a span of zero is one operation.
+func (p *program) measure(ctx context.Context, w work, span time.Duration) (run, error) {
+	out, used, err := bench.Run(ctx, p.cpu, p.path, p.args(w, span)...)
+	if err != nil {
+		return run{}, err
+	}
+	r, err := p.read(out)
+	if err == nil && (r.operations < 1 || r.rate <= 0) {
+		err = errors.New("it did nothing")
+	}
+	if err != nil {
+		return run{}, fmt.Errorf("result of %s: %w", p.path, err)
+	}
+	r.cpu = used.CPU()
+	return r, nil
+}
+
+// fio's options that do not change.
+var fioFixed = []string{"--name=bench", "--ioengine=io_uring", "--fixedbufs", "--registerfiles", "--direct=1", "--norandommap",
+	"--randrepeat=1", "--scramble_buffers=0", "--output-format=json", "--bs=" + strconv.Itoa(blockSize)}
+
+func fioArgs(w work, span time.Duration) []string {
+	args := append([]string{"--filename=" + w.path, "--rw=" + w.mode, "--iodepth=" + strconv.Itoa(w.depth),
+		"--size=" + strconv.FormatUint(w.size, 10)}, fioFixed...)
+	if span == 0 {
+		return append(args, "--number_ios=1")
+	}
+	return append(args, "--time_based", fmt.Sprintf("--runtime=%dms", span.Milliseconds()))
+}
+
+// fioRead reads the JSON of fio, in front of which it may have put warnings.
+func fioRead(out []byte) (run, error) {
+	type half struct {
+		Operations float64 `json:"total_ios"`
+		Rate       float64 `json:"iops"`
+	}
+	var all struct {
+		Jobs []struct {
+			Error       int
+			Read, Write half
+		}
+	}
+	if err := json.Unmarshal(out[max(0, bytes.IndexByte(out, '{')):], &all); err != nil {
+		return run{}, err
+	}
+	if len(all.Jobs) != 1 || all.Jobs[0].Error != 0 {
+		return run{}, errors.New("fio reports an error")
+	}
+	j := all.Jobs[0]
+	return run{operations: j.Read.Operations + j.Write.Operations, rate: j.Read.Rate + j.Write.Rate}, nil
+}
+
+func fioVersion(ctx context.Context, path string) (string, error) {
+	out, _, err := bench.Run(ctx, -1, path, "--version")
+	return strings.TrimSpace(string(out)), err
+}
+
+func oursArgs(w work, span time.Duration) []string {
+	args := []string{"-rw", w.mode, "-bs", strconv.Itoa(blockSize), "-iodepth", strconv.Itoa(w.depth), "-json", "-force"}
+	size := w.size
+	if span == 0 {
+		size = blockSize // once over one block
+	}
+	return append(args, "-size", strconv.FormatUint(size, 10), "-runtime", span.String(), w.path)
+}
+
+func oursRead(out []byte) (run, error) {
+	var r struct {
+		Reads, Writes, IOPS float64
+	}
+	err := json.Unmarshal(out, &r)
+	return run{operations: r.Reads + r.Writes, rate: r.IOPS}, err
+}

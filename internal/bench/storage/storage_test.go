@@ -1,0 +1,132 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestAgainstFio compares in the form that UNIFIEDD_BENCH names and leaves table, JSON
+// and plot in build/bench. A missed bar is in the table and no failure: on a
+// busy machine it may say nothing about the program.
+func TestAgainstFio(t *testing.T) {
+	testenv.Root(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	size, dir := uint64(1<<30), filepath.Join("..", "..", "..", "build", "bench")
+	if form == bench.Short {
+		size, dir = 32<<20, t.TempDir()
+	}
+	testenv.HugePages(t, 8<<20)
+	ours := &program{path: build(t), cpu: runtime.NumCPU() - 1, args: oursArgs, read: oursRead}
+	fio := &program{path: testenv.Tool(t, "fio"), cpu: ours.cpu, args: fioArgs, read: fioRead}
+	version, err := fioVersion(t.Context(), fio.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bench.NewReport("block I/O", "unified-nvme-test", version)
+	r.Notes = []string{
+		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d; %s form.", form.Rounds, form.Span, ours.cpu, form.Name),
+		"Processor time is the whole process's, less that of a run of one operation."}
+	contests := prepare(t, size)
+	if form == bench.Short {
+		contests = slices.DeleteFunc(contests, func(c *contest) bool { return (c.depth == 1) != (c.mode == "randread") })
+	}
+	compete(t, contests, [2]*program{ours, fio}, form)
+	for _, c := range contests {
+		r.Comparisons = append(r.Comparisons, c.rate, c.cost)
+	}
+	if err := r.Save(dir, "storage"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Table(os.Stdout); err != nil {
+		t.Error(err)
+	}
+}
+
+// build builds the program as it is now.
+func build(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "unified-nvme-test")
+	out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/selftests/unified-nvme-test").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// prepare makes the targets, which hold the same bytes, and the cases.
+func prepare(t *testing.T, size uint64) []*contest {
+	file := filepath.Join(testenv.DiskDir(t), "target")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	targets := []struct{ name, path string }{{"zram", testenv.Zram(t, size)}, {"file", file}}
+	var all []*contest
+	for _, target := range targets {
+		fill(t, target.path, size)
+		for _, depth := range []int{1, 64} {
+			for _, mode := range []string{"randread", "randwrite"} {
+				all = append(all, newContest(target.name, work{path: target.path, size: size, mode: mode, depth: depth}))
+			}
+		}
+	}
+	return all
+}
+
+// fill writes bytes that do not compress, and waits until they are on the disk.
+func fill(t *testing.T, path string, size uint64) {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rnd, b := rand.NewChaCha8([32]byte{1}), make([]byte, 1<<20)
+	for at := uint64(0); at < size; at += uint64(len(b)) {
+		_, _ = rnd.Read(b) // it always fills all of it
+		if _, err := f.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// compete measures all cases once a round, so that what happens to the machine
+// meanwhile happens to all of them.
+func compete(t *testing.T, contests []*contest, programs [2]*program, form bench.Form) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, c := range contests {
+		if err := c.calibrate(ctx, programs, min(3, form.Rounds)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range form.Rounds {
+		for _, c := range contests {
+			if err := c.round(ctx, i, programs, form.Span); err != nil {
+				t.Fatal(err)
+			}
+		}
+		t.Logf("round %d of %d", i+1, form.Rounds)
+	}
+}
