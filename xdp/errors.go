@@ -127,8 +127,6 @@ func bindError(a attempt, err error) error {
 		return fmt.Errorf("%w: %w", ErrInterfaceGone, err)
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("the driver does not have it: %w", err)
-	case errors.Is(err, unix.EINVAL) && a.multiBuffer && !a.zeroCopy:
-		return &UnsupportedError{"packets of several frames", "Linux 6.6", err}
 	case errors.Is(err, unix.EINVAL) && a.zeroCopy:
 		return fmt.Errorf("the driver refuses these frames at this MTU: %w", err)
 	}

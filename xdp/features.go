@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"encoding/binary"
+	"errors"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -47,4 +48,19 @@ func zcSegments(ifindex int) uint32 {
 		}
 	}
 	return 1
+}
+
+// takesFragments reports whether the kernel knows packets of several frames. It
+// looks at the flags of a bind before it looks for the interface, which number 0 is
+// of none (xsk_bind in net/xdp/xsk.c).
+func takesFragments() error {
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return socketError(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_USE_SG}); errors.Is(err, unix.EINVAL) {
+		return &UnsupportedError{"packets of several frames", "Linux 6.6", err}
+	}
+	return nil
 }

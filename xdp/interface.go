@@ -21,10 +21,12 @@ type Interface struct {
 	device  *device
 	name    atomic.Pointer[string]
 	granted Granted
-	program *bpf.Program // nil without one; set before any port runs
+	program *bpf.Program // nil without one
 	ports   []*Port
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
+
+	noFragments error // why the kernel does not take packets of several frames
 
 	closing      sync.Mutex // held by Close, one at a time
 	mu           sync.Mutex
@@ -76,6 +78,7 @@ func (i *Interface) openAll() (err error) {
 func (i *Interface) bindSomehow(queues []uint32) error {
 	c := &i.config
 	mtuFits := uint32(i.device.mtu)+linkOverhead <= c.frameRoom()
+	i.noFragments = takesFragments()
 	for _, a := range c.attempts(mtuFits) {
 		err := i.try(a, queues)
 		if err == nil {
@@ -101,6 +104,9 @@ func isFinal(err error) bool {
 
 // try binds all queues in one way and attaches the program that goes with it.
 func (i *Interface) try(a attempt, queues []uint32) (err error) {
+	if a.multiBuffer && i.noFragments != nil {
+		return i.noFragments
+	}
 	sockets, err := i.bindAll(a, queues)
 	if err != nil {
 		return err

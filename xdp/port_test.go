@@ -68,6 +68,11 @@ func TestPortContract(t *testing.T) {
 		if w.most == 0 {
 			w.most = 1514
 		}
-		t.Run(name, func(t *testing.T) { porttest.Run(t, w.open) })
+		t.Run(name, func(t *testing.T) {
+			if w.config.Shape.MultiBuffer {
+				needFragments(t)
+			}
+			porttest.Run(t, w.open)
+		})
 	}
 }

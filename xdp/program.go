@@ -15,15 +15,21 @@ type programTry struct {
 
 // programTries are the ways of attaching, best first. Drivers refuse a program
 // without multi-buffer at a large MTU, and some any program with it, whatever the
-// sockets can take; packets too long for the sockets it leaves to the kernel.
-func (c *Config) programTries(g *Granted) []programTry {
+// sockets can take; packets too long for the sockets it leaves to the kernel. Where
+// the kernel cannot hand packets of several buffers to a socket at all, however
+// short (xdp_do_redirect in net/core/filter.c before Linux 6.6), the program must not
+// get such.
+func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 	var out []programTry
 	for _, mode := range []bpf.Mode{bpf.Driver, bpf.Generic} {
 		unwanted := c.Mode != bpf.Any && c.Mode != mode
 		if unwanted || g.ZeroCopy && mode == bpf.Generic {
 			continue
 		}
-		out = append(out, programTry{mode, g.MultiBuffer}, programTry{mode, !g.MultiBuffer})
+		out = append(out, programTry{mode, g.MultiBuffer})
+		if fragments {
+			out = append(out, programTry{mode, !g.MultiBuffer})
+		}
 	}
 	return out
 }
@@ -32,7 +38,7 @@ func (c *Config) programTries(g *Granted) []programTry {
 // in g how.
 func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 	var refused []error
-	for _, t := range i.config.programTries(g) {
+	for _, t := range i.config.programTries(g, i.noFragments == nil) {
 		p, err := i.attachAs(t, g.MaxPacket)
 		if err == nil {
 			g.Mode = t.mode

@@ -122,6 +122,7 @@ func TestSinglePacket(t *testing.T) {
 // TestMultiBuffer receives packets of up to 9000 bytes in several frames, and
 // sends them on in several.
 func TestMultiBuffer(t *testing.T) {
+	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	g := newRig(t, small())
 	i := g.open(&pair.B, Config{Shape: umem.Shape{Headroom: 284, MultiBuffer: true}, RingSize: 1024})

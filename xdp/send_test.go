@@ -53,9 +53,9 @@ func TestSendTcpdump(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	stop := time.AfterFunc(10*time.Second, func() { cmd.Process.Kill() })
+	stop := time.AfterFunc(60*time.Second, func() { cmd.Process.Kill() })
 	defer stop.Stop()
-	testenv.Wait(t, 5*time.Second, "tcpdump to listen", func() bool { return fileExists(file) })
+	testenv.Wait(t, 30*time.Second, "tcpdump to listen", func() bool { return fileExists(file) })
 	time.Sleep(100 * time.Millisecond) // the file is there a moment before the socket
 	p := i.Ports()[0]
 	p.Send(g.load(sent))
@@ -115,6 +115,7 @@ func TestBidirectional(t *testing.T) {
 // TestRefusedMessages gives back, as failed, what the kernel would not take; its
 // neighbours are sent, and the kernel never saw it.
 func TestRefusedMessages(t *testing.T) {
+	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	g := newRig(t, small())
 	i := g.open(&pair.A, Config{Direction: Send, Shape: umem.Shape{MultiBuffer: true}})
@@ -152,6 +153,7 @@ func TestRefusedMessages(t *testing.T) {
 // TestTooManyFrames refuses longer chains than the kernel takes, and sends the
 // longest that it takes.
 func TestTooManyFrames(t *testing.T) {
+	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	g := newRig(t, small())
 	i := g.open(&pair.A, Config{Direction: Send, Shape: umem.Shape{MultiBuffer: true}})

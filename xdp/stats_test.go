@@ -57,6 +57,7 @@ func TestNoFrames(t *testing.T) {
 // TestNoFramesForFragments loses packets for which there are some frames, but not
 // enough: Dropped counts them, FillEmpty does not.
 func TestNoFramesForFragments(t *testing.T) {
+	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	g := newRig(t, small())
 	i := g.open(&pair.B, Config{RingSize: 64, Shape: umem.Shape{MultiBuffer: true}})
@@ -76,6 +77,7 @@ func TestNoFramesForFragments(t *testing.T) {
 // TestTooLongForSocket is STAT_RX_DROPPED: somebody else's program hands a socket
 // packets that its frames do not take.
 func TestTooLongForSocket(t *testing.T) {
+	needFragments(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 5000})
 	g := newRig(t, small())
 	program := ownProgram(t, &pair.B, true)

@@ -44,19 +44,26 @@ func (p *Port) Kick() error {
 }
 
 // drive has the kernel send. Copy mode sends at most 32 packets a call on kernels
-// without XDP_MAX_TX_SKB_BUDGET and answers EAGAIN, so the call is repeated while it
-// gets somewhere.
+// without XDP_MAX_TX_SKB_BUDGET and answers EAGAIN, and ends the call with EBUSY at a
+// packet that the device drops, which is completed all the same. So the call is
+// repeated while it gets somewhere.
 func (p *Port) drive() error {
 	for {
-		before := p.rings.tx.consumer.Load()
+		before := p.progress()
 		errno := p.syscall(unix.SYS_SENDTO)
 		if errno != unix.EAGAIN && errno != unix.EBUSY {
 			return p.wakeError(errno)
 		}
-		if p.rings.tx.consumer.Load() == before || !p.rings.tx.pending() {
+		if p.progress() == before || !p.rings.tx.pending() {
 			return nil
 		}
 	}
+}
+
+// progress changes when the kernel takes or completes a frame. After EBUSY only
+// the latter shows.
+func (p *Port) progress() [2]uint32 {
+	return [2]uint32{p.rings.tx.consumer.Load(), p.rings.completion.producer.Load()}
 }
 
 // syscall is sendto or recvfrom with nothing in it.

@@ -1,0 +1,38 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// kernelHas reports whether the running kernel is at least so new.
+func kernelHas(t testing.TB, major, minor int) bool {
+	t.Helper()
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		t.Fatal(err)
+	}
+	var a, b int
+	if _, err := fmt.Sscanf(unix.ByteSliceToString(u.Release[:]), "%d.%d", &a, &b); err != nil {
+		t.Fatal(err)
+	}
+	return slices.Compare([]int{a, b}, []int{major, minor}) >= 0
+}
+
+// needFragments skips the test where the kernel says, by the type for it, that
+// it has no packets of several frames, and is too old to have them.
+func needFragments(t testing.TB) {
+	t.Helper()
+	err := takesFragments()
+	switch {
+	case err == nil:
+	case !errors.Is(err, ErrNotSupported), kernelHas(t, 6, 6):
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+}
