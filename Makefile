@@ -3,11 +3,12 @@
 SHELL    := /bin/bash
 PREFIX   ?= /usr/local
 FUZZTIME ?= 60s
+KILLS    ?= 50
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//')
 STAMP    := main.version
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -20,6 +21,9 @@ test: setup-test ## run every test and check, with a summary (root; under 10 min
 	@packaging/test.sh
 
 # Long forms of the tests: one target each, named test-WHAT.
+
+test-kill: setup-test ## kill the daemon under traffic KILLS (50) times and check what it leaves (root)
+	UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill$$' ./selftests/crash
 
 bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long)
 	UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...

@@ -1,0 +1,106 @@
+package crash
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// segments are the capture files in a directory, oldest first.
+func segments(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "cap-*.pcapng"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sort.Strings(files)
+	return files
+}
+
+// prepared are the segments in a directory that no packet has reached.
+func prepared(t *testing.T, dir string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, ".cap-*.next"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// numbers reads the numbers of all packets in the files, which must be whole.
+func numbers(t *testing.T, files []string) (all []uint64) {
+	t.Helper()
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for {
+			data, _, err := r.ReadPacketData()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: after %d packets: %v", name, len(all), err)
+			}
+			n, ok := testenv.Sequence(data)
+			if !ok || !testenv.Intact(data) {
+				t.Fatalf("%s: packet %d is not what was sent: %x", name, len(all), data)
+			}
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// read has readers nobody here wrote read the files; none may complain.
+func read(t *testing.T, files []string) {
+	t.Helper()
+	for _, name := range files {
+		for _, args := range [][]string{
+			{"capinfos", "-c", "-M", name},
+			{"tcpdump", "-nn", "-r", name, "-w", "/dev/null"},
+			{"tshark", "-n", "-r", name, "-w", "/dev/null"},
+		} {
+			if out, err := exec.Command(testenv.Tool(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
+				t.Errorf("%q: %v\n%s", args, err, out)
+			}
+		}
+	}
+}
+
+// contiguous checks the packets of a run whose packets were numbered from first:
+// no fewer than least of them, in order, and none missing among those but what the
+// status counted as dropped.
+func contiguous(t *testing.T, all []uint64, first, least uint64, s *flows.FlowStatus) {
+	t.Helper()
+	if uint64(len(all)) < least {
+		t.Errorf("the files have %d packets, and the status called %d safe", len(all), least)
+		return
+	}
+	for i, n := range all {
+		if n < first || i > 0 && n <= all[i-1] {
+			t.Fatalf("packet %d has number %d, out of order", i, n-first)
+		}
+	}
+	var dropped uint64
+	for _, n := range s.Dropped {
+		dropped += n
+	}
+	if least > 0 && all[least-1]-first-(least-1) > dropped {
+		t.Errorf("of the first %d packets %d are missing, and the status counts %d dropped", least, all[least-1]-first-(least-1), dropped)
+	}
+}

@@ -1,0 +1,200 @@
+package crash
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/vishvananda/netlink"
+)
+
+// fromEnvironment is a number from the environment, or its default.
+func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// life is one run of the daemon that ends with a kill.
+type life struct {
+	first uint64           // number of its first packet
+	last  flows.FlowStatus // the last status it gave
+}
+
+// TestKill kills the daemon at random moments, with random settings, and looks
+// what the next one makes of the files.
+func TestKill(t *testing.T) {
+	kills, seed := fromEnvironment(t, "UNIFIEDD_KILLS", 3), fromEnvironment(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0))}
+	for i := range kills {
+		k.next(i)
+	}
+	d := launch(t, &p.B, k.dir, k.settings(0))
+	d.running(t)
+	k.verify(d)
+	d.terminate(t)
+	if left := prepared(t, k.dir); len(left) > 0 {
+		t.Errorf("after a proper end there are %v", left)
+	}
+	if kills > 2 && k.recovered == 0 {
+		t.Error("no file needed recovery: the kills hit nothing")
+	}
+	t.Logf("%d durable packets, %d files recovered", k.durable, k.recovered)
+}
+
+// killer is the state of TestKill from one kill to the next.
+type killer struct {
+	t *testing.T
+	*testenv.Pair
+	dir       string
+	random    *rand.Rand
+	before    *life // whose files were not looked at yet
+	durable   uint64
+	recovered int
+}
+
+// settings are a configuration for kill i: layouts and durabilities in turn, the
+// rest at random.
+func (k *killer) settings(i uint64) string {
+	pick := func(of ...string) string { return of[k.random.IntN(len(of))] }
+	return fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+workers: [{name: main, wait: %s}]
+flows:
+  - name: cap
+    from: {interface: %s, ring: 4096}
+    to: {file: %s/cap, layout: %s, segment: {size: %s}, prepare: %s, flush: %s, durable: %s}
+`, pick("sleep", "poll"), k.B.Ifname, k.dir, []string{"packed", "slot"}[i%2], pick("2MiB", "4MiB", "9MiB", "32MiB"),
+		pick("zero", "allocate", "none"), pick("10ms", "50ms", "200ms"), []string{"20ms", "written", "100ms", "1ms", "300ms"}[i%5])
+}
+
+// next is one life of the daemon: it recovers what the one before left, captures,
+// and is killed.
+func (k *killer) next(i uint64) {
+	t := k.t
+	settings := k.settings(i)
+	pages := usedPages(t)
+	d := launch(t, &k.B, k.dir, settings)
+	if i%4 == 3 { // some die while they start
+		time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
+		d.kill()
+		k.nothingLeft(pages)
+		return
+	}
+	d.running(t)
+	k.verify(d)
+	now := &life{first: i << 32}
+	traffic := send(t, k.Pair, now.first, 12000)
+	end := time.Now().Add(time.Duration(100+k.random.IntN(1300)) * time.Millisecond)
+	for time.Now().Before(end) {
+		s, err := d.status()
+		if err != nil {
+			t.Fatalf("status: %v\n%s", err, d.log)
+		}
+		now.see(t, s.Flows[0])
+		time.Sleep(time.Duration(k.random.IntN(3000)) * time.Microsecond)
+	}
+	d.kill()
+	traffic.halt()
+	k.before = now
+	t.Logf("killed with %d packets received, %d written, %d durable in %d segments: %s",
+		now.last.Packets, now.last.Written.Packets, now.last.Durable.Packets, now.last.Segments, settings[strings.Index(settings, "layout"):])
+	k.nothingLeft(pages)
+}
+
+// see takes one status and compares it with the one before.
+func (l *life) see(t *testing.T, s flows.FlowStatus) {
+	t.Helper()
+	if s.Durable.Packets > s.Written.Packets || s.Written.Packets > s.Packets {
+		t.Errorf("%d durable, %d written, %d received", s.Durable.Packets, s.Written.Packets, s.Packets)
+	}
+	if s.Durable.Packets < l.last.Durable.Packets || s.Written.Packets < l.last.Written.Packets {
+		t.Errorf("went back from %+v to %+v", l.last, s)
+	}
+	l.last = s
+}
+
+// verify looks at the files of the life before, now that d has recovered them,
+// and removes them.
+func (k *killer) verify(d *daemon) {
+	t := k.t
+	t.Helper()
+	files := segments(t, k.dir)
+	k.recovered += strings.Count(d.log.String(), "recovered a segment")
+	if n := len(prepared(t, k.dir)); n != 1 {
+		t.Errorf("%d prepared segments beside the new one's", n-1)
+	}
+	if k.before == nil {
+		if len(files) > 0 {
+			t.Errorf("there are %v, and nothing was captured", files)
+		}
+		return
+	}
+	read(t, files)
+	s := &k.before.last
+	// A killed process loses no page that a write has reached: also what was only
+	// written must be there.
+	contiguous(t, numbers(t, files), k.before.first, max(s.Durable.Packets, s.Written.Packets), s)
+	k.durable += s.Durable.Packets
+	for _, name := range files {
+		if err := os.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+	k.before = nil
+}
+
+// nothingLeft checks that the kernel has taken everything back.
+func (k *killer) nothingLeft(pages int64) {
+	t := k.t
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "the program to be taken off "+k.B.Ifname, func() bool { return k.program() == 0 })
+	testenv.Wait(t, 20*time.Second, fmt.Sprintf("no more than the %d huge pages in use as before", pages), func() bool { return usedPages(t) <= pages })
+}
+
+// program is the XDP program on end B; 0: none.
+func (k *killer) program() (id uint32) {
+	k.B.Do(k.t, func() {
+		link, err := netlink.LinkByName(k.B.Ifname)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if x := link.Attrs().Xdp; x != nil && x.Attached {
+			id = x.ProgId
+		}
+	})
+	return id
+}
+
+// usedPages is how many huge pages of the machine somebody uses.
+func usedPages(t *testing.T) int64 {
+	t.Helper()
+	var n [2]int64
+	for i, name := range []string{"nr_hugepages", "free_hugepages"} {
+		b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n[i], err = strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n[0] - n[1]
+}
