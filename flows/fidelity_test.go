@@ -32,9 +32,7 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
 	dump := startTcpdump(t, &l.A)
 	frames := l.traffic(o.MTU)
-	if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000}); sent != len(frames) {
-		t.Fatalf("sent %d of %d", sent, len(frames))
-	}
+	l.send(t, f, frames)
 	theirs := dump.stop(t, len(frames), total(frames))
 	samePackets(t, "tcpdump of what was sent", theirs, frames)
 	await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets >= uint64(len(frames)) })
@@ -133,9 +131,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 			f := l.start(t, text, Options{}).Flows()[0]
 			dump := startTcpdump(t, &l.A)
 			frames := l.traffic(9000)
-			if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000}); sent != len(frames) {
-				t.Fatalf("sent %d of %d", sent, len(frames))
-			}
+			l.send(t, f, frames)
 			if out := l.A.Run(t, "ping", "-c3", "-i0.05", "-W5", l.B.IP.String()); !strings.Contains(out, " 0% packet loss") {
 				t.Errorf("the host does not answer any more: %s", out)
 			}
@@ -221,7 +217,7 @@ func TestTimesAndStatistics(t *testing.T) {
 		t.Run(layout, func(t *testing.T) {
 			const queues, seconds, rate = 2, 3, 4000
 			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
-			f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
+			f := l.start(t, strings.Replace(l.defaults(layout), "ring: 2048", "ring: 8192", 1), Options{}).Flows()[0]
 			var frames [][]byte
 			for i := range seconds * rate {
 				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), 60+i%500))

@@ -5,9 +5,37 @@ import (
 	"encoding/binary"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
+
+// windowFrames bounds the frames on their way while a test sends: half a ring.
+const windowFrames = 1000
+
+// send sends frames to a flow, some at a time, each time waiting until the worker
+// has taken them, so that nothing is lost however busy the machine is.
+func (l *lab) send(t testing.TB, f *Flow, frames [][]byte) {
+	t.Helper()
+	sender := testenv.NewSender(t, &l.A)
+	before, sent := f.Status().Offered, 0
+	for len(frames) > 0 {
+		n, room := 0, windowFrames
+		for n < len(frames) && room > 0 {
+			room -= 1 + len(frames[n])/3556
+			n++
+		}
+		if got := sender.SendAll(t, frames[:n], testenv.SendOptions{}); got != n {
+			t.Fatalf("the interface took %d of %d packets", got, n)
+		}
+		frames, sent = frames[n:], sent+n
+		testenv.Wait(t, 20*time.Second, "the worker to take what was sent", func() bool {
+			s := f.Status()
+			return s.Offered >= before+uint64(sent) && s.Waiting == 0
+		})
+	}
+}
 
 // record is a packet as a reader nobody here wrote finds it.
 type record struct {

@@ -1,0 +1,249 @@
+package flows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// witness is a layout that passes everything on and notes at which addresses
+// packets came from the network and left for the disk. It writes the packet's
+// number into the packet where it landed, as late as it can: what the disk has
+// then came from there.
+type witness struct {
+	layout
+	region *umem.Region
+	write  bool
+
+	open    []place // of the open batch
+	landed  []place // of packets, in the order of the file
+	pieces  []piece // of messages, in the order of the file
+	message []piece // of the sealed batch
+}
+
+// place is where a packet landed.
+type place struct {
+	addr   uint64 // of its first byte
+	length uint32
+	frames int
+}
+
+// piece is what the disk was told to write.
+type piece struct {
+	umem.Frame
+	offset uint64 // in the file
+}
+
+// numberAt is where in the packet the witness writes.
+const numberAt = 60
+
+func (w *witness) add(source uint32, fs []umem.Frame) int {
+	for i := 0; i < len(fs); {
+		n, length := packetLen(fs[i:])
+		if n == 0 || w.layout.add(source, fs[i:i+n]) == 0 {
+			return i
+		}
+		w.open = append(w.open, place{fs[i].Addr, length, n})
+		i += n
+	}
+	return len(fs)
+}
+
+func (w *witness) seal(b pcapng.Batch) []umem.Frame {
+	for i, p := range w.open {
+		if w.write && p.frames == 1 && p.length >= numberAt+8 {
+			binary.BigEndian.PutUint64(w.region.At(p.addr+numberAt, 8), uint64(len(w.landed)+i))
+		}
+	}
+	message := w.layout.seal(b)
+	w.message = w.message[:0]
+	offset := b.Offset
+	for _, f := range message {
+		w.message = append(w.message, piece{f, offset})
+		offset += uint64(f.Len)
+	}
+	return message
+}
+
+func (w *witness) reset() {
+	w.landed, w.pieces, w.open = append(w.landed, w.open...), append(w.pieces, w.message...), w.open[:0]
+	w.layout.reset()
+}
+
+// observed puts a witness into a running flow that has had no packets yet.
+func observed(t *testing.T, f *Flow) *witness {
+	t.Helper()
+	r := f.running()
+	w := &witness{region: f.region}
+	if err := f.worker.Do(func() error {
+		w.layout = r.layout
+		r.layout, r.disk.layout = w, w
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestSlotIsWrittenFromWhereItLanded shows by address that no packet of one frame
+// is copied on its way from the network to the disk.
+func TestSlotIsWrittenFromWhereItLanded(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
+	f := l.start(t, l.defaults("slot"), Options{}).Flows()[0]
+	w := observed(t, f)
+	w.write = true
+	var frames [][]byte
+	for size := 512; size <= 3556; size++ { // 3556 fill a frame
+		frames = append(frames, testenv.UDP(&l.A, &l.B, 9, uint64(size), size))
+	}
+	s := l.captured(t, f, frames)
+	for reason, n := range s.CopiedBytes {
+		if n != 0 {
+			t.Errorf("copied %d bytes: %s", n, reason)
+		}
+	}
+	if len(w.landed) != len(frames) {
+		t.Fatalf("%d packets landed, %d were sent", len(w.landed), len(frames))
+	}
+	all := records(t, l.files(t)...)
+	samePackets(t, "the file", contents(all), numbered(frames))
+	w.compare(t, l.files(t)[0])
+	blocksOf(t, l.files(t)...)
+}
+
+// numbered is the packets with what the witness writes.
+func numbered(frames [][]byte) (out [][]byte) {
+	for i, f := range frames {
+		f = bytes.Clone(f)
+		binary.BigEndian.PutUint64(f[numberAt:], uint64(i))
+		out = append(out, f)
+	}
+	return out
+}
+
+// compare checks that the disk was given the very bytes at which each packet had
+// landed, and that the file has the packet at the offset that went with them.
+func (w *witness) compare(t *testing.T, file string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for i, p := range w.landed {
+		for at < len(w.pieces) && w.pieces[at].Addr != p.addr-pcapng.PacketHeaderLen {
+			at++
+		}
+		if at == len(w.pieces) {
+			t.Fatalf("packet %d landed at %#x, and nothing from there was given to the disk", i, p.addr)
+		}
+		here := raw[w.pieces[at].offset+pcapng.PacketHeaderLen:]
+		if n := binary.BigEndian.Uint64(here[numberAt:]); n != uint64(i) {
+			t.Fatalf("packet %d, written from %#x, is number %d in the file", i, p.addr, n)
+		}
+	}
+}
+
+// captured sends frames, waits until they are written, and stops the flow.
+func (l *lab) captured(t *testing.T, f *Flow, frames [][]byte) FlowStatus {
+	t.Helper()
+	l.send(t, f, frames)
+	s := await(t, f, "all packets written or lost", func(s FlowStatus) bool { return s.Written.Packets+s.lost() >= uint64(len(frames)) })
+	if s.lost() > 0 {
+		t.Errorf("packets were lost: %v, %d stalls", s.Dropped, s.Stalls)
+	}
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	return f.Status()
+}
+
+// lost is how many packets the status says are lost.
+func (s *FlowStatus) lost() (n uint64) {
+	for _, d := range s.Dropped {
+		n += d
+	}
+	return n
+}
+
+// TestCopiesAreCounted checks that what is copied is counted once: every byte in
+// the packed layout, those of packets of several frames in the slot layout.
+func TestCopiesAreCounted(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
+			f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
+			const short, long = 200, 9000
+			frames := append(testenv.Stream(&l.A, &l.B, 9, 0, 300, short), testenv.Stream(&l.A, &l.B, 9, 300, 300, long)...)
+			s := l.captured(t, f, frames)
+			want := map[string]uint64{"packed": 300 * (short + long), "multi_frame": 0, "tight_frame": 0}
+			if layout == "slot" {
+				want = map[string]uint64{"packed": 0, "multi_frame": 300 * long, "tight_frame": 0}
+			}
+			if fmt.Sprint(s.CopiedBytes) != fmt.Sprint(want) {
+				t.Errorf("copied %v, want %v", s.CopiedBytes, want)
+			}
+			if s.KernelBytes["disk"] != 0 || s.KernelBytes["xdp"] != s.Bytes {
+				t.Errorf("the kernel copied %v of %d", s.KernelBytes, s.Bytes)
+			}
+			samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+		})
+	}
+}
+
+// TestNoPoisonReachesTheDisk fills the region with a pattern, captures packets of
+// every length, twice with what frames had before, and looks for the pattern in
+// the file and for anything but zeros where nothing belongs.
+func TestNoPoisonReachesTheDisk(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		for _, poison := range []byte{0xcc, 0xa7} {
+			t.Run(fmt.Sprintf("%s/%#x", layout, poison), func(t *testing.T) {
+				l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
+				d := l.open(t, l.defaults(layout), Options{})
+				fillRegion(d, poison)
+				var err error
+				l.B.Do(t, func() { err = d.Start() })
+				if err != nil {
+					t.Fatal(err)
+				}
+				frames := testenv.Frames(testenv.Zoo(&l.A, &l.B, 9000))
+				for i := range 3000 {
+					frames = append(frames, testenv.UDP(&l.A, &l.B, 9, uint64(i), 60+(i*1117)%8955))
+				}
+				l.captured(t, d.Flows()[0], frames)
+				for _, name := range l.files(t) {
+					unpoisoned(t, name, poison)
+				}
+				samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+			})
+		}
+	}
+}
+
+func fillRegion(d *Daemon, with byte) {
+	data := d.Region().Data()
+	data[0] = with
+	for n := 1; n < len(data); n *= 2 {
+		copy(data[n:], data[:n])
+	}
+}
+
+// unpoisoned looks for a run of the poison, which no packet here has, and cuts
+// the file into blocks, which looks at every byte of padding.
+func unpoisoned(t *testing.T, name string, poison byte) {
+	t.Helper()
+	raw, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if at := bytes.Index(raw, bytes.Repeat([]byte{poison}, 5)); at >= 0 {
+		t.Errorf("%s has poison at offset %d", name, at)
+	}
+	blocks(t, raw)
+}
