@@ -31,7 +31,11 @@ func TestAllocations(t *testing.T) {
 		for name, f := range map[string]func(){
 			"writes":  func() { round(r.queue.Kick, r.queue.Send, r.queue.Reap) },
 			"reads":   func() { round(func() error { return r.queue.Wait(time.Second) }, r.queue.Supply, r.queue.Recv) },
-			"flushes": func() { r.queue.Flush(i, 1); r.queue.Wait(-1); r.queue.Flushed(done[:]) },
+			"flushes": func() {
+				for r.queue.Flush(i, 1); r.queue.Flushed(done[:]) == 0; {
+					r.queue.Wait(-1)
+				}
+			},
 		} {
 			for _, chain := range []bool{false, true} {
 				for k := range fs {

@@ -14,8 +14,8 @@ import (
 // kernel sets it for completions, we for what never reached the kernel, and it is
 // read, which clears it, only when everything has been given back.
 type event struct {
-	fd  int  // -1 until FD is called
-	set bool // it may be readable
+	fd  int     // -1 until FD is called
+	set bool    // it may be readable
 	one [8]byte // what setting it writes
 	was [8]byte // what clearing it reads
 }
