@@ -128,12 +128,18 @@ func children(pid int) (all []int) {
 	return all
 }
 
-// terminate asks the process to end and waits until it has.
-func (d *daemon) terminate(t *testing.T) {
+// signal asks the process to end.
+func (d *daemon) signal(t *testing.T) {
 	t.Helper()
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// terminate asks the process to end and waits until it has.
+func (d *daemon) terminate(t *testing.T) {
+	t.Helper()
+	d.signal(t)
 	d.wait(t)
 	if d.err != nil {
 		t.Fatalf("after SIGTERM: %v\n%s", d.err, d.log)

@@ -1,0 +1,109 @@
+package crash
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// refused runs a configuration that the daemon does not accept, and checks that
+// the message says all of what is to be said.
+func refused(t *testing.T, e *testenv.End, dir, text string, says ...string) {
+	t.Helper()
+	d := launch(t, e, dir, text)
+	d.wait(t)
+	if d.err == nil {
+		t.Errorf("it ended well\n%s", d.log)
+	}
+	for _, one := range says {
+		if !strings.Contains(d.log.String(), one) {
+			t.Errorf("the message does not say %q:\n%s", one, d.log)
+		}
+	}
+	if strings.Contains(d.log.String(), "goroutine ") {
+		t.Errorf("it crashed:\n%s", d.log)
+	}
+}
+
+// TestRefused gives the daemon what it cannot work with.
+func TestRefused(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	flow := func(from, to string) string {
+		return fmt.Sprintf("region: {size: 64MiB, extent: 512KiB, extents: 16}\nflows: [{name: cap, from: {%s}, to: {%s}}]\n", from, to)
+	}
+	good := "file: " + dir + "/cap, segment: {size: 4MiB}"
+	t.Run("several mistakes", func(t *testing.T) {
+		refused(t, &p.B, dir, flow("interface: a/b, filter: udp prot 5, ring: 1000", "file: relative, flush: 1h"),
+			"interface", "filter", "1000", "relative", "1h", "unifiedd.yaml:3")
+	})
+	t.Run("huge pages exhausted", func(t *testing.T) {
+		refused(t, &p.B, dir, "region: {size: 1TiB}\nflows: [{name: cap, from: {interface: lo}, to: {"+good+"}}]\n",
+			"huge pages", "nr_hugepages")
+	})
+	t.Run("no interface", func(t *testing.T) {
+		refused(t, &p.B, dir, flow("interface: nowhere0", good), "start flow cap", "nowhere0", "ip link")
+	})
+	t.Run("no directory", func(t *testing.T) {
+		refused(t, &p.B, dir, flow("interface: "+p.B.Ifname, "file: /proc/none/cap"), "/proc/none", "no such file or directory")
+	})
+	t.Run("socket in no directory", func(t *testing.T) {
+		text := strings.Replace(flow("interface: "+p.B.Ifname, good), "region:", "metrics: {listen: '127.0.0.1:999999'}\nregion:", 1)
+		refused(t, &p.B, dir, text, "metrics.listen", "999999")
+	})
+}
+
+// TestSecondDaemon starts a daemon where one runs: it names the socket, and the
+// first one does not notice.
+func TestSecondDaemon(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 132<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	text := fmt.Sprintf("region: {size: 64MiB, extent: 512KiB, extents: 16}\nflows: [{name: cap, from: {interface: %s}, to: {file: %s/cap, segment: {size: 4MiB}, flush: 10ms}}]\n", p.B.Ifname, dir)
+	first := launch(t, &p.B, dir, text)
+	first.running(t)
+	refused(t, &p.B, dir, text, "control socket "+first.socket, "another unifiedd answers there", "control.socket")
+	testenv.SendRaw(t, &p.A, testenv.Stream(&p.A, &p.B, 5000, 0, 100, 200), testenv.SendOptions{})
+	first.until(t, "100 packets", func(s *flows.Status) bool { return s.Flows[0].Durable.Packets == 100 })
+	first.terminate(t)
+}
+
+// TestRestartFlow starts a flow by hand that could not start with the daemon.
+func TestRestartFlow(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	d := launch(t, &p.B, dir, fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - {name: good, from: {interface: lo, ring: 1024}, to: {file: %[1]s/good, segment: {size: 4MiB}}}
+  - {name: late, from: {interface: late0, ring: 1024}, to: {file: %[1]s/late, segment: {size: 4MiB}}}
+`, dir))
+	s := d.until(t, "one flow to fail", func(s *flows.Status) bool {
+		return s.Flows[0].State == flows.Running && s.Flows[1].State == flows.Failed
+	})
+	if !strings.Contains(s.Flows[1].Error, "late0") {
+		t.Errorf("why: %q", s.Flows[1].Error)
+	}
+	if _, err := d.do(http.MethodPost, "/flows/late/start"); err == nil || !strings.Contains(err.Error(), "late0") {
+		t.Errorf("start it again: %v", err)
+	}
+	p.B.SetDown(t)
+	p.B.Rename(t, "late0")
+	p.B.SetUp(t)
+	if _, err := d.do(http.MethodPost, "/flows/late/start"); err != nil {
+		t.Errorf("start it again: %v", err)
+	}
+	d.until(t, "both flows to run", func(s *flows.Status) bool {
+		return s.Flows[0].State == flows.Running && s.Flows[1].State == flows.Running
+	})
+	d.terminate(t)
+}

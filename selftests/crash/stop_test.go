@@ -1,0 +1,102 @@
+package crash
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// ended is what the log says of a flow that ended well.
+var ended = regexp.MustCompile(`msg="flow ended" flow=cap packets=(\d+) durable_packets=(\d+)`)
+
+// TestStop stops the daemon under traffic: what it received is in the files, all
+// of it, and nothing else is left.
+func TestStop(t *testing.T) {
+	for name, to := range map[string]string{
+		"one segment":   "layout: packed, durable: 300ms, segment: {size: 32MiB}, prepare: allocate",
+		"slots":         "layout: slot, durable: written, segment: {size: 3MiB}",
+		"many segments": "layout: packed, durable: written, segment: {size: 1MiB}, prepare: none, flush: 1s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Root(t)
+			testenv.HugePages(t, 66<<20)
+			p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+			stopUnderTraffic(t, p, to)
+		})
+	}
+}
+
+func stopUnderTraffic(t *testing.T, p *testenv.Pair, to string) {
+	dir := testenv.DiskDir(t)
+	d := launch(t, &p.B, dir, fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 4096}
+    to: {file: %s/cap, %s}
+`, p.B.Ifname, dir, to))
+	d.running(t)
+	traffic := send(t, p, 0, 20000)
+	s := d.until(t, "packets to arrive", func(s *flows.Status) bool { return s.Flows[0].Packets > 3000 })
+	d.terminate(t)
+	traffic.halt()
+	found := ended.FindStringSubmatch(d.log.String())
+	if found == nil {
+		t.Fatalf("the log does not say how the flow ended\n%s", d.log)
+	}
+	received, _ := strconv.ParseUint(found[1], 10, 64)
+	if found[1] != found[2] || received < s.Flows[0].Packets {
+		t.Errorf("%s received, %s durable, and there were %d before", found[1], found[2], s.Flows[0].Packets)
+	}
+	files := segments(t, dir)
+	read(t, files)
+	all := numbers(t, files)
+	if uint64(len(all)) != received {
+		t.Errorf("%d packets were received, the files have %d", received, len(all))
+	}
+	contiguous(t, all, 0, uint64(len(all)), &s.Flows[0])
+	if left := prepared(t, dir); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if _, err := os.Stat(d.socket); err == nil {
+		t.Error("the control socket is left behind")
+	}
+}
+
+// TestImpatience ends the daemon at once with a second signal.
+func TestImpatience(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	full := testenv.Ext4(t, 8<<20)
+	d := launch(t, &p.B, testenv.DiskDir(t), fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 4096}
+    to: {file: %s/cap, segment: {size: 32MiB}, prepare: none, flush: 10ms}
+`, p.B.Ifname, full))
+	d.running(t)
+	traffic := send(t, p, 0, 20000)
+	d.until(t, "the disk to be full", func(s *flows.Status) bool { return s.Flows[0].State == flows.Waiting })
+	traffic.halt()
+	begin := time.Now()
+	d.signal(t) // waits for room
+	time.Sleep(1500 * time.Millisecond)
+	select {
+	case <-d.exited:
+		t.Fatalf("it ended although packets wait for room on the disk\n%s", d.log)
+	default:
+	}
+	d.signal(t)
+	d.wait(t)
+	if took := time.Since(begin); d.err == nil || took > 20*time.Second {
+		t.Errorf("after %v: %v", took, d.err)
+	}
+}
