@@ -62,10 +62,12 @@ func (n *networkStorage) poll(now time.Time) (more bool) {
 	return more
 }
 
-// note keeps the first error.
+// note keeps the first error. Only an error is put on the heap, which the address
+// of the parameter would be each time.
 func (n *networkStorage) note(err error) {
 	if err != nil {
-		n.failed.CompareAndSwap(nil, &err)
+		first := err
+		n.failed.CompareAndSwap(nil, &first)
 	}
 }
 
