@@ -29,8 +29,8 @@ func TestAllocations(t *testing.T) {
 		}
 		var done [1]FlushResult
 		for name, f := range map[string]func(){
-			"writes":  func() { round(r.queue.Kick, r.queue.Send, r.queue.Reap) },
-			"reads":   func() { round(func() error { return r.queue.Wait(time.Second) }, r.queue.Supply, r.queue.Recv) },
+			"writes": func() { round(r.queue.Kick, r.queue.Send, r.queue.Reap) },
+			"reads":  func() { round(func() error { return r.queue.Wait(time.Second) }, r.queue.Supply, r.queue.Recv) },
 			"flushes": func() {
 				for r.queue.Flush(i, 1); r.queue.Flushed(done[:]) == 0; {
 					r.queue.Wait(-1)
