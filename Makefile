@@ -6,6 +6,7 @@ FUZZTIME ?= 60s
 KILLS    ?= 50
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//')
 STAMP    := main.version
+SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
 .PHONY: build demo test test-kill bench microbench fuzz lint generate install clean help go setup-demo setup-test
@@ -14,8 +15,8 @@ build: go ## build the programs into bin/
 	@mkdir -p bin
 	go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/...
 
-demo: setup-demo build ## capture real traffic between two namespaces to disk and check the file (root)
-	@bin/unifiedd demo
+demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
+	@$(SUDO) bin/unifiedd demo
 
 test: setup-test ## run every test and check, with a summary (root; under 10 minutes)
 	@packaging/test.sh

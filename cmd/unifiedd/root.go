@@ -22,6 +22,7 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		newRun(),
 		newCapture(),
 		newStatus(),
+		newDemo(),
 	)
 	ran = new(bool)
 	note(root, ran)

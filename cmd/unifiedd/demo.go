@@ -1,0 +1,32 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/demo"
+	"github.com/unifiedd/unifiedd/flows/config"
+	build "github.com/unifiedd/unifiedd/internal/version"
+)
+
+func newDemo() *cobra.Command {
+	var o demo.Options
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Capture real traffic between two namespaces and check the files (root)",
+		Long: `Capture real traffic between two network namespaces to disk, in both layouts, and
+have tshark, capinfos and tcpdump check the files.
+
+Everything is made for the demo and taken back at its end: namespaces, huge pages
+and files. The exit status is 1 if anything does not add up or is left behind.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			ctx, stop := untilSignal(c.Context())
+			defer stop()
+			o.Out, o.Version, o.Load = c.OutOrStdout(), build.Get(version).Version, loadConfig
+			o.Log = newLog(config.Log{Level: config.LevelWarn}, c.ErrOrStderr())
+			return demo.Run(ctx, o)
+		},
+	}
+	c.Flags().StringVar(&o.Dir, "dir", "/var/tmp", "`DIRECTORY` for the captures, on a disk")
+	c.Flags().BoolVar(&o.Keep, "keep", false, "keep the captures and their configurations")
+	return c
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// demoProgram is a demo in a process of its own.
+type demoProgram struct {
+	*exec.Cmd
+	out bytes.Buffer
+	dir string
+}
+
+func startDemo(t *testing.T) *demoProgram {
+	t.Helper()
+	testenv.Root(t)
+	d := &demoProgram{dir: testenv.DiskDir(t)}
+	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir)
+	d.Stdout, d.Stderr = &d.out, &d.out
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = d.Process.Kill(); _ = d.Wait() })
+	return d
+}
+
+// namespaces are those of the demo that are there.
+func (d *demoProgram) namespaces() []string {
+	found, _ := filepath.Glob(fmt.Sprintf("/run/netns/unifiedd-demo-%d-*", d.Process.Pid))
+	return found
+}
+
+// nothingLeft fails the test when the demo left something.
+func (d *demoProgram) nothingLeft(t *testing.T) {
+	t.Helper()
+	files, err := os.ReadDir(d.dir)
+	if left := d.namespaces(); len(left) > 0 || len(files) > 0 || err != nil {
+		t.Errorf("left behind: %v, %v: %v", left, files, err)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: the demo takes half a minute")
+	}
+	d := startDemo(t)
+	if err := d.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, &d.out)
+	}
+	for _, want := range []string{"packed", "slot", "tshark, capinfos, tcpdump", "It adds up"} {
+		if !strings.Contains(d.out.String(), want) {
+			t.Errorf("the demo does not say %q:\n%s", want, &d.out)
+		}
+	}
+	d.nothingLeft(t)
+}
+
+// TestDemoKilledAndInterrupted kills a demo, so that it leaves what it has made, and
+// interrupts the next one, which takes everything back.
+func TestDemoKilledAndInterrupted(t *testing.T) {
+	killed := startDemo(t)
+	testenv.Wait(t, time.Minute, "the first demo's namespaces", func() bool { return len(killed.namespaces()) == 2 })
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait()
+	next := startDemo(t)
+	testenv.Wait(t, time.Minute, "the second demo's namespaces", func() bool { return len(next.namespaces()) == 2 })
+	time.Sleep(time.Second) // somewhere in the capture
+	if err := next.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	err := next.Wait()
+	if next.ProcessState.ExitCode() != exitFailed || !strings.Contains(next.out.String(), "interrupted") {
+		t.Errorf("the interrupted demo ended with %v:\n%s", err, &next.out)
+	}
+	killed.nothingLeft(t)
+	next.nothingLeft(t)
+}

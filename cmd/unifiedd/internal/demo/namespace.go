@@ -1,0 +1,85 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+)
+
+// namespace is a network namespace with one end of the veth pair in it.
+type namespace struct {
+	name string
+	ns   netns.NsHandle
+}
+
+// iface is the interface's name in both namespaces.
+const iface = "eth0"
+
+func namespacePath(name string) string { return filepath.Join("/run/netns", name) }
+
+// newNamespace makes an empty namespace, found by ip(8) too.
+func newNamespace(name string) (*namespace, error) {
+	n := &namespace{name: name, ns: netns.None()}
+	err := onThread(netns.None(), func() (err error) {
+		n.ns, err = netns.NewNamed(name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make network namespace %s: %w", name, err)
+	}
+	return n, nil
+}
+
+// do runs f on a thread that is in the namespace.
+func (n *namespace) do(f func() error) error { return onThread(n.ns, f) }
+
+// onThread runs f on a thread of its own, in a namespace if one is given. The
+// thread ends with f, so that none returns to the scheduler in a namespace that is
+// not the program's.
+func onThread(ns netns.NsHandle, f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		if ns.IsOpen() {
+			if err := netns.Set(ns); err != nil {
+				done <- fmt.Errorf("enter a network namespace: %w", err)
+				return
+			}
+		}
+		done <- f()
+	}()
+	return <-done
+}
+
+// close removes the namespace. Its interface goes with it, in the kernel's own
+// time.
+func (n *namespace) close() error {
+	return errors.Join(n.ns.Close(), removeNamespace(n.name))
+}
+
+// removeNamespace removes a namespace by name, if it is there.
+func removeNamespace(name string) error {
+	if _, err := os.Lstat(namespacePath(name)); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return netns.DeleteNamed(name)
+}
+
+// handle opens netlink in the namespace; the caller closes it.
+func (n *namespace) handle() (*netlink.Handle, netlink.Link, error) {
+	h, err := netlink.NewHandleAt(n.ns)
+	if err != nil {
+		return nil, nil, fmt.Errorf("open netlink in %s: %w", n.name, err)
+	}
+	link, err := h.LinkByName(iface)
+	if err != nil {
+		h.Close()
+		return nil, nil, fmt.Errorf("look up %s in %s: %w", iface, n.name, err)
+	}
+	return h, link, nil
+}

@@ -1,0 +1,141 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// stage is what the demo makes on the machine, in the order in which it is taken
+// back last to first.
+type stage struct {
+	Options
+	record   *record
+	dir      string
+	a, b     *namespace // sender, receiver
+	pages    uint64     // huge pages added
+	giveBack func() error
+}
+
+// regionSize is the region of the demo's captures.
+const regionSize = 128 * config.MiB
+
+// pagesFile is where the kernel keeps how many 2 MiB huge pages there are.
+const pagesFile = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+
+// set makes directory, namespaces and huge pages. What was made before an error is
+// left to clear.
+func (s *stage) set() error {
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+	if err := s.makeNamespaces(); err != nil {
+		return err
+	}
+	return s.reserve()
+}
+
+func (s *stage) makeDir() (err error) {
+	if s.dir, err = os.MkdirTemp(s.Dir, "unifiedd-demo-"); err != nil {
+		return fmt.Errorf("make a directory for the captures: %w (choose another with --dir)", err)
+	}
+	if s.Keep {
+		return nil
+	}
+	return s.record.add("dir", s.dir)
+}
+
+func (s *stage) makeNamespaces() (err error) {
+	for _, end := range []struct {
+		to   **namespace
+		name string
+	}{{&s.a, "send"}, {&s.b, "capture"}} {
+		name := fmt.Sprintf("unifiedd-demo-%d-%s", os.Getpid(), end.name)
+		if err := s.record.add("netns", name); err != nil {
+			return err
+		}
+		if *end.to, err = newNamespace(name); err != nil {
+			return err
+		}
+	}
+	return join(s.a, s.b)
+}
+
+// reserve makes sure that the huge pages are there.
+func (s *stage) reserve() error {
+	_, before, err := umem.FreePages(umem.Huge2M, -1)
+	if err != nil {
+		return err
+	}
+	s.giveBack, err = umem.Reserve(umem.Huge2M, -1, flows.RegionBytes(config.Region{Size: regionSize}))
+	if err != nil {
+		return err
+	}
+	_, after, err := umem.FreePages(umem.Huge2M, -1)
+	if err != nil {
+		return err
+	}
+	s.pages = after - min(before, after)
+	return s.record.add("pages", strconv.FormatUint(s.pages, 10))
+}
+
+// clear takes everything back, and then looks whether anything is left.
+func (s *stage) clear() error {
+	errs := []error{s.returnPages()}
+	if s.a != nil {
+		errs = append(errs, s.a.unlink())
+	}
+	for _, n := range []*namespace{s.b, s.a} {
+		if n != nil {
+			errs = append(errs, n.close())
+		}
+	}
+	if !s.Keep && s.dir != "" {
+		errs = append(errs, os.RemoveAll(s.dir))
+	}
+	errs = append(errs, s.leftovers()...)
+	if err := errors.Join(errs...); err != nil {
+		return errors.Join(err, s.record.file.Close()) // the next demo tries again
+	}
+	return s.record.close()
+}
+
+// returnPages gives the huge pages back and looks whether the kernel took them.
+func (s *stage) returnPages() error {
+	if s.giveBack == nil {
+		return nil
+	}
+	_, before, err1 := umem.FreePages(umem.Huge2M, -1)
+	err := s.giveBack()
+	_, after, err2 := umem.FreePages(umem.Huge2M, -1)
+	if err := errors.Join(err1, err, err2); err != nil {
+		return err
+	}
+	if after+s.pages > before {
+		return fmt.Errorf("%d huge pages were reserved and %d went back", s.pages, before-min(after, before))
+	}
+	return nil
+}
+
+// leftovers names what is still there of what was made.
+func (s *stage) leftovers() (errs []error) {
+	for _, n := range []*namespace{s.a, s.b} {
+		if n != nil && exists(namespacePath(n.name)) {
+			errs = append(errs, fmt.Errorf("network namespace %s is left behind", n.name))
+		}
+	}
+	if !s.Keep && s.dir != "" && exists(s.dir) {
+		errs = append(errs, fmt.Errorf("directory %s is left behind", s.dir))
+	}
+	return errs
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}
