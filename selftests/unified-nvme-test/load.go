@@ -94,8 +94,8 @@ func (l *loader) fill(seed uint64) {
 
 // measure runs the plan to its end.
 func (l *loader) measure(ctx context.Context) (*result, error) {
-	defer l.stopAfter(ctx)()
 	before := take(l.queue)
+	defer l.stopAfter(ctx)()
 	err := l.run()
 	r := newResult(l, before, take(l.queue))
 	if err != nil {

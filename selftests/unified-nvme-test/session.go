@@ -106,7 +106,7 @@ func (n need) region() umem.Config {
 	default:
 		c.ExtentSize = 1 << bits.Len64(n.block-1)
 		c.Extents = blocks
-		c.Size = blocks*c.ExtentSize + frameSize // a region has frames too
+		c.Size = (blocks + 1) * c.ExtentSize // a region has frames too, up to where extents may begin
 	}
 	return c
 }
