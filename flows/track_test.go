@@ -1,0 +1,138 @@
+package flows
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// model is what track must say, kept the slow way.
+type model struct {
+	marks     []mark // of every batch, the first has number 1
+	packets   []uint64
+	done      []bool
+	written   int // batches in front of the first gap
+	durable   int
+	flushing  int // what the flush under way covers; 0: none is
+	packetsIn uint64
+}
+
+func (m *model) complete(i int) {
+	m.done[i] = true
+	m.packetsIn += m.packets[i]
+	for m.written < len(m.done) && m.done[m.written] {
+		m.written++
+	}
+}
+
+// waiting are the batches on their way.
+func (m *model) waiting() (all []int) {
+	for i := m.written; i < len(m.done); i++ {
+		if !m.done[i] {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// at is the mark behind n batches.
+func (m *model) at(n int) mark {
+	if n == 0 {
+		return mark{}
+	}
+	return m.marks[n-1]
+}
+
+// TestTrack completes batches in random orders, with random segments and flushes,
+// and compares both positions with the model after every step.
+func TestTrack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tr track
+		var seen places
+		var m model
+		current := &segment{path: "1"}
+		steps := map[string]func(*rapid.T){
+			"submit": func(t *rapid.T) {
+				if !tr.room() {
+					t.Skip("the window is full")
+				}
+				if rapid.IntRange(0, 4).Draw(t, "switch") == 0 {
+					current = &segment{path: "another"}
+				}
+				packets, length := rapid.Uint64Range(0, 300).Draw(t, "packets"), rapid.Uint64Range(1, 1<<20).Draw(t, "length")
+				current.next += length
+				tr.submit(current, current.next, packets, packets*100)
+				last := m.at(len(m.marks))
+				m.marks = append(m.marks, mark{last.number + 1, last.packets + packets, last.bytes + packets*100, current, current.next})
+				m.packets, m.done = append(m.packets, packets), append(m.done, false)
+			},
+			"complete": func(t *rapid.T) {
+				waiting := m.waiting()
+				if len(waiting) == 0 {
+					t.Skip("nothing is on its way")
+				}
+				i := rapid.SampledFrom(waiting).Draw(t, "batch")
+				m.complete(i)
+				tr.complete(uint64(i) + 1)
+			},
+			"flush": func(t *rapid.T) { m.flushing = m.written },
+			"flushed": func(t *rapid.T) {
+				m.durable = max(m.durable, m.flushing)
+				tr.durable = m.at(m.durable)
+			},
+			"": func(t *rapid.T) {
+				seen.publish(&tr)
+				m.compare(t, &tr, &seen)
+			},
+		}
+		t.Repeat(steps)
+	})
+}
+
+func (m *model) compare(t *rapid.T, tr *track, seen *places) {
+	if tr.written != m.at(m.written) || tr.submitted != m.at(len(m.marks)) || tr.packetsWritten != m.packetsIn {
+		t.Fatalf("written %+v of %+v, want %+v; %d packets written, want %d", tr.written, tr.submitted, m.at(m.written), tr.packetsWritten, m.packetsIn)
+	}
+	if tr.idle() != (m.written == len(m.marks)) || tr.room() != (len(m.marks)-m.written < window) {
+		t.Fatalf("idle %t, room %t, with %d of %d batches written", tr.idle(), tr.room(), m.written, len(m.marks))
+	}
+	written, durable := seen.read()
+	if written != m.at(m.written).position() || durable != m.at(m.durable).position() || seen.packetsWritten() != m.packetsIn {
+		t.Fatalf("shown: written %+v, durable %+v, %d packets", written, durable, seen.packetsWritten())
+	}
+	if durable.Packets > written.Packets || durable.Bytes > written.Bytes {
+		t.Fatalf("more is durable than written: %+v, %+v", durable, written)
+	}
+	for _, at := range m.marks {
+		if end := tr.durableIn(at.segment); end > at.segment.next || end > 0 && at.segment != tr.durable.segment {
+			t.Fatalf("durable up to %d in a segment of %d", end, at.segment.next)
+		}
+	}
+}
+
+// TestTrackWindow fills the window and completes it backwards.
+func TestTrackWindow(t *testing.T) {
+	var tr track
+	s := &segment{}
+	for round := range uint64(3) {
+		for i := range uint64(window) {
+			if !tr.room() {
+				t.Fatalf("no room for batch %d of %d", i, window)
+			}
+			tr.submit(s, (round*window+i+1)*512, 2, 20)
+		}
+		if tr.room() {
+			t.Fatal("there is room beyond the window")
+		}
+		for i := uint64(window); i > 1; i-- {
+			tr.complete(round*window + i)
+			if tr.written.number != round*window {
+				t.Fatalf("batch %d is written, and batch %d is not", tr.written.number, round*window+1)
+			}
+		}
+		tr.complete(round*window + 1)
+		if want := (mark{(round + 1) * window, (round + 1) * window * 2, (round + 1) * window * 20, s, (round + 1) * window * 512}); tr.written != want {
+			t.Fatalf("written %+v, want %+v", tr.written, want)
+		}
+	}
+}
