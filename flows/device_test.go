@@ -1,0 +1,63 @@
+package flows
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestDevices captures to block devices, and copies the capture from there.
+func TestDevices(t *testing.T) {
+	const size = 32 << 20
+	for _, c := range []struct {
+		name, layout string
+		device       func(t *testing.T) string
+	}{
+		{"zram", "packed", func(t *testing.T) string { return testenv.Zram(t, size) }},
+		{"loop", "packed", func(t *testing.T) string { return testenv.Loop(t, testenv.DiskFile(t, size), 0) }},
+		{"loop", "slot", func(t *testing.T) string { return testenv.Loop(t, testenv.DiskFile(t, size), 0) }},
+	} {
+		t.Run(c.name+"/"+c.layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
+			device := c.device(t)
+			f := l.start(t, fmt.Sprintf(`
+region: {size: 96MiB}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 2048}
+    to: {device: %s, layout: %s, flush: 100ms, durable: 200ms}
+`, l.B.Ifname, device, c.layout), Options{}).Flows()[0]
+			frames := l.traffic(9000)
+			s := l.captured(t, f, frames)
+			if s.KernelBytes["disk"] != 0 {
+				t.Errorf("the kernel copied %v", s.KernelBytes)
+			}
+			name := copyOf(t, device, s.Durable.Offset)
+			readWithoutComplaint(t, name)
+			samePackets(t, "the device", contents(records(t, name)), frames)
+		})
+	}
+}
+
+// copyOf copies the first n bytes of a device to a file.
+func copyOf(t *testing.T, device string, n uint64) string {
+	t.Helper()
+	in, err := os.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	out, err := os.Create(filepath.Join(t.TempDir(), "copy.pcapng"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if _, err := io.CopyN(out, in, int64(n)); err != nil {
+		t.Fatal(err)
+	}
+	return out.Name()
+}
