@@ -156,6 +156,7 @@ func (o *options) suit(fs *flag.FlagSet) (err error) {
 			err = fmt.Errorf("-%s does nothing %s", f.Name, o.mode.with())
 		}
 	})
+	o.smallRings(fs)
 	if o.wait == "" {
 		o.wait = waitSleep
 		if o.mode == echo || o.mode == ping {
@@ -163,6 +164,16 @@ func (o *options) suit(fs *flag.FlagSet) (err error) {
 		}
 	}
 	return err
+}
+
+// smallRings lets the self-test do with little memory where nothing else is asked
+// for.
+func (o *options) smallRings(fs *flag.FlagSet) {
+	given := false
+	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "ring" })
+	if o.mode == selfTest && !given {
+		o.ring = 256
+	}
 }
 
 // config is what xdp.Open is asked for.
@@ -181,7 +192,9 @@ func (o *options) config() xdp.Config {
 // address is a MAC address.
 type address [6]byte
 
-func (a *address) String() string { return net.HardwareAddr(a[:]).String() }
+func (a *address) String() string { return a.text() }
+
+func (a address) text() string { return net.HardwareAddr(a[:]).String() }
 
 func (a *address) Set(text string) error {
 	m, err := net.ParseMAC(text)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -156,9 +155,7 @@ func (r *result) judge(o options) error {
 // print tells the result to people or programs.
 func (r *result) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return printJSON(w, r)
 	}
 	var b strings.Builder
 	r.Granted.print(&b)

@@ -2,7 +2,279 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"time"
+
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
 )
 
-func test(ctx context.Context, o options, out io.Writer) error { return nil }
+// tester walks through the life of an interface on the region, step by step. Only
+// packets this program makes are taken from the host meanwhile.
+type tester struct {
+	options options
+	session *session
+	idle    []umem.Frame // frames to send out of
+	echoes  int
+}
+
+// step is one thing that must work. What it found is told also when all is well.
+type step struct {
+	name string
+	do   func(*tester) (found string, err error)
+}
+
+var steps = []step{
+	{"interface", (*tester).findInterface},
+	{"region", (*tester).makeRegion},
+	{"sockets", (*tester).bind},
+	{"receive", (*tester).receive},
+	{"send", (*tester).send},
+	{"echo", (*tester).listen},
+	{"filter", (*tester).exchange},
+	{"accounts", (*tester).balance},
+	{"reopen", (*tester).reopen},
+	{"give back", (*tester).giveBack},
+}
+
+// outcome of a step, for programs.
+type outcome struct {
+	Step  string `json:"step"`
+	OK    bool   `json:"ok"`
+	Skip  bool   `json:"skipped,omitempty"` // there was nothing to judge
+	Found string `json:"found,omitempty"`
+	Error string `json:"error,omitempty"`
+}
+
+// errNobody is a step that needs somebody at the other end, who is not there.
+var errNobody = errors.New("nobody runs unified-xdp-test -echo at the other end")
+
+// attempt does a step.
+func (s *step) attempt(t *tester) outcome {
+	found, err := s.do(t)
+	switch {
+	case errors.Is(err, errNobody):
+		return outcome{Step: s.name, OK: true, Skip: true, Found: err.Error()}
+	case err != nil:
+		return outcome{Step: s.name, Error: err.Error()}
+	}
+	return outcome{Step: s.name, OK: true, Found: found}
+}
+
+// errSteps is the verdict of a test with a failed step.
+var errSteps = errors.New("the self-test did not pass")
+
+// test runs the steps until one fails, since each needs those before it.
+func test(ctx context.Context, o options, out io.Writer) error {
+	t := &tester{options: o, session: &session{options: o}}
+	var outcomes []outcome
+	for _, s := range steps {
+		done := s.attempt(t)
+		outcomes = append(outcomes, done)
+		if !o.json {
+			done.print(out)
+		}
+		if !done.OK || ctx.Err() != nil {
+			break
+		}
+	}
+	closed := t.session.close()
+	if o.json {
+		closed = errors.Join(closed, printJSON(out, outcomes))
+	}
+	if last := outcomes[len(outcomes)-1]; !last.OK || len(outcomes) < len(steps) {
+		return errors.Join(errSteps, ctx.Err(), closed)
+	}
+	return closed
+}
+
+func (o outcome) print(w io.Writer) {
+	verdict, text := "PASS", o.Found
+	switch {
+	case !o.OK:
+		verdict, text = "FAIL", o.Error
+	case o.Skip:
+		verdict = "SKIP"
+	}
+	fmt.Fprintf(w, "%s  %-10s %s\n", verdict, o.Step, text)
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+func (t *tester) findInterface() (string, error) {
+	if _, err := t.session.look(); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s, MTU %d", address(t.session.mac).text(), t.session.mtu), nil
+}
+
+func (t *tester) makeRegion() (string, error) {
+	queues, err := t.session.look()
+	if err == nil {
+		err = t.session.openRegion(len(queues))
+	}
+	if err != nil {
+		return "", err
+	}
+	r := t.session.region
+	return fmt.Sprintf("%d frames of %d bytes on %s", r.Frames(), r.FrameSize(), r.Pages()), nil
+}
+
+func (t *tester) bind() (string, error) {
+	queues, err := t.session.look()
+	if err == nil {
+		err = t.session.openInterface(queues)
+	}
+	if err == nil {
+		err = t.session.iface.Check()
+	}
+	if err != nil {
+		return "", err
+	}
+	g := t.session.granted()
+	return fmt.Sprintf("%d queues bound, %d left to the host, program in %s mode; %s; %s",
+		len(g.Queues), len(g.Unbound), g.Program, g.copying(), g.fits()), nil
+}
+
+// receive has the program hand over packets of our own, and looks whether it sees
+// any at all.
+func (t *tester) receive() (string, error) {
+	s := t.session
+	t.idle = make([]umem.Frame, batch)
+	t.idle = t.idle[:s.hands[0].holder.Take(t.idle)]
+	for i, p := range s.iface.Ports() {
+		if err := supply(p, s.hands[i%len(s.hands)], s.share()/2); err != nil {
+			return "", err
+		}
+		if err := p.Kick(); err != nil {
+			return "", err
+		}
+	}
+	return "started, for packets of this program only", s.iface.Start()
+}
+
+// send sends a batch and waits until the kernel is done with it.
+func (t *tester) send() (string, error) {
+	p, n := t.session.iface.Ports()[0], len(t.idle)
+	for i := range t.idle {
+		t.idle[i].Len = uint32(t.options.size)
+		b := t.session.region.Bytes(t.idle[i])
+		compose(b, t.options.to, t.session.mac, uint16(i))
+		number(b, uint64(i), 0)
+	}
+	if took := p.Send(t.idle); took != n {
+		return "", fmt.Errorf("send: the port took %d of %d packets", took, n)
+	}
+	refused, err := t.sendAndReap(p)
+	if err != nil {
+		return "", err
+	}
+	if back := len(t.idle); back < n || refused > 0 {
+		return "", fmt.Errorf("send: of %d packets the kernel gave back %d, %d as refused (is the link up? see: ip link)", n, back, refused)
+	}
+	return fmt.Sprintf("%d packets of %d bytes left", n, t.options.size), nil
+}
+
+// sendAndReap has the kernel send, and keeps the frames that came back.
+func (t *tester) sendAndReap(p *xdp.Port) (refused int, err error) {
+	n, back := len(t.idle), 0
+	for end := time.Now().Add(giveUp); back < n && time.Now().Before(end); time.Sleep(soon) {
+		if err = p.Kick(); err != nil {
+			break
+		}
+		got := p.Reap(t.idle[back:])
+		for _, f := range t.idle[back : back+got] {
+			if f.Err() != nil {
+				refused++
+			}
+		}
+		back += got
+	}
+	t.idle = t.idle[:back]
+	return refused, err
+}
+
+// listen waits a moment for echoes. Without an -echo at the other end there are none.
+func (t *tester) listen() (string, error) {
+	for end := time.Now().Add(giveUp / 4); t.echoes < batch && time.Now().Before(end); time.Sleep(soon) {
+		for _, p := range t.session.iface.Ports() {
+			var in [batch]umem.Frame
+			n := p.Recv(in[:])
+			for _, f := range in[:n] {
+				if _, _, ours := read(t.session.region.Bytes(f)); !ours {
+					return "", errors.New("a packet came that the filter should have left to the host")
+				}
+			}
+			t.echoes += n
+			p.Supply(in[:n]) // there is room: the frames came out of this ring
+		}
+	}
+	if t.echoes == 0 {
+		return "", fmt.Errorf("none came back from %v: %w", &t.options.to, errNobody)
+	}
+	return fmt.Sprintf("%d of %d came back", t.echoes, batch), nil
+}
+
+// exchange puts another filter in place of the one there is.
+func (t *tester) exchange() (string, error) {
+	return "exchanged while packets flow", t.session.iface.SetFilter(t.options.expr)
+}
+
+// balance holds the packets that arrived against what became of them.
+func (t *tester) balance() (string, error) {
+	if err := t.session.iface.Stop(); err != nil {
+		return "", err
+	}
+	for tries := 0; ; tries++ {
+		l, err := t.session.iface.Ledger()
+		if err != nil {
+			return "", err
+		}
+		if l.Missing() == 0 {
+			return fmt.Sprintf("%d packets arrived, %d taken, %d left to the host, %d lost", l.Offered, l.Of(xdp.Received)+l.Of(xdp.Waiting),
+				l.Of(xdp.KernelNoMatch)+l.Of(xdp.KernelTooLong)+l.Of(xdp.KernelNoSocket), l.Lost()), nil
+		}
+		if tries == 100 {
+			return "", fmt.Errorf("of %d packets that arrived %d have no known fate", l.Offered, l.Missing())
+		}
+		time.Sleep(soon) // while the host's packets flow, the counters are of different moments
+	}
+}
+
+// reopen closes the interface and opens it again at once.
+func (t *tester) reopen() (string, error) {
+	if err := t.session.iface.Close(); err != nil {
+		return "", err
+	}
+	begin := time.Now()
+	queues, err := t.session.look()
+	if err == nil {
+		err = t.session.openInterface(queues)
+	}
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("after %v", time.Since(begin).Round(time.Millisecond)), t.session.iface.Close()
+}
+
+// giveBack looks whether every frame is where it came from.
+func (t *tester) giveBack() (string, error) {
+	s := t.session
+	s.hands[0].holder.Give(t.idle)
+	t.idle = nil
+	count, err := s.region.Audit()
+	if err != nil {
+		return "", err
+	}
+	if in := count.Of(umem.OwnerPool); in != s.region.Frames() {
+		return "", fmt.Errorf("%d of %d frames are back in the pool: %v", in, s.region.Frames(), count)
+	}
+	return fmt.Sprintf("all %d frames are back", s.region.Frames()), nil
+}

@@ -138,18 +138,10 @@ func (s *session) openInterface(queues []uint32) (err error) {
 		c.Holders[q] = s.hands[i%len(s.hands)].holder
 	}
 	if s.iface, err = xdp.Open(c); err != nil {
-		return explainOpen(err)
+		return err
 	}
 	s.then(s.iface.Close)
 	return nil
-}
-
-// explainOpen adds which option mends it.
-func explainOpen(err error) error {
-	if errors.Is(err, xdp.ErrNoZeroCopy) {
-		return fmt.Errorf("%w (-zero-copy prefer takes what there is)", err)
-	}
-	return err
 }
 
 // share is how many frames each queue gets.

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// ready opens a session at an end, and its job.
+func ready(t *testing.T, e *testenv.End, args ...string) *job {
+	t.Helper()
+	o, err := parse(append(args, ring, e.Ifname), t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var s *session
+	e.Do(t, func() { s, err = open(o) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	j, err := newJob(s)
+	if err == nil {
+		err = s.iface.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// TestNoAllocations sends, echoes and receives with nothing allocated for it.
+func TestNoAllocations(t *testing.T) {
+	testenv.Leaks(t)
+	pair := newPair(t, testenv.PairOptions{})
+	for _, mode := range []string{"-rx", "-echo"} {
+		to, from := ready(t, &pair.B, mode), ready(t, &pair.A, "-tx")
+		moved := 0
+		turn := func() {
+			for _, j := range []*job{from, to} {
+				n, err := j.workers[0].round()
+				if err != nil {
+					t.Fatal(err)
+				}
+				moved += n
+			}
+			to.workers[0].patience()
+		}
+		if n := testing.AllocsPerRun(200, turn); n != 0 {
+			t.Errorf("%s: %v allocations a round", mode, n)
+		}
+		if moved < 200*batch {
+			t.Errorf("%s: only %d packets moved", mode, moved)
+		}
+		if err := to.session.iface.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := from.session.iface.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

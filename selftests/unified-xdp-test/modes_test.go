@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// matrix is the options xdp-bench tests, in our words.
+var matrix = map[string][]string{
+	"default":       nil,
+	"copy":          {"-zero-copy", "copy"},
+	"spin":          {"-wait", "spin"},
+	"poll":          {"-wait", "poll"},
+	"sleep":         {"-wait", "sleep", "-sleep", "100us"},
+	"busy poll":     {"-busy-poll", "50us", "-wait", "poll"},
+	"small frames":  {"-frame", "2048"},
+	"always wake":   {"-always-wake"},
+	"generic":       {"-generic"},
+	"multi-buffer":  {"-multi-buffer"},
+	"ordinary":      {"-pages", "ordinary"},
+	"one processor": {"-cpus", "0", "-wait", "poll"},
+}
+
+// ring has room for all packets of a test: a receiver that the machine has no time for
+// loses none.
+const ring = "-ring=2048"
+
+// TestReceiveMatrix receives what another instance sends, with each option at both
+// ends where it has a meaning.
+func TestReceiveMatrix(t *testing.T) {
+	const packets = 2000
+	pair := newPair(t, testenv.PairOptions{})
+	for name, args := range matrix {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{ring, "-json"}, args...)
+			to := start(t, &pair.B, append(args, "-rx", "-duration", "30s", "-count", strconv.Itoa(packets), "-filter", ownFilter)...)
+			from := start(t, &pair.A, append(args, "-tx", "-count", strconv.Itoa(packets), "-rate", "10000", "-size", "1000")...)
+			s, r := from.must(), to.must()
+			if s.Sent != packets || s.Finished != packets || s.BytesOut != packets*1000 {
+				t.Errorf("sent %+v", s)
+			}
+			if r.Received != packets || r.BytesIn != packets*1000 || r.Lost != 0 {
+				t.Errorf("received %+v", r)
+			}
+			if r.Granted.ZeroCopy || r.Granted.WhyCopy == "" {
+				t.Errorf("a veth pair has no zero copy, and it must be said why: %+v", r.Granted)
+			}
+			if want := map[bool]string{true: "generic", false: "driver"}[name == "generic"]; r.Granted.Program != want {
+				t.Errorf("the program runs in %s mode", r.Granted.Program)
+			}
+		})
+	}
+}
+
+// TestOverload floods a receiver with little memory: every packet has a fate.
+func TestOverload(t *testing.T) {
+	pair := newPair(t, testenv.PairOptions{})
+	to := start(t, &pair.B, "-rx", "-ring", "16", "-json", "-wait", "sleep", "-sleep", "10ms")
+	s := start(t, &pair.A, "-tx", "-ring", "64", "-json", "-count", "20000").must()
+	time.Sleep(200 * time.Millisecond)
+	to.interrupt()
+	r := to.must()
+	if r.Offered != s.Sent || r.Received+r.Lost+r.Ledger["waiting"] != s.Sent || r.Lost == 0 || r.Received == 0 {
+		t.Errorf("sent %d, received %+v", s.Sent, r)
+	}
+}
+
+// TestEchoMatrix sends packets there and back.
+func TestEchoMatrix(t *testing.T) {
+	const packets = 300
+	pair := newPair(t, testenv.PairOptions{})
+	for name, args := range matrix {
+		t.Run(name, func(t *testing.T) {
+			args := append([]string{ring, "-json"}, args...)
+			far := start(t, &pair.B, append(args, "-echo", "-duration", "40s")...)
+			near := start(t, &pair.A, append(args, "-ping", "-count", strconv.Itoa(packets), "-size", "200", "-duration", "30s", "-to", pair.B.MAC.String())...)
+			p := near.must()
+			far.interrupt()
+			e := far.must()
+			if p.Latency == nil || p.Latency.Count+int64(p.NoEcho) != packets || p.Late > p.NoEcho || p.Latency.Count < packets/2 || p.Latency.Min <= 0 || p.Latency.Max < p.Latency.P50 {
+				t.Errorf("%+v, latency %+v", p, p.Latency)
+			}
+			if e.Received < packets || e.Sent != e.Received || e.Finished != e.Sent {
+				t.Errorf("echoed %+v", e)
+			}
+		})
+	}
+}
+
+// TestQueues sends by all queues, and receives by all and by one.
+func TestQueues(t *testing.T) {
+	const packets = 2000
+	pair := newPair(t, testenv.PairOptions{Queues: 2})
+	for _, c := range []struct {
+		args    []string
+		bound   string
+		unbound int
+	}{{nil, "[0 1]", 0}, {[]string{"-queues", "1"}, "[1]", 1}} {
+		to := start(t, &pair.B, append(c.args, "-rx", ring, "-json")...)
+		from := start(t, &pair.A, "-tx", ring, "-json", "-count", strconv.Itoa(packets), "-rate", "10000")
+		if s := from.must(); s.Sent != packets || len(s.Granted.Queues) != 2 {
+			t.Errorf("sent %+v", s)
+		}
+		time.Sleep(200 * time.Millisecond)
+		to.interrupt()
+		r := to.must()
+		if fmt.Sprint(r.Granted.Queues) != c.bound || len(r.Granted.Unbound) != c.unbound {
+			t.Errorf("granted %+v", r.Granted)
+		}
+		if got := r.Received + r.Ledger["kernel_no_socket"]; got != packets || (c.unbound > 0) != (r.Received < packets) || r.Offered != packets {
+			t.Errorf("received %+v", r)
+		}
+	}
+}
+
+// TestLongPackets sends packets that fit no frame.
+func TestLongPackets(t *testing.T) {
+	pair := newPair(t, testenv.PairOptions{MTU: 9000})
+	for _, c := range []struct {
+		args    []string
+		taken   uint64
+		tooLong uint64
+	}{{[]string{"-multi-buffer"}, 500, 0}, {nil, 0, 500}} {
+		to := start(t, &pair.B, append(c.args, "-rx", ring, "-json")...)
+		start(t, &pair.A, "-tx", ring, "-json", "-count", "500", "-size", "4000", "-rate", "10000").must()
+		time.Sleep(100 * time.Millisecond)
+		to.interrupt()
+		r := to.must()
+		if r.Received != c.taken || r.BytesIn != c.taken*4000 || r.Ledger["kernel_too_long"] != c.tooLong {
+			t.Errorf("%v: %+v", c.args, r)
+		}
+	}
+}
+
+// TestInterrupt ends with a summary for people.
+func TestInterrupt(t *testing.T) {
+	pair := newPair(t, testenv.PairOptions{})
+	p := start(t, &pair.B, "-rx", ring)
+	testenv.SendRaw(t, &pair.A, [][]byte{make([]byte, 60), make([]byte, 60)}, testenv.SendOptions{})
+	time.Sleep(200 * time.Millisecond)
+	p.interrupt()
+	if status := p.end(); status != 0 {
+		t.Errorf("status %d\n%s", status, p.said.String())
+	}
+	for _, want := range []string{"received", "2 packets, 120 bytes", "the kernel copies", "processor", "wake-ups", "ledger", "2 offered", "rings of 2048"} {
+		if !strings.Contains(p.out.String(), want) {
+			t.Errorf("no %q in\n%s", want, p.out.String())
+		}
+	}
+}
+
+func TestFailures(t *testing.T) {
+	pair := newPair(t, testenv.PairOptions{})
+	start(t, &pair.B, "-rx", ring, "-count", "5", "-duration", "200ms").fails(1, "0 of 5 packets")
+	start(t, &pair.B, "-rx", ring, "-zero-copy", "require").fails(1, "zero copy")
+	start(t, &pair.B, "-rx", ring, "-queues", "7").fails(1, "no queue 7")
+	start(t, &pair.B, "-rx", "-ring", "500").fails(1, "power of two")
+	start(t, &pair.B, "-ping", ring, "-count", "1").fails(1, "no echo")
+	down := start(t, &pair.B, "-rx", ring)
+	pair.A.SetDown(t)
+	down.fails(1, "down")
+	pair.A.SetUp(t)
+	gone := start(t, &pair.B, "-rx", ring)
+	pair.A.Delete(t)
+	gone.fails(1, "gone")
+}
+
+// TestTakeOver refuses to cut the host off.
+func TestTakeOver(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 16<<20)
+	pair := testenv.NewPair(t, testenv.PairOptions{})
+	pair.B.Run(t, "ip", "route", "add", "default", "via", pair.A.IP.String())
+	for _, mode := range []string{"-rx", "-echo"} {
+		start(t, &pair.B, mode, ring, "-duration", "50ms").fails(1, "default route")
+		for _, args := range [][]string{{"-take-over"}, {"-filter", "udp port 9"}} {
+			start(t, &pair.B, append(args, mode, ring, "-duration", "50ms", "-json")...).must()
+		}
+	}
+}
+
+func TestSelfTest(t *testing.T) {
+	pair := newPair(t, testenv.PairOptions{Queues: 2})
+	alone := start(t, &pair.A)
+	if status := alone.end(); status != 0 || strings.Count(alone.out.String(), "PASS") != len(steps)-1 || !strings.Contains(alone.out.String(), "SKIP  echo") {
+		t.Errorf("status %d\n%s%s", status, alone.out.String(), alone.said.String())
+	}
+	far := start(t, &pair.B, "-echo", ring, "-json", "-filter", ownFilter)
+	both := start(t, &pair.A, "-to", pair.B.MAC.String())
+	if status := both.end(); status != 0 || strings.Count(both.out.String(), "PASS") != len(steps) {
+		t.Errorf("status %d\n%s%s", status, both.out.String(), both.said.String())
+	}
+	far.interrupt()
+	if e := far.must(); e.Sent != batch {
+		t.Errorf("echoed %+v", e)
+	}
+	asJSON := start(t, &pair.A, "-json", "-generic")
+	if status := asJSON.end(); status != 0 || strings.Count(asJSON.out.String(), `"ok": true`) != len(steps) {
+		t.Errorf("status %d\n%s", status, asJSON.out.String())
+	}
+	start(t, &pair.A, "-zero-copy", "require").fails(1, "FAIL  sockets")
+	busy := start(t, &pair.B, "-rx", ring)
+	start(t, &pair.B).fails(1, "FAIL  sockets")
+	busy.interrupt()
+	busy.end()
+	pair.B.SetDown(t)
+	start(t, &pair.A).fails(1, "down")
+}
