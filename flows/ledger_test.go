@@ -1,0 +1,135 @@
+package flows
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestLedgerInOverload sends as fast as one sender can to flows that cannot keep
+// up, and accounts for every packet: those the sender's own end dropped, those lost
+// by reason, and those in the file.
+func TestLedgerInOverload(t *testing.T) {
+	for _, c := range []struct{ name, layout, worker, ring, segment string }{
+		{"slow worker", "packed", "sleep: 10ms", "64", "64MiB"},
+		{"slow worker", "slot", "sleep: 10ms", "64", "64MiB"},
+		{"slow disk", "packed", "sleep: 200us", "512", "1MiB"}, // a segment for each few packets
+		{"slow disk", "slot", "sleep: 200us", "512", "1MiB"},
+	} {
+		t.Run(c.name+"/"+c.layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
+			f := l.start(t, fmt.Sprintf(`
+workers: [{name: main, %s}]
+region: {size: 96MiB}
+flows:
+  - name: cap
+    from: {interface: %s, ring: %s}
+    to: {file: %s/cap, layout: %s, segment: {size: %s}, prepare: zero, flush: 50ms, durable: 100ms}
+`, c.worker, l.B.Ifname, c.ring, l.dir, c.layout, c.segment), Options{}).Flows()[0]
+			before := l.A.Stats(t)
+			var frames [][]byte
+			for i := range 60000 {
+				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), 1000))
+			}
+			taken := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
+			after := l.A.Stats(t)
+			offered := after.TxPackets - before.TxPackets
+			if n := offered + after.TxDropped - before.TxDropped; n < uint64(taken) || n > uint64(len(frames)) {
+				t.Errorf("the sender's device counts %d packets, it took %d of %d", n, taken, len(frames))
+			}
+			s := l.atRest(t, f, offered)
+			if s.lost() == 0 {
+				t.Errorf("nothing was lost: the test shows nothing (%+v)", s)
+			}
+			l.accounted(t, s)
+		})
+	}
+}
+
+// atRest stops the flow once everything offered is accounted for, and checks its
+// account before and after.
+func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) FlowStatus {
+	t.Helper()
+	s := await(t, f, "everything offered to be taken", func(s FlowStatus) bool { return s.Offered >= offered && s.Waiting == 0 })
+	balanced(t, s, offered)
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s = f.Status()
+	balanced(t, s, offered)
+	if s.Written.Packets != s.Packets || s.Durable.Packets != s.Packets || s.Dropped["write_failed"] != 0 {
+		t.Errorf("of %d packets received %d are written, %d durable", s.Packets, s.Written.Packets, s.Durable.Packets)
+	}
+	return s
+}
+
+// accounted checks the packets read back against a stopped flow's account.
+func (l *lab) accounted(t *testing.T, s FlowStatus) []record {
+	t.Helper()
+	all := records(t, l.files(t)...)
+	if n := uint64(len(all)); n != s.Written.Packets || uint64(total(contents(all))) != s.Written.Bytes {
+		t.Errorf("the file has %d packets of %d bytes, the status %d of %d", n, total(contents(all)), s.Written.Packets, s.Written.Bytes)
+	}
+	last := map[string]uint64{}
+	for i, r := range all {
+		n, ok := testenv.Sequence(r.data)
+		if !ok {
+			continue
+		}
+		if !testenv.Intact(r.data) {
+			t.Fatalf("packet %d is damaged", i)
+		}
+		flow := string(r.data[34:38]) // ports
+		if before, again := last[flow]; again && n <= before {
+			t.Fatalf("packet %d has number %d and comes after number %d", i, n, before)
+		}
+		last[flow] = n
+	}
+	return all
+}
+
+// slowWriter takes some milliseconds for each write.
+type slowWriter struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (w *slowWriter) Write(b []byte) (int, error) {
+	time.Sleep(20 * time.Millisecond)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.out.Write(b)
+}
+
+// TestLedgerWithASlowStream holds the source back when the sink is full: packets
+// are then lost in the kernel's rings, and counted there.
+func TestLedgerWithASlowStream(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	w := &slowWriter{}
+	f := l.start(t, fmt.Sprintf(`
+region: {size: 32MiB, extent: 64KiB, extents: 4}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 256}
+    to: {file: %s/cap, flush: 50ms}
+`, l.B.Ifname, l.dir), Options{Stream: w}).Flows()[0]
+	frames := testenv.Stream(&l.A, &l.B, 9, 0, 20000, 1000)
+	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
+	s := l.atRest(t, f, l.A.Stats(t).TxPackets)
+	if s.Stalls == 0 || s.lost() == 0 {
+		t.Errorf("%d stalls, %d lost: the test shows nothing", s.Stalls, s.lost())
+	}
+	count := 0
+	for _, b := range blocks(t, w.out.Bytes()) {
+		if b.kind == typePacket {
+			count++
+		}
+	}
+	if uint64(count) != s.Written.Packets {
+		t.Errorf("the stream has %d packets, the status %d", count, s.Written.Packets)
+	}
+}
