@@ -1,0 +1,88 @@
+package flows
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestLargeRegion captures in the upper part of a region of 5 GiB, where addresses
+// take more than 32 bits and io_uring has the memory in its fifth buffer.
+func TestLargeRegion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: a region of 5 GiB takes a while to reserve")
+	}
+	const size, edge = 5 << 30, 4 << 30
+	testenv.Root(t)
+	testenv.Leaks(t)
+	testenv.HugePages(t, size+4<<20)
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			l := &lab{Pair: testenv.NewPair(t, testenv.PairOptions{MTU: 9000, NoAddresses: true}), dir: testenv.DiskDir(t)}
+			d := l.open(t, fmt.Sprintf(`
+region: {size: 5GiB}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 2048}
+    to: {file: %s/cap, layout: %s, segment: {size: 64MiB}, flush: 100ms, durable: 200ms}
+`, l.B.Ifname, l.dir, layout), Options{})
+			giveBack := takeBelow(t, d.Region(), edge)
+			f := d.Flows()[0]
+			var err error
+			l.B.Do(t, func() { err = d.Start() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := observed(t, f)
+			frames := l.traffic(9000)
+			l.captured(t, f, frames)
+			giveBack()
+			w.above(t, edge)
+			samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+			blocksOf(t, l.files(t)...)
+		})
+	}
+}
+
+// takeBelow takes the frames below an address out of the pool until the function
+// it returns is called.
+func takeBelow(t *testing.T, r *umem.Region, edge uint64) (giveBack func()) {
+	t.Helper()
+	book := r.NewBook("test")
+	hands, err := book.NewHolder(umem.OwnerWorker, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frames := make([]umem.Frame, edge/uint64(r.FrameSize()))
+	if got := hands.Take(frames); got != len(frames) || frames[got-1].Addr >= edge {
+		t.Fatalf("took %d of %d frames, the last at %#x", got, len(frames), frames[got-1].Addr)
+	}
+	return func() {
+		hands.Give(frames)
+		hands.Close()
+		if err := book.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// above checks that packets landed at, and the disk was given, addresses above
+// edge only.
+func (w *witness) above(t *testing.T, edge uint64) {
+	t.Helper()
+	for i, p := range w.landed {
+		if p.addr < edge {
+			t.Fatalf("packet %d landed at %#x", i, p.addr)
+		}
+	}
+	for i, p := range w.pieces {
+		if p.Addr < edge {
+			t.Fatalf("piece %d was written from %#x", i, p.Addr)
+		}
+	}
+	if len(w.landed) == 0 || len(w.pieces) == 0 {
+		t.Error("nothing was seen: the test shows nothing")
+	}
+}
