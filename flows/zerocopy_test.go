@@ -112,13 +112,13 @@ func TestSlotIsWrittenFromWhereItLanded(t *testing.T) {
 		t.Fatalf("%d packets landed, %d were sent", len(w.landed), len(frames))
 	}
 	all := records(t, l.files(t)...)
-	samePackets(t, "the file", contents(all), numbered(frames))
+	samePackets(t, "the file", contents(all), stampedWith(frames))
 	w.compare(t, l.files(t)[0])
 	blocksOf(t, l.files(t)...)
 }
 
-// numbered is the packets with what the witness writes.
-func numbered(frames [][]byte) (out [][]byte) {
+// stampedWith is the packets with what the witness writes.
+func stampedWith(frames [][]byte) (out [][]byte) {
 	for i, f := range frames {
 		f = bytes.Clone(f)
 		binary.BigEndian.PutUint64(f[numberAt:], uint64(i))
