@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -81,7 +82,7 @@ static void map_memory(struct receiver *r, uint64_t size)
 		die("map huge pages (see /proc/sys/vm/nr_hugepages)", errno);
 }
 
-static void open_socket(struct receiver *r, const char *name, uint32_t queue, uint32_t ring, uint32_t frame)
+static int try_socket(struct receiver *r, const char *name, uint32_t queue, uint32_t ring, uint32_t frame)
 {
 	const struct xsk_umem_config umem = {
 		.fill_size = ring,
@@ -99,6 +100,22 @@ static void open_socket(struct receiver *r, const char *name, uint32_t queue, ui
 	if (err)
 		die("register the memory", -err);
 	err = xsk_socket__create(&r->socket, name, queue, r->umem, &r->rx, NULL, &socket);
+	if (err)
+		xsk_umem__delete(r->umem);
+	return err;
+}
+
+/* open_socket waits for a queue that the kernel has not freed yet. */
+static void open_socket(struct receiver *r, const char *name, uint32_t queue, uint32_t ring, uint32_t frame)
+{
+	const struct timespec pause = { .tv_nsec = 20 * 1000 * 1000 };
+	int err = -EBUSY;
+
+	for (int tries = 0; err == -EBUSY && tries < 250; tries++) {
+		if (tries > 0)
+			nanosleep(&pause, NULL);
+		err = try_socket(r, name, queue, ring, frame);
+	}
 	if (err)
 		die("open the socket", -err);
 }

@@ -1,0 +1,174 @@
+package network
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+const (
+	ringSize  = 4096
+	frameSize = 4096
+)
+
+// bed is the machinery of the comparison: programs and a veth pair.
+type bed struct {
+	*testing.T
+	pair         *testenv.Pair
+	ours, theirs string // paths of programs
+}
+
+// TestAgainstLibxdp compares in the form that UNIFIEDD_BENCH names and leaves table,
+// JSON and plot in build/bench. A missed bar is in the table and no failure: on a busy
+// machine it may say nothing about the program.
+func TestAgainstLibxdp(t *testing.T) {
+	testenv.Root(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.NumCPU() < 2 {
+		t.Fatal("sender and receiver need a CPU each")
+	}
+	testenv.HugePages(t, 3*ringSize*frameSize)
+	b := &bed{T: t, ours: buildOurs(t), theirs: buildTheirs(t)}
+	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	span := 2 * form.Span
+	c := newContest(work{rate: 50000, size: 1024})
+	for i := range form.Rounds {
+		b.round(c, i, span)
+	}
+	r := bench.NewReport("AF_XDP receive", "unified-xdp-test", "xsk-peer (libxdp "+libxdpVersion(t)+")")
+	r.Comparisons = []bench.Comparison{c.cost, c.waits, c.machine}
+	r.Notes = []string{
+		fmt.Sprintf("%d pairs of runs of %v each, in turn, receiver on CPU 0, sender on CPU 1, over veth in copy mode; %s form.", form.Rounds, span, form.Name),
+		"Processor time is that of all threads of the receiving process, from schedstat.",
+		"The whole machine's time is counted by ticks, the sender's and everybody else's included.",
+		c.note()}
+	b.save(r, form)
+}
+
+// round measures one pair.
+func (b *bed) round(c *contest, i int, span time.Duration) {
+	b.Helper()
+	var runs [2]run
+	measure := func(k int) func() error {
+		return func() (err error) {
+			runs[k], err = b.measure(k, c.work, span)
+			return err
+		}
+	}
+	if err := bench.Round(i, measure(0), measure(1)); err != nil {
+		b.Fatal(err)
+	}
+	c.add(runs)
+}
+
+// measure runs one receiver under the sender's traffic. Real-time priority keeps
+// what else the machine does from deciding how many packets a wake-up finds.
+func (b *bed) measure(k int, w work, span time.Duration) (run, error) {
+	pinned := func(e *testenv.End, cpu int, name string, args ...string) *exec.Cmd {
+		return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu), "chrt", "--fifo", "10", name}, args...)...)
+	}
+	far := &b.pair.B
+	args := [2][]string{
+		{"-rx", "-wait", "poll", "-zero-copy", "copy", "-json", "-ring", strconv.Itoa(ringSize), "-frame", strconv.Itoa(frameSize), far.Ifname},
+		{far.Ifname, "0", strconv.Itoa(ringSize), strconv.Itoa(frameSize)},
+	}
+	r, err := launch(pinned(far, 0, [2]string{b.ours, b.theirs}[k], args[k]...))
+	if err != nil {
+		return run{}, err
+	}
+	packets := int(span.Seconds() * float64(w.rate))
+	cpu, machine, err := r.observe(func() error {
+		out, err := pinned(&b.pair.A, 1, b.ours, "-tx", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(w.rate),
+			"-size", strconv.Itoa(w.size), "-count", strconv.Itoa(packets), b.pair.A.Ifname).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("sender: %w\n%s", err, out)
+		}
+		return nil
+	})
+	done, endErr := r.end()
+	if err == nil {
+		err = endErr
+	}
+	if err == nil && int(done.packets+done.lost) != packets {
+		err = fmt.Errorf("%d packets were sent, %s has received %.0f and lost %.0f", packets, r.cmd, done.packets, done.lost)
+	}
+	done.cpu, done.machine = cpu, machine
+	return done, err
+}
+
+// save prints the report and, but for the short form, keeps it.
+func (b *bed) save(r *bench.Report, form bench.Form) {
+	b.Helper()
+	dir := filepath.Join("..", "..", "..", "build", "bench")
+	if form == bench.Short {
+		dir = b.TempDir()
+	}
+	if err := r.Table(b.Output()); err != nil {
+		b.Error(err)
+	}
+	if err := r.Save(dir, "network"); err != nil {
+		b.Error(err)
+	}
+}
+
+func buildOurs(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "unified-xdp-test")
+	out, err := exec.Command("go", "build", "-o", path, "../../../selftests/unified-xdp-test").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build unified-xdp-test: %v\n%s", err, out)
+	}
+	return path
+}
+
+func buildTheirs(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "xsk-peer")
+	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
+		"../../../selftests/xsk-peer/xsk-peer.c", "-lxdp", "-lbpf").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build xsk-peer: %v\n%s", err, out)
+	}
+	return path
+}
+
+func libxdpVersion(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "pkg-config"), "--modversion", "libxdp").Output()
+	if err != nil {
+		t.Fatalf("ask for the version of libxdp: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// TestProcessTime burns some processor time and finds it.
+func TestProcessTime(t *testing.T) {
+	a, err := processTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(20 * time.Millisecond); time.Now().Before(end); {
+	}
+	b, err := processTime(os.Getpid())
+	if err != nil || b <= a {
+		t.Errorf("%v, then %v, %v", a, b, err)
+	}
+	if _, err := processTime(-1); err == nil {
+		t.Error("no process, and a time")
+	}
+	if busy, err := busyTime(); err != nil || busy <= 0 {
+		t.Errorf("the machine was busy for %v, %v", busy, err)
+	}
+}
