@@ -11,7 +11,8 @@ import (
 )
 
 // blkid asks blkid(8) what is on a device, where it is installed. It ends with
-// status 2 when it found nothing and 8 when it found contradictory things.
+// status 2 when it found nothing, 8 when it found contradictory things, and others
+// when it is a version that cannot probe.
 func blkid(path string) ([]string, error) {
 	program := findBlkid()
 	if program == "" {
@@ -19,15 +20,15 @@ func blkid(path string) ([]string, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, program, "--probe", "--output", "export", path).Output()
+	out, err := exec.CommandContext(ctx, program, "-p", "-o", "export", path).Output()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return blkidFound(string(out)), nil
-	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		return nil, nil
 	case errors.As(err, &exit) && exit.ExitCode() == 8:
 		return []string{"signatures of several things"}, nil
+	case errors.As(err, &exit) && exit.Exited():
+		return nil, nil
 	}
 	return nil, fmt.Errorf("ask blkid what is on it: %w", err)
 }

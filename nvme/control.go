@@ -34,8 +34,8 @@ func takeControl(region *umem.Region, size uint64) (*controlPiece, error) {
 	area := region.Control()
 	taken := controls.pieces[region]
 	off, at := uint64(0), 0
-	for at < len(taken) && taken[at].off-off < size {
-		off = taken[at].off + uint64(len(taken[at].mem))
+	for at < len(taken) && off+size > taken[at].off {
+		off = inOnePage(taken[at].off+uint64(len(taken[at].mem)), size)
 		at++
 	}
 	if off+size > uint64(len(area)) {
@@ -44,6 +44,16 @@ func takeControl(region *umem.Region, size uint64) (*controlPiece, error) {
 	p := &controlPiece{region: region, off: off, mem: area[off : off+size : off+size]}
 	controls.pieces[region] = slices.Insert(taken, at, p)
 	return p, nil
+}
+
+// inOnePage moves an offset on to the next huge page where size bytes would
+// otherwise lie in two: kernels before 6.9 want a ring's memory in one piece.
+func inOnePage(off, size uint64) uint64 {
+	const page = 2 << 20
+	if size <= page && off/page != (off+size-1)/page {
+		return roundUp(off, page)
+	}
+	return off
 }
 
 // release puts the piece back. Releasing again does nothing.

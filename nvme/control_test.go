@@ -30,7 +30,7 @@ func openControl(t testing.TB, control uint64) *umem.Region {
 // TestControlPieces takes and releases pieces at random and looks for any that
 // overlap, or a gap that was passed over.
 func TestControlPieces(t *testing.T) {
-	region := openControl(t, 2<<20)
+	region := openControl(t, 4<<20)
 	page := uint64(os.Getpagesize())
 	rapid.Check(t, func(t *rapid.T) {
 		var live []*controlPiece
@@ -48,6 +48,9 @@ func TestControlPieces(t *testing.T) {
 				p, err := takeControl(region, n*page)
 				if errors.Is(err, errNoControl) {
 					continue
+				}
+				if first, last := p.off>>21, (p.off+n*page-1)>>21; first != last {
+					t.Fatalf("%d pages at %#x lie in two huge pages", n, p.off)
 				}
 				mark(p, true)
 				live = append(live, p)

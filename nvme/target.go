@@ -77,6 +77,9 @@ func (t *Target) look(c TargetConfig) error {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFBLK:
 		t.block, t.number = true, uint64(st.Rdev)
+		if c.Create && c.Exclusive {
+			return unix.EEXIST
+		}
 	case unix.S_IFREG:
 	default:
 		return fmt.Errorf("it is neither a file nor a block device")

@@ -132,6 +132,7 @@ func TestTargetMistakes(t *testing.T) {
 		{"missing", TargetConfig{Path: dir + "/x"}, unix.ENOENT, dir + "/x"},
 		{"no directory", TargetConfig{Path: dir + "/x/y", Create: true}, unix.ENOENT, "/x/y"},
 		{"exclusive", TargetConfig{Path: there, Create: true, Exclusive: true}, unix.EEXIST, there},
+		{"exclusive device", TargetConfig{Path: "/dev/loop0", Create: true, Exclusive: true}, unix.EEXIST, "/dev/loop0"},
 		{"directory", TargetConfig{Path: dir}, nil, "neither a file nor a block device"},
 		{"character device", TargetConfig{Path: "/dev/null"}, nil, "neither a file nor a block device"},
 		{"odd size", TargetConfig{Path: dir + "/x", Create: true, Size: 1000, Prepare: PrepareZero}, nil, "multiple of"},
