@@ -1,0 +1,202 @@
+package flows
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// Each source is a program nobody here wrote, whose own count of packets is
+// compared with ours.
+
+// filtered starts a flow that takes what matches, in a lab with addresses.
+func filtered(t *testing.T, layout, expression string) (*lab, *Flow) {
+	t.Helper()
+	l := newLab(t, testenv.PairOptions{})
+	text := strings.Replace(l.defaults(layout), "ring: 2048", `ring: 4096, filter: "`+expression+`"`, 1)
+	return l, l.start(t, text, Options{}).Flows()[0]
+}
+
+// taken checks that the flow, stopped, had n packets and lost none unaccounted.
+func (l *lab) taken(t *testing.T, f *Flow, n uint64) {
+	t.Helper()
+	s := await(t, f, "every packet to be taken or lost", func(s FlowStatus) bool {
+		return s.Packets+s.lost() >= n && s.Waiting == 0
+	})
+	s = l.atRest(t, f, s.Offered)
+	if s.Packets+s.lost() != n {
+		t.Errorf("the source sent %d packets, %d are received and %d lost: %v", n, s.Packets, s.lost(), s.Dropped)
+	}
+	l.accounted(t, s)
+	t.Logf("%d packets sent, %d received", n, s.Packets)
+}
+
+// number is what re finds in a program's output.
+func number(t *testing.T, re, out string) uint64 {
+	t.Helper()
+	m := regexp.MustCompile(re).FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no %q in %s", re, out)
+	}
+	n, err := strconv.ParseUint(m[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestFromPing(t *testing.T) {
+	l, f := filtered(t, "slot", "icmp")
+	out, _ := l.A.Command("ping", "-c", "50", "-i", "0.002", "-W", "1", "-s", "1000", l.B.IP.String()).CombinedOutput() // nobody answers
+	l.taken(t, f, number(t, `(\d+) packets transmitted`, string(out)))
+}
+
+func TestFromTrafgen(t *testing.T) {
+	l, f := filtered(t, "packed", "udp port 9")
+	script := filepath.Join(t.TempDir(), "udp.trafgen")
+	text := fmt.Sprintf("{ eth(da=%s, sa=%s), ipv4(saddr=%s, daddr=%s), udp(sp=1234, dp=9), fill('A', 600) }\n", l.B.MAC, l.A.MAC, l.A.IP, l.B.IP)
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out := l.A.Run(t, testenv.Tool(t, "trafgen"), "-i", script, "-o", l.A.Ifname, "-n", "20000", "--cpus", "1", "-q")
+	l.taken(t, f, number(t, `(\d+) packets outgoing`, out)-l.A.Stats(t).TxDropped)
+}
+
+func TestFromTcpreplay(t *testing.T) {
+	l, f := filtered(t, "slot", "udp port 9")
+	name := filepath.Join(t.TempDir(), "replay.pcap")
+	frames := testenv.Stream(&l.A, &l.B, 9, 0, 2000, 900)
+	writeClassic(t, name, frames)
+	out := l.A.Run(t, testenv.Tool(t, "tcpreplay"), "-i", l.A.Ifname, "--pps=20000", name)
+	l.taken(t, f, number(t, `Actual: (\d+) packets`, out))
+	if !t.Failed() && f.last.lost() == 0 {
+		samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+	}
+}
+
+func writeClassic(t *testing.T, name string, frames [][]byte) {
+	t.Helper()
+	out, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	w := pcapgo.NewWriter(out)
+	if err := w.WriteFileHeader(16384, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range frames {
+		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, 0), CaptureLength: len(f), Length: len(f)}, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFromIperf3 takes the datagrams away from a running iperf3, whose server has
+// what came before.
+func TestFromIperf3(t *testing.T) {
+	const datagram = 1000
+	testenv.Tool(t, "iperf3")
+	l := newLab(t, testenv.PairOptions{})
+	server := l.B.Command("iperf3", "-s", "-1", "-J", "-B", l.B.IP.String())
+	var served bytes.Buffer
+	server.Stdout = &served
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	testenv.Wait(t, 10*time.Second, "iperf3 to listen", func() bool {
+		return strings.Contains(l.B.Run(t, "ss", "-Hltn"), ":5201")
+	})
+	client := l.A.Command("iperf3", "-c", l.B.IP.String(), "-u", "-b", "100M", "-l", strconv.Itoa(datagram), "-t", "2", "-J")
+	var sent bytes.Buffer
+	client.Stdout = &sent
+	if err := client.Start(); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Wait(t, 10*time.Second, "datagrams to arrive", func() bool { return l.A.Stats(t).TxPackets > 200 })
+	text := strings.Replace(l.defaults("slot"), "ring: 2048", `ring: 4096, filter: "udp port 5201"`, 1)
+	f := l.start(t, text, Options{}).Flows()[0]
+	if err := client.Wait(); err != nil {
+		t.Fatalf("iperf3: %v: %s", err, sent.String())
+	}
+	if err := server.Wait(); err != nil {
+		t.Fatalf("iperf3 -s: %v: %s", err, served.String())
+	}
+	var out, in struct {
+		End struct {
+			Sum      struct{ Packets uint64 }
+			Received struct{ Bytes uint64 } `json:"sum_received"`
+		}
+	}
+	if err := errors.Join(json.Unmarshal(sent.Bytes(), &out), json.Unmarshal(served.Bytes(), &in)); err != nil {
+		t.Fatal(err)
+	}
+	before := in.End.Received.Bytes / datagram
+	if before == 0 || before == out.End.Sum.Packets {
+		t.Fatalf("the server has %d of %d: the test shows nothing", before, out.End.Sum.Packets)
+	}
+	l.taken(t, f, out.End.Sum.Packets-before-l.A.Stats(t).TxDropped)
+}
+
+// TestFromTestpmd has DPDK send as fast as it can.
+func TestFromTestpmd(t *testing.T) {
+	for _, driver := range []string{"net_af_packet0,iface=%s", "net_af_xdp0,iface=%s,force_copy=1"} {
+		t.Run(driver[:strings.Index(driver, "0")], func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			f := l.start(t, l.defaults("slot"), Options{}).Flows()[0]
+			before := l.A.Stats(t)
+			out := l.testpmd(t, fmt.Sprintf(driver, l.A.Ifname), time.Second)
+			after := l.A.Stats(t)
+			offered, dropped := after.TxPackets-before.TxPackets, after.TxDropped-before.TxDropped
+			t.Logf("testpmd sent %d, its device %d and dropped %d", number(t, `TX-packets: (\d+)`, out), offered, dropped)
+			l.taken(t, f, offered)
+			if n := number(t, `TX-packets: (\d+)`, out); offered == 0 || offered > n || n-offered > dropped+inRing {
+				t.Errorf("testpmd sent %d packets, its device %d and dropped %d", n, offered, dropped)
+			}
+		})
+	}
+}
+
+// inRing is the most packets DPDK's drivers have in a ring when they stop; they
+// count them as sent.
+const inRing = 4096
+
+// testpmd runs DPDK's test program for a while as a sender at end A.
+func (l *lab) testpmd(t *testing.T, device string, span time.Duration) string {
+	t.Helper()
+	cmd := l.A.Command(testenv.Tool(t, "dpdk-testpmd"), "--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--file-prefix", l.A.Ifname, "--no-telemetry", "-l", "0,1",
+		"--vdev", device, "--", "-i", "--forward-mode=txonly", "--txpkts=1000", "--total-num-mbufs=16384", "--no-mlockall")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	fmt.Fprintln(in, "start")
+	time.Sleep(span)
+	fmt.Fprintln(in, "stop")
+	fmt.Fprintln(in, "show port stats all")
+	fmt.Fprintln(in, "quit")
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("dpdk-testpmd: %v: %s", err, out.String())
+	}
+	return out.String()
+}
