@@ -11,9 +11,9 @@ import (
 // The plot's measures in pixels. Text is at least 12 high, so that it can be read
 // where the plot is shown at half its size.
 const (
-	svgWidth  = 960
+	svgWidth  = 990
 	svgLabels = 400 // width of the column of labels
-	svgValues = 130 // width of the column of estimates
+	svgValues = 160 // width of the column of estimates
 	svgRow    = 30
 	svgTop    = 74
 	svgBottom = 74
@@ -49,11 +49,15 @@ func (r *Report) SVG(w io.Writer) error {
 	return err
 }
 
+// widest is how far the axis goes from one in each direction. A pair in which the
+// machine did something else for a while would make everything else unreadable.
+const widest = 2.0
+
 // reach widens the axis to what a comparison has to show.
 func (p *plot) reach(c *Comparison) {
 	for _, v := range append(c.Ratios(), c.Bar) {
 		if isKnown(v) {
-			p.low, p.high = min(p.low, v/1.03), max(p.high, v*1.03)
+			p.low, p.high = min(p.low, max(v/1.03, 1/widest)), max(p.high, min(v*1.03, widest))
 		}
 	}
 }
@@ -95,7 +99,7 @@ func (p *plot) axis(y int) {
 // row draws a comparison around y.
 func (p *plot) row(c *Comparison, y int) {
 	e, mid := c.Estimate(), float64(y)
-	p.text(16, y+4, "", c.Case+": "+c.Metric)
+	p.text(16, y+4, `text-anchor="start"`, c.Case+": "+c.Metric)
 	color := "#1b6ca8"
 	if !c.Met() {
 		color = "#b3401f"
@@ -112,11 +116,11 @@ func (p *plot) row(c *Comparison, y int) {
 	if c.Bar > 0 {
 		p.line(p.x(c.Bar), mid-12, p.x(c.Bar), mid+12, `stroke="#222" stroke-width="1.5" stroke-dasharray="3 2"`)
 	}
-	p.text(svgWidth-svgValues+14, y+4, `fill="`+color+`"`, fmt.Sprintf("%.3f (%s better)", e.Ratio, c.Better))
+	p.text(svgWidth-svgValues+14, y+4, `fill="`+color+`"`, fmt.Sprintf("%.3f, %s is better", e.Ratio, c.Better))
 }
 
 // legend says what the marks are.
 func (p *plot) legend(y int) {
 	p.text(16, y, `font-size="12" fill="#555"`,
-		fmt.Sprintf("grey dot: one pair · upright: estimate, with what is left and right of it %.0f %% sure · dashed: the bar · red: bar missed", 100*Confidence))
+		fmt.Sprintf("grey dot: one pair · upright: estimate, in its bounds, each %.0f %% sure · dashed: the bar · red: bar missed · beyond the axis: at its end", 100*Confidence))
 }
