@@ -36,7 +36,8 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 	b.SetBytes(4096)
 	b.ReportAllocs()
 	b.ResetTimer()
-	for done, flying := 0, 0; done < b.N; {
+	done, flying := 0, 0
+	for done < b.N {
 		for _, f := range fs {
 			r.at(f, i, rand.Uint64N(blocks)*4096)
 		}
@@ -50,5 +51,11 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 		done += n
 	}
 	b.StopTimer()
+	for flying > 0 {
+		if err := r.queue.Wait(-1); err != nil {
+			b.Fatal(err)
+		}
+		flying -= finish(fs[:cap(fs)])
+	}
 	b.ReportMetric(float64(r.queue.Stats().Enters)/float64(b.N), "enters/op")
 }
