@@ -1,0 +1,121 @@
+package lint
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v4"
+)
+
+func readTree(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// sameNames fails the test where a document and the code do not name the same
+// things.
+func sameNames(t *testing.T, document string, documented, real []string) {
+	t.Helper()
+	if len(real) == 0 {
+		t.Fatal("found nothing to be documented")
+	}
+	for _, name := range real {
+		if !slices.Contains(documented, name) {
+			t.Errorf("%s says nothing of %s", document, name)
+		}
+	}
+	for _, name := range documented {
+		if !slices.Contains(real, name) {
+			t.Errorf("%s describes %s, which does not exist", document, name)
+		}
+	}
+}
+
+// tableKeys are the first cells of a document's tables that fit the expression.
+func tableKeys(text, expression string) (keys []string) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `("+expression+")` \\|").FindAllStringSubmatch(text, -1) {
+		keys = append(keys, m[1])
+	}
+	return keys
+}
+
+// TestConfigurationIsDocumented: docs/configuration.md has every key of the sample
+// that shows every key, and no others.
+func TestConfigurationIsDocumented(t *testing.T) {
+	var sample any
+	if err := yaml.Unmarshal([]byte(readTree(t, "flows", "config", "testdata", "full.yaml")), &sample); err != nil {
+		t.Fatal(err)
+	}
+	keys := make(map[string]bool)
+	leaves(sample, "", keys)
+	var real []string
+	for key := range keys {
+		real = append(real, key)
+	}
+	text := readTree(t, "docs", "configuration.md")
+	sameNames(t, "docs/configuration.md", tableKeys(text, `[a-z_.\[\]]+`), real)
+}
+
+// leaves collects the paths of all scalars, and lists of scalars.
+func leaves(node any, path string, keys map[string]bool) {
+	switch n := node.(type) {
+	case map[string]any:
+		for key, value := range n {
+			leaves(value, strings.TrimPrefix(path+"."+key, "."), keys)
+		}
+	case []any:
+		for _, value := range n {
+			if _, ok := value.(map[string]any); !ok {
+				keys[path] = true
+				return
+			}
+			leaves(value, path+"[]", keys)
+		}
+	default:
+		keys[path] = true
+	}
+}
+
+// TestMetricsAreDocumented: docs/metrics.md has every metric with its labels, and
+// no others.
+func TestMetricsAreDocumented(t *testing.T) {
+	text := readTree(t, "docs", "metrics.md")
+	var real []string
+	described := regexp.MustCompile(`describe\("([a-z_]+)", "[^"]*"((?:, "[a-z_]+")*)\)`)
+	for _, m := range described.FindAllStringSubmatch(readTree(t, "cmd", "unifiedd", "metrics.go"), -1) {
+		name, labels := "unifiedd_"+m[1], strings.TrimPrefix(strings.ReplaceAll(m[2], `"`, ""), ", ")
+		real = append(real, name)
+		if row := fmt.Sprintf("| `%s` | %s", name, labels); !strings.Contains(text, row) {
+			t.Errorf("docs/metrics.md has no row that begins %q", row)
+		}
+	}
+	sameNames(t, "docs/metrics.md", tableKeys(text, `unifiedd_[a-z_]+`), real)
+}
+
+// TestDocumentLinks: what one document says of another is there.
+func TestDocumentLinks(t *testing.T) {
+	link := regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)(?:#[^)]*)?\)`)
+	for _, pattern := range []string{"*.md", filepath.Join("docs", "*.md")} {
+		files, _ := filepath.Glob(filepath.Join(root, pattern))
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(file), m[1])); err != nil {
+					t.Errorf("%s: %v", file, err)
+				}
+			}
+		}
+	}
+}
