@@ -40,7 +40,7 @@ func TestAgainstFio(t *testing.T) {
 	}
 	r := bench.NewReport("block I/O", "unified-nvme-test", version)
 	r.Notes = []string{
-		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d; %s form.", form.Rounds, form.Span, ours.cpu, form.Name),
+		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", form.Rounds, form.Span, ours.cpu, form.Name),
 		"Processor time is the whole process's, less that of a run of one operation."}
 	contests := prepare(t, size)
 	if form == bench.Short {
