@@ -2,7 +2,6 @@ package flows
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,10 +26,7 @@ func (s *store) checkUnused() error {
 	}
 	defer f.Close()
 	var start [4]byte
-	if _, err := f.ReadAt(start[:], 0); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("look for a capture on %s: %w", s.to.Device, err)
-	}
-	if bytes.Equal(start[:], sectionMagic) {
+	if _, err := f.ReadAt(start[:], 0); err == nil && bytes.Equal(start[:], sectionMagic) {
 		return fmt.Errorf("device %s: %w: it holds a capture (copy it away, then allow to overwrite it with force: true)", s.to.Device, nvme.ErrDeviceNotEmpty)
 	}
 	return nil

@@ -170,11 +170,20 @@ func (r *run) describeHead(c config.Flow, shared sharing) (pcapng.Section, []pca
 	var ifs []pcapng.Interface
 	for _, s := range r.sources {
 		ifs = append(ifs, pcapng.Interface{
-			Name: c.From.Interface, Filter: c.From.Filter, LinkType: pcapng.LinkTypeEthernet,
+			Name: c.From.Interface, Filter: shortened(c.From.Filter), LinkType: pcapng.LinkTypeEthernet,
 			Description: fmt.Sprintf("%s queue %d", c.From.Interface, s.port.Queue()),
 		})
 	}
 	return pcapng.Section{Hardware: machine(), OS: kernel(), Application: shared.application}, ifs
+}
+
+// shortened is a filter that fits a capture's head.
+func shortened(filter string) string {
+	const cut = " ..."
+	if len(filter) <= pcapng.MaxText {
+		return filter
+	}
+	return filter[:pcapng.MaxText-len(cut)] + cut
 }
 
 // fill takes the flow's share of the frames and supplies the queues.

@@ -1,0 +1,181 @@
+package flows
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/vishvananda/netlink"
+)
+
+// clinic has two flows on one worker: "ill", which something happens to, and
+// "well", which must not notice.
+type clinic struct {
+	*lab
+	other     *testenv.Pair
+	ill, well *Flow
+	sent      uint64 // packets to ill, numbered from 0
+	stop      func() uint64
+}
+
+// newClinic starts well under traffic; ill is started by the test. The settings
+// are those of ill; DIR in them is a directory.
+func newClinic(t *testing.T, from, to string) *clinic {
+	t.Helper()
+	c := &clinic{lab: newLab(t, testenv.PairOptions{NoAddresses: true})}
+	c.other = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	text := fmt.Sprintf(`
+region: {size: 96MiB, extent: 512KiB, extents: 16}
+flows:
+  - {name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}
+  - {name: well, from: {interface: %s, ring: 2048}, to: {file: %s/well, segment: {size: 8MiB}, flush: 20ms, durable: 50ms}}
+`, c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
+	d := c.open(t, text, Options{})
+	c.daemon, c.ill, c.well = d, d.Flows()[0], d.Flows()[1]
+	c.other.B.Do(t, func() {
+		if err := c.well.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	c.stop = c.background(t)
+	t.Cleanup(func() { c.healthy(t) })
+	return c
+}
+
+// background sends numbered packets to well until it is told to stop.
+func (c *clinic) background(t *testing.T) (stop func() uint64) {
+	s := testenv.NewSender(t, &c.other.A)
+	quit, done := make(chan struct{}), make(chan uint64, 1)
+	go func() {
+		n := uint64(0)
+		for {
+			for range 20 {
+				if ok, err := s.Send(testenv.UDP(&c.other.A, &c.other.B, 5000, n, 200)); ok && err == nil {
+					n++
+				}
+			}
+			select {
+			case <-quit:
+				done <- n
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return func() uint64 { close(quit); return <-done }
+}
+
+// healthy checks that well has captured every packet and is as it was.
+func (c *clinic) healthy(t *testing.T) {
+	t.Helper()
+	sent := c.stop()
+	s := c.well.Status()
+	if s.State != Running || s.Error != "" {
+		t.Errorf("the other flow is %s: %s", s.State, s.Error)
+	}
+	if err := c.well.Stop(); err != nil {
+		t.Errorf("stop the other flow: %v", err)
+	}
+	files, _ := filepath.Glob(c.dir + "/well-*.pcapng")
+	inSequence(t, packets(t, files...), 0, sent)
+}
+
+// inSequence checks that packets have the numbers from first on, n of them.
+func inSequence(t *testing.T, got [][]byte, first, n uint64) {
+	t.Helper()
+	for i, p := range got {
+		if number, ok := testenv.Sequence(p); !ok || number != first+uint64(i) || !testenv.Intact(p) {
+			t.Errorf("packet %d has number %d, not %d", i, number, first+uint64(i))
+			return
+		}
+	}
+	if uint64(len(got)) != n {
+		t.Errorf("%d packets, want %d", len(got), n)
+	}
+}
+
+// start starts ill, which must succeed.
+func (c *clinic) start(t *testing.T) {
+	t.Helper()
+	if err := c.try(t); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try starts ill.
+func (c *clinic) try(t *testing.T) (err error) {
+	t.Helper()
+	c.B.Do(t, func() { err = c.ill.Start() })
+	return err
+}
+
+// send sends n packets to ill, slowly enough for its rings.
+func (c *clinic) send(t *testing.T, n int) {
+	t.Helper()
+	c.sent += uint64(testenv.SendRaw(t, &c.A, testenv.Stream(&c.A, &c.B, 5000, c.sent, n, 1000), testenv.SendOptions{Rate: 20000}))
+}
+
+// capture sends n packets and waits until ill has all it was ever sent.
+func (c *clinic) capture(t *testing.T, n int) {
+	t.Helper()
+	before := c.ill.Status().Packets
+	c.send(t, n)
+	await(t, c.ill, "the packets", func(s FlowStatus) bool { return s.Packets == before+uint64(n) })
+}
+
+// becomes waits for a state of ill, and checks what its error says.
+func (c *clinic) becomes(t *testing.T, state State, says ...string) FlowStatus {
+	t.Helper()
+	s := await(t, c.ill, "the flow to be "+string(state), func(s FlowStatus) bool { return s.State == state })
+	sayAll(t, s.Error, says)
+	return s
+}
+
+// sayAll checks that a message names all it should, and no bare number of an
+// error.
+func sayAll(t *testing.T, message string, says []string) {
+	t.Helper()
+	for _, one := range says {
+		if !strings.Contains(message, one) {
+			t.Errorf("the message does not say %q: %s", one, message)
+		}
+	}
+	if strings.Contains(message, "errno") {
+		t.Errorf("the message has an error number: %s", message)
+	}
+}
+
+// illFiles are the packets in ill's files.
+func (c *clinic) illFiles(t *testing.T) [][]byte {
+	t.Helper()
+	files, _ := filepath.Glob(c.dir + "/ill-*.pcapng")
+	return packets(t, files...)
+}
+
+// free checks that nothing of ours is on ill's interface.
+func free(t *testing.T, ns *testenv.Namespace, name string) {
+	t.Helper()
+	if id := attached(t, ns, name); id != 0 {
+		t.Errorf("program %d is still on %s", id, name)
+	}
+}
+
+// attached is the program on an interface; 0: none.
+func attached(t *testing.T, ns *testenv.Namespace, name string) (id uint32) {
+	t.Helper()
+	ns.Do(t, func() {
+		l, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if x := l.Attrs().Xdp; x != nil && x.Attached {
+			id = x.ProgId
+		}
+	})
+	return id
+}
+
+const toFile = "file: DIR/ill, segment: {size: 8MiB}, flush: 200ms, durable: 100ms"

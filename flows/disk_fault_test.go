@@ -1,0 +1,182 @@
+package flows
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// TestDiskError: a device that fails for good. It is one of compressed memory,
+// which is allowed no more.
+func TestDiskError(t *testing.T) {
+	dev := testenv.Zram(t, 64<<20)
+	c := newClinic(t, "", "device: "+dev+", flush: 20ms, durable: 50ms")
+	c.start(t)
+	c.capture(t, 100)
+	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
+	if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0); err != nil {
+		t.Fatal(err)
+	}
+	c.send(t, 5000)
+	s := c.becomes(t, Failed, "write to "+dev+" before offset", "input/output error", "lost and counted")
+	if s.Durable.Packets < 100 || s.Durable.Packets > s.Written.Packets || s.Packets < s.Written.Packets+s.Dropped["write_failed"] || s.Dropped["write_failed"] == 0 {
+		t.Errorf("%d received, %d written, %d durable, %d lost", s.Packets, s.Written.Packets, s.Durable.Packets, s.Dropped["write_failed"])
+	}
+	free(t, c.B.Namespace, c.B.Ifname)
+	inSequence(t, packets(t, dev)[:s.Durable.Packets], 0, s.Durable.Packets)
+}
+
+// TestDeviceOutOfRoom: a device whose storage is short, such as one of thin
+// provisioning, is waited for like a file system.
+func TestDeviceOutOfRoom(t *testing.T) {
+	small := testenv.Ext4(t, 16<<20)
+	back := filepath.Join(small, "back")
+	if err := os.WriteFile(back, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(back, 64<<20); err != nil {
+		t.Fatal(err)
+	}
+	dev := testenv.Loop(t, back, 0)
+	c := newClinic(t, "", "device: "+dev+", flush: 20ms, durable: 50ms")
+	c.start(t)
+	c.capture(t, 100)
+	ballast := fill(t, small)
+	c.capture(t, 1000)
+	c.becomes(t, Waiting, "write to "+dev, "no space left", "make room")
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	c.becomes(t, Running)
+	if err := c.ill.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	inSequence(t, packets(t, dev), 0, 1100)
+}
+
+// fill fills a file system and returns the file that does it.
+func fill(t *testing.T, dir string) (ballast string) {
+	t.Helper()
+	ballast = filepath.Join(dir, "ballast")
+	f, err := os.Create(ballast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size >= 512; size /= 2 {
+		for err == nil {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			t.Fatal(err)
+		}
+		err = nil
+	}
+	return ballast
+}
+
+func TestDiskFullAtStart(t *testing.T) {
+	full := testenv.Ext4(t, 8<<20)
+	c := newClinic(t, "", "file: "+full+"/ill, segment: {size: 32MiB}, prepare: allocate")
+	err := c.try(t)
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("start: %v", err)
+	}
+	sayAll(t, err.Error(), []string{"start flow ill", full, "no space left", "bytes free", "make room"})
+	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
+		t.Errorf("%s: %s", s.State, s.Error)
+	}
+	if left, _ := os.ReadDir(full); len(left) > 1 { // lost+found
+		t.Errorf("left behind: %v", left)
+	}
+	free(t, c.B.Namespace, c.B.Ifname)
+}
+
+// TestDiskFull fills the disk while the flow runs, and makes room again. What was
+// received is all there; what was not is counted.
+func TestDiskFull(t *testing.T) {
+	for name, to := range map[string]string{
+		"prepared segments": "segment: {size: 2MiB}, prepare: allocate",
+		"growing segment":   "segment: {size: 64MiB}, prepare: none",
+		"growing slots":     "segment: {size: 64MiB}, prepare: none, layout: slot",
+	} {
+		t.Run(name, func(t *testing.T) {
+			small := testenv.Ext4(t, 24<<20)
+			c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, "+to)
+			c.start(t)
+			c.capture(t, 1000)
+			ballast := fill(t, small)
+			for i := 0; i < 20 && c.ill.Status().State == Running; i++ {
+				c.send(t, 500)
+			}
+			c.becomes(t, Waiting, small, "no space left", "make room")
+			c.send(t, 6000) // more than fit the rings
+			s := c.ill.Status()
+			if s.Durable.Packets > s.Written.Packets || s.Written.Packets > s.Packets {
+				t.Errorf("%+v", s)
+			}
+			if err := os.Remove(ballast); err != nil {
+				t.Fatal(err)
+			}
+			c.becomes(t, Running)
+			c.capture(t, 500)
+			if err := c.ill.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			c.complete(t, small)
+		})
+	}
+}
+
+// complete checks that ill's files in a directory hold every packet that was not
+// counted as lost, in order.
+func (c *clinic) complete(t *testing.T, dir string) {
+	t.Helper()
+	s := c.ill.Status()
+	lost := s.Dropped["lost_ring_full"] + s.Dropped["lost_no_frames"]
+	if s.Packets+lost != c.sent || s.Durable.Packets != s.Packets {
+		t.Errorf("%d sent, %d received, %d lost, %d durable", c.sent, s.Packets, lost, s.Durable.Packets)
+	}
+	files, _ := filepath.Glob(dir + "/ill-*.pcapng")
+	got := packets(t, files...)
+	if uint64(len(got)) != s.Packets {
+		t.Errorf("%d packets in %d files, and %d were received", len(got), len(files), s.Packets)
+	}
+	last := uint64(0)
+	for i, p := range got {
+		n, ok := testenv.Sequence(p)
+		if !ok || !testenv.Intact(p) || i > 0 && n <= last {
+			t.Fatalf("packet %d has number %d after %d", i, n, last)
+		}
+		last = n
+	}
+	readWithoutComplaint(t, files...)
+}
+
+// TestDeviceFull: a device is one segment; when that is full the flow ends, and
+// what fits is on it.
+func TestDeviceFull(t *testing.T) {
+	dev := testenv.Zram(t, 4<<20)
+	c := newClinic(t, "", "flush: 20ms, durable: 50ms, device: "+dev)
+	c.start(t)
+	c.capture(t, 100)
+	time.Sleep(1100 * time.Millisecond) // the flow has looked around once
+	if s := c.ill.Status(); s.State != Running {
+		t.Errorf("with room on the device the flow is %s: %s", s.State, s.Error)
+	}
+	for i := 0; i < 20 && c.ill.Status().State == Running; i++ {
+		c.send(t, 500)
+	}
+	s := c.becomes(t, Failed, dev, "full", "larger device")
+	free(t, c.B.Namespace, c.B.Ifname)
+	got := packets(t, dev)
+	inSequence(t, got, 0, uint64(len(got)))
+	if uint64(len(got)) < s.Durable.Packets || s.Durable.Packets < 100 || uint64(len(got)) != s.Written.Packets {
+		t.Errorf("the device has %d packets, %d are written, %d durable", len(got), s.Written.Packets, s.Durable.Packets)
+	}
+}

@@ -1,0 +1,110 @@
+package flows
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf/link"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+func TestInterfaceDown(t *testing.T) {
+	c := newClinic(t, "", toFile)
+	c.start(t)
+	c.capture(t, 100)
+	c.B.SetDown(t)
+	c.becomes(t, Waiting, c.B.Ifname, "down", "ip link set "+c.B.Ifname+" up")
+	if err := c.daemon.Ready(); err == nil || !strings.Contains(err.Error(), "flow ill is waiting") {
+		t.Errorf("ready: %v", err)
+	}
+	c.B.SetUp(t)
+	c.becomes(t, Running)
+	c.capture(t, 100)
+	if err := c.ill.Stop(); err != nil {
+		t.Error(err)
+	}
+	inSequence(t, c.illFiles(t), 0, 200)
+}
+
+func TestInterfaceRemoved(t *testing.T) {
+	c := newClinic(t, "", toFile)
+	c.start(t)
+	c.capture(t, 100)
+	c.A.Delete(t)
+	s := c.becomes(t, Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
+	if s.Durable.Packets != 100 || s.Dropped["write_failed"] != 0 {
+		t.Errorf("what had come before is not kept: %+v", s)
+	}
+	inSequence(t, c.illFiles(t), 0, 100)
+	if err := c.try(t); !errors.Is(err, xdp.ErrInterfaceGone) {
+		t.Errorf("start it again: %v", err)
+	} else {
+		sayAll(t, err.Error(), []string{"start flow ill", c.B.Ifname, "ip link"})
+	}
+}
+
+func TestInterfaceRenamed(t *testing.T) {
+	c := newClinic(t, "", toFile)
+	c.start(t)
+	c.capture(t, 100)
+	c.B.SetDown(t)
+	c.B.Rename(t, "newname0")
+	c.B.SetUp(t)
+	await(t, c.ill, "the new name", func(s FlowStatus) bool { return s.State == Running && s.From == "newname0" })
+	c.capture(t, 100)
+	if err := c.ill.Stop(); err != nil {
+		t.Error(err)
+	}
+	inSequence(t, c.illFiles(t), 0, 200)
+}
+
+func TestInterfaceMoved(t *testing.T) {
+	c := newClinic(t, "", toFile)
+	c.start(t)
+	c.capture(t, 100)
+	away := testenv.NewNamespace(t)
+	c.B.Run(t, "ip", "link", "set", c.B.Ifname, "netns", away.Name)
+	s := c.becomes(t, Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
+	if s.Durable.Packets != 100 {
+		t.Errorf("what had come before is not kept: %+v", s)
+	}
+	free(t, away, c.B.Ifname)
+	inSequence(t, c.illFiles(t), 0, 100)
+}
+
+func TestProgramDetached(t *testing.T) {
+	c := newClinic(t, "", toFile)
+	c.start(t)
+	c.capture(t, 100)
+	detach(t, attached(t, c.B.Namespace, c.B.Ifname))
+	c.becomes(t, Failed, c.B.Ifname, xdp.ErrProgramGone.Error(), "open the interface again")
+	inSequence(t, c.illFiles(t), 0, 100)
+	free(t, c.B.Namespace, c.B.Ifname)
+	c.start(t)
+	c.becomes(t, Running)
+	c.capture(t, 100)
+	if err := c.ill.Stop(); err != nil {
+		t.Error(err)
+	}
+	inSequence(t, c.illFiles(t), 0, 200)
+}
+
+// detach takes a program off its interface, as bpftool link detach does.
+func detach(t *testing.T, program uint32) {
+	t.Helper()
+	it := new(link.Iterator)
+	defer it.Close()
+	for it.Next() {
+		info, err := it.Link.Info()
+		if err != nil || uint32(info.Program) != program {
+			continue
+		}
+		if err := it.Link.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no link holds program %d", program)
+}
