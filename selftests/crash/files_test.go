@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"testing"
 
@@ -33,6 +34,27 @@ func prepared(t *testing.T, dir string) []string {
 		t.Fatal(err)
 	}
 	return files
+}
+
+// digits is the number in a segment's name.
+var digits = regexp.MustCompile(`-(\d{6})\.(pcapng|next)$`)
+
+func number(t *testing.T, name string) string {
+	t.Helper()
+	found := digits.FindStringSubmatch(name)
+	if found == nil {
+		t.Fatalf("%s has no number", name)
+	}
+	return found[1]
+}
+
+// sequence is the highest number of a segment in a directory; empty: none is there.
+func sequence(t *testing.T, dir string) (highest string) {
+	t.Helper()
+	for _, name := range append(segments(t, dir), prepared(t, dir)...) {
+		highest = max(highest, number(t, name))
+	}
+	return highest
 }
 
 // numbers reads the numbers of all packets in the files, which must be whole.
