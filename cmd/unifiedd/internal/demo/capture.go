@@ -19,7 +19,7 @@ region: {size: %s}
 flows:
   - name: demo
     from: {interface: %s, filter: "%s"}
-    to: {file: %s, layout: %s, segment: {size: 64MiB}}
+    to: {file: %q, layout: %s, segment: {size: 64MiB}}
 `
 
 // capture sends the traffic once while a daemon captures it.
