@@ -1,0 +1,254 @@
+package flows
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// cellar is a store without a flow, in a directory of its own.
+type cellar struct {
+	to  config.To
+	dir string
+	log strings.Builder
+}
+
+func newCellar(t *testing.T) *cellar {
+	t.Helper()
+	c := &cellar{dir: testenv.DiskDir(t)}
+	c.to = config.To{File: c.dir + "/md", Segment: config.Segment{Size: config.MiB}, Prepare: config.PrepareAllocate, Layout: config.LayoutPacked}
+	return c
+}
+
+// open opens the store; it is closed, nothing of it taken, before open returns.
+func (c *cellar) open(t *testing.T) error {
+	t.Helper()
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+func cellarHead(s pcapng.Segment) ([]byte, error) {
+	return pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, s)
+}
+
+// segment makes the bytes of a segment with batches of three packets each, as a
+// crash leaves it: at the end is space that was never written to.
+func cellarSegment(t *testing.T, batches int) []byte {
+	t.Helper()
+	seg := pcapng.Segment{ID: pcapng.SegmentID{7}, Align: 512}
+	b, err := cellarHead(seg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(batches) {
+		at := len(b)
+		b = append(b, make([]byte, pcapng.MinMarkLen)...)
+		for range 3 {
+			data := []byte("0123456789abcdef")
+			n := pcapng.PacketBlockLen(uint32(len(data)), 4)
+			b = append(b, make([]byte, n)...)
+			pcapng.PutPacket(b[len(b)-int(n):], 0, 1, data, uint32(len(data)), n)
+		}
+		n := pcapng.PaddingLen(int64(len(b)-at), 512)
+		b = append(b, make([]byte, n)...)
+		pcapng.PutPadding(b[len(b)-int(n):])
+		pcapng.PutBatchHeader(b[at:at+pcapng.MinMarkLen], &pcapng.Batch{
+			Segment: seg.ID, Align: 512, Sequence: i + 1, Offset: uint64(at), Length: uint32(len(b) - at), Packets: 3, FirstPacket: 3 * i,
+		})
+	}
+	return append(b, make([]byte, 100<<10)...)
+}
+
+// put makes a file in the directory.
+func (c *cellar) put(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list maps the names in the directory to sizes and times.
+func (c *cellar) list(t *testing.T) map[string]string {
+	t.Helper()
+	all := make(map[string]string)
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[e.Name()] = fmt.Sprint(info.Size(), " ", info.ModTime().UnixNano())
+	}
+	return all
+}
+
+// TestStoreRecovers starts a store over everything a crash may leave, and over
+// files of others.
+func TestStoreRecovers(t *testing.T) {
+	c := newCellar(t)
+	stamp := "-20260102T030405Z-"
+	foreign := []string{"md-x" + stamp + "000001.pcapng", ".md-x-000009.next", "md" + stamp + "000001.pcapng.bak", "other", "md" + stamp + "1.pcapng", "md.pcapng"}
+	for _, name := range foreign {
+		c.put(t, name, []byte("somebody else's"))
+	}
+	c.put(t, "md"+stamp+"000001.pcapng", []byte("has the name of a segment, and is none"))
+	c.put(t, "md"+stamp+"000002.pcapng", cellarSegment(t, 5))
+	c.put(t, "md"+stamp+"000003.pcapng", cellarSegment(t, 0))
+	c.put(t, ".md-000004.next", cellarSegment(t, 4))
+	c.put(t, ".md-000005.next", cellarSegment(t, 0))
+	c.put(t, ".md-000006.next", nil)
+	before := c.list(t)
+	if err := c.open(t); err != nil {
+		t.Fatal(err)
+	}
+	after := c.list(t)
+	for _, name := range append(foreign, "md"+stamp+"000001.pcapng") {
+		if after[name] != before[name] {
+			t.Errorf("%s was %s and is %s", name, before[name], after[name])
+		}
+	}
+	files, err := filepath.Glob(c.dir + "/md-2*.pcapng")
+	if err != nil || len(files) != 5 {
+		t.Fatalf("%d files: %v", len(files), files)
+	}
+	for number, want := range map[string]int{"000002": 15, "000003": 0, "000004": 12} {
+		i := slices.IndexFunc(files, func(f string) bool { return strings.HasSuffix(f, number+".pcapng") })
+		if i < 0 {
+			t.Fatalf("number %s is missing: %v", number, files)
+		}
+		if got := len(packets(t, files[i])); got != want {
+			t.Errorf("%s has %d packets, not %d", files[i], got, want)
+		}
+		readWithoutComplaint(t, files[i])
+	}
+	if left, _ := filepath.Glob(c.dir + "/.md-0*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if said := c.log.String(); strings.Count(said, "recovered a segment") < 3 || !strings.Contains(said, "is none") {
+		t.Errorf("it does not say what it did:\n%s", said)
+	}
+}
+
+// TestStoreRecoversOnce: what was recovered, or ended properly, is not touched, nor
+// read to its end, by the next start.
+func TestStoreRecoversOnce(t *testing.T) {
+	c := newCellar(t)
+	c.put(t, "md-20260102T030405Z-000002.pcapng", cellarSegment(t, 5))
+	c.put(t, ".md-000004.next", cellarSegment(t, 4))
+	if err := c.open(t); err != nil {
+		t.Fatal(err)
+	}
+	before, said := c.list(t), c.log.Len()
+	for name := range before {
+		f, err := os.Open(filepath.Join(c.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, _ := f.Stat()
+		if done, err := pcapng.Finished(f, info.Size()); !done || err != nil {
+			t.Errorf("%s does not look complete: %v", name, err)
+		}
+		f.Close()
+	}
+	if err := c.open(t); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, c.list(t)); diff != "" {
+		t.Error(diff)
+	}
+	if c.log.Len() != said {
+		t.Errorf("the second start says %s", c.log.String()[said:])
+	}
+}
+
+// TestStoreNumbers: numbers go on behind the highest there is, also one that was
+// only prepared.
+func TestStoreNumbers(t *testing.T) {
+	for name, want := range map[string]int{
+		"md-20260102T030405Z-000041.pcapng": 42, ".md-000007.next": 8, "md-20260102T030405Z-1000000.pcapng": 1000001, "md-x-20260102T030405Z-000009.pcapng": 1,
+	} {
+		c := newCellar(t)
+		c.put(t, name, cellarSegment(t, 1))
+		s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var next *segment
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+		if next.number != want {
+			t.Errorf("behind %s comes %d, not %d", name, next.number, want)
+		}
+		next.damaged = true // nothing was written to it
+		s.give(next)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestNamesSort: segments sort by name as they were written.
+func TestNamesSort(t *testing.T) {
+	c := newCellar(t)
+	c.to.Segment.Keep = 3
+	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for range 5 {
+		var next *segment
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+		testenv.Wait(t, 5e9, "its name", next.named)
+		names = append(names, next.name())
+		s.give(next)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSorted(names) {
+		t.Errorf("%v", names)
+	}
+	left, _ := filepath.Glob(c.dir + "/*")
+	hidden, _ := filepath.Glob(c.dir + "/.*")
+	if !slices.Equal(left, names[2:]) || len(hidden) > 0 {
+		t.Errorf("of %v the newest three are to be kept; there are %v %v", names, left, hidden)
+	}
+}
+
+// TestSegmentRemoved: somebody removes a segment that is not complete. That is
+// theirs to do, and no reason to fail.
+func TestSegmentRemoved(t *testing.T) {
+	c := newCellar(t)
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var next *segment
+	testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+	testenv.Wait(t, 5e9, "its name", next.named)
+	if err := os.Remove(next.name()); err != nil {
+		t.Fatal(err)
+	}
+	s.give(next)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(c.log.String(), "removed before it was complete") {
+		t.Errorf("it says %s", c.log.String())
+	}
+}
