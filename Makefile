@@ -9,7 +9,7 @@ STAMP    := main.version
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -25,6 +25,12 @@ test: setup-test ## run every test and check, with a summary (root; under 10 min
 
 test-kill: setup-test ## kill the daemon under traffic KILLS (50) times and check what it leaves (root)
 	UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill$$' ./selftests/crash
+
+test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) of traffic (root)
+	UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -v -timeout 30m -run '^TestSameAsTcpdump$$' ./flows
+
+test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
+	UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
 
 bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long)
 	UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...

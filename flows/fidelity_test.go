@@ -3,6 +3,8 @@ package flows
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -45,11 +47,11 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	balanced(t, f.Status(), uint64(len(frames)))
 }
 
-// traffic is the zoo a few times, among streams of all sizes from many ports so
-// that every queue has some.
+// traffic is the zoo a few times (UNIFIEDD_ROUNDS), among streams of all sizes from
+// many ports so that every queue has some.
 func (l *lab) traffic(mtu int) (frames [][]byte) {
 	zoo := testenv.Frames(testenv.Zoo(&l.A, &l.B, mtu))
-	for round := range 4 {
+	for round := range fromEnvironment("UNIFIEDD_ROUNDS", 4) {
 		frames = append(frames, zoo...)
 		for i := range 300 {
 			size := 60 + (i*61+round*17)%(mtu+14-60+1)
@@ -57,6 +59,14 @@ func (l *lab) traffic(mtu int) (frames [][]byte) {
 		}
 	}
 	return frames
+}
+
+// fromEnvironment is the number a variable has, for the long forms of tests.
+func fromEnvironment(name string, usual int) int {
+	if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+		return n
+	}
+	return usual
 }
 
 func total(frames [][]byte) (n int) {
@@ -164,7 +174,7 @@ func TestLiveFile(t *testing.T) {
 			f := l.start(t, text, Options{}).Flows()[0]
 			sender := testenv.NewSender(t, &l.A)
 			late := 0
-			const rounds = 5
+			const rounds = 3
 			for i := range rounds {
 				begin := time.Now()
 				if _, err := sender.Send(testenv.UDP(&l.A, &l.B, 9, uint64(i), 200)); err != nil {

@@ -3,6 +3,7 @@ package flows
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -14,14 +15,19 @@ import (
 // up, and accounts for every packet: those the sender's own end dropped, those lost
 // by reason, and those in the file.
 func TestLedgerInOverload(t *testing.T) {
-	for _, c := range []struct{ name, layout, worker, ring, segment string }{
-		{"slow worker", "packed", "sleep: 10ms", "64", "64MiB"},
-		{"slow worker", "slot", "sleep: 10ms", "64", "64MiB"},
-		{"slow disk", "packed", "sleep: 200us", "512", "1MiB"}, // a segment for each few packets
-		{"slow disk", "slot", "sleep: 200us", "512", "1MiB"},
+	for _, c := range []struct {
+		name, layout, worker, ring, segment string
+		size, packets                       int
+	}{
+		{"slow worker", "packed", "sleep: 10ms", "64", "64MiB", 1000, 40000},
+		{"slow worker", "slot", "sleep: 10ms", "64", "64MiB", 1000, 40000},
+		{"several frames", "packed", "sleep: 10ms", "64", "64MiB", 9000, 10000},
+		{"several frames", "slot", "sleep: 10ms", "64", "64MiB", 9000, 10000},
+		{"slow disk", "packed", "sleep: 200us", "512", "1MiB", 1000, 60000}, // a segment for each few packets
+		{"slow disk", "slot", "sleep: 200us", "512", "1MiB", 1000, 60000},
 	} {
 		t.Run(c.name+"/"+c.layout, func(t *testing.T) {
-			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
+			l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true, Queues: 2})
 			f := l.start(t, fmt.Sprintf(`
 workers: [{name: main, %s}]
 region: {size: 96MiB}
@@ -32,8 +38,8 @@ flows:
 `, c.worker, l.B.Ifname, c.ring, l.dir, c.layout, c.segment), Options{}).Flows()[0]
 			before := l.A.Stats(t)
 			var frames [][]byte
-			for i := range 60000 {
-				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), 1000))
+			for i := range c.packets {
+				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), c.size))
 			}
 			taken := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
 			after := l.A.Stats(t)
@@ -90,6 +96,55 @@ func (l *lab) accounted(t *testing.T, s FlowStatus) []record {
 		last[flow] = n
 	}
 	return all
+}
+
+// TestLongOverload sends for UNIFIEDD_SECONDS (2) more than a flow takes, while
+// another of the same worker has light traffic. Memory and disk stay bounded, the
+// account stays balanced, and the other flow loses nothing.
+func TestLongOverload(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	other := l.addPair(t)
+	d := l.start(t, fmt.Sprintf(`
+region: {size: 96MiB}
+flows:
+  - name: flooded
+    from: {interface: %s, ring: 256}
+    to: {file: %s/flooded, layout: slot, segment: {size: 2MiB, keep: 3}, prepare: zero, flush: 50ms, durable: 100ms}
+  - name: light
+    from: {interface: %s, ring: 2048}
+    to: {file: %s/light, layout: packed, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
+`, l.B.Ifname, l.dir, other[1].Ifname, l.dir), Options{})
+	flooded, light := d.Flows()[0], d.Flows()[1]
+	stop := background(testenv.NewSender(t, &other[0]), testenv.UDP(&l.A, &l.B, 9, 0, 300))
+	flood, sender := testenv.Stream(&l.A, &l.B, 9, 0, 5000, 1000), testenv.NewSender(t, &l.A)
+	memory := uint64(0)
+	for end := time.Now().Add(time.Duration(fromEnvironment("UNIFIEDD_SECONDS", 2)) * time.Second); time.Now().Before(end); {
+		sender.SendAll(t, flood, testenv.SendOptions{})
+		if n := heap(); memory == 0 {
+			memory = n
+		} else if n > memory+8<<20 {
+			t.Fatalf("the heap grew from %d to %d bytes", memory, n)
+		}
+		if n := len(l.files(t)); n > 3+4 {
+			t.Fatalf("there are %d segments", n)
+		}
+	}
+	stop()
+	s := l.atRest(t, flooded, l.A.Stats(t).TxPackets)
+	if s.lost() == 0 || s.Segments < 5 {
+		t.Errorf("%d lost, %d segments: the test shows nothing", s.lost(), s.Segments)
+	}
+	if s := l.atRest(t, light, other[0].Stats(t).TxPackets); s.lost() > 0 || s.Packets == 0 {
+		t.Errorf("of the light traffic %d packets came and %d were lost: %v", s.Packets, s.lost(), s.Dropped)
+	}
+}
+
+// heap is the Go heap in use after a collection.
+func heap() uint64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
 }
 
 // slowWriter takes some milliseconds for each write.

@@ -211,7 +211,7 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 	if s.Packets != 7500 || s.Durable.Packets != 7500 || s.CopiedBytes["multi_frame"] != 0 {
 		t.Errorf("of 7500 packets %d were received, %d are durable", s.Packets, s.Durable.Packets)
 	}
-	readWithoutComplaint(t, l.files(t)...)
+	blocksOf(t, l.files(t)...)
 	closeAudited(t, d) // the pages are for one region
 }
 
