@@ -22,6 +22,7 @@ type Interface struct {
 	name    atomic.Pointer[string]
 	granted Granted
 	program *bpf.Program // nil without one
+	loaded  loaded       // what the program was loaded for
 	ports   []*Port
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
@@ -102,35 +103,44 @@ func isFinal(err error) bool {
 	return false
 }
 
-// try binds all queues in one way and attaches the program that goes with it.
-func (i *Interface) try(a attempt, queues []uint32) (err error) {
+// try attaches the program that goes with one way of binding, and binds all
+// queues in that way. The program comes first: a driver that is given one makes its
+// rings anew, and some then forget to ask for frames (igb_xdp_setup).
+func (i *Interface) try(a attempt, queues []uint32) error {
 	if a.multiBuffer && i.noFragments != nil {
 		return i.noFragments
+	}
+	g := i.expect(a)
+	if i.config.ownProgram() {
+		if err := i.provideProgram(&g); err != nil {
+			return err
+		}
 	}
 	sockets, err := i.bindAll(a, queues)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, closeAll(sockets))
-		}
-	}()
-	g, err := i.ask(a, sockets[0])
-	if err != nil {
-		return err
+	if g.ZeroCopy, err = isZeroCopy(sockets[0].fd); err != nil {
+		err = fmt.Errorf("ask what queue %d was granted: %w", sockets[0].queue, err)
+		return errors.Join(err, closeAll(sockets))
 	}
-	if i.config.ownProgram() {
-		if i.program, err = i.attach(&g); err != nil {
-			return err
-		}
-	}
-	g.Refused = i.granted.Refused
 	i.granted = g
-	if err := i.noteProgram(); err != nil {
-		return errors.Join(err, i.dropProgram())
+	if err := i.makePorts(sockets); err != nil {
+		return errors.Join(err, closeAll(sockets))
 	}
-	return i.makePorts(sockets)
+	return nil
+}
+
+// expect is what sockets bound in one way have.
+func (i *Interface) expect(a attempt) Granted {
+	g := Granted{
+		ZeroCopy: a.zeroCopy, MultiBuffer: a.multiBuffer,
+		NeedWakeup: !i.config.AlwaysWake, Refused: i.granted.Refused,
+	}
+	if !g.MultiBuffer {
+		g.MaxPacket = i.config.frameRoom()
+	}
+	return g
 }
 
 // bindAll opens and binds a socket for each queue. The first registers the region,
@@ -161,19 +171,6 @@ func (i *Interface) bindAll(a attempt, queues []uint32) (sockets []*socket, err 
 	return sockets, nil
 }
 
-// ask finds out what a bound socket was granted.
-func (i *Interface) ask(a attempt, s *socket) (Granted, error) {
-	zc, err := isZeroCopy(s.fd)
-	if err != nil {
-		return Granted{}, fmt.Errorf("ask what queue %d was granted: %w", s.queue, err)
-	}
-	g := Granted{ZeroCopy: zc, MultiBuffer: a.multiBuffer, NeedWakeup: !i.config.AlwaysWake}
-	if !g.MultiBuffer {
-		g.MaxPacket = i.config.frameRoom()
-	}
-	return g, nil
-}
-
 // makePorts gives each socket its port. The region counts as registered from
 // here on.
 func (i *Interface) makePorts(sockets []*socket) error {
@@ -183,7 +180,7 @@ func (i *Interface) makePorts(sockets []*socket) error {
 		p, err := i.newPort(s)
 		if err != nil {
 			i.closeHolders()
-			return errors.Join(err, i.dropProgram())
+			return err
 		}
 		i.ports = append(i.ports, p)
 	}
@@ -212,7 +209,7 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	p := &Port{
 		iface: i, worker: worker, held: held, region: r, socket: s, rings: &s.rings,
 		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue),
-		chunk: uint64(r.FrameSize()),
+		chunk: uint64(r.FrameSize()), zeroCopy: i.granted.ZeroCopy,
 	}
 	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)

@@ -25,6 +25,8 @@ type Port struct {
 	sent     uint32       // frames sent, or refused, and not reaped
 	failed   []umem.Frame // refused by Send, to be given by Reap
 	inside   bool         // the last received frame continues
+	zeroCopy bool         // the card fills frames itself
+	starved  bool         // the fill ring was empty when frames came
 	frameEnd uint64       // where frames end and extents begin
 	chunk    uint64       // bytes of a frame
 
@@ -77,6 +79,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 		return 0
 	}
 	p.worker.PassTo(p.held, empty[:n])
+	p.starved = p.starved || p.zeroCopy && !p.rings.fill.pending()
 	p.supplied += n
 	p.rings.fill.publish(n)
 	return int(n)

@@ -1,8 +1,11 @@
 package xdp
 
 import (
+	"runtime"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -19,6 +22,7 @@ type wire struct {
 }
 
 func (w wire) open(t testing.TB) *porttest.Link {
+	stay(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: w.mtu})
 	g := newRig(t, umem.Config{Size: 8 << 20, Pages: umem.Ordinary, FrameSize: w.frame})
 	shape := w.config.Shape
@@ -44,6 +48,32 @@ func (w wire) open(t testing.TB) *porttest.Link {
 	}
 	l.Reopen(t)
 	return l
+}
+
+// stay keeps the test on one processor. In generic mode packets that a thread
+// sends from two processors may overtake each other, each being queued on its own.
+func stay(t testing.TB) {
+	t.Helper()
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &before); err != nil {
+		t.Fatal(err)
+	}
+	for cpu := range 1024 {
+		if before.IsSet(cpu) {
+			one.Set(cpu)
+			break
+		}
+	}
+	if err := unix.SchedSetaffinity(0, &one); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.SchedSetaffinity(0, &before); err != nil {
+			t.Error(err)
+		}
+		runtime.UnlockOSThread()
+	})
 }
 
 // TestPortContract runs the contract of all ports over the options there are.

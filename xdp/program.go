@@ -34,8 +34,32 @@ func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 	return out
 }
 
-// attach loads the program to go with what was granted, attaches it, and notes
-// in g how.
+// loaded is what a program is loaded for.
+type loaded struct {
+	multiBuffer bool
+	maxPacket   uint32
+}
+
+// provideProgram attaches the program to go with what will be granted, and notes
+// in g how. A program from the way of binding tried before stays if it fits: each
+// attaching makes a card lose its link for a while.
+func (i *Interface) provideProgram(g *Granted) error {
+	want := loaded{g.MultiBuffer, g.MaxPacket}
+	if i.program != nil && i.loaded == want && (i.program.Mode() == bpf.Driver || !g.ZeroCopy) {
+		g.Mode = i.program.Mode()
+		return nil
+	}
+	err := i.dropProgram()
+	if err != nil {
+		return err
+	}
+	if i.program, err = i.attach(g); err != nil {
+		return err
+	}
+	i.loaded = want
+	return i.noteProgram()
+}
+
 func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 	var refused []error
 	for _, t := range i.config.programTries(g, i.noFragments == nil) {

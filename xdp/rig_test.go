@@ -131,6 +131,23 @@ func (g *rig) receive(p *Port, n int) []umem.Frame {
 	return out
 }
 
+// receiveAny takes packets from all ports; the kernel
+// chooses which.
+func (g *rig) receiveAny(i *Interface, n int) (out []umem.Frame) {
+	g.Helper()
+	batch := make([]umem.Frame, 64)
+	testenv.Wait(g, 20*time.Second, "the packets", func() bool {
+		for _, p := range i.Ports() {
+			out = append(out, batch[:p.Recv(batch)]...)
+			if err := p.Kick(); err != nil {
+				g.Fatal(err)
+			}
+		}
+		return len(out) >= n
+	})
+	return out
+}
+
 // quiet fails if a packet comes within a moment.
 func (g *rig) quiet(p *Port) {
 	g.Helper()

@@ -12,6 +12,7 @@ type wake struct {
 	busyPoll bool // every Kick runs the driver's receive routine
 	down     error
 	gone     error
+	poll     [1]unix.PollFd
 }
 
 func newWake(c *Config, queue uint32) wake {
@@ -37,10 +38,24 @@ func (p *Port) Kick() error {
 			return err
 		}
 	}
+	if p.starved {
+		p.nudge()
+	}
 	if p.limits.Supply > 0 && (p.wake.busyPoll || p.rings.fill.needsWakeup()) {
 		return p.wakeError(p.syscall(unix.SYS_RECVFROM))
 	}
 	return nil
+}
+
+// nudge wakes a driver whose fill ring had run empty and that may not have asked
+// for a wake-up: one that makes its rings anew then, as at a reset, finds no frame,
+// gets no packet, and so never looks again (igb does). recvfrom would not reach it
+// without the flag, poll does (xsk_poll in net/xdp/xsk.c).
+func (p *Port) nudge() {
+	p.wake.poll[0] = unix.PollFd{Fd: int32(p.socket.fd)}
+	p.counters.wakeups.add(1)
+	_, err := unix.Poll(p.wake.poll[:], 0)
+	p.starved = err != nil
 }
 
 // drive has the kernel send. Copy mode sends at most 32 packets a call on kernels
