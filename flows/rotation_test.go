@@ -1,0 +1,315 @@
+package flows
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// settings are a configuration with one flow to files called cap.
+func (l *lab) settings(to string) string {
+	return fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 4096}
+    to: {file: %s/cap, %s}
+`, l.B.Ifname, l.dir, to)
+}
+
+// watched sends n packets, numbered from first, while it looks at the positions
+// all the time, and waits until all are received.
+func (l *lab) watched(t *testing.T, f *Flow, first uint64, n int) FlowStatus {
+	t.Helper()
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		watchPositions(t, f, quit)
+	}()
+	before := f.Status().Packets
+	testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, first, n, 1400), testenv.SendOptions{Rate: 15000})
+	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets+s.Dropped["lost_ring_full"] >= before+uint64(n) })
+	close(quit)
+	<-done
+	if s.Packets != before+uint64(n) {
+		t.Fatalf("the machine was too slow for this test: %v", s.Dropped)
+	}
+	return s
+}
+
+// watchPositions checks each status of a flow against the one before, until quit.
+func watchPositions(t *testing.T, f *Flow, quit <-chan struct{}) {
+	last := f.Status()
+	for {
+		s := f.Status()
+		if s.Durable.Packets > s.Written.Packets || s.Durable.Bytes > s.Written.Bytes || s.Written.Packets > s.Packets {
+			t.Errorf("%d received, written %+v, durable %+v", s.Packets, s.Written, s.Durable)
+		}
+		if s.Durable.Packets < last.Durable.Packets || s.Written.Packets < last.Written.Packets || s.Segments < last.Segments {
+			t.Errorf("went back: from %+v to %+v", last, s)
+		}
+		last = s
+		select {
+		case <-quit:
+			return
+		case <-time.After(500 * time.Microsecond):
+		}
+	}
+}
+
+// stopped stops a flow and checks that everything it received is durable.
+func stopped(t *testing.T, f *Flow) FlowStatus {
+	t.Helper()
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	s := f.Status()
+	if s.Durable != s.Written || s.Durable.Packets != s.Packets || s.State != Stopped {
+		t.Errorf("after stopping: %s, %d received, written %+v, durable %+v", s.State, s.Packets, s.Written, s.Durable)
+	}
+	return s
+}
+
+// complete checks that every file ends as a complete segment does, and returns
+// their total size.
+func complete(t *testing.T, files []string) (size int64) {
+	t.Helper()
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if done, err := pcapng.Finished(f, info.Size()); !done || err != nil {
+			t.Errorf("%s is not complete: %v", name, err)
+		}
+		size += info.Size()
+	}
+	return size
+}
+
+// TestRotateBySize loses nothing between segments, and goes on behind them after
+// a restart.
+func TestRotateBySize(t *testing.T) {
+	for _, to := range []string{"layout: packed, prepare: allocate", "layout: slot, prepare: zero", "layout: packed, prepare: none"} {
+		t.Run(strings.ReplaceAll(to, ", ", " "), func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			f := l.start(t, l.settings(to+", segment: {size: 1MiB}, flush: 20ms, durable: 10ms"), Options{}).Flows()[0]
+			for run := range uint64(2) {
+				if run > 0 {
+					l.B.Do(t, func() {
+						if err := f.Start(); err != nil {
+							t.Fatal(err)
+						}
+					})
+				}
+				l.watched(t, f, run*6000, 6000)
+				stopped(t, f)
+			}
+			files := l.files(t)
+			if len(files) < 16 {
+				t.Errorf("12000 packets of 1400 bytes are in %d segments of 1 MiB", len(files))
+			}
+			for i, name := range files {
+				if want := fmt.Sprintf("-%06d.pcapng", i+1); !strings.HasSuffix(name, want) {
+					t.Errorf("segment %d is called %s", i+1, name)
+				}
+				if info, err := os.Stat(name); err != nil || info.Size() > 1<<20 {
+					t.Errorf("%s: %d bytes, %v", name, info.Size(), err)
+				}
+			}
+			inSequence(t, packets(t, files...), 0, 12000)
+			complete(t, files)
+			readWithoutComplaint(t, files[0], files[len(files)-1])
+		})
+	}
+}
+
+// TestRotateByTime begins a new segment every second while packets come.
+func TestRotateByTime(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.settings("segment: {size: 16MiB, every: 1s}, flush: 50ms, durable: 50ms"), Options{}).Flows()[0]
+	for i := range uint64(35) {
+		testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, 20*i, 20, 200), testenv.SendOptions{})
+		time.Sleep(100 * time.Millisecond)
+	}
+	await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets == 700 })
+	s := stopped(t, f)
+	files := l.files(t)
+	if len(files) < 3 || len(files) > 8 || uint64(len(files)) != s.Segments {
+		t.Errorf("3.5 seconds are in %d segments of a second; the status says %d", len(files), s.Segments)
+	}
+	inSequence(t, packets(t, files...), 0, 700)
+	complete(t, files)
+}
+
+// TestKeep keeps the newest segments, exactly as many, of each of two flows whose
+// names begin alike.
+func TestKeep(t *testing.T) {
+	c := newClinic(t, "", "file: DIR/well-x, segment: {size: 1MiB, keep: 1}, flush: 20ms, durable: 50ms") // the other flow's is "well"
+	foreign := filepath.Join(c.dir, "well-x-y-20200101T000000Z-000001.pcapng")
+	if err := os.WriteFile(foreign, []byte("somebody else's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for run := range 2 {
+		c.start(t)
+		for range 4 {
+			c.capture(t, 1000)
+		}
+		s := stopped(t, c.ill)
+		files, _ := filepath.Glob(c.dir + "/well-x-2*.pcapng")
+		if len(files) != 1 || s.Segments < 4 {
+			t.Fatalf("one of %d segments is to be kept; there are %v", s.Segments, files)
+		}
+		got := packets(t, files...)
+		inSequence(t, got, uint64(4000*(run+1)-len(got)), uint64(len(got)))
+		complete(t, files)
+	}
+	if b, err := os.ReadFile(foreign); err != nil || string(b) != "somebody else's" {
+		t.Errorf("a file of somebody else: %q, %v", b, err)
+	}
+	if err := os.Remove(foreign); err != nil {
+		t.Error(err)
+	}
+	kept, _ := filepath.Glob(c.dir + "/well-x-*")
+	for _, name := range kept { // what is left must be all well's, for the check at the end
+		if err := os.Remove(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestExact captures to the one file that was named: it replaces what was there,
+// grows, and ends where its content does.
+func TestExact(t *testing.T) {
+	for _, layout := range []config.Layout{config.LayoutPacked, config.LayoutSlot} {
+		t.Run(string(layout), func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			name := filepath.Join(l.dir, "one.pcapng")
+			if err := os.WriteFile(name, []byte("an older capture"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			d := l.open(t, l.settings("flush: 20ms, durable: 20ms"), Options{})
+			f := d.Flows()[0]
+			f.config.To.Exact, f.config.To.File, f.config.To.Layout = true, name, layout
+			l.B.Do(t, func() {
+				if err := f.Start(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			s := l.watched(t, f, 0, 8000)
+			s = stopped(t, f)
+			inSequence(t, packets(t, name), 0, 8000)
+			if size := complete(t, []string{name}); uint64(size) > s.Durable.Offset+4096 {
+				t.Errorf("the file has %d bytes, its content ends at %d", size, s.Durable.Offset)
+			}
+			if s.Segments != 1 || s.Durable.File != name {
+				t.Errorf("%d segments, %s", s.Segments, s.Durable.File)
+			}
+			readWithoutComplaint(t, name)
+			for _, other := range []string{l.dir, "/dev/null"} {
+				f.config.To.File = other
+				l.B.Do(t, func() {
+					if err := f.Start(); err == nil || !strings.Contains(err.Error(), other) || !strings.Contains(err.Error(), "not a regular file") {
+						t.Errorf("%s: %v", other, err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestDurable compares the settings: on an interval packets become durable by
+// themselves; with "written" only complete segments do, until the flow stops.
+func TestDurable(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	f := l.start(t, l.settings("segment: {size: 32MiB}, flush: 20ms, durable: 50ms"), Options{}).Flows()[0]
+	l.watched(t, f, 0, 500)
+	await(t, f, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets == 500 })
+	stopped(t, f)
+	f.config.To.Durable = config.Written
+	l.B.Do(t, func() {
+		if err := f.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	l.watched(t, f, 500, 500)
+	await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets == 500 })
+	time.Sleep(300 * time.Millisecond)
+	if s := f.Status(); s.Durable.Packets != 0 {
+		t.Errorf("nobody asked for %d durable packets", s.Durable.Packets)
+	}
+	stopped(t, f)
+	inSequence(t, packets(t, l.files(t)...), 0, 1000)
+}
+
+// TestSlowDisk has the disk stop for a while, again and again, also while segments
+// change: nothing is lost that the rings and the region hold, and nothing is called
+// durable that is not.
+func TestSlowDisk(t *testing.T) {
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true})
+			l.dir = testenv.Ext4(t, 48<<20)
+			f := l.start(t, l.settings("prepare: allocate, segment: {size: 1MiB}, flush: 10ms, durable: 5ms, layout: "+layout), Options{}).Flows()[0]
+			stop := make(chan struct{})
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				stutter(t, l.dir, stop)
+			}()
+			for i := range uint64(6) {
+				l.watched(t, f, 1000*i, 1000)
+			}
+			close(stop)
+			<-done
+			s := stopped(t, f)
+			if s.Segments < 8 {
+				t.Errorf("%d segments", s.Segments)
+			}
+			files := l.files(t)
+			inSequence(t, packets(t, files...), 0, 6000)
+			complete(t, files)
+		})
+	}
+}
+
+// stutter freezes and thaws a file system until it is told to stop. A frozen one
+// lets no write begin.
+func stutter(t *testing.T, dir string, stop <-chan struct{}) {
+	const freeze, thaw = 0xc0045877, 0xc0045878 // FIFREEZE, FITHAW, linux/fs.h
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer d.Close()
+	for {
+		if err := unix.IoctlSetInt(int(d.Fd()), freeze, 0); err != nil {
+			t.Errorf("freeze %s: %v", dir, err)
+			return
+		}
+		time.Sleep(40 * time.Millisecond)
+		if err := unix.IoctlSetInt(int(d.Fd()), thaw, 0); err != nil {
+			t.Errorf("thaw %s: %v", dir, err)
+			return
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(60 * time.Millisecond):
+		}
+	}
+}
