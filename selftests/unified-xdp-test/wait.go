@@ -27,7 +27,8 @@ func (w *wait) Set(text string) error {
 	return fmt.Errorf("want %s, %s or %s", waitSpin, waitSleep, waitPoll)
 }
 
-// longest is the most a worker waits before it looks whether it is to stop.
+// longest is the most a worker waits before it looks whether it is to stop. It is
+// below a second.
 const longest = 100 * time.Millisecond
 
 // waiter waits as one worker was told to.
@@ -46,7 +47,6 @@ func (w *waiter) wait(limit time.Duration) {
 	case waitSleep:
 		limit = min(limit, w.sleep)
 	}
-	ts := unix.NsecToTimespec(max(0, min(limit, longest)).Nanoseconds())
 	w.waits++
-	pollOrNap(w.set, &ts)
+	pollOrNap(w.set, max(0, min(limit, longest)))
 }
