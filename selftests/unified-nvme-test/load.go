@@ -14,8 +14,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// load runs what -rw asks for and prints what it measured.
-func load(ctx context.Context, o options, out io.Writer) (err error) {
+// load runs what -rw asks for and prints what it measured to out, and to errs
+// when the device does not answer.
+func load(ctx context.Context, o options, out, errs io.Writer) (err error) {
 	n := need{block: uint64(o.block), depth: o.depth}
 	if o.gather && o.block > frameSize {
 		n.piece = frameSize
@@ -29,6 +30,7 @@ func load(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	defer l.watch(errs, silence)()
 	result, err := l.measure(ctx)
 	if err != nil {
 		return err

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"math"
 	"os"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +80,25 @@ func TestShrunkFile(t *testing.T) {
 	_, err := l.measure(t.Context())
 	if !errors.Is(err, unix.ENODATA) || !strings.Contains(err.Error(), "read 4096 bytes at 8192") {
 		t.Error(err)
+	}
+}
+
+// TestWatchTells lets nothing complete for a while, and then something.
+func TestWatchTells(t *testing.T) {
+	l := newTestLoader(t, "-rw", "read", "-runtime", "0")
+	var told bytes.Buffer
+	stop := l.watch(&told, 20*time.Millisecond)
+	time.Sleep(200 * time.Millisecond)
+	stop()
+	if n := strings.Count(told.String(), l.target.Path()+" has completed nothing for 20ms"); n == 0 {
+		t.Errorf("it told %q", told.String())
+	}
+	told.Reset()
+	stop = l.watch(&told, time.Minute)
+	_, err := l.measure(t.Context())
+	stop()
+	if err != nil || told.Len() != 0 {
+		t.Errorf("%v, it told %q", err, told.String())
 	}
 }
 

@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "unified-nvme-test:", err)
 		return 2
 	}
-	if err := work(ctx, o, stdout); err != nil {
+	if err := work(ctx, o, stdout, stderr); err != nil {
 		fmt.Fprintln(stderr, "unified-nvme-test:", err)
 		return 1
 	}
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // work runs what was asked for on a thread of its own, since a queue belongs to
 // a thread.
-func work(ctx context.Context, o options, out io.Writer) error {
+func work(ctx context.Context, o options, out, errs io.Writer) error {
 	// One processor for the thread that waits for the disk and one idle: while
 	// one is idle the scheduler leaves a short system call alone instead of
 	// looking after it every 20 µs.
@@ -48,5 +48,5 @@ func work(ctx context.Context, o options, out io.Writer) error {
 	if o.rw == "" {
 		return selfTest(ctx, o, out)
 	}
-	return load(ctx, o, out)
+	return load(ctx, o, out, errs)
 }

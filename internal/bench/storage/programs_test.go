@@ -1,0 +1,52 @@
+package storage
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReadResults(t *testing.T) {
+	r, err := fioRead([]byte("fio: a warning\n{\"jobs\": [{\"error\": 0, \"read\": {\"total_ios\": 10, \"iops\": 5.5}, \"write\": {\"total_ios\": 2, \"iops\": 1}}]}"))
+	if err != nil || r.operations != 12 || r.rate != 6.5 {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, bad := range []string{"", "no", `{"jobs": []}`, `{"jobs": [{"error": 5}]}`} {
+		if _, err := fioRead([]byte(bad)); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+	r, err = oursRead([]byte(`{"reads": 3, "writes": 4, "iops": 7.25}`))
+	if err != nil || r.operations != 7 || r.rate != 7.25 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestSameWork compares what the two are asked for.
+func TestSameWork(t *testing.T) {
+	w := work{path: "/p", size: 1 << 20, mode: "randread", depth: 64}
+	fio, ours := fioArgs(w, time.Second), oursArgs(w, time.Second)
+	for _, want := range []string{"--filename=/p", "--rw=randread", "--iodepth=64", "--size=1048576", "--bs=4096", "--runtime=1000ms", "--time_based", "--direct=1", "--fixedbufs"} {
+		if !slices.Contains(fio, want) {
+			t.Errorf("no %s in %v", want, fio)
+		}
+	}
+	if got, want := strings.Join(ours, " "), "-rw randread -bs 4096 -iodepth 64 -json -force -size 1048576 -runtime 1s /p"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := fioArgs(w, 0); !slices.Contains(got, "--number_ios=1") || slices.Contains(got, "--time_based") {
+		t.Errorf("one operation: %v", got)
+	}
+}
+
+func TestCostLessStart(t *testing.T) {
+	c := newContest("file", work{mode: "randwrite", depth: 1})
+	c.start = [2]time.Duration{10 * time.Millisecond, time.Second}
+	if got := c.each(0, run{operations: 1000, cpu: 12 * time.Millisecond}); got != 2 {
+		t.Errorf("%v µs each", got)
+	}
+	if got := c.each(1, run{operations: 1000, cpu: 12 * time.Millisecond}); got <= 0 {
+		t.Errorf("less than starting costs: %v", got)
+	}
+}
