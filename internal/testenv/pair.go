@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // PairOptions says how NewPair joins two namespaces. The zero value gives an
@@ -159,6 +160,9 @@ func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
 	h := e.handle(t)
 	defer h.Close()
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
+	if ip.Is6() {
+		addr.Flags = unix.IFA_F_NODAD // else it is tentative for a moment, even with accept_dad off
+	}
 	if err := h.AddrAdd(e.link(t), addr); err != nil {
 		t.Fatalf("give %s the address %v: %v", e.Ifname, ip, err)
 	}
