@@ -54,7 +54,7 @@ clean: ## remove bin/ and build/
 	rm -rf bin build
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 go:
 	@packaging/need-go.sh
