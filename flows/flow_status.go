@@ -117,7 +117,8 @@ func (r *run) lost() uint64 {
 func (r *run) announceStatistics() {
 	now := uint64(time.Now().UnixNano())
 	var blocks []byte
-	for _, src := range r.sources {
+	for i := range r.sources { // not a copy of each: the rest of a source is the worker's
+		src := &r.sources[i]
 		st, err := src.port.Stats()
 		if err != nil || len(blocks)+pcapng.StatisticsLen > statisticsRoom {
 			break
