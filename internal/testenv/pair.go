@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -57,6 +58,9 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 	}
 	for _, e := range []*End{&p.A, &p.B} {
 		e.awaitCarrier(t)
+		if o.IPv6 && !o.NoAddresses {
+			e.awaitIPv6(t)
+		}
 	}
 	return p
 }
@@ -160,12 +164,31 @@ func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
 	h := e.handle(t)
 	defer h.Close()
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
-	if ip.Is6() {
-		addr.Flags = unix.IFA_F_NODAD // else it is tentative for a moment, even with accept_dad off
-	}
 	if err := h.AddrAdd(e.link(t), addr); err != nil {
 		t.Fatalf("give %s the address %v: %v", e.Ifname, ip, err)
 	}
+}
+
+// awaitIPv6 waits until the IPv6 address can be used: the kernel finishes it in
+// its own time, also when it is told not to look for duplicates.
+func (e *End) awaitIPv6(t testing.TB) {
+	t.Helper()
+	h := e.handle(t)
+	defer h.Close()
+	link := e.link(t)
+	Wait(t, 5*time.Second, e.Ifname+" to take its IPv6 address", func() bool {
+		addrs, err := h.AddrList(link, netlink.FAMILY_V6)
+		if err != nil {
+			t.Fatalf("list the addresses of %s: %v", e.Ifname, err)
+		}
+		for _, a := range addrs {
+			if a.Flags&unix.IFA_F_TENTATIVE != 0 {
+				return false
+			}
+		}
+		routes, err := h.RouteGet(e.IP6.AsSlice())
+		return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
+	})
 }
 
 func (e *End) setUp(t testing.TB, name string) {
