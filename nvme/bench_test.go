@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BenchmarkRandom reads and writes 4 KiB at random places, with Wait where it
+// BenchmarkRandom reads and writes 4 KiB at random places, sleeping where it
 // would otherwise spin.
 func BenchmarkRandom(b *testing.B) {
 	for _, k := range kinds[:2] {
@@ -42,7 +42,7 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 			r.at(f, i, rand.Uint64N(blocks)*4096)
 		}
 		flying += start(fs)
-		if err := r.queue.Wait(-1); err != nil {
+		if err := r.queue.WaitFor(depth/4, -1); err != nil {
 			b.Fatal(err)
 		}
 		n := finish(fs[:cap(fs)])
@@ -52,7 +52,7 @@ func benchRandom(b *testing.B, c TargetConfig, depth int, write bool) {
 	}
 	b.StopTimer()
 	for flying > 0 {
-		if err := r.queue.Wait(-1); err != nil {
+		if err := r.queue.WaitFor(depth/4, -1); err != nil {
 			b.Fatal(err)
 		}
 		flying -= finish(fs[:cap(fs)])

@@ -74,7 +74,7 @@ func (q *Queue) retract() {
 func (q *Queue) drain(end time.Time) {
 	q.fault = nil
 	for asked := false; q.flying > 0 && q.fault == nil && time.Now().Before(end); asked = true {
-		q.enterLimit(min(time.Until(end), 50*time.Millisecond))
+		q.enterLimit(1, min(time.Until(end), 50*time.Millisecond))
 		q.harvest()
 		if !asked && q.flying > 0 {
 			q.ring.push(sqe{opcode: opAsyncCancel, fd: -1, opFlags: cancelAny | cancelAll, userData: cancelData})

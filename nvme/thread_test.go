@@ -119,6 +119,28 @@ func TestWait(t *testing.T) {
 	r.hands.Give(fs)
 }
 
+// TestWaitFor waits for several at once: what was asked for is there, and asking
+// for more than is in flight does not hang.
+func TestWaitFor(t *testing.T) {
+	r := newRig(t, umem.Config{}, Config{})
+	_, i := r.open(fileTarget(t, 1<<20))
+	fs := r.take(16)
+	for _, n := range []int{-1, 0, 1, 4, 16, 1000} {
+		for k, f := range fs {
+			r.at(f, i, uint64(k)*4096)
+		}
+		r.queue.Send(fs)
+		entered := r.queue.Stats().Enters
+		for back := 0; back < len(fs); back += r.queue.Reap(fs[back:]) {
+			r.check(r.queue.WaitFor(n, time.Minute))
+		}
+		if waits := r.queue.Stats().Enters - entered; n >= len(fs) && waits > 4 { // a signal may end one early
+			t.Errorf("waiting for all of %d took %d waits", len(fs), waits)
+		}
+	}
+	r.hands.Give(fs)
+}
+
 // TestWaitLimit waits for a disk that does not answer: a frozen file system.
 func TestWaitLimit(t *testing.T) {
 	r := newRig(t, umem.Config{}, Config{})
