@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
@@ -30,18 +31,19 @@ func newContest(target string, w work) *contest {
 		cost: bench.Comparison{Case: name, Metric: "processor", Unit: "µs each", Better: bench.Less, Bar: costBar}}
 }
 
-// calibrate finds what starting costs each program: the least of some runs.
+// calibrate finds what starting costs each program: the median of some runs.
 func (c *contest) calibrate(ctx context.Context, programs [2]*program, runs int) error {
 	for i, p := range programs {
-		for n := range runs {
+		spent := make([]time.Duration, runs)
+		for n := range spent {
 			r, err := p.measure(ctx, c.work, 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
-			if n == 0 || r.cpu < c.start[i] {
-				c.start[i] = r.cpu
-			}
+			spent[n] = r.cpu
 		}
+		slices.Sort(spent)
+		c.start[i] = spent[runs/2]
 	}
 	return nil
 }
