@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/vishvananda/netlink"
 )
@@ -43,6 +44,17 @@ flows:
 	c.stop = c.background(t)
 	t.Cleanup(func() { c.healthy(t) })
 	return c
+}
+
+// prescribe gives ill, which does not run, other settings.
+func (c *clinic) prescribe(t *testing.T, from, to string) {
+	t.Helper()
+	text := fmt.Sprintf("flows: [{name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}]", c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir))
+	parsed, err := config.Parse("test.yaml", []byte(text), config.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.ill.config = parsed.Flows[0]
 }
 
 // background sends numbered packets to well until it is told to stop.

@@ -106,6 +106,9 @@ func TestDiskFull(t *testing.T) {
 		"growing slots":     "segment: {size: 64MiB}, prepare: none, layout: slot",
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && name != "growing slots" {
+				t.Skip("left out of short runs")
+			}
 			small := testenv.Ext4(t, 24<<20)
 			c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, "+to)
 			c.start(t)

@@ -30,8 +30,6 @@ type layout interface {
 	reset()
 	// free takes frames back that the disk is done with.
 	free(fs []umem.Frame)
-	// abandon puts the frames of the open batch back.
-	abandon()
 }
 
 // copies counts the packet bytes a layout copied, by reason. The worker is the

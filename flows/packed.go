@@ -122,10 +122,3 @@ func (p *packed) reset() {
 }
 
 func (p *packed) free(fs []umem.Frame) { p.extents.push(fs...) }
-
-func (p *packed) abandon() {
-	if p.out != nil {
-		p.extents.push(p.extent)
-		p.reset()
-	}
-}

@@ -20,7 +20,12 @@ import (
 // TestCannotStart asks for what cannot be. Each message names the flow, the thing
 // and the remedy, and nothing stays behind.
 func TestCannotStart(t *testing.T) {
-	dir := testenv.DiskDir(t)
+	mounted := mountedDevice(t)
+	system, capture := testenv.Zram(t, 16<<20), testenv.Zram(t, 16<<20)
+	mkfs(t, system)
+	putCapture(t, capture)
+	c := newClinic(t, "", toFile)
+	dir := c.dir
 	shut := filepath.Join(dir, "shut")
 	if err := os.Mkdir(shut, 0o700); err != nil {
 		t.Fatal(err)
@@ -30,10 +35,6 @@ func TestCannotStart(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	mounted := mountedDevice(t)
-	system, capture := testenv.Zram(t, 16<<20), testenv.Zram(t, 16<<20)
-	mkfs(t, system)
-	putCapture(t, capture)
 	for _, one := range []struct {
 		name, from, to string
 		want           error
@@ -52,7 +53,7 @@ func TestCannotStart(t *testing.T) {
 		{"zero copy required", ", zero_copy: require", toFile, xdp.ErrNoZeroCopy, []string{"zero copy"}},
 	} {
 		t.Run(one.name, func(t *testing.T) {
-			c := newClinic(t, one.from, one.to)
+			c.prescribe(t, one.from, one.to)
 			err := c.try(t)
 			if err == nil || one.want != nil && !errors.Is(err, one.want) {
 				t.Fatalf("start: %v", err)
@@ -65,7 +66,8 @@ func TestCannotStart(t *testing.T) {
 		})
 	}
 	for _, dev := range []string{system, capture} {
-		c := newClinic(t, "", "force: true, flush: 20ms, device: "+dev)
+		c.prescribe(t, "", "force: true, flush: 20ms, device: "+dev)
+		c.sent = 0
 		c.start(t)
 		c.capture(t, 100)
 		if err := c.ill.Stop(); err != nil {

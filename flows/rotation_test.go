@@ -105,6 +105,9 @@ func complete(t *testing.T, files []string) (size int64) {
 func TestRotateBySize(t *testing.T) {
 	for _, to := range []string{"layout: packed, prepare: allocate", "layout: slot, prepare: zero", "layout: packed, prepare: none"} {
 		t.Run(strings.ReplaceAll(to, ", ", " "), func(t *testing.T) {
+			if testing.Short() && !strings.Contains(to, "slot") {
+				t.Skip("left out of short runs")
+			}
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			f := l.start(t, l.settings(to+", segment: {size: 1MiB}, flush: 20ms, durable: 10ms"), Options{}).Flows()[0]
 			for run := range uint64(2) {
@@ -196,6 +199,9 @@ func TestKeep(t *testing.T) {
 func TestExact(t *testing.T) {
 	for _, layout := range []config.Layout{config.LayoutPacked, config.LayoutSlot} {
 		t.Run(string(layout), func(t *testing.T) {
+			if testing.Short() && layout == config.LayoutSlot {
+				t.Skip("left out of short runs")
+			}
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			name := filepath.Join(l.dir, "one.pcapng")
 			if err := os.WriteFile(name, []byte("an older capture"), 0o600); err != nil {

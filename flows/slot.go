@@ -201,11 +201,6 @@ func (s *slot) reset() {
 
 func (s *slot) free(fs []umem.Frame) { s.spare.push(fs...) }
 
-func (s *slot) abandon() {
-	s.spare.push(s.chain...)
-	s.reset()
-}
-
 // gather writes a record across frames, from the start of each.
 type gather struct {
 	region *umem.Region
