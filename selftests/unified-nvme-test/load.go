@@ -145,7 +145,7 @@ func (l *loader) run() error {
 		if l.flying == 0 {
 			return nil
 		}
-		if err := l.queue.Wait(-1); err != nil {
+		if err := l.queue.WaitFor(l.options.least, -1); err != nil {
 			return err
 		}
 		now = l.now()

@@ -135,6 +135,16 @@ func TestPrint(t *testing.T) {
 	}
 }
 
+// TestBatches waits for several operations at once.
+func TestBatches(t *testing.T) {
+	testenv.Root(t)
+	status, out, errs := program(t, "-rw", "randread", "-iodepth", "16", "-iodepth_batch_complete_min", "8", "-runtime", "0", "-json", testenv.DiskFile(t, 4<<20))
+	var r result
+	if err := json.Unmarshal([]byte(out), &r); status != 0 || err != nil || r.Reads != 1024 || r.Enters > 0.25 {
+		t.Errorf("status %d, %v, %s, %+v", status, err, errs, r)
+	}
+}
+
 // TestCorruption changes one byte on the disk.
 func TestCorruption(t *testing.T) {
 	testenv.Root(t)
@@ -190,6 +200,7 @@ func TestRefusals(t *testing.T) {
 		{"-rw read -bs 777 x", 2, "multiple of 512"},
 		{"-rw read -bs 4q x", 2, "4096, 4k or 1g"},
 		{"-rw read -iodepth 0 x", 2, "from 1 to 4096"},
+		{"-rw read -iodepth 4 -iodepth_batch_complete_min 5 x", 2, "from 1 to -iodepth, 4"},
 		{"-rw read -runtime soon x", 2, "2m30s"},
 		{"-rw randrw -verify x", 2, "randwrite"},
 		{"-rw write -verify -runtime 5 x", 2, "-size"},
