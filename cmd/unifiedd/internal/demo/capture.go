@@ -18,7 +18,7 @@ const configText = `# A demo of unifiedd: see docs/configuration.md.
 region: {size: %s}
 flows:
   - name: demo
-    from: {interface: %s, filter: "%s"}
+    from: {interface: %s, filter: "%s", ring: 8192}
     to: {file: %q, layout: %s, segment: {size: 64MiB}}
 `
 

@@ -52,9 +52,9 @@ func Run(ctx context.Context, o Options) error {
 // play sets the stage and captures once in each layout.
 func (s *stage) play(ctx context.Context) ([]result, error) {
 	fmt.Fprintf(s.Out, `Two network namespaces, joined by a veth pair. In one, trafgen sends %d UDP packets of
-%s bytes at %d a second. In the other, unifiedd captures them
+%s bytes, one every %d µs. In the other, unifiedd captures them
 ("%s") to disk, while the kernel there goes on answering ping.
-`, packets, sizeList(), rate, filterText)
+`, packets, sizeList(), gap, filterText)
 	if err := s.set(); err != nil {
 		return nil, err
 	}

@@ -47,6 +47,19 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// TestTable: losses are in the table and explained.
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	if err := table(&out, []result{good()}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"slot", "tshark, capinfos, tcpdump", "lost 1 packets: lost_ring_full"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the table lacks %q:\n%s", want, &out)
+		}
+	}
+}
+
 func TestLostBytes(t *testing.T) {
 	r := good()
 	r.sent = traffic{packets: 9, bytes: 901, pings: 2, answered: 2}

@@ -3,6 +3,8 @@ package demo
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -22,7 +24,19 @@ func table(w io.Writer, results []result) error {
 		return err
 	}
 	_, err := fmt.Fprintln(w, "Copies are per byte captured. The kernel's one is that of veth, which has no zero copy.")
+	for i := range results {
+		results[i].explainLosses(w)
+	}
 	return err
+}
+
+// explainLosses names the reasons, where anything was lost: a busy machine.
+func (r *result) explainLosses(w io.Writer) {
+	for _, reason := range slices.Sorted(maps.Keys(r.status.Dropped)) {
+		if n := r.status.Dropped[reason]; n > 0 {
+			fmt.Fprintf(w, "The %s layout lost %d packets: %s (see docs/metrics.md; is the machine busy?)\n", r.layout, n, reason)
+		}
+	}
 }
 
 // speed is the packets a second by the times in the files.

@@ -11,7 +11,7 @@ import (
 // What is sent: the filter takes the packets of trafgen and leaves those of ping.
 const (
 	packets    = 90_000
-	rate       = 30_000 // packets a second
+	gap        = 30 // microseconds between packets; trafgen's --rate sends bursts
 	port       = 5000
 	filterText = "udp and dst port 5000"
 	pings      = 10
@@ -64,7 +64,7 @@ func (s *stage) send(ctx context.Context, file string) (t traffic, err error) {
 	var out string
 	err = s.a.do(func() (err error) {
 		out, err = runProgram(ctx, "trafgen", "--dev", iface, "--conf", file, "--num", strconv.Itoa(packets),
-			"--rate", strconv.Itoa(rate)+"pps", "--cpus", "1", "--no-sock-mem", "--notouch-irq")
+			"--gap", strconv.Itoa(gap)+"us", "--cpus", "1", "--no-sock-mem", "--notouch-irq")
 		return err
 	})
 	if err != nil {
