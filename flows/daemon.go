@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -193,12 +194,14 @@ func (d *Daemon) regionStatus() RegionStatus {
 	return s
 }
 
-// Close stops every flow in turn, so that nothing received is lost, and gives
+// Close stops every flow, so that nothing received is lost, and gives
 // everything back.
 func (d *Daemon) Close() error {
-	var errs []error
-	for _, f := range d.flows {
-		errs = append(errs, f.Stop())
+	errs := make([]error, len(d.flows))
+	var stopping sync.WaitGroup
+	for i, f := range d.flows { // together: one with a slow disk must not keep the others waiting
+		stopping.Go(func() { errs[i] = f.Stop() })
 	}
+	stopping.Wait()
 	return errors.Join(append(errs, d.undo.run())...)
 }

@@ -161,6 +161,38 @@ func (c *clinic) complete(t *testing.T, dir string) {
 	readWithoutComplaint(t, files...)
 }
 
+// TestStopWhileFull stops a flow whose disk stays full: it waits a while, says what
+// it could not write, and keeps what it could.
+func TestStopWhileFull(t *testing.T) {
+	small := testenv.Ext4(t, 24<<20)
+	c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, segment: {size: 64MiB}, prepare: none")
+	c.ill.patience = time.Second
+	c.start(t)
+	c.capture(t, 1000)
+	await(t, c.ill, "1000 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 1000 })
+	fill(t, small)
+	for i := 0; i < 20 && c.ill.Status().State == Running; i++ {
+		c.send(t, 500)
+	}
+	c.becomes(t, Waiting, small, "no space left")
+	err := c.ill.Stop()
+	if err == nil {
+		t.Fatal("it stopped as if all were written")
+	}
+	sayAll(t, err.Error(), []string{"stop flow ill", small, "did not take everything within 1s", "received", "written", "durable", "no space left"})
+	s := c.ill.Status()
+	if s.State != Failed || s.Packets <= s.Written.Packets || s.Durable.Packets > s.Written.Packets {
+		t.Errorf("%s: %d received, %d written, %d durable", s.State, s.Packets, s.Written.Packets, s.Durable.Packets)
+	}
+	files, _ := filepath.Glob(small + "/ill-*.pcapng")
+	got := packets(t, files...)
+	if uint64(len(got)) < s.Written.Packets {
+		t.Errorf("the files have %d packets, %d are written", len(got), s.Written.Packets)
+	}
+	readWithoutComplaint(t, files...)
+	free(t, c.B.Namespace, c.B.Ifname)
+}
+
 // TestDeviceFull: a device is one segment; when that is full the flow ends, and
 // what fits is on it.
 func TestDeviceFull(t *testing.T) {

@@ -20,6 +20,8 @@ type Flow struct {
 	share  sharing
 	log    *slog.Logger
 
+	patience time.Duration // how long stopping waits for the disk
+
 	starting sync.Mutex // held while starting or stopping
 	mu       sync.Mutex // guards what follows
 	run      *run       // nil unless running
@@ -33,7 +35,7 @@ type Flow struct {
 }
 
 func newFlow(c config.Flow, region *umem.Region, w *Worker, share sharing, log *slog.Logger) *Flow {
-	f := &Flow{config: c, region: region, worker: w, share: share, log: log.With("flow", c.Name), state: Stopped, since: time.Now()}
+	f := &Flow{config: c, region: region, worker: w, share: share, log: log.With("flow", c.Name), state: Stopped, since: time.Now(), patience: patience}
 	f.last = f.describe()
 	f.ended = make(chan struct{})
 	close(f.ended)

@@ -103,7 +103,7 @@ func (f *Flow) drain(r *run) error {
 	if err := r.net.Stop(); err != nil && !errors.Is(err, xdp.ErrInterfaceGone) {
 		return err
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(f.patience)
 	if err := f.quiet(r, deadline); err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (f *Flow) until(r *run, deadline time.Time, step func(now time.Time) (bool,
 		}
 		if time.Now().After(deadline) {
 			written, durable := r.places.read()
-			return fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
-				f.config.Name, f.to(), patience, r.packets.Load(), written.Packets, durable.Packets)
+			return errors.Join(r.disk.trouble(), fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
+				f.config.Name, f.to(), f.patience, r.packets.Load(), written.Packets, durable.Packets))
 		}
 		time.Sleep(time.Millisecond)
 	}
