@@ -15,7 +15,7 @@ import (
 type ringMemory struct {
 	sqes  []byte
 	rings []byte
-	piece *controlPiece // nil where the kernel's memory is mapped
+	piece *umem.ControlPiece // nil where the kernel's memory is mapped
 }
 
 // ringHeader bounds struct io_rings up to its completion entries, which start
@@ -33,13 +33,14 @@ func ringBytes(entries uint32) (sqes, rings uint64) {
 // take gets zeroed memory from the region's control area.
 func (m *ringMemory) take(region *umem.Region, entries uint32) error {
 	sqes, rings := ringBytes(entries)
-	p, err := takeControl(region, sqes+rings)
+	p, err := region.TakeControl(sqes + rings)
 	if err != nil {
 		return err
 	}
-	clear(p.mem)
+	mem := p.Memory()
+	clear(mem)
 	m.piece = p
-	m.sqes, m.rings = p.mem[:sqes:sqes], p.mem[sqes:]
+	m.sqes, m.rings = mem[:sqes:sqes], mem[sqes:]
 	return nil
 }
 
@@ -81,7 +82,7 @@ func (m *ringMemory) unmap() error {
 // write to it.
 func (m *ringMemory) giveBack() {
 	if m.piece != nil {
-		m.piece.release()
+		m.piece.Release()
 	}
 	*m = ringMemory{}
 }

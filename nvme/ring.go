@@ -75,7 +75,7 @@ func newRing(region *umem.Region, depth uint32, without feature) (*ring, error) 
 			return r, nil
 		}
 		last = err
-		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, errNoControl) {
+		if !errors.Is(err, unix.EINVAL) && !errors.Is(err, umem.ErrNoControl) {
 			break
 		}
 	}

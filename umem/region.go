@@ -24,8 +24,8 @@ type Region struct {
 	layout
 	pages      PageSize
 	node       *int
-	data       []byte // frames and extents: what devices register
-	control    []byte // rings and tables: never registered
+	data       []byte  // frames and extents: what devices register
+	control    control // rings and tables: never registered
 	side       []Side
 	records    []uint16 // holder of each frame, written by its owner
 	pool       pool
@@ -76,7 +76,7 @@ func (r *Region) mapControl(c Config) (err error) {
 	if pages == Huge1G {
 		pages = Huge2M
 	}
-	r.control, err = mapPages("unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node)
+	r.control.mem, err = mapPages("unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node)
 	return err
 }
 
@@ -87,10 +87,10 @@ func (r *Region) Close() error {
 		return err
 	}
 	err := unix.Munmap(r.data)
-	if r.control != nil {
-		err = errors.Join(err, unix.Munmap(r.control))
+	if r.control.mem != nil {
+		err = errors.Join(err, unix.Munmap(r.control.mem))
 	}
-	r.data, r.control = nil, nil
+	r.data, r.control.mem = nil, nil
 	if err != nil {
 		return fmt.Errorf("close region: %w", err)
 	}
@@ -103,7 +103,7 @@ func (r *Region) Data() []byte { return r.data }
 
 // Control is the memory for rings and tables that no device may reach through a
 // frame address, nil if none was asked for. It is valid until Close.
-func (r *Region) Control() []byte { return r.control }
+func (r *Region) Control() []byte { return r.control.mem }
 
 // Buffers cuts Data into pieces of at most 1 GiB, the most io_uring registers as
 // one buffer. No frame or extent lies in two.

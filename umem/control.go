@@ -1,0 +1,68 @@
+package umem
+
+import (
+	"errors"
+	"slices"
+	"sync"
+)
+
+// ErrNoControl says that the control area is absent or has no room.
+var ErrNoControl = errors.New("the region's control area has no room")
+
+// control is the memory no registration reaches, and who has which part of it.
+type control struct {
+	mem   []byte
+	mu    sync.Mutex
+	taken []*ControlPiece // in ascending order
+}
+
+// ControlPiece is a run of bytes of the control area.
+type ControlPiece struct {
+	from *control
+	off  uint64
+	mem  []byte
+}
+
+// TakeControl gives size bytes of the control area, a multiple of the machine's
+// pages, that lie in one huge page if they fit one: kernels before 6.9 want a
+// ring's memory in one piece. The bytes are what the last user left. It may be
+// called from any goroutine; the error is ErrNoControl.
+func (r *Region) TakeControl(size uint64) (*ControlPiece, error) {
+	c := &r.control
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	off, at := uint64(0), 0
+	for at < len(c.taken) && off+size > c.taken[at].off {
+		off = inOnePage(c.taken[at].off+uint64(len(c.taken[at].mem)), size)
+		at++
+	}
+	if off+size > uint64(len(c.mem)) {
+		return nil, ErrNoControl
+	}
+	p := &ControlPiece{from: c, off: off, mem: c.mem[off : off+size : off+size]}
+	c.taken = slices.Insert(c.taken, at, p)
+	return p, nil
+}
+
+// inOnePage moves an offset on to the next huge page where size bytes would
+// otherwise lie in two.
+func inOnePage(off, size uint64) uint64 {
+	page := Huge2M.Bytes()
+	if size <= page && off/page != (off+size-1)/page {
+		return roundUp(off, page)
+	}
+	return off
+}
+
+// Memory is the piece's bytes, valid until Release.
+func (p *ControlPiece) Memory() []byte { return p.mem }
+
+// Release puts the piece back. Nothing, the kernel included, may use it any more.
+// Releasing again does nothing.
+func (p *ControlPiece) Release() {
+	p.from.mu.Lock()
+	defer p.from.mu.Unlock()
+	if i := slices.Index(p.from.taken, p); i >= 0 {
+		p.from.taken = slices.Delete(p.from.taken, i, i+1)
+	}
+}
