@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"golang.org/x/sys/unix"
 )
 
 // ended is what the log says of a flow that ended well.
@@ -99,4 +100,8 @@ flows:
 	if took := time.Since(begin); d.err == nil || took > 20*time.Second {
 		t.Errorf("after %v: %v", took, d.err)
 	}
+	// The kernel closes the files of a dead process's ring in its own time.
+	testenv.Wait(t, 10*time.Second, "the files to be closed", func() bool {
+		return unix.Mount("", full, "", unix.MS_REMOUNT|unix.MS_RDONLY, "") == nil
+	})
 }
