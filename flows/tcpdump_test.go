@@ -20,7 +20,8 @@ import (
 type tcpdump struct {
 	cmd  *exec.Cmd
 	file string
-	said bytes.Buffer
+	said bytes.Buffer  // not to be read until all is said
+	all  chan struct{} // closed then
 }
 
 // startTcpdump begins a capture of what leaves the end, and is capturing when it
@@ -28,7 +29,7 @@ type tcpdump struct {
 func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
 	t.Helper()
 	testenv.Tool(t, "tcpdump")
-	d := &tcpdump{file: filepath.Join(t.TempDir(), "sent.pcap")}
+	d := &tcpdump{file: filepath.Join(t.TempDir(), "sent.pcap"), all: make(chan struct{})}
 	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", "out", "-n", "-s", "16384", "-B", "262144", "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
 	errs, err := d.cmd.StderrPipe()
 	if err != nil {
@@ -46,7 +47,7 @@ func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
 		}
 		d.said.Write(b[:n])
 	}
-	go func() { _, _ = io.Copy(&d.said, errs) }()
+	go func() { _, _ = io.Copy(&d.said, errs); close(d.all) }()
 	return d
 }
 
@@ -69,6 +70,7 @@ func (d *tcpdump) stop(t *testing.T, n, bytes int) [][]byte {
 	if err := d.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
+	<-d.all
 	if err := d.cmd.Wait(); err != nil {
 		t.Fatalf("tcpdump: %v: %s", err, d.said.String())
 	}
