@@ -28,19 +28,32 @@ func newEchoer(j *job, p *xdp.Port, h hand) (*echoer, error) {
 
 // turn receives only what it has a place for: where nothing can be sent, the rx ring
 // fills, and the kernel counts what is lost.
-func (e *echoer) turn() (int, error) {
-	e.recycle()
-	n := e.port.Recv(e.full[e.held:min(e.held+batch, len(e.full))])
-	if n > 0 {
-		come := e.full[e.held : e.held+n]
-		e.turnRound(come)
-		e.held += n
-		if e.limited {
-			e.job.claim(packets(come))
-		}
-	}
+func (e *echoer) turn() (time.Duration, error) {
+	moved := e.recycle() + e.receive()
 	err := e.send()
-	return n + e.recycle(), err
+	moved += e.recycle()
+	switch {
+	case moved > 0:
+		return 0, err
+	case e.away > 0 || e.held > 0:
+		return soon, err
+	}
+	return longest, err
+}
+
+// receive takes what came and turns it round.
+func (e *echoer) receive() int {
+	n := e.port.Recv(e.full[e.held:min(e.held+batch, len(e.full))])
+	if n == 0 {
+		return 0
+	}
+	come := e.full[e.held : e.held+n]
+	e.turnRound(come)
+	e.held += n
+	if e.limited {
+		e.job.claim(packets(come))
+	}
+	return n
 }
 
 // send sends what was turned round, as far as there is room.
@@ -83,11 +96,4 @@ func (e *echoer) recycle() int {
 		e.hand.holder.Give(e.empty[took:n]) // not seen: the frames came out of this ring
 	}
 	return n
-}
-
-func (e *echoer) patience() time.Duration {
-	if e.away > 0 || e.held > 0 {
-		return soon
-	}
-	return longest
 }

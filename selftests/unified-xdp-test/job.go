@@ -16,11 +16,9 @@ import (
 
 // duty is what a worker does with one port.
 type duty interface {
-	// turn does what there is to do, a batch at most, and returns how many packets
-	// it moved.
-	turn() (int, error)
-	// patience is how long the port can be left alone when turn moved nothing.
-	patience() time.Duration
+	// turn does what there is to do, a batch at most, and returns how long the port
+	// can be left alone; zero: there may be more to do already.
+	turn() (patience time.Duration, err error)
 	// drain ends what turn began, once nothing more is to be begun. It waits, for a
 	// moment.
 	drain() error
@@ -193,12 +191,12 @@ func (w *worker) run() error {
 		}
 	}
 	for !w.job.stop.Load() {
-		moved, err := w.round()
+		patience, err := w.round()
 		if err != nil {
 			return err
 		}
-		if moved == 0 {
-			w.waiter.wait(w.patience())
+		if patience > 0 {
+			w.waiter.wait(patience)
 		}
 	}
 	for _, d := range w.duties {
@@ -209,21 +207,15 @@ func (w *worker) run() error {
 	return nil
 }
 
-func (w *worker) round() (moved int, err error) {
-	for _, d := range w.duties {
-		n, err := d.turn()
-		if err != nil {
-			return moved, err
-		}
-		moved += n
-	}
-	return moved, nil
-}
-
-func (w *worker) patience() time.Duration {
+// round gives each duty a turn and returns how long all can be left alone.
+func (w *worker) round() (time.Duration, error) {
 	least := longest
 	for _, d := range w.duties {
-		least = min(least, d.patience())
+		patience, err := d.turn()
+		if err != nil {
+			return 0, err
+		}
+		least = min(least, patience)
 	}
-	return least
+	return least, nil
 }

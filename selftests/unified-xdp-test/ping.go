@@ -51,19 +51,37 @@ func newPinger(j *job, ports []*xdp.Port) (*pinger, error) {
 	return p, nil
 }
 
-func (p *pinger) turn() (moved int, err error) {
-	if moved, err = p.receive(); err != nil {
-		return moved, err
+func (p *pinger) turn() (time.Duration, error) {
+	moved, err := p.receive()
+	if err != nil {
+		return 0, err
 	}
 	now := time.Since(p.start)
 	if p.waiting && now-p.sent > giveUp {
 		p.lost++
 		p.waiting = false
 	}
-	if p.waiting || len(p.frame) == 0 || p.sequence > 0 && now-p.sent < p.every || p.job.claim(1) == 0 {
-		return moved, nil
+	wait := p.patience(now)
+	if wait == 0 && p.job.claim(1) > 0 {
+		return 0, p.send()
 	}
-	return moved + 1, p.send()
+	if moved > 0 {
+		return 0, nil
+	}
+	return wait, nil
+}
+
+// patience ends with the time of the next packet; zero: it can leave now.
+func (p *pinger) patience(now time.Duration) time.Duration {
+	switch {
+	case p.waiting:
+		return longest
+	case len(p.frame) == 0:
+		return soon
+	case p.sequence == 0:
+		return 0
+	}
+	return max(0, p.sent+p.every-now)
 }
 
 // send sends the next packet. The clock is read last before, and Kick is the
@@ -114,17 +132,6 @@ func (p *pinger) note(b []byte, now time.Duration) {
 	default:
 		p.late++
 	}
-}
-
-// patience ends with the next packet's time, or with this one's.
-func (p *pinger) patience() time.Duration {
-	switch {
-	case len(p.frame) == 0 && !p.waiting:
-		return soon
-	case p.waiting:
-		return longest
-	}
-	return p.sent + p.every - time.Since(p.start)
 }
 
 // drain waits for the last echo.

@@ -36,22 +36,31 @@ func newReceiver(j *job, p *xdp.Port, h hand) (*receiver, error) {
 	return &receiver{job: j, port: p, limited: j.session.options.count > 0}, supply(p, h, j.session.share())
 }
 
-// turn first finds frames held back a place: where the fill ring is full nothing
-// more is received.
-func (r *receiver) turn() (int, error) {
-	n := r.port.Recv(r.full[r.held:])
-	if n > 0 && r.limited {
-		r.job.claim(packets(r.full[r.held : r.held+n]))
+// turn supplies what it received. Where the fill ring has no room yet frames wait,
+// and when too many do, nothing more is received. Less than was asked for means that
+// the rx ring was empty.
+func (r *receiver) turn() (time.Duration, error) {
+	space := r.full[r.held:]
+	n := r.port.Recv(space)
+	if n > 0 {
+		if r.limited {
+			r.job.claim(packets(space[:n]))
+		}
+		r.held += n
 	}
-	r.held += n
 	if r.held > 0 {
 		took := r.port.Supply(r.full[:r.held])
 		r.held = copy(r.full[:], r.full[took:r.held])
 	}
-	return n, r.port.Kick()
+	err := r.port.Kick()
+	switch {
+	case n == len(space):
+		return 0, err
+	case r.held > 0:
+		return soon, err
+	}
+	return longest, err
 }
-
-func (r *receiver) patience() time.Duration { return longest }
 
 func (r *receiver) drain() error { return nil }
 

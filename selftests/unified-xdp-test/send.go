@@ -34,42 +34,56 @@ func newSender(j *job, p *xdp.Port, h hand, ports int) (*sender, error) {
 }
 
 // turn sends a batch, or what is due of it, and takes back what was sent.
-func (s *sender) turn() (int, error) {
-	want := min(batch, len(s.idle))
+func (s *sender) turn() (time.Duration, error) {
+	want, due := min(batch, len(s.idle)), time.Duration(0)
 	if s.rate > 0 {
-		want = min(want, s.dueNow())
+		var n int
+		n, due = s.dueNow()
+		want = min(want, n)
 	}
 	if want > 0 {
-		want = s.job.claim(want)
-	}
-	taken := 0
-	if want > 0 {
-		full := s.idle[len(s.idle)-want:]
-		for i := range full {
-			s.sequence++
-			number(s.region.Bytes(full[i]), s.sequence, 0)
-		}
-		taken = s.port.Send(full) // there is room: no more frames than the ring has entries
-		s.idle = s.idle[:len(s.idle)-taken]
+		s.send(s.job.claim(want))
 	}
 	err := s.port.Kick()
 	s.reap()
-	return taken, err
+	switch {
+	case want > 0:
+		return 0, err
+	case len(s.idle) == 0:
+		return soon, err
+	}
+	return due, err
 }
 
-// dueNow is how many packets the rate wants now. What was missed for more than a
-// ring's worth is forgone.
-func (s *sender) dueNow() int {
+// send numbers packets and hands them to the port, which has room: there are no more
+// frames than its ring has entries.
+func (s *sender) send(n int) {
+	full := s.idle[len(s.idle)-n:]
+	for i := range full {
+		number(s.region.Bytes(full[i]), s.sequence+uint64(i), 0)
+	}
+	taken := s.port.Send(full)
+	s.sequence += uint64(taken)
+	s.idle = append(s.idle[:len(s.idle)-n], full[taken:]...)
+}
+
+// dueNow is how many packets the rate wants now, and how long until the next. What
+// was missed for more than a ring's worth is forgone.
+func (s *sender) dueNow() (n int, next time.Duration) {
 	now := time.Now()
 	if s.start.IsZero() {
 		s.start = now
 	}
-	behind := now.Sub(s.start).Seconds()*s.rate - float64(s.sequence)
+	wanted := now.Sub(s.start).Seconds() * s.rate
+	behind := wanted - float64(s.sequence)
 	if most := float64(cap(s.idle)); behind > most {
 		s.start = s.start.Add(time.Duration((behind - most) / s.rate * 1e9))
 		behind = most
 	}
-	return int(behind)
+	if behind < 1 {
+		next = time.Duration((1 - behind) / s.rate * 1e9)
+	}
+	return int(behind), max(next, 1)
 }
 
 // reap takes sent frames back. Their addresses come back, and their length is known.
@@ -80,18 +94,6 @@ func (s *sender) reap() {
 	for i := at; i < at+n; i++ {
 		s.idle[i].Len, s.idle[i].Options = s.size, 0
 	}
-}
-
-// patience is the time until the next packet is due.
-func (s *sender) patience() time.Duration {
-	switch {
-	case len(s.idle) == 0:
-		return soon
-	case s.rate > 0:
-		next := s.start.Add(time.Duration(float64(s.sequence+1) / s.rate * 1e9))
-		return time.Until(next)
-	}
-	return 0
 }
 
 // soon is how long sent frames may be left with the kernel: it does not say when it

@@ -39,7 +39,7 @@ type waiter struct {
 	waits uint64
 }
 
-// wait waits for at most limit.
+// wait waits for at most limit, which is above zero and no more than longest.
 func (w *waiter) wait(limit time.Duration) {
 	switch w.how {
 	case waitSpin:
@@ -48,5 +48,5 @@ func (w *waiter) wait(limit time.Duration) {
 		limit = min(limit, w.sleep)
 	}
 	w.waits++
-	pollOrNap(w.set, max(0, min(limit, longest)))
+	pollOrNap(w.set, limit)
 }

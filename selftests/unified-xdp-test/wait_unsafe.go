@@ -8,12 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pollOrNap waits until one of the set can be read or the time, below a second,
-// is over. It does so without telling the Go scheduler: handing its processor over
+// Both calls are made without telling the Go scheduler: handing its processor over
 // and getting it back costs as much as a packet, and there are two processors more
-// than workers. An interrupted wait is a shorter one. The kernel writes to the
-// time, which lies on this stack; a stack does not move during a raw call.
+// than workers. An interrupted wait is a shorter one. What the kernel reads and
+// writes may lie on the caller's stack, which does not move during a raw call.
+
+// pollOrNap waits until one of the set can be read or the time, below a second,
+// is over.
 func pollOrNap(set []unix.PollFd, limit time.Duration) {
+	if limit == longest && pollLong(set) {
+		return
+	}
 	ts := unix.Timespec{Nsec: int64(limit)}
 	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(set))), uintptr(len(set)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 }
