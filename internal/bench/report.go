@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -33,6 +34,15 @@ func NewReport(title, ours, theirs string) *Report {
 	_ = unix.Uname(&u) // with a pointer of ours it cannot go wrong
 	return &Report{Title: title, Ours: ours, Theirs: theirs, Kernel: unix.ByteSliceToString(u.Release[:]),
 		CPUs: runtime.NumCPU(), Start: time.Now().UTC().Truncate(time.Second)}
+}
+
+// NoteLoad notes how busy the machine is, which bounds that lie far apart may come
+// from: proc_loadavg(5).
+func (r *Report) NoteLoad(when string) {
+	text, err := os.ReadFile("/proc/loadavg")
+	if minute, _, ok := strings.Cut(string(text), " "); ok && err == nil {
+		r.Notes = append(r.Notes, fmt.Sprintf("Load average %s: %s, of everything on the machine.", when, minute))
+	}
 }
 
 // Met reports whether every bar is met.

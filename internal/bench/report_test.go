@@ -28,10 +28,12 @@ func example() *Report {
 
 func TestTable(t *testing.T) {
 	var b bytes.Buffer
-	if err := example().Table(&b); err != nil {
+	r := example()
+	r.NoteLoad("now")
+	if err := r.Table(&b); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"401 kIOPS", "low ≥ 0.95: met", "high ≤ 1.05: missed", "0.500", "Both on CPU 1."} {
+	for _, want := range []string{"401 kIOPS", "low ≥ 0.95: met", "high ≤ 1.05: missed", "0.500", "Both on CPU 1.", "Load average now: "} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, b.String())
 		}

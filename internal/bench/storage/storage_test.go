@@ -46,7 +46,9 @@ func TestAgainstFio(t *testing.T) {
 	if form == bench.Short {
 		contests = slices.DeleteFunc(contests, func(c *contest) bool { return (c.depth == 1) != (c.mode == "randread") })
 	}
+	r.NoteLoad("before")
 	compete(t, contests, [2]*program{ours, fio}, form)
+	r.NoteLoad("at the end")
 	for _, c := range contests {
 		r.Comparisons = append(r.Comparisons, c.rate, c.cost)
 	}
