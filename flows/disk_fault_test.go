@@ -102,7 +102,6 @@ func TestDiskFullAtStart(t *testing.T) {
 func TestDiskFull(t *testing.T) {
 	for name, to := range map[string]string{
 		"prepared segments": "segment: {size: 2MiB}, prepare: allocate",
-		"growing segment":   "segment: {size: 64MiB}, prepare: none",
 		"growing slots":     "segment: {size: 64MiB}, prepare: none, layout: slot",
 	} {
 		t.Run(name, func(t *testing.T) {
