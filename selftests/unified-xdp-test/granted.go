@@ -31,7 +31,7 @@ type granted struct {
 // granted asks the interface.
 func (s *session) granted() granted {
 	g, ports := s.iface.Granted(), s.iface.Ports()
-	out := granted{Interface: s.iface.Name(), MTU: s.mtu, Unbound: s.iface.Unbound(), Ring: int(s.options.ring), Fill: ports[0].Limits().Supply,
+	out := granted{Interface: s.iface.Name(), MTU: s.mtu, Unbound: append([]uint32{}, s.iface.Unbound()...), Ring: int(s.options.ring), Fill: ports[0].Limits().Supply,
 		Pages: s.region.Pages().String(), Frame: s.region.FrameSize(), Capacity: umem.Shape{}.Capacity(s.region.FrameSize()),
 		ZeroCopy: g.ZeroCopy, WhyCopy: g.WhyNotZeroCopy(), MultiBuffer: g.MultiBuffer, MaxPacket: g.MaxPacket,
 		Program: g.Mode.String(), NeedWakeup: g.NeedWakeup, Filter: s.options.filter}
