@@ -148,6 +148,5 @@ func benchmarkCapture(b *testing.B, layout string, size int) {
 	b.StopTimer()
 	if n := x.packets.Load() - before; n > 0 {
 		b.ReportMetric(float64(spent.Nanoseconds())/float64(n), "ns/packet")
-		b.SetBytes(int64(size))
 	}
 }
