@@ -17,6 +17,7 @@ type clock struct {
 	stamp  uint64    // of the packet last received, wall-clock ns
 	offset uint64    // wall clock minus monotonic clock, ns
 	set    time.Time // when offset was measured
+	wallAt uint64    // wall-clock ns at set
 }
 
 // offsetAge is how old the offset may get.
@@ -29,15 +30,25 @@ const metaBytes = 8
 // It reports whether the packets carry arrival times; stamp is then refreshed for
 // each, else it is now the batch's own time.
 func (c *clock) batch(i *Interface) bool {
-	now := time.Now()
+	age := time.Since(c.set) // reads one clock, where time.Now reads two
+	if age >= offsetAge {
+		c.adjust()
+		age = 0
+	}
 	if !c.on || i.program.MetaRefused() {
-		c.stamp = uint64(now.UnixNano())
+		c.stamp = c.wallAt + uint64(age)
 		return false
 	}
-	if now.Sub(c.set) >= offsetAge {
-		c.offset, c.set = measureOffset(), now
-	}
 	return true
+}
+
+// adjust follows the wall clock.
+func (c *clock) adjust() {
+	c.set = time.Now()
+	c.wallAt = uint64(c.set.UnixNano())
+	if c.on {
+		c.offset = measureOffset()
+	}
 }
 
 // wall reads the arrival time of the packet at addr. Kept by the kernel in
