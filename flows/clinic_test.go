@@ -32,7 +32,7 @@ func newClinic(t *testing.T, from, to string) *clinic {
 region: {size: 96MiB, extent: 512KiB, extents: 16}
 flows:
   - {name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}
-  - {name: well, from: {interface: %s, ring: 2048}, to: {file: %s/well, segment: {size: 8MiB}, flush: 20ms, durable: 50ms}}
+  - {name: well, from: {interface: %s, ring: 4096}, to: {file: %s/well, segment: {size: 8MiB}, flush: 20ms, durable: 50ms}}
 `, c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
 	d := c.open(t, text, Options{})
 	c.daemon, c.ill, c.well = d, d.Flows()[0], d.Flows()[1]
@@ -84,7 +84,10 @@ func (c *clinic) background(t *testing.T) (stop func() uint64) {
 func (c *clinic) healthy(t *testing.T) {
 	t.Helper()
 	sent := c.stop()
-	s := c.well.Status()
+	s := await(t, c.well, "the other flow's packets", func(s FlowStatus) bool { return s.Packets+lost(s) >= sent })
+	if n := lost(s); n > 0 {
+		t.Errorf("the other flow lost %d packets: %v", n, s.Dropped)
+	}
 	if s.State != Running || s.Error != "" {
 		t.Errorf("the other flow is %s: %s", s.State, s.Error)
 	}
@@ -93,6 +96,14 @@ func (c *clinic) healthy(t *testing.T) {
 	}
 	files, _ := filepath.Glob(c.dir + "/well-*.pcapng")
 	inSequence(t, packets(t, files...), 0, sent)
+}
+
+// lost is how many packets the interface or its rings lost.
+func lost(s FlowStatus) (n uint64) {
+	for _, dropped := range s.Dropped {
+		n += dropped
+	}
+	return n
 }
 
 // inSequence checks that packets have the numbers from first on, n of them.

@@ -126,6 +126,7 @@ func TestDiskFull(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.becomes(t, Running)
+			await(t, c.ill, "what waited to be written", func(s FlowStatus) bool { return s.Waiting == 0 && s.Durable.Packets == s.Packets })
 			c.capture(t, 500)
 			if err := c.ill.Stop(); err != nil {
 				t.Fatal(err)
