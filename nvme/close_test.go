@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,18 @@ func (w *ice) set(frozen bool, request uint) {
 	}
 }
 
+// stuckInFreeze reports whether a thread of this process waits for a file system to
+// thaw. What has not come that far can be cancelled.
+func stuckInFreeze() bool {
+	threads, _ := filepath.Glob("/proc/self/task/*/wchan")
+	for _, name := range threads {
+		if text, _ := os.ReadFile(name); string(text) == "percpu_rwsem_wait" {
+			return true
+		}
+	}
+	return false
+}
+
 // TestStuck closes a queue whose disk does not answer: the frames in its hands
 // stay, unless they wait in the kernel and can be cancelled, those of others go, and
 // the region stays registered.
@@ -75,6 +88,7 @@ func TestStuck(t *testing.T) {
 	r.queue.Send([]umem.Frame{r.at(fs[0], slow, 0), r.at(fs[1], slow, 4096), r.at(fs[2], fast, 0), r.at(fs[3], fast, 100)})
 	r.check(r.queue.Kick())
 	r.queue.Send([]umem.Frame{r.at(fs[4], slow, 8192)})
+	testenv.Wait(t, 10*time.Second, "a write to reach the frozen disk", stuckInFreeze)
 	r.queue.SetPatience(200 * time.Millisecond)
 	begin := time.Now()
 	err := r.queue.Close()

@@ -140,12 +140,15 @@ func pageFile(size uint64, counter string) string {
 	return fmt.Sprintf("/sys/kernel/mm/hugepages/hugepages-%dkB/%s", size>>10, counter)
 }
 
+// pageCount reads a counter. While a mapping goes away the kernel's promised pages
+// are below zero for a moment, and shown without their sign; that counts as none.
 func pageCount(size uint64, counter string) (int64, error) {
 	text, err := os.ReadFile(pageFile(size, counter))
 	if err != nil {
 		return 0, fmt.Errorf("read the huge-page counter: %w", err)
 	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+	return max(0, int64(n)), err
 }
 
 func setPages(size uint64, pages int64) error {
