@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/unifiedd/unifiedd/internal/latency"
 	"io"
 	"math/rand/v2"
 	"sync/atomic"
@@ -49,7 +50,7 @@ type loader struct {
 	plan    *plan
 	check   *checker // nil without -verify
 	clock   clock
-	hist    *histogram // nil without latencies
+	hist    *latency.Histogram // nil without latencies
 	reads   []umem.Frame
 	writes  []umem.Frame
 	done    []umem.Frame // room for what completed
@@ -77,7 +78,7 @@ func newLoader(s *session, o options) (*loader, error) {
 	l := &loader{session: s, plan: newPlan(o, extent), options: o, idle: s.blocks, clock: clock{time.Now()},
 		reads: make([]umem.Frame, 0, n), writes: make([]umem.Frame, 0, n), done: make([]umem.Frame, n)}
 	if o.latency {
-		l.hist = newHistogram()
+		l.hist = latency.New()
 	}
 	if o.verify {
 		l.check = newChecker(o, l.plan.blocks)
@@ -219,7 +220,7 @@ func (l *loader) complete(fs []umem.Frame, now uint64, read bool) error {
 			return l.explain(chain[0], side.Block, read)
 		}
 		if l.hist != nil {
-			l.hist.record(now - side.Stamp)
+			l.hist.Record(now - side.Stamp)
 		}
 		if l.check != nil {
 			if err := l.check.end(l.region, chain, side.Block/l.plan.block, read); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/unifiedd/unifiedd/internal/latency"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -73,32 +74,32 @@ func yes(b bool) string {
 
 // result is what a load did and cost.
 type result struct {
-	Granted   granted  `json:"granted"`
-	Mode      string   `json:"rw"`
-	BlockSize uint64   `json:"bs"`
-	Depth     int      `json:"iodepth"`
-	Seconds   float64  `json:"seconds"`
-	Reads     uint64   `json:"reads"`
-	Writes    uint64   `json:"writes"`
-	Bytes     uint64   `json:"bytes"`
-	IOPS      float64  `json:"iops"`
-	Bandwidth float64  `json:"bytes_per_second"`
-	Latency   *latency `json:"latency,omitempty"`
-	User      float64  `json:"user_ns_per_io"`
-	System    float64  `json:"system_ns_per_io"`
-	Enters    float64  `json:"system_calls_per_io"`
-	Copied    uint64   `json:"copied_bytes"`
-	Pinned    uint64   `json:"pinned"`
-	Short     uint64   `json:"short"`
-	Errors    uint64   `json:"errors"`
-	Verified  *uint64  `json:"verified,omitempty"` // blocks
+	Granted   granted          `json:"granted"`
+	Mode      string           `json:"rw"`
+	BlockSize uint64           `json:"bs"`
+	Depth     int              `json:"iodepth"`
+	Seconds   float64          `json:"seconds"`
+	Reads     uint64           `json:"reads"`
+	Writes    uint64           `json:"writes"`
+	Bytes     uint64           `json:"bytes"`
+	IOPS      float64          `json:"iops"`
+	Bandwidth float64          `json:"bytes_per_second"`
+	Latency   *latency.Summary `json:"latency,omitempty"`
+	User      float64          `json:"user_ns_per_io"`
+	System    float64          `json:"system_ns_per_io"`
+	Enters    float64          `json:"system_calls_per_io"`
+	Copied    uint64           `json:"copied_bytes"`
+	Pinned    uint64           `json:"pinned"`
+	Short     uint64           `json:"short"`
+	Errors    uint64           `json:"errors"`
+	Verified  *uint64          `json:"verified,omitempty"` // blocks
 }
 
 func newResult(l *loader, a, b moment) *result {
 	s := b.stats
 	r := &result{Granted: grantedTo(l.session), Mode: l.options.rw, BlockSize: l.plan.block, Depth: l.options.depth,
 		Seconds: b.at.Sub(a.at).Seconds(), Reads: s.Reads - a.stats.Reads, Writes: s.Writes - a.stats.Writes,
-		Latency: l.hist.summary(), Copied: s.Copied - a.stats.Copied, Pinned: s.Pinned - a.stats.Pinned, Short: s.Short - a.stats.Short}
+		Latency: l.hist.Summary(), Copied: s.Copied - a.stats.Copied, Pinned: s.Pinned - a.stats.Pinned, Short: s.Short - a.stats.Short}
 	r.Bytes = s.BytesRead + s.BytesWritten - a.stats.BytesRead - a.stats.BytesWritten
 	for _, n := range s.Errors {
 		r.Errors += n

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"github.com/unifiedd/unifiedd/internal/latency"
 	"time"
 
 	"github.com/unifiedd/unifiedd/umem"
@@ -21,7 +22,7 @@ type pinger struct {
 	sent     time.Duration
 	every    time.Duration // between two packets; zero: the next at once
 	start    time.Time
-	hist     *histogram
+	hist     *latency.Histogram
 	lost     uint64
 	late     uint64 // echoes of packets that were given up, and copies
 	in       [batch]umem.Frame
@@ -32,7 +33,7 @@ const giveUp = time.Second
 
 func newPinger(j *job, ports []*xdp.Port) (*pinger, error) {
 	o := &j.session.options
-	p := &pinger{job: j, ports: ports, region: j.session.region, size: uint32(o.size), start: time.Now(), hist: newHistogram()}
+	p := &pinger{job: j, ports: ports, region: j.session.region, size: uint32(o.size), start: time.Now(), hist: latency.New()}
 	if o.rate > 0 {
 		p.every = time.Duration(1e9 / o.rate)
 	}
@@ -128,7 +129,7 @@ func (p *pinger) note(b []byte, now time.Duration) {
 	case !ours:
 	case p.waiting && sequence == p.sequence:
 		p.waiting = false
-		p.hist.record(uint64(now) - stamp)
+		p.hist.Record(uint64(now) - stamp)
 	default:
 		p.late++
 	}

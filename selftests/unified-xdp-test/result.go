@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"github.com/unifiedd/unifiedd/internal/latency"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -85,7 +86,7 @@ type result struct {
 	Offered  uint64            `json:"offered_packets"`
 	Ledger   map[string]uint64 `json:"ledger,omitempty"`
 	Lost     uint64            `json:"lost_packets"`
-	Latency  *latency          `json:"round_trip,omitempty"`
+	Latency  *latency.Summary  `json:"round_trip,omitempty"`
 	NoEcho   uint64            `json:"no_echo,omitempty"`
 	Late     uint64            `json:"late_echoes,omitempty"`
 }
@@ -108,8 +109,7 @@ func (j *job) newResult(a, b moment) (*result, error) {
 		r.Waits += float64(w.waiter.waits) / n
 	}
 	if p := j.pinger; p != nil {
-		l := p.hist.summary()
-		r.Latency, r.NoEcho, r.Late = &l, p.lost, p.late
+		r.Latency, r.NoEcho, r.Late = p.hist.Summary(), p.lost, p.late
 	}
 	return r, r.addLedger(j.session.iface)
 }
@@ -146,7 +146,7 @@ func (r *result) judge(o options) error {
 		return fmt.Errorf("the kernel refused %d descriptors", r.Invalid)
 	case o.count > 0 && moved < o.count:
 		return fmt.Errorf("%w: %d of %d packets", errShort, moved, o.count)
-	case r.Latency != nil && r.Latency.Count == 0:
+	case r.Mode == ping && r.Latency == nil:
 		return fmt.Errorf("no echo of %d packets came back (run unified-xdp-test -echo at the other end, and give its MAC address with -to)", r.Sent)
 	}
 	return nil
@@ -188,11 +188,9 @@ func (r *result) rows(t io.Writer) {
 		}
 		fmt.Fprintln(t)
 	}
-	if l := r.Latency; l != nil && l.Count > 0 {
+	if l := r.Latency; l != nil {
 		fmt.Fprintf(t, "round trip\tmin %s, p50 %s, p99 %s, p99.9 %s, max %s\n", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
-	}
-	if r.Latency != nil {
-		fmt.Fprintf(t, "echoes\t%d came back, %d did not, %d late\n", r.Latency.Count, r.NoEcho, r.Late)
+		fmt.Fprintf(t, "echoes\t%d came back, %d did not, %d late\n", l.Count, r.NoEcho, r.Late)
 	}
 }
 
