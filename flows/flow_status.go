@@ -80,9 +80,19 @@ func (r *run) fillLedger(s *FlowStatus) error {
 			s.Passed[reason.String()] = l.Of(reason)
 		}
 	}
+	s.Dropped["not_received"] = 0
 	s.Dropped["beyond_count"] = r.unwanted.Load()
 	s.Dropped["write_failed"] = r.lost()
 	return nil
+}
+
+// abandon says of a flow that has ended what its rings still held: nobody takes it
+// any more.
+func (s *FlowStatus) abandon() {
+	if s.Waiting > 0 {
+		s.Dropped["not_received"] += s.Waiting
+		s.Waiting = 0
+	}
 }
 
 // fillCopies says who copied how many bytes of packets.

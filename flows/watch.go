@@ -25,6 +25,7 @@ func (f *Flow) watch(r *run, quit <-chan struct{}, ended chan<- struct{}) {
 	}
 	if err != nil {
 		state = Failed
+		r.note(err) // nothing more is taken; what is not written is lost
 		f.giveUp(r)
 	}
 	f.end(r, state, err)
@@ -156,6 +157,7 @@ func (f *Flow) end(r *run, state State, err error) {
 		err = errors.Join(err, rerr)
 		state = Failed
 	}
+	last.abandon()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()
