@@ -166,7 +166,7 @@ func TestLedgerWithASlowStream(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	w := &slowWriter{}
 	f := l.start(t, fmt.Sprintf(`
-region: {size: 32MiB, extent: 64KiB, extents: 4}
+region: {size: 32MiB, extent: 256KiB, extents: 4}
 flows:
   - name: cap
     from: {interface: %s, ring: 256}

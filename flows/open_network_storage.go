@@ -20,9 +20,10 @@ const (
 	chainFrames = 256
 	// writes is how many writes of a flow the disk has at once.
 	writes = 32
-	// maxFragments is the most frames one packet has: MAX_SKB_FRAGS and the linear
-	// part, include/linux/skbuff.h.
-	maxFragments = 18
+	// maxFragments is more than the most frames one packet has. XDP passes on 45
+	// fragments of a page at most (what MAX_SKB_FRAGS can be, net/Kconfig) and the
+	// linear part; the kernel copies that into frames that hold 1792 bytes or more.
+	maxFragments = 128
 )
 
 // run is a flow that has been opened.

@@ -31,7 +31,7 @@ func TestFull(t *testing.T) {
 	}
 	want := &Config{
 		Region: Region{
-			Size: 512 * MiB, Pages: Pages2MiB, Frame: 2048,
+			Size: 512 * MiB, Pages: Pages2MiB, Frame: 4096,
 			Extent: 512 * KiB, Extents: 32, Node: one(0), Reserve: true,
 		},
 		Workers: []Worker{

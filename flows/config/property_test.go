@@ -136,7 +136,7 @@ func drawConfig(t *rapid.T) *Config {
 		Size:    Size(rapid.Uint64Range(uint64(64*MiB), uint64(maxRegion-GiB)).Draw(t, "size")),
 		Pages:   rapid.SampledFrom(allPages).Draw(t, "pages"),
 		Frame:   rapid.SampledFrom([]int{2048, 4096}).Draw(t, "frame"),
-		Extent:  64 * KiB << rapid.UintRange(0, 5).Draw(t, "extent"),
+		Extent:  256 * KiB << rapid.UintRange(0, 3).Draw(t, "extent"),
 		Extents: rapid.IntRange(4, 16).Draw(t, "extents"),
 		Node:    rapid.Ptr(rapid.IntRange(0, maxNode), true).Draw(t, "node"),
 		Reserve: rapid.Bool().Draw(t, "reserve"),
@@ -146,6 +146,11 @@ func drawConfig(t *rapid.T) *Config {
 	c.Workers[0].CPU = rapid.Ptr(rapid.IntRange(0, maxCPU), true).Draw(t, "cpu")
 	c.Workers[0].Sleep = time.Duration(rapid.Int64Range(1000, int64(maxSleep)).Draw(t, "sleep"))
 	c.Flows = []Flow{drawFlow(t, names[2], names[0]), drawFlow(t, names[3], names[1])}
+	for _, f := range c.Flows {
+		if f.To.Layout == LayoutSlot {
+			c.Region.Frame = 4096
+		}
+	}
 	return c
 }
 

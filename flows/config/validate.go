@@ -6,13 +6,15 @@ import (
 	"time"
 )
 
-// Bounds of settings. The number of CPUs is the kernel's largest NR_CPUS, that of
-// nodes 1 << NODES_SHIFT (arch/x86/Kconfig); a unix socket's path has 107 bytes
-// (struct sockaddr_un).
+// Bounds of settings. An extent holds the longest packet XDP passes on: 45
+// fragments of a page (the most MAX_SKB_FRAGS can be, net/Kconfig) and the linear
+// part. The number of CPUs is the kernel's largest NR_CPUS, that of nodes
+// 1 << NODES_SHIFT (arch/x86/Kconfig); a unix socket's path has 107 bytes (struct
+// sockaddr_un).
 const (
 	minRegion  = 4 * MiB
 	maxRegion  = 64 * TiB
-	minExtent  = 64 * KiB
+	minExtent  = 256 * KiB
 	maxExtent  = 64 * MiB
 	perFlow    = 2 // extents: one is filled while another is written
 	maxCPU     = 8191

@@ -37,6 +37,7 @@ func (v *validator) flows() {
 		v.from(join(path, "from"), &f.From)
 		interfaces.take(join(path, "from.interface"), f.From.Interface)
 		v.to(join(path, "to"), &f.To)
+		v.slot(join(path, "to.layout"), f.To.Layout)
 		files.take(join(path, "to.file"), clean(f.To.File))
 		devices.take(join(path, "to.device"), clean(f.To.Device))
 	}
@@ -128,6 +129,13 @@ func (v *validator) to(path string, t *To) {
 	v.check(t.Durable == Written || t.Durable >= minDurable, join(path, "durable"),
 		"%s is less than %s", t.Durable, minDurable)
 	v.segment(join(path, "segment"), &t.Segment)
+}
+
+// slot checks that a packet and what is written around it fit a frame.
+func (v *validator) slot(path string, l Layout) {
+	if l == LayoutSlot && v.Region.Frame == 2048 {
+		v.refuse(path, wrong("raise region.frame to 4096, or use layout packed", "slot does not fit frames of 2048 bytes"))
+	}
 }
 
 // target checks that there is one destination, and its form.
