@@ -26,15 +26,15 @@ func (s *store) finish() {
 // reach the disk is recovered instead.
 func (s *store) complete(full *segment) error {
 	full.stopGrowing()
-	f, err := os.OpenFile(full.name(), os.O_RDWR, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		s.log.Warn("a segment was removed before it was complete", "path", full.name())
-		return nil
-	}
+	f, err := full.reopen()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if removed(f) {
+		s.log.Warn("a segment was removed before it was complete", "path", full.name())
+		return nil
+	}
 	if full.damaged {
 		_, err := s.mend(s.mendable(f, full.next), full.name())
 		return err
@@ -88,10 +88,16 @@ func (s *store) recover() (int, error) {
 // never written to is removed, and what only has the name of one is left alone.
 func (s *store) recoverOne(e existing) error {
 	f, err := os.OpenFile(e.path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrPermission) && completeAsIs(e.path) {
+		return nil // put away by somebody
+	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if err := hold(int(f.Fd())); err != nil {
+		return err
+	}
 	if e.next {
 		return s.recoverPrepared(f, e)
 	}
@@ -110,6 +116,21 @@ func (s *store) recoverOne(e existing) error {
 	return err
 }
 
+// completeAsIs reports whether a file that can only be read is a complete segment.
+func completeAsIs(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return false
+	}
+	done, err := pcapng.Finished(f, size)
+	return done && err == nil
+}
+
 func (s *store) recoverPrepared(f *os.File, e existing) error {
 	report, err := s.mend(f, e.path)
 	switch {
@@ -124,7 +145,10 @@ func (s *store) recoverPrepared(f *os.File, e existing) error {
 	if err != nil {
 		return err
 	}
-	return s.rename(e.path, s.names.named(e.number, info.ModTime()))
+	if err := os.Rename(e.path, s.names.named(e.number, info.ModTime())); err != nil {
+		return err
+	}
+	return syncDir(s.names.dir)
 }
 
 // mend recovers a segment, says what it did, and marks the segment complete.
@@ -135,6 +159,10 @@ func (s *store) mend(f pcapng.File, path string) (pcapng.Report, error) {
 	}
 	if !r.Clean {
 		s.log.Warn("recovered a segment", "path", path, "what", r.String())
+	}
+	if r.DurableLost() {
+		s.log.Error("a segment lacks what the disk had called durable (does the disk, or its controller, obey flushes?)",
+			"path", path, "durable", r.Durable, "kept", r.Kept)
 	}
 	if err := markMended(f, r); err != nil {
 		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)

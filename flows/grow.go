@@ -32,6 +32,12 @@ func (s *store) replaceExact() error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is there already and not a regular file: choose another name", s.to.File)
 	}
+	if f, err := os.Open(s.to.File); err == nil {
+		defer f.Close()
+		if err := hold(int(f.Fd())); err != nil {
+			return fmt.Errorf("replace %s: %w", s.to.File, err)
+		}
+	}
 	return os.Remove(s.to.File)
 }
 
@@ -39,7 +45,7 @@ func (s *store) replaceExact() error {
 // there is none left, writes go on to the end of the disk.
 func (s *store) grow(seg *segment) {
 	defer s.running.Done()
-	f, err := os.OpenFile(seg.path, os.O_WRONLY, 0)
+	f, err := seg.reopen()
 	if err != nil {
 		s.setTrouble(err)
 		return

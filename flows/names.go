@@ -47,7 +47,7 @@ type existing struct {
 func (n names) list() ([]existing, error) {
 	entries, err := os.ReadDir(n.dir)
 	if err != nil {
-		return nil, fmt.Errorf("list segments: %w (create the directory first)", err)
+		return nil, fmt.Errorf("list segments: %w (does the directory exist, and may this user read it?)", err)
 	}
 	var out []existing
 	for _, e := range entries {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -142,9 +143,12 @@ func (s *store) prepare(number int) (*segment, error) {
 	next, c := s.plan(number)
 	target, err := nvme.OpenTarget(c)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("prepare segment: %w", err), s.removePrepared(next))
+		return nil, fmt.Errorf("prepare segment: %w", err)
 	}
 	next.target = target
+	if err := holdNew(target); err != nil {
+		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close())
+	}
 	if err := s.begin(next); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close(), s.removePrepared(next))
 	}
@@ -157,7 +161,7 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	switch {
 	case s.to.Device != "":
 		next.path = s.to.Device
-		return next, nvme.TargetConfig{Path: next.path, Force: s.to.Force}
+		return next, nvme.TargetConfig{Path: next.path, Force: s.to.Force, Size: leastSegment}
 	case s.to.Exact:
 		next.path = s.to.File
 		return next, nvme.TargetConfig{Path: next.path, Create: true}
@@ -165,6 +169,9 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	next.path, next.size = s.names.prepared(number), uint64(s.to.Segment.Size)
 	return next, nvme.TargetConfig{Path: next.path, Create: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
+
+// leastSegment is the least size of a segment: a quarter of it holds any packet.
+const leastSegment = 1 << 20
 
 func preparation(p config.Prepare) nvme.Preparation {
 	switch p {
@@ -199,29 +206,12 @@ func (s *store) begin(next *segment) (err error) {
 	if !next.takes(uint64(next.align)) {
 		return fmt.Errorf("%d bytes are too few for the head of %d bytes: %w", next.size, len(head), errFull)
 	}
-	return writeSync(next.path, head, 0)
-}
-
-// writeSync writes b at offset of a file and waits until it is durable.
-func writeSync(path string, b []byte, offset int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(b, offset)
-	return errors.Join(err, f.Sync(), f.Close())
+	return next.writeHead(head)
 }
 
 // adopt gives a segment that was taken its final name.
 func (s *store) adopt(next *segment) {
-	final := next.path
-	if s.rotates() {
-		final = s.names.named(next.number, time.Now())
-		if err := s.rename(next.path, final); err != nil {
-			s.setTrouble(err)
-			final = next.path // recovery finds it there
-		}
-	}
+	final := s.christen(next)
 	next.final.Store(&final)
 	if s.to.Exact {
 		s.running.Add(1)
@@ -230,17 +220,32 @@ func (s *store) adopt(next *segment) {
 	s.prune()
 }
 
+// christen names a segment that was taken, durably, and returns its path.
+func (s *store) christen(next *segment) string {
+	final := next.path
+	if s.rotates() {
+		final = s.names.named(next.number, time.Now())
+		if err := os.Rename(next.path, final); err != nil {
+			s.setTrouble(fmt.Errorf("name segment: %w", err))
+			final = next.path // recovery finds it there
+		}
+	}
+	if s.to.Device == "" {
+		if err := syncDir(filepath.Dir(final)); err != nil {
+			s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
+		}
+	}
+	return final
+}
+
 // rotates reports whether there is more than one segment.
 func (s *store) rotates() bool { return s.to.Device == "" && !s.to.Exact }
 
-// rename renames durably.
-func (s *store) rename(from, to string) error {
-	if err := os.Rename(from, to); err != nil {
-		return fmt.Errorf("name segment: %w", err)
-	}
-	dir, err := os.Open(s.names.dir)
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
-		return fmt.Errorf("name segment: %w", err)
+		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -1,0 +1,69 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/unifiedd/unifiedd/nvme"
+	"golang.org/x/sys/unix"
+)
+
+// ErrInUse says that another process writes a file: its capture must neither be
+// mended nor replaced.
+var ErrInUse = errors.New("another process writes it")
+
+// letGo is how long the kernel may take to close the files of a process that was
+// killed: those of an io_uring outlive it a while. Tests shorten it.
+var letGo = 5 * time.Second
+
+// hold locks an open file for as long as it is open, so that no other unifiedd
+// mends or replaces it meanwhile. A file system without locks has none.
+func hold(fd int) error {
+	for end := time.Now().Add(letGo); ; time.Sleep(10 * time.Millisecond) {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			return nil
+		case time.Now().After(end):
+			return fmt.Errorf("%w (stop it, or choose another place)", ErrInUse)
+		}
+	}
+}
+
+// holdNew locks a new segment. Should it be another process's, it is not ours to
+// remove. A device is opened exclusively instead.
+func holdNew(t *nvme.Target) error {
+	if t.Block() {
+		return nil
+	}
+	return hold(t.FD())
+}
+
+// reopen opens the file of a segment once more, without direct I/O. It goes by
+// what is open and not by the name, under which there may be another file by now.
+func (s *segment) reopen() (*os.File, error) {
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.target.FD()), os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open %s again: %w", s.name(), err)
+	}
+	return f, nil
+}
+
+// writeHead writes what a segment begins with and waits until it is durable.
+func (s *segment) writeHead(head []byte) error {
+	f, err := s.reopen()
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(head, 0)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// removed reports whether a file has no name any more.
+func removed(f *os.File) bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0
+}

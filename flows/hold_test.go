@@ -1,0 +1,167 @@
+package flows
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// writeSync writes b at offset of a file and waits until it is durable.
+func writeSync(path string, b []byte, offset int64) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(b, offset)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// impatient has files held by others given up at once.
+func impatient(t *testing.T) {
+	before := letGo
+	letGo = 0
+	t.Cleanup(func() { letGo = before })
+}
+
+// begun opens the store and takes its first segment, which has its name.
+func (c *cellar) begun(t *testing.T) (*store, *segment) {
+	t.Helper()
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seg *segment
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(); return seg != nil })
+	testenv.Wait(t, 5*time.Second, "its name", seg.named)
+	return s, seg
+}
+
+// finished reports whether a file is a complete segment.
+func finished(t *testing.T, path string) bool {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done, err := pcapng.Finished(f, info.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+// TestOthersSegments: a second unifiedd with the same place for its segments must
+// not mend, which is cut, those the first one is writing.
+func TestOthersSegments(t *testing.T) {
+	impatient(t)
+	c := newCellar(t)
+	s, seg := c.begun(t)
+	before := c.list(t)
+	if err := c.open(t); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), c.dir) {
+		t.Errorf("a second store over the same segments: %v", err)
+	}
+	for name, is := range c.list(t) {
+		if before[name] != is {
+			t.Errorf("%s was %s and is %s", name, before[name], is)
+		}
+	}
+	s.give(seg)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if !finished(t, seg.name()) {
+		t.Error("the segment is not complete")
+	}
+	if err := c.open(t); err != nil {
+		t.Errorf("once the first has ended: %v", err)
+	}
+}
+
+// TestOthersCapture: the same for the one file of a capture.
+func TestOthersCapture(t *testing.T) {
+	impatient(t)
+	c := newCellar(t)
+	c.to.File, c.to.Exact, c.to.Prepare = c.dir+"/out.pcapng", true, "none"
+	s, seg := c.begun(t)
+	if err := c.open(t); !errors.Is(err, ErrInUse) {
+		t.Errorf("a second capture to the same file: %v", err)
+	}
+	s.give(seg)
+	if err := s.Close(); err != nil || !finished(t, c.to.File) {
+		t.Errorf("the first capture is not complete: %v", err)
+	}
+}
+
+// TestSegmentMoved: somebody moves a segment that is not complete, and puts
+// something else in its place.
+func TestSegmentMoved(t *testing.T) {
+	c := newCellar(t)
+	s, seg := c.begun(t)
+	moved := filepath.Join(c.dir, "moved")
+	if err := os.Rename(seg.name(), moved); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(seg.name(), []byte("somebody else's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.give(seg)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if !finished(t, moved) {
+		t.Error("the segment that was moved is not complete")
+	}
+	if got, err := os.ReadFile(seg.name()); string(got) != "somebody else's" {
+		t.Errorf("what took its place has %d bytes: %v", len(got), err)
+	}
+}
+
+// TestSegmentPutAway: a complete segment that the daemon may only read is no
+// reason not to start.
+func TestSegmentPutAway(t *testing.T) {
+	testenv.Root(t)
+	c := newCellar(t)
+	s, seg := c.begun(t)
+	s.give(seg)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Chmod(seg.name(), 0o444), os.Chmod(c.dir, 0o777), os.Chmod(filepath.Dir(c.dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := asNobody(func() error { return c.open(t) }); err != nil {
+		t.Errorf("a complete segment: %v", err)
+	}
+	c.put(t, "md-20260102T030405Z-000009.pcapng", cellarSegment(t, 1))
+	if err := asNobody(func() error { return c.open(t) }); !errors.Is(err, os.ErrPermission) {
+		t.Errorf("a segment that needs to be mended: %v", err)
+	}
+}
+
+// asNobody calls f with the rights to files of another user.
+func asNobody(f func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		if err := unix.Setfsuid(65534); err != nil {
+			result <- err
+			return
+		}
+		result <- f()
+	}()
+	return <-result
+}
