@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -17,14 +16,11 @@ import (
 
 // servers answers about a daemon: metrics and health on TCP, and everything,
 // profiles and control included, on a unix socket that only its owner reaches.
-type servers struct {
-	all  []*http.Server
-	path string
-}
+type servers struct{ all []*http.Server }
 
 // serve starts listening where the configuration says.
 func serve(d *flows.Daemon, listen, socket string) (*servers, error) {
-	s := &servers{path: socket}
+	s := &servers{}
 	control, err := listenUnix(socket)
 	if err != nil {
 		return nil, err
@@ -41,33 +37,13 @@ func serve(d *flows.Daemon, listen, socket string) (*servers, error) {
 	return s, nil
 }
 
-// listenUnix makes the control socket. One left by a daemon that died is
-// replaced; one that answers is somebody else's.
-func listenUnix(path string) (net.Listener, error) {
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return nil, fmt.Errorf("control socket %s: another unifiedd answers there (stop it, or choose another control.socket)", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("replace control socket: %w", err)
-	}
-	l, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, fmt.Errorf("control socket: %w (does its directory exist, and may this user write there?)", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
-	}
-	return l, nil
-}
-
 func (s *servers) start(l net.Listener, h http.Handler) {
-	one := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	one := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
 	s.all = append(s.all, one)
 	go one.Serve(l)
 }
 
-// Close ends all connections and removes the socket.
+// Close ends all connections; the socket goes with its listener.
 func (s *servers) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -76,9 +52,6 @@ func (s *servers) Close() error {
 		if err := one.Shutdown(ctx); err != nil {
 			errs = append(errs, one.Close())
 		}
-	}
-	if err := os.Remove(s.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// listenUnix makes the control socket, for its owner only. One left by a daemon
+// that died is replaced; one that answers is somebody else's, and so is anything
+// that is no socket.
+func listenUnix(path string) (net.Listener, error) {
+	if err := removeDead(path); err != nil {
+		return nil, fmt.Errorf("control socket %s: %w", path, err)
+	}
+	before := unix.Umask(0o177) // it must never be there with wider rights
+	l, err := net.Listen("unix", path)
+	unix.Umask(before)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w (does its directory exist, and may this user write there?)", err)
+	}
+	return l, nil
+}
+
+// removeDead removes a socket that nobody listens on.
+func removeDead(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("there is something else of that name (choose another control.socket)")
+	}
+	c, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		c.Close()
+		return errors.New("another unifiedd answers there (stop it, or choose another control.socket)")
+	}
+	if !errors.Is(err, unix.ECONNREFUSED) {
+		return fmt.Errorf("is another unifiedd there? %w (stop it, or choose another control.socket)", err)
+	}
+	return os.Remove(path)
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestSocketReplacesADeadOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "control.sock")
+	dead, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.SetUnlinkOnClose(false)
+	if err := dead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := listenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v: %v", info.Mode(), err)
+	}
+	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
+		t.Errorf("a second one: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !os.IsNotExist(err) {
+		t.Errorf("after closing it is still there: %v", err)
+	}
+}
+
+// TestSocketSparesFiles: what is at the socket's path and no socket is somebody's.
+func TestSocketSparesFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "capture.pcapng")
+	if err := os.WriteFile(path, []byte("packets"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := listenUnix(path); err == nil {
+		l.Close()
+		t.Error("it listens in place of a file")
+	} else if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "choose another control.socket") {
+		t.Errorf("it says %v", err)
+	}
+	if got, err := os.ReadFile(path); string(got) != "packets" {
+		t.Errorf("the file has %q: %v", got, err)
+	}
+}
