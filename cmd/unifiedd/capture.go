@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -90,15 +91,24 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	return c, c.Validate(config.Options{CheckFilter: checkFilter})
 }
 
-// stream is where packets go when not to a file; nil for a file.
-func (f *captureFlags) stream(stdout io.Writer) io.Writer {
+// stream is where packets go when not to a file of their own, and what ends it;
+// nil for a file. A pipe or a terminal that has a name is written to as it is.
+func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error, err error) {
+	stay := func() error { return nil }
 	switch f.file {
 	case "":
-		return io.Discard
+		return io.Discard, stay, nil
 	case "-":
-		return stdout
+		return stdout, stay, nil
 	}
-	return nil
+	if info, err := os.Stat(f.file); err != nil || info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {
+		return nil, stay, nil
+	}
+	pipe, err := os.OpenFile(f.file, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, stay, err
+	}
+	return pipe, pipe.Close, nil
 }
 
 func capture(parent context.Context, f captureFlags, filter string, stdout, stderr io.Writer) (err error) {
@@ -106,6 +116,11 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 	if err != nil {
 		return err
 	}
+	stream, end, err := f.stream(stdout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
 	ctx, stop := untilSignal(parent)
 	defer stop()
 	giveBack, err := reserve(f.reserve, cfg.Region)
@@ -115,7 +130,7 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 	defer func() { err = errors.Join(err, giveBack()) }()
 	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: newLog(cfg.Log, stderr), Count: f.count, Stream: f.stream(stdout),
+		Version: build.Get(version).Version, Log: newLog(cfg.Log, stderr), Count: f.count, Stream: stream,
 	})
 	if err != nil {
 		return err
@@ -128,7 +143,11 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 	fmt.Fprintf(stderr, "capturing on %s: %s; the host does not see it\n", f.iface, whatIsTaken(filter))
 	follow(ctx, one, stderr, f.quiet)
 	err = one.Stop()
-	summarize(stderr, one.Status())
+	s := one.Status()
+	summarize(stderr, s)
+	if err == nil && s.State == flows.Failed { // by itself, before it was stopped
+		err = errors.New(s.Error)
+	}
 	return err
 }
 
@@ -157,12 +176,12 @@ func follow(ctx context.Context, f *flows.Flow, w io.Writer, quiet bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	live := !quiet && isTerminal(w)
+	if live {
+		defer fmt.Fprintln(w)
+	}
 	for {
 		select {
 		case <-ctx.Done():
-			if live {
-				fmt.Fprintln(w)
-			}
 			return
 		case <-f.Ended():
 			return

@@ -24,8 +24,8 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Run the daemon until it is told to stop",
-		Long: `Run the daemon until SIGTERM or SIGINT, which make it take no more packets, write
-and flush what it has, and end. A second signal ends it at once.
+		Long: `Run the daemon until SIGTERM, SIGINT or SIGHUP, which make it take no more packets,
+write and flush what it has, and end. A second signal ends it at once.
 
 Flows that cannot start are reported and do not keep others from running.
 
@@ -101,12 +101,16 @@ func start(d *flows.Daemon, log *slog.Logger) error {
 // timeout(1) sends its signal twice at once.
 const again = time.Second
 
-// untilSignal is done at the first SIGINT or SIGTERM. A later one ends the process:
-// the kernel then detaches the program, and the next start recovers the files.
+// untilSignal is done at the first SIGINT, SIGTERM or SIGHUP, the last unless it is
+// ignored, as nohup(1) has it. A later one ends the process: the kernel then
+// detaches the program, and the next start recovers the files.
 func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		select {
 		case <-signals:

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// TestCaptureToPipe captures to a pipe that has a name, as one does to watch with
+// another program.
+func TestCaptureToPipe(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tcpdump := p.A.Command("timeout", "20", testenv.Tool(t, "tcpdump"), "-nr", pipe)
+	read := make(chan int)
+	go func() {
+		got, _ := tcpdump.Output()
+		read <- strings.Count(string(got), "UDP")
+	}()
+	if status, _, stderr := captureOn(t, p, "-w", pipe, "-c", "50"); status != 0 {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+	if n := <-read; n != 50 {
+		t.Errorf("tcpdump reads %d packets, not 50", n)
+	}
+	if status, _, stderr := captureOn(t, p, "-w", "/dev/null", "-c", "10"); status != 0 {
+		t.Errorf("to /dev/null: status %d: %s", status, stderr)
+	}
+}
+
+// TestCaptureFails: a capture that ends because it cannot go on says so, also by
+// its exit status, and still sums up.
+func TestCaptureFails(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	gone := time.AfterFunc(500*time.Millisecond, func() { p.A.Delete(t) })
+	defer gone.Stop()
+	status, _, stderr := captureOn(t, p, "-w", filepath.Join(testenv.DiskDir(t), "out.pcapng"))
+	if status != exitFailed || !strings.Contains(stderr, "unifiedd: ") || !strings.Contains(stderr, p.B.Ifname) {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+	if !strings.Contains(stderr, "packets captured") {
+		t.Errorf("there is no summary: %q", stderr)
+	}
+}

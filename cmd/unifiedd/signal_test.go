@@ -1,0 +1,28 @@
+package main
+
+import (
+	"os/signal"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestUntilSignal: each signal that asks a program to end lets it end in order.
+func TestUntilSignal(t *testing.T) {
+	for _, s := range []unix.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP} {
+		if signal.Ignored(s) {
+			continue // by who started the tests
+		}
+		ctx, stop := untilSignal(t.Context())
+		if err := unix.Kill(unix.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(5 * time.Second):
+			t.Errorf("%v does not end it", s)
+		}
+		stop()
+	}
+}
