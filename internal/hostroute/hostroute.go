@@ -6,34 +6,49 @@ package hostroute
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
 // Default reports whether an IPv4 or IPv6 default route of the main table goes
-// out of the interface. One that is not there has none.
+// out of the interface, or of one that is stacked on it, such as a bridge. One that
+// is not there has none.
 func Default(name string) (bool, error) {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, new(netlink.LinkNotFoundError)) {
 		return false, nil
 	}
+	carries := false
+	if err == nil {
+		carries, err = carriesDefault(link.Attrs().Index)
+	}
 	if err != nil {
 		return false, fmt.Errorf("look whether %s carries the default route: %w", name, err)
+	}
+	return carries, nil
+}
+
+// carriesDefault is Default of the interface with an index. Listings that were
+// interrupted by a change are good enough.
+func carriesDefault(index int) (bool, error) {
+	links, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return false, err
 	}
 	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return false, fmt.Errorf("look whether %s carries the default route: %w", name, err)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return false, err
 	}
-	for _, r := range routes {
-		if isDefault(r) && leavesBy(r, link.Attrs().Index) {
-			return true, nil
-		}
-	}
-	return false, nil
+	on := stack(index, links)
+	return slices.ContainsFunc(routes, func(r netlink.Route) bool { return isDefault(r) && leavesBy(r, on) }), nil
 }
 
 func isDefault(r netlink.Route) bool {
+	if r.Type != unix.RTN_UNICAST {
+		return false
+	}
 	if r.Dst == nil {
 		return true
 	}
@@ -41,15 +56,9 @@ func isDefault(r netlink.Route) bool {
 	return ones == 0
 }
 
-// leavesBy reports whether a route, or one of its next hops, has the interface.
-func leavesBy(r netlink.Route, index int) bool {
-	if r.LinkIndex == index {
-		return true
-	}
-	for _, hop := range r.MultiPath {
-		if hop.LinkIndex == index {
-			return true
-		}
-	}
-	return false
+// leavesBy reports whether a route, or one of its next hops, has one of the
+// interfaces.
+func leavesBy(r netlink.Route, on map[int]bool) bool {
+	return on[r.LinkIndex] ||
+		slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return on[hop.LinkIndex] })
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/hostroute"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -186,7 +186,7 @@ func (c card) program() Check {
 // defaultRoute: what AF_XDP takes, the host no longer sees.
 func (c card) defaultRoute() Check {
 	const name = "default route"
-	carries, err := carriesDefault(c.Index)
+	carries, err := hostroute.Default(c.Name)
 	switch {
 	case err != nil:
 		return unknown(name, "%v", err)
@@ -202,30 +202,6 @@ func (c card) defaultRoute() Check {
 	}
 	return fail(name, "over this interface, and flow %s has no filter: the host would lose its network", c.flow.Name).
 		with("give the flow a filter, or say take_over: true")
-}
-
-// carriesDefault reports whether a default route, IPv4 or IPv6, leaves by the
-// interface. An interrupted listing is good enough.
-func carriesDefault(index int) (bool, error) {
-	routes, err := netlink.RouteList(nil, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return false, fmt.Errorf("list the routes: %w", err)
-	}
-	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
-		return isDefault(r) && (r.LinkIndex == index ||
-			slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == index }))
-	}), nil
-}
-
-func isDefault(r netlink.Route) bool {
-	if r.Type != unix.RTN_UNICAST {
-		return false
-	}
-	if r.Dst == nil {
-		return true
-	}
-	ones, _ := r.Dst.Mask.Size()
-	return ones == 0 && r.Dst.IP.IsUnspecified()
 }
 
 // node compares the card's NUMA node with the region's.
