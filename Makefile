@@ -9,7 +9,7 @@ STAMP    := main.version
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload lab lab-all lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -31,6 +31,23 @@ test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) o
 
 test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
 	UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
+
+# The lab guest: docs/lab.md. The script has the rest from the environment, the commands
+# as they were given, with their dollar signs.
+override CMD  := $(value CMD)
+override CMD2 := $(value CMD2)
+export CMD CMD2 NODES RUN
+
+lab: setup-test ## run the tests for the lab guest (KERNEL=6.1|6.12|7), or CMD='...' there, with CMD2='...' in a second
+	@go build -o build/ ./internal/testsum
+	@set -o pipefail; packaging/lab.sh "$(KERNEL)" | $(if $(CMD),cat,build/testsum)
+
+lab-all: setup-test ## run the tests for the lab guest on each line of kernels
+	@go build -o build/ ./internal/testsum
+	@set -o pipefail; packaging/lab.sh 7 6.12 6.1 | build/testsum
+
+lab-update: setup-test ## fetch the newest emulator and kernels for the lab guest
+	@go run ./selftests/lab -update
 
 bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long)
 	UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...

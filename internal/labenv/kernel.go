@@ -1,0 +1,35 @@
+package labenv
+
+import (
+	"os"
+	"testing"
+)
+
+// Line is a line of kernels, as in make lab KERNEL=LINE.
+type Line string
+
+// The lines there are. What each grants is in docs/lab.md.
+const (
+	Linux61  Line = "6.1"
+	Linux612 Line = "6.12"
+	Linux7   Line = "7"
+)
+
+// Kernel returns the line of the kernel the test runs on.
+func Kernel(t testing.TB) Line {
+	t.Helper()
+	line := Line(os.Getenv("UNIFIEDD_LAB_KERNEL"))
+	switch line {
+	case Linux61, Linux612, Linux7:
+		return line
+	}
+	t.Fatalf("this is not the lab guest (UNIFIEDD_LAB_KERNEL is %q): run the test with make lab", line)
+	return ""
+}
+
+// Disk is the NVMe disk, and DiskPassthrough its node for passthrough commands. What
+// is on them is gone with the guest.
+const (
+	Disk            = "/dev/nvme0n1"
+	DiskPassthrough = "/dev/ng0n1"
+)

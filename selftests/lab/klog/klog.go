@@ -1,0 +1,77 @@
+// Package klog judges the log of the lab guest's kernel: a test whose kernel
+// complained has failed, whatever the test itself says.
+package klog
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// complaints are how reports of the kernel about itself begin: warnings, oopses,
+// the lock and memory checkers, stalls. Sources: Documentation/admin-guide/bug-hunting.rst,
+// lib/bug.c, kernel/panic.c, kernel/locking/lockdep.c, kernel/rcu/tree_stall.h,
+// kernel/watchdog.c, kernel/hung_task.c.
+var complaints = regexp.MustCompile(strings.Join([]string{
+	`\bBUG: `, `\bBUG at `, `\bWARNING: `, `\bOops\b`, `Kernel panic`, `general protection fault`,
+	`[Uu]nable to handle kernel`, `Call Trace:`, `\bUBSAN: `, `\bKASAN: `, `\bKFENCE: `,
+	`possible (circular|recursive) locking`, `inconsistent lock state`, `suspicious RCU usage`,
+	`refcount_t: `, `list_(add|del) corruption`, `scheduling while atomic`,
+	`blocked for more than \d+ seconds`, `detected stalls`, `self-detected stall`,
+	`page_pool_release_retry\(\) stalled`, `NETDEV WATCHDOG`, `Bad page `, `Bad rss-counter`,
+	`Out of memory: `, `hung_task`,
+}, "|"))
+
+// critical is the level from which on a record is a complaint whatever it says:
+// KERN_CRIT.
+const critical = 2
+
+// context is how many records after a complaint are shown with it.
+const context = 30
+
+// traceEnd closes a report with a call trace.
+const traceEnd = "---[ end trace"
+
+// Complaints returns the reports in a log, each with the records that follow it;
+// none for a log without any.
+func Complaints(log []wire.LogLine) (reports []string) {
+	for at := 0; at < len(log); at++ {
+		if !complains(log[at]) {
+			continue
+		}
+		end := reportEnd(log, at)
+		reports = append(reports, Text(log[at:end]))
+		at = end - 1
+	}
+	return reports
+}
+
+func complains(l wire.LogLine) bool {
+	return l.Level <= critical || complaints.MatchString(l.Text)
+}
+
+// reportEnd returns where the report that begins at at ends.
+func reportEnd(log []wire.LogLine, at int) int {
+	limit := min(len(log), at+context)
+	for end := at; end < limit; end++ {
+		if strings.Contains(log[end].Text, traceEnd) {
+			return end + 1
+		}
+	}
+	return limit
+}
+
+// Text is the log as dmesg shows it, with levels.
+func Text(log []wire.LogLine) string {
+	var b strings.Builder
+	for _, l := range log {
+		fmt.Fprintf(&b, "<%d> %s\n", l.Level, l.Text)
+	}
+	return b.String()
+}
+
+// InConsole says whether a console's text has a complaint, for a guest that can no
+// longer send its log.
+func InConsole(text string) bool { return complaints.MatchString(text) }

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// begin mounts what comes first, reads the setup and loads the modules.
+func begin() (wire.Setup, error) {
+	var setup wire.Setup
+	if err := mountAll("/", early); err != nil {
+		return setup, err
+	}
+	text, err := os.ReadFile(wire.SetupFile)
+	if err == nil {
+		err = json.Unmarshal(text, &setup)
+	}
+	if err != nil {
+		return setup, fmt.Errorf("read the setup: %w", err)
+	}
+	for _, name := range setup.Modules {
+		if err := load(filepath.Join(wire.ModulesDir, name)); err != nil {
+			return setup, err
+		}
+	}
+	return setup, nil
+}
+
+func load(file string) error {
+	module, err := os.ReadFile(file)
+	if err == nil {
+		err = unix.InitModule(module, "")
+	}
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("load module %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}
+
+// settle makes the guest a system: its root directory, its name, its interfaces.
+func settle(setup wire.Setup) error {
+	if err := unix.Sethostname([]byte(setup.Hostname)); err != nil {
+		return fmt.Errorf("set the host name: %w", err)
+	}
+	if err := mountRoot(setup, release()); err != nil {
+		return err
+	}
+	if err := unix.Chroot(newRoot); err != nil {
+		return fmt.Errorf("enter the root directory: %w", err)
+	}
+	if err := os.Chdir("/"); err != nil {
+		return fmt.Errorf("enter the root directory: %w", err)
+	}
+	return nameCards(setup.Cards)
+}
+
+// release is what uname -r says.
+func release() string {
+	text, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return strings.TrimSpace(string(text))
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// fileSuffix ends the name of a file with tests for the lab. Such a file also has the
+// build tag, which keeps it out of every other run.
+const (
+	fileSuffix = "_lab_test.go"
+	buildTag   = "lab"
+)
+
+// suite are the lab's tests of a package.
+type suite struct {
+	ImportPath                string
+	Dir                       string
+	TestGoFiles, XTestGoFiles []string
+
+	tests  []string
+	binary string
+}
+
+// findSuites returns the packages that have tests for the lab, of those that match
+// the patterns.
+func findSuites(ctx context.Context, patterns []string) ([]suite, error) {
+	if len(patterns) == 0 {
+		patterns = []string{"./..."}
+	}
+	args := []string{"list", "-tags", buildTag, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}
+	out, err := goTool(ctx, append(args, patterns...)...)
+	if err != nil {
+		return nil, fmt.Errorf("list the packages: %w", err)
+	}
+	var all []suite
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var s suite
+		if err := dec.Decode(&s); errors.Is(err, io.EOF) {
+			return all, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("read the list of packages: %w", err)
+		}
+		if err := s.findTests(); err != nil {
+			return nil, err
+		}
+		if len(s.tests) > 0 {
+			all = append(all, s)
+		}
+	}
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
+
+// findTests looks up the names of the tests in the files for the lab.
+func (s *suite) findTests() error {
+	for _, name := range slices.Concat(s.TestGoFiles, s.XTestGoFiles) {
+		if !strings.HasSuffix(name, fileSuffix) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(s.Dir, name))
+		if err != nil {
+			return fmt.Errorf("look for tests: %w", err)
+		}
+		for _, m := range testFunction.FindAllSubmatch(text, -1) {
+			s.tests = append(s.tests, string(m[1]))
+		}
+	}
+	return nil
+}
+
+// build compiles the test program of the package into dir.
+func (s *suite) build(ctx context.Context, dir string) error {
+	s.binary = filepath.Join(dir, strings.ReplaceAll(s.ImportPath, "/", "-")+".test")
+	if _, err := goTool(ctx, "test", "-c", "-tags", buildTag, "-o", s.binary, s.ImportPath); err != nil {
+		return fmt.Errorf("build the tests of %s: %w", s.ImportPath, err)
+	}
+	return nil
+}
+
+// pattern is the expression for exactly the tests of the lab.
+func (s *suite) pattern() string { return "^(" + strings.Join(s.tests, "|") + ")$" }
+
+// keep leaves the tests whose names match.
+func (s *suite) keep(match *regexp.Regexp) {
+	s.tests = slices.DeleteFunc(s.tests, func(name string) bool { return !match.MatchString(name) })
+}
+
+func goTool(ctx context.Context, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s%s", args[0], err, stderr.Bytes(), out)
+	}
+	return out, nil
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/selftests/lab/vm"
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// session runs suites in one guest, or in another one after each that died.
+type session struct {
+	*lab
+	report *report
+	share  string // directory of the test programs
+	guest  *vm.Guest
+	err    error // of all so far
+}
+
+// tests runs the tests for the lab, package by package.
+func (l *lab) tests(ctx context.Context) (err error) {
+	dir, err := os.MkdirTemp("", "unifiedd-lab-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the test programs: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	suites, err := l.suites(ctx, dir)
+	if err != nil {
+		return err
+	}
+	s := &session{lab: l, share: dir, report: &report{out: os.Stdout, events: l.json, line: l.kernel.Line.Name}}
+	s.report.begin()
+	for _, suite := range suites {
+		if ctx.Err() != nil {
+			break
+		}
+		s.suite(ctx, suite)
+	}
+	s.close()
+	s.report.end()
+	return errors.Join(s.err, ctx.Err())
+}
+
+// suites finds what is to be run, and builds it.
+func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
+	found, err := findSuites(ctx, l.packages)
+	if err != nil {
+		return nil, err
+	}
+	match, err := regexp.Compile(l.run)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errUsage, err)
+	}
+	var suites []suite
+	for _, s := range found {
+		s.keep(match)
+		if len(s.tests) == 0 {
+			continue
+		}
+		if err := s.build(ctx, dir); err != nil {
+			return nil, fmt.Errorf("%w: %w", errOurs, err)
+		}
+		suites = append(suites, s)
+	}
+	if len(suites) == 0 {
+		return nil, fmt.Errorf("%w: no test matches", errUsage)
+	}
+	return suites, nil
+}
+
+// suite runs one package's tests.
+func (s *session) suite(ctx context.Context, t suite) {
+	if s.guest == nil && !s.boot(ctx) {
+		return
+	}
+	out, closeOut, err := s.report.converter(ctx, t.ImportPath)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	result, err := s.guest.Run(s.testCommand(t), out)
+	s.fail(closeOut())
+	if err != nil {
+		s.close()
+	} else {
+		err = judge("the tests of "+t.ImportPath, result, nil)
+	}
+	s.fail(err)
+	if errors.Is(err, errOurs) {
+		err = nil // the tests themselves have said so
+	}
+	s.report.test("KernelLog/"+shortPath(t.ImportPath), err)
+}
+
+// boot boots a guest for the suites to come.
+func (s *session) boot(ctx context.Context) bool {
+	g, err := s.lab.boot(ctx, vm.Config{Host: 1, Shares: []string{s.share}})
+	if err == nil {
+		s.guest = g
+		err = judge("the guest's start", vm.Result{}, g.Complaints)
+	}
+	s.report.test("Boot", err)
+	s.fail(err)
+	return s.guest != nil
+}
+
+func (s *session) fail(err error) { s.err = errors.Join(s.err, err) }
+
+// close ends the guest, if there is one.
+func (s *session) close() {
+	if s.guest != nil {
+		s.fail(s.guest.Close())
+		s.guest = nil
+	}
+}
+
+// margin is the time a test program has to print its stacks.
+const margin = 15 * time.Second
+
+func (s *session) testCommand(t suite) wire.Command {
+	verbose := "-test.v"
+	if s.json {
+		verbose += "=test2json"
+	}
+	c := s.command(t.binary, verbose, "-test.paniconexit0", "-test.run", t.pattern(), "-test.timeout", (s.limit - margin).String())
+	c.Dir = t.Dir
+	return c
+}
+
+// shortPath is an import path without the module's.
+func shortPath(path string) string { return strings.TrimPrefix(path, "github.com/unifiedd/unifiedd/") }

@@ -1,0 +1,123 @@
+package vm
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// inherited are the numbers that files have in the emulator.
+type inherited struct {
+	initramfs, channel, disk, scratch, link int
+}
+
+// arguments is the emulator's command line. -nodefaults leaves only what is named.
+func (c Config) arguments(fds inherited) []string {
+	args := []string{
+		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
+		"-m", strconv.Itoa(memoryMiB), "-smp", strconv.Itoa(processors),
+		"-kernel", c.Kernel.Image, "-initrd", fdPath(fds.initramfs), "-append", commandLine(),
+		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
+	}
+	for _, dir := range c.Emulator.Data {
+		args = append(args, "-L", dir)
+	}
+	args = append(args, c.nodes()...)
+	args = append(args, hostSide(fds)...)
+	args = append(args, c.disks(fds)...)
+	args = append(args, c.network()...)
+	if c.Link != nil {
+		args = append(args, c.link(fds.link)...)
+	}
+	return args
+}
+
+func fdPath(fd int) string { return fmt.Sprintf("/dev/fd/%d", fd) }
+
+// commandLine is the kernel's. A kernel that has an oops stops, which ends the
+// emulator: what runs after one proves nothing. The console gets warnings and worse.
+func commandLine() string {
+	return fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic net.ifnames=0 hugepages=%d", hugePages)
+}
+
+// nodes divides memory and processors, and gives the second node a bus.
+func (c Config) nodes() []string {
+	if c.Nodes < 2 {
+		return nil
+	}
+	half := memoryMiB / 2
+	var args []string
+	for node := range 2 {
+		args = append(args,
+			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", node, half),
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d,memdev=memory%[1]d", node, node))
+	}
+	return append(args, "-device", "pxb-pcie,id=second,bus_nr=128,bus=pcie.0,numa_node=1")
+}
+
+// bus is where a device of that node is put.
+func (c Config) bus(node int) string {
+	if node > 0 && c.Nodes > 1 {
+		return "second"
+	}
+	return "pcie.0"
+}
+
+// hostSide is the channel, and the host's root directory.
+func hostSide(fds inherited) []string {
+	return []string{
+		"-device", "virtio-serial-pci", "-chardev", fmt.Sprintf("socket,id=channel,fd=%d", fds.channel),
+		"-device", "virtserialport,chardev=channel,name=" + wire.Port,
+		"-virtfs", "local,path=/,mount_tag=" + wire.HostTag + ",security_model=none,readonly=on,multidevs=remap",
+	}
+}
+
+// disks are an NVMe disk for tests and one for temporary files. What is on them is
+// gone with the guest, so the host need not flush for it.
+func (c Config) disks(fds inherited) []string {
+	return []string{
+		"-drive", "if=none,id=disk,format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file=" + fdPath(fds.disk),
+		"-drive", "if=none,id=scratch,format=raw,cache=unsafe,discard=unmap,file=" + fdPath(fds.scratch),
+		"-device", c.port("disk", 1), "-device", "nvme,drive=disk,serial=lab0,bus=disk-port",
+		"-device", "virtio-blk-pci,drive=scratch,serial=" + wire.ScratchSerial,
+	}
+}
+
+// port is a PCI Express port, into which one device goes.
+func (c Config) port(name string, node int) string {
+	return fmt.Sprintf("pcie-root-port,id=%s-port,bus=%s,chassis=%d", name, c.bus(node), portNumber(name))
+}
+
+// portNumber is different for each port.
+func portNumber(name string) int {
+	for n, card := range cards {
+		if card.Name == name {
+			return n + 2
+		}
+	}
+	return 1
+}
+
+// models are the emulator's devices behind the cards; of the virtio ones the first is
+// set up so that its driver may use any memory, which it needs for zero copy.
+var models = []string{"igb", "igb", "virtio-net-pci,iommu_platform=on,disable-legacy=on", "virtio-net-pci"}
+
+func (c Config) network() []string {
+	var args []string
+	for n, card := range cards {
+		args = append(args,
+			"-netdev", fmt.Sprintf("hubport,id=wire-%s,hubid=%d", card.Name, n/2),
+			"-device", c.port(card.Name, n%2),
+			"-device", fmt.Sprintf("%s,netdev=wire-%s,mac=%s,bus=%[2]s-port", models[n], card.Name, card.MAC))
+	}
+	return args
+}
+
+func (c Config) link(fd int) []string {
+	return []string{
+		"-netdev", fmt.Sprintf("stream,id=wire-link,addr.type=fd,addr.str=%d", fd),
+		"-device", "virtio-net-pci,netdev=wire-link,host_mtu=4200,mac=" + c.linkCard().MAC,
+	}
+}

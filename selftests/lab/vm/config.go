@@ -1,0 +1,70 @@
+package vm
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/unifiedd/unifiedd/selftests/lab/archive"
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// Config says what guest to boot.
+type Config struct {
+	Kernel   archive.Kernel
+	Emulator archive.Emulator
+	// Init is the first process, linked statically.
+	Init []byte
+	// Shares are directories of the host that commands must see, wherever they are;
+	// all others they see too, except below /tmp, /run and /dev.
+	Shares []string
+	// Nodes is how many NUMA nodes there are: 1 or 2. With two, the second card of
+	// each kind and the disk are on the second.
+	Nodes int
+	// Host numbers the guests of one link, from 1. Link is the guest's end of it, and
+	// nil without one.
+	Host int
+	Link *os.File
+}
+
+const (
+	memoryMiB   = 3072
+	processors  = 2
+	hugePages   = 128 // of 2 MiB, there from the start
+	diskBytes   = 8 << 30
+	linkNetwork = "10.78.0.%d/24"
+)
+
+// modules is what the guest cannot do without; optional what not every kernel has.
+var (
+	modules = []string{
+		"virtio_pci", "virtio_console", "virtio_blk", "9pnet_virtio", "9p", "overlay", "ext4",
+		"virtio_net", "igb", "nvme",
+	}
+	optional = []string{"crc32c_generic", "crc32_generic"}
+)
+
+// MAC addresses and names of the guest's cards. Two cards of a kind are on one wire.
+var cards = []wire.Card{
+	{MAC: "02:77:00:00:01:00", Name: "igb0"},
+	{MAC: "02:77:00:00:01:01", Name: "igb1"},
+	{MAC: "02:77:00:00:02:00", Name: "virtio0"},
+	{MAC: "02:77:00:00:02:01", Name: "virtio1"},
+}
+
+// linkCard is the card that leads to the other guest.
+func (c Config) linkCard() wire.Card {
+	return wire.Card{
+		MAC:     fmt.Sprintf("02:77:00:00:03:%02x", c.Host),
+		Name:    "link0",
+		Address: fmt.Sprintf(linkNetwork, c.Host),
+	}
+}
+
+func (c Config) setup() wire.Setup {
+	s := wire.Setup{KernelModules: c.Kernel.Modules, Shares: c.Shares, Cards: cards, Hostname: "lab"}
+	if c.Link != nil {
+		s.Hostname = fmt.Sprintf("lab%d", c.Host)
+		s.Cards = append(append([]wire.Card(nil), cards...), c.linkCard())
+	}
+	return s
+}

@@ -1,0 +1,44 @@
+package vm
+
+import (
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// consoleBytes is how much of the console's end is kept.
+const consoleBytes = 64 << 10
+
+// tailLines is how much of it an error shows.
+const tailLines = 60
+
+// console keeps the end of what the guest's console and the emulator printed.
+type console struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (c *console) Write(b []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.text = append(c.text, b...)
+	if over := len(c.text) - consoleBytes; over > 0 {
+		c.text = append(c.text[:0], c.text[over:]...)
+	}
+	return len(b), nil
+}
+
+// escapes are the terminal commands that firmware sends.
+var escapes = regexp.MustCompile(`\x1b(\[[0-9;?=]*[A-Za-z]|c)|\r`)
+
+func (c *console) String() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return escapes.ReplaceAllString(string(c.text), "")
+}
+
+// tail returns the last lines.
+func (c *console) tail() string {
+	lines := strings.Split(strings.TrimSpace(c.String()), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
+}

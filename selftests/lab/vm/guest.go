@@ -1,0 +1,128 @@
+package vm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/unifiedd/unifiedd/selftests/lab/klog"
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// Guest is a booted guest.
+type Guest struct {
+	// Version is what uname -r says in it.
+	Version string
+	// Complaints are what the kernel complained of while it booted.
+	Complaints []string
+
+	process *process
+	channel *os.File
+	in      *json.Decoder
+	console console
+	stop    func() bool // of the context's hook
+}
+
+const (
+	// bootLimit is how long a guest may take to start, on a busy machine.
+	bootLimit = 2 * time.Minute
+	// patience is how long a guest may be silent after a command's limit.
+	patience = 30 * time.Second
+)
+
+// Boot starts a guest and waits until it takes commands. The caller closes it. When
+// ctx ends, the emulator is killed. Boot takes c.Link over.
+func Boot(ctx context.Context, c Config) (*Guest, error) {
+	f, err := c.open(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStart, err)
+	}
+	g := &Guest{channel: f.ours, in: json.NewDecoder(f.ours)}
+	g.process, err = startProcess(c.Emulator.Program, c.arguments(f.fds), c.Emulator.Env, f.all, &g.console)
+	err = errors.Join(err, f.close())
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrStart, errors.Join(err, f.ours.Close()))
+	}
+	g.stop = context.AfterFunc(ctx, func() { _ = g.process.cmd.Process.Kill() })
+	if err := g.greet(); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// greet waits for the guest's first message.
+func (g *Guest) greet() error {
+	m, err := g.receive(time.Now().Add(bootLimit))
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return g.failure(ErrStart, "it said nothing for %v", bootLimit)
+	case err != nil:
+		return g.lost(ErrStart, err)
+	case m.Ready == nil:
+		return g.failure(ErrStart, "%s", m.Problem)
+	}
+	g.Version, g.Complaints = m.Ready.Version, klog.Complaints(m.Ready.Log)
+	return nil
+}
+
+// receive waits for a message until the deadline.
+func (g *Guest) receive(deadline time.Time) (wire.Message, error) {
+	var m wire.Message
+	if err := g.channel.SetReadDeadline(deadline); err != nil {
+		return m, fmt.Errorf("limit the wait for the guest: %w", err)
+	}
+	err := g.in.Decode(&m)
+	return m, err
+}
+
+// Result is what became of a command.
+type Result struct {
+	// Code is the exit status, or 128 and the number of a signal.
+	Code int
+	// TimedOut says that it took longer than its limit and was killed.
+	TimedOut bool
+	// Complaints are what the kernel complained of meanwhile.
+	Complaints []string
+}
+
+// Run runs a command to its end, its output going to out as it comes. After an error
+// the guest is of no more use.
+func (g *Guest) Run(c wire.Command, out io.Writer) (Result, error) {
+	if err := json.NewEncoder(g.channel).Encode(wire.Message{Run: &c}); err != nil {
+		return Result{}, g.lost(ErrKernel, err)
+	}
+	deadline := time.Now().Add(c.Limit + patience)
+	for {
+		m, err := g.receive(deadline)
+		switch {
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return Result{}, g.failure(ErrHung, "a command with a limit of %v has not ended after %v", c.Limit, c.Limit+patience)
+		case err != nil:
+			return Result{}, g.lost(ErrKernel, fmt.Errorf("the channel to it ended: %w", err))
+		case m.Exit != nil:
+			return Result{m.Exit.Code, m.Exit.TimedOut, klog.Complaints(m.Exit.Log)}, nil
+		}
+		if _, err := out.Write(m.Output); err != nil {
+			return Result{}, fmt.Errorf("pass the command's output on: %w", err)
+		}
+	}
+}
+
+// Close ends the guest, by asking and then by force. It may be called twice.
+func (g *Guest) Close() error {
+	g.stop()
+	_ = g.channel.SetWriteDeadline(time.Now().Add(time.Second))
+	_ = json.NewEncoder(g.channel).Encode(wire.Message{Halt: true})
+	var err error
+	if !g.process.within(3 * time.Second) {
+		err = g.process.kill()
+	}
+	if e := g.channel.Close(); !errors.Is(e, os.ErrClosed) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
