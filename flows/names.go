@@ -1,7 +1,9 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,8 +48,11 @@ type existing struct {
 // list finds the flow's segments, oldest first.
 func (n names) list() ([]existing, error) {
 	entries, err := os.ReadDir(n.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list segments: %w (create the directory first)", err)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("list segments: %w (does the directory exist, and may this user read it?)", err)
+		return nil, fmt.Errorf("list segments: %w (may this user read it?)", err)
 	}
 	var out []existing
 	for _, e := range entries {
