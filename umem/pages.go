@@ -48,12 +48,15 @@ func (p PageSize) String() string {
 	return "2 MiB huge pages"
 }
 
+// pagesDir is the kernel's directory for all sizes of huge page.
+const pagesDir = "/sys/kernel/mm/hugepages"
+
 // dir is the kernel's directory for this size of huge page, of one NUMA node or
 // (node < 0) of the machine: Documentation/admin-guide/mm/hugetlbpage.rst.
 func (p PageSize) dir(node int) string {
 	name := fmt.Sprintf("hugepages-%dkB", p.bytes()>>10)
 	if node < 0 {
-		return filepath.Join("/sys/kernel/mm/hugepages", name)
+		return filepath.Join(pagesDir, name)
 	}
 	return filepath.Join("/sys/devices/system/node", fmt.Sprintf("node%d", node), "hugepages", name)
 }
@@ -80,10 +83,16 @@ func FreePages(p PageSize, node int) (free, total uint64, err error) {
 
 // Reserve raises the number of huge pages of the size until at least need bytes
 // are free, on one NUMA node or (node < 0) on the machine, and returns what gives
-// those added back, once however often it is called. It needs root, and changes
+// those added back, once however often it is called. Processes that reserve at the
+// same time wait for each other. It needs root, and changes
 // nothing when it returns an error. Where the kernel finds too little memory in one
 // piece the error is ENOMEM.
-func Reserve(p PageSize, node int, need uint64) (giveBack func() error, err error) {
+func Reserve(p PageSize, node int, need uint64) (back func() error, err error) {
+	unlock, err := lockPages()
+	if err != nil {
+		return nil, fmt.Errorf("reserve %v: %w", p, err)
+	}
+	defer unlock()
 	free, total, err := FreePages(p, node)
 	if err != nil {
 		return nil, err
@@ -105,7 +114,36 @@ func Reserve(p PageSize, node int, need uint64) (giveBack func() error, err erro
 		return nil, errors.Join(fmt.Errorf("reserve %d %v: the kernel found memory for only %d: %w (free memory or reserve them at boot)",
 			added, p, got, unix.ENOMEM), lower(file, got))
 	}
-	return sync.OnceValue(func() error { return lower(file, added) }), nil
+	return sync.OnceValue(func() error { return giveBack(file, added) }), nil
+}
+
+// lockPages keeps other processes that call Reserve from changing a reservation:
+// between reading the kernel's counter and writing it a change of theirs would be
+// lost, and their pages with it, or left for good.
+func lockPages() (unlock func(), err error) {
+	f, err := os.Open(pagesDir)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.EINTR
+	for err == unix.EINTR { // Go's own preemption is a signal, too
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock %s: %w", pagesDir, err)
+	}
+	return func() { f.Close() }, nil
+}
+
+// giveBack is lower while nobody else changes the reservation.
+func giveBack(file string, n uint64) error {
+	unlock, err := lockPages()
+	if err != nil {
+		return fmt.Errorf("give back %d huge pages: %w", n, err)
+	}
+	defer unlock()
+	return lower(file, n)
 }
 
 // pagesFor is how many pages hold n bytes.

@@ -5,7 +5,7 @@
 // The lesson of the package is that a test may change the machine only by an
 // amount it can name, and gives exactly that amount back. Everything made here
 // is removed in t.Cleanup, also when the test fails. It is also written to a
-// ledger, a file under os.TempDir that the process holds locked while it lives;
+// ledger, a file under /run that the process holds locked while it lives;
 // when a test process is killed, the next one that uses the package finds the
 // unlocked ledger and undoes what is in it. Processes that test at the same
 // time do not disturb each other: names carry the process id, and shared

@@ -3,10 +3,13 @@ package testenv
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -42,7 +45,7 @@ func reserve(t testing.TB, size, bytes uint64) {
 	if pages == 0 {
 		return
 	}
-	if err := locked(func(string) error { return addPages(size, pages) }); err != nil {
+	if err := counted(func() error { return addPages(size, pages) }); err != nil {
 		t.Fatal(err)
 	}
 	forget := note(t, "hugepages", fmt.Sprintf("%d %d", size, pages))
@@ -50,6 +53,7 @@ func reserve(t testing.TB, size, bytes uint64) {
 		t.Helper()
 		if err := returnPages(size, pages, 5*time.Second); err != nil {
 			t.Error(err)
+			return // they stay in the ledger, and the next process gives them back
 		}
 		forget()
 	})
@@ -93,7 +97,7 @@ func returnPages(size uint64, pages int64, limit time.Duration) error {
 }
 
 func tryReturn(size uint64, pages int64) (ok bool, err error) {
-	err = locked(func(string) error {
+	err = counted(func() error {
 		var err error
 		ok, err = lowerPages(size, pages)
 		return err
@@ -101,8 +105,22 @@ func tryReturn(size uint64, pages int64) (ok bool, err error) {
 	return ok, err
 }
 
+// counted runs f while nobody else changes a reservation. The programs under test
+// hold the same lock when they do (umem.Reserve).
+func counted(f func() error) error {
+	dir, err := os.Open(filepath.Dir(filepath.Dir(pageFile(HugePageSize, "nr_hugepages"))))
+	if err != nil {
+		return fmt.Errorf("lock the huge-page reservations: %w", err)
+	}
+	defer dir.Close()
+	if err := flock(dir, unix.LOCK_EX); err != nil {
+		return fmt.Errorf("lock the huge-page reservations: %w", err)
+	}
+	return f()
+}
+
 // lowerPages takes pages out of the reservation if that many are free and not
-// promised to a mapping. It runs under the lock.
+// promised to a mapping. It runs under counted.
 func lowerPages(size uint64, pages int64) (bool, error) {
 	free, err1 := pageCount(size, "free_hugepages")
 	promised, err2 := pageCount(size, "resv_hugepages")
@@ -118,20 +136,15 @@ func lowerPages(size uint64, pages int64) (bool, error) {
 	return true, setPages(size, total-pages)
 }
 
-// undoPages is lowerPages for the ledger: value is "size pages". What a dead
-// process held is free by now, or held by something that is none of our
-// business.
+// undoPages is returnPages for the ledger: value is "size pages". What a dead
+// process held is free by now, or soon, or held by something that it had started.
 func undoPages(value string) error {
 	var size uint64
 	var pages int64
 	if _, err := fmt.Sscan(value, &size, &pages); err != nil {
 		return err
 	}
-	ok, err := lowerPages(size, pages)
-	if err == nil && !ok {
-		err = fmt.Errorf("%d huge pages are still in use", pages)
-	}
-	return err
+	return returnPages(size, pages, time.Second)
 }
 
 // pageFile names one counter of a huge-page size

@@ -83,7 +83,9 @@ func (l *ledger) strike(entry string) error {
 // the machine-wide lock so that a new file is never seen unlocked.
 func (l *ledger) open() error {
 	return locked(func(dir string) error {
-		sweep(dir)
+		if err := sweep(dir); err != nil {
+			fmt.Fprintf(os.Stderr, "testenv: clean up after a killed test: %v\n", err)
+		}
 		f, err := os.CreateTemp(dir, "ledger-")
 		if err != nil {
 			return err
@@ -101,10 +103,19 @@ func (l *ledger) write() error {
 	return l.file.Truncate(int64(len(text)))
 }
 
+// ledgerDir is where the ledgers are, on a file system that, like what they tell
+// of, does not outlive a restart.
+func ledgerDir() string {
+	if dir := os.Getenv("TESTENV_LEDGERS"); dir != "" {
+		return dir // a test of the ledger itself
+	}
+	return "/run/unifiedd-testenv"
+}
+
 // locked runs f holding the lock that all test processes of this machine
 // share. dir is where the ledgers are.
 func locked(f func(dir string) error) error {
-	dir := filepath.Join(os.TempDir(), "unifiedd-testenv")
+	dir := ledgerDir()
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -130,13 +141,12 @@ func flock(f *os.File, how int) error {
 }
 
 // sweep undoes what dead test processes left. It runs under the lock.
-func sweep(dir string) {
-	names, _ := filepath.Glob(filepath.Join(dir, "ledger-*"))
+func sweep(dir string) error {
+	names, err := filepath.Glob(filepath.Join(dir, "ledger-*"))
 	for _, name := range names {
-		if err := sweepFile(name); err != nil {
-			fmt.Fprintf(os.Stderr, "testenv: clean up after a killed test: %v\n", err)
-		}
+		err = errors.Join(err, sweepFile(name))
 	}
+	return err
 }
 
 func sweepFile(name string) error {
@@ -152,23 +162,31 @@ func sweepFile(name string) error {
 	if err != nil {
 		return nil
 	}
-	return errors.Join(undoAll(string(text)), os.Remove(name))
+	left, err := undoAll(string(text))
+	if len(left) == 0 {
+		return errors.Join(err, os.Remove(name))
+	}
+	l := ledger{file: f, entries: left} // the next one tries again
+	return errors.Join(err, l.write())
 }
 
 // undoAll takes entries back last first, the order in which they depend on
-// each other.
-func undoAll(text string) error {
-	entries := strings.Split(strings.TrimSpace(text), "\n")
-	slices.Reverse(entries)
+// each other, and returns those that could not be.
+func undoAll(text string) (left []string, err error) {
 	var errs []error
-	for _, entry := range entries {
+	for _, entry := range slices.Backward(strings.Split(strings.TrimSpace(text), "\n")) {
 		kind, value, _ := strings.Cut(entry, " ")
 		if undo[kind] == nil {
 			continue
 		}
 		if err := undo[kind](value); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("undo %s: %w", entry, err))
+			left = append([]string{entry}, left...)
 		}
 	}
-	return errors.Join(errs...)
+	return left, errors.Join(errs...)
 }
+
+// Sweep undoes what killed test processes have left on the machine, and says what
+// it cannot. Tests need not call it: the first helper of a process sweeps.
+func Sweep() error { return locked(sweep) }

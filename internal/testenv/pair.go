@@ -119,7 +119,7 @@ func (p *Pair) join(t testing.TB, o PairOptions) {
 // handle opens a netlink handle in the namespace; the caller closes it.
 func (n *Namespace) handle(t testing.TB) *netlink.Handle {
 	t.Helper()
-	h, err := netlink.NewHandleAt(n.fd)
+	h, err := netlink.NewHandleAt(n.fd, unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatalf("open netlink in %s: %v", n.Name, err)
 	}
