@@ -54,7 +54,7 @@ type loader struct {
 	reads   []umem.Frame
 	writes  []umem.Frame
 	done    []umem.Frame // room for what completed
-	idle    []umem.Frame // blocks nobody uses, chains in one piece
+	idle    []umem.Frame // blocks nobody uses, chains in one piece, a stack
 	flying  int          // blocks in the queue
 	stop    atomic.Bool  // no more is to be started
 	options options
@@ -132,21 +132,20 @@ func (l *loader) readBack(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// run starts operations for all idle blocks, sleeps until some complete, and
-// begins again, until the work is over and nothing is in flight. One reading of the
-// clock ends one batch and starts the next.
+// run starts operations for the idle blocks, a batch at a time, and takes what
+// completed; when none is idle it sleeps until some complete. It ends when the work is
+// over and nothing is in flight. One reading of the clock ends one batch and starts
+// the next.
 func (l *loader) run() error {
 	now := l.now()
 	for {
-		if !l.stop.Load() {
-			if err := l.start(now); err != nil {
-				return err
-			}
+		if err := l.start(now); err != nil {
+			return err
 		}
 		if l.flying == 0 {
 			return nil
 		}
-		if err := l.queue.WaitFor(l.options.least, -1); err != nil {
+		if err := l.turn(); err != nil {
 			return err
 		}
 		now = l.now()
@@ -156,6 +155,18 @@ func (l *loader) run() error {
 	}
 }
 
+// turn hands over what was started, and sleeps where nothing more can be started
+// before something completes.
+func (l *loader) turn() error {
+	if len(l.idle) > 0 && l.more() {
+		return l.queue.Kick()
+	}
+	return l.queue.WaitFor(l.options.least, -1)
+}
+
+// more reports whether there is work to start.
+func (l *loader) more() bool { return l.plan.left > 0 && !l.stop.Load() }
+
 // now is the time where it is needed.
 func (l *loader) now() uint64 {
 	if l.hist == nil {
@@ -164,10 +175,11 @@ func (l *loader) now() uint64 {
 	return l.clock.now()
 }
 
-// start hands operations for the idle blocks to the queue.
+// start hands a batch of operations for idle blocks to the queue.
 func (l *loader) start(now uint64) error {
-	for len(l.idle) > 0 && l.plan.left > 0 {
-		chain := l.idle[:l.pieces]
+	for n := l.options.batch; n > 0 && len(l.idle) > 0 && l.more(); n-- {
+		rest := len(l.idle) - l.pieces
+		chain := l.idle[rest:]
 		number, read := l.plan.place()
 		if l.check != nil {
 			number = l.check.begin(l.region, chain, number, read)
@@ -178,10 +190,9 @@ func (l *loader) start(now uint64) error {
 		} else {
 			l.writes = append(l.writes, chain...)
 		}
-		l.idle = l.idle[l.pieces:]
+		l.idle = l.idle[:rest]
 		l.flying++
 	}
-	l.idle = append(l.session.blocks[:0], l.idle...)
 	return l.hand()
 }
 

@@ -135,13 +135,24 @@ func TestPrint(t *testing.T) {
 	}
 }
 
-// TestBatches waits for several operations at once.
+// TestBatches hands over and waits for one operation and several at once, and counts
+// the system calls of an operation.
 func TestBatches(t *testing.T) {
 	testenv.Root(t)
-	status, out, errs := program(t, "-rw", "randread", "-iodepth", "16", "-iodepth_batch_complete_min", "8", "-runtime", "0", "-json", testenv.DiskFile(t, 4<<20))
-	var r result
-	if err := json.Unmarshal([]byte(out), &r); status != 0 || err != nil || r.Reads != 1024 || r.Enters > 0.25 {
-		t.Errorf("status %d, %v, %s, %+v", status, err, errs, r)
+	path := testenv.DiskFile(t, 4<<20)
+	enters := func(options ...string) float64 {
+		status, out, errs := program(t, append(options, "-rw", "randread", "-iodepth", "16", "-runtime", "0", "-json", path)...)
+		var r result
+		if err := json.Unmarshal([]byte(out), &r); status != 0 || err != nil || r.Reads != 1024 {
+			t.Fatalf("status %d, %v, %s, %+v", status, err, errs, r)
+		}
+		return r.Enters
+	}
+	if n := enters("-iodepth_batch", "8", "-iodepth_batch_complete_min", "8"); n > 0.25 {
+		t.Errorf("eight at once: %v system calls for each operation", n)
+	}
+	if n := enters("-iodepth_batch", "1"); n < 0.99 {
+		t.Errorf("each at once: %v system calls for each operation", n)
 	}
 }
 
@@ -200,6 +211,7 @@ func TestRefusals(t *testing.T) {
 		{"-rw read -bs 777 x", 2, "multiple of 512"},
 		{"-rw read -bs 4q x", 2, "4096, 4k or 1g"},
 		{"-rw read -iodepth 0 x", 2, "from 1 to 4096"},
+		{"-rw read -iodepth_batch 0 x", 2, "1 or more"},
 		{"-rw read -iodepth 4 -iodepth_batch_complete_min 5 x", 2, "from 1 to -iodepth, 4"},
 		{"-rw read -runtime soon x", 2, "2m30s"},
 		{"-rw randrw -verify x", 2, "randwrite"},

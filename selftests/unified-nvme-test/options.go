@@ -19,6 +19,7 @@ type options struct {
 	rw       string // empty: the self-test
 	block    size
 	depth    int
+	batch    int  // operations to hand over at once
 	least    int  // operations to wait for at once
 	runtime  span // zero: until size bytes were moved once
 	size     size // of the range used, from the start of the target; zero: all of it
@@ -49,7 +50,7 @@ target is not written over unless -force is given.
 
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{block: 4096, depth: 1, least: 1, seed: 1, mix: 50, latency: true}
+	o := options{block: 4096, depth: 1, batch: 4, least: 1, seed: 1, mix: 50, latency: true}
 	fs := flag.NewFlagSet("unified-nvme-test", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	o.define(fs)
@@ -76,6 +77,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.rw, "rw", "", "what to do: `MODE` is "+strings.Join(modes, ", ")+"; none: the self-test")
 	fs.Var(&o.block, "bs", "`BYTES` of each operation; k, m and g are powers of 1024")
 	fs.IntVar(&o.depth, "iodepth", o.depth, "`OPERATIONS` at a time, 1 to 4096")
+	fs.IntVar(&o.batch, "iodepth_batch", o.batch, "hand over so many `OPERATIONS` at once: fewer keep the disk's queue fuller, more cost less processor time")
 	fs.IntVar(&o.least, "iodepth_batch_complete_min", o.least, "sleep until so many `OPERATIONS` have completed: more throughput for less processor time, and more latency")
 	fs.Var(&o.runtime, "runtime", "how `LONG` to go on, in seconds or as 2m30s; 0: until all of the size was moved once (default 5s, with -verify 0)")
 	fs.Var(&o.size, "size", "`BYTES` of the target to use; of a new file, 256m if not given")
@@ -103,6 +105,8 @@ func (o *options) check(given map[string]bool) error {
 		return fmt.Errorf("-bs %d: it must be a multiple of 512 bytes, up to 1g", o.block)
 	case o.depth < 1 || o.depth > 4096:
 		return fmt.Errorf("-iodepth %d: it must be from 1 to 4096", o.depth)
+	case o.batch < 1:
+		return fmt.Errorf("-iodepth_batch %d: it must be 1 or more", o.batch)
 	case o.least < 1 || o.least > o.depth:
 		return fmt.Errorf("-iodepth_batch_complete_min %d: it must be from 1 to -iodepth, %d", o.least, o.depth)
 	case o.mix < 0 || o.mix > 100:

@@ -9,6 +9,9 @@
 // kernel threads included, less what a run of a single operation costs: fio spends a
 // fifth of a second on starting, which would flatter us.
 //
+// The disk rests before each run: it takes writes faster than it can keep up with, and
+// fio, which needs longer to start, would find it more rested than we do.
+//
 // fio's buffers stay as they are from write to write (scramble_buffers=0), as ours do.
 // Both measure the latency of each operation, which is fio's default.
 package storage
