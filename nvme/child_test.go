@@ -136,15 +136,27 @@ func childInline(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := q.Flush(i, 0); err != nil {
-		return err
-	}
-	if err := q.Wait(-1); err != nil {
+	if err := flushNow(q, i); err != nil {
 		return err
 	}
 	after, err := KernelWorkers()
 	fmt.Println(before, after)
 	return errors.Join(err, q.Close())
+}
+
+// flushNow flushes a target and waits for the end of that: a signal, such as Go's
+// own preemption on a busy machine, ends a Wait before.
+func flushNow(q *Queue, target uint32) error {
+	if err := q.Flush(target, 0); err != nil {
+		return err
+	}
+	var done [1]FlushResult
+	for q.Flushed(done[:]) == 0 {
+		if err := q.Wait(-1); err != nil {
+			return err
+		}
+	}
+	return done[0].Err
 }
 
 // inlineRounds moves messages of so many pieces, at random places, many times.

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // KernelWorkers counts the threads that the kernel has started for io_uring in
@@ -22,7 +24,7 @@ func KernelWorkers() (int, error) {
 	n := 0
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // it may have ended meanwhile
+		if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, unix.ESRCH) { // it may have ended meanwhile
 			return 0, fmt.Errorf("count the kernel's threads: %w", err)
 		}
 		if strings.HasPrefix(string(text), "iou-wrk-") {
