@@ -23,7 +23,8 @@ type networkStorage struct {
 	opened time.Time     // when the open batch got its first packet; zero: it is empty
 	notes  atomic.Pointer[[]byte]
 	failed atomic.Pointer[error] // the first cause; no new packets after it
-	stalls atomic.Uint64         // rounds in which the sink could take no more; the worker is the only writer
+	stuck  bool                  // the sink could take no more in this round
+	stalls atomic.Uint64         // rounds in which packets had to wait for that; the worker is the only writer
 	copied copies
 	places places
 }
@@ -50,6 +51,7 @@ type sink interface {
 // poll is one round.
 func (n *networkStorage) poll(now time.Time) (more bool) {
 	n.note(n.sink.settle(now))
+	n.stuck = false
 	if n.failed.Load() == nil {
 		more = n.receive(n, now)
 		n.tick(now)
@@ -94,12 +96,15 @@ func (n *networkStorage) record(s *source, now time.Time) bool {
 // is short until the sink gives some back.
 func (n *networkStorage) submit(now time.Time) bool {
 	if n.layout.size() == 0 {
+		n.stuck = true
 		return false
 	}
 	ok, err := n.sink.submit(now)
 	n.note(err)
 	if ok {
 		n.opened = time.Time{}
+	} else {
+		n.stuck = true
 	}
 	return ok && err == nil
 }
@@ -132,11 +137,19 @@ func (n *networkStorage) fds(dst []unix.PollFd) []unix.PollFd {
 	if fd := n.sink.fd(); fd >= 0 {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
+	if n.stuck {
+		return dst // packets that wait are no news
+	}
 	return n.intake.fds(dst)
 }
 
+// deadline also is when to ask a sink again that could take no more: not all it
+// waits for makes its descriptor readable.
 func (n *networkStorage) deadline(now time.Time) time.Time {
-	if n.opened.IsZero() {
+	switch {
+	case n.stuck:
+		return now.Add(time.Millisecond)
+	case n.opened.IsZero():
 		return now.Add(longest)
 	}
 	return n.opened.Add(n.flush)
