@@ -25,8 +25,8 @@ func newNames(prefix string) names {
 	quoted := regexp.QuoteMeta(base)
 	return names{
 		dir: dir, base: base,
-		final: regexp.MustCompile(`^` + quoted + `-\d{8}T\d{6}Z-(\d{6,})\.pcapng$`),
-		next:  regexp.MustCompile(`^\.` + quoted + `-(\d{6,})\.next$`),
+		final: regexp.MustCompile(`^` + quoted + `-\d{8}T\d{6}Z-(\d{6,15})\.pcapng$`),
+		next:  regexp.MustCompile(`^\.` + quoted + `-(\d{6,15})\.next$`),
 	}
 }
 
@@ -45,7 +45,8 @@ type existing struct {
 	next   bool // prepared ahead
 }
 
-// list finds the flow's segments, oldest first.
+// list finds the flow's segments, oldest first. What is no file of its own, a link
+// even, is somebody else's.
 func (n names) list() ([]existing, error) {
 	entries, err := os.ReadDir(n.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,6 +57,9 @@ func (n names) list() ([]existing, error) {
 	}
 	var out []existing
 	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
 		for _, re := range []*regexp.Regexp{n.final, n.next} {
 			if m := re.FindStringSubmatch(e.Name()); m != nil {
 				number, err := strconv.Atoi(m[1])

@@ -142,6 +142,9 @@ func (s *store) setTrouble(err error) {
 func (s *store) prepare(number int) (*segment, error) {
 	next, c := s.plan(number)
 	target, err := nvme.OpenTarget(c)
+	if errors.Is(err, os.ErrExist) {
+		err = fmt.Errorf("%w (it is none of ours: remove it)", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare segment: %w", err)
 	}
@@ -164,10 +167,10 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 		return next, nvme.TargetConfig{Path: next.path, Force: s.to.Force, Size: leastSegment}
 	case s.to.Exact:
 		next.path = s.to.File
-		return next, nvme.TargetConfig{Path: next.path, Create: true}
+		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true}
 	}
 	next.path, next.size = s.names.prepared(number), uint64(s.to.Segment.Size)
-	return next, nvme.TargetConfig{Path: next.path, Create: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
+	return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
 
 // leastSegment is the least size of a segment: a quarter of it holds any packet.

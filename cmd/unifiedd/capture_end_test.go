@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -35,6 +36,27 @@ func TestCaptureToPipe(t *testing.T) {
 	}
 	if status, _, stderr := captureOn(t, p, "-w", "/dev/null", "-c", "10"); status != 0 {
 		t.Errorf("to /dev/null: status %d: %s", status, stderr)
+	}
+}
+
+// TestCaptureWithoutDirectIO captures to a file system that takes none, such as the
+// one of /tmp often is: the kernel copies, and the summary says so.
+func TestCaptureWithoutDirectIO(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	dir, err := os.MkdirTemp("/dev/shm", "unifiedd-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "out.pcapng")
+	status, _, stderr := captureOn(t, p, "-w", file, "-c", "50")
+	if status != 0 || !strings.Contains(stderr, "disk ") {
+		t.Errorf("status %d, stderr %q", status, stderr)
+	}
+	if n := strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP"); n != 50 {
+		t.Errorf("tcpdump reads %d packets, not 50", n)
 	}
 }
 
