@@ -38,7 +38,7 @@ flows:
 			}
 			name := copyOf(t, device, s.Durable.Offset)
 			readWithoutComplaint(t, name)
-			samePackets(t, "the device", contents(records(t, name)), frames)
+			samePackets(t, "the device", packets(t, name), frames)
 		})
 	}
 }

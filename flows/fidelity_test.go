@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -47,11 +48,14 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	balanced(t, f.Status(), uint64(len(frames)))
 }
 
+// usualRounds is how often traffic repeats where UNIFIEDD_ROUNDS does not say.
+const usualRounds = 4
+
 // traffic is the zoo a few times (UNIFIEDD_ROUNDS), among streams of all sizes from
 // many ports so that every queue has some.
 func (l *lab) traffic(mtu int) (frames [][]byte) {
 	zoo := testenv.Frames(testenv.Zoo(&l.A, &l.B, mtu))
-	for round := range fromEnvironment("UNIFIEDD_ROUNDS", 4) {
+	for round := range fromEnvironment("UNIFIEDD_ROUNDS", usualRounds) {
 		frames = append(frames, zoo...)
 		for i := range 300 {
 			size := 60 + (i*61+round*17)%(mtu+14-60+1)
@@ -78,21 +82,21 @@ func total(frames [][]byte) (n int) {
 
 // sameInQueues checks that the packets of each of our queues are those tcpdump
 // saw, in its order. Packets of the same bytes are of one queue.
-func sameInQueues(t *testing.T, ours []record, theirs [][]byte, queues int) {
+func sameInQueues(t *testing.T, ours []testenv.Captured, theirs [][]byte, queues int) {
 	t.Helper()
 	if len(ours) != len(theirs) {
 		t.Errorf("we have %d packets, tcpdump %d", len(ours), len(theirs))
 	}
 	of, got := map[string]int{}, make([][][]byte, queues)
 	for i, r := range ours {
-		if r.iface >= queues {
-			t.Fatalf("packet %d is of interface %d", i, r.iface)
+		if r.Interface >= queues {
+			t.Fatalf("packet %d is of interface %d", i, r.Interface)
 		}
-		if q, ok := of[string(r.data)]; ok && q != r.iface {
-			t.Fatalf("packet %d came by queue %d and before by %d: %x", i, r.iface, q, r.data)
+		if q, ok := of[string(r.Data)]; ok && q != r.Interface {
+			t.Fatalf("packet %d came by queue %d and before by %d: %x", i, r.Interface, q, r.Data)
 		}
-		of[string(r.data)] = r.iface
-		got[r.iface] = append(got[r.iface], r.data)
+		of[string(r.Data)] = r.Interface
+		got[r.Interface] = append(got[r.Interface], r.Data)
 	}
 	want := make([][][]byte, queues)
 	for i, data := range theirs {
@@ -189,7 +193,7 @@ func TestLiveFile(t *testing.T) {
 				t.Errorf("%d of %d packets took more than a second to be readable", late, rounds)
 			}
 			for program, args := range standardReaders {
-				lines, _ := complaints(t, program, append(append([]string{}, args...), l.files(t)[0])...)
+				lines, _ := complaints(testenv.Tool(t, program), append(slices.Clone(args), l.files(t)[0])...)
 				if !aboutTail(lines) {
 					t.Errorf("%s of a live file says %q", program, lines)
 				}
@@ -210,7 +214,7 @@ func aboutTail(lines []string) bool {
 }
 
 // live reads what can be read of the running capture.
-func (l *lab) live(t *testing.T) []record {
+func (l *lab) live(t *testing.T) []testenv.Captured {
 	t.Helper()
 	files := l.files(t)
 	if len(files) == 0 {
@@ -225,7 +229,7 @@ func (l *lab) live(t *testing.T) []record {
 func TestTimesAndStatistics(t *testing.T) {
 	for _, layout := range []string{"packed", "slot"} {
 		t.Run(layout, func(t *testing.T) {
-			const queues, seconds, rate = 2, 3, 4000
+			const queues, seconds, rate = 2, 2, 4000
 			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
 			f := l.start(t, strings.Replace(l.defaults(layout), "ring: 2048", "ring: 8192", 1), Options{}).Flows()[0]
 			var frames [][]byte
@@ -254,19 +258,19 @@ func TestTimesAndStatistics(t *testing.T) {
 
 // timesPlausible checks that times lie between the clock's readings before and
 // after, never go back in a queue, and have nanoseconds.
-func timesPlausible(t *testing.T, all []record, begin, end time.Time) {
+func timesPlausible(t *testing.T, all []testenv.Captured, begin, end time.Time) {
 	t.Helper()
 	const slack = int64(time.Millisecond) // the wall clock is disciplined meanwhile
 	last, fine := map[int]int64{}, 0
 	for i, r := range all {
-		if r.stamp < begin.UnixNano()-slack || r.stamp > end.UnixNano()+slack {
-			t.Fatalf("packet %d came at %v, was sent after %v and seen before %v", i, time.Unix(0, r.stamp), begin, end)
+		if r.Time < begin.UnixNano()-slack || r.Time > end.UnixNano()+slack {
+			t.Fatalf("packet %d came at %v, was sent after %v and seen before %v", i, time.Unix(0, r.Time), begin, end)
 		}
-		if r.stamp < last[r.iface] {
-			t.Errorf("packet %d of queue %d came %d ns before the one before it", i, r.iface, last[r.iface]-r.stamp)
+		if r.Time < last[r.Interface] {
+			t.Errorf("packet %d of queue %d came %d ns before the one before it", i, r.Interface, last[r.Interface]-r.Time)
 		}
-		last[r.iface] = r.stamp
-		if r.stamp%1000 != 0 {
+		last[r.Interface] = r.Time
+		if r.Time%1000 != 0 {
 			fine++
 		}
 	}
@@ -295,13 +299,13 @@ func parseStatistic(b block) statistic {
 
 // statisticsTrue checks that there are statistics for each second, that no count
 // runs ahead of the packets or falls, and that the last ones are exact.
-func statisticsTrue(t *testing.T, all []block, packets []record, seconds int) {
+func statisticsTrue(t *testing.T, all []block, packets []testenv.Captured, seconds int) {
 	t.Helper()
 	const accepted, lost, delivered = 6, 7, 8
 	count, last := map[int]uint64{}, map[int]statistic{}
 	found := map[int]int{}
 	for _, r := range packets {
-		count[r.iface]++
+		count[r.Interface]++
 	}
 	for _, b := range all {
 		if b.kind != typeStatistics {

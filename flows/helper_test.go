@@ -3,7 +3,6 @@ package flows
 import (
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sort"
 	"testing"
@@ -12,8 +11,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
-
-	"github.com/gopacket/gopacket/pcapgo"
 )
 
 // lab is a veth pair with a daemon capturing on end B.
@@ -30,7 +27,7 @@ region: {size: 96MiB}
 flows:
   - name: cap
     from: {interface: %s, ring: 2048}
-    to: {file: %s/cap, layout: %s, segment: {size: 64MiB}, prepare: zero, flush: 100ms, durable: 200ms}
+    to: {file: %s/cap, layout: %s, segment: {size: 32MiB}, prepare: zero, flush: 100ms, durable: 200ms}
 `, l.B.Ifname, l.dir, layout)
 }
 
@@ -112,28 +109,29 @@ func (l *lab) files(t *testing.T) []string {
 	return found
 }
 
-// packets reads every packet of the files with a reader nobody here wrote.
-func packets(t *testing.T, files ...string) (all [][]byte) {
+// records reads the packets of capture files up to the end or the first mistake.
+func records(t testing.TB, files ...string) (all []testenv.Captured) {
 	t.Helper()
 	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for {
-			data, _, err := r.ReadPacketData()
-			if err != nil {
-				break
-			}
-			all = append(all, data)
-		}
+		some, _ := testenv.ReadCapture(t, name)
+		all = append(all, some...)
 	}
 	return all
+}
+
+// contents are the packets' bytes.
+func contents(all []testenv.Captured) [][]byte {
+	out := make([][]byte, len(all))
+	for i := range all {
+		out[i] = all[i].Data
+	}
+	return out
+}
+
+// packets are the contents of the records of files.
+func packets(t testing.TB, files ...string) [][]byte {
+	t.Helper()
+	return contents(records(t, files...))
 }
 
 // await polls a flow's status until it is as wanted.

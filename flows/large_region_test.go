@@ -40,7 +40,7 @@ flows:
 			l.captured(t, f, frames)
 			giveBack()
 			w.above(t, edge)
-			samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+			samePackets(t, "the file", packets(t, l.files(t)...), frames)
 			blocksOf(t, l.files(t)...)
 		})
 	}

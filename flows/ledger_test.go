@@ -74,7 +74,7 @@ func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) FlowStatus {
 }
 
 // accounted checks the packets read back against a stopped flow's account.
-func (l *lab) accounted(t *testing.T, s FlowStatus) []record {
+func (l *lab) accounted(t *testing.T, s FlowStatus) []testenv.Captured {
 	t.Helper()
 	all := records(t, l.files(t)...)
 	if n := uint64(len(all)); n != s.Written.Packets || uint64(total(contents(all))) != s.Written.Bytes {
@@ -82,14 +82,14 @@ func (l *lab) accounted(t *testing.T, s FlowStatus) []record {
 	}
 	last := map[string]uint64{}
 	for i, r := range all {
-		n, ok := testenv.Sequence(r.data)
+		n, ok := testenv.Sequence(r.Data)
 		if !ok {
 			continue
 		}
-		if !testenv.Intact(r.data) {
+		if !testenv.Intact(r.Data) {
 			t.Fatalf("packet %d is damaged", i)
 		}
-		flow := string(r.data[34:38]) // ports
+		flow := string(r.Data[34:38]) // ports
 		if before, again := last[flow]; again && n <= before {
 			t.Fatalf("packet %d has number %d and comes after number %d", i, n, before)
 		}

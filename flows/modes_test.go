@@ -29,7 +29,7 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			samePackets(t, "the file", contents(records(t, l.files(t)...)), append(frames, frames[:10]...))
+			samePackets(t, "the file", packets(t, l.files(t)...), append(frames, frames[:10]...))
 			balanced(t, f.Status(), 3010)
 		})
 	}
@@ -62,7 +62,7 @@ func TestCountTakesExactly(t *testing.T) {
 					t.Errorf("state %s, %d durable: %s", s.State, s.Durable.Packets, s.Error)
 				}
 				if sent == len(frames) && s.lost() == s.Dropped["beyond_count"] {
-					samePackets(t, "the file", contents(records(t, l.files(t)...)), frames[:count])
+					samePackets(t, "the file", packets(t, l.files(t)...), frames[:count])
 				} else if n := len(records(t, l.files(t)...)); n != count {
 					t.Errorf("the file has %d packets", n)
 				}
@@ -103,7 +103,7 @@ func TestStreamIsTheFile(t *testing.T) {
 	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	samePackets(t, "the stream", contents(records(t, name)), contents(records(t, l.files(t)...)))
+	samePackets(t, "the stream", packets(t, name), packets(t, l.files(t)...))
 }
 
 // brokenPipe takes the head of a stream and no more.

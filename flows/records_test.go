@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -35,46 +34,6 @@ func (l *lab) send(t testing.TB, f *Flow, frames [][]byte) {
 			return s.Offered >= before+uint64(sent) && s.Waiting == 0
 		})
 	}
-}
-
-// record is a packet as a reader nobody here wrote finds it.
-type record struct {
-	iface int
-	stamp int64 // nanoseconds since 1970
-	data  []byte
-}
-
-// records reads the packets of capture files up to the end or the first mistake.
-func records(t testing.TB, files ...string) (all []record) {
-	t.Helper()
-	for _, name := range files {
-		f, err := os.Open(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer f.Close()
-		r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for {
-			data, info, err := r.ReadPacketData()
-			if err != nil {
-				break
-			}
-			all = append(all, record{info.InterfaceIndex, info.Timestamp.UnixNano(), data})
-		}
-	}
-	return all
-}
-
-// contents are the packets' bytes.
-func contents(all []record) [][]byte {
-	out := make([][]byte, len(all))
-	for i := range all {
-		out[i] = all[i].data
-	}
-	return out
 }
 
 // samePackets compares two lists of packets.

@@ -144,17 +144,17 @@ func TestRotateBySize(t *testing.T) {
 func TestRotateByTime(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	f := l.start(t, l.settings("segment: {size: 16MiB, every: 1s}, flush: 50ms, durable: 50ms"), Options{}).Flows()[0]
-	for i := range uint64(35) {
+	for i := range uint64(25) {
 		testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, 20*i, 20, 200), testenv.SendOptions{})
 		time.Sleep(100 * time.Millisecond)
 	}
-	await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets == 700 })
+	await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets == 500 })
 	s := stopped(t, f)
 	files := l.files(t)
-	if len(files) < 3 || len(files) > 8 || uint64(len(files)) != s.Segments {
-		t.Errorf("3.5 seconds are in %d segments of a second; the status says %d", len(files), s.Segments)
+	if len(files) < 3 || len(files) > 6 || uint64(len(files)) != s.Segments {
+		t.Errorf("2.5 seconds are in %d segments of a second; the status says %d", len(files), s.Segments)
 	}
-	inSequence(t, packets(t, files...), 0, 700)
+	inSequence(t, packets(t, files...), 0, 500)
 	complete(t, files)
 }
 
@@ -215,9 +215,9 @@ func TestExact(t *testing.T) {
 					t.Fatal(err)
 				}
 			})
-			s := l.watched(t, f, 0, 8000)
+			s := l.watched(t, f, 0, 4000)
 			s = stopped(t, f)
-			inSequence(t, packets(t, name), 0, 8000)
+			inSequence(t, packets(t, name), 0, 4000)
 			if size := complete(t, []string{name}); uint64(size) > s.Durable.Offset+4096 {
 				t.Errorf("the file has %d bytes, its content ends at %d", size, s.Durable.Offset)
 			}

@@ -59,7 +59,7 @@ func number(t *testing.T, re, out string) uint64 {
 
 func TestFromPing(t *testing.T) {
 	l, f := filtered(t, "slot", "icmp")
-	out, _ := l.A.Command("ping", "-c", "50", "-i", "0.002", "-W", "1", "-s", "1000", l.B.IP.String()).CombinedOutput() // nobody answers
+	out, _ := l.A.Command("ping", "-c", "50", "-i", "0.002", "-W", "0.1", "-s", "1000", l.B.IP.String()).CombinedOutput() // nobody answers
 	l.taken(t, f, number(t, `(\d+) packets transmitted`, string(out)))
 }
 
@@ -82,7 +82,7 @@ func TestFromTcpreplay(t *testing.T) {
 	out := l.A.Run(t, testenv.Tool(t, "tcpreplay"), "-i", l.A.Ifname, "--pps=20000", name)
 	l.taken(t, f, number(t, `Actual: (\d+) packets`, out))
 	if !t.Failed() && f.last.lost() == 0 {
-		samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+		samePackets(t, "the file", packets(t, l.files(t)...), frames)
 	}
 }
 
@@ -120,7 +120,7 @@ func TestFromIperf3(t *testing.T) {
 	testenv.Wait(t, 10*time.Second, "iperf3 to listen", func() bool {
 		return strings.Contains(l.B.Run(t, "ss", "-Hltn"), ":5201")
 	})
-	client := l.A.Command("iperf3", "-c", l.B.IP.String(), "-u", "-b", "100M", "-l", strconv.Itoa(datagram), "-t", "2", "-J")
+	client := l.A.Command("iperf3", "-c", l.B.IP.String(), "-u", "-b", "100M", "-l", strconv.Itoa(datagram), "-t", "1", "-J")
 	var sent bytes.Buffer
 	client.Stdout = &sent
 	if err := client.Start(); err != nil {
@@ -180,7 +180,7 @@ func TestFromTestpmd(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			f := l.start(t, l.defaults("slot"), Options{}).Flows()[0]
 			before := l.A.Stats(t)
-			out := l.testpmd(t, fmt.Sprintf(driver, l.A.Ifname), time.Second)
+			out := l.testpmd(t, fmt.Sprintf(driver, l.A.Ifname), 300*time.Millisecond)
 			after := l.A.Stats(t)
 			offered, dropped := after.TxPackets-before.TxPackets, after.TxDropped-before.TxDropped
 			t.Logf("testpmd sent %d, its device %d and dropped %d", number(t, `TX-packets: (\d+)`, out), offered, dropped)

@@ -7,8 +7,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,12 +27,14 @@ type tcpdump struct {
 }
 
 // startTcpdump begins a capture of what leaves the end, and is capturing when it
-// returns. Memory is for tens of thousands of packets, so that none is lost.
+// returns. Memory is for thousands of packets, in the long form more, so that none is
+// lost.
 func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
 	t.Helper()
 	testenv.Tool(t, "tcpdump")
 	d := &tcpdump{file: filepath.Join(t.TempDir(), "sent.pcap"), all: make(chan struct{})}
-	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", "out", "-n", "-s", "16384", "-B", "262144", "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
+	memory := min(16<<10*fromEnvironment("UNIFIEDD_ROUNDS", usualRounds), 256<<10) // KiB; each packet takes 16
+	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", "out", "-n", "-s", "16384", "-B", strconv.Itoa(memory), "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
 	errs, err := d.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -117,10 +121,9 @@ func (d *tcpdump) selected(t *testing.T, expression string) [][]byte {
 }
 
 // complaints are the lines a reader prints about a file, less those it always
-// prints, and its exit status.
-func complaints(t *testing.T, program string, args ...string) (lines []string, failed bool) {
-	t.Helper()
-	cmd := exec.Command(testenv.Tool(t, program), args...)
+// prints, and its exit status. It may be called from any goroutine.
+func complaints(path string, args ...string) (lines []string, failed bool) {
+	cmd := exec.Command(path, args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	err := cmd.Run()
@@ -143,12 +146,17 @@ var standardReaders = map[string][]string{
 // readWithoutComplaint has every standard reader read stopped captures.
 func readWithoutComplaint(t *testing.T, files ...string) {
 	t.Helper()
+	var all sync.WaitGroup
+	defer all.Wait()
 	for program, args := range standardReaders {
-		for _, f := range files {
-			if lines, failed := complaints(t, program, append(append([]string{}, args...), f)...); failed || len(lines) > 0 {
-				t.Errorf("%s of %s: failed %v, says %q", program, f, failed, lines)
+		path := testenv.Tool(t, program)
+		all.Go(func() {
+			for _, f := range files {
+				if lines, failed := complaints(path, append(slices.Clone(args), f)...); failed || len(lines) > 0 {
+					t.Errorf("%s of %s: failed %v, says %q", program, f, failed, lines)
+				}
 			}
-		}
+		})
 	}
 }
 

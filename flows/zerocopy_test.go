@@ -192,7 +192,7 @@ func TestCopiesAreCounted(t *testing.T) {
 			if s.KernelBytes["disk"] != 0 || s.KernelBytes["xdp"] != s.Bytes {
 				t.Errorf("the kernel copied %v of %d", s.KernelBytes, s.Bytes)
 			}
-			samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+			samePackets(t, "the file", packets(t, l.files(t)...), frames)
 		})
 	}
 }
@@ -220,7 +220,7 @@ func TestNoPoisonReachesTheDisk(t *testing.T) {
 				for _, name := range l.files(t) {
 					unpoisoned(t, name, poison)
 				}
-				samePackets(t, "the file", contents(records(t, l.files(t)...)), frames)
+				samePackets(t, "the file", packets(t, l.files(t)...), frames)
 			})
 		}
 	}

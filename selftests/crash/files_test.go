@@ -1,16 +1,12 @@
 package crash
 
 import (
-	"errors"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"sort"
 	"testing"
 
-	"github.com/gopacket/gopacket/pcapgo"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -61,26 +57,14 @@ func sequence(t *testing.T, dir string) (highest string) {
 func numbers(t *testing.T, files []string) (all []uint64) {
 	t.Helper()
 	for _, name := range files {
-		f, err := os.Open(name)
+		captured, err := testenv.ReadCapture(t, name)
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: after %d packets: %v", name, len(captured), err)
 		}
-		defer f.Close()
-		r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		for {
-			data, _, err := r.ReadPacketData()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: after %d packets: %v", name, len(all), err)
-			}
-			n, ok := testenv.Sequence(data)
-			if !ok || !testenv.Intact(data) {
-				t.Fatalf("%s: packet %d is not what was sent: %x", name, len(all), data)
+		for _, p := range captured {
+			n, ok := testenv.Sequence(p.Data)
+			if !ok || !testenv.Intact(p.Data) {
+				t.Fatalf("%s: packet %d is not what was sent: %x", name, len(all), p.Data)
 			}
 			all = append(all, n)
 		}

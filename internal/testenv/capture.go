@@ -1,0 +1,43 @@
+package testenv
+
+import (
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/gopacket/gopacket/pcapgo"
+)
+
+// Captured is one packet of a capture file.
+type Captured struct {
+	Interface int    // its number in the file
+	Time      int64  // nanoseconds since 1970
+	Data      []byte // the packet's bytes, the caller's
+}
+
+// ReadCapture reads the packets of a pcapng file with a reader nobody here wrote,
+// up to the end or the first mistake, which is the error. The test fails when the
+// file is not there or is no capture at all.
+func ReadCapture(t testing.TB, name string) (all []Captured, err error) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r, err := pcapgo.NewNgReader(f, pcapgo.NgReaderOptions{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	for {
+		data, info, err := r.ReadPacketData()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, Captured{info.InterfaceIndex, info.Timestamp.UnixNano(), data})
+	}
+}
