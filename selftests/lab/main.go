@@ -17,18 +17,23 @@ const (
 	exitUsage  = 2
 	exitKernel = 3
 	exitStart  = 4
+	exitSignal = 130
 )
 
 var (
 	errUsage  = errors.New("wrong options")
 	errKernel = errors.New("the guest's kernel complained")
 	errOurs   = errors.New("failed in the guest")
+	errSignal = errors.New("interrupted")
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	err := work(ctx, os.Args[1:])
+	if ctx.Err() != nil {
+		err = errSignal // whatever else it led to
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "lab:", err)
 	}
@@ -58,6 +63,8 @@ func exitCode(err error) int {
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, errSignal):
+		return exitSignal
 	case errors.Is(err, errUsage):
 		return exitUsage
 	case errors.Is(err, errKernel), errors.Is(err, vm.ErrKernel), errors.Is(err, vm.ErrHung):

@@ -19,14 +19,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "lab-init: this is the first process of a lab guest, and nothing for anywhere else")
 		os.Exit(2)
 	}
-	if err := work(); err != nil {
-		fmt.Println("lab-init:", err)
-	}
-	unix.Sync()
+	fmt.Println("lab-init:", work())
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
-// work serves the host until it has had enough.
+// work serves the host until something goes wrong.
 func work() error {
 	setup, err := begin()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// serve runs what the host asks for until it says that this is all.
+// serve runs what the host asks for, as long as there is a host.
 func serve(l *link, log *kernelLog) error {
 	if err := os.Setenv("PATH", programPath); err != nil {
 		return l.problem(err)
@@ -22,7 +22,7 @@ func serve(l *link, log *kernelLog) error {
 	}
 	for {
 		m, err := l.receive()
-		if err != nil || m.Halt {
+		if err != nil {
 			return err
 		}
 		if m.Run == nil {

@@ -17,7 +17,7 @@ func (c Config) arguments(fds inherited) []string {
 	args := []string{
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
-		"-m", strconv.Itoa(memoryMiB), "-smp", strconv.Itoa(processors),
+		"-m", strconv.Itoa(memoryMiB), "-smp", fmt.Sprintf("%d,sockets=%d", processors, max(1, c.Nodes)),
 		"-kernel", c.Kernel.Image, "-initrd", fdPath(fds.initramfs), "-append", commandLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
@@ -42,7 +42,7 @@ func commandLine() string {
 	return fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic net.ifnames=0 hugepages=%d", hugePages)
 }
 
-// nodes divides memory and processors, and gives the second node a bus.
+// nodes divides memory and processors, and gives each node a bus.
 func (c Config) nodes() []string {
 	if c.Nodes < 2 {
 		return nil
@@ -52,15 +52,16 @@ func (c Config) nodes() []string {
 	for node := range 2 {
 		args = append(args,
 			"-object", fmt.Sprintf("memory-backend-ram,id=memory%d,size=%dM", node, half),
-			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%d,memdev=memory%[1]d", node, node))
+			"-numa", fmt.Sprintf("node,nodeid=%d,cpus=%[1]d,memdev=memory%[1]d", node),
+			"-device", fmt.Sprintf("pxb-pcie,id=node%d,bus_nr=%d,bus=pcie.0,numa_node=%[1]d", node, 64*(node+1)))
 	}
-	return append(args, "-device", "pxb-pcie,id=second,bus_nr=128,bus=pcie.0,numa_node=1")
+	return args
 }
 
 // bus is where a device of that node is put.
 func (c Config) bus(node int) string {
-	if node > 0 && c.Nodes > 1 {
-		return "second"
+	if c.Nodes > 1 {
+		return fmt.Sprintf("node%d", node)
 	}
 	return "pcie.0"
 }
@@ -68,9 +69,10 @@ func (c Config) bus(node int) string {
 // hostSide is the channel, and the host's root directory.
 func hostSide(fds inherited) []string {
 	return []string{
-		"-device", "virtio-serial-pci", "-chardev", fmt.Sprintf("socket,id=channel,fd=%d", fds.channel),
+		"-device", "virtio-serial-pci,bus=pcie.0", "-chardev", fmt.Sprintf("socket,id=channel,fd=%d", fds.channel),
 		"-device", "virtserialport,chardev=channel,name=" + wire.Port,
-		"-virtfs", "local,path=/,mount_tag=" + wire.HostTag + ",security_model=none,readonly=on,multidevs=remap",
+		"-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+		"-device", "virtio-9p-pci,fsdev=root,bus=pcie.0,mount_tag=" + wire.HostTag,
 	}
 }
 
@@ -81,7 +83,7 @@ func (c Config) disks(fds inherited) []string {
 		"-drive", "if=none,id=disk,format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file=" + fdPath(fds.disk),
 		"-drive", "if=none,id=scratch,format=raw,cache=unsafe,discard=unmap,file=" + fdPath(fds.scratch),
 		"-device", c.port("disk", 1), "-device", "nvme,drive=disk,serial=lab0,bus=disk-port",
-		"-device", "virtio-blk-pci,drive=scratch,serial=" + wire.ScratchSerial,
+		"-device", "virtio-blk-pci,drive=scratch,bus=pcie.0,serial=" + wire.ScratchSerial,
 	}
 }
 
@@ -110,7 +112,7 @@ func (c Config) network() []string {
 		args = append(args,
 			"-netdev", fmt.Sprintf("hubport,id=wire-%s,hubid=%d", card.Name, n/2),
 			"-device", c.port(card.Name, n%2),
-			"-device", fmt.Sprintf("%s,netdev=wire-%s,mac=%s,bus=%[2]s-port", models[n], card.Name, card.MAC))
+			"-device", fmt.Sprintf("%s,netdev=wire-%s,romfile=,mac=%s,bus=%[2]s-port", models[n], card.Name, card.MAC))
 	}
 	return args
 }
@@ -118,6 +120,6 @@ func (c Config) network() []string {
 func (c Config) link(fd int) []string {
 	return []string{
 		"-netdev", fmt.Sprintf("stream,id=wire-link,addr.type=fd,addr.str=%d", fd),
-		"-device", "virtio-net-pci,netdev=wire-link,host_mtu=4200,mac=" + c.linkCard().MAC,
+		"-device", "virtio-net-pci,netdev=wire-link,bus=pcie.0,romfile=,host_mtu=4200,mac=" + c.linkCard().MAC,
 	}
 }

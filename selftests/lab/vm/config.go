@@ -18,7 +18,7 @@ type Config struct {
 	// all others they see too, except below /tmp, /run and /dev.
 	Shares []string
 	// Nodes is how many NUMA nodes there are: 1 or 2. With two, the second card of
-	// each kind and the disk are on the second.
+	// each kind and the NVMe disk are on the second.
 	Nodes int
 	// Host numbers the guests of one link, from 1. Link is the guest's end of it, and
 	// nil without one.
@@ -29,7 +29,7 @@ type Config struct {
 const (
 	memoryMiB   = 3072
 	processors  = 2
-	hugePages   = 128 // of 2 MiB, there from the start
+	hugePages   = 64 // of 2 MiB, there from the start
 	diskBytes   = 8 << 30
 	linkNetwork = "10.78.0.%d/24"
 )

@@ -4,7 +4,7 @@
 // The guest says Ready once, or Problem. Then the host sends one Run after the
 // other, and for each the guest sends Output as it comes and at last Exit. The
 // kernel's log travels with Ready and Exit: all that was logged since the message
-// before. Halt ends the guest.
+// before. A guest is ended by ending the emulator.
 package wire
 
 import "time"
@@ -53,7 +53,6 @@ type Message struct {
 	Run     *Command `json:",omitempty"`
 	Output  []byte   `json:",omitempty"`
 	Exit    *Exit    `json:",omitempty"`
-	Halt    bool     `json:",omitempty"`
 }
 
 // Ready says that the guest waits for commands.
