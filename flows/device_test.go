@@ -12,6 +12,7 @@ import (
 
 // TestDevices captures to block devices, and copies the capture from there.
 func TestDevices(t *testing.T) {
+	testenv.Long(t, "TestDeviceFull captures to a device as well")
 	const size = 32 << 20
 	for _, c := range []struct {
 		name, layout string

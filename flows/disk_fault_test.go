@@ -103,14 +103,12 @@ func TestDiskFullAtStart(t *testing.T) {
 // TestDiskFull fills the disk while the flow runs, and makes room again. What was
 // received is all there; what was not is counted.
 func TestDiskFull(t *testing.T) {
+	testenv.Long(t, "TestStopWhileFull and TestDeviceOutOfRoom wait for room as well")
 	for name, to := range map[string]string{
 		"prepared segments": "segment: {size: 2MiB}, prepare: allocate",
 		"growing slots":     "segment: {size: 64MiB}, prepare: none, layout: slot",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if testing.Short() && name != "growing slots" {
-				t.Skip("left out of short runs")
-			}
 			small := testenv.Ext4(t, 24<<20)
 			c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, "+to)
 			c.start(t)

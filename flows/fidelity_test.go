@@ -16,13 +16,11 @@ import (
 // TestSameAsTcpdump compares our file with what tcpdump saw leave the other end,
 // byte for byte and in order per queue.
 func TestSameAsTcpdump(t *testing.T) {
+	testenv.Long(t, "TestFilterLeavesTheRest compares with tcpdump as well")
 	for _, layout := range []string{"packed", "slot"} {
 		for _, mtu := range []int{1500, 9000} {
 			for _, queues := range []int{1, 4} {
 				t.Run(fmt.Sprintf("%s/MTU %d/%d queues", layout, mtu, queues), func(t *testing.T) {
-					if testing.Short() && (mtu == 1500) != (queues == 1) {
-						t.Skip("short: MTU 9000 with several queues and 1500 with one stand for the others")
-					}
 					sameAsTcpdump(t, layout, testenv.PairOptions{MTU: mtu, Queues: queues, NoAddresses: true})
 				})
 			}
@@ -171,6 +169,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 // TestLiveFile reads a capture that goes on: packets are in the file within a
 // second, and readers complain once at most.
 func TestLiveFile(t *testing.T) {
+	testenv.Long(t, "it bounds times")
 	for _, layout := range []string{"packed", "slot"} {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
@@ -227,6 +226,7 @@ func (l *lab) live(t *testing.T) []testenv.Captured {
 // time lies between sending and seeing it, and each second the file says how many
 // there were.
 func TestTimesAndStatistics(t *testing.T) {
+	testenv.Long(t, "it needs some seconds of traffic, and nothing more happens than elsewhere")
 	for _, layout := range []string{"packed", "slot"} {
 		t.Run(layout, func(t *testing.T) {
 			const queues, seconds, rate = 2, 2, 4000

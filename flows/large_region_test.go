@@ -11,9 +11,7 @@ import (
 // TestLargeRegion captures in the upper part of a region of 5 GiB, where addresses
 // take more than 32 bits and io_uring has the memory in its fifth buffer.
 func TestLargeRegion(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: a region of 5 GiB takes a while to reserve")
-	}
+	testenv.Long(t, "a region of 5 GiB takes a while to reserve")
 	const size, edge = 5 << 30, 4 << 30
 	testenv.Root(t)
 	testenv.Leaks(t)

@@ -15,6 +15,7 @@ import (
 // up, and accounts for every packet: those the sender's own end dropped, those lost
 // by reason, and those in the file.
 func TestLedgerInOverload(t *testing.T) {
+	testenv.Long(t, "a slow build is always in overload, and TestLongOverload is too")
 	for _, c := range []struct {
 		name, layout, worker, ring, segment string
 		size, packets                       int

@@ -105,8 +105,8 @@ func complete(t *testing.T, files []string) (size int64) {
 func TestRotateBySize(t *testing.T) {
 	for _, to := range []string{"layout: packed, prepare: allocate", "layout: slot, prepare: zero", "layout: packed, prepare: none"} {
 		t.Run(strings.ReplaceAll(to, ", ", " "), func(t *testing.T) {
-			if testing.Short() && !strings.Contains(to, "slot") {
-				t.Skip("left out of short runs")
+			if !strings.Contains(to, "slot") {
+				testenv.Long(t, "the slot layout stands for the others")
 			}
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			f := l.start(t, l.settings(to+", segment: {size: 1MiB}, flush: 20ms, durable: 10ms"), Options{}).Flows()[0]
@@ -199,8 +199,8 @@ func TestKeep(t *testing.T) {
 func TestExact(t *testing.T) {
 	for _, layout := range []config.Layout{config.LayoutPacked, config.LayoutSlot} {
 		t.Run(string(layout), func(t *testing.T) {
-			if testing.Short() && layout == config.LayoutSlot {
-				t.Skip("left out of short runs")
+			if layout == config.LayoutSlot {
+				testenv.Long(t, "the packed layout stands for this one")
 			}
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			name := filepath.Join(l.dir, "one.pcapng")

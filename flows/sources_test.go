@@ -58,12 +58,14 @@ func number(t *testing.T, re, out string) uint64 {
 }
 
 func TestFromPing(t *testing.T) {
+	testenv.Long(t, "the sender makes no difference to us")
 	l, f := filtered(t, "slot", "icmp")
 	out, _ := l.A.Command("ping", "-c", "50", "-i", "0.002", "-W", "0.1", "-s", "1000", l.B.IP.String()).CombinedOutput() // nobody answers
 	l.taken(t, f, number(t, `(\d+) packets transmitted`, string(out)))
 }
 
 func TestFromTrafgen(t *testing.T) {
+	testenv.Long(t, "the sender makes no difference to us")
 	l, f := filtered(t, "packed", "udp port 9")
 	script := filepath.Join(t.TempDir(), "udp.trafgen")
 	text := fmt.Sprintf("{ eth(da=%s, sa=%s), ipv4(saddr=%s, daddr=%s), udp(sp=1234, dp=9), fill('A', 600) }\n", l.B.MAC, l.A.MAC, l.A.IP, l.B.IP)
@@ -75,6 +77,7 @@ func TestFromTrafgen(t *testing.T) {
 }
 
 func TestFromTcpreplay(t *testing.T) {
+	testenv.Long(t, "the sender makes no difference to us")
 	l, f := filtered(t, "slot", "udp port 9")
 	name := filepath.Join(t.TempDir(), "replay.pcap")
 	frames := testenv.Stream(&l.A, &l.B, 9, 0, 2000, 900)
@@ -107,6 +110,7 @@ func writeClassic(t *testing.T, name string, frames [][]byte) {
 // TestFromIperf3 takes the datagrams away from a running iperf3, whose server's
 // kernel has what came before.
 func TestFromIperf3(t *testing.T) {
+	testenv.Long(t, "the sender makes no difference to us")
 	const datagram = 1000
 	testenv.Tool(t, "iperf3")
 	l := newLab(t, testenv.PairOptions{})
@@ -175,6 +179,7 @@ func (l *lab) udpReceived(t *testing.T) (n uint64) {
 
 // TestFromTestpmd has DPDK send as fast as it can.
 func TestFromTestpmd(t *testing.T) {
+	testenv.Long(t, "the sender makes no difference to us")
 	for _, driver := range []string{"net_af_packet0,iface=%s", "net_af_xdp0,iface=%s,force_copy=1"} {
 		t.Run(driver[:strings.Index(driver, "0")], func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})

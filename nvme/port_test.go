@@ -3,6 +3,7 @@ package nvme
 import (
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
@@ -11,6 +12,9 @@ import (
 func TestPort(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.name, func(t *testing.T) {
+			if k.name != "file" {
+				testenv.Long(t, "the file stands for the others")
+			}
 			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, k.config, Config{}) })
 		})
 	}
@@ -20,6 +24,7 @@ func TestPort(t *testing.T) {
 func TestPortOnOlderKernels(t *testing.T) {
 	for _, v := range versions {
 		t.Run(v.name, func(t *testing.T) {
+			testenv.Long(t, "how the kernel is asked makes no difference between threads")
 			porttest.Run(t, func(t testing.TB) *porttest.Link {
 				return openLink(t, fileTarget, Config{}.Without(v.without))
 			})

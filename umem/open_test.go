@@ -38,6 +38,7 @@ func TestOpenHugePages(t *testing.T) {
 }
 
 func TestOpenOrdinaryPages(t *testing.T) {
+	testenv.OnMachine(t, "account of mapped memory")
 	testenv.Leaks(t)
 	r := openOrdinary(t, Config{Size: 3<<20 + 1, FrameSize: 2048, Control: 5 << 20})
 	if r.Size() != 3<<20+uint64(os.Getpagesize()) || r.Pages() != Ordinary || r.FrameSize() != 2048 {
@@ -50,6 +51,7 @@ func TestOpenOrdinaryPages(t *testing.T) {
 // TestOpenGiantPages needs a piece of memory of 1 GiB, which a machine that has
 // been up for a while may not have.
 func TestOpenGiantPages(t *testing.T) {
+	testenv.Long(t, "pages of 1 GiB take a while to find")
 	testenv.Root(t)
 	testenv.Leaks(t)
 	giveBack, err := Reserve(Huge1G, -1, 1<<30)
@@ -152,6 +154,7 @@ func mappingOf(t *testing.T, b []byte) mapping {
 }
 
 func TestPlacement(t *testing.T) {
+	testenv.OnMachine(t, "NUMA nodes")
 	node := 0
 	for _, pages := range []PageSize{Huge2M, Ordinary} {
 		t.Run(pages.String(), func(t *testing.T) {
@@ -171,6 +174,7 @@ func TestPlacement(t *testing.T) {
 }
 
 func TestOpenOnMissingNode(t *testing.T) {
+	testenv.OnMachine(t, "NUMA nodes")
 	testenv.Leaks(t)
 	for _, node := range []int{-1, 700, 1023, 1024, math.MaxInt} {
 		_, err := Open(Config{Size: 2 << 20, Pages: Ordinary, Node: &node})
@@ -184,6 +188,7 @@ func TestOpenOnMissingNode(t *testing.T) {
 // TestOpenWithoutHugePages asks for more pages than any machine has and checks
 // the number in the command that the error tells.
 func TestOpenWithoutHugePages(t *testing.T) {
+	testenv.OnMachine(t, "huge pages")
 	testenv.Leaks(t)
 	const need = 1 << 40 / hugePage
 	command := regexp.MustCompile(`run: echo (\d+) > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages`)

@@ -101,6 +101,8 @@ func TestPortContract(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if w.config.Shape.MultiBuffer {
 				needFragments(t)
+			} else if name != "plain" {
+				testenv.Long(t, "plain and multi-buffer stand for the others")
 			}
 			porttest.Run(t, w.open)
 		})

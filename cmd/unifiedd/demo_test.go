@@ -51,9 +51,7 @@ func (d *demoProgram) nothingLeft(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("short: the demo takes half a minute")
-	}
+	testenv.Long(t, "the demo takes a quarter of a minute")
 	d := startDemo(t)
 	if err := d.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, &d.out)
@@ -69,6 +67,7 @@ func TestDemo(t *testing.T) {
 // TestDemoKilledAndInterrupted kills a demo, so that it leaves what it has made, and
 // interrupts the next one, which takes everything back.
 func TestDemoKilledAndInterrupted(t *testing.T) {
+	testenv.Long(t, "no more races than in a capture")
 	killed := startDemo(t)
 	testenv.Wait(t, time.Minute, "the first demo's namespaces", func() bool { return len(killed.namespaces()) == 2 })
 	if err := killed.Process.Kill(); err != nil {

@@ -170,6 +170,9 @@ func TestAccepted(t *testing.T) {
 // TestHostile: what could cost time or memory is refused, at a place and with a
 // reason, and quickly.
 func TestHostile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: it bounds a time")
+	}
 	queues := "[" + strings.Repeat("0,", 20_000) + "0]"
 	bomb := "flows:\n- {name: a, from: &f {interface: e, queues: " + queues + "}, to: {file: /a}}\n" +
 		strings.Repeat("- {from: *f}\n", 50_000)

@@ -13,10 +13,29 @@ func Required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("UNIFIEDD_REQUIRE") != ""
 }
 
+// Long leaves the test out of short runs (go test -short), saying why it can be
+// spared there.
+func Long(t testing.TB, why string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("short: " + why)
+	}
+}
+
+// OnMachine leaves the test out where UNIFIEDD_EMULATED says that its program runs
+// in an emulator of another processor, which has not what the test asks for.
+func OnMachine(t testing.TB, what string) {
+	t.Helper()
+	if os.Getenv("UNIFIEDD_EMULATED") != "" {
+		t.Skip("emulated: the emulator has no " + what)
+	}
+}
+
 // Root skips the test when it does not run as root, and fails it instead where
 // Required says that nothing may be skipped.
 func Root(t testing.TB) {
 	t.Helper()
+	OnMachine(t, "devices")
 	if os.Geteuid() == 0 {
 		return
 	}

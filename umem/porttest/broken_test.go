@@ -366,7 +366,7 @@ func TestFaultsAreCaught(t *testing.T) {
 	flag.Set("rapid.shrinktime", "1s")
 	for _, f := range faults {
 		t.Run(f.name, func(t *testing.T) {
-			said := outcome(t, f.in, openBroken(f, time.Second))
+			said := outcome(t, f.in, openBroken(f, time.Second/2))
 			switch {
 			case !said.failed:
 				t.Errorf("case %s did not notice", f.in)
