@@ -80,19 +80,16 @@ func (r *run) fillLedger(s *FlowStatus) error {
 			s.Passed[reason.String()] = l.Of(reason)
 		}
 	}
-	s.Dropped["not_received"] = 0
 	s.Dropped["beyond_count"] = r.unwanted.Load()
-	s.Dropped["write_failed"] = r.lost()
+	s.Dropped["not_received"], s.Dropped["write_failed"] = 0, 0 // known at the end
 	return nil
 }
 
-// abandon says of a flow that has ended what its rings still held: nobody takes it
-// any more.
-func (s *FlowStatus) abandon() {
-	if s.Waiting > 0 {
-		s.Dropped["not_received"] += s.Waiting
-		s.Waiting = 0
-	}
+// abandon counts as lost what a flow that has ended did not write, and what its
+// rings still held. Before, all of that may yet come to the disk.
+func (s *FlowStatus) abandon(unwritten uint64) {
+	s.Dropped["write_failed"] = unwritten
+	s.Dropped["not_received"], s.Waiting = s.Waiting, 0
 }
 
 // fillCopies says who copied how many bytes of packets.
@@ -114,7 +111,7 @@ func (r *run) fillCopies(s *FlowStatus) {
 }
 
 // lost is how many packets were received and never reached the sink because the
-// flow failed. Exact once nothing is in flight.
+// flow failed, once nothing is in flight.
 func (r *run) lost() uint64 {
 	if r.failed.Load() == nil {
 		return 0

@@ -157,7 +157,7 @@ func (f *Flow) end(r *run, state State, err error) {
 		err = errors.Join(err, rerr)
 		state = Failed
 	}
-	last.abandon()
+	last.abandon(r.lost())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()
