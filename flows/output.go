@@ -30,6 +30,10 @@ type output struct {
 	results   [4]nvme.FlushResult
 }
 
+// segments is how many of a flow's segments are with the disk at once: the current
+// one and those that are full and not durable yet.
+const segments = 16
+
 func (o *output) submit(now time.Time) (bool, error) {
 	size := o.layout.size()
 	if size == 0 {
@@ -49,12 +53,17 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 	if s := o.current; s != nil && s.takes(size) && !o.due(now) {
 		return true, nil
 	}
+	if len(o.retired)+2 > segments {
+		return false, nil // until one of them is durable
+	}
 	next := o.store.take()
 	if next == nil {
 		return false, o.store.exhausted()
 	}
 	index, err := o.queue.Add(next.target)
 	if err != nil {
+		next.damaged = true // nothing is in it
+		o.store.give(next)
 		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
 	}
 	o.retire()
