@@ -1,13 +1,32 @@
 #!/usr/bin/env bash
 # test.sh: every test and check, in several passes, with the time each took and one
 # summary. The checks of the tree (format, vet, staticcheck, generated files,
-# layering, cross build) are tests too, in internal/lint. Packages whose tests use
-# the machine's devices run one after the other, since they measure and share it;
-# the others run side by side.
+# layering, cross build) are tests too, in internal/lint; so is that the machine is
+# as it was before. A short pass skips tests that say why, and the summary counts them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
-go build -o build/testsum ./internal/testsum
+go build -o build/ ./internal/testsum ./internal/testenv/sweep
+go build -o build/ cmd/test2json
+
+# machine says what tests change on a machine and must give back: huge pages and
+# block devices, and of what others make, too, that which has our names.
+machine() {
+	grep -H . /sys/kernel/mm/hugepages/*/nr_hugepages || true
+	find /sys/block -name 'zram*' | sort
+	find /run/netns -name 'unifiedd-*' 2>/dev/null | sort || true
+	find /sys/class/net -regex '.*/u[AB][0-9]+x?' | sort
+	grep -Hs "$TMPDIR" /sys/block/loop*/loop/backing_file || true
+	grep -o " $TMPDIR[^ ]*" /proc/mounts || true
+}
+
+# Tests and compilers have a directory for what is temporary of their own: what they
+# leave in it is noticed, and removed.
+TMPDIR=$(mktemp -d "${TMPDIR:-/tmp}/ut.XXXXXX")
+export TMPDIR
+before=$(machine)
+trap 'build/sweep || true; rm -rf "$TMPDIR"' EXIT
+trap 'exit 130' INT TERM HUP
 
 status=0
 pass() { # pass HEADING COMMAND...: run one pass, remember whether it failed
@@ -18,44 +37,93 @@ pass() { # pass HEADING COMMAND...: run one pass, remember whether it failed
 	echo "== $heading: $((SECONDS - since)) s"
 }
 
-# packages KIND: those whose tests use devices (internal/testenv makes them), or
-# the others.
+# packages KIND: those whose tests use no devices, by what they import
+# (internal/testenv makes devices); of the others those that use them through the
+# library, and those that run programs, which reserve huge pages for themselves and
+# would take what a test beside them has reserved, or measure. umem's tests take
+# pages, too, more than there are.
 packages() {
 	go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
 		awk -v kind="$1" '{
-			device = / [^ ]*\/internal\/testenv( |$)/ || $1 ~ /\/internal\/testenv$/
-			if ($1 ~ /\/internal\/lint$/) device = 0
-			if (device == (kind == "device")) print $1
+			is = "pure"
+			if (/ [^ ]*\/internal\/testenv( |$)/ || $1 ~ /\/internal\/testenv$/) is = "library"
+			if (is == "library" && $1 ~ /\/(cmd|selftests|internal\/bench)\/|\/umem$/) is = "program"
+			if ($1 ~ /\/internal\/lint$/) is = "pure"
+			if (is == kind) print $1
 		}'
 }
 
+# others reports whether tests that are not ours run: internal/testenv has a ledger
+# for each process, locked while that lives.
+others() {
+	local ledger
+	for ledger in /run/unifiedd-testenv/ledger-*; do
+		[[ ! -e $ledger ]] || flock -n "$ledger" true || return 0
+	done
+	return 1
+}
+
+# given_back is a test: whether the machine is as it was, when the kernel has had a
+# while for it, and nothing temporary is left.
+given_back() {
+	local name=TestMachineIsAsItWas after left
+	echo "=== RUN   $name"
+	for _ in {1..50}; do
+		after=$(machine)
+		left=$(find "$TMPDIR" -mindepth 1 -maxdepth 1)
+		[[ $before != "$after" || -n $left ]] || break
+		sleep 0.1
+	done
+	if [[ $before == "$after" && -z $left ]]; then
+		printf '%s\n' "--- PASS: $name (0.00s)" PASS
+		return
+	fi
+	if [[ -z $left ]] && others; then
+		printf '%s\n' "others run tests on this machine as well" "--- SKIP: $name (0.00s)" PASS
+		return
+	fi
+	diff <(echo "$before") <(echo "$after") | grep '^[<>]' || true
+	[[ -z $left ]] || printf 'left behind: %s\n' $left
+	printf '%s\n' "--- FAIL: $name (0.00s)" FAIL
+	return 1
+}
+
+as_events() { # as_events COMMAND...: the output of a test, as events of its own
+	"$@" | build/test2json -p packaging
+}
+
 passes() {
-	local test=(go test -json -count=1 -timeout 9m) list
+	# What vet finds is found in the first pass already.
+	local test=(go test -json -vet=off -count=1 -timeout 9m) list
 	mapfile -t list < <(packages pure)
 	pass "checks, and tests without devices" "${test[@]}" -bench . -benchtime 1x "${list[@]}"
 
-	mapfile -t list < <(packages device)
-	pass "device tests; benchmarks once" "${test[@]}" -p 1 -bench . -benchtime 1x "${list[@]}"
+	# Most of the time these wait for the kernel, so three of them fit two processors.
+	mapfile -t list < <(packages library)
+	pass "device tests, side by side; benchmarks once" "${test[@]}" -p 3 -bench . -benchtime 1x "${list[@]}"
 
-	# -p 1 holds for the compiler too, so what can be compiled before is. Left out is
-	# what takes long and shows no other races than the rest.
-	list=(./umem ./xdp ./nvme ./flows ./internal/pcapng ./internal/testenv ./cmd/unifiedd)
-	pass "compile for the race detector" go build -race -tags invariants "${list[@]}"
-	pass "ownership checks and race detector, short" "${test[@]}" -p 1 -short -race -tags invariants \
-		-skip '^Test(From|LedgerInOverload|Port|OpenGiantPages|DiskFull|TimesAndStatistics|SameAsTcpdump|LiveFile|Devices|Demo|Hostile)' "${list[@]}"
+	mapfile -t list < <(packages program)
+	pass "tests of programs, one by one; benchmarks once" "${test[@]}" -p 1 -bench . -benchtime 1x "${list[@]}"
 
-	# Left out: what asks for pages and nodes, which the emulator does not have, and
-	# TestHostile, which bounds a time.
+	# Compiled before, since tests that bound times must not run beside a compiler.
+	local race=(-race -tags invariants)
+	list=(./xdp ./nvme ./flows ./internal/pcapng ./internal/testenv)
+	local alone=(./umem ./cmd/unifiedd)
+	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]}" "${list[@]}" "${alone[@]}"
+	pass "ownership checks and race detector, short" "${test[@]}" -p 2 -short "${race[@]}" "${list[@]}"
+	pass "the same of programs" "${test[@]}" -p 1 -short "${race[@]}" "${alone[@]}"
+
 	list=(./umem/... ./bpf/filter ./flows/config ./internal/pcapng ./internal/version)
-	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 "${test[@]}" -short \
-		-skip '^Test(Open|Placement|Control|Hostile$)' -exec qemu-aarch64-static "${list[@]}"
+	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${test[@]}" -short \
+		-exec qemu-aarch64-static "${list[@]}"
 
 	local module
 	while IFS= read -r module; do
 		pass "module $(dirname "$module")" go -C "$(dirname "$module")" test -json -count=1 -p 1 -timeout 9m ./...
 	done < <(find selftests -name go.mod)
+	pass "what is left" as_events given_back
 	return "$status"
 }
 
 # What the short passes leave out has run in those before.
-passes | build/testsum -allow-skip '\bshort\b'
+passes | build/testsum -allow-skip '\bshort\b' -allow-skip '\bemulated\b'
