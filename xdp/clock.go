@@ -14,6 +14,7 @@ import (
 // differs from the wall clock by an offset that time synchronization moves.
 type clock struct {
 	on     bool      // the program writes arrival times
+	off    bool      // nobody wants any
 	stamp  uint64    // of the packet last received, wall-clock ns
 	offset uint64    // wall clock minus monotonic clock, ns
 	set    time.Time // when offset was measured
@@ -30,6 +31,9 @@ const metaBytes = 8
 // It reports whether the packets carry arrival times; stamp is then refreshed for
 // each, else it is now the batch's own time.
 func (c *clock) batch(i *Interface) bool {
+	if c.off {
+		return false
+	}
 	age := time.Since(c.set) // reads one clock, where time.Now reads two
 	if age >= offsetAge {
 		c.adjust()

@@ -63,6 +63,9 @@ type Config struct {
 	// Timestamps has the program note when each packet arrived. Without, a
 	// packet's Side.Stamp is the time at which Recv took its batch.
 	Timestamps bool
+	// Unstamped leaves Side.Stamp as it is: for callers that need no arrival time,
+	// who save the reading of a clock per batch.
+	Unstamped bool
 	// Filter says which packets the program hands to the ports; nil: all.
 	Filter *filter.Expr
 	// Mode is where the program runs; default the driver where possible.
@@ -109,6 +112,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("direction %d: it must be Both, Receive or Send", c.Direction)
 	case c.Policy == Require && c.Mode == bpf.Generic:
 		return fmt.Errorf("%w in generic mode (use driver mode, or set the zero-copy policy to copy)", ErrNoZeroCopy)
+	case c.Timestamps && c.Unstamped:
+		return errors.New("arrival times are asked for and not wanted: set one of Timestamps and Unstamped")
 	case !goodRing(c.RingSize):
 		return fmt.Errorf("ring size %d: %w", c.RingSize, errRingSize)
 	case !goodRing(c.FillSize):

@@ -15,17 +15,24 @@ func (w *word) add(n uint64) {
 
 func (w *word) load() uint64 { return w.shown.Load() }
 
-// flow counts one direction, once per batch.
-type flow struct{ packets, frames, bytes word }
+// flow counts one direction, once per batch. Most packets are one frame, so that
+// it is the others' further frames which are counted: a word not written is an
+// ordered store saved.
+type flow struct{ packets, further, bytes word }
 
 func (f *flow) add(packets, frames, bytes uint64) {
-	f.packets.add(packets)
-	f.frames.add(frames)
+	if packets > 0 {
+		f.packets.add(packets)
+	}
+	if frames != packets { // below zero where a batch has only the end of a packet
+		f.further.add(frames - packets)
+	}
 	f.bytes.add(bytes)
 }
 
 func (f *flow) load() Traffic {
-	return Traffic{Packets: f.packets.load(), Frames: f.frames.load(), Bytes: f.bytes.load()}
+	packets := f.packets.load()
+	return Traffic{Packets: packets, Frames: packets + f.further.load(), Bytes: f.bytes.load()}
 }
 
 // counters are a port's own.

@@ -213,7 +213,7 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	}
 	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)
-	p.clock.on = c.Timestamps && i.program != nil
+	p.clock.on, p.clock.off = c.Timestamps && i.program != nil, c.Unstamped
 	if p.probe, err = newProbe(); err != nil {
 		held.Close()
 		return nil, fmt.Errorf("queue %d: %w", s.queue, err)

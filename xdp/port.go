@@ -87,11 +87,13 @@ func (p *Port) Supply(empty []umem.Frame) int {
 
 // Recv gives packets. Addr is the packet's first byte, Len its bytes in this
 // frame. Side.Stamp is when the packet arrived, in nanoseconds of wall-clock time
-// since 1970, and Side.Queue the queue; both are set in every frame.
+// since 1970, and Side.Queue the queue; both are set in every frame, but with
+// Config.Unstamped only the latter.
 func (p *Port) Recv(dst []umem.Frame) int {
 	if p.closed {
 		return 0
 	}
+	p.rings.fill.look() // Supply follows: both indices cross from the kernel's CPU at once
 	n := p.rings.rx.waiting(uint32(min(len(dst), maxBatch)))
 	if n == 0 {
 		return 0
@@ -121,7 +123,10 @@ func (p *Port) note(dst []umem.Frame) {
 			stamp = p.clock.wall(p.region, dst[i].Addr)
 		}
 		side := p.region.Side(dst[i])
-		side.Stamp, side.Queue = stamp, p.socket.queue
+		side.Queue = p.socket.queue
+		if !p.clock.off {
+			side.Stamp = stamp
+		}
 		bytes += uint64(dst[i].Len)
 		p.inside = dst[i].Continues()
 		if !p.inside {

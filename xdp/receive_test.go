@@ -353,3 +353,22 @@ func TestUpperRegion(t *testing.T) {
 	g.finishSending(p, 100)
 	peer.expect(t, sent)
 }
+
+// TestUnstamped leaves a stamp alone that nobody wants.
+func TestUnstamped(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	i := g.open(&pair.B, Config{Unstamped: true})
+	p := i.Ports()[0]
+	g.supply(p, 1)
+	g.start(i)
+	g.region.Side(umem.Frame{}).Stamp = 7 // the first frame is the one supplied
+	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 1, 64), testenv.SendOptions{})
+	f := g.receive(p, 1)[0]
+	if stamp := g.region.Side(f).Stamp; f.Addr >= uint64(g.region.FrameSize()) || stamp != 7 {
+		t.Errorf("the frame at %#x has stamp %d", f.Addr, stamp)
+	}
+	if _, err := g.tryOpen(&pair.B, Config{Queues: []uint32{0}, Timestamps: true, Unstamped: true}); err == nil {
+		t.Error("stamps that are asked for and not wanted are accepted")
+	}
+}

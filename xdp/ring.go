@@ -41,12 +41,17 @@ type outgoing[T any] struct {
 // room returns how many slots are free, at most want. It looks at the kernel's
 // index only when the last look does not answer.
 func (r *outgoing[T]) room(want uint32) uint32 {
-	if free := r.size - (r.next - r.seen); free >= want {
-		return want
+	if r.free() < want {
+		r.look()
 	}
-	r.seen = r.consumer.Load()
-	return min(want, r.size-(r.next-r.seen))
+	return min(want, r.free())
 }
+
+// free is how many slots were free at the last look.
+func (r *outgoing[T]) free() uint32 { return r.size - (r.next - r.seen) }
+
+// look asks how far the kernel has got.
+func (r *outgoing[T]) look() { r.seen = r.consumer.Load() }
 
 // set writes the slot i places behind what is published.
 func (r *outgoing[T]) set(i uint32, v T) { r.slots[(r.next+i)&(r.size-1)] = v }

@@ -181,7 +181,7 @@ func (o *options) config() xdp.Config {
 	c := xdp.Config{
 		Interface: o.iface, Queues: o.queues, Direction: o.mode.direction(), Policy: xdp.Policy(o.policy),
 		Shape: umem.Shape{MultiBuffer: o.multi}, RingSize: uint32(o.ring), AlwaysWake: o.alwaysWake,
-		BusyPoll: xdp.BusyPoll{Time: o.busyPoll}, Filter: o.expr,
+		BusyPoll: xdp.BusyPoll{Time: o.busyPoll}, Filter: o.expr, Unstamped: true,
 	}
 	if o.generic {
 		c.Mode = generic
