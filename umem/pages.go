@@ -93,7 +93,7 @@ func Reserve(p PageSize, node int, need uint64) (back func() error, err error) {
 		return nil, fmt.Errorf("reserve %v: %w", p, err)
 	}
 	defer unlock()
-	free, total, err := FreePages(p, node)
+	free, _, err := FreePages(p, node)
 	if err != nil {
 		return nil, err
 	}
@@ -101,20 +101,34 @@ func Reserve(p PageSize, node int, need uint64) (back func() error, err error) {
 	if pages <= free {
 		return func() error { return nil }, nil
 	}
-	added := pages - free
-	file := filepath.Join(p.dir(node), "nr_hugepages")
-	if err := writeCount(file, total+added); err != nil {
-		return nil, fmt.Errorf("reserve %d %v: %w", added, p, err)
-	}
-	now, err := readCount(file)
+	raised, err := raise(p.dir(node), pages-free)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("reserve %d %v: %w", added, p, err), writeCount(file, total))
+		return nil, fmt.Errorf("reserve %d %v: %w", pages-free, p, err)
 	}
-	if got := now - min(total, now); got < added {
-		return nil, errors.Join(fmt.Errorf("reserve %d %v: the kernel found memory for only %d: %w (free memory or reserve them at boot)",
-			added, p, got, unix.ENOMEM), lower(file, got))
+	return sync.OnceValue(func() error { return giveBack(p.dir(node), raised) }), nil
+}
+
+// raise adds free pages and returns by how much the reservation grew. That is more
+// where the kernel has surplus pages, since it makes those part of the reservation
+// before it looks for others (set_max_huge_pages in mm/hugetlb.c).
+func raise(dir string, pages uint64) (raised uint64, err error) {
+	reserved, surplus, err := reservation(dir)
+	if err != nil {
+		return 0, err
 	}
-	return sync.OnceValue(func() error { return giveBack(file, added) }), nil
+	if err := writeCount(dir, reserved+surplus+pages); err != nil {
+		return 0, err
+	}
+	now, _, err := reservation(dir)
+	if err != nil {
+		return 0, errors.Join(err, writeCount(dir, reserved))
+	}
+	raised = now - min(reserved, now)
+	if raised < surplus+pages {
+		return 0, errors.Join(fmt.Errorf("the kernel found memory for only %d: %w (free memory or reserve them at boot)",
+			raised-min(surplus, raised), unix.ENOMEM), lower(dir, raised))
+	}
+	return raised, nil
 }
 
 // lockPages keeps other processes that call Reserve from changing a reservation:
@@ -137,13 +151,13 @@ func lockPages() (unlock func(), err error) {
 }
 
 // giveBack is lower while nobody else changes the reservation.
-func giveBack(file string, n uint64) error {
+func giveBack(dir string, n uint64) error {
 	unlock, err := lockPages()
 	if err != nil {
 		return fmt.Errorf("give back %d huge pages: %w", n, err)
 	}
 	defer unlock()
-	return lower(file, n)
+	return lower(dir, n)
 }
 
 // pagesFor is how many pages hold n bytes.
@@ -155,19 +169,37 @@ func pagesFor(n uint64, p PageSize) uint64 {
 	return pages
 }
 
-// lower takes n pages off the reservation.
-func lower(file string, n uint64) error {
+// lower takes n pages off the reservation. Those in use the kernel keeps as surplus
+// until they are free.
+func lower(dir string, n uint64) error {
 	if n == 0 {
 		return nil
 	}
-	total, err := readCount(file)
+	reserved, _, err := reservation(dir)
 	if err == nil {
-		err = writeCount(file, total-min(n, total))
+		err = writeCount(dir, reserved-min(n, reserved))
 	}
 	if err != nil {
 		return fmt.Errorf("give back %d huge pages: %w", n, err)
 	}
 	return nil
+}
+
+// reservation reads how many pages are reserved, and how many there are beyond
+// that. nr_hugepages is the sum when read, and the first alone when written. Read
+// again when a page went away between the two counters.
+func reservation(dir string) (reserved, surplus uint64, err error) {
+	for {
+		total, err1 := readCount(filepath.Join(dir, "nr_hugepages"))
+		surplus, err2 := readCount(filepath.Join(dir, "surplus_hugepages"))
+		again, err3 := readCount(filepath.Join(dir, "nr_hugepages"))
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return 0, 0, err
+		}
+		if total == again && surplus <= total {
+			return total - surplus, surplus, nil
+		}
+	}
 }
 
 func readCount(file string) (uint64, error) {
@@ -178,6 +210,7 @@ func readCount(file string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
 }
 
-func writeCount(file string, n uint64) error {
-	return os.WriteFile(file, strconv.AppendUint(nil, n, 10), 0o644)
+// writeCount sets how many pages are reserved.
+func writeCount(dir string, n uint64) error {
+	return os.WriteFile(filepath.Join(dir, "nr_hugepages"), strconv.AppendUint(nil, n, 10), 0o644)
 }

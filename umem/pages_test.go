@@ -3,6 +3,7 @@ package umem
 import (
 	"errors"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -49,6 +50,65 @@ func reserveThree(t *testing.T, node int) (before, during, after uint64) {
 	}
 	_, after = mustFree(t, node)
 	return before, during, after
+}
+
+// TestReserveBesideSurplus reserves and gives back while pages that were given back
+// before are still mapped. The kernel counts those on as surplus, and a count written
+// back with them in it would keep them for good.
+func TestReserveBesideSurplus(t *testing.T) {
+	testenv.Root(t)
+	for _, early := range []bool{false, true} {
+		var before, after uint64
+		for range 5 { // others may change the reservation in between, but not each time
+			if before, after = reserveBesideSurplus(t, early); before == after {
+				break
+			}
+		}
+		if before != after {
+			t.Errorf("reserved early %v: of %d pages %d remain", early, before, after)
+		}
+	}
+}
+
+// reserveBesideSurplus makes a second reservation, before or after a first one is
+// given back whose pages are mapped. Made early, it is given back while they still
+// are, else afterwards.
+func reserveBesideSurplus(t *testing.T, early bool) (before, after uint64) {
+	t.Helper()
+	free, before := mustFree(t, -1)
+	first := mustReserve(t, free+4)
+	b, err := mapPages("surplus", (free+4)*hugePage, Huge2M, nil)
+	if err != nil {
+		t.Fatal(errors.Join(err, first()))
+	}
+	var second func() error
+	if early {
+		second = mustReserve(t, 3)
+	}
+	if err := first(); err != nil {
+		t.Error(err)
+	}
+	if !early {
+		second = mustReserve(t, 3)
+	}
+	last := []func() error{func() error { return unix.Munmap(b) }, second}
+	if early {
+		slices.Reverse(last)
+	}
+	if err := errors.Join(last[0](), last[1]()); err != nil {
+		t.Error(err)
+	}
+	_, after = mustFree(t, -1)
+	return before, after
+}
+
+func mustReserve(t *testing.T, pages uint64) (giveBack func() error) {
+	t.Helper()
+	giveBack, err := Reserve(Huge2M, -1, pages*hugePage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return giveBack
 }
 
 // TestReserveWaits: two processes that reserve at once would spoil each other's
