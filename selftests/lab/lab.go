@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -61,11 +62,16 @@ func update(ctx context.Context, store *archive.Store) error {
 	return nil
 }
 
-// boot boots a guest that sees the directories shares.
+// boot boots a guest. One that came to a standstill gets a second attempt, unless it
+// has the end of a wire, which went with it.
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Kernel, c.Emulator, c.Init, c.Nodes = l.kernel, l.emulator, l.init, l.nodes
 	c.Shares = append(c.Shares, l.dir)
 	g, err := vm.Boot(ctx, c)
+	if errors.Is(err, vm.ErrSilent) && c.Link == nil && ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "lab: once more: %v\n", err)
+		g, err = vm.Boot(ctx, c)
+	}
 	if err != nil {
 		return nil, err
 	}

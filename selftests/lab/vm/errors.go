@@ -11,6 +11,10 @@ import (
 var (
 	// ErrStart says that the guest never got as far as taking commands.
 	ErrStart = errors.New("the guest did not start")
+	// ErrSilent is the ErrStart of a guest that came to a standstill while it booted.
+	// The emulator loses a timer's interrupt once in a while, mostly where the machine
+	// is busy; another attempt tells whether that was all.
+	ErrSilent = fmt.Errorf("%w: it came to a standstill", ErrStart)
 	// ErrKernel says that the guest's kernel died.
 	ErrKernel = errors.New("the guest's kernel died")
 	// ErrHung says that the guest no longer answers.

@@ -92,18 +92,20 @@ func (f *files) channel() error {
 	return nil
 }
 
-// disk makes an empty disk.
+// disk makes an empty disk, whose name is gone before anything is on it.
 func (f *files) disk() (int, error) {
-	dir := os.TempDir()
-	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	file, err := os.CreateTemp("", "unifiedd-lab-disk-")
 	if err != nil {
-		return 0, fmt.Errorf("make a disk for the guest in %s: %w (set TMPDIR to a directory with room)", dir, err)
+		return 0, fmt.Errorf("make a disk for the guest: %w", err)
 	}
-	file := os.NewFile(uintptr(fd), "disk")
+	n := f.add(file)
+	if err := os.Remove(file.Name()); err != nil {
+		return 0, fmt.Errorf("make a disk for the guest: %w", err)
+	}
 	if err := file.Truncate(diskBytes); err != nil {
-		return 0, errors.Join(fmt.Errorf("make a disk for the guest in %s: %w", dir, err), file.Close())
+		return 0, fmt.Errorf("make a disk for the guest: %w (set TMPDIR to a directory with room)", err)
 	}
-	return f.add(file), nil
+	return n, nil
 }
 
 // format makes a file system on a disk.

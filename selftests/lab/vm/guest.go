@@ -29,7 +29,7 @@ type Guest struct {
 
 const (
 	// bootLimit is how long a guest may take to start, on a busy machine.
-	bootLimit = 2 * time.Minute
+	bootLimit = 75 * time.Second
 	// patience is how long a guest may be silent after a command's limit.
 	patience = 30 * time.Second
 )
@@ -59,7 +59,7 @@ func (g *Guest) greet() error {
 	m, err := g.receive(time.Now().Add(bootLimit))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return g.failure(ErrStart, "it said nothing for %v", bootLimit)
+		return g.failure(ErrSilent, "it said nothing for %v", bootLimit)
 	case err != nil:
 		return g.lost(ErrStart, err)
 	case m.Ready == nil:
