@@ -90,7 +90,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 // since 1970, and Side.Queue the queue; both are set in every frame, but with
 // Config.Unstamped only the latter.
 func (p *Port) Recv(dst []umem.Frame) int {
-	if p.closed {
+	if p.closed || p.limits.Supply == 0 {
 		return 0
 	}
 	p.rings.fill.look() // Supply follows: both indices cross from the kernel's CPU at once
@@ -220,7 +220,7 @@ func (p *Port) fail(message []umem.Frame, errno unix.Errno) {
 // Reap gives sent frames back. The kernel returns their addresses only, so Len is
 // zero, but for frames that failed.
 func (p *Port) Reap(dst []umem.Frame) int {
-	if p.closed {
+	if p.closed || p.limits.Send == 0 {
 		return 0
 	}
 	n := p.reapFailed(dst)

@@ -260,3 +260,25 @@ func TestSendNobodyListens(t *testing.T) {
 		t.Errorf("Check: %v", err)
 	}
 }
+
+// TestOtherDirection calls the verbs of the rings a port does not have.
+func TestOtherDirection(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	g := newRig(t, small())
+	frames := make([]umem.Frame, 4)
+	for _, d := range []Direction{Receive, Send} {
+		p := g.open(&pair.A, Config{Direction: d}).Ports()[0]
+		if d == Send && (p.Supply(frames) != 0 || p.Recv(frames) != 0) {
+			t.Error("a port that sends takes or gives packets")
+		}
+		if d == Receive && (p.Send(frames) != 0 || p.Reap(frames) != 0) {
+			t.Error("a port that receives sends")
+		}
+		if err := p.Kick(); err != nil {
+			t.Error(err)
+		}
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
