@@ -38,6 +38,7 @@ chmod 755 "$TMPDIR" # tests give up root
 trap 'build/sweep || true; rm -rf "$TMPDIR"' EXIT
 trap 'exit 130' INT TERM HUP
 
+build/sweep # what killed tests left is not of this run
 shared=false
 others && shared=true
 before=$(machine)
