@@ -50,7 +50,7 @@ target is not written over unless -force is given.
 
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{block: 4096, depth: 1, batch: 2, least: 1, seed: 1, mix: 50, latency: true}
+	o := options{block: 4096, depth: 1, batch: 4, least: 1, seed: 1, mix: 50, latency: true}
 	fs := flag.NewFlagSet("unified-nvme-test", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	o.define(fs)

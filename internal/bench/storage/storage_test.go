@@ -41,6 +41,7 @@ func TestAgainstFio(t *testing.T) {
 	r := bench.NewReport("block I/O", "unified-nvme-test", version)
 	r.Notes = []string{
 		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", form.Rounds, form.Span, ours.cpu, form.Name),
+		fmt.Sprintf("On the file, a round is %d pairs of half as long.", diskPairs),
 		"Processor time is the whole process's, less that of a run of one operation."}
 	contests := prepare(t, size)
 	if form == bench.Short {
@@ -78,13 +79,16 @@ func prepare(t *testing.T, size uint64) []*contest {
 		t.Fatal(err)
 	}
 	f.Close()
-	targets := []struct{ name, path string }{{"zram", testenv.Zram(t, size)}, {"file", file}}
+	targets := []struct {
+		name, path string
+		pairs      int
+	}{{"zram", testenv.Zram(t, size), 1}, {"file", file, diskPairs}}
 	var all []*contest
 	for _, target := range targets {
 		fill(t, target.path, size)
 		for _, depth := range []int{1, 64} {
 			for _, mode := range []string{"randread", "randwrite"} {
-				all = append(all, newContest(target.name, work{path: target.path, size: size, mode: mode, depth: depth}))
+				all = append(all, newContest(target.name, work{path: target.path, size: size, mode: mode, depth: depth}, target.pairs))
 			}
 		}
 	}
