@@ -5,10 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,26 +92,6 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	return c, c.Validate(config.Options{CheckFilter: checkFilter})
 }
 
-// stream is where packets go when not to a file of their own, and what ends it;
-// nil for a file. A pipe or a terminal that has a name is written to as it is.
-func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error, err error) {
-	stay := func() error { return nil }
-	switch f.file {
-	case "":
-		return io.Discard, stay, nil
-	case "-":
-		return stdout, stay, nil
-	}
-	if info, err := os.Stat(f.file); err != nil || info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {
-		return nil, stay, nil
-	}
-	pipe, err := os.OpenFile(f.file, os.O_WRONLY, 0)
-	if err != nil {
-		return nil, stay, err
-	}
-	return pipe, pipe.Close, nil
-}
-
 func capture(parent context.Context, f captureFlags, filter string, stdout, stderr io.Writer) (err error) {
 	cfg, err := f.config(filter)
 	if err != nil {
@@ -121,6 +102,7 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
+	signal.Ignore(syscall.SIGPIPE) // a reader that has gone ends a capture like any error
 	ctx, stop := untilSignal(parent)
 	defer stop()
 	giveBack, err := reserve(f.reserve, cfg.Region)
@@ -142,6 +124,7 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 	one := d.Flows()[0]
 	fmt.Fprintf(stderr, "capturing on %s: %s; the host does not see it\n", f.iface, whatIsTaken(filter))
 	follow(ctx, one, stderr, f.quiet)
+	defer interrupt(stream, readerPatience)()
 	err = one.Stop()
 	s := one.Status()
 	summarize(stderr, s)

@@ -3,13 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -95,36 +90,6 @@ func start(d *flows.Daemon, log *slog.Logger) error {
 		}
 	}
 	return err
-}
-
-// again is how long after the first signal another one means impatience:
-// timeout(1) sends its signal twice at once.
-const again = time.Second
-
-// untilSignal is done at the first SIGINT, SIGTERM or SIGHUP, the last unless it is
-// ignored, as nohup(1) has it. A later one ends the process: the kernel then
-// detaches the program, and the next start recovers the files.
-func untilSignal(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
-	go func() {
-		select {
-		case <-signals:
-			cancel()
-		case <-ctx.Done():
-			return
-		}
-		for first := time.Now(); time.Since(first) < again; {
-			<-signals
-		}
-		fmt.Fprintln(os.Stderr, "unifiedd: second signal: ending at once; the files are recovered at the next start")
-		os.Exit(exitFailed)
-	}()
-	return ctx, func() { signal.Stop(signals); cancel() }
 }
 
 func newLog(c config.Log, w io.Writer) *slog.Logger {

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+)
+
+// stream is where packets go when not to a file of their own, and what closes it;
+// nil for a file. A pipe or a terminal that has a name is written to as it is.
+func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error, err error) {
+	switch f.file {
+	case "":
+		return io.Discard, stay, nil
+	case "-":
+		to, end = reopened(stdout)
+		return to, end, nil
+	}
+	if info, err := os.Stat(f.file); err != nil || info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {
+		return nil, stay, nil
+	}
+	pipe, err := os.OpenFile(f.file, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, stay, err
+	}
+	return pipe, pipe.Close, nil
+}
+
+// stay leaves open what others opened.
+func stay() error { return nil }
+
+// reopened is a pipe that others opened, opened once more: writes to it can then be
+// interrupted without a change to what others see. Anything else it leaves as it is.
+func reopened(w io.Writer) (to io.Writer, end func() error) {
+	f, ok := w.(*os.File)
+	if !ok {
+		return w, stay
+	}
+	if info, err := f.Stat(); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+		return w, stay
+	}
+	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY, 0)
+	if err != nil { // a pipe of another user
+		return w, stay
+	}
+	return own, own.Close
+}
+
+// readerPatience is how long a capture that ends waits for the reader of its pipe.
+// Tests shorten it.
+var readerPatience = 10 * time.Second
+
+// interrupt ends a write to a pipe that is under way after a while, unless it is
+// called off.
+func interrupt(stream io.Writer, after time.Duration) (callOff func()) {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return func() {}
+	}
+	t := time.AfterFunc(after, func() { _ = f.SetWriteDeadline(time.Now()) }) // only pipes have one
+	return func() { t.Stop() }
+}

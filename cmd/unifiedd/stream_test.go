@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"golang.org/x/sys/unix"
+)
+
+// TestCaptureReaderGone: who reads the capture has seen enough. The capture sums up
+// and gives back what it has, as it does when it is told to end.
+func TestCaptureReaderGone(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	program := filepath.Join(t.TempDir(), "unifiedd")
+	self, err := os.Executable()
+	if err := errors.Join(err, os.Symlink(self, program)); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr bytes.Buffer
+	cmd := p.B.Command("timeout", "20", program, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-")
+	cmd.Stdout, cmd.Stderr = w, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.Read(make([]byte, 100))
+	if err := errors.Join(err, r.Close(), w.Close()); err != nil {
+		t.Error(err)
+	}
+	err = cmd.Wait()
+	exit := (*exec.ExitError)(nil)
+	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
+		t.Errorf("it ends with %v", err)
+	}
+	for _, want := range []string{"broken pipe", "packets captured"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("it does not say %q: %s", want, stderr.String())
+		}
+	}
+}
+
+// TestCaptureReaderStuck: who reads the capture has stopped reading. The capture can
+// be ended all the same.
+func TestCaptureReaderStuck(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	before := readerPatience
+	readerPatience = 200 * time.Millisecond
+	defer func() { readerPatience = before }()
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	status := make(chan int, 1)
+	var stderr bytes.Buffer
+	go func() {
+		p.B.Do(t, func() { status <- run([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-"}, w, &stderr) })
+	}()
+	testenv.Wait(t, 10*time.Second, "a full pipe", func() bool {
+		fds := []unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}
+		n, err := unix.Poll(fds, 0)
+		return n == 0 && err == nil
+	})
+	if err := unix.Kill(unix.Getpid(), unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-status:
+		if got != exitFailed || !strings.Contains(stderr.String(), "packets captured") {
+			t.Errorf("status %d: %s", got, stderr.String())
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("it does not end")
+	}
+}
