@@ -13,7 +13,7 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
-	go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/...
+	go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/unified-...
 
 demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
 	@$(SUDO) bin/unifiedd demo
@@ -42,9 +42,10 @@ lab: setup-test ## run the tests for the lab guest (KERNEL=6.1|6.12|7), or CMD='
 	@go build -o build/ ./internal/testsum
 	@set -o pipefail; packaging/lab.sh "$(KERNEL)" | $(if $(CMD),cat,build/testsum)
 
-lab-all: setup-test ## run the tests for the lab guest on each line of kernels
+lab-all: setup-test ## run the tests for the lab guest on each line of kernels, and those of the guest itself
 	@go build -o build/ ./internal/testsum
-	@set -o pipefail; packaging/lab.sh 7 6.12 6.1 | build/testsum
+	@set -o pipefail; { packaging/lab.sh 7 6.12 6.1 && status=0 || status=1; \
+		go test -json -count=1 -tags guest ./selftests/lab || status=1; exit $$status; } | build/testsum
 
 lab-update: setup-test ## fetch the newest emulator and kernels for the lab guest
 	@go run ./selftests/lab -update

@@ -34,6 +34,9 @@ func (c Config) open(ctx context.Context) (_ *files, err error) {
 			}
 		}
 	}()
+	if c.Link != nil {
+		f.fds.link = f.add(c.Link)
+	}
 	if err := f.initramfs(c); err != nil {
 		return nil, err
 	}
@@ -48,9 +51,6 @@ func (c Config) open(ctx context.Context) (_ *files, err error) {
 	}
 	if err := format(ctx, f.all[len(f.all)-1]); err != nil {
 		return nil, err
-	}
-	if c.Link != nil {
-		f.fds.link = f.add(c.Link)
 	}
 	return f, nil
 }
