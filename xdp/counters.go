@@ -10,14 +10,13 @@ type word struct {
 
 func (w *word) add(n uint64) {
 	w.mine += n
-	w.shown.Store(w.mine)
+	storeRelease64(&w.shown, w.mine)
 }
 
 func (w *word) load() uint64 { return w.shown.Load() }
 
 // flow counts one direction, once per batch. Most packets are one frame, so that
-// it is the others' further frames which are counted: a word not written is an
-// ordered store saved.
+// it is the others' further frames which are counted: a word less to write.
 type flow struct{ packets, further, bytes word }
 
 func (f *flow) add(packets, frames, bytes uint64) {

@@ -41,7 +41,8 @@ type lost struct {
 }
 
 func (l lost) since(before lost) lost {
-	return lost{l.missed - before.missed, l.errors - before.errors, l.driver - before.driver}
+	// A driver with fewer queues than before may count less than before.
+	return lost{l.missed - before.missed, l.errors - before.errors, l.driver - min(before.driver, l.driver)}
 }
 
 // findDevice looks an interface up in the thread's network namespace. The caller
@@ -107,8 +108,21 @@ func (d *device) look() (deviceState, error) {
 	if a.Statistics != nil {
 		s.lost = lost{missed: a.Statistics.RxMissedErrors, errors: a.Statistics.RxErrors}
 	}
-	s.lost.driver, err = sumCounters(d.ctl, a.Name, d.drops, d.counters)
+	s.lost.driver, err = d.driverDrops(a.Name)
 	return s, err
+}
+
+// driverDrops sums the driver's counters of drops. Their number changes with that of
+// the queues; then they are looked for again.
+func (d *device) driverDrops(name string) (uint64, error) {
+	sum, err := sumCounters(d.ctl, name, d.drops, d.counters)
+	if !errors.Is(err, errCounters) {
+		return sum, err
+	}
+	if d.drops, d.counters, err = dropCounters(d.ctl, name); err != nil {
+		return 0, err
+	}
+	return sumCounters(d.ctl, name, d.drops, d.counters)
 }
 
 // close gives the descriptors back; closing again does nothing.

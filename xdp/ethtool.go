@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -34,6 +35,9 @@ func dropCounters(fd int, name string) (indices []int, total int, err error) {
 	}
 	return indices, total, nil
 }
+
+// errCounters: the names read before belong to other counters now.
+var errCounters = errors.New("the driver changed its counters")
 
 // noCounters turns "the driver has none" into no error.
 func noCounters(err error) error {

@@ -104,7 +104,7 @@ func ethtoolStats(fd int, name string, n int) ([]uint64, error) {
 		return nil, err
 	}
 	if int(head[1]) != n {
-		return nil, fmt.Errorf("the driver has %d counters, it had %d", head[1], n)
+		return nil, fmt.Errorf("%w: it had %d", errCounters, n) // newer kernels say 0, not how many
 	}
 	return b[1 : 1+n], nil
 }

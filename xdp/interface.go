@@ -268,8 +268,11 @@ func (i *Interface) eachSocket(verb string, f func(*Port) error) error {
 }
 
 // SetFilter exchanges the program's filter while packets flow; nil wants all.
-// On error the old one stays. Errors are those of bpf.Load.
+// On error the old one stays. Errors are those of bpf.Load. It may be called from any
+// goroutine; Check and Ledger wait for it.
 func (i *Interface) SetFilter(expr *filter.Expr) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if i.program == nil {
 		return fmt.Errorf("set the filter of %s: it was opened without a program", i.Name())
 	}

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -20,6 +21,8 @@ type Port struct {
 	rings  *rings // those of socket; empty after Close
 	clock  clock
 	wake   wake
+
+	barrier atomic.Uint32 // stored to, for the order that gives
 
 	supplied uint32       // frames supplied and not received
 	sent     uint32       // frames sent, or refused, and not reaped

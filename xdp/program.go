@@ -57,6 +57,8 @@ func (i *Interface) provideProgram(g *Granted) error {
 		return err
 	}
 	i.loaded = want
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	return i.noteProgram()
 }
 
@@ -93,7 +95,8 @@ func (i *Interface) attachAs(t programTry, maxLen uint32) (*bpf.Program, error) 
 	return p, nil
 }
 
-// noteProgram remembers which program is attached, for Check.
+// noteProgram remembers which program is attached, for Check; i.mu is held, from
+// before it was attached where Check may run.
 func (i *Interface) noteProgram() error {
 	if i.program == nil {
 		return nil
@@ -102,8 +105,6 @@ func (i *Interface) noteProgram() error {
 	if err != nil {
 		return fmt.Errorf("look for the program on %s: %w", i.Name(), err)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
 	i.programID = state.program
 	return nil
 }

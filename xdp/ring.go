@@ -8,8 +8,8 @@ import (
 
 // ring is the part of a ring that the two kinds have in common. The words lie in
 // memory shared with the kernel: struct xdp_ring in net/xdp/xsk_queue.h, where the
-// letters A to D name the barriers. Go's atomic operations are at least as strong
-// as each of them.
+// letters A to D name the barriers: loads that acquire, stores that release. Go's
+// loads and storeRelease32 are at least as strong.
 type ring struct {
 	memory []byte // the mapping
 
@@ -20,8 +20,8 @@ type ring struct {
 	// it read the slots (D), the other side reads it before it writes them (A).
 	consumer *atomic.Uint32
 	// flags is written by the kernel: xsk_set_rx_need_wakeup and its siblings in
-	// net/xdp/xsk.c. It is read after our producer store: the kernel sets it and
-	// then looks at the ring once more, so one of the two sees the other.
+	// net/xdp/xsk.c. It is read after our producer store and a barrier: the kernel
+	// sets it and then looks at the ring once more, so one of the two sees the other.
 	flags *atomic.Uint32
 
 	size uint32 // slots, a power of two
@@ -59,7 +59,7 @@ func (r *outgoing[T]) set(i uint32, v T) { r.slots[(r.next+i)&(r.size-1)] = v }
 // publish shows n more slots to the kernel.
 func (r *outgoing[T]) publish(n uint32) {
 	r.next += n
-	r.producer.Store(r.next)
+	storeRelease32(r.producer, r.next)
 }
 
 // pending reports whether the kernel has not taken everything.
@@ -83,5 +83,5 @@ func (r *incoming[T]) at(i uint32) T { return r.slots[(r.next+i)&(r.size-1)] }
 // release gives n slots back to the kernel.
 func (r *incoming[T]) release(n uint32) {
 	r.next += n
-	r.consumer.Store(r.next)
+	storeRelease32(r.consumer, r.next)
 }

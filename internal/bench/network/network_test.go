@@ -43,7 +43,7 @@ func TestAgainstLibxdp(t *testing.T) {
 	b := &bed{T: t, ours: buildOurs(t), theirs: buildTheirs(t)}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	rounds := 2 * form.Rounds // waking up costs what it likes to: many pairs tell more than long ones
-	c := newContest(work{rate: 50000, size: 1024})
+	c := newContest(work{rate: 100000, size: 1024})
 	for i := range rounds {
 		b.round(c, i, form.Span)
 	}
