@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Status is what /proc/PID/status says about a thread's rights.
@@ -45,8 +47,8 @@ func Threads() ([]Status, error) {
 	var all []Status
 	for _, f := range files {
 		s, err := read(f)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // the thread has ended
+		if ended(err) {
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -57,6 +59,13 @@ func Threads() ([]Status, error) {
 		return nil, errors.New("read capabilities: /proc shows no threads of this process (is it mounted?)")
 	}
 	return all, nil
+}
+
+// ended reports whether a thread's file could not be read since the thread is no
+// more. Where it ended after the opening the kernel says so (proc_single_show in
+// fs/proc/base.c).
+func ended(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
 func read(file string) (Status, error) {
