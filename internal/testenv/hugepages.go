@@ -45,6 +45,7 @@ func reserve(t testing.TB, size, bytes uint64) {
 	if pages == 0 {
 		return
 	}
+	awaitNoSurplus(size)
 	if err := counted(func() error { return addPages(size, pages) }); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +57,15 @@ func reserve(t testing.TB, size, bytes uint64) {
 			return // they stay in the ledger, and the next process gives them back
 		}
 		forget()
+	})
+}
+
+// awaitNoSurplus gives pages that were given back while in use a while to go away:
+// raising the reservation would make them part of it.
+func awaitNoSurplus(size uint64) {
+	within(2*time.Second, func() bool {
+		n, err := pageCount(size, "surplus_hugepages")
+		return err != nil || n == 0
 	})
 }
 
