@@ -38,7 +38,7 @@ func (e *echoer) turn() (time.Duration, error) {
 	case e.away > 0 || e.held > 0:
 		return soon, err
 	}
-	return longest, err
+	return forever, err
 }
 
 // receive takes what came and turns it round.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,8 @@ type job struct {
 	session *session
 	workers []*worker
 	stop    atomic.Bool
+	ended   chan struct{} // closed when stop is set
+	once    sync.Once
 	left    atomic.Int64 // packets to go, where a count limits them
 	pinger  *pinger      // with -ping
 }
@@ -36,14 +39,15 @@ type job struct {
 // worker is one thread with its ports. What it counts is read when it has ended.
 type worker struct {
 	job    *job
-	cpu    int // -1: any
+	cpu    int          // -1: any
+	thread atomic.Int64 // its id while it works, else zero
 	duties []duty
 	waiter waiter
 }
 
 // newJob deals the ports out to workers and makes everything ready.
 func newJob(s *session) (*job, error) {
-	j := &job{session: s}
+	j := &job{session: s, ended: make(chan struct{})}
 	j.left.Store(int64(min(s.options.count, 1<<62)))
 	if s.options.count == 0 {
 		j.left.Store(1 << 62)
@@ -110,10 +114,11 @@ func (j *job) run(ctx context.Context) (*result, error) {
 	var wg, guard sync.WaitGroup
 	end := make(chan struct{})
 	guard.Go(func() { errs[len(j.workers)] = j.guard(end) })
+	guard.Go(func() { j.rouse(end) })
 	for n, w := range j.workers {
 		wg.Go(func() {
 			errs[n] = w.run()
-			j.stop.Store(true)
+			j.end()
 		})
 	}
 	wg.Wait()
@@ -136,7 +141,7 @@ func (j *job) guard(end <-chan struct{}) error {
 		case <-tick.C:
 		}
 		if err := j.session.iface.Check(); err != nil {
-			j.stop.Store(true)
+			j.end()
 			return err
 		}
 	}
@@ -156,14 +161,38 @@ func (j *job) finish(before moment) (*result, error) {
 
 // stopAfter makes the workers end with their time or the context.
 func (j *job) stopAfter(ctx context.Context) (cancel func()) {
-	set := func() { j.stop.Store(true) }
-	stops := []func() bool{context.AfterFunc(ctx, set)}
+	stops := []func() bool{context.AfterFunc(ctx, j.end)}
 	if d := j.session.options.duration; d > 0 {
-		stops = append(stops, time.AfterFunc(d, set).Stop)
+		stops = append(stops, time.AfterFunc(d, j.end).Stop)
 	}
 	return func() {
 		for _, stop := range stops {
 			stop()
+		}
+	}
+}
+
+// end tells the workers to stop.
+func (j *job) end() {
+	j.stop.Store(true)
+	j.once.Do(func() { close(j.ended) })
+}
+
+// rouse interrupts workers that are to stop until all have. One may be about to wait,
+// so that once is not enough. Of SIGURG the runtime thinks nothing (package os/signal).
+func (j *job) rouse(end <-chan struct{}) {
+	<-j.ended
+	for tick := time.NewTicker(soon); ; {
+		for _, w := range j.workers {
+			if tid := w.thread.Load(); tid != 0 {
+				_ = unix.Tgkill(os.Getpid(), int(tid), unix.SIGURG) // gone: it has stopped
+			}
+		}
+		select {
+		case <-end:
+			tick.Stop()
+			return
+		case <-tick.C:
 		}
 	}
 }
@@ -175,7 +204,7 @@ func (j *job) claim(n int) int {
 	if left > 0 {
 		return n
 	}
-	j.stop.Store(true)
+	j.end()
 	got := max(0, int64(n)+left)
 	return int(got)
 }
@@ -183,6 +212,8 @@ func (j *job) claim(n int) int {
 // run works on a thread of its own.
 func (w *worker) run() error {
 	runtime.LockOSThread() // and no unlock: a pinned thread ends with its goroutine
+	w.thread.Store(int64(unix.Gettid()))
+	defer w.thread.Store(0)
 	if w.cpu >= 0 {
 		var set unix.CPUSet
 		set.Set(w.cpu)
@@ -209,7 +240,7 @@ func (w *worker) run() error {
 
 // round gives each duty a turn and returns how long all can be left alone.
 func (w *worker) round() (time.Duration, error) {
-	least := longest
+	least := forever
 	for _, d := range w.duties {
 		patience, err := d.turn()
 		if err != nil {

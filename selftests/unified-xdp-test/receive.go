@@ -59,7 +59,7 @@ func (r *receiver) turn() (time.Duration, error) {
 	case r.held > 0:
 		return soon, err
 	}
-	return longest, err
+	return forever, err
 }
 
 func (r *receiver) drain() error { return nil }

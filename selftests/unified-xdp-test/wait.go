@@ -27,9 +27,12 @@ func (w *wait) Set(text string) error {
 	return fmt.Errorf("want %s, %s or %s", waitSpin, waitSleep, waitPoll)
 }
 
-// longest is the most a worker waits before it looks whether it is to stop. It is
-// below a second.
+// longest is the most a worker waits for a time. It is below a second.
 const longest = 100 * time.Millisecond
+
+// forever is until a port can be read: a wait without a time costs the kernel no
+// timer. A worker that waits so is woken to stop (job.end).
+const forever = time.Duration(1<<63 - 1)
 
 // waiter waits as one worker was told to.
 type waiter struct {
@@ -39,14 +42,19 @@ type waiter struct {
 	waits uint64
 }
 
-// wait waits for at most limit, which is above zero and no more than longest.
+// wait waits for at most limit, which is above zero: no more than longest, or
+// forever.
 func (w *waiter) wait(limit time.Duration) {
-	switch w.how {
-	case waitSpin:
+	if w.how == waitSpin {
 		return
-	case waitSleep:
-		limit = min(limit, w.sleep)
 	}
 	w.waits++
-	pollOrNap(w.set, limit)
+	switch {
+	case w.how == waitSleep:
+		pollOrNap(w.set, min(limit, w.sleep))
+	case limit == forever && len(w.set) > 0:
+		pollForever(w.set)
+	default:
+		pollOrNap(w.set, min(limit, longest))
+	}
 }

@@ -13,12 +13,14 @@ import (
 // than workers. An interrupted wait is a shorter one. What the kernel reads and
 // writes may lie on the caller's stack, which does not move during a raw call.
 
+// pollForever waits until one of the set can be read.
+func pollForever(set []unix.PollFd) {
+	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(set))), uintptr(len(set)), 0, 0, 0, 0)
+}
+
 // pollOrNap waits until one of the set can be read or the time, below a second,
 // is over.
 func pollOrNap(set []unix.PollFd, limit time.Duration) {
-	if limit == longest && pollLong(set) {
-		return
-	}
 	ts := unix.Timespec{Nsec: int64(limit)}
 	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(unsafe.SliceData(set))), uintptr(len(set)), uintptr(unsafe.Pointer(&ts)), 0, 0, 0)
 }
