@@ -112,12 +112,16 @@ type timespec struct {
 }
 
 const (
+	setupIOPoll       = 1 << 0
+	setupSQPoll       = 1 << 1
 	setupCQSize       = 1 << 3
 	setupClamp        = 1 << 4
 	setupRDisabled    = 1 << 6
 	setupSubmitAll    = 1 << 7
 	setupCoopTaskrun  = 1 << 8
 	setupTaskrunFlag  = 1 << 9
+	setupSQE128       = 1 << 10
+	setupCQE32        = 1 << 11
 	setupSingleIssuer = 1 << 12
 	setupDeferTaskrun = 1 << 13
 	setupNoMmap       = 1 << 14
@@ -131,10 +135,12 @@ const (
 	offSQRing = 0
 	offSQEs   = 0x10000000
 
+	sqNeedWakeup = 1 << 0
 	sqCQOverflow = 1 << 1
 	sqTaskrun    = 1 << 2
 
 	enterGetEvents = 1 << 0
+	enterSQWakeup  = 1 << 1
 	enterExtArg    = 1 << 3
 
 	opReadv       = 1
@@ -143,12 +149,15 @@ const (
 	opReadFixed   = 4
 	opWriteFixed  = 5
 	opAsyncCancel = 14
+	opFallocate   = 17
+	opURingCmd    = 46
 	opReadvFixed  = 60
 	opWritevFixed = 61
 
 	opSupported = 1 << 0 // of probeOp.flags
 
 	sqeFixedFile = 1 << 0
+	sqeAsync     = 1 << 4
 
 	fsyncDatasync = 1 << 0
 	cancelAll     = 1 << 0
@@ -163,4 +172,7 @@ const (
 	registerFiles2      = 13
 
 	rsrcSparse = 1 << 0
+
+	rwfDsync     = 1 << 1 // RWF_DSYNC, of rw_flags
+	blockDiscard = 0x1200 // BLOCK_URING_CMD_DISCARD of include/uapi/linux/blkdev.h
 )

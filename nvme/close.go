@@ -60,9 +60,13 @@ func (e *StuckError) Unwrap() error { return e.Cause }
 // them only during io_uring_enter, so the tail may go back.
 func (q *Queue) retract() {
 	sq := &q.ring.sq
-	for head := sq.head.Load(); sq.next != head; {
+	head := sq.head.Load()
+	if q.ring.helped() { // the kernel's thread may be reading what has been published
+		head = sq.tail.Load()
+	}
+	for sq.next != head {
 		sq.next--
-		if data := sq.sqes[sq.next&sq.mask].userData; data != cancelData {
+		if data := sq.sqes[(sq.next&sq.mask)<<q.ring.wide].userData; data != cancelData {
 			q.land(uint32(data), unix.ECANCELED)
 		}
 	}
@@ -76,7 +80,7 @@ func (q *Queue) drain(end time.Time) {
 	for asked := false; q.flying > 0 && q.fault == nil && time.Now().Before(end); asked = true {
 		q.enterLimit(1, min(time.Until(end), 50*time.Millisecond))
 		q.harvest()
-		if !asked && q.flying > 0 {
+		if !asked && q.flying > 0 && q.ring.queued() <= q.ring.sq.mask {
 			q.ring.push(sqe{opcode: opAsyncCancel, fd: -1, opFlags: cancelAny | cancelAll, userData: cancelData})
 		}
 	}

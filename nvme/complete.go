@@ -64,7 +64,7 @@ func (q *Queue) harvest() {
 	}
 	n := q.ring.ready()
 	if n == 0 {
-		if !q.ring.wants() {
+		if !q.ring.wants() && !q.polls() {
 			return
 		}
 		q.enter(0)
@@ -73,13 +73,16 @@ func (q *Queue) harvest() {
 	c := &q.ring.cq
 	head := c.head.Load()
 	for range n {
-		q.complete(c.cqes[head&c.mask])
+		q.complete(q.ring.completion(head))
 		head++
 	}
 	c.head.Store(head)
 	q.event.set = true
 	q.stats.publish(q)
 }
+
+// polls reports whether completions show only when the device is asked.
+func (q *Queue) polls() bool { return q.ring.polled() && q.ring.queued() < uint32(q.flying) }
 
 // complete takes one completion.
 func (q *Queue) complete(c cqe) {
@@ -94,7 +97,14 @@ func (q *Queue) complete(c cqe) {
 	o := &q.ops[i]
 	errno := q.progress(o, c.res)
 	if errno == 0 && o.done < o.total {
+		errno = o.beyond(q.targets[o.target].target)
+	}
+	if errno == 0 && o.done < o.total {
 		q.count.short++
+		q.issue(i)
+		return
+	}
+	if errno != 0 && q.tryOther(o, errno) {
 		q.issue(i)
 		return
 	}
@@ -116,7 +126,10 @@ func (q *Queue) progress(o *op, res int32) unix.Errno {
 	switch {
 	case res < 0:
 		return unix.Errno(-res)
-	case o.kind == flushing:
+	case q.targets[o.target].target.node != nil:
+		return q.settle(o, res)
+	case o.kind >= flushing:
+		o.done = o.total
 		return 0
 	case res == 0 && o.kind == reading:
 		return unix.ENODATA

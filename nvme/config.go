@@ -2,6 +2,7 @@ package nvme
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -15,6 +16,18 @@ type Config struct {
 	Frames  int          // frames in the queue at a time, from Depth to 65536; default Depth
 	Pieces  int          // frames chained in one operation, 1 to 1024; default 64, or Frames if that is less
 	Targets int          // targets at a time, 1 to 4096, default 16
+
+	// Passthrough takes NVMe nodes as targets too: commands then go to the disk past
+	// the kernel's block layer. The rings' entries are twice as large.
+	Passthrough bool
+	// Poll looks for completions on the device instead of waiting for its interrupt:
+	// less latency, for a processor that spins in Wait. Each target must have it
+	// (Limits.Poll). There is no FD, and no Flush but on nodes.
+	Poll bool
+	// Submitter has a thread of the kernel submit, without a system call of ours, until
+	// it had nothing to do for so long (from 1 ms); 0: no such thread. It takes a
+	// processor for itself.
+	Submitter time.Duration
 
 	without feature // what to do without even if the kernel has it; for tests
 }
@@ -61,9 +74,27 @@ func (c *Config) setDefaults() error {
 			return fmt.Errorf("%s %d: it must be from %d to %d", f.name, *f.value, f.least, f.max)
 		}
 	}
+	if c.Submitter != 0 && (c.Submitter < time.Millisecond || c.Submitter > time.Minute) {
+		return fmt.Errorf("submitter's idle time %v: it must be from 1ms to 1m, or 0 for none", c.Submitter)
+	}
 	c.Pieces = min(c.Pieces, c.Frames)
 	return nil
 }
 
-// operations is how many there can be at a time: reads, writes and flushes.
+// plan says what ring the queue needs.
+func (c *Config) plan(region *umem.Region) ringPlan {
+	p := ringPlan{region: region, depth: uint32(c.operations()), without: c.without, idle: c.Submitter, always: ownSetup}
+	if c.Submitter > 0 {
+		p.always, p.without = setupSQPoll, p.without|featureDefer
+	}
+	if c.Passthrough {
+		p.always |= setupSQE128 | setupCQE32
+	}
+	if c.Poll {
+		p.always |= setupIOPoll
+	}
+	return p
+}
+
+// operations is how many there can be at a time: reads and writes, and flushes and their kin.
 func (c *Config) operations() int { return c.Depth + maxFlushes }

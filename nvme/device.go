@@ -43,6 +43,9 @@ func (t *Target) openDevice(c TargetConfig) error {
 	if err := t.findAlignment(c.Buffered); err != nil {
 		return err
 	}
+	if err := t.findLimits(); err != nil {
+		return err
+	}
 	if c.Force || c.ReadOnly {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package nvme
 
 import (
+	"runtime"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -15,4 +16,22 @@ func deviceSize(fd int) (uint64, error) {
 		return 0, errno
 	}
 	return size, nil
+}
+
+// adminIdentify asks an NVMe disk to identify what cns says, into page. The kernel
+// writes to page during the call only, and returns the disk's status as a positive
+// number.
+func adminIdentify(fd int, nsid, cns uint32, page []byte) error {
+	var pin runtime.Pinner // the kernel follows a pointer that is a number to Go
+	defer pin.Unpin()
+	pin.Pin(unsafe.SliceData(page))
+	c := nvmeCommand{opcode: nvmeIdentify, nsid: nsid, addr: address(page), dataLen: uint32(len(page)), cdw10: cns}
+	status, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), nvmeAdmin, uintptr(unsafe.Pointer(&c)))
+	if errno != 0 {
+		return errno
+	}
+	if s := Status(status & statusBits); s != 0 {
+		return s
+	}
+	return nil
 }

@@ -22,6 +22,8 @@ type Granted struct {
 	NoIndexArray  bool // submissions need no index array
 	DeferTaskrun  bool // completions are handled when asked for, else whenever the thread enters the kernel
 	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
+	Poll          bool // the device is polled for completions
+	Submitter     bool // a thread of the kernel submits
 }
 
 func (g Granted) String() string {

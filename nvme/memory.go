@@ -24,15 +24,15 @@ const ringHeader = 256
 
 // ringBytes are the sizes of both parts for so many submission entries: whole
 // pages, as the kernel pins them.
-func ringBytes(entries uint32) (sqes, rings uint64) {
+func ringBytes(entries uint32, wide uint8) (sqes, rings uint64) {
 	page := uint64(os.Getpagesize())
 	n := uint64(entries)
-	return roundUp(n*sqeSize, page), roundUp(ringHeader+2*n*cqeSize+n*4, page)
+	return roundUp(n*sqeSize<<wide, page), roundUp(ringHeader+2*n*cqeSize<<wide+n*4, page)
 }
 
 // take gets zeroed memory from the region's control area.
-func (m *ringMemory) take(region *umem.Region, entries uint32) error {
-	sqes, rings := ringBytes(entries)
+func (m *ringMemory) take(region *umem.Region, entries uint32, wide uint8) error {
+	sqes, rings := ringBytes(entries, wide)
 	p, err := region.TakeControl(sqes + rings)
 	if err != nil {
 		return err
@@ -45,13 +45,13 @@ func (m *ringMemory) take(region *umem.Region, entries uint32) error {
 }
 
 // mmap maps what the kernel allocated, and keeps it out of child processes.
-func (m *ringMemory) mmap(fd int, p *ringParams) error {
-	rings := max(uint64(p.sqOff.array)+uint64(p.sqEntries)*4, uint64(p.cqOff.cqes)+uint64(p.cqEntries)*cqeSize)
+func (m *ringMemory) mmap(fd int, p *ringParams, wide uint8) error {
+	rings := max(uint64(p.sqOff.array)+uint64(p.sqEntries)*4, uint64(p.cqOff.cqes)+uint64(p.cqEntries)*cqeSize<<wide)
 	var err error
 	if m.rings, err = mapRing(fd, offSQRing, rings); err != nil {
 		return err
 	}
-	m.sqes, err = mapRing(fd, offSQEs, uint64(p.sqEntries)*sqeSize)
+	m.sqes, err = mapRing(fd, offSQEs, uint64(p.sqEntries)*sqeSize<<wide)
 	return err
 }
 
@@ -88,23 +88,25 @@ func (m *ringMemory) giveBack() {
 }
 
 // scratch is memory of our own that the kernel reads through pointers: the
-// pieces of chains and the argument of a wait. It is mapped outside the Go heap.
+// pieces of chains, ranges to discard and the argument of a wait. It is mapped outside the Go heap.
 type scratch struct {
 	mem    []byte
-	pieces []iovec // a list for each operation; pages never used stay unallocated
-	wait   []byte  // a getEventsArg that points to limit
+	pieces []iovec    // a list for each operation; pages never used stay unallocated
+	ranges []dsmRange // one for each operation
+	wait   []byte     // a getEventsArg that points to limit
 	limit  *timespec
 }
 
 func newScratch(operations, pieces uint64) (*scratch, error) {
 	vecs := operations * pieces * iovecSize
-	size := roundUp(vecs+waitSize, uint64(os.Getpagesize()))
+	ranges := operations * dsmSize
+	size := roundUp(vecs+ranges+waitSize, uint64(os.Getpagesize()))
 	mem, err := unix.Mmap(-1, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, fmt.Errorf("map %d bytes for the pieces of chains: %w", size, err)
 	}
-	s := &scratch{mem: mem, pieces: entriesOf[iovec](mem, 0, operations*pieces)}
-	s.wait, s.limit = waitArg(mem[vecs:])
+	s := &scratch{mem: mem, pieces: entriesOf[iovec](mem, 0, operations*pieces), ranges: entriesOf[dsmRange](mem, vecs, operations)}
+	s.wait, s.limit = waitArg(mem[vecs+ranges:])
 	return s, nil
 }
 

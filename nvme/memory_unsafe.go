@@ -11,7 +11,11 @@ const (
 	sqeSize   = uint64(unsafe.Sizeof(sqe{}))
 	cqeSize   = uint64(unsafe.Sizeof(cqe{}))
 	iovecSize = uint64(unsafe.Sizeof(iovec{}))
+	dsmSize   = uint64(unsafe.Sizeof(dsmRange{}))
 	waitSize  = uint64(unsafe.Sizeof(waitLayout{}))
+
+	// sqeHead is the bytes of a submission before a command in it.
+	sqeHead = uint64(unsafe.Offsetof(sqe{}.addr3))
 )
 
 // waitLayout is the argument of a wait with a limit.
@@ -31,11 +35,20 @@ func word(mem []byte, off uint32) *atomic.Uint32 {
 
 // entriesOf views n entries at an offset in mapped memory, which holds no Go
 // pointers. It panics where they would leave it.
-func entriesOf[T sqe | cqe | iovec](mem []byte, off, n uint64) []T {
+func entriesOf[T sqe | cqe | iovec | dsmRange](mem []byte, off, n uint64) []T {
 	var one T
 	size := uint64(unsafe.Sizeof(one))
 	return unsafe.Slice((*T)(at(mem, off, n*size, 8)), n)
 }
+
+// commandAt is the command at an offset in mapped memory. It panics where the command
+// would leave it.
+func commandAt(mem []byte, off uint64) *nvmeCommand {
+	return (*nvmeCommand)(at(mem, off, uint64(unsafe.Sizeof(nvmeCommand{})), 8))
+}
+
+// rangeAddress is where a range to discard lies, in scratch memory.
+func rangeAddress(r *dsmRange) uint64 { return uint64(uintptr(unsafe.Pointer(r))) }
 
 // waitArg places the argument of a wait in mapped memory and points it to its
 // limit.

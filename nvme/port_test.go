@@ -2,6 +2,7 @@ package nvme
 
 import (
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
@@ -28,6 +29,19 @@ func TestPortOnOlderKernels(t *testing.T) {
 			porttest.Run(t, func(t testing.TB) *porttest.Link {
 				return openLink(t, fileTarget, Config{}.Without(v.without))
 			})
+		})
+	}
+}
+
+// TestPortConfigurations runs it with rings of other kinds.
+func TestPortConfigurations(t *testing.T) {
+	for name, c := range map[string]Config{
+		"wide entries":    {Passthrough: true},
+		"kernel's thread": {Submitter: time.Millisecond},
+		"both, mapped":    Config{Passthrough: true, Submitter: 10 * time.Millisecond}.Without(FeatureNoMmap | FeatureNoSQArray),
+	} {
+		t.Run(name, func(t *testing.T) {
+			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, fileTarget, c) })
 		})
 	}
 }

@@ -34,12 +34,12 @@ type Queue struct {
 	most    int          // most frames at a time
 	held    int          // frames in the queue
 	moves   int          // reads and writes in the queue
-	flushes int          // flushes in the queue
+	flushes int          // flushes, discards and zeroings in the queue
 	free    []uint32     // numbers of ops not in use, a stack
 	flying  int          // operations the kernel has
 	read    fifo         // reads that completed, to be received
 	written fifo         // writes that completed, to be reaped
-	flushed fifo         // flushes that completed
+	flushed fifo         // flushes, discards and zeroings that completed
 	targets []place
 	count   counters // what stats publishes
 	stats   stats
@@ -86,7 +86,7 @@ func (q *Queue) open(c Config) (err error) {
 	if q.scratch, err = newScratch(uint64(c.operations()), uint64(c.Pieces)); err != nil {
 		return err
 	}
-	if q.ring, err = newRing(q.region, uint32(c.operations()), c.without); err != nil {
+	if q.ring, err = newRing(c.plan(q.region)); err != nil {
 		return err
 	}
 	q.granted = q.ring.granted(c.without)
@@ -123,6 +123,8 @@ func (r *ring) granted(without feature) Granted {
 		RingsInRegion: r.memory.piece != nil,
 		NoIndexArray:  r.setup&setupNoSQArray != 0,
 		DeferTaskrun:  r.setup&setupDeferTaskrun != 0,
+		Poll:          r.polled(),
+		Submitter:     r.helped(),
 		GatherFixed:   without&featureGatherFixed == 0 && r.supports(opReadvFixed, opWritevFixed),
 	}
 }

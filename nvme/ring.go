@@ -18,6 +18,7 @@ type ring struct {
 	fd       int
 	setup    uint32 // IORING_SETUP flags granted
 	features uint32 // IORING_FEAT flags of the kernel
+	wide     uint8  // 1: entries of twice the size, for NVMe commands; else 0
 	memory   ringMemory
 	gone     witness
 	sq       submissions
@@ -25,13 +26,13 @@ type ring struct {
 }
 
 // submissions is the submission queue. The kernel takes entries only during
-// io_uring_enter, since no SQPOLL thread is used.
+// io_uring_enter, or whenever it likes where a thread of it polls (SQPOLL).
 type submissions struct {
 	head  *atomic.Uint32 // written by the kernel in io_commit_sqring after it has read the entries, read by us
 	tail  *atomic.Uint32 // stored by us after the entries are written, pairs with the acquire in io_sqring_entries
 	flags *atomic.Uint32 // written by the kernel: IORING_SQ_TASKRUN in io_ctx_mark_taskrun, IORING_SQ_CQ_OVERFLOW
 	drops *atomic.Uint32 // written by the kernel: entries with a bad index
-	sqes  []sqe          // written by us up to tail, read by the kernel from head
+	sqes  []sqe          // written by us up to tail, read by the kernel from head; every second one with wide entries
 	mask  uint32
 	next  uint32 // our tail, not yet stored
 }
@@ -41,14 +42,18 @@ type completions struct {
 	head     *atomic.Uint32 // stored by us after the entries are read, pairs with the read in io_get_cqe
 	tail     *atomic.Uint32 // released by the kernel in io_commit_cqring after the entries are written
 	overflow *atomic.Uint32 // written by the kernel: completions it had no room for
-	cqes     []cqe          // written by the kernel up to tail, read by us from head
+	cqes     []cqe          // written by the kernel up to tail, read by us from head; every second one with wide entries
 	mask     uint32
 }
 
 // baseSetup is asked of every kernel: all of it is in 6.1. The ring starts
 // disabled so that the thread that enables it, not the one that opens it, becomes
 // its only submitter.
-const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCoopTaskrun | setupTaskrunFlag | setupCQSize
+const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCQSize
+
+// ownSetup is asked of a ring that its own thread submits to, which is all but those
+// with a submitting thread of the kernel's.
+const ownSetup = setupCoopTaskrun | setupTaskrunFlag
 
 // setupOrder is what is tried, best first: a kernel or a sandbox that answers
 // EINVAL gets the next. Rings in the caller's memory are given up before the
@@ -62,15 +67,23 @@ var setupOrder = []uint32{
 	setupSingleIssuer,
 }
 
-// newRing makes a disabled ring with room for depth submissions and twice as
-// many completions.
-func newRing(region *umem.Region, depth uint32, without feature) (*ring, error) {
+// ringPlan says what ring to make.
+type ringPlan struct {
+	region  *umem.Region
+	depth   uint32        // submissions there is room for; twice as many completions
+	always  uint32        // setup flags it must have
+	without feature       // what not to ask for
+	idle    time.Duration // after which the kernel's thread sleeps, with setupSQPoll
+}
+
+// newRing makes a disabled ring.
+func newRing(plan ringPlan) (*ring, error) {
 	var last error
 	for _, setup := range setupOrder {
-		if setup&setupOf(without) != 0 {
+		if setup&setupOf(plan.without) != 0 {
 			continue
 		}
-		r, err := setupRing(region, depth, setup|baseSetup)
+		r, err := setupRing(plan, setup|plan.always|baseSetup)
 		if err == nil {
 			return r, nil
 		}
@@ -115,12 +128,15 @@ func explainSetup(err error) error {
 }
 
 // setupRing tries one set of flags.
-func setupRing(region *umem.Region, depth, setup uint32) (*ring, error) {
-	entries := pow2(depth)
-	p := ringParams{flags: setup, cqEntries: 2 * entries}
+func setupRing(plan ringPlan, setup uint32) (*ring, error) {
+	entries := pow2(plan.depth)
+	p := ringParams{flags: setup, cqEntries: 2 * entries, sqThreadIdle: uint32(plan.idle.Milliseconds())}
 	r := &ring{fd: -1, gone: witness{-1}}
+	if setup&setupSQE128 != 0 {
+		r.wide = 1
+	}
 	if setup&setupNoMmap != 0 {
-		if err := r.memory.take(region, entries); err != nil {
+		if err := r.memory.take(plan.region, entries, r.wide); err != nil {
 			return nil, err
 		}
 		p.sqOff.userAddr, p.cqOff.userAddr = address(r.memory.sqes), address(r.memory.rings)
@@ -145,7 +161,7 @@ func (r *ring) attach(p *ringParams) error {
 		return &NotSupportedError{"io_uring without lost completions", "run Linux 6.1 or later"}
 	}
 	if p.flags&setupNoMmap == 0 {
-		if err := r.memory.mmap(r.fd, p); err != nil {
+		if err := r.memory.mmap(r.fd, p, r.wide); err != nil {
 			return fmt.Errorf("map the rings: %w", err)
 		}
 	}
@@ -155,13 +171,14 @@ func (r *ring) attach(p *ringParams) error {
 // words finds the shared words and entries in the mapped memory.
 func (r *ring) words(p *ringParams) error {
 	m := &r.memory
-	if uint64(p.cqOff.cqes)+uint64(p.cqEntries)*cqeSize > uint64(len(m.rings)) || uint64(p.sqEntries)*sqeSize > uint64(len(m.sqes)) {
+	sqes, cqes := uint64(p.sqEntries)<<r.wide, uint64(p.cqEntries)<<r.wide
+	if uint64(p.cqOff.cqes)+cqes*cqeSize > uint64(len(m.rings)) || sqes*sqeSize > uint64(len(m.sqes)) {
 		return fmt.Errorf("the kernel wants rings of %d and %d entries, larger than the memory for them", p.sqEntries, p.cqEntries)
 	}
 	r.sq = submissions{head: word(m.rings, p.sqOff.head), tail: word(m.rings, p.sqOff.tail), flags: word(m.rings, p.sqOff.flags),
-		drops: word(m.rings, p.sqOff.dropped), sqes: entriesOf[sqe](m.sqes, 0, uint64(p.sqEntries)), mask: p.sqEntries - 1}
+		drops: word(m.rings, p.sqOff.dropped), sqes: entriesOf[sqe](m.sqes, 0, sqes), mask: p.sqEntries - 1}
 	r.cq = completions{head: word(m.rings, p.cqOff.head), tail: word(m.rings, p.cqOff.tail), overflow: word(m.rings, p.cqOff.overflow),
-		cqes: entriesOf[cqe](m.rings, uint64(p.cqOff.cqes), uint64(p.cqEntries)), mask: p.cqEntries - 1}
+		cqes: entriesOf[cqe](m.rings, uint64(p.cqOff.cqes), cqes), mask: p.cqEntries - 1}
 	if r.setup&setupNoSQArray == 0 {
 		for i := range p.sqEntries {
 			word(m.rings, p.sqOff.array+4*i).Store(i)
@@ -173,9 +190,20 @@ func (r *ring) words(p *ringParams) error {
 // push adds a submission. There is room by construction: no more operations are
 // in flight than there are entries.
 func (r *ring) push(s sqe) {
-	r.sq.sqes[r.sq.next&r.sq.mask] = s
+	r.sq.sqes[(r.sq.next&r.sq.mask)<<r.wide] = s
 	r.sq.next++
 }
+
+// pushCommand adds a submission with an NVMe command in it, which a ring with wide
+// entries has room for: it follows the first 48 bytes.
+func (r *ring) pushCommand(s sqe, c nvmeCommand) {
+	i := uint64(r.sq.next & r.sq.mask)
+	r.push(s)
+	*commandAt(r.memory.sqes, i*2*sqeSize+sqeHead) = c
+}
+
+// completion is the entry at a place of the completion queue.
+func (r *ring) completion(head uint32) cqe { return r.cq.cqes[(head&r.cq.mask)<<r.wide] }
 
 // queued is the number of submissions the kernel has not taken.
 func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
@@ -183,6 +211,20 @@ func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
 // wants reports whether completions wait inside the kernel for an
 // io_uring_enter with IORING_ENTER_GETEVENTS.
 func (r *ring) wants() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) != 0 }
+
+// polled reports whether completions are looked for on the device.
+func (r *ring) polled() bool { return r.setup&setupIOPoll != 0 }
+
+// helped reports whether a thread of the kernel submits.
+func (r *ring) helped() bool { return r.setup&setupSQPoll != 0 }
+
+// publish shows the kernel's thread what is queued, and reports whether it sleeps.
+// The store of the tail is visible before the flag is read: both are sequentially
+// consistent, and the kernel reads them the other way round.
+func (r *ring) publish() (asleep bool) {
+	r.sq.tail.Store(r.sq.next)
+	return r.sq.flags.Load()&sqNeedWakeup != 0
+}
 
 // ready is the number of completions to be read.
 func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
@@ -198,7 +240,9 @@ func (r *ring) ready() uint32 { return r.cq.tail.Load() - r.cq.head.Load() }
 // garbage collector is not held up: it stops a thread by a signal, and a signal
 // ends the wait.
 func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
-	r.sq.tail.Store(r.sq.next)
+	if r.publish() {
+		flags |= enterSQWakeup
+	}
 	for {
 		_, _, errno := unix.RawSyscall6(unix.SYS_IO_URING_ENTER, uintptr(r.fd), uintptr(r.queued()), uintptr(least), flags, arg, argSize)
 		switch errno {

@@ -8,7 +8,8 @@ import (
 
 // counters are a queue's own, written by its thread only.
 type counters struct {
-	reads, writes, flushes  uint64
+	reads, writes           uint64
+	controls                [3]uint64 // flushes, discards, zeroings
 	bytesRead, bytesWritten uint64
 	copied                  uint64
 	short, pinned, enters   uint64
@@ -28,12 +29,14 @@ func (c *counters) add(o *op, n uint64, direct bool) {
 // stats are the counters others may read. Only the queue's thread writes them,
 // once per batch.
 type stats struct {
-	reads, writes, flushes  atomic.Uint64
+	reads, writes           atomic.Uint64
+	controls                [3]atomic.Uint64
 	bytesRead, bytesWritten atomic.Uint64
 	copied                  atomic.Uint64
 	short, pinned, enters   atomic.Uint64
 	inFlight                atomic.Uint64
 	errnos                  [maxErrno + 1]atomic.Uint64
+	statuses                [statusBits + 1]atomic.Uint64
 }
 
 // maxErrno is the highest errno that is counted apart; the kernel's internal
@@ -42,12 +45,16 @@ const maxErrno = 133
 
 func (s *stats) failed(errno unix.Errno) { s.errnos[min(errno, maxErrno)].Add(1) }
 
+func (s *stats) answered(status Status) { s.statuses[status&statusBits].Add(1) }
+
 // publish shows the counters that changed.
 func (s *stats) publish(q *Queue) {
 	c := &q.count
 	show(&s.reads, c.reads)
 	show(&s.writes, c.writes)
-	show(&s.flushes, c.flushes)
+	for i := range c.controls {
+		show(&s.controls[i], c.controls[i])
+	}
 	show(&s.bytesRead, c.bytesRead)
 	show(&s.bytesWritten, c.bytesWritten)
 	show(&s.copied, c.copied)
@@ -68,27 +75,34 @@ func show(to *atomic.Uint64, v uint64) {
 // also when they fail.
 type Stats struct {
 	Reads, Writes, Flushes  uint64                // operations
+	Discards, Zeroings      uint64                // operations
 	BytesRead, BytesWritten uint64                // bytes transferred
 	Copied                  uint64                // of these, copied by the kernel: targets without direct I/O
-	Short                   uint64                // transfers the kernel cut short, continued
+	Short                   uint64                // transfers continued: the kernel cut them short, or a command of a node takes no more
 	Pinned                  uint64                // chains whose pages the kernel had to pin
 	Enters                  uint64                // io_uring_enter system calls
 	InFlight                uint64                // operations the kernel has now
 	Errors                  map[unix.Errno]uint64 // failed operations by reason
+	Statuses                map[Status]uint64     // failed commands by what the disk of a node answered
 }
 
 // Stats reads the counters. It may be called from any goroutine.
 func (q *Queue) Stats() Stats {
 	s := &q.stats
 	out := Stats{
-		Reads: s.reads.Load(), Writes: s.writes.Load(), Flushes: s.flushes.Load(),
+		Reads: s.reads.Load(), Writes: s.writes.Load(), Flushes: s.controls[0].Load(), Discards: s.controls[1].Load(), Zeroings: s.controls[2].Load(),
 		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(), Copied: s.copied.Load(),
 		Short: s.short.Load(), Pinned: s.pinned.Load(), Enters: s.enters.Load(), InFlight: s.inFlight.Load(),
-		Errors: make(map[unix.Errno]uint64),
+		Errors: make(map[unix.Errno]uint64), Statuses: make(map[Status]uint64),
 	}
 	for i := range s.errnos {
 		if n := s.errnos[i].Load(); n > 0 {
 			out.Errors[unix.Errno(i)] = n
+		}
+	}
+	for i := range s.statuses {
+		if n := s.statuses[i].Load(); n > 0 {
+			out.Statuses[Status(i)] = n
 		}
 	}
 	return out

@@ -15,21 +15,27 @@ var errLongChain = errors.New("a chain has more frames than an operation of this
 // after another from the Block of its first frame. A request that breaks the
 // target's alignment, or names no target, comes back from Reap with an error and
 // is not shown to the kernel.
-func (q *Queue) Send(full []umem.Frame) int { return q.accept(full, writing) }
+func (q *Queue) Send(full []umem.Frame) int { return q.accept(full, writing, false) }
+
+// SendDurable is Send for writes that are on stable storage when Reap gives their
+// frames back without an error: no Flush is needed for them. The kernel asks the device for
+// it (FUA), or flushes after each where it has no such thing; see
+// Target.Limits.
+func (q *Queue) SendDurable(full []umem.Frame) int { return q.accept(full, writing, true) }
 
 // Supply takes empty frames to be read into, Len bytes each. A chain is filled
 // from contiguous bytes of the disk.
-func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading) }
+func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading, false) }
 
 // accept starts an operation for each whole chain while there is room.
-func (q *Queue) accept(fs []umem.Frame, k kind) int {
+func (q *Queue) accept(fs []umem.Frame, k kind, durable bool) int {
 	taken := 0
 	for taken < len(fs) && q.moves < q.depth && !q.closed {
 		n := q.message(fs[taken:])
 		if n == 0 || n > q.most-q.held {
 			break
 		}
-		q.start(k, fs[taken:taken+n])
+		q.start(k, durable, fs[taken:taken+n])
 		taken += n
 	}
 	if taken > 0 {
@@ -54,11 +60,11 @@ func (q *Queue) message(fs []umem.Frame) int {
 }
 
 // start makes fs an operation.
-func (q *Queue) start(k kind, fs []umem.Frame) {
+func (q *Queue) start(k kind, durable bool, fs []umem.Frame) {
 	side := q.region.Side(fs[0])
 	i := q.take(k)
 	o := &q.ops[i]
-	o.count = int32(len(fs))
+	o.count, o.durable = int32(len(fs)), durable
 	o.target, o.block = side.Target, side.Block
 	for j, f := range fs {
 		f.Options &= umem.KernelOptions // what went wrong last time
@@ -101,7 +107,7 @@ func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
 	case o.total > maxMessage:
 		return unix.EMSGSIZE
 	}
-	return 0
+	return o.beyond(p.target)
 }
 
 // issue queues a submission for what is left of an operation.
@@ -112,9 +118,27 @@ func (q *Queue) issue(i uint32) {
 		q.flying++
 		q.targets[o.target].flying++
 	}
+	switch {
+	case q.targets[o.target].target.node != nil:
+		q.command(i)
+	case o.kind == reading || o.kind == writing:
+		q.ring.push(q.moveEntry(i))
+	case o.kind == flushing:
+		q.ring.push(sqe{opcode: opFsync, flags: sqeFixedFile, fd: int32(o.target), opFlags: fsyncDatasync, userData: q.userData(i)})
+	default:
+		q.ring.push(q.spanEntry(i))
+	}
+}
+
+// moveEntry is the submission for a read or write of a file or block device.
+func (q *Queue) moveEntry(i uint32) sqe {
+	o := &q.ops[i]
 	s := sqe{opcode: opReadFixed, flags: sqeFixedFile, fd: int32(o.target), off: o.block + o.done, userData: q.userData(i)}
 	if o.kind == writing {
 		s.opcode = opWriteFixed
+	}
+	if o.durable {
+		s.opFlags = rwfDsync
 	}
 	if o.count == 1 {
 		f := q.frames[int(i)*q.pieces]
@@ -122,5 +146,5 @@ func (q *Queue) issue(i uint32) {
 	} else {
 		q.gather(i, &s)
 	}
-	q.ring.push(s)
+	return s
 }

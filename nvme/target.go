@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TargetConfig says what target to open. The zero value of every field but Path
+// TargetConfig says what target to open: a file, a block device, or the NVMe node of
+// a disk (/dev/ngXnY). The zero value of every field but Path
 // has a meaning.
 type TargetConfig struct {
 	Path      string
@@ -27,7 +28,10 @@ type Target struct {
 	fd       int
 	made     bool // the file was not there before
 	block    bool
-	number   uint64 // device number of a block device
+	char     bool       // a character device, which can only be an NVMe node
+	node     *namespace // of an NVMe character node, else nil
+	limits   Limits
+	number   uint64 // device number of a block device or node
 	size     uint64
 	align    Alignment
 	direct   bool
@@ -51,6 +55,9 @@ func (t *Target) open(c TargetConfig) error {
 	if err := t.look(c); err != nil {
 		return err
 	}
+	if t.char {
+		return t.openNode(c)
+	}
 	if t.block {
 		return t.openDevice(c)
 	}
@@ -60,8 +67,14 @@ func (t *Target) open(c TargetConfig) error {
 	if err := t.findAlignment(c.Buffered); err != nil {
 		return err
 	}
+	if err := t.findLimits(); err != nil {
+		return err
+	}
 	return t.prepare(c)
 }
+
+// errNoTargetKind says what a target can be.
+var errNoTargetKind = errors.New("it is neither a file nor a block device nor an NVMe node (/dev/ngXnY)")
 
 // look finds out what is at the path before it is opened.
 func (t *Target) look(c TargetConfig) error {
@@ -80,9 +93,14 @@ func (t *Target) look(c TargetConfig) error {
 		if c.Create && c.Exclusive {
 			return unix.EEXIST
 		}
+	case unix.S_IFCHR:
+		t.char, t.number = true, uint64(st.Rdev)
+		if c.Create && c.Exclusive {
+			return unix.EEXIST
+		}
 	case unix.S_IFREG:
 	default:
-		return fmt.Errorf("it is neither a file nor a block device")
+		return errNoTargetKind
 	}
 	return nil
 }
@@ -150,7 +168,7 @@ func (t *Target) Close() error {
 	if t.fd < 0 {
 		return nil
 	}
-	err := unix.Close(t.fd)
+	err := errors.Join(unix.Close(t.fd), t.node.close())
 	t.fd = -1
 	if err != nil {
 		return fmt.Errorf("close target %s: %w", t.path, err)
@@ -169,6 +187,10 @@ func (t *Target) Size() uint64 { return t.size }
 
 // Block reports whether the target is a block device.
 func (t *Target) Block() bool { return t.block }
+
+// Passthrough reports whether the target is an NVMe node, whose commands go to the disk
+// past the kernel's block layer.
+func (t *Target) Passthrough() bool { return t.node != nil }
 
 // Direct reports whether the device moves the bytes itself. Without, the kernel
 // copies each byte through its cache; Stats.Copied counts them.

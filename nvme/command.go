@@ -1,0 +1,149 @@
+package nvme
+
+import "golang.org/x/sys/unix"
+
+// command queues an NVMe command for what is left of an operation on a node, as much
+// of it as one command takes.
+func (q *Queue) command(i uint32) {
+	o := &q.ops[i]
+	n := q.targets[o.target].target.node
+	s := sqe{opcode: opURingCmd, flags: sqeFixedFile, fd: int32(o.target), off: nvmeIO, userData: q.userData(i)}
+	c := nvmeCommand{nsid: n.id}
+	switch o.kind {
+	case reading, writing:
+		q.moveCommand(i, n, &s, &c)
+	case zeroing:
+		c.opcode = nvmeWriteZeroes
+		o.asked = min(o.total-o.done, n.transfer)
+		n.blocks(&c, o)
+	case discarding:
+		q.datasetCommand(i, n, &c)
+	default:
+		c.opcode = nvmeFlush
+	}
+	q.ring.pushCommand(s, c)
+}
+
+// blocks fills in which blocks of the disk a command is about.
+func (n *namespace) blocks(c *nvmeCommand, o *op) {
+	first := (o.block + o.done) >> n.shift
+	c.cdw10, c.cdw11 = uint32(first), uint32(first>>32)
+	c.cdw12 |= uint32(o.asked>>n.shift) - 1
+}
+
+// moveCommand fills in a read or write.
+func (q *Queue) moveCommand(i uint32, n *namespace, s *sqe, c *nvmeCommand) {
+	o := &q.ops[i]
+	c.opcode = nvmeRead
+	if o.kind == writing {
+		c.opcode = nvmeWrite
+	}
+	if o.durable {
+		c.cdw12 = nvmeFUA
+	}
+	l := &q.targets[o.target].target.limits
+	vecs := q.piecesOf(i, min(n.transfer, q.targets[o.target].target.size-o.block-o.done), l)
+	o.asked = 0
+	for _, v := range vecs {
+		o.asked += v.len
+	}
+	q.aim(vecs, s, c)
+	n.blocks(c, o)
+}
+
+// aim points a command to its memory: one piece of a registered buffer, or a list.
+func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
+	first := vecs[0].base - q.base
+	s.bufIndex, s.opFlags = bufferOf(first), cmdFixed
+	if len(vecs) == 1 && sameBuffer(first, vecs[0].len) {
+		c.addr, c.dataLen = vecs[0].base, uint32(vecs[0].len)
+		return
+	}
+	s.off = nvmeVec
+	c.addr, c.dataLen = vecsAddress(vecs), uint32(len(vecs))
+	if !q.granted.GatherFixed || !q.oneBuffer(vecs) {
+		s.bufIndex, s.opFlags = 0, 0
+		q.count.pinned++
+	}
+}
+
+// oneBuffer reports whether all pieces lie in the registered buffer of the first.
+func (q *Queue) oneBuffer(vecs []iovec) bool {
+	for _, v := range vecs {
+		if bufferOf(v.base-q.base) != bufferOf(vecs[0].base-q.base) || !sameBuffer(v.base-q.base, v.len) {
+			return false
+		}
+	}
+	return true
+}
+
+// piecesOf lists the pieces not yet transferred that one command takes: no more than
+// most bytes, and no more than lie so that the disk gathers them. The kernel would
+// copy what does not.
+func (q *Queue) piecesOf(i uint32, most uint64, l *Limits) []iovec {
+	vecs := q.scratch.pieces[int(i)*q.pieces:][:0:q.pieces]
+	skip := q.ops[i].done
+	for _, f := range q.chain(i) {
+		n := uint64(f.Len)
+		if skip >= n {
+			skip -= n
+			continue
+		}
+		n = min(n-skip, most)
+		if n == 0 || len(vecs) > 0 && !q.joins(vecs, f.Addr, l) {
+			break
+		}
+		vecs = joinPiece(vecs, q.base, f.Addr+skip, n)
+		skip, most = 0, most-n
+	}
+	return vecs
+}
+
+// joins reports whether a command can go on with a piece at addr: it is the last
+// one's neighbour, or both meet the disk's boundary.
+func (q *Queue) joins(vecs []iovec, addr uint64, l *Limits) bool {
+	last := vecs[len(vecs)-1]
+	end := last.base - q.base + last.len
+	if end == addr && sameBuffer(end-1, 2) {
+		return true
+	}
+	return uint64(len(vecs)) < max(l.Segments, 1) && (end|addr)&(max(l.Boundary, 1)-1) == 0
+}
+
+// datasetCommand fills in a dataset management command that deallocates a range. The
+// kernel copies the range when it takes the command.
+func (q *Queue) datasetCommand(i uint32, n *namespace, c *nvmeCommand) {
+	o := &q.ops[i]
+	const most = 1 << 30 // blocks
+	o.asked = min(o.total-o.done, most<<n.shift)
+	r := &q.scratch.ranges[i]
+	*r = dsmRange{blocks: uint32(o.asked >> n.shift), start: (o.block + o.done) >> n.shift}
+	c.opcode, c.cdw10, c.cdw11 = nvmeDataset, 0, nvmeDeallocate
+	c.addr, c.dataLen = rangeAddress(r), uint32(dsmSize)
+}
+
+// settle takes what became of a command on a node.
+func (q *Queue) settle(o *op, res int32) unix.Errno {
+	if res != 0 {
+		o.status = Status(res & statusBits)
+		q.stats.answered(o.status)
+		return o.status.errno()
+	}
+	o.done += o.asked
+	if o.kind == reading || o.kind == writing {
+		q.count.add(o, o.asked, true)
+	}
+	return 0
+}
+
+// beyond is what an operation meets at the end of a node, which unlike files and
+// block devices is not the kernel's to notice.
+func (o *op) beyond(t *Target) unix.Errno {
+	switch {
+	case t.node == nil || o.kind == flushing || o.block+o.done < t.size:
+		return 0
+	case o.kind == reading:
+		return unix.ENODATA
+	}
+	return unix.ENOSPC
+}

@@ -1,0 +1,65 @@
+package nvme
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestLimitsOfDevices compares with what is known of them.
+func TestLimitsOfDevices(t *testing.T) {
+	r := newRig(t, umem.Config{}, Config{})
+	zram, _ := r.open(zramTarget(t, 1<<20))
+	if l := zram.Limits(); l.Logical != 4096 || l.Boundary != 1 || l.Discard != 4096 || l.Poll {
+		t.Errorf("zram: %+v", l)
+	}
+	file, _ := r.open(fileTarget(t, 1<<20))
+	if l := file.Limits(); l.Logical == 0 || l.Transfer == 0 || l.Segments == 0 {
+		t.Errorf("the device under a file: %+v", l)
+	}
+}
+
+// TestReadLimits reads attributes as a disk of PRPs has them, and some that are missing.
+func TestReadLimits(t *testing.T) {
+	dir := t.TempDir()
+	for name, value := range map[string]string{"logical_block_size": "512", "physical_block_size": "4096", "max_hw_sectors_kb": "512", "max_segments": "127",
+		"virt_boundary_mask": "4095", "discard_max_bytes": "0", "discard_granularity": "512", "write_zeroes_max_bytes": "131072", "fua": "1",
+		"write_cache": "write back", "io_poll": "1", "zoned": "host-managed"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(value+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := Limits{Logical: 512, Physical: 4096, Transfer: 512 << 10, Segments: 127, Boundary: 4096, Zeroes: 131072, FUA: true, Cache: true, Poll: true}
+	if got := readLimits(dir); got != want {
+		t.Errorf("%+v", got)
+	}
+	if err := refuseZoned(dir); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "host-managed") {
+		t.Error(err)
+	}
+	if got := readLimits(t.TempDir()); got != (Limits{Boundary: 1}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+}
+
+// TestPollRefused opens a polled queue on what cannot be polled.
+func TestPollRefused(t *testing.T) {
+	r := newRig(t, umem.Config{}, Config{Poll: true})
+	to, err := OpenTarget(zramTarget(t, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { r.check(to.Close()) }()
+	if _, err := r.queue.Add(to); !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), "poll_queues") {
+		t.Errorf("a target without polling was added: %v", err)
+	}
+	if fd, err := r.queue.FD(), r.queue.Kick(); fd != -1 || !errors.Is(err, ErrNotSupported) {
+		t.Errorf("descriptor %d, %v", fd, err)
+	}
+	if !r.queue.Granted().Poll {
+		t.Error("a polled queue does not say so")
+	}
+}

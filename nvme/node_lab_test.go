@@ -1,0 +1,217 @@
+//go:build lab
+
+package nvme
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/umem/porttest"
+)
+
+// labDisk and labNode are the lab's NVMe disk and its node.
+func labDisk() string { return cmp.Or(os.Getenv("UNIFIEDD_LAB_NVME_DISK"), labenv.Disk) }
+
+func labNode() string { return cmp.Or(os.Getenv("UNIFIEDD_LAB_NVME_NODE"), labenv.DiskPassthrough) }
+
+func diskTarget(_ testing.TB, size uint64) TargetConfig {
+	return TargetConfig{Path: labDisk(), Size: size, Force: true}
+}
+
+func nodeTarget(_ testing.TB, size uint64) TargetConfig {
+	return TargetConfig{Path: labNode(), Size: size, Force: true}
+}
+
+// TestPortOnDisk runs the contract of umem.Port on an NVMe disk, as block device and
+// as node.
+func TestPortOnDisk(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		target func(testing.TB, uint64) TargetConfig
+		config Config
+	}{
+		{"block device", diskTarget, Config{}},
+		{"node", nodeTarget, Config{Passthrough: true}},
+		{"node, older kernel", nodeTarget, Config{Passthrough: true}.Without(FeatureGatherFixed | FeatureNoMmap | FeatureNoSQArray)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, c.target, c.config) })
+		})
+	}
+}
+
+// TestNode writes, reads, zeroes and discards through the node, durably, and looks with
+// another program through the block device.
+func TestNode(t *testing.T) {
+	r := newRig(t, umem.Config{}, Config{Passthrough: true})
+	to, i := r.open(nodeTarget(t, 1<<20))
+	t.Logf("limits %+v, alignment %v, granted %+v", to.Limits(), to.Alignment(), r.queue.Granted())
+	want := r.written(i, 8, r.queue.SendDurable)
+	if got := onDisk(t, labDisk(), 0, 8*4096); !bytes.Equal(got, want) {
+		t.Fatal("the block device does not have what was written")
+	}
+	if f := r.flush(i, 3); f.Err != nil {
+		t.Error(f.Err)
+	}
+	if err := r.span(r.queue.Zero, i, 8192, 12288); err != nil {
+		t.Error(err)
+	}
+	clear(want[8192:][:12288])
+	if got := onDisk(t, labDisk(), 0, 8*4096); !bytes.Equal(got, want) {
+		t.Error("the block device does not have the zeros")
+	}
+	if err := r.span(r.queue.Discard, i, 0, 4096); err != nil {
+		t.Error(err)
+	}
+	if s := r.queue.Stats(); s.Copied != 0 || s.Pinned != 0 || s.Writes != 8 || len(s.Errors) != 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestNodeLargerThanACommand moves an extent of which the disk takes a part at a time.
+func TestNodeLargerThanACommand(t *testing.T) {
+	r := newRig(t, umem.Config{Size: 16 << 20, ExtentSize: 4 << 20, Extents: 2}, Config{Passthrough: true})
+	to, i := r.open(nodeTarget(t, 8<<20))
+	fs := make([]umem.Frame, 1)
+	if r.hands.TakeExtents(fs) != 1 {
+		t.Fatal("no extent")
+	}
+	fs[0].Len = 4 << 20
+	r.fill(fs[0], 1)
+	r.at(fs[0], i, 1<<20)
+	want := bytes.Clone(r.region.Bytes(fs[0]))
+	fs = r.write(fs)
+	clear(r.region.Bytes(fs[0]))
+	fs = r.read(fs)
+	if !bytes.Equal(r.region.Bytes(fs[0]), want) || !bytes.Equal(onDisk(t, labDisk(), 1<<20, 4<<20), want) {
+		t.Error("other bytes came back")
+	}
+	if s, most := r.queue.Stats(), to.Limits().Transfer; s.Short == 0 && most < 4<<20 {
+		t.Errorf("a command takes %d bytes, and %+v", most, s)
+	}
+	r.hands.Give(fs)
+}
+
+// TestNodeEnd reads and writes across the end of the disk.
+func TestNodeEnd(t *testing.T) {
+	r := newRig(t, umem.Config{}, Config{Passthrough: true})
+	to, i := r.open(nodeTarget(t, 1<<20))
+	fs := r.take(2)
+	for _, at := range []uint64{to.Size(), to.Size() - 2048} {
+		r.at(fs[0], i, at)
+		fs = append(fs[1:], r.moveAny(fs[:1], r.queue.Send, r.queue.Reap)...)
+		if err := fs[1].Err(); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("a write at %d of %d: %v", at, to.Size(), err)
+		}
+		r.at(fs[0], i, at)
+		fs = append(fs[1:], r.moveAny(fs[:1], r.queue.Supply, r.queue.Recv)...)
+		if err := fs[1].Err(); !errors.Is(err, unix.ENODATA) {
+			t.Errorf("a read at %d of %d: %v", at, to.Size(), err)
+		}
+	}
+	r.hands.Give(fs)
+}
+
+// TestNodeRefused opens what is not to be written to, and adds to a queue without room
+// for commands.
+func TestNodeRefused(t *testing.T) {
+	fd, err := unix.Open(labDisk(), unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = OpenTarget(TargetConfig{Path: labNode()})
+	if !errors.Is(err, ErrDeviceInUse) {
+		t.Errorf("the node of a claimed disk: %v", err)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, umem.Config{}, Config{})
+	to, err := OpenTarget(nodeTarget(t, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.queue.Add(to); err == nil || !strings.Contains(err.Error(), "Passthrough") {
+		t.Errorf("added to a queue without room for commands: %v", err)
+	}
+	if fd, err := unix.Open(labDisk(), unix.O_RDWR|unix.O_EXCL|unix.O_CLOEXEC, 0); !errors.Is(err, unix.EBUSY) {
+		t.Errorf("the disk of an open node can be claimed: %d, %v", fd, err)
+	}
+	r.check(to.Close())
+	if _, err := OpenTarget(TargetConfig{Path: labNode(), Size: 1 << 60}); !errors.Is(err, ErrDeviceTooSmall) {
+		t.Error(err)
+	}
+}
+
+// TestPolled polls an NVMe disk that has queues for it, as block device and as node.
+func TestPolled(t *testing.T) {
+	reloadDriver(t, "poll_queues=1")
+	t.Cleanup(func() { reloadDriver(t, "poll_queues=0") })
+	for _, c := range []struct {
+		name   string
+		target func(testing.TB, uint64) TargetConfig
+		config Config
+	}{
+		{"block device", diskTarget, Config{Poll: true}},
+		{"node", nodeTarget, Config{Poll: true, Passthrough: true}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, umem.Config{}, c.config)
+			to, i := r.open(c.target(t, 1<<20))
+			want := r.written(i, 8, r.queue.SendDurable)
+			fs := r.take(8)
+			for k, f := range fs {
+				fs[k] = r.at(f, i, uint64(k)*4096)
+			}
+			for _, f := range r.read(fs) {
+				if at := r.region.Side(f).Block; !bytes.Equal(r.region.Bytes(f), want[at:][:4096]) {
+					t.Errorf("other bytes at %d", at)
+				}
+			}
+			r.hands.Give(fs)
+			switch err := r.queue.Flush(i, 1); {
+			case to.Passthrough() && err == nil:
+				r.awaitFlush()
+			case to.Passthrough() || !errors.Is(err, ErrNotSupported):
+				t.Errorf("a flush: %v", err)
+			}
+		})
+	}
+}
+
+// awaitFlush waits on a polled queue for the one flush in it.
+func (r *rig) awaitFlush() {
+	r.Helper()
+	var dst [1]FlushResult
+	r.check(r.queue.Wait(time.Second))
+	if r.queue.Flushed(dst[:]) != 1 || dst[0].Err != nil {
+		r.Errorf("the flush: %+v", dst[0])
+	}
+}
+
+// reloadDriver loads the disk's driver anew, and waits for the disk.
+func reloadDriver(t *testing.T, option string) {
+	t.Helper()
+	for _, args := range [][]string{{"-r", "nvme"}, {"nvme", option}} {
+		if out, err := exec.Command("modprobe", args...).CombinedOutput(); err != nil {
+			t.Fatalf("modprobe %v: %v: %s", args, err, out)
+		}
+	}
+	testenv.Wait(t, 10*time.Second, "the disk", func() bool { return numberOf(labDisk()) != 0 && exists(labNode()) })
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
