@@ -62,14 +62,16 @@ func update(ctx context.Context, store *archive.Store) error {
 	return nil
 }
 
-// boot boots a guest. One that came to a standstill gets a second attempt, unless it
-// has the end of a wire, which went with it.
+// attempts is how often a guest that came to a standstill is booted.
+const attempts = 3
+
+// boot boots a guest; one that has the end of a wire only once, since that goes with it.
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Kernel, c.Emulator, c.Init, c.Nodes = l.kernel, l.emulator, l.init, l.nodes
 	c.Shares = append(c.Shares, l.dir)
 	g, err := vm.Boot(ctx, c)
-	if errors.Is(err, vm.ErrSilent) && c.Link == nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "lab: once more: %v\n", err)
+	for n := 1; n < attempts && errors.Is(err, vm.ErrSilent) && c.Link == nil && ctx.Err() == nil; n++ {
+		fmt.Fprintln(os.Stderr, "lab: once more:", firstLine(err))
 		g, err = vm.Boot(ctx, c)
 	}
 	if err != nil {
@@ -93,3 +95,8 @@ func (l *lab) command(args ...string) wire.Command {
 
 // shell is a command of the user's.
 func (l *lab) shell(text string) wire.Command { return l.command("/bin/bash", "-c", text) }
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -14,14 +14,28 @@ const tailLines = 60
 
 // console keeps the end of what the guest's console and the emulator printed.
 type console struct {
-	mu   sync.Mutex
-	text []byte
+	mu      sync.Mutex
+	text    []byte
+	onStall func() // called when the kernel reports a stall; may be nil
+}
+
+// stall is what a kernel says whose processors do not get on: kernel/rcu/tree_stall.h.
+var stall = regexp.MustCompile(`detected stalls|self-detected stall`)
+
+// whenStalled sets what is done when the kernel reports a stall; nil for nothing.
+func (c *console) whenStalled(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.onStall = f
 }
 
 func (c *console) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.text = append(c.text, b...)
+	if c.onStall != nil && stall.Match(b) {
+		c.onStall()
+	}
 	if over := len(c.text) - consoleBytes; over > 0 {
 		c.text = append(c.text[:0], c.text[over:]...)
 	}

@@ -54,12 +54,15 @@ func Boot(ctx context.Context, c Config) (*Guest, error) {
 	return g, nil
 }
 
-// greet waits for the guest's first message.
+// greet waits for the guest's first message, but not for one whose kernel stalls.
 func (g *Guest) greet() error {
-	m, err := g.receive(time.Now().Add(bootLimit))
+	begin := time.Now()
+	g.console.whenStalled(func() { _ = g.channel.SetReadDeadline(time.Now()) })
+	m, err := g.receive(begin.Add(bootLimit))
+	g.console.whenStalled(nil)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return g.failure(ErrSilent, "it said nothing for %v", bootLimit)
+		return g.failure(ErrSilent, "after %v", time.Since(begin).Round(time.Second))
 	case err != nil:
 		return g.lost(ErrStart, err)
 	case m.Ready == nil:
