@@ -20,6 +20,7 @@ var (
 	errStatistics  = errors.New("not an interface statistics block of ours")
 	errOptions     = errors.New("options that do not fit the block")
 	errType        = errors.New("a type of block that unifiedd does not write")
+	errNumber      = errors.New("a packet of another batch")
 	errPadding     = errors.New("neither a mark nor padding of ours")
 )
 

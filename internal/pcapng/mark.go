@@ -40,6 +40,7 @@ const (
 	kindHead   kind = iota + 1 // ends the head unit; its offset is 0 and its length that of the unit
 	kindBatch                  // begins a batch
 	kindBridge                 // written by recovery over a hole, which is exactly this block
+	kindEnd                    // ends a segment of a ring, whose slot goes on
 )
 
 // SegmentID tells one capture file from all others: 16 random bytes.
@@ -62,6 +63,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // PutBatchHeader makes dst, all of it, the mark that begins the batch b. len(dst) is a multiple of 4, MinMarkLen or
 // more: 512 in the slot layout, so that the packets behind it stay aligned.
 func PutBatchHeader(dst []byte, b *Batch) { putMark(dst, b, kindBatch) }
+
+// PutEnd makes dst, all of it and as long as the segment's alignment, the mark that ends a segment of a ring. Of b it
+// takes what PutBatchHeader does; the sequence is one more than the last batch's.
+func PutEnd(dst []byte, b *Batch) { putMark(dst, b, kindEnd) }
 
 func putMark(dst []byte, b *Batch, k kind) {
 	putFrame(dst, TypeMark)
@@ -102,7 +107,7 @@ func parseMark(src []byte) (b Batch, k kind, err error) {
 		return b, 0, errMarkCRC
 	}
 	k = kind(le.Uint16(src[markKind:]))
-	if le.Uint16(src[markVersion:]) != version || k < kindHead || k > kindBridge {
+	if le.Uint16(src[markVersion:]) != version || k < kindHead || k > kindEnd {
 		return b, 0, errMarkVersion
 	}
 	b = markFields(src)

@@ -1,5 +1,8 @@
 package pcapng
 
+// epbPacketID is the option with a packet's number.
+const epbPacketID = 5
+
 const (
 	// PacketHeaderLen is the length in bytes of what stands in front of the packet in its block.
 	PacketHeaderLen = 28
@@ -51,6 +54,24 @@ func putPadOption(dst []byte) {
 	case n == 8:
 		le.PutUint16(dst, optLocal)
 	}
+}
+
+// NumberLen is how many bytes of a packet's block its number takes. PacketBlockLen of so many bytes more has room for it.
+const NumberLen = 12
+
+// PutNumberedTail is PutPacketTail with the packet's number (epb_packetid) in front of the filling option. On a ring of
+// segments it tells a packet of this batch from an older one that lay there before. blockLen is what PacketBlockLen gave
+// for capLen + NumberLen.
+func PutNumberedTail(dst []byte, capLen, blockLen uint32, number uint64) {
+	n := PacketTailLen(capLen, blockLen)
+	dst = dst[:n]
+	clear(dst)
+	le.PutUint32(dst[n-4:], blockLen)
+	options := dst[-capLen&3 : n-4]
+	le.PutUint16(options, epbPacketID)
+	le.PutUint16(options[2:], 8)
+	le.PutUint64(options[4:], number)
+	putPadOption(options[NumberLen:])
 }
 
 // PutPacket copies a packet into dst as a block of blockLen bytes (what PacketBlockLen gave for len(data)): the packed

@@ -1,6 +1,7 @@
 package pcapng
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,9 @@ type File interface {
 // Options of Recover.
 type Options struct {
 	DryRun bool // find out and report, change nothing
+	// Numbered is for a segment of a ring: every packet must have the number that its batch's mark gives it, and the
+	// segment may end before the file does.
+	Numbered bool
 }
 
 // Recover mends a segment that a crash left: it keeps every good batch, overwrites the holes between them with blocks
@@ -33,7 +37,7 @@ func Recover(f File, o Options) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("recover capture file: find its end: %w", err)
 	}
-	r := recovery{f: f, dry: o.DryRun, w: newWindow(f, size), report: Report{Size: size}}
+	r := recovery{f: f, dry: o.DryRun, numbered: o.Numbered, w: newWindow(f, size), report: Report{Size: size}}
 	if err := r.readHead(); err != nil {
 		return r.report, err
 	}
@@ -45,12 +49,16 @@ func Recover(f File, o Options) (Report, error) {
 
 // recovery is one run over one segment.
 type recovery struct {
-	f      File
-	dry    bool
-	w      *window
-	check  checker
-	report Report
-	doubts doubts
+	f        File
+	dry      bool
+	numbered bool
+	each     func(Batch, []byte) error // of every good batch; nil: none
+	batch    []byte                    // the batch for each
+	head     Head
+	w        *window
+	check    checker
+	report   Report
+	doubts   doubts
 
 	good     int64  // end of the last good batch
 	sequence uint64 // of the last good batch
@@ -75,7 +83,10 @@ func (r *recovery) readHead() error {
 			return notSegment(err)
 		}
 		switch b.Type {
-		case TypeSection, TypeInterface:
+		case TypeSection:
+			r.head.Section = bytes.Clone(b.raw)
+		case TypeInterface:
+			r.head.Interfaces = append(r.head.Interfaces, bytes.Clone(b.raw))
 		case TypeMark:
 			return r.takeHead(b)
 		default:
@@ -97,6 +108,8 @@ func (r *recovery) takeHead(b Block) error {
 	}
 	r.report.Segment, r.report.Align, r.report.Interfaces = head.Segment, head.Align, r.check.interfaces
 	r.report.FirstPacket = head.FirstPacket
+	r.head.Segment = Segment{ID: head.Segment, Align: head.Align, FirstPacket: head.FirstPacket}
+	r.head.Len = end
 	r.good, r.next = end, head.FirstPacket
 	return nil
 }

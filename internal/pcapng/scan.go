@@ -28,6 +28,12 @@ func (r *recovery) step(pos int64) (next int64, err error) {
 	if !ok {
 		return r.candidate(pos + int64(r.report.Align))
 	}
+	if k == kindEnd {
+		if r.ends(&b) {
+			return r.report.Size, nil
+		}
+		return r.candidate(pos + int64(r.report.Align))
+	}
 	end := pos + int64(b.Length)
 	intact, err := r.intact(&b, k, end)
 	if err != nil || k == kindBridge {
@@ -38,6 +44,11 @@ func (r *recovery) step(pos int64) (next int64, err error) {
 		return end, nil
 	}
 	return end, r.take(&b, pos, end)
+}
+
+// ends says whether a mark ends the segment right behind the last good batch. Others are of an earlier use of the slot.
+func (r *recovery) ends(b *Batch) bool {
+	return r.numbered && int64(b.Offset) == r.good && b.Sequence == r.sequence+1
 }
 
 // markAt reads a mark of this segment that is where it says it is.
@@ -65,11 +76,15 @@ func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 	if end > r.report.Size {
 		return false, nil
 	}
-	blocks := Reader{w: r.w, pos: int64(b.Offset), end: end}
+	w, err := r.view(b, k, end)
+	if w == nil || err != nil {
+		return false, err
+	}
+	blocks := Reader{w: w, pos: int64(b.Offset), end: end}
 	packets := uint64(0)
 	mark, err := blocks.Next()
 	if err == nil && k == kindBatch {
-		packets, err = r.records(&blocks)
+		packets, err = r.records(&blocks, b.FirstPacket)
 	}
 	switch {
 	case errors.Is(err, ErrFormat):
@@ -80,8 +95,8 @@ func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 	return packets == uint64(b.Packets) && r.inOrder(b), err
 }
 
-// records counts the packets behind a mark and checks every block there.
-func (r *recovery) records(blocks *Reader) (packets uint64, err error) {
+// records counts the packets behind a mark and checks every block there. The first packet has the number first.
+func (r *recovery) records(blocks *Reader, first uint64) (packets uint64, err error) {
 	for {
 		b, err := blocks.Next()
 		if err == io.EOF {
@@ -93,9 +108,13 @@ func (r *recovery) records(blocks *Reader) (packets uint64, err error) {
 		if err := r.record(b); err != nil {
 			return 0, err
 		}
-		if b.Type == TypePacket {
-			packets++
+		if b.Type != TypePacket {
+			continue
 		}
+		if n, ok := b.Number(); r.numbered && (!ok || n != first+packets) {
+			return 0, &FormatError{Offset: b.Offset, Reason: errNumber}
+		}
+		packets++
 	}
 }
 
@@ -122,6 +141,9 @@ func (r *recovery) take(b *Batch, pos, end int64) error {
 		}
 	}
 	p := &r.report
+	if r.numbered && p.Batches == 0 { // only the first batch says where the segment's numbers begin
+		r.next, p.FirstPacket = b.FirstPacket, b.FirstPacket
+	}
 	p.MissingBatches += b.Sequence - r.sequence - 1
 	p.MissingPackets += b.FirstPacket - r.next
 	p.Batches++
@@ -130,6 +152,9 @@ func (r *recovery) take(b *Batch, pos, end int64) error {
 	p.LastPacket = r.next - 1
 	r.doubts.add(uint64(end), uint64(b.Packets))
 	r.doubts.settle(p.Durable)
+	if r.each != nil {
+		return r.each(*b, r.batch)
+	}
 	return nil
 }
 

@@ -58,6 +58,19 @@ func (b Block) Packet() (p Packet, ok bool) {
 	return p, true
 }
 
+// Number is the number that a packet block has as its first option; ok is false without.
+func (b Block) Number() (n uint64, ok bool) {
+	p, ok := b.Packet()
+	if !ok {
+		return 0, false
+	}
+	options := b.Body[20+roundUp(uint64(len(p.Data)), 4):]
+	if len(options) < NumberLen || le.Uint16(options) != epbPacketID || le.Uint16(options[2:]) != 8 {
+		return 0, false
+	}
+	return le.Uint64(options[4:]), true
+}
+
 // Reader steps through blocks. It trusts no length and never holds more than one window of the file.
 type Reader struct {
 	w        *window

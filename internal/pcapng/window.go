@@ -20,6 +20,11 @@ func newWindow(r io.ReaderAt, end int64) *window {
 	return &window{r: r, end: end, buf: make([]byte, 0, max(0, min(windowLen, end)))}
 }
 
+// smallWindow is for who looks at little, here and there.
+func smallWindow(r io.ReaderAt, end int64) *window {
+	return &window{r: r, end: end, buf: make([]byte, 0, 4<<10)}
+}
+
 // bytes returns the n bytes at off, which must lie before end and be at most windowLen. They die with the next call.
 func (w *window) bytes(off int64, n int) ([]byte, error) {
 	if off < w.off || off+int64(n) > w.off+int64(len(w.buf)) {
@@ -40,6 +45,9 @@ func (w *window) rest(off int64, n int) ([]byte, error) {
 
 // fill reads from off on, n bytes at least.
 func (w *window) fill(off int64, n int) error {
+	if n > cap(w.buf) {
+		w.buf = make([]byte, 0, n)
+	}
 	w.off = off
 	w.buf = w.buf[:min(int64(cap(w.buf)), w.end-off)]
 	got, err := w.r.ReadAt(w.buf, off)

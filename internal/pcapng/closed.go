@@ -1,0 +1,42 @@
+package pcapng
+
+import (
+	"fmt"
+	"io"
+)
+
+// Closing says how a segment of a ring was left.
+type Closing struct {
+	Head    Head
+	Closed  bool   // ends in the mark that PutEnd makes, and from the head on each mark is where the one before ends
+	Batches uint64 // in front of the end
+}
+
+// Closed looks whether a segment of a ring, in a slot of size bytes, was closed. It reads marks only. A slot without a
+// head is ErrNotSegment.
+func Closed(f io.ReaderAt, size int64) (Closing, error) {
+	r := newReading(f, size)
+	r.numbered, r.w = true, smallWindow(f, size)
+	if err := r.readHead(); err != nil {
+		return Closing{}, err
+	}
+	c := Closing{Head: r.head}
+	for {
+		b, k, ok, err := r.markAt(r.good)
+		switch {
+		case err != nil:
+			return c, fmt.Errorf("read capture segment: %w", err)
+		case !ok:
+			return c, nil
+		case k == kindEnd:
+			c.Closed = r.ends(&b)
+			return c, nil
+		case k == kindBatch && b.Sequence <= r.sequence:
+			return c, nil
+		case k == kindBatch:
+			r.sequence = b.Sequence
+			c.Batches++
+		}
+		r.good += int64(b.Length)
+	}
+}

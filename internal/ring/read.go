@@ -1,0 +1,60 @@
+package ring
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// latest sorts generations, and leaves out those that were overwritten when the newest was begun: their heads can still
+// be there only if the disk did not keep its word.
+func latest(all []uint64, slots uint64) []uint64 {
+	slices.Sort(all)
+	if len(all) == 0 {
+		return nil
+	}
+	newest := all[len(all)-1]
+	return slices.DeleteFunc(all, func(g uint64) bool { return newest-g >= slots })
+}
+
+// ErrOverwritten says that a segment was overwritten while it was read.
+var ErrOverwritten = errors.New("the segment was overwritten meanwhile")
+
+// Head is the head of a generation's segment; ErrOverwritten when another is in its slot.
+func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
+	head, err := pcapng.ReadHead(r.section(f, generation), int64(r.Size))
+	if errors.Is(err, pcapng.ErrNotSegment) || err == nil && head.Segment.ID != r.SegmentID(generation) {
+		return head, ErrOverwritten
+	}
+	return head, err
+}
+
+func (r Ring) section(f io.ReaderAt, generation uint64) *io.SectionReader {
+	return io.NewSectionReader(f, int64(r.Offset(generation)), int64(r.Size))
+}
+
+// Read calls fn with the good batches of a generation's segment, as pcapng.Read does. The ring may be written meanwhile:
+// a batch is given only if the segment's head is still in its slot after the batch was read, and was not touched
+// therefore. It ends with ErrOverwritten when it is not, and with fn's error.
+func (r Ring) Read(f io.ReaderAt, generation uint64, fn func(b pcapng.Batch, data []byte) error) (pcapng.Report, error) {
+	head, err := r.Head(f, generation)
+	if err != nil {
+		return pcapng.Report{}, err
+	}
+	found, now := make([]byte, head.Len), make([]byte, head.Len)
+	if _, err := r.section(f, generation).ReadAt(found, 0); err != nil {
+		return pcapng.Report{}, err
+	}
+	return pcapng.Read(r.section(f, generation), int64(r.Size), pcapng.Options{Numbered: true}, func(b pcapng.Batch, data []byte) error {
+		if _, err := r.section(f, generation).ReadAt(now, 0); err != nil {
+			return err
+		}
+		if b.Segment != r.SegmentID(generation) || !bytes.Equal(found, now) {
+			return ErrOverwritten
+		}
+		return fn(b, data)
+	})
+}
