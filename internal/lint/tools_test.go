@@ -41,7 +41,7 @@ func TestGofmt(t *testing.T) {
 // TestVetAndStaticcheck looks at everything, and with the invariants at the one
 // package that has files for them.
 func TestVetAndStaticcheck(t *testing.T) {
-	for tags, packages := range map[string]string{"lab": "./...", "invariants": "./umem/..."} {
+	for tags, packages := range map[string]string{"lab,guest": "./...", "invariants": "./umem/..."} {
 		run(t, root, nil, "go", "vet", "-tags", tags, packages)
 		run(t, root, nil, "go", "tool", "staticcheck", "-tags", tags, packages)
 	}

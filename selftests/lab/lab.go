@@ -65,7 +65,7 @@ func update(ctx context.Context, store *archive.Store) error {
 // attempts is how often a guest that came to a standstill is booted.
 const attempts = 3
 
-// boot boots a guest; one that has the end of a wire only once, since that goes with it.
+// boot boots a guest; one that has the end of a wire only once, since that is gone with it.
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Kernel, c.Emulator, c.Init, c.Nodes = l.kernel, l.emulator, l.init, l.nodes
 	c.Shares = append(c.Shares, l.dir)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -14,23 +15,34 @@ import (
 // two runs a command in each of two guests that are joined by a wire, at the same
 // time.
 func (l *lab) two(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
-	ends, err := vm.Link()
+	guests, err := l.bootTwo(ctx)
+	for n := 1; n < attempts && errors.Is(err, vm.ErrSilent) && ctx.Err() == nil; n++ {
+		fmt.Fprintln(os.Stderr, "lab: once more:", firstLine(err))
+		guests, err = l.bootTwo(ctx)
+	}
 	if err != nil {
 		return err
 	}
-	var guests [2]*vm.Guest
+	return errors.Join(l.talk(guests), closeAll(guests))
+}
+
+// bootTwo boots both guests or none.
+func (l *lab) bootTwo(ctx context.Context) (guests [2]*vm.Guest, err error) {
+	ends, err := vm.Link()
+	if err != nil {
+		return guests, err
+	}
 	err = both(func(n int) (err error) {
 		guests[n], err = l.boot(ctx, vm.Config{Host: n + 1, Link: ends[n]})
-		if err != nil {
-			stop() // the other one need not come up
-		}
 		return err
 	})
-	if err == nil {
-		err = l.talk(guests)
+	if err != nil {
+		err = errors.Join(err, closeAll(guests))
 	}
+	return guests, err
+}
+
+func closeAll(guests [2]*vm.Guest) (err error) {
 	for _, g := range guests {
 		if g != nil {
 			err = errors.Join(err, g.Close())
