@@ -75,7 +75,7 @@ func TestOthersSegments(t *testing.T) {
 		t.Errorf("a second store over the same segments: %v", err)
 	}
 	for name, is := range c.list(t) {
-		if before[name] != is {
+		if before[name] != is && !strings.HasSuffix(name, ".next") { // that one is being prepared
 			t.Errorf("%s was %s and is %s", name, before[name], is)
 		}
 	}
