@@ -1,0 +1,58 @@
+package powercut
+
+import "hash/crc32"
+
+// Marker says that a flow of the guest's has called packets durable.
+type Marker struct {
+	Flow    uint32 // its number
+	Number  uint64 // of the marker, from 0
+	Packets uint64 // durable, from the flow's first on
+}
+
+// MarkerLen is the length of a marker in bytes: a sector.
+const MarkerLen = sector
+
+const markerMagic = "UFDCUT01"
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Put makes dst, MarkerLen bytes, the marker.
+func (m Marker) Put(dst []byte) {
+	clear(dst)
+	copy(dst, markerMagic)
+	le.PutUint32(dst[8:], m.Flow)
+	le.PutUint64(dst[16:], m.Number)
+	le.PutUint64(dst[24:], m.Packets)
+	le.PutUint32(dst[MarkerLen-4:], crc32.Checksum(dst[:MarkerLen-4], castagnoli))
+}
+
+// Place is where the marker is written on the disk, in bytes.
+func (m Marker) Place() int64 {
+	p := Parts[3]
+	return p.Offset + int64(m.Number%uint64(p.Length/MarkerLen))*MarkerLen
+}
+
+// parseMarker reads a marker; ok is false for anything else.
+func parseMarker(b []byte) (m Marker, ok bool) {
+	if len(b) != MarkerLen || string(b[:8]) != markerMagic ||
+		crc32.Checksum(b[:MarkerLen-4], castagnoli) != le.Uint32(b[MarkerLen-4:]) {
+		return m, false
+	}
+	return Marker{le.Uint32(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])}, true
+}
+
+// Claim is a marker and how many entries of the record were in front of it.
+type Claim struct {
+	Marker
+	Entry int
+}
+
+// Claims finds the markers of a record, in its order.
+func (l *Log) Claims() (all []Claim) {
+	for i, e := range l.Entries {
+		if m, ok := parseMarker(e.Data); ok && e.Offset == m.Place() {
+			all = append(all, Claim{m, i})
+		}
+	}
+	return all
+}
