@@ -55,13 +55,15 @@ func (q *Queue) moveCommand(i uint32, n *namespace, s *sqe, c *nvmeCommand) {
 func (q *Queue) aim(vecs []iovec, s *sqe, c *nvmeCommand) {
 	first := vecs[0].base - q.base
 	s.bufIndex, s.opFlags = bufferOf(first), cmdFixed
+	fixed := !q.targets[s.fd].unfixed
 	if len(vecs) == 1 && sameBuffer(first, vecs[0].len) {
 		c.addr, c.dataLen = vecs[0].base, uint32(vecs[0].len)
-		return
+	} else {
+		s.off = nvmeVec
+		c.addr, c.dataLen = vecsAddress(vecs), uint32(len(vecs))
+		fixed = fixed && q.granted.GatherFixed && q.oneBuffer(vecs)
 	}
-	s.off = nvmeVec
-	c.addr, c.dataLen = vecsAddress(vecs), uint32(len(vecs))
-	if !q.granted.GatherFixed || !q.oneBuffer(vecs) {
+	if !fixed {
 		s.bufIndex, s.opFlags = 0, 0
 		q.count.pinned++
 	}
@@ -120,6 +122,18 @@ func (q *Queue) datasetCommand(i uint32, n *namespace, c *nvmeCommand) {
 	*r = dsmRange{blocks: uint32(o.asked >> n.shift), start: (o.block + o.done) >> n.shift}
 	c.opcode, c.cdw10, c.cdw11 = nvmeDataset, 0, nvmeDeallocate
 	c.addr, c.dataLen = rangeAddress(r), uint32(dsmSize)
+}
+
+// tryPinned reports whether a command is to be tried again with its pages pinned:
+// Linux 6.1 refuses a registered buffer whose pages are huge (blk_rq_map_user_bvec in
+// block/blk-map.c). Everything else that could be invalid has been checked.
+func (q *Queue) tryPinned(o *op, errno unix.Errno) bool {
+	p := &q.targets[o.target]
+	if p.target.node == nil || o.status != 0 || errno != unix.EINVAL || o.kind > writing || o.repeated {
+		return false
+	}
+	p.unfixed, o.repeated = true, true
+	return true
 }
 
 // settle takes what became of a command on a node.

@@ -2,7 +2,8 @@
 // region, through io_uring.
 //
 // A [Target] is a file or a block device opened for direct I/O, with the
-// alignment the kernel asks of it. A [Queue] is one io_uring with the region's
+// alignment the kernel asks of it, or the NVMe node of a disk (/dev/ngXnY), whose commands
+// go to the disk past the kernel's block layer. A [Queue] is one io_uring with the region's
 // memory registered, so that the disk's controller fetches a frame from where
 // the network card put it: no copy, and no page pinned per operation. A Queue is
 // a [umem.Port]: Supply submits reads, Recv gives them back filled, Send submits
@@ -10,6 +11,11 @@
 // [umem.Side]: Target is the number Add returned, Block the offset in bytes. A
 // chain of frames is one operation on contiguous bytes of the disk, gathered from
 // or scattered to the frames; the first frame's Side counts.
+//
+// SendDurable submits writes that need no flush. Flush, Discard and Zero have no frames,
+// and Flushed gives their results. One ring serves every kind of target; what differs is
+// how an operation is put down as a submission: submit.go and gather.go for reads and
+// writes, span.go for ranges, command.go for nodes.
 //
 // Threads. Open may be called on any thread. The first Kick or Wait binds the
 // ring to the calling thread, and from then on every method but Stats belongs to
@@ -22,8 +28,11 @@
 //
 // The oldest kernel is 6.1. What newer ones offer is tried and reported by
 // Granted: rings inside the region's control area (6.5), submission without the
-// index array (6.6), gathering from registered memory (6.15).
+// index array (6.6), gathering from registered memory (6.15). Discarding on a block
+// device is a command of its own since 6.12, and a form of fallocate before.
+// 6.1 pins huge pages anew for each command of a node.
 //
 // The interface is that of include/uapi/linux/io_uring.h and the manual pages
-// io_uring(7), io_uring_setup(2), io_uring_enter(2) and io_uring_register(2).
+// io_uring(7), io_uring_setup(2), io_uring_enter(2) and io_uring_register(2); that of nodes is
+// include/uapi/linux/nvme_ioctl.h and the NVM Express specifications.
 package nvme

@@ -74,7 +74,7 @@ func TestNode(t *testing.T) {
 	if err := r.span(r.queue.Discard, i, 0, 4096); err != nil {
 		t.Error(err)
 	}
-	if s := r.queue.Stats(); s.Copied != 0 || s.Pinned != 0 || s.Writes != 8 || len(s.Errors) != 0 {
+	if s := r.queue.Stats(); s.Copied != 0 || (s.Pinned != 0) != (labenv.Kernel(t) == labenv.Linux61) || s.Writes != 8 || len(s.Errors) != 0 {
 		t.Errorf("%+v", s)
 	}
 }

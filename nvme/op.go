@@ -26,21 +26,22 @@ func (k kind) String() string {
 // have been given back. Its number and generation are the user data of its
 // submissions, so that a completion of an earlier use would be noticed.
 type op struct {
-	kind    kind
-	flying  bool  // the kernel has it
-	durable bool  // a write that is to be on stable storage when it completes
-	way     uint8 // how a discard was asked for
-	errno   unix.Errno
-	status  Status // what the disk of a node answered
-	gen     uint32
-	target  uint32
-	count   int32  // frames
-	given   int32  // frames given back
-	block   uint64 // where it starts on the target, in bytes
-	total   uint64 // bytes
-	done    uint64 // bytes transferred
-	asked   uint64 // bytes of the command the kernel has, on a node
-	token   uint64 // of a flush, discard or zeroing
+	kind     kind
+	flying   bool  // the kernel has it
+	repeated bool  // it was tried again with its pages pinned
+	durable  bool  // a write that is to be on stable storage when it completes
+	way      uint8 // how a discard was asked for
+	errno    unix.Errno
+	status   Status // what the disk of a node answered
+	gen      uint32
+	target   uint32
+	count    int32  // frames
+	given    int32  // frames given back
+	block    uint64 // where it starts on the target, in bytes
+	total    uint64 // bytes
+	done     uint64 // bytes transferred
+	asked    uint64 // bytes of the command the kernel has, on a node
+	token    uint64 // of a flush, discard or zeroing
 }
 
 // cancelData is the user data of the one submission that is no operation's.

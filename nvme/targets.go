@@ -11,6 +11,7 @@ type place struct {
 	offsetMask uint64
 	memoryMask uint64
 	flying     int
+	unfixed    bool  // the kernel takes no registered huge pages for commands of this node
 	discards   uint8 // how the kernel is asked to discard on a block device
 }
 
