@@ -2,57 +2,102 @@ package flows
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"io"
 	"os"
+	"time"
 
-	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/nvme"
 )
+
+// device is a ring of segments on a block device. The store owns it.
+type device struct {
+	ring.Ring
+	target *nvme.Target
+	file   *os.File      // the same device, through the kernel's cache
+	base   uint64        // number of the run's first packet
+	slots  chan struct{} // as many in it as slots are prepared, written or being completed
+}
+
+// Close closes the device.
+func (d *device) Close() error { return errors.Join(d.file.Close(), d.target.Close()) }
+
+// openDevice opens a flow's device, finds the ring on it or makes one, mends its
+// segments and returns the generation to go on with.
+func (s *store) openDevice() (generation int, err error) {
+	target, err := claim(nvme.TargetConfig{Path: s.to.Device, Force: s.to.Force, Size: leastSegment})
+	if err != nil {
+		return 0, err
+	}
+	d := &device{target: target}
+	if d.file, err = reopen(target); err != nil {
+		return 0, errors.Join(err, target.Close())
+	}
+	next := uint64(1)
+	if err = s.findRing(d); err == nil {
+		next, err = s.recoverRing(d)
+	}
+	if err != nil {
+		return 0, errors.Join(fmt.Errorf("device %s: %w", s.to.Device, err), d.Close())
+	}
+	d.base, d.slots = ring.Base(next), make(chan struct{}, d.Slots)
+	s.device = d
+	return int(next), nil
+}
+
+// claim opens a device. The kernel closes that of a process that was killed a
+// while later.
+func claim(c nvme.TargetConfig) (*nvme.Target, error) {
+	for end := time.Now().Add(letGo); ; time.Sleep(10 * time.Millisecond) {
+		target, err := nvme.OpenTarget(c)
+		if !errors.Is(err, nvme.ErrDeviceInUse) || time.Now().After(end) {
+			return target, err
+		}
+	}
+}
+
+// findRing takes the ring that is on the device, or makes one where nothing is.
+func (s *store) findRing(d *device) error {
+	device, segment := d.target.Size(), uint64(s.to.Segment.Size)
+	found, err := ring.Find(d.file, device)
+	switch {
+	case err == nil && found.Size == ring.SlotSize(segment):
+		return s.continueRing(d, found)
+	case err != nil && !errors.Is(err, ring.ErrNone) && !errors.Is(err, ring.ErrDamaged):
+		return err
+	case s.to.Force:
+	case err == nil:
+		return fmt.Errorf("%w: it holds a capture ring with segments of %d bytes, not %d (set segment.size to %dMiB to go on with it; or export it, and begin anew with force: true)",
+			nvme.ErrDeviceNotEmpty, found.Size, ring.SlotSize(segment), found.Size>>20)
+	case errors.Is(err, ring.ErrDamaged):
+		return fmt.Errorf("%w: %w (copy the device away if the capture is needed, and begin anew with force: true)", nvme.ErrDeviceNotEmpty, err)
+	case s.plainCapture(d):
+		return fmt.Errorf("%w: it holds a capture (copy it away, then allow to overwrite it with force: true)", nvme.ErrDeviceNotEmpty)
+	}
+	d.Ring, err = ring.Create(d.file, device, segment)
+	return err
+}
+
+// continueRing goes on with a ring. A damaged superblock is mended.
+func (s *store) continueRing(d *device, found ring.Found) error {
+	d.Ring = found.Ring
+	if found.Damage == nil {
+		return nil
+	}
+	if err := d.Mend(d.file); err != nil {
+		return err
+	}
+	s.log.Warn("mended the superblock of a capture ring", "device", s.to.Device, "was", found.Damage)
+	return nil
+}
 
 // sectionMagic is what every pcapng file begins with.
 var sectionMagic = []byte{0x0a, 0x0d, 0x0d, 0x0a}
 
-// checkUnused refuses a device that holds a capture, such as the one of the run
-// before, unless it may be overwritten. Whatever else may be on it, opening it as
-// a target finds.
-func (s *store) checkUnused() error {
-	if s.to.Force {
-		return nil
-	}
-	f, err := os.Open(s.to.Device)
-	if err != nil {
-		return nil // opening it as a target says so better
-	}
-	defer f.Close()
+// plainCapture reports whether a capture file is on the device.
+func (s *store) plainCapture(d *device) bool {
 	var start [4]byte
-	if _, err := f.ReadAt(start[:], 0); err == nil && bytes.Equal(start[:], sectionMagic) {
-		return fmt.Errorf("device %s: %w: it holds a capture (copy it away, then allow to overwrite it with force: true)", s.to.Device, nvme.ErrDeviceNotEmpty)
-	}
-	return nil
+	_, err := d.file.ReadAt(start[:], 0)
+	return err == nil && bytes.Equal(start[:], sectionMagic)
 }
-
-// mendable is f as recovery may treat it: of a device only the part that was
-// written to is there, and it cannot be cut.
-func (s *store) mendable(f *os.File, end uint64) pcapng.File {
-	if s.to.Device == "" {
-		return f
-	}
-	return writtenPart{f, int64(end)}
-}
-
-type writtenPart struct {
-	*os.File
-	end int64
-}
-
-// Seek takes the end of what was written for the end of the file.
-func (w writtenPart) Seek(offset int64, whence int) (int64, error) {
-	if whence == io.SeekEnd {
-		return w.end + offset, nil
-	}
-	return w.File.Seek(offset, whence)
-}
-
-// Truncate does nothing: a device keeps its size.
-func (w writtenPart) Truncate(int64) error { return nil }

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/export"
+	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -30,34 +32,46 @@ region: {size: 96MiB}
 flows:
   - name: cap
     from: {interface: %s, ring: 2048}
-    to: {device: %s, layout: %s, flush: 100ms, durable: 200ms}
+    to: {device: %s, layout: %s, segment: {size: 8MiB}, flush: 100ms, durable: 200ms}
 `, l.B.Ifname, device, c.layout), Options{}).Flows()[0]
 			frames := l.traffic(9000)
 			s := l.captured(t, f, frames)
 			if s.KernelBytes["disk"] != 0 {
 				t.Errorf("the kernel copied %v", s.KernelBytes)
 			}
-			name := copyOf(t, device, s.Durable.Offset)
+			name := exported(t, device)
 			readWithoutComplaint(t, name)
 			samePackets(t, "the device", packets(t, name), frames)
 		})
 	}
 }
 
-// copyOf copies the first n bytes of a device to a file.
-func copyOf(t *testing.T, device string, n uint64) string {
+// exported makes a file of the ring on a device.
+func exported(t *testing.T, device string) string {
 	t.Helper()
 	in, err := os.Open(device)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	out, err := os.Create(filepath.Join(t.TempDir(), "copy.pcapng"))
+	size, err := in.Seek(0, io.SeekEnd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := ring.Find(in, uint64(size))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(t.TempDir(), "export.pcapng"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	if _, err := io.CopyN(out, in, int64(n)); err != nil {
+	x := export.New(out, export.Select{})
+	if err := x.AddRing(in, found.Ring); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return out.Name()

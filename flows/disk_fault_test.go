@@ -15,7 +15,7 @@ import (
 // which is allowed no more.
 func TestDiskError(t *testing.T) {
 	dev := testenv.Zram(t, 64<<20)
-	c := newClinic(t, "", "device: "+dev+", flush: 20ms, durable: 50ms")
+	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
 	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
@@ -28,7 +28,7 @@ func TestDiskError(t *testing.T) {
 		t.Errorf("%d received, %d written, %d durable, %d lost", s.Packets, s.Written.Packets, s.Durable.Packets, s.Dropped["write_failed"])
 	}
 	free(t, c.B.Namespace, c.B.Ifname)
-	inSequence(t, packets(t, dev)[:s.Durable.Packets], 0, s.Durable.Packets)
+	inSequence(t, packets(t, exported(t, dev))[:s.Durable.Packets], 0, s.Durable.Packets)
 }
 
 // TestDeviceOutOfRoom: a device whose storage is short, such as one of thin
@@ -43,7 +43,7 @@ func TestDeviceOutOfRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev := testenv.Loop(t, back, 0)
-	c := newClinic(t, "", "device: "+dev+", flush: 20ms, durable: 50ms")
+	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
 	// The loop device calls a write done of which only the first part found room.
@@ -58,7 +58,7 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	if err := c.ill.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	inSequence(t, packets(t, dev), 0, 1100)
+	inSequence(t, packets(t, exported(t, dev)), 0, 1100)
 }
 
 // fill fills a file system and returns the file that does it.
@@ -192,27 +192,4 @@ func TestStopWhileFull(t *testing.T) {
 	}
 	readWithoutComplaint(t, files...)
 	free(t, c.B.Namespace, c.B.Ifname)
-}
-
-// TestDeviceFull: a device is one segment; when that is full the flow ends, and
-// what fits is on it.
-func TestDeviceFull(t *testing.T) {
-	dev := testenv.Zram(t, 4<<20)
-	c := newClinic(t, "", "flush: 20ms, durable: 50ms, device: "+dev)
-	c.start(t)
-	c.capture(t, 100)
-	time.Sleep(1100 * time.Millisecond) // the flow has looked around once
-	if s := c.ill.Status(); s.State != Running {
-		t.Errorf("with room on the device the flow is %s: %s", s.State, s.Error)
-	}
-	for i := 0; i < 20 && c.ill.Status().State == Running; i++ {
-		c.send(t, 500)
-	}
-	s := c.becomes(t, Failed, dev, "full", "larger device")
-	free(t, c.B.Namespace, c.B.Ifname)
-	got := packets(t, dev)
-	inSequence(t, got, 0, uint64(len(got)))
-	if uint64(len(got)) < s.Durable.Packets || s.Durable.Packets < 100 || uint64(len(got)) != s.Written.Packets {
-		t.Errorf("the device has %d packets, %d are written, %d durable", len(got), s.Written.Packets, s.Durable.Packets)
-	}
 }

@@ -13,7 +13,7 @@ import (
 func (s *store) finish() {
 	defer s.running.Done()
 	for full := range s.back {
-		err := errors.Join(s.complete(full), full.target.Close())
+		err := errors.Join(s.complete(full), s.release(full))
 		if err != nil {
 			err = fmt.Errorf("finish segment %s: %w", full.name(), err)
 			s.failed = append(s.failed, err)
@@ -22,9 +22,21 @@ func (s *store) finish() {
 	}
 }
 
+// release lets go of what a segment was written to.
+func (s *store) release(full *segment) error {
+	if s.device != nil {
+		s.freeSlot()
+		return nil
+	}
+	return full.target.Close()
+}
+
 // complete ends a segment after its last batch. One whose batches did not all
 // reach the disk is recovered instead.
 func (s *store) complete(full *segment) error {
+	if s.device != nil {
+		return s.completeSlot(full)
+	}
 	full.stopGrowing()
 	f, err := full.reopen()
 	if err != nil {
@@ -36,17 +48,15 @@ func (s *store) complete(full *segment) error {
 		return nil
 	}
 	if full.damaged {
-		_, err := s.mend(s.mendable(f, full.next), full.name())
+		_, err := s.mend(f, full.name())
 		return err
 	}
 	end, err := putLast(f, full.batch(full.next, full.last.packets))
 	if err != nil {
 		return err
 	}
-	if s.to.Device == "" {
-		if err := f.Truncate(end); err != nil {
-			return err
-		}
+	if err := f.Truncate(end); err != nil {
+		return err
 	}
 	return f.Sync()
 }
@@ -65,7 +75,7 @@ func putLast(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
 func (s *store) recover() (int, error) {
 	switch {
 	case s.to.Device != "":
-		return 1, s.checkUnused()
+		return s.openDevice()
 	case s.to.Exact:
 		return 1, s.replaceExact()
 	}
@@ -157,6 +167,15 @@ func (s *store) mend(f pcapng.File, path string) (pcapng.Report, error) {
 	if err != nil {
 		return r, err
 	}
+	s.tell(path, r)
+	if err := markMended(f, r); err != nil {
+		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
+	}
+	return r, nil
+}
+
+// tell says what recovery did.
+func (s *store) tell(path string, r pcapng.Report) {
 	if !r.Clean {
 		s.log.Warn("recovered a segment", "path", path, "what", r.String())
 	}
@@ -164,10 +183,6 @@ func (s *store) mend(f pcapng.File, path string) (pcapng.Report, error) {
 		s.log.Error("a segment lacks what the disk had called durable (does the disk, or its controller, obey flushes?)",
 			"path", path, "durable", r.Durable, "kept", r.Kept)
 	}
-	if err := markMended(f, r); err != nil {
-		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
-	}
-	return r, nil
 }
 
 // markMended ends a segment that was recovered like one that was completed.
@@ -175,6 +190,12 @@ func markMended(f pcapng.File, r pcapng.Report) error {
 	if done, err := pcapng.Finished(f, r.Kept); done || err != nil {
 		return err
 	}
+	_, err := putLast(f, behind(r))
+	return errors.Join(err, f.Sync())
+}
+
+// behind describes the batch that follows what recovery kept.
+func behind(r pcapng.Report) pcapng.Batch {
 	b := pcapng.Batch{
 		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
 		Offset: uint64(r.Kept), FirstPacket: r.FirstPacket,
@@ -182,13 +203,12 @@ func markMended(f pcapng.File, r pcapng.Report) error {
 	if r.Batches > 0 {
 		b.FirstPacket = r.LastPacket + 1
 	}
-	_, err := putLast(f, b)
-	return errors.Join(err, f.Sync())
+	return b
 }
 
 // prune removes the oldest segments beyond those to keep.
 func (s *store) prune() {
-	if !s.rotates() || s.to.Segment.Keep == 0 {
+	if s.device != nil || s.to.Exact || s.to.Segment.Keep == 0 {
 		return
 	}
 	found, err := s.names.list()

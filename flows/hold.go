@@ -33,21 +33,15 @@ func hold(fd int) error {
 	}
 }
 
-// holdNew locks a new segment. Should it be another process's, it is not ours to
-// remove. A device is opened exclusively instead.
-func holdNew(t *nvme.Target) error {
-	if t.Block() {
-		return nil
-	}
-	return hold(t.FD())
-}
+// reopen opens the file of a segment once more, without direct I/O.
+func (s *segment) reopen() (*os.File, error) { return reopen(s.target) }
 
-// reopen opens the file of a segment once more, without direct I/O. It goes by
-// what is open and not by the name, under which there may be another file by now.
-func (s *segment) reopen() (*os.File, error) {
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", s.target.FD()), os.O_RDWR, 0)
+// reopen opens a target once more, without direct I/O. It goes by what is open and
+// not by the name, under which there may be another file by now.
+func reopen(t *nvme.Target) (*os.File, error) {
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", t.FD()), os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open %s again: %w", s.name(), err)
+		return nil, fmt.Errorf("open %s again: %w", t.Path(), err)
 	}
 	return f, nil
 }
@@ -58,7 +52,7 @@ func (s *segment) writeHead(head []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(head, 0)
+	_, err = f.WriteAt(head, int64(s.base))
 	return errors.Join(err, f.Sync(), f.Close())
 }
 

@@ -34,7 +34,7 @@ func TestLostWhileFull(t *testing.T) {
 // TestLostToAnError: the same for a disk that fails.
 func TestLostToAnError(t *testing.T) {
 	dev := testenv.Zram(t, 64<<20)
-	c := newClinic(t, "", "device: "+dev+", flush: 20ms, durable: 50ms")
+	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
 	if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0); err != nil {

@@ -209,16 +209,20 @@ func (r *run) fill(c config.Flow, hands *umem.Holder, shared sharing) error {
 
 // lay makes the layout of a disk.
 func (r *run) lay(c config.Flow, hands *umem.Holder, shared sharing, o *output) (layout, error) {
-	quarter := o.store.size / 4
+	quarter, numbers := o.store.size/4, o.store.numbering()
 	if c.To.Layout == config.LayoutSlot {
-		return newSlot(o.region, min(chainFrames, o.queue.Limits().Frames), quarter, r.spare, &r.copied), nil
+		s := newSlot(o.region, min(chainFrames, o.queue.Limits().Frames), quarter, r.spare, &r.copied)
+		s.numbers = numbers
+		return s, nil
 	}
 	extents, err := takeExtents(hands, shared)
 	if err != nil {
 		return nil, err
 	}
 	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
-	return newPacked(o.region, o.store.align, limit, r.spare, extents, &r.copied), nil
+	p := newPacked(o.region, o.store.align, limit, r.spare, extents, &r.copied)
+	p.numbers = numbers
+	return p, nil
 }
 
 // takeExtents takes the flow's share of the extents.

@@ -58,7 +58,7 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 	}
 	next := o.store.take()
 	if next == nil {
-		return false, o.store.exhausted()
+		return false, nil
 	}
 	index, err := o.queue.Add(next.target)
 	if err != nil {
@@ -67,7 +67,7 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
 	}
 	o.retire()
-	next.index, next.opened, next.before = index, now, o.track.submitted.packets
+	next.index, next.opened, next.before = index, now, o.store.before(o.track.submitted.packets)
 	o.current = next
 	return true, nil
 }
@@ -92,7 +92,7 @@ func (o *output) send(size uint64) bool {
 	packets, bytes := o.layout.count()
 	message := o.layout.seal(s.batch(o.track.durableIn(s), o.track.submitted.packets))
 	side := o.region.Side(message[0])
-	side.Target, side.Block, side.Token = s.index, s.next, o.track.submitted.number+1
+	side.Target, side.Block, side.Token = s.index, s.base+s.next, o.track.submitted.number+1
 	if o.queue.Send(message) == 0 {
 		side.Token = 0
 		return false
@@ -144,7 +144,7 @@ func (o *output) written(f umem.Frame) error {
 // explain tells which write failed.
 func (o *output) explain(number uint64, err error) error {
 	m := o.track.ring[number%window]
-	return fmt.Errorf("write to %s before offset %d: %w (the packets of that write are lost and counted)", m.segment.name(), m.end, err)
+	return fmt.Errorf("write to %s before offset %d: %w (the packets of that write are lost and counted)", m.segment.name(), m.segment.base+m.end, err)
 }
 
 // settle takes back what is written or flushed, hands durable segments to the

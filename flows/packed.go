@@ -15,6 +15,7 @@ type packed struct {
 	spare   *stack // frames
 	extents stack
 	copied  *copies
+	numbers numbering
 
 	extent  umem.Frame
 	out     []byte // the open extent's memory; nil: none is open
@@ -69,7 +70,7 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 	done := 0
 	for done < len(fs) {
 		n, length := packetLen(fs[done:])
-		block := pcapng.PacketBlockLen(length, 4)
+		block := pcapng.PacketBlockLen(length+p.numbers.extra, 4)
 		if n == 0 || !p.room(block) {
 			break
 		}
@@ -88,7 +89,7 @@ func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
 	for _, f := range fs {
 		at += uint32(copy(dst[at:], p.region.Bytes(f)))
 	}
-	pcapng.PutPacketTail(dst[at:], length, block)
+	p.numbers.tail(dst[at:], length, block)
 	p.used += block
 	p.packets++
 	p.bytes += uint64(length)

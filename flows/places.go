@@ -37,6 +37,7 @@ func (p *places) packetsWritten() uint64 {
 func (m mark) position() Position {
 	at := Position{Packets: m.packets, Bytes: m.bytes, Offset: m.end}
 	if m.segment != nil {
+		at.Offset += m.segment.base
 		at.File = m.segment.name()
 	}
 	return at

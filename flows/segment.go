@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// segment is one capture file. The worker has it from taking until retiring it;
+// segment is one capture file, or one slot of a ring on a device. The worker has it from taking until retiring it;
 // before and after, the store's goroutines have it.
 type segment struct {
 	path   string // as prepared
@@ -20,10 +20,12 @@ type segment struct {
 	id     pcapng.SegmentID
 	align  uint32
 	size   uint64
+	base   uint64 // where it begins in the target
+	first  uint64 // number of the first packet of the run, on a ring
 
 	index    uint32 // of the target in the flow's queue
 	before   uint64 // packets of the flow in front of the segment's first
-	next     uint64 // file offset of the next batch
+	next     uint64 // offset of the next batch, from the base
 	sequence uint64 // of the last batch
 	opened   time.Time
 	reached  atomic.Uint64          // next, for who grows the file
@@ -58,7 +60,7 @@ func (s *segment) safe(durable mark) bool {
 func (s *segment) batch(durable, packets uint64) pcapng.Batch {
 	return pcapng.Batch{
 		Segment: s.id, Align: s.align, Sequence: s.sequence + 1,
-		Offset: s.next, Durable: durable, FirstPacket: packets - s.before,
+		Offset: s.next, Durable: durable, FirstPacket: s.first + packets - s.before,
 	}
 }
 

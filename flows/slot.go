@@ -17,10 +17,11 @@ const slotHeadroom = slotAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom
 // front of it, padding behind it, and the frames are written by one gather
 // write. Only packets of several frames are copied, into other frames.
 type slot struct {
-	region *umem.Region
-	limit  uint64 // bytes of a batch
-	spare  *stack
-	copied *copies
+	region  *umem.Region
+	limit   uint64 // bytes of a batch
+	spare   *stack
+	copied  *copies
+	numbers numbering
 
 	chain   []umem.Frame // the head's frame, then records; capacity is the most a message has
 	notes   uint32       // bytes of noted blocks behind the mark in the head
@@ -85,7 +86,7 @@ func (s *slot) add(source uint32, fs []umem.Frame) int {
 
 // put adds one packet, in place if it can.
 func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
-	block := pcapng.PacketBlockLen(length, slotAlign)
+	block := pcapng.PacketBlockLen(length+s.numbers.extra, slotAlign)
 	if s.length+uint64(block) > s.limit {
 		return false
 	}
@@ -128,7 +129,7 @@ func (s *slot) inPlace(source uint32, f umem.Frame, block uint32) bool {
 	addr := f.Addr - pcapng.PacketHeaderLen
 	out := s.region.At(addr, uint64(block))
 	pcapng.PutPacketHeader(out, source, s.region.Side(f).Stamp, f.Len, f.Len, block)
-	pcapng.PutPacketTail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
+	s.numbers.tail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
 	s.chain = append(s.chain, umem.Frame{Addr: addr, Len: block, Options: umem.More})
 	return true
 }
@@ -145,7 +146,7 @@ func (s *slot) overhang(source uint32, f umem.Frame, block uint32) bool {
 	start, room := s.region.Start(f)
 	here := room - (addr - start)
 	pcapng.PutPacketHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f).Stamp, f.Len, f.Len, block)
-	pcapng.PutPacketTail(s.tail[:], f.Len, block)
+	s.numbers.tail(s.tail[:], f.Len, block)
 	tail := s.tail[:pcapng.PacketTailLen(f.Len, block)]
 	end := f.Addr + uint64(f.Len)
 	cut := copy(s.region.At(end, start+room-end), tail)
@@ -171,7 +172,7 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, length, block uint32) boo
 	for _, f := range fs {
 		g.write(s.region.Bytes(f))
 	}
-	pcapng.PutPacketTail(s.tail[:], length, block)
+	s.numbers.tail(s.tail[:], length, block)
 	g.write(s.tail[:pcapng.PacketTailLen(length, block)])
 	g.end()
 	s.spare.push(fs...)

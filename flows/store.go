@@ -19,10 +19,11 @@ import (
 // taken, finishes them when they are full and keeps the newest. What blocks
 // happens on its own goroutines; the worker calls take and give only.
 type store struct {
-	to    config.To
-	names names
-	head  func(pcapng.Segment) ([]byte, error)
-	log   *slog.Logger
+	to     config.To
+	names  names
+	device *device // nil for files
+	head   func(pcapng.Segment) ([]byte, error)
+	log    *slog.Logger
 
 	align uint32 // of every segment
 	size  uint64 // of every segment
@@ -50,9 +51,10 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	if err != nil {
 		return nil, err
 	}
+	s.reserveSlot()
 	first, err := s.prepare(number)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeDevice())
 	}
 	s.align, s.size = first.align, first.size
 	s.running.Add(2)
@@ -90,19 +92,19 @@ func (s *store) supply(next *segment) {
 	}
 }
 
-// exhausted says why there will never be another segment, if that is so. The
-// worker asks when it needs one.
-func (s *store) exhausted() error {
-	if s.to.Device == "" || s.taken.Load() == 0 {
-		return nil
+// before is what segments subtract from the flow's packet numbers: those of a file
+// begin at zero, and those of a ring go on.
+func (s *store) before(packets uint64) uint64 {
+	if s.device != nil {
+		return 0
 	}
-	return fmt.Errorf("device %s: %w (copy the capture away, or use a larger device)", s.to.Device, errFull)
+	return packets
 }
 
 // prepareNext prepares a segment, again and again until it can or the store
-// closes. A device, or the one exact file, is one segment.
+// closes. The one exact file is one segment.
 func (s *store) prepareNext(number int) *segment {
-	if !s.rotates() {
+	if s.to.Exact || !s.reserveSlot() {
 		return nil
 	}
 	for {
@@ -118,9 +120,6 @@ func (s *store) prepareNext(number int) *segment {
 		}
 	}
 }
-
-// errFull says that a device has no room for more.
-var errFull = errors.New("it is full")
 
 // setTrouble shows, and logs once, what keeps the store from going on.
 func (s *store) setTrouble(err error) {
@@ -140,6 +139,13 @@ func (s *store) setTrouble(err error) {
 
 // prepare makes a segment: its space, its head, its id.
 func (s *store) prepare(number int) (*segment, error) {
+	if s.device != nil {
+		next := s.planSlot(number)
+		if err := s.begin(next); err != nil {
+			return nil, fmt.Errorf("prepare segment %d of %s: %w", number, next.path, err)
+		}
+		return next, nil
+	}
 	next, c := s.plan(number)
 	target, err := nvme.OpenTarget(c)
 	if errors.Is(err, os.ErrExist) {
@@ -149,7 +155,7 @@ func (s *store) prepare(number int) (*segment, error) {
 		return nil, fmt.Errorf("prepare segment: %w", err)
 	}
 	next.target = target
-	if err := holdNew(target); err != nil {
+	if err := hold(target.FD()); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close())
 	}
 	if err := s.begin(next); err != nil {
@@ -161,11 +167,7 @@ func (s *store) prepare(number int) (*segment, error) {
 // plan says where a segment goes and how its space is made.
 func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	next := &segment{number: number}
-	switch {
-	case s.to.Device != "":
-		next.path = s.to.Device
-		return next, nvme.TargetConfig{Path: next.path, Force: s.to.Force, Size: leastSegment}
-	case s.to.Exact:
+	if s.to.Exact {
 		next.path = s.to.File
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true}
 	}
@@ -188,26 +190,28 @@ func preparation(p config.Prepare) nvme.Preparation {
 
 // begin writes the segment's head.
 func (s *store) begin(next *segment) (err error) {
-	if next.id, err = newSegmentID(); err != nil {
-		return err
+	if s.device == nil {
+		if next.id, err = newSegmentID(); err != nil {
+			return err
+		}
 	}
 	next.align = max(pcapng.MinAlign, next.target.Alignment().Offset)
 	if s.to.Layout == config.LayoutSlot && next.align > slotAlign {
 		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", slotAlign, next.align)
 	}
-	head, err := s.head(pcapng.Segment{ID: next.id, Align: next.align})
+	head, err := s.head(pcapng.Segment{ID: next.id, Align: next.align, FirstPacket: next.first})
 	if err != nil {
 		return err
 	}
 	next.next = uint64(len(head))
-	switch {
-	case s.to.Device != "":
-		next.size = next.target.Size()
-	case s.to.Exact:
+	if s.to.Exact {
 		next.size = endless
 	}
 	if !next.takes(uint64(next.align)) {
-		return fmt.Errorf("%d bytes are too few for the head of %d bytes: %w", next.size, len(head), errFull)
+		return fmt.Errorf("%d bytes are too few for the head of %d bytes: use larger segments", next.size, len(head))
+	}
+	if s.device != nil {
+		head = append(head, make([]byte, next.align)...) // an earlier end there would be this segment's
 	}
 	return next.writeHead(head)
 }
@@ -226,23 +230,21 @@ func (s *store) adopt(next *segment) {
 // christen names a segment that was taken, durably, and returns its path.
 func (s *store) christen(next *segment) string {
 	final := next.path
-	if s.rotates() {
+	if s.device != nil {
+		return final
+	}
+	if !s.to.Exact {
 		final = s.names.named(next.number, time.Now())
 		if err := os.Rename(next.path, final); err != nil {
 			s.setTrouble(fmt.Errorf("name segment: %w", err))
 			final = next.path // recovery finds it there
 		}
 	}
-	if s.to.Device == "" {
-		if err := syncDir(filepath.Dir(final)); err != nil {
-			s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
-		}
+	if err := syncDir(filepath.Dir(final)); err != nil {
+		s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
 	}
 	return final
 }
-
-// rotates reports whether there is more than one segment.
-func (s *store) rotates() bool { return s.to.Device == "" && !s.to.Exact }
 
 // syncDir makes the names in a directory durable.
 func syncDir(path string) error {
@@ -253,17 +255,21 @@ func syncDir(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// discard removes a segment nobody took.
+// discard removes a segment nobody took. One on a ring is ended with nothing in it,
+// so that the next start may begin it again.
 func (s *store) discard(next *segment) {
+	if s.device != nil {
+		if err := s.completeSlot(next); err != nil {
+			s.log.Warn("unused segment stays behind", "why", err)
+		}
+		return
+	}
 	if err := errors.Join(next.target.Close(), s.removePrepared(next)); err != nil {
 		s.log.Warn("unused segment stays behind", "why", err)
 	}
 }
 
 func (s *store) removePrepared(next *segment) error {
-	if s.to.Device != "" {
-		return nil
-	}
 	if err := os.Remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -276,5 +282,12 @@ func (s *store) Close() error {
 	close(s.stop)
 	close(s.back)
 	s.running.Wait()
-	return errors.Join(s.failed...)
+	return errors.Join(append(s.failed, s.closeDevice())...)
+}
+
+func (s *store) closeDevice() error {
+	if s.device == nil {
+		return nil
+	}
+	return s.device.Close()
 }

@@ -10,7 +10,7 @@ type mark struct {
 	packets uint64   // packets of the flow up to here
 	bytes   uint64   // their bytes
 	segment *segment // the file it lies in
-	end     uint64   // file offset behind the batch
+	end     uint64   // offset in it behind the batch
 }
 
 // track follows batches from submission to the disk. Writes complete in any

@@ -48,7 +48,7 @@ func (o *output) lament(number uint64, err error) {
 	}
 	m := o.track.ring[number%window]
 	err = fmt.Errorf("write to %s before offset %d: %w (make room; until then packets wait, and are lost in the kernel's rings once those are full)",
-		m.segment.name(), m.end, err)
+		m.segment.name(), m.segment.base+m.end, err)
 	o.unwritten.trouble.Store(&err)
 }
 

@@ -21,6 +21,7 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		newVersion(),
 		newRun(),
 		newCapture(),
+		newExport(),
 		newStatus(),
 		newDemo(),
 	)

@@ -101,8 +101,8 @@ type To struct {
 	// Force allows overwriting a device which holds something.
 	Force  bool
 	Layout Layout
-	// Segment and Prepare are about a File; a Device is one segment, written as
-	// it is.
+	// Segment.Keep and Prepare are about a File; a Device is a ring of as many
+	// segments as fit, written as it is.
 	Segment Segment
 	Prepare Prepare
 	// Flush bounds the time from a packet's arrival until it can be read in the

@@ -150,18 +150,17 @@ func (v *validator) target(path string, t *To) {
 		v.check(!t.Force, join(path, "force"), "has a meaning only for a device")
 	case isDevice:
 		v.checkErr(device, checkPath(t.Device, maxPath))
-		v.oneSegment(path, t)
+		v.onDevice(path, t)
 	default:
 		v.refuse(path, errors.New("a file or a device is needed"))
 	}
 }
 
-// oneSegment refuses what has no meaning on a device, which is one segment.
-func (v *validator) oneSegment(path string, t *To) {
-	segment, prepare := join(path, "segment"), join(path, "prepare")
-	_, given := v.places[segment]
-	if given || t.Segment.Every != 0 || t.Segment.Keep != 0 {
-		v.refuse(segment, wrong("remove it", "has a meaning only for a file: a device is one segment"))
+// onDevice refuses what has no meaning on a device, which is a ring of segments.
+func (v *validator) onDevice(path string, t *To) {
+	keep, prepare := join(path, "segment.keep"), join(path, "prepare")
+	if t.Segment.Keep != 0 {
+		v.refuse(keep, wrong("remove it", "has a meaning only for a file: a device keeps as many segments as fit"))
 	}
 	v.check(t.Prepare == PrepareNone || t.Prepare == "", prepare, "has a meaning only for a file: a device is written as it is")
 }

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/export"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// exportFlags are export's.
+type exportFlags struct {
+	read     []string
+	file     string
+	from, to string
+}
+
+func newExport() *cobra.Command {
+	var f exportFlags
+	c := &cobra.Command{
+		Use:   "export -r DEVICE|FILE [-w FILE|-] [--from TIME] [--to TIME] [FILTER...]",
+		Short: "Make a plain pcapng file of the capture on a device, or of segment files",
+		Long: `Make a plain pcapng file of the ring of segments on a device, oldest first, or of
+segment files, in the order given. What is read may be written by a capture
+meanwhile; it is never written to.
+
+A TIME is like 2026-11-20T14:05:00Z (RFC 3339), 2026-11-20 14:05:00.25 (here and
+now), 14:05 (today), or seconds since 1970 behind an @. FILTER is tcpdump's, as in
+'unifiedd capture'.`,
+		Example: `  unifiedd export -r /dev/nvme0n1 -w feed.pcapng --from 14:05 udp port 5000
+  unifiedd export -r md-20261120T140500Z-000001.pcapng -w - | tshark -r -`,
+		RunE: func(c *cobra.Command, args []string) error {
+			return runExport(f, strings.Join(args, " "), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	s := c.Flags()
+	s.StringArrayVarP(&f.read, "read", "r", nil, "`DEVICE|FILE` to read; may be given several times")
+	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
+	s.StringVar(&f.from, "from", "", "packets from this `TIME` on")
+	s.StringVar(&f.to, "to", "", "packets before this `TIME`")
+	if err := c.MarkFlagRequired("read"); err != nil {
+		panic(err) // the flag was added above
+	}
+	return c
+}
+
+// choose makes a selection of the flags.
+func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err error) {
+	if s.From, err = instant("--from", f.from, now); err != nil {
+		return s, err
+	}
+	if s.To, err = instant("--to", f.to, now); err != nil {
+		return s, err
+	}
+	if s.To != 0 && s.To <= s.From {
+		return s, fmt.Errorf("--to %s is not behind --from %s", f.to, f.from)
+	}
+	e, err := filter.Parse(text)
+	if err != nil {
+		return s, fmt.Errorf("filter %q: %w", text, err)
+	}
+	if !e.All() {
+		s.Match = e.Matcher().Match
+	}
+	return s, nil
+}
+
+func runExport(f exportFlags, text string, stdout, stderr io.Writer) (err error) {
+	s, err := f.choose(text, time.Now())
+	if err != nil {
+		return err
+	}
+	to, end, err := f.output(stdout)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	x := export.New(to, s)
+	for _, name := range f.read {
+		if err = exportFrom(x, name, stderr); err != nil {
+			err = fmt.Errorf("export %s: %w", name, err)
+			break
+		}
+	}
+	sum, flushed := x.Close()
+	tellExport(stderr, sum)
+	return errors.Join(err, flushed)
+}
+
+// output is where the packets go. What is read is never written to, and neither is a
+// device.
+func (f *exportFlags) output(stdout io.Writer) (io.Writer, func() error, error) {
+	switch f.file {
+	case "":
+		return io.Discard, stay, nil
+	case "-":
+		return stdout, stay, nil
+	}
+	if old, err := os.Stat(f.file); err == nil {
+		if old.Mode()&fs.ModeDevice != 0 && old.Mode()&fs.ModeCharDevice == 0 {
+			return nil, nil, fmt.Errorf("write %s: it is a block device: choose a file", f.file)
+		}
+		for _, name := range f.read {
+			if read, err := os.Stat(name); err == nil && os.SameFile(old, read) {
+				return nil, nil, fmt.Errorf("write %s: it is what is read: choose another name", f.file)
+			}
+		}
+	}
+	out, err := os.Create(f.file)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, out.Close, nil
+}
+
+// exportFrom exports a ring or a segment file.
+func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
+	in, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, err := in.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	found, err := ring.Find(in, uint64(size))
+	switch {
+	case errors.Is(err, ring.ErrNone):
+		return x.AddSegment(in, size)
+	case err != nil:
+		return err
+	case found.Damage != nil:
+		fmt.Fprintf(stderr, "%s: %v (the next capture to it mends that)\n", name, found.Damage)
+	}
+	return x.AddRing(in, found.Ring)
+}
+
+// tellExport says what was exported and what was not.
+func tellExport(w io.Writer, s export.Summary) {
+	fmt.Fprintf(w, "%d packets exported, %d bytes; %d packets in %s and %s were looked at\n",
+		s.Packets, s.Bytes, s.Seen, plural(int(s.Segments), "segment"), batches(s.Batches))
+	if s.Packets > 0 {
+		fmt.Fprintf(w, "from %s to %s\n", stamp(s.First), stamp(s.Last))
+	}
+	if s.Skipped > 0 || s.Overwritten > 0 {
+		fmt.Fprintf(w, "skipped: %s not whole (being written, or lost), %s overwritten meanwhile\n",
+			batches(s.Skipped), plural(int(s.Overwritten), "segment"))
+	}
+}
+
+func batches(n uint64) string {
+	if n == 1 {
+		return "1 batch"
+	}
+	return fmt.Sprintf("%d batches", n)
+}
+
+func stamp(ns uint64) string { return time.Unix(0, int64(ns)).Format(time.RFC3339Nano) }

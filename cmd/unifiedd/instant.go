@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// instants are the forms of a time, but for seconds since 1970.
+var instants = []string{
+	time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02",
+}
+
+// clocks are times of today.
+var clocks = []string{"15:04:05", "15:04"}
+
+// instant reads a time as nanoseconds since the epoch; 0 for an empty text.
+func instant(flag, text string, now time.Time) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	t, ok := parseInstant(text, now)
+	if !ok {
+		return 0, fmt.Errorf("%s %q is no time (try 2026-11-20T14:05:00Z, 2026-11-20 14:05:00, 14:05, or @ and seconds since 1970)", flag, text)
+	}
+	if t.Year() < 1970 || t.Year() > 2500 || t.UnixNano() < 0 {
+		return 0, fmt.Errorf("%s %q is not from 1970 on, or too far in the future", flag, text)
+	}
+	return uint64(t.UnixNano()), nil
+}
+
+func parseInstant(text string, now time.Time) (time.Time, bool) {
+	if seconds, ok := strings.CutPrefix(text, "@"); ok {
+		return parseEpoch(seconds)
+	}
+	for _, form := range instants {
+		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
+			return t, true
+		}
+	}
+	for _, form := range clocks {
+		if t, err := time.Parse(form, text); err == nil {
+			return time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), now.Location()), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// parseEpoch reads seconds since 1970, with up to nine digits behind the point.
+func parseEpoch(text string) (time.Time, bool) {
+	whole, part, _ := strings.Cut(text, ".")
+	seconds, err := strconv.ParseUint(whole, 10, 33)
+	if err != nil || len(part) > 9 {
+		return time.Time{}, false
+	}
+	nanoseconds, err := strconv.ParseUint("0"+(part + "000000000")[:9], 10, 64)
+	return time.Unix(int64(seconds), int64(nanoseconds)), err == nil
+}

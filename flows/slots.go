@@ -1,0 +1,114 @@
+package flows
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// recoverRing mends the segments of a ring that were not closed, and returns the
+// generation to go on with. Older ones than were ever open at once are closed.
+func (s *store) recoverRing(d *device) (next uint64, err error) {
+	all, err := d.Generations(d.file)
+	if err != nil {
+		return 0, err
+	}
+	next = 1
+	for _, g := range all {
+		next = g + 1
+		if all[len(all)-1]-g > segments {
+			continue
+		}
+		unused, err := s.recoverSlot(d, g)
+		if err != nil {
+			return 0, fmt.Errorf("recover segment %d: %w", g, err)
+		}
+		if unused {
+			next = g
+		}
+	}
+	return next, nil
+}
+
+// recoverSlot mends a segment unless it is closed. One that was prepared and never
+// written to can be begun again; but not by the run after that it would have been the
+// first of, which would number packets as that one did.
+func (s *store) recoverSlot(d *device, generation uint64) (unused bool, err error) {
+	c, err := pcapng.Closed(d.Slot(d.file, generation), int64(d.Size))
+	if err != nil {
+		return false, err
+	}
+	if c.Closed {
+		return c.Batches == 0, nil
+	}
+	r, err := s.mendSlot(d, generation)
+	return r.Batches == 0 && r.Torn == 0 && c.Head.Segment.FirstPacket != ring.Base(generation), err
+}
+
+// mendSlot recovers a segment in its slot and closes it.
+func (s *store) mendSlot(d *device, generation uint64) (pcapng.Report, error) {
+	slot := d.Slot(d.file, generation)
+	r, err := pcapng.Recover(slot, pcapng.Options{Numbered: true})
+	if err != nil || r.Batches == 0 && r.Torn == 0 {
+		return r, err
+	}
+	r.Cut = 0 // what is behind the segment was never part of it
+	path := fmt.Sprintf("%s segment %d", s.to.Device, generation)
+	s.tell(path, r)
+	if r.Batches == 0 {
+		return r, nil
+	}
+	if err := putEnd(slot, behind(r)); err != nil {
+		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
+	}
+	return r, nil
+}
+
+// completeSlot ends a segment of a ring.
+func (s *store) completeSlot(full *segment) error {
+	generation := uint64(full.number)
+	if full.damaged {
+		_, err := s.mendSlot(s.device, generation)
+		return err
+	}
+	return putEnd(s.device.Slot(s.device.file, generation), full.batch(full.next, full.last.packets))
+}
+
+// putEnd writes the mark that ends a segment of a ring, durably.
+func putEnd(slot *ring.Slot, b pcapng.Batch) error {
+	b.Length, b.Durable = b.Align, b.Offset
+	end := make([]byte, b.Align)
+	pcapng.PutEnd(end, &b)
+	if _, err := slot.WriteAt(end, int64(b.Offset)); err != nil {
+		return err
+	}
+	return slot.Sync()
+}
+
+// planSlot says which slot the segment of a generation goes to.
+func (s *store) planSlot(generation int) *segment {
+	d := s.device
+	return &segment{
+		number: generation, path: s.to.Device, target: d.target, id: d.SegmentID(uint64(generation)),
+		base: d.Offset(uint64(generation)), size: d.Size, first: d.base,
+	}
+}
+
+// reserveSlot waits until there is a slot that nobody writes any more, and reports
+// false when the store closes meanwhile. Segments are completed in their order, so
+// it is the next one's.
+func (s *store) reserveSlot() bool {
+	if s.device == nil {
+		return true
+	}
+	select {
+	case s.device.slots <- struct{}{}:
+		return true
+	case <-s.stop:
+		return false
+	}
+}
+
+// freeSlot says that a slot is written no more.
+func (s *store) freeSlot() { <-s.device.slots }

@@ -1,0 +1,166 @@
+package export
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// Select says which packets are exported. The zero value is all of them.
+type Select struct {
+	From, To uint64                  // nanoseconds since the epoch: from on, and before; 0: no bound
+	Match    func(frame []byte) bool // keeps nothing of the frame; nil: every packet
+}
+
+func (s *Select) wants(p *pcapng.Packet) bool {
+	return p.Time >= s.From && (s.To == 0 || p.Time < s.To) && (s.Match == nil || s.Match(p.Data))
+}
+
+// Summary is what an export has done.
+type Summary struct {
+	Segments    uint64 // read
+	Batches     uint64 // read
+	Skipped     uint64 // batches that are not whole: being written, or lost in a crash
+	Overwritten uint64 // segments that were overwritten while they were read, or before
+	Seen        uint64 // packets
+	Packets     uint64 // written
+	Bytes       uint64 // of those packets
+	First, Last uint64 // time of the earliest and the latest packet written, in nanoseconds since the epoch
+}
+
+// Exporter writes one file. It belongs to one goroutine.
+type Exporter struct {
+	w          *bufio.Writer
+	want       Select
+	interfaces map[string]uint32 // in the output, by their description block
+	kind       []byte            // link type and snapshot length of the first
+	local      []uint32          // of the segment being read, as numbered in the output
+	begun      bool
+	block      []byte
+	sum        Summary
+}
+
+// New returns an exporter that writes to w.
+func New(w io.Writer, s Select) *Exporter {
+	return &Exporter{w: bufio.NewWriterSize(w, 1<<20), want: s, interfaces: map[string]uint32{}}
+}
+
+// Close writes what is buffered and returns what was done.
+func (e *Exporter) Close() (Summary, error) { return e.sum, e.w.Flush() }
+
+// AddRing exports the segments of a ring, oldest first.
+func (e *Exporter) AddRing(f io.ReaderAt, r ring.Ring) error {
+	all, err := r.Generations(f)
+	if err != nil {
+		return err
+	}
+	for _, g := range all {
+		if err := e.addSlot(f, r, g); err != nil {
+			return fmt.Errorf("segment %d: %w", g, err)
+		}
+	}
+	return nil
+}
+
+// addSlot exports one segment of a ring.
+func (e *Exporter) addSlot(f io.ReaderAt, r ring.Ring, generation uint64) error {
+	head, err := r.Head(f, generation)
+	if err == nil {
+		err = e.begin(head)
+	}
+	if err == nil {
+		var report pcapng.Report
+		report, err = r.Read(f, generation, e.batch)
+		e.count(report)
+	}
+	if errors.Is(err, ring.ErrOverwritten) {
+		e.sum.Overwritten++
+		return nil
+	}
+	return err
+}
+
+// AddSegment exports a segment file of size bytes.
+func (e *Exporter) AddSegment(f io.ReaderAt, size int64) error {
+	head, err := pcapng.ReadHead(f, size)
+	if err == nil {
+		err = e.begin(head)
+	}
+	if err != nil {
+		return err
+	}
+	report, err := pcapng.Read(f, size, pcapng.Options{}, e.batch)
+	e.count(report)
+	return err
+}
+
+// count adds what was read of a segment. A batch that is torn is missing as well when one behind it is whole.
+func (e *Exporter) count(r pcapng.Report) {
+	e.sum.Segments++
+	e.sum.Batches += r.Batches
+	e.sum.Skipped += max(r.MissingBatches, r.Torn)
+}
+
+var errKinds = errors.New("its link type or snapshot length is not that of the segments before, which one file cannot have (export it apart)")
+
+// begin writes what of a segment's head is not in the output yet.
+func (e *Exporter) begin(head pcapng.Head) error {
+	if !e.begun {
+		e.begun = true
+		if _, err := e.w.Write(head.Section); err != nil {
+			return err
+		}
+		e.kind = kindOf(head.Interfaces[0])
+	}
+	e.local = e.local[:0]
+	for _, raw := range head.Interfaces {
+		if string(kindOf(raw)) != string(e.kind) {
+			return errKinds
+		}
+		number, ok := e.interfaces[string(raw)]
+		if !ok {
+			number = uint32(len(e.interfaces))
+			e.interfaces[string(raw)] = number
+			if _, err := e.w.Write(raw); err != nil {
+				return err
+			}
+		}
+		e.local = append(e.local, number)
+	}
+	return nil
+}
+
+// kindOf is the link type and the snapshot length in an Interface Description Block.
+func kindOf(raw []byte) []byte { return raw[8:16] }
+
+// batch writes the packets of a batch that are wanted.
+func (e *Exporter) batch(_ pcapng.Batch, data []byte) error {
+	return pcapng.EachPacket(data, func(p pcapng.Packet) error {
+		e.sum.Seen++
+		if !e.want.wants(&p) {
+			return nil
+		}
+		return e.write(&p)
+	})
+}
+
+func (e *Exporter) write(p *pcapng.Packet) error {
+	n := pcapng.PacketBlockLen(uint32(len(p.Data)), 4)
+	if cap(e.block) < int(n) {
+		e.block = make([]byte, n)
+	}
+	e.block = e.block[:n]
+	pcapng.PutPacket(e.block, e.local[p.Interface], p.Time, p.Data, p.OrigLen, n)
+	e.sum.Packets++
+	e.sum.Bytes += uint64(len(p.Data))
+	if e.sum.First == 0 || p.Time < e.sum.First {
+		e.sum.First = p.Time
+	}
+	e.sum.Last = max(e.sum.Last, p.Time)
+	_, err := e.w.Write(e.block)
+	return err
+}
