@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// begin is the time of packet 0; each is one second behind the one before.
+var begin = time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC)
+
+// datagram is a frame to a UDP port: even packets to 53, odd ones to 5000.
+func datagram(i uint64) []byte {
+	p := make([]byte, 60)
+	binary.BigEndian.PutUint16(p[12:], 0x0800)
+	p[14], p[23] = 0x45, 17
+	port := uint16(53)
+	if i%2 == 1 {
+		port = 5000
+	}
+	binary.BigEndian.PutUint16(p[36:], port)
+	binary.BigEndian.PutUint64(p[42:], i)
+	return p
+}
+
+// captured is a segment with one batch of packets from first on.
+func captured(t *testing.T, id pcapng.SegmentID, numbered bool, base, first, n uint64, queue string) []byte {
+	t.Helper()
+	out, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "eth1", Description: queue, LinkType: 1}},
+		pcapng.Segment{ID: id, Align: 512, FirstPacket: base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := pcapng.Batch{Segment: id, Align: 512, Sequence: 1, Offset: uint64(len(out)), Packets: uint32(n), FirstPacket: base + first}
+	out = append(out, make([]byte, pcapng.MinMarkLen)...)
+	extra := uint32(0)
+	if numbered {
+		extra = pcapng.NumberLen
+	}
+	for i := first; i < first+n; i++ {
+		p, at := datagram(i), len(out)
+		length := uint32(len(p))
+		block := pcapng.PacketBlockLen(length+extra, 4)
+		out = append(out, make([]byte, block)...)
+		pcapng.PutPacket(out[at:], 0, uint64(begin.Add(time.Duration(i)*time.Second).UnixNano()), p, length, block)
+		if numbered {
+			pcapng.PutNumberedTail(out[at+pcapng.PacketHeaderLen+len(p):], length, block, base+i)
+		}
+	}
+	pad := make([]byte, pcapng.PaddingLen(int64(len(out)), 512))
+	pcapng.PutPadding(pad)
+	out = append(out, pad...)
+	b.Length = uint32(uint64(len(out)) - b.Offset)
+	pcapng.PutBatchHeader(out[b.Offset:][:pcapng.MinMarkLen], &b)
+	return out
+}
+
+// ringFile is a file with a ring of three segments: packets 0 to 19, 20 to 39 of another
+// interface, and 40 to 59.
+func ringFile(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "ring")
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(8 << 20); err != nil {
+		t.Fatal(err)
+	}
+	r, err := ring.Create(f, 8<<20, 2<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(3) {
+		raw := captured(t, r.SegmentID(7+i), true, ring.Base(7), 20*i, 20, []string{"queue 0", "queue 1"}[i%2])
+		if _, err := r.Slot(f, 7+i).WriteAt(raw, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return name
+}
+
+// exportTo runs export and returns the numbers of the packets in what it wrote.
+func exportTo(t *testing.T, args ...string) (numbers []uint64, interfaces map[int]int, said string) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "out.pcapng")
+	var stdout, stderr bytes.Buffer
+	if status := run(append([]string{"export", "-w", out}, args...), &stdout, &stderr); status != 0 {
+		t.Fatalf("status %d: %s", status, stderr.String())
+	}
+	all, err := testenv.ReadCapture(t, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	interfaces = map[int]int{}
+	for _, p := range all {
+		n := binary.BigEndian.Uint64(p.Data[42:])
+		if !bytes.Equal(p.Data, datagram(n)) || p.Time != begin.Add(time.Duration(n)*time.Second).UnixNano() {
+			t.Errorf("packet %d at %d: %x", n, p.Time, p.Data)
+		}
+		numbers = append(numbers, n)
+		interfaces[p.Interface]++
+	}
+	return numbers, interfaces, stderr.String()
+}
+
+func TestExportRing(t *testing.T) {
+	name := ringFile(t)
+	before, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for label, c := range map[string]struct {
+		args        []string
+		first, last uint64
+		count       int
+	}{
+		"everything":        {nil, 0, 59, 60},
+		"from":              {[]string{"--from", "2026-11-20T14:00:25Z"}, 25, 59, 35},
+		"to":                {[]string{"--to", "@1795183210"}, 0, 9, 10},
+		"a filter":          {[]string{"udp", "port", "53"}, 0, 58, 30},
+		"times and filters": {[]string{"--from", "2026-11-20T14:00:20Z", "--to", "2026-11-20T14:00:30Z", "not port 53"}, 21, 29, 5},
+	} {
+		got, interfaces, said := exportTo(t, append([]string{"-r", name}, c.args...)...)
+		if len(got) != c.count || got[0] != c.first || got[len(got)-1] != c.last || !strings.Contains(said, "3 segments and 3 batches") {
+			t.Errorf("%s: %v\n%s", label, got, said)
+		}
+		if label == "everything" && (interfaces[0] != 40 || interfaces[1] != 20) {
+			t.Errorf("packets of interfaces: %v", interfaces)
+		}
+	}
+	if after, err := os.ReadFile(name); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("export has written to what it read: %v", err)
+	}
+}
+
+// TestExportDamaged reads a ring whose superblock is gone and one batch of which is torn.
+func TestExportDamaged(t *testing.T) {
+	name := ringFile(t)
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for _, at := range []int64{20, 1<<20 + 2<<20 + 1000} { // generation 7 is in the slot behind the first
+		if _, err := f.WriteAt([]byte{0xee, 0xee, 0xee, 0xee}, at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _, said := exportTo(t, "-r", name)
+	if len(got) != 40 || got[0] != 20 || !strings.Contains(said, "superblock") || !strings.Contains(said, "skipped: 1 batch") {
+		t.Errorf("%v\n%s", got, said)
+	}
+}
+
+// TestExportSegments reads segment files in the order given.
+func TestExportSegments(t *testing.T) {
+	var args []string
+	for i := range uint64(2) {
+		name := filepath.Join(t.TempDir(), "segment.pcapng")
+		if err := os.WriteFile(name, captured(t, pcapng.SegmentID{byte(i)}, false, 0, 10*i, 10, "queue 0"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "-r", name)
+	}
+	if got, interfaces, _ := exportTo(t, args...); len(got) != 20 || got[19] != 19 || interfaces[0] != 20 {
+		t.Errorf("%v of interfaces %v", got, interfaces)
+	}
+}
+
+func TestExportRefuses(t *testing.T) {
+	name := ringFile(t)
+	empty := filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for label, c := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"nothing to read":   {nil, exitUsage, "read"},
+		"no such file":      {[]string{"-r", "/nowhere"}, exitFailed, "/nowhere"},
+		"no capture":        {[]string{"-r", empty}, exitFailed, empty},
+		"onto itself":       {[]string{"-r", name, "-w", name}, exitFailed, "what is read"},
+		"no time":           {[]string{"-r", name, "--from", "noon"}, exitFailed, `"noon"`},
+		"times in disorder": {[]string{"-r", name, "--from", "@20", "--to", "@10"}, exitFailed, "not behind"},
+		"a broken filter":   {[]string{"-r", name, "prot", "9"}, exitFailed, "prot"},
+	} {
+		var stdout, stderr bytes.Buffer
+		if status := run(append([]string{"export"}, c.args...), &stdout, &stderr); status != c.status || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%s: status %d: %s", label, status, stderr.String())
+		}
+	}
+}
+
+func TestInstants(t *testing.T) {
+	zone := time.FixedZone("here", 3600)
+	now := time.Date(2026, 11, 20, 23, 59, 0, 0, zone)
+	for text, want := range map[string]time.Time{
+		"2026-11-20T14:00:00Z":      begin,
+		"2026-11-20T14:00:00+01:00": begin.Add(-time.Hour),
+		"2026-11-20 15:00:00":       begin,
+		"2026-11-20T15:00:00.25":    begin.Add(250 * time.Millisecond),
+		"15:00":                     begin,
+		"@1795183200.5":             begin.Add(time.Second / 2),
+		"2026-11-20":                time.Date(2026, 11, 20, 0, 0, 0, 0, zone),
+	} {
+		if got, err := instant("--from", text, now); err != nil || got != uint64(want.UnixNano()) {
+			t.Errorf("%s: %v, %v, not %v", text, time.Unix(0, int64(got)), err, want)
+		}
+	}
+	for _, text := range []string{"x", "@", "@1.0000000001", "@-1", "1969-01-01", "9999-01-01", "25:00"} {
+		if got, err := instant("--from", text, now); err == nil {
+			t.Errorf("%s: %d", text, got)
+		}
+	}
+}

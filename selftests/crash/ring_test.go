@@ -1,0 +1,93 @@
+package crash
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestKillOnDevice kills the daemon at random moments while it captures to a ring on
+// a device, and looks what the next one exports.
+func TestKillOnDevice(t *testing.T) {
+	kills, seed := fromEnvironment(t, "UNIFIEDD_KILLS", 3), fromEnvironment(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 1))}
+	device := testenv.Loop(t, testenv.DiskFile(t, 96<<20), 0) // 23 segments of 4 MiB
+	var before *life
+	for i := range kills + 1 {
+		settings := fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 4096}
+    to: {device: %s, layout: %s, segment: {size: 4MiB}, flush: 20ms, durable: %s}
+`, k.B.Ifname, device, []string{"packed", "slot"}[i%2], []string{"20ms", "100ms", "1ms"}[i%3])
+		pages := max(0, orphanPages(t))
+		d := launch(t, &k.B, k.dir, settings)
+		d.running(t)
+		k.recovered += strings.Count(d.log.String(), "recovered a segment")
+		k.onDevice(device, before)
+		if i == kills {
+			d.terminate(t)
+			break
+		}
+		before = &life{first: (i + 1) << 32}
+		traffic := send(t, k.Pair, before.first, 12000)
+		for end := time.Now().Add(time.Duration(100+k.random.IntN(1300)) * time.Millisecond); time.Now().Before(end); {
+			s, err := d.status()
+			if err != nil {
+				t.Fatalf("status: %v\n%s", err, d.log)
+			}
+			before.see(t, s.Flows[0])
+			time.Sleep(time.Duration(k.random.IntN(3000)) * time.Microsecond)
+		}
+		k.export(device) // while it is written
+		d.kill()
+		traffic.halt()
+		k.nothingLeft(pages)
+	}
+	if kills > 2 && k.recovered == 0 {
+		t.Error("no segment needed recovery: the kills hit nothing")
+	}
+	t.Logf("%d durable packets, %d segments recovered", k.durable, k.recovered)
+}
+
+// export makes a file of the ring and returns the numbers of its packets, which must
+// be whole and in order.
+func (k *killer) export(device string) []uint64 {
+	t := k.t
+	t.Helper()
+	out := filepath.Join(k.dir, "export.pcapng")
+	if said, err := exec.Command(program, "export", "-r", device, "-w", out).CombinedOutput(); err != nil {
+		t.Fatalf("export: %v\n%s", err, said)
+	}
+	all := numbers(t, []string{out})
+	if !slices.IsSorted(all) {
+		t.Errorf("what is exported is not in order")
+	}
+	if len(all) > 0 {
+		read(t, []string{out})
+	}
+	return all
+}
+
+// onDevice looks for the packets of the life before on the device.
+func (k *killer) onDevice(device string, l *life) {
+	all := k.export(device)
+	if l == nil {
+		return
+	}
+	ours := slices.DeleteFunc(all, func(n uint64) bool { return n < l.first })
+	contiguous(k.t, ours, l.first, max(l.last.Durable.Packets, l.last.Written.Packets), &l.last)
+	k.durable += l.last.Durable.Packets
+}
