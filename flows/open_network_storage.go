@@ -94,7 +94,7 @@ func (r *run) openNet(c config.Flow, hands *umem.Holder, undo *cleanup) (err err
 func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	x := xdp.Config{
 		Interface: c.From.Interface, Holder: hands, Direction: xdp.Receive,
-		Shape: umem.Shape{MultiBuffer: true}, RingSize: uint32(c.From.Ring), Timestamps: true,
+		Shape: umem.Shape{MultiBuffer: true}, RingSize: uint32(c.From.Ring), Timestamps: true, Promiscuous: c.From.Promiscuous,
 		BusyPoll: xdp.BusyPoll{Time: c.From.BusyPoll},
 	}
 	for _, q := range c.From.Queues {

@@ -66,7 +66,7 @@ func TestCannotStart(t *testing.T) {
 		})
 	}
 	for _, dev := range []string{system, capture} {
-		c.prescribe(t, "", "force: true, flush: 20ms, device: "+dev)
+		c.prescribe(t, "", "force: true, segment: {size: 4MiB}, flush: 20ms, device: "+dev)
 		c.sent = 0
 		c.start(t)
 		c.capture(t, 100)

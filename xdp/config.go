@@ -60,6 +60,8 @@ type Config struct {
 	// BusyPoll lets Kick run the driver's receive routine on the caller's CPU.
 	BusyPoll BusyPoll
 
+	// Promiscuous receives also what the card would drop as not for this host.
+	Promiscuous bool
 	// Timestamps has the program note when each packet arrived. Without, a
 	// packet's Side.Stamp is the time at which Recv took its batch.
 	Timestamps bool

@@ -18,6 +18,10 @@ type device struct {
 	handle *netlink.Handle
 	ctl    int // a socket for ethtool requests
 
+	promiscuous int // a socket that keeps the device in promiscuous mode; -1: none
+
+	keepsTags  bool   // it takes VLAN tags out of packets again when it is closed
+	stripsTags bool   // it takes them out and cannot otherwise
 	zcSegments uint32 // most frames of one packet with zero copy
 	drops      []int  // which of the driver's counters are drops of its queues
 	counters   int    // how many counters the driver has
@@ -48,7 +52,7 @@ func (l lost) since(before lost) lost {
 // findDevice looks an interface up in the thread's network namespace. The caller
 // closes the device.
 func findDevice(name string) (*device, error) {
-	d := &device{ctl: -1}
+	d := &device{ctl: -1, promiscuous: -1}
 	if err := d.find(name); err != nil {
 		return nil, errors.Join(err, d.close())
 	}
@@ -130,13 +134,21 @@ func (d *device) close() error {
 	if d.handle == nil {
 		return nil
 	}
+	err := d.restoreTags()
 	d.handle.Close()
 	d.handle = nil
-	if d.ctl < 0 {
+	return errors.Join(err, closeSocket(&d.ctl, "ethtool"), closeSocket(&d.promiscuous, "promiscuous mode"))
+}
+
+// closeSocket closes a socket that may be there.
+func closeSocket(fd *int, what string) error {
+	if *fd < 0 {
 		return nil
 	}
-	if err := unix.Close(d.ctl); err != nil {
-		return fmt.Errorf("close the socket for ethtool: %w", err)
+	err := unix.Close(*fd)
+	*fd = -1
+	if err != nil {
+		return fmt.Errorf("close the socket for %s: %w", what, err)
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ func ethtool(fd int, name string, data unsafe.Pointer) error {
 	return nil
 }
 
+// value is struct ethtool_value.
+type value struct{ cmd, data uint32 }
+
 // rxQueues is the number of receive queues in use: what the driver says, else
 // what the kernel allocated.
 func rxQueues(fd int, name string, allocated int) (uint32, error) {
@@ -70,6 +73,13 @@ func rxQueues(fd int, name string, allocated int) (uint32, error) {
 		return 0, fmt.Errorf("count the queues: %w", err)
 	}
 	return uint32(max(allocated, 1)), nil
+}
+
+// ethtoolValue does a request whose argument and answer are one number.
+func ethtoolValue(fd int, name string, cmd, data uint32) (uint32, error) {
+	v := &value{cmd: cmd, data: data}
+	err := ethtool(fd, name, unsafe.Pointer(v))
+	return v.data, err
 }
 
 // ethtoolStringCount is how many counters the driver has.

@@ -17,6 +17,8 @@ type Granted struct {
 	NeedWakeup  bool      // the kernel says when it wants a wake-up
 	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
 	Refused     []Refusal // better ways that were tried first
+	// TagsStripped: the card takes VLAN tags out of packets and cannot be told not to.
+	TagsStripped bool
 }
 
 // WhyNotZeroCopy says in words why the kernel copies; empty with zero copy, and

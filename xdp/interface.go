@@ -72,7 +72,25 @@ func (i *Interface) openAll() (err error) {
 		return err
 	}
 	i.unbound = rest
+	if err := i.receiveWhole(); err != nil {
+		return err
+	}
 	return i.bindSomehow(queues)
+}
+
+// receiveWhole has the card hand over packets as they were on the wire, and all of
+// them where that is wanted.
+func (i *Interface) receiveWhole() error {
+	if !i.config.Direction.receives() {
+		return nil
+	}
+	if err := i.device.keepTags(i.config.Interface); err != nil {
+		return err
+	}
+	if !i.config.Promiscuous {
+		return nil
+	}
+	return i.device.listen()
 }
 
 // bindSomehow tries the ways of binding in turn.
@@ -135,7 +153,7 @@ func (i *Interface) try(a attempt, queues []uint32) error {
 func (i *Interface) expect(a attempt) Granted {
 	g := Granted{
 		ZeroCopy: a.zeroCopy, MultiBuffer: a.multiBuffer,
-		NeedWakeup: !i.config.AlwaysWake, Refused: i.granted.Refused,
+		NeedWakeup: !i.config.AlwaysWake, Refused: i.granted.Refused, TagsStripped: i.device.stripsTags,
 	}
 	if !g.MultiBuffer {
 		g.MaxPacket = i.config.frameRoom()

@@ -48,7 +48,7 @@
 // packet that the driver hands over in several buffers.
 //
 // A VLAN tag that the card removes before XDP runs is not in the packet and
-// cannot be tested: turn that off with ethtool -K DEV rxvlan off.
+// cannot be tested: package xdp has cards leave it there, where they can.
 //
 // # Rules
 //

@@ -27,6 +27,7 @@ type captureFlags struct {
 	queues           []int
 	ring             int
 	takeOver         bool
+	ownOnly          bool
 	reserve          bool
 	quiet            bool
 }
@@ -60,6 +61,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
 	s.IntVar(&f.ring, "ring", 4096, "entries of each ring of a queue")
+	s.BoolVarP(&f.ownOnly, "no-promiscuous-mode", "p", false, "capture only what is for this host")
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
@@ -74,6 +76,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	one := config.NewFlow("capture")
 	one.From.Interface, one.From.Filter, one.From.TakeOver = f.iface, filter, f.takeOver
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
+	one.From.Promiscuous = !f.ownOnly
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
 	switch f.file {
 	case "":

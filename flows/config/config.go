@@ -83,6 +83,8 @@ type From struct {
 	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:
 	// off.
 	BusyPoll time.Duration
+	// Promiscuous receives also what is not for this host.
+	Promiscuous bool
 	// TakeOver accepts that unfiltered traffic of the interface with the
 	// default route no longer reaches the host.
 	TakeOver bool

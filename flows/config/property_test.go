@@ -158,13 +158,14 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	f := NewFlow(name)
 	f.Worker = worker
 	f.From = From{
-		Interface: name,
-		Queues:    drawQueues(t),
-		ZeroCopy:  rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy"),
-		Filter:    rapid.StringMatching(`([!-~é日"'\\]+ ?\t?)*x`).Draw(t, "filter"),
-		Ring:      minRing << rapid.IntRange(0, 9).Draw(t, "ring"),
-		BusyPoll:  time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
-		TakeOver:  rapid.Bool().Draw(t, "take over"),
+		Interface:   name,
+		Queues:      drawQueues(t),
+		ZeroCopy:    rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy"),
+		Filter:      rapid.StringMatching(`([!-~é日"'\\]+ ?\t?)*x`).Draw(t, "filter"),
+		Ring:        minRing << rapid.IntRange(0, 9).Draw(t, "ring"),
+		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
+		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
+		TakeOver:    rapid.Bool().Draw(t, "take over"),
 	}
 	f.To.File = "/" + name + rapid.StringMatching(`[ -.0-~é日]{0,20}`).Draw(t, "file")
 	f.To.Layout = rapid.SampledFrom(allLayouts).Draw(t, "layout")
@@ -216,7 +217,7 @@ func regionDocument(r *Region) map[string]any {
 func flowDocument(f *Flow) map[string]any {
 	from := map[string]any{
 		"interface": f.From.Interface, "zero_copy": string(f.From.ZeroCopy), "filter": f.From.Filter,
-		"ring": f.From.Ring, "busy_poll": f.From.BusyPoll.String(), "take_over": f.From.TakeOver, "queues": "all",
+		"ring": f.From.Ring, "busy_poll": f.From.BusyPoll.String(), "take_over": f.From.TakeOver, "promiscuous": f.From.Promiscuous, "queues": "all",
 	}
 	if f.From.Queues != nil {
 		from["queues"] = f.From.Queues

@@ -77,13 +77,14 @@ func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
 
 func (d *decoder) from(path string, n *yaml.Node, f *From) {
 	d.mapping(path, n, fields{
-		"interface": set(d, &f.Interface, parseText),
-		"queues":    func(p string, n *yaml.Node) { d.queues(p, n, f) },
-		"zero_copy": set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
-		"filter":    set(d, &f.Filter, parseText),
-		"ring":      set(d, &f.Ring, parseInt),
-		"busy_poll": set(d, &f.BusyPoll, parseDuration),
-		"take_over": set(d, &f.TakeOver, parseBool),
+		"interface":   set(d, &f.Interface, parseText),
+		"queues":      func(p string, n *yaml.Node) { d.queues(p, n, f) },
+		"zero_copy":   set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
+		"filter":      set(d, &f.Filter, parseText),
+		"ring":        set(d, &f.Ring, parseInt),
+		"busy_poll":   set(d, &f.BusyPoll, parseDuration),
+		"promiscuous": set(d, &f.Promiscuous, parseBool),
+		"take_over":   set(d, &f.TakeOver, parseBool),
 	})
 }
 

@@ -1,0 +1,42 @@
+//go:build lab
+
+package xdp
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestTagsOnCards receives packets with one and two VLAN tags from cards that take
+// tags out of packets unless they are told not to.
+func TestTagsOnCards(t *testing.T) {
+	for name, pair := range map[string]*testenv.Pair{"igb": labenv.Igb(t), "virtio": labenv.VirtioNet(t)} {
+		t.Run(name, func(t *testing.T) {
+			g := newRig(t, umem.Config{Size: 8 << 20})
+			i := g.open(&pair.B, Config{Direction: Receive, RingSize: 512, Promiscuous: true})
+			for _, p := range i.Ports() {
+				g.supply(p, 400)
+				if err := p.Kick(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			g.start(i)
+			labenv.Carry(t, pair)
+			var sent [][]byte
+			for n, tags := range []string{"", "\x81\x00\x00\x05", "\x88\xa8\x20\x07\x81\x00\x00\x05"} {
+				p := packet(&pair.A, &pair.B, uint32(n), 200)
+				sent = append(sent, append(append(bytes.Clone(p[:12]), tags...), p[12:]...))
+			}
+			testenv.SendRaw(t, &pair.A, sent, testenv.SendOptions{Rate: 500})
+			for n, f := range g.receiveAny(i, len(sent)) {
+				if !bytes.Equal(g.region.Bytes(f), sent[n]) {
+					t.Errorf("packet %d came as %x, and was sent as %x", n, g.region.Bytes(f), sent[n])
+				}
+			}
+		})
+	}
+}

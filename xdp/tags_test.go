@@ -1,0 +1,31 @@
+package xdp
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestTagsAreKept: a card is told to leave VLAN tags in packets while it is open,
+// and is as it was afterwards.
+func TestTagsAreKept(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	strips := func() bool {
+		return strings.Contains(pair.B.Run(t, "ethtool", "-k", pair.B.Ifname), "rx-vlan-offload: on")
+	}
+	for _, before := range []bool{true, false} {
+		pair.B.Run(t, "ethtool", "-K", pair.B.Ifname, "rxvlan", map[bool]string{true: "on", false: "off"}[before])
+		g := newRig(t, small())
+		i := g.open(&pair.B, Config{Direction: Receive})
+		if strips() || i.Granted().TagsStripped {
+			t.Errorf("tags are taken out while it is open (before: %v)", before)
+		}
+		if err := i.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if strips() != before {
+			t.Errorf("tags were taken out before: %v, and afterwards: %v", before, strips())
+		}
+	}
+}
