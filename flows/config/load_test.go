@@ -56,7 +56,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 49, 5},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 50, 5},
 				From: From{Interface: "eth1", ZeroCopy: ZeroCopyPrefer, Ring: 4096, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
