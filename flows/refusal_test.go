@@ -73,7 +73,7 @@ func TestCannotStart(t *testing.T) {
 		if err := c.ill.Stop(); err != nil {
 			t.Error(err)
 		}
-		inSequence(t, packets(t, dev), 0, 100)
+		inSequence(t, packets(t, exported(t, dev)), 0, 100)
 	}
 }
 
