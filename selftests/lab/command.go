@@ -12,7 +12,7 @@ import (
 
 // one runs the user's command in a guest.
 func (l *lab) one(ctx context.Context) (err error) {
-	g, err := l.boot(ctx, vm.Config{Host: 1})
+	g, err := l.boot(ctx, vm.Config{Host: 1, Record: l.record})
 	if err != nil {
 		return err
 	}

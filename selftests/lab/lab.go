@@ -69,6 +69,9 @@ const attempts = 3
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
 	c.Kernel, c.Emulator, c.Init, c.Nodes = l.kernel, l.emulator, l.init, l.nodes
 	c.Shares = append(c.Shares, l.dir)
+	if c.Record != "" {
+		c.Shares = append(c.Shares, c.Record)
+	}
 	g, err := vm.Boot(ctx, c)
 	for n := 1; n < attempts && errors.Is(err, vm.ErrSilent) && c.Link == nil && ctx.Err() == nil; n++ {
 		fmt.Fprintln(os.Stderr, "lab: once more:", firstLine(err))

@@ -15,6 +15,7 @@ type options struct {
 	cmd    string
 	cmd2   string
 	run    string
+	record string
 	json   bool
 	update bool
 	nodes  int
@@ -31,6 +32,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.cmd, "cmd", "", "a shell `command` to run instead of the tests")
 	f.StringVar(&o.cmd2, "cmd2", "", "a shell `command` for a second guest on the same link, at the same time")
 	f.StringVar(&o.run, "run", "", "run only tests that match the `expression`")
+	f.StringVar(&o.record, "record", "", "a `directory` whose file disk is one more disk of the guest; what is written to it is recorded in the file log there; needs -cmd")
 	f.BoolVar(&o.json, "json", false, "print test events as go test -json does")
 	f.BoolVar(&o.update, "update", false, "only fetch the newest emulator and kernels, even where there are some")
 	f.IntVar(&o.nodes, "nodes", 1, "NUMA nodes of the guest, 1 or 2")
@@ -48,6 +50,9 @@ func parse(args []string) (options, error) {
 	}
 	if err == nil && o.cmd2 != "" && o.cmd == "" {
 		err = fmt.Errorf("-cmd2 needs -cmd")
+	}
+	if err == nil && o.record != "" && (o.cmd == "" || o.cmd2 != "") {
+		err = fmt.Errorf("-record needs -cmd, and no -cmd2")
 	}
 	if err != nil {
 		return o, fmt.Errorf("%w: %w", errUsage, err)

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"path/filepath"
 	"strconv"
 
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
@@ -27,6 +28,7 @@ func (c Config) arguments(fds inherited) []string {
 	args = append(args, c.nodes()...)
 	args = append(args, hostSide(fds)...)
 	args = append(args, c.disks(fds)...)
+	args = append(args, c.recorded()...)
 	args = append(args, c.network()...)
 	if c.Link != nil {
 		args = append(args, c.link(fds.link)...)
@@ -84,6 +86,22 @@ func (c Config) disks(fds inherited) []string {
 		"-drive", "if=none,id=scratch,format=raw,cache=unsafe,discard=unmap,file=" + fdPath(fds.scratch),
 		"-device", c.port("disk", 1), "-device", "nvme,drive=disk,serial=lab0,bus=disk-port",
 		"-device", "virtio-blk-pci,drive=scratch,bus=pcie.0,serial=" + wire.ScratchSerial,
+	}
+}
+
+// recorded is the disk whose writes are recorded. It is a virtio one, whose driver knows
+// flushes and no write-through, so that all that makes anything durable is a flush. The
+// record is of requests that are complete, in that order. Discards are not passed on, as
+// a disk without them holds what was there before.
+func (c Config) recorded() []string {
+	if c.Record == "" {
+		return nil
+	}
+	return []string{
+		"-blockdev", "driver=file,node-name=recorded-disk,cache.no-flush=on,filename=" + filepath.Join(c.Record, "disk"),
+		"-blockdev", "driver=file,node-name=recorded-log,cache.no-flush=on,filename=" + filepath.Join(c.Record, "log"),
+		"-blockdev", "driver=blklogwrites,node-name=recorded,file=recorded-disk,log=recorded-log,log-sector-size=512",
+		"-device", "virtio-blk-pci,drive=recorded,bus=pcie.0,write-cache=on,serial=" + wire.RecordedSerial,
 	}
 }
 

@@ -20,6 +20,10 @@ type Config struct {
 	// Nodes is how many NUMA nodes there are: 1 or 2. With two, the second card of
 	// each kind and the NVMe disk are on the second.
 	Nodes int
+	// Record is a directory on the host, or empty. Its file disk is then a disk of the
+	// guest, and its file log gets all that is written to it, with the flushes, in the
+	// format of the kernel's dm-log-writes. The path has no comma in it.
+	Record string
 	// Host numbers the guests of one link, from 1. Link is the guest's end of it, and
 	// nil without one.
 	Host int

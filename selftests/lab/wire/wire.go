@@ -20,6 +20,8 @@ const (
 	ModulesDir = "/modules"
 	// ScratchSerial is the serial number of the disk for temporary files.
 	ScratchSerial = "scratch"
+	// RecordedSerial is the serial number of the disk whose writes are recorded.
+	RecordedSerial = "recorded"
 )
 
 // Setup is what the guest must know before it can talk.
