@@ -9,7 +9,7 @@ STAMP    := main.version
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload lab lab-all lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload test-powercut lab lab-all lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -31,6 +31,9 @@ test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) o
 
 test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
 	UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
+
+test-powercut: setup-test ## cut the power of a recorded disk CUTS (100) times and check what is left (root)
+	UNIFIEDD_REQUIRE=1 UNIFIEDD_CUTS=$(or $(CUTS),100) go test -count=1 -v -timeout 60m -run '^TestPowerCuts$$' ./selftests/powercut
 
 # The lab guest: docs/lab.md. The script has the rest from the environment, the commands
 # as they were given, with their dollar signs.

@@ -1,0 +1,196 @@
+package powercut
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/export"
+	"github.com/unifiedd/unifiedd/internal/ring"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// errAlien says that a packet is there which nobody sent, or not as it was sent.
+var errAlien = errors.New("a packet is not what was sent")
+
+// bench is where states are opened. In the namespace of pair.B each flow has an interface.
+type bench struct {
+	*record
+	pair *testenv.Pair
+}
+
+func newBench(t *testing.T, r *record) *bench {
+	t.Helper()
+	b := &bench{r, testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})}
+	for _, f := range r.flows {
+		b.pair.B.Run(t, "ip", "link", "add", f.name(), "type", "veth", "peer", "name", f.name()+"x")
+		b.pair.B.Run(t, "ip", "link", "set", f.name(), "up")
+		b.pair.B.Run(t, "ip", "link", "set", f.name()+"x", "up")
+	}
+	return b
+}
+
+// state is a disk after a cut, opened.
+type state struct {
+	*bench
+	t      *testing.T
+	begun  []flow
+	images []string // of the partitions
+	dir    string   // where the file system is mounted
+	log    string   // what the daemon said while it recovered
+}
+
+// memory makes a file in memory, which is gone with the test.
+func memory(t *testing.T, name string, b []byte) string {
+	t.Helper()
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), name)
+	t.Cleanup(func() { f.Close() })
+	if _, err := f.Write(b); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("/proc/self/fd/%d", fd)
+}
+
+// try opens a disk after a cut and says what is wrong with it.
+func (b *bench) try(t *testing.T, image []byte, at int) error {
+	t.Helper()
+	durable, begun := b.durable(at)
+	s := &state{bench: b, t: t, begun: b.flows[:begun]}
+	for _, p := range Parts[:3] {
+		s.images = append(s.images, memory(t, "part", p.Of(image)))
+	}
+	err := s.inspect(durable, "before recovery", true)
+	if e := s.recover(); e != nil {
+		return errors.Join(err, e)
+	}
+	return errors.Join(err, s.inspect(durable, "after recovery", false))
+}
+
+// recover has the kernel replay the journal and the daemon recover everything.
+func (s *state) recover() error {
+	t := s.t
+	dev := testenv.Loop(t, s.images[0], 0)
+	s.dir = t.TempDir()
+	if err := unix.Mount(dev, s.dir, "ext4", 0, ""); err != nil {
+		return fmt.Errorf("mount what is left: %w", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(s.dir, 0); err != nil {
+			t.Errorf("unmount %s: %v", s.dir, err)
+		}
+	})
+	devices := []string{"", testenv.Loop(t, s.images[1], 0), testenv.Loop(t, s.images[2], 0)}
+	var text strings.Builder
+	for _, f := range s.begun {
+		text.WriteString(f.yaml(f.name(), s.dir, devices[f.part]))
+	}
+	d := launch(t, s.program, &s.pair.B, text.String())
+	d.running(t)
+	d.terminate(t)
+	s.log = d.log.String()
+	for _, bad := range []string{"had called durable", "level=ERROR"} {
+		if strings.Contains(s.log, bad) {
+			return fmt.Errorf("%w: the daemon says so:\n%s", ErrLost, s.log)
+		}
+	}
+	return nil
+}
+
+// inspect checks the packets of the flows, or only of those on devices.
+func (s *state) inspect(durable [maxFlows]uint64, when string, devices bool) error {
+	var errs []error
+	for _, f := range s.begun {
+		var found []uint64
+		var err error
+		switch {
+		case f.onDevice():
+			found, err = s.onDevice(f)
+		case devices:
+			continue
+		default:
+			found, err = s.inFiles(f)
+		}
+		if err == nil {
+			err = Check(found, durable[f.number], f.onDevice())
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("flow %d, %s: %w", f.number, when, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// inFiles are the numbers of a flow's packets in its files.
+func (s *state) inFiles(f flow) (all []uint64, err error) {
+	names, err := filepath.Glob(f.prefix(s.dir) + "-*.pcapng")
+	sort.Strings(names)
+	for _, name := range names {
+		captured, e := testenv.ReadCapture(s.t, name)
+		if err = errors.Join(err, e); e != nil {
+			err = fmt.Errorf("%s: %w", filepath.Base(name), err)
+		}
+		some, e := s.numbers(f, captured)
+		all, err = append(all, some...), errors.Join(err, e)
+	}
+	return all, err
+}
+
+// spare is how many segments of a ring may be missing of those that fit: the one being
+// written and the one prepared at the cut, and the same of the daemon that recovers.
+const spare = 4
+
+// onDevice are the numbers of a flow's packets in its ring, of which no more than
+// needed was overwritten.
+func (s *state) onDevice(f flow) ([]uint64, error) {
+	file, err := os.Open(s.images[f.part])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer file.Close()
+	found, err := ring.Find(file, uint64(Parts[f.part].Length))
+	if errors.Is(err, ring.ErrNone) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var plain bytes.Buffer
+	x := export.New(&plain, export.Select{})
+	err = x.AddRing(file, found.Ring)
+	sum, e := x.Close()
+	if err = errors.Join(err, e); err != nil || sum.Packets == 0 {
+		return nil, err
+	}
+	captured, err := testenv.ReadCapture(s.t, memory(s.t, "export", plain.Bytes()))
+	if err != nil {
+		return nil, err
+	}
+	all, err := s.numbers(f, captured)
+	if err == nil && all[0] > 0 && sum.Segments+spare < found.Slots {
+		err = fmt.Errorf("%w: %d segments are left of %d", ErrLost, sum.Segments, found.Slots)
+	}
+	return all, err
+}
+
+// numbers are the numbers of a flow's packets, each of which must be as it was sent.
+func (s *state) numbers(f flow, captured []testenv.Captured) (all []uint64, err error) {
+	for _, p := range captured {
+		n, ok := testenv.Sequence(p.Data)
+		if !ok || !bytes.Equal(p.Data, f.packet(s.pair, n)) {
+			return all, fmt.Errorf("%w: %x, behind %d others", errAlien, p.Data, len(all))
+		}
+		all = append(all, n)
+	}
+	return all, nil
+}

@@ -1,0 +1,112 @@
+package powercut
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// number is a number from the environment, or its default.
+func number(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return n
+}
+
+// TestPowerCuts makes one record and opens many states that cuts could have left.
+func TestPowerCuts(t *testing.T) {
+	testenv.Root(t)
+	cuts, seed := number(t, "UNIFIEDD_CUTS", 5), number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
+	b := newBench(t, makeRecord(t, cuts > 20))
+	for i := range cuts {
+		t.Run(fmt.Sprint("cut", i), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, i))
+			image := bytes.Clone(b.base)
+			c := b.Cut(image, b.place(i, cuts, r), Fate(r.IntN(int(fates))), r)
+			durable, begun := b.durable(c.At)
+			t.Logf("%v; %v packets durable, %d flows", c, durable, begun)
+			if err := b.try(t, image, c.At); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("a disk that lies", b.lies)
+}
+
+// place draws a place for a cut: every flow has its share of the cuts. A quarter is right
+// behind a marker, and half where most is pending, right in front of a flush.
+func (b *bench) place(i, cuts uint64, r *rand.Rand) int {
+	from, to := b.span(uint32(i * uint64(len(b.flows)) / cuts))
+	at := from + r.IntN(to+1-from)
+	is := func(int) bool { return true }
+	switch r.IntN(4) {
+	case 0:
+		is = func(n int) bool { _, ok := parseMarker(b.Entries[n-1].Data); return ok }
+	case 1, 2:
+		is = func(n int) bool {
+			return n < len(b.Entries) && b.Entries[n].Flags&Flush != 0 && b.Entries[n-1].Flags&Flush == 0
+		}
+	}
+	for n := at; n > from; n-- {
+		if is(n) {
+			return n
+		}
+	}
+	return at
+}
+
+// span is where a flow is in the record: from the last marker of the one before up to its
+// own last.
+func (b *bench) span(flow uint32) (from, to int) {
+	for _, c := range b.claims {
+		if c.Flow < flow {
+			from = c.Entry + 1
+		}
+		if c.Flow <= flow {
+			to = c.Entry + 1
+		}
+	}
+	return from, to
+}
+
+// lies proves that the check can fail: a disk loses what flushes should have made
+// durable, on files and on a device.
+func (b *bench) lies(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 0))
+	for _, flow := range []uint32{0, uint32(len(b.flows) - 1)} {
+		t.Run(fmt.Sprint("flow", flow), func(t *testing.T) {
+			early, late := b.halfway(flow)
+			image := bytes.Clone(b.base)
+			c := b.cut(image, late, early, Lost, r)
+			if err := b.try(t, image, late); !errors.Is(err, ErrLost) {
+				t.Errorf("%v: nobody notices: %v", c, err)
+			}
+		})
+	}
+}
+
+// halfway are the places of two markers of a flow, one in its middle and its last.
+func (b *bench) halfway(flow uint32) (early, late int) {
+	var places []int
+	for _, c := range b.claims {
+		if c.Flow == flow {
+			places = append(places, c.Entry+1)
+		}
+	}
+	return places[len(places)/2], places[len(places)-1]
+}

@@ -1,0 +1,131 @@
+package powercut
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// record is what a guest has left.
+type record struct {
+	*Log
+	flows   []flow
+	base    []byte // the disk before
+	claims  []Claim
+	program string // the daemon
+}
+
+// makeRecord boots a guest that captures with each flow, for a while or longer.
+func makeRecord(t *testing.T, long bool) *record {
+	t.Helper()
+	begin := time.Now()
+	dir := testenv.DiskDir(t)
+	r := &record{flows: chosen(long), program: filepath.Join(dir, "unifiedd")}
+	build(t, "build", "-o", r.program, "../../cmd/unifiedd")
+	build(t, "build", "-o", filepath.Join(dir, "lab"), "../lab")
+	build(t, "test", "-vet=off", "-c", "-tags", "recorded", "-o", filepath.Join(dir, "drive"), ".")
+	built := time.Now()
+	disk, log := filepath.Join(dir, "disk"), filepath.Join(dir, "log")
+	r.base = makeDisk(t, disk)
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(filepath.Join(dir, "lab"), "-limit", "5m", "-record", dir,
+		"-cmd", filepath.Join(dir, "drive")+" -test.run '^TestDrive$' -test.v")
+	cmd.Env = append(os.Environ(), "UNIFIEDD_RECORD="+dir, "UNIFIEDD_SPAN=1500ms", "UNIFIEDD_LONG=")
+	if long {
+		cmd.Env = append(cmd.Env, "UNIFIEDD_SPAN=8s", "UNIFIEDD_LONG=1")
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("make a record in a guest: %v\n%s", err, out)
+	}
+	r.read(t, log, disk)
+	t.Logf("%d entries, %d markers; built in %v, recorded in %v\n%s", len(r.Entries), len(r.claims),
+		built.Sub(begin).Round(time.Second), time.Since(built).Round(time.Second), out)
+	return r
+}
+
+func build(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		t.Fatalf("go %q: %v\n%s", args, err, out)
+	}
+}
+
+// makeDisk makes a disk with partitions and a file system, and returns what is on it.
+func makeDisk(t *testing.T, name string) []byte {
+	t.Helper()
+	f, err := os.Create(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := f.Truncate(DiskBytes); err != nil {
+		t.Fatal(err)
+	}
+	fs := Parts[0]
+	out, err := exec.Command(testenv.Tool(t, "mkfs.ext4"), "-q", "-F", "-J", "size=4", "-E", fmt.Sprintf("offset=%d,lazy_itable_init=0", fs.Offset),
+		name, fmt.Sprintf("%dk", fs.Length>>10)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make a file system: %v\n%s", err, out)
+	}
+	if _, err := f.WriteAt(Table(), 0); err != nil {
+		t.Fatal(err)
+	}
+	return readAll(t, name)
+}
+
+func readAll(t *testing.T, name string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// read reads the record, which must lead from the disk before to the disk after.
+func (r *record) read(t *testing.T, log, disk string) {
+	t.Helper()
+	l, err := Parse(readAll(t, log), DiskBytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Log, r.claims = l, l.Claims()
+	image := bytes.Clone(r.base)
+	for _, e := range l.Entries {
+		e.apply(image)
+	}
+	if !bytes.Equal(image, readAll(t, disk)) {
+		t.Fatal("the record does not lead to the disk that the guest left")
+	}
+	for n, c := range r.claims {
+		if c.Number != uint64(n) || int(c.Flow) >= len(r.flows) {
+			t.Fatalf("marker %d is %+v: some are missing", n, c)
+		}
+	}
+	if len(r.claims) == 0 || int(r.claims[len(r.claims)-1].Flow) != len(r.flows)-1 {
+		t.Fatalf("%d markers, none of the last flow", len(r.claims))
+	}
+}
+
+// durable is how many packets of each flow were called durable in front of a cut, and
+// how many flows had begun, or may have.
+func (r *record) durable(at int) (packets [maxFlows]uint64, begun int) {
+	begun = 1
+	for _, c := range r.claims {
+		if c.Entry >= at {
+			break
+		}
+		packets[c.Flow] = c.Packets
+		begun = int(c.Flow) + 2
+	}
+	return packets, min(begun, len(r.flows))
+}
