@@ -7,6 +7,8 @@ import (
 	"os"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/nvme"
 )
@@ -19,6 +21,9 @@ type device struct {
 	base   uint64        // number of the run's first packet
 	slots  chan struct{} // as many in it as slots are prepared, written or being completed
 }
+
+// passthrough reports whether segments go to an NVMe node.
+func (s *store) passthrough() bool { return s.device != nil && s.device.target.Passthrough() }
 
 // Close closes the device.
 func (d *device) Close() error { return errors.Join(d.file.Close(), d.target.Close()) }
@@ -34,6 +39,7 @@ func (s *store) openDevice() (generation int, err error) {
 	if d.file, err = reopen(target); err != nil {
 		return 0, errors.Join(err, target.Close())
 	}
+	d.refresh()
 	next := uint64(1)
 	if err = s.findRing(d); err == nil {
 		next, err = s.recoverRing(d)
@@ -45,6 +51,10 @@ func (s *store) openDevice() (generation int, err error) {
 	s.device = d
 	return int(next), nil
 }
+
+// refresh forgets what the kernel has cached, which is old once commands to an NVMe
+// node wrote past it. What it cannot forget is nothing we wrote.
+func (d *device) refresh() { _ = unix.Fadvise(int(d.file.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
 // claim opens a device. The kernel closes that of a process that was killed a
 // while later.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/export"
 	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -54,6 +56,7 @@ func exported(t *testing.T, device string) string {
 		t.Fatal(err)
 	}
 	defer in.Close()
+	_ = unix.Fadvise(int(in.Fd()), 0, 0, unix.FADV_DONTNEED) // commands to a node write past the cache
 	size, err := in.Seek(0, io.SeekEnd)
 	if err != nil {
 		t.Fatal(err)

@@ -36,10 +36,11 @@ func hold(fd int) error {
 // reopen opens the file of a segment once more, without direct I/O.
 func (s *segment) reopen() (*os.File, error) { return reopen(s.target) }
 
-// reopen opens a target once more, without direct I/O. It goes by what is open and
-// not by the name, under which there may be another file by now.
+// reopen opens a target once more, without direct I/O; instead of an NVMe node, its
+// block device. It goes by what is open and not by the name, under which there may be
+// another file by now.
 func reopen(t *nvme.Target) (*os.File, error) {
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", t.FD()), os.O_RDWR, 0)
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", t.BlockFD()), os.O_RDWR, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s again: %w", t.Path(), err)
 	}

@@ -130,6 +130,7 @@ func (r *run) openDisk(c config.Flow, hands *umem.Holder, shared sharing, undo *
 	undo.add(o.surrender)
 	o.queue, err = nvme.Open(nvme.Config{
 		Worker: hands, Name: "flow " + c.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: segments,
+		Passthrough: o.store.passthrough(),
 	})
 	if err != nil {
 		return err

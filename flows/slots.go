@@ -48,6 +48,7 @@ func (s *store) recoverSlot(d *device, generation uint64) (unused bool, err erro
 
 // mendSlot recovers a segment in its slot and closes it.
 func (s *store) mendSlot(d *device, generation uint64) (pcapng.Report, error) {
+	d.refresh()
 	slot := d.Slot(d.file, generation)
 	r, err := pcapng.Recover(slot, pcapng.Options{Numbered: true})
 	if err != nil || r.Batches == 0 && r.Torn == 0 {

@@ -192,6 +192,17 @@ func (t *Target) Block() bool { return t.block }
 // past the kernel's block layer.
 func (t *Target) Passthrough() bool { return t.node != nil }
 
+// BlockFD is the open descriptor through which the kernel's block layer reaches the same
+// bytes, which stays the target's: FD itself, but of an NVMe node its block device's, and
+// -1 where there is none. What the kernel has cached of it knows nothing of commands to
+// the node.
+func (t *Target) BlockFD() int {
+	if t.node != nil {
+		return t.node.claim
+	}
+	return t.fd
+}
+
 // Direct reports whether the device moves the bytes itself. Without, the kernel
 // copies each byte through its cache; Stats.Copied counts them.
 func (t *Target) Direct() bool { return t.direct }

@@ -1,0 +1,90 @@
+//go:build lab
+
+package flows
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestCardToDisk captures from cards straight onto the NVMe disk, as a block device and
+// by commands to its node. Where the kernel has zero copy on the card, a packet of one
+// frame is written from where the card put it, and nothing copies it.
+func TestCardToDisk(t *testing.T) {
+	for _, c := range []struct {
+		cards        string
+		take         func(testing.TB) *testenv.Pair
+		device, mode string
+	}{
+		{"igb", labenv.Igb, labenv.Disk, "prefer"},
+		{"igb", labenv.Igb, labenv.DiskPassthrough, "prefer"},
+		{"igb", labenv.Igb, labenv.DiskPassthrough, "copy"},
+		{"virtio", labenv.VirtioNet, labenv.Disk, "prefer"},
+	} {
+		t.Run(c.cards+" "+c.mode+c.device, func(t *testing.T) { cardToDisk(t, c.take(t), c.device, c.mode) })
+	}
+}
+
+func cardToDisk(t *testing.T, pair *testenv.Pair, device, mode string) {
+	testenv.HugePages(t, 66<<20)
+	l := &lab{Pair: pair, dir: t.TempDir()}
+	if pair.B.Ifname == "virtio1" { // of these only A grants zero copy
+		l.A, l.B = l.B, l.A
+	}
+	f := l.start(t, fmt.Sprintf(`
+region: {size: 64MiB}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 1024, zero_copy: %s}
+    to: {device: %s, layout: slot, segment: {size: 32MiB}, flush: 100ms, durable: 200ms}
+`, l.B.Ifname, mode, device), Options{}).Flows()[0]
+	w := observed(t, f)
+	w.write = true
+	labenv.Carry(t, pair)
+	var frames [][]byte
+	for size := 512; size <= 1514; size += 3 {
+		frames = append(frames, testenv.UDP(&l.A, &l.B, 9, uint64(size), size))
+	}
+	s := l.captured(t, f, frames)
+	zero := mode == "prefer" && labenv.Kernel(t) == labenv.Linux7
+	if s.ZeroCopy != zero || mode == "prefer" && (s.WhyNot == "") != zero {
+		t.Errorf("zero copy: %v, %q", s.ZeroCopy, s.WhyNot)
+	}
+	for reason, n := range s.CopiedBytes {
+		if n != 0 {
+			t.Errorf("copied %d bytes: %s", n, reason)
+		}
+	}
+	for reason, n := range s.KernelBytes {
+		if zero && n != 0 {
+			t.Errorf("the kernel copied %d bytes: %s", n, reason)
+		}
+	}
+	w.passed(t, len(frames))
+	all := packets(t, exported(t, labenv.Disk)) // of the runs before, too
+	if len(all) < len(frames) {
+		t.Fatalf("%d packets are on the disk, %d were sent", len(all), len(frames))
+	}
+	samePackets(t, "the disk", all[len(all)-len(frames):], stampedWith(frames))
+}
+
+// passed checks that the disk was given the very bytes at which each packet had landed.
+func (w *witness) passed(t *testing.T, n int) {
+	t.Helper()
+	if len(w.landed) != n {
+		t.Fatalf("%d packets landed, %d were sent", len(w.landed), n)
+	}
+	at := 0
+	for i, p := range w.landed {
+		for at < len(w.pieces) && w.pieces[at].Addr != p.addr-pcapng.PacketHeaderLen {
+			at++
+		}
+		if at == len(w.pieces) {
+			t.Fatalf("packet %d landed at %#x, and nothing from there was given to the disk", i, p.addr)
+		}
+	}
+}
