@@ -94,6 +94,9 @@ func (f *Flow) announce(r *run) []any {
 	if why := g.WhyNotZeroCopy(); why != "" {
 		a = append(a, "why_no_zero_copy", why)
 	}
+	if g.TagsStripped {
+		a = append(a, "vlan_tags_lost", true)
+	}
 	if left := r.net.Unbound(); len(left) > 0 {
 		a = append(a, "queues_left_to_the_kernel", left)
 	}

@@ -53,6 +53,7 @@ func (f *Flow) observeStatus(r *run) FlowStatus {
 	s := f.describe()
 	s.From = r.net.Name()
 	g := r.net.Granted()
+	s.TagsLost = g.TagsStripped
 	s.ZeroCopy, s.WhyNot, s.MultiBuffer, s.Attach = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer, g.Mode.String()
 	s.Left = r.net.Unbound()
 	s.Written, s.Durable = r.places.read()

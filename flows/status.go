@@ -47,11 +47,12 @@ type FlowStatus struct {
 	Layout string    `json:"layout"`
 	Filter string    `json:"filter,omitempty"`
 
-	ZeroCopy    bool     `json:"zero_copy"`             // granted by the driver
-	WhyNot      string   `json:"why_not,omitempty"`     // if it was not
-	MultiBuffer bool     `json:"multi_buffer"`          // long packets span frames
-	Attach      string   `json:"attach"`                // driver or generic
-	Left        []uint32 `json:"left_queues,omitempty"` // queues whose traffic stays with the kernel
+	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
+	WhyNot      string   `json:"why_not,omitempty"`        // if it was not
+	TagsLost    bool     `json:"vlan_tags_lost,omitempty"` // the card takes them out of packets
+	MultiBuffer bool     `json:"multi_buffer"`             // long packets span frames
+	Attach      string   `json:"attach"`                   // driver or generic
+	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
 
 	Packets uint64  `json:"packets"` // received from the rings
 	Bytes   uint64  `json:"bytes"`

@@ -135,6 +135,17 @@ func (w *witness) compare(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i, p := range w.passed(t) {
+		here := raw[p.offset+pcapng.PacketHeaderLen:]
+		if n := binary.BigEndian.Uint64(here[numberAt:]); n != uint64(i) {
+			t.Fatalf("packet %d, written from %#x, is number %d in the file", i, p.Addr, n)
+		}
+	}
+}
+
+// passed are the pieces that begin with a packet where it had landed, one for each.
+func (w *witness) passed(t *testing.T) (pieces []piece) {
+	t.Helper()
 	at := 0
 	for i, p := range w.landed {
 		for at < len(w.pieces) && w.pieces[at].Addr != p.addr-pcapng.PacketHeaderLen {
@@ -143,11 +154,9 @@ func (w *witness) compare(t *testing.T, file string) {
 		if at == len(w.pieces) {
 			t.Fatalf("packet %d landed at %#x, and nothing from there was given to the disk", i, p.addr)
 		}
-		here := raw[w.pieces[at].offset+pcapng.PacketHeaderLen:]
-		if n := binary.BigEndian.Uint64(here[numberAt:]); n != uint64(i) {
-			t.Fatalf("packet %d, written from %#x, is number %d in the file", i, p.addr, n)
-		}
+		pieces = append(pieces, w.pieces[at])
 	}
+	return pieces
 }
 
 // captured sends frames, waits until they are written, and stops the flow.

@@ -17,7 +17,7 @@ type Granted struct {
 	NeedWakeup  bool      // the kernel says when it wants a wake-up
 	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
 	Refused     []Refusal // better ways that were tried first
-	// TagsStripped: the card takes VLAN tags out of packets and cannot be told not to.
+	// TagsStripped: the card takes VLAN tags out of packets and could not be told not to.
 	TagsStripped bool
 }
 

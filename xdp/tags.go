@@ -26,7 +26,7 @@ func (d *device) keepTags(name string) error {
 	switch _, err = ethtoolValue(d.ctl, name, unix.ETHTOOL_SFLAGS, flags&^flagStripTags); {
 	case err == nil:
 		d.keepsTags = true
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP): // fixed: __ethtool_set_flags in net/ethtool
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM): // fixed, or not ours to set
 		d.stripsTags = true
 	default:
 		return fmt.Errorf("have VLAN tags left in packets: %w", err)

@@ -230,7 +230,7 @@ func (c card) offloads() []Check {
 			merged = append(merged, f)
 		}
 	}
-	return []Check{c.merging(merged), c.stripping(active["rx-vlan-hw-parse"] || active["rx-vlan-stag-hw-parse"])}
+	return []Check{c.merging(merged), c.stripping(active["rx-vlan-hw-parse"], active["rx-vlan-stag-hw-parse"])}
 }
 
 // merging: the card makes one packet of several before XDP sees them. GRO in
@@ -243,11 +243,18 @@ func (c card) merging(by []string) Check {
 		with("ethtool -K %s %s off", c.Name, strings.Join(by, " off "))
 }
 
-// stripping: a tag the card has taken off is not in the packet.
-func (c card) stripping(on bool) Check {
-	if !on || c.driver == "veth" { // veth announces it, and passes tags on as they are
-		return ok("VLAN tags", "arrive in the packet")
+// stripping: a tag the card has taken off is not in the packet. While a capture runs
+// the card is told to leave tags of 802.1Q there; for those of 802.1ad there is no such
+// flag.
+func (c card) stripping(tags, serviceTags bool) Check {
+	const name = "VLAN tags"
+	switch {
+	case c.driver == "veth": // announces it, and passes tags on as they are
+	case serviceTags:
+		return warn(name, "the card takes those of 802.1ad off: they are neither captured nor can be filtered by").
+			with("ethtool -K %s rx-vlan-stag-hw-parse off", c.Name)
+	case tags:
+		return ok(name, "the card takes them off, which a capture has it stop while it runs (status has vlan_tags_lost where it cannot)")
 	}
-	return warn("VLAN tags", "the card takes them off: they are neither captured nor can be filtered by").
-		with("ethtool -K %s rxvlan off", c.Name)
+	return ok(name, "arrive in the packet")
 }
