@@ -20,18 +20,21 @@ const (
 type contest struct {
 	work
 	name       string
-	pairs      int              // pairs of runs a round
 	start      [2]time.Duration // processor time of a run of one operation, ours and theirs
 	rate, cost bench.Comparison
 }
 
-// diskPairs is how many pairs a round has on a disk, whose speed changes from one
-// second to the next by more than the bars allow: more and shorter runs tell more.
-const diskPairs = 4
+// pairs is how many pairs a round has. The speed of a disk, and of a machine that others
+// share, changes from one second to the next by more than the bars allow: more and
+// shorter runs tell more.
+const pairs = 4
 
-func newContest(target string, w work, pairs int) *contest {
+// spanOf is how long each run of a round lasts.
+func spanOf(f bench.Form) time.Duration { return f.Span / 2 }
+
+func newContest(target string, w work) *contest {
 	name := w.name(target)
-	return &contest{work: w, name: name, pairs: pairs,
+	return &contest{work: w, name: name,
 		rate: bench.Comparison{Case: name, Metric: "operations", Unit: "k/s", Better: bench.More, Bar: rateBar},
 		cost: bench.Comparison{Case: name, Metric: "processor", Unit: "µs each", Better: bench.Less, Bar: costBar}}
 }
@@ -55,11 +58,8 @@ func (c *contest) calibrate(ctx context.Context, programs [2]*program, runs int)
 
 // round measures the pairs of a round.
 func (c *contest) round(ctx context.Context, i int, programs [2]*program, span time.Duration) error {
-	if c.pairs > 1 {
-		span /= 2
-	}
-	for n := range c.pairs {
-		if err := c.pair(ctx, i*c.pairs+n, programs, span); err != nil {
+	for n := range pairs {
+		if err := c.pair(ctx, i*pairs+n, programs, span); err != nil {
 			return fmt.Errorf("%s, round %d: %w", c.name, i+1, err)
 		}
 	}

@@ -40,8 +40,7 @@ func TestAgainstFio(t *testing.T) {
 	}
 	r := bench.NewReport("block I/O", "unified-nvme-test", version)
 	r.Notes = []string{
-		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", form.Rounds, form.Span, ours.cpu, form.Name),
-		fmt.Sprintf("On the file, a round is %d pairs of half as long.", diskPairs),
+		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", pairs*form.Rounds, spanOf(form), ours.cpu, form.Name),
 		"Processor time is the whole process's, less that of a run of one operation."}
 	contests := prepare(t, size)
 	if form == bench.Short {
@@ -79,16 +78,13 @@ func prepare(t *testing.T, size uint64) []*contest {
 		t.Fatal(err)
 	}
 	f.Close()
-	targets := []struct {
-		name, path string
-		pairs      int
-	}{{"zram", testenv.Zram(t, size), 1}, {"file", file, diskPairs}}
+	targets := []struct{ name, path string }{{"zram", testenv.Zram(t, size)}, {"file", file}}
 	var all []*contest
 	for _, target := range targets {
 		fill(t, target.path, size)
 		for _, depth := range []int{1, 64} {
 			for _, mode := range []string{"randread", "randwrite"} {
-				all = append(all, newContest(target.name, work{path: target.path, size: size, mode: mode, depth: depth}, target.pairs))
+				all = append(all, newContest(target.name, work{path: target.path, size: size, mode: mode, depth: depth}))
 			}
 		}
 	}
@@ -129,7 +125,7 @@ func compete(t *testing.T, contests []*contest, programs [2]*program, form bench
 	}
 	for i := range form.Rounds {
 		for _, c := range contests {
-			if err := c.round(ctx, i, programs, form.Span); err != nil {
+			if err := c.round(ctx, i, programs, spanOf(form)); err != nil {
 				t.Fatal(err)
 			}
 		}
