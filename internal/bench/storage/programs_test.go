@@ -41,7 +41,7 @@ func TestSameWork(t *testing.T) {
 }
 
 func TestCostLessStart(t *testing.T) {
-	c := newContest("file", work{mode: "randwrite", depth: 1}, 1)
+	c := newContest("file", work{mode: "randwrite", depth: 1})
 	c.start = [2]time.Duration{10 * time.Millisecond, time.Second}
 	if got := c.each(0, run{operations: 1000, cpu: 12 * time.Millisecond}); got != 2 {
 		t.Errorf("%v µs each", got)
