@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,7 +149,14 @@ func (d *Daemon) Flow(name string) (*Flow, error) {
 			return f, nil
 		}
 	}
-	return nil, fmt.Errorf("there is no flow %q", name)
+	return nil, fmt.Errorf("there is no flow %q (there is: %s)", name, strings.Join(d.names(), ", "))
+}
+
+func (d *Daemon) names() (all []string) {
+	for _, f := range d.flows {
+		all = append(all, f.Name())
+	}
+	return all
 }
 
 // Flows lists the flows in the order of the configuration.
@@ -157,16 +165,15 @@ func (d *Daemon) Flows() []*Flow { return d.flows }
 // Region is the memory of all flows.
 func (d *Daemon) Region() *umem.Region { return d.region }
 
-// Ready says why the daemon is not doing all it should: nil when every flow runs
-// and waits for nothing.
-func (d *Daemon) Ready() error {
-	var errs []error
+// Unready is the status of each flow that does not do all it should: nil when every
+// flow runs and waits for nothing, or is done.
+func (d *Daemon) Unready() (all []FlowStatus) {
 	for _, f := range d.flows {
 		if s := f.Status(); s.State != Running && s.State != Done {
-			errs = append(errs, fmt.Errorf("flow %s is %s: %s", s.Name, s.State, s.Error))
+			all = append(all, s)
 		}
 	}
-	return errors.Join(errs...)
+	return all
 }
 
 // Status is everything the daemon tells about itself.

@@ -2,7 +2,6 @@ package flows
 
 import (
 	"errors"
-	"strings"
 	"testing"
 
 	"github.com/cilium/ebpf/link"
@@ -16,8 +15,8 @@ func TestInterfaceDown(t *testing.T) {
 	c.capture(t, 100)
 	c.B.SetDown(t)
 	c.becomes(t, Waiting, c.B.Ifname, "down", "ip link set "+c.B.Ifname+" up")
-	if err := c.daemon.Ready(); err == nil || !strings.Contains(err.Error(), "flow ill is waiting") {
-		t.Errorf("ready: %v", err)
+	if not := c.daemon.Unready(); len(not) != 1 || not[0].Name != "ill" || not[0].State != Waiting {
+		t.Errorf("not ready: %+v", not)
 	}
 	c.B.SetUp(t)
 	c.becomes(t, Running)

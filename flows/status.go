@@ -97,3 +97,6 @@ const (
 	Failed  State = "failed"
 	Done    State = "done" // took the packets it was to take
 )
+
+// Up reports whether a flow in this state runs.
+func (s State) Up() bool { return s == Running || s == Waiting }

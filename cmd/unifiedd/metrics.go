@@ -59,7 +59,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
-	gauge(out, descUp, truth(f.State == flows.Running || f.State == flows.Waiting), f.Name)
+	gauge(out, descUp, truth(f.State.Up()), f.Name)
 	gauge(out, descWaits, truth(f.State == flows.Waiting), f.Name)
 	gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, f.From)
 	counter(out, descOffered, f.Offered, f.Name, f.From)

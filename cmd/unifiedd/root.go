@@ -23,6 +23,8 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		newCapture(),
 		newExport(),
 		newStatus(),
+		newStart(),
+		newStop(),
 		newDemo(),
 	)
 	ran = new(bool)

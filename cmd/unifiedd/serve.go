@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -33,7 +34,7 @@ func serve(d *flows.Daemon, listen, socket string) (*servers, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
-	s.start(public, publicHandler(d))
+	s.start(public, publicHandler(d, briefly))
 	return s, nil
 }
 
@@ -56,13 +57,19 @@ func (s *servers) Close() error {
 	return errors.Join(errs...)
 }
 
-func publicHandler(d *flows.Daemon) *http.ServeMux {
+// publicHandler answers what anybody on the network may know. say puts into words what
+// keeps a flow from being ready.
+func publicHandler(d *flows.Daemon, say func(*flows.FlowStatus) string) *http.ServeMux {
 	m := http.NewServeMux()
 	m.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(d), promhttp.HandlerOpts{}))
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := d.Ready(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		var why []string
+		for _, f := range d.Unready() {
+			why = append(why, say(&f))
+		}
+		if why != nil {
+			http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
@@ -70,34 +77,32 @@ func publicHandler(d *flows.Daemon) *http.ServeMux {
 	return m
 }
 
+// briefly is a flow's state. Why it is so may name files and devices, which is for its
+// owner only.
+func briefly(f *flows.FlowStatus) string { return fmt.Sprintf("flow %s is %s", f.Name, f.State) }
+
+// fully is a flow's state, and why it is so.
+func fully(f *flows.FlowStatus) string {
+	if f.Error == "" {
+		return briefly(f)
+	}
+	return briefly(f) + ": " + f.Error
+}
+
 func controlHandler(d *flows.Daemon) *http.ServeMux {
-	m := publicHandler(d)
+	m := publicHandler(d, fully)
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if err := json.NewEncoder(w).Encode(d.Status()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})
-	m.HandleFunc("POST /flows/{name}/start", onFlow(d, (*flows.Flow).Start))
-	m.HandleFunc("POST /flows/{name}/stop", onFlow(d, (*flows.Flow).Stop))
+	m.HandleFunc("POST /flows/{name}/start", onFlow(d, startOne))
+	m.HandleFunc("POST /flows/{name}/stop", onFlow(d, stopOne))
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	m.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	m.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	return m
-}
-
-// onFlow makes a handler that does something to the flow in its path.
-func onFlow(d *flows.Daemon, do func(*flows.Flow) error) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		f, err := d.Flow(r.PathValue("name"))
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusNotFound)
-			return
-		}
-		if err := do(f); err != nil {
-			http.Error(w, err.Error(), http.StatusConflict)
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -195,17 +196,50 @@ func TestServeStatus(t *testing.T) {
 	}
 }
 
-func TestServeStopsAndStartsFlows(t *testing.T) {
+// TestReadyTellsOwnerWhy: the network hears which flow is not ready, and only the
+// socket's owner what is wrong.
+func TestReadyTellsOwnerWhy(t *testing.T) {
+	s := startServed(t)
+	if err := s.Daemon.Start(); err == nil { // not in the namespace of the interface
+		t.Fatal("a flow runs on an interface that is not there")
+	}
+	public := httptest.NewRecorder()
+	publicHandler(s.Daemon, briefly).ServeHTTP(public, httptest.NewRequest("GET", "/readyz", nil))
+	if got := public.Body.String(); public.Code != http.StatusServiceUnavailable || got != "flow cap is failed\n" {
+		t.Errorf("on the network, readyz: %d %q", public.Code, got)
+	}
+	status, body := s.do(t, "GET", "/readyz")
+	if status != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is failed: ") || !strings.Contains(body, s.pair.B.Ifname) {
+		t.Errorf("on the control socket, readyz: %d %q", status, body)
+	}
+}
+
+// TestControl stops a flow, and asks for what makes no sense.
+func TestControl(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
-	if status, body := s.do(t, "POST", "/flows/cap/stop"); status != http.StatusOK {
-		t.Fatalf("stop: %d %s", status, body)
+	for _, c := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"start", "cap"}, exitFailed, "flow cap runs already"},
+		{[]string{"stop", "nope"}, exitFailed, `there is no flow "nope" (there is: cap)`},
+		{[]string{"start", "a/../b"}, exitFailed, `there is no flow "a/../b"`},
+		{[]string{"stop", "cap"}, 0, ""},
+		{[]string{"stop", "cap"}, exitFailed, "flow cap is stopped, and does not run"},
+		{[]string{"stop"}, exitUsage, "accepts 1 arg"},
+		{[]string{"start", "cap"}, exitFailed, s.pair.B.Ifname}, // which is in another namespace
+		{[]string{"stop", "cap"}, exitFailed, "flow cap is failed: start flow cap: "},
+	} {
+		var out, errs bytes.Buffer
+		args := append(c.args, "--socket", s.socket)
+		if status := run(args, &out, &errs); status != c.status || !strings.Contains(errs.String(), c.want) || c.want == "" && errs.Len() > 0 {
+			t.Errorf("%v ends with %d: %s", c.args, status, errs.String())
+		}
 	}
-	if got := s.Status().Flows[0].State; got != flows.Stopped {
-		t.Errorf("after stop the flow is %s", got)
-	}
-	if status, body := s.do(t, "POST", "/flows/nope/start"); status != http.StatusNotFound {
-		t.Errorf("unknown flow: %d %s", status, body)
+	if got := s.Status().Flows[0].State; got != flows.Failed {
+		t.Errorf("the flow is %s", got)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sort"
 	"strings"
@@ -25,7 +24,9 @@ func newStatus() *cobra.Command {
 		Short: "Ask the running daemon what it does, what it lost and why",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			raw, err := ask(c.Context(), socket, "/status")
+			ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)
+			defer cancel()
+			raw, err := ask(ctx, socket, http.MethodGet, "/status")
 			if err != nil {
 				return err
 			}
@@ -40,32 +41,9 @@ func newStatus() *cobra.Command {
 			return printStatus(c.OutOrStdout(), &s)
 		},
 	}
-	c.Flags().StringVar(&socket, "socket", config.DefaultSocket, "control `SOCKET` of the daemon")
+	addSocket(c, &socket)
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return c
-}
-
-// ask gets a path from the daemon.
-func ask(ctx context.Context, socket, path string) ([]byte, error) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
-		},
-	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://unifiedd"+path, nil)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("ask the daemon: %w (does it run, and with this control.socket?)", err)
-	}
-	defer answer.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("the daemon answered %s: %s", answer.Status, strings.TrimSpace(string(raw)))
-	}
-	return raw, err
 }
 
 // printStatus prints a status for people.

@@ -165,6 +165,12 @@ func (d *daemon) status() (s flows.Status, err error) {
 	return s, json.Unmarshal(body, &s)
 }
 
+// control starts or stops a flow, and returns what the program says.
+func (d *daemon) control(args ...string) (string, error) {
+	said, err := exec.Command(program, append(args, "--socket", d.socket)...).CombinedOutput()
+	return string(said), err
+}
+
 // do makes a request to the control socket.
 func (d *daemon) do(method, path string) ([]byte, error) {
 	request, err := http.NewRequest(method, "http://unifiedd"+path, nil)

@@ -2,7 +2,6 @@ package crash
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -93,17 +92,19 @@ flows:
 	if !strings.Contains(s.Flows[1].Error, "late0") {
 		t.Errorf("why: %q", s.Flows[1].Error)
 	}
-	if _, err := d.do(http.MethodPost, "/flows/late/start"); err == nil || !strings.Contains(err.Error(), "late0") {
-		t.Errorf("start it again: %v", err)
+	if said, err := d.control("start", "late"); err == nil || !strings.Contains(said, "late0") {
+		t.Errorf("start it again: %v: %s", err, said)
 	}
 	p.B.SetDown(t)
 	p.B.Rename(t, "late0")
 	p.B.SetUp(t)
-	if _, err := d.do(http.MethodPost, "/flows/late/start"); err != nil {
-		t.Errorf("start it again: %v", err)
+	for _, args := range [][]string{{"start", "late"}, {"stop", "good"}, {"start", "good"}} {
+		if said, err := d.control(args...); err != nil {
+			t.Errorf("%v: %v: %s", args, err, said)
+		}
+		d.until(t, "the flows to be so", func(s *flows.Status) bool {
+			return (s.Flows[0].State == flows.Running) == (args[0] == "start") && s.Flows[1].State == flows.Running
+		})
 	}
-	d.until(t, "both flows to run", func(s *flows.Status) bool {
-		return s.Flows[0].State == flows.Running && s.Flows[1].State == flows.Running
-	})
 	d.terminate(t)
 }
