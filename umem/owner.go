@@ -12,13 +12,15 @@ const (
 	OwnerXDP
 	// OwnerNVMe has frames of submitted block I/O.
 	OwnerNVMe
+	// OwnerRDMA has frames of posted work requests.
+	OwnerRDMA
 
 	owners
 )
 
-var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme"}
+var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma"}
 
 func (o Owner) String() string { return ownerNames[o] }
 
 // Owners lists every kind of holder.
-func Owners() []Owner { return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe} }
+func Owners() []Owner { return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA} }

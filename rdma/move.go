@@ -1,0 +1,197 @@
+package rdma
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Supply queues frames and extents to receive into, one message each.
+func (p *MessagePort) Supply(empty []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	n := min(len(empty), p.receive.depth-p.receive.held)
+	for _, f := range empty[:n] {
+		p.receive.queue(p.region.Start(f))
+	}
+	p.receive.held += n
+	p.worker.PassTo(p.holder, empty[:n])
+	return n
+}
+
+// Recv gives messages. A receive that failed, or was flushed, gives its frame failed.
+func (p *MessagePort) Recv(dst []umem.Frame) int {
+	total := 0
+	for total < len(dst) && !p.closed {
+		batch := p.came.next(len(dst) - total)
+		for i := range batch {
+			dst[total+i] = p.receiveOne(&batch[i])
+		}
+		if total += len(batch); len(batch) == 0 {
+			break
+		}
+	}
+	p.receive.held -= total
+	p.holder.PassTo(p.worker, dst[:total])
+	p.stats.publish()
+	p.tell()
+	return total
+}
+
+// receiveOne makes a frame of a completion, and fills its side entry.
+func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
+	f := p.receive.frame(c)
+	number := p.byQPN.find(c.QPN)
+	side := p.region.Side(f)
+	side.Queue, side.Target, side.Block = uint32(number), 0, 0
+	if c.Status != Success {
+		p.stats.failed(c.Status)
+		if number >= 0 {
+			p.senders[number].note(c)
+		}
+		return f
+	}
+	p.stats.count.received++
+	p.stats.count.bytesReceived += uint64(f.Len)
+	if c.Flags&HasImmediate != 0 {
+		b := c.Immediate()
+		side.Target = binary.BigEndian.Uint32(b[:])
+		p.stats.count.immediates++
+	}
+	if p.receive.front > 0 {
+		side.Block = uint64(c.RemoteQPN)
+	}
+	return f
+}
+
+// Send queues messages, each by the queue pair that the Side.Queue of its first frame says.
+// It stops at one whose queue pair has no room. A message that cannot be sent at all comes back failed.
+func (p *MessagePort) Send(full []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	room := min(len(full), p.sendMax-p.sending)
+	whole, taken := umem.Whole(full[:room]), 0
+	for taken < whole {
+		n := chain(full[taken:whole])
+		if !p.sendOne(full[taken : taken+n]) {
+			break
+		}
+		taken += n
+	}
+	p.sending += taken
+	p.worker.PassTo(p.holder, full[:taken])
+	return taken
+}
+
+// chain is how many frames the first message has.
+func chain(fs []umem.Frame) int {
+	for n := range fs {
+		if !fs[n].Continues() {
+			return n + 1
+		}
+	}
+	return len(fs)
+}
+
+// sendOne queues one message, unless there is no room for it now.
+func (p *MessagePort) sendOne(message []umem.Frame) bool {
+	number := p.region.Side(message[0]).Queue
+	if len(p.senders) == 1 {
+		number = 0
+	}
+	if number >= uint32(len(p.senders)) || p.senders[number] == nil {
+		p.refuse(message, unix.ENOTCONN)
+		return true
+	}
+	s := p.senders[number]
+	length, errno := p.measure(s, message)
+	switch {
+	case errno != 0:
+		p.refuse(message, errno)
+	case s.full():
+		return false
+	default:
+		s.queue(message, length)
+	}
+	return true
+}
+
+// measure is the length of a message, or why it cannot be sent.
+func (p *MessagePort) measure(s *sender, message []umem.Frame) (length uint64, errno unix.Errno) {
+	for _, f := range message {
+		start, room := p.region.Start(f)
+		if f.Addr-start+uint64(f.Len) > room {
+			return 0, unix.EINVAL
+		}
+		length += uint64(f.Len)
+	}
+	if length > s.message || len(message) > s.pieces {
+		return 0, unix.EMSGSIZE
+	}
+	return length, 0
+}
+
+// refuse has a message come back failed.
+func (p *MessagePort) refuse(message []umem.Frame, errno unix.Errno) {
+	p.stats.count.refused++
+	for _, f := range message {
+		p.drained.push(f.WithError(errno))
+	}
+}
+
+// Reap gives frames that were sent, and those that failed.
+func (p *MessagePort) Reap(dst []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	if p.drained.len() < len(dst) {
+		p.collect()
+	}
+	n := p.drained.pop(dst)
+	p.sending -= n
+	p.holder.PassTo(p.worker, dst[:n])
+	p.stats.publish()
+	p.tell()
+	return n
+}
+
+// collect takes all completions of sends.
+func (p *MessagePort) collect() {
+	for {
+		batch := p.sent.next(batchSize)
+		if len(batch) == 0 {
+			return
+		}
+		for i := range batch {
+			p.sendDone(&batch[i])
+		}
+	}
+}
+
+func (p *MessagePort) sendDone(c *WorkCompletion) {
+	number := p.byQPN.find(c.QPN)
+	if number < 0 {
+		return // of a queue pair that was detached, whose frames were given back then
+	}
+	s := p.senders[number]
+	if c.Status != Success {
+		p.stats.failed(c.Status)
+	}
+	p.retire(s, s.complete(c))
+}
+
+// retire has the frames of a sender up to a number reaped.
+func (p *MessagePort) retire(s *sender, to uint32) {
+	for s.head != to {
+		f := *s.at(s.head)
+		s.head++
+		p.drained.push(f)
+		if f.Options&umem.Failed == 0 {
+			p.stats.sentOne(f)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// MessagePort is SEND and receive as a umem.Port. Supply posts receives, Recv gives the
+// messages that came; Send posts sends, Reap gives their frames back.
+//
+// A supplied frame or extent takes one message, which lands at Landing. A chain of frames is
+// sent as one message, gathered from them.
+//
+// Of a received frame, Side.Queue is the number of the queue pair it came by, as Attach
+// gave it, Side.Target the immediate (big-endian) of a message that came with one, else 0,
+// and Side.Block the QPN of a datagram's sender. Of a frame to be sent,
+// Side.Queue says by which queue pair; that of a chain's first frame counts.
+//
+// A queue pair that failed gives its frames back with their status (Status.Errno),
+// and Cause says what came first. Others go on.
+type MessagePort struct {
+	config  PortConfig
+	region  *umem.Region
+	worker  *umem.Holder
+	holder  *umem.Holder
+	senders []*sender // nil: detached
+	loose   []Peer    // the port's, and not attached yet
+	byQPN   numbers
+	receive receiver
+	drained frameQueue // sent, or failed, to be reaped
+	sent    completions
+	came    completions
+	event   portEvent
+	stats   portStats
+	sendMax int // frames in the port to be sent
+	sending int // of those how many there are, reaped ones not
+	closed  bool
+}
+
+var _ umem.Port = (*MessagePort)(nil)
+
+// OpenPort makes a port of queue pairs that are, or will be, connected. It may be called on any
+// thread; Attach and Detach belong to the worker's like the verbs.
+func OpenPort(c PortConfig) (*MessagePort, error) {
+	p := &MessagePort{config: c, loose: c.QueuePairs, event: portEvent{fd: -1, poll: -1}}
+	if err := p.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open RDMA port %s: %w", c.Name, err), p.Close())
+	}
+	return p, nil
+}
+
+func (p *MessagePort) open() (err error) {
+	c := &p.config
+	if err := c.check(); err != nil {
+		return err
+	}
+	p.worker, p.region = c.Worker, c.Worker.Book().Region()
+	if p.holder, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "RDMA port "+c.Name); err != nil {
+		return err
+	}
+	p.sent.queue, p.came.queue = c.SendCQ, c.ReceiveCQ
+	p.sendMax = c.SendCQ.Depth()
+	p.drained = newFrameQueue(p.sendMax)
+	for len(p.loose) > 0 {
+		if _, err := p.Attach(p.loose[0]); err != nil {
+			return err
+		}
+		p.loose = p.loose[1:]
+	}
+	if p.receive, err = p.newReceiver(); err != nil {
+		return err
+	}
+	if c.Events {
+		return p.event.open(c.SendCQ, c.ReceiveCQ)
+	}
+	return nil
+}
+
+// Attach adds a queue pair, which is the port's from then on, and returns its number.
+func (p *MessagePort) Attach(q Peer) (int, error) {
+	if err := p.config.checkPeer(q); err != nil {
+		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)
+	}
+	s := newSender(q, p.config.Memory)
+	for n, old := range p.senders {
+		if old == nil {
+			p.senders[n] = s
+			p.byQPN.set(p.senders)
+			return n, nil
+		}
+	}
+	p.senders = append(p.senders, s)
+	p.byQPN.set(p.senders)
+	return len(p.senders) - 1, nil
+}
+
+// Detach closes a queue pair. Frames it had to send come back from Reap, failed with
+// ECANCELED unless they had a status of their own; receives of its own are then the port's until Close.
+func (p *MessagePort) Detach(number int) error {
+	if number < 0 || number >= len(p.senders) || p.senders[number] == nil {
+		return fmt.Errorf("RDMA port %s: there is no queue pair number %d", p.config.Name, number)
+	}
+	s := p.senders[number]
+	p.collect()
+	if err := s.close(); err != nil {
+		return err
+	}
+	s.fail(s.head, s.tail, unix.ECANCELED)
+	p.retire(s, s.tail)
+	p.senders[number] = nil
+	p.byQPN.set(p.senders)
+	p.tell()
+	return nil
+}
+
+// Cause is what made a queue pair fail, the first completion that did not succeed, or nil.
+func (p *MessagePort) Cause(number int) error {
+	if number < 0 || number >= len(p.senders) || p.senders[number] == nil || p.senders[number].cause.Status == Success {
+		return nil
+	}
+	cause := p.senders[number].cause
+	return &cause
+}
+
+// Kick posts what Supply and Send queued, in one call for each queue.
+func (p *MessagePort) Kick() error {
+	if p.closed {
+		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, unix.EBADF)
+	}
+	err := p.receive.post()
+	for _, s := range p.senders {
+		if s != nil && len(s.queued) > 0 {
+			err = errors.Join(err, s.post())
+		}
+	}
+	p.tell()
+	if err != nil {
+		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, err)
+	}
+	return p.fault()
+}
+
+// fault is an error that polling met.
+func (p *MessagePort) fault() error {
+	if err := errors.Join(p.sent.err, p.came.err, p.event.err); err != nil {
+		return fmt.Errorf("RDMA port %s: %w", p.config.Name, err)
+	}
+	return nil
+}
+
+// FD polls readable while Recv or Reap has something to give; -1 without Events, and
+// after Close.
+func (p *MessagePort) FD() int { return p.event.poll }
+
+// Limits says what the port can take. It holds as many frames to be sent as its send
+// completion queue is deep.
+func (p *MessagePort) Limits() umem.Limits {
+	l := umem.Limits{Supply: p.receive.depth, Send: p.sendMax}
+	for _, s := range p.senders {
+		if s == nil {
+			continue
+		}
+		if l.Frames == 0 || s.message < l.Message {
+			l.Message = s.message
+		}
+		if l.Frames == 0 || s.pieces < l.Frames {
+			l.Frames = s.pieces
+		}
+	}
+	l.Frames = min(l.Frames, l.Send)
+	return l
+}
+
+// Close destroys the queue pairs, and gives every frame to the pool.
+func (p *MessagePort) Close() error {
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	errs := []error{p.event.close()}
+	for _, s := range p.senders {
+		if s != nil {
+			errs = append(errs, s.close())
+		}
+	}
+	c := &p.config
+	for _, q := range p.loose {
+		errs = append(errs, q.close())
+	}
+	if c.Shared != nil {
+		errs = append(errs, c.Shared.Close())
+	}
+	for _, q := range []CompletionQueue{c.SendCQ, c.ReceiveCQ} {
+		if q != nil {
+			errs = append(errs, q.Close())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		// The device may still write to frames: they are not given back.
+		return fmt.Errorf("close RDMA port %s: %w", c.Name, err)
+	}
+	if p.holder != nil {
+		p.holder.Close()
+	}
+	return nil
+}
