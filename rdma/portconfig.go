@@ -53,7 +53,7 @@ func (c *PortConfig) check() error {
 		return errors.Join(errs...)
 	}
 	if size := c.Worker.Book().Region().FrameSize(); c.Landing >= size {
-		return fmt.Errorf("Landing %d is beyond a frame of %d bytes", c.Landing, size)
+		return fmt.Errorf("the landing %d is beyond a frame of %d bytes", c.Landing, size)
 	}
 	return nil
 }
@@ -63,13 +63,13 @@ func (c *PortConfig) checkPeer(q Peer) error {
 	g := q.QueuePair.Config()
 	switch {
 	case g.Transport == UD && c.Landing < GRHBytes:
-		return fmt.Errorf("Landing %d has no room for the network header of datagrams: it must be at least %d", c.Landing, GRHBytes)
+		return fmt.Errorf("the landing %d has no room for the network header of datagrams: it must be at least %d", c.Landing, GRHBytes)
 	case g.Transport == UD && q.Handle == nil:
 		return errors.New("datagrams need an address handle")
 	case g.SendCQ != c.SendCQ || g.ReceiveCQ != c.ReceiveCQ:
 		return errors.New("its completion queues are not the port's")
 	case q.Message == 0:
-		return errors.New("Message, the most bytes of one message, is not set")
+		return errors.New("the most bytes of one message are not set")
 	case c.Shared != nil && g.Shared != c.Shared:
 		return errors.New("its receive queue is not the port's shared one")
 	}

@@ -31,7 +31,7 @@ func (e *portEvent) open(queues ...CompletionQueue) (err error) {
 	fds := []int{e.fd}
 	for _, q := range queues {
 		if q.FD() < 0 {
-			return errors.New("Events: a completion queue was made without")
+			return errors.New("a completion queue was made without Events")
 		}
 		fds = append(fds, q.FD())
 	}
