@@ -88,6 +88,14 @@ func FreePages(p PageSize, node int) (free, total uint64, err error) {
 // nothing when it returns an error. Where the kernel finds too little memory in one
 // piece the error is ENOMEM.
 func Reserve(p PageSize, node int, need uint64) (back func() error, err error) {
+	return ReserveNoted(p, node, need, func(Raise) error { return nil })
+}
+
+// ReserveNoted is Reserve with a witness: note is told what is about to change, and
+// again when it has. Where it keeps that, another process can give the pages back
+// when this one is killed. An error of note's changes nothing; it is not called when
+// enough pages are free.
+func ReserveNoted(p PageSize, node int, need uint64, note func(Raise) error) (back func() error, err error) {
 	unlock, err := lockPages()
 	if err != nil {
 		return nil, fmt.Errorf("reserve %v: %w", p, err)
@@ -101,34 +109,72 @@ func Reserve(p PageSize, node int, need uint64) (back func() error, err error) {
 	if pages <= free {
 		return func() error { return nil }, nil
 	}
-	raised, err := raise(p.dir(node), pages-free)
-	if err != nil {
+	r := Raise{Pages: p, Node: node}
+	if err := r.make(pages-free, note); err != nil {
 		return nil, fmt.Errorf("reserve %d %v: %w", pages-free, p, err)
 	}
-	return sync.OnceValue(func() error { return giveBack(p.dir(node), raised) }), nil
+	return sync.OnceValue(r.GiveBack), nil
 }
 
-// raise adds free pages and returns by how much the reservation grew. That is more
-// where the kernel has surplus pages, since it makes those part of the reservation
-// before it looks for others (set_max_huge_pages in mm/hugetlb.c).
-func raise(dir string, pages uint64) (raised uint64, err error) {
+// Raise is one change of a reservation.
+type Raise struct {
+	Pages PageSize
+	Node  int    // negative: of the machine
+	From  uint64 // pages that were reserved
+	By    uint64 // pages added, or at most to be added
+	Made  bool   // it is done; before, the kernel may have added a part
+}
+
+// make adds free pages. The reservation grows by more where the kernel has surplus
+// pages, since it makes those part of the reservation before it looks for others
+// (set_max_huge_pages in mm/hugetlb.c).
+func (r *Raise) make(pages uint64, note func(Raise) error) error {
+	dir := r.Pages.dir(r.Node)
 	reserved, surplus, err := reservation(dir)
 	if err != nil {
-		return 0, err
+		return err
+	}
+	r.From, r.By = reserved, surplus+pages
+	if err := note(*r); err != nil {
+		return err
 	}
 	if err := writeCount(dir, reserved+surplus+pages); err != nil {
-		return 0, err
+		return err
 	}
 	now, _, err := reservation(dir)
 	if err != nil {
-		return 0, errors.Join(err, writeCount(dir, reserved))
+		return errors.Join(err, writeCount(dir, reserved))
 	}
-	raised = now - min(reserved, now)
+	raised := now - min(reserved, now)
 	if raised < surplus+pages {
-		return 0, errors.Join(fmt.Errorf("the kernel found memory for only %d: %w (free memory or reserve them at boot)",
+		return errors.Join(fmt.Errorf("the kernel found memory for only %d: %w (free memory or reserve them at boot)",
 			raised-min(surplus, raised), unix.ENOMEM), lower(dir, raised))
 	}
-	return raised, nil
+	r.By, r.Made = raised, true
+	if err := note(*r); err != nil {
+		return errors.Join(err, lower(dir, raised))
+	}
+	return nil
+}
+
+// GiveBack takes the pages off the reservation, those of a raise that was not made
+// to its end as far as they are there. It is to be called once; the process need not
+// be the one that raised.
+func (r Raise) GiveBack() error {
+	unlock, err := lockPages()
+	if err != nil {
+		return fmt.Errorf("give back %d huge pages: %w", r.By, err)
+	}
+	defer unlock()
+	dir, n := r.Pages.dir(r.Node), r.By
+	if !r.Made {
+		reserved, _, err := reservation(dir)
+		if err != nil {
+			return fmt.Errorf("give back %d huge pages: %w", n, err)
+		}
+		n = min(n, reserved-min(r.From, reserved))
+	}
+	return lower(dir, n)
 }
 
 // lockPages keeps other processes that call Reserve from changing a reservation:
@@ -148,16 +194,6 @@ func lockPages() (unlock func(), err error) {
 		return nil, fmt.Errorf("lock %s: %w", pagesDir, err)
 	}
 	return func() { f.Close() }, nil
-}
-
-// giveBack is lower while nobody else changes the reservation.
-func giveBack(dir string, n uint64) error {
-	unlock, err := lockPages()
-	if err != nil {
-		return fmt.Errorf("give back %d huge pages: %w", n, err)
-	}
-	defer unlock()
-	return lower(dir, n)
 }
 
 // pagesFor is how many pages hold n bytes.

@@ -102,6 +102,77 @@ func reserveBesideSurplus(t *testing.T, early bool) (before, after uint64) {
 	return before, after
 }
 
+// TestRaiseGivenBackByAnother gives back what a process had noted that was killed right
+// after the kernel added the pages, or right before.
+func TestRaiseGivenBackByAnother(t *testing.T) {
+	testenv.Root(t)
+	for _, made := range []bool{false, true} {
+		var before, during, after uint64
+		for range 5 { // others may change the reservation in between, but not each time
+			before, during, after = raiseAndForget(t, made)
+			if during >= before+3 && after == before {
+				break
+			}
+		}
+		if during < before+3 || after != before {
+			t.Errorf("made %v: of %d pages and 3 there were %d, and %d remain", made, before, during, after)
+		}
+	}
+	_, before := mustFree(t, -1)
+	if err := (Raise{Pages: Huge2M, Node: -1, From: before + 1<<20, By: 3}).GiveBack(); err != nil {
+		t.Error(err)
+	}
+}
+
+// raiseAndForget reserves and gives back by what was noted.
+func raiseAndForget(t *testing.T, made bool) (before, during, after uint64) {
+	t.Helper()
+	free, before := mustFree(t, -1)
+	var noted Raise
+	_, err := ReserveNoted(Huge2M, -1, (free+3)*hugePage, func(r Raise) error {
+		if r.Made == made {
+			noted = r
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, during = mustFree(t, -1)
+	if err := noted.GiveBack(); err != nil {
+		t.Error(err)
+	}
+	_, after = mustFree(t, -1)
+	return before, during, after
+}
+
+// TestReserveUnnoted: what cannot be noted is not made.
+func TestReserveUnnoted(t *testing.T) {
+	testenv.Root(t)
+	for _, made := range []bool{false, true} {
+		var before, after uint64
+		for range 5 {
+			var free uint64
+			free, before = mustFree(t, -1)
+			_, err := ReserveNoted(Huge2M, -1, (free+3)*hugePage, func(r Raise) error {
+				if r.Made == made {
+					return unix.EROFS
+				}
+				return nil
+			})
+			if !errors.Is(err, unix.EROFS) {
+				t.Fatalf("reserve: %v", err)
+			}
+			if _, after = mustFree(t, -1); before == after {
+				break
+			}
+		}
+		if before != after {
+			t.Errorf("made %v: of %d pages %d remain", made, before, after)
+		}
+	}
+}
+
 func mustReserve(t *testing.T, pages uint64) (giveBack func() error) {
 	t.Helper()
 	giveBack, err := Reserve(Huge2M, -1, pages*hugePage)
