@@ -215,6 +215,13 @@ func lower(dir string, n uint64) error {
 	if err == nil {
 		err = writeCount(dir, reserved-min(n, reserved))
 	}
+	left := reserved
+	if err == nil {
+		left, _, err = reservation(dir)
+	}
+	if err == nil && left+min(n, reserved) > reserved {
+		err = fmt.Errorf("the kernel keeps %d of them reserved", left+n-reserved)
+	}
 	if err != nil {
 		return fmt.Errorf("give back %d huge pages: %w", n, err)
 	}

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	build "github.com/unifiedd/unifiedd/internal/version"
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // captureFlags are capture's, named as tcpdump's where it has them.
@@ -108,7 +108,7 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 	signal.Ignore(syscall.SIGPIPE) // a reader that has gone ends a capture like any error
 	ctx, stop := untilSignal(parent)
 	defer stop()
-	giveBack, err := reserve(f.reserve, cfg.Region)
+	giveBack, err := reserve(f.reserve, cfg.Region, stderr)
 	if err != nil {
 		return err
 	}
@@ -145,16 +145,19 @@ func whatIsTaken(filter string) string {
 	return "packets that match " + filter
 }
 
-// reserve makes the huge pages the region needs, if that is wanted.
-func reserve(want bool, c config.Region) (giveBack func() error, err error) {
-	if !want || c.Pages == config.PagesOrdinary {
+// reserve makes the huge pages the region needs, if that is wanted, and says so.
+func reserve(want bool, c config.Region, stderr io.Writer) (giveBack func() error, err error) {
+	if !want {
 		return func() error { return nil }, nil
 	}
-	pages := umem.Huge2M
-	if c.Pages == config.Pages1GiB {
-		pages = umem.Huge1G
+	held, err := pages.Reserve(pages.For(c))
+	if err != nil {
+		return nil, err
 	}
-	return umem.Reserve(pages, -1, flows.RegionBytes(c))
+	if n := held.Added(); n > 0 {
+		fmt.Fprintf(stderr, "reserved %s for the time of the capture\n", plural(int(n), "huge page"))
+	}
+	return held.GiveBack, nil
 }
 
 // follow shows a live count until the capture is to end.

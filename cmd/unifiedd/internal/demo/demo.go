@@ -89,7 +89,7 @@ func (s *stage) judge(results []result) error {
 It adds up: sent = captured + lost, every captured packet is in the files, and each reader
 found all of them. Nothing is left behind: namespaces, program, files and the %d huge pages
 that had to be reserved are gone.
-`, s.pages)
+`, s.added)
 	if s.Keep {
 		fmt.Fprintf(s.Out, "The captures were kept in %s.\n", s.dir)
 	}

@@ -144,7 +144,7 @@ func TestSweep(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(left, "deep"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(recordFile, []byte("dir "+left+"\nnetns unifiedd-demo-none\npages 0\nunknown thing"), 0o600); err != nil {
+	if err := os.WriteFile(recordFile, []byte("dir "+left+"\nnetns unifiedd-demo-none\nunknown thing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer

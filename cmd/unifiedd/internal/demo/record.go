@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -26,7 +25,6 @@ type record struct {
 var undo = map[string]func(string) error{
 	"netns": removeNamespace,
 	"dir":   os.RemoveAll,
-	"pages": givePagesBack,
 }
 
 // openRecord waits until no other demo runs and takes back what a killed one left.
@@ -128,21 +126,4 @@ func (r *record) write() error {
 // close removes the record: nothing is left.
 func (r *record) close() error {
 	return errors.Join(os.Remove(recordFile), r.file.Close())
-}
-
-// givePagesBack lowers the kernel's reservation by what a killed demo had added.
-func givePagesBack(text string) error {
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return err
-	}
-	raw, err := os.ReadFile(pagesFile)
-	if err != nil {
-		return err
-	}
-	total, err := strconv.ParseUint(strings.TrimSpace(string(raw)), 10, 64)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(pagesFile, strconv.AppendUint(nil, total-min(n, total), 10), 0)
 }

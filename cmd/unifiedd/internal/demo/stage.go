@@ -4,29 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // stage is what the demo makes on the machine, in the order in which it is taken
 // back last to first.
 type stage struct {
 	Options
-	record   *record
-	dir      string
-	a, b     *namespace // sender, receiver
-	pages    uint64     // huge pages added
-	giveBack func() error
+	record *record
+	dir    string
+	a, b   *namespace  // sender, receiver
+	held   *pages.Held // huge pages added
+	added  uint64
 }
 
 // regionSize is the region of the demo's captures.
 const regionSize = 128 * config.MiB
-
-// pagesFile is where the kernel keeps how many 2 MiB huge pages there are.
-const pagesFile = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
 // set makes directory, namespaces and huge pages. What was made before an error is
 // left to clear.
@@ -67,21 +62,11 @@ func (s *stage) makeNamespaces() (err error) {
 }
 
 // reserve makes sure that the huge pages are there.
-func (s *stage) reserve() error {
-	_, before, err := umem.FreePages(umem.Huge2M, -1)
-	if err != nil {
-		return err
+func (s *stage) reserve() (err error) {
+	if s.held, err = pages.Reserve(pages.For(config.Region{Size: regionSize})); err == nil {
+		s.added = s.held.Added()
 	}
-	s.giveBack, err = umem.Reserve(umem.Huge2M, -1, flows.RegionBytes(config.Region{Size: regionSize}))
-	if err != nil {
-		return err
-	}
-	_, after, err := umem.FreePages(umem.Huge2M, -1)
-	if err != nil {
-		return err
-	}
-	s.pages = after - min(before, after)
-	return s.record.add("pages", strconv.FormatUint(s.pages, 10))
+	return err
 }
 
 // clear takes everything back, and then looks whether anything is left.
@@ -105,21 +90,12 @@ func (s *stage) clear() error {
 	return s.record.close()
 }
 
-// returnPages gives the huge pages back and looks whether the kernel took them.
+// returnPages gives the huge pages back.
 func (s *stage) returnPages() error {
-	if s.giveBack == nil {
+	if s.held == nil {
 		return nil
 	}
-	_, before, err1 := umem.FreePages(umem.Huge2M, -1)
-	err := s.giveBack()
-	_, after, err2 := umem.FreePages(umem.Huge2M, -1)
-	if err := errors.Join(err1, err, err2); err != nil {
-		return err
-	}
-	if after+s.pages > before {
-		return fmt.Errorf("%d huge pages were reserved and %d went back", s.pages, before-min(after, before))
-	}
-	return nil
+	return s.held.GiveBack()
 }
 
 // leftovers names what is still there of what was made.

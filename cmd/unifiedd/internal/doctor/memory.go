@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/umem"
@@ -72,13 +72,13 @@ func hugePages(n needs, size umem.PageSize) []Check {
 
 // pagesFrom is how many pages of a pool the daemon takes.
 func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
-	var pages uint64
-	for _, p := range starter.PagesFor(n.Region) {
+	var sum uint64
+	for _, p := range pages.For(n.Region) {
 		if p.Size == size && (node < 0 || p.Node == node) {
-			pages += p.Count()
+			sum += p.Count()
 		}
 	}
-	return pages
+	return sum
 }
 
 // judge compares a pool with what is taken from it. available is the machine's

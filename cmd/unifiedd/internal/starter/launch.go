@@ -39,13 +39,11 @@ func (o Options) prepare(u *identity, undo *[]func() error) error {
 	if err := makeDirs(o.Dirs, u); err != nil {
 		return err
 	}
-	for _, p := range o.Pages {
-		back, err := p.reserve()
-		if err != nil {
-			return err
-		}
-		*undo = append(*undo, back)
+	back, err := o.reserve()
+	if err != nil {
+		return err
 	}
+	*undo = append(*undo, back)
 	for _, path := range o.Sockets {
 		s, err := openSocket(path)
 		if err != nil {

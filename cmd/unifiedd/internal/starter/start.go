@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
@@ -33,7 +34,7 @@ type Options struct {
 	Sockets []string
 	// Pages are huge pages to have free when the daemon starts. What is added for
 	// it is taken away at its end.
-	Pages []Pages
+	Pages []pages.Need
 }
 
 // Outcome is what became of the calling process.
@@ -80,6 +81,12 @@ func (o Options) content(u *identity) (bool, error) {
 		if t.Reach().Minus(o.Keep) != 0 || !u.is(t) {
 			return false, nil
 		}
+	}
+	if len(o.Pages) == 0 {
+		return true, nil
+	}
+	if err := pages.Sweep(); err != nil { // else what is left passes for free
+		return false, err
 	}
 	return o.pagesThere()
 }
