@@ -34,6 +34,7 @@ type captureFlags struct {
 
 func newCapture() *cobra.Command {
 	var f captureFlags
+	var cfg *config.Config
 	c := &cobra.Command{
 		Use:   "capture -i INTERFACE [-w FILE|-] [-c COUNT] [FILTER...]",
 		Short: "Capture packets of one interface, until Ctrl-C or a number of them",
@@ -44,8 +45,12 @@ Unlike with tcpdump, the host no longer sees what is captured: packets that matc
 FILTER go to the capture and nowhere else. All others go on to the host.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return capture(c.Context(), f, strings.Join(args, " "), c.OutOrStdout(), c.ErrOrStderr())
+		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+			cfg, err = f.config(strings.Join(args, " "))
+			return err
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			return capture(c.Context(), f, cfg, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	f.register(c)
@@ -95,11 +100,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	return c, c.Validate(config.Options{CheckFilter: checkFilter})
 }
 
-func capture(parent context.Context, f captureFlags, filter string, stdout, stderr io.Writer) (err error) {
-	cfg, err := f.config(filter)
-	if err != nil {
-		return err
-	}
+func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout, stderr io.Writer) (err error) {
 	stream, end, err := f.stream(stdout)
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func capture(parent context.Context, f captureFlags, filter string, stdout, stde
 		return err
 	}
 	one := d.Flows()[0]
-	fmt.Fprintf(stderr, "capturing on %s: %s; the host does not see it\n", f.iface, whatIsTaken(filter))
+	fmt.Fprintf(stderr, "capturing on %s: %s; the host does not see it\n", f.iface, whatIsTaken(cfg.Flows[0].From.Filter))
 	follow(ctx, one, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
 	err = one.Stop()

@@ -98,21 +98,22 @@ func TestCaptureRefuses(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	p.B.Run(t, "ip", "route", "add", "default", "via", p.A.IP.String())
 	for name, c := range map[string]struct {
-		args []string
-		want string
+		args   []string
+		status int
+		want   string
 	}{
-		"default route":     {nil, "carries the default route"},
-		"broken filter":     {[]string{"udp", "prot", "53"}, "prot"},
-		"directory":         {[]string{"-w", t.TempDir(), "udp"}, "not a regular file"},
-		"no such queue":     {[]string{"--queues", "7", "udp"}, "no queue 7"},
-		"unknown layout":    {[]string{"--layout", "flat", "udp"}, "flat"},
-		"no zero copy":      {[]string{"--zero-copy", "require", "udp"}, "zero copy"},
-		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, "/nowhere/x.pcapng"},
+		"default route":     {nil, exitFailed, "carries the default route"},
+		"broken filter":     {[]string{"udp", "prot", "53"}, exitUsage, "prot"},
+		"directory":         {[]string{"-w", t.TempDir(), "udp"}, exitFailed, "not a regular file"},
+		"no such queue":     {[]string{"--queues", "7", "udp"}, exitFailed, "no queue 7"},
+		"unknown layout":    {[]string{"--layout", "flat", "udp"}, exitUsage, "flat"},
+		"no zero copy":      {[]string{"--zero-copy", "require", "udp"}, exitFailed, "zero copy"},
+		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, exitFailed, "/nowhere/x.pcapng"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, _, stderr := captureOn(t, p, c.args...)
-			if status == 0 || !strings.Contains(stderr, c.want) {
-				t.Errorf("status %d, want the error to say %q: %s", status, c.want, stderr)
+			if status != c.status || !strings.Contains(stderr, c.want) {
+				t.Errorf("status %d, want %d and the error to say %q: %s", status, c.status, c.want, stderr)
 			}
 		})
 	}

@@ -24,20 +24,26 @@ type exportFlags struct {
 
 func newExport() *cobra.Command {
 	var f exportFlags
+	var want export.Select
 	c := &cobra.Command{
 		Use:   "export -r DEVICE|FILE [-w FILE|-] [--from TIME] [--to TIME] [FILTER...]",
 		Short: "Make a plain pcapng file of the capture on a device, or of segment files",
 		Long: `Make a plain pcapng file of the ring of segments on a device, oldest first, or of
 segment files, in the order given. What is read may be written by a capture
-meanwhile; it is never written to.
+meanwhile; it is never written to. Segments that lie before or after the TIMEs are
+not read.
 
 A TIME is like 2026-11-20T14:05:00Z (RFC 3339), 2026-11-20 14:05:00.25 (here and
 now), 14:05 (today), or seconds since 1970 behind an @. FILTER is tcpdump's, as in
 'unifiedd capture'.`,
 		Example: `  unifiedd export -r /dev/nvme0n1 -w feed.pcapng --from 14:05 udp port 5000
   unifiedd export -r md-20261120T140500Z-000001.pcapng -w - | tshark -r -`,
-		RunE: func(c *cobra.Command, args []string) error {
-			return runExport(f, strings.Join(args, " "), c.OutOrStdout(), c.ErrOrStderr())
+		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+			want, err = f.choose(strings.Join(args, " "), time.Now())
+			return err
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			return runExport(f, want, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	s := c.Flags()
@@ -72,17 +78,13 @@ func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err e
 	return s, nil
 }
 
-func runExport(f exportFlags, text string, stdout, stderr io.Writer) (err error) {
-	s, err := f.choose(text, time.Now())
-	if err != nil {
-		return err
-	}
+func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err error) {
 	to, end, err := f.output(stdout)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	x := export.New(to, s)
+	x := export.New(to, want)
 	for _, name := range f.read {
 		if err = exportFrom(x, name, stderr); err != nil {
 			err = fmt.Errorf("export %s: %w", name, err)
@@ -149,6 +151,9 @@ func tellExport(w io.Writer, s export.Summary) {
 		s.Packets, s.Bytes, s.Seen, plural(int(s.Segments), "segment"), batches(s.Batches))
 	if s.Packets > 0 {
 		fmt.Fprintf(w, "from %s to %s\n", stamp(s.First), stamp(s.Last))
+	}
+	if s.Outside > 0 {
+		fmt.Fprintf(w, "not read: %s before or after the times\n", plural(int(s.Outside), "segment"))
 	}
 	if s.Skipped > 0 || s.Overwritten > 0 {
 		fmt.Fprintf(w, "skipped: %s not whole (being written, or lost), %s overwritten meanwhile\n",

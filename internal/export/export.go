@@ -26,6 +26,7 @@ type Summary struct {
 	Batches     uint64 // read
 	Skipped     uint64 // batches that are not whole: being written, or lost in a crash
 	Overwritten uint64 // segments that were overwritten while they were read, or before
+	Outside     uint64 // segments that were not read, since they lie before or after the times asked for
 	Seen        uint64 // packets
 	Packets     uint64 // written
 	Bytes       uint64 // of those packets
@@ -58,6 +59,9 @@ func (e *Exporter) AddRing(f io.ReaderAt, r ring.Ring) error {
 	if err != nil {
 		return err
 	}
+	if all, err = e.inside(f, r, all); err != nil {
+		return err
+	}
 	for _, g := range all {
 		if err := e.addSlot(f, r, g); err != nil {
 			return fmt.Errorf("segment %d: %w", g, err)
@@ -86,6 +90,10 @@ func (e *Exporter) addSlot(f io.ReaderAt, r ring.Ring, generation uint64) error 
 
 // AddSegment exports a segment file of size bytes.
 func (e *Exporter) AddSegment(f io.ReaderAt, size int64) error {
+	outside, err := e.fileOutside(f, size)
+	if outside || err != nil {
+		return err
+	}
 	head, err := pcapng.ReadHead(f, size)
 	if err == nil {
 		err = e.begin(head)

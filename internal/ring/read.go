@@ -32,6 +32,16 @@ func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
 	return head, err
 }
 
+// Begin is the time of the first packet in a generation's segment, in nanoseconds since the epoch; 0 when there is none
+// yet, or the segment is not there any more.
+func (r Ring) Begin(f io.ReaderAt, generation uint64) (uint64, error) {
+	times, err := pcapng.ReadTimes(r.section(f, generation), int64(r.Size))
+	if errors.Is(err, pcapng.ErrNotSegment) || times.Segment != r.SegmentID(generation) {
+		return 0, nil
+	}
+	return times.First, err
+}
+
 func (r Ring) section(f io.ReaderAt, generation uint64) *io.SectionReader {
 	return io.NewSectionReader(f, int64(r.Offset(generation)), int64(r.Size))
 }

@@ -1,0 +1,67 @@
+package export
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// slack is how far packets may be out of order, in nanoseconds: those of several queues are, by as much as a worker
+// sleeps.
+const slack = uint64(time.Second)
+
+// outside reports whether a segment that begins with a packet of one time and ends not behind another can have none
+// that is wanted. Times that are zero are not known. A clock that was set back meanwhile makes times descend: such a
+// segment is read.
+func (s *Select) outside(first, last uint64) bool {
+	switch {
+	case first == 0 || last != 0 && last < first:
+		return false
+	case s.To != 0 && first >= s.To && first-s.To >= slack:
+		return true
+	}
+	return last != 0 && last < s.From && s.From-last >= slack
+}
+
+// bounded reports whether times were asked for.
+func (s *Select) bounded() bool { return s.From != 0 || s.To != 0 }
+
+// inside leaves out the generations of a ring that lie outside the times asked for: each ends where the next begins.
+func (e *Exporter) inside(f io.ReaderAt, r ring.Ring, all []uint64) (in []uint64, err error) {
+	if !e.want.bounded() {
+		return all, nil
+	}
+	begin := make([]uint64, len(all)+1)
+	for i, g := range all {
+		if begin[i], err = r.Begin(f, g); err != nil {
+			return nil, err
+		}
+	}
+	for i, g := range all {
+		if e.want.outside(begin[i], begin[i+1]) {
+			e.sum.Outside++
+			continue
+		}
+		in = append(in, g)
+	}
+	return in, nil
+}
+
+// fileOutside reports whether a segment file lies outside the times asked for.
+func (e *Exporter) fileOutside(f io.ReaderAt, size int64) (bool, error) {
+	if !e.want.bounded() {
+		return false, nil
+	}
+	t, err := pcapng.ReadTimes(f, size)
+	if errors.Is(err, pcapng.ErrNotSegment) {
+		return false, nil // for who reads it to say
+	}
+	if err != nil || !e.want.outside(t.First, t.Last) {
+		return false, err
+	}
+	e.sum.Outside++
+	return true, nil
+}

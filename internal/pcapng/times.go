@@ -1,0 +1,122 @@
+package pcapng
+
+import (
+	"errors"
+	"io"
+)
+
+// Times are when the packets at the ends of a segment came, in nanoseconds since the epoch; 0: it does not tell. In
+// between, times ascend as the clock of the capture did, but for packets of several queues that came at once.
+type Times struct {
+	Segment SegmentID
+	First   uint64 // of the first packet of the first batch with any
+	Last    uint64 // the latest of the last batch with any, of a closed file
+}
+
+// ReadTimes reads the times at both ends of a segment of at most size bytes, and little else of it: the head, the
+// beginning of the first batch, and of a file that is closed the last batch. The segment may be written meanwhile; what
+// is in doubt is left out. ErrNotSegment when there is no head.
+func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
+	r := newReading(f, size)
+	r.w = smallWindow(f, size)
+	if err := r.readHead(); err != nil {
+		return t, err
+	}
+	t.Segment = r.report.Segment
+	if t.First, err = r.firstTime(); err != nil || t.First == 0 {
+		return t, err
+	}
+	t.Last, err = r.lastTime()
+	return t, err
+}
+
+// firstTime is the time of the first packet behind the head.
+func (r *recovery) firstTime() (uint64, error) {
+	for pos := r.good; ; {
+		b, k, ok, err := r.markAt(pos)
+		if err != nil || !ok || k != kindBatch {
+			return 0, err
+		}
+		pos += int64(b.Length)
+		if b.Packets > 0 {
+			return r.timeIn(&b, pos)
+		}
+	}
+}
+
+// timeIn is the time of the first packet of a batch that ends at end.
+func (r *recovery) timeIn(b *Batch, end int64) (uint64, error) {
+	blocks := Reader{w: r.w, pos: int64(b.Offset), end: min(end, r.report.Size)}
+	for {
+		block, err := blocks.Next()
+		if errors.Is(err, ErrFormat) || err == io.EOF {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		if p, ok := block.Packet(); ok {
+			if n, numbered := block.Number(); numbered && n != b.FirstPacket {
+				return 0, nil // of an older segment, under a torn batch
+			}
+			return p.Time, nil
+		}
+	}
+}
+
+// lastTime is the latest time in the last batch of a closed file that has packets.
+func (r *recovery) lastTime() (uint64, error) {
+	b, ok, err := r.closing()
+	for ok && err == nil && b.Packets == 0 {
+		b, ok, err = r.inFront(&b)
+	}
+	if !ok || err != nil {
+		return 0, err
+	}
+	return r.latest(&b)
+}
+
+// closing is the batch without packets at the end of a closed file.
+func (r *recovery) closing() (b Batch, ok bool, err error) {
+	align := int64(r.report.Align)
+	if r.report.Size-align < r.good || r.report.Size%align != 0 {
+		return b, false, nil
+	}
+	b, k, ok, err := r.markAt(r.report.Size - align)
+	return b, ok && k == kindBatch && b.Packets == 0 && int64(b.Length) == align && b.Durable == b.Offset, err
+}
+
+// inFront is the batch right in front of another, whose sequence is one less.
+func (r *recovery) inFront(of *Batch) (b Batch, ok bool, err error) {
+	align := int64(r.report.Align)
+	end := int64(of.Offset)
+	least := max(r.good, end-maxBatch)
+	r.w = newWindow(r.f, end)
+	from := end
+	for pos := end - align; pos >= least; pos -= align {
+		if pos < from { // the window reads forward
+			from = max(least, pos+align-windowLen)
+			if _, err := r.w.bytes(from, int(pos+align-from)); err != nil {
+				return b, false, err
+			}
+		}
+		b, k, ok, err := r.markAt(pos)
+		if err != nil || ok && k == kindBatch && b.Sequence+1 == of.Sequence && pos+int64(b.Length) == end {
+			return b, err == nil, err
+		}
+	}
+	return b, false, nil
+}
+
+// latest is the latest time in a batch; 0 if it is not whole.
+func (r *recovery) latest(b *Batch) (ns uint64, err error) {
+	data := make([]byte, b.Length)
+	if _, err := r.f.ReadAt(data, int64(b.Offset)); err != nil {
+		return 0, err
+	}
+	err = EachPacket(data, func(p Packet) error { ns = max(ns, p.Time); return nil })
+	if errors.Is(err, ErrFormat) {
+		return 0, nil
+	}
+	return ns, err
+}
