@@ -215,19 +215,18 @@ func (d *desk) conserved() {
 // check compares what is in the file with what landed.
 func (d *desk) check() {
 	got := 0
-	err := pcapng.Walk(bytes.NewReader(d.file), int64(len(d.file)), func(b pcapng.Block) error {
-		p, ok := b.Packet()
-		if !ok {
-			return nil
-		}
+	packet := func(p pcapng.Packet) error {
 		if got == len(d.want) || !bytes.Equal(p.Data, d.want[got]) || p.OrigLen != uint32(len(p.Data)) || p.Time != uint64(got)+1 || p.Interface != 0 {
 			return fmt.Errorf("packet %d of %d is not what landed", got, len(d.want))
 		}
 		got++
 		return nil
+	}
+	report, err := pcapng.Read(bytes.NewReader(d.file), int64(len(d.file)), pcapng.Options{}, func(_ pcapng.Batch, data []byte) error {
+		return pcapng.EachPacket(data, packet)
 	})
-	if err != nil || got != len(d.want) {
-		d.Fatalf("%d packets of %d: %v", got, len(d.want), err)
+	if err != nil || !report.Clean || got != len(d.want) {
+		d.Fatalf("%d packets of %d: %v, %v", got, len(d.want), report, err)
 	}
 	if at := bytes.Index(d.file, bytes.Repeat([]byte{deskPoison}, 4)); at >= 0 {
 		d.Fatalf("what was in the frames before reached the file at %d", at)

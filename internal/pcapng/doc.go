@@ -36,7 +36,7 @@
 // All integers are little-endian. Functions named Put write into the caller's slice, allocate nothing, and write every
 // byte they are responsible for, because frames hold other flows' old bytes; a slice that is too short is a
 // programming error and panics. Functions named Append grow a slice and are not for the hot path. Nothing here is
-// shared: any function may run in any goroutine; a [Reader] belongs to one.
+// shared: any function may run in any goroutine.
 //
 // # Sources
 //

@@ -41,7 +41,7 @@ func mendChecksums(file []byte) {
 	}
 }
 
-// Whatever the bytes: a refusal leaves them alone, and anything else ends as a file that Walk and Recover find good.
+// Whatever the bytes: a refusal leaves them alone, and anything else ends as a file that walk and Recover find good.
 func FuzzRecover(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add(s, false)
@@ -70,14 +70,14 @@ func FuzzRecover(f *testing.F) {
 	})
 }
 
-// Whatever the bytes, Walk ends, and the blocks it gave tile what it walked over.
+// Whatever the bytes, walk ends, and the blocks it gave tile what it walked over.
 func FuzzWalk(f *testing.F) {
 	for _, s := range seeds() {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		end := int64(0)
-		err := Walk(bytes.NewReader(data), int64(len(data)), func(b Block) error {
+		err := walk(bytes.NewReader(data), int64(len(data)), func(b Block) error {
 			if b.Offset != end || len(b.Body)+12 != b.Len() {
 				t.Fatalf("block at %d of %d bytes behind %d", b.Offset, b.Len(), end)
 			}

@@ -68,7 +68,7 @@ func (r *recovery) view(b *Batch, k kind, end int64) (*window, error) {
 
 // EachPacket calls fn with the packets of a batch that Read gave, and ends with its error.
 func EachPacket(data []byte, fn func(Packet) error) error {
-	blocks := Reader{w: &window{r: bytes.NewReader(nil), end: int64(len(data)), buf: data}, end: int64(len(data))}
+	blocks := reader{w: &window{r: bytes.NewReader(nil), end: int64(len(data)), buf: data}, end: int64(len(data))}
 	for {
 		b, err := blocks.Next()
 		if err == io.EOF {

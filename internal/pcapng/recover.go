@@ -68,7 +68,7 @@ type recovery struct {
 
 // readHead checks the head unit and learns the segment from the mark that ends it.
 func (r *recovery) readHead() error {
-	blocks := Reader{w: r.w, end: min(r.report.Size, MaxHeadLen)}
+	blocks := reader{w: r.w, end: min(r.report.Size, MaxHeadLen)}
 	for {
 		b, err := blocks.Next()
 		switch {

@@ -326,7 +326,7 @@ func TestReportString(t *testing.T) {
 func TestWalkErrors(t *testing.T) {
 	file := sample(512).file
 	var offsets []int64
-	if err := Walk(bytes.NewReader(file), int64(len(file)), func(b Block) error {
+	if err := walk(bytes.NewReader(file), int64(len(file)), func(b Block) error {
 		offsets = append(offsets, b.Offset)
 		return nil
 	}); err != nil || !slices.IsSorted(offsets) || len(offsets) < 30 {
@@ -334,16 +334,16 @@ func TestWalkErrors(t *testing.T) {
 	}
 	none := func(Block) error { return nil }
 	var where *FormatError
-	if err := Walk(bytes.NewReader(file), int64(len(file))-4, none); !errors.As(err, &where) || !errors.Is(err, ErrFormat) || where.Offset != offsets[len(offsets)-1] {
+	if err := walk(bytes.NewReader(file), int64(len(file))-4, none); !errors.As(err, &where) || !errors.Is(err, ErrFormat) || where.Offset != offsets[len(offsets)-1] {
 		t.Errorf("cut file: got %v", err)
 	}
-	if err := Walk(bytes.NewReader(file), int64(len(file))+512, none); err == nil || errors.Is(err, ErrFormat) {
+	if err := walk(bytes.NewReader(file), int64(len(file))+512, none); err == nil || errors.Is(err, ErrFormat) {
 		t.Errorf("file shorter than said: got %v, want a read error", err)
 	}
-	if err := Walk(bytes.NewReader(file[offsets[1]:]), 512, none); !errors.Is(err, errNoSection) {
+	if err := walk(bytes.NewReader(file[offsets[1]:]), 512, none); !errors.Is(err, errNoSection) {
 		t.Errorf("no section: got %v", err)
 	}
-	if err := Walk(bytes.NewReader(file), int64(len(file)), func(Block) error { return errInjected }); err != errInjected {
+	if err := walk(bytes.NewReader(file), int64(len(file)), func(Block) error { return errInjected }); err != errInjected {
 		t.Errorf("got %v, want the callback's error", err)
 	}
 }

@@ -80,7 +80,7 @@ func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 	if w == nil || err != nil {
 		return false, err
 	}
-	blocks := Reader{w: w, pos: int64(b.Offset), end: end}
+	blocks := reader{w: w, pos: int64(b.Offset), end: end}
 	packets := uint64(0)
 	mark, err := blocks.Next()
 	if err == nil && k == kindBatch {
@@ -96,7 +96,7 @@ func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 }
 
 // records counts the packets behind a mark and checks every block there. The first packet has the number first.
-func (r *recovery) records(blocks *Reader, first uint64) (packets uint64, err error) {
+func (r *recovery) records(blocks *reader, first uint64) (packets uint64, err error) {
 	for {
 		b, err := blocks.Next()
 		if err == io.EOF {

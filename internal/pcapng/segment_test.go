@@ -166,9 +166,9 @@ func (m *memFile) Sync() error {
 	return nil
 }
 
-// walked reads the packets of a file with Walk.
+// walked reads the packets of a file with walk.
 func walked(t interface{ Fatal(...any) }, file []byte) (got []packet) {
-	err := Walk(bytes.NewReader(file), int64(len(file)), func(b Block) error {
+	err := walk(bytes.NewReader(file), int64(len(file)), func(b Block) error {
 		if p, ok := b.Packet(); ok {
 			got = append(got, packet{p.Interface, p.Time, bytes.Clone(p.Data), p.OrigLen})
 		}

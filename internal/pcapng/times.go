@@ -46,7 +46,7 @@ func (r *recovery) firstTime() (uint64, error) {
 
 // timeIn is the time of the first packet of a batch that ends at end.
 func (r *recovery) timeIn(b *Batch, end int64) (uint64, error) {
-	blocks := Reader{w: r.w, pos: int64(b.Offset), end: min(end, r.report.Size)}
+	blocks := reader{w: r.w, pos: int64(b.Offset), end: min(end, r.report.Size)}
 	for {
 		block, err := blocks.Next()
 		if errors.Is(err, ErrFormat) || err == io.EOF {

@@ -71,15 +71,10 @@ func (b Block) Number() (n uint64, ok bool) {
 	return le.Uint64(options[4:]), true
 }
 
-// Reader steps through blocks. It trusts no length and never holds more than one window of the file.
-type Reader struct {
+// reader steps through blocks. It trusts no length and never holds more than one window of the file.
+type reader struct {
 	w        *window
 	pos, end int64
-}
-
-// NewReader returns a reader of the blocks that tile the bytes from start to end of r.
-func NewReader(r io.ReaderAt, start, end int64) *Reader {
-	return &Reader{w: newWindow(r, end), pos: start, end: end}
 }
 
 var (
@@ -91,7 +86,7 @@ var (
 )
 
 // Next returns the next block; io.EOF behind the last; a FormatError where the bytes are no block.
-func (r *Reader) Next() (Block, error) {
+func (r *reader) Next() (Block, error) {
 	if r.pos >= r.end {
 		return Block{}, io.EOF
 	}
@@ -112,7 +107,7 @@ func (r *Reader) Next() (Block, error) {
 }
 
 // length reads the length of the block at pos and checks it against what is left.
-func (r *Reader) length() (int, error) {
+func (r *reader) length() (int, error) {
 	if r.end-r.pos < minBlockLen {
 		return 0, r.bad(errCut)
 	}
@@ -132,26 +127,4 @@ func (r *Reader) length() (int, error) {
 	return int(n), nil
 }
 
-func (r *Reader) bad(reason error) error { return &FormatError{Offset: r.pos, Reason: reason} }
-
-// Walk calls fn with each block of a file of size bytes that starts with a section, and checks each against what this
-// package writes first. It ends with the first error, its own (a FormatError) or fn's.
-func Walk(r io.ReaderAt, size int64, fn func(Block) error) error {
-	rd := NewReader(r, 0, size)
-	var c checker
-	for {
-		b, err := rd.Next()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.block(b); err != nil {
-			return err
-		}
-		if err := fn(b); err != nil {
-			return err
-		}
-	}
-}
+func (r *reader) bad(reason error) error { return &FormatError{Offset: r.pos, Reason: reason} }
