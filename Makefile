@@ -6,6 +6,8 @@ FUZZTIME ?= 60s
 KILLS    ?= 50
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null | sed 's/^v//')
 STAMP    := main.version
+# What is built with cgo has RDMA in it where the headers are.
+TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
@@ -13,7 +15,7 @@ SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
-	go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/unified-...
+	$(TAGGED) go build -trimpath -ldflags "-X $(STAMP)=$(VERSION)" -o bin/ ./cmd/... ./selftests/unified-...
 
 demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
 	@$(SUDO) bin/unifiedd demo
@@ -24,16 +26,16 @@ test: setup-test ## run every test and check, with a summary (root; under 10 min
 # Long forms of the tests: one target each, named test-WHAT.
 
 test-kill: setup-test ## kill the daemon under traffic KILLS (50) times and check what it leaves (root)
-	UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill$$' ./selftests/crash
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill$$' ./selftests/crash
 
 test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) of traffic (root)
-	UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -v -timeout 30m -run '^TestSameAsTcpdump$$' ./flows
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -v -timeout 30m -run '^TestSameAsTcpdump$$' ./flows
 
 test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
-	UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
 
 test-powercut: setup-test ## cut the power of a recorded disk CUTS (100) times and check what is left (root)
-	UNIFIEDD_REQUIRE=1 UNIFIEDD_CUTS=$(or $(CUTS),100) go test -count=1 -v -timeout 60m -run '^TestPowerCuts$$' ./selftests/powercut
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_CUTS=$(or $(CUTS),100) go test -count=1 -v -timeout 60m -run '^TestPowerCuts$$' ./selftests/powercut
 
 # The lab guest: docs/lab.md. The script has the rest from the environment, the commands
 # as they were given, with their dollar signs.
@@ -54,16 +56,16 @@ lab-update: setup-test ## fetch the newest emulator and kernels for the lab gues
 	@go run ./selftests/lab -update
 
 bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long)
-	UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...
+	$(TAGGED) UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...
 
 microbench: setup-test ## run the benchmarks of single functions
-	go test -run '^$$' -bench . -p 1 ./...
+	$(TAGGED) go test -run '^$$' -bench . -p 1 ./...
 
 fuzz: go ## run each fuzz target for FUZZTIME (60s)
 	@packaging/fuzz.sh $(FUZZTIME)
 
 lint: setup-test ## check format, vet, staticcheck, layers, generated files, cross build
-	go test -count=1 ./internal/lint
+	$(TAGGED) go test -count=1 ./internal/lint
 
 generate: setup-test ## make the generated files again (eBPF objects)
 	go generate ./...

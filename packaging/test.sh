@@ -6,6 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
+tags=$(packaging/tags.sh)
+export GOFLAGS="${GOFLAGS:-} -tags=$tags"
 go build -o build/ ./internal/testsum ./internal/testenv/sweep
 go build -o build/ cmd/test2json
 
@@ -133,7 +135,7 @@ passes() {
 	mapfile -t list < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 	pass "benchmarks, once" "${test[@]}" -run '^$' -bench . -benchtime 1x "${list[@]}"
 
-	local race=(-race -tags invariants)
+	local race=(-race -tags "invariants${tags:+,$tags}")
 	list=(./xdp ./nvme ./flows ./internal/pcapng ./internal/testenv)
 	local alone=(./umem ./cmd/unifiedd)
 	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]}" "${list[@]}" "${alone[@]}"

@@ -16,10 +16,10 @@ import (
 )
 
 // fileSuffix ends the name of a file with tests for the lab. Such a file also has the
-// build tag, which keeps it out of every other run.
+// first of the build tags, which keeps it out of every other run; the second has RDMA built in.
 const (
 	fileSuffix = "_lab_test.go"
-	buildTag   = "lab"
+	buildTags  = "lab,verbs"
 )
 
 // suite are the lab's tests of a package.
@@ -38,7 +38,7 @@ func findSuites(ctx context.Context, patterns []string) ([]suite, error) {
 	if len(patterns) == 0 {
 		patterns = []string{"./..."}
 	}
-	args := []string{"list", "-tags", buildTag, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}
+	args := []string{"list", "-tags", buildTags, "-json=ImportPath,Dir,TestGoFiles,XTestGoFiles"}
 	out, err := goTool(ctx, append(args, patterns...)...)
 	if err != nil {
 		return nil, fmt.Errorf("list the packages: %w", err)
@@ -82,7 +82,7 @@ func (s *suite) findTests() error {
 // build compiles the test program of the package into dir.
 func (s *suite) build(ctx context.Context, dir string) error {
 	s.binary = filepath.Join(dir, strings.ReplaceAll(s.ImportPath, "/", "-")+".test")
-	if _, err := goTool(ctx, "test", "-c", "-tags", buildTag, "-o", s.binary, s.ImportPath); err != nil {
+	if _, err := goTool(ctx, "test", "-c", "-tags", buildTags, "-o", s.binary, s.ImportPath); err != nil {
 		return fmt.Errorf("build the tests of %s: %w", s.ImportPath, err)
 	}
 	return nil

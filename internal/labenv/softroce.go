@@ -1,0 +1,100 @@
+package labenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// SoftRoCE sets a card up in the namespace of the process, where alone Linux 6.1 has
+// Soft-RoCE, gives it the addresses (with a prefix length), and makes an RDMA device of it,
+// whose name it returns. At the end of the test device and addresses are gone and the card
+// is down.
+//
+// What is sent from such a device to its own address, or to that of another card here,
+// goes round inside Soft-RoCE.
+func SoftRoCE(t testing.TB, card string, addresses ...string) (device string) {
+	t.Helper()
+	softRoCEModules(t)
+	link := awaitCard(t, card)
+	if err := netlink.LinkSetUp(link); err != nil {
+		t.Fatalf("set %s up: %v", card, err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkSetDown(link) })
+	for _, a := range addresses {
+		addAddress(t, link, a)
+	}
+	device = "rxe_" + card
+	if err := netlink.RdmaLinkAdd(device, "rxe", card); err != nil {
+		t.Fatalf("make the Soft-RoCE device of %s: %v", card, err)
+	}
+	t.Cleanup(func() {
+		if err := netlink.RdmaLinkDel(device); err != nil {
+			t.Errorf("remove the Soft-RoCE device of %s: %v", card, err)
+		}
+	})
+	awaitGIDs(t, device, 1+len(addresses))
+	return device
+}
+
+// softRoCEModules loads what a module would ask for as well: the kernel finds no modprobe
+// where it looks in the guest.
+func softRoCEModules(t testing.TB) {
+	t.Helper()
+	modules := []string{"ib_uverbs", "rdma_ucm", "rdma_rxe"}
+	if Kernel(t) != Linux7 {
+		modules = append(modules, "crc32_generic")
+	}
+	for _, name := range modules {
+		if out, err := exec.Command("modprobe", name).CombinedOutput(); err != nil {
+			t.Fatalf("load the module %s: %v\n%s", name, err, out)
+		}
+	}
+}
+
+// awaitCard waits for a card that another test had in a namespace.
+func awaitCard(t testing.TB, name string) (link netlink.Link) {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "the card "+name, func() (there bool) {
+		var err error
+		link, err = netlink.LinkByName(name)
+		return err == nil
+	})
+	return link
+}
+
+func addAddress(t testing.TB, link netlink.Link, text string) {
+	t.Helper()
+	addr, err := netlink.ParseAddr(text)
+	if err == nil {
+		addr.Flags = 0x02 // IFA_F_NODAD: it can be used at once
+		err = netlink.AddrAdd(link, addr)
+	}
+	if err != nil {
+		t.Fatalf("give %s the address %s: %v", link.Attrs().Name, text, err)
+	}
+	t.Cleanup(func() { _ = netlink.AddrDel(link, addr) })
+}
+
+// awaitGIDs waits until the device has taken over the addresses: with the one that IPv6
+// gives each card, at least so many.
+func awaitGIDs(t testing.TB, device string, n int) {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "the GIDs of "+device, func() bool {
+		var used int
+		names, _ := filepath.Glob("/sys/class/infiniband/" + device + "/ports/1/gid_attrs/types/*")
+		for _, name := range names {
+			if _, err := os.ReadFile(name); err != nil {
+				break // they are in use from the first on
+			}
+			used++
+		}
+		return used >= n
+	})
+}

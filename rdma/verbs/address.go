@@ -1,0 +1,116 @@
+//go:build verbs && cgo
+
+package verbs
+
+/*
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// addressHandle is a way to a peer, and its place in the table of the domain.
+type addressHandle struct {
+	life
+	pd *domain
+	ah *C.struct_ibv_ah
+	id uint32
+}
+
+var _ rdma.AddressHandle = (*addressHandle)(nil)
+
+func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
+	h := &addressHandle{pd: p}
+	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
+		return nil, err
+	}
+	if err := h.make(a); err != nil {
+		h.leave()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *addressHandle) make(a rdma.Address) (err error) {
+	to, err := h.pd.dev.address(a)
+	if err != nil {
+		return fmt.Errorf("make %v: %w", h, err)
+	}
+	if h.id, err = h.pd.handles.take(); err != nil {
+		return err
+	}
+	if errno := C.ud_create_ah(h.pd.pd, &to, &h.ah); errno != 0 {
+		h.pd.handles.give(h.id)
+		return refusal("make", h, unix.Errno(errno), routeRemedies)
+	}
+	C.ud_set_handle(h.pd.tables, C.uint32_t(h.id), h.ah)
+	return nil
+}
+
+// routeRemedies are for what the kernel says that looks up the way to a peer.
+var routeRemedies = map[unix.Errno]string{
+	unix.ENETUNREACH:  "no route leads to the peer's address: check addresses and routes of the interface",
+	unix.EHOSTUNREACH: "the peer's address does not answer to ARP or neighbour discovery: check that it is up and on this link",
+	unix.ETIMEDOUT:    "the peer's address does not answer to ARP or neighbour discovery: check that it is up and on this link",
+	unix.EINVAL:       "check the GID index, and that the peer's GID is of the same kind",
+}
+
+func (h *addressHandle) ID() uint32 { return h.id }
+
+func (h *addressHandle) Close() error {
+	return h.end(func() error {
+		C.ud_set_handle(h.pd.tables, C.uint32_t(h.id), nil)
+		if errno := C.ud_destroy_ah(h.ah); errno != 0 {
+			return refusal("close", h, unix.Errno(errno), nil)
+		}
+		h.pd.handles.give(h.id)
+		return nil
+	})
+}
+
+// hops is the hop limit where none is given.
+const hops = 64
+
+// address makes what libibverbs has of an address, of a port of ours that it names.
+func (d *device) address(a rdma.Address) (C.struct_ibv_ah_attr, error) {
+	to := C.struct_ibv_ah_attr{
+		dlid: C.uint16_t(a.LID), sl: C.uint8_t(a.SL), src_path_bits: C.uint8_t(a.PathBits), static_rate: C.uint8_t(a.StaticRate),
+		port_num: C.uint8_t(a.Port),
+	}
+	if a.FlowLabel >= 1<<20 {
+		return to, fmt.Errorf("flow label %#x: it has 20 bits", a.FlowLabel)
+	}
+	p, err := d.Port(a.Port)
+	if err != nil {
+		return to, err
+	}
+	if a.GID.IsZero() {
+		if p.LinkLayer == rdma.LinkEthernet {
+			return to, fmt.Errorf("the peer's GID is missing: port %d of %s is Ethernet, where there are no LIDs", a.Port, d.title)
+		}
+		return to, nil
+	}
+	if a.HopLimit == 0 {
+		a.HopLimit = hops
+	}
+	to.is_global = 1
+	to.grh = C.struct_ibv_global_route{dgid: C.union_ibv_gid(a.GID), flow_label: C.uint32_t(a.FlowLabel), sgid_index: C.uint8_t(a.GIDIndex),
+		hop_limit: C.uint8_t(a.HopLimit), traffic_class: C.uint8_t(a.TrafficClass)}
+	return to, nil
+}
+
+// addressOf is the inverse of address.
+func addressOf(a C.struct_ibv_ah_attr) rdma.Address {
+	of := rdma.Address{LID: uint16(a.dlid), SL: uint8(a.sl), PathBits: uint8(a.src_path_bits), StaticRate: uint8(a.static_rate), Port: uint8(a.port_num)}
+	if a.is_global != 0 {
+		of.GID, of.GIDIndex, of.HopLimit = rdma.GID(a.grh.dgid), uint8(a.grh.sgid_index), uint8(a.grh.hop_limit)
+		of.TrafficClass, of.FlowLabel = uint8(a.grh.traffic_class), uint32(a.grh.flow_label)
+	}
+	return of
+}

@@ -1,0 +1,99 @@
+//go:build verbs && cgo
+
+package verbs
+
+/*
+#cgo noescape ud_poll
+#cgo nocallback ud_poll
+#cgo noescape ud_spin
+#cgo nocallback ud_spin
+#cgo nocallback ud_arm
+#cgo nocallback ud_acknowledge
+#include "shim.h"
+*/
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// spin is the longest time in C at once: threads in C hold up the Go scheduler's work on
+// their processor.
+const spin = 10 * time.Microsecond
+
+func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
+	if q.number == 0 || len(dst) == 0 {
+		return 0, q.usable()
+	}
+	n := C.ud_poll(q.number, first[C.struct_ibv_wc](dst), room(dst))
+	if n < 0 {
+		return 0, q.pollError()
+	}
+	return int(n), nil
+}
+
+func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {
+	if q.number == 0 || len(dst) == 0 {
+		return 0, q.usable()
+	}
+	for end := time.Now().Add(limit); ; limit = time.Until(end) {
+		n := C.ud_spin(q.number, first[C.struct_ibv_wc](dst), room(dst), C.uint32_t(max(0, min(limit, spin))))
+		if n < 0 {
+			return 0, q.pollError()
+		}
+		if n > 0 || limit <= spin {
+			return int(n), nil
+		}
+	}
+}
+
+func (q *completionQueue) Arm(solicited bool) error {
+	if q.number == 0 {
+		return q.gone()
+	}
+	if q.fd < 0 {
+		return q.noEvents()
+	}
+	only := C.int(0)
+	if solicited {
+		only = 1
+	}
+	if errno := C.ud_arm(q.number, only); errno != 0 {
+		return refusal("arm", q, unix.Errno(errno), nil)
+	}
+	return nil
+}
+
+func (q *completionQueue) Acknowledge() (int, error) {
+	if q.number == 0 {
+		return 0, q.gone()
+	}
+	if q.fd < 0 {
+		return 0, q.noEvents()
+	}
+	return int(C.ud_acknowledge(q.number)), nil
+}
+
+// room is how many completions C may give.
+func room(dst []rdma.WorkCompletion) C.int { return C.int(min(len(dst), math.MaxInt32)) }
+
+func (q *completionQueue) usable() error {
+	if q.number == 0 {
+		return q.gone()
+	}
+	return nil
+}
+
+func (q *completionQueue) pollError() error {
+	return fmt.Errorf("poll %v: the device is gone, or the queue overran: see the device's events", q)
+}
+
+func (q *completionQueue) noEvents() error {
+	return fmt.Errorf("wait for %v: it was made without Events", q)
+}

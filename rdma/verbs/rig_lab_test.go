@@ -1,0 +1,206 @@
+//go:build lab
+
+package verbs
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// bench is a Soft-RoCE device with a region registered whole.
+type bench struct {
+	t      *testing.T
+	dev    rdma.Device
+	pd     rdma.ProtectionDomain
+	region *umem.Region
+	memory rdma.MemoryRegion
+	gid    rdma.GIDEntry
+	mtu    rdma.MTU
+}
+
+var here = netip.MustParseAddr("10.79.0.1")
+
+// newBench makes a device on a card, and a region of that many bytes.
+func newBench(t *testing.T, size uint64) *bench {
+	t.Helper()
+	testenv.Leaks(t)
+	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24")
+	b := &bench{t: t}
+	t.Cleanup(func() { atRest(t, name) })
+	b.dev = made(t, func() (rdma.Device, error) { return Provider{}.Open(name) })
+	b.pd = made(t, b.dev.NewProtectionDomain)
+	b.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: size}) })
+	b.memory = b.register(rdma.LocalWrite | rdma.Remote | rdma.BindWindows)
+	table, err := b.dev.GIDs(1)
+	if err == nil {
+		b.gid, err = rdma.ChooseGID(table, here)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := b.dev.Port(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mtu = port.ActiveMTU
+	return b
+}
+
+// made makes a thing that is closed at the end of the test.
+func made[T interface{ Close() error }](t *testing.T, f func() (T, error)) T {
+	t.Helper()
+	thing, err := f()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := thing.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return thing
+}
+
+func (b *bench) register(a rdma.Access) rdma.MemoryRegion {
+	b.t.Helper()
+	return made(b.t, func() (rdma.MemoryRegion, error) { return b.pd.Register(b.region, a) })
+}
+
+// end is a queue pair with its completion queue.
+type end struct {
+	t  *testing.T
+	b  *bench
+	qp rdma.QueuePair
+	cq rdma.CompletionQueue
+}
+
+// config is what most tests have.
+func config(transport rdma.Transport) rdma.QueuePairConfig {
+	return rdma.QueuePairConfig{Transport: transport, SendDepth: 64, RecvDepth: 64, SendSGEs: 4, RecvSGEs: 4, InlineBytes: 128}
+}
+
+func (b *bench) end(c rdma.QueuePairConfig) *end {
+	b.t.Helper()
+	e := &end{t: b.t, b: b}
+	e.cq = made(b.t, func() (rdma.CompletionQueue, error) {
+		return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 256, Events: true})
+	})
+	c.SendCQ, c.ReceiveCQ = e.cq, e.cq
+	e.qp = made(b.t, func() (rdma.QueuePair, error) { return b.pd.NewQueuePair(c) })
+	return e
+}
+
+const qkey = 0x11111111
+
+func (e *end) modify(a rdma.Attributes, m rdma.Mask) {
+	e.t.Helper()
+	if err := e.qp.Modify(a, m|rdma.MaskState); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+func (e *end) toInit() {
+	e.t.Helper()
+	a := rdma.Attributes{State: rdma.Init, Port: 1, Access: rdma.Remote, QKey: qkey}
+	if e.qp.Config().Transport == rdma.UD {
+		e.modify(a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskQKey)
+		return
+	}
+	e.modify(a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
+}
+
+// connect leads the queue pair to RTS, with a peer of that number here.
+func (e *end) connect(peer uint32) {
+	e.t.Helper()
+	e.toInit()
+	a := rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: e.b.mtu, RemoteQPN: peer, ReceivePSN: 77, MaxRemoteReads: 4, MinRNRTimer: 1,
+		Address: rdma.Address{GID: e.b.gid.GID, GIDIndex: uint8(e.b.gid.Index)}}
+	b := rdma.Attributes{State: rdma.ReadyToSend, SendPSN: 77, Timeout: 14, Retries: 3, RNRRetries: 1, MaxReads: 4}
+	path := rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN
+	switch e.qp.Config().Transport {
+	case rdma.RC:
+		e.modify(a, path|rdma.MaskMaxRemoteReads|rdma.MaskMinRNRTimer)
+		e.modify(b, rdma.MaskSendPSN|rdma.MaskTimeout|rdma.MaskRetries|rdma.MaskRNRRetries|rdma.MaskMaxReads)
+	case rdma.UC:
+		e.modify(a, path)
+		e.modify(b, rdma.MaskSendPSN)
+	default:
+		e.modify(a, 0)
+		e.modify(b, rdma.MaskSendPSN)
+	}
+}
+
+// pair makes two ends that are connected.
+func (b *bench) pair(c rdma.QueuePairConfig) (*end, *end) {
+	b.t.Helper()
+	x, y := b.end(c), b.end(c)
+	x.connect(y.qp.QPN())
+	y.connect(x.qp.QPN())
+	return x, y
+}
+
+func (b *bench) sge(addr uint64, length uint32) rdma.SGE {
+	return rdma.SGE{Addr: b.memory.Addr() + addr, Length: length, LKey: b.memory.LKey()}
+}
+
+func (e *end) send(r rdma.SendRequest, sges ...rdma.SGE) {
+	e.t.Helper()
+	r.SGEs = uint32(len(sges))
+	if n, err := e.qp.PostSend([]rdma.SendRequest{r}, sges); n != 1 || err != nil {
+		e.t.Fatalf("%d, %v", n, err)
+	}
+}
+
+func (e *end) receive(id uint64, sges ...rdma.SGE) {
+	e.t.Helper()
+	if n, err := e.qp.PostReceive([]rdma.ReceiveRequest{{ID: id, SGEs: uint32(len(sges))}}, sges); n != 1 || err != nil {
+		e.t.Fatalf("%d, %v", n, err)
+	}
+}
+
+// completion waits for one completion.
+func (e *end) completion() rdma.WorkCompletion {
+	e.t.Helper()
+	var got [1]rdma.WorkCompletion
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		n, err := e.cq.Spin(got[:], time.Millisecond)
+		if err != nil {
+			e.t.Fatal(err)
+		}
+		if n == 1 {
+			return got[0]
+		}
+		time.Sleep(100 * time.Microsecond) // Soft-RoCE needs a processor as well
+	}
+	e.t.Fatal("no completion came in 10 s")
+	return got[0]
+}
+
+// want waits for one completion and holds it to an ID and a status.
+func (e *end) want(id uint64, status rdma.Status) rdma.WorkCompletion {
+	e.t.Helper()
+	c := e.completion()
+	if c.ID != id || c.Status != status {
+		e.t.Fatalf("completion of %d with %v, want %d with %v", c.ID, c.Status, id, status)
+	}
+	if c.QPN != e.qp.QPN() {
+		e.t.Errorf("completion of queue pair %d, not %d", c.QPN, e.qp.QPN())
+	}
+	return c
+}
+
+// quiet: no completion comes in a while.
+func (e *end) quiet() {
+	e.t.Helper()
+	var got [1]rdma.WorkCompletion
+	time.Sleep(50 * time.Millisecond)
+	if n, err := e.cq.Poll(got[:]); n != 0 || err != nil {
+		e.t.Errorf("%d completions (%+v), %v", n, got, err)
+	}
+}
