@@ -25,12 +25,14 @@ var layers = []layer{
 	{"xdp", []string{"umem", "bpf", "bpf/filter"}},
 	{"nvme", []string{"umem"}},
 	{"rdma", []string{"umem"}},
+	{"rdma/measure", nil},
+	{"rdma/connect", []string{"umem", "rdma"}},
 	{"rdma/verbs", []string{"umem", "rdma"}},
 	{"rdma/roce", []string{"umem", "rdma", "xdp", "bpf", "bpf/filter"}},
 	{"flows/config", []string{"umem", "bpf/filter"}},
-	{"flows", []string{"flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/verbs", "rdma/roce"}},
-	{"selftests", []string{"flows", "flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/verbs", "rdma/roce"}},
-	{"cmd", []string{"flows", "flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/verbs", "rdma/roce"}},
+	{"flows", []string{"flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce"}},
+	{"selftests", []string{"flows", "flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce"}},
+	{"cmd", []string{"flows", "flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce"}},
 }
 
 // onlyIn names modules of others that only one part may import.

@@ -1,0 +1,99 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Unit is what bandwidth is given in.
+type Unit uint64
+
+const (
+	MB Unit = 1 << 20     // "MB" of perftest: 1048576 bytes
+	Gb Unit = 125_000_000 // bytes that are a gigabit
+)
+
+func (u Unit) String() string {
+	if u == Gb {
+		return "Gb/sec"
+	}
+	return "MB/sec"
+}
+
+// second is in the ticks that times are counted in.
+const second = 1_000_000_000
+
+// PeakLimit is the number of messages beyond which perftest looks for no peak.
+const PeakLimit = 20_000
+
+// Bandwidth is a row of a bandwidth table.
+type Bandwidth struct {
+	Bytes      uint64 // of a message
+	Iterations uint64
+	Unit       Unit
+	Peak       float64 // of the best stretch between a post and a completion; 0: not looked for
+	Average    float64
+	Rate       float64 // millions of messages a second
+}
+
+// Transfer is what was measured of messages going one way. Times are in nanoseconds.
+type Transfer struct {
+	Bytes uint64 // of a message
+	Unit  Unit
+	// Posted has for each message when it was posted.
+	Posted []uint64
+	// Completed has for each message with a completion (each Moderation-th, and the last) when
+	// that was polled. The other places are not looked at.
+	Completed []uint64
+	// Moderation is how many messages one completion stands for; 0 is 1.
+	Moderation int
+}
+
+// Bandwidth computes the row, with its peak where there are no more messages than
+// PeakLimit. Looking for it takes as many steps as pairs of a message and a completion.
+func (t Transfer) Bandwidth() (Bandwidth, error) {
+	n := len(t.Posted)
+	if n == 0 || n != len(t.Completed) {
+		return Bandwidth{}, fmt.Errorf("bandwidth of %d posts and %d completions: there must be as many, and some", n, len(t.Completed))
+	}
+	b, err := Span(t.Bytes, uint64(n), t.Unit, t.Posted[0], t.Completed[n-1])
+	if err != nil || n > PeakLimit {
+		return b, err
+	}
+	b.Peak = float64(t.Bytes) * second / (float64(t.best()) * float64(t.Unit))
+	return b, nil
+}
+
+// best is the least time per message, cut to whole nanoseconds but at least one, from any
+// post to any completion.
+func (t Transfer) best() uint64 {
+	step, last := max(t.Moderation, 1), len(t.Posted)-1
+	best := uint64(math.MaxUint64)
+	for i, posted := range t.Posted {
+		for j := i/step*step + step - 1; j <= last; j += step {
+			best = min(best, (t.Completed[j]-posted)/uint64(j-i+1))
+		}
+		best = min(best, (t.Completed[last]-posted)/uint64(last-i+1))
+	}
+	return max(best, 1)
+}
+
+// Span is the row of messages of which only the first post and the last completion are known.
+func Span(size, messages uint64, unit Unit, posted, completed uint64) (Bandwidth, error) {
+	if completed <= posted {
+		return Bandwidth{}, errors.New("bandwidth: the last completion is not after the first post")
+	}
+	ticks := float64(completed - posted)
+	n := float64(messages)
+	return Bandwidth{Bytes: size, Iterations: messages, Unit: unit,
+		Average: float64(size) * n * second / (ticks * float64(unit)), Rate: n * second / (ticks * 1e6)}, nil
+}
+
+// Both is the row of a test in both directions: ours and the peer's together.
+func (b Bandwidth) Both(peer Bandwidth) Bandwidth {
+	b.Peak += peer.Peak
+	b.Average += peer.Average
+	b.Rate += peer.Rate
+	return b
+}
