@@ -18,13 +18,17 @@ func (i *Interface) Check() error {
 	if s.name != i.Name() {
 		i.name.Store(&s.name)
 	}
+	// A card loses its link for a while when its program goes, which must not hide why.
+	if err := i.checkProgram(s); err != nil {
+		return err
+	}
 	switch {
 	case !s.up:
 		return fmt.Errorf("check %s: %w (ip link set %s up)", s.name, ErrInterfaceDown, s.name)
 	case !s.carrier:
 		return fmt.Errorf("check %s: %w: no carrier (look at the cable, or the other end)", s.name, ErrInterfaceDown)
 	}
-	return i.checkProgram(s)
+	return nil
 }
 
 func (i *Interface) checkProgram(s deviceState) error {

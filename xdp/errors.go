@@ -56,6 +56,9 @@ type BindError struct {
 	Interface string
 	Policy    Policy
 	Refused   []Refusal
+	// MTU is the interface's, and FrameMTU the largest whose packets fit a frame; both
+	// zero where they do fit.
+	MTU, FrameMTU int
 }
 
 // Error lists the refusals.
@@ -63,6 +66,10 @@ func (e *BindError) Error() string {
 	remedy := "try another interface or a newer kernel"
 	if e.Policy == Require {
 		remedy = "set the zero-copy policy to prefer to let the kernel copy"
+	}
+	if e.MTU != 0 {
+		why := fmt.Sprintf("packets of MTU %d do not fit a frame", e.MTU)
+		return fmt.Sprintf("bind %s: %s: %s (lower the MTU to %d or less, or %s)", e.Interface, why, describe(e.Refused), e.FrameMTU, remedy)
 	}
 	return fmt.Sprintf("bind %s: %s (%s)", e.Interface, describe(e.Refused), remedy)
 }
@@ -128,7 +135,7 @@ func bindError(a attempt, err error) error {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return fmt.Errorf("the driver does not have it: %w", err)
 	case errors.Is(err, unix.EINVAL) && a.zeroCopy:
-		return fmt.Errorf("the driver refuses these frames at this MTU: %w", err)
+		return fmt.Errorf("the driver refuses it for this card, or for such frames at this MTU: %w", err)
 	}
 	return err
 }

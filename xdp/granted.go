@@ -106,6 +106,9 @@ func (c *Config) attempts(mtuFits bool) []attempt {
 // a packet above is not let through to be dropped there.
 func (c *Config) frameRoom() uint32 { return c.Shape.Capacity(c.region().FrameSize()) &^ 127 }
 
+// frameMTU is the largest MTU whose packets surely fit a frame.
+func (c *Config) frameMTU() int { return int(c.frameRoom()) - linkOverhead }
+
 // linkOverhead is what an Ethernet frame has beyond the MTU: addresses, type and
 // two VLAN tags, without the checksum that never reaches memory.
 const linkOverhead = 14 + 2*4

@@ -96,9 +96,9 @@ func (i *Interface) receiveWhole() error {
 // bindSomehow tries the ways of binding in turn.
 func (i *Interface) bindSomehow(queues []uint32) error {
 	c := &i.config
-	mtuFits := uint32(i.device.mtu)+linkOverhead <= c.frameRoom()
+	fits := c.frameMTU()
 	i.noFragments = takesFragments()
-	for _, a := range c.attempts(mtuFits) {
+	for _, a := range c.attempts(i.device.mtu <= fits) {
 		err := i.try(a, queues)
 		if err == nil {
 			return nil
@@ -108,7 +108,11 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 		}
 		i.granted.Refused = append(i.granted.Refused, Refusal{a.zeroCopy, a.multiBuffer, err})
 	}
-	return &BindError{Interface: c.Interface, Policy: c.Policy, Refused: i.granted.Refused}
+	e := &BindError{Interface: c.Interface, Policy: c.Policy, Refused: i.granted.Refused}
+	if i.device.mtu > fits {
+		e.MTU, e.FrameMTU = i.device.mtu, fits
+	}
+	return e
 }
 
 // isFinal reports whether another way of binding would fail just the same.

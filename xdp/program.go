@@ -73,9 +73,19 @@ func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 		if !errors.Is(err, bpf.ErrNoDriverMode) && !errors.Is(err, bpf.ErrDriverRefused) {
 			return nil, err
 		}
-		refused = append(refused, err)
+		refused = appendNew(refused, err)
 	}
 	return nil, errors.Join(refused...)
+}
+
+// appendNew leaves out an error that says the same as one before.
+func appendNew(errs []error, err error) []error {
+	for _, e := range errs {
+		if e.Error() == err.Error() {
+			return errs
+		}
+	}
+	return append(errs, err)
 }
 
 func (i *Interface) attachAs(t programTry, maxLen uint32) (*bpf.Program, error) {
