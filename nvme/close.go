@@ -131,7 +131,9 @@ func (q *Queue) closeRing(end time.Time) error {
 	}
 	gone, err := q.ring.close(limit)
 	switch {
-	case gone, free:
+	case gone:
+	case free:
+		q.ring.memory.abandon()
 	case q.flying > 0:
 		return errors.Join(err, &StuckError{q.flying, q.holder.Held(), q.takeFault()})
 	default:

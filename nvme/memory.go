@@ -87,6 +87,13 @@ func (m *ringMemory) giveBack() {
 	*m = ringMemory{}
 }
 
+// abandon leaves memory of the control area to a kernel that has not let go of it.
+func (m *ringMemory) abandon() {
+	if m.piece != nil {
+		m.piece.Abandon()
+	}
+}
+
 // scratch is memory of our own that the kernel reads through pointers: the
 // pieces of chains, ranges to discard and the argument of a wait. It is mapped outside the Go heap.
 type scratch struct {

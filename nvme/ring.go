@@ -148,7 +148,10 @@ func setupRing(plan ringPlan, setup uint32) (*ring, error) {
 	}
 	r.fd, r.setup, r.features = fd, p.flags, p.features
 	if err := r.attach(&p); err != nil {
-		_, closing := r.close(goneLimit)
+		gone, closing := r.close(goneLimit)
+		if !gone {
+			r.memory.abandon()
+		}
 		return nil, errors.Join(err, closing)
 	}
 	return r, nil

@@ -2,6 +2,7 @@ package umem
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 )
@@ -18,9 +19,10 @@ type control struct {
 
 // ControlPiece is a run of bytes of the control area.
 type ControlPiece struct {
-	from *control
-	off  uint64
-	mem  []byte
+	from      *control
+	off       uint64
+	mem       []byte
+	abandoned bool // under from.mu
 }
 
 // TakeControl gives size bytes of the control area, a multiple of the machine's
@@ -54,6 +56,22 @@ func inOnePage(off, size uint64) uint64 {
 	return off
 }
 
+// inUse says why the control area cannot be unmapped.
+func (c *control) inUse() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, p := range c.taken {
+		if !p.abandoned {
+			n++
+		}
+	}
+	if n > 0 {
+		return fmt.Errorf("close region: pieces of its control area still taken: %d; close the queues whose rings are in them first", n)
+	}
+	return nil
+}
+
 // Memory is the piece's bytes, valid until Release.
 func (p *ControlPiece) Memory() []byte { return p.mem }
 
@@ -65,4 +83,12 @@ func (p *ControlPiece) Release() {
 	if i := slices.Index(p.from.taken, p); i >= 0 {
 		p.from.taken = slices.Delete(p.from.taken, i, i+1)
 	}
+}
+
+// Abandon says that nobody of ours uses the piece any more, while the kernel, which has
+// its pages pinned, may. No other gets it, and the region can be closed.
+func (p *ControlPiece) Abandon() {
+	p.from.mu.Lock()
+	defer p.from.mu.Unlock()
+	p.abandoned = true
 }

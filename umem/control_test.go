@@ -3,6 +3,7 @@ package umem
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -70,4 +71,41 @@ func TestControlPieces(t *testing.T) {
 		}
 		p.Release()
 	})
+}
+
+// TestCloseRefusesPieces: a region whose control area is in use stays mapped.
+func TestCloseRefusesPieces(t *testing.T) {
+	testenv.HugePages(t, 4<<20)
+	r, err := Open(Config{Size: 2 << 20, Control: 2 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pieces []*ControlPiece
+	for range 2 {
+		p, err := r.TakeControl(uint64(os.Getpagesize()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pieces = append(pieces, p)
+	}
+	refuses := func(want string) {
+		t.Helper()
+		if err := r.Close(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Fatalf("closed with pieces of the control area taken: %v", err)
+		}
+		pieces[0].Memory()[0] = 1 // still there
+	}
+	refuses("taken: 2")
+	pieces[1].Release()
+	refuses("taken: 1")
+	device := r.Register("a device")
+	refuses("registered with a device")
+	device.Release()
+	pieces[0].Abandon()
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.TakeControl(uint64(os.Getpagesize())); !errors.Is(err, ErrNoControl) {
+		t.Errorf("a piece of a closed region: %v", err)
+	}
 }

@@ -81,8 +81,12 @@ func (r *Region) mapControl(c Config) (err error) {
 }
 
 // Close unmaps the region. It refuses, and changes nothing, while a device has
-// the region registered. Closing again does nothing.
+// the region registered, or a piece of the control area is taken. Closing again does
+// nothing.
 func (r *Region) Close() error {
+	if err := r.control.inUse(); err != nil && len(r.Registered()) == 0 { // else that says more
+		return err
+	}
 	if done, err := r.registered.close(); done || err != nil {
 		return err
 	}
