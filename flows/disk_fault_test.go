@@ -23,7 +23,10 @@ func TestDiskError(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.send(t, 5000)
-	s := c.becomes(t, Failed, "write to "+dev+" before offset", "input/output error", "lost and counted")
+	s := c.becomes(t, Failed, "write to "+dev+" before offset", "input/output error", "lost and counted", "kernel's log", "start the flow again")
+	if s.DiskErrors["EIO"] == 0 {
+		t.Errorf("errors of the disk: %v", s.DiskErrors)
+	}
 	if s.Durable.Packets < 100 || s.Durable.Packets > s.Written.Packets || s.Packets < s.Written.Packets+s.Dropped["write_failed"] {
 		t.Errorf("%d received, %d written, %d durable, %d lost", s.Packets, s.Written.Packets, s.Durable.Packets, s.Dropped["write_failed"])
 	}

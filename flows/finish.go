@@ -15,7 +15,7 @@ func (s *store) finish() {
 	for full := range s.back {
 		err := errors.Join(s.complete(full), s.release(full))
 		if err != nil {
-			err = fmt.Errorf("finish segment %s: %w", full.name(), err)
+			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.name(), err)
 			s.failed = append(s.failed, err)
 			s.log.Error("segment is not complete", "why", err)
 		}

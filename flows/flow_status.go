@@ -5,6 +5,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/xdp"
+	"golang.org/x/sys/unix"
 )
 
 // Status is what the flow says of itself now, or said last.
@@ -37,7 +38,7 @@ func (f *Flow) describe() FlowStatus {
 	return FlowStatus{
 		Name: f.config.Name, From: f.config.From.Interface, To: f.to(),
 		Worker: f.config.Worker, Layout: string(f.config.To.Layout), Filter: f.config.From.Filter,
-		Passed: map[string]uint64{}, Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{},
+		Passed: map[string]uint64{}, Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, DiskErrors: map[string]uint64{},
 	}
 }
 
@@ -109,6 +110,10 @@ func (r *run) fillCopies(s *FlowStatus) {
 	d := r.disk.queue.Stats()
 	s.KernelBytes["disk"] = d.Copied
 	s.DiskBytes, s.Segments = d.BytesWritten, r.disk.store.taken.Load()
+	s.DiskErrors[unix.ErrnoName(unix.EIO)] = 0
+	for errno, n := range d.Errors {
+		s.DiskErrors[unix.ErrnoName(errno)] = n
+	}
 }
 
 // lost is how many packets were received and never reached the sink because the

@@ -40,11 +40,11 @@ func (s *segment) reopen() (*os.File, error) { return reopen(s.target) }
 // block device. It goes by what is open and not by the name, under which there may be
 // another file by now.
 func reopen(t *nvme.Target) (*os.File, error) {
-	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", t.BlockFD()), os.O_RDWR, 0)
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", t.BlockFD()), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open %s again: %w", t.Path(), err)
 	}
-	return f, nil
+	return os.NewFile(uintptr(fd), t.Path()), nil
 }
 
 // writeHead writes what a segment begins with and waits until it is durable.

@@ -33,6 +33,7 @@ type run struct {
 	disk    *output // nil for a stream
 	log     *slog.Logger
 	started time.Time
+	silence silence // of the disk; the watcher's
 	undo    cleanup // everything, while no worker polls it
 }
 

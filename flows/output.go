@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,7 @@ type output struct {
 	flushing  mark       // what the flush under way makes durable
 	flushed   bool       // no flush is under way
 	nextSync  time.Time
+	sick      atomic.Pointer[nvme.Target] // the first that failed
 	reaped    [burst]umem.Frame
 	results   [4]nvme.FlushResult
 }
@@ -64,6 +66,7 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 	if err != nil {
 		next.damaged = true // nothing is in it
 		o.store.give(next)
+		o.sick.CompareAndSwap(nil, next.target)
 		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
 	}
 	o.retire()
@@ -144,7 +147,11 @@ func (o *output) written(f umem.Frame) error {
 // explain tells which write failed.
 func (o *output) explain(number uint64, err error) error {
 	m := o.track.ring[number%window]
-	return fmt.Errorf("write to %s before offset %d: %w (the packets of that write are lost and counted)", m.segment.name(), m.segment.base+m.end, err)
+	o.sick.CompareAndSwap(nil, m.segment.target)
+	if o.store.device != nil { // what the kernel knows says more than what it answered
+		err = cmp.Or(m.segment.target.Health(), err)
+	}
+	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.segment.name(), m.segment.base+m.end, err)
 }
 
 // settle takes back what is written or flushed, hands durable segments to the
@@ -157,6 +164,7 @@ func (o *output) settle(now time.Time) error {
 	n := o.queue.Flushed(o.results[:])
 	for _, r := range o.results[:n] {
 		if r.Err != nil {
+			o.sick.CompareAndSwap(nil, o.flushing.segment.target)
 			return fmt.Errorf("flush %s: %w (what was written since the last flush may be lost)", o.flushing.segment.name(), r.Err)
 		}
 		o.flushed = true

@@ -73,6 +73,7 @@ type FlowStatus struct {
 	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by us, by reason
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device
 	DiskBytes   uint64            `json:"disk_bytes"`
+	DiskErrors  map[string]uint64 `json:"disk_errors"`     // writes and flushes that failed, by reason
 	Stalls      uint64            `json:"stalls"`          // rounds in which the disk was too slow to take more
 	Refused     uint64            `json:"refused_wakeups"` // the kernel refused, while the interface was down
 	Segments    uint64            `json:"segments"`

@@ -49,12 +49,12 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	}
 	number, err := s.recover()
 	if err != nil {
-		return nil, err
+		return nil, s.advise(err)
 	}
 	s.reserveSlot()
 	first, err := s.prepare(number)
 	if err != nil {
-		return nil, errors.Join(err, s.closeDevice())
+		return nil, errors.Join(s.advise(err), s.closeDevice())
 	}
 	s.align, s.size = first.align, first.size
 	s.running.Add(2)

@@ -14,6 +14,7 @@ import (
 // to the same place, until there is. It belongs to the worker's thread.
 type unwritten struct {
 	frames  []umem.Frame // whole messages; their Side says where they belong
+	keeping bool         // whether those of the message that is coming back are such frames
 	last    uint64       // number of the last batch there was no room for
 	next    time.Time    // of the next attempt
 	trouble atomic.Pointer[error]
@@ -25,16 +26,27 @@ func noRoom(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }
 
+// full reports whether a batch failed for want of room that somebody may make. A device
+// has none either once it is gone.
+func (o *output) full(number uint64, err error) bool {
+	return noRoom(err) && (o.store.device == nil || o.track.ring[number%window].segment.target.Health() == nil)
+}
+
 // keepUnwritten keeps a frame that came back because the disk is full, and
 // reports whether it is such a one. All frames of a message come back alike.
 func (o *output) keepUnwritten(f umem.Frame) bool {
-	if f.Options&umem.Failed == 0 || !noRoom(f.Err()) {
+	if f.Options&umem.Failed == 0 {
 		return false
 	}
 	u := &o.unwritten
 	if number := o.region.Side(f).Token; number != 0 {
-		u.last = max(u.last, number)
-		o.lament(number, f.Err())
+		if u.keeping = o.full(number, f.Err()); u.keeping {
+			u.last = max(u.last, number)
+			o.lament(number, f.Err())
+		}
+	}
+	if !u.keeping {
+		return false
 	}
 	f.Options &= umem.KernelOptions
 	u.frames = append(u.frames, f)

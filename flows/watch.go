@@ -25,6 +25,9 @@ func (f *Flow) watch(r *run, quit <-chan struct{}, ended chan<- struct{}) {
 	}
 	if err != nil {
 		state = Failed
+		if r.disk != nil {
+			err = r.disk.diagnose(err)
+		}
 		r.note(err) // nothing more is taken; what is not written is lost
 		f.giveUp(r)
 	}
@@ -80,7 +83,11 @@ func (f *Flow) second(r *run) error {
 	case err != nil:
 		return err
 	}
-	if why := r.disk.trouble(); why != nil {
+	why := r.disk.trouble()
+	if why == nil && r.disk != nil {
+		why = r.silence.look(time.Now(), f.to(), r.disk.queue.Stats())
+	}
+	if why != nil {
 		f.await(why)
 		return nil
 	}

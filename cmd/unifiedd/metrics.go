@@ -37,7 +37,9 @@ var (
 	descKernel   = describe("kernel_copied_bytes_total", "Bytes of packets copied by the kernel, by device.", "flow", "device")
 	descWritten  = describe("written_packets_total", "Packets written to the disk without a gap before them.", "flow")
 	descDurable  = describe("durable_packets_total", "Packets on stable storage without a gap before them.", "flow")
+	descPending  = describe("waiting_packets", "Packets received and not yet on stable storage.", "flow")
 	descDisk     = describe("disk_written_bytes_total", "Bytes written to the disk.", "flow")
+	descErrors   = describe("disk_errors_total", "Writes and flushes that failed, by reason.", "flow", "reason")
 	descStalls   = describe("stalls_total", "Rounds in which the disk could take no more.", "flow")
 	descSegments = describe("segments_total", "Segments begun.", "flow")
 )
@@ -71,9 +73,17 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	each(out, descKernel, f.KernelBytes, f.Name)
 	counter(out, descWritten, f.Written.Packets, f.Name)
 	counter(out, descDurable, f.Durable.Packets, f.Name)
+	gauge(out, descPending, float64(waiting(f)), f.Name)
 	counter(out, descDisk, f.DiskBytes, f.Name)
+	each(out, descErrors, f.DiskErrors, f.Name)
 	counter(out, descStalls, f.Stalls, f.Name)
 	counter(out, descSegments, f.Segments, f.Name)
+}
+
+// waiting is how many of the packets received may yet become durable.
+func waiting(f *flows.FlowStatus) uint64 {
+	settled := f.Durable.Packets + f.Dropped["beyond_count"] + f.Dropped["write_failed"]
+	return f.Packets - min(settled, f.Packets) // the counters are read one after the other
 }
 
 // each sends a counter for every reason, the last label.

@@ -134,8 +134,10 @@ func TestServeMetrics(t *testing.T) {
 	for _, want := range []string{
 		`unifiedd_received_packets_total{flow="cap",interface="` + s.pair.B.Ifname + `"} 200`,
 		`unifiedd_durable_packets_total{flow="cap"} 200`,
+		`unifiedd_waiting_packets{flow="cap"} 0`,
 		`unifiedd_copied_bytes_total{flow="cap",reason="packed"} 60000`,
 		`unifiedd_flow_up{flow="cap"} 1`,
+		`unifiedd_disk_errors_total{flow="cap",reason="EIO"} 0`,
 	} {
 		if !strings.Contains(body, want+"\n") {
 			t.Errorf("no %s in:\n%s", want, ours(body))
@@ -150,6 +152,17 @@ func TestServeMetrics(t *testing.T) {
 	}
 	for _, p := range problems {
 		t.Errorf("metric %s: %s", p.Metric, p.Text)
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	f := flows.FlowStatus{Packets: 100, Durable: flows.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
+	if n := waiting(&f); n != 30 {
+		t.Errorf("%d packets wait, not 30", n)
+	}
+	f.Durable.Packets = 200
+	if n := waiting(&f); n != 0 {
+		t.Errorf("%d packets wait", n)
 	}
 }
 

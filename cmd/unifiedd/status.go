@@ -78,7 +78,7 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	fmt.Fprintf(w, "  written\t%s\n", position(f.Written))
 	fmt.Fprintf(w, "  durable\t%s\n", position(f.Durable))
 	fmt.Fprintf(w, "  copies per byte\tours %s, the kernel's %s\n", perByte(f.CopiedBytes, f.Bytes), perByte(f.KernelBytes, f.Bytes))
-	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds\n", f.DiskBytes, f.Segments, f.Stalls)
+	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds; errors: %s\n", f.DiskBytes, f.Segments, f.Stalls, nonzero(f.DiskErrors))
 }
 
 func granted(f *flows.FlowStatus) string {

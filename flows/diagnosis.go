@@ -1,0 +1,70 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// diagnose adds to the error that ended a flow what is known of its disk, and what to do.
+// It asks the kernel, and so is not for the worker.
+func (o *output) diagnose(err error) error {
+	sick := o.sick.Load()
+	if sick == nil {
+		return err
+	}
+	for _, status := range slices.Sorted(maps.Keys(o.queue.Stats().Statuses)) {
+		err = fmt.Errorf("%w: %w", err, status)
+	}
+	if why := sick.Health(); why != nil && !errors.Is(err, errors.Unwrap(why)) {
+		err = fmt.Errorf("%w: %w", err, why)
+	}
+	return fmt.Errorf("%w (see the kernel's log; once the disk is mended, start the flow again)", err)
+}
+
+// failing are the reasons for which the kernel says that a disk did not do what it was
+// asked to (blk_errors in block/blk-core.c).
+var failing = []unix.Errno{unix.EIO, unix.ENODATA, unix.EREMOTEIO, unix.ETIMEDOUT, unix.ENOLINK, unix.ENODEV, unix.EILSEQ, unix.EBADE}
+
+// advise adds to why a store cannot be opened what to do about it.
+func (s *store) advise(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT) && s.to.Device != "":
+		return fmt.Errorf("%w (attach the disk, or name another)", err)
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w (mount it for writing; if it was, the kernel's log says what happened)", err)
+	case slices.ContainsFunc(failing, func(e unix.Errno) bool { return errors.Is(err, e) }):
+		return fmt.Errorf("%w (the disk fails: the kernel's log says more)", err)
+	}
+	return err
+}
+
+// silence notices a disk that has operations and completes none of them.
+type silence struct {
+	done  uint64 // operations completed, when last something had changed
+	since time.Time
+}
+
+// speechless is how long a disk may complete nothing before that is said. Disks answer
+// within milliseconds, and the kernel gives up on them after 30 s.
+const speechless = 5 * time.Second
+
+// look says what is wrong with a disk that has been silent for too long.
+func (s *silence) look(now time.Time, to string, st nvme.Stats) error {
+	done := st.Writes + st.Flushes
+	if st.InFlight == 0 || done != s.done || s.since.IsZero() {
+		s.done, s.since = done, now
+	}
+	quiet := now.Sub(s.since)
+	if quiet < speechless {
+		return nil
+	}
+	return fmt.Errorf("%s has completed nothing for %v and has %d operations to do (the kernel's log may say more; until it answers packets wait, and are lost in the kernel's rings once those are full)",
+		to, quiet.Round(time.Second), st.InFlight)
+}

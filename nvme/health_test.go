@@ -1,0 +1,73 @@
+package nvme
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// sound opens a target that nothing is wrong with.
+func sound(t *testing.T, c TargetConfig) *Target {
+	t.Helper()
+	to, err := OpenTarget(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := to.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := to.Health(); err != nil {
+		t.Errorf("nothing has happened to it: %v", err)
+	}
+	return to
+}
+
+// ill checks what a target says of itself.
+func ill(t *testing.T, to *Target, want error, says string) {
+	t.Helper()
+	if err := to.Health(); !errors.Is(err, want) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v, and not %v with %q", err, want, says)
+	}
+}
+
+// TestHealthOfDevice shrinks a device that is open, and makes one read-only.
+func TestHealthOfDevice(t *testing.T) {
+	file := testenv.DiskFile(t, 8<<20)
+	dev := testenv.Loop(t, file, 0)
+	to := sound(t, TargetConfig{Path: dev})
+	if err := os.Truncate(file, 4<<20); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetInt(to.FD(), unix.LOOP_SET_CAPACITY, 0); err != nil {
+		t.Fatal(err)
+	}
+	ill(t, to, ErrDeviceTooSmall, "it had 8388608 bytes and has 4194304")
+
+	dev = testenv.Loop(t, testenv.DiskFile(t, 8<<20), 0)
+	to = sound(t, TargetConfig{Path: dev})
+	t.Cleanup(func() { run(t, "blockdev", "--setrw", dev) }) // it would outlast the test
+	run(t, "blockdev", "--setro", dev)
+	ill(t, to, ErrDeviceReadOnly, "blockdev --setrw "+dev)
+}
+
+// TestHealthOfFile makes a file's file system read-only.
+func TestHealthOfFile(t *testing.T) {
+	dir := testenv.Ext4(t, 4<<20)
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to := sound(t, TargetConfig{Path: path, ReadOnly: true})
+	if err := unix.Mount("", dir, "", unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		t.Fatal(err)
+	}
+	ill(t, to, ErrReadOnlyFileSystem, "mount it for writing")
+}
