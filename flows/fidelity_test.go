@@ -256,6 +256,28 @@ func TestTimesAndStatistics(t *testing.T) {
 	}
 }
 
+// TestStatisticsOfManyQueues: each queue has its statistics in the file, though those
+// of all do not fit one batch.
+func TestStatisticsOfManyQueues(t *testing.T) {
+	const queues = 40
+	for _, layout := range []string{"packed", "slot"} {
+		t.Run(layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
+			f := l.start(t, strings.Replace(l.defaults(layout), "ring: 2048", "ring: 64", 1), Options{}).Flows()[0]
+			stopped(t, f)
+			found := map[int]int{}
+			for _, b := range blocksOf(t, l.files(t)...) {
+				if b.kind == typeStatistics {
+					found[parseStatistic(b).iface]++
+				}
+			}
+			if len(found) != queues {
+				t.Errorf("%d of %d queues have statistics", len(found), queues)
+			}
+		})
+	}
+}
+
 // timesPlausible checks that times lie between the clock's readings before and
 // after, never go back in a queue, and have nanoseconds.
 func timesPlausible(t *testing.T, all []testenv.Captured, begin, end time.Time) {

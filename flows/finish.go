@@ -19,6 +19,8 @@ func (s *store) finish() {
 			s.failed = append(s.failed, err)
 			s.log.Error("segment is not complete", "why", err)
 		}
+		s.settled.Store(int64(full.number))
+		s.prune()
 	}
 }
 
@@ -206,8 +208,11 @@ func behind(r pcapng.Report) pcapng.Batch {
 	return b
 }
 
-// prune removes the oldest segments beyond those to keep.
+// prune removes the oldest segments beyond those to keep. One that is not finished yet
+// goes once it is.
 func (s *store) prune() {
+	s.pruning.Lock()
+	defer s.pruning.Unlock()
 	if s.device != nil || s.to.Exact || s.to.Segment.Keep == 0 {
 		return
 	}
@@ -222,7 +227,7 @@ func (s *store) prune() {
 			named = append(named, e)
 		}
 	}
-	for len(named) > s.to.Segment.Keep {
+	for len(named) > s.to.Segment.Keep && int64(named[0].number) <= s.settled.Load() {
 		if err := os.Remove(named[0].path); err != nil {
 			s.log.Warn("an old segment stays", "why", err)
 		}

@@ -1,9 +1,6 @@
 package flows
 
 import (
-	"time"
-
-	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/xdp"
 	"golang.org/x/sys/unix"
 )
@@ -124,28 +121,3 @@ func (r *run) lost() uint64 {
 	}
 	return r.packets.Load() - r.unwanted.Load() - r.places.packetsWritten()
 }
-
-// announceStatistics hands the worker an Interface Statistics Block for each
-// queue, to be put into the next batch.
-func (r *run) announceStatistics() {
-	now := uint64(time.Now().UnixNano())
-	var blocks []byte
-	for i := range r.sources { // not a copy of each: the rest of a source is the worker's
-		src := &r.sources[i]
-		st, err := src.port.Stats()
-		if err != nil || len(blocks)+pcapng.StatisticsLen > statisticsRoom {
-			break
-		}
-		lost := st.Kernel.Dropped + st.Kernel.RingFull
-		blocks = pcapng.AppendStatistics(blocks, pcapng.Statistics{
-			Interface: src.id, Time: now, Start: uint64(r.started.UnixNano()), End: now,
-			Received: pcapng.Unknown, Dropped: pcapng.Unknown,
-			Accepted: st.Received.Packets + st.Waiting + lost, OSDropped: lost, Delivered: st.Received.Packets,
-		})
-	}
-	r.notes.Store(&blocks)
-}
-
-// statisticsRoom is the most bytes of statistics in one batch: what a head of one
-// frame has room for. Queues beyond have theirs in the status only.
-const statisticsRoom = 3 << 10

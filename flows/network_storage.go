@@ -21,7 +21,7 @@ type networkStorage struct {
 	layout layout
 	flush  time.Duration // the longest a packet waits in a batch
 	opened time.Time     // when the open batch got its first packet; zero: it is empty
-	notes  atomic.Pointer[[]byte]
+	notes  atomic.Pointer[statistics]
 	failed atomic.Pointer[error] // the first cause; no new packets after it
 	stuck  bool                  // the sink could take no more in this round
 	stalls atomic.Uint64         // rounds in which packets had to wait for that; the worker is the only writer
@@ -112,13 +112,12 @@ func (n *networkStorage) submit(now time.Time) bool {
 // tick sends a batch that has waited long enough, or that statistics wait for: they
 // go first in a batch, which under steady traffic would never be empty by itself.
 func (n *networkStorage) tick(now time.Time) {
-	blocks := n.notes.Load()
+	waiting := n.notes.Load()
 	late := !n.opened.IsZero() && now.Sub(n.opened) >= n.flush
-	if late || blocks != nil && n.layout.size() > 0 {
+	if late || waiting != nil && n.layout.size() > 0 {
 		n.submit(now)
 	}
-	if blocks != nil && n.layout.size() == 0 && n.layout.note(*blocks) {
-		n.notes.CompareAndSwap(blocks, nil)
+	if waiting != nil && n.layout.size() == 0 && n.noteNext(waiting) {
 		n.opened = now
 	}
 }

@@ -34,6 +34,8 @@ type store struct {
 	trouble atomic.Pointer[error] // what keeps the next segment from being ready
 	taken   atomic.Uint64         // segments handed to the worker
 	failed  []error               // of finishing; the finisher's until closed
+	settled atomic.Int64          // number of the last segment that is finished
+	pruning sync.Mutex
 	running sync.WaitGroup
 }
 
@@ -51,6 +53,7 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	if err != nil {
 		return nil, s.advise(err)
 	}
+	s.settled.Store(int64(number - 1))
 	s.reserveSlot()
 	first, err := s.prepare(number)
 	if err != nil {

@@ -230,6 +230,41 @@ func TestNamesSort(t *testing.T) {
 	}
 }
 
+// TestKeepOne: a segment that is not finished is not removed under the hands of who
+// finishes it.
+func TestKeepOne(t *testing.T) {
+	c := newCellar(t)
+	c.to.Segment.Keep = 1
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func() (next *segment) {
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+		testenv.Wait(t, 5e9, "its name", next.named)
+		return next
+	}
+	files := func() []string { all, _ := filepath.Glob(c.dir + "/*.pcapng"); return all }
+	before := take()
+	for range 4 {
+		next := take()
+		testenv.Wait(t, 5e9, "one more prepared", func() bool { all, _ := filepath.Glob(c.dir + "/.*.next"); return len(all) == 1 })
+		if got := files(); !slices.Equal(got, []string{before.name(), next.name()}) {
+			t.Errorf("%s is not finished, and there are %v", before.name(), got)
+		}
+		s.give(before)
+		testenv.Wait(t, 5e9, "the older one to be removed", func() bool { return slices.Equal(files(), []string{next.name()}) })
+		before = next
+	}
+	s.give(before)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if strings.Contains(c.log.String(), "removed") {
+		t.Errorf("it says %s", c.log.String())
+	}
+}
+
 // TestSegmentRemoved: somebody removes a segment that is not complete. That is
 // theirs to do, and no reason to fail.
 func TestSegmentRemoved(t *testing.T) {
