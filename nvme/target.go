@@ -136,7 +136,7 @@ func (t *Target) openFile(c TargetConfig) error {
 // noDirect is the error for a place without direct I/O.
 func (t *Target) noDirect() error {
 	return fmt.Errorf("%w: %w", ErrNoDirectIO, &NotSupportedError{"direct I/O on " + fileSystem(t.path),
-		"use a path on a disk, or allow buffered I/O, which the kernel copies"})
+		"use a path on a disk's file system, such as ext4 or XFS"})
 }
 
 // openRetry opens the path again when a signal cut it short.

@@ -141,7 +141,7 @@ func TestTargetMistakes(t *testing.T) {
 		{"read-only preparation", TargetConfig{Path: there, ReadOnly: true, Size: 512, Prepare: PrepareAllocate}, nil, "reading only"},
 		{"full disk", TargetConfig{Path: small + "/x", Create: true, Size: 64 << 20, Prepare: PrepareZero}, unix.ENOSPC, "bytes free"},
 		{"memory", TargetConfig{Path: "/dev/shm/unifiedd-x", Create: true}, ErrNoDirectIO, "tmpfs"},
-		{"memory, as a kind", TargetConfig{Path: "/dev/shm/unifiedd-x", Create: true}, ErrNotSupported, "allow buffered"},
+		{"memory, as a kind", TargetConfig{Path: "/dev/shm/unifiedd-x", Create: true}, ErrNotSupported, "such as ext4 or XFS"},
 	} {
 		to, err := OpenTarget(c.c)
 		if err == nil {

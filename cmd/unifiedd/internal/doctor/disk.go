@@ -78,7 +78,7 @@ func (p place) direct(path string) []Check {
 	t, err := nvme.OpenTarget(nvme.TargetConfig{Path: path})
 	switch {
 	case errors.Is(err, nvme.ErrNoDirectIO):
-		return []Check{ok("direct I/O", "this file system has none: the kernel would copy every byte").as(p.bad).with("use a path on a disk")}
+		return []Check{ok("direct I/O", "this file system has none: the kernel would copy every byte").as(p.bad).with("use a path on a disk's file system, such as ext4 or XFS")}
 	case err != nil:
 		return []Check{fail("direct I/O", "%v", err)}
 	}
