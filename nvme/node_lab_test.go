@@ -154,6 +154,9 @@ func TestNodeRefused(t *testing.T) {
 	}
 }
 
+// TestSignalsOnDisk is TestSignals where Linux 6.1 gives some of the flushes up.
+func TestSignalsOnDisk(t *testing.T) { flushInRain(t, diskTarget(t, 1<<20)) }
+
 // TestPolled polls an NVMe disk that has queues for it, as block device and as node.
 func TestPolled(t *testing.T) {
 	reloadDriver(t, "poll_queues=1")

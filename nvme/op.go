@@ -31,6 +31,7 @@ type op struct {
 	repeated bool  // it was tried again with its pages pinned
 	durable  bool  // a write that is to be on stable storage when it completes
 	way      uint8 // how a discard was asked for
+	tries    uint8 // how often it was submitted again after the kernel gave it up
 	errno    unix.Errno
 	status   Status // what the disk of a node answered
 	gen      uint32

@@ -13,6 +13,7 @@ type counters struct {
 	bytesRead, bytesWritten uint64
 	copied                  uint64
 	short, pinned, enters   uint64
+	again                   uint64
 }
 
 func (c *counters) add(o *op, n uint64, direct bool) {
@@ -34,6 +35,7 @@ type stats struct {
 	bytesRead, bytesWritten atomic.Uint64
 	copied                  atomic.Uint64
 	short, pinned, enters   atomic.Uint64
+	again                   atomic.Uint64
 	inFlight                atomic.Uint64
 	errnos                  [maxErrno + 1]atomic.Uint64
 	statuses                [statusBits + 1]atomic.Uint64
@@ -61,6 +63,7 @@ func (s *stats) publish(q *Queue) {
 	show(&s.short, c.short)
 	show(&s.pinned, c.pinned)
 	show(&s.enters, c.enters)
+	show(&s.again, c.again)
 	show(&s.inFlight, uint64(q.flying))
 }
 
@@ -80,6 +83,7 @@ type Stats struct {
 	Copied                  uint64                // of these, copied by the kernel: targets without direct I/O
 	Short                   uint64                // transfers continued: the kernel cut them short, or a command of a node takes no more
 	Pinned                  uint64                // chains whose pages the kernel had to pin
+	Again                   uint64                // operations submitted again that the kernel had given up before they began
 	Enters                  uint64                // io_uring_enter system calls
 	InFlight                uint64                // operations the kernel has now
 	Errors                  map[unix.Errno]uint64 // failed operations by reason
@@ -92,7 +96,7 @@ func (q *Queue) Stats() Stats {
 	out := Stats{
 		Reads: s.reads.Load(), Writes: s.writes.Load(), Flushes: s.controls[0].Load(), Discards: s.controls[1].Load(), Zeroings: s.controls[2].Load(),
 		BytesRead: s.bytesRead.Load(), BytesWritten: s.bytesWritten.Load(), Copied: s.copied.Load(),
-		Short: s.short.Load(), Pinned: s.pinned.Load(), Enters: s.enters.Load(), InFlight: s.inFlight.Load(),
+		Short: s.short.Load(), Pinned: s.pinned.Load(), Again: s.again.Load(), Enters: s.enters.Load(), InFlight: s.inFlight.Load(),
 		Errors: make(map[unix.Errno]uint64), Statuses: make(map[Status]uint64),
 	}
 	for i := range s.errnos {
