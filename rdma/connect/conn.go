@@ -1,0 +1,85 @@
+package connect
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// keepAlive notices a peer whose machine is gone after twenty seconds of silence.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// Conn is a connection whose queue pairs are connected, as a way for small messages of the
+// programs. Its end says that the peer is gone; the queue pair is not touched by it.
+type Conn struct {
+	conn   net.Conn
+	peer   Peer
+	remote Offer
+	path   Path
+	once   sync.Once
+	closed error
+}
+
+// Peer is who is on the other side.
+func (c *Conn) Peer() Peer { return c.peer }
+
+// Remote is what the peer said. It is the caller's to read.
+func (c *Conn) Remote() *Offer { return &c.remote }
+
+// Path is what was agreed on.
+func (c *Conn) Path() Path { return c.path }
+
+// SetDeadline bounds Send and Receive, as of net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
+
+// Send sends at most MaxHello bytes as one message.
+func (c *Conn) Send(text []byte) error {
+	if len(text) > MaxHello {
+		return fmt.Errorf("message of %d bytes to %v: it has at most %d", len(text), c.peer.Addr, MaxHello)
+	}
+	if err := writeMessage(c.conn, kindText, text); err != nil {
+		return c.wrap("send", err)
+	}
+	return nil
+}
+
+// Receive waits for a message. The error is io.EOF when the peer closed the connection in good
+// order, and an *Error when it went away without a word, or spoke nonsense.
+func (c *Conn) Receive() ([]byte, error) {
+	k, body, err := readMessage(c.conn)
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil, c.wrap("receive", io.ErrUnexpectedEOF)
+	case err != nil:
+		return nil, c.wrap("receive", err)
+	case k == kindBye:
+		return nil, io.EOF
+	case k == kindRefuse:
+		return nil, c.wrap("receive", refusal(body))
+	case k != kindText:
+		return nil, c.wrap("receive", malformed("%v after the handshake", k))
+	}
+	return body, nil
+}
+
+func (c *Conn) wrap(step string, err error) error {
+	return &Error{Reason: reasonOf(err), Peer: c.peer.Addr.String(), Step: step, Err: err}
+}
+
+// byeTime bounds how long Close waits for a peer that does not take anything.
+const byeTime = time.Second
+
+// Close says goodbye and closes. A peer that is gone already is no error.
+func (c *Conn) Close() error {
+	c.once.Do(func() {
+		_ = c.conn.SetWriteDeadline(time.Now().Add(byeTime))
+		_ = writeMessage(c.conn, kindBye, nil)
+		if err := c.conn.Close(); err != nil && reasonOf(err) == ReasonNetwork {
+			c.closed = err
+		}
+	})
+	return c.closed
+}

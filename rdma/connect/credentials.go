@@ -1,0 +1,126 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+)
+
+// Credentials are with what both sides prove who they are.
+type Credentials struct {
+	Certificate tls.Certificate // ours, for both roles
+	Authority   *x509.CertPool  // what the peer's must be signed by
+}
+
+// protocol keeps a certificate for another service from being used here by redirection (ALPN).
+const protocol = "unifiedd-rdma"
+
+// LoadCredentials reads PEM files: our certificate (with what is between it and the
+// authority), its key, and the authority that signed the peers'.
+func LoadCredentials(certificate, key, authority string) (*Credentials, error) {
+	pair, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, fmt.Errorf("load the certificate %s with the key %s: %w", certificate, key, err)
+	}
+	text, err := os.ReadFile(authority)
+	if err != nil {
+		return nil, fmt.Errorf("load the authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("load the authority: there is no PEM certificate in %s", authority)
+	}
+	return &Credentials{Certificate: pair, Authority: pool}, nil
+}
+
+func (c *Credentials) config() *tls.Config {
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		Certificates:           []tls.Certificate{c.Certificate},
+		RootCAs:                c.Authority,
+		ClientCAs:              c.Authority,
+		ClientAuth:             tls.RequireAndVerifyClientCert,
+		NextProtos:             []string{protocol},
+		SessionTicketsDisabled: true,
+	}
+}
+
+// wrap makes a TLS connection of one, for the client's or the server's side.
+type wrap func(net.Conn, *tls.Config) *tls.Conn
+
+// secure makes the session's connection a TLS one where there are credentials, and learns whom it
+// is with. name is that of a server.
+func (s *session) secure(c *Credentials, as wrap, name string) error {
+	if c == nil {
+		s.peer.Plain = true
+		return nil
+	}
+	config := c.config()
+	config.ServerName = name
+	t := as(s.conn, config)
+	if err := t.HandshakeContext(s.ctx); err != nil {
+		s.hint(err)
+		s.linger()
+		return s.fail("agree on TLS", &tlsError{explain(err)})
+	}
+	s.conn = t
+	if got := t.ConnectionState().NegotiatedProtocol; got != protocol {
+		return s.refuse("agree on TLS", &tlsError{fmt.Errorf("the peer speaks %q and not %q", got, protocol)})
+	}
+	s.peer.authenticated(t.ConnectionState())
+	return nil
+}
+
+// hint tells a peer that speaks this exchange, but without TLS, what is missing.
+func (s *session) hint(err error) {
+	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:len(magic)]) == magic {
+		_ = writeMessage(s.conn, kindRefuse, []byte("TLS is wanted here: configure certificates"))
+	}
+}
+
+// explain adds to errors of TLS what they mean here.
+func explain(err error) error {
+	if is[tls.RecordHeaderError](err) {
+		return fmt.Errorf("%w: the peer speaks no TLS (configure certificates on it, too)", err)
+	}
+	return err
+}
+
+// Peer is who is on the other side.
+type Peer struct {
+	Addr net.Addr
+	// Plain says that nothing is known of the peer, and that others on the way can read and change what is said.
+	Plain bool
+	// Name is that of the peer's certificate: its first URI, else its first DNS name, else its
+	// common name. Certificate is the whole of it.
+	Name        string
+	Certificate *x509.Certificate
+	// Cipher is the TLS version, key exchange and cipher.
+	Cipher string
+}
+
+func (p *Peer) authenticated(s tls.ConnectionState) {
+	p.Certificate = s.PeerCertificates[0]
+	p.Name = nameOf(p.Certificate)
+	p.Cipher = fmt.Sprintf("%s, %v, %s", tls.VersionName(s.Version), s.CurveID, tls.CipherSuiteName(s.CipherSuite))
+}
+
+func nameOf(c *x509.Certificate) string {
+	switch {
+	case len(c.URIs) > 0:
+		return c.URIs[0].String()
+	case len(c.DNSNames) > 0:
+		return c.DNSNames[0]
+	}
+	return c.Subject.CommonName
+}
+
+func (p Peer) String() string {
+	if p.Plain {
+		return fmt.Sprintf("%v (plain TCP: not encrypted, and the peer not authenticated)", p.Addr)
+	}
+	return fmt.Sprintf("%q at %v (%s)", p.Name, p.Addr, p.Cipher)
+}

@@ -1,0 +1,68 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+)
+
+// Dial connects the queue pair of an End with that of the Listener at address. The queue pair
+// is in INIT before, with receives posted where the peer will send, and in RTS after. When it
+// fails the queue pair may be in any state, and is good only for Close or RESET; the
+// error is an *Error. The Conn is the caller's to close.
+func Dial(ctx context.Context, address string, e End, c Config) (*Conn, error) {
+	if err := e.offer().Check(); err != nil {
+		return nil, fmt.Errorf("connect queue pairs with %s: our own offer: %w", address, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timeout())
+	defer cancel()
+	d := net.Dialer{KeepAliveConfig: keepAlive}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, &Error{Reason: reasonOf(err), Peer: address, Step: "reach it over TCP", Err: err}
+	}
+	s := newSession(ctx, conn)
+	if err := s.secure(c.Credentials, tls.Client, c.serverName(address)); err != nil {
+		return nil, err
+	}
+	return s.dial(&e)
+}
+
+// serverName is what the server's certificate must be for. net.Dial took the address apart before.
+func (c *Config) serverName(address string) string {
+	if c.ServerName != "" {
+		return c.ServerName
+	}
+	host, _, _ := net.SplitHostPort(address)
+	return host
+}
+
+// dial is the client's side: offer, answer, lead, ready.
+func (s *session) dial(e *End) (*Conn, error) {
+	remote, err := s.ask(e.offer(), e.lead)
+	if err != nil {
+		return nil, err
+	}
+	return s.settle(e, remote)
+}
+
+func (s *session) ask(o *Offer, lead func(Parameters) error) (Offer, error) {
+	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, o)); err != nil {
+		return Offer{}, s.fail("send our offer", err)
+	}
+	remote, err := s.expectOffer(kindAnswer)
+	if err == nil {
+		err = sameTransport(o.Parameters, remote.Parameters)
+	}
+	if err != nil {
+		return remote, s.refuse("read the answer", err)
+	}
+	if err := lead(remote.Parameters); err != nil {
+		return remote, s.refuse("lead our queue pair", err)
+	}
+	if err := writeMessage(s.conn, kindReady, nil); err != nil {
+		return remote, s.fail("say that we are ready", err)
+	}
+	return remote, nil
+}

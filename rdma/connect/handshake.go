@@ -1,0 +1,180 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+	"unicode"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// DefaultTimeout is how long a handshake may take where Config.Timeout is 0.
+const DefaultTimeout = 10 * time.Second
+
+// Config says how to connect. The zero value is plain TCP.
+type Config struct {
+	// Credentials make it TLS. Nil is plain.
+	Credentials *Credentials
+	// ServerName is the name that the server's certificate must have, for Dial; empty: the host dialled.
+	ServerName string
+	// Timeout is for all of a handshake; 0 is DefaultTimeout.
+	Timeout time.Duration
+	// Handshakes is how many peers a Listener deals with at once, others wait; 0 is DefaultHandshakes.
+	Handshakes int
+	// Failed, where it is not nil, is told of each handshake of a Listener that failed before
+	// a Request came of it. It is called by several goroutines.
+	Failed func(error)
+}
+
+func (c *Config) timeout() time.Duration {
+	if c.Timeout > 0 {
+		return c.Timeout
+	}
+	return DefaultTimeout
+}
+
+// End is one side: a queue pair in INIT with what is said of it. Prepare makes the Parameters.
+type End struct {
+	Queue      rdma.QueuePair
+	Settings   Settings
+	Parameters Parameters
+	Grants     []Grant
+	Hello      []byte
+}
+
+func (e *End) offer() *Offer {
+	return &Offer{Parameters: e.Parameters, Grants: e.Grants, Hello: e.Hello}
+}
+
+// lead leads the queue pair to where it can receive and send.
+func (e *End) lead(remote Parameters) error {
+	if err := Lead(e.Queue, e.Settings, e.Parameters, remote); err != nil {
+		return &deviceError{err}
+	}
+	return nil
+}
+
+// session is one connection while the handshake lasts. Its context's end makes reads and
+// writes fail.
+type session struct {
+	conn net.Conn
+	peer Peer
+	ctx  context.Context
+	stop func() bool
+}
+
+func newSession(ctx context.Context, conn net.Conn) *session {
+	return &session{conn: conn, peer: Peer{Addr: conn.RemoteAddr()}, ctx: ctx,
+		stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}
+}
+
+// fail is the error of a step, after which the connection is closed.
+func (s *session) fail(step string, err error) error {
+	s.stop()
+	_ = s.conn.Close()
+	if cause := context.Cause(s.ctx); cause != nil && interrupted(err) {
+		err = late(cause)
+	}
+	return &Error{Reason: reasonOf(err), Peer: s.peer.Addr.String(), Step: step, Err: err}
+}
+
+// interrupted reports whether an error may come of the context's end.
+func interrupted(err error) bool {
+	r := reasonOf(err)
+	return r == ReasonTimeout || r == ReasonTLS || r == ReasonCancelled
+}
+
+// late puts in words that the time is over.
+func late(cause error) error {
+	if errors.Is(cause, context.DeadlineExceeded) {
+		return fmt.Errorf("nothing came in time: %w", cause)
+	}
+	return cause
+}
+
+// refuse tells the peer why it ends, if it can still be told, and fails.
+func (s *session) refuse(step string, err error) error {
+	reason := reasonOf(err)
+	text := string(reason)
+	if reason == ReasonRefused || reason == ReasonVersion || reason == ReasonFormat {
+		text = err.Error()
+	}
+	_ = writeMessage(s.conn, kindRefuse, []byte(text[:min(len(text), maxRefuse)]))
+	s.linger()
+	return s.fail(step, err)
+}
+
+// What a peer may still send while it is told that it is over.
+const (
+	lingerTime  = 200 * time.Millisecond
+	lingerBytes = 1 << 16
+)
+
+// linger takes what the peer has still sent: closing in front of it would reset the connection,
+// and the peer would lose our last words.
+func (s *session) linger() {
+	if c, ok := s.conn.(interface{ CloseWrite() error }); ok {
+		_ = c.CloseWrite()
+	}
+	_ = s.conn.SetDeadline(time.Now().Add(lingerTime))
+	_, _ = io.CopyN(io.Discard, s.conn, lingerBytes)
+}
+
+// settle hands the connection over, without the context.
+func (s *session) settle(e *End, remote Offer) (*Conn, error) {
+	if !s.stop() {
+		return nil, s.fail("finish", context.Cause(s.ctx))
+	}
+	_ = s.conn.SetDeadline(time.Time{})
+	return &Conn{conn: s.conn, peer: s.peer, remote: remote, path: Agree(e.Parameters, remote.Parameters)}, nil
+}
+
+// expect receives a message of one kind, or the peer's refusal as an error.
+func (s *session) expect(want kind) ([]byte, error) {
+	got, body, err := readMessage(s.conn)
+	switch {
+	case err != nil:
+		return nil, err
+	case got == kindRefuse:
+		return nil, refusal(body)
+	case got != want:
+		return nil, malformed("%v instead of %v", got, want)
+	}
+	return body, nil
+}
+
+// expectOffer receives an offer or an answer.
+func (s *session) expectOffer(want kind) (Offer, error) {
+	body, err := s.expect(want)
+	if err != nil {
+		return Offer{}, err
+	}
+	o, err := DecodeOffer(body)
+	if err != nil {
+		return o, malformed("the peer's %v: %v", want, err)
+	}
+	return o, nil
+}
+
+// refusal is the peer's no. Its text is the peer's: what is not printable is left out.
+func refusal(body []byte) error {
+	var text []rune
+	for _, r := range string(body) {
+		if unicode.IsPrint(r) && r != unicode.ReplacementChar {
+			text = append(text, r)
+		}
+	}
+	return &refusedError{fmt.Sprintf("the peer refused: %s", string(text))}
+}
+
+// sameTransport refuses a peer with a queue pair of another transport.
+func sameTransport(local, remote Parameters) error {
+	if local.Transport != remote.Transport {
+		return &refusedError{fmt.Sprintf("one side has a %v queue pair and the other a %v one", local.Transport, remote.Transport)}
+	}
+	return nil
+}

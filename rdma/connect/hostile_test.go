@@ -1,0 +1,210 @@
+package connect
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestGarbage: whatever comes instead of an offer is counted by its reason, and the peer is told.
+func TestGarbage(t *testing.T) {
+	short := AppendOffer(nil, &Offer{})
+	for _, c := range []struct {
+		send   string
+		reason Reason
+		told   string // empty: nothing
+	}{
+		{"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + strings.Repeat("x", 1000), ReasonFormat, "is not this exchange"},
+		{magic + "\x02\x01\x00\x04abcd", ReasonVersion, "speaks version 2"},
+		{magic + "\x01\x01\xff\xff", ReasonFormat, "is longer than"},
+		{magic + "\x01\x03\x00\x00", ReasonFormat, "ready instead of offer"},
+		{magic + "\x01\x01\x00\x00", ReasonFormat, "ends too early"},
+		{magic + "\x01\x01\x00" + string([]byte{byte(len(short))}) + string(short), ReasonFormat, "none of RC"},
+		{magic + "\x01\x04\x00\x03bye", ReasonRefused, ""},
+	} {
+		l := listen(t, Config{})
+		s := raw(t, l)
+		if _, err := io.WriteString(s.conn, c.send); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.expect(kindAnswer)
+		if c.told != "" {
+			wantReason(t, &Error{Reason: reasonOf(err), Err: err}, ReasonRefused, c.told)
+		}
+		waitFor(t, l, c.reason, 1)
+	}
+}
+
+// TestPeerVanishes at each point of the handshake.
+func TestPeerVanishes(t *testing.T) {
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{})
+	_ = raw(t, l).conn.Close()
+	waitFor(t, l, ReasonClosed, 1)
+	server := serve(t, l, end(new(journal), "server", ours))
+	s := raw(t, l)
+	if err := writeMessage(s.conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.expect(kindAnswer); err != nil {
+		t.Fatal(err)
+	}
+	_ = s.conn.Close()
+	wantReason(t, (<-server).err, ReasonClosed, "wait until the peer is ready")
+	waitFor(t, l, ReasonClosed, 2)
+}
+
+// TestSilence: a peer that says nothing, or one byte at a time, keeps its place no longer than the time
+// for a handshake, and one that comes meanwhile gets its turn.
+func TestSilence(t *testing.T) {
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{Timeout: 300 * time.Millisecond, Handshakes: 2})
+	begin := time.Now()
+	silent, slow := raw(t, l), raw(t, l)
+	go func() {
+		for i := range magic {
+			_, _ = slow.conn.Write([]byte{magic[i]})
+			time.Sleep(50 * time.Millisecond)
+		}
+	}()
+	for l.Handshakes() < 2 {
+		time.Sleep(time.Millisecond)
+	}
+	server := serve(t, l, end(new(journal), "server", ours))
+	c, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Timeout: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if waited := time.Since(begin); waited < 300*time.Millisecond {
+		t.Errorf("a third was dealt with after %v, with two places taken", waited)
+	}
+	if err := errors.Join((<-server).err, c.Close()); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, l, ReasonTimeout, 2)
+	_ = silent.conn.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.ReadAll(silent.conn); err != nil && reasonOf(err) != ReasonClosed {
+		t.Errorf("the silent one is still connected: %v", err)
+	}
+}
+
+// TestUnanswered: a request that the program does not answer ends with the time, and its place is free.
+func TestUnanswered(t *testing.T) {
+	_, theirs := pair(rdma.RC)
+	failed := make(chan error, 2)
+	l := listen(t, Config{Timeout: 100 * time.Millisecond, Handshakes: 1, Failed: func(err error) { failed <- err }})
+	for range 2 { // not accepted, then accepted and forgotten
+		dialled := make(chan error, 1)
+		go func() {
+			_, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
+			dialled <- err
+		}()
+		err := <-failed
+		wantReason(t, err, ReasonTimeout, "wait for this side's program: nothing came in time")
+		if ReasonOf(<-dialled) != ReasonClosed {
+			t.Error("the client was not let go")
+		}
+		go func() {
+			if r, err := l.Accept(t.Context()); err == nil && r.Peer().Plain {
+				time.Sleep(200 * time.Millisecond)
+				if _, err := r.Accept(End{}); !errors.Is(err, errAnswered) {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+}
+
+func TestDialGivesUp(t *testing.T) {
+	_, theirs := pair(rdma.RC)
+	l, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, err = Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Timeout: 50 * time.Millisecond})
+	wantReason(t, err, ReasonTimeout, "read the answer: nothing came in time")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, cancel)
+	_, err = Dial(ctx, l.Addr().String(), end(new(journal), "client", theirs), Config{})
+	wantReason(t, err, ReasonCancelled, "context canceled")
+	_ = l.Close()
+	_, err = Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
+	wantReason(t, err, ReasonNetwork, "connection refused")
+}
+
+// TestCloseEndsHandshakes, and what waits for them.
+func TestCloseEndsHandshakes(t *testing.T) {
+	l := listen(t, Config{})
+	raw(t, l)
+	for l.Handshakes() < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	accepted := make(chan error, 1)
+	go func() { _, err := l.Accept(t.Context()); accepted <- err }()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-accepted; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Accept after Close: %v", err)
+	}
+	waitFor(t, l, ReasonCancelled, 1)
+}
+
+// TestPeerGone: a connection that breaks is an error, not a goodbye.
+func TestPeerGone(t *testing.T) {
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{})
+	server := serve(t, l, end(new(journal), "server", ours))
+	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = client.conn.Close()
+	c := (<-server).conn
+	_, err = c.Receive()
+	wantReason(t, err, ReasonClosed, "receive")
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestThousand connects and disconnects a thousand times, and nothing is left of it.
+func TestThousand(t *testing.T) {
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{})
+	before := openFiles(t)
+	for range 1000 {
+		server := serve(t, l, end(new(journal), "server", ours))
+		client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := <-server
+		if err := errors.Join(got.err, client.Close(), got.conn.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.Connected() != 1000 {
+		t.Errorf("%d connected", l.Connected())
+	}
+	if after := openFiles(t); after > before {
+		t.Errorf("%d files are open, %d were before", after, before)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}

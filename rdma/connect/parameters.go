@@ -1,0 +1,62 @@
+package connect
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// Parameters are what a peer must know of a queue pair.
+type Parameters struct {
+	Transport rdma.Transport
+	QPN       uint32 // 24 bits
+	PSN       uint32 // 24 bits: of the first packet that it sends
+	GID       rdma.GID
+	LID       uint16   // on InfiniBand
+	MTU       rdma.MTU // the largest that its port takes
+	// MaxReads is how many READs and atomics it would like to have outstanding, MaxRemoteReads how
+	// many of the peer's it can answer.
+	MaxReads, MaxRemoteReads uint8
+	QKey                     uint32 // of datagrams
+}
+
+// FirstQPN is the lowest number of a queue pair that is not one of the two for management.
+const FirstQPN = 2
+
+// most24 is the largest number of 24 bits.
+const most24 = 1<<24 - 1
+
+// privilegedQKey is the bit of Q_Keys that only privileged programs may use.
+const privilegedQKey = 1 << 31
+
+// Check reports what about the parameters cannot be.
+func (p *Parameters) Check() error {
+	switch {
+	case p.Transport != rdma.RC && p.Transport != rdma.UC && p.Transport != rdma.UD:
+		return fmt.Errorf("%v is none of RC, UC and UD", p.Transport)
+	case p.QPN < FirstQPN || p.QPN > most24:
+		return fmt.Errorf("queue pair number 0x%x is not between %d and 0x%x", p.QPN, FirstQPN, most24)
+	case p.PSN > most24:
+		return fmt.Errorf("packet sequence number 0x%x has more than 24 bits", p.PSN)
+	case p.MTU.Bytes() == 0:
+		return fmt.Errorf("path MTU number %d is none of 1 to 5", uint32(p.MTU))
+	case p.GID.IsZero() && p.LID == 0:
+		return fmt.Errorf("there is neither a GID nor a LID")
+	case p.QKey&privilegedQKey != 0:
+		return fmt.Errorf("Q_Key 0x%x is a privileged one", p.QKey)
+	}
+	return nil
+}
+
+// Path is what two queue pairs agree on, as one of them sees it.
+type Path struct {
+	MTU rdma.MTU
+	// MaxReads is how many READs and atomics of ours may be outstanding, MaxRemoteReads how many of the peer's.
+	MaxReads, MaxRemoteReads uint8
+}
+
+// Agree takes the smaller of what both sides say.
+func Agree(local, remote Parameters) Path {
+	return Path{MTU: min(local.MTU, remote.MTU), MaxReads: min(local.MaxReads, remote.MaxRemoteReads),
+		MaxRemoteReads: min(local.MaxRemoteReads, remote.MaxReads)}
+}

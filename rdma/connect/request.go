@@ -1,0 +1,106 @@
+package connect
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"sync/atomic"
+)
+
+// Request is a peer's offer that waits for an answer. It must be answered, by Accept or Refuse,
+// before the handshake's time is over.
+type Request struct {
+	listener *Listener
+	session  *session
+	remote   Offer
+	cancel   context.CancelFunc
+	answered atomic.Bool
+}
+
+var errAnswered = errors.New("the request was answered before")
+
+// Peer is who asks.
+func (r *Request) Peer() Peer { return r.session.peer }
+
+// Remote is what the peer offers. It is the caller's to read.
+func (r *Request) Remote() *Offer { return &r.remote }
+
+// open secures the connection and reads the offer.
+func (r *Request) open() (err error) {
+	s := r.session
+	if err := s.secure(r.listener.config.Credentials, tls.Server, ""); err != nil {
+		return err
+	}
+	if r.remote, err = s.expectOffer(kindOffer); err != nil {
+		return s.refuse("read the offer", err)
+	}
+	return nil
+}
+
+// end gives the place back and counts. It is called once.
+func (r *Request) end(err error) {
+	r.cancel()
+	<-r.listener.slots
+	if err != nil {
+		r.listener.fail(err)
+		return
+	}
+	r.listener.taken.Add(1)
+}
+
+// expire ends a request that nobody answered.
+func (r *Request) expire() {
+	if !r.answered.Swap(true) {
+		r.end(r.session.fail("wait for this side's program", context.Cause(r.session.ctx)))
+	}
+}
+
+// Refuse ends the handshake; the peer gets the reason as text, of at most 200 bytes.
+func (r *Request) Refuse(why string) error {
+	if r.answered.Swap(true) {
+		return errAnswered
+	}
+	r.end(r.session.refuse("answer", &refusedError{why}))
+	return nil
+}
+
+// Accept connects the queue pair of an End with the peer's: before in INIT, with receives posted
+// where the peer will send, after in RTS. It returns when the peer is ready to be sent to. When it
+// fails the queue pair may be in any state, and is good only for Close or RESET; the error is
+// an *Error. The Conn is the caller's to close.
+func (r *Request) Accept(e End) (*Conn, error) {
+	if r.answered.Swap(true) {
+		return nil, errAnswered
+	}
+	conn, err := r.accept(&e)
+	r.end(err)
+	return conn, err
+}
+
+func (r *Request) accept(e *End) (*Conn, error) {
+	s := r.session
+	if err := e.offer().Check(); err != nil {
+		return nil, s.refuse("check our own offer", &refusedError{err.Error()})
+	}
+	if err := s.answer(e.offer(), r.remote.Parameters, e.lead); err != nil {
+		return nil, err
+	}
+	return s.settle(e, r.remote)
+}
+
+// answer is the server's side: lead, answer, and wait until the client is ready.
+func (s *session) answer(o *Offer, remote Parameters, lead func(Parameters) error) error {
+	if err := sameTransport(o.Parameters, remote); err != nil {
+		return s.refuse("compare the offers", err)
+	}
+	if err := lead(remote); err != nil {
+		return s.refuse("lead our queue pair", err)
+	}
+	if err := writeMessage(s.conn, kindAnswer, AppendOffer(nil, o)); err != nil {
+		return s.fail("send our answer", err)
+	}
+	if _, err := s.expect(kindReady); err != nil {
+		return s.refuse("wait until the peer is ready", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package connect
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"regexp"
+)
+
+// Version is that of the exchange. Both sides must have the same.
+const Version = 1
+
+// magic begins every message.
+const magic = "uRDM"
+
+// headerBytes are the magic, the version, the kind and the length of what follows. They stay
+// as they are in every version, so that each can refuse the others in words.
+const headerBytes = 8
+
+// kind is what a message is.
+type kind uint8
+
+const (
+	kindOffer  kind = 1 // the client's
+	kindAnswer kind = 2 // the server's offer
+	kindReady  kind = 3 // the client can receive
+	kindRefuse kind = 4 // the sender's last word, a text
+	kindText   kind = 5 // the program's own
+	kindBye    kind = 6 // the sender ends the connection in good order
+)
+
+// maxRefuse is the most bytes of the text that says why.
+const maxRefuse = 200
+
+// limits has the most bytes behind the header of each kind.
+var limits = map[kind]int{kindOffer: maxOffer, kindAnswer: maxOffer, kindReady: 0, kindRefuse: maxRefuse, kindText: MaxHello, kindBye: 0}
+
+// MaxMessage is the most bytes that a message has behind its header.
+const MaxMessage = maxOffer
+
+func (k kind) String() string {
+	names := map[kind]string{kindOffer: "offer", kindAnswer: "answer", kindReady: "ready", kindRefuse: "refusal", kindText: "text", kindBye: "bye"}
+	if s, ok := names[k]; ok {
+		return s
+	}
+	return fmt.Sprintf("message of kind %d", uint8(k))
+}
+
+// writeMessage sends one message in one write.
+func writeMessage(w io.Writer, k kind, body []byte) error {
+	b := make([]byte, 0, headerBytes+len(body))
+	b = append(b, magic...)
+	b = append(b, Version, byte(k))
+	b = binary.BigEndian.AppendUint16(b, uint16(len(body)))
+	_, err := w.Write(append(b, body...))
+	return err
+}
+
+// readMessage receives one message of no more than its kind may have. Its errors have a
+// reason each, see reasonOf.
+func readMessage(r io.Reader) (kind, []byte, error) {
+	var h [headerBytes]byte
+	if n, err := io.ReadFull(r, h[:]); err != nil {
+		if n > 0 && !bytes.HasPrefix([]byte(magic), h[:min(n, len(magic))]) {
+			return 0, nil, stranger(h[:n])
+		}
+		return 0, nil, err
+	}
+	if string(h[:len(magic)]) != magic {
+		return 0, nil, stranger(h[:])
+	}
+	if v := h[4]; v != Version {
+		return 0, nil, &versionError{v}
+	}
+	k, n := kind(h[5]), int(binary.BigEndian.Uint16(h[6:]))
+	most, ok := limits[k]
+	if !ok {
+		return 0, nil, malformed("%v: there is no such kind", k)
+	}
+	if n > most {
+		return 0, nil, malformed("%v of %d bytes is longer than %d", k, n, most)
+	}
+	body := make([]byte, n)
+	_, err := io.ReadFull(r, body)
+	return k, body, err
+}
+
+// perftestVersion is what perftest's programs begin with.
+var perftestVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\x00`)
+
+// stranger says what a peer seems to speak instead.
+func stranger(begin []byte) error {
+	switch {
+	case begin[0] == 0x16:
+		return malformed("the peer begins with a TLS handshake, and here no certificates are configured")
+	case begin[0] == 0x15:
+		return malformed("the peer answers with a TLS alert: it wants TLS, and here no certificates are configured")
+	case bytes.HasPrefix(begin, []byte("0000:")):
+		return malformed("the peer seems to be an ibv_*_pingpong, which has a format of its own")
+	case perftestVersion.Match(begin):
+		return malformed("the peer seems to be a perftest program, which has a format of its own")
+	}
+	return malformed("the peer begins with %q, which is not this exchange", begin)
+}
