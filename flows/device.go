@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ type device struct {
 	target *nvme.Target
 	file   *os.File      // the same device, through the kernel's cache
 	base   uint64        // number of the run's first packet
+	first  uint64        // generation of this run
+	found  []uint64      // generations of earlier runs, oldest first
+	begun  atomic.Uint64 // the last generation whose head was written
 	slots  chan struct{} // as many in it as slots are prepared, written or being completed
 }
 
@@ -47,7 +51,7 @@ func (s *store) openDevice() (generation int, err error) {
 	if err != nil {
 		return 0, errors.Join(fmt.Errorf("device %s: %w", s.to.Device, err), d.Close())
 	}
-	d.base, d.slots = ring.Base(next), make(chan struct{}, d.Slots)
+	d.first, d.base, d.slots = next, ring.Base(next), make(chan struct{}, d.Slots)
 	s.device = d
 	return int(next), nil
 }

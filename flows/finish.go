@@ -93,6 +93,7 @@ func (s *store) recover() (int, error) {
 			return 0, fmt.Errorf("recover %s: %w", e.path, err)
 		}
 	}
+	s.earlier = s.newestInFiles()
 	return number, nil
 }
 

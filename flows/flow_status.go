@@ -57,10 +57,14 @@ func (f *Flow) observeStatus(r *run) FlowStatus {
 	s.Written, s.Durable = r.places.read()
 	s.Packets, s.Bytes = r.packets.Load(), r.bytes.Load()
 	s.Stalls, s.Refused = r.stalls.Load(), r.refused.Load()
-	if err := r.fillLedger(&s); err != nil {
+	err := r.fillLedger(&s)
+	if err != nil {
 		f.log.Warn("status is incomplete", "why", err)
 	}
 	r.fillCopies(&s)
+	if s.Held, err = r.held(); err != nil {
+		f.log.Warn("status does not say what the segments hold", "why", err)
+	}
 	return s
 }
 

@@ -103,6 +103,7 @@ func (o *output) send(size uint64) bool {
 	s.next += size
 	s.reached.Store(s.next)
 	s.sequence++
+	o.track.submitted.newest = max(o.track.submitted.newest, o.layout.newest())
 	o.track.submit(s, s.next, uint64(packets), bytes)
 	o.layout.reset()
 	return true

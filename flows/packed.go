@@ -22,6 +22,7 @@ type packed struct {
 	used    uint32
 	packets uint32
 	bytes   uint64
+	latest  uint64 // time of the newest packet
 	message [1]umem.Frame
 }
 
@@ -84,7 +85,8 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 // put copies one packet.
 func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
 	dst := p.out[p.used : p.used+block]
-	pcapng.PutPacketHeader(dst, source, p.region.Side(fs[0]).Stamp, length, length, block)
+	stamp := p.region.Side(fs[0]).Stamp
+	pcapng.PutPacketHeader(dst, source, stamp, length, length, block)
 	at := uint32(pcapng.PacketHeaderLen)
 	for _, f := range fs {
 		at += uint32(copy(dst[at:], p.region.Bytes(f)))
@@ -93,6 +95,7 @@ func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
 	p.used += block
 	p.packets++
 	p.bytes += uint64(length)
+	p.latest = max(p.latest, stamp)
 	add(&p.copied.packed, uint64(length))
 }
 
@@ -104,6 +107,8 @@ func (p *packed) size() uint64 {
 }
 
 func (p *packed) count() (uint32, uint64) { return p.packets, p.bytes }
+
+func (p *packed) newest() uint64 { return p.latest }
 
 func (p *packed) seal(b pcapng.Batch) []umem.Frame {
 	length := uint32(p.size())
@@ -119,7 +124,7 @@ func (p *packed) seal(b pcapng.Batch) []umem.Frame {
 }
 
 func (p *packed) reset() {
-	p.out, p.used, p.packets, p.bytes = nil, 0, 0, 0
+	p.out, p.used, p.packets, p.bytes, p.latest = nil, 0, 0, 0, 0
 }
 
 func (p *packed) free(fs []umem.Frame) { p.extents.push(fs...) }

@@ -27,6 +27,13 @@ func (p *places) read() (written, durable Position) {
 	return p.written.position(), p.durable.position()
 }
 
+// newest is the time of the latest packet written; 0: none.
+func (p *places) newest() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written.newest
+}
+
 // packetsWritten is how many packets were written, also behind a gap.
 func (p *places) packetsWritten() uint64 {
 	p.mu.Lock()

@@ -36,6 +36,10 @@ func TestRingWrapsAround(t *testing.T) {
 				t.Errorf("%d packets are left", len(got))
 			}
 			inSequence(t, got, c.sent-uint64(len(got)), uint64(len(got)))
+			heldTrue(t, s.Held, records(t, name))
+			if h := s.Held; h.Ring == nil || *h.Ring != (HeldRing{7, 2 << 20, s.Segments}) || h.Segments != 6 || h.Bytes != 6*2<<20 { // one is prepared
+				t.Errorf("held: %+v, ring %+v", h, h.Ring)
+			}
 			readWithoutComplaint(t, name)
 		})
 	}
@@ -48,11 +52,16 @@ func TestRingGoesOn(t *testing.T) {
 	to := "device: " + dev + ", flush: 20ms, segment: "
 	c := newClinic(t, "", to+"{size: 2MiB}")
 	for run := range 5 {
+		before := c.ill.Status().Held
 		c.start(t)
+		if h := c.ill.Status().Held; run > 0 && (h.Newest == nil || before.Newest == nil || !h.Newest.Equal(*before.Newest)) {
+			t.Errorf("run %d begins with %+v, and the one before ended with %+v", run, h, before)
+		}
 		c.capture(t, 200)
 		if err := c.ill.Stop(); err != nil {
 			t.Fatal(err)
 		}
+		heldTrue(t, c.ill.Status().Held, records(t, exported(t, dev)))
 		got := packets(t, exported(t, dev))
 		if len(got) < min(2, run+1)*200 {
 			t.Errorf("after run %d there are %d packets", run, len(got))

@@ -28,6 +28,7 @@ type slot struct {
 	length  uint64
 	packets uint32
 	bytes   uint64
+	latest  uint64              // time of the newest packet
 	tail    [2 * slotAlign]byte // of a copied record
 }
 
@@ -104,6 +105,7 @@ func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 		s.length += uint64(block)
 		s.packets++
 		s.bytes += uint64(length)
+		s.latest = max(s.latest, s.region.Side(fs[0]).Stamp)
 	}
 	return ok
 }
@@ -188,6 +190,8 @@ func (s *slot) size() uint64 { return s.length }
 
 func (s *slot) count() (uint32, uint64) { return s.packets, s.bytes }
 
+func (s *slot) newest() uint64 { return s.latest }
+
 func (s *slot) seal(b pcapng.Batch) []umem.Frame {
 	b.Length, b.Packets = uint32(s.length), s.packets
 	head := s.region.Bytes(s.chain[0])
@@ -197,7 +201,7 @@ func (s *slot) seal(b pcapng.Batch) []umem.Frame {
 }
 
 func (s *slot) reset() {
-	s.chain, s.notes, s.length, s.packets, s.bytes = s.chain[:0], 0, 0, 0, 0
+	s.chain, s.notes, s.length, s.packets, s.bytes, s.latest = s.chain[:0], 0, 0, 0, 0, 0
 }
 
 func (s *slot) free(fs []umem.Frame) { s.spare.push(fs...) }

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
@@ -28,7 +29,9 @@ func (s *store) recoverRing(d *device) (next uint64, err error) {
 			next = g
 		}
 	}
-	return next, nil
+	d.found = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
+	s.earlier, err = d.newest()
+	return next, err
 }
 
 // recoverSlot mends a segment unless it is closed. One that was prepared and never

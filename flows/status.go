@@ -69,6 +69,7 @@ type FlowStatus struct {
 
 	Written Position `json:"written"` // prefix without a gap
 	Durable Position `json:"durable"`
+	Held    *Held    `json:"held,omitempty"` // nil: one file, or a stream
 
 	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by us, by reason
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device

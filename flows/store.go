@@ -36,6 +36,7 @@ type store struct {
 	failed  []error               // of finishing; the finisher's until closed
 	settled atomic.Int64          // number of the last segment that is finished
 	pruning sync.Mutex
+	earlier uint64 // time of the newest packet of earlier runs; 0: not known
 	running sync.WaitGroup
 }
 
@@ -147,6 +148,7 @@ func (s *store) prepare(number int) (*segment, error) {
 		if err := s.begin(next); err != nil {
 			return nil, fmt.Errorf("prepare segment %d of %s: %w", number, next.path, err)
 		}
+		s.device.begun.Store(uint64(number))
 		return next, nil
 	}
 	next, c := s.plan(number)

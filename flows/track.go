@@ -9,6 +9,7 @@ type mark struct {
 	number  uint64   // of the batch, 1 for the flow's first
 	packets uint64   // packets of the flow up to here
 	bytes   uint64   // their bytes
+	newest  uint64   // time of the latest of them, in nanoseconds since the epoch
 	segment *segment // the file it lies in
 	end     uint64   // offset in it behind the batch
 }

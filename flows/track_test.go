@@ -63,7 +63,7 @@ func TestTrack(t *testing.T) {
 				current.next += length
 				tr.submit(current, current.next, packets, packets*100)
 				last := m.at(len(m.marks))
-				m.marks = append(m.marks, mark{last.number + 1, last.packets + packets, last.bytes + packets*100, current, current.next})
+				m.marks = append(m.marks, mark{number: last.number + 1, packets: last.packets + packets, bytes: last.bytes + packets*100, segment: current, end: current.next})
 				m.packets, m.done = append(m.packets, packets), append(m.done, false)
 			},
 			"complete": func(t *rapid.T) {
@@ -131,7 +131,7 @@ func TestTrackWindow(t *testing.T) {
 			}
 		}
 		tr.complete(round*window + 1)
-		if want := (mark{(round + 1) * window, (round + 1) * window * 2, (round + 1) * window * 20, s, (round + 1) * window * 512}); tr.written != want {
+		if want := (mark{number: (round + 1) * window, packets: (round + 1) * window * 2, bytes: (round + 1) * window * 20, segment: s, end: (round + 1) * window * 512}); tr.written != want {
 			t.Fatalf("written %+v, want %+v", tr.written, want)
 		}
 	}

@@ -204,8 +204,19 @@ func TestServeStatus(t *testing.T) {
 		t.Errorf("status: %+v", got)
 	}
 	out.Reset()
-	if status := run([]string{"status", "--socket", s.socket}, &out, &errs); status != 0 || !strings.Contains(out.String(), "flow cap") {
+	if status := run([]string{"status", "--socket", s.socket}, &out, &errs); status != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "1 segment, ") {
 		t.Errorf("status ends with %d: %s%s", status, out.String(), errs.String())
+	}
+}
+
+func TestPrintHeld(t *testing.T) {
+	oldest := time.Date(2026, 11, 20, 14, 0, 0, 25, time.UTC)
+	var out bytes.Buffer
+	printHeld(&out, &flows.Held{Segments: 6, Bytes: 6 << 21, Oldest: &oldest, Ring: &flows.HeldRing{Slots: 7, SegmentBytes: 2 << 20, Generation: 33}})
+	want := "  held\t6 segments, 12582912 bytes, packets from 2026-11-20T14:00:00.000000025Z to -\n" +
+		"  ring\t7 slots of 2MiB, in use up to generation 33\n"
+	if out.String() != want {
+		t.Errorf("%q, not %q", out.String(), want)
 	}
 }
 

@@ -77,8 +77,25 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
 	fmt.Fprintf(w, "  written\t%s\n", position(f.Written))
 	fmt.Fprintf(w, "  durable\t%s\n", position(f.Durable))
+	if f.Held != nil {
+		printHeld(w, f.Held)
+	}
 	fmt.Fprintf(w, "  copies per byte\tours %s, the kernel's %s\n", perByte(f.CopiedBytes, f.Bytes), perByte(f.KernelBytes, f.Bytes))
 	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds; errors: %s\n", f.DiskBytes, f.Segments, f.Stalls, nonzero(f.DiskErrors))
+}
+
+func printHeld(w io.Writer, h *flows.Held) {
+	fmt.Fprintf(w, "  held\t%s, %d bytes, packets from %s to %s\n", plural(int(h.Segments), "segment"), h.Bytes, when(h.Oldest), when(h.Newest))
+	if r := h.Ring; r != nil {
+		fmt.Fprintf(w, "  ring\t%s of %s, in use up to generation %d\n", plural(int(r.Slots), "slot"), config.Size(r.SegmentBytes), r.Generation)
+	}
+}
+
+func when(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format(time.RFC3339Nano)
 }
 
 func granted(f *flows.FlowStatus) string {

@@ -17,9 +17,8 @@ type Times struct {
 // beginning of the first batch, and of a file that is closed the last batch. The segment may be written meanwhile; what
 // is in doubt is left out. ErrNotSegment when there is no head.
 func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
-	r := newReading(f, size)
-	r.w = smallWindow(f, size)
-	if err := r.readHead(); err != nil {
+	r, err := glance(f, size)
+	if err != nil {
 		return t, err
 	}
 	t.Segment = r.report.Segment
@@ -28,6 +27,51 @@ func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
 	}
 	t.Last, err = r.lastTime()
 	return t, err
+}
+
+// FirstTime is ReadTimes for the beginning alone.
+func FirstTime(f io.ReaderAt, size int64) (t Times, err error) {
+	r, err := glance(f, size)
+	if err != nil {
+		return t, err
+	}
+	t.Segment = r.report.Segment
+	t.First, err = r.firstTime()
+	return t, err
+}
+
+// LatestTime is the latest time in the last batch with packets that marks lead to, one behind the other from the head
+// on: of a segment that was recovered or completed, the last of all. It reads each mark; 0 when there is no packet.
+func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
+	r, err := glance(f, size)
+	if err != nil {
+		return 0, err
+	}
+	var last Batch
+	for pos := r.good; ; {
+		b, k, ok, err := r.markAt(pos)
+		if err != nil {
+			return 0, err
+		}
+		if !ok || k == kindEnd {
+			break
+		}
+		if k == kindBatch && b.Packets > 0 {
+			last = b
+		}
+		pos += int64(b.Length)
+	}
+	if last.Packets == 0 {
+		return 0, nil
+	}
+	return r.latest(&last)
+}
+
+// glance begins to read a segment of which little will be read.
+func glance(f io.ReaderAt, size int64) (*recovery, error) {
+	r := newReading(f, size)
+	r.w = smallWindow(f, size)
+	return r, r.readHead()
 }
 
 // firstTime is the time of the first packet behind the head.

@@ -76,6 +76,24 @@ func TestReadTimesOfLong(t *testing.T) {
 	}
 }
 
+// TestLatestTime follows the marks, whether the segment is closed or not.
+func TestLatestTime(t *testing.T) {
+	for _, closed := range []bool{false, true} {
+		s, first, last := timed(512, 9, closed)
+		if got, err := LatestTime(bytes.NewReader(s.file), int64(len(s.file))); got != last || err != nil {
+			t.Errorf("closed %v: %d, not %d: %v", closed, got, last, err)
+		}
+		got, err := FirstTime(bytes.NewReader(s.file), int64(len(s.file)))
+		if got != (Times{Segment: s.id, First: first}) || err != nil {
+			t.Errorf("closed %v: %+v, %v", closed, got, err)
+		}
+	}
+	empty := newSegment(512)
+	if got, err := LatestTime(bytes.NewReader(empty.file), int64(len(empty.file))); got != 0 || err != nil {
+		t.Errorf("without packets: %d, %v", got, err)
+	}
+}
+
 // TestReadTimesInDoubt: what is damaged gives no time, and no error.
 func TestReadTimesInDoubt(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -35,11 +35,17 @@ func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
 // Begin is the time of the first packet in a generation's segment, in nanoseconds since the epoch; 0 when there is none
 // yet, or the segment is not there any more.
 func (r Ring) Begin(f io.ReaderAt, generation uint64) (uint64, error) {
-	times, err := pcapng.ReadTimes(r.section(f, generation), int64(r.Size))
+	times, err := pcapng.FirstTime(r.section(f, generation), int64(r.Size))
 	if errors.Is(err, pcapng.ErrNotSegment) || times.Segment != r.SegmentID(generation) {
 		return 0, nil
 	}
 	return times.First, err
+}
+
+// Latest is the time of the last packet in a generation's segment, in nanoseconds since the epoch; 0 without packets.
+// The segment is complete.
+func (r Ring) Latest(f io.ReaderAt, generation uint64) (uint64, error) {
+	return pcapng.LatestTime(r.section(f, generation), int64(r.Size))
 }
 
 func (r Ring) section(f io.ReaderAt, generation uint64) *io.SectionReader {

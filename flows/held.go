@@ -1,0 +1,145 @@
+package flows
+
+import (
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// Held is what the segments of a flow hold, those of earlier runs included.
+type Held struct {
+	Segments uint64     `json:"segments"`         // with the one being written
+	Bytes    uint64     `json:"bytes"`            // of the disk, space that is prepared for them included
+	Oldest   *time.Time `json:"oldest,omitempty"` // the first packet's time; nil: not known, or there is none
+	Newest   *time.Time `json:"newest,omitempty"` // the last written one's
+	Ring     *HeldRing  `json:"ring,omitempty"`   // nil: files
+}
+
+// HeldRing is the geometry of a ring on a device.
+type HeldRing struct {
+	Slots        uint64 `json:"slots"`
+	SegmentBytes uint64 `json:"segment_bytes"` // of each slot
+	Generation   uint64 `json:"generation"`    // of the newest segment in use; 0: none was ever
+}
+
+// held looks at the segments of a run that is open. It may be called from any
+// goroutine, and reads little of the disk.
+func (r *run) held() (*Held, error) {
+	if r.disk == nil || r.disk.store.to.Exact {
+		return nil, nil
+	}
+	s := r.disk.store
+	h, err := &Held{}, error(nil)
+	if s.device != nil {
+		err = s.device.held(h, s.taken.Load())
+	} else {
+		err = s.filesHeld(h)
+	}
+	h.Newest = instant(max(s.earlier, r.places.newest()))
+	return h, err
+}
+
+// instant is a time in nanoseconds since the epoch; nil for zero.
+func instant(ns uint64) *time.Time {
+	if ns == 0 {
+		return nil
+	}
+	t := time.Unix(0, int64(ns))
+	return &t
+}
+
+// filesHeld counts the files, and finds the first packet.
+func (s *store) filesHeld(h *Held) error {
+	found, err := s.names.list()
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		var st unix.Stat_t
+		if e.next || unix.Stat(e.path, &st) != nil { // it was removed meanwhile
+			continue
+		}
+		h.Segments++
+		h.Bytes += uint64(st.Blocks) * 512
+		if h.Oldest == nil {
+			t, _ := timesOf(e.path, pcapng.FirstTime) // a file that cannot be read has none
+			h.Oldest = instant(t.First)
+		}
+	}
+	return nil
+}
+
+// newestInFiles is the time of the last packet in the files, which are complete.
+func (s *store) newestInFiles() uint64 {
+	found, err := s.names.list()
+	if err != nil {
+		return 0 // nothing depends on it
+	}
+	for i := len(found) - 1; i >= 0; i-- {
+		if t, err := timesOf(found[i].path, pcapng.ReadTimes); err == nil && t.Last != 0 {
+			return t.Last
+		}
+	}
+	return 0
+}
+
+func timesOf(path string, read func(io.ReaderAt, int64) (pcapng.Times, error)) (t pcapng.Times, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return t, err
+	}
+	defer f.Close()
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return t, err
+	}
+	return read(f, size)
+}
+
+// held describes the ring, of which a run has taken so many segments, and finds the
+// first packet. What was in a slot is gone once the slot is prepared again.
+func (d *device) held(h *Held, taken uint64) error {
+	begun := d.begun.Load()
+	h.Ring = &HeldRing{Slots: d.Slots, SegmentBytes: d.Size}
+	d.refresh()
+	for _, g := range d.generations(taken) {
+		h.Ring.Generation = g
+		if g+d.Slots <= begun {
+			continue
+		}
+		h.Segments++
+		h.Bytes += d.Size
+		if h.Oldest == nil {
+			ns, err := d.Begin(d.file, g)
+			if err != nil && !errors.Is(err, os.ErrClosed) { // the flow has ended meanwhile
+				return err
+			}
+			h.Oldest = instant(ns)
+		}
+	}
+	return nil
+}
+
+// generations are those of earlier runs and of this one, which has taken so many
+// segments.
+func (d *device) generations(taken uint64) []uint64 {
+	all := d.found[:len(d.found):len(d.found)]
+	for g := d.first; g < d.first+taken; g++ {
+		all = append(all, g)
+	}
+	return all
+}
+
+// newest is the time of the last packet of the segments found, which are complete.
+func (d *device) newest() (ns uint64, err error) {
+	d.refresh()
+	for i := len(d.found) - 1; i >= 0 && ns == 0 && err == nil; i-- {
+		ns, err = d.Latest(d.file, d.found[i])
+	}
+	return ns, err
+}
