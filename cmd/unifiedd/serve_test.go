@@ -204,7 +204,7 @@ func TestServeStatus(t *testing.T) {
 		t.Errorf("status: %+v", got)
 	}
 	out.Reset()
-	if status := run([]string{"status", "--socket", s.socket}, &out, &errs); status != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "1 segment, ") {
+	if status := run([]string{"status", "--socket", s.socket}, &out, &errs); status != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  held  ") {
 		t.Errorf("status ends with %d: %s%s", status, out.String(), errs.String())
 	}
 }
