@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/vishvananda/netlink"
 )
@@ -35,7 +34,7 @@ flows:
   - {name: well, from: {interface: %s, ring: 4096}, to: {file: %s/well, segment: {size: 8MiB}, flush: 20ms, durable: 50ms}}
 `, c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir), c.other.B.Ifname, c.dir)
 	d := c.open(t, text, Options{})
-	c.daemon, c.ill, c.well = d, d.Flows()[0], d.Flows()[1]
+	c.ill, c.well = d.Flows()[0], d.Flows()[1]
 	c.other.B.Do(t, func() {
 		if err := c.well.Start(); err != nil {
 			t.Fatal(err)
@@ -50,11 +49,7 @@ flows:
 func (c *clinic) prescribe(t *testing.T, from, to string) {
 	t.Helper()
 	text := fmt.Sprintf("flows: [{name: ill, from: {interface: %s, ring: 2048%s}, to: {%s}}]", c.B.Ifname, from, strings.ReplaceAll(to, "DIR", c.dir))
-	parsed, err := config.Parse("test.yaml", []byte(text), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.ill.config = parsed.Flows[0]
+	c.ill.config = c.parsed(t, text).Flows[0]
 }
 
 // background sends numbered packets to well until it is told to stop.
@@ -123,9 +118,7 @@ func inSequence(t *testing.T, got [][]byte, first, n uint64) {
 // start starts ill, which must succeed.
 func (c *clinic) start(t *testing.T) {
 	t.Helper()
-	if err := c.try(t); err != nil {
-		t.Fatal(err)
-	}
+	c.begin(t, c.ill.Start)
 }
 
 // try starts ill.

@@ -36,7 +36,7 @@ flows:
     from: {interface: %s, ring: 2048}
     to: {device: %s, layout: %s, segment: {size: 8MiB}, flush: 100ms, durable: 200ms}
 `, l.B.Ifname, device, c.layout), Options{}).Flows()[0]
-			frames := l.traffic(9000)
+			frames := l.traffic()
 			s := l.captured(t, f, frames)
 			if s.KernelBytes["disk"] != 0 {
 				t.Errorf("the kernel copied %v", s.KernelBytes)

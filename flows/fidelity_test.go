@@ -18,8 +18,8 @@ import (
 func TestSameAsTcpdump(t *testing.T) {
 	testenv.Long(t, "TestFilterLeavesTheRest compares with tcpdump as well")
 	for _, layout := range []string{"packed", "slot"} {
-		for _, mtu := range []int{1500, 9000} {
-			for _, queues := range []int{1, 4} {
+		for _, mtu := range testenv.MTUs(1500, 9000) {
+			for _, queues := range testenv.Queues(1, 4) {
 				t.Run(fmt.Sprintf("%s/MTU %d/%d queues", layout, mtu, queues), func(t *testing.T) {
 					sameAsTcpdump(t, layout, testenv.PairOptions{MTU: mtu, Queues: queues, NoAddresses: true})
 				})
@@ -32,7 +32,7 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	l := newLab(t, o)
 	f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
 	dump := startTcpdump(t, &l.A)
-	frames := l.traffic(o.MTU)
+	frames := l.traffic()
 	l.send(t, f, frames)
 	theirs := dump.stop(t, len(frames), total(frames))
 	samePackets(t, "tcpdump of what was sent", theirs, frames)
@@ -42,21 +42,21 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	}
 	readWithoutComplaint(t, l.files(t)...)
 	ours := records(t, l.files(t)...)
-	sameInQueues(t, ours, theirs, o.Queues)
+	sameInQueues(t, ours, theirs, l.Queues)
 	balanced(t, f.Status(), uint64(len(frames)))
 }
 
 // usualRounds is how often traffic repeats where UNIFIEDD_ROUNDS does not say.
-const usualRounds = 4
+var usualRounds = 1 + testenv.Fewer(3)
 
 // traffic is the zoo a few times (UNIFIEDD_ROUNDS), among streams of all sizes from
 // many ports so that every queue has some.
-func (l *lab) traffic(mtu int) (frames [][]byte) {
-	zoo := testenv.Frames(testenv.Zoo(&l.A, &l.B, mtu))
+func (l *lab) traffic() (frames [][]byte) {
+	zoo := testenv.Frames(testenv.Zoo(&l.A, &l.B, l.MTU))
 	for round := range fromEnvironment("UNIFIEDD_ROUNDS", usualRounds) {
 		frames = append(frames, zoo...)
 		for i := range 300 {
-			size := 60 + (i*61+round*17)%(mtu+14-60+1)
+			size := 60 + (i*61+round*17)%(l.MTU+14-60+1)
 			frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(round*1000+i), size))
 		}
 	}
@@ -142,7 +142,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 			text := strings.Replace(l.defaults(layout), "ring: 2048", `ring: 2048, filter: "`+expression+`"`, 1)
 			f := l.start(t, text, Options{}).Flows()[0]
 			dump := startTcpdump(t, &l.A)
-			frames := l.traffic(9000)
+			frames := l.traffic()
 			l.send(t, f, frames)
 			if out := l.A.Run(t, "ping", "-c3", "-i0.05", "-W5", l.B.IP.String()); !strings.Contains(out, " 0% packet loss") {
 				t.Errorf("the host does not answer any more: %s", out)
@@ -156,7 +156,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 			if len(theirs) == 0 || len(theirs) == len(all) {
 				t.Fatalf("tcpdump selects %d of %d: the test shows nothing", len(theirs), len(all))
 			}
-			sameInQueues(t, records(t, l.files(t)...), theirs, 2)
+			sameInQueues(t, records(t, l.files(t)...), theirs, l.Queues)
 			s := f.Status()
 			balanced(t, s, s.Offered)
 			if s.Passed["kernel_no_match"] < uint64(len(all)-len(theirs)) {
@@ -233,7 +233,7 @@ func TestTimesAndStatistics(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
 			f := l.start(t, strings.Replace(l.defaults(layout), "ring: 2048", "ring: 8192", 1), Options{}).Flows()[0]
 			var frames [][]byte
-			for i := range seconds * rate {
+			for i := range testenv.Fewer(seconds * rate) {
 				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), 60+i%500))
 			}
 			begin := time.Now()

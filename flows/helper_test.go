@@ -5,20 +5,33 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sort"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// lab is a veth pair with a daemon capturing on end B.
+// lab is a veth pair, or two cards (onCards), with a daemon capturing on end B.
 type lab struct {
 	*testenv.Pair
 	dir    string
 	daemon *Daemon
+	before netlink.LinkStatistics // of end A
 }
+
+// granted is what a flow that captures from end B must say of itself. Tests on cards
+// set it.
+var granted = struct {
+	policy     config.ZeroCopy // that is asked for where a test does not say
+	zeroCopy   bool
+	overloaded int  // queues of an interface that is sent more than it takes
+	patient    bool // the card loses nothing then, but has the sender wait
+}{policy: config.ZeroCopyPrefer, overloaded: 2}
 
 // defaults is a configuration for a lab; tests change what they are about.
 func (l *lab) defaults(layout string) string {
@@ -37,35 +50,87 @@ func newLab(t *testing.T, o testenv.PairOptions) *lab {
 	testenv.Root(t)
 	testenv.Leaks(t)
 	testenv.HugePages(t, 100<<20)
-	return &lab{Pair: testenv.NewPair(t, o), dir: testenv.DiskDir(t)}
+	return joined(t, o)
 }
+
+// joined makes the pair and a directory.
+func joined(t testing.TB, o testenv.PairOptions) *lab {
+	t.Helper()
+	l := &lab{Pair: testenv.NewPair(t, o), dir: testenv.DiskDir(t)}
+	l.before = l.A.Stats(t)
+	return l
+}
+
+// offered is how many packets end A has sent, once its card has counted the last.
+func (l *lab) offered(t *testing.T) uint64 {
+	t.Helper()
+	var n uint64
+	testenv.Wait(t, time.Second, l.A.Ifname+" to be at rest", func() bool {
+		last := n
+		n = l.A.Stats(t).TxPackets
+		return n == last
+	})
+	return n - l.before.TxPackets
+}
+
+// refused is how many packets end A has dropped.
+func (l *lab) refused(t *testing.T) uint64 { return l.A.Stats(t).TxDropped - l.before.TxDropped }
 
 // start opens a daemon in end B's namespace and starts its flows.
 func (l *lab) start(t *testing.T, text string, o Options) *Daemon {
 	t.Helper()
-	l.daemon = l.open(t, text, o)
-	var err error
-	l.B.Do(t, func() { err = l.daemon.Start() })
-	if err != nil {
-		t.Fatal(err)
-	}
+	l.open(t, text, o)
+	l.begin(t, l.daemon.Start)
 	return l.daemon
 }
 
-// open opens a daemon that is closed, and audited, at the end of the test.
-func (l *lab) open(t *testing.T, text string, o Options) *Daemon {
+// begin starts flows in end B's namespace, and waits until packets reach them. They
+// have been granted what they should.
+func (l *lab) begin(t *testing.T, start func() error) {
+	t.Helper()
+	var err error
+	l.B.Do(t, func() { err = start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Carry(t)
+	for _, f := range l.daemon.Flows() {
+		if f.config.From.Interface != l.B.Ifname || f.running() == nil {
+			continue
+		}
+		s := await(t, f, "the flow to see the link", func(s FlowStatus) bool { return s.State != Waiting })
+		if s.ZeroCopy != granted.zeroCopy || (s.WhyNot == "") != (granted.zeroCopy || f.config.From.ZeroCopy == config.ZeroCopyCopy) {
+			t.Errorf("zero copy: %v, want %v; because %q", s.ZeroCopy, granted.zeroCopy, s.WhyNot)
+		}
+	}
+}
+
+// parsed is a configuration whose flows from end B have the policy the test runs with.
+func (l *lab) parsed(t testing.TB, text string) *config.Config {
 	t.Helper()
 	c, err := config.Parse("test.yaml", []byte(text), config.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	for i := range c.Flows {
+		if from := &c.Flows[i].From; from.Interface == l.B.Ifname && !strings.Contains(text, "zero_copy:") {
+			from.ZeroCopy = granted.policy
+		}
+	}
+	return c
+}
+
+// open opens a daemon that is closed, and audited, at the end of the test.
+func (l *lab) open(t *testing.T, text string, o Options) *Daemon {
+	t.Helper()
 	if o.Log == nil {
 		o.Log = slog.New(slog.NewTextHandler(testWriter{t}, nil))
 	}
-	d, err := Open(c, o)
+	d, err := Open(l.parsed(t, text), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.daemon = d
 	t.Cleanup(func() { closeAudited(t, d) })
 	return d
 }

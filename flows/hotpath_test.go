@@ -24,15 +24,12 @@ func newBench(t testing.TB, layout string) *bench {
 	t.Helper()
 	testenv.Root(t)
 	testenv.HugePages(t, 100<<20)
-	l := &lab{Pair: testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), dir: testenv.DiskDir(t)}
+	l := joined(t, testenv.PairOptions{NoAddresses: true})
 	processors := runtime.GOMAXPROCS(0)
 	t.Cleanup(func() { runtime.GOMAXPROCS(processors) })
 	runtime.LockOSThread() // the block queue belongs to the thread that first polls it
 	t.Cleanup(runtime.UnlockOSThread)
-	c, err := config.Parse("test.yaml", []byte(l.defaults(layout)), config.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := l.parsed(t, l.defaults(layout))
 	c.Flows[0].To.Segment.Size = 1 << 30
 	c.Flows[0].To.Prepare = config.PrepareAllocate
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -54,6 +51,7 @@ func newBench(t testing.TB, layout string) *bench {
 	if err := b.net.Start(); err != nil {
 		t.Fatal(err)
 	}
+	l.Carry(t)
 	b.sender = testenv.NewSender(t, &l.A)
 	return b
 }

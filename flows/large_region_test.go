@@ -18,7 +18,7 @@ func TestLargeRegion(t *testing.T) {
 	testenv.HugePages(t, size+4<<20)
 	for _, layout := range []string{"packed", "slot"} {
 		t.Run(layout, func(t *testing.T) {
-			l := &lab{Pair: testenv.NewPair(t, testenv.PairOptions{MTU: 9000, NoAddresses: true}), dir: testenv.DiskDir(t)}
+			l := joined(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
 			d := l.open(t, fmt.Sprintf(`
 region: {size: 5GiB}
 flows:
@@ -28,13 +28,9 @@ flows:
 `, l.B.Ifname, l.dir, layout), Options{})
 			giveBack := takeBelow(t, d.Region(), edge)
 			f := d.Flows()[0]
-			var err error
-			l.B.Do(t, func() { err = d.Start() })
-			if err != nil {
-				t.Fatal(err)
-			}
+			l.begin(t, d.Start)
 			w := observed(t, f)
-			frames := l.traffic(9000)
+			frames := l.traffic()
 			l.captured(t, f, frames)
 			giveBack()
 			w.above(t, edge)

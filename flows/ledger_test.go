@@ -28,7 +28,7 @@ func TestLedgerInOverload(t *testing.T) {
 		{"slow disk", "slot", "sleep: 200us", "512", "1MiB", 1000, 60000},
 	} {
 		t.Run(c.name+"/"+c.layout, func(t *testing.T) {
-			l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true, Queues: 2})
+			l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true, Queues: granted.overloaded})
 			f := l.start(t, fmt.Sprintf(`
 workers: [{name: main, %s}]
 region: {size: 96MiB}
@@ -37,19 +37,17 @@ flows:
     from: {interface: %s, ring: %s}
     to: {file: %s/cap, layout: %s, segment: {size: %s}, prepare: zero, flush: 50ms, durable: 100ms}
 `, c.worker, l.B.Ifname, c.ring, l.dir, c.layout, c.segment), Options{}).Flows()[0]
-			before := l.A.Stats(t)
 			var frames [][]byte
-			for i := range c.packets {
-				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), c.size))
+			for i := range testenv.Fewer(c.packets) {
+				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), min(c.size, l.MTU)))
 			}
 			taken := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
-			after := l.A.Stats(t)
-			offered := after.TxPackets - before.TxPackets
-			if n := offered + after.TxDropped - before.TxDropped; n < uint64(taken) || n > uint64(len(frames)) {
+			offered := l.offered(t)
+			if n := offered + l.refused(t); n < uint64(taken) || n > uint64(len(frames)) {
 				t.Errorf("the sender's device counts %d packets, it took %d of %d", n, taken, len(frames))
 			}
 			s := l.atRest(t, f, offered)
-			if s.lost() == 0 {
+			if s.lost() == 0 && !granted.patient {
 				t.Errorf("nothing was lost: the test shows nothing (%+v)", s)
 			}
 			l.accounted(t, s)
@@ -117,7 +115,7 @@ flows:
 `, l.B.Ifname, l.dir, other[1].Ifname, l.dir), Options{})
 	flooded, light := d.Flows()[0], d.Flows()[1]
 	stop := background(testenv.NewSender(t, &other[0]), testenv.UDP(&l.A, &l.B, 9, 0, 300))
-	flood, sender := testenv.Stream(&l.A, &l.B, 9, 0, 5000, 1000), testenv.NewSender(t, &l.A)
+	flood, sender := testenv.Stream(&l.A, &l.B, 9, 0, testenv.Fewer(5000), 1000), testenv.NewSender(t, &l.A)
 	memory := uint64(0)
 	for end := time.Now().Add(time.Duration(fromEnvironment("UNIFIEDD_SECONDS", 2)) * time.Second); time.Now().Before(end); {
 		sender.SendAll(t, flood, testenv.SendOptions{})
@@ -131,8 +129,8 @@ flows:
 		}
 	}
 	stop()
-	s := l.atRest(t, flooded, l.A.Stats(t).TxPackets)
-	if s.lost() == 0 || s.Segments < 5 {
+	s := l.atRest(t, flooded, l.offered(t))
+	if s.lost() == 0 && !granted.patient || s.Segments < 5 {
 		t.Errorf("%d lost, %d segments: the test shows nothing", s.lost(), s.Segments)
 	}
 	if s := l.atRest(t, light, other[0].Stats(t).TxPackets); s.lost() > 0 || s.Packets == 0 {
@@ -173,10 +171,10 @@ flows:
     from: {interface: %s, ring: 256}
     to: {file: %s/cap, flush: 50ms}
 `, l.B.Ifname, l.dir), Options{Stream: w}).Flows()[0]
-	frames := testenv.Stream(&l.A, &l.B, 9, 0, 20000, 1000)
+	frames := testenv.Stream(&l.A, &l.B, 9, 0, testenv.Fewer(20000), 1000)
 	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
-	s := l.atRest(t, f, l.A.Stats(t).TxPackets)
-	if s.Stalls == 0 || s.lost() == 0 {
+	s := l.atRest(t, f, l.offered(t))
+	if s.Stalls == 0 || s.lost() == 0 && !granted.patient {
 		t.Errorf("%d stalls, %d lost: the test shows nothing", s.Stalls, s.lost())
 	}
 	count := 0

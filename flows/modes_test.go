@@ -45,7 +45,7 @@ func TestCountTakesExactly(t *testing.T) {
 				f := l.start(t, l.defaults(layout), Options{Count: uint64(count)}).Flows()[0]
 				var frames [][]byte
 				for i := range 900 {
-					frames = append(frames, testenv.UDP(&l.A, &l.B, 9, uint64(i), 60+(i*997)%8955))
+					frames = append(frames, testenv.UDP(&l.A, &l.B, 9, uint64(i), 60+(i*997)%(l.MTU-45)))
 				}
 				sender := testenv.NewSender(t, &l.A)
 				sent := sender.SendAll(t, frames, testenv.SendOptions{Rate: 20000})
@@ -76,7 +76,7 @@ func TestCountTakesExactly(t *testing.T) {
 // TestStreamIsTheFile captures the same packets to a stream and to a file.
 func TestStreamIsTheFile(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
-	frames := testenv.Frames(testenv.Zoo(&l.A, &l.B, 9000))
+	frames := testenv.Frames(testenv.Zoo(&l.A, &l.B, l.MTU))
 	var out bytes.Buffer
 	f := l.start(t, l.defaults("packed"), Options{Stream: &out}).Flows()[0]
 	l.send(t, f, frames)
@@ -196,10 +196,7 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 			t.Errorf("the stopped flow had %d packets, %d durable, and is %s", s.Packets, s.Durable.Packets, s.State)
 		}
 		l.send(t, first, frames[:500])
-		l.B.Do(t, func() { err = f2.Start() })
-		if err != nil {
-			t.Fatal(err)
-		}
+		l.begin(t, f2.Start)
 	}
 	for _, f := range d.Flows() {
 		if err := f.Stop(); err != nil {

@@ -10,8 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// windowFrames bounds the frames on their way while a test sends: half a ring.
-const windowFrames = 1000
+// windowFrames bounds the frames on their way while a test sends: half a ring, also of
+// a card's.
+const windowFrames, windowCard = 1000, 100
 
 // send sends frames to a flow, some at a time, each time waiting until the worker
 // has taken them, so that nothing is lost however busy the machine is.
@@ -21,6 +22,9 @@ func (l *lab) send(t testing.TB, f *Flow, frames [][]byte) {
 	before, sent := f.Status().Offered, 0
 	for len(frames) > 0 {
 		n, room := 0, windowFrames
+		if l.IsCard() {
+			room = windowCard
+		}
 		for n < len(frames) && room > 0 {
 			room -= 1 + len(frames[n])/3556
 			n++

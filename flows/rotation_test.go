@@ -112,11 +112,7 @@ func TestRotateBySize(t *testing.T) {
 			f := l.start(t, l.settings(to+", segment: {size: 1MiB}, flush: 20ms, durable: 10ms"), Options{}).Flows()[0]
 			for run := range uint64(2) {
 				if run > 0 {
-					l.B.Do(t, func() {
-						if err := f.Start(); err != nil {
-							t.Fatal(err)
-						}
-					})
+					l.begin(t, f.Start)
 				}
 				l.watched(t, f, run*6000, 6000)
 				stopped(t, f)
@@ -210,11 +206,7 @@ func TestExact(t *testing.T) {
 			d := l.open(t, l.settings("flush: 20ms, durable: 20ms"), Options{})
 			f := d.Flows()[0]
 			f.config.To.Exact, f.config.To.File, f.config.To.Layout = true, name, layout
-			l.B.Do(t, func() {
-				if err := f.Start(); err != nil {
-					t.Fatal(err)
-				}
-			})
+			l.begin(t, f.Start)
 			s := l.watched(t, f, 0, 4000)
 			s = stopped(t, f)
 			inSequence(t, packets(t, name), 0, 4000)
@@ -246,11 +238,7 @@ func TestDurable(t *testing.T) {
 	await(t, f, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets == 500 })
 	stopped(t, f)
 	f.config.To.Durable = config.Written
-	l.B.Do(t, func() {
-		if err := f.Start(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	l.begin(t, f.Start)
 	l.watched(t, f, 500, 500)
 	await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets == 500 })
 	time.Sleep(300 * time.Millisecond)

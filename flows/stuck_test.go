@@ -23,11 +23,7 @@ flows:
 `, l.B.Ifname, small), Options{})
 	f := d.Flows()[0]
 	f.patience = 100 * time.Millisecond
-	l.B.Do(t, func() {
-		if err := f.Start(); err != nil {
-			t.Fatal(err)
-		}
-	})
+	l.begin(t, f.Start)
 	fill(t, small)
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 500, 1000)
 	for i := 0; i < 40 && f.Status().Stalls == 0; i++ {

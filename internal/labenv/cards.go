@@ -1,85 +1,81 @@
 package labenv
 
 import (
-	"os"
+	"slices"
 	"testing"
-	"time"
-
-	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
+// Form is a pair of cards, and a way to receive by end B: with zero copy where the
+// kernel grants it, or always with the kernel's copy.
+type Form struct {
+	Name string
+	Copy bool // zero copy is not to be asked for
+	a, b string
+	// queues is the most that both cards have, mtu the longest that their drivers take
+	// together with a program.
+	queues, mtu int
+	drops       func(name string, frame []byte) bool
+}
+
+// Forms are those that tests made for veth run on as well.
+var (
+	IgbZeroCopy    = Form{Name: "igb zero copy", a: "igb0", b: "igb1", queues: 4, mtu: 1500, drops: igbDrops}
+	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", queues: 4, mtu: 1500, drops: igbDrops}
+	VirtioZeroCopy = Form{Name: "virtio-net", a: "virtio1", b: "virtio0", queues: 1, mtu: 1500}
+	// VirtioRefused receives by the card whose driver may not use any memory.
+	VirtioRefused = Form{Name: "virtio-net, refused", a: "virtio0", b: "virtio1", queues: 1, mtu: 1500}
+)
+
+// ZeroCopy reports whether end B has zero copy in this form on the kernel that runs. It is
+// the table in docs/lab.md.
+func (f Form) ZeroCopy(t testing.TB) bool { return !f.Copy && ZeroCopy(t, f.b) }
+
+// ZeroCopy reports whether a card has zero copy on the kernel that runs.
+func ZeroCopy(t testing.TB, card string) bool {
+	t.Helper()
+	return Kernel(t) == Linux7 && card != "virtio1"
+}
+
+// Instead has the test, until its end, receive from the cards wherever it makes a veth
+// pair.
+func (f Form) Instead(t testing.TB) {
+	t.Helper()
+	Kernel(t)
+	f.cards().Instead(t)
+}
+
+func (f Form) cards() *testenv.Cards {
+	return &testenv.Cards{A: f.a, B: f.b, MTU: f.mtu, Queues: f.queues, Drops: f.drops}
+}
+
+// igbDrops: the emulated card looks into the packets it sends and forgets those whose
+// headers lie. Shorter ones than Ethernet allows come filled up, and are counted as
+// damaged as well.
+func igbDrops(name string, frame []byte) bool {
+	const shortest = 60
+	return len(frame) < shortest || slices.Contains([]string{
+		"tag and nothing behind", "IPv4 header too short", "IPv4 header longer than the frame", "IPv6 extension header longer than the frame",
+	}, name)
+}
+
 // Igb returns the two igb cards, which are on one wire, each set up in a namespace of
 // its own and without addresses. At the end of the test they are back where they were.
-func Igb(t testing.TB) *testenv.Pair { return pair(t, "igb0", "igb1") }
+func Igb(t testing.TB) *testenv.Pair { t.Helper(); return IgbCopy.pair(t) }
 
 // VirtioNet is Igb with virtio cards. The driver of A, virtio0, may use any memory; the
 // driver of B only what the emulator is told of, and so never grants zero copy.
-func VirtioNet(t testing.TB) *testenv.Pair { return pair(t, "virtio0", "virtio1") }
+func VirtioNet(t testing.TB) *testenv.Pair { t.Helper(); return VirtioRefused.pair(t) }
 
-func pair(t testing.TB, a, b string) *testenv.Pair {
+func (f Form) pair(t testing.TB) *testenv.Pair {
 	t.Helper()
 	Kernel(t)
-	p := &testenv.Pair{A: take(t, a), B: take(t, b)}
-	Carry(t, p)
-	return p
-}
-
-// take moves a card into a namespace of its own and sets it up there. When the
-// namespace is deleted the kernel moves the card back, in its own time.
-func take(t testing.TB, name string) testenv.End {
-	t.Helper()
-	var link netlink.Link
-	testenv.Wait(t, 10*time.Second, "the card "+name, func() (there bool) {
-		var err error
-		link, err = netlink.LinkByName(name)
-		return err == nil
-	})
-	e := testenv.End{Namespace: testenv.NewNamespace(t), Ifname: name, MAC: link.Attrs().HardwareAddr}
-	ns, err := os.Open("/run/netns/" + e.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ns.Close()
-	if err := netlink.LinkSetNsFd(link, int(ns.Fd())); err != nil {
-		t.Fatalf("move %s into %s: %v", name, e.Name, err)
-	}
-	e.Do(t, func() { setUp(t, &e) })
-	return e
-}
-
-// setUp sets a card up, without the traffic that IPv6 makes by itself.
-func setUp(t testing.TB, e *testenv.End) {
-	t.Helper()
-	for _, scope := range []string{"all", "default", e.Ifname} {
-		file := "/proc/sys/net/ipv6/conf/" + scope + "/disable_ipv6"
-		if err := os.WriteFile(file, []byte("1"), 0); err != nil && !os.IsNotExist(err) {
-			t.Fatalf("turn IPv6 off: %v", err)
-		}
-	}
-	link, err := netlink.LinkByName(e.Ifname)
-	if err == nil {
-		e.Index = link.Attrs().Index
-		err = netlink.LinkSetUp(link)
-	}
-	if err != nil {
-		t.Fatalf("set %s up: %v", e.Ifname, err)
-	}
+	c := f.cards()
+	c.Take(t)
+	return c.Pair(t, testenv.PairOptions{MTU: f.mtu, Queues: min(2, f.queues), NoAddresses: true})
 }
 
 // Carry waits until both cards have a link. A card that is given a program or a
-// socket loses it, a moment later, for some seconds.
-func Carry(t testing.TB, p *testenv.Pair) {
-	t.Helper()
-	time.Sleep(time.Second)
-	for _, e := range []*testenv.End{&p.A, &p.B} {
-		testenv.Wait(t, 30*time.Second, e.Ifname+" to carry", func() (carries bool) {
-			e.Do(t, func() {
-				link, err := netlink.LinkByName(e.Ifname)
-				carries = err == nil && link.Attrs().OperState == netlink.OperUp
-			})
-			return carries
-		})
-	}
-}
+// socket loses it for a moment.
+func Carry(t testing.TB, p *testenv.Pair) { t.Helper(); p.Carry(t) }

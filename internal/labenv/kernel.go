@@ -2,6 +2,7 @@ package labenv
 
 import (
 	"os"
+	"os/exec"
 	"testing"
 )
 
@@ -33,3 +34,14 @@ const (
 	Disk            = "/dev/nvme0n1"
 	DiskPassthrough = "/dev/ng0n1"
 )
+
+// Modules loads modules of the guest's kernel.
+func Modules(t testing.TB, names ...string) {
+	t.Helper()
+	Kernel(t)
+	for _, name := range names {
+		if out, err := exec.Command("modprobe", name).CombinedOutput(); err != nil {
+			t.Fatalf("load the module %s: %v\n%s", name, err, out)
+		}
+	}
+}

@@ -12,7 +12,6 @@ import (
 func (e *End) SetDown(t testing.TB) {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	if err := h.LinkSetDown(e.link(t)); err != nil {
 		t.Fatalf("set %s down: %v", e.Ifname, err)
 	}
@@ -29,7 +28,6 @@ func (e *End) SetUp(t testing.TB) {
 func (e *End) Rename(t testing.TB, name string) {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	if err := h.LinkSetName(e.link(t), name); err != nil {
 		t.Fatalf("rename %s to %s: %v", e.Ifname, name, err)
 	}
@@ -41,7 +39,6 @@ func (e *End) Rename(t testing.TB, name string) {
 func (e *End) Delete(t testing.TB) {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	link, err := h.LinkByIndex(e.Index)
 	if err == nil {
 		err = h.LinkDel(link)

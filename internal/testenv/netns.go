@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 )
 
@@ -17,8 +18,9 @@ import (
 // that ip(8) finds it too.
 type Namespace struct {
 	// Name is unique on the machine while the test runs.
-	Name string
-	fd   netns.NsHandle
+	Name    string
+	fd      netns.NsHandle
+	netlink *netlink.Handle // nil until it is wanted
 }
 
 // counter makes names unique within the process.
@@ -39,6 +41,9 @@ func NewNamespace(t testing.TB) *Namespace {
 	ns := &Namespace{Name: name, fd: fd}
 	t.Cleanup(func() {
 		t.Helper()
+		if ns.netlink != nil {
+			ns.netlink.Close()
+		}
 		if err := errors.Join(ns.fd.Close(), deleteNetns(name)); err != nil {
 			t.Errorf("delete network namespace %s: %v", name, err)
 		}

@@ -31,17 +31,20 @@ type End struct {
 	MAC    net.HardwareAddr
 	IP     netip.Addr // 10.77.0.1 or .2, in a /24
 	IP6    netip.Addr // fd77::1 or ::2, in a /64; on the interface only with PairOptions.IPv6
+	card   *card
 }
 
-// Pair is two fresh network namespaces joined by a veth pair.
+// Pair is two network namespaces joined by a veth pair, or by Cards.
 type Pair struct {
-	A, B End
+	A, B        End
+	MTU, Queues int // what both ends have
 }
 
 // NewPair makes two namespaces joined by a veth pair that is up at both ends.
 // Offloads are off, so that what one end sends is what the other receives: no
 // merged or split packets, no missing checksums, VLAN tags where they are on a
-// wire. Everything is removed at the end of the test.
+// wire. Everything is removed at the end of the test. In a test that Cards.Instead was
+// called for, it gives those.
 func NewPair(t testing.TB, o PairOptions) *Pair {
 	t.Helper()
 	if o.MTU == 0 {
@@ -50,7 +53,10 @@ func NewPair(t testing.TB, o PairOptions) *Pair {
 	if o.Queues == 0 {
 		o.Queues = 1
 	}
-	p := &Pair{A: newEnd(t, 'A', 1, o), B: newEnd(t, 'B', 2, o)}
+	if instead != nil && !instead.inUse {
+		return instead.Pair(t, o)
+	}
+	p := &Pair{A: newEnd(t, 'A', 1, o), B: newEnd(t, 'B', 2, o), MTU: o.MTU, Queues: o.Queues}
 	p.join(t, o)
 	for _, e := range []*End{&p.A, &p.B} {
 		e.offloadsOff(t)
@@ -99,7 +105,6 @@ func quietIPv6(t testing.TB, on bool) {
 func (p *Pair) join(t testing.TB, o PairOptions) {
 	t.Helper()
 	h := p.A.handle(t)
-	defer h.Close()
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU, attrs.HardwareAddr = p.A.Ifname, o.MTU, p.A.MAC
 	attrs.NumTxQueues, attrs.NumRxQueues = o.Queues, o.Queues
@@ -116,20 +121,24 @@ func (p *Pair) join(t testing.TB, o PairOptions) {
 	t.Cleanup(func() { p.A.Delete(t) })
 }
 
-// handle opens a netlink handle in the namespace; the caller closes it.
+// handle is a netlink handle in the namespace, which is opened once: entering a
+// namespace takes a while.
 func (n *Namespace) handle(t testing.TB) *netlink.Handle {
 	t.Helper()
+	if n.netlink != nil {
+		return n.netlink
+	}
 	h, err := netlink.NewHandleAt(n.fd, unix.NETLINK_ROUTE)
 	if err != nil {
 		t.Fatalf("open netlink in %s: %v", n.Name, err)
 	}
+	n.netlink = h
 	return h
 }
 
 func (e *End) link(t testing.TB) netlink.Link {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	link, err := h.LinkByName(e.Ifname)
 	if err != nil {
 		t.Fatalf("look up %s in %s: %v", e.Ifname, e.Name, err)
@@ -162,7 +171,6 @@ func (e *End) up(t testing.TB, o PairOptions) {
 func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	addr := &netlink.Addr{IPNet: &net.IPNet{IP: ip.AsSlice(), Mask: net.CIDRMask(bits, ip.BitLen())}}
 	if err := h.AddrAdd(e.link(t), addr); err != nil {
 		t.Fatalf("give %s the address %v: %v", e.Ifname, ip, err)
@@ -174,7 +182,6 @@ func (e *End) addAddr(t testing.TB, ip netip.Addr, bits int) {
 func (e *End) awaitIPv6(t testing.TB) {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	link := e.link(t)
 	Wait(t, 5*time.Second, e.Ifname+" to take its IPv6 address", func() bool {
 		addrs, err := h.AddrList(link, netlink.FAMILY_V6)
@@ -194,7 +201,6 @@ func (e *End) awaitIPv6(t testing.TB) {
 func (e *End) setUp(t testing.TB, name string) {
 	t.Helper()
 	h := e.handle(t)
-	defer h.Close()
 	link, err := h.LinkByName(name)
 	if err == nil {
 		err = h.LinkSetUp(link)

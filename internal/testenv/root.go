@@ -64,10 +64,12 @@ func execTool(t testing.TB, name string, args ...string) (string, error) {
 }
 
 // Wait polls cond every few milliseconds until it is true, and fails the test
-// with what when that takes longer than limit. The kernel gives many things
-// back late (queues, huge pages, namespaces), so nothing should be judged once.
+// with what when that takes longer than limit, in the lab guest five times that. The
+// kernel gives many things back late (queues, huge pages, namespaces), so nothing
+// should be judged once.
 func Wait(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
+	limit *= time.Duration(slowness())
 	if !within(limit, cond) {
 		t.Fatalf("waited %v for %s", limit, what)
 	}

@@ -16,7 +16,8 @@ type Specimen struct {
 // with the given MTU: short to longest, tagged once, twice and three times,
 // IPv4 with options and in fragments, IPv6 with extension headers, multicast,
 // broadcast, ARP, other protocols, and headers that lie. It is the same each
-// time. An interface takes all of them from a Sender.
+// time. An interface takes all of them from a Sender; where from is a card, those that
+// it passes on (Cards.Drops).
 func Zoo(from, to *End, mtu int) []Specimen {
 	z := &zoo{from: from, to: to}
 	z.sizes(mtu)
@@ -43,6 +44,9 @@ type zoo struct {
 }
 
 func (z *zoo) add(name string, frame []byte) {
+	if c := z.from.card; c != nil && c.drops != nil && c.drops(name, frame) {
+		return
+	}
 	z.all = append(z.all, Specimen{name, frame})
 }
 

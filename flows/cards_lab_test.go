@@ -1,0 +1,155 @@
+//go:build lab
+
+package flows
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+)
+
+// The tests of this package capture from the end of a veth pair. Here they do from
+// cards, in each form there is, with what the kernel grants it.
+
+func TestOnIgbZeroCopy(t *testing.T) { onCards(t, labenv.IgbZeroCopy) }
+
+func TestOnIgbCopy(t *testing.T) { onCards(t, labenv.IgbCopy) }
+
+func TestOnVirtioNet(t *testing.T) { onCards(t, labenv.VirtioZeroCopy) }
+
+// cardTest is a test that also runs on cards.
+type cardTest struct {
+	name string
+	run  func(*testing.T)
+}
+
+// inShort stand for the others in the short form.
+var inShort = []cardTest{
+	{"SlotIsWrittenFromWhereItLanded", TestSlotIsWrittenFromWhereItLanded},
+	{"InterfaceDown", TestInterfaceDown},
+	{"RotateByTime", TestRotateByTime},
+}
+
+var inLong = []cardTest{
+	{"SameAsTcpdump", TestSameAsTcpdump},
+	{"FilterLeavesTheRest", TestFilterLeavesTheRest},
+	{"LiveFile", TestLiveFile},
+	{"TimesAndStatistics", TestTimesAndStatistics},
+	{"CaptureEveryPacket", TestCaptureEveryPacket},
+	{"CopiesAreCounted", TestCopiesAreCounted},
+	{"NoPoisonReachesTheDisk", TestNoPoisonReachesTheDisk},
+	{"PollAllocatesNothing", TestPollAllocatesNothing},
+
+	{"EveryWaitCapturesEverything", TestEveryWaitCapturesEverything},
+	{"CountTakesExactly", TestCountTakesExactly},
+	{"StreamIsTheFile", TestStreamIsTheFile},
+	{"StreamThatBreaks", TestStreamThatBreaks},
+	{"FlowsDoNotDisturbEachOther", TestFlowsDoNotDisturbEachOther},
+
+	{"FromPing", TestFromPing},
+	{"FromTrafgen", TestFromTrafgen},
+	{"FromTcpreplay", TestFromTcpreplay},
+	{"FromIperf3", TestFromIperf3},
+	{"FromTestpmd", TestFromTestpmd},
+
+	{"RotateBySize", TestRotateBySize},
+	{"Keep", TestKeep},
+	{"Exact", TestExact},
+	{"Durable", TestDurable},
+	{"SlowDisk", TestSlowDisk},
+	{"Devices", TestDevices},
+	{"RingWrapsAround", TestRingWrapsAround},
+	{"RingGoesOn", TestRingGoesOn},
+
+	{"LedgerInOverload", TestLedgerInOverload},
+	{"LongOverload", TestLongOverload},
+	{"LedgerWithASlowStream", TestLedgerWithASlowStream},
+	{"LostWhileFull", TestLostWhileFull},
+	{"LostToAnError", TestLostToAnError},
+	{"PollWhileStuck", TestPollWhileStuck},
+	{"DiskError", TestDiskError},
+	{"DeviceOutOfRoom", TestDeviceOutOfRoom},
+	{"DiskFullAtStart", TestDiskFullAtStart},
+	{"DiskFull", TestDiskFull},
+	{"StopWhileFull", TestStopWhileFull},
+
+	{"InterfaceRenamed", TestInterfaceRenamed},
+	{"InterfaceMoved", TestInterfaceMoved},
+	{"ProgramDetached", TestProgramDetached},
+	{"CannotStart", TestCannotStart},
+	{"DefaultRoute", TestDefaultRoute},
+	{"LongFilter", TestLongFilter},
+}
+
+// notOnCards are the other tests, and why.
+var notOnCards = map[string]string{
+	"InterfaceRemoved":    "a card is not removed as a veth pair is",
+	"PacketsOfManyFrames": "no card has an MTU of 65535",
+	"LargeRegion":         "the guest has not 5 GiB",
+
+	"HugePagesExhausted": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
+	"OthersSegments": noInterface, "RingRecovers": noInterface, "RingRefuses": noInterface, "RingWaitsForSlots": noInterface,
+	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
+	"SegmentsWait": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
+	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
+}
+
+const noInterface = "it uses no interface"
+
+func onCards(t *testing.T, form labenv.Form) {
+	labenv.Modules(t, "loop", "zram", "veth")
+	form.Instead(t)
+	before := granted
+	t.Cleanup(func() { granted = before })
+	// An emulated card asks its fellow to wait while no frame is there for the next packet.
+	// One with several queues forgets, uncounted, what is for one that is full.
+	granted.zeroCopy, granted.patient, granted.overloaded = form.ZeroCopy(t), form.ZeroCopy(t), 1
+	delete(standardReaders, "tshark") // takes half a minute to start there, and has read such files elsewhere
+	if form.Copy {
+		granted.policy = config.ZeroCopyCopy
+	}
+	for _, c := range inShort {
+		t.Run(c.name, c.run)
+	}
+	if testing.Short() {
+		return
+	}
+	for _, c := range inLong {
+		t.Run(c.name, c.run)
+	}
+}
+
+var testFunction = regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\)`)
+
+// TestCardsLeaveNothingOut: each test of the package runs on cards, or says why not.
+func TestCardsLeaveNothingOut(t *testing.T) {
+	named := map[string]bool{}
+	for _, c := range append(inShort, inLong...) {
+		named[c.name] = true
+	}
+	for name := range notOnCards {
+		named[name] = true
+	}
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if matched, _ := filepath.Match("*_lab_test.go", file); matched {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range testFunction.FindAllSubmatch(text, -1) {
+			if !named[string(m[1])] {
+				t.Errorf("%s: Test%s is neither run on cards nor left out with a reason", file, m[1])
+			}
+		}
+	}
+}
