@@ -60,12 +60,13 @@ const (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
-	captureMapCounters         = "counters"
-	captureMapXsks             = "xsks"
-	captureProgUnifieddCapture = "unifiedd_capture"
-	captureVarMaxLen           = "max_len"
-	captureVarMetaRefused      = "meta_refused"
-	captureVarTimestamps       = "timestamps"
+	captureMapCounters             = "counters"
+	captureMapXsks                 = "xsks"
+	captureProgUnifieddCapture     = "unifiedd_capture"
+	captureProgUnifieddCaptureCard = "unifiedd_capture_card"
+	captureVarMaxLen               = "max_len"
+	captureVarMetaRefused          = "meta_refused"
+	captureVarTimestamps           = "timestamps"
 )
 
 // loadCapture returns the embedded CollectionSpec for capture.
@@ -110,7 +111,8 @@ type captureSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureProgramSpecs struct {
-	UnifieddCapture *ebpf.ProgramSpec `ebpf:"unifiedd_capture"`
+	UnifieddCapture     *ebpf.ProgramSpec `ebpf:"unifiedd_capture"`
+	UnifieddCaptureCard *ebpf.ProgramSpec `ebpf:"unifiedd_capture_card"`
 }
 
 // captureMapSpecs contains maps before they are loaded into the kernel.
@@ -174,12 +176,14 @@ type captureVariables struct {
 //
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type capturePrograms struct {
-	UnifieddCapture *ebpf.Program `ebpf:"unifiedd_capture"`
+	UnifieddCapture     *ebpf.Program `ebpf:"unifiedd_capture"`
+	UnifieddCaptureCard *ebpf.Program `ebpf:"unifiedd_capture_card"`
 }
 
 func (p *capturePrograms) Close() error {
 	return _CaptureClose(
 		p.UnifieddCapture,
+		p.UnifieddCaptureCard,
 	)
 }
 

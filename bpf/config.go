@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
@@ -24,6 +25,11 @@ type Config struct {
 	MaxLen uint32
 	// Timestamps writes the time of arrival in front of each redirected packet.
 	Timestamps bool
+	// Device, where not 0, is the index of the interface whose driver the program
+	// asks for the time of the card's own clock as well. The program can then be
+	// attached to that interface only, and in driver mode only. Load must run on a
+	// thread in the network namespace of the interface. Needs Timestamps and Linux 6.3.
+	Device int
 	// Filter says which packets are wanted. Nil wants all of them.
 	Filter *filter.Expr
 }
@@ -31,6 +37,9 @@ type Config struct {
 func (c Config) check() error {
 	if c.Queues < 1 || c.Queues > MaxQueues {
 		return fmt.Errorf("load XDP program: %d queues: give a number from 1 to %d", c.Queues, MaxQueues)
+	}
+	if c.Device < 0 || c.Device > math.MaxInt32 || c.Device != 0 && !c.Timestamps {
+		return fmt.Errorf("load XDP program: times of the card of interface %d: give the index of an interface, and ask for timestamps", c.Device)
 	}
 	return nil
 }

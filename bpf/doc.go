@@ -28,6 +28,13 @@
 // from the ring and before believing the batch's timestamps: when it is true,
 // the bytes in front of any packet may be old.
 //
+// # The card's clock
+//
+// With Config.Device the driver is asked as well (bpf_xdp_metadata_rx_timestamp), and
+// sixteen bytes are in front of the packet: the time of the card's own clock, zero
+// where it has none for this packet, and the eight bytes above. What that clock counts
+// from only who set it knows.
+//
 // # Rules
 //
 // All methods may be called from any goroutine, except that no call of

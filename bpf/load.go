@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
@@ -29,7 +30,8 @@ func (c Config) prepare(expr *filter.Expr) (*ebpf.CollectionSpec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the compiled XDP program: %w", err)
 	}
-	program := spec.Programs[captureProgUnifieddCapture]
+	program := c.variant(spec)
+	spec.Programs = map[string]*ebpf.ProgramSpec{onlyProgram: program}
 	if !c.MultiBuffer {
 		program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 	}
@@ -46,6 +48,20 @@ func (c Config) prepare(expr *filter.Expr) (*ebpf.CollectionSpec, error) {
 	}
 	program.Instructions, err = splice(program.Instructions, body)
 	return spec, err
+}
+
+// onlyProgram is what the one program of a prepared collection is called.
+const onlyProgram = "capture"
+
+// variant is the program that fits the configuration, bound to the device if it asks one.
+func (c Config) variant(spec *ebpf.CollectionSpec) *ebpf.ProgramSpec {
+	if c.Device == 0 {
+		return spec.Programs[captureProgUnifieddCapture]
+	}
+	program := spec.Programs[captureProgUnifieddCaptureCard]
+	program.Ifindex = uint32(c.Device)
+	program.Flags |= unix.BPF_F_XDP_DEV_BOUND_ONLY
+	return program
 }
 
 func (c Config) setConstants(spec *ebpf.CollectionSpec) error {
@@ -93,9 +109,13 @@ func Load(c Config) (*Program, error) {
 		return nil, err
 	}
 	defer collection.Close()
+	home, err := c.home()
+	if err != nil {
+		return nil, fmt.Errorf("load XDP program: %w", err)
+	}
 	refused, err := mapWord(collection.Maps[statusMap], spec.Variables[captureVarMetaRefused].Offset)
 	if err != nil {
-		return nil, fmt.Errorf("load XDP program: map its status word: %w", err)
+		return nil, errors.Join(fmt.Errorf("load XDP program: map its status word: %w", err), home.close())
 	}
-	return newProgram(c, collection, refused)
+	return newProgram(c, collection, refused, home)
 }

@@ -116,7 +116,7 @@ func TestVerifierWordsAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := spec.Programs[captureProgUnifieddCapture]
+	program := spec.Programs[onlyProgram]
 	behind := asm.LoadMem(asm.R0, asm.R1, 1000, asm.Word)
 	notNull := asm.JNE.Imm(asm.R1, 0, "")
 	notNull.Offset = 2

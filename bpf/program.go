@@ -17,6 +17,7 @@ import (
 type Program struct {
 	config Config
 	maps   maps
+	home   namespace // where Load ran, of a program that is bound to a device
 
 	// refused is the word the XDP program sets when it could not write a
 	// timestamp; after Close it is one of ours with the last value.
@@ -30,11 +31,11 @@ type Program struct {
 	buffer  []captureCounter
 }
 
-// newProgram takes what it needs out of the collection, and the word.
-func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord) (*Program, error) {
+// newProgram takes what it needs out of the collection, the word and the namespace.
+func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close())
+		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close(), home.close())
 	}
 	p := &Program{
 		config: c,
@@ -44,7 +45,8 @@ func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord) (*Pr
 			status:   collection.DetachMap(statusMap),
 		},
 		mapped:  refused,
-		program: collection.DetachProgram(captureProgUnifieddCapture),
+		home:    home,
+		program: collection.DetachProgram(onlyProgram),
 		buffer:  make([]captureCounter, cpus),
 	}
 	p.refused.Store(refused.word)
@@ -69,12 +71,16 @@ func (p *Program) Replace(expr *filter.Expr) error {
 	if err != nil {
 		return fmt.Errorf("replace the filter: %w", err)
 	}
-	collection, err := load(spec, expr, p.maps.replacements())
+	var collection *ebpf.Collection
+	err = p.home.do(func() (err error) {
+		collection, err = load(spec, expr, p.maps.replacements())
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("replace the filter: %w", err)
 	}
 	defer collection.Close()
-	return p.exchange(collection.DetachProgram(captureProgUnifieddCapture))
+	return p.exchange(collection.DetachProgram(onlyProgram))
 }
 
 // exchange puts program in the place of the one that runs, and owns it.
@@ -101,7 +107,7 @@ func (p *Program) Close() error {
 	last := new(atomic.Uint32)
 	last.Store(p.mapped.word.Load())
 	p.refused.Store(last)
-	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(),
+	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(), p.home.close(),
 		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.status.Close())
 	p.program = nil
 	return err

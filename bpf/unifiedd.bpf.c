@@ -96,6 +96,18 @@ volatile const __u8 timestamps = 0;
  */
 volatile __u32 meta_refused = 0;
 
+/*
+ * What the variant for the card's own clock writes in front of each packet. The time of the
+ * system is right in front of it, as without.
+ */
+struct arrival {
+	__u64 card;   /* of the card's clock, in nanoseconds; 0 where it has none for the packet */
+	__u64 system; /* CLOCK_MONOTONIC in nanoseconds */
+};
+
+/* Asks the driver; there only in a program that is bound to a device (Linux 6.3). */
+extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
+
 /* Where the parser stands: so many bytes into the packet. */
 struct cursor {
 	__u32 offset;
@@ -396,14 +408,33 @@ static __always_inline bool write_timestamp(struct xdp_md *ctx)
 	return true;
 }
 
-static __always_inline void stamp(struct xdp_md *ctx)
+/* The driver is asked first: some keep the time where metadata is written. */
+static __always_inline bool write_arrival(struct xdp_md *ctx)
 {
-	if (!write_timestamp(ctx) && !meta_refused)
+	struct arrival *meta;
+	__u64 card = 0;
+
+	if (bpf_xdp_metadata_rx_timestamp(ctx, &card))
+		card = 0;
+	if (bpf_xdp_adjust_meta(ctx, -(int)sizeof(*meta)))
+		return false;
+	meta = (void *)(long)ctx->data_meta;
+	if ((void *)(meta + 1) > (void *)(long)ctx->data)
+		return false;
+	meta->card = card;
+	meta->system = bpf_ktime_get_ns();
+	return true;
+}
+
+static __always_inline void stamp(struct xdp_md *ctx, bool card)
+{
+	bool written = card ? write_arrival(ctx) : write_timestamp(ctx);
+
+	if (!written && !meta_refused)
 		meta_refused = 1;
 }
 
-SEC("xdp.frags")
-int unifiedd_capture(struct xdp_md *ctx)
+static __always_inline int capture(struct xdp_md *ctx, bool card)
 {
 	__u32 queue = ctx->rx_queue_index;
 	__u64 length = bpf_xdp_get_buff_len(ctx);
@@ -419,9 +450,22 @@ int unifiedd_capture(struct xdp_md *ctx)
 	if (!bpf_map_lookup_elem(&xsks, &queue))
 		return count(VERDICT_NO_SOCKET, length, XDP_PASS);
 	if (timestamps)
-		stamp(ctx);
+		stamp(ctx, card);
 	action = bpf_redirect_map(&xsks, queue, XDP_PASS);
 	if (action != XDP_REDIRECT)
 		return count(VERDICT_NO_SOCKET, length, action);
 	return count(VERDICT_REDIRECTED, length, action);
+}
+
+SEC("xdp.frags")
+int unifiedd_capture(struct xdp_md *ctx)
+{
+	return capture(ctx, false);
+}
+
+/* The same with times of the card's own clock. Loaded for one device. */
+SEC("xdp.frags")
+int unifiedd_capture_card(struct xdp_md *ctx)
+{
+	return capture(ctx, true);
 }

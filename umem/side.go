@@ -6,11 +6,22 @@ package umem
 // it.
 type Side struct {
 	Block  uint64 // byte offset in the target, for block I/O
-	Stamp  uint64 // arrival, nanoseconds; the device says of which clock
+	Stamp  uint64 // arrival, nanoseconds of Clock
 	Token  uint64 // whatever the flow wants back with the frame
 	Target uint32 // which file or device of a queue, for block I/O
-	Queue  uint32 // which queue the frame came from
+	Queue  uint16 // which queue the frame came from
+	Clock  Clock  // what Stamp was read from
 }
+
+// Clock says what a time of arrival was read from.
+type Clock uint16
+
+const (
+	// SystemClock is the machine's: nanoseconds since 1970, UTC.
+	SystemClock Clock = iota
+	// CardClock is the network card's own. What it counts from only who set it knows.
+	CardClock
+)
 
 // Side returns the entry of the frame or extent that holds f.Addr. The pointer is good for
 // as long as the caller owns the frame.

@@ -14,7 +14,7 @@ func TestNoAllocations(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	g := newRig(t, small())
 	from := g.open(&pair.A, Config{Direction: Send}).Ports()[0]
-	i := g.open(&pair.B, Config{Timestamps: true})
+	i := g.open(&pair.B, Config{Timestamps: true, CardClock: PreferCard})
 	to := i.Ports()[0]
 	g.supply(to, 256)
 	g.start(i)

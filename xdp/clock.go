@@ -15,17 +15,28 @@ import (
 type clock struct {
 	on     bool      // the program writes arrival times
 	off    bool      // nobody wants any
-	stamp  uint64    // of the packet last received, wall-clock ns
+	card   bool      // it writes the card's, too
+	stamp  arrival   // of the packet last received
 	offset uint64    // wall clock minus monotonic clock, ns
 	set    time.Time // when offset was measured
 	wallAt uint64    // wall-clock ns at set
 }
 
+// arrival is when a packet arrived, and by which clock.
+type arrival struct {
+	at uint64 // nanoseconds
+	by umem.Clock
+}
+
 // offsetAge is how old the offset may get.
 const offsetAge = time.Second
 
-// metaBytes is what the program writes in front of a packet.
-const metaBytes = 8
+// What the program writes in front of a packet: the system's time right there, and the
+// card's before it, where that is asked for.
+const (
+	metaBytes = 8
+	cardBytes = 16
+)
 
 // batch is called once for each batch received, after it was taken from the ring.
 // It reports whether the packets carry arrival times; stamp is then refreshed for
@@ -40,7 +51,7 @@ func (c *clock) batch(i *Interface) bool {
 		age = 0
 	}
 	if !c.on || i.program.MetaRefused() {
-		c.stamp = c.wallAt + uint64(age)
+		c.stamp = arrival{at: c.wallAt + uint64(age)}
 		return false
 	}
 	return true
@@ -55,10 +66,15 @@ func (c *clock) adjust() {
 	}
 }
 
-// wall reads the arrival time of the packet at addr. Kept by the kernel in
-// PacketHeadroom, it never reaches in front of the frame.
-func (c *clock) wall(r *umem.Region, addr uint64) uint64 {
-	return binary.NativeEndian.Uint64(r.At(addr-metaBytes, metaBytes)) + c.offset
+// read reads the arrival time of the packet at addr: the card's, where there is one.
+// Kept by the kernel in PacketHeadroom, it never reaches in front of the frame.
+func (c *clock) read(r *umem.Region, addr uint64) arrival {
+	if c.card {
+		if at := binary.NativeEndian.Uint64(r.At(addr-cardBytes, metaBytes)); at != 0 {
+			return arrival{at, umem.CardClock}
+		}
+	}
+	return arrival{at: binary.NativeEndian.Uint64(r.At(addr-metaBytes, metaBytes)) + c.offset}
 }
 
 // measureOffset reads the wall clock between two readings of the monotonic one,
@@ -66,7 +82,7 @@ func (c *clock) wall(r *umem.Region, addr uint64) uint64 {
 func measureOffset() uint64 {
 	best, offset := ^uint64(0), uint64(0)
 	for range 4 {
-		before, wall, after := read(unix.CLOCK_MONOTONIC), read(unix.CLOCK_REALTIME), read(unix.CLOCK_MONOTONIC)
+		before, wall, after := now(unix.CLOCK_MONOTONIC), now(unix.CLOCK_REALTIME), now(unix.CLOCK_MONOTONIC)
 		if gap := after - before; gap < best {
 			best, offset = gap, wall-before-gap/2
 		}
@@ -74,8 +90,8 @@ func measureOffset() uint64 {
 	return offset
 }
 
-// read reads a clock that every kernel has, in nanoseconds.
-func read(clock int32) uint64 {
+// now reads a clock that every kernel has, in nanoseconds.
+func now(clock int32) uint64 {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clock, &ts); err != nil {
 		return 0

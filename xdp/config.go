@@ -65,6 +65,9 @@ type Config struct {
 	// Timestamps has the program note when each packet arrived. Without, a
 	// packet's Side.Stamp is the time at which Recv took its batch.
 	Timestamps bool
+	// CardClock has the program ask the card for its time of arrival as well, which
+	// is then Side.Stamp where there is one. With Timestamps only.
+	CardClock ClockPolicy
 	// Unstamped leaves Side.Stamp as it is: for callers that need no arrival time,
 	// who save the reading of a clock per batch.
 	Unstamped bool
@@ -116,6 +119,8 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w in generic mode (use driver mode, or set the zero-copy policy to copy)", ErrNoZeroCopy)
 	case c.Timestamps && c.Unstamped:
 		return errors.New("arrival times are asked for and not wanted: set one of Timestamps and Unstamped")
+	case c.CardClock > RequireCard, c.CardClock != SystemOnly && !c.Timestamps:
+		return fmt.Errorf("%v without arrival times: set Timestamps", c.CardClock)
 	case !goodRing(c.RingSize):
 		return fmt.Errorf("ring size %d: %w", c.RingSize, errRingSize)
 	case !goodRing(c.FillSize):

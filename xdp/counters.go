@@ -37,6 +37,7 @@ func (f *flow) load() Traffic {
 // counters are a port's own.
 type counters struct {
 	received, sent flow
+	stamped        word
 	completed      word
 	refused        word
 	wakeups        word

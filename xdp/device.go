@@ -20,12 +20,13 @@ type device struct {
 
 	promiscuous int // a socket that keeps the device in promiscuous mode; -1: none
 
-	keepsTags  bool   // it takes VLAN tags out of packets again when it is closed
-	stripsTags bool   // it takes them out and cannot otherwise
-	zcSegments uint32 // most frames of one packet with zero copy
-	drops      []int  // which of the driver's counters are drops of its queues
-	counters   int    // how many counters the driver has
-	before     lost   // what was lost before the device was opened
+	keepsTags  bool                 // it takes VLAN tags out of packets again when it is closed
+	stripsTags bool                 // it takes them out and cannot otherwise
+	stamping   *unix.HwTstampConfig // how it stamped packets, to be set again; nil: as it does
+	zcSegments uint32               // most frames of one packet with zero copy
+	drops      []int                // which of the driver's counters are drops of its queues
+	counters   int                  // how many counters the driver has
+	before     lost                 // what was lost before the device was opened
 }
 
 // deviceState is what may change under us.
@@ -134,7 +135,7 @@ func (d *device) close() error {
 	if d.handle == nil {
 		return nil
 	}
-	err := d.restoreTags()
+	err := errors.Join(d.restoreTags(), d.restoreStamping())
 	d.handle.Close()
 	d.handle = nil
 	return errors.Join(err, closeSocket(&d.ctl, "ethtool"), closeSocket(&d.promiscuous, "promiscuous mode"))

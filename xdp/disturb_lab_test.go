@@ -179,9 +179,7 @@ func putOther(t testing.TB, l link.Link) {
 // another namespace and by taking its driver off. What was bound ends in order, and the
 // card can be used again when it is back.
 func TestCardGone(t *testing.T) {
-	if !long() {
-		t.Skip("short: make lab-all takes cards away")
-	}
+	onlyLong(t)
 	onSetups(t, func(t *testing.T, w *ward) {
 		for _, take := range []func(*ward) (back func()){(*ward).move, (*ward).unbind} {
 			w.admit()
@@ -216,16 +214,16 @@ func (w *ward) relocate(from, to *testenv.End) {
 	w.Helper()
 	from.Run(w, "ip", "link", "set", from.Ifname, "netns", to.Name)
 	to.Run(w, "ip", "link", "set", to.Ifname, "up")
-	w.find(to)
+	findEnd(w, to)
 }
 
-// find looks the card up again, which may have another number.
-func (w *ward) find(e *testenv.End) {
-	w.Helper()
-	e.Do(w, func() {
+// findEnd looks an end up again, which may have another number.
+func findEnd(t testing.TB, e *testenv.End) {
+	t.Helper()
+	e.Do(t, func() {
 		l, err := netlink.LinkByName(e.Ifname)
 		if err != nil {
-			w.Fatal(err)
+			t.Fatal(err)
 		}
 		e.Index = l.Attrs().Index
 	})
@@ -320,5 +318,5 @@ func (w *ward) settle(l netlink.Link, e *testenv.End) {
 	}
 	e.Run(w, "sh", "-c", "echo 1 > /proc/sys/net/ipv6/conf/"+e.Ifname+"/disable_ipv6")
 	e.Run(w, "ip", "link", "set", e.Ifname, "up")
-	w.find(e)
+	findEnd(w, e)
 }

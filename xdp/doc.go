@@ -16,6 +16,11 @@
 // the kernel copies each packet once. A [Policy] says what is acceptable, and
 // [Interface.Granted] what the kernel gave and why not more.
 //
+// Clocks. A packet's time of arrival is the system's, taken by the program, or by Recv.
+// Where a driver gives programs the time of the card's own clock, and Config.CardClock
+// wants it, it is that, as the card has it: what it counts from only who set the clock
+// knows. umem.Side says for each packet which it is.
+//
 // Accounting. [Interface.Ledger] says what became of every packet that reached
 // the interface: received, left to the kernel, or lost, with the reason.
 //

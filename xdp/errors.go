@@ -20,6 +20,8 @@ var (
 	ErrQueueBusy = errors.New("queue is taken")
 	// ErrNoZeroCopy: zero copy is required and was refused.
 	ErrNoZeroCopy = errors.New("no zero copy")
+	// ErrNoCardClock: times of the card's own clock are required, and there are none.
+	ErrNoCardClock = errors.New("no times of the card's own clock")
 	// ErrPermission: a capability is missing.
 	ErrPermission = errors.New("not permitted")
 	// ErrMemlock: the limit on locked memory is too low for the region.

@@ -15,6 +15,9 @@ const (
 	netdevDevGet     = 1 // NETDEV_CMD_DEV_GET
 	netdevIfindex    = 1 // NETDEV_A_DEV_IFINDEX
 	netdevZCSegments = 4 // NETDEV_A_DEV_XDP_ZC_MAX_SEGS
+	netdevMetadata   = 5 // NETDEV_A_DEV_XDP_RX_METADATA_FEATURES
+
+	metadataTimestamp = 1 << 0 // NETDEV_XDP_RX_METADATA_TIMESTAMP
 )
 
 // genlHeader is struct genlmsghdr: command, version and two zeros.
@@ -27,27 +30,48 @@ func (h genlHeader) Serialize() []byte { return h[:] }
 // in the network namespace of the calling thread. A kernel that does not say, as
 // none did before 6.6, means one.
 func zcSegments(ifindex int) uint32 {
+	if v := netdevAttribute(ifindex, netdevZCSegments); len(v) == 4 {
+		return max(1, binary.NativeEndian.Uint32(v))
+	}
+	return 1
+}
+
+// stampsArrival asks whether the driver gives programs times of the card's clock, in the
+// network namespace of the calling thread. Kernels say so since 6.7.
+func stampsArrival(ifindex int) error {
+	v := netdevAttribute(ifindex, netdevMetadata)
+	switch {
+	case len(v) != 8:
+		return &UnsupportedError{"times of the card's own clock", "Linux 6.7", unix.EOPNOTSUPP}
+	case binary.NativeEndian.Uint64(v)&metadataTimestamp == 0:
+		return errors.New("the driver gives programs no times of the card's clock")
+	}
+	return nil
+}
+
+// netdevAttribute is what the netdev family says of an interface; nil where it does not.
+func netdevAttribute(ifindex int, attribute uint16) []byte {
 	family, err := netlink.GenlFamilyGet(netdevFamily)
 	if err != nil {
-		return 1
+		return nil
 	}
 	req := nl.NewNetlinkRequest(int(family.ID), 0)
 	req.AddData(genlHeader{netdevDevGet, 1})
 	req.AddData(nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(ifindex))))
 	replies, err := req.Execute(unix.NETLINK_GENERIC, 0)
 	if err != nil || len(replies) != 1 || len(replies[0]) < nl.SizeofGenlmsg {
-		return 1
+		return nil
 	}
 	attrs, err := nl.ParseRouteAttr(replies[0][nl.SizeofGenlmsg:])
 	if err != nil {
-		return 1
+		return nil
 	}
 	for _, a := range attrs {
-		if a.Attr.Type == netdevZCSegments && len(a.Value) == 4 {
-			return max(1, binary.NativeEndian.Uint32(a.Value))
+		if a.Attr.Type == attribute {
+			return a.Value
 		}
 	}
-	return 1
+	return nil
 }
 
 // takesFragments reports whether the kernel knows packets of several frames. It

@@ -17,6 +17,11 @@ type Granted struct {
 	NeedWakeup  bool      // the kernel says when it wants a wake-up
 	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
 	Refused     []Refusal // better ways that were tried first
+	// CardClock: packets have times of the card's own clock, those that it has one for.
+	// PTPClock is the number of that clock (/dev/ptpN), -1 where the driver names none.
+	CardClock   bool
+	PTPClock    int
+	NoCardClock error // why not, where it was preferred
 	// TagsStripped: the card takes VLAN tags out of packets and could not be told not to.
 	TagsStripped bool
 }

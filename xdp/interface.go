@@ -75,6 +75,9 @@ func (i *Interface) openAll() (err error) {
 	if err := i.receiveWhole(); err != nil {
 		return err
 	}
+	if err := i.cardClock(); err != nil {
+		return err
+	}
 	return i.bindSomehow(queues)
 }
 
@@ -117,7 +120,7 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 
 // isFinal reports whether another way of binding would fail just the same.
 func isFinal(err error) bool {
-	for _, is := range []error{ErrQueueBusy, ErrInterfaceGone, ErrPermission, ErrMemlock, bpf.ErrOccupied, bpf.ErrRefused, filter.ErrTooLarge} {
+	for _, is := range []error{ErrQueueBusy, ErrInterfaceGone, ErrPermission, ErrMemlock, ErrNoCardClock, bpf.ErrOccupied, bpf.ErrRefused, filter.ErrTooLarge} {
 		if errors.Is(err, is) {
 			return true
 		}
@@ -158,6 +161,7 @@ func (i *Interface) expect(a attempt) Granted {
 	g := Granted{
 		ZeroCopy: a.zeroCopy, MultiBuffer: a.multiBuffer,
 		NeedWakeup: !i.config.AlwaysWake, Refused: i.granted.Refused, TagsStripped: i.device.stripsTags,
+		CardClock: i.granted.CardClock, PTPClock: i.granted.PTPClock, NoCardClock: i.granted.NoCardClock,
 	}
 	if !g.MultiBuffer {
 		g.MaxPacket = i.config.frameRoom()
@@ -235,7 +239,7 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	}
 	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)
-	p.clock.on, p.clock.off = c.Timestamps && i.program != nil, c.Unstamped
+	p.clock.on, p.clock.off, p.clock.card = c.Timestamps && i.program != nil, c.Unstamped, i.granted.CardClock
 	if p.probe, err = newProbe(); err != nil {
 		held.Close()
 		return nil, fmt.Errorf("queue %d: %w", s.queue, err)

@@ -89,9 +89,9 @@ func (p *Port) Supply(empty []umem.Frame) int {
 }
 
 // Recv gives packets. Addr is the packet's first byte, Len its bytes in this
-// frame. Side.Stamp is when the packet arrived, in nanoseconds of wall-clock time
-// since 1970, and Side.Queue the queue; both are set in every frame, but with
-// Config.Unstamped only the latter.
+// frame. Side.Stamp is when the packet arrived, in nanoseconds of Side.Clock, and
+// Side.Queue the queue; all are set in every frame, but with Config.Unstamped only the
+// latter.
 func (p *Port) Recv(dst []umem.Frame) int {
 	if p.closed || p.limits.Supply == 0 {
 		return 0
@@ -119,16 +119,17 @@ const maxBatch = 1 << 30
 // note writes what travels beside the frames, and counts them.
 func (p *Port) note(dst []umem.Frame) {
 	precise := p.clock.batch(p.iface)
-	packets, bytes := uint64(0), uint64(0)
+	packets, bytes, card := uint64(0), uint64(0), uint64(0)
 	stamp := p.clock.stamp
 	for i := range dst {
 		if precise && !p.inside {
-			stamp = p.clock.wall(p.region, dst[i].Addr)
+			stamp = p.clock.read(p.region, dst[i].Addr)
+			card += uint64(stamp.by)
 		}
 		side := p.region.Side(dst[i])
-		side.Queue = p.socket.queue
+		side.Queue = uint16(p.socket.queue)
 		if !p.clock.off {
-			side.Stamp = stamp
+			side.Stamp, side.Clock = stamp.at, stamp.by
 		}
 		bytes += uint64(dst[i].Len)
 		p.inside = dst[i].Continues()
@@ -138,6 +139,9 @@ func (p *Port) note(dst []umem.Frame) {
 	}
 	p.clock.stamp = stamp
 	p.counters.received.add(packets, uint64(len(dst)), bytes)
+	if card > 0 {
+		p.counters.stamped.add(card)
+	}
 }
 
 // Send hands packets to the driver, each a frame or a chain of frames. A packet

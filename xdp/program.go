@@ -65,12 +65,12 @@ func (i *Interface) provideProgram(g *Granted) error {
 func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 	var refused []error
 	for _, t := range i.config.programTries(g, i.noFragments == nil) {
-		p, err := i.attachAs(t, g.MaxPacket)
+		p, err := i.attachAs(t, g)
 		if err == nil {
 			g.Mode = t.mode
 			return p, nil
 		}
-		if !errors.Is(err, bpf.ErrNoDriverMode) && !errors.Is(err, bpf.ErrDriverRefused) {
+		if !refusedByDriver(err) {
 			return nil, err
 		}
 		refused = appendNew(refused, err)
@@ -88,12 +88,39 @@ func appendNew(errs []error, err error) []error {
 	return append(errs, err)
 }
 
-func (i *Interface) attachAs(t programTry, maxLen uint32) (*bpf.Program, error) {
+func refusedByDriver(err error) bool {
+	return errors.Is(err, bpf.ErrNoDriverMode) || errors.Is(err, bpf.ErrDriverRefused)
+}
+
+// attachAs attaches a program that asks for the card's clock, if that is to be, and can;
+// else one that does not.
+func (i *Interface) attachAs(t programTry, g *Granted) (*bpf.Program, error) {
+	if g.CardClock {
+		p, err := i.attachFor(t, g.MaxPacket, i.device.index)
+		if err == nil || refusedByDriver(err) {
+			return p, err
+		}
+		if err := i.withoutCardClock(err); err != nil {
+			return nil, err
+		}
+		g.CardClock, g.PTPClock, g.NoCardClock = i.granted.CardClock, i.granted.PTPClock, i.granted.NoCardClock
+	}
+	return i.attachFor(t, g.MaxPacket, 0)
+}
+
+var errGenericClock = errors.New("a program in generic mode cannot ask the card")
+
+// attachFor loads and attaches a program, bound to a device if that is not 0.
+func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Program, error) {
+	if device != 0 && t.mode == bpf.Generic {
+		return nil, errGenericClock
+	}
 	p, err := bpf.Load(bpf.Config{
 		Queues:      int(i.device.queues),
 		MultiBuffer: t.multiBuffer,
 		MaxLen:      maxLen,
 		Timestamps:  i.config.Timestamps,
+		Device:      device,
 		Filter:      i.config.Filter,
 	})
 	if err != nil {

@@ -34,7 +34,7 @@ func TestSharedUMEM(t *testing.T) {
 		from.Ports()[n].Send(g.load(sent))
 		g.finishSending(from.Ports()[n], len(sent))
 		for k, f := range g.receive(to.Ports()[n], len(sent)) {
-			if q := g.region.Side(f).Queue; q != uint32(n) || !bytes.Equal(g.region.Bytes(f), sent[k]) {
+			if q := g.region.Side(f).Queue; q != uint16(n) || !bytes.Equal(g.region.Bytes(f), sent[k]) {
 				t.Fatalf("packet %d of queue %d is marked with queue %d, or differs", k, n, q)
 			}
 		}

@@ -15,6 +15,7 @@ type Traffic struct {
 type Stats struct {
 	Received  Traffic // given by Recv
 	Sent      Traffic // taken by Send, without what it refused
+	Stamped   uint64  // packets given by Recv with a time of the card's clock
 	Completed uint64  // frames the kernel was done with
 	Refused   uint64  // frames Send took that Reap gives back Failed
 	Wakeups   uint64  // system calls made by Kick
@@ -58,6 +59,7 @@ func (p *Port) stats() (Stats, error) {
 	s := Stats{
 		Received:  p.counters.received.load(),
 		Sent:      p.counters.sent.load(),
+		Stamped:   p.counters.stamped.load(),
 		Completed: p.counters.completed.load(),
 		Refused:   p.counters.refused.load(),
 		Wakeups:   p.counters.wakeups.load(),

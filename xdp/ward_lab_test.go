@@ -36,6 +36,14 @@ var setups = []setup{
 // long reports whether the tests run in their long form.
 func long() bool { return os.Getenv("UNIFIEDD_LONG") != "" }
 
+// onlyLong skips a test in the short form.
+func onlyLong(t *testing.T) {
+	t.Helper()
+	if !long() {
+		t.Skip("short: make lab-all runs this")
+	}
+}
+
 // onSetups runs a test on each card.
 func onSetups(t *testing.T, test func(*testing.T, *ward)) {
 	for _, s := range setups {
