@@ -41,9 +41,9 @@ test-powercut: setup-test ## cut the power of a recorded disk CUTS (100) times a
 # as they were given, with their dollar signs.
 override CMD  := $(value CMD)
 override CMD2 := $(value CMD2)
-export CMD CMD2 NODES RUN
+export CMD CMD2 NODES RUN SHORT
 
-lab: setup-test ## run the tests for the lab guest (KERNEL=6.1|6.12|7), or CMD='...' there, with CMD2='...' in a second
+lab: setup-test ## run the tests for the lab guest (KERNEL=6.1|6.12|7, SHORT=1), or CMD='...' there, with CMD2='...' in a second
 	@go build -o build/ ./internal/testsum
 	@set -o pipefail; packaging/lab.sh "$(KERNEL)" | $(if $(CMD),cat,build/testsum)
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # lab.sh LINE...: for each line of kernels ("" is the default) run the lab's tests in a
-# guest with it, as events of go test -json; or, where CMD says so, that command, with CMD2
-# in a second guest.
+# guest with it, with SHORT=1 in their short form, as events of go test -json; or, where
+# CMD says so, that command, with CMD2 in a second guest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
@@ -12,7 +12,7 @@ for line in "$@"; do
 	if [[ -n ${CMD:-} ]]; then
 		build/lab -kernel "$line" -nodes "${NODES:-1}" -cmd "$CMD" -cmd2 "${CMD2:-}" || status=$?
 	else
-		build/lab -kernel "$line" -nodes "${NODES:-1}" -run "${RUN:-}" -json || status=$?
+		build/lab -kernel "$line" -nodes "${NODES:-1}" -run "${RUN:-}" ${SHORT:+-short} -limit 40m -json || status=$?
 	fi
 done
 exit "$status"

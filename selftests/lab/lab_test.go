@@ -73,8 +73,8 @@ func TestFindTests(t *testing.T) {
 	if err := s.findTests(); err != nil || s.pattern() != "^(TestOne|TestTwo)$" {
 		t.Errorf("%q, %v", s.pattern(), err)
 	}
-	s.keep(regexp.MustCompile("Two"))
-	if s.pattern() != "^(TestTwo)$" {
+	s.keep(regexp.MustCompile("Two"), "x/y")
+	if s.pattern() != "^(TestTwo)$/x/y" {
 		t.Errorf("%q", s.pattern())
 	}
 }

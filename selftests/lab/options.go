@@ -17,6 +17,7 @@ type options struct {
 	run    string
 	record string
 	json   bool
+	short  bool
 	update bool
 	nodes  int
 	limit  time.Duration
@@ -31,7 +32,8 @@ func parse(args []string) (options, error) {
 	f.StringVar(&kernel, "kernel", "", "the `line` of kernels: "+lineNames()+"; the first is the default")
 	f.StringVar(&o.cmd, "cmd", "", "a shell `command` to run instead of the tests")
 	f.StringVar(&o.cmd2, "cmd2", "", "a shell `command` for a second guest on the same link, at the same time")
-	f.StringVar(&o.run, "run", "", "run only tests that match the `expression`")
+	f.StringVar(&o.run, "run", "", "run only tests that match the `expression`; what is behind a slash is for those inside them")
+	f.BoolVar(&o.short, "short", false, "run the short form of tests that have one")
 	f.StringVar(&o.record, "record", "", "a `directory` whose file disk is one more disk of the guest; what is written to it is recorded in the file log there; needs -cmd")
 	f.BoolVar(&o.json, "json", false, "print test events as go test -json does")
 	f.BoolVar(&o.update, "update", false, "only fetch the newest emulator and kernels, even where there are some")

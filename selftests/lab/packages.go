@@ -29,6 +29,7 @@ type suite struct {
 	TestGoFiles, XTestGoFiles []string
 
 	tests  []string
+	inside string // an expression for the tests in those, or none
 	binary string
 }
 
@@ -89,10 +90,17 @@ func (s *suite) build(ctx context.Context, dir string) error {
 }
 
 // pattern is the expression for exactly the tests of the lab.
-func (s *suite) pattern() string { return "^(" + strings.Join(s.tests, "|") + ")$" }
+func (s *suite) pattern() string {
+	all := "^(" + strings.Join(s.tests, "|") + ")$"
+	if s.inside != "" {
+		all += "/" + s.inside
+	}
+	return all
+}
 
-// keep leaves the tests whose names match.
-func (s *suite) keep(match *regexp.Regexp) {
+// keep leaves the tests whose names match, and inside them those that match as well.
+func (s *suite) keep(match *regexp.Regexp, inside string) {
+	s.inside = inside
 	s.tests = slices.DeleteFunc(s.tests, func(name string) bool { return !match.MatchString(name) })
 }
 

@@ -52,13 +52,14 @@ func (l *lab) suites(ctx context.Context, dir string) ([]suite, error) {
 	if err != nil {
 		return nil, err
 	}
-	match, err := regexp.Compile(l.run)
+	run, inside, _ := strings.Cut(l.run, "/")
+	match, err := regexp.Compile(run)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUsage, err)
 	}
 	var suites []suite
 	for _, s := range found {
-		s.keep(match)
+		s.keep(match, inside)
 		if len(s.tests) == 0 {
 			continue
 		}
@@ -129,6 +130,9 @@ func (s *session) testCommand(t suite) wire.Command {
 	}
 	c := s.command(t.binary, verbose, "-test.paniconexit0", "-test.run", t.pattern(), "-test.timeout", (s.limit - margin).String())
 	c.Dir = t.Dir
+	if s.short {
+		c.Args = append(c.Args, "-test.short")
+	}
 	return c
 }
 
