@@ -8,7 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Supply queues frames and extents to receive into, one message each.
+// Supply posts receives into frames and extents, one message each. What the device does
+// not take now Kick posts.
 func (p *MessagePort) Supply(empty []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -19,6 +20,7 @@ func (p *MessagePort) Supply(empty []umem.Frame) int {
 	}
 	p.receive.held += n
 	p.worker.PassTo(p.holder, empty[:n])
+	p.receive.post()
 	return n
 }
 
@@ -37,7 +39,7 @@ func (p *MessagePort) Recv(dst []umem.Frame) int {
 	p.receive.held -= total
 	p.holder.PassTo(p.worker, dst[:total])
 	p.stats.publish()
-	p.tell()
+	p.tell(total == 0)
 	return total
 }
 
@@ -46,7 +48,7 @@ func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 	f := p.receive.frame(c)
 	number := p.byQPN.find(c.QPN)
 	side := p.region.Side(f)
-	side.Queue, side.Target, side.Block = uint32(number), 0, 0
+	side.Queue, side.Target, side.Block = uint16(number), 0, 0
 	if c.Status != Success {
 		p.stats.failed(c.Status)
 		if number >= 0 {
@@ -99,31 +101,37 @@ func chain(fs []umem.Frame) int {
 
 // sendOne queues one message, unless there is no room for it now.
 func (p *MessagePort) sendOne(message []umem.Frame) bool {
-	number := p.region.Side(message[0]).Queue
+	number := int(p.region.Side(message[0]).Queue)
 	if len(p.senders) == 1 {
 		number = 0
 	}
-	if number >= uint32(len(p.senders)) || p.senders[number] == nil {
+	if number >= len(p.senders) || p.senders[number] == nil {
 		p.refuse(message, unix.ENOTCONN)
 		return true
 	}
 	s := p.senders[number]
-	length, errno := p.measure(s, message)
-	switch {
-	case errno != 0:
+	length, errno := s.measure(p.region, message)
+	if errno != 0 {
 		p.refuse(message, errno)
-	case s.full():
-		return false
-	default:
-		s.queue(message, length)
+		return true
 	}
+	if s.full() {
+		p.collect()
+	}
+	if s.full() {
+		return false
+	}
+	for _, f := range message {
+		s.push(f)
+	}
+	s.request(s.form, len(message), length)
 	return true
 }
 
 // measure is the length of a message, or why it cannot be sent.
-func (p *MessagePort) measure(s *sender, message []umem.Frame) (length uint64, errno unix.Errno) {
+func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, errno unix.Errno) {
 	for _, f := range message {
-		start, room := p.region.Start(f)
+		start, room := r.Start(f)
 		if f.Addr-start+uint64(f.Len) > room {
 			return 0, unix.EINVAL
 		}
@@ -155,7 +163,7 @@ func (p *MessagePort) Reap(dst []umem.Frame) int {
 	p.sending -= n
 	p.holder.PassTo(p.worker, dst[:n])
 	p.stats.publish()
-	p.tell()
+	p.tell(n == 0)
 	return n
 }
 

@@ -8,6 +8,7 @@ type completions struct {
 	queue CompletionQueue
 	buf   [batchSize]WorkCompletion
 	at, n int
+	fresh bool  // some came since the queue was armed
 	err   error // the queue's, once it is gone
 }
 
@@ -24,7 +25,7 @@ func (c *completions) next(most int) []WorkCompletion {
 
 // fill polls, and reports whether there is something to use.
 func (c *completions) fill() bool {
-	if c.at < c.n {
+	if c.left() {
 		return true
 	}
 	n, err := c.queue.Poll(c.buf[:])
@@ -32,5 +33,9 @@ func (c *completions) fill() bool {
 		c.err = err
 	}
 	c.at, c.n = 0, n
+	c.fresh = c.fresh || n > 0
 	return n > 0
 }
+
+// left reports whether some were polled and not used.
+func (c *completions) left() bool { return c.at < c.n }

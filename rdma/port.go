@@ -39,6 +39,7 @@ type MessagePort struct {
 	sendMax int // frames in the port to be sent
 	sending int // of those how many there are, reaped ones not
 	closed  bool
+	gone    bool // and closed altogether
 }
 
 var _ umem.Port = (*MessagePort)(nil)
@@ -64,7 +65,11 @@ func (p *MessagePort) open() (err error) {
 	}
 	p.sent.queue, p.came.queue = c.SendCQ, c.ReceiveCQ
 	p.sendMax = c.SendCQ.Depth()
+	if c.Shared == nil {
+		p.sendMax = min(p.sendMax, c.QueuePairs[0].QueuePair.Config().SendDepth)
+	}
 	p.drained = newFrameQueue(p.sendMax)
+	p.byQPN.set(nil)
 	for len(p.loose) > 0 {
 		if _, err := p.Attach(p.loose[0]); err != nil {
 			return err
@@ -82,7 +87,7 @@ func (p *MessagePort) open() (err error) {
 
 // Attach adds a queue pair, which is the port's from then on, and returns its number.
 func (p *MessagePort) Attach(q Peer) (int, error) {
-	if err := p.config.checkPeer(q); err != nil {
+	if err := errors.Join(p.config.checkPeer(q), p.checkKind(q)); err != nil {
 		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)
 	}
 	s := newSender(q, p.config.Memory)
@@ -93,9 +98,24 @@ func (p *MessagePort) Attach(q Peer) (int, error) {
 			return n, nil
 		}
 	}
+	if len(p.senders) == maxPeers {
+		return 0, fmt.Errorf("queue pair %d: a port has at most %d", s.qpn, maxPeers)
+	}
 	p.senders = append(p.senders, s)
 	p.byQPN.set(p.senders)
 	return len(p.senders) - 1, nil
+}
+
+// maxPeers is how many queue pairs Side.Queue can tell apart, and none of them.
+const maxPeers = 1<<16 - 1
+
+// checkKind reports a queue pair of datagrams among others, or the reverse: their messages
+// begin at different places of a receive.
+func (p *MessagePort) checkKind(q Peer) error {
+	if datagrams := q.QueuePair.Config().Transport == UD; datagrams != p.config.Datagrams {
+		return fmt.Errorf("it is of %v, and the port's Datagrams is %v", q.QueuePair.Config().Transport, p.config.Datagrams)
+	}
+	return nil
 }
 
 // Detach closes a queue pair. Frames it had to send come back from Reap, failed with
@@ -109,11 +129,12 @@ func (p *MessagePort) Detach(number int) error {
 	if err := s.close(); err != nil {
 		return err
 	}
+	p.collect() // completions that came meanwhile: another queue pair may get its number
 	s.fail(s.head, s.tail, unix.ECANCELED)
 	p.retire(s, s.tail)
 	p.senders[number] = nil
 	p.byQPN.set(p.senders)
-	p.tell()
+	p.tell(true)
 	return nil
 }
 
@@ -137,7 +158,7 @@ func (p *MessagePort) Kick() error {
 			err = errors.Join(err, s.post())
 		}
 	}
-	p.tell()
+	p.tell(false)
 	if err != nil {
 		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, err)
 	}
@@ -157,7 +178,7 @@ func (p *MessagePort) fault() error {
 func (p *MessagePort) FD() int { return p.event.poll }
 
 // Limits says what the port can take. It holds as many frames to be sent as its send
-// completion queue is deep.
+// completion queue is deep, and of each queue pair as many messages as that one's send queue.
 func (p *MessagePort) Limits() umem.Limits {
 	l := umem.Limits{Supply: p.receive.depth, Send: p.sendMax}
 	for _, s := range p.senders {
@@ -175,36 +196,47 @@ func (p *MessagePort) Limits() umem.Limits {
 	return l
 }
 
-// Close destroys the queue pairs, and gives every frame to the pool.
+// Close destroys the queue pairs, and gives every frame to the pool. After an error it may
+// be called again.
 func (p *MessagePort) Close() error {
-	if p.closed {
+	if p.gone {
 		return nil
 	}
 	p.closed = true
+	if err := p.closeParts(); err != nil {
+		// The device may still write to frames: they are not given back.
+		return fmt.Errorf("close RDMA port %s: %w", p.config.Name, err)
+	}
+	p.gone = true
+	if p.holder != nil {
+		p.holder.Close()
+	}
+	return nil
+}
+
+func (p *MessagePort) closeParts() error {
+	c := &p.config
 	errs := []error{p.event.close()}
 	for _, s := range p.senders {
 		if s != nil {
 			errs = append(errs, s.close())
 		}
 	}
-	c := &p.config
 	for _, q := range p.loose {
 		errs = append(errs, q.close())
 	}
 	if c.Shared != nil {
 		errs = append(errs, c.Shared.Close())
 	}
-	for _, q := range []CompletionQueue{c.SendCQ, c.ReceiveCQ} {
+	return errors.Join(append(errs, closeQueues(c.SendCQ, c.ReceiveCQ))...)
+}
+
+func closeQueues(queues ...CompletionQueue) error {
+	var errs []error
+	for _, q := range queues {
 		if q != nil {
 			errs = append(errs, q.Close())
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		// The device may still write to frames: they are not given back.
-		return fmt.Errorf("close RDMA port %s: %w", c.Name, err)
-	}
-	if p.holder != nil {
-		p.holder.Close()
-	}
-	return nil
+	return errors.Join(errs...)
 }

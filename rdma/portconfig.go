@@ -22,6 +22,8 @@ type PortConfig struct {
 	// QueuePairs are those there are from the start; Attach adds more.
 	QueuePairs []Peer
 
+	// Datagrams says that the queue pairs are of UD. Such and others do not share a port.
+	Datagrams bool
 	// Landing is where in a supplied frame or extent a message lands, bytes from its start.
 	// Of datagrams the network header lies in front of it, which needs GRHBytes.
 	Landing uint32

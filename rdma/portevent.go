@@ -43,23 +43,31 @@ func (e *portEvent) open(queues ...CompletionQueue) (err error) {
 	return nil
 }
 
-// tell makes the descriptor poll readable exactly while there is something to take: it has
-// both queues armed, and looks at them again after that.
-func (p *MessagePort) tell() {
-	e := &p.event
-	if e.poll < 0 || p.closed {
+// tell makes the descriptor poll readable exactly while there is something to take. asked
+// says that the caller was asked for what there is: it may have been woken by an event
+// that came later than its completion.
+func (p *MessagePort) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len() > 0, asked) }
+
+// tell has both queues armed, looks at them again after that, and shows whether there are
+// completions or, as the port knows, something else.
+func (e *portEvent) tell(sent, came *completions, other, asked bool) {
+	if e.poll < 0 {
 		return
 	}
-	e.ready(&p.sent, 0)
-	e.ready(&p.came, 1)
-	e.show(p.drained.len() > 0 || p.sent.at < p.sent.n || p.came.at < p.came.n)
+	e.ready(sent, 0, asked)
+	e.ready(came, 1, asked)
+	e.show(other || sent.left() || came.left())
 }
 
-// ready arms a queue that has nothing.
-func (e *portEvent) ready(c *completions, n int) {
+// ready arms a queue that has nothing. One that is armed and gave nothing since has no
+// event either, or one for what was taken before it was armed.
+func (e *portEvent) ready(c *completions, n int, asked bool) {
 	for !c.fill() && c.err == nil {
+		if e.armed[n] && !c.fresh && !asked {
+			return
+		}
 		events, err := c.queue.Acknowledge()
-		if err == nil && e.armed[n] && events == 0 {
+		if err == nil && e.armed[n] && events == 0 && !c.fresh {
 			return
 		}
 		if err == nil {
@@ -69,9 +77,7 @@ func (e *portEvent) ready(c *completions, n int) {
 			e.err = err
 			return
 		}
-		if c.fill() {
-			return
-		}
+		c.fresh, asked = false, false
 	}
 }
 

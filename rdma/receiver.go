@@ -26,7 +26,7 @@ func (p *MessagePort) newReceiver() (receiver, error) {
 		q := c.QueuePairs[0].QueuePair
 		r.target, r.depth = q, q.Config().RecvDepth
 	}
-	if len(c.QueuePairs) > 0 && c.QueuePairs[0].QueuePair.Config().Transport == UD {
+	if c.Datagrams {
 		r.front = GRHBytes
 	}
 	r.depth = min(r.depth, c.ReceiveCQ.Depth())

@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/unifiedd/unifiedd/umem"
 )
 
 // sender is the send queue of one of a port's queue pairs. Its frames lie in order in a
@@ -22,11 +20,14 @@ type sender struct {
 	inline  uint64
 
 	frameQueue
-	posted  uint16 // work requests, queued ones too
+	made    uint32      // the frames in front of it are in requests
+	form    SendRequest // of a SEND
+	posted  uint16      // work requests, queued ones too
 	done    uint16
 	queued  []SendRequest // to be posted by Kick
 	sges    []SGE
-	signals int // queued requests since the last signaled one
+	signals int // requests since the last signaled one
+	owed    int // frames of those
 	cause   OpError
 }
 
@@ -36,9 +37,14 @@ const signalEvery = 16
 func newSender(q Peer, m MemoryRegion) *sender {
 	g := q.QueuePair.Config()
 	pieces, room := max(g.SendSGEs, 1), min(g.SendDepth, 1<<15)
-	return &sender{Peer: q, qpn: q.QueuePair.QPN(), lkey: m.LKey(), base: m.Addr(), message: q.Message, pieces: pieces, room: room,
+	s := &sender{Peer: q, qpn: q.QueuePair.QPN(), lkey: m.LKey(), base: m.Addr(), message: q.Message, pieces: pieces, room: room,
 		inline: uint64(g.InlineBytes), frameQueue: newFrameQueue(room * pieces),
+		form:   SendRequest{Op: Send, RemoteQPN: q.QPN, RemoteQKey: q.QKey},
 		queued: make([]SendRequest, 0, room), sges: make([]SGE, 0, room*pieces)}
+	if q.Handle != nil {
+		s.form.Handle = q.Handle.ID()
+	}
+	return s
 }
 
 // An ID is the number behind the request's last frame, that of the request, and how
@@ -54,37 +60,55 @@ func readID(id uint64) (end uint32, request uint16, frames uint32) {
 // full reports whether another request would not fit.
 func (s *sender) full() bool { return int(s.posted-s.done) >= s.room }
 
-// queue makes a request of a message.
-func (s *sender) queue(message []umem.Frame, length uint64) {
-	for _, f := range message {
+// waiting is how many frames are in no request yet.
+func (s *sender) waiting() int { return int(s.tail - s.made) }
+
+// request makes one of the next waiting frames, which are a message.
+func (s *sender) request(r SendRequest, frames int, length uint64) {
+	for range frames {
+		f := s.at(s.made)
 		s.sges = append(s.sges, SGE{Addr: s.base + f.Addr, Length: f.Len, LKey: s.lkey})
-		s.push(f)
+		s.made++
 	}
+	r.SGEs = uint32(frames)
+	s.owed += frames
+	s.add(r, frames, length)
+}
+
+// control makes a request of bytes at a region's address that belong to no frame of a message.
+func (s *sender) control(r SendRequest, addr uint64, length uint32) {
+	s.sges = append(s.sges, SGE{Addr: s.base + addr, Length: length, LKey: s.lkey})
+	r.SGEs = 1
+	s.add(r, 0, uint64(length))
+}
+
+func (s *sender) add(r SendRequest, frames int, length uint64) {
 	s.posted++
-	r := SendRequest{ID: workID(s.tail, s.posted, len(message)), Op: Send, SGEs: uint32(len(message)),
-		RemoteQPN: s.QPN, RemoteQKey: s.QKey}
-	if s.Handle != nil {
-		r.Handle = s.Handle.ID()
-	}
-	if length <= s.inline {
+	r.ID = workID(s.made, s.posted, frames)
+	if s.inline > 0 && length <= s.inline {
 		r.Flags |= Inline
 	}
 	if s.signals++; s.signals == signalEvery {
-		r.Flags |= Signaled
-		s.signals = 0
+		s.signal(&r)
 	}
 	s.queued = append(s.queued, r)
 }
 
-// post posts what is queued; the last request is signaled. What the device does not take
-// stays queued.
+func (s *sender) signal(r *SendRequest) {
+	r.Flags |= Signaled
+	s.signals, s.owed = 0, 0
+}
+
+// post posts what is queued. The last request is signaled if frames wait for it. What the
+// device does not take stays queued.
 func (s *sender) post() error {
-	s.queued[len(s.queued)-1].Flags |= Signaled
-	s.signals = 0
+	if s.owed > 0 {
+		s.signal(&s.queued[len(s.queued)-1])
+	}
 	n, err := s.QueuePair.PostSend(s.queued, s.sges)
 	sges := 0
-	for _, r := range s.queued[:n] {
-		sges += int(r.SGEs)
+	for i := range s.queued[:n] {
+		sges += int(s.queued[i].SGEs)
 	}
 	s.queued = s.queued[:copy(s.queued, s.queued[n:])]
 	s.sges = s.sges[:copy(s.sges, s.sges[sges:])]
