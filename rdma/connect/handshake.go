@@ -2,7 +2,6 @@ package connect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect/internal/timed"
 )
 
 // DefaultTimeout is how long a handshake may take where Config.Timeout is 0.
@@ -69,15 +69,15 @@ type session struct {
 
 func newSession(ctx context.Context, conn net.Conn) *session {
 	return &session{conn: conn, peer: Peer{Addr: conn.RemoteAddr()}, ctx: ctx,
-		stop: context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })}
+		stop: timed.Bind(ctx, conn)}
 }
 
 // fail is the error of a step, after which the connection is closed.
 func (s *session) fail(step string, err error) error {
 	s.stop()
 	_ = s.conn.Close()
-	if cause := context.Cause(s.ctx); cause != nil && interrupted(err) {
-		err = late(cause)
+	if interrupted(err) {
+		err = timed.Cause(s.ctx, err)
 	}
 	return &Error{Reason: reasonOf(err), Peer: s.peer.Addr.String(), Step: step, Err: err}
 }
@@ -86,14 +86,6 @@ func (s *session) fail(step string, err error) error {
 func interrupted(err error) bool {
 	r := reasonOf(err)
 	return r == ReasonTimeout || r == ReasonTLS || r == ReasonCancelled
-}
-
-// late puts in words that the time is over.
-func late(cause error) error {
-	if errors.Is(cause, context.DeadlineExceeded) {
-		return fmt.Errorf("nothing came in time: %w", cause)
-	}
-	return cause
 }
 
 // refuse tells the peer why it ends, if it can still be told, and fails.
