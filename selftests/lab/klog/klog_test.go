@@ -21,6 +21,8 @@ func TestQuietLog(t *testing.T) {
 		"nvme0n1: p1", "EXT4-fs (vda): mounted filesystem r/w", "debug: warnings are off",
 		"Spectre V1 : Mitigation: usercopy/swapgs barriers", "hugetlb: allocating 5 of page size 2.00 MiB failed",
 	)
+	log = append(log, lines(2, "EXT4-fs error (device dm-0): ext4_journal_check_start:83: comm flows.test: Detected aborted journal",
+		"EXT4-fs (nvme0n1): shut down requested (2)")...)
 	log = append(log, lines(4, "xdp.test (170): drop_caches: 3", "process 'x' launched '/dev/fd/3' with NULL argv")...)
 	if got := Complaints(log); got != nil {
 		t.Errorf("complaints in a healthy log: %q", got)
@@ -46,6 +48,9 @@ func TestComplaints(t *testing.T) {
 		if !InConsole("[    1.0] before\n[    2.0] " + text + "\n") {
 			t.Errorf("%q is not seen on a console", text)
 		}
+	}
+	if got := Complaints(lines(2, "EXT4-fs error (device vda): ext4_lookup:1855: inode #12: comm x: deleted inode referenced: 13")); len(got) != 1 {
+		t.Errorf("an error on the disk of temporary files is no complaint: %q", got)
 	}
 	if got := Complaints(lines(1, "something nobody has heard of")); len(got) != 1 {
 		t.Errorf("a record of level 1 is no complaint: %q", got)

@@ -26,12 +26,26 @@ func begin() (wire.Setup, error) {
 	if err != nil {
 		return setup, fmt.Errorf("read the setup: %w", err)
 	}
+	for _, address := range setup.Unbound {
+		if err := leaveUnbound(address); err != nil {
+			return setup, err
+		}
+	}
 	for _, name := range setup.Modules {
 		if err := load(filepath.Join(wire.ModulesDir, name)); err != nil {
 			return setup, err
 		}
 	}
 	return setup, nil
+}
+
+// leaveUnbound keeps drivers from a PCI device by asking for one that there is not
+// (Documentation/ABI/testing/sysfs-bus-pci, driver_override).
+func leaveUnbound(address string) error {
+	if err := os.WriteFile("/sys/bus/pci/devices/"+address+"/driver_override", []byte("none"), 0); err != nil {
+		return fmt.Errorf("keep drivers from PCI device %s: %w", address, err)
+	}
+	return nil
 }
 
 func load(file string) error {

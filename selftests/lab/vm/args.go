@@ -10,7 +10,7 @@ import (
 
 // inherited are the numbers that files have in the emulator.
 type inherited struct {
-	initramfs, channel, disk, scratch, link int
+	initramfs, channel, disk, scratch, blocks, link int
 }
 
 // arguments is the emulator's command line. -nodefaults leaves only what is named.
@@ -28,6 +28,7 @@ func (c Config) arguments(fds inherited) []string {
 	args = append(args, c.nodes()...)
 	args = append(args, hostSide(fds)...)
 	args = append(args, c.disks(fds)...)
+	args = append(args, oddDisks(fds)...)
 	args = append(args, c.recorded()...)
 	args = append(args, c.network()...)
 	if c.Link != nil {
@@ -86,6 +87,20 @@ func (c Config) disks(fds inherited) []string {
 		"-drive", "if=none,id=scratch,format=raw,cache=unsafe,discard=unmap,file=" + fdPath(fds.scratch),
 		"-device", c.port("disk", 1), "-device", "nvme,drive=disk,serial=lab0,bus=disk-port",
 		"-device", "virtio-blk-pci,drive=scratch,bus=pcie.0,serial=" + wire.ScratchSerial,
+	}
+}
+
+// oddDisks is a second NVMe controller, with namespaces that make a user of disks think.
+// No driver takes it until a test wants it.
+func oddDisks(fds inherited) []string {
+	return []string{
+		"-blockdev", "driver=null-co,node-name=small,read-zeroes=on,size=3145728",
+		"-drive", "if=none,id=blocks,format=raw,cache=unsafe,discard=unmap,file=" + fdPath(fds.blocks),
+		"-blockdev", "driver=null-co,node-name=protected,read-zeroes=on,size=268435456,read-only=on",
+		"-device", "nvme,id=odd,serial=lab1,bus=pcie.0,addr=1e",
+		"-device", "nvme-ns,bus=odd,nsid=1,drive=small,shared=off",
+		"-device", "nvme-ns,bus=odd,nsid=2,drive=blocks,shared=off,logical_block_size=4096,physical_block_size=4096",
+		"-device", "nvme-ns,bus=odd,nsid=3,drive=protected,shared=off",
 	}
 }
 

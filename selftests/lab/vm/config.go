@@ -35,8 +35,12 @@ const (
 	processors  = 2
 	hugePages   = 64 // of 2 MiB, there from the start
 	diskBytes   = 8 << 30
+	oddBytes    = 64 << 20 // of the disk with large blocks
 	linkNetwork = "10.78.0.%d/24"
 )
+
+// oddAddress is where the second NVMe controller is.
+const oddAddress = "0000:00:1e.0"
 
 // modules is what the guest cannot do without; optional what not every kernel has.
 var (
@@ -65,7 +69,7 @@ func (c Config) linkCard() wire.Card {
 }
 
 func (c Config) setup() wire.Setup {
-	s := wire.Setup{KernelModules: c.Kernel.Modules, Shares: c.Shares, Cards: cards, Hostname: "lab"}
+	s := wire.Setup{KernelModules: c.Kernel.Modules, Shares: c.Shares, Cards: cards, Hostname: "lab", Unbound: []string{oddAddress}}
 	if c.Link != nil {
 		s.Hostname = fmt.Sprintf("lab%d", c.Host)
 		s.Cards = append(append([]wire.Card(nil), cards...), c.linkCard())

@@ -43,10 +43,13 @@ func (c Config) open(ctx context.Context) (_ *files, err error) {
 	if err := f.channel(); err != nil {
 		return nil, err
 	}
-	if f.fds.disk, err = f.disk(); err != nil {
+	if f.fds.disk, err = f.disk(diskBytes); err != nil {
 		return nil, err
 	}
-	if f.fds.scratch, err = f.disk(); err != nil {
+	if f.fds.blocks, err = f.disk(oddBytes); err != nil {
+		return nil, err
+	}
+	if f.fds.scratch, err = f.disk(diskBytes); err != nil {
 		return nil, err
 	}
 	if err := format(ctx, f.all[len(f.all)-1]); err != nil {
@@ -93,7 +96,7 @@ func (f *files) channel() error {
 }
 
 // disk makes an empty disk, whose name is gone before anything is on it.
-func (f *files) disk() (int, error) {
+func (f *files) disk(bytes int64) (int, error) {
 	file, err := os.CreateTemp("", "unifiedd-lab-disk-")
 	if err != nil {
 		return 0, fmt.Errorf("make a disk for the guest: %w", err)
@@ -102,7 +105,7 @@ func (f *files) disk() (int, error) {
 	if err := os.Remove(file.Name()); err != nil {
 		return 0, fmt.Errorf("make a disk for the guest: %w", err)
 	}
-	if err := file.Truncate(diskBytes); err != nil {
+	if err := file.Truncate(bytes); err != nil {
 		return 0, fmt.Errorf("make a disk for the guest: %w (set TMPDIR to a directory with room)", err)
 	}
 	return n, nil

@@ -35,6 +35,8 @@ type Setup struct {
 	Shares []string
 	// Cards are the network interfaces and the names they get.
 	Cards []Card
+	// Unbound are addresses of PCI devices that no driver takes by itself.
+	Unbound []string
 	// Hostname is the guest's.
 	Hostname string
 }

@@ -1,0 +1,18 @@
+package labenv
+
+import (
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ioctl makes a request whose argument is memory, which the kernel reads and writes
+// during the call only. Its length is in b.
+func ioctl(f *os.File, request uintptr, b []byte) error {
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, f.Fd(), request, uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package labenv
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// Namespace is an NVMe namespace: its block device and its node for commands.
+type Namespace struct{ Disk, Node string }
+
+// Odd are the namespaces of the second NVMe controller, each of which makes a user of
+// disks think.
+type Odd struct {
+	Small   Namespace // 3 MiB
+	Blocks  Namespace // 64 MiB, in blocks of 4096 bytes
+	Failing Namespace // 256 MiB of zeros; each write to it fails
+}
+
+// The second controller: its address on the bus, and its serial number.
+const (
+	oddAddress = "0000:00:1e.0"
+	oddSerial  = "lab1"
+	oddDevice  = "/sys/bus/pci/devices/" + oddAddress
+)
+
+// OddDisks gives the second NVMe controller to the driver, which lets go of it at the
+// end of the test.
+func OddDisks(t testing.TB) *Odd {
+	t.Helper()
+	Kernel(t)
+	t.Cleanup(func() {
+		t.Helper()
+		err := errors.Join(write("/sys/bus/pci/drivers/nvme/unbind", oddAddress), write(oddDevice+"/driver_override", "none"))
+		if err != nil {
+			t.Errorf("take the second NVMe controller from its driver: %v", err)
+		}
+	})
+	err := errors.Join(write(oddDevice+"/driver_override", "\n"), write("/sys/bus/pci/drivers/nvme/bind", oddAddress))
+	if err != nil {
+		t.Fatalf("give the second NVMe controller to its driver: %v", err)
+	}
+	o := new(Odd)
+	o.await(t)
+	return o
+}
+
+// Unplug takes the controller off its bus, with all its disks.
+func (o *Odd) Unplug(t testing.TB) {
+	t.Helper()
+	if err := write(oddDevice+"/remove", "1"); err != nil {
+		t.Fatalf("take the second NVMe controller off its bus: %v", err)
+	}
+}
+
+// Plug puts it back. Its disks may have other names then.
+func (o *Odd) Plug(t testing.TB) {
+	t.Helper()
+	if err := write("/sys/bus/pci/rescan", "1"); err != nil {
+		t.Fatalf("have the bus looked over: %v", err)
+	}
+	o.await(t)
+}
+
+// await waits for the namespaces.
+func (o *Odd) await(t testing.TB) {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "the namespaces of the second NVMe controller", func() bool {
+		found := namespaces(oddSerial)
+		*o = Odd{Small: found["1"], Blocks: found["2"], Failing: found["3"]}
+		return len(found) == 3
+	})
+}
+
+// namespaces are those of the disk with that serial number, by their own numbers. The
+// kernel names them as it finds them, in any order.
+func namespaces(serial string) map[string]Namespace {
+	found := make(map[string]Namespace)
+	dirs, _ := filepath.Glob("/sys/block/nvme*n*")
+	for _, dir := range dirs {
+		name := filepath.Base(dir)
+		if !diskName.MatchString(name) || read(dir+"/device/serial") != serial {
+			continue
+		}
+		n := Namespace{"/dev/" + name, "/dev/ng" + strings.TrimPrefix(name, "nvme")}
+		if exists(n.Disk) && exists(n.Node) {
+			found[read(dir+"/nsid")] = n
+		}
+	}
+	return found
+}
+
+// diskName is the name of a namespace, and not of one of the paths to it.
+var diskName = regexp.MustCompile(`^nvme\d+n\d+$`)
+
+func read(file string) string {
+	text, _ := os.ReadFile(file)
+	return strings.TrimSpace(string(text))
+}
+
+func write(file, text string) error { return os.WriteFile(file, []byte(text), 0) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
