@@ -13,20 +13,28 @@ import (
 )
 
 // diagnose adds to the error that ended a flow what is known of its disk, and what to do.
-// It asks the kernel, and so is not for the worker.
+// It waits a while for the kernel to know, and so is not for the worker.
 func (o *output) diagnose(err error) error {
 	sick := o.sick.Load()
 	if sick == nil {
 		return err
 	}
+	why := sick.Health()
+	for end := time.Now().Add(insight); why == nil && time.Now().Before(end); why = sick.Health() {
+		time.Sleep(glance)
+	}
 	for _, status := range slices.Sorted(maps.Keys(o.queue.Stats().Statuses)) {
 		err = fmt.Errorf("%w: %w", err, status)
 	}
-	if why := sick.Health(); why != nil && !errors.Is(err, errors.Unwrap(why)) {
+	if why != nil && !errors.Is(err, errors.Unwrap(why)) {
 		err = fmt.Errorf("%w: %w", err, why)
 	}
 	return fmt.Errorf("%w (see the kernel's log; once the disk is mended, start the flow again)", err)
 }
+
+// insight is how long the kernel may take from the first operation that fails until it
+// says that a disk is gone.
+const insight = 500 * time.Millisecond
 
 // failing are the reasons for which the kernel says that a disk did not do what it was
 // asked to (blk_errors in block/blk-core.c).

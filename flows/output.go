@@ -166,7 +166,7 @@ func (o *output) settle(now time.Time) error {
 	for _, r := range o.results[:n] {
 		if r.Err != nil {
 			o.sick.CompareAndSwap(nil, o.flushing.segment.target)
-			return fmt.Errorf("flush %s: %w (what was written since the last flush may be lost)", o.flushing.segment.name(), r.Err)
+			return fmt.Errorf("flush %s: %w; what was written since the last flush may be lost", o.flushing.segment.name(), r.Err)
 		}
 		o.flushed = true
 		o.track.durable = o.flushing

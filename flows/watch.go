@@ -25,11 +25,11 @@ func (f *Flow) watch(r *run, quit <-chan struct{}, ended chan<- struct{}) {
 	}
 	if err != nil {
 		state = Failed
+		r.note(err) // nothing more is taken; what is not written is lost
+		f.giveUp(r)
 		if r.disk != nil {
 			err = r.disk.diagnose(err)
 		}
-		r.note(err) // nothing more is taken; what is not written is lost
-		f.giveUp(r)
 	}
 	f.end(r, state, err)
 }

@@ -103,6 +103,9 @@ func (t *Target) claimSibling(c TargetConfig) error {
 		return err
 	}
 	t.node.claim = sibling.fd
+	if readOnlyDevice(number) { // the node would take writes all the same, or the disk refuses them
+		return fmt.Errorf("%w (run: blockdev --setrw %s)", ErrDeviceReadOnly, sibling.path)
+	}
 	if c.Force {
 		return nil
 	}
