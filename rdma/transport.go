@@ -53,3 +53,12 @@ func (t Transport) Allows(op Op) bool {
 	}
 	return false
 }
+
+// MarshalText is String, for flags and JSON.
+func (t Transport) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText is ParseTransport.
+func (t *Transport) UnmarshalText(text []byte) (err error) {
+	*t, err = ParseTransport(string(text))
+	return err
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// ask has a server do its part of a job, and does ours.
+func ask(ctx context.Context, o options, out io.Writer) (err error) {
+	config, err := o.connection()
+	if err != nil {
+		return err
+	}
+	peer, err := resolve(ctx, o.where)
+	if err != nil {
+		return err
+	}
+	s, err := open(o, peer)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	address := net.JoinHostPort(peer.String(), strconv.Itoa(o.port))
+	var r result
+	if o.Test == storageTest {
+		r, err = s.askStorage(ctx, address, config)
+	} else {
+		r, err = s.lead(ctx, address, config)
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %w", &o.job, err)
+	}
+	return r.print(out, o.json)
+}
+
+// resolve finds the server's address, which decides about ours.
+func resolve(ctx context.Context, host string) (netip.Addr, error) {
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("ADDRESS %s: %w", host, err)
+	}
+	return all[0].Unmap(), nil
+}
+
+// lead is the client's side of all tests but storage.
+func (s *session) lead(ctx context.Context, address string, config connect.Config) (result, error) {
+	j := s.options.job
+	l, local, err := newLink(ctx, s, j)
+	if err != nil {
+		return result{}, err
+	}
+	hello, err := j.encode()
+	if err != nil {
+		return result{}, err
+	}
+	if l.Test == latencyTest { // both sides receive
+		if err := l.ready(); err != nil {
+			return result{}, err
+		}
+	}
+	conn, err := connect.Dial(ctx, address, l.end(local, hello), config)
+	if err != nil {
+		return result{}, err
+	}
+	if err := l.connected(conn); err != nil {
+		return result{}, err
+	}
+	switch j.Test {
+	case verifyTest:
+		return l.verify()
+	case latencyTest:
+		return l.latency()
+	}
+	return l.bandwidth()
+}

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// The tests.
+const (
+	storageTest   = "storage"
+	verifyTest    = "verify"
+	latencyTest   = "latency"
+	bandwidthTest = "bandwidth"
+)
+
+var tests = []string{storageTest, verifyTest, latencyTest, bandwidthTest}
+
+// job is what both sides do. The client's says it to the server.
+type job struct {
+	Test      string
+	Transport rdma.Transport
+	Op        string
+	Size      uint64 // bytes of a message
+	Count     int    // messages
+	Depth     int    // requests at a time
+	Inline    int    // the most bytes of a message that is sent inline
+	Seed      uint64
+}
+
+// ops are the operations by the names users give.
+var ops = []struct {
+	name string
+	op   rdma.Op
+}{{"send", rdma.Send}, {"send-immediate", rdma.SendImmediate}, {"write", rdma.Write}, {"write-immediate", rdma.WriteImmediate},
+	{"read", rdma.Read}, {"fetch-add", rdma.FetchAdd}, {"compare-swap", rdma.CompareSwap}}
+
+func opNames() (names []string) {
+	for _, o := range ops {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+// op is the job's operation.
+func (j *job) op() (rdma.Op, bool) {
+	for _, o := range ops {
+		if o.name == j.Op {
+			return o.op, true
+		}
+	}
+	return 0, false
+}
+
+// Limits of a job, which a server holds its clients to.
+const (
+	maxSize  = 1 << 30
+	maxCount = 1 << 28
+	maxDepth = 4096
+)
+
+func isAtomic(op rdma.Op) bool { return op == rdma.FetchAdd || op == rdma.CompareSwap }
+
+// twoSided reports whether an operation takes a receive of the peer's.
+func twoSided(op rdma.Op) bool {
+	return op == rdma.Send || op == rdma.SendImmediate || op == rdma.WriteImmediate
+}
+
+// fill sets what was not given. A size of zero is one.
+func (j *job) fill(sized bool) {
+	op, _ := j.op()
+	if isAtomic(op) {
+		j.Size = 8
+	}
+	defaults := map[string]struct {
+		size             uint64
+		count, depth, in int
+	}{storageTest: {65536, 100, 32, 0}, verifyTest: {4096, 100, 128, 0}, latencyTest: {2, 1000, 1, 220}, bandwidthTest: {65536, 1000, 128, 0}}[j.Test]
+	if !sized && !isAtomic(op) {
+		j.Size = defaults.size
+	}
+	if j.Count == 0 {
+		j.Count = defaults.count
+	}
+	if j.Depth == 0 || j.Test == latencyTest {
+		j.Depth = defaults.depth
+	}
+	if j.Test == storageTest && j.Size > 0 {
+		j.Depth = int(min(uint64(j.Depth), max(areaMost/j.Size, 1)))
+	}
+	if j.Inline < 0 {
+		j.Inline = defaults.in
+	}
+	if op == rdma.Read || isAtomic(op) {
+		j.Inline = 0
+	}
+}
+
+// check reports what about a job cannot be.
+func (j *job) check() error {
+	op, known := j.op()
+	switch {
+	case !slices.Contains(tests, j.Test):
+		return fmt.Errorf("-test %s: it must be %s", j.Test, strings.Join(tests, ", "))
+	case !known:
+		return fmt.Errorf("-op %s: it must be %s", j.Op, strings.Join(opNames(), ", "))
+	case !j.Transport.Allows(op):
+		return fmt.Errorf("-op %s: %v does not have it", j.Op, j.Transport)
+	case j.Test == storageTest && (j.Transport != rdma.RC || op != rdma.Send):
+		return errors.New("-test storage is done with SEND over RC; -test verify has the others")
+	case j.Test == storageTest && (j.Size < 4096 || j.Size&(j.Size-1) != 0 || j.Size > 16<<20):
+		return fmt.Errorf("-size %d: blocks of -test storage are 4096 to %d bytes, a power of two", j.Size, 16<<20)
+	case j.Size > maxSize:
+		return fmt.Errorf("-size %d: at most %d", j.Size, maxSize)
+	case isAtomic(op) && j.Size != 8:
+		return errors.New("-size: atomics are of 8 bytes")
+	case j.Count < 1 || j.Count > maxCount:
+		return fmt.Errorf("-n %d: it must be from 1 to %d", j.Count, maxCount)
+	case j.Test == storageTest && j.Size*uint64(j.Depth) > areaMost:
+		return fmt.Errorf("-depth %d of -size %d: together at most %d bytes", j.Depth, j.Size, areaMost)
+	case j.Depth < 1 || j.Depth > maxDepth:
+		return fmt.Errorf("-depth %d: it must be from 1 to %d", j.Depth, maxDepth)
+	case j.Inline < 0 || j.Inline > 1<<16:
+		return fmt.Errorf("-inline %d: it must be from 0 to %d", j.Inline, 1<<16)
+	case j.Test == latencyTest && j.Size == 0 && op == rdma.Write:
+		return errors.New("-size 0: the latency of a WRITE shows in its last byte")
+	}
+	return nil
+}
+
+// encode is the job as a client's hello.
+func (j *job) encode() ([]byte, error) { return json.Marshal(j) }
+
+// decode reads a client's hello.
+func decode(hello []byte) (j job, err error) {
+	if err := json.Unmarshal(hello, &j); err != nil {
+		return j, fmt.Errorf("it does not say what to do: %w", err)
+	}
+	return j, j.check()
+}
+
+func (j *job) String() string {
+	return fmt.Sprintf("%s of %s over %v, %d messages of %d bytes", j.Test, j.Op, j.Transport, j.Count, j.Size)
+}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// link is a queue pair that is connected, with memory to send from and to receive into.
+type link struct {
+	*session
+	job
+	op      rdma.Op
+	ctx     context.Context
+	qp      rdma.QueuePair
+	sent    rdma.CompletionQueue
+	came    rdma.CompletionQueue
+	conn    *connect.Conn
+	handle  rdma.AddressHandle
+	granted rdma.MemoryRegion // what the peer may reach: in
+	theirs  connect.Grant     // what we may reach of the peer's
+
+	slots  int    // messages that memory is for, each way
+	stride uint64 // bytes from one to the next
+	in     uint64 // address of the first slot to receive into
+	out    uint64 // address of the first slot to send from
+
+	sends    []rdma.SendRequest
+	recvs    []rdma.ReceiveRequest
+	sges     []rdma.SGE
+	polled   []rdma.WorkCompletion
+	waiting  time.Time
+	reposted int // slot of the receive to be posted next
+}
+
+// areaMost is how much memory the messages of one way get.
+const areaMost = 16 << 20
+
+// newLink makes the queue pair, and memory for it, and leads it to INIT.
+func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Parameters, err error) {
+	l = &link{session: s, job: j, ctx: ctx}
+	l.op, _ = j.op()
+	if err := l.fits(); err != nil {
+		return l, local, err
+	}
+	l.stride = (l.front() + max(j.Size, 8) + 63) &^ 63
+	l.slots = int(min(max(areaMost/l.stride, 1), uint64(j.Depth)))
+	if err := s.openRegion(2, uint64(l.slots)*l.stride, 0); err != nil {
+		return l, local, err
+	}
+	var areas [2]umem.Frame
+	if n := s.worker.TakeExtents(areas[:]); n < 2 {
+		return l, local, errors.New("the region has no room for the messages")
+	}
+	l.in, l.out = areas[0].Addr, areas[1].Addr
+	if err := l.make(); err != nil {
+		return l, local, err
+	}
+	s.settings.Access = l.granted.Access() & rdma.Remote
+	local, err = connect.Prepare(s.device, l.qp, s.settings)
+	return l, local, err
+}
+
+// front is what lies in front of a received message.
+func (l *link) front() uint64 {
+	if l.Transport == rdma.UD {
+		return rdma.GRHBytes
+	}
+	return 0
+}
+
+// fits reports a message that the port does not take in one piece: Soft-RoCE would drop
+// a datagram that is too long without a word.
+func (l *link) fits() error {
+	mtu := uint64(l.port.ActiveMTU.Bytes())
+	if l.Transport == rdma.UD && l.Size > mtu {
+		return fmt.Errorf("datagrams of %d bytes do not fit the MTU of %s, %d bytes: %w", l.Size, l.device.Name(), mtu, rdma.LocalLength)
+	}
+	if l.Size > uint64(l.port.MaxMessage) {
+		return fmt.Errorf("messages of %d bytes are longer than the %d that %s takes: %w", l.Size, l.port.MaxMessage, l.device.Name(), rdma.LocalLength)
+	}
+	return nil
+}
+
+// make makes the queues and what is granted to the peer.
+func (l *link) make() (err error) {
+	l.granted, err = keep(l.session, func(a rdma.Access) (rdma.MemoryRegion, error) {
+		return l.domain.RegisterPart(l.region, l.in, uint64(l.slots)*l.stride, a)
+	}, rdma.LocalWrite|l.right())
+	if err != nil {
+		return err
+	}
+	queue := func(depth int) (rdma.CompletionQueue, error) {
+		return keep(l.session, l.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: depth})
+	}
+	if l.sent, err = queue(l.Depth + 1); err != nil {
+		return err
+	}
+	if l.came, err = queue(l.receives() + 1); err != nil {
+		return err
+	}
+	l.qp, err = keep(l.session, l.domain.NewQueuePair, rdma.QueuePairConfig{Transport: l.Transport, SendCQ: l.sent, ReceiveCQ: l.came,
+		SendDepth: l.Depth + 1, RecvDepth: l.receives() + 1, SendSGEs: 1, RecvSGEs: 1, InlineBytes: l.Inline})
+	l.sends, l.recvs = make([]rdma.SendRequest, l.Depth), make([]rdma.ReceiveRequest, l.receives())
+	l.sges, l.polled = make([]rdma.SGE, max(l.Depth, l.receives())), make([]rdma.WorkCompletion, 64)
+	return err
+}
+
+// receives is how many receives are posted. A peer that only asks for speed may send twice its
+// depth before it hears of anything.
+func (l *link) receives() int {
+	if l.Test == verifyTest {
+		return l.slots
+	}
+	return max(2*l.Depth, 16)
+}
+
+// right is what the peer needs to do the operation.
+func (l *link) right() rdma.Access {
+	switch l.op {
+	case rdma.Write, rdma.WriteImmediate:
+		return rdma.RemoteWrite
+	case rdma.Read:
+		return rdma.RemoteRead
+	case rdma.FetchAdd, rdma.CompareSwap:
+		return rdma.RemoteAtomic
+	}
+	return 0
+}
+
+// end is what the peer is told.
+func (l *link) end(local connect.Parameters, hello []byte) connect.End {
+	e := connect.End{Queue: l.qp, Settings: l.settings, Parameters: local, Hello: hello}
+	if a := l.right(); a != 0 {
+		e.Grants = []connect.Grant{{Name: "memory", RKey: l.granted.RKey(), Addr: l.granted.Addr(), Length: l.granted.Length(), Access: a}}
+	}
+	return e
+}
+
+// connected notes the peer.
+func (l *link) connected(c *connect.Conn) (err error) {
+	l.conn = c
+	l.then(c.Close)
+	// A peer that is gone ends what waits for it.
+	remote := c.Remote()
+	if l.right() != 0 {
+		if l.theirs, err = remote.Grant("memory"); err != nil {
+			return err
+		}
+		if need := uint64(l.slots) * l.stride; l.theirs.Length < need {
+			return fmt.Errorf("the peer grants %d bytes, %d are needed", l.theirs.Length, need)
+		}
+	}
+	if l.Transport == rdma.UD {
+		l.handle, err = keep(l.session, l.domain.NewAddressHandle, l.settings.AddressOf(remote.Parameters))
+	}
+	return err
+}
+
+// sge is a slot's element.
+func (l *link) sge(area uint64, slot int, n uint64) rdma.SGE {
+	return rdma.SGE{Addr: l.memory.Addr() + area + uint64(slot)*l.stride, Length: uint32(n), LKey: l.memory.LKey()}
+}
+
+// bytes is what a slot's message has.
+func (l *link) bytes(area uint64, slot int) []byte {
+	return l.region.At(area+uint64(slot)*l.stride, l.Size)
+}
+
+// post posts receives into the slots from first on, which it counts round.
+func (l *link) post(first, n int) error {
+	for i := range n {
+		slot := (first + i) % l.slots
+		l.recvs[i] = rdma.ReceiveRequest{ID: uint64(slot), SGEs: 1}
+		l.sges[i] = l.sge(l.in, slot, l.front()+l.Size)
+	}
+	done, err := l.qp.PostReceive(l.recvs[:n], l.sges[:n])
+	if done < n {
+		return fmt.Errorf("post receive %d of %d: %w", done+1, n, err)
+	}
+	return nil
+}
+
+// request is a request of message number n, from a slot.
+func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
+	r := rdma.SendRequest{ID: n, Op: l.op, SGEs: 1}
+	if l.Size <= uint64(l.Inline) {
+		r.Flags = rdma.Inline
+	}
+	r.Immediate = [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
+	r.RemoteAddr, r.RKey = l.theirs.Addr+uint64(slot)*l.stride, l.theirs.RKey
+	if l.handle != nil {
+		p := l.conn.Remote().Parameters
+		r.Handle, r.RemoteQPN, r.RemoteQKey = l.handle.ID(), p.QPN, p.QKey
+	}
+	return r, l.sge(l.out, slot, l.Size)
+}
+
+// send posts one request.
+func (l *link) send(r rdma.SendRequest, s rdma.SGE) error {
+	l.sends[0], l.sges[0] = r, s
+	if n, err := l.qp.PostSend(l.sends[:1], l.sges[:1]); n < 1 {
+		return fmt.Errorf("post %v number %d: %w", r.Op, r.ID, err)
+	}
+	return nil
+}
+
+// spin is how long one call looks for a completion.
+const spin = 10 * time.Microsecond
+
+// await is at least one completion of a queue. It is an error when one did not succeed, or
+// none comes for as long as the user has patience.
+func (l *link) await(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
+	for tries := 0; ; tries++ {
+		n, err := q.Spin(l.polled, spin)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			l.waiting = time.Time{}
+			return l.polled[:n], l.good(l.polled[:n])
+		}
+		if tries%256 == 255 {
+			if err := l.stillWaiting(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// stillWaiting is an error once it is long enough.
+func (l *link) stillWaiting() error {
+	switch now := time.Now(); {
+	case l.ctx.Err() != nil:
+		return context.Cause(l.ctx)
+	case l.waiting.IsZero():
+		l.waiting = now
+	case now.Sub(l.waiting) > l.options.patience:
+		return fmt.Errorf("nothing came for %v: check that the peer is alive and that packets pass (UDP port 4791), or raise -timeout", l.options.patience)
+	}
+	return nil
+}
+
+// good is the first completion's error: those behind it are its consequence.
+func (l *link) good(cs []rdma.WorkCompletion) error {
+	for i := range cs {
+		if err := cs[i].Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell and hear are small messages beside the queue pair, for what cannot be told by it.
+func (l *link) tell(text string) error { return l.conn.Send([]byte(text)) }
+
+func (l *link) hear(want string) error {
+	if err := l.conn.SetDeadline(time.Now().Add(l.options.patience)); err != nil {
+		return err
+	}
+	b, err := l.conn.Receive()
+	if err == nil && string(b) != want {
+		err = fmt.Errorf("the peer says %q, not %q", b, want)
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// options are what the user asked for.
+type options struct {
+	iface, device, disk, where string
+
+	job
+	port                 int // TCP
+	gid                  int // index; -1: chosen
+	mtu                  int
+	patience             time.Duration
+	keep                 bool
+	force                bool
+	reserve              bool
+	json                 bool
+	cert, key, authority string
+}
+
+const usage = `Usage: unified-rdma-test [OPTIONS] IFACE RDMA_DEV BLOCK_DEV server|ADDRESS
+
+IFACE is the network interface of RDMA_DEV. BLOCK_DEV is the server's disk or file;
+it is - where none is needed: on the client, and for all tests but storage. The client,
+started with the server's ADDRESS, says what is tested; the server needs no options.
+
+`
+
+// noDisk stands for BLOCK_DEV where there is none.
+const noDisk = "-"
+
+func (o *options) server() bool { return o.where == "server" }
+
+// parse reads the command line. Mistakes come back as errors.
+func parse(args []string, stderr io.Writer) (options, error) {
+	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, patience: 10 * time.Second}
+	fs := flag.NewFlagSet("unified-rdma-test", flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	o.define(fs)
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stderr, usage)
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+		return o, err
+	}
+	if err != nil {
+		return o, fmt.Errorf("%w (-help lists the options)", err)
+	}
+	if fs.NArg() != 4 {
+		return o, fmt.Errorf("name IFACE, RDMA_DEV, BLOCK_DEV (or -) and server or the server's address, after the options: got %q (-help says more)", fs.Args())
+	}
+	o.iface, o.device, o.disk, o.where = fs.Arg(0), fs.Arg(1), fs.Arg(2), fs.Arg(3)
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return o, o.check(given)
+}
+
+func (o *options) define(fs *flag.FlagSet) {
+	fs.StringVar(&o.Test, "test", o.Test, "`WHAT` to do: "+strings.Join(tests, ", "))
+	fs.TextVar(&o.Transport, "transport", o.Transport, "`TRANSPORT`: RC, UC or UD")
+	fs.StringVar(&o.Op, "op", o.Op, "`OPERATION`: "+strings.Join(opNames(), ", "))
+	fs.Uint64Var(&o.Size, "size", 0, "`BYTES` of a message (default: of storage and bandwidth 65536, of verify 4096, of latency 2, of atomics always 8)")
+	fs.IntVar(&o.Count, "n", 0, "so many `MESSAGES` (default: of storage and verify 100, else 1000)")
+	fs.IntVar(&o.Depth, "depth", 0, "so many `REQUESTS` at a time (default 128; of latency always 1)")
+	fs.IntVar(&o.Inline, "inline", o.Inline, "send messages of up to so many `BYTES` inline (default: of latency 220, else 0)")
+	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
+	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server")
+	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
+	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
+	fs.DurationVar(&o.patience, "timeout", o.patience, "how `LONG` to wait for the peer before giving up")
+	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
+	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")
+	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
+	fs.BoolVar(&o.json, "json", false, "print JSON")
+	fs.StringVar(&o.cert, "cert", "", "`FILE` with our certificate (PEM): connect with TLS 1.3 and know the peer")
+	fs.StringVar(&o.key, "key", "", "`FILE` with its key")
+	fs.StringVar(&o.authority, "ca", "", "`FILE` with the certificate that signed the peer's")
+}
+
+// check holds the options against each other and fills in what depends on others.
+func (o *options) check(given map[string]bool) error {
+	if tls := []bool{o.cert != "", o.key != "", o.authority != ""}; tls[0] != tls[1] || tls[1] != tls[2] {
+		return errors.New("-cert, -key and -ca go together")
+	}
+	if o.server() {
+		for _, name := range []string{"test", "transport", "op", "size", "n", "depth", "inline", "seed"} {
+			if given[name] {
+				return fmt.Errorf("-%s is the client's to say: give it there", name)
+			}
+		}
+		return nil
+	}
+	if o.disk != noDisk && o.Test != storageTest {
+		return fmt.Errorf("BLOCK_DEV %s: -test %s needs no disk; give - for it", o.disk, o.Test)
+	}
+	o.fill(given["size"])
+	return o.job.check()
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma/measure"
+)
+
+// result is what came out of a test.
+type result struct {
+	job       job
+	verified  int
+	latency   *measure.Latency
+	bandwidth *measure.Bandwidth
+	storage   *stored
+}
+
+// stored is what the storage test did.
+type stored struct {
+	Bytes         uint64
+	Write, Read   time.Duration // from the first message to the last one's arrival on the disk, and back
+	ServerCopied  uint64        // bytes the server's kernel copied
+	Registrations []string      // of the server's region
+}
+
+// print writes a table, or JSON.
+func (r *result) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return r.printJSON(out)
+	}
+	switch {
+	case r.latency != nil:
+		fmt.Fprintf(out, "%s\n%s\n%s\n%s\n%s, %s\n", measure.Rule, measure.LatencyHeader, r.latency.Row(), measure.Rule, r.job.Op, r.latency.Way)
+	case r.bandwidth != nil:
+		fmt.Fprintf(out, "%s\n%s\n%s\n%s\n", measure.Rule, measure.BandwidthHeader(r.bandwidth.Unit), r.bandwidth.Row(), measure.Rule)
+	case r.storage != nil:
+		r.printStored(out)
+	default:
+		r.printVerified(out)
+	}
+	return nil
+}
+
+func (r *result) printJSON(out io.Writer) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Job       job
+		Verified  int                `json:",omitempty"`
+		Latency   *measure.Latency   `json:",omitempty"`
+		Bandwidth *measure.Bandwidth `json:",omitempty"`
+		Storage   *stored            `json:",omitempty"`
+	}{r.job, r.verified, r.latency, r.bandwidth, r.storage})
+}
+
+func (r *result) printStored(out io.Writer) {
+	s := r.storage
+	rate := func(d time.Duration) float64 { return float64(s.Bytes) / d.Seconds() / (1 << 20) }
+	fmt.Fprintf(out, "%d messages of %d bytes: over RDMA into the server's region, from there to its disk, and back, every byte as it should be\n", r.job.Count, r.job.Size)
+	fmt.Fprintf(out, "to the disk %.1f MB/s, back %.1f MB/s; the server's kernel copied %d bytes\n", rate(s.Write), rate(s.Read), s.ServerCopied)
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"strconv"
+
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// serve does what clients ask for.
+func serve(ctx context.Context, o options, out io.Writer) error {
+	config, err := o.connection()
+	if err != nil {
+		return err
+	}
+	// What cannot work is said before anybody asks.
+	s, err := open(o, netip.Addr{})
+	if err != nil {
+		return err
+	}
+	if err := s.close(); err != nil {
+		return err
+	}
+	l, err := connect.Listen(ctx, ":"+strconv.Itoa(o.port), config)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	fmt.Fprintf(out, "waiting for a client on TCP port %d\n", o.port)
+	for {
+		request, err := l.Accept(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			err = serveOne(ctx, o, out, request)
+		}
+		if !o.keep {
+			return err
+		}
+		if err != nil {
+			fmt.Fprintln(out, "error:", err)
+		}
+	}
+}
+
+// connection is how both sides connect.
+func (o *options) connection() (c connect.Config, err error) {
+	c.Timeout = o.patience
+	if o.cert != "" {
+		c.Credentials, err = connect.LoadCredentials(o.cert, o.key, o.authority)
+	}
+	return c, err
+}
+
+// serveOne does what one client asks for, or tells it why not.
+func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request) error {
+	j, err := decode(r.Remote().Hello)
+	if err == nil && j.Test == storageTest && o.disk == noDisk {
+		err = errors.New("this server was started without a disk: name BLOCK_DEV there")
+	}
+	if err != nil {
+		return errors.Join(err, r.Refuse(err.Error()))
+	}
+	fmt.Fprintf(out, "client %v: %v\n", r.Peer(), &j)
+	s, err := open(o, netip.AddrFrom16(r.Remote().Parameters.GID).Unmap())
+	if err != nil {
+		return errors.Join(err, r.Refuse(err.Error()))
+	}
+	if j.Test == storageTest {
+		err = s.store(ctx, j, r, out)
+	} else {
+		err = s.follow(ctx, j, r, out)
+	}
+	return errors.Join(err, s.close())
+}
+
+// follow is the server's side of all tests but storage.
+func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.Writer) error {
+	l, local, err := newLink(ctx, s, j)
+	if err != nil {
+		return errors.Join(err, r.Refuse(err.Error()))
+	}
+	if err := l.ready(); err != nil {
+		return errors.Join(err, r.Refuse(err.Error()))
+	}
+	conn, err := r.Accept(l.end(local, nil))
+	if err != nil {
+		return err
+	}
+	if err := l.connected(conn); err != nil {
+		return err
+	}
+	if err := l.answer(); err != nil {
+		return fmt.Errorf("%v: %w", &j, err)
+	}
+	fmt.Fprintln(out, "done")
+	return nil
+}
+
+// ready posts what receives the peer will need at first.
+func (l *link) ready() error {
+	if twoSided(l.op) {
+		return l.post(0, l.receives())
+	}
+	return nil
+}
+
+// answer is what the server does while the client works.
+func (l *link) answer() error {
+	switch {
+	case l.Test == verifyTest:
+		return l.answerVerify()
+	case l.Test == latencyTest:
+		return l.answerLatency()
+	}
+	return l.answerBandwidth()
+}
