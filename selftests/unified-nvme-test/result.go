@@ -32,6 +32,7 @@ func take(q *nvme.Queue) moment {
 type granted struct {
 	Target      string `json:"target"`
 	Block       bool   `json:"block_device"`
+	Node        bool   `json:"nvme_node"`
 	Size        uint64 `json:"size"`
 	Direct      bool   `json:"direct"`
 	AlignMemory uint32 `json:"align_memory"`
@@ -41,28 +42,34 @@ type granted struct {
 	Rings       bool   `json:"rings_in_region"`
 	Gather      bool   `json:"gather_fixed"`
 	Defer       bool   `json:"defer_taskrun"`
+	Poll        bool   `json:"polled"`
+	Submitter   bool   `json:"kernel_submits"`
 }
 
 // grantedTo asks the session. A queue without fixed buffers does not open.
 func grantedTo(s *session) granted {
 	g, a := s.queue.Granted(), s.target.Alignment()
-	return granted{Target: s.target.Path(), Block: s.target.Block(), Size: s.target.Size(), Direct: s.target.Direct(),
+	return granted{Target: s.target.Path(), Block: s.target.Block(), Node: s.target.Passthrough(), Size: s.target.Size(), Direct: s.target.Direct(),
 		AlignMemory: a.Memory, AlignOffset: a.Offset, Pages: s.region.Pages().String(),
-		Fixed: true, Rings: g.RingsInRegion, Gather: g.GatherFixed, Defer: g.DeferTaskrun}
+		Fixed: true, Rings: g.RingsInRegion, Gather: g.GatherFixed, Defer: g.DeferTaskrun,
+		Poll: g.Poll, Submitter: g.Submitter}
 }
 
 // print tells it to people.
 func (g granted) print(w io.Writer) {
 	kind, direct := "file", "direct I/O"
-	if g.Block {
+	switch {
+	case g.Block:
 		kind = "block device"
-	}
-	if !g.Direct {
+	case g.Node:
+		kind, direct = "NVMe node", "commands past the block layer"
+	case !g.Direct:
 		direct = "no direct I/O, the kernel copies"
 	}
 	fmt.Fprintf(w, "target   %s, %s of %s, %s, alignment: memory %d, offset and length %d\n", g.Target, kind, bytesText(g.Size), direct, g.AlignMemory, g.AlignOffset)
 	fmt.Fprintf(w, "region   %s, fixed buffers, rings in its control area: %s\n", g.Pages, yes(g.Rings))
-	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s\n", yes(g.Gather), yes(g.Defer))
+	fmt.Fprintf(w, "kernel   gathers from fixed buffers: %s, completes when asked: %s, polls the disk: %s, a thread of it submits: %s\n",
+		yes(g.Gather), yes(g.Defer), yes(g.Poll), yes(g.Submitter))
 }
 
 func yes(b bool) string {
@@ -91,6 +98,7 @@ type result struct {
 	Copied    uint64           `json:"copied_bytes"`
 	Pinned    uint64           `json:"pinned"`
 	Short     uint64           `json:"short"`
+	Again     uint64           `json:"again"`
 	Errors    uint64           `json:"errors"`
 	Verified  *uint64          `json:"verified,omitempty"` // blocks
 }
@@ -99,7 +107,8 @@ func newResult(l *loader, a, b moment) *result {
 	s := b.stats
 	r := &result{Granted: grantedTo(l.session), Mode: l.options.rw, BlockSize: l.plan.block, Depth: l.options.depth,
 		Seconds: b.at.Sub(a.at).Seconds(), Reads: s.Reads - a.stats.Reads, Writes: s.Writes - a.stats.Writes,
-		Latency: l.hist.Summary(), Copied: s.Copied - a.stats.Copied, Pinned: s.Pinned - a.stats.Pinned, Short: s.Short - a.stats.Short}
+		Latency: l.hist.Summary(), Copied: s.Copied - a.stats.Copied, Pinned: s.Pinned - a.stats.Pinned, Short: s.Short - a.stats.Short,
+		Again: s.Again - a.stats.Again}
 	r.Bytes = s.BytesRead + s.BytesWritten - a.stats.BytesRead - a.stats.BytesWritten
 	for _, n := range s.Errors {
 		r.Errors += n
@@ -135,8 +144,9 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 	if r.Verified != nil {
 		fmt.Fprintf(t, "verified\t%d blocks, every byte\n", *r.Verified)
 	}
-	if r.Copied+r.Pinned+r.Short > 0 {
-		fmt.Fprintf(t, "beside\t%d bytes copied by the kernel, %d chains pinned, %d transfers cut short\n", r.Copied, r.Pinned, r.Short)
+	if r.Copied+r.Pinned+r.Short+r.Again > 0 {
+		fmt.Fprintf(t, "beside\t%d bytes copied by the kernel, %d operations with pages pinned, %d transfers cut short, %d operations given up by the kernel and tried again\n",
+			r.Copied, r.Pinned, r.Short, r.Again)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -52,7 +53,15 @@ func open(o options, n need) (s *session, err error) {
 	if err := s.openTarget(o); err != nil {
 		return s, err
 	}
-	return s, s.openQueue(n)
+	return s, explainQueue(o, s.openQueue(o, n))
+}
+
+// explainQueue adds which option to leave out.
+func explainQueue(o options, err error) error {
+	if o.hipri && errors.Is(err, nvme.ErrNotSupported) {
+		return fmt.Errorf("-hipri: %w", err)
+	}
+	return err
 }
 
 // then notes what close has to do.
@@ -129,14 +138,22 @@ func (s *session) reserve(c umem.Config) error {
 	return nil
 }
 
+// submitterIdle is how long a thread of the kernel that submits waits for more before it
+// sleeps.
+const submitterIdle = time.Second
+
 // openQueue opens the queue, puts the target in it, and takes the blocks.
-func (s *session) openQueue(n need) error {
+func (s *session) openQueue(o options, n need) error {
 	s.pieces = 1
 	if n.piece > 0 {
 		s.pieces = int(n.block / n.piece)
 	}
 	var err error
-	c := nvme.Config{Worker: s.worker, Depth: n.depth, Frames: n.depth * s.pieces, Pieces: s.pieces, Targets: 1}
+	c := nvme.Config{Worker: s.worker, Depth: n.depth, Frames: n.depth * s.pieces, Pieces: s.pieces, Targets: 1,
+		Passthrough: s.target.Passthrough(), Poll: o.hipri}
+	if o.sqpoll {
+		c.Submitter = submitterIdle
+	}
 	if s.queue, err = nvme.Open(c); err != nil {
 		return err
 	}

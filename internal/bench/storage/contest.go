@@ -16,35 +16,34 @@ const (
 	costBar = 1.05
 )
 
-// contest is one case and what was measured of it so far.
-type contest struct {
-	work
+// Contest is one case and what was measured of it so far.
+type Contest struct {
+	Work
 	name       string
 	start      [2]time.Duration // processor time of a run of one operation, ours and theirs
 	rate, cost bench.Comparison
 }
 
-// pairs is how many pairs a round has. The speed of a disk, and of a machine that others
-// share, changes from one second to the next by more than the bars allow: more and
-// shorter runs tell more.
-const pairs = 4
-
-// spanOf is how long each run of a round lasts.
-func spanOf(f bench.Form) time.Duration { return f.Span / 2 }
-
-func newContest(target string, w work) *contest {
+// NewContest makes one on a target that people know by a name.
+func NewContest(target string, w Work) *Contest {
 	name := w.name(target)
-	return &contest{work: w, name: name,
+	return &Contest{Work: w, name: name,
 		rate: bench.Comparison{Case: name, Metric: "operations", Unit: "k/s", Better: bench.More, Bar: rateBar},
 		cost: bench.Comparison{Case: name, Metric: "processor", Unit: "µs each", Better: bench.Less, Bar: costBar}}
 }
 
-// calibrate finds what starting costs each program: the median of some runs.
-func (c *contest) calibrate(ctx context.Context, programs [2]*program, runs int) error {
+// Rate compares operations per second.
+func (c *Contest) Rate() bench.Comparison { return c.rate }
+
+// Cost compares processor time per operation, and holds only after Calibrate.
+func (c *Contest) Cost() bench.Comparison { return c.cost }
+
+// Calibrate finds what starting costs each program: the median of some runs.
+func (c *Contest) Calibrate(ctx context.Context, programs [2]*Program, runs int) error {
 	for i, p := range programs {
 		spent := make([]time.Duration, runs)
 		for n := range spent {
-			r, err := p.measure(ctx, c.work, 0)
+			r, err := p.measure(ctx, c.Work, 0)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -56,10 +55,10 @@ func (c *contest) calibrate(ctx context.Context, programs [2]*program, runs int)
 	return nil
 }
 
-// round measures the pairs of a round.
-func (c *contest) round(ctx context.Context, i int, programs [2]*program, span time.Duration) error {
-	for n := range pairs {
-		if err := c.pair(ctx, i*pairs+n, programs, span); err != nil {
+// Round measures the pairs of a round, counted from zero.
+func (c *Contest) Round(ctx context.Context, i int, programs [2]*Program, pace Pace) error {
+	for n := range pace.Pairs {
+		if err := c.pair(ctx, i*pace.Pairs+n, programs, pace.Span); err != nil {
 			return fmt.Errorf("%s, round %d: %w", c.name, i+1, err)
 		}
 	}
@@ -67,12 +66,12 @@ func (c *contest) round(ctx context.Context, i int, programs [2]*program, span t
 }
 
 // pair measures one pair.
-func (c *contest) pair(ctx context.Context, i int, programs [2]*program, span time.Duration) error {
+func (c *Contest) pair(ctx context.Context, i int, programs [2]*Program, span time.Duration) error {
 	var runs [2]run
 	measure := func(k int) func() error {
 		return func() (err error) {
 			time.Sleep(rest(span))
-			runs[k], err = programs[k].measure(ctx, c.work, span)
+			runs[k], err = programs[k].measure(ctx, c.Work, span)
 			return err
 		}
 	}
@@ -90,7 +89,7 @@ func (c *contest) pair(ctx context.Context, i int, programs [2]*program, span ti
 func rest(span time.Duration) time.Duration { return min(span/2, 400*time.Millisecond) }
 
 // each is the processor time of an operation in microseconds.
-func (c *contest) each(k int, r run) float64 {
+func (c *Contest) each(k int, r run) float64 {
 	// A run as short as a test's may be lost in what starting varies by.
 	spent := max(r.cpu-c.start[k], time.Microsecond)
 	return float64(spent.Nanoseconds()) / 1e3 / r.operations

@@ -13,20 +13,22 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// work is what both programs do.
-type work struct {
-	path  string
-	size  uint64 // bytes of the target that are used
-	mode  string // randread or randwrite, of both programs
-	depth int
+// Work is what both programs do.
+type Work struct {
+	Path  string
+	Size  uint64 // bytes of the target that are used
+	Mode  string // randread or randwrite, of both programs
+	Depth int    // operations at a time
+	Batch int    // operations handed over at once; zero: each program's default
+	Node  bool   // the path is an NVMe node, which takes commands
 }
 
 // blockSize is the bytes of each operation.
 const blockSize = 4096
 
-func (w work) name(target string) string {
-	what := map[string]string{"randread": "random read", "randwrite": "random write"}[w.mode]
-	return fmt.Sprintf("%s, %s of 4 KiB, depth %d", target, what, w.depth)
+func (w Work) name(target string) string {
+	what := map[string]string{"randread": "random read", "randwrite": "random write"}[w.Mode]
+	return fmt.Sprintf("%s, %s of 4 KiB, depth %d", target, what, w.Depth)
 }
 
 // run is what one run of a program did.
@@ -36,16 +38,22 @@ type run struct {
 	cpu        time.Duration // of the whole process
 }
 
-// program is one of the two.
-type program struct {
+// Program is one of the two.
+type Program struct {
 	path string
 	cpu  int // to run on
-	args func(w work, span time.Duration) []string
+	args func(w Work, span time.Duration) []string
 	read func(out []byte) (run, error)
 }
 
+// Ours is unified-nvme-test, on one CPU.
+func Ours(path string, cpu int) *Program { return &Program{path, cpu, oursArgs, oursRead} }
+
+// Fio is fio, on one CPU.
+func Fio(path string, cpu int) *Program { return &Program{path, cpu, fioArgs, fioRead} }
+
 // measure runs the program for a while; a span of zero is one operation.
-func (p *program) measure(ctx context.Context, w work, span time.Duration) (run, error) {
+func (p *Program) measure(ctx context.Context, w Work, span time.Duration) (run, error) {
 	out, used, err := bench.Run(ctx, p.cpu, p.path, p.args(w, span)...)
 	if err != nil {
 		return run{}, err
@@ -62,12 +70,19 @@ func (p *program) measure(ctx context.Context, w work, span time.Duration) (run,
 }
 
 // fio's options that do not change.
-var fioFixed = []string{"--name=bench", "--ioengine=io_uring", "--fixedbufs", "--registerfiles", "--direct=1", "--norandommap",
+var fioFixed = []string{"--name=bench", "--fixedbufs", "--registerfiles", "--norandommap",
 	"--randrepeat=1", "--scramble_buffers=0", "--output-format=json", "--bs=" + strconv.Itoa(blockSize)}
 
-func fioArgs(w work, span time.Duration) []string {
-	args := append([]string{"--filename=" + w.path, "--rw=" + w.mode, "--iodepth=" + strconv.Itoa(w.depth),
-		"--size=" + strconv.FormatUint(w.size, 10)}, fioFixed...)
+func fioArgs(w Work, span time.Duration) []string {
+	args := []string{"--ioengine=io_uring", "--direct=1"} // the engine first: others are its own
+	if w.Node {
+		args = []string{"--ioengine=io_uring_cmd", "--cmd_type=nvme"}
+	}
+	args = append(args, "--filename="+w.Path, "--rw="+w.Mode, "--iodepth="+strconv.Itoa(w.Depth), "--size="+strconv.FormatUint(w.Size, 10))
+	args = append(args, fioFixed...)
+	if w.Batch > 0 {
+		args = append(args, "--iodepth_batch="+strconv.Itoa(w.Batch))
+	}
 	if span == 0 {
 		return append(args, "--number_ios=1")
 	}
@@ -96,18 +111,22 @@ func fioRead(out []byte) (run, error) {
 	return run{operations: j.Read.Operations + j.Write.Operations, rate: j.Read.Rate + j.Write.Rate}, nil
 }
 
-func fioVersion(ctx context.Context, path string) (string, error) {
+// FioVersion is what fio calls itself.
+func FioVersion(ctx context.Context, path string) (string, error) {
 	out, _, err := bench.Run(ctx, -1, path, "--version")
 	return strings.TrimSpace(string(out)), err
 }
 
-func oursArgs(w work, span time.Duration) []string {
-	args := []string{"-rw", w.mode, "-bs", strconv.Itoa(blockSize), "-iodepth", strconv.Itoa(w.depth), "-json", "-force"}
-	size := w.size
+func oursArgs(w Work, span time.Duration) []string {
+	args := []string{"-rw", w.Mode, "-bs", strconv.Itoa(blockSize), "-iodepth", strconv.Itoa(w.Depth), "-json", "-force"}
+	if w.Batch > 0 {
+		args = append(args, "-iodepth_batch", strconv.Itoa(w.Batch))
+	}
+	size := w.Size
 	if span == 0 {
 		size = blockSize // once over one block
 	}
-	return append(args, "-size", strconv.FormatUint(size, 10), "-runtime", span.String(), w.path)
+	return append(args, "-size", strconv.FormatUint(size, 10), "-runtime", span.String(), w.Path)
 }
 
 func oursRead(out []byte) (run, error) {

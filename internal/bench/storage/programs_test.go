@@ -25,9 +25,9 @@ func TestReadResults(t *testing.T) {
 
 // TestSameWork compares what the two are asked for.
 func TestSameWork(t *testing.T) {
-	w := work{path: "/p", size: 1 << 20, mode: "randread", depth: 64}
+	w := Work{Path: "/p", Size: 1 << 20, Mode: "randread", Depth: 64}
 	fio, ours := fioArgs(w, time.Second), oursArgs(w, time.Second)
-	for _, want := range []string{"--filename=/p", "--rw=randread", "--iodepth=64", "--size=1048576", "--bs=4096", "--runtime=1000ms", "--time_based", "--direct=1", "--fixedbufs"} {
+	for _, want := range []string{"--filename=/p", "--rw=randread", "--iodepth=64", "--size=1048576", "--bs=4096", "--runtime=1000ms", "--time_based", "--direct=1", "--fixedbufs", "--ioengine=io_uring"} {
 		if !slices.Contains(fio, want) {
 			t.Errorf("no %s in %v", want, fio)
 		}
@@ -40,8 +40,22 @@ func TestSameWork(t *testing.T) {
 	}
 }
 
+// TestSameWorkOnNode compares it for an NVMe node.
+func TestSameWorkOnNode(t *testing.T) {
+	w := Work{Path: "/p", Size: 1 << 20, Mode: "randwrite", Depth: 64, Batch: 8, Node: true}
+	fio, ours := fioArgs(w, time.Second), oursArgs(w, time.Second)
+	for _, want := range []string{"--ioengine=io_uring_cmd", "--cmd_type=nvme", "--iodepth_batch=8"} {
+		if !slices.Contains(fio, want) || slices.Contains(fio, "--ioengine=io_uring") {
+			t.Errorf("no %s in %v", want, fio)
+		}
+	}
+	if i := slices.Index(ours, "-iodepth_batch"); i < 0 || ours[i+1] != "8" {
+		t.Errorf("no batch in %v", ours)
+	}
+}
+
 func TestCostLessStart(t *testing.T) {
-	c := newContest("file", work{mode: "randwrite", depth: 1})
+	c := NewContest("file", Work{Mode: "randwrite", Depth: 1})
 	c.start = [2]time.Duration{10 * time.Millisecond, time.Second}
 	if got := c.each(0, run{operations: 1000, cpu: 12 * time.Millisecond}); got != 2 {
 		t.Errorf("%v µs each", got)

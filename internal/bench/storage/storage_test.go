@@ -32,25 +32,26 @@ func TestAgainstFio(t *testing.T) {
 		size, dir = 32<<20, t.TempDir()
 	}
 	testenv.HugePages(t, 8<<20)
-	ours := &program{path: build(t), cpu: runtime.NumCPU() - 1, args: oursArgs, read: oursRead}
-	fio := &program{path: testenv.Tool(t, "fio"), cpu: ours.cpu, args: fioArgs, read: fioRead}
-	version, err := fioVersion(t.Context(), fio.path)
+	cpu := runtime.NumCPU() - 1
+	programs := [2]*Program{Ours(build(t), cpu), Fio(testenv.Tool(t, "fio"), cpu)}
+	version, err := FioVersion(t.Context(), testenv.Tool(t, "fio"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	pace := PaceOf(form)
 	r := bench.NewReport("block I/O", "unified-nvme-test", version)
 	r.Notes = []string{
-		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", pairs*form.Rounds, spanOf(form), ours.cpu, form.Name),
+		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", pace.Pairs*pace.Rounds, pace.Span, cpu, form.Name),
 		"Processor time is the whole process's, less that of a run of one operation."}
 	contests := prepare(t, size)
 	if form == bench.Short {
-		contests = slices.DeleteFunc(contests, func(c *contest) bool { return (c.depth == 1) != (c.mode == "randread") })
+		contests = slices.DeleteFunc(contests, func(c *Contest) bool { return (c.Depth == 1) != (c.Mode == "randread") })
 	}
 	r.NoteLoad("before")
-	compete(t, contests, [2]*program{ours, fio}, form)
+	compete(t, contests, programs, pace)
 	r.NoteLoad("at the end")
 	for _, c := range contests {
-		r.Comparisons = append(r.Comparisons, c.rate, c.cost)
+		r.Comparisons = append(r.Comparisons, c.Rate(), c.Cost())
 	}
 	if err := r.Save(dir, "storage"); err != nil {
 		t.Fatal(err)
@@ -71,7 +72,7 @@ func build(t *testing.T) string {
 }
 
 // prepare makes the targets, which hold the same bytes, and the cases.
-func prepare(t *testing.T, size uint64) []*contest {
+func prepare(t *testing.T, size uint64) []*Contest {
 	file := filepath.Join(testenv.DiskDir(t), "target")
 	f, err := os.Create(file)
 	if err != nil {
@@ -79,12 +80,12 @@ func prepare(t *testing.T, size uint64) []*contest {
 	}
 	f.Close()
 	targets := []struct{ name, path string }{{"zram", testenv.Zram(t, size)}, {"file", file}}
-	var all []*contest
+	var all []*Contest
 	for _, target := range targets {
 		fill(t, target.path, size)
 		for _, depth := range []int{1, 64} {
 			for _, mode := range []string{"randread", "randwrite"} {
-				all = append(all, newContest(target.name, work{path: target.path, size: size, mode: mode, depth: depth}))
+				all = append(all, NewContest(target.name, Work{Path: target.path, Size: size, Mode: mode, Depth: depth}))
 			}
 		}
 	}
@@ -115,20 +116,20 @@ func fill(t *testing.T, path string, size uint64) {
 
 // compete measures all cases once a round, so that what happens to the machine
 // meanwhile happens to all of them.
-func compete(t *testing.T, contests []*contest, programs [2]*program, form bench.Form) {
+func compete(t *testing.T, contests []*Contest, programs [2]*Program, pace Pace) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, c := range contests {
-		if err := c.calibrate(ctx, programs, min(3, form.Rounds)); err != nil {
+		if err := c.Calibrate(ctx, programs, min(3, pace.Rounds)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for i := range form.Rounds {
+	for i := range pace.Rounds {
 		for _, c := range contests {
-			if err := c.round(ctx, i, programs, spanOf(form)); err != nil {
+			if err := c.Round(ctx, i, programs, pace); err != nil {
 				t.Fatal(err)
 			}
 		}
-		t.Logf("round %d of %d", i+1, form.Rounds)
+		t.Logf("round %d of %d", i+1, pace.Rounds)
 	}
 }

@@ -1,0 +1,19 @@
+package storage
+
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// Pace is how often and how long a contest is measured.
+type Pace struct {
+	Rounds int           // of all contests, one after the other
+	Pairs  int           // of runs in a round of one contest
+	Span   time.Duration // of each run
+}
+
+// PaceOf is the pace of a form. The speed of a disk, and of a machine that others share,
+// changes from one second to the next by more than the bars allow: more and shorter runs
+// than the form's tell more.
+func PaceOf(f bench.Form) Pace { return Pace{Rounds: f.Rounds, Pairs: 4, Span: f.Span / 2} }

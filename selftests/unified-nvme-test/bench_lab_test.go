@@ -1,0 +1,114 @@
+//go:build lab
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/storage"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// casesVariable chooses cases by an expression that their names match, such as "node.*64".
+const casesVariable = "UNIFIEDD_BENCH_CASES"
+
+// batch is how many operations both programs hand over at once.
+const batch = 4
+
+// diskBytes is how much of the disk is used.
+const diskBytes = 1 << 30
+
+// TestAgainstFioOnDisk compares with fio on the guest's NVMe disk, as block device and as
+// node, in the form that UNIFIEDD_BENCH names. The guest is gone afterwards, so the report
+// goes to standard output, where make lab-bench takes it from.
+func TestAgainstFioOnDisk(t *testing.T) {
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(programVariable, "1")
+	testenv.HugePages(t, 8<<20)
+	const cpu = 1
+	programs := [2]*storage.Program{storage.Ours("/proc/self/exe", cpu), storage.Fio(testenv.Tool(t, "fio"), cpu)}
+	version, err := storage.FioVersion(t.Context(), testenv.Tool(t, "fio"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pace := storage.Pace{Rounds: form.Rounds, Pairs: 1, Span: form.Span}
+	r := bench.NewReport("block I/O on an NVMe disk of the lab guest", "unified-nvme-test", version)
+	r.Notes = []string{fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d; operations are handed over %d at a time by both; %s form.",
+		pace.Pairs*pace.Rounds, pace.Span, cpu, batch, form.Name),
+		"The guest's processors and disk are emulated: only the ratios mean something."}
+	r.Comparisons = compete(t, contests(t, form), programs, pace)
+	publish(t, r)
+}
+
+// contests are the cases: all of them, those chosen, or in the short form one of each way.
+func contests(t *testing.T, form bench.Form) []*storage.Contest {
+	var all []*storage.Contest
+	match, err := regexp.Compile(os.Getenv(casesVariable))
+	if err != nil {
+		t.Fatalf("%s: %v", casesVariable, err)
+	}
+	for _, d := range disks {
+		for _, depth := range []int{1, 64} {
+			for _, mode := range []string{"randread", "randwrite"} {
+				w := storage.Work{Path: d.path, Size: diskBytes, Mode: mode, Depth: depth, Batch: min(batch, depth), Node: d.path == labenv.DiskPassthrough}
+				c := storage.NewContest(d.name, w)
+				if match.MatchString(c.Rate().Case) {
+					all = append(all, c)
+				}
+			}
+		}
+	}
+	if form == bench.Short {
+		all = slices.DeleteFunc(all, func(c *storage.Contest) bool { return c.Node != (c.Depth == 64) || c.Node != (c.Mode == "randwrite") })
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s=%s: there is no such case", casesVariable, match)
+	}
+	return all
+}
+
+// compete measures all cases once a round.
+func compete(t *testing.T, contests []*storage.Contest, programs [2]*storage.Program, pace storage.Pace) []bench.Comparison {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for i := range pace.Rounds {
+		for _, c := range contests {
+			if err := c.Round(ctx, i, programs, pace); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var all []bench.Comparison
+	for _, c := range contests {
+		all = append(all, c.Rate())
+	}
+	return all
+}
+
+// publish prints the report, each form of it between lines that name its file.
+func publish(t *testing.T, r *bench.Report) {
+	t.Helper()
+	for _, part := range []struct {
+		name  string
+		write func(io.Writer) error
+	}{{"txt", r.Table}, {"json", r.JSON}, {"svg", r.SVG}} {
+		fmt.Printf("\n-----BEGIN lab-storage.%s-----\n", part.name)
+		if err := part.write(os.Stdout); err != nil {
+			t.Error(err)
+		}
+		fmt.Printf("\n-----END lab-storage.%s-----\n", part.name)
+	}
+}
