@@ -1,0 +1,238 @@
+package perftest
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect/internal/timed"
+)
+
+// Role is which side we are.
+type Role int
+
+const (
+	Client Role = iota // dials, and sends the first message of a test
+	Server
+)
+
+// Config says what test it is. Both sides must be started with the same.
+type Config struct {
+	Test Test
+	Role Role
+	MTU  rdma.MTU // the largest that our port takes
+	// Both is a bandwidth test in both directions at once.
+	Both bool
+}
+
+// Session is a conversation with a program of perftest's. One goroutine uses it at a time.
+type Session struct {
+	conn   net.Conn
+	config Config
+	agreed Agreed
+	keys   []Key
+}
+
+// Begin agrees on versions and sizes over a connection. It stays the caller's to close, and is
+// no good for anything else after an error.
+func Begin(ctx context.Context, conn net.Conn, c Config) (*Session, error) {
+	s := &Session{conn: conn, config: c}
+	return s, s.step(ctx, "agree on versions and sizes", s.begin)
+}
+
+func (s *Session) begin() error {
+	b, err := s.swap(encodeVersion())
+	if err != nil {
+		return err
+	}
+	if s.agreed.PeerVersion, err = decodeVersion(b); err != nil {
+		return err
+	}
+	if s.agreed.CycleBuffer, err = s.size("cycle buffer", cycleBuffer, maxCycle); err != nil {
+		return err
+	}
+	if s.agreed.CacheLine, err = s.size("cache line", cacheLine, maxLine); err != nil {
+		return err
+	}
+	if b, err = s.swap(encodeMTU(s.config.MTU)); err != nil {
+		return err
+	}
+	s.agreed.MTU, err = smaller(s.config.MTU, b)
+	return err
+}
+
+func (s *Session) size(what string, ours, most uint32) (uint32, error) {
+	b, err := s.swap(binary.BigEndian.AppendUint32(nil, ours))
+	if err != nil {
+		return 0, err
+	}
+	return larger(what, ours, most, b)
+}
+
+// Agreed is what Begin found.
+func (s *Session) Agreed() Agreed { return s.agreed }
+
+// Reach is how many bytes from Key.Addr a peer reads or writes in a test with messages of size bytes.
+func (s *Session) Reach(size uint64) uint64 { return max(size, uint64(s.agreed.CycleBuffer)) }
+
+// Exchange tells keys, one for each of as many queue pairs on both sides, and leads ours when the
+// peer's are known. They are in INIT before. The programs' servers of a bandwidth
+// test in one direction go only to RTR; RTS does as well.
+func (s *Session) Exchange(ctx context.Context, keys []Key, lead func(remote []Key) error) ([]Key, error) {
+	if len(keys) == 0 {
+		return nil, errors.New("perftest: there is no queue pair")
+	}
+	s.keys = keys
+	order := sequences[s.config.Test]
+	var remote []Key
+	err := s.step(ctx, "exchange keys", func() (err error) {
+		if err := s.turnIf(order.before); err != nil {
+			return err
+		}
+		if remote, err = s.all(); err != nil {
+			return err
+		}
+		return sameFamily(keys[0], remote[0])
+	})
+	if err == nil {
+		err = lead(remote)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return remote, s.step(ctx, "exchange keys of queue pairs that are connected", func() error {
+		err := s.turnIf(order.between)
+		if err == nil {
+			_, err = s.all()
+		}
+		if err != nil {
+			return err
+		}
+		return s.turnIf(order.after)
+	})
+}
+
+// Start waits until both sides are ready for messages; where the peer sends, receives are posted
+// before it. Tests in which one side does nothing have no such step, and it returns at once.
+func (s *Session) Start(ctx context.Context) error {
+	return s.step(ctx, "wait until both are ready", func() error {
+		return s.turnIf(sequences[s.config.Test].start || s.config.Both)
+	})
+}
+
+// Sync is one turn: the programs take it with option -a, for all sizes, between those of ib_send_lat (before
+// each) and ib_send_bw (before and after each).
+func (s *Session) Sync(ctx context.Context) error {
+	return s.step(ctx, "wait for the peer", func() error { return s.turnIf(true) })
+}
+
+// Finish ends a test when its messages are complete. A server without a part in them waits here for the
+// client to have done, so the context should allow for that. The report returned is
+// the peer's, of tests that have one.
+func (s *Session) Finish(ctx context.Context, mine Report) (peer Report, err error) {
+	order := sequences[s.config.Test]
+	err = s.step(ctx, "finish", func() error {
+		if err := s.turnIf(order.report && !s.config.Both); err != nil {
+			return err
+		}
+		if order.report || s.config.Both {
+			if peer, err = s.reports(mine); err != nil {
+				return err
+			}
+		}
+		if !order.done {
+			return nil
+		}
+		return s.done()
+	})
+	return peer, err
+}
+
+// byeTime is how long the peer's last word is waited for. Nothing depends on it.
+const byeTime = time.Second
+
+var bye = []byte("done\x00")
+
+// done is the last turn. Both sides write, and close without a look at what the other wrote: it is
+// taken here so that closing does not reset the connection under the peer.
+func (s *Session) done() error {
+	if err := s.turnIf(true); err != nil {
+		return err
+	}
+	if _, err := s.conn.Write(bye); err != nil {
+		return err
+	}
+	if err := s.conn.SetReadDeadline(time.Now().Add(byeTime)); err != nil {
+		return err
+	}
+	_, _ = io.CopyN(io.Discard, s.conn, int64(len(bye)))
+	return nil
+}
+
+// turnIf is a turn, or nothing.
+func (s *Session) turnIf(wanted bool) error {
+	if !wanted {
+		return nil
+	}
+	_, err := s.turn(s.keys[0])
+	return err
+}
+
+// turn tells one key and hears one.
+func (s *Session) turn(k Key) (Key, error) {
+	b, err := s.swap(k.Encode())
+	if err != nil {
+		return Key{}, err
+	}
+	return DecodeKey(b)
+}
+
+// all tells every key.
+func (s *Session) all() ([]Key, error) {
+	remote := make([]Key, len(s.keys))
+	for i, k := range s.keys {
+		var err error
+		if remote[i], err = s.turn(k); err != nil {
+			return nil, err
+		}
+	}
+	return remote, nil
+}
+
+// swap writes and reads as many bytes, in the order of our role, each with one call: the programs take no
+// message in parts.
+func (s *Session) swap(mine []byte) ([]byte, error) {
+	theirs := make([]byte, len(mine))
+	if s.config.Role == Server {
+		if _, err := io.ReadFull(s.conn, theirs); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := s.conn.Write(mine); err != nil {
+		return nil, err
+	}
+	if s.config.Role == Client {
+		if _, err := io.ReadFull(s.conn, theirs); err != nil {
+			return nil, err
+		}
+	}
+	return theirs, nil
+}
+
+// step does one with the context's time, and names it in an error.
+func (s *Session) step(ctx context.Context, name string, do func() error) error {
+	release := timed.Bind(ctx, s.conn)
+	err := do()
+	if !release() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("%v: %s: %w", s.config.Test, name, timed.Cause(ctx, err))
+	}
+	return nil
+}
