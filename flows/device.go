@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,7 +24,11 @@ type device struct {
 	first  uint64        // generation of this run
 	found  []uint64      // generations of earlier runs, oldest first
 	begun  atomic.Uint64 // the last generation whose head was written
-	slots  chan struct{} // as many in it as slots are prepared, written or being completed
+	oldest struct {      // the first packet's time of a generation
+		sync.Mutex
+		generation, ns uint64
+	}
+	slots chan struct{} // as many in it as slots are prepared, written or being completed
 }
 
 // passthrough reports whether segments go to an NVMe node.
@@ -58,7 +63,12 @@ func (s *store) openDevice() (generation int, err error) {
 
 // refresh forgets what the kernel has cached, which is old once commands to an NVMe
 // node wrote past it. What it cannot forget is nothing we wrote.
-func (d *device) refresh() { _ = unix.Fadvise(int(d.file.Fd()), 0, 0, unix.FADV_DONTNEED) }
+func (d *device) refresh() { d.forget(0, 0) }
+
+// forget is refresh for n bytes from an offset on; 0: up to the end.
+func (d *device) forget(at, n uint64) {
+	_ = unix.Fadvise(int(d.file.Fd()), int64(at), int64(n), unix.FADV_DONTNEED)
+}
 
 // claim opens a device. The kernel closes that of a process that was killed a
 // while later.

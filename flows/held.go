@@ -103,10 +103,9 @@ func timesOf(path string, read func(io.ReaderAt, int64) (pcapng.Times, error)) (
 
 // held describes the ring, of which a run has taken so many segments, and finds the
 // first packet. What was in a slot is gone once the slot is prepared again.
-func (d *device) held(h *Held, taken uint64) error {
-	begun := d.begun.Load()
+func (d *device) held(h *Held, taken uint64) (err error) {
+	begun, oldest := d.begun.Load(), uint64(0)
 	h.Ring = &HeldRing{Slots: d.Slots, SegmentBytes: d.Size}
-	d.refresh()
 	for _, g := range d.generations(taken) {
 		h.Ring.Generation = g
 		if g+d.Slots <= begun {
@@ -114,15 +113,28 @@ func (d *device) held(h *Held, taken uint64) error {
 		}
 		h.Segments++
 		h.Bytes += d.Size
-		if h.Oldest == nil {
-			ns, err := d.Begin(d.file, g)
-			if err != nil && !errors.Is(err, os.ErrClosed) { // the flow has ended meanwhile
-				return err
-			}
-			h.Oldest = instant(ns)
+		if oldest == 0 {
+			oldest, err = d.begin(g)
+		}
+		if err != nil && !errors.Is(err, os.ErrClosed) { // the flow has ended meanwhile
+			return err
 		}
 	}
+	h.Oldest = instant(oldest)
 	return nil
+}
+
+// begin is the time of the first packet of a generation, read once.
+func (d *device) begin(generation uint64) (ns uint64, err error) {
+	d.oldest.Lock()
+	defer d.oldest.Unlock()
+	if d.oldest.generation == generation && d.oldest.ns != 0 {
+		return d.oldest.ns, nil
+	}
+	d.forget(d.Offset(generation), d.Size)
+	ns, err = d.Begin(d.file, generation)
+	d.oldest.generation, d.oldest.ns = generation, ns
+	return ns, err
 }
 
 // generations are those of earlier runs and of this one, which has taken so many
