@@ -13,22 +13,9 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 	"github.com/vishvananda/netlink"
 )
-
-// fromEnvironment is a number from the environment, or its default.
-func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
 
 // life is one run of the daemon that ends with a kill.
 type life struct {
@@ -39,7 +26,7 @@ type life struct {
 // TestKill kills the daemon at random moments, with random settings, and looks
 // what the next one makes of the files.
 func TestKill(t *testing.T) {
-	kills, seed := fromEnvironment(t, "UNIFIEDD_KILLS", 3), fromEnvironment(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", 3), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
@@ -50,9 +37,9 @@ func TestKill(t *testing.T) {
 	}
 	old := sequence(t, k.dir)
 	d := launch(t, &p.B, k.dir, k.settings(0))
-	d.running(t)
+	d.Running(t)
 	k.verify(d, old)
-	d.terminate(t)
+	d.Terminate(t)
 	if left := prepared(t, k.dir); len(left) > 0 {
 		t.Errorf("after a proper end there are %v", left)
 	}
@@ -98,24 +85,24 @@ func (k *killer) next(i uint64) {
 	d := launch(t, &k.B, k.dir, settings)
 	if i%4 == 3 { // some die while they start
 		time.Sleep(time.Duration(k.random.IntN(150)) * time.Millisecond)
-		d.kill()
+		d.Kill()
 		k.nothingLeft(pages)
 		return
 	}
-	d.running(t)
+	d.Running(t)
 	k.verify(d, old)
 	now := &life{first: i << 32}
 	traffic := send(t, k.Pair, now.first, 12000)
 	end := time.Now().Add(time.Duration(100+k.random.IntN(1300)) * time.Millisecond)
 	for time.Now().Before(end) {
-		s, err := d.status()
+		s, err := d.Status()
 		if err != nil {
-			t.Fatalf("status: %v\n%s", err, d.log)
+			t.Fatalf("status: %v\n%s", err, d.Log)
 		}
 		now.see(t, s.Flows[0])
 		time.Sleep(time.Duration(k.random.IntN(3000)) * time.Microsecond)
 	}
-	d.kill()
+	d.Kill()
 	traffic.halt()
 	k.before = now
 	t.Logf("killed with %d packets received, %d written, %d durable in %d segments: %s",
@@ -137,14 +124,14 @@ func (l *life) see(t *testing.T, s flows.FlowStatus) {
 
 // verify looks at the files of the life before, up to number old, now that d has
 // recovered them, and removes them.
-func (k *killer) verify(d *daemon, old string) {
+func (k *killer) verify(d *daemon.Daemon, old string) {
 	t := k.t
 	t.Helper()
 	upTo := func(files []string) []string {
 		return slices.DeleteFunc(files, func(name string) bool { return number(t, name) > old })
 	}
 	files := upTo(segments(t, k.dir))
-	k.recovered += strings.Count(d.log.String(), "recovered a segment")
+	k.recovered += strings.Count(d.Log.String(), "recovered a segment")
 	if left := upTo(prepared(t, k.dir)); len(left) > 0 {
 		t.Errorf("not recovered: %v", left)
 	}

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // TestKillOnDevice kills the daemon at random moments while it captures to a ring on
 // a device, and looks what the next one exports.
 func TestKillOnDevice(t *testing.T) {
-	kills, seed := fromEnvironment(t, "UNIFIEDD_KILLS", 3), fromEnvironment(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", 3), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
@@ -34,26 +35,27 @@ flows:
 `, k.B.Ifname, device, []string{"packed", "slot"}[i%2], []string{"20ms", "100ms", "1ms"}[i%3])
 		pages := max(0, orphanPages(t))
 		d := launch(t, &k.B, k.dir, settings)
-		d.running(t)
-		k.recovered += strings.Count(d.log.String(), "recovered a segment")
+		d.Running(t)
+		k.recovered += strings.Count(d.Log.String(), "recovered a segment")
 		k.onDevice(device, before)
 		if i == kills {
-			d.terminate(t)
+			d.Terminate(t)
 			break
 		}
 		before = &life{first: (i + 1) << 32}
 		traffic := send(t, k.Pair, before.first, 12000)
 		for end := time.Now().Add(time.Duration(100+k.random.IntN(1300)) * time.Millisecond); time.Now().Before(end); {
-			s, err := d.status()
+			s, err := d.Status()
 			if err != nil {
-				t.Fatalf("status: %v\n%s", err, d.log)
+				t.Fatalf("status: %v\n%s", err, d.Log)
 			}
 			before.see(t, s.Flows[0])
 			time.Sleep(time.Duration(k.random.IntN(3000)) * time.Microsecond)
 		}
-		k.export(device) // while it is written
-		d.kill()
+		meanwhile := k.export(device) // while it is written
+		d.Kill()
 		traffic.halt()
+		k.exported(meanwhile)
 		k.nothingLeft(pages)
 	}
 	if kills > 2 && k.recovered == 0 {
@@ -62,28 +64,34 @@ flows:
 	t.Logf("%d durable packets, %d segments recovered", k.durable, k.recovered)
 }
 
-// export makes a file of the ring and returns the numbers of its packets, which must
-// be whole and in order.
-func (k *killer) export(device string) []uint64 {
-	t := k.t
-	t.Helper()
+// export makes a file of the ring.
+func (k *killer) export(device string) (file string) {
+	k.t.Helper()
 	out := filepath.Join(k.dir, "export.pcapng")
 	if said, err := exec.Command(program, "export", "-r", device, "-w", out).CombinedOutput(); err != nil {
-		t.Fatalf("export: %v\n%s", err, said)
+		k.t.Fatalf("export: %v\n%s", err, said)
 	}
-	all := numbers(t, []string{out})
+	return out
+}
+
+// exported are the numbers of the packets in that file, which must be whole and in
+// order.
+func (k *killer) exported(file string) []uint64 {
+	t := k.t
+	t.Helper()
+	all := numbers(t, []string{file})
 	if !slices.IsSorted(all) {
 		t.Errorf("what is exported is not in order")
 	}
 	if len(all) > 0 {
-		read(t, []string{out})
+		read(t, []string{file})
 	}
 	return all
 }
 
 // onDevice looks for the packets of the life before on the device.
 func (k *killer) onDevice(device string, l *life) {
-	all := k.export(device)
+	all := k.exported(k.export(device))
 	if l == nil {
 		return
 	}

@@ -14,17 +14,17 @@ import (
 func refused(t *testing.T, e *testenv.End, dir, text string, says ...string) {
 	t.Helper()
 	d := launch(t, e, dir, text)
-	d.wait(t)
-	if d.err == nil {
-		t.Errorf("it ended well\n%s", d.log)
+	d.Wait(t)
+	if d.Err == nil {
+		t.Errorf("it ended well\n%s", d.Log)
 	}
 	for _, one := range says {
-		if !strings.Contains(d.log.String(), one) {
-			t.Errorf("the message does not say %q:\n%s", one, d.log)
+		if !strings.Contains(d.Log.String(), one) {
+			t.Errorf("the message does not say %q:\n%s", one, d.Log)
 		}
 	}
-	if strings.Contains(d.log.String(), "goroutine ") {
-		t.Errorf("it crashed:\n%s", d.log)
+	if strings.Contains(d.Log.String(), "goroutine ") {
+		t.Errorf("it crashed:\n%s", d.Log)
 	}
 }
 
@@ -67,11 +67,11 @@ func TestSecondDaemon(t *testing.T) {
 	dir := testenv.DiskDir(t)
 	text := fmt.Sprintf("region: {size: 64MiB, extent: 512KiB, extents: 16}\nflows: [{name: cap, from: {interface: %s}, to: {file: %s/cap, segment: {size: 4MiB}, flush: 10ms}}]\n", p.B.Ifname, dir)
 	first := launch(t, &p.B, dir, text)
-	first.running(t)
-	refused(t, &p.B, dir, text, "control socket "+first.socket, "another unifiedd answers there", "control.socket")
+	first.Running(t)
+	refused(t, &p.B, dir, text, "control socket "+first.Socket, "another unifiedd answers there", "control.socket")
 	testenv.SendRaw(t, &p.A, testenv.Stream(&p.A, &p.B, 5000, 0, 100, 200), testenv.SendOptions{})
-	first.until(t, "100 packets", func(s *flows.Status) bool { return s.Flows[0].Durable.Packets == 100 })
-	first.terminate(t)
+	first.Until(t, "100 packets", func(s *flows.Status) bool { return s.Flows[0].Durable.Packets == 100 })
+	first.Terminate(t)
 }
 
 // TestRestartFlow starts a flow by hand that could not start with the daemon.
@@ -86,25 +86,25 @@ flows:
   - {name: good, from: {interface: lo, ring: 1024}, to: {file: %[1]s/good, segment: {size: 4MiB}}}
   - {name: late, from: {interface: late0, ring: 1024}, to: {file: %[1]s/late, segment: {size: 4MiB}}}
 `, dir))
-	s := d.until(t, "one flow to fail", func(s *flows.Status) bool {
+	s := d.Until(t, "one flow to fail", func(s *flows.Status) bool {
 		return s.Flows[0].State == flows.Running && s.Flows[1].State == flows.Failed
 	})
 	if !strings.Contains(s.Flows[1].Error, "late0") {
 		t.Errorf("why: %q", s.Flows[1].Error)
 	}
-	if said, err := d.control("start", "late"); err == nil || !strings.Contains(said, "late0") {
+	if said, err := d.Control("start", "late"); err == nil || !strings.Contains(said, "late0") {
 		t.Errorf("start it again: %v: %s", err, said)
 	}
 	p.B.SetDown(t)
 	p.B.Rename(t, "late0")
 	p.B.SetUp(t)
 	for _, args := range [][]string{{"start", "late"}, {"stop", "good"}, {"start", "good"}} {
-		if said, err := d.control(args...); err != nil {
+		if said, err := d.Control(args...); err != nil {
 			t.Errorf("%v: %v: %s", args, err, said)
 		}
-		d.until(t, "the flows to be so", func(s *flows.Status) bool {
+		d.Until(t, "the flows to be so", func(s *flows.Status) bool {
 			return (s.Flows[0].State == flows.Running) == (args[0] == "start") && s.Flows[1].State == flows.Running
 		})
 	}
-	d.terminate(t)
+	d.Terminate(t)
 }

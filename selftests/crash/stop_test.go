@@ -42,14 +42,14 @@ flows:
     from: {interface: %s, ring: 4096}
     to: {file: %s/cap, %s}
 `, p.B.Ifname, dir, to))
-	d.running(t)
+	d.Running(t)
 	traffic := send(t, p, 0, 20000)
-	s := d.until(t, "packets to arrive", func(s *flows.Status) bool { return s.Flows[0].Packets > 3000 })
-	d.terminate(t)
+	s := d.Until(t, "packets to arrive", func(s *flows.Status) bool { return s.Flows[0].Packets > 3000 })
+	d.Terminate(t)
 	traffic.halt()
-	found := ended.FindStringSubmatch(d.log.String())
+	found := ended.FindStringSubmatch(d.Log.String())
 	if found == nil {
-		t.Fatalf("the log does not say how the flow ended\n%s", d.log)
+		t.Fatalf("the log does not say how the flow ended\n%s", d.Log)
 	}
 	received, _ := strconv.ParseUint(found[1], 10, 64)
 	if found[1] != found[2] || received < s.Flows[0].Packets {
@@ -65,7 +65,7 @@ flows:
 	if left := prepared(t, dir); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if _, err := os.Stat(d.socket); err == nil {
+	if _, err := os.Stat(d.Socket); err == nil {
 		t.Error("the control socket is left behind")
 	}
 }
@@ -83,22 +83,22 @@ flows:
     from: {interface: %s, ring: 4096}
     to: {file: %s/cap, segment: {size: 32MiB}, prepare: none, flush: 10ms}
 `, p.B.Ifname, full))
-	d.running(t)
+	d.Running(t)
 	traffic := send(t, p, 0, 20000)
-	d.until(t, "the disk to be full", func(s *flows.Status) bool { return s.Flows[0].State == flows.Waiting })
+	d.Until(t, "the disk to be full", func(s *flows.Status) bool { return s.Flows[0].State == flows.Waiting })
 	traffic.halt()
 	begin := time.Now()
-	d.signal(t) // waits for room
+	d.Signal(t) // waits for room
 	time.Sleep(1500 * time.Millisecond)
 	select {
-	case <-d.exited:
-		t.Fatalf("it ended although packets wait for room on the disk\n%s", d.log)
+	case <-d.Exited:
+		t.Fatalf("it ended although packets wait for room on the disk\n%s", d.Log)
 	default:
 	}
-	d.signal(t)
-	d.wait(t)
-	if took := time.Since(begin); d.err == nil || took > 20*time.Second {
-		t.Errorf("after %v: %v", took, d.err)
+	d.Signal(t)
+	d.Wait(t)
+	if took := time.Since(begin); d.Err == nil || took > 20*time.Second {
+		t.Errorf("after %v: %v", took, d.Err)
 	}
 	// The kernel closes the files of a dead process's ring in its own time.
 	testenv.Wait(t, 10*time.Second, "the files to be closed", func() bool {

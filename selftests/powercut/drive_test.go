@@ -82,10 +82,10 @@ func (d *driver) open(t *testing.T, name string) *os.File {
 // capture runs one flow under traffic.
 func (d *driver) capture(t *testing.T, f flow) {
 	run := launch(t, d.program, &d.pair.B, f.yaml(d.pair.B.Ifname, d.dir, fmt.Sprint(d.disk, f.part+1)))
-	run.running(t)
+	run.Running(t)
 	sender := testenv.NewSender(t, &d.pair.A)
 	begin, sent, durable := time.Now(), uint64(0), uint64(0)
-	run.until(t, "everything to be durable", func(s *flows.Status) bool {
+	run.Until(t, "everything to be durable", func(s *flows.Status) bool {
 		if n := s.Flows[0].Durable.Packets; n > durable {
 			durable = n
 			d.mark(t, f, durable)
@@ -101,7 +101,7 @@ func (d *driver) capture(t *testing.T, f flow) {
 		}
 		return durable == sent
 	})
-	run.terminate(t)
+	run.Terminate(t)
 	t.Logf("%s onto part %d: %d packets", f.layout, f.part, sent)
 }
 

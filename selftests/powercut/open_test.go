@@ -96,9 +96,9 @@ func (s *state) recover() error {
 		text.WriteString(f.yaml(f.name(), s.dir, devices[f.part]))
 	}
 	d := launch(t, s.program, &s.pair.B, text.String())
-	d.running(t)
-	d.terminate(t)
-	s.log = d.log.String()
+	d.Running(t)
+	d.Terminate(t)
+	s.log = d.Log.String()
 	for _, bad := range []string{"had called durable", "level=ERROR"} {
 		if strings.Contains(s.log, bad) {
 			return fmt.Errorf("%w: the daemon says so:\n%s", ErrLost, s.log)

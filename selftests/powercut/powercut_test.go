@@ -5,32 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
-
-// number is a number from the environment, or its default.
-func number(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
-}
 
 // TestPowerCuts makes one record and opens many states that cuts could have left.
 func TestPowerCuts(t *testing.T) {
 	testenv.Root(t)
-	cuts, seed := number(t, "UNIFIEDD_CUTS", 5), number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	cuts, seed := daemon.Setting(t, "UNIFIEDD_CUTS", 5), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
 	b := newBench(t, makeRecord(t, cuts > 20))
 	for i := range cuts {

@@ -1,0 +1,68 @@
+package daemon
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// Status asks the daemon.
+func (d *Daemon) Status() (s flows.Status, err error) {
+	answer, err := d.client.Get("http://unifiedd/status")
+	if err != nil {
+		return s, err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return s, fmt.Errorf("status: %s", answer.Status)
+	}
+	return s, json.NewDecoder(answer.Body).Decode(&s)
+}
+
+// Until polls the status until it is as wanted, and returns it.
+func (d *Daemon) Until(t *testing.T, what string, ok func(*flows.Status) bool) (s flows.Status) {
+	t.Helper()
+	end := time.Now().Add(60 * time.Second)
+	for {
+		var err error
+		if s, err = d.Status(); err == nil && ok(&s) {
+			return s
+		}
+		select {
+		case <-d.Exited:
+			t.Fatalf("the daemon ended while the test waited for %s: %v\n%s", what, d.Err, d.Log)
+		case <-time.After(2 * time.Millisecond):
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited for %s; status %+v: %v\n%s", what, s, err, d.Log)
+		}
+	}
+}
+
+// Running waits until all flows run.
+func (d *Daemon) Running(t *testing.T) {
+	t.Helper()
+	d.Until(t, "the flows to run", func(s *flows.Status) bool {
+		for _, f := range s.Flows {
+			if f.State == flows.Failed {
+				t.Fatalf("flow %s: %s\n%s", f.Name, f.Error, d.Log)
+			}
+			if f.State != flows.Running {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Control starts or stops a flow from the command line, and returns what the program
+// says.
+func (d *Daemon) Control(args ...string) (string, error) {
+	said, err := exec.Command(d.program, append(args, "--socket", d.Socket)...).CombinedOutput()
+	return string(said), err
+}
