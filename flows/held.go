@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -27,12 +28,56 @@ type HeldRing struct {
 	Generation   uint64 `json:"generation"`    // of the newest segment in use; 0: none was ever
 }
 
-// held looks at the segments of a run that is open. It may be called from any
-// goroutine, and reads little of the disk.
+// held says what the segments of a run that is open hold, or held when last the disk
+// answered in time. It may be called from any goroutine.
 func (r *run) held() (*Held, error) {
 	if r.disk == nil || r.disk.store.to.Exact {
 		return nil, nil
 	}
+	return r.disk.store.view.take(r.lookAtSegments)
+}
+
+// view is what was seen of the disk last. Looking may take as long as the disk does to
+// answer, and who asks for the status must not wait for one that hangs.
+type view struct {
+	mu      sync.Mutex
+	held    *Held
+	err     error
+	looking chan struct{} // closed when who looks is done; nil: nobody does
+}
+
+// lookLimit is how long to wait for the disk.
+const lookLimit = 200 * time.Millisecond
+
+// take has somebody look, unless somebody does, and waits a while for what is seen.
+func (v *view) take(look func() (*Held, error)) (*Held, error) {
+	v.mu.Lock()
+	if v.looking == nil {
+		v.looking = make(chan struct{})
+		go v.fill(look)
+	}
+	looking := v.looking
+	v.mu.Unlock()
+	select {
+	case <-looking:
+	case <-time.After(lookLimit):
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.held, v.err
+}
+
+func (v *view) fill(look func() (*Held, error)) {
+	held, err := look()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.held, v.err = held, err
+	close(v.looking)
+	v.looking = nil
+}
+
+// lookAtSegments reads little of the disk.
+func (r *run) lookAtSegments() (*Held, error) {
 	s := r.disk.store
 	h, err := &Held{}, error(nil)
 	if s.device != nil {

@@ -38,6 +38,7 @@ type store struct {
 	pruning sync.Mutex
 	earlier uint64 // time of the newest packet of earlier runs; 0: not known
 	running sync.WaitGroup
+	view    view // what status tells of the segments
 }
 
 // retry is how long the store waits after it could not prepare a segment.
