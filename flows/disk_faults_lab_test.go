@@ -1,0 +1,285 @@
+//go:build lab
+
+package flows
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestDiskFaults has all kinds of things happen to a flow's disk, beside another flow on
+// the same worker, which must lose nothing. The one flow refuses to start or ends, says
+// what is wrong and what mends it, counts it, and is started again once it is mended. In
+// the end not one frame is missing.
+func TestDiskFaults(t *testing.T) {
+	c := newClinic(t, "", toFile)
+	for _, f := range []struct {
+		name string
+		run  func(*testing.T, *clinic)
+		long bool
+	}{
+		{"writes to a device", deviceWrites, false},
+		{"flushes of files", fileFlushes, false},
+		{"disk removed", diskRemoved, false},
+		{"disk read-only", diskReadOnly, false},
+		{"disks that cannot be written to", refusals, false},
+		{"node removed", nodeRemoved, true},
+		{"hang", hang, true},
+		{"writes to files", fileWrites, true},
+		{"writes to growing files", growingFileWrites, true},
+		{"flushes of a device", deviceFlushes, true},
+		{"everything on a device", deviceGone, true},
+		{"everything below files", filesGone, true},
+		{"disk below a file system removed", fileSystemRemoved, true},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			if f.long {
+				testenv.Long(t, "other disks fail in other ways before it")
+			}
+			f.run(t, c)
+			if err := c.ill.Stop(); err != nil {
+				t.Error(err)
+			}
+			if s := c.well.Status(); s.State != Running || lost(s) != 0 {
+				t.Fatalf("the other flow is %s, and lost %v", s.State, s.Dropped)
+			}
+		})
+	}
+}
+
+// shorter is the first number in the short form, and the second in the long one.
+func shorter(short, all int) int {
+	if testing.Short() {
+		return short
+	}
+	return all
+}
+
+func deviceWrites(t *testing.T, c *clinic) {
+	p := newPatient(t, c, false, "")
+	p.falls(t, p.disk.FailWrites, "write to ", "before offset", "input/output error")
+	p.recovers(t, p.disk.Mend)
+}
+
+func fileFlushes(t *testing.T, c *clinic) {
+	p := newPatient(t, c, true, "")
+	readOnlyFiles(t, p)
+	p.falls(t, p.disk.FailFlushes, "flush ", "since the last flush may be lost", "input/output error")
+	p.recovers(t, p.disk.Mend)
+}
+
+func fileWrites(t *testing.T, c *clinic) {
+	p := newPatient(t, c, true, ", layout: slot")
+	p.falls(t, p.disk.FailWrites)
+	p.recovers(t, p.disk.Mend)
+}
+
+func growingFileWrites(t *testing.T, c *clinic) {
+	p := newPatient(t, c, true, ", prepare: none")
+	p.falls(t, p.disk.FailWrites)
+	p.recovers(t, p.disk.Mend)
+}
+
+func deviceFlushes(t *testing.T, c *clinic) {
+	p := newPatient(t, c, false, ", layout: slot")
+	p.falls(t, p.disk.FailFlushes, "flush ", "since the last flush may be lost", "input/output error")
+	p.recovers(t, p.disk.Mend)
+}
+
+func deviceGone(t *testing.T, c *clinic) {
+	p := newPatient(t, c, false, ", layout: slot")
+	p.falls(t, p.disk.Fail, "write to ", "input/output error")
+	p.recovers(t, p.disk.Mend)
+}
+
+func filesGone(t *testing.T, c *clinic) {
+	p := newPatient(t, c, true, "")
+	p.falls(t, p.disk.Fail)
+	p.recovers(t, p.disk.Mend)
+}
+
+// hang has a disk answer nothing for a while, twice: first it is well again, then it
+// fails.
+func hang(t *testing.T, c *clinic) {
+	p := newPatient(t, c, false, "")
+	p.begins(t)
+	p.disk.Hang(t)
+	c.send(t, 300)
+	c.becomes(t, Waiting, p.where(), "has completed nothing for", "operations", "lost in the kernel's rings")
+	p.disk.Mend(t)
+	c.becomes(t, Running)
+	await(t, c.ill, "what waited to be durable", func(s FlowStatus) bool { return s.Durable.Packets == 500 })
+	p.disk.Hang(t)
+	c.send(t, 300)
+	c.becomes(t, Waiting, p.where(), "has completed nothing for")
+	p.disk.Fail(t)
+	p.ended(t, "write to ", "input/output error")
+	p.recovers(t, p.disk.Mend)
+}
+
+// patient is the ill flow with what it writes to.
+type patient struct {
+	*clinic
+	disk    *labenv.Mapped // nil where it is another one
+	device  string         // that it writes to, or on which its file system is
+	raw     string         // what its ring is read from
+	dir     string         // where the file system is mounted; empty: there is none
+	first   uint64         // number of the first packet that was sent
+	durable uint64         // packets that were durable when it failed
+	later   uint64         // number of the first packet sent after that
+}
+
+// newPatient makes a disk that can fail, with a file system where files are asked for,
+// and tells the ill flow to write there.
+func newPatient(t *testing.T, c *clinic, files bool, to string) *patient {
+	t.Helper()
+	disk := labenv.Map(t, 64<<20)
+	p := &patient{clinic: c, disk: disk, device: disk.Path, raw: disk.Path, first: c.sent}
+	if files {
+		p.dir = mountedExt4(t, disk.Path)
+	}
+	p.prescribed(t, "segment: {size: 8MiB}, flush: 20ms, durable: 100ms"+to)
+	return p
+}
+
+// prescribed tells the flow where to write, and how.
+func (p *patient) prescribed(t *testing.T, how string) {
+	t.Helper()
+	if p.dir != "" {
+		p.prescribe(t, "", "file: "+p.dir+"/ill, "+how)
+		return
+	}
+	p.prescribe(t, "", "device: "+p.device+", "+how)
+}
+
+// mountedExt4 makes a file system on a device and returns where it is mounted.
+func mountedExt4(t *testing.T, device string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	if out, err := exec.Command(testenv.Tool(t, "mkfs.ext4"), "-q", "-F", device).CombinedOutput(); err != nil {
+		t.Fatalf("make a file system on %s: %v\n%s", device, err, out)
+	}
+	mount(t, device, dir, 0)
+	t.Cleanup(func() { unmount(t, dir) })
+	return dir
+}
+
+func mount(t *testing.T, device, dir string, flags uintptr) {
+	t.Helper()
+	if err := unix.Mount(device, dir, "ext4", flags, ""); err != nil {
+		t.Fatalf("mount %s on %s: %v", device, dir, err)
+	}
+}
+
+func unmount(t *testing.T, dir string) {
+	t.Helper()
+	if err := unix.Unmount(dir, 0); err != nil {
+		t.Fatalf("unmount %s: %v (something on it is still open)", dir, err)
+	}
+}
+
+// where is what errors must name.
+func (p *patient) where() string {
+	if p.dir != "" {
+		return p.dir
+	}
+	return p.device
+}
+
+// begins starts the flow and has it capture.
+func (p *patient) begins(t *testing.T) {
+	t.Helper()
+	p.first = p.sent
+	p.start(t)
+	p.capture(t, 200)
+	await(t, p.ill, "200 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 200 })
+}
+
+// falls has something happen to the flow's disk while it captures, and checks what the
+// flow says and counts.
+func (p *patient) falls(t *testing.T, happens func(testing.TB), says ...string) {
+	t.Helper()
+	p.begins(t)
+	happens(t)
+	p.send(t, 300)
+	p.ended(t, says...)
+}
+
+// ended checks what a flow says and counts that its disk has failed.
+func (p *patient) ended(t *testing.T, says ...string) {
+	t.Helper()
+	p.becomes(t, Failed, append(says, p.where(), "start the flow again")...)
+	<-p.ill.Ended()
+	s := p.ill.Status()
+	failures := uint64(0)
+	for _, n := range s.DiskErrors {
+		failures += n
+	}
+	if failures == 0 || s.Durable.Packets < 200 || s.Durable.Packets > s.Written.Packets {
+		t.Errorf("errors %v, %d packets written, %d durable", s.DiskErrors, s.Written.Packets, s.Durable.Packets)
+	}
+	settled(t, s)
+	free(t, p.B.Namespace, p.B.Ifname)
+	p.durable, p.later = s.Durable.Packets, p.sent
+}
+
+// recovers mends the disk, starts the flow again and checks that the capture has what was
+// durable, and what came later.
+func (p *patient) recovers(t *testing.T, mend func(testing.TB)) {
+	t.Helper()
+	if p.dir != "" {
+		unmount(t, p.dir)
+	}
+	mend(t)
+	if p.dir != "" {
+		mount(t, p.device, p.dir, 0)
+	}
+	p.start(t)
+	p.capture(t, 100)
+	if err := p.ill.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	p.keeps(t, p.found(t))
+}
+
+// found are the packets on the disk.
+func (p *patient) found(t *testing.T) [][]byte {
+	t.Helper()
+	if p.dir == "" {
+		return packets(t, exported(t, p.raw))
+	}
+	files, _ := filepath.Glob(p.dir + "/ill-*.pcapng")
+	return packets(t, files...)
+}
+
+// keeps checks that the last packets are those that were durable before the disk failed,
+// perhaps some of those that came before it had, and all that came later.
+func (p *patient) keeps(t *testing.T, got [][]byte) {
+	t.Helper()
+	for len(got) > 0 {
+		if n, _ := testenv.Sequence(got[0]); n >= p.first {
+			break
+		}
+		got = got[1:] // of a capture before
+	}
+	later := p.sent - p.later
+	if uint64(len(got)) < p.durable+later {
+		t.Fatalf("%d packets are there; %d were durable, and %d came later", len(got), p.durable, later)
+	}
+	inSequence(t, got[:p.durable], p.first, p.durable)
+	inSequence(t, got[uint64(len(got))-later:], p.later, later)
+	last := uint64(0)
+	for i, packet := range got {
+		n, ok := testenv.Sequence(packet)
+		if !ok || !testenv.Intact(packet) || i > 0 && n <= last {
+			t.Fatalf("packet %d has number %d, after %d", i, n, last)
+		}
+		last = n
+	}
+}
