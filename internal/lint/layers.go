@@ -26,7 +26,7 @@ var layers = []layer{
 	{"nvme", []string{"umem"}},
 	{"rdma", []string{"umem"}},
 	{"rdma/measure", nil},
-	{"rdma/connect", []string{"umem", "rdma"}},
+	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
 	{"rdma/verbs", []string{"umem", "rdma"}},
 	{"rdma/roce", []string{"umem", "rdma", "xdp", "bpf", "bpf/filter"}},
 	{"flows/config", []string{"umem", "bpf/filter"}},

@@ -50,9 +50,6 @@ func ParseTest(s string) (Test, error) {
 // Latency reports whether the test measures latency, and not bandwidth.
 func (t Test) Latency() bool { return t%2 == 0 }
 
-// sends reports whether it is one of SEND, in which the server posts receives.
-func (t Test) sends() bool { return t <= SendBandwidth }
-
 // Traffic is what both sides must be started with.
 type Traffic struct {
 	Size       int // bytes of a message
