@@ -20,7 +20,8 @@ type link struct {
 	qp      rdma.QueuePair
 	sent    rdma.CompletionQueue
 	came    rdma.CompletionQueue
-	conn    *connect.Conn
+	conn    *connect.Conn      // nil with a peer of another kind
+	remote  connect.Parameters // of the peer
 	handle  rdma.AddressHandle
 	granted rdma.MemoryRegion // what the peer may reach: in
 	theirs  connect.Grant     // what we may reach of the peer's
@@ -142,22 +143,27 @@ func (l *link) end(local connect.Parameters, hello []byte) connect.End {
 	return e
 }
 
-// connected notes the peer.
+// connected notes a peer of our own kind.
 func (l *link) connected(c *connect.Conn) (err error) {
 	l.conn = c
 	l.then(c.Close)
-	// A peer that is gone ends what waits for it.
-	remote := c.Remote()
+	offer := c.Remote()
 	if l.right() != 0 {
-		if l.theirs, err = remote.Grant("memory"); err != nil {
+		if l.theirs, err = offer.Grant("memory"); err != nil {
 			return err
 		}
 		if need := uint64(l.slots) * l.stride; l.theirs.Length < need {
 			return fmt.Errorf("the peer grants %d bytes, %d are needed", l.theirs.Length, need)
 		}
 	}
+	return l.reach(offer.Parameters)
+}
+
+// reach notes the way to the peer.
+func (l *link) reach(remote connect.Parameters) (err error) {
+	l.remote = remote
 	if l.Transport == rdma.UD {
-		l.handle, err = keep(l.session, l.domain.NewAddressHandle, l.settings.AddressOf(remote.Parameters))
+		l.handle, err = keep(l.session, l.domain.NewAddressHandle, l.settings.AddressOf(remote))
 	}
 	return err
 }
@@ -195,8 +201,7 @@ func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 	r.Immediate = [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
 	r.RemoteAddr, r.RKey = l.theirs.Addr+uint64(slot)*l.stride, l.theirs.RKey
 	if l.handle != nil {
-		p := l.conn.Remote().Parameters
-		r.Handle, r.RemoteQPN, r.RemoteQKey = l.handle.ID(), p.QPN, p.QKey
+		r.Handle, r.RemoteQPN, r.RemoteQKey = l.handle.ID(), l.remote.QPN, l.remote.QKey
 	}
 	return r, l.sge(l.out, slot, l.Size)
 }

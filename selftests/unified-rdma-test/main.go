@@ -44,7 +44,10 @@ func work(ctx context.Context, o options, out io.Writer) error {
 	debug.SetMemoryLimit(256 << 20)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if o.server() {
+	switch {
+	case o.peer == pingpongPeer:
+		return o.pingpong(ctx, out)
+	case o.server():
 		return serve(ctx, o, out)
 	}
 	return ask(ctx, o, out)

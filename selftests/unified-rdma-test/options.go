@@ -16,8 +16,9 @@ type options struct {
 	iface, device, disk, where string
 
 	job
-	port                 int // TCP
-	gid                  int // index; -1: chosen
+	peer                 string // whose program is on the other side; empty: ours
+	port                 int    // TCP
+	gid                  int    // index; -1: chosen
 	mtu                  int
 	patience             time.Duration
 	keep                 bool
@@ -74,7 +75,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.Depth, "depth", 0, "so many `REQUESTS` at a time (default 128; of latency always 1)")
 	fs.IntVar(&o.Inline, "inline", o.Inline, "send messages of up to so many `BYTES` inline (default: of latency 220, else 0)")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
-	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server")
+	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of somebody else's: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
+	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
 	fs.DurationVar(&o.patience, "timeout", o.patience, "how `LONG` to wait for the peer before giving up")
@@ -91,6 +93,9 @@ func (o *options) define(fs *flag.FlagSet) {
 func (o *options) check(given map[string]bool) error {
 	if tls := []bool{o.cert != "", o.key != "", o.authority != ""}; tls[0] != tls[1] || tls[1] != tls[2] {
 		return errors.New("-cert, -key and -ca go together")
+	}
+	if o.peer != "" {
+		return o.checkPeer(given)
 	}
 	if o.server() {
 		for _, name := range []string{"test", "transport", "op", "size", "n", "depth", "inline", "seed"} {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// The programs of others that can be on the other side.
+const pingpongPeer = "pingpong"
+
+var peers = []string{pingpongPeer}
+
+// peerPort is the TCP port of all of them.
+const peerPort = 18515
+
+// checkPeer holds the options to what the other program can.
+func (o *options) checkPeer(given map[string]bool) error {
+	if !slices.Contains(peers, o.peer) {
+		return fmt.Errorf("-peer %s: it must be %s", o.peer, strings.Join(peers, ", "))
+	}
+	for _, name := range []string{"test", "op", "depth", "inline", "seed", "keep", "cert"} {
+		if given[name] {
+			return fmt.Errorf("-%s and -peer do not go together", name)
+		}
+	}
+	if o.disk != noDisk {
+		return fmt.Errorf("BLOCK_DEV %s: -peer needs no disk; give - for it", o.disk)
+	}
+	if !given["port"] {
+		o.port = peerPort
+	}
+	return o.fillPingpong(given)
+}
+
+// meet connects to the other program over TCP, or waits for it to.
+func (o *options) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
+	if !o.server() {
+		d := net.Dialer{Timeout: o.patience}
+		return d.DialContext(ctx, "tcp", net.JoinHostPort(o.where, strconv.Itoa(o.port)))
+	}
+	var c net.ListenConfig
+	l, err := c.Listen(ctx, "tcp", ":"+strconv.Itoa(o.port))
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
+	defer l.Close()
+	fmt.Fprintf(out, "waiting for %s on TCP port %d\n", o.peer, o.port)
+	conn, err := l.Accept()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return conn, err
+}
+
+// withPeer has f work with the other program, over a link that is prepared, and a
+// connection beside it.
+func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.Settings,
+	f func(*link, connect.Parameters, net.Conn) error) (err error) {
+	conn, err := o.meet(ctx, out)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	s, err := open(*o, peer.Addr().Unmap())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	settings.GID, settings.MTU = s.settings.GID, max(settings.MTU, s.settings.MTU)
+	s.settings = settings
+	l, local, err := newLink(ctx, s, o.job)
+	if err != nil {
+		return err
+	}
+	return f(l, local, conn)
+}
