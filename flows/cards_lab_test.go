@@ -94,7 +94,7 @@ var notOnCards = map[string]string{
 	"HugePagesExhausted": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
 	"OthersSegments": noInterface, "RingRecovers": noInterface, "RingRefuses": noInterface, "RingWaitsForSlots": noInterface,
 	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
-	"SegmentsWait": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
+	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 }
 
