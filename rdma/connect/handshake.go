@@ -25,8 +25,8 @@ type Config struct {
 	Timeout time.Duration
 	// Handshakes is how many peers a Listener deals with at once, others wait; 0 is DefaultHandshakes.
 	Handshakes int
-	// Failed, where it is not nil, is told of each handshake of a Listener that failed before
-	// a Request came of it. It is called by several goroutines.
+	// Failed, where it is not nil, is told of each handshake of a Listener that failed, also where
+	// Accept of its Request returns the error. It is called by several goroutines.
 	Failed func(error)
 }
 

@@ -99,7 +99,8 @@ func TestSilence(t *testing.T) {
 func TestUnanswered(t *testing.T) {
 	_, theirs := pair(rdma.RC)
 	failed := make(chan error, 2)
-	l := listen(t, Config{Timeout: 100 * time.Millisecond, Handshakes: 1, Failed: func(err error) { failed <- err }})
+	const limit = 500 * time.Millisecond
+	l := listen(t, Config{Timeout: limit, Handshakes: 1, Failed: func(err error) { failed <- err }})
 	for range 2 { // not accepted, then accepted and forgotten
 		dialled := make(chan error, 1)
 		go func() {
@@ -113,7 +114,7 @@ func TestUnanswered(t *testing.T) {
 		}
 		go func() {
 			if r, err := l.Accept(t.Context()); err == nil && r.Peer().Plain {
-				time.Sleep(200 * time.Millisecond)
+				time.Sleep(2 * limit)
 				if _, err := r.Accept(End{}); !errors.Is(err, errAnswered) {
 					t.Error(err)
 				}
@@ -129,10 +130,10 @@ func TestDialGivesUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	_, err = Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Timeout: 50 * time.Millisecond})
+	_, err = Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Timeout: 300 * time.Millisecond})
 	wantReason(t, err, ReasonTimeout, "read the answer: nothing came in time")
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
+	time.AfterFunc(300*time.Millisecond, cancel)
 	_, err = Dial(ctx, l.Addr().String(), end(new(journal), "client", theirs), Config{})
 	wantReason(t, err, ReasonCancelled, "context canceled")
 	_ = l.Close()
