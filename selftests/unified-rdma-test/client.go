@@ -72,7 +72,16 @@ func (s *session) lead(ctx context.Context, address string, config connect.Confi
 	if err := l.connected(conn); err != nil {
 		return result{}, err
 	}
-	switch j.Test {
+	r, err := l.measure()
+	if err == nil {
+		err = l.tell("end")
+	}
+	return r, err
+}
+
+// measure is what the client does.
+func (l *link) measure() (result, error) {
+	switch l.Test {
 	case verifyTest:
 		return l.verify()
 	case latencyTest:

@@ -18,7 +18,8 @@ func (l *link) latency() (result, error) {
 	case twoSided(l.op):
 		err = l.pingMessages(ticks)
 	case l.op == rdma.Write:
-		err = l.pingWrites(ticks)
+		// In a latency test of perftest's the server begins to write.
+		err = l.bounceWrites(l.options.peer == "", ticks)
 	default:
 		way = measure.RoundTrip
 		err = l.roundTrips(ticks)
@@ -30,22 +31,18 @@ func (l *link) latency() (result, error) {
 	if err != nil {
 		return result{}, fmt.Errorf("-n %d: %w", l.Count, err)
 	}
-	return result{job: l.job, latency: &row}, l.tell("end")
+	return result{job: l.job, latency: &row}, nil
 }
 
 // answerLatency is the server's.
 func (l *link) answerLatency() error {
-	var err error
 	switch {
 	case twoSided(l.op):
-		err = l.pongMessages()
+		return l.pongMessages()
 	case l.op == rdma.Write:
-		err = l.pongWrites()
+		return l.bounceWrites(l.options.peer != "", measure.NewTicks(l.Count))
 	}
-	if err != nil {
-		return err
-	}
-	return l.hear("end")
+	return nil
 }
 
 // one posts the request that is sent again and again, and waits until it is complete.
@@ -95,32 +92,26 @@ func (l *link) takeOne() error {
 	return l.post(0, len(cs))
 }
 
-// pingWrites writes and waits until the peer has written back: the last byte of each is the
-// number of the message.
-func (l *link) pingWrites(t *measure.Ticks) error {
+// bounceWrites writes to and fro: the last byte of each is the number of the message. One side begins;
+// the other writes when it has seen the byte.
+func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	r, s, last := l.writing()
 	for i := range l.Count {
-		*last = byte(i + 1)
+		number := byte(i + 1)
+		if !begins {
+			if err := l.awaitByte(number); err != nil {
+				return err
+			}
+		}
+		*last = number
 		t.Now()
 		if err := l.one(r, s); err != nil {
 			return err
 		}
-		if err := l.awaitByte(byte(i + 1)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *link) pongWrites() error {
-	r, s, last := l.writing()
-	for i := range l.Count {
-		if err := l.awaitByte(byte(i + 1)); err != nil {
-			return err
-		}
-		*last = byte(i + 1)
-		if err := l.one(r, s); err != nil {
-			return err
+		if begins {
+			if err := l.awaitByte(number); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -28,6 +28,7 @@ type link struct {
 
 	slots  int    // messages that memory is for, each way
 	stride uint64 // bytes from one to the next
+	apart  uint64 // the same, in the peer's memory
 	in     uint64 // address of the first slot to receive into
 	out    uint64 // address of the first slot to send from
 
@@ -51,7 +52,8 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 	}
 	l.stride = (l.front() + max(j.Size, 8) + 63) &^ 63
 	l.slots = int(min(max(areaMost/l.stride, 1), uint64(j.Depth)))
-	if err := s.openRegion(2, uint64(l.slots)*l.stride, 0); err != nil {
+	l.apart = l.stride
+	if err := s.openRegion(2, l.area(), 0); err != nil {
 		return l, local, err
 	}
 	var areas [2]umem.Frame
@@ -66,6 +68,10 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 	local, err = connect.Prepare(s.device, l.qp, s.settings)
 	return l, local, err
 }
+
+// area is how much memory the messages of one way have. Programs of perftest go round in a few
+// thousand bytes.
+func (l *link) area() uint64 { return max(uint64(l.slots)*l.stride, 8192) }
 
 // front is what lies in front of a received message.
 func (l *link) front() uint64 {
@@ -91,7 +97,7 @@ func (l *link) fits() error {
 // make makes the queues and what is granted to the peer.
 func (l *link) make() (err error) {
 	l.granted, err = keep(l.session, func(a rdma.Access) (rdma.MemoryRegion, error) {
-		return l.domain.RegisterPart(l.region, l.in, uint64(l.slots)*l.stride, a)
+		return l.domain.RegisterPart(l.region, l.in, l.area(), a)
 	}, rdma.LocalWrite|l.right())
 	if err != nil {
 		return err
@@ -199,7 +205,7 @@ func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 		r.Flags = rdma.Inline
 	}
 	r.Immediate = [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
-	r.RemoteAddr, r.RKey = l.theirs.Addr+uint64(slot)*l.stride, l.theirs.RKey
+	r.RemoteAddr, r.RKey = l.theirs.Addr+uint64(slot)*l.apart, l.theirs.RKey
 	if l.handle != nil {
 		r.Handle, r.RemoteQPN, r.RemoteQKey = l.handle.ID(), l.remote.QPN, l.remote.QKey
 	}

@@ -17,7 +17,8 @@ import (
 // The programs of others that can be on the other side.
 const pingpongPeer = "pingpong"
 
-var peers = []string{pingpongPeer}
+var peers = []string{pingpongPeer, "ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw",
+	"ib_atomic_lat", "ib_atomic_bw"}
 
 // peerPort is the TCP port of all of them.
 const peerPort = 18515
@@ -27,7 +28,10 @@ func (o *options) checkPeer(given map[string]bool) error {
 	if !slices.Contains(peers, o.peer) {
 		return fmt.Errorf("-peer %s: it must be %s", o.peer, strings.Join(peers, ", "))
 	}
-	for _, name := range []string{"test", "op", "depth", "inline", "seed", "keep", "cert"} {
+	if given["op"] && !strings.Contains(o.peer, "atomic") {
+		return fmt.Errorf("-op: -peer %s says what is done", o.peer)
+	}
+	for _, name := range []string{"test", "depth", "inline", "seed", "keep", "cert"} {
 		if given[name] {
 			return fmt.Errorf("-%s and -peer do not go together", name)
 		}
@@ -38,7 +42,10 @@ func (o *options) checkPeer(given map[string]bool) error {
 	if !given["port"] {
 		o.port = peerPort
 	}
-	return o.fillPingpong(given)
+	if o.peer == pingpongPeer {
+		return o.fillPingpong(given)
+	}
+	return o.fillPerftest(given)
 }
 
 // meet connects to the other program over TCP, or waits for it to.

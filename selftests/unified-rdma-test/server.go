@@ -95,7 +95,14 @@ func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.
 	if err := l.connected(conn); err != nil {
 		return err
 	}
-	if err := l.answer(); err != nil {
+	err = l.answer()
+	if err == nil {
+		err = l.hear("end")
+	}
+	if err == nil && j.Test == verifyTest && isAtomic(l.op) {
+		err = l.checkWord()
+	}
+	if err != nil {
 		return fmt.Errorf("%v: %w", &j, err)
 	}
 	fmt.Fprintln(out, "done")

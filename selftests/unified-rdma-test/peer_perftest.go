@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/connect/perftest"
+)
+
+// fillPerftest sets what the programs of perftest do without options.
+func (o *options) fillPerftest(given map[string]bool) error {
+	test, err := perftest.ParseTest(o.peer)
+	if err != nil {
+		return err
+	}
+	d := test.Defaults()
+	o.Test = bandwidthTest
+	if test.Latency() {
+		o.Test = latencyTest
+	}
+	switch test {
+	case perftest.WriteLatency, perftest.WriteBandwidth:
+		o.Op = "write"
+	case perftest.ReadLatency, perftest.ReadBandwidth:
+		o.Op = "read"
+	case perftest.AtomicLatency, perftest.AtomicBandwidth:
+		if !given["op"] {
+			o.Op = "fetch-add"
+		}
+	}
+	o.Depth = d.SendDepth
+	if !given["size"] {
+		o.Size = uint64(d.Size)
+	}
+	if !given["n"] {
+		o.Count = d.Iterations
+	}
+	o.fill(true)
+	return o.job.check()
+}
+
+// perftest is either side of a program of perftest.
+func (o *options) perftest(ctx context.Context, out io.Writer) error {
+	test, err := perftest.ParseTest(o.peer)
+	if err != nil {
+		return err
+	}
+	return o.withPeer(ctx, out, test.Settings(), func(l *link, local connect.Parameters, conn net.Conn) error {
+		c := perftest.Config{Test: test, MTU: local.MTU}
+		if o.server() {
+			c.Role = perftest.Server
+		}
+		s, err := perftest.Begin(ctx, conn, c)
+		if err != nil {
+			return err
+		}
+		local.MTU = s.Agreed().MTU
+		if err := l.exchangeKeys(ctx, s, local); err != nil {
+			return err
+		}
+		if err := s.Start(ctx); err != nil {
+			return err
+		}
+		return l.besidePerftest(ctx, s, out)
+	})
+}
+
+// exchangeKeys leads the queue pair, and learns where the peer's memory is.
+func (l *link) exchangeKeys(ctx context.Context, s *perftest.Session, local connect.Parameters) error {
+	if twoSided(l.op) {
+		if err := l.post(0, l.receives()); err != nil {
+			return err
+		}
+	}
+	mine := perftest.KeyOf(local, l.granted.RKey(), l.granted.Addr())
+	var remote connect.Parameters
+	keys, err := s.Exchange(ctx, []perftest.Key{mine}, func(keys []perftest.Key) (err error) {
+		if remote, err = keys[0].Parameters(l.Transport, local.MTU, mine); err != nil {
+			return err
+		}
+		return connect.Lead(l.qp, l.settings, local, remote)
+	})
+	if err != nil {
+		return err
+	}
+	l.theirs = connect.Grant{RKey: keys[0].RKey, Addr: keys[0].Addr, Length: s.Reach(l.Size)}
+	l.apart = 0 // it has memory for one message
+	return l.reach(remote)
+}
+
+// besidePerftest does our part, and ends the conversation.
+func (l *link) besidePerftest(ctx context.Context, s *perftest.Session, out io.Writer) error {
+	if l.options.server() {
+		if err := l.answer(); err != nil {
+			return err
+		}
+		if _, err := s.Finish(ctx, perftest.Report{}); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintln(out, "done")
+		return err
+	}
+	r, err := l.measure()
+	if err != nil {
+		return err
+	}
+	var mine perftest.Report
+	if r.bandwidth != nil {
+		mine = perftest.ReportOf(*r.bandwidth)
+	}
+	if _, err := s.Finish(ctx, mine); err != nil {
+		return err
+	}
+	return r.print(out, l.options.json)
+}
