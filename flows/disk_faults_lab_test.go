@@ -5,7 +5,9 @@ package flows
 import (
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +33,7 @@ func TestDiskFaults(t *testing.T) {
 		{"disks that cannot be written to", refusals, false},
 		{"node removed", nodeRemoved, true},
 		{"hang", hang, true},
+		{"stopped while it hangs", stopHanging, true},
 		{"writes to files", fileWrites, true},
 		{"writes to growing files", growingFileWrites, true},
 		{"flushes of a device", deviceFlushes, true},
@@ -121,6 +124,30 @@ func hang(t *testing.T, c *clinic) {
 	p.disk.Fail(t)
 	p.ended(t, "write to ", "input/output error")
 	p.recovers(t, p.disk.Mend)
+}
+
+// stopHanging stops a flow whose disk answers nothing: it ends once the disk has given
+// its frames back.
+func stopHanging(t *testing.T, c *clinic) {
+	p := newPatient(t, c, false, ", layout: slot")
+	p.begins(t)
+	before := c.ill.patience
+	c.ill.patience = 100 * time.Millisecond
+	defer func() { c.ill.patience = before }()
+	p.disk.Hang(t)
+	c.send(t, 100)
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.ill.Stop() }()
+	await(t, c.ill, "the flow to wait for its frames", func(s FlowStatus) bool {
+		return s.State == Waiting && strings.Contains(s.Error, "operations have not completed and keep")
+	})
+	p.disk.Mend(t)
+	err := <-stopped
+	if err == nil {
+		t.Fatal("it stopped as if all were written in time")
+	}
+	sayAll(t, err.Error(), []string{"stop flow ill", p.where(), "did not take everything within 100ms", "200 are durable"})
+	settled(t, c.ill.Status())
 }
 
 // patient is the ill flow with what it writes to.

@@ -25,7 +25,7 @@
 // crash the next start recovers the files; see package internal/pcapng.
 //
 // Faults. What mends without us is waited for, and the status says what it is: an
-// interface that is down, a disk that is full. What does not ends the flow: an
+// interface that is down, a disk that is full or answers nothing. What does not ends the flow: an
 // interface or program that is gone, a disk that fails, a device without room. Its
 // packets then go to the host again at once, what it received before is written if
 // the disk takes it, its error stays in the status, and it may be started again.

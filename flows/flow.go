@@ -153,12 +153,9 @@ func (f *Flow) setState(s State, err error) {
 // release takes a run off its worker and closes everything. The block queue is
 // closed on the worker's thread, to which the kernel bound it.
 func (f *Flow) release(r *run) error {
-	err := f.worker.Do(func() error {
-		f.worker.remove(r)
-		if r.disk != nil {
-			return r.disk.queue.Close()
-		}
-		return nil
-	})
+	err := f.worker.Do(func() error { f.worker.remove(r); return nil })
+	if r.disk != nil {
+		err = errors.Join(err, f.closeQueue(r.disk.queue))
+	}
 	return errors.Join(err, r.undo.run())
 }

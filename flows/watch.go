@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -154,6 +155,23 @@ func (f *Flow) until(r *run, deadline time.Time, step func(now time.Time) (bool,
 				f.config.Name, f.to(), f.patience, r.packets.Load(), written.Packets, durable.Packets))
 		}
 		time.Sleep(time.Millisecond)
+	}
+}
+
+// closeQueue closes a block queue on the worker's thread, a little at a time: the worker's
+// other flows must not wait for a disk that hangs. The flow does, since the disk may still
+// fetch the frames it has.
+func (f *Flow) closeQueue(q *nvme.Queue) error {
+	for begun, told := time.Now(), false; ; time.Sleep(glance) {
+		err := f.worker.Do(func() error { return q.CloseWithin(time.Millisecond) })
+		var stuck *nvme.StuckError
+		if !errors.As(err, &stuck) {
+			return err
+		}
+		if !told && time.Since(begun) > time.Second {
+			f.await(err)
+			told = true
+		}
 	}
 }
 
