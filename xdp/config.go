@@ -83,6 +83,8 @@ type Config struct {
 	// frees one a while after its last socket was closed, mostly within 50 ms, on a
 	// loaded machine after two seconds. Default five seconds.
 	BindTimeout time.Duration
+
+	reserve uint32 // frames that a port keeps with the kernel, see suit; or none
 }
 
 // BusyPoll configures the kernel's busy polling (Documentation/networking/napi.rst).

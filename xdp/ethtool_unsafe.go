@@ -58,6 +58,20 @@ func ethtool(fd int, name string, data unsafe.Pointer) error {
 	return nil
 }
 
+// ringParameters is struct ethtool_ringparam.
+type ringParameters struct {
+	cmd                                 uint32
+	maxRx, maxRxMini, maxRxJumbo, maxTx uint32
+	rx, rxMini, rxJumbo, tx             uint32
+}
+
+// ringEntries is how many descriptors each of a card's receive rings has.
+func ringEntries(fd int, name string) (uint32, error) {
+	r := &ringParameters{cmd: unix.ETHTOOL_GRINGPARAM}
+	err := ethtool(fd, name, unsafe.Pointer(r))
+	return r.rx, err
+}
+
 // value is struct ethtool_value.
 type value struct{ cmd, data uint32 }
 

@@ -8,6 +8,9 @@ func (c *Config) limits(g Granted, d *device) umem.Limits {
 	l.Message = min(uint64(l.Frames)*uint64(c.region().FrameSize()), uint64(d.mtu)+sendOverhead)
 	if c.Direction.receives() {
 		l.Supply = int(c.FillSize)
+		if c.reserve > 0 {
+			l.Supply = int(c.reserve + margin)
+		}
 	}
 	if c.Direction.sends() {
 		l.Send = int(c.RingSize)

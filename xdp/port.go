@@ -30,6 +30,8 @@ type Port struct {
 	inside   bool         // the last received frame continues
 	zeroCopy bool         // the card fills frames itself
 	starved  bool         // the fill ring was empty when frames came
+	reserve  uint32       // frames that the kernel must have, see suit; or none
+	reserved bool         // it has had them
 	frameEnd uint64       // where frames end and extents begin
 	chunk    uint64       // bytes of a frame
 
@@ -84,6 +86,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	p.worker.PassTo(p.held, empty[:n])
 	p.starved = p.starved || p.zeroCopy && !p.rings.fill.pending()
 	p.supplied += n
+	p.reserved = p.reserved || p.reserve > 0 && p.supplied >= p.reserve
 	p.rings.fill.publish(n)
 	return int(n)
 }
@@ -97,7 +100,7 @@ func (p *Port) Recv(dst []umem.Frame) int {
 		return 0
 	}
 	p.rings.fill.look() // Supply follows: both indices cross from the kernel's CPU at once
-	n := p.rings.rx.waiting(uint32(min(len(dst), maxBatch)))
+	n := p.rings.rx.waiting(min(uint32(min(len(dst), maxBatch)), p.spare()))
 	if n == 0 {
 		return 0
 	}

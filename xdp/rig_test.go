@@ -86,13 +86,28 @@ func (g *rig) tryOpen(e *testenv.End, c Config) (i *Interface, err error) {
 	if c.RingSize == 0 {
 		c.RingSize = 256
 	}
+	if c.Policy == Prefer {
+		c.Policy = policy
+	}
 	e.Do(g, func() { i, err = Open(c) })
+	if err == nil {
+		e.Carry(g)
+		for _, p := range i.ports {
+			g.supply(p, int(p.reserve))
+		}
+	}
 	return i, err
 }
+
+// policy is that of tests which name none. Those on cards set it.
+var policy = Prefer
 
 // supply gives the port n frames of the pool.
 func (g *rig) supply(p umem.Port, n int) {
 	g.Helper()
+	if n == 0 {
+		return
+	}
 	fs := make([]umem.Frame, n)
 	if got := g.worker.Take(fs); got < n {
 		g.Fatalf("the pool had %d of %d frames", got, n)
@@ -116,6 +131,9 @@ func (g *rig) receive(p *Port, n int) []umem.Frame {
 	batch := make([]umem.Frame, 64)
 	packets := 0
 	testenv.Wait(g, 2*time.Second, fmt.Sprintf("%d packets", n), func() bool {
+		if err := p.Kick(); err != nil { // with zero copy a card asks to be told of frames
+			g.Fatal(err)
+		}
 		got := p.Recv(batch)
 		out = append(out, batch[:got]...)
 		for _, f := range batch[:got] {
