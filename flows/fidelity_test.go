@@ -17,7 +17,7 @@ import (
 // byte for byte and in order per queue.
 func TestSameAsTcpdump(t *testing.T) {
 	testenv.Long(t, "TestFilterLeavesTheRest compares with tcpdump as well")
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		for _, mtu := range testenv.MTUs(1500, 9000) {
 			for _, queues := range testenv.Queues(1, 4) {
 				t.Run(fmt.Sprintf("%s/MTU %d/%d queues", layout, mtu, queues), func(t *testing.T) {
@@ -133,7 +133,7 @@ func balanced(t *testing.T, s FlowStatus, offered uint64) {
 // TestFilterLeavesTheRest captures what tcpdump selects by the same words, and
 // leaves the rest to the host, which goes on answering.
 func TestFilterLeavesTheRest(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			// Of what our filters look into and tcpdump's do not, tags and extension
 			// headers, these streams have none.
@@ -170,7 +170,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 // second, and readers complain once at most.
 func TestLiveFile(t *testing.T) {
 	testenv.Long(t, "it bounds times")
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			text := strings.Replace(l.defaults(layout), "flush: 100ms, ", "", 1) // the default
@@ -184,7 +184,7 @@ func TestLiveFile(t *testing.T) {
 					t.Fatal(err)
 				}
 				testenv.Wait(t, 10*time.Second, "the packet to be readable", func() bool { return len(l.live(t)) > i })
-				if time.Since(begin) > time.Second {
+				if time.Since(begin) > testenv.Within(time.Second) {
 					late++
 				}
 			}
@@ -227,7 +227,7 @@ func (l *lab) live(t *testing.T) []testenv.Captured {
 // there were.
 func TestTimesAndStatistics(t *testing.T) {
 	testenv.Long(t, "it needs some seconds of traffic, and nothing more happens than elsewhere")
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			const queues, seconds, rate = 2, 2, 4000
 			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
@@ -260,7 +260,7 @@ func TestTimesAndStatistics(t *testing.T) {
 // of all do not fit one batch.
 func TestStatisticsOfManyQueues(t *testing.T) {
 	const queues = 40
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true, Queues: queues})
 			f := l.start(t, strings.Replace(l.defaults(layout), "ring: 2048", "ring: 64", 1), Options{}).Flows()[0]

@@ -83,7 +83,7 @@ func (b *bench) close(t testing.TB) {
 // TestPollAllocatesNothing polls a flow under traffic: receiving, laying out,
 // writing, flushing and statistics make no garbage.
 func TestPollAllocatesNothing(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			testenv.Leaks(t)
 			b := newBench(t, layout)
@@ -119,7 +119,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 // disk, without the sender and the kernel's work for it; 64 packets wait whenever
 // the flow is polled.
 func BenchmarkCapture(b *testing.B) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		for _, size := range []int{64, 512, 1024, 1514} {
 			b.Run(fmt.Sprintf("%s/%d", layout, size), func(b *testing.B) { benchmarkCapture(b, layout, size) })
 		}

@@ -43,7 +43,7 @@ flows:
 			}
 			taken := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
 			offered := l.offered(t)
-			if n := offered + l.refused(t); n < uint64(taken) || n > uint64(len(frames)) {
+			if n := l.sent(t) + l.refused(t); n < uint64(taken) || n > uint64(len(frames)) {
 				t.Errorf("the sender's device counts %d packets, it took %d of %d", n, taken, len(frames))
 			}
 			s := l.atRest(t, f, offered)

@@ -16,7 +16,7 @@ import (
 
 // TestEveryWaitCapturesEverything has workers spin, sleep and poll.
 func TestEveryWaitCapturesEverything(t *testing.T) {
-	for _, wait := range []string{"spin", "sleep", "poll"} {
+	for _, wait := range some("spin", "sleep", "poll") {
 		t.Run(wait, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			text := "workers: [{name: main, wait: " + wait + "}]\n" + l.defaults("packed")
@@ -38,8 +38,8 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 // TestCountTakesExactly ends flows after so many packets, the first ones, though
 // more come, also in the middle of a burst.
 func TestCountTakesExactly(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
-		for _, count := range []int{1, 100, 777} {
+	for _, layout := range layouts {
+		for _, count := range some(1, 100, 777) {
 			t.Run(fmt.Sprintf("%s/%d", layout, count), func(t *testing.T) {
 				l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
 				f := l.start(t, l.defaults(layout), Options{Count: uint64(count)}).Flows()[0]
@@ -150,7 +150,7 @@ flows:
     from: {interface: %s, ring: 1024}
     to: {file: %s/second, layout: packed, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
 `, l.B.Ifname, l.dir, other[1].Ifname, l.dir)
-	for _, worker := range []string{"one", "two"} {
+	for _, worker := range some("one", "two") {
 		t.Run("worker "+worker, func(t *testing.T) { l.undisturbed(t, fmt.Sprintf(text, worker), &other[0]) })
 	}
 }

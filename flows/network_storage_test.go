@@ -8,7 +8,7 @@ import (
 )
 
 func TestCaptureEveryPacket(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			d := l.start(t, l.defaults(layout), Options{})

@@ -191,7 +191,8 @@ func shortened(filter string) string {
 
 // fill takes the flow's share of the frames and supplies the queues.
 func (r *run) fill(c config.Flow, hands *umem.Holder, shared sharing) error {
-	queues := len(r.sources) * c.From.Ring
+	each := r.sources[0].port.Limits().Supply // what a queue holds
+	queues := len(r.sources) * each
 	least := queues + 2*chainFrames
 	want := 2*queues + 2*chainFrames
 	if c.To.Layout == config.LayoutSlot {
@@ -203,7 +204,7 @@ func (r *run) fill(c config.Flow, hands *umem.Holder, shared sharing) error {
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(r.sources), c.From.Ring, least)
 	}
-	for range c.From.Ring/burst + 1 {
+	for range each/burst + 1 {
 		r.supply()
 	}
 	return nil

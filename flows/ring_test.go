@@ -15,7 +15,7 @@ import (
 // TestRingWrapsAround fills a device three times over. The newest packets are on it,
 // as many as fit, and readers take what is exported.
 func TestRingWrapsAround(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			dev := testenv.Loop(t, testenv.DiskFile(t, 16<<20), 0) // seven segments of 2 MiB
 			c := newClinic(t, "", "device: "+dev+", layout: "+layout+", segment: {size: 2MiB}, flush: 20ms, durable: 50ms")

@@ -103,7 +103,7 @@ func complete(t *testing.T, files []string) (size int64) {
 // TestRotateBySize loses nothing between segments, and goes on behind them after
 // a restart.
 func TestRotateBySize(t *testing.T) {
-	for _, to := range []string{"layout: packed, prepare: allocate", "layout: slot, prepare: zero", "layout: packed, prepare: none"} {
+	for _, to := range some("layout: packed, prepare: allocate", "layout: packed, prepare: none", "layout: slot, prepare: zero") {
 		t.Run(strings.ReplaceAll(to, ", ", " "), func(t *testing.T) {
 			if !strings.Contains(to, "slot") {
 				testenv.Long(t, "the slot layout stands for the others")
@@ -193,7 +193,7 @@ func TestKeep(t *testing.T) {
 // TestExact captures to the one file that was named: it replaces what was there,
 // grows, and ends where its content does.
 func TestExact(t *testing.T) {
-	for _, layout := range []config.Layout{config.LayoutPacked, config.LayoutSlot} {
+	for _, layout := range some(config.LayoutPacked, config.LayoutSlot) {
 		t.Run(string(layout), func(t *testing.T) {
 			if layout == config.LayoutSlot {
 				testenv.Long(t, "the packed layout stands for this one")
@@ -253,7 +253,7 @@ func TestDurable(t *testing.T) {
 // change: nothing is lost that the rings and the region hold, and nothing is called
 // durable that is not.
 func TestSlowDisk(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			l.dir = testenv.Ext4(t, 48<<20)

@@ -72,8 +72,13 @@ func TestFromTrafgen(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := l.A.Run(t, testenv.Tool(t, "trafgen"), "-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q")
-	l.taken(t, f, number(t, `(\d+) packets outgoing`, out)-l.refused(t))
+	cmd := l.A.Command(testenv.Tool(t, "trafgen"), "-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q")
+	cmd.Dir = t.TempDir() // it makes a file there
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("trafgen: %v: %s", err, out)
+	}
+	l.taken(t, f, number(t, `(\d+) packets outgoing`, string(out))-l.refused(t))
 }
 
 func TestFromTcpreplay(t *testing.T) {
@@ -124,7 +129,8 @@ func TestFromIperf3(t *testing.T) {
 	testenv.Wait(t, 10*time.Second, "iperf3 to listen", func() bool {
 		return strings.Contains(l.B.Run(t, "ss", "-Hltn"), ":5201")
 	})
-	client := l.A.Command("iperf3", "-c", l.B.IP.String(), "-u", "-b", "100M", "-l", strconv.Itoa(datagram), "-t", "1", "-J")
+	client := l.A.Command("iperf3", "-c", l.B.IP.String(), "-u", "-b", strconv.Itoa(testenv.Fewer(100))+"M",
+		"-l", strconv.Itoa(datagram), "-t", strconv.Itoa(int(testenv.Within(time.Second).Seconds())), "-J")
 	var sent bytes.Buffer
 	client.Stdout = &sent
 	if err := client.Start(); err != nil {
@@ -180,11 +186,11 @@ func (l *lab) udpReceived(t *testing.T) (n uint64) {
 // TestFromTestpmd has DPDK send as fast as it can.
 func TestFromTestpmd(t *testing.T) {
 	testenv.Long(t, "the sender makes no difference to us")
-	for _, driver := range []string{"net_af_packet0,iface=%s", "net_af_xdp0,iface=%s,force_copy=1"} {
+	for _, driver := range some("net_af_xdp0,iface=%s,force_copy=1", "net_af_packet0,iface=%s") {
 		t.Run(driver[:strings.Index(driver, "0")], func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			f := l.start(t, l.defaults("slot"), Options{}).Flows()[0]
-			out := l.testpmd(t, fmt.Sprintf(driver, l.A.Ifname), 300*time.Millisecond)
+			out := l.testpmd(t, fmt.Sprintf(driver, l.A.Ifname), testenv.Within(300*time.Millisecond))
 			offered, dropped := l.offered(t), l.refused(t)
 			t.Logf("testpmd sent %d, its device %d and dropped %d", number(t, `TX-packets: (\d+)`, out), offered, dropped)
 			l.taken(t, f, offered)

@@ -184,7 +184,7 @@ func (s *FlowStatus) lost() (n uint64) {
 // TestCopiesAreCounted checks that what is copied is counted once: every byte in
 // the packed layout, those of packets of several frames in the slot layout.
 func TestCopiesAreCounted(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
+	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
 			f := l.start(t, l.defaults(layout), Options{}).Flows()[0]
@@ -218,8 +218,8 @@ func TestCopiesAreCounted(t *testing.T) {
 // every length, twice with what frames had before, and looks for the pattern in
 // the file and for anything but zeros where nothing belongs.
 func TestNoPoisonReachesTheDisk(t *testing.T) {
-	for _, layout := range []string{"packed", "slot"} {
-		for _, poison := range []byte{0xcc, 0xa7} {
+	for _, layout := range layouts {
+		for _, poison := range some[byte](0xcc, 0xa7) {
 			t.Run(fmt.Sprintf("%s/%#x", layout, poison), func(t *testing.T) {
 				l := newLab(t, testenv.PairOptions{MTU: 9000, NoAddresses: true})
 				d := l.open(t, l.defaults(layout), Options{})

@@ -25,7 +25,7 @@ var (
 	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", queues: 4, mtu: 1500, drops: igbDrops}
 	VirtioZeroCopy = Form{Name: "virtio-net", a: "virtio1", b: "virtio0", queues: 1, mtu: 1500}
 	// VirtioRefused receives by the card whose driver may not use any memory.
-	VirtioRefused = Form{Name: "virtio-net, refused", a: "virtio0", b: "virtio1", queues: 1, mtu: 1500}
+	VirtioRefused = Form{Name: "virtio-net refused", a: "virtio0", b: "virtio1", queues: 1, mtu: 1500}
 )
 
 // ZeroCopy reports whether end B has zero copy in this form on the kernel that runs. It is
@@ -37,6 +37,10 @@ func ZeroCopy(t testing.TB, card string) bool {
 	t.Helper()
 	return Kernel(t) == Linux7 && card != "virtio1"
 }
+
+// Waits reports whether end B has its fellow wait, and loses nothing, while its queue is
+// full. igb's is never: its driver is kept from running out of frames.
+func (f Form) Waits(t testing.TB) bool { return f.ZeroCopy(t) && f.b == "virtio0" }
 
 // Instead has the test, until its end, receive from the cards wherever it makes a veth
 // pair.

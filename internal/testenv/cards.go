@@ -32,6 +32,7 @@ type Cards struct {
 // card is what an end that is a card has.
 type card struct {
 	socket int // to send, opened once: entering a namespace takes a while
+	other  *End
 	index  int // that it is bound to
 	drops  func(name string, frame []byte) bool
 }
@@ -41,6 +42,7 @@ type card struct {
 func (c *Cards) Take(t testing.TB) {
 	t.Helper()
 	c.pair, c.queues = &Pair{A: c.end(t, c.A, 1), B: c.end(t, c.B, 2)}, 0
+	c.pair.A.card.other, c.pair.B.card.other = &c.pair.B, &c.pair.A
 	t.Cleanup(func() { c.pair = nil })
 }
 
@@ -101,6 +103,10 @@ func (c *Cards) Pair(t testing.TB, o PairOptions) *Pair {
 		p.B.spread(t, p.Queues)
 	}
 	c.queues = p.Queues
+	if !o.NoAddresses {
+		p.A.knows(t, &p.B)
+		p.B.knows(t, &p.A)
+	}
 	p.Carry(t)
 	return &p
 }
@@ -128,6 +134,16 @@ func (e *End) fetch(t testing.TB) {
 		}
 		return true
 	})
+}
+
+// knows tells an end the other's address, so that it need not ask in frames shorter than
+// Ethernet allows.
+func (e *End) knows(t testing.TB, other *End) {
+	t.Helper()
+	n := &netlink.Neigh{LinkIndex: e.Index, Family: netlink.FAMILY_V4, State: netlink.NUD_PERMANENT, IP: other.IP.AsSlice(), HardwareAddr: other.MAC}
+	if err := e.handle(t).NeighSet(n); err != nil {
+		t.Fatalf("tell %s of %v: %v", e.Ifname, other.IP, err)
+	}
 }
 
 // queueInOrder has packets leave as they were sent. The queue that cards are given by

@@ -69,7 +69,7 @@ func execTool(t testing.TB, name string, args ...string) (string, error) {
 // should be judged once.
 func Wait(t testing.TB, limit time.Duration, what string, cond func() bool) {
 	t.Helper()
-	limit *= time.Duration(slowness())
+	limit = Within(limit)
 	if !within(limit, cond) {
 		t.Fatalf("waited %v for %s", limit, what)
 	}

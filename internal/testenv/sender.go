@@ -18,6 +18,7 @@ type SendOptions struct {
 // any one goroutine at a time.
 type Sender struct {
 	fd      int
+	to      *End // the other end, where it is a card
 	refused uint64
 }
 
@@ -25,7 +26,7 @@ type Sender struct {
 func NewSender(t testing.TB, e *End) *Sender {
 	t.Helper()
 	if e.card != nil && e.card.index == e.Index {
-		return &Sender{fd: e.card.socket}
+		return &Sender{fd: e.card.socket, to: e.card.other}
 	}
 	fd := e.packetSocket(t)
 	t.Cleanup(func() { unix.Close(fd) })
@@ -79,9 +80,12 @@ func (s *Sender) Send(frame []byte) (sent bool, err error) {
 // the interface took.
 func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int) {
 	t.Helper()
-	start := time.Now()
+	start, arrived := time.Now(), s.arrival(t, o)
 	for i, f := range frames {
 		pace(start, i, o.Rate/float64(slowness()))
+		if i%64 == 63 {
+			arrived(sent)
+		}
 		ok, err := s.Send(f)
 		if err != nil {
 			t.Fatalf("send frame %d of %d bytes: %v", i, len(f), err)
@@ -91,6 +95,19 @@ func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int
 		}
 	}
 	return sent
+}
+
+// arrival waits, for a moment, until the other card has received so many packets: the
+// wire between emulated cards loses some when that is busy. Only who sends at a pace
+// waits.
+func (s *Sender) arrival(t testing.TB, o SendOptions) func(packets int) {
+	if s.to == nil || o.Rate == 0 {
+		return func(int) {}
+	}
+	before := s.to.Stats(t).RxPackets
+	return func(packets int) {
+		within(100*time.Millisecond, func() bool { return s.to.Stats(t).RxPackets-before >= uint64(packets) })
+	}
 }
 
 // pace sleeps until the i-th packet is due; the timer is coarse, so packets
