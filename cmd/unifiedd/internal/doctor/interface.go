@@ -93,22 +93,6 @@ func describeXDP(features uint64) string {
 	return detail + ", for packets which fit one buffer"
 }
 
-func (c card) zeroCopy() Check {
-	const name = "zero copy"
-	features, err := xdpFeatures(c.Index)
-	if err != nil {
-		return unknown(name, "Linux 6.3 and later say; the daemon tries and tells")
-	}
-	if features&xdpZeroCopy != 0 {
-		return ok(name, "the driver offers it; whether it is granted shows when a flow starts")
-	}
-	if c.hasFlow && c.flow.From.ZeroCopy == config.ZeroCopyRequire {
-		return fail(name, "the driver has none, and flow %s requires it", c.flow.Name).with("set zero_copy: prefer")
-	}
-	return warn(name, "the driver has none: the kernel copies each packet into the region").
-		with("use a card whose driver has it, or live with one copy")
-}
-
 // queues compares the interface's receive queues with those the flow binds.
 func (c card) queues() Check {
 	const name = "queues"

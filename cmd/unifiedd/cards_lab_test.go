@@ -1,0 +1,60 @@
+//go:build lab
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+)
+
+// TestZeroCopyIsTold: of a card on which zero copy works, status and doctor say so; of
+// others they say why it does not.
+func TestZeroCopyIsTold(t *testing.T) {
+	for _, form := range []labenv.Form{labenv.IgbZeroCopy, labenv.VirtioZeroCopy, labenv.VirtioRefused} {
+		t.Run(form.Name, func(t *testing.T) {
+			form.Instead(t)
+			t.Run("", func(t *testing.T) { zeroCopyIsTold(t, form) }) // the daemon ends before the cards go back
+		})
+	}
+}
+
+func zeroCopyIsTold(t *testing.T, form labenv.Form) {
+	s := startServed(t)
+	var doctor, status, errs sink
+	s.pair.B.Do(t, func() { run([]string{"doctor", "-i", s.pair.B.Ifname}, &doctor, &errs) })
+	s.start(t)
+	if code := run([]string{"status", "--socket", s.socket}, &status, &errs); code != 0 {
+		t.Fatalf("status ends with %d: %s", code, errs)
+	}
+	told, granted := line(string(doctor), "zero copy"), line(string(status), "granted")
+	t.Logf("doctor: %s\nstatus: %s", told, granted)
+	var why, refusal string
+	switch {
+	case form.ZeroCopy(t):
+		why, refusal = "the driver offers it", "zero copy"
+	case labenv.Kernel(t) == labenv.Linux61:
+		why, refusal = "the driver does not have it", "the kernel copies (zero copy: bind queue 0: the driver does not have it"
+	case labenv.Kernel(t) == labenv.Linux7:
+		why, refusal = "VIRTIO_F_ACCESS_PLATFORM", "the kernel copies (zero copy: bind queue 0: the driver refuses it for this card"
+	default:
+		why, refusal = "the driver has none", "the kernel copies (zero copy: bind queue 0: the driver does not have it"
+	}
+	if !strings.Contains(told, why) {
+		t.Errorf("doctor says %q, want %q", told, why)
+	}
+	if !strings.Contains(granted, refusal) || strings.Contains(granted, "the kernel copies") == form.ZeroCopy(t) {
+		t.Errorf("status says %q, want %q", granted, refusal)
+	}
+}
+
+// line is the first line of a text with these words.
+func line(text, words string) string {
+	for l := range strings.Lines(text) {
+		if strings.Contains(l, words) {
+			return l
+		}
+	}
+	return ""
+}
