@@ -102,10 +102,15 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 	fits := c.frameMTU()
 	i.noFragments = takesFragments()
 	for _, a := range c.attempts(i.device.mtu <= fits) {
-		err := i.try(a, queues)
+		before := i.config
+		err := i.config.suit(a, i.device)
+		if err == nil {
+			err = i.try(a, queues)
+		}
 		if err == nil {
 			return nil
 		}
+		i.config = before
 		if isFinal(err) {
 			return err
 		}
@@ -147,6 +152,9 @@ func (i *Interface) try(a attempt, queues []uint32) error {
 	}
 	if g.ZeroCopy, err = isZeroCopy(sockets[0].fd); err != nil {
 		err = fmt.Errorf("ask what queue %d was granted: %w", sockets[0].queue, err)
+		return errors.Join(err, closeAll(sockets))
+	}
+	if err := i.config.sendsAlone(a, sockets); err != nil {
 		return errors.Join(err, closeAll(sockets))
 	}
 	i.granted = g
@@ -234,7 +242,7 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	r := c.region()
 	p := &Port{
 		iface: i, worker: worker, held: held, region: r, socket: s, rings: &s.rings,
-		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue),
+		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue), reserve: c.reserve,
 		chunk: uint64(r.FrameSize()), zeroCopy: i.granted.ZeroCopy,
 	}
 	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
