@@ -189,17 +189,17 @@ func (p *MessagePort) sendDone(c *WorkCompletion) {
 	if c.Status != Success {
 		p.stats.failed(c.Status)
 	}
-	p.retire(s, s.complete(c))
+	p.stats.retire(s, s.complete(c), &p.drained)
 }
 
-// retire has the frames of a sender up to a number reaped.
-func (p *MessagePort) retire(s *sender, to uint32) {
-	for s.head != to {
-		f := *s.at(s.head)
-		s.head++
-		p.drained.push(f)
+// retire has the frames of a sender up to a number drained.
+func (s *portStats) retire(of *sender, to uint32, drained *frameQueue) {
+	for of.head != to {
+		f := *of.at(of.head)
+		of.head++
+		drained.push(f)
 		if f.Options&umem.Failed == 0 {
-			p.stats.sentOne(f)
+			s.sentOne(f)
 		}
 	}
 }

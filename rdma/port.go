@@ -131,7 +131,7 @@ func (p *MessagePort) Detach(number int) error {
 	}
 	p.collect() // completions that came meanwhile: another queue pair may get its number
 	s.fail(s.head, s.tail, unix.ECANCELED)
-	p.retire(s, s.tail)
+	p.stats.retire(s, s.tail, &p.drained)
 	p.senders[number] = nil
 	p.byQPN.set(p.senders)
 	p.tell(true)

@@ -51,13 +51,15 @@ type PortStats struct {
 }
 
 // Stats may be called from any goroutine.
-func (p *MessagePort) Stats() PortStats {
-	at := func(i int) uint64 { return p.stats.shown[i].Load() }
-	s := PortStats{Received: at(0), BytesReceived: at(1), Immediates: at(2), Sent: at(3), BytesSent: at(4), Refused: at(5), Failed: map[Status]uint64{}}
-	for status := range p.stats.statuses {
-		if n := p.stats.statuses[status].Load(); n > 0 {
-			s.Failed[Status(status)] = n
+func (p *MessagePort) Stats() PortStats { return p.stats.read() }
+
+func (s *portStats) read() PortStats {
+	at := func(i int) uint64 { return s.shown[i].Load() }
+	out := PortStats{Received: at(0), BytesReceived: at(1), Immediates: at(2), Sent: at(3), BytesSent: at(4), Refused: at(5), Failed: map[Status]uint64{}}
+	for status := range s.statuses {
+		if n := s.statuses[status].Load(); n > 0 {
+			out.Failed[Status(status)] = n
 		}
 	}
-	return s
+	return out
 }

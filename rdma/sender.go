@@ -57,8 +57,23 @@ func readID(id uint64) (end uint32, request uint16, frames uint32) {
 	return uint32(id >> 32), uint16(id >> 16), uint32(uint16(id))
 }
 
+// underWay is how many requests are not known to be done.
+func (s *sender) underWay() int { return int(s.posted - s.done) }
+
 // full reports whether another request would not fit.
-func (s *sender) full() bool { return int(s.posted-s.done) >= s.room }
+func (s *sender) full() bool { return s.underWay() >= s.room }
+
+// front is how many frames and bytes the next waiting message has.
+func (s *sender) front() (frames int, length uint64) {
+	for n := s.made; ; n++ {
+		f := s.at(n)
+		frames++
+		length += uint64(f.Len)
+		if !f.Continues() {
+			return frames, length
+		}
+	}
+}
 
 // waiting is how many frames are in no request yet.
 func (s *sender) waiting() int { return int(s.tail - s.made) }

@@ -14,13 +14,17 @@ const (
 	OwnerNVMe
 	// OwnerRDMA has frames of posted work requests.
 	OwnerRDMA
+	// OwnerGranted has frames that a peer may write over RDMA.
+	OwnerGranted
 
 	owners
 )
 
-var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma"}
+var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma", "granted"}
 
 func (o Owner) String() string { return ownerNames[o] }
 
 // Owners lists every kind of holder.
-func Owners() []Owner { return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA} }
+func Owners() []Owner {
+	return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA, OwnerGranted}
+}
