@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload test-powercut lab lab-all lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload test-powercut lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -51,6 +51,9 @@ lab-all: setup-test ## run the tests for the lab guest on each line of kernels, 
 	@go build -o build/ ./internal/testsum
 	@set -o pipefail; { packaging/lab.sh 7 6.12 6.1 && status=0 || status=1; \
 		go test -json -count=1 -tags guest ./selftests/lab || status=1; exit $$status; } | build/testsum
+
+lab-bench: setup-test ## compare with other programs in the lab guest; tables, JSON and plots in build/bench (long: FORM=long)
+	@UNIFIEDD_BENCH=$(or $(FORM),usual) packaging/lab-bench.sh "$(KERNEL)"
 
 lab-update: setup-test ## fetch the newest emulator and kernels for the lab guest
 	@go run ./selftests/lab -update

@@ -43,7 +43,10 @@ func TestAgainstFioOnDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pace := storage.Pace{Rounds: form.Rounds, Pairs: 1, Span: form.Span}
+	pace := storage.Pace{Rounds: form.Rounds, Pairs: 2, Span: form.Span}
+	if form == bench.Short {
+		pace.Pairs = 1
+	}
 	r := bench.NewReport("block I/O on an NVMe disk of the lab guest", "unified-nvme-test", version)
 	r.Notes = []string{fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d; operations are handed over %d at a time by both; %s form.",
 		pace.Pairs*pace.Rounds, pace.Span, cpu, batch, form.Name),
