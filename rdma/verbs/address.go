@@ -58,6 +58,7 @@ var routeRemedies = map[unix.Errno]string{
 	unix.ENETUNREACH:  "no route leads to the peer's address: check addresses and routes of the interface",
 	unix.EHOSTUNREACH: "the peer's address does not answer to ARP or neighbour discovery: check that it is up and on this link",
 	unix.ETIMEDOUT:    "the peer's address does not answer to ARP or neighbour discovery: check that it is up and on this link",
+	unix.ENODATA:      "the place of the GID table is empty: check the GID index",
 	unix.EINVAL:       "check the GID index, and that the peer's GID is of the same kind",
 }
 

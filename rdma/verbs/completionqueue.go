@@ -23,6 +23,7 @@ type completionQueue struct {
 	cq     *C.struct_ibv_cq
 	number C.uintptr_t // cq as the data path has it
 	depth  atomic.Int64
+	soft   bool // of Soft-RoCE
 	fd     int
 }
 
@@ -35,7 +36,7 @@ func (d *device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 	if n := int(d.ctx.num_comp_vectors); c.Vector < 0 || c.Vector >= n {
 		return nil, fmt.Errorf("make a completion queue with vector %d: %v has %d, numbered from 0", c.Vector, d, n)
 	}
-	q := &completionQueue{dev: d, fd: -1}
+	q := &completionQueue{dev: d, fd: -1, soft: d.caps.VendorID == softRoCE}
 	if err := q.begin("completion queue of "+d.title, &d.life); err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type device struct {
 	caps  rdma.Capabilities
 	// atZero says that regions can be registered at address 0.
 	atZero bool
+	// windows says that there are memory windows that hold a peer to their bounds.
+	windows bool
 }
 
 var _ rdma.Device = (*device)(nil)
@@ -86,7 +88,7 @@ func (d *device) readCapabilities() error {
 	if errno := C.ud_query_device(d.ctx, &a); errno != 0 {
 		return refusal("ask for the limits", d, unix.Errno(errno), nil)
 	}
-	flags := uint32(a.device_cap_flags)
+	d.windows = uint32(a.device_cap_flags)&(C.IBV_DEVICE_MEM_WINDOW_TYPE_2A|C.IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0 && a.vendor_id != softRoCE
 	d.caps = rdma.Capabilities{
 		Firmware: C.GoString(&a.fw_ver[0]), NodeGUID: bits.ReverseBytes64(uint64(a.node_guid)),
 		VendorID: uint32(a.vendor_id), PartID: uint32(a.vendor_part_id), Ports: uint8(a.phys_port_cnt),
@@ -96,11 +98,16 @@ func (d *device) readCapabilities() error {
 		MaxReads: int(a.max_qp_init_rd_atom), MaxRemoteReads: int(a.max_qp_rd_atom),
 		MaxSharedQueues: int(a.max_srq), MaxSharedRequests: int(a.max_srq_wr), MaxSharedSGEs: int(a.max_srq_sge),
 		MaxMemoryWindows: int(a.max_mw), Atomics: a.atomic_cap != C.IBV_ATOMIC_NONE,
-		WindowsType2:         flags&(C.IBV_DEVICE_MEM_WINDOW_TYPE_2A|C.IBV_DEVICE_MEM_WINDOW_TYPE_2B) != 0,
+		WindowsType2:         d.windows,
 		LocalAcknowledgement: uint8(a.local_ca_ack_delay),
 	}
 	return nil
 }
+
+// softRoCE is the vendor that Soft-RoCE gives as its own (drivers/infiniband/sw/rxe/rxe_param.h).
+// Through a window of its a peer reaches all of the registration that the window is
+// bound to: check_rkey in rxe_resp.c (6.1 to 7.2) looks at no other bounds.
+const softRoCE = 0xffffff
 
 func (d *device) Port(number uint8) (p rdma.Port, err error) {
 	err = d.whileOpen(func() error {

@@ -17,6 +17,10 @@
 // Devices. What the kernel says of RDMA devices without libibverbs (state, addresses,
 // counters) is read from /sys/class/infiniband, see [Ports] and [ReadCounters].
 //
+// Memory windows. Soft-RoCE has them, but lets a peer reach beyond their bounds, so that none are
+// made there (ErrUnsupported). A window stays with the queue pair that bound it last: it is closed
+// before that, or bound with another, after it was invalidated.
+//
 // Limits. Soft-RoCE was at hand in tests, and no other device. Queue pairs over an InfiniBand
 // link layer (addressed by LID, P_Key) are in the code untested, and so is iWARP.
 package verbs

@@ -11,7 +11,8 @@ import (
 )
 
 // life is that of a thing made from a device: what it was made in and from stays until it
-// is closed. Its methods may be called from any goroutine.
+// is closed. Its methods may be called from any goroutine. Who holds the lock of a thing may
+// take those of its parts, not the other way round.
 type life struct {
 	mu     sync.Mutex
 	closed bool
@@ -50,11 +51,15 @@ func (l *life) adopt(user *life) error {
 // leave lets the things go that this one was made in and from.
 func (l *life) leave() {
 	for _, p := range l.parts {
-		p.mu.Lock()
-		delete(p.users, l)
-		p.mu.Unlock()
+		p.drop(l)
 	}
 	l.parts = nil
+}
+
+func (l *life) drop(user *life) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.users, user)
 }
 
 // whileOpen calls f while the thing is not closed, and cannot be.

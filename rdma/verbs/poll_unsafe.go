@@ -35,6 +35,7 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	if n < 0 {
 		return 0, q.pollError()
 	}
+	q.mend(dst[:n])
 	return int(n), nil
 }
 
@@ -48,7 +49,25 @@ func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (
 			return 0, q.pollError()
 		}
 		if n > 0 || limit <= spin {
+			q.mend(dst[:n])
 			return int(n), nil
+		}
+	}
+}
+
+// kernelInvalidated is IB_WC_WITH_INVALIDATE of the kernel's include/rdma/ib_verbs.h, which
+// Soft-RoCE gives in place of IBV_WC_WITH_INV. Programs know that bit for a checksum, which Soft-RoCE has
+// none of.
+const kernelInvalidated rdma.CompletionFlags = 1 << 2
+
+// mend gives completions of Soft-RoCE the flag they should have.
+func (q *completionQueue) mend(got []rdma.WorkCompletion) {
+	if !q.soft {
+		return
+	}
+	for i := range got {
+		if got[i].Flags&kernelInvalidated != 0 {
+			got[i].Flags = got[i].Flags&^kernelInvalidated | rdma.HasInvalidated
 		}
 	}
 }

@@ -3,7 +3,9 @@
 package verbs
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,16 +26,21 @@ type bench struct {
 	mtu    rdma.MTU
 }
 
-var here = netip.MustParseAddr("10.79.0.1")
+// card is what the device is made of.
+const card = "virtio0"
+
+// here is the address of the card, and elsewhere one that nobody has.
+var here, elsewhere = netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.9")
 
 // newBench makes a device on a card, and a region of that many bytes.
 func newBench(t *testing.T, size uint64) *bench {
 	t.Helper()
 	testenv.Leaks(t)
-	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24")
+	name := labenv.SoftRoCE(t, card, here.String()+"/24")
 	b := &bench{t: t}
 	t.Cleanup(func() { atRest(t, name) })
 	b.dev = made(t, func() (rdma.Device, error) { return Provider{}.Open(name) })
+	b.dev.(*device).windows = true // tests use those of Soft-RoCE, as far as they go
 	b.pd = made(t, b.dev.NewProtectionDomain)
 	b.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: size}) })
 	b.memory = b.register(rdma.LocalWrite | rdma.Remote | rdma.BindWindows)
@@ -50,6 +57,20 @@ func newBench(t *testing.T, size uint64) *bench {
 	}
 	b.mtu = port.ActiveMTU
 	return b
+}
+
+// on is the bench for a subtest, at whose end what it makes is closed.
+func (b *bench) on(t *testing.T) *bench {
+	of := *b
+	of.t = t
+	return &of
+}
+
+// run runs tests that share the bench, in the order of their names.
+func (b *bench) run(tests map[string]func(*bench)) {
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		b.t.Run(name, func(t *testing.T) { tests[name](b.on(t)) })
+	}
 }
 
 // made makes a thing that is closed at the end of the test.
@@ -116,12 +137,15 @@ func (e *end) toInit() {
 }
 
 // connect leads the queue pair to RTS, with a peer of that number here.
-func (e *end) connect(peer uint32) {
+func (e *end) connect(peer uint32) { e.t.Helper(); e.connectWith(peer, 1) }
+
+// connectWith is connect with so many tries where the peer has no receive.
+func (e *end) connectWith(peer uint32, rnr uint8) {
 	e.t.Helper()
 	e.toInit()
 	a := rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: e.b.mtu, RemoteQPN: peer, ReceivePSN: 77, MaxRemoteReads: 4, MinRNRTimer: 1,
 		Address: rdma.Address{GID: e.b.gid.GID, GIDIndex: uint8(e.b.gid.Index)}}
-	b := rdma.Attributes{State: rdma.ReadyToSend, SendPSN: 77, Timeout: 14, Retries: 3, RNRRetries: 1, MaxReads: 4}
+	b := rdma.Attributes{State: rdma.ReadyToSend, SendPSN: 77, Timeout: 14, Retries: 3, RNRRetries: rnr, MaxReads: 4}
 	path := rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN
 	switch e.qp.Config().Transport {
 	case rdma.RC:
@@ -134,6 +158,15 @@ func (e *end) connect(peer uint32) {
 		e.modify(a, 0)
 		e.modify(b, rdma.MaskSendPSN)
 	}
+}
+
+// fill writes bytes that tell where they belong, and returns them.
+func (b *bench) fill(addr uint64, length uint32) []byte {
+	bytes := b.region.At(addr, uint64(length))
+	for i := range bytes {
+		bytes[i] = byte(i*7 + i>>8 + int(addr>>12) + 1)
+	}
+	return bytes
 }
 
 // pair makes two ends that are connected.

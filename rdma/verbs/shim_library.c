@@ -19,29 +19,31 @@
 	X(create_srq, "1.1") X(modify_srq, "1.1") X(destroy_srq, "1.1") X(create_qp, "1.1") X(modify_qp, "1.1")                      \
 	X(query_qp, "1.1") X(destroy_qp, "1.1") X(create_ah, "1.1") X(destroy_ah, "1.1")
 
-static struct {
+static struct functions {
 #define FIELD(name, version) __typeof__(ibv_##name) *name;
 	FUNCTIONS(FIELD)
 	__typeof__(ibv_reg_mr_iova2) *reg_mr_iova2; // may be NULL
-	__typeof__(_ibv_query_gid_table) *query_gid_table; // may be NULL
+	__typeof__(_ibv_query_gid_table) *query_gid_table; // likewise
 } lib;
 
 const char *ud_load(const char *library)
 {
 	static char why[256];
 	void *so = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+	struct functions f;
 
 	if (!so)
 		return dlerror();
 #define LOOK_UP(name, version)                                                                                 \
-	lib.name = dlvsym(so, "ibv_" #name, "IBVERBS_" version);                                               \
-	if (!lib.name) {                                                                                       \
+	f.name = dlvsym(so, "ibv_" #name, "IBVERBS_" version);                                                 \
+	if (!f.name) {                                                                                         \
 		snprintf(why, sizeof why, "%s lacks ibv_" #name " of version IBVERBS_" version, library);      \
 		return why;                                                                                    \
 	}
 	FUNCTIONS(LOOK_UP)
-	lib.reg_mr_iova2 = dlvsym(so, "ibv_reg_mr_iova2", "IBVERBS_1.8");
-	lib.query_gid_table = dlvsym(so, "_ibv_query_gid_table", "IBVERBS_1.11");
+	f.reg_mr_iova2 = dlvsym(so, "ibv_reg_mr_iova2", "IBVERBS_1.8");
+	f.query_gid_table = dlvsym(so, "_ibv_query_gid_table", "IBVERBS_1.11");
+	lib = f;
 	return NULL;
 }
 

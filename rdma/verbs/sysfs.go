@@ -68,20 +68,14 @@ func portDir(device string, port uint8) (string, error) {
 	return filepath.Join(class, device, "ports", strconv.Itoa(int(port))), nil
 }
 
-// readGID reads one place; ok is false for an empty one. Of those the kernel refuses to
-// tell the type.
+// readGID reads one place; ok is false for an empty one.
 func readGID(dir, place string) (e rdma.GIDEntry, ok bool) {
-	index, err := strconv.Atoi(place)
-	text := read(dir, "gids", place)
-	kind := read(dir, "gid_attrs", "types", place)
-	if err != nil || text == "" || kind == "" {
+	index, err1 := strconv.Atoi(place)
+	addr, err2 := netip.ParseAddr(read(dir, "gids", place))
+	if err1 != nil || err2 != nil || addr == netip.IPv6Unspecified() {
 		return e, false
 	}
-	addr, err := netip.ParseAddr(text)
-	if err != nil || addr == netip.IPv6Unspecified() {
-		return e, false
-	}
-	e = rdma.GIDEntry{GID: rdma.GIDOf(addr), Index: index, Type: gidType(kind)}
+	e = rdma.GIDEntry{GID: rdma.GIDOf(addr), Index: index, Type: gidType(read(dir, "gid_attrs", "types", place))}
 	if card, err := net.InterfaceByName(read(dir, "gid_attrs", "ndevs", place)); err == nil {
 		e.Interface = card.Index
 	}

@@ -22,13 +22,15 @@ type memoryWindow struct {
 	pd   *domain
 	mw   *C.struct_ibv_mw
 	rkey atomic.Uint32
+	with *life // the queue pair that it was bound with last
 }
 
 var _ rdma.MemoryWindow = (*memoryWindow)(nil)
 
 func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
-	if !p.dev.caps.WindowsType2 {
-		return nil, fmt.Errorf("memory windows of type 2: %w by %v: register parts instead", rdma.ErrUnsupported, p.dev)
+	if !p.dev.windows {
+		return nil, fmt.Errorf("memory windows of type 2: %w by %v, or not so that they hold a peer to their bounds: register parts instead",
+			rdma.ErrUnsupported, p.dev)
 	}
 	w := &memoryWindow{pd: p}
 	if err := w.begin("memory window of "+p.dev.title, &p.life); err != nil {
@@ -62,19 +64,40 @@ func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, ad
 	case memory.access&rdma.BindWindows == 0:
 		return fmt.Errorf("bind a memory window with %v: the memory is registered with %v, and not with window bind", q, memory.access)
 	}
-	return q.whileOpen(func() error { return window.bind(q, id, memory, addr, length, a, f) })
+	return window.whileOpen(func() error {
+		return memory.whileOpen(func() error { return window.bind(q, id, memory, addr, length, a, f) })
+	})
 }
 
+// bind has the queue pair stay until the window is closed, or bound with another: a device may
+// wait for the window to go, before the queue pair does, for ever. Window and memory are locked.
 func (w *memoryWindow) bind(q *queuePair, id uint64, m *memoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
-	return w.whileOpen(func() error {
-		return m.whileOpen(func() error {
-			why := C.ud_bind_mw(q.qp, w.mw, m.mr, C.uint64_t(addr), C.uint64_t(length), C.int(a&^rdma.BindWindows), C.uint64_t(id),
-				C.int(f&(rdma.Fence|rdma.Signaled)))
-			if why != 0 {
-				return fmt.Errorf("bind a memory window: %w", q.postError(int(why)))
-			}
-			w.rkey.Store(uint32(w.mw.rkey))
-			return nil
-		})
+	if w.with == &q.life {
+		return w.post(q, id, m, addr, length, a, f)
+	}
+	if err := q.adopt(&w.life); err != nil {
+		return err
+	}
+	left := &q.life
+	err := w.post(q, id, m, addr, length, a, f)
+	if err == nil {
+		left, w.with = w.with, &q.life
+		w.parts = []*life{&w.pd.life, w.with}
+	}
+	if left != nil {
+		left.drop(&w.life)
+	}
+	return err
+}
+
+func (w *memoryWindow) post(q *queuePair, id uint64, m *memoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
+	return q.whileOpen(func() error {
+		why := C.ud_bind_mw(q.qp, w.mw, m.mr, C.uint64_t(addr), C.uint64_t(length), C.int(a&^rdma.BindWindows), C.uint64_t(id),
+			C.int(f&(rdma.Fence|rdma.Signaled)))
+		if why != 0 {
+			return fmt.Errorf("bind a memory window: %w", q.postError(int(why)))
+		}
+		w.rkey.Store(uint32(w.mw.rkey))
+		return nil
 	})
 }

@@ -1,0 +1,53 @@
+package verbs
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+)
+
+// Counter is one of a port's counters, by the kernel's name for it
+// (Documentation/ABI/stable/sysfs-class-infiniband). They count from the time the device
+// was made, and may be reset by others.
+type Counter struct {
+	Name string
+	// Value is in what the name says, of port_rcv_data and port_xmit_data in units of four bytes.
+	Value uint64
+	// Hardware says that it is one of the device's own (hw_counters), and not one that all
+	// InfiniBand ports have. Soft-RoCE has only these.
+	Hardware bool
+}
+
+// ReadCounters reads the counters of a port, sorted by name, those all ports have
+// first. Those that the device lacks are left out. It allocates, and reads a file for each.
+func ReadCounters(device string, port uint8) ([]Counter, error) {
+	dir, err := portDir(device, port)
+	if err != nil {
+		return nil, err
+	}
+	common, err := readCounters(filepath.Join(dir, "counters"), false)
+	if err != nil {
+		return nil, fmt.Errorf("read the counters of port %d of %s: %w", port, device, err)
+	}
+	own, err := readCounters(filepath.Join(dir, "hw_counters"), true)
+	if err != nil {
+		return nil, fmt.Errorf("read the counters of port %d of %s: %w", port, device, err)
+	}
+	return append(common, own...), nil
+}
+
+func readCounters(dir string, hardware bool) ([]Counter, error) {
+	names, err := list(dir)
+	if err != nil {
+		return nil, err
+	}
+	var counters []Counter
+	for _, name := range names {
+		value, err := strconv.ParseUint(read(dir, name), 10, 64)
+		if err != nil || name == "lifespan" { // how long the kernel keeps what it read
+			continue
+		}
+		counters = append(counters, Counter{name, value, hardware})
+	}
+	return counters, nil
+}

@@ -1,0 +1,201 @@
+//go:build lab
+
+package verbs
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestFaults: each fault has the status that a user would look up, at the ends that it concerns, and
+// what was outstanding behind it is flushed.
+func TestFaults(t *testing.T) {
+	b := newBench(t, everything)
+	tests := map[string]func(*bench){"flush order": flushes, "nobody there": nobody, "receiver not ready": notReady, "receive too short": tooShort,
+		"receive without rights": receiveRights, "datagrams": lostDatagrams}
+	for name, f := range faults {
+		tests[name] = func(b *bench) { b.fault(f) }
+	}
+	b.run(tests)
+}
+
+// fault is a request that fails at the end that posted it.
+type fault struct {
+	change func(b *bench, r *rdma.SendRequest, s *rdma.SGE)
+	want   rdma.Status
+	local  bool // the peer sees nothing of it
+}
+
+var faults = map[string]fault{
+	"wrong lkey":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { s.LKey += 0x100 }, rdma.LocalProtection, true},
+	"local end":        {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { s.Addr = b.memory.Addr() + everything - 4 }, rdma.LocalProtection, true},
+	"wrong rkey":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { r.RKey += 0x100 }, rdma.RemoteAccess, false},
+	"remote end":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { r.RemoteAddr = b.memory.Addr() + everything - 4 }, rdma.RemoteAccess, false},
+	"remote, far away": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { r.RemoteAddr = 1 << 62 }, rdma.RemoteAccess, false},
+	"read without rights": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
+		r.Op, r.RKey = rdma.Read, b.part(0, 8192, rdma.LocalWrite|rdma.RemoteWrite).RKey()
+	}, rdma.RemoteAccess, false},
+	"write without rights": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
+		r.RKey = b.part(0, 8192, rdma.LocalWrite|rdma.RemoteRead).RKey()
+	}, rdma.RemoteAccess, false},
+	"atomic without rights": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
+		r.Op, r.RKey = rdma.FetchAdd, b.part(0, 8192, rdma.LocalWrite|rdma.RemoteRead).RKey()
+	}, rdma.RemoteAccess, false},
+	"outside of a part": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
+		r.RKey = b.part(8192, 8192, rdma.LocalWrite|rdma.RemoteWrite).RKey()
+		r.RemoteAddr = b.memory.Addr() + 8192 - 1
+	}, rdma.RemoteAccess, false},
+}
+
+// part registers a part of the region.
+func (b *bench) part(addr, length uint64, a rdma.Access) rdma.MemoryRegion {
+	return made(b.t, func() (rdma.MemoryRegion, error) { return b.pd.RegisterPart(b.region, addr, length, a) })
+}
+
+func (b *bench) fault(f fault) {
+	x, y := b.pair(config(rdma.RC))
+	y.receive(70, b.sge(destination, 64))
+	r := rdma.SendRequest{ID: 1, Op: rdma.Write, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + 4096}
+	s := b.sge(source, 8)
+	f.change(b, &r, &s)
+	x.send(r, s)
+	x.send(rdma.SendRequest{ID: 2, Op: rdma.Send, Flags: rdma.Signaled}, b.sge(source, 8))
+	want := f.want
+	if f.local {
+		want = b.local(want)
+	}
+	c := x.want(1, want)
+	if err := c.Err(); !errors.Is(err, want) {
+		b.t.Error(err)
+	}
+	x.want(2, rdma.WorkFlushed)
+	x.state(rdma.Error)
+	if !f.local {
+		y.want(70, rdma.WorkFlushed)
+		y.state(rdma.Error)
+	}
+}
+
+// local is how Soft-RoCE ends a request that fails on its own side, when it first looks at
+// the memory. Since 6.3 the queue pair is in error before the completion is made, and the cause is lost.
+// For memory with a wrong lkey 6.1 says LocalQPOperation, and not LocalProtection.
+func (b *bench) local(s rdma.Status) rdma.Status {
+	if labenv.Kernel(b.t) == labenv.Linux61 {
+		return s
+	}
+	return rdma.WorkFlushed
+}
+
+func (e *end) state(want rdma.State) {
+	e.t.Helper()
+	if s, err := e.qp.State(); s != want || err != nil {
+		e.t.Errorf("state %v, %v; want %v", s, err, want)
+	}
+}
+
+// flushes: behind the one that failed all come back in the order they were posted, those posted later
+// too, and a queue pair that was reset works again. (Soft-RoCE is not told of receives posted later,
+// and keeps them.)
+func flushes(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	for id := range uint64(5) {
+		x.receive(100+id, b.sge(destination, 64))
+	}
+	first := b.local(rdma.LocalQPOperation)
+	bad := b.sge(source, 8)
+	bad.LKey += 0x100
+	requests, sges := []rdma.SendRequest{{ID: 0, Op: rdma.Send, SGEs: 1}}, []rdma.SGE{bad}
+	for id := uint64(1); id < 10; id++ {
+		requests = append(requests, rdma.SendRequest{ID: id, Op: rdma.Send, SGEs: 1}) // not signaled: failing, they are told anyhow
+		sges = append(sges, b.sge(source, 8))
+	}
+	if n, err := x.qp.PostSend(requests, sges); n != len(requests) || err != nil {
+		b.t.Fatalf("%d, %v", n, err)
+	}
+	sends, receives := uint64(0), uint64(100)
+	for range len(requests) + 5 {
+		c := x.completion()
+		switch {
+		case c.ID == 0 && sends == 0 && c.Status == first, c.ID == sends && sends > 0 && c.Status == rdma.WorkFlushed:
+			sends++
+		case c.ID == receives && c.Status == rdma.WorkFlushed:
+			receives++
+		default:
+			b.t.Fatalf("completion of %d with %v, after sends up to %d and receives up to %d", c.ID, c.Status, sends, receives)
+		}
+	}
+	x.send(rdma.SendRequest{ID: 50, Op: rdma.Send}, b.sge(source, 8))
+	x.want(50, rdma.WorkFlushed)
+	for _, e := range []*end{x, y} {
+		e.modify(rdma.Attributes{State: rdma.Reset}, 0)
+	}
+	x.connect(y.qp.QPN())
+	y.connect(x.qp.QPN())
+	x.transfer(y, rdma.Send, 4096)
+}
+
+// nobody: a peer that does not answer is noticed when the retries are used up.
+func nobody(b *bench) {
+	x := b.end(config(rdma.RC))
+	x.connect(0xfffffe)
+	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 8))
+	x.want(1, rdma.RetryExceeded)
+	x.state(rdma.Error)
+}
+
+func notReady(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 8))
+	x.want(1, rdma.ReceiverNotReadyExceeded)
+	y.state(rdma.ReadyToSend) // it is not its fault
+}
+
+// tooShort: Soft-RoCE ends both sides as if the receive were malformed, where a card would
+// say RemoteInvalidRequest and LocalLength.
+func tooShort(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	y.receive(70, b.sge(destination, 100))
+	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 101))
+	x.want(1, rdma.RemoteOperation)
+	y.want(70, rdma.LocalQPOperation)
+}
+
+// receiveRights: a receive into memory that the device may not write fails at both ends.
+func receiveRights(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	readable := b.part(destination, 4096, 0)
+	y.receive(70, rdma.SGE{Addr: b.memory.Addr() + destination, Length: 64, LKey: readable.LKey()})
+	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 8))
+	x.want(1, rdma.RemoteOperation)
+	y.want(70, rdma.LocalQPOperation)
+}
+
+// lostDatagrams: a datagram with a wrong Q_Key, or to nobody, or that no receive is posted for, is
+// gone without a word, and the next one arrives.
+func lostDatagrams(b *bench) {
+	x, y := b.end(config(rdma.UD)), b.end(config(rdma.UD))
+	x.connect(0)
+	y.connect(0)
+	handle := made(b.t, func() (rdma.AddressHandle, error) {
+		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1})
+	})
+	good := rdma.SendRequest{ID: 1, Op: rdma.Send, Flags: rdma.Signaled, Handle: handle.ID(), RemoteQPN: y.qp.QPN(), RemoteQKey: qkey}
+	for _, change := range []func(*rdma.SendRequest){
+		func(*rdma.SendRequest) {}, // there is no receive
+		func(r *rdma.SendRequest) { r.RemoteQKey++ },
+		func(r *rdma.SendRequest) { r.RemoteQPN = 0xfffffe },
+	} {
+		r := good
+		change(&r)
+		x.send(r, b.sge(source, 8))
+		x.want(1, rdma.Success)
+	}
+	y.quiet()
+	y.receive(7, b.sge(destination, 4096))
+	x.send(good, b.sge(source, 8))
+	x.want(1, rdma.Success)
+	y.want(7, rdma.Success)
+}
