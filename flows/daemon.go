@@ -29,6 +29,7 @@ type Daemon struct {
 	config  *config.Config
 	options Options
 	region  *umem.Region
+	placed  placed
 	workers []*Worker
 	flows   []*Flow
 	started time.Time
@@ -53,6 +54,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 		return nil, err
 	}
 	undo.add(d.region.Close)
+	d.placed = locate(d.region)
 	if err := d.startWorkers(&undo); err != nil {
 		return nil, err
 	}
@@ -95,7 +97,7 @@ func pageSize(p config.Pages) umem.PageSize {
 
 func (d *Daemon) startWorkers(undo *cleanup) error {
 	for _, c := range d.config.Workers {
-		w, err := newWorker(c)
+		w, err := newWorker(c, d.config.Region.Node)
 		if err != nil {
 			return err
 		}
@@ -119,7 +121,7 @@ func (d *Daemon) share() sharing {
 	n := len(d.config.Flows)
 	frames := d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
 	return sharing{
-		frames: int(frames) / n, extents: int(d.region.Extents()) / n,
+		frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
 	}
 }
@@ -192,7 +194,7 @@ func (d *Daemon) regionStatus() RegionStatus {
 	r := d.region
 	s := RegionStatus{
 		Bytes: r.Size(), Pages: r.Pages().String(), Ordinary: r.Pages() == umem.Ordinary, FrameSize: r.FrameSize(), Frames: r.Frames(),
-		Owners: make(map[string]int64), Registered: r.Registered(),
+		Owners: make(map[string]int64), Registered: r.Registered(), Nodes: d.placed.bytes,
 	}
 	count := r.Snapshot()
 	for _, o := range umem.Owners() {

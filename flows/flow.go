@@ -63,6 +63,9 @@ func (f *Flow) Start() error {
 		return err
 	}
 	f.adopt(r)
+	for _, far := range f.Status().Far {
+		f.log.Warn(far)
+	}
 	return nil
 }
 

@@ -53,6 +53,13 @@ func (f *Flow) observeStatus(r *run) FlowStatus {
 	g := r.net.Granted()
 	s.TagsLost = g.TagsStripped
 	s.ZeroCopy, s.WhyNot, s.MultiBuffer, s.Attach = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer, g.Mode.String()
+	s.fillNodes(r.nodes.card, r.nodes.disk, f.worker, f.share.node)
+	s.fillClock(g)
+	for i := range r.sources {
+		if st, err := r.sources[i].port.Stats(); err == nil {
+			s.CardStamped += st.Stamped
+		}
+	}
 	s.Left = r.net.Unbound()
 	s.Written, s.Durable = r.places.read()
 	s.Packets, s.Bytes = r.packets.Load(), r.bytes.Load()
@@ -66,6 +73,17 @@ func (f *Flow) observeStatus(r *run) FlowStatus {
 		f.log.Warn("status does not say what the segments hold", "why", err)
 	}
 	return s
+}
+
+// fillClock says whose times the packets have.
+func (s *FlowStatus) fillClock(g xdp.Granted) {
+	s.CardClock = g.CardClock
+	if g.CardClock && g.PTPClock >= 0 {
+		s.PTPClock = &g.PTPClock
+	}
+	if g.NoCardClock != nil {
+		s.NoCardClock = g.NoCardClock.Error()
+	}
 }
 
 // fillLedger says what became of every packet that reached the interface.

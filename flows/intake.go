@@ -32,7 +32,7 @@ type intake struct {
 // source is one receive queue and its frames that are not yet in a batch.
 type source struct {
 	port *xdp.Port
-	id   uint32 // interface number in the capture file
+	id   uint32 // interface number in the capture file; with a card's clock, of two
 	buf  []umem.Frame
 	held int
 

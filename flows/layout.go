@@ -23,8 +23,8 @@ type layout interface {
 	size() uint64
 	// count is the packets and packet bytes of the open batch.
 	count() (packets uint32, bytes uint64)
-	// newest is the time of the latest packet of the open batch, in nanoseconds since
-	// the epoch; 0 without packets.
+	// newest is the time of the latest packet of the open batch by the system's clock,
+	// in nanoseconds since the epoch; 0 without packets.
 	newest() uint64
 	// seal completes the open batch for the place b names and returns the message
 	// to send. Until reset it may be sealed again, for another place.

@@ -99,13 +99,17 @@ func (d *desk) land(length, offset uint64) bool {
 		n := copy(whole[offset:], rest)
 		rest = rest[n:]
 		fs[i] = umem.Frame{Addr: start + offset, Len: uint32(n), Options: umem.More}
-		d.region.Side(fs[i]).Stamp = uint64(len(d.want)) + 1
+		side := d.region.Side(fs[i])
+		side.Stamp, side.Clock = uint64(len(d.want))+1, clockOf(len(d.want))
 	}
 	fs[len(fs)-1].Options = 0
 	d.landed = append(d.landed, fs...)
 	d.want = append(d.want, packet)
 	return true
 }
+
+// clockOf is the clock that the time of a packet is of.
+func clockOf(packet int) umem.Clock { return umem.Clock(packet / 3 % 2) }
 
 // record gives the layout what has landed, and writes batches as they fill.
 func (d *desk) record() {
@@ -216,7 +220,7 @@ func (d *desk) conserved() {
 func (d *desk) check() {
 	got := 0
 	packet := func(p pcapng.Packet) error {
-		if got == len(d.want) || !bytes.Equal(p.Data, d.want[got]) || p.OrigLen != uint32(len(p.Data)) || p.Time != uint64(got)+1 || p.Interface != 0 {
+		if got == len(d.want) || !bytes.Equal(p.Data, d.want[got]) || p.OrigLen != uint32(len(p.Data)) || p.Time != uint64(got)+1 || p.Interface != uint32(clockOf(got)) {
 			return fmt.Errorf("packet %d of %d is not what landed", got, len(d.want))
 		}
 		got++

@@ -33,8 +33,9 @@ type run struct {
 	disk    *output // nil for a stream
 	log     *slog.Logger
 	started time.Time
-	silence silence // of the disk; the watcher's
-	undo    cleanup // everything, while no worker polls it
+	nodes   struct{ card, disk int } // NUMA nodes of both ends
+	silence silence                  // of the disk; the watcher's
+	undo    cleanup                  // everything, while no worker polls it
 }
 
 // openNetworkStorage opens both ends of a flow and fills the rings. Nothing moves
@@ -60,6 +61,7 @@ func openNetworkStorage(c config.Flow, region *umem.Region, shared sharing, log 
 	if err := r.openSink(c, hands, shared, &undo); err != nil {
 		return nil, err
 	}
+	r.nodes.card, r.nodes.disk = r.net.Node(), diskNode(c.To, shared)
 	r.undo = undo.release()
 	return r, nil
 }
@@ -87,7 +89,7 @@ func (r *run) openNet(c config.Flow, hands *umem.Holder, undo *cleanup) (err err
 	undo.add(r.net.Close)
 	for i, port := range r.net.Ports() {
 		undo.add(port.Close)
-		r.sources = append(r.sources, source{port: port, id: uint32(i), buf: make([]umem.Frame, burst+maxFragments)})
+		r.sources = append(r.sources, source{port: port, id: uint32(i) * clocks(r.net.Granted()), buf: make([]umem.Frame, burst+maxFragments)})
 	}
 	return nil
 }
@@ -103,6 +105,12 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	}
 	if c.To.Layout == config.LayoutSlot {
 		x.Shape.Headroom = slotHeadroom
+	}
+	switch c.From.Timestamps {
+	case config.TimestampsPrefer:
+		x.CardClock = xdp.PreferCard
+	case config.TimestampsHardware:
+		x.CardClock = xdp.RequireCard
 	}
 	var err error
 	if x.Policy, err = xdp.ParsePolicy(string(c.From.ZeroCopy)); err != nil {
@@ -168,14 +176,21 @@ func (r *run) openStream(c config.Flow, hands *umem.Holder, shared sharing, undo
 }
 
 // describeHead is what captures say of where they come from: one interface for
-// each queue.
+// each queue, and where the card's clock is asked a second for packets with its times.
 func (r *run) describeHead(c config.Flow, shared sharing) (pcapng.Section, []pcapng.Interface) {
 	var ifs []pcapng.Interface
+	granted := r.net.Granted()
 	for _, s := range r.sources {
-		ifs = append(ifs, pcapng.Interface{
+		one := pcapng.Interface{
 			Name: c.From.Interface, Filter: shortened(c.From.Filter), LinkType: pcapng.LinkTypeEthernet,
 			Description: fmt.Sprintf("%s queue %d", c.From.Interface, s.port.Queue()),
-		})
+		}
+		ifs = append(ifs, one)
+		if granted.CardClock {
+			one.Description += ", the card's clock"
+			one.CardClock = cardClock(c.From.Interface, granted)
+			ifs = append(ifs, one)
+		}
 	}
 	return pcapng.Section{Hardware: machine(), OS: kernel(), Application: shared.application}, ifs
 }

@@ -85,8 +85,8 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 // put copies one packet.
 func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
 	dst := p.out[p.used : p.used+block]
-	stamp := p.region.Side(fs[0]).Stamp
-	pcapng.PutPacketHeader(dst, source, stamp, length, length, block)
+	side := p.region.Side(fs[0])
+	putHeader(dst, source, side, length, block)
 	at := uint32(pcapng.PacketHeaderLen)
 	for _, f := range fs {
 		at += uint32(copy(dst[at:], p.region.Bytes(f)))
@@ -95,7 +95,7 @@ func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
 	p.used += block
 	p.packets++
 	p.bytes += uint64(length)
-	p.latest = max(p.latest, stamp)
+	p.latest = max(p.latest, systemTime(side))
 	add(&p.copied.packed, uint64(length))
 }
 

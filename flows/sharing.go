@@ -12,6 +12,7 @@ import (
 type sharing struct {
 	frames      int       // its share of the region's frames
 	extents     int       // its share of the extents
+	node        int       // NUMA node of the region; numa.Unknown: of several
 	limit       uint64    // packets after which it is done; 0: none
 	application string    // who writes, for capture files
 	stream      io.Writer // where packets go instead of a disk; nil: to the disk

@@ -105,7 +105,7 @@ func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 		s.length += uint64(block)
 		s.packets++
 		s.bytes += uint64(length)
-		s.latest = max(s.latest, s.region.Side(fs[0]).Stamp)
+		s.latest = max(s.latest, systemTime(s.region.Side(fs[0])))
 	}
 	return ok
 }
@@ -130,7 +130,7 @@ func (s *slot) inPlace(source uint32, f umem.Frame, block uint32) bool {
 	}
 	addr := f.Addr - pcapng.PacketHeaderLen
 	out := s.region.At(addr, uint64(block))
-	pcapng.PutPacketHeader(out, source, s.region.Side(f).Stamp, f.Len, f.Len, block)
+	putHeader(out, source, s.region.Side(f), f.Len, block)
 	s.numbers.tail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
 	s.chain = append(s.chain, umem.Frame{Addr: addr, Len: block, Options: umem.More})
 	return true
@@ -147,7 +147,7 @@ func (s *slot) overhang(source uint32, f umem.Frame, block uint32) bool {
 	addr := f.Addr - pcapng.PacketHeaderLen
 	start, room := s.region.Start(f)
 	here := room - (addr - start)
-	pcapng.PutPacketHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f).Stamp, f.Len, f.Len, block)
+	putHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f), f.Len, block)
 	s.numbers.tail(s.tail[:], f.Len, block)
 	tail := s.tail[:pcapng.PacketTailLen(f.Len, block)]
 	end := f.Addr + uint64(f.Len)
@@ -169,7 +169,7 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, length, block uint32) boo
 	}
 	s.chain = s.chain[:first+n]
 	g := gather{region: s.region, frames: s.chain[first:]}
-	pcapng.PutPacketHeader(s.tail[:], source, s.region.Side(fs[0]).Stamp, length, length, block)
+	putHeader(s.tail[:], source, s.region.Side(fs[0]), length, block)
 	g.write(s.tail[:pcapng.PacketHeaderLen])
 	for _, f := range fs {
 		g.write(s.region.Bytes(f))

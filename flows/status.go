@@ -21,6 +21,7 @@ type RegionStatus struct {
 	Ordinary   bool             `json:"ordinary_pages"` // configured fall-back, slower
 	FrameSize  uint32           `json:"frame_size"`
 	Frames     int64            `json:"frames"`
+	Nodes      map[int]uint64   `json:"nodes,omitempty"` // bytes by NUMA node, where they really are
 	Owners     map[string]int64 `json:"owners"`
 	Registered []string         `json:"registered"`
 }
@@ -29,6 +30,7 @@ type RegionStatus struct {
 type WorkerStatus struct {
 	Name   string `json:"name"`
 	CPU    *int   `json:"cpu,omitempty"`
+	Node   *int   `json:"node,omitempty"` // NUMA node it runs on
 	Wait   string `json:"wait"`
 	Rounds uint64 `json:"rounds"`
 	Idle   uint64 `json:"idle"`
@@ -50,9 +52,17 @@ type FlowStatus struct {
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not
 	TagsLost    bool     `json:"vlan_tags_lost,omitempty"` // the card takes them out of packets
+	CardClock   bool     `json:"card_clock"`               // times are the card's, of packets it has one for
+	PTPClock    *int     `json:"ptp_clock,omitempty"`      // which clock that is, /dev/ptpN, if the driver says
+	NoCardClock string   `json:"no_card_clock,omitempty"`  // why not, where it was preferred
+	CardStamped uint64   `json:"card_stamped"`             // packets with a time of the card
 	MultiBuffer bool     `json:"multi_buffer"`             // long packets span frames
 	Attach      string   `json:"attach"`                   // driver or generic
 	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
+
+	CardNode *int     `json:"card_node,omitempty"` // NUMA nodes, where the kernel says
+	DiskNode *int     `json:"disk_node,omitempty"`
+	Far      []string `json:"far,omitempty"` // what is on another node than the region
 
 	Packets uint64  `json:"packets"` // received from the rings
 	Bytes   uint64  `json:"bytes"`

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/numa"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,6 +30,7 @@ type pattern interface {
 // Worker is one OS thread that polls its flows in turn. Nothing else runs on it.
 type Worker struct {
 	config config.Worker
+	node   *int // whose CPUs it stays on, where the configuration names none
 	wait   waiter
 
 	commands chan func() // run between rounds
@@ -43,14 +46,15 @@ type Worker struct {
 	err      error // of Close
 }
 
-// newWorker starts the thread.
-func newWorker(c config.Worker) (*Worker, error) {
+// newWorker starts the thread. A worker that no CPU is set for stays on those of the node,
+// if there is one.
+func newWorker(c config.Worker, node *int) (*Worker, error) {
 	wake, err := newEventfd()
 	if err != nil {
 		return nil, fmt.Errorf("start worker %s: %w", c.Name, err)
 	}
 	w := &Worker{
-		config: c, wait: newWaiter(c, wake), wake: wake,
+		config: c, node: node, wait: newWaiter(c, wake), wake: wake,
 		commands: make(chan func(), 16), done: make(chan struct{}),
 	}
 	started := make(chan error, 1)
@@ -81,17 +85,48 @@ func (w *Worker) run(started chan<- error) {
 	}
 }
 
-// pin keeps the thread on the configured CPU.
+// pin keeps the thread on the configured CPU, or on those of its node that the process
+// may use. A node of memory alone has none, and the worker runs on any.
 func (w *Worker) pin() error {
-	if w.config.CPU == nil {
+	if w.config.CPU != nil {
+		return w.pinTo(fmt.Sprintf("CPU %d", *w.config.CPU), []int{*w.config.CPU})
+	}
+	if w.node == nil {
 		return nil
 	}
+	cpus, err := numa.CPUs(*w.node)
+	if err != nil || len(cpus) == 0 {
+		w.node = nil
+		return nil
+	}
+	var may unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return fmt.Errorf("pin worker %s: ask which CPUs it may use: %w", w.config.Name, err)
+	}
+	cpus = slices.DeleteFunc(cpus, func(cpu int) bool { return !may.IsSet(cpu) })
+	return w.pinTo(fmt.Sprintf("NUMA node %d, where the region is", *w.node), cpus)
+}
+
+func (w *Worker) pinTo(where string, cpus []int) error {
 	var set unix.CPUSet
-	set.Set(*w.config.CPU)
+	for _, cpu := range cpus {
+		set.Set(cpu)
+	}
 	if err := unix.SchedSetaffinity(0, &set); err != nil {
-		return fmt.Errorf("pin worker %s to CPU %d: %w (is that CPU online and allowed to this process?)", w.config.Name, *w.config.CPU, err)
+		return fmt.Errorf("pin worker %s to %s: %w (is that CPU online and allowed to this process?)", w.config.Name, where, err)
 	}
 	return nil
+}
+
+// Node is the NUMA node the worker runs on; numa.Unknown where it may run on any.
+func (w *Worker) Node() int {
+	switch {
+	case w.config.CPU != nil:
+		return numa.OfCPU(*w.config.CPU)
+	case w.node != nil:
+		return *w.node
+	}
+	return numa.Unknown
 }
 
 // round polls each flow once.
@@ -156,7 +191,7 @@ func (w *Worker) Close() error {
 // Status is the worker's counters.
 func (w *Worker) Status() WorkerStatus {
 	return WorkerStatus{
-		Name: w.config.Name, CPU: w.config.CPU, Wait: string(w.config.Wait),
+		Name: w.config.Name, CPU: w.config.CPU, Node: known(w.Node()), Wait: string(w.config.Wait),
 		Rounds: w.rounds.Load(), Idle: w.idle.Load(),
 	}
 }

@@ -68,7 +68,7 @@ func settle(b []byte, p PageSize, node *int) error {
 		return fmt.Errorf("keep the region out of core dumps: %w", err)
 	}
 	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
-		return explainPopulate(err, p, node)
+		return explainPopulate(err, uint64(len(b)), p, node)
 	}
 	if p != Ordinary { // hugetlb pages are never swapped; mlock passes them over
 		return nil
@@ -94,16 +94,16 @@ func explainMap(err error, size uint64, p PageSize, node *int) error {
 }
 
 // explainPopulate tells what to do when pages are there but not where bound.
-func explainPopulate(err error, p PageSize, node *int) error {
+func explainPopulate(err error, size uint64, p PageSize, node *int) error {
 	if node == nil || p == Ordinary {
 		return fmt.Errorf("populate the region on %v: %w", p, err)
 	}
-	free, total, cerr := FreePages(p, *node)
+	_, total, cerr := FreePages(p, *node)
 	if cerr != nil {
 		return fmt.Errorf("populate the region on NUMA node %d: %w (%w)", *node, err, cerr)
 	}
-	return fmt.Errorf("populate the region on NUMA node %d: %d %v free there of %d: %w (raise %s/nr_hugepages)",
-		*node, free, p, total, err, p.dir(*node))
+	return fmt.Errorf("populate the region on NUMA node %d: %d %v needed there; it has %d, and those that were free did not do: %w (raise %s/nr_hugepages)",
+		*node, size/p.Bytes(), p, total, err, p.dir(*node))
 }
 
 func memlockHint() string {

@@ -30,21 +30,42 @@ func bind(b []byte, node int) error {
 	return nil
 }
 
+// placementBatch is of how many pages one call asks.
+const placementBatch = 1024
+
 // Placement counts the region's bytes by the NUMA node they really lie on, as
 // move_pages(2) tells it.
 func (r *Region) Placement() (map[int]uint64, error) {
-	page := r.pages.Bytes()
 	where := make(map[int]uint64)
-	for off := uint64(0); off < r.size; off += page {
-		addr, status := uintptr(unsafe.Pointer(&r.data[off])), int32(0)
-		_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, 1, uintptr(unsafe.Pointer(&addr)), 0, uintptr(unsafe.Pointer(&status)), 0)
-		if errno != 0 {
-			return nil, fmt.Errorf("ask where the region lies: %w", errno)
+	page := r.pages.Bytes()
+	for off := uint64(0); off < r.size; off += page * placementBatch {
+		part := r.data[off:min(off+page*placementBatch, r.size)]
+		if err := addPlacement(where, part, page); err != nil {
+			return nil, fmt.Errorf("ask where the region lies: %w", err)
 		}
-		if status < 0 {
-			return nil, fmt.Errorf("ask where the region lies: page at %#x: %w", off, unix.Errno(-status))
-		}
-		where[int(status)] += page
 	}
 	return where, nil
+}
+
+// addPlacement adds the pages of memory, at most placementBatch.
+func addPlacement(where map[int]uint64, memory []byte, page uint64) error {
+	var addrs [placementBatch]uintptr
+	var status [placementBatch]int32
+	n := uint64(len(memory)) / page
+	for i := range n {
+		// Sound: addresses in a mapping, which the heap does not move; the kernel reads them
+		// during the call only.
+		addrs[i] = uintptr(unsafe.Pointer(&memory[i*page]))
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_MOVE_PAGES, 0, uintptr(n), uintptr(unsafe.Pointer(&addrs)), 0, uintptr(unsafe.Pointer(&status)), 0)
+	if errno != 0 {
+		return errno
+	}
+	for i, node := range status[:n] {
+		if node < 0 {
+			return fmt.Errorf("page %d: %w", i, unix.Errno(-node))
+		}
+		where[int(node)] += page
+	}
+	return nil
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
 // device is the network interface under the sockets. Its descriptors were made in
@@ -15,6 +17,7 @@ type device struct {
 	index  int
 	mtu    int    // bytes, when it was opened
 	queues uint32 // receive queues
+	node   int    // NUMA node
 	handle *netlink.Handle
 	ctl    int // a socket for ethtool requests
 
@@ -72,7 +75,10 @@ func (d *device) find(name string) (err error) {
 		return linkError(err)
 	}
 	a := link.Attrs()
-	d.index, d.mtu = a.Index, a.MTU
+	d.index, d.mtu, d.node = a.Index, a.MTU, numa.Unknown
+	if info, err := unix.IoctlGetEthtoolDrvinfo(d.ctl, name); err == nil {
+		d.node = numa.OfPCI(unix.ByteSliceToString(info.Bus_info[:]))
+	}
 	if d.queues, err = rxQueues(d.ctl, name, a.NumRxQueues); err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func (w *ward) disturbances() [][]string {
 		{"ip", "link", "set", card, "promisc", "on"},
 		{"ip", "link", "set", card, "promisc", "off"},
 	}
-	if !long() {
+	if testing.Short() {
 		return all[:1]
 	}
 	return all
@@ -83,7 +83,7 @@ func (w *ward) try(name string, args ...string) {
 func (w *ward) flap() {
 	w.Helper()
 	rounds := 1
-	if long() {
+	if !testing.Short() {
 		rounds = 4
 	}
 	for round := range rounds {
@@ -105,7 +105,7 @@ func TestProgramTaken(t *testing.T) {
 	onSetups(t, func(t *testing.T, w *ward) {
 		stripped := strips(t, &w.pair.B)
 		for name, take := range map[string]func(testing.TB, link.Link){"detached": takeOff, "replaced": putOther} {
-			if name == "replaced" && !long() {
+			if name == "replaced" && testing.Short() {
 				continue
 			}
 			w.admit()

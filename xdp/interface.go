@@ -261,6 +261,10 @@ func (i *Interface) Name() string { return *i.name.Load() }
 // Index is the interface's number in its network namespace.
 func (i *Interface) Index() int { return i.device.index }
 
+// Node is the NUMA node of the card, numa.Unknown where the kernel does not say, as of a
+// device that is none of PCI.
+func (i *Interface) Node() int { return i.device.node }
+
 // Granted says what the kernel gave.
 func (i *Interface) Granted() Granted { return i.granted }
 

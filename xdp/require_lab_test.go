@@ -34,7 +34,7 @@ func TestRequireRefused(t *testing.T) {
 		{"an MTU that the driver takes no program at", "9000", whole, Config{Shape: many}, []string{"MTU"}},
 		{"generic mode", "1500", whole, Config{Mode: bpf.Generic}, []string{"generic mode"}},
 	}
-	if !long() {
+	if testing.Short() {
 		cases = cases[1:2]
 	}
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {

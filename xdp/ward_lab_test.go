@@ -5,7 +5,6 @@ package xdp
 import (
 	"bytes"
 	"encoding/binary"
-	"os"
 	"testing"
 	"time"
 
@@ -33,21 +32,16 @@ var setups = []setup{
 	}},
 }
 
-// long reports whether the tests run in their long form.
-func long() bool { return os.Getenv("UNIFIEDD_LONG") != "" }
-
 // onlyLong skips a test in the short form.
 func onlyLong(t *testing.T) {
 	t.Helper()
-	if !long() {
-		t.Skip("short: make lab-all runs this")
-	}
+	testenv.Long(t, "make lab-all runs this")
 }
 
 // onSetups runs a test on each card.
 func onSetups(t *testing.T, test func(*testing.T, *ward)) {
 	for _, s := range setups {
-		if s.long && !long() {
+		if s.long && testing.Short() {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) { test(t, newWard(t, s)) })

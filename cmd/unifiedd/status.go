@@ -51,6 +51,9 @@ func printStatus(w io.Writer, s *flows.Status) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "unifiedd %s\tprocess %d\tup %v\n", s.Version, s.PID, time.Since(s.Started).Round(time.Second))
 	fmt.Fprintf(t, "region\t%s on %s\t%d frames of %d: %s\n", config.Size(s.Region.Bytes), s.Region.Pages, s.Region.Frames, s.Region.FrameSize, list(s.Region.Owners))
+	if len(s.Region.Nodes) > 1 {
+		fmt.Fprintf(t, "nodes\tthe region lies on several NUMA nodes, in bytes: %v\n", s.Region.Nodes)
+	}
 	fmt.Fprintf(t, "registered\t%s\n", strings.Join(s.Region.Registered, ", "))
 	for i := range s.Flows {
 		printFlow(t, &s.Flows[i])
@@ -68,6 +71,10 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
 	}
 	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
+	fmt.Fprintf(w, "  times\t%s\n", times(f))
+	for _, far := range f.Far {
+		fmt.Fprintf(w, "  far\t%s\n", far)
+	}
 	if len(f.Left) > 0 {
 		fmt.Fprintf(w, "  left\tqueues %v are not bound: their packets stay with the kernel\n", f.Left)
 	}
@@ -110,6 +117,19 @@ func granted(f *flows.FlowStatus) string {
 		mode += ", multi-buffer"
 	}
 	return mode + ", XDP in the " + f.Attach
+}
+
+// times says whose times of arrival packets have.
+func times(f *flows.FlowStatus) string {
+	switch {
+	case f.CardClock && f.PTPClock != nil:
+		return fmt.Sprintf("the card's clock (/dev/ptp%d) for %d packets, the system's for the others", *f.PTPClock, f.CardStamped)
+	case f.CardClock:
+		return fmt.Sprintf("the card's clock for %d packets, the system's for the others", f.CardStamped)
+	case f.NoCardClock != "":
+		return "the system's clock (" + f.NoCardClock + ")"
+	}
+	return "the system's clock"
 }
 
 func position(p flows.Position) string {

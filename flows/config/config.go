@@ -83,6 +83,8 @@ type From struct {
 	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:
 	// off.
 	BusyPoll time.Duration
+	// Timestamps says whose times of arrival packets have.
+	Timestamps Timestamps
 	// Promiscuous receives also what is not for this host.
 	Promiscuous bool
 	// TakeOver accepts that unfiltered traffic of the interface with the

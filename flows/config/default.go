@@ -36,7 +36,7 @@ func NewWorker(name string) Worker {
 func NewFlow(name string) Flow {
 	return Flow{
 		Name: name,
-		From: From{ZeroCopy: ZeroCopyPrefer, Ring: 4096, Promiscuous: true},
+		From: From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 		To: To{
 			Layout:  LayoutPacked,
 			Segment: Segment{Size: GiB},

@@ -48,6 +48,16 @@ const (
 	ZeroCopyCopy    ZeroCopy = "copy"    // do not try
 )
 
+// Timestamps says whose clock times of arrival are of.
+type Timestamps string
+
+// The clocks.
+const (
+	TimestampsSoftware Timestamps = "software" // the system's
+	TimestampsHardware Timestamps = "hardware" // the card's own; refuse to run without
+	TimestampsPrefer   Timestamps = "prefer"   // the card's own where the driver gives it
+)
+
 // Layout is how packets are laid out in the capture file.
 type Layout string
 
@@ -106,6 +116,7 @@ var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
 	allWaits      = []Wait{WaitSpin, WaitSleep, WaitPoll}
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}
+	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}
 	allLayouts    = []Layout{LayoutSlot, LayoutPacked}
 	allPrepares   = []Prepare{PrepareZero, PrepareAllocate, PrepareNone}
 	allLevels     = []Level{LevelDebug, LevelInfo, LevelWarn, LevelError}

@@ -46,7 +46,7 @@ func TestFull(t *testing.T) {
 			{
 				Name: "md", Worker: "main", Pos: Pos{file, 28, 5},
 				From: From{
-					Interface: "eth0", Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Filter: "udp and port 5000",
+					Interface: "eth0", Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
 					Ring: 8192, BusyPoll: 50 * time.Microsecond, TakeOver: true,
 				},
 				To: To{
@@ -56,8 +56,8 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 50, 5},
-				From: From{Interface: "eth1", ZeroCopy: ZeroCopyPrefer, Ring: 4096, Promiscuous: true},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 51, 5},
+				From: From{Interface: "eth1", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,
@@ -85,7 +85,7 @@ func TestDefaults(t *testing.T) {
 		Control: Control{Socket: "/run/unifiedd/control.sock"},
 		Flows: []Flow{{
 			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
-			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Ring: 4096, Promiscuous: true},
+			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 			To: To{
 				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate,
 				Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: time.Second,

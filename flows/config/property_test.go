@@ -161,6 +161,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		Interface:   name,
 		Queues:      drawQueues(t),
 		ZeroCopy:    rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy"),
+		Timestamps:  rapid.SampledFrom(allTimestamps).Draw(t, "timestamps"),
 		Filter:      rapid.StringMatching(`([!-~é日"'\\]+ ?\t?)*x`).Draw(t, "filter"),
 		Ring:        minRing << rapid.IntRange(0, 9).Draw(t, "ring"),
 		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
@@ -216,7 +217,7 @@ func regionDocument(r *Region) map[string]any {
 
 func flowDocument(f *Flow) map[string]any {
 	from := map[string]any{
-		"interface": f.From.Interface, "zero_copy": string(f.From.ZeroCopy), "filter": f.From.Filter,
+		"interface": f.From.Interface, "zero_copy": string(f.From.ZeroCopy), "timestamps": string(f.From.Timestamps), "filter": f.From.Filter,
 		"ring": f.From.Ring, "busy_poll": f.From.BusyPoll.String(), "take_over": f.From.TakeOver, "promiscuous": f.From.Promiscuous, "queues": "all",
 	}
 	if f.From.Queues != nil {

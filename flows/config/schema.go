@@ -83,6 +83,7 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"filter":      set(d, &f.Filter, parseText),
 		"ring":        set(d, &f.Ring, parseInt),
 		"busy_poll":   set(d, &f.BusyPoll, parseDuration),
+		"timestamps":  set(d, &f.Timestamps, oneOf(allTimestamps)),
 		"promiscuous": set(d, &f.Promiscuous, parseBool),
 		"take_over":   set(d, &f.TakeOver, parseBool),
 	})

@@ -66,6 +66,7 @@ func (v *validator) from(path string, f *From) {
 	v.need(join(path, "interface"), f.Interface, "the name of a network interface")
 	v.checkErr(join(path, "interface"), checkInterface(f.Interface))
 	v.checkErr(join(path, "zero_copy"), member(f.ZeroCopy, allZeroCopies))
+	v.checkErr(join(path, "timestamps"), member(f.Timestamps, allTimestamps))
 	v.check(within(f.Ring, minRing, maxRing) && powerOfTwo(uint64(f.Ring)), join(path, "ring"),
 		"%d is not a power of two from %d to %d", f.Ring, minRing, maxRing)
 	v.check(within(f.BusyPoll, 0, maxPoll) && f.BusyPoll%time.Microsecond == 0, join(path, "busy_poll"),

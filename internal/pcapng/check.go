@@ -150,7 +150,7 @@ func sectionOption(code uint16, _ []byte) bool { return code >= shbHardware && c
 
 func interfaceOption(code uint16, value []byte) bool {
 	switch code {
-	case ifName, ifDescription:
+	case ifName, ifDescription, ifCardClock:
 		return true
 	case ifSpeed:
 		return len(value) == 8

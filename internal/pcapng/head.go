@@ -16,11 +16,13 @@ type Section struct {
 	Application string // "unifiedd 1.0"
 }
 
-// Interface is one captured queue. Empty texts and a zero speed are left out. Times are always in nanoseconds.
+// Interface is one captured queue. Empty texts and a zero speed are left out. Times are always in nanoseconds. Packets
+// with times of another clock are of another Interface.
 type Interface struct {
 	Name        string // "eth0"
 	Description string // "eth0 queue 3"
 	Filter      string // as the user wrote it
+	CardClock   string // where times are of the card's own clock: which, and what is known of it
 	Speed       uint64 // bits per second
 	SnapLen     uint32 // bytes; 0 is no limit. The same for all interfaces of a file, or libpcap refuses it
 	LinkType    uint16 // LinkTypeEthernet; the same for all, or libpcap refuses it
@@ -44,6 +46,7 @@ const (
 	ifSpeed       = 8
 	ifTSResol     = 9
 	ifFilter      = 11
+	ifCardClock   = 0x8001 // of the range for local use: times are of the card's own clock; a comment says more
 
 	nanoseconds = 9 // if_tsresol: ten to the minus nine
 )
@@ -105,7 +108,7 @@ func checkInterface(f, first *Interface) error {
 	if f.SnapLen > MaxCapLen {
 		return fmt.Errorf("capture file head: interface %s: snapshot length %d is over %d", f.Name, f.SnapLen, MaxCapLen)
 	}
-	return checkTexts("interface "+f.Name, f.Name, f.Description, f.Filter)
+	return checkTexts("interface "+f.Name, f.Name, f.Description, f.Filter, f.CardClock)
 }
 
 func checkTexts(what string, texts ...string) error {
@@ -142,6 +145,10 @@ func appendInterface(dst []byte, f *Interface) []byte {
 	dst = appendOption(dst, ifTSResol, []byte{nanoseconds})
 	if f.Filter != "" {
 		dst = appendOption(dst, ifFilter, append([]byte{0}, f.Filter...)) // 0: a libpcap filter string
+	}
+	if f.CardClock != "" {
+		dst = appendText(dst, optComment, f.CardClock)
+		dst = appendOption(dst, ifCardClock, nil)
 	}
 	return endBlock(appendEnd(dst), start)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 )
 
 // Head is what a segment begins with.
@@ -12,6 +13,18 @@ type Head struct {
 	Len        int64    // bytes of the head unit
 	Section    []byte   // the Section Header Block
 	Interfaces [][]byte // the Interface Description Blocks
+}
+
+// severalClocks reports whether packets may have times of a card's own clock.
+func (h *Head) severalClocks() bool {
+	return slices.ContainsFunc(h.Interfaces, func(block []byte) bool {
+		found := false
+		_ = checkOptions(block[16:len(block)-4], func(code uint16, _ []byte) bool { // known to be well-formed
+			found = found || code == ifCardClock
+			return true
+		})
+		return found
+	})
 }
 
 // ReadHead reads the head unit of a segment of at most size bytes; ErrNotSegment when there is none.

@@ -6,7 +6,8 @@ import (
 )
 
 // Times are when the packets at the ends of a segment came, in nanoseconds since the epoch; 0: it does not tell. In
-// between, times ascend as the clock of the capture did, but for packets of several queues that came at once.
+// between, times ascend as the clock of the capture did, but for packets of several queues that came at once. Where some
+// are of a card's own clock, with an epoch of its own, a segment does not tell.
 type Times struct {
 	Segment SegmentID
 	First   uint64 // of the first packet of the first batch with any
@@ -22,6 +23,9 @@ func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
 		return t, err
 	}
 	t.Segment = r.report.Segment
+	if r.head.severalClocks() {
+		return t, nil
+	}
 	if t.First, err = r.firstTime(); err != nil || t.First == 0 {
 		return t, err
 	}
@@ -36,6 +40,9 @@ func FirstTime(f io.ReaderAt, size int64) (t Times, err error) {
 		return t, err
 	}
 	t.Segment = r.report.Segment
+	if r.head.severalClocks() {
+		return t, nil
+	}
 	t.First, err = r.firstTime()
 	return t, err
 }
@@ -44,7 +51,7 @@ func FirstTime(f io.ReaderAt, size int64) (t Times, err error) {
 // on: of a segment that was recovered or completed, the last of all. It reads each mark; 0 when there is no packet.
 func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
 	r, err := glance(f, size)
-	if err != nil {
+	if err != nil || r.head.severalClocks() {
 		return 0, err
 	}
 	var last Batch

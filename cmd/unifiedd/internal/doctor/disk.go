@@ -32,14 +32,14 @@ func disk(path string, n needs) []Check {
 	info, err := os.Stat(path)
 	if err == nil && !info.IsDir() && !info.Mode().IsRegular() {
 		if info.Mode().Type() == os.ModeDevice {
-			return p.device()
+			return append(p.device(), diskNode(path, n))
 		}
 		return []Check{fail("place", "%s is neither a file, a directory nor a block device", path)}
 	}
 	if p.dir, err = directory(path, info); err != nil {
 		return []Check{fail("place", "%v", err)}
 	}
-	return p.file()
+	return append(p.file(), diskNode(p.dir, n))
 }
 
 // directory is the innermost directory of a path which is there.

@@ -8,6 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -51,7 +52,7 @@ func (p pool) file() string {
 // there are several.
 func hugePages(n needs, size umem.PageSize) []Check {
 	places := []int{-1}
-	if all := nodes(); len(all) > 1 {
+	if all := numa.Nodes(); len(all) > 1 {
 		places = append(places, all...)
 	}
 	var checks []Check

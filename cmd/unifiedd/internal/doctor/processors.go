@@ -19,8 +19,9 @@ func processors(n needs) []Check {
 	checks := []Check{
 		cpus(), isolation(isolated),
 		goThreads(runtime.GOMAXPROCS(0), len(n.Workers)), spinning(len(allowed()), n.Workers),
-		governor(), numa(), clock(),
+		governor(), clock(),
 	}
+	checks = append(checks, numaNodes(n)...)
 	for _, w := range n.Workers {
 		if w.CPU != nil {
 			checks = append(checks, pinned(w, allowed(), isolated))
@@ -105,17 +106,6 @@ func governor() Check {
 	}
 	return warn(name, "governor %s: a CPU which was idle starts slowly", strings.Join(kinds, ", ")).
 		with("cpupower frequency-set -g performance")
-}
-
-func numa() Check {
-	all := nodes()
-	switch len(all) {
-	case 0:
-		return ok("NUMA nodes", "one")
-	case 1:
-		return ok("NUMA nodes", "one, number %d", all[0])
-	}
-	return ok("NUMA nodes", "%s: keep card, region, disk and worker on one", ranges(all))
 }
 
 // clock: reading any clock but the CPU's own is a system call, and the workers

@@ -46,9 +46,6 @@ func parseList(list string) []int {
 	return out
 }
 
-// nodes are the machine's NUMA nodes; none where the kernel knows of none.
-func nodes() []int { return parseList(readLine("/sys/devices/system/node/online")) }
-
 // exists reports whether there is something at the path.
 func exists(path ...string) bool {
 	_, err := os.Lstat(filepath.Join(path...))

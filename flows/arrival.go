@@ -1,0 +1,42 @@
+package flows
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// putHeader writes the header of a packet's block. The clock that its time is of
+// chooses the interface: where a card's clock is asked, each source has one for each.
+func putHeader(dst []byte, source uint32, side *umem.Side, length, block uint32) {
+	pcapng.PutPacketHeader(dst, source+uint32(side.Clock), side.Stamp, length, length, block)
+}
+
+// systemTime is when a packet arrived by the system's clock; 0 where only the card's
+// says.
+func systemTime(side *umem.Side) uint64 {
+	if side.Clock != umem.SystemClock {
+		return 0
+	}
+	return side.Stamp
+}
+
+// clocks is how many clocks the packets of an interface may have times of.
+func clocks(g xdp.Granted) uint32 {
+	if g.CardClock {
+		return 2
+	}
+	return 1
+}
+
+// cardClock says in words, for the head of a capture, what is known of a card's clock.
+func cardClock(name string, g xdp.Granted) string {
+	which := "its driver does not say which"
+	if g.PTPClock >= 0 {
+		which = fmt.Sprintf("/dev/ptp%d", g.PTPClock)
+	}
+	return fmt.Sprintf("Times are of the clock of %s (%s) as it was, not converted: what they count from depends on who set it, often TAI, ahead of UTC by leap seconds. "+
+		"Packets that the card has no time for are in the interface before, with times of the system's clock.", name, which)
+}

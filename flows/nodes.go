@@ -1,0 +1,66 @@
+package flows
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// known is a node for a status, which leaves out what is not known.
+func known(node int) *int {
+	if node == numa.Unknown {
+		return nil
+	}
+	return &node
+}
+
+// placed is where a region lies: bytes by node, and the node where all of it does.
+type placed struct {
+	bytes map[int]uint64
+	node  int
+}
+
+// locate asks where a region lies. A kernel that does not tell has one node.
+func locate(r *umem.Region) placed {
+	where, err := r.Placement()
+	if err != nil {
+		return placed{node: numa.Unknown}
+	}
+	p := placed{bytes: where, node: numa.Unknown}
+	for node := range where {
+		if len(where) == 1 {
+			p.node = node
+		}
+	}
+	return p
+}
+
+// fillNodes says on which NUMA nodes the ends of the flow are, and what is far from the
+// region.
+func (s *FlowStatus) fillNodes(card, disk int, w *Worker, region int) {
+	s.CardNode, s.DiskNode, s.Far = known(card), known(disk), nil
+	s.far("the card "+s.From, card, region)
+	s.far("the disk under "+s.To, disk, region)
+	s.far("worker "+w.config.Name, w.Node(), region)
+}
+
+// far notes what is on another node than the region.
+func (s *FlowStatus) far(what string, at, region int) {
+	if at != numa.Unknown && region != numa.Unknown && at != region {
+		s.Far = append(s.Far, fmt.Sprintf("%s is on NUMA node %d, the region on node %d: every packet crosses between them", what, at, region))
+	}
+}
+
+// diskNode is the node of the disk a flow writes to.
+func diskNode(to config.To, shared sharing) int {
+	switch {
+	case shared.stream != nil:
+		return numa.Unknown
+	case to.Device != "":
+		return numa.OfPath(to.Device)
+	}
+	return numa.OfPath(filepath.Dir(to.File))
+}

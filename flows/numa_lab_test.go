@@ -1,0 +1,113 @@
+//go:build lab
+
+package flows
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestNUMAFlow captures from the card to the disk of the last node: into a region of that
+// node, where nothing is far, and into one of the first, where status says what crosses.
+func TestNUMAFlow(t *testing.T) {
+	all := numa.Nodes()
+	last := all[len(all)-1]
+	for _, node := range slices.Compact([]int{last, all[0]}) {
+		t.Run(fmt.Sprintf("region on node %d", node), func(t *testing.T) {
+			testenv.HugePages(t, 40<<20)
+			l := &lab{Pair: labenv.Igb(t)}
+			d := l.open(t, fmt.Sprintf(`
+region: {size: 32MiB, extents: 8, node: %d}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 512}
+    to: {device: %s, force: true, segment: {size: 8MiB}}
+`, node, l.B.Ifname, labenv.Disk), Options{})
+			l.B.Do(t, func() {
+				if err := d.Start(); err != nil {
+					t.Fatal(err)
+				}
+			})
+			labenv.Carry(t, l.Pair)
+			const n = 200
+			testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, n, 1000), testenv.SendOptions{Rate: 500})
+			f := d.Flows()[0]
+			s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Durable.Packets >= n })
+			at := func(p *int) int {
+				if p == nil {
+					return numa.Unknown
+				}
+				return *p
+			}
+			if len(all) > 1 && (at(s.CardNode) != last || at(s.DiskNode) != last) {
+				t.Errorf("the card is of node %d, the disk of node %d, want %d", at(s.CardNode), at(s.DiskNode), last)
+			}
+			if far := strings.Join(s.Far, "\n"); (node != last) != (strings.Contains(far, "the card") && strings.Contains(far, labenv.Disk)) || strings.Contains(far, "worker") {
+				t.Errorf("far: %q", s.Far)
+			}
+			whole := d.Status()
+			if r := whole.Region; len(r.Nodes) != 1 || r.Nodes[node] != r.Bytes {
+				t.Errorf("the region lies on %v, want all %d bytes on node %d", r.Nodes, r.Bytes, node)
+			}
+			if w := whole.Workers[0]; at(w.Node) != node {
+				t.Errorf("the worker is said to be on node %d", at(w.Node))
+			}
+			l.onNode(t, node)
+		})
+	}
+}
+
+// onNode looks where the worker's thread runs, and may.
+func (l *lab) onNode(t *testing.T, node int) {
+	t.Helper()
+	var set unix.CPUSet
+	err := l.daemon.workers[0].Do(func() error { return unix.SchedGetaffinity(0, &set) })
+	cpus, nodeErr := numa.CPUs(node)
+	if err != nil || nodeErr != nil {
+		t.Fatal(err, nodeErr)
+	}
+	if set.Count() != len(cpus) {
+		t.Errorf("the worker may run on %d CPUs, node %d has %v", set.Count(), node, cpus)
+	}
+	for _, cpu := range cpus {
+		if !set.IsSet(cpu) {
+			t.Errorf("the worker may not run on CPU %d of node %d", cpu, node)
+		}
+	}
+}
+
+// TestNUMAWorkerFar pins a worker to a CPU of another node than the region's.
+func TestNUMAWorkerFar(t *testing.T) {
+	all := numa.Nodes()
+	cpus, err := numa.CPUs(all[len(all)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.HugePages(t, 40<<20)
+	l := &lab{Pair: labenv.VirtioNet(t)}
+	d := l.open(t, fmt.Sprintf(`
+region: {size: 32MiB, extents: 8, node: %d}
+workers: [{name: main, cpu: %d}]
+flows:
+  - name: cap
+    from: {interface: %s, ring: 512}
+    to: {device: %s, force: true, segment: {size: 8MiB}}
+`, all[0], cpus[0], l.A.Ifname, labenv.Disk), Options{})
+	l.A.Do(t, func() {
+		if err := d.Start(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	far := strings.Join(d.Flows()[0].Status().Far, "\n")
+	if strings.Contains(far, "worker main is on NUMA node") != (len(all) > 1) {
+		t.Errorf("far: %q", far)
+	}
+}

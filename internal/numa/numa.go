@@ -1,0 +1,167 @@
+// Package numa says of which NUMA node processors and devices are. The kernel tells it in
+// /sys; what it does not tell is of no node in particular, [Unknown].
+package numa
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Unknown is the node of what is of none in particular, or not known.
+const Unknown = -1
+
+// root is where the kernel describes devices.
+const root = "/sys/devices"
+
+// Nodes lists the nodes that are online; none where the kernel knows of none.
+func Nodes() []int {
+	list, _ := readList(root + "/system/node/online")
+	return list
+}
+
+// CPUs lists the processors of a node; a node of memory alone has none.
+func CPUs(node int) ([]int, error) {
+	return readList(fmt.Sprintf("%s/system/node/node%d/cpulist", root, node))
+}
+
+// OfCPU is the node of a processor.
+func OfCPU(cpu int) int {
+	found, err := filepath.Glob(fmt.Sprintf("%s/system/cpu/cpu%d/node[0-9]*", root, cpu))
+	if err != nil || len(found) != 1 {
+		return Unknown
+	}
+	return number(strings.TrimPrefix(filepath.Base(found[0]), "node"))
+}
+
+// OfPCI is the node of a PCI device, by its address, such as 0000:03:00.0.
+func OfPCI(address string) int {
+	if address == "" || strings.Contains(address, "/") {
+		return Unknown
+	}
+	return readNumber("/sys/bus/pci/devices/" + address + "/numa_node")
+}
+
+// OfPath is the node of a device by its path in /dev, and of the disk that another path
+// lies on.
+func OfPath(path string) int {
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		return Unknown
+	}
+	kind, dev := "block", st.Dev
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		dev = st.Rdev
+	case unix.S_IFCHR:
+		kind, dev = "char", st.Rdev
+	}
+	device, err := filepath.EvalSymlinks(fmt.Sprintf("/sys/dev/%s/%d:%d", kind, unix.Major(dev), unix.Minor(dev)))
+	if err != nil {
+		return Unknown
+	}
+	return ofDevice(device, layers)
+}
+
+// layers is how many layers of disks upon disks are looked through.
+const layers = 4
+
+// ofDevice is the node of a device or, where it does not say, of what it is attached to;
+// of a virtual disk, that of the disks or controllers behind it, if it is one for all.
+func ofDevice(device string, layers int) int {
+	if n := above(device); n != Unknown || layers == 0 {
+		return n
+	}
+	found := Unknown
+	for _, pattern := range behind(device) {
+		links, _ := filepath.Glob(pattern) // of nothing but letters, so never malformed
+		for _, link := range links {
+			if _, err := os.Readlink(link); err != nil {
+				continue // part of the device itself
+			}
+			other, err := filepath.EvalSymlinks(link)
+			if err != nil {
+				continue
+			}
+			switch n := ofDevice(other, layers-1); {
+			case found == Unknown:
+				found = n
+			case n != Unknown && n != found:
+				return Unknown
+			}
+		}
+	}
+	return found
+}
+
+// behind is where the kernel lists the disks of a volume, and the controllers of an NVMe
+// subsystem, in which a namespace is when several controllers may have it.
+func behind(device string) []string {
+	patterns := []string{device + "/slaves/*"}
+	if dir := filepath.Dir(device); strings.Contains(dir, "/nvme-subsystem/") {
+		patterns = append(patterns, dir+"/nvme[0-9]*")
+	}
+	return patterns
+}
+
+func above(device string) int {
+	for ; strings.HasPrefix(device, root+"/"); device = filepath.Dir(device) {
+		if n := readNumber(filepath.Join(device, "numa_node")); n >= 0 {
+			return n
+		}
+	}
+	return Unknown
+}
+
+func readNumber(file string) int {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return Unknown
+	}
+	return number(strings.TrimSpace(string(b)))
+}
+
+func number(s string) int {
+	n, err := strconv.ParseUint(s, 10, 31)
+	if err != nil {
+		return Unknown
+	}
+	return int(n)
+}
+
+// readList reads numbers as the kernel writes them: "0-3,8".
+func readList(file string) ([]int, error) {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return parseList(strings.TrimSpace(string(b)))
+}
+
+// most bounds how many numbers a list may have.
+const most = 1 << 16
+
+func parseList(text string) (list []int, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		low, high, ranged := strings.Cut(part, "-")
+		first := number(low)
+		last := first
+		if ranged {
+			last = number(high)
+		}
+		if first < 0 || last < first || last-first >= most-len(list) {
+			return nil, fmt.Errorf("%q is no list of numbers", text)
+		}
+		for n := first; n <= last; n++ {
+			list = append(list, n)
+		}
+	}
+	return list, nil
+}

@@ -1,0 +1,48 @@
+package pcapng
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestCardClock: an interface whose times are of a card's clock says so in words that
+// standard readers show, and in a way that we read; its file does not tell its times.
+func TestCardClock(t *testing.T) {
+	const words = "Times are of the clock of eth0 (/dev/ptp0) as it was."
+	plain := Interface{Name: "eth0", Description: "eth0 queue 0", LinkType: LinkTypeEthernet}
+	card := plain
+	card.CardClock = words
+	for _, ifs := range [][]Interface{{plain, card}, {plain, plain}} {
+		s := &segment{align: 512, id: SegmentID{1}, next: 1}
+		var err error
+		if s.file, err = AppendSegmentHead(nil, testSection, ifs, Segment{ID: s.id, Align: s.align, FirstPacket: s.next}); err != nil {
+			t.Fatal(err)
+		}
+		first, second := testPacket(1, 60), testPacket(2, 60)
+		first.iface, second.iface, second.ns = 0, 1, 1_000_000_000
+		s.add(packedLayout, 0, first, second)
+		head, err := ReadHead(bytes.NewReader(s.file), int64(len(s.file)))
+		several := ifs[1].CardClock != ""
+		if err != nil || head.severalClocks() != several {
+			t.Errorf("several clocks: %v, %v", head.severalClocks(), err)
+		}
+		if got := times(t, s.file); (got.First == 0) != several || got.Segment != s.id {
+			t.Errorf("several clocks: %v; times %+v", several, got)
+		}
+		if got, err := LatestTime(bytes.NewReader(s.file), int64(len(s.file))); err != nil || (got == 0) != several {
+			t.Errorf("several clocks: %v; latest %d, %v", several, got, err)
+		}
+		path := filepath.Join(t.TempDir(), "file.pcapng")
+		if err := os.WriteFile(path, s.file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		checkTools(t, path, 2)
+		checkPackets(t, path, []packet{first, second})
+		if said := strings.Contains(runTool(t, []string{"capinfos", path}), words); said != several {
+			t.Errorf("capinfos says which clock: %v", said)
+		}
+	}
+}
