@@ -9,7 +9,7 @@
 // case everything is taken back before [Examine] returns.
 //
 // What is not a matter of trying is read: huge pages, limits, capabilities,
-// interfaces over netlink, disks, processors. Each subject has a file, each
+// interfaces over netlink, disks, processors, RDMA devices. Each subject has a file, each
 // question a small function which returns a [Check].
 //
 // Given a configuration, the answers are measured by what it needs, and what

@@ -28,5 +28,6 @@ func Examine(o Options) *Report {
 	for _, path := range n.disks {
 		r.add("disk "+path, disk(path, n))
 	}
+	r.addRDMA(n)
 	return r
 }
