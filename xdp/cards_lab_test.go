@@ -63,7 +63,7 @@ var cardTests = []cardTest{
 	{"LedgerWhileClosing", TestLedgerWhileClosing, ""},
 
 	{"ConfigMistakes", TestConfigMistakes, ""},
-	{"WorkersPerQueue", TestWorkersPerQueue, ""},
+	{"WorkersPerQueue", TestWorkersPerQueue, "its two workers know of no reserve"},
 	{"TwoShapes", TestTwoShapes, ""},
 	{"BusyQueue", TestBusyQueue, ""},
 	{"InterfaceDown", TestInterfaceDown, ""},

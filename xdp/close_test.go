@@ -16,7 +16,7 @@ import (
 func TestTeardown(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, Queues: 2})
 	g := newRig(t, small())
-	for n := range 20 {
+	for n := range testenv.Fewer(20) {
 		i := g.open(&pair.B, Config{})
 		for _, p := range i.Ports() {
 			g.supply(p, 100)
@@ -169,7 +169,7 @@ func TestNothingWritesAfterClose(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-done }()
-	for range 10 {
+	for range testenv.Fewer(10) {
 		i := g.open(&pair.B, Config{NoProgram: false})
 		p := i.Ports()[0]
 		g.supply(p, 256)

@@ -19,7 +19,11 @@ func TestRingFull(t *testing.T) {
 	g.start(i)
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 50, 100), testenv.SendOptions{})
 	testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.RingFull == 34 })
-	if s := g.stats(p); s.Kernel != (KernelStats{RingFull: 34}) || s.Waiting != 16 {
+	s := g.stats(p)
+	if p.zeroCopy {
+		s.Kernel.FillEmpty = 0 // visits of the driver, before there were frames
+	}
+	if s.Kernel != (KernelStats{RingFull: 34}) || s.Waiting != 16 {
 		t.Errorf("stats %+v", s)
 	}
 	g.receive(p, 16)
@@ -108,13 +112,14 @@ func TestOverload(t *testing.T) {
 	p := i.Ports()[0]
 	g.supply(p, 100)
 	g.start(i)
+	before, came := pair.A.Stats(t).TxDropped, pair.B.Stats(t).RxPackets
 	var taken atomic.Uint64
 	done := make(chan struct{})
 	sender := testenv.NewSender(t, &pair.A)
 	one := packet(&pair.A, &pair.B, 0, 200)
 	go func() {
 		defer close(done)
-		for range 100_000 {
+		for range testenv.Fewer(100_000) {
 			if ok, err := sender.Send(one); ok && err == nil {
 				taken.Add(1)
 			}
@@ -131,7 +136,11 @@ func TestOverload(t *testing.T) {
 		n := p.Recv(batch)
 		p.Supply(batch[:n])
 	}
-	arrived := taken.Load() - pair.A.Stats(t).TxDropped
+	arrived := taken.Load() - (pair.A.Stats(t).TxDropped - before)
+	if pair.IsCard() { // the wire between emulated cards loses some when it is busy
+		time.Sleep(time.Second)
+		arrived = pair.B.Stats(t).RxPackets - came
+	}
 	testenv.Wait(t, 2*time.Second, "the last packets", func() bool {
 		l, err := i.Ledger()
 		return err == nil && l.Offered == arrived
@@ -140,7 +149,7 @@ func TestOverload(t *testing.T) {
 	if l.Of(LostRingFull)+l.Of(LostNoFrames) == 0 || l.Of(Received) == 0 {
 		t.Errorf("nothing was overloaded:%s", show(l))
 	}
-	t.Logf("%d sent, %d dropped by the sender's end;%s", taken.Load(), pair.A.Stats(t).TxDropped, show(l))
+	t.Logf("%d sent, %d dropped by the sender's end;%s", taken.Load(), taken.Load()-arrived, show(l))
 }
 
 // TestLedgerAfterClose keeps what was last.
