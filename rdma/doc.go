@@ -19,6 +19,9 @@
 //
 // Providers. Package rdma/verbs drives RDMA cards and Soft-RoCE through libibverbs.
 //
+// Ports. [MessagePort] moves frames by SEND and receive, [WritePort] by WRITE with immediate into
+// frames that the peer was granted. [Grants] are the rights of one peer to parts of a region.
+//
 // Errors. A failed operation is a [Status] of its completion, not a Go error. The first
 // one of a queue pair is the cause; those after it are flushes ([WorkFlushed]) and say nothing.
 //

@@ -85,8 +85,12 @@ func (p *MessagePort) open() (err error) {
 	return nil
 }
 
-// Attach adds a queue pair, which is the port's from then on, and returns its number.
+// Attach adds a queue pair to a port with a shared receive queue, and returns its number. The queue
+// pair is the port's from then on, unless there is an error.
 func (p *MessagePort) Attach(q Peer) (int, error) {
+	if p.config.Shared == nil && p.receive.target != nil {
+		return 0, fmt.Errorf("queue pair %d: RDMA port %s has no shared receive queue, and so one queue pair for good", q.QueuePair.QPN(), p.config.Name)
+	}
 	if err := errors.Join(p.config.checkPeer(q), p.checkKind(q)); err != nil {
 		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)
 	}

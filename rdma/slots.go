@@ -51,9 +51,6 @@ func (s *slots) told() {
 	s.head++
 }
 
-// skip leaves the next out.
-func (s *slots) skip() { s.head++ }
-
 // credits are those of the peer's, in the order they came in.
 type credits struct {
 	list       []credit // a ring
