@@ -13,7 +13,7 @@ func checkClose(t testing.TB, open Opener) {
 	g.exchange(min(8, g.Window))
 	g.fillUp()
 	before := g.pooled()
-	inside := int64(len(g.sent) + len(g.supplied))
+	inside := int64(len(g.sent) + len(g.supplied) + g.Own)
 	g.closePorts()
 	if came := g.pooled() - before; came != inside {
 		g.Fatalf("Close gave %d of %d frames inside to the pool", came, inside)

@@ -33,6 +33,7 @@ type Link struct {
 	Room    int    // bytes of a message that a sent frame may carry; default all after Offset
 	Landing int    // bytes of a message that a supplied frame takes up; default Room
 	Scratch int    // bytes in front of a received view that the device may write
+	Own     int    // frames that the ports took from the pool for themselves when they were opened
 	Window  int    // messages the device carries at once without loss; default what Limits allow
 
 	// Stored says that messages stay in the device: supplied frames are reads of
