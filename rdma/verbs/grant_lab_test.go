@@ -1,0 +1,274 @@
+//go:build lab
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// granting is a queue pair that grants and another that uses the grants.
+type granting struct {
+	*bench
+	x, y   *end // y is who is granted to
+	grants *rdma.Grants
+	got    [8]rdma.WorkCompletion
+}
+
+func (b *bench) granting(most, requests int, register bool) *granting {
+	b.t.Helper()
+	g := &granting{bench: b}
+	g.x, g.y = b.pair(config(rdma.RC))
+	g.grants = made(b.t, func() (*rdma.Grants, error) {
+		return rdma.NewGrants(rdma.GrantsConfig{QueuePair: g.x.qp, Domain: b.pd, Region: b.region, Memory: b.memory, Most: most, Requests: requests, Register: register})
+	})
+	return g
+}
+
+func (g *granting) grant(addr, length uint64, a rdma.Access) rdma.Grant {
+	g.t.Helper()
+	var to rdma.Grant
+	g.wait("a grant", func() (err error) {
+		to, err = g.grants.Grant(addr, length, a)
+		return err
+	})
+	return to
+}
+
+// wait tries again while requests are under way.
+func (g *granting) wait(what string, f func() error) {
+	g.t.Helper()
+	g.until(what, func() bool {
+		err := f()
+		if err != nil && !errors.Is(err, rdma.ErrGrantsBusy) {
+			g.t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// until polls without a rest, so that latencies are those of the device.
+func (g *granting) until(what string, cond func() bool) {
+	g.t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		g.take()
+		if cond() {
+			return
+		}
+		if time.Now().After(end) {
+			g.t.Fatalf("no %s in 10 s", what)
+		}
+	}
+}
+
+// take gives the grants their completions.
+func (g *granting) take() {
+	g.t.Helper()
+	n, err := g.x.cq.Poll(g.got[:])
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for i := range g.got[:n] {
+		if !g.grants.Done(&g.got[i]) || g.got[i].Status != rdma.Success {
+			g.t.Fatalf("%+v", g.got[i])
+		}
+	}
+}
+
+func (g *granting) revoke(addr uint64) {
+	g.t.Helper()
+	g.wait("a revocation", func() error { return g.grants.Revoke(addr) })
+	if err := g.grants.Post(); err != nil {
+		g.t.Fatal(err)
+	}
+	g.until("the end of a grant", func() bool { return g.grants.Revoked(addr) })
+}
+
+// bound waits until all binds are complete: a peer that is not told by a SEND might be
+// too early.
+func (g *granting) bound(n uint64) {
+	g.t.Helper()
+	g.until("grants to be made", func() bool {
+		g.grants.Publish()
+		return g.grants.Stats().Making.Count >= n
+	})
+}
+
+// use has the peer use a grant, and wants a status.
+func (g *granting) use(op rdma.Op, to rdma.Grant, at uint64, length uint32, want rdma.Status) {
+	g.t.Helper()
+	g.y.send(rdma.SendRequest{ID: 5, Op: op, Flags: rdma.Signaled, RemoteAddr: to.Addr + at, RKey: to.RKey}, g.sge(destination, length))
+	g.y.want(5, want)
+}
+
+// TestGrants: what a peer can do with a grant, and what not, one queue pair each.
+func TestGrants(t *testing.T) {
+	b := newBench(t, everything)
+	const rw = rdma.RemoteWrite | rdma.RemoteRead
+	for _, register := range []bool{false, true} {
+		for name, f := range map[string]func(g *granting){
+			"all of it": func(g *granting) {
+				to := g.granted(rw)
+				g.use(rdma.Write, to, 0, 1000, 0)
+				g.use(rdma.Read, to, 999, 1, 0)
+			},
+			"behind it": func(g *granting) { g.use(rdma.Write, g.granted(rw), 999, 2, g.beyond()) },
+			"in front":  func(g *granting) { g.use(rdma.Read, g.granted(rw), ^uint64(0), 2, g.beyond()) },
+			"no read":   func(g *granting) { g.use(rdma.Read, g.granted(rdma.RemoteWrite), 0, 8, rdma.RemoteAccess) },
+			"no write":  func(g *granting) { g.use(rdma.Write, g.granted(rdma.RemoteRead), 0, 8, rdma.RemoteAccess) },
+			"revoked":   func(g *granting) { to := g.granted(rw); g.revoke(4096); g.use(rdma.Write, to, 0, 8, rdma.RemoteAccess) },
+			"made anew": func(g *granting) { g.granted(rw); g.revoke(4096); g.use(rdma.Write, g.granted(rw), 0, 8, 0) },
+			"the old rkey": func(g *granting) {
+				to := g.granted(rw)
+				g.revoke(4096)
+				g.granted(rw)
+				g.use(rdma.Write, to, 0, 8, rdma.RemoteAccess)
+			},
+			"evicted":   func(g *granting) { g.evicts(rw) },
+			"only kept": func(g *granting) { to := g.granted(rw); g.grants.Release(4096); g.use(rdma.Write, to, 0, 8, 0) },
+			"closed": func(g *granting) {
+				to := g.granted(rw)
+				if err := g.grants.Close(); err != nil {
+					g.t.Fatal(err)
+				}
+				g.use(rdma.Write, to, 0, 8, rdma.RemoteAccess)
+			},
+		} {
+			t.Run(fmt.Sprintf("register=%v/%s", register, name), func(t *testing.T) { f(b.on(t).granting(4, 8, register)) })
+		}
+	}
+}
+
+// beyond is what becomes of a request beyond a grant. The bounds of Soft-RoCE's windows do
+// not hold, which is why there are none but in tests.
+func (g *granting) beyond() rdma.Status {
+	if g.grants.Windows() {
+		return rdma.Success
+	}
+	return rdma.RemoteAccess
+}
+
+// granted is a grant of 1000 bytes from 4096.
+func (g *granting) granted(a rdma.Access) rdma.Grant {
+	g.t.Helper()
+	g.grants.Publish()
+	before := g.grants.Stats().Making.Count
+	to := g.grant(4096, 1000, a)
+	g.bound(before + 1)
+	return to
+}
+
+// evicts wants the grant released longest ago to end for want of room.
+func (g *granting) evicts(a rdma.Access) {
+	g.t.Helper()
+	var to []rdma.Grant
+	for n := range uint64(4) {
+		to = append(to, g.grant(n*8192, 100, a))
+	}
+	for _, n := range []uint64{2, 1} {
+		g.grants.Release(n * 8192)
+	}
+	if _, err := g.grants.Grant(3*8192, 200, a); err == nil {
+		g.t.Error("other bytes from an address were granted")
+	}
+	to = append(to, g.grant(9*8192, 100, a))
+	g.bound(5)
+	g.use(rdma.Write, to[4], 0, 100, rdma.Success)
+	if again := g.grant(8192, 100, a); again != to[1] {
+		g.t.Errorf("the grant that was kept is %+v now, it was %+v", again, to[1])
+	}
+	if _, err := g.grants.Grant(11*8192, 100, a); err == nil {
+		g.t.Error("five grants of four")
+	}
+	for _, n := range []int{0, 1, 3} {
+		g.use(rdma.Write, to[n], 0, 100, rdma.Success)
+	}
+	g.use(rdma.Write, to[2], 0, 100, rdma.RemoteAccess)
+	g.grants.Publish()
+	if s := g.grants.Stats(); s.Hits != 1 || s.Misses != 5 || s.Evictions != 1 || s.Outstanding != 4 || s.Making.Count != 5 || s.Revoking.Count != 1 {
+		g.t.Errorf("%+v", s)
+	}
+}
+
+// TestGrantsOfAnother: a window is good for the peer of its queue pair only.
+func TestGrantsOfAnother(t *testing.T) {
+	b := newBench(t, everything)
+	g := b.granting(4, 8, false)
+	if !g.grants.Windows() {
+		t.Fatal("there are no windows")
+	}
+	other := b.granting(4, 8, false)
+	to := g.granted(rdma.RemoteWrite)
+	other.use(rdma.Write, to, 0, 8, rdma.RemoteAccess)
+	g.use(rdma.Write, to, 0, 8, rdma.Success)
+}
+
+// TestGrantsBusy: no more requests than allowed, and none is forgotten.
+func TestGrantsBusy(t *testing.T) {
+	g := newBench(t, everything).granting(64, 4, false)
+	busy := 0
+	for n := range uint64(64) {
+		if _, err := g.grants.Grant(n*4096, 4096, rdma.RemoteWrite); errors.Is(err, rdma.ErrGrantsBusy) {
+			busy++
+			g.grant(n*4096, 4096, rdma.RemoteWrite)
+		}
+	}
+	for n := range uint64(64) {
+		g.revoke(n * 4096)
+	}
+	g.grants.Publish()
+	if s := g.grants.Stats(); busy == 0 || s.Misses != 64 || s.Making.Count != 64 || s.Revoking.Count != 64 || s.Outstanding != 0 || s.Failed != 0 {
+		t.Errorf("busy %d times, %+v", busy, s)
+	}
+}
+
+// TestGrantsAllocate: a window is bound, revoked, kept and found again without allocation.
+func TestGrantsAllocate(t *testing.T) {
+	g := newBench(t, everything).granting(4, 8, false)
+	if n := testing.AllocsPerRun(100, g.round); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// round makes a grant, finds it again and revokes it.
+func (g *granting) round() {
+	for range 2 {
+		if _, err := g.grants.Grant(4096, 4096, rdma.RemoteWrite); err != nil {
+			g.t.Fatal(err)
+		}
+		g.grants.Release(4096)
+	}
+	if err := errors.Join(g.grants.Revoke(4096), g.grants.Post()); err != nil {
+		g.t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); !g.grants.Revoked(4096); g.take() {
+		if time.Now().After(end) {
+			g.t.Fatal("the grant did not end in 10 s")
+		}
+	}
+}
+
+// TestGrantLatency prints how long making and revoking take, with windows and with
+// registrations of several sizes.
+func TestGrantLatency(t *testing.T) {
+	b := newBench(t, everything)
+	for _, size := range []uint64{4096, 65536, 1 << 20} {
+		for _, register := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d/register=%v", size, register), func(t *testing.T) {
+				g := b.on(t).granting(4, 8, register)
+				for range 200 {
+					g.grant(0, size, rdma.RemoteWrite)
+					g.revoke(0)
+				}
+				g.grants.Publish()
+				s := g.grants.Stats()
+				t.Logf("made in %v, revoked in %v", s.Making.Sum/time.Duration(s.Making.Count), s.Revoking.Sum/time.Duration(s.Revoking.Count))
+			})
+		}
+	}
+}

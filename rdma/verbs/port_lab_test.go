@@ -1,0 +1,380 @@
+//go:build lab
+
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/umem/porttest"
+)
+
+// TestMessagePortContract: ports of every transport keep the contract of ports.
+func TestMessagePortContract(t *testing.T) {
+	p := newPortBench(t)
+	for _, s := range []portShape{
+		{transport: rdma.RC, events: true},
+		{transport: rdma.RC},
+		{transport: rdma.RC, pairs: 3, events: true},
+		{transport: rdma.UC, events: true},
+		{transport: rdma.UD, events: true},
+		{transport: rdma.UD, pairs: 2},
+	} {
+		t.Run(s.name(), func(t *testing.T) { p.contract(t, s) })
+	}
+}
+
+func (s portShape) name() string {
+	return fmt.Sprintf("%v/pairs=%d/events=%v", s.transport, s.pairs, s.events)
+}
+
+func (p *portBench) contract(t *testing.T, s portShape) {
+	for _, c := range porttest.Cases() {
+		if c.Name == "Poll" && !s.events {
+			continue // there is nothing to sleep on
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			of := p.on(t)
+			c.Check(t, func(testing.TB) *porttest.Link { return of.messageLink(s) })
+		})
+	}
+}
+
+// messageLink is two ports as the suite tests them.
+func (p *portBench) messageLink(s portShape) *porttest.Link {
+	l := p.link(func(l *porttest.Link) { l.Sender, l.Receiver = p.open(s) })
+	if s.transport == rdma.UD {
+		l.Max, l.Scratch = p.mtu.Bytes(), rdma.GRHBytes
+	}
+	if s.pairs > 0 {
+		by := uint16(s.pairs - 1)
+		l.Prepare = func(_, _ int, f *umem.Frame) { p.region.Side(*f).Queue = by }
+	}
+	return l
+}
+
+// TestMessageSide: what a received frame's side entry tells.
+func TestMessageSide(t *testing.T) {
+	base := newPortBench(t)
+	for _, s := range []portShape{{transport: rdma.RC, pairs: 3}, {transport: rdma.UD, pairs: 3}} {
+		t.Run(s.name(), func(t *testing.T) {
+			p := base.on(t)
+			a, b := p.open(s)
+			full := p.frames(3, 100)
+			for i := range full {
+				p.region.Side(full[i]).Queue = uint16(2 - i)
+			}
+			for i, f := range full {
+				p.region.Bytes(f)[0] = byte(2 - i)
+			}
+			p.supply(b, 3)
+			p.mustSend(a, full)
+			fs := take(t, "three messages", 3, b, b.Recv)
+			for _, f := range fs {
+				by := p.region.Bytes(f)[0]
+				if side := p.region.Side(f); side.Queue != uint16(by) || side.Target != 0 || (side.Block != 0) != (s.transport == rdma.UD) {
+					t.Errorf("the message by queue pair %d: %+v", by, *side)
+				}
+			}
+			p.worker.Give(fs)
+			p.worker.Give(take(t, "the frames back", 3, a, a.Reap))
+		})
+	}
+}
+
+func (p *portBench) supply(to umem.Port, n int) {
+	p.t.Helper()
+	fs := p.frames(n, 0)
+	if got := to.Supply(fs); got != n {
+		p.t.Fatalf("Supply took %d of %d frames", got, n)
+	}
+	if err := to.Kick(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func (p *portBench) mustSend(by umem.Port, full []umem.Frame) {
+	p.t.Helper()
+	if n := by.Send(full); n != len(full) {
+		p.t.Fatalf("Send took %d of %d frames", n, len(full))
+	}
+	if err := by.Kick(); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// TestMessageNoReceive: a peer that posts no receives.
+func TestMessageNoReceive(t *testing.T) {
+	p := newPortBench(t)
+	a, b := p.open(portShape{transport: rdma.RC, rnr: 1})
+	p.mustSend(a, p.frames(3, 100))
+	fs := take(t, "the frames back", 3, a, a.Reap)
+	wantErr(t, "the first", fs[:1], unix.ENOBUFS)
+	wantErr(t, "the others", fs[1:], unix.ECANCELED)
+	wantCause(t, a, 0, rdma.ReceiverNotReadyExceeded)
+	wantCause(t, b, 0, rdma.Success)
+	if s := a.Stats(); s.Failed[rdma.ReceiverNotReadyExceeded] != 1 || s.Failed[rdma.WorkFlushed] != 2 || s.Sent != 0 {
+		t.Errorf("%+v", s)
+	}
+	p.worker.Give(fs)
+}
+
+func wantCause(t *testing.T, p *rdma.MessagePort, number int, want rdma.Status) {
+	t.Helper()
+	if err := p.Cause(number); (want != rdma.Success || err != nil) && !errors.Is(err, want) {
+		t.Errorf("the cause is %v, want %v", err, want)
+	}
+}
+
+// TestMessageTooLong: the port refuses what is longer than the queue pair takes, and the
+// peer what is longer than its receive.
+func TestMessageTooLong(t *testing.T) {
+	p := newPortBench(t)
+	s := portShape{transport: rdma.RC}
+	ca, cb := p.config("a", s), p.config("b", s)
+	ca.QueuePairs[0].Message = 8000
+	p.join(&ca, &cb, s)
+	a, b := p.openPort(ca), p.openPort(cb)
+	p.supply(b, 2)
+	p.mustSend(a, chained(p.frames(3, 3000)))
+	p.wantBack(a, "9000 bytes", 3, unix.EMSGSIZE)
+	wantCause(t, a, 0, rdma.Success)
+	p.mustSend(a, chained(p.frames(5, 100)))
+	p.wantBack(a, "five pieces", 5, unix.EMSGSIZE)
+	p.mustSend(a, chained(p.frames(2, 3000)))
+	p.tooLongForReceive(a, b)
+	if n := a.Stats().Refused; n != 2 {
+		t.Errorf("%d messages refused", n)
+	}
+}
+
+// tooLongForReceive wants what Soft-RoCE says, or the statuses of the specification.
+func (p *portBench) tooLongForReceive(a, b *rdma.MessagePort) {
+	p.t.Helper()
+	at, to := rdma.RemoteInvalidRequest, rdma.LocalLength
+	sent, got := take(p.t, "the message back", 2, a, a.Reap), take(p.t, "the receives", 2, b, b.Recv)
+	if errors.Is(a.Cause(0), rdma.RemoteOperation) {
+		at, to = rdma.RemoteOperation, rdma.LocalQPOperation
+	}
+	wantErr(p.t, "a message longer than its receive", sent, at.Errno())
+	wantCause(p.t, a, 0, at)
+	wantErr(p.t, "the receive of it", got[:1], to.Errno())
+	wantErr(p.t, "the other", got[1:], unix.ECANCELED)
+	wantCause(p.t, b, 0, to)
+	p.worker.Give(append(sent, got...))
+}
+
+// wantBack wants frames that were sent back failed.
+func (p *portBench) wantBack(a umem.Port, what string, n int, want error) {
+	p.t.Helper()
+	fs := take(p.t, "the frames back of "+what, n, a, a.Reap)
+	wantErr(p.t, what, fs, want)
+	p.worker.Give(fs)
+}
+
+// chained makes one message of frames.
+func chained(fs []umem.Frame) []umem.Frame {
+	for i := range fs[:len(fs)-1] {
+		fs[i].Options |= umem.More
+	}
+	return fs
+}
+
+// TestMessageNoPeer: a peer whose queue pair is in error, or is gone.
+func TestMessageNoPeer(t *testing.T) {
+	base := newPortBench(t)
+	s := portShape{transport: rdma.RC}
+	t.Run("error", func(t *testing.T) {
+		p := base.on(t)
+		ca, cb := p.config("a", s), p.config("b", s)
+		p.join(&ca, &cb, s)
+		a, b := p.openPort(ca), p.openPort(cb)
+		p.supply(b, 8)
+		if err := cb.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState); err != nil {
+			t.Fatal(err)
+		}
+		fs := take(t, "the receives flushed", 8, b, b.Recv)
+		wantErr(t, "flushed", fs, unix.ECANCELED)
+		p.worker.Give(fs)
+		wantCause(t, b, 0, rdma.WorkFlushed)
+		p.unanswered(a)
+	})
+	t.Run("gone", func(t *testing.T) {
+		p := base.on(t)
+		a, b := p.open(s)
+		p.supply(b, 8)
+		if err := b.Close(); err != nil {
+			t.Fatal(err)
+		}
+		p.unanswered(a)
+	})
+}
+
+// unanswered sends to a peer that does not answer.
+func (p *portBench) unanswered(a *rdma.MessagePort) {
+	p.t.Helper()
+	p.mustSend(a, p.frames(4, 100))
+	fs := take(p.t, "the frames back", 4, a, a.Reap)
+	wantErr(p.t, "the first", fs[:1], unix.ETIMEDOUT)
+	wantErr(p.t, "the others", fs[1:], unix.ECANCELED)
+	wantCause(p.t, a, 0, rdma.RetryExceeded)
+	p.mustSend(a, fs)
+	p.wantBack(a, "what was sent afterwards", 4, unix.ECANCELED)
+	wantCause(p.t, a, 0, rdma.RetryExceeded)
+}
+
+// TestMessageFlushed: a queue pair that fails with sends and receives outstanding gives all
+// of them back, and those of others of the same port are not concerned.
+func TestMessageFlushed(t *testing.T) {
+	p := newPortBench(t)
+	s := portShape{transport: rdma.RC, pairs: 2, rnr: 7}
+	ca, cb := p.config("a", s), p.config("b", s)
+	p.join(&ca, &cb, s)
+	a, b := p.openPort(ca), p.openPort(cb)
+	full := p.frames(20, 100) // there are no receives: all wait
+	p.mustSend(a, full)
+	if err := ca.QueuePairs[0].QueuePair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	p.wantBack(a, "what was outstanding", 20, unix.ECANCELED)
+	wantCause(t, a, 0, rdma.WorkFlushed)
+	wantCause(t, a, 1, rdma.Success)
+	p.passes(a, b, 1)
+}
+
+// passes sends a message by a queue pair of a's to b.
+func (p *portBench) passes(a, b *rdma.MessagePort, number uint16) {
+	p.t.Helper()
+	p.supply(b, 1)
+	full := p.frames(1, 100)
+	p.region.Side(full[0]).Queue = number
+	p.mustSend(a, full)
+	got := take(p.t, "a message", 1, b, b.Recv)
+	wantErr(p.t, "received", got, nil)
+	p.worker.Give(got)
+	p.wantBack(a, "sent", 1, nil)
+}
+
+// TestMessageDetach: queue pairs come and go, with frames outstanding, and the port and its
+// other queue pairs go on.
+func TestMessageDetach(t *testing.T) {
+	p := newPortBench(t)
+	s := portShape{transport: rdma.RC, pairs: 2}
+	ca, cb := p.config("a", s), p.config("b", s)
+	p.join(&ca, &cb, s)
+	a, b := p.openPort(ca), p.openPort(cb)
+	for round := range 20 {
+		p.mustSend(a, p.frames(20, 100))
+		p.mustDetach(a, 0)
+		p.wantBack(a, "what was outstanding", 20, unix.ECANCELED)
+		p.mustSend(a, p.frames(3, 100))
+		p.wantBack(a, "sent by a queue pair that is gone", 3, unix.ENOTCONN)
+		p.mustDetach(b, 0)
+		p.passes(a, b, 1)
+		p.attach(a, b, &ca, &cb, s)
+		p.passes(a, b, 0)
+		if a.Cause(0) != nil || a.Cause(1) != nil {
+			t.Fatalf("round %d: %v, %v", round, a.Cause(0), a.Cause(1))
+		}
+	}
+	if a.Detach(7) == nil {
+		t.Error("a queue pair that is not there was detached")
+	}
+}
+
+func (p *portBench) mustDetach(a *rdma.MessagePort, number int) {
+	p.t.Helper()
+	if err := a.Detach(number); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// attach adds to both ports a queue pair, as number 0.
+func (p *portBench) attach(a, b *rdma.MessagePort, ca, cb *rdma.PortConfig, s portShape) {
+	p.t.Helper()
+	x, y := p.peer(ca, s), p.peer(cb, s)
+	p.joinPeers(&x, &y, s)
+	m, err1 := a.Attach(x)
+	n, err2 := b.Attach(y)
+	if err := errors.Join(err1, err2); err != nil || m != 0 || n != 0 {
+		p.t.Fatalf("numbers %d and %d, %v", m, n, err)
+	}
+}
+
+// TestMessageAlone: to a port with a receive queue of its own nothing can be attached.
+func TestMessageAlone(t *testing.T) {
+	p := newPortBench(t)
+	s := portShape{transport: rdma.RC}
+	c := p.config("a", s)
+	more := p.peer(&c, s)
+	a := p.openPort(c)
+	if n, err := a.Attach(more); err == nil {
+		t.Errorf("another queue pair is number %d", n)
+	}
+	if err := more.QueuePair.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMessageCounters: what a port counts.
+func TestMessageCounters(t *testing.T) {
+	p := newPortBench(t)
+	a, b := p.open(portShape{transport: rdma.RC})
+	p.supply(b, 3)
+	full := append(chained(p.frames(2, 500)), p.frames(2, 100)...)
+	p.mustSend(a, full)
+	p.wantBack(a, "sent", 4, nil)
+	got := take(t, "three messages", 3, b, b.Recv)
+	p.worker.Give(got)
+	if got[0].Len != 1000 || got[1].Len != 100 {
+		t.Errorf("lengths %d and %d", got[0].Len, got[1].Len)
+	}
+	if s := a.Stats(); s.Sent != 3 || s.BytesSent != 1200 || s.Received+s.Refused != 0 || len(s.Failed) != 0 {
+		t.Errorf("the sender counts %+v", s)
+	}
+	if s := b.Stats(); s.Received != 3 || s.BytesReceived != 1200 || s.Sent+s.Refused+s.Immediates != 0 || len(s.Failed) != 0 {
+		t.Errorf("the receiver counts %+v", s)
+	}
+}
+
+// TestMessageConfig: what OpenPort refuses, closing what it was given.
+func TestMessageConfig(t *testing.T) {
+	p := newPortBench(t)
+	rc, ud := portShape{transport: rdma.RC}, portShape{transport: rdma.UD}
+	for name, c := range map[string]struct {
+		s     portShape
+		spoil func(*rdma.PortConfig)
+	}{
+		"no worker":              {rc, func(c *rdma.PortConfig) { c.Worker = nil }},
+		"no memory":              {rc, func(c *rdma.PortConfig) { c.Memory = nil }},
+		"one completion queue":   {rc, func(c *rdma.PortConfig) { c.SendCQ = c.ReceiveCQ }},
+		"no queue pair":          {rc, func(c *rdma.PortConfig) { c.QueuePairs[0].QueuePair.Close(); c.QueuePairs = nil }},
+		"landing":                {rc, func(c *rdma.PortConfig) { c.Landing = 4096 }},
+		"no longest message":     {rc, func(c *rdma.PortConfig) { c.QueuePairs[0].Message = 0 }},
+		"datagrams among others": {ud, func(c *rdma.PortConfig) { c.Datagrams = false }},
+		"no room for a header":   {ud, func(c *rdma.PortConfig) { c.Landing = 20 }},
+		"no events":              {rc, func(c *rdma.PortConfig) { c.Events = true }},
+		"no handle":              {ud, func(c *rdma.PortConfig) { c.QueuePairs[0].Handle.Close(); c.QueuePairs[0].Handle = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := p.on(t)
+			config := of.config("refused", c.s)
+			whole := config
+			c.spoil(&config)
+			port, err := rdma.OpenPort(config)
+			if err := whole.SendCQ.Close(); err != nil { // which a config without it does not close
+				t.Error(err)
+			}
+			if err == nil {
+				port.Close()
+				t.Fatal("it was opened")
+			}
+			t.Log(err)
+		})
+	}
+}

@@ -1,0 +1,217 @@
+//go:build lab
+
+package verbs
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/umem/porttest"
+)
+
+// portShape is what ports of messages are tested as.
+type portShape struct {
+	transport rdma.Transport
+	pairs     int // queue pairs, of which the last carries the messages; 0: one, without a shared receive queue
+	events    bool
+	rnr       uint8 // RNRRetries
+}
+
+const portDepth = 64
+
+// landing is where messages land in frames of tests.
+const landing = 128
+
+// portBench is a bench with a worker on its region.
+type portBench struct {
+	*bench
+	worker *umem.Holder
+}
+
+func newPortBench(t *testing.T) *portBench {
+	t.Helper()
+	wire(t, "virtio1")
+	return (&portBench{bench: newBench(t, everything)}).on(t)
+}
+
+// wire sets up the card at the other end of the wire, without which what the kernel
+// sends on its own stays in the bench's card until its driver complains.
+func wire(t *testing.T, card string) {
+	t.Helper()
+	link, err := netlink.LinkByName(card)
+	if err == nil {
+		err = netlink.LinkSetUp(link)
+	}
+	if err != nil {
+		t.Fatalf("set %s up: %v", card, err)
+	}
+	t.Cleanup(func() { _ = netlink.LinkSetDown(link) })
+}
+
+// on gives a subtest a worker of its own, whose frames are all back at the end.
+func (p *portBench) on(t *testing.T) *portBench {
+	t.Helper()
+	of := &portBench{bench: p.bench.on(t)}
+	book := of.region.NewBook(t.Name())
+	worker, err := book.NewHolder(umem.OwnerWorker, "worker of "+t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.worker = worker
+	t.Cleanup(func() {
+		if err := book.Close(); err != nil {
+			t.Error(err)
+		}
+		if c, err := of.region.Audit(); err != nil || c.Of(umem.OwnerPool) != of.region.Frames() {
+			t.Errorf("at the end %+v, %v", c, err)
+		}
+	})
+	return of
+}
+
+func (p *portBench) queue(depth int, events bool) rdma.CompletionQueue {
+	p.t.Helper()
+	q, err := p.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: events})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return q
+}
+
+// config makes what a port of the shape takes, with queue pairs that are not connected.
+func (p *portBench) config(name string, s portShape) rdma.PortConfig {
+	p.t.Helper()
+	c := rdma.PortConfig{Name: name, Worker: p.worker, Memory: p.memory, Landing: landing, Events: s.events, Datagrams: s.transport == rdma.UD,
+		SendCQ: p.queue(portDepth, s.events), ReceiveCQ: p.queue(2*portDepth, s.events)}
+	if s.pairs > 0 {
+		shared, err := p.pd.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: portDepth})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		c.Shared = shared
+	}
+	for range max(s.pairs, 1) {
+		c.QueuePairs = append(c.QueuePairs, p.peer(&c, s))
+	}
+	return c
+}
+
+func (p *portBench) peer(c *rdma.PortConfig, s portShape) rdma.Peer {
+	p.t.Helper()
+	q, err := p.pd.NewQueuePair(rdma.QueuePairConfig{Transport: s.transport, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, Shared: c.Shared,
+		SendDepth: portDepth, RecvDepth: portDepth, SendSGEs: 4, InlineBytes: 64})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	peer := rdma.Peer{QueuePair: q, Message: 4096 - landing}
+	if s.transport == rdma.UD {
+		peer.Message = uint64(p.mtu.Bytes())
+		peer.Handle, err = p.pd.NewAddressHandle(rdma.Address{GID: p.gid.GID, GIDIndex: uint8(p.gid.Index), Port: 1})
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+	return peer
+}
+
+// join connects queue pairs of two ports with each other, in order.
+func (p *portBench) join(a, b *rdma.PortConfig, s portShape) {
+	p.t.Helper()
+	for i := range a.QueuePairs {
+		x, y := &a.QueuePairs[i], &b.QueuePairs[i]
+		p.joinPeers(x, y, s)
+	}
+}
+
+func (p *portBench) joinPeers(x, y *rdma.Peer, s portShape) {
+	p.t.Helper()
+	x.QPN, x.QKey, y.QPN, y.QKey = y.QueuePair.QPN(), qkey, x.QueuePair.QPN(), qkey
+	p.connectTo(x.QueuePair, y.QueuePair.QPN(), s.rnr)
+	p.connectTo(y.QueuePair, x.QueuePair.QPN(), s.rnr)
+}
+
+// connectTo leads a queue pair to RTS. With no number of retries the peer is waited for
+// without end.
+func (p *portBench) connectTo(q rdma.QueuePair, peer uint32, rnr uint8) {
+	p.t.Helper()
+	if rnr == 0 {
+		rnr = 7
+	}
+	e := &end{t: p.t, b: p.bench, qp: q}
+	e.connectWith(peer, rnr)
+}
+
+// open makes two ports that are connected.
+func (p *portBench) open(s portShape) (a, b *rdma.MessagePort) {
+	p.t.Helper()
+	ca, cb := p.config("a", s), p.config("b", s)
+	p.join(&ca, &cb, s)
+	return p.openPort(ca), p.openPort(cb)
+}
+
+func (p *portBench) openPort(c rdma.PortConfig) *rdma.MessagePort {
+	p.t.Helper()
+	port, err := rdma.OpenPort(c)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() {
+		if err := port.Close(); err != nil {
+			p.t.Error(err)
+		}
+	})
+	return port
+}
+
+// link describes two ports to the contract's suite.
+func (p *portBench) link(open func(*porttest.Link)) *porttest.Link {
+	l := &porttest.Link{Worker: p.worker, Min: 8, Max: 4096 - landing, Offset: landing, Patience: 20 * time.Second,
+		Spoil: func(f *umem.Frame) { f.Len = 4096 }}
+	l.Reopen = func(testing.TB) { open(l) }
+	open(l)
+	return l
+}
+
+// frames takes frames from the pool, with views of that many bytes at the landing, which
+// go back at the end of the test.
+func (p *portBench) frames(n int, length uint32) []umem.Frame {
+	p.t.Helper()
+	fs := make([]umem.Frame, n)
+	if got := p.worker.Take(fs); got != n {
+		p.t.Fatalf("the pool had %d of %d frames", got, n)
+	}
+	for i := range fs {
+		fs[i].Addr += landing
+		fs[i].Len = length
+	}
+	return fs
+}
+
+// take calls a verb until it gave that many frames.
+func take(t *testing.T, what string, n int, p umem.Port, verb func([]umem.Frame) int) []umem.Frame {
+	t.Helper()
+	fs := make([]umem.Frame, n)
+	got := 0
+	testenv.Wait(t, 20*time.Second, what, func() bool {
+		_ = p.Kick() // of a port that failed it says so
+		got += verb(fs[got:])
+		return got == n
+	})
+	return fs
+}
+
+// wantErr holds frames to an error, nil for none.
+func wantErr(t *testing.T, what string, fs []umem.Frame, want error) {
+	t.Helper()
+	for i, f := range fs {
+		if err := f.Err(); !errors.Is(err, want) {
+			t.Errorf("%s: frame %d came back with %v, want %v", what, i, err, want)
+		}
+	}
+}
