@@ -28,7 +28,7 @@ func zeroCopyIsTold(t *testing.T, form labenv.Form) {
 	if code := run([]string{"status", "--socket", s.socket}, &status, &errs); code != 0 {
 		t.Fatalf("status ends with %d: %s", code, errs)
 	}
-	told, granted := line(string(doctor), "zero copy"), line(string(status), "granted")
+	told, granted := line(string(doctor), "zero copy"), line(string(status), "  granted  ")
 	t.Logf("doctor: %s\nstatus: %s", told, granted)
 	var why, refusal string
 	switch {
