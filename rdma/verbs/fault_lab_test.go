@@ -30,7 +30,7 @@ type fault struct {
 }
 
 var faults = map[string]fault{
-	"wrong lkey":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { s.LKey += 0x100 }, rdma.LocalProtection, true},
+	"wrong lkey":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { s.LKey += 0x100 }, rdma.LocalQPOperation, true},
 	"local end":        {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { s.Addr = b.memory.Addr() + everything - 4 }, rdma.LocalProtection, true},
 	"wrong rkey":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { r.RKey += 0x100 }, rdma.RemoteAccess, false},
 	"remote end":       {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) { r.RemoteAddr = b.memory.Addr() + everything - 4 }, rdma.RemoteAccess, false},
