@@ -73,6 +73,9 @@ func (s *session) lead(ctx context.Context, address string, config connect.Confi
 		return result{}, err
 	}
 	r, err := l.measure()
+	if err == nil && s.options.beyond {
+		r.refused, err = l.beyond()
+	}
 	if err == nil {
 		err = l.tell("end")
 	}

@@ -25,6 +25,7 @@ type options struct {
 	force                bool
 	reserve              bool
 	json                 bool
+	beyond               bool
 	cert, key, authority string
 }
 
@@ -75,6 +76,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.Depth, "depth", 0, "so many `REQUESTS` at a time (default 128; of latency always 1)")
 	fs.IntVar(&o.Inline, "inline", o.Inline, "send messages of up to so many `BYTES` inline (default: of latency 220, else 0)")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
+	fs.BoolVar(&o.beyond, "beyond", false, "with -test verify: at the end ask for more than is allowed, which must be refused")
 	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of somebody else's: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
@@ -98,7 +100,7 @@ func (o *options) check(given map[string]bool) error {
 		return o.checkPeer(given)
 	}
 	if o.server() {
-		for _, name := range []string{"test", "transport", "op", "size", "n", "depth", "inline", "seed"} {
+		for _, name := range []string{"test", "transport", "op", "size", "n", "depth", "inline", "seed", "beyond"} {
 			if given[name] {
 				return fmt.Errorf("-%s is the client's to say: give it there", name)
 			}
@@ -107,6 +109,9 @@ func (o *options) check(given map[string]bool) error {
 	}
 	if o.disk != noDisk && o.Test != storageTest {
 		return fmt.Errorf("BLOCK_DEV %s: -test %s needs no disk; give - for it", o.disk, o.Test)
+	}
+	if o.beyond && o.Test != verifyTest {
+		return fmt.Errorf("-beyond goes with -test %s", verifyTest)
 	}
 	o.fill(given["size"])
 	return o.job.check()

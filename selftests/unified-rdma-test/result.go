@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
@@ -13,6 +14,7 @@ import (
 type result struct {
 	job       job
 	verified  int
+	refused   rdma.Status // of a request beyond what is allowed; Success: there was none
 	latency   *measure.Latency
 	bandwidth *measure.Bandwidth
 	storage   *stored
@@ -47,13 +49,18 @@ func (r *result) print(out io.Writer, asJSON bool) error {
 func (r *result) printJSON(out io.Writer) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")
+	refused := ""
+	if r.refused != rdma.Success {
+		refused = r.refused.String()
+	}
 	return e.Encode(struct {
 		Job       job
 		Verified  int                `json:",omitempty"`
+		Refused   string             `json:",omitempty"`
 		Latency   *measure.Latency   `json:",omitempty"`
 		Bandwidth *measure.Bandwidth `json:",omitempty"`
 		Storage   *stored            `json:",omitempty"`
-	}{r.job, r.verified, r.latency, r.bandwidth, r.storage})
+	}{r.job, r.verified, refused, r.latency, r.bandwidth, r.storage})
 }
 
 func (r *result) printStored(out io.Writer) {

@@ -31,9 +31,10 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 	}
 	defer l.Close()
 	fmt.Fprintf(out, "waiting for a client on TCP port %d\n", o.port)
-	for {
+	for served, failed := 0, 0; ; {
 		request, err := l.Accept(ctx)
 		if ctx.Err() != nil {
+			fmt.Fprintf(out, "ended: %d clients were served, %d failed%s\n", served, failed, handshakes(l.Failures()))
 			return nil
 		}
 		if err == nil {
@@ -42,10 +43,26 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 		if !o.keep {
 			return err
 		}
-		if err != nil {
-			fmt.Fprintln(out, "error:", err)
+		if err == nil {
+			served++
+			continue
+		}
+		failed++
+		fmt.Fprintln(out, "error:", err)
+	}
+}
+
+// handshakes says which failed, the most of them of those who never became clients.
+func handshakes(failures map[connect.Reason]uint64) (text string) {
+	for _, r := range connect.Reasons {
+		if n := failures[r]; n > 0 {
+			text += fmt.Sprintf(", %s %d", r, n)
 		}
 	}
+	if text == "" {
+		return ""
+	}
+	return "; handshakes that failed: " + text[2:]
 }
 
 // connection is how both sides connect.

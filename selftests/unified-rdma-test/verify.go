@@ -254,4 +254,8 @@ func (l *link) checkMessage(c *rdma.WorkCompletion, number uint64) error {
 
 func (r *result) printVerified(out io.Writer) {
 	fmt.Fprintf(out, "%s over %v: %d messages of %d bytes, every byte as it should be\n", r.job.Op, r.job.Transport, r.verified, r.job.Size)
+	if r.refused != rdma.Success {
+		means, _ := r.refused.Meaning()
+		fmt.Fprintf(out, "one beyond what is allowed: refused, as it must be: %v (%s)\n", r.refused, means)
+	}
 }

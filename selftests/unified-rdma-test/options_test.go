@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// TestMistakes: each mistake in a command line ends the program with status 2, says what is
+// wrong, and touches no device.
+func TestMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                   "name IFACE, RDMA_DEV, BLOCK_DEV",
+		"eth0 rxe0 -":                        "name IFACE, RDMA_DEV, BLOCK_DEV",
+		"-nonsense eth0 rxe0 - 10.0.0.1":     "-help lists the options",
+		"-transport XX eth0 rxe0 - 10.0.0.1": "RC, UC or UD",
+		"-test all eth0 rxe0 - 10.0.0.1":     "-test all: it must be storage, verify, latency, bandwidth",
+		"-test verify -op jump e r - h":      "-op jump: it must be send",
+		"-test verify -op read -transport UC e r - h": "UC does not have it",
+		"-test verify -op send e r /dev/x h":          "needs no disk",
+		"-test storage -op write e r - h":             "is done with SEND over RC",
+		"-size 5000 e r - h":                          "a power of two",
+		"-test verify -size 2000000000 e r - h":       "at most 1073741824",
+		"-test verify -n -1 e r - h":                  "-n -1",
+		"-test verify -depth 5000 e r - h":            "-depth 5000",
+		"-test verify -inline 70000 e r - h":          "-inline 70000",
+		"-test latency -op write -size 0 e r - h":     "shows in its last byte",
+		"-test latency -beyond e r - h":               "-beyond goes with -test verify",
+		"-cert a e r - h":                             "go together",
+		"-op write e r - server":                      "is the client's to say",
+		"-beyond e r - server":                        "is the client's to say",
+		"-peer netperf e r - h":                       "-peer netperf: it must be pingpong",
+		"-peer pingpong -op write e r - h":            "-peer pingpong says what is done",
+		"-peer ib_write_bw -test verify e r - h":      "do not go together",
+		"-peer ib_write_bw -beyond e r - h":           "do not go together",
+		"-peer ib_write_bw e r /dev/x h":              "-peer needs no disk",
+	} {
+		var out, errs bytes.Buffer
+		if status := run(t.Context(), strings.Fields(line), &out, &errs); status != 2 || !strings.Contains(errs.String(), want) || out.Len() > 0 {
+			t.Errorf("%q: status %d, %q does not say %q; %s", line, status, &errs, want, &out)
+		}
+	}
+}
+
+// TestHelp: -help is no mistake, and lists the options.
+func TestHelp(t *testing.T) {
+	var out, errs bytes.Buffer
+	if status := run(t.Context(), []string{"-help"}, &out, &errs); status != 0 || !strings.Contains(errs.String(), "-beyond") {
+		t.Errorf("status %d, %s%s", status, &out, &errs)
+	}
+}
+
+// TestDefaults: what is not given is what suits the test.
+func TestDefaults(t *testing.T) {
+	for line, want := range map[string]job{
+		"":                                {Test: storageTest, Op: "send", Size: 65536, Count: 100, Depth: 32},
+		"-size 16777216":                  {Test: storageTest, Op: "send", Size: 16 << 20, Count: 100, Depth: 1},
+		"-test verify -size 0":            {Test: verifyTest, Op: "send", Count: 100, Depth: 128},
+		"-test latency":                   {Test: latencyTest, Op: "send", Size: 2, Count: 1000, Depth: 1, Inline: 220},
+		"-test latency -op read":          {Test: latencyTest, Op: "read", Size: 2, Count: 1000, Depth: 1},
+		"-test bandwidth -op fetch-add":   {Test: bandwidthTest, Op: "fetch-add", Size: 8, Count: 1000, Depth: 128},
+		"-test bandwidth -op write -n 50": {Test: bandwidthTest, Op: "write", Size: 65536, Count: 50, Depth: 128},
+	} {
+		o, err := parse(append(strings.Fields(line), "e", "r", noDisk, "h"), new(bytes.Buffer))
+		want.Transport, want.Seed = o.Transport, 1
+		if err != nil || o.job != want {
+			t.Errorf("%q: %+v, %v; want %+v", line, o.job, err, want)
+		}
+	}
+}
+
+// TestHello: a server reads what its client says, and refuses what nobody may ask for.
+func TestHello(t *testing.T) {
+	o, err := parse([]string{"-test", "verify", "-op", "write", "e", "r", noDisk, "h"}, new(bytes.Buffer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := o.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if j, err := decode(b); err != nil || j != o.job {
+		t.Errorf("%+v, %v; want %+v", j, err, o.job)
+	}
+	for _, hostile := range []string{"", "{", "[]", `{}`, `{"Size":-1}`, strings.Replace(string(b), `"Count":100`, `"Count":999999999999`, 1),
+		strings.Replace(string(b), `"Size":4096`, `"Size":99999999999`, 1), strings.Replace(string(b), `"Depth":128`, `"Depth":0`, 1)} {
+		if _, err := decode([]byte(hostile)); err == nil {
+			t.Errorf("%s is taken", hostile)
+		}
+	}
+}
+
+// FuzzHello: no client brings a server down with what it says.
+func FuzzHello(f *testing.F) {
+	f.Add([]byte(`{"Test":"verify","Transport":"RC","Op":"write","Size":4096,"Count":100,"Depth":128,"Inline":0,"Seed":1}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if j, err := decode(b); err == nil && (j.Count < 1 || j.Depth < 1 || j.Depth > maxDepth || j.Size > maxSize) {
+			t.Errorf("%+v is taken", j)
+		}
+	})
+}
+
+// TestPattern: every byte of a message counts, and no message is like another.
+func TestPattern(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 9, 255} {
+		b, other := make([]byte, n), make([]byte, n)
+		fill(b, 1, 2)
+		fill(other, 1, 3)
+		if at := differs(b, 1, 2); at >= 0 {
+			t.Errorf("%d bytes differ from byte %d on", n, at)
+		}
+		if n > 1 && bytes.Equal(b, other) {
+			t.Errorf("two messages of %d bytes are the same", n)
+		}
+		for i := range b {
+			b[i] ^= 1
+			if at := differs(b, 1, 2); at != i {
+				t.Errorf("byte %d of %d is changed, and byte %d differs", i, n, at)
+			}
+			b[i] ^= 1
+		}
+	}
+}
