@@ -50,6 +50,7 @@ lab: setup-test ## run the tests for the lab guest (KERNEL=6.1|6.12|7, SHORT=1),
 lab-all: setup-test ## run the tests for the lab guest on each line of kernels, and those of the guest itself
 	@go build -o build/ ./internal/testsum
 	@set -o pipefail; { packaging/lab.sh 7 6.12 6.1 && status=0 || status=1; \
+		NODES=2 RUN='^TestNUMA' packaging/lab.sh 7 || status=1; \
 		go test -json -count=1 -tags guest ./selftests/lab || status=1; exit $$status; } | build/testsum
 
 lab-bench: setup-test ## compare with other programs in the lab guest; tables, JSON and plots in build/bench (long: FORM=long)

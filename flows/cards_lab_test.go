@@ -40,6 +40,7 @@ var inLong = []cardTest{
 	{"FilterLeavesTheRest", TestFilterLeavesTheRest},
 	{"LiveFile", TestLiveFile},
 	{"TimesAndStatistics", TestTimesAndStatistics},
+	{"Timestamps", TestTimestamps},
 	{"CaptureEveryPacket", TestCaptureEveryPacket},
 	{"CopiesAreCounted", TestCopiesAreCounted},
 	{"NoPoisonReachesTheDisk", TestNoPoisonReachesTheDisk},

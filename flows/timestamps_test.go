@@ -1,0 +1,34 @@
+package flows
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestTimestamps asks for the card's clock where a driver gives it and has none for these
+// packets: they are all in the interface of the system's clock, and the one of the card's
+// is there. Status says whose times they are.
+func TestTimestamps(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	d := l.start(t, strings.Replace(l.defaults("packed"), "ring: 2048", "ring: 2048, timestamps: prefer", 1), Options{})
+	const n = 30
+	testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, n, 500), testenv.SendOptions{})
+	s := await(t, d.Flows()[0], "the packets", func(s FlowStatus) bool { return s.Durable.Packets >= n })
+	if s.CardClock == (s.NoCardClock != "") || s.PTPClock != nil || s.CardStamped != 0 {
+		t.Errorf("card's clock: %v, because %q; PTP clock %v; %d packets", s.CardClock, s.NoCardClock, s.PTPClock, s.CardStamped)
+	}
+	if err := d.Flows()[0].Stop(); err != nil {
+		t.Fatal(err)
+	}
+	out := l.B.Run(t, testenv.Tool(t, "capinfos"), l.files(t)[0])
+	for _, words := range []string{"queue 0, the card's clock", "as it was, not converted"} {
+		if strings.Contains(out, words) != s.CardClock {
+			t.Errorf("capinfos says %q: %v\n%s", words, !s.CardClock, out)
+		}
+	}
+	if got := len(records(t, l.files(t)...)); got != n {
+		t.Errorf("%d packets are in the files", got)
+	}
+}
