@@ -31,7 +31,7 @@ func (g *Grants) make(n int32) error {
 var errGrantsClosed = fmt.Errorf("the grants are closed")
 
 func (g *Grants) bind(n int32) error {
-	if g.flying >= g.config.Requests {
+	if g.busy() {
 		return ErrGrantsBusy
 	}
 	if err := g.Post(); err != nil { // the window may be bound elsewhere until then
@@ -67,7 +67,7 @@ func (g *Grants) end(n int32, kind uint64) error {
 	e := &g.entries[n]
 	e.ended = g.now()
 	if g.Windows() {
-		if g.flying >= g.config.Requests {
+		if g.busy() {
 			return ErrGrantsBusy
 		}
 		g.queued = append(g.queued, SendRequest{ID: grantRequest(n, kind), Op: LocalInvalidate, Flags: Signaled, Immediate: Invalidate(e.RKey)})
@@ -122,5 +122,8 @@ func (g *Grants) Done(c *WorkCompletion) bool {
 	}
 	return true
 }
+
+// busy reports whether no request can be posted now.
+func (g *Grants) busy() bool { return g.flying >= g.config.Requests }
 
 func (g *Grants) now() int64 { return int64(time.Since(g.began)) }

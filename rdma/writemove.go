@@ -203,7 +203,28 @@ func (p *WritePort) publish() {
 }
 
 // tell makes the descriptor poll readable exactly while there is something to take, or
-// Kick has something to do.
+// something that Recv or Kick could do.
 func (p *WritePort) tell(asked bool) {
-	p.event.tell(&p.sent, &p.came, p.drained.len()+p.arrived.len() > 0, asked)
+	if p.event.poll >= 0 {
+		p.event.tell(&p.sent, &p.came, p.drained.len()+p.arrived.len() > 0 || p.able(), asked)
+	}
+}
+
+// able reports whether something can go on that had to wait, or was not looked at yet: another verb
+// may have taken the completions that would tell of it.
+func (p *WritePort) able() bool {
+	return p.cause == nil && (p.ableToRevoke() || p.ableToOffer() || p.ableToWrite())
+}
+
+func (p *WritePort) ableToRevoke() bool {
+	l := &p.leaving
+	return p.asked != l.tail && !p.grants.busy() || p.asked != l.head && p.grants.Revoked(l.at(l.head).Addr)
+}
+
+func (p *WritePort) ableToOffer() bool {
+	return p.slots.head != p.slots.tail && !p.grants.busy() && !p.out.full() && p.control.free(p.out.done) >= 0
+}
+
+func (p *WritePort) ableToWrite() bool {
+	return p.out.waiting() > 0 && p.theirs.len() > 0 && p.out.underWay() < p.sendMax
 }
