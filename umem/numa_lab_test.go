@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -50,7 +49,7 @@ func accounted(t *testing.T, memory []byte) string {
 	var found []string
 	for s := bufio.NewScanner(f); s.Scan(); {
 		fields := strings.Fields(s.Text())
-		if fields[0] != fmt.Sprintf("%x", uintptr(unsafe.Pointer(unsafe.SliceData(memory)))) {
+		if "0x"+fields[0] != fmt.Sprintf("%p", memory) {
 			continue
 		}
 		for _, field := range fields {
