@@ -20,6 +20,7 @@ type options struct {
 	port                 int    // TCP
 	gid                  int    // index; -1: chosen
 	mtu                  int
+	qpTimeout            int // for an acknowledgement, 4.096 µs << it
 	patience             time.Duration
 	keep                 bool
 	force                bool
@@ -44,7 +45,7 @@ func (o *options) server() bool { return o.where == "server" }
 
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, patience: 10 * time.Second}
+	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, qpTimeout: 14, patience: 10 * time.Second}
 	fs := flag.NewFlagSet("unified-rdma-test", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	o.define(fs)
@@ -81,6 +82,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
+	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N`")
 	fs.DurationVar(&o.patience, "timeout", o.patience, "how `LONG` to wait for the peer before giving up")
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
 	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")
@@ -95,6 +97,9 @@ func (o *options) define(fs *flag.FlagSet) {
 func (o *options) check(given map[string]bool) error {
 	if tls := []bool{o.cert != "", o.key != "", o.authority != ""}; tls[0] != tls[1] || tls[1] != tls[2] {
 		return errors.New("-cert, -key and -ca go together")
+	}
+	if o.qpTimeout < 1 || o.qpTimeout > 31 {
+		return fmt.Errorf("-qp-timeout %d: it must be from 1 to 31", o.qpTimeout)
 	}
 	if o.peer != "" {
 		return o.checkPeer(given)

@@ -26,6 +26,7 @@ func TestMistakes(t *testing.T) {
 		"-test verify -inline 70000 e r - h":          "-inline 70000",
 		"-test latency -op write -size 0 e r - h":     "shows in its last byte",
 		"-test latency -beyond e r - h":               "-beyond goes with -test verify",
+		"-qp-timeout 32 e r - h":                      "-qp-timeout 32",
 		"-cert a e r - h":                             "go together",
 		"-op write e r - server":                      "is the client's to say",
 		"-beyond e r - server":                        "is the client's to say",

@@ -31,7 +31,7 @@ func (o *options) checkPeer(given map[string]bool) error {
 	if given["op"] && !strings.Contains(o.peer, "atomic") {
 		return fmt.Errorf("-op: -peer %s says what is done", o.peer)
 	}
-	for _, name := range []string{"test", "depth", "inline", "seed", "keep", "cert", "beyond"} {
+	for _, name := range []string{"test", "depth", "inline", "seed", "keep", "cert", "beyond", "qp-timeout"} {
 		if given[name] {
 			return fmt.Errorf("-%s and -peer do not go together", name)
 		}

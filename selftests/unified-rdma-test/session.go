@@ -48,6 +48,7 @@ func open(o options, peer netip.Addr) (s *session, err error) {
 		return s, err
 	}
 	s.settings = connect.Defaults()
+	s.settings.Timeout = uint8(o.qpTimeout)
 	if o.mtu != 0 {
 		if s.settings.MTU, err = rdma.ParseMTU(o.mtu); err != nil {
 			return s, fmt.Errorf("-mtu: %w", err)
