@@ -12,6 +12,7 @@ import (
 
 // pkg is what the rules need of go list's answer.
 type pkg struct {
+	Name                               string
 	ImportPath                         string
 	Dir                                string
 	Deps                               []string
