@@ -61,6 +61,7 @@ var inLong = []cardTest{
 	{"RotateBySize", TestRotateBySize},
 	{"RotateByTime", TestRotateByTime},
 	{"Keep", TestKeep},
+	{"HeldFiles", TestHeldFiles},
 	{"Exact", TestExact},
 	{"Durable", TestDurable},
 	{"SlowDisk", TestSlowDisk},
@@ -90,11 +91,12 @@ var inLong = []cardTest{
 
 // notOnCards are the other tests, and why.
 var notOnCards = map[string]string{
-	"InterfaceRemoved":    "a card is not removed as a veth pair is",
-	"PacketsOfManyFrames": "no card has an MTU of 65535",
-	"LargeRegion":         "the guest has not 5 GiB",
+	"InterfaceRemoved":       "a card is not removed as a veth pair is",
+	"PacketsOfManyFrames":    "no card has an MTU of 65535",
+	"LargeRegion":            "the guest has not 5 GiB",
+	"StatisticsOfManyQueues": "no card here has 40 queues",
 
-	"HugePagesExhausted": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
+	"HugePagesExhausted": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
 	"OthersSegments": noInterface, "RingRecovers": noInterface, "RingRefuses": noInterface, "RingWaitsForSlots": noInterface,
 	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,

@@ -60,11 +60,15 @@ func (c card) tryZeroCopy() Check {
 	})[0]
 }
 
-// keepsMemory reports whether a device is a virtio one whose driver may not choose
+// keepsMemory reports whether a PCI device is a virtio one whose driver may not choose
 // memory for it, and so refuses zero copy (virtnet_xsk_pool_enable): feature 33 is not
 // negotiated.
 func keepsMemory(bus string) bool {
 	const accessPlatform = 33
-	features, err := os.ReadFile(filepath.Join("/sys/bus/virtio/devices", filepath.Base(bus), "features"))
+	files, _ := filepath.Glob(filepath.Join("/sys/bus/pci/devices", filepath.Base(bus), "virtio*/features"))
+	if bus == "" || len(files) != 1 {
+		return false
+	}
+	features, err := os.ReadFile(files[0])
 	return err == nil && len(features) > accessPlatform && features[accessPlatform] == '0'
 }
