@@ -36,8 +36,9 @@ type portBench struct {
 
 func newPortBench(t *testing.T) *portBench {
 	t.Helper()
-	wire(t, "virtio1")
-	return (&portBench{bench: newBench(t, everything)}).on(t)
+	p := &portBench{bench: newBench(t, everything)}
+	wire(t, "virtio1") // up only while the other is
+	return p.on(t)
 }
 
 // wire sets up the card at the other end of the wire, without which what the kernel
