@@ -111,7 +111,7 @@ func onCards(t *testing.T, form labenv.Form) {
 		policy = Copy
 	}
 	for _, c := range cardTests {
-		if testing.Short() && c.name != "Receive" || c.not != "" && form.ZeroCopy(t) {
+		if testing.Short() && c.name != "SinglePacket" || c.not != "" && form.ZeroCopy(t) {
 			continue
 		}
 		t.Run(c.name, c.run)
