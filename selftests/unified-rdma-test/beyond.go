@@ -18,25 +18,27 @@ func (l *link) beyond() (rdma.Status, error) {
 	r.Flags = rdma.Signaled
 	want := l.overdo(&r, &s)
 	if err := l.send(r, s); err != nil {
-		return want, err
+		return 0, err
 	}
 	_, err := l.await(l.sent)
-	return want, refused(err, want)
+	return refused(err, want...)
 }
 
-// overdo has a request ask for a little more than it may, and returns how that must end.
-func (l *link) overdo(r *rdma.SendRequest, s *rdma.SGE) rdma.Status {
+// overdo has a request ask for a little more than it may, and returns how that may end. Of a
+// message longer than its receive Soft-RoCE says that the peer failed, others that the request
+// is invalid, as the specification has it (IBTA, volume 1, 9.7.4.1).
+func (l *link) overdo(r *rdma.SendRequest, s *rdma.SGE) []rdma.Status {
 	switch {
 	case l.op == rdma.Send, l.op == rdma.SendImmediate:
 		s.Length++ // than the peer's receive has
-		return rdma.RemoteInvalidRequest
+		return []rdma.Status{rdma.RemoteInvalidRequest, rdma.RemoteOperation}
 	case isAtomic(l.op):
-		r.RemoteAddr += 4 // not a multiple of 8
-		return rdma.RemoteInvalidRequest
+		r.RemoteAddr = l.theirs.Addr + l.theirs.Length
+	default:
+		s.Length = max(s.Length, 1)
+		r.RemoteAddr = l.theirs.Addr + l.theirs.Length - uint64(s.Length) + 1
 	}
-	s.Length = max(s.Length, 1)
-	r.RemoteAddr = l.theirs.Addr + l.theirs.Length - uint64(s.Length) + 1
-	return rdma.RemoteAccess
+	return []rdma.Status{rdma.RemoteAccess}
 }
 
 // beyondPort is a message one byte longer than the port takes.
@@ -46,16 +48,18 @@ func (l *link) beyondPort() (rdma.Status, error) {
 	if l.Transport == rdma.UD {
 		longer.Size = uint64(l.port.ActiveMTU.Bytes()) + 1
 	}
-	return rdma.LocalLength, refused(longer.fits(), rdma.LocalLength)
+	return refused(longer.fits(), rdma.LocalLength)
 }
 
-// refused holds an error to be the one that must be.
-func refused(err error, want rdma.Status) error {
-	switch {
-	case errors.Is(err, want):
-		return nil
-	case err == nil:
-		return fmt.Errorf("a request beyond what is allowed must be refused with %v, and was done", want)
+// refused is the status of an error, which must be one of those.
+func refused(err error, want ...rdma.Status) (rdma.Status, error) {
+	for _, s := range want {
+		if errors.Is(err, s) {
+			return s, nil
+		}
 	}
-	return fmt.Errorf("a request beyond what is allowed must be refused with %v: %w", want, err)
+	if err == nil {
+		return 0, fmt.Errorf("a request beyond what is allowed must be refused with %v, and was done", want)
+	}
+	return 0, fmt.Errorf("a request beyond what is allowed must be refused with %v: %w", want, err)
 }

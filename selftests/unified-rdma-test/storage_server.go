@@ -64,7 +64,8 @@ func (st *store) writeAll() error {
 	var buf [64]umem.Frame
 	came := 0
 	for written := 0; written < st.Count; {
-		fs, err := st.take(st.port.Recv, buf[:])
+		room := min(st.Depth-(came-written), len(buf)) // at the disk; more may have come
+		fs, err := st.take(st.port.Recv, buf[:room])
 		if err != nil {
 			return err
 		}
