@@ -81,7 +81,7 @@ func TestFindTests(t *testing.T) {
 
 // TestFindSuites finds the tests that there are for cards.
 func TestFindSuites(t *testing.T) {
-	got, err := findSuites(t.Context(), []string{"../../xdp", "../../umem"})
+	got, err := findSuites(t.Context(), []string{"../../xdp", "../../internal/ring"})
 	if err != nil || len(got) != 1 || shortPath(got[0].ImportPath) != "xdp" {
 		t.Errorf("%+v, %v", got, err)
 	}
