@@ -18,13 +18,19 @@ func TestCardToDisk(t *testing.T) {
 		cards        string
 		take         func(testing.TB) *testenv.Pair
 		device, mode string
+		long         bool
 	}{
-		{"igb", labenv.Igb, labenv.Disk, "prefer"},
-		{"igb", labenv.Igb, labenv.DiskPassthrough, "prefer"},
-		{"igb", labenv.Igb, labenv.DiskPassthrough, "copy"},
-		{"virtio", labenv.VirtioNet, labenv.Disk, "prefer"},
+		{"igb", labenv.Igb, labenv.Disk, "prefer", false},
+		{"igb", labenv.Igb, labenv.DiskPassthrough, "prefer", false},
+		{"igb", labenv.Igb, labenv.DiskPassthrough, "copy", true},
+		{"virtio", labenv.VirtioNet, labenv.Disk, "prefer", true},
 	} {
-		t.Run(c.cards+" "+c.mode+c.device, func(t *testing.T) { cardToDisk(t, c.take(t), c.device, c.mode) })
+		t.Run(c.cards+" "+c.mode+c.device, func(t *testing.T) {
+			if c.long {
+				testenv.Long(t, "the others stand for it")
+			}
+			cardToDisk(t, c.take(t), c.device, c.mode)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // The tests of this package capture from the end of a veth pair. Here they do from
@@ -106,6 +107,9 @@ var notOnCards = map[string]string{
 const noInterface = "it uses no interface"
 
 func onCards(t *testing.T, form labenv.Form) {
+	if form.Name != labenv.IgbZeroCopy.Name {
+		testenv.Long(t, "igb with zero copy stands for the others")
+	}
 	labenv.Modules(t, "loop", "zram", "veth")
 	form.Instead(t)
 	before, all := granted, layouts
@@ -119,21 +123,17 @@ func onCards(t *testing.T, form labenv.Form) {
 		layouts = []string{"packed"}
 		granted.policy = config.ZeroCopyCopy
 	}
-	for _, c := range chosen(form) {
+	for _, c := range chosen() {
 		t.Run(c.name, c.run)
 	}
 }
 
-// chosen are the tests that run in a form of cards: in the short form of the tests all of
-// inShort with one, and the first with the others.
-func chosen(form labenv.Form) []cardTest {
-	switch {
-	case !testing.Short():
-		return slices.Concat(inShort, inLong)
-	case form.Name == labenv.IgbZeroCopy.Name:
+// chosen are the tests that run.
+func chosen() []cardTest {
+	if testing.Short() {
 		return inShort
 	}
-	return inShort[:1]
+	return slices.Concat(inShort, inLong)
 }
 
 var testFunction = regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\)`)

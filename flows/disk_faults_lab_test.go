@@ -27,9 +27,9 @@ func TestDiskFaults(t *testing.T) {
 		long bool
 	}{
 		{"writes to a device", deviceWrites, false},
-		{"flushes of files", fileFlushes, false},
+		{"flushes of files", fileFlushes, true},
 		{"disk removed", diskRemoved, false},
-		{"disk read-only", diskReadOnly, false},
+		{"disk read-only", diskReadOnly, true},
 		{"disks that cannot be written to", refusals, false},
 		{"node removed", nodeRemoved, true},
 		{"hang", hang, true},
