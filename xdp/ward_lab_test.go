@@ -103,7 +103,7 @@ func (w *ward) admit() {
 		w.Errorf("granted %+v", i.Granted())
 	}
 	for _, p := range i.Ports() {
-		w.supply(p, min(400, p.Limits().Supply))
+		w.supply(p, 200)
 		fs := make([]umem.Frame, 16)
 		w.worker.Take(fs)
 		w.free = append(w.free, fs...)

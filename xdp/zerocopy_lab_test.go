@@ -116,7 +116,7 @@ func TestZeroCopyClose(t *testing.T) {
 		i := g.open(&pair.B, Config{Policy: Prefer, RingSize: 512, BindTimeout: 20 * time.Second})
 		opened := time.Now()
 		for _, p := range i.Ports() {
-			g.supply(p, min(500, p.Limits().Supply))
+			g.supply(p, 200)
 			if err := p.Kick(); err != nil {
 				t.Fatal(err)
 			}
