@@ -26,7 +26,7 @@ func TestNUMACards(t *testing.T) {
 				from = &pair.B
 			}
 			t.Run(e.Ifname, func(t *testing.T) {
-				g := newRig(t, umem.Config{Size: 8 << 20, Node: &node})
+				g := newRig(t, umem.Config{Size: 16 << 20, Node: &node})
 				where, err := g.region.Placement()
 				if err != nil || len(where) != 1 || where[node] != g.region.Size() {
 					t.Fatalf("the region lies on %v: %v", where, err)

@@ -16,10 +16,10 @@ import (
 func TestTagsOnCards(t *testing.T) {
 	for name, pair := range map[string]*testenv.Pair{"igb": labenv.Igb(t), "virtio": labenv.VirtioNet(t)} {
 		t.Run(name, func(t *testing.T) {
-			g := newRig(t, umem.Config{Size: 8 << 20})
+			g := newRig(t, umem.Config{Size: 16 << 20})
 			i := g.open(&pair.B, Config{Direction: Receive, RingSize: 512, Promiscuous: true})
 			for _, p := range i.Ports() {
-				g.supply(p, 400)
+				g.supply(p, 200)
 				if err := p.Kick(); err != nil {
 					t.Fatal(err)
 				}

@@ -55,7 +55,7 @@ func TestZeroCopy(t *testing.T) {
 		t.Fatalf("granted %+v", got)
 	}
 	for _, p := range i.Ports() {
-		g.supply(p, 600)
+		g.supply(p, 256)
 		if err := p.Kick(); err != nil {
 			t.Fatal(err)
 		}
