@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload test-powercut lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload test-powercut test-rdma lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -20,7 +20,7 @@ build: go ## build the programs into bin/
 demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
 	@$(SUDO) bin/unifiedd demo
 
-test: setup-test ## run every test and check, with a summary (root; under 10 minutes)
+test: setup-test ## run every test and check, with a summary (root; about 14 minutes)
 	@packaging/test.sh
 
 # Long forms of the tests: one target each, named test-WHAT.
@@ -36,6 +36,9 @@ test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (
 
 test-powercut: setup-test ## cut the power of a recorded disk CUTS (100) times and check what is left (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_CUTS=$(or $(CUTS),100) go test -count=1 -v -timeout 60m -run '^TestPowerCuts$$' ./selftests/powercut
+
+test-rdma: setup-test ## unified-rdma-test between two lab guests, all it does (KERNEL=6.1|6.12|7)
+	@packaging/test-rdma.sh "$(KERNEL)"
 
 # The lab guest: docs/lab.md. The script has the rest from the environment, the commands
 # as they were given, with their dollar signs.

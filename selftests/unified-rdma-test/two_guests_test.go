@@ -1,0 +1,85 @@
+//go:build lab
+
+package main
+
+import (
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// The wire between two guests: docs/lab.md. The tests tell each other over a port of their own
+// when to begin and to end.
+const (
+	wireCard   = "link0"
+	wireMTU    = 4200
+	wireServer = "10.78.0.2"
+	wirePort   = ":18600"
+)
+
+// TestBetweenGuests is run in both guests of a pair by make test-rdma, and in no other way: the
+// second has the server.
+func TestBetweenGuests(t *testing.T) {
+	host := os.Getenv("UNIFIEDD_LAB_HOST")
+	link, err := netlink.LinkByName(wireCard)
+	if err == nil {
+		err = netlink.LinkSetMTU(link, wireMTU)
+	}
+	if err != nil {
+		t.Fatalf("set up the wire between two guests, of which this is %q: %v", host, err)
+	}
+	p := place{card: wireCard, device: labenv.SoftRoCE(t, wireCard), server: wireServer, mtu: 4096}
+	t.Cleanup(func() { atRest(t, p.device) })
+	if host == "2" {
+		servesGuest(t, p)
+	} else {
+		asksGuest(t, p)
+	}
+}
+
+// servesGuest serves until the other guest has had all.
+func servesGuest(t *testing.T, p place) {
+	s := serveOn(t, p.asServer("-keep -force -timeout 30s", labenv.Disk)...)
+	l, err := net.Listen("tcp", wireServer+wirePort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := l.Accept()
+	if err == nil {
+		_, err = io.ReadAll(conn) // until it has had all
+	}
+	if err != nil {
+		t.Errorf("wait for the other guest: %v", err)
+	}
+	s.end()
+	if status := s.ended(); status != 0 || s.errs.String() != "" {
+		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
+	}
+	t.Log(s.out.String())
+}
+
+// asksGuest is the client.
+func asksGuest(t *testing.T, p place) {
+	var conn net.Conn
+	testenv.Wait(t, 30*time.Second, "the server in the other guest", func() bool {
+		var err error
+		conn, err = net.DialTimeout("tcp", wireServer+wirePort, 5*time.Second)
+		return err == nil
+	})
+	defer conn.Close()
+	begin := time.Now()
+	n := matrix(t, p)
+	t.Logf("%d runs took %v", n, time.Since(begin).Round(time.Second))
+	for _, options := range []string{"-n 200 -size 65536", "-test latency -op send", "-test latency -op write", "-test latency -op read", "-test latency -op fetch-add",
+		"-test bandwidth -op write -size 4096", "-test bandwidth -op read -size 65536"} {
+		t.Logf("%s\n%s", options, asked(t, p.asClient("-timeout 30s "+options)...))
+	}
+}
