@@ -96,7 +96,12 @@ func capture(t *testing.T, unifiedd string, e end, count int, file, layout strin
 		t.Fatal(err)
 	}
 	text := make([]byte, 4096)
-	n, err := said.Read(text)
+	n := 0
+	for err == nil && n < len(text) && !strings.Contains(string(text[:n]), "capturing") {
+		var more int
+		more, err = said.Read(text[n:])
+		n += more
+	}
 	if !strings.Contains(string(text[:n]), "capturing") {
 		t.Fatalf("the capture does not begin: %v\n%s", err, text[:n])
 	}
