@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -54,26 +55,15 @@ target is not written over unless -force is given; behind a node that is the dis
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{block: 4096, depth: 1, batch: 4, least: 1, seed: 1, mix: 50, latency: true}
-	fs := flag.NewFlagSet("unified-nvme-test", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	o.define(fs)
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stderr, usage)
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
-		return o, err
-	}
+	fs, err := selftest.Parse("unified-nvme-test", usage, args, stderr, o.define)
 	if err != nil {
-		return o, fmt.Errorf("%w (-help lists the options)", err)
+		return o, err
 	}
 	if fs.NArg() != 1 {
 		return o, fmt.Errorf("name one target, after the options: got %q (-help lists the options)", fs.Args())
 	}
 	o.target = fs.Arg(0)
-	given := make(map[string]bool)
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	return o, o.check(given)
+	return o, o.check(selftest.Given(fs))
 }
 
 func (o *options) define(fs *flag.FlagSet) {

@@ -2,39 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 
-	"golang.org/x/sys/unix"
+	"github.com/unifiedd/unifiedd/internal/selftest"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { selftest.Main(run) }
 
 // run is the program; it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "unified-rdma-test:", err)
-		return 2
-	}
-	if err := work(ctx, o, stdout); err != nil {
-		fmt.Fprintln(stderr, "unified-rdma-test:", err)
-		return 1
-	}
-	return 0
+	return selftest.Status("unified-rdma-test", stderr, err, func() error { return work(ctx, o, stdout) })
 }
 
 // work does what was asked for on a thread of its own. The little that is allocated is not

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -46,26 +47,15 @@ func (o *options) server() bool { return o.where == "server" }
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, qpTimeout: 14, patience: 10 * time.Second}
-	fs := flag.NewFlagSet("unified-rdma-test", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	o.define(fs)
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stderr, usage)
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
-		return o, err
-	}
+	fs, err := selftest.Parse("unified-rdma-test", usage, args, stderr, o.define)
 	if err != nil {
-		return o, fmt.Errorf("%w (-help lists the options)", err)
+		return o, err
 	}
 	if fs.NArg() != 4 {
 		return o, fmt.Errorf("name IFACE, RDMA_DEV, BLOCK_DEV (or -) and server or the server's address, after the options: got %q (-help says more)", fs.Args())
 	}
 	o.iface, o.device, o.disk, o.where = fs.Arg(0), fs.Arg(1), fs.Arg(2), fs.Arg(3)
-	given := make(map[string]bool)
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	return o, o.check(given)
+	return o, o.check(selftest.Given(fs))
 }
 
 func (o *options) define(fs *flag.FlagSet) {

@@ -3,42 +3,27 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/selftest"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
-}
+func main() { selftest.Main(run) }
 
 // run is the program; it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "unified-xdp-test:", err)
-		return 2
-	}
-	if o.mode == selfTest {
-		err = test(ctx, o, stdout)
-	} else {
-		err = measure(ctx, o, stdout, stderr)
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "unified-xdp-test:", err)
-		return 1
-	}
-	return 0
+	return selftest.Status("unified-xdp-test", stderr, err, func() error {
+		if o.mode == selfTest {
+			return test(ctx, o, stdout)
+		}
+		return measure(ctx, o, stdout, stderr)
+	})
 }
 
 // measure runs what a mode asks for until its time, its count or the context ends

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -53,18 +54,10 @@ of its own.
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{ring: 4096, frame: 4096, size: 64, sleep: 200 * time.Microsecond, to: address{2, 0, 0, 0, 0, 2}}
-	fs := flag.NewFlagSet("unified-xdp-test", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	modes := o.define(fs)
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stderr, usage)
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
-		return o, err
-	}
+	var modes map[mode]*bool
+	fs, err := selftest.Parse("unified-xdp-test", usage, args, stderr, func(fs *flag.FlagSet) { modes = o.define(fs) })
 	if err != nil {
-		return o, fmt.Errorf("%w (-help lists the options)", err)
+		return o, err
 	}
 	if fs.NArg() != 1 {
 		return o, fmt.Errorf("name one interface, after the options: got %q (-help lists the options)", fs.Args())

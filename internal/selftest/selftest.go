@@ -1,0 +1,70 @@
+// Package selftest is what the self-test programs have in common: how they begin, read
+// their options, and end.
+//
+// Exit status 0 is success and -help, 1 is work that failed, and 2 a mistake on the command
+// line. Errors are one line on standard error behind the program's name.
+package selftest
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"golang.org/x/sys/unix"
+)
+
+// Main runs a program and exits with its status. An interrupt or SIGTERM ends the context;
+// a second one ends the program at once.
+func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// Status does the work, unless the command line (err) was wrong or asked for help, and
+// returns the exit status.
+func Status(name string, stderr io.Writer, err error, work func() error) int {
+	if errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 2
+	}
+	if err := work(); err != nil {
+		fmt.Fprintf(stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}
+
+// Parse reads the options that define defines. For -help it prints usage and the options,
+// and returns flag.ErrHelp. What is left of the arguments, and which options were given, the
+// set knows.
+func Parse(name, usage string, args []string, stderr io.Writer, define func(*flag.FlagSet)) (*flag.FlagSet, error) {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(io.Discard)
+	define(fs)
+	err := fs.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stderr, usage)
+		fs.SetOutput(stderr)
+		fs.PrintDefaults()
+		return fs, err
+	}
+	if err != nil {
+		err = fmt.Errorf("%w (-help lists the options)", err)
+	}
+	return fs, err
+}
+
+// Given are the names of the options that were on the command line.
+func Given(fs *flag.FlagSet) map[string]bool {
+	given := make(map[string]bool)
+	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	return given
+}
