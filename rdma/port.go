@@ -94,7 +94,7 @@ func (p *MessagePort) Attach(q Peer) (int, error) {
 	if err := errors.Join(p.config.checkPeer(q), p.checkKind(q)); err != nil {
 		return 0, fmt.Errorf("queue pair %d: %w", q.QueuePair.QPN(), err)
 	}
-	s := newSender(q, p.config.Memory)
+	s := newSender(q, p.config.Memory, &p.stats.count)
 	for n, old := range p.senders {
 		if old == nil {
 			p.senders[n] = s

@@ -34,7 +34,7 @@ const (
 	Fence     Flags = 1 << 0 // not before the READs and atomics in front of it are complete
 	Signaled  Flags = 1 << 1 // its success is a completion; a failure is one anyhow
 	Solicited Flags = 1 << 2 // the peer's completion wakes those that wait for solicited ones only
-	Inline    Flags = 1 << 3 // the bytes are taken when it is posted; lkeys are not looked at
+	Inline    Flags = 1 << 3 // the bytes are copied when it is posted, from memory registered whole
 )
 
 // SGE is one scatter/gather element, struct ibv_sge.

@@ -29,17 +29,18 @@ type sender struct {
 	signals int // requests since the last signaled one
 	owed    int // frames of those
 	cause   OpError
+	count   *portCounters // the port's
 }
 
 // signalEvery is how many requests go out for one completion, at most.
 const signalEvery = 16
 
-func newSender(q Peer, m MemoryRegion) *sender {
+func newSender(q Peer, m MemoryRegion, count *portCounters) *sender {
 	g := q.QueuePair.Config()
 	pieces, room := max(g.SendSGEs, 1), min(g.SendDepth, 1<<15)
 	s := &sender{Peer: q, qpn: q.QueuePair.QPN(), lkey: m.LKey(), base: m.Addr(), message: q.Message, pieces: pieces, room: room,
 		inline: uint64(g.InlineBytes), frameQueue: newFrameQueue(room * pieces),
-		form:   SendRequest{Op: Send, RemoteQPN: q.QPN, RemoteQKey: q.QKey},
+		count: count, form: SendRequest{Op: Send, RemoteQPN: q.QPN, RemoteQKey: q.QKey},
 		queued: make([]SendRequest, 0, room), sges: make([]SGE, 0, room*pieces)}
 	if q.Handle != nil {
 		s.form.Handle = q.Handle.ID()
@@ -87,6 +88,9 @@ func (s *sender) request(r SendRequest, frames int, length uint64) {
 	}
 	r.SGEs = uint32(frames)
 	s.owed += frames
+	if s.fitsInline(length) {
+		s.count.inlined += length
+	}
 	s.add(r, frames, length)
 }
 
@@ -100,7 +104,7 @@ func (s *sender) control(r SendRequest, addr uint64, length uint32) {
 func (s *sender) add(r SendRequest, frames int, length uint64) {
 	s.posted++
 	r.ID = workID(s.made, s.posted, frames)
-	if s.inline > 0 && length <= s.inline {
+	if s.fitsInline(length) {
 		r.Flags |= Inline
 	}
 	if s.signals++; s.signals == signalEvery {
@@ -108,6 +112,9 @@ func (s *sender) add(r SendRequest, frames int, length uint64) {
 	}
 	s.queued = append(s.queued, r)
 }
+
+// fitsInline reports whether the bytes of a request are copied into it.
+func (s *sender) fitsInline(length uint64) bool { return s.inline > 0 && length <= s.inline }
 
 func (s *sender) signal(r *SendRequest) {
 	r.Flags |= Signaled

@@ -105,7 +105,7 @@ func (p *WritePort) open() (err error) {
 func (p *WritePort) makeQueues() {
 	c := &p.config
 	p.sent.queue, p.came.queue = c.SendCQ, c.ReceiveCQ
-	p.out = newSender(Peer{QueuePair: c.QueuePair, Message: uint64(c.Message)}, c.Memory)
+	p.out = newSender(Peer{QueuePair: c.QueuePair, Message: uint64(c.Message)}, c.Memory, &p.stats.count)
 	p.sendMax = min(c.QueuePair.Config().SendDepth, 1<<15) - reserve
 	p.out.room -= grantRequests + 1
 	p.drained = newFrameQueue(p.sendMax)
