@@ -65,7 +65,7 @@ func contests(t *testing.T, form bench.Form) []*storage.Contest {
 	for _, d := range disks {
 		for _, depth := range []int{1, 64} {
 			for _, mode := range []string{"randread", "randwrite"} {
-				w := storage.Work{Path: d.path, Size: diskBytes, Mode: mode, Depth: depth, Batch: min(batch, depth), Node: d.path == labenv.DiskPassthrough}
+				w := storage.Work{Path: d.path, Size: diskBytes, Mode: mode, Depth: depth, Batch: min(batch, depth), Rate: true, Node: d.path == labenv.DiskPassthrough}
 				c := storage.NewContest(d.name, w)
 				if match.MatchString(c.Rate().Case) {
 					all = append(all, c)

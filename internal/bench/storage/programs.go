@@ -20,6 +20,7 @@ type Work struct {
 	Mode  string // randread or randwrite, of both programs
 	Depth int    // operations at a time
 	Batch int    // operations handed over at once; zero: each program's default
+	Rate  bool   // measure no latency: reading an emulated clock costs more than an operation
 	Node  bool   // the path is an NVMe node, which takes commands
 }
 
@@ -83,6 +84,9 @@ func fioArgs(w Work, span time.Duration) []string {
 	if w.Batch > 0 {
 		args = append(args, "--iodepth_batch="+strconv.Itoa(w.Batch))
 	}
+	if w.Rate {
+		args = append(args, "--gtod_reduce=1")
+	}
 	if span == 0 {
 		return append(args, "--number_ios=1")
 	}
@@ -121,6 +125,9 @@ func oursArgs(w Work, span time.Duration) []string {
 	args := []string{"-rw", w.Mode, "-bs", strconv.Itoa(blockSize), "-iodepth", strconv.Itoa(w.Depth), "-json", "-force"}
 	if w.Batch > 0 {
 		args = append(args, "-iodepth_batch", strconv.Itoa(w.Batch))
+	}
+	if w.Rate {
+		args = append(args, "-latency=false")
 	}
 	size := w.Size
 	if span == 0 {

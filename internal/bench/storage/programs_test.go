@@ -42,12 +42,15 @@ func TestSameWork(t *testing.T) {
 
 // TestSameWorkOnNode compares it for an NVMe node.
 func TestSameWorkOnNode(t *testing.T) {
-	w := Work{Path: "/p", Size: 1 << 20, Mode: "randwrite", Depth: 64, Batch: 8, Node: true}
+	w := Work{Path: "/p", Size: 1 << 20, Mode: "randwrite", Depth: 64, Batch: 8, Rate: true, Node: true}
 	fio, ours := fioArgs(w, time.Second), oursArgs(w, time.Second)
 	for _, want := range []string{"--ioengine=io_uring_cmd", "--cmd_type=nvme", "--iodepth_batch=8"} {
 		if !slices.Contains(fio, want) || slices.Contains(fio, "--ioengine=io_uring") {
 			t.Errorf("no %s in %v", want, fio)
 		}
+	}
+	if !slices.Contains(fio, "--gtod_reduce=1") || !slices.Contains(ours, "-latency=false") {
+		t.Errorf("one of them measures latency: %v, %v", fio, ours)
 	}
 	if i := slices.Index(ours, "-iodepth_batch"); i < 0 || ours[i+1] != "8" {
 		t.Errorf("no batch in %v", ours)
