@@ -54,18 +54,21 @@ pass() { # pass HEADING COMMAND...: run one pass, remember whether it failed
 	echo "== $heading: $((SECONDS - since)) s"
 }
 
-# side_by_side COMMAND...: run them at the same time, show what each said when it has
-# ended.
+# side_by_side LANE...: run them, functions, at the same time. What the first says is
+# seen at once, what the others say when all have ended.
 side_by_side() {
-	local i failed=0 running=()
-	for ((i = 0; i < $#; i++)); do
-		bash -c "${@:i+1:1}" >"$TMPDIR/side-$i" 2>&1 &
+	local lane failed=0 running=()
+	for lane in "${@:2}"; do
+		"$lane" >"$TMPDIR/said-$lane" 2>&1 &
 		running+=($!)
 	done
-	for i in "${!running[@]}"; do
-		wait "${running[i]}" || failed=1
-		cat "$TMPDIR/side-$i"
-		rm "$TMPDIR/side-$i"
+	"$1" || failed=1
+	for lane in "${running[@]}"; do
+		wait "$lane" || failed=1
+	done
+	for lane in "${@:2}"; do
+		cat "$TMPDIR/said-$lane"
+		rm "$TMPDIR/said-$lane"
 	done
 	return "$failed"
 }
@@ -73,14 +76,15 @@ side_by_side() {
 # packages KIND: those whose tests use no devices, by what they import
 # (internal/testenv makes devices); of the others those that use them through the
 # library, and those that run programs, which reserve huge pages for themselves and
-# would take what a test beside them has reserved, or measure. umem's tests take
-# pages, too, more than there are.
+# would take what a test beside them has reserved, or measure. The tests of umem take
+# pages, too, more than there are, and those of internal/testenv count them.
 packages() {
 	go list -f '{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}' ./... |
 		awk -v kind="$1" '{
 			is = "pure"
-			if (/ [^ ]*\/internal\/testenv( |$)/ || $1 ~ /\/internal\/testenv$/) is = "library"
+			if (/ [^ ]*\/internal\/testenv( |$)/) is = "library"
 			if (is == "library" && $1 ~ /\/(cmd|selftests|internal\/bench)\/|\/umem$/) is = "program"
+			if ($1 ~ /\/internal\/testenv$/) is = "program"
 			if ($1 ~ /\/internal\/lint$/) is = "pure"
 			if (is == kind) print $1
 		}'
@@ -115,40 +119,52 @@ as_events() { # as_events COMMAND...: the output of a test, as events of its own
 	"$@" | build/test2json -p packaging
 }
 
+# What vet finds is found by internal/lint.
+tests=(go test -json -vet=off -count=1 -timeout 9m)
+race=(-short -race -tags "invariants${tags:+,$tags}")
+raced=(./nvme ./xdp ./internal/pcapng)
+raced_alone=(./umem ./internal/testenv ./cmd/unifiedd)
+mapfile -t pure < <(packages pure)
+mapfile -t library < <(packages library | grep -v '/flows$')
+mapfile -t program < <(packages program)
+
+# computing is what waits for nothing, and steps back for what runs beside it.
+computing() {
+	renice -n 15 "$BASHPID" >/dev/null
+	pass "checks, and tests without devices" "${tests[@]}" "${pure[@]}"
+	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${tests[@]}" -short \
+		-exec qemu-aarch64-static ./umem/... ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
+	# Tests that bound times must not run beside a compiler, so it has done its work before.
+	pass "compile the device tests" go test -vet=off -c -o /dev/null ./flows "${library[@]}"
+	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows "${raced[@]}" "${raced_alone[@]}"
+	return "$status"
+}
+
+programs() { pass "tests of programs, one by one" "${tests[@]}" -p 1 "${program[@]}"; }
+
+# Device tests wait for the kernel most of the time, so several of them fit two processors.
+devices() { "${tests[@]}" -p 1 "${library[@]}"; }
+flows_to_k() { "${tests[@]}" -run '^Test[A-K]' "$@" ./flows; }
+flows_from_l() { "${tests[@]}" -skip '^Test[A-K]' "$@" ./flows; }
+
+race_devices() { "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"; }
+race_flows_to_k() { flows_to_k "${race[@]}"; }
+race_flows_from_l() { flows_from_l "${race[@]}"; }
+
 passes() {
-	# What vet finds is found in the first pass already.
-	local test=(go test -json -vet=off -count=1 -timeout 9m) list
-	mapfile -t list < <(packages pure)
-	pass "checks, and tests without devices" "${test[@]}" "${list[@]}"
-
-	# Compiled before, since tests that bound times must not run beside a compiler. Most
-	# of the time these wait for the kernel, so three of them fit two processors.
-	mapfile -t list < <(packages library | grep -v '/flows$')
-	pass "compile the device tests" go test -vet=off -c -o /dev/null ./flows "${list[@]}"
-	pass "device tests, three side by side" side_by_side "${test[*]} -p 1 ${list[*]}" \
-		"${test[*]} -run '^Test[A-K]' ./flows" "${test[*]} -skip '^Test[A-K]' ./flows"
-
-	mapfile -t list < <(packages program)
-	pass "tests of programs, one by one" "${test[@]}" -p 1 "${list[@]}"
+	pass "programs, beside what computes" side_by_side programs computing
+	pass "device tests, three side by side" side_by_side devices flows_to_k flows_from_l
 
 	# Apart, since go test runs packages one by one when it is asked for benchmarks.
-	mapfile -t list < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
-	pass "benchmarks, once" "${test[@]}" -run '^$' -bench . -benchtime 1x "${list[@]}"
+	local benchmarks module
+	mapfile -t benchmarks < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
+	pass "benchmarks, once" "${tests[@]}" -run '^$' -bench . -benchtime 1x "${benchmarks[@]}"
 
-	local race=(-race -tags "invariants${tags:+,$tags}")
-	list=(./xdp ./nvme ./flows ./internal/pcapng ./internal/testenv)
-	local alone=(./umem ./cmd/unifiedd)
-	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]}" "${list[@]}" "${alone[@]}"
-	pass "ownership checks and race detector, short" "${test[@]}" -p 2 -short "${race[@]}" "${list[@]}"
-	pass "the same of programs" "${test[@]}" -p 1 -short "${race[@]}" "${alone[@]}"
-
-	list=(./umem/... ./bpf/filter ./flows/config ./internal/pcapng ./internal/version)
-	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${test[@]}" -short \
-		-exec qemu-aarch64-static "${list[@]}"
+	pass "ownership checks and race detector, short" side_by_side race_devices race_flows_to_k race_flows_from_l
+	pass "the same of programs" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
 
 	pass "tests for the lab guest, Linux 7, short" env SHORT=1 packaging/lab.sh 7
 
-	local module
 	while IFS= read -r module; do
 		pass "module $(dirname "$module")" go -C "$(dirname "$module")" test -json -count=1 -p 1 -timeout 9m ./...
 	done < <(find selftests -name go.mod)

@@ -30,7 +30,7 @@ func besideSurplus(t *testing.T) (before, after int64) {
 	}
 	b, err := unix.Mmap(-1, 0, int(free+4)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
-	err = errors.Join(err, setPages(HugePageSize, before))
+	err = errors.Join(err, counted(func() error { return setPages(HugePageSize, count(t, "nr_hugepages")-4) }))
 	if err != nil {
 		t.Fatal(err)
 	}
