@@ -1,9 +1,9 @@
 package labenv
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -97,14 +97,11 @@ func addAddress(t testing.TB, link netlink.Link, text string) {
 func awaitGIDs(t testing.TB, device string, n int) {
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, "the GIDs of "+device, func() bool {
-		var used int
-		names, _ := filepath.Glob("/sys/class/infiniband/" + device + "/ports/1/gid_attrs/types/*")
-		for _, name := range names {
-			if _, err := os.ReadFile(name); err != nil {
-				break // they are in use from the first on
+		for place := range n { // they are in use from the first on, of more than a thousand
+			if _, err := os.ReadFile(fmt.Sprintf("/sys/class/infiniband/%s/ports/1/gid_attrs/types/%d", device, place)); err != nil {
+				return false
 			}
-			used++
 		}
-		return used >= n
+		return true
 	})
 }

@@ -261,7 +261,7 @@ func TestGrantLatency(t *testing.T) {
 		for _, register := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d/register=%v", size, register), func(t *testing.T) {
 				g := b.on(t).granting(4, 8, register)
-				for range 200 {
+				for range times(200) {
 					g.grant(0, size, rdma.RemoteWrite)
 					g.revoke(0)
 				}

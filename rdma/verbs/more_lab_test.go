@@ -238,7 +238,7 @@ func gidTables(b *bench) {
 
 // churn: connections come and go, and take nothing with them.
 func churn(b *bench) {
-	for range 50 {
+	for range times(50) {
 		b.t.Run("", func(t *testing.T) {
 			b := b.on(t)
 			x, y := b.pair(config(rdma.RC))

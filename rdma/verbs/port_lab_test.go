@@ -17,15 +17,22 @@ import (
 // TestMessagePortContract: ports of every transport keep the contract of ports.
 func TestMessagePortContract(t *testing.T) {
 	p := newPortBench(t)
-	for _, s := range []portShape{
-		{transport: rdma.RC, events: true},
-		{transport: rdma.RC},
-		{transport: rdma.RC, pairs: 3, events: true},
-		{transport: rdma.UC, events: true},
-		{transport: rdma.UD, events: true},
-		{transport: rdma.UD, pairs: 2},
+	const of = "a port of three queue pairs shows it"
+	for _, c := range []struct {
+		portShape
+		shown string
+	}{
+		{portShape{transport: rdma.RC, events: true}, of},
+		{portShape{transport: rdma.RC}, of},
+		{portShape{transport: rdma.RC, pairs: 3, events: true}, ""},
+		{portShape{transport: rdma.UC, events: true}, of},
+		{portShape{transport: rdma.UD, events: true}, ""},
+		{portShape{transport: rdma.UD, pairs: 2}, "a port of datagrams with one queue pair shows it"},
 	} {
-		t.Run(s.name(), func(t *testing.T) { p.contract(t, s) })
+		t.Run(c.name(), func(t *testing.T) {
+			long(t, c.shown)
+			p.contract(t, c.portShape)
+		})
 	}
 }
 
@@ -268,7 +275,7 @@ func TestMessageDetach(t *testing.T) {
 	ca, cb := p.config("a", s), p.config("b", s)
 	p.join(&ca, &cb, s)
 	a, b := p.openPort(ca), p.openPort(cb)
-	for round := range 20 {
+	for round := range times(20) {
 		p.mustSend(a, p.frames(20, 100))
 		p.mustDetach(a, 0)
 		p.wantBack(a, "what was outstanding", 20, unix.ECANCELED)

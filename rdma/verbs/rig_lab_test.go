@@ -93,6 +93,23 @@ func (b *bench) register(a rdma.Access) rdma.MemoryRegion {
 	return made(b.t, func() (rdma.MemoryRegion, error) { return b.pd.Register(b.region, a) })
 }
 
+// long leaves a test to make lab where something else shows the same in the short form, or
+// most of it.
+func long(t *testing.T, shown string) {
+	t.Helper()
+	if shown != "" && testing.Short() {
+		t.Skipf("not in the short form, where %s; make lab has it", shown)
+	}
+}
+
+// times is how often to do what is the same each time: a tenth in the short form.
+func times(n int) int {
+	if testing.Short() {
+		return max(n/10, 1)
+	}
+	return n
+}
+
 // end is a queue pair with its completion queue.
 type end struct {
 	t  *testing.T

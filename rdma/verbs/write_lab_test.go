@@ -33,8 +33,12 @@ const (
 // registrations.
 func TestWritePortContract(t *testing.T) {
 	base := newPortBench(t)
+	const of = "a port whose grants end with each message shows it, and the tests of registrations what is different with them"
 	for _, s := range []writeShape{{events: true}, {strict: true, events: true}, {register: true}, {register: true, strict: true}} {
 		t.Run(s.name(), func(t *testing.T) {
+			if !s.strict || s.register {
+				long(t, of)
+			}
 			for _, c := range porttest.Cases() {
 				if c.Name == "Poll" && !s.events {
 					continue // there is nothing to sleep on
