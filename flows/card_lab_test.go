@@ -20,14 +20,14 @@ func TestCardToDisk(t *testing.T) {
 		device, mode string
 		long         bool
 	}{
-		{"igb", labenv.Igb, labenv.Disk, "prefer", false},
 		{"igb", labenv.Igb, labenv.DiskPassthrough, "prefer", false},
+		{"igb", labenv.Igb, labenv.Disk, "prefer", true},
 		{"igb", labenv.Igb, labenv.DiskPassthrough, "copy", true},
 		{"virtio", labenv.VirtioNet, labenv.Disk, "prefer", true},
 	} {
 		t.Run(c.cards+" "+c.mode+c.device, func(t *testing.T) {
 			if c.long {
-				testenv.Long(t, "the others stand for it")
+				testenv.Long(t, "make lab runs this; commands to the node stand for it")
 			}
 			cardToDisk(t, c.take(t), c.device, c.mode)
 		})

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -30,13 +29,8 @@ type cardTest struct {
 	run  func(*testing.T)
 }
 
-// inShort stand for the others in the short form.
-var inShort = []cardTest{
+var cardTests = []cardTest{
 	{"SlotIsWrittenFromWhereItLanded", TestSlotIsWrittenFromWhereItLanded},
-	{"InterfaceDown", TestInterfaceDown},
-}
-
-var inLong = []cardTest{
 	{"SameAsTcpdump", TestSameAsTcpdump},
 	{"FilterLeavesTheRest", TestFilterLeavesTheRest},
 	{"LiveFile", TestLiveFile},
@@ -82,6 +76,7 @@ var inLong = []cardTest{
 	{"DiskFull", TestDiskFull},
 	{"StopWhileFull", TestStopWhileFull},
 
+	{"InterfaceDown", TestInterfaceDown},
 	{"InterfaceRenamed", TestInterfaceRenamed},
 	{"InterfaceMoved", TestInterfaceMoved},
 	{"ProgramDetached", TestProgramDetached},
@@ -107,9 +102,7 @@ var notOnCards = map[string]string{
 const noInterface = "it uses no interface"
 
 func onCards(t *testing.T, form labenv.Form) {
-	if form.Name != labenv.IgbZeroCopy.Name {
-		testenv.Long(t, "igb with zero copy stands for the others")
-	}
+	testenv.Long(t, "make lab runs these; TestCardToDisk stands for them")
 	labenv.Modules(t, "loop", "zram", "veth")
 	form.Instead(t)
 	before, all := granted, layouts
@@ -123,17 +116,9 @@ func onCards(t *testing.T, form labenv.Form) {
 		layouts = []string{"packed"}
 		granted.policy = config.ZeroCopyCopy
 	}
-	for _, c := range chosen() {
+	for _, c := range cardTests {
 		t.Run(c.name, c.run)
 	}
-}
-
-// chosen are the tests that run.
-func chosen() []cardTest {
-	if testing.Short() {
-		return inShort
-	}
-	return slices.Concat(inShort, inLong)
 }
 
 var testFunction = regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\)`)
@@ -141,7 +126,7 @@ var testFunction = regexp.MustCompile(`(?m)^func Test(\w+)\(t \*testing\.T\)`)
 // TestCardsLeaveNothingOut: each test of the package runs on cards, or says why not.
 func TestCardsLeaveNothingOut(t *testing.T) {
 	named := map[string]bool{}
-	for _, c := range slices.Concat(inShort, inLong) {
+	for _, c := range cardTests {
 		named[c.name] = true
 	}
 	for name := range notOnCards {

@@ -26,11 +26,11 @@ func TestDiskFaults(t *testing.T) {
 		run  func(*testing.T, *clinic)
 		long bool
 	}{
-		{"writes to a device", deviceWrites, false},
+		{"writes to a device", deviceWrites, true},
 		{"flushes of files", fileFlushes, true},
 		{"disk removed", diskRemoved, false},
 		{"disk read-only", diskReadOnly, true},
-		{"disks that cannot be written to", refusals, false},
+		{"disks that cannot be written to", refusals, true},
 		{"node removed", nodeRemoved, true},
 		{"hang", hang, true},
 		{"stopped while it hangs", stopHanging, true},
@@ -43,7 +43,7 @@ func TestDiskFaults(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			if f.long {
-				testenv.Long(t, "other disks fail in other ways before it")
+				testenv.Long(t, "make lab runs this; a disk that is removed stands for it")
 			}
 			f.run(t, c)
 			if err := c.ill.Stop(); err != nil {

@@ -18,6 +18,7 @@ import (
 // TestNUMAFlow captures from the card to the disk of the last node: into a region of that
 // node, where nothing is far, and into one of the first, where status says what crosses.
 func TestNUMAFlow(t *testing.T) {
+	testenv.Long(t, "make lab NODES=2 runs this")
 	all := numa.Nodes()
 	last := all[len(all)-1]
 	for _, node := range slices.Compact([]int{last, all[0]}) {
@@ -86,6 +87,7 @@ func (l *lab) onNode(t *testing.T, node int) {
 
 // TestNUMAWorkerFar pins a worker to a CPU of another node than the region's.
 func TestNUMAWorkerFar(t *testing.T) {
+	testenv.Long(t, "make lab NODES=2 runs this")
 	all := numa.Nodes()
 	cpus, err := numa.CPUs(all[len(all)-1])
 	if err != nil {

@@ -27,7 +27,7 @@ import (
 // emulated card stamps one packet after each reset: it waits for a register to be read that
 // drivers do not read.
 func TestCardStamps(t *testing.T) {
-	onlyLong(t)
+	testenv.Long(t, "make lab runs this")
 	pair := labenv.Igb(t)
 	card := &pair.B
 	out := vethAt(t, card)
@@ -88,7 +88,7 @@ func (g *rig) stamped(i *Interface, pair *testenv.Pair, out *testenv.End, clock 
 
 // TestCardsWithoutStamps: no driver of the lab's cards gives programs the card's time.
 func TestCardsWithoutStamps(t *testing.T) {
-	onlyLong(t)
+	testenv.Long(t, "make lab runs this")
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {
 		g := newRig(t, umem.Config{Size: 8 << 20})
 		i, err := g.tryOpen(&pair.B, Config{Timestamps: true, CardClock: RequireCard})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // The tests of this package receive and send at the ends of a veth pair. Here they do
@@ -104,9 +105,7 @@ const (
 )
 
 func onCards(t *testing.T, form labenv.Form) {
-	if testing.Short() && form.Name != labenv.IgbZeroCopy.Name {
-		t.Skip("short: one form stands for the others")
-	}
+	testenv.Long(t, "make lab runs these; TestZeroCopy stands for them")
 	labenv.Modules(t, "veth")
 	form.Instead(t)
 	t.Cleanup(func() { policy = Prefer })
@@ -114,7 +113,7 @@ func onCards(t *testing.T, form labenv.Form) {
 		policy = Copy
 	}
 	for _, c := range cardTests {
-		if testing.Short() && c.name != "SinglePacket" || c.not != "" && form.ZeroCopy(t) {
+		if c.not != "" && form.ZeroCopy(t) {
 			continue
 		}
 		t.Run(c.name, c.run)

@@ -179,9 +179,12 @@ func putOther(t testing.TB, l link.Link) {
 // another namespace and by taking its driver off. What was bound ends in order, and the
 // card can be used again when it is back.
 func TestCardGone(t *testing.T) {
-	onlyLong(t)
+	takes := []func(*ward) (back func()){(*ward).unbind, (*ward).move}
+	if testing.Short() {
+		takes = takes[:1]
+	}
 	onSetups(t, func(t *testing.T, w *ward) {
-		for _, take := range []func(*ward) (back func()){(*ward).move, (*ward).unbind} {
+		for _, take := range takes {
 			w.admit()
 			back := take(w)
 			w.pass(20 * time.Millisecond)
@@ -196,8 +199,10 @@ func TestCardGone(t *testing.T) {
 			w.discharge()
 			back()
 		}
-		w.admit()
-		w.discharge()
+		if !testing.Short() {
+			w.admit()
+			w.discharge()
+		}
 	})
 }
 

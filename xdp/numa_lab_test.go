@@ -14,6 +14,7 @@ import (
 // TestNUMACards receives on the cards of each node into a region of that node, with zero
 // copy where the kernel grants it.
 func TestNUMACards(t *testing.T) {
+	testenv.Long(t, "make lab NODES=2 runs this")
 	several := len(numa.Nodes()) > 1
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {
 		for at, e := range []*testenv.End{&pair.A, &pair.B} {

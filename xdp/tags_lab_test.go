@@ -14,6 +14,7 @@ import (
 // TestTagsOnCards receives packets with one and two VLAN tags from cards that take
 // tags out of packets unless they are told not to.
 func TestTagsOnCards(t *testing.T) {
+	testenv.Long(t, "make lab runs this; TestTagsAreKept stands for it on veth")
 	for name, pair := range map[string]*testenv.Pair{"igb": labenv.Igb(t), "virtio": labenv.VirtioNet(t)} {
 		t.Run(name, func(t *testing.T) {
 			g := newRig(t, umem.Config{Size: 16 << 20})

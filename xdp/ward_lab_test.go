@@ -32,12 +32,6 @@ var setups = []setup{
 	}},
 }
 
-// onlyLong skips a test in the short form.
-func onlyLong(t *testing.T) {
-	t.Helper()
-	testenv.Long(t, "make lab-all runs this")
-}
-
 // onSetups runs a test on each card.
 func onSetups(t *testing.T, test func(*testing.T, *ward)) {
 	for _, s := range setups {

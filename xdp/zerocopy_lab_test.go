@@ -24,6 +24,7 @@ func grants(t *testing.T, card string) bool {
 // TestZeroCopyGranted asks every card for zero copy, and reads in words why it is
 // refused.
 func TestZeroCopyGranted(t *testing.T) {
+	testenv.Long(t, "make lab runs this; TestZeroCopy and TestRequireRefused stand for it")
 	for _, pair := range []*testenv.Pair{labenv.Igb(t), labenv.VirtioNet(t)} {
 		for _, e := range []*testenv.End{&pair.A, &pair.B} {
 			g := newRig(t, umem.Config{Size: 8 << 20})
@@ -111,7 +112,11 @@ func TestZeroCopyClose(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-done }()
-	for round := range 5 {
+	rounds := 5
+	if testing.Short() {
+		rounds = 1
+	}
+	for round := range rounds {
 		begin := time.Now()
 		i := g.open(&pair.B, Config{Policy: Prefer, RingSize: 512, BindTimeout: 20 * time.Second})
 		opened := time.Now()
