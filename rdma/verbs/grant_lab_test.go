@@ -106,9 +106,14 @@ func (g *granting) use(op rdma.Op, to rdma.Grant, at uint64, length uint32, want
 	g.y.want(5, want)
 }
 
-// TestGrants: what a peer can do with a grant, and what not, one queue pair each.
+// TestGrants: parts of a region that a peer may reach, until they are revoked.
 func TestGrants(t *testing.T) {
-	b := newBench(t, everything)
+	newBench(t, everything).run(map[string]func(*bench){"use": grantsUsed, "another": grantsOfAnother, "busy": grantsBusy, "allocate": grantsAllocate,
+		"latency": grantLatency})
+}
+
+// grantsUsed: what a peer can do with a grant, and what not, one queue pair each.
+func grantsUsed(b *bench) {
 	const rw = rdma.RemoteWrite | rdma.RemoteRead
 	for _, register := range []bool{false, true} {
 		for name, f := range map[string]func(g *granting){
@@ -139,7 +144,7 @@ func TestGrants(t *testing.T) {
 				g.use(rdma.Write, to, 0, 8, rdma.RemoteAccess)
 			},
 		} {
-			t.Run(fmt.Sprintf("register=%v/%s", register, name), func(t *testing.T) { f(b.on(t).granting(4, 8, register)) })
+			b.t.Run(fmt.Sprintf("register=%v/%s", register, name), func(t *testing.T) { f(b.on(t).granting(4, 8, register)) })
 		}
 	}
 }
@@ -195,12 +200,11 @@ func (g *granting) evicts(a rdma.Access) {
 	}
 }
 
-// TestGrantsOfAnother: a window is good for the peer of its queue pair only.
-func TestGrantsOfAnother(t *testing.T) {
-	b := newBench(t, everything)
+// grantsOfAnother: a window is good for the peer of its queue pair only.
+func grantsOfAnother(b *bench) {
 	g := b.granting(4, 8, false)
 	if !g.grants.Windows() {
-		t.Fatal("there are no windows")
+		b.t.Fatal("there are no windows")
 	}
 	other := b.granting(4, 8, false)
 	to := g.granted(rdma.RemoteWrite)
@@ -208,9 +212,9 @@ func TestGrantsOfAnother(t *testing.T) {
 	g.use(rdma.Write, to, 0, 8, rdma.Success)
 }
 
-// TestGrantsBusy: no more requests than allowed, and none is forgotten.
-func TestGrantsBusy(t *testing.T) {
-	g := newBench(t, everything).granting(64, 4, false)
+// grantsBusy: no more requests than allowed, and none is forgotten.
+func grantsBusy(b *bench) {
+	g := b.granting(64, 4, false)
 	busy := 0
 	for n := range uint64(64) {
 		if _, err := g.grants.Grant(n*4096, 4096, rdma.RemoteWrite); errors.Is(err, rdma.ErrGrantsBusy) {
@@ -223,15 +227,15 @@ func TestGrantsBusy(t *testing.T) {
 	}
 	g.grants.Publish()
 	if s := g.grants.Stats(); busy == 0 || s.Misses != 64 || s.Making.Count != 64 || s.Revoking.Count != 64 || s.Outstanding != 0 || s.Failed != 0 {
-		t.Errorf("busy %d times, %+v", busy, s)
+		b.t.Errorf("busy %d times, %+v", busy, s)
 	}
 }
 
-// TestGrantsAllocate: a window is bound, revoked, kept and found again without allocation.
-func TestGrantsAllocate(t *testing.T) {
-	g := newBench(t, everything).granting(4, 8, false)
+// grantsAllocate: a window is bound, revoked, kept and found again without allocation.
+func grantsAllocate(b *bench) {
+	g := b.granting(4, 8, false)
 	if n := testing.AllocsPerRun(100, g.round); n > 0 {
-		t.Errorf("%v allocations", n)
+		b.t.Errorf("%v allocations", n)
 	}
 }
 
@@ -253,13 +257,12 @@ func (g *granting) round() {
 	}
 }
 
-// TestGrantLatency prints how long making and revoking take, with windows and with
+// grantLatency prints how long making and revoking take, with windows and with
 // registrations of several sizes.
-func TestGrantLatency(t *testing.T) {
-	b := newBench(t, everything)
+func grantLatency(b *bench) {
 	for _, size := range []uint64{4096, 65536, 1 << 20} {
 		for _, register := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%d/register=%v", size, register), func(t *testing.T) {
+			b.t.Run(fmt.Sprintf("%d/register=%v", size, register), func(t *testing.T) {
 				g := b.on(t).granting(4, 8, register)
 				for range times(200) {
 					g.grant(0, size, rdma.RemoteWrite)

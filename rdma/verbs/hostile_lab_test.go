@@ -76,9 +76,16 @@ func (h *hostile) over(supplied int, want error) {
 	h.t.Log(h.port.Cause())
 }
 
-// TestWriteHostileImmediate: immediates that make no sense.
-func TestWriteHostileImmediate(t *testing.T) {
-	p := newPortBench(t)
+// TestWriteHostile: a peer that says or does what makes no sense is the end of the
+// connection, and of no more.
+func TestWriteHostile(t *testing.T) {
+	newPortBench(t).run(map[string]func(*portBench){"immediate": writeHostileImmediate, "twice": writeHostileTwice, "credits": writeHostileCredits,
+		"long": writeHostileLong, "revoked": writeRevoked, "gone": writeGoneCredit})
+}
+
+// writeHostileImmediate: immediates that make no sense.
+func writeHostileImmediate(p *portBench) {
+	t := p.t
 	for name, attack := range map[string]func(h *hostile, c []granted){
 		"slot that is not there":  func(h *hostile, c []granted) { h.write(c[0], writeSlots, 10, rdma.Success) },
 		"huge slot":               func(h *hostile, c []granted) { h.write(c[0], 1<<32-1, 10, rdma.Success) },
@@ -109,10 +116,11 @@ func unused(cs []granted) uint32 {
 	}
 }
 
-// TestWriteHostileTwice: a credit is good once, and the messages that came before are
+// writeHostileTwice: a credit is good once, and the messages that came before are
 // received.
-func TestWriteHostileTwice(t *testing.T) {
-	h := newPortBench(t).hostile(writeShape{})
+func writeHostileTwice(p *portBench) {
+	t := p.t
+	h := p.hostile(writeShape{})
 	c := h.credits(4)
 	h.write(c[0], c[0].slot, 100, rdma.Success)
 	h.write(c[0], c[0].slot, 100, rdma.Success)
@@ -125,9 +133,9 @@ func TestWriteHostileTwice(t *testing.T) {
 	h.wantOver(h.port, rdma.ErrPeer)
 }
 
-// TestWriteHostileCredits: credits that make no sense.
-func TestWriteHostileCredits(t *testing.T) {
-	p := newPortBench(t)
+// writeHostileCredits: credits that make no sense.
+func writeHostileCredits(p *portBench) {
+	t := p.t
 	credit := func(slot, length uint32) []byte {
 		b := make([]byte, 32)
 		copy(b, "UC\x01\x01")
@@ -151,9 +159,9 @@ func TestWriteHostileCredits(t *testing.T) {
 	}
 }
 
-// TestWriteHostileLong: more than the slot has, and more than a receive for credits.
-func TestWriteHostileLong(t *testing.T) {
-	p := newPortBench(t)
+// writeHostileLong: more than the slot has, and more than a receive for credits.
+func writeHostileLong(p *portBench) {
+	t := p.t
 	t.Run("message", func(t *testing.T) {
 		h := p.on(t).hostile(writeShape{register: true})
 		c := h.credits(1)[0]
@@ -187,10 +195,10 @@ func testFails(t *testing.T, p *rdma.WritePort) {
 	t.Error("the connection is not over")
 }
 
-// TestWriteRevoked: what a peer can still do with a grant after the message in it was
+// writeRevoked: what a peer can still do with a grant after the message in it was
 // received: with Strict nothing, else write.
-func TestWriteRevoked(t *testing.T) {
-	p := newPortBench(t)
+func writeRevoked(p *portBench) {
+	t := p.t
 	for _, s := range []writeShape{{}, {strict: true}, {strict: true, register: true}} {
 		t.Run(s.name(), func(t *testing.T) {
 			h := p.on(t).hostile(s)
@@ -208,9 +216,10 @@ func TestWriteRevoked(t *testing.T) {
 	}
 }
 
-// TestWriteGoneCredit: a peer's credit whose grant is revoked is the end for who writes.
-func TestWriteGoneCredit(t *testing.T) {
-	h := newPortBench(t).hostile(writeShape{})
+// writeGoneCredit: a peer's credit whose grant is revoked is the end for who writes.
+func writeGoneCredit(p *portBench) {
+	t := p.t
+	h := p.hostile(writeShape{})
 	b := make([]byte, 32)
 	copy(b, "UC\x01\x01")
 	binary.BigEndian.PutUint32(b[12:], 0xdead00) // an rkey that never was

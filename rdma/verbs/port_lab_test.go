@@ -5,6 +5,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -17,15 +18,14 @@ import (
 // TestMessagePortContract: ports of every transport keep the contract of ports.
 func TestMessagePortContract(t *testing.T) {
 	p := newPortBench(t)
-	const of = "a port of three queue pairs shows it"
 	for _, c := range []struct {
 		portShape
 		shown string
 	}{
-		{portShape{transport: rdma.RC, events: true}, of},
-		{portShape{transport: rdma.RC}, of},
+		{portShape{transport: rdma.RC, events: true}, byPairs},
+		{portShape{transport: rdma.RC}, byPairs},
 		{portShape{transport: rdma.RC, pairs: 3, events: true}, ""},
-		{portShape{transport: rdma.UC, events: true}, of},
+		{portShape{transport: rdma.UC, events: true}, byPairs},
 		{portShape{transport: rdma.UD, events: true}, ""},
 		{portShape{transport: rdma.UD, pairs: 2}, "a port of datagrams with one queue pair shows it"},
 	} {
@@ -35,6 +35,12 @@ func TestMessagePortContract(t *testing.T) {
 		})
 	}
 }
+
+// byPairs is what shows in the short form what ports have in common.
+const byPairs = "a port of three queue pairs shows it"
+
+// ofDatagrams are the cases in which it shows that messages are datagrams.
+var ofDatagrams = []string{"Data", "Failure", "Close", "Random"}
 
 func (s portShape) name() string {
 	return fmt.Sprintf("%v/pairs=%d/events=%v", s.transport, s.pairs, s.events)
@@ -46,6 +52,9 @@ func (p *portBench) contract(t *testing.T, s portShape) {
 			continue // there is nothing to sleep on
 		}
 		t.Run(c.Name, func(t *testing.T) {
+			if s.transport == rdma.UD && !slices.Contains(ofDatagrams, c.Name) {
+				long(t, byPairs)
+			}
 			of := p.on(t)
 			c.Check(t, func(testing.TB) *porttest.Link { return of.messageLink(s) })
 		})
@@ -65,9 +74,15 @@ func (p *portBench) messageLink(s portShape) *porttest.Link {
 	return l
 }
 
-// TestMessageSide: what a received frame's side entry tells.
-func TestMessageSide(t *testing.T) {
-	base := newPortBench(t)
+// TestMessagePort: what a port does that is no port's duty.
+func TestMessagePort(t *testing.T) {
+	newPortBench(t).run(map[string]func(*portBench){"side": messageSide, "no receive": messageNoReceive, "too long": messageTooLong, "no peer": messageNoPeer,
+		"flushed": messageFlushed, "detach": messageDetach, "alone": messageAlone, "counters": messageCounters, "config": messageConfig})
+}
+
+// messageSide: what a received frame's side entry tells.
+func messageSide(base *portBench) {
+	t := base.t
 	for _, s := range []portShape{{transport: rdma.RC, pairs: 3}, {transport: rdma.UD, pairs: 3}} {
 		t.Run(s.name(), func(t *testing.T) {
 			p := base.on(t)
@@ -115,9 +130,9 @@ func (p *portBench) mustSend(by umem.Port, full []umem.Frame) {
 	}
 }
 
-// TestMessageNoReceive: a peer that posts no receives.
-func TestMessageNoReceive(t *testing.T) {
-	p := newPortBench(t)
+// messageNoReceive: a peer that posts no receives.
+func messageNoReceive(p *portBench) {
+	t := p.t
 	a, b := p.open(portShape{transport: rdma.RC, rnr: 1})
 	p.mustSend(a, p.frames(3, 100))
 	fs := take(t, "the frames back", 3, a, a.Reap)
@@ -138,10 +153,10 @@ func wantCause(t *testing.T, p *rdma.MessagePort, number int, want rdma.Status) 
 	}
 }
 
-// TestMessageTooLong: the port refuses what is longer than the queue pair takes, and the
+// messageTooLong: the port refuses what is longer than the queue pair takes, and the
 // peer what is longer than its receive.
-func TestMessageTooLong(t *testing.T) {
-	p := newPortBench(t)
+func messageTooLong(p *portBench) {
+	t := p.t
 	s := portShape{transport: rdma.RC}
 	ca, cb := p.config("a", s), p.config("b", s)
 	ca.QueuePairs[0].Message = 8000
@@ -192,9 +207,9 @@ func chained(fs []umem.Frame) []umem.Frame {
 	return fs
 }
 
-// TestMessageNoPeer: a peer whose queue pair is in error, or is gone.
-func TestMessageNoPeer(t *testing.T) {
-	base := newPortBench(t)
+// messageNoPeer: a peer whose queue pair is in error, or is gone.
+func messageNoPeer(base *portBench) {
+	t := base.t
 	s := portShape{transport: rdma.RC}
 	t.Run("error", func(t *testing.T) {
 		p := base.on(t)
@@ -235,10 +250,10 @@ func (p *portBench) unanswered(a *rdma.MessagePort) {
 	wantCause(p.t, a, 0, rdma.RetryExceeded)
 }
 
-// TestMessageFlushed: a queue pair that fails with sends and receives outstanding gives all
+// messageFlushed: a queue pair that fails with sends and receives outstanding gives all
 // of them back, and those of others of the same port are not concerned.
-func TestMessageFlushed(t *testing.T) {
-	p := newPortBench(t)
+func messageFlushed(p *portBench) {
+	t := p.t
 	s := portShape{transport: rdma.RC, pairs: 2, rnr: 7}
 	ca, cb := p.config("a", s), p.config("b", s)
 	p.join(&ca, &cb, s)
@@ -267,10 +282,10 @@ func (p *portBench) passes(a, b *rdma.MessagePort, number uint16) {
 	p.wantBack(a, "sent", 1, nil)
 }
 
-// TestMessageDetach: queue pairs come and go, with frames outstanding, and the port and its
+// messageDetach: queue pairs come and go, with frames outstanding, and the port and its
 // other queue pairs go on.
-func TestMessageDetach(t *testing.T) {
-	p := newPortBench(t)
+func messageDetach(p *portBench) {
+	t := p.t
 	s := portShape{transport: rdma.RC, pairs: 2}
 	ca, cb := p.config("a", s), p.config("b", s)
 	p.join(&ca, &cb, s)
@@ -313,9 +328,9 @@ func (p *portBench) attach(a, b *rdma.MessagePort, ca, cb *rdma.PortConfig, s po
 	}
 }
 
-// TestMessageAlone: to a port with a receive queue of its own nothing can be attached.
-func TestMessageAlone(t *testing.T) {
-	p := newPortBench(t)
+// messageAlone: to a port with a receive queue of its own nothing can be attached.
+func messageAlone(p *portBench) {
+	t := p.t
 	s := portShape{transport: rdma.RC}
 	c := p.config("a", s)
 	more := p.peer(&c, s)
@@ -328,9 +343,9 @@ func TestMessageAlone(t *testing.T) {
 	}
 }
 
-// TestMessageCounters: what a port counts.
-func TestMessageCounters(t *testing.T) {
-	p := newPortBench(t)
+// messageCounters: what a port counts.
+func messageCounters(p *portBench) {
+	t := p.t
 	a, b := p.open(portShape{transport: rdma.RC})
 	p.supply(b, 3)
 	full := append(chained(p.frames(2, 500)), p.frames(2, 100)...)
@@ -349,9 +364,9 @@ func TestMessageCounters(t *testing.T) {
 	}
 }
 
-// TestMessageConfig: what OpenPort refuses, closing what it was given.
-func TestMessageConfig(t *testing.T) {
-	p := newPortBench(t)
+// messageConfig: what OpenPort refuses, closing what it was given.
+func messageConfig(p *portBench) {
+	t := p.t
 	rc, ud := portShape{transport: rdma.RC}, portShape{transport: rdma.UD}
 	for name, c := range map[string]struct {
 		s     portShape

@@ -4,6 +4,8 @@ package verbs
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -39,6 +41,14 @@ func newPortBench(t *testing.T) *portBench {
 	p := &portBench{bench: newBench(t, everything)}
 	wire(t, "virtio1") // up only while the other is
 	return p.on(t)
+}
+
+// run runs tests that share the device, in the order of their names, each with a worker of
+// its own.
+func (p *portBench) run(tests map[string]func(*portBench)) {
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		p.t.Run(name, func(t *testing.T) { tests[name](p.on(t)) })
+	}
 }
 
 // wire sets up the card at the other end of the wire, without which what the kernel

@@ -109,9 +109,14 @@ func (p *portBench) openWrites(s writeShape) (a, b *rdma.WritePort) {
 	return a, b
 }
 
-// TestWriteBothWays: messages both ways at once, and what is counted.
-func TestWriteBothWays(t *testing.T) {
-	p := newPortBench(t)
+// TestWritePort: what a port does that is no port's duty.
+func TestWritePort(t *testing.T) {
+	newPortBench(t).run(map[string]func(*portBench){"both ways": writeBothWays, "kept": writeKept, "no peer": writeNoPeer, "refused": writeRefused})
+}
+
+// writeBothWays: messages both ways at once, and what is counted.
+func writeBothWays(p *portBench) {
+	t := p.t
 	a, b := p.openWrites(writeShape{strict: true})
 	for range 20 {
 		p.supply(a, 8)
@@ -144,10 +149,10 @@ func (p *portBench) passAll(a, b *rdma.WritePort, n int, length uint32) {
 	p.wantBack(a, "sent", n, nil)
 }
 
-// TestWriteKept: grants of frames that go round are found again, and those of frames that do not
+// writeKept: grants of frames that go round are found again, and those of frames that do not
 // come again end where there is no more room.
-func TestWriteKept(t *testing.T) {
-	base := newPortBench(t)
+func writeKept(base *portBench) {
+	t := base.t
 	for _, s := range []writeShape{{}, {register: true}} {
 		t.Run(s.name(), func(t *testing.T) {
 			p := base.on(t)
@@ -179,10 +184,10 @@ func TestWriteKept(t *testing.T) {
 	}
 }
 
-// TestWriteNoPeer: the peer dies, with credits of both ends outstanding and messages under
+// writeNoPeer: the peer dies, with credits of both ends outstanding and messages under
 // way.
-func TestWriteNoPeer(t *testing.T) {
-	base := newPortBench(t)
+func writeNoPeer(base *portBench) {
+	t := base.t
 	for _, s := range []writeShape{{}, {strict: true}, {register: true}} {
 		t.Run(s.name(), func(t *testing.T) {
 			p := base.on(t)
@@ -226,9 +231,9 @@ func (p *portBench) wantOver(a *rdma.WritePort, why error) {
 	p.worker.Give(fs[:1])
 }
 
-// TestWriteRefused: a port that does not open closes what it was given.
-func TestWriteRefused(t *testing.T) {
-	p := newPortBench(t)
+// writeRefused: a port that does not open closes what it was given.
+func writeRefused(p *portBench) {
+	t := p.t
 	for name, spoil := range map[string]func(*rdma.WriteConfig){
 		"no worker":    func(c *rdma.WriteConfig) { c.Worker = nil },
 		"no domain":    func(c *rdma.WriteConfig) { c.Domain = nil },
