@@ -1,0 +1,63 @@
+//go:build lab && verbs && cgo
+
+package cm
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestConnect: both sides know of each other what they say, messages go both ways, and the end is seen.
+func TestConnect(t *testing.T) {
+	r := newRig(t)
+	x, y := r.side(), r.side()
+	a, b := r.pair(x, y)
+	heard(t, a.Private(), "welcome", MostToAccept)
+	heard(t, b.Private(), "hello", MostToConnect)
+	if p := a.Place(); p.Device != r.device.Name() || p.Port != 1 || p.Remote.Addr() != here || p.Remote.Port() != port || b.Place().Local != p.Remote {
+		t.Errorf("%v, and at the other end %v", p, b.Place())
+	}
+	copy(r.region.At(8192, 64), "there")
+	x.send(rdma.SendRequest{Op: rdma.Send}, 8192)
+	x.want(rdma.Success)
+	y.want(rdma.Success)
+	copy(r.region.At(8192, 64), "back again")
+	y.send(rdma.SendRequest{Op: rdma.Write, RemoteAddr: r.memory.Addr() + 16384, RKey: r.memory.RKey()}, 8192)
+	y.want(rdma.Success)
+	x.send(rdma.SendRequest{Op: rdma.Read, RemoteAddr: r.memory.Addr() + 16384, RKey: r.memory.RKey()}, 24576)
+	x.want(rdma.Success)
+	if got := r.region.At(24576, 10); string(got) != "back again" || string(r.region.At(0, 5)) != "there" {
+		t.Errorf("%q", got)
+	}
+	if a.Err() != nil || b.Err() != nil {
+		t.Errorf("%v, %v while it stands", a.Err(), b.Err())
+	}
+	r.ends(x, y, a, b)
+}
+
+// ends: one side closes, the other one sees it, and what is outstanding is flushed.
+func (r *rig) ends(x, y *side, a, b *Conn) {
+	r.t.Helper()
+	y.receive(0)
+	closed(r.t, a)
+	if err := over(r.t, b); !errors.Is(err, ErrDisconnected) {
+		r.t.Errorf("the peer's end is %v", err)
+	}
+	y.want(rdma.WorkFlushed)
+	x.want(rdma.WorkFlushed)
+	if s, err := y.qp.State(); s != rdma.Error || err != nil {
+		r.t.Errorf("%v, %v", s, err)
+	}
+	closed(r.t, b)
+}
+
+// heard: private data comes with zeros behind it.
+func heard(t *testing.T, got []byte, want string, most int) {
+	t.Helper()
+	if len(got) != most || string(bytes.TrimRight(got, "\x00")) != want {
+		t.Errorf("%d bytes %q came, not %q in %d", len(got), got, want, most)
+	}
+}

@@ -1,0 +1,115 @@
+package cm
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+var (
+	// ErrClosed says that this side has closed the thing, or its channel.
+	ErrClosed = errors.New("closed")
+	// ErrRejected says that the peer, or its kernel, does not want the connection: Error.Reason.
+	ErrRejected = errors.New("rejected")
+	// ErrUnreachable says that nothing answers at an address, or that no device leads there.
+	ErrUnreachable = errors.New("unreachable")
+	// ErrDisconnected says that the peer ended the connection, or died.
+	ErrDisconnected = errors.New("the peer has disconnected")
+	// ErrDeviceGone says that the device is removed.
+	ErrDeviceGone = errors.New("the device is gone")
+)
+
+// Error is a connection that did not come about, or that ended. It wraps one of the errors above, and the
+// kernel's errno where there is one.
+type Error struct {
+	Step  string
+	Event EventKind
+	Kind  error
+	Errno unix.Errno
+	// Reason is why it was rejected, over InfiniBand and RoCE.
+	Reason Reason
+	// Private is what a peer that rejects says: anything at all.
+	Private []byte
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("%s: %v", e.Step, e.Kind)
+	switch {
+	case e.Reason != 0:
+		text += fmt.Sprintf(": %v", e.Reason)
+	case e.Errno != 0:
+		text += fmt.Sprintf(": %v", e.Errno)
+	}
+	if check := e.check(); check != "" {
+		text += " (check " + check + ")"
+	}
+	return text + fmt.Sprintf(" [%v]", e.Event)
+}
+
+func (e *Error) check() string {
+	switch {
+	case e.Reason != 0:
+		return reasonTexts[e.Reason].check
+	case e.Errno == unix.ECONNREFUSED:
+		return reasonTexts[ReasonNoListener].check
+	case e.Event == AddressError:
+		return "that a route leads to the address, that it answers to ARP, and that the network interface is an RDMA device's (rdma link)"
+	case e.Kind == ErrUnreachable:
+		return "that the peer is up, and that packets pass (RoCE: UDP port 4791)"
+	}
+	return ""
+}
+
+// Unwrap is the kind and the errno.
+func (e *Error) Unwrap() []error {
+	if e.Errno != 0 {
+		return []error{e.Kind, e.Errno}
+	}
+	return []error{e.Kind}
+}
+
+// failure is an event as an error of the step that waited for another one.
+func (e *event) failure(step string) error {
+	err := &Error{Step: step, Event: e.kind, Kind: ErrUnreachable, Private: e.said.private}
+	if e.status < 0 {
+		err.Errno = unix.Errno(-e.status)
+	}
+	switch e.kind {
+	case Rejected:
+		err.Kind = ErrRejected
+		if e.status > 0 && e.status < 256 {
+			err.Reason = Reason(e.status)
+		}
+	case Disconnected:
+		err.Kind = ErrDisconnected
+	case DeviceRemoval:
+		err.Kind = ErrDeviceGone
+	}
+	return err
+}
+
+// refusal is the kernel's no to a command.
+func refusal(step string, err error) error {
+	remedy := remedies[errnoOf(err)]
+	if remedy != "" {
+		remedy = " (" + remedy + ")"
+	}
+	return fmt.Errorf("%s: %w%s", step, err, remedy)
+}
+
+func errnoOf(err error) (errno unix.Errno) {
+	errors.As(err, &errno)
+	return errno
+}
+
+var remedies = map[unix.Errno]string{
+	unix.EADDRINUSE:    "another program listens on that port: end it, or take another port",
+	unix.EADDRNOTAVAIL: "the address is none of this machine's, or its interface is down",
+	unix.ENODEV:        "no RDMA device has that address: rdma link says which interfaces have one, and its port must be active",
+	unix.ENETUNREACH:   "no route leads there",
+	unix.EHOSTUNREACH:  "no route leads there",
+	unix.EACCES:        "a process that changed its user or its capabilities cannot go on with what it opened before; ports below 1024 are root's",
+	unix.ENOMEM:        "the kernel has no room for more",
+	unix.EINVAL:        "the connection is in another state, or has ended",
+}

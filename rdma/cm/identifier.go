@@ -1,0 +1,196 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// identifier is one of the kernel's: of a connection on its way, of one that is, or of a listener.
+type identifier struct {
+	channel  *Channel
+	id       uint32 // the kernel's
+	uid      uint64
+	answers  chan event // what the step under way waits for: one
+	requests chan event // nil: it does not listen
+	done     chan struct{}
+
+	mu     sync.Mutex
+	queue  rdma.QueuePair // led by Connect or Accept
+	cause  error          // why done is closed
+	closed bool
+	failed error // of close
+}
+
+// newIdentifier has the kernel make one.
+func (c *Channel) newIdentifier(backlog int) (*identifier, error) {
+	i := c.number()
+	if backlog > 0 {
+		i.requests = make(chan event, backlog)
+	}
+	var answer handle
+	err := c.do(func(fd int) error {
+		command := create{uid: i.uid, space: spaceTCP, transport: uint8(rdma.RC)}
+		return ask(fd, cmdCreate, &command, &command.response, &answer)
+	})
+	if err != nil {
+		return nil, refusal("make an identifier of rdma_cm", err)
+	}
+	return i, c.adopt(i, answer.id)
+}
+
+func (c *Channel) number() *identifier {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last++
+	return &identifier{channel: c, uid: c.last, answers: make(chan event, 1), done: make(chan struct{})}
+}
+
+// adopt has the events of the kernel's identifier come to ours.
+func (c *Channel) adopt(i *identifier, id uint32) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i.id = id
+	if c.over != nil { // which destroyed the kernel's
+		return fmt.Errorf("rdma_cm: the channel is %w", ErrClosed)
+	}
+	c.ids[i.uid] = i
+	return nil
+}
+
+func (c *Channel) forget(i *identifier) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.ids, i.uid)
+}
+
+// happens is called by the channel's goroutine, which does not wait here.
+func (i *identifier) happens(e event) {
+	switch e.kind {
+	case ConnectRequest:
+		i.come(e)
+	case Disconnected, DeviceRemoval:
+		i.leave()
+		i.finish(e.failure("connection"))
+	case AddressChange, TimewaitExit, MulticastJoin, MulticastError:
+	default:
+		select {
+		case i.answers <- e:
+		default: // the step was given up
+		}
+	}
+}
+
+// come notes a request, or refuses it where more wait than a listener is for.
+func (i *identifier) come(e event) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if !i.closed {
+		select {
+		case i.requests <- e:
+			return
+		default:
+		}
+	}
+	_ = i.channel.destroy(e.id)
+}
+
+// finish says once that it is over, and why.
+func (i *identifier) finish(why error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.cause == nil {
+		i.cause = why
+		close(i.done)
+	}
+}
+
+// leave takes leave: what is outstanding on the queue pair is flushed, and the peer is told, or answered. Where
+// the queue pair or the connection are gone already there is nothing to do.
+func (i *identifier) leave() {
+	i.mu.Lock()
+	queue := i.queue
+	i.mu.Unlock()
+	if queue == nil {
+		return
+	}
+	_ = queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)
+	_ = i.channel.do(func(fd int) error { return order(fd, cmdDisconnect, &disconnect{id: i.id}) })
+}
+
+// wait waits for the end of a step.
+func (i *identifier) wait(ctx context.Context, step string, want ...EventKind) (event, error) {
+	select {
+	case e := <-i.answers:
+		for _, kind := range want {
+			if e.kind == kind && e.status == 0 {
+				return e, nil
+			}
+		}
+		return e, e.failure(step)
+	case <-i.done:
+		return event{}, fmt.Errorf("%s: %w", step, i.why())
+	case <-ctx.Done():
+		return event{}, fmt.Errorf("%s: %w", step, context.Cause(ctx))
+	}
+}
+
+// why is the cause once done is closed.
+func (i *identifier) why() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if errors.Is(i.cause, os.ErrClosed) {
+		return ErrClosed
+	}
+	return i.cause
+}
+
+// close has the kernel destroy it, once. A connection that stands is ended, which the peer hears.
+func (i *identifier) close() error {
+	i.finish(ErrClosed)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return i.failed
+	}
+	i.closed = true
+	i.refuseAll()
+	if err := i.channel.destroy(i.id); err != nil && !errors.Is(err, os.ErrClosed) {
+		i.failed = refusal("destroy an identifier of rdma_cm", err)
+	}
+	i.channel.forget(i)
+	return i.failed
+}
+
+// refuseAll refuses the requests that nobody has taken.
+func (i *identifier) refuseAll() {
+	for {
+		select {
+		case e := <-i.requests:
+			_ = i.channel.destroy(e.id)
+		default:
+			return
+		}
+	}
+}
+
+// place asks where it leads.
+func (i *identifier) place() (Place, error) {
+	var answer queried
+	err := i.channel.do(func(fd int) error {
+		command := query{id: i.id, option: queryAddress}
+		return ask(fd, cmdQuery, &command, &command.response, &answer)
+	})
+	if err != nil {
+		return Place{}, refusal("ask rdma_cm for the device", err)
+	}
+	p := Place{Port: answer.port, Local: answer.local.addrPort(), Remote: answer.peer.addrPort()}
+	if answer.guid != [8]uint8{} {
+		p.Device, err = deviceOf(answer.guid)
+	}
+	return p, err
+}

@@ -1,0 +1,90 @@
+package cm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+)
+
+// DefaultBacklog is how many requests may wait where Listen is not told.
+const DefaultBacklog = 64
+
+// Listener has requests of peers.
+type Listener struct {
+	identifier *identifier
+	local      netip.AddrPort
+}
+
+// Listen listens on an address, or on all that RDMA devices have where it is unspecified ("[::]:7174": IPv4
+// too), on that port or, where it is 0, on one that the kernel chooses. So many requests may wait, others are refused; 0 is
+// DefaultBacklog.
+func (c *Channel) Listen(at netip.AddrPort, backlog int) (*Listener, error) {
+	if backlog < 1 {
+		backlog = DefaultBacklog
+	}
+	i, err := c.newIdentifier(backlog)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{identifier: i}
+	if err := l.listen(at, backlog); err != nil {
+		return nil, errors.Join(fmt.Errorf("listen on %v through rdma_cm: %w", at, err), i.close())
+	}
+	return l, nil
+}
+
+func (l *Listener) listen(at netip.AddrPort, backlog int) error {
+	i := l.identifier
+	command := bind{id: i.id}
+	var err error
+	if command.addr, command.size, err = socketOf(at); err != nil {
+		return err
+	}
+	if err := i.channel.do(func(fd int) error { return order(fd, cmdBind, &command) }); err != nil {
+		return refusal("bind", err)
+	}
+	if err := i.channel.do(func(fd int) error { return order(fd, cmdListen, &listen{id: i.id, backlog: uint32(backlog)}) }); err != nil {
+		return refusal("listen", err)
+	}
+	p, err := i.place()
+	l.local = p.Local
+	return err
+}
+
+// Addr is where it listens.
+func (l *Listener) Addr() netip.AddrPort { return l.local }
+
+// Accept waits for a request. The error is ErrClosed when the listener, or its channel, is closed. A request that
+// is over before somebody sees it is not told of.
+func (l *Listener) Accept(ctx context.Context) (*Request, error) {
+	for {
+		select {
+		case e := <-l.identifier.requests:
+			if r, err := l.request(e); err == nil {
+				return r, nil
+			}
+		case <-l.identifier.done:
+			return nil, fmt.Errorf("listen on %v through rdma_cm: %w", l.local, l.identifier.why())
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (l *Listener) request(e event) (*Request, error) {
+	c := l.identifier.channel
+	i := c.number()
+	if err := c.adopt(i, e.id); err != nil {
+		return nil, err
+	}
+	r := &Request{identifier: i, said: e.said}
+	var err error
+	if r.place, err = i.place(); err != nil {
+		return nil, errors.Join(err, i.close())
+	}
+	return r, nil
+}
+
+// Close ends listening. Requests that nobody has taken are refused; connections stay.
+func (l *Listener) Close() error { return l.identifier.close() }

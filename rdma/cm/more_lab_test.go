@@ -1,0 +1,388 @@
+//go:build lab && verbs && cgo
+
+package cm
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestRefusals: each way in which a connection does not come about has an error that says why, and
+// leaves nothing behind.
+func TestRefusals(t *testing.T) {
+	r := newRig(t)
+	for _, c := range []struct {
+		name string
+		run  func(*rig)
+	}{{"nobody listens", nobodyListens}, {"rejected", rejected}, {"not answered", notAnswered}, {"listener closed", listenerClosed},
+		{"backlog", backlogFull}, {"no such address", noSuchAddress}, {"no device", noDevice}, {"address in use", inUse},
+		{"wrong queue pairs", wrongQueuePairs}, {"given up by the peer", givenUp}, {"cancelled", cancelled}} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.name == "no such address" || c.name == "not answered" {
+				long(t, "other waiting ends with its context, too")
+			}
+			on := *r
+			on.t = t
+			c.run(&on)
+		})
+	}
+}
+
+// refused is the error of a connection that did not come about.
+func (r *rig) refused(err error, kind error, reason Reason, part string) *Error {
+	r.t.Helper()
+	var e *Error
+	if !errors.As(err, &e) || !errors.Is(err, kind) || e.Reason != reason || !strings.Contains(err.Error(), part) {
+		r.t.Fatalf("the error is %v, want one of %v with %v that says %q", err, kind, reason, part)
+	}
+	return e
+}
+
+func nobodyListens(r *rig) {
+	_, err := r.side().connect("")
+	r.refused(err, ErrRejected, ReasonNoListener, "check that a program listens")
+}
+
+func rejected(r *rig) {
+	why := bytes.Repeat([]byte{0xff, 0, 'x'}, MostToReject/3)
+	answer := r.answer(r.listen(), func(q *Request) (*Conn, error) { return nil, q.Reject(why) })
+	_, err := r.side().connect("please")
+	e := r.refused(err, ErrRejected, ReasonConsumer, "rejected by the peer's program")
+	if !bytes.HasPrefix(e.Private, why) {
+		r.t.Errorf("the peer says %q", e.Private)
+	}
+	if a := <-answer; a.err != nil {
+		r.t.Error(a.err)
+	} else if err := errors.Join(a.request.Close(), a.request.Close()); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// notAnswered: the context bounds it where nobody answers a request. Closing the listener refuses it.
+func notAnswered(r *rig) {
+	l := r.listen()
+	x := r.side()
+	route := made(r.t, r.route)
+	if err := route.Prepare(x.qp, 0); err != nil {
+		r.t.Fatal(err)
+	}
+	begin := time.Now()
+	if _, err := route.Connect(r.within(100*time.Millisecond), Defaults(x.qp)); !errors.Is(err, context.DeadlineExceeded) {
+		r.t.Error(err)
+	}
+	if d := time.Since(begin); d > testenv.Within(5*time.Second) {
+		r.t.Errorf("it took %v", d)
+	}
+	if err := l.Close(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// listenerClosed: requests that wait are refused as the listener is closed, and Accept says so.
+func listenerClosed(r *rig) {
+	l := r.listen()
+	x := r.side()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := x.connect("")
+		failed <- err
+	}()
+	testenv.Wait(r.t, 10*time.Second, "the request", func() bool { return len(l.identifier.requests) == 1 })
+	if err := errors.Join(l.Close(), l.Close()); err != nil {
+		r.t.Error(err)
+	}
+	if err := <-failed; !errors.Is(err, ErrRejected) {
+		r.t.Error(err)
+	}
+	if _, err := l.Accept(r.within(time.Second)); !errors.Is(err, ErrClosed) {
+		r.t.Error(err)
+	}
+}
+
+// backlogFull: a listener that nobody serves keeps no more requests than it is for.
+func backlogFull(r *rig) {
+	l := made(r.t, func() (*Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 2) })
+	errs := make(chan error, 6)
+	var routes []*Route
+	for range cap(errs) {
+		x, route := r.side(), made(r.t, r.route)
+		if err := route.Prepare(x.qp, 0); err != nil {
+			r.t.Fatal(err)
+		}
+		routes = append(routes, route)
+		ctx := r.within(2 * time.Second)
+		go func() {
+			_, err := route.Connect(ctx, Defaults(x.qp))
+			errs <- err
+		}()
+	}
+	if err := <-errs; !errors.Is(err, ErrRejected) {
+		r.t.Error(err)
+	}
+	if n := len(l.identifier.requests); n > 2 {
+		r.t.Errorf("%d requests wait", n)
+	}
+	for _, route := range routes {
+		if err := route.Close(); err != nil {
+			r.t.Error(err)
+		}
+	}
+	for range cap(errs) - 1 {
+		if err := <-errs; err == nil {
+			r.t.Error("one is connected")
+		}
+	}
+}
+
+func noSuchAddress(r *rig) {
+	ctx := r.within(300 * time.Millisecond)
+	_, err := r.channel.Resolve(ctx, Path{To: netip.AddrPortFrom(elsewhere, port)})
+	if !errors.Is(err, ErrUnreachable) && !errors.Is(err, context.DeadlineExceeded) {
+		r.t.Error(err)
+	}
+}
+
+// noDevice: no device has that address, from or to.
+func noDevice(r *rig) {
+	for _, p := range []Path{{To: netip.MustParseAddrPort("127.0.0.1:1"), From: netip.MustParseAddr("127.0.0.1")},
+		{To: netip.AddrPortFrom(here, port), From: elsewhere}, {To: netip.MustParseAddrPort("[fe80::1%no-such-card]:1")}} {
+		if route, err := r.channel.Resolve(r.within(2*time.Second), p); err == nil {
+			r.t.Errorf("%+v leads over %v", p, route.Place())
+		} else {
+			r.t.Log(err)
+		}
+	}
+	_, err := r.channel.Listen(netip.AddrPortFrom(elsewhere, port), 0)
+	if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.ENODEV) {
+		r.t.Error(err)
+	}
+}
+
+func inUse(r *rig) {
+	r.listen()
+	_, err := r.channel.Listen(netip.AddrPortFrom(here, port), 0)
+	if !errors.Is(err, unix.EADDRINUSE) || !strings.Contains(err.Error(), "another program listens") {
+		r.t.Error(err)
+	}
+}
+
+// wrongQueuePairs are refused before the kernel hears of them.
+func wrongQueuePairs(r *rig) {
+	x, route := r.side(), made(r.t, r.route)
+	c := x.config()
+	c.Transport = rdma.UC
+	uc := made(r.t, func() (rdma.QueuePair, error) { return r.domain.NewQueuePair(c) })
+	for _, change := range []func(*End){func(e *End) { e.Queue = uc }, func(e *End) { e.Queue = nil }, func(e *End) { e.Retries = 8 },
+		func(e *End) { e.Timeout = 32 }, func(e *End) { e.Private = make([]byte, 256) }, func(e *End) { e.Private = make([]byte, MostToConnect+1) }} {
+		e := Defaults(x.qp)
+		change(&e)
+		if _, err := route.Connect(r.within(time.Second), e); err == nil {
+			r.t.Errorf("it takes %+v", e)
+		}
+	}
+}
+
+// givenUp: a request whose sender is gone cannot be accepted.
+func givenUp(r *rig) {
+	l, x, y := r.listen(), r.side(), r.side()
+	route := made(r.t, r.route)
+	if err := route.Prepare(x.qp, 0); err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(r.within(20 * time.Second))
+	go func() { _, _ = route.Connect(ctx, Defaults(x.qp)) }()
+	request, err := l.Accept(r.within(10 * time.Second))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	cancel()
+	if err := route.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	if _, err := y.accept("")(request); err == nil {
+		r.t.Error("it is accepted")
+	} else {
+		r.t.Log(err)
+	}
+	if err := request.Close(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// cancelled: nothing waits beyond its context.
+func cancelled(r *rig) {
+	l := r.listen()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := l.Accept(ctx); !errors.Is(err, context.Canceled) {
+		r.t.Error(err)
+	}
+	if _, err := r.channel.Resolve(ctx, Path{To: netip.AddrPortFrom(elsewhere, port)}); !errors.Is(err, context.Canceled) {
+		r.t.Error(err)
+	}
+}
+
+// TestHostilePrivateData: whatever a peer says comes as it is, and no more of it.
+func TestHostilePrivateData(t *testing.T) {
+	long(t, "TestConnect has private data")
+	r := newRig(t)
+	x, y := r.side(), r.side()
+	for _, data := range []string{"", "\x00", strings.Repeat("\xff", MostToConnect), "\x00\x00\xfe", strings.Repeat("A", MostToConnect-1)} {
+		a, b := r.pairSaying(x, y, data, strings.Repeat("\x80", MostToAccept))
+		if want := data + strings.Repeat("\x00", MostToConnect-len(data)); string(b.Private()) != want {
+			t.Errorf("%q came as %q", data, b.Private())
+		}
+		heard(t, a.Private(), strings.Repeat("\x80", MostToAccept), MostToAccept)
+		closed(t, a, b)
+		x.again()
+		y.again()
+	}
+}
+
+// pairSaying is pair with other private data.
+func (r *rig) pairSaying(x, y *side, ours, theirs string) (*Conn, *Conn) {
+	r.t.Helper()
+	l := r.listen()
+	answer := r.answer(l, y.accept(theirs))
+	a, err := x.connect(ours)
+	b := <-answer
+	if err = errors.Join(err, b.err, l.Close()); err != nil {
+		r.t.Fatal(err)
+	}
+	return a, b.conn
+}
+
+// TestManyConnections: connections come and go, by turns ended by either side, and nothing is left.
+func TestManyConnections(t *testing.T) {
+	long(t, "a connection comes and goes in TestConnect")
+	r := newRig(t)
+	x, y, l := r.side(), r.side(), r.listen()
+	before := descriptors(t)
+	for n := range 200 {
+		answer := r.answer(l, y.accept("welcome"))
+		a, err := x.connect("hello")
+		b := <-answer
+		if err = errors.Join(err, b.err); err != nil {
+			t.Fatalf("connection %d: %v", n, err)
+		}
+		x.send(rdma.SendRequest{Op: rdma.Send}, 8192)
+		x.want(rdma.Success)
+		y.want(rdma.Success)
+		first, second := a, b.conn
+		if n%2 == 1 {
+			first, second = second, first
+		}
+		closed(t, first)
+		if err := over(t, second); !errors.Is(err, ErrDisconnected) {
+			t.Fatalf("connection %d ended with %v", n, err)
+		}
+		closed(t, second)
+		x.want(rdma.WorkFlushed)
+		x.again()
+		y.again()
+	}
+	if n := r.channel.Open(); n != 1 {
+		t.Errorf("%d identifiers are open, beside the listener", n-1)
+	}
+	if n := descriptors(t); n != before {
+		t.Errorf("%d descriptors are open, before it were %d", n, before)
+	}
+}
+
+// TestChannelClosed: what was made from a channel ends with it.
+func TestChannelClosed(t *testing.T) {
+	long(t, "TestPeerKilled has the kernel close a channel")
+	r := newRig(t)
+	x, y := r.side(), r.side()
+	l := r.listen()
+	other, err := Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := r.answer(l, y.accept(""))
+	mine := r.channel
+	r.channel = other
+	x.rig.channel = other
+	a, err := x.connect("")
+	r.channel = mine
+	b := <-answer
+	if err = errors.Join(err, b.err); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(other.Close(), other.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := over(t, a); !errors.Is(err, ErrClosed) {
+		t.Error(err)
+	}
+	if err := over(t, b.conn); !errors.Is(err, ErrDisconnected) {
+		t.Error(err)
+	}
+	closed(t, a, b.conn)
+	if _, err := other.Listen(netip.AddrPortFrom(here, port+1), 0); err == nil {
+		t.Error("a channel that is closed listens")
+	}
+}
+
+// TestPeerKilled: a process that dies is a peer that has disconnected, and what waits for it is flushed.
+func TestPeerKilled(t *testing.T) {
+	r := newRig(t)
+	y := r.side()
+	l := r.listen()
+	answer := r.answer(l, y.accept(""))
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestMain$")
+	cmd.Env = append(os.Environ(), victim+"="+r.device.Name())
+	in, err := cmd.StdinPipe() // which it waits for
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b := <-answer
+	if b.err != nil {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		t.Fatalf("%v; the peer says %s", b.err, &out)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := over(t, b.conn); !errors.Is(err, ErrDisconnected) {
+		t.Error(err)
+	}
+	y.want(rdma.WorkFlushed)
+	closed(t, b.conn)
+	_ = cmd.Wait()
+}
+
+// victim makes the test binary a peer that connects, and waits to be killed.
+const victim = "UNIFIEDD_CM_VICTIM"
+
+func TestMain(m *testing.M) {
+	if name := os.Getenv(victim); name != "" {
+		if err := beVictim(name); err != nil {
+			_, _ = io.WriteString(os.Stderr, err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}

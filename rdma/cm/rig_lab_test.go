@@ -1,0 +1,303 @@
+//go:build lab && verbs && cgo
+
+package cm
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/verbs"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// rig is a Soft-RoCE device for both sides, with a channel.
+type rig struct {
+	t       *testing.T
+	device  rdma.Device
+	domain  rdma.ProtectionDomain
+	region  *umem.Region
+	memory  rdma.MemoryRegion
+	channel *Channel
+}
+
+// here is the address of the device, and elsewhere one on its link that nobody has.
+var here, elsewhere = netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.9")
+
+const port = 7471
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	testenv.Leaks(t)
+	r := &rig{t: t}
+	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24")
+	t.Cleanup(func() { atRest(t, name) })
+	r.device = made(t, func() (rdma.Device, error) { return verbs.Provider{}.Open(name) })
+	r.domain = made(t, r.device.NewProtectionDomain)
+	r.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 2 << 20}) })
+	r.memory = made(t, func() (rdma.MemoryRegion, error) {
+		return r.domain.Register(r.region, rdma.LocalWrite|rdma.Remote)
+	})
+	r.channel = made(t, Open)
+	t.Cleanup(func() {
+		if n := r.channel.Open(); n != 0 {
+			t.Errorf("%d identifiers are open", n)
+		}
+	})
+	return r
+}
+
+// long leaves a test to make lab where something else shows most of the same in the short form.
+func long(t *testing.T, shown string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("not in the short form, where %s; make lab has it", shown)
+	}
+}
+
+// made makes a thing that is closed at the end of the test.
+func made[T interface{ Close() error }](t *testing.T, f func() (T, error)) T {
+	t.Helper()
+	thing, err := f()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := thing.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return thing
+}
+
+// atRest holds the kernel's account of a device to what it has by itself. What a process that was killed had may
+// take a moment.
+func atRest(t *testing.T, device string) {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, "what "+device+" has in use to be given back", func() bool {
+		all, err := netlink.RdmaResourceList()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			for what, most := range map[string]uint64{"qp": 1, "cq": 1, "pd": 1, "mr": 0, "cm_id": 0, "ctx": 0} {
+				if r.Name == device && r.RdmaResourceSummaryEntries[what] > most {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// side is one queue pair with its completions.
+type side struct {
+	*rig
+	qp rdma.QueuePair
+	cq rdma.CompletionQueue
+}
+
+func (r *rig) side() *side {
+	r.t.Helper()
+	s := &side{rig: r}
+	s.cq = made(r.t, func() (rdma.CompletionQueue, error) {
+		return r.device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 64})
+	})
+	var err error
+	if s.qp, err = r.domain.NewQueuePair(s.config()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() {
+		if err := s.qp.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *side) config() rdma.QueuePairConfig {
+	return rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.cq, ReceiveCQ: s.cq, SendDepth: 16, RecvDepth: 16, InlineBytes: 64}
+}
+
+// again makes a new queue pair in place of the one that was.
+func (s *side) again() {
+	s.t.Helper()
+	if err := s.qp.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	var err error
+	if s.qp, err = s.domain.NewQueuePair(s.config()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *side) sge(addr uint64, n uint32) rdma.SGE {
+	return rdma.SGE{Addr: s.memory.Addr() + addr, Length: n, LKey: s.memory.LKey()}
+}
+
+func (s *side) receive(addr uint64) {
+	s.t.Helper()
+	if n, err := s.qp.PostReceive([]rdma.ReceiveRequest{{ID: addr, SGEs: 1}}, []rdma.SGE{s.sge(addr, 64)}); n != 1 {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *side) send(r rdma.SendRequest, addr uint64) {
+	s.t.Helper()
+	r.SGEs, r.Flags = 1, rdma.Signaled
+	if n, err := s.qp.PostSend([]rdma.SendRequest{r}, []rdma.SGE{s.sge(addr, 64)}); n != 1 {
+		s.t.Fatal(err)
+	}
+}
+
+// want waits for a completion.
+func (s *side) want(status rdma.Status) rdma.WorkCompletion {
+	s.t.Helper()
+	var got [1]rdma.WorkCompletion
+	testenv.Wait(s.t, 10*time.Second, "a completion", func() bool {
+		n, err := s.cq.Poll(got[:])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return n == 1
+	})
+	if got[0].Status != status {
+		s.t.Fatalf("completion with %v, not %v", got[0].Status, status)
+	}
+	return got[0]
+}
+
+// within is a context for one step.
+func (r *rig) within(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Within(d))
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *rig) route() (*Route, error) {
+	return r.channel.Resolve(r.within(10*time.Second), Path{To: netip.AddrPortFrom(here, port)})
+}
+
+func (r *rig) listen() *Listener {
+	r.t.Helper()
+	return made(r.t, func() (*Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 0) })
+}
+
+// accepted is what became of a request.
+type accepted struct {
+	conn    *Conn
+	request *Request
+	err     error
+}
+
+// answer has a listener do something with the next request.
+func (r *rig) answer(l *Listener, f func(*Request) (*Conn, error)) <-chan accepted {
+	done, ctx := make(chan accepted, 1), r.within(20*time.Second)
+	go func() {
+		request, err := l.Accept(ctx)
+		a := accepted{request: request, err: err}
+		if err == nil {
+			a.conn, a.err = f(request)
+		}
+		done <- a
+	}()
+	return done
+}
+
+// all is every right of a peer's.
+const all = rdma.RemoteRead | rdma.RemoteWrite | rdma.RemoteAtomic
+
+// accept is to be done with a request: a side is prepared, has a receive, and is connected.
+func (s *side) accept(private string) func(*Request) (*Conn, error) {
+	ctx := s.within(20 * time.Second)
+	return func(r *Request) (*Conn, error) {
+		if err := r.Prepare(s.qp, all); err != nil {
+			return nil, err
+		}
+		s.receive(0)
+		e := Defaults(s.qp)
+		e.Private = []byte(private)
+		return r.Accept(ctx, e)
+	}
+}
+
+// connect is the other side of accept.
+func (s *side) connect(private string) (*Conn, error) {
+	s.t.Helper()
+	route, err := s.route()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err := route.Close(); err != nil {
+			s.t.Error(err)
+		}
+	}()
+	if err := route.Prepare(s.qp, all); err != nil {
+		return nil, err
+	}
+	s.receive(4096)
+	e := Defaults(s.qp)
+	e.Private = []byte(private)
+	return route.Connect(s.within(20*time.Second), e)
+}
+
+// pair connects two sides.
+func (r *rig) pair(x, y *side) (*Conn, *Conn) {
+	r.t.Helper()
+	l := r.listen()
+	answer := r.answer(l, y.accept("welcome"))
+	a, err := x.connect("hello")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	b := <-answer
+	if b.err != nil {
+		r.t.Fatal(b.err)
+	}
+	if err := l.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { closed(r.t, a, b.conn) })
+	return a, b.conn
+}
+
+// closed closes connections, which works more than once.
+func closed(t *testing.T, all ...*Conn) {
+	t.Helper()
+	for range 2 {
+		for _, c := range all {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// over waits until a connection is over.
+func over(t *testing.T, c *Conn) error {
+	t.Helper()
+	select {
+	case <-c.Done():
+	case <-time.After(testenv.Within(10 * time.Second)):
+		t.Fatal("the connection is not over after 10 s")
+	}
+	return c.Err()
+}
+
+// descriptors is how many this process has open.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	names, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
