@@ -1,14 +1,18 @@
 package powercut
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// launch runs the program with flows in the namespace of an end.
-func launch(t *testing.T, program string, e *testenv.End, text string) *daemon.Daemon {
+// launch runs the program with flows in the namespace of an end, each with 32 MiB of a
+// region on pages of a kind.
+func launch(t *testing.T, program string, e *testenv.End, pages string, text ...string) *daemon.Daemon {
 	t.Helper()
-	return daemon.Launch(t, program, e, t.TempDir(), "region: {size: 128MiB, pages: ordinary, extent: 256KiB}\nflows:\n"+text)
+	region := fmt.Sprintf("region: {size: %dMiB, pages: %s, extent: 256KiB}\nflows:\n", 32*len(text), pages)
+	return daemon.Launch(t, program, e, t.TempDir(), region+strings.Join(text, ""))
 }

@@ -81,7 +81,7 @@ func (d *driver) open(t *testing.T, name string) *os.File {
 
 // capture runs one flow under traffic.
 func (d *driver) capture(t *testing.T, f flow) {
-	run := launch(t, d.program, &d.pair.B, f.yaml(d.pair.B.Ifname, d.dir, fmt.Sprint(d.disk, f.part+1)))
+	run := launch(t, d.program, &d.pair.B, "2MiB", f.yaml(d.pair.B.Ifname, d.dir, fmt.Sprint(d.disk, f.part+1)))
 	run.Running(t)
 	sender := testenv.NewSender(t, &d.pair.A)
 	begin, sent, durable := time.Now(), uint64(0), uint64(0)

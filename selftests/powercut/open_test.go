@@ -91,11 +91,11 @@ func (s *state) recover() error {
 		}
 	})
 	devices := []string{"", testenv.Loop(t, s.images[1], 0), testenv.Loop(t, s.images[2], 0)}
-	var text strings.Builder
+	var text []string
 	for _, f := range s.begun {
-		text.WriteString(f.yaml(f.name(), s.dir, devices[f.part]))
+		text = append(text, f.yaml(f.name(), s.dir, devices[f.part]))
 	}
-	d := launch(t, s.program, &s.pair.B, text.String())
+	d := launch(t, s.program, &s.pair.B, "ordinary", text...)
 	d.Running(t)
 	d.Terminate(t)
 	s.log = d.Log.String()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,40 +22,66 @@ type record struct {
 	program string // the daemon
 }
 
-// makeRecord boots a guest that captures with each flow, for a while or longer.
+// makeRecord boots a guest that captures with each flow, for a while or longer. What runs
+// in the guest is built while it boots.
 func makeRecord(t *testing.T, long bool) *record {
 	t.Helper()
 	begin := time.Now()
 	dir := testenv.DiskDir(t)
 	r := &record{flows: chosen(long), program: filepath.Join(dir, "unifiedd")}
-	build(t, "build", "-o", r.program, "../../cmd/unifiedd")
-	build(t, "build", "-o", filepath.Join(dir, "lab"), "../lab")
-	build(t, "test", "-vet=off", "-c", "-tags", "recorded", "-o", filepath.Join(dir, "drive"), ".")
-	built := time.Now()
 	disk, log := filepath.Join(dir, "disk"), filepath.Join(dir, "log")
 	r.base = makeDisk(t, disk)
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(dir, "lab"), "-limit", "5m", "-record", dir,
-		"-cmd", filepath.Join(dir, "drive")+" -test.run '^TestDrive$' -test.v")
+	build(t, "build", "-o", filepath.Join(dir, "lab"), "../lab")
+	ended := drive(t, dir, long)
+	build(t, "build", "-o", r.program, "../../cmd/unifiedd")
+	build(t, "test", "-vet=off", "-c", "-tags", "recorded", "-ldflags=-s -w", "-o", filepath.Join(dir, "drive"), ".")
+	if err := os.WriteFile(filepath.Join(dir, "built"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	built := time.Now()
+	out := ended()
+	r.read(t, log, disk)
+	t.Logf("%d entries, %d markers; built in %v, recorded in %v\n%s", len(r.Entries), len(r.claims),
+		built.Sub(begin).Round(time.Second), time.Since(begin).Round(time.Second), out)
+	return r
+}
+
+// drive starts the guest, which drives the flows once the file "built" is in dir. What it
+// returns waits for the end, and gives what the guest said.
+func drive(t *testing.T, dir string, long bool) (ended func() []byte) {
+	t.Helper()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "lab"), "-limit", "5m", "-record", dir,
+		"-cmd", fmt.Sprintf("until [ -e %[1]s/built ]; do sleep 0.2; done; %[1]s/drive -test.run '^TestDrive$' -test.v", dir))
 	cmd.Env = append(os.Environ(), "UNIFIEDD_RECORD="+dir, "UNIFIEDD_SPAN=1500ms", "UNIFIEDD_LONG=")
 	if long {
 		cmd.Env = append(cmd.Env, "UNIFIEDD_SPAN=8s", "UNIFIEDD_LONG=1")
 	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("make a record in a guest: %v\n%s", err, out)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
 	}
-	r.read(t, log, disk)
-	t.Logf("%d entries, %d markers; built in %v, recorded in %v\n%s", len(r.Entries), len(r.claims),
-		built.Sub(begin).Round(time.Second), time.Since(built).Round(time.Second), out)
-	return r
+	wait := sync.OnceValue(cmd.Wait)
+	t.Cleanup(func() { _ = wait() }) // of a test that failed: its context ends the guest
+	return func() []byte {
+		t.Helper()
+		if err := wait(); err != nil {
+			t.Fatalf("make a record in a guest: %v\n%s", err, out.String())
+		}
+		return out.Bytes()
+	}
 }
 
+// build runs the go command. Nothing that is built for the guest needs cgo, and linking
+// is faster without.
 func build(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %q: %v\n%s", args, err, out)
 	}
 }
