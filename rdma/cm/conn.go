@@ -47,15 +47,9 @@ func (c *Conn) Place() Place { return c.place }
 // outstanding is flushed. It is not closed when the peer's machine is gone: then work requests fail.
 func (c *Conn) Done() <-chan struct{} { return c.identifier.done }
 
-// Err is nil while the connection stands. Then it says why it is over: ErrDisconnected, ErrDeviceGone or ErrClosed.
-func (c *Conn) Err() error {
-	select {
-	case <-c.identifier.done:
-		return c.identifier.why()
-	default:
-		return nil
-	}
-}
+// Err is nil while the connection stands. Then it says why it is over: ErrDisconnected, ErrDeviceGone or ErrClosed. It
+// says so before anything is flushed.
+func (c *Conn) Err() error { return c.identifier.why() }
 
 // farewell is how long Close waits for the peer to have heard.
 const farewell = time.Second

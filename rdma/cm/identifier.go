@@ -18,10 +18,11 @@ type identifier struct {
 	answers  chan event // what the step under way waits for: one
 	requests chan event // nil: it does not listen
 	done     chan struct{}
+	once     sync.Once // for done
 
 	mu     sync.Mutex
 	queue  rdma.QueuePair // led by Connect or Accept
-	cause  error          // why done is closed
+	cause  error          // why it is over
 	closed bool
 	failed error // of close
 }
@@ -74,8 +75,10 @@ func (i *identifier) happens(e event) {
 	case ConnectRequest:
 		i.come(e)
 	case Disconnected, DeviceRemoval:
+		why := e.failure("connection")
+		i.note(why) // before anything is flushed
 		i.leave()
-		i.finish(e.failure("connection"))
+		i.finish(why)
 	case AddressChange, TimewaitExit, MulticastJoin, MulticastError:
 	default:
 		select {
@@ -99,14 +102,19 @@ func (i *identifier) come(e event) {
 	_ = i.channel.destroy(e.id)
 }
 
-// finish says once that it is over, and why.
-func (i *identifier) finish(why error) {
+// note says once why it is over.
+func (i *identifier) note(why error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.cause == nil {
 		i.cause = why
-		close(i.done)
 	}
+}
+
+// finish says that it is over.
+func (i *identifier) finish(why error) {
+	i.note(why)
+	i.once.Do(func() { close(i.done) })
 }
 
 // leave takes leave: what is outstanding on the queue pair is flushed, and the peer is told, or answered. Where
@@ -139,7 +147,7 @@ func (i *identifier) wait(ctx context.Context, step string, want ...EventKind) (
 	}
 }
 
-// why is the cause once done is closed.
+// why is nil while it is not over.
 func (i *identifier) why() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

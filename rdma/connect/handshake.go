@@ -44,6 +44,9 @@ type End struct {
 	Parameters Parameters
 	Grants     []Grant
 	Hello      []byte
+	// Elsewhere says that the queue pairs are not connected by the handshake, which leaves them alone, but after it
+	// by other means, as package cm has. Both sides must say so.
+	Elsewhere bool
 }
 
 func (e *End) offer() *Offer {
@@ -52,6 +55,9 @@ func (e *End) offer() *Offer {
 
 // lead leads the queue pair to where it can receive and send.
 func (e *End) lead(remote Parameters) error {
+	if e.Elsewhere {
+		return nil
+	}
 	if err := Lead(e.Queue, e.Settings, e.Parameters, remote); err != nil {
 		return &deviceError{err}
 	}

@@ -72,12 +72,18 @@ func (s *session) lead(ctx context.Context, address string, config connect.Confi
 	if err := l.connected(conn); err != nil {
 		return result{}, err
 	}
+	if err := s.meet(ctx, address, conn, l.qp, local, l.Manager); err != nil {
+		return result{}, err
+	}
 	r, err := l.measure()
 	if err == nil && s.options.beyond {
 		r.refused, err = l.beyond()
 	}
 	if err == nil {
 		err = l.tell("end")
+	}
+	if err == nil && j.Manager {
+		err = l.hear("end")
 	}
 	return r, err
 }

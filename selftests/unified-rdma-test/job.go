@@ -30,6 +30,7 @@ type job struct {
 	Depth     int    // requests at a time
 	Inline    int    // the most bytes of a message that is sent inline
 	Seed      uint64
+	Manager   bool // the queue pairs are connected through rdma_cm
 }
 
 // ops are the operations by the names users give.
@@ -110,6 +111,8 @@ func (j *job) check() error {
 		return fmt.Errorf("-op %s: it must be %s", j.Op, strings.Join(opNames(), ", "))
 	case !j.Transport.Allows(op):
 		return fmt.Errorf("-op %s: %v does not have it", j.Op, j.Transport)
+	case j.Manager && j.Transport != rdma.RC:
+		return fmt.Errorf("-R: rdma_cm connects RC queue pairs, not %v", j.Transport)
 	case j.Test == storageTest && (j.Transport != rdma.RC || op != rdma.Send):
 		return errors.New("-test storage is done with SEND over RC; -test verify has the others")
 	case j.Test == storageTest && (j.Size < 4096 || j.Size&(j.Size-1) != 0 || j.Size > 16<<20):
@@ -144,5 +147,9 @@ func decode(hello []byte) (j job, err error) {
 }
 
 func (j *job) String() string {
-	return fmt.Sprintf("%s of %s over %v, %d messages of %d bytes", j.Test, j.Op, j.Transport, j.Count, j.Size)
+	text := fmt.Sprintf("%s of %s over %v, %d messages of %d bytes", j.Test, j.Op, j.Transport, j.Count, j.Size)
+	if j.Manager {
+		text += ", connected through rdma_cm"
+	}
+	return text
 }

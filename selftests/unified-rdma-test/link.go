@@ -142,7 +142,7 @@ func (l *link) right() rdma.Access {
 
 // end is what the peer is told.
 func (l *link) end(local connect.Parameters, hello []byte) connect.End {
-	e := connect.End{Queue: l.qp, Settings: l.settings, Parameters: local, Hello: hello}
+	e := connect.End{Queue: l.qp, Settings: l.settings, Parameters: local, Hello: hello, Elsewhere: l.Manager}
 	if a := l.right(); a != 0 {
 		e.Grants = []connect.Grant{{Name: "memory", RKey: l.granted.RKey(), Addr: l.granted.Addr(), Length: l.granted.Length(), Access: a}}
 	}
@@ -249,6 +249,8 @@ func (l *link) stillWaiting() error {
 	switch now := time.Now(); {
 	case l.ctx.Err() != nil:
 		return context.Cause(l.ctx)
+	case l.over() != nil:
+		return l.over()
 	case l.waiting.IsZero():
 		l.waiting = now
 	case now.Sub(l.waiting) > l.options.patience:
@@ -261,7 +263,7 @@ func (l *link) stillWaiting() error {
 func (l *link) good(cs []rdma.WorkCompletion) error {
 	for i := range cs {
 		if err := cs[i].Err(); err != nil {
-			return err
+			return errors.Join(l.over(), err)
 		}
 	}
 	return nil

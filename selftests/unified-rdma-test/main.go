@@ -27,6 +27,8 @@ func work(ctx context.Context, o options, out io.Writer) error {
 	switch {
 	case o.peer == pingpongPeer:
 		return o.pingpong(ctx, out)
+	case o.peer == rpingPeer:
+		return o.rping(ctx, out)
 	case o.peer != "":
 		return o.perftest(ctx, out)
 	case o.server():

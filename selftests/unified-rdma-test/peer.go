@@ -15,12 +15,15 @@ import (
 )
 
 // The programs of others that can be on the other side.
-const pingpongPeer = "pingpong"
+const (
+	pingpongPeer = "pingpong"
+	rpingPeer    = "rping"
+)
 
-var peers = []string{pingpongPeer, "ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw",
+var peers = []string{pingpongPeer, rpingPeer, "ib_send_lat", "ib_send_bw", "ib_write_lat", "ib_write_bw", "ib_read_lat", "ib_read_bw",
 	"ib_atomic_lat", "ib_atomic_bw"}
 
-// peerPort is the TCP port of all of them.
+// peerPort is the TCP port of all of them but rping.
 const peerPort = 18515
 
 // checkPeer holds the options to what the other program can.
@@ -38,6 +41,12 @@ func (o *options) checkPeer(given map[string]bool) error {
 	}
 	if o.disk != noDisk {
 		return fmt.Errorf("BLOCK_DEV %s: -peer needs no disk; give - for it", o.disk)
+	}
+	if o.peer == rpingPeer {
+		return o.fillRping(given)
+	}
+	if o.Manager {
+		return fmt.Errorf("-R and -peer %s do not go together", o.peer)
 	}
 	if !given["port"] {
 		o.port = peerPort

@@ -105,16 +105,26 @@ func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.
 	if err := l.ready(); err != nil {
 		return errors.Join(err, r.Refuse(err.Error()))
 	}
-	conn, err := r.Accept(l.end(local, nil))
+	w, err := s.waiting(j)
+	if err != nil {
+		return errors.Join(err, r.Refuse(err.Error()))
+	}
+	conn, err := r.Accept(l.end(local, w.hello()))
 	if err != nil {
 		return err
 	}
 	if err := l.connected(conn); err != nil {
 		return err
 	}
+	if err := w.meet(ctx, l.qp, local); err != nil {
+		return err
+	}
 	err = l.answer()
 	if err == nil {
 		err = l.hear("end")
+	}
+	if err == nil && j.Manager {
+		err = l.tell("end") // the client's leave would flush what is not acknowledged
 	}
 	if err == nil && j.Test == verifyTest && isAtomic(l.op) {
 		err = l.checkWord()

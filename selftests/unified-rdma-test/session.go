@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 	"github.com/unifiedd/unifiedd/umem"
@@ -27,6 +28,8 @@ type session struct {
 	book     *umem.Book
 	worker   *umem.Holder
 	memory   rdma.MemoryRegion
+	manager  *cm.Channel // nil without -R
+	through  *cm.Conn    // likewise
 	undo     []func() error
 }
 

@@ -47,7 +47,7 @@ func newStore(ctx context.Context, s *session, j job, control uint64) (st *store
 		return st, e, err
 	}
 	s.settings.RNRRetries = 7 // the disk may take its time
-	e = connect.End{Queue: qp, Settings: s.settings}
+	e = connect.End{Queue: qp, Settings: s.settings, Elsewhere: j.Manager}
 	if e.Parameters, err = connect.Prepare(s.device, qp, s.settings); err != nil {
 		return st, e, err
 	}
@@ -112,7 +112,7 @@ func (st *store) take(from func([]umem.Frame) int, buf []umem.Frame) ([]umem.Fra
 		if f.Err() != nil {
 			cause := st.port.Cause(0)
 			st.frames = append(st.frames, buf[:n]...)
-			return nil, errors.Join(cause, fmt.Errorf("a frame came back: %w", f.Err()))
+			return nil, errors.Join(st.over(), cause, fmt.Errorf("a frame came back: %w", f.Err()))
 		}
 	}
 	return buf[:n], nil
@@ -124,6 +124,8 @@ func (st *store) pace(moved bool) error {
 	switch {
 	case st.ctx.Err() != nil:
 		return context.Cause(st.ctx)
+	case st.over() != nil:
+		return st.over()
 	case moved || st.idle.IsZero():
 		st.idle = now
 	case now.Sub(st.idle) > st.options.patience:

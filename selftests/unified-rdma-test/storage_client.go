@@ -24,6 +24,9 @@ func (s *session) askStorage(ctx context.Context, address string, config connect
 		return result{}, err
 	}
 	st.connected(conn)
+	if err := s.meet(ctx, address, conn, end.Queue, end.Parameters, st.Manager); err != nil {
+		return result{}, err
+	}
 	r := stored{Bytes: st.Size * uint64(st.Count)}
 	begin := time.Now()
 	if err := st.sendAll(); err != nil {

@@ -27,11 +27,19 @@ func (s *session) store(ctx context.Context, j job, r *connect.Request, out io.W
 	if err != nil {
 		return errors.Join(err, r.Refuse(err.Error()))
 	}
+	w, err := s.waiting(j)
+	if err != nil {
+		return errors.Join(err, r.Refuse(err.Error()))
+	}
+	end.Hello = w.hello()
 	conn, err := r.Accept(end)
 	if err != nil {
 		return err
 	}
 	st.connected(conn)
+	if err := w.meet(ctx, end.Queue, end.Parameters); err != nil {
+		return err
+	}
 	if err := st.serve(); err != nil {
 		return fmt.Errorf("%v: %w", &j, err)
 	}

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// appointment is where the server waits for the queue pair of the client, through rdma_cm, and what the
+// client shows there so that it is known for the one of the handshake.
+type appointment struct {
+	At    netip.AddrPort // an unspecified address is the one the client has dialled
+	Token []byte
+}
+
+const tokenBytes = 16
+
+// waiting is the server's side of an appointment; nil without -R.
+type waiting struct {
+	*session
+	listener *cm.Listener
+	appointment
+}
+
+// waiting begins to listen, where the client wants that.
+func (s *session) waiting(j job) (*waiting, error) {
+	if !j.Manager {
+		return nil, nil
+	}
+	if err := s.openManager(); err != nil {
+		return nil, err
+	}
+	at := netip.AddrPortFrom(netip.IPv6Unspecified(), 0)
+	if gid := s.settings.GID; gid.Type == rdma.RoCE2 && !gid.GID.IsLinkLocal() {
+		at = netip.AddrPortFrom(gid.GID.Addr(), 0)
+	}
+	w := &waiting{session: s}
+	var err error
+	w.listener, err = keep(s, func(at netip.AddrPort) (*cm.Listener, error) { return s.manager.Listen(at, 0) }, at)
+	if err != nil {
+		return nil, err
+	}
+	w.At, w.Token = w.listener.Addr(), make([]byte, tokenBytes)
+	_, err = rand.Read(w.Token)
+	return w, err
+}
+
+func (s *session) openManager() (err error) {
+	if s.manager == nil {
+		s.manager, err = keep(s, func(struct{}) (*cm.Channel, error) { return cm.Open() }, struct{}{})
+	}
+	return err
+}
+
+// hello is what the client is told of it.
+func (w *waiting) hello() []byte {
+	if w == nil {
+		return nil
+	}
+	b, _ := json.Marshal(w.appointment) // bytes and an address
+	return b
+}
+
+// meet connects the queue pair with the client's. Others who come are refused.
+func (w *waiting) meet(ctx context.Context, q rdma.QueuePair, local connect.Parameters) error {
+	if w == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
+	defer cancel()
+	for {
+		r, err := w.listener.Accept(ctx)
+		if err != nil {
+			return fmt.Errorf("wait for the client's queue pair on %v, through rdma_cm: %w", w.At, err)
+		}
+		if !w.expected(r) {
+			if err := r.Reject([]byte("another client is waited for")); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := w.sameDevice(r.Place()); err != nil {
+			return errors.Join(err, r.Close())
+		}
+		conn, err := r.Accept(ctx, w.managed(q, local))
+		if err != nil {
+			return err
+		}
+		w.led(conn)
+		return nil
+	}
+}
+
+func (w *waiting) expected(r *cm.Request) bool {
+	said := r.Private()
+	return len(said) >= tokenBytes && subtle.ConstantTimeCompare(said[:tokenBytes], w.Token) == 1
+}
+
+// managed is our side, with what the handshake was told of it.
+func (s *session) managed(q rdma.QueuePair, local connect.Parameters) cm.End {
+	return cm.End{Queue: q, Reads: local.MaxReads, RemoteReads: local.MaxRemoteReads, Retries: s.settings.Retries, RNRRetries: s.settings.RNRRetries,
+		MinRNRTimer: s.settings.MinRNRTimer, Timeout: s.settings.Timeout}
+}
+
+// led notes that the queue pair is connected.
+func (s *session) led(c *cm.Conn) {
+	s.through = c
+	s.then(c.Close)
+}
+
+// sameDevice: the way must be over the device that the user named.
+func (s *session) sameDevice(p cm.Place) error {
+	if p.Device != s.device.Name() || p.Port != s.settings.Port {
+		return fmt.Errorf("%v leads over another RDMA device than %s: name %s, or another address", p, s.device.Name(), p.Device)
+	}
+	return nil
+}
+
+// meet is the client's side: it goes where the server's hello says.
+func (s *session) meet(ctx context.Context, dialled string, c *connect.Conn, q rdma.QueuePair, local connect.Parameters, wanted bool) error {
+	if !wanted {
+		return nil
+	}
+	var a appointment
+	if json.Unmarshal(c.Remote().Hello, &a) != nil || len(a.Token) != tokenBytes || !a.At.IsValid() {
+		return errors.New("the server does not say where it waits through rdma_cm: check that it is of the same version")
+	}
+	if a.At.Addr().IsUnspecified() {
+		to, err := netip.ParseAddrPort(dialled)
+		if err != nil {
+			return err
+		}
+		a.At = netip.AddrPortFrom(to.Addr(), a.At.Port())
+	}
+	if err := s.openManager(); err != nil {
+		return err
+	}
+	e := s.managed(q, local)
+	e.Private = a.Token
+	return s.join(ctx, a.At, e)
+}
+
+// over is why a connection through rdma_cm is over, and nil while it stands, or where there is none.
+func (s *session) over() error {
+	if s.through == nil {
+		return nil
+	}
+	return s.through.Err()
+}
+
+// join connects a queue pair in INIT with that of who listens.
+func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
+	defer cancel()
+	route, err := s.manager.Resolve(ctx, cm.Path{To: to})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = route.Close() }()
+	if err := s.sameDevice(route.Place()); err != nil {
+		return err
+	}
+	conn, err := route.Connect(ctx, e)
+	if err != nil {
+		return err
+	}
+	s.led(conn)
+	return nil
+}

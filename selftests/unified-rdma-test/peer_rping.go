@@ -1,0 +1,276 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/cm/rping"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// fillRping sets what rping takes for granted. How much is pinged, and how often, is the client's to say.
+func (o *options) fillRping(given map[string]bool) error {
+	o.Test, o.Op, o.Depth, o.Inline, o.Manager = verifyTest, "write", 1, 0, true
+	if !given["port"] {
+		o.port = rping.Port
+	}
+	if !given["size"] {
+		o.Size = rping.Size
+	}
+	if !given["n"] {
+		o.Count = 100
+	}
+	if o.Size < rping.Least || o.Size > rping.Most {
+		return fmt.Errorf("-size %d: rping has pings of %d to %d bytes", o.Size, rping.Least, rping.Most)
+	}
+	return o.job.check()
+}
+
+// pinger is either side of rping. Its memory is three extents: what is pinged, where it comes back to, and messages.
+type pinger struct {
+	link
+	out                io.Writer
+	source, sink, text umem.Frame
+}
+
+// rping is either side of rping.
+func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
+	peer := netip.Addr{}
+	if !o.server() {
+		if peer, err = resolve(ctx, o.where); err != nil {
+			return err
+		}
+	}
+	s, err := open(*o, peer)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	p := &pinger{out: out}
+	p.session, p.job, p.ctx = s, o.job, ctx
+	if err := p.make(); err != nil {
+		return err
+	}
+	if err := s.openManager(); err != nil {
+		return err
+	}
+	if o.server() {
+		return p.serve()
+	}
+	return p.ask(netip.AddrPortFrom(peer, uint16(o.port)))
+}
+
+// make makes the memory, and a queue pair.
+func (p *pinger) make() (err error) {
+	room := p.Size
+	if p.options.server() {
+		room = rping.Most
+	}
+	if err := p.openRegion(3, room, 0); err != nil {
+		return err
+	}
+	frames := make([]umem.Frame, 3)
+	if n := p.worker.TakeExtents(frames); n < len(frames) {
+		return errors.New("the region has no room for the pings")
+	}
+	p.source, p.sink, p.text = frames[0], frames[1], frames[2]
+	for _, q := range []*rdma.CompletionQueue{&p.sent, &p.came} {
+		if *q, err = keep(p.session, p.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: 4}); err != nil {
+			return err
+		}
+	}
+	p.qp, err = keep(p.session, p.domain.NewQueuePair, rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: p.sent, ReceiveCQ: p.came, SendDepth: 2, RecvDepth: 2})
+	p.sends, p.recvs, p.sges, p.polled = make([]rdma.SendRequest, 1), make([]rdma.ReceiveRequest, 1), make([]rdma.SGE, 1), make([]rdma.WorkCompletion, 4)
+	return err
+}
+
+// ask is the client's side.
+func (p *pinger) ask(to netip.AddrPort) error {
+	source, err := p.grant(p.source, rdma.RemoteRead)
+	if err != nil {
+		return err
+	}
+	sink, err := p.grant(p.sink, rdma.RemoteWrite)
+	if err != nil {
+		return err
+	}
+	if err := p.prepare(rdma.RemoteRead | rdma.RemoteWrite); err != nil {
+		return err
+	}
+	if err := p.join(p.ctx, to, p.mine()); err != nil {
+		return err
+	}
+	begin := time.Now()
+	for n := range p.Count {
+		if err := p.ping(n, source, sink); err != nil {
+			return fmt.Errorf("ping %d: %w", n, err)
+		}
+	}
+	d := time.Since(begin)
+	fmt.Fprintf(p.out, "%d pings of %d bytes, every byte as it should be, %.2f usec each\n", p.Count, p.Size, float64(d.Microseconds())/float64(p.Count))
+	return nil
+}
+
+// prepare leads the queue pair to INIT, and posts the first receive. The way to the peer is not known yet.
+func (p *pinger) prepare(access rdma.Access) error {
+	a := rdma.Attributes{State: rdma.Init, Port: p.settings.Port, Access: access}
+	if err := p.qp.Modify(a, rdma.MaskState|rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess); err != nil {
+		return err
+	}
+	return p.expect()
+}
+
+func (p *pinger) mine() cm.End {
+	e := cm.Defaults(p.qp)
+	e.Timeout = p.settings.Timeout
+	return e
+}
+
+// grant lets the peer reach a ping.
+func (p *pinger) grant(f umem.Frame, a rdma.Access) (rping.Info, error) {
+	m, err := keep(p.session, func(a rdma.Access) (rdma.MemoryRegion, error) {
+		return p.domain.RegisterPart(p.region, f.Addr, p.Size, a)
+	}, rdma.LocalWrite|a)
+	if err != nil {
+		return rping.Info{}, err
+	}
+	return rping.Info{Addr: m.Addr(), RKey: m.RKey(), Size: uint32(p.Size)}, nil
+}
+
+// ping has the server read a ping and write it back.
+func (p *pinger) ping(n int, source, sink rping.Info) error {
+	sent, back := p.region.At(p.source.Addr, p.Size), p.region.At(p.sink.Addr, p.Size)
+	rping.Fill(sent, n)
+	clear(back)
+	for _, i := range []rping.Info{source, sink} {
+		if err := p.say(i); err != nil {
+			return err
+		}
+		if _, err := p.listen(); err != nil {
+			return err
+		}
+	}
+	if !bytes.Equal(sent, back) {
+		return errors.New("other bytes came back")
+	}
+	return nil
+}
+
+// textAt is where a message lies: what is sent, and behind it what comes.
+func (p *pinger) textAt(came bool) uint64 {
+	if came {
+		return p.text.Addr + 64
+	}
+	return p.text.Addr
+}
+
+func (p *pinger) element(addr uint64, n uint32) rdma.SGE {
+	return rdma.SGE{Addr: p.memory.Addr() + addr, Length: n, LKey: p.memory.LKey()}
+}
+
+func (p *pinger) expect() error {
+	p.recvs[0], p.sges[0] = rdma.ReceiveRequest{SGEs: 1}, p.element(p.textAt(true), rping.InfoSize)
+	if n, err := p.qp.PostReceive(p.recvs, p.sges); n < 1 {
+		return fmt.Errorf("post a receive: %w", err)
+	}
+	return nil
+}
+
+// listen waits for a message, and expects the next.
+func (p *pinger) listen() ([]byte, error) {
+	cs, err := p.await(p.came)
+	if err != nil {
+		return nil, err
+	}
+	text := bytes.Clone(p.region.At(p.textAt(true), rping.InfoSize))
+	return text[:min(cs[0].Length, rping.InfoSize)], p.expect()
+}
+
+func (p *pinger) say(i rping.Info) error {
+	i.Append(p.region.At(p.textAt(false), rping.InfoSize)[:0])
+	return p.one(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), rping.InfoSize))
+}
+
+// serve is the server's side.
+func (p *pinger) serve() error {
+	listen := func(a netip.Addr) (*cm.Listener, error) {
+		return p.manager.Listen(netip.AddrPortFrom(a, uint16(p.options.port)), 1)
+	}
+	l, err := listen(netip.IPv6Unspecified())
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		l, err = listen(netip.IPv4Unspecified())
+	}
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	fmt.Fprintf(p.out, "waiting for rping on port %d of rdma_cm\n", p.options.port)
+	r, err := l.Accept(p.ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.welcome(r); err != nil {
+		return errors.Join(err, r.Close())
+	}
+	return p.answerAll()
+}
+
+// welcome connects with a client.
+func (p *pinger) welcome(r *cm.Request) error {
+	if err := p.sameDevice(r.Place()); err != nil {
+		return err
+	}
+	if err := p.prepare(0); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, p.options.patience)
+	defer cancel()
+	conn, err := r.Accept(ctx, p.mine())
+	if err == nil {
+		p.led(conn)
+	}
+	return err
+}
+
+// answerAll answers pings until the client leaves.
+func (p *pinger) answerAll() error {
+	for n := 0; ; n++ {
+		err := p.turn(rdma.Read)
+		if errors.Is(p.over(), cm.ErrDisconnected) && n > 0 && err != nil {
+			fmt.Fprintf(p.out, "%d pings\ndone\n", n)
+			return nil
+		}
+		if err == nil {
+			err = p.turn(rdma.Write)
+		}
+		if err != nil {
+			return fmt.Errorf("ping %d: %w", n, err)
+		}
+	}
+}
+
+// turn takes a message, reads or writes what it says, and says that it is done.
+func (p *pinger) turn(op rdma.Op) error {
+	text, err := p.listen()
+	if err != nil {
+		return err
+	}
+	i, err := rping.Decode(text, rping.Most)
+	if err != nil {
+		return err
+	}
+	request := rdma.SendRequest{Op: op, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: i.Addr, RKey: i.RKey}
+	if err := p.one(request, p.element(p.source.Addr, i.Size)); err != nil {
+		return err
+	}
+	return p.say(rping.Info{})
+}
