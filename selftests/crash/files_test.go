@@ -1,6 +1,8 @@
 package crash
 
 import (
+	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -72,19 +74,34 @@ func numbers(t *testing.T, files []string) (all []uint64) {
 	return all
 }
 
-// read has readers nobody here wrote read the files; none may complain.
+// read has readers nobody here wrote read the files; none may complain. tshark, which takes
+// a while to start, reads them all as one: captures one behind the other are a capture.
 func read(t *testing.T, files []string) {
 	t.Helper()
+	if len(files) == 0 {
+		return
+	}
+	reader(t, nil, append([]string{"capinfos", "-c", "-M"}, files...)...)
+	all := make([]io.Reader, 0, len(files))
 	for _, name := range files {
-		for _, args := range [][]string{
-			{"capinfos", "-c", "-M", name},
-			{"tcpdump", "-nn", "-r", name, "-w", "/dev/null"},
-			{"tshark", "-n", "-r", name, "-w", "/dev/null"},
-		} {
-			if out, err := exec.Command(testenv.Tool(t, args[0]), args[1:]...).CombinedOutput(); err != nil {
-				t.Errorf("%q: %v\n%s", args, err, out)
-			}
+		reader(t, nil, "tcpdump", "-nn", "-r", name, "-w", "/dev/null")
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
 		}
+		defer f.Close()
+		all = append(all, f)
+	}
+	reader(t, io.MultiReader(all...), "tshark", "-n", "-r", "-", "-w", "/dev/null")
+}
+
+// reader runs one of them.
+func reader(t *testing.T, in io.Reader, args ...string) {
+	t.Helper()
+	cmd := exec.Command(testenv.Tool(t, args[0]), args[1:]...)
+	cmd.Stdin = in
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%q: %v\n%s", args, err, out)
 	}
 }
 

@@ -26,13 +26,13 @@ type life struct {
 // TestKill kills the daemon at random moments, with random settings, and looks
 // what the next one makes of the files.
 func TestKill(t *testing.T) {
-	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", 3), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", few), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0))}
-	for i := range kills {
+	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0)), long: kills > few}
+	for i := uint64(0); k.goOn(i, kills); i++ {
 		k.next(i)
 	}
 	old := sequence(t, k.dir)
@@ -43,8 +43,8 @@ func TestKill(t *testing.T) {
 	if left := prepared(t, k.dir); len(left) > 0 {
 		t.Errorf("after a proper end there are %v", left)
 	}
-	if kills > 2 && k.recovered == 0 {
-		t.Error("no file needed recovery: the kills hit nothing")
+	if k.recovered == 0 {
+		t.Errorf("no file needed recovery: %d kills hit nothing", max(kills, enough))
 	}
 	t.Logf("%d durable packets, %d files recovered", k.durable, k.recovered)
 }
@@ -55,9 +55,32 @@ type killer struct {
 	*testenv.Pair
 	dir       string
 	random    *rand.Rand
+	long      bool
 	before    *life // whose files were not looked at yet
 	durable   uint64
 	recovered int
+}
+
+// few kills are those of the short form.
+const few = 3
+
+// span is how long a daemon lives under traffic.
+func (k *killer) span() time.Duration {
+	most := 600
+	if k.long {
+		most = 1300
+	}
+	return time.Duration(100+k.random.IntN(most)) * time.Millisecond
+}
+
+// enough kills hit something: a kill between two writes leaves a file that needs no
+// recovery.
+const enough = 12
+
+// goOn reports whether there is to be a kill i: as many as asked for, and more while
+// none has hit anything.
+func (k *killer) goOn(i, kills uint64) bool {
+	return i < kills || k.recovered == 0 && i < enough
 }
 
 // settings are a configuration for kill i: layouts and durabilities in turn, the
@@ -93,7 +116,7 @@ func (k *killer) next(i uint64) {
 	k.verify(d, old)
 	now := &life{first: i << 32}
 	traffic := send(t, k.Pair, now.first, 12000)
-	end := time.Now().Add(time.Duration(100+k.random.IntN(1300)) * time.Millisecond)
+	end := time.Now().Add(k.span())
 	for time.Now().Before(end) {
 		s, err := d.Status()
 		if err != nil {

@@ -17,15 +17,15 @@ import (
 // TestKillOnDevice kills the daemon at random moments while it captures to a ring on
 // a device, and looks what the next one exports.
 func TestKillOnDevice(t *testing.T) {
-	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", 3), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", few), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 1))}
+	k := &killer{t: t, Pair: p, dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 1)), long: kills > few}
 	device := testenv.Loop(t, testenv.DiskFile(t, 96<<20), 0) // 23 segments of 4 MiB
 	var before *life
-	for i := range kills + 1 {
+	for i := uint64(0); ; i++ {
 		settings := fmt.Sprintf(`
 region: {size: 64MiB, extent: 512KiB, extents: 16}
 flows:
@@ -38,13 +38,13 @@ flows:
 		d.Running(t)
 		k.recovered += strings.Count(d.Log.String(), "recovered a segment")
 		k.onDevice(device, before)
-		if i == kills {
+		if !k.goOn(i, kills) {
 			d.Terminate(t)
 			break
 		}
 		before = &life{first: (i + 1) << 32}
 		traffic := send(t, k.Pair, before.first, 12000)
-		for end := time.Now().Add(time.Duration(100+k.random.IntN(1300)) * time.Millisecond); time.Now().Before(end); {
+		for end := time.Now().Add(k.span()); time.Now().Before(end); {
 			s, err := d.Status()
 			if err != nil {
 				t.Fatalf("status: %v\n%s", err, d.Log)
@@ -58,8 +58,8 @@ flows:
 		k.exported(meanwhile)
 		k.nothingLeft(pages)
 	}
-	if kills > 2 && k.recovered == 0 {
-		t.Error("no segment needed recovery: the kills hit nothing")
+	if k.recovered == 0 {
+		t.Errorf("no segment needed recovery: %d kills hit nothing", max(kills, enough))
 	}
 	t.Logf("%d durable packets, %d segments recovered", k.durable, k.recovered)
 }

@@ -65,7 +65,7 @@ func TestSecondDaemon(t *testing.T) {
 	testenv.HugePages(t, 132<<20)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	dir := testenv.DiskDir(t)
-	text := fmt.Sprintf("region: {size: 64MiB, extent: 512KiB, extents: 16}\nflows: [{name: cap, from: {interface: %s}, to: {file: %s/cap, segment: {size: 4MiB}, flush: 10ms}}]\n", p.B.Ifname, dir)
+	text := fmt.Sprintf("region: {size: 64MiB, extent: 512KiB, extents: 16}\nflows: [{name: cap, from: {interface: %s}, to: {file: %s/cap, segment: {size: 4MiB}, flush: 10ms, durable: 20ms}}]\n", p.B.Ifname, dir)
 	first := launch(t, &p.B, dir, text)
 	first.Running(t)
 	refused(t, &p.B, dir, text, "control socket "+first.Socket, "another unifiedd answers there", "control.socket")
