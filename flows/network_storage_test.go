@@ -13,7 +13,7 @@ func TestCaptureEveryPacket(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			d := l.start(t, l.defaults(layout), Options{})
 			frames := testenv.Stream(&l.A, &l.B, 5000, 0, 5000, 1000)
-			if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{}); sent != len(frames) {
+			if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000}); sent != len(frames) {
 				t.Fatalf("sent %d of %d", sent, len(frames))
 			}
 			f := d.Flows()[0]
