@@ -17,6 +17,9 @@ import (
 func TestRingWrapsAround(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
+			if layout != "slot" {
+				testenv.Long(t, "the slot layout stands for the others")
+			}
 			dev := testenv.Loop(t, testenv.DiskFile(t, 16<<20), 0) // seven segments of 2 MiB
 			c := newClinic(t, "", "device: "+dev+", layout: "+layout+", segment: {size: 2MiB}, flush: 20ms, durable: 50ms")
 			c.start(t)

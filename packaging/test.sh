@@ -125,7 +125,7 @@ race=(-short -race -tags "invariants${tags:+,$tags}")
 raced=(./nvme ./xdp ./internal/pcapng)
 raced_alone=(./umem ./internal/testenv ./cmd/unifiedd)
 mapfile -t pure < <(packages pure)
-mapfile -t library < <(packages library | grep -v '/flows$')
+mapfile -t library < <(packages library | grep -vE '/(flows|nvme|bpf)$')
 mapfile -t program < <(packages program)
 
 # computing is what waits for nothing, and steps back for what runs beside it.
@@ -135,7 +135,7 @@ computing() {
 	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${tests[@]}" -short \
 		-exec qemu-aarch64-static ./umem/... ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
 	# Tests that bound times must not run beside a compiler, so it has done its work before.
-	pass "compile the device tests" go test -vet=off -c -o /dev/null ./flows "${library[@]}"
+	pass "compile the device tests" go test -vet=off -c -o /dev/null ./flows ./nvme ./bpf "${library[@]}"
 	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows "${raced[@]}" "${raced_alone[@]}"
 	return "$status"
 }
@@ -143,7 +143,8 @@ computing() {
 programs() { pass "tests of programs, one by one" "${tests[@]}" -p 1 "${program[@]}"; }
 
 # Device tests wait for the kernel most of the time, so several of them fit two processors.
-devices() { "${tests[@]}" -p 1 "${library[@]}"; }
+disks() { "${tests[@]}" -p 1 ./nvme ./bpf; }
+cards() { "${tests[@]}" -p 1 "${library[@]}"; }
 flows_to_k() { "${tests[@]}" -run '^Test[A-K]' "$@" ./flows; }
 flows_from_l() { "${tests[@]}" -skip '^Test[A-K]' "$@" ./flows; }
 
@@ -153,7 +154,7 @@ race_flows_from_l() { flows_from_l "${race[@]}"; }
 
 passes() {
 	pass "programs, beside what computes" side_by_side programs computing
-	pass "device tests, three side by side" side_by_side devices flows_to_k flows_from_l
+	pass "device tests, four side by side" side_by_side disks cards flows_to_k flows_from_l
 
 	# Apart, since go test runs packages one by one when it is asked for benchmarks.
 	local benchmarks module
