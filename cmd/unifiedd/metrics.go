@@ -31,6 +31,8 @@ var (
 	descOffered  = describe("offered_packets_total", "Packets that arrived at the interface.", "flow", "interface")
 	descPackets  = describe("received_packets_total", "Packets received from the rings.", "flow", "interface")
 	descBytes    = describe("received_bytes_total", "Bytes of packets received from the rings.", "flow", "interface")
+	descStamped  = describe("card_stamped_packets_total", "Packets received with a time of the card's clock.", "flow", "interface")
+	descFar      = describe("far_ends", "How many of the flow's card, disk and worker are on another NUMA node than the region.", "flow")
 	descPassed   = describe("passed_packets_total", "Packets left to the kernel, by reason.", "flow", "interface", "reason")
 	descDropped  = describe("dropped_packets_total", "Packets lost, by reason.", "flow", "interface", "reason")
 	descCopied   = describe("copied_bytes_total", "Bytes of packets copied by unifiedd, by reason.", "flow", "reason")
@@ -58,6 +60,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for i := range s.Flows {
 		collectFlow(out, &s.Flows[i])
 	}
+	collectRDMA(out, s.Flows)
 }
 
 func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
@@ -67,6 +70,8 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	counter(out, descOffered, f.Offered, f.Name, f.From)
 	counter(out, descPackets, f.Packets, f.Name, f.From)
 	counter(out, descBytes, f.Bytes, f.Name, f.From)
+	counter(out, descStamped, f.CardStamped, f.Name, f.From)
+	gauge(out, descFar, float64(len(f.Far)), f.Name)
 	each(out, descPassed, f.Passed, f.Name, f.From)
 	each(out, descDropped, f.Dropped, f.Name, f.From)
 	each(out, descCopied, f.CopiedBytes, f.Name)

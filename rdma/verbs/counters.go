@@ -36,6 +36,37 @@ func ReadCounters(device string, port uint8) ([]Counter, error) {
 	return append(common, own...), nil
 }
 
+// PortID names a port of a device.
+type PortID struct {
+	Device string
+	Port   uint8
+}
+
+// PortsOf lists the ports of RDMA devices that are on a network interface, by its name in the
+// network namespace of the caller: usually none or one. It allocates, and reads a file for
+// each port of the machine.
+func PortsOf(iface string) ([]PortID, error) { return portsOf(class, iface) }
+
+func portsOf(class, iface string) (found []PortID, err error) {
+	devices, err := list(class)
+	if err != nil {
+		return nil, fmt.Errorf("list the kernel's RDMA devices: %w", err)
+	}
+	for _, device := range devices {
+		ports, err := list(filepath.Join(class, device, "ports"))
+		if err != nil {
+			return nil, fmt.Errorf("list the ports of %s: %w", device, err)
+		}
+		for _, port := range ports {
+			n, err := strconv.ParseUint(port, 10, 8)
+			if err == nil && iface != "" && read(class, device, "ports", port, "gid_attrs/ndevs/0") == iface {
+				found = append(found, PortID{device, uint8(n)})
+			}
+		}
+	}
+	return found, nil
+}
+
 func readCounters(dir string, hardware bool) ([]Counter, error) {
 	names, err := list(dir)
 	if err != nil {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/unifiedd/unifiedd/rdma/verbs"
+)
+
+// collectFunc is a collector that is nothing but a function.
+type collectFunc func(chan<- prometheus.Metric)
+
+func (collectFunc) Describe(chan<- *prometheus.Desc)       {}
+func (f collectFunc) Collect(out chan<- prometheus.Metric) { f(out) }
+
+// gather is what a scrape of the collector gives, line by line. Prometheus' own check has
+// nothing to say against it.
+func gather(t *testing.T, f collectFunc) string {
+	t.Helper()
+	r := prometheus.NewPedanticRegistry()
+	r.MustRegister(f)
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("metric %s: %s", p.Metric, p.Text)
+	}
+	answer := httptest.NewRecorder()
+	promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	return answer.Body.String()
+}
+
+// TestCollectCounters: whatever a driver calls its counters, a scrape works.
+func TestCollectCounters(t *testing.T) {
+	counters := []verbs.Counter{
+		{Name: "VL15_dropped", Value: 3}, {Name: "port_rcv_data", Value: 1 << 40},
+		{Name: "sent_pkts", Value: 5, Hardware: true}, {Name: "sent_pkts", Value: 6},
+		{Name: "tx.roce-errors", Value: 7, Hardware: true}, {Name: "tx_roce_errors", Value: 8, Hardware: true},
+		{Name: "é", Value: 9, Hardware: true},
+	}
+	text := gather(t, func(out chan<- prometheus.Metric) {
+		collectCounters(out, "eth1", "mlx5_0", counters)
+		collectCounters(out, "eth2", "mlx5_1", counters)
+	})
+	for _, want := range []string{
+		`unifiedd_rdma_port_vl15_dropped{device="mlx5_0",interface="eth1"} 3`,
+		`unifiedd_rdma_port_port_rcv_data{device="mlx5_1",interface="eth2"} 1.099511627776e+12`,
+		`unifiedd_rdma_hw_sent_pkts{device="mlx5_0",interface="eth1"} 5`,
+		`unifiedd_rdma_port_sent_pkts{device="mlx5_0",interface="eth1"} 6`,
+		`unifiedd_rdma_hw_tx_roce_errors{device="mlx5_0",interface="eth1"} 7`,
+		`unifiedd_rdma_hw__{device="mlx5_0",interface="eth1"} 9`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+}
