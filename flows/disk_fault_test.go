@@ -52,12 +52,13 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	// The loop device calls a write done of which only the first part found room.
 	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
 	ballast := fill(t, small)
-	c.capture(t, 1000)
+	c.send(t, 1000)
 	c.becomes(t, Waiting, "write to "+dev, "no space left", "make room")
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
 	c.becomes(t, Running)
+	await(t, c.ill, "what waited in the rings", func(s FlowStatus) bool { return s.Packets == 1100 })
 	if err := c.ill.Stop(); err != nil {
 		t.Fatal(err)
 	}

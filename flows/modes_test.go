@@ -161,6 +161,7 @@ func (l *lab) addPair(t *testing.T) (ends [2]testenv.End) {
 	ends[0], ends[1] = l.A, l.B
 	ends[0].Ifname, ends[1].Ifname = l.A.Ifname+"x", l.B.Ifname+"x"
 	l.A.Run(t, "ip", "link", "add", ends[0].Ifname, "type", "veth", "peer", "name", ends[1].Ifname, "netns", l.B.Name)
+	t.Cleanup(func() { ends[0].Delete(t) }) // the namespaces of cards outlive the test
 	for i := range ends {
 		ends[i].Run(t, "ip", "link", "set", ends[i].Ifname, "up")
 	}

@@ -52,6 +52,9 @@ func TestCannotStart(t *testing.T) {
 		{"too many queues", ", queues: [0, 5]", toFile, nil, []string{"queue 5"}},
 		{"zero copy required", ", zero_copy: require", toFile, xdp.ErrNoZeroCopy, []string{"zero copy"}},
 	} {
+		if one.want == xdp.ErrNoZeroCopy && granted.zeroCopy {
+			continue
+		}
 		t.Run(one.name, func(t *testing.T) {
 			c.prescribe(t, one.from, one.to)
 			err := c.try(t)

@@ -72,7 +72,11 @@ func TestFromTrafgen(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := l.A.Command(testenv.Tool(t, "trafgen"), "-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q")
+	args := []string{"-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q"}
+	if l.IsCard() { // without a rate it ends when the card's queue is full
+		args = append(args, "--rate", "2000pps")
+	}
+	cmd := l.A.Command(testenv.Tool(t, "trafgen"), args...)
 	cmd.Dir = t.TempDir() // it makes a file there
 	out, err := cmd.CombinedOutput()
 	if err != nil {

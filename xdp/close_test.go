@@ -24,7 +24,7 @@ func TestTeardown(t *testing.T) {
 		g.start(i)
 		testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 10, 500), testenv.SendOptions{})
 		g.worker.Give(g.receiveAny(i, 10))
-		p := i.Ports()[n%2]
+		p := i.Ports()[n%len(i.Ports())]
 		p.Send(g.load(packets(&pair.B, &pair.A, 10, 500)))
 		if n%3 == 0 {
 			if err := p.Kick(); err != nil {
@@ -141,6 +141,9 @@ func TestConcurrentControl(t *testing.T) {
 	for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); {
 		for _, p := range i.Ports() {
 			p.Supply(batch[:p.Recv(batch)])
+			if err := p.Kick(); err != nil {
+				t.Error(err)
+			}
 		}
 	}
 	if err := i.Close(); err != nil {

@@ -87,7 +87,7 @@ func TestConfigMistakes(t *testing.T) {
 		"ring size 2":            {RingSize: 2},
 		"headroom 3800":          {Shape: umem.Shape{Headroom: 3800}},
 		"no queue 2":             {Queues: []uint32{0, 2}},
-		"listed twice":           {Queues: []uint32{1, 1}},
+		"listed twice":           {Queues: []uint32{0, 0}},
 		"direction 7":            {Direction: 7},
 		"in generic mode":        {Policy: Require, Mode: bpf.Generic},
 		"of another region":      {Holders: map[uint32]*umem.Holder{1: other.worker}},

@@ -51,7 +51,7 @@ func (g *rig) checkArrival(i *Interface, pair *testenv.Pair, shape umem.Shape, s
 	for _, f := range supplied {
 		given[f.Addr] = true
 	}
-	if n := p.Supply(supplied); n != len(supplied) {
+	if n := p.Supply(supplied); n != len(supplied) || p.Kick() != nil {
 		g.Fatalf("Supply took %d", n)
 	}
 	g.start(i)
@@ -334,7 +334,7 @@ func TestUpperRegion(t *testing.T) {
 		}
 	}
 	g.worker.Give(lower)
-	if n := p.Supply(upper); n != 100 {
+	if n := p.Supply(upper); n != 100 || p.Kick() != nil {
 		t.Fatalf("Supply took %d", n)
 	}
 	g.start(i)

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -102,7 +103,8 @@ func (g *rig) tryOpen(e *testenv.End, c Config) (i *Interface, err error) {
 // policy is that of tests which name none. Those on cards set it.
 var policy = Prefer
 
-// supply gives the port n frames of the pool.
+// supply gives the port n frames of the pool, and has its driver look at them: a virtio
+// card with zero copy without any makes its fellow wait, and with it who sends there.
 func (g *rig) supply(p umem.Port, n int) {
 	g.Helper()
 	if n == 0 {
@@ -114,6 +116,9 @@ func (g *rig) supply(p umem.Port, n int) {
 	}
 	if took := p.Supply(fs); took != n {
 		g.Fatalf("Supply took %d of %d frames", took, n)
+	}
+	if err := p.Kick(); err != nil && !errors.Is(err, ErrInterfaceDown) {
+		g.Fatal(err)
 	}
 }
 

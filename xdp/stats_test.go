@@ -135,6 +135,9 @@ func TestOverload(t *testing.T) {
 		}
 		n := p.Recv(batch)
 		p.Supply(batch[:n])
+		if err := p.Kick(); err != nil {
+			t.Error(err)
+		}
 	}
 	arrived := taken.Load() - (pair.A.Stats(t).TxDropped - before)
 	if pair.IsCard() { // the wire between emulated cards loses some when it is busy

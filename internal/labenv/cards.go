@@ -13,19 +13,19 @@ type Form struct {
 	Name string
 	Copy bool // zero copy is not to be asked for
 	a, b string
-	// queues is the most that both cards have, mtu the longest that their drivers take
+	// Queues is the most that both cards have, mtu the longest that their drivers take
 	// together with a program.
-	queues, mtu int
+	Queues, mtu int
 	drops       func(name string, frame []byte) bool
 }
 
 // Forms are those that tests made for veth run on as well.
 var (
-	IgbZeroCopy    = Form{Name: "igb zero copy", a: "igb0", b: "igb1", queues: 4, mtu: 1500, drops: igbDrops}
-	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", queues: 4, mtu: 1500, drops: igbDrops}
-	VirtioZeroCopy = Form{Name: "virtio-net", a: "virtio1", b: "virtio0", queues: 1, mtu: 1500}
+	IgbZeroCopy    = Form{Name: "igb zero copy", a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops}
+	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops}
+	VirtioZeroCopy = Form{Name: "virtio-net", a: "virtio1", b: "virtio0", Queues: 1, mtu: 1500}
 	// VirtioRefused receives by the card whose driver may not use any memory.
-	VirtioRefused = Form{Name: "virtio-net refused", a: "virtio0", b: "virtio1", queues: 1, mtu: 1500}
+	VirtioRefused = Form{Name: "virtio-net refused", a: "virtio0", b: "virtio1", Queues: 1, mtu: 1500}
 )
 
 // ZeroCopy reports whether end B has zero copy in this form on the kernel that runs. It is
@@ -51,7 +51,7 @@ func (f Form) Instead(t testing.TB) {
 }
 
 func (f Form) cards() *testenv.Cards {
-	return &testenv.Cards{A: f.a, B: f.b, MTU: f.mtu, Queues: f.queues, Drops: f.drops}
+	return &testenv.Cards{A: f.a, B: f.b, MTU: f.mtu, Queues: f.Queues, Drops: f.drops}
 }
 
 // igbDrops: the emulated card looks into the packets it sends and forgets those whose
@@ -77,7 +77,7 @@ func (f Form) pair(t testing.TB) *testenv.Pair {
 	Kernel(t)
 	c := f.cards()
 	c.Take(t)
-	return c.Pair(t, testenv.PairOptions{MTU: f.mtu, Queues: min(2, f.queues), NoAddresses: true})
+	return c.Pair(t, testenv.PairOptions{MTU: f.mtu, Queues: min(2, f.Queues), NoAddresses: true})
 }
 
 // Carry waits until both cards have a link. A card that is given a program or a

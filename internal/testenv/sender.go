@@ -104,9 +104,16 @@ func (s *Sender) arrival(t testing.TB, o SendOptions) func(packets int) {
 	if s.to == nil || o.Rate == 0 {
 		return func(int) {}
 	}
-	before := s.to.Stats(t).RxPackets
+	h := s.to.handle(t)
+	received := func() uint64 {
+		if link := byAddress(h, s.to.MAC); link != nil { // it may have another name
+			return link.Attrs().Statistics.RxPackets
+		}
+		return 0
+	}
+	before := received()
 	return func(packets int) {
-		within(100*time.Millisecond, func() bool { return s.to.Stats(t).RxPackets-before >= uint64(packets) })
+		within(100*time.Millisecond, func() bool { return received()-before >= uint64(packets) })
 	}
 }
 
