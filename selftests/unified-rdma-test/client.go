@@ -37,6 +37,9 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("%v: %w", &o.job, err)
 	}
+	if r.counted, err = s.counted(); err != nil {
+		return err
+	}
 	return r.print(out, o.json)
 }
 

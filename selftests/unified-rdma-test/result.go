@@ -18,6 +18,7 @@ type result struct {
 	latency   *measure.Latency
 	bandwidth *measure.Bandwidth
 	storage   *stored
+	counted   counted
 }
 
 // stored is what the storage test did.
@@ -43,6 +44,7 @@ func (r *result) print(out io.Writer, asJSON bool) error {
 	default:
 		r.printVerified(out)
 	}
+	r.counted.print(out)
 	return nil
 }
 
@@ -60,7 +62,8 @@ func (r *result) printJSON(out io.Writer) error {
 		Latency   *measure.Latency   `json:",omitempty"`
 		Bandwidth *measure.Bandwidth `json:",omitempty"`
 		Storage   *stored            `json:",omitempty"`
-	}{r.job, r.verified, refused, r.latency, r.bandwidth, r.storage})
+		Counters  counts             `json:",omitempty"`
+	}{r.job, r.verified, refused, r.latency, r.bandwidth, r.storage, r.counted.counts})
 }
 
 func (r *result) printStored(out io.Writer) {

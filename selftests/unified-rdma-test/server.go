@@ -93,7 +93,9 @@ func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request)
 	} else {
 		err = s.follow(ctx, j, r, out)
 	}
-	return errors.Join(err, s.close())
+	c, e := s.counted()
+	c.print(out)
+	return errors.Join(err, e, s.close())
 }
 
 // follow is the server's side of all tests but storage.

@@ -30,6 +30,7 @@ type session struct {
 	memory   rdma.MemoryRegion
 	manager  *cm.Channel // nil without -R
 	through  *cm.Conn    // likewise
+	before   counts      // of the device, when it was opened
 	undo     []func() error
 }
 
@@ -48,6 +49,9 @@ func open(o options, peer netip.Addr) (s *session, err error) {
 		return s, err
 	}
 	if s.port, err = s.device.Port(1); err != nil {
+		return s, err
+	}
+	if s.before, err = readCounts(o.device); err != nil {
 		return s, err
 	}
 	s.settings = connect.Defaults()
