@@ -48,6 +48,7 @@ func (t *tester) read() (string, error) {
 // gather writes chains of pieces that do not lie together, each one operation.
 func (t *tester) gather() (string, error) {
 	before := t.queue.Stats()
+	defer t.unchain()
 	t.chain(t.piece())
 	t.place(gatherAt)
 	t.paint(2)
@@ -67,6 +68,9 @@ func (t *tester) gather() (string, error) {
 
 // scatter reads the chains back.
 func (t *tester) scatter() (string, error) {
+	defer t.unchain()
+	t.chain(t.piece())
+	t.place(gatherAt)
 	for _, f := range t.blocks {
 		clear(t.region.Bytes(f))
 	}
@@ -76,7 +80,6 @@ func (t *tester) scatter() (string, error) {
 	if err := t.compareFrames(gatherAt, 2, t.piece()); err != nil {
 		return "", err
 	}
-	t.unchain()
 	return "every piece is what was written", nil
 }
 

@@ -1,0 +1,42 @@
+//go:build lab
+
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestOddDisks runs the self-test on disks that are too small, have large blocks, or fail
+// each write, by both ways, and a load in blocks smaller than those of the disk.
+func TestOddDisks(t *testing.T) {
+	testenv.Leaks(t)
+	odd := labenv.OddDisks(t)
+	for _, c := range []struct {
+		disk   labenv.Namespace
+		args   string
+		status int
+		says   string
+	}{
+		{odd.Small, "", 1, "has 3145728 bytes: the self-test needs 4194304"},
+		{odd.Blocks, "", 0, "offset and length 4096 bytes"},
+		{odd.Blocks, "-rw randwrite -bs 4k -size 1m -verify ", 0, ""},
+		{odd.Blocks, "-rw write -bs 512 -size 1m -runtime 0 ", 1, "4096"},
+		{odd.Failing, "", 1, "FAIL  write"},
+	} {
+		for _, path := range []string{c.disk.Disk, c.disk.Node} {
+			begin := time.Now()
+			status, out, errs := program(t, append(strings.Fields(c.args), "-force", path)...)
+			if took := time.Since(begin); took > stepLimit {
+				t.Errorf("%s%s: it took %v, so a step waited in vain\n%s", c.args, path, took, out)
+			}
+			if status != c.status || !strings.Contains(out+errs, c.says) {
+				t.Errorf("%s%s: status %d, and not %d with %q\n%s%s", c.args, path, status, c.status, c.says, out, errs)
+			}
+		}
+	}
+}
