@@ -54,7 +54,7 @@ func makeRecord(t *testing.T, long bool) *record {
 func drive(t *testing.T, dir string, long bool) (ended func() []byte) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "lab"), "-limit", "5m", "-record", dir,
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "lab"), "-kernel", os.Getenv("UNIFIEDD_KERNEL"), "-limit", "5m", "-record", dir,
 		"-cmd", fmt.Sprintf("until [ -e %[1]s/built ]; do sleep 0.2; done; %[1]s/drive -test.run '^TestDrive$' -test.v", dir))
 	cmd.Env = append(os.Environ(), "UNIFIEDD_RECORD="+dir, "UNIFIEDD_SPAN=1500ms", "UNIFIEDD_LONG=")
 	if long {
