@@ -27,7 +27,7 @@ type Channel struct {
 	done chan struct{}
 }
 
-// Open opens a channel. The error is rdma.ErrUnsupported where the kernel has no rdma_cm for programs, and
+// Open opens a channel, which is the caller's to close. The error is rdma.ErrUnsupported where the kernel has no rdma_cm for programs, and
 // says how to get it.
 func Open() (*Channel, error) {
 	file, err := os.OpenFile(node, os.O_RDWR|unix.O_NONBLOCK, 0)

@@ -13,13 +13,25 @@ import (
 // TestConnect: both sides know of each other what they say, messages go both ways, and the end is seen.
 func TestConnect(t *testing.T) {
 	r := newRig(t)
+	r.connects()
+	if !testing.Short() {
+		r.at = here6
+		r.connects()
+	}
+}
+
+// connects connects two sides at the rig's address.
+func (r *rig) connects() {
+	t := r.t
+	t.Helper()
 	x, y := r.side(), r.side()
 	a, b := r.pair(x, y)
 	heard(t, a.Private(), "welcome", MostToAccept)
 	heard(t, b.Private(), "hello", MostToConnect)
-	if p := a.Place(); p.Device != r.device.Name() || p.Port != 1 || p.Remote.Addr() != here || p.Remote.Port() != port || b.Place().Local != p.Remote {
+	if p := a.Place(); p.Device != r.device.Name() || p.Port != 1 || p.Remote.Addr() != r.at || p.Remote.Port() != port || b.Place().Local != p.Remote {
 		t.Errorf("%v, and at the other end %v", p, b.Place())
 	}
+	clear(r.region.At(0, 32768))
 	copy(r.region.At(8192, 64), "there")
 	x.send(rdma.SendRequest{Op: rdma.Send}, 8192)
 	x.want(rdma.Success)
@@ -45,6 +57,9 @@ func (r *rig) ends(x, y *side, a, b *Conn) {
 	closed(r.t, a)
 	if err := over(r.t, b); !errors.Is(err, ErrDisconnected) {
 		r.t.Errorf("the peer's end is %v", err)
+	}
+	if err := a.Err(); !errors.Is(err, ErrClosed) || errors.Is(err, ErrDisconnected) {
+		r.t.Errorf("our own end is %v", err)
 	}
 	y.want(rdma.WorkFlushed)
 	x.want(rdma.WorkFlushed)

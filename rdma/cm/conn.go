@@ -61,6 +61,7 @@ func (c *Conn) Close() error {
 	select {
 	case <-i.done:
 	default:
+		i.note(ErrClosed)
 		i.leave()
 		timer := time.NewTimer(farewell)
 		defer timer.Stop()

@@ -14,9 +14,8 @@
 // that.
 //
 // The kernel's interface is spoken as it is (/dev/infiniband/rdma_cm, include/uapi/rdma/rdma_user_cm.h, version 4), not
-// through librdmacm. That library would open each device once more and keep it open for as long as the process
-// lives, wants queue pairs to be of its own contexts, and aborts where it cannot allocate. What it adds,
-// names of hosts and of services, Go has. So queue pairs are anybody's: the kernel says what states they are to be led
+// through librdmacm. That library opens each device once more and keeps it open for as long as the process
+// lives, and makes queue pairs of its own contexts. What it adds, names of hosts and of services, Go has. Here queue pairs are anybody's: the kernel says what states they are to be led
 // through with which attributes (rdma_init_qp_attr), and this package leads them. iWARP devices lead theirs
 // themselves. They must be RC.
 //

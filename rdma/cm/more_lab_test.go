@@ -31,8 +31,8 @@ func TestRefusals(t *testing.T) {
 		{"backlog", backlogFull}, {"no such address", noSuchAddress}, {"no device", noDevice}, {"address in use", inUse},
 		{"wrong queue pairs", wrongQueuePairs}, {"given up by the peer", givenUp}, {"cancelled", cancelled}} {
 		t.Run(c.name, func(t *testing.T) {
-			if c.name == "no such address" || c.name == "not answered" {
-				long(t, "other waiting ends with its context, too")
+			if c.name != "nobody listens" && c.name != "rejected" {
+				long(t, "others are refused")
 			}
 			on := *r
 			on.t = t
@@ -305,7 +305,7 @@ func TestManyConnections(t *testing.T) {
 
 // TestChannelClosed: what was made from a channel ends with it.
 func TestChannelClosed(t *testing.T) {
-	long(t, "TestPeerKilled has the kernel close a channel")
+	long(t, "a connection is closed in TestConnect")
 	r := newRig(t)
 	x, y := r.side(), r.side()
 	l := r.listen()
@@ -340,6 +340,7 @@ func TestChannelClosed(t *testing.T) {
 
 // TestPeerKilled: a process that dies is a peer that has disconnected, and what waits for it is flushed.
 func TestPeerKilled(t *testing.T) {
+	long(t, "a peer leaves in TestConnect")
 	r := newRig(t)
 	y := r.side()
 	l := r.listen()

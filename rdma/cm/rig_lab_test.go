@@ -26,18 +26,19 @@ type rig struct {
 	region  *umem.Region
 	memory  rdma.MemoryRegion
 	channel *Channel
+	at      netip.Addr // where it listens
 }
 
-// here is the address of the device, and elsewhere one on its link that nobody has.
-var here, elsewhere = netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("10.79.0.9")
+// here and here6 are addresses of the device, and elsewhere one on its link that nobody has.
+var here, here6, elsewhere = netip.MustParseAddr("10.79.0.1"), netip.MustParseAddr("fd79::1"), netip.MustParseAddr("10.79.0.9")
 
 const port = 7471
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	testenv.Leaks(t)
-	r := &rig{t: t}
-	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24")
+	r := &rig{t: t, at: here}
+	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24", here6.String()+"/64")
 	t.Cleanup(func() { atRest(t, name) })
 	r.device = made(t, func() (rdma.Device, error) { return verbs.Provider{}.Open(name) })
 	r.domain = made(t, r.device.NewProtectionDomain)
@@ -182,12 +183,12 @@ func (r *rig) within(d time.Duration) context.Context {
 }
 
 func (r *rig) route() (*Route, error) {
-	return r.channel.Resolve(r.within(10*time.Second), Path{To: netip.AddrPortFrom(here, port)})
+	return r.channel.Resolve(r.within(10*time.Second), Path{To: netip.AddrPortFrom(r.at, port)})
 }
 
 func (r *rig) listen() *Listener {
 	r.t.Helper()
-	return made(r.t, func() (*Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 0) })
+	return made(r.t, func() (*Listener, error) { return r.channel.Listen(netip.AddrPortFrom(r.at, port), 0) })
 }
 
 // accepted is what became of a request.
