@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -90,12 +92,8 @@ func (w *waiting) meet(ctx context.Context, q rdma.QueuePair, local connect.Para
 		if err := w.sameDevice(r.Place()); err != nil {
 			return errors.Join(err, r.Close())
 		}
-		conn, err := r.Accept(ctx, w.managed(q, local))
-		if err != nil {
-			return err
-		}
-		w.led(conn)
-		return nil
+		w.through, err = w.accept(ctx, r, w.managed(q, local))
+		return err
 	}
 }
 
@@ -110,10 +108,27 @@ func (s *session) managed(q rdma.QueuePair, local connect.Parameters) cm.End {
 		MinRNRTimer: s.settings.MinRNRTimer, Timeout: s.settings.Timeout}
 }
 
-// led notes that the queue pair is connected.
-func (s *session) led(c *cm.Conn) {
-	s.through = c
-	s.then(c.Close)
+// accept connects a queue pair in INIT with that of who asks.
+func (s *session) accept(ctx context.Context, r *cm.Request, e cm.End) (*cm.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
+	defer cancel()
+	conn, err := r.Accept(ctx, e)
+	if err == nil {
+		s.then(conn.Close)
+	}
+	return conn, err
+}
+
+// listenAnywhere listens on all addresses, on the port that the user names.
+func (s *session) listenAnywhere() (*cm.Listener, error) {
+	listen := func(a netip.Addr) (*cm.Listener, error) {
+		return s.manager.Listen(netip.AddrPortFrom(a, uint16(s.options.port)), 0)
+	}
+	l, err := keep(s, listen, netip.IPv6Unspecified())
+	if errors.Is(err, unix.EAFNOSUPPORT) {
+		l, err = keep(s, listen, netip.IPv4Unspecified())
+	}
+	return l, err
 }
 
 // sameDevice: the way must be over the device that the user named.
@@ -145,7 +160,9 @@ func (s *session) meet(ctx context.Context, dialled string, c *connect.Conn, q r
 	}
 	e := s.managed(q, local)
 	e.Private = a.Token
-	return s.join(ctx, a.At, e)
+	conn, err := s.join(ctx, a.At, e)
+	s.through = conn
+	return err
 }
 
 // over is why a connection through rdma_cm is over, and nil while it stands, or where there is none.
@@ -157,21 +174,20 @@ func (s *session) over() error {
 }
 
 // join connects a queue pair in INIT with that of who listens.
-func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) error {
+func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (*cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
 	defer cancel()
 	route, err := s.manager.Resolve(ctx, cm.Path{To: to})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = route.Close() }()
 	if err := s.sameDevice(route.Place()); err != nil {
-		return err
+		return nil, err
 	}
 	conn, err := route.Connect(ctx, e)
-	if err != nil {
-		return err
+	if err == nil {
+		s.then(conn.Close)
 	}
-	s.led(conn)
-	return nil
+	return conn, err
 }

@@ -64,14 +64,7 @@ func rpingAsServer(t *testing.T, p place) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var status int
-	var said, errs string
-	for end := time.Now().Add(testenv.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		status, said, errs = askFor(t, strings.Fields("-peer rping -n 20 -size 1000 "+p.card+" "+p.device+" - "+p.server)...)
-		if !strings.Contains(errs, "check that a program listens") {
-			break
-		}
-	}
+	status, said, errs := askPatiently(t, p, "-peer rping -n 20 -size 1000")
 	if status != 0 || !strings.Contains(said, "20 pings of 1000 bytes, every byte as it should be") {
 		t.Errorf("status %d, %s%s", status, said, errs)
 		_ = cmd.Process.Kill()
@@ -79,6 +72,50 @@ func rpingAsServer(t *testing.T, p place) {
 	_ = cmd.Wait() // its status does not tell an end from a failure
 	if !strings.Contains(out.String(), "server ping data: rdma-ping-19: ") {
 		t.Errorf("rping: %s", out)
+	}
+}
+
+// askPatiently runs ours as client of a program that takes a while to listen.
+func askPatiently(t *testing.T, p place, options string) (status int, out, errs string) {
+	t.Helper()
+	for end := time.Now().Add(testenv.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		status, out, errs = askFor(t, append(strings.Fields(options), p.card, p.device, noDisk, p.server)...)
+		if !strings.Contains(errs, "check that a program listens") {
+			break
+		}
+	}
+	return status, out, errs
+}
+
+// TestManagedPeers has programs of perftest, unmodified, with -R.
+func TestManagedPeers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in the short form: TestManager has rping there")
+	}
+	p := newPlace(t)
+	for _, c := range []peerCase{{program: "ib_write_bw", theirs: "-R -n 200", ours: "-R -peer ib_write_bw -n 200"},
+		{program: "ib_write_lat", theirs: "-R -n 200", ours: "-R -peer ib_write_lat -n 200"},
+		{program: "ib_read_lat", theirs: "-R -n 200", ours: "-R -peer ib_read_lat -n 200"},
+		{program: "ib_send_bw", theirs: "-R -n 200 -s 4096", ours: "-R -peer ib_send_bw -n 200 -size 4096"},
+		{program: "ib_send_lat", theirs: "-R -n 200", ours: "-R -peer ib_send_lat -n 200"},
+		{program: "ib_atomic_lat", theirs: "-R -n 200", ours: "-R -peer ib_atomic_lat -n 200"}} {
+		t.Run("client_"+c.program, func(t *testing.T) { c.asClient(t, p) })
+		t.Run("server_"+c.program, func(t *testing.T) { c.asManagedServer(t, p) })
+	}
+}
+
+func (c peerCase) asManagedServer(t *testing.T, p place) {
+	cmd, out := c.command(t, p.device, "")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	status, said, errs := askPatiently(t, p, c.ours)
+	if status != 0 || errs != "" || !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
+		t.Errorf("ours ends with %d: %s%s", status, said, errs)
+		_ = cmd.Process.Kill()
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s", c.program, err, out)
 	}
 }
 

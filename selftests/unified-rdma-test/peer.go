@@ -45,9 +45,6 @@ func (o *options) checkPeer(given map[string]bool) error {
 	if o.peer == rpingPeer {
 		return o.fillRping(given)
 	}
-	if o.Manager {
-		return fmt.Errorf("-R and -peer %s do not go together", o.peer)
-	}
 	if !given["port"] {
 		o.port = peerPort
 	}

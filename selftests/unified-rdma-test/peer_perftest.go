@@ -48,27 +48,40 @@ func (o *options) perftest(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if o.Manager {
+		return o.perftestManaged(ctx, test, out)
+	}
 	return o.withPeer(ctx, out, test.Settings(), func(l *link, local connect.Parameters, conn net.Conn) error {
-		c := perftest.Config{Test: test, MTU: local.MTU}
-		if o.server() {
-			c.Role = perftest.Server
-		}
-		s, err := perftest.Begin(ctx, conn, c)
-		if err != nil {
-			return err
-		}
-		local.MTU = s.Agreed().MTU
-		if err := l.exchangeKeys(ctx, s, local); err != nil {
-			return err
-		}
-		if err := s.Start(ctx); err != nil {
-			return err
-		}
-		return l.besidePerftest(ctx, s, out)
+		return l.converse(ctx, conn, test, local, nil, out)
 	})
 }
 
-// exchangeKeys leads the queue pair, and learns where the peer's memory is.
+// converse is the conversation, and our part of the test in it. With -R meet connects the queue pair.
+func (l *link) converse(ctx context.Context, conn net.Conn, test perftest.Test, local connect.Parameters, meet func() error, out io.Writer) error {
+	c := perftest.Config{Test: test, MTU: local.MTU, Manager: meet != nil}
+	if l.options.server() {
+		c.Role = perftest.Server
+	}
+	s, err := perftest.Begin(ctx, conn, c)
+	if err != nil {
+		return err
+	}
+	local.MTU = s.Agreed().MTU
+	if meet != nil {
+		if err := s.Meet(ctx, meet); err != nil {
+			return err
+		}
+	}
+	if err := l.exchangeKeys(ctx, s, local); err != nil {
+		return err
+	}
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	return l.besidePerftest(ctx, s, out)
+}
+
+// exchangeKeys leads the queue pair, unless rdma_cm has, and learns where the peer's memory is.
 func (l *link) exchangeKeys(ctx context.Context, s *perftest.Session, local connect.Parameters) error {
 	if twoSided(l.op) {
 		if err := l.post(0, l.receives()); err != nil {
@@ -80,6 +93,9 @@ func (l *link) exchangeKeys(ctx context.Context, s *perftest.Session, local conn
 	keys, err := s.Exchange(ctx, []perftest.Key{mine}, func(keys []perftest.Key) (err error) {
 		if remote, err = keys[0].Parameters(l.Transport, local.MTU, mine); err != nil {
 			return err
+		}
+		if l.Manager {
+			return nil // it is led
 		}
 		return connect.Lead(l.qp, l.settings, local, remote)
 	})

@@ -14,6 +14,9 @@ import (
 
 // fillPingpong sets what the pingpong programs take for granted.
 func (o *options) fillPingpong(given map[string]bool) error {
+	if o.Manager {
+		return fmt.Errorf("-R and -peer %s do not go together", o.peer)
+	}
 	o.Test, o.Op, o.Depth, o.Inline = latencyTest, "send", 1, 0
 	if !given["size"] {
 		o.Size = pingpong.Size

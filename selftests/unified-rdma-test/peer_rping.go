@@ -9,8 +9,6 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/cm/rping"
@@ -83,13 +81,18 @@ func (p *pinger) make() (err error) {
 		return errors.New("the region has no room for the pings")
 	}
 	p.source, p.sink, p.text = frames[0], frames[1], frames[2]
-	for _, q := range []*rdma.CompletionQueue{&p.sent, &p.came} {
-		if *q, err = keep(p.session, p.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: 4}); err != nil {
+	return p.few(2)
+}
+
+// few makes a queue pair for so many small requests.
+func (l *link) few(n int) (err error) {
+	for _, q := range []*rdma.CompletionQueue{&l.sent, &l.came} {
+		if *q, err = keep(l.session, l.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: n + 1}); err != nil {
 			return err
 		}
 	}
-	p.qp, err = keep(p.session, p.domain.NewQueuePair, rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: p.sent, ReceiveCQ: p.came, SendDepth: 2, RecvDepth: 2})
-	p.sends, p.recvs, p.sges, p.polled = make([]rdma.SendRequest, 1), make([]rdma.ReceiveRequest, 1), make([]rdma.SGE, 1), make([]rdma.WorkCompletion, 4)
+	l.qp, err = keep(l.session, l.domain.NewQueuePair, rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: l.sent, ReceiveCQ: l.came, SendDepth: 2, RecvDepth: n})
+	l.sends, l.recvs, l.sges, l.polled = make([]rdma.SendRequest, 1), make([]rdma.ReceiveRequest, 1), make([]rdma.SGE, 1), make([]rdma.WorkCompletion, 4)
 	return err
 }
 
@@ -106,9 +109,11 @@ func (p *pinger) ask(to netip.AddrPort) error {
 	if err := p.prepare(rdma.RemoteRead | rdma.RemoteWrite); err != nil {
 		return err
 	}
-	if err := p.join(p.ctx, to, p.mine()); err != nil {
+	conn, err := p.join(p.ctx, to, p.mine())
+	if err != nil {
 		return err
 	}
+	p.through = conn
 	begin := time.Now()
 	for n := range p.Count {
 		if err := p.ping(n, source, sink); err != nil {
@@ -202,17 +207,10 @@ func (p *pinger) say(i rping.Info) error {
 
 // serve is the server's side.
 func (p *pinger) serve() error {
-	listen := func(a netip.Addr) (*cm.Listener, error) {
-		return p.manager.Listen(netip.AddrPortFrom(a, uint16(p.options.port)), 1)
-	}
-	l, err := listen(netip.IPv6Unspecified())
-	if errors.Is(err, unix.EAFNOSUPPORT) {
-		l, err = listen(netip.IPv4Unspecified())
-	}
+	l, err := p.listenAnywhere()
 	if err != nil {
 		return err
 	}
-	defer l.Close()
 	fmt.Fprintf(p.out, "waiting for rping on port %d of rdma_cm\n", p.options.port)
 	r, err := l.Accept(p.ctx)
 	if err != nil {
@@ -232,12 +230,8 @@ func (p *pinger) welcome(r *cm.Request) error {
 	if err := p.prepare(0); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(p.ctx, p.options.patience)
-	defer cancel()
-	conn, err := r.Accept(ctx, p.mine())
-	if err == nil {
-		p.led(conn)
-	}
+	conn, err := p.accept(p.ctx, r, p.mine())
+	p.through = conn
 	return err
 }
 

@@ -28,6 +28,9 @@ type Config struct {
 	MTU  rdma.MTU // the largest that our port takes
 	// Both is a bandwidth test in both directions at once.
 	Both bool
+	// Manager is option -R: the connection given to Begin is itself a queue pair, on which each Write is a SEND, and
+	// queue pairs are connected in Meet.
+	Manager bool
 }
 
 // Session is a conversation with a program of perftest's. One goroutine uses it at a time.
@@ -76,6 +79,23 @@ func (s *Session) size(what string, ours, most uint32) (uint32, error) {
 
 // Agreed is what Begin found.
 func (s *Session) Agreed() Agreed { return s.agreed }
+
+// Meet has both sides of option -R connect their queue pairs, the server by waiting: it is to listen before.
+func (s *Session) Meet(ctx context.Context, connect func() error) error {
+	turn := func(name string) error {
+		return s.step(ctx, name, func() error {
+			_, err := s.turn(Key{})
+			return err
+		})
+	}
+	if err := turn("wait until both are about to connect"); err != nil {
+		return err
+	}
+	if err := connect(); err != nil {
+		return err
+	}
+	return turn("wait until both have connected")
+}
 
 // Reach is how many bytes from Key.Addr a peer reads or writes in a test with messages of size bytes.
 func (s *Session) Reach(size uint64) uint64 { return max(size, uint64(s.agreed.CycleBuffer)) }
@@ -161,7 +181,7 @@ var bye = []byte("done\x00")
 // done is the last turn. Both sides write, and close without a look at what the other wrote: it is
 // taken here so that closing does not reset the connection under the peer.
 func (s *Session) done() error {
-	if err := s.turnIf(true); err != nil {
+	if err := s.turnIf(true); err != nil || s.config.Manager {
 		return err
 	}
 	if _, err := s.conn.Write(bye); err != nil {
@@ -185,6 +205,10 @@ func (s *Session) turnIf(wanted bool) error {
 
 // turn tells one key and hears one.
 func (s *Session) turn(k Key) (Key, error) {
+	if s.config.Manager {
+		b, err := s.swap(k.Binary())
+		return KeyOfBinary(b), err
+	}
 	b, err := s.swap(k.Encode())
 	if err != nil {
 		return Key{}, err
