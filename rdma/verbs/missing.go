@@ -9,7 +9,7 @@ import (
 )
 
 var errMissing = fmt.Errorf("RDMA over libibverbs: %w by this build: build with cgo, -tags verbs and the headers of libibverbs "+
-	"(Debian: apt-get install libibverbs-dev librdmacm-dev; then make)", rdma.ErrUnsupported)
+	"(Debian: apt-get install libibverbs-dev; then make)", rdma.ErrUnsupported)
 
 func devices() ([]string, error) { return nil, errMissing }
 
