@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 mkdir -p build/bench
 go build -o build/lab ./selftests/lab
 
-build/lab -kernel "${1:-}" -limit 100m -run '^TestAgainst' |
+build/lab -kernel "${1:-}" -limit 100m -run "${RUN:-^TestAgainst}" |
 	awk '/^-----END .*-----$/ { if (to) close(to); to = ""; next }
 		/^-----BEGIN [a-z.-]+-----$/ { gsub(/-----(BEGIN )?/, ""); to = "build/bench/" $0; printf "" > to; text = /txt$/; next }
 		to { print > to; if (text) print; next }

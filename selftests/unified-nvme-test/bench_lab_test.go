@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -17,9 +15,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
-
-// casesVariable chooses cases by an expression that their names match, such as "node.*64".
-const casesVariable = "UNIFIEDD_BENCH_CASES"
 
 // batch is how many operations both programs hand over at once.
 const batch = 4
@@ -52,15 +47,17 @@ func TestAgainstFioOnDisk(t *testing.T) {
 		pace.Pairs*pace.Rounds, pace.Span, cpu, batch, form.Name),
 		"The guest's processors and disk are emulated: only the ratios mean something."}
 	r.Comparisons = compete(t, contests(t, form), programs, pace)
-	publish(t, r)
+	if err := r.Print(os.Stdout, "lab-storage"); err != nil {
+		t.Error(err)
+	}
 }
 
 // contests are the cases: all of them, those chosen, or in the short form one of each way.
 func contests(t *testing.T, form bench.Form) []*storage.Contest {
 	var all []*storage.Contest
-	match, err := regexp.Compile(os.Getenv(casesVariable))
+	match, err := bench.WantedCases()
 	if err != nil {
-		t.Fatalf("%s: %v", casesVariable, err)
+		t.Fatal(err)
 	}
 	for _, d := range disks {
 		for _, depth := range []int{1, 64} {
@@ -77,7 +74,7 @@ func contests(t *testing.T, form bench.Form) []*storage.Contest {
 		all = slices.DeleteFunc(all, func(c *storage.Contest) bool { return c.Node != (c.Depth == 64) || c.Node != (c.Mode == "randwrite") })
 	}
 	if len(all) == 0 {
-		t.Fatalf("%s=%s: there is no such case", casesVariable, match)
+		t.Fatalf("%s=%s: there is no such case", bench.CasesVariable, match)
 	}
 	return all
 }
@@ -99,19 +96,4 @@ func compete(t *testing.T, contests []*storage.Contest, programs [2]*storage.Pro
 		all = append(all, c.Rate())
 	}
 	return all
-}
-
-// publish prints the report, each form of it between lines that name its file.
-func publish(t *testing.T, r *bench.Report) {
-	t.Helper()
-	for _, part := range []struct {
-		name  string
-		write func(io.Writer) error
-	}{{"txt", r.Table}, {"json", r.JSON}, {"svg", r.SVG}} {
-		fmt.Printf("\n-----BEGIN lab-storage.%s-----\n", part.name)
-		if err := part.write(os.Stdout); err != nil {
-			t.Error(err)
-		}
-		fmt.Printf("\n-----END lab-storage.%s-----\n", part.name)
-	}
 }

@@ -1,0 +1,107 @@
+//go:build lab
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/rdma"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// How much a run of the usual form moves: about a second's worth.
+const (
+	benchMessages = 2000
+	benchBytes    = 24 << 20
+)
+
+// TestAgainstPerftest compares with the programs of perftest, in the form that UNIFIEDD_BENCH
+// names. The guest is gone afterwards, so the report goes to standard output, where make lab-bench
+// takes it from.
+func TestAgainstPerftest(t *testing.T) {
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if testing.Short() && form == bench.Short {
+		t.Skip("not in the short form, where TestPeers runs programs of perftest; make lab has it")
+	}
+	t.Setenv(programVariable, "1")
+	testenv.HugePages(t, 8<<20)
+	p := newPlace(t)
+	version := perftestVersion(t)
+	at := rdma.Place{Card: p.card, Device: p.device, Address: p.server, GID: 1, MTU: p.mtu}
+	r := bench.NewReport("RDMA over Soft-RoCE in the lab guest", "unified-rdma-test", version)
+	r.Notes = []string{
+		fmt.Sprintf("%d pairs of runs, in turn, fresh processes for each, both ends here, the server on CPU 0 and the client on CPU 1; path MTU %d; %s form.",
+			form.Rounds, p.mtu, form.Name),
+		"In tests of bandwidth unified-rdma-test hands over up to 16 requests at once where as many are ready, and perftest one.",
+		"The guest's processors are emulated: only the ratios mean something."}
+	r.Comparisons = race(t, form, at)
+	if err := r.Print(os.Stdout, "lab-rdma"); err != nil {
+		t.Error(err)
+	}
+}
+
+// perftestVersion is what the programs call themselves.
+func perftestVersion(t *testing.T) string {
+	out, _ := exec.CommandContext(t.Context(), testenv.Tool(t, "ib_write_lat"), "--version").CombinedOutput() // its exit status says nothing
+	for line := range strings.Lines(string(out)) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "Version") {
+			return "perftest " + strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "Version"), ":"))
+		}
+	}
+	t.Fatalf("ib_write_lat does not say which version it is: %q", out)
+	return ""
+}
+
+// race measures all cases once a round.
+func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs := [2]*rdma.Program{rdma.Ours(exe), rdma.Perftest()}
+	cases := contests(t, form)
+	for i := range form.Rounds {
+		for _, c := range cases {
+			if err := c.Pair(ctx, i, at, programs); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, c := range cases {
+		all = append(all, c.Result())
+	}
+	return all
+}
+
+// contests are the cases: all of them, those chosen, or in the short form one of each kind.
+func contests(t *testing.T, form bench.Form) (all []*rdma.Contest) {
+	t.Helper()
+	wanted, err := bench.WantedCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := func(n int) int { return int(time.Duration(n) * form.Span / bench.Usual.Span) }
+	for _, w := range rdma.Works(share(benchMessages), share(benchBytes)) {
+		short := w.Op == "write" && w.Size <= 4096
+		if wanted.MatchString(w.Name()) && (form != bench.Short || short) {
+			all = append(all, rdma.NewContest(w))
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s=%s: there is no such case", bench.CasesVariable, wanted)
+	}
+	return all
+}
