@@ -46,6 +46,9 @@ func TestPortOnDisk(t *testing.T) {
 		{"node, older kernel", nodeTarget, Config{Passthrough: true}.Without(FeatureGatherFixed | FeatureNoMmap | FeatureNoSQArray)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.name != "node" {
+				t.Skip("short: the node stands for it")
+			}
 			porttest.Run(t, func(t testing.TB) *porttest.Link { return openLink(t, c.target, c.config) })
 		})
 	}
@@ -155,10 +158,18 @@ func TestNodeRefused(t *testing.T) {
 }
 
 // TestSignalsOnDisk is TestSignals where Linux 6.1 gives some of the flushes up.
-func TestSignalsOnDisk(t *testing.T) { flushInRain(t, diskTarget(t, 1<<20)) }
+func TestSignalsOnDisk(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: Linux 7 gives none up, and on other targets it has run")
+	}
+	flushInRain(t, diskTarget(t, 1<<20))
+}
 
 // TestPolled polls an NVMe disk that has queues for it, as block device and as node.
 func TestPolled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: unified-nvme-test polls both")
+	}
 	reloadDriver(t, "poll_queues=1")
 	t.Cleanup(func() { reloadDriver(t, "poll_queues=0") })
 	for _, c := range []struct {
