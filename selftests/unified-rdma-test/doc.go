@@ -9,7 +9,8 @@
 // the server's region, from there to its disk, from the disk into the region and over RDMA
 // back, and every byte is compared. With -test it is the operations of a queue pair that are
 // verified, or their latency or bandwidth that is measured, in the columns of perftest. With -peer
-// the other side is a program of perftest or a pingpong of rdma-core instead.
+// the other side is a program of perftest, or a pingpong or rping of rdma-core, instead. With -R queue pairs are connected
+// through rdma_cm.
 //
 // Messages lie in the region, whose memory is registered whole for local access; what the
 // peer may reach is registered apart. Threads: all RDMA work is done on one thread.

@@ -1,0 +1,29 @@
+package connect
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestElsewhere: queue pairs that are connected by other means are left as they are, and what is said arrives.
+func TestElsewhere(t *testing.T) {
+	var log journal
+	l := listen(t, Config{})
+	p := Parameters{Transport: rdma.RC, QPN: 17, PSN: 1, GID: rdma.GID{15: 1}, MTU: rdma.MTU1024}
+	client, server := end(&log, "client", p), end(&log, "server", p)
+	client.Elsewhere, server.Elsewhere = true, true
+	done := serve(t, l, server)
+	a, err := Dial(t.Context(), l.Addr().String(), client, Config{})
+	b := <-done
+	if err = errors.Join(err, b.err); err != nil {
+		t.Fatal(err)
+	}
+	if len(log.lines) != 0 || string(a.Remote().Hello) != "server" || string(b.conn.Remote().Hello) != "client" {
+		t.Errorf("%q, and the server says %q", log.lines, a.Remote().Hello)
+	}
+	if err := errors.Join(a.Close(), b.conn.Close()); err != nil {
+		t.Error(err)
+	}
+}
