@@ -15,7 +15,8 @@ import (
 func TestFaults(t *testing.T) {
 	b := newBench(t, everything)
 	tests := map[string]func(*bench){"flush order": flushes, "nobody there": nobody, "receiver not ready": notReady, "receive too short": tooShort,
-		"receive without rights": receiveRights, "datagrams": lostDatagrams}
+		"receive without rights": receiveRights, "queue pair without rights": pairRights,
+		"datagrams": lostDatagrams}
 	for name, f := range faults {
 		tests[name] = func(b *bench) { b.fault(f) }
 	}
@@ -43,6 +44,14 @@ var faults = map[string]fault{
 	}, rdma.RemoteAccess, false},
 	"atomic without rights": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
 		r.Op, r.RKey = rdma.FetchAdd, b.part(0, 8192, rdma.LocalWrite|rdma.RemoteRead).RKey()
+	}, rdma.RemoteAccess, false},
+	"atomic with a wrong rkey": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
+		r.Op = rdma.FetchAdd
+		r.RKey += 0x100
+	}, rdma.RemoteAccess, false},
+	"read with a wrong rkey": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
+		r.Op = rdma.Read
+		r.RKey += 0x100
 	}, rdma.RemoteAccess, false},
 	"outside of a part": {func(b *bench, r *rdma.SendRequest, s *rdma.SGE) {
 		r.RKey = b.part(8192, 8192, rdma.LocalWrite|rdma.RemoteWrite).RKey()
@@ -171,6 +180,19 @@ func receiveRights(b *bench) {
 	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 8))
 	x.want(1, rdma.RemoteOperation)
 	y.want(70, rdma.LocalQPOperation)
+}
+
+// pairRights: what the memory allows and the queue pair does not is no valid request.
+func pairRights(b *bench) {
+	for _, op := range []rdma.Op{rdma.Write, rdma.Read, rdma.FetchAdd, rdma.CompareSwap} {
+		x, y := b.end(config(rdma.RC)), b.end(config(rdma.RC))
+		y.bare = true
+		x.connect(y.qp.QPN())
+		y.connect(x.qp.QPN())
+		x.send(rdma.SendRequest{ID: 1, Op: op, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, b.sge(source, 8))
+		x.want(1, rdma.RemoteInvalidRequest)
+		x.state(rdma.Error)
+	}
 }
 
 // lostDatagrams: a datagram with a wrong Q_Key, or to nobody, or that no receive is posted for, is

@@ -112,10 +112,12 @@ func times(n int) int {
 
 // end is a queue pair with its completion queue.
 type end struct {
-	t  *testing.T
-	b  *bench
-	qp rdma.QueuePair
-	cq rdma.CompletionQueue
+	t    *testing.T
+	b    *bench
+	qp   rdma.QueuePair
+	cq   rdma.CompletionQueue
+	to   rdma.GID // of the peer; zero: the bench's own
+	bare bool     // the peer has no right to memory through it
 }
 
 // config is what most tests have.
@@ -150,6 +152,9 @@ func (e *end) toInit() {
 		e.modify(a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskQKey)
 		return
 	}
+	if e.bare {
+		a.Access = 0
+	}
 	e.modify(a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
 }
 
@@ -160,8 +165,11 @@ func (e *end) connect(peer uint32) { e.t.Helper(); e.connectWith(peer, 1) }
 func (e *end) connectWith(peer uint32, rnr uint8) {
 	e.t.Helper()
 	e.toInit()
+	if e.to.IsZero() {
+		e.to = e.b.gid.GID
+	}
 	a := rdma.Attributes{State: rdma.ReadyToReceive, PathMTU: e.b.mtu, RemoteQPN: peer, ReceivePSN: 77, MaxRemoteReads: 4, MinRNRTimer: 1,
-		Address: rdma.Address{GID: e.b.gid.GID, GIDIndex: uint8(e.b.gid.Index)}}
+		Address: rdma.Address{GID: e.to, GIDIndex: uint8(e.b.gid.Index)}}
 	b := rdma.Attributes{State: rdma.ReadyToSend, SendPSN: 77, Timeout: 14, Retries: 3, RNRRetries: rnr, MaxReads: 4}
 	path := rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN
 	switch e.qp.Config().Transport {

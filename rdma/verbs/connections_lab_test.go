@@ -1,0 +1,86 @@
+//go:build lab && verbs && cgo
+
+package verbs
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestConnections: ports connect over TCP, pass a message and are closed, a thousand times, and nothing
+// is left of them: no descriptor, nothing of the device's, no frame.
+func TestConnections(t *testing.T) {
+	p := newPortBench(t)
+	l, err := connect.Listen(t.Context(), "127.0.0.1:0", connect.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	n := 1000
+	if testing.Short() {
+		n = 10
+	}
+	for i := range n {
+		p.connection(l)
+		if t.Failed() {
+			t.Fatalf("connection %d of %d", i+1, n)
+		}
+	}
+	if got := l.Connected(); got != uint64(n) {
+		t.Errorf("%d were connected, not %d", got, n)
+	}
+}
+
+// connection makes two ports that are connected, of which the second hangs up first, in the middle of
+// receiving.
+func (p *portBench) connection(l *connect.Listener) {
+	p.t.Helper()
+	s := portShape{transport: rdma.RC}
+	ca, cb := p.config("a", s), p.config("b", s)
+	x, y := p.connecting(ca), p.connecting(cb)
+	accepted := make(chan error, 1)
+	var there *connect.Conn
+	go func() {
+		r, err := l.Accept(p.t.Context())
+		if err == nil {
+			there, err = r.Accept(y)
+		}
+		accepted <- err
+	}()
+	here, err := connect.Dial(p.t.Context(), l.Addr().String(), x, connect.Config{})
+	if err := errors.Join(err, <-accepted); err != nil {
+		p.t.Fatal(err)
+	}
+	a, err1 := rdma.OpenPort(ca)
+	b, err2 := rdma.OpenPort(cb)
+	if err := errors.Join(err1, err2); err != nil {
+		p.t.Fatal(err)
+	}
+	p.supply(b, 4)
+	p.mustSend(a, p.frames(1, 100))
+	got := take(p.t, "a message", 1, b, b.Recv)
+	p.wantBack(a, "sent", 1, nil)
+	p.worker.Give(got)
+	if err := errors.Join(b.Close(), there.Close(), a.Close(), here.Close()); err != nil {
+		p.t.Error(err)
+	}
+	if n := p.worker.Book().Region().Snapshot().Of(umem.OwnerRDMA); n != 0 {
+		p.t.Errorf("%d frames are with ports that are closed", n)
+	}
+}
+
+// connecting is the queue pair of a port that is to be, in INIT.
+func (p *portBench) connecting(c rdma.PortConfig) connect.End {
+	p.t.Helper()
+	e := connect.End{Queue: c.QueuePairs[0].QueuePair, Settings: connect.Defaults()}
+	e.Settings.GID = p.gid
+	var err error
+	if e.Parameters, err = connect.Prepare(p.dev, e.Queue, e.Settings); err != nil {
+		p.t.Fatal(err)
+	}
+	return e
+}

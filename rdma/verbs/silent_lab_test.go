@@ -1,0 +1,163 @@
+//go:build lab && verbs && cgo
+
+package verbs
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/vishvananda/netlink"
+)
+
+// TestSilence: peers that say nothing any more, and links that carry nothing. What is
+// outstanding comes back within a time that follows from Timeout and Retries.
+func TestSilence(t *testing.T) {
+	b := newBench(t, everything)
+	wire(t, "virtio1")
+	b.run(map[string]func(*bench){"peer": silentPeer, "peer under READ": silentUnderRead, "link down": linkDown, "link down, peer elsewhere": linkDownAway,
+		"link up again": linkUp,
+		"peer closed":   closedPeer})
+}
+
+// silent makes a queue pair whose peer is somewhere on the wire, and does not answer.
+func (b *bench) silent() *end {
+	b.t.Helper()
+	link, err := netlink.LinkByName(card)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	n := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.IP(elsewhere.AsSlice()), State: netlink.NUD_PERMANENT,
+		HardwareAddr: net.HardwareAddr{2, 0, 0, 0, 0, 9}}
+	if err := netlink.NeighSet(n); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = netlink.NeighDel(n) })
+	x := b.end(config(rdma.RC))
+	x.to = rdma.GIDOf(elsewhere)
+	x.connect(0x11)
+	return x
+}
+
+// outstanding posts three requests and two receives, wants the first request to fail with the
+// status, and all others flushed.
+func (x *end) outstanding(op rdma.Op, want rdma.Status) {
+	x.t.Helper()
+	x.receive(10, x.b.sge(destination, 64))
+	x.receive(11, x.b.sge(destination, 64))
+	for id := range uint64(3) {
+		x.send(rdma.SendRequest{ID: id, Op: op, RKey: x.b.memory.RKey(), RemoteAddr: x.b.memory.Addr() + destination}, x.b.sge(source, 8))
+	}
+	x.lost(want)
+}
+
+// lost takes what comes back of that: sends and receives, each in order.
+func (x *end) lost(want rdma.Status) {
+	x.t.Helper()
+	begin := time.Now()
+	sends, receives := uint64(0), uint64(10)
+	for range 5 {
+		c := x.completion()
+		status := rdma.WorkFlushed
+		if c.ID == 0 {
+			status = want
+			x.t.Logf("%v after %v", c.Status, time.Since(begin).Round(time.Millisecond))
+		}
+		next := &sends
+		if c.ID >= 10 {
+			next = &receives
+		}
+		if c.ID != *next || c.Status != status {
+			x.t.Errorf("completion of %d with %v, want %d with %v", c.ID, c.Status, *next, status)
+		}
+		*next++
+	}
+	x.state(rdma.Error)
+}
+
+func silentPeer(b *bench)      { b.silent().outstanding(rdma.Send, rdma.RetryExceeded) }
+func silentUnderRead(b *bench) { b.silent().outstanding(rdma.Read, rdma.RetryExceeded) }
+
+// setLink sets the card up or down.
+func setLink(t *testing.T, up bool) {
+	t.Helper()
+	link, err := netlink.LinkByName(card)
+	if err == nil && up {
+		err = netlink.LinkSetUp(link)
+	} else if err == nil {
+		err = netlink.LinkSetDown(link)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// linkDown: Soft-RoCE does not wait for a card that is down, but ends what is to be sent at once, as a
+// mistake of our own side. Who only receives hears nothing.
+func linkDown(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	x.transfer(y, rdma.Send, 4096)
+	setLink(b.t, false)
+	defer setLink(b.t, true)
+	x.outstanding(rdma.Write, b.local(rdma.LocalQPOperation))
+	y.state(rdma.ReadyToSend)
+	y.quiet()
+}
+
+func linkDownAway(b *bench) {
+	x := b.silent()
+	setLink(b.t, false)
+	defer setLink(b.t, true)
+	x.outstanding(rdma.Write, b.local(rdma.LocalQPOperation))
+}
+
+// linkUp: once the card is up again queue pairs that had nothing to send go on, and those that failed do
+// when they are connected again.
+func linkUp(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	other, of := b.pair(config(rdma.RC))
+	setLink(b.t, false)
+	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send, Flags: rdma.Signaled}, b.sge(source, 8))
+	x.want(1, b.local(rdma.LocalQPOperation))
+	setLink(b.t, true)
+	other.transfer(of, rdma.Send, 4096)
+	for _, e := range []*end{x, y} {
+		e.modify(rdma.Attributes{State: rdma.Reset}, 0)
+	}
+	x.connect(y.qp.QPN())
+	y.connect(x.qp.QPN())
+	x.transfer(y, rdma.Send, 4096)
+}
+
+// closedPeer: the peer closes its queue pair while WRITEs and READs of it are under way. Those that were
+// done are, the next has the cause, and the others are flushed; another pair is not concerned.
+func closedPeer(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	other, of := b.pair(config(rdma.RC))
+	const requests = 16
+	for id := range uint64(requests) {
+		op := []rdma.Op{rdma.Write, rdma.Read}[id%2]
+		x.send(rdma.SendRequest{ID: id, Op: op, Flags: rdma.Signaled, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, b.sge(source, 1<<20))
+	}
+	if err := y.qp.Close(); err != nil {
+		b.t.Fatal(err)
+	}
+	status := rdma.Success
+	for id := range uint64(requests) {
+		c := x.completion()
+		switch {
+		case status == rdma.Success && c.Status == rdma.RetryExceeded:
+			status = rdma.WorkFlushed // of those behind it
+		case c.Status != status:
+			b.t.Errorf("request %d: %v, want %v", id, c.Status, status)
+		}
+		if c.ID != id {
+			b.t.Errorf("completion of %d, want %d", c.ID, id)
+		}
+	}
+	if status != rdma.WorkFlushed {
+		b.t.Error("no request failed")
+	}
+	other.transfer(of, rdma.Write, 4096)
+}
