@@ -27,6 +27,7 @@ func TestWithoutLibrary(t *testing.T) {
 		{"without cgo", "0", "by this build", "apt-get install libibverbs-dev"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			root := t.TempDir()
 			program := filepath.Join(root, "unifiedd")
 			build(t, program, c.cgo)
@@ -42,7 +43,7 @@ func TestWithoutLibrary(t *testing.T) {
 // opened when they are needed.
 func build(t *testing.T, program, cgo string) {
 	t.Helper()
-	cmd := exec.Command("go", "build", "-tags", "verbs", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd")
+	cmd := exec.Command("go", "build", "-tags", "verbs", "-ldflags=-s -w", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build with CGO_ENABLED=%s: %v\n%s", cgo, err, out)
