@@ -1,0 +1,63 @@
+package wire
+
+import "encoding/binary"
+
+const (
+	// BTHBytes is the length of the base transport header.
+	BTHBytes = 12
+	// MaxHeaderBytes is the longest that a base transport header and its extension
+	// headers are together: those of an atomic.
+	MaxHeaderBytes = 40
+	// CNPBytes is the length of a CNP's payload, all of it zero and ignored.
+	CNPBytes = 16
+	// DefaultPKey is the default partition with full membership, the only one of RoCE.
+	DefaultPKey = 0xffff
+)
+
+// be is how everything but the ICRC is written.
+var be = binary.BigEndian
+
+// Header is the base transport header of a packet and every extension header it may have.
+// Fields of extension headers that the opcode does not have are zero after Decode and ignored
+// by Encode. The transport version is not a field: it is zero.
+type Header struct {
+	Opcode    Opcode
+	Pad       uint8 // bytes of padding behind the payload, 0 to 3
+	Solicited bool  // wakes a completion queue armed for solicited completions
+	MigReq    bool  // path migration state: set
+	FECN      bool  // not used by RoCE v2, which marks congestion in the IP header
+	BECN      bool  // set in a CNP
+	AckReq    bool  // the responder shall acknowledge
+	PKey      uint16
+	DestQPN   uint32 // 24 bits
+	PSN       PSN
+	// Reserved are the bits that nobody has given a meaning, kept so that a packet
+	// encodes to what it was. Zero in packets of ours.
+	Reserved Reserved
+
+	// RETH and AtomicETH.
+	VA        uint64 // in the peer's memory
+	RKey      uint32
+	DMALength uint32 // of the whole message in bytes; RETH only
+	SwapAdd   uint64 // what CompareSwap stores, what FetchAdd adds
+	Compare   uint64 // of CompareSwap
+
+	// AETH and AtomicAckETH.
+	Syndrome Syndrome
+	MSN      uint32 // 24 bits: messages that the responder has completed
+	Original uint64 // what was there before the atomic
+
+	Immediate  [4]byte // as the sender gave it
+	Invalidate uint32  // the rkey to invalidate
+
+	// DETH.
+	QKey      uint32
+	SourceQPN uint32 // 24 bits
+}
+
+// Reserved are a header's reserved bits, in the lower bits of each.
+type Reserved struct {
+	BTH4 uint8 // six, beside FECN and BECN
+	BTH8 uint8 // seven, beside AckReq
+	DETH uint8 // eight, in front of SourceQPN
+}

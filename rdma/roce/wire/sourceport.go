@@ -1,0 +1,32 @@
+package wire
+
+const (
+	minSourcePort = 0xc000
+	portBits      = 14
+)
+
+// SourcePort is the UDP source port of packets between two queue pairs, the same in both directions, 0xc000 to
+// 0xffff. Routers and cards spread packets over paths and queues by it. flowLabel is that of the
+// path, 0 where it has none. rdma_get_udp_sport in include/rdma/ib_verbs.h.
+func SourcePort(flowLabel, localQPN, remoteQPN uint32) uint16 {
+	if flowLabel == 0 {
+		flowLabel = flowLabelOf(localQPN, remoteQPN)
+	}
+	low, high := flowLabel&(1<<portBits-1), flowLabel&flowLabelMask>>portBits
+	return uint16(low^high) | minSourcePort
+}
+
+// flowLabelOf is rdma_calc_flow_label.
+func flowLabelOf(localQPN, remoteQPN uint32) uint32 {
+	v := uint64(localQPN) * uint64(remoteQPN)
+	v ^= v >> 20
+	v ^= v >> 40
+	return uint32(v) & flowLabelMask
+}
+
+// SoftSourcePort is the port that Soft-RoCE takes for all packets of a queue pair, whoever the
+// peer is. rxe_qp_init_req in drivers/infiniband/sw/rxe/rxe_qp.c.
+func SoftSourcePort(localQPN uint32) uint16 {
+	const goldenRatio = 0x61c88647 // include/linux/hash.h
+	return uint16(localQPN*goldenRatio>>(32-portBits)) | minSourcePort
+}

@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"errors"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// Path is what all packets from one queue pair to another have in common in front of the base
+// transport header.
+type Path struct {
+	Source, Destination       rdma.GID // both IPv6, or both IPv4 and mapped
+	SourceMAC, DestinationMAC [6]byte
+	Tags                      [MaxTags]Tag // the outer first
+	SourcePort                uint16       // see SourcePort: 0xc000 to 0xffff
+	TrafficClass              uint8        // DSCP, and ECN: ECT0 where congestion marks are heeded
+	HopLimit                  uint8
+	FlowLabel                 uint32 // IPv6: 20 bits
+}
+
+// Errors of NewTemplate.
+var (
+	ErrFamilies   = errors.New("one address is IPv4 and the other IPv6: a packet has one kind")
+	ErrSourcePort = errors.New("the UDP source port is below 49152 (0xc000): RoCE v2 has those above")
+	ErrTags       = errors.New("a VLAN tag has a type that is none of 0x8100, 0x88a8 and 0x9100, or stands behind one that is missing")
+)
+
+// Template is the envelope of the packets on a path, made once. For a packet, what changes is patched:
+// lengths, the IPv4 identification and header checksum.
+type Template struct {
+	bytes   [MaxEnvelopeBytes]byte
+	length  uint8
+	network uint8
+	ipv6    bool
+	sum     uint32 // of the IPv4 header without length, identification and checksum
+}
+
+// NewTemplate makes the envelope of a path.
+func NewTemplate(p *Path) (Template, error) {
+	switch {
+	case p.Source.Is4() != p.Destination.Is4():
+		return Template{}, ErrFamilies
+	case p.SourcePort < minSourcePort:
+		return Template{}, ErrSourcePort
+	case !tagsFit(p.Tags):
+		return Template{}, ErrTags
+	}
+	t := Template{ipv6: !p.Source.Is4()}
+	b := t.putEthernet(p)
+	if t.ipv6 {
+		b = putIPv6(b, p)
+	} else {
+		t.sum = putIPv4(b, p)
+		b = b[ipv4Bytes:]
+	}
+	be.PutUint16(b, p.SourcePort)
+	be.PutUint16(b[2:], Port)
+	t.length = uint8(len(t.bytes) - len(b) + udpBytes)
+	return t, nil
+}
+
+func tagsFit(tags [MaxTags]Tag) bool {
+	for i, tag := range tags {
+		switch {
+		case tag.Type == 0 && tag.TCI == 0:
+		case !isTag(tag.Type), i > 0 && tags[i-1].Type == 0:
+			return false
+		}
+	}
+	return true
+}
+
+// putEthernet writes the Ethernet header and the tags, and returns what is behind them.
+func (t *Template) putEthernet(p *Path) []byte {
+	copy(t.bytes[:], p.DestinationMAC[:])
+	copy(t.bytes[6:], p.SourceMAC[:])
+	b := t.bytes[12:]
+	for _, tag := range p.Tags {
+		if tag.Type != 0 {
+			be.PutUint16(b, tag.Type)
+			be.PutUint16(b[2:], tag.TCI)
+			b = b[tagBytes:]
+		}
+	}
+	be.PutUint16(b, typeIPv4)
+	if t.ipv6 {
+		be.PutUint16(b, typeIPv6)
+	}
+	t.network = uint8(len(t.bytes) - len(b) + 2)
+	return b[2:]
+}
+
+// putIPv4 writes the header but for what Put writes, and returns its sum.
+func putIPv4(b []byte, p *Path) uint32 {
+	b[0], b[1] = 0x45, p.TrafficClass
+	be.PutUint16(b[6:], dontFragment)
+	b[8], b[9] = p.HopLimit, protocolUDP
+	copy(b[12:], p.Source[mapped:])
+	copy(b[16:], p.Destination[mapped:])
+	return sum(b[:ipv4Bytes])
+}
+
+// putIPv6 writes the header but for its length, and returns what is behind it.
+func putIPv6(b []byte, p *Path) []byte {
+	be.PutUint32(b, 6<<28|uint32(p.TrafficClass)<<20|p.FlowLabel&flowLabelMask)
+	b[6], b[7] = protocolUDP, p.HopLimit
+	copy(b[8:], p.Source[:])
+	copy(b[24:], p.Destination[:])
+	return b[ipv6Bytes:]
+}
+
+// Bytes is the length of the envelope, and the offset of the base transport header.
+func (t *Template) Bytes() int { return int(t.length) }
+
+// Network is the offset of the IP header, where the ICRC begins.
+func (t *Template) Network() int { return int(t.network) }
+
+// Put writes the envelope of a packet to the front of b, which has room for Bytes, and returns
+// Bytes. transport is how many bytes follow: base transport header, extension headers, payload, padding and ICRC,
+// at most 65,507. id is the identification of the IPv4 header, which should differ
+// between packets; IPv6 has none.
+func (t *Template) Put(b []byte, id uint16, transport int) int {
+	copy(b[:t.length], t.bytes[:])
+	ip, length := b[t.network:t.length], uint16(transport+udpBytes)
+	if t.ipv6 {
+		be.PutUint16(ip[4:], length)
+		be.PutUint16(ip[ipv6Bytes+4:], length)
+		return int(t.length)
+	}
+	total := length + ipv4Bytes
+	be.PutUint16(ip[2:], total)
+	be.PutUint16(ip[4:], id)
+	be.PutUint16(ip[10:], ^fold(t.sum+uint32(total)+uint32(id)))
+	be.PutUint16(ip[ipv4Bytes+4:], length)
+	return int(t.length)
+}
