@@ -64,8 +64,9 @@ func (p *Port) FD() int {
 }
 
 // Supply hands empty frames to the driver. Of each only the frame it lies in
-// matters: the packet lands at the shape's offset. An extent is not a frame to
-// receive in, and ends the batch.
+// matters: the packet lands at the shape's offset, and umem.PacketHeadroom bytes in
+// front of it are the driver's to write (virtio_net has its header there). An extent is
+// not a frame to receive in, and ends the batch.
 func (p *Port) Supply(empty []umem.Frame) int {
 	if p.closed {
 		return 0

@@ -28,7 +28,7 @@ func (w wire) open(t testing.TB) *porttest.Link {
 	shape := w.config.Shape
 	l := &porttest.Link{
 		Worker: g.worker, Header: packet(&pair.A, &pair.B, 0, 18)[:14], Min: 64, Max: w.most,
-		Offset: 128, Room: 1600, Landing: int(shape.Capacity(g.region.FrameSize()) &^ 127), Scratch: metaBytes,
+		Offset: 128, Room: 1600, Landing: int(shape.Capacity(g.region.FrameSize()) &^ 127),
 		SilentReap: true, Patience: testenv.Within(5 * time.Second),
 		Spoil: func(f *umem.Frame) { f.Len = g.region.FrameSize() },
 	}
@@ -44,6 +44,9 @@ func (w wire) open(t testing.TB) *porttest.Link {
 		}
 		from, to = g.open(&pair.A, w.config), g.open(&pair.B, w.config)
 		l.Sender, l.Receiver = from.Ports()[0], to.Ports()[0]
+		if l.Scratch = metaBytes; to.Granted().ZeroCopy { // the driver's, too: virtio_net has its header there
+			l.Scratch = umem.PacketHeadroom
+		}
 		g.start(to)
 	}
 	l.Reopen(t)

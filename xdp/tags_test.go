@@ -11,10 +11,14 @@ import (
 // and is as it was afterwards.
 func TestTagsAreKept(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	strips := func() bool {
-		return strings.Contains(pair.B.Run(t, "ethtool", "-k", pair.B.Ifname), "rx-vlan-offload: on")
+	says := func(feature string) bool {
+		return strings.Contains(pair.B.Run(t, "ethtool", "-k", pair.B.Ifname), "rx-vlan-offload: "+feature)
 	}
+	strips := func() bool { return says("on") }
 	for _, before := range []bool{true, false} {
+		if before && pair.IsCard() && says("off [fixed]") {
+			continue // a virtio card has tags in its packets, whatever it is told
+		}
 		pair.B.Run(t, "ethtool", "-K", pair.B.Ifname, "rxvlan", map[bool]string{true: "on", false: "off"}[before])
 		g := newRig(t, small())
 		i := g.open(&pair.B, Config{Direction: Receive})

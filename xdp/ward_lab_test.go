@@ -49,7 +49,7 @@ type ward struct {
 	setup
 	pair *testenv.Pair
 	i    *Interface
-	free []umem.Frame // not in a ring
+	free [][]umem.Frame // of each port, not in a ring. One that only sends would end up with all
 
 	received, sent uint64
 	next           time.Time // when to send again
@@ -60,6 +60,7 @@ func newWard(t *testing.T, s setup) *ward {
 	t.Helper()
 	pair := s.take(t)
 	w := &ward{rig: newRig(t, umem.Config{Size: 16 << 20}), setup: s, pair: pair}
+	w.Cleanup(w.letGo)
 	w.traffic()
 	return w
 }
@@ -100,7 +101,7 @@ func (w *ward) admit() {
 		w.supply(p, 200)
 		fs := make([]umem.Frame, 16)
 		w.worker.Take(fs)
-		w.free = append(w.free, fs...)
+		w.free = append(w.free, fs)
 	}
 	w.start(i)
 	w.well("opening")
@@ -109,26 +110,17 @@ func (w *ward) admit() {
 
 // round gives every queue its turn once.
 func (w *ward) round() (packets int) {
-	batch := make([]umem.Frame, 64)
 	w.kick = nil
 	due := time.Now().After(w.next)
 	if due {
 		w.next = time.Now().Add(4 * time.Millisecond)
 	}
-	for _, p := range w.i.Ports() {
-		got := batch[:p.Recv(batch)]
-		for _, f := range got {
-			w.check(w.region.Bytes(f))
-		}
-		w.received += uint64(len(got))
-		packets += len(got)
-		w.free = append(w.free, got...)
-		n := p.Reap(batch)
-		w.sent += uint64(n)
-		w.free = append(w.free, batch[:n]...)
-		w.drop(p.Supply(w.free[:max(0, len(w.free)-16)]))
+	for at, p := range w.i.Ports() {
+		packets += w.serve(p, &w.free[at])
 		if due {
-			w.drop(p.Send(w.filled(min(len(w.free), 2))))
+			n := min(len(w.free[at]), 2)
+			w.filled(w.free[at][:n])
+			w.free[at] = w.free[at][p.Send(w.free[at][:n]):]
 		}
 		if err := p.Kick(); err != nil {
 			w.kick = err
@@ -137,18 +129,30 @@ func (w *ward) round() (packets int) {
 	return packets
 }
 
-// drop takes the first n of the free frames away.
-func (w *ward) drop(n int) { w.free = w.free[n:] }
+// serve takes what a port has, checks it, and supplies all free frames but some to send
+// with.
+func (w *ward) serve(p *Port, free *[]umem.Frame) (packets int) {
+	batch := make([]umem.Frame, 64)
+	got := batch[:p.Recv(batch)]
+	for _, f := range got {
+		w.check(w.region.Bytes(f))
+	}
+	w.received += uint64(len(got))
+	*free = append(*free, got...)
+	n := p.Reap(batch)
+	w.sent += uint64(n)
+	*free = append(*free, batch[:n]...)
+	*free = (*free)[p.Supply((*free)[:max(0, len(*free)-16)]):]
+	return len(got)
+}
 
-// filled are the first n free frames, each with a packet to the other card.
-func (w *ward) filled(n int) []umem.Frame {
-	fs := w.free[:n]
+// filled writes a packet to the other card into each frame.
+func (w *ward) filled(fs []umem.Frame) {
 	for at := range fs {
 		start, _ := w.region.Start(fs[at])
 		fs[at] = umem.Frame{Addr: start + 512, Len: 300}
 		copy(w.region.Bytes(fs[at]), packet(&w.pair.B, &w.pair.A, uint32(at), 300))
 	}
-	return fs
 }
 
 // check compares a packet with what was sent.
@@ -170,7 +174,7 @@ func (w *ward) pass(span time.Duration) {
 func (w *ward) well(after string) {
 	w.Helper()
 	begin := time.Now()
-	for w.round() > 0 { // what waited in the rings says nothing
+	for w.round() > 0 && time.Since(begin) < time.Second { // what waited in the rings says nothing
 	}
 	received, sent := w.received, w.sent
 	for w.received < received+100 || w.sent < sent+20 || w.i.Check() != nil || w.kick != nil {
@@ -194,9 +198,19 @@ func (w *ward) discharge() {
 		w.Errorf("Close took %v", took)
 	}
 	w.Logf("closed after %v", time.Since(begin))
-	w.worker.Give(w.free)
-	w.free = nil
+	w.letGo()
 	w.nothingLeft()
+}
+
+// letGo closes the card, if a test has not come to that, and gives the frames back.
+func (w *ward) letGo() {
+	if w.i != nil {
+		_ = w.i.Close()
+	}
+	for _, fs := range w.free {
+		w.worker.Give(fs)
+	}
+	w.i, w.free = nil, nil
 }
 
 // nothingLeft looks for frames and registrations of ours.
