@@ -94,6 +94,7 @@ type server struct {
 	errs   text
 	end    context.CancelFunc
 	status chan int
+	signal func(os.Signal) // to a process of its own
 }
 
 // serveOn starts a server, and waits until it listens. At the end of the test it is ended
@@ -104,6 +105,30 @@ func serveOn(t *testing.T, args ...string) *server {
 	s := &server{t: t, end: cancel, status: make(chan int, 1)}
 	go func() { s.status <- run(ctx, args, &s.out, &s.errs) }()
 	t.Cleanup(func() { cancel(); _ = s.ended() })
+	s.says("waiting for")
+	return s
+}
+
+// serveApart starts a server that is a process of its own, and serves one client after the other
+// until the end of the test.
+func serveApart(t *testing.T, p place) *server {
+	t.Helper()
+	cmd := process(t, p.asServer("-keep -timeout 1500ms", noDisk)...)
+	s := &server{t: t}
+	s.signal = func(sig os.Signal) {
+		t.Helper()
+		if err := cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Stdout, cmd.Stderr = &s.out, &s.errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
 	s.says("waiting for")
 	return s
 }

@@ -3,9 +3,12 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +16,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // The wire between two guests: docs/lab.md. The tests tell each other over a port of their own
@@ -54,6 +58,7 @@ func servesGuest(t *testing.T, p place) {
 	defer l.Close()
 	conn, err := l.Accept()
 	if err == nil {
+		fallsSilent(t, s, p)
 		_, err = io.ReadAll(conn) // until it has had all
 	}
 	if err != nil {
@@ -64,6 +69,15 @@ func servesGuest(t *testing.T, p place) {
 		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
 	}
 	t.Log(s.out.String())
+}
+
+// fallsSilent cuts the wire for a while under an endless test.
+func fallsSilent(t *testing.T, s *server, p place) {
+	testenv.Wait(t, 10*time.Minute, "the endless test", func() bool { return strings.Contains(s.out.String(), strconv.Itoa(endless)) })
+	time.Sleep(time.Second)
+	setLink(t, p.card, false)
+	time.Sleep(5 * time.Second)
+	setLink(t, p.card, true)
 }
 
 // asksGuest is the client.
@@ -82,4 +96,14 @@ func asksGuest(t *testing.T, p place) {
 		"-test bandwidth -op write -size 4096", "-test bandwidth -op read -size 65536"} {
 		t.Logf("%s\n%s", options, asked(t, p.asClient("-timeout 30s "+options)...))
 	}
+	// The other guest falls silent, and comes back.
+	begin = time.Now()
+	status, out, errs := askFor(t, p.asClient(fmt.Sprintf("-qp-timeout 16 -timeout 30s -test bandwidth -op write -size 4096 -n %d", endless))...)
+	if took := time.Since(begin); status != 1 || !strings.Contains(errs, rdma.RetryExceeded.String()) || took > testenv.Within(20*time.Second) {
+		t.Errorf("a peer that is silent: status %d after %v, %s%s", status, took, out, errs)
+	}
+	testenv.Wait(t, 30*time.Second, "the other guest to be back", func() bool {
+		status, _, _ := askFor(t, p.asClient("-test verify -n 10")...)
+		return status == 0
+	})
 }
