@@ -46,6 +46,7 @@ func (w wire) open(t testing.TB) *porttest.Link {
 		l.Sender, l.Receiver = from.Ports()[0], to.Ports()[0]
 		if l.Scratch = metaBytes; to.Granted().ZeroCopy { // the driver's, too: virtio_net has its header there
 			l.Scratch = umem.PacketHeadroom
+			l.Swaps = pair.IsCard() // the emulator's wire: a packet that waits at its end is behind those at its start
 		}
 		g.start(to)
 	}

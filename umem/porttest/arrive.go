@@ -150,13 +150,28 @@ func (g *rig) checkStream(f umem.Frame) {
 	if err != nil {
 		g.Fatalf("received: %v (message %d was due)", err, g.due)
 	}
+	g.checkTurn(m.seq)
+	g.landed -= g.landing(m.size())
+	g.flying--
+}
+
+// checkTurn checks that it is a message's turn to arrive.
+func (g *rig) checkTurn(seq uint64) {
+	g.Helper()
 	for g.never[g.due] {
 		g.due++
 	}
-	if m.seq != g.due && !(g.lossy && m.seq > g.due && m.seq < g.next) {
-		g.Fatalf("message %d arrived, message %d was due: lost, doubled or out of order", m.seq, g.due)
+	switch {
+	case seq == g.due:
+		g.due++
+	case g.lossy && seq > g.due && seq < g.next:
+		for ; g.due < seq; g.due++ {
+			g.passed[g.due] = g.Swaps && !g.never[g.due]
+		}
+		g.due++
+	case g.passed[seq]:
+		delete(g.passed, seq)
+	default:
+		g.Fatalf("message %d arrived, message %d was due: lost, doubled or out of order", seq, g.due)
 	}
-	g.due = m.seq + 1
-	g.landed -= g.landing(m.size())
-	g.flying--
 }

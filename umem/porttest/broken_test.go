@@ -222,7 +222,7 @@ var faults = []fault{
 			return n
 		}
 	}},
-	{"refuses an idle kick", "Kick", "Kick of the sender", func(t testing.TB, w *umem.Holder, b *broken) {
+	{"refuses an idle kick", "Kick", "Kick of the receiver", func(t testing.TB, w *umem.Holder, b *broken) {
 		b.kick = func() error { return errors.Join(b.Port.Kick(), unix.EAGAIN) }
 	}},
 	{"blocks while idle", "Idle", "one blocks", func(t testing.TB, w *umem.Holder, b *broken) {

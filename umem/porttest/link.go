@@ -55,6 +55,10 @@ type Link struct {
 	// has no such event.
 	SilentReap bool
 
+	// Swaps says that messages which came while the receiver had no frames may arrive in
+	// another order.
+	Swaps bool
+
 	// Patience is how long any one step may take; default five seconds.
 	Patience time.Duration
 

@@ -45,6 +45,7 @@ type rig struct {
 	due    uint64          // number of the next message to arrive
 	never  map[uint64]bool // numbers that will not arrive
 	lossy  bool            // messages may be lost, in a case that overloads the device
+	passed map[uint64]bool // numbers that others came before, on a device that Swaps
 	landed int             // supplied frames that messages under way will take up
 	flying int             // messages sent and not arrived
 	part   []byte          // what has come of the message that is arriving
@@ -67,6 +68,7 @@ func newRig(t testing.TB, open Opener) *rig {
 func (g *rig) forget() {
 	g.supplied, g.sent, g.undone = map[uint64]parcel{}, map[uint64]parcel{}, map[uint64]int{}
 	g.stored, g.part, g.landed, g.flying, g.due = nil, nil, 0, 0, g.next
+	g.passed = map[uint64]bool{}
 }
 
 // stock takes frames from the pool until there are as many as the suite needs.
@@ -268,14 +270,14 @@ func (g *rig) port2hand(verb string, call func([]umem.Frame) int, room int) []um
 	return dst[:n]
 }
 
-// kick calls Kick on both ports.
+// kick calls Kick on both ports: what is to be filled is shown before anything is sent.
 func (g *rig) kick() {
 	g.Helper()
-	if err := g.Sender.Kick(); err != nil {
-		g.Fatalf("Kick of the sender: %v", err)
-	}
 	if err := g.Receiver.Kick(); err != nil {
 		g.Fatalf("Kick of the receiver: %v", err)
+	}
+	if err := g.Sender.Kick(); err != nil {
+		g.Fatalf("Kick of the sender: %v", err)
 	}
 }
 
