@@ -1,0 +1,100 @@
+package wire
+
+import (
+	"bytes"
+	"testing"
+)
+
+// seedPackets are a packet of each opcode, and those that TestParseRefuses begins with.
+func seedPackets(f *testing.F) (frames [][]byte) {
+	seen := map[byte]bool{}
+	for _, name := range []string{"testdata/two-hosts.pcap", "testdata/opcodes.pcap"} {
+		for _, frame := range readPcap(f, name) {
+			var e Envelope
+			if e.Parse(frame, len(frame)) == WellFormed && len(frame) < 400 && !seen[frame[e.Transport]] {
+				seen[frame[e.Transport]] = true
+				frames = append(frames, frame)
+			}
+		}
+	}
+	return append(frames, sample(f, false, 2), sample(f, true, 2), nil)
+}
+
+// FuzzDecode: whatever the bytes, what is a header is written the same again, and its payload lies within the packet.
+func FuzzDecode(f *testing.F) {
+	for _, frame := range seedPackets(f) {
+		var e Envelope
+		e.Parse(frame, len(frame))
+		f.Add(frame[e.Transport:], 256)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, mtu int) {
+		if !checkHeader(t, b) {
+			return
+		}
+		var h Header
+		headers, _ := h.Decode(b)
+		n, m := h.PayloadLen(len(b))
+		if m != WellFormed {
+			if n != 0 {
+				t.Fatalf("%v with %d bytes", m, n)
+			}
+			return
+		}
+		if headers+n+int(h.Pad)+ICRCBytes != len(b) || n < 0 {
+			t.Fatalf("headers %d, payload %d, padding %d of %d bytes", headers, n, h.Pad, len(b))
+		}
+		if CheckPayload(h.Opcode, n, mtu) == WellFormed && h.Opcode != CNP && n > mtu && n > 0 {
+			t.Fatalf("%d bytes of payload with an MTU of %d", n, mtu)
+		}
+	})
+}
+
+// FuzzParse: whatever the frame, what is parsed lies within it, and a template of its path writes the same envelope.
+func FuzzParse(f *testing.F) {
+	for _, frame := range seedPackets(f) {
+		f.Add(frame, 0, true)
+	}
+	f.Fuzz(func(t *testing.T, frame []byte, more int, checksum bool) {
+		frame = bytes.Clone(frame)
+		if checksum && len(frame) >= udp4 {
+			mend(frame)
+		}
+		more = min(max(more, 0), 1<<16)
+		var e Envelope
+		if m := e.Parse(frame, len(frame)+more); m != WellFormed {
+			return
+		}
+		if e.Transport > len(frame) || e.Transport+e.Length > len(frame)+more || e.Length < minTransport || e.Network >= e.Transport {
+			t.Fatalf("%+v in %d bytes of %d", e, len(frame), len(frame)+more)
+		}
+		checkTemplate(t, &e, frame)
+		if end := e.Transport + e.Length; end <= len(frame) {
+			checkTrailer(t, frame[e.Network:end])
+		}
+	})
+}
+
+// checkTemplate compares what is written with what was parsed, but for what a receiver leaves alone: reserved flags, checksums of
+// UDP, bytes between IP's length and UDP's.
+func checkTemplate(t *testing.T, e *Envelope, frame []byte) {
+	p := Path{e.Source, e.Destination, e.SourceMAC, e.DestinationMAC, e.Tags, e.SourcePort, e.TrafficClass, e.HopLimit, e.FlowLabel}
+	template, err := NewTemplate(&p)
+	if err != nil {
+		return // a low source port, or IPv4 addresses in IPv6
+	}
+	var b [MaxEnvelopeBytes + minTransport]byte
+	n := template.Put(b[:], be.Uint16(frame[e.Network+4:]), e.Length)
+	var again Envelope
+	if m := again.Parse(b[:], n+e.Length); m != WellFormed || again != *e || n != e.Transport {
+		t.Fatalf("%v, %+v, was %+v", m, again, *e)
+	}
+}
+
+// checkTrailer mends the ICRC and finds it right, by the long way too.
+func checkTrailer(t *testing.T, packet []byte) {
+	n := len(packet) - ICRCBytes
+	Begin(packet[:n]).Finish(packet[n:], 0)
+	if !Check(packet) || le.Uint32(packet[n:]) != plain(packet[:n]) {
+		t.Fatalf("ICRC %x of %x", packet[n:], packet[:n])
+	}
+}
