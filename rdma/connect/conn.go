@@ -7,10 +7,29 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// keepAlive notices a peer whose machine is gone after twenty seconds of silence.
+// keepAlive notices a peer whose machine is gone after twenty seconds of silence, and
+// unacknowledged after as long, where something was sent to it.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+const unacknowledged = 20 * time.Second
+
+// watch has the kernel give up a peer that does not acknowledge: TCP_USER_TIMEOUT, tcp(7).
+// Without it that takes a quarter of an hour.
+func watch(conn net.Conn) {
+	c, ok := conn.(*net.TCPConn)
+	if !ok {
+		return
+	}
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { // it fails where the connection is closed
+			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		})
+	}
+}
 
 // Conn is a connection whose queue pairs are connected, as a way for small messages of the
 // programs. Its end says that the peer is gone; the queue pair is not touched by it.

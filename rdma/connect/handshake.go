@@ -74,6 +74,7 @@ type session struct {
 }
 
 func newSession(ctx context.Context, conn net.Conn) *session {
+	watch(conn)
 	return &session{conn: conn, peer: Peer{Addr: conn.RemoteAddr()}, ctx: ctx,
 		stop: timed.Bind(ctx, conn)}
 }

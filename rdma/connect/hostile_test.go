@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -174,6 +176,35 @@ func TestPeerGone(t *testing.T) {
 	wantReason(t, err, ReasonClosed, "receive")
 	if err := c.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestKeepAlive: both sides notice a machine that is gone, whether they say something or not.
+func TestKeepAlive(t *testing.T) {
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{})
+	server := serve(t, l, end(new(journal), "server", ours))
+	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Conn{client, (<-server).conn} {
+		raw, err := c.conn.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[int]int{unix.TCP_KEEPIDLE: 5, unix.TCP_KEEPINTVL: 5, unix.TCP_KEEPCNT: 3, unix.TCP_USER_TIMEOUT: 20000} {
+			var got int
+			err1 := raw.Control(func(fd uintptr) { got, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, name) })
+			if err := errors.Join(err, err1); err != nil || got != want {
+				t.Errorf("option %d of TCP is %d, %v; want %d", name, got, err, want)
+			}
+		}
+		var on int
+		err1 := raw.Control(func(fd uintptr) { on, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_KEEPALIVE) })
+		if err := errors.Join(err, err1, c.Close()); err != nil || on != 1 {
+			t.Errorf("keep-alive is %d, %v", on, err)
+		}
 	}
 }
 
