@@ -15,6 +15,9 @@ const (
 
 	// Remote is every right of a peer's.
 	Remote = RemoteWrite | RemoteRead | RemoteAtomic
+
+	// EveryAccess is all there is.
+	EveryAccess = LocalWrite | Remote | BindWindows
 )
 
 var accessNames = []string{"local write", "remote write", "remote read", "remote atomic", "window bind"}

@@ -18,7 +18,7 @@ import (
 func TestRefusals(t *testing.T) {
 	b := newBench(t, everything)
 	b.run(map[string]func(*bench){"states": wrongStates, "full": fullQueues, "elements": elements, "operations": wrongOperations, "inline": wrongInline,
-		"changes": wrongChanges, "registrations": wrongRegistrations, "sizes": wrongSizes, "closing": closing, "closed": closed})
+		"changes": wrongChanges, "registrations": wrongRegistrations, "registrations ended": endedRegistrations, "sizes": wrongSizes, "ports": wrongPorts, "closing": closing, "closed": closed})
 }
 
 // refused: the error is that one, and says that.
@@ -45,6 +45,11 @@ func wrongStates(b *bench) {
 	if s, err := e.qp.State(); s != rdma.Init || err != nil {
 		b.t.Errorf("%v, %v", s, err)
 	}
+	receiving := b.end(config(rdma.UD))
+	receiving.toInit()
+	receiving.modify(rdma.Attributes{State: rdma.ReadyToReceive}, 0)
+	_, err = receiving.post(rdma.SendRequest{Op: rdma.Send}, b.sge(0, 8))
+	refused(b.t, err, rdma.ErrState, "from RTS on")
 }
 
 // fullQueues: a full queue says how many it took, and those are done.
@@ -163,12 +168,56 @@ func wrongChanges(b *bench) {
 func wrongRegistrations(b *bench) {
 	_, err := b.pd.Register(b.region, rdma.RemoteWrite)
 	refused(b.t, err, nil, "local write")
+	for _, a := range []rdma.Access{1 << 5, rdma.LocalWrite | 1<<6, rdma.EveryAccess | 1<<31} { // such as on-demand paging
+		_, err := b.pd.Register(b.region, a)
+		refused(b.t, err, nil, "is none of them")
+	}
 	for _, part := range [][2]uint64{{0, 0}, {0, everything + 1}, {everything, 1}, {1 << 63, 1 << 63}, {1, 1<<64 - 1}} {
 		_, err := b.pd.RegisterPart(b.region, part[0], part[1], rdma.LocalWrite)
 		refused(b.t, err, nil, "the region has")
 	}
 	err = b.region.Close()
 	refused(b.t, err, nil, "RDMA device "+b.dev.Name())
+}
+
+// endedRegistrations: a registration ends once, not under a window, and of its keys nothing is left.
+func endedRegistrations(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	m := b.register(rdma.EveryAccess)
+	w := made(b.t, b.pd.NewWindow)
+	if err := y.qp.Bind(4, w, m, m.Addr(), 4096, rdma.RemoteWrite, rdma.Signaled); err != nil {
+		b.t.Fatal(err)
+	}
+	y.want(4, rdma.Success)
+	refused(b.t, m.Close(), unix.EINVAL, "memory windows")
+	inline := rdma.SendRequest{ID: 1, Op: rdma.Write, Flags: rdma.Signaled | rdma.Inline, RKey: m.RKey(), RemoteAddr: m.Addr() + destination}
+	local := rdma.SGE{Addr: m.Addr(), Length: 8, LKey: m.LKey()}
+	x.send(inline, local)
+	x.want(1, rdma.Success)
+
+	if err := errors.Join(w.Close(), m.Close(), m.Close()); err != nil {
+		b.t.Fatal(err)
+	}
+	_, err := x.post(inline, local)
+	refused(b.t, err, unix.EFAULT, "inline data")
+	x.send(rdma.SendRequest{ID: 2, Op: rdma.Write, RKey: m.RKey(), RemoteAddr: m.Addr()}, b.sge(0, 8))
+	x.want(2, rdma.RemoteAccess)
+	again, _ := b.pair(config(rdma.RC))
+	again.send(rdma.SendRequest{ID: 3, Op: rdma.Write, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr()}, local)
+	again.want(3, b.local(rdma.LocalQPOperation))
+}
+
+// wrongPorts: there is one port, which has number 1.
+func wrongPorts(b *bench) {
+	for _, number := range []uint8{0, 2, 255} {
+		_, err := b.dev.Port(number)
+		refused(b.t, err, nil, fmt.Sprintf("no port %d", number))
+		_, err = b.dev.GIDs(number)
+		refused(b.t, err, nil, fmt.Sprintf("no port %d", number))
+		if table, err := ReadGIDs(b.dev.Name(), number); len(table) != 0 || err != nil {
+			b.t.Errorf("%v, %v", table, err)
+		}
+	}
 }
 
 func wrongSizes(b *bench) {
@@ -179,22 +228,30 @@ func wrongSizes(b *bench) {
 	_, err = b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 1, Vector: 1 << 20})
 	refused(b.t, err, nil, "vector")
 	cq := b.end(config(rdma.RC)).cq
-	for says, change := range map[string]func(*rdma.QueuePairConfig){
-		"SendDepth": func(c *rdma.QueuePairConfig) { c.SendDepth = 1 << 30 },
-		"RecvSGEs":  func(c *rdma.QueuePairConfig) { c.RecvSGEs = 1 << 20 },
-		"RC, UC":    func(c *rdma.QueuePairConfig) { c.Transport = 9 },
-		"SendCQ":    func(c *rdma.QueuePairConfig) { c.SendCQ = nil },
-	} {
-		c := config(rdma.RC)
-		c.SendCQ, c.ReceiveCQ = cq, cq
-		change(&c)
-		_, err := b.pd.NewQueuePair(c)
-		refused(b.t, err, nil, says)
+	for _, depth := range []int{-1, 0, b.dev.Capabilities().MaxCompletions + 1} {
+		refused(b.t, cq.Resize(depth), nil, "1 to")
+	}
+	for _, transport := range []rdma.Transport{rdma.RC, rdma.UC, rdma.UD} {
+		for says, change := range map[string]func(*rdma.QueuePairConfig){
+			"SendDepth":     func(c *rdma.QueuePairConfig) { c.SendDepth = 1 << 30 },
+			"RecvDepth":     func(c *rdma.QueuePairConfig) { c.RecvDepth = -1 },
+			"SendSGEs":      func(c *rdma.QueuePairConfig) { c.SendSGEs = 1 << 20 },
+			"RecvSGEs":      func(c *rdma.QueuePairConfig) { c.RecvSGEs = 1 << 20 },
+			"InlineBytes":   func(c *rdma.QueuePairConfig) { c.InlineBytes = 1 << 30 },
+			"65536 bytes":   func(c *rdma.QueuePairConfig) { c.InlineBytes = 1 << 16 },
+			"none of RC":    func(c *rdma.QueuePairConfig) { c.Transport = 9 },
+			"SendCQ":        func(c *rdma.QueuePairConfig) { c.SendCQ = nil },
+			"and ReceiveCQ": func(c *rdma.QueuePairConfig) { c.ReceiveCQ = nil },
+		} {
+			c := config(transport)
+			c.SendCQ, c.ReceiveCQ = cq, cq
+			change(&c)
+			_, err := b.pd.NewQueuePair(c)
+			refused(b.t, err, nil, says)
+		}
 	}
 	_, err = b.pd.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{})
 	refused(b.t, err, nil, "1 to")
-	_, err = b.dev.Port(2)
-	refused(b.t, err, nil, "no port 2")
 }
 
 // closing: what is used stays, and the error names what uses it.

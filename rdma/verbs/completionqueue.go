@@ -61,6 +61,9 @@ func (q *completionQueue) Depth() int { return int(q.depth.Load()) }
 func (q *completionQueue) FD() int { return q.fd }
 
 func (q *completionQueue) Resize(depth int) error {
+	if most := q.dev.caps.MaxCompletions; depth < 1 || depth > most {
+		return fmt.Errorf("resize %v to %d: %v has those for 1 to %d", q, depth, q.dev, most)
+	}
 	return q.whileOpen(func() error {
 		errno := unix.Errno(C.ud_resize_cq(q.cq, C.int(depth)))
 		switch errno {
@@ -71,7 +74,7 @@ func (q *completionQueue) Resize(depth int) error {
 			return fmt.Errorf("resize %v: %w by the device", q, rdma.ErrUnsupported)
 		}
 		return refusal(fmt.Sprintf("resize to %d", depth), q, errno, map[unix.Errno]string{
-			unix.EINVAL: fmt.Sprintf("what is in it must fit, and %d is the most", q.dev.caps.MaxCompletions)})
+			unix.EINVAL: "what is in it must fit"})
 	})
 }
 

@@ -117,9 +117,17 @@ func (d *device) Port(number uint8) (p rdma.Port, err error) {
 	return p, err
 }
 
-func (d *device) port(number uint8) (rdma.Port, error) {
+// hasPort refuses numbers that no port has.
+func (d *device) hasPort(number uint8) error {
 	if number < 1 || number > d.caps.Ports {
-		return rdma.Port{}, fmt.Errorf("%v has no port %d: they are numbered from 1 to %d", d, number, d.caps.Ports)
+		return fmt.Errorf("%v has no port %d: they are numbered from 1 to %d", d, number, d.caps.Ports)
+	}
+	return nil
+}
+
+func (d *device) port(number uint8) (rdma.Port, error) {
+	if err := d.hasPort(number); err != nil {
+		return rdma.Port{}, err
 	}
 	var a C.struct_ibv_port_attr
 	if errno := C.ud_query_port(d.ctx, C.uint8_t(number), &a); errno != 0 {
@@ -152,6 +160,9 @@ func (d *device) GIDs(port uint8) (table []rdma.GIDEntry, err error) {
 
 // gids asks libibverbs for all places at once, and reads sysfs where it is too old.
 func (d *device) gids(port uint8) ([]rdma.GIDEntry, error) {
+	if err := d.hasPort(port); err != nil {
+		return nil, err
+	}
 	room := 0
 	for n := uint8(1); n <= d.caps.Ports; n++ {
 		p, err := d.port(n)

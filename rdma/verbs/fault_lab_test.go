@@ -16,7 +16,7 @@ func TestFaults(t *testing.T) {
 	b := newBench(t, everything)
 	tests := map[string]func(*bench){"flush order": flushes, "nobody there": nobody, "receiver not ready": notReady, "receive too short": tooShort,
 		"receive without rights": receiveRights, "queue pair without rights": pairRights,
-		"datagrams": lostDatagrams}
+		"datagrams": lostDatagrams, "answer without a place": lostAnswers, "receive late": lateReceive}
 	for name, f := range faults {
 		tests[name] = func(b *bench) { b.fault(f) }
 	}
@@ -180,6 +180,31 @@ func receiveRights(b *bench) {
 	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send}, b.sge(source, 8))
 	x.want(1, rdma.RemoteOperation)
 	y.want(70, rdma.LocalQPOperation)
+}
+
+// lostAnswers: what comes back has nowhere to go. The peer has done its part, and goes on.
+func lostAnswers(b *bench) {
+	for _, op := range []rdma.Op{rdma.Read, rdma.FetchAdd, rdma.CompareSwap} {
+		x, y := b.pair(config(rdma.RC))
+		s := b.sge(source, 8)
+		s.LKey += 0x100
+		x.send(rdma.SendRequest{ID: 1, Op: op, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, s)
+		x.want(1, rdma.LocalProtection)
+		x.state(rdma.Error)
+		y.state(rdma.ReadyToSend)
+	}
+}
+
+// lateReceive: a message that no receive was posted for is sent again until there is one.
+func lateReceive(b *bench) {
+	x, y := b.end(config(rdma.RC)), b.end(config(rdma.RC))
+	x.connectWith(y.qp.QPN(), 7)
+	y.connect(x.qp.QPN())
+	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send, Flags: rdma.Signaled}, b.sge(source, 8))
+	x.quiet()
+	y.receive(7, b.sge(destination, 64))
+	x.want(1, rdma.Success)
+	y.want(7, rdma.Success)
 }
 
 // pairRights: what the memory allows and the queue pair does not is no valid request.

@@ -29,6 +29,7 @@ type memoryRegion struct {
 	held   *umem.Registration
 	// place is in the table of memories; -1: in none.
 	place int
+	base  uint64 // of the region, in this process
 }
 
 var _ rdma.MemoryRegion = (*memoryRegion)(nil)
@@ -43,10 +44,23 @@ func (p *domain) Register(r *umem.Region, a rdma.Access) (rdma.MemoryRegion, err
 		p.memories.give(place)
 		return nil, err
 	}
-	m.place = int(place)
-	C.ud_set_memory(p.tables, C.uint32_t(place), C.struct_ud_memory{used: 1, lkey: m.mr.lkey,
-		first: C.uint64_t(m.addr), length: C.uint64_t(m.length), base: C.uint64_t(addressOfMemory(r.Data()))})
+	m.place, m.base = int(place), addressOfMemory(r.Data())
+	m.show()
 	return m, nil
+}
+
+// show has inline data found in the memory, and hide no more.
+func (m *memoryRegion) show() {
+	if m.place >= 0 {
+		C.ud_set_memory(m.pd.tables, C.uint32_t(m.place), C.struct_ud_memory{used: 1, lkey: C.uint32_t(m.lkey),
+			first: C.uint64_t(m.addr), length: C.uint64_t(m.length), base: C.uint64_t(m.base)})
+	}
+}
+
+func (m *memoryRegion) hide() {
+	if m.place >= 0 {
+		C.ud_set_memory(m.pd.tables, C.uint32_t(m.place), C.struct_ud_memory{})
+	}
 }
 
 func (p *domain) RegisterPart(r *umem.Region, addr, length uint64, a rdma.Access) (rdma.MemoryRegion, error) {
@@ -61,7 +75,10 @@ func (p *domain) RegisterPart(r *umem.Region, addr, length uint64, a rdma.Access
 }
 
 func (p *domain) register(r *umem.Region, addr, length uint64, a rdma.Access) (*memoryRegion, error) {
-	if a&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0 && a&rdma.LocalWrite == 0 {
+	switch {
+	case a&^rdma.EveryAccess != 0:
+		return nil, fmt.Errorf("register memory with rights %#x: %#x is none of them", uint32(a), uint32(a&^rdma.EveryAccess))
+	case a&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0 && a&rdma.LocalWrite == 0:
 		return nil, fmt.Errorf("register memory with %v: a peer can be allowed to write only what is registered with local write, too", a)
 	}
 	m := &memoryRegion{pd: p, addr: addr, length: length, access: a, place: -1}
@@ -95,10 +112,9 @@ func (m *memoryRegion) Access() rdma.Access { return m.access }
 
 func (m *memoryRegion) Close() error {
 	return m.end(func() error {
-		if m.place >= 0 {
-			C.ud_set_memory(m.pd.tables, C.uint32_t(m.place), C.struct_ud_memory{})
-		}
+		m.hide()
 		if errno := C.ud_dereg_mr(m.mr); errno != 0 {
+			m.show() // it stays what it was
 			return refusal("end the registration", m, unix.Errno(errno), map[unix.Errno]string{
 				unix.EINVAL: windowsLeft, unix.EBUSY: windowsLeft})
 		}
