@@ -78,7 +78,9 @@ func (s *session) lead(ctx context.Context, address string, config connect.Confi
 	if err := s.meet(ctx, address, conn, l.qp, local, l.Manager); err != nil {
 		return result{}, err
 	}
+	still := l.stillWorking()
 	r, err := l.measure()
+	still()
 	if err == nil && s.options.beyond {
 		r.refused, err = l.beyond()
 	}

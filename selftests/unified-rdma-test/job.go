@@ -71,6 +71,18 @@ func twoSided(op rdma.Op) bool {
 	return op == rdma.Send || op == rdma.SendImmediate || op == rdma.WriteImmediate
 }
 
+// unnoticed reports whether a server has nothing to do, and sees nothing of what its client does.
+func (j *job) unnoticed() bool {
+	op, _ := j.op()
+	switch j.Test {
+	case bandwidthTest:
+		return !twoSided(op)
+	case latencyTest:
+		return !twoSided(op) && op != rdma.Write
+	}
+	return isAtomic(op)
+}
+
 // fill sets what was not given. A size of zero is one.
 func (j *job) fill(sized bool) {
 	op, _ := j.op()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
@@ -273,12 +274,45 @@ func (l *link) good(cs []rdma.WorkCompletion) error {
 func (l *link) tell(text string) error { return l.conn.Send([]byte(text)) }
 
 func (l *link) hear(want string) error {
-	if err := l.conn.SetDeadline(time.Now().Add(l.options.patience)); err != nil {
-		return err
+	for {
+		if err := l.conn.SetDeadline(time.Now().Add(l.options.patience)); err != nil {
+			return err
+		}
+		switch b, err := l.conn.Receive(); {
+		case err != nil:
+			return err
+		case string(b) == want:
+			return nil
+		case string(b) != working:
+			return fmt.Errorf("the peer says %q, not %q", b, want)
+		}
 	}
-	b, err := l.conn.Receive()
-	if err == nil && string(b) != want {
-		err = fmt.Errorf("the peer says %q, not %q", b, want)
+}
+
+// working is what the client says every so often while its server does not notice what it does.
+const (
+	working      = "working"
+	workingEvery = time.Second
+)
+
+// stillWorking says it until stop is called, where it is needed.
+func (l *link) stillWorking() (stop func()) {
+	if !l.unnoticed() {
+		return func() {}
 	}
-	return err
+	end := make(chan struct{})
+	var saying sync.WaitGroup
+	saying.Go(func() {
+		tick := time.NewTicker(workingEvery)
+		defer tick.Stop()
+		for err := error(nil); err == nil; {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+				err = l.tell(working)
+			}
+		}
+	})
+	return func() { close(end); saying.Wait() }
 }

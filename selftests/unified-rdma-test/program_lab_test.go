@@ -126,6 +126,28 @@ func TestMeasured(t *testing.T) {
 	}
 }
 
+// TestUnnoticed: a server that sees nothing of what its client does waits for it as long as it works.
+func TestUnnoticed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in the short form: it takes long because it is to; make lab has it")
+	}
+	const patience = 3 * time.Second
+	p := newPlace(t)
+	s := serveOn(t, p.asServer(fmt.Sprintf("-keep -timeout %v", patience), noDisk)...)
+	for _, test := range []string{"bandwidth -op write -size 65536", "latency -op read", "verify -op fetch-add"} {
+		took := time.Duration(0)
+		for n := 100; took < patience+time.Second && !t.Failed(); n *= 4 {
+			begin := time.Now()
+			asked(t, p.asClient(fmt.Sprintf("-test %s -n %d", test, n))...)
+			took = time.Since(begin)
+		}
+	}
+	s.end()
+	if s.ended(); !strings.Contains(s.out.String(), "served, 0 failed") {
+		t.Errorf("%s", &s.out)
+	}
+}
+
 // TestRefused: what cannot work is said, with what to check.
 func TestRefused(t *testing.T) {
 	p := newPlace(t)
