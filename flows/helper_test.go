@@ -32,7 +32,7 @@ var granted = struct {
 	zeroCopy   bool
 	cards      bool
 	overloaded int  // queues of an interface that is sent more than it takes
-	patient    bool // the card loses nothing then, but has the sender wait
+	patient    bool // the card loses nothing then, but has the sender wait; what waits may come in another order (inTurn)
 }{policy: config.ZeroCopyPrefer, overloaded: 2}
 
 // defaults is a configuration for a lab; tests change what they are about.

@@ -123,6 +123,7 @@ func TestFromIperf3(t *testing.T) {
 	const datagram = 1000
 	testenv.Tool(t, "iperf3")
 	l := newLab(t, testenv.PairOptions{})
+	before := l.udpReceived(t) // the namespaces of cards outlive a test
 	server := l.B.Command("iperf3", "-s", "-1", "-J", "-B", l.B.IP.String())
 	var served bytes.Buffer
 	server.Stdout = &served
@@ -156,7 +157,7 @@ func TestFromIperf3(t *testing.T) {
 		t.Fatal(err)
 	}
 	const hello = 1 // datagram of the client's beside what it counts
-	kernel := l.udpReceived(t)
+	kernel := l.udpReceived(t) - before
 	if all := out.End.Sum.Packets + hello; kernel == 0 || kernel >= all {
 		t.Fatalf("the kernel has %d of %d datagrams: the test shows nothing", kernel, all)
 	}
@@ -209,7 +210,7 @@ func TestFromTestpmd(t *testing.T) {
 // count them as sent.
 const inRing = 4096
 
-// testpmd runs DPDK's test program for a while as a sender at end A.
+// testpmd has DPDK's test program, which takes its time to begin, send at end A for a while.
 func (l *lab) testpmd(t *testing.T, device string, span time.Duration) string {
 	t.Helper()
 	cmd := l.A.Command(testenv.Tool(t, "dpdk-testpmd"), "--no-huge", "-m", "512", "--no-pci", "--no-shconf", "--file-prefix", l.A.Ifname, "--no-telemetry", "-l", "0,1",
@@ -225,6 +226,8 @@ func (l *lab) testpmd(t *testing.T, device string, span time.Duration) string {
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	fmt.Fprintln(in, "start")
+	before := l.A.Stats(t).TxPackets
+	testenv.Wait(t, 10*time.Second, "dpdk-testpmd to send", func() bool { return l.A.Stats(t).TxPackets > before })
 	time.Sleep(span)
 	fmt.Fprintln(in, "stop")
 	fmt.Fprintln(in, "show port stats all")

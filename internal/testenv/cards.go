@@ -58,7 +58,7 @@ func (c *Cards) end(t testing.TB, name string, host byte) End {
 	e.card.socket = e.packetSocket(t)
 	t.Cleanup(func() { unix.Close(e.card.socket) })
 	// A card may wait for its fellow to have room. Who sends by it must not wait forever.
-	patience := unix.NsecToTimeval(int64(30 * time.Second))
+	patience := unix.NsecToTimeval(int64(5 * time.Second))
 	if err := unix.SetsockoptTimeval(e.card.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience); err != nil {
 		t.Fatalf("bound the wait to send by %s: %v", name, err)
 	}
