@@ -1,0 +1,269 @@
+package transport
+
+import (
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Limits of what can be asked for.
+const (
+	MaxDepth       = 1 << 15 // requests of a queue
+	MaxCompletions = 1 << 20 // of a completion queue
+	MaxInline      = 512     // bytes of a request
+	MaxReads       = 128     // READs and atomics of a queue pair outstanding, ours or the peer's
+	MaxMessage     = 1 << 30 // bytes
+	MaxLoans       = 1 << 16 // frames of a queue pair
+
+	maxQueuePairs = 1 << 16
+)
+
+// Config says what engine to make. The zero value of each number but QueuePairs stands for a default.
+type Config struct {
+	Region *umem.Region
+	Keys   *Keys // of this region
+	// QueuePairs is the most there can be at once.
+	QueuePairs int
+	// Shard of 1 << ShardBits engines: the lower bits of its queue pairs' numbers, by which packets can be
+	// given to the right one.
+	Shard, ShardBits uint8
+	Handles          int      // address handles; default 4096
+	MTU              rdma.MTU // the most the port carries, and what datagrams may have; default 1024
+	// Window is how many packets of a queue pair may be unacknowledged; default 128. A READ may go beyond it.
+	Window int
+	// AckEvery is the number of packets after which one asks for an acknowledgement, besides the last of
+	// each message; default 32, and at most half the window.
+	AckEvery int
+	// Burst is how many packets in a row a queue pair may send while others wait; default 16.
+	Burst int
+}
+
+// Engine is the protocol machine of queue pairs.
+type Engine struct {
+	config  Config
+	region  *umem.Region
+	data    []byte
+	keys    *Keys
+	handles handles
+	slots   []slot
+	free    []uint32        // places of slots that are not used
+	used    uint32          // one past the highest place that ever was
+	bells   []atomic.Uint64 // a bit for each place: its program has posted
+	timers  timers
+	lists   [concerns]roster
+	groups  map[rdma.GID][]*QueuePair
+
+	completions []*CompletionQueue // with something to publish
+	wakes       []*CompletionQueue
+	events      []rdma.Event
+	freed       []umem.Frame // came back from loans
+	given       uint64       // packets that Progress gave
+	left        uint64       // of those, how many have left
+
+	counts tally[Counter]
+	drops  tally[Drop]
+}
+
+// slot is a place for a queue pair.
+type slot struct {
+	pair       *QueuePair
+	generation uint32
+}
+
+// firstPlace is the lowest place that is given: numbers 0 and 1 have a meaning of their own.
+const firstPlace = 2
+
+// New makes an engine without queue pairs.
+func New(c Config) (*Engine, error) {
+	c.setDefaults()
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("make a RoCE engine: %w", err)
+	}
+	places := roundUp(c.QueuePairs + firstPlace)
+	e := &Engine{config: c, region: c.Region, data: c.Region.Data(), keys: c.Keys, handles: newHandles(c.Handles), slots: make([]slot, places),
+		bells: make([]atomic.Uint64, (places+63)/64), groups: map[rdma.GID][]*QueuePair{}}
+	for i := firstPlace + c.QueuePairs - 1; i >= firstPlace; i-- {
+		e.free = append(e.free, uint32(i))
+	}
+	e.timers.heap = make([]*QueuePair, 0, places)
+	for of := range e.lists {
+		e.lists[of] = roster{ring: make([]*QueuePair, places), of: concern(of)}
+	}
+	return e, nil
+}
+
+func (c *Config) setDefaults() {
+	if c.Handles == 0 {
+		c.Handles = 4096
+	}
+	if c.MTU == 0 {
+		c.MTU = rdma.MTU1024
+	}
+	if c.Window == 0 {
+		c.Window = 128
+	}
+	if c.AckEvery == 0 {
+		c.AckEvery = max(1, min(32, c.Window/2))
+	}
+	if c.Burst == 0 {
+		c.Burst = 16
+	}
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Region == nil || c.Keys == nil || c.Keys.size != c.Region.Size():
+		return fmt.Errorf("it needs a region, and keys of that region")
+	case c.QueuePairs < 1 || c.QueuePairs > maxQueuePairs:
+		return fmt.Errorf("%d queue pairs: it can have 1 to %d", c.QueuePairs, maxQueuePairs)
+	case c.ShardBits > 6 || c.Shard>>c.ShardBits != 0:
+		return fmt.Errorf("shard %d of %d: it must be one of at most 64", c.Shard, uint64(1)<<c.ShardBits)
+	case c.MTU.Bytes() == 0:
+		return fmt.Errorf("path MTU number %d is none of the five", uint32(c.MTU))
+	case c.Window < 1 || c.Window > 1<<20 || c.AckEvery < 1 || c.AckEvery > max(1, c.Window/2) || c.Burst < 1:
+		return fmt.Errorf("a window of %d packets, acknowledged every %d, bursts of %d: none of them fits", c.Window, c.AckEvery, c.Burst)
+	}
+	return nil
+}
+
+// nextNumber is a number for a queue pair at a place: generation, place, shard, 24 bits in all. The place had
+// another one last time.
+func (e *Engine) nextNumber(place uint32) uint32 {
+	shift := bits.Len(uint(len(e.slots) - 1))
+	for {
+		e.slots[place].generation++
+		n := e.slots[place].generation<<shift | place
+		if n = (n<<e.config.ShardBits | uint32(e.config.Shard)) & mask24; n != multicast {
+			return n
+		}
+	}
+}
+
+const (
+	mask24    = 1<<24 - 1
+	multicast = mask24 // the queue pair number of groups
+)
+
+// find is the queue pair with that number, nil when there is none.
+func (e *Engine) find(qpn uint32) *QueuePair {
+	place := qpn >> e.config.ShardBits & uint32(len(e.slots)-1)
+	if q := e.slots[place].pair; q != nil && q.qpn == qpn {
+		return q
+	}
+	return nil
+}
+
+// Progress drives what is to be done without a packet that came, and writes packets to be sent to
+// out, in order; it returns how many. Requests go before acknowledgements, which have room kept for them. What
+// there is no room for waits for the next call.
+func (e *Engine) Progress(now Time, out []Packet) int {
+	e.answerBells()
+	reserve := 0
+	if n := e.lists[answering].n; n > 0 {
+		reserve = min(n, (len(out)+3)/4)
+	}
+	n := e.sendRequests(now, out[:len(out)-reserve])
+	n += e.sendAnswers(out[n:])
+	e.counts.add(PacketsSent, uint64(n))
+	e.publish()
+	return n
+}
+
+// Busy says whether Progress would have packets to send, as far as is known without looking at what was
+// posted since.
+func (e *Engine) Busy() bool { return e.lists[sending].n+e.lists[answering].n > 0 }
+
+// Tick does what is due: retries after timeouts and waits. Progress sends what comes of it.
+func (e *Engine) Tick(now Time) {
+	for q := e.timers.expired(now); q != nil; q = e.timers.expired(now) {
+		q.expire(now)
+	}
+	e.publish()
+}
+
+// NextDeadline is when Tick has something to do; ok is false when there is no such time.
+func (e *Engine) NextDeadline() (at Time, ok bool) {
+	if q := e.timers.first(); q != nil {
+		return q.timer.deadline, true
+	}
+	return never, false
+}
+
+// Transmitted says that n more packets, of those that Progress gave, in order, have left: nothing
+// reads their memory any more. Requests of UC and UD complete by it.
+func (e *Engine) Transmitted(n int) {
+	e.left = min(e.left+uint64(n), e.given)
+	l := &e.lists[departing]
+	for range l.n {
+		if q := l.next(); q.depart() {
+			l.add(q)
+		}
+	}
+	e.publish()
+}
+
+// publish ends a batch: what happened in it is shown to the program.
+func (e *Engine) publish() {
+	for l := &e.lists[touched]; l.n > 0; {
+		l.next().publish()
+	}
+	for i, c := range e.completions {
+		if c.publish() {
+			e.wakes = append(e.wakes, c)
+		}
+		e.completions[i] = nil
+	}
+	e.completions = e.completions[:0]
+	e.counts.publish()
+	e.drops.publish()
+}
+
+// ring tells the engine that there is something for it on a queue pair. Any thread may.
+func (e *Engine) ring(place uint32) {
+	// Ordered behind the index that the caller has published; answerBells clears the bit before it reads that.
+	word, bit := &e.bells[place/64], uint64(1)<<(place%64)
+	if word.Load()&bit == 0 {
+		word.Or(bit)
+	}
+}
+
+func (e *Engine) answerBells() {
+	for i := range e.bells[:(e.used+63)/64] {
+		if e.bells[i].Load() == 0 {
+			continue
+		}
+		for rung := e.bells[i].Swap(0); rung != 0; rung &= rung - 1 {
+			if q := e.slots[i*64+bits.TrailingZeros64(rung)].pair; q != nil {
+				q.rung()
+			}
+		}
+	}
+}
+
+// Events takes what happened to queue pairs and completion queues, at most len(dst), and returns how many.
+func (e *Engine) Events(dst []rdma.Event) int { return takeFront(&e.events, dst) }
+
+// Wakes takes the completion queues that were armed and have what they were armed for.
+func (e *Engine) Wakes(dst []*CompletionQueue) int { return takeFront(&e.wakes, dst) }
+
+// Freed takes frames that were kept by Receive and are the caller's again.
+func (e *Engine) Freed(dst []umem.Frame) int { return takeFront(&e.freed, dst) }
+
+// takeFront moves what fits from the front of a list.
+func takeFront[T any](from *[]T, dst []T) int {
+	n := copy(dst, *from)
+	if n == 0 {
+		return 0
+	}
+	rest := copy(*from, (*from)[n:])
+	clear((*from)[rest:])
+	*from = (*from)[:rest]
+	return n
+}
+
+func (e *Engine) event(k rdma.EventKind, qpn uint32) {
+	e.events = append(e.events, rdma.Event{Kind: k, QPN: qpn})
+}

@@ -1,0 +1,102 @@
+package transport
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+)
+
+// faults are how likely things happen to a packet, each by itself: 0 to 1.
+type faults struct {
+	loss, duplicate, reorder, corrupt, truncate float64
+}
+
+// bytesOnWire is a frame that is on its way.
+type bytesOnWire struct {
+	at    Time
+	order int
+	to    int
+	frame []byte
+}
+
+// link carries frames between two ends, under a seed.
+type link struct {
+	rnd    *rand.Rand
+	delay  time.Duration
+	faults faults
+	onWay  flight
+	order  int
+	spare  [][]byte
+	// each sees every packet before the link does anything to it, and says whether it is to be lost.
+	each func(from int, h *wire.Header) (lose bool)
+}
+
+type flight []bytesOnWire
+
+func (f flight) Len() int { return len(f) }
+func (f flight) Less(i, j int) bool {
+	return f[i].at < f[j].at || f[i].at == f[j].at && f[i].order < f[j].order
+}
+func (f flight) Swap(i, j int) { f[i], f[j] = f[j], f[i] }
+func (f *flight) Push(x any)   { *f = append(*f, x.(bytesOnWire)) }
+func (f *flight) Pop() any {
+	last := (*f)[len(*f)-1]
+	*f = (*f)[:len(*f)-1]
+	return last
+}
+
+func newLink(seed uint64) *link {
+	return &link{rnd: rand.New(rand.NewPCG(seed, 1)), delay: 2 * time.Microsecond}
+}
+
+func (l *link) happens(p float64) bool { return p > 0 && l.rnd.Float64() < p }
+
+// carry takes a frame, which stays the caller's, on its way.
+func (l *link) carry(now Time, to int, frame []byte) {
+	f := &l.faults
+	if l.happens(f.loss) {
+		return
+	}
+	l.put(now, to, frame)
+	if l.happens(f.duplicate) {
+		l.put(now.After(time.Duration(l.rnd.IntN(50))*time.Microsecond), to, frame)
+	}
+}
+
+func (l *link) put(now Time, to int, frame []byte) {
+	f := &l.faults
+	own := append(l.take(), frame...)
+	if l.happens(f.corrupt) {
+		own[14+l.rnd.IntN(len(own)-14)] ^= 1 << l.rnd.IntN(8)
+	}
+	if l.happens(f.truncate) {
+		own = own[:l.rnd.IntN(len(own))]
+	}
+	at := now.After(l.delay)
+	if l.happens(f.reorder) {
+		at = at.After(time.Duration(l.rnd.IntN(20)) * time.Microsecond)
+	}
+	l.order++
+	heap.Push(&l.onWay, bytesOnWire{at, l.order, to, own})
+}
+
+func (l *link) take() []byte {
+	if n := len(l.spare); n > 0 {
+		b := l.spare[n-1]
+		l.spare = l.spare[:n-1]
+		return b[:0]
+	}
+	return make([]byte, 0, 4300)
+}
+
+// due takes the next frame that has arrived at one end by now.
+func (l *link) due(now Time) (bytesOnWire, bool) {
+	if len(l.onWay) == 0 || l.onWay[0].at > now {
+		return bytesOnWire{}, false
+	}
+	return heap.Pop(&l.onWay).(bytesOnWire), true
+}
+
+func (l *link) done(b bytesOnWire) { l.spare = append(l.spare, b.frame) }

@@ -1,0 +1,204 @@
+package transport
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// QueuePairConfig says what queue pair to make. SendCQ, ReceiveCQ and Shared of the embedded
+// config are not looked at: those here are.
+type QueuePairConfig struct {
+	rdma.QueuePairConfig
+	Domain    Domain
+	SendCQ    *CompletionQueue
+	ReceiveCQ *CompletionQueue
+	Shared    *ReceiveQueue // instead of a receive queue of its own
+	// Loans is how many frames may be on loan at once: SENDs are handed on in the frames they arrived in, and
+	// there are no receives. 0: SENDs go into receives that are posted.
+	Loans int
+	// FreshReads has a READ that the peer asks for again from its middle answered by a FIRST packet, as the
+	// specification has it, and not by a MIDDLE one, as Soft-RoCE does and expects.
+	FreshReads bool
+	// Number is the queue pair number: 1 of the one that speaks with connection managers, 0: any.
+	Number uint32
+}
+
+// QueuePair is one end of a connection, or of datagrams. PostSend, PostReceive, Bind, Loaned and Return are called by
+// one thread of the program's each; Number, Config, Domain and State by any; everything else belongs to the
+// engine's thread.
+type QueuePair struct {
+	engine   *Engine
+	config   QueuePairConfig
+	qpn      uint32
+	slot     uint32
+	state    atomic.Uint32 // a rdma.State, written by the engine
+	sq       *sendQueue
+	rq       *ReceiveQueue // nil with loans
+	loans    *loans        // nil without
+	attrs    rdma.Attributes
+	peer     Peer
+	mtu      uint32
+	listed   [concerns]bool
+	timer    timer
+	alive    bool // a packet came since RTR
+	marked   Time // when the peer was last told of congestion
+	congests bool // the peer is to be told
+	requester
+	responder
+}
+
+// NewQueuePair makes a queue pair, in Reset.
+func (e *Engine) NewQueuePair(c QueuePairConfig) (*QueuePair, error) {
+	c.SendSGEs, c.RecvSGEs = max(1, c.SendSGEs), max(1, c.RecvSGEs)
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("make a queue pair: %w", err)
+	}
+	place, err := e.place(c.Number)
+	if err != nil {
+		return nil, fmt.Errorf("make a queue pair: %w", err)
+	}
+	q := &QueuePair{engine: e, config: c, slot: place, sq: newSendQueue(c.SendDepth, c.SendSGEs, c.InlineBytes)}
+	q.config.SendDepth = q.sq.depth()
+	q.takeReceives()
+	if q.qpn = c.Number; q.qpn == 0 {
+		q.qpn = e.nextNumber(place)
+	}
+	e.slots[place].pair = q
+	e.used = max(e.used, place+1)
+	return q, nil
+}
+
+// takeReceives finds where messages to the queue pair go.
+func (q *QueuePair) takeReceives() {
+	c := &q.config
+	switch {
+	case c.Loans > 0:
+		q.loans = newLoans(c.Loans)
+		c.RecvDepth, c.RecvSGEs = 0, 0
+	case c.Shared != nil:
+		q.rq, c.RecvDepth, c.RecvSGEs = c.Shared, 0, 0
+	default:
+		q.rq = newReceiveQueue(c.RecvDepth, c.RecvSGEs)
+		c.RecvDepth = int(q.rq.mask) + 1
+	}
+}
+
+func (c *QueuePairConfig) check() error {
+	if !c.Transport.Allows(rdma.Send) {
+		return fmt.Errorf("%v is none of RC, UC and UD", c.Transport)
+	}
+	if c.SendCQ == nil || c.ReceiveCQ == nil {
+		return fmt.Errorf("it needs two completion queues, or one twice")
+	}
+	if c.Loans > 0 && c.Shared != nil {
+		return fmt.Errorf("with a shared receive queue there are no loans")
+	}
+	if c.Number > 1 {
+		return fmt.Errorf("number %d: only number 1 can be asked for", c.Number)
+	}
+	for _, size := range []struct {
+		name      string
+		got, most int
+	}{
+		{"SendDepth", c.SendDepth, MaxDepth}, {"RecvDepth", c.RecvDepth, MaxDepth}, {"SendSGEs", c.SendSGEs, MaxPieces},
+		{"RecvSGEs", c.RecvSGEs, MaxPieces}, {"InlineBytes", c.InlineBytes, MaxInline}, {"Loans", c.Loans, MaxLoans},
+	} {
+		if size.got < 0 || size.got > size.most {
+			return fmt.Errorf("%s %d: the most is %d", size.name, size.got, size.most)
+		}
+	}
+	return nil
+}
+
+// place finds a place for a queue pair of that number.
+func (e *Engine) place(number uint32) (uint32, error) {
+	if number != 0 {
+		place := number >> e.config.ShardBits
+		if number&(1<<e.config.ShardBits-1) != uint32(e.config.Shard) || place >= firstPlace || e.slots[place].pair != nil {
+			return 0, fmt.Errorf("number %d is taken, or another shard's", number)
+		}
+		return place, nil
+	}
+	if len(e.free) == 0 {
+		return 0, fmt.Errorf("all %d are in use", e.config.QueuePairs)
+	}
+	place := e.free[len(e.free)-1]
+	e.free = e.free[:len(e.free)-1]
+	return place, nil
+}
+
+// Number is the queue pair number, of 24 bits.
+func (q *QueuePair) Number() uint32 { return q.qpn }
+
+// Config is what was granted.
+func (q *QueuePair) Config() QueuePairConfig { return q.config }
+
+// Peer is the way to the peer of a connected queue pair.
+func (q *QueuePair) Peer() Peer { return q.peer }
+
+// State is the state. Any thread may ask.
+func (q *QueuePair) State() rdma.State { return rdma.State(q.state.Load()) }
+
+func (q *QueuePair) String() string {
+	return fmt.Sprintf("%v queue pair %d", q.config.Transport, q.qpn)
+}
+
+// Close ends the queue pair. What is outstanding is never completed; frames on loan that the program has not taken come back
+// through Freed, and those that it has taken are the caller's business. Closing again does nothing.
+func (q *QueuePair) Close() {
+	e := q.engine
+	if e.slots[q.slot].pair != q {
+		return
+	}
+	q.reset()
+	if q.loans != nil {
+		e.freed = q.loans.recall(e.freed)
+	}
+	for of := range e.lists {
+		e.lists[of].remove(q)
+	}
+	e.timers.remove(q)
+	e.detachAll(q)
+	e.slots[q.slot].pair = nil
+	if q.slot >= firstPlace {
+		e.free = append(e.free, q.slot)
+	}
+}
+
+// publish shows the program how far the engine is.
+func (q *QueuePair) publish() {
+	q.sq.head.Store(q.head)
+	if q.rq != nil {
+		q.rq.publish()
+	} else {
+		q.loans.publish()
+	}
+}
+
+// touch has the indices published at the end of the batch.
+func (q *QueuePair) touch() { q.engine.lists[touched].add(q) }
+
+// complete puts a completion into a queue. One that is full puts the queue pair into Error, which
+// the caller of complete finds as its state.
+func (q *QueuePair) complete(c *CompletionQueue, w *rdma.WorkCompletion, solicited bool) {
+	e := q.engine
+	w.QPN = q.qpn
+	q.touch()
+	if !c.dirty {
+		c.dirty = true
+		e.completions = append(e.completions, c)
+	}
+	if c.put(w, solicited) {
+		return
+	}
+	e.count(CompletionsLost)
+	if !c.over.Swap(true) {
+		e.event(rdma.CompletionQueueError, 0)
+	}
+	if q.State() != rdma.Error {
+		e.event(rdma.QueuePairFatal, q.qpn)
+		q.fail()
+	}
+}

@@ -1,0 +1,147 @@
+package transport
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// ReceiveQueue has the receives of a queue pair, or of several of one engine that share it. One
+// thread of the program's posts to it; the engine takes from it.
+type ReceiveQueue struct {
+	requests []rdma.ReceiveRequest // written by the program
+	sges     []rdma.SGE            // the program's, perSlot for each request
+	mask     uint32
+	perSlot  uint32
+	shared   bool
+	limit    atomic.Int64 // an event below that many receives; 0: none
+	_        line
+	tail     atomic.Uint32 // written by the program: one past the last receive
+	next     uint32        // the program's own: tail with what is not published
+	_        line
+	head     atomic.Uint32 // written by the engine: the next receive to be taken
+	first    uint32        // the engine's own: head with what is not published
+	known    uint32        // the engine's own: tail as it was last read
+	_        line
+}
+
+func newReceiveQueue(depth, sges int) *ReceiveQueue {
+	n := roundUp(depth)
+	return &ReceiveQueue{requests: make([]rdma.ReceiveRequest, n), sges: make([]rdma.SGE, n*sges), mask: uint32(n - 1), perSlot: uint32(sges)}
+}
+
+// NewSharedReceiveQueue makes a queue for queue pairs to share.
+func NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (*ReceiveQueue, error) {
+	c.SGEs = max(1, c.SGEs)
+	if c.Depth < 1 || c.Depth > MaxDepth || c.SGEs > MaxPieces {
+		return nil, fmt.Errorf("make a shared receive queue for %d requests of %d elements: it can have 1 to %d, of at most %d", c.Depth, c.SGEs, MaxDepth, MaxPieces)
+	}
+	r := newReceiveQueue(c.Depth, c.SGEs)
+	r.shared = true
+	return r, nil
+}
+
+// Config is what was granted.
+func (r *ReceiveQueue) Config() rdma.SharedReceiveQueueConfig {
+	return rdma.SharedReceiveQueueConfig{Depth: int(r.mask) + 1, SGEs: int(r.perSlot)}
+}
+
+// Limit asks for one event SharedQueueLimit when fewer than n receives are left.
+func (r *ReceiveQueue) Limit(n int) { r.limit.Store(int64(n)) }
+
+// PostReceive is that of rdma.SharedReceiveQueue.
+func (r *ReceiveQueue) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
+	n, why := r.post(requests, sges)
+	if why != nil {
+		return n, fmt.Errorf("post receive %d of %d: %w", n+1, len(requests), why)
+	}
+	return n, nil
+}
+
+func (r *ReceiveQueue) post(requests []rdma.ReceiveRequest, sges []rdma.SGE) (n int, why error) {
+	head := r.head.Load()
+	for ; n < len(requests) && why == nil; n++ {
+		q := &requests[n]
+		if why = r.refuse(q, head, len(sges)); why != nil {
+			break
+		}
+		slot := r.next & r.mask
+		r.requests[slot] = *q
+		copy(r.sges[slot*r.perSlot:], sges[:q.SGEs])
+		sges = sges[q.SGEs:]
+		r.next++
+	}
+	r.tail.Store(r.next)
+	return n, why
+}
+
+func (r *ReceiveQueue) refuse(q *rdma.ReceiveRequest, head uint32, left int) error {
+	switch {
+	case uint64(q.SGEs) > uint64(left):
+		return errShortList
+	case q.SGEs > r.perSlot:
+		return fmt.Errorf("%w: a request has at most %d elements", unix.EINVAL, r.perSlot)
+	case r.next-head > r.mask:
+		return fmt.Errorf("the queue of %d is full: %w", r.mask+1, unix.ENOMEM)
+	}
+	return nil
+}
+
+// receive is a work request that was taken from its queue.
+type receive struct {
+	id    uint64
+	taken bool
+	room  uint64 // bytes of all elements
+	count uint32
+	sges  [MaxPieces]rdma.SGE
+}
+
+// take takes the next receive, and says whether there was one.
+func (r *ReceiveQueue) take(to *receive) bool {
+	if r.empty() {
+		return false
+	}
+	slot := r.first & r.mask
+	q := &r.requests[slot]
+	to.id, to.taken, to.count, to.room = q.ID, true, q.SGEs, 0
+	copy(to.sges[:], r.sges[slot*r.perSlot:][:q.SGEs])
+	for i := range to.sges[:to.count] {
+		to.room += uint64(to.sges[i].Length)
+	}
+	r.first++
+	return true
+}
+
+// empty says whether there is no receive, as far as the program has published.
+func (r *ReceiveQueue) empty() bool {
+	if r.first == r.known {
+		r.known = r.tail.Load()
+	}
+	return r.first == r.known
+}
+
+// publish shows the program what was taken.
+func (r *ReceiveQueue) publish() {
+	if r.head.Load() != r.first {
+		r.head.Store(r.first)
+	}
+}
+
+// below says whether fewer receives are left than the limit, which ends with it.
+func (r *ReceiveQueue) below() bool {
+	limit := r.limit.Load()
+	if limit == 0 || int64(r.tail.Load()-r.first) >= limit {
+		return false
+	}
+	return r.limit.CompareAndSwap(limit, 0)
+}
+
+// discard forgets all receives. The program does not post meanwhile.
+func (r *ReceiveQueue) discard() {
+	r.first = r.tail.Load()
+	r.known = r.first
+	r.publish()
+}

@@ -1,0 +1,107 @@
+package transport
+
+import (
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+)
+
+// reply is what is kept of a READ or atomic of the peer's, to answer it now and again. IBTA specification,
+// volume 1, 9.7.5.1.
+type reply struct {
+	kind        wire.Kind // ReadRequest, CompareSwap or FetchAdd; NoKind: none is kept
+	pending     bool      // is to be answered, from next on
+	first, last wire.PSN
+	begin       wire.PSN // of the answer being given: which packet is called first
+	next        wire.PSN
+	va          uint64
+	length      uint32
+	rkey        uint32
+	original    uint64
+	msn         uint32
+}
+
+// replies are the last ones, in a ring.
+type replies struct {
+	ring    []reply
+	oldest  int // where the next one goes
+	pending int
+}
+
+func (r *replies) clear() {
+	clear(r.ring)
+	r.oldest, r.pending = 0, 0
+}
+
+// keepReplies makes room for n.
+func (r *responder) keepReplies(n int) { r.replies = replies{ring: make([]reply, n)} }
+
+// full says whether the oldest is not answered yet: the peer asks for more at once than it may.
+func (r *replies) full() bool { return len(r.ring) == 0 || r.ring[r.oldest].pending }
+
+// add keeps a reply in place of the oldest, to be given.
+func (r *replies) add(p reply) {
+	p.pending, p.begin, p.next = true, p.first, p.first
+	r.ring[r.oldest] = p
+	r.pending++
+	if r.oldest++; r.oldest == len(r.ring) {
+		r.oldest = 0
+	}
+}
+
+// front is the oldest that is to be given, nil when there is none.
+func (r *replies) front() *reply {
+	if r.pending == 0 {
+		return nil
+	}
+	for i := range r.ring {
+		at := r.oldest + i
+		if at >= len(r.ring) {
+			at -= len(r.ring)
+		}
+		if p := &r.ring[at]; p.pending {
+			return p
+		}
+	}
+	return nil
+}
+
+func (r *replies) done(p *reply) {
+	p.pending = false
+	r.pending--
+}
+
+// drop takes back those that are to be given.
+func (r *replies) drop() {
+	for i := range r.ring {
+		r.ring[i].pending = false
+	}
+	r.pending = 0
+}
+
+// replay has the answer to a request given again, if it is kept.
+func (r *replies) replay(h *wire.Header, mtu uint32, fresh bool) bool {
+	for i := range r.ring {
+		p := &r.ring[i]
+		if p.kind != h.Opcode.Kind() || h.PSN.Before(p.first) || h.PSN.After(p.last) || !p.covers(h, mtu) {
+			continue
+		}
+		if !p.pending {
+			p.pending = true
+			r.pending++
+		}
+		p.next, p.begin = h.PSN, p.first
+		if fresh {
+			p.begin = h.PSN
+		}
+		return true
+	}
+	return false
+}
+
+// covers says whether what is asked for again is the rest of what was asked for at first.
+func (p *reply) covers(h *wire.Header, mtu uint32) bool {
+	if p.kind != wire.ReadRequest {
+		return h.PSN == p.first && h.VA == p.va && h.RKey == p.rkey
+	}
+	done := uint64(h.PSN.Distance(p.first)) * uint64(mtu)
+	return h.RKey == p.rkey && h.VA == p.va+done && uint64(h.DMALength)+done == uint64(p.length)
+}

@@ -1,0 +1,106 @@
+package transport
+
+// timers are the deadlines of queue pairs, a heap by when to look at each. A deadline put off stays where
+// it is in the heap until its place comes up: acknowledgements only write a word.
+type timers struct {
+	heap []*QueuePair
+}
+
+// timer is a queue pair's part.
+type timer struct {
+	deadline Time // never: there is none
+	look     Time // when the heap has it
+	place    int  // in the heap, from 1; 0: not in it
+}
+
+// set gives the queue pair a deadline instead of the one it has.
+func (t *timers) set(q *QueuePair, at Time) {
+	q.timer.deadline = at
+	switch {
+	case q.timer.place == 0:
+		q.timer.look = at
+		t.heap = append(t.heap, q)
+		t.up(len(t.heap) - 1)
+	case at < q.timer.look:
+		q.timer.look = at
+		t.up(q.timer.place - 1)
+	}
+}
+
+func (t *timers) clear(q *QueuePair) { q.timer.deadline = never }
+
+// first is the queue pair whose deadline is the next, nil when there is none.
+func (t *timers) first() *QueuePair {
+	for len(t.heap) > 0 {
+		q := t.heap[0]
+		switch q.timer.deadline {
+		case q.timer.look:
+			return q
+		case never:
+			t.remove(q)
+		default: // it was put off
+			q.timer.look = q.timer.deadline
+			t.down(0)
+		}
+	}
+	return nil
+}
+
+// expired takes a queue pair whose deadline has come, nil when there is none.
+func (t *timers) expired(now Time) *QueuePair {
+	q := t.first()
+	if q == nil || q.timer.deadline > now {
+		return nil
+	}
+	t.remove(q)
+	q.timer.deadline = never
+	return q
+}
+
+// remove takes the queue pair out of the heap.
+func (t *timers) remove(q *QueuePair) {
+	if q.timer.place == 0 {
+		return
+	}
+	i, last := q.timer.place-1, len(t.heap)-1
+	t.swap(i, last)
+	t.heap[last] = nil
+	t.heap = t.heap[:last]
+	q.timer.place = 0
+	if i < last {
+		t.down(i)
+		t.up(i)
+	}
+}
+
+func (t *timers) up(i int) {
+	for t.heap[i].timer.place = i + 1; i > 0; {
+		parent := (i - 1) / 2
+		if t.heap[parent].timer.look <= t.heap[i].timer.look {
+			return
+		}
+		t.swap(i, parent)
+		i = parent
+	}
+}
+
+func (t *timers) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(t.heap); child++ {
+			if t.heap[child].timer.look < t.heap[least].timer.look {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		t.swap(i, least)
+		i = least
+	}
+}
+
+func (t *timers) swap(i, j int) {
+	t.heap[i], t.heap[j] = t.heap[j], t.heap[i]
+	t.heap[i].timer.place, t.heap[j].timer.place = i+1, j+1
+}

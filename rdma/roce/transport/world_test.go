@@ -1,0 +1,500 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+const (
+	testDomain Domain = 1
+	extentSize        = 1 << 20
+	ringFrames        = 256 // of each end, for packets to arrive in
+)
+
+// world is two ends and a link between them, with a clock of its own.
+type world struct {
+	t     testing.TB
+	now   Time
+	link  *link
+	ends  [2]*end
+	batch int // the most packets that an end is given at once
+	// between is called for an end after Receive and in front of Progress, for a program to act.
+	between func(e *end)
+}
+
+// end is an engine with a region of its own, and what a provider does around it.
+type end struct {
+	*Engine
+	w        *world
+	index    int
+	gid      rdma.GID
+	book     *umem.Book
+	ring     *umem.Holder
+	lent     *umem.Holder
+	mine     *umem.Holder // extents
+	empty    []umem.Frame
+	cq       *CompletionQueue
+	key      uint32 // of the first extent, with all rights
+	template wire.Template
+	base     uint64 // of the first extent, which is registered; the second is not
+	out      [64]Packet
+	id       uint16
+	arrivals []Arrival
+	frames   [64]umem.Frame
+	views    [64]umem.Frame
+	grh      [64][rdma.GRHBytes]byte
+	malform  [wire.Reasons]int
+	done     []rdma.WorkCompletion
+	got      []rdma.Event
+}
+
+func newWorld(t testing.TB, seed uint64, c Config) *world {
+	w := &world{t: t, now: 1, link: newLink(seed), batch: 64}
+	for i := range w.ends {
+		w.ends[i] = newEnd(w, i, c)
+	}
+	for i, e := range w.ends {
+		path := wire.Path{Source: e.gid, Destination: w.ends[1-i].gid, SourcePort: 0xc123, HopLimit: 64}
+		var err error
+		if e.template, err = wire.NewTemplate(&path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+func newEnd(w *world, index int, c Config) *end {
+	t := w.t
+	r, err := umem.Open(umem.Config{Size: 4 * extentSize, Pages: umem.Ordinary, ExtentSize: extentSize, Extents: 2})
+	must(t, err)
+	e := &end{w: w, index: index, gid: rdma.GIDOf(netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", index+1)))}
+	e.book = r.NewBook("test")
+	e.ring, err = e.book.NewHolder(umem.OwnerXDP, "ring")
+	must(t, err)
+	e.lent, err = e.book.NewHolder(umem.OwnerRDMA, "lent")
+	must(t, err)
+	e.mine, err = e.book.NewHolder(umem.OwnerWorker, "buffers")
+	must(t, err)
+	e.empty = make([]umem.Frame, ringFrames)
+	e.ring.Take(e.empty)
+	extents := make([]umem.Frame, 2)
+	e.mine.TakeExtents(extents)
+	e.base = min(extents[0].Addr, extents[1].Addr)
+	keys, err := NewKeys(r.Size(), 64)
+	must(t, err)
+	all := rdma.LocalWrite | rdma.Remote | rdma.BindWindows
+	e.key, err = keys.Register(testDomain, e.base, extentSize, all)
+	must(t, err)
+	if c.QueuePairs == 0 {
+		c.QueuePairs = 16
+	}
+	if c.MTU == 0 {
+		c.MTU = rdma.MTU1024
+	}
+	c.Region, c.Keys = r, keys
+	e.Engine, err = New(c)
+	must(t, err)
+	e.cq, err = NewCompletionQueue(4096)
+	must(t, err)
+	t.Cleanup(func() { e.close(t, extents) })
+	return e
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// close audits the frames: all must be in the ring, or lent and known to be.
+func (e *end) close(t testing.TB, extents []umem.Frame) {
+	if _, err := e.region.Audit(); err != nil {
+		t.Error(err)
+	}
+	for place := range e.slots {
+		if q := e.slots[place].pair; q != nil {
+			q.Close()
+		}
+	}
+	e.collect()
+	if n := e.lent.Held(); n != 0 {
+		t.Errorf("end %d: %d frames are lent, and nobody has them", e.index, n)
+	}
+	if n := int64(len(e.empty)); n != ringFrames || n != e.ring.Held() {
+		t.Errorf("end %d: the ring has %d frames, and should have %d", e.index, n, ringFrames)
+	}
+	e.ring.Give(e.empty)
+	e.mine.Give(extents)
+	for _, h := range []*umem.Holder{e.ring, e.lent, e.mine} {
+		h.Close()
+	}
+	if err := e.book.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := e.region.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// collect puts frames that came back into the ring again.
+func (e *end) collect() {
+	var fs [64]umem.Frame
+	for n := e.Freed(fs[:]); n > 0; n = e.Freed(fs[:]) {
+		for i := range fs[:n] {
+			fs[i].Addr, _ = e.region.Start(fs[i])
+		}
+		e.lent.PassTo(e.ring, fs[:n])
+		e.empty = append(e.empty, fs[:n]...)
+	}
+}
+
+// memory is n bytes of the registered extent.
+func (e *end) memory(offset, n int) []byte { return e.data[e.base+uint64(offset):][:n:n] }
+
+func (e *end) sge(offset, n int) rdma.SGE {
+	return rdma.SGE{Addr: e.base + uint64(offset), Length: uint32(n), LKey: e.key}
+}
+
+// fill writes a pattern and returns it.
+func (e *end) fill(offset, n int, seed byte) []byte {
+	m := e.memory(offset, n)
+	for i := range m {
+		m[i] = seed + byte(i*7) + byte(i>>8)
+	}
+	return bytes.Clone(m)
+}
+
+// transmit puts packets on the link.
+func (e *end) transmit() (moved bool) {
+	n := e.Progress(e.w.now, e.out[:])
+	for i := range e.out[:n] {
+		p := &e.out[i]
+		frame := e.frame(p)
+		if l := e.w.link; l.each == nil || !l.each(e.index, &p.Header) {
+			l.carry(e.w.now, 1-e.index, frame)
+		}
+	}
+	e.Transmitted(n)
+	return n > 0
+}
+
+// frame is the packet as it is on the wire.
+func (e *end) frame(p *Packet) []byte {
+	payload := bytes.Clone(p.Inline)
+	for _, piece := range p.Pieces[:p.Count] {
+		payload = append(payload, e.data[piece.Addr:piece.Addr+uint64(piece.Length)]...)
+	}
+	if len(payload) != int(p.Length) {
+		e.w.t.Fatalf("%v: the payload has %d bytes, not %d", p.Header.Opcode, len(payload), p.Length)
+	}
+	h := &p.Header
+	b := make([]byte, e.template.Bytes()+h.Opcode.HeaderBytes()+len(payload)+int(h.Pad)+wire.ICRCBytes)
+	e.id++
+	n := e.template.Put(b, e.id, len(b)-e.template.Bytes())
+	n += h.Encode(b[n:])
+	n += copy(b[n:], payload)
+	wire.Begin(b[e.template.Network():n]).Finish(b[n:], h.Pad)
+	return b
+}
+
+// receive gives an end the packets that have arrived at it.
+func (w *world) receive() (moved bool) {
+	for {
+		b, ok := w.link.due(w.now)
+		if !ok {
+			break
+		}
+		moved = true
+		w.ends[b.to].land(b.frame)
+		w.link.done(b)
+		if e := w.ends[b.to]; len(e.arrivals) >= w.batch {
+			e.hand()
+		}
+	}
+	for _, e := range w.ends {
+		e.hand()
+	}
+	return moved
+}
+
+// land puts a frame where a card would, and reads it.
+func (e *end) land(b []byte) {
+	var env wire.Envelope
+	if m := env.Parse(b, len(b)); m != wire.WellFormed {
+		e.malform[m]++
+		return
+	}
+	transport := b[env.Transport : env.Transport+env.Length]
+	if !wire.Check(b[env.Network : env.Transport+env.Length]) {
+		e.malform[wire.ICRCWrong]++
+		return
+	}
+	a := Arrival{From: env.Source, To: env.Destination, Congested: env.ECN() == wire.CE}
+	n, m := a.Header.Decode(transport)
+	if m == wire.WellFormed {
+		var length int
+		if length, m = a.Header.PayloadLen(env.Length); m == wire.WellFormed {
+			e.place(&a, &env, b, transport[n:n+length])
+			return
+		}
+	}
+	e.malform[m]++
+}
+
+// place copies the payload to a frame of the ring.
+func (e *end) place(a *Arrival, env *wire.Envelope, b, payload []byte) {
+	if len(e.empty) == 0 {
+		return // the ring is empty: the card drops it
+	}
+	i := len(e.arrivals)
+	f := e.empty[len(e.empty)-1]
+	e.empty = e.empty[:len(e.empty)-1]
+	e.frames[i] = f
+	const room = 58
+	view := umem.Frame{Addr: f.Addr + room, Len: uint32(len(payload))}
+	if e.views[i] = view; len(payload) > 0 {
+		if room+len(payload) <= int(e.region.FrameSize()) {
+			copy(e.region.Bytes(view), payload)
+			a.Payload = e.views[i : i+1]
+		} else {
+			e.placeTwo(a, view, payload)
+		}
+	}
+	env.PutGRH(e.grh[i][:], b)
+	a.GRH = e.grh[i][:]
+	e.arrivals = append(e.arrivals, *a)
+}
+
+// placeTwo spreads a payload over two frames.
+func (e *end) placeTwo(a *Arrival, view umem.Frame, payload []byte) {
+	second := e.empty[len(e.empty)-1]
+	e.empty = e.empty[:len(e.empty)-1]
+	view.Len = 3584
+	second.Len = uint32(len(payload)) - view.Len
+	copy(e.region.Bytes(view), payload)
+	copy(e.region.Bytes(second), payload[view.Len:])
+	a.Payload = []umem.Frame{view, second}
+}
+
+// hand gives the engine what has landed, and takes back what it does not keep.
+func (e *end) hand() {
+	if len(e.arrivals) == 0 {
+		return
+	}
+	e.Receive(e.w.now, e.arrivals)
+	for i := range e.arrivals {
+		a := &e.arrivals[i]
+		all := []umem.Frame{e.frames[i]}
+		if len(a.Payload) == 2 {
+			all = append(all, umem.Frame{Addr: a.Payload[1].Addr})
+		}
+		if a.Kept {
+			e.ring.PassTo(e.lent, all)
+		} else {
+			e.empty = append(e.empty, all...)
+		}
+	}
+	e.arrivals = e.arrivals[:0]
+	if e.w.between != nil {
+		e.w.between(e)
+	}
+}
+
+// step does what can be done at this moment, and says whether there was anything.
+func (w *world) step() bool {
+	moved := w.receive()
+	for _, e := range w.ends {
+		e.Tick(w.now)
+		e.collect()
+		moved = e.transmit() || moved
+		e.poll()
+	}
+	return moved
+}
+
+// poll collects completions and events.
+func (e *end) poll() {
+	var c [64]rdma.WorkCompletion
+	for n, _ := e.cq.Poll(c[:]); n > 0; n, _ = e.cq.Poll(c[:]) {
+		e.done = append(e.done, c[:n]...)
+	}
+	var v [16]rdma.Event
+	for n := e.Events(v[:]); n > 0; n = e.Events(v[:]) {
+		e.got = append(e.got, v[:n]...)
+	}
+}
+
+// run goes on until nothing is left to happen, or for a time. What is left are
+// deadlines only as far as they come within it.
+func (w *world) run(limit time.Duration) {
+	end := w.now.After(limit)
+	for w.now < end {
+		if w.step() {
+			continue
+		}
+		next, ok := w.next()
+		if !ok || next > end {
+			return
+		}
+		w.now = max(w.now+1, next)
+	}
+}
+
+// next is when the next thing happens.
+func (w *world) next() (at Time, ok bool) {
+	if len(w.link.onWay) > 0 {
+		at, ok = w.link.onWay[0].at, true
+	}
+	for _, e := range w.ends {
+		if d, is := e.NextDeadline(); is && (!ok || d < at) {
+			at, ok = d, true
+		}
+	}
+	return at, ok
+}
+
+// options of a pair of queue pairs.
+type options struct {
+	transport rdma.Transport
+	depth     int
+	loans     int
+	inline    int
+	fresh     bool
+	mtu       rdma.MTU
+	psn       uint32 // the first of both
+	quiet     bool   // not every request is signaled
+	shared    *ReceiveQueue
+	tweak     func(*rdma.Attributes)
+}
+
+// pair makes a connected queue pair on each end, ready to send.
+func (w *world) pair(o options) (a, b *QueuePair) {
+	if o.depth == 0 {
+		o.depth = 16
+	}
+	if o.transport == 0 {
+		o.transport = rdma.RC
+	}
+	if o.mtu == 0 {
+		o.mtu = rdma.MTU1024
+	}
+	var qs [2]*QueuePair
+	for i, e := range w.ends {
+		c := QueuePairConfig{Domain: testDomain, SendCQ: e.cq, ReceiveCQ: e.cq, Loans: o.loans, FreshReads: o.fresh}
+		c.Transport, c.SendDepth, c.RecvDepth, c.SendSGEs, c.RecvSGEs = o.transport, o.depth, o.depth, 4, 4
+		c.SignalAll, c.InlineBytes = !o.quiet, o.inline
+		if i == 1 {
+			c.Shared = o.shared
+		}
+		var err error
+		qs[i], err = e.NewQueuePair(c)
+		must(w.t, err)
+	}
+	for i := range qs {
+		w.connect(qs[i], w.ends[1-i].gid, qs[1-i].Number(), o)
+	}
+	return qs[0], qs[1]
+}
+
+// connect leads a queue pair to RTS.
+func (w *world) connect(q *QueuePair, peer rdma.GID, number uint32, o options) {
+	w.t.Helper()
+	a := rdma.Attributes{Port: 1, QKey: 0x1111, Access: rdma.Remote, PathMTU: o.mtu, RemoteQPN: number, Address: rdma.Address{GID: peer}, ReceivePSN: o.psn,
+		SendPSN: o.psn, MaxReads: 4, MaxRemoteReads: 4, Timeout: 8, Retries: 7, RNRRetries: 7, MinRNRTimer: 1}
+	if o.tweak != nil {
+		o.tweak(&a)
+	}
+	for _, s := range ladder(q.config.Transport) {
+		a.State = s.state
+		must(w.t, q.Modify(a, s.given|rdma.MaskState, 7))
+	}
+}
+
+type rung struct {
+	state rdma.State
+	given rdma.Mask
+}
+
+// ladder is what leads a queue pair to RTS.
+func ladder(t rdma.Transport) []rung {
+	switch t {
+	case rdma.UD:
+		return []rung{{rdma.Init, rdma.MaskPKeyIndex | rdma.MaskPort | rdma.MaskQKey}, {rdma.ReadyToReceive, 0}, {rdma.ReadyToSend, rdma.MaskSendPSN}}
+	case rdma.UC:
+		return []rung{{rdma.Init, rdma.MaskPKeyIndex | rdma.MaskPort | rdma.MaskAccess},
+			{rdma.ReadyToReceive, rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN}, {rdma.ReadyToSend, rdma.MaskSendPSN}}
+	}
+	return []rung{{rdma.Init, rdma.MaskPKeyIndex | rdma.MaskPort | rdma.MaskAccess},
+		{rdma.ReadyToReceive, rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskRemoteQPN | rdma.MaskReceivePSN | rdma.MaskMaxRemoteReads | rdma.MaskMinRNRTimer},
+		{rdma.ReadyToSend, rdma.MaskTimeout | rdma.MaskRetries | rdma.MaskRNRRetries | rdma.MaskSendPSN | rdma.MaskMaxReads}}
+}
+
+// send posts one request with its elements.
+func send(t testing.TB, q *QueuePair, r rdma.SendRequest, sges ...rdma.SGE) {
+	t.Helper()
+	r.SGEs = uint32(len(sges))
+	if _, err := q.PostSend([]rdma.SendRequest{r}, sges); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receiveInto(t testing.TB, q *QueuePair, id uint64, sges ...rdma.SGE) {
+	t.Helper()
+	if _, err := q.PostReceive([]rdma.ReceiveRequest{{ID: id, SGEs: uint32(len(sges))}}, sges); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// want compares what has completed at an end with what should have, and forgets it.
+func (e *end) want(t testing.TB, wanted ...string) {
+	t.Helper()
+	var got []string
+	for i := range e.done {
+		got = append(got, show(&e.done[i]))
+	}
+	e.done = e.done[:0]
+	if fmt.Sprint(got) != fmt.Sprint(wanted) {
+		t.Errorf("end %d completed %q, want %q", e.index, got, wanted)
+	}
+}
+
+// show is a completion in short: id, and what of it is good.
+func show(c *rdma.WorkCompletion) string {
+	switch {
+	case c.Status != rdma.Success:
+		return fmt.Sprintf("%d %v", c.ID, c.Status)
+	case c.Kind >= rdma.Received:
+		s := fmt.Sprintf("%d %v %d", c.ID, c.Kind, c.Length)
+		if c.Flags&rdma.HasImmediate != 0 {
+			s += fmt.Sprintf(" imm %x", binary.BigEndian.Uint32(immediateOf(c)))
+		}
+		return s
+	}
+	return fmt.Sprintf("%d %v", c.ID, c.Kind)
+}
+
+func immediateOf(c *rdma.WorkCompletion) []byte {
+	b := c.Immediate()
+	return b[:]
+}
+
+func same(t testing.TB, what string, got, want []byte) {
+	t.Helper()
+	if !bytes.Equal(got, want) {
+		for i := range want {
+			if got[i] != want[i] {
+				t.Errorf("%s: byte %d of %d differs: %#x, want %#x", what, i, len(want), got[i], want[i])
+				return
+			}
+		}
+	}
+}
