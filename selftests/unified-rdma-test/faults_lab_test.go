@@ -106,6 +106,35 @@ func downStatus(t *testing.T) rdma.Status {
 	return rdma.WorkFlushed
 }
 
+// TestPeerKilled: the server's process dies. Whoever has requests under way is told by its own card. A
+// server that comes after it has the port, and ends in good order when it is told to.
+func TestPeerKilled(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not in the short form, where TestServerGoesOn has a client that dies; make lab has it")
+	}
+	p := newPlace(t)
+	for options, want := range map[string]string{
+		"-test bandwidth -op send -size 4096":  rdma.RetryExceeded.String(),
+		"-test bandwidth -op write -size 4096": rdma.RetryExceeded.String(),
+		"-test bandwidth -op read -size 4096":  rdma.RetryExceeded.String(),
+		"-test latency -op fetch-add":          rdma.RetryExceeded.String(),
+	} {
+		s := serveApart(t, p)
+		done := s.asks(p, "-qp-timeout 15 -timeout 8s "+options)
+		s.signal(syscall.SIGKILL)
+		a := <-done
+		a.says(t, options, 20*time.Second, want)
+		s.gone()
+	}
+	s := serveApart(t, p)
+	asked(t, p.asClient("-test verify -n 10")...)
+	s.signal(syscall.SIGTERM)
+	s.gone()
+	if !strings.Contains(s.out.String(), "1 clients were served, 0 failed") {
+		t.Errorf("a server that is ended says %s%s", &s.out, &s.errs)
+	}
+}
+
 // TestPeerStopped: the server's process does nothing any more, while its kernel goes on to acknowledge.
 // The client does not wait for ever, and a server that goes on serves the next.
 func TestPeerStopped(t *testing.T) {

@@ -95,6 +95,7 @@ type server struct {
 	end    context.CancelFunc
 	status chan int
 	signal func(os.Signal) // to a process of its own
+	gone   func()          // waits for its end
 }
 
 // serveOn starts a server, and waits until it listens. At the end of the test it is ended
@@ -125,10 +126,8 @@ func serveApart(t *testing.T, p place) *server {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
+	s.gone = sync.OnceFunc(func() { _ = cmd.Wait() }) // however it ends
+	t.Cleanup(func() { _ = cmd.Process.Kill(); s.gone() })
 	s.says("waiting for")
 	return s
 }
