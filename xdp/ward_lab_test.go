@@ -93,7 +93,7 @@ func (w *ward) admit() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.i = i
+	w.i, w.free = i, nil
 	if want := w.policy == Prefer && grants(w.TB.(*testing.T), w.pair.B.Ifname); i.Granted().ZeroCopy != want {
 		w.Errorf("granted %+v", i.Granted())
 	}
@@ -207,10 +207,10 @@ func (w *ward) letGo() {
 	if w.i != nil {
 		_ = w.i.Close()
 	}
-	for _, fs := range w.free {
+	for at, fs := range w.free {
 		w.worker.Give(fs)
+		w.free[at] = nil
 	}
-	w.i, w.free = nil, nil
 }
 
 // nothingLeft looks for frames and registrations of ours.
