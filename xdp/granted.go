@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,12 +28,12 @@ type Granted struct {
 }
 
 // WhyNotZeroCopy says in words why the kernel copies; empty with zero copy, and
-// where nothing better was tried.
+// where that was not tried.
 func (g Granted) WhyNotZeroCopy() string {
 	if g.ZeroCopy {
 		return ""
 	}
-	return describe(g.Refused)
+	return describe(slices.DeleteFunc(slices.Clone(g.Refused), func(r Refusal) bool { return !r.ZeroCopy }))
 }
 
 // Refusal is one way of binding that was tried, and why it was refused.

@@ -63,6 +63,13 @@ func TestAttempts(t *testing.T) {
 			t.Errorf("%+v: %v, want %v", c, got, c.want)
 		}
 	}
+	refused := []Refusal{{ZeroCopy: true, Err: unix.EOPNOTSUPP}, {MultiBuffer: true, Err: unix.EINVAL}}
+	if why := (Granted{Refused: refused}).WhyNotZeroCopy(); !strings.HasPrefix(why, "zero copy: ") || strings.Contains(why, "multi-buffer") {
+		t.Errorf("no zero copy because %q", why)
+	}
+	if why := (Granted{Refused: refused[1:]}).WhyNotZeroCopy(); why != "" {
+		t.Errorf("no zero copy, which was not tried, because %q", why)
+	}
 }
 
 func TestParsePolicy(t *testing.T) {
