@@ -11,9 +11,8 @@ const ICRCBytes = 4
 const (
 	// residue is the CRC over anything that ends in its own CRC.
 	residue ICRC = 0x2144df1c
-	// prefixed is the CRC over the eight bytes of ones that stand for the InfiniBand header
-	// that RoCE does not have.
-	prefixed ICRC = 0x2144df1c
+	// longEnough is from how many bytes on hash/crc32 uses the processor's instructions for it, on amd64.
+	longEnough = 64
 )
 
 // le is how the ICRC is written.
@@ -32,19 +31,13 @@ type ICRC uint32
 // header, and at most to the packet's end. The lengths in it must be the final ones. An IPv4 header has no options here.
 // Of what is too short for all that, the ICRC is 0.
 func Begin(packet []byte) ICRC {
-	masks := &masksIPv4
-	if len(packet) > 0 && packet[0]>>4 == 6 {
-		masks = &masksIPv6
+	switch ipv6 := len(packet) > 0 && packet[0]>>4 == 6; {
+	case ipv6 && len(packet) >= ipv6Bytes+udpBytes+BTHBytes:
+		return ICRC(^beginIPv6(packet)).Add(packet[ipv6Bytes+udpBytes+8:])
+	case !ipv6 && len(packet) >= ipv4Bytes+udpBytes+BTHBytes:
+		return ICRC(^beginIPv4(packet)).Add(packet[ipv4Bytes+udpBytes+BTHBytes:])
 	}
-	if len(packet) < masks.bytes {
-		return 0
-	}
-	c, varies := prefixed, packet[:masks.bytes&^7]
-	for i := 0; len(varies) >= 8; i++ {
-		c = c.word(le.Uint64(varies) | masks.words[i])
-		varies = varies[8:]
-	}
-	return c.Add(packet[masks.bytes&^7:])
+	return 0
 }
 
 // Add takes the CRC over what follows in the packet.
@@ -52,23 +45,27 @@ func (c ICRC) Add(b []byte) ICRC {
 	if len(b) >= longEnough {
 		return ICRC(crc32.Update(uint32(c), crc32.IEEETable, b))
 	}
+	r := ^register(c)
 	for ; len(b) >= 8; b = b[8:] {
-		c = c.word(le.Uint64(b))
+		r = r.word(le.Uint64(b))
+	}
+	if len(b) >= 4 {
+		r, b = r.half(le.Uint32(b)), b[4:]
 	}
 	for _, v := range b {
-		c = c.byte(v)
+		r = r.byte(v)
 	}
-	return c
+	return ICRC(^r)
 }
 
 // Finish writes pad bytes of zeros and the ICRC to the front of b, and returns how many bytes they are: at most 7.
 func (c ICRC) Finish(b []byte, pad uint8) int {
-	n := int(pad & padMask)
+	n, r := int(pad&padMask), ^register(c)
 	for i := range n {
 		b[i] = 0
-		c = c.byte(0)
+		r = r.byte(0)
 	}
-	le.PutUint32(b[n:], uint32(c))
+	le.PutUint32(b[n:], uint32(^r))
 	return n + ICRCBytes
 }
 

@@ -60,7 +60,7 @@ func TestICRCOfRoCE1(t *testing.T) {
 		packet := unhex(t, text)
 		packet[0], packet[1], packet[2], packet[3], packet[7] = 0x6f, 0xff, 0xff, 0xff, 0xff
 		packet[ipv6Bytes+4] = 0xff
-		if !prefixed.Add(packet).Intact() {
+		if !ICRC(^afterOnes).Add(packet).Intact() {
 			t.Errorf("wrong ICRC: %s", text)
 		}
 	}

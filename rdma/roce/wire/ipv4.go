@@ -42,16 +42,18 @@ func mapIPv4(gid *rdma.GID, address []byte) {
 	copy(gid[mapped:], address[:4])
 }
 
-// sum adds up the 16-bit words of b, whose length is even. RFC 1071.
-func sum(b []byte) (s uint32) {
-	for ; len(b) >= 2; b = b[2:] {
-		s += uint32(be.Uint16(b))
+// sum adds up the 16-bit words of b, whose length is a multiple of 4, two at a time. RFC 1071.
+func sum(b []byte) (s uint64) {
+	for ; len(b) >= 4; b = b[4:] {
+		s += uint64(be.Uint32(b))
 	}
 	return s
 }
 
 // fold brings a sum down to 16 bits.
-func fold(s uint32) uint16 {
+func fold(s uint64) uint16 {
+	s = s>>32 + s&0xffffffff
+	s = s>>16 + s&0xffff
 	s = s>>16 + s&0xffff
 	return uint16(s>>16 + s)
 }

@@ -1,31 +1,26 @@
 package wire
 
-// masks say which bits of a packet, in words of eight bytes from the IP header on, count as ones for the ICRC.
-// Behind the words nothing does.
-type masks struct {
-	bytes int // through the base transport header
-	words [7]uint64
+// beginIPv4 takes the CRC over IPv4, UDP and base transport header, in words of eight bytes, the first in the lowest bits. All bits that may
+// change on the way are ones.
+func beginIPv4(p []byte) register {
+	_ = p[ipv4Bytes+udpBytes+BTHBytes-1]
+	r := afterOnes
+	r = r.word(le.Uint64(p) | 0xff00)          // type of service
+	r = r.word(le.Uint64(p[8:]) | 0xffff00ff)  // time to live, header checksum
+	r = r.word(le.Uint64(p[16:]))              // destination address, UDP ports
+	r = r.word(le.Uint64(p[24:]) | 0xffff0000) // UDP checksum
+	return r.word(le.Uint64(p[32:]) | 0xff)    // FECN, BECN and the bits beside them
 }
 
-var (
-	masksIPv4 = makeMasks(ipv4Bytes, map[int]byte{
-		1:  0xff,           // type of service
-		8:  0xff,           // time to live
-		10: 0xff, 11: 0xff, // header checksum
-	})
-	masksIPv6 = makeMasks(ipv6Bytes, map[int]byte{
-		0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, // traffic class, flow label
-		7: 0xff, // hop limit
-	})
-)
-
-// makeMasks adds to what varies in an IP header of ip bytes the UDP checksum and byte 4 of the base transport header.
-func makeMasks(ip int, varies map[int]byte) (m masks) {
-	varies[ip+6], varies[ip+7] = 0xff, 0xff
-	varies[ip+udpBytes+4] = 0xff
-	m.bytes = ip + udpBytes + BTHBytes
-	for at, v := range varies {
-		m.words[at/8] |= uint64(v) << (at % 8 * 8)
-	}
-	return m
+// beginIPv6 is the same over IPv6, UDP and the first eight bytes of the base transport header.
+func beginIPv6(p []byte) register {
+	_ = p[ipv6Bytes+udpBytes+BTHBytes-1]
+	r := afterOnes
+	r = r.word(le.Uint64(p) | 0xff000000ffffff0f) // traffic class, flow label, hop limit
+	r = r.word(le.Uint64(p[8:]))                  // addresses
+	r = r.word(le.Uint64(p[16:]))
+	r = r.word(le.Uint64(p[24:]))
+	r = r.word(le.Uint64(p[32:]))
+	r = r.word(le.Uint64(p[40:]) | 0xffff<<48)  // UDP checksum
+	return r.word(le.Uint64(p[48:]) | 0xff<<32) // FECN, BECN and the bits beside them
 }

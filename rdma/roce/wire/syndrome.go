@@ -17,7 +17,7 @@ const (
 	// credits are not kept.
 	ACK Syndrome = classACK | NoCredits
 
-	NAKSequence         = classNAK | 0 // a packet is missing: its PSN is the NAK's
+	NAKSequence         = classNAK // a packet is missing: its PSN is the NAK's
 	NAKInvalidRequest   = classNAK | 1
 	NAKRemoteAccess     = classNAK | 2
 	NAKRemoteOperation  = classNAK | 3

@@ -32,7 +32,7 @@ type Template struct {
 	length  uint8
 	network uint8
 	ipv6    bool
-	sum     uint32 // of the IPv4 header without length, identification and checksum
+	sum     uint64 // of the IPv4 header without length, identification and checksum
 }
 
 // NewTemplate makes the envelope of a path.
@@ -91,7 +91,7 @@ func (t *Template) putEthernet(p *Path) []byte {
 }
 
 // putIPv4 writes the header but for what Put writes, and returns its sum.
-func putIPv4(b []byte, p *Path) uint32 {
+func putIPv4(b []byte, p *Path) uint64 {
 	b[0], b[1] = 0x45, p.TrafficClass
 	be.PutUint16(b[6:], dontFragment)
 	b[8], b[9] = p.HopLimit, protocolUDP
@@ -130,7 +130,7 @@ func (t *Template) Put(b []byte, id uint16, transport int) int {
 	total := length + ipv4Bytes
 	be.PutUint16(ip[2:], total)
 	be.PutUint16(ip[4:], id)
-	be.PutUint16(ip[10:], ^fold(t.sum+uint32(total)+uint32(id)))
+	be.PutUint16(ip[10:], ^fold(t.sum+uint64(total)+uint64(id)))
 	be.PutUint16(ip[ipv4Bytes+4:], length)
 	return int(t.length)
 }

@@ -1,0 +1,43 @@
+package wire
+
+import "hash/crc32"
+
+// register is the CRC's shift register: an ICRC inverted.
+type register uint32
+
+// afterOnes is the register after the eight bytes of ones that stand for the InfiniBand header that RoCE
+// does not have.
+const afterOnes register = 0xdebb20e3
+
+// slicing are tables to take the CRC over eight bytes at once. hash/crc32 has the same, but only for bytes in memory: here
+// some become ones on their way, without a copy of the packet.
+var slicing = makeSlicing()
+
+func makeSlicing() (t [8][256]uint32) {
+	t[0] = *crc32.IEEETable
+	for i, c := range t[0] {
+		for k := 1; k < len(t); k++ {
+			c = t[0][byte(c)] ^ c>>8
+			t[k][i] = c
+		}
+	}
+	return t
+}
+
+// word takes eight bytes, the first in the lowest bits.
+func (r register) word(w uint64) register {
+	w ^= uint64(r)
+	return register(slicing[7][byte(w)] ^ slicing[6][byte(w>>8)] ^ slicing[5][byte(w>>16)] ^ slicing[4][byte(w>>24)] ^
+		slicing[3][byte(w>>32)] ^ slicing[2][byte(w>>40)] ^ slicing[1][byte(w>>48)] ^ slicing[0][byte(w>>56)])
+}
+
+// half takes four bytes, as a trailer has.
+func (r register) half(w uint32) register {
+	w ^= uint32(r)
+	return register(slicing[3][byte(w)] ^ slicing[2][byte(w>>8)] ^ slicing[1][byte(w>>16)] ^ slicing[0][byte(w>>24)])
+}
+
+// byte takes one.
+func (r register) byte(b byte) register {
+	return register(slicing[0][byte(r)^b]) ^ r>>8
+}
