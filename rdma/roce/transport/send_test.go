@@ -36,7 +36,7 @@ func (w *world) sendOne(a, b *QueuePair, id uint64, n int) {
 	x, y := n/3, n/2
 	receiveInto(t, b, id+100, to.sge(0, y), to.sge(250000, n-y+8))
 	send(t, a, rdma.SendRequest{ID: id, Op: rdma.SendImmediate, Immediate: [4]byte{0, 0, 1, 2}}, from.sge(0, x), from.sge(x, 0), from.sge(x, n-x))
-	w.run(time.Millisecond)
+	w.run(20 * time.Millisecond)
 	from.want(t, fmt.Sprintf("%d SEND", id))
 	to.want(t, fmt.Sprintf("%d receive %d imm 102", id+100, n))
 	same(t, fmt.Sprint("message of ", n), append(to.memory(0, y), to.memory(250000, n-y)...), want)
