@@ -62,6 +62,8 @@ func TestParseRefuses(t *testing.T) {
 		"IPv6: version 4":         {true, IPVersion, func(b []byte) { b[ipAt] = 0x45 }},
 		"IPv6: beyond the frame":  {true, IPLength, func(b []byte) { set16(b, ipAt+4, uint16(len(b)-udp6+1)) }},
 		"IPv6: jumbogram":         {true, IPLength, func(b []byte) { set16(b, ipAt+4, 0) }},
+		"IPv6: a mapped source":   {true, IPAddress, func(b []byte) { copy(b[ipAt+8:], "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff") }},
+		"IPv6: a mapped target":   {true, IPAddress, func(b []byte) { copy(b[ipAt+24:], "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff") }},
 		"IPv6: another port":      {true, NotRoCE, func(b []byte) { set16(b, udp6+2, 53) }},
 		"IPv6: UDP beyond IPv6's": {true, UDPLength, func(b []byte) { set16(b, udp6+4, uint16(len(b)-udp6+1)) }},
 	} {

@@ -42,6 +42,11 @@ func mapIPv4(gid *rdma.GID, address []byte) {
 	copy(gid[mapped:], address[:4])
 }
 
+// isMapped says whether a GID is an IPv4 address.
+func isMapped(gid *rdma.GID) bool {
+	return be.Uint64(gid[:]) == 0 && be.Uint32(gid[8:]) == 0xffff
+}
+
 // sum adds up the 16-bit words of b, whose length is a multiple of 4, two at a time. RFC 1071.
 func sum(b []byte) (s uint64) {
 	for ; len(b) >= 4; b = b[4:] {

@@ -21,6 +21,9 @@ func (e *Envelope) parseIPv6(packet []byte, length int) Malformed {
 	e.IPv6 = true
 	e.TrafficClass, e.FlowLabel, e.HopLimit = uint8(word>>20), word&flowLabelMask, packet[7]
 	e.Source, e.Destination = rdma.GID(packet[8:24]), rdma.GID(packet[24:40])
+	if isMapped(&e.Source) || isMapped(&e.Destination) {
+		return IPAddress
+	}
 	return e.parseUDP(packet, ipv6Bytes, room)
 }
 

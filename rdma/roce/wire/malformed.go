@@ -21,6 +21,7 @@ const (
 	IPFragment  // a piece of a packet
 	IPLength    // the IP length is beyond the frame's, or too short
 	IPChecksum  // of IPv4's header
+	IPAddress   // an IPv6 address that is an IPv4 one, mapped: it would pass for a peer's over IPv4
 	UDPLength   // beyond the IP length, or without room for BTH and ICRC
 
 	// ICRCWrong is that the packet changed on its way, or that it is no RoCE. Never returned, but
@@ -48,7 +49,7 @@ const (
 var reasonNames = [Reasons]string{
 	WellFormed: "well_formed",
 	NotRoCE:    "not_roce", FrameShort: "frame_short", VLANDepth: "vlan_depth", IPVersion: "ip_version", IPOptions: "ip_options",
-	IPExtension: "ip_extension", IPFragment: "ip_fragment", IPLength: "ip_length", IPChecksum: "ip_checksum", UDPLength: "udp_length",
+	IPExtension: "ip_extension", IPFragment: "ip_fragment", IPLength: "ip_length", IPChecksum: "ip_checksum", IPAddress: "ip_address", UDPLength: "udp_length",
 	ICRCWrong:   "icrc",
 	HeaderShort: "header_short", TransportVersion: "transport_version", OpcodeUnknown: "opcode_unknown", PadWrong: "pad",
 	PayloadUnexpected: "payload_unexpected", PayloadPartial: "payload_partial", PayloadMissing: "payload_missing", PayloadLong: "payload_long",

@@ -86,7 +86,7 @@ func TestReasons(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	if Reasons.String() != "malformed_20" {
+	if Reasons.String() != "malformed_21" {
 		t.Errorf("%v", Reasons)
 	}
 }
