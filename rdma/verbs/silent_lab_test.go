@@ -135,29 +135,62 @@ func linkUp(b *bench) {
 func closedPeer(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	other, of := b.pair(config(rdma.RC))
-	const requests = 16
-	for id := range uint64(requests) {
-		op := []rdma.Op{rdma.Write, rdma.Read}[id%2]
-		x.send(rdma.SendRequest{ID: id, Op: op, Flags: rdma.Signaled, RKey: b.memory.RKey(), RemoteAddr: b.memory.Addr() + destination}, b.sge(source, 1<<20))
-	}
-	if err := y.qp.Close(); err != nil {
-		b.t.Fatal(err)
-	}
-	status := rdma.Success
-	for id := range uint64(requests) {
-		c := x.completion()
-		switch {
-		case status == rdma.Success && c.Status == rdma.RetryExceeded:
-			status = rdma.WorkFlushed // of those behind it
-		case c.Status != status:
-			b.t.Errorf("request %d: %v, want %v", id, c.Status, status)
+	gone := make(chan error, 1)
+	go func() {
+		time.Sleep(20 * time.Millisecond)
+		gone <- y.qp.Close()
+	}()
+	w := underWay{end: x}
+	for more := 4; more > 0; { // once it is closed
+		select {
+		case err := <-gone:
+			if err != nil {
+				b.t.Fatal(err)
+			}
+			gone = nil
+		default:
 		}
-		if c.ID != id {
-			b.t.Errorf("completion of %d, want %d", c.ID, id)
+		if w.post(); gone == nil {
+			more--
 		}
 	}
-	if status != rdma.WorkFlushed {
+	for w.done < w.posted {
+		w.take()
+	}
+	if w.status != rdma.WorkFlushed {
 		b.t.Error("no request failed")
 	}
 	other.transfer(of, rdma.Write, 4096)
+}
+
+// underWay are WRITEs and READs, up to 16, of which one is to fail and those behind it are flushed.
+type underWay struct {
+	*end
+	posted, done uint64
+	status       rdma.Status // of the next one
+}
+
+func (w *underWay) post() {
+	w.t.Helper()
+	if w.posted-w.done == 16 {
+		w.take()
+	}
+	op := []rdma.Op{rdma.Write, rdma.Read}[w.posted%2]
+	w.send(rdma.SendRequest{ID: w.posted, Op: op, Flags: rdma.Signaled, RKey: w.b.memory.RKey(), RemoteAddr: w.b.memory.Addr() + destination}, w.b.sge(source, 1<<20))
+	w.posted++
+}
+
+func (w *underWay) take() {
+	w.t.Helper()
+	c := w.completion()
+	switch {
+	case w.status == rdma.Success && c.Status == rdma.RetryExceeded:
+		w.status = rdma.WorkFlushed // of those behind it
+	case c.Status != w.status:
+		w.t.Errorf("request %d: %v, want %v", w.done, c.Status, w.status)
+	}
+	if c.ID != w.done {
+		w.t.Errorf("completion of %d, want %d", c.ID, w.done)
+	}
+	w.done++
 }
