@@ -77,8 +77,11 @@ func (p *WritePort) arrive(n, length uint32) error {
 		return fmt.Errorf("a message in slot %d of %d", n, len(p.slots.list))
 	}
 	s := &p.slots.list[n]
-	if !s.told || length > s.length {
-		return fmt.Errorf("a message of %d bytes in slot %d, which has a credit for %d (%v)", length, n, s.length, s.told)
+	switch {
+	case !s.told:
+		return fmt.Errorf("a message of %d bytes in slot %d, which has no credit", length, n)
+	case length > s.length:
+		return fmt.Errorf("a message of %d bytes in slot %d, which has a credit for %d", length, n, s.length)
 	}
 	p.stats.count.received++
 	p.stats.count.bytesReceived += uint64(length)
