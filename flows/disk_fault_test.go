@@ -46,6 +46,7 @@ func TestDeviceOutOfRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	dev := testenv.Loop(t, back, 0)
+	passErrorsOn(t, dev)
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
@@ -63,6 +64,20 @@ func TestDeviceOutOfRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	inSequence(t, inTurn(packets(t, exported(t, dev))), 0, 1100)
+}
+
+// passErrorsOn has a loop device fail with the error of its file. Older kernels' do so
+// only with direct I/O (loop_handle_cmd in drivers/block/loop.c).
+func passErrorsOn(t *testing.T, device string) {
+	t.Helper()
+	f, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := unix.IoctlSetInt(int(f.Fd()), unix.LOOP_SET_DIRECT_IO, 1); err != nil {
+		t.Fatalf("have %s write directly: %v", device, err)
+	}
 }
 
 // fill fills a file system and returns the file that does it.
