@@ -18,8 +18,7 @@ func TestRingFull(t *testing.T) {
 	g.supply(p, 64)
 	g.start(i)
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 50, 100), testenv.SendOptions{})
-	testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.RingFull == 34 })
-	s := g.stats(p)
+	s := g.atRest(p, 16, func(s Stats) bool { return s.Kernel.RingFull == 34 })
 	if p.zeroCopy {
 		s.Kernel.FillEmpty = 0 // visits of the driver, before there were frames
 	}
@@ -30,6 +29,17 @@ func TestRingFull(t *testing.T) {
 	if l := g.balanced(i, 50); l.Of(LostRingFull) != 34 || l.Lost() != 34 {
 		t.Errorf("ledger:%s", show(l))
 	}
+}
+
+// atRest waits for what is to be counted, and for so many packets to be waiting: the kernel
+// shows those only when it has been through with all that came together.
+func (g *rig) atRest(p *Port, waiting uint64, counted func(Stats) bool) (s Stats) {
+	g.Helper()
+	testenv.Wait(g, time.Second, "the packets", func() bool {
+		s = g.stats(p)
+		return s.Waiting >= waiting && counted(s)
+	})
+	return s
 }
 
 // TestNoFrames is STAT_RX_FILL_EMPTY: more packets than frames supplied. The
@@ -43,8 +53,8 @@ func TestNoFrames(t *testing.T) {
 		g.supply(p, 20)
 		g.start(i)
 		testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 50, 100), testenv.SendOptions{})
-		testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.Dropped == 30 })
-		if s := g.stats(p); s.Kernel != (KernelStats{Dropped: 30, FillEmpty: 30}) || s.Waiting != 20 {
+		s := g.atRest(p, 20, func(s Stats) bool { return s.Kernel.Dropped == 30 })
+		if s.Kernel != (KernelStats{Dropped: 30, FillEmpty: 30}) || s.Waiting != 20 {
 			t.Errorf("multi-buffer %v: stats %+v", many, s)
 		}
 		if l := g.balanced(i, 50); l.Of(LostNoFrames) != 30 || l.Of(Waiting) != 20 {
@@ -69,8 +79,8 @@ func TestNoFramesForFragments(t *testing.T) {
 	g.supply(p, 5)
 	g.start(i)
 	testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, 4, 9000), testenv.SendOptions{}) // three frames each
-	testenv.Wait(t, time.Second, "the packets", func() bool { return g.stats(p).Kernel.Dropped == 3 })
-	if s := g.stats(p); s.Kernel.FillEmpty != 0 || s.Waiting != 1 {
+	s := g.atRest(p, 1, func(s Stats) bool { return s.Kernel.Dropped == 3 })
+	if s.Kernel.FillEmpty != 0 || s.Waiting != 1 {
 		t.Errorf("stats %+v", s)
 	}
 	if l := g.balanced(i, 4); l.Of(LostNoFrames) != 3 {
