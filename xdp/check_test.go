@@ -38,6 +38,36 @@ func TestInterfaceDown(t *testing.T) {
 	g.receive(p, 7)
 }
 
+// TestCheckWhileRenamed: an interface that gets another name while Check looks at it is not gone.
+func TestCheckWhileRenamed(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	i := newRig(t, small()).open(&pair.B, Config{})
+	pair.B.SetDown(t)
+	renamed, checked := make(chan struct{}), make(chan error, 1)
+	go func() {
+		var err error
+		for err == nil || errors.Is(err, ErrInterfaceDown) {
+			select {
+			case <-renamed:
+				checked <- nil
+				return
+			default:
+				err = i.Check()
+			}
+		}
+		checked <- err
+	}()
+	first := pair.B.Ifname
+	for range 300 {
+		pair.B.Rename(t, "other0")
+		pair.B.Rename(t, first)
+	}
+	close(renamed)
+	if err := <-checked; err != nil {
+		t.Errorf("Check: %v", err)
+	}
+}
+
 // TestInterfaceGone is told by Kick and Check; everything closes and comes back.
 func TestInterfaceGone(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

@@ -104,8 +104,21 @@ func linkError(err error) error {
 	return fmt.Errorf("look the interface up: %w", err)
 }
 
+// looks is how often look begins anew when the interface is renamed meanwhile: what ethtool
+// knows is asked for by name.
+const looks = 100
+
 // look asks how the interface is now.
-func (d *device) look() (deviceState, error) {
+func (d *device) look() (s deviceState, err error) {
+	for range looks {
+		if s, err = d.lookOnce(); !errors.Is(err, unix.ENODEV) {
+			break
+		}
+	}
+	return s, err
+}
+
+func (d *device) lookOnce() (deviceState, error) {
 	link, err := d.handle.LinkByIndex(d.index)
 	if err != nil {
 		return deviceState{}, linkError(err)
