@@ -123,7 +123,7 @@ func (w *world) checkThere(f failure, b *QueuePair) {
 }
 
 // unchanged checks that the memory is what it was, but for receives that took the first packets of a message.
-func unchanged(t testing.TB, e *end, want []byte) {
+func unchanged(t tb, e *end, want []byte) {
 	t.Helper()
 	same(t, "memory", e.memory(1024, extentSize-1024), want[1024:])
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
@@ -19,9 +18,19 @@ const (
 	ringFrames        = 256 // of each end, for packets to arrive in
 )
 
+// tb is what the tests here need of a *testing.T, *testing.B or *rapid.T.
+type tb interface {
+	Helper()
+	Error(...any)
+	Errorf(string, ...any)
+	Fatal(...any)
+	Fatalf(string, ...any)
+	Cleanup(func())
+}
+
 // world is two ends and a link between them, with a clock of its own.
 type world struct {
-	t     testing.TB
+	t     tb
 	now   Time
 	link  *link
 	ends  [2]*end
@@ -56,7 +65,7 @@ type end struct {
 	got      []rdma.Event
 }
 
-func newWorld(t testing.TB, seed uint64, c Config) *world {
+func newWorld(t tb, seed uint64, c Config) *world {
 	w := &world{t: t, now: 1, link: newLink(seed), batch: 64}
 	for i := range w.ends {
 		w.ends[i] = newEnd(w, i, c)
@@ -108,7 +117,7 @@ func newEnd(w *world, index int, c Config) *end {
 	return e
 }
 
-func must(t testing.TB, err error) {
+func must(t tb, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +125,7 @@ func must(t testing.TB, err error) {
 }
 
 // close audits the frames: all must be in the ring, or lent and known to be.
-func (e *end) close(t testing.TB, extents []umem.Frame) {
+func (e *end) close(t tb, extents []umem.Frame) {
 	if _, err := e.region.Audit(); err != nil {
 		t.Error(err)
 	}
@@ -439,7 +448,7 @@ func ladder(t rdma.Transport) []rung {
 }
 
 // send posts one request with its elements.
-func send(t testing.TB, q *QueuePair, r rdma.SendRequest, sges ...rdma.SGE) {
+func send(t tb, q *QueuePair, r rdma.SendRequest, sges ...rdma.SGE) {
 	t.Helper()
 	r.SGEs = uint32(len(sges))
 	if _, err := q.PostSend([]rdma.SendRequest{r}, sges); err != nil {
@@ -447,7 +456,7 @@ func send(t testing.TB, q *QueuePair, r rdma.SendRequest, sges ...rdma.SGE) {
 	}
 }
 
-func receiveInto(t testing.TB, q *QueuePair, id uint64, sges ...rdma.SGE) {
+func receiveInto(t tb, q *QueuePair, id uint64, sges ...rdma.SGE) {
 	t.Helper()
 	if _, err := q.PostReceive([]rdma.ReceiveRequest{{ID: id, SGEs: uint32(len(sges))}}, sges); err != nil {
 		t.Fatal(err)
@@ -455,7 +464,7 @@ func receiveInto(t testing.TB, q *QueuePair, id uint64, sges ...rdma.SGE) {
 }
 
 // want compares what has completed at an end with what should have, and forgets it.
-func (e *end) want(t testing.TB, wanted ...string) {
+func (e *end) want(t tb, wanted ...string) {
 	t.Helper()
 	var got []string
 	for i := range e.done {
@@ -487,7 +496,7 @@ func immediateOf(c *rdma.WorkCompletion) []byte {
 	return b[:]
 }
 
-func same(t testing.TB, what string, got, want []byte) {
+func same(t tb, what string, got, want []byte) {
 	t.Helper()
 	if !bytes.Equal(got, want) {
 		for i := range want {

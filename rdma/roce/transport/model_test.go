@@ -1,0 +1,389 @@
+package transport
+
+import (
+	"bytes"
+	"encoding/binary"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// The registered memory of each end, by use: of its own requests, and of the peer's.
+const (
+	sources    = 0         // of what is sent and written; does not change
+	landings   = 64 << 10  // of READs and atomics
+	readable   = 320 << 10 // by the peer; does not change
+	writable   = 384 << 10 // by the peer, each place once
+	receivable = 640 << 10
+	counters   = 1000 << 10 // eight words for atomics
+)
+
+// planned is a request and what the reference says of it.
+type planned struct {
+	rdma.SendRequest
+	source, length int
+	landing        int    // of READs and atomics
+	target         int    // at the peer
+	data           []byte // that is sent, written or read, or was at the target of an atomic
+}
+
+// side is an end with what is planned for it.
+type side struct {
+	*end
+	q        *QueuePair
+	requests []planned
+	posted   int
+	receives []int // places
+	taken    int   // receives posted
+	lens     []int // of receives
+	words    [][8]uint64
+	before   []byte
+	messages [][]byte // that came in frames
+	held     []umem.Frame
+}
+
+// plan draws n requests and executes them on the reference: one after the other, each once.
+func plan(t *rapid.T, n int, from, to *side) {
+	land, write := landings, writable
+	words := [8]uint64{}
+	from.words = append(from.words, words)
+	for i := range n {
+		p := planned{source: rapid.IntRange(0, 32<<10).Draw(t, "source"), length: drawLength(t)}
+		p.ID, p.Immediate, p.RKey = uint64(i+1), [4]byte{byte(i), 1, 2, 3}, to.key
+		p.Op = rapid.SampledFrom([]rdma.Op{rdma.Send, rdma.SendImmediate, rdma.Write, rdma.WriteImmediate, rdma.Read, rdma.FetchAdd, rdma.CompareSwap}).Draw(t, "op")
+		if rapid.IntRange(0, 9).Draw(t, "fence") == 0 {
+			p.Flags = rdma.Fence
+		}
+		p.data = from.before[sources+p.source:][:p.length]
+		switch {
+		case p.Op == rdma.Write || p.Op == rdma.WriteImmediate:
+			p.target = write
+			write += p.length
+		case p.Op == rdma.Read:
+			p.pickRead(t, from, to)
+			p.landing = land
+			land += p.length
+		case isAtomic(p.Op):
+			p.length, p.landing = 8, land
+			land += 8
+			p.execute(t, &words)
+			from.words = append(from.words, words)
+		}
+		p.RemoteAddr = to.base + uint64(p.target)
+		from.requests = append(from.requests, p)
+	}
+}
+
+func drawLength(t *rapid.T) int {
+	return rapid.OneOf(rapid.SampledFrom([]int{0, 1, 255, 256, 257, 1024, 4096, 4097}), rapid.IntRange(0, 6000)).Draw(t, "length")
+}
+
+// pickRead reads what does not change: what was there, or what a WRITE in front of it brings.
+func (p *planned) pickRead(t *rapid.T, from, to *side) {
+	p.target = readable + rapid.IntRange(0, 32<<10).Draw(t, "target")
+	p.data = to.before[p.target:][:p.length]
+	if i := rapid.IntRange(0, len(from.requests)).Draw(t, "of"); i < len(from.requests) && from.requests[i].Op == rdma.Write {
+		p.target, p.length, p.data = from.requests[i].target, from.requests[i].length, from.requests[i].data
+	}
+}
+
+func (p *planned) execute(t *rapid.T, words *[8]uint64) {
+	i := rapid.IntRange(0, 7).Draw(t, "word")
+	p.target = counters + 8*i
+	p.data = binary.NativeEndian.AppendUint64(nil, words[i])
+	p.Compare, p.Swap = rapid.Uint64Range(0, 3).Draw(t, "compare"), rapid.Uint64Range(0, 3).Draw(t, "swap")
+	switch {
+	case p.Op == rdma.FetchAdd:
+		words[i] += p.Compare
+	case words[i] == p.Compare:
+		words[i] = p.Swap
+	}
+}
+
+// takesReceive says whether the request completes a receive of the peer's.
+func (p *planned) takesReceive() bool {
+	return p.Op == rdma.Send || p.Op == rdma.SendImmediate || p.Op == rdma.WriteImmediate
+}
+
+func (p *planned) isWrite() bool { return p.Op == rdma.Write || p.Op == rdma.WriteImmediate }
+
+// postSome posts the next n requests, as far as the queue takes them.
+func (s *side) postSome(n int) {
+	for ; n > 0 && s.posted < len(s.requests); n-- {
+		p := &s.requests[s.posted]
+		at := p.source
+		if reads(p.Op) {
+			at = p.landing
+		}
+		cut := p.length / 3
+		r := p.SendRequest
+		r.SGEs = 2
+		if _, err := s.q.PostSend([]rdma.SendRequest{r}, []rdma.SGE{s.sge(at, cut), s.sge(at+cut, p.length-cut)}); err != nil {
+			return
+		}
+		s.posted++
+	}
+}
+
+// postReceives posts n receives, each as long as any message.
+func (s *side) postReceives(n int) {
+	for ; n > 0 && s.q.loans == nil && s.taken < len(s.receives); n-- {
+		at := s.receives[s.taken]
+		r := rdma.ReceiveRequest{ID: uint64(1000 + s.taken), SGEs: 2}
+		if _, err := s.q.PostReceive([]rdma.ReceiveRequest{r}, []rdma.SGE{s.sge(at, 1000), s.sge(at+1000, 5000)}); err != nil {
+			return
+		}
+		s.taken++
+	}
+}
+
+// takeFrames takes messages out of frames, and returns those frames a few steps later.
+func (s *side) takeFrames(most int) {
+	if s.q.loans == nil {
+		return
+	}
+	var f [1]umem.Frame
+	for more := false; s.q.Loaned(f[:]) == 1; more = f[0].Continues() {
+		if !more {
+			s.messages = append(s.messages, nil)
+		}
+		last := &s.messages[len(s.messages)-1]
+		*last = append(*last, s.region.Bytes(f[0])...)
+		s.held = append(s.held, f[0])
+	}
+	if n := len(s.held); n > most {
+		s.q.Return(s.held)
+		s.held = nil
+	}
+}
+
+// TestModel has two queue pairs do what was drawn over a link that does what was drawn, and compares
+// with the reference: everything once and in order, or a prefix and the right failure.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) { checkModel(rt) })
+}
+
+func checkModel(t *rapid.T) {
+	w := newWorld(t, rapid.Uint64().Draw(t, "seed"), Config{MTU: rdma.MTU4096, Window: rapid.IntRange(1, 64).Draw(t, "window"), Burst: rapid.IntRange(1, 20).Draw(t, "burst")})
+	w.batch = rapid.IntRange(1, 64).Draw(t, "batch")
+	w.link.faults = drawFaults(t)
+	o := options{depth: 8, psn: rapid.SampledFrom([]uint32{0, 5, mask24 - 3, mask24, 1 << 23}).Draw(t, "psn"), fresh: rapid.Bool().Draw(t, "fresh"),
+		mtu: rapid.SampledFrom([]rdma.MTU{rdma.MTU256, rdma.MTU1024, rdma.MTU4096}).Draw(t, "mtu")}
+	if rapid.Bool().Draw(t, "frames") {
+		o.loans = rapid.IntRange(24, 60).Draw(t, "loans")
+	}
+	o.tweak = drawAttributes(t)
+	a, b := w.pair(o)
+	sides := [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}
+	for i, s := range sides {
+		plan(t, rapid.IntRange(0, 20).Draw(t, "requests"), s, sides[1-i])
+	}
+	w.drive(t, sides)
+	for i, s := range sides {
+		checkSide(t, s, sides[1-i], w.link.faults == faults{} && a.Query().RNRRetries == 7)
+	}
+}
+
+func drawFaults(t *rapid.T) (f faults) {
+	for _, p := range []*float64{&f.loss, &f.duplicate, &f.reorder, &f.corrupt, &f.truncate} {
+		*p = rapid.SampledFrom([]float64{0, 0, 0, 0.01, 0.05, 0.2}).Draw(t, "fault")
+	}
+	return f
+}
+
+func drawAttributes(t *rapid.T) func(*rdma.Attributes) {
+	r, rnr, reads := uint8(rapid.IntRange(0, 7).Draw(t, "retries")), uint8(rapid.IntRange(5, 7).Draw(t, "rnr")), uint8(rapid.IntRange(1, 5).Draw(t, "reads"))
+	return func(a *rdma.Attributes) {
+		a.Retries, a.RNRRetries, a.MaxReads, a.MaxRemoteReads, a.MinRNRTimer, a.Timeout = r, rnr, reads, 5, 8, 6
+	}
+}
+
+func newSide(e *end, q *QueuePair) *side {
+	s := &side{end: e, q: q}
+	e.fill(sources, landings-sources, byte(e.index))
+	e.fill(readable, writable-readable, byte(e.index+100))
+	s.before = bytes.Clone(e.memory(0, extentSize))
+	for at := receivable; at+6000 <= counters; at += 6000 {
+		s.receives = append(s.receives, at)
+	}
+	return s
+}
+
+// drive posts and lets time go by, as drawn; and then until nothing happens any more.
+func (w *world) drive(t *rapid.T, sides [2]*side) {
+	for range rapid.IntRange(0, 20).Draw(t, "actions") {
+		s := sides[rapid.IntRange(0, 1).Draw(t, "side")]
+		s.postSome(rapid.IntRange(0, 4).Draw(t, "sends"))
+		s.postReceives(rapid.IntRange(0, 4).Draw(t, "receives"))
+		s.takeFrames(rapid.IntRange(0, 20).Draw(t, "hold"))
+		w.run(time.Duration(rapid.IntRange(0, 300).Draw(t, "µs")) * time.Microsecond)
+	}
+	for range 40 {
+		for _, s := range sides {
+			s.postReceives(100)
+			s.postSome(100)
+			s.takeFrames(0)
+		}
+		w.run(10 * time.Millisecond)
+	}
+}
+
+// checkSide compares what came of one side's requests, there and at its peer.
+func checkSide(t *rapid.T, from, to *side, patient bool) {
+	good := from.checkSends(t, patient)
+	came := to.checkReceives(t, from.requests, good)
+	from.checkLandings(t, good)
+	to.checkMemory(t, from, good, came)
+}
+
+// checkSends looks at the completions of requests: all, in order, a prefix good. It returns how many were.
+func (s *side) checkSends(t *rapid.T, patient bool) (good int) {
+	var sends []rdma.WorkCompletion
+	for _, c := range s.done {
+		if c.ID <= 100 && (c.Status != rdma.Success || c.Kind < rdma.Received) {
+			sends = append(sends, c)
+		}
+	}
+	if len(sends) != s.posted || s.posted != len(s.requests) {
+		t.Fatalf("end %d: %d of %d requests were posted and %d completed, in %v", s.index, s.posted, len(s.requests), len(sends), s.q.State())
+	}
+	for i, c := range sends {
+		switch {
+		case c.ID != uint64(i+1):
+			t.Fatalf("end %d: completion %d is of request %d", s.index, i+1, c.ID)
+		case c.Status == rdma.Success && good == i:
+			good++
+		case patient: // nothing may go wrong
+			t.Fatalf("end %d: request %d ended with %v", s.index, i+1, c.Status)
+		case good == i && (c.Status == rdma.RetryExceeded || c.Status == rdma.ReceiverNotReadyExceeded):
+		case c.Status == rdma.WorkFlushed:
+		default:
+			t.Fatalf("end %d: request %d of which %d are good ended with %v", s.index, i+1, good, c.Status)
+		}
+	}
+	return good
+}
+
+// checkReceives looks at the messages that came: those of the peer's requests, in order, at least those it was told of. It
+// returns how many there were.
+func (s *side) checkReceives(t *rapid.T, requests []planned, good int) (came int) {
+	var wanted []planned
+	least := 0
+	for i, p := range requests {
+		if p.takesReceive() {
+			wanted = append(wanted, p)
+			if i < good {
+				least++
+			}
+		}
+	}
+	frames := s.messages
+	for _, c := range s.done {
+		if c.Kind < rdma.Received || c.Status != rdma.Success {
+			continue
+		}
+		if came == len(wanted) {
+			t.Fatalf("end %d: message %d was never sent", s.index, came+1)
+		}
+		p := &wanted[came]
+		s.checkReceive(t, p, &c, came, &frames)
+		came++
+	}
+	if came < least {
+		t.Fatalf("end %d: %d messages came, and the peer was told of %d", s.index, came, least)
+	}
+	if len(frames) != 0 {
+		t.Fatalf("end %d: %d messages in frames have no completion", s.index, len(frames))
+	}
+	return came
+}
+
+func (s *side) checkReceive(t *rapid.T, p *planned, c *rdma.WorkCompletion, n int, frames *[][]byte) {
+	kind := rdma.Received
+	if p.isWrite() {
+		kind = rdma.ReceivedWrite
+	}
+	if c.Kind != kind || int(c.Length) != p.length || p.Op != rdma.Send && c.Immediate() != p.Immediate {
+		t.Fatalf("end %d: message %d came as %s, want %v of %d bytes", s.index, n+1, show(c), p.Op, p.length)
+	}
+	if p.isWrite() {
+		return
+	}
+	got := s.memory(s.receives[n], p.length)
+	if s.q.loans != nil {
+		if got = nil; p.length > 0 {
+			got, *frames = (*frames)[0], (*frames)[1:]
+		}
+	} else if c.ID != uint64(1000+n) {
+		t.Fatalf("end %d: message %d is in receive %d", s.index, n+1, c.ID)
+	}
+	same(t, "message", got, p.data)
+}
+
+// checkLandings looks at what READs and atomics brought.
+func (s *side) checkLandings(t *rapid.T, good int) {
+	now := s.memory(0, extentSize)
+	for i, p := range s.requests {
+		if reads(p.Op) {
+			s.settle(t, "landing", now, p.landing, p.data, i < good)
+		}
+	}
+	if !bytes.Equal(now[sources:readable], s.before[sources:readable]) {
+		t.Fatalf("end %d: memory of its own requests changed that no READ was for", s.index)
+	}
+}
+
+// settle checks a place that is to have data, or part of it if the request failed, and then makes it what it was.
+func (s *side) settle(t *rapid.T, what string, now []byte, at int, data []byte, done bool) {
+	got, was := now[at:][:len(data)], s.before[at:][:len(data)]
+	for i := range got {
+		if got[i] != data[i] && (done || got[i] != was[i]) {
+			t.Fatalf("end %d: %s at %#x: byte %d of %d is %#x, want %#x", s.index, what, at, i, len(data), got[i], data[i])
+		}
+	}
+	copy(got, was)
+}
+
+// checkMemory looks at what the peer's requests did here, and at all they should not have done.
+func (s *side) checkMemory(t *rapid.T, from *side, good, came int) {
+	now := s.memory(0, extentSize)
+	atomics, doneAtomics := 0, 0
+	for i, p := range from.requests {
+		switch {
+		case p.isWrite():
+			s.settle(t, "WRITE", now, p.target, p.data, i < good)
+		case isAtomic(p.Op):
+			if atomics++; i < good {
+				doneAtomics++
+			}
+		}
+	}
+	s.checkWords(t, from.words[doneAtomics:atomics+1], now)
+	for i := range min(came+1, len(s.receives)) { // of the last one part may have come
+		copy(now[s.receives[i]:][:6000], s.before[s.receives[i]:])
+	}
+	if !bytes.Equal(now[readable:], s.before[readable:]) {
+		t.Fatalf("end %d: memory changed that nothing was for", s.index)
+	}
+	if second := s.data[s.base+extentSize:][:extentSize]; slices.ContainsFunc(second, func(b byte) bool { return b != second[0] }) {
+		t.Fatalf("end %d: memory changed that is not registered", s.index)
+	}
+}
+
+// checkWords compares the words of atomics with those the reference had at some time between what
+// the peer was told of and all it asked for.
+func (s *side) checkWords(t *rapid.T, possible [][8]uint64, now []byte) {
+	var words [8]uint64
+	for i := range words {
+		words[i] = binary.NativeEndian.Uint64(now[counters+8*i:])
+	}
+	if !slices.Contains(possible, words) {
+		t.Fatalf("end %d: the words are %v, want one of %v", s.index, words, possible)
+	}
+	copy(now[counters:][:64], s.before[counters:])
+}
