@@ -14,13 +14,17 @@ func keyIn(b [4]byte) uint32 { return binary.NativeEndian.Uint32(b[:]) }
 func (q *QueuePair) sendOne(p *Packet) bool {
 	r, w := q.sq.request(q.cursor), q.sq.work(q.cursor)
 	q.header(p)
+	s := rdma.Success
 	switch {
 	case r.Op == rdma.Read:
 		q.putRead(p, r, w)
 	case isAtomic(r.Op):
 		q.putAtomic(p, r)
-	case !q.putMessage(p, r, w):
-		q.stop(w, rdma.LocalProtection)
+	default:
+		s = q.putMessage(p, r, w)
+	}
+	if s != rdma.Success {
+		q.stop(w, s)
 		q.reap()
 		return false
 	}
@@ -80,8 +84,8 @@ func (q *QueuePair) leave(w *work) {
 	q.engine.lists[departing].add(q)
 }
 
-// putMessage writes a packet of a SEND or WRITE, and says whether its memory was there.
-func (q *QueuePair) putMessage(p *Packet, r *rdma.SendRequest, w *work) bool {
+// putMessage writes a packet of a SEND or WRITE, or says why the request fails.
+func (q *QueuePair) putMessage(p *Packet, r *rdma.SendRequest, w *work) rdma.Status {
 	offset := uint64(q.psn.Distance(w.first)) * uint64(q.mtu)
 	n := uint32(min(uint64(w.length)-offset, uint64(q.mtu)))
 	first, last := offset == 0, offset+uint64(n) == uint64(w.length)
@@ -96,13 +100,16 @@ func (q *QueuePair) putMessage(p *Packet, r *rdma.SendRequest, w *work) bool {
 	}
 	h.Pad = wire.Pad(int(n))
 	p.Length = n
-	if q.config.Transport == rdma.UD && !q.putDatagram(p, r) {
-		return false
+	switch {
+	case q.config.Transport == rdma.UD && !q.putDatagram(p, r):
+		return rdma.LocalQPOperation
+	case !q.gather(p, r, offset):
+		return rdma.LocalProtection
 	}
-	return q.gather(p, r, offset)
+	return rdma.Success
 }
 
-// putDatagram writes where a datagram goes. A Q_Key with the highest bit stands for the queue pair's own.
+// putDatagram writes where a datagram goes, and says whether its handle is still there. A Q_Key with the highest bit stands for the queue pair's own.
 func (q *QueuePair) putDatagram(p *Packet, r *rdma.SendRequest) (ok bool) {
 	h := &p.Header
 	h.DestQPN, h.QKey, h.SourceQPN = r.RemoteQPN&mask24, r.RemoteQKey, q.qpn

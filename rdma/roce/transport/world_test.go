@@ -325,6 +325,7 @@ func (w *world) step() bool {
 		e.Tick(w.now)
 		e.collect()
 		moved = e.transmit() || moved
+		e.collect()
 		e.poll()
 	}
 	return moved
