@@ -41,8 +41,10 @@ func fdPath(fd int) string { return fmt.Sprintf("/dev/fd/%d", fd) }
 
 // commandLine is the kernel's. A kernel that has an oops stops, which ends the
 // emulator: what runs after one proves nothing. The console gets warnings and worse.
+// The processors' time stamp counters are the host's: on a busy machine the kernel doubts them,
+// and programs then pay a system call and a device's register for each look at the clock.
 func commandLine() string {
-	return fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic net.ifnames=0 hugepages=%d", hugePages)
+	return fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable net.ifnames=0 hugepages=%d", hugePages)
 }
 
 // nodes divides memory and processors, and gives each node a bus.
