@@ -19,7 +19,7 @@ import (
 // How much a run of the usual form moves: about a second's worth.
 const (
 	benchMessages = 2000
-	benchBytes    = 24 << 20
+	benchBytes    = 12 << 20
 )
 
 // TestAgainstPerftest compares with the programs of perftest, in the form that UNIFIEDD_BENCH
