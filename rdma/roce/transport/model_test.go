@@ -40,7 +40,6 @@ type side struct {
 	posted   int
 	receives []int // places
 	taken    int   // receives posted
-	lens     []int // of receives
 	words    [][8]uint64
 	before   []byte
 	messages [][]byte // that came in frames
