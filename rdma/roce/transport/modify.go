@@ -146,7 +146,9 @@ func (q *QueuePair) reset() {
 	q.state.Store(uint32(rdma.Reset))
 	q.engine.timers.clear(q)
 	q.silence()
+	q.congests = false
 	q.responder.abandon(q)
+	q.receive.taken = false
 	q.requester = requester{}
 	at := q.sq.discard()
 	q.head, q.cursor, q.fresh = at, at, at

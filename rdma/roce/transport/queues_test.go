@@ -122,6 +122,31 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
+// TestOverrunUnacknowledged does not acknowledge the message whose completion was lost.
+func TestOverrunUnacknowledged(t *testing.T) {
+	w := newWorld(t, 1, Config{})
+	from, to := w.ends[0], w.ends[1]
+	var err error
+	to.cq, err = NewCompletionQueue(2)
+	must(t, err)
+	a, b := w.pair(options{})
+	for i := range 3 {
+		receiveInto(t, b, uint64(i))
+		send(t, a, rdma.SendRequest{ID: uint64(i), Op: rdma.Send})
+	}
+	w.batch = 1
+	for range 10 {
+		from.transmit()
+		to.transmit()
+		w.now += 2000
+		w.receive()
+		from.poll()
+	}
+	if len(from.done) > 2 || b.State() != rdma.Error || to.Count(CompletionsLost) == 0 {
+		t.Errorf("%d of 3 were acknowledged, 2 delivered; in %v", len(from.done), b.State())
+	}
+}
+
 // TestArm wakes once per arming, those that wait for solicited ones by those only.
 func TestArm(t *testing.T) {
 	w := newWorld(t, 1, Config{})
@@ -332,6 +357,28 @@ func TestForged(t *testing.T) {
 	send(t, a, rdma.SendRequest{Op: rdma.Write})
 	w.run(time.Second)
 	from.want(t, "0 WRITE")
+}
+
+// TestLateDuplicateRead has the link bring the request of an answered READ again, together with the next request that
+// takes its place: that is no request too many.
+func TestLateDuplicateRead(t *testing.T) {
+	w := newWorld(t, 1, Config{})
+	a, b := w.pair(options{tweak: func(a *rdma.Attributes) { a.MaxReads, a.MaxRemoteReads = 1, 1 }})
+	from, to := w.ends[0], w.ends[1]
+	read := rdma.SendRequest{ID: 1, Op: rdma.Read, RemoteAddr: to.base, RKey: to.key}
+	send(t, a, read, from.sge(0, 3000))
+	from.Progress(w.now, from.out[:])
+	first := Arrival{From: from.gid, Header: from.out[0].Header}
+	to.Receive(w.now, []Arrival{first})
+	w.run(time.Millisecond)
+	send(t, a, read, from.sge(0, 3000))
+	from.Progress(w.now, from.out[:])
+	to.Receive(w.now, []Arrival{first, {From: from.gid, Header: from.out[0].Header}})
+	w.run(time.Millisecond)
+	from.want(t, "1 READ", "1 READ")
+	if b.State() != rdma.ReadyToSend || b.replies.pending != 0 {
+		t.Errorf("the responder is in %v, %d answers are to be given", b.State(), b.replies.pending)
+	}
 }
 
 // TestCongestion tells the peer of marks, and not of each.

@@ -9,6 +9,7 @@ import (
 type reply struct {
 	kind        wire.Kind // ReadRequest, CompareSwap or FetchAdd; NoKind: none is kept
 	pending     bool      // is to be answered, from next on
+	again       bool      // was asked for again: the peer may have the answer, and have gone on
 	first, last wire.PSN
 	begin       wire.PSN // of the answer being given: which packet is called first
 	next        wire.PSN
@@ -34,11 +35,16 @@ func (r *replies) clear() {
 // keepReplies makes room for n.
 func (r *responder) keepReplies(n int) { r.replies = replies{ring: make([]reply, n)} }
 
-// full says whether the oldest is not answered yet: the peer asks for more at once than it may.
-func (r *replies) full() bool { return len(r.ring) == 0 || r.ring[r.oldest].pending }
+// full says whether the oldest was never answered: the peer asks for more at once than it may.
+func (r *replies) full() bool {
+	return len(r.ring) == 0 || r.ring[r.oldest].pending && !r.ring[r.oldest].again
+}
 
 // add keeps a reply in place of the oldest, to be given.
 func (r *replies) add(p reply) {
+	if r.ring[r.oldest].pending {
+		r.pending--
+	}
 	p.pending, p.begin, p.next = true, p.first, p.first
 	r.ring[r.oldest] = p
 	r.pending++
@@ -88,7 +94,7 @@ func (r *replies) replay(h *wire.Header, mtu uint32, fresh bool) bool {
 			p.pending = true
 			r.pending++
 		}
-		p.next, p.begin = h.PSN, p.first
+		p.next, p.begin, p.again = h.PSN, p.first, true
 		if fresh {
 			p.begin = h.PSN
 		}

@@ -56,10 +56,6 @@ func (r *responder) abandon(q *QueuePair) {
 // request takes a packet of a request of RC. IBTA specification, volume 1, 9.7.4.
 func (q *QueuePair) request(a *Arrival) {
 	e, h := q.engine, &a.Header
-	if q.responder.refused != 0 {
-		e.drop(WrongState)
-		return
-	}
 	switch d := h.PSN.Distance(q.expected); {
 	case d > 0:
 		q.ahead(h.PSN)
@@ -72,6 +68,9 @@ func (q *QueuePair) request(a *Arrival) {
 	q.nakked = false
 	if v := q.execute(a); v != accepted {
 		q.refuse(v)
+		return
+	}
+	if q.State() == rdma.Error { // the program could not be told: its completion queue is full
 		return
 	}
 	if h.AckReq && h.Opcode.CarriesPayload() { // the others have answers of their own
