@@ -14,6 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
 // endless is a test that something happens to.
@@ -49,20 +50,36 @@ func (s *server) rid() {
 	testenv.Wait(s.t, 20*time.Second, "the server to say what became of its clients", func() bool { return s.lines("error:") == s.lines("client ") })
 }
 
-// asks starts a client of an endless test, and returns when the server has it.
+// asks starts a client of an endless test, and returns when that is under way.
 func (s *server) asks(p place, options string) chan answer {
 	s.t.Helper()
 	done := make(chan answer, 1)
 	s.rid()
-	before := s.lines("client ")
+	before, sent := s.lines("client "), sentPackets(s.t, p.device)
 	go func() {
 		begin := time.Now()
 		status, out, errs := askFor(s.t, p.asClient(fmt.Sprintf("%s -n %d", options, endless))...)
 		done <- answer{status, out, errs, time.Since(begin)}
 	}()
 	testenv.Wait(s.t, 10*time.Second, "the client", func() bool { return s.lines("client ") > before })
-	time.Sleep(300 * time.Millisecond)
+	testenv.Wait(s.t, 10*time.Second, "its packets", func() bool { return sentPackets(s.t, p.device) > sent+100 })
 	return done
+}
+
+// sentPackets is how many a device has sent.
+func sentPackets(t *testing.T, device string) uint64 {
+	t.Helper()
+	all, err := verbs.ReadCounters(device, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		if c.Name == "sent_pkts" {
+			return c.Value
+		}
+	}
+	t.Fatalf("%s does not count what it sends", device)
+	return 0
 }
 
 // says wants a client to have ended with an error, in time.

@@ -114,7 +114,7 @@ func serveOn(t *testing.T, args ...string) *server {
 // until the end of the test.
 func serveApart(t *testing.T, p place) *server {
 	t.Helper()
-	cmd := process(t, p.asServer("-keep -timeout 1500ms", noDisk)...)
+	cmd := process(t, p.asServer("-keep -timeout 4s", noDisk)...)
 	s := &server{t: t}
 	s.signal = func(sig os.Signal) {
 		t.Helper()
