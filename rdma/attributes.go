@@ -1,5 +1,10 @@
 package rdma
 
+import (
+	"errors"
+	"fmt"
+)
+
 // Mask says which fields of Attributes are given: enum ibv_qp_attr_mask.
 type Mask uint32
 
@@ -44,6 +49,28 @@ type Attributes struct {
 	RemoteQPN    uint32
 	// MaxReads is how many READs and atomics of ours may be outstanding, MaxRemoteReads how many of the peer's.
 	MaxReads, MaxRemoteReads uint8
+}
+
+// CheckRanges refuses numbers that do not fit their fields of a packet or of the device. Some of them are
+// a peer's. A provider asks it before the device.
+func (a *Attributes) CheckRanges(given Mask) error {
+	const mask24 = 1<<24 - 1
+	var errs []error
+	for _, f := range []struct {
+		of        Mask
+		name      string
+		got, most uint32
+	}{
+		{MaskRemoteQPN, "RemoteQPN", a.RemoteQPN, mask24}, {MaskSendPSN, "SendPSN", a.SendPSN, mask24},
+		{MaskReceivePSN, "ReceivePSN", a.ReceivePSN, mask24}, {MaskTimeout, "Timeout", uint32(a.Timeout), 31},
+		{MaskRetries, "Retries", uint32(a.Retries), 7}, {MaskRNRRetries, "RNRRetries", uint32(a.RNRRetries), 7},
+		{MaskMinRNRTimer, "MinRNRTimer", uint32(a.MinRNRTimer), 31},
+	} {
+		if given&f.of != 0 && f.got > f.most {
+			errs = append(errs, fmt.Errorf("%s %#x: the most is %#x", f.name, f.got, f.most))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Address is the way to a peer: struct ibv_ah_attr.

@@ -61,6 +61,10 @@ type WorkCompletion struct {
 // Immediate is the four bytes that came with the message, as the sender gave them.
 func (c *WorkCompletion) Immediate() [4]byte { return c.immediate }
 
+// SetImmediate is for providers: the bytes that Immediate returns, or the rkey as Invalidate
+// gives it.
+func (c *WorkCompletion) SetImmediate(b [4]byte) { c.immediate = b }
+
 // Invalidated is the rkey of the grant that the peer ended.
 func (c *WorkCompletion) Invalidated() uint32 { return binary.NativeEndian.Uint32(c.immediate[:]) }
 

@@ -93,7 +93,7 @@ func (q *queuePair) attributes(a rdma.Attributes, given rdma.Mask, port uint8) (
 	if a.Address.Port == 0 {
 		a.Address.Port = port
 	}
-	if err := errors.Join(checkRanges(&a, given), q.checkMTU(&a, given, port)); err != nil {
+	if err := errors.Join(a.CheckRanges(given), q.checkMTU(&a, given, port)); err != nil {
 		return to, err
 	}
 	to = C.struct_ibv_qp_attr{
@@ -107,26 +107,6 @@ func (q *queuePair) attributes(a rdma.Attributes, given rdma.Mask, port uint8) (
 		to.ah_attr, err = q.pd.dev.address(a.Address)
 	}
 	return to, err
-}
-
-// checkRanges refuses numbers that do not fit their fields. Some of them are a peer's.
-func checkRanges(a *rdma.Attributes, given rdma.Mask) error {
-	var errs []error
-	for _, f := range []struct {
-		of        rdma.Mask
-		name      string
-		got, most uint32
-	}{
-		{rdma.MaskRemoteQPN, "RemoteQPN", a.RemoteQPN, 1<<24 - 1}, {rdma.MaskSendPSN, "SendPSN", a.SendPSN, 1<<24 - 1},
-		{rdma.MaskReceivePSN, "ReceivePSN", a.ReceivePSN, 1<<24 - 1}, {rdma.MaskTimeout, "Timeout", uint32(a.Timeout), 31},
-		{rdma.MaskRetries, "Retries", uint32(a.Retries), 7}, {rdma.MaskRNRRetries, "RNRRetries", uint32(a.RNRRetries), 7},
-		{rdma.MaskMinRNRTimer, "MinRNRTimer", uint32(a.MinRNRTimer), 31},
-	} {
-		if given&f.of != 0 && f.got > f.most {
-			errs = append(errs, fmt.Errorf("%s %#x: the most is %#x", f.name, f.got, f.most))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // checkMTU refuses a path MTU that the port does not carry. Soft-RoCE would take it and

@@ -16,7 +16,7 @@ func (q *QueuePair) Modify(a rdma.Attributes, given rdma.Mask, peer Peer) error 
 	}
 	err := rdma.CheckChange(q.config.Transport, from, a.State, given)
 	if err == nil {
-		err = errors.Join(checkRanges(&a, given), q.checkLimits(&a, given))
+		err = errors.Join(a.CheckRanges(given), q.checkLimits(&a, given))
 	}
 	if err == nil && given&rdma.MaskCurrentState != 0 && a.CurrentState != from {
 		err = fmt.Errorf("%w: it is in %v, and not in %v", rdma.ErrState, from, a.CurrentState)
@@ -30,31 +30,17 @@ func (q *QueuePair) Modify(a rdma.Attributes, given rdma.Mask, peer Peer) error 
 	return nil
 }
 
-// checkRanges refuses numbers that do not fit their fields. Some of them are a peer's.
-func checkRanges(a *rdma.Attributes, given rdma.Mask) error {
-	var errs []error
-	for _, f := range []struct {
-		of        rdma.Mask
-		name      string
-		got, most uint32
-	}{
-		{rdma.MaskRemoteQPN, "RemoteQPN", a.RemoteQPN, mask24}, {rdma.MaskSendPSN, "SendPSN", a.SendPSN, mask24},
-		{rdma.MaskReceivePSN, "ReceivePSN", a.ReceivePSN, mask24}, {rdma.MaskTimeout, "Timeout", uint32(a.Timeout), 31},
-		{rdma.MaskRetries, "Retries", uint32(a.Retries), 7}, {rdma.MaskRNRRetries, "RNRRetries", uint32(a.RNRRetries), 7},
-		{rdma.MaskMinRNRTimer, "MinRNRTimer", uint32(a.MinRNRTimer), 31}, {rdma.MaskMaxReads, "MaxReads", uint32(a.MaxReads), MaxReads},
-		{rdma.MaskMaxRemoteReads, "MaxRemoteReads", uint32(a.MaxRemoteReads), MaxReads}, {rdma.MaskPKeyIndex, "PKeyIndex", uint32(a.PKeyIndex), 0},
-	} {
-		if given&f.of != 0 && f.got > f.most {
-			errs = append(errs, fmt.Errorf("%s %#x: the most is %#x", f.name, f.got, f.most))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// checkLimits refuses a path MTU that the port does not carry.
+// checkLimits refuses what an engine does not do: as many READs and atomics at once, more than one P_Key, a
+// path MTU that the port does not carry.
 func (q *QueuePair) checkLimits(a *rdma.Attributes, given rdma.Mask) error {
 	most := q.engine.config.MTU
 	switch {
+	case given&rdma.MaskMaxReads != 0 && a.MaxReads > MaxReads:
+		return fmt.Errorf("MaxReads %d: the most is %d", a.MaxReads, MaxReads)
+	case given&rdma.MaskMaxRemoteReads != 0 && a.MaxRemoteReads > MaxReads:
+		return fmt.Errorf("MaxRemoteReads %d: the most is %d", a.MaxRemoteReads, MaxReads)
+	case given&rdma.MaskPKeyIndex != 0 && a.PKeyIndex != 0:
+		return fmt.Errorf("PKeyIndex %d: there is one P_Key, at 0", a.PKeyIndex)
 	case given&rdma.MaskPathMTU == 0:
 		return nil
 	case a.PathMTU.Bytes() == 0:

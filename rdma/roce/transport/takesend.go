@@ -1,8 +1,6 @@
 package transport
 
 import (
-	"encoding/binary"
-
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
@@ -102,12 +100,10 @@ func (q *QueuePair) deliver(a *Arrival, k rdma.Kind, length uint32) {
 	switch {
 	case h.Opcode.HasImmediate():
 		c.Flags |= rdma.HasImmediate
-		setImmediate(&c, h.Immediate)
+		c.SetImmediate(h.Immediate)
 	case h.Opcode.HasInvalidate():
 		c.Flags |= rdma.HasInvalidated
-		var b [4]byte
-		binary.NativeEndian.PutUint32(b[:], h.Invalidate)
-		setImmediate(&c, b)
+		c.SetImmediate(rdma.Invalidate(h.Invalidate))
 	}
 	if q.config.Transport == rdma.UD {
 		c.Flags |= rdma.HasGRH
