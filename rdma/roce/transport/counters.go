@@ -29,7 +29,7 @@ const (
 	DuplicateResponses                // of what was acknowledged before
 	PacketsAgain                      // packets sent again
 	AcksSent                          //
-	CopiedBytes                       // payload that was placed by a copy
+	CopiedBytes                       // payload that was placed by a copy, or posted inline
 	LoanedFrames                      // handed out in place
 	CongestionMarks                   // packets that a router had marked
 	CNPsSent                          //

@@ -201,6 +201,9 @@ func (q *QueuePair) number(r *rdma.SendRequest, w *work) {
 	if reads(r.Op) {
 		q.reading++
 	}
+	if r.Flags&rdma.Inline != 0 { // when it was posted
+		q.engine.counts.add(CopiedBytes, uint64(w.length))
+	}
 }
 
 // packets is how many a message takes.

@@ -109,7 +109,6 @@ func TestMixed(t *testing.T) {
 		send(t, a, rdma.SendRequest{ID: 2, Op: rdma.Read, RemoteAddr: to.base + 100000, RKey: to.key}, from.sge(10000+i*5000, 5000))
 		send(t, a, rdma.SendRequest{ID: 3, Op: rdma.FetchAdd, RemoteAddr: to.base + 200000, RKey: to.key, Compare: 1}, from.sge(3000, 8))
 		send(t, a, rdma.SendRequest{ID: 4, Op: rdma.Write, Flags: rdma.Inline, RemoteAddr: to.base + 300000, RKey: to.key}, from.sge(100, 50))
-		clear(from.memory(100, 0))
 	}
 	send(t, a, rdma.SendRequest{ID: 5, Op: rdma.Write, Flags: rdma.Signaled | rdma.Fence})
 	w.run(10 * time.Millisecond)
@@ -121,6 +120,9 @@ func TestMixed(t *testing.T) {
 	same(t, "inline WRITE", to.memory(300000, 50), sent[100:150])
 	if n := binary.NativeEndian.Uint64(to.memory(200000, 8)); n != 10 {
 		t.Errorf("added %d times, want 10", n)
+	}
+	if n := from.Count(CopiedBytes); n != 10*(5000+8+50) { // READs, what the atomics found, inline data
+		t.Errorf("%d bytes were copied", n)
 	}
 	w.clean()
 }
