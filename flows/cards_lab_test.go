@@ -116,7 +116,7 @@ func onCards(t *testing.T, form labenv.Form) {
 	granted.cards, layouts = true, []string{"slot"}
 	// A virtio card asks its fellow to wait while no frame is there for the next packet. An
 	// emulated igb card with several queues forgets, uncounted, what is for one that is full.
-	granted.zeroCopy, granted.patient, granted.overloaded = form.ZeroCopy(t), form.Waits(t), 1
+	granted.zeroCopy, granted.offered, granted.patient, granted.overloaded = form.ZeroCopy(t), form.Offers(t), form.Waits(t), 1
 	delete(standardReaders, "tshark") // takes half a minute to start there, and has read such files elsewhere
 	if form.Copy {
 		layouts = []string{"packed"}

@@ -30,6 +30,7 @@ type lab struct {
 var granted = struct {
 	policy     config.ZeroCopy // that is asked for where a test does not say
 	zeroCopy   bool
+	offered    bool // zero copy, to who asks for it
 	cards      bool
 	overloaded int  // queues of an interface that is sent more than it takes
 	patient    bool // the card loses nothing then, but has the sender wait; what waits may come in another order (inTurn)

@@ -30,7 +30,10 @@ var (
 
 // ZeroCopy reports whether end B has zero copy in this form on the kernel that runs. It is
 // the table in docs/lab.md.
-func (f Form) ZeroCopy(t testing.TB) bool { return !f.Copy && ZeroCopy(t, f.b) }
+func (f Form) ZeroCopy(t testing.TB) bool { return !f.Copy && f.Offers(t) }
+
+// Offers reports whether end B would have zero copy, were it asked for.
+func (f Form) Offers(t testing.TB) bool { return ZeroCopy(t, f.b) }
 
 // ZeroCopy reports whether a card has zero copy on the kernel that runs.
 func ZeroCopy(t testing.TB, card string) bool {

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // TestSilence: peers that say nothing any more, and links that carry nothing. What is
@@ -79,27 +81,13 @@ func (x *end) lost(want rdma.Status) {
 func silentPeer(b *bench)      { b.silent().outstanding(rdma.Send, rdma.RetryExceeded) }
 func silentUnderRead(b *bench) { b.silent().outstanding(rdma.Read, rdma.RetryExceeded) }
 
-// setLink sets the card up or down.
-func setLink(t *testing.T, up bool) {
-	t.Helper()
-	link, err := netlink.LinkByName(card)
-	if err == nil && up {
-		err = netlink.LinkSetUp(link)
-	} else if err == nil {
-		err = netlink.LinkSetDown(link)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // linkDown: Soft-RoCE does not wait for a card that is down, but ends what is to be sent at once, as a
 // mistake of our own side. Who only receives hears nothing.
 func linkDown(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	x.transfer(y, rdma.Send, 4096)
-	setLink(b.t, false)
-	defer setLink(b.t, true)
+	labenv.SetLink(b.t, card, false)
+	defer labenv.SetLink(b.t, card, true)
 	x.outstanding(rdma.Write, b.local(rdma.LocalQPOperation))
 	y.state(rdma.ReadyToSend)
 	y.quiet()
@@ -107,8 +95,8 @@ func linkDown(b *bench) {
 
 func linkDownAway(b *bench) {
 	x := b.silent()
-	setLink(b.t, false)
-	defer setLink(b.t, true)
+	labenv.SetLink(b.t, card, false)
+	defer labenv.SetLink(b.t, card, true)
 	x.outstanding(rdma.Write, b.local(rdma.LocalQPOperation))
 }
 
@@ -117,10 +105,10 @@ func linkDownAway(b *bench) {
 func linkUp(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	other, of := b.pair(config(rdma.RC))
-	setLink(b.t, false)
+	labenv.SetLink(b.t, card, false)
 	x.send(rdma.SendRequest{ID: 1, Op: rdma.Send, Flags: rdma.Signaled}, b.sge(source, 8))
 	x.want(1, b.local(rdma.LocalQPOperation))
-	setLink(b.t, true)
+	labenv.SetLink(b.t, card, true)
 	other.transfer(of, rdma.Send, 4096)
 	for _, e := range []*end{x, y} {
 		e.modify(rdma.Attributes{State: rdma.Reset}, 0)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -19,20 +17,6 @@ import (
 
 // endless is a test that something happens to.
 const endless = 10_000_000
-
-// setLink sets a card up or down.
-func setLink(t *testing.T, card string, up bool) {
-	t.Helper()
-	link, err := netlink.LinkByName(card)
-	if err == nil && up {
-		err = netlink.LinkSetUp(link)
-	} else if err == nil {
-		err = netlink.LinkSetDown(link)
-	}
-	if err != nil {
-		t.Fatalf("set %s up (%v) or down: %v", card, up, err)
-	}
-}
 
 // answer is how a client ended.
 type answer struct {
@@ -102,9 +86,9 @@ func TestLinkDown(t *testing.T) {
 	// SEND the client only waits for the server, whose request it may be that fails.
 	for _, options := range []string{"-test bandwidth -op write -size 4096", "-test bandwidth -op send -size 4096", "-test latency -op read"} {
 		done := s.asks(p, "-timeout 8s "+options)
-		setLink(t, p.card, false)
+		labenv.SetLink(t, p.card, false)
 		a := <-done
-		setLink(t, p.card, true)
+		labenv.SetLink(t, p.card, true)
 		a.says(t, options, 20*time.Second, downStatus(t).String())
 	}
 	s.rid()
