@@ -19,8 +19,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // work does what was asked for on a thread of its own. The little that is allocated is not
 // worth a collection, whose threads would take processors from the spinning ones. Were the
-// thread's place among the Go scheduler's the only one, the scheduler would take it away every
-// 20 µs that the thread is in libibverbs, and wake others to have it.
+// thread's place among the Go scheduler's the only one, a call of libibverbs that takes more than
+// some 20 µs would cost it, and wake another thread to have it.
 func work(ctx context.Context, o options, out io.Writer) error {
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	debug.SetGCPercent(-1)
