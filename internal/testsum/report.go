@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -54,11 +55,19 @@ func (s *summary) listSlowest(n int) {
 	}
 }
 
+// lastLines is how much of what a failed test printed is said again at the end.
+const lastLines = 15
+
+// listFailed prints each failure with the end of its output, which may be far above.
 func (s *summary) listFailed() {
 	if len(s.failed) > 0 {
 		fmt.Fprintln(s.out, "\nFailed:")
 	}
-	for _, name := range s.failed {
-		fmt.Fprintf(s.out, "  %s\n", name)
+	for _, f := range s.failed {
+		fmt.Fprintf(s.out, "  %s\n", f.name)
+		lines := strings.Split(f.text, "\n")
+		for _, line := range lines[max(0, len(lines)-lastLines):] {
+			fmt.Fprintf(s.out, "    | %s\n", line)
+		}
 	}
 }

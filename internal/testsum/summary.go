@@ -37,8 +37,11 @@ type summary struct {
 	passed  int
 	ended   []result
 	skipped []result
-	failed  []string
+	failed  []failure
 }
+
+// failure is a test that has failed, and what it printed.
+type failure struct{ name, text string }
 
 // pkg is a package whose tests are running.
 type pkg struct {
@@ -153,8 +156,9 @@ func (s *summary) endTest(e event) {
 
 // fail counts a failure and shows what was printed.
 func (s *summary) fail(name, text string) {
-	s.failed = append(s.failed, name)
-	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", name, strings.TrimRight(text, "\n"))
+	f := failure{name: name, text: strings.TrimRight(text, "\n")}
+	s.failed = append(s.failed, f)
+	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", f.name, f.text)
 }
 
 // reason is what a skipped test printed, without the framework's own lines.

@@ -72,7 +72,7 @@ func TestMixedRun(t *testing.T) {
 		t.Error("a failed test is good")
 	}
 	wantLast(t, out, "2 passed, 1 failed, 1 skipped")
-	wantAll(t, out, "this is why", "m/a.TestSkip: a_test.go:5: no such card", "Slowest:", "Failed:\n  m/a.TestBad")
+	wantAll(t, out, "this is why", "m/a.TestSkip: a_test.go:5: no such card", "Slowest:", "Failed:\n  m/a.TestBad\n    | ", "    |     a_test.go:4: this is why")
 	if strings.Contains(out, "quiet") {
 		t.Errorf("output of a passed test is shown:\n%s", out)
 	}
