@@ -108,11 +108,11 @@ func TestPanic(t *testing.T) {
 func TestNoStart(t *testing.T) {
 	testenv.Leaks(t)
 	l := openLab(t)
-	l.init = []byte("no program at all")
+	l.Init = []byte("no program at all")
 	if _, err := l.boot(t.Context(), vm.Config{Host: 1}); !errors.Is(err, vm.ErrKernel) && !errors.Is(err, vm.ErrStart) {
 		t.Errorf("a wrong first process: %v", err)
 	}
-	l.kernel.Image = filepath.Join(t.TempDir(), "nothing")
+	l.Kernel.Image = filepath.Join(t.TempDir(), "nothing")
 	if _, err := l.boot(t.Context(), vm.Config{Host: 1}); !errors.Is(err, vm.ErrStart) || !strings.Contains(err.Error(), "nothing") {
 		t.Errorf("no kernel: %v", err)
 	}

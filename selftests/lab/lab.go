@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
 
 	"github.com/unifiedd/unifiedd/selftests/lab/archive"
+	"github.com/unifiedd/unifiedd/selftests/lab/kit"
 	"github.com/unifiedd/unifiedd/selftests/lab/vm"
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
@@ -15,37 +15,30 @@ import (
 // lab has what guests are made of.
 type lab struct {
 	options
-	kernel   archive.Kernel
-	emulator archive.Emulator
-	init     []byte
-	dir      string // commands run in it
+	*kit.Kit
+	dir string // commands run in it
 }
 
 // open gets emulator, kernel and first process.
 func open(ctx context.Context, o options) (*lab, error) {
-	store, err := archive.OpenStore(os.Stderr)
-	if err != nil {
-		return nil, err
-	}
 	l := &lab{options: o}
 	if o.update {
-		return l, update(ctx, store)
+		return l, update(ctx)
 	}
-	if l.emulator, err = store.Emulator(ctx); err != nil {
-		return nil, err
-	}
-	if l.kernel, err = store.Kernel(ctx, o.line); err != nil {
-		return nil, err
-	}
+	var err error
 	if l.dir, err = os.Getwd(); err != nil {
 		return nil, fmt.Errorf("find the working directory: %w", err)
 	}
-	l.init, err = buildInit(ctx)
+	l.Kit, err = kit.Open(ctx, o.line, os.Stderr)
 	return l, err
 }
 
 // update fetches everything anew.
-func update(ctx context.Context, store *archive.Store) error {
+func update(ctx context.Context) error {
+	store, err := archive.OpenStore(os.Stderr)
+	if err != nil {
+		return err
+	}
 	store.Refresh = true
 	e, err := store.Emulator(ctx)
 	if err != nil {
@@ -62,26 +55,14 @@ func update(ctx context.Context, store *archive.Store) error {
 	return nil
 }
 
-// attempts is how often a guest that came to a standstill is booted.
-const attempts = 3
-
-// boot boots a guest; one that has the end of a wire only once, since that is gone with it.
+// boot boots a guest in which commands find what they need.
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
-	c.Kernel, c.Emulator, c.Init, c.Nodes = l.kernel, l.emulator, l.init, l.nodes
+	c.Nodes = l.nodes
 	c.Shares = append(c.Shares, l.dir)
 	if c.Record != "" {
 		c.Shares = append(c.Shares, c.Record)
 	}
-	g, err := vm.Boot(ctx, c)
-	for n := 1; n < attempts && errors.Is(err, vm.ErrSilent) && c.Link == nil && ctx.Err() == nil; n++ {
-		fmt.Fprintln(os.Stderr, "lab: once more:", firstLine(err))
-		g, err = vm.Boot(ctx, c)
-	}
-	if err != nil {
-		return nil, err
-	}
-	fmt.Fprintf(os.Stderr, "lab: a guest with Linux %s is up\n", g.Version)
-	return g, nil
+	return l.Boot(ctx, c)
 }
 
 // command is a program with what every command in the lab can rely on: the line of
@@ -93,13 +74,8 @@ func (l *lab) command(args ...string) wire.Command {
 			env = append(env, setting)
 		}
 	}
-	return wire.Command{Args: args, Dir: l.dir, Limit: l.limit, Env: append(env, "UNIFIEDD_LAB_KERNEL="+l.kernel.Line.Name)}
+	return wire.Command{Args: args, Dir: l.dir, Limit: l.limit, Env: append(env, "UNIFIEDD_LAB_KERNEL="+l.Kernel.Line.Name)}
 }
 
 // shell is a command of the user's.
 func (l *lab) shell(text string) wire.Command { return l.command("/bin/bash", "-c", text) }
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
-}

@@ -33,7 +33,7 @@ func (l *lab) tests(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &session{lab: l, share: dir, report: &report{out: os.Stdout, events: l.json, line: l.kernel.Line.Name}}
+	s := &session{lab: l, share: dir, report: &report{out: os.Stdout, events: l.json, line: l.Kernel.Line.Name}}
 	s.report.begin()
 	for _, suite := range suites {
 		if ctx.Err() != nil {

@@ -4,22 +4,22 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
 
+	"github.com/unifiedd/unifiedd/selftests/lab/kit"
 	"github.com/unifiedd/unifiedd/selftests/lab/vm"
 )
 
 // two runs a command in each of two guests that are joined by a wire, at the same
 // time.
 func (l *lab) two(ctx context.Context) error {
-	guests, err := l.bootTwo(ctx)
-	for n := 1; n < attempts && errors.Is(err, vm.ErrSilent) && ctx.Err() == nil; n++ {
-		fmt.Fprintln(os.Stderr, "lab: once more:", firstLine(err))
+	var guests [2]*vm.Guest
+	err := l.Again(ctx, kit.Attempts, func() (err error) {
 		guests, err = l.bootTwo(ctx)
-	}
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 
 // inherited are the numbers that files have in the emulator.
 type inherited struct {
-	initramfs, channel, disk, scratch, blocks, link int
+	initramfs, channel, disk, scratch, blocks, link, tap int
 }
 
 // arguments is the emulator's command line. -nodefaults leaves only what is named.
@@ -33,6 +33,9 @@ func (c Config) arguments(fds inherited) []string {
 	args = append(args, c.network()...)
 	if c.Link != nil {
 		args = append(args, c.link(fds.link)...)
+	}
+	if c.Tap != nil {
+		args = append(args, c.tap(fds.tap)...)
 	}
 	return args
 }
@@ -156,5 +159,14 @@ func (c Config) link(fd int) []string {
 	return []string{
 		"-netdev", fmt.Sprintf("stream,id=wire-link,addr.type=fd,addr.str=%d", fd),
 		"-device", "virtio-net-pci,netdev=wire-link,bus=pcie.0,romfile=,host_mtu=4200,mac=" + c.linkCard().MAC,
+	}
+}
+
+// tap is the card that leads to the host. The emulator sees that packets have nothing in front
+// of them, and so has the card leave no checksum and no segmentation to others.
+func (c Config) tap(fd int) []string {
+	return []string{
+		"-netdev", fmt.Sprintf("tap,id=wire-host,fd=%d", fd),
+		"-device", fmt.Sprintf("virtio-net-pci,netdev=wire-host,bus=pcie.0,romfile=,host_mtu=%d,mac=%s", c.TapMTU, tapCard.MAC),
 	}
 }

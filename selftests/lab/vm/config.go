@@ -3,6 +3,7 @@ package vm
 import (
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/selftests/lab/archive"
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
@@ -28,6 +29,11 @@ type Config struct {
 	// nil without one.
 	Host int
 	Link *os.File
+	// Tap is a tap interface of the host's, without anything in front of its packets
+	// (IFF_NO_PI, no IFF_VNET_HDR), or nil. The guest's card host0 is at its other end, with an
+	// MTU of TapMTU bytes, which is also the most that it takes. Tap stays the caller's.
+	Tap    *os.File
+	TapMTU int
 }
 
 const (
@@ -68,11 +74,17 @@ func (c Config) linkCard() wire.Card {
 	}
 }
 
+// tapCard is the card that leads to the host.
+var tapCard = wire.Card{MAC: "02:77:00:00:04:00", Name: "host0"}
+
 func (c Config) setup() wire.Setup {
 	s := wire.Setup{KernelModules: c.Kernel.Modules, Shares: c.Shares, Cards: cards, Hostname: "lab", Unbound: []string{oddAddress}}
 	if c.Link != nil {
 		s.Hostname = fmt.Sprintf("lab%d", c.Host)
-		s.Cards = append(append([]wire.Card(nil), cards...), c.linkCard())
+		s.Cards = append(slices.Clone(cards), c.linkCard())
+	}
+	if c.Tap != nil {
+		s.Cards = append(slices.Clone(s.Cards), tapCard)
 	}
 	return s
 }

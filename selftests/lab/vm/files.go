@@ -37,6 +37,9 @@ func (c Config) open(ctx context.Context) (_ *files, err error) {
 	if c.Link != nil {
 		f.fds.link = f.add(c.Link)
 	}
+	if err := f.tap(c.Tap); err != nil {
+		return nil, err
+	}
 	if err := f.initramfs(c); err != nil {
 		return nil, err
 	}
@@ -72,6 +75,19 @@ func (f *files) close() error {
 	}
 	f.all = nil
 	return errors.Join(errs...)
+}
+
+// tap adds the caller's tap interface, if there is one, and leaves the caller's own open.
+func (f *files) tap(tap *os.File) error {
+	if tap == nil {
+		return nil
+	}
+	fd, err := unix.FcntlInt(tap.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("hand the tap interface to the emulator: %w", err)
+	}
+	f.fds.tap = f.add(os.NewFile(uintptr(fd), "tap"))
+	return nil
 }
 
 func (f *files) initramfs(c Config) error {

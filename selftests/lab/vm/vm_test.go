@@ -2,6 +2,7 @@ package vm
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestStall(t *testing.T) {
 // of no network of the host, and, with two nodes, where each card is.
 func TestArguments(t *testing.T) {
 	c := Config{Kernel: archive.Kernel{Image: "/k"}, Nodes: 2}
-	args := c.arguments(inherited{3, 4, 5, 6, 7, 8})
+	args := c.arguments(inherited{3, 4, 5, 6, 7, 8, 9})
 	all := strings.Join(args, " ")
 	for _, part := range []string{
 		"-initrd /dev/fd/3", "fd=4", "file=/dev/fd/5", "file=/dev/fd/6", "-nodefaults", "readonly=on",
@@ -56,6 +57,10 @@ func TestArguments(t *testing.T) {
 		if strings.Contains(all, ","+part) || slices.Contains(args, part) {
 			t.Errorf("the emulator is told of %s", part)
 		}
+	}
+	c.Tap, c.TapMTU = os.Stdin, 4200
+	if all := strings.Join(c.arguments(inherited{tap: 9}), " "); !strings.Contains(all, "tap,id=wire-host,fd=9") || !strings.Contains(all, "host_mtu=4200") {
+		t.Errorf("the emulator is not told of the tap interface: %s", all)
 	}
 	if one := strings.Join(Config{Nodes: 1}.arguments(inherited{}), " "); strings.Contains(one, "numa") {
 		t.Errorf("one node is two: %s", one)

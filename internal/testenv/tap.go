@@ -1,0 +1,69 @@
+package testenv
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Tap is a tap interface in a namespace of its own, which is up.
+type Tap struct {
+	End
+	// File is where its packets come out and go in, one a call, with nothing in front of them. It
+	// belongs to the test; an emulator may inherit it.
+	File *os.File
+	// PeerIP and PeerIP6 are meant for whoever has the other end.
+	PeerIP, PeerIP6 netip.Addr
+}
+
+// tapQueue is how many packets to the other end may wait: what is beyond is lost, and whoever has
+// the other end may be slow.
+const tapQueue = 8192
+
+// NewTap makes a tap interface with the MTU and the addresses of one end of a pair (one queue). Nothing
+// at its other end may hand over packets without a checksum, and nothing is handed over so.
+// Everything is removed at the end of the test.
+func NewTap(t testing.TB, o PairOptions) *Tap {
+	t.Helper()
+	if o.MTU == 0 {
+		o.MTU = 1500
+	}
+	tap := &Tap{End: newEnd(t, 'T', 1, o)}
+	tap.PeerIP, tap.PeerIP6 = tap.IP.Next(), tap.IP6.Next()
+	tap.Do(t, func() { tap.File = openTap(t, tap.Ifname) })
+	t.Cleanup(func() { tap.File.Close() })
+	link := tap.link(t)
+	tap.Index = link.Attrs().Index
+	h := tap.handle(t)
+	if err := errors.Join(h.LinkSetHardwareAddr(link, tap.MAC), h.LinkSetMTU(link, o.MTU), h.LinkSetTxQLen(link, tapQueue)); err != nil {
+		t.Fatalf("set up %s: %v", tap.Ifname, err)
+	}
+	tap.up(t, o)
+	if o.IPv6 && !o.NoAddresses {
+		tap.awaitIPv6(t)
+	}
+	return tap
+}
+
+// openTap makes a tap interface in the calling thread's namespace, which is gone when nobody has it
+// open any more (Documentation/networking/tuntap.rst).
+func openTap(t testing.TB, name string) *os.File {
+	t.Helper()
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatalf("open /dev/net/tun: %v (load the module tun)", err)
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		t.Fatalf("make the tap interface %s: %v", name, err)
+	}
+	return os.NewFile(uintptr(fd), name)
+}
