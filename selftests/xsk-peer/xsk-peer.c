@@ -11,27 +11,21 @@
  * as one line of JSON.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <inttypes.h>
 #include <net/if.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
 #include <linux/if_link.h>
 #include <linux/if_xdp.h>
 #include <xdp/xsk.h>
+#include "peer.h"
 
 enum {
 	BATCH = 64,
 	POLL_MS = 100,
-	HUGE_PAGE = 2 << 20,
 };
 
 struct receiver {
@@ -51,35 +45,6 @@ static void on_signal(int signal)
 {
 	(void)signal;
 	stop = 1;
-}
-
-static void die(const char *step, int error)
-{
-	fprintf(stderr, "xsk-peer: %s: %s\n", step, strerror(error));
-	exit(1);
-}
-
-static unsigned long number(const char *text, const char *what)
-{
-	char *end;
-	errno = 0;
-	unsigned long n = strtoul(text, &end, 10);
-
-	if (errno || end == text || *end || n > UINT32_MAX) {
-		fprintf(stderr, "xsk-peer: %s %s: want a number\n", what, text);
-		exit(2);
-	}
-	return n;
-}
-
-/* map_memory maps huge pages, as the other side does. */
-static void map_memory(struct receiver *r, uint64_t size)
-{
-	r->size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-	r->memory = mmap(NULL, r->size, PROT_READ | PROT_WRITE,
-			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_POPULATE, -1, 0);
-	if (r->memory == MAP_FAILED)
-		die("map huge pages (see /proc/sys/vm/nr_hugepages)", errno);
 }
 
 static int try_socket(struct receiver *r, const char *name, uint32_t queue, uint32_t ring, uint32_t frame)
@@ -213,7 +178,8 @@ int main(int argc, char **argv)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	map_memory(&r, (uint64_t)ring * frame);
+	r.size = (size_t)ring * frame;
+	r.memory = map_huge(&r.size);
 	open_socket(&r, argv[1], queue, ring, frame);
 	supply(&r, ring, frame);
 	fprintf(stderr, "receiving on %s\n", argv[1]);
