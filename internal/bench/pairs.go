@@ -72,15 +72,13 @@ func Alternate(rounds int, ours, theirs func() error) error {
 	return nil
 }
 
-// Round calls both once: ours first in even rounds, theirs first in odd ones, so
-// that neither gains from its place.
-func Round(i int, ours, theirs func() error) error {
-	first, second := ours, theirs
-	if i%2 == 1 {
-		first, second = second, first
+// Round calls each once, in turn, in round 0 the first of them first, in the next the second, and so
+// on, so that none gains from its place. It ends at the first error.
+func Round(i int, programs ...func() error) error {
+	for k := range programs {
+		if err := programs[(i+k)%len(programs)](); err != nil {
+			return err
+		}
 	}
-	if err := first(); err != nil {
-		return err
-	}
-	return second()
+	return nil
 }

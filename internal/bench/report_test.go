@@ -106,6 +106,15 @@ func TestAlternate(t *testing.T) {
 	if !slices.Equal(order, []string{"a", "b", "b", "a", "a", "b"}) {
 		t.Error(order)
 	}
+	order = nil
+	for i := range 4 {
+		if err := Round(i, add("a"), add("b"), add("c")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(order, ""); got != "abcbcacababc" {
+		t.Error(got)
+	}
 	stop := errors.New("stop")
 	if err := Alternate(3, add("a"), func() error { return stop }); !errors.Is(err, stop) {
 		t.Error(err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -25,24 +26,48 @@ type Usage struct {
 // CPU is the processor time of both kinds.
 func (u Usage) CPU() time.Duration { return u.User + u.System }
 
-// Run runs a program to its end with all its threads on one CPU, ahead of other
-// programs there where we may (nice -20), or (cpu < 0) like any other, and returns what it printed on standard output. What it printed on standard error
-// is in the error, which there is when it does not exit with status 0. When the
-// context ends the program is killed.
-func Run(ctx context.Context, cpu int, name string, args ...string) (out []byte, u Usage, err error) {
-	c := exec.CommandContext(ctx, name, args...)
-	var stdout, stderr bytes.Buffer
-	c.Stdout, c.Stderr = &stdout, &stderr
-	start := time.Now()
-	if err := startOn(c, cpu); err != nil {
-		return nil, u, fmt.Errorf("start %s: %w", name, err)
+// Process is a program that was started.
+type Process struct {
+	ctx            context.Context
+	command        *exec.Cmd
+	stdout, stderr bytes.Buffer
+	start          time.Time
+}
+
+// Start starts a program with all its threads on one CPU, ahead of other programs there where we
+// may (nice -20), or (cpu < 0) like any other. When the context ends it is killed. Wait must be called.
+func Start(ctx context.Context, cpu int, name string, args ...string) (*Process, error) {
+	p := &Process{ctx: ctx, command: exec.CommandContext(ctx, name, args...), start: time.Now()}
+	p.command.Stdout, p.command.Stderr = &p.stdout, &p.stderr
+	if err := startOn(p.command, cpu); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
-	err = c.Wait()
-	u = usage(c, time.Since(start))
+	return p, nil
+}
+
+// Interrupt asks the program to end, as Ctrl-C does.
+func (p *Process) Interrupt() {
+	_ = p.command.Process.Signal(os.Interrupt) // it may have ended by itself; Wait says how
+}
+
+// Wait waits for the program's end and returns what it printed on standard output. What it printed on
+// standard error is in the error, which there is when it did not exit with status 0.
+func (p *Process) Wait() (out []byte, u Usage, err error) {
+	err = p.command.Wait()
+	u = usage(p.command, time.Since(p.start))
 	if err != nil {
-		err = fmt.Errorf("%s: %w: %s", strings.Join(c.Args, " "), errors.Join(ctx.Err(), err), strings.TrimSpace(stderr.String()))
+		err = fmt.Errorf("%s: %w: %s", strings.Join(p.command.Args, " "), errors.Join(p.ctx.Err(), err), strings.TrimSpace(p.stderr.String()))
 	}
-	return stdout.Bytes(), u, err
+	return p.stdout.Bytes(), u, err
+}
+
+// Run starts a program as Start does and waits for its end.
+func Run(ctx context.Context, cpu int, name string, args ...string) (out []byte, u Usage, err error) {
+	p, err := Start(ctx, cpu, name, args...)
+	if err != nil {
+		return nil, u, err
+	}
+	return p.Wait()
 }
 
 // startOn starts a program on one CPU: a process inherits the affinity and the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -43,5 +44,23 @@ func TestRunEndsWithContext(t *testing.T) {
 	defer cancel()
 	if _, _, err := Run(ctx, 0, "sleep", "60"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
+	}
+}
+
+// TestInterrupt ends a program that says that it is there by a file.
+func TestInterrupt(t *testing.T) {
+	there := filepath.Join(t.TempDir(), "there")
+	p, err := Start(t.Context(), -1, "sh", "-c", `trap 'echo bye; exit 0' INT; touch "$0"; while :; do sleep 0.01; done`, there)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(there); err == nil {
+			break
+		}
+	}
+	p.Interrupt()
+	if out, _, err := p.Wait(); err != nil || string(out) != "bye\n" {
+		t.Errorf("%q, %v", out, err)
 	}
 }

@@ -95,7 +95,8 @@ func (g *Program) measure(ctx context.Context, p Place, w Work) (float64, error)
 
 // ask runs the client.
 func (g *Program) ask(ctx context.Context, p Place, w Work, served chan error) (float64, error) {
-	if err := awaitListener(ctx, g.port, served); err != nil {
+	listens := func() bool { return bench.Listens("tcp", g.port) }
+	if err := bench.AwaitServer(ctx, listens, served); err != nil {
 		return 0, err
 	}
 	out, err := run(ctx, clientCPU, g.client(p, w))

@@ -1,11 +1,8 @@
 package rdma
 
 import (
-	"context"
-	"net"
 	"strings"
 	"testing"
-	"time"
 )
 
 var place = Place{Card: "eth1", Device: "rxe0", Address: "10.0.0.1", GID: 1, MTU: 1024}
@@ -63,27 +60,5 @@ func TestWorks(t *testing.T) {
 	}
 	if len(seen) != 10 || !seen["latency, read of 2 B"] || !seen["bandwidth, send of 64 KiB"] {
 		t.Errorf("%v", seen)
-	}
-}
-
-func TestAwaitListener(t *testing.T) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	if err := awaitListener(t.Context(), port, nil); err != nil {
-		t.Error(err)
-	}
-	l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	if err := awaitListener(ctx, port, nil); err == nil {
-		t.Error("nobody listens")
-	}
-	ended := make(chan error, 1)
-	ended <- context.Canceled
-	if err := awaitListener(t.Context(), port, ended); err == nil {
-		t.Error("the server has ended")
 	}
 }
