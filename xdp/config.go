@@ -54,6 +54,9 @@ type Config struct {
 	// FillSize is the number of descriptors of the fill ring, a power of two and
 	// the most frames a port holds to be filled; default RingSize.
 	FillSize uint32
+	// Gather has the ports take packets in parts that stay their owners': Port.SendGathered. It costs a byte of memory for
+	// each frame of the region and queue, and a look at it for each frame sent.
+	Gather bool
 	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to
 	// send is a system call. For drivers whose flag is not to be trusted.
 	AlwaysWake bool

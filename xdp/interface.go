@@ -247,6 +247,9 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	}
 	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)
+	if c.Gather {
+		p.due = make([]uint8, r.Size()/p.chunk)
+	}
 	p.clock.on, p.clock.off, p.clock.card = c.Timestamps && i.program != nil, c.Unstamped, i.granted.CardClock
 	if p.probe, err = newProbe(); err != nil {
 		held.Close()

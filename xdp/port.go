@@ -25,8 +25,9 @@ type Port struct {
 	barrier atomic.Uint32 // stored to, for the order that gives
 
 	supplied uint32       // frames supplied and not received
-	sent     uint32       // frames sent, or refused, and not reaped
+	sent     uint32       // frames sent, or refused, and not reaped; of a gathered packet its parts
 	failed   []umem.Frame // refused by Send, to be given by Reap
+	due      []uint8      // of each frame, descriptors that it waits for; nil without Config.Gather
 	inside   bool         // the last received frame continues
 	zeroCopy bool         // the card fills frames itself
 	starved  bool         // the fill ring was empty when frames came
@@ -174,6 +175,9 @@ func (p *Port) Send(full []umem.Frame) int {
 			p.rings.tx.set(queued, f)
 			queued++
 		}
+		if p.due != nil {
+			p.expect(message)
+		}
 		packets++
 		bytes += length
 	}
@@ -235,17 +239,12 @@ func (p *Port) Reap(dst []umem.Frame) int {
 		return 0
 	}
 	n := p.reapFailed(dst)
-	m := p.rings.completion.waiting(uint32(min(len(dst)-n, maxBatch)))
-	for i := range m {
-		dst[n+int(i)] = umem.Frame{Addr: p.rings.completion.at(i)}
+	if p.due != nil {
+		n += p.reapGathered(dst[n:])
+	} else {
+		n += p.reapDone(dst[n:])
 	}
-	if m > 0 {
-		p.rings.completion.release(m)
-		p.counters.completed.add(uint64(m))
-	}
-	n += int(m)
 	if n > 0 {
-		p.sent -= uint32(n)
 		p.held.PassTo(p.worker, dst[:n])
 	}
 	return n
@@ -257,5 +256,17 @@ func (p *Port) reapFailed(dst []umem.Frame) int {
 	}
 	n := copy(dst, p.failed)
 	p.failed = p.failed[:copy(p.failed, p.failed[n:])]
+	p.sent -= uint32(n)
 	return n
+}
+
+func (p *Port) reapDone(dst []umem.Frame) int {
+	m := p.rings.completion.waiting(uint32(min(len(dst), maxBatch)))
+	for i := range m {
+		dst[i] = umem.Frame{Addr: p.rings.completion.at(i)}
+	}
+	if m > 0 {
+		p.completed(m)
+	}
+	return int(m)
 }
