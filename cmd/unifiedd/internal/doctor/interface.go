@@ -41,8 +41,9 @@ func examineInterface(name string, n needs) []Check {
 	if c.bad != Fail && c.Flags&net.FlagUp == 0 {
 		return []Check{ok("state", "driver %s, down; nobody asked for it, so it is not examined further", c.driver)}
 	}
-	return append([]Check{c.state(), c.nativeXDP(), c.zeroCopy(), c.queues(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
+	checks := append([]Check{c.state(), c.nativeXDP(), c.zeroCopy(), c.queues(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
 		c.offloads()...)
+	return append(checks, c.roce()...)
 }
 
 // driver names an interface's driver and where its device is, such as
