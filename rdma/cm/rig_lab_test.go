@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -39,7 +37,7 @@ func newRig(t *testing.T) *rig {
 	testenv.Leaks(t)
 	r := &rig{t: t, at: here}
 	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24", here6.String()+"/64")
-	t.Cleanup(func() { atRest(t, name) })
+	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
 	r.device = made(t, func() (rdma.Device, error) { return verbs.Provider{}.Open(name) })
 	r.domain = made(t, r.device.NewProtectionDomain)
 	r.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 2 << 20}) })
@@ -76,26 +74,6 @@ func made[T interface{ Close() error }](t *testing.T, f func() (T, error)) T {
 		}
 	})
 	return thing
-}
-
-// atRest holds the kernel's account of a device to what it has by itself. What a process that was killed had may
-// take a moment.
-func atRest(t *testing.T, device string) {
-	t.Helper()
-	testenv.Wait(t, 10*time.Second, "what "+device+" has in use to be given back", func() bool {
-		all, err := netlink.RdmaResourceList()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range all {
-			for what, most := range map[string]uint64{"qp": 1, "cq": 1, "pd": 1, "mr": 0, "cm_id": 0, "ctx": 0} {
-				if r.Name == device && r.RdmaResourceSummaryEntries[what] > most {
-					return false
-				}
-			}
-		}
-		return true
-	})
 }
 
 // side is one queue pair with its completions.

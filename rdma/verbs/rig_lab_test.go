@@ -38,7 +38,7 @@ func newBench(t *testing.T, size uint64) *bench {
 	testenv.Leaks(t)
 	name := labenv.SoftRoCE(t, card, here.String()+"/24")
 	b := &bench{t: t}
-	t.Cleanup(func() { atRest(t, name) })
+	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
 	b.dev = made(t, func() (rdma.Device, error) { return Provider{}.Open(name) })
 	b.dev.(*device).windows = true // tests use those of Soft-RoCE, as far as they go
 	b.pd = made(t, b.dev.NewProtectionDomain)
