@@ -14,12 +14,21 @@ go build -o build/ cmd/test2json
 # machine says what tests change on a machine and must give back: huge pages and
 # block devices, and of what others make, too, that which has our names.
 machine() {
-	grep -H . /sys/kernel/mm/hugepages/*/nr_hugepages || true
+	huge_pages
 	find /sys/block -name 'zram*' | sort
 	find /run/netns -name 'unifiedd-*' 2>/dev/null | sort || true
 	find /sys/class/net -regex '.*/u[AB][0-9]+x?' | sort
 	grep -Hs "$TMPDIR" /sys/block/loop*/loop/backing_file || true
 	grep -o " $TMPDIR[^ ]*" /proc/mounts || true
+}
+
+# huge_pages says how many of each size are reserved: what is surplus was given back by a
+# program that was killed, and the kernel takes it when the next one gives back its own.
+huge_pages() {
+	local size
+	for size in /sys/kernel/mm/hugepages/*; do
+		echo "$size: $(($(<"$size/nr_hugepages") - $(<"$size/surplus_hugepages")))"
+	done
 }
 
 # others reports whether tests that are not ours run: internal/testenv has a ledger

@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,8 +46,11 @@ func reserve(t testing.TB, size, bytes uint64) {
 	if pages == 0 {
 		return
 	}
-	awaitNoSurplus(size)
-	if err := counted(func() error { return addPages(size, pages) }); err != nil {
+	err := counted(func() (err error) {
+		pages, err = addPages(size, pages)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	forget := note(t, "hugepages", fmt.Sprintf("%d %d", size, pages))
@@ -60,35 +64,28 @@ func reserve(t testing.TB, size, bytes uint64) {
 	})
 }
 
-// awaitNoSurplus gives pages that were given back while in use a while to go away:
-// raising the reservation would make them part of it.
-func awaitNoSurplus(size uint64) {
-	within(2*time.Second, func() bool {
-		n, err := pageCount(size, "surplus_hugepages")
-		return err != nil || n == 0
-	})
-}
-
-// addPages raises the reservation by pages, or leaves it as it was.
-func addPages(size uint64, pages int64) error {
-	before, err := pageCount(size, "nr_hugepages")
+// addPages raises the reservation by pages, or leaves it as it was. It returns how much the reservation has
+// grown: surplus pages become part of it first.
+func addPages(size uint64, pages int64) (int64, error) {
+	reserved, surplus, err := reservation(size)
 	if err != nil {
-		return err
+		return 0, err
 	}
+	grown := surplus + pages
 	for range 3 {
-		if err := setPages(size, before+pages); err != nil {
-			return err
+		if err := setPages(size, reserved+grown); err != nil {
+			return 0, err
 		}
-		now, err := pageCount(size, "nr_hugepages")
-		if err != nil || now >= before+pages {
-			return err
+		now, _, err := reservation(size)
+		if err != nil || now >= reserved+grown {
+			return grown, err
 		}
 		_ = os.WriteFile("/proc/sys/vm/compact_memory", []byte("1"), 0)
 	}
-	now, _ := pageCount(size, "nr_hugepages")
-	_ = setPages(size, before)
-	return fmt.Errorf("reserve %d huge pages of %d KiB: the kernel found only %d (free memory, or restart to have it less scattered)",
-		pages, size>>10, now-before)
+	now, _, _ := reservation(size)
+	_ = setPages(size, reserved)
+	return 0, fmt.Errorf("reserve %d huge pages of %d KiB: the kernel found only %d (free memory, or restart to have it less scattered)",
+		pages, size>>10, now-reserved-surplus)
 }
 
 // returnPages lowers the reservation by pages once that many are free. The
@@ -134,7 +131,7 @@ func counted(f func() error) error {
 func lowerPages(size uint64, pages int64) (bool, error) {
 	free, err1 := pageCount(size, "free_hugepages")
 	promised, err2 := pageCount(size, "resv_hugepages")
-	total, err3 := pageCount(size, "nr_hugepages")
+	reserved, _, err3 := reservation(size)
 	for _, err := range []error{err1, err2, err3} {
 		if err != nil {
 			return false, err
@@ -143,7 +140,7 @@ func lowerPages(size uint64, pages int64) (bool, error) {
 	if free-promised < pages {
 		return false, nil
 	}
-	return true, setPages(size, total-pages)
+	return true, setPages(size, max(0, reserved-pages))
 }
 
 // undoPages is returnPages for the ledger: value is "size pages". What a dead
@@ -161,6 +158,19 @@ func undoPages(value string) error {
 // (Documentation/admin-guide/mm/hugetlbpage.rst).
 func pageFile(size uint64, counter string) string {
 	return fmt.Sprintf("/sys/kernel/mm/hugepages/hugepages-%dkB/%s", size>>10, counter)
+}
+
+// reservation is how many pages are reserved, and how many there are beyond that: those that were
+// given back while in use. nr_hugepages is the sum when read, and the first alone when written.
+func reservation(size uint64) (reserved, surplus int64, err error) {
+	for {
+		total, err1 := pageCount(size, "nr_hugepages")
+		surplus, err2 := pageCount(size, "surplus_hugepages")
+		again, err3 := pageCount(size, "nr_hugepages")
+		if err := errors.Join(err1, err2, err3); err != nil || total == again && surplus <= total {
+			return total - surplus, surplus, err
+		}
+	}
 }
 
 // pageCount reads a counter. While a mapping goes away the kernel's promised pages

@@ -25,18 +25,22 @@ func TestHugePagesBesideSurplus(t *testing.T) {
 func besideSurplus(t *testing.T) (before, after int64) {
 	t.Helper()
 	before, free := count(t, "nr_hugepages"), count(t, "free_hugepages")
-	if err := counted(func() error { return addPages(HugePageSize, 4) }); err != nil {
+	err := counted(func() error {
+		_, err := addPages(HugePageSize, 4)
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := unix.Mmap(-1, 0, int(free+4)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+	b, err2 := unix.Mmap(-1, 0, int(free+4)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
-	err = errors.Join(err, counted(func() error { return setPages(HugePageSize, count(t, "nr_hugepages")-4) }))
+	err = errors.Join(err2, counted(func() error { return setPages(HugePageSize, count(t, "nr_hugepages")-4) }))
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone := make(chan error)
 	go func() {
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(500 * time.Millisecond)
 		gone <- unix.Munmap(b)
 	}()
 	t.Run("reserve", func(t *testing.T) { HugePages(t, 3*HugePageSize) })

@@ -42,18 +42,19 @@ func TestHugePagesGoBack(t *testing.T) {
 func TestHugePagesByDifference(t *testing.T) {
 	Root(t)
 	err := locked(func(string) error {
-		before, err := pageCount(HugePageSize, "nr_hugepages")
+		before, surplus, err := reservation(HugePageSize)
 		if err != nil {
 			return err
 		}
-		if err := addPages(HugePageSize, 3); err != nil {
+		grown, err := addPages(HugePageSize, 3)
+		if err != nil {
 			return err
 		}
-		if now, _ := pageCount(HugePageSize, "nr_hugepages"); now != before+3 {
-			t.Errorf("reservation went from %d to %d, want 3 more", before, now)
+		if now, _, _ := reservation(HugePageSize); now != before+grown || grown < 3 || grown > 3+surplus {
+			t.Errorf("reservation went from %d to %d, said to be %d more, want 3 and at most %d of surplus", before, now, grown, surplus)
 		}
-		ok, err := lowerPages(HugePageSize, 3)
-		if now, _ := pageCount(HugePageSize, "nr_hugepages"); !ok || now != before {
+		ok, err := lowerPages(HugePageSize, grown)
+		if now, _, _ := reservation(HugePageSize); !ok || now != before {
 			t.Errorf("reservation went back to %d, want %d (%v)", now, before, ok)
 		}
 		return err
