@@ -66,13 +66,29 @@ func TestCaptureFails(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
-	gone := time.AfterFunc(500*time.Millisecond, func() { p.A.Delete(t) })
-	defer gone.Stop()
-	status, _, stderr := captureOn(t, p, "-w", filepath.Join(testenv.DiskDir(t), "out.pcapng"))
+	file := filepath.Join(testenv.DiskDir(t), "out.pcapng")
+	deleted := make(chan struct{})
+	go func() {
+		defer close(deleted)
+		awaitBytes(file)
+		p.A.Delete(t)
+	}()
+	status, _, stderr := captureOn(t, p, "-w", file)
+	<-deleted
 	if status != exitFailed || !strings.Contains(stderr, "unifiedd: ") || !strings.Contains(stderr, p.B.Ifname) {
 		t.Errorf("status %d, stderr %q", status, stderr)
 	}
 	if !strings.Contains(stderr, "packets captured") {
 		t.Errorf("there is no summary: %q", stderr)
+	}
+}
+
+// awaitBytes waits until a file has something in it: the capture is under way.
+func awaitBytes(file string) {
+	for range 2000 {
+		if info, err := os.Stat(file); err == nil && info.Size() > 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
