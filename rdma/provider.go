@@ -187,6 +187,10 @@ type QueuePairConfig struct {
 	RecvSGEs    int
 	InlineBytes int  // the most that Inline is wanted for
 	SignalAll   bool // every send request is Signaled
+	// Loans is how many frames may be on loan at once: SENDs are handed on in the frames they arrived in, there are no
+	// receives, and the queue pair is a Lender. 0: SENDs go into receives that are posted. The error is ErrUnsupported
+	// where the device cannot.
+	Loans int
 }
 
 // QueuePair is one end of a connection, or of datagrams.

@@ -90,6 +90,9 @@ func (p *domain) checkSizes(c *rdma.QueuePairConfig) error {
 	if !c.Transport.Allows(rdma.Send) {
 		return fmt.Errorf("%v is none of RC, UC and UD", c.Transport)
 	}
+	if c.Loans != 0 {
+		return fmt.Errorf("receives in frames on loan: %w by libibverbs' devices: post receives", rdma.ErrUnsupported)
+	}
 	c.SendSGEs, c.RecvSGEs = max(1, c.SendSGEs), max(1, c.RecvSGEs)
 	caps := &p.dev.caps
 	for _, size := range []struct {

@@ -163,7 +163,7 @@ func TestAllocations(t *testing.T) {
 
 // TestLoanAllocations is that with frames lent and returned, and with losses.
 func TestLoanAllocations(t *testing.T) {
-	c := QueuePairConfig{Loans: 64}
+	c := QueuePairConfig{QueuePairConfig: rdma.QueuePairConfig{Loans: 64}}
 	d := newDirect(t, c, options{})
 	requests, _, sges, _ := d.batchOf(rdma.Send, 32, 4096)
 	var fs [64]umem.Frame

@@ -16,7 +16,7 @@
 // Memory. [Keys] say what of the region may be used by whom, and are asked for each packet: a right that ends
 // ends for the rest of a message that is on its way. Packets to be sent point at the memory where the payload lies; nothing
 // is copied. What comes is copied once, to where a receive, a WRITE or a READ says (counted as CopiedBytes); or a SEND is
-// handed on in the frames that it arrived in, which are lent up to a limit (QueuePairConfig.Loans). Every frame
+// handed on in the frames that it arrived in, which are lent up to a limit (rdma.QueuePairConfig.Loans). Every frame
 // that is not lent is the caller's again when Receive returns.
 //
 // Order. What a message brings is shown to the program when Receive returns, and acknowledged by Progress after that, behind

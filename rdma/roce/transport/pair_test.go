@@ -35,8 +35,8 @@ func (w *world) pair(o options) (a, b *QueuePair) {
 	}
 	var qs [2]*QueuePair
 	for i, e := range w.ends {
-		c := QueuePairConfig{Domain: testDomain, SendCQ: e.cq, ReceiveCQ: e.cq, Loans: o.loans, FreshReads: o.fresh}
-		c.Transport, c.SendDepth, c.RecvDepth, c.SendSGEs, c.RecvSGEs = o.transport, o.depth, o.depth, 4, 4
+		c := QueuePairConfig{Domain: testDomain, SendCQ: e.cq, ReceiveCQ: e.cq, FreshReads: o.fresh}
+		c.Loans, c.Transport, c.SendDepth, c.RecvDepth, c.SendSGEs, c.RecvSGEs = o.loans, o.transport, o.depth, o.depth, 4, 4
 		c.SignalAll, c.InlineBytes = !o.quiet, o.inline
 		if i == 1 {
 			c.Shared = o.shared

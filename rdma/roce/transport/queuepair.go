@@ -15,9 +15,6 @@ type QueuePairConfig struct {
 	SendCQ    *CompletionQueue
 	ReceiveCQ *CompletionQueue
 	Shared    *ReceiveQueue // instead of a receive queue of its own
-	// Loans is how many frames may be on loan at once: SENDs are handed on in the frames they arrived in, and
-	// there are no receives. 0: SENDs go into receives that are posted.
-	Loans int
 	// FreshReads has a READ that the peer asks for again from its middle answered by a FIRST packet, as the
 	// specification has it, and not by a MIDDLE one, as Soft-RoCE does and expects.
 	FreshReads bool

@@ -1,0 +1,138 @@
+package roce
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+)
+
+// completionQueue is a queue that drives the device when it is polled and empty.
+type completionQueue struct {
+	life
+	dev   *Device
+	cq    *transport.CompletionQueue
+	event signal // fd -1: without events
+}
+
+// NewCompletionQueue makes a queue. Vectors but 0 do not exist.
+func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.CompletionQueue, error) {
+	if c.Vector != 0 {
+		return nil, fmt.Errorf("make a completion queue with vector %d: %v has one, number 0", c.Vector, d)
+	}
+	q := &completionQueue{dev: d, event: signal{-1}}
+	var err error
+	if q.cq, err = transport.NewCompletionQueue(c.Depth); err != nil {
+		return nil, err
+	}
+	if err := q.begin("completion queue of "+d.title, &d.life); err != nil {
+		return nil, err
+	}
+	if !c.Events {
+		return q, nil
+	}
+	if q.event, err = newSignal(); err != nil {
+		q.leave()
+		return nil, err
+	}
+	d.locked(func() { d.waiting[q.cq] = q })
+	return q, nil
+}
+
+func (q *completionQueue) Depth() int { return q.cq.Depth() }
+
+// Poll takes completions; when there are none, it drives the device, unless somebody else does, and looks again.
+func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
+	n, err := q.cq.Poll(dst)
+	if n != 0 || err != nil || len(dst) == 0 {
+		return n, err
+	}
+	q.dev.drive(polling)
+	if n, err = q.cq.Poll(dst); n == 0 && err == nil && q.dev.owes.Load() {
+		q.dev.drive(posting) // what came is not for who polls: nothing of theirs will go in front of the acknowledgement
+	}
+	return n, err
+}
+
+// spins is how many looks in vain are between two at the clock.
+const spins = 16
+
+// Spin is Poll until something is there, or for so long.
+func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {
+	n, err := q.Poll(dst)
+	if n != 0 || err != nil || limit <= 0 || len(dst) == 0 {
+		return n, err
+	}
+	for begin := time.Now(); n == 0 && err == nil && time.Since(begin) < limit; {
+		for i := 0; i < spins && n == 0 && err == nil; i++ {
+			n, err = q.Poll(dst)
+		}
+	}
+	return n, err
+}
+
+// Arm has FD readable at the next completion. From then on the device is driven without the program.
+func (q *completionQueue) Arm(solicited bool) error {
+	if q.event.fd < 0 {
+		return fmt.Errorf("arm %v: it was made without Events", q)
+	}
+	q.cq.Arm(solicited)
+	q.dev.tender.want()
+	return nil
+}
+
+func (q *completionQueue) FD() int { return q.event.fd }
+
+func (q *completionQueue) Acknowledge() (int, error) {
+	if q.event.fd < 0 {
+		return 0, nil
+	}
+	return q.event.taken()
+}
+
+func (q *completionQueue) Resize(int) error {
+	return fmt.Errorf("resize %v: %w: make a new one", q, rdma.ErrUnsupported)
+}
+
+func (q *completionQueue) Close() error {
+	return q.end(func() error {
+		q.dev.locked(func() { delete(q.dev.waiting, q.cq) })
+		return q.event.close()
+	})
+}
+
+// shared is a shared receive queue.
+type shared struct {
+	life
+	dom *domain
+	rq  *transport.ReceiveQueue
+}
+
+func (p *domain) NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (rdma.SharedReceiveQueue, error) {
+	q := &shared{dom: p}
+	var err error
+	if q.rq, err = transport.NewSharedReceiveQueue(c); err != nil {
+		return nil, err
+	}
+	if err := q.begin("shared receive queue of "+p.dev.title, &p.life); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+func (q *shared) Config() rdma.SharedReceiveQueueConfig { return q.rq.Config() }
+
+func (q *shared) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
+	return q.rq.PostReceive(requests, sges)
+}
+
+func (q *shared) Limit(n int) error {
+	if depth := q.rq.Config().Depth; n < 1 || n > depth {
+		return fmt.Errorf("limit %d of %v: it must be 1 to %d", n, q, depth)
+	}
+	q.rq.Limit(n)
+	return nil
+}
+
+func (q *shared) Close() error { return q.end(func() error { return nil }) }

@@ -1,0 +1,163 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// domain is a protection domain.
+type domain struct {
+	life
+	dev    *Device
+	number transport.Domain
+}
+
+// NewProtectionDomain makes a domain.
+func (d *Device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
+	p := &domain{dev: d}
+	if err := p.begin("protection domain of "+d.title, &d.life); err != nil {
+		return nil, err
+	}
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	d.domains++
+	p.number = transport.Domain(d.domains)
+	return p, nil
+}
+
+func (p *domain) Device() rdma.Device { return p.dev }
+
+func (p *domain) Close() error { return p.end(func() error { return nil }) }
+
+// memory is a registration of the region, or of part of it. Both keys are one.
+type memory struct {
+	life
+	dev          *Device
+	key          uint32
+	addr, length uint64
+	access       rdma.Access
+	held         *umem.Registration
+}
+
+func (p *domain) Register(r *umem.Region, a rdma.Access) (rdma.MemoryRegion, error) {
+	return p.RegisterPart(r, 0, r.Size(), a)
+}
+
+func (p *domain) RegisterPart(r *umem.Region, addr, length uint64, a rdma.Access) (rdma.MemoryRegion, error) {
+	switch {
+	case r != p.dev.config.Region:
+		return nil, fmt.Errorf("register a region with %v: %w: it takes the one region that its provider was made with", p.dev, rdma.ErrUnsupported)
+	case a&^rdma.EveryAccess != 0:
+		return nil, fmt.Errorf("register memory with rights %#x: %#x is none of them", uint32(a), uint32(a&^rdma.EveryAccess))
+	}
+	m := &memory{dev: p.dev, addr: addr, length: length, access: a}
+	if err := m.begin("memory of "+p.dev.title, &p.life); err != nil {
+		return nil, err
+	}
+	var err error
+	p.dev.locked(func() { m.key, err = p.dev.machine.keys.Register(p.number, addr, length, a) })
+	if err != nil {
+		m.leave()
+		return nil, err
+	}
+	m.held = r.Register(p.dev.name)
+	return m, nil
+}
+
+func (m *memory) LKey() uint32        { return m.key }
+func (m *memory) RKey() uint32        { return m.key }
+func (m *memory) Addr() uint64        { return m.addr }
+func (m *memory) Length() uint64      { return m.length }
+func (m *memory) Access() rdma.Access { return m.access }
+
+// Close ends the registration. It is refused while windows are bound to it.
+func (m *memory) Close() error {
+	return m.end(func() (err error) {
+		m.dev.locked(func() { err = m.dev.machine.keys.Deregister(m.key) })
+		if err == nil {
+			m.held.Release()
+		}
+		return err
+	})
+}
+
+// window is a memory window of type 2.
+type window struct {
+	life
+	dom *domain
+	win *transport.Window
+}
+
+func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
+	w := &window{dom: p}
+	if err := w.begin("memory window of "+p.dev.title, &p.life); err != nil {
+		return nil, err
+	}
+	var err error
+	p.dev.locked(func() { w.win, err = p.dev.machine.keys.NewWindow(p.number) })
+	if err != nil {
+		w.leave()
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *window) RKey() uint32 { return w.win.RKey() }
+
+func (w *window) Close() error {
+	return w.end(func() error {
+		w.dom.dev.locked(func() { w.dom.dev.machine.keys.CloseWindow(w.win) })
+		return nil
+	})
+}
+
+// handle is an address handle.
+type handle struct {
+	life
+	dev  *Device
+	peer transport.Peer
+	id   uint32
+}
+
+// NewAddressHandle finds the way to a peer, or a group. It waits for the network.
+func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
+	h := &handle{dev: p.dev}
+	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
+		return nil, err
+	}
+	if err := h.make(p, &a); err != nil {
+		h.leave()
+		return nil, fmt.Errorf("make %v: %w", h, err)
+	}
+	return h, nil
+}
+
+func (h *handle) make(p *domain, a *rdma.Address) error {
+	to, err := h.dev.resolve(a, 0, 0)
+	if err != nil {
+		return err
+	}
+	m := &h.dev.machine
+	h.dev.locked(func() {
+		h.peer = m.addPath(to)
+		if h.id, err = m.engine.NewAddressHandle(p.number, h.peer); err != nil {
+			m.dropPath(h.peer)
+		}
+	})
+	return err
+}
+
+func (h *handle) ID() uint32 { return h.id }
+
+func (h *handle) Close() error {
+	return h.end(func() error {
+		h.dev.locked(func() {
+			h.dev.machine.engine.CloseAddressHandle(h.id)
+			h.dev.machine.dropPath(h.peer)
+		})
+		return nil
+	})
+}

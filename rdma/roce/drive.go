@@ -1,0 +1,86 @@
+package roce
+
+import (
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+)
+
+// work is what a thread that drives the device wants done.
+type work uint8
+
+const (
+	polling work = iota // look what came
+	posting             // send what was posted
+	all                 // everything
+)
+
+// drive does the work, and that of others who came meanwhile. Who finds the device driven already leaves
+// its work to the one who drives, and waits for nobody.
+func (d *Device) drive(w work) {
+	for {
+		if !d.lock.TryLock() {
+			d.missed.Store(true)
+			if !d.lock.TryLock() {
+				return // whoever has the lock looks at missed when it is free again
+			}
+		}
+		if d.missed.Load() {
+			d.missed.Store(false)
+			w = all
+		}
+		d.do(w)
+		d.lock.Unlock()
+		if !d.missed.Load() {
+			return
+		}
+	}
+}
+
+func (d *Device) do(w work) {
+	m := &d.machine
+	switch w {
+	case polling:
+		m.poll()
+	case posting:
+		m.send()
+	case all:
+		m.round()
+	}
+	if m.owes != d.owes.Load() {
+		d.owes.Store(m.owes)
+	}
+	if m.idle%idleTurns == 0 {
+		d.active.Add(1)
+	}
+	d.tender.remind(m)
+	d.announce()
+}
+
+// locked calls f with the lock, for which it waits, and then has done what others wanted meanwhile and what came of f.
+func (d *Device) locked(f func()) {
+	d.lock.Lock()
+	f()
+	d.lock.Unlock()
+	d.drive(all)
+}
+
+// announce tells the program of completions that it waits for, and of events.
+func (d *Device) announce() {
+	m := &d.machine
+	var wakes [8]*transport.CompletionQueue
+	for n := m.engine.Wakes(wakes[:]); n > 0; n = m.engine.Wakes(wakes[:]) {
+		for _, c := range wakes[:n] {
+			if q := d.waiting[c]; q != nil {
+				q.event.signal()
+			}
+		}
+	}
+	var events [8]rdma.Event
+	for n := m.engine.Events(events[:]); n > 0; n = m.engine.Events(events[:]) {
+		d.events.add(events[:n]...)
+	}
+}
+
+// Progress has packets that came taken, and what is posted sent, unless another thread is doing that. See
+// rdma.Progresser.
+func (d *Device) Progress() { d.drive(polling) }

@@ -1,0 +1,85 @@
+package roce
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// signal is a descriptor that polls readable once it was signalled, until it is taken: eventfd(2).
+type signal struct{ fd int }
+
+func newSignal() (signal, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return signal{-1}, fmt.Errorf("make an event descriptor: %w", err)
+	}
+	return signal{fd}, nil
+}
+
+var one = binary.NativeEndian.AppendUint64(nil, 1)
+
+// signal makes it readable. It fails only when it is so already, or closed.
+func (s signal) signal() { _, _ = unix.Write(s.fd, one) }
+
+// taken is how often it was signalled since it was last taken.
+func (s signal) taken() (int, error) {
+	var b [8]byte
+	switch _, err := unix.Read(s.fd, b[:]); err {
+	case nil:
+		return int(binary.NativeEndian.Uint64(b[:])), nil
+	case unix.EAGAIN:
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("read an event descriptor: %w", err)
+	}
+}
+
+func (s *signal) close() error {
+	if s.fd < 0 {
+		return nil
+	}
+	err := unix.Close(s.fd)
+	s.fd = -1
+	if err != nil {
+		return fmt.Errorf("close an event descriptor: %w", err)
+	}
+	return nil
+}
+
+// events are asynchronous events that nobody has taken.
+type events struct {
+	mu     sync.Mutex
+	queue  []rdma.Event
+	signal signal
+}
+
+// maxEvents bounds what a program that takes none has to be told: later ones are lost.
+const maxEvents = 4096
+
+func (e *events) add(more ...rdma.Event) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.queue) == 0 {
+		e.signal.signal()
+	}
+	e.queue = append(e.queue, more[:min(len(more), maxEvents-len(e.queue))]...)
+}
+
+func (e *events) next() (rdma.Event, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.queue) == 0 {
+		return rdma.Event{}, false
+	}
+	first := e.queue[0]
+	if e.queue = e.queue[1:]; len(e.queue) == 0 {
+		e.queue = nil
+		_, _ = e.signal.taken()
+	}
+	return first, true
+}

@@ -1,0 +1,89 @@
+package roce
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// life is that of a thing made from a device: what it was made in and from stays until it is closed. Its methods may
+// be called from any goroutine.
+type life struct {
+	mu     sync.Mutex
+	closed bool
+	name   string
+	parts  []*life // it was made in and from
+	users  map[*life]bool
+}
+
+// begin has the things that this one is made in and from stay.
+func (l *life) begin(name string, parts ...*life) error {
+	l.name = name
+	for _, p := range parts {
+		if err := p.adopt(l); err != nil {
+			l.leave()
+			return fmt.Errorf("make %s: %w", name, err)
+		}
+		l.parts = append(l.parts, p)
+	}
+	return nil
+}
+
+func (l *life) String() string { return l.name }
+
+func (l *life) adopt(user *life) error {
+	return l.whileOpen(func() error {
+		if l.users == nil {
+			l.users = make(map[*life]bool)
+		}
+		l.users[user] = true
+		return nil
+	})
+}
+
+// leave lets the things go that this one was made in and from.
+func (l *life) leave() {
+	for _, p := range l.parts {
+		p.mu.Lock()
+		delete(p.users, l)
+		p.mu.Unlock()
+	}
+	l.parts = nil
+}
+
+// whileOpen calls f while the thing is not closed, and cannot be.
+func (l *life) whileOpen(f func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return fmt.Errorf("%v is closed", l)
+	}
+	return f()
+}
+
+// end closes the thing by destroy, once, and not while something uses it.
+func (l *life) end(destroy func() error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil
+	}
+	if len(l.users) > 0 {
+		return fmt.Errorf("close %v: %s must be closed before", l, strings.Join(l.usedBy(), ", "))
+	}
+	if err := destroy(); err != nil {
+		return fmt.Errorf("close %v: %w", l, err)
+	}
+	l.closed = true
+	l.leave()
+	return nil
+}
+
+func (l *life) usedBy() (names []string) {
+	for user := range l.users {
+		names = append(names, user.String())
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,102 @@
+package roce
+
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+const (
+	batch    = 64 // packets at once
+	maxChain = 32 // frames of a packet that came
+)
+
+// machine is what one thread at a time drives, who has the device's lock: the engine, its sockets and frames.
+type machine struct {
+	engine *transport.Engine
+	keys   *transport.Keys
+	region *umem.Region
+	data   []byte
+	start  time.Time // of the engine's clock
+
+	hands *umem.Holder // frames between the kernel, the engine and the program
+	lent  *umem.Holder // frames that the program has, or may take
+	stock stock
+
+	queues []*queue
+	locals []rdma.GID // our addresses
+	inbound
+
+	port  *xdp.Port // the one that sends
+	paths []path
+	free  []transport.Peer // of paths
+	outbound
+	own own
+
+	idle   uint32 // times in a row that nothing came
+	owes   bool   // something came, and send was not called since
+	counts counts
+}
+
+// now is the engine's time.
+func (m *machine) now() transport.Time { return transport.Time(time.Since(m.start)) + 1 }
+
+// idleTurns is how many looks in vain are between two that do everything: deadlines, frames that came back.
+const idleTurns = 64
+
+// poll takes what came. What is to be acknowledged of it waits for the next call, or for a message of the program's, which
+// goes in front.
+func (m *machine) poll() {
+	if m.owes {
+		m.send()
+	}
+	if m.receive() {
+		m.idle, m.owes = 0, true
+		return
+	}
+	if m.idle++; m.idle%idleTurns == 0 || m.engine.Busy() {
+		m.send()
+	}
+}
+
+// round does all there is to do.
+func (m *machine) round() {
+	m.receive()
+	m.send()
+}
+
+// maxBursts bounds how long one send takes.
+const maxBursts = 8
+
+// send sends what is to be sent as long as there is room, acknowledgements last.
+func (m *machine) send() {
+	m.owes = false
+	now := m.now()
+	if at, ok := m.engine.NextDeadline(); ok && now >= at {
+		m.engine.Tick(now)
+	}
+	m.reap()
+	m.collect()
+	for range maxBursts {
+		room := m.room()
+		n := m.engine.Progress(now, m.out[:room])
+		m.put(m.out[:n])
+		if n > 0 {
+			m.kick(m.port)
+			m.reap()
+		}
+		if n < room || room == 0 {
+			return
+		}
+	}
+}
+
+// kick wakes the kernel where that is needed. What it answers is seen by whoever watches the interface; the packets wait.
+func (m *machine) kick(p *xdp.Port) {
+	if err := p.Kick(); err != nil {
+		m.counts.add(kickErrors, 1)
+	}
+}

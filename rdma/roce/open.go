@@ -1,0 +1,167 @@
+package roce
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/network"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// open opens an interface.
+func open(name string, c Config) (*Device, error) {
+	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}}
+	d.name = "RoCE device " + name
+	d.events.signal.fd, d.tender.signal.fd = -1, -1
+	if err := d.equip(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %v: %w", d, err), d.closeAll())
+	}
+	return d, nil
+}
+
+// equip makes what the device has, in the order in which each is needed.
+func (d *Device) equip() (err error) {
+	if d.net, err = network.Open(d.title); err != nil {
+		return err
+	}
+	for _, s := range []*signal{&d.events.signal, &d.tender.signal} {
+		if *s, err = newSignal(); err != nil {
+			return err
+		}
+	}
+	if err := d.openBook(); err != nil {
+		return err
+	}
+	if err := d.openSockets(); err != nil {
+		return err
+	}
+	if err := d.makeEngine(); err != nil {
+		return err
+	}
+	if err := d.stockUp(); err != nil {
+		return err
+	}
+	if err := d.iface.Start(); err != nil {
+		return err
+	}
+	d.tender.begin(d)
+	return nil
+}
+
+// openBook makes the places where frames of the device are.
+func (d *Device) openBook() (err error) {
+	m := &d.machine
+	m.region, m.data, m.chunk, m.start = d.config.Region, d.config.Region.Data(), uint64(d.config.Region.FrameSize()), time.Now()
+	d.book = m.region.NewBook(d.name)
+	if m.hands, err = d.book.NewHolder(umem.OwnerRDMA, d.name); err != nil {
+		return err
+	}
+	m.lent, err = d.book.NewHolder(umem.OwnerRDMA, d.name+", on loan")
+	return err
+}
+
+// ours is what the device takes of the packets that come. ARP, neighbour discovery and the rest are the kernel's.
+var ours = fmt.Sprintf("udp dst port %d", wire.Port)
+
+// partsOfPacket is how many parts packets are reckoned with, for the size of the ring.
+const partsOfPacket = 4
+
+func (d *Device) openSockets() error {
+	expr, err := filter.Parse(ours)
+	if err != nil {
+		return err
+	}
+	c := &d.config
+	ring := max(c.Receive, c.Send*partsOfPacket)
+	d.iface, err = xdp.Open(xdp.Config{
+		Interface: d.title, Holder: d.machine.hands, Policy: c.Policy, Shape: umem.Shape{Headroom: *c.Headroom, MultiBuffer: true},
+		RingSize: uint32(ring), FillSize: uint32(c.Receive), Gather: true, Unstamped: true, Filter: expr,
+	})
+	return err
+}
+
+// makeEngine makes the protocol machine, for packets as long as the sockets take.
+func (d *Device) makeEngine() (err error) {
+	m, c, g := &d.machine, &d.config, d.iface.Granted()
+	if d.tender.mtu = mostMTU(d.net.MTU(), g); d.tender.mtu == 0 {
+		return fmt.Errorf("an MTU of %d is too short for RoCE: set it to 336 or more (ip link set %s mtu 1500)", d.net.MTU(), d.title)
+	}
+	if m.keys, err = transport.NewKeys(c.Region.Size(), c.Keys); err != nil {
+		return err
+	}
+	m.engine, err = transport.New(transport.Config{Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, MTU: d.tender.mtu})
+	if err != nil {
+		return err
+	}
+	ports := d.iface.Ports()
+	m.port = ports[0]
+	for _, p := range ports {
+		m.queues = append(m.queues, &queue{port: p, most: p.Limits().Supply})
+	}
+	m.prepare(c, g, d.tender.mtu)
+	m.readLocals(d.net)
+	return nil
+}
+
+// mostMTU is the largest that the interface carries and the sockets take.
+func mostMTU(mtu int, g xdp.Granted) rdma.MTU {
+	if g.MaxPacket != 0 {
+		const ethernet = 14 + 2*4 // with two VLAN tags, which are not reckoned in an interface's MTU
+		mtu = min(mtu, int(g.MaxPacket)-ethernet)
+	}
+	return rdma.FitsInterface(mtu)
+}
+
+// prepare decides how packets are sent.
+func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
+	limits := m.port.Limits()
+	m.offset = uint64(umem.Shape{Headroom: *c.Headroom}.Offset())
+	m.most = limits.Frames
+	m.gathers = m.most >= 3
+	longest := wire.MaxEnvelopeBytes + wire.MaxHeaderBytes + mtu.Bytes() + trailerBytes
+	m.least = (longest + int(m.chunk) - 1) / int(m.chunk)
+	switch {
+	case c.CopyBelow > 0:
+		m.copyBelow = uint32(c.CopyBelow)
+	case c.CopyBelow == 0 && g.ZeroCopy:
+		m.copyBelow = 256
+	case c.CopyBelow == 0:
+		m.copyBelow = 1024
+	}
+}
+
+// readLocals notes the interface's addresses.
+func (m *machine) readLocals(n *network.Interface) {
+	m.locals, m.at = m.locals[:0], 0
+	for _, e := range n.GIDs() {
+		m.locals = append(m.locals, e.GID)
+	}
+}
+
+// stockUp takes the frames that the device has from the start.
+func (d *Device) stockUp() error {
+	m, n := &d.machine, 0
+	for _, q := range m.queues {
+		n += q.most
+	}
+	if err := m.grow(n); err != nil {
+		return err
+	}
+	heads, err := m.take(d.config.Send)
+	if err != nil {
+		return err
+	}
+	m.stock.heads = heads
+	for _, q := range m.queues {
+		m.supply(q)
+		m.kick(q.port)
+	}
+	d.book.Publish()
+	return nil
+}

@@ -1,0 +1,161 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// queuePair is a queue pair. Posting to it drives the device.
+type queuePair struct {
+	life
+	dom    *domain
+	dev    *Device
+	qp     *transport.QueuePair
+	config rdma.QueuePairConfig
+	at     rdma.Address // where peer leads
+	peer   transport.Peer
+	led    bool // peer is a path of its own
+}
+
+var _ rdma.Lender = (*queuePair)(nil)
+
+// NewQueuePair makes a queue pair in RESET. Those with Loans take as many frames of the pool, so that what is on loan is not missing
+// elsewhere.
+func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
+	q := &queuePair{dom: p, dev: p.dev, config: c}
+	t, parts, err := p.queuePairParts(&c)
+	if err == nil {
+		err = q.begin(fmt.Sprintf("%v queue pair of %s", c.Transport, p.dev.title), parts...)
+	}
+	if err == nil {
+		p.dev.locked(func() { err = q.make(&t) })
+	}
+	if err != nil {
+		q.leave()
+		return nil, fmt.Errorf("make a queue pair of %v: %w", p.dev, err)
+	}
+	q.name = fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qp.Number(), p.dev.title)
+	granted := q.qp.Config()
+	q.config = granted.QueuePairConfig
+	q.config.SendCQ, q.config.ReceiveCQ, q.config.Shared = c.SendCQ, c.ReceiveCQ, c.Shared
+	return q, nil
+}
+
+// make makes the engine's part. The device is locked.
+func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
+	m := &q.dev.machine
+	if err = m.grow(max(0, t.Loans)); err != nil {
+		return err
+	}
+	if q.qp, err = m.engine.NewQueuePair(*t); err != nil {
+		m.shrink(max(0, t.Loans))
+	}
+	return err
+}
+
+// queuePairParts makes of a config what the engine is asked for, and what must stay while the queue pair does.
+func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairConfig, []*life, error) {
+	t := transport.QueuePairConfig{QueuePairConfig: *c, Domain: p.number}
+	send, ok1 := c.SendCQ.(*completionQueue)
+	recv, ok2 := c.ReceiveCQ.(*completionQueue)
+	if !ok1 || !ok2 || send.dev != p.dev || recv.dev != p.dev {
+		return t, nil, fmt.Errorf("SendCQ and ReceiveCQ must be completion queues of this device")
+	}
+	t.SendCQ, t.ReceiveCQ = send.cq, recv.cq
+	parts := []*life{&p.life, &send.life, &recv.life}
+	if c.Shared != nil {
+		s, ok := c.Shared.(*shared)
+		if !ok || s.dom != p {
+			return t, nil, fmt.Errorf("the shared receive queue must be of this protection domain")
+		}
+		t.Shared, parts = s.rq, append(parts, &s.life)
+	}
+	if c.Loans > transport.MaxLoans {
+		return t, nil, fmt.Errorf("Loans %d: the most is %d", c.Loans, transport.MaxLoans)
+	}
+	return t, parts, nil
+}
+
+func (q *queuePair) QPN() uint32 { return q.qp.Number() }
+
+func (q *queuePair) Config() rdma.QueuePairConfig { return q.config }
+
+func (q *queuePair) State() (rdma.State, error) { return q.qp.State(), nil }
+
+// Query asks the engine.
+func (q *queuePair) Query() (a rdma.Attributes, err error) {
+	err = q.whileOpen(func() error {
+		q.dev.locked(func() { a = q.qp.Query() })
+		return nil
+	})
+	return a, err
+}
+
+// PostSend posts requests, and sends as much of them as can be sent now.
+func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
+	n, err := q.qp.PostSend(requests, sges)
+	if n > 0 {
+		q.dev.drive(posting)
+	}
+	return n, err
+}
+
+// PostReceive posts receives. In ERR they come back flushed.
+func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
+	n, err := q.qp.PostReceive(requests, sges)
+	if n > 0 && q.qp.State() == rdma.Error {
+		q.dev.drive(posting)
+	}
+	return n, err
+}
+
+// Bind posts a request to bind a window.
+func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
+	win, ok1 := w.(*window)
+	mem, ok2 := m.(*memory)
+	switch {
+	case !ok1 || !ok2 || win.dom != q.dom || mem.dev != q.dev:
+		return fmt.Errorf("bind a memory window with %v: window and memory must be of its protection domain", q)
+	case mem.access&rdma.BindWindows == 0:
+		return fmt.Errorf("bind a memory window with %v: the memory is registered with %v, and not with window bind", q, mem.access)
+	}
+	if q.config.SignalAll {
+		f |= rdma.Signaled
+	}
+	err := q.qp.Bind(id, win.win, mem.key, addr, length, a, f)
+	if err == nil {
+		q.dev.drive(posting)
+	}
+	return err
+}
+
+// Loaned takes frames that messages came in.
+func (q *queuePair) Loaned(dst []umem.Frame) int { return q.qp.Loaned(dst) }
+
+// Return gives them back to the device.
+func (q *queuePair) Return(frames []umem.Frame) {
+	if len(frames) == 0 {
+		return
+	}
+	q.qp.Return(frames)
+	q.dev.drive(posting)
+}
+
+// Close ends the queue pair. Frames on loan stay the program's until Return.
+func (q *queuePair) Close() error {
+	return q.end(func() error {
+		q.dev.locked(func() {
+			m := &q.dev.machine
+			q.qp.Close()
+			m.collect()
+			m.shrink(q.config.Loans)
+			if q.led {
+				m.dropPath(q.peer)
+			}
+		})
+		return nil
+	})
+}

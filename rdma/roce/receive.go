@@ -1,0 +1,206 @@
+package roce
+
+import (
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// queue is a receive queue of the interface.
+type queue struct {
+	port   *xdp.Port
+	frames [batch + maxChain]umem.Frame
+	n      int // frames of a packet whose rest is to come
+	out    int // frames that the kernel has
+	most   int // that it is to have
+}
+
+// inbound is what a batch of packets is read into.
+type inbound struct {
+	envelope wire.Envelope
+	arrivals [batch + maxChain]transport.Arrival
+	chains   [batch + maxChain][]umem.Frame // those of each arrival
+	views    [batch + maxChain]umem.Frame   // where payload lies in them
+	viewed   int
+	grh      [batch + maxChain][rdma.GRHBytes]byte
+	freed    [batch]umem.Frame
+	one      [1]umem.Frame
+	at       int // which of locals came last
+}
+
+// receive gives the engine what has come, and says whether there was anything.
+func (m *machine) receive() (came bool) {
+	for _, q := range m.queues {
+		if n := q.port.Recv(q.frames[q.n : q.n+batch]); n > 0 {
+			m.received(q, n)
+			came = true
+		}
+	}
+	return came || m.receiveOwn()
+}
+
+// received takes n more frames of a queue.
+func (m *machine) received(q *queue, n int) {
+	q.out -= n
+	frames := q.frames[:q.n+n]
+	whole := umem.Whole(frames)
+	m.read(frames[:whole])
+	if q.n = copy(q.frames[:], frames[whole:]); q.n >= maxChain { // longer than any interface's MTU: it is for nobody
+		m.spare(q.frames[:q.n])
+		q.n = 0
+	}
+	m.supply(q)
+	m.kick(q.port)
+}
+
+// supply gives the kernel empty frames.
+func (m *machine) supply(q *queue) {
+	empty := m.stock.empty
+	n := min(len(empty), q.most-q.out)
+	if n <= 0 {
+		return
+	}
+	took := q.port.Supply(empty[len(empty)-n:])
+	q.out += took
+	kept := copy(empty[len(empty)-n:], empty[len(empty)-n+took:])
+	m.stock.empty = empty[:len(empty)-n+kept]
+}
+
+// spare puts frames back that nobody needs.
+func (m *machine) spare(frames []umem.Frame) {
+	for i := range frames {
+		m.putBack(frames[i])
+	}
+}
+
+// read hands whole packets to the engine. Frames that it does not keep are in the stock again when it returns.
+func (m *machine) read(frames []umem.Frame) {
+	n := 0
+	m.viewed = 0
+	for len(frames) > 0 {
+		chain := frames[:1]
+		for chain[len(chain)-1].Continues() {
+			chain = frames[:len(chain)+1]
+		}
+		frames = frames[len(chain):]
+		m.arrivals[n] = transport.Arrival{}
+		if why := m.parse(&m.arrivals[n], chain, n); why != wire.WellFormed {
+			m.counts.malformed[why]++
+			m.spare(chain)
+			continue
+		}
+		if !m.isOurs(&m.envelope.Destination) {
+			m.counts.add(notOurs, 1)
+			m.spare(chain)
+			continue
+		}
+		m.chains[n] = chain
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	m.engine.Receive(m.now(), m.arrivals[:n])
+	for i := range m.arrivals[:n] {
+		m.settle(&m.arrivals[i], m.chains[i])
+	}
+}
+
+// parse reads a packet, all of whose headers lie in its first frame. The n-th of the batch has a GRH of its own.
+func (m *machine) parse(a *transport.Arrival, chain []umem.Frame, n int) wire.Malformed {
+	e, total := &m.envelope, 0
+	for i := range chain {
+		total += int(chain[i].Len)
+	}
+	first := m.region.Bytes(chain[0])
+	if why := e.Parse(first, total); why != wire.WellFormed {
+		return why
+	}
+	if !m.intact(chain, e.Network, e.Transport+e.Length) {
+		return wire.ICRCWrong
+	}
+	headers, why := a.Header.Decode(first[min(e.Transport, len(first)):min(e.Transport+e.Length, len(first))])
+	if why != wire.WellFormed {
+		return why
+	}
+	length, why := a.Header.PayloadLen(e.Length)
+	if why != wire.WellFormed {
+		return why
+	}
+	a.From, a.To, a.Congested = e.Source, e.Destination, e.ECN() == wire.CE
+	a.Payload = m.view(chain, e.Transport+headers, length)
+	if a.Header.Opcode.Transport() == rdma.UD {
+		e.PutGRH(m.grh[n][:], first)
+		a.GRH = m.grh[n][:]
+	}
+	return wire.WellFormed
+}
+
+// intact says whether the ICRC of a packet is right, whose IP header begins at from and whose ICRC ends at to.
+func (m *machine) intact(chain []umem.Frame, from, to int) bool {
+	first := m.region.Bytes(chain[0])
+	c := wire.Begin(first[from:min(to, len(first))])
+	left := to - len(first)
+	for i := 1; i < len(chain) && left > 0; i++ {
+		b := m.region.Bytes(chain[i])
+		c = c.Add(b[:min(left, len(b))])
+		left -= len(b)
+	}
+	return c.Intact()
+}
+
+// view is where length bytes of a packet lie, from an offset on.
+func (m *machine) view(chain []umem.Frame, offset, length int) []umem.Frame {
+	begin := m.viewed
+	for i := 0; length > 0; i++ {
+		size := int(chain[i].Len)
+		if offset >= size {
+			offset -= size
+			continue
+		}
+		n := min(size-offset, length)
+		m.views[m.viewed] = umem.Frame{Addr: chain[i].Addr + uint64(offset), Len: uint32(n)}
+		m.viewed++
+		length, offset = length-n, 0
+	}
+	return m.views[begin:m.viewed]
+}
+
+// isOurs says whether an address is one of ours, or a group's.
+func (m *machine) isOurs(to *rdma.GID) bool {
+	if m.at < len(m.locals) && m.locals[m.at] == *to {
+		return true
+	}
+	for i := range m.locals {
+		if m.locals[i] == *to {
+			m.at = i
+			return true
+		}
+	}
+	return isGroup(to)
+}
+
+// isGroup says whether a GID is a multicast address.
+func isGroup(g *rdma.GID) bool {
+	const mapped = 12 // where an IPv4 address is
+	return g[0] == 0xff || g[10] == 0xff && g[11] == 0xff && g[mapped]>>4 == 0xe && [10]byte(g[:10]) == [10]byte{}
+}
+
+// settle finds out where the frames of a packet go that the engine has had.
+func (m *machine) settle(a *transport.Arrival, chain []umem.Frame) {
+	if !a.Kept {
+		m.spare(chain)
+		return
+	}
+	next := 0
+	for i := range chain {
+		if next < len(a.Payload) && a.Payload[next].Addr&^(m.chunk-1) == chain[i].Addr&^(m.chunk-1) {
+			m.hands.PassTo(m.lent, a.Payload[next:next+1])
+			next++
+			continue
+		}
+		m.putBack(chain[i])
+	}
+}

@@ -1,0 +1,172 @@
+package roce
+
+import (
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// outbound is what packets are made of.
+type outbound struct {
+	chunk     uint64 // bytes of a frame
+	offset    uint64 // where packets that come lie in a frame
+	out       [batch]transport.Packet
+	parts     [maxChain]umem.Frame
+	reaped    [batch]umem.Frame
+	id        uint16 // of the next IPv4 packet
+	gathers   bool   // the sockets take packets in several parts
+	copyBelow uint32
+	most      int // parts of a packet
+	least     int // frames of a packet that is copied, at most
+}
+
+// trailerBytes is the most that padding and ICRC are.
+const trailerBytes = 3 + wire.ICRCBytes
+
+// room is how many packets can be sent now, whatever they are.
+func (m *machine) room() int {
+	return min(batch, len(m.stock.heads)/m.least, m.port.Room()/m.least)
+}
+
+// put sends packets, for which room has said there is room.
+func (m *machine) put(packets []transport.Packet) {
+	left := len(packets)
+	for i := range packets {
+		left--
+		m.putOne(&packets[i], left*m.least)
+	}
+}
+
+// putOne sends a packet, and leaves room for so many parts.
+func (m *machine) putOne(p *transport.Packet, reserve int) {
+	t := &m.paths[p.Peer]
+	h := &p.Header
+	if t.way.Local {
+		m.putOwn(p, t)
+		return
+	}
+	head := m.head()
+	b := m.data[head.Addr : head.Addr+m.chunk]
+	m.id++
+	n := t.template.Put(b, m.id, h.Opcode.HeaderBytes()+int(p.Length)+int(h.Pad)+wire.ICRCBytes)
+	n += h.Encode(b[n:])
+	head.Len = uint32(n)
+	c := wire.Begin(b[t.template.Network():n])
+	why := m.mustCopy(p)
+	if why == 0 {
+		if m.gather(p, head, c, m.port.Room()-reserve) {
+			return
+		}
+		why = copiedParts
+	}
+	m.counts.add(why, uint64(p.Length))
+	if n+int(p.Length)+trailerBytes <= len(b) {
+		m.copyBehind(p, head, c)
+	} else {
+		m.spread(p, head, c)
+	}
+}
+
+// head takes a frame for a packet to be sent.
+func (m *machine) head() umem.Frame {
+	last := len(m.stock.heads) - 1
+	f := m.stock.heads[last]
+	m.stock.heads = m.stock.heads[:last]
+	return f
+}
+
+// mustCopy says why the payload of a packet cannot be sent from where it lies, 0 if it can.
+func (m *machine) mustCopy(p *transport.Packet) counter {
+	switch {
+	case p.Inline != nil:
+		return copiedInline
+	case p.Again:
+		return copiedAgain
+	case p.Length < m.copyBelow || p.Length == 0:
+		return copiedShort
+	case !m.gathers:
+		return copiedWhole
+	}
+	return 0
+}
+
+// gather sends a packet from where its payload lies, and says whether it could.
+func (m *machine) gather(p *transport.Packet, head umem.Frame, c wire.ICRC, room int) bool {
+	n := m.cut(p, min(room, m.most)-1)
+	if n == 0 {
+		return false
+	}
+	for _, piece := range p.Pieces[:p.Count] {
+		c = c.Add(m.data[piece.Addr : piece.Addr+uint64(piece.Length)])
+	}
+	tail := umem.Frame{Addr: head.Addr + m.chunk/2}
+	tail.Len = uint32(c.Finish(m.data[tail.Addr:tail.Addr+m.chunk/2], p.Header.Pad))
+	m.parts[0], m.parts[n] = head, tail
+	m.region.Side(head).Token = 1
+	m.port.SendGathered(m.parts[:n+1])
+	return true
+}
+
+// cut puts where the payload lies behind the first of parts, no part over the end of a frame, and returns how many they are then; 0
+// where that would be more than most.
+func (m *machine) cut(p *transport.Packet, most int) int {
+	n := 1
+	for _, piece := range p.Pieces[:p.Count] {
+		for addr, left := piece.Addr, uint64(piece.Length); left > 0; n++ {
+			if n >= most {
+				return 0
+			}
+			size := min(left, m.chunk-addr&(m.chunk-1))
+			m.parts[n] = umem.Frame{Addr: addr, Len: uint32(size)}
+			addr, left = addr+size, left-size
+		}
+	}
+	return n
+}
+
+// copyBehind sends a packet whose payload fits behind its headers.
+func (m *machine) copyBehind(p *transport.Packet, head umem.Frame, c wire.ICRC) {
+	b := m.data[head.Addr : head.Addr+m.chunk]
+	n, begin := int(head.Len), int(head.Len)
+	n += copy(b[n:], p.Inline)
+	for _, piece := range p.Pieces[:p.Count] {
+		n += copy(b[n:], m.data[piece.Addr:piece.Addr+uint64(piece.Length)])
+	}
+	n += c.Add(b[begin:n]).Finish(b[n:], p.Header.Pad)
+	head.Len, head.Options = uint32(n), 0
+	m.region.Side(head).Token = 1
+	m.parts[0] = head
+	m.port.Send(m.parts[:1])
+}
+
+// spread sends a packet with a copy of its payload in as many frames as that takes.
+func (m *machine) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
+	w := writer{m: m, offset: 0, next: m.head}
+	w.begin(head)
+	c = w.payload(p, c)
+	var trailer [trailerBytes]byte
+	w.write(trailer[:c.Finish(trailer[:], p.Header.Pad)])
+	m.region.Side(m.parts[0]).Token = 1
+	m.port.Send(m.parts[:w.n])
+}
+
+// reap takes back the frames of packets that have left, and tells the engine.
+func (m *machine) reap() {
+	for {
+		n := m.port.Reap(m.reaped[:])
+		if n == 0 {
+			return
+		}
+		left := 0
+		for _, f := range m.reaped[:n] {
+			if f.Err() != nil {
+				m.counts.add(refused, 1)
+			}
+			side := m.region.Side(f)
+			left += int(side.Token)
+			side.Token = 0
+			m.stock.heads = append(m.stock.heads, umem.Frame{Addr: f.Addr &^ (m.chunk - 1)})
+		}
+		m.engine.Transmitted(left)
+	}
+}

@@ -1,0 +1,96 @@
+package roce
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// stock is frames of the device's that are empty and not with the kernel.
+type stock struct {
+	empty []umem.Frame // for packets to arrive in
+	heads []umem.Frame // for packets to be sent, which is why acknowledgements go out when all else is on loan
+	// all is how many frames there are for packets to arrive in, wherever they are, and want how many there should be.
+	all, want int
+}
+
+// take takes n frames of the pool.
+func (m *machine) take(n int) ([]umem.Frame, error) {
+	frames := make([]umem.Frame, n)
+	if got := m.hands.Take(frames); got < n {
+		m.hands.Give(frames[:got])
+		return nil, fmt.Errorf("the region has %d free frames of the %d that are needed: make it larger, or lower Receive, Send or Loans", got, n)
+	}
+	return frames, nil
+}
+
+// grow adds n frames for packets to arrive in: those that may be on loan are not missing elsewhere.
+func (m *machine) grow(n int) error {
+	frames, err := m.take(n)
+	if err != nil {
+		return err
+	}
+	s := &m.stock
+	s.all, s.want = s.all+n, s.want+n
+	s.reserve()
+	for _, f := range frames {
+		m.putBack(f)
+	}
+	return nil
+}
+
+// shrink gives n frames to the pool, those on loan when they come back.
+func (m *machine) shrink(n int) {
+	s := &m.stock
+	s.want -= n
+	for s.all > s.want && len(s.empty) > 0 {
+		last := len(s.empty) - 1
+		m.hands.Give(s.empty[last:])
+		s.empty = s.empty[:last]
+		s.all--
+	}
+}
+
+// reserve makes room so that putBack never allocates.
+func (s *stock) reserve() {
+	if cap(s.empty) < s.all {
+		s.empty = append(make([]umem.Frame, 0, s.all), s.empty...)
+	}
+}
+
+// putBack puts an empty frame that is in our hands into the stock, or into the pool where there are too many.
+func (m *machine) putBack(f umem.Frame) {
+	f.Addr, f.Options = f.Addr&^(m.chunk-1), 0
+	s := &m.stock
+	if s.all > s.want {
+		m.one[0] = f
+		m.hands.Give(m.one[:])
+		s.all--
+		return
+	}
+	s.empty = append(s.empty, f)
+}
+
+// collect takes back frames whose loans have ended.
+func (m *machine) collect() {
+	for {
+		n := m.engine.Freed(m.freed[:])
+		m.returned(m.freed[:n])
+		if n < len(m.freed) {
+			return
+		}
+	}
+}
+
+func (m *machine) returned(frames []umem.Frame) {
+	if len(frames) == 0 {
+		return
+	}
+	m.lent.PassTo(m.hands, frames)
+	for i := range frames {
+		m.putBack(frames[i])
+	}
+	for _, q := range m.queues {
+		m.supply(q)
+	}
+}

@@ -1,0 +1,148 @@
+package roce
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+)
+
+// tender is the goroutine that drives a device while no program does: deadlines, acknowledgements, packets for programs that wait for
+// an event. While programs poll it does not watch the sockets, so that it is not woken by each packet, and looks
+// only now and then whether they still do.
+type tender struct {
+	dev    *Device
+	mtu    rdma.MTU // of the port when the device was opened
+	signal signal   // ends a sleep
+	poll   []unix.PollFd
+	done   chan struct{} // closed when it has ended; nil: it never began
+
+	until    transport.Time // when it looks by itself, under the device's lock; 0: soon
+	stopping atomic.Bool
+	napping  atomic.Bool
+	wanted   atomic.Bool // a program goes to sleep, and wants it to watch
+}
+
+const (
+	// nap is how long programs that drive the device are left alone.
+	nap = time.Millisecond
+	// pause is how long the card is left alone that has no room.
+	pause = 50 * time.Microsecond
+
+	forever transport.Time = math.MaxInt64
+)
+
+// begin starts the goroutine, which stop ends.
+func (t *tender) begin(d *Device) {
+	t.dev, t.done = d, make(chan struct{})
+	t.poll = []unix.PollFd{{Fd: int32(t.signal.fd), Events: unix.POLLIN}}
+	for _, q := range d.machine.queues {
+		t.poll = append(t.poll, unix.PollFd{Fd: int32(q.port.FD()), Events: unix.POLLIN})
+	}
+	go t.run()
+}
+
+func (t *tender) stop() {
+	if t.done != nil {
+		t.stopping.Store(true)
+		t.signal.signal()
+		<-t.done
+	}
+}
+
+func (t *tender) run() {
+	defer close(t.done)
+	d := t.dev
+	for !t.stopping.Load() {
+		d.drive(all)
+		seen := d.active.Load()
+		t.watch()
+		for now := d.active.Load(); now != seen && !t.wanted.Swap(false); now = d.active.Load() {
+			seen = now
+			t.rest()
+		}
+	}
+}
+
+// watch sleeps until packets come or there is something to do.
+func (t *tender) watch() {
+	t.sleep(t.poll, t.commit())
+}
+
+// commit says how long it may sleep, and has it woken where that changes.
+func (t *tender) commit() time.Duration {
+	d := t.dev
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	t.until = d.machine.deadline()
+	switch m := &d.machine; {
+	case t.until == forever:
+		return -1
+	case m.engine.Busy() && m.room() == 0:
+		return pause
+	default:
+		return max(0, time.Duration(t.until-m.now()))
+	}
+}
+
+// rest leaves the device to the programs for a while, unless one of them goes to sleep.
+func (t *tender) rest() {
+	t.napping.Store(true)
+	if !t.wanted.Load() && !t.stopping.Load() {
+		t.sleep(t.poll[:1], nap)
+	}
+	t.napping.Store(false)
+}
+
+// sleep waits for any of the descriptors, less than 0 for ever.
+func (t *tender) sleep(fds []unix.PollFd, limit time.Duration) {
+	var timeout *unix.Timespec
+	if limit >= 0 {
+		ts := unix.NsecToTimespec(int64(limit))
+		timeout = &ts
+	}
+	n, err := unix.Ppoll(fds, timeout, nil)
+	if n > 0 && err == nil && fds[0].Revents != 0 {
+		_, _ = t.signal.taken()
+	}
+	t.dev.lock.Lock()
+	t.until = 0
+	t.dev.lock.Unlock()
+}
+
+// want has it watch, for a program that goes to sleep.
+func (t *tender) want() {
+	t.wanted.Store(true)
+	if t.napping.Load() {
+		t.signal.signal()
+	}
+}
+
+// remind wakes it where it would sleep too long. The caller has the lock.
+func (t *tender) remind(m *machine) {
+	if t.until == 0 {
+		return
+	}
+	if at := m.deadline(); at < t.until {
+		t.until = 0
+		t.signal.signal()
+	}
+}
+
+// deadline is when there is something to do without a packet that comes.
+func (m *machine) deadline() transport.Time {
+	if m.owes || m.engine.Busy() {
+		return 1
+	}
+	if at, ok := m.engine.NextDeadline(); ok {
+		return at
+	}
+	return forever
+}
+
+// close gives the descriptor back.
+func (t *tender) close() error { return t.signal.close() }
