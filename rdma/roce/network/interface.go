@@ -1,8 +1,10 @@
 package network
 
 import (
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -11,38 +13,69 @@ import (
 
 // Interface is a network interface, with the VLANs on it.
 type Interface struct {
-	kernel *kernel
-	index  int
-	done   chan struct{} // closed by Close
-	once   sync.Once     // of Close
+	kernel  *kernel
+	watch   *watch
+	index   int
+	done    chan struct{} // closed by Close
+	ended   chan struct{} // closed by the goroutine that watches
+	once    sync.Once     // of Close
+	counter counters
 
-	mu    sync.Mutex
-	links []link // the interface, and the VLANs on it
-	table table
-	gone  bool
+	mu      sync.Mutex
+	links   []link // the interface, and the VLANs on it
+	table   table
+	gone    bool
+	kept    map[*Kept]struct{}
+	waiting map[*waiter]struct{}
+	told    told
+	event   event
 }
 
 // Open looks up the interface in the network namespace of the calling thread. The caller closes it. The error is ErrInterfaceGone
 // where there is none, or ErrNotEthernet.
 func Open(name string) (*Interface, error) {
-	i, err := open(name)
+	i, err := open(name, refreshEvery)
 	if err != nil {
 		return nil, fmt.Errorf("open network interface %.128s: %w", name, err)
 	}
 	return i, nil
 }
 
-func open(name string) (*Interface, error) {
+// open is Open with another time between two looks at the neighbours of ways that are kept.
+func open(name string, refresh time.Duration) (*Interface, error) {
 	k, err := newKernel()
 	if err != nil {
 		return nil, err
 	}
-	i := &Interface{kernel: k, done: make(chan struct{})}
-	if err := i.find(name); err != nil {
-		i.Close()
-		return nil, err
+	i := &Interface{
+		kernel: k, done: make(chan struct{}), ended: make(chan struct{}), event: noEvent,
+		kept: map[*Kept]struct{}{}, waiting: map[*waiter]struct{}{},
+	}
+	if err := i.start(name, refresh); err != nil {
+		return nil, errors.Join(err, i.Close())
 	}
 	return i, nil
+}
+
+// start listens first and reads then, so that no change falls between.
+func (i *Interface) start(name string, refresh time.Duration) (err error) {
+	defer func() {
+		if err != nil {
+			close(i.ended) // nobody watches
+		}
+	}()
+	if i.event, err = newEvent(); err != nil {
+		return err
+	}
+	if i.watch, err = newWatch(i, refresh); err != nil {
+		return err
+	}
+	if err := i.find(name); err != nil {
+		return err
+	}
+	i.told.link, i.told.table = i.links[0].public(), append(table(nil), i.table...)
+	go i.watch.run()
+	return nil
 }
 
 // find looks the name up and reads what there is.
@@ -78,13 +111,21 @@ func (i *Interface) reread() error {
 	return nil
 }
 
-// Close ends calls that wait, and gives everything back. Closing again does nothing.
-func (i *Interface) Close() error {
+// Close ends calls that wait, and gives everything back; what is kept need not be dropped. Closing again does
+// nothing.
+func (i *Interface) Close() (err error) {
 	i.once.Do(func() {
 		close(i.done)
+		if i.watch != nil {
+			i.watch.socket.Close()
+		}
+		<-i.ended
 		i.kernel.close()
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		err = i.event.close()
 	})
-	return nil
+	return err
 }
 
 // unusable says why there is nothing to be had of the interface. The caller has the lock.
@@ -100,27 +141,38 @@ func (i *Interface) unusable() error {
 	return nil
 }
 
-// base is the interface itself as it was last read.
-func (i *Interface) base() link {
+// Link is how an interface is.
+type Link struct {
+	Name string
+	MAC  MAC // of the interface; a VLAN on it may have another
+	MTU  int // the longest packet in bytes, Ethernet's header not included
+	Up   bool
+}
+
+func (l link) public() Link { return Link{l.name, l.mac, l.mtu, l.up} }
+
+// Link is how the interface is now. It is up when it is set up and its link works. Of one that is gone it is how
+// it was.
+func (i *Interface) Link() Link {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.links[0]
+	return i.links[0].public()
 }
 
 // Index is the number the kernel has for the interface in its namespace.
 func (i *Interface) Index() int { return i.index }
 
 // Name is what the interface is called now.
-func (i *Interface) Name() string { return i.base().name }
+func (i *Interface) Name() string { return i.Link().Name }
 
-// MAC is the interface's own; a VLAN on it may have another.
-func (i *Interface) MAC() MAC { return i.base().mac }
+// MAC is Link's.
+func (i *Interface) MAC() MAC { return i.Link().MAC }
 
-// MTU is the longest packet in bytes, Ethernet's header not included.
-func (i *Interface) MTU() int { return i.base().mtu }
+// MTU is Link's.
+func (i *Interface) MTU() int { return i.Link().MTU }
 
-// Up reports whether the interface is set up and its link works.
-func (i *Interface) Up() bool { return i.base().up }
+// Up is Link's.
+func (i *Interface) Up() bool { return i.Link().Up }
 
 // GIDs are the places of the table that are in use, by index. The slice is the caller's.
 func (i *Interface) GIDs() []rdma.GIDEntry {
@@ -129,26 +181,24 @@ func (i *Interface) GIDs() []rdma.GIDEntry {
 	return i.table.entries()
 }
 
-// isOwn reports whether an address is one of the interface's or of a VLAN's on it.
-func (i *Interface) isOwn(g rdma.GID) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.table.find(g) >= 0
-}
-
 // placeName is a place of the table for error texts.
 func (i *Interface) placeName(place int) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	name := i.links[0].name
-	if place < 0 || place >= len(i.table) || i.table[place] == (address{}) {
+	from, ok := i.table.at(place)
+	if !ok {
 		return fmt.Sprintf("%s, GID %d", name, place)
 	}
-	from := i.table[place]
+	return fmt.Sprintf("%v on %s", from.gid, i.link(from.link).name)
+}
+
+// link is the one of an index, which the table has addresses of. The caller has the lock.
+func (i *Interface) link(index int) link {
 	for _, l := range i.links {
-		if l.index == from.link {
-			name = l.name
+		if l.index == index {
+			return l
 		}
 	}
-	return fmt.Sprintf("%v on %s", from.gid, name)
+	return i.links[0]
 }

@@ -89,6 +89,19 @@ func (k *kernel) use(of hop) error {
 	return nil
 }
 
+// look looks a neighbour up that is in use, as it is before the kernel is told so. Where that is not permitted, what the kernel
+// has must do.
+func (k *kernel) look(of hop) (neighbour, error) {
+	n, err := k.neighbour(of)
+	if err == nil && n.idle() {
+		err = k.use(of)
+	}
+	if n.valid() && errors.Is(err, ErrPermission) {
+		err = nil
+	}
+	return n, err
+}
+
 func neighbourError(step string, of hop, err error) error {
 	switch {
 	case errors.Is(err, ErrClosed):

@@ -2,9 +2,7 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -37,42 +35,42 @@ func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID
 // lead is a way but for the MAC of its next hop, if it has one.
 func (i *Interface) lead(place int, destination rdma.GID) (Way, error) {
 	w, err := i.begin(place, destination)
-	switch {
+	switch to := destination.Addr(); {
 	case err != nil:
-		return w, err
-	case destination.Addr().IsMulticast():
-		w.HopLimit = defaultHopLimit
+	case w.Local:
+		w.DestinationMAC = w.SourceMAC
+	case to.IsMulticast():
 		w.DestinationMAC, err = GroupMAC(destination)
-		return w, err
-	case i.isOwn(destination):
-		w.Local, w.DestinationMAC, w.HopLimit = true, w.SourceMAC, defaultHopLimit
-		return w, nil
+	case !isHost(to):
+		err = fmt.Errorf("%w: no host on a network has such an address", ErrNoRoute)
+	default:
+		err = i.kernel.route(&w)
 	}
-	return w, i.kernel.route(&w)
+	return w, err
 }
 
-// begin is the part of a way that the source decides.
+// begin is the part of a way that the source decides, or all of it where the destination is the source's host.
 func (i *Interface) begin(place int, destination rdma.GID) (Way, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err := i.unusable(); err != nil {
 		return Way{}, err
 	}
-	if place < 0 || place >= len(i.table) || i.table[place] == (address{}) {
+	from, ok := i.table.at(place)
+	switch {
+	case !ok:
 		return Way{}, fmt.Errorf("%w: place %d of the table of GIDs is empty (it has %v)", ErrSource, place, places(i.table))
-	}
-	from := i.table[place]
-	if from.gid.Is4() != destination.Is4() {
+	case from.gid.Is4() != destination.Is4():
 		return Way{}, fmt.Errorf("%w: one is IPv4 and the other IPv6 (choose one of %v)", ErrSource, places(i.table))
 	}
-	if !destination.Addr().IsMulticast() && !isHost(destination.Addr()) {
-		return Way{}, fmt.Errorf("%w: no host on a network has such an address", ErrNoRoute)
-	}
-	l := i.links[slices.IndexFunc(i.links, func(l link) bool { return l.index == from.link })]
+	l := i.link(from.link)
 	if !l.up {
 		return Way{}, fmt.Errorf("%w: %s (see: ip link; ip link set %s up)", ErrInterfaceDown, l.name, l.name)
 	}
-	return Way{Place: place, Source: from.gid, Destination: destination, SourceMAC: l.mac, Tags: l.tags, MTU: min(l.mtu, i.links[0].mtu), link: l.index}, nil
+	return Way{
+		Place: place, Source: from.gid, Destination: destination, SourceMAC: l.mac, Tags: l.tags, MTU: min(l.mtu, i.links[0].mtu),
+		HopLimit: defaultHopLimit, Local: i.table.has(destination), link: l.index,
+	}, nil
 }
 
 // places says what a table has.
@@ -87,47 +85,57 @@ func places(t table) string {
 	return strings.Join(texts, ", ")
 }
 
-// How long await pauses before it looks again: an answer on a local network takes well under a millisecond.
-const (
-	firstPause = 100 * time.Microsecond
-	lastPause  = 50 * time.Millisecond
-)
+// lookAgain is how long await waits for news of a neighbour before it looks whether they were lost.
+const lookAgain = 250 * time.Millisecond
 
 // await is the MAC of a neighbour, for which the kernel asks where it must.
 func (i *Interface) await(ctx context.Context, of hop) (MAC, error) {
-	n, err := i.kernel.neighbour(of)
-	if err != nil || n.valid() && !n.idle() {
-		return n.mac, err
-	}
-	if err := i.kernel.use(of); err != nil && (!n.valid() || !errors.Is(err, ErrPermission)) {
-		return MAC{}, err
-	}
-	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		n, err := i.kernel.neighbour(of)
-		switch {
-		case err != nil || n.valid():
-			return n.mac, err
-		case n.silent():
-			return MAC{}, fmt.Errorf("%w: %v (check that it is up and on this link)", ErrUnanswered, of.ip)
-		}
-		if err := i.sleep(ctx, pause); errors.Is(err, ErrClosed) {
-			return MAC{}, err
-		} else if err != nil {
-			return MAC{}, fmt.Errorf("%w: %v: %w (check that it is up and on this link)", ErrUnanswered, of.ip, err)
+	news := i.expect(of)
+	defer i.forget(news)
+	n, err := i.kernel.look(of)
+	for err == nil && !n.valid() {
+		if n, err = i.kernel.neighbour(of); err == nil && !n.valid() {
+			err = i.wait(ctx, news, n)
 		}
 	}
+	return n.mac, err
 }
 
-// sleep waits, unless ctx ends or the Interface is closed.
-func (i *Interface) sleep(ctx context.Context, pause time.Duration) error {
-	t := time.NewTimer(pause)
+// wait returns when there may be news of a neighbour, and an error when there will be none.
+func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
+	const remedy = "(check that it is up and on this link)"
+	if n.silent() {
+		return fmt.Errorf("%w: %v %s", ErrUnanswered, news.of.ip, remedy)
+	}
+	t := time.NewTimer(lookAgain)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("%w: %v: %w %s", ErrUnanswered, news.of.ip, context.Cause(ctx), remedy)
 	case <-i.done:
 		return ErrClosed
+	case <-news.come:
 	case <-t.C:
-		return nil
 	}
+	return nil
+}
+
+// waiter is told of news of a neighbour.
+type waiter struct {
+	of   hop
+	come chan struct{}
+}
+
+func (i *Interface) expect(of hop) *waiter {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	w := &waiter{of, make(chan struct{}, 1)}
+	i.waiting[w] = struct{}{}
+	return w
+}
+
+func (i *Interface) forget(w *waiter) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.waiting, w)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
@@ -16,7 +18,7 @@ func openIn(t *testing.T, ns *testenv.Namespace, name string) *Interface {
 	t.Helper()
 	var i *Interface
 	var err error
-	ns.Do(t, func() { i, err = Open(name) })
+	ns.Do(t, func() { i, err = open(name, refresh) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,4 +68,45 @@ func wantError(t *testing.T, what string, got, want error) {
 		return
 	}
 	t.Logf("%s: %v", what, got)
+}
+
+// refresh is how often the tests look at ways that are kept.
+const refresh = 30 * time.Millisecond
+
+// next waits for a change, which must be of a kind, and returns it.
+func next(t *testing.T, i *Interface, want What) Change {
+	t.Helper()
+	c := await(t, i, want.String())
+	if c.What != want {
+		t.Fatalf("%v (%+v), want %v", c.What, c, want)
+	}
+	return c
+}
+
+// await waits until the FD is readable and there is a change.
+func await(t *testing.T, i *Interface, what string) (c Change) {
+	t.Helper()
+	testenv.Wait(t, 5*time.Second, what, func() bool {
+		poll := []unix.PollFd{{Fd: int32(i.FD()), Events: unix.POLLIN}}
+		n, err := unix.Poll(poll, 100)
+		if n <= 0 || err != nil {
+			return false
+		}
+		var ok bool
+		c, ok = i.Next()
+		return ok
+	})
+	return c
+}
+
+// nothing checks that there is no change, and that the FD says so.
+func nothing(t *testing.T, i *Interface) {
+	t.Helper()
+	if c, ok := i.Next(); ok {
+		t.Errorf("%v (%+v), want no change", c.What, c)
+	}
+	poll := []unix.PollFd{{Fd: int32(i.FD()), Events: unix.POLLIN}}
+	if n, err := unix.Poll(poll, 0); n != 0 || err != nil {
+		t.Errorf("the descriptor is readable without a change: %v", err)
+	}
 }

@@ -51,7 +51,15 @@ func (a address) entry(place int) rdma.GIDEntry {
 	return rdma.GIDEntry{GID: a.gid, Index: place, Type: rdma.RoCE2, Interface: a.link}
 }
 
-// find is the place of an address of any of the links, -1 where it is not one of them.
-func (t table) find(g rdma.GID) int {
-	return slices.IndexFunc(t, func(a address) bool { return a.link != 0 && a.gid == g })
+// at is the address at a place; ok is false of a hole, and of what is no place.
+func (t table) at(place int) (a address, ok bool) {
+	if place < 0 || place >= len(t) || t[place] == (address{}) {
+		return address{}, false
+	}
+	return t[place], true
+}
+
+// has reports whether an address is that of any of the links.
+func (t table) has(g rdma.GID) bool {
+	return slices.ContainsFunc(t, func(a address) bool { return a.link != 0 && a.gid == g })
 }

@@ -1,0 +1,229 @@
+package network
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestLinkChanges: what an administrator does to an interface is told, and is so when it is told.
+func TestLinkChanges(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	want := Link{Name: p.A.Ifname, MAC: MAC(p.A.MAC), MTU: 1500, Up: true}
+	if got := i.Link(); got != want || i.Index() != p.A.Index {
+		t.Fatalf("%+v, index %d; want %+v, index %d", got, i.Index(), want, p.A.Index)
+	}
+	nothing(t, i)
+	set := func(want Link, args ...string) {
+		t.Helper()
+		p.A.Run(t, "ip", append([]string{"link", "set", p.A.Ifname}, args...)...)
+		for got := (Link{}); got != want; { // a carrier comes late
+			if got = next(t, i, LinkChanged).Link; got != i.Link() {
+				t.Errorf("told %+v, is %+v", got, i.Link())
+			}
+		}
+		nothing(t, i)
+	}
+	want.MTU = 1400
+	set(want, "mtu", "1400")
+	want.MAC[5] = 9
+	set(want, "address", want.MAC.String())
+	want.Up = false
+	set(want, "down")
+	want.Name = "renamed0"
+	p.A.Rename(t, want.Name)
+	if got := next(t, i, LinkChanged).Link; got != want || i.Name() != "renamed0" {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	want.Up = true
+	set(want, "up")
+	p.B.SetDown(t) // takes our carrier
+	want.Up = false
+	if got := next(t, i, LinkChanged).Link; got != want {
+		t.Errorf("without a carrier: %+v, want %+v", got, want)
+	}
+	_, err := tryResolve(t, i, "10.77.0.1", "10.77.0.2")
+	wantError(t, "without a carrier", err, ErrInterfaceDown)
+}
+
+// TestAddressChanges: addresses keep their places, leave holes, and fill them.
+func TestAddressChanges(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{IPv6: true})
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	is := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, e := range i.GIDs() {
+			for len(got) < e.Index {
+				got = append(got, "")
+			}
+			got = append(got, e.GID.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("the table has %q, want %q", got, want)
+		}
+	}
+	change := func(kind What, place int, args ...string) {
+		t.Helper()
+		p.A.Run(t, "ip", append([]string{"address"}, append(args, "dev", p.A.Ifname)...)...)
+		if c := next(t, i, kind); c.GID.Index != place || !strings.HasPrefix(args[1], c.GID.GID.String()+"/") || c.GID.Interface != p.A.Index {
+			t.Errorf("%v: %+v, want place %d", args, c.GID, place)
+		}
+		nothing(t, i)
+	}
+	const link = "fe80::77:ff:fe00:1"
+	is(link, "10.77.0.1", "fd77::1")
+	change(GIDRemoved, 1, "del", "10.77.0.1/24")
+	is(link, "", "fd77::1")
+	change(GIDAdded, 1, "add", "fd77::9/64")
+	change(GIDAdded, 3, "add", "10.77.0.9/24")
+	is(link, "fd77::9", "fd77::1", "10.77.0.9")
+	change(GIDRemoved, 2, "del", "fd77::1/64")
+	change(GIDRemoved, 1, "del", "fd77::9/64")
+	change(GIDAdded, 1, "add", "10.77.3.1/32")
+	is(link, "10.77.3.1", "", "10.77.0.9")
+
+	// The same address with another prefix is the same address.
+	p.A.Run(t, "ip", "address", "add", "10.77.0.9/16", "dev", p.A.Ifname)
+	p.A.Run(t, "ip", "address", "del", "10.77.0.9/24", "dev", p.A.Ifname)
+	time.Sleep(4 * settle)
+	is(link, "10.77.3.1", "", "10.77.0.9")
+	nothing(t, i)
+
+	// One that another host has already is in doubt for good.
+	p.A.Run(t, "sh", "-c", "echo 1 >/proc/sys/net/ipv6/conf/"+p.A.Ifname+"/accept_dad")
+	p.A.Run(t, "ip", "address", "add", "fd77::2/64", "dev", p.A.Ifname)
+	testenv.Wait(t, 5*time.Second, "the address to be found taken", func() bool {
+		return strings.Contains(p.A.Run(t, "ip", "address", "show", "dev", p.A.Ifname), "dadfailed")
+	})
+	is(link, "10.77.3.1", "", "10.77.0.9")
+
+	p.A.Run(t, "ip", "address", "flush", "dev", p.A.Ifname)
+	for range 3 {
+		next(t, i, GIDRemoved)
+	}
+	nothing(t, i)
+	is()
+}
+
+// TestGone: an interface that is deleted is gone for good.
+func TestGone(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	k, err := i.Keep(resolve(t, i, "10.77.0.1", "10.77.0.2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	from, name := place(t, i, "10.77.0.1"), i.Name()
+	ended := make(chan error)
+	go func() {
+		_, err := i.Resolve(t.Context(), from, gid("10.77.0.99"))
+		ended <- err
+	}()
+	p.A.Delete(t)
+	next(t, i, Gone)
+	nothing(t, i)
+	if err := <-ended; err == nil {
+		t.Error("a way was found on an interface that went away")
+	}
+	p.A.Run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", "peer0")
+	time.Sleep(4 * settle)
+	_, err = i.Resolve(t.Context(), from, gid("10.77.0.2"))
+	wantError(t, "resolve", err, ErrInterfaceGone)
+	_, err = i.Keep(Way{})
+	wantError(t, "keep", err, ErrInterfaceGone)
+	_, err = k.Way()
+	wantError(t, "a way kept", err, ErrInterfaceGone)
+	if i.Up() || i.Name() != name || len(i.GIDs()) != 0 {
+		t.Errorf("gone, and %+v with %v", i.Link(), i.GIDs())
+	}
+	nothing(t, i)
+}
+
+// TestOverrun: what was not heard because there was too much of it is read.
+func TestOverrun(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	if err := i.watch.socket.SetReceiveBufferSize(1, false); err != nil { // the kernel makes it the least there is
+		t.Fatal(err)
+	}
+	var batch strings.Builder
+	for n := range 2000 {
+		fmt.Fprintf(&batch, "neighbour replace 10.77.%d.%d lladdr 02:00:00:00:00:01 nud permanent dev %s\n", 1+n/250, 1+n%250, p.A.Ifname)
+		if n == 1000 {
+			fmt.Fprintf(&batch, "address del 10.77.0.1/24 dev %s\naddress add 10.66.0.1/8 dev %s\n", p.A.Ifname, p.A.Ifname)
+		}
+	}
+	cmd := p.A.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(batch.String())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	testenv.Wait(t, 5*time.Second, "the table to be right", func() bool {
+		g := i.GIDs()
+		return len(g) == 1 && g[0].GID == gid("10.66.0.1") && i.Counters().Overruns > 0
+	})
+	// Among so many, one neighbour is found at once.
+	if w := resolve(t, i, "10.66.0.1", "10.77.5.5"); w.DestinationMAC.String() != "02:00:00:00:00:01" {
+		t.Errorf("%+v", w)
+	}
+	t.Logf("%+v", i.Counters())
+}
+
+// TestNames: those that are up and have an address.
+func TestNames(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	check := func(want ...string) {
+		t.Helper()
+		p.A.Do(t, func() {
+			if got, err := Names(); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%q, %v; want %q", got, err, want)
+			}
+		})
+	}
+	check(p.A.Ifname)
+	p.A.Run(t, "ip", "link", "add", "other0", "type", "veth", "peer", "name", "other1")
+	p.A.Run(t, "ip", "address", "add", "10.78.0.1/24", "dev", "other0")
+	check(p.A.Ifname)
+	p.A.Run(t, "ip", "link", "set", "other1", "up")
+	p.A.Run(t, "ip", "link", "set", "other0", "up")
+	check(p.A.Ifname, "other0")
+	p.A.SetDown(t)
+	check("other0")
+}
+
+// TestClose: once for all, with calls under way, and nothing works afterwards.
+func TestClose(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	k, err := i.Keep(resolve(t, i, "10.77.0.1", "10.77.0.2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error)
+	for range 4 {
+		go func() { closed <- i.Close() }()
+	}
+	for range 4 {
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	}
+	k.Drop()
+	_, err = i.Keep(Way{})
+	wantError(t, "keep", err, ErrClosed)
+	if c, ok := i.Next(); ok || i.FD() != -1 {
+		t.Errorf("%+v, descriptor %d", c, i.FD())
+	}
+}

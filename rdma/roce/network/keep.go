@@ -1,0 +1,162 @@
+package network
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Kept is a way that is in use.
+type Kept struct {
+	of *Interface
+
+	// All below are guarded by the Interface's lock.
+	way    Way
+	err    error // why packets do not get there
+	next   Way   // as the routes have it now; its MAC may not be known yet. Zero: they have none
+	queued bool  // in told.ways
+
+	toldWay  Way
+	toldLost bool
+}
+
+// Keep has a way kept: the neighbour is checked every ten seconds, as if the kernel itself sent to it, and Next says
+// when packets must look otherwise (WayChanged) or do not get there (WayLost). The caller drops it when the way is in
+// use no longer. The error is ErrClosed or ErrInterfaceGone.
+func (i *Interface) Keep(w Way) (*Kept, error) {
+	k := &Kept{of: i, way: w, next: w, toldWay: w}
+	if err := i.keep(k); err != nil {
+		return nil, fmt.Errorf("keep the way to %v from %v: %w", w.Destination, w.Source, err)
+	}
+	i.reroute(k) // what has changed since Resolve
+	return k, nil
+}
+
+func (i *Interface) keep(k *Kept) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := i.unusable(); err != nil {
+		return err
+	}
+	i.kept[k] = struct{}{}
+	return nil
+}
+
+// Way is the way as it is now, and why packets do not get there if they do not: then it is what it was before.
+func (k *Kept) Way() (Way, error) {
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	return k.way, k.err
+}
+
+// Drop ends it. Nothing is told of the way afterwards. Dropping again does nothing.
+func (k *Kept) Drop() {
+	k.of.mu.Lock()
+	defer k.of.mu.Unlock()
+	delete(k.of.kept, k)
+}
+
+// difference is what is to be told of a way. The caller has the lock.
+func (k *Kept) difference() What {
+	switch lost := k.err != nil; {
+	case lost && !k.toldLost:
+		return WayLost
+	case !lost && (k.toldLost || k.toldWay != k.way):
+		return WayChanged
+	}
+	return 0
+}
+
+// tell queues a way of which there is something to tell. The caller has the lock.
+func (i *Interface) tell(k *Kept) {
+	if !k.queued && k.difference() != 0 {
+		k.queued = true
+		i.told.ways = append(i.told.ways, k)
+		i.event.raise()
+	}
+}
+
+// lose says why packets do not get there.
+func (i *Interface) lose(k *Kept, why error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	k.err, k.next = why, Way{}
+	i.tell(k)
+}
+
+// reroute looks up again where a way leads.
+func (i *Interface) reroute(k *Kept) {
+	before, _ := k.Way()
+	w, err := i.lead(before.Place, before.Destination)
+	if err == nil && w.Source != before.Source {
+		err = fmt.Errorf("%w: %v is no longer in the table, and %v is in its place", ErrSource, before.Source, w.Source)
+	}
+	if err != nil {
+		i.lose(k, err)
+		return
+	}
+	i.follow(k, w)
+	i.look(k)
+}
+
+// follow has a way be what the routes say, as soon as the MAC of the next hop is known.
+func (i *Interface) follow(k *Kept, w Way) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	k.next = w
+	if !w.NextHop.IsValid() {
+		k.way, k.err = w, nil
+		i.tell(k)
+	}
+}
+
+// look looks at the next hop of a way, as long as routes lead to one.
+func (i *Interface) look(k *Kept) {
+	i.mu.Lock()
+	of := k.next.hop()
+	i.mu.Unlock()
+	if !of.ip.IsValid() {
+		return
+	}
+	n, err := i.kernel.look(of)
+	i.counter.looked(err)
+	if err == nil {
+		i.learn(of, n)
+	}
+}
+
+// learn takes what the kernel's table has of a neighbour, for those who wait for it and for ways over it. It reports whether
+// the kernel is to be told again that it is in use.
+func (i *Interface) learn(of hop, n neighbour) (again bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for w := range i.waiting {
+		if w.of == of {
+			select {
+			case w.come <- struct{}{}:
+			default: // it has news already
+			}
+		}
+	}
+	for k := range i.kept {
+		if k.next.hop() == of {
+			again = k.learn(n) || again
+			i.tell(k)
+		}
+	}
+	return again
+}
+
+// learn reports whether the kernel must be told again that the neighbour is in use: it has forgotten it, or asked in vain
+// where it used to be, which is not all that it can do.
+func (k *Kept) learn(n neighbour) bool {
+	switch {
+	case n.valid():
+		k.way, k.err = k.next, nil
+		k.way.DestinationMAC = n.mac
+	case n.silent() && k.err == nil:
+		k.err = fmt.Errorf("%w: %v (check that it is up and on this link)", ErrUnanswered, k.next.NextHop)
+		return true
+	}
+	return n.state == netlink.NUD_NONE
+}
