@@ -163,11 +163,7 @@ func TestOverrun(t *testing.T) {
 			fmt.Fprintf(&batch, "address del 10.77.0.1/24 dev %s\naddress add 10.66.0.1/8 dev %s\n", p.A.Ifname, p.A.Ifname)
 		}
 	}
-	cmd := p.A.Command("ip", "-batch", "-")
-	cmd.Stdin = strings.NewReader(batch.String())
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	ipBatch(t, &p.A, batch.String())
 	testenv.Wait(t, 5*time.Second, "the table to be right", func() bool {
 		g := i.GIDs()
 		return len(g) == 1 && g[0].GID == gid("10.66.0.1") && i.Counters().Overruns > 0
@@ -177,29 +173,6 @@ func TestOverrun(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	t.Logf("%+v", i.Counters())
-}
-
-// TestNames: those that are up and have an address.
-func TestNames(t *testing.T) {
-	testenv.Leaks(t)
-	p := testenv.NewPair(t, testenv.PairOptions{})
-	check := func(want ...string) {
-		t.Helper()
-		p.A.Do(t, func() {
-			if got, err := Names(); err != nil || !slices.Equal(got, want) {
-				t.Errorf("%q, %v; want %q", got, err, want)
-			}
-		})
-	}
-	check(p.A.Ifname)
-	p.A.Run(t, "ip", "link", "add", "other0", "type", "veth", "peer", "name", "other1")
-	p.A.Run(t, "ip", "address", "add", "10.78.0.1/24", "dev", "other0")
-	check(p.A.Ifname)
-	p.A.Run(t, "ip", "link", "set", "other1", "up")
-	p.A.Run(t, "ip", "link", "set", "other0", "up")
-	check(p.A.Ifname, "other0")
-	p.A.SetDown(t)
-	check("other0")
 }
 
 // TestClose: once for all, with calls under way, and nothing works afterwards.

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -98,4 +101,40 @@ func within(t *testing.T, limit time.Duration, f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	f(ctx)
+}
+
+// TestWithoutPermission: a thread that may not have the kernel ask finds only whom the kernel knows.
+func TestWithoutPermission(t *testing.T) {
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	from := place(t, i, "10.77.0.1")
+	resolve(t, i, "10.77.0.1", "10.77.0.2")
+	p.A.Run(t, "ip", "neighbour", "change", "10.77.0.2", "nud", "stale", "dev", p.A.Ifname)
+	ended := make(chan error, 2)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends with the goroutine
+		for _, to := range []string{"10.77.0.2", "10.77.0.3"} {
+			err := withoutNetAdmin()
+			if err == nil {
+				_, err = i.Resolve(context.Background(), from, gid(to))
+			}
+			ended <- err
+		}
+	}()
+	if err := <-ended; err != nil {
+		t.Errorf("a neighbour that the kernel knows: %v", err)
+	}
+	wantError(t, "one that it does not know", <-ended, ErrPermission)
+}
+
+// withoutNetAdmin takes CAP_NET_ADMIN from the calling thread.
+func withoutNetAdmin() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var sets [2]unix.CapUserData
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	sets[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+	return unix.Capset(&header, &sets[0])
 }

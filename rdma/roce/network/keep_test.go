@@ -1,8 +1,10 @@
 package network
 
 import (
+	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -177,4 +179,53 @@ func TestKeptOwn(t *testing.T) {
 	if g, o := now(t, group), now(t, own); g.MTU != 4200 || o.MTU != 4200 || g.SourceMAC[5] != 0x11 || o.DestinationMAC[5] != 0x11 {
 		t.Errorf("%+v, %+v", g, o)
 	}
+}
+
+// TestManyWays: hundreds of ways change at once, while others are looked for.
+func TestManyWays(t *testing.T) {
+	testenv.Leaks(t)
+	const ways = 300
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	peers := func(mac string) {
+		var batch strings.Builder
+		for n := range ways {
+			fmt.Fprintf(&batch, "neighbour replace 10.77.0.%d lladdr %s nud permanent dev %s\n", 3+n%250, mac, p.A.Ifname)
+		}
+		ipBatch(t, &p.A, batch.String())
+	}
+	peers("02:00:00:00:00:01")
+	i := openIn(t, p.A.Namespace, p.A.Ifname)
+	from := place(t, i, "10.77.0.1")
+	var all [ways]*Kept
+	var group sync.WaitGroup
+	for n := range all {
+		group.Go(func() {
+			w, err := i.Resolve(t.Context(), from, gid(fmt.Sprintf("10.77.0.%d", 3+n%250)))
+			if err == nil {
+				all[n], err = i.Keep(w)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	nothing(t, i)
+	peers("02:00:00:00:00:02")
+	told := map[*Kept]int{}
+	for range all {
+		told[next(t, i, WayChanged).Kept]++
+	}
+	for _, k := range all {
+		if told[k] != 1 || now(t, k).DestinationMAC[5] != 2 {
+			t.Errorf("told %d times: %+v", told[k], now(t, k))
+		}
+	}
+	for _, k := range all {
+		k.Drop()
+	}
+	p.A.Run(t, "ip", "neighbour", "flush", "nud", "permanent", "dev", p.A.Ifname)
+	time.Sleep(2 * refresh)
+	nothing(t, i)
+	t.Logf("%+v", i.Counters())
 }

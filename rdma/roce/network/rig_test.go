@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,5 +109,15 @@ func nothing(t *testing.T, i *Interface) {
 	poll := []unix.PollFd{{Fd: int32(i.FD()), Events: unix.POLLIN}}
 	if n, err := unix.Poll(poll, 0); n != 0 || err != nil {
 		t.Errorf("the descriptor is readable without a change: %v", err)
+	}
+}
+
+// ipBatch runs many commands of ip(8), one a line.
+func ipBatch(t *testing.T, e *testenv.End, commands string) {
+	t.Helper()
+	cmd := e.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(commands)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 }
