@@ -56,6 +56,16 @@ func (c *Config) setDefaults() {
 	}
 }
 
+// Frames is how many frames a device takes of the region's pool, if its interface has so many receive queues and its driver has no needs of
+// its own; those of queue pairs with loans come on top.
+func (c Config) Frames(queues int) int64 {
+	c.setDefaults()
+	return int64(queues*c.Receive) + int64(c.Send) + ownFrames
+}
+
+// ownFrames is at least how many are for packets that a device sends to itself, at any MTU.
+const ownFrames = 4 * batch
+
 func (c *Config) check() error {
 	switch {
 	case c.Region == nil:

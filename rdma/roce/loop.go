@@ -9,14 +9,14 @@ import (
 // own are packets to addresses of the device itself: they are copied to where the card would have put them, and taken with
 // those that come.
 type own struct {
-	frames [4 * batch]umem.Frame
+	frames [ownFrames]umem.Frame
 	n      int
 }
 
 // putOwn hands a packet round. Where there is no frame for it, it is lost, as on the way to another machine.
 func (m *machine) putOwn(p *transport.Packet, t *path) {
 	m.engine.Transmitted(1)
-	if len(m.stock.empty) < m.least+1 || m.own.n+m.least+1 > len(m.own.frames) {
+	if len(m.stock.empty) < m.longest || m.own.n+m.longest > len(m.own.frames) {
 		m.counts.add(unsent, 1)
 		return
 	}

@@ -88,6 +88,8 @@ func (m *machine) send() {
 			m.kick(m.port)
 			m.reap()
 		}
+		for m.receiveOwn() {
+		}
 		if n < room || room == 0 {
 			return
 		}

@@ -124,8 +124,9 @@ func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	m.offset = uint64(umem.Shape{Headroom: *c.Headroom}.Offset())
 	m.most = limits.Frames
 	m.gathers = m.most >= 3
-	longest := wire.MaxEnvelopeBytes + wire.MaxHeaderBytes + mtu.Bytes() + trailerBytes
-	m.least = (longest + int(m.chunk) - 1) / int(m.chunk)
+	bytes := wire.MaxEnvelopeBytes + wire.MaxHeaderBytes + mtu.Bytes() + trailerBytes
+	m.least = (bytes + int(m.chunk) - 1) / int(m.chunk)
+	m.longest = (bytes + int(m.chunk-m.offset) - 1) / int(m.chunk-m.offset)
 	switch {
 	case c.CopyBelow > 0:
 		m.copyBelow = uint32(c.CopyBelow)
@@ -146,7 +147,8 @@ func (m *machine) readLocals(n *network.Interface) {
 
 // stockUp takes the frames that the device has from the start.
 func (d *Device) stockUp() error {
-	m, n := &d.machine, 0
+	m := &d.machine
+	n := ownFrames
 	for _, q := range m.queues {
 		n += q.most
 	}

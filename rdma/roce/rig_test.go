@@ -258,3 +258,9 @@ func (d *Device) show() (text string) {
 	}
 	return text
 }
+
+// await waits for something that comes without a completion.
+func (s *side) await(f func() bool) {
+	s.Helper()
+	testenv.Wait(s, 10*time.Second, "it", func() bool { s.dev.Progress(); return f() })
+}

@@ -18,6 +18,7 @@ type outbound struct {
 	copyBelow uint32
 	most      int // parts of a packet
 	least     int // frames of a packet that is copied, at most
+	longest   int // frames of a packet that comes, at most
 }
 
 // trailerBytes is the most that padding and ICRC are.

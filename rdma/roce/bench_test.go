@@ -1,0 +1,145 @@
+package roce
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// BenchmarkPingPong is half a round trip between two namespaces, both ends spinning.
+func BenchmarkPingPong(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		op   rdma.Op
+		size int
+	}{{"SEND-64", rdma.Send, 64}, {"WRITE-64", rdma.WriteImmediate, 64}, {"SEND-4096", rdma.Send, 4096}} {
+		b.Run(c.name, func(b *testing.B) {
+			g := newRig(b, rigOptions{mtu: 4200})
+			x, y := g.connected(config(rdma.RC), rdma.MTU4096)
+			p := pingPong{x: player{end: x, to: y, op: c.op, size: c.size}, y: player{end: y, to: x, op: c.op, size: c.size}}
+			p.run(b)
+		})
+	}
+}
+
+// pingPong is two ends that send each other messages in turns.
+type pingPong struct{ x, y player }
+
+type player struct {
+	*end
+	to       *end
+	op       rdma.Op
+	size     int
+	requests [1]rdma.SendRequest
+	receives [1]rdma.ReceiveRequest
+	sges     [2]rdma.SGE
+	got      [16]rdma.WorkCompletion
+	at, n    int
+	pending  int // messages sent and not completed
+}
+
+func (p *player) prepare() {
+	p.requests[0] = rdma.SendRequest{Op: p.op, SGEs: 1, RemoteAddr: p.to.base + 1<<20, RKey: p.to.memory.RKey()}
+	p.receives[0] = rdma.ReceiveRequest{SGEs: 1}
+	p.sges = [2]rdma.SGE{p.sge(0, p.size), p.sge(1<<20, p.size)}
+	for range 8 {
+		p.await()
+	}
+}
+
+// await posts a receive.
+func (p *player) await() {
+	if n, err := p.qp.PostReceive(p.receives[:], p.sges[1:]); n != 1 {
+		p.Error(err)
+	}
+}
+
+// serve sends a message.
+func (p *player) serve() {
+	if n, err := p.qp.PostSend(p.requests[:], p.sges[:1]); n != 1 {
+		p.Error(err)
+	}
+	p.pending++
+}
+
+// hit waits for a message.
+func (p *player) hit() bool {
+	for {
+		for ; p.at < p.n; p.at++ {
+			c := &p.got[p.at]
+			if c.Status != rdma.Success {
+				p.Errorf("%v: %v", c.Kind, c.Status)
+				return false
+			}
+			if c.Kind == rdma.Received || c.Kind == rdma.ReceivedWrite {
+				p.at++
+				p.await()
+				return true
+			}
+			p.pending--
+		}
+		n, err := p.cq.Spin(p.got[:], 10*time.Second)
+		if p.at, p.n = 0, n; n == 0 || err != nil {
+			p.Errorf("%d, %v", n, err)
+			return false
+		}
+	}
+}
+
+func (p *pingPong) run(b *testing.B) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	p.x.prepare()
+	p.y.prepare()
+	done := make(chan struct{})
+	rounds := max(b.N, 100)
+	go func() {
+		defer close(done)
+		defer pin(b, 1)()
+		for range rounds {
+			if !p.y.hit() {
+				return
+			}
+			p.y.serve()
+		}
+	}()
+	times := make([]time.Duration, 0, rounds)
+	defer pin(b, 0)()
+	b.ResetTimer()
+	for range rounds {
+		begin := time.Now()
+		p.x.serve()
+		if !p.x.hit() {
+			break
+		}
+		times = append(times, time.Since(begin))
+	}
+	<-done
+	b.StopTimer()
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/2, "ns/half")
+	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/2, "ns/half-p99")
+	for p.x.pending > 0 {
+		p.x.completion()
+		p.x.pending--
+	}
+}
+
+// pin keeps the goroutine on a CPU until the function it returns is called.
+func pin(b *testing.B, cpu int) func() {
+	runtime.LockOSThread()
+	var before, one unix.CPUSet
+	one.Set(cpu)
+	if err := errors.Join(unix.SchedGetaffinity(0, &before), unix.SchedSetaffinity(0, &one)); err != nil {
+		b.Error(err)
+	}
+	return func() {
+		_ = unix.SchedSetaffinity(0, &before)
+		runtime.UnlockOSThread()
+	}
+}
