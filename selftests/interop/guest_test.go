@@ -1,0 +1,127 @@
+package interop
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/lab/archive"
+	"github.com/unifiedd/unifiedd/selftests/lab/kit"
+	"github.com/unifiedd/unifiedd/selftests/lab/vm"
+	"github.com/unifiedd/unifiedd/selftests/lab/wire"
+)
+
+// mtu is that of both ends, for an RDMA MTU of 4096.
+const mtu = 4200
+
+// The guest's card, and the device that is made of it.
+const (
+	card   = "host0"
+	device = "rxe0"
+)
+
+// bench is a guest with Soft-RoCE, and a namespace with the other end of its card.
+type bench struct {
+	*vm.Guest
+	line    archive.Line // of its kernel
+	tap     *testenv.Tap
+	program string         // unified-rdma-test
+	gids    map[string]int // in the guest, by address: the index in the table
+}
+
+// newBench boots the guest, while the program is built.
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	begin := time.Now()
+	line, err := archive.ParseLine(os.Getenv("UNIFIEDD_KERNEL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := testenv.DiskDir(t)
+	b := &bench{line: line, program: filepath.Join(dir, "unified-rdma-test"), tap: testenv.NewTap(t, testenv.PairOptions{MTU: mtu, IPv6: true})}
+	built := make(chan error, 1)
+	go func() { built <- build(b.program) }()
+	b.boot(t, dir)
+	if err := <-built; err != nil {
+		t.Fatal(err)
+	}
+	b.softRoCE(t)
+	t.Logf("Linux %s with %s, after %v", b.Version, device, time.Since(begin).Round(100*time.Millisecond))
+	return b
+}
+
+func build(program string) error {
+	out, err := exec.Command("go", "build", "-o", program, "../unified-rdma-test").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("build unified-rdma-test: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (b *bench) boot(t *testing.T, share string) {
+	t.Helper()
+	k, err := kit.Open(t.Context(), b.line, t.Output())
+	if err == nil {
+		b.Guest, err = k.Boot(t.Context(), vm.Config{Host: 1, Shares: []string{share}, Tap: b.tap.File, TapMTU: mtu})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// softRoCE makes the device, on which the kernel, not the card, computes what RDMA needs.
+func (b *bench) softRoCE(t *testing.T) {
+	t.Helper()
+	modules := "ib_uverbs rdma_rxe"
+	if b.line.Name != "7" {
+		modules += " crc32_generic"
+	}
+	b.run(t, fmt.Sprintf(`set -e
+		for module in %[1]s; do modprobe $module; done
+		ip address add %[2]v/24 dev %[4]s
+		ip address add %[3]v/64 dev %[4]s nodad
+		ip link set %[4]s up
+		rdma link add %[5]s type rxe netdev %[4]s
+		until cat /sys/class/infiniband/%[5]s/ports/1/gid_attrs/types/2 >/dev/null 2>&1; do sleep 0.1; done`,
+		modules, b.tap.PeerIP, b.tap.PeerIP6, card, device))
+	b.gids = make(map[string]int)
+	for n, gid := range strings.Fields(b.run(t, fmt.Sprintf("head -qn 1 /sys/class/infiniband/%s/ports/1/gids/{0,1,2}", device))) {
+		b.gids[strings.ReplaceAll(gid, ":", "")] = n
+	}
+}
+
+// limit is how long a command in the guest may take.
+const limit = 30 * time.Second
+
+// try runs a shell command in the guest.
+func (b *bench) try(text string, out io.Writer) (vm.Result, error) {
+	return b.Run(wire.Command{Args: []string{"/bin/bash", "-c", text}, Dir: "/", Limit: limit}, out)
+}
+
+// run is try for a command that must work, of which the guest's kernel has nothing to say.
+func (b *bench) run(t *testing.T, text string) string {
+	t.Helper()
+	var out bytes.Buffer
+	r, err := b.try(text, &out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Code != 0 || len(r.Complaints) > 0 {
+		t.Fatalf("in the guest %s\nended with status %d, after %q:\n%s", text, r.Code, r.Complaints, &out)
+	}
+	return out.String()
+}

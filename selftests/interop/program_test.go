@@ -1,0 +1,222 @@
+package interop
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/selftests/lab/vm"
+)
+
+// program is one of rdma-core or perftest, what it is asked for, and what ours is asked for the same.
+type program struct {
+	name, theirs, ours string
+	ipv6               bool
+}
+
+func (p program) String() string {
+	text := strings.ReplaceAll(strings.TrimSpace(p.name+" "+p.theirs), " ", "_")
+	if p.ipv6 {
+		text += "_IPv6"
+	}
+	return text
+}
+
+// short are those of the short form.
+var short = []program{
+	{"ibv_rc_pingpong", "-n 100", "-peer pingpong -transport RC -n 100", false},
+	{"ib_write_lat", "-n 200", "-peer ib_write_lat -n 200", false},
+}
+
+var programs = []program{
+	{"ibv_rc_pingpong", "-n 500", "-peer pingpong -transport RC -n 500", false},
+	{"ibv_rc_pingpong", "-n 50 -s 1000001", "-peer pingpong -transport RC -n 50 -size 1000001", true},
+	{"ibv_uc_pingpong", "-n 500", "-peer pingpong -transport UC -n 500", false},
+	{"ibv_uc_pingpong", "-n 50 -s 65537", "-peer pingpong -transport UC -n 50 -size 65537", true},
+	{"ibv_ud_pingpong", "-n 500 -s 4096", "-peer pingpong -transport UD -n 500 -size 4096", false},
+	{"ibv_ud_pingpong", "-n 500 -s 1", "-peer pingpong -transport UD -n 500 -size 1", true},
+	{"ib_send_lat", "-n 1000", "-peer ib_send_lat -n 1000", false},
+	{"ib_send_lat", "-n 1000 -s 65536", "-peer ib_send_lat -n 1000 -size 65536", false},
+	{"ib_send_lat", "-n 1000 -c UC", "-peer ib_send_lat -n 1000 -transport UC", false},
+	{"ib_send_lat", "-n 1000 -c UD", "-peer ib_send_lat -n 1000 -transport UD", false},
+	{"ib_send_bw", "-n 1000", "-peer ib_send_bw -n 1000", false},
+	{"ib_write_lat", "-n 1000", "-peer ib_write_lat -n 1000", false},
+	{"ib_write_lat", "-n 1000 -c UC -s 10000", "-peer ib_write_lat -n 1000 -transport UC -size 10000", false},
+	{"ib_write_lat", "-n 1000 -s 4096", "-peer ib_write_lat -n 1000 -size 4096", false},
+	{"ib_write_bw", "-n 1000", "-peer ib_write_bw -n 1000", false},
+	{"ib_write_bw", "-n 100 -s 1048576", "-peer ib_write_bw -n 100 -size 1048576", false},
+	{"ib_read_lat", "-n 1000", "-peer ib_read_lat -n 1000", false},
+	{"ib_read_bw", "-n 1000", "-peer ib_read_bw -n 1000", false},
+	{"ib_read_bw", "-n 100 -s 1048576", "-peer ib_read_bw -n 100 -size 1048576", false},
+	{"ib_atomic_lat", "-n 1000", "-peer ib_atomic_lat -n 1000", false},
+	{"ib_atomic_lat", "-n 1000 -A CMP_AND_SWAP", "-peer ib_atomic_lat -n 1000 -op compare-swap", false},
+	{"ib_atomic_bw", "-n 1000", "-peer ib_atomic_bw -n 1000", false},
+}
+
+// TestPrograms has each program as client of ours and as server for ours.
+func TestPrograms(t *testing.T) {
+	all := short
+	if daemon.Setting(t, "UNIFIEDD_LONG", 0) > 0 {
+		all = programs
+	}
+	b := newBench(t)
+	t.Run("wire", b.wire)
+	for _, p := range all {
+		t.Run("client_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asClient(t, b) }) })
+		t.Run("server_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asServer(t, b) }) })
+	}
+}
+
+// counted holds the device's counters against what they were before f.
+func (b *bench) counted(t *testing.T, except []string, f func()) {
+	t.Helper()
+	before, begin := b.counters(t), time.Now()
+	f()
+	all, wrong := b.counters(t).since(before, except...)
+	t.Logf("%v; %s counted %s", time.Since(begin).Round(10*time.Millisecond), device, strings.Join(all, ", "))
+	if len(wrong) > 0 {
+		t.Errorf("where nothing is lost, %s counted %s", device, strings.Join(wrong, ", "))
+	}
+}
+
+// pingpong says whether it is a program of rdma-core, which waits 67 ms for an acknowledgement and cannot be told
+// otherwise.
+func (p program) pingpong() bool { return strings.HasPrefix(p.name, "ibv_") }
+
+// except is what the device counts in this program although nothing is lost.
+func (p program) except(b *bench) []string {
+	if p.pingpong() && b.line.Name == "6.1" {
+		return []string{timeouts}
+	}
+	return nil
+}
+
+// command is theirs, in the guest, as server or as client of where. An emulated machine may be slow to acknowledge: who can be
+// told waits for 4 s.
+func (p program) command(b *bench, where string) string {
+	options, address := "-u 20 -x", b.tap.PeerIP.As16()
+	if p.pingpong() {
+		options = "-g"
+	}
+	if p.ipv6 {
+		address = b.tap.PeerIP6.As16()
+	}
+	return fmt.Sprintf("%s %s -d %s %s %d %s", p.name, p.theirs, device, options, b.gids[fmt.Sprintf("%x", address)], where)
+}
+
+// here and there are the addresses of both sides.
+func (p program) here(b *bench) string {
+	if p.ipv6 {
+		return b.tap.IP6.String()
+	}
+	return b.tap.IP.String()
+}
+
+func (p program) there(b *bench) string {
+	if p.ipv6 {
+		return b.tap.PeerIP6.String()
+	}
+	return b.tap.PeerIP.String()
+}
+
+// asClient has theirs ask ours.
+func (p program) asClient(t *testing.T, b *bench) {
+	s := b.ours(t, p.ours, "server")
+	s.says(t, "waiting for")
+	var out bytes.Buffer
+	r, err := b.try(p.command(b, p.here(b)), &out)
+	judge(t, p.name, r, err, &out)
+	s.ended(t)
+	t.Logf("%s:\n%sours:\n%s", p.name, &out, s.said)
+}
+
+// asServer has ours ask theirs, once it listens on its TCP port: 18515 is 4853 in hexadecimal, and state 0A
+// in /proc/net/tcp is one that listens.
+func (p program) asServer(t *testing.T, b *bench) {
+	const listens = `%s & server=$!
+		until grep -qs ':4853 .* 0A ' /proc/net/tcp /proc/net/tcp6; do kill -0 $server || break; sleep 0.05; done
+		echo it listens; wait $server`
+	out := new(daemon.Log)
+	ended := make(chan func(), 1)
+	go func() {
+		r, err := b.try(fmt.Sprintf(listens, p.command(b, "")), out)
+		ended <- func() { judge(t, p.name, r, err, out) }
+	}()
+	defer func() { (<-ended)() }() // the guest has one command at a time
+	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
+	s := b.ours(t, p.ours, p.there(b))
+	s.ended(t)
+	if said := s.said.String(); !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
+		t.Errorf("ours measures nothing")
+	}
+	t.Logf("%s:\n%sours:\n%s", p.name, out, s.said)
+}
+
+// judge says what is wrong with how a program in the guest ended.
+func judge(t *testing.T, name string, r vm.Result, err error, out fmt.Stringer) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Code != 0 || len(r.Complaints) > 0 {
+		t.Errorf("%s ends with status %d (too late: %v), the guest's kernel says %q:\n%s", name, r.Code, r.TimedOut, r.Complaints, out)
+	}
+}
+
+// side is our program, running in the namespace.
+type side struct {
+	said   *daemon.Log
+	status chan error
+}
+
+// ours starts unified-rdma-test as server, or as client of somebody.
+func (b *bench) ours(t *testing.T, options, where string) *side {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	args := append(strings.Fields("-reserve "+options), b.tap.Ifname, "roce:"+b.tap.Ifname, "-", where)
+	cmd := b.tap.Command(b.program, args...)
+	s := &side{said: new(daemon.Log), status: make(chan error, 1)}
+	cmd.Stdout, cmd.Stderr = s.said, s.said
+	if err := cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	end := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	go func() {
+		err := cmd.Wait()
+		end()
+		s.status <- err
+	}()
+	t.Cleanup(func() {
+		cancel()
+		err := <-s.status
+		s.status <- err
+	})
+	return s
+}
+
+// says waits until the program has printed a text.
+func (s *side) says(t *testing.T, text string) {
+	t.Helper()
+	testenv.Wait(t, limit, "ours to say "+text, func() bool {
+		if len(s.status) > 0 {
+			t.Fatalf("ours ended:\n%s", s.said)
+		}
+		return strings.Contains(s.said.String(), text)
+	})
+}
+
+// ended waits for its end, which must be a good one.
+func (s *side) ended(t *testing.T) {
+	t.Helper()
+	err := <-s.status
+	s.status <- err
+	if err != nil {
+		t.Errorf("ours: %v\n%s", err, s.said)
+	}
+}
