@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload test-powercut test-rdma lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload test-powercut test-rdma test-roce lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -39,6 +39,9 @@ test-powercut: setup-test ## cut the power of a recorded disk CUTS (100) times a
 
 test-rdma: setup-test ## unified-rdma-test between two lab guests, all it does (KERNEL=6.1|6.12|7)
 	@packaging/test-rdma.sh "$(KERNEL)"
+
+test-roce: setup-test ## unified-rdma-test between two namespaces with RoCE in software, all it does (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROCE_WHOLE=1 go test -count=1 -v -timeout 30m -run '^TestRoCE' ./selftests/unified-rdma-test
 
 # The lab guest: docs/lab.md. The script has the rest from the environment, the commands
 # as they were given, with their dollar signs.

@@ -22,7 +22,7 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := open(o, peer)
+	s, err := open(o, peer, o.job.room())
 	if err != nil {
 		return err
 	}
@@ -34,13 +34,15 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	} else {
 		r, err = s.lead(ctx, address, config)
 	}
+	counted, e := s.counted()
 	if err != nil {
-		return fmt.Errorf("%v: %w", &o.job, err)
+		if !o.json {
+			counted.print(out)
+		}
+		return errors.Join(fmt.Errorf("%v: %w", &o.job, err), e)
 	}
-	if r.counted, err = s.counted(); err != nil {
-		return err
-	}
-	return r.print(out, o.json)
+	r.counted = counted
+	return errors.Join(r.print(out, o.json), e)
 }
 
 // resolve finds the server's address, which decides about ours.

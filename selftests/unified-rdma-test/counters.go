@@ -7,18 +7,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// counts are counters of a device's port by the kernel's names for them: of all that goes
+// counts are counters of a device's port by the names the kernel has for them, or RoCE in software: of all that goes
 // through the port, whoever sends it. What was sent again, came out of sequence or found no
 // receive is among them, under names that differ from driver to driver.
 type counts map[string]uint64
 
 // readCounts reads those of the device's first port. A device may have none.
-func readCounts(device string) (counts, error) {
-	all, err := verbs.ReadCounters(device, 1)
-	c := make(counts, len(all))
+func (s *session) readCounts() (counts, error) {
+	c := make(counts)
+	if d, is := s.device.(*roce.Device); is {
+		for _, one := range d.Counters() {
+			c[one.Name] = one.Value
+		}
+		return c, nil
+	}
+	all, err := verbs.ReadCounters(s.options.device, 1)
 	for _, one := range all {
 		c[one.Name] = one.Value
 	}
@@ -45,7 +52,7 @@ type counted struct {
 // counted is what was counted since the session was opened. Some drivers have the kernel ask
 // the device every 10 ms only, so the last packets may be missing.
 func (s *session) counted() (counted, error) {
-	now, err := readCounts(s.options.device)
+	now, err := s.readCounts()
 	return counted{s.options.device, now.since(s.before)}, err
 }
 

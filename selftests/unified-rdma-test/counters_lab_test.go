@@ -11,8 +11,8 @@ import (
 // TestCounted: both sides say what the device has counted of a test.
 func TestCounted(t *testing.T) {
 	p := newPlace(t)
-	s := serveOn(t, p.asServer("-keep", noDisk)...)
-	out := asked(t, p.asClient("-test verify -n 20 -size 4096 -json")...)
+	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
+	out := p.asked(t, p.asClient("-test verify -n 20 -size 4096 -json")...)
 	var r struct{ Counters counts }
 	if err := json.Unmarshal([]byte(out), &r); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -20,7 +20,7 @@ func TestCounted(t *testing.T) {
 	if sent := r.Counters["sent_pkts"]; sent < 20*4 || r.Counters["rcvd_pkts"] != sent {
 		t.Errorf("20 messages of 4 packets: %v", r.Counters)
 	}
-	out = asked(t, p.asClient("-test verify -n 20")...)
+	out = p.asked(t, p.asClient("-test verify -n 20")...)
 	s.end()
 	s.ended()
 	for side, said := range map[string]string{"client": out, "server": s.out.String()} {

@@ -71,6 +71,14 @@ func twoSided(op rdma.Op) bool {
 	return op == rdma.Send || op == rdma.SendImmediate || op == rdma.WriteImmediate
 }
 
+// front is what lies in front of a received message.
+func (j *job) front() uint64 {
+	if j.Transport == rdma.UD {
+		return rdma.GRHBytes
+	}
+	return 0
+}
+
 // unnoticed reports whether a server has nothing to do, and sees nothing of what its client does.
 func (j *job) unnoticed() bool {
 	op, _ := j.op()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -54,19 +55,54 @@ func (l *link) one(r rdma.SendRequest, s rdma.SGE) error {
 	return err
 }
 
+// ahead is how many messages of a latency test may be sent whose completions were not taken.
+const ahead = 16
+
+// again posts the request that is sent again and again. It is not waited for: what the peer answers is sooner there than
+// what its device acknowledges. Completions are taken when there must be room for more: a look at a queue that is empty would have a device in
+// software acknowledge the peer's message in front of ours.
+func (l *link) again(r rdma.SendRequest, s rdma.SGE) error {
+	if l.open == ahead {
+		if err := l.settle(ahead - 1); err != nil {
+			return err
+		}
+	}
+	l.open++
+	return l.send(r, s)
+}
+
+// settle waits until at most so many requests are not complete.
+func (l *link) settle(most int) error {
+	for l.open > most {
+		cs, err := l.await(l.sent)
+		if err != nil {
+			return err
+		}
+		l.open -= len(cs)
+	}
+	return nil
+}
+
+// failed takes completions that are there, and is the first one's error.
+func (l *link) failed() error {
+	cs, err := l.look()
+	l.open -= len(cs)
+	return err
+}
+
 func (l *link) pingMessages(t *measure.Ticks) error {
 	r, s := l.request(0, 0)
 	r.Flags |= rdma.Signaled
 	for range l.Count {
 		t.Now()
-		if err := l.one(r, s); err != nil {
+		if err := l.again(r, s); err != nil {
 			return err
 		}
 		if err := l.takeOne(); err != nil {
 			return err
 		}
 	}
-	return nil
+	return l.settle(0)
 }
 
 func (l *link) pongMessages() error {
@@ -76,24 +112,25 @@ func (l *link) pongMessages() error {
 		if err := l.takeOne(); err != nil {
 			return err
 		}
-		if err := l.one(r, s); err != nil {
+		if err := l.again(r, s); err != nil {
 			return err
 		}
 	}
-	return nil
+	return l.settle(0)
 }
 
-// takeOne waits for a message and posts its receive again. The peer sends one at a time.
+// takeOne waits for a message and posts its receive again. The peer sends one at a time. When a message of ours fails
+// the receive is flushed.
 func (l *link) takeOne() error {
 	cs, err := l.await(l.came)
 	if err != nil {
-		return err
+		return errors.Join(l.failed(), err)
 	}
 	return l.post(0, len(cs))
 }
 
-// bounceWrites writes to and fro: the last byte of each is the number of the message. One side begins;
-// the other writes when it has seen the byte. What t has no place for is not timed: nil has none.
+// bounceWrites writes to and fro: the last byte of each is the number of the message, which may change when the peer has
+// answered. One side begins; the other writes when it has seen the byte. What t has no place for is not timed: nil has none.
 func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	r, s, last := l.writing()
 	for i := range l.Count {
@@ -107,7 +144,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 		if t != nil {
 			t.Now()
 		}
-		if err := l.one(r, s); err != nil {
+		if err := l.again(r, s); err != nil {
 			return err
 		}
 		if begins {
@@ -116,7 +153,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 			}
 		}
 	}
-	return nil
+	return l.settle(0)
 }
 
 // writing is the request that is sent again and again, and the last byte that it sends.
@@ -126,12 +163,15 @@ func (l *link) writing() (rdma.SendRequest, rdma.SGE, *byte) {
 	return r, s, &l.bytes(l.out, 0)[l.Size-1]
 }
 
-// awaitByte waits until the device has written the last byte of the slot.
+// awaitByte waits until the device has written the last byte of the slot. A device in software does its work meanwhile.
 func (l *link) awaitByte(want byte) error {
 	word, shift := lastWord(l.bytes(l.in, 0))
 	for tries := 1; byte(atomic.LoadUint32(word)>>shift) != want; tries++ {
+		if l.progress != nil {
+			l.progress.Progress()
+		}
 		if tries%(1<<16) == 0 {
-			if err := l.stillWaiting(); err != nil {
+			if err := errors.Join(l.failed(), l.stillWaiting()); err != nil {
 				return err
 			}
 		}

@@ -39,24 +39,18 @@ type link struct {
 	polled   []rdma.WorkCompletion
 	waiting  time.Time
 	reposted int // slot of the receive to be posted next
+	open     int // requests of a latency test that are not known to be complete
 }
 
-// areaMost is how much memory the messages of one way get.
-const areaMost = 16 << 20
-
-// newLink makes the queue pair, and memory for it, and leads it to INIT.
+// newLink makes the queue pair, takes memory for it, and leads it to INIT.
 func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Parameters, err error) {
 	l = &link{session: s, job: j, ctx: ctx}
 	l.op, _ = j.op()
 	if err := l.fits(); err != nil {
 		return l, local, err
 	}
-	l.stride = (l.front() + max(j.Size, 8) + 63) &^ 63
-	l.slots = int(min(max(areaMost/l.stride, 1), uint64(j.Depth)))
+	l.slots, l.stride = j.slotting()
 	l.apart = l.stride
-	if err := s.openRegion(2, l.area(), 0); err != nil {
-		return l, local, err
-	}
 	var areas [2]umem.Frame
 	if n := s.worker.TakeExtents(areas[:]); n < 2 {
 		return l, local, errors.New("the region has no room for the messages")
@@ -68,18 +62,6 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 	s.settings.Access = l.granted.Access() & rdma.Remote
 	local, err = connect.Prepare(s.device, l.qp, s.settings)
 	return l, local, err
-}
-
-// area is how much memory the messages of one way have. Programs of perftest go round in a few
-// thousand bytes.
-func (l *link) area() uint64 { return max(uint64(l.slots)*l.stride, 8192) }
-
-// front is what lies in front of a received message.
-func (l *link) front() uint64 {
-	if l.Transport == rdma.UD {
-		return rdma.GRHBytes
-	}
-	return 0
 }
 
 // fits reports a message that the port does not take in one piece: Soft-RoCE would drop
@@ -106,14 +88,18 @@ func (l *link) make() (err error) {
 	queue := func(depth int) (rdma.CompletionQueue, error) {
 		return keep(l.session, l.device.NewCompletionQueue, rdma.CompletionQueueConfig{Depth: depth})
 	}
-	if l.sent, err = queue(l.Depth + 1); err != nil {
+	depth := l.Depth
+	if l.Test == latencyTest {
+		depth = ahead
+	}
+	if l.sent, err = queue(depth + 1); err != nil {
 		return err
 	}
 	if l.came, err = queue(l.receives() + 1); err != nil {
 		return err
 	}
 	l.qp, err = keep(l.session, l.domain.NewQueuePair, rdma.QueuePairConfig{Transport: l.Transport, SendCQ: l.sent, ReceiveCQ: l.came,
-		SendDepth: l.Depth + 1, RecvDepth: l.receives() + 1, SendSGEs: 1, RecvSGEs: 1, InlineBytes: l.Inline})
+		SendDepth: depth + 1, RecvDepth: l.receives() + 1, SendSGEs: 1, RecvSGEs: 1, InlineBytes: l.Inline})
 	l.sends, l.recvs = make([]rdma.SendRequest, l.Depth), make([]rdma.ReceiveRequest, l.receives())
 	l.sges, l.polled = make([]rdma.SGE, max(l.Depth, l.receives())), make([]rdma.WorkCompletion, 64)
 	return err

@@ -27,7 +27,7 @@ func TestManager(t *testing.T) {
 
 // managed has a server go through tests of a client with -R, and without.
 func managed(t *testing.T, p place) {
-	s := serveOn(t, p.asServer("-keep", t.TempDir()+"/disk")...)
+	s := p.serveOn(t, p.asServer("-keep", t.TempDir()+"/disk")...)
 	cases := map[string]string{"-R -test verify -op write -beyond -n 20": "every byte as it should be"}
 	if !testing.Short() {
 		cases["-R -test verify -op send -size 65537 -n 20"] = "every byte as it should be"
@@ -39,7 +39,7 @@ func managed(t *testing.T, p place) {
 		cases["-test verify -n 20"] = "every byte as it should be"
 	}
 	for options, want := range cases {
-		if out := asked(t, p.asClient(options)...); !strings.Contains(out, want) {
+		if out := p.asked(t, p.asClient(options)...); !strings.Contains(out, want) {
 			t.Errorf("%s: %s", options, out)
 		}
 	}
@@ -47,7 +47,7 @@ func managed(t *testing.T, p place) {
 }
 
 func rpingAsClient(t *testing.T, p place) {
-	s := serveOn(t, strings.Fields("-peer rping "+p.card+" "+p.device+" - server")...)
+	s := p.serveOn(t, strings.Fields("-peer rping "+p.card+" "+p.device+" - server")...)
 	out, err := exec.CommandContext(t.Context(), testenv.Tool(t, "rping"), "-c", "-a", p.server, "-C", "20", "-S", "1000", "-V", "-v").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "ping data: rdma-ping-19: ") {
 		t.Errorf("rping: %v\n%s", err, out)
@@ -79,7 +79,7 @@ func rpingAsServer(t *testing.T, p place) {
 func askPatiently(t *testing.T, p place, options string) (status int, out, errs string) {
 	t.Helper()
 	for end := time.Now().Add(testenv.Within(10 * time.Second)); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		status, out, errs = askFor(t, append(strings.Fields(options), p.card, p.device, noDisk, p.server)...)
+		status, out, errs = p.askFor(t, append(strings.Fields(options), p.card, p.device, noDisk, p.server)...)
 		if !strings.Contains(errs, "check that a program listens") {
 			break
 		}
@@ -121,8 +121,8 @@ func (c peerCase) asManagedServer(t *testing.T, p place) {
 
 // managedKilled: a server whose client is killed says that the peer has disconnected.
 func managedKilled(t *testing.T, p place) {
-	s := serveOn(t, p.asServer("-timeout 9s", noDisk)...)
-	cmd := process(t, p.asClient("-R -test latency -n 10000000")...)
+	s := p.serveOn(t, p.asServer("-timeout 9s", noDisk)...)
+	cmd := p.process(t, p.asClient("-R -test latency -n 10000000")...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func managedKilled(t *testing.T, p place) {
 
 func managedRefused(t *testing.T, p place) {
 	for options, want := range map[string]string{"-peer rping": "check that a program listens", "-peer rping -port 1": "rejected"} {
-		if status, out, errs := askFor(t, append(strings.Fields(options), p.card, p.device, noDisk, p.server)...); status != 1 || !strings.Contains(errs, want) {
+		if status, out, errs := p.askFor(t, append(strings.Fields(options), p.card, p.device, noDisk, p.server)...); status != 1 || !strings.Contains(errs, want) {
 			t.Errorf("%s: status %d, %s%s", options, status, out, errs)
 		}
 	}

@@ -33,9 +33,11 @@ type options struct {
 
 const usage = `Usage: unified-rdma-test [OPTIONS] IFACE RDMA_DEV BLOCK_DEV server|ADDRESS
 
-IFACE is the network interface of RDMA_DEV. BLOCK_DEV is the server's disk or file;
-it is - where none is needed: on the client, and for all tests but storage. The client,
-started with the server's ADDRESS, says what is tested; the server needs no options.
+IFACE is the network interface of RDMA_DEV. RDMA_DEV is a device as rdma(8) names it, or
+roce:IFACE: RoCE v2 in software, on any Ethernet interface that has an IP address. BLOCK_DEV
+is the server's disk or file; it is - where none is needed: on the client, and for all tests
+but storage. The client, started with the server's ADDRESS, says what is tested; the server
+needs no options.
 
 `
 
@@ -68,7 +70,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.Inline, "inline", o.Inline, "send messages of up to so many `BYTES` inline (default: of latency 220, else 0)")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
 	fs.BoolVar(&o.beyond, "beyond", false, "with -test verify: at the end ask for more than is allowed, which must be refused")
-	fs.BoolVar(&o.Manager, "R", false, "connect the queue pairs through rdma_cm")
+	fs.BoolVar(&o.Manager, "R", false, "connect the queue pairs through rdma_cm (not with roce:IFACE)")
 	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of somebody else's: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
@@ -84,8 +86,15 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.StringVar(&o.authority, "ca", "", "`FILE` with the certificate that signed the peer's")
 }
 
-// check holds the options against each other and fills in what depends on others.
+// check holds the options against each other and the device, and fills in what depends on others.
 func (o *options) check(given map[string]bool) error {
+	if err := o.checkTogether(given); err != nil {
+		return err
+	}
+	return o.checkSoft()
+}
+
+func (o *options) checkTogether(given map[string]bool) error {
 	if tls := []bool{o.cert != "", o.key != "", o.authority != ""}; tls[0] != tls[1] || tls[1] != tls[2] {
 		return errors.New("-cert, -key and -ca go together")
 	}

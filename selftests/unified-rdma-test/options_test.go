@@ -27,6 +27,11 @@ func TestMistakes(t *testing.T) {
 		"-test latency -op write -size 0 e r - h":     "shows in its last byte",
 		"-test latency -beyond e r - h":               "-beyond goes with -test verify",
 		"-qp-timeout 32 e r - h":                      "-qp-timeout 32",
+		"-test verify e roce:f - h":                   "name roce:e, or another IFACE",
+		"e roce: - server":                            "name roce:e",
+		"-R -test verify e roce:e - h":                "-R: rdma_cm is the kernel's",
+		"-peer rping e roce:e - h":                    "-peer rping: rdma_cm is the kernel's",
+		"-R -peer ib_write_bw e roce:e - server":      "-R: rdma_cm is the kernel's",
 		"-cert a e r - h":                             "go together",
 		"-op write e r - server":                      "is the client's to say",
 		"-beyond e r - server":                        "is the client's to say",
@@ -92,6 +97,25 @@ func TestHello(t *testing.T) {
 		strings.Replace(string(b), `"Size":4096`, `"Size":99999999999`, 1), strings.Replace(string(b), `"Depth":128`, `"Depth":0`, 1)} {
 		if _, err := decode([]byte(hostile)); err == nil {
 			t.Errorf("%s is taken", hostile)
+		}
+	}
+}
+
+// TestTakes: a server refuses what its device or its want of a disk does not let it do.
+func TestTakes(t *testing.T) {
+	for _, c := range []struct {
+		device, disk string
+		job          job
+		want         string
+	}{
+		{"rxe0", noDisk, job{Test: storageTest}, "name BLOCK_DEV"},
+		{"roce:e", noDisk, job{Test: verifyTest, Manager: true}, "the client wants -R"},
+		{"rxe0", noDisk, job{Test: verifyTest, Manager: true}, ""},
+		{"roce:e", "/d", job{Test: storageTest}, ""},
+	} {
+		o := options{device: c.device, disk: c.disk}
+		if err := o.takes(&c.job); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v, not %q", c, err, c.want)
 		}
 	}
 }

@@ -88,7 +88,7 @@ func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.
 	if err != nil {
 		return err
 	}
-	s, err := open(*o, peer.Addr().Unmap())
+	s, err := open(*o, peer.Addr().Unmap(), o.job.room())
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (o *options) perftestManaged(ctx context.Context, test perftest.Test, out i
 		}
 		m.to = netip.AddrPortFrom(peer, uint16(o.port))
 	}
-	s, err := open(*o, m.to.Addr())
+	s, err := open(*o, m.to.Addr(), o.job.room())
 	if err != nil {
 		return err
 	}

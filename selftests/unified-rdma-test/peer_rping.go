@@ -48,7 +48,7 @@ func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
 			return err
 		}
 	}
-	s, err := open(*o, peer)
+	s, err := open(*o, peer, room{extents: 3, size: o.most()})
 	if err != nil {
 		return err
 	}
@@ -67,15 +67,16 @@ func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
 	return p.ask(netip.AddrPortFrom(peer, uint16(o.port)))
 }
 
-// make makes the memory, and a queue pair.
+// most is the longest ping: the client knows how long its own are.
+func (o *options) most() uint64 {
+	if o.server() {
+		return rping.Most
+	}
+	return o.Size
+}
+
+// make takes the memory, and makes a queue pair.
 func (p *pinger) make() (err error) {
-	room := p.Size
-	if p.options.server() {
-		room = rping.Most
-	}
-	if err := p.openRegion(3, room, 0); err != nil {
-		return err
-	}
 	frames := make([]umem.Frame, 3)
 	if n := p.worker.TakeExtents(frames); n < len(frames) {
 		return errors.New("the region has no room for the pings")

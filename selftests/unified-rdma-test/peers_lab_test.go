@@ -13,31 +13,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// peerCase is a program of rdma-core or perftest and what it is asked for, and the options that
-// ask ours for the same.
-type peerCase struct {
-	program, theirs, ours string
-	short                 bool // is in the short form as well
-}
-
-var peerCases = []peerCase{
-	{"ibv_rc_pingpong", "-n 100", "-peer pingpong -transport RC -n 100", false},
-	{"ibv_uc_pingpong", "-n 100", "-peer pingpong -transport UC -n 100", false},
-	{"ibv_ud_pingpong", "-n 100 -s 1024", "-peer pingpong -transport UD -n 100 -size 1024", false},
-	{"ib_send_lat", "-n 200", "-peer ib_send_lat -n 200", false},
-	{"ib_send_lat", "-n 200 -c UD", "-peer ib_send_lat -n 200 -transport UD", false},
-	{"ib_send_lat", "-n 200 -c UC -s 1000", "-peer ib_send_lat -n 200 -transport UC -size 1000", false},
-	{"ib_send_bw", "-n 200", "-peer ib_send_bw -n 200", false},
-	{"ib_write_lat", "-n 200", "-peer ib_write_lat -n 200", true},
-	{"ib_write_lat", "-n 200 -c UC", "-peer ib_write_lat -n 200 -transport UC", false},
-	{"ib_write_bw", "-n 200", "-peer ib_write_bw -n 200", false},
-	{"ib_read_lat", "-n 200", "-peer ib_read_lat -n 200", false},
-	{"ib_read_bw", "-n 200 -s 4096", "-peer ib_read_bw -n 200 -size 4096", false},
-	{"ib_atomic_lat", "-n 200", "-peer ib_atomic_lat -n 200", false},
-	{"ib_atomic_lat", "-n 200 -A CMP_AND_SWAP", "-peer ib_atomic_lat -n 200 -op compare-swap", false},
-	{"ib_atomic_bw", "-n 200", "-peer ib_atomic_bw -n 200", false},
-}
-
 // TestPeers has the programs, unmodified, as clients of ours and as servers for ours.
 func TestPeers(t *testing.T) {
 	p := newPlace(t)
@@ -73,7 +48,7 @@ func (c peerCase) command(t *testing.T, device, where string) (*exec.Cmd, *text)
 }
 
 func (c peerCase) asClient(t *testing.T, p place) {
-	s := serveOn(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, "server")...)
+	s := p.serveOn(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, "server")...)
 	cmd, out := c.command(t, p.device, p.server)
 	if err := cmd.Run(); err != nil {
 		t.Errorf("%s: %v\n%s", c.program, err, out)
@@ -89,7 +64,7 @@ func (c peerCase) asServer(t *testing.T, p place) {
 		t.Fatal(err)
 	}
 	testenv.Wait(t, 10*time.Second, c.program+" to listen", listens)
-	if text := asked(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, p.server)...); !strings.Contains(text, "usec") && !strings.Contains(text, "BW peak") {
+	if text := p.asked(t, append(strings.Fields(c.ours), p.card, p.device, noDisk, p.server)...); !strings.Contains(text, "usec") && !strings.Contains(text, "BW peak") {
 		t.Errorf("ours says %s", text)
 	}
 	if err := cmd.Wait(); err != nil {

@@ -18,7 +18,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	// What cannot work is said before anybody asks.
-	s, err := open(o, netip.Addr{})
+	s, err := open(o, netip.Addr{}, room{})
 	if err != nil {
 		return err
 	}
@@ -77,14 +77,18 @@ func (o *options) connection() (c connect.Config, err error) {
 // serveOne does what one client asks for, or tells it why not.
 func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request) error {
 	j, err := decode(r.Remote().Hello)
-	if err == nil && j.Test == storageTest && o.disk == noDisk {
-		err = errors.New("this server was started without a disk: name BLOCK_DEV there")
+	if err == nil {
+		err = o.takes(&j)
 	}
 	if err != nil {
 		return errors.Join(err, r.Refuse(err.Error()))
 	}
 	fmt.Fprintf(out, "client %v: %v\n", r.Peer(), &j)
-	s, err := open(o, netip.AddrFrom16(r.Remote().Parameters.GID).Unmap())
+	m := j.room()
+	if j.Test == storageTest {
+		m.control = control
+	}
+	s, err := open(o, netip.AddrFrom16(r.Remote().Parameters.GID).Unmap(), m)
 	if err != nil {
 		return errors.Join(err, r.Refuse(err.Error()))
 	}

@@ -8,19 +8,17 @@ import (
 	"os"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
-	"github.com/unifiedd/unifiedd/rdma/verbs"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// session is a device with a region registered whole.
+// session is a region, and a device it is registered with whole.
 type session struct {
 	options  options
 	device   rdma.Device
+	progress rdma.Progresser // nil: the device works by itself
 	port     rdma.Port
 	settings connect.Settings
 	domain   rdma.ProtectionDomain
@@ -34,8 +32,9 @@ type session struct {
 	undo     []func() error
 }
 
-// open opens the device. The peer is the zero Addr where it is not known yet.
-func open(o options, peer netip.Addr) (s *session, err error) {
+// open opens a region with room for the test, and then the device: that of RoCE in software has its queues there. The
+// peer is the zero Addr where it is not known yet.
+func open(o options, peer netip.Addr, m room) (s *session, err error) {
 	s = &session{options: o}
 	defer func() {
 		if err != nil {
@@ -45,27 +44,37 @@ func open(o options, peer netip.Addr) (s *session, err error) {
 	if err := checkInterface(o.iface, o.device); err != nil {
 		return s, err
 	}
-	if s.device, err = keep(s, verbs.Provider{}.Open, o.device); err != nil {
+	if err := s.openRegion(m); err != nil {
 		return s, err
 	}
-	if s.port, err = s.device.Port(1); err != nil {
+	if err := s.openDevice(); err != nil {
 		return s, err
 	}
-	if s.before, err = readCounts(o.device); err != nil {
+	if err := s.settle(peer); err != nil {
 		return s, err
 	}
+	return s, s.register()
+}
+
+// settle says how queue pairs are connected, as far as the user does.
+func (s *session) settle(peer netip.Addr) (err error) {
 	s.settings = connect.Defaults()
-	s.settings.Timeout = uint8(o.qpTimeout)
-	if o.mtu != 0 {
-		if s.settings.MTU, err = rdma.ParseMTU(o.mtu); err != nil {
-			return s, fmt.Errorf("-mtu: %w", err)
+	s.settings.Timeout = uint8(s.options.qpTimeout)
+	if s.options.mtu != 0 {
+		if s.settings.MTU, err = rdma.ParseMTU(s.options.mtu); err != nil {
+			return fmt.Errorf("-mtu: %w", err)
 		}
 	}
-	if err := s.chooseGID(peer); err != nil {
-		return s, err
+	return s.chooseGID(peer)
+}
+
+// register registers the region whole, for local access.
+func (s *session) register() (err error) {
+	if s.domain, err = keep(s, func(struct{}) (rdma.ProtectionDomain, error) { return s.device.NewProtectionDomain() }, struct{}{}); err != nil {
+		return err
 	}
-	s.domain, err = keep(s, func(struct{}) (rdma.ProtectionDomain, error) { return s.device.NewProtectionDomain() }, struct{}{})
-	return s, err
+	s.memory, err = keep(s, func(a rdma.Access) (rdma.MemoryRegion, error) { return s.domain.Register(s.region, a) }, rdma.LocalWrite)
+	return err
 }
 
 // checkInterface holds the interface to be there, and to be the device's where it has one.
@@ -125,40 +134,4 @@ func (s *session) close() error {
 		s.undo = s.undo[:last]
 	}
 	return errors.Join(errs...)
-}
-
-// openRegion opens a region with that many extents of a size, and registers it for local
-// access.
-func (s *session) openRegion(extents int, size, control uint64) (err error) {
-	c := umem.Config{ExtentSize: max(pow2(size), 4096), Extents: uint64(extents), Control: control}
-	c.Size = max(c.ExtentSize*uint64(extents+1), 2<<20)
-	if s.options.reserve {
-		back, err := umem.Reserve(umem.Huge2M, -1, c.Size+control)
-		if err != nil {
-			return err
-		}
-		s.then(back)
-	}
-	if s.region, err = keep(s, umem.Open, c); err != nil {
-		if errors.Is(err, unix.ENOMEM) {
-			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages)", err)
-		}
-		return err
-	}
-	s.book = s.region.NewBook("unified-rdma-test")
-	s.then(s.book.Close)
-	if s.worker, err = s.book.NewHolder(umem.OwnerWorker, "unified-rdma-test"); err != nil {
-		return err
-	}
-	s.then(func() error { s.worker.Close(); return nil })
-	s.memory, err = keep(s, func(a rdma.Access) (rdma.MemoryRegion, error) { return s.domain.Register(s.region, a) }, rdma.LocalWrite)
-	return err
-}
-
-func pow2(n uint64) uint64 {
-	p := uint64(1)
-	for p < n {
-		p *= 2
-	}
-	return p
 }

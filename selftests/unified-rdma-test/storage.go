@@ -32,13 +32,9 @@ type store struct {
 const control = 2 << 20
 
 // newStore makes the port, of a queue pair in INIT.
-func newStore(ctx context.Context, s *session, j job, control uint64) (st *store, e connect.End, err error) {
+func newStore(ctx context.Context, s *session, j job) (st *store, e connect.End, err error) {
 	st = &store{session: s, job: j, ctx: ctx}
-	// Half of the extents are for what comes, half for what goes.
-	if err := s.openRegion(2*j.Depth, j.Size, control); err != nil {
-		return st, e, err
-	}
-	st.frames = make([]umem.Frame, 2*j.Depth)
+	st.frames = make([]umem.Frame, j.room().extents)
 	if n := s.worker.TakeExtents(st.frames); n < len(st.frames) {
 		return st, e, errors.New("the region has no room for the messages")
 	}

@@ -12,7 +12,7 @@ import (
 
 // askStorage is the client's side of the storage test.
 func (s *session) askStorage(ctx context.Context, address string, config connect.Config) (result, error) {
-	st, end, err := newStore(ctx, s, s.options.job, 0)
+	st, end, err := newStore(ctx, s, s.options.job)
 	if err != nil {
 		return result{}, err
 	}

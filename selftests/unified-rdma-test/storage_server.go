@@ -20,7 +20,7 @@ type phase struct {
 
 // store is the server's side of the storage test.
 func (s *session) store(ctx context.Context, j job, r *connect.Request, out io.Writer) error {
-	st, end, err := newStore(ctx, s, j, control)
+	st, end, err := newStore(ctx, s, j)
 	if err == nil {
 		err = st.openDisk()
 	}

@@ -41,8 +41,9 @@ func TestBetweenGuests(t *testing.T) {
 	if err != nil {
 		t.Fatalf("set up the wire between two guests, of which this is %q: %v", host, err)
 	}
-	p := place{card: wireCard, device: labenv.SoftRoCE(t, wireCard), server: wireServer, mtu: 4096}
-	t.Cleanup(func() { atRest(t, p.device) })
+	p := softRoCE(wireCard, labenv.SoftRoCE(t, wireCard))
+	p.server, p.mtu = wireServer, 4096
+	t.Cleanup(func() { labenv.RDMAAtRest(t, p.device) })
 	if host == "2" {
 		servesGuest(t, p)
 	} else {
@@ -52,7 +53,7 @@ func TestBetweenGuests(t *testing.T) {
 
 // servesGuest serves until the other guest has had all.
 func servesGuest(t *testing.T, p place) {
-	s := serveOn(t, p.asServer("-keep -force -timeout 30s", labenv.Disk)...)
+	s := p.serveOn(t, p.asServer("-keep -force -timeout 30s", labenv.Disk)...)
 	l, err := net.Listen("tcp", wireServer+wirePort)
 	if err != nil {
 		t.Fatal(err)
@@ -106,16 +107,16 @@ func asksGuest(t *testing.T, p place) {
 	t.Logf("%d runs took %v", n, time.Since(begin).Round(time.Second))
 	for _, options := range []string{"-n 200 -size 65536", "-test latency -op send", "-test latency -op write", "-test latency -op read", "-test latency -op fetch-add",
 		"-test bandwidth -op write -size 4096", "-test bandwidth -op read -size 65536"} {
-		t.Logf("%s\n%s", options, asked(t, p.asClient("-timeout 30s "+options)...))
+		t.Logf("%s\n%s", options, p.asked(t, p.asClient("-timeout 30s "+options)...))
 	}
 	// The other guest falls silent, and comes back.
 	begin = time.Now()
-	status, out, errs := askFor(t, p.asClient(fmt.Sprintf("-qp-timeout 16 -timeout 30s -test bandwidth -op write -size 4096 -n %d", endless))...)
+	status, out, errs := p.askFor(t, p.asClient(fmt.Sprintf("-qp-timeout 16 -timeout 30s -test bandwidth -op write -size 4096 -n %d", endless))...)
 	if took := time.Since(begin); status != 1 || !strings.Contains(errs, rdma.RetryExceeded.String()) || took > testenv.Within(20*time.Second) {
 		t.Errorf("a peer that is silent: status %d after %v, %s%s", status, took, out, errs)
 	}
 	testenv.Wait(t, 30*time.Second, "the other guest to be back", func() bool {
-		status, _, _ := askFor(t, p.asClient("-test verify -n 10")...)
+		status, _, _ := p.askFor(t, p.asClient("-test verify -n 10")...)
 		return status == 0
 	})
 }

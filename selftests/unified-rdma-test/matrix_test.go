@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// sizes are those of the operations that take any; UD's end with the MTU, atomics are of 8.
+var sizes = []int{0, 1, 255, 4096, 65537, 1 << 20}
+
+// wholeMatrix is matrix with a server of its own.
+func wholeMatrix(t *testing.T, p place) {
+	t.Helper()
+	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
+	n := matrix(t, p)
+	s.end()
+	if status := s.ended(); status != 0 || s.errs.String() != "" {
+		t.Errorf("the server ends with %d: %s%s", status, &s.out, &s.errs)
+	}
+	t.Logf("%d runs, %s", n, s.out.String()[strings.LastIndex(s.out.String(), "ended"):])
+}
+
+// matrix has every operation of every transport verified in each size, and a request for more refused. It returns how
+// many runs that took.
+func matrix(t *testing.T, p place) (n int) {
+	for _, transport := range []rdma.Transport{rdma.RC, rdma.UC, rdma.UD} {
+		for _, o := range ops {
+			if !transport.Allows(o.op) {
+				continue
+			}
+			for _, size := range p.sizesOf(o.op) {
+				verified(t, p, transport, o.name, o.op, size)
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// sizesOf are the sizes of an operation.
+func (p place) sizesOf(op rdma.Op) []int {
+	if isAtomic(op) {
+		return []int{8}
+	}
+	return p.sizes
+}
+
+// beyondStatus is how a request for more than is allowed ends.
+func (p place) beyondStatus(transport rdma.Transport, op rdma.Op) rdma.Status {
+	switch {
+	case transport != rdma.RC:
+		return rdma.LocalLength
+	case op == rdma.Send || op == rdma.SendImmediate:
+		return p.tooLong
+	}
+	return rdma.RemoteAccess
+}
+
+func verified(t *testing.T, p place, transport rdma.Transport, name string, op rdma.Op, size int) {
+	t.Helper()
+	n, depth := 20, 8
+	if size > 4096 {
+		n, depth = 5, 2
+	}
+	options := fmt.Sprintf("%s-test verify -beyond -transport %v -op %s -size %d -n %d -depth %d", p.matrix, transport, name, size, n, depth)
+	status, out, errs := p.askFor(t, p.asClient(options)...)
+	if transport == rdma.UD && size > p.mtu {
+		if status != 1 || !strings.Contains(errs, rdma.LocalLength.String()) {
+			t.Errorf("%s: status %d, %s%s", options, status, out, errs)
+		}
+		return
+	}
+	want := p.beyondStatus(transport, op).String()
+	if status != 0 || errs != "" || !strings.Contains(out, "every byte as it should be") || !strings.Contains(out, "refused, as it must be: "+want) {
+		t.Errorf("%s: status %d, %s%s", options, status, out, errs)
+	}
+}

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// wholeVariable asks for the long forms of the tests between two namespaces, as make test-roce does.
+const wholeVariable = "UNIFIEDD_ROCE_WHOLE"
+
+// newRoCE is a veth pair with RoCE in software at both ends, each in a namespace of its own, where the program is a process of
+// its own, too.
+func newRoCE(t *testing.T, o testenv.PairOptions) (place, *testenv.Pair) {
+	t.Helper()
+	pair := testenv.NewPair(t, o)
+	testenv.HugePages(t, 192<<20)
+	sit := func(e *testenv.End) seat {
+		return seat{card: e.Ifname, device: softPrefix + e.Ifname, in: e.Namespace}
+	}
+	return place{seat: sit(&pair.A), far: sit(&pair.B), server: pair.B.IP.String(), mtu: rdma.FitsInterface(pair.MTU).Bytes(),
+		patient: "-qp-timeout 16 ", whole: os.Getenv(wholeVariable) != "", sizes: []int{255}, tooLong: rdma.RemoteInvalidRequest,
+		sent: func(t *testing.T) uint64 { return pair.A.Stats(t).TxPackets }}, pair
+}
+
+// TestRoCE is what an RDMA device must do, done by RoCE in software between two namespaces.
+func TestRoCE(t *testing.T) {
+	p, pair := newRoCE(t, testenv.PairOptions{MTU: 4200, IPv6: true})
+	disk := filepath.Join(testenv.DiskDir(t), "disk")
+	step := func(name string, f func(t *testing.T, p place)) { t.Run(name, func(t *testing.T) { f(t, p) }) }
+	step("matrix", wholeMatrix)
+	step("storage", func(t *testing.T, p place) { storage(t, p, disk, storageCases(p)) })
+	step("measured", measured)
+	step("formats", ourselves)
+	step("counted", countedInSoftware)
+	step("addresses", func(t *testing.T, p place) { addressed(t, p, pair) })
+	step("refused", refusedInSoftware)
+	step("server goes on", serverGoesOn)
+	if !p.whole {
+		return
+	}
+	step("client gone", clientGone)
+	step("unnoticed", unnoticed)
+	step("killed", peerKilled)
+	step("stopped", func(t *testing.T, p place) {
+		silent := rdma.RetryExceeded.String() + "|check that the peer is alive"
+		peerStopped(t, p, map[string]string{"-test latency -op send": silent, "-test latency -op write": silent, "-test bandwidth -op send -size 64": silent})
+	})
+	step("link down", func(t *testing.T, p place) {
+		linkDown(t, p, func(up bool) { setLink(t, &pair.A, up) }, rdma.RetryExceeded)
+	})
+}
+
+func storageCases(p place) []string {
+	if p.whole {
+		return []string{"-size 4096 -n 400 -depth 8", "-n 100", "-size 1048576 -n 20 -depth 4", "-size 65536 -n 1 -json"}
+	}
+	return []string{"-size 65536 -n 20 -depth 4"}
+}
+
+// TestRoCEMatrix is the whole matrix over each MTU, of make test-roce. In the short form it is the MTU that one
+// frame takes, which the other test's is not.
+func TestRoCEMatrix(t *testing.T) {
+	mtus := []int{1024}
+	if os.Getenv(wholeVariable) != "" {
+		mtus = []int{256, 512, 1024, 2048, 4096}
+	}
+	for _, mtu := range mtus {
+		t.Run(fmt.Sprint(mtu), func(t *testing.T) { overMTU(t, mtu) })
+	}
+}
+
+// overMTU has interfaces of just that MTU, and longer ones of which no more is used.
+func overMTU(t *testing.T, mtu int) {
+	const overhead = 80
+	p, _ := newRoCE(t, testenv.PairOptions{MTU: mtu + overhead})
+	if !p.whole {
+		p.sizes = []int{65537}
+		wholeMatrix(t, p)
+		return
+	}
+	p.sizes = append(sizes, 8<<20)
+	wholeMatrix(t, p)
+	p, _ = newRoCE(t, testenv.PairOptions{MTU: 9000})
+	p.sizes, p.matrix = []int{0, 255, 65537}, fmt.Sprintf("-mtu %d ", mtu)
+	wholeMatrix(t, p)
+}
+
+// countedInSoftware: both sides say what the device has counted.
+func countedInSoftware(t *testing.T, p place) {
+	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
+	out := p.asked(t, p.asClient("-test verify -n 20 -size 16384 -json")...)
+	var r struct{ Counters counts }
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if sent := r.Counters["packets_sent"]; sent < 20*4 || r.Counters["packets_received"] == 0 {
+		t.Errorf("20 messages of 4 packets: %v", r.Counters)
+	}
+	s.end()
+	if s.ended(); !strings.Contains(s.out.String(), "meanwhile "+p.far.device+" counted: ") {
+		t.Errorf("the server says %s", &s.out)
+	}
+}
+
+// addressed has messages go over IPv6, and from the address that the user says.
+func addressed(t *testing.T, p place, pair *testenv.Pair) {
+	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
+	p.asked(t, p.asClient("-gid 0 -test verify -n 10")...)
+	p.server = pair.B.IP6.String()
+	for _, options := range []string{"-test verify -n 10 -size 65537", "-test verify -n 10 -transport UD", "-test verify -op read -n 10"} {
+		p.asked(t, p.asClient(options)...)
+	}
+	s.end()
+	s.ended()
+}
+
+// refusedInSoftware: what cannot work is said, with what to check.
+func refusedInSoftware(t *testing.T, p place) {
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no such interface": {[]string{"none0", "roce:none0", noDisk, p.server}, "ip link lists them"},
+		"loopback":          {[]string{"lo", "roce:lo", noDisk, p.server}, "lo"},
+		"no server":         {p.asClient("-timeout 2s"), "connection refused"},
+		"no such GID":       {p.asClient("-gid 200"), "-gid 200"},
+		"MTU":               {p.asClient("-mtu 1500"), "256, 512, 1024, 2048 or 4096"},
+	} {
+		if status, out, errs := p.askFor(t, c.args...); status != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%s: status %d, %q does not say %q; %s", name, status, errs, c.want, out)
+		}
+	}
+	p.twice(t)
+}
+
+// twice has two servers want the same interface.
+func (p place) twice(t *testing.T) {
+	s := p.serveOn(t, p.asServer("-keep -timeout 3s", noDisk)...)
+	done := s.asks(p, "-timeout 3s -test latency")
+	second := p
+	second.seat = p.far
+	status, out, errs := second.askFor(t, second.asServer("-port 18517 -timeout 2s", noDisk)...)
+	if status != 1 || !strings.Contains(errs, p.far.card) {
+		t.Errorf("a second server on the same interface: status %d, %s%s", status, out, errs)
+	}
+	s.end()
+	select {
+	case <-done:
+	case <-time.After(testenv.Within(10 * time.Second)):
+		t.Error("the client does not end when its server does")
+	}
+}
+
+// setLink sets an end down, or up.
+func setLink(t *testing.T, e *testenv.End, up bool) {
+	if up {
+		e.SetUp(t)
+	} else {
+		e.SetDown(t)
+	}
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// room is the memory that a test takes.
+type room struct {
+	extents int    // for messages
+	size    uint64 // bytes of each, at least
+	control uint64 // bytes for the rings of a disk's queue
+}
+
+// areaMost is how much memory the messages of one way get.
+const areaMost = 16 << 20
+
+// room is what a job takes, of storage without the disk's queue.
+func (j *job) room() room {
+	if j.Test == storageTest { // half for what comes, half for what goes
+		return room{extents: 2 * j.Depth, size: j.Size}
+	}
+	return room{extents: 2, size: j.area()}
+}
+
+// slotting is how many messages memory is for, each way, and how many bytes from one to the next.
+func (j *job) slotting() (slots int, stride uint64) {
+	stride = (j.front() + max(j.Size, 8) + 63) &^ 63
+	return int(min(max(areaMost/stride, 1), uint64(j.Depth))), stride
+}
+
+// area is how much memory the messages of one way have. Programs of perftest go round in a few
+// thousand bytes.
+func (j *job) area() uint64 {
+	slots, stride := j.slotting()
+	return max(uint64(slots)*stride, 8192)
+}
+
+// openRegion opens a region with that room, for one thread to take from.
+func (s *session) openRegion(m room) (err error) {
+	c := umem.Config{ExtentSize: max(pow2(m.size), 4096), Extents: uint64(m.extents), Control: m.control}
+	frames, err := s.deviceFrames()
+	if err != nil {
+		return err
+	}
+	forFrames := (max(frames*frameSize, 1) + c.ExtentSize - 1) / c.ExtentSize // in extents, at whose multiples those of messages lie
+	c.Size = max(c.ExtentSize*(uint64(m.extents)+forFrames), 2<<20)
+	if s.options.reserve {
+		back, err := umem.Reserve(umem.Huge2M, -1, c.Size+c.Control)
+		if err != nil {
+			return err
+		}
+		s.then(back)
+	}
+	if s.region, err = keep(s, umem.Open, c); err != nil {
+		if errors.Is(err, unix.ENOMEM) {
+			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages)", err)
+		}
+		return err
+	}
+	s.book = s.region.NewBook("unified-rdma-test")
+	s.then(s.book.Close)
+	if s.worker, err = s.book.NewHolder(umem.OwnerWorker, "unified-rdma-test"); err == nil {
+		s.then(func() error { s.worker.Close(); return nil })
+	}
+	return err
+}
+
+// frameSize is umem's default.
+const frameSize = 4096
+
+// deviceFrames is how many frames of the region the device takes for itself.
+func (s *session) deviceFrames() (uint64, error) {
+	iface, is := s.options.soft()
+	if !is {
+		return 0, nil
+	}
+	link, err := netlink.LinkByName(iface)
+	if err != nil {
+		return 0, fmt.Errorf("count the queues of %s: %w", iface, err)
+	}
+	return uint64(roce.Config{}.Frames(max(1, link.Attrs().NumRxQueues))), nil // as many as there can be
+}
+
+func pow2(n uint64) uint64 {
+	p := uint64(1)
+	for p < n {
+		p *= 2
+	}
+	return p
+}
