@@ -122,11 +122,12 @@ func allocations(b *bench) {
 		if n, err := y.qp.PostReceive(receives, to); n != 1 || err != nil {
 			failed++
 		}
-		if n, err := x.qp.PostSend(sends, from); n != 1 || err != nil {
+		posted, n, err := rdma.PostSpin(x.qp, sends, from, x.cq, got, 200*time.Microsecond)
+		if posted != 1 || err != nil {
 			failed++
 		}
-		for n := 0; n == 0; {
-			n, _ = x.cq.Spin(got, 100*time.Microsecond)
+		for n == 0 {
+			n, _ = x.cq.Spin(got, 200*time.Microsecond)
 		}
 		for n := 0; n == 0; {
 			n, _ = y.cq.Poll(got)

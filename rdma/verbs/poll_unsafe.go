@@ -23,9 +23,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// spin is the longest time in C at once: threads in C hold up the Go scheduler's work on
-// their processor.
-const spin = 10 * time.Microsecond
+// spin is the longest time in C at once, after which Spin looks at the clock here.
+const spin = 100 * time.Microsecond
 
 func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	if q.number == 0 || len(dst) == 0 {
@@ -40,20 +39,31 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 }
 
 func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {
+	n, err := q.spin(dst, limit)
+	if n > 0 || err != nil || limit <= spin {
+		return n, err
+	}
+	for end := time.Now().Add(limit - spin); n == 0 && err == nil && limit > 0; limit = time.Until(end) {
+		n, err = q.spin(dst, limit)
+	}
+	return n, err
+}
+
+// spin is Spin for a short time.
+func (q *completionQueue) spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {
 	if q.number == 0 || len(dst) == 0 {
 		return 0, q.usable()
 	}
-	for end := time.Now().Add(limit); ; limit = time.Until(end) {
-		n := C.ud_spin(q.number, first[C.struct_ibv_wc](dst), room(dst), C.uint32_t(max(0, min(limit, spin))))
-		if n < 0 {
-			return 0, q.pollError()
-		}
-		if n > 0 || limit <= spin {
-			q.mend(dst[:n])
-			return int(n), nil
-		}
+	n := C.ud_spin(q.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit))
+	if n < 0 {
+		return 0, q.pollError()
 	}
+	q.mend(dst[:n])
+	return int(n), nil
 }
+
+// bounded is a time to spend in C.
+func bounded(limit time.Duration) C.uint32_t { return C.uint32_t(max(0, min(limit, spin))) }
 
 // kernelInvalidated is IB_WC_WITH_INVALIDATE of the kernel's include/rdma/ib_verbs.h, which
 // Soft-RoCE gives in place of IBV_WC_WITH_INV. Programs know that bit for a checksum, which Soft-RoCE has

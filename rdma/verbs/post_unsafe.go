@@ -5,6 +5,8 @@ package verbs
 /*
 #cgo noescape ud_post_send
 #cgo nocallback ud_post_send
+#cgo noescape ud_post_spin
+#cgo nocallback ud_post_spin
 #cgo noescape ud_post_receive
 #cgo nocallback ud_post_receive
 #cgo noescape ud_post_shared
@@ -16,6 +18,7 @@ import "C"
 import (
 	"fmt"
 	"math"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +45,43 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 		return int(p.taken), q.sendError(int(p.taken), int(p.why), requests)
 	}
 	return int(p.taken), nil
+}
+
+// PostSpin is that of rdma.SendSpinner.
+func (q *queuePair) PostSpin(requests []rdma.SendRequest, sges []rdma.SGE, from rdma.CompletionQueue, dst []rdma.WorkCompletion,
+	limit time.Duration) (posted, completed int, err error) {
+	c, ok := from.(*completionQueue)
+	if !ok || q.number == 0 || c.number == 0 || len(requests) == 0 || len(dst) == 0 {
+		return 0, 0, q.cannotSpin(c)
+	}
+	var got C.int
+	p := C.ud_post_spin(q.number, q.tables, first[C.struct_ud_send](requests), count(requests), first[C.struct_ibv_sge](sges), count(sges),
+		c.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), &got)
+	if p.why != 0 {
+		return int(p.taken), 0, q.sendError(int(p.taken), int(p.why), requests)
+	}
+	if got < 0 {
+		return int(p.taken), 0, c.pollError()
+	}
+	c.mend(dst[:got])
+	if got == 0 && limit > spin {
+		completed, err = c.Spin(dst, limit-spin)
+		return int(p.taken), completed, err
+	}
+	return int(p.taken), int(got), nil
+}
+
+// cannotSpin says why there was nothing to post or to wait for.
+func (q *queuePair) cannotSpin(c *completionQueue) error {
+	switch {
+	case q.number == 0:
+		return q.gone()
+	case c == nil:
+		return fmt.Errorf("post to %v and wait: the completion queue is another provider's", q)
+	case c.number == 0:
+		return c.gone()
+	}
+	return nil
 }
 
 func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
