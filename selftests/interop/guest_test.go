@@ -32,12 +32,13 @@ type bench struct {
 	*vm.Guest
 	line    archive.Line // of its kernel
 	tap     *testenv.Tap
+	dir     string         // both see it
 	program string         // unified-rdma-test
 	gids    map[string]int // in the guest, by address: the index in the table
 }
 
-// newBench boots the guest, while the program is built.
-func newBench(t *testing.T) *bench {
+// newBench boots the guest, while the program is built, for use in the guest as well when it is to have verbs.
+func newBench(t *testing.T, verbs bool) *bench {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -46,11 +47,11 @@ func newBench(t *testing.T) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := testenv.DiskDir(t)
-	b := &bench{line: line, program: filepath.Join(dir, "unified-rdma-test"), tap: testenv.NewTap(t, testenv.PairOptions{MTU: mtu, IPv6: true})}
+	b := &bench{line: line, dir: testenv.DiskDir(t), tap: testenv.NewTap(t, testenv.PairOptions{MTU: mtu, IPv6: true})}
+	b.program = filepath.Join(b.dir, "unified-rdma-test")
 	built := make(chan error, 1)
-	go func() { built <- build(b.program) }()
-	b.boot(t, dir)
+	go func() { built <- build(b.program, verbs) }()
+	b.boot(t)
 	if err := <-built; err != nil {
 		t.Fatal(err)
 	}
@@ -59,19 +60,23 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-func build(program string) error {
-	out, err := exec.Command("go", "build", "-o", program, "../unified-rdma-test").CombinedOutput()
+func build(program string, verbs bool) error {
+	args := []string{"build", "-o", program}
+	if verbs {
+		args = append(args, "-tags=verbs")
+	}
+	out, err := exec.Command("go", append(args, "../unified-rdma-test")...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("build unified-rdma-test: %w\n%s", err, out)
 	}
 	return nil
 }
 
-func (b *bench) boot(t *testing.T, share string) {
+func (b *bench) boot(t *testing.T) {
 	t.Helper()
 	k, err := kit.Open(t.Context(), b.line, t.Output())
 	if err == nil {
-		b.Guest, err = k.Boot(t.Context(), vm.Config{Host: 1, Shares: []string{share}, Tap: b.tap.File, TapMTU: mtu})
+		b.Guest, err = k.Boot(t.Context(), vm.Config{Host: 1, Shares: []string{b.dir}, Tap: b.tap.File, TapMTU: mtu})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -104,11 +109,11 @@ func (b *bench) softRoCE(t *testing.T) {
 	}
 }
 
-// limit is how long a command in the guest may take.
+// limit is how long most commands may take.
 const limit = 30 * time.Second
 
 // try runs a shell command in the guest.
-func (b *bench) try(text string, out io.Writer) (vm.Result, error) {
+func (b *bench) try(text string, limit time.Duration, out io.Writer) (vm.Result, error) {
 	return b.Run(wire.Command{Args: []string{"/bin/bash", "-c", text}, Dir: "/", Limit: limit}, out)
 }
 
@@ -116,7 +121,7 @@ func (b *bench) try(text string, out io.Writer) (vm.Result, error) {
 func (b *bench) run(t *testing.T, text string) string {
 	t.Helper()
 	var out bytes.Buffer
-	r, err := b.try(text, &out)
+	r, err := b.try(text, limit, &out)
 	if err != nil {
 		t.Fatal(err)
 	}

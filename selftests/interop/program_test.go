@@ -2,11 +2,9 @@ package interop
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -27,8 +25,8 @@ func (p program) String() string {
 	return text
 }
 
-// short are those of the short form.
-var short = []program{
+// few are those of the short form.
+var few = []program{
 	{"ibv_rc_pingpong", "-n 100", "-peer pingpong -transport RC -n 100", false},
 	{"ib_write_lat", "-n 200", "-peer ib_write_lat -n 200", false},
 }
@@ -56,32 +54,6 @@ var programs = []program{
 	{"ib_atomic_lat", "-n 1000", "-peer ib_atomic_lat -n 1000", false},
 	{"ib_atomic_lat", "-n 1000 -A CMP_AND_SWAP", "-peer ib_atomic_lat -n 1000 -op compare-swap", false},
 	{"ib_atomic_bw", "-n 1000", "-peer ib_atomic_bw -n 1000", false},
-}
-
-// TestPrograms has each program as client of ours and as server for ours.
-func TestPrograms(t *testing.T) {
-	all := short
-	if daemon.Setting(t, "UNIFIEDD_LONG", 0) > 0 {
-		all = programs
-	}
-	b := newBench(t)
-	t.Run("wire", b.wire)
-	for _, p := range all {
-		t.Run("client_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asClient(t, b) }) })
-		t.Run("server_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asServer(t, b) }) })
-	}
-}
-
-// counted holds the device's counters against what they were before f.
-func (b *bench) counted(t *testing.T, except []string, f func()) {
-	t.Helper()
-	before, begin := b.counters(t), time.Now()
-	f()
-	all, wrong := b.counters(t).since(before, except...)
-	t.Logf("%v; %s counted %s", time.Since(begin).Round(10*time.Millisecond), device, strings.Join(all, ", "))
-	if len(wrong) > 0 {
-		t.Errorf("where nothing is lost, %s counted %s", device, strings.Join(wrong, ", "))
-	}
 }
 
 // pingpong says whether it is a program of rdma-core, which waits 67 ms for an acknowledgement and cannot be told
@@ -126,10 +98,10 @@ func (p program) there(b *bench) string {
 
 // asClient has theirs ask ours.
 func (p program) asClient(t *testing.T, b *bench) {
-	s := b.ours(t, p.ours, "server")
+	s := b.ours(t, limit, p.ours, "server")
 	s.says(t, "waiting for")
 	var out bytes.Buffer
-	r, err := b.try(p.command(b, p.here(b)), &out)
+	r, err := b.try(p.command(b, p.here(b)), limit, &out)
 	judge(t, p.name, r, err, &out)
 	s.ended(t)
 	t.Logf("%s:\n%sours:\n%s", p.name, &out, s.said)
@@ -144,12 +116,12 @@ func (p program) asServer(t *testing.T, b *bench) {
 	out := new(daemon.Log)
 	ended := make(chan func(), 1)
 	go func() {
-		r, err := b.try(fmt.Sprintf(listens, p.command(b, "")), out)
+		r, err := b.try(fmt.Sprintf(listens, p.command(b, "")), limit, out)
 		ended <- func() { judge(t, p.name, r, err, out) }
 	}()
 	defer func() { (<-ended)() }() // the guest has one command at a time
 	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
-	s := b.ours(t, p.ours, p.there(b))
+	s := b.ours(t, limit, p.ours, p.there(b))
 	s.ended(t)
 	if said := s.said.String(); !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
 		t.Errorf("ours measures nothing")
@@ -165,58 +137,5 @@ func judge(t *testing.T, name string, r vm.Result, err error, out fmt.Stringer) 
 	}
 	if r.Code != 0 || len(r.Complaints) > 0 {
 		t.Errorf("%s ends with status %d (too late: %v), the guest's kernel says %q:\n%s", name, r.Code, r.TimedOut, r.Complaints, out)
-	}
-}
-
-// side is our program, running in the namespace.
-type side struct {
-	said   *daemon.Log
-	status chan error
-}
-
-// ours starts unified-rdma-test as server, or as client of somebody.
-func (b *bench) ours(t *testing.T, options, where string) *side {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	args := append(strings.Fields("-reserve "+options), b.tap.Ifname, "roce:"+b.tap.Ifname, "-", where)
-	cmd := b.tap.Command(b.program, args...)
-	s := &side{said: new(daemon.Log), status: make(chan error, 1)}
-	cmd.Stdout, cmd.Stderr = s.said, s.said
-	if err := cmd.Start(); err != nil {
-		cancel()
-		t.Fatal(err)
-	}
-	end := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
-	go func() {
-		err := cmd.Wait()
-		end()
-		s.status <- err
-	}()
-	t.Cleanup(func() {
-		cancel()
-		err := <-s.status
-		s.status <- err
-	})
-	return s
-}
-
-// says waits until the program has printed a text.
-func (s *side) says(t *testing.T, text string) {
-	t.Helper()
-	testenv.Wait(t, limit, "ours to say "+text, func() bool {
-		if len(s.status) > 0 {
-			t.Fatalf("ours ended:\n%s", s.said)
-		}
-		return strings.Contains(s.said.String(), text)
-	})
-}
-
-// ended waits for its end, which must be a good one.
-func (s *side) ended(t *testing.T) {
-	t.Helper()
-	err := <-s.status
-	s.status <- err
-	if err != nil {
-		t.Errorf("ours: %v\n%s", err, s.said)
 	}
 }

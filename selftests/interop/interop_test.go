@@ -1,0 +1,44 @@
+package interop
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// TestSoftRoCE has programs in both roles, and in the long form unified-rdma-test itself on Soft-RoCE as well, with
+// all it does.
+func TestSoftRoCE(t *testing.T) {
+	long := daemon.Setting(t, "UNIFIEDD_LONG", 0) > 0
+	b := newBench(t, long)
+	t.Run("wire", b.wire)
+	if !long {
+		b.programs(t, few)
+		return
+	}
+	b.programs(t, programs)
+	t.Run("guest_asks", b.guestAsks)
+	t.Run("guest_serves", b.guestServes)
+}
+
+// programs has each program as client of ours and as server for ours.
+func (b *bench) programs(t *testing.T, all []program) {
+	for _, p := range all {
+		t.Run("client_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asClient(t, b) }) })
+		t.Run("server_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asServer(t, b) }) })
+	}
+}
+
+// counted holds the device's counters against what they were before f.
+func (b *bench) counted(t *testing.T, except []string, f func()) {
+	t.Helper()
+	before, begin := b.counters(t), time.Now()
+	f()
+	all, wrong := b.counters(t).since(before, except...)
+	t.Logf("%v; %s counted %s", time.Since(begin).Round(10*time.Millisecond), device, strings.Join(all, ", "))
+	if len(wrong) > 0 {
+		t.Errorf("where nothing is lost, %s counted %s", device, strings.Join(wrong, ", "))
+	}
+}

@@ -1,0 +1,113 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// operation is one of unified-rdma-test's, and the transports that have it.
+type operation struct {
+	name       string
+	transports []rdma.Transport
+	sizes      []int
+}
+
+var (
+	sizes      = []int{0, 1, 255, 4096, 65537, 8 << 20}
+	operations = []operation{
+		{"send", []rdma.Transport{rdma.RC, rdma.UC, rdma.UD}, sizes},
+		{"send-immediate", []rdma.Transport{rdma.RC, rdma.UC, rdma.UD}, sizes},
+		{"write", []rdma.Transport{rdma.RC, rdma.UC}, sizes},
+		{"write-immediate", []rdma.Transport{rdma.RC, rdma.UC}, sizes},
+		{"read", []rdma.Transport{rdma.RC}, sizes},
+		{"fetch-add", []rdma.Transport{rdma.RC}, []int{8}},
+		{"compare-swap", []rdma.Transport{rdma.RC}, []int{8}},
+	}
+)
+
+// jobs are the options of the clients of the matrix: each operation of each transport in each size, verified, and in the
+// end more than is allowed. The names are those of tests.
+func jobs() (names, options []string) {
+	for _, o := range operations {
+		for _, transport := range o.transports {
+			for _, size := range o.sizes {
+				if transport == rdma.UD && size > 4096 {
+					continue
+				}
+				n, depth := 20, 8
+				if size > 4096 {
+					n, depth = 4, 2
+				}
+				names = append(names, fmt.Sprintf("%v_%s_%d", transport, o.name, size))
+				options = append(options, fmt.Sprintf("-test verify -beyond -transport %v -op %s -size %d -n %d -depth %d %s", transport, o.name, size, n, depth, patient))
+			}
+		}
+	}
+	return names, options
+}
+
+// patient is for an emulated machine: an acknowledgement may take a second.
+const patient = "-qp-timeout 18 -timeout 20s -reserve"
+
+// guestCommand is unified-rdma-test in the guest.
+func (b *bench) guestCommand(options, where string) string {
+	return fmt.Sprintf("%s %s %s %s - %s", b.program, options, card, device, where)
+}
+
+// judgeJob holds what a client said against what it must say.
+func judgeJob(t *testing.T, said string) {
+	t.Helper()
+	for _, want := range []string{"every byte as it should be", "refused, as it must be: "} {
+		if !strings.Contains(said, want) {
+			t.Errorf("the client does not say %q:\n%s", want, said)
+		}
+	}
+}
+
+// matrixLimit is how long a server of the matrix may take.
+const matrixLimit = 20 * time.Minute
+
+// guestAsks has the program in the guest verify everything with ours as server.
+func (b *bench) guestAsks(t *testing.T) {
+	s := b.ours(t, matrixLimit, "-keep "+patient, "server")
+	s.says(t, "waiting for")
+	names, options := jobs()
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) { judgeJob(t, b.run(t, b.guestCommand(options[i], b.tap.IP.String()))) })
+	}
+	s.end(t)
+	s.ended(t)
+}
+
+// guestServes is the same with the server in the guest, which goes on until there is a file.
+func (b *bench) guestServes(t *testing.T) {
+	const text = `%s & server=$!; until [ -e %s ]; do sleep 0.2; done; kill $server; wait $server`
+	file, said, ended := filepath.Join(b.dir, "end"), new(daemon.Log), make(chan func(), 1)
+	go func() {
+		r, err := b.try(fmt.Sprintf(text, b.guestCommand("-keep "+patient, "server"), file), matrixLimit, said)
+		ended <- func() { judge(t, "unified-rdma-test", r, err, said) }
+	}()
+	defer func() {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Error(err)
+		}
+		(<-ended)()
+	}()
+	testenv.Wait(t, limit, "the server in the guest", func() bool { return strings.Contains(said.String(), "waiting for") })
+	names, options := jobs()
+	for i, name := range names {
+		t.Run(name, func(t *testing.T) {
+			s := b.ours(t, limit, options[i], b.tap.PeerIP.String())
+			s.ended(t)
+			judgeJob(t, s.said.String())
+		})
+	}
+}
