@@ -27,6 +27,7 @@ type Device struct {
 	lock    sync.Mutex // of machine, waiting and domains; held for a moment only
 	machine machine
 	waiting map[*transport.CompletionQueue]*completionQueue // those with events
+	pairs   map[*transport.QueuePair]bool                   // those open
 	domains uint32                                          // how many there ever were
 	missed  atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
 	owes    atomic.Bool                                     // machine.owes, for those without the lock

@@ -16,7 +16,7 @@ import (
 
 // open opens an interface.
 func open(name string, c Config) (*Device, error) {
-	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}}
+	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}, pairs: map[*transport.QueuePair]bool{}}
 	d.name = "RoCE device " + name
 	d.events.signal.fd, d.tender.signal.fd = -1, -1
 	if err := d.equip(); err != nil {

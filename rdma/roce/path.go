@@ -14,7 +14,15 @@ import (
 // path is the way to a peer, as packets have it in front.
 type path struct {
 	template wire.Template
-	way      network.Way
+	own      bool // it leads to the device itself
+	lead     *lead
+}
+
+// lead is what a path was made of.
+type lead struct {
+	kept          *network.Kept
+	address       rdma.Address
+	local, remote uint32 // queue pairs
 }
 
 // resolvePatience is how long a neighbour is waited for.
@@ -31,21 +39,27 @@ func (d *Device) resolve(a *rdma.Address, local, remote uint32) (path, error) {
 	if err != nil {
 		return path{}, err
 	}
-	return makePath(&w, a, local, remote)
+	p := path{own: w.Local, lead: &lead{address: *a, local: local, remote: remote}}
+	if p.template, err = p.lead.template(&w); err != nil {
+		return path{}, err
+	}
+	p.lead.kept, err = d.net.Keep(w)
+	return p, err
 }
 
-// makePath is the envelope of packets on a way.
-func makePath(w *network.Way, a *rdma.Address, local, remote uint32) (path, error) {
+// template is the envelope of packets on a way.
+func (l *lead) template(w *network.Way) (wire.Template, error) {
+	a := &l.address
 	p := wire.Path{Source: w.Source, Destination: w.Destination, SourceMAC: w.SourceMAC, DestinationMAC: w.DestinationMAC, Tags: w.Tags,
-		SourcePort: wire.SourcePort(a.FlowLabel, local, remote), TrafficClass: a.TrafficClass, HopLimit: a.HopLimit, FlowLabel: a.FlowLabel}
+		SourcePort: wire.SourcePort(a.FlowLabel, l.local, l.remote), TrafficClass: a.TrafficClass, HopLimit: a.HopLimit, FlowLabel: a.FlowLabel}
 	if p.HopLimit == 0 {
 		p.HopLimit = w.HopLimit
 	}
 	t, err := wire.NewTemplate(&p)
 	if err != nil {
-		return path{}, fmt.Errorf("packets to %v: %w", a.GID, err)
+		return t, fmt.Errorf("packets to %v: %w", a.GID, err)
 	}
-	return path{t, *w}, nil
+	return t, nil
 }
 
 // addPath gives a path a number. The caller has the lock.
@@ -62,6 +76,7 @@ func (m *machine) addPath(p path) transport.Peer {
 
 // dropPath takes a number back. The caller has the lock.
 func (m *machine) dropPath(at transport.Peer) {
+	m.paths[at].lead.kept.Drop()
 	m.paths[at] = path{}
 	m.free = append(m.free, at)
 }

@@ -52,8 +52,10 @@ func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
 	}
 	if q.qp, err = m.engine.NewQueuePair(*t); err != nil {
 		m.shrink(max(0, t.Loans))
+		return err
 	}
-	return err
+	q.dev.pairs[q.qp] = true
+	return nil
 }
 
 // queuePairParts makes of a config what the engine is asked for, and what must stay while the queue pair does.
@@ -149,7 +151,9 @@ func (q *queuePair) Close() error {
 	return q.end(func() error {
 		q.dev.locked(func() {
 			m := &q.dev.machine
+			m.round() // what the peer waits for goes out
 			q.qp.Close()
+			delete(q.dev.pairs, q.qp)
 			m.collect()
 			m.shrink(q.config.Loans)
 			if q.led {

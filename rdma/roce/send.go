@@ -42,7 +42,7 @@ func (m *machine) put(packets []transport.Packet) {
 func (m *machine) putOne(p *transport.Packet, reserve int) {
 	t := &m.paths[p.Peer]
 	h := &p.Header
-	if t.way.Local {
+	if t.own {
 		m.putOwn(p, t)
 		return
 	}

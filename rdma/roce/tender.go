@@ -17,6 +17,7 @@ import (
 type tender struct {
 	dev    *Device
 	mtu    rdma.MTU // of the port when the device was opened
+	up     bool     // the link works, as the program was told
 	signal signal   // ends a sleep
 	poll   []unix.PollFd
 	done   chan struct{} // closed when it has ended; nil: it never began
@@ -33,13 +34,16 @@ const (
 	// pause is how long the card is left alone that has no room.
 	pause = 50 * time.Microsecond
 
+	// napping is how many of its descriptors it watches meanwhile: the signal and the network's.
+	napping = 2
+
 	forever transport.Time = math.MaxInt64
 )
 
 // begin starts the goroutine, which stop ends.
 func (t *tender) begin(d *Device) {
-	t.dev, t.done = d, make(chan struct{})
-	t.poll = []unix.PollFd{{Fd: int32(t.signal.fd), Events: unix.POLLIN}}
+	t.dev, t.done, t.up = d, make(chan struct{}), d.net.Up()
+	t.poll = []unix.PollFd{{Fd: int32(t.signal.fd), Events: unix.POLLIN}, {Fd: int32(d.net.FD()), Events: unix.POLLIN}}
 	for _, q := range d.machine.queues {
 		t.poll = append(t.poll, unix.PollFd{Fd: int32(q.port.FD()), Events: unix.POLLIN})
 	}
@@ -93,7 +97,7 @@ func (t *tender) commit() time.Duration {
 func (t *tender) rest() {
 	t.napping.Store(true)
 	if !t.wanted.Load() && !t.stopping.Load() {
-		t.sleep(t.poll[:1], nap)
+		t.sleep(t.poll[:napping], nap)
 	}
 	t.napping.Store(false)
 }
@@ -106,12 +110,18 @@ func (t *tender) sleep(fds []unix.PollFd, limit time.Duration) {
 		timeout = &ts
 	}
 	n, err := unix.Ppoll(fds, timeout, nil)
-	if n > 0 && err == nil && fds[0].Revents != 0 {
-		_, _ = t.signal.taken()
-	}
 	t.dev.lock.Lock()
 	t.until = 0
 	t.dev.lock.Unlock()
+	if n <= 0 || err != nil {
+		return
+	}
+	if fds[0].Revents != 0 {
+		_, _ = t.signal.taken()
+	}
+	if fds[1].Revents != 0 {
+		t.dev.follow()
+	}
 }
 
 // want has it watch, for a program that goes to sleep.
