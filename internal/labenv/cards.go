@@ -3,6 +3,7 @@ package labenv
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -17,12 +18,13 @@ type Form struct {
 	// together with a program.
 	Queues, mtu int
 	drops       func(name string, frame []byte) bool
+	settles     time.Duration // Cards.Settles
 }
 
 // Forms are those that tests made for veth run on as well.
 var (
-	IgbZeroCopy    = Form{Name: "igb zero copy", a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops}
-	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops}
+	IgbZeroCopy    = Form{Name: "igb zero copy", a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops, settles: igbSettles}
+	IgbCopy        = Form{Name: "igb copy", Copy: true, a: "igb0", b: "igb1", Queues: 4, mtu: 1500, drops: igbDrops, settles: igbSettles}
 	VirtioZeroCopy = Form{Name: "virtio-net", a: "virtio1", b: "virtio0", Queues: 1, mtu: 1500}
 	// VirtioRefused receives by the card whose driver may not use any memory.
 	VirtioRefused = Form{Name: "virtio-net refused", a: "virtio0", b: "virtio1", Queues: 1, mtu: 1500}
@@ -54,8 +56,11 @@ func (f Form) Instead(t testing.TB) {
 }
 
 func (f Form) cards() *testenv.Cards {
-	return &testenv.Cards{A: f.a, B: f.b, MTU: f.mtu, Queues: f.Queues, Drops: f.drops}
+	return &testenv.Cards{A: f.a, B: f.b, MTU: f.mtu, Queues: f.Queues, Drops: f.drops, Settles: f.settles}
 }
+
+// igbSettles is a little more than the emulated card takes to agree on a speed (500 ms: e1000x_restart_autoneg in QEMU's hw/net/e1000x_common.c).
+const igbSettles = 700 * time.Millisecond
 
 // igbDrops: the emulated card looks into the packets it sends and forgets those whose
 // headers lie. Shorter ones than Ethernet allows come filled up, and are counted as

@@ -23,6 +23,9 @@ type Cards struct {
 	// Drops reports whether A passes a specimen of the Zoo on in another form than it
 	// was sent in, or not at all; nil: none.
 	Drops func(name string, frame []byte) bool
+	// Settles is how long a link must have been there to stay: a card that is reset may have
+	// it at once, and lose it again when it talks with its fellow about speed.
+	Settles time.Duration
 
 	pair   *Pair // while they are taken
 	inUse  bool
@@ -35,6 +38,7 @@ type card struct {
 	other  *End
 	index  int // that it is bound to
 	drops  func(name string, frame []byte) bool
+	calm   time.Duration // Cards.Settles
 }
 
 // Take moves the cards into namespaces of their own until the end of the test. The
@@ -50,7 +54,7 @@ func (c *Cards) Take(t testing.TB) {
 func (c *Cards) end(t testing.TB, name string, host byte) End {
 	t.Helper()
 	e := End{
-		Namespace: NewNamespace(t), Ifname: name, card: &card{drops: c.Drops},
+		Namespace: NewNamespace(t), Ifname: name, card: &card{drops: c.Drops, calm: c.Settles},
 		IP: netip.AddrFrom4([4]byte{10, 77, 0, host}), IP6: netip.AddrFrom16([16]byte{0xfd, 0x77, 15: host}),
 	}
 	e.Do(t, func() { quietIPv6(t, false) })
@@ -235,20 +239,43 @@ func limited(given []int, most int) (all []int) {
 // IsCard reports whether the pair is of cards.
 func (p *Pair) IsCard() bool { return p.B.card != nil }
 
-// Carry waits until both ends have a link. A card is without one for a moment
+// Carry waits until both ends have a link that stays. A card is without one for a moment
 // whenever it is given a program; veth always has one.
 func (p *Pair) Carry(t testing.TB) {
 	t.Helper()
-	p.A.Carry(t)
-	p.B.Carry(t)
+	carry(t, &p.A, &p.B)
 }
 
 // Carry is Pair.Carry of one end.
 func (e *End) Carry(t testing.TB) {
 	t.Helper()
-	if e.card == nil {
+	carry(t, e)
+}
+
+// carry waits until all ends have had a link for as long as it takes to stay.
+func carry(t testing.TB, ends ...*End) {
+	t.Helper()
+	card := ends[0].card
+	if card == nil {
 		return
 	}
+	var since time.Time
+	Wait(t, 10*time.Second, ends[0].Ifname+" and its fellow to carry", func() bool {
+		for _, e := range ends {
+			if !e.carries(t) {
+				since = time.Time{}
+				return false
+			}
+		}
+		if since.IsZero() {
+			since = time.Now()
+		}
+		return time.Since(since) >= card.calm
+	})
+}
+
+func (e *End) carries(t testing.TB) bool {
+	t.Helper()
 	const carries = 1<<16 | 1<<6 // IFF_LOWER_UP, which the driver sets, and IFF_RUNNING, later
-	Wait(t, 5*time.Second, e.Ifname+" to carry", func() bool { return e.link(t).Attrs().RawFlags&carries == carries })
+	return e.link(t).Attrs().RawFlags&carries == carries
 }
