@@ -26,15 +26,27 @@ func (b *bench) counters(t *testing.T) counters {
 	return c
 }
 
-// clean are those that stay as they are where nothing is lost: packets out of sequence, asked for again,
-// or sent again.
-var clean = []string{
-	"duplicate_request", "out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err", "retry_rnr_exceeded_err", timeouts, "send_err",
-}
+// What stays as it is where nothing is lost: packets out of sequence, asked for again, or given up; and what was sent again
+// because no acknowledgement came in time, by the device (timeouts) or by its peer (duplicates).
+const (
+	timeouts   = "completer_retry_err"
+	duplicates = "duplicate_request"
+)
 
-// timeouts is how often the device waited too long for an acknowledgement. On Linux 6.1 it does so now and then however soon
-// they come, also with itself: the time runs from some packet on, whatever has been acknowledged since.
-const timeouts = "completer_retry_err"
+var clean = []string{"out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err", "retry_rnr_exceeded_err", "send_err", timeouts, duplicates}
+
+// except is what is counted although nothing is lost. Most programs wait 67 ms for an acknowledgement, and on a machine that does
+// other things as well an emulated one now and then takes longer. And the device of Linux 6.1 has its time run from
+// some packet on, whatever was acknowledged since, also with itself as peer.
+func (b *bench) except(p program) []string {
+	switch {
+	case !b.long:
+		return []string{timeouts, duplicates}
+	case p.pingpong() && b.line.Name == "6.1":
+		return []string{timeouts}
+	}
+	return nil
+}
 
 // since says what was counted after before, and of what nothing should have been.
 func (c counters) since(before counters, except ...string) (all, wrong []string) {

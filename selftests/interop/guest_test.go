@@ -31,14 +31,15 @@ const (
 type bench struct {
 	*vm.Guest
 	line    archive.Line // of its kernel
+	long    bool         // the form of the test
 	tap     *testenv.Tap
 	dir     string         // both see it
 	program string         // unified-rdma-test
 	gids    map[string]int // in the guest, by address: the index in the table
 }
 
-// newBench boots the guest, while the program is built, for use in the guest as well when it is to have verbs.
-func newBench(t *testing.T, verbs bool) *bench {
+// newBench boots the guest, while the program is built, in the long form for use in the guest as well.
+func newBench(t *testing.T, long bool) *bench {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
@@ -47,10 +48,10 @@ func newBench(t *testing.T, verbs bool) *bench {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{line: line, dir: testenv.DiskDir(t), tap: testenv.NewTap(t, testenv.PairOptions{MTU: mtu, IPv6: true})}
+	b := &bench{line: line, long: long, dir: testenv.DiskDir(t), tap: testenv.NewTap(t, testenv.PairOptions{MTU: mtu, IPv6: true})}
 	b.program = filepath.Join(b.dir, "unified-rdma-test")
 	built := make(chan error, 1)
-	go func() { built <- build(b.program, verbs) }()
+	go func() { built <- build(b.program, long) }()
 	b.boot(t)
 	if err := <-built; err != nil {
 		t.Fatal(err)

@@ -11,10 +11,9 @@ import (
 // TestSoftRoCE has programs in both roles, and in the long form unified-rdma-test itself on Soft-RoCE as well, with
 // all it does.
 func TestSoftRoCE(t *testing.T) {
-	long := daemon.Setting(t, "UNIFIEDD_LONG", 0) > 0
-	b := newBench(t, long)
+	b := newBench(t, daemon.Setting(t, "UNIFIEDD_LONG", 0) > 0)
 	t.Run("wire", b.wire)
-	if !long {
+	if !b.long {
 		b.programs(t, few)
 		return
 	}
@@ -26,8 +25,8 @@ func TestSoftRoCE(t *testing.T) {
 // programs has each program as client of ours and as server for ours.
 func (b *bench) programs(t *testing.T, all []program) {
 	for _, p := range all {
-		t.Run("client_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asClient(t, b) }) })
-		t.Run("server_"+p.String(), func(t *testing.T) { b.counted(t, p.except(b), func() { p.asServer(t, b) }) })
+		t.Run("client_"+p.String(), func(t *testing.T) { b.counted(t, b.except(p), func() { p.asClient(t, b) }) })
+		t.Run("server_"+p.String(), func(t *testing.T) { b.counted(t, b.except(p), func() { p.asServer(t, b) }) })
 	}
 }
 

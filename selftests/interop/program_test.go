@@ -60,14 +60,6 @@ var programs = []program{
 // otherwise.
 func (p program) pingpong() bool { return strings.HasPrefix(p.name, "ibv_") }
 
-// except is what the device counts in this program although nothing is lost.
-func (p program) except(b *bench) []string {
-	if p.pingpong() && b.line.Name == "6.1" {
-		return []string{timeouts}
-	}
-	return nil
-}
-
 // command is theirs, in the guest, as server or as client of where. An emulated machine may be slow to acknowledge: who can be
 // told waits for 4 s.
 func (p program) command(b *bench, where string) string {
