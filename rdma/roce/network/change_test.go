@@ -123,13 +123,15 @@ func TestGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	from, name := place(t, i, "10.77.0.1"), i.Name()
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() {
 		_, err := i.Resolve(t.Context(), from, gid("10.77.0.99"))
 		ended <- err
 	}()
 	p.A.Delete(t)
-	next(t, i, Gone)
+	for c := (Change{}); c.What != Gone; { // it goes down first
+		c = await(t, i, Gone.String())
+	}
 	nothing(t, i)
 	if err := <-ended; err == nil {
 		t.Error("a way was found on an interface that went away")

@@ -85,7 +85,7 @@ func TestResolveUnanswered(t *testing.T) {
 			wantError(t, to, err, ErrUnanswered)
 		}
 	}
-	ended := make(chan error)
+	ended := make(chan error, 1)
 	go func() {
 		_, err := i.Resolve(context.Background(), place(t, i, "10.77.0.1"), gid("10.77.0.11"))
 		ended <- err

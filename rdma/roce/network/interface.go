@@ -20,6 +20,9 @@ type Interface struct {
 	ended   chan struct{} // closed by the goroutine that watches
 	once    sync.Once     // of Close
 	counter counters
+	// order is held from asking the kernel about a way that is kept until the answer is noted, and while its
+	// messages of neighbours are: what is older must not be noted later. It is taken before mu.
+	order sync.Mutex
 
 	mu      sync.Mutex
 	links   []link // the interface, and the VLANs on it

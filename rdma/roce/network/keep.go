@@ -1,7 +1,10 @@
 package network
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 )
@@ -84,19 +87,37 @@ func (i *Interface) lose(k *Kept, why error) {
 	i.tell(k)
 }
 
-// reroute looks up again where a way leads.
+// rerouteAll reroutes all ways that are kept.
+func (i *Interface) rerouteAll() {
+	for _, k := range i.allKept() {
+		i.reroute(k)
+	}
+}
+
+func (i *Interface) allKept() []*Kept {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Collect(maps.Keys(i.kept))
+}
+
+// reroute looks up again where a way leads, and its next hop.
 func (i *Interface) reroute(k *Kept) {
+	i.order.Lock()
+	defer i.order.Unlock()
 	before, _ := k.Way()
 	w, err := i.lead(before.Place, before.Destination)
 	if err == nil && w.Source != before.Source {
 		err = fmt.Errorf("%w: %v is no longer in the table, and %v is in its place", ErrSource, before.Source, w.Source)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		i.follow(k, w)
+		i.look(k)
+	case errors.Is(err, errUnknown):
+		i.counter.failed(err) // the way stays as it is until the next look
+	default:
 		i.lose(k, err)
-		return
 	}
-	i.follow(k, w)
-	i.look(k)
 }
 
 // follow has a way be what the routes say, as soon as the MAC of the next hop is known.

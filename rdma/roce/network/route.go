@@ -23,16 +23,33 @@ func (k *kernel) route(w *Way) error {
 		})
 		return err
 	})
-	if errors.Is(err, ErrClosed) {
-		return err
-	}
-	if err != nil {
-		return noRoute(fmt.Errorf("%w: %w", ErrNoRoute, rejected(err)), destination)
-	}
-	if len(found) == 0 {
+	switch {
+	case err != nil:
+		return routeError(err, destination)
+	case len(found) == 0:
 		return noRoute(ErrNoRoute, destination)
 	}
 	return w.follow(&found[0])
+}
+
+// errUnknown: the kernel did not say whether there is a route.
+var errUnknown = errors.New("look up the route")
+
+// routeError says what the kernel means: fib6_prop in net/ipv6/route.c and fib_props in net/ipv4/fib_semantics.c.
+func routeError(err error, destination netip.Addr) error {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return err
+	case errors.Is(err, unix.ENODEV):
+		return errGone
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		return noRoute(fmt.Errorf("%w: %w", ErrNoRoute, err), destination)
+	case errors.Is(err, unix.EINVAL):
+		return noRoute(fmt.Errorf("%w: a blackhole route leads there, or the source address has just gone", ErrNoRoute), destination)
+	case errors.Is(err, unix.EACCES):
+		return noRoute(fmt.Errorf("%w: a prohibit route leads there", ErrNoRoute), destination)
+	}
+	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
 // follow takes from a route what a way has of it.
@@ -75,17 +92,6 @@ func nextHop(r *netlink.Route, destination netip.Addr) netip.Addr {
 // noRoute adds the remedy.
 func noRoute(err error, destination netip.Addr) error {
 	return fmt.Errorf("%w (see: ip route get %v; add a route, or choose the address of another interface)", err, destination)
-}
-
-// rejected says what the kernel means: fib6_prop in net/ipv6/route.c and fib_props in net/ipv4/fib_semantics.c.
-func rejected(err error) error {
-	switch {
-	case errors.Is(err, unix.EINVAL):
-		return errors.New("a blackhole route leads there")
-	case errors.Is(err, unix.EACCES):
-		return errors.New("a prohibit route leads there")
-	}
-	return err
 }
 
 // routeType is how ip-route(8) calls a type of routes.

@@ -66,8 +66,8 @@ func TestResolveVLANs(t *testing.T) {
 	wantError(t, "without its VLAN", err, ErrSource)
 	p.A.Run(t, "ip", "link", "add", "v9", "link", p.A.Ifname, "address", "02:77:00:00:09:01", "type", "vlan", "id", "9")
 	p.A.Run(t, "ip", "address", "add", "10.77.9.1/24", "dev", "v9")
-	if c := next(t, i, GIDAdded); c.GID.GID != gid("10.77.9.1") || c.GID.Index != 0 {
-		t.Errorf("%+v, want place 0", c.GID)
+	if c := next(t, i, GIDAdded); c.GID.GID != gid("10.77.9.1") || c.GID.Index != 1 {
+		t.Errorf("%+v, want place 1", c.GID)
 	}
 }
 
@@ -98,6 +98,7 @@ func TestSameAsSoftRoCE(t *testing.T) {
 	}
 	defer i.Close()
 	var ours, kernels []string
+	defer func() { t.Logf("ours %q, the kernel's %q", ours, kernels) }()
 	testenv.Wait(t, 10*time.Second, "the same GIDs", func() bool {
 		ours, kernels = nil, kernelGIDs(t, device)
 		for _, e := range i.GIDs() {
@@ -108,7 +109,6 @@ func TestSameAsSoftRoCE(t *testing.T) {
 			ours = append(ours, fmt.Sprintf("%v %s %v", e.GID, l.Name, e.Type))
 		}
 		slices.Sort(ours)
-		t.Logf("ours %q, the kernel's %q", ours, kernels)
 		return len(ours) == 5 && slices.Equal(ours, kernels)
 	})
 }

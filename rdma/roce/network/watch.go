@@ -14,23 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// refreshEvery is the time between two looks at the ways that are kept. A neighbour that is not used grows stale
-	// after 15 to 45 seconds.
-	refreshEvery = 10 * time.Second
-	// settle is how long changes are gathered before all is read again: they come in swarms.
-	settle = 5 * time.Millisecond
-	// share of the time is spent reading again, at most, however large the tables are and however often they change: 1/share.
-	share = 10
-)
-
-// stale is what must be read again.
-type stale uint8
-
-const (
-	staleLinks stale = 1 << iota // and addresses; and then ways, too
-	staleWays
-)
+// refreshEvery is the time between two looks at the ways that are kept. A neighbour that is not used grows stale
+// after 15 to 45 seconds.
+const refreshEvery = 10 * time.Second
 
 // watch is the goroutine that listens to the kernel. Its fields are its own.
 type watch struct {
@@ -38,10 +24,9 @@ type watch struct {
 	socket  *nl.NetlinkSocket
 	refresh time.Duration
 
-	stale stale
-	due   time.Time // when what is stale is read again
-	rest  time.Time // nothing is read before
-	tick  time.Time // when ways are looked at next
+	links chore     // and addresses
+	ways  chore     // those that are kept
+	tick  time.Time // when ways are looked at unasked
 }
 
 // newWatch subscribes to what the kernel tells about links, addresses, routes and neighbours.
@@ -59,13 +44,13 @@ func (w *watch) run() {
 	defer close(w.i.ended)
 	for w.open() {
 		w.listen()
-		now := time.Now()
-		if !now.Before(w.tick) {
+		if now := time.Now(); !now.Before(w.tick) {
 			w.tick = now.Add(w.refresh)
-			w.mark(staleWays)
+			w.ways.want()
 		}
-		if w.stale != 0 && !now.Before(w.due) {
-			w.catchUp()
+		w.links.do(w.rereadLinks)
+		if !w.links.wanted() { // or ways would be looked up from addresses that have gone
+			w.ways.do(w.i.rerouteAll)
 		}
 	}
 }
@@ -76,22 +61,11 @@ func (w *watch) open() bool {
 	return w.i.unusable() == nil
 }
 
-// mark notes that something must be read again, once changes have settled.
-func (w *watch) mark(s stale) {
-	if w.stale == 0 {
-		w.due = time.Now().Add(settle)
-		if w.due.Before(w.rest) {
-			w.due = w.rest
-		}
-	}
-	w.stale |= s
-}
-
 // listen takes what the kernel says next, or returns when it is time for something else.
 func (w *watch) listen() {
-	until := w.tick
-	if w.stale != 0 && w.due.Before(until) {
-		until = w.due
+	until := w.links.by(w.tick)
+	if !w.links.wanted() {
+		until = w.ways.by(until)
 	}
 	wait := time.Until(until)
 	if wait < time.Microsecond {
@@ -123,14 +97,15 @@ func (w *watch) missed(err error) {
 		w.i.counter.failures.Add(1)
 		time.Sleep(settle) // or it would spin if this went on
 	}
-	w.mark(staleLinks | staleWays)
+	w.links.want()
+	w.ways.want()
 }
 
-// hear takes one message. In those of all three kinds but routes the index of an interface follows the first four bytes.
+// hear takes one message. In all but those of routes the index of an interface follows the first four bytes.
 func (w *watch) hear(m *syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		w.mark(staleWays)
+		w.ways.want()
 		return
 	}
 	if len(m.Data) < unix.SizeofNdMsg {
@@ -141,11 +116,11 @@ func (w *watch) hear(m *syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK:
 		if ours || w.i.hasLink(parent(m.Data)) {
-			w.mark(staleLinks)
+			w.links.want()
 		}
 	case unix.RTM_NEWADDR, unix.RTM_DELADDR:
 		if ours {
-			w.mark(staleLinks)
+			w.links.want()
 		}
 	case unix.RTM_NEWNEIGH, unix.RTM_DELNEIGH:
 		if ours {
@@ -165,8 +140,10 @@ func (w *watch) hearNeighbour(m *syscall.NetlinkMessage) {
 	if m.Header.Type == unix.RTM_DELNEIGH {
 		n = neighbour{}
 	}
+	w.i.order.Lock()
+	defer w.i.order.Unlock()
 	if ok && w.i.learn(hop{e.LinkIndex, ip}, n) {
-		w.mark(staleWays)
+		w.ways.want()
 	}
 }
 
@@ -193,21 +170,7 @@ func (i *Interface) hasLink(index int) bool {
 	return slices.ContainsFunc(i.links, func(l link) bool { return l.index == index })
 }
 
-// catchUp reads again what is stale, and what follows from it.
-func (w *watch) catchUp() {
-	begun, what := time.Now(), w.stale
-	w.stale = 0
-	if what&staleLinks != 0 {
-		w.rereadLinks()
-	}
-	for _, k := range w.i.allKept() {
-		w.i.reroute(k)
-	}
-	now := time.Now()
-	w.rest = now.Add(share * now.Sub(begun))
-}
-
-// rereadLinks reads links and addresses. What cannot be read is asked for again.
+// rereadLinks reads links and addresses, on which ways depend. What cannot be read is asked for again.
 func (w *watch) rereadLinks() {
 	err := w.i.reread()
 	w.i.counter.rereads.Add(1)
@@ -216,8 +179,9 @@ func (w *watch) rereadLinks() {
 		w.i.vanish()
 	case err != nil && !errors.Is(err, ErrClosed):
 		w.i.counter.failures.Add(1)
-		w.mark(staleLinks)
+		w.links.want()
 	}
+	w.ways.want()
 	w.i.announce()
 }
 
@@ -239,14 +203,4 @@ func (i *Interface) vanish() {
 	for k := range i.kept {
 		k.err, k.next = ErrInterfaceGone, Way{}
 	}
-}
-
-func (i *Interface) allKept() []*Kept {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	all := make([]*Kept, 0, len(i.kept))
-	for k := range i.kept {
-		all = append(all, k)
-	}
-	return all
 }
