@@ -29,6 +29,6 @@
 // Lifetime. Close ends the goroutine and waiting calls, and gives the sockets back. An interface that is deleted or moved away
 // is gone for good ([ErrInterfaceGone]), also when another of its name comes.
 //
-// Kernels from 5.4 on. Sources: net/core/rtnetlink.c, net/core/neighbour.c, net/ipv4/route.c, net/ipv6/route.c and
+// Kernels: tested from 6.1 on. Sources: net/core/rtnetlink.c, net/core/neighbour.c, net/ipv4/route.c, net/ipv6/route.c and
 // drivers/infiniband/core/roce_gid_mgmt.c of Linux; RFC 1112, RFC 2464.
 package network
