@@ -22,7 +22,11 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := open(o, peer, o.job.room())
+	m := o.job.room()
+	if o.beyond {
+		m.size++ // of which the message must be that is longer than it may be
+	}
+	s, err := open(o, peer, m)
 	if err != nil {
 		return err
 	}

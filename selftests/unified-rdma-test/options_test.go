@@ -28,6 +28,8 @@ func TestMistakes(t *testing.T) {
 		"-test latency -beyond e r - h":               "-beyond goes with -test verify",
 		"-qp-timeout 32 e r - h":                      "-qp-timeout 32",
 		"-test verify e roce:f - h":                   "name roce:e, or another IFACE",
+		"-receive 100 e roce:e - server":              "-receive 100: it must be a power of two",
+		"-receive 128 e rxe0 - server":                "-receive goes with a device roce:IFACE",
 		"e roce: - server":                            "name roce:e",
 		"-R -test verify e roce:e - h":                "-R: rdma_cm is the kernel's",
 		"-peer rping e roce:e - h":                    "-peer rping: rdma_cm is the kernel's",

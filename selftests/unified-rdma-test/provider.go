@@ -21,6 +21,10 @@ func (o *options) soft() (iface string, is bool) { return strings.CutPrefix(o.de
 func (o *options) checkSoft() error {
 	on, is := o.soft()
 	switch {
+	case !is && o.receive != 0:
+		return fmt.Errorf("-receive goes with a device %sIFACE, not with %s", softPrefix, o.device)
+	case o.receive < 0 || o.receive > mostReceive || o.receive&(o.receive-1) != 0:
+		return fmt.Errorf("-receive %d: it must be a power of two up to %d", o.receive, mostReceive)
 	case is && on != o.iface:
 		return fmt.Errorf("RDMA_DEV %s: it is on the interface that is IFACE, which is %s: name %s%[2]s, or another IFACE", o.device, o.iface, softPrefix)
 	case is && o.peer == rpingPeer:
@@ -30,6 +34,9 @@ func (o *options) checkSoft() error {
 	}
 	return nil
 }
+
+// mostReceive is roce.Config's.
+const mostReceive = 1 << 16
 
 var errUnmanaged = errors.New("rdma_cm is the kernel's, which knows nothing of RoCE in software")
 
@@ -52,7 +59,7 @@ func (o *options) takes(j *job) error {
 func (s *session) openDevice() (err error) {
 	open, name := verbs.Provider{}.Open, s.options.device
 	if iface, is := s.options.soft(); is {
-		p, err := roce.NewProvider(roce.Config{Region: s.region})
+		p, err := roce.NewProvider(roce.Config{Region: s.region, Receive: s.options.receive})
 		if err != nil {
 			return err
 		}

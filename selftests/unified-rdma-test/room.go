@@ -85,7 +85,7 @@ func (s *session) deviceFrames() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count the queues of %s: %w", iface, err)
 	}
-	return uint64(roce.Config{}.Frames(max(1, link.Attrs().NumRxQueues))), nil // as many as there can be
+	return uint64(roce.Config{Receive: s.options.receive}.Frames(max(1, link.Attrs().NumRxQueues))), nil // as many as there can be
 }
 
 func pow2(n uint64) uint64 {

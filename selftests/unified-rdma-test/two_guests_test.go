@@ -103,7 +103,7 @@ func asksGuest(t *testing.T, p place) {
 	})
 	defer conn.Close()
 	begin := time.Now()
-	n := matrix(t, p)
+	n := matrix(t, p, transports...)
 	t.Logf("%d runs took %v", n, time.Since(begin).Round(time.Second))
 	for _, options := range []string{"-n 200 -size 65536", "-test latency -op send", "-test latency -op write", "-test latency -op read", "-test latency -op fetch-add",
 		"-test bandwidth -op write -size 4096", "-test bandwidth -op read -size 65536"} {
