@@ -2,6 +2,7 @@ package interop
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,6 +73,14 @@ func judgeJob(t *testing.T, said string) {
 	}
 }
 
+// either is one address after the other, so that IPv4 and IPv6 have their share of the matrix.
+func either(i int, v4, v6 netip.Addr) string {
+	if i%2 == 0 {
+		return v4.String()
+	}
+	return v6.String()
+}
+
 // matrixLimit is how long a server of the matrix may take.
 const matrixLimit = 20 * time.Minute
 
@@ -81,7 +90,7 @@ func (b *bench) guestAsks(t *testing.T) {
 	s.says(t, "waiting for")
 	names, options := jobs()
 	for i, name := range names {
-		t.Run(name, func(t *testing.T) { judgeJob(t, b.run(t, b.guestCommand(options[i], b.tap.IP.String()))) })
+		t.Run(name, func(t *testing.T) { judgeJob(t, b.run(t, b.guestCommand(options[i], either(i, b.tap.IP, b.tap.IP6)))) })
 	}
 	s.end(t)
 	s.ended(t)
@@ -105,7 +114,7 @@ func (b *bench) guestServes(t *testing.T) {
 	names, options := jobs()
 	for i, name := range names {
 		t.Run(name, func(t *testing.T) {
-			s := b.ours(t, limit, options[i], b.tap.PeerIP.String())
+			s := b.ours(t, limit, options[i], either(i, b.tap.PeerIP, b.tap.PeerIP6))
 			s.ended(t)
 			judgeJob(t, s.said.String())
 		})

@@ -73,19 +73,12 @@ func (p program) command(b *bench, where string) string {
 	return fmt.Sprintf("%s %s -d %s %s %d %s", p.name, p.theirs, device, options, b.gids[fmt.Sprintf("%x", address)], where)
 }
 
-// here and there are the addresses of both sides.
+// here is our address.
 func (p program) here(b *bench) string {
 	if p.ipv6 {
 		return b.tap.IP6.String()
 	}
 	return b.tap.IP.String()
-}
-
-func (p program) there(b *bench) string {
-	if p.ipv6 {
-		return b.tap.PeerIP6.String()
-	}
-	return b.tap.PeerIP.String()
 }
 
 // asClient has theirs ask ours.
@@ -113,7 +106,7 @@ func (p program) asServer(t *testing.T, b *bench) {
 	}()
 	defer func() { (<-ended)() }() // the guest has one command at a time
 	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
-	s := b.ours(t, limit, p.ours, p.there(b))
+	s := b.ours(t, limit, p.ours, b.tap.PeerIP.String())
 	s.ended(t)
 	if said := s.said.String(); !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
 		t.Errorf("ours measures nothing")
