@@ -43,6 +43,13 @@ func (p *Port) Room() int {
 	return int(p.rings.tx.room(uint32(p.limits.Send) - p.sent))
 }
 
+// Ready reports whether Recv would give frames. Unlike the verbs it may be called from any goroutine, but not once Close
+// was called.
+func (p *Port) Ready() bool {
+	rx := &p.rings.rx
+	return rx.producer.Load() != rx.consumer.Load()
+}
+
 // queue writes the descriptors of a packet, and notes how many of them its frame waits for.
 func (p *Port) queue(message []umem.Frame) {
 	last := len(message) - 1

@@ -62,6 +62,9 @@ func (r *outgoing[T]) publish(n uint32) {
 	storeRelease32(r.producer, r.next)
 }
 
+// left is how much the kernel has not taken.
+func (r *outgoing[T]) left() uint32 { return r.next - r.consumer.Load() }
+
 // pending reports whether the kernel has not taken everything.
 func (r *outgoing[T]) pending() bool { return r.consumer.Load() != r.next }
 

@@ -2,6 +2,7 @@ package roce
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -74,7 +75,7 @@ func (p *player) hit() bool {
 		for ; p.at < p.n; p.at++ {
 			c := &p.got[p.at]
 			if c.Status != rdma.Success {
-				p.Errorf("%v: %v", c.Kind, c.Status)
+				p.Errorf("%s: %v: %v\n%s", p.dev.title, c.Kind, c.Status, p.dev.show()+"\n"+p.debug())
 				return false
 			}
 			if c.Kind == rdma.Received || c.Kind == rdma.ReceivedWrite {
@@ -127,7 +128,7 @@ func (p *pingPong) run(b *testing.B) {
 	if s, err := p.x.dev.machine.port.Stats(); err == nil {
 		b.ReportMetric(float64(s.Wakeups)/float64(rounds), "calls/op")
 	}
-	for p.x.pending > 0 {
+	for p.x.pending -= p.x.n - p.x.at; p.x.pending > 0 && !b.Failed(); {
 		p.x.completion()
 		p.x.pending--
 	}
@@ -145,4 +146,13 @@ func pin(b *testing.B, cpu int) func() {
 		_ = unix.SchedSetaffinity(0, &before)
 		runtime.UnlockOSThread()
 	}
+}
+
+func (p *player) debug() string {
+	d := p.dev
+	d.lock.Lock()
+	defer d.lock.Unlock()
+	m := &d.machine
+	s, _ := m.port.Stats()
+	return fmt.Sprintf("heads %d empty %d room %d qout %d owes %v missed %v until %d stats %+v", len(m.stock.heads), len(m.stock.empty), m.port.Room(), m.queues[0].out, m.owes, d.missed.Load(), d.tender.until, s)
 }

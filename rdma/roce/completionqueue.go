@@ -14,6 +14,7 @@ type completionQueue struct {
 	dev   *Device
 	cq    *transport.CompletionQueue
 	event signal // fd -1: without events
+	idle  uint32 // polls in a row that found nothing to do; the program's
 }
 
 // NewCompletionQueue makes a queue. Vectors but 0 do not exist.
@@ -45,7 +46,7 @@ func (q *completionQueue) Depth() int { return q.cq.Depth() }
 // Poll takes completions; when there are none, it drives the device, unless somebody else does, and looks again.
 func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	n, err := q.cq.Poll(dst)
-	if n != 0 || err != nil || len(dst) == 0 {
+	if n != 0 || err != nil || len(dst) == 0 || q.dev.idles(&q.idle) {
 		return n, err
 	}
 	q.dev.drive(polling)

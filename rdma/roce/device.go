@@ -24,6 +24,7 @@ type Device struct {
 	events events
 	tender tender
 
+	ports   []*xdp.Port
 	lock    sync.Mutex // of machine, waiting and domains; held for a moment only
 	machine machine
 	waiting map[*transport.CompletionQueue]*completionQueue // those with events
@@ -31,6 +32,7 @@ type Device struct {
 	domains uint32                                          // how many there ever were
 	missed  atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
 	owes    atomic.Bool                                     // machine.owes, for those without the lock
+	looks   atomic.Uint32                                   // calls of Progress
 	active  atomic.Uint64                                   // changes while somebody drives
 }
 

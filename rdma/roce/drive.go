@@ -36,6 +36,23 @@ func (d *Device) drive(w work) {
 	}
 }
 
+// idleTurns is how many polls that find nothing to do are between two that do everything: deadlines, packets that have left.
+const idleTurns = 64
+
+// idles reports whether there is nothing to do, without the lock. It is asked by one who polls, with a count of its own of how often that was so.
+func (d *Device) idles(count *uint32) bool {
+	if d.owes.Load() {
+		return false
+	}
+	for _, p := range d.ports {
+		if p.Ready() {
+			return false
+		}
+	}
+	*count++
+	return *count%idleTurns != 0
+}
+
 func (d *Device) do(w work) {
 	m := &d.machine
 	switch w {
@@ -46,14 +63,14 @@ func (d *Device) do(w work) {
 	case all:
 		m.round()
 	}
-	if m.owes != d.owes.Load() {
-		d.owes.Store(m.owes)
+	if owes := m.owes || m.engine.Busy(); owes != d.owes.Load() {
+		d.owes.Store(owes)
 	}
-	if m.idle%idleTurns == 0 {
-		d.active.Add(1)
-	}
+	d.active.Add(1)
 	d.tender.remind(m)
-	d.announce()
+	if !m.engine.Quiet() {
+		d.announce()
+	}
 }
 
 // locked calls f with the lock, for which it waits, and then has done what others wanted meanwhile and what came of f.
@@ -83,4 +100,8 @@ func (d *Device) announce() {
 
 // Progress has packets that came taken, and what is posted sent, unless another thread is doing that. See
 // rdma.Progresser.
-func (d *Device) Progress() { d.drive(polling) }
+func (d *Device) Progress() {
+	if count := d.looks.Add(1) - 1; !d.idles(&count) {
+		d.drive(polling)
+	}
+}

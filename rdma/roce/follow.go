@@ -56,7 +56,7 @@ func (d *Device) wayChanged(k *network.Kept) {
 
 // gone puts all queue pairs into ERR: the interface does not come back.
 func (d *Device) gone() {
-	d.tender.poll = d.tender.poll[:napping] // its sockets only say that they are dead
+	d.tender.poll = d.tender.poll[:sockets] // its sockets only say that they are dead
 	d.events.add(rdma.Event{Kind: rdma.DeviceFatal})
 	d.locked(func() {
 		for q := range d.pairs {

@@ -36,28 +36,20 @@ type machine struct {
 	outbound
 	own own
 
-	idle   uint32 // times in a row that nothing came
-	owes   bool   // something came, and send was not called since
+	owes   bool // something came, and send was not called since
 	counts counts
 }
 
 // now is the engine's time.
 func (m *machine) now() transport.Time { return transport.Time(time.Since(m.start)) + 1 }
 
-// idleTurns is how many looks in vain are between two that do everything: deadlines, frames that came back.
-const idleTurns = 64
-
-// poll takes what came. What is to be acknowledged of it waits for the next call, or for a message of the program's, which
-// goes in front.
+// poll takes what came, and does everything else where nothing did. What is to be acknowledged waits for the next
+// call, or for a message of the program's, which goes in front.
 func (m *machine) poll() {
 	if m.owes {
 		m.send()
 	}
-	if m.receive() {
-		m.idle, m.owes = 0, true
-		return
-	}
-	if m.idle++; m.idle%idleTurns == 0 || m.engine.Busy() {
+	if m.owes = m.receive(); !m.owes {
 		m.send()
 	}
 }
@@ -78,7 +70,9 @@ func (m *machine) send() {
 	if at, ok := m.engine.NextDeadline(); ok && now >= at {
 		m.engine.Tick(now)
 	}
-	m.reap()
+	if len(m.stock.heads) < cap(m.stock.heads)/2 {
+		m.reap()
+	}
 	m.collect()
 	for range maxBursts {
 		room := m.room()

@@ -99,9 +99,9 @@ func (d *Device) makeEngine() (err error) {
 	if err != nil {
 		return err
 	}
-	ports := d.iface.Ports()
-	m.port = ports[0]
-	for _, p := range ports {
+	d.ports = d.iface.Ports()
+	m.port = d.ports[0]
+	for _, p := range d.ports {
 		m.queues = append(m.queues, &queue{port: p, most: p.Limits().Supply})
 	}
 	m.prepare(c, g, d.tender.mtu)

@@ -51,9 +51,14 @@ func (m *machine) received(q *queue, n int) {
 		m.spare(q.frames[:q.n])
 		q.n = 0
 	}
-	m.supply(q)
-	m.kick(q.port)
+	if q.most-q.out >= supplyAt {
+		m.supply(q)
+		m.kick(q.port)
+	}
 }
+
+// supplyAt is how many frames a queue has given before it gets others.
+const supplyAt = 32
 
 // supply gives the kernel empty frames.
 func (m *machine) supply(q *queue) {

@@ -21,7 +21,7 @@ type rig struct {
 // side is a device with what most tests need.
 type side struct {
 	*rig
-	end    *testenv.End
+	ns     *testenv.End
 	region *umem.Region
 	dev    *Device
 	pd     rdma.ProtectionDomain
@@ -54,7 +54,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 
 func (g *rig) newSide(e *testenv.End, o rigOptions) *side {
 	g.Helper()
-	s := &side{rig: g, end: e}
+	s := &side{rig: g, ns: e}
 	var err error
 	s.region, err = umem.Open(umem.Config{Size: 64 << 20, Pages: umem.Ordinary, ExtentSize: extentBytes, Extents: 1})
 	g.must(err)
@@ -89,8 +89,8 @@ func (s *side) open(c Config) {
 	}
 	p, err := NewProvider(c)
 	s.must(err)
-	s.end.Do(s, func() {
-		d, err := p.Open(s.end.Ifname)
+	s.ns.Do(s, func() {
+		d, err := p.Open(s.ns.Ifname)
 		s.must(err)
 		s.dev = d.(*Device)
 	})
@@ -155,7 +155,7 @@ const qkey = 0x11111111
 // attributes are those of all states, from which tweaks change some.
 func attributes(to *side, remote uint32, mtu rdma.MTU, from *side) rdma.Attributes {
 	return rdma.Attributes{Port: 1, Access: rdma.Remote, QKey: qkey, PathMTU: mtu, RemoteQPN: remote, ReceivePSN: 0xfffffe, SendPSN: 0xfffffe,
-		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint8(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: 12, Retries: 6, RNRRetries: 6}
+		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint8(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: 16, Retries: 6, RNRRetries: 6}
 }
 
 // lead takes the queue pair to RTS.

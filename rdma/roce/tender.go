@@ -16,9 +16,11 @@ import (
 // only now and then whether they still do.
 type tender struct {
 	dev    *Device
-	mtu    rdma.MTU // of the port when the device was opened
-	up     bool     // the link works, as the program was told
-	signal signal   // ends a sleep
+	mtu    rdma.MTU      // of the port when the device was opened
+	up     bool          // the link works, as the program was told
+	signal signal        // ends watch
+	nudge  chan struct{} // ends rest
+	timer  *time.Timer   // of rest
 	poll   []unix.PollFd
 	done   chan struct{} // closed when it has ended; nil: it never began
 
@@ -30,23 +32,24 @@ type tender struct {
 
 const (
 	// nap is how long programs that drive the device are left alone.
-	nap = time.Millisecond
+	nap = 4 * time.Millisecond
 	// pause is how long the card is left alone that has no room.
 	pause = 50 * time.Microsecond
 
-	// napping is how many of its descriptors it watches meanwhile: the signal and the network's.
-	napping = 2
+	// sockets is where those are among what it polls, behind the signal and the network's descriptor.
+	sockets = 2
 
 	forever transport.Time = math.MaxInt64
 )
 
 // begin starts the goroutine, which stop ends.
 func (t *tender) begin(d *Device) {
-	t.dev, t.done, t.up = d, make(chan struct{}), d.net.Up()
+	t.dev, t.done, t.nudge, t.up = d, make(chan struct{}), make(chan struct{}, 1), d.net.Up()
 	t.poll = []unix.PollFd{{Fd: int32(t.signal.fd), Events: unix.POLLIN}, {Fd: int32(d.net.FD()), Events: unix.POLLIN}}
 	for _, q := range d.machine.queues {
 		t.poll = append(t.poll, unix.PollFd{Fd: int32(q.port.FD()), Events: unix.POLLIN})
 	}
+	t.timer = time.NewTimer(nap)
 	go t.run()
 }
 
@@ -54,12 +57,14 @@ func (t *tender) stop() {
 	if t.done != nil {
 		t.stopping.Store(true)
 		t.signal.signal()
+		t.wake()
 		<-t.done
 	}
 }
 
 func (t *tender) run() {
 	defer close(t.done)
+	defer t.timer.Stop()
 	d := t.dev
 	for !t.stopping.Load() {
 		d.drive(all)
@@ -74,7 +79,19 @@ func (t *tender) run() {
 
 // watch sleeps until packets come or there is something to do.
 func (t *tender) watch() {
-	t.sleep(t.poll, t.commit())
+	var timeout *unix.Timespec
+	if limit := t.commit(); limit >= 0 {
+		ts := unix.NsecToTimespec(int64(limit))
+		timeout = &ts
+	}
+	n, err := unix.Ppoll(t.poll, timeout, nil)
+	t.dev.lock.Lock()
+	t.until = 0
+	t.dev.lock.Unlock()
+	if n > 0 && err == nil && t.poll[0].Revents != 0 {
+		_, _ = t.signal.taken()
+	}
+	t.dev.follow()
 }
 
 // commit says how long it may sleep, and has it woken where that changes.
@@ -93,34 +110,27 @@ func (t *tender) commit() time.Duration {
 	}
 }
 
-// rest leaves the device to the programs for a while, unless one of them goes to sleep.
+// rest leaves the device to the programs for a while, unless one of them goes to sleep. It waits without a system call: one
+// that blocks has the Go scheduler look after it every few microseconds, on a processor that a program spins on.
 func (t *tender) rest() {
 	t.napping.Store(true)
 	if !t.wanted.Load() && !t.stopping.Load() {
-		t.sleep(t.poll[:napping], nap)
+		t.timer.Reset(nap)
+		select {
+		case <-t.nudge:
+			t.timer.Stop()
+		case <-t.timer.C:
+		}
 	}
 	t.napping.Store(false)
+	t.dev.follow()
 }
 
-// sleep waits for any of the descriptors, less than 0 for ever.
-func (t *tender) sleep(fds []unix.PollFd, limit time.Duration) {
-	var timeout *unix.Timespec
-	if limit >= 0 {
-		ts := unix.NsecToTimespec(int64(limit))
-		timeout = &ts
-	}
-	n, err := unix.Ppoll(fds, timeout, nil)
-	t.dev.lock.Lock()
-	t.until = 0
-	t.dev.lock.Unlock()
-	if n <= 0 || err != nil {
-		return
-	}
-	if fds[0].Revents != 0 {
-		_, _ = t.signal.taken()
-	}
-	if fds[1].Revents != 0 {
-		t.dev.follow()
+// wake ends rest.
+func (t *tender) wake() {
+	select {
+	case t.nudge <- struct{}{}:
+	default: // it is about to end
 	}
 }
 
@@ -128,7 +138,7 @@ func (t *tender) sleep(fds []unix.PollFd, limit time.Duration) {
 func (t *tender) want() {
 	t.wanted.Store(true)
 	if t.napping.Load() {
-		t.signal.signal()
+		t.wake()
 	}
 }
 

@@ -249,6 +249,9 @@ func (e *Engine) Events(dst []rdma.Event) int { return takeFront(&e.events, dst)
 // Wakes takes the completion queues that were armed and have what they were armed for.
 func (e *Engine) Wakes(dst []*CompletionQueue) int { return takeFront(&e.wakes, dst) }
 
+// Quiet reports whether Events, Wakes and Freed have nothing.
+func (e *Engine) Quiet() bool { return len(e.events)+len(e.wakes)+len(e.freed) == 0 }
+
 // Freed takes frames that were kept by Receive and are the caller's again.
 func (e *Engine) Freed(dst []umem.Frame) int { return takeFront(&e.freed, dst) }
 
