@@ -34,6 +34,27 @@ func newRoCE(t *testing.T, o testenv.PairOptions) (place, *testenv.Pair) {
 // TestRoCE is what an RDMA device must do, done by RoCE in software between two namespaces.
 func TestRoCE(t *testing.T) {
 	p, pair := newRoCE(t, testenv.PairOptions{MTU: 4200, IPv6: true})
+	inSoftware(t, p, pair)
+	if !p.whole {
+		return
+	}
+	step := func(name string, f func(t *testing.T, p place)) { t.Run(name, func(t *testing.T) { f(t, p) }) }
+	step("server goes on", serverGoesOn)
+	step("client gone", clientGone)
+	step("unnoticed", unnoticed)
+	step("killed", peerKilled)
+	step("stopped", func(t *testing.T, p place) {
+		silent := rdma.RetryExceeded.String() + "|check that the peer is alive"
+		peerStopped(t, p, map[string]string{"-test latency -op send": silent, "-test latency -op write": silent, "-test bandwidth -op send -size 64": silent})
+	})
+	step("link down", func(t *testing.T, p place) {
+		linkDown(t, p, func(up bool) { setLink(t, &pair.A, up) }, rdma.RetryExceeded)
+	})
+}
+
+// inSoftware is what of it takes a few seconds.
+func inSoftware(t *testing.T, p place, pair *testenv.Pair) {
+	t.Helper()
 	disk := filepath.Join(testenv.DiskDir(t), "disk")
 	step := func(name string, f func(t *testing.T, p place)) { t.Run(name, func(t *testing.T) { f(t, p) }) }
 	step("matrix", func(t *testing.T, p place) {
@@ -46,20 +67,6 @@ func TestRoCE(t *testing.T) {
 	step("counted", countedInSoftware)
 	step("addresses", func(t *testing.T, p place) { addressed(t, p, pair) })
 	step("refused", refusedInSoftware)
-	step("server goes on", serverGoesOn)
-	if !p.whole {
-		return
-	}
-	step("client gone", clientGone)
-	step("unnoticed", unnoticed)
-	step("killed", peerKilled)
-	step("stopped", func(t *testing.T, p place) {
-		silent := rdma.RetryExceeded.String() + "|check that the peer is alive"
-		peerStopped(t, p, map[string]string{"-test latency -op send": silent, "-test latency -op write": silent, "-test bandwidth -op send -size 64": silent})
-	})
-	step("link down", func(t *testing.T, p place) {
-		linkDown(t, p, func(up bool) { setLink(t, &pair.A, up) }, rdma.RetryExceeded)
-	})
 }
 
 func storageCases(p place) []string {
@@ -120,7 +127,7 @@ func addressed(t *testing.T, p place, pair *testenv.Pair) {
 	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
 	p.asked(t, p.asClient("-gid 0 -test verify -n 10")...)
 	p.server = pair.B.IP6.String()
-	for _, options := range []string{"-test verify -n 10 -size 65537", "-test verify -n 10 -transport UD", "-test verify -op read -n 10"} {
+	for _, options := range []string{"-test verify -n 10 -size 65537", "-test verify -n 10 -transport UD -size 1000", "-test verify -op read -n 10"} {
 		p.asked(t, p.asClient(options)...)
 	}
 	s.end()

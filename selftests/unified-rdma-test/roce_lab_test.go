@@ -1,0 +1,18 @@
+//go:build lab
+
+package main
+
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestRoCEInGuest is TestRoCE on other kernels: that of 6.1 sends no packets in several parts.
+func TestRoCEInGuest(t *testing.T) {
+	testenv.Long(t, "TestRoCE runs outside of the guest")
+	p, pair := newRoCE(t, testenv.PairOptions{IPv6: true})
+	p.patient = patient
+	inSoftware(t, p, pair)
+	t.Run("server goes on", func(t *testing.T) { serverGoesOn(t, p) })
+}
