@@ -5,11 +5,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// collectRDMA sends the counters of the RDMA ports that are on interfaces of flows. What such
-// a port takes no capture on its interface sees; these say how much it was.
+// collectRDMA sends the counters of the RDMA ports that are on interfaces of flows, and of those that this process makes in
+// software. What such a port takes no capture on its interface sees; these say how much it was.
 func collectRDMA(out chan<- prometheus.Metric, all []flows.FlowStatus) {
 	done := make(map[string]bool)
 	for i := range all {
@@ -23,6 +24,17 @@ func collectRDMA(out chan<- prometheus.Metric, all []flows.FlowStatus) {
 			counters, _ := verbs.ReadCounters(p.Device, p.Port)
 			collectCounters(out, iface, p.Device, counters)
 		}
+	}
+	for _, d := range roce.Opened() {
+		collectRoCE(out, d.Name(), d.Counters())
+	}
+}
+
+// collectRoCE sends those of RoCE in software on an interface, which only rise.
+func collectRoCE(out chan<- prometheus.Metric, iface string, counters []roce.Counter) {
+	for _, c := range counters {
+		d := describe("rdma_roce_"+c.Name+"_total", "A counter of RoCE in software on the interface.", "interface", "device")
+		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(c.Value), iface, "roce:"+iface)
 	}
 }
 

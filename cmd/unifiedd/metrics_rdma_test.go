@@ -8,7 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // collectFunc is a collector that is nothing but a function.
@@ -58,5 +62,39 @@ func TestCollectCounters(t *testing.T) {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("no %s in:\n%s", want, text)
 		}
+	}
+}
+
+// TestRoCEMetrics: the counters of RoCE in software are there while its device is open.
+func TestRoCEMetrics(t *testing.T) {
+	testenv.HugePages(t, 16<<20)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	region, err := umem.Open(umem.Config{Size: 16 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer region.Close()
+	var d rdma.Device
+	p.A.Do(t, func() {
+		provider, err := roce.NewProvider(roce.Config{Region: region})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d, err = provider.Open(p.A.Ifname); err != nil {
+			t.Fatal(err)
+		}
+	})
+	collect := func(out chan<- prometheus.Metric) { collectRDMA(out, nil) }
+	text, labels := gather(t, collect), `{device="roce:`+p.A.Ifname+`",interface="`+p.A.Ifname+`"} 0`
+	for _, name := range []string{"packets_sent", "dropped_bad_psn", "copied_bytes"} {
+		if want := "unifiedd_rdma_roce_" + name + "_total" + labels; !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in:\n%s", want, text)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text := gather(t, collect); text != "" {
+		t.Errorf("a device that is closed has\n%s", text)
 	}
 }

@@ -112,6 +112,7 @@ func (d *Device) Close() error {
 }
 
 func (d *Device) closeAll() error {
+	d.delist()
 	d.tender.stop()
 	d.lock.Lock()
 	defer d.lock.Unlock()

@@ -17,7 +17,7 @@ import (
 // open opens an interface.
 func open(name string, c Config) (*Device, error) {
 	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}, pairs: map[*transport.QueuePair]bool{}}
-	d.name = "RoCE device " + name
+	d.named("RoCE device " + name)
 	d.events.signal.fd, d.tender.signal.fd = -1, -1
 	if err := d.equip(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", d, err), d.closeAll())
@@ -51,6 +51,7 @@ func (d *Device) equip() (err error) {
 		return err
 	}
 	d.tender.begin(d)
+	d.enlist()
 	return nil
 }
 
@@ -58,11 +59,11 @@ func (d *Device) equip() (err error) {
 func (d *Device) openBook() (err error) {
 	m := &d.machine
 	m.region, m.data, m.chunk, m.start = d.config.Region, d.config.Region.Data(), uint64(d.config.Region.FrameSize()), time.Now()
-	d.book = m.region.NewBook(d.name)
-	if m.hands, err = d.book.NewHolder(umem.OwnerRDMA, d.name); err != nil {
+	d.book = m.region.NewBook(d.String())
+	if m.hands, err = d.book.NewHolder(umem.OwnerRDMA, d.String()); err != nil {
 		return err
 	}
-	m.lent, err = d.book.NewHolder(umem.OwnerRDMA, d.name+", on loan")
+	m.lent, err = d.book.NewHolder(umem.OwnerRDMA, d.String()+", on loan")
 	return err
 }
 
