@@ -18,12 +18,23 @@ func TestNoAllocations(t *testing.T) {
 	}{
 		"SEND": {config(rdma.RC), rdma.Send, 0, 64}, "inline": {config(rdma.RC), rdma.Send, rdma.Inline, 64}, "long": {config(rdma.RC), rdma.Send, 0, 20_000},
 		"WRITE": {config(rdma.RC), rdma.WriteImmediate, 0, 8192}, "READ": {config(rdma.RC), rdma.Read, 0, 8192}, "UC": {config(rdma.UC), rdma.Send, 0, 4096},
-		"lent": {lender(64), rdma.Send, 0, 5000},
+		"lent": {lender(64), rdma.Send, 0, 5000}, "own": {config(rdma.RC), rdma.Send, 0, 20_000}, "spread": {config(rdma.RC), rdma.Send, 0, 20_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			on := *g
 			on.TB = t
 			a, b := on.connected(c.config, rdma.MTU4096)
+			switch name {
+			case "own":
+				s := *g.sides[0]
+				s.rig = &on
+				a, b = s.newEnd(c.config), s.newEnd(c.config)
+				on.must(a.lead(attributes(&s, b.qp.QPN(), rdma.MTU4096, &s)))
+				on.must(b.lead(attributes(&s, a.qp.QPN(), rdma.MTU4096, &s)))
+			case "spread":
+				g.copyAll(true)
+				defer g.copyAll(false)
+			}
 			m := messenger{a: a, b: b, op: c.op, flags: c.flags, size: c.size}
 			m.prepare()
 			m.exchange()
@@ -31,6 +42,13 @@ func TestNoAllocations(t *testing.T) {
 				t.Errorf("%v allocations for a message", n)
 			}
 		})
+	}
+}
+
+// copyAll has packets sent copied, or as they were.
+func (g *rig) copyAll(on bool) {
+	for _, s := range g.sides {
+		s.dev.locked(func() { s.dev.machine.gathers = !on })
 	}
 }
 

@@ -2,7 +2,6 @@ package roce
 
 import (
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"testing"
@@ -75,7 +74,7 @@ func (p *player) hit() bool {
 		for ; p.at < p.n; p.at++ {
 			c := &p.got[p.at]
 			if c.Status != rdma.Success {
-				p.Errorf("%s: %v: %v\n%s", p.dev.title, c.Kind, c.Status, p.dev.show()+"\n"+p.debug())
+				p.Errorf("%s: %v: %v\n%s", p.dev.title, c.Kind, c.Status, p.dev.show())
 				return false
 			}
 			if c.Kind == rdma.Received || c.Kind == rdma.ReceivedWrite {
@@ -148,11 +147,61 @@ func pin(b *testing.B, cpu int) func() {
 	}
 }
 
-func (p *player) debug() string {
-	d := p.dev
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	m := &d.machine
-	s, _ := m.port.Stats()
-	return fmt.Sprintf("heads %d empty %d room %d qout %d owes %v missed %v until %d stats %+v", len(m.stock.heads), len(m.stock.empty), m.port.Room(), m.queues[0].out, m.owes, d.missed.Load(), d.tender.until, s)
+// BenchmarkBandwidth has one end write to the other, which does nothing but look now and then.
+func BenchmarkBandwidth(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		op   rdma.Op
+		size int
+	}{{"WRITE-64K", rdma.Write, 65536}, {"WRITE-4K", rdma.Write, 4096}, {"READ-64K", rdma.Read, 65536}} {
+		b.Run(c.name, func(b *testing.B) {
+			g := newRig(b, rigOptions{mtu: 4200, config: Config{Receive: 2048, Send: 512}})
+			x, y := g.connected(config(rdma.RC), rdma.MTU4096)
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				defer pin(b, 1)()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+						for range 1000 {
+							y.dev.Progress()
+						}
+					}
+				}
+			}()
+			defer pin(b, 0)()
+			b.SetBytes(int64(c.size))
+			b.ResetTimer()
+			x.stream(y, c.op, c.size, b.N)
+			b.StopTimer()
+			close(stop)
+			<-done
+			b.Log(x.dev.show())
+			b.Log(y.dev.show())
+		})
+	}
+}
+
+// stream has n requests made, with many under way.
+func (e *end) stream(to *end, op rdma.Op, size, n int) {
+	const most = 16
+	requests := []rdma.SendRequest{{Op: op, SGEs: 1, RemoteAddr: to.base + 1<<20, RKey: to.memory.RKey()}}
+	sges := []rdma.SGE{e.sge(0, size)}
+	var got [most]rdma.WorkCompletion
+	for posted, done := 0, 0; done < n; {
+		for ; posted < n && posted-done < most; posted++ {
+			if k, err := e.qp.PostSend(requests, sges); k != 1 {
+				e.Fatal(err)
+			}
+		}
+		k, err := e.cq.Spin(got[:], time.Second)
+		if k == 0 || err != nil || got[0].Status != rdma.Success {
+			e.Fatalf("%d, %v, %v\n%s\n%s", k, err, got[0].Status, e.dev.show(), to.dev.show())
+		}
+		done += k
+	}
 }

@@ -71,11 +71,11 @@ func (c *Config) check() error {
 	case c.Region == nil:
 		return errors.New("it needs the region that devices are to register")
 	case c.Receive < 64 || c.Receive > 1<<16 || bits.OnesCount(uint(c.Receive)) != 1:
-		return fmt.Errorf("Receive %d: it must be a power of two from 64 to 65536", c.Receive)
+		return fmt.Errorf("the number Receive is %d: it must be a power of two from 64 to 65536", c.Receive)
 	case c.Send < 8 || c.Send > 1<<14 || bits.OnesCount(uint(c.Send)) != 1:
-		return fmt.Errorf("Send %d: it must be a power of two from 8 to 16384", c.Send)
+		return fmt.Errorf("the number Send is %d: it must be a power of two from 8 to 16384", c.Send)
 	case c.QueuePairs < 1 || c.QueuePairs > 1<<16:
-		return fmt.Errorf("QueuePairs %d: it must be 1 to 65536", c.QueuePairs)
+		return fmt.Errorf("the number QueuePairs is %d: it must be 1 to 65536", c.QueuePairs)
 	}
 	_, err := transport.NewKeys(c.Region.Size(), c.Keys)
 	return err

@@ -63,7 +63,7 @@ func (p *domain) RegisterPart(r *umem.Region, addr, length uint64, a rdma.Access
 		m.leave()
 		return nil, err
 	}
-	m.held = r.Register(p.dev.name)
+	m.held = r.Register(p.dev.String())
 	return m, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // life is that of a thing made from a device: what it was made in and from stays until it is closed. Its methods may
@@ -12,14 +13,14 @@ import (
 type life struct {
 	mu     sync.Mutex
 	closed bool
-	name   string
-	parts  []*life // it was made in and from
+	name   atomic.Pointer[string] // for people
+	parts  []*life                // it was made in and from
 	users  map[*life]bool
 }
 
 // begin has the things that this one is made in and from stay.
 func (l *life) begin(name string, parts ...*life) error {
-	l.name = name
+	l.named(name)
 	for _, p := range parts {
 		if err := p.adopt(l); err != nil {
 			l.leave()
@@ -30,7 +31,9 @@ func (l *life) begin(name string, parts ...*life) error {
 	return nil
 }
 
-func (l *life) String() string { return l.name }
+func (l *life) named(name string) { l.name.Store(&name) }
+
+func (l *life) String() string { return *l.name.Load() }
 
 func (l *life) adopt(user *life) error {
 	return l.whileOpen(func() error {

@@ -9,8 +9,9 @@ import (
 // own are packets to addresses of the device itself: they are copied to where the card would have put them, and taken with
 // those that come.
 type own struct {
-	frames [ownFrames]umem.Frame
-	n      int
+	frames  [ownFrames]umem.Frame
+	n       int
+	headers [wire.MaxEnvelopeBytes + wire.MaxHeaderBytes]byte // of one
 }
 
 // putOwn hands a packet round. Where there is no frame for it, it is lost, as on the way to another machine.
@@ -20,13 +21,12 @@ func (m *machine) putOwn(p *transport.Packet, t *path) {
 		m.counts.add(unsent, 1)
 		return
 	}
-	var b [wire.MaxEnvelopeBytes + wire.MaxHeaderBytes]byte
-	h := &p.Header
+	b, h := &m.own.headers, &p.Header
 	m.id++
 	n := t.template.Put(b[:], m.id, h.Opcode.HeaderBytes()+int(p.Length)+int(h.Pad)+wire.ICRCBytes)
 	n += h.Encode(b[n:])
-	w := writer{m: m, offset: m.offset, next: m.emptyFrame}
-	w.begin(umem.Frame{Addr: m.emptyFrame().Addr + m.offset})
+	w := writer{m: m, own: true}
+	w.begin(w.next())
 	w.write(b[:n])
 	c := w.payload(p, wire.Begin(b[t.template.Network():n]))
 	w.write(b[:c.Finish(b[:], h.Pad)])

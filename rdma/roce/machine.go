@@ -70,7 +70,7 @@ func (m *machine) send() {
 	if at, ok := m.engine.NextDeadline(); ok && now >= at {
 		m.engine.Tick(now)
 	}
-	if len(m.stock.heads) < cap(m.stock.heads)/2 {
+	if m.underWay() {
 		m.reap()
 	}
 	m.collect()

@@ -37,7 +37,7 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 		q.leave()
 		return nil, fmt.Errorf("make a queue pair of %v: %w", p.dev, err)
 	}
-	q.name = fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qp.Number(), p.dev.title)
+	q.named(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qp.Number(), p.dev.title))
 	granted := q.qp.Config()
 	q.config = granted.QueuePairConfig
 	q.config.SendCQ, q.config.ReceiveCQ, q.config.Shared = c.SendCQ, c.ReceiveCQ, c.Shared
@@ -76,7 +76,7 @@ func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairCon
 		t.Shared, parts = s.rq, append(parts, &s.life)
 	}
 	if c.Loans > transport.MaxLoans {
-		return t, nil, fmt.Errorf("Loans %d: the most is %d", c.Loans, transport.MaxLoans)
+		return t, nil, fmt.Errorf("number of Loans %d: the most is %d", c.Loans, transport.MaxLoans)
 	}
 	return t, parts, nil
 }

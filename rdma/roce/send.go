@@ -73,7 +73,7 @@ func (m *machine) head() umem.Frame {
 	last := len(m.stock.heads) - 1
 	f := m.stock.heads[last]
 	m.stock.heads = m.stock.heads[:last]
-	return f
+	return umem.Frame{Addr: f.Addr}
 }
 
 // mustCopy says why the payload of a packet cannot be sent from where it lies, 0 if it can.
@@ -142,7 +142,7 @@ func (m *machine) copyBehind(p *transport.Packet, head umem.Frame, c wire.ICRC) 
 
 // spread sends a packet with a copy of its payload in as many frames as that takes.
 func (m *machine) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
-	w := writer{m: m, offset: 0, next: m.head}
+	w := writer{m: m}
 	w.begin(head)
 	c = w.payload(p, c)
 	var trailer [trailerBytes]byte
@@ -150,6 +150,9 @@ func (m *machine) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
 	m.region.Side(m.parts[0]).Token = 1
 	m.port.Send(m.parts[:w.n])
 }
+
+// underWay says whether packets have been sent that the kernel is not known to be done with.
+func (m *machine) underWay() bool { return len(m.stock.heads) < cap(m.stock.heads) }
 
 // reap takes back the frames of packets that have left, and tells the engine.
 func (m *machine) reap() {

@@ -33,6 +33,8 @@ type tender struct {
 const (
 	// nap is how long programs that drive the device are left alone.
 	nap = 4 * time.Millisecond
+	// glance is how long it is at most until packets that have left are noticed, of which the card says nothing.
+	glance = time.Millisecond
 	// pause is how long the card is left alone that has no room.
 	pause = 50 * time.Microsecond
 
@@ -158,10 +160,14 @@ func (m *machine) deadline() transport.Time {
 	if m.owes || m.engine.Busy() {
 		return 1
 	}
-	if at, ok := m.engine.NextDeadline(); ok {
-		return at
+	at := forever
+	if m.underWay() { // nothing says when the card is done
+		at = m.now().After(glance)
 	}
-	return forever
+	if due, ok := m.engine.NextDeadline(); ok {
+		at = min(at, due)
+	}
+	return at
 }
 
 // close gives the descriptor back.

@@ -3,7 +3,6 @@ package roce
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/rdma"
@@ -212,6 +211,6 @@ func (s *side) value(name string) uint64 {
 			return c.Value
 		}
 	}
-	s.Fatal(fmt.Sprintf("no counter %s", name))
+	s.Fatalf("no counter %s", name)
 	return 0
 }

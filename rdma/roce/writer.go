@@ -8,10 +8,9 @@ import (
 
 // writer writes a packet into a chain of frames, which are machine.parts.
 type writer struct {
-	m      *machine
-	offset uint64            // where in each frame it begins
-	next   func() umem.Frame // gives another
-	n      int               // frames
+	m   *machine
+	own bool // it is to look as if it had come
+	n   int  // frames
 }
 
 // begin goes on behind what the first frame has.
@@ -35,10 +34,18 @@ func (w *writer) write(b []byte) {
 // add goes on in another frame.
 func (w *writer) add() {
 	w.m.parts[w.n-1].Options = umem.More
-	f := w.next()
-	w.m.parts[w.n] = umem.Frame{Addr: f.Addr + w.offset}
-	w.m.region.Side(f).Token = 0
+	w.m.parts[w.n] = w.next()
+	w.m.region.Side(w.m.parts[w.n]).Token = 0
 	w.n++
+}
+
+// next is an empty view of another frame.
+func (w *writer) next() umem.Frame {
+	if !w.own {
+		return w.m.head()
+	}
+	f := w.m.emptyFrame()
+	return umem.Frame{Addr: f.Addr + w.m.offset}
 }
 
 // payload writes that of a packet, and takes the CRC over it.

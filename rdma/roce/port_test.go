@@ -1,0 +1,105 @@
+package roce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/umem/porttest"
+)
+
+// TestMessagePort holds ports of messages on a device to the contract of ports. Both ends are on one device, since the suite has one
+// region; between them is all of a device but the wire.
+func TestMessagePort(t *testing.T) {
+	g := newRig(t, rigOptions{mtu: 4200})
+	s := g.sides[0]
+	for _, transport := range []rdma.Transport{rdma.RC, rdma.UC, rdma.UD} {
+		t.Run(transport.String(), func(t *testing.T) {
+			for _, c := range porttest.Cases() {
+				if testing.Short() && transport != rdma.RC {
+					t.Skip("not in the short form, where RC shows most of it")
+				}
+				t.Run(c.Name, func(t *testing.T) {
+					on := *g
+					on.TB = t
+					side := *s
+					side.rig = &on
+					side.worker(s)
+					c.Check(t, func(testing.TB) *porttest.Link { return side.link(transport) })
+				})
+			}
+		})
+	}
+}
+
+// worker gives the side hands of its own, empty as the suite wants them.
+func (s *side) worker(of *side) {
+	s.Helper()
+	var err error
+	s.book = of.region.NewBook("worker")
+	s.hands, err = s.book.NewHolder(umem.OwnerWorker, "worker")
+	s.must(err)
+	s.Cleanup(func() { s.must(s.book.Close()) })
+}
+
+const (
+	portDepth = 64
+	landing   = 128 // bytes of a frame in front of a message
+)
+
+func (s *side) link(transport rdma.Transport) *porttest.Link {
+	l := &porttest.Link{Worker: s.hands, Min: 8, Max: 4096 - landing, Offset: landing, Patience: 20 * time.Second,
+		Spoil: func(f *umem.Frame) { f.Len = 4096 }}
+	if transport == rdma.UD {
+		l.Max, l.Scratch = 3968, rdma.GRHBytes
+	}
+	l.Reopen = func(testing.TB) {
+		a, b := s.portConfig("a", transport), s.portConfig("b", transport)
+		s.join(&a.QueuePairs[0], b.QueuePairs[0].QueuePair)
+		s.join(&b.QueuePairs[0], a.QueuePairs[0].QueuePair)
+		l.Sender, l.Receiver = s.openPort(a), s.openPort(b)
+	}
+	l.Reopen(s)
+	return l
+}
+
+// portConfig is what a port takes, which closes it.
+func (s *side) portConfig(name string, transport rdma.Transport) rdma.PortConfig {
+	s.Helper()
+	c := rdma.PortConfig{Name: name, Worker: s.hands, Memory: s.memory, Landing: landing, Events: true, Datagrams: transport == rdma.UD,
+		SendCQ: s.queue(portDepth), ReceiveCQ: s.queue(2 * portDepth)}
+	q, err := s.pd.NewQueuePair(rdma.QueuePairConfig{Transport: transport, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, SendDepth: portDepth, RecvDepth: portDepth,
+		SendSGEs: 4, InlineBytes: 64})
+	s.must(err)
+	p := rdma.Peer{QueuePair: q, Message: 4096 - landing}
+	if transport == rdma.UD {
+		p.Handle, err = s.pd.NewAddressHandle(rdma.Address{GID: s.gid.GID, GIDIndex: uint8(s.gid.Index), Port: 1})
+		s.must(err)
+	}
+	c.QueuePairs = []rdma.Peer{p}
+	return c
+}
+
+func (s *side) queue(depth int) rdma.CompletionQueue {
+	q, err := s.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: true})
+	s.must(err)
+	return q
+}
+
+// join leads a port's queue pair to another one.
+func (s *side) join(p *rdma.Peer, to rdma.QueuePair) {
+	s.Helper()
+	p.QPN, p.QKey = to.QPN(), qkey
+	a := attributes(s, to.QPN(), rdma.MTU4096, s)
+	a.RNRRetries = 7
+	s.must((&end{side: s, qp: p.QueuePair}).lead(a))
+}
+
+func (s *side) openPort(c rdma.PortConfig) *rdma.MessagePort {
+	s.Helper()
+	p, err := rdma.OpenPort(c)
+	s.must(err)
+	s.Cleanup(func() { s.must(p.Close()) })
+	return p
+}
