@@ -21,7 +21,7 @@ type options struct {
 	port                 int    // TCP
 	gid                  int    // index; -1: chosen
 	mtu                  int
-	qpTimeout            int // for an acknowledgement, 4.096 µs << it
+	qpTimeout            int // for an acknowledgement, 4.096 µs << it; 0: as the peer's program has it
 	patience             time.Duration
 	keep                 bool
 	force                bool
@@ -76,7 +76,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
-	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N`")
+	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N` (default with -peer: as that program)")
 	fs.DurationVar(&o.patience, "timeout", o.patience, "how `LONG` to wait for the peer before giving up")
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
 	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")

@@ -34,7 +34,7 @@ func (o *options) checkPeer(given map[string]bool) error {
 	if given["op"] && !strings.Contains(o.peer, "atomic") {
 		return fmt.Errorf("-op: -peer %s says what is done", o.peer)
 	}
-	for _, name := range []string{"test", "depth", "inline", "seed", "keep", "cert", "beyond", "qp-timeout"} {
+	for _, name := range []string{"test", "depth", "inline", "seed", "keep", "cert", "beyond"} {
 		if given[name] {
 			return fmt.Errorf("-%s and -peer do not go together", name)
 		}
@@ -47,6 +47,9 @@ func (o *options) checkPeer(given map[string]bool) error {
 	}
 	if !given["port"] {
 		o.port = peerPort
+	}
+	if !given["qp-timeout"] {
+		o.qpTimeout = 0
 	}
 	if o.peer == pingpongPeer {
 		return o.fillPingpong(given)
@@ -93,11 +96,19 @@ func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	settings.GID, settings.MTU = s.settings.GID, max(settings.MTU, s.settings.MTU)
-	s.settings = settings
+	s.settleAs(settings)
 	l, local, err := newLink(ctx, s, o.job)
 	if err != nil {
 		return err
 	}
 	return f(l, local, conn)
+}
+
+// settleAs connects queue pairs as the other program does, but for what the user says.
+func (s *session) settleAs(other connect.Settings) {
+	other.GID, other.MTU = s.settings.GID, max(other.MTU, s.settings.MTU)
+	if s.options.qpTimeout != 0 {
+		other.Timeout = s.settings.Timeout
+	}
+	s.settings = other
 }

@@ -64,9 +64,7 @@ func (m *conversation) begin(ctx context.Context, s *session, test perftest.Test
 			return err
 		}
 	}
-	settings := test.Settings()
-	settings.GID, settings.MTU = s.settings.GID, max(settings.MTU, s.settings.MTU)
-	s.settings = settings
+	s.settleAs(test.Settings())
 	var err error
 	if m.link, m.local, err = newLink(ctx, s, s.options.job); err != nil {
 		return err
@@ -75,7 +73,7 @@ func (m *conversation) begin(ctx context.Context, s *session, test perftest.Test
 		return err
 	}
 	e := cm.Defaults(m.carrier.qp)
-	e.RNRRetries = settings.RNRRetries
+	e.RNRRetries = s.settings.RNRRetries
 	if request != nil {
 		m.carrier.conn, err = s.accept(ctx, request, e)
 	} else {

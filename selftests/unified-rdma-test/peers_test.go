@@ -36,7 +36,7 @@ func ourselves(t *testing.T, p place) {
 		if !p.whole && !c.short {
 			continue
 		}
-		words := strings.Fields(c.ours)
+		words := strings.Fields(p.patient + c.ours)
 		s := p.serveOn(t, append(words, p.far.card, p.far.device, noDisk, "server")...)
 		out := p.asked(t, append(words, p.card, p.device, noDisk, p.server)...)
 		if status := s.ended(); status != 0 || !strings.Contains(out, "usec") && !strings.Contains(out, "BW peak") {
