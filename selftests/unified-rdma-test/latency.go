@@ -46,15 +46,6 @@ func (l *link) answerLatency() error {
 	return nil
 }
 
-// one posts the request that is sent again and again, and waits until it is complete.
-func (l *link) one(r rdma.SendRequest, s rdma.SGE) error {
-	if err := l.send(r, s); err != nil {
-		return err
-	}
-	_, err := l.await(l.sent)
-	return err
-}
-
 // ahead is how many messages of a latency test may be sent whose completions were not taken.
 const ahead = 16
 
@@ -62,13 +53,21 @@ const ahead = 16
 // what its device acknowledges. Completions are taken when there must be room for more: a look at a queue that is empty would have a device in
 // software acknowledge the peer's message in front of ours.
 func (l *link) again(r rdma.SendRequest, s rdma.SGE) error {
+	if err := l.makeRoom(); err != nil {
+		return err
+	}
+	return l.send(r, s)
+}
+
+// makeRoom is for one request more.
+func (l *link) makeRoom() error {
 	if l.open == ahead {
 		if err := l.settle(ahead - 1); err != nil {
 			return err
 		}
 	}
 	l.open++
-	return l.send(r, s)
+	return nil
 }
 
 // settle waits until at most so many requests are not complete.
@@ -90,43 +89,59 @@ func (l *link) failed() error {
 	return err
 }
 
+// pingMessages sends a message and waits for the peer's, again and again. What t has no place for is not timed: nil
+// has none.
 func (l *link) pingMessages(t *measure.Ticks) error {
 	r, s := l.request(0, 0)
 	r.Flags |= rdma.Signaled
 	for range l.Count {
-		t.Now()
-		if err := l.again(r, s); err != nil {
-			return err
+		if t != nil {
+			t.Now()
 		}
-		if err := l.takeOne(); err != nil {
+		if err := l.exchange(r, s); err != nil {
 			return err
 		}
 	}
 	return l.settle(0)
 }
 
+// pongMessages is the other side.
 func (l *link) pongMessages() error {
 	r, s := l.request(0, 0)
 	r.Flags |= rdma.Signaled
-	for range l.Count {
-		if err := l.takeOne(); err != nil {
-			return err
-		}
-		if err := l.again(r, s); err != nil {
-			return err
-		}
+	err := l.take(l.await(l.came))
+	for i := 1; i < l.Count && err == nil; i++ {
+		err = l.exchange(r, s)
 	}
-	return l.settle(0)
+	if err == nil {
+		err = l.again(r, s)
+	}
+	return errors.Join(err, l.settle(0))
 }
 
-// takeOne waits for a message and posts its receive again. The peer sends one at a time. When a message of ours fails
-// the receive is flushed.
-func (l *link) takeOne() error {
-	cs, err := l.await(l.came)
+// exchange sends a message and waits for the peer's next.
+func (l *link) exchange(r rdma.SendRequest, s rdma.SGE) error {
+	if err := l.makeRoom(); err != nil {
+		return err
+	}
+	return l.take(l.call(r, s, l.came))
+}
+
+// together is how many receives are posted at once.
+const together = 8
+
+// take counts messages that came and posts their receives again, several at a time. When a message of ours fails the
+// receives are flushed.
+func (l *link) take(cs []rdma.WorkCompletion, err error) error {
 	if err != nil {
 		return errors.Join(l.failed(), err)
 	}
-	return l.post(0, len(cs))
+	if l.taken += len(cs); l.taken < together {
+		return nil
+	}
+	n := l.taken
+	l.taken = 0
+	return l.post(0, n)
 }
 
 // bounceWrites writes to and fro: the last byte of each is the number of the message, which may change when the peer has
@@ -184,7 +199,7 @@ func (l *link) roundTrips(t *measure.Ticks) error {
 	r.Flags |= rdma.Signaled
 	for range l.Count {
 		t.Now()
-		if err := l.one(r, s); err != nil {
+		if _, err := l.call(r, s, l.sent); err != nil {
 			return err
 		}
 	}

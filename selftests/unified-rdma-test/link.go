@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -39,6 +40,8 @@ type link struct {
 	polled   []rdma.WorkCompletion
 	waiting  time.Time
 	reposted int // slot of the receive to be posted next
+	taken    int // messages of a latency test whose receives are to be posted again
+	answers  int // for giveWay
 	open     int // requests of a latency test that are not known to be complete
 }
 
@@ -188,7 +191,7 @@ func (l *link) post(first, n int) error {
 // request is a request of message number n, from a slot.
 func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 	r := rdma.SendRequest{ID: n, Op: l.op, SGEs: 1}
-	if l.Size <= uint64(l.Inline) {
+	if l.Size <= uint64(l.Inline) && l.carries() {
 		r.Flags = rdma.Inline
 	}
 	r.Immediate = [4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}
@@ -197,6 +200,11 @@ func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 		r.Handle, r.RemoteQPN, r.RemoteQKey = l.handle.ID(), l.remote.QPN, l.remote.QKey
 	}
 	return r, l.sge(l.out, slot, l.Size)
+}
+
+// carries says whether requests have bytes of ours in them, rather than ask for the peer's.
+func (l *link) carries() bool {
+	return l.op != rdma.Read && l.op != rdma.FetchAdd && l.op != rdma.CompareSwap
 }
 
 // send posts one request.
@@ -208,8 +216,23 @@ func (l *link) send(r rdma.SendRequest, s rdma.SGE) error {
 	return nil
 }
 
+// call posts one request and waits for at least one completion of a queue, as await does.
+func (l *link) call(r rdma.SendRequest, s rdma.SGE, q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
+	l.sends[0], l.sges[0] = r, s
+	posted, n, err := rdma.PostSpin(l.qp, l.sends[:1], l.sges[:1], q, l.polled, spin)
+	switch {
+	case err != nil && posted < 1:
+		return nil, fmt.Errorf("post %v number %d: %w", r.Op, r.ID, err)
+	case err != nil:
+		return nil, err
+	case n == 0:
+		return l.await(q)
+	}
+	return l.answered(n)
+}
+
 // spin is how long one call looks for a completion.
-const spin = 10 * time.Microsecond
+const spin = 100 * time.Microsecond
 
 // await is at least one completion of a queue. It is an error when one did not succeed, or
 // none comes for as long as the user has patience.
@@ -220,14 +243,29 @@ func (l *link) await(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 			return nil, err
 		}
 		if n > 0 {
-			l.waiting = time.Time{}
-			return l.polled[:n], l.good(l.polled[:n])
+			return l.answered(n)
 		}
-		if tries%256 == 255 {
+		if tries%32 == 31 {
+			runtime.Gosched()
 			if err := l.stillWaiting(); err != nil {
 				return nil, err
 			}
 		}
+	}
+}
+
+// answered takes what was polled.
+func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
+	l.waiting = time.Time{}
+	l.giveWay()
+	return l.polled[:n], l.good(l.polled[:n])
+}
+
+// giveWay lets the Go scheduler have the thread for a moment, now and then. From one that it never has for 10 ms it
+// takes the place among its threads at each call into C (runtime.retake), and to do so another thread wakes up every 20 µs.
+func (l *link) giveWay() {
+	if l.answers++; l.answers%8 == 0 {
+		runtime.Gosched()
 	}
 }
 

@@ -17,16 +17,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return selftest.Status("unified-rdma-test", stderr, err, func() error { return work(ctx, o, stdout) })
 }
 
-// work does what was asked for on a thread of its own. The little that is allocated is not
-// worth a collection, whose threads would take processors from the spinning ones. Were the
-// thread's place among the Go scheduler's the only one, a call of libibverbs that takes more than
-// some 20 µs would cost it, and wake another thread to have it.
+// work does what was asked for. The little that is allocated is not worth a collection, whose
+// threads would take processors from the spinning ones. The goroutine is not bound to its thread: it would
+// change threads each time it gives way (see link.giveWay). Were the thread's place among the Go
+// scheduler's the only one, a call of libibverbs that takes more than some 20 µs would cost it, and wake
+// another thread to have it.
 func work(ctx context.Context, o options, out io.Writer) error {
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	switch {
 	case o.peer == pingpongPeer:
 		return o.pingpong(ctx, out)

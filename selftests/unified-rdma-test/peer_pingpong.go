@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/connect/pingpong"
 )
@@ -54,27 +53,12 @@ func (o *options) pingpong(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// bounce sends a message whenever one has come and the one before is complete. The client sends
-// first.
+// bounce sends a message whenever one has come. The client sends first.
 func (l *link) bounce(first bool) error {
-	r, s := l.request(0, 0)
-	r.Flags |= rdma.Signaled
-	for range l.Count {
-		if first {
-			if err := l.one(r, s); err != nil {
-				return err
-			}
-		}
-		if err := l.takeOne(); err != nil {
-			return err
-		}
-		if !first {
-			if err := l.one(r, s); err != nil {
-				return err
-			}
-		}
+	if first {
+		return l.pingMessages(nil)
 	}
-	return nil
+	return l.pongMessages()
 }
 
 // printPingpong prints the two lines that those programs end with.

@@ -203,7 +203,8 @@ func (p *pinger) listen() ([]byte, error) {
 
 func (p *pinger) say(i rping.Info) error {
 	i.Append(p.region.At(p.textAt(false), rping.InfoSize)[:0])
-	return p.one(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), rping.InfoSize))
+	_, err := p.call(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), rping.InfoSize), p.sent)
+	return err
 }
 
 // serve is the server's side.
@@ -264,7 +265,7 @@ func (p *pinger) turn(op rdma.Op) error {
 		return err
 	}
 	request := rdma.SendRequest{Op: op, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: i.Addr, RKey: i.RKey}
-	if err := p.one(request, p.element(p.source.Addr, i.Size)); err != nil {
+	if _, err := p.call(request, p.element(p.source.Addr, i.Size), p.sent); err != nil {
 		return err
 	}
 	return p.say(rping.Info{})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"time"
 
 	"github.com/unifiedd/unifiedd/nvme"
@@ -84,8 +85,10 @@ func (st *store) connected(c *connect.Conn) {
 	st.then(c.Close)
 }
 
-// openDisk opens the server's disk, or a file for so many bytes.
+// openDisk opens the server's disk, or a file for so many bytes. The queue belongs to this thread.
 func (st *store) openDisk() error {
+	runtime.LockOSThread()
+	st.then(func() error { runtime.UnlockOSThread(); return nil })
 	target, err := keep(st.session, nvme.OpenTarget, nvme.TargetConfig{Path: st.options.disk, Size: uint64(st.Count) * st.Size,
 		Create: true, Prepare: nvme.PrepareZero, Force: st.options.force})
 	if err != nil {
