@@ -16,6 +16,14 @@ type Lender interface {
 	Return(frames []umem.Frame)
 }
 
+// Member is a queue pair of datagrams that can be in multicast groups.
+type Member interface {
+	QueuePair
+	// Attach has datagrams to a group come to the queue pair, until Detach or Close.
+	Attach(group GID) error
+	Detach(group GID) error
+}
+
 // Progresser is a device that works on the threads of its callers. Posting and polling drive it; who waits for something
 // else to happen, such as a peer's WRITE to arrive in memory, calls Progress between looks. It takes a moment, waits for
 // nobody and may be called from any goroutine.

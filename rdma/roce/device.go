@@ -23,6 +23,7 @@ type Device struct {
 	book   *umem.Book
 	events events
 	tender tender
+	groups groups // under lock
 
 	ports   []*xdp.Port
 	lock    sync.Mutex // of machine, waiting and domains; held for a moment only
@@ -123,7 +124,7 @@ func (d *Device) closeAll() error {
 	if d.net != nil {
 		errs = append(errs, d.net.Close())
 	}
-	errs = append(errs, d.closeBook(), d.events.signal.close(), d.tender.close())
+	errs = append(errs, d.closeBook(), d.events.signal.close(), d.tender.close(), d.groups.close())
 	return errors.Join(errs...)
 }
 

@@ -77,6 +77,7 @@ func TestPassive(t *testing.T) {
 // TestPeerVanishes closes the device that a queue pair is connected to: what is outstanding fails, and the rest is flushed.
 func TestPeerVanishes(t *testing.T) {
 	g := newRig(t, rigOptions{})
+	g.timeout = 12
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
 	b.receive(1, b.sge(0, 64))
 	a.receive(9, a.sge(0, 64))

@@ -18,7 +18,7 @@ import (
 func open(name string, c Config) (*Device, error) {
 	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}, pairs: map[*transport.QueuePair]bool{}}
 	d.named("RoCE device " + name)
-	d.events.signal.fd, d.tender.signal.fd = -1, -1
+	d.events.signal.fd, d.tender.signal.fd, d.groups.sockets = -1, -1, [2]int{-1, -1}
 	if err := d.equip(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", d, err), d.closeAll())
 	}
@@ -34,6 +34,9 @@ func (d *Device) equip() (err error) {
 		if *s, err = newSignal(); err != nil {
 			return err
 		}
+	}
+	if err := d.groups.begin(d.net.Index()); err != nil {
+		return err
 	}
 	if err := d.openBook(); err != nil {
 		return err

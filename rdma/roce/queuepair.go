@@ -18,9 +18,13 @@ type queuePair struct {
 	at     rdma.Address // where peer leads
 	peer   transport.Peer
 	led    bool // peer is a path of its own
+	groups map[rdma.GID]bool
 }
 
-var _ rdma.Lender = (*queuePair)(nil)
+var (
+	_ rdma.Lender = (*queuePair)(nil)
+	_ rdma.Member = (*queuePair)(nil)
+)
 
 // NewQueuePair makes a queue pair in RESET. Those with Loans take as many frames of the pool, so that what is on loan is not missing
 // elsewhere.
@@ -152,6 +156,9 @@ func (q *queuePair) Close() error {
 		q.dev.locked(func() {
 			m := &q.dev.machine
 			m.round() // what the peer waits for goes out
+			for group := range q.groups {
+				q.detach(group)
+			}
 			q.qp.Close()
 			delete(q.dev.pairs, q.qp)
 			m.collect()

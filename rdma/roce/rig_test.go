@@ -14,8 +14,9 @@ import (
 // rig is two devices, each in a network namespace with a region of its own, joined by a veth pair.
 type rig struct {
 	testing.TB
-	pair  *testenv.Pair
-	sides [2]*side
+	pair    *testenv.Pair
+	sides   [2]*side
+	timeout uint8 // of queue pairs; a busy machine needs more than a network does
 }
 
 // side is a device with what most tests need.
@@ -38,6 +39,7 @@ type rigOptions struct {
 	mtu    int
 	queues int
 	ipv6   bool
+	frames uint32 // bytes of one
 	config Config
 }
 
@@ -45,7 +47,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
-	g := &rig{TB: t, pair: testenv.NewPair(t, testenv.PairOptions{MTU: o.mtu, Queues: o.queues, IPv6: o.ipv6})}
+	g := &rig{TB: t, timeout: 16, pair: testenv.NewPair(t, testenv.PairOptions{MTU: o.mtu, Queues: o.queues, IPv6: o.ipv6})}
 	for i, e := range []*testenv.End{&g.pair.A, &g.pair.B} {
 		g.sides[i] = g.newSide(e, o)
 	}
@@ -56,7 +58,7 @@ func (g *rig) newSide(e *testenv.End, o rigOptions) *side {
 	g.Helper()
 	s := &side{rig: g, ns: e}
 	var err error
-	s.region, err = umem.Open(umem.Config{Size: 64 << 20, Pages: umem.Ordinary, ExtentSize: extentBytes, Extents: 1})
+	s.region, err = umem.Open(umem.Config{Size: 64 << 20, FrameSize: o.frames, Pages: umem.Ordinary, ExtentSize: extentBytes, Extents: 1})
 	g.must(err)
 	g.Cleanup(func() { g.must(s.region.Close()) })
 	s.book = s.region.NewBook("test")
@@ -155,7 +157,7 @@ const qkey = 0x11111111
 // attributes are those of all states, from which tweaks change some.
 func attributes(to *side, remote uint32, mtu rdma.MTU, from *side) rdma.Attributes {
 	return rdma.Attributes{Port: 1, Access: rdma.Remote, QKey: qkey, PathMTU: mtu, RemoteQPN: remote, ReceivePSN: 0xfffffe, SendPSN: 0xfffffe,
-		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint8(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: 16, Retries: 6, RNRRetries: 6}
+		Address: rdma.Address{GID: to.gid.GID, GIDIndex: uint8(from.gid.Index)}, MaxReads: 8, MaxRemoteReads: 8, MinRNRTimer: 1, Timeout: from.timeout, Retries: 6, RNRRetries: 6}
 }
 
 // lead takes the queue pair to RTS.

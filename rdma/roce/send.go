@@ -29,11 +29,14 @@ func (m *machine) room() int {
 	return min(batch, len(m.stock.heads)/m.least, m.port.Room()/m.least)
 }
 
-// put sends packets, for which room has said there is room.
+// put sends packets, for which room has said there is room. A message is on its way before the acknowledgements behind it are made.
 func (m *machine) put(packets []transport.Packet) {
 	left := len(packets)
 	for i := range packets {
 		left--
+		if i > 0 && packets[i].Header.Opcode.IsResponse() && !packets[i-1].Header.Opcode.IsResponse() {
+			m.kick(m.port)
+		}
 		m.putOne(&packets[i], left*m.least)
 	}
 }

@@ -22,6 +22,7 @@ type tender struct {
 	nudge  chan struct{} // ends rest
 	timer  *time.Timer   // of rest
 	poll   []unix.PollFd
+	limit  unix.Timespec // of poll
 	done   chan struct{} // closed when it has ended; nil: it never began
 
 	until    transport.Time // when it looks by itself, under the device's lock; 0: soon
@@ -83,8 +84,8 @@ func (t *tender) run() {
 func (t *tender) watch() {
 	var timeout *unix.Timespec
 	if limit := t.commit(); limit >= 0 {
-		ts := unix.NsecToTimespec(int64(limit))
-		timeout = &ts
+		t.limit = unix.NsecToTimespec(int64(limit))
+		timeout = &t.limit
 	}
 	n, err := unix.Ppoll(t.poll, timeout, nil)
 	t.dev.lock.Lock()

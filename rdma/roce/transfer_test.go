@@ -26,14 +26,26 @@ func TestTransfer(t *testing.T) {
 		{"IPv4", rigOptions{mtu: 4200}, []rdma.MTU{rdma.MTU256, rdma.MTU1024, rdma.MTU4096}},
 		{"IPv6", rigOptions{mtu: 4200, ipv6: true}, []rdma.MTU{rdma.MTU512, rdma.MTU4096}},
 		{"copied", rigOptions{mtu: 4200, config: Config{CopyBelow: 1 << 20}}, []rdma.MTU{rdma.MTU2048, rdma.MTU4096}},
+		{"small frames", rigOptions{mtu: 4200, frames: 2048}, []rdma.MTU{rdma.MTU1024, rdma.MTU4096}},
 		{"gathered", rigOptions{mtu: 4200, queues: 2, config: Config{CopyBelow: -1}}, []rdma.MTU{rdma.MTU256, rdma.MTU2048}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && c.frames != 0 {
+				t.Skip("not in the short form, where frames of 4096 bytes show most of it")
+			}
 			g := newRig(t, c.rigOptions)
+			if testing.Short() {
+				c.mtus = c.mtus[:1]
+			}
 			for _, mtu := range c.mtus {
 				for _, transport := range []rdma.Transport{rdma.RC, rdma.UC} {
 					a, b := g.connected(config(transport), mtu)
 					g.transfer(a, b, mtu)
+					if c.frames != 0 {
+						g.copyAll(true)
+						g.transfer(a, b, mtu)
+						g.copyAll(false)
+					}
 				}
 			}
 		})
