@@ -29,14 +29,12 @@ func (m *machine) room() int {
 	return min(batch, len(m.stock.heads)/m.least, m.port.Room()/m.least)
 }
 
-// put sends packets, for which room has said there is room. A message is on its way before the acknowledgements behind it are made.
+// put sends packets, for which room has said there is room. One system call is for all of them: a message would leave a little sooner
+// with one of its own, but the next one later (measured: half a round trip of 4.7 instead of 3.5 µs).
 func (m *machine) put(packets []transport.Packet) {
 	left := len(packets)
 	for i := range packets {
 		left--
-		if i > 0 && packets[i].Header.Opcode.IsResponse() && !packets[i-1].Header.Opcode.IsResponse() {
-			m.kick(m.port)
-		}
 		m.putOne(&packets[i], left*m.least)
 	}
 }
