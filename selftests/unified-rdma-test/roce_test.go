@@ -22,7 +22,7 @@ const wholeVariable = "UNIFIEDD_ROCE_WHOLE"
 func newRoCE(t *testing.T, o testenv.PairOptions) (place, *testenv.Pair) {
 	t.Helper()
 	pair := testenv.NewPair(t, o)
-	testenv.HugePages(t, 192<<20)
+	testenv.HugePages(t, 256<<20)
 	sit := func(e *testenv.End) seat {
 		return seat{card: e.Ifname, device: softPrefix + e.Ifname, in: e.Namespace}
 	}
@@ -98,7 +98,7 @@ func overMTU(t *testing.T, mtu int) {
 	p.sizes = append(slices.Clone(sizes), 8<<20)
 	matrixOf(t, p, "", rdma.RC)
 	// Nothing holds UC and UD back but the room for a message of 8 MiB.
-	testenv.HugePages(t, 128<<20)
+	testenv.HugePages(t, 256<<20)
 	matrixOf(t, p, "-receive 32768", rdma.UC, rdma.UD)
 	p, _ = newRoCE(t, testenv.PairOptions{MTU: 9000})
 	p.sizes, p.matrix = []int{0, 255, 65537}, fmt.Sprintf("-mtu %d ", mtu)
