@@ -50,6 +50,11 @@ func (p *Process) Interrupt() {
 	_ = p.command.Process.Signal(os.Interrupt) // it may have ended by itself; Wait says how
 }
 
+// Kill ends the program.
+func (p *Process) Kill() {
+	_ = p.command.Process.Kill() // as with Interrupt
+}
+
 // Wait waits for the program's end and returns what it printed on standard output. What it printed on
 // standard error is in the error, which there is when it did not exit with status 0.
 func (p *Process) Wait() (out []byte, u Usage, err error) {

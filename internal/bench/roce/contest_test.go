@@ -1,0 +1,63 @@
+package roce
+
+import (
+	"math"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// told has each program of a contest tell other numbers.
+func told(c *contest) *contest {
+	for i, r := range c.runners {
+		n := float64(i + 1)
+		r.start, r.samples = 0.5, []sample{{n, 10 * n, 100 * n, 0.5 + n}}
+	}
+	return c
+}
+
+func TestCompareLatency(t *testing.T) {
+	all := told(latencyHere(place{}, barred, bench.Usual, "p", "c")).compare()
+	if len(all) != 8 {
+		t.Fatalf("%d comparisons", len(all))
+	}
+	for k, want := range []bench.Comparison{
+		{Case: "WRITE of 64 B, xsk-pingpong", Metric: "typical", Bar: pingpongBar, Pairs: []bench.Pair{{Ours: 2, Theirs: 3}}},
+		{Case: "WRITE of 64 B, xsk-pingpong", Metric: "99%", Pairs: []bench.Pair{{Ours: 20, Theirs: 30}}},
+		{Case: "WRITE of 64 B, sockperf", Metric: "typical", Bar: sockperfBar, Pairs: []bench.Pair{{Ours: 2, Theirs: 4}}},
+		{Case: "WRITE of 64 B, sockperf", Metric: "99%", Bar: tailBar, Pairs: []bench.Pair{{Ours: 20, Theirs: 40}}},
+	} {
+		got := all[4+k]
+		if got.Case != want.Case || got.Metric != want.Metric || got.Bar != want.Bar || got.Pairs[0] != want.Pairs[0] || got.Better != bench.Less {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	for _, got := range told(latencyHere(place{}, 4096, bench.Usual, "p", "c")).compare() {
+		if got.Bar != 0 {
+			t.Errorf("%+v has a bar", got)
+		}
+	}
+}
+
+func TestCompareBandwidth(t *testing.T) {
+	c := told(bandwidthHere(place{}, place{}, bench.Usual, "p"))
+	all := c.compare()
+	if len(all) != 8 || all[0].Better != bench.More || all[0].Pairs[0] != (bench.Pair{Ours: 100, Theirs: 300}) {
+		t.Fatalf("%+v", all)
+	}
+	each := func(seconds float64) float64 { return seconds / float64(c.bytes()) * 1e9 }
+	if p := all[3].Pairs[0]; all[3].Metric != "processor" || math.Abs(p.Ours-each(1)) > 1e-9 || math.Abs(p.Theirs-each(4)) > 1e-9 {
+		t.Errorf("%+v", all[3])
+	}
+}
+
+func TestCompareGuests(t *testing.T) {
+	all := told(betweenGuests(place{}, "write", 64, bench.Usual, "p", "rxe0")).compare()
+	if all[0].Case != "WRITE of 64 B, perftest" || all[0].Bar != softLatencyBar || all[0].Pairs[0] != (bench.Pair{Ours: 1, Theirs: 2}) {
+		t.Errorf("%+v", all)
+	}
+	c := told(betweenGuests(place{}, "send", chunk, bench.Short, "p", "rxe0"))
+	if all := c.compare(); all[0].Case != "SEND of 64 KiB, perftest" || all[0].Bar != softBandwidthBar || all[0].Better != bench.More || c.count < depth {
+		t.Errorf("%+v", all)
+	}
+}

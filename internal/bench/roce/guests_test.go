@@ -1,0 +1,226 @@
+//go:build lab
+
+package roce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// The wire between two guests: docs/lab.md. The tests tell each other over a port of their own
+// what to start and to end.
+const (
+	wireCard   = "link0"
+	wireServer = "10.78.0.2"
+	wirePort   = ":18601"
+)
+
+// programVariable names unified-rdma-test.
+const programVariable = "UNIFIEDD_RDMA_TEST"
+
+// TestBetweenGuests compares with the programs of perftest over Soft-RoCE, in the form that UNIFIEDD_BENCH
+// names. It is run in both guests of a pair by make lab-bench, and in no other way: the second has the servers.
+func TestBetweenGuests(t *testing.T) {
+	g := newGuest(t)
+	if os.Getenv("UNIFIEDD_LAB_HOST") == "2" {
+		g.serves(t)
+	} else {
+		g.asks(t)
+	}
+}
+
+// guest is one of the two: its card, with a Soft-RoCE device, and one processor.
+type guest struct {
+	place
+	program, device string
+}
+
+func newGuest(t *testing.T) *guest {
+	t.Helper()
+	g := &guest{program: os.Getenv(programVariable)}
+	if _, err := os.Stat(g.program); err != nil {
+		t.Fatalf("%s must name unified-rdma-test: %v", programVariable, err)
+	}
+	link, err := netlink.LinkByName(wireCard)
+	if err == nil {
+		err = netlink.LinkSetMTU(link, linkMTU)
+	}
+	if err == nil {
+		err = os.WriteFile("/sys/devices/system/cpu/cpu1/online", []byte("0"), 0)
+	}
+	if err != nil {
+		t.Fatalf("have one processor and a wire for packets of %d bytes: %v", linkMTU, err)
+	}
+	g.device = labenv.SoftRoCE(t, wireCard)
+	here := end{card: wireCard, address: wireServer, cpu: -1}
+	g.place = place{server: here, client: here}
+	return g
+}
+
+// errand is what one guest asks of the other: to start a server, or to end it.
+type errand struct {
+	Ours      bool // unified-rdma-test, and not perftest
+	Op        string
+	Size      int
+	Count     int
+	Bandwidth bool
+	Abandon   bool // the client failed: end it at once
+}
+
+// outcome is the answer.
+type outcome struct {
+	CPU   float64
+	Error string
+}
+
+// serves does errands until the other guest has had all.
+func (g *guest) serves(t *testing.T) {
+	l, err := net.Listen("tcp", wireServer+wirePort)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	var e errand
+	for in.Decode(&e) == nil {
+		if err := g.errand(t.Context(), e, in, out); err != nil {
+			t.Fatal(err)
+		}
+		e = errand{}
+	}
+}
+
+// errand starts a server, says when it is ready, and ends it when it is told to.
+func (g *guest) errand(ctx context.Context, e errand, in *json.Decoder, out *json.Encoder) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	p := perftest(e.Op, g.device)
+	if e.Ours {
+		p = ours(g.program, e.Op)
+	}
+	s, err := p.serve(ctx, g.place, work{size: e.Size, count: e.Count, bandwidth: e.Bandwidth}, bench.Listens)
+	if err != nil {
+		return out.Encode(outcome{Error: err.Error()})
+	}
+	if err := out.Encode(outcome{}); err != nil {
+		return err
+	}
+	var last errand
+	if err := in.Decode(&last); err != nil || last.Abandon {
+		cancel()
+	}
+	var o outcome
+	if o.CPU, err = s.end(); err != nil {
+		o.Error = err.Error()
+	}
+	return out.Encode(o)
+}
+
+// remote is a server in the other guest.
+type remote struct {
+	ctx context.Context
+	in  *json.Decoder
+	out *json.Encoder
+}
+
+// send sends the other guest on an errand.
+func (r *remote) send(e errand) (float64, error) {
+	var o outcome
+	err := r.out.Encode(e)
+	if err == nil {
+		err = r.in.Decode(&o)
+	}
+	if err == nil && o.Error != "" {
+		err = fmt.Errorf("in the other guest: %s", o.Error)
+	}
+	return o.CPU, err
+}
+
+func (r *remote) end() (float64, error) { return r.send(errand{Abandon: r.ctx.Err() != nil}) }
+
+// asks is the guest with the clients.
+func (g *guest) asks(t *testing.T) {
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conn net.Conn
+	testenv.Wait(t, 30*time.Second, "the servers' guest", func() bool {
+		conn, err = net.DialTimeout("tcp", wireServer+wirePort, 5*time.Second)
+		return err == nil
+	})
+	defer conn.Close()
+	in, out := json.NewDecoder(conn), json.NewEncoder(conn)
+	g.serve = func(ctx context.Context, p *program, w work) (server, error) {
+		r := &remote{ctx, in, out}
+		_, err := r.send(errand{Ours: p.name != "perftest", Op: p.op, Size: w.size, Count: w.count, Bandwidth: w.bandwidth})
+		return r, err
+	}
+	r := bench.NewReport("RoCE on AF_XDP between two lab guests", "unified-rdma-test", "Soft-RoCE, "+perftestVersion(t))
+	r.Notes = []string{
+		fmt.Sprintf("%d pairs of runs, in turn, fresh processes for each, a guest with one processor for each end, virtio-net, MTU %d, path MTU %d; %s form.",
+			form.Rounds, linkMTU, pathMTU, form.Name),
+		"The guests' processors are emulated: only the ratios mean something."}
+	for _, c := range g.contests(t, form) {
+		r.Comparisons = append(r.Comparisons, run(t, c, form.Rounds)...)
+	}
+	if err := r.Print(os.Stdout, "lab-roce"); err != nil {
+		t.Error(err)
+	}
+}
+
+// contests are the cases: all of them, those chosen, or in the short form two.
+func (g *guest) contests(t *testing.T, form bench.Form) (all []*contest) {
+	t.Helper()
+	wanted, err := bench.WantedCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []string{"send", "write"} {
+		for _, size := range []int{barred, 4096, chunk} {
+			name := fmt.Sprintf("%s of %s", op, bytes(size))
+			if wanted.MatchString(name) && (form != bench.Short || op == "write" && size != 4096) {
+				all = append(all, betweenGuests(g.place, op, size, form, g.program, g.device))
+			}
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s=%s: there is no such case", bench.CasesVariable, wanted)
+	}
+	return all
+}
+
+// perftestVersion is what the programs call themselves.
+func perftestVersion(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), testenv.Tool(t, "ib_write_lat"), "--version").CombinedOutput()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) { // its exit status says nothing
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if text := strings.TrimSpace(line); strings.HasPrefix(text, "Version") {
+			return "perftest " + strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "Version"), ":"))
+		}
+	}
+	t.Fatalf("ib_write_lat does not say which version it is: %q", out)
+	return ""
+}

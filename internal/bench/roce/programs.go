@@ -1,0 +1,81 @@
+package roce
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The path MTU of ours, and of the link, so that a packet of any program holds 4 KiB.
+const (
+	pathMTU = 4096
+	linkMTU = 4200
+)
+
+// depth is how many messages of unified-rdma-test are under way in a test of bandwidth: its default.
+const depth = 128
+
+// ours is unified-rdma-test.
+func ours(path, op string) *program {
+	device := func(e end) string { return "roce:" + e.card }
+	return &program{name: strings.ToUpper(op), op: op, protocol: "tcp", port: 18516,
+		server: func(p place, _ work) []string { return []string{path, p.server.card, device(p.server), "-", "server"} },
+		client: func(p place, w work) []string {
+			test := "latency"
+			if w.bandwidth {
+				test = "bandwidth"
+			}
+			return []string{path, "-mtu", strconv.Itoa(pathMTU), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
+				p.client.card, device(p.client), "-", p.server.address}
+		},
+		read: readTable}
+}
+
+// pingpong is xsk-pingpong.
+func pingpong(path string) *program {
+	args := func(e, peer end, role string, w work) []string {
+		return []string{path, e.card, peer.mac, role, strconv.Itoa(w.size), strconv.Itoa(w.count)}
+	}
+	return &program{name: "xsk-pingpong",
+		server: func(p place, w work) []string { return args(p.server, p.client, "server", w) },
+		client: func(p place, w work) []string { return args(p.client, p.server, "client", w) },
+		read:   readTable}
+}
+
+// sockperf bounces UDP messages.
+func sockperf() *program {
+	const port = 11111
+	args := func(role string, p place) []string {
+		return []string{"sockperf", role, "-i", p.server.address, "-p", strconv.Itoa(port), "--nonblocked"}
+	}
+	return &program{name: "sockperf", protocol: "udp", port: port, endless: true,
+		server: func(p place, _ work) []string { return args("server", p) },
+		client: func(p place, w work) []string {
+			return append(args("ping-pong", p), "-m", strconv.Itoa(w.size), "-t", strconv.Itoa(w.seconds))
+		},
+		read: readSockperf}
+}
+
+// iperf3 moves bytes over one TCP stream.
+func iperf3() *program {
+	return &program{name: "iperf3", protocol: "tcp", port: 5201,
+		server: func(place, work) []string { return []string{"iperf3", "-s", "-1", "-J"} },
+		client: func(p place, w work) []string {
+			return []string{"iperf3", "-c", p.server.address, "-J", "-n", strconv.Itoa(w.bytes())}
+		},
+		read: readIperf}
+}
+
+// perftest is the program of perftest that does an operation over a Soft-RoCE device.
+func perftest(op, device string) *program {
+	args := func(w work) []string {
+		name := "ib_" + op + "_lat"
+		if w.bandwidth {
+			name = "ib_" + op + "_bw"
+		}
+		return []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(pathMTU), "-s", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count)}
+	}
+	return &program{name: "perftest", op: op, protocol: "tcp", port: 18515,
+		server: func(_ place, w work) []string { return args(w) },
+		client: func(p place, w work) []string { return append(args(w), p.server.address) },
+		read:   readTable}
+}

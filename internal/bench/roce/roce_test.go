@@ -1,0 +1,190 @@
+package roce
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// The processors that the ends run on.
+const (
+	serverCPU = 0
+	clientCPU = 1
+)
+
+// TestAgainstSockets compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
+// build/bench. A missed bar is in the table and no failure: on a busy machine it may say nothing
+// about the program.
+func TestAgainstSockets(t *testing.T) {
+	b := newBed(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := bench.NewReport("RoCE on AF_XDP", "unified-rdma-test", "xsk-pingpong (libxdp "+libxdpVersion(t)+"), "+called(t, "sockperf")+", "+called(t, "iperf3"))
+	r.NoteLoad("before")
+	for _, c := range b.contests(form) {
+		r.Comparisons = append(r.Comparisons, run(t, c, form.Rounds)...)
+	}
+	r.NoteLoad("after")
+	r.Notes = append(r.Notes,
+		fmt.Sprintf("%d rounds, in turn, fresh processes for each run, the server on CPU %d and the client on CPU %d, over veth in copy mode, MTU %d, path MTU %d; %s form.",
+			form.Rounds, serverCPU, clientCPU, linkMTU, pathMTU, form.Name),
+		"Latency is half of a round trip, of ours and xsk-pingpong over some 100000, of sockperf over what it does in a second.",
+		"Bandwidth is of MB of 1048576 bytes; processor time is of all threads of both ends. unified-rdma-test spins, iperf3 sleeps while it waits.",
+		"iperf3 has packets of a wire's size, as ours, and then segments of up to 64 KiB that no wire carries.")
+	b.save(r, form)
+}
+
+// bed is the machinery of the comparison: programs, and two veth pairs of which the kernel
+// passes packets over the one and large segments over the other.
+type bed struct {
+	*testing.T
+	wire, large place
+	ours        string // path of unified-rdma-test
+	pingpong    string
+}
+
+func newBed(t *testing.T) *bed {
+	testenv.Root(t)
+	if runtime.NumCPU() < 2 {
+		t.Fatal("the two ends need a CPU each")
+	}
+	testenv.HugePages(t, 256<<20)
+	b := &bed{T: t, ours: buildOurs(t), pingpong: buildPingpong(t)}
+	b.wire = newPlace(t, testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU}))
+	large := testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
+	for _, e := range []*testenv.End{&large.A, &large.B} {
+		e.Run(t, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")
+	}
+	b.large = newPlace(t, large)
+	return b
+}
+
+func newPlace(t *testing.T, p *testenv.Pair) (at place) {
+	of := func(e *testenv.End, cpu int) end {
+		return end{netns: "/run/netns/" + e.Name, card: e.Ifname, mac: e.MAC.String(), address: e.IP.String(), cpu: cpu}
+	}
+	at.server, at.client = of(&p.B, serverCPU), of(&p.A, clientCPU)
+	listens := func(protocol string, port int) (yes bool) {
+		p.B.Do(t, func() { yes = bench.Listens(protocol, port) })
+		return yes
+	}
+	at.serve = func(ctx context.Context, g *program, w work) (server, error) {
+		awaitNoProgram(t, &p.A)
+		awaitNoProgram(t, &p.B)
+		return g.serve(ctx, at, w, listens)
+	}
+	return at
+}
+
+// awaitNoProgram waits until the XDP program of a run that has ended is gone: the kernel takes it off a while later, and veth
+// then drops the packets that are under way, of which UDP does not recover.
+func awaitNoProgram(t *testing.T, e *testenv.End) {
+	t.Helper()
+	testenv.Wait(t, 5*time.Second, e.Ifname+" to be without an XDP program", func() (gone bool) {
+		e.Do(t, func() {
+			link, err := netlink.LinkByName(e.Ifname)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone = link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached
+		})
+		return gone
+	})
+}
+
+// contests are the cases; the short form has one of each kind.
+func (b *bed) contests(form bench.Form) (all []*contest) {
+	sizes := []int{barred, 4096}
+	if form == bench.Short {
+		sizes = sizes[:1]
+	}
+	for _, size := range sizes {
+		all = append(all, latencyHere(b.wire, size, form, b.ours, b.pingpong))
+	}
+	return append(all, bandwidthHere(b.wire, b.large, form, b.ours))
+}
+
+// run measures a contest.
+func run(t *testing.T, c *contest, rounds int) []bench.Comparison {
+	t.Helper()
+	if rounds > 1 { // once shows that everything works
+		if err := c.calibrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range rounds {
+		if err := c.round(t.Context(), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c.compare()
+}
+
+// save prints the report and, but for the short form, keeps it.
+func (b *bed) save(r *bench.Report, form bench.Form) {
+	b.Helper()
+	dir := filepath.Join("..", "..", "..", "build", "bench")
+	if form == bench.Short {
+		dir = b.TempDir()
+	}
+	if err := r.Table(b.Output()); err != nil {
+		b.Error(err)
+	}
+	if err := r.Save(dir, "roce"); err != nil {
+		b.Error(err)
+	}
+}
+
+func buildOurs(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "unified-rdma-test")
+	out, err := exec.Command("go", "build", "-o", path, "../../../selftests/unified-rdma-test").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build unified-rdma-test: %v\n%s", err, out)
+	}
+	return path
+}
+
+func buildPingpong(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "xsk-pingpong")
+	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
+		"../../../selftests/xsk-peer/xsk-pingpong.c", "-lxdp", "-lbpf", "-lm").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build xsk-pingpong: %v\n%s", err, out)
+	}
+	return path
+}
+
+func libxdpVersion(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "pkg-config"), "--modversion", "libxdp").Output()
+	if err != nil {
+		t.Fatalf("ask for the version of libxdp: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// called is what a program calls itself and its version.
+func called(t *testing.T, name string) string {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, name), "--version").Output()
+	if err != nil {
+		t.Fatalf("ask %s for its version: %v", name, err)
+	}
+	line, _, _ := strings.Cut(string(out), "\n")
+	line, _, _ = strings.Cut(line, " (")
+	return strings.Replace(line, ", version", "", 1)
+}
