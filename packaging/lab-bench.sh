@@ -1,14 +1,31 @@
 #!/usr/bin/env bash
 # lab-bench.sh LINE: compare with other programs in a guest with a kernel of LINE ("" is the
-# default). Its files are gone with the guest: the tests print each report between lines
+# default), and between two. Its files are gone with the guest: the tests print each report between lines
 # that name its file, and here it is put into build/bench again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build/bench
 go build -o build/lab ./selftests/lab
 
-build/lab -kernel "${1:-}" -limit 100m -run "${RUN:-^TestAgainst}" |
-	awk '/^-----END .*-----$/ { if (to) close(to); to = ""; next }
-		/^-----BEGIN [a-z.-]+-----$/ { gsub(/-----(BEGIN )?/, ""); to = "build/bench/" $0; printf "" > to; text = /txt$/; next }
-		to { print > to; if (text) print; next }
+# keep puts reports into files, and shows their tables and everything else. Lines of a pair of guests begin with the guest's number.
+keep() {
+	awk '{ line = $0; sub(/^[12]\| /, "", line) }
+		line ~ /^-----END .*-----$/ { if (to) close(to); to = ""; next }
+		line ~ /^-----BEGIN [a-z.-]+-----$/ { gsub(/-----(BEGIN )?/, "", line); to = "build/bench/" line; printf "" > to; text = to ~ /txt$/; next }
+		to { print line > to; if (text) print line; next }
 		{ print; fflush() }'
+}
+
+# pair compares between two guests, in both of which the same test runs.
+pair() {
+	go build -o build/lab-bench/ ./selftests/unified-rdma-test
+	go test -vet=off -c -tags lab -o build/lab-bench/roce.test ./internal/bench/roce
+	local both="UNIFIEDD_RDMA_TEST=build/lab-bench/unified-rdma-test build/lab-bench/roce.test -test.v -test.run '^TestBetweenGuests\$' -test.timeout 95m"
+	build/lab -kernel "$1" -limit 100m -cmd "$both" -cmd2 "$both" | keep
+}
+
+if [[ TestBetweenGuests =~ ${RUN:-^TestBetween} ]]; then
+	pair "${1:-}"
+	[[ -z ${RUN:-} ]] || exit 0
+fi
+build/lab -kernel "${1:-}" -limit 100m -run "${RUN:-^TestAgainst}" | keep
