@@ -81,9 +81,12 @@ func (p program) here(b *bench) string {
 	return b.tap.IP.String()
 }
 
+// options is what our program is asked for, as patient as theirs.
+func (p program) options() string { return p.ours + " -qp-timeout 18 -timeout 25s" }
+
 // asClient has theirs ask ours.
 func (p program) asClient(t *testing.T, b *bench) {
-	s := b.ours(t, limit, p.ours, "server")
+	s := b.ours(t, limit, p.options(), "server")
 	s.says(t, "waiting for")
 	var out bytes.Buffer
 	r, err := b.try(p.command(b, p.here(b)), limit, &out)
@@ -106,7 +109,7 @@ func (p program) asServer(t *testing.T, b *bench) {
 	}()
 	defer func() { (<-ended)() }() // the guest has one command at a time
 	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
-	s := b.ours(t, limit, p.ours, b.tap.PeerIP.String())
+	s := b.ours(t, limit, p.options(), b.tap.PeerIP.String())
 	s.ended(t)
 	if said := s.said.String(); !strings.Contains(said, "usec") && !strings.Contains(said, "BW peak") {
 		t.Errorf("ours measures nothing")
