@@ -113,11 +113,12 @@ func throw(t *testing.T, p place, bytes []byte) {
 func killed(t *testing.T, s *server, p place) {
 	t.Helper()
 	cmd := p.process(t, p.asClient("-test latency -n 10000000")...)
+	sent := p.sent(t)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.says("10000000 messages")
-	time.Sleep(300 * time.Millisecond)
+	testenv.Wait(t, 10*time.Second, "its packets", func() bool { return p.sent(t) > sent+100 })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Error(err)
 	}

@@ -156,7 +156,7 @@ func refusedInSoftware(t *testing.T, p place) {
 // twice has two servers want the same interface.
 func (p place) twice(t *testing.T) {
 	s := p.serveOn(t, p.asServer("-keep -timeout 3s", noDisk)...)
-	done := s.asks(p, "-timeout 1s -qp-timeout 12 -test latency")
+	done := s.asks(p, fmt.Sprintf("-timeout %v -test latency", testenv.Within(time.Second)))
 	second := p
 	second.seat = p.far
 	status, out, errs := second.askFor(t, second.asServer("-port 18517 -timeout 2s", noDisk)...)
