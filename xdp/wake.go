@@ -88,7 +88,7 @@ func (p *Port) progress() [2]uint32 {
 // every 20 µs after the processor that the thread has, as long as such calls go on.
 func (p *Port) syscall(number uintptr) (errno unix.Errno) {
 	p.counters.wakeups.add(1)
-	if p.limits.Send > 0 && p.rings.tx.left() <= shortCall {
+	if number == unix.SYS_SENDTO && p.rings.tx.left() <= shortCall {
 		_, _, errno = unix.RawSyscall6(number, uintptr(p.socket.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
 	} else {
 		_, _, errno = unix.Syscall6(number, uintptr(p.socket.fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
@@ -96,8 +96,8 @@ func (p *Port) syscall(number uintptr) (errno unix.Errno) {
 	return errno
 }
 
-// shortCall is how many frames a system call may send that takes some ten microseconds.
-const shortCall = 16
+// shortCall is how many frames a system call may send that takes some tens of microseconds.
+const shortCall = 64
 
 // wakeError sorts what xsk_sendmsg and xsk_recvmsg of net/xdp/xsk.c answer. EBUSY is
 // a packet the device dropped, and counted; EAGAIN and ENOBUFS are a full device;

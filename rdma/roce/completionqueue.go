@@ -22,7 +22,7 @@ func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 	if c.Vector != 0 {
 		return nil, fmt.Errorf("make a completion queue with vector %d: %v has one, number 0", c.Vector, d)
 	}
-	q := &completionQueue{dev: d, event: signal{-1}}
+	q := &completionQueue{dev: d, event: signal{fd: -1}}
 	var err error
 	if q.cq, err = transport.NewCompletionQueue(c.Depth); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 }
 
 // spins is how many looks in vain are between two at the clock.
-const spins = 16
+const spins = 64
 
 // Spin is Poll until something is there, or for so long.
 func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {

@@ -37,7 +37,7 @@ func (d *Device) drive(w work) {
 }
 
 // idleTurns is how many polls that find nothing to do are between two that do everything: deadlines, packets that have left.
-const idleTurns = 64
+const idleTurns = 512
 
 // idles reports whether there is nothing to do, without the lock. It is asked by one who polls, with a count of its own of how often that was so.
 func (d *Device) idles(count *uint32) bool {

@@ -11,27 +11,29 @@ import (
 )
 
 // signal is a descriptor that polls readable once it was signalled, until it is taken: eventfd(2).
-type signal struct{ fd int }
+type signal struct {
+	fd    int
+	count [8]byte // as read by taken
+}
 
 func newSignal() (signal, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
-		return signal{-1}, fmt.Errorf("make an event descriptor: %w", err)
+		return signal{fd: -1}, fmt.Errorf("make an event descriptor: %w", err)
 	}
-	return signal{fd}, nil
+	return signal{fd: fd}, nil
 }
 
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // signal makes it readable. It fails only when it is so already, or closed.
-func (s signal) signal() { _, _ = unix.Write(s.fd, one) }
+func (s *signal) signal() { _, _ = unix.Write(s.fd, one) }
 
-// taken is how often it was signalled since it was last taken.
-func (s signal) taken() (int, error) {
-	var b [8]byte
-	switch _, err := unix.Read(s.fd, b[:]); err {
+// taken is how often it was signalled since it was last taken. One thread at a time calls it.
+func (s *signal) taken() (int, error) {
+	switch _, err := unix.Read(s.fd, s.count[:]); err {
 	case nil:
-		return int(binary.NativeEndian.Uint64(b[:])), nil
+		return int(binary.NativeEndian.Uint64(s.count[:])), nil
 	case unix.EAGAIN:
 		return 0, nil
 	default:

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -134,7 +135,7 @@ func TestLoanToDisk(t *testing.T) {
 	if n != 2 || fs[0].Addr%512 != 0 || fs[1].Addr%512 != 0 || fs[0].Len != 2048 {
 		t.Fatalf("%d frames: %+v", n, fs[:n])
 	}
-	name := filepath.Join(t.TempDir(), "loan")
+	name := filepath.Join(testenv.DiskDir(t), "loan")
 	fd, err := unix.Open(name, unix.O_RDWR|unix.O_CREAT|unix.O_DIRECT|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		t.Fatal(err)

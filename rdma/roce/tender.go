@@ -91,10 +91,15 @@ func (t *tender) watch() {
 	t.dev.lock.Lock()
 	t.until = 0
 	t.dev.lock.Unlock()
-	if n > 0 && err == nil && t.poll[0].Revents != 0 {
+	if n <= 0 || err != nil {
+		return
+	}
+	if t.poll[0].Revents != 0 {
 		_, _ = t.signal.taken()
 	}
-	t.dev.follow()
+	if t.poll[1].Revents != 0 {
+		t.dev.follow()
+	}
 }
 
 // commit says how long it may sleep, and has it woken where that changes.
