@@ -176,6 +176,7 @@ func (g *guest) asks(t *testing.T) {
 		return r, err
 	}
 	r := bench.NewReport("RoCE on AF_XDP between two lab guests", "unified-rdma-test", "Soft-RoCE, "+perftestVersion(t))
+	r.CPUs = 1 // of each guest, by now
 	r.Notes = []string{
 		fmt.Sprintf("%d pairs of runs, in turn, fresh processes for each, a guest with one processor for each end, virtio-net, MTU %d, path MTU %d; %s form.",
 			form.Rounds, linkMTU, pathMTU, form.Name),
