@@ -39,7 +39,7 @@ var programs = []program{
 	{"ibv_ud_pingpong", "-n 500 -s 4096", "-peer pingpong -transport UD -n 500 -size 4096", false},
 	{"ibv_ud_pingpong", "-n 500 -s 1", "-peer pingpong -transport UD -n 500 -size 1", true},
 	{"ib_send_lat", "-n 1000", "-peer ib_send_lat -n 1000", false},
-	{"ib_send_lat", "-n 1000 -s 65536", "-peer ib_send_lat -n 1000 -size 65536", false},
+	{"ib_send_lat", "-n 300 -s 65536", "-peer ib_send_lat -n 300 -size 65536", false},
 	{"ib_send_lat", "-n 1000 -c UC", "-peer ib_send_lat -n 1000 -transport UC", false},
 	{"ib_send_lat", "-n 1000 -c UD", "-peer ib_send_lat -n 1000 -transport UD", false},
 	{"ib_send_bw", "-n 1000", "-peer ib_send_bw -n 1000", false},
