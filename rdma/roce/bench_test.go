@@ -18,9 +18,11 @@ func BenchmarkPingPong(b *testing.B) {
 		name string
 		op   rdma.Op
 		size int
-	}{{"SEND-64", rdma.Send, 64}, {"WRITE-64", rdma.WriteImmediate, 64}, {"SEND-4096", rdma.Send, 4096}} {
+		Config
+	}{{"SEND-64", rdma.Send, 64, Config{}}, {"WRITE-64", rdma.WriteImmediate, 64, Config{}}, {"SEND-4096-gathered", rdma.Send, 4096, Config{}},
+		{"SEND-4096-copied", rdma.Send, 4096, Config{CopyBelow: 1 << 20}}} {
 		b.Run(c.name, func(b *testing.B) {
-			g := newRig(b, rigOptions{mtu: 4200})
+			g := newRig(b, rigOptions{mtu: 4200, config: c.Config})
 			x, y := g.connected(config(rdma.RC), rdma.MTU4096)
 			p := pingPong{x: player{end: x, to: y, op: c.op, size: c.size}, y: player{end: y, to: x, op: c.op, size: c.size}}
 			p.run(b)
