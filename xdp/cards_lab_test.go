@@ -140,11 +140,13 @@ var notOnCards = map[string]string{
 	"GenericMode":          "it is about the loopback interface",
 	"SupplyRefusesExtents": noInterface, "Attempts": noInterface, "ParsePolicy": noInterface, "RingBounds": noInterface,
 	"RingFromOutside": noInterface, "RingWraps": noInterface,
+	"SendGathered": parts, "SendGatheredRoom": parts, "SendGatheredRefused": parts, "SendGatheredDisorder": parts, "SendGatheredNoAllocations": parts,
 	"CardClock": noStamps, "CardClockRefused": noStamps, "CardTime": noInterface,
 }
 
 const (
 	longer      = "no card here has packets of several frames"
+	parts       = "no card here sends packets of several frames"
 	noInterface = "it asks nothing of an interface"
 	noStamps    = "no driver of these cards gives programs the card's time (TestCardStamps, TestCardsWithoutStamps)"
 )
