@@ -61,7 +61,7 @@ flows:
 // account before and after.
 func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) FlowStatus {
 	t.Helper()
-	s := await(t, f, fmt.Sprintf("the %d packets offered to be taken", offered), func(s FlowStatus) bool { return s.Offered >= offered && s.Waiting == 0 })
+	s := await(t, f, fmt.Sprintf("the %d packets offered to be taken", offered), func(s FlowStatus) bool { return s.Offered >= offered && s.Waiting == 0 && s.Missing == 0 })
 	balanced(t, s, offered)
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ flows:
     from: {interface: %s, ring: 4096}
     to: {file: %s/cap, layout: %s, segment: {size: 64MiB}, flush: 50ms, durable: 100ms}
 `, c.region, l.B.Ifname, l.dir, c.layout), Options{}).Flows()[0]
-			testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, 0, count, 65000), testenv.SendOptions{Rate: 2000})
+			testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, 0, count, 65000), testenv.SendOptions{Rate: 500})
 			s := l.atRest(t, f, l.offered(t))
 			if n := s.lost(); n > 0 {
 				t.Errorf("%d packets were lost: %v", n, s.Dropped)
