@@ -73,8 +73,8 @@ func TestFromTrafgen(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := []string{"-i", script, "-o", l.A.Ifname, "-n", strconv.Itoa(testenv.Fewer(20000)), "--cpus", "1", "-q"}
-	if l.IsCard() { // without a rate it ends when the card's queue is full
-		args = append(args, "--rate", "2000pps")
+	if l.IsCard() { // without a rate it ends when the card's queue is full; faster, the emulated card forgets while a busy machine looks away
+		args = append(args, "--rate", "500pps")
 	}
 	cmd := l.A.Command(testenv.Tool(t, "trafgen"), args...)
 	cmd.Dir = t.TempDir() // it makes a file there
