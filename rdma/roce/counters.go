@@ -26,13 +26,15 @@ const (
 	refused               // frames that could not be sent
 	kickErrors            // calls that the kernel did not answer well, as of an interface that is down
 	waysLost              // times that a peer was no longer reached
+	tooLong               // packets of more frames than any interface's MTU has
 	unsent                // packets to our own address for which there was no frame
 	counterNumber         // how many there are
 )
 
 var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short", copiedInline: "sent_copied_bytes_inline",
 	copiedAgain: "sent_copied_bytes_again", copiedParts: "sent_copied_bytes_parts", copiedWhole: "sent_copied_bytes_whole", copiedOwn: "sent_copied_bytes_own",
-	notOurs: "dropped_not_ours", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", unsent: "dropped_no_frame"}
+	notOurs: "dropped_not_ours", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
+	unsent: "dropped_no_frame"}
 
 // counts are written by who drives the machine, and read under its lock.
 type counts struct {

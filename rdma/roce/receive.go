@@ -48,6 +48,7 @@ func (m *machine) received(q *queue, n int) {
 	whole := umem.Whole(frames)
 	m.read(frames[:whole])
 	if q.n = copy(q.frames[:], frames[whole:]); q.n >= maxChain { // longer than any interface's MTU: it is for nobody
+		m.counts.add(tooLong, 1)
 		m.spare(q.frames[:q.n])
 		q.n = 0
 	}

@@ -116,7 +116,10 @@ func (l *link) pongMessages() error {
 	if err == nil {
 		err = l.again(r, s)
 	}
-	return errors.Join(err, l.settle(0))
+	if err != nil {
+		return err
+	}
+	return l.settle(0)
 }
 
 // exchange sends a message and waits for the peer's next.
