@@ -117,6 +117,19 @@ func (r *Report) Save(dir, name string) error {
 	return nil
 }
 
+// Finish prints the report and keeps it under that name: in build/bench, seen from the package of a contest, or
+// that of the short form, which measures nothing, in scratch.
+func (r *Report) Finish(out io.Writer, form Form, scratch, name string) error {
+	dir := filepath.Join("..", "..", "..", "build", "bench")
+	if form == Short {
+		dir = scratch
+	}
+	if err := r.Table(out); err != nil {
+		return err
+	}
+	return r.Save(dir, name)
+}
+
 func saveFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {

@@ -54,7 +54,9 @@ func TestAgainstLibxdp(t *testing.T) {
 		"Processor time is that of all threads of the receiving process, from schedstat.",
 		"The whole machine's time is counted by ticks, the sender's and everybody else's included.",
 		c.note()}
-	b.save(r, form)
+	if err := r.Finish(b.Output(), form, b.TempDir(), "network"); err != nil {
+		b.Error(err)
+	}
 }
 
 // round measures one pair.
@@ -106,21 +108,6 @@ func (b *bed) measure(k int, w work, span time.Duration) (run, error) {
 	}
 	done.cpu, done.machine = cpu, machine
 	return done, err
-}
-
-// save prints the report and, but for the short form, keeps it.
-func (b *bed) save(r *bench.Report, form bench.Form) {
-	b.Helper()
-	dir := filepath.Join("..", "..", "..", "build", "bench")
-	if form == bench.Short {
-		dir = b.TempDir()
-	}
-	if err := r.Table(b.Output()); err != nil {
-		b.Error(err)
-	}
-	if err := r.Save(dir, "network"); err != nil {
-		b.Error(err)
-	}
 }
 
 func buildOurs(t *testing.T) string {

@@ -43,7 +43,9 @@ func TestAgainstSockets(t *testing.T) {
 		"Latency is half of a round trip, of ours and xsk-pingpong over some 100000, of sockperf over what it does in a second.",
 		"Bandwidth is of MB of 1048576 bytes; processor time is of all threads of both ends. unified-rdma-test spins, iperf3 sleeps while it waits.",
 		"iperf3 has packets of a wire's size, as ours, and then segments of up to 64 KiB that no wire carries.")
-	b.save(r, form)
+	if err := r.Finish(b.Output(), form, b.TempDir(), "roce"); err != nil {
+		b.Error(err)
+	}
 }
 
 // bed is the machinery of the comparison: programs, and two veth pairs of which the kernel
@@ -130,21 +132,6 @@ func run(t *testing.T, c *contest, rounds int) []bench.Comparison {
 		}
 	}
 	return c.compare()
-}
-
-// save prints the report and, but for the short form, keeps it.
-func (b *bed) save(r *bench.Report, form bench.Form) {
-	b.Helper()
-	dir := filepath.Join("..", "..", "..", "build", "bench")
-	if form == bench.Short {
-		dir = b.TempDir()
-	}
-	if err := r.Table(b.Output()); err != nil {
-		b.Error(err)
-	}
-	if err := r.Save(dir, "roce"); err != nil {
-		b.Error(err)
-	}
 }
 
 func buildOurs(t *testing.T) string {

@@ -27,9 +27,9 @@ func TestAgainstFio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	size, dir := uint64(1<<30), filepath.Join("..", "..", "..", "build", "bench")
+	size := uint64(1 << 30)
 	if form == bench.Short {
-		size, dir = 32<<20, t.TempDir()
+		size = 32 << 20
 	}
 	testenv.HugePages(t, 8<<20)
 	cpu := runtime.NumCPU() - 1
@@ -53,10 +53,7 @@ func TestAgainstFio(t *testing.T) {
 	for _, c := range contests {
 		r.Comparisons = append(r.Comparisons, c.Rate(), c.Cost())
 	}
-	if err := r.Save(dir, "storage"); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Table(os.Stdout); err != nil {
+	if err := r.Finish(os.Stdout, form, t.TempDir(), "storage"); err != nil {
 		t.Error(err)
 	}
 }
