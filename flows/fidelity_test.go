@@ -237,7 +237,7 @@ func TestTimesAndStatistics(t *testing.T) {
 				frames = append(frames, testenv.UDP(&l.A, &l.B, uint16(1000+i%16), uint64(i), 60+i%500))
 			}
 			begin := time.Now()
-			sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: rate})
+			sent := l.feed(t, f, frames, rate)
 			await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets == uint64(sent) })
 			end := time.Now()
 			if err := f.Stop(); err != nil {

@@ -95,6 +95,17 @@ func (l *lab) offered(t *testing.T) (n uint64) {
 	return n - l.came
 }
 
+// feed sends frames to a flow at a rate per second, no faster than it gives their room
+// back, and returns how many end A has sent.
+func (l *lab) feed(t *testing.T, f *Flow, frames [][]byte, rate float64) int {
+	t.Helper()
+	taken := func() uint64 {
+		s := f.Status()
+		return s.Written.Packets + lost(s)
+	}
+	return testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: rate, Taken: taken})
+}
+
 // refused is how many packets end A has dropped.
 func (l *lab) refused(t *testing.T) uint64 { return l.A.Stats(t).TxDropped - l.before.TxDropped }
 

@@ -13,10 +13,10 @@ func TestCaptureEveryPacket(t *testing.T) {
 			l := newLab(t, testenv.PairOptions{NoAddresses: true})
 			d := l.start(t, l.defaults(layout), Options{})
 			frames := testenv.Stream(&l.A, &l.B, 5000, 0, 5000, 1000)
-			if sent := testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 20000}); sent != len(frames) {
+			f := d.Flows()[0]
+			if sent := l.feed(t, f, frames, 20000); sent != len(frames) {
 				t.Fatalf("sent %d of %d", sent, len(frames))
 			}
-			f := d.Flows()[0]
 			s := await(t, f, "all packets durable", func(s FlowStatus) bool {
 				return s.Durable.Packets+s.Dropped["lost_ring_full"]+s.Dropped["lost_no_frames"] == uint64(len(frames))
 			})

@@ -35,7 +35,7 @@ func (l *lab) watched(t *testing.T, f *Flow, first uint64, n int) FlowStatus {
 		watchPositions(t, f, quit)
 	}()
 	before := f.Status().Packets
-	testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, first, n, 1400), testenv.SendOptions{Rate: 15000})
+	l.feed(t, f, testenv.Stream(&l.A, &l.B, 5000, first, n, 1400), 15000)
 	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets+s.Dropped["lost_ring_full"] >= before+uint64(n) })
 	close(quit)
 	<-done

@@ -11,7 +11,15 @@ import (
 // SendOptions paces SendRaw. The zero value sends as fast as it can.
 type SendOptions struct {
 	Rate float64 // packets per second, in the lab guest a fifth of that; 0 is no limit
+
+	// Taken, where it is set, says how many packets the receiver has had from the wire,
+	// ever. No more than a thousand are sent ahead of it, so rings of twice that lose
+	// none, however slow the machine is.
+	Taken func() uint64
 }
+
+// ahead is how many packets are sent before they are taken.
+const ahead = 1000
 
 // Sender injects frames at one end through an AF_PACKET socket, exactly as
 // they are: tags, checksums and padding are the caller's. It may be used from
@@ -80,11 +88,12 @@ func (s *Sender) Send(frame []byte) (sent bool, err error) {
 // the interface took. It ends early where cards take no more.
 func (s *Sender) SendAll(t testing.TB, frames [][]byte, o SendOptions) (sent int) {
 	t.Helper()
-	start, arrived := time.Now(), s.arrival(t, o)
+	p, arrived, taken := newPace(o.Rate/float64(slowness())), s.arrival(t, o), taking(o)
 	for i, f := range frames {
-		pace(start, i, o.Rate/float64(slowness()))
+		p.wait()
 		if i%64 == 63 {
 			arrived(sent)
+			taken(sent)
 		}
 		ok, err := s.Send(f)
 		if errors.Is(err, unix.EAGAIN) { // the other card has room for no more, and makes none
@@ -120,17 +129,48 @@ func (s *Sender) arrival(t testing.TB, o SendOptions) func(packets int) {
 	}
 }
 
-// pace sleeps until the i-th packet is due; the timer is coarse, so packets
-// leave in small bursts that keep the rate.
-func pace(start time.Time, i int, rate float64) {
-	if rate <= 0 {
-		return
+// taking waits, for a while, until the receiver has taken what was sent, but for what
+// may be ahead.
+func taking(o SendOptions) func(packets int) {
+	if o.Taken == nil {
+		return func(int) {}
 	}
-	due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
-	if wait := time.Until(due); wait > 0 {
-		time.Sleep(wait)
+	before := o.Taken()
+	return func(packets int) {
+		within(10*time.Second, func() bool { return o.Taken()-before+ahead >= uint64(packets) })
 	}
 }
+
+// pace keeps a rate. The timer is coarse, so packets leave in small bursts.
+type pace struct {
+	gap time.Duration // from one packet to the next; 0 is no limit
+	due time.Time     // when the next may leave
+}
+
+func newPace(rate float64) *pace {
+	p := &pace{due: time.Now()}
+	if rate > 0 {
+		p.gap = time.Duration(float64(time.Second) / rate)
+	}
+	return p
+}
+
+// wait sleeps until the next packet is due. Who was kept from sending for long does not
+// make up for it: that would be a burst of everything which was late.
+func (p *pace) wait() {
+	if p.gap == 0 {
+		return
+	}
+	if wait := time.Until(p.due); wait > 0 {
+		time.Sleep(wait)
+	} else if wait < -burst {
+		p.due = p.due.Add(-burst - wait)
+	}
+	p.due = p.due.Add(p.gap)
+}
+
+// burst is the time which may be made up for.
+const burst = 10 * time.Millisecond
 
 // SendRaw sends the frames from the end once, in order, and returns how many
 // the interface took. See Sender for what it does to them: nothing.
