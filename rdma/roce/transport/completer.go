@@ -188,7 +188,7 @@ func (q *QueuePair) expire(now Time) {
 		return
 	}
 	q.engine.count(Timeouts)
-	q.recovering = false
+	q.doublings, q.recovering = min(q.doublings+1, maxDoublings), false
 	q.retry(now)
 	q.reap()
 }

@@ -27,6 +27,7 @@ type requester struct {
 	quiet      int   // packets since one asked for an acknowledgement
 	retries    uint8 // that are left
 	rnrRetries uint8
+	doublings  uint8 // of the time that an acknowledgement is waited for
 	resting    bool // until the deadline, since the receiver was not ready
 	recovering bool // what is lost was asked for again, and nothing new came since
 	drained    bool // in SendDrained: the program was told
@@ -41,7 +42,7 @@ func (q *QueuePair) begin(psn wire.PSN) {
 // reload gives all retries back: there was progress.
 func (q *QueuePair) reload() {
 	q.retries, q.rnrRetries = q.attrs.Retries, q.attrs.RNRRetries
-	q.recovering = false
+	q.doublings, q.recovering = 0, false
 }
 
 // drain has requests that are posted from now on wait.
@@ -209,12 +210,16 @@ func (q *QueuePair) number(r *rdma.SendRequest, w *work) {
 // packets is how many a message takes.
 func packets(length, mtu uint32) int { return int(max(1, (uint64(length)+uint64(mtu)-1)/uint64(mtu))) }
 
-// await sets the deadline of the next acknowledgement.
+// await sets the deadline of the next acknowledgement: the timeout T; after timeouts in a row 2T, and then 4T, which is the longest
+// that it may take. A peer that is slower than T for a while is not buried in duplicates. IBTA specification, volume 1, 9.7.6.1.3.
 func (q *QueuePair) await(now Time) {
 	if d := wire.AckTimeout(q.attrs.Timeout); d != 0 {
-		q.engine.timers.set(q, now.After(d))
+		q.engine.timers.set(q, now.After(d<<q.doublings))
 	}
 }
+
+// maxDoublings makes 4T of T.
+const maxDoublings = 2
 
 // checkDrained tells the program once that all that was posted before SendDrained is done.
 func (q *QueuePair) checkDrained() {

@@ -113,11 +113,48 @@ func TestRetriesExceeded(t *testing.T) {
 		if n := w.ends[0].Count(Timeouts); n != uint64(retries)+1 {
 			t.Errorf("%d retries: %d timeouts", retries, n)
 		}
-		took := time.Duration(w.now - start)
-		if want := wire.AckTimeout(8) * time.Duration(retries+1); took < want || took > want*5/4 {
+		took, want := time.Duration(w.now-start), time.Duration(0)
+		for n := range int(retries) + 1 {
+			want += wire.AckTimeout(8) * time.Duration(min(1<<n, 4))
+		}
+		if took < want || took > want*5/4 {
 			t.Errorf("%d retries took %v, want %v", retries, took, want)
 		}
 	}
+}
+
+// TestWaitsGrow looks at when a packet is sent again of which nothing is heard: after T, 2T, 4T, and no longer; and after T again once
+// something was heard.
+func TestWaitsGrow(t *testing.T) {
+	w := newWorld(t, 1, Config{})
+	a, _ := w.pair(options{})
+	var waits []time.Duration
+	deaf, last := true, w.now
+	w.link.each = func(from int, h *wire.Header) bool {
+		if from == 0 {
+			waits = append(waits, time.Duration(w.now-last).Round(wire.AckTimeout(8)/4)/wire.AckTimeout(8))
+			last = w.now
+		}
+		return deaf
+	}
+	send(t, a, rdma.SendRequest{ID: 1, Op: rdma.Write})
+	w.run(16 * wire.AckTimeout(8)) // sent at 0, 1, 3, 7, 11 and 15
+	deaf = false
+	w.run(5 * wire.AckTimeout(8)) // at 19, and that arrives
+	deaf, last = true, w.now
+	send(t, a, rdma.SendRequest{ID: 2, Op: rdma.Write})
+	w.run(5 * wire.AckTimeout(8))
+	if want := "[0 1 2 4 4 4 4 0 1 2]"; fmt.Sprint(ints(waits)) != want {
+		t.Errorf("packets came after %v timeouts, want %s", ints(waits), want)
+	}
+	w.ends[0].want(t, "1 WRITE")
+}
+
+func ints(all []time.Duration) (n []int) {
+	for _, d := range all {
+		n = append(n, int(d))
+	}
+	return n
 }
 
 // TestRetriesReload loses every other acknowledgement for longer than retries would last.
