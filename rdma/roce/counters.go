@@ -23,6 +23,7 @@ const (
 	copiedWhole           // of sockets that send only packets in one part
 	copiedOwn             // to an address of our own
 	notOurs               // packets to an address that is not ours
+	otherVLAN             // packets to an address of ours, on another VLAN than that
 	refused               // frames that could not be sent
 	kickErrors            // calls that the kernel did not answer well, as of an interface that is down
 	waysLost              // times that a peer was no longer reached
@@ -33,7 +34,7 @@ const (
 
 var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short", copiedInline: "sent_copied_bytes_inline",
 	copiedAgain: "sent_copied_bytes_again", copiedParts: "sent_copied_bytes_parts", copiedWhole: "sent_copied_bytes_whole", copiedOwn: "sent_copied_bytes_own",
-	notOurs: "dropped_not_ours", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
+	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
 	unsent: "dropped_no_frame"}
 
 // counts are written by who drives the machine, and read under its lock.
@@ -49,7 +50,7 @@ func (c *counts) add(what counter, n uint64) { c.own[what] += n }
 // be called from any goroutine, also once the device is closed.
 func (d *Device) Counters() []Counter {
 	d.lock.Lock()
-	defer d.lock.Unlock()
+	defer d.unlock()
 	var list []Counter
 	m := &d.machine
 	for c := range transport.Counters {

@@ -21,10 +21,10 @@ func (d *Device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 	if err := p.begin("protection domain of "+d.title, &d.life); err != nil {
 		return nil, err
 	}
-	d.lock.Lock()
-	defer d.lock.Unlock()
-	d.domains++
-	p.number = transport.Domain(d.domains)
+	d.locked(func() {
+		d.domains++
+		p.number = transport.Domain(d.domains)
+	})
 	return p, nil
 }
 

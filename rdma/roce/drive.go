@@ -81,6 +81,14 @@ func (d *Device) locked(f func()) {
 	d.drive(all)
 }
 
+// unlock gives back the lock of one who did nothing that has consequences, and does what others left to whoever has it.
+func (d *Device) unlock() {
+	d.lock.Unlock()
+	if d.missed.Load() {
+		d.drive(all)
+	}
+}
+
 // announce tells the program of completions that it waits for, and of events.
 func (d *Device) announce() {
 	m := &d.machine

@@ -3,7 +3,6 @@ package roce
 import (
 	"time"
 
-	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -26,8 +25,9 @@ type machine struct {
 	lent  *umem.Holder // frames that the program has, or may take
 	stock stock
 
-	queues []*queue
-	locals []rdma.GID // our addresses
+	queues   []*queue
+	locals   []local // our addresses
+	stripped bool    // the card takes VLAN tags out of packets
 	inbound
 
 	port  *xdp.Port // the one that sends
@@ -68,10 +68,10 @@ func (m *machine) send() {
 	m.owes = false
 	now := m.now()
 	if at, ok := m.engine.NextDeadline(); ok && now >= at {
-		m.engine.Tick(now)
+		m.overdue()
 	}
 	if m.underWay() {
-		m.reap()
+		m.urge()
 	}
 	m.collect()
 	for range maxBursts {
@@ -87,6 +87,25 @@ func (m *machine) send() {
 		if n < room || room == 0 {
 			return
 		}
+	}
+}
+
+// overdue does what is due. What lies in the rings is taken before: it was there in time, when it was this thread that was away.
+func (m *machine) overdue() {
+	for range m.stock.all/batch + 1 { // and no longer, however much comes
+		if !m.receive() {
+			break
+		}
+	}
+	m.engine.Tick(m.now())
+}
+
+// urge takes back the frames of packets that have left, and has the kernel go on with those that have not: it had no room when it
+// was asked, and says nothing when it has.
+func (m *machine) urge() {
+	m.reap()
+	if m.underWay() {
+		m.kick(m.port)
 	}
 }
 

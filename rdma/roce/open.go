@@ -125,6 +125,7 @@ func mostMTU(mtu int, g xdp.Granted) rdma.MTU {
 // prepare decides how packets are sent.
 func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	limits := m.port.Limits()
+	m.stripped = g.TagsStripped
 	m.offset = uint64(umem.Shape{Headroom: *c.Headroom}.Offset())
 	m.most = limits.Frames
 	m.gathers = m.most >= 3
@@ -138,14 +139,6 @@ func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 		m.copyBelow = 256
 	case c.CopyBelow == 0:
 		m.copyBelow = 1024
-	}
-}
-
-// readLocals notes the interface's addresses.
-func (m *machine) readLocals(n *network.Interface) {
-	m.locals, m.at = m.locals[:0], 0
-	for _, e := range n.GIDs() {
-		m.locals = append(m.locals, e.GID)
 	}
 }
 

@@ -97,8 +97,8 @@ func (m *machine) read(frames []umem.Frame) {
 			m.spare(chain)
 			continue
 		}
-		if !m.isOurs(&m.envelope.Destination) {
-			m.counts.add(notOurs, 1)
+		if why := m.notFor(&m.envelope); why != 0 {
+			m.counts.add(why, 1)
 			m.spare(chain)
 			continue
 		}
@@ -172,26 +172,6 @@ func (m *machine) view(chain []umem.Frame, offset, length int) []umem.Frame {
 		length, offset = length-n, 0
 	}
 	return m.views[begin:m.viewed]
-}
-
-// isOurs says whether an address is one of ours, or a group's.
-func (m *machine) isOurs(to *rdma.GID) bool {
-	if m.at < len(m.locals) && m.locals[m.at] == *to {
-		return true
-	}
-	for i := range m.locals {
-		if m.locals[i] == *to {
-			m.at = i
-			return true
-		}
-	}
-	return isGroup(to)
-}
-
-// isGroup says whether a GID is a multicast address.
-func isGroup(g *rdma.GID) bool {
-	const mapped = 12 // where an IPv4 address is
-	return g[0] == 0xff || g[10] == 0xff && g[11] == 0xff && g[mapped]>>4 == 0xe && [10]byte(g[:10]) == [10]byte{}
 }
 
 // settle finds out where the frames of a packet go that the engine has had.

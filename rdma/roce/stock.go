@@ -92,5 +92,6 @@ func (m *machine) returned(frames []umem.Frame) {
 	}
 	for _, q := range m.queues {
 		m.supply(q)
+		m.kick(q.port)
 	}
 }

@@ -90,7 +90,7 @@ func (t *tender) watch() {
 	n, err := unix.Ppoll(t.poll, timeout, nil)
 	t.dev.lock.Lock()
 	t.until = 0
-	t.dev.lock.Unlock()
+	t.dev.unlock()
 	if n <= 0 || err != nil {
 		return
 	}
@@ -106,7 +106,7 @@ func (t *tender) watch() {
 func (t *tender) commit() time.Duration {
 	d := t.dev
 	d.lock.Lock()
-	defer d.lock.Unlock()
+	defer d.unlock()
 	t.until = d.machine.deadline()
 	switch m := &d.machine; {
 	case t.until == forever:

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
 // Interface is a network interface, with the VLANs on it.
@@ -182,6 +183,22 @@ func (i *Interface) GIDs() []rdma.GIDEntry {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.table.entries()
+}
+
+// Local is an address of an interface, or of a VLAN on it.
+type Local struct {
+	GID  rdma.GID
+	Tags [wire.MaxTags]wire.Tag // of packets on its VLAN, the outer first
+}
+
+// Locals are the addresses of GIDs. The slice is the caller's.
+func (i *Interface) Locals() (all []Local) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, e := range i.table.entries() {
+		all = append(all, Local{e.GID, i.link(e.Interface).tags})
+	}
+	return all
 }
 
 // placeName is a place of the table for error texts.

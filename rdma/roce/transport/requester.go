@@ -28,9 +28,9 @@ type requester struct {
 	retries    uint8 // that are left
 	rnrRetries uint8
 	doublings  uint8 // of the time that an acknowledgement is waited for
-	resting    bool // until the deadline, since the receiver was not ready
-	recovering bool // what is lost was asked for again, and nothing new came since
-	drained    bool // in SendDrained: the program was told
+	resting    bool  // until the deadline, since the receiver was not ready
+	recovering bool  // what is lost was asked for again, and nothing new came since
+	drained    bool  // in SendDrained: the program was told
 }
 
 // begin readies the queue pair to send.

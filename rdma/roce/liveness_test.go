@@ -1,0 +1,89 @@
+package roce
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestPostWhileOthersLook posts requests and sleeps until they are complete, while somebody else has the device's lock most of the
+// time to read its counters: what the one leaves to the other is done.
+func TestPostWhileOthersLook(t *testing.T) {
+	g := newRig(t, rigOptions{})
+	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
+	stop := make(chan struct{})
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer close(stop)
+	looking.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				a.dev.Counters()
+			}
+		}
+	})
+	for i := range uint64(300) {
+		g.must(a.cq.Arm(false))
+		a.send(rdma.SendRequest{ID: i, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, 64))
+		readable(t, a.cq.FD())
+		if _, err := a.cq.Acknowledge(); err != nil {
+			t.Fatal(err)
+		}
+		a.want(i, rdma.WriteDone, rdma.Success)
+	}
+}
+
+// TestNoRoomInTheKernel sends more than the kernel has room for, to a peer that takes packets in its own time: what did not leave with one
+// system call leaves with another, without a timeout.
+func TestNoRoomInTheKernel(t *testing.T) {
+	g := newRig(t, rigOptions{})
+	g.timeout = 0 // for ever
+	g.pair.B.Run(t, "unshare", "--mount", "sh", "-c", "mount -t sysfs none /sys && echo 1 >/sys/class/net/"+g.pair.B.Ifname+"/threaded")
+	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
+	g.must(unix.SetsockoptInt(a.dev.ports[0].FD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 1))
+	const size = 256 << 10
+	want := a.fill(0, size, 3)
+	for i := range uint64(20) {
+		a.send(rdma.SendRequest{ID: i, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, size))
+		a.want(i, rdma.WriteDone, rdma.Success)
+	}
+	if string(b.at(0, size)) != string(want) {
+		t.Error("the memory differs")
+	}
+}
+
+// TestAway has nobody drive a device for longer than its timeout, while many packets come, and then the acknowledgement that it waits for: that
+// was there in time.
+func TestAway(t *testing.T) {
+	g := newRig(t, rigOptions{})
+	g.timeout = 8 // 1 ms
+	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
+	c := config(rdma.UD)
+	c.SendDepth = 256
+	noise := b.newEnd(c)
+	g.must(noise.lead(rdma.Attributes{Port: 1, QKey: qkey}))
+	to := noise.handle(a.side)
+	b.dev.lock.Lock()
+	a.dev.lock.Lock()
+	a.send(rdma.SendRequest{ID: 1, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, 64))
+	a.dev.do(all)
+	for i := range uint64(200) {
+		noise.send(rdma.SendRequest{ID: i, Op: rdma.Send, Handle: to.ID(), RemoteQPN: 0x999}, b.sge(0, 64))
+	}
+	b.dev.do(posting)
+	b.dev.do(all)
+	b.dev.unlock()
+	time.Sleep(10 * time.Millisecond)
+	a.dev.unlock()
+	a.want(1, rdma.WriteDone, rdma.Success)
+	if n, came := count(a.dev, "timeouts"), count(a.dev, "dropped_unknown_queue_pair"); n != 0 || came != 200 {
+		t.Errorf("%d timeouts, behind %d of 200 packets", n, came)
+	}
+}
