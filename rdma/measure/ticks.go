@@ -16,8 +16,11 @@ func NewTicks(n int) *Ticks {
 	return &Ticks{at: make([]uint64, n), counts: counter(), began: time.Now()}
 }
 
-// Now keeps this moment behind those kept before.
+// Now keeps this moment behind those kept before. Nil keeps none.
 func (t *Ticks) Now() {
+	if t == nil {
+		return
+	}
 	t.at[t.next] = counter()
 	t.next++
 }

@@ -14,7 +14,7 @@ import (
 // TestMore: what is neither a transfer nor a fault.
 func TestMore(t *testing.T) {
 	b := newBench(t, everything)
-	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations, "real addresses": realAddresses, "resize": resize, "query": query,
+	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations, "answers": answers, "real addresses": realAddresses, "resize": resize, "query": query,
 		"device": capabilities, "machine": examined, "counters": counted, "GIDs": gidTables, "churn": churn, "handles": handles, "drain": drain})
 }
 
@@ -110,7 +110,7 @@ func (w *window) reach(want rdma.Status) {
 	w.x.want(1, want)
 }
 
-// allocations: none on the way of a message.
+// allocations: none on the way of a message and of its answer, which is posted as soon as the message is there.
 func allocations(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	sends := []rdma.SendRequest{{Op: rdma.Send, SGEs: 1, Flags: rdma.Signaled}}
@@ -119,15 +119,24 @@ func allocations(b *bench) {
 	got := make([]rdma.WorkCompletion, 4)
 	failed := 0
 	n := testing.AllocsPerRun(100, func() {
-		if n, err := y.qp.PostReceive(receives, to); n != 1 || err != nil {
+		for _, e := range []*end{x, y} {
+			if n, err := e.qp.PostReceive(receives, to); n != 1 || err != nil {
+				failed++
+			}
+		}
+		if n, err := x.qp.PostSend(sends, from); n != 1 || err != nil {
 			failed++
 		}
-		posted, n, err := rdma.PostSpin(x.qp, sends, from, x.cq, got, 200*time.Microsecond)
-		if posted != 1 || err != nil {
-			failed++
+		for n := 0; n == 0; {
+			var posted int
+			var err error
+			if n, posted, err = rdma.SpinPost(y.qp, y.cq, got, 200*time.Microsecond, sends, from); posted != n || err != nil {
+				failed++
+			}
 		}
-		for n == 0 {
-			n, _ = x.cq.Spin(got, 200*time.Microsecond)
+		for n := 0; n < 2; { // sent, and answered
+			more, _ := x.cq.Spin(got, 200*time.Microsecond)
+			n += more
 		}
 		for n := 0; n == 0; {
 			n, _ = y.cq.Poll(got)
@@ -142,6 +151,29 @@ func allocations(b *bench) {
 	if _, err := y.cq.Acknowledge(); err != nil {
 		b.t.Error(err)
 	}
+}
+
+// answers: none where what came is a failure, where nothing came, or where there is none to give.
+func answers(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	answer := []rdma.SendRequest{{ID: 9, Op: rdma.Send, SGEs: 1, Flags: rdma.Signaled}}
+	from := []rdma.SGE{b.sge(source, 8)}
+	got := make([]rdma.WorkCompletion, 4)
+	if n, posted, err := rdma.SpinPost(y.qp, y.cq, got, 300*time.Microsecond, answer, from); n != 0 || posted != 0 || err != nil {
+		b.t.Errorf("nothing came: %d, %d, %v", n, posted, err)
+	}
+	y.receive(1, b.sge(destination, 64))
+	x.send(rdma.SendRequest{ID: 2, Op: rdma.Send, Flags: rdma.Signaled}, b.sge(source, 8))
+	if n, posted, err := rdma.SpinPost(y.qp, y.cq, got, 10*time.Second, nil, nil); n != 1 || posted != 0 || err != nil || got[0].ID != 1 {
+		b.t.Errorf("no answer: %d, %d, %v, %+v", n, posted, err, got[0])
+	}
+	x.want(2, rdma.Success)
+	y.receive(3, b.sge(destination, 64))
+	y.modify(rdma.Attributes{State: rdma.Error}, 0)
+	if n, posted, err := rdma.SpinPost(y.qp, y.cq, got, 10*time.Second, answer, from); n != 1 || posted != 0 || err != nil || got[0].Status != rdma.WorkFlushed {
+		b.t.Errorf("a failure: %d, %d, %v, %+v", n, posted, err, got[0])
+	}
+	y.quiet()
 }
 
 // realAddresses: with a libibverbs that cannot register at address 0 all works the same, from

@@ -5,8 +5,8 @@ package verbs
 /*
 #cgo noescape ud_post_send
 #cgo nocallback ud_post_send
-#cgo noescape ud_post_spin
-#cgo nocallback ud_post_spin
+#cgo noescape ud_spin_post
+#cgo nocallback ud_spin_post
 #cgo noescape ud_post_receive
 #cgo nocallback ud_post_receive
 #cgo noescape ud_post_shared
@@ -47,28 +47,37 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 	return int(p.taken), nil
 }
 
-// PostSpin is that of rdma.SendSpinner.
-func (q *queuePair) PostSpin(requests []rdma.SendRequest, sges []rdma.SGE, from rdma.CompletionQueue, dst []rdma.WorkCompletion,
-	limit time.Duration) (posted, completed int, err error) {
+// SpinPost is that of rdma.SpinPoster.
+func (q *queuePair) SpinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
+	sges []rdma.SGE) (completed, posted int, err error) {
+	completed, posted, err = q.spinPost(from, dst, limit, requests, sges)
+	if completed > 0 || err != nil || limit <= spin {
+		return completed, posted, err
+	}
+	for end := time.Now().Add(limit - spin); completed == 0 && err == nil && limit > 0; limit = time.Until(end) {
+		completed, posted, err = q.spinPost(from, dst, limit, requests, sges)
+	}
+	return completed, posted, err
+}
+
+// spinPost is SpinPost for a short time.
+func (q *queuePair) spinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
+	sges []rdma.SGE) (completed, posted int, err error) {
 	c, ok := from.(*completionQueue)
-	if !ok || q.number == 0 || c.number == 0 || len(requests) == 0 || len(dst) == 0 {
+	if !ok || q.number == 0 || c.number == 0 || len(dst) == 0 {
 		return 0, 0, q.cannotSpin(c)
 	}
-	var got C.int
-	p := C.ud_post_spin(q.number, q.tables, first[C.struct_ud_send](requests), count(requests), first[C.struct_ibv_sge](sges), count(sges),
-		c.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), &got)
-	if p.why != 0 {
-		return int(p.taken), 0, q.sendError(int(p.taken), int(p.why), requests)
-	}
+	var p C.struct_ud_posted
+	got := C.ud_spin_post(c.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), q.number, q.tables,
+		first[C.struct_ud_send](requests), count(requests), first[C.struct_ibv_sge](sges), count(sges), &p)
 	if got < 0 {
-		return int(p.taken), 0, c.pollError()
+		return 0, 0, c.pollError()
 	}
 	c.mend(dst[:got])
-	if got == 0 && limit > spin {
-		completed, err = c.Spin(dst, limit-spin)
-		return int(p.taken), completed, err
+	if p.why != 0 {
+		err = q.sendError(int(p.taken), int(p.why), requests)
 	}
-	return int(p.taken), int(got), nil
+	return int(got), int(p.taken), err
 }
 
 // cannotSpin says why there was nothing to post or to wait for.

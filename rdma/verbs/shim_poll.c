@@ -42,13 +42,17 @@ int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds)
 	return 0;
 }
 
-struct ud_posted ud_post_spin(uintptr_t qp, uintptr_t tables, const struct ud_send *r, uint32_t n, const struct ibv_sge *sges,
-			      uint32_t left, uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, int *got)
+int ud_spin_post(uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, uintptr_t qp, uintptr_t tables, const struct ud_send *r,
+		 uint32_t n, const struct ibv_sge *sges, uint32_t left, struct ud_posted *posted)
 {
-	struct ud_posted p = ud_post_send(qp, tables, r, n, sges, left);
+	int got = ud_spin(cq, wc, room, nanoseconds);
 
-	*got = p.why ? 0 : ud_spin(cq, wc, room, nanoseconds);
-	return p;
+	for (int i = 0; i < got; i++)
+		if (wc[i].status != IBV_WC_SUCCESS)
+			return got;
+	if (got > 0 && n)
+		*posted = ud_post_send(qp, tables, r, n, sges, left);
+	return got;
 }
 
 int ud_arm(uintptr_t handle, int solicited)

@@ -49,17 +49,9 @@ func (l *link) answerLatency() error {
 // ahead is how many messages of a latency test may be sent whose completions were not taken.
 const ahead = 16
 
-// again posts the request that is sent again and again. It is not waited for: what the peer answers is sooner there than
-// what its device acknowledges. Completions are taken when there must be room for more: a look at a queue that is empty would have a device in
+// makeRoom is for one request more, which is not waited for: what the peer answers is sooner there than what its device
+// acknowledges. Completions are taken when there must be room for more: a look at a queue that is empty would have a device in
 // software acknowledge the peer's message in front of ours.
-func (l *link) again(r rdma.SendRequest, s rdma.SGE) error {
-	if err := l.makeRoom(); err != nil {
-		return err
-	}
-	return l.send(r, s)
-}
-
-// makeRoom is for one request more.
 func (l *link) makeRoom() error {
 	if l.open == ahead {
 		if err := l.settle(ahead - 1); err != nil {
@@ -92,42 +84,40 @@ func (l *link) failed() error {
 // pingMessages sends a message and waits for the peer's, again and again. What t has no place for is not timed: nil
 // has none.
 func (l *link) pingMessages(t *measure.Ticks) error {
-	r, s := l.request(0, 0)
-	r.Flags |= rdma.Signaled
-	for range l.Count {
-		if t != nil {
-			t.Now()
-		}
-		if err := l.exchange(r, s); err != nil {
+	l.compose()
+	if err := errors.Join(l.makeRoom(), l.first()); err != nil {
+		return err
+	}
+	t.Now()
+	for range l.Count - 1 {
+		if err := l.exchange(); err != nil {
 			return err
 		}
+		t.Now()
+	}
+	if err := l.take(l.await(l.came)); err != nil {
+		return err
 	}
 	return l.settle(0)
 }
 
 // pongMessages is the other side.
 func (l *link) pongMessages() error {
-	r, s := l.request(0, 0)
-	r.Flags |= rdma.Signaled
-	err := l.take(l.await(l.came))
-	for i := 1; i < l.Count && err == nil; i++ {
-		err = l.exchange(r, s)
-	}
-	if err == nil {
-		err = l.again(r, s)
-	}
-	if err != nil {
-		return err
+	l.compose()
+	for range l.Count {
+		if err := l.exchange(); err != nil {
+			return err
+		}
 	}
 	return l.settle(0)
 }
 
-// exchange sends a message and waits for the peer's next.
-func (l *link) exchange(r rdma.SendRequest, s rdma.SGE) error {
+// exchange waits for the peer's message and answers at once.
+func (l *link) exchange() error {
 	if err := l.makeRoom(); err != nil {
 		return err
 	}
-	return l.take(l.call(r, s, l.came))
+	return l.take(l.answerTo(l.came))
 }
 
 // together is how many receives are posted at once.
@@ -150,7 +140,8 @@ func (l *link) take(cs []rdma.WorkCompletion, err error) error {
 // bounceWrites writes to and fro: the last byte of each is the number of the message, which may change when the peer has
 // answered. One side begins; the other writes when it has seen the byte. What t has no place for is not timed: nil has none.
 func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
-	r, s, last := l.writing()
+	l.compose()
+	last := &l.bytes(l.out, 0)[l.Size-1]
 	for i := range l.Count {
 		number := byte(i + 1)
 		if !begins {
@@ -159,10 +150,11 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 			}
 		}
 		*last = number
-		if t != nil {
-			t.Now()
+		if err := l.first(); err != nil {
+			return err
 		}
-		if err := l.again(r, s); err != nil {
+		t.Now()
+		if err := l.makeRoom(); err != nil {
 			return err
 		}
 		if begins {
@@ -172,13 +164,6 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 		}
 	}
 	return l.settle(0)
-}
-
-// writing is the request that is sent again and again, and the last byte that it sends.
-func (l *link) writing() (rdma.SendRequest, rdma.SGE, *byte) {
-	r, s := l.request(0, 0)
-	r.Flags |= rdma.Signaled
-	return r, s, &l.bytes(l.out, 0)[l.Size-1]
 }
 
 // awaitByte waits until the device has written the last byte of the slot. A device in software does its work meanwhile.
@@ -197,14 +182,60 @@ func (l *link) awaitByte(want byte) error {
 	return nil
 }
 
+// roundTrips asks again as soon as the answer is there.
 func (l *link) roundTrips(t *measure.Ticks) error {
-	r, s := l.request(0, 0)
-	r.Flags |= rdma.Signaled
-	for range l.Count {
-		t.Now()
-		if _, err := l.call(r, s, l.sent); err != nil {
+	l.compose()
+	if err := l.first(); err != nil {
+		return err
+	}
+	t.Now()
+	for range l.Count - 1 {
+		if _, err := l.answerTo(l.sent); err != nil {
 			return err
 		}
+		t.Now()
+	}
+	_, err := l.await(l.sent)
+	return err
+}
+
+// compose makes the request that is posted again and again.
+func (l *link) compose() {
+	l.sends[0], l.element[0] = l.request(0, 0)
+	l.sends[0].Flags |= rdma.Signaled
+}
+
+// first posts what was composed.
+func (l *link) first() error {
+	n, err := l.qp.PostSend(l.sends[:1], l.element[:])
+	return l.went(n, err)
+}
+
+// went is the error of a request that was not posted.
+func (l *link) went(n int, err error) error {
+	if n < 1 {
+		return fmt.Errorf("post %v number %d: %w", l.op, l.sends[0].ID, err)
 	}
 	return nil
+}
+
+// answerTo waits for at least one completion of a queue, as await does, and posts what was composed at that very moment: time
+// spent here would let processors go to sleep that have to do with the answer.
+func (l *link) answerTo(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
+	for tries := 0; ; tries++ {
+		n, posted, err := rdma.SpinPost(l.qp, q, l.polled, spin, l.sends[:1], l.element[:])
+		if n == 0 && err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			cs, failed := l.answered(n)
+			if failed == nil {
+				failed = l.went(posted, err)
+			}
+			return cs, failed
+		}
+		if err := l.idle(tries); err != nil {
+			return nil, err
+		}
+	}
 }

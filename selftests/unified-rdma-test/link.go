@@ -37,6 +37,7 @@ type link struct {
 	sends    []rdma.SendRequest
 	recvs    []rdma.ReceiveRequest
 	sges     []rdma.SGE
+	element  [1]rdma.SGE // of the request that a latency test posts again and again, sends[0]
 	polled   []rdma.WorkCompletion
 	waiting  time.Time
 	reposted int // slot of the receive to be posted next
@@ -216,21 +217,6 @@ func (l *link) send(r rdma.SendRequest, s rdma.SGE) error {
 	return nil
 }
 
-// call posts one request and waits for at least one completion of a queue, as await does.
-func (l *link) call(r rdma.SendRequest, s rdma.SGE, q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
-	l.sends[0], l.sges[0] = r, s
-	posted, n, err := rdma.PostSpin(l.qp, l.sends[:1], l.sges[:1], q, l.polled, spin)
-	switch {
-	case err != nil && posted < 1:
-		return nil, fmt.Errorf("post %v number %d: %w", r.Op, r.ID, err)
-	case err != nil:
-		return nil, err
-	case n == 0:
-		return l.await(q)
-	}
-	return l.answered(n)
-}
-
 // spin is how long one call looks for a completion.
 const spin = 100 * time.Microsecond
 
@@ -245,13 +231,19 @@ func (l *link) await(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 		if n > 0 {
 			return l.answered(n)
 		}
-		if tries%32 == 31 {
-			runtime.Gosched()
-			if err := l.stillWaiting(); err != nil {
-				return nil, err
-			}
+		if err := l.idle(tries); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// idle is for when nothing came, so many times.
+func (l *link) idle(tries int) error {
+	if tries%32 != 31 {
+		return nil
+	}
+	runtime.Gosched()
+	return l.stillWaiting()
 }
 
 // answered takes what was polled.

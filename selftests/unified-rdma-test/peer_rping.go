@@ -203,7 +203,15 @@ func (p *pinger) listen() ([]byte, error) {
 
 func (p *pinger) say(i rping.Info) error {
 	i.Append(p.region.At(p.textAt(false), rping.InfoSize)[:0])
-	_, err := p.call(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), rping.InfoSize), p.sent)
+	return p.do(rdma.SendRequest{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}, p.element(p.textAt(false), rping.InfoSize))
+}
+
+// do posts a request and waits until it is complete.
+func (p *pinger) do(r rdma.SendRequest, s rdma.SGE) error {
+	if err := p.send(r, s); err != nil {
+		return err
+	}
+	_, err := p.await(p.sent)
 	return err
 }
 
@@ -265,7 +273,7 @@ func (p *pinger) turn(op rdma.Op) error {
 		return err
 	}
 	request := rdma.SendRequest{Op: op, Flags: rdma.Signaled, SGEs: 1, RemoteAddr: i.Addr, RKey: i.RKey}
-	if _, err := p.call(request, p.element(p.source.Addr, i.Size), p.sent); err != nil {
+	if err := p.do(request, p.element(p.source.Addr, i.Size)); err != nil {
 		return err
 	}
 	return p.say(rping.Info{})
