@@ -1,7 +1,11 @@
 package transport
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,6 +51,159 @@ func TestForged(t *testing.T) {
 	send(t, a, rdma.SendRequest{Op: rdma.Write})
 	w.run(time.Second)
 	from.want(t, "0 WRITE")
+}
+
+// forgeries are packets that look as if they came from the peer, in place: each would do something.
+func forgeries(from, to *end, q *QueuePair) (all []Arrival) {
+	for _, o := range []wire.Opcode{wire.RCSendFirst, wire.RCSendOnly, wire.RCSendOnlyImmediate, wire.RCSendOnlyInvalidate, wire.RCWriteFirst, wire.RCWriteOnly,
+		wire.RCWriteOnlyImmediate, wire.RCReadRequest, wire.RCCompareSwap, wire.RCFetchAdd, wire.RCAcknowledge, wire.RCReadResponseOnly, wire.RCAtomicAcknowledge} {
+		a := Arrival{From: from.gid, To: to.gid, Header: wire.Header{Opcode: o, PKey: wire.DefaultPKey, DestQPN: q.Number(), PSN: q.expected, AckReq: true,
+			VA: to.base, RKey: to.key, DMALength: 1024, Compare: binary.NativeEndian.Uint64(to.memory(0, 8)), SwapAdd: 77, Syndrome: wire.ACK}}
+		if a.Header.Opcode.IsResponse() {
+			a.Header.PSN = q.una
+		}
+		if o.CarriesPayload() {
+			a.Payload = []umem.Frame{{Addr: to.empty[0].Addr, Len: 1024}}
+		}
+		all = append(all, a)
+		if o == wire.RCAcknowledge {
+			for _, s := range []wire.Syndrome{wire.NAKSequence, wire.NAKRemoteAccess, wire.RNRNAK(1)} {
+				a.Header.Syndrome = s
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// victims are two queue pairs of one end that have receives posted and requests outstanding.
+func victims(t *testing.T) (w *world, qs [2]*QueuePair) {
+	w = newWorld(t, 1, Config{})
+	from, to := w.ends[0], w.ends[1]
+	to.fill(0, extentSize, 3)
+	copy(to.region.Bytes(umem.Frame{Addr: to.empty[0].Addr, Len: 1024}), from.fill(0, 1024, 99))
+	w.link.each = func(int, *wire.Header) bool { return true }
+	for i := range qs {
+		_, qs[i] = w.pair(options{psn: 1000, tweak: func(a *rdma.Attributes) { a.Timeout = 0 }})
+		receiveInto(t, qs[i], 1, to.sge(2048, 2048))
+		for _, o := range []rdma.Op{rdma.Write, rdma.Send, rdma.Read, rdma.FetchAdd} {
+			send(t, qs[i], rdma.SendRequest{Op: o, RemoteAddr: from.base, RKey: from.key}, to.sge(8192, 8))
+		}
+	}
+	to.transmit()
+	to.poll()
+	return w, qs
+}
+
+// picture is all that an end's queue pairs know, and its memory.
+func (e *end) picture() string {
+	e.poll()
+	s := fmt.Sprintf("%x %v %v", sha256.Sum256(e.memory(0, extentSize)), len(e.done), len(e.got))
+	for _, slot := range e.slots {
+		if q := slot.pair; q != nil {
+			s += fmt.Sprintf(" %d: %v %+v %+v %+v;", q.qpn, q.State(), q.attrs, q.requester, q.responder)
+		}
+	}
+	return s
+}
+
+// TestForgedElsewhere has packets that would do something come from another address, to another queue pair, with another partition or of another
+// transport: no queue pair changes, no byte is written, nothing is answered.
+func TestForgedElsewhere(t *testing.T) {
+	w, qs := victims(t)
+	from, to := w.ends[0], w.ends[1]
+	before := to.picture()
+	for name, change := range map[string]func(*Arrival){
+		"another peer":      func(a *Arrival) { a.From[15]++ },
+		"ourselves":         func(a *Arrival) { a.From = to.gid },
+		"no queue pair":     func(a *Arrival) { a.Header.DestQPN += 5 },
+		"an old number":     func(a *Arrival) { a.Header.DestQPN ^= 1 << 20 },
+		"number 0":          func(a *Arrival) { a.Header.DestQPN = 0 },
+		"number 1":          func(a *Arrival) { a.Header.DestQPN = 1 },
+		"a group":           func(a *Arrival) { a.Header.DestQPN = multicast },
+		"another partition": func(a *Arrival) { a.Header.PKey = 0x1234 },
+		"UC":                func(a *Arrival) { a.Header.Opcode |= 0x20 },
+		"UD":                func(a *Arrival) { a.Header.Opcode = a.Header.Opcode&0x1f | 0x60 },
+	} {
+		for _, a := range forgeries(from, to, qs[0]) {
+			change(&a)
+			to.Receive(w.now, []Arrival{a})
+			if a.Kept || to.Progress(w.now, to.out[:]) != 0 || to.picture() != before {
+				t.Fatalf("%v, %s: something has changed:\n%s\n%s", a.Header.Opcode, name, before, to.picture())
+			}
+		}
+	}
+}
+
+// TestForgedPSN has requests that would do something come with packet numbers that are not to come now: what the queue pair expects stays
+// what it is, no byte is written, no receive taken, and the answer is one acknowledgement or NAK, or none.
+func TestForgedPSN(t *testing.T) {
+	for _, off := range []int{1, 2, 1000, 1<<23 - 1, -1, -2, -1000, -1<<23 + 1} {
+		w, qs := victims(t)
+		from, to := w.ends[0], w.ends[1]
+		q, other := qs[0], fmt.Sprintf("%+v %+v", qs[1].requester, qs[1].responder)
+		sum := func() string { return fmt.Sprintf("%x", sha256.Sum256(to.memory(0, extentSize))) }
+		before, requester, memory := q.responder, q.requester, sum()
+		for _, a := range forgeries(from, to, q) {
+			if a.Header.Opcode.IsResponse() {
+				continue // TestGhosts
+			}
+			a.Header.PSN = q.expected.Add(off)
+			to.Receive(w.now, []Arrival{a})
+			n := to.Progress(w.now, to.out[:])
+			if n > 1 || n == 1 && (to.out[0].Header.Opcode != wire.RCAcknowledge || !to.out[0].Header.Syndrome.IsACK() && to.out[0].Header.Syndrome != wire.NAKSequence) {
+				t.Errorf("%v at %+d: %d packets, %+v", a.Header.Opcode, off, n, to.out[0].Header)
+			}
+		}
+		to.poll()
+		now := q.responder
+		if now.expected != before.expected || now.msn != before.msn || now.message != before.message || now.receive != before.receive || now.replies.pending != 0 ||
+			q.requester != requester || q.State() != rdma.ReadyToSend || sum() != memory || len(to.done)+len(to.got) != 0 {
+			t.Errorf("at %+d: the responder was %+v and is %+v", off, before, now)
+		}
+		if now := fmt.Sprintf("%+v %+v", qs[1].requester, qs[1].responder); now != other {
+			t.Errorf("at %+d: another queue pair was %s and is %s", off, other, now)
+		}
+	}
+}
+
+// TestWrongKey has each request that names a key come where it is expected, with one that grants nothing: the peer is told so, once, the
+// queue pair and what is posted to it fail, the program has an event; no byte is written or read, and no other queue pair notices.
+func TestWrongKey(t *testing.T) {
+	for _, o := range []wire.Opcode{wire.RCWriteFirst, wire.RCWriteOnly, wire.RCWriteOnlyImmediate, wire.RCReadRequest, wire.RCCompareSwap, wire.RCFetchAdd} {
+		w, qs := victims(t)
+		from, to := w.ends[0], w.ends[1]
+		q, memory := qs[0], bytes.Clone(to.memory(0, extentSize))
+		other := fmt.Sprintf("%+v %+v", qs[1].requester, qs[1].responder)
+		all := forgeries(from, to, q)
+		a := all[slices.IndexFunc(all, func(a Arrival) bool { return a.Header.Opcode == o })]
+		a.Header.RKey += 1 << 8
+		if o == wire.RCWriteFirst {
+			a.Header.DMALength = 5000
+		}
+		to.Receive(w.now, []Arrival{a})
+		n := to.Progress(w.now, to.out[:])
+		if h := &to.out[0].Header; n != 1 || h.Opcode != wire.RCAcknowledge || h.Syndrome != wire.NAKRemoteAccess || h.PSN != a.Header.PSN || to.out[0].QPN != q.qpn {
+			t.Errorf("%v: %d answers, %+v", o, n, h)
+		}
+		to.poll()
+		flushed := []string{"0 IBV_WC_WR_FLUSH_ERR", "0 IBV_WC_WR_FLUSH_ERR", "0 IBV_WC_WR_FLUSH_ERR", "0 IBV_WC_WR_FLUSH_ERR", "1 IBV_WC_WR_FLUSH_ERR"}
+		if o == wire.RCWriteOnlyImmediate {
+			flushed = append([]string{"1 IBV_WC_LOC_ACCESS_ERR"}, flushed[:4]...)
+		}
+		to.want(t, flushed...)
+		if fmt.Sprint(to.got) != fmt.Sprint([]rdma.Event{{Kind: rdma.QueuePairAccess, QPN: q.qpn}}) || q.State() != rdma.Error {
+			t.Errorf("%v: events %v, in %v", o, to.got, q.State())
+		}
+		to.Receive(w.now, []Arrival{a}) // again: it is not even answered
+		if n := to.Progress(w.now, to.out[:]); n != 0 {
+			t.Errorf("%v: a queue pair in error answers %d packets", o, n)
+		}
+		same(t, "memory", to.memory(0, extentSize), memory)
+		if now := fmt.Sprintf("%+v %+v", qs[1].requester, qs[1].responder); now != other {
+			t.Errorf("%v: another queue pair was %s and is %s", o, other, now)
+		}
+	}
 }
 
 // TestLateDuplicateRead has the link bring the request of an answered READ again, together with the next request that

@@ -8,10 +8,23 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// faults are how likely things happen to a packet, each by itself: 0 to 1.
-type faults struct {
-	loss, duplicate, reorder, corrupt, truncate float64
-}
+// fault is what a link does to a packet.
+type fault int
+
+const (
+	loss      fault = iota
+	duplicate       // it comes twice, the second time up to 50 µs later
+	reorder         // it comes up to 20 µs later than it should
+	corrupt         // one bit of it is another
+	truncate        // it ends somewhere
+	ghost           // an acknowledgement comes in front of it that the peer never sent
+	kinds
+)
+
+var faultNames = [kinds]string{"lost", "duplicated", "reordered", "corrupted", "truncated", "ghosts"}
+
+// faults are how likely each is, by itself: 0 to 1.
+type faults [kinds]float64
 
 // bytesOnWire is a frame that is on its way.
 type bytesOnWire struct {
@@ -26,6 +39,7 @@ type link struct {
 	rnd    *rand.Rand
 	delay  time.Duration
 	faults faults
+	did    [kinds]uint64
 	onWay  flight
 	order  int
 	spare  [][]byte
@@ -51,31 +65,37 @@ func newLink(seed uint64) *link {
 	return &link{rnd: rand.New(rand.NewPCG(seed, 1)), delay: 2 * time.Microsecond}
 }
 
-func (l *link) happens(p float64) bool { return p > 0 && l.rnd.Float64() < p }
+// happens draws whether a fault happens, and counts it.
+func (l *link) happens(f fault) bool {
+	p := l.faults[f]
+	if p == 0 || l.rnd.Float64() >= p {
+		return false
+	}
+	l.did[f]++
+	return true
+}
 
 // carry takes a frame, which stays the caller's, on its way.
 func (l *link) carry(now Time, to int, frame []byte) {
-	f := &l.faults
-	if l.happens(f.loss) {
+	if l.happens(loss) {
 		return
 	}
 	l.put(now, to, frame)
-	if l.happens(f.duplicate) {
+	if l.happens(duplicate) {
 		l.put(now.After(time.Duration(l.rnd.IntN(50))*time.Microsecond), to, frame)
 	}
 }
 
 func (l *link) put(now Time, to int, frame []byte) {
-	f := &l.faults
 	own := append(l.take(), frame...)
-	if l.happens(f.corrupt) {
+	if l.happens(corrupt) {
 		own[14+l.rnd.IntN(len(own)-14)] ^= 1 << l.rnd.IntN(8)
 	}
-	if l.happens(f.truncate) {
+	if l.happens(truncate) {
 		own = own[:l.rnd.IntN(len(own))]
 	}
 	at := now.After(l.delay)
-	if l.happens(f.reorder) {
+	if l.happens(reorder) {
 		at = at.After(time.Duration(l.rnd.IntN(20)) * time.Microsecond)
 	}
 	l.order++

@@ -44,6 +44,7 @@ type side struct {
 	before   []byte
 	messages [][]byte // that came in frames
 	held     []umem.Frame
+	gone     bool // its queue pair was closed in the middle
 }
 
 // plan draws n requests and executes them on the reference: one after the other, each once.
@@ -113,7 +114,7 @@ func (p *planned) isWrite() bool { return p.Op == rdma.Write || p.Op == rdma.Wri
 
 // postSome posts the next n requests, as far as the queue takes them.
 func (s *side) postSome(n int) {
-	for ; n > 0 && s.posted < len(s.requests); n-- {
+	for ; n > 0 && s.posted < len(s.requests) && !s.gone; n-- {
 		p := &s.requests[s.posted]
 		at := p.source
 		if reads(p.Op) {
@@ -131,7 +132,7 @@ func (s *side) postSome(n int) {
 
 // postReceives posts n receives, each as long as any message.
 func (s *side) postReceives(n int) {
-	for ; n > 0 && s.q.loans == nil && s.taken < len(s.receives); n-- {
+	for ; n > 0 && s.q.loans == nil && s.taken < len(s.receives) && !s.gone; n-- {
 		at := s.receives[s.taken]
 		r := rdma.ReceiveRequest{ID: uint64(1000 + s.taken), SGEs: 2}
 		if _, err := s.q.PostReceive([]rdma.ReceiveRequest{r}, []rdma.SGE{s.sge(at, 1000), s.sge(at+1000, 5000)}); err != nil {
@@ -143,7 +144,7 @@ func (s *side) postReceives(n int) {
 
 // takeFrames takes messages out of frames, and returns those frames a few steps later.
 func (s *side) takeFrames(most int) {
-	if s.q.loans == nil {
+	if s.q.loans == nil || s.gone {
 		return
 	}
 	var f [1]umem.Frame
@@ -164,10 +165,24 @@ func (s *side) takeFrames(most int) {
 // TestModel has two queue pairs do what was drawn over a link that does what was drawn, and compares
 // with the reference: everything once and in order, or a prefix and the right failure.
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) { checkModel(rt) })
+	check(t, checkModel)
 }
 
 func checkModel(t *rapid.T) {
+	m := drawModel(t)
+	m.act(t)
+	m.finish()
+	m.check(t, m.link.faults == faults{} && m.sides[0].q.Query().RNRRetries == 7)
+}
+
+// model is a world with two queue pairs that have something to do.
+type model struct {
+	*world
+	options
+	sides [2]*side
+}
+
+func drawModel(t *rapid.T) *model {
 	w := newWorld(t, rapid.Uint64().Draw(t, "seed"), Config{MTU: rdma.MTU4096, Window: rapid.IntRange(1, 64).Draw(t, "window"), Burst: rapid.IntRange(1, 20).Draw(t, "burst")})
 	w.batch = rapid.IntRange(1, 64).Draw(t, "batch")
 	w.link.faults = drawFaults(t)
@@ -178,19 +193,24 @@ func checkModel(t *rapid.T) {
 	}
 	o.tweak = drawAttributes(t)
 	a, b := w.pair(o)
-	sides := [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}
-	for i, s := range sides {
-		plan(t, rapid.IntRange(0, 20).Draw(t, "requests"), s, sides[1-i])
+	m := &model{w, o, [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}}
+	for i, s := range m.sides {
+		plan(t, rapid.IntRange(0, 20).Draw(t, "requests"), s, m.sides[1-i])
 	}
-	w.drive(t, sides)
-	for i, s := range sides {
-		checkSide(t, s, sides[1-i], w.link.faults == faults{} && a.Query().RNRRetries == 7)
+	return m
+}
+
+// check compares with the reference.
+func (m *model) check(t *rapid.T, patient bool) {
+	for i, s := range m.sides {
+		checkSide(t, s, m.sides[1-i], patient)
 	}
+	known.add(m)
 }
 
 func drawFaults(t *rapid.T) (f faults) {
-	for _, p := range []*float64{&f.loss, &f.duplicate, &f.reorder, &f.corrupt, &f.truncate} {
-		*p = rapid.SampledFrom([]float64{0, 0, 0, 0.01, 0.05, 0.2}).Draw(t, "fault")
+	for kind := range f {
+		f[kind] = rapid.SampledFrom([]float64{0, 0, 0, 0.001, 0.01, 0.1, 0.2}).Draw(t, faultNames[kind])
 	}
 	return f
 }
@@ -213,22 +233,26 @@ func newSide(e *end, q *QueuePair) *side {
 	return s
 }
 
-// drive posts and lets time go by, as drawn; and then until nothing happens any more.
-func (w *world) drive(t *rapid.T, sides [2]*side) {
+// act posts and lets time go by, as drawn.
+func (m *model) act(t *rapid.T) {
 	for range rapid.IntRange(0, 20).Draw(t, "actions") {
-		s := sides[rapid.IntRange(0, 1).Draw(t, "side")]
+		s := m.sides[rapid.IntRange(0, 1).Draw(t, "side")]
 		s.postSome(rapid.IntRange(0, 4).Draw(t, "sends"))
 		s.postReceives(rapid.IntRange(0, 4).Draw(t, "receives"))
 		s.takeFrames(rapid.IntRange(0, 20).Draw(t, "hold"))
-		w.run(time.Duration(rapid.IntRange(0, 300).Draw(t, "µs")) * time.Microsecond)
+		m.run(time.Duration(rapid.IntRange(0, 300).Draw(t, "µs")) * time.Microsecond)
 	}
+}
+
+// finish has everything posted, and lets time go by until nothing happens any more.
+func (m *model) finish() {
 	for range 40 {
-		for _, s := range sides {
+		for _, s := range m.sides {
 			s.postReceives(100)
 			s.postSome(100)
 			s.takeFrames(0)
 		}
-		w.run(10 * time.Millisecond)
+		m.run(10 * time.Millisecond)
 	}
 }
 
@@ -242,13 +266,8 @@ func checkSide(t *rapid.T, from, to *side, patient bool) {
 
 // checkSends looks at the completions of requests: all, in order, a prefix good. It returns how many were.
 func (s *side) checkSends(t *rapid.T, patient bool) (good int) {
-	var sends []rdma.WorkCompletion
-	for _, c := range s.done {
-		if c.ID <= 100 && (c.Status != rdma.Success || c.Kind < rdma.Received) {
-			sends = append(sends, c)
-		}
-	}
-	if len(sends) != s.posted || s.posted != len(s.requests) {
+	sends := s.sends()
+	if len(sends) > s.posted || !s.gone && (len(sends) != s.posted || s.posted != len(s.requests)) {
 		t.Fatalf("end %d: %d of %d requests were posted and %d completed, in %v", s.index, s.posted, len(s.requests), len(sends), s.q.State())
 	}
 	for i, c := range sends {

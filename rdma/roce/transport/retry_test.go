@@ -245,7 +245,7 @@ func TestWriteImmediateNotReady(t *testing.T) {
 // TestReordered has packets overtake each other: everything arrives, with few waits.
 func TestReordered(t *testing.T) {
 	w := newWorld(t, 3, Config{})
-	w.link.faults.reorder = 0.2
+	w.link.faults[reorder] = 0.2
 	a, b := w.pair(options{})
 	for i := range 30 {
 		w.sendOne(a, b, uint64(i), 20000)

@@ -222,17 +222,43 @@ func (w *world) receive() (moved bool) {
 			break
 		}
 		moved = true
-		w.ends[b.to].land(b.frame)
-		w.link.done(b)
-		if e := w.ends[b.to]; len(e.arrivals) >= w.batch {
-			e.hand()
+		if w.link.happens(ghost) {
+			w.land(b.to, w.ends[1-b.to].ghost())
 		}
+		w.land(b.to, b.frame)
+		w.link.done(b)
 	}
 	for _, e := range w.ends {
 		e.hand()
 	}
 	return moved
 }
+
+// land has a frame arrive at an end, which takes those that came when they are enough.
+func (w *world) land(to int, frame []byte) {
+	e := w.ends[to]
+	if e.land(frame); len(e.arrivals) >= w.batch {
+		e.hand()
+	}
+}
+
+// ghost is an acknowledgement from an end, or an answer, of packets that the peer has never sent, or of which it was told long ago.
+func (e *end) ghost() []byte {
+	rnd, peer := e.w.link.rnd, e.w.ends[1-e.index]
+	h := wire.Header{PKey: wire.DefaultPKey, MigReq: true, Syndrome: ghosts[rnd.IntN(len(ghosts))], MSN: uint32(rnd.IntN(mask24))}
+	h.Opcode = []wire.Opcode{wire.RCAcknowledge, wire.RCReadResponseOnly, wire.RCAtomicAcknowledge}[rnd.IntN(3)]
+	for _, s := range peer.slots {
+		if q := s.pair; q != nil && (h.DestQPN == 0 || rnd.IntN(2) == 0) {
+			h.DestQPN, h.PSN = q.qpn, q.una.Add(-1-rnd.IntN(1<<20))
+			if rnd.IntN(2) == 0 {
+				h.PSN = q.sent.Add(rnd.IntN(1 << 20))
+			}
+		}
+	}
+	return e.frame(&Packet{Header: h})
+}
+
+var ghosts = []wire.Syndrome{wire.ACK, wire.ACK, wire.NAKSequence, wire.NAKInvalidRequest, wire.NAKRemoteAccess, wire.NAKRemoteOperation, wire.RNRNAK(1), 0x5f}
 
 // land puts a frame where a card would, and reads it.
 func (e *end) land(b []byte) {
