@@ -115,7 +115,8 @@ func onCards(t *testing.T, form labenv.Form) {
 	t.Cleanup(func() { granted, layouts = before, all })
 	granted.cards, layouts = true, []string{"slot"}
 	// A virtio card asks its fellow to wait while no frame is there for the next packet. An
-	// emulated igb card with several queues forgets, uncounted, what is for one that is full.
+	// emulated igb card with several queues forgets, uncounted, what is for one that is full;
+	// with a single one, see testenv.End.Deepen.
 	granted.zeroCopy, granted.offered, granted.patient, granted.overloaded = form.ZeroCopy(t), form.Offers(t), form.Waits(t), 1
 	delete(standardReaders, "tshark") // takes half a minute to start there, and has read such files elsewhere
 	if form.Copy {
