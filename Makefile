@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload test-powercut test-rdma test-roce test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-fidelity test-overload test-powercut test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -42,6 +42,9 @@ test-rdma: setup-test ## unified-rdma-test between two lab guests, all it does (
 
 test-roce: setup-test ## unified-rdma-test between two namespaces with RoCE in software, all it does (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROCE_WHOLE=1 go test -count=1 -v -timeout 30m -run '^TestRoCE' ./selftests/unified-rdma-test
+
+test-roce-faults: setup-test ## RoCE in software over networks that lose, reorder and damage packets, SPAN (300) seconds each (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),300) go test -count=1 -v -timeout 60m -run '^(TestModel|TestPeerRestarts|TestBadNetwork)$$' ./rdma/roce/transport ./rdma/roce
 
 test-roce-guest: setup-test ## the kernel's Soft-RoCE in a lab guest against RoCE in software here (root; KERNEL=6.1|6.12|7)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_LONG=1 UNIFIEDD_KERNEL=$(KERNEL) go test -count=1 -v -timeout 60m -run '^TestSoftRoCE$$' ./selftests/interop

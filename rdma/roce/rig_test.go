@@ -47,7 +47,12 @@ func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
-	g := &rig{TB: t, timeout: 16, pair: testenv.NewPair(t, testenv.PairOptions{MTU: o.mtu, Queues: o.queues, IPv6: o.ipv6})}
+	return newRigOn(t, testenv.NewPair(t, testenv.PairOptions{MTU: o.mtu, Queues: o.queues, IPv6: o.ipv6}), o)
+}
+
+// newRigOn has the namespaces joined already.
+func newRigOn(t testing.TB, pair *testenv.Pair, o rigOptions) *rig {
+	g := &rig{TB: t, timeout: 16, pair: pair}
 	for i, e := range []*testenv.End{&g.pair.A, &g.pair.B} {
 		g.sides[i] = g.newSide(e, o)
 	}

@@ -1,0 +1,48 @@
+//go:build lab
+
+package roce
+
+import (
+	"net/netip"
+	"os/exec"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestVLAN has two queue pairs talk on a VLAN, whose packets without its tag, or with another, are not taken.
+func TestVLAN(t *testing.T) {
+	if out, err := exec.Command("modprobe", "8021q").CombinedOutput(); err != nil {
+		t.Fatalf("load the module 8021q: %v\n%s", err, out)
+	}
+	testenv.Leaks(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{})
+	for i, e := range []*testenv.End{&pair.A, &pair.B} {
+		e.IP = netip.AddrFrom4([4]byte{10, 77, 5, byte(i + 1)})
+		e.Run(t, "ip", "link", "add", "v5", "link", e.Ifname, "type", "vlan", "id", "5")
+		e.Run(t, "ip", "address", "add", e.IP.String()+"/24", "dev", "v5")
+		e.Run(t, "ip", "link", "set", "v5", "up")
+	}
+	g := newRigOn(t, pair, rigOptions{})
+	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
+	for i := range uint64(20) {
+		b.receive(i, b.sge(0, 3000))
+		a.send(rdma.SendRequest{ID: i, Op: rdma.Send}, a.sge(0, 3000))
+		b.want(i, rdma.Received, rdma.Success)
+		a.want(i, rdma.SendDone, rdma.Success)
+	}
+	to := g.sides[1].newEnd(config(rdma.UD))
+	g.must(to.lead(rdma.Attributes{Port: 1, QKey: qkey}))
+	to.receive(1, to.sge(0, 100))
+	sender := testenv.NewSender(t, &pair.A)
+	for _, on := range []tags{{}, {{Type: 0x8100, TCI: 6}}, {{Type: 0x8100, TCI: 5}}} {
+		if _, err := sender.Send(g.datagram(to, on)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to.want(1, rdma.Received, rdma.Success)
+	if n := count(to.dev, "dropped_other_vlan"); n != 2 {
+		t.Errorf("%d packets were on another VLAN, want 2", n)
+	}
+}
