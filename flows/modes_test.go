@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -186,7 +187,7 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 	}
 	f2 := d.Flows()[1]
 	frames := testenv.Stream(&l.A, &l.B, 9, 0, 6000, 600)
-	defer background(testenv.NewSender(t, second), frames[0])()
+	background(t, testenv.NewSender(t, second), frames[0])
 	for i := range 3 {
 		l.send(t, first, frames[i*2000:(i+1)*2000])
 		await(t, f2, "traffic of the other flow", func(s FlowStatus) bool { return s.Packets > 0 })
@@ -214,8 +215,8 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 }
 
 // background sends a packet every millisecond until the function it returns is
-// called.
-func background(sender *testenv.Sender, frame []byte) (stop func()) {
+// called, or the test ends.
+func background(t *testing.T, sender *testenv.Sender, frame []byte) (stop func()) {
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -228,5 +229,7 @@ func background(sender *testenv.Sender, frame []byte) (stop func()) {
 			}
 		}
 	}()
-	return func() { close(quit); <-done }
+	stop = sync.OnceFunc(func() { close(quit); <-done })
+	t.Cleanup(stop)
+	return stop
 }
