@@ -7,7 +7,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p build
 tags=$(packaging/tags.sh)
-export GOFLAGS="${GOFLAGS:-} -tags=$tags"
+# Without paths in what is built, other clones find it in the cache.
+export GOFLAGS="${GOFLAGS:-} -trimpath -tags=$tags"
 go build -o build/ ./internal/testsum ./internal/testenv/sweep
 go build -o build/ cmd/test2json
 
@@ -131,53 +132,62 @@ as_events() { # as_events COMMAND...: the output of a test, as events of its own
 # What vet finds is found by internal/lint.
 tests=(go test -json -vet=off -count=1 -timeout 9m)
 race=(-short -race -tags "invariants${tags:+,$tags}")
-raced=(./nvme ./xdp ./internal/pcapng)
-raced_alone=(./umem ./internal/testenv ./cmd/unifiedd)
+raced=(./nvme ./internal/pcapng ./cmd/unifiedd)
+raced_alone=(./umem ./internal/testenv)
 mapfile -t pure < <(packages pure)
 mapfile -t library < <(packages library | grep -vE '/(flows|nvme|bpf)$')
 mapfile -t program < <(packages program)
 
-# computing is what waits for nothing, and steps back for what runs beside it.
+# steps_back makes what follows in this lane give way to the lane beside it.
+steps_back() { renice -n "$1" "$BASHPID" >/dev/null; }
+
 computing() {
-	renice -n 15 "$BASHPID" >/dev/null
+	steps_back 15
 	pass "checks, and tests without devices" "${tests[@]}" "${pure[@]}"
 	pass "arm64 under qemu, short" env GOARCH=arm64 CGO_ENABLED=0 UNIFIEDD_EMULATED=1 "${tests[@]}" -short \
 		-exec qemu-aarch64-static ./umem/... ./bpf/filter ./flows/config ./internal/pcapng ./internal/version
 	# Tests that bound times must not run beside a compiler, so it has done its work before.
 	pass "compile the device tests" go test -vet=off -c -o /dev/null ./flows ./nvme ./bpf "${library[@]}"
-	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows "${raced[@]}" "${raced_alone[@]}"
+	pass "compile for the race detector" go test -vet=off -c -o /dev/null "${race[@]:1}" ./flows ./xdp "${raced[@]}" "${raced_alone[@]}"
 	return "$status"
 }
 
 programs() { pass "tests of programs, one by one" "${tests[@]}" -p 1 "${program[@]}"; }
 
 # Device tests wait for the kernel most of the time, so several of them fit two processors.
-disks() { "${tests[@]}" -p 1 ./nvme ./bpf; }
+disks() { "${tests[@]}" -p 1 ./nvme; }
 cards() { "${tests[@]}" -p 1 "${library[@]}"; }
 flows_to_k() { "${tests[@]}" -run '^Test[A-K]' "$@" ./flows; }
 flows_from_l() { "${tests[@]}" -skip '^Test[A-K]' "$@" ./flows; }
 
-race_devices() { "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"; }
+race_cards() { "${tests[@]}" "${race[@]}" ./xdp; }
 race_flows_to_k() { flows_to_k "${race[@]}"; }
 race_flows_from_l() { flows_from_l "${race[@]}"; }
 
-passes() {
-	pass "programs, beside what computes" side_by_side programs computing
-	pass "device tests, four side by side" side_by_side disks cards flows_to_k flows_from_l
+guest() { pass "tests for the lab guest, Linux 7, short" env SHORT=1 packaging/lab.sh 7; }
 
-	# Apart, since go test runs packages one by one when it is asked for benchmarks.
+# The guest is emulated, and takes little more than one processor: beside it runs what
+# bounds no times.
+beside_guest() {
+	steps_back 10
 	local benchmarks module
+	pass "ownership checks and race detector, short: disks and programs" "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"
+	pass "programs for the kernel" "${tests[@]}" ./bpf
+	# Apart, since go test runs packages one by one when it is asked for benchmarks.
 	mapfile -t benchmarks < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
 	pass "benchmarks, once" "${tests[@]}" -run '^$' -bench . -benchtime 1x "${benchmarks[@]}"
-
-	pass "ownership checks and race detector, short" side_by_side race_devices race_flows_to_k race_flows_from_l
-	pass "the same of programs" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
-
-	pass "tests for the lab guest, Linux 7, short" env SHORT=1 packaging/lab.sh 7
-
 	while IFS= read -r module; do
 		pass "module $(dirname "$module")" go -C "$(dirname "$module")" test -json -count=1 -p 1 -timeout 9m ./...
 	done < <(find selftests -name go.mod)
+	return "$status"
+}
+
+passes() {
+	pass "programs, beside what computes" side_by_side programs computing
+	pass "the guest, and what fits beside it" side_by_side guest beside_guest
+	pass "device tests, four side by side" side_by_side disks cards flows_to_k flows_from_l
+	pass "ownership checks and race detector, short: cards and flows" side_by_side race_cards race_flows_to_k race_flows_from_l
+	pass "the same of pages" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
 	pass "what is left" as_events given_back
 	return "$status"
 }
