@@ -32,8 +32,9 @@ func (p *Port) Close() error {
 const drainTime = 50 * time.Millisecond
 
 // drain has the kernel finish what was sent, and reports whether some of it may
-// still be under way. What the completion ring says is done is not taken out: the
-// frames go to the pool with the others.
+// still be under way: what it never took, as of an interface that is down or gone,
+// it will not take once the socket is closed. What the completion ring says is done
+// is not taken out: the frames go to the pool with the others.
 func (p *Port) drain() (left bool) {
 	if p.limits.Send == 0 {
 		return false
@@ -43,7 +44,7 @@ func (p *Port) drain() (left bool) {
 	}
 	for end := time.Now().Add(drainTime); under() > 0; time.Sleep(100 * time.Microsecond) {
 		if p.Kick() != nil || time.Now().After(end) {
-			return true
+			return under() > p.rings.tx.left()
 		}
 	}
 	return false
