@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -50,7 +51,7 @@ func TestNoRoomInTheKernel(t *testing.T) {
 	g.must(unix.SetsockoptInt(a.dev.ports[0].FD(), unix.SOL_SOCKET, unix.SO_SNDBUF, 1))
 	const size = 256 << 10
 	want := a.fill(0, size, 3)
-	for i := range uint64(20) {
+	for i := range uint64(8) {
 		a.send(rdma.SendRequest{ID: i, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, size))
 		a.want(i, rdma.WriteDone, rdma.Success)
 	}
@@ -80,6 +81,10 @@ func TestAway(t *testing.T) {
 	b.dev.do(posting)
 	b.dev.do(all)
 	b.dev.unlock()
+	testenv.Wait(t, 10*time.Second, "the packets to come", func() bool {
+		s, err := a.dev.ports[0].Stats()
+		return err == nil && s.Waiting == 201
+	})
 	time.Sleep(10 * time.Millisecond)
 	a.dev.unlock()
 	a.want(1, rdma.WriteDone, rdma.Success)
