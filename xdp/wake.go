@@ -33,7 +33,7 @@ func (p *Port) Kick() error {
 	if p.closed {
 		return nil
 	}
-	if p.zeroCopy || p.limits.Send > 0 { // else the kernel has no flag to raise
+	if p.zeroCopy { // else no flag ever changes
 		p.barrier.Store(0) // what was published is seen before the flags are read
 	}
 	if p.limits.Send > 0 && p.rings.tx.pending() && (p.wake.always || p.rings.tx.needsWakeup()) {
