@@ -31,13 +31,33 @@ type ICRC uint32
 // header, and at most to the packet's end. The lengths in it must be the final ones. An IPv4 header has no options here.
 // Of what is too short for all that, the ICRC is 0.
 func Begin(packet []byte) ICRC {
-	switch ipv6 := len(packet) > 0 && packet[0]>>4 == 6; {
+	ipv6 := len(packet) > 0 && packet[0]>>4 == 6
+	if folds {
+		switch {
+		case ipv6 && len(packet) >= masked6:
+			return foldFront(packet, &ones6[0], masked6)
+		case !ipv6 && len(packet) >= masked4:
+			return foldFront(packet, &ones4[0], masked4)
+		}
+	}
+	switch {
 	case ipv6 && len(packet) >= ipv6Bytes+udpBytes+BTHBytes:
 		return ICRC(^beginIPv6(packet)).Add(packet[ipv6Bytes+udpBytes+8:])
 	case !ipv6 && len(packet) >= ipv4Bytes+udpBytes+BTHBytes:
 		return ICRC(^beginIPv4(packet)).Add(packet[ipv4Bytes+udpBytes+BTHBytes:])
 	}
 	return 0
+}
+
+// atOnce is how many bytes of a packet are taken one block after the other: of more, hash/crc32 takes several blocks at once.
+const atOnce = 256
+
+// foldFront is Begin of a packet in whose first masked bytes some are ones.
+func foldFront(packet []byte, ones *byte, masked int) ICRC {
+	if n := len(packet); n < atOnce {
+		return ICRC(^carryless(uint32(afterOnes), ones, masked, &packet[0], n))
+	}
+	return ICRC(^carryless(uint32(afterOnes), ones, masked, &packet[0], masked)).Add(packet[masked:])
 }
 
 // Add takes the CRC over what follows in the packet.

@@ -24,3 +24,14 @@ func beginIPv6(p []byte) register {
 	r = r.word(le.Uint64(p[40:]) | 0xffff<<48)  // UDP checksum
 	return r.word(le.Uint64(p[48:]) | 0xff<<32) // FECN, BECN and the bits beside them
 }
+
+// The bits that are ones in the front of a packet, byte by byte.
+const (
+	masked4 = 48
+	masked6 = 64
+)
+
+var (
+	ones4 = [masked4]byte{1: 0xff, 8: 0xff, 10: 0xff, 11: 0xff, 26: 0xff, 27: 0xff, 32: 0xff}
+	ones6 = [masked6]byte{0: 0x0f, 1: 0xff, 2: 0xff, 3: 0xff, 7: 0xff, 46: 0xff, 47: 0xff, 52: 0xff}
+)
