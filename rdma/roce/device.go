@@ -33,8 +33,7 @@ type Device struct {
 	domains uint32                                          // how many there ever were
 	missed  atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
 	owes    atomic.Bool                                     // machine.owes, for those without the lock
-	looks   atomic.Uint32                                   // calls of Progress
-	active  atomic.Uint64                                   // changes while somebody drives
+	looks   atomic.Uint32                                   // calls of Progress in a row that found nothing to do
 }
 
 var (

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
@@ -36,21 +37,32 @@ func (d *Device) drive(w work) {
 	}
 }
 
-// idleTurns is how many polls that find nothing to do are between two that do everything: deadlines, packets that have left.
-const idleTurns = 512
+// idleTurns is how many polls in a row that find nothing to do are between two that do everything: deadlines, packets that have left.
+// After so many idleRounds of them acknowledgements are not kept back any longer, which is some tens of microseconds.
+const (
+	idleTurns  = 512
+	idleRounds = 8
+)
 
-// idles reports whether there is nothing to do, without the lock. It is asked by one who polls, with a count of its own of how often that was so.
+// idles reports whether there is nothing to do, without the lock. It is asked by one who polls, with a count of its own of how often in
+// a row that was so.
 func (d *Device) idles(count *uint32) bool {
-	if d.owes.Load() {
+	if d.owes.Load() || d.came() {
+		*count = 0
 		return false
-	}
-	for _, p := range d.ports {
-		if p.Ready() {
-			return false
-		}
 	}
 	*count++
 	return *count%idleTurns != 0
+}
+
+// came says whether packets have.
+func (d *Device) came() bool {
+	for _, p := range d.ports {
+		if p.Ready() {
+			return true
+		}
+	}
+	return false
 }
 
 func (d *Device) do(w work) {
@@ -66,7 +78,9 @@ func (d *Device) do(w work) {
 	if owes := m.owes || m.engine.Busy(); owes != d.owes.Load() {
 		d.owes.Store(owes)
 	}
-	d.active.Add(1)
+	if w != all {
+		m.turns++
+	}
 	d.tender.remind(m)
 	if !m.engine.Quiet() {
 		d.announce()
@@ -89,6 +103,22 @@ func (d *Device) unlock() {
 	}
 }
 
+// relieve sends acknowledgements that are kept back, also where a program polls too seldom to find out that nothing comes.
+func (d *Device) relieve() {
+	d.lock.Lock()
+	defer d.unlock()
+	if d.machine.engine.Holding() {
+		d.do(all)
+	}
+}
+
+// turns changes while programs drive.
+func (d *Device) turns() uint64 {
+	d.lock.Lock()
+	defer d.unlock()
+	return d.machine.turns
+}
+
 // announce tells the program of completions that it waits for, and of events.
 func (d *Device) announce() {
 	m := &d.machine
@@ -109,7 +139,10 @@ func (d *Device) announce() {
 // Progress has packets that came taken, and what is posted sent, unless another thread is doing that. See
 // rdma.Progresser.
 func (d *Device) Progress() {
-	if count := d.looks.Add(1) - 1; !d.idles(&count) {
+	count := d.looks.Load()
+	idle := d.idles(&count)
+	release.Store32(&d.looks, count) // of several threads that look one may not be counted
+	if !idle {
 		d.drive(polling)
 	}
 }

@@ -11,6 +11,7 @@ import (
 const (
 	batch    = 64 // packets at once
 	maxChain = 32 // frames of a packet that came
+	hold     = 8  // acknowledgements said by one
 )
 
 // machine is what one thread at a time drives, who has the device's lock: the engine, its sockets and frames.
@@ -19,7 +20,9 @@ type machine struct {
 	keys   *transport.Keys
 	region *umem.Region
 	data   []byte
-	start  time.Time // of the engine's clock
+	start  time.Time      // of the engine's clock
+	clock  transport.Time // when it was last read
+	turns  uint64         // changes while programs drive
 
 	hands *umem.Holder // frames between the kernel, the engine and the program
 	lent  *umem.Holder // frames that the program has, or may take
@@ -36,12 +39,16 @@ type machine struct {
 	outbound
 	own own
 
+	idle   int  // calls of poll in a row that found nothing
 	owes   bool // something came, and send was not called since
 	counts counts
 }
 
 // now is the engine's time.
-func (m *machine) now() transport.Time { return transport.Time(time.Since(m.start)) + 1 }
+func (m *machine) now() transport.Time {
+	m.clock = transport.Time(time.Since(m.start)) + 1
+	return m.clock
+}
 
 // poll takes what came, and does everything else where nothing did. What is to be acknowledged waits for the next
 // call, or for a message of the program's, which goes in front.
@@ -49,45 +56,73 @@ func (m *machine) poll() {
 	if m.owes {
 		m.send()
 	}
-	if m.owes = m.receive(); !m.owes {
-		m.send()
+	if m.receive() {
+		m.idle, m.owes = 0, m.engine.Busy()
+		return
 	}
+	if m.idle++; m.idle%idleRounds == 0 {
+		m.engine.Release()
+	}
+	m.send()
 }
 
 // round does all there is to do.
 func (m *machine) round() {
 	m.receive()
+	m.engine.Release()
 	m.send()
 }
 
 // maxBursts bounds how long one send takes.
 const maxBursts = 8
 
-// send sends what is to be sent as long as there is room, acknowledgements last.
+// send sends what is to be sent as long as there is room, acknowledgements last. All that can wait is done when the packets
+// are on their way.
 func (m *machine) send() {
 	m.owes = false
-	now := m.now()
-	if at, ok := m.engine.NextDeadline(); ok && now >= at {
-		m.overdue()
-	}
-	if m.underWay() {
-		m.urge()
-	}
-	m.collect()
 	for range maxBursts {
-		room := m.room()
-		n := m.engine.Progress(now, m.out[:room])
-		m.put(m.out[:n])
-		if n > 0 {
-			m.kick(m.port)
-			m.reap()
-		}
-		for m.receiveOwn() {
-		}
-		if n < room || room == 0 {
+		more := m.burst()
+		if !m.tidy() && !more {
 			return
 		}
 	}
+}
+
+// burst sends as many packets as there is room for, and says whether there may be more.
+func (m *machine) burst() (more bool) {
+	room := m.room()
+	if room == 0 {
+		m.urge()
+		if room = m.room(); room == 0 {
+			return false
+		}
+	}
+	n := m.engine.Send(m.out[:room])
+	if n == 0 {
+		return false
+	}
+	m.put(m.out[:n])
+	m.kick(m.port)
+	return n == room
+}
+
+// tidy does what follows a burst, and says whether there is more to be sent by that.
+func (m *machine) tidy() (more bool) {
+	now := m.now()
+	m.engine.Await(now)
+	if m.underWay() {
+		m.urge()
+	}
+	if at, ok := m.engine.NextDeadline(); ok && now >= at {
+		m.overdue()
+		more = true
+	}
+	m.collect()
+	m.refill(supplyLater)
+	for m.receiveOwn() {
+		more = true
+	}
+	return more
 }
 
 // overdue does what is due. What lies in the rings is taken before: it was there in time, when it was this thread that was away.

@@ -99,7 +99,7 @@ func (d *Device) makeEngine() (err error) {
 	if m.keys, err = transport.NewKeys(c.Region.Size(), c.Keys); err != nil {
 		return err
 	}
-	m.engine, err = transport.New(transport.Config{Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, MTU: d.tender.mtu})
+	m.engine, err = transport.New(transport.Config{Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, MTU: d.tender.mtu, Hold: hold})
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ type queue struct {
 
 // inbound is what a batch of packets is read into.
 type inbound struct {
-	envelope wire.Envelope
+	envelope wire.Reader
 	arrivals [batch + maxChain]transport.Arrival
 	chains   [batch + maxChain][]umem.Frame // those of each arrival
 	views    [batch + maxChain]umem.Frame   // where payload lies in them
@@ -52,14 +52,24 @@ func (m *machine) received(q *queue, n int) {
 		m.spare(q.frames[:q.n])
 		q.n = 0
 	}
-	if q.most-q.out >= supplyAt {
-		m.supply(q)
-		m.kick(q.port)
-	}
+	m.refill(supplyAt)
 }
 
-// supplyAt is how many frames a queue has given before it gets others.
-const supplyAt = 32
+// supplyAt is how many frames a queue has given before it gets others at once, and supplyLater how many when there is time.
+const (
+	supplyAt    = 64
+	supplyLater = 8
+)
+
+// refill gives queues frames that have given so many.
+func (m *machine) refill(given int) {
+	for _, q := range m.queues {
+		if q.most-q.out >= given {
+			m.supply(q)
+			m.kick(q.port)
+		}
+	}
+}
 
 // supply gives the kernel empty frames.
 func (m *machine) supply(q *queue) {
@@ -83,7 +93,7 @@ func (m *machine) spare(frames []umem.Frame) {
 
 // read hands whole packets to the engine. Frames that it does not keep are in the stock again when it returns.
 func (m *machine) read(frames []umem.Frame) {
-	n := 0
+	n, timed := 0, false
 	m.viewed = 0
 	for len(frames) > 0 {
 		chain := frames[:1]
@@ -97,18 +107,22 @@ func (m *machine) read(frames []umem.Frame) {
 			m.spare(chain)
 			continue
 		}
-		if why := m.notFor(&m.envelope); why != 0 {
+		if why := m.notFor(&m.envelope.Envelope); why != 0 {
 			m.counts.add(why, 1)
 			m.spare(chain)
 			continue
 		}
+		timed = timed || m.arrivals[n].Timed()
 		m.chains[n] = chain
 		n++
 	}
 	if n == 0 {
 		return
 	}
-	m.engine.Receive(m.now(), m.arrivals[:n])
+	if timed {
+		m.now()
+	}
+	m.engine.Receive(m.clock, m.arrivals[:n])
 	for i := range m.arrivals[:n] {
 		m.settle(&m.arrivals[i], m.chains[i])
 	}

@@ -53,19 +53,19 @@ func (m *machine) putOne(p *transport.Packet, reserve int) {
 	n := t.template.Put(b, m.id, h.Opcode.HeaderBytes()+int(p.Length)+int(h.Pad)+wire.ICRCBytes)
 	n += h.Encode(b[n:])
 	head.Len = uint32(n)
-	c := wire.Begin(b[t.template.Network():n])
+	ip := t.template.Network()
 	why := m.mustCopy(p)
 	if why == 0 {
-		if m.gather(p, head, c, m.port.Room()-reserve) {
+		if m.gather(p, head, wire.Begin(b[ip:n]), m.port.Room()-reserve) {
 			return
 		}
 		why = copiedParts
 	}
 	m.counts.add(why, uint64(p.Length))
 	if n+int(p.Length)+trailerBytes <= len(b) {
-		m.copyBehind(p, head, c)
+		m.copyBehind(p, head, b, ip)
 	} else {
-		m.spread(p, head, c)
+		m.spread(p, head, wire.Begin(b[ip:n]))
 	}
 }
 
@@ -126,15 +126,15 @@ func (m *machine) cut(p *transport.Packet, most int) int {
 	return n
 }
 
-// copyBehind sends a packet whose payload fits behind its headers.
-func (m *machine) copyBehind(p *transport.Packet, head umem.Frame, c wire.ICRC) {
-	b := m.data[head.Addr : head.Addr+m.chunk]
-	n, begin := int(head.Len), int(head.Len)
+// copyBehind sends a packet whose payload fits behind its headers in b, where the IP header begins at ip.
+func (m *machine) copyBehind(p *transport.Packet, head umem.Frame, b []byte, ip int) {
+	n := int(head.Len)
 	n += copy(b[n:], p.Inline)
-	for _, piece := range p.Pieces[:p.Count] {
+	for i := range p.Pieces[:p.Count] {
+		piece := &p.Pieces[i]
 		n += copy(b[n:], m.data[piece.Addr:piece.Addr+uint64(piece.Length)])
 	}
-	n += c.Add(b[begin:n]).Finish(b[n:], p.Header.Pad)
+	n += wire.Begin(b[ip:n]).Finish(b[n:], p.Header.Pad)
 	head.Len, head.Options = uint32(n), 0
 	m.region.Side(head).Token = 1
 	m.parts[0] = head

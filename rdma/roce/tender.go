@@ -71,11 +71,12 @@ func (t *tender) run() {
 	d := t.dev
 	for !t.stopping.Load() {
 		d.drive(all)
-		seen := d.active.Load()
+		seen := d.turns()
 		t.watch()
-		for now := d.active.Load(); now != seen && !t.wanted.Swap(false); now = d.active.Load() {
+		for now := d.turns(); now != seen && !t.wanted.Swap(false); now = d.turns() {
 			seen = now
 			t.rest()
+			d.relieve()
 		}
 	}
 }
@@ -163,7 +164,7 @@ func (t *tender) remind(m *machine) {
 
 // deadline is when there is something to do without a packet that comes.
 func (m *machine) deadline() transport.Time {
-	if m.owes || m.engine.Busy() {
+	if m.owes || m.engine.Busy() || m.engine.Holding() {
 		return 1
 	}
 	at := forever

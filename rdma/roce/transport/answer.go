@@ -59,7 +59,9 @@ func (q *QueuePair) putReply(to *Packet, p *reply) bool {
 	}
 	if p.next == p.last {
 		q.replies.done(p)
-		q.ack = q.ack && p.last.Add(1) != q.expected // which this answer says
+		if p.last.Add(1) == q.expected { // which this answer says
+			q.ack, q.held = false, 0
+		}
 	}
 	p.next = p.next.Add(1)
 	return true
@@ -102,6 +104,7 @@ func (q *QueuePair) putVerdict(to *Packet) bool {
 		return false
 	}
 	q.responder.refused, q.unready, q.missing, q.ack = 0, false, false, false
+	q.held = 0
 	q.header(to)
 	h := &to.Header
 	h.Opcode, h.PSN, h.Syndrome, h.MSN = wire.RCAcknowledge, at, syndrome, q.msn

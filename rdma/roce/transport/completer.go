@@ -26,7 +26,7 @@ func (q *QueuePair) respond(now Time, a *Arrival) {
 	}
 	q.reap()
 	q.checkDrained()
-	if q.State() != rdma.Error {
+	if q.State() != rdma.Error && (q.cursor != q.fresh || q.fresh != q.sq.tail.Load()) {
 		e.lists[sending].add(q)
 	}
 }

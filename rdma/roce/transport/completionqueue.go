@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -61,7 +62,7 @@ func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	at := int(head & c.mask)
 	first := copy(dst[:n], c.ring[at:])
 	copy(dst[first:n], c.ring)
-	c.head.Store(head + uint32(n))
+	release.Store32(&c.head, head+uint32(n))
 	return n, nil
 }
 

@@ -1,10 +1,6 @@
 package transport
 
-import (
-	"fmt"
-	"math/bits"
-	"sync/atomic"
-)
+import "fmt"
 
 // Counter is something the engine counts.
 type Counter uint8
@@ -87,30 +83,16 @@ func (d Drop) String() string {
 	return fmt.Sprintf("drop_%d", uint8(d))
 }
 
-// tally is counts of one writer, which others read as of its last publish.
-type tally[K ~uint8] struct {
-	counts [64]uint64
-	dirty  uint64 // a bit for each that has changed
-	shown  [64]atomic.Uint64
-}
+// tally is counts.
+type tally[K ~uint8] [32]uint64
 
-func (t *tally[K]) add(k K, n uint64) {
-	t.counts[k&63] += n
-	t.dirty |= 1 << (k & 63)
-}
+func (t *tally[K]) add(k K, n uint64) { t[k&31] += n }
 
-func (t *tally[K]) publish() {
-	for ; t.dirty != 0; t.dirty &= t.dirty - 1 {
-		i := bits.TrailingZeros64(t.dirty)
-		t.shown[i].Store(t.counts[i])
-	}
-}
+// Count is a counter.
+func (e *Engine) Count(c Counter) uint64 { return e.counts[c] }
 
-// Count is a counter, as of the end of the engine's last call. Any thread may ask.
-func (e *Engine) Count(c Counter) uint64 { return e.counts.shown[c].Load() }
-
-// Dropped is how many packets were dropped for the reason, likewise.
-func (e *Engine) Dropped(d Drop) uint64 { return e.drops.shown[d].Load() }
+// Dropped is how many packets were dropped for the reason.
+func (e *Engine) Dropped(d Drop) uint64 { return e.drops[d] }
 
 func (e *Engine) count(c Counter) { e.counts.add(c, 1) }
 

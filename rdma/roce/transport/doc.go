@@ -20,13 +20,14 @@
 // that is not lent is the caller's again when Receive returns.
 //
 // Order. What a message brings is shown to the program when Receive returns, and acknowledged by Progress after that, behind
-// whatever was posted meanwhile: an answer goes out in front of the acknowledgement.
+// whatever was posted meanwhile: an answer goes out in front of the acknowledgement. To a peer that goes on without
+// acknowledgements one may say several (Config.Hold), until nothing comes for a while (Release).
 //
 // Hostile peers. The payload and every field of a header are the peer's. Packets from another address, for a queue pair
 // that is not there, or with a packet number that is not the one to come, change nothing; each that is dropped is counted by a [Drop].
 //
 // Threads. An Engine, and the Keys it uses, belong to one thread at a time; whoever drives it sees to that. PostSend,
-// PostReceive, Poll, Loaned and Return are called by one thread each, at any time. Counts may be read by any.
+// PostReceive, Poll, Loaned and Return are called by one thread each, at any time.
 //
 // Lifetime. A queue pair is closed before its completion queues are forgotten. Close does not give back frames that
 // the program has taken and not returned.

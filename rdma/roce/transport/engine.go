@@ -37,6 +37,9 @@ type Config struct {
 	// AckEvery is the number of packets after which one asks for an acknowledgement, besides the last of
 	// each message; default 32, and at most half the window.
 	AckEvery int
+	// Hold is how many acknowledgements a queue pair may keep back for one that says them all, from a peer that goes on
+	// without them; default 1, that is none.
+	Hold int
 	// Burst is how many packets in a row a queue pair may send while others wait; default 16.
 	Burst int
 }
@@ -108,6 +111,9 @@ func (c *Config) setDefaults() {
 	if c.AckEvery == 0 {
 		c.AckEvery = max(1, min(32, c.Window/2))
 	}
+	if c.Hold == 0 {
+		c.Hold = 1
+	}
 	if c.Burst == 0 {
 		c.Burst = 16
 	}
@@ -123,7 +129,7 @@ func (c *Config) check() error {
 		return fmt.Errorf("shard %d of %d: it must be one of at most 64", c.Shard, uint64(1)<<c.ShardBits)
 	case c.MTU.Bytes() == 0:
 		return fmt.Errorf("path MTU number %d is none of the five", uint32(c.MTU))
-	case c.Window < 1 || c.Window > 1<<20 || c.AckEvery < 1 || c.AckEvery > max(1, c.Window/2) || c.Burst < 1:
+	case c.Window < 1 || c.Window > 1<<20 || c.AckEvery < 1 || c.AckEvery > max(1, c.Window/2) || c.Burst < 1 || c.Hold < 1:
 		return fmt.Errorf("a window of %d packets, acknowledged every %d, bursts of %d: none of them fits", c.Window, c.AckEvery, c.Burst)
 	}
 	return nil
@@ -156,20 +162,36 @@ func (e *Engine) find(qpn uint32) *QueuePair {
 	return nil
 }
 
-// Progress drives what is to be done without a packet that came, and writes packets to be sent to
-// out, in order; it returns how many. Requests go before acknowledgements, which have room kept for them. What
-// there is no room for waits for the next call.
+// Progress is Send and Await.
 func (e *Engine) Progress(now Time, out []Packet) int {
+	n := e.Send(out)
+	e.Await(now)
+	return n
+}
+
+// Send does what is to be done without a packet that came, and writes packets to be sent to
+// out, in order; it returns how many. Requests go before acknowledgements, which have room kept for them. What
+// there is no room for waits for the next call. Await follows, when the packets are on their way.
+func (e *Engine) Send(out []Packet) int {
 	e.answerBells()
 	reserve := 0
 	if n := e.lists[answering].n; n > 0 {
 		reserve = min(n, (len(out)+3)/4)
 	}
-	n := e.sendRequests(now, out[:len(out)-reserve])
+	n := e.sendRequests(out[:len(out)-reserve])
 	n += e.sendAnswers(out[n:])
 	e.counts.add(PacketsSent, uint64(n))
 	e.publish()
 	return n
+}
+
+// Await sets the deadlines of what Send has given.
+func (e *Engine) Await(now Time) {
+	for l := &e.lists[waiting]; l.n > 0; {
+		if q := l.next(); q.una != q.sent && q.timer.deadline == never {
+			q.await(now)
+		}
+	}
 }
 
 // Busy says whether Progress would have packets to send, as far as is known without looking at what was
@@ -217,17 +239,12 @@ func (e *Engine) publish() {
 		e.completions[i] = nil
 	}
 	e.completions = e.completions[:0]
-	e.counts.publish()
-	e.drops.publish()
 }
 
 // ring tells the engine that there is something for it on a queue pair. Any thread may.
 func (e *Engine) ring(place uint32) {
 	// Ordered behind the index that the caller has published; answerBells clears the bit before it reads that.
-	word, bit := &e.bells[place/64], uint64(1)<<(place%64)
-	if word.Load()&bit == 0 {
-		word.Or(bit)
-	}
+	e.bells[place/64].Or(uint64(1) << (place % 64))
 }
 
 func (e *Engine) answerBells() {

@@ -55,6 +55,9 @@ type Arrival struct {
 	Kept bool
 }
 
+// Timed says whether it matters for Receive what time it is.
+func (a *Arrival) Timed() bool { return a.Header.Opcode.IsResponse() || a.Congested }
+
 // length is how many bytes the payload has.
 func (a *Arrival) length() (n uint64) {
 	for i := range a.Payload {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -166,7 +167,9 @@ func (q *QueuePair) Close() {
 
 // publish shows the program how far the engine is.
 func (q *QueuePair) publish() {
-	q.sq.head.Store(q.head)
+	if q.sq.head.Load() != q.head {
+		release.Store32(&q.sq.head, q.head)
+	}
 	if q.rq != nil {
 		q.rq.publish()
 	} else {

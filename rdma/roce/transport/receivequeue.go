@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -126,7 +127,7 @@ func (r *ReceiveQueue) empty() bool {
 // publish shows the program what was taken.
 func (r *ReceiveQueue) publish() {
 	if r.head.Load() != r.first {
-		r.head.Store(r.first)
+		release.Store32(&r.head, r.first)
 	}
 }
 

@@ -51,12 +51,12 @@ func (q *QueuePair) drain() {
 }
 
 // sendRequests has the queue pairs that have requests send in turns.
-func (e *Engine) sendRequests(now Time, out []Packet) (n int) {
+func (e *Engine) sendRequests(out []Packet) (n int) {
 	l := &e.lists[sending]
 	for l.n > 0 && n < len(out) {
 		q := l.next()
 		room := out[n:min(len(out), n+e.config.Burst)]
-		sent := q.send(now, room)
+		sent := q.send(room)
 		if n += sent; sent == len(room) {
 			l.add(q)
 		}
@@ -65,15 +65,15 @@ func (e *Engine) sendRequests(now Time, out []Packet) (n int) {
 }
 
 // send writes packets of the queue pair's requests to out until it is full, or there are no more for now.
-func (q *QueuePair) send(now Time, out []Packet) (n int) {
+func (q *QueuePair) send(out []Packet) (n int) {
 	for n < len(out) && q.next() {
 		if q.sendOne(&out[n]) {
 			n++
 			q.engine.given++
 		}
 	}
-	if n > 0 && q.una != q.sent && q.timer.deadline == never {
-		q.await(now)
+	if n > 0 && q.timer.deadline == never {
+		q.engine.lists[waiting].add(q)
 	}
 	q.checkDrained()
 	return n

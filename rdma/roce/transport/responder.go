@@ -13,6 +13,8 @@ type responder struct {
 	receive  receive // taken for the message, or kept from one that was dropped
 	replies  replies
 
+	patience // with acknowledgements
+
 	// What is to be said once the READs and atomics before are answered.
 	ack     bool          // that everything before expected is here
 	missing bool          // that expected is missing
@@ -35,13 +37,13 @@ type message struct {
 
 // begin readies the responder for a peer whose first packet has that number.
 func (r *responder) begin(expected wire.PSN) {
-	*r = responder{expected: expected, replies: r.replies}
+	*r = responder{expected: expected, replies: r.replies, patience: impatient}
 	r.replies.clear()
 }
 
 // silence takes back what the peer is to be told.
 func (r *responder) silence() {
-	r.ack, r.missing, r.nakked, r.unready, r.refused = false, false, false, false, 0
+	r.ack, r.held, r.missing, r.nakked, r.unready, r.refused = false, 0, false, false, false, 0
 	r.replies.clear()
 }
 
@@ -74,8 +76,7 @@ func (q *QueuePair) request(a *Arrival) {
 		return
 	}
 	if h.AckReq && h.Opcode.CarriesPayload() { // the others have answers of their own
-		q.ack = true
-		e.lists[answering].add(q)
+		q.owe()
 	}
 }
 

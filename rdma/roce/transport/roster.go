@@ -15,6 +15,8 @@ const (
 	answering                // they have acknowledgements or answers to send
 	departing                // they have requests that complete when packets have left
 	touched                  // their indices are to be published
+	waiting                  // they may need a deadline for what they have sent
+	holding                  // they have acknowledgements to send that are held back
 	concerns
 )
 

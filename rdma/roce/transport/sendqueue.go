@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
@@ -87,7 +88,7 @@ func (s *sendQueue) reserve() (slot uint32, ok bool) {
 	return s.next & s.mask, true
 }
 
-func (s *sendQueue) publish() { s.tail.Store(s.next) }
+func (s *sendQueue) publish() { release.Store32(&s.tail, s.next) }
 
 func (s *sendQueue) full() error {
 	return fmt.Errorf("the queue of %d is full: %w", s.depth(), unix.ENOMEM)

@@ -1,0 +1,10 @@
+//go:build (!amd64 && !arm64) || race
+
+// Package release stores with release order. Here it has what sync/atomic has, which is stronger and which the race
+// detector understands.
+package release
+
+import "sync/atomic"
+
+// Store32 stores v.
+func Store32(word *atomic.Uint32, v uint32) { word.Store(v) }
