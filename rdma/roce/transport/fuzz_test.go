@@ -20,7 +20,7 @@ type victim struct {
 
 // newVictim makes an end where the peer may reach a part of the memory.
 func newVictim(t tb) *victim {
-	w := newWorld(t, 1, Config{})
+	w := newWorld(t, 1, Config{Hold: 3})
 	e := w.ends[0]
 	v := &victim{w: w, was: e.fill(0, extentSize, 1)}
 	var err error
@@ -36,6 +36,7 @@ func (v *victim) begin(t tb) {
 	copy(e.memory(0, extentSize), v.was)
 	for _, o := range []options{{}, {loans: 6}, {transport: rdma.UC}, {transport: rdma.UD}, {transport: rdma.UD, loans: 2}} {
 		a, _ := w.pair(o)
+		a.patient = true
 		v.pairs = append(v.pairs, a)
 		for i := range 2 {
 			if a.loans == nil {
@@ -79,7 +80,9 @@ func (v *victim) throw(input []byte) {
 		v.throwOne(e, v.pairs[int(which)%len(v.pairs)], which, int(off), bytes.Clone(input[:n]))
 		input = input[n:]
 		v.w.now = v.w.now.After(20 * time.Microsecond)
-		e.Tick(v.w.now)
+		if e.Tick(v.w.now); which&0x20 != 0 {
+			e.Release()
+		}
 		e.Transmitted(e.Progress(v.w.now, e.out[:]))
 		e.collect()
 		e.poll()

@@ -183,7 +183,9 @@ type model struct {
 }
 
 func drawModel(t *rapid.T) *model {
-	w := newWorld(t, rapid.Uint64().Draw(t, "seed"), Config{MTU: rdma.MTU4096, Window: rapid.IntRange(1, 64).Draw(t, "window"), Burst: rapid.IntRange(1, 20).Draw(t, "burst")})
+	w := newWorld(t, rapid.Uint64().Draw(t, "seed"), Config{MTU: rdma.MTU4096, Window: rapid.IntRange(1, 64).Draw(t, "window"), Burst: rapid.IntRange(1, 20).Draw(t, "burst"),
+		Hold: rapid.IntRange(1, 9).Draw(t, "hold")})
+	w.relieves = true
 	w.batch = rapid.IntRange(1, 64).Draw(t, "batch")
 	w.link.faults = drawFaults(t)
 	o := options{depth: 8, psn: rapid.SampledFrom([]uint32{0, 5, mask24 - 3, mask24, 1 << 23}).Draw(t, "psn"), fresh: rapid.Bool().Draw(t, "fresh"),
@@ -193,6 +195,7 @@ func drawModel(t *rapid.T) *model {
 	}
 	o.tweak = drawAttributes(t)
 	a, b := w.pair(o)
+	a.patient, b.patient = rapid.Bool().Draw(t, "patient"), rapid.Bool().Draw(t, "patient")
 	m := &model{w, o, [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}}
 	for i, s := range m.sides {
 		plan(t, rapid.IntRange(0, 20).Draw(t, "requests"), s, m.sides[1-i])

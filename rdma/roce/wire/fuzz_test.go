@@ -74,6 +74,33 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzReader: of a packet behind another, of which it is the same but for some bytes, a Reader says what Envelope does.
+func FuzzReader(f *testing.F) {
+	for _, frame := range seedPackets(f) {
+		for _, at := range []uint16{0, 13, 15, 17, 23, 25, 30, 35, 37, 39} {
+			f.Add(frame, frame, at, byte(1), true)
+		}
+	}
+	f.Fuzz(func(t *testing.T, first, second []byte, at uint16, change byte, checksum bool) {
+		first, second = bytes.Clone(first), bytes.Clone(second)
+		if len(second) > 0 {
+			second[int(at)%len(second)] ^= change
+		}
+		for _, frame := range [][]byte{first, second} {
+			if checksum && len(frame) >= udp4 {
+				mend(frame)
+			}
+		}
+		var r Reader
+		r.Parse(first, len(first))
+		var e Envelope
+		m := e.Parse(second, len(second))
+		if got := r.Parse(second, len(second)); got != m || m == WellFormed && r.Envelope != e {
+			t.Fatalf("%v, %+v, want %v, %+v", got, r.Envelope, m, e)
+		}
+	})
+}
+
 // checkTemplate compares what is written with what was parsed, but for what a receiver leaves alone: reserved flags, checksums of
 // UDP, bytes between IP's length and UDP's.
 func checkTemplate(t *testing.T, e *Envelope, frame []byte) {
