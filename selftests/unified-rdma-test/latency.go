@@ -157,6 +157,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 		if err := l.makeRoom(); err != nil {
 			return err
 		}
+		l.giveWay()
 		if begins {
 			if err := l.awaitByte(number); err != nil {
 				return err

@@ -40,10 +40,11 @@ type link struct {
 	element  [1]rdma.SGE // of the request that a latency test posts again and again, sends[0]
 	polled   []rdma.WorkCompletion
 	waiting  time.Time
-	reposted int // slot of the receive to be posted next
-	taken    int // messages of a latency test whose receives are to be posted again
-	answers  int // for giveWay
-	open     int // requests of a latency test that are not known to be complete
+	reposted int       // slot of the receive to be posted next
+	taken    int       // messages of a latency test whose receives are to be posted again
+	answers  int       // for giveWay
+	gave     time.Time // when it last did
+	open     int       // requests of a latency test that are not known to be complete
 }
 
 // newLink makes the queue pair, takes memory for it, and leads it to INIT.
@@ -253,11 +254,16 @@ func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 	return l.polled[:n], l.good(l.polled[:n])
 }
 
+// awhile is how long the Go scheduler goes without the thread.
+const awhile = 4 * time.Millisecond
+
 // giveWay lets the Go scheduler have the thread for a moment, now and then. From one that it never has for 10 ms it
-// takes the place among its threads at each call into C (runtime.retake), and to do so another thread wakes up every 20 µs.
+// takes the place among its threads at each call into C (runtime.retake), and to do so another thread wakes up every 20 µs. It costs
+// two changes of threads, so it is not done more often than that needs.
 func (l *link) giveWay() {
-	if l.answers++; l.answers%8 == 0 {
+	if l.answers++; l.answers%4 == 0 && time.Since(l.gave) > awhile {
 		runtime.Gosched()
+		l.gave = time.Now()
 	}
 }
 
