@@ -1,6 +1,10 @@
 package xdp
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/internal/release"
+)
 
 // word is a counter with one writer, the port's thread; anyone may read it.
 type word struct {
@@ -10,7 +14,7 @@ type word struct {
 
 func (w *word) add(n uint64) {
 	w.mine += n
-	storeRelease64(&w.shown, w.mine)
+	release.Store64(&w.shown, w.mine)
 }
 
 func (w *word) load() uint64 { return w.shown.Load() }

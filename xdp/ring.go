@@ -4,12 +4,14 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/release"
 )
 
 // ring is the part of a ring that the two kinds have in common. The words lie in
 // memory shared with the kernel: struct xdp_ring in net/xdp/xsk_queue.h, where the
 // letters A to D name the barriers: loads that acquire, stores that release. Go's
-// loads and storeRelease32 are at least as strong.
+// loads and package release are at least as strong.
 type ring struct {
 	memory []byte // the mapping
 
@@ -59,7 +61,7 @@ func (r *outgoing[T]) set(i uint32, v T) { r.slots[(r.next+i)&(r.size-1)] = v }
 // publish shows n more slots to the kernel.
 func (r *outgoing[T]) publish(n uint32) {
 	r.next += n
-	storeRelease32(r.producer, r.next)
+	release.Store32(r.producer, r.next)
 }
 
 // left is how much the kernel has not taken.
@@ -86,5 +88,5 @@ func (r *incoming[T]) at(i uint32) T { return r.slots[(r.next+i)&(r.size-1)] }
 // release gives n slots back to the kernel.
 func (r *incoming[T]) release(n uint32) {
 	r.next += n
-	storeRelease32(r.consumer, r.next)
+	release.Store32(r.consumer, r.next)
 }

@@ -10,3 +10,10 @@ TEXT ·Store32(SB), NOSPLIT, $0-12
 	MOVL v+8(FP), CX
 	MOVL CX, (AX)
 	RET
+
+// func Store64(word *atomic.Uint64, v uint64)
+TEXT ·Store64(SB), NOSPLIT, $0-16
+	MOVQ word+0(FP), AX
+	MOVQ v+8(FP), CX
+	MOVQ CX, (AX)
+	RET
