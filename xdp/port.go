@@ -112,25 +112,12 @@ func (p *Port) Recv(dst []umem.Frame) int {
 	for i := range dst {
 		dst[i] = p.rings.rx.at(uint32(i))
 		dst[i].Options &= umem.More
-		if i < ahead {
-			p.prefetch(dst[i].Addr)
-		}
 	}
 	p.rings.rx.release(n)
 	p.supplied -= n
 	p.held.PassTo(p.worker, dst)
 	p.note(dst)
 	return int(n)
-}
-
-// ahead is how many packets of a batch begin to come from the kernel's CPU before they are looked at.
-const ahead = 8
-
-// prefetch has the first bytes of a packet fetched.
-func (p *Port) prefetch(addr uint64) {
-	if data := p.region.Data(); addr < uint64(len(data)) {
-		prefetchLines(&data[addr])
-	}
 }
 
 // maxBatch keeps slice lengths within a ring index.
