@@ -2,9 +2,8 @@ package interop
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,18 +95,18 @@ func (b *bench) guestAsks(t *testing.T) {
 	s.ended(t)
 }
 
-// guestServes is the same with the server in the guest, which goes on until there is a file.
+// guestServes is the same with the server in the guest, which goes on until somebody here listens on a TCP port. (A
+// file would not do: Linux 7 remembers of a directory of the host's what was not in it.)
 func (b *bench) guestServes(t *testing.T) {
-	const text = `%s & server=$!; until [ -e %s ]; do sleep 0.2; done; kill $server; wait $server`
-	file, said, ended := filepath.Join(b.dir, "end"), new(daemon.Log), make(chan func(), 1)
+	const text = `%s & server=$!; until (exec 3<>/dev/tcp/%v/%d) 2>/dev/null; do sleep 0.2; done; kill $server; wait $server`
+	const port = 4000
+	said, ended := new(daemon.Log), make(chan func(), 1)
 	go func() {
-		r, err := b.try(fmt.Sprintf(text, b.guestCommand("-keep "+patient, "server"), file), matrixLimit, said)
+		r, err := b.try(fmt.Sprintf(text, b.guestCommand("-keep "+patient, "server"), b.tap.IP, port), matrixLimit, said)
 		ended <- func() { judge(t, "unified-rdma-test", r, err, said) }
 	}()
 	defer func() {
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Error(err)
-		}
+		defer b.listen(t, port).Close()
 		(<-ended)()
 	}()
 	testenv.Wait(t, limit, "the server in the guest", func() bool { return strings.Contains(said.String(), "waiting for") })
@@ -119,4 +118,15 @@ func (b *bench) guestServes(t *testing.T) {
 			judgeJob(t, s.said.String())
 		})
 	}
+}
+
+// listen takes TCP connections on our side of the wire.
+func (b *bench) listen(t *testing.T, port uint16) (l net.Listener) {
+	t.Helper()
+	var err error
+	b.tap.Do(t, func() { l, err = net.Listen("tcp", netip.AddrPortFrom(b.tap.IP, port).String()) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
