@@ -61,10 +61,10 @@ const (
 	supplyLater = 8
 )
 
-// refill gives queues frames that have given so many.
+// refill gives queues frames that have given so many, or half of what they have.
 func (m *machine) refill(given int) {
 	for _, q := range m.queues {
-		if q.most-q.out >= given {
+		if q.most-q.out >= min(given, q.most/2) {
 			m.supply(q)
 			m.kick(q.port)
 		}
