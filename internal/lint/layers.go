@@ -42,7 +42,8 @@ var onlyIn = map[string]string{
 
 // testOnly names packages that no program may link. The tree's own are given
 // without the module path.
-var testOnly = []string{"testing", Module + "/internal/testenv", Module + "/umem/porttest", Module + "/rdma/connect/internal/transcript",
+var testOnly = []string{"testing", Module + "/internal/testenv", Module + "/internal/testenv/setting", Module + "/umem/porttest",
+	Module + "/rdma/connect/internal/transcript",
 	Module + "/selftests/daemon"}
 
 // partOf returns the layer a package of ours belongs to; ok is false for a

@@ -5,12 +5,11 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -30,9 +29,9 @@ const (
 // goes on for UNIFIEDD_SECONDS, with a new queue pair for each seed, from UNIFIEDD_SEED on.
 func TestBadNetwork(t *testing.T) {
 	testenv.Leaks(t)
-	first := fromEnvironment(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	first := setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	g, r := newBadRig(t, first, rigOptions{mtu: 4200})
-	end := time.Now().Add(time.Duration(fromEnvironment(t, "UNIFIEDD_SECONDS", 0)) * time.Second)
+	end := time.Now().Add(time.Duration(setting.Number(t, "UNIFIEDD_SECONDS", 0)) * time.Second)
 	var all bad
 	for seed := first; (seed == first || time.Now().Before(end)) && !t.Failed(); seed++ {
 		all.round(g, r, seed)
@@ -48,19 +47,6 @@ func TestBadNetwork(t *testing.T) {
 	if all.statuses[rdma.Success] == 0 || r.carried.Load() == 0 {
 		t.Error("nothing was done")
 	}
-}
-
-func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
 }
 
 // bad is what was done over a bad network.

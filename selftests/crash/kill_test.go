@@ -13,6 +13,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 	"github.com/vishvananda/netlink"
 )
@@ -26,7 +27,7 @@ type life struct {
 // TestKill kills the daemon at random moments, with random settings, and looks
 // what the next one makes of the files.
 func TestKill(t *testing.T) {
-	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", few), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)

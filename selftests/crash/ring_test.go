@@ -11,13 +11,13 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // TestKillOnDevice kills the daemon at random moments while it captures to a ring on
 // a device, and looks what the next one exports.
 func TestKillOnDevice(t *testing.T) {
-	kills, seed := daemon.Setting(t, "UNIFIEDD_KILLS", few), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	testenv.Root(t)
 	testenv.HugePages(t, 66<<20)

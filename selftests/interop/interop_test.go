@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // TestSoftRoCE has programs in both roles, and in the long form unified-rdma-test itself on Soft-RoCE as well, with
 // all it does.
 func TestSoftRoCE(t *testing.T) {
-	b := newBench(t, daemon.Setting(t, "UNIFIEDD_LONG", 0) > 0)
+	b := newBench(t, setting.Number(t, "UNIFIEDD_LONG", 0) > 0)
 	t.Run("wire", b.wire)
 	if !b.long {
 		b.programs(t, few)

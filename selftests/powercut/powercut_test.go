@@ -9,13 +9,13 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // TestPowerCuts makes one record and opens many states that cuts could have left.
 func TestPowerCuts(t *testing.T) {
 	testenv.Root(t)
-	cuts, seed := daemon.Setting(t, "UNIFIEDD_CUTS", 5), daemon.Setting(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 5), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
 	b := newBench(t, makeRecord(t, cuts > 20))
 	for i := range cuts {
