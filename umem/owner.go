@@ -16,15 +16,19 @@ const (
 	OwnerRDMA
 	// OwnerGranted has frames that a peer may write over RDMA.
 	OwnerGranted
+	// OwnerShared has frames that several queue pairs send at once.
+	OwnerShared
+	// OwnerCache has frames with blocks of a disk, to be sent again.
+	OwnerCache
 
 	owners
 )
 
-var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma", "granted"}
+var ownerNames = [owners]string{"pool", "worker", "xdp", "nvme", "rdma", "granted", "shared", "cache"}
 
 func (o Owner) String() string { return ownerNames[o] }
 
 // Owners lists every kind of holder.
 func Owners() []Owner {
-	return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA, OwnerGranted}
+	return []Owner{OwnerPool, OwnerWorker, OwnerXDP, OwnerNVMe, OwnerRDMA, OwnerGranted, OwnerShared, OwnerCache}
 }

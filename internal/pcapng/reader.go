@@ -36,6 +36,7 @@ func (b Block) Len() int { return len(b.raw) }
 
 // Packet is what a packet block holds.
 type Packet struct {
+	Offset    int64 // of the block: in the file, or in the batch that EachPacket goes through
 	Interface uint32
 	Time      uint64 // nanoseconds since the epoch
 	OrigLen   uint32
@@ -51,6 +52,7 @@ func (b Block) Packet() (p Packet, ok bool) {
 	if n > MaxCapLen || 20+roundUp(n, 4) > uint64(len(b.Body)) {
 		return p, false
 	}
+	p.Offset = b.Offset
 	p.Interface = le.Uint32(b.Body)
 	p.Time = uint64(le.Uint32(b.Body[4:]))<<32 | uint64(le.Uint32(b.Body[8:]))
 	p.OrigLen = le.Uint32(b.Body[16:])

@@ -1,0 +1,81 @@
+package latency
+
+import (
+	"math/bits"
+	"sync/atomic"
+)
+
+// Shared counts times that one goroutine records while others read: to about three percent, up to a minute and a bit. The zero value is
+// empty.
+type Shared struct {
+	counts [buckets]atomic.Uint64
+	sum    atomic.Uint64
+	least  atomic.Uint64 // and one; 0: none yet
+	most   atomic.Uint64
+}
+
+// A power of two is cut into fine parts; times below fine are told apart one by one.
+const (
+	fineBits = 5
+	fine     = 1 << fineBits
+	powers   = 36 // the longest time told apart has so many bits
+	buckets  = (powers - fineBits + 1) * fine
+)
+
+// Record counts one time in nanoseconds. One goroutine at a time may call it. It neither allocates nor locks.
+func (s *Shared) Record(ns uint64) {
+	add(&s.counts[bucketOf(ns)], 1)
+	add(&s.sum, ns)
+	if ns > s.most.Load() {
+		s.most.Store(ns)
+	}
+	if l := s.least.Load(); l == 0 || ns+1 < l {
+		s.least.Store(ns + 1)
+	}
+}
+
+// add is for the one who writes: it needs no atomic addition.
+func add(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }
+
+func bucketOf(ns uint64) int {
+	power := bits.Len64(ns) - fineBits - 1
+	if power <= 0 {
+		return int(ns)
+	}
+	return min(power<<fineBits+int(ns>>power), buckets-1)
+}
+
+// middle is a time of a bucket.
+func middle(bucket int) int64 {
+	power := bucket>>fineBits - 1
+	if power <= 0 {
+		return int64(bucket)
+	}
+	low := int64(bucket-power<<fineBits) << power
+	return low + int64(1)<<power/2
+}
+
+// Summary sums up what was recorded so far; nil when there is nothing. Any goroutine may call it.
+func (s *Shared) Summary() *Summary {
+	var counts [buckets]uint64
+	var total uint64
+	for i := range counts {
+		counts[i] = s.counts[i].Load()
+		total += counts[i]
+	}
+	if total == 0 {
+		return nil
+	}
+	at := func(share float64) int64 {
+		want := uint64(share * float64(total))
+		var seen uint64
+		for i, n := range counts {
+			if seen += n; seen > want {
+				return min(middle(i), int64(s.most.Load()))
+			}
+		}
+		return int64(s.most.Load())
+	}
+	return &Summary{Count: int64(total), Mean: float64(s.sum.Load()) / float64(total), Min: int64(s.least.Load()) - 1,
+		P50: at(0.50), P99: at(0.99), P999: at(0.999), Max: int64(s.most.Load())}
+}

@@ -1,0 +1,21 @@
+package pcapng
+
+// Interface is what the head says of the interface with this index, which must be there.
+func (h *Head) Interface(index int) Interface {
+	block := h.Interfaces[index]
+	f := Interface{LinkType: le.Uint16(block[8:]), SnapLen: le.Uint32(block[12:])}
+	_ = checkOptions(block[16:len(block)-4], func(code uint16, value []byte) bool { // known to be well-formed
+		switch code {
+		case ifName:
+			f.Name = string(value)
+		case ifDescription:
+			f.Description = string(value)
+		case ifSpeed:
+			f.Speed = le.Uint64(value)
+		case ifFilter:
+			f.Filter = string(value[1:])
+		}
+		return true
+	})
+	return f
+}

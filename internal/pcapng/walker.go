@@ -1,0 +1,170 @@
+package pcapng
+
+import (
+	"bytes"
+	"errors"
+	"io"
+)
+
+// ErrReplaced says that the head of a segment is not the one that was there before: its slot has another segment.
+var ErrReplaced = errors.New("the segment was overwritten meanwhile")
+
+// Walker reads a segment batch by batch, also one that is being written: where no good batch follows the last one it says so,
+// and can be asked again. It judges as Recover does and changes nothing. It belongs to one goroutine.
+type Walker struct {
+	r    *recovery
+	head []byte // as it was found, of a numbered segment
+
+	got  bool
+	now  Batch
+	data []byte
+	last reached // in front of the batch that was given last
+}
+
+// reached is how far a walk has come.
+type reached struct {
+	good                    int64
+	sequence, next, batches uint64
+}
+
+// NewWalker begins to read a segment of at most size bytes; numbered is as in Options. ErrNotSegment when there is no head.
+func NewWalker(f io.ReaderAt, size int64, numbered bool) (*Walker, error) {
+	w := &Walker{r: newReading(f, size)}
+	w.r.w, w.r.numbered = smallWindow(f, size), numbered
+	w.r.each = func(b Batch, data []byte) error {
+		w.got, w.now, w.data = true, b, data
+		return nil
+	}
+	if err := w.r.readHead(); err != nil {
+		return nil, err
+	}
+	w.last = w.place()
+	if !numbered {
+		return w, nil
+	}
+	w.head = make([]byte, w.r.head.Len)
+	_, err := f.ReadAt(w.head, 0)
+	return w, err
+}
+
+// Head is what the segment begins with. It is the caller's to read.
+func (w *Walker) Head() *Head { return &w.r.head }
+
+// Place is the offset behind the last batch.
+func (w *Walker) Place() int64 { return w.r.good }
+
+// Before is the offset behind the batch in front of the last one, where that could have been.
+func (w *Walker) Before() int64 { return w.last.good }
+
+// Grow says how many bytes the segment has now.
+func (w *Walker) Grow(size int64) { w.r.report.Size, w.r.w.end = size, size }
+
+// Next is the batch that follows the last one, with only bridges between, and its bytes, which die with the next call. io.EOF: there
+// is none, or not yet. ErrReplaced as of Skip.
+func (w *Walker) Next() (Batch, []byte, error) {
+	r := w.r
+	r.w.buf = r.w.buf[:0] // the file may have changed
+	w.got, w.last = false, w.place()
+	for !w.got {
+		on, err := w.follow()
+		if err != nil || !on {
+			return Batch{}, nil, orEOF(err)
+		}
+	}
+	return w.give()
+}
+
+// follow takes what is right behind the last batch, and reports whether there was something.
+func (w *Walker) follow() (bool, error) {
+	r, pos := w.r, w.r.good
+	b, k, ok, err := r.markAt(pos)
+	if err != nil || !ok || k == kindEnd {
+		return false, err
+	}
+	end := pos + int64(b.Length)
+	if intact, err := r.intact(&b, k, end); err != nil || !intact {
+		return false, err
+	}
+	if k == kindBridge {
+		r.good = end
+		return true, nil
+	}
+	return true, r.take(&b, pos, end)
+}
+
+// Skip is the next good batch, whatever lies in front of it. io.EOF: there is none. ErrReplaced: the slot of a ring has another
+// segment by now.
+func (w *Walker) Skip() (Batch, []byte, error) {
+	r := w.r
+	r.w = newWindow(r.f, r.report.Size)
+	w.got, w.last = false, w.place()
+	var err error
+	for pos := r.good; !w.got && pos < r.report.Size && err == nil; {
+		pos, err = r.step(pos)
+	}
+	r.w = smallWindow(r.f, r.report.Size)
+	if err != nil || !w.got {
+		return Batch{}, nil, orEOF(err)
+	}
+	return w.give()
+}
+
+// Again makes Next and Skip give what they gave last.
+func (w *Walker) Again() {
+	r, p := w.r, &w.r.report
+	r.good, r.sequence, r.next, p.Batches = w.last.good, w.last.sequence, w.last.next, w.last.batches
+}
+
+func (w *Walker) place() reached {
+	return reached{w.r.good, w.r.sequence, w.r.next, w.r.report.Batches}
+}
+
+// give is the batch, if it is still this segment's.
+func (w *Walker) give() (Batch, []byte, error) {
+	if err := w.same(); err != nil {
+		return Batch{}, nil, err
+	}
+	return w.now, w.data, nil
+}
+
+// same is ErrReplaced when the head is not any more what it was.
+func (w *Walker) same() error {
+	if w.head == nil {
+		return nil
+	}
+	now := make([]byte, len(w.head))
+	if _, err := w.r.f.ReadAt(now, 0); err != nil {
+		return err
+	}
+	if !bytes.Equal(now, w.head) {
+		return ErrReplaced
+	}
+	return nil
+}
+
+// orEOF is io.EOF without an error.
+func orEOF(err error) error {
+	if err == nil {
+		return io.EOF
+	}
+	return err
+}
+
+// Durable reports whether the writer knew, when it wrote one of the batches behind the last one, that everything up to an offset
+// and more was on stable storage. The batch without packets that ends a segment does not count: recovery writes one too.
+func (w *Walker) Durable(offset int64) (bool, error) {
+	probe := *w.r
+	probe.batch, probe.doubts, probe.report.Holes, probe.w = nil, doubts{}, nil, newWindow(w.r.f, w.r.report.Size)
+	found := errors.New("found")
+	probe.each = func(b Batch, _ []byte) error {
+		if b.Packets > 0 && b.Durable > uint64(offset) {
+			return found
+		}
+		return nil
+	}
+	err := probe.scan()
+	if errors.Is(err, found) {
+		return true, nil
+	}
+	return false, err
+}

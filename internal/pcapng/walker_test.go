@@ -1,0 +1,150 @@
+package pcapng
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+)
+
+// walkAll is the sequences of the batches that a walker gives.
+func walkAll(t *testing.T, next func() (Batch, []byte, error)) (sequences []uint64) {
+	t.Helper()
+	for {
+		b, data, err := next()
+		if err == io.EOF {
+			return sequences
+		}
+		if err != nil || len(data) != int(b.Length) {
+			t.Fatalf("batch %d of %d bytes: %v", b.Sequence, len(data), err)
+		}
+		sequences = append(sequences, b.Sequence)
+	}
+}
+
+func newWalker(t *testing.T, f io.ReaderAt, size int) *Walker {
+	t.Helper()
+	w, err := NewWalker(f, int64(size), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// TestWalkWhileWritten: batches appear out of order, and are given in order as far as they are there.
+func TestWalkWhileWritten(t *testing.T) {
+	s := sample(512)
+	whole := bytes.Clone(s.file)
+	clear(s.file[s.batches[0].offset:])
+	show := func(i int) {
+		b := s.batches[i]
+		copy(s.file[b.offset:], whole[b.offset:b.offset+b.length])
+	}
+	w := newWalker(t, bytes.NewReader(s.file), len(s.file))
+	for _, step := range []struct {
+		show int
+		want int // batches given
+	}{{1, 0}, {0, 2}, {3, 0}, {4, 0}, {2, 3}} {
+		show(step.show)
+		if got := walkAll(t, w.Next); len(got) != step.want {
+			t.Fatalf("with batch %d: %v", step.show, got)
+		}
+	}
+	if w.Place() != int64(len(s.file)) {
+		t.Errorf("at %d of %d", w.Place(), len(s.file))
+	}
+}
+
+func TestWalkOverHole(t *testing.T) {
+	s := sample(512)
+	s.file[s.batches[2].offset] ^= 1
+	f := bytes.NewReader(s.file)
+	w := newWalker(t, f, len(s.file))
+	if got := walkAll(t, w.Next); len(got) != 2 {
+		t.Fatalf("%v in front of the hole", got)
+	}
+	for range 2 {
+		b, _, err := w.Skip()
+		if err != nil || b.Sequence != 4 {
+			t.Fatalf("behind the hole: %+v, %v", b, err)
+		}
+		w.Again()
+	}
+	if got := walkAll(t, w.Skip); len(got) != 2 {
+		t.Errorf("%v behind the hole", got)
+	}
+	if got := walkAll(t, newWalker(t, f, s.batches[1].offset+1).Next); len(got) != 1 {
+		t.Errorf("%v of a file that is cut", got)
+	}
+}
+
+func TestWalkRepeats(t *testing.T) {
+	s := sample(512)
+	w := newWalker(t, bytes.NewReader(s.file), s.batches[1].offset)
+	if got := walkAll(t, w.Next); len(got) != 1 {
+		t.Fatal(got)
+	}
+	w.Grow(int64(len(s.file)))
+	for range 3 {
+		if b, _, err := w.Next(); err != nil || b.Sequence != 2 {
+			t.Fatalf("%+v, %v", b, err)
+		}
+		w.Again()
+	}
+	if got := walkAll(t, w.Next); len(got) != 4 {
+		t.Fatal(got)
+	}
+}
+
+// TestWalkDurable: what is durable is told by batches with packets, in front of it or behind a hole.
+func TestWalkDurable(t *testing.T) {
+	s := newSegment(512)
+	for i := range 4 {
+		durable := uint64(len(s.file))
+		if i == 2 {
+			durable = 0
+		}
+		s.add(packedLayout, durable, packet{data: make([]byte, 60), orig: 60})
+	}
+	s.add(packedLayout, uint64(len(s.file)))
+	s.file[s.batches[2].offset] ^= 1
+	w := newWalker(t, bytes.NewReader(s.file), len(s.file))
+	for i := range 4 {
+		if got, err := w.Durable(int64(s.batches[i].offset) - 1); !got || err != nil {
+			t.Errorf("up to batch %d: %v, %v", i, got, err)
+		}
+		if got, err := w.Durable(int64(s.batches[i].offset)); got != (i < 3) || err != nil {
+			t.Errorf("behind the beginning of batch %d: %v, %v", i, got, err)
+		}
+	}
+	if got := walkAll(t, w.Next); len(got) != 2 {
+		t.Errorf("then %v", got)
+	}
+}
+
+// TestWalkReplaced: another segment is written where this one was.
+func TestWalkReplaced(t *testing.T) {
+	s := sample(512)
+	w, err := NewWalker(bytes.NewReader(s.file), int64(len(s.file)), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.file[16] ^= 1
+	if err := w.same(); !errors.Is(err, ErrReplaced) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestHeadInterface(t *testing.T) {
+	s := sample(512)
+	head, err := ReadHead(bytes.NewReader(s.file), int64(len(s.file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range testInterfaces {
+		want.CardClock = ""
+		if got := head.Interface(i); got != want {
+			t.Errorf("interface %d is %+v, not %+v", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package selftest
+
+import "encoding/binary"
+
+// Fill writes the contents of message number n: words that follow from the seed, the
+// number and their place, so that no part of any message is that of another.
+func Fill(b []byte, seed, n uint64) {
+	at := start(seed, n)
+	for len(b) >= 8 {
+		at += step
+		binary.LittleEndian.PutUint64(b, mix(at))
+		b = b[8:]
+	}
+	var last [8]byte
+	binary.LittleEndian.PutUint64(last[:], mix(at+step))
+	copy(b, last[:])
+}
+
+// Differs is the place of the first byte that is not as Fill writes it, or -1.
+func Differs(b []byte, seed, n uint64) int {
+	at := start(seed, n)
+	var word [8]byte
+	for i := range b {
+		if i%8 == 0 {
+			at += step
+			binary.LittleEndian.PutUint64(word[:], mix(at))
+		}
+		if b[i] != word[i%8] {
+			return i
+		}
+	}
+	return -1
+}
+
+const step = 0x9e3779b97f4a7c15
+
+func start(seed, n uint64) uint64 { return mix(seed*step + n) }
+
+// mix is the finalizer of splitmix64 (G. Steele, D. Lea, C. Flood, "Fast splittable
+// pseudorandom number generators", 2014).
+func mix(x uint64) uint64 {
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}
