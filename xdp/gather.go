@@ -44,10 +44,13 @@ func (p *Port) Room() int {
 }
 
 // Ready reports whether Recv would give frames. Unlike the verbs it may be called from any goroutine, but not once Close
-// was called.
+// was called. Who asks again and again has the next descriptor brought along: the kernel writes it a while before it
+// shows it, and on another processor most of the time.
 func (p *Port) Ready() bool {
 	rx := &p.rings.rx
-	return rx.producer.Load() != rx.consumer.Load()
+	next := rx.consumer.Load()
+	fetch(&rx.slots[next&(rx.size-1)])
+	return rx.producer.Load() != next
 }
 
 // queue writes the descriptors of a packet, and notes how many of them its frame waits for.

@@ -62,6 +62,12 @@ func slotsAt[T uint64 | umem.Frame](memory []byte, at uint64, n uint32) ([]T, er
 	return unsafe.Slice((*T)(unsafe.Pointer(&memory[at])), n), nil
 }
 
+// fetch reads a descriptor, whatever is in it, so that it is in this processor's cache.
+func fetch(slot *umem.Frame) {
+	// Sound: Addr is aligned, and only the kernel writes it meanwhile. A plain load would be left out, since nobody wants its result.
+	(*atomic.Uint64)(unsafe.Pointer(&slot.Addr)).Load()
+}
+
 // inside reports whether n bytes at an offset are in the mapping.
 func inside(memory []byte, at, n uint64) bool {
 	size := uint64(len(memory))

@@ -37,6 +37,21 @@ func (d *Device) drive(w work) {
 	}
 }
 
+// post posts a request and sends it at once, where it is a plain message and nobody drives the device, and says whether it did. All else that
+// is to be done follows.
+func (d *Device) post(q *transport.QueuePair, r *rdma.SendRequest, sges []rdma.SGE) bool {
+	if !d.lock.TryLock() {
+		return false
+	}
+	defer d.unlock()
+	ok := d.machine.post(q, r, sges)
+	if ok {
+		d.machine.send()
+		d.did(posting)
+	}
+	return ok
+}
+
 // idleTurns is how many polls in a row that find nothing to do are between two that do everything: deadlines, packets that have left.
 // After so many idleRounds of them acknowledgements are not kept back any longer, which is some tens of microseconds.
 const (
@@ -75,6 +90,13 @@ func (d *Device) do(w work) {
 	case all:
 		m.round()
 	}
+	d.did(w)
+}
+
+// did is what follows work.
+func (d *Device) did(w work) {
+	m := &d.machine
+	m.engine.Publish()
 	if owes := m.owes || m.engine.Busy(); owes != d.owes.Load() {
 		d.owes.Store(owes)
 	}

@@ -35,7 +35,7 @@ func vlanOf(tags *[wire.MaxTags]wire.Tag) (v vlan) {
 
 // readLocals notes the interface's addresses.
 func (m *machine) readLocals(n *network.Interface) {
-	m.locals, m.at = m.locals[:0], 0
+	m.locals, m.at, m.mine = m.locals[:0], 0, false
 	for _, l := range n.Locals() {
 		m.locals = append(m.locals, local{l.GID, vlanOf(&l.Tags)})
 	}

@@ -56,7 +56,7 @@ func (m *machine) poll() {
 	if m.owes {
 		m.send()
 	}
-	if m.receive() {
+	if m.takeFirst() || m.receive() {
 		m.idle, m.owes = 0, m.engine.Busy()
 		return
 	}
@@ -118,6 +118,7 @@ func (m *machine) tidy() (more bool) {
 		more = true
 	}
 	m.collect()
+	m.clear()
 	m.refill(supplyLater)
 	for m.receiveOwn() {
 		more = true

@@ -128,7 +128,7 @@ func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	m.stripped = g.TagsStripped
 	m.offset = uint64(umem.Shape{Headroom: *c.Headroom}.Offset())
 	m.most = limits.Frames
-	m.gathers = m.most >= 3
+	m.gathers, m.copies = m.most >= 3, !g.ZeroCopy
 	bytes := wire.MaxEnvelopeBytes + wire.MaxHeaderBytes + mtu.Bytes() + trailerBytes
 	m.least = (bytes + int(m.chunk) - 1) / int(m.chunk)
 	m.longest = (bytes + int(m.chunk-m.offset) - 1) / int(m.chunk-m.offset)
@@ -140,6 +140,8 @@ func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	case c.CopyBelow == 0:
 		m.copyBelow = 1024
 	}
+	room := m.chunk - wire.MaxEnvelopeBytes - wire.MaxHeaderBytes - trailerBytes
+	m.short = uint32(min(max(uint64(m.copyBelow), 1)-1, room))
 }
 
 // stockUp takes the frames that the device has from the start.

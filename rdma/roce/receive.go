@@ -15,11 +15,14 @@ type queue struct {
 	n      int // frames of a packet whose rest is to come
 	out    int // frames that the kernel has
 	most   int // that it is to have
+	looked int // frames in its ring whose packets takeFirst has taken
 }
 
 // inbound is what a batch of packets is read into.
 type inbound struct {
 	envelope wire.Reader
+	mine     bool // packets with this envelope are for us, and no router marked them
+	only     wire.Only
 	arrivals [batch + maxChain]transport.Arrival
 	chains   [batch + maxChain][]umem.Frame // those of each arrival
 	views    [batch + maxChain]umem.Frame   // where payload lies in them
@@ -44,6 +47,12 @@ func (m *machine) receive() (came bool) {
 // received takes n more frames of a queue.
 func (m *machine) received(q *queue, n int) {
 	q.out -= n
+	if q.looked > 0 { // and then q.n is 0
+		done := min(q.looked, n)
+		q.looked -= done
+		m.spare(q.frames[:done])
+		n = copy(q.frames[:], q.frames[done:n])
+	}
 	frames := q.frames[:q.n+n]
 	whole := umem.Whole(frames)
 	m.read(frames[:whole])
@@ -107,7 +116,8 @@ func (m *machine) read(frames []umem.Frame) {
 			m.spare(chain)
 			continue
 		}
-		if why := m.notFor(&m.envelope.Envelope); why != 0 {
+		why := m.notFor(&m.envelope.Envelope)
+		if m.mine = why == 0 && m.envelope.ECN() != wire.CE; why != 0 {
 			m.counts.add(why, 1)
 			m.spare(chain)
 			continue

@@ -3,6 +3,7 @@ package roce
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,8 +83,11 @@ func (g *rig) newSide(e *testenv.End, o rigOptions) *side {
 	if o.ipv6 {
 		ip = e.IP6
 	}
-	s.gid, err = rdma.ChooseGID(table, ip)
-	g.must(err)
+	own := slices.IndexFunc(table, func(e rdma.GIDEntry) bool { return e.GID == rdma.GIDOf(ip) })
+	if own < 0 {
+		g.Fatalf("%v is not among the addresses %v", ip, table)
+	}
+	s.gid = table[own]
 	return s
 }
 

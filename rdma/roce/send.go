@@ -14,11 +14,13 @@ type outbound struct {
 	parts     [maxChain]umem.Frame
 	reaped    [batch]umem.Frame
 	id        uint16 // of the next IPv4 packet
+	copies    bool   // packets are copied by the kernel when it is called
 	gathers   bool   // the sockets take packets in several parts
 	copyBelow uint32
-	most      int // parts of a packet
-	least     int // frames of a packet that is copied, at most
-	longest   int // frames of a packet that comes, at most
+	short     uint32 // bytes of a payload that is copied into the frame of its headers, at most
+	most      int    // parts of a packet
+	least     int    // frames of a packet that is copied, at most
+	longest   int    // frames of a packet that comes, at most
 }
 
 // trailerBytes is the most that padding and ICRC are.
@@ -26,6 +28,9 @@ const trailerBytes = 3 + wire.ICRCBytes
 
 // room is how many packets can be sent now, whatever they are.
 func (m *machine) room() int {
+	if m.least == 1 {
+		return min(batch, len(m.stock.heads), m.port.Room())
+	}
 	return min(batch, len(m.stock.heads)/m.least, m.port.Room()/m.least)
 }
 

@@ -66,6 +66,9 @@ func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	return n, nil
 }
 
+// Empty says whether Poll would find nothing. It is asked by the thread that polls.
+func (c *CompletionQueue) Empty() bool { return c.tail.Load() == c.head.Load() && !c.over.Load() }
+
 func (c *CompletionQueue) lost(wanted int) error {
 	if wanted != 0 && c.over.Load() {
 		return ErrOverrun
@@ -102,6 +105,10 @@ func (c *CompletionQueue) put(w *rdma.WorkCompletion, solicited bool) bool {
 	c.loud = c.loud || solicited || w.Status != rdma.Success
 	return true
 }
+
+// show shows what was put in, to a program that polls. Whether one waits to be woken publish says: it loads what Arm stores, with a
+// barrier between that and its own store, which takes until all that was written before has reached its cache.
+func (c *CompletionQueue) show() { release.Store32(&c.tail, c.next) }
 
 // publish shows what was put in, and says whether somebody is to be woken.
 func (c *CompletionQueue) publish() bool {

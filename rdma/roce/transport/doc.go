@@ -23,6 +23,9 @@
 // whatever was posted meanwhile: an answer goes out in front of the acknowledgement. To a peer that goes on without
 // acknowledgements one may say several (Config.Hold), until nothing comes for a while (Release).
 //
+// A message of RC in one packet with nothing in front of it has a shorter way: SendOnly and SentOnly post it, Expects and
+// ReceiveOnly take it. They do what the others would, and leave to those whatever is not so simple.
+//
 // Hostile peers. The payload and every field of a header are the peer's. Packets from another address, for a queue pair
 // that is not there, or with a packet number that is not the one to come, change nothing; each that is dropped is counted by a [Drop].
 //

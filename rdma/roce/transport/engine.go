@@ -241,6 +241,21 @@ func (e *Engine) publish() {
 	e.completions = e.completions[:0]
 }
 
+// list has a completion queue published at the end of the batch.
+func (e *Engine) list(c *CompletionQueue) {
+	if !c.dirty {
+		c.dirty = true
+		e.completions = append(e.completions, c)
+	}
+}
+
+// Publish ends what ReceiveOnly began, where nothing else did.
+func (e *Engine) Publish() {
+	if len(e.completions) > 0 {
+		e.publish()
+	}
+}
+
 // ring tells the engine that there is something for it on a queue pair. Any thread may.
 func (e *Engine) ring(place uint32) {
 	// Ordered behind the index that the caller has published; answerBells clears the bit before it reads that.

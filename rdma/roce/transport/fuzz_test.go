@@ -113,6 +113,7 @@ func (v *victim) throwOne(e *end, q *QueuePair, which byte, off int, b []byte) {
 		return
 	}
 	var env wire.Envelope
+	e.w.short = which&0x10 != 0
 	e.place(&a, &env, make([]byte, 40), b[n:])
 	e.hand()
 }

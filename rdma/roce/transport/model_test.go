@@ -122,6 +122,10 @@ func (s *side) postSome(n int) {
 		}
 		cut := p.length / 3
 		r := p.SendRequest
+		if s.w.short && s.postOnly(s.q, r, s.sge(at, p.length)) {
+			s.posted++
+			continue
+		}
 		r.SGEs = 2
 		if _, err := s.q.PostSend([]rdma.SendRequest{r}, []rdma.SGE{s.sge(at, cut), s.sge(at+cut, p.length-cut)}); err != nil {
 			return
@@ -185,7 +189,7 @@ type model struct {
 func drawModel(t *rapid.T) *model {
 	w := newWorld(t, rapid.Uint64().Draw(t, "seed"), Config{MTU: rdma.MTU4096, Window: rapid.IntRange(1, 64).Draw(t, "window"), Burst: rapid.IntRange(1, 20).Draw(t, "burst"),
 		Hold: rapid.IntRange(1, 9).Draw(t, "hold")})
-	w.relieves = true
+	w.relieves, w.short = true, rapid.Bool().Draw(t, "short")
 	w.batch = rapid.IntRange(1, 64).Draw(t, "batch")
 	w.link.faults = drawFaults(t)
 	o := options{depth: 8, psn: rapid.SampledFrom([]uint32{0, 5, mask24 - 3, mask24, 1 << 23}).Draw(t, "psn"), fresh: rapid.Bool().Draw(t, "fresh"),

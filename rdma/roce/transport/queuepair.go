@@ -186,10 +186,7 @@ func (q *QueuePair) complete(c *CompletionQueue, w *rdma.WorkCompletion, solicit
 	e := q.engine
 	w.QPN = q.qpn
 	q.touch()
-	if !c.dirty {
-		c.dirty = true
-		e.completions = append(e.completions, c)
-	}
+	e.list(c)
 	if c.put(w, solicited) {
 		return
 	}

@@ -36,6 +36,7 @@ type world struct {
 	batch int // the most packets that an end is given at once
 	// relieves has acknowledgements that are kept back go out when nothing comes, now or a while later.
 	relieves bool
+	short    bool // messages in one packet go the shorter way, where they can
 	// between is called for an end after Receive and in front of Progress, for a program to act.
 	between func(e *end)
 }
@@ -326,7 +327,11 @@ func (e *end) hand() {
 	if len(e.arrivals) == 0 {
 		return
 	}
-	e.Receive(e.w.now, e.arrivals)
+	if e.w.short {
+		e.handShort()
+	} else {
+		e.Receive(e.w.now, e.arrivals)
+	}
 	for i := range e.arrivals {
 		a := &e.arrivals[i]
 		all := []umem.Frame{e.frames[i]}

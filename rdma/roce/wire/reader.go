@@ -10,7 +10,7 @@ type Reader struct {
 
 // Parse is Envelope.Parse.
 func (r *Reader) Parse(frame []byte, length int) Malformed {
-	if r.known && r.repeats(frame, length) {
+	if r.repeats(frame, length) {
 		return WellFormed
 	}
 	m := r.Envelope.Parse(frame, length)
@@ -20,10 +20,13 @@ func (r *Reader) Parse(frame []byte, length int) Malformed {
 	return m
 }
 
+// Repeats is Parse of a packet in one piece where it is on the path of the last one and in order, and says whether it is.
+func (r *Reader) Repeats(frame []byte) bool { return r.repeats(frame, len(frame)) }
+
 // repeats says whether the packet has the same addresses and all else that Envelope has as the last one, and is in order.
 func (r *Reader) repeats(frame []byte, length int) bool {
 	const ip, udp = ethernetBytes, ethernetBytes + ipv4Bytes
-	if len(frame) < udp+udpBytes {
+	if !r.known || len(frame) < udp+udpBytes {
 		return false
 	}
 	a, b := (*[udp + udpBytes]byte)(frame), &r.front

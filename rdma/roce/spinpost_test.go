@@ -1,0 +1,56 @@
+package roce
+
+import (
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// TestSpinPost answers messages in the call that waits for them: at once where that is one packet, and else as PostSend does. What came and
+// the answer are whole; nothing is answered where nothing came or where something failed.
+func TestSpinPost(t *testing.T) {
+	g := newRig(t, rigOptions{mtu: 4200})
+	a, b := g.connected(config(rdma.RC), rdma.MTU4096)
+	got := make([]rdma.WorkCompletion, 4)
+	post := func(limit time.Duration, size int, requests ...rdma.SendRequest) (completed, posted int) {
+		completed, posted, err := rdma.SpinPost(b.qp, b.cq, got, limit, requests, []rdma.SGE{b.sge(1<<18, size)})
+		g.must(err)
+		return completed, posted
+	}
+	answer := rdma.SendRequest{ID: 9, Op: rdma.Send, SGEs: 1}
+	if n, posted := post(300*time.Microsecond, 8, answer); n != 0 || posted != 0 {
+		t.Errorf("nothing came, and %d completed and %d were posted", n, posted)
+	}
+	for i, size := range []int{64, 0, 63, 1000, 4096, 9000, 64} {
+		question, said := a.fill(0, size, byte(i)), b.fill(1<<18, size, byte(i+50))
+		b.receive(1, b.sge(0, 1<<16))
+		a.receive(2, a.sge(1<<18, 1<<16))
+		a.send(rdma.SendRequest{ID: 3, Op: rdma.Send}, a.sge(0, size))
+		for n, posted := 0, 0; n == 0; {
+			if n, posted = post(time.Second, size, answer); n != 1 || posted != 1 || int(got[0].Length) != size || got[0].Kind != rdma.Received {
+				t.Fatalf("%d bytes: %d completed, %d posted, %+v", size, n, posted, got[0])
+			}
+		}
+		for range 2 {
+			if c := a.completion(); c.Status != rdma.Success {
+				t.Fatalf("%d bytes: %v", size, c.Status)
+			}
+		}
+		if string(b.at(0, size)) != string(question) || string(a.at(1<<18, size)) != string(said) {
+			t.Errorf("%d bytes: something else came", size)
+		}
+		b.want(9, rdma.SendDone, rdma.Success)
+	}
+	b.receive(1, b.sge(0, 64))
+	a.send(rdma.SendRequest{ID: 3, Op: rdma.Send}, a.sge(0, 64))
+	if n, posted := post(time.Second, 0); n != 1 || posted != 0 {
+		t.Errorf("without an answer: %d completed, %d posted", n, posted)
+	}
+	a.want(3, rdma.SendDone, rdma.Success)
+	b.receive(1, b.sge(0, 64))
+	g.must(b.qp.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState))
+	if n, posted := post(time.Second, 8, answer); n != 1 || posted != 0 || got[0].Status != rdma.WorkFlushed {
+		t.Errorf("a failure: %d completed, %d posted, %v", n, posted, got[0].Status)
+	}
+}
