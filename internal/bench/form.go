@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 )
 
@@ -22,16 +23,34 @@ var (
 	Long  = Form{"long", 15, 2500 * time.Millisecond}
 )
 
-// FormVariable is the environment variable that names the form.
-const FormVariable = "UNIFIEDD_BENCH"
+// FormVariable is the environment variable that names the form, and RoundsVariable the one that has a number of rounds other
+// than the form's.
+const (
+	FormVariable   = "UNIFIEDD_BENCH"
+	RoundsVariable = "UNIFIEDD_BENCH_ROUNDS"
+)
 
 // WantedForm is the form asked for, the short one when none is.
 func WantedForm() (Form, error) {
 	name := cmp.Or(os.Getenv(FormVariable), Short.Name)
 	for _, f := range []Form{Short, Usual, Long} {
 		if f.Name == name {
-			return f, nil
+			return f.wantedRounds()
 		}
 	}
 	return Form{}, fmt.Errorf("%s=%s: it must be %s, %s or %s", FormVariable, name, Short.Name, Usual.Name, Long.Name)
+}
+
+// wantedRounds is the form with as many rounds as are asked for: the short one has what it has.
+func (f Form) wantedRounds() (Form, error) {
+	text := os.Getenv(RoundsVariable)
+	if text == "" || f == Short {
+		return f, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		return Form{}, fmt.Errorf("%s=%s: it must be a number of rounds", RoundsVariable, text)
+	}
+	f.Rounds = n
+	return f, nil
 }

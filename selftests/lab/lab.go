@@ -57,7 +57,7 @@ func update(ctx context.Context) error {
 
 // boot boots a guest in which commands find what they need.
 func (l *lab) boot(ctx context.Context, c vm.Config) (*vm.Guest, error) {
-	c.Nodes = l.nodes
+	c.Nodes, c.Append = l.nodes, l.append
 	c.Shares = append(c.Shares, l.dir)
 	if c.Record != "" {
 		c.Shares = append(c.Shares, c.Record)

@@ -52,6 +52,9 @@ func TestParse(t *testing.T) {
 	if err != nil || o.line.Name != "6.12" || o.cmd != "true" || !reflect.DeepEqual(o.packages, []string{"./xdp"}) {
 		t.Errorf("%+v, %v", o, err)
 	}
+	if o, err := parse([]string{"-append", "idle=poll"}); err != nil || o.append != "idle=poll" {
+		t.Errorf("%+v, %v", o, err)
+	}
 	for _, args := range [][]string{{"-kernel", "5"}, {"-nodes", "3"}, {"-nodes", "0"}, {"-cmd2", "x"}, {"-record", "x"}, {"-limit", "1s"}} {
 		if _, err := parse(args); !errors.Is(err, errUsage) {
 			t.Errorf("%q: %v", args, err)

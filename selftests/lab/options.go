@@ -16,6 +16,7 @@ type options struct {
 	cmd2   string
 	run    string
 	record string
+	append string
 	json   bool
 	short  bool
 	update bool
@@ -35,6 +36,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.run, "run", "", "run only tests that match the `expression`; what is behind a slash is for those inside them")
 	f.BoolVar(&o.short, "short", false, "run the short form of tests that have one")
 	f.StringVar(&o.record, "record", "", "a `directory` whose file disk is one more disk of the guest; what is written to it is recorded in the file log there; needs -cmd")
+	f.StringVar(&o.append, "append", "", "`words` behind those on the kernel's command line, such as idle=poll")
 	f.BoolVar(&o.json, "json", false, "print test events as go test -json does")
 	f.BoolVar(&o.update, "update", false, "only fetch the newest emulator and kernels, even where there are some")
 	f.IntVar(&o.nodes, "nodes", 1, "NUMA nodes of the guest, 1 or 2")

@@ -79,7 +79,7 @@ func (l *link) postBurst(next, n, every int, posted *measure.Ticks) error {
 // answerBandwidth is the server's side: it posts receives again as messages come.
 func (l *link) answerBandwidth() error {
 	for got := 0; twoSided(l.op) && got < l.Count; {
-		cs, err := l.await(l.came)
+		cs, err := l.awaitMany(l.came)
 		if err != nil {
 			if l.Transport != rdma.RC && got > 0 {
 				err = errors.Join(fmt.Errorf("%d of %d messages came, the others were lost, which %v does not mend", got, l.Count, l.Transport), err)

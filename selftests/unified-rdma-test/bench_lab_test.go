@@ -62,7 +62,7 @@ func perftestVersion(t *testing.T) string {
 	return ""
 }
 
-// race measures all cases once a round.
+// race measures the cases one after the other, and prints each pair and each case when it is done.
 func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -72,16 +72,18 @@ func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison)
 		t.Fatal(err)
 	}
 	programs := [2]*rdma.Program{rdma.Ours(exe), rdma.Perftest()}
-	cases := contests(t, form)
-	for i := range form.Rounds {
-		for _, c := range cases {
+	for _, c := range contests(t, form) {
+		for i := range form.Rounds {
 			if err := c.Pair(ctx, i, at, programs); err != nil {
 				t.Fatal(err)
 			}
+			pair := c.Result().Pairs[i]
+			fmt.Printf("%s, pair %d: %.4g against %.4g\n", c.Name(), i+1, pair.Ours, pair.Theirs)
 		}
-	}
-	for _, c := range cases {
-		all = append(all, c.Result())
+		result := c.Result()
+		e := result.Estimate()
+		fmt.Printf("%s: %.3f [%.3f, %.3f]\n", result.Case, e.Ratio, e.Low, e.High)
+		all = append(all, result)
 	}
 	return all
 }

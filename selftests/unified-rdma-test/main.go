@@ -19,11 +19,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // work does what was asked for. The little that is allocated is not worth a collection, whose
 // threads would take processors from the spinning ones. The goroutine is not bound to its thread: it would
-// change threads each time it gives way (see link.giveWay). Were the thread's place among the Go
-// scheduler's the only one, a call of libibverbs that takes more than some 20 µs would cost it, and wake
-// another thread to have it.
+// change threads each time it gives way (see link.giveWay).
+//
+// On a single processor there is one place for threads to run Go code. A second would let the goroutine wake another thread
+// each time it gives way, for nothing, and both would take turns there. Where timers cannot be late it is the smaller evil:
+// were there one place, a call of libibverbs that takes more than some 20 µs would cost it, and wake another thread to have it.
 func work(ctx context.Context, o options, out io.Writer) error {
-	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	if !unhurried() {
+		runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
+	}
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
 	switch {

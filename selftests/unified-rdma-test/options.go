@@ -81,7 +81,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
 	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")
 	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
-	fs.IntVar(&o.receive, "receive", 0, "roce:IFACE: so many `PACKETS` may wait for this program on each queue, a power of two (default 2048): UC and UD lose what is beyond")
+	fs.IntVar(&o.receive, "receive", 0, "roce:IFACE: so many `PACKETS` may wait for this program on each queue, a power of two (default 2048), and a quarter as many for the card: UC and UD lose what is beyond")
 	fs.BoolVar(&o.json, "json", false, "print JSON")
 	fs.StringVar(&o.cert, "cert", "", "`FILE` with our certificate (PEM): connect with TLS 1.3 and know the peer")
 	fs.StringVar(&o.key, "key", "", "`FILE` with its key")

@@ -3,30 +3,25 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
-	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
-// softPrefix begins the name of a device that is a network interface, with RoCE v2 in software on it. Others are named as
-// libibverbs names them.
-const softPrefix = "roce:"
-
-// soft is the interface of such a device, and whether the user names one.
-func (o *options) soft() (iface string, is bool) { return strings.CutPrefix(o.device, softPrefix) }
+// soft is the interface of a device of RoCE in software, and whether the user names one.
+func (o *options) soft() (iface string, is bool) { return providers.Soft(o.device) }
 
 // checkSoft holds the options to what RoCE in software can.
 func (o *options) checkSoft() error {
 	on, is := o.soft()
 	switch {
 	case !is && o.receive != 0:
-		return fmt.Errorf("-receive goes with a device %sIFACE, not with %s", softPrefix, o.device)
+		return fmt.Errorf("-receive goes with a device %sIFACE, not with %s", providers.SoftPrefix, o.device)
 	case o.receive < 0 || o.receive > mostReceive || o.receive&(o.receive-1) != 0:
 		return fmt.Errorf("-receive %d: it must be a power of two up to %d", o.receive, mostReceive)
 	case is && on != o.iface:
-		return fmt.Errorf("RDMA_DEV %s: it is on the interface that is IFACE, which is %s: name %s%[2]s, or another IFACE", o.device, o.iface, softPrefix)
+		return fmt.Errorf("RDMA_DEV %s: it is on the interface that is IFACE, which is %s: name %s%[2]s, or another IFACE", o.device, o.iface, providers.SoftPrefix)
 	case is && o.peer == rpingPeer:
 		return fmt.Errorf("-peer %s: %w", o.peer, o.unmanaged())
 	case is && o.Manager:
@@ -55,17 +50,21 @@ func (o *options) takes(j *job) error {
 	return nil
 }
 
+// softConfig is how RoCE in software is opened. With few packets to come at once, few are sent: the rings are as short then.
+func (s *session) softConfig() roce.Config {
+	c := roce.Config{Region: s.region, Receive: s.options.receive}
+	if c.Receive > 0 {
+		c.Send = min(512, max(8, c.Receive/4))
+	}
+	return c
+}
+
 // openDevice opens the device that the user names.
 func (s *session) openDevice() (err error) {
-	open, name := verbs.Provider{}.Open, s.options.device
-	if iface, is := s.options.soft(); is {
-		p, err := roce.NewProvider(roce.Config{Region: s.region, Receive: s.options.receive})
-		if err != nil {
-			return err
-		}
-		open, name = p.Open, iface
+	open := func(name string) (rdma.Device, error) {
+		return providers.Open(name, s.softConfig())
 	}
-	if s.device, err = keep(s, open, name); err != nil {
+	if s.device, err = keep(s, open, s.options.device); err != nil {
 		return err
 	}
 	if s.port, err = s.device.Port(1); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/providers"
 )
 
 // wholeVariable asks for the long forms of the tests between two namespaces, as make test-roce does.
@@ -24,7 +25,7 @@ func newRoCE(t *testing.T, o testenv.PairOptions) (place, *testenv.Pair) {
 	pair := testenv.NewPair(t, o)
 	testenv.HugePages(t, 256<<20)
 	sit := func(e *testenv.End) seat {
-		return seat{card: e.Ifname, device: softPrefix + e.Ifname, in: e.Namespace}
+		return seat{card: e.Ifname, device: providers.SoftPrefix + e.Ifname, in: e.Namespace}
 	}
 	return place{seat: sit(&pair.A), far: sit(&pair.B), server: pair.B.IP.String(), mtu: rdma.FitsInterface(pair.MTU).Bytes(),
 		patient: "-qp-timeout 16 ", whole: os.Getenv(wholeVariable) != "", tooLong: rdma.RemoteInvalidRequest,

@@ -7,7 +7,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -85,7 +84,7 @@ func (s *session) deviceFrames() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count the queues of %s: %w", iface, err)
 	}
-	return uint64(roce.Config{Receive: s.options.receive}.Frames(max(1, link.Attrs().NumRxQueues))), nil // as many as there can be
+	return uint64(s.softConfig().Frames(max(1, link.Attrs().NumRxQueues))), nil // as many as there can be
 }
 
 func pow2(n uint64) uint64 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -62,7 +63,7 @@ func (st *store) sendAll() error {
 			f := st.frames[len(st.frames)-1]
 			start, _ := st.region.Start(f)
 			f = umem.Frame{Addr: start, Len: uint32(st.Size)}
-			fill(st.region.Bytes(f), st.Seed, uint64(sent))
+			selftest.Fill(st.region.Bytes(f), st.Seed, uint64(sent))
 			if st.port.Send([]umem.Frame{f}) == 0 {
 				break
 			}
@@ -95,7 +96,7 @@ func (st *store) compareAll() error {
 			if uint64(f.Len) != st.Size {
 				return fmt.Errorf("message %d has %d bytes, not %d", came, f.Len, st.Size)
 			}
-			if at := differs(st.region.Bytes(f), st.Seed, uint64(came)); at >= 0 {
+			if at := selftest.Differs(st.region.Bytes(f), st.Seed, uint64(came)); at >= 0 {
 				return fmt.Errorf("message %d differs from byte %d on", came, at)
 			}
 			came++

@@ -14,18 +14,30 @@ const (
 // depth is how many messages of unified-rdma-test are under way in a test of bandwidth: its default.
 const depth = 128
 
+// ring is how many frames wait for packets in a test of latency: as many as xsk-pingpong has. The more there are, the longer ago is it
+// that each was in a cache.
+const ring = 64
+
 // ours is unified-rdma-test.
 func ours(path, op string) *program {
+	begin := func(w work) []string {
+		if w.bandwidth {
+			return []string{path}
+		}
+		return []string{path, "-receive", strconv.Itoa(ring)}
+	}
 	device := func(e end) string { return "roce:" + e.card }
 	return &program{name: strings.ToUpper(op), op: op, protocol: "tcp", port: 18516,
-		server: func(p place, _ work) []string { return []string{path, p.server.card, device(p.server), "-", "server"} },
+		server: func(p place, w work) []string {
+			return append(begin(w), p.server.card, device(p.server), "-", "server")
+		},
 		client: func(p place, w work) []string {
 			test := "latency"
 			if w.bandwidth {
 				test = "bandwidth"
 			}
-			return []string{path, "-mtu", strconv.Itoa(pathMTU), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
-				p.client.card, device(p.client), "-", p.server.address}
+			return append(begin(w), "-mtu", strconv.Itoa(pathMTU), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
+				p.client.card, device(p.client), "-", p.server.address)
 		},
 		read: readTable}
 }

@@ -18,7 +18,7 @@ func TestSameWork(t *testing.T) {
 		work           work
 		server, client string
 	}{
-		{ours("p", "send"), latency, "p b0 roce:b0 - server", "p -mtu 4096 -test latency -op send -size 64 -n 1000 a0 roce:a0 - 10.0.0.2"},
+		{ours("p", "send"), latency, "p -receive 64 b0 roce:b0 - server", "p -receive 64 -mtu 4096 -test latency -op send -size 64 -n 1000 a0 roce:a0 - 10.0.0.2"},
 		{ours("p", "write"), work{size: 65536, count: 500, bandwidth: true}, "p b0 roce:b0 - server",
 			"p -mtu 4096 -test bandwidth -op write -size 65536 -n 500 a0 roce:a0 - 10.0.0.2"},
 		{pingpong("c"), latency, "c b0 02:00:00:00:00:01 server 64 1000", "c a0 02:00:00:00:00:02 client 64 1000"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
@@ -19,7 +20,7 @@ func (c Config) arguments(fds inherited) []string {
 		"-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
 		"-M", "q35", "-accel", "tcg,thread=multi", "-cpu", "max",
 		"-m", strconv.Itoa(memoryMiB), "-smp", fmt.Sprintf("%d,sockets=%d", processors, max(1, c.Nodes)),
-		"-kernel", c.Kernel.Image, "-initrd", fdPath(fds.initramfs), "-append", commandLine(),
+		"-kernel", c.Kernel.Image, "-initrd", fdPath(fds.initramfs), "-append", c.commandLine(),
 		"-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console",
 	}
 	for _, dir := range c.Emulator.Data {
@@ -46,8 +47,9 @@ func fdPath(fd int) string { return fmt.Sprintf("/dev/fd/%d", fd) }
 // emulator: what runs after one proves nothing. The console gets warnings and worse.
 // The processors' time stamp counters are the host's: on a busy machine the kernel doubts them,
 // and programs then pay a system call and a device's register for each look at the clock.
-func commandLine() string {
-	return fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable net.ifnames=0 hugepages=%d", hugePages)
+func (c Config) commandLine() string {
+	line := fmt.Sprintf("console=ttyS0 loglevel=5 panic=-1 oops=panic tsc=reliable net.ifnames=0 hugepages=%d", hugePages)
+	return strings.TrimSpace(line + " " + c.Append)
 }
 
 // nodes divides memory and processors, and gives each node a bus.

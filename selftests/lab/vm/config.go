@@ -21,6 +21,8 @@ type Config struct {
 	// Nodes is how many NUMA nodes there are: 1 or 2. With two, the second card of
 	// each kind and the NVMe disk are on the second.
 	Nodes int
+	// Append are more words for the kernel's command line.
+	Append string
 	// Record is a directory on the host, or empty. Its file disk is then a disk of the
 	// guest, and its file log gets all that is written to it, with the flushes, in the
 	// format of the kernel's dm-log-writes. The path has no comma in it.
