@@ -1,0 +1,274 @@
+package blocks
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// small is a server's region, and its configuration, in tests of what goes wrong.
+func small() (umem.Config, Config) {
+	return withExtents(56), Config{Clients: 3, Window: 8, Transfer: 1 << 20}
+}
+
+// forge asks for something that Submit would not: request changes what is asked, message the bytes that say so.
+func (u *customer) forge(request func(*protocol.Request), message func([]byte)) {
+	u.Helper()
+	start, room := u.region.Start(u.frames[0])
+	g, err := u.grants.Grant(start, room, rdma.RemoteWrite)
+	must(u, err)
+	u.ask(Read{Frame: u.frames[0]}, g, 0)
+	cell := u.cells.bytes(u.Client.config.Window + int(u.sends[len(u.sends)-1].ID>>16))
+	q, reason := protocol.ParseRequest(cell)
+	if reason != protocol.None {
+		u.Fatal(reason)
+	}
+	if request != nil {
+		request(&q)
+	}
+	protocol.PutRequest(cell, &q)
+	if message != nil {
+		message(cell)
+	}
+}
+
+// TestRefused: what may be asked for and is not to be had is refused with the reason, and the client goes on.
+func TestRefused(t *testing.T) {
+	region, c := small()
+	c.Permit = func(connect.Peer, protocol.Hello) (Range, error) { return Range{Offset: 8192, Length: 4 << 20}, nil }
+	g := newRig(t, region)
+	v := g.far.serve(newDisk(t, diskSize), c)
+	u := g.near.newCustomer(v, ClientConfig{}, 1, 1)
+	for name, one := range map[string]struct {
+		change func(*protocol.Request)
+		want   protocol.Reason
+	}{
+		"zero length":       {func(q *protocol.Request) { q.Length = 0 }, protocol.OutOfRange},
+		"overflow":          {func(q *protocol.Request) { q.Offset = math.MaxUint64 - 511 }, protocol.OutOfRange},
+		"overflow there":    {func(q *protocol.Request) { q.Address = math.MaxUint64 - 511 }, protocol.OutOfRange},
+		"beyond the end":    {func(q *protocol.Request) { q.Offset = diskSize }, protocol.OutOfRange},
+		"over the end":      {func(q *protocol.Request) { q.Offset, q.Length = diskSize-4096, 8192 }, protocol.OutOfRange},
+		"very far":          {func(q *protocol.Request) { q.Offset = 1 << 62 }, protocol.OutOfRange},
+		"too long":          {func(q *protocol.Request) { q.Length = 1<<20 + 4096 }, protocol.TooLong},
+		"longest number":    {func(q *protocol.Request) { q.Length = math.MaxUint32 &^ 4095 }, protocol.TooLong},
+		"unaligned offset":  {func(q *protocol.Request) { q.Offset = 8193 }, protocol.Unaligned},
+		"unaligned length":  {func(q *protocol.Request) { q.Offset, q.Length = 8192, 4095 }, protocol.Unaligned},
+		"in front":          {func(q *protocol.Request) { q.Offset = 4096 }, protocol.NotPermitted},
+		"behind":            {func(q *protocol.Request) { q.Offset = 4<<20 + 8192 }, protocol.NotPermitted},
+		"over the part end": {func(q *protocol.Request) { q.Offset, q.Length = 4<<20+4096, 8192 }, protocol.NotPermitted},
+	} {
+		u.forge(one.change, nil)
+		if d := u.await(1)[0]; d.Err != one.want {
+			t.Errorf("%s: %v instead of %v", name, d.Err, one.want)
+		}
+	}
+	u.submit(Read{Offset: 8192, Frame: u.frames[0]})
+	u.verify(u.await(1)[0])
+	if st := v.settled(); st.Refused[protocol.OutOfRange] != 6 || st.Refused[protocol.NotPermitted] != 3 || st.Ended != 0 || st.Clients[0].Refused[protocol.TooLong] != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// lost waits until the client knows that it was ended.
+func (u *customer) lost() error {
+	u.Helper()
+	var one [1]Done
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if n, err := u.Poll(one[:]); n == 0 && err != nil {
+			return err
+		}
+	}
+	u.Fatalf("the client was not ended: %+v", u.served.server.Stats())
+	return nil
+}
+
+// TestOffenders: who breaks the rules is ended, the reason is counted, and the others go on as if nothing had been.
+func TestOffenders(t *testing.T) {
+	region, c := small()
+	g := newRig(t, region)
+	v := g.far.serve(newDisk(t, diskSize), c)
+	good := g.near.newCustomer(v, ClientConfig{}, 8, 4)
+	for _, one := range []struct {
+		name   string
+		offend func(u *customer)
+		reason protocol.Reason // counted, if not 0
+	}{
+		{"bad checksum", func(u *customer) { u.forge(nil, func(b []byte) { b[20] ^= 1 }) }, protocol.BadHeader},
+		{"bad magic", func(u *customer) { u.forge(nil, func(b []byte) { b[0] ^= 1 }) }, protocol.BadMagic},
+		{"other version", func(u *customer) { u.forge(nil, func(b []byte) { b[4] = 2 }) }, protocol.BadVersion},
+		{"unknown kind", func(u *customer) { u.forge(nil, func(b []byte) { b[5] = 200 }) }, protocol.BadKind},
+		{"response", func(u *customer) {
+			u.forge(nil, func(b []byte) { protocol.PutResponse(b, &protocol.Response{Status: protocol.Busy}) })
+		}, protocol.BadMagic},
+		{"zeros", func(u *customer) { u.forge(nil, func(b []byte) { clear(b) }) }, protocol.BadMagic},
+		{"short", func(u *customer) { u.forge(nil, nil); u.sges[0].Length = 63 }, protocol.BadLength},
+		{"empty", func(u *customer) { u.forge(nil, nil); u.sges[0].Length = 0 }, protocol.BadLength},
+		{"long", func(u *customer) { u.forge(nil, nil); u.sges[0].Length = 65 }, 0},
+		{"wrong rkey", func(u *customer) { u.forge(func(q *protocol.Request) { q.Length = 4096; q.RKey ^= 0x5500 }, nil) }, 0},
+		{"wrong address", func(u *customer) { u.forge(func(q *protocol.Request) { q.Length = 4096; q.Address += 1 << 20 }, nil) }, 0},
+		{"longer than granted", func(u *customer) { u.forge(func(q *protocol.Request) { q.Length = 8192 }, nil) }, 0},
+		{"WRITE with immediate", func(u *customer) { u.forge(nil, nil); u.sends[0].Op = rdma.WriteImmediate }, 0},
+		{"WRITE", func(u *customer) { u.forge(nil, nil); u.sends[0].Op = rdma.Write; u.sends[0].RKey = 0x100 }, 0},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			before := v.server.Stats()
+			u := g.near.newCustomer(v, ClientConfig{}, 4, 0)
+			u.TB = t
+			one.offend(u)
+			if err := u.lost(); one.reason != protocol.None && !strings.Contains(err.Error(), "the server ends it") && !errors.Is(err, rdma.WorkFlushed) && !errors.Is(err, rdma.RetryExceeded) {
+				t.Logf("the client learns: %v", err)
+			}
+			good.get(4096, good.extents[0], nearExtent)
+			testenv.Wait(t, patience, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+			st := v.server.Stats()
+			if one.reason != protocol.None && (st.Ended != before.Ended+1 || st.Refused[one.reason] != before.Refused[one.reason]+1) {
+				t.Errorf("before %+v, after %+v", before, st)
+			}
+		})
+	}
+}
+
+// TestBeyondWindow: a client that has more requests under way than the window is ended, and the server forgets none of the others'.
+func TestBeyondWindow(t *testing.T) {
+	region, c := small()
+	c.Window = 4
+	g := newRig(t, region)
+	v := g.far.serve(newDisk(t, diskSize), c)
+	good, bad := g.near.newCustomer(v, ClientConfig{}, 8, 4), g.near.newCustomer(v, ClientConfig{Window: 32}, 32, 0)
+	if bad.Window() != 4 {
+		t.Fatalf("the window is %d", bad.Window())
+	}
+	bad.window = 32     // as if the server had said so
+	release := v.hold() // they come at once
+	for i := range 32 {
+		bad.submit(Read{Offset: uint64(i) * 4096, Frame: bad.frames[i]})
+	}
+	_, err := bad.Poll(nil)
+	must(t, err)
+	time.Sleep(10 * time.Millisecond)
+	release()
+	bad.lost()
+	good.readMuch(4, 20)
+	testenv.Wait(t, patience, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+	if st := v.server.Stats(); st.Refused[protocol.BeyondCredit] != 1 || st.Ended != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestVanish: a client that is gone in the middle of WRITEs leaves nothing behind, and others do not notice.
+func TestVanish(t *testing.T) {
+	region, c := small()
+	for _, c.Cache = range caches() {
+		g := newRig(t, region)
+		v := g.far.serve(newDisk(t, diskSize), c)
+		good := g.near.newCustomer(v, ClientConfig{}, 8, 4)
+		for range 3 {
+			u := g.near.newCustomer(v, ClientConfig{}, 8, 8)
+			for i := range 8 {
+				u.submit(Read{Offset: uint64(i) * nearExtent % (diskSize - nearExtent), Frame: u.extents[i]})
+			}
+			_, err := u.Poll(nil)
+			must(t, err)
+			must(t, u.qp.Close()) // as a program that was killed: nothing answers any more
+			u.qp = nil
+			must(t, u.conn.Close())
+			good.readMuch(4, 10)
+		}
+		testenv.Wait(t, patience, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+		v.settled()
+		must(t, v.do(func() error {
+			for i := range v.server.shelves {
+				if s := &v.server.shelves[i].share; s.sum != 0 {
+					t.Errorf("%d buffers are in use by nobody", s.sum)
+				}
+			}
+			return nil
+		}))
+	}
+}
+
+// TestStrangers: who does not say what it wants, or wants something else, is refused in words.
+func TestStrangers(t *testing.T) {
+	region, c := small()
+	c.Clients = 1
+	denied := errors.New("not today")
+	c.Permit = func(p connect.Peer, h protocol.Hello) (Range, error) {
+		if h.Flow == "" {
+			return Range{}, denied
+		}
+		return Range{}, nil
+	}
+	g := newRig(t, region)
+	v := g.far.serve(newDisk(t, diskSize), c)
+	u := g.near.newCustomer(v, ClientConfig{Flow: "blocks"}, 1, 0)
+	refused := func(c ClientConfig, says string) {
+		t.Helper()
+		var err error
+		g.near.ns.Do(t, func() { _, err = Dial(context.Background(), u.config(c)) })
+		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), says) {
+			t.Errorf("%+v: %v instead of %q", c.Flow, err, says)
+		}
+	}
+	refused(ClientConfig{Flow: "else"}, `flow "blocks" is served here, not "else"`)
+	refused(ClientConfig{}, denied.Error())
+	refused(ClientConfig{Flow: "blocks"}, "all are taken")
+	u.submit(Read{Frame: u.frames[0]})
+	u.verify(u.await(1)[0])
+	u.check(u.Client.Close())
+	testenv.Wait(t, patience, "the place is not free again", func() bool { return len(v.server.Stats().Clients) == 0 })
+	u.dial(ClientConfig{Flow: "blocks", Window: 2})
+	u.submit(Read{Frame: u.frames[0]})
+	u.verify(u.await(1)[0])
+	if st := v.server.Stats(); st.Ended != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestForgedAnswers: a server that answers what was not asked, or more than that, is nobody to stay with.
+func TestForgedAnswers(t *testing.T) {
+	region, c := small()
+	g := newRig(t, region)
+	v := g.far.serve(newDisk(t, diskSize), c)
+	for name, op := range map[string]func(id uint32, s *seat) rdma.SendRequest{
+		"another id": func(id uint32, s *seat) rdma.SendRequest {
+			r := rdma.SendRequest{Op: rdma.WriteImmediate}
+			binary.BigEndian.PutUint32(r.Immediate[:], id+1)
+			return r
+		},
+		"an old id": func(id uint32, s *seat) rdma.SendRequest {
+			r := rdma.SendRequest{Op: rdma.WriteImmediate}
+			binary.BigEndian.PutUint32(r.Immediate[:], id-1<<16)
+			return r
+		},
+		"an empty response": func(id uint32, s *seat) rdma.SendRequest { return rdma.SendRequest{Op: rdma.Send} },
+	} {
+		u := g.near.newCustomer(v, ClientConfig{}, 1, 0)
+		u.submit(Read{Frame: u.frames[0]})
+		id := u.slots[u.sends[0].ID>>16].id(int32(u.sends[0].ID >> 16))
+		must(t, v.do(func() error {
+			for i := range v.server.seats {
+				if p := &v.server.seats[i]; p.state == seatTaken {
+					r := op(id, p)
+					r.ID, r.Flags = 1<<62, rdma.Signaled
+					_, err := p.qp.PostSend([]rdma.SendRequest{r}, nil)
+					return err
+				}
+			}
+			return nil
+		}))
+		if err := u.lost(); name != "an empty response" && !errors.Is(err, errStray) || name == "an empty response" && !errors.Is(err, protocol.BadLength) {
+			t.Errorf("%s: %v", name, err)
+		}
+		testenv.Wait(t, patience, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 0 })
+	}
+}

@@ -1,0 +1,167 @@
+package blocks
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// The two shelves of a server.
+const (
+	frameShelf = iota
+	extentShelf
+	shelves
+)
+
+// plan is how a server with a configuration does it, over a region of some shape.
+type plan struct {
+	clients, window, depth int
+	size                   uint64 // bytes served: whole blocks of the target
+	align                  uint64 // of offsets and lengths
+	transfer               uint64 // bytes of the longest request
+	keep                   bool
+	frame, extent          uint64 // bytes; 0: there are none, or none that fit the target
+	control                uint64 // bytes of a frame, for control messages
+	most                   int    // buffers of one request
+	shelves                [shelves]shelfPlan
+}
+
+// shelfPlan is how many buffers of a kind there are, and how many of them each client is sure of.
+type shelfPlan struct{ buffers, reserve int }
+
+func newPlan(c Config, r *umem.Region) (*plan, error) {
+	a := c.Target.Alignment()
+	p := &plan{clients: c.Clients, window: c.Window, depth: c.Depth, align: uint64(max(a.Offset, 1)), transfer: uint64(c.Transfer),
+		keep: c.Cache > 0, control: uint64(r.FrameSize())}
+	p.size = c.Target.Size() &^ (p.align - 1)
+	if p.size == 0 {
+		return nil, fmt.Errorf("%s has %d bytes: nothing that could be served in blocks of %d", c.Target.Path(), c.Target.Size(), p.align)
+	}
+	if fits := uint64(max(a.Offset, a.Memory)); fits <= uint64(r.FrameSize()) {
+		p.frame = uint64(r.FrameSize())
+	}
+	if r.Extents() > 0 && r.ExtentSize() >= p.align {
+		p.extent = r.ExtentSize()
+	}
+	if p.frame == 0 && p.extent == 0 {
+		return nil, fmt.Errorf("%s wants blocks of %d bytes, and the region has frames of %d and no extents: give it some (region.extents)", c.Target.Path(), p.align, r.FrameSize())
+	}
+	if p.transfer < p.align {
+		return nil, fmt.Errorf("requests of at most %d bytes: %s is read in blocks of %d", p.transfer, c.Target.Path(), p.align)
+	}
+	p.share(c)
+	return p, nil
+}
+
+// share says how many buffers there are.
+func (p *plan) share(c Config) {
+	f, e := &p.shelves[frameShelf], &p.shelves[extentShelf]
+	f.reserve, e.reserve = p.longest()
+	p.most = max(f.reserve, e.reserve)
+	f.buffers, e.buffers = f.reserve*p.clients, e.reserve*p.clients
+	if f.reserve > 0 {
+		f.buffers += max(p.depth, f.reserve)
+	}
+	if e.reserve > 0 {
+		e.buffers += max(min(p.depth, sharedExtents), e.reserve)
+	}
+	switch {
+	case f.reserve > 0 && e.reserve > 0:
+		f.buffers += int(c.Cache / 2 / p.frame)
+		e.buffers += int(c.Cache / 2 / p.extent)
+	case f.reserve > 0:
+		f.buffers += int(c.Cache / p.frame)
+	default:
+		e.buffers += int(c.Cache / p.extent)
+	}
+}
+
+// longest is the most frames, and the most extents, that one request needs.
+func (p *plan) longest() (frames, extents int) {
+	if p.extent == 0 {
+		n := pieces(p.transfer, p.frame)
+		if p.keep && p.transfer > p.align { // it may begin and end within frames
+			n++
+		}
+		return n, 0
+	}
+	switch {
+	case p.frame == 0:
+		return 0, pieces(p.transfer, p.extent)
+	case p.keep:
+		frames = min(pieces(p.transfer, p.frame)+1, keptFrames)
+	default:
+		frames = 1
+	}
+	if p.transfer > p.frame {
+		extents = pieces(p.transfer, p.extent)
+	}
+	return frames, extents
+}
+
+func pieces(n, each uint64) int { return int((n + each - 1) / each) }
+
+// operations is how many requests of a client are begun and not known to have arrived: those in its window, and as many
+// whose answer it may have seen already.
+func (p *plan) operations() int { return 2 * p.window }
+
+// receives is how many a client's requests find: one more than the window, to see when it is not kept to.
+func (p *plan) receives() int { return p.window + 1 }
+
+// cells is how many control messages there are: one for each request to arrive in, and one for each refusal.
+func (p *plan) cells() int { return p.clients * (p.receives() + p.operations()) }
+
+// answerCell is that of an operation's refusal.
+func (p *plan) answerCell(op int32) int { return p.clients*p.receives() + int(op) }
+
+func (p *plan) controlFrames() int { return pieces(uint64(p.cells())*protocol.HeaderLen, p.control) }
+
+// cut is how a request is put into buffers.
+type cut struct {
+	shelf int
+	n     int    // buffers
+	first uint64 // offset of the first
+	step  uint64 // from one to the next
+	end   uint64 // where the last ends at most
+}
+
+// cut cuts a request that was checked. Frames that are kept lie at multiples of their size, so that they serve others too.
+func (p *plan) cut(offset, length uint64) cut {
+	end := offset + length
+	if p.keep && p.frame > 0 {
+		c := cut{shelf: frameShelf, first: offset &^ (p.frame - 1), step: p.frame, end: p.size}
+		c.n = pieces(end-c.first, p.frame)
+		if c.n <= keptFrames || p.extent == 0 {
+			return c
+		}
+	}
+	c := cut{shelf: extentShelf, first: offset, step: p.extent, end: end}
+	if p.frame > 0 && (length <= p.frame || p.extent == 0) {
+		c.shelf, c.step = frameShelf, p.frame
+	}
+	c.n = pieces(length, c.step)
+	return c
+}
+
+// piece is where the k-th buffer begins, and how long it is.
+func (c *cut) piece(k int) (at, length uint64) {
+	at = c.first + uint64(k)*c.step
+	return at, min(c.step, c.end-at)
+}
+
+// check says why a request is refused. Its range ends before 2^64.
+func (p *plan) check(q *protocol.Request, may Range) protocol.Reason {
+	offset, length := q.Offset, uint64(q.Length)
+	switch {
+	case length > p.transfer:
+		return protocol.TooLong
+	case (offset|length)&(p.align-1) != 0:
+		return protocol.Unaligned
+	case offset+length > p.size:
+		return protocol.OutOfRange
+	case !may.contains(offset, length):
+		return protocol.NotPermitted
+	}
+	return protocol.None
+}

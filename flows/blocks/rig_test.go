@@ -1,0 +1,400 @@
+package blocks
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// patience is how long anything may take on a machine that does other things.
+var patience = testenv.Within(30 * time.Second)
+
+// rig is two machines, as it were: network namespaces joined by a veth pair, each with a region and a device.
+type rig struct {
+	testing.TB
+	near, far *side // of clients, of servers
+}
+
+// side is one machine.
+type side struct {
+	testing.TB
+	ns     machine
+	region *umem.Region
+	at     *stream.Endpoint
+}
+
+// machine is where a side is: a namespace, or this machine, with the address and the device there.
+type machine struct {
+	in   *testenv.Namespace // nil: here
+	IP   netip.Addr
+	open func(*umem.Region) (rdma.Device, error)
+}
+
+// Do is testenv.Namespace's.
+func (m machine) Do(t testing.TB, f func()) {
+	t.Helper()
+	if m.in == nil {
+		f()
+		return
+	}
+	m.in.Do(t, f)
+}
+
+// Where rigs are, and disks: changed by tests in the lab.
+var (
+	machines = overVeth
+	diskPath = func(t testing.TB, _ uint64) string { return filepath.Join(testenv.DiskDir(t), "served") }
+)
+
+// overVeth are namespaces joined by a veth pair, with RDMA in software.
+func overVeth(t testing.TB) (near, far machine) {
+	t.Helper()
+	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
+	at := func(e *testenv.End) machine {
+		return machine{e.Namespace, e.IP, func(r *umem.Region) (rdma.Device, error) {
+			p, err := roce.NewProvider(roce.Config{Region: r, Receive: 1024, Send: 256})
+			if err != nil {
+				return nil, err
+			}
+			return p.Open(e.Ifname)
+		}}
+	}
+	return at(&pair.A), at(&pair.B)
+}
+
+// Extents of servers are shorter than those of clients, so that requests can be longer than one.
+const (
+	extent     = 256 << 10
+	nearExtent = 1 << 20
+)
+
+// newRig opens a region and a device on both machines. At the end of the test nothing is left of them, and every frame is in its pool.
+func newRig(t testing.TB, server umem.Config) *rig {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	near, far := machines(t)
+	return &rig{TB: t, near: newSide(t, near, umem.Config{Size: 48 << 20, Pages: umem.Ordinary, ExtentSize: nearExtent, Extents: 32}), far: newSide(t, far, server)}
+}
+
+func withExtents(n uint64) umem.Config {
+	return umem.Config{Size: 16<<20 + n*extent, Pages: umem.Ordinary, ExtentSize: extent, Extents: n}
+}
+
+func newSide(t testing.TB, m machine, c umem.Config) *side {
+	t.Helper()
+	s := &side{TB: t, ns: m}
+	var err error
+	s.region, err = umem.Open(c)
+	s.must(err)
+	t.Cleanup(s.closeRegion)
+	m.Do(t, func() {
+		d, err := m.open(s.region)
+		s.must(err)
+		t.Cleanup(func() { s.check(d.Close()) })
+		s.at, err = stream.OpenEndpoint(d, s.region)
+		s.must(err)
+		t.Cleanup(func() { s.check(s.at.Close()) })
+	})
+	return s
+}
+
+func (s *side) must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// check is must for clean-ups, and goroutines other than the test's.
+func (s *side) check(err error) {
+	s.Helper()
+	if err != nil {
+		s.Error(err)
+	}
+}
+
+// closeRegion finds all frames in the pool.
+func (s *side) closeRegion() {
+	s.Helper()
+	count, err := s.region.Audit()
+	if err != nil || count.Of(umem.OwnerPool) != s.region.Frames() {
+		s.Errorf("the pool has %d of %d frames in the end: %v, %v", count.Of(umem.OwnerPool), s.region.Frames(), count, err)
+	}
+	s.check(s.region.Close())
+}
+
+// hands are a book with a holder of a worker's.
+func (s *side) hands(name string) *umem.Holder {
+	s.Helper()
+	book := s.region.NewBook(name)
+	h, err := book.NewHolder(umem.OwnerWorker, name)
+	s.must(err)
+	s.Cleanup(func() { s.check(book.Close()) })
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// disk is a file with bytes that follow from their offsets, and from a seed.
+type disk struct {
+	path    string
+	content []byte
+	target  *nvme.Target
+}
+
+func newDisk(t testing.TB, size int) *disk {
+	t.Helper()
+	d := &disk{path: diskPath(t, uint64(size)), content: make([]byte, size)}
+	d.fill(1)
+	if err := os.WriteFile(d.path, d.content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.open(t, nvme.TargetConfig{Path: d.path, ReadOnly: true})
+	return d
+}
+
+func (d *disk) open(t testing.TB, c nvme.TargetConfig) {
+	t.Helper()
+	var err error
+	if d.target, err = nvme.OpenTarget(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.target.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// fill makes other bytes.
+func (d *disk) fill(seed uint64) {
+	r := rand.NewPCG(seed, 2)
+	for at := 0; at < len(d.content); at += 8 {
+		binary.LittleEndian.PutUint64(d.content[at:], r.Uint64())
+	}
+}
+
+// served is a server that a worker polls.
+type served struct {
+	*side
+	*disk
+	server   *Server
+	config   Config
+	address  string
+	commands chan func()
+	end      chan struct{}
+	done     chan struct{}
+	spins    bool // it never sleeps
+}
+
+// serve serves a disk to whoever comes, until the end of the test.
+func (s *side) serve(d *disk, c Config) *served {
+	s.Helper()
+	v := &served{side: s, disk: d, config: c, commands: make(chan func()), end: make(chan struct{}), done: make(chan struct{})}
+	v.config.Name, v.config.Endpoint, v.config.Worker, v.config.Target, v.config.Flow = "test", s.at, s.hands("server"), d.target, "blocks"
+	var err error
+	v.server, err = Open(v.config)
+	s.must(err)
+	_, v.spins = s.TB.(*testing.B)
+	go v.run()
+	ctx, cancel := context.WithCancel(context.Background())
+	var l *connect.Listener
+	s.ns.Do(s, func() { l, err = connect.Listen(ctx, netip.AddrPortFrom(s.ns.IP, 0).String(), connect.Config{}) })
+	s.must(err)
+	v.address = l.Addr().String()
+	var serving sync.WaitGroup
+	serving.Go(func() { s.check(v.server.Serve(ctx, l, v.do)) })
+	s.Cleanup(func() {
+		cancel()
+		serving.Wait()
+		s.check(l.Close())
+		close(v.end)
+		<-v.done
+		s.check(v.server.Close())
+		s.check(v.server.Close())
+	})
+	return v
+}
+
+// run is the worker's thread.
+func (v *served) run() {
+	defer close(v.done)
+	runtime.LockOSThread() // and never unlocked
+	for {
+		select {
+		case <-v.end:
+			return
+		case f := <-v.commands:
+			f()
+		default:
+		}
+		more, err := v.server.Poll(time.Now())
+		v.config.Worker.Book().Publish()
+		if err != nil {
+			v.Error(err)
+			return
+		}
+		if !more {
+			v.wait()
+		}
+	}
+}
+
+func (v *served) wait() {
+	switch {
+	case v.spins:
+		return
+	case !v.config.Events:
+		time.Sleep(20 * time.Microsecond)
+		return
+	}
+	fds := v.server.FDs(nil)
+	limit := unix.NsecToTimespec(int64(20 * time.Millisecond)) // for commands, not for requests
+	_, _ = unix.Ppoll(fds, &limit, nil)
+}
+
+var errLoopEnded = errors.New("the worker has ended")
+
+// do is the worker's Doer.
+func (v *served) do(f func() error) error {
+	result := make(chan error, 1)
+	select {
+	case v.commands <- func() { result <- f() }:
+		return <-result
+	case <-v.done:
+		return errLoopEnded
+	}
+}
+
+// settled are the counters once every request that came has been answered, and the answers are known to have arrived.
+func (v *served) settled() Stats {
+	v.Helper()
+	var st Stats
+	testenv.Wait(v, patience, "not all requests are answered", func() bool {
+		st = v.server.Stats()
+		refused := uint64(0)
+		for _, n := range st.Refused {
+			refused += n
+		}
+		return st.Served+refused+st.Abandoned >= st.Requests
+	})
+	return st
+}
+
+// hold keeps the worker from its work until the function that it returns is called.
+func (v *served) hold() (release func()) {
+	holding, end := make(chan struct{}), make(chan struct{})
+	go v.do(func() error { close(holding); <-end; return nil })
+	<-holding
+	return func() { close(end) }
+}
+
+// customer is a client with memory to read into.
+type customer struct {
+	testing.TB
+	*side
+	*Client
+	region  *umem.Region
+	served  *served
+	hands   *umem.Holder
+	frames  []umem.Frame
+	extents []umem.Frame
+	rand    *rand.Rand
+}
+
+// newCustomer connects.
+func (s *side) newCustomer(v *served, c ClientConfig, frames, extents int) *customer {
+	s.Helper()
+	u := &customer{TB: s.TB, side: s, region: s.region, served: v, rand: rand.New(rand.NewPCG(7, uint64(frames)))}
+	u.hands = s.hands("client")
+	u.frames, u.extents = make([]umem.Frame, frames), make([]umem.Frame, extents)
+	if n, m := u.hands.Take(u.frames), u.hands.TakeExtents(u.extents); n < frames || m < extents {
+		s.Fatalf("the pool has %d frames and %d extents", n, m)
+	}
+	s.Cleanup(func() { u.hands.Close() })
+	u.dial(c)
+	s.Cleanup(func() { s.check(u.Client.Close()) })
+	return u
+}
+
+func (u *customer) config(c ClientConfig) ClientConfig {
+	c.Name, c.Endpoint, c.Worker, c.Address = "test", u.at, u.hands, u.served.address
+	return c
+}
+
+func (u *customer) dial(c ClientConfig) {
+	u.Helper()
+	var err error
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	u.ns.Do(u, func() { u.Client, err = Dial(ctx, u.config(c)) })
+	must(u, err)
+}
+
+// await polls until so many answers have come.
+func (u *customer) await(n int) []Done {
+	u.Helper()
+	all := make([]Done, 0, n)
+	one := make([]Done, n)
+	for end := time.Now().Add(patience); len(all) < n; {
+		got, err := u.Poll(one[:n-len(all)])
+		must(u, err)
+		all = append(all, one[:got]...)
+		if got == 0 {
+			time.Sleep(20 * time.Microsecond)
+		}
+		if time.Now().After(end) {
+			u.Fatalf("%d of %d answers came: %+v", len(all), n, u.served.server.Stats())
+		}
+	}
+	return all
+}
+
+// submit asks for something, as soon as there is room.
+func (u *customer) submit(r Read) {
+	u.Helper()
+	did, err := u.Submit(r)
+	must(u, err)
+	if !did {
+		u.Fatal("there is no room for a request")
+	}
+}
+
+// verify compares what was read, and makes it something else.
+func (u *customer) verify(d Done) {
+	u.Helper()
+	if d.Err != nil {
+		u.Fatalf("read %d bytes from %d: %v", d.Frame.Len, d.Offset, d.Err)
+	}
+	got, want := u.region.Bytes(d.Frame), u.served.content[d.Offset:]
+	for i := range got {
+		if got[i] != want[i] {
+			u.Fatalf("read %d bytes from %d: byte %d is %#x instead of %#x", d.Frame.Len, d.Offset, i, got[i], want[i])
+		}
+	}
+	clear(got)
+}

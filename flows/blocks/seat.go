@@ -1,0 +1,217 @@
+package blocks
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// seat is a place for one client. It is the server's thread's, who excepted.
+type seat struct {
+	number     int
+	state      seatState
+	generation uint32 // of the client: completions of an earlier one are told by it
+	qp         rdma.QueuePair
+	may        Range
+	leaving    *departure // of the client
+
+	arrived    []arrival // a ring: requests that are not begun
+	head, tail uint32
+	open       int     // requests that were not answered, those in arrived too
+	idle       []int32 // operations that are not in use
+	operations int     // how many there are
+
+	sends    []rdma.SendRequest // to be posted
+	sges     []rdma.SGE
+	receives []rdma.ReceiveRequest
+	room     []rdma.SGE // of receives
+	dirty    bool       // it is among those with something to be posted
+
+	who   who             // under Server.mu
+	count *clientCounters // likewise, but for this thread, which alone sets it
+}
+
+// departure is the end of a client.
+type departure struct {
+	done  chan struct{} // closed once the cause is there
+	cause error         // nil: it went in good order
+	known bool          // there is a cause, the server's thread's
+}
+
+type seatState uint8
+
+const (
+	seatFree    seatState = iota
+	seatTaken             // by a client who is not connected yet, or is
+	seatLeaving           // its client is gone, and the disk still reads for it
+	seatStuck             // its queue pair could not be closed
+)
+
+// arrival is a request that waits to be begun, or to be refused.
+type arrival struct {
+	request protocol.Request
+	reason  protocol.Reason
+	held    bool // counted as one that had to wait for buffers
+	at      int64
+}
+
+// furnish makes room for a client's requests.
+func (p *seat) furnish(s *Server, number int) {
+	ops, window := s.plan.operations(), s.plan.window
+	p.number, p.operations = number, ops
+	p.arrived = make([]arrival, window)
+	for i := ops - 1; i >= 0; i-- {
+		n := int32(number*ops + i)
+		s.operations[n].seat = p
+		p.idle = append(p.idle, n)
+	}
+	p.sends, p.sges = make([]rdma.SendRequest, 0, s.sends()), make([]rdma.SGE, 0, ops*s.plan.most)
+	p.receives, p.room = make([]rdma.ReceiveRequest, 0, s.plan.receives()), make([]rdma.SGE, 0, s.plan.receives())
+	p.count = newClientCounters()
+}
+
+func (p *seat) waiting() int { return int(p.tail - p.head) }
+
+func (p *seat) push(a arrival) {
+	p.arrived[p.tail%uint32(len(p.arrived))] = a
+	p.tail++
+}
+
+func (p *seat) first() *arrival { return &p.arrived[p.head%uint32(len(p.arrived))] }
+
+// busy is how many operations are in use.
+func (p *seat) busy() int { return p.operations - len(p.idle) }
+
+// mark notes that the seat has something to be posted.
+func (s *Server) mark(p *seat) {
+	if !p.dirty {
+		p.dirty = true
+		s.dirty = append(s.dirty, p)
+	}
+}
+
+// post posts what all seats have. Receives go first: they are for the requests that clients send when they see the answers.
+func (s *Server) post() {
+	for _, p := range s.dirty {
+		p.dirty = false
+		if p.state != seatTaken {
+			continue
+		}
+		if err := p.post(); err != nil {
+			s.fail(p, err)
+		}
+	}
+	s.dirty = s.dirty[:0]
+}
+
+func (p *seat) post() error {
+	if len(p.receives) > 0 {
+		if _, err := p.qp.PostReceive(p.receives, p.room); err != nil {
+			return fmt.Errorf("post receives: %w", err)
+		}
+		p.receives, p.room = p.receives[:0], p.room[:0]
+	}
+	if len(p.sends) > 0 {
+		if _, err := p.qp.PostSend(p.sends, p.sges); err != nil {
+			return fmt.Errorf("post writes: %w", err)
+		}
+		p.sends, p.sges = p.sends[:0], p.sges[:0]
+	}
+	return nil
+}
+
+// receive queues the receive of a cell.
+func (s *Server) receive(p *seat, cell int) {
+	p.receives = append(p.receives, rdma.ReceiveRequest{ID: uint64(p.generation)<<32 | uint64(cell), SGEs: 1})
+	p.room = append(p.room, s.cells.sge(cell))
+}
+
+var errFull = errors.New("there is no place for another client: all are taken")
+
+// take takes a free seat for a client whose queue pair is yet to be made.
+func (s *Server) take(may Range, w who) (*seat, error) {
+	if s.closed {
+		return nil, protocol.Closing
+	}
+	for i := range s.seats {
+		p := &s.seats[i]
+		if p.state != seatFree {
+			continue
+		}
+		p.state, p.may, p.leaving = seatTaken, may, &departure{done: make(chan struct{})}
+		p.generation++
+		p.head, p.tail, p.open = 0, 0, 0
+		s.seatIs(p, w)
+		return p, nil
+	}
+	return nil, errFull
+}
+
+// attach gives the seat its queue pair, in INIT, and posts receives.
+func (s *Server) attach(p *seat, q rdma.QueuePair) error {
+	if p.state != seatTaken || s.closed {
+		return protocol.Closing
+	}
+	p.qp = q
+	for i := range s.plan.receives() {
+		s.receive(p, p.number*s.plan.receives()+i)
+	}
+	if err := p.post(); err != nil {
+		p.qp = nil
+		return err
+	}
+	return nil
+}
+
+// fail ends a client for a cause that is not the program's own.
+func (s *Server) fail(p *seat, cause error) {
+	s.count.ended.add(1)
+	if err := s.end(p, cause); err != nil {
+		s.config.Log.Error("a client's queue pair could not be closed", "server", s.config.Name, "client", p.who.name, "error", err)
+	}
+}
+
+// end closes a client's queue pair and takes back all that was being written to it. What the disk is reading for it comes back later. After an
+// error it may be called again.
+func (s *Server) end(p *seat, cause error) error {
+	if p.state == seatFree || p.state == seatLeaving {
+		return nil
+	}
+	if !p.leaving.known {
+		p.leaving.cause, p.leaving.known = cause, true
+	}
+	if p.qp != nil {
+		if err := p.qp.Close(); err != nil {
+			p.state = seatStuck
+			return err
+		}
+		p.qp = nil
+	}
+	p.state = seatLeaving
+	p.sends, p.sges, p.receives, p.room = p.sends[:0], p.sges[:0], p.receives[:0], p.room[:0]
+	s.waiting -= p.waiting()
+	s.count.abandoned.add(uint64(p.open))
+	p.head = p.tail
+	for i := range p.operations {
+		n := int32(p.number*p.operations + i)
+		if o := &s.operations[n]; o.state == opAnswered {
+			if o.reason == protocol.None {
+				s.count.abandoned.add(1)
+			}
+			s.finish(n)
+		}
+	}
+	close(p.leaving.done)
+	s.leave(p)
+	return nil
+}
+
+// leave frees the seat of a client who is gone once nothing is done for it any more.
+func (s *Server) leave(p *seat) {
+	if p.state == seatLeaving && p.busy() == 0 {
+		p.state = seatFree
+		s.seatIs(p, who{})
+	}
+}

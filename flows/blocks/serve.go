@@ -1,0 +1,197 @@
+package blocks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// rnrRetries is how often an answer is tried again when its peer has no receive for it. Both sides post them before they ask, so
+// there always is one, unless a client breaks the rules.
+const rnrRetries = 6
+
+// errEnded is why clients are ended when Serve is.
+var errEnded = fmt.Errorf("%w: nothing is served any more", protocol.Closing)
+
+// Serve takes clients from a listener until the context ends, and ends them then. do runs functions on the server's thread. The listener stays the
+// caller's. It may be called from any goroutine, and for several listeners.
+func (s *Server) Serve(ctx context.Context, l *connect.Listener, do stream.Doer) error {
+	var clients sync.WaitGroup
+	defer clients.Wait()
+	for {
+		r, err := l.Accept(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("block server %s: accept clients: %w", s.config.Name, err)
+		}
+		clients.Go(func() { s.serve(ctx, r, do) })
+	}
+}
+
+// serve serves a client until it is gone.
+func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) {
+	log := s.config.Log.With("server", s.config.Name, "client", r.Peer().String())
+	g := guest{server: s, do: do, request: r}
+	if err := g.come(); err != nil {
+		log.Warn("a client was refused", "error", err)
+		return
+	}
+	log.Info("a client has come")
+	if err := g.stay(ctx); err != nil {
+		log.Warn("a client was ended, or is lost", "cause", err)
+		return
+	}
+	log.Info("a client has left")
+}
+
+// guest is a client as Serve sees it.
+type guest struct {
+	server  *Server
+	do      stream.Doer
+	request *connect.Request
+	seat    *seat // the server's thread's
+	leaving *departure
+	conn    *connect.Conn
+}
+
+// come has the client connected, or refuses it.
+func (g *guest) come() error {
+	may, err := g.admit()
+	if err == nil {
+		err = g.sit(may)
+	}
+	if err != nil {
+		return errors.Join(err, g.request.Refuse(err.Error()))
+	}
+	end, err := g.prepare()
+	if err != nil {
+		return errors.Join(err, g.request.Refuse("the server cannot take another client now"), g.leave(err))
+	}
+	if g.conn, err = g.request.Accept(end); err != nil {
+		return errors.Join(err, g.leave(err))
+	}
+	return nil
+}
+
+// admit checks what the client says.
+func (g *guest) admit() (Range, error) {
+	c := &g.server.config
+	h, err := protocol.ParseHello(g.request.Remote().Hello)
+	switch {
+	case err != nil:
+		return Range{}, err
+	case h.Role != protocol.RoleBlocks:
+		return Range{}, fmt.Errorf("%w: blocks are served here, and the peer wants %v", protocol.BadKind, h.Role)
+	case h.Flow != "" && h.Flow != c.Flow:
+		return Range{}, fmt.Errorf("%w: flow %q is served here, not %q", protocol.NotPermitted, c.Flow, h.Flow)
+	case c.Permit == nil:
+		return Range{}, nil
+	}
+	return c.Permit(g.request.Peer(), h)
+}
+
+// sit takes a seat.
+func (g *guest) sit(may Range) error {
+	peer := g.request.Peer()
+	w := who{name: peer.Name, address: peer.Addr.String(), since: time.Now()}
+	return g.do(func() (err error) {
+		if g.seat, err = g.server.take(may, w); err == nil {
+			g.leaving = g.seat.leaving
+		}
+		return err
+	})
+}
+
+// prepare makes the queue pair, which is the seat's then.
+func (g *guest) prepare() (connect.End, error) {
+	s := g.server
+	e := s.config.Endpoint
+	settings, err := e.Settings(g.request.Remote().Parameters.GID.Addr())
+	if err != nil {
+		return connect.End{}, err
+	}
+	settings.RNRRetries = rnrRetries
+	q, err := e.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.queue, ReceiveCQ: s.came.queue,
+		SendDepth: s.sends(), RecvDepth: s.plan.receives(), SendSGEs: s.perRequest, RecvSGEs: 1})
+	if err != nil {
+		return connect.End{}, err
+	}
+	end := connect.End{Queue: q, Settings: settings}
+	if end.Parameters, err = connect.Prepare(e.Device, q, settings); err == nil {
+		end.Hello, err = s.hello()
+	}
+	if err != nil {
+		return end, errors.Join(err, q.Close())
+	}
+	if err := g.do(func() error { return s.attach(g.seat, q) }); err != nil {
+		return end, errors.Join(err, q.Close())
+	}
+	return end, nil
+}
+
+// hello is what the server says of itself.
+func (s *Server) hello() ([]byte, error) {
+	h := protocol.Hello{Role: protocol.RoleBlocks, Flow: s.config.Flow, Message: s.config.Transfer, Window: uint32(s.plan.window),
+		Size: s.plan.size, Align: uint32(s.plan.align)}
+	return h.Append(nil)
+}
+
+// stay waits until the client is gone, has broken the rules, or is to go, and says which.
+func (g *guest) stay(ctx context.Context) error {
+	gone := make(chan error, 1)
+	go func() { gone <- silence(g.conn) }()
+	var cause error
+	select {
+	case cause = <-gone:
+		close(gone)
+	case <-g.leaving.done:
+	case <-ctx.Done():
+		cause = errEnded
+	}
+	if err := g.leave(cause); err != nil {
+		cause = errors.Join(cause, err)
+	} else if cause = g.leaving.cause; cause != nil {
+		_ = g.conn.Send(words(cause)) // for people; the peer may be gone
+	}
+	err := g.conn.Close()
+	<-gone
+	return errors.Join(cause, err)
+}
+
+// leave ends the client, unless that has happened, whoever sits in its seat by now.
+func (g *guest) leave(cause error) error {
+	return g.do(func() error {
+		if g.seat.leaving != g.leaving {
+			return nil
+		}
+		return g.server.end(g.seat, cause)
+	})
+}
+
+// silence waits for the end of a connection on which nothing is said any more. It is nil where the peer closed it in good order.
+func silence(c *connect.Conn) error {
+	for {
+		if _, err := c.Receive(); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+	}
+}
+
+// words is a cause as the peer is told.
+func words(cause error) []byte {
+	text := cause.Error()
+	return []byte(text[:min(len(text), 500)])
+}

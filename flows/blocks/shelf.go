@@ -1,0 +1,192 @@
+package blocks
+
+import "github.com/unifiedd/unifiedd/umem"
+
+// shelf is the buffers of one kind, and what is in them. Every buffer is empty, or has a piece of the target, or is being read into.
+type shelf struct {
+	size    uint64 // bytes of a buffer
+	keep    bool   // what was read stays, and is found by its offset
+	aligned bool   // offsets are multiples of the size
+	buffers []buffer
+	heads   []int32      // by hash of the offset: the first of a chain of buffers
+	empty   []int32      // a stack
+	hand    int          // of the clock: the next to look at for one that can be emptied
+	worker  *umem.Holder // has the empty ones
+	share   share
+	count   shelfCounters
+}
+
+// buffer is a frame or an extent.
+type buffer struct {
+	start   uint64 // address in the region
+	at      uint64 // offset on the target of the first byte
+	length  uint32 // bytes from there on; 0: it is empty
+	users   int32  // pieces of operations that are about these bytes
+	writes  int32  // of those, how many are being written to their clients
+	next    int32  // in its chain
+	waiting int32  // the first piece that waits until it is read
+	reading bool
+	found   bool // it is in a chain
+	recent  bool // somebody asked for it since the clock's hand passed
+	holder  *umem.Holder
+}
+
+const none = int32(-1)
+
+// fill makes buffers of frames that are the worker's, all empty.
+func (s *shelf) fill(frames []umem.Frame, worker *umem.Holder) {
+	s.worker = worker
+	s.buffers, s.empty = make([]buffer, len(frames)), make([]int32, 0, len(frames))
+	chains := 1
+	for chains < len(frames) {
+		chains *= 2
+	}
+	s.heads = make([]int32, chains)
+	for i := range s.heads {
+		s.heads[i] = none
+	}
+	for i, f := range frames {
+		s.buffers[i] = buffer{start: f.Addr, waiting: none, next: none, holder: worker}
+		s.empty = append(s.empty, int32(i))
+	}
+}
+
+// chain is the head of the chain that an offset is in.
+func (s *shelf) chain(at uint64) *int32 {
+	h := at * 0x9e3779b97f4a7c15
+	return &s.heads[h>>32&uint64(len(s.heads)-1)]
+}
+
+// find is the buffer that has the piece from an offset on, or is being filled with it; none if there is none.
+func (s *shelf) find(at uint64) int32 {
+	for i := *s.chain(at); i != none; i = s.buffers[i].next {
+		if s.buffers[i].at == at {
+			return i
+		}
+	}
+	return none
+}
+
+// list has a buffer found by its offset.
+func (s *shelf) list(i int32) {
+	b, head := &s.buffers[i], s.chain(s.buffers[i].at)
+	b.next, b.found = *head, true
+	*head = i
+}
+
+// forget has a buffer not found any more. It is emptied when nobody uses it.
+func (s *shelf) forget(i int32) {
+	b := &s.buffers[i]
+	if !b.found {
+		return
+	}
+	p := s.chain(b.at)
+	for *p != i {
+		p = &s.buffers[*p].next
+	}
+	*p, b.next, b.found = b.next, none, false
+	if b.users == 0 {
+		s.discard(i)
+	}
+}
+
+// discard notes that there is nothing in a buffer.
+func (s *shelf) discard(i int32) {
+	s.buffers[i].length = 0
+	s.hold(i, s.worker)
+	s.empty = append(s.empty, i)
+}
+
+// take is an empty buffer, for the one use that share has allowed: so there is one that is empty, or nobody uses.
+func (s *shelf) take() int32 {
+	if len(s.empty) == 0 {
+		s.evict()
+	}
+	last := len(s.empty) - 1
+	i := s.empty[last]
+	s.empty = s.empty[:last]
+	return i
+}
+
+// evict empties the next buffer that nobody uses and nobody has asked for since the hand last passed.
+func (s *shelf) evict() {
+	for range 2 * len(s.buffers) {
+		i := int32(s.hand)
+		if s.hand++; s.hand == len(s.buffers) {
+			s.hand = 0
+		}
+		switch b := &s.buffers[i]; {
+		case b.users > 0:
+		case b.recent:
+			b.recent = false
+		default:
+			s.count.evicted.add(1)
+			s.forget(i)
+			return
+		}
+	}
+}
+
+// invalidate forgets what overlaps n bytes from an offset on.
+func (s *shelf) invalidate(offset, n uint64) {
+	switch {
+	case !s.keep || len(s.buffers) == 0:
+		return
+	case s.aligned && n/s.size < uint64(len(s.buffers)):
+		for at := offset &^ (s.size - 1); at < offset+n; at += s.size {
+			if i := s.find(at); i != none {
+				s.forget(i)
+			}
+		}
+		return
+	}
+	for i := range s.buffers {
+		if b := &s.buffers[i]; b.found && b.at < offset+n && offset < b.at+uint64(b.length) {
+			s.forget(int32(i))
+		}
+	}
+}
+
+// hold has a buffer be another holder's.
+func (s *shelf) hold(i int32, to *umem.Holder) {
+	b := &s.buffers[i]
+	if b.holder != to {
+		one := [1]umem.Frame{{Addr: b.start}}
+		b.holder.PassTo(to, one[:])
+		b.holder = to
+	}
+}
+
+// share counts buffers in use by client, and keeps for each what it is sure of. A buffer in use by several operations
+// counts once for each.
+type share struct {
+	total, reserve int
+	held           []int // by client
+	sum            int   // of held
+	owed           int   // what all together have not, and are sure of
+}
+
+func newShare(p shelfPlan, clients int) share {
+	return share{total: p.buffers, reserve: p.reserve, held: make([]int, clients), owed: p.reserve * clients}
+}
+
+// take counts n more for a client, or says that they are not to be had now.
+func (s *share) take(client, n int) bool {
+	was := s.held[client]
+	owed := s.owed - s.missing(was) + s.missing(was+n)
+	if s.sum+n+owed > s.total {
+		return false
+	}
+	s.held[client], s.sum, s.owed = was+n, s.sum+n, owed
+	return true
+}
+
+// give counts them back.
+func (s *share) give(client, n int) {
+	was := s.held[client]
+	s.owed += s.missing(was-n) - s.missing(was)
+	s.held[client], s.sum = was-n, s.sum-n
+}
+
+// missing is what a client that has so many is sure of beyond.
+func (s *share) missing(held int) int { return max(0, s.reserve-held) }

@@ -1,0 +1,91 @@
+package blocks
+
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// Stats are a server's counters since it was opened.
+type Stats struct {
+	Requests  uint64 // that came, those refused too
+	Served    uint64 // requests whose bytes have arrived at the client
+	Bytes     uint64 // of those
+	Waited    uint64 // requests that could not be begun at once for want of buffers
+	Abandoned uint64 // requests of which nobody knows an end, because the client is gone
+	Ended     uint64 // clients that were ended: they broke the protocol, or their queue pair failed
+	Refused   map[protocol.Reason]uint64
+	Frames    Cache            // of requests that were cut into frames
+	Extents   Cache            // likewise
+	Latency   *latency.Summary // from a request to its bytes having arrived; nil: none yet
+	Disk      nvme.Stats
+	Clients   []ClientStats // those there are
+}
+
+// Cache is what was found in the region, in buffers of one kind.
+type Cache struct {
+	Buffers                 int    // that there are
+	Hits, Misses, Evictions uint64 // buffers that were there; that were not; and that were emptied for others
+	Reads, BytesRead        uint64 // buffers that the disk was asked to fill, and bytes that it did
+	Failed                  uint64 // buffers that it did not
+}
+
+// ClientStats are those of one client since it connected.
+type ClientStats struct {
+	Name                    string // of its certificate; else empty
+	Address                 string
+	Since                   time.Time
+	Requests, Served, Bytes uint64
+	Refused                 map[protocol.Reason]uint64
+}
+
+// who is in a seat; the zero value is nobody.
+type who struct {
+	name, address string
+	since         time.Time
+}
+
+// clientCounters are those of one client.
+type clientCounters struct {
+	requests, served, bytes counter
+	refused                 refusals
+}
+
+func newClientCounters() *clientCounters { return &clientCounters{refused: newRefusals()} }
+
+// seatIs notes who is in a seat, whose counters begin anew.
+func (s *Server) seatIs(p *seat, w who) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.who, p.count = w, newClientCounters()
+}
+
+// Stats may be called from any goroutine.
+func (s *Server) Stats() Stats {
+	c := &s.count
+	out := Stats{Requests: c.requests.Load(), Served: c.served.Load(), Bytes: c.bytes.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
+		Ended: c.ended.Load(), Refused: c.refused.read(), Latency: c.latency.Summary(), Disk: s.queue.Stats(),
+		Frames: s.cache(frameShelf), Extents: s.cache(extentShelf)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.seats {
+		if p := &s.seats[i]; p.who.address != "" {
+			out.Clients = append(out.Clients, p.stats())
+		}
+	}
+	return out
+}
+
+func (s *Server) cache(shelf int) Cache {
+	c := &s.shelves[shelf].count
+	return Cache{Buffers: s.plan.shelves[shelf].buffers, Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evicted.Load(),
+		Reads: c.reads.Load(), BytesRead: c.bytesRead.Load(), Failed: c.failed.Load()}
+}
+
+// stats are read under Server.mu.
+func (p *seat) stats() ClientStats {
+	return ClientStats{Name: p.who.name, Address: p.who.address, Since: p.who.since, Requests: p.count.requests.Load(), Served: p.count.served.Load(),
+		Bytes: p.count.bytes.Load(), Refused: p.count.refused.read()}
+}

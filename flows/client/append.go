@@ -1,0 +1,243 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// AppendConfig says what an Appender is for.
+type AppendConfig struct {
+	Address string // of the flow: host:port
+	Flow    string // its name; empty: whichever is served there
+	Message int    // the longest message in bytes; default 2048
+	Depth   int    // messages that may be sent and not acknowledged; default 256
+}
+
+// Receipt is what a flow said of messages that it has.
+type Receipt struct {
+	Number   uint64 // of the message, as Send gave it
+	Position uint64 // in the log, of the last message that the acknowledgement was for; 0 where there is no log
+}
+
+// Appender sends messages to one flow, in order and each once, over as many connections as it takes.
+type Appender struct {
+	client *Client
+	config AppendConfig
+	sender *stream.Sender
+	frames []umem.Frame
+	free   chan umem.Frame
+	queue  chan outgoing
+	next   *outgoing // taken from the queue, not sent yet; the loop's
+	held   []umem.Frame
+	done   [64]stream.Result
+
+	sending sync.Mutex // held while a message gets its number and its place in the queue
+	sent    uint64
+	mu      sync.Mutex
+	known   Receipt
+	up      bool
+	failed  error
+	news    chan struct{} // closed when known, up or failed changed
+
+	cancel context.CancelFunc
+	ran    chan struct{}
+}
+
+// outgoing is a message between Send and the loop.
+type outgoing struct {
+	frame    umem.Frame
+	checksum uint32
+	stamp    uint64
+	number   uint64
+}
+
+// Append opens an Appender, and waits until it is connected or ctx ends. The caller closes it.
+func (k *Client) Append(ctx context.Context, c AppendConfig) (*Appender, error) {
+	c.Message, c.Depth = cmp.Or(c.Message, 2048), cmp.Or(c.Depth, 256)
+	a := &Appender{client: k, config: c, free: make(chan umem.Frame, c.Depth), queue: make(chan outgoing, c.Depth),
+		held: make([]umem.Frame, c.Depth), news: make(chan struct{}), ran: make(chan struct{})}
+	if err := a.open(); err != nil {
+		return nil, fmt.Errorf("append to %s at %s: %w", c.Flow, c.Address, err)
+	}
+	if err := a.await(ctx, func() bool { return a.up }); err != nil {
+		return nil, errors.Join(fmt.Errorf("append to %s at %s: %w", c.Flow, c.Address, a.because(err)), a.Close())
+	}
+	return a, nil
+}
+
+func (a *Appender) open() (err error) {
+	k := a.client
+	if a.frames, err = k.take(a.config.Depth, uint64(a.config.Message)); err != nil {
+		return err
+	}
+	err = k.loop.do(func() (err error) {
+		a.sender, err = stream.OpenSender(stream.SenderConfig{
+			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Flow: a.config.Flow,
+			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: a.config.Depth,
+			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Log: k.config.log(),
+		})
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, k.give(a.frames))
+	}
+	for _, f := range a.frames {
+		a.free <- f
+	}
+	var ctx context.Context
+	ctx, a.cancel = context.WithCancel(context.Background())
+	go func() { defer close(a.ran); a.end(a.sender.Run(ctx, k.loop.do)) }()
+	return k.loop.add(a)
+}
+
+// end notes why the sender ended.
+func (a *Appender) end(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failed = cmp.Or(err, errClosed)
+	a.tell()
+}
+
+// tell wakes those that wait. The lock is held.
+func (a *Appender) tell() {
+	close(a.news)
+	a.news = make(chan struct{})
+}
+
+// Send copies a message into the region and sends it. It waits while Depth messages are not acknowledged. The number
+// it returns is one more each time, from 1.
+func (a *Appender) Send(ctx context.Context, message []byte) (number uint64, err error) {
+	if len(message) > a.config.Message {
+		return 0, fmt.Errorf("send %d bytes: a message has at most %d: raise AppendConfig.Message", len(message), a.config.Message)
+	}
+	var f umem.Frame
+	select {
+	case f = <-a.free:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	case <-a.ran:
+		return 0, errClosed
+	}
+	f.Len = uint32(len(message))
+	copy(a.client.region.Bytes(f), message)
+	o := outgoing{frame: f, checksum: protocol.Checksum(message), stamp: uint64(time.Now().UnixNano())}
+	a.sending.Lock()
+	defer a.sending.Unlock()
+	a.sent++
+	o.number = a.sent
+	a.queue <- o // it has room for as many as there are frames
+	return o.number, nil
+}
+
+// Wait waits until a message is acknowledged: as durable as the flow promises.
+func (a *Appender) Wait(ctx context.Context, number uint64) (Receipt, error) {
+	err := a.await(ctx, func() bool { return a.known.Number >= number })
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.known, a.because(err)
+}
+
+// because adds why there is no connection.
+func (a *Appender) because(err error) error {
+	if cause := a.sender.Stats().Cause; err != nil && cause != "" {
+		return fmt.Errorf("%w: %s", err, cause)
+	}
+	return err
+}
+
+// await waits until the condition, asked under the lock, is true.
+func (a *Appender) await(ctx context.Context, ok func() bool) error {
+	for {
+		a.mu.Lock()
+		good, failed, news := ok(), a.failed, a.news
+		a.mu.Unlock()
+		switch {
+		case good:
+			return nil
+		case failed != nil:
+			return failed
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Stats are the sender's.
+func (a *Appender) Stats() stream.SenderStats { return a.sender.Stats() }
+
+// poll sends what waits and takes what is acknowledged.
+func (a *Appender) poll(now time.Time) (moved bool) {
+	moved = a.push()
+	if err := errors.Join(a.sender.Poll(now), a.sender.Kick()); err != nil {
+		a.end(err)
+	}
+	return a.take() || moved
+}
+
+// push gives the sender what it has room for.
+func (a *Appender) push() (moved bool) {
+	for {
+		if a.next == nil {
+			select {
+			case o := <-a.queue:
+				a.next = &o
+			default:
+				return moved
+			}
+		}
+		o := a.next
+		if !a.sender.Send([]umem.Frame{o.frame}, o.frame.Len, o.checksum, o.stamp, o.number) {
+			return moved
+		}
+		a.held[o.number%uint64(len(a.held))] = o.frame
+		a.next, moved = nil, true
+	}
+}
+
+// take gives frames back of which the receiver has the messages, and says so.
+func (a *Appender) take() bool {
+	n := a.sender.Done(a.done[:])
+	for _, r := range a.done[:n] {
+		a.free <- a.held[r.Token%uint64(len(a.held))]
+	}
+	up := a.sender.Connected()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n == 0 && up == a.up {
+		return false
+	}
+	if n > 0 {
+		a.known = Receipt{Number: a.done[n-1].Token, Position: a.done[n-1].Position}
+	}
+	a.up = up
+	a.tell()
+	return n > 0
+}
+
+// Close ends the connection and gives the frames back. What is not acknowledged may or may not have arrived: Wait says.
+// Closing again does nothing.
+func (a *Appender) Close() error {
+	a.cancel()
+	<-a.ran
+	a.mu.Lock()
+	frames := a.frames
+	a.frames = nil
+	a.mu.Unlock()
+	if frames == nil {
+		return nil
+	}
+	k := a.client
+	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(frames))
+}

@@ -1,0 +1,93 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/providers"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Client is a region registered with one RDMA device, and the thread that drives what is opened over it.
+type Client struct {
+	config   Config
+	region   *umem.Region
+	device   rdma.Device
+	endpoint *stream.Endpoint
+	book     *umem.Book
+	hands    *umem.Holder
+	loop     *loop
+	undo     []func() error
+}
+
+// Open opens the device and registers a region with it. RoCE in software takes the packets that reach the interface
+// in the network namespace of the calling thread. The caller closes the client.
+func Open(c Config) (*Client, error) {
+	k := &Client{config: c}
+	if err := k.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open RDMA device %s: %w", c.Device, err), k.Close())
+	}
+	return k, nil
+}
+
+func (k *Client) open() (err error) {
+	if k.region, err = umem.Open(k.config.region()); err != nil {
+		return err
+	}
+	k.then(k.region.Close)
+	if k.device, err = providers.Open(k.config.Device, k.config.roce(k.region)); err != nil {
+		return err
+	}
+	k.then(k.device.Close)
+	if k.endpoint, err = stream.OpenEndpoint(k.device, k.region); err != nil {
+		return err
+	}
+	k.then(k.endpoint.Close)
+	k.book = k.region.NewBook("client")
+	k.then(k.book.Close)
+	if k.hands, err = k.book.NewHolder(umem.OwnerWorker, "client"); err != nil {
+		return err
+	}
+	k.then(func() error { k.hands.Close(); return nil })
+	k.loop = newLoop(k.config.Spin)
+	k.then(k.loop.close)
+	return nil
+}
+
+// then notes what Close has to do.
+func (k *Client) then(f func() error) { k.undo = append(k.undo, f) }
+
+// Close gives everything back. What was opened over the client is closed before. Closing again does nothing.
+func (k *Client) Close() error {
+	var errs []error
+	for len(k.undo) > 0 {
+		last := len(k.undo) - 1
+		errs = append(errs, k.undo[last]())
+		k.undo = k.undo[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// take takes frames of the region, or extents for messages that are longer than a frame holds.
+func (k *Client) take(n int, bytes uint64) (frames []umem.Frame, err error) {
+	frames = make([]umem.Frame, n)
+	err = k.loop.do(func() error {
+		take, what := k.hands.Take, "frames: make Config.Memory larger"
+		if bytes > frameSize {
+			take, what = k.hands.TakeExtents, "extents: make Config.Extents larger"
+		}
+		if got := take(frames); got < n {
+			k.hands.Give(frames[:got])
+			return fmt.Errorf("the region has %d of the %d free %s", got, n, what)
+		}
+		return nil
+	})
+	return frames, err
+}
+
+// give puts frames back.
+func (k *Client) give(frames []umem.Frame) error {
+	return k.loop.do(func() error { k.hands.Give(frames); return nil })
+}

@@ -1,0 +1,74 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+)
+
+// A program writes a record to a log, and knows when it is safe.
+func ExampleClient_Append() {
+	ctx := context.Background()
+	c, err := client.Open(client.Config{Device: "roce:eth1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	wal, err := c.Append(ctx, client.AppendConfig{Address: "10.0.0.1:7471", Flow: "wal"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer wal.Close()
+	number, err := wal.Send(ctx, []byte("a trade"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	receipt, err := wal.Wait(ctx, number)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("durable at position", receipt.Position)
+}
+
+// A program takes what a flow sends to its peers.
+func ExampleClient_Listen() {
+	ctx := context.Background()
+	c, err := client.Open(client.Config{Device: "roce:eth1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	feed, err := c.Listen(ctx, client.SinkConfig{Listen: ":7481", Flow: "feed"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer feed.Close()
+	for {
+		m, err := feed.Receive(ctx) // and the message before is acknowledged
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(m.Sequence, m.Stamp, len(m.Payload))
+	}
+}
+
+// A program reads blocks that a flow serves into its own memory.
+func ExampleClient_Blocks() {
+	ctx := context.Background()
+	c, err := client.Open(client.Config{Device: "roce:eth1"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer c.Close()
+	image, err := c.Blocks(ctx, client.BlocksConfig{Address: "10.0.0.1:7472", Flow: "blocks"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer image.Close()
+	block := make([]byte, 4096)
+	if err := image.Read(ctx, 0, block); err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,127 @@
+package client
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// polled is what the loop drives. Its method runs on the loop's thread, does not block, and reports whether
+// anything moved.
+type polled interface {
+	poll(now time.Time) (moved bool)
+}
+
+// loop is the one thread that uses a client's books, ports and queue pairs.
+type loop struct {
+	spin     bool
+	commands chan func()
+	pending  atomic.Int32
+	all      []polled // the thread's own
+	stop     chan struct{}
+	done     chan struct{}
+	once     sync.Once
+}
+
+// How a loop that has nothing to do looks again: a while at once, then after a nap.
+const (
+	patience = 50 * time.Microsecond
+	nap      = 50 * time.Microsecond
+)
+
+var errClosed = errors.New("the client is closed")
+
+func newLoop(spin bool) *loop {
+	l := &loop{spin: spin, commands: make(chan func(), 16), stop: make(chan struct{}), done: make(chan struct{})}
+	go l.run()
+	return l
+}
+
+// run is the thread.
+func (l *loop) run() {
+	runtime.LockOSThread()
+	defer close(l.done)
+	defer runtime.UnlockOSThread()
+	moved := time.Now()
+	for !l.ended() {
+		l.obey()
+		now := time.Now()
+		switch {
+		case l.round(now):
+			moved = now
+		case !l.spin && now.Sub(moved) > patience:
+			time.Sleep(nap)
+		default:
+			runtime.Gosched()
+		}
+	}
+	l.obey()
+}
+
+func (l *loop) ended() bool {
+	select {
+	case <-l.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// round polls everything once.
+func (l *loop) round(now time.Time) (moved bool) {
+	for _, p := range l.all {
+		moved = p.poll(now) || moved
+	}
+	return moved
+}
+
+func (l *loop) obey() {
+	for l.pending.Load() > 0 {
+		f := <-l.commands
+		l.pending.Add(-1)
+		f()
+	}
+}
+
+// do runs f on the loop's thread, between rounds, and waits for it.
+func (l *loop) do(f func() error) error {
+	result := make(chan error, 1)
+	l.pending.Add(1)
+	select {
+	case l.commands <- func() { result <- f() }:
+	case <-l.done:
+		return errClosed
+	}
+	select {
+	case err := <-result:
+		return err
+	case <-l.done:
+		return errClosed
+	}
+}
+
+// add has p polled from now on, and remove no more.
+func (l *loop) add(p polled) error {
+	return l.do(func() error { l.all = append(l.all, p); return nil })
+}
+
+func (l *loop) remove(p polled) error {
+	return l.do(func() error {
+		for i, other := range l.all {
+			if other == p {
+				l.all = append(l.all[:i:i], l.all[i+1:]...)
+				break
+			}
+		}
+		return nil
+	})
+}
+
+// close ends the thread.
+func (l *loop) close() error {
+	l.once.Do(func() { close(l.stop) })
+	<-l.done
+	return nil
+}

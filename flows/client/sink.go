@@ -1,0 +1,212 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// SinkConfig says what a Sink takes.
+type SinkConfig struct {
+	Listen  string // where flows connect to: host:port
+	Flow    string // the name they must ask for, if they ask for one
+	Message int    // the longest message in bytes; default what fits a frame
+	Window  int    // messages of each sender that may be under way; default 64
+	Senders int    // how many there may be at once; default 8
+}
+
+// Message is one message, in the region where it landed.
+type Message struct {
+	Payload  []byte // good until the next Receive
+	Sequence uint64 // of its session, without gaps
+	Session  uint64 // of the sender
+	Position uint64 // in the log it was read from, else 0
+	Stamp    time.Time
+}
+
+// Sink takes the messages that flows send. A message is acknowledged when the next one is asked for.
+type Sink struct {
+	client   *Client
+	config   SinkConfig
+	listener *connect.Listener
+	receiver *stream.Receiver
+	frames   []umem.Frame
+	spare    []umem.Frame // the loop's
+	buffer   [64]umem.Frame
+	waiting  []umem.Frame // received, not in the channel yet; the loop's
+	came     chan umem.Frame
+	back     chan umem.Frame
+	current  umem.Frame // that Receive gave last
+	having   bool
+
+	cancel context.CancelFunc
+	served chan struct{}
+	err    error // of Serve, once served is closed
+}
+
+// mostMessage is the longest message that one frame takes.
+const mostMessage = frameSize - protocol.HeaderLen
+
+// Listen opens a Sink. The caller closes it.
+func (k *Client) Listen(ctx context.Context, c SinkConfig) (*Sink, error) {
+	c.Message, c.Window, c.Senders = cmp.Or(c.Message, mostMessage), cmp.Or(c.Window, 64), cmp.Or(c.Senders, 8)
+	s := &Sink{client: k, config: c, served: make(chan struct{})}
+	if err := s.open(ctx); err != nil {
+		return nil, fmt.Errorf("listen at %s: %w", c.Listen, err)
+	}
+	return s, nil
+}
+
+func (s *Sink) open(ctx context.Context) (err error) {
+	k, c := s.client, s.config
+	if s.listener, err = connect.Listen(context.WithoutCancel(ctx), c.Listen, connect.Config{Credentials: k.config.Credentials}); err != nil {
+		return err
+	}
+	room := c.Window * (c.Senders + 1)
+	if s.frames, err = k.take(room, uint64(c.Message)+protocol.HeaderLen); err != nil {
+		return errors.Join(err, s.listener.Close())
+	}
+	s.came, s.back = make(chan umem.Frame, room), make(chan umem.Frame, room)
+	s.waiting = make([]umem.Frame, 0, len(s.buffer))
+	s.spare = append([]umem.Frame(nil), s.frames...)
+	err = k.loop.do(func() (err error) {
+		s.receiver, err = stream.OpenReceiver(stream.ReceiverConfig{
+			Name: "sink", Endpoint: k.endpoint, Worker: k.hands, Flow: c.Flow, Message: uint32(c.Message) + protocol.HeaderLen,
+			Window: c.Window, Peers: c.Senders, Durability: protocol.Received, Check: true, Log: k.config.log(),
+		})
+		return err
+	})
+	if err != nil {
+		return errors.Join(err, k.give(s.frames), s.listener.Close())
+	}
+	serving, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go func() { defer close(s.served); s.err = s.receiver.Serve(serving, s.listener, k.loop.do) }()
+	return k.loop.add(s)
+}
+
+// Addr is where the Sink listens.
+func (s *Sink) Addr() net.Addr { return s.listener.Addr() }
+
+// Receive waits for a message, and acknowledges the one before, whose Payload is not good any more. One goroutine
+// calls it at a time.
+func (s *Sink) Receive(ctx context.Context) (Message, error) {
+	s.release()
+	select {
+	case f := <-s.came:
+		s.current, s.having = f, true
+		return s.describe(f), nil
+	case <-ctx.Done():
+		return Message{}, context.Cause(ctx)
+	case <-s.served:
+		return Message{}, cmp.Or(s.err, errClosed)
+	}
+}
+
+// release hands the frame that Receive gave last back to the loop.
+func (s *Sink) release() {
+	if s.having {
+		s.back <- s.current // it has room for as many as there are
+		s.having = false
+	}
+}
+
+func (s *Sink) describe(f umem.Frame) Message {
+	b := s.client.region.Bytes(f)
+	d, _ := protocol.ParseData(b) // the receiver has checked it
+	return Message{Payload: b[protocol.HeaderLen:], Sequence: d.Sequence, Session: d.Session, Position: d.Position, Stamp: time.Unix(0, int64(d.Stamp))}
+}
+
+// Stats are the receiver's.
+func (s *Sink) Stats() stream.ReceiverStats { return s.receiver.Stats() }
+
+// poll hands messages to who receives, and takes frames back.
+func (s *Sink) poll(now time.Time) (moved bool) {
+	moved = s.takeBack()
+	s.spare = s.spare[s.receiver.Supply(s.spare):]
+	if len(s.waiting) == 0 {
+		n := s.receiver.Recv(s.buffer[:])
+		s.waiting = append(s.waiting[:0], s.buffer[:n]...)
+	}
+	for len(s.waiting) > 0 {
+		select {
+		case s.came <- s.waiting[0]:
+			s.waiting, moved = s.waiting[1:], true
+			continue
+		default:
+		}
+		break
+	}
+	if err := s.receiver.Poll(now); err != nil {
+		s.cancel() // the device is gone: Serve ends, and Receive says why
+	}
+	return moved
+}
+
+// takeBack acknowledges what was received, and supplies its frames again.
+func (s *Sink) takeBack() (moved bool) {
+	for {
+		select {
+		case f := <-s.back:
+			d, _ := protocol.ParseData(s.client.region.Bytes(f))
+			s.receiver.Acknowledge(s.client.region.Side(f).Queue, d.Sequence, d.Position)
+			start, _ := s.client.region.Start(f)
+			s.spare, moved = append(s.spare, umem.Frame{Addr: start, Len: f.Len}), true
+		default:
+			return moved
+		}
+	}
+}
+
+// Close acknowledges the last message, ends the connections and gives the frames back. Closing again does nothing.
+func (s *Sink) Close() error {
+	if s.frames == nil {
+		return nil
+	}
+	s.release()
+	s.settle()
+	s.cancel()
+	<-s.served
+	k := s.client
+	err := errors.Join(k.loop.remove(s), k.loop.do(s.receiver.Close))
+	err = errors.Join(err, k.give(s.left()), s.listener.Close())
+	s.frames = nil
+	return err
+}
+
+// farewell is how long senders are waited for to hear of what was acknowledged.
+const farewell = time.Second
+
+// settle waits until every sender has heard what is acknowledged, or a while.
+func (s *Sink) settle() {
+	for end := time.Now().Add(farewell); time.Now().Before(end); time.Sleep(nap) {
+		idle := false
+		err := s.client.loop.do(func() error { idle = len(s.back) == 0 && s.receiver.Idle(); return nil })
+		if idle || err != nil {
+			return
+		}
+	}
+}
+
+// left are the frames that were with the Sink when its receiver was closed, which gave its own to the pool.
+func (s *Sink) left() []umem.Frame {
+	all := append(s.spare, s.waiting...)
+	for {
+		select {
+		case f := <-s.came:
+			all = append(all, f)
+		case f := <-s.back:
+			all = append(all, f)
+		default:
+			return all
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package fanout
+
+import (
+	"math/bits"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ledger knows of each message who still needs its frames, and whether it is acknowledged. It knows no senders, and belongs to one thread.
+type ledger struct {
+	records []record
+	frames  []umem.Frame // of the records, each places at a time
+	each    int          // frames of a message, at most
+	free    []uint32     // records
+	order   ring[uint32] // records in the order they came, up to the last that is not told of; not used where none is told of
+	back    ring[umem.Frame]
+	held    int // frames in records and back
+}
+
+// record is a message.
+type record struct {
+	token   uint64
+	peers   uint64 // a bit for each that has it under way
+	frames  uint8
+	need    uint8 // acknowledgements until it is acknowledged
+	have    uint8
+	ordered bool // it is in order
+}
+
+func newLedger(messages, each int) ledger {
+	l := ledger{records: make([]record, messages), frames: make([]umem.Frame, messages*each), each: each, free: make([]uint32, 0, messages),
+		order: newRing[uint32](messages), back: newRing[umem.Frame](messages * each)}
+	for i := messages - 1; i >= 0; i-- {
+		l.free = append(l.free, uint32(i))
+	}
+	return l
+}
+
+// room reports whether a message of so many frames can be kept.
+func (l *ledger) room(frames int) bool {
+	return len(l.free) > 0 && l.held+frames <= l.back.capacity()
+}
+
+// begin notes a message that goes to peers, and returns its record. Where it needs acknowledgements its token is told of when it has them. There is room, and it fits.
+func (l *ledger) begin(message []umem.Frame, token, peers uint64, need int) uint32 {
+	id := l.free[len(l.free)-1]
+	l.free = l.free[:len(l.free)-1]
+	copy(l.framesOf(id), message)
+	l.records[id] = record{token: token, peers: peers, frames: uint8(len(message)), need: uint8(need), ordered: need > 0}
+	l.held += len(message)
+	if need > 0 {
+		l.order.push(id)
+	}
+	l.settle(id)
+	return id
+}
+
+func (l *ledger) framesOf(id uint32) []umem.Frame {
+	return l.frames[int(id)*l.each : (int(id)+1)*l.each]
+}
+
+// done notes that a peer does not need a message any more.
+func (l *ledger) done(id uint32, peer int, acknowledged bool) {
+	r := &l.records[id]
+	r.peers &^= 1 << peer
+	if acknowledged {
+		r.have++
+	}
+	l.settle(id)
+}
+
+// settle gives back what nobody needs: frames, and the record once it is told of.
+func (l *ledger) settle(id uint32) {
+	r := &l.records[id]
+	if r.peers != 0 {
+		return
+	}
+	for _, f := range l.framesOf(id)[:r.frames] {
+		l.back.push(f)
+	}
+	r.frames = 0
+	if !r.ordered {
+		l.free = append(l.free, id)
+	}
+}
+
+// spares reports whether a message can do without the peers that have it under way: nobody waits for its acknowledgement any more.
+func (l *ledger) spares(id uint32) bool { return l.records[id].have >= l.records[id].need }
+
+// sparesAll reports whether every message that a peer has under way can do without it. It looks at all of them.
+func (l *ledger) sparesAll(peer int) bool {
+	for n := l.order.head; n != l.order.tail; n++ {
+		if id := *l.order.at(n); l.records[id].peers&(1<<peer) != 0 && !l.spares(id) {
+			return false
+		}
+	}
+	return true
+}
+
+// acknowledged fills dst with tokens of messages that are, in the order they came.
+func (l *ledger) acknowledged(dst []uint64) (n int) {
+	for n < len(dst) && l.order.len() > 0 {
+		id := *l.order.at(l.order.head)
+		r := &l.records[id]
+		if r.have < r.need {
+			break
+		}
+		dst[n] = r.token
+		n++
+		l.order.head++
+		if r.ordered = false; r.peers == 0 {
+			l.free = append(l.free, id)
+		}
+	}
+	return n
+}
+
+// take fills dst with frames that nobody needs any more.
+func (l *ledger) take(dst []umem.Frame) (n int) {
+	for n < len(dst) && l.back.len() > 0 {
+		dst[n] = l.back.pop()
+		n++
+	}
+	l.held -= n
+	return n
+}
+
+// idle reports whether there is nothing.
+func (l *ledger) idle() bool { return len(l.free) == len(l.records) && l.held == 0 }
+
+// ring is a queue. Whoever pushes knows that there is room.
+type ring[T any] struct {
+	items      []T
+	head, tail uint32
+}
+
+func newRing[T any](n int) ring[T] { return ring[T]{items: make([]T, 1<<bits.Len(uint(max(n-1, 0))))} }
+
+func (r *ring[T]) capacity() int { return len(r.items) }
+
+func (r *ring[T]) len() int { return int(r.tail - r.head) }
+
+func (r *ring[T]) at(n uint32) *T { return &r.items[n&uint32(len(r.items)-1)] }
+
+func (r *ring[T]) push(v T) {
+	*r.at(r.tail) = v
+	r.tail++
+}
+
+func (r *ring[T]) pop() (v T) {
+	v = *r.at(r.head)
+	r.head++
+	return v
+}

@@ -1,0 +1,431 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// threeSegments writes records 1 to 18 of one run to three files, all complete.
+func threeSegments(t tester, prefix string) {
+	r := newRun(7, 1)
+	for i := range 3 {
+		m := r.file(t)
+		r.batch(m, 3, 0)
+		r.batch(m, 3, m.here())
+		m.end().write(t, segmentPath(prefix, i+1))
+	}
+}
+
+func TestNothingThere(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "wal")
+	expect(t, readFrom(t, prefix, 0), 1, 0)
+	if end := tail(t, prefix); end.Next != 1 || len(end.Sessions) != 0 {
+		t.Errorf("%+v", end)
+	}
+	if r := verify(t, prefix); r.Next != 1 || r.First != 0 || !r.Intact() {
+		t.Errorf("%+v", r)
+	}
+	if _, err := Tail(filepath.Join(t.TempDir(), "no", "wal")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestReadsFiles(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "wal")
+	threeSegments(t, prefix)
+	for from := uint64(0); from <= 20; from++ {
+		expect(t, readFrom(t, prefix, from), max(from, 1), max(19, from)-1)
+	}
+	end := tail(t, prefix)
+	if end.Next != 19 || len(end.Gaps) != 0 || fmt.Sprint(end.Sessions) != "map[1:18 2:16 3:17]" {
+		t.Errorf("%+v", end)
+	}
+	r := verify(t, prefix)
+	if r.Records != 18 || r.First != 1 || r.Next != 19 || !r.Intact() || len(r.Segments) != 3 {
+		t.Fatalf("%+v", r)
+	}
+	for i, s := range r.Segments {
+		first := uint64(6*i) + 1
+		if s.First != first || s.Last != first+5 || s.Records != 6 || s.Batches != 3 || s.Damaged+s.Holes+s.Void != 0 || s.Run != 7 || s.Start != 1 {
+			t.Errorf("segment %d: %+v", i, s)
+		}
+	}
+	expect(t, readFrom(t, segmentPath(prefix, 2), 0), 7, 12)
+}
+
+// TestTornEnds: what a crash can leave of the newest segments, of which the first six records are known to be durable.
+func TestTornEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		tear func(a, b *made)
+		next uint64
+	}{
+		"all there":          {func(a, b *made) {}, 19},
+		"last one lost":      {func(a, b *made) { b.lose(1) }, 16},
+		"one in front lost":  {func(a, b *made) { b.lose(0) }, 13},
+		"last one torn":      {func(a, b *made) { b.poke(1) }, 16},
+		"one in front torn":  {func(a, b *made) { b.poke(0) }, 13},
+		"end of first lost":  {func(a, b *made) { a.lose(3) }, 10},
+		"end of first torn":  {func(a, b *made) { a.poke(3) }, 10},
+		"behind the durable": {func(a, b *made) { a.lose(2) }, 7},
+		"several":            {func(a, b *made) { a.poke(3); b.lose(0) }, 10},
+		"file cut":           {func(a, b *made) { b.raw = b.raw[:b.batches[1].offset+700] }, 16},
+		"second has no head": {func(a, b *made) { clear(b.raw[:4]) }, 13},
+		"second is empty":    {func(a, b *made) { b.raw = nil }, 13},
+		"only a head":        {func(a, b *made) { b.raw = b.raw[:b.batches[0].offset] }, 13},
+	} {
+		for _, number := range []uint64{2, 3} { // both layouts
+			prefix := filepath.Join(t.TempDir(), "wal")
+			paths := []string{segmentPath(prefix, 1), segmentPath(prefix, 2)}
+			r := newRun(number, 1)
+			a := r.file(t)
+			r.batch(a, 3, 0)
+			r.batch(a, 3, 0)
+			r.batch(a, 3, a.here())
+			r.batch(a, 3, uint64(a.batches[1].offset+a.batches[1].length))
+			b := r.file(t)
+			r.batch(b, 3, 0)
+			r.batch(b, 3, 0)
+			c.tear(a, b)
+			a.write(t, paths[0])
+			b.write(t, paths[1])
+			goesOn(t, name, prefix, paths, c.next)
+		}
+	}
+}
+
+// goesOn checks that a log ends in front of a position, also when it is mended, and after it went on.
+func goesOn(t *testing.T, name, prefix string, paths []string, next uint64) {
+	t.Helper()
+	if end := tail(t, prefix); end.Next != next || len(end.Gaps) != 0 {
+		t.Errorf("%s: the log ends at %d, want %d; %v", name, end.Next, next, end.Gaps)
+		return
+	}
+	expect(t, readFrom(t, prefix, 0), 1, next-1)
+	for _, path := range paths {
+		if info, err := os.Stat(path); err == nil && info.Size() > 0 && name != "second has no head" {
+			mend(t, path)
+		}
+	}
+	expect(t, readFrom(t, prefix, 0), 1, next-1)
+	r := newRun(9, next)
+	m := r.file(t)
+	r.batch(m, 5, 0)
+	m.write(t, segmentPath(prefix, 4))
+	all := readFrom(t, prefix, 0)
+	expect(t, all, 1, next+4)
+	if last := len(all.runs) - 6; last >= 0 && (all.runs[last] == 9 || all.runs[last+1] != 9) {
+		t.Errorf("%s: runs %v", name, all.runs)
+	}
+	if report := verify(t, prefix); !report.Intact() || report.Next != next+5 || report.Records != next+4 {
+		t.Errorf("%s: %+v", name, report)
+	}
+	if end := tail(t, prefix); end.Next != next+5 {
+		t.Errorf("%s: then it ends at %d", name, end.Next)
+	}
+	for from := uint64(1); from < next+6; from++ {
+		expect(t, readFrom(t, prefix, from), from, max(next+4, from-1))
+	}
+}
+
+// TestLosses: what was on stable storage and is not any more does not end the log.
+func TestLosses(t *testing.T) {
+	for name, c := range map[string]struct {
+		harm     func(m *made)
+		position uint64
+		records  uint64
+		err      error
+	}{
+		"a bad payload":    {func(m *made) { m.poke(1) }, 4, 1, protocol.BadPayload},
+		"a batch is gone":  {func(m *made) { m.lose(1) }, 4, 3, ErrMissing},
+		"a bad header":     {func(m *made) { m.raw[m.batches[1].offset+pcapng.MinMarkLen+pcapng.PacketHeaderLen+9] ^= 1 }, 4, 1, protocol.BadHeader},
+		"a broken block":   {func(m *made) { m.raw[m.batches[1].offset+pcapng.MinMarkLen+4] ^= 1 }, 4, 3, ErrMissing},
+		"the first record": {func(m *made) { m.poke(0) }, 1, 1, protocol.BadPayload},
+	} {
+		prefix := filepath.Join(t.TempDir(), "wal")
+		r := newRun(2, 1)
+		m := r.file(t)
+		for range 4 {
+			r.batch(m, 3, m.here())
+		}
+		c.harm(m)
+		m.write(t, segmentPath(prefix, 1))
+		for _, later := range []bool{false, true} {
+			if later { // the run behind says so too
+				next := newRun(5, 13)
+				next.file(t).write(t, segmentPath(prefix, 2))
+			}
+			all := readFrom(t, prefix, 0)
+			if len(all.gaps) != 1 || all.gaps[0].Position != c.position || all.gaps[0].Records != c.records || !errors.Is(all.gaps[0], c.err) {
+				t.Errorf("%s: %v", name, all.gaps)
+			}
+			if uint64(len(all.positions)) != 12-c.records || all.positions[len(all.positions)-1] != 12 {
+				t.Errorf("%s: %v", name, all.positions)
+			}
+			if end := tail(t, prefix); end.Next != 13 || len(end.Gaps) != 1 {
+				t.Errorf("%s: %+v", name, end)
+			}
+			if report := verify(t, prefix); report.Lost != c.records || report.Intact() || report.Records != 12-c.records {
+				t.Errorf("%s: %+v", name, report)
+			}
+			expect(t, readFrom(t, prefix, c.position+c.records), c.position+c.records, 12)
+		}
+	}
+}
+
+// TestLostBetweenRuns: the end of a run is gone, which the next one had seen.
+func TestLostBetweenRuns(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "wal")
+	r := newRun(2, 1)
+	m := r.file(t)
+	r.batch(m, 3, 0)
+	r.batch(m, 3, 0)
+	m.raw = m.raw[:m.batches[1].offset]
+	m.write(t, segmentPath(prefix, 1))
+	r = newRun(3, 7)
+	m = r.file(t)
+	r.batch(m, 2, 0)
+	m.write(t, segmentPath(prefix, 2))
+	all := readFrom(t, prefix, 0)
+	if len(all.gaps) != 1 || all.gaps[0].Position != 4 || all.gaps[0].Records != 3 || len(all.positions) != 5 || all.positions[4] != 8 {
+		t.Errorf("%v, %v", all.positions, all.gaps)
+	}
+	if end := tail(t, prefix); end.Next != 9 {
+		t.Errorf("%+v", end)
+	}
+}
+
+// TestRemovedSegments: old ones are not kept, and one in between was taken away.
+func TestRemovedSegments(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "wal")
+	threeSegments(t, prefix)
+	if err := os.Remove(segmentPath(prefix, 2)); err != nil {
+		t.Fatal(err)
+	}
+	all := readFrom(t, prefix, 0)
+	if len(all.gaps) != 1 || all.gaps[0].Position != 7 || all.gaps[0].Records != 6 || !errors.Is(all.gaps[0], ErrRemoved) || len(all.positions) != 12 {
+		t.Errorf("%v, %v", all.positions, all.gaps)
+	}
+	if end := tail(t, prefix); end.Next != 19 {
+		t.Errorf("%+v", end)
+	}
+	if err := os.Remove(segmentPath(prefix, 1)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, readFrom(t, prefix, 0), 13, 18)
+	all = readFrom(t, prefix, 5)
+	expectPositions(t, all, 13, 18)
+	if len(all.gaps) != 1 || all.gaps[0].Position != 5 || all.gaps[0].Records != 8 || !errors.Is(all.gaps[0], ErrRemoved) {
+		t.Errorf("%v", all.gaps)
+	}
+}
+
+// TestEmptyOldest: all that is left of a run is a segment without records.
+func TestEmptyOldest(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "wal")
+	newRun(2, 1).file(t).end().write(t, segmentPath(prefix, 4))
+	expect(t, readFrom(t, prefix, 0), 1, 0)
+	r := newRun(3, 50)
+	m := r.file(t)
+	m.write(t, segmentPath(prefix, 5))
+	expect(t, readFrom(t, prefix, 0), 1, 0)
+	if end := tail(t, prefix); end.Next != 50 {
+		t.Errorf("%+v", end)
+	}
+	r.batch(m, 3, 0)
+	m.write(t, segmentPath(prefix, 5))
+	expect(t, readFrom(t, prefix, 0), 50, 52)
+}
+
+// TestPrepared: a segment that has records although its name was not changed yet.
+func TestPrepared(t *testing.T) {
+	dir := t.TempDir()
+	prefix := filepath.Join(dir, "wal")
+	r := newRun(2, 1)
+	m := r.file(t)
+	r.batch(m, 3, 0)
+	m.end().write(t, segmentPath(prefix, 1))
+	m = r.file(t)
+	r.batch(m, 3, 0)
+	m.write(t, filepath.Join(dir, ".wal-000002.next"))
+	r.file(t).write(t, filepath.Join(dir, ".wal-000003.next"))
+	if err := os.WriteFile(segmentPath(prefix+"-x", 4), []byte("another's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(segmentPath(prefix, 1), segmentPath(prefix, 5)); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, readFrom(t, prefix, 0), 1, 6)
+}
+
+func TestOthersSegments(t *testing.T) {
+	for name, f := range map[string]pcapng.Interface{
+		"a capture":     {Name: "eth1", LinkType: pcapng.LinkTypeEthernet},
+		"no position":   {Name: "wal", LinkType: LinkType, Description: "log"},
+		"position zero": Source("wal", 0, 7, 64),
+		"more text":     {Name: "wal", LinkType: LinkType, Description: Source("wal", 3, 7, 64).Description + "."},
+	} {
+		prefix := filepath.Join(t.TempDir(), "wal")
+		head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{f}, pcapng.Segment{Align: align})
+		if err != nil {
+			t.Fatal(err)
+		}
+		(&made{raw: head}).write(t, segmentPath(prefix, 1))
+		if _, err := Tail(prefix); !errors.Is(err, ErrNotLog) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := Verify(prefix); !errors.Is(err, ErrNotLog) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRing(t *testing.T) {
+	f, geometry := ringFile(t)
+	if end := tail(t, f.Name()); end.Next != 1 {
+		t.Fatalf("%+v", end)
+	}
+	r := newRun(7, 1)
+	for g := uint64(1); g <= 6; g++ {
+		m := r.segment(t, geometry.SegmentID(g), true, ring.Base(1))
+		m.packets += r.next - 1
+		r.batch(m, 3, 0)
+		r.batch(m, 3, m.here())
+		if g < 6 {
+			m.end()
+		}
+		slot(t, f, geometry, g, m)
+	}
+	oldest := 6*(6-geometry.Slots) + 1
+	expect(t, readFrom(t, f.Name(), 0), oldest, 36)
+	expect(t, readFrom(t, f.Name(), 30), 30, 36)
+	if end := tail(t, f.Name()); end.Next != 37 {
+		t.Errorf("%+v", end)
+	}
+	if all := readFrom(t, f.Name(), 1); len(all.gaps) != 1 || all.gaps[0].Records != oldest-1 || !errors.Is(all.gaps[0], ErrRemoved) {
+		t.Errorf("%v", all.gaps)
+	}
+	if report := verify(t, f.Name()); !report.Intact() || len(report.Segments) != int(geometry.Slots) {
+		t.Errorf("%+v", report)
+	}
+}
+
+// TestRingTornAtOnce: the very first batch of a ring is lost in a crash, and later ones are there.
+func TestRingTornAtOnce(t *testing.T) {
+	f, geometry := ringFile(t)
+	r := newRun(7, 1)
+	m := r.segment(t, geometry.SegmentID(1), true, ring.Base(1))
+	r.batch(m, 3, 0)
+	r.batch(m, 3, 0)
+	m.lose(0)
+	slot(t, f, geometry, 1, m)
+	expect(t, readFrom(t, f.Name(), 0), 1, 0)
+	if end := tail(t, f.Name()); end.Next != 1 || len(end.Sessions) != 0 {
+		t.Fatalf("%+v", end)
+	}
+	r = newRun(9, 1)
+	m = r.segment(t, geometry.SegmentID(2), true, ring.Base(2))
+	r.batch(m, 4, 0)
+	slot(t, f, geometry, 2, m)
+	expect(t, readFrom(t, f.Name(), 0), 1, 4)
+	expect(t, readFrom(t, f.Name(), 3), 3, 4)
+}
+
+// TestRingOvertakes: a reader is slower than the writer of a ring.
+func TestRingOvertakes(t *testing.T) {
+	f, geometry := ringFile(t)
+	r := newRun(7, 1)
+	begin := func(g uint64) {
+		m := r.segment(t, geometry.SegmentID(g), true, ring.Base(1))
+		m.packets += r.next - 1
+		for range 2 {
+			r.batch(m, 3, 0)
+		}
+		slot(t, f, geometry, g, m.end())
+	}
+	begin(1)
+	begin(2)
+	l, err := Open(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := l.Reader(0)
+	for range 2 {
+		if _, err := reader.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for g := uint64(3); g <= 2+geometry.Slots; g++ {
+		begin(g)
+	}
+	all := readOn(t, reader)
+	if len(all.gaps) != 1 || all.gaps[0].Position != 4 || !errors.Is(all.gaps[0], ErrRemoved) {
+		t.Errorf("%v, %v", all.positions, all.gaps)
+	}
+	if last := all.positions[len(all.positions)-1]; last != r.next-1 {
+		t.Errorf("it ends at %d", last)
+	}
+	if err := errors.Join(reader.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCut: what a reader was given is lost in a crash, and the log goes on in front of it.
+func TestCut(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "wal")
+	r := newRun(2, 1)
+	m := r.file(t)
+	r.batch(m, 3, 0)
+	r.batch(m, 3, 0)
+	m.write(t, segmentPath(prefix, 1))
+	l, err := Open(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := l.Reader(0)
+	expect(t, readOn(t, reader), 1, 6)
+	m.lose(1)
+	m.write(t, segmentPath(prefix, 1))
+	if end := tail(t, prefix); end.Next != 4 {
+		t.Fatalf("%+v", end)
+	}
+	r = newRun(5, 4)
+	m = r.file(t)
+	r.batch(m, 2, 0)
+	m.write(t, segmentPath(prefix, 2))
+	all := readOn(t, reader)
+	expectPositions(t, all, 4, 5)
+	if len(all.cuts) != 1 || all.cuts[0].From != 4 || all.cuts[0].Given != 6 {
+		t.Errorf("%v", all.cuts)
+	}
+	if err := errors.Join(reader.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestManySessions(t *testing.T) {
+	var s sessions
+	for i := range uint64(5 * remembered) {
+		s.note(i+1, 1)
+		s.note(i+1, 2)
+		s.note(7, i+1)
+	}
+	all := s.all()
+	if len(all) < remembered || len(all) > 2*remembered {
+		t.Errorf("%d sessions", len(all))
+	}
+	for i := range uint64(remembered - 1) {
+		if all[5*remembered-i] != 2 {
+			t.Fatalf("session %d: %d", 5*remembered-i, all[5*remembered-i])
+		}
+	}
+	if all[7] != 5*remembered {
+		t.Errorf("session 7: %d", all[7])
+	}
+}

@@ -1,0 +1,174 @@
+package journal
+
+import (
+	"errors"
+	"io"
+	"math"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// never is a position that no record has.
+const never = math.MaxUint64
+
+// Reader gives the records of a log in order. It belongs to one goroutine.
+type Reader struct {
+	set     set
+	next    uint64 // position of the record to be given next; 0: not known yet
+	given   uint64 // position of the record that was given last; 0: none
+	seeking bool   // nothing was given yet, and what lies in front of next does not matter
+
+	at      *segment // being read; nil: none yet
+	later   []piece  // behind it, as last seen
+	void    uint64   // records from here on are a later run's; never: there is none
+	origins map[uint64]origin
+	batch   pcapng.Batch
+	found   []packet // of the batch, not looked at yet
+	lost    error    // why records in front of the next one that is found are lost for certain; nil: they may still come
+}
+
+// Next is the next record. io.EOF: there is none, or not yet; ask again later. A *Gap or a *Cut says what is not as it
+// was; reading goes on behind it. Any other error names the segment and comes again.
+func (r *Reader) Next() (Record, error) { return r.read(true) }
+
+// Poll is Next for who asks often: where what follows would have to be looked through to know whether something was lost or has
+// not come yet, it takes it for the latter.
+func (r *Reader) Poll() (Record, error) { return r.read(false) }
+
+// Position is that of the record that is next; 0: not known yet.
+func (r *Reader) Position() uint64 { return r.next }
+
+// Close gives back what is open. A Reader that was closed begins anew where it was.
+func (r *Reader) Close() error {
+	if r.at == nil {
+		return nil
+	}
+	at := r.at
+	r.at, r.found = nil, nil
+	r.seeking = r.next > 0
+	return at.Close()
+}
+
+// read is Next; without prove, what could be a crash's end of the log is taken for it, which is cheaper.
+func (r *Reader) read(prove bool) (Record, error) {
+	for {
+		if r.at == nil {
+			if err := r.begin(); err != nil {
+				return Record{}, err
+			}
+		}
+		if r.next >= r.void {
+			if err := r.toNextRun(); err != nil {
+				return Record{}, err
+			}
+			continue
+		}
+		rec, ok, err := r.take(prove)
+		if ok || err != nil {
+			return rec, err
+		}
+		if err := r.load(prove); err != nil {
+			return Record{}, err
+		}
+	}
+}
+
+// take gives the next record of those found. Without ok and error, there is none among them.
+func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
+	for len(r.found) > 0 && r.next < r.void {
+		p := &r.found[0]
+		rec, reason := p.read()
+		switch {
+		case reason != protocol.None && r.seeking, reason == protocol.None && rec.Position < r.next:
+			r.found = r.found[1:]
+			continue
+		case reason == protocol.None && rec.Position == r.next:
+			r.found = r.found[1:]
+			r.given = r.next
+			r.next, r.seeking, r.lost = r.next+1, false, nil
+			rec.Segment = r.at.name
+			return rec, true, nil
+		}
+		if err := r.miss(p.offset, rec.Position, reason, prove); err != nil {
+			return Record{}, false, err
+		}
+	}
+	return Record{}, false, nil
+}
+
+// miss deals with a packet that is not the record that is next: it is damaged, or one further on. Without an error, a later run
+// goes on in its place.
+func (r *Reader) miss(offset int64, position uint64, reason protocol.Reason, prove bool) error {
+	certain, err := r.certain(prove)
+	if err != nil || r.next >= r.void {
+		return err
+	}
+	if !certain {
+		r.at.walk.Again()
+		r.found = nil
+		return io.EOF
+	}
+	g := &Gap{Position: r.next, Records: 1, Segment: r.at.name, Offset: offset, Err: reason}
+	if reason == protocol.None {
+		g.Records, g.Err = position-r.next, r.lost
+	} else {
+		r.found = r.found[1:]
+	}
+	r.next, r.seeking, r.lost = r.next+g.Records, false, nil
+	return g
+}
+
+// certain reports whether what should be next is lost, and will not come.
+func (r *Reader) certain(prove bool) (bool, error) {
+	if r.lost != nil {
+		return true, nil
+	}
+	if err := r.look(); err != nil {
+		return false, err
+	}
+	lost := r.void != never
+	if !lost && prove {
+		var err error
+		if lost, err = r.durable(); err != nil {
+			return false, err
+		}
+	}
+	if lost {
+		r.lost = ErrMissing
+	}
+	return lost, nil
+}
+
+// durable reports whether the writer knew what should be next to be on stable storage: a mark behind it says so, or one of a
+// later segment, which is not flushed before this one is.
+func (r *Reader) durable() (known bool, err error) {
+	place := r.at.walk.Place()
+	if len(r.found) > 0 {
+		place = r.at.walk.Before()
+		known = r.batch.Durable > uint64(place)
+	}
+	if !known {
+		known, err = r.at.walk.Durable(place)
+	}
+	for _, p := range r.later {
+		if known || err != nil {
+			break
+		}
+		known, err = r.flushed(p)
+	}
+	return known, r.about(err)
+}
+
+// flushed reports whether a segment says that something of it was durable.
+func (r *Reader) flushed(p piece) (bool, error) {
+	s, err := r.set.open(p)
+	if errors.Is(err, errAbsent) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	known, err := s.walk.Durable(0)
+	return known, errors.Join(err, s.Close())
+}

@@ -1,0 +1,65 @@
+package journal
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// rings are the segments on a device.
+type rings struct {
+	file *os.File
+	ring.Ring
+}
+
+func (s *rings) list(from uint64) ([]piece, error) {
+	if _, err := s.Head(s.file, from); from > 0 && err == nil {
+		return s.onward(from), nil
+	}
+	generations, err := s.Generations(s.file)
+	if err != nil {
+		return nil, err
+	}
+	var all []piece
+	for _, g := range generations {
+		if g >= from {
+			all = append(all, s.piece(g))
+		}
+	}
+	return all, nil
+}
+
+// onward is the segments from one on that is there: generations follow each other.
+func (s *rings) onward(from uint64) []piece {
+	all := []piece{s.piece(from)}
+	for g := from + 1; g-from < s.Slots; g++ {
+		if _, err := s.Head(s.file, g); err != nil {
+			break
+		}
+		all = append(all, s.piece(g))
+	}
+	return all
+}
+
+func (s *rings) piece(g uint64) piece {
+	return piece{number: g, name: fmt.Sprintf("%s segment %d", s.file.Name(), g)}
+}
+
+func (s *rings) open(p piece) (*segment, error) {
+	slot := io.NewSectionReader(s.file, int64(s.Offset(p.number)), int64(s.Size))
+	size := func() (int64, error) { return int64(s.Size), nil }
+	opened, err := newSegment(p, slot, nil, size, true)
+	if err != nil {
+		return nil, err
+	}
+	head := opened.walk.Head().Segment
+	if head.ID != s.SegmentID(p.number) {
+		return nil, fmt.Errorf("%w: %s: %w", errAbsent, p.name, ring.ErrOverwritten)
+	}
+	opened.leading = head.FirstPacket == ring.Base(p.number)
+	return opened, nil
+}
+
+func (s *rings) Close() error { return s.file.Close() }

@@ -1,0 +1,111 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// piece is a segment in a list.
+type piece struct {
+	number uint64
+	name   string // for messages
+	path   string // of a file
+}
+
+// set is where a log's segments are.
+type set interface {
+	// list is the segments with a number and later ones, oldest first; at least from that number on.
+	list(from uint64) ([]piece, error)
+	// open opens a segment. Where it is gone, or no segment yet, the error matches errAbsent.
+	open(p piece) (*segment, error)
+	io.Closer
+}
+
+// errAbsent says that there is no such segment.
+var errAbsent = errors.New("there is no such segment")
+
+// segment is one that is open for reading.
+type segment struct {
+	piece
+	origin
+	walk     *pcapng.Walker
+	numbered bool                  // it is on a ring
+	leading  bool                  // there, it is the first of its run
+	file     io.Closer             // nil: nothing to close
+	size     func() (int64, error) // in bytes, now
+}
+
+// newSegment begins to read a segment, and closes it where it cannot.
+func newSegment(p piece, r io.ReaderAt, file io.Closer, size func() (int64, error), numbered bool) (*segment, error) {
+	s := &segment{piece: p, file: file, size: size, numbered: numbered}
+	err := s.begin(r)
+	if err == nil {
+		return s, nil
+	}
+	_ = s.Close() // nothing was written
+	if errors.Is(err, pcapng.ErrNotSegment) {
+		return nil, fmt.Errorf("%w: %s: %w", errAbsent, p.name, err)
+	}
+	return nil, fmt.Errorf("read %s: %w", p.name, err)
+}
+
+func (s *segment) begin(r io.ReaderAt) error {
+	n, err := s.size()
+	if err != nil {
+		return err
+	}
+	if s.walk, err = pcapng.NewWalker(r, n, s.numbered); err != nil {
+		return err
+	}
+	s.origin, err = originOf(s.walk.Head())
+	return err
+}
+
+// follow takes note of what was written meanwhile.
+func (s *segment) follow() error {
+	n, err := s.size()
+	if err == nil {
+		s.walk.Grow(n)
+	}
+	return err
+}
+
+func (s *segment) Close() error {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.Close()
+}
+
+// openSet finds out what a path means: a device or file with a ring, one segment, or what the names of segments begin with.
+func openSet(path string) (set, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return newFiles(path), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.IsDir() {
+		return newFiles(path), f.Close()
+	}
+	size, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	found, err := ring.Find(f, uint64(size))
+	switch {
+	case err == nil:
+		return &rings{f, found.Ring}, nil
+	case errors.Is(err, ring.ErrNone) && info.Mode().IsRegular():
+		return single(path), f.Close()
+	}
+	return nil, errors.Join(err, f.Close())
+}

@@ -1,0 +1,37 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// LinkType is LINKTYPE_USER0, which logs have.
+const LinkType = 147
+
+// described is what the head of each segment says of the run that wrote it.
+const described = "log from position %d in run %016x"
+
+// Source describes a log in the head of a segment: the flow's name, the position of the first record of this run of the flow,
+// a random number for the run, and the longest message in bytes, header included.
+func Source(flow string, start, run uint64, longest uint32) pcapng.Interface {
+	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: LinkType}
+}
+
+// ErrNotLog is matched when segments are not those of a log.
+var ErrNotLog = errors.New("no log of messages")
+
+// origin is what a head says of its run.
+type origin struct{ start, run uint64 }
+
+func originOf(head *pcapng.Head) (o origin, err error) {
+	f := head.Interface(0)
+	if f.LinkType != LinkType {
+		return o, fmt.Errorf("%w: its packets are of link type %d (is it a capture?)", ErrNotLog, f.LinkType)
+	}
+	if _, err := fmt.Sscanf(f.Description, described, &o.start, &o.run); err != nil || o.start == 0 || fmt.Sprintf(described, o.start, o.run) != f.Description {
+		return o, fmt.Errorf("%w: its head says %.80q, and not where a log begins", ErrNotLog, f.Description)
+	}
+	return o, nil
+}

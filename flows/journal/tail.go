@@ -1,0 +1,159 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// End is how a log was left.
+type End struct {
+	Next     uint64            // position of the record to be written next: 1 of a new log
+	Sessions map[uint64]uint64 // the last sequence of sessions, of the newest ones
+	Gaps     []*Gap            // what of the newest segments is lost though it was on stable storage
+}
+
+const (
+	// looked is how many bytes of segments are read at least, for the sessions in them.
+	looked = 64 << 20
+	// remembered is how many sessions are told at least, where there are as many.
+	remembered = 1 << 15
+)
+
+// Tail finds the end of a log, which nobody writes. It is asked before the segments are recovered, as long as they tell
+// what the writer knew to be durable. PATH is as for Open; a device may also have no ring yet.
+func Tail(path string) (End, error) {
+	l, err := Open(path)
+	if errors.Is(err, ring.ErrNone) {
+		return End{Next: 1}, nil
+	}
+	if err != nil {
+		return End{}, err
+	}
+	end, err := l.tail(looked)
+	if err = errors.Join(err, l.Close()); err != nil {
+		return End{}, fmt.Errorf("find the end of log %s: %w", path, err)
+	}
+	return end, nil
+}
+
+func (l *Log) tail(least int64) (End, error) {
+	r := l.Reader(0)
+	err := r.beginLate(least)
+	if err == io.EOF {
+		return End{Next: 1}, r.Close()
+	}
+	end := End{}
+	var s sessions
+	for err == nil {
+		err = r.follow(&s, &end)
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	end.Next, end.Sessions = r.next, s.all()
+	return end, errors.Join(err, r.Close())
+}
+
+// follow takes note of one more record.
+func (r *Reader) follow(s *sessions, end *End) error {
+	rec, err := r.Next()
+	if g, ok := errors.AsType[*Gap](err); ok {
+		if len(end.Gaps) < mostGaps {
+			end.Gaps = append(end.Gaps, g)
+		}
+		return nil
+	}
+	if err == nil {
+		s.note(rec.Session, rec.Sequence)
+	}
+	return err
+}
+
+// mostOpen is how many of the newest segments of a run can be other than durable: a flow has no more with the disk at once, see
+// segments in package flows.
+const mostOpen = 17
+
+// beginLate begins at the newest segment that has as many bytes from there on, and in front of which nothing of its run can be
+// missing. That a segment was completed does not count, since recovery completes them too.
+func (r *Reader) beginLate(least int64) error {
+	all, err := r.set.list(0)
+	if err != nil {
+		return err
+	}
+	var size int64
+	var later glance
+	newer := 0 // segments of the same run
+	for i := len(all) - 1; i > 0; i-- {
+		g, err := r.glance(all[i])
+		if errors.Is(err, errAbsent) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if g.run != later.run {
+			newer = 0
+		}
+		size, later = size+g.size, g
+		if g.records && size >= least && (g.durable || newer >= mostOpen || r.isAnother(all[i-1], g.run)) {
+			return r.beginOldest(all[i:])
+		}
+		if g.records {
+			newer++
+		}
+	}
+	return r.beginOldest(all)
+}
+
+// glance is what is to be known of a segment to begin there.
+type glance struct {
+	run     uint64
+	size    int64
+	records bool // it has an intact one
+	durable bool // its writer knew something of it to be durable, and so all segments in front
+}
+
+func (r *Reader) glance(p piece) (g glance, err error) {
+	s, err := r.set.open(p)
+	if err != nil {
+		return g, err
+	}
+	g.run = s.run
+	g.size, err = s.size()
+	if err == nil {
+		g.durable, err = s.walk.Durable(0)
+	}
+	position := uint64(0)
+	if err == nil {
+		position, err = s.begins()
+	}
+	g.records = position > 0
+	return g, errors.Join(err, s.Close())
+}
+
+// isAnother reports whether a segment is known to be of another run.
+func (r *Reader) isAnother(p piece, run uint64) bool {
+	o, err := r.origin(p, true)
+	return err == nil && o.run != run
+}
+
+// sessions remembers the last sequence of the sessions that were seen last.
+type sessions struct{ young, old map[uint64]uint64 }
+
+func (s *sessions) note(session, sequence uint64) {
+	if s.young == nil || len(s.young) >= remembered && s.young[session] == 0 {
+		s.old, s.young = s.young, map[uint64]uint64{}
+	}
+	s.young[session] = sequence
+}
+
+func (s *sessions) all() map[uint64]uint64 {
+	all := map[uint64]uint64{}
+	maps.Copy(all, s.old)
+	maps.Copy(all, s.young)
+	return all
+}

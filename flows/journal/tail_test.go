@@ -1,0 +1,43 @@
+package journal
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// TestBeginsLate: how far back the search for the end begins, where every segment was completed.
+func TestBeginsLate(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		durable uint64
+		number  uint64 // of the segment it begins with
+	}{
+		{"marks call it durable", 1, 25},
+		{"no mark says anything", 0, 25 - mostOpen},
+	} {
+		prefix := filepath.Join(t.TempDir(), "wal")
+		r := newRun(2, 1)
+		for i := range 25 {
+			m := r.file(t)
+			r.batch(m, 2, 0)
+			r.batch(m, 2, c.durable)
+			m.end().write(t, segmentPath(prefix, i+1))
+		}
+		l, err := Open(prefix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := l.Reader(0)
+		if err := reader.beginLate(1); err != nil || reader.at.number != c.number || reader.next != 4*c.number-3 {
+			t.Errorf("%s: from segment %d on, record %d: %v", c.name, reader.at.number, reader.next, err)
+		}
+		expect(t, readOn(t, reader), 4*c.number-3, 100)
+		if err := reader.Close(); err != nil {
+			t.Error(err)
+		}
+		newRun(5, 101).file(t).write(t, segmentPath(prefix, 26))
+		if end, err := l.tail(1); err != nil || end.Next != 101 {
+			t.Errorf("%s: %+v, %v", c.name, end, err)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// mostGaps bounds how many are told one by one.
+const mostGaps = 1000
+
+// SegmentReport is what is in one segment.
+type SegmentReport struct {
+	Name       string
+	Start, Run uint64 // where the run that wrote it began, and its number
+	Batches    uint64
+	Records    uint64 // of the log
+	Bytes      uint64 // of their payloads
+	First      uint64 // position of the first of them, 0: none
+	Last       uint64
+	Void       uint64 // intact ones that are no part of the log: it ended in front of them
+	Damaged    uint64 // with a wrong checksum, or no message at all
+	Holes      uint64 // places where batches are missing or torn
+}
+
+// Report is what is in a log.
+type Report struct {
+	Segments []SegmentReport
+	Records  uint64 // of the log
+	Bytes    uint64 // of their payloads
+	First    uint64 // position of the oldest record, 0: none
+	Next     uint64 // behind the last
+	Lost     uint64 // records between them that cannot be read any more
+	Gaps     []*Gap // where, the first 1000
+}
+
+// Intact reports whether everything between the first record and the last is there.
+func (r *Report) Intact() bool { return r.Lost == 0 }
+
+// Verify reads all of a log, twice. It may be written meanwhile; what is written then may be in the report or not.
+func Verify(path string) (Report, error) {
+	l, err := Open(path)
+	if err != nil {
+		return Report{}, err
+	}
+	r := Report{}
+	err = l.walk(&r)
+	if err == nil {
+		err = l.inspect(&r)
+	}
+	if err = errors.Join(err, l.Close()); err != nil {
+		err = fmt.Errorf("verify log %s: %w", path, err)
+	}
+	return r, err
+}
+
+// walk reads the log from its beginning to its end.
+func (l *Log) walk(report *Report) (err error) {
+	r := l.Reader(0)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	for {
+		rec, err := r.Next()
+		g, gap := errors.AsType[*Gap](err)
+		switch {
+		case err == io.EOF:
+			report.Next = max(r.next, 1)
+			return nil
+		case gap:
+			report.addGap(g)
+		case err != nil:
+			return err
+		default:
+			report.add(&rec)
+		}
+	}
+}
+
+func (r *Report) add(rec *Record) {
+	if r.First == 0 {
+		r.First = rec.Position
+	}
+	r.Records++
+	r.Bytes += uint64(rec.Length)
+}
+
+func (r *Report) addGap(g *Gap) {
+	r.Lost += g.Records
+	if len(r.Gaps) < mostGaps {
+		r.Gaps = append(r.Gaps, g)
+	}
+}
+
+// inspect looks at each segment by itself.
+func (l *Log) inspect(report *Report) error {
+	all, err := l.set.list(0)
+	if err != nil {
+		return err
+	}
+	void := report.Next // from here on nothing is of the log, in this run
+	later := uint64(0)
+	for i := len(all) - 1; i >= 0; i-- {
+		s, err := l.set.open(all[i])
+		if errors.Is(err, errAbsent) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if later != 0 && s.run != later {
+			void = min(void, report.startOf(later))
+		}
+		later = s.run
+		one, err := s.inspect(void)
+		if err = errors.Join(err, s.Close()); err != nil {
+			return err
+		}
+		report.Segments = append(report.Segments, one)
+	}
+	slices.Reverse(report.Segments)
+	return nil
+}
+
+// startOf is where a run began of which a segment is in the report.
+func (r *Report) startOf(run uint64) uint64 {
+	for i := range r.Segments {
+		if r.Segments[i].Run == run {
+			return r.Segments[i].Start
+		}
+	}
+	return never
+}
+
+// inspect counts what is in a segment; records from the position void on are not of the log.
+func (s *segment) inspect(void uint64) (SegmentReport, error) {
+	one := SegmentReport{Name: s.name, Start: s.start, Run: s.run}
+	for {
+		place := s.walk.Place()
+		b, data, err := s.walk.Skip()
+		if err == io.EOF {
+			return one, nil
+		}
+		if err != nil {
+			return one, fmt.Errorf("read %s at offset %d: %w", s.name, place, err)
+		}
+		if int64(b.Offset) > place {
+			one.Holes++
+		}
+		one.Batches++
+		all, err := packets(nil, b, data)
+		if err != nil {
+			return one, err
+		}
+		for _, p := range all {
+			one.add(&p, void)
+		}
+	}
+}
+
+func (r *SegmentReport) add(p *packet, void uint64) {
+	rec, reason := p.read()
+	switch {
+	case reason != protocol.None:
+		r.Damaged++
+		return
+	case rec.Position >= void:
+		r.Void++
+		return
+	case r.First == 0:
+		r.First = rec.Position
+	}
+	r.Records++
+	r.Bytes += uint64(rec.Length)
+	r.Last = rec.Position
+}

@@ -1,0 +1,80 @@
+package protocol
+
+import "hash/crc32"
+
+// Data is the header of a message with a payload:
+//
+//	offset  bytes
+//	     0      4  "uMSG"
+//	     4      1  version
+//	     5      1  kind: 1
+//	     6      2  length of the header: 64
+//	     8      8  sequence: 1 for the session's first message, one more for each
+//	    16      8  session
+//	    24      8  position: 0 from the sender; where a log has it, 1 for its first message
+//	    32      8  stamp: the sender's clock, nanoseconds since 1970, 0 unknown
+//	    40      4  length of the payload, which follows the header
+//	    44      4  CRC-32C of the payload
+//	    48     12  0
+//	    60      4  CRC-32C of bytes 0 to 59
+type Data struct {
+	Sequence, Session, Position, Stamp uint64
+	Length, Checksum                   uint32
+}
+
+const (
+	dataPosition = 24
+	dataFree     = 48
+)
+
+// PutData writes the header of a message into the first HeaderLen bytes of dst, which must be there.
+func PutData(dst []byte, d *Data) {
+	begin(dst, KindData)
+	be.PutUint64(dst[8:], d.Sequence)
+	be.PutUint64(dst[16:], d.Session)
+	be.PutUint64(dst[dataPosition:], d.Position)
+	be.PutUint64(dst[32:], d.Stamp)
+	be.PutUint32(dst[40:], d.Length)
+	be.PutUint32(dst[44:], d.Checksum)
+	seal(dst)
+}
+
+// ParseData reads the header of a whole message, which is as long as the header says. It does not look at the
+// payload: compare Checksum of it with the field.
+func ParseData(message []byte) (Data, Reason) {
+	d, r := ParseDataHeader(message)
+	if r == None && uint64(len(message)) != HeaderLen+uint64(d.Length) {
+		return d, BadLength
+	}
+	return d, r
+}
+
+// ParseDataHeader reads the header of a message whose payload is elsewhere, or not there yet.
+func ParseDataHeader(header []byte) (Data, Reason) {
+	if r := check(header, KindData, dataFree); r != None {
+		return Data{}, r
+	}
+	d := Data{
+		Sequence: be.Uint64(header[8:]), Session: be.Uint64(header[16:]), Position: be.Uint64(header[dataPosition:]), Stamp: be.Uint64(header[32:]),
+		Length: be.Uint32(header[40:]), Checksum: be.Uint32(header[44:]),
+	}
+	switch {
+	case d.Sequence == 0:
+		return d, BadSequence
+	case d.Session == 0:
+		return d, BadSession
+	}
+	return d, None
+}
+
+// SetPosition writes the position into the header of a message, and the checksum anew.
+func SetPosition(header []byte, position uint64) {
+	be.PutUint64(header[dataPosition:], position)
+	seal(header)
+}
+
+// Checksum is that of a payload.
+func Checksum(payload []byte) uint32 { return crc32.Checksum(payload, castagnoli) }
+
+// ChecksumMore is the checksum of a payload of which sum is that of the bytes in front of these.
+func ChecksumMore(sum uint32, payload []byte) uint32 { return crc32.Update(sum, castagnoli, payload) }

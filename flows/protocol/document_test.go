@@ -1,0 +1,31 @@
+package protocol
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDocument: docs/protocol.md has the reasons as they are, and its examples are what is made here.
+func TestDocument(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join("..", "..", "docs", "protocol.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	for _, r := range append(Reasons(), None) {
+		if row := fmt.Sprintf("| %d | `%s` |", uint8(r), r.String()); !strings.Contains(text, row) {
+			t.Errorf("there is no row %q", row)
+		}
+	}
+	bytes := strings.NewReplacer(" ", "", "\n", "").Replace(text)
+	bytes = strings.ReplaceAll(bytes, "(44zerobytes)", strings.Repeat("00", 44))
+	for _, f := range forms() {
+		if !strings.Contains(bytes, hex.EncodeToString(f.example)) {
+			t.Errorf("the example of a %s is another: %x", f.name, f.example)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// MaxFlow is the most bytes of a flow's name.
+const MaxFlow = 63
+
+// HelloLen is the length of a hello, in bytes.
+const HelloLen = 128
+
+// Hello is what each side says of itself before the first message, as the hello of package rdma/connect:
+//
+//	offset  bytes
+//	     0      4  "uHLO"
+//	     4      1  version; it stays here in every version, so that each can refuse the others in words
+//	     5      1  role
+//	     6      1  durability; 0 from a sender and where the role is not append
+//	     7      1  0
+//	     8      4  message
+//	    12      4  window
+//	    16      8  session
+//	    24      8  next
+//	    32      8  capabilities
+//	    40      8  size
+//	    48      4  align
+//	    52     12  0
+//	    64     64  flow, and zeros: at least one
+type Hello struct {
+	// Role is the same on both sides.
+	Role Role
+	// Flow is what the one who dials wants, and the other's answer what it serves: letters a to z, digits and "-",
+	// at most MaxFlow. Empty is whatever is served there.
+	Flow string
+	// Message is the longest message that this side takes, in bytes, header included.
+	Message uint32
+	// Window is how many messages the receiver takes before its first progress, from Next on; or how many requests the server
+	// takes at once.
+	Window uint32
+	// Durability is what the receiver's acknowledgements mean.
+	Durability Durability
+	// Session is the sender's: random, never 0, the same when it connects again. The receiver's answer repeats it.
+	Session uint64
+	// Next is the sequence that the receiver expects next of this session: 1 of a new one.
+	Next uint64
+	// Capabilities are bits for what a side can do beyond this version. None has a meaning yet: send 0, ignore what comes.
+	Capabilities uint64
+	// Size, in bytes, is that of what is served, and offsets and lengths of requests are multiples of Align (blocks only).
+	Size  uint64
+	Align uint32
+}
+
+const (
+	helloMagic = "uHLO"
+	helloFree  = 52
+	helloFlow  = 64
+)
+
+// Append appends the bytes of a hello, or says what about it cannot be.
+func (h *Hello) Append(b []byte) ([]byte, error) {
+	if err := h.check(); err != nil {
+		return b, fmt.Errorf("make a hello: %w", err)
+	}
+	n := len(b)
+	b = append(b, make([]byte, HelloLen)...)
+	f := b[n:]
+	copy(f, helloMagic)
+	f[versionAt], f[5], f[6] = Version, byte(h.Role), byte(h.Durability)
+	be.PutUint32(f[8:], h.Message)
+	be.PutUint32(f[12:], h.Window)
+	be.PutUint64(f[16:], h.Session)
+	be.PutUint64(f[24:], h.Next)
+	be.PutUint64(f[32:], h.Capabilities)
+	be.PutUint64(f[40:], h.Size)
+	be.PutUint32(f[48:], h.Align)
+	copy(f[helloFlow:], h.Flow)
+	return b, nil
+}
+
+// ParseHello reads a peer's hello. An error wraps BadVersion where the peer has another one, BadMagic where it
+// speaks something else, and otherwise what is wrong with it. It keeps nothing of b.
+func ParseHello(b []byte) (Hello, error) {
+	if err := foreign(b); err != nil {
+		return Hello{}, fmt.Errorf("read the peer's hello: %w", err)
+	}
+	h := Hello{
+		Role: Role(b[5]), Durability: Durability(b[6]), Message: be.Uint32(b[8:]), Window: be.Uint32(b[12:]), Session: be.Uint64(b[16:]),
+		Next: be.Uint64(b[24:]), Capabilities: be.Uint64(b[32:]), Size: be.Uint64(b[40:]), Align: be.Uint32(b[48:]),
+	}
+	name, rest, _ := bytes.Cut(b[helloFlow:HelloLen], []byte{0})
+	h.Flow = string(name)
+	if b[7] != 0 || zeros(b[helloFree:helloFlow]) != None || zeros(rest) != None {
+		return Hello{}, fmt.Errorf("read the peer's hello: %w", BadReserved)
+	}
+	if err := h.check(); err != nil {
+		return Hello{}, fmt.Errorf("read the peer's hello: %w", err)
+	}
+	return h, nil
+}
+
+// foreign refuses what is no hello of this version.
+func foreign(b []byte) error {
+	switch {
+	case len(b) <= versionAt || string(b[:len(helloMagic)]) != helloMagic:
+		return BadMagic
+	case b[versionAt] != Version:
+		return fmt.Errorf("%w: the peer speaks version %d and this program %d: use releases on both sides that have the same", BadVersion, b[versionAt], Version)
+	case len(b) != HelloLen:
+		return fmt.Errorf("%w: %d bytes instead of %d", BadLength, len(b), HelloLen)
+	}
+	return nil
+}
+
+// check refuses what no side may say.
+func (h *Hello) check() error {
+	switch {
+	case h.Role != RoleAppend && h.Role != RoleBlocks:
+		return fmt.Errorf("%w: role %d is neither append (1) nor blocks (2)", BadReserved, h.Role)
+	case h.Durability != 0 && !h.Durability.known():
+		return fmt.Errorf("%w: durability %d is none of received (1), written (2) and durable (3)", BadReserved, h.Durability)
+	case h.Align&(h.Align-1) != 0:
+		return fmt.Errorf("%w: alignment %d is no power of two", BadReserved, h.Align)
+	}
+	return checkFlow(h.Flow)
+}
+
+const nameBytes = "abcdefghijklmnopqrstuvwxyz0123456789-"
+
+// checkFlow refuses what is no flow's name.
+func checkFlow(name string) error {
+	if len(name) > MaxFlow {
+		return fmt.Errorf("%w: a flow's name of %d bytes is longer than %d", TooLong, len(name), MaxFlow)
+	}
+	if strings.Trim(name, nameBytes) != "" {
+		return fmt.Errorf("%w: %q is no flow's name: those have letters a to z, digits and -", BadReserved, name)
+	}
+	return nil
+}

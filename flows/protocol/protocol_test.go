@@ -1,0 +1,261 @@
+package protocol
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// form is one kind of message, as the tests go through all of them.
+type form struct {
+	name    string
+	kind    Kind
+	free    []int // bytes that must be 0
+	example []byte
+	parse   func([]byte) Reason
+}
+
+func header(put func(dst []byte)) []byte {
+	b := make([]byte, HeaderLen)
+	for i := range b {
+		b[i] = 0xcc // what lay there before
+	}
+	put(b)
+	return b
+}
+
+func forms() []form {
+	payload := []byte("123456789")
+	data := header(func(b []byte) {
+		PutData(b, &Data{Sequence: 7, Session: 0x1122334455667788, Position: 9, Stamp: 1_700_000_000_000_000_001, Length: uint32(len(payload)), Checksum: Checksum(payload)})
+	})
+	return []form{
+		{"data", KindData, span(48, 60), append(data, payload...), func(b []byte) Reason { _, r := ParseData(b); return r }},
+		{"progress", KindProgress, span(44, 60), header(func(b []byte) {
+			PutProgress(b, &Progress{Sequence: 7, Position: 9, Limit: 71, Session: 0x1122334455667788, Status: Closing})
+		}), func(b []byte) Reason { _, r := ParseProgress(b); return r }},
+		{"request", KindRequest, append(span(28, 32), span(40, 60)...), header(func(b []byte) {
+			PutRequest(b, &Request{ID: 5, RKey: 0xabcdef01, Offset: 1 << 40, Length: 65536, Address: 0x7f0011223344})
+		}), func(b []byte) Reason { _, r := ParseRequest(b); return r }},
+		{"response", KindResponse, span(16, 60), header(func(b []byte) { PutResponse(b, &Response{ID: 5, Status: OutOfRange}) }),
+			func(b []byte) Reason { _, r := ParseResponse(b); return r }},
+	}
+}
+
+func span(from, to int) (all []int) {
+	for i := from; i < to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// changed is a message with one byte changed, and sealed again where that is wanted.
+func changed(message []byte, at int, to byte, sealed bool) []byte {
+	b := append([]byte(nil), message...)
+	b[at] = to
+	if sealed {
+		seal(b)
+	}
+	return b
+}
+
+// TestBytes holds the formats still: other programs speak them.
+func TestBytes(t *testing.T) {
+	want := map[string]string{
+		"data": "754d5347 01010040 0000000000000007 1122334455667788 0000000000000009 17979cfe362a0001 00000009 e3069283 000000000000000000000000 " +
+			"e632a941 313233343536373839",
+		"progress": "7541434b 01020040 0000000000000007 0000000000000009 0000000000000047 1122334455667788 00000011 00000000000000000000000000000000 5da8e6fd",
+		"request":  "75524551 01030040 00000005 abcdef01 0000010000000000 00010000 00000000 00007f0011223344 0000000000000000000000000000000000000000 98452e19",
+		"response": "75525350 01040040 00000005 0000000b " + strings.Repeat("00", 44) + " abde495f",
+	}
+	for _, f := range forms() {
+		if got := hex.EncodeToString(f.example); got != strings.ReplaceAll(want[f.name], " ", "") {
+			t.Errorf("%s is\n%s", f.name, got)
+		}
+	}
+}
+
+// TestEveryBitCounts: no bit of a header can change unnoticed.
+func TestEveryBitCounts(t *testing.T) {
+	for _, f := range forms() {
+		if r := f.parse(f.example); r != None {
+			t.Fatalf("%s: %v", f.name, r)
+		}
+		for at := range HeaderLen {
+			for bit := range 8 {
+				if f.parse(changed(f.example, at, f.example[at]^1<<bit, false)) == None {
+					t.Errorf("%s is taken with bit %d of byte %d changed", f.name, bit, at)
+				}
+			}
+		}
+	}
+}
+
+// TestRefusals: what a peer says in good form, with a right checksum, and may not say.
+func TestRefusals(t *testing.T) {
+	for _, f := range forms() {
+		for _, c := range []struct {
+			message []byte
+			want    Reason
+		}{
+			{nil, BadLength},
+			{f.example[:HeaderLen-1], BadLength},
+			{append(append([]byte(nil), f.example...), 0), BadLength},
+			{changed(f.example, 0, 'U', true), BadMagic},
+			{changed(f.example, 4, 2, true), BadVersion},
+			{changed(f.example, 5, 9, true), BadKind},
+			{changed(f.example, 7, 63, true), BadLength},
+			{changed(f.example, 63, f.example[63]^1, false), BadHeader},
+		} {
+			if got := f.parse(c.message); got != c.want {
+				t.Errorf("%s: % x is refused as %v, want %v", f.name, c.message, got, c.want)
+			}
+		}
+		for _, at := range f.free {
+			if got := f.parse(changed(f.example, at, 1, true)); got != BadReserved {
+				t.Errorf("%s: byte %d is 1: %v", f.name, at, got)
+			}
+		}
+		for _, other := range forms() {
+			if got := f.parse(other.example[:HeaderLen]); (got == None) != (other.kind == f.kind && f.kind != KindData) {
+				t.Errorf("a %s as a %s: %v", other.name, f.name, got)
+			}
+			if k, r := KindOf(other.example); k != other.kind || r != None {
+				t.Errorf("a %s is of kind %d, %v", other.name, k, r)
+			}
+		}
+	}
+	if _, r := KindOf(make([]byte, HeaderLen)); r != BadMagic {
+		t.Error(r)
+	}
+	if _, r := KindOf(make([]byte, HeaderLen-1)); r != BadLength {
+		t.Error(r)
+	}
+}
+
+// TestValues: fields with values that cannot be.
+func TestValues(t *testing.T) {
+	data := func(d Data) Reason {
+		_, r := ParseData(header(func(b []byte) { PutData(b, &d) }))
+		return r
+	}
+	request := func(q Request) Reason {
+		_, r := ParseRequest(header(func(b []byte) { PutRequest(b, &q) }))
+		return r
+	}
+	response := header(func(b []byte) { PutResponse(b, &Response{}) })
+	_, none := ParseResponse(response)
+	_, later := ParseResponse(changed(response, 15, 200, true))
+	_, big := ParseResponse(changed(response, 14, 1, true))
+	_, session := ParseProgress(header(func(b []byte) { PutProgress(b, &Progress{}) }))
+	for i, c := range []struct{ got, want Reason }{
+		{data(Data{Session: 1, Sequence: 1}), None},
+		{data(Data{Session: 1}), BadSequence},
+		{data(Data{Sequence: 1}), BadSession},
+		{data(Data{Session: 1, Sequence: 1, Length: 1}), BadLength},
+		{data(Data{Session: 1, Sequence: 1, Length: math.MaxUint32}), BadLength},
+		{request(Request{Length: 1}), None},
+		{request(Request{}), OutOfRange},
+		{request(Request{Length: 2, Offset: math.MaxUint64 - 1}), OutOfRange},
+		{request(Request{Length: 2, Address: math.MaxUint64}), OutOfRange},
+		{request(Request{Length: 1, Address: math.MaxUint64 - 1, Offset: math.MaxUint64 - 1}), None},
+		{none, BadReserved}, {later, None}, {big, BadReserved}, {session, BadSession},
+	} {
+		if c.got != c.want {
+			t.Errorf("case %d: %v, want %v", i, c.got, c.want)
+		}
+	}
+}
+
+func TestRoundTrips(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		number := rapid.Uint64Min(1)
+		payload := rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "payload")
+		d := Data{Sequence: number.Draw(t, "sequence"), Session: number.Draw(t, "session"), Stamp: number.Draw(t, "stamp"), Length: uint32(len(payload)), Checksum: Checksum(payload)}
+		message := append(header(func(b []byte) { PutData(b, &d) }), payload...)
+		d.Position = number.Draw(t, "position")
+		SetPosition(message, d.Position)
+		same(t, d, message, ParseData)
+		same(t, d, message[:HeaderLen], ParseDataHeader)
+		cut := rapid.IntRange(0, len(payload)).Draw(t, "cut")
+		if got := ChecksumMore(Checksum(payload[:cut]), payload[cut:]); got != d.Checksum {
+			t.Fatalf("the checksum in two parts is %x, in one %x", got, d.Checksum)
+		}
+		p := Progress{Sequence: number.Draw(t, "up to"), Position: number.Draw(t, "at"), Limit: number.Draw(t, "limit"), Session: d.Session, Status: Reason(rapid.Byte().Draw(t, "status"))}
+		same(t, p, header(func(b []byte) { PutProgress(b, &p) }), ParseProgress)
+		q := Request{ID: rapid.Uint32().Draw(t, "id"), RKey: rapid.Uint32().Draw(t, "rkey"), Offset: number.Draw(t, "offset") >> 1, Length: rapid.Uint32Min(1).Draw(t, "length"), Address: number.Draw(t, "address") >> 1}
+		same(t, q, header(func(b []byte) { PutRequest(b, &q) }), ParseRequest)
+		s := Response{ID: q.ID, Status: Reason(rapid.ByteMin(1).Draw(t, "why"))}
+		same(t, s, header(func(b []byte) { PutResponse(b, &s) }), ParseResponse)
+	})
+}
+
+func same[T any](t *rapid.T, want T, message []byte, parse func([]byte) (T, Reason)) {
+	t.Helper()
+	got, r := parse(message)
+	if diff := cmp.Diff(want, got); r != None || diff != "" {
+		t.Fatalf("%v\n%s", r, diff)
+	}
+}
+
+// TestNothingIsAllocated: messages are made and read on the data path.
+func TestNothingIsAllocated(t *testing.T) {
+	b, payload := make([]byte, HeaderLen), make([]byte, 1500)
+	var r Reason
+	n := testing.AllocsPerRun(100, func() {
+		PutData(b, &Data{Sequence: 1, Session: 1, Checksum: ChecksumMore(Checksum(payload), payload)})
+		SetPosition(b, 3)
+		_, r = ParseData(b)
+		PutProgress(b, &Progress{Session: 1})
+		_, r = ParseProgress(b)
+		PutRequest(b, &Request{Length: 1})
+		_, r = ParseRequest(b)
+		PutResponse(b, &Response{Status: Busy})
+		_, r = ParseResponse(b)
+		_, r = KindOf(b)
+	})
+	if n != 0 || r != None {
+		t.Fatalf("%v allocations, %v", n, r)
+	}
+}
+
+func TestReasons(t *testing.T) {
+	words := map[string]bool{None.String(): true}
+	for i, r := range Reasons() {
+		if int(r) != i+1 || words[r.String()] || r.String() == "unknown" || r.Error() == "" || strings.Trim(r.String(), "abcdefghijklmnopqrstuvwxyz_") != "" {
+			t.Errorf("reason %d is %q: %q", i+1, r, r.Error())
+		}
+		words[r.String()] = true
+	}
+	if last := Reasons()[len(Reasons())-1]; last != NotPermitted {
+		t.Errorf("the last one is %v", last)
+	}
+	if unknown := Reason(255); unknown.String() != "unknown" || unknown.Error() == "" {
+		t.Error(unknown.String())
+	}
+	if err := fmt.Errorf("message 7: %w", BadPayload); !errors.Is(err, BadPayload) || errors.Is(err, BadHeader) {
+		t.Error(err)
+	}
+}
+
+func TestWords(t *testing.T) {
+	for _, d := range []Durability{Received, Written, Durable} {
+		if got, err := ParseDurability(d.String()); got != d || err != nil {
+			t.Errorf("%v is read as %v, %v", d, got, err)
+		}
+	}
+	for _, s := range []string{"", "unknown", "Durable", "flushed"} {
+		if _, err := ParseDurability(s); err == nil {
+			t.Errorf("%q is taken", s)
+		}
+	}
+	if Durability(0).String() != "unknown" || Durability(9).String() != "unknown" || RoleAppend.String() != "append" || RoleBlocks.String() != "blocks" || Role(0).String() != "unknown" {
+		t.Error("words have changed")
+	}
+}

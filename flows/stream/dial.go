@@ -1,0 +1,255 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// Run connects the sender, and again whenever the connection ends, until the context does. It waits from 100 ms to 5 s between attempts, longer with
+// each that fails. On the worker's thread, where do calls, it only takes the connection over and lets it go. The error is that
+// the worker has ended, or that a queue pair cannot be closed.
+func (s *Sender) Run(ctx context.Context, do Doer) error {
+	var wait backoff
+	defer s.stats.enter(SenderStopped, nil)
+	for ctx.Err() == nil {
+		began := time.Now()
+		moved, err := s.connection(ctx, do)
+		if fatal, ok := errors.AsType[*fatalError](err); ok {
+			return fmt.Errorf("sender %s: %w", s.config.Name, fatal.err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if moved || time.Since(began) > longest {
+			wait = backoff{}
+		}
+		s.tell(err)
+		wait.sleep(ctx)
+	}
+	return nil
+}
+
+// fatalError ends Run.
+type fatalError struct{ err error }
+
+func (e *fatalError) Error() string { return e.err.Error() }
+
+// onWorker calls f on the worker's thread.
+func onWorker(do Doer, f func()) error {
+	if err := do(func() error { f(); return nil }); err != nil {
+		return &fatalError{err}
+	}
+	return nil
+}
+
+// tell notes why there is no connection, in the log when it was another reason before.
+func (s *Sender) tell(cause error) {
+	if s.stats.enter(SenderWaiting, cause) {
+		s.config.Log.Warn("no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, "cause", cause)
+	}
+}
+
+// connection makes one connection and stays until it ends. It reports whether messages were acknowledged meanwhile.
+func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error) {
+	s.stats.enter(SenderConnecting, nil)
+	l, conn, hello, err := s.dial(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	var refused error
+	if err := onWorker(do, func() { refused = s.attach(l, hello) }); err != nil {
+		return false, errors.Join(err, l.pair.Close())
+	}
+	if refused != nil {
+		return false, errors.Join(refused, s.end(do, l))
+	}
+	before := s.stats.acknowledged.Load()
+	s.stats.connected(conn.Peer(), hello.Durability)
+	s.config.Log.Info("connected to the receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next)
+	err = s.watch(ctx, conn)
+	var cause error
+	if err := onWorker(do, func() { cause = s.detach() }); err != nil {
+		return false, errors.Join(err, l.pair.Close())
+	}
+	return s.stats.acknowledged.Load() > before, errors.Join(foremost(err, cause), s.end(do, l))
+}
+
+// foremost is what is told of the end of a connection, of what was heard over TCP and over RDMA: what the receiver says
+// itself, then what went wrong first.
+func foremost(heard, cause error) error {
+	if _, ok := errors.AsType[*saidError](heard); ok || cause == nil {
+		return heard
+	}
+	return cause
+}
+
+// end closes a link that the worker does not use any more, and has it released.
+func (s *Sender) end(do Doer, l *link) error {
+	if err := l.pair.Close(); err != nil {
+		return &fatalError{fmt.Errorf("close the queue pair: %w", err)}
+	}
+	return onWorker(do, s.released)
+}
+
+// dial makes a queue pair and connects it.
+func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
+	c := &s.config
+	settings, err := s.settings(ctx)
+	if err != nil {
+		return nil, nil, h, err
+	}
+	pair, err := c.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.queue, ReceiveCQ: s.queue,
+		SendDepth: s.limits.send, RecvDepth: s.limits.receive, SendSGEs: c.Frames + 1, RecvSGEs: 1})
+	if err != nil {
+		return nil, nil, h, err
+	}
+	if conn, err = s.meet(ctx, pair, settings); err == nil {
+		if h, err = s.agree(conn); err != nil {
+			err = errors.Join(err, conn.Close())
+		}
+	}
+	if err != nil {
+		return nil, nil, h, errors.Join(err, pair.Close())
+	}
+	return &link{pair: pair, number: pair.QPN()}, conn, h, nil
+}
+
+// meet posts the receives and connects.
+func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect.Settings) (*connect.Conn, error) {
+	c := &s.config
+	local, err := connect.Prepare(c.Endpoint.Device, pair, settings)
+	if err != nil {
+		return nil, err
+	}
+	requests, landings := make([]rdma.ReceiveRequest, s.limits.receive), make([]rdma.SGE, s.limits.receive)
+	for i := range requests {
+		requests[i], landings[i] = s.receive(receiveID | uint64(i))
+	}
+	if _, err := pair.PostReceive(requests, landings); err != nil {
+		return nil, fmt.Errorf("post receives: %w", err)
+	}
+	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session}
+	text, err := hello.Append(nil)
+	if err != nil {
+		return nil, err
+	}
+	return connect.Dial(ctx, c.Address, connect.End{Queue: pair, Settings: settings, Parameters: local, Hello: text}, c.Connect)
+}
+
+// agree reads the receiver's hello.
+func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
+	h, err := protocol.ParseHello(conn.Remote().Hello)
+	switch c := &s.config; {
+	case err != nil:
+		return h, err
+	case h.Role != protocol.RoleAppend:
+		return h, fmt.Errorf("%s is no receiver of messages: it serves as %v", c.Address, h.Role)
+	case c.Flow != "" && h.Flow != c.Flow:
+		return h, fmt.Errorf("%s serves flow %q and not %q", c.Address, h.Flow, c.Flow)
+	case h.Session != s.session:
+		return h, nonsense(protocol.BadSession)
+	case h.Next == 0:
+		return h, nonsense(protocol.BadSequence)
+	case h.Message < c.Message:
+		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", c.Address, h.Message, c.Message)
+	}
+	return h, nil
+}
+
+// settings are those for the receiver's address.
+func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
+	if s.config.Settings != nil {
+		return *s.config.Settings, nil
+	}
+	return s.config.Endpoint.SettingsTo(ctx, s.config.Address)
+}
+
+// lastWords is how long the receiver may take to say why it ends.
+const lastWords = 200 * time.Millisecond
+
+// watch waits for the end of a connection, and says what the receiver's side of it was.
+func (s *Sender) watch(ctx context.Context, conn *connect.Conn) error {
+	heard := make(chan error, 1)
+	go func() { heard <- listen(conn) }()
+	select {
+	case err := <-heard:
+		return err
+	case <-ctx.Done():
+	case <-s.broken:
+		_ = conn.SetDeadline(time.Now().Add(lastWords))
+		return <-heard
+	}
+	_ = conn.SetDeadline(time.Now())
+	<-heard
+	return ctx.Err()
+}
+
+// saidError is why a receiver ends, in its words.
+type saidError struct{ text string }
+
+func (e *saidError) Error() string { return "the receiver says: " + e.text }
+
+// listen takes what the receiver says until it is gone.
+func listen(conn *connect.Conn) error {
+	said := ""
+	for {
+		text, err := conn.Receive()
+		switch {
+		case err != nil && said != "":
+			return &saidError{said}
+		case err == io.EOF:
+			return errors.New("the receiver closed the connection")
+		case err != nil:
+			return err
+		}
+		said = printable(text)
+	}
+}
+
+// backoff is how long to wait between attempts.
+type backoff struct{ next time.Duration }
+
+const (
+	shortest = 100 * time.Millisecond
+	longest  = 5 * time.Second
+)
+
+// wait is the time for the next one: half of it up to one and a half, so that those who lost the same receiver do not come back together.
+func (b *backoff) wait() time.Duration {
+	d := max(b.next, shortest)
+	b.next = min(2*d, longest)
+	return d/2 + rand.N(d)
+}
+
+func (b *backoff) sleep(ctx context.Context) {
+	t := time.NewTimer(b.wait())
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// printable leaves out of a peer's words what does not belong in a log.
+func printable(text []byte) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return -1
+		}
+		return r
+	}, string(text[:min(len(text), mostWords)]))
+}
+
+// mostWords is how many bytes of them are kept.
+const mostWords = 200

@@ -1,0 +1,248 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// raw is a peer of a receiver that sends what the test likes. It is the test's goroutine's.
+type raw struct {
+	*side
+	session  uint64
+	next     uint64 // sequence of the next message
+	limit    uint64 // as the receiver said last
+	acked    uint64
+	pair     rdma.QueuePair
+	sent     rdma.CompletionQueue
+	came     rdma.CompletionQueue
+	conn     *connect.Conn
+	remote   protocol.Hello
+	frames   []umem.Frame // rawSends to be sent, of rawSendBytes each, and one where progress lands
+	posted   int
+	under    int // sends that are not completed
+	broken   rdma.Status
+	textDone chan string // what the receiver said over TCP in the end
+}
+
+const (
+	rawSends    = 16
+	rawReceives = 32
+)
+
+// hello is a good one.
+func hello(session uint64) protocol.Hello {
+	return protocol.Hello{Role: protocol.RoleAppend, Flow: "log", Message: protocol.HeaderLen, Session: session, Next: 1}
+}
+
+// dial connects a raw peer.
+func (s *side) dial(address string, h protocol.Hello) *raw {
+	s.Helper()
+	p, err := s.tryDial(address, h, connect.Config{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return p
+}
+
+// tryDial is dial of one that may be refused.
+func (s *side) tryDial(address string, h protocol.Hello, c connect.Config) (*raw, error) {
+	s.Helper()
+	p := &raw{side: s, session: h.Session, textDone: make(chan string, 1)}
+	p.prepare()
+	if err := p.connect(address, h, c); err != nil {
+		return nil, err
+	}
+	go p.listen()
+	s.Cleanup(p.close)
+	var err error
+	p.remote, err = protocol.ParseHello(p.conn.Remote().Hello)
+	s.must(err)
+	p.next, p.limit = p.remote.Next, p.remote.Next-1+uint64(p.remote.Window)
+	return p, nil
+}
+
+// prepare makes the queue pair, with receives posted, that goes with the test.
+func (p *raw) prepare() {
+	p.Helper()
+	book := p.region.NewBook("raw peer")
+	hands, err := book.NewHolder(umem.OwnerWorker, "raw peer")
+	p.must(err)
+	p.frames = make([]umem.Frame, 2*rawSends+1)
+	if hands.Take(p.frames) < len(p.frames) {
+		p.Fatal("the pool has no frames for a raw peer")
+	}
+	p.Cleanup(func() { hands.Give(p.frames); p.must(book.Close()) })
+	for _, q := range []*rdma.CompletionQueue{&p.sent, &p.came} {
+		*q, err = p.at.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 64})
+		p.must(err)
+		p.Cleanup(func() { p.must((*q).Close()) })
+	}
+	p.pair, err = p.at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: p.sent, ReceiveCQ: p.came, SendDepth: rawSends, RecvDepth: rawReceives,
+		SendSGEs: 2, RecvSGEs: 1})
+	p.must(err)
+	p.Cleanup(func() { p.must(p.pair.Close()) })
+}
+
+func (p *raw) connect(address string, h protocol.Hello, c connect.Config) (err error) {
+	p.Helper()
+	e := connect.End{Queue: p.pair}
+	e.Settings, err = p.at.Settings(p.ns.IP)
+	p.must(err)
+	e.Parameters, err = connect.Prepare(p.at.Device, p.pair, e.Settings)
+	p.must(err)
+	for n := range rawReceives {
+		p.expect(uint64(n))
+	}
+	e.Hello, err = h.Append(nil)
+	p.must(err)
+	p.ns.Do(p, func() { p.conn, err = connect.Dial(context.Background(), address, e, c) })
+	return err
+}
+
+// landing is where progress lands.
+func (p *raw) landing(n uint64) umem.Frame {
+	return umem.Frame{Addr: p.frames[2*rawSends].Addr + n*protocol.HeaderLen, Len: protocol.HeaderLen}
+}
+
+func (p *raw) element(f umem.Frame) rdma.SGE {
+	return rdma.SGE{Addr: p.at.Memory.Addr() + f.Addr, Length: f.Len, LKey: p.at.Memory.LKey()}
+}
+
+func (p *raw) expect(n uint64) {
+	p.Helper()
+	if got, err := p.pair.PostReceive([]rdma.ReceiveRequest{{ID: n, SGEs: 1}}, []rdma.SGE{p.element(p.landing(n))}); got != 1 {
+		p.Fatal(err)
+	}
+}
+
+// listen waits for the end of the TCP connection.
+func (p *raw) listen() {
+	text := ""
+	for {
+		b, err := p.conn.Receive()
+		if err != nil {
+			p.textDone <- text
+			return
+		}
+		text = string(b)
+	}
+}
+
+func (p *raw) close() {
+	p.Helper()
+	if err := p.conn.Close(); err != nil && !errors.Is(err, io.EOF) {
+		p.Error(err)
+	}
+	<-p.textDone
+}
+
+// message is the bytes of a message.
+func (p *raw) message(sequence uint64, payload []byte) []byte {
+	b := make([]byte, protocol.HeaderLen, protocol.HeaderLen+len(payload))
+	protocol.PutData(b, &protocol.Data{Sequence: sequence, Session: p.session, Length: uint32(len(payload)), Checksum: protocol.Checksum(payload)})
+	return append(b, payload...)
+}
+
+// post sends bytes, of at most two frames. It waits while the queue is full.
+func (p *raw) post(b []byte) {
+	p.Helper()
+	testenv.Wait(p, 20*time.Second, "room to send", func() bool { p.poll(); return p.under < rawSends })
+	first := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)].Addr}
+	second := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)+1].Addr}
+	p.posted++
+	first.Len = uint32(copy(p.region.At(first.Addr, uint64(p.region.FrameSize())), b))
+	second.Len = uint32(copy(p.region.At(second.Addr, uint64(p.region.FrameSize())), b[first.Len:]))
+	sges := []rdma.SGE{p.element(first), p.element(second)}
+	if n, err := p.pair.PostSend([]rdma.SendRequest{{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 2}}, sges); n != 1 {
+		p.Fatal(err)
+	}
+	p.under++
+}
+
+// send sends the next messages with a payload of so many bytes, as the limit allows.
+func (p *raw) send(count, size int) {
+	p.Helper()
+	for range count {
+		testenv.Wait(p, 20*time.Second, "credit", func() bool { p.poll(); return p.next <= p.limit })
+		p.post(p.message(p.next, payload(p.next, size)))
+		p.next++
+	}
+}
+
+// payload is that of a message.
+func payload(sequence uint64, size int) []byte {
+	b := make([]byte, size)
+	for i := range b {
+		b[i] = byte(sequence) + byte(i*7)
+	}
+	return b
+}
+
+// poll takes what came, and returns the last progress message if it is the last word.
+func (p *raw) poll() (last protocol.Progress) {
+	p.Helper()
+	var done [32]rdma.WorkCompletion
+	n, err := p.sent.Poll(done[:])
+	p.must(err)
+	p.under -= n
+	for i := range done[:n] {
+		if p.broken == rdma.Success {
+			p.broken = done[i].Status
+		}
+	}
+	n, err = p.came.Poll(done[:])
+	p.must(err)
+	for _, c := range done[:n] {
+		if c.Status != rdma.Success {
+			continue
+		}
+		g, reason := protocol.ParseProgress(p.region.Bytes(p.landing(c.ID)))
+		if reason != protocol.None || g.Session != p.session || g.Sequence < p.acked || g.Limit < p.limit && g.Status == protocol.None {
+			p.Fatalf("progress %+v after acknowledgement %d and limit %d: %v", g, p.acked, p.limit, reason)
+		}
+		p.acked, p.limit = g.Sequence, max(p.limit, g.Limit)
+		if g.Status != protocol.None {
+			last = g
+		}
+		p.expect(c.ID)
+	}
+	return last
+}
+
+// await waits until something is so, of what progress says.
+func (p *raw) await(what string, so func() bool) {
+	p.Helper()
+	testenv.Wait(p, 20*time.Second, what, func() bool { p.poll(); return so() })
+}
+
+// awaitAcked waits for the acknowledgement of all that was sent.
+func (p *raw) awaitAcked() {
+	p.Helper()
+	p.await("acknowledgements", func() bool { return p.acked == p.next-1 })
+}
+
+// ended waits until the receiver has ended the connection, and returns its last words: of the queue pair and of the
+// TCP connection.
+func (p *raw) ended() (status protocol.Reason, text string) {
+	p.Helper()
+	testenv.Wait(p, 20*time.Second, "the receiver to end the connection", func() bool {
+		if g := p.poll(); g.Status != protocol.None {
+			status = g.Status
+		}
+		return p.heard()
+	})
+	text = <-p.textDone
+	p.textDone <- text
+	return status, text
+}
+
+// heard reports whether the TCP connection has ended.
+func (p *raw) heard() bool { return len(p.textDone) > 0 }

@@ -1,0 +1,244 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Receiver takes messages from many senders, each over a queue pair of its own; the receives are shared. Serve
+// brings the senders. All other methods but Stats are the worker's thread's.
+//
+// A round of the worker: Recv gives messages; Supply takes frames for further ones; Acknowledge says which are taken
+// care of; Poll and Kick send what peers are to know. A frame is the flow's from Recv until it gives it back by Supply, whole and
+// empty, and its message lies in one piece: Addr and Len have the header and the payload.
+//
+// Of a received frame, Side.Queue is the number of its session, for Acknowledge and End. It is no other session's while a message
+// of this one is not acknowledged, whether its peer is connected or not.
+//
+// Supply frames for Peers times Window messages, and as many as the flow itself keeps, and each peer has its whole window. With
+// fewer each is sure of one message under way, as long as there is one frame for each of Peers.
+//
+// A receive that a peer had begun to fill when it vanished comes back when its queue pair is ended. The kernel's Soft-RoCE (seen with
+// Linux 7.2) forgets it where the receives are shared: there the frame is the port's until Close, and one receive is promised that is
+// not there, so that some peer waits for others.
+type Receiver struct {
+	config ReceiverConfig
+	region *umem.Region
+	port   *rdma.MessagePort
+	shared rdma.SharedReceiveQueue // the port's
+	queues [2]rdma.CompletionQueue // the port's: of sends, of receives
+	depth  int                     // receives
+
+	slots     []slot  // by the port's number of the queue pair
+	peers     []*peer // attached
+	turn      int     // the peer that the next credits begin with
+	needy     int     // and where to look first for one that has none
+	sessions  sessions
+	posted    int // receives that no message came for
+	available int // of those, how many are not promised to a peer
+
+	batch  [batchSize]umem.Frame
+	one    [1]umem.Frame
+	ready  frameRing // checked messages, to be given by Recv
+	back   frameRing // frames of refused ones, to be receives again
+	stats  receiverStats
+	mu     sync.Mutex // over what Stats reads of sessions and peers but for counters
+	closed bool
+}
+
+// batchSize is how many messages are taken from the port at once.
+const batchSize = 64
+
+// OpenReceiver makes a receiver without peers. It may be called on any thread, while the Worker's is not in its book.
+func OpenReceiver(c ReceiverConfig) (*Receiver, error) {
+	c.setDefaults()
+	r := &Receiver{config: c}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open receiver %s: %w", c.Name, err), r.Close())
+	}
+	return r, nil
+}
+
+func (r *Receiver) open() error {
+	c := &r.config
+	if err := c.check(); err != nil {
+		return err
+	}
+	r.region = c.Endpoint.Region
+	r.sessions = newSessions(c.Peers)
+	if err := r.openPort(); err != nil {
+		return err
+	}
+	r.depth = r.port.Limits().Supply
+	r.ready, r.back = newFrameRing(r.depth), newFrameRing(r.depth)
+	return r.takeSlots()
+}
+
+// sendDepth is how many sends a peer's queue pair takes: a progress message, and one more for good measure.
+const sendDepth = 2
+
+// openPort makes the port with its queues. They are deep enough for a peer that sends a window too much.
+func (r *Receiver) openPort() (err error) {
+	c, d := &r.config, r.config.Endpoint.Device
+	depth := min((c.Peers+1)*c.Window, d.Capabilities().MaxSharedRequests, d.Capabilities().MaxCompletions)
+	p := rdma.PortConfig{Name: c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
+	defer func() {
+		if r.port == nil { // which closes them otherwise
+			err = errors.Join(err, closeQueues(p.Shared, p.SendCQ, p.ReceiveCQ))
+		}
+	}()
+	if p.Shared, err = c.Endpoint.Domain.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: depth, SGEs: 1}); err != nil {
+		return err
+	}
+	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.Peers * sendDepth, Events: c.Events}); err != nil {
+		return err
+	}
+	if p.ReceiveCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: c.Events}); err != nil {
+		return err
+	}
+	r.shared, r.queues = p.Shared, [2]rdma.CompletionQueue{p.SendCQ, p.ReceiveCQ}
+	port := p
+	p.Shared, p.SendCQ, p.ReceiveCQ = nil, nil, nil // the port closes them, also when it does not open
+	r.port, err = rdma.OpenPort(port)
+	return err
+}
+
+// closeQueues closes those that there are, in order.
+func closeQueues(queues ...interface{ Close() error }) error {
+	var errs []error
+	for _, q := range queues {
+		if q != nil {
+			errs = append(errs, q.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Recv gives whole messages, checked and of each session in order. They are the caller's until it supplies their frames again. When dst
+// is filled there may be more, which FD does not tell of.
+func (r *Receiver) Recv(dst []umem.Frame) int {
+	for r.ready.len() < len(dst) && r.absorb() {
+	}
+	return r.ready.pop(dst)
+}
+
+// Supply posts receives into frames and extents, and gives peers credits for them. It returns how many it took.
+func (r *Receiver) Supply(empty []umem.Frame) int {
+	if r.closed {
+		return 0
+	}
+	n := min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len())
+	return r.post(empty[:n])
+}
+
+// post posts receives and gives credits.
+func (r *Receiver) post(empty []umem.Frame) int {
+	n := r.port.Supply(empty)
+	r.posted += n
+	r.available += n
+	if n > 0 {
+		r.grant()
+	}
+	return n
+}
+
+// Poll finds out how sends ended, and sends progress to peers that it is due to. now is the time of the round. The error says that
+// the device is gone; peers that fail are none.
+func (r *Receiver) Poll(now time.Time) error {
+	if r.closed {
+		return errClosed
+	}
+	r.reap()
+	r.recycle()
+	if r.config.Unacknowledged > 0 { // acknowledgements make room
+		r.grant()
+	}
+	for _, p := range r.peers {
+		if p.due(r.quantum()) {
+			r.tell(p)
+		}
+	}
+	r.publish(now)
+	return r.port.Kick()
+}
+
+// recycle has frames of refused messages receive again.
+func (r *Receiver) recycle() {
+	for r.back.len() > 0 {
+		n := r.post(r.back.front(batchSize))
+		if r.back.skip(n); n == 0 {
+			return
+		}
+	}
+}
+
+// Kick posts what Supply and Poll queued. Poll does so, too: it is for who supplies after it.
+func (r *Receiver) Kick() error {
+	if r.closed {
+		return errClosed
+	}
+	return r.port.Kick()
+}
+
+// FD polls readable when Recv or Poll has something to do; -1 without Events, and after Close.
+func (r *Receiver) FD() int { return r.port.FD() }
+
+// Limits says what it takes: Message is the longest message, Supply how many frames it holds.
+func (r *Receiver) Limits() umem.Limits {
+	return umem.Limits{Message: uint64(r.config.Message), Frames: 1, Supply: r.depth}
+}
+
+// Idle reports whether nothing is left that Recv would give, and no peer is to be told anything.
+func (r *Receiver) Idle() bool {
+	if r.ready.len() > 0 {
+		return false
+	}
+	for _, p := range r.peers {
+		if r.slots[p.slot].busy || p.due(r.quantum()) {
+			return false
+		}
+	}
+	return true
+}
+
+var errClosed = errors.New("the receiver is closed")
+
+// Close ends all peers and gives all frames to the pool. Serve has returned before. After an error it may be called
+// again.
+func (r *Receiver) Close() error {
+	if r.closed {
+		return nil
+	}
+	if r.port != nil {
+		if err := r.port.Close(); err != nil {
+			return fmt.Errorf("close receiver %s: %w", r.config.Name, err)
+		}
+	}
+	r.closed = true
+	r.giveAll()
+	return nil
+}
+
+// giveAll gives the worker's frames that are ours to the pool. The port's are there already.
+func (r *Receiver) giveAll() {
+	for _, q := range []*frameRing{&r.ready, &r.back} {
+		for q.pop(r.one[:]) == 1 {
+			r.config.Worker.Give(r.one[:])
+		}
+	}
+	for i := range r.slots {
+		if !r.slots[i].busy {
+			r.one[0] = r.slots[i].frame
+			r.config.Worker.Give(r.one[:])
+		}
+	}
+	r.slots, r.peers = nil, nil
+}
+
+// quantum is how many credits are worth a progress message of their own.
+func (r *Receiver) quantum() uint64 { return uint64(max(1, r.config.Window/4)) }

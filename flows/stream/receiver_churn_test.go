@@ -1,0 +1,59 @@
+package stream
+
+import (
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// testChurn: peers of all kinds come and go at once. In the end every session that kept to the rules has all it sent, and no
+// receive and no credit is lost, as sink.close finds.
+func testChurn(t *testing.T, g *rig) {
+	c := receiverConfig()
+	k := g.far.newSink(c, c.Peers*c.Window-5)
+	rounds := 40
+	if testing.Short() {
+		rounds = 6
+	}
+	var all sync.WaitGroup
+	for n := range c.Peers {
+		all.Go(func() {
+			session := uint64(n + 1)
+			for range testenv.Fewer(rounds) {
+				p, err := g.near.tryDial(k.address, hello(session), connect.Config{})
+				if err != nil {
+					continue // the place of the one before is not free yet
+				}
+				p.churn(rand.IntN(6))
+			}
+		})
+	}
+	all.Wait()
+	p := g.near.dial(k.address, hello(100))
+	p.send(3*c.Window, 100)
+	p.awaitAcked()
+}
+
+// churn sends some messages and ends in one way or another.
+func (p *raw) churn(way int) {
+	p.send(rand.IntN(40), 200)
+	switch way {
+	case 0:
+		p.awaitAcked()
+	case 1:
+		attacks[rand.IntN(len(attacks))].do(p)
+		p.ended()
+	case 2:
+		p.post(p.message(1<<40, nil)) // and leaves
+	case 3:
+		if err := p.pair.Modify(errorState()); err != nil {
+			p.Error(err)
+		}
+	}
+	if err := p.conn.Close(); err != nil {
+		p.Error(err)
+	}
+}

@@ -1,0 +1,27 @@
+package stream
+
+import "testing"
+
+// TestCreditsForWhoWaits: one receive after the other comes to peers that have no credit, of which the first uses its own at
+// once. The others get theirs all the same.
+func TestCreditsForWhoWaits(t *testing.T) {
+	r := &Receiver{config: ReceiverConfig{Window: 8, Peers: 4}}
+	for range 4 {
+		r.peers = append(r.peers, &peer{state: connected, session: &session{}})
+	}
+	for range 4 {
+		r.available++
+		r.grant()
+		if p := r.peers[0]; p.promised() > 0 {
+			p.session.taken = p.limit
+		}
+	}
+	for i, p := range r.peers {
+		if p.limit != 1 {
+			t.Errorf("peer %d was promised %d messages, not 1", i, p.limit)
+		}
+	}
+	if r.available != 0 {
+		t.Errorf("%d receives are promised to nobody", r.available)
+	}
+}

@@ -1,0 +1,135 @@
+package stream
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+func errorState() (rdma.Attributes, rdma.Mask) {
+	return rdma.Attributes{State: rdma.Error}, rdma.MaskState
+}
+
+// attacks are what a peer does after three good messages, and why it is ended.
+var attacks = []struct {
+	name string
+	why  protocol.Reason
+	do   func(p *raw)
+}{
+	{"garbage", protocol.BadMagic, func(p *raw) { p.post(payload(3, 500)) }},
+	{"nothing", protocol.BadLength, func(p *raw) { p.post(nil) }},
+	{"short", protocol.BadLength, func(p *raw) { p.post(p.message(p.next, nil)[:63]) }},
+	{"cut", protocol.BadLength, func(p *raw) { p.post(p.message(p.next, payload(p.next, 100))[:163]) }},
+	{"longer than it says", protocol.BadLength, func(p *raw) { p.post(append(p.message(p.next, payload(p.next, 100)), 0)) }},
+	{"bad header", protocol.BadHeader, func(p *raw) { b := p.message(p.next, nil); b[35] ^= 1; p.post(b) }},
+	{"another kind", protocol.BadKind, func(p *raw) { b := p.message(p.next, nil); b[5] = 2; p.post(b) }},
+	{"another version", protocol.BadVersion, func(p *raw) { b := p.message(p.next, nil); b[4] = 2; p.post(b) }},
+	{"bad payload", protocol.BadPayload, func(p *raw) { b := p.message(p.next, payload(p.next, 100)); b[163] ^= 1; p.post(b) }},
+	{"another session", protocol.BadSession, func(p *raw) { p.session++; b := p.message(p.next, nil); p.session--; p.post(b) }},
+	{"gap", protocol.BadSequence, func(p *raw) { p.post(p.message(p.next+1, nil)) }},
+	{"beyond credit", protocol.BeyondCredit, func(p *raw) { p.post(p.message(1<<40, nil)) }},
+	{"too long", protocol.TooLong, func(p *raw) { p.post(p.message(p.next, payload(p.next, 1025-protocol.HeaderLen))) }},
+	{"longer than a receive", protocol.TooLong, func(p *raw) { p.post(p.message(p.next, payload(p.next, 5000))) }},
+}
+
+// testHostile: a peer that breaks the rules is told why and ended, its frames are receives again, and another peer goes on. Its
+// session may come back.
+func testHostile(t *testing.T, g *rig) {
+	c := receiverConfig()
+	frames := c.Peers * c.Window
+	k := g.far.newSink(c, frames)
+	good := g.near.dial(k.address, hello(1))
+	wrong := map[protocol.Reason]uint64{}
+	for n, a := range attacks {
+		if n >= 5 && testing.Short() && a.why != protocol.TooLong {
+			continue
+		}
+		session := uint64(100 + n)
+		p := g.near.dial(k.address, hello(session))
+		p.send(3, 50)
+		p.awaitAcked()
+		a.do(p)
+		p.post(p.message(p.next, nil)) // too late
+		status, text := p.ended()
+		if text != a.why.Error() || status != a.why && status != protocol.None { // the queue pair may be beyond words
+			t.Errorf("%s: the peer hears %v, %q, not %v", a.name, status, text, a.why)
+		}
+		wrong[a.why]++
+		if got := k.stats().Refused[a.why]; got != wrong[a.why] {
+			t.Errorf("%s: %v is counted %d times, not %d", a.name, a.why, got, wrong[a.why])
+		}
+		k.state(session, "disconnected")
+		good.send(5, 100)
+		again := g.near.dial(k.address, hello(session))
+		if again.remote.Next != 4 {
+			t.Errorf("%s: back again it is to go on with %d", a.name, again.remote.Next)
+		}
+		again.send(3, 50)
+		again.awaitAcked()
+		k.must(again.conn.Close())
+		k.state(session, "disconnected")
+	}
+	good.awaitAcked()
+	testenv.Wait(t, 10*time.Second, "all frames to be receives", func() bool { return k.stats().Posted == int64(frames) })
+}
+
+// testFlood: a peer that sends on and on beyond its credit is ended, and takes no receive from others for long.
+func testFlood(t *testing.T, g *rig) {
+	c := receiverConfig()
+	frames := c.Peers * c.Window
+	k := g.far.newSink(c, frames)
+	good := g.near.dial(k.address, hello(1))
+	p := g.near.dial(k.address, hello(2))
+	for n := range 3 * frames {
+		if p.poll(); p.under < rawSends {
+			p.post(p.message(1<<40+uint64(n), nil))
+		}
+		good.send(1, 10)
+	}
+	if _, text := p.ended(); text != protocol.BeyondCredit.Error() {
+		t.Errorf("the peer hears %q", text)
+	}
+	good.awaitAcked()
+	testenv.Wait(t, 10*time.Second, "all frames to be receives", func() bool { return k.stats().Posted == int64(frames) })
+}
+
+// testHellos: peers that want something else, or may not, are refused before they have anything.
+func testHellos(t *testing.T, g *rig) {
+	c := receiverConfig()
+	c.Permit = func(_ connect.Peer, h protocol.Hello) error {
+		if h.Session == 13 {
+			return errors.New("not you")
+		}
+		return nil
+	}
+	k := g.far.newSink(c, 64)
+	for _, bad := range []struct {
+		text   string
+		change func(*protocol.Hello)
+	}{
+		{"answers no requests", func(h *protocol.Hello) { h.Role = protocol.RoleBlocks }},
+		{`not served here, but "log"`, func(h *protocol.Hello) { h.Flow = "other" }},
+		{"session 0", func(h *protocol.Hello) { h.Session = 0 }},
+		{"too short for acknowledgements", func(h *protocol.Hello) { h.Message = 63 }},
+		{"not you", func(h *protocol.Hello) { h.Session = 13 }},
+	} {
+		h := hello(3)
+		bad.change(&h)
+		_, err := g.near.tryDial(k.address, h, connect.Config{})
+		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), bad.text) {
+			t.Errorf("want %q: %v", bad.text, err)
+		}
+	}
+	h := hello(3)
+	h.Flow = ""
+	g.near.dial(k.address, h)
+	if s := k.stats(); s.Refused[protocol.NotPermitted] != 3 || len(s.Sessions) != 1 {
+		t.Errorf("%+v", s)
+	}
+}

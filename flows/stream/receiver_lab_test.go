@@ -1,0 +1,45 @@
+//go:build lab && verbs && cgo
+
+package stream
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/providers"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// newVerbsRig has both sides on one device of libibverbs.
+func newVerbsRig(t testing.TB) *rig {
+	t.Helper()
+	testenv.Leaks(t)
+	const address = "10.79.0.1"
+	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
+	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
+	open := func(*umem.Region) (rdma.Device, error) { return providers.Open(name, roce.Config{}) }
+	m := machine{IP: netip.MustParseAddr(address)}
+	return &rig{TB: t, near: newSide(t, m, open), far: newSide(t, m, open)}
+}
+
+// TestReceiverVerbs is TestReceiver over such a device.
+func TestReceiverVerbs(t *testing.T) {
+	g := newVerbsRig(t)
+	for _, c := range receiverParts {
+		t.Run(c.name, func(t *testing.T) { standsFor(t, c.name); c.f(t, g.with(t)) })
+	}
+}
+
+// standsFor leaves out, in the short form, the parts that others stand for: the guest is slow.
+func standsFor(t *testing.T, part string) {
+	t.Helper()
+	switch part {
+	case "One", "Credits", "Killed", "ComesBack":
+	default:
+		testenv.Long(t, "make lab-all runs all parts")
+	}
+}

@@ -1,0 +1,90 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// session is what a receiver knows of a sender's session, whether it is connected or not.
+type session struct {
+	id           uint64
+	number       uint16 // in the table; Side.Queue of its messages
+	owner        string // name of the certificate that began it; empty without
+	taken        uint64 // the highest sequence that came; all up to it did
+	acknowledged uint64
+	position     uint64 // of the acknowledged one
+	peer         *peer  // nil: not connected
+	seen         int64  // when the last message came, or it was connected: nanoseconds since 1970
+	count        sessionCounters
+}
+
+// idle reports whether the session may be forgotten: what it sent is acknowledged, and it is not connected.
+func (s *session) idle() bool { return s.peer == nil && s.acknowledged == s.taken }
+
+// sessions are those of this run of the flow, by id and by number. There is a bound to them: the one that was
+// quiet for longest is forgotten for a new one.
+type sessions struct {
+	byID map[uint64]*session
+	list []*session // by number
+	most int
+}
+
+// sessionsMost is how many sessions are remembered at least, connected or not.
+const sessionsMost = 1024
+
+func newSessions(peers int) sessions {
+	return sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers)}
+}
+
+// at is the session of a number, nil where there is none.
+func (t *sessions) at(number uint16) *session {
+	if int(number) >= len(t.list) {
+		return nil
+	}
+	return t.list[number]
+}
+
+// place is a number for a new session, the forgotten one's where the table is full.
+func (t *sessions) place() (number int, ok bool) {
+	if len(t.list) < t.most {
+		t.list = append(t.list, nil)
+		return len(t.list) - 1, true
+	}
+	var oldest *session
+	for _, s := range t.list {
+		if s.idle() && (oldest == nil || s.seen < oldest.seen) {
+			oldest = s
+		}
+	}
+	if oldest == nil {
+		return 0, false
+	}
+	delete(t.byID, oldest.id)
+	return int(oldest.number), true
+}
+
+// sessionOf is the session of an id, made where it is not known.
+func (r *Receiver) sessionOf(id uint64, owner string) (*session, error) {
+	t := &r.sessions
+	if s := t.byID[id]; s != nil {
+		if s.owner != owner {
+			return nil, errOwner
+		}
+		return s, nil
+	}
+	next := r.config.Next(id)
+	if next == 0 {
+		return nil, errors.New("the flow expects sequence 0 of the session: sequences begin with 1")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	number, ok := t.place()
+	if !ok {
+		return nil, fmt.Errorf("%w: %d sessions have messages that are not acknowledged", protocol.Busy, t.most)
+	}
+	s := &session{id: id, number: uint16(number), owner: owner, taken: next - 1, acknowledged: next - 1}
+	t.byID[id], t.list[number] = s, s
+	return s, nil
+}

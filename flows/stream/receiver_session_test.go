@@ -1,0 +1,67 @@
+package stream
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// TestSessionsBound: of the sessions that are neither connected nor owed an acknowledgement, the one that was quiet for longest
+// makes room for a new one.
+func TestSessionsBound(t *testing.T) {
+	r := &Receiver{sessions: newSessions(1)}
+	asked := 0
+	r.config.Next = func(uint64) uint64 { asked++; return 5 }
+	for id := range uint64(sessionsMost) {
+		s, err := r.sessionOf(id+1, "")
+		if err != nil || int(s.number) != int(id) || s.taken != 4 || s.acknowledged != 4 {
+			t.Fatalf("session %d: %+v, %v", id, s, err)
+		}
+		s.seen = 1000 - int64(id) // the last is the oldest
+	}
+	r.sessions.at(sessionsMost-1).taken++
+	r.sessions.at(sessionsMost - 2).peer = &peer{}
+	s, err := r.sessionOf(5000, "")
+	if err != nil || s.number != sessionsMost-3 || r.sessions.byID[sessionsMost-2] != nil || len(r.sessions.byID) != sessionsMost {
+		t.Errorf("the new one is %+v, %v", s, err)
+	}
+	if known, err := r.sessionOf(5000, ""); known != s || err != nil || asked != sessionsMost+1 {
+		t.Errorf("it is then %+v, %v, and Next was called %d times", known, err, asked)
+	}
+	for _, s := range r.sessions.list {
+		s.taken = 9
+	}
+	if _, err := r.sessionOf(6000, ""); !errors.Is(err, protocol.Busy) {
+		t.Errorf("with all owed something: %v", err)
+	}
+	if r.sessions.at(sessionsMost) != nil {
+		t.Error("there is a session beyond the last")
+	}
+}
+
+// TestSessionOwner: a session is its owner's.
+func TestSessionOwner(t *testing.T) {
+	r := &Receiver{sessions: newSessions(1)}
+	r.config.setDefaults()
+	s, err := r.sessionOf(1, "alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.peer = &peer{}
+	if _, err := r.sessionOf(1, "bob"); !errors.Is(err, protocol.NotPermitted) {
+		t.Errorf("another gets it: %v", err)
+	}
+	if _, err := r.replace(1, "bob"); !errors.Is(err, protocol.NotPermitted) {
+		t.Errorf("another ends it: %v", err)
+	}
+}
+
+// TestSessionZero: a flow that expects sequence 0 is an error of the flow.
+func TestSessionZero(t *testing.T) {
+	r := &Receiver{sessions: newSessions(1)}
+	r.config.Next = func(uint64) uint64 { return 0 }
+	if _, err := r.sessionOf(1, ""); err == nil {
+		t.Error("sequence 0 is expected")
+	}
+}

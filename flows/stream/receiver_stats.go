@@ -1,0 +1,121 @@
+package stream
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+// What of a session is shown, and where.
+const (
+	shownMessages = iota
+	shownBytes
+	shownSequence
+	shownAcknowledged
+	shownLimit
+	shownSeen
+	shownAll
+)
+
+// sessionCounters are what Stats says of a session.
+type sessionCounters struct {
+	messages, bytes uint64                  // the worker's
+	shown           [shownAll]atomic.Uint64 // written by the worker, where they changed
+	state           atomic.Uint32
+	name            string // of the last connection's peer, under Receiver.mu
+	cause           error  // of its end, likewise
+}
+
+// ownCounters are a receiver's, written by the worker alone.
+type ownCounters struct {
+	messages, bytes, replays, dropped, progress, connected, failed uint64
+}
+
+func (c *ownCounters) list() [7]uint64 {
+	return [7]uint64{c.messages, c.bytes, c.replays, c.dropped, c.progress, c.connected, c.failed}
+}
+
+type receiverStats struct {
+	own     ownCounters
+	shown   [7]atomic.Uint64
+	posted  atomic.Int64
+	refused [256]atomic.Uint64 // by Reason; written by anybody
+}
+
+// publish shows counters that changed.
+func (r *Receiver) publish(now time.Time) {
+	for _, p := range r.peers {
+		if p.moved {
+			p.moved, p.session.seen = false, now.UnixNano()
+		}
+		p.publish()
+	}
+	for i, v := range r.stats.own.list() {
+		if r.stats.shown[i].Load() != v {
+			r.stats.shown[i].Store(v)
+		}
+	}
+	if r.stats.posted.Load() != int64(r.posted) {
+		r.stats.posted.Store(int64(r.posted))
+	}
+}
+
+func (p *peer) publish() {
+	s := p.session
+	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.limit, uint64(s.seen)} {
+		if s.count.shown[i].Load() != v {
+			s.count.shown[i].Store(v)
+		}
+	}
+}
+
+// ReceiverStats are a receiver's counters since it was opened.
+type ReceiverStats struct {
+	Connected, Failed uint64                     // connections that came about, and those that broke
+	Messages, Bytes   uint64                     // taken, headers included
+	Replays           uint64                     // messages that were there before, dropped
+	Dropped           uint64                     // messages of peers that were being ended
+	Progress          uint64                     // progress messages sent
+	Refused           map[protocol.Reason]uint64 // hellos, and peers that were ended, by reason
+	Posted            int64                      // receives that wait for a message
+	Sessions          []SessionStats             // those that are known, by number
+}
+
+// SessionStats are those of one session, over all its connections.
+type SessionStats struct {
+	Name            string // of the peer's certificate, else its address
+	Session         uint64
+	State           string // connecting, connected, ending, failed or disconnected
+	Messages, Bytes uint64
+	Sequence        uint64 // the highest that came
+	Acknowledged    uint64
+	Limit           uint64    // up to which it may send
+	Seen            time.Time // when the last message came, or the session was connected
+	Cause           error     // why the last connection ended; nil while there is one
+}
+
+// Stats may be called from any goroutine.
+func (r *Receiver) Stats() ReceiverStats {
+	at := func(i int) uint64 { return r.stats.shown[i].Load() }
+	out := ReceiverStats{Messages: at(0), Bytes: at(1), Replays: at(2), Dropped: at(3), Progress: at(4), Connected: at(5), Failed: at(6),
+		Posted: r.stats.posted.Load(), Refused: map[protocol.Reason]uint64{}}
+	for why := range r.stats.refused {
+		if n := r.stats.refused[why].Load(); n > 0 {
+			out.Refused[protocol.Reason(why)] = n
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sessions.list {
+		out.Sessions = append(out.Sessions, s.stats())
+	}
+	return out
+}
+
+func (s *session) stats() SessionStats {
+	c := &s.count
+	at := func(i int) uint64 { return c.shown[i].Load() }
+	return SessionStats{Name: c.name, Session: s.id, State: state(c.state.Load()).String(), Messages: at(shownMessages), Bytes: at(shownBytes),
+		Sequence: at(shownSequence), Acknowledged: at(shownAcknowledged), Limit: at(shownLimit), Seen: time.Unix(0, int64(at(shownSeen))), Cause: c.cause}
+}

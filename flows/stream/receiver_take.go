@@ -1,0 +1,120 @@
+package stream
+
+import (
+	"errors"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// absorb takes what came from the port and sorts it, and reports whether there was something.
+func (r *Receiver) absorb() bool {
+	if r.closed {
+		return false
+	}
+	n := r.port.Recv(r.batch[:])
+	r.posted -= n
+	r.available -= n
+	for _, f := range r.batch[:n] {
+		if r.take(f) {
+			r.ready.push(f)
+		} else {
+			r.back.push(f)
+		}
+	}
+	return n > 0
+}
+
+// take decides whether a message is handed on.
+func (r *Receiver) take(f umem.Frame) bool {
+	p := r.peerOf(f)
+	switch {
+	case f.Options&umem.Failed != 0:
+		r.receiveFailed(p)
+		return false
+	case p == nil || p.state.ended():
+		r.stats.own.dropped++
+		return false
+	}
+	message := r.region.Bytes(f)
+	d, reason := r.check(message)
+	if reason != protocol.None {
+		r.refuse(p, reason)
+		return false
+	}
+	return r.admit(p, &d, f)
+}
+
+// peerOf is the peer that a frame came from, nil of one that is gone.
+func (r *Receiver) peerOf(f umem.Frame) *peer {
+	n := int(r.region.Side(f).Queue)
+	if n >= len(r.slots) {
+		return nil
+	}
+	return r.slots[n].peer
+}
+
+// check looks at what a message shows by itself.
+func (r *Receiver) check(message []byte) (protocol.Data, protocol.Reason) {
+	if uint64(len(message)) > uint64(r.config.Message) {
+		return protocol.Data{}, protocol.TooLong
+	}
+	d, reason := protocol.ParseData(message)
+	if reason == protocol.None && r.config.Check && protocol.Checksum(message[protocol.HeaderLen:]) != d.Checksum {
+		reason = protocol.BadPayload
+	}
+	return d, reason
+}
+
+// admit holds a message against what its peer may send next.
+func (r *Receiver) admit(p *peer, d *protocol.Data, f umem.Frame) bool {
+	s := p.session
+	switch {
+	case d.Session != s.id:
+		r.refuse(p, protocol.BadSession)
+	case d.Sequence <= s.taken:
+		r.replayed(p)
+	case d.Sequence > p.limit:
+		r.refuse(p, protocol.BeyondCredit)
+	case d.Sequence != s.taken+1:
+		r.refuse(p, protocol.BadSequence)
+	default:
+		s.taken++
+		r.available++ // what was promised to the peer is one less
+		p.replays, p.moved = 0, true
+		s.count.messages++
+		s.count.bytes += uint64(f.Len)
+		r.stats.own.messages++
+		r.stats.own.bytes += uint64(f.Len)
+		r.region.Side(f).Queue = s.number
+		return true
+	}
+	return false
+}
+
+// replaysMost is how many replays in a row are a sender's that does not go by the hello, and not an attack.
+const replaysMost = 1 << 14
+
+// replayed drops a message that was taken before. Its sender is told again what is acknowledged.
+func (r *Receiver) replayed(p *peer) {
+	r.stats.own.replays++
+	p.again = true
+	if p.replays++; p.replays > replaysMost {
+		r.refuse(p, protocol.BadSequence)
+	}
+}
+
+// receiveFailed ends a peer whose queue pair failed while it received: with a message that is too long, or by itself.
+// Where it was we who ended it, that is known.
+func (r *Receiver) receiveFailed(p *peer) {
+	if p == nil || p.state.ended() || p.stopped {
+		return
+	}
+	cause := r.port.Cause(p.slot)
+	if errors.Is(cause, rdma.LocalLength) || errors.Is(cause, rdma.LocalQPOperation) { // the latter is Soft-RoCE's word for it
+		r.refuse(p, protocol.TooLong)
+		return
+	}
+	r.lose(p, cause)
+}

@@ -1,0 +1,124 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// Poll takes what came of the receiver and the device, and posts what may be posted with that. now is what latencies are told from, to the
+// exactness of how often it is called. The error says that the device is gone.
+func (s *Sender) Poll(now time.Time) error {
+	s.now = int64(now.Sub(s.opened))
+	err := s.take()
+	if err != nil {
+		err = fmt.Errorf("sender %s: %w", s.config.Name, err)
+	}
+	s.post()
+	s.stats.publish(s)
+	return err
+}
+
+// take takes all completions, and has the queue tell of the next. Receives are posted again at the end: however much the receiver says, it is not
+// listened to for longer.
+func (s *Sender) take() error {
+	if s.link == nil {
+		return s.event.quiet(s.queue)
+	}
+	n, err := s.drain()
+	for again := s.config.Events; again && err == nil; {
+		if again, err = s.event.again(s.queue, n > 0); again && err == nil {
+			n, err = s.drain()
+		}
+	}
+	s.release()
+	s.repost()
+	return err
+}
+
+func (s *Sender) drain() (total int, err error) {
+	for {
+		n, err := s.queue.Poll(s.polled[:])
+		if n == 0 || err != nil {
+			return total, err
+		}
+		total += n
+		for i := range s.polled[:n] {
+			if c := &s.polled[i]; c.QPN == s.link.number && s.completed(c) {
+				s.posts[s.heards], s.landings[s.heards] = s.receive(c.ID)
+				s.heards++
+			}
+		}
+	}
+}
+
+// completed looks at one completion, and reports whether its receive can be posted again.
+func (s *Sender) completed(c *rdma.WorkCompletion) bool {
+	switch {
+	case c.Status != rdma.Success:
+		s.fail(c.Err())
+		return false
+	case c.ID&receiveID == 0:
+		s.done = max(s.done, c.ID)
+		return false
+	}
+	if err := s.heard(s.region.At(s.landing(c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
+		s.fail(err)
+		return false
+	}
+	return true
+}
+
+// landing is where the message of a receive lies.
+func (s *Sender) landing(id uint64) uint64 { return s.place(s.config.Depth + int(id&^receiveID)) }
+
+// receive is a receive by its ID.
+func (s *Sender) receive(id uint64) (rdma.ReceiveRequest, rdma.SGE) {
+	return rdma.ReceiveRequest{ID: id, SGEs: 1}, rdma.SGE{Addr: s.base + s.landing(id), Length: messageBytes, LKey: s.lkey}
+}
+
+// repost posts the receives again that were used.
+func (s *Sender) repost() {
+	n := s.heards
+	if s.heards = 0; n == 0 || !s.Connected() {
+		return
+	}
+	if _, err := s.link.pair.PostReceive(s.posts[:n], s.landings[:n]); err != nil {
+		s.fail(fmt.Errorf("post a receive: %w", err))
+	}
+}
+
+// heard takes a message of the receiver's.
+func (s *Sender) heard(message []byte) error {
+	p, r := protocol.ParseProgress(message)
+	switch {
+	case r != protocol.None:
+		return nonsense(r)
+	case p.Session != s.session:
+		return nonsense(protocol.BadSession)
+	case p.Sequence > s.sent-s.begun:
+		return fmt.Errorf("%w: it acknowledges message %d, and was sent %d", nonsense(protocol.BadSequence), p.Sequence, s.sent-s.begun)
+	}
+	if to := s.begun + p.Sequence; to >= s.confirm {
+		s.confirm, s.position = to, p.Position
+	}
+	s.limit = max(s.limit, s.begun+min(p.Limit, mostAhead))
+	if p.Status != protocol.None {
+		return fmt.Errorf("the receiver ended it: %w", p.Status)
+	}
+	return nil
+}
+
+// mostAhead keeps a limit from overflowing.
+const mostAhead = 1 << 62
+
+// ErrNonsense is what a peer says that it cannot mean. The error wraps a protocol.Reason, too.
+var ErrNonsense = errors.New("the peer's answer makes no sense")
+
+func nonsense(r protocol.Reason) error { return fmt.Errorf("%w: %w", ErrNonsense, r) }
+
+// flushed reports an error that only says that there was another one before.
+func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }

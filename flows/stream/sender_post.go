@@ -1,0 +1,90 @@
+package stream
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// An ID is the number of a message, or that of a receive with this bit.
+const receiveID = 1 << 63
+
+// Kick posts what waits, as far as the receiver's limit goes.
+func (s *Sender) Kick() error {
+	s.post()
+	s.stats.publish(s)
+	return nil
+}
+
+// post posts batch after batch.
+func (s *Sender) post() {
+	for s.Connected() {
+		n := s.batch()
+		if n == 0 {
+			return
+		}
+		took, err := s.link.pair.PostSend(s.requests[:n], s.elements)
+		s.sent += uint64(took)
+		s.stats.count.posted += uint64(took)
+		if err != nil {
+			s.fail(fmt.Errorf("post message %d: %w", s.sent+1-s.begun, err))
+			return
+		}
+	}
+}
+
+// batch makes requests of the next messages, and of the last a signaled one.
+func (s *Sender) batch() (n int) {
+	s.elements = s.elements[:0]
+	until := min(s.limit, s.done+uint64(s.limits.send))
+	for number := s.sent + 1; n < sendBatch && number <= until; number++ {
+		if number > s.out.last && !s.out.number() {
+			break
+		}
+		s.request(&s.requests[n], number)
+		n++
+	}
+	if n > 0 {
+		s.requests[n-1].Flags = rdma.Signaled
+	}
+	return n
+}
+
+// request makes one of a message, and its header, which is the same however often it is made in a session.
+func (s *Sender) request(r *rdma.SendRequest, number uint64) {
+	slot := s.out.at(number)
+	m := &s.out.slots[slot]
+	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &protocol.Data{
+		Sequence: number - s.begun, Session: s.session, Stamp: m.stamp, Length: m.length, Checksum: m.checksum})
+	*r = rdma.SendRequest{ID: number, Op: rdma.Send, SGEs: m.elements}
+	if number%signalEvery == 0 {
+		r.Flags = rdma.Signaled
+	}
+	s.elements = append(s.elements, s.elementsOf(slot)[:m.elements]...)
+	s.stats.count.bytes += uint64(m.length)
+}
+
+// fail notes why a link is no good any more, and has Run end it.
+func (s *Sender) fail(cause error) {
+	if s.link == nil {
+		return
+	}
+	if s.link.cause == nil || flushed(s.link.cause) && !flushed(cause) {
+		s.link.cause = cause
+	}
+	select {
+	case s.broken <- struct{}{}:
+	default:
+	}
+}
+
+// release tells of the messages that the receiver acknowledged and the device is done with.
+func (s *Sender) release() {
+	for to := min(s.confirm, s.done); s.out.first <= to; {
+		since := s.out.slots[s.out.at(s.out.first)].since
+		s.stats.latency.Record(uint64(s.now - since))
+		s.stats.count.acknowledged++
+		s.out.retire(true, s.position)
+	}
+}

@@ -1,0 +1,139 @@
+package stream
+
+import (
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/internal/release"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// States of a sender.
+const (
+	SenderWaiting    = "waiting"    // for the next attempt, or for Run
+	SenderConnecting = "connecting" // an attempt is being made
+	SenderConnected  = "connected"
+	SenderStopped    = "stopped" // Run has returned
+)
+
+// SenderStats is what a sender has done since it was opened.
+type SenderStats struct {
+	Name    string
+	Address string
+	State   string // one of the above
+	// Cause is why the last connection ended, or did not come about; empty while it is connected.
+	Cause string
+	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its acknowledgements mean, as of the last connection.
+	Peer       string
+	Durability protocol.Durability
+
+	Connections  uint64 // that came about
+	Failures     uint64 // connections that ended, and attempts that failed
+	Sessions     uint64 // begun anew: something was abandoned, or forgotten by the receiver
+	Posted       uint64 // messages, each time again
+	Bytes        uint64 // of their payloads
+	Acknowledged uint64 // messages
+	Resent       uint64 // messages that were posted before the receiver came back without them
+	Dropped      uint64 // messages, by Drop and Abandon
+	Forgotten    uint64 // messages that the receiver acknowledged and did not have when it came back
+
+	Waiting  int // messages that were never posted
+	InFlight int // messages that were, and are not acknowledged
+	Credit   uint64
+	// Latency is from Send to acknowledgement; nil before the first one.
+	Latency *latency.Summary
+}
+
+// senderCounters are written by the worker only.
+type senderCounters struct {
+	posted, bytes, acknowledged, resent, dropped, forgotten, sessions uint64
+}
+
+// senderStats are what others read. The worker stores what changed once a round, Run the rest.
+type senderStats struct {
+	count        senderCounters
+	posted       atomic.Uint64
+	bytes        atomic.Uint64
+	acknowledged atomic.Uint64
+	resent       atomic.Uint64
+	dropped      atomic.Uint64
+	forgotten    atomic.Uint64
+	sessions     atomic.Uint64
+	waiting      atomic.Uint64
+	flight       atomic.Uint64
+	credit       atomic.Uint64
+	latency      latency.Shared
+
+	state       atomic.Pointer[senderState]
+	connections atomic.Uint64
+	failures    atomic.Uint64
+}
+
+// senderState changes as a whole.
+type senderState struct {
+	state, cause, peer string
+	durability         protocol.Durability
+}
+
+func (t *senderStats) begin() { t.state.Store(&senderState{state: SenderWaiting}) }
+
+// enter notes a state, and reports whether its cause is another one than the last. The cause stays until there is another one, or a connection.
+func (t *senderStats) enter(state string, cause error) (news bool) {
+	next := *t.state.Load()
+	next.state = state
+	if cause != nil {
+		t.failures.Add(1)
+		news = next.cause != cause.Error()
+		next.cause = cause.Error()
+	}
+	t.state.Store(&next)
+	return news
+}
+
+func (t *senderStats) connected(p connect.Peer, d protocol.Durability) {
+	t.connections.Add(1)
+	t.state.Store(&senderState{state: SenderConnected, peer: p.Name, durability: d})
+}
+
+// publish shows what changed. It is called by the worker.
+func (t *senderStats) publish(s *Sender) {
+	c := &t.count
+	show(&t.posted, c.posted)
+	show(&t.bytes, c.bytes)
+	show(&t.acknowledged, c.acknowledged)
+	show(&t.resent, c.resent)
+	show(&t.dropped, c.dropped)
+	show(&t.forgotten, c.forgotten)
+	show(&t.sessions, c.sessions)
+	show(&t.waiting, uint64(s.out.waiting.len()))
+	show(&t.flight, uint64(s.out.inFlight()))
+	show(&t.credit, s.credit())
+}
+
+// credit is how many messages may be posted at once.
+func (s *Sender) credit() uint64 {
+	if s.link == nil {
+		return 0
+	}
+	return s.limit - min(s.sent, s.limit)
+}
+
+// show stores a word that only the caller writes, if it changed.
+func show(word *atomic.Uint64, v uint64) {
+	if word.Load() != v {
+		release.Store64(word, v)
+	}
+}
+
+// Stats may be called from any goroutine.
+func (s *Sender) Stats() SenderStats {
+	t := &s.stats
+	now := t.state.Load()
+	return SenderStats{
+		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability,
+		Connections: t.connections.Load(), Failures: t.failures.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
+		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(),
+		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
+	}
+}

@@ -1,0 +1,210 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// Serve takes peers that dial until the context ends, and then ends all peers: they are told that the receiver is closing. It closes
+// the Listener, and returns when the last peer is gone; the error is nil where it was the context that ended. One Serve runs at a time. do must
+// work, and the worker call Poll, until Serve has returned; what is left else Close takes down.
+func (r *Receiver) Serve(ctx context.Context, l *connect.Listener, do Doer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	v := &server{Receiver: r, ctx: ctx, do: do}
+	err := v.accept(l)
+	cancel()
+	end := l.Close() // and handshakes with it
+	v.all.Wait()
+	if err = errors.Join(err, end); err != nil {
+		return fmt.Errorf("serve receiver %s: %w", r.config.Name, err)
+	}
+	return nil
+}
+
+// accept has each peer that asks served.
+func (v *server) accept(l *connect.Listener) error {
+	for {
+		q, err := l.Accept(v.ctx)
+		switch {
+		case v.ctx.Err() != nil:
+			return nil
+		case err != nil:
+			return err
+		}
+		v.all.Go(func() { v.serve(q) })
+	}
+}
+
+// server is what Serve's goroutines share. Of the Receiver they use what says that it may be used by any goroutine, and the rest
+// by do.
+type server struct {
+	*Receiver
+	ctx context.Context
+	do  Doer
+	all sync.WaitGroup
+}
+
+// ask runs a function on the worker's thread for its value.
+func ask[T any](do Doer, f func() (T, error)) (value T, err error) {
+	err = do(func() (err error) {
+		value, err = f()
+		return err
+	})
+	return value, err
+}
+
+// serve deals with one peer from its request to its end.
+func (v *server) serve(q *connect.Request) {
+	log := v.config.Log.With("receiver", v.config.Name, "peer", q.Peer().Addr.String(), "certificate", q.Peer().Name)
+	h, err := v.greet(q)
+	if err != nil {
+		v.turnAway(q, err)
+		log.Warn("peer refused", "error", err)
+		return
+	}
+	log = log.With("session", fmt.Sprintf("%016x", h.Session))
+	p, conn, err := v.connect(q, &h)
+	if err != nil {
+		v.turnAway(q, err)
+		log.Warn("peer did not connect", "error", err)
+		return
+	}
+	log.Info("peer connected", "next", p.first, "window", p.window)
+	why := v.watch(p, conn)
+	err = v.takeDown(p, why)
+	tellEnd(conn, why)
+	log.Info("peer ended", "cause", why)
+	if err = errors.Join(err, conn.Close()); err != nil {
+		log.Error("peer not taken down", "error", err)
+	}
+}
+
+// turnAway refuses a request, unless it was answered.
+func (v *server) turnAway(q *connect.Request, err error) {
+	if why, is := errors.AsType[protocol.Reason](err); is {
+		v.stats.refused[why].Add(1)
+	}
+	_ = q.Refuse(err.Error()) // the error says that it was answered
+}
+
+// greet reads a peer's hello, and reports why it is not taken.
+func (v *server) greet(q *connect.Request) (protocol.Hello, error) {
+	h, err := protocol.ParseHello(q.Remote().Hello)
+	if err == nil {
+		err = v.config.admits(&h)
+	}
+	if err == nil {
+		err = v.permit(q.Peer(), h)
+	}
+	return h, err
+}
+
+// permit asks the program.
+func (v *server) permit(peer connect.Peer, h protocol.Hello) error {
+	err := v.config.Permit(peer, h)
+	if _, is := errors.AsType[protocol.Reason](err); err != nil && !is {
+		return fmt.Errorf("%w: %w", protocol.NotPermitted, err)
+	}
+	return err
+}
+
+// admits reports why a hello is none for this receiver.
+func (c *ReceiverConfig) admits(h *protocol.Hello) error {
+	switch {
+	case h.Role != protocol.RoleAppend:
+		return fmt.Errorf("%w: flow %q takes messages (role append), and answers no requests", protocol.NotPermitted, c.Flow)
+	case h.Flow != "" && h.Flow != c.Flow:
+		return fmt.Errorf("%w: flow %q is not served here, but %q", protocol.NotPermitted, h.Flow, c.Flow)
+	case h.Session == 0:
+		return fmt.Errorf("%w: session 0 is none", protocol.BadSession)
+	case h.Message < protocol.HeaderLen:
+		return fmt.Errorf("%w: messages of %d bytes are too short for acknowledgements, which have %d", protocol.BadLength, h.Message, protocol.HeaderLen)
+	}
+	return nil
+}
+
+// connect makes a queue pair for a peer and connects it. What its session had before is gone by then.
+func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect.Conn, error) {
+	owner := q.Peer().Name
+	if err := v.supersede(h.Session, owner); err != nil {
+		return nil, nil, err
+	}
+	e, err := v.newEnd(q.Remote().Parameters.GID)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := ask(v.do, func() (*peer, error) {
+		return v.attach(e.Queue, h.Session, owner, nameOf(q.Peer()), time.Now().UnixNano())
+	})
+	if err != nil {
+		return nil, nil, errors.Join(err, e.Queue.Close())
+	}
+	conn, err := v.answer(q, p, e)
+	if err != nil {
+		return nil, nil, errors.Join(err, v.takeDown(p, err))
+	}
+	return p, conn, nil
+}
+
+func nameOf(p connect.Peer) string {
+	if p.Name != "" {
+		return p.Name
+	}
+	return p.Addr.String()
+}
+
+// supersede ends the connection that the session has, and waits until it is gone.
+func (v *server) supersede(session uint64, owner string) error {
+	old, err := ask(v.do, func() (*peer, error) { return v.replace(session, owner) })
+	if err != nil || old == nil {
+		return err
+	}
+	select {
+	case <-old.away:
+		return nil
+	case <-v.ctx.Done():
+		return protocol.Closing
+	}
+}
+
+// newEnd makes a queue pair in INIT.
+func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
+	at, to := v.config.Endpoint, netip.Addr{}
+	if !remote.IsZero() {
+		to = remote.Addr()
+	}
+	if e.Settings, err = at.Settings(to); err != nil {
+		return e, err
+	}
+	if e.Queue, err = at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.queues[0], ReceiveCQ: v.queues[1],
+		Shared: v.shared, SendDepth: sendDepth, SendSGEs: 1, RecvSGEs: 1}); err != nil {
+		return e, err
+	}
+	if e.Parameters, err = connect.Prepare(at.Device, e.Queue, e.Settings); err != nil {
+		return e, errors.Join(err, e.Queue.Close())
+	}
+	return e, nil
+}
+
+// answer says hello, and from then on the peer can send, and be sent to.
+func (v *server) answer(q *connect.Request, p *peer, e connect.End) (conn *connect.Conn, err error) {
+	h := v.config.hello(p.session.id, p.first, p.window)
+	if e.Hello, err = h.Append(nil); err != nil {
+		return nil, err
+	}
+	if conn, err = q.Accept(e); err != nil {
+		return nil, err
+	}
+	if err := v.do(func() error { return v.activate(p) }); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
