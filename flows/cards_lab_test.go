@@ -103,9 +103,15 @@ var notOnCards = map[string]string{
 	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
+
+	"Log": ofPeers, "LogGoesOn": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
+	"Feed": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers,
 }
 
-const noInterface = "it uses no interface"
+const (
+	noInterface = "it uses no interface"
+	ofPeers     = "its RDMA is RoCE in software on a veth pair of its own; packages stream and blocks run over the guest's RDMA device"
+)
 
 func onCards(t *testing.T, form labenv.Form) {
 	testenv.Long(t, "make lab runs these; TestCardToDisk stands for them")

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -31,6 +32,8 @@ type Daemon struct {
 	region  *umem.Region
 	placed  placed
 	workers []*Worker
+	devices *rdmaDevices
+	secret  *connect.Credentials // of RDMA connections; nil: they are plain
 	flows   []*Flow
 	started time.Time
 	undo    cleanup
@@ -58,8 +61,14 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	if err := d.startWorkers(&undo); err != nil {
 		return nil, err
 	}
+	if c.TLS != (config.TLS{}) {
+		if d.secret, err = connect.LoadCredentials(c.TLS.Certificate, c.TLS.Key, c.TLS.Authority); err != nil {
+			return nil, err
+		}
+	}
+	d.devices = newRDMADevices(c, d.region)
 	for _, one := range c.Flows {
-		d.flows = append(d.flows, newFlow(one, d.region, d.worker(one.Worker), d.share(), o.Log))
+		d.flows = append(d.flows, newFlow(one, d))
 	}
 	d.undo = undo.release()
 	return d, nil
@@ -116,13 +125,14 @@ func (d *Daemon) worker(name string) *Worker {
 	return d.workers[0]
 }
 
-// share is each flow's part of the region.
+// share is each flow's part of the region, of what RDMA devices leave.
 func (d *Daemon) share() sharing {
 	n := len(d.config.Flows)
-	frames := d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
+	frames := max(0, d.devices.frames()-d.devices.taken())
 	return sharing{
 		frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
+		credentials: d.secret,
 	}
 }
 

@@ -64,7 +64,7 @@ type silence struct {
 const speechless = 5 * time.Second
 
 // look says what is wrong with a disk that has been silent for too long.
-func (s *silence) look(now time.Time, to string, st nvme.Stats) error {
+func (s *silence) look(now time.Time, to, meanwhile string, st nvme.Stats) error {
 	done := st.Writes + st.Flushes
 	if st.InFlight == 0 || done != s.done || s.since.IsZero() {
 		s.done, s.since = done, now
@@ -73,6 +73,6 @@ func (s *silence) look(now time.Time, to string, st nvme.Stats) error {
 	if quiet < speechless {
 		return nil
 	}
-	return fmt.Errorf("%s has completed nothing for %v and has %d operations to do (the kernel's log may say more; until it answers packets wait, and are lost in the kernel's rings once those are full)",
-		to, quiet.Round(time.Second), st.InFlight)
+	return fmt.Errorf("%s has completed nothing for %v and has %d operations to do (the kernel's log may say more; until it answers %s)",
+		to, quiet.Round(time.Second), st.InFlight, meanwhile)
 }

@@ -27,7 +27,7 @@ func TestSilence(t *testing.T) {
 		{time.Hour + 20*time.Second, nvme.Stats{InFlight: 1, Flushes: 1, Writes: 1}, []string{"1 operations"}},
 		{time.Hour + 21*time.Second, nvme.Stats{Flushes: 1, Writes: 2}, nil},
 	} {
-		err := s.look(start.Add(step.after), "a disk", step.stats)
+		err := s.look(start.Add(step.after), "a disk", packetsWait, step.stats)
 		if (err != nil) != (step.says != nil) {
 			t.Errorf("after %v: %v", step.after, err)
 		} else if err != nil {

@@ -69,7 +69,7 @@ func (c *clinic) refused(t *testing.T, says ...string) error {
 	t.Helper()
 	err := c.try(t)
 	if err == nil {
-		t.Fatalf("%s was started", c.ill.to())
+		t.Fatalf("%s was started", destination(c.ill.config.To))
 	}
 	sayAll(t, err.Error(), append(says, "start flow ill"))
 	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {

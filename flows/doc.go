@@ -1,11 +1,17 @@
 // Package flows moves packets from ports to ports, and is what unifiedd runs.
 //
 // A [Daemon] is one region, some workers and some flows over it, opened from a
-// configuration (package config). A flow takes packets from the queues of one
-// interface (package xdp) to segments on a disk (package nvme): frames come from
-// the rings, become records of a pcapng batch, go to the disk, come back and are
-// supplied to the rings again. The pool is touched at the start and at the end
-// only.
+// configuration (package config). Each kind of flow is one short file:
+//
+//	network_storage.go  packets of an interface (package xdp) to segments on a disk (package nvme)
+//	rdma_storage.go     messages of RDMA clients (package stream) to a log, which is such segments (package journal)
+//	network_rdma.go     packets to RDMA peers, each as a message (package fanout)
+//	storage_rdma.go     blocks of a file or disk to RDMA clients who ask (package blocks)
+//	rdma_rdma.go        messages of RDMA clients to RDMA peers
+//
+// They are put together from ends: the intake from an interface, the inbox that messages arrive at, the writer to
+// segments and the outbox to peers. Frames come from one end, go to the other, come back and are supplied to the first
+// again. The pool is touched at the start and at the end only.
 //
 // Two layouts make records of packets. The packed layout copies each packet once
 // into an extent, which is then written whole; the slot layout writes the record
@@ -23,6 +29,13 @@
 // completes in. A flow that is stopped takes no more packets, writes and flushes
 // what it has, and only then gives its frames, rings and program back. After a
 // crash the next start recovers the files; see package internal/pcapng.
+//
+// Acknowledgements. A log acknowledges a message when it is received, written or durable, as is configured, and a relay when
+// any, most or all of its peers did, always in the order in which messages came. Clients are given credits for receives
+// that are posted, never for what a disk or peer has done, and of the frames those have there is a bound: a slow one holds clients
+// up, and keeps nobody from connecting.
+//
+// RDMA devices are open once for all flows that use them, and closed with the last of these.
 //
 // Faults. What mends without us is waited for, and the status says what it is: an
 // interface that is down, a disk that is full or answers nothing. What does not ends the flow: an

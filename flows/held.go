@@ -30,11 +30,11 @@ type HeldRing struct {
 
 // held says what the segments of a run that is open hold, or held when last the disk
 // answered in time. It may be called from any goroutine.
-func (r *run) held() (*Held, error) {
-	if r.disk == nil || r.disk.store.to.Exact {
+func (w *writer) held() (*Held, error) {
+	if w.disk == nil || w.disk.store.to.Exact {
 		return nil, nil
 	}
-	return r.disk.store.view.take(r.lookAtSegments)
+	return w.disk.store.view.take(w.lookAtSegments)
 }
 
 // view is what was seen of the disk last. Looking may take as long as the disk does to
@@ -44,6 +44,7 @@ type view struct {
 	held    *Held
 	err     error
 	looking chan struct{} // closed when who looks is done; nil: nobody does
+	ended   bool          // nobody may look any more
 }
 
 // lookLimit is how long to wait for the disk.
@@ -51,20 +52,40 @@ const lookLimit = 200 * time.Millisecond
 
 // take has somebody look, unless somebody does, and waits a while for what is seen.
 func (v *view) take(look func() (*Held, error)) (*Held, error) {
-	v.mu.Lock()
-	if v.looking == nil {
-		v.looking = make(chan struct{})
-		go v.fill(look)
-	}
-	looking := v.looking
-	v.mu.Unlock()
 	select {
-	case <-looking:
+	case <-v.begin(look):
 	case <-time.After(lookLimit):
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.held, v.err
+}
+
+// begin returns what is closed when somebody has looked.
+func (v *view) begin(look func() (*Held, error)) <-chan struct{} {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.looking == nil && v.ended {
+		seen := make(chan struct{})
+		close(seen)
+		return seen
+	}
+	if v.looking == nil {
+		v.looking = make(chan struct{})
+		go v.fill(look)
+	}
+	return v.looking
+}
+
+// end waits until nobody looks: the disk is about to be closed.
+func (v *view) end() {
+	v.mu.Lock()
+	v.ended = true
+	looking := v.looking
+	v.mu.Unlock()
+	if looking != nil {
+		<-looking
+	}
 }
 
 func (v *view) fill(look func() (*Held, error)) {
@@ -77,15 +98,15 @@ func (v *view) fill(look func() (*Held, error)) {
 }
 
 // lookAtSegments reads little of the disk.
-func (r *run) lookAtSegments() (*Held, error) {
-	s := r.disk.store
+func (w *writer) lookAtSegments() (*Held, error) {
+	s := w.disk.store
 	h, err := &Held{}, error(nil)
 	if s.device != nil {
 		err = s.device.held(h, s.taken.Load())
 	} else {
 		err = s.filesHeld(h)
 	}
-	h.Newest = instant(max(s.earlier, r.places.newest()))
+	h.Newest = instant(max(s.earlier, w.places.newest()))
 	return h, err
 }
 

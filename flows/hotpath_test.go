@@ -14,7 +14,7 @@ import (
 
 // bench is an opened flow that the test itself polls.
 type bench struct {
-	*run
+	*networkStorage
 	lab    *lab
 	sender *testenv.Sender
 }
@@ -43,11 +43,13 @@ func newBench(t testing.TB, layout string) *bench {
 		}
 	})
 	b := &bench{lab: l}
-	l.B.Do(t, func() { b.run, err = openNetworkStorage(c.Flows[0], d.region, d.share(), quiet) })
+	var r run
+	l.B.Do(t, func() { r, err = d.Flows()[0].open() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.close(t) })
+	b.networkStorage = r.(*networkStorage)
+	t.Cleanup(func() { b.end(t) })
 	if err := b.net.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +58,8 @@ func newBench(t testing.TB, layout string) *bench {
 	return b
 }
 
-// close drains and releases the flow as its watcher would.
-func (b *bench) close(t testing.TB) {
+// end drains and releases the flow as its watcher would.
+func (b *bench) end(t testing.TB) {
 	t.Helper()
 	if err := b.net.Stop(); err != nil {
 		t.Error(err)
@@ -72,7 +74,7 @@ func (b *bench) close(t testing.TB) {
 	if err := b.disk.queue.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := b.undo.run(); err != nil {
+	if err := b.networkStorage.close(); err != nil {
 		t.Error(err)
 	}
 	if why := b.failed.Load(); why != nil {

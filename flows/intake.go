@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ const burst = 64
 // frames that circulate through them. It belongs to the worker's thread; the
 // counters may be read from anywhere.
 type intake struct {
+	net     *xdp.Interface
 	sources []source
 	first   int // the source that is served first in this round
 	spare   *stack
@@ -27,6 +29,8 @@ type intake struct {
 	unwanted atomic.Uint64 // packets received beyond the limit
 	refused  atomic.Uint64 // wake-ups the kernel refused
 	complete atomic.Bool   // limit packets are taken
+
+	seen, since uint64 // packets, and in which round they came, as the flow ends
 }
 
 // source is one receive queue and its frames that are not yet in a batch.
@@ -36,6 +40,7 @@ type source struct {
 	buf  []umem.Frame
 	held int
 
+	ready  int  // of the frames held, those that stages changed already
 	inside bool // the last frame received was not the end of its packet
 	skip   bool // that packet is beyond the limit
 }
@@ -148,3 +153,26 @@ func (n *intake) idle() bool {
 	}
 	return true
 }
+
+// quiet reports whether no more packets come out of the rings: a whole round of the
+// worker, behind the one that may be under way, has brought none.
+func (n *intake) quiet(rounds uint64) bool {
+	if now := n.packets.Load(); now != n.seen || n.since == 0 || !n.idle() {
+		n.seen, n.since = now, rounds
+	}
+	return rounds >= n.since+2
+}
+
+func (n *intake) begin() error { return n.net.Start() }
+
+// halt has packets pass to the kernel again. An interface that is gone brings none.
+func (n *intake) halt() error {
+	if err := n.net.Stop(); err != nil && !errors.Is(err, xdp.ErrInterfaceGone) {
+		return err
+	}
+	return nil
+}
+
+func (n *intake) done() bool { return n.complete.Load() }
+
+func (n *intake) traffic() (packets, bytes uint64) { return n.packets.Load(), n.bytes.Load() }

@@ -194,7 +194,7 @@ flows:
 		t.Errorf("%d stalls, %d lost: the test shows nothing", s.Stalls, s.lost())
 	}
 	count := 0
-	for _, b := range blocks(t, w.out.Bytes()) {
+	for _, b := range cutBlocks(t, w.out.Bytes()) {
 		if b.kind == typePacket {
 			count++
 		}

@@ -97,7 +97,7 @@ func TestStreamIsTheFile(t *testing.T) {
 		t.Errorf("of %d packets %d are written, %d durable", len(frames), s.Written.Packets, s.Durable.Packets)
 	}
 	readWithoutComplaint(t, name)
-	blocks(t, out.Bytes())
+	cutBlocks(t, out.Bytes())
 	closeAudited(t, l.daemon) // the pages are for one region
 	g := l.start(t, l.defaults("packed"), Options{}).Flows()[0]
 	l.send(t, g, frames)

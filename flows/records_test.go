@@ -70,10 +70,10 @@ type block struct {
 	body   []byte // between the two lengths
 }
 
-// blocks cuts a stopped capture into its blocks by a reading of the format of
+// cutBlocks cuts a stopped capture into its blocks by a reading of the format of
 // its own, and fails the test where something does not fit or a byte that says
 // nothing is not zero.
-func blocks(t testing.TB, raw []byte) (all []block) {
+func cutBlocks(t testing.TB, raw []byte) (all []block) {
 	t.Helper()
 	le := binary.LittleEndian
 	for at := 0; at < len(raw); {
@@ -158,7 +158,7 @@ func blocksOf(t testing.TB, files ...string) (all []block) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, blocks(t, raw)...)
+		all = append(all, cutBlocks(t, raw)...)
 	}
 	return all
 }

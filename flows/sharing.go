@@ -6,16 +6,19 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
 // sharing is what a flow needs to know beyond its own configuration.
 type sharing struct {
-	frames      int       // its share of the region's frames
-	extents     int       // its share of the extents
-	node        int       // NUMA node of the region; numa.Unknown: of several
-	limit       uint64    // packets after which it is done; 0: none
-	application string    // who writes, for capture files
-	stream      io.Writer // where packets go instead of a disk; nil: to the disk
+	frames      int                  // its share of the region's frames
+	extents     int                  // its share of the extents
+	node        int                  // NUMA node of the region; numa.Unknown: of several
+	limit       uint64               // packets after which it is done; 0: none
+	application string               // who writes, for capture files
+	stream      io.Writer            // where packets go instead of a disk; nil: to the disk
+	credentials *connect.Credentials // of RDMA connections; nil: they are plain
 }
 
 // kernel is the operating system's name and release, for capture files.

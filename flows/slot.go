@@ -20,6 +20,7 @@ type slot struct {
 	region  *umem.Region
 	limit   uint64 // bytes of a batch
 	spare   *stack
+	landed  *stack // extents that messages landed in go there; nil: there are none
 	copied  *copies
 	numbers numbering
 
@@ -204,7 +205,19 @@ func (s *slot) reset() {
 	s.chain, s.notes, s.length, s.packets, s.bytes, s.latest = s.chain[:0], 0, 0, 0, 0, 0
 }
 
-func (s *slot) free(fs []umem.Frame) { s.spare.push(fs...) }
+func (s *slot) free(fs []umem.Frame) {
+	if s.landed == nil {
+		s.spare.push(fs...)
+		return
+	}
+	for _, f := range fs {
+		if _, room := s.region.Start(f); room > uint64(s.region.FrameSize()) {
+			s.landed.push(f)
+		} else {
+			s.spare.push(f)
+		}
+	}
+}
 
 // gather writes a record across frames, from the start of each.
 type gather struct {

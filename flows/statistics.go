@@ -29,35 +29,35 @@ func (s *statistics) add(of pcapng.Statistics) {
 
 // announceStatistics hands the worker an Interface Statistics Block for each
 // queue, to be put into the next batches.
-func (r *run) announceStatistics() {
+func (n *networkStorage) announceStatistics() {
 	now := uint64(time.Now().UnixNano())
 	var all statistics
-	for i := range r.sources { // not a copy of each: the rest of a source is the worker's
-		src := &r.sources[i]
+	for i := range n.sources { // not a copy of each: the rest of a source is the worker's
+		src := &n.sources[i]
 		st, err := src.port.Stats()
 		if err != nil {
 			continue
 		}
 		lost := st.Kernel.Dropped + st.Kernel.RingFull
 		all.add(pcapng.Statistics{
-			Interface: src.id, Time: now, Start: uint64(r.started.UnixNano()), End: now,
+			Interface: src.id, Time: now, Start: uint64(n.started.UnixNano()), End: now,
 			Received: pcapng.Unknown, Dropped: pcapng.Unknown,
 			Accepted: st.Received.Packets + st.Waiting + lost, OSDropped: lost, Delivered: st.Received.Packets,
 		})
 	}
 	if len(all.parts) > 0 {
-		r.notes.Store(&all)
+		n.notes.Store(&all)
 	}
 }
 
 // noteNext puts the next part of the statistics that wait into the open batch, which
 // must be empty, and reports whether it could.
-func (n *networkStorage) noteNext(s *statistics) bool {
-	if !n.layout.note(s.parts[s.next]) {
+func (w *writer) noteNext(s *statistics) bool {
+	if !w.layout.note(s.parts[s.next]) {
 		return false
 	}
 	if s.next++; s.next == len(s.parts) {
-		n.notes.CompareAndSwap(s, nil)
+		w.notes.CompareAndSwap(s, nil)
 	}
 	return true
 }

@@ -1,6 +1,10 @@
 package flows
 
-import "time"
+import (
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
 
 // Status is what a running daemon tells about itself. It is the JSON of
 // `unifiedd status --json`; counters count from the start of the flow.
@@ -40,6 +44,7 @@ type WorkerStatus struct {
 // copied how much, and how far it is safe on disk.
 type FlowStatus struct {
 	Name   string    `json:"name"`
+	Kind   string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma or rdma-rdma
 	State  State     `json:"state"`
 	Since  time.Time `json:"since"`           // of the state
 	Error  string    `json:"error,omitempty"` // why it failed, or what it is waiting for
@@ -88,6 +93,13 @@ type FlowStatus struct {
 	Stalls      uint64            `json:"stalls"`          // rounds in which the disk was too slow to take more
 	Refused     uint64            `json:"refused_wakeups"` // the kernel refused, while the interface was down
 	Segments    uint64            `json:"segments"`
+
+	Receives *ReceivesStatus  `json:"receives,omitempty"` // messages of RDMA clients, which count as packets
+	Sends    *SendsStatus     `json:"sends,omitempty"`    // to RDMA peers
+	Blocks   *BlocksStatus    `json:"blocks,omitempty"`   // to RDMA clients who ask; requests served count as packets
+	Stages   []StageStatus    `json:"stages,omitempty"`
+	Log      *LogStatus       `json:"log,omitempty"`
+	Latency  *latency.Summary `json:"latency,omitempty"` // from when a message or request came until it is acknowledged or answered; nil: none was, or it is not told
 }
 
 // Position is a place in a flow's output.

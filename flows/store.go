@@ -24,6 +24,8 @@ type store struct {
 	device *device // nil for files
 	head   func(pcapng.Segment) ([]byte, error)
 	log    *slog.Logger
+	// meanwhile is what happens as long as nothing can be written, for people.
+	meanwhile string
 
 	align uint32 // of every segment
 	size  uint64 // of every segment
@@ -41,6 +43,12 @@ type store struct {
 	view    view // what status tells of the segments
 }
 
+// What happens as long as nothing can be written.
+const (
+	packetsWait = "packets wait, and are lost in the kernel's rings once those are full"
+	clientsWait = "clients wait"
+)
+
 // retry is how long the store waits after it could not prepare a segment.
 const retry = time.Second
 
@@ -48,8 +56,11 @@ const retry = time.Second
 // starts the goroutines.
 func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slog.Logger) (*store, error) {
 	s := &store{
-		to: to, head: head, log: log,
+		to: to, head: head, log: log, meanwhile: packetsWait,
 		ready: make(chan *segment), back: make(chan *segment, window), stop: make(chan struct{}),
+	}
+	if to.Acknowledge != "" { // a log
+		s.meanwhile = clientsWait
 	}
 	number, err := s.recover()
 	if err != nil {
@@ -137,7 +148,7 @@ func (s *store) setTrouble(err error) {
 		return
 	}
 	if before == nil || (*before).Error() != err.Error() {
-		s.log.Warn("no segment is ready; packets wait and are then lost in the kernel's rings", "why", err)
+		s.log.Warn("no segment is ready; "+s.meanwhile, "why", err)
 	}
 	s.trouble.Store(&err)
 }
@@ -288,6 +299,7 @@ func (s *store) Close() error {
 	close(s.stop)
 	close(s.back)
 	s.running.Wait()
+	s.view.end()
 	return errors.Join(append(s.failed, s.closeDevice())...)
 }
 

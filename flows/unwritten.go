@@ -59,8 +59,8 @@ func (o *output) lament(number uint64, err error) {
 		return
 	}
 	m := o.track.ring[number%window]
-	err = fmt.Errorf("write to %s before offset %d: %w (make room; until then packets wait, and are lost in the kernel's rings once those are full)",
-		m.segment.name(), m.segment.base+m.end, err)
+	err = fmt.Errorf("write to %s before offset %d: %w (make room; until then %s)",
+		m.segment.name(), m.segment.base+m.end, err, o.store.meanwhile)
 	o.unwritten.trouble.Store(&err)
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/nvme"
-	"github.com/unifiedd/unifiedd/xdp"
 )
 
 const (
@@ -18,35 +17,33 @@ const (
 
 // watch runs beside a flow until it is to stop, fails or is done, and then ends
 // it.
-func (f *Flow) watch(r *run, quit <-chan struct{}, ended chan<- struct{}) {
+func (f *Flow) watch(r run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
-	if r.failed.Load() == nil { // where only the interface failed, what came before is kept
+	if r.fault() == nil { // where only the interface failed, what came before is kept
 		err = errors.Join(err, f.drain(r))
 	}
 	if err != nil {
 		state = Failed
 		r.note(err) // nothing more is taken; what is not written is lost
 		f.giveUp(r)
-		if r.disk != nil {
-			err = r.disk.diagnose(err)
-		}
+		err = r.diagnose(err)
 	}
 	f.end(r, state, err)
 }
 
 // giveUp stops a flow that failed, and waits a while for what the disk still has.
-func (f *Flow) giveUp(r *run) {
-	_ = r.net.Stop() // it may be why the flow failed
+func (f *Flow) giveUp(r run) {
+	_ = r.halt() // it may be why the flow failed
 	deadline := time.Now().Add(5 * time.Second)
-	for r.disk != nil && r.disk.queue.Stats().InFlight > 0 && time.Now().Before(deadline) {
+	for r.pending() > 0 && time.Now().Before(deadline) {
 		time.Sleep(glance)
 	}
 	time.Sleep(glance) // the worker reaps once more
 }
 
 // observe waits for the end of a flow and says which it is.
-func (f *Flow) observe(r *run, quit <-chan struct{}) (State, error) {
+func (f *Flow) observe(r run, quit <-chan struct{}) (State, error) {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -55,10 +52,10 @@ func (f *Flow) observe(r *run, quit <-chan struct{}) (State, error) {
 			return Stopped, nil
 		case <-tick.C:
 		}
-		if err := r.failed.Load(); err != nil {
-			return Failed, *err
+		if err := r.fault(); err != nil {
+			return Failed, err
 		}
-		if r.complete.Load() {
+		if r.done() {
 			return Done, nil
 		}
 		if n%int(time.Second/glance) != 0 {
@@ -71,28 +68,21 @@ func (f *Flow) observe(r *run, quit <-chan struct{}) (State, error) {
 }
 
 // second does what is done once a second. Its error ends the flow.
-func (f *Flow) second(r *run) error {
-	r.announceStatistics()
+func (f *Flow) second(r run) error {
+	now := time.Now()
+	packets, bytes := r.traffic()
 	f.mu.Lock()
-	f.rate.update(time.Now(), r.packets.Load(), r.bytes.Load())
+	f.rate.update(now, packets, bytes)
 	f.mu.Unlock()
-	err := r.net.Check()
+	waits, err := r.check(now)
 	switch {
-	case errors.Is(err, xdp.ErrInterfaceDown):
-		f.await(err)
-		return nil
 	case err != nil:
 		return err
+	case waits != nil:
+		f.await(waits)
+	default:
+		f.setState(Running, nil)
 	}
-	why := r.disk.trouble()
-	if why == nil && r.disk != nil {
-		why = r.silence.look(time.Now(), f.to(), r.disk.queue.Stats())
-	}
-	if why != nil {
-		f.await(why)
-		return nil
-	}
-	f.setState(Running, nil)
 	return nil
 }
 
@@ -107,63 +97,40 @@ func (f *Flow) await(why error) {
 	f.setState(Waiting, why)
 }
 
-// drain lets no more packets in, and has everything received written and durable.
-func (f *Flow) drain(r *run) error {
-	if err := r.net.Stop(); err != nil && !errors.Is(err, xdp.ErrInterfaceGone) {
+// drain lets no more in, and has everything received brought to its end. It goes on
+// on the worker's thread until that is done.
+func (f *Flow) drain(r run) error {
+	if err := r.halt(); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(f.patience)
-	if err := f.quiet(r, deadline); err != nil {
-		return err
-	}
-	r.announceStatistics()
-	return f.until(r, deadline, func(now time.Time) (bool, error) {
-		if !r.lastNotes(now) {
-			return false, nil
-		}
-		return r.sink.close(now)
-	})
-}
-
-// quiet waits until no more packets come out of the rings: until a whole round of
-// the worker, behind the one that may be under way, has brought none.
-func (f *Flow) quiet(r *run, deadline time.Time) error {
-	seen, since := r.packets.Load(), f.worker.rounds.Load()
-	return f.until(r, deadline, func(time.Time) (bool, error) {
-		round := f.worker.rounds.Load()
-		if n := r.packets.Load(); n != seen || !r.idle() {
-			seen, since = n, round
-		}
-		return round >= since+2, nil
-	})
-}
-
-// until calls step on the worker's thread until it is done.
-func (f *Flow) until(r *run, deadline time.Time, step func(now time.Time) (bool, error)) error {
-	for {
+	for deadline := time.Now().Add(f.patience); ; time.Sleep(time.Millisecond) {
 		done := false
-		err := f.worker.Do(func() (err error) { done, err = step(time.Now()); return err })
-		if failed := r.failed.Load(); err == nil && failed != nil {
-			err = *failed
+		err := f.worker.Do(func() (err error) { done, err = r.finish(time.Now(), f.worker.rounds.Load()); return err })
+		if err == nil {
+			err = r.fault()
 		}
 		if done || err != nil {
 			return err
 		}
 		if time.Now().After(deadline) {
-			written, durable := r.places.read()
-			return errors.Join(r.disk.trouble(), fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
-				f.config.Name, f.to(), f.patience, r.packets.Load(), written.Packets, durable.Packets))
+			return f.late(r)
 		}
-		time.Sleep(time.Millisecond)
 	}
 }
 
-// closeQueue closes a block queue on the worker's thread, a little at a time: the worker's
+// late says what a flow still has that has waited for its disk as long as it may.
+func (f *Flow) late(r run) error {
+	s := f.observeStatus(r)
+	return errors.Join(r.trouble(), fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
+		f.config.Name, s.To, f.patience, s.Packets, s.Written.Packets, s.Durable.Packets))
+}
+
+// shut closes what belongs to the worker's thread, a little at a time: the worker's
 // other flows must not wait for a disk that hangs. The flow does, since the disk may still
 // fetch the frames it has.
-func (f *Flow) closeQueue(q *nvme.Queue) error {
+func (f *Flow) shut(r run) error {
 	for begun, told := time.Now(), false; ; time.Sleep(glance) {
-		err := f.worker.Do(func() error { return q.CloseWithin(time.Millisecond) })
+		err := f.worker.Do(r.shut)
 		var stuck *nvme.StuckError
 		if !errors.As(err, &stuck) {
 			return err
@@ -176,13 +143,13 @@ func (f *Flow) closeQueue(q *nvme.Queue) error {
 }
 
 // end releases a run and keeps its last status.
-func (f *Flow) end(r *run, state State, err error) {
+func (f *Flow) end(r run, state State, err error) {
 	last := f.observeStatus(r)
 	if rerr := f.release(r); rerr != nil {
 		err = errors.Join(err, rerr)
 		state = Failed
 	}
-	last.abandon(r.lost())
+	r.abandon(&last)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()

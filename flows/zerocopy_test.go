@@ -79,7 +79,7 @@ func (w *witness) reset() {
 // observed puts a witness into a running flow that has had no packets yet.
 func observed(t *testing.T, f *Flow) *witness {
 	t.Helper()
-	r := f.running()
+	r := f.running().(*networkStorage)
 	w := &witness{region: f.region}
 	if err := f.worker.Do(func() error {
 		w.layout = r.layout
@@ -258,5 +258,5 @@ func unpoisoned(t *testing.T, name string, poison byte) {
 	if at := bytes.Index(raw, bytes.Repeat([]byte{poison}, 5)); at >= 0 {
 		t.Errorf("%s has poison at offset %d", name, at)
 	}
-	blocks(t, raw)
+	cutBlocks(t, raw)
 }

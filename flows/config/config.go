@@ -13,7 +13,8 @@ type Config struct {
 	Log     Log
 	Metrics Metrics
 	Control Control
-	Flows   []Flow // at least one; names, interfaces and destinations are unique
+	TLS     TLS
+	Flows   []Flow // at least one; names, interfaces, addresses and destinations are unique
 }
 
 // Region is the memory shared by all devices.
@@ -61,68 +62,10 @@ type Control struct {
 	Socket string // absolute path of a unix socket
 }
 
-// Flow takes packets from a network interface to storage.
-type Flow struct {
-	Name   string
-	Worker string // the name of one of Config.Workers
-	From   From
-	To     To
-	Pos    Pos // where the flow is configured
-}
-
-// From is the network end of a flow.
-type From struct {
-	Interface string
-	// Queues are the receive queues to bind; nil: all of them.
-	Queues   []int
-	ZeroCopy ZeroCopy
-	// Filter is a filter expression; empty: everything.
-	Filter string
-	// Ring is the number of entries of each ring of a queue, a power of two.
-	Ring int
-	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:
-	// off.
-	BusyPoll time.Duration
-	// Timestamps says whose times of arrival packets have.
-	Timestamps Timestamps
-	// Promiscuous receives also what is not for this host.
-	Promiscuous bool
-	// TakeOver accepts that unfiltered traffic of the interface with the
-	// default route no longer reaches the host.
-	TakeOver bool
-}
-
-// To is the storage end of a flow: a File or a Device, never both.
-type To struct {
-	// File is the absolute path prefix of the segments, without a trailing
-	// slash.
-	File string
-	// Exact makes File the capture file itself, one segment which grows, instead
-	// of a prefix. Not to be had in configuration files.
-	Exact bool
-	// Device is the absolute path of a block device.
-	Device string
-	// Force allows overwriting a device which holds something.
-	Force  bool
-	Layout Layout
-	// Segment.Keep and Prepare are about a File; a Device is a ring of as many
-	// segments as fit, written as it is.
-	Segment Segment
-	Prepare Prepare
-	// Flush bounds the time from a packet's arrival until it can be read in the
-	// file.
-	Flush time.Duration
-	// Durable is the interval of flushes to stable storage; [Written] (0): none,
-	// a packet counts as stored once it is written.
-	Durable time.Duration
-}
-
-// Written is the value of To.Durable for "durable: written".
-const Written time.Duration = 0
-
-// Segment says when a new segment begins and how many are kept.
-type Segment struct {
-	Size  Size          // a multiple of 4096
-	Every time.Duration // begin a new one after this time; 0: only when full
-	Keep  int           // how many, the newest, are kept; 0: all
+// TLS are the files of mutual TLS for all RDMA connections: all three, or none
+// for connections in the plain.
+type TLS struct {
+	// Certificate, Key and Authority are absolute paths of PEM files: the
+	// certificate shown to peers, its key, and the authority which signs theirs.
+	Certificate, Key, Authority string
 }

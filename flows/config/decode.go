@@ -31,6 +31,25 @@ func (f fields) without(pairs []pair) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
+// any tells whether one of these keys is there.
+func (f fields) any(keys ...string) bool {
+	return slices.ContainsFunc(keys, func(key string) bool { return f[key] != nil })
+}
+
+// fitting are the keys left which go with those that are not left.
+func (f fields) fitting(left []string, goes fits) (fit []string) {
+	has := maps.Clone(f)
+	for _, key := range left {
+		delete(has, key)
+	}
+	for _, key := range left {
+		if goes(has, key) {
+			fit = append(fit, key)
+		}
+	}
+	return fit
+}
+
 // decoder walks the tree of a file. What to do with a value is said by the
 // schema; the decoder knows mappings, lists, scalars, and where they are.
 type decoder struct {
@@ -77,6 +96,15 @@ func (d *decoder) reject(path string, err error) bool {
 // mapping reads a mapping with exactly these keys. Nothing at all is an empty
 // mapping.
 func (d *decoder) mapping(path string, n *yaml.Node, known fields) {
+	d.mappingWhere(path, n, known, func(fields, string) bool { return true })
+}
+
+// fits tells whether a key goes with those which a mapping has.
+type fits func(has fields, key string) bool
+
+// mappingWhere is mapping where not every key goes with every other: those which do
+// not are not offered.
+func (d *decoder) mappingWhere(path string, n *yaml.Node, known fields, goes fits) {
 	n, ok := d.value(path, n)
 	if !ok || isNull(n) {
 		return
@@ -90,7 +118,8 @@ func (d *decoder) mapping(path string, n *yaml.Node, known fields) {
 		if f, ok := known[p.key.Value]; ok {
 			d.field(path, p, f)
 		} else {
-			d.unknown(path, p.key, known.without(pairs))
+			left := known.without(pairs)
+			d.unknown(path, p.key, left, known.fitting(left, goes))
 		}
 	}
 }
@@ -104,17 +133,22 @@ func (d *decoder) field(path string, p pair, f read) {
 	f(inner, p.value)
 }
 
-// unknown refuses a key. The one it was meant to be is then not missing.
-func (d *decoder) unknown(path string, key *yaml.Node, known []string) {
+// unknown refuses a key. The one it was meant to be, of those left, is then not
+// missing; offered are those which fit.
+func (d *decoder) unknown(path string, key *yaml.Node, left, fit []string) {
 	where := ""
 	if path != "" {
 		where = " in " + path
 	}
 	hint := ""
-	if len(known) > 0 {
-		hint = "possible here: " + strings.Join(known, ", ")
+	if len(fit) > 0 {
+		hint = "possible here: " + strings.Join(fit, ", ")
 	}
-	if meant, ok := suggest(key.Value, known); ok {
+	meant, ok := suggest(key.Value, fit)
+	if !ok {
+		meant, ok = suggest(key.Value, left)
+	}
+	if ok {
 		hint = didYouMean(meant)
 		d.settle(join(path, meant))
 	}

@@ -31,20 +31,41 @@ func NewWorker(name string) Worker {
 	return Worker{Name: name, Wait: WaitSleep, Sleep: 200 * time.Microsecond}
 }
 
-// NewFlow returns a flow with the defaults; interface and destination, which
-// have none, are left to the caller. [Config.Complete] settles the rest.
-func NewFlow(name string) Flow {
-	return Flow{
-		Name: name,
-		From: From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
-		To: To{
-			Layout:  LayoutPacked,
-			Segment: Segment{Size: GiB},
-			Flush:   500 * time.Millisecond,
-			Durable: time.Second,
-		},
+// NewFlow returns a flow from a network interface to storage with the defaults;
+// interface and destination, which have none, are left to the caller.
+// [Config.Complete] settles the rest.
+func NewFlow(name string) Flow { return NewFlowOf(KindNetworkStorage, name) }
+
+// NewFlowOf is [NewFlow] for any kind. The flow is of that kind once its ends are
+// named.
+func NewFlowOf(kind Kind, name string) Flow {
+	f := Flow{Name: name}
+	switch kind {
+	case KindNetworkStorage:
+		f.From, f.To = newNetwork(), newStore()
+		f.To.Flush, f.To.Durable = 500*time.Millisecond, time.Second
+	case KindRDMAStorage:
+		f.From, f.To = newClients(), newStore()
+		f.To.Durable, f.To.Acknowledge = GroupCommit, AcknowledgeDurable
+	case KindNetworkRDMA:
+		f.From, f.To = newNetwork(), newPeers()
+	case KindStorageRDMA:
+		f.To = To{Transfer: MiB, Window: 32, Clients: 16}
+	case KindRDMARDMA:
+		f.From, f.To = newClients(), newPeers()
 	}
+	return f
 }
+
+func newNetwork() From {
+	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true}
+}
+
+func newClients() From { return From{Window: 64, Clients: 16, Verify: true} }
+
+func newStore() To { return To{Layout: LayoutPacked, Segment: Segment{Size: GiB}} }
+
+func newPeers() To { return To{Choose: ChooseAll, Queue: 1024} }
 
 // Complete fills in the defaults which depend on other settings and rounds sizes
 // up to what they are made of. It may be called again at any time. [Load] and
@@ -56,7 +77,42 @@ func (c *Config) Complete() {
 		if f.Worker == "" && len(c.Workers) == 1 {
 			f.Worker = c.Workers[0].Name
 		}
+		f.complete(&c.Region)
+	}
+}
+
+func (f *Flow) complete(r *Region) {
+	kind := f.Kind()
+	if f.From.Message == 0 && (kind == KindRDMAStorage || kind == KindRDMARDMA) {
+		f.From.Message = Size(r.Frame / 2)
+	}
+	switch kind {
+	case KindNetworkStorage, KindRDMAStorage:
 		f.To.complete()
+	case KindNetworkRDMA:
+		f.To.completePeers()
+	case KindRDMARDMA:
+		f.To.completePeers()
+		f.To.completeAcknowledge()
+	}
+}
+
+func (t *To) completePeers() {
+	for i := range t.Peers {
+		if p := &t.Peers[i]; p.Policy == "" {
+			p.Policy = PolicyWait
+		}
+	}
+}
+
+// completeAcknowledge: what is for one peer is acknowledged when that one has it.
+func (t *To) completeAcknowledge() {
+	switch {
+	case t.Acknowledge != "":
+	case t.Choose == ChooseAll:
+		t.Acknowledge = AcknowledgeAll
+	default:
+		t.Acknowledge = AcknowledgeAny
 	}
 }
 

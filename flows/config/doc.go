@@ -7,6 +7,10 @@
 // [*Errors], each with the place, the line, a caret and, for a misspelt word,
 // what was probably meant.
 //
+// A [Flow] has one of five kinds ([Kind]), which follows from what its ends name:
+// an interface, an RDMA device, a file or device. Each kind has its defaults, and a
+// setting which belongs to other kinds is a mistake, not ignored.
+//
 // The format is strict. Unknown and repeated keys are refused, a file holds one
 // document, and a scalar is taken for exactly what is written: "interface: no"
 // names an interface called no. Anchors, aliases and merge keys (<<) may be used
@@ -15,7 +19,7 @@
 //
 // [Load] and [Parse] return either a Config that passed every check, or an
 // error and no Config, so a bad file changes nothing. A Config may also be
-// built by a program: [Default], [NewFlow], [Config.Complete], [Config.Validate].
+// built by a program: [Default], [NewFlowOf], [Config.Complete], [Config.Validate].
 //
 // Only the text is looked at. Whether an interface, a CPU or a device exists is
 // found out by those who open it; the Pos of a [Worker] and a [Flow] lets them

@@ -3,6 +3,7 @@ package config
 import (
 	"log/slog"
 	"os"
+	"slices"
 )
 
 // Pages is the kind of page the region is made of.
@@ -111,6 +112,51 @@ const (
 	FormatJSON Format = "json"
 )
 
+// Choose is which of a flow's peers something is sent to.
+type Choose string
+
+// The ways to choose.
+const (
+	ChooseAll   Choose = "all"   // every one
+	ChooseHash  Choose = "hash"  // one, by the addresses and ports of the packet
+	ChooseRound Choose = "round" // one after the other
+)
+
+// Policy is what happens when a peer's queue is full.
+type Policy string
+
+// The policies.
+const (
+	PolicyWait       Policy = "wait"        // the flow waits for the peer
+	PolicyDropNewest Policy = "drop_newest" // what is new is not for this peer
+	PolicyDropOldest Policy = "drop_oldest" // what has waited longest makes room
+	PolicyDisconnect Policy = "disconnect"  // the peer loses what waits, and is connected again
+)
+
+// Acknowledge says when a client is told that its message arrived.
+type Acknowledge string
+
+// The conditions: the first three of a log, the others of a flow with peers.
+const (
+	AcknowledgeReceived Acknowledge = "received" // it is in memory, checked
+	AcknowledgeWritten  Acknowledge = "written"  // it was written
+	AcknowledgeDurable  Acknowledge = "durable"  // it is on stable storage
+	AcknowledgeAny      Acknowledge = "any"      // one of the peers has it
+	AcknowledgeQuorum   Acknowledge = "quorum"   // more than half of them have it
+	AcknowledgeAll      Acknowledge = "all"      // all of them have it
+)
+
+// SumType is what the messages which are summed consist of.
+type SumType string
+
+// The types of elements.
+const (
+	SumInt32   SumType = "int32"
+	SumInt64   SumType = "int64"
+	SumFloat32 SumType = "float32"
+	SumFloat64 SumType = "float64"
+)
+
 // All values of each kind, in the order messages list them.
 var (
 	allPages      = []Pages{Pages2MiB, Pages1GiB, PagesOrdinary}
@@ -121,4 +167,11 @@ var (
 	allPrepares   = []Prepare{PrepareZero, PrepareAllocate, PrepareNone}
 	allLevels     = []Level{LevelDebug, LevelInfo, LevelWarn, LevelError}
 	allFormats    = []Format{FormatText, FormatJSON}
+	allChoices    = []Choose{ChooseAll, ChooseHash, ChooseRound}
+	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
+	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}
+
+	allAcknowledges  = slices.Concat(logAcknowledges, peerAcknowledges)
+	logAcknowledges  = []Acknowledge{AcknowledgeReceived, AcknowledgeWritten, AcknowledgeDurable}
+	peerAcknowledges = []Acknowledge{AcknowledgeAny, AcknowledgeQuorum, AcknowledgeAll}
 )

@@ -37,8 +37,14 @@ func FuzzParse(f *testing.F) {
 		}
 		before := *c
 		before.Flows = append([]Flow(nil), c.Flows...)
+		for i := range before.Flows {
+			before.Flows[i].To.Peers = append([]Peer(nil), c.Flows[i].To.Peers...)
+			if before.Flows[i].Kind() == "" {
+				t.Error("a flow has no kind")
+			}
+		}
 		c.Complete()
-		if diff := cmp.Diff(&before, c); diff != "" {
+		if diff := cmp.Diff(&before, c, byValue); diff != "" {
 			t.Errorf("was not complete: %s", diff)
 		}
 		if err := c.Validate(o); err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +20,9 @@ import (
 const minimal = `flows: [{name: md, from: {interface: eth0}, to: {file: /captures/md}}]`
 
 func one(v int) *int { return &v }
+
+// byValue compares addresses.
+var byValue = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 
 func TestFull(t *testing.T) {
 	const file = "testdata/full.yaml"
@@ -42,9 +47,10 @@ func TestFull(t *testing.T) {
 		Log:     Log{Level: LevelDebug, Format: FormatJSON},
 		Metrics: Metrics{Listen: "127.0.0.1:9300"},
 		Control: Control{Socket: "/run/unifiedd/test.sock"},
+		TLS:     TLS{"/etc/unifiedd/tls/cert.pem", "/etc/unifiedd/tls/key.pem", "/etc/unifiedd/tls/ca.pem"},
 		Flows: []Flow{
 			{
-				Name: "md", Worker: "main", Pos: Pos{file, 28, 5},
+				Name: "md", Worker: "main", Pos: Pos{file, 34, 5},
 				From: From{
 					Interface: "eth0", Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
 					Ring: 8192, BusyPoll: 50 * time.Microsecond, TakeOver: true,
@@ -56,19 +62,73 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 51, 5},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 57, 5},
 				From: From{Interface: "eth1", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,
 				},
 			},
+			{
+				Name: "wal", Worker: "main", Pos: Pos{file, 66, 5},
+				From: From{
+					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8,
+					Allow: []string{"trader1.example", "trader2.example"},
+				},
+				To: To{
+					File: "/var/lib/unifiedd/wal", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
+					Acknowledge: AcknowledgeWritten, Flush: time.Millisecond, Durable: 10 * time.Millisecond,
+				},
+			},
+			{
+				Name: "feed", Worker: "fast", Pos: Pos{file, 82, 5},
+				From: From{
+					Interface: "eth3", Filter: "udp and dst port 5000", ZeroCopy: ZeroCopyPrefer,
+					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
+				},
+				Stages: []Stage{
+					{Pos: Pos{file, 88, 9}, Set: &Set{
+						MACSource: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MACDestination: net.HardwareAddr{2, 0, 0, 0, 0, 2}, VLAN: 100,
+						IPSource: netip.MustParseAddr("10.1.0.1"), IPDestination: netip.MustParseAddr("10.1.0.2"),
+						PortSource: 4000, PortDestination: 5001,
+					}},
+					{Pos: Pos{file, 96, 9}, Sequence: &Sequence{}},
+					{Pos: Pos{file, 97, 9}, Timestamp: &Timestamp{Offset: 8}},
+				},
+				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Peers: []Peer{
+					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 103, 11}},
+					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 107, 11}},
+				}},
+			},
+			{
+				Name: "blocks", Worker: "fast", Pos: Pos{file, 109, 5},
+				From: From{File: "/var/lib/unifiedd/image"},
+				To: To{
+					RDMA: "mlx5_0", Listen: ":7472", Cache: 64 * MiB, Transfer: 256 * KiB, Window: 8, Clients: 4,
+					Allow: []string{"reader.example"},
+				},
+			},
+			{
+				Name: "relay", Worker: "main", Pos: Pos{file, 122, 5},
+				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true},
+				Stages: []Stage{{Pos: Pos{file, 128, 9}, Sum: &Sum{SumFloat32}}},
+				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Acknowledge: AcknowledgeQuorum, Peers: []Peer{
+					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 133, 11}},
+					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 134, 11}},
+					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 135, 11}},
+				}},
+			},
+			{
+				Name: "disk", Worker: "main", Pos: Pos{file, 137, 5},
+				From: From{Device: "/dev/nvme1n1"},
+				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
+			},
 		},
 	}
-	if diff := cmp.Diff(want, c); diff != "" {
+	if diff := cmp.Diff(want, c, byValue); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"udp and port 5000"}, filters); diff != "" {
+	if diff := cmp.Diff([]string{"udp and port 5000", "udp and dst port 5000"}, filters); diff != "" {
 		t.Errorf("filters checked (-want +got):\n%s", diff)
 	}
 }
@@ -255,9 +315,9 @@ flows[0].to.file: "relative" is not an absolute path
 flows[0].to.flush: 1m0s is not from 10ms to 1s
 flows[1].name: flow "cli" is taken already, by flows[0].name
 flows[1].from.filter: unexpected "!" (at byte 4 of the filter)
-flows[1].from.interface: interface "eth0" is taken already, by flows[0].from.interface
 flows[1].to.file: "relative" is not an absolute path
 flows[1].to.flush: 1m0s is not from 10ms to 1s
+flows[1].from.interface: interface "eth0" is taken already, by flows[0].from.interface
 flows[1].to.file: file "relative" is taken already, by flows[0].to.file`
 	if err == nil {
 		t.Fatal("no error")
@@ -270,6 +330,13 @@ flows[1].to.file: file "relative" is taken already, by flows[0].to.file`
 	c.Complete()
 	if err := c.Validate(Options{CheckFilter: noBang}); err != nil {
 		t.Error(err)
+	}
+	f = NewFlow("cli")
+	f.From.RDMA, f.From.Listen, f.To.File = "mlx5_0", ":7471", "/captures/x"
+	c.Flows = []Flow{f}
+	c.Complete()
+	if err := c.Validate(Options{}); err == nil || !strings.Contains(err.Error(), "flows[0].from.ring: has a meaning only for a network interface") {
+		t.Errorf("the defaults of another kind: %v", err)
 	}
 	if err := (&Config{}).Validate(Options{}); err == nil {
 		t.Error("the zero Config is valid")

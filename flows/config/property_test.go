@@ -1,6 +1,8 @@
 package config
 
 import (
+	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -24,7 +26,7 @@ func TestMisspelt(t *testing.T) {
 	if err := yaml.Load(data, &root); err != nil {
 		t.Fatal(err)
 	}
-	keys := keysOf(&root)
+	keys := keysOf(&root, "", map[string]bool{})
 	words := map[string]bool{}
 	for _, k := range keys {
 		words[k.Value] = true
@@ -57,14 +59,22 @@ func checkMisspelt(t *testing.T, text string, key *yaml.Node, typo string) {
 	}
 }
 
-func keysOf(n *yaml.Node) []*yaml.Node {
-	var keys []*yaml.Node
-	for i, c := range n.Content {
-		if n.Kind == yaml.MappingNode && i%2 == 0 {
-			keys = append(keys, c)
-			continue
+// keysOf are the keys below a node, of each setting the first.
+func keysOf(n *yaml.Node, path string, seen map[string]bool) (keys []*yaml.Node) {
+	if n.Kind != yaml.MappingNode {
+		for _, c := range n.Content {
+			keys = append(keys, keysOf(c, path, seen)...)
 		}
-		keys = append(keys, keysOf(c)...)
+		return keys
+	}
+	for i := 0; i < len(n.Content); i += 2 {
+		key := n.Content[i]
+		inner := join(path, key.Value)
+		if !seen[inner] {
+			keys = append(keys, key)
+		}
+		seen[inner] = true
+		keys = append(keys, keysOf(n.Content[i+1], inner, seen)...)
 	}
 	return keys
 }
@@ -122,7 +132,7 @@ func TestRoundTrip(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		if diff := cmp.Diff(want, got, cmp.FilterValues(func(a, b Pos) bool { return true }, cmp.Ignore())); diff != "" {
+		if diff := cmp.Diff(want, got, anyPlace, byValue); diff != "" {
 			t.Errorf("(-want +got):\n%s\n%s", diff, text)
 		}
 	})
@@ -146,6 +156,7 @@ func drawConfig(t *rapid.T) *Config {
 	c.Workers[0].CPU = rapid.Ptr(rapid.IntRange(0, maxCPU), true).Draw(t, "cpu")
 	c.Workers[0].Sleep = time.Duration(rapid.Int64Range(1000, int64(maxSleep)).Draw(t, "sleep"))
 	c.Flows = []Flow{drawFlow(t, names[2], names[0]), drawFlow(t, names[3], names[1])}
+	c.TLS = TLS{"/cert", "/key", "/authority"}
 	for _, f := range c.Flows {
 		if f.To.Layout == LayoutSlot {
 			c.Region.Frame = 4096
@@ -155,9 +166,111 @@ func drawConfig(t *rapid.T) *Config {
 }
 
 func drawFlow(t *rapid.T, name, worker string) Flow {
-	f := NewFlow(name)
+	kinds := []Kind{KindNetworkStorage, KindRDMAStorage, KindNetworkRDMA, KindStorageRDMA, KindRDMARDMA}
+	kind := rapid.SampledFrom(kinds).Draw(t, "kind")
+	f := NewFlowOf(kind, name)
 	f.Worker = worker
-	f.From = From{
+	switch kind {
+	case KindNetworkStorage, KindNetworkRDMA:
+		f.From = drawPackets(t, name)
+	case KindRDMAStorage, KindRDMARDMA:
+		drawClients(t, name, &f.From)
+	default:
+		f.From.File = "/served/" + name
+	}
+	switch kind {
+	case KindNetworkStorage, KindRDMAStorage:
+		drawStore(t, name, &f.To, kind)
+	case KindStorageRDMA:
+		drawBlocks(t, name, &f.To)
+	default:
+		f.Stages = drawStages(t, kind)
+		drawPeers(t, &f.To, kind)
+	}
+	return f
+}
+
+// drawAllowed draws names of certificates, or none.
+func drawAllowed(t *rapid.T) []string {
+	if rapid.Bool().Draw(t, "everyone") {
+		return nil
+	}
+	return rapid.SliceOfNDistinct(rapid.StringMatching(`[!-~é日]{1,20}`), 1, 3, rapid.ID[string]).Draw(t, "allow")
+}
+
+func drawClients(t *rapid.T, name string, f *From) {
+	f.RDMA, f.Listen = "roce:r"+name[:min(len(name), 14)], name+".example:7471"
+	f.Message = Size(rapid.IntRange(1, 2048-MessageOverhead).Draw(t, "message"))
+	f.Window = rapid.IntRange(1, maxWindow).Draw(t, "window")
+	f.Clients = rapid.IntRange(1, maxClients).Draw(t, "clients")
+	f.Allow = drawAllowed(t)
+	f.Verify = rapid.Bool().Draw(t, "verify")
+}
+
+func drawBlocks(t *rapid.T, name string, to *To) {
+	to.RDMA, to.Listen = "mlx5_0", name+".example:7472"
+	to.Cache = Size(rapid.Uint64Range(0, uint64(64*MiB)).Draw(t, "cache"))
+	to.Transfer = minTransfer * Size(rapid.IntRange(1, 1024).Draw(t, "transfer"))
+	to.Window = rapid.IntRange(1, maxWindow).Draw(t, "window")
+	to.Clients = rapid.IntRange(1, maxClients).Draw(t, "clients")
+	to.Allow = drawAllowed(t)
+}
+
+func drawPeers(t *rapid.T, to *To, kind Kind) {
+	to.RDMA = "mlx5_0"
+	for _, name := range rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9-]{1,15}`), 2, maxPeers, rapid.ID[string]).Draw(t, "peers") {
+		to.Peers = append(to.Peers, Peer{Name: name, Address: name + ":7471", Flow: name, Policy: rapid.SampledFrom(allPolicies).Draw(t, "policy")})
+	}
+	to.Choose = rapid.SampledFrom(allChoices).Draw(t, "choose")
+	to.Queue = rapid.IntRange(1, maxPeerWait).Draw(t, "queue")
+	if kind == KindRDMARDMA && to.Choose == ChooseAll {
+		to.Acknowledge = rapid.SampledFrom(peerAcknowledges).Draw(t, "acknowledge")
+	}
+}
+
+func drawStages(t *rapid.T, kind Kind) (all []Stage) {
+	if kind == KindRDMARDMA && rapid.Bool().Draw(t, "summed") {
+		return []Stage{{Sum: &Sum{rapid.SampledFrom(allSumTypes).Draw(t, "type")}}}
+	}
+	port := rapid.IntRange(0, maxPort)
+	for range rapid.IntRange(0, 3).Draw(t, "sets") {
+		v4 := rapid.Bool().Draw(t, "v4")
+		all = append(all, Stage{Set: &Set{
+			MACSource: drawMAC(t), MACDestination: drawMAC(t), VLAN: rapid.IntRange(1, maxVLAN).Draw(t, "vlan"),
+			IPSource: drawIP(t, v4), IPDestination: drawIP(t, v4),
+			PortSource: port.Draw(t, "source"), PortDestination: port.Draw(t, "destination"),
+		}})
+	}
+	if rapid.Bool().Draw(t, "stamps") {
+		at := rapid.IntRange(0, maxOffset-stampBytes).Draw(t, "offset")
+		all = append(all, Stage{Sequence: &Sequence{at}}, Stage{Timestamp: &Timestamp{at + stampBytes}})
+	}
+	return all
+}
+
+func drawMAC(t *rapid.T) net.HardwareAddr {
+	if rapid.Bool().Draw(t, "as it is") {
+		return nil
+	}
+	mac := rapid.SliceOfN(rapid.Byte(), 6, 6).Draw(t, "mac")
+	mac[0] &^= 1
+	return mac
+}
+
+// drawIP draws an address which is nobody's group, or none.
+func drawIP(t *rapid.T, v4 bool) netip.Addr {
+	b := rapid.SliceOfN(rapid.Byte(), 15, 15).Draw(t, "ip")
+	switch {
+	case b[0] < 64:
+		return netip.Addr{}
+	case v4:
+		return netip.AddrFrom4([4]byte{10, b[1], b[2], b[3]})
+	}
+	return netip.AddrFrom16([16]byte(append([]byte{0x20}, b...)))
+}
+
+func drawPackets(t *rapid.T, name string) From {
+	return From{
 		Interface:   name,
 		Queues:      drawQueues(t),
 		ZeroCopy:    rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy"),
@@ -168,12 +281,19 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
 		TakeOver:    rapid.Bool().Draw(t, "take over"),
 	}
-	f.To.File = "/" + name + rapid.StringMatching(`[ -.0-~é日]{0,20}`).Draw(t, "file")
-	f.To.Layout = rapid.SampledFrom(allLayouts).Draw(t, "layout")
-	f.To.Segment.Size = Size(rapid.Uint64Range(uint64(MiB), uint64(TiB)).Draw(t, "segment"))
-	f.To.Segment.Keep = rapid.IntRange(0, 1000).Draw(t, "keep")
-	f.To.Flush = time.Duration(rapid.Int64Range(int64(minFlush), int64(maxFlush)).Draw(t, "flush"))
-	return f
+}
+
+func drawStore(t *rapid.T, name string, to *To, kind Kind) {
+	to.File = "/" + name + rapid.StringMatching(`[ -.0-~é日]{0,20}`).Draw(t, "file")
+	to.Layout = rapid.SampledFrom(allLayouts).Draw(t, "layout")
+	to.Segment.Size = Size(rapid.Uint64Range(uint64(MiB), uint64(TiB)).Draw(t, "segment"))
+	to.Segment.Keep = rapid.SampledFrom([]int{0, 2, 3, 1000}).Draw(t, "keep")
+	to.Flush = time.Duration(rapid.Int64Range(int64(minFlush), int64(maxFlush)).Draw(t, "flush"))
+	to.Durable = time.Duration(rapid.Int64Range(int64(minDurable), int64(time.Hour)).Draw(t, "durable"))
+	if kind == KindRDMAStorage {
+		to.Acknowledge = rapid.SampledFrom(logAcknowledges).Draw(t, "acknowledge")
+		to.Durable = rapid.SampledFrom([]time.Duration{GroupCommit, to.Durable}).Draw(t, "how durable")
+	}
 }
 
 func drawQueues(t *rapid.T) []int {
@@ -187,6 +307,7 @@ func drawQueues(t *rapid.T) []int {
 func document(c *Config) map[string]any {
 	doc := map[string]any{
 		"region":  regionDocument(&c.Region),
+		"tls":     map[string]any{"certificate": c.TLS.Certificate, "key": c.TLS.Key, "authority": c.TLS.Authority},
 		"log":     map[string]any{"level": string(c.Log.Level)},
 		"workers": []any{},
 		"flows":   []any{},
@@ -213,19 +334,4 @@ func regionDocument(r *Region) map[string]any {
 		m["node"] = *r.Node
 	}
 	return m
-}
-
-func flowDocument(f *Flow) map[string]any {
-	from := map[string]any{
-		"interface": f.From.Interface, "zero_copy": string(f.From.ZeroCopy), "timestamps": string(f.From.Timestamps), "filter": f.From.Filter,
-		"ring": f.From.Ring, "busy_poll": f.From.BusyPoll.String(), "take_over": f.From.TakeOver, "promiscuous": f.From.Promiscuous, "queues": "all",
-	}
-	if f.From.Queues != nil {
-		from["queues"] = f.From.Queues
-	}
-	to := map[string]any{
-		"file": f.To.File, "layout": string(f.To.Layout), "flush": f.To.Flush.String(),
-		"segment": map[string]any{"size": f.To.Segment.Size.String(), "keep": f.To.Segment.Keep},
-	}
-	return map[string]any{"name": f.Name, "worker": f.Worker, "from": from, "to": to}
 }

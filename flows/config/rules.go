@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"net"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -83,13 +84,44 @@ func checkInterface(name string) error {
 }
 
 // checkAddress wants host:port; the host may be empty, the port is a number.
-func checkAddress(s string) error {
+func checkAddress(s, example string) error {
 	_, port, err := net.SplitHostPort(s)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return fmt.Errorf("%s is not an address with a port, like 127.0.0.1:9300", quote(s))
+		return fmt.Errorf("%s is not an address with a port, like %s", quote(s), example)
+	}
+	return nil
+}
+
+// checkPeer wants the address of someone: neither host nor port are left open.
+func checkPeer(s string) error {
+	if err := checkAddress(s, "10.0.0.2:7471"); err != nil {
+		return err
+	}
+	host, port, _ := net.SplitHostPort(s)
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return fmt.Errorf("%s names no host to connect to", quote(s))
+	}
+	if n, _ := strconv.ParseUint(port, 10, 16); n == 0 {
+		return fmt.Errorf("%s has no port to connect to", quote(s))
+	}
+	return nil
+}
+
+// checkRDMA wants the name of an RDMA device. The kernel's have 63 bytes at most
+// (IB_DEVICE_NAME_MAX, rdma/ib_verbs.h).
+func checkRDMA(name string) error {
+	iface, is := SoftDevice(name)
+	bad := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':' }
+	switch {
+	case is && iface == "":
+		return wrong(didYouMean(SoftPrefix+"eth1"), "%s names no interface", quote(name))
+	case is:
+		return checkInterface(iface)
+	case len(name) > maxDevice || strings.ContainsFunc(name, bad):
+		return wrong("roce:INTERFACE, or a device's name like mlx5_0", "%s cannot be the name of an RDMA device", quote(name))
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package config
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -82,6 +84,15 @@ func parseSize(s string) (Size, error) {
 	return 0, wrong(didYouMean(digits+unitLike(s[len(digits):])), "%s has an unknown unit", quote(s))
 }
 
+// parseSome is parseSize where 0 would be nothing at all.
+func parseSome(s string) (Size, error) {
+	v, err := parseSize(s)
+	if err == nil && v == 0 {
+		return 0, fmt.Errorf("a size of 0 is not possible")
+	}
+	return v, err
+}
+
 // unitLike is the unit of Size which begins like the word.
 func unitLike(word string) string {
 	initial := strings.ToUpper(strings.TrimSpace(word) + "B")[:1]
@@ -107,7 +118,8 @@ func parseDuration(s string) (time.Duration, error) {
 	return 0, fmt.Errorf("%s is not a duration like 200us, 500ms or 1h", quote(s))
 }
 
-// parseDurable reads an interval, or the word for none.
+// parseDurable reads an interval, the word for none, or 0 for one flush after the
+// other.
 func parseDurable(s string) (time.Duration, error) {
 	if s == "written" {
 		return Written, nil
@@ -117,9 +129,27 @@ func parseDurable(s string) (time.Duration, error) {
 	}
 	v, err := parseDuration(s)
 	if err == nil && v == 0 {
-		return 0, wrong(didYouMean("written"), "an interval of 0 is not possible")
+		return GroupCommit, nil
 	}
 	return v, err
+}
+
+// parseMAC reads an Ethernet address.
+func parseMAC(s string) (net.HardwareAddr, error) {
+	mac, err := net.ParseMAC(s)
+	if err != nil || len(mac) != 6 {
+		return nil, fmt.Errorf("%s is not an Ethernet address like 02:00:00:00:00:01", quote(s))
+	}
+	return mac, nil
+}
+
+// parseIP reads an address of IPv4 or IPv6.
+func parseIP(s string) (netip.Addr, error) {
+	ip, err := netip.ParseAddr(s)
+	if err != nil || ip.Zone() != "" {
+		return netip.Addr{}, fmt.Errorf("%s is not an address like 10.0.0.1 or 2001:db8::1", quote(s))
+	}
+	return ip.Unmap(), nil
 }
 
 // parseAllQueues reads the word for no list of queues.

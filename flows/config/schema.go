@@ -15,6 +15,7 @@ func (d *decoder) config(n *yaml.Node, c *Config) {
 		"control": func(p string, n *yaml.Node) {
 			d.mapping(p, n, fields{"socket": set(d, &c.Control.Socket, parseText)})
 		},
+		"tls":   func(p string, n *yaml.Node) { d.tls(p, n, &c.TLS) },
 		"flows": func(p string, n *yaml.Node) { d.flows(p, n, c) },
 	})
 }
@@ -57,69 +58,10 @@ func (d *decoder) worker(path string, n *yaml.Node, w *Worker) {
 	})
 }
 
-func (d *decoder) flows(path string, n *yaml.Node, c *Config) {
-	d.list(path, n, func(path string, n *yaml.Node) {
-		f := NewFlow("")
-		f.Pos = d.at(n)
-		d.flow(path, n, &f)
-		c.Flows = append(c.Flows, f)
-	})
-}
-
-func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
+func (d *decoder) tls(path string, n *yaml.Node, t *TLS) {
 	d.mapping(path, n, fields{
-		"name":   set(d, &f.Name, parseText),
-		"worker": set(d, &f.Worker, parseText),
-		"from":   func(p string, n *yaml.Node) { d.from(p, n, &f.From) },
-		"to":     func(p string, n *yaml.Node) { d.to(p, n, &f.To) },
-	})
-}
-
-func (d *decoder) from(path string, n *yaml.Node, f *From) {
-	d.mapping(path, n, fields{
-		"interface":   set(d, &f.Interface, parseText),
-		"queues":      func(p string, n *yaml.Node) { d.queues(p, n, f) },
-		"zero_copy":   set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
-		"filter":      set(d, &f.Filter, parseText),
-		"ring":        set(d, &f.Ring, parseInt),
-		"busy_poll":   set(d, &f.BusyPoll, parseDuration),
-		"timestamps":  set(d, &f.Timestamps, oneOf(allTimestamps)),
-		"promiscuous": set(d, &f.Promiscuous, parseBool),
-		"take_over":   set(d, &f.TakeOver, parseBool),
-	})
-}
-
-// queues reads a list of numbers or the word all.
-func (d *decoder) queues(path string, n *yaml.Node, f *From) {
-	if v, ok := d.value(path, n); !ok || v.Kind != yaml.SequenceNode {
-		set(d, &f.Queues, parseAllQueues)(path, n)
-		return
-	}
-	f.Queues = []int{}
-	d.list(path, n, func(path string, n *yaml.Node) {
-		var q int
-		set(d, &q, parseInt)(path, n)
-		f.Queues = append(f.Queues, q)
-	})
-}
-
-func (d *decoder) to(path string, n *yaml.Node, t *To) {
-	d.mapping(path, n, fields{
-		"file":    set(d, &t.File, parseText),
-		"device":  set(d, &t.Device, parseText),
-		"force":   set(d, &t.Force, parseBool),
-		"layout":  set(d, &t.Layout, oneOf(allLayouts)),
-		"segment": func(p string, n *yaml.Node) { d.segment(p, n, &t.Segment) },
-		"prepare": set(d, &t.Prepare, oneOf(allPrepares)),
-		"flush":   set(d, &t.Flush, parseDuration),
-		"durable": set(d, &t.Durable, parseDurable),
-	})
-}
-
-func (d *decoder) segment(path string, n *yaml.Node, s *Segment) {
-	d.mapping(path, n, fields{
-		"size":  set(d, &s.Size, parseSize),
-		"every": set(d, &s.Every, parseDuration),
-		"keep":  set(d, &s.Keep, parseInt),
+		"certificate": set(d, &t.Certificate, parseText),
+		"key":         set(d, &t.Key, parseText),
+		"authority":   set(d, &t.Authority, parseText),
 	})
 }

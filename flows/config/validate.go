@@ -12,20 +12,21 @@ import (
 // 1 << NODES_SHIFT (arch/x86/Kconfig); a unix socket's path has 107 bytes (struct
 // sockaddr_un).
 const (
-	minRegion  = 4 * MiB
-	maxRegion  = 64 * TiB
-	minExtent  = 256 * KiB
-	maxExtent  = 64 * MiB
-	perFlow    = 2 // extents: one is filled while another is written
-	maxCPU     = 8191
-	maxNode    = 1023
-	maxName    = 32
-	maxSocket  = 107
-	maxSleep   = 100 * time.Millisecond
-	maxPoll    = time.Second
-	minFlush   = 10 * time.Millisecond
-	maxFlush   = time.Second
-	minDurable = time.Millisecond
+	minRegion   = 4 * MiB
+	maxRegion   = 64 * TiB
+	minExtent   = 256 * KiB
+	maxExtent   = 64 * MiB
+	perFlow     = 2 // extents: one is filled while another is written
+	maxCPU      = 8191
+	maxNode     = 1023
+	maxName     = 32
+	maxSocket   = 107
+	maxFilePath = 4095
+	maxSleep    = 100 * time.Millisecond
+	maxPoll     = time.Second
+	minFlush    = 10 * time.Millisecond
+	maxFlush    = time.Second
+	minDurable  = time.Millisecond
 )
 
 // Validate checks a Config built by a program. The error is an [*Errors] whose
@@ -41,13 +42,17 @@ type validator struct {
 	*report
 	*Config
 	Options
+	onDisk int // flows which write to storage
+	long   int // extents for messages of the flows checked so far
 }
 
 func validate(r *report, c *Config, o Options) {
 	v := &validator{report: r, Config: c, Options: o}
+	v.onDisk = v.countOnDisk()
 	v.region()
 	v.workers()
 	v.services()
+	v.tls()
 	v.flows()
 }
 
@@ -95,10 +100,21 @@ func (v *validator) extents() {
 			"lower region.extents or raise region.size",
 			"%d extents of %s do not fit half of a region of %s", r.Extents, r.Extent, r.Size))
 	}
-	if need := perFlow * len(v.Flows); r.Extents < need {
+	if need := perFlow * v.onDisk; r.Extents < need {
 		v.refuse(v.first("region.extents", "flows"), wrong("raise region.extents",
-			"%d extents are too few: %d flows need %d", r.Extents, len(v.Flows), need))
+			"%d extents are too few: %d flows need %d", r.Extents, v.onDisk, need))
 	}
+}
+
+// countOnDisk is how many flows write to storage.
+func (v *validator) countOnDisk() (n int) {
+	for i := range v.Flows {
+		switch v.ends(index("flows", i), &v.Flows[i]).kind() {
+		case KindNetworkStorage, KindRDMAStorage:
+			n++
+		}
+	}
+	return n
 }
 
 // first is the first of some paths which is in the file, or the very first.
@@ -144,9 +160,26 @@ func (v *validator) services() {
 		v.check(isUser(v.User), "user", "%s is not a user's name or number", quote(v.User))
 	}
 	if v.given("metrics.listen", v.Metrics.Listen) {
-		v.checkErr("metrics.listen", checkAddress(v.Metrics.Listen))
+		v.checkErr("metrics.listen", checkAddress(v.Metrics.Listen, "127.0.0.1:9300"))
 	}
 	v.checkErr("control.socket", checkPath(v.Control.Socket, maxSocket))
+}
+
+// tls checks that there are all of the files, or none.
+func (v *validator) tls() {
+	files := []struct{ path, file, what string }{
+		{"tls.certificate", v.TLS.Certificate, "the certificate's PEM file"},
+		{"tls.key", v.TLS.Key, "the PEM file of the certificate's key"},
+		{"tls.authority", v.TLS.Authority, "the PEM file of the authority which signs peers' certificates"},
+	}
+	if _, given := v.places["tls"]; !given && v.TLS == (TLS{}) {
+		return
+	}
+	for _, f := range files {
+		if v.need(f.path, f.file, f.what) {
+			v.checkErr(f.path, checkPath(f.file, maxFilePath))
+		}
+	}
 }
 
 // given tells whether an optional text is there, if only as an empty one.

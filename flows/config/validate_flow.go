@@ -26,21 +26,20 @@ const (
 func (v *validator) flows() {
 	v.check(len(v.Flows) > 0, "flows", "at least one is needed")
 	names := newTaken[string](v, "flow")
-	interfaces := newTaken[string](v, "interface")
-	files := newTaken[string](v, "file")
-	devices := newTaken[string](v, "device")
+	shared := newShared(v)
 	for i := range v.Flows {
 		f, path := &v.Flows[i], index("flows", i)
 		v.name(join(path, "name"), f.Name)
 		names.take(join(path, "name"), f.Name)
 		v.worker(join(path, "worker"), f.Worker)
-		v.from(join(path, "from"), &f.From)
-		interfaces.take(join(path, "from.interface"), f.From.Interface)
-		v.to(join(path, "to"), &f.To)
-		v.slot(join(path, "to.layout"), f.To.Layout)
-		files.take(join(path, "to.file"), clean(f.To.File))
-		devices.take(join(path, "to.device"), clean(f.To.Device))
+		e := v.ends(path, f)
+		v.meaning(path, f, e)
+		v.from(path, f, e)
+		v.stages(join(path, "stages"), f)
+		v.to(path, f, e)
+		shared.take(path, f)
 	}
+	shared.served()
 }
 
 // worker checks that the worker of a flow exists.
@@ -62,9 +61,62 @@ func (v *validator) worker(path, name string) {
 	v.refuse(path, wrong(hint, "there is no worker %s", quote(name)))
 }
 
-func (v *validator) from(path string, f *From) {
+// from checks where a flow begins.
+func (v *validator) from(path string, f *Flow, e ends) {
+	from := join(path, "from")
+	v.onlyOne(from, []named{
+		{"interface", "an interface", f.From.Interface}, {"rdma", "an RDMA device", f.From.RDMA},
+		{"file", "a file", f.From.File}, {"device", "a device", f.From.Device},
+	})
+	switch e.from {
+	case network:
+		v.network(from, &f.From)
+	case remote:
+		v.clients(from, f)
+	case storage:
+		v.source(from, &f.From)
+	default:
+		v.refuse(from, errors.New("an interface, an RDMA device, or a file or device to serve is needed"))
+		v.packets(from, &f.From)
+	}
+}
+
+// named is a setting of which a flow's end has one.
+type named struct{ key, what, text string }
+
+// onlyOne refuses all but the first of those which are there.
+func (v *validator) onlyOne(path string, all []named) {
+	first, words := "", make([]string, len(all))
+	for i, n := range all {
+		words[i] = n.key
+	}
+	for _, n := range all {
+		at := join(path, n.key)
+		switch {
+		case !v.given(at, n.text) && !v.settled[at]:
+		case first == "":
+			first = n.what
+		default:
+			v.refuse(at, fmt.Errorf("the flow has %s already: only one of %s is possible", first, oneOfWords(words)))
+			v.settle(at)
+		}
+	}
+}
+
+// oneOfWords is "a, b and c".
+func oneOfWords(words []string) string {
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}
+
+func (v *validator) network(path string, f *From) {
 	v.need(join(path, "interface"), f.Interface, "the name of a network interface")
 	v.checkErr(join(path, "interface"), checkInterface(f.Interface))
+	v.packets(path, f)
+}
+
+// packets checks which packets of an interface are taken, and how.
+func (v *validator) packets(path string, f *From) {
 	v.checkErr(join(path, "zero_copy"), member(f.ZeroCopy, allZeroCopies))
 	v.checkErr(join(path, "timestamps"), member(f.Timestamps, allTimestamps))
 	v.check(within(f.Ring, minRing, maxRing) && powerOfTwo(uint64(f.Ring)), join(path, "ring"),
@@ -121,54 +173,29 @@ func (v *validator) filterPlace(path, expr string, err error) (Pos, error) {
 	return at, fmt.Errorf("%w (at byte %d of the filter)", err, o.Offset())
 }
 
-func (v *validator) to(path string, t *To) {
-	v.target(path, t)
-	v.checkErr(join(path, "layout"), member(t.Layout, allLayouts))
-	v.checkErr(join(path, "prepare"), member(t.Prepare, allPrepares))
-	v.check(within(t.Flush, minFlush, maxFlush), join(path, "flush"),
-		"%s is not from %s to %s", t.Flush, minFlush, maxFlush)
-	v.check(t.Durable == Written || t.Durable >= minDurable, join(path, "durable"),
-		"%s is less than %s", t.Durable, minDurable)
-	v.segment(join(path, "segment"), &t.Segment)
-}
-
-// slot checks that a packet and what is written around it fit a frame.
-func (v *validator) slot(path string, l Layout) {
-	if l == LayoutSlot && v.Region.Frame == 2048 {
-		v.refuse(path, wrong("raise region.frame to 4096, or use layout packed", "slot does not fit frames of 2048 bytes"))
-	}
-}
-
-// target checks that there is one destination, and its form.
-func (v *validator) target(path string, t *To) {
-	file, device := join(path, "file"), join(path, "device")
-	switch isFile, isDevice := v.given(file, t.File), v.given(device, t.Device); {
-	case v.settled[file] || v.settled[device]:
-	case isFile && isDevice:
-		v.refuse(device, errors.New("the flow has a file already: only one of file and device is possible"))
-	case isFile:
-		v.checkErr(file, checkPrefix(t.File))
-		v.check(!t.Force, join(path, "force"), "has a meaning only for a device")
-	case isDevice:
-		v.checkErr(device, checkPath(t.Device, maxPath))
-		v.onDevice(path, t)
+// to checks where a flow ends.
+func (v *validator) to(path string, f *Flow, e ends) {
+	to := join(path, "to")
+	v.onlyOne(to, []named{
+		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
+	})
+	switch kind := e.kind(); {
+	case e.to == nowhere && e.from == storage:
+		v.refuse(to, errors.New("an RDMA device is needed, to which clients come for what is served"))
+	case e.to == nowhere:
+		v.refuse(to, errors.New("a file, a device, or an RDMA device with peers is needed"))
+	case kind == "":
+		v.refuse(to, wrong("say rdma: and listen:, where clients ask for what is served", "a flow from storage to storage is not possible"))
+	case e.to == storage:
+		v.store(to, &f.To, kind)
+	case e.from == nowhere: // who is sent to, or served, cannot be told
+		v.checkErr(join(to, "rdma"), checkRDMA(f.To.RDMA))
+	case kind == KindStorageRDMA:
+		v.blocks(to, &f.To)
 	default:
-		v.refuse(path, errors.New("a file or a device is needed"))
+		v.peers(to, &f.To)
+		if kind == KindRDMARDMA && !v.explained(join(path, "from.rdma")) {
+			v.acknowledge(join(to, "acknowledge"), &f.To)
+		}
 	}
-}
-
-// onDevice refuses what has no meaning on a device, which is a ring of segments.
-func (v *validator) onDevice(path string, t *To) {
-	keep, prepare := join(path, "segment.keep"), join(path, "prepare")
-	if t.Segment.Keep != 0 {
-		v.refuse(keep, wrong("remove it", "has a meaning only for a file: a device keeps as many segments as fit"))
-	}
-	v.check(t.Prepare == PrepareNone || t.Prepare == "", prepare, "has a meaning only for a file: a device is written as it is")
-}
-
-func (v *validator) segment(path string, s *Segment) {
-	v.checkErr(join(path, "size"), sizeBetween(s.Size, minSegment, maxSegment))
-	v.check(s.Every == 0 || s.Every >= time.Second, join(path, "every"),
-		"%s is less than 1s; 0s means never", s.Every)
-	v.check(s.Keep >= 0, join(path, "keep"), "%d is negative; 0 means all", s.Keep)
 }

@@ -1,0 +1,121 @@
+package config
+
+import "time"
+
+// flowDocument is a flow as its keys and values, those left out which are zero and
+// mean nothing for the flow's kind.
+func flowDocument(f *Flow) map[string]any {
+	doc := map[string]any{"name": f.Name, "worker": f.Worker, "from": fromDocument(f), "to": toDocument(f)}
+	if f.Stages != nil {
+		doc["stages"] = stageDocuments(f.Stages)
+	}
+	return doc
+}
+
+func fromDocument(f *Flow) map[string]any {
+	from := &f.From
+	switch f.Kind() {
+	case KindStorageRDMA:
+		return map[string]any{"file": from.File}
+	case KindRDMAStorage, KindRDMARDMA:
+		return allowDocument(from.Allow, map[string]any{
+			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
+			"window": from.Window, "clients": from.Clients, "verify": from.Verify,
+		})
+	}
+	doc := map[string]any{
+		"interface": from.Interface, "zero_copy": string(from.ZeroCopy), "timestamps": string(from.Timestamps), "filter": from.Filter,
+		"ring": from.Ring, "busy_poll": from.BusyPoll.String(), "take_over": from.TakeOver, "promiscuous": from.Promiscuous, "queues": "all",
+	}
+	if from.Queues != nil {
+		doc["queues"] = from.Queues
+	}
+	return doc
+}
+
+func allowDocument(names []string, doc map[string]any) map[string]any {
+	if names != nil {
+		doc["allow"] = names
+	}
+	return doc
+}
+
+func toDocument(f *Flow) map[string]any {
+	to := &f.To
+	switch f.Kind() {
+	case KindStorageRDMA:
+		return allowDocument(to.Allow, map[string]any{
+			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),
+			"window": to.Window, "clients": to.Clients,
+		})
+	case KindNetworkRDMA, KindRDMARDMA:
+		return peersDocument(to)
+	}
+	doc := map[string]any{
+		"file": to.File, "layout": string(to.Layout), "flush": to.Flush.String(), "durable": durableText(to.Durable),
+		"segment": map[string]any{"size": to.Segment.Size.String(), "keep": to.Segment.Keep},
+	}
+	if to.Acknowledge != "" {
+		doc["acknowledge"] = string(to.Acknowledge)
+	}
+	return doc
+}
+
+func durableText(d time.Duration) string {
+	if d == GroupCommit {
+		return "0s"
+	}
+	return d.String()
+}
+
+func peersDocument(to *To) map[string]any {
+	doc := map[string]any{"rdma": to.RDMA, "choose": string(to.Choose), "queue": to.Queue}
+	if to.Acknowledge != "" {
+		doc["acknowledge"] = string(to.Acknowledge)
+	}
+	var peers []any
+	for _, p := range to.Peers {
+		peers = append(peers, map[string]any{"name": p.Name, "address": p.Address, "flow": p.Flow, "policy": string(p.Policy)})
+	}
+	doc["peers"] = peers
+	return doc
+}
+
+func stageDocuments(stages []Stage) (docs []any) {
+	for _, s := range stages {
+		switch {
+		case s.Set != nil:
+			docs = append(docs, map[string]any{"set": setDocument(s.Set)})
+		case s.Sequence != nil:
+			docs = append(docs, map[string]any{"sequence": map[string]any{"offset": s.Sequence.Offset}})
+		case s.Timestamp != nil:
+			docs = append(docs, map[string]any{"timestamp": map[string]any{"offset": s.Timestamp.Offset}})
+		case s.Sum != nil:
+			docs = append(docs, map[string]any{"sum": map[string]any{"type": string(s.Sum.Type)}})
+		}
+	}
+	return docs
+}
+
+func setDocument(s *Set) map[string]any {
+	doc := map[string]any{"vlan": s.VLAN}
+	if s.MACSource != nil {
+		doc["mac_source"] = s.MACSource.String()
+	}
+	if s.MACDestination != nil {
+		doc["mac_destination"] = s.MACDestination.String()
+	}
+	if s.IPSource.IsValid() {
+		doc["ip_source"] = s.IPSource.String()
+	}
+	if s.IPDestination.IsValid() {
+		doc["ip_destination"] = s.IPDestination.String()
+	}
+	if s.PortSource != 0 {
+		doc["port_source"] = s.PortSource
+	}
+	if s.PortDestination != 0 {
+		doc["port_destination"] = s.PortDestination
+	}
+	return doc
+}

@@ -1,0 +1,141 @@
+package config
+
+import "time"
+
+// Flow takes packets, messages or blocks from one place to another. What its ends
+// are is its [Kind], and most settings have a meaning for some kinds only; those
+// of others are zero.
+type Flow struct {
+	Name   string
+	Worker string // the name of one of Config.Workers
+	From   From
+	// Stages change packets on their way, in order. With KindNetworkRDMA and
+	// KindRDMARDMA.
+	Stages []Stage
+	To     To
+	Pos    Pos // where the flow is configured
+}
+
+// From is where a flow takes from: an Interface, RDMA connections, or the File or
+// Device it serves.
+type From struct {
+	// Interface and what follows up to TakeOver are about a network interface.
+	Interface string
+	// Queues are the receive queues to bind; nil: all of them.
+	Queues   []int
+	ZeroCopy ZeroCopy
+	// Filter is a filter expression; empty: everything.
+	Filter string
+	// Ring is the number of entries of each ring of a queue, a power of two.
+	Ring int
+	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:
+	// off.
+	BusyPoll time.Duration
+	// Timestamps says whose times of arrival packets have.
+	Timestamps Timestamps
+	// Promiscuous receives also what is not for this host.
+	Promiscuous bool
+	// TakeOver accepts that unfiltered traffic of the interface with the
+	// default route no longer reaches the host.
+	TakeOver bool
+
+	// RDMA is the device messages arrive at, see [SoftDevice]; what follows up to
+	// Verify is about it.
+	RDMA string
+	// Listen is the TCP address, host:port, where clients connect.
+	Listen string
+	// Message is the longest payload of a message in bytes. See
+	// [Region.InFrame].
+	Message Size
+	// Window is how many messages one client may have under way.
+	Window int
+	// Clients is how many clients there may be at once.
+	Clients int
+	// Allow are the names of the certificates which may connect; nil: all that
+	// the authority signed, or anyone without TLS.
+	Allow []string
+	// Verify checks the checksum of every payload.
+	Verify bool
+
+	// File is the absolute path of a file that is served, as a whole.
+	File string
+	// Device is the absolute path of a block device that is served, as a whole.
+	Device string
+}
+
+// To is where a flow takes to: a File or a Device, never both; peers over RDMA;
+// or clients over RDMA who ask for it.
+type To struct {
+	// File is the absolute path prefix of the segments, without a trailing
+	// slash. It and what follows up to Durable are about storage.
+	File string
+	// Exact makes File the capture file itself, one segment which grows, instead
+	// of a prefix. Not to be had in configuration files.
+	Exact bool
+	// Device is the absolute path of a block device.
+	Device string
+	// Force allows overwriting a device which holds something.
+	Force  bool
+	Layout Layout
+	// Segment.Keep and Prepare are about a File; a Device is a ring of as many
+	// segments as fit, written as it is.
+	Segment Segment
+	Prepare Prepare
+	// Flush bounds the time from a packet's arrival until it can be read in the
+	// file; 0, with KindRDMAStorage only: it is written at once.
+	Flush time.Duration
+	// Durable is the interval of flushes to stable storage; [Written] (0): none,
+	// a packet counts as stored once it is written; [GroupCommit], with
+	// KindRDMAStorage only.
+	Durable time.Duration
+
+	// RDMA is the device messages or blocks leave by, see [SoftDevice].
+	RDMA string
+	// Peers are those who are sent to, 1 to 16.
+	Peers []Peer
+	// Choose says which of the peers a packet or message is for.
+	Choose Choose
+	// Queue is how many messages may wait or be unacknowledged for each peer.
+	Queue int
+	// Acknowledge says when a client hears that its message is stored, with
+	// KindRDMAStorage, or sent on, with KindRDMARDMA.
+	Acknowledge Acknowledge
+
+	// Listen is the TCP address, host:port, where clients connect who ask for
+	// blocks; what follows is about them.
+	Listen string
+	// Cache is how much of the region keeps what was read; 0: nothing is kept.
+	Cache Size
+	// Transfer is the longest request in bytes.
+	Transfer Size
+	// Window is how many requests one client may have under way.
+	Window int
+	// Clients is how many clients there may be at once.
+	Clients int
+	// Allow are the names of the certificates which may connect; nil: all that
+	// the authority signed, or anyone without TLS.
+	Allow []string
+}
+
+// Written is the value of To.Durable for "durable: written".
+const Written time.Duration = 0
+
+// GroupCommit is the value of To.Durable for "durable: 0s": a flush begins as soon
+// as the one before it has ended and something waits for it.
+const GroupCommit time.Duration = -1
+
+// Segment says when a new segment begins and how many are kept.
+type Segment struct {
+	Size  Size          // a multiple of 4096
+	Every time.Duration // begin a new one after this time; 0: only when full
+	Keep  int           // how many, the newest, are kept; 0: all
+}
+
+// Peer is one of those a flow sends to.
+type Peer struct {
+	Name    string // unique in its flow
+	Address string // host:port of its TCP address
+	Flow    string // the name of the flow that it serves
+	Policy  Policy
+	Pos     Pos // where the peer is configured
+}

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+)
+
+// key is a setting of a flow which has a meaning for flows of some kinds.
+type key struct {
+	path  string // in the flow
+	about string // what it has a meaning for
+	kinds []Kind
+	field func(*Flow) any // a pointer to the setting; nil: the keys below are apart
+}
+
+// Flows of these kinds have something in common.
+var (
+	fromNetwork = []Kind{KindNetworkStorage, KindNetworkRDMA}
+	fromClients = []Kind{KindRDMAStorage, KindRDMARDMA}
+	toStorage   = []Kind{KindNetworkStorage, KindRDMAStorage}
+	toPeers     = []Kind{KindNetworkRDMA, KindRDMARDMA}
+	toClients   = []Kind{KindStorageRDMA}
+)
+
+// What settings are about.
+const (
+	aboutInterface = "a network interface"
+	aboutMessages  = "messages of RDMA clients"
+	aboutStorage   = "a flow to storage"
+	aboutPeers     = "a flow to RDMA peers"
+	aboutBlocks    = "a flow from storage to RDMA clients"
+)
+
+// keys are all settings of a flow but its name, its worker, and what says where it
+// begins and ends.
+var keys = []key{
+	{"from.queues", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Queues }},
+	{"from.zero_copy", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.ZeroCopy }},
+	{"from.filter", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Filter }},
+	{"from.ring", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Ring }},
+	{"from.busy_poll", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.BusyPoll }},
+	{"from.timestamps", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Timestamps }},
+	{"from.promiscuous", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Promiscuous }},
+	{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }},
+	{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }},
+	{"from.message", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Message }},
+	{"from.window", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Window }},
+	{"from.clients", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Clients }},
+	{"from.allow", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Allow }},
+	{"from.verify", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Verify }},
+	{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }},
+	{"to.force", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Force }},
+	{"to.layout", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Layout }},
+	{"to.segment", aboutStorage, toStorage, nil},
+	{"to.segment.size", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Size }},
+	{"to.segment.every", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Every }},
+	{"to.segment.keep", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Keep }},
+	{"to.prepare", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Prepare }},
+	{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }},
+	{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }},
+	{"to.acknowledge", aboutMessages, fromClients, func(f *Flow) any { return &f.To.Acknowledge }},
+	{"to.peers", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Peers }},
+	{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }},
+	{"to.queue", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Queue }},
+	{"to.listen", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Listen }},
+	{"to.cache", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Cache }},
+	{"to.transfer", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Transfer }},
+	{"to.window", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Window }},
+	{"to.clients", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Clients }},
+	{"to.allow", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Allow }},
+}
+
+// about is what the setting at path of a flow is about; empty for those which say
+// where a flow begins and ends.
+func about(path string) string {
+	for i := range keys {
+		if keys[i].path == path {
+			return keys[i].about
+		}
+	}
+	return ""
+}
+
+// fitsFrom tells whether a key goes with those of a flow's beginning.
+func fitsFrom(has fields, key string) bool {
+	switch what := about("from." + key); {
+	case has.any("interface"):
+		return what == aboutInterface
+	case has.any("rdma", "listen"):
+		return what == aboutMessages || key == "rdma"
+	}
+	return !has.any("file", "device")
+}
+
+// fitsTo tells whether a key goes with those of a flow's end.
+func fitsTo(has fields, key string) bool {
+	switch what := about("to." + key); {
+	case has.any("file", "device"):
+		return what == aboutStorage || what == aboutMessages
+	case has.any("peers"):
+		return what == aboutPeers || what == aboutMessages || key == "rdma"
+	case has.any("listen"):
+		return what == aboutBlocks || key == "rdma"
+	case has.any("rdma"):
+		return what != aboutStorage && what != ""
+	}
+	return true
+}
+
+func (k *key) isZero(f *Flow) bool {
+	return k.field == nil || reflect.ValueOf(k.field(f)).Elem().IsZero()
+}
+
+func (k *key) copy(dst, src *Flow) {
+	reflect.ValueOf(k.field(dst)).Elem().Set(reflect.ValueOf(k.field(src)).Elem())
+}
+
+// fill gives what the file does not say of the flow at path the defaults of the
+// flow's kind.
+func (d *decoder) fill(path string, f *Flow) {
+	defaults := NewFlowOf(d.ends(path, f).kind(), "")
+	for i := range keys {
+		k := &keys[i]
+		_, given := d.places[join(path, k.path)]
+		if k.field != nil && (!given || d.explained(join(path, k.path))) {
+			k.copy(f, &defaults)
+		}
+	}
+}
+
+// meaning refuses the settings which have none for the flow at path. Of a flow
+// with an end nobody knows, nothing is refused.
+func (v *validator) meaning(path string, f *Flow, e ends) {
+	kind := e.kind()
+	if e.from == nowhere || e.to == nowhere || kind == "" {
+		return
+	}
+	for i := range keys {
+		k := &keys[i]
+		at := join(path, k.path)
+		if _, given := v.places[at]; slices.Contains(k.kinds, kind) || !given && k.isZero(f) {
+			continue
+		}
+		v.refuse(at, wrong("remove it", "has a meaning only for %s, and this flow is %s", k.about, kind.words()))
+		v.settle(at)
+	}
+}

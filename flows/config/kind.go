@@ -1,0 +1,117 @@
+package config
+
+import "strings"
+
+// Kind is what a flow connects. It follows from what its ends have.
+type Kind string
+
+// The kinds.
+const (
+	KindNetworkStorage Kind = "network-storage" // packets of an interface to files or a device
+	KindRDMAStorage    Kind = "rdma-storage"    // messages of clients to a log
+	KindNetworkRDMA    Kind = "network-rdma"    // packets of an interface to peers
+	KindStorageRDMA    Kind = "storage-rdma"    // blocks of a file or a device to clients who ask
+	KindRDMARDMA       Kind = "rdma-rdma"       // messages of clients to peers
+)
+
+// words say what a flow of the kind does, for messages.
+func (k Kind) words() string {
+	switch k {
+	case KindNetworkStorage:
+		return "from a network interface to storage"
+	case KindRDMAStorage:
+		return "from RDMA clients to storage"
+	case KindNetworkRDMA:
+		return "from a network interface to RDMA peers"
+	case KindStorageRDMA:
+		return "from storage to RDMA clients"
+	case KindRDMARDMA:
+		return "from RDMA clients to RDMA peers"
+	}
+	return "from storage to storage"
+}
+
+// Kind is the flow's kind; empty for a flow from storage to storage, which there
+// is none of. A beginning which is not said counts as an interface, an end which
+// is not said as what goes with the beginning.
+func (f *Flow) Kind() Kind { return (&report{}).ends("", f).kind() }
+
+// end is what one side of a flow is.
+type end uint8
+
+const (
+	nowhere end = iota
+	network
+	storage
+	remote // over RDMA
+)
+
+// ends are both sides of a flow.
+type ends struct{ from, to end }
+
+// ends are the ends of the flow at path. What the file names without a value that
+// can be used counts as named.
+func (r *report) ends(path string, f *Flow) (e ends) {
+	named := func(key, text string) bool {
+		key = join(path, key)
+		_, ok := r.places[key]
+		return ok || text != "" || r.settled[key]
+	}
+	switch {
+	case named("from.interface", f.From.Interface):
+		e.from = network
+	case named("from.rdma", f.From.RDMA), named("from.listen", f.From.Listen):
+		e.from = remote
+	case named("from.file", f.From.File), named("from.device", f.From.Device):
+		e.from = storage
+	}
+	switch {
+	case named("to.file", f.To.File), named("to.device", f.To.Device):
+		e.to = storage
+	case named("to.rdma", f.To.RDMA), named("to.listen", f.To.Listen), named("to.peers", ""), len(f.To.Peers) > 0:
+		e.to = remote
+	}
+	return e
+}
+
+// kind is the kind of a flow with these ends.
+func (e ends) kind() Kind {
+	if e.from == nowhere {
+		e.from = network
+	}
+	if e.to == nowhere && e.from == storage {
+		e.to = remote
+	}
+	switch toPeer := e.to == remote; {
+	case e.from == network && toPeer:
+		return KindNetworkRDMA
+	case e.from == network:
+		return KindNetworkStorage
+	case e.from == remote && toPeer:
+		return KindRDMARDMA
+	case e.from == remote:
+		return KindRDMAStorage
+	case toPeer:
+		return KindStorageRDMA
+	}
+	return ""
+}
+
+// SoftPrefix begins the name of an RDMA device that is RoCE v2 in software on the
+// interface behind it. Any other name is that of one of the kernel's devices.
+const SoftPrefix = "roce:"
+
+// SoftDevice is the interface of a device with RoCE in software, and whether the
+// name is that of one.
+func SoftDevice(name string) (iface string, is bool) { return strings.CutPrefix(name, SoftPrefix) }
+
+// MessageOverhead is how many bytes of a frame or extent a message needs beside its
+// payload: its header, and what is in front of it so that it can be written to disk
+// from where it landed.
+const MessageOverhead = 640
+
+// InFrame tells whether messages with payloads up to this size land in frames.
+// Longer ones land in extents, one each.
+func (r *Region) InFrame(message Size) bool {
+	return r.Frame >= MessageOverhead && message <= Size(r.Frame-MessageOverhead)
+}

@@ -1,0 +1,117 @@
+package config
+
+import "go.yaml.in/yaml/v4"
+
+func (d *decoder) flows(path string, n *yaml.Node, c *Config) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		f := Flow{Pos: d.at(n)}
+		d.flow(path, n, &f)
+		d.fill(path, &f)
+		c.Flows = append(c.Flows, f)
+	})
+}
+
+func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
+	d.mapping(path, n, fields{
+		"name":   set(d, &f.Name, parseText),
+		"worker": set(d, &f.Worker, parseText),
+		"from":   func(p string, n *yaml.Node) { d.from(p, n, &f.From) },
+		"stages": func(p string, n *yaml.Node) { d.stages(p, n, f) },
+		"to":     func(p string, n *yaml.Node) { d.to(p, n, &f.To) },
+	})
+}
+
+func (d *decoder) from(path string, n *yaml.Node, f *From) {
+	d.mappingWhere(path, n, fields{
+		"interface":   set(d, &f.Interface, parseText),
+		"queues":      func(p string, n *yaml.Node) { d.queues(p, n, f) },
+		"zero_copy":   set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
+		"filter":      set(d, &f.Filter, parseText),
+		"ring":        set(d, &f.Ring, parseInt),
+		"busy_poll":   set(d, &f.BusyPoll, parseDuration),
+		"timestamps":  set(d, &f.Timestamps, oneOf(allTimestamps)),
+		"promiscuous": set(d, &f.Promiscuous, parseBool),
+		"take_over":   set(d, &f.TakeOver, parseBool),
+		"rdma":        set(d, &f.RDMA, parseText),
+		"listen":      set(d, &f.Listen, parseText),
+		"message":     set(d, &f.Message, parseSome),
+		"window":      set(d, &f.Window, parseInt),
+		"clients":     set(d, &f.Clients, parseInt),
+		"allow":       texts(d, &f.Allow),
+		"verify":      set(d, &f.Verify, parseBool),
+		"file":        set(d, &f.File, parseText),
+		"device":      set(d, &f.Device, parseText),
+	}, fitsFrom)
+}
+
+// queues reads a list of numbers or the word all.
+func (d *decoder) queues(path string, n *yaml.Node, f *From) {
+	if v, ok := d.value(path, n); !ok || v.Kind != yaml.SequenceNode {
+		set(d, &f.Queues, parseAllQueues)(path, n)
+		return
+	}
+	f.Queues = []int{}
+	d.list(path, n, func(path string, n *yaml.Node) {
+		var q int
+		set(d, &q, parseInt)(path, n)
+		f.Queues = append(f.Queues, q)
+	})
+}
+
+func (d *decoder) to(path string, n *yaml.Node, t *To) {
+	d.mappingWhere(path, n, fields{
+		"file":        set(d, &t.File, parseText),
+		"device":      set(d, &t.Device, parseText),
+		"force":       set(d, &t.Force, parseBool),
+		"layout":      set(d, &t.Layout, oneOf(allLayouts)),
+		"segment":     func(p string, n *yaml.Node) { d.segment(p, n, &t.Segment) },
+		"prepare":     set(d, &t.Prepare, oneOf(allPrepares)),
+		"flush":       set(d, &t.Flush, parseDuration),
+		"durable":     set(d, &t.Durable, parseDurable),
+		"rdma":        set(d, &t.RDMA, parseText),
+		"peers":       func(p string, n *yaml.Node) { d.peers(p, n, t) },
+		"choose":      set(d, &t.Choose, oneOf(allChoices)),
+		"queue":       set(d, &t.Queue, parseInt),
+		"acknowledge": set(d, &t.Acknowledge, oneOf(allAcknowledges)),
+		"listen":      set(d, &t.Listen, parseText),
+		"cache":       set(d, &t.Cache, parseSize),
+		"transfer":    set(d, &t.Transfer, parseSize),
+		"window":      set(d, &t.Window, parseInt),
+		"clients":     set(d, &t.Clients, parseInt),
+		"allow":       texts(d, &t.Allow),
+	}, fitsTo)
+}
+
+func (d *decoder) segment(path string, n *yaml.Node, s *Segment) {
+	d.mapping(path, n, fields{
+		"size":  set(d, &s.Size, parseSize),
+		"every": set(d, &s.Every, parseDuration),
+		"keep":  set(d, &s.Keep, parseInt),
+	})
+}
+
+func (d *decoder) peers(path string, n *yaml.Node, t *To) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		p := Peer{Pos: d.at(n)}
+		d.mapping(path, n, fields{
+			"name":    set(d, &p.Name, parseText),
+			"address": set(d, &p.Address, parseText),
+			"flow":    set(d, &p.Flow, parseText),
+			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
+		})
+		t.Peers = append(t.Peers, p)
+	})
+}
+
+// texts reads a list of texts; an empty one is not nil.
+func texts(d *decoder, dst *[]string) read {
+	return func(path string, n *yaml.Node) {
+		all := []string{}
+		d.list(path, n, func(path string, n *yaml.Node) {
+			var s string
+			set(d, &s, parseText)(path, n)
+			all = append(all, s)
+		})
+		*dst = all
+	}
+}

@@ -1,0 +1,149 @@
+package config
+
+import "fmt"
+
+// Bounds of what is about RDMA. A log's records are pcapng blocks, of which readers
+// take packets of 256 KiB.
+const (
+	maxDevice   = 63
+	maxWindow   = 4096
+	maxClients  = 1024
+	maxPeers    = 16
+	maxPeerWait = 65536 // messages in a peer's queue
+	maxLogged   = 256*KiB - 64
+	minTransfer = 4 * KiB
+	maxTransfer = 64 * MiB
+	maxAllowed  = 255 // bytes of a certificate's name
+)
+
+// door is where clients come in.
+type door struct {
+	rdma, listen    string
+	window, clients int
+	allow           []string
+}
+
+// door checks what both kinds of servers have.
+func (v *validator) door(path string, d door) {
+	v.rdma(join(path, "rdma"), d.rdma)
+	if v.need(join(path, "listen"), d.listen, "the address to listen at for clients, host:port,") {
+		v.checkErr(join(path, "listen"), checkAddress(d.listen, "10.0.0.1:7471"))
+	}
+	v.check(within(d.window, 1, maxWindow), join(path, "window"), "%d is not from 1 to %d", d.window, maxWindow)
+	v.check(within(d.clients, 1, maxClients), join(path, "clients"), "%d is not from 1 to %d", d.clients, maxClients)
+	v.allow(join(path, "allow"), d.allow)
+}
+
+// rdma checks the name of a device.
+func (v *validator) rdma(path, name string) {
+	if v.need(path, name, "an RDMA device, roce:INTERFACE or one like mlx5_0,") {
+		v.checkErr(path, checkRDMA(name))
+	}
+}
+
+// allow checks names of certificates, which there are with TLS only.
+func (v *validator) allow(path string, names []string) {
+	if names == nil {
+		return
+	}
+	if len(names) == 0 {
+		v.refuse(path, wrong("remove the key to allow all whom the authority signed", "no name is listed"))
+	}
+	if _, given := v.places["tls"]; !given && v.TLS == (TLS{}) {
+		v.refuse(path, wrong("add tls: {certificate, key, authority}", "has a meaning only with tls: the names are those of certificates"))
+		return
+	}
+	once := newTaken[string](v, "name")
+	for i, name := range names {
+		at := index(path, i)
+		v.need(at, name, "the name of a certificate")
+		v.check(len(name) <= maxAllowed, at, "the name has %d bytes; at most %d are possible", len(name), maxAllowed)
+		once.take(at, name)
+	}
+}
+
+// clients checks the end of a flow where messages arrive.
+func (v *validator) clients(path string, f *Flow) {
+	from := &f.From
+	v.door(path, door{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
+	if v.explained(join(path, "rdma")) {
+		return // whatever was meant, the message's default is not known
+	}
+	if err := v.message(f); err != nil {
+		v.refuse(join(path, "message"), err)
+		return
+	}
+	v.room(path, from)
+}
+
+// message says what is wrong with the length of the longest payload.
+func (v *validator) message(f *Flow) error {
+	m, extent := f.From.Message, v.Region.Extent
+	switch longest := extent - min(extent, MessageOverhead); {
+	case m == 0:
+		return fmt.Errorf("at least 1 is needed")
+	case v.Region.InFrame(m):
+	case m > longest:
+		return wrong("lower it, or raise region.extent", "%s do not fit an extent of %s, which has room for %d", m, extent, longest)
+	case f.Kind() == KindRDMAStorage && m > maxLogged:
+		return fmt.Errorf("at most %d is possible in a log", maxLogged)
+	}
+	return nil
+}
+
+// room checks that long messages have somewhere to land: with fewer than window
+// times clients, each client may have fewer under way, but one it must have.
+func (v *validator) room(path string, f *From) {
+	if v.Region.InFrame(f.Message) || !within(f.Clients, 1, maxClients) || v.explained("region.extents") {
+		return
+	}
+	left := v.Region.Extents - perFlow*v.onDisk - v.long
+	v.long += f.Clients
+	if left < f.Clients {
+		v.refuse(v.first(join(path, "message"), join(path, "clients"), path), wrong("lower it or clients, or raise region.extents",
+			"messages which do not fit frames of %d land in extents, one for each of %d clients at least; %d are left",
+			v.Region.Frame, f.Clients, max(left, 0)))
+	}
+}
+
+// peers checks the end of a flow which sends.
+func (v *validator) peers(path string, t *To) {
+	v.rdma(join(path, "rdma"), t.RDMA)
+	v.checkErr(join(path, "choose"), member(t.Choose, allChoices))
+	v.check(within(t.Queue, 1, maxPeerWait), join(path, "queue"), "%d is not from 1 to %d", t.Queue, maxPeerWait)
+	all := join(path, "peers")
+	v.check(len(t.Peers) > 0, all, "at least one peer is needed")
+	v.check(len(t.Peers) <= maxPeers, all, "%d peers are too many; at most %d are possible", len(t.Peers), maxPeers)
+	names, places := newTaken[string](v, "peer"), newTaken[string](v, "flow and address")
+	for i, p := range t.Peers {
+		at := index(all, i)
+		v.peer(at, p)
+		names.take(join(at, "name"), p.Name)
+		if p.Flow != "" && p.Address != "" {
+			places.take(join(at, "address"), p.Flow+" at "+p.Address)
+		}
+	}
+}
+
+func (v *validator) peer(path string, p Peer) {
+	v.name(join(path, "name"), p.Name)
+	if v.need(join(path, "flow"), p.Flow, "the name of the peer's flow") {
+		v.name(join(path, "flow"), p.Flow)
+	}
+	if v.need(join(path, "address"), p.Address, "the peer's address, host:port,") {
+		v.checkErr(join(path, "address"), checkPeer(p.Address))
+	}
+	v.checkErr(join(path, "policy"), member(p.Policy, allPolicies))
+}
+
+// acknowledge checks that enough peers get each message to make up the condition.
+func (v *validator) acknowledge(path string, t *To) {
+	v.checkErr(path, member(t.Acknowledge, peerAcknowledges))
+	switch {
+	case t.Choose != ChooseAll && (t.Acknowledge == AcknowledgeQuorum || t.Acknowledge == AcknowledgeAll):
+		v.refuse(path, wrong("say acknowledge: any, or choose: all",
+			"%s needs choose: all; with choose: %s a message is sent to one peer", t.Acknowledge, t.Choose))
+	case t.Acknowledge == AcknowledgeQuorum && len(t.Peers) < 2:
+		v.refuse(path, wrong("add peers, or say acknowledge: all", "a quorum needs 2 peers or more"))
+	}
+}

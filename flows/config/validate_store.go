@@ -1,0 +1,112 @@
+package config
+
+import (
+	"fmt"
+	"time"
+)
+
+// store checks the storage end of a flow that records.
+func (v *validator) store(path string, t *To, kind Kind) {
+	v.target(path, t)
+	v.checkErr(join(path, "layout"), member(t.Layout, allLayouts))
+	v.slot(join(path, "layout"), t.Layout)
+	v.checkErr(join(path, "prepare"), member(t.Prepare, allPrepares))
+	v.segment(join(path, "segment"), &t.Segment)
+	if kind == KindRDMAStorage {
+		v.log(path, t)
+		return
+	}
+	v.check(within(t.Flush, minFlush, maxFlush), join(path, "flush"),
+		"%s is not from %s to %s", t.Flush, minFlush, maxFlush)
+	v.durable(join(path, "durable"), t.Durable)
+}
+
+// durable checks the interval of a flow which records packets.
+func (v *validator) durable(path string, d time.Duration) {
+	if d == GroupCommit {
+		v.refuse(path, wrong(didYouMean("written"), "an interval of 0 is not possible"))
+		return
+	}
+	v.check(d == Written || d >= minDurable, path, "%s is less than %s", d, minDurable)
+}
+
+// log checks what is about acknowledgements: a log may write and flush at once,
+// and must flush if that is what it acknowledges.
+func (v *validator) log(path string, t *To) {
+	acknowledge, durable := join(path, "acknowledge"), join(path, "durable")
+	v.check(within(t.Flush, 0, maxFlush), join(path, "flush"), "%s is not from 0s to %s", t.Flush, maxFlush)
+	v.check(t.Durable == Written || t.Durable == GroupCommit || t.Durable >= minDurable, durable,
+		"%s is less than %s", t.Durable, minDurable)
+	if keep := join(path, "segment.keep"); t.Segment.Keep == 1 {
+		v.refuse(keep, wrong("keep 2 or more", "1 is too few for a log: a segment which has just begun may hold no record yet"))
+	}
+	v.checkErr(acknowledge, member(t.Acknowledge, logAcknowledges))
+	if t.Acknowledge == AcknowledgeDurable && t.Durable == Written {
+		v.refuse(durable, wrong("remove it, or say acknowledge: written",
+			"nothing would be flushed to stable storage, and acknowledge is durable"))
+	}
+}
+
+// slot checks that a packet and what is written around it fit a frame.
+func (v *validator) slot(path string, l Layout) {
+	if l == LayoutSlot && v.Region.Frame == 2048 {
+		v.refuse(path, wrong("raise region.frame to 4096, or use layout packed", "slot does not fit frames of 2048 bytes"))
+	}
+}
+
+// target checks the form of the destination, and what goes with it.
+func (v *validator) target(path string, t *To) {
+	file, device := join(path, "file"), join(path, "device")
+	switch {
+	case v.settled[file] || v.settled[device]:
+	case v.given(file, t.File):
+		v.checkErr(file, checkPrefix(t.File))
+		v.check(!t.Force, join(path, "force"), "has a meaning only for a device")
+	default:
+		v.checkErr(device, checkPath(t.Device, maxPath))
+		v.onDevice(path, t)
+	}
+}
+
+// onDevice refuses what has no meaning on a device, which is a ring of segments.
+func (v *validator) onDevice(path string, t *To) {
+	keep, prepare := join(path, "segment.keep"), join(path, "prepare")
+	if t.Segment.Keep != 0 {
+		v.refuse(keep, wrong("remove it", "has a meaning only for a file: a device keeps as many segments as fit"))
+	}
+	v.check(t.Prepare == PrepareNone || t.Prepare == "", prepare, "has a meaning only for a file: a device is written as it is")
+}
+
+func (v *validator) segment(path string, s *Segment) {
+	v.checkErr(join(path, "size"), sizeBetween(s.Size, minSegment, maxSegment))
+	v.check(s.Every == 0 || s.Every >= time.Second, join(path, "every"),
+		"%s is less than 1s; 0s means never", s.Every)
+	v.check(s.Keep >= 0, join(path, "keep"), "%d is negative; 0 means all", s.Keep)
+}
+
+// source checks the storage end of a flow that serves.
+func (v *validator) source(path string, f *From) {
+	for _, n := range []named{{"file", "", f.File}, {"device", "", f.Device}} {
+		if at := join(path, n.key); v.given(at, n.text) {
+			v.checkErr(at, checkPath(n.text, maxFilePath))
+		}
+	}
+}
+
+// blocks checks what clients may ask of a flow that serves.
+func (v *validator) blocks(path string, t *To) {
+	v.door(path, door{t.RDMA, t.Listen, t.Window, t.Clients, t.Allow})
+	v.checkErr(join(path, "transfer"), transfer(t.Transfer))
+	v.check(t.Cache <= v.Region.Size, join(path, "cache"), "%s are more than the region of %s", t.Cache, v.Region.Size)
+}
+
+// transfer says what is wrong with the length of the longest request.
+func transfer(s Size) error {
+	if err := sizeBetween(s, minTransfer, maxTransfer); err != nil {
+		return err
+	}
+	if s%minTransfer != 0 {
+		return fmt.Errorf("%s is not a multiple of %s", s, minTransfer)
+	}
+	return nil
+}

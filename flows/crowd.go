@@ -1,0 +1,36 @@
+package flows
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// crowd notes when a flow's peers can take no more.
+type crowd struct {
+	stuck  bool          // in this round
+	stalls atomic.Uint64 // rounds in which something had to wait for that; the worker is the only writer
+}
+
+// took notes whether all was taken, and returns that.
+func (c *crowd) took(all bool) bool {
+	if !all {
+		c.stuck = true
+		add(&c.stalls, 1)
+	}
+	return all
+}
+
+// deadline is when to try again: what peers have room for makes their descriptors
+// readable, and time that passes does not.
+func (c *crowd) deadline(now time.Time) time.Time {
+	if c.stuck {
+		return now.Add(time.Millisecond)
+	}
+	return now.Add(longest)
+}
+
+// There is no disk.
+func (*crowd) trouble() error           { return nil }
+func (*crowd) diagnose(err error) error { return err }
+func (*crowd) pending() int             { return 0 }
+func (*crowd) shut() error              { return nil }

@@ -1,0 +1,38 @@
+package flows
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+)
+
+// observe adds what is known of the clients.
+func (b *inbox) observe(s *FlowStatus) {
+	s.Packets, s.Bytes = b.packets.Load(), b.bytes.Load()
+	if b.device.soft {
+		s.CopiedBytes["placed"] = s.Bytes
+	}
+	st := b.receiver.Stats()
+	r := &ReceivesStatus{
+		Device: b.device.name, Listen: b.listener.Addr().String(), TLS: b.secure, Connected: st.Connected, Broken: st.Failed,
+		Replays: st.Replays, Posted: st.Posted, Refused: refusedBy(st.Refused), Handshakes: map[string]uint64{},
+	}
+	for why, n := range b.listener.Failures() {
+		r.Handshakes[string(why)] = n
+	}
+	for i := range st.Sessions {
+		r.Clients = append(r.Clients, clientStatus(&st.Sessions[i]))
+	}
+	s.Receives = r
+}
+
+func clientStatus(s *stream.SessionStats) ClientStatus {
+	c := ClientStatus{
+		Name: s.Name, Session: fmt.Sprintf("%016x", s.Session), State: s.State, Messages: s.Messages, Bytes: s.Bytes,
+		Sequence: s.Sequence, Acknowledged: s.Acknowledged, Limit: s.Limit, Seen: s.Seen,
+	}
+	if s.Cause != nil {
+		c.Error = s.Cause.Error()
+	}
+	return c
+}

@@ -1,0 +1,82 @@
+package flows
+
+import (
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// announce is what the log says of the interface.
+func (n *intake) announce(from config.From) []any {
+	g := n.net.Granted()
+	a := []any{"queues", len(n.sources), "zero_copy", g.ZeroCopy, "multi_buffer", g.MultiBuffer, "attach", g.Mode.String()}
+	if why := g.WhyNotZeroCopy(); why != "" {
+		a = append(a, "why_no_zero_copy", why)
+	}
+	if g.TagsStripped {
+		a = append(a, "vlan_tags_lost", true)
+	}
+	if left := n.net.Unbound(); len(left) > 0 {
+		a = append(a, "queues_left_to_the_kernel", left)
+	}
+	return append(a, "host_no_longer_sees", unseen(from))
+}
+
+// unseen says what the host loses sight of.
+func unseen(from config.From) string {
+	if from.Filter == "" {
+		return "everything arriving on " + from.Interface
+	}
+	return "packets arriving on " + from.Interface + " that match " + from.Filter
+}
+
+// observe adds what the interface knows of the flow.
+func (n *intake) observe(s *FlowStatus) error {
+	s.From = n.net.Name()
+	g := n.net.Granted()
+	s.TagsLost = g.TagsStripped
+	s.ZeroCopy, s.WhyNot, s.MultiBuffer, s.Attach = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer, g.Mode.String()
+	s.fillClock(g)
+	for i := range n.sources {
+		if st, err := n.sources[i].port.Stats(); err == nil {
+			s.CardStamped += st.Stamped
+		}
+	}
+	s.Left = n.net.Unbound()
+	s.Packets, s.Bytes, s.Refused = n.packets.Load(), n.bytes.Load(), n.refused.Load()
+	s.KernelBytes["xdp"] = 0
+	if !s.ZeroCopy {
+		s.KernelBytes["xdp"] = s.Bytes
+	}
+	return n.fillLedger(s)
+}
+
+// fillClock says whose times the packets have.
+func (s *FlowStatus) fillClock(g xdp.Granted) {
+	s.CardClock = g.CardClock
+	if g.CardClock && g.PTPClock >= 0 {
+		s.PTPClock = &g.PTPClock
+	}
+	if g.NoCardClock != nil {
+		s.NoCardClock = g.NoCardClock.Error()
+	}
+}
+
+// fillLedger says what became of every packet that reached the interface.
+func (n *intake) fillLedger(s *FlowStatus) error {
+	l, err := n.net.Ledger()
+	if err != nil {
+		return err
+	}
+	s.Offered, s.Waiting, s.Missing = l.Offered, l.Of(xdp.Waiting), l.Missing()
+	for _, reason := range xdp.Reasons() {
+		switch {
+		case reason.IsLost():
+			s.Dropped[reason.String()] = l.Of(reason)
+		case reason != xdp.Received && reason != xdp.Waiting:
+			s.Passed[reason.String()] = l.Of(reason)
+		}
+	}
+	s.Dropped["beyond_count"] = n.unwanted.Load()
+	s.Dropped["not_received"], s.Dropped["write_failed"] = 0, 0 // known at the end
+	return nil
+}

@@ -1,0 +1,106 @@
+package flows
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// networkRDMA takes packets from the queues of one interface to RDMA peers, each as a
+// message, sent from where it landed.
+//
+//	AF_XDP Recv → stages → RDMA SEND to each peer … acknowledged → AF_XDP Supply
+//
+// It belongs to its worker's thread; the counters may be read from anywhere.
+type networkRDMA struct {
+	common
+	faults
+	intake
+	outbox
+	crowd
+	stages
+	from   config.From
+	region *umem.Region
+	book   *umem.Book
+}
+
+// poll is one round.
+func (n *networkRDMA) poll(now time.Time) (more bool) {
+	n.stuck = false
+	n.note(n.fan.Poll(now))
+	n.free(n.spare)
+	if n.failed.Load() == nil {
+		more = n.receive(n, now)
+	}
+	n.supply()
+	n.note(n.fan.Kick())
+	n.kick()
+	n.book.Publish()
+	return more
+}
+
+// record sends the whole packets a source holds. What peers can not take now stays with
+// the source.
+func (n *networkRDMA) record(s *source, now time.Time) bool {
+	whole := umem.Whole(s.buf[:s.held])
+	n.apply(n.region, s.buf[s.ready:whole], uint64(now.UnixNano()))
+	done := n.give(n.region, s.buf[:whole])
+	s.ready, s.held = whole-done, copy(s.buf, s.buf[done:s.held])
+	return n.took(done == whole)
+}
+
+func (n *networkRDMA) fds(dst []unix.PollFd) []unix.PollFd {
+	dst = n.outbox.fds(dst)
+	if n.stuck {
+		return dst // packets that wait are no news
+	}
+	return n.intake.fds(dst)
+}
+
+func (n *networkRDMA) begin() error {
+	n.connect()
+	return n.intake.begin()
+}
+
+func (n *networkRDMA) announce() []any {
+	return append(n.intake.announce(n.from), n.outbox.announce()...)
+}
+
+// check asks after both ends. A peer that is missing is waited for, while the flow goes on
+// with the others.
+func (n *networkRDMA) check(time.Time) (waits, ends error) {
+	err := n.net.Check()
+	switch {
+	case errors.Is(err, xdp.ErrInterfaceDown):
+		return err, nil
+	case err != nil:
+		return nil, err
+	}
+	return n.outbox.check()
+}
+
+// finish empties the rings, and waits until peers have what came.
+func (n *networkRDMA) finish(now time.Time, rounds uint64) (bool, error) {
+	if !n.quiet(rounds) || !n.settled(now) {
+		return false, nil
+	}
+	return n.dials.leave(), nil
+}
+
+// observe reads the counters, those of what was sent first: it came before.
+func (n *networkRDMA) observe(s *FlowStatus) error {
+	n.outbox.observe(s)
+	n.stages.observe(s)
+	s.Stalls = n.stalls.Load()
+	return n.intake.observe(s)
+}
+
+// abandon counts as lost what the rings still held.
+func (n *networkRDMA) abandon(s *FlowStatus) {
+	s.Dropped["not_received"], s.Waiting = s.Waiting, 0
+}

@@ -1,0 +1,31 @@
+package flows
+
+import (
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/numa"
+)
+
+// openRDMARDMA opens both ends of a relay. Nothing moves until a worker polls it and it
+// has begun.
+func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
+	r := &rdmaRDMA{book: o.book}
+	r.region = o.region
+	if err := r.openStages(o.flow.Stages); err != nil {
+		return nil, err
+	}
+	queues := len(o.flow.To.Peers) * o.flow.To.Queue
+	if err := r.openInbox(o, inboxConfig{away: 2, wish: max(2*burst, queues), durability: protocol.Received, together: hasSum(o.flow.Stages)}); err != nil {
+		return nil, err
+	}
+	var err error
+	if r.sums, err = openReduction(o.flow.Stages, o.region, o.flow.From.Clients, r.total+queues); err != nil {
+		return nil, err
+	}
+	if err := r.openOutbox(o, uint32(o.flow.From.Message), 1); err != nil {
+		return nil, err
+	}
+	r.supply()
+	r.ends.from, r.ends.to = numa.Unknown, numa.Unknown
+	o.complete(&r.common)
+	return r, nil
+}

@@ -1,0 +1,111 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+const (
+	// chainFrames is the most frames of one write in the slot layout: 256 packets
+	// of 1 KiB are 384 KiB, and larger writes are not cheaper.
+	chainFrames = 256
+	// writes is how many writes of a flow the disk has at once.
+	writes = 32
+)
+
+// openSink opens the sink: segments on a disk, or a stream. Frames that are free come
+// from the stack, and go there. Section and interfaces are what captures begin with.
+func (w *writer) openSink(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) error {
+	w.flush, w.to = o.flow.To.Flush, destination(o.flow.To)
+	if o.shared.stream != nil {
+		return w.openStream(o, spare, section, ifs)
+	}
+	return w.openDisk(o, spare, section, ifs)
+}
+
+// openDisk opens the segments and the queue to them.
+func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) (err error) {
+	to := o.flow.To
+	out := &output{region: o.region, every: to.Segment.Every, sync: to.Durable, flushed: true}
+	if to.Layout == config.LayoutSlot && o.region.FrameSize() < 4096 {
+		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
+	}
+	head := func(seg pcapng.Segment) ([]byte, error) { return pcapng.AppendSegmentHead(nil, section, ifs, seg) }
+	if out.store, err = openStore(to, head, o.log); err != nil {
+		return err
+	}
+	o.undo.add(out.store.Close)
+	o.undo.add(out.surrender)
+	out.queue, err = nvme.Open(nvme.Config{
+		Worker: o.hands, Name: "flow " + o.flow.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: segments,
+		Passthrough: out.store.passthrough(),
+	})
+	if err != nil {
+		return err
+	}
+	o.undo.add(out.queue.Close)
+	w.disk, w.sink = out, out
+	if out.layout, err = w.lay(o, spare); err != nil {
+		return err
+	}
+	w.layout = out.layout
+	return nil
+}
+
+// openStream begins a stream.
+func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) error {
+	extents, err := o.takeExtents()
+	if err != nil {
+		return err
+	}
+	head, err := pcapng.AppendStreamHead(nil, section, ifs)
+	if err != nil {
+		return err
+	}
+	w.layout = newPacked(o.region, 1, uint32(o.region.ExtentSize()), spare, extents, &w.copied)
+	s, err := openPipe(o.shared.stream, head, o.region, w.layout)
+	if err != nil {
+		return err
+	}
+	o.undo.add(s.Close)
+	w.sink = s
+	return nil
+}
+
+// lay makes the layout of a disk.
+func (w *writer) lay(o *opening, spare *stack) (layout, error) {
+	quarter, numbers := w.disk.store.size/4, w.disk.store.numbering()
+	if o.flow.To.Layout == config.LayoutSlot {
+		s := newSlot(o.region, min(chainFrames, w.disk.queue.Limits().Frames), quarter, spare, &w.copied)
+		s.numbers = numbers
+		return s, nil
+	}
+	extents, err := o.takeExtents()
+	if err != nil {
+		return nil, err
+	}
+	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
+	p := newPacked(o.region, w.disk.store.align, limit, spare, extents, &w.copied)
+	p.numbers = numbers
+	return p, nil
+}
+
+// takeExtents takes the flow's share of the extents.
+func (o *opening) takeExtents() ([]umem.Frame, error) {
+	extents := make([]umem.Frame, o.shared.extents)
+	got := o.hands.TakeExtents(extents)
+	if got < 2 {
+		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs 2 at least: raise region.extents", got)
+	}
+	return extents[:got], nil
+}
+
+// section is what captures say of who made them.
+func (o *opening) section() pcapng.Section {
+	return pcapng.Section{Hardware: machine(), OS: kernel(), Application: o.shared.application}
+}

@@ -1,0 +1,102 @@
+package flows
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// pipe is the sink of a stream: it writes batches to a writer, such as standard output, one after the
+// other. The writer blocks on a goroutine of its own.
+type pipe struct {
+	region *umem.Region
+	layout layout
+	track  track
+	out    chan umem.Frame // to the writer
+	back   chan result     // from it
+	once   sync.Once
+	ended  chan struct{}
+}
+
+// result is what became of one write.
+type result struct {
+	frame umem.Frame
+	err   error
+}
+
+// openPipe writes the head and starts the writer's goroutine.
+func openPipe(w io.Writer, head []byte, region *umem.Region, l layout) (*pipe, error) {
+	if _, err := w.Write(head); err != nil {
+		return nil, fmt.Errorf("write the capture's head: %w", err)
+	}
+	s := &pipe{region: region, layout: l, out: make(chan umem.Frame, window), back: make(chan result, window), ended: make(chan struct{})}
+	go s.write(w)
+	return s, nil
+}
+
+// write is the goroutine. After an error nothing more is written.
+func (p *pipe) write(w io.Writer) {
+	defer close(p.ended)
+	var err error
+	for f := range p.out {
+		if err == nil {
+			_, err = w.Write(p.region.Bytes(f))
+		}
+		p.back <- result{f, err}
+	}
+}
+
+func (p *pipe) submit(time.Time) (bool, error) {
+	if p.layout.size() == 0 {
+		return true, nil
+	}
+	if !p.track.room() {
+		return false, nil
+	}
+	packets, bytes := p.layout.count()
+	f := p.layout.seal(pcapng.Batch{})[0]
+	p.track.submit(nil, p.track.submitted.end+uint64(f.Len), uint64(packets), bytes)
+	p.out <- f // has room for all there can be
+	p.layout.reset()
+	return true, nil
+}
+
+func (p *pipe) settle(time.Time) (err error) {
+	for {
+		select {
+		case r := <-p.back:
+			p.layout.free([]umem.Frame{r.frame})
+			if r.err != nil {
+				return fmt.Errorf("write packets: %w", r.err)
+			}
+			p.track.complete(p.track.written.number + 1)
+			p.track.durable = p.track.written
+		default:
+			return nil
+		}
+	}
+}
+
+func (p *pipe) kick() error { return nil }
+
+func (p *pipe) close(now time.Time) (bool, error) {
+	if ok, err := p.submit(now); !ok || err != nil {
+		return false, err
+	}
+	return p.track.idle(), nil
+}
+
+func (p *pipe) progress() *track { return &p.track }
+
+func (p *pipe) fd() int { return -1 }
+
+// Close ends the goroutine, once the writer returns.
+func (p *pipe) Close() error {
+	p.once.Do(func() { close(p.out) })
+	<-p.ended
+	return nil
+}

@@ -1,0 +1,77 @@
+package flows
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// unacknowledged is the most messages of a flow that are not acknowledged yet; a power of
+// two. Once there are as many, no more are taken.
+const unacknowledged = 1 << 16
+
+// positions has messages acknowledged in the order in which they came, and gives each
+// message of a log its position. It belongs to the worker's thread.
+type positions struct {
+	region   *umem.Region
+	log      bool   // messages have positions
+	before   uint64 // position in front of this run's first message
+	given    uint64 // messages of this run that came
+	answered uint64 // of those, how many are acknowledged, the first ones
+	open     [unacknowledged]origins
+	spent    latency.Shared   // from when a message was taken until it is acknowledged
+	shown    [2]atomic.Uint64 // given and answered, for other threads
+}
+
+// origins is whose a message was.
+type origins struct {
+	sequence uint64
+	taken    int64 // nanoseconds since 1970
+	session  uint16
+}
+
+// room is how many more messages may be numbered.
+func (p *positions) room() int { return unacknowledged - int(p.given-p.answered) }
+
+// show publishes how far it has come.
+func (p *positions) show() {
+	for i, n := range [2]uint64{p.given, p.answered} {
+		if p.shown[i].Load() != n {
+			p.shown[i].Store(n)
+		}
+	}
+}
+
+// number notes whose messages are, and writes their positions into them, where they landed.
+func (p *positions) number(messages []umem.Frame, now time.Time) {
+	taken := now.UnixNano()
+	for _, f := range messages {
+		header, side := p.region.At(f.Addr, protocol.HeaderLen), p.region.Side(f)
+		p.open[p.given%unacknowledged] = origins{sequence: binary.BigEndian.Uint64(header[8:]), taken: taken, session: side.Queue}
+		p.given++
+		if p.log {
+			protocol.SetPosition(header, p.before+p.given)
+		}
+		side.Stamp, side.Clock = uint64(taken), umem.SystemClock
+	}
+}
+
+// acknowledge acknowledges the first so many messages of the run.
+func (p *positions) acknowledge(to *stream.Receiver, upTo uint64, now time.Time) {
+	at := now.UnixNano()
+	for p.answered < upTo {
+		o := &p.open[p.answered%unacknowledged]
+		p.answered++
+		position := uint64(0)
+		if p.log {
+			position = p.before + p.answered
+		}
+		to.Acknowledge(o.session, o.sequence, position)
+		p.spent.Record(uint64(max(0, at-o.taken)))
+	}
+}

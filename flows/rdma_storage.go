@@ -1,0 +1,135 @@
+package flows
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// rdmaStorage is a log: it takes messages of RDMA clients to segments on a disk, and
+// acknowledges each when it is as safe as is configured.
+//
+//	RDMA Recv → position → record → NVMe Send … Reap → RDMA Supply
+//	                                       └─ written, durable → acknowledgement
+//
+// It belongs to its worker's thread; the counters may be read from anywhere.
+type rdmaStorage struct {
+	common
+	inbox
+	writer
+	positions
+	book        *umem.Book
+	acknowledge config.Acknowledge
+}
+
+// poll is one round.
+func (l *rdmaStorage) poll(now time.Time) (more bool) {
+	l.settle(now)
+	if l.failed.Load() == nil {
+		more = l.receive(now)
+		l.tick(now)
+		l.positions.acknowledge(l.receiver, l.safe(), now)
+	}
+	l.supply()
+	l.publish()
+	l.note(l.receiver.Poll(now))
+	l.show()
+	l.book.Publish()
+	return more
+}
+
+// receive takes messages to batches, and reports whether more wait. The disk has no more
+// frames than are not needed for clients to send, so that a slow one leaves them receives.
+func (l *rdmaStorage) receive(now time.Time) bool {
+	if !l.record(now) {
+		return false
+	}
+	most := min(l.room(), l.total-l.window-l.away())
+	if most <= 0 {
+		l.stuck = true
+		add(&l.stalls, 1)
+		return false
+	}
+	first, more := l.take(most)
+	l.number(l.buf[first:l.count], now)
+	return l.record(now) && more
+}
+
+// record puts messages into batches. What the disk can not take now is held.
+func (l *rdmaStorage) record(now time.Time) bool {
+	l.drop(l.put(0, l.buf[:l.count], now))
+	return l.count == 0
+}
+
+// safe is how many messages of this run are as safe as acknowledged ones are.
+func (l *rdmaStorage) safe() uint64 {
+	switch l.acknowledge {
+	case config.AcknowledgeReceived:
+		return l.given
+	case config.AcknowledgeWritten:
+		return l.sink.progress().written.packets
+	}
+	return l.sink.progress().durable.packets
+}
+
+func (l *rdmaStorage) fds(dst []unix.PollFd) []unix.PollFd {
+	return l.inbox.fds(l.writer.fds(dst))
+}
+
+func (l *rdmaStorage) check(now time.Time) (waits, ends error) {
+	if waits, ends = l.inbox.check(); waits != nil || ends != nil {
+		return waits, ends
+	}
+	return l.look(now), nil
+}
+
+// finish has what came written, durable and acknowledged, and then clients told that the
+// log ends.
+func (l *rdmaStorage) finish(now time.Time, rounds uint64) (bool, error) {
+	if !l.quiet(rounds) {
+		return false, nil
+	}
+	if done, err := l.sink.close(now); !done || err != nil {
+		return false, err
+	}
+	if l.answered < l.given || !l.receiver.Idle() {
+		return false, nil
+	}
+	return l.serving.leave(), nil
+}
+
+// halt has clients of a log that failed told at once.
+func (l *rdmaStorage) halt() error {
+	if l.failed.Load() != nil {
+		l.serving.leave()
+	}
+	return l.inbox.halt()
+}
+
+func (l *rdmaStorage) announce() []any {
+	return append(l.inbox.announce(), "acknowledge", string(l.acknowledge), "position", l.before+1)
+}
+
+// observe reads the counters, those of what is safe first: it came before.
+func (l *rdmaStorage) observe(s *FlowStatus) error {
+	err := l.writer.observe(s)
+	s.Log = &LogStatus{
+		Acknowledge: string(l.acknowledge), First: l.before + 1, Written: l.before + s.Written.Packets, Durable: l.before + s.Durable.Packets,
+		Acknowledged: l.before + l.shown[1].Load(), Last: l.before + l.shown[0].Load(),
+	}
+	s.Latency = l.spent.Summary()
+	l.inbox.observe(s)
+	return err
+}
+
+// abandon counts as lost what came and was not written when the log failed. None of it
+// is acknowledged, unless that was promised for what is received.
+func (l *rdmaStorage) abandon(s *FlowStatus) {
+	s.Dropped["write_failed"] = 0
+	if l.failed.Load() != nil {
+		s.Dropped["write_failed"] = l.packets.Load() - l.places.packetsWritten()
+	}
+}

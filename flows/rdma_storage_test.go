@@ -1,0 +1,166 @@
+package flows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// logConfig is a daemon with a log at end B.
+func (l *lab) logConfig(to string, from string) string {
+	return fmt.Sprintf(`
+region: {size: 96MiB, extent: 1MiB, extents: 12}
+flows:
+  - name: wal
+    from: {rdma: "roce:%s", listen: "%s:7471", window: 16, clients: 4%s}
+    to: {file: "%s/wal", segment: {size: 32MiB}, prepare: zero, %s}
+`, l.B.Ifname, l.B.IP, from, l.dir, to)
+}
+
+func (l *lab) address() string { return fmt.Sprintf("%s:7471", l.B.IP) }
+
+// entry is a record as a log has it.
+type entry struct {
+	protocol.Data
+	payload []byte
+}
+
+// entries reads the log, whose records are checked: they have positions without a gap.
+func (l *lab) entries(t *testing.T) (all []entry) {
+	t.Helper()
+	for i, p := range packets(t, l.files(t)...) {
+		d, reason := protocol.ParseData(p)
+		if reason != protocol.None || protocol.Checksum(p[protocol.HeaderLen:]) != d.Checksum {
+			t.Fatalf("record %d: %v", i, reason)
+		}
+		if d.Position != uint64(i+1) {
+			t.Fatalf("record %d has position %d", i, d.Position)
+		}
+		all = append(all, entry{d, p[protocol.HeaderLen:]})
+	}
+	return all
+}
+
+// logged checks that a log has the clients' records, each once and a client's in order.
+func (l *lab) logged(t *testing.T, clients ...*client) {
+	t.Helper()
+	next, total := map[uint64]uint64{}, uint64(0)
+	byNumber := map[uint64]*client{}
+	for _, c := range clients {
+		byNumber[c.number], total = c, total+c.want
+	}
+	all := l.entries(t)
+	for i, e := range all {
+		number := binary.BigEndian.Uint64(e.payload)
+		c := byNumber[number]
+		if c == nil {
+			t.Fatalf("record %d is of client %d", i, number)
+		}
+		if want := record(number, next[number], c.size(next[number])); !bytes.Equal(e.payload, want) {
+			t.Fatalf("record %d is not record %d of client %d", i, next[number], number)
+		}
+		next[number]++
+	}
+	if uint64(len(all)) != total {
+		t.Errorf("the log has %d records of %d", len(all), total)
+	}
+}
+
+// TestLogGoesOn: a log that is stopped and started again goes on with its positions, and
+// clients with their records, whether the log remembers their session or reads of it.
+func TestLogGoesOn(t *testing.T) {
+	l := newRDMALab(t)
+	text := l.logConfig("layout: slot, acknowledge: durable", "")
+	d := l.start(t, text, Options{})
+	s := l.newStation(t)
+	a := s.newClient(t, 1, l.address(), "wal", 16, 700)
+	a.send(300)
+	a.settle(t)
+	for i := range 2 {
+		a.send(300) // some of which are under way
+		if err := d.Flows()[0].Stop(); err != nil {
+			t.Fatal(err)
+		}
+		l.begin(t, d.Flows()[0].Start)
+		a.settle(t)
+		if i == 0 {
+			continue
+		}
+		b := s.newClient(t, 2, l.address(), "wal", 100)
+		b.send(100)
+		b.settle(t)
+		st := d.Flows()[0].Status()
+		if st.Log.First < 301 || st.Log.Acknowledged != 1000 {
+			t.Errorf("the log's status is %+v", st.Log)
+		}
+		if err := d.Flows()[0].Stop(); err != nil {
+			t.Fatal(err)
+		}
+		l.logged(t, a, b)
+	}
+	report, err := journal.Verify(l.dir + "/wal")
+	if err != nil || !report.Intact() {
+		t.Errorf("verified: %+v, %v", report, err)
+	}
+}
+
+// TestLogOfLongMessages: those that no frame holds land in extents.
+func TestLogOfLongMessages(t *testing.T) {
+	testenv.Long(t, "it moves long messages in each layout, and nothing else happens than in TestLog but where they land")
+	for _, layout := range shortly() {
+		t.Run(layout, func(t *testing.T) {
+			l := newRDMALab(t)
+			text := strings.Replace(l.logConfig("layout: "+layout, ", message: 250KiB"), "extent: 1MiB, extents: 12", "extent: 512KiB, extents: 40", 1)
+			text = strings.Replace(text, "window: 16, clients: 4", "window: 4, clients: 2", 1)
+			f := l.start(t, text, Options{}).Flows()[0]
+			c := l.newStation(t).newClient(t, 1, l.address(), "wal", 250<<10, 16, 100_000)
+			c.send(40)
+			c.settle(t)
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			l.logged(t, c)
+		})
+	}
+}
+
+// TestLog: what clients send is in the log, in order, once it is acknowledged.
+func TestLog(t *testing.T) {
+	for _, c := range []struct{ name, worker, to string }{
+		{"durable", "wait: sleep", "layout: slot, acknowledge: durable"},
+		{"packed", "wait: poll", "layout: packed, acknowledge: durable"},
+		{"written", "wait: poll", "layout: slot, acknowledge: written, durable: written"},
+		{"received", "wait: spin", "layout: packed, acknowledge: received"},
+	}[:map[bool]int{true: 2, false: 4}[testing.Short()]] {
+		t.Run(c.name, func(t *testing.T) {
+			l := newRDMALab(t)
+			f := l.start(t, "workers: [{name: main, "+c.worker+"}]"+l.logConfig(c.to, ""), Options{}).Flows()[0]
+			s := l.newStation(t)
+			a, b := s.newClient(t, 1, l.address(), "wal", 16, 100, 2048, 700), s.newClient(t, 2, l.address(), "", 512)
+			for _, c := range []*client{a, b} {
+				c.send(600)
+			}
+			a.settle(t)
+			b.settle(t)
+			st := f.Status()
+			if st.State != Running || st.Packets != 1200 || st.Log.Acknowledged != 1200 || len(st.Receives.Clients) != 2 {
+				t.Errorf("the status is %+v, of the log %+v, of clients %+v", st, st.Log, st.Receives)
+			}
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			l.logged(t, a, b)
+			for i, p := range a.positions {
+				if p == 0 || i > 0 && p < a.positions[i-1] {
+					t.Fatalf("acknowledgement %d is of position %d, after %d", i, p, a.positions[max(0, i-1)])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package flows
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"slices"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stage"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// reduction adds up the messages of all clients: the first of each, then the second of
+// each, and so on. A sum is complete, and sent on, once every client has sent its part, and the
+// parts are acknowledged when it is. A client that comes with a new session goes on with the oldest sum
+// that is not complete. It belongs to the worker's thread.
+//
+// Clients may be ahead of each other by their window: those that run ahead must not take the last frames, which the
+// parts of others need. Each sum lies in the frame of its first part.
+type reduction struct {
+	sum     *stage.Sum
+	region  *umem.Region
+	clients int
+	turns   [sessionNumbers]uint64 // by the session's number: the sum that its next part is of
+	sums    []partial              // from told to begun, in a ring
+	parts   []origins              // of the sums, those of one after the other's
+	begun   uint64                 // sums that have a part
+	sent    uint64                 // of those, how many are sent on, the first ones
+	told    uint64                 // and acknowledged
+}
+
+// partial is a sum that is not complete, or not acknowledged.
+type partial struct {
+	frame umem.Frame // the first part's
+	have  int
+	ready bool // stages have changed the sum
+}
+
+// sessionNumbers is one more than the highest number of a session: twice the most clients.
+const sessionNumbers = 1 << 13
+
+// mostParts bounds the memory that is kept for what is not acknowledged.
+const mostParts = 1 << 20
+
+// openReduction makes one for so many clients, and sums that wait for parts or peers; nil where the stages have no sum.
+func openReduction(all []config.Stage, region *umem.Region, clients, most int) (*reduction, error) {
+	for _, c := range all {
+		if c.Sum == nil {
+			continue
+		}
+		sum, err := stage.NewSum(stage.Type(c.Sum.Type))
+		if err != nil {
+			return nil, err
+		}
+		size := 1 << bits.Len(uint(most))
+		if size*clients > mostParts {
+			return nil, fmt.Errorf("a sum of %d clients with %d of them under way is more than is possible: lower clients, window or queue", clients, most)
+		}
+		return &reduction{sum: sum, region: region, clients: clients, sums: make([]partial, size), parts: make([]origins, size*clients)}, nil
+	}
+	return nil, nil
+}
+
+// hasSum reports whether messages are added up.
+func hasSum(all []config.Stage) bool {
+	return slices.ContainsFunc(all, func(s config.Stage) bool { return s.Sum != nil })
+}
+
+func (r *reduction) at(n uint64) *partial { return &r.sums[n&uint64(len(r.sums)-1)] }
+
+func (r *reduction) partsOf(n uint64) []origins {
+	at := int(n&uint64(len(r.sums)-1)) * r.clients
+	return r.parts[at : at+r.clients]
+}
+
+// add adds a message to the sum whose turn it is, and reports whether its frame is needed no
+// more. Where it does not fit the other parts it is none of them, and fits is false.
+func (r *reduction) add(f umem.Frame, taken int64) (free, fits bool) {
+	session := r.region.Side(f).Queue
+	n := max(r.turns[session], r.sent)
+	for n < r.begun && r.at(n).have == r.clients { // of others, where clients come and go
+		n++
+	}
+	payload := umem.Frame{Addr: f.Addr + protocol.HeaderLen, Len: f.Len - protocol.HeaderLen}
+	p := r.at(n)
+	switch {
+	case n >= r.begun && !r.sum.Whole(r.region.Bytes(payload)):
+		free = true
+	case n >= r.begun:
+		r.begun, *p, fits = n+1, partial{frame: payload}, true
+	default:
+		free = true
+		fits = r.sum.Add(r.region.Bytes(p.frame), r.region.Bytes(payload))
+	}
+	if !fits {
+		return free, false
+	}
+	sequence := binary.BigEndian.Uint64(r.region.At(f.Addr, protocol.HeaderLen)[8:])
+	r.partsOf(n)[p.have] = origins{session: session, sequence: sequence, taken: taken}
+	p.have++
+	r.turns[session] = n + 1
+	return free, true
+}
+
+// next is the sum to be sent on next, once it is complete; else nil.
+func (r *reduction) next() *partial {
+	if p := r.at(r.sent); r.sent < r.begun && p.have == r.clients {
+		return p
+	}
+	return nil
+}
+
+// reduce takes messages, adds them up and sends on what is complete. It takes them however many sums
+// wait for further parts, since these are among what comes; credits see to it that each client can send one.
+func (r *rdmaRDMA) reduce(now time.Time) (more bool) {
+	if !r.passSums(now) {
+		return false
+	}
+	_, more = r.take(len(r.buf))
+	for _, f := range r.buf[:r.count] {
+		free, fits := r.sums.add(f, now.UnixNano())
+		if !fits {
+			r.receiver.End(r.region.Side(f).Queue, protocol.BadLength)
+		}
+		if free {
+			r.spare.push(f)
+		}
+	}
+	r.given += uint64(r.count)
+	r.drop(r.count)
+	return r.passSums(now) && more
+}
+
+// passSums sends on the sums that are complete.
+func (r *rdmaRDMA) passSums(now time.Time) bool {
+	for p := r.sums.next(); p != nil; p = r.sums.next() {
+		r.one[0] = p.frame
+		if !p.ready {
+			r.apply(r.region, r.one[:], uint64(now.UnixNano()))
+			p.ready = true
+		}
+		if !r.took(r.fan.Offer(r.one[:], 0, uint64(now.UnixNano()))) {
+			return false
+		}
+		r.sums.sent++
+	}
+	return true
+}
+
+// acknowledgeSums acknowledges the parts of sums that enough peers have.
+func (r *rdmaRDMA) acknowledgeSums(upTo uint64, now time.Time) {
+	at := now.UnixNano()
+	for ; r.sums.told < upTo; r.sums.told++ {
+		for _, o := range r.sums.partsOf(r.sums.told) {
+			r.receiver.Acknowledge(o.session, o.sequence, 0)
+			r.spent.Record(uint64(max(0, at-o.taken)))
+			r.answered++
+		}
+	}
+}

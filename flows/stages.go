@@ -1,0 +1,53 @@
+package flows
+
+import (
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/stage"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// stages change packets, or messages that are some, where they are.
+type stages struct{ chain *stage.Chain }
+
+// openStages makes the chain; a sum is no part of it.
+func (s *stages) openStages(all []config.Stage) (err error) {
+	var steps []stage.Step
+	for _, c := range all {
+		switch {
+		case c.Set != nil:
+			steps = append(steps, stage.Step{Set: (*stage.Set)(c.Set)})
+		case c.Sequence != nil:
+			steps = append(steps, stage.Step{Sequence: (*stage.Sequence)(c.Sequence)})
+		case c.Timestamp != nil:
+			steps = append(steps, stage.Step{Timestamp: (*stage.Timestamp)(c.Timestamp)})
+		}
+	}
+	s.chain, err = stage.New(steps)
+	return err
+}
+
+// apply takes whole packets through the chain. The time is when they are sent on.
+func (s *stages) apply(region *umem.Region, fs []umem.Frame, now uint64) {
+	for done := 0; done < len(fs); {
+		n, _ := packetLen(fs[done:])
+		if n == 0 {
+			return
+		}
+		s.chain.Apply(region.Bytes(fs[done]), now)
+		done += n
+	}
+}
+
+// StageStatus is what a stage did.
+type StageStatus struct {
+	Kind    string            `json:"kind"`
+	Changed uint64            `json:"changed"` // packets that it changed, or messages that it added
+	Left    map[string]uint64 `json:"left"`    // packets that it left as they were, by reason
+}
+
+// observe adds what the stages did.
+func (s *stages) observe(to *FlowStatus) {
+	for _, st := range s.chain.Stats() {
+		to.Stages = append(to.Stages, StageStatus(st))
+	}
+}

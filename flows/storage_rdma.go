@@ -1,0 +1,87 @@
+package flows
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// storageRDMA serves the blocks of a file or device to RDMA clients who ask for them.
+//
+//	request → NVMe read, or the cache → RDMA WRITE with immediate into the client's memory
+//
+// It belongs to its worker's thread; the counters may be read from anywhere.
+type storageRDMA struct {
+	common
+	faults
+	device   *rdmaDevice
+	target   *nvme.Target
+	server   *blocks.Server
+	listener *connect.Listener
+	secure   bool // connections are TLS
+	do       stream.Doer
+	serving  service
+	silence  silence // of the disk; the watcher's
+	book     *umem.Book
+}
+
+// poll is one round.
+func (s *storageRDMA) poll(now time.Time) (more bool) {
+	if s.failed.Load() == nil {
+		var err error
+		more, err = s.server.Poll(now)
+		s.note(err)
+	}
+	s.book.Publish()
+	return more
+}
+
+func (s *storageRDMA) fds(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
+
+func (s *storageRDMA) deadline(now time.Time) time.Time { return now.Add(longest) }
+
+// begin lets clients connect.
+func (s *storageRDMA) begin() error {
+	s.serving.begin(s.serve)
+	return nil
+}
+
+func (s *storageRDMA) done() bool { return false }
+
+func (s *storageRDMA) traffic() (packets, bytes uint64) {
+	st := s.server.Stats()
+	return st.Served, st.Bytes
+}
+
+// check asks after the device and the disk, and whether clients are served.
+func (s *storageRDMA) check(now time.Time) (waits, ends error) {
+	if err := s.serving.check(); err != nil {
+		return nil, err
+	}
+	if waits, ends = s.device.check(); waits != nil || ends != nil {
+		return waits, ends
+	}
+	return s.silence.look(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
+}
+
+func (s *storageRDMA) trouble() error { return nil }
+
+// halt has all clients told, and gone. What they asked for is not answered.
+func (s *storageRDMA) halt() error { return s.serving.wait() }
+
+func (s *storageRDMA) finish(time.Time, uint64) (bool, error) { return true, nil }
+
+func (s *storageRDMA) diagnose(err error) error { return err }
+
+func (s *storageRDMA) pending() int { return int(s.server.Stats().Disk.InFlight) }
+
+func (s *storageRDMA) shut() error { return s.server.CloseWithin(time.Millisecond) }
+
+// abandon has nothing to count: whoever asked knows that there was no answer.
+func (s *storageRDMA) abandon(*FlowStatus) {}

@@ -1,0 +1,50 @@
+package flows
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+)
+
+func (s *storageRDMA) announce() []any {
+	a := []any{"device", s.device.name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
+	if !s.secure {
+		a = append(a, "plain", plain(s.listener.Addr()))
+	}
+	return a
+}
+
+// observe reads the counters.
+func (s *storageRDMA) observe(to *FlowStatus) error {
+	st := s.server.Stats()
+	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
+	b := &BlocksStatus{
+		Device: s.device.name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
+		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
+		Refused: refusedBy(st.Refused), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
+	}
+	for _, c := range st.Clients {
+		b.Clients = append(b.Clients, ReaderStatus{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: refusedBy(c.Refused)})
+	}
+	to.Blocks = b
+	to.KernelBytes["disk"] = st.Disk.Copied
+	to.DiskErrors[unix.ErrnoName(unix.EIO)] = 0
+	for errno, n := range st.Disk.Errors {
+		to.DiskErrors[unix.ErrnoName(errno)] = n
+	}
+	return nil
+}
+
+func cacheStatus(c blocks.Cache) CacheStatus {
+	return CacheStatus{Buffers: c.Buffers, Hits: c.Hits, Misses: c.Misses, Evictions: c.Evictions, Reads: c.Reads, BytesRead: c.BytesRead, Failed: c.Failed}
+}
+
+// refusedBy has every reason.
+func refusedBy(counted map[protocol.Reason]uint64) map[string]uint64 {
+	all := map[string]uint64{}
+	for _, why := range protocol.Reasons() {
+		all[why.String()] = counted[why]
+	}
+	return all
+}
