@@ -25,8 +25,8 @@ test: setup-test ## run every test and check, with a summary (root; about 10 min
 
 # Long forms of the tests: one target each, named test-WHAT.
 
-test-kill: setup-test ## kill the daemon under traffic KILLS (50) times and check what it leaves (root)
-	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill$$' ./selftests/crash
+test-kill: setup-test ## kill the daemon under traffic, of a capture and of a log, KILLS (50) times each, and check what it leaves (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill(Log)?$$' ./selftests/crash
 
 test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) of traffic (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -v -timeout 30m -run '^TestSameAsTcpdump$$' ./flows

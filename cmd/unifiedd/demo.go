@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"net/http"
+
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/demo"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -11,9 +14,10 @@ func newDemo() *cobra.Command {
 	var o demo.Options
 	c := &cobra.Command{
 		Use:   "demo",
-		Short: "Capture real traffic between two namespaces and check the files (root)",
+		Short: "Show all flows with real traffic between two namespaces, every byte verified (root)",
 		Long: `Capture real traffic between two network namespaces to disk, in both layouts, and
-have tshark, capinfos and tcpdump check the files.
+have tshark, capinfos and tcpdump check the files. Then run all five flows at once in
+one daemon over one region, with RoCE in software, and verify every byte at the far end.
 
 Everything is made for the demo and taken back at its end: namespaces, huge pages
 and files. The exit status is 1 if anything does not add up or is left behind.`,
@@ -22,11 +26,16 @@ and files. The exit status is 1 if anything does not add up or is left behind.`,
 			ctx, stop := untilSignal(c.Context())
 			defer stop()
 			o.Out, o.Version, o.Load = c.OutOrStdout(), build.Get(version).Version, loadConfig
+			o.Ask = func(ctx context.Context, socket, path string) ([]byte, error) {
+				return ask(ctx, socket, http.MethodGet, path)
+			}
 			o.Log = newLog(config.Log{Level: config.LevelWarn}, c.ErrOrStderr())
 			return demo.Run(ctx, o)
 		},
 	}
 	c.Flags().StringVar(&o.Dir, "dir", "/var/tmp", "`DIRECTORY` for the captures, on a disk")
+	c.Flags().DurationVar(&o.Time, "time", demo.DefaultTime, "how long all five flows are sent to")
+	c.Flags().StringVar(&o.FlowTest, "flow-test", "", "`PROGRAM` at the other end of the RDMA flows (default unified-flow-test, beside this program or in PATH)")
 	c.Flags().BoolVar(&o.Keep, "keep", false, "keep the captures and their configurations")
 	return c
 }

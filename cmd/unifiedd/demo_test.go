@@ -26,13 +26,23 @@ func startDemo(t *testing.T) *demoProgram {
 	t.Helper()
 	testenv.Root(t)
 	d := &demoProgram{dir: testenv.DiskDir(t)}
-	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir)
+	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", buildFlowTest(t))
 	d.Stdout, d.Stderr = &d.out, &d.out
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Process.Kill(); _ = d.Wait() })
 	return d
+}
+
+// buildFlowTest builds the program at the other end of the demo's flows.
+func buildFlowTest(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "unified-flow-test")
+	if out, err := exec.Command("go", "build", "-o", program, "github.com/unifiedd/unifiedd/selftests/unified-flow-test").CombinedOutput(); err != nil {
+		t.Fatalf("build unified-flow-test: %v\n%s", err, out)
+	}
+	return program
 }
 
 // namespaces are those of the demo that are there.
@@ -51,12 +61,12 @@ func (d *demoProgram) nothingLeft(t *testing.T) {
 }
 
 func TestDemo(t *testing.T) {
-	testenv.Long(t, "the demo takes a quarter of a minute")
+	testenv.Long(t, "the demo takes half a minute")
 	d := startDemo(t)
 	if err := d.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, &d.out)
 	}
-	for _, want := range []string{"packed", "slot", "tshark, capinfos, tcpdump", "It adds up"} {
+	for _, want := range []string{"packed", "slot", "tshark, capinfos, tcpdump", "network to RDMA", "RDMA to RDMA", "It adds up"} {
 		if !strings.Contains(d.out.String(), want) {
 			t.Errorf("the demo does not say %q:\n%s", want, &d.out)
 		}

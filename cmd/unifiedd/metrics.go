@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/unifiedd/unifiedd/flows"
@@ -66,14 +68,8 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	gauge(out, descUp, truth(f.State.Up()), f.Name)
 	gauge(out, descWaits, truth(f.State == flows.Waiting), f.Name)
-	gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, f.From)
-	counter(out, descOffered, f.Offered, f.Name, f.From)
-	counter(out, descPackets, f.Packets, f.Name, f.From)
-	counter(out, descBytes, f.Bytes, f.Name, f.From)
-	counter(out, descStamped, f.CardStamped, f.Name, f.From)
+	collectTaken(out, f)
 	gauge(out, descFar, float64(len(f.Far)), f.Name)
-	each(out, descPassed, f.Passed, f.Name, f.From)
-	each(out, descDropped, f.Dropped, f.Name, f.From)
 	each(out, descCopied, f.CopiedBytes, f.Name)
 	each(out, descKernel, f.KernelBytes, f.Name)
 	counter(out, descWritten, f.Written.Packets, f.Name)
@@ -83,6 +79,22 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	each(out, descErrors, f.DiskErrors, f.Name)
 	counter(out, descStalls, f.Stalls, f.Name)
 	counter(out, descSegments, f.Segments, f.Name)
+	collectStreams(out, f)
+}
+
+// collectTaken sends what a flow takes: packets of an interface, or messages and requests, which have none.
+func collectTaken(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+	iface := ""
+	if strings.HasPrefix(f.Kind, "network-") {
+		iface = f.From
+		gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, iface)
+		counter(out, descOffered, f.Offered, f.Name, iface)
+		counter(out, descStamped, f.CardStamped, f.Name, iface)
+		each(out, descPassed, f.Passed, f.Name, iface)
+	}
+	counter(out, descPackets, f.Packets, f.Name, iface)
+	counter(out, descBytes, f.Bytes, f.Name, iface)
+	each(out, descDropped, f.Dropped, f.Name, iface)
 }
 
 // waiting is how many of the packets received may yet become durable.

@@ -7,9 +7,9 @@ import "github.com/spf13/cobra"
 func newRoot() (root *cobra.Command, ran *bool) {
 	root = &cobra.Command{
 		Use:   "unifiedd",
-		Short: "Capture packets to disk through memory that cards and disks share",
-		Long: `unifiedd moves packets from network cards to disks through one region of
-memory that both use in place.
+		Short: "Move data between network, storage and remote memory through memory they share",
+		Long: `unifiedd moves data between network cards, disks and the memory of other machines
+through one region of memory that all of them use in place.
 
 Start with 'unifiedd doctor', which says what this machine can do.`,
 		SilenceErrors: true,
@@ -22,6 +22,7 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		newRun(),
 		newCapture(),
 		newExport(),
+		newLogCommand(),
 		newStatus(),
 		newStart(),
 		newStop(),

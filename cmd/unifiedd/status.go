@@ -66,28 +66,90 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	if f.Error != "" {
 		fmt.Fprintf(w, "  why\t%s\n", f.Error)
 	}
-	fmt.Fprintf(w, "  path\t%s → %s (%s layout)\n", f.From, f.To, f.Layout)
+	from, to, _ := strings.Cut(f.Kind, "-")
+	fmt.Fprintf(w, "  path\t%s → %s (%s)\n", f.From, f.To, how(f, to == "storage"))
+	for _, far := range f.Far {
+		fmt.Fprintf(w, "  far\t%s\n", far)
+	}
+	fmt.Fprintf(w, "  rate\t%.0f %s/s, %s\n", f.PPS, unit(from), bits(f.BPS))
+	switch from {
+	case "network":
+		printNetwork(w, f)
+	case "rdma":
+		printReceives(w, f)
+	case "storage":
+		printBlocks(w, f)
+	}
+	if to == "storage" {
+		printStorage(w, f)
+	}
+	if f.Sends != nil {
+		printSends(w, f.Sends)
+	}
+	for _, s := range f.Stages {
+		fmt.Fprintf(w, "  stage\t%s: changed %d, left: %s\n", s.Kind, s.Changed, nonzero(s.Left))
+	}
+	if l := f.Latency; l != nil {
+		fmt.Fprintf(w, "  latency\tmedian %s, 99 %% %s, 99.9 %% %s, at most %s\n", brief(l.P50), brief(l.P99), brief(l.P999), brief(l.Max))
+	}
+	fmt.Fprintf(w, "  copies per byte\tours %s, the kernel's %s\n", perByte(f.CopiedBytes, f.Bytes), perByte(f.KernelBytes, f.Bytes))
+}
+
+// how says a flow's layout, where it has one, or what it connects.
+func how(f *flows.FlowStatus, laid bool) string {
+	if laid {
+		return f.Layout + " layout"
+	}
+	return strings.Replace(f.Kind, "-", " to ", 1)
+}
+
+// unit is what a flow from such an end counts.
+func unit(from string) string {
+	switch from {
+	case "rdma":
+		return "messages"
+	case "storage":
+		return "requests"
+	}
+	return "packets"
+}
+
+// brief is a time for people, to three digits.
+func brief(ns int64) string {
+	d := time.Duration(ns)
+	for _, to := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
+		if d >= to {
+			return d.Round(to / 100).String()
+		}
+	}
+	return d.String()
+}
+
+// printNetwork prints the end at which packets arrive.
+func printNetwork(w io.Writer, f *flows.FlowStatus) {
 	if f.Filter != "" {
 		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
 	}
 	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
 	fmt.Fprintf(w, "  times\t%s\n", times(f))
-	for _, far := range f.Far {
-		fmt.Fprintf(w, "  far\t%s\n", far)
-	}
 	if len(f.Left) > 0 {
 		fmt.Fprintf(w, "  left\tqueues %v are not bound: their packets stay with the kernel\n", f.Left)
 	}
-	fmt.Fprintf(w, "  rate\t%.0f packets/s, %s\n", f.PPS, bits(f.BPS))
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))
+}
+
+// printStorage prints the end that is on a disk.
+func printStorage(w io.Writer, f *flows.FlowStatus) {
+	if l := f.Log; l != nil {
+		fmt.Fprintf(w, "  log\tpositions %d to %d; written up to %d, durable up to %d, acknowledged (%s) up to %d\n", l.First, l.Last, l.Written, l.Durable, l.Acknowledge, l.Acknowledged)
+	}
 	fmt.Fprintf(w, "  written\t%s\n", position(f.Written))
 	fmt.Fprintf(w, "  durable\t%s\n", position(f.Durable))
 	if f.Held != nil {
 		printHeld(w, f.Held)
 	}
-	fmt.Fprintf(w, "  copies per byte\tours %s, the kernel's %s\n", perByte(f.CopiedBytes, f.Bytes), perByte(f.KernelBytes, f.Bytes))
 	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds; errors: %s\n", f.DiskBytes, f.Segments, f.Stalls, nonzero(f.DiskErrors))
 }
 

@@ -91,7 +91,8 @@ func TestMetricsAreDocumented(t *testing.T) {
 	text := readTree(t, "docs", "metrics.md")
 	var real []string
 	described := regexp.MustCompile(`describe\("([a-z_]+)", "[^"]*"((?:, "[a-z_]+")*)\)`)
-	for _, m := range described.FindAllStringSubmatch(readTree(t, "cmd", "unifiedd", "metrics.go"), -1) {
+	source := readTree(t, "cmd", "unifiedd", "metrics.go") + readTree(t, "cmd", "unifiedd", "metrics_streams.go")
+	for _, m := range described.FindAllStringSubmatch(source, -1) {
 		name, labels := "unifiedd_"+m[1], strings.TrimPrefix(strings.ReplaceAll(m[2], `"`, ""), ", ")
 		real = append(real, name)
 		if row := fmt.Sprintf("| `%s` | %s", name, labels); !strings.Contains(text, row) {

@@ -29,10 +29,31 @@ var layers = []layer{
 	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
 	{"rdma/verbs", []string{"umem", "rdma"}},
 	{"rdma/roce", []string{"umem", "rdma", "xdp", "bpf", "bpf/filter"}},
+	{"rdma/providers", []string{"umem", "rdma", "rdma/verbs", "rdma/roce"}},
 	{"flows/config", []string{"umem", "bpf/filter"}},
-	{"flows", []string{"flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce"}},
-	{"selftests", []string{"flows", "flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce"}},
-	{"cmd", []string{"flows", "flows/config", "umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce"}},
+	{"flows/protocol", nil},
+	{"flows/journal", []string{"flows/protocol"}},
+	{"flows/stage", nil},
+	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect"}},
+	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
+	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect"}},
+	{"flows/client", slices.Concat(devices, []string{"flows/protocol", "flows/stream", "flows/blocks"})},
+	{"flows", slices.Concat(devices, parts)},
+	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
+	{"cmd", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
+}
+
+// devices are the parts that move frames, and parts those that flows are made of.
+var (
+	devices = []string{"umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	parts   = []string{"flows/config", "flows/protocol", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks"}
+)
+
+// inTests names what else the tests of a part may import: the real devices under it.
+var inTests = map[string][]string{
+	"flows/stream": {"rdma/roce", "rdma/providers"},
+	"flows/fanout": {"rdma/roce", "rdma/providers"},
+	"flows/blocks": {"rdma/roce", "rdma/providers"},
 }
 
 // onlyIn names modules of others that only one part may import.
@@ -65,9 +86,14 @@ func badImports(p pkg) []string {
 	if !ok {
 		return []string{fmt.Sprintf("%s is in no layer: add it to the table in internal/lint/layers.go", p.ImportPath)}
 	}
-	var bad []string
-	for _, path := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
-		if why := from.refuses(path); why != "" {
+	tests := layer{from.part, slices.Concat(from.may, inTests[from.part])}
+	return slices.Concat(from.complaints(p, p.Imports), tests.complaints(p, slices.Concat(p.TestImports, p.XTestImports)))
+}
+
+// complaints names each of a package's imports that the layer refuses.
+func (l layer) complaints(p pkg, imports []string) (bad []string) {
+	for _, path := range imports {
+		if why := l.refuses(path); why != "" {
 			bad = append(bad, fmt.Sprintf("%s imports %s: %s", p.ImportPath, path, why))
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// program is the path of the program under test, built once.
-var program string
+// program is the path of the program under test, and flowTest that of its clients, built once.
+var program, flowTest string
 
 func TestMain(m *testing.M) { os.Exit(withProgram(m.Run)) }
 
@@ -24,8 +24,8 @@ func withProgram(run func() int) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	program = filepath.Join(dir, "unifiedd")
-	build := exec.Command("go", "build", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd")
+	program, flowTest = filepath.Join(dir, "unifiedd"), filepath.Join(dir, "unified-flow-test")
+	build := exec.Command("go", "build", "-o", dir, "github.com/unifiedd/unifiedd/cmd/unifiedd", "github.com/unifiedd/unifiedd/selftests/unified-flow-test")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build the program under test:", err)

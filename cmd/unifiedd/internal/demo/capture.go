@@ -47,7 +47,7 @@ func (s *stage) capture(ctx context.Context, l config.Layout) (r result, err err
 		return r, err
 	}
 	r.status = f.Status()
-	if err := s.b.detached(); err != nil {
+	if err := s.b.detached(captured); err != nil {
 		return r, err
 	}
 	return r, r.find(filepath.Join(s.dir, string(l)))
@@ -56,7 +56,7 @@ func (s *stage) capture(ctx context.Context, l config.Layout) (r result, err err
 // configure writes the configuration and loads it.
 func (s *stage) configure(l config.Layout) (*config.Config, error) {
 	prefix := filepath.Join(s.dir, string(l))
-	text := fmt.Sprintf(configText, config.Size(regionSize), iface, filterText, prefix, l)
+	text := fmt.Sprintf(configText, config.Size(regionSize), captured.name, filterText, prefix, l)
 	if err := os.WriteFile(prefix+".yaml", []byte(text), 0o600); err != nil {
 		return nil, err
 	}

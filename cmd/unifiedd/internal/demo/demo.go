@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 )
@@ -19,6 +20,11 @@ type Options struct {
 	Dir     string // where captures go for the time of the demo; on a disk
 	Keep    bool   // leave the captures there
 	Load    func(file string) (*config.Config, error)
+	// Ask makes a GET request to a daemon that listens on a control socket.
+	Ask  func(ctx context.Context, socket, path string) ([]byte, error)
+	Time time.Duration // for which the five flows are sent to
+	// FlowTest is the program at the other end of RDMA flows; empty: looked for.
+	FlowTest string
 }
 
 // layouts are shown one after the other.
@@ -33,12 +39,15 @@ func Run(ctx context.Context, o Options) error {
 	if err := findTools(); err != nil {
 		return err
 	}
+	if err := o.findFlowTest(); err != nil {
+		return err
+	}
 	rec, err := openRecord(ctx, o.Out)
 	if err != nil {
 		return err
 	}
 	s := &stage{Options: o, record: rec}
-	results, err := s.play(ctx)
+	results, all, err := s.play(ctx)
 	left := s.clear()
 	if ctx.Err() != nil {
 		return errors.Join(errors.New("the demo was interrupted; what it had made was taken back"), left)
@@ -46,39 +55,49 @@ func Run(ctx context.Context, o Options) error {
 	if err := errors.Join(err, left); err != nil {
 		return err
 	}
-	return s.judge(results)
+	return s.judge(results, all)
 }
 
-// play sets the stage and captures once in each layout.
-func (s *stage) play(ctx context.Context) ([]result, error) {
+// play sets the stage, captures once in each layout, and shows all five flows.
+func (s *stage) play(ctx context.Context) ([]result, *five, error) {
 	fmt.Fprintf(s.Out, `Two network namespaces, joined by a veth pair. In one, trafgen sends %d UDP packets of
 %s bytes, one every %d µs. In the other, unifiedd captures them
 ("%s") to disk, while the kernel there goes on answering ping.
 `, packets, sizeList(), gap, filterText)
 	if err := s.set(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var results []result
 	for _, l := range layouts {
-		r, err := s.capture(ctx, l)
+		r, err := s.showCapture(ctx, l)
 		if err != nil {
-			return nil, fmt.Errorf("%s layout: %w", l, err)
-		}
-		fmt.Fprintf(s.Out, "  %s layout: captured; reading the files back\n", l)
-		if err := r.readBack(ctx); err != nil {
-			return nil, fmt.Errorf("%s layout: %w", l, err)
+			return nil, nil, fmt.Errorf("%s layout: %w", l, err)
 		}
 		results = append(results, r)
 	}
-	return results, nil
+	all, err := s.showFive(ctx)
+	if err != nil {
+		err = fmt.Errorf("five flows: %w", err)
+	}
+	return results, all, err
 }
 
-// judge prints the table and says whether everything adds up.
-func (s *stage) judge(results []result) error {
-	if err := table(s.Out, results); err != nil {
+// showCapture captures in one layout, and has the files read.
+func (s *stage) showCapture(ctx context.Context, l config.Layout) (result, error) {
+	r, err := s.capture(ctx, l)
+	if err != nil {
+		return r, err
+	}
+	fmt.Fprintf(s.Out, "  %s layout: captured; reading the files back\n", l)
+	return r, r.readBack(ctx)
+}
+
+// judge prints the tables and says whether everything adds up.
+func (s *stage) judge(results []result, all *five) error {
+	if err := errors.Join(table(s.Out, results), all.table(s.Out)); err != nil {
 		return err
 	}
-	var errs []error
+	errs := all.problems()
 	for i := range results {
 		errs = append(errs, results[i].problems()...)
 	}
@@ -87,7 +106,7 @@ func (s *stage) judge(results []result) error {
 	}
 	fmt.Fprintf(s.Out, `
 It adds up: sent = captured + lost, every captured packet is in the files, and each reader
-found all of them. Nothing is left behind: namespaces, program, files and the %d huge pages
+found all of them; every byte that went through the five flows is what was sent. Nothing is left behind: namespaces, program, files and the %d huge pages
 that had to be reserved are gone.
 `, s.added)
 	if s.Keep {

@@ -5,40 +5,73 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/vishvananda/netlink"
 )
 
-// The two ends of the pair. trafgen writes these addresses into its packets.
+// wire is a veth pair, of the same name in both namespaces. trafgen writes the addresses of the first into its packets.
+type wire struct {
+	name string
+	net  byte // in its addresses
+	mtu  int
+}
+
+// The wires: packets to be captured, packets to be sent on over RDMA, and RDMA itself, with a message of two KiB in one packet.
 var (
-	senderMAC   = net.HardwareAddr{2, 0x77, 0, 0, 0, 1}
-	receiverMAC = net.HardwareAddr{2, 0x77, 0, 0, 0, 2}
-	senderIP    = net.IPv4(10, 77, 0, 1)
-	receiverIP  = net.IPv4(10, 77, 0, 2)
+	captured = wire{"eth0", 0, 1500}
+	fed      = wire{"eth1", 1, 1500}
+	remote   = wire{"eth2", 2, 2300}
+	wires    = []wire{captured, fed, remote}
 )
 
-// join makes a veth pair between two namespaces and sets both ends up.
+// The ends of a wire.
+const (
+	sendingEnd   = 1
+	receivingEnd = 2
+)
+
+func (w wire) ip(end byte) net.IP { return net.IPv4(10, 77, w.net, end) }
+
+func (w wire) mac(end byte) net.HardwareAddr { return net.HardwareAddr{2, 0x77, 0, 0, w.net, end} }
+
+// at is the address of a port of an end.
+func (w wire) at(end byte, port int) string {
+	return net.JoinHostPort(w.ip(end).String(), strconv.Itoa(port))
+}
+
+// join joins two namespaces by all wires.
 func join(a, b *namespace) error {
 	for _, n := range []*namespace{a, b} {
 		if err := n.do(noIPv6); err != nil {
 			return err
 		}
 	}
+	for _, w := range wires {
+		if err := w.join(a, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// join makes the pair and sets both ends up.
+func (w wire) join(a, b *namespace) error {
 	h, err := netlink.NewHandleAt(a.ns)
 	if err != nil {
 		return fmt.Errorf("open netlink in %s: %w", a.name, err)
 	}
 	defer h.Close()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.MTU, attrs.HardwareAddr = iface, 1500, senderMAC
+	attrs.Name, attrs.MTU, attrs.HardwareAddr = w.name, w.mtu, w.mac(sendingEnd)
 	veth := netlink.NewVeth(attrs)
-	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr = iface, 1500, receiverMAC
+	veth.PeerName, veth.PeerMTU, veth.PeerHardwareAddr = w.name, uint32(w.mtu), w.mac(receivingEnd)
 	veth.PeerNamespace = netlink.NsFd(b.ns)
 	if err := h.LinkAdd(veth); err != nil {
 		return fmt.Errorf("make a veth pair between %s and %s: %w", a.name, b.name, err)
 	}
-	return errors.Join(a.up(senderIP), b.up(receiverIP), b.awaitCarrier())
+	return errors.Join(a.up(w, sendingEnd), b.up(w, receivingEnd), b.awaitCarrier(w))
 }
 
 // noIPv6 keeps the kernel from sending on its own in the calling thread's
@@ -52,26 +85,26 @@ func noIPv6() error {
 }
 
 // up gives the end its address and sets it up.
-func (n *namespace) up(ip net.IP) error {
-	h, link, err := n.handle()
+func (n *namespace) up(w wire, end byte) error {
+	h, link, err := n.handle(w)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	address := &netlink.Addr{IPNet: &net.IPNet{IP: ip, Mask: net.CIDRMask(24, 32)}}
+	address := &netlink.Addr{IPNet: &net.IPNet{IP: w.ip(end), Mask: net.CIDRMask(24, 32)}}
 	if err := h.AddrAdd(link, address); err != nil {
-		return fmt.Errorf("give %s in %s an address: %w", iface, n.name, err)
+		return fmt.Errorf("give %s in %s an address: %w", w.name, n.name, err)
 	}
 	if err := h.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s in %s up: %w", iface, n.name, err)
+		return fmt.Errorf("set %s in %s up: %w", w.name, n.name, err)
 	}
 	return nil
 }
 
 // awaitCarrier waits until both ends are up.
-func (n *namespace) awaitCarrier() error {
+func (n *namespace) awaitCarrier(w wire) error {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		h, link, err := n.handle()
+		h, link, err := n.handle(w)
 		if err != nil {
 			return err
 		}
@@ -80,27 +113,27 @@ func (n *namespace) awaitCarrier() error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%s in %s has no carrier after 5 s", iface, n.name)
+			return fmt.Errorf("%s in %s has no carrier after 5 s", w.name, n.name)
 		}
 	}
 }
 
-// detached reports whether no program is attached to the interface.
-func (n *namespace) detached() error {
-	h, link, err := n.handle()
+// detached reports whether no program is attached to a wire.
+func (n *namespace) detached(w wire) error {
+	h, link, err := n.handle(w)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
 	if x := link.Attrs().Xdp; x != nil && x.Attached {
-		return fmt.Errorf("program %d is still attached to %s after the capture ended", x.ProgId, iface)
+		return fmt.Errorf("program %d is still attached to %s after the capture ended", x.ProgId, w.name)
 	}
 	return nil
 }
 
-// unlink removes the pair at once.
-func (n *namespace) unlink() error {
-	h, link, err := n.handle()
+// unlink removes a pair at once.
+func (n *namespace) unlink(w wire) error {
+	h, link, err := n.handle(w)
 	if err != nil {
 		return nil // there is none
 	}

@@ -11,14 +11,11 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// namespace is a network namespace with one end of the veth pair in it.
+// namespace is a network namespace with one end of each wire in it.
 type namespace struct {
 	name string
 	ns   netns.NsHandle
 }
-
-// iface is the interface's name in both namespaces.
-const iface = "eth0"
 
 func namespacePath(name string) string { return filepath.Join("/run/netns", name) }
 
@@ -56,7 +53,7 @@ func onThread(ns netns.NsHandle, f func() error) error {
 	return <-done
 }
 
-// close removes the namespace. Its interface goes with it, in the kernel's own
+// close removes the namespace. Its interfaces go with it, in the kernel's own
 // time.
 func (n *namespace) close() error {
 	return errors.Join(n.ns.Close(), removeNamespace(n.name))
@@ -71,15 +68,15 @@ func removeNamespace(name string) error {
 }
 
 // handle opens netlink in the namespace; the caller closes it.
-func (n *namespace) handle() (*netlink.Handle, netlink.Link, error) {
+func (n *namespace) handle(w wire) (*netlink.Handle, netlink.Link, error) {
 	h, err := netlink.NewHandleAt(n.ns)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open netlink in %s: %w", n.name, err)
 	}
-	link, err := h.LinkByName(iface)
+	link, err := h.LinkByName(w.name)
 	if err != nil {
 		h.Close()
-		return nil, nil, fmt.Errorf("look up %s in %s: %w", iface, n.name, err)
+		return nil, nil, fmt.Errorf("look up %s in %s: %w", w.name, n.name, err)
 	}
 	return h, link, nil
 }

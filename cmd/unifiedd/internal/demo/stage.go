@@ -61,9 +61,9 @@ func (s *stage) makeNamespaces() (err error) {
 	return join(s.a, s.b)
 }
 
-// reserve makes sure that the huge pages are there.
+// reserve makes sure that the huge pages are there: for the five flows and their peers, who need more than a capture.
 func (s *stage) reserve() (err error) {
-	if s.held, err = pages.Reserve(pages.For(config.Region{Size: regionSize})); err == nil {
+	if s.held, err = pages.Reserve(pages.For(config.Region{Size: fiveRegion + peerRegion})); err == nil {
 		s.added = s.held.Added()
 	}
 	return err
@@ -73,7 +73,9 @@ func (s *stage) reserve() (err error) {
 func (s *stage) clear() error {
 	errs := []error{s.returnPages()}
 	if s.a != nil {
-		errs = append(errs, s.a.unlink())
+		for _, w := range wires {
+			errs = append(errs, s.a.unlink(w))
+		}
 	}
 	for _, n := range []*namespace{s.b, s.a} {
 		if n != nil {

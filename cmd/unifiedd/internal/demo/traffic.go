@@ -42,7 +42,7 @@ func trafgenConfig() string {
 	var b strings.Builder
 	for _, n := range sizes {
 		fmt.Fprintf(&b, "{ eth(da=%s, sa=%s), ipv4(saddr=%s, daddr=%s, ttl=64), udp(sp=40000, dp=%d), dinc(0,255), fill(0x61, %d) }\n",
-			receiverMAC, senderMAC, senderIP, receiverIP, port, n-headers-1)
+			captured.mac(receivingEnd), captured.mac(sendingEnd), captured.ip(sendingEnd), captured.ip(receivingEnd), port, n-headers-1)
 	}
 	return b.String()
 }
@@ -63,7 +63,7 @@ func (s *stage) send(ctx context.Context, file string) (t traffic, err error) {
 	}()
 	var out string
 	err = s.a.do(func() (err error) {
-		out, err = runProgram(ctx, "trafgen", "--dev", iface, "--conf", file, "--num", strconv.Itoa(packets),
+		out, err = runProgram(ctx, "trafgen", "--dev", captured.name, "--conf", file, "--num", strconv.Itoa(packets),
 			"--gap", strconv.Itoa(gap)+"us", "--cpus", "1", "--no-sock-mem", "--notouch-irq")
 		return err
 	})
@@ -83,7 +83,7 @@ func (s *stage) send(ctx context.Context, file string) (t traffic, err error) {
 
 // ping asks the receiving end's kernel. Lost answers are not an error.
 func ping(ctx context.Context) (sent, answered uint64, err error) {
-	out, err := runProgram(ctx, "ping", "-q", "-n", "-c", strconv.Itoa(pings), "-i", "0.2", "-W", "2", receiverIP.String())
+	out, err := runProgram(ctx, "ping", "-q", "-n", "-c", strconv.Itoa(pings), "-i", "0.2", "-W", "2", captured.ip(receivingEnd).String())
 	if err != nil && !pinged.MatchString(err.Error()) {
 		return 0, 0, err
 	} else if err != nil {

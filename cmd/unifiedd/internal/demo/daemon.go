@@ -1,0 +1,135 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// daemon is `unifiedd run` in a process of its own.
+type daemon struct {
+	ask    func(ctx context.Context, path string) ([]byte, error)
+	cmd    *exec.Cmd
+	said   output
+	ended  chan struct{}
+	result error // of the process, once ended is closed
+}
+
+// output collects what a process writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// startDaemon runs a daemon in the namespace, and waits until all its flows run.
+func (n *namespace) startDaemon(ctx context.Context, o Options, file, socket string) (*daemon, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{cmd: exec.Command(self, "run", "-c", file), ended: make(chan struct{})}
+	d.ask = func(ctx context.Context, path string) ([]byte, error) { return o.Ask(ctx, socket, path) }
+	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	started := make(chan error)
+	go func() { // on a thread of its own, which the kernel watches: see runProgram
+		d.result = n.do(func() error {
+			err := d.cmd.Start()
+			started <- err
+			if err != nil {
+				return err
+			}
+			return d.cmd.Wait()
+		})
+		close(d.ended)
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	if err := d.ready(ctx); err != nil {
+		return nil, errors.Join(err, d.stop())
+	}
+	return d, nil
+}
+
+// ready waits until every flow runs. Those that send to peers wait for them, who are not there yet.
+func (d *daemon) ready(ctx context.Context) error {
+	err := errors.New("it does not answer")
+	await(ctx, 20*time.Second, func() bool {
+		err = d.up(ctx)
+		return err == nil || d.over()
+	})
+	if err != nil {
+		return fmt.Errorf("the daemon is not ready: %w\n%s", err, &d.said)
+	}
+	return nil
+}
+
+// up says which flow does not run.
+func (d *daemon) up(ctx context.Context) error {
+	s, err := d.status(ctx)
+	for _, f := range s.Flows {
+		if !f.State.Up() {
+			err = fmt.Errorf("flow %s is %s: %s", f.Name, f.State, f.Error)
+		}
+	}
+	return err
+}
+
+func (d *daemon) over() bool {
+	select {
+	case <-d.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// status asks the daemon how it is.
+func (d *daemon) status(ctx context.Context) (s flows.Status, err error) {
+	raw, err := d.ask(ctx, "/status")
+	if err == nil {
+		err = json.Unmarshal(raw, &s)
+	}
+	return s, err
+}
+
+// trouble is what the daemon has said.
+func (d *daemon) trouble() error { return fmt.Errorf("the daemon says:\n%s", &d.said) }
+
+// stop ends the daemon, which writes what it has before.
+func (d *daemon) stop() error {
+	_ = d.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-d.ended:
+	case <-time.After(programLimit):
+		_ = syscall.Kill(-d.cmd.Process.Pid, syscall.SIGKILL)
+		<-d.ended
+		return fmt.Errorf("the daemon did not end within %v\n%s", programLimit, &d.said)
+	}
+	if d.result != nil {
+		return fmt.Errorf("the daemon failed: %w\n%s", d.result, &d.said)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// heard is what a command of unified-flow-test says of itself.
+type heard struct {
+	Command  string
+	Messages uint64
+	Bytes    uint64
+	Seconds  float64
+	Latency  *latency.Summary `json:"latency_ns"`
+}
+
+// flowTest is the program at the other end of the flows.
+const flowTest = "unified-flow-test"
+
+// findFlowTest looks for it beside this program, and then where programs are, unless the user has said where it is.
+func (o *Options) findFlowTest() error {
+	if o.FlowTest != "" {
+		return nil
+	}
+	if self, err := os.Executable(); err == nil {
+		if o.FlowTest = filepath.Join(filepath.Dir(self), flowTest); exists(o.FlowTest) {
+			return nil
+		}
+	}
+	var err error
+	if o.FlowTest, err = exec.LookPath(flowTest); err != nil {
+		return fmt.Errorf("the demo runs %s, which is neither beside unifiedd nor in PATH: make build, or install the package", flowTest)
+	}
+	return nil
+}
+
+// flowTest runs the program in the namespace. Its commands are joined by + and each says one thing.
+func (n *namespace) flowTest(ctx context.Context, program string, line ...string) (all []heard, err error) {
+	var words []string
+	for i, w := range line {
+		words = append(words, w)
+		if i == 0 || line[i-1] == "+" {
+			words = append(words, "-json", "-timeout", programLimit.String())
+		}
+	}
+	var out string
+	err = n.do(func() (err error) { out, err = runProgram(ctx, program, words...); return err })
+	if err != nil {
+		return nil, err
+	}
+	for d := json.NewDecoder(strings.NewReader(out)); d.More(); {
+		var h heard
+		if err := d.Decode(&h); err != nil {
+			return nil, fmt.Errorf("%s printed %q: %w", flowTest, out, err)
+		}
+		all = append(all, h)
+	}
+	if want := 1 + len(slices.DeleteFunc(slices.Clone(line), func(w string) bool { return w != "+" })); len(all) != want {
+		return nil, errors.New(flowTest + " did not say what each of its commands did: " + out)
+	}
+	return all, nil
+}

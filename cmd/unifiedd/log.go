@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/flows/journal"
+)
+
+func newLogCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "log",
+		Short: "Read or verify a log of messages on disk",
+		Long: `Read or verify a log that a flow from RDMA to storage writes. PATH is what the names of
+its files begin with (to.file of the flow), its device, or one file alone. The log may be
+written meanwhile; it is never written to.`,
+		Args: cobra.NoArgs,
+	}
+	c.AddCommand(newLogVerify(), newLogRead())
+	return c
+}
+
+func newLogVerify() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify PATH",
+		Short: "Read all of a log and say what is in it and what is missing",
+		Long: `Read all of a log, compare every checksum and position, and say what is in each segment.
+The exit status is 1 when records between the first and the last are lost.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			r, err := journal.Verify(args[0])
+			if err != nil {
+				return err
+			}
+			return printReport(c.OutOrStdout(), &r)
+		},
+	}
+}
+
+// printReport prints a line for each segment, and the sum.
+func printReport(w io.Writer, r *journal.Report) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(t, "segment\trecords\tbytes\tpositions\tvoid\tdamaged\tholes")
+	for i := range r.Segments {
+		s := &r.Segments[i]
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d-%d\t%d\t%d\t%d\n", s.Name, s.Records, s.Bytes, s.First, s.Last, s.Void, s.Damaged, s.Holes)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "%d records, %d bytes, from position %d to %d; the next is %d\n", r.Records, r.Bytes, r.First, max(r.Next, 1)-1, r.Next)
+	for _, g := range r.Gaps {
+		fmt.Fprintln(w, g)
+	}
+	if !r.Intact() {
+		return fmt.Errorf("%d records of the log are lost", r.Lost)
+	}
+	return nil
+}
+
+// logReadFlags are those of log read.
+type logReadFlags struct {
+	from, count uint64
+	follow, raw bool
+}
+
+func newLogRead() *cobra.Command {
+	var f logReadFlags
+	c := &cobra.Command{
+		Use:   "read PATH",
+		Short: "Print the records of a log",
+		Long: `Print the records of a log: a line with position, time, session, sequence and length of each, or
+with --raw the payloads as they are, one behind the other.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			ctx, stop := untilSignal(c.Context())
+			defer stop()
+			return readLog(ctx, args[0], f, c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	c.Flags().Uint64Var(&f.from, "from", 0, "begin with the record at this `POSITION`; 0: the oldest there is")
+	c.Flags().Uint64Var(&f.count, "count", 0, "end after so many `RECORDS`; 0: do not")
+	c.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait for more at the end, until interrupted")
+	c.Flags().BoolVar(&f.raw, "raw", false, "print the payloads alone")
+	return c
+}
+
+// readLog prints records. What is missing among them is said on standard error, and is an error at the end.
+func readLog(ctx context.Context, path string, f logReadFlags, stdout, stderr io.Writer) (err error) {
+	l, err := journal.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	r := l.Reader(f.from)
+	defer func() { err = errors.Join(err, r.Close()) }()
+	out := bufio.NewWriter(stdout)
+	defer func() { err = errors.Join(err, out.Flush()) }()
+	lost := false
+	for n := uint64(0); f.count == 0 || n < f.count; n++ {
+		rec, err := nextRecord(ctx, r, f.follow, out)
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, context.Canceled):
+			return lostSome(lost)
+		case skippable(err):
+			fmt.Fprintln(stderr, err)
+			lost = true
+			continue
+		case err != nil:
+			return err
+		}
+		if err := printRecord(out, &rec, f.raw); err != nil {
+			return err
+		}
+	}
+	return lostSome(lost)
+}
+
+// nextRecord is the next record. What was printed is shown before it is waited for.
+func nextRecord(ctx context.Context, r *journal.Reader, follow bool, out *bufio.Writer) (journal.Record, error) {
+	if !follow {
+		rec, err := r.Next()
+		return rec, cmp.Or(context.Cause(ctx), err)
+	}
+	rec, err := r.Poll()
+	if !errors.Is(err, io.EOF) {
+		return rec, cmp.Or(context.Cause(ctx), err)
+	}
+	if err := out.Flush(); err != nil {
+		return rec, err
+	}
+	return r.Wait(ctx)
+}
+
+// skippable reports whether reading goes on behind an error.
+func skippable(err error) bool {
+	_, gap := errors.AsType[*journal.Gap](err)
+	_, cut := errors.AsType[*journal.Cut](err)
+	return gap || cut
+}
+
+func lostSome(lost bool) error {
+	if lost {
+		return errors.New("records are missing: see above")
+	}
+	return nil
+}
+
+func printRecord(w io.Writer, r *journal.Record, raw bool) (err error) {
+	if raw {
+		_, err = w.Write(r.Payload)
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%d\t%s\t%016x\t%d\t%d bytes\n", r.Position, time.Unix(0, int64(r.Time)).UTC().Format(time.RFC3339Nano), r.Session, r.Sequence, len(r.Payload))
+	return err
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// The metrics of flows with RDMA at one end or both.
+var (
+	descClients    = describe("connections_total", "Connections of RDMA clients that came about.", "flow")
+	descBroken     = describe("broken_connections_total", "Connections of RDMA clients that failed.", "flow")
+	descReplays    = describe("replayed_messages_total", "Messages that had come before, and were dropped.", "flow")
+	descTurnedAway = describe("refused_total", "RDMA clients that were turned away or ended, or requests that were refused, by reason.", "flow", "reason")
+	descHandshakes = describe("failed_handshakes_total", "Connections of RDMA clients that did not come about, by reason.", "flow", "reason")
+	descPosted     = describe("posted_receives", "Receives that wait for a message.", "flow")
+	descLog        = describe("log_position", "Position in the log up to which messages are what the status says.", "flow", "status")
+	descPeerUp     = describe("peer_up", "1 while the RDMA peer is connected.", "flow", "host")
+	descPeerSent   = describe("peer_messages_total", "Messages for the RDMA peer, by what became of them.", "flow", "host", "status")
+	descPeerLost   = describe("peer_dropped_messages_total", "Messages the RDMA peer did not get, by reason.", "flow", "host", "reason")
+	descPeerWaits  = describe("peer_waiting_messages", "Messages for the RDMA peer that are not acknowledged.", "flow", "host")
+	descPeerFailed = describe("peer_failures_total", "Connections to the RDMA peer that ended, and attempts that failed.", "flow", "host")
+	descRequests   = describe("block_requests_total", "Requests for blocks, by what became of them.", "flow", "status")
+	descServed     = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
+	descCache      = describe("cache_lookups_total", "Buffers looked for in the region, by what became of it.", "flow", "op", "status")
+	descChanged    = describe("stage_changed_total", "Packets a stage changed, or messages it added.", "flow", "op")
+	descUnchanged  = describe("stage_left_total", "Packets a stage left as they were, by reason.", "flow", "op", "reason")
+	descLatency    = describe("flow_latency_seconds", "From when a message or request came until it was acknowledged or answered.", "flow")
+)
+
+// collectStreams sends what there is of RDMA in a flow.
+func collectStreams(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+	if f.Receives != nil {
+		collectReceives(out, f.Name, f.Receives)
+	}
+	if f.Log != nil {
+		collectLog(out, f.Name, f.Log)
+	}
+	if f.Sends != nil {
+		for i := range f.Sends.Peers {
+			collectPeer(out, f.Name, &f.Sends.Peers[i])
+		}
+	}
+	if f.Blocks != nil {
+		collectBlocks(out, f.Name, f.Blocks)
+	}
+	for _, s := range f.Stages {
+		counter(out, descChanged, s.Changed, f.Name, s.Kind)
+		each(out, descUnchanged, s.Left, f.Name, s.Kind)
+	}
+	if l := f.Latency; l != nil {
+		seconds := func(ns int64) float64 { return float64(ns) / 1e9 }
+		out <- prometheus.MustNewConstSummary(descLatency, uint64(l.Count), l.Mean*float64(l.Count)/1e9,
+			map[float64]float64{0.5: seconds(l.P50), 0.99: seconds(l.P99), 0.999: seconds(l.P999)}, f.Name)
+	}
+}
+
+func collectReceives(out chan<- prometheus.Metric, flow string, r *flows.ReceivesStatus) {
+	counter(out, descClients, r.Connected, flow)
+	counter(out, descBroken, r.Broken, flow)
+	counter(out, descReplays, r.Replays, flow)
+	each(out, descTurnedAway, r.Refused, flow)
+	each(out, descHandshakes, r.Handshakes, flow)
+	gauge(out, descPosted, float64(r.Posted), flow)
+}
+
+func collectLog(out chan<- prometheus.Metric, flow string, l *flows.LogStatus) {
+	for status, at := range map[string]uint64{"received": l.Last, "written": l.Written, "durable": l.Durable, "acknowledged": l.Acknowledged} {
+		gauge(out, descLog, float64(at), flow, status)
+	}
+}
+
+func collectPeer(out chan<- prometheus.Metric, flow string, p *flows.PeerStatus) {
+	gauge(out, descPeerUp, truth(p.State == "connected"), flow, p.Name)
+	each(out, descPeerSent, map[string]uint64{"offered": p.Offered, "acknowledged": p.Acknowledged, "resent": p.Resent}, flow, p.Name)
+	each(out, descPeerLost, p.Dropped, flow, p.Name)
+	gauge(out, descPeerWaits, float64(p.Waiting+p.InFlight), flow, p.Name)
+	counter(out, descPeerFailed, p.Failures, flow, p.Name)
+}
+
+func collectBlocks(out chan<- prometheus.Metric, flow string, b *flows.BlocksStatus) {
+	each(out, descRequests, map[string]uint64{"requested": b.Requests, "served": b.Served, "waited": b.Waited, "abandoned": b.Abandoned}, flow)
+	each(out, descTurnedAway, b.Refused, flow)
+	counter(out, descServed, b.Bytes, flow)
+	for op, c := range map[string]*flows.CacheStatus{"frame": &b.Frames, "extent": &b.Extents} {
+		each(out, descCache, map[string]uint64{"hit": c.Hits, "miss": c.Misses, "evicted": c.Evictions, "failed": c.Failed}, flow, op)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// printReceives prints the end at which RDMA clients send.
+func printReceives(w io.Writer, f *flows.FlowStatus) {
+	r := f.Receives
+	if r == nil {
+		return
+	}
+	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", r.Listen, r.Device, trust(r.TLS))
+	fmt.Fprintf(w, "  received\t%d messages, %d bytes; %d receives wait; %d came twice\n", f.Packets, f.Bytes, r.Posted, r.Replays)
+	fmt.Fprintf(w, "  refused\tclients: %s; connections: %s\n", nonzero(r.Refused), nonzero(r.Handshakes))
+	for i := range r.Clients {
+		c := &r.Clients[i]
+		fmt.Fprintf(w, "  client\t%s, session %s: %s%s; %d messages, acknowledged up to %d of %d, may send up to %d\n",
+			c.Name, c.Session, c.State, because(c.Error), c.Messages, c.Acknowledged, c.Sequence, c.Limit)
+	}
+}
+
+// printSends prints the end that sends to RDMA peers.
+func printSends(w io.Writer, s *flows.SendsStatus) {
+	for i := range s.Peers {
+		p := &s.Peers[i]
+		fmt.Fprintf(w, "  peer\t%s (%s): %s%s; %d messages offered, %d acknowledged, %d waiting, %d on their way; lost: %s\n",
+			cmp.Or(p.Name, p.Address), p.Address, p.State, because(p.Error), p.Offered, p.Acknowledged, p.Waiting, p.InFlight, nonzero(p.Dropped))
+		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d\n", p.Connections, p.Failures, p.Resent, p.Credit)
+	}
+}
+
+// printBlocks prints the end at which RDMA clients ask for blocks.
+func printBlocks(w io.Writer, f *flows.FlowStatus) {
+	b := f.Blocks
+	if b == nil {
+		return
+	}
+	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", b.Listen, b.Device, trust(b.TLS))
+	fmt.Fprintf(w, "  requests\t%d, %d served with %d bytes of %d; %d had to wait, %d abandoned; refused: %s\n",
+		b.Requests, b.Served, b.Bytes, b.Size, b.Waited, b.Abandoned, nonzero(b.Refused))
+	printCache(w, "frames", &b.Frames)
+	printCache(w, "extents", &b.Extents)
+	for i := range b.Clients {
+		c := &b.Clients[i]
+		fmt.Fprintf(w, "  client\t%s: %d requests, %d served with %d bytes; refused: %s\n", cmp.Or(c.Name, c.Address), c.Requests, c.Served, c.Bytes, nonzero(c.Refused))
+	}
+	fmt.Fprintf(w, "  ended\t%d clients broke the protocol, or failed\n", b.Ended)
+}
+
+func printCache(w io.Writer, name string, c *flows.CacheStatus) {
+	if c.Buffers > 0 {
+		fmt.Fprintf(w, "  %s\t%d buffers: %d hits, %d misses, %d evictions; %d reads of %d bytes, %d failed\n", name, c.Buffers, c.Hits, c.Misses, c.Evictions, c.Reads, c.BytesRead, c.Failed)
+	}
+}
+
+// trust says how far what is said on a connection can be relied on.
+func trust(tls bool) string {
+	if tls {
+		return "TLS"
+	}
+	return "plain TCP: whoever reaches it may connect, and others on the way can read and change what is said"
+}
+
+// because adds why, where there is a reason.
+func because(why string) string {
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
+}

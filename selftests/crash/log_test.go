@@ -1,0 +1,158 @@
+package crash
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// TestKillLog kills a daemon that keeps a log, again and again, while a client appends. Each next daemon goes on behind what the last one had
+// acknowledged, and in the end the log has every message once and in order.
+func TestKillLog(t *testing.T) {
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", few), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20+clientRegion)
+	k := &logKiller{t: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(seed, 0))}
+	count := messagesPerLife * (kills + 1)
+	k.client = k.append(count)
+	hit := uint64(0)
+	for hit < kills && k.next(hit) {
+		hit++
+	}
+	if hit == 0 {
+		t.Error("no kill came before the client was done")
+	}
+	d := k.launch(hit)
+	k.client.await(t)
+	d.Terminate(t)
+	k.flowTest("log", "-file", filepath.Join(k.dir, "wal"), "-count", fmt.Sprint(count)).await(t)
+	t.Logf("%d messages and %d kills, %d acknowledged before the last one", count, hit, k.acknowledged)
+}
+
+// The client's region, and how many messages it sends: two seconds of them for each life of the daemon, which is longer than most are.
+const (
+	clientRegion    = 32 << 20
+	messagesPerLife = 2000
+	messageRate     = 1000 // a second
+)
+
+// logKiller is the state of TestKillLog from one kill to the next.
+type logKiller struct {
+	t *testing.T
+	*testenv.Pair
+	dir          string
+	random       *rand.Rand
+	client       *client
+	acknowledged uint64 // highest position that any daemon has called so
+}
+
+// settings are a configuration for life i: layouts and durabilities in turn.
+func (k *logKiller) settings(i uint64) string {
+	return fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - name: wal
+    from: {rdma: "roce:%s", listen: "%s:7471", clients: 2, window: 64}
+    to: {file: %s/wal, layout: %s, acknowledge: %s, segment: {size: %s}}
+`, k.B.Ifname, k.B.IP, k.dir, []string{"slot", "packed"}[i%2], []string{"durable", "written", "durable"}[i%3], []string{"2MiB", "16MiB"}[k.random.IntN(2)])
+}
+
+// launch starts a daemon, which must go on behind what was acknowledged.
+func (k *logKiller) launch(i uint64) *daemon.Daemon {
+	k.t.Helper()
+	d := launch(k.t, &k.B, k.dir, k.settings(i))
+	d.Running(k.t)
+	if l := k.log(d); l.First <= k.acknowledged {
+		k.t.Errorf("life %d begins at position %d, and position %d was acknowledged", i, l.First, k.acknowledged)
+	}
+	return d
+}
+
+// log is what the daemon says of its log.
+func (k *logKiller) log(d *daemon.Daemon) *flows.LogStatus {
+	k.t.Helper()
+	s, err := d.Status()
+	if err != nil || len(s.Flows) != 1 || s.Flows[0].Log == nil {
+		k.t.Fatalf("status: %v, %+v\n%s", err, s.Flows, d.Log)
+	}
+	return s.Flows[0].Log
+}
+
+// next is one life of the daemon, which ends in the middle of the client's messages. It is false where that was not possible,
+// since the client was done.
+func (k *logKiller) next(i uint64) bool {
+	d := k.launch(i)
+	begun := k.log(d).First
+	testenv.Wait(k.t, 30*time.Second, "the client to come back and be acknowledged", func() bool {
+		k.acknowledged = max(k.acknowledged, k.log(d).Acknowledged)
+		return k.acknowledged > begun || k.client.over()
+	})
+	for end := time.Now().Add(time.Duration(k.random.IntN(400)) * time.Millisecond); time.Now().Before(end); {
+		k.acknowledged = max(k.acknowledged, k.log(d).Acknowledged)
+		time.Sleep(time.Duration(k.random.IntN(2000)) * time.Microsecond)
+	}
+	over := k.client.over()
+	d.Kill()
+	k.t.Logf("killed with position %d acknowledged", k.acknowledged)
+	return !over
+}
+
+// client is one run of unified-flow-test.
+type client struct {
+	*exec.Cmd
+	said  bytes.Buffer
+	ended chan struct{}
+	err   error // how it ended, once ended is closed
+}
+
+// append begins to send.
+func (k *logKiller) append(count uint64) *client {
+	return k.flowTest("append", "-device", "roce:"+k.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", k.B.IP.String()+":7471",
+		"-flow", "wal", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-timeout", "20m")
+}
+
+func (k *logKiller) flowTest(args ...string) *client {
+	k.t.Helper()
+	c := &client{Cmd: k.A.Command(flowTest, args...), ended: make(chan struct{})}
+	c.Stdout, c.Stderr = &c.said, &c.said
+	if err := c.Start(); err != nil {
+		k.t.Fatal(err)
+	}
+	go func() { c.err = c.Wait(); close(c.ended) }()
+	k.t.Cleanup(func() { _ = c.Process.Kill() })
+	return c
+}
+
+// over reports whether the client has ended.
+func (c *client) over() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// await waits for the client's end, which must be a success.
+func (c *client) await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ended:
+		if c.err != nil {
+			t.Errorf("%v: %v\n%s", c.Args, c.err, &c.said)
+		}
+	case <-time.After(testenv.Within(2 * time.Minute)):
+		t.Fatalf("%s did not end", strings.Join(c.Args, " "))
+	}
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/internal/selftest"
+)
+
+// appendAll sends all messages and waits until they are acknowledged.
+func appendAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
+	a, err := k.Append(ctx, client.AppendConfig{Address: o.address, Flow: o.flow, Message: int(o.size), Depth: o.depth})
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	return (&appending{options: o, to: a, sent: make([]time.Time, o.depth), hist: latency.New()}).all(ctx)
+}
+
+// appending is messages on their way to a flow.
+type appending struct {
+	options
+	to   *client.Appender
+	sent []time.Time // by number
+	hist *latency.Histogram
+	done client.Receipt
+}
+
+// all sends everything, at the rate that is asked for, and takes the time of each message from Send to its acknowledgement.
+func (a *appending) all(ctx context.Context) (r result, err error) {
+	message := make([]byte, a.size)
+	begin := time.Now()
+	for i := uint64(1); i <= a.count; i++ {
+		if err := a.options.pace(ctx, begin, i); err != nil {
+			return r, err
+		}
+		if i > uint64(a.depth) {
+			if err := a.await(ctx, i-uint64(a.depth)); err != nil {
+				return r, err
+			}
+		}
+		selftest.Fill(message, a.seed, i)
+		a.sent[i%uint64(a.depth)] = time.Now()
+		if _, err := a.to.Send(ctx, message); err != nil {
+			return r, err
+		}
+	}
+	if err := a.await(ctx, a.count); err != nil {
+		return r, err
+	}
+	s := a.to.Stats()
+	return result{Did: "appended", Messages: a.count, Bytes: a.count * a.size, Seconds: time.Since(begin).Seconds(), Latency: a.hist.Summary(),
+		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String()}, nil
+}
+
+// await waits until a message is acknowledged, and notes how long those took that were acknowledged since.
+func (a *appending) await(ctx context.Context, number uint64) error {
+	if a.done.Number >= number {
+		return nil
+	}
+	receipt, err := a.to.Wait(ctx, number)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for n := a.done.Number + 1; n <= receipt.Number; n++ {
+		a.hist.Record(uint64(now.Sub(a.sent[n%uint64(a.depth)])))
+	}
+	a.done = receipt
+	return nil
+}

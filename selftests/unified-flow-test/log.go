@@ -1,0 +1,53 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/internal/selftest"
+)
+
+// checkLog reads a log on disk from its beginning, and verifies what append has sent there: each session's messages in their order, and every
+// byte of them.
+func checkLog(ctx context.Context, _ *client.Client, o options) (r result, err error) {
+	l, err := journal.Open(o.file)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	from := l.Reader(0)
+	defer func() { err = errors.Join(err, from.Close()) }()
+	r = result{Did: "found in the log and verified"}
+	next := make(map[uint64]uint64)
+	for ctx.Err() == nil {
+		m, err := from.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return r, err
+		}
+		next[m.Session]++
+		if m.Sequence != next[m.Session] {
+			return r, fmt.Errorf("position %d has message %d of its session, and message %d was to be there", m.Position, m.Sequence, next[m.Session])
+		}
+		if at := selftest.Differs(m.Payload, o.seed, m.Sequence); at >= 0 {
+			return r, fmt.Errorf("position %d, in %s at %d, differs from byte %d on", m.Position, m.Segment, m.Offset, at)
+		}
+		r.Messages, r.Bytes, r.Position = r.Messages+1, r.Bytes+uint64(len(m.Payload)), m.Position
+	}
+	r.Sessions = len(next)
+	return r, o.enough(r.Messages)
+}
+
+// enough holds what was found to what -count says, if it says anything.
+func (o *options) enough(found uint64) error {
+	if o.count > 0 && found != o.count {
+		return fmt.Errorf("%d were found, and %d were to be there", found, o.count)
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/selftest"
+)
+
+func main() { selftest.Main(run) }
+
+// run is the program; it returns the exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	all, err := parse(args, stderr)
+	return selftest.Status("unified-flow-test", stderr, err, func() error { return work(ctx, all, stdout) })
+}
+
+// work runs all commands at the same time, and prints what each says in their order. One that fails ends the others.
+func work(ctx context.Context, all []options, out io.Writer) (err error) {
+	k, err := open(all)
+	if err != nil {
+		return err
+	}
+	if k != nil {
+		defer func() { err = errors.Join(err, k.Close()) }()
+	}
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	results, errs := make([]result, len(all)), make([]error, len(all))
+	var working sync.WaitGroup
+	for i, o := range all {
+		working.Go(func() {
+			if results[i], errs[i] = o.run(ctx, k); errs[i] != nil {
+				fail(fmt.Errorf("%s failed", o.command.name))
+			}
+		})
+	}
+	working.Wait()
+	for i, r := range results {
+		if errs[i] == nil {
+			errs[i] = r.print(out, all[i].json)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open opens the device that a command names; nil where none does.
+func open(all []options) (*client.Client, error) {
+	for _, o := range all {
+		if o.device == "" {
+			continue
+		}
+		c, err := o.config()
+		if err != nil {
+			return nil, err
+		}
+		return client.Open(c)
+	}
+	return nil, nil
+}
+
+// run does what the command says, within the time there is.
+func (o options) run(ctx context.Context, k *client.Client) (result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, errTimeout)
+	defer cancel()
+	r, err := o.command.work(ctx, k, o)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", o.command.name, err)
+	}
+	r.Command = o.command.name
+	return r, err
+}

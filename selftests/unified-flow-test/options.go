@@ -1,0 +1,247 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// options are what the command line says.
+type options struct {
+	command  command
+	device   string
+	address  string
+	flow     string
+	file     string
+	size     uint64
+	count    uint64
+	depth    int
+	seed     uint64
+	rate     uint64
+	memory   uint64
+	queue    int
+	ordinary bool
+	spin     bool
+	extents  uint64
+	packets  bool
+	tls      string
+	timeout  time.Duration
+	idle     time.Duration
+	json     bool
+}
+
+// command is what the program can do.
+type command struct {
+	name    string
+	does    string
+	define  func(*flag.FlagSet, *options)
+	needs   []string // options that must be given
+	work    func(context.Context, *client.Client, options) (result, error)
+	offline bool // it uses no device
+}
+
+var commands = []command{
+	{name: "append", does: "send messages to a log or a relay, until all are acknowledged", define: defineAppend, needs: []string{"to"}, work: appendAll},
+	{name: "receive", does: "take and verify the messages of a flow", define: defineReceive, needs: []string{"listen"}, work: receiveAll},
+	{name: "read", does: "read blocks of what make made from a flow, at random, and verify them", define: defineRead, needs: []string{"from"}, work: readAll},
+	{name: "log", does: "read a log on disk and verify what append has sent there", define: defineFound, needs: []string{"file"}, work: checkLog, offline: true},
+	{name: "packets", does: "read a capture and verify what send has sent", define: defineFound, needs: []string{"file"}, work: checkPackets, offline: true},
+	{name: "send", does: "send datagrams through the kernel, for a flow that takes packets", define: defineSend, needs: []string{"to"}, work: sendAll, offline: true},
+	{name: "make", does: "make a file of blocks that read can verify", define: defineMake, needs: []string{"file"}, work: makeFile, offline: true},
+}
+
+var errTimeout = errors.New("it took too long: raise -timeout, or look at `unifiedd status`")
+
+const usage = `usage: unified-flow-test COMMAND [options] [+ COMMAND [options]]...
+
+Commands that are joined by + run at the same time, over one device: the first one's.
+
+`
+
+// parse reads the command line: one command, or several.
+func parse(args []string, stderr io.Writer) (all []options, err error) {
+	if len(args) == 0 || args[0] == "-h" || args[0] == "-help" || args[0] == "--help" {
+		fmt.Fprint(stderr, usage)
+		for _, c := range commands {
+			fmt.Fprintf(stderr, "  %-8s %s\n", c.name, c.does)
+		}
+		if len(args) == 0 {
+			return nil, errors.New("name a command")
+		}
+		return nil, flag.ErrHelp
+	}
+	for more := true; more; {
+		var one []string
+		one, args, more = cut(args)
+		o, err := parseOne(one, stderr, deviceOf(all))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, o)
+	}
+	return all, nil
+}
+
+// cut takes the words of the first command, and says whether another one must follow.
+func cut(args []string) (first, rest []string, more bool) {
+	if n := slices.Index(args, "+"); n >= 0 {
+		return args[:n], args[n+1:], true
+	}
+	return args, nil, false
+}
+
+// deviceOf is the first device that commands name.
+func deviceOf(all []options) string {
+	for _, o := range all {
+		if o.device != "" {
+			return o.device
+		}
+	}
+	return ""
+}
+
+// parseOne reads one command. One that comes after another has that one's device.
+func parseOne(args []string, stderr io.Writer, device string) (o options, err error) {
+	if len(args) == 0 {
+		return o, errors.New("name a command before and behind each +")
+	}
+	i := slices.IndexFunc(commands, func(c command) bool { return c.name == args[0] })
+	if i < 0 {
+		return o, fmt.Errorf("there is no command %q (there is: %s)", args[0], strings.Join(names(), ", "))
+	}
+	o.command = commands[i]
+	fs, err := selftest.Parse("unified-flow-test "+args[0], "usage: unified-flow-test "+args[0]+" [options]\n"+o.command.does+"\n\n", args[1:], stderr, o.define)
+	if err != nil {
+		return o, err
+	}
+	return o, o.check(fs, device)
+}
+
+func names() (all []string) {
+	for _, c := range commands {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// define defines the options of the command.
+func (o *options) define(fs *flag.FlagSet) {
+	fs.Uint64Var(&o.seed, "seed", 1, "what the messages follow from, with their numbers")
+	fs.DurationVar(&o.timeout, "timeout", time.Minute, "how long all of it may take")
+	fs.BoolVar(&o.json, "json", false, "print the result as JSON")
+	if !o.command.offline {
+		fs.StringVar(&o.device, "device", "", "RDMA `device`: roce:IFACE, or one of libibverbs. What is about it is for the first command alone")
+		fs.Uint64Var(&o.memory, "memory", 64<<20, "`bytes` of the region")
+		fs.IntVar(&o.queue, "receive-ring", 2048, "`frames` in each receive ring of a device roce:IFACE")
+		fs.Uint64Var(&o.extents, "extents", 0, "pieces of 1 MiB in the region, for messages and requests longer than 4096 bytes")
+		fs.BoolVar(&o.ordinary, "ordinary", false, "a region without huge pages")
+		fs.BoolVar(&o.spin, "spin", false, "never sleep")
+		fs.StringVar(&o.tls, "tls", "", "`CERTIFICATE,KEY,AUTHORITY` files: TLS for the connection")
+	}
+	o.command.define(fs, o)
+}
+
+func defineAppend(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.address, "to", "", "`host:port` of the flow")
+	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
+	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message")
+	fs.Uint64Var(&o.count, "count", 10000, "messages")
+	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
+	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
+}
+
+func defineReceive(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.address, "listen", "", "`host:port` that flows connect to")
+	fs.StringVar(&o.flow, "flow", "", "the `name` flows may ask for")
+	fs.Uint64Var(&o.count, "count", 0, "messages; 0: until interrupted")
+	fs.IntVar(&o.depth, "depth", 64, "messages of each sender that may be under way")
+	fs.DurationVar(&o.idle, "idle", 0, "end when nothing has come for so long, since the first message; 0: do not")
+	fs.BoolVar(&o.packets, "packets", false, "messages are packets that send sent: verify what they carry")
+}
+
+func defineRead(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.address, "from", "", "`host:port` of the flow")
+	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
+	fs.Uint64Var(&o.size, "size", blockSize, "`bytes` of a request, a multiple of 4096")
+	fs.Uint64Var(&o.count, "count", 10000, "requests")
+	fs.IntVar(&o.depth, "depth", 32, "requests at once")
+}
+
+func defineFound(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.file, "file", "", "what the names of the files begin with")
+	fs.Uint64Var(&o.count, "count", 0, "how many there must be; 0: any number")
+}
+
+func defineSend(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.address, "to", "", "`host:port` that the datagrams are for")
+	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a datagram's payload")
+	fs.Uint64Var(&o.count, "count", 10000, "datagrams")
+	fs.Uint64Var(&o.rate, "rate", 0, "datagrams per second; 0: as fast as it goes")
+}
+
+func defineMake(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.file, "file", "", "`path` of the file")
+	fs.Uint64Var(&o.size, "size", 64<<20, "`bytes`, a multiple of 4096")
+}
+
+// Limits of what is asked for.
+const (
+	mostDepth   = 1 << 14
+	mostMessage = 1 << 20
+)
+
+// check refuses what makes no sense.
+func (o *options) check(fs *flag.FlagSet, device string) error {
+	if fs.NArg() > 0 {
+		return fmt.Errorf("%q is left over (-help lists the options)", fs.Arg(0))
+	}
+	given := selftest.Given(fs)
+	for _, name := range o.command.needs {
+		if !given[name] {
+			return fmt.Errorf("%s needs -%s (-help lists the options)", o.command.name, name)
+		}
+	}
+	switch {
+	case !o.command.offline && o.device == "" && device == "":
+		return fmt.Errorf("%s needs -device (-help lists the options)", o.command.name)
+	case o.device != "" && device != "":
+		return fmt.Errorf("-device %s: the commands share a device, which is %s", o.device, device)
+	case given["depth"] && (o.depth < 1 || o.depth > mostDepth):
+		return fmt.Errorf("-depth %d: it must be 1 to %d", o.depth, mostDepth)
+	case o.size > mostMessage && o.file == "":
+		return fmt.Errorf("-size %d: a message has at most %d bytes", o.size, mostMessage)
+	case o.command.name == "read" && (o.size == 0 || o.size%blockSize != 0):
+		return fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
+	case o.command.name == "send" && o.size < numberLen:
+		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
+	}
+	return nil
+}
+
+// config is what a client is opened with.
+func (o *options) config() (c client.Config, err error) {
+	c = client.Config{Device: o.device, Memory: o.memory, Queue: o.queue, Extents: o.extents, Spin: o.spin, Log: slog.Default()}
+	if o.ordinary {
+		c.Pages = umem.Ordinary
+	}
+	if o.tls == "" {
+		return c, nil
+	}
+	files := strings.Split(o.tls, ",")
+	if len(files) != 3 {
+		return c, fmt.Errorf("-tls %s: name three files, separated by commas: certificate, key, authority", o.tls)
+	}
+	c.Credentials, err = connect.LoadCredentials(files[0], files[1], files[2])
+	return c, err
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// programVariable makes the test binary the program itself.
+const programVariable = "UNIFIEDD_FLOW_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program is one run of the program in a namespace.
+type program struct {
+	*exec.Cmd
+	out, errs bytes.Buffer
+}
+
+// start starts the program at one end of a pair.
+func start(t *testing.T, e *testenv.End, line string, a ...any) *program {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &program{Cmd: e.Command(self, strings.Fields(fmt.Sprintf(line, a...))...)}
+	p.Env = append(os.Environ(), programVariable+"=1")
+	p.Stdout, p.Stderr = &p.out, &p.errs
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() })
+	return p
+}
+
+// results waits for the end of a program that succeeds, and reads what its commands say with -json.
+func (p *program) results(t *testing.T) (all []result) {
+	t.Helper()
+	if err := p.Wait(); err != nil {
+		t.Fatalf("%v: %v\n%s%s", p.Args, err, &p.out, &p.errs)
+	}
+	for d := json.NewDecoder(&p.out); d.More(); {
+		var r result
+		if err := d.Decode(&r); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// TestBetweenNamespaces: what two appenders of one process send, two sinks of another take, every byte as it should be.
+func TestBetweenNamespaces(t *testing.T) {
+	testenv.Root(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
+	testenv.HugePages(t, 160<<20)
+	const device = "-device roce:%s -receive-ring 512 -memory 33554432"
+	to := start(t, &pair.B, "receive -json "+device+" -listen %s:7481 -count 3000 + receive -json -seed 2 -listen %[2]s:7482 -count 2000 -depth 8", pair.B.Ifname, pair.B.IP)
+	from := start(t, &pair.A, "append -json "+device+" -to %s:7481 -size 1000 -count 3000 + append -json -seed 2 -to %[2]s:7482 -size 3000 -count 2000", pair.A.Ifname, pair.B.IP)
+	sent, came := from.results(t), to.results(t)
+	for i, want := range []result{{Messages: 3000, Bytes: 3_000_000}, {Messages: 2000, Bytes: 6_000_000}} {
+		if sent[i].Messages != want.Messages || came[i].Messages != want.Messages || came[i].Bytes != want.Bytes || came[i].Sessions != 1 {
+			t.Errorf("sent %+v, came %+v", sent[i], came[i])
+		}
+		if sent[i].Latency == nil || sent[i].Latency.Count != int64(want.Messages) || sent[i].Durability != "received" {
+			t.Errorf("the appender says %+v", sent[i])
+		}
+	}
+}
+
+// TestMake: the blocks of a made file are what read holds them to.
+func TestMake(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "blocks")
+	var out bytes.Buffer
+	if status := run(context.Background(), []string{"make", "-file", name, "-size", "16384"}, &out, &out); status != 0 {
+		t.Fatalf("status %d: %s", status, &out)
+	}
+	if info, err := os.Stat(name); err != nil || info.Size() != 16384 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestMistakes: each mistake in a command line ends the program with status 2 and says what is wrong.
+func TestMistakes(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                      "name a command",
+		"dance":                                 `no command "dance"`,
+		"append -to a:1":                        "append needs -device",
+		"append -device roce:x":                 "append needs -to",
+		"append -nonsense":                      "-help lists the options",
+		"receive -device d -listen :1 -depth 0": "-depth 0: it must be 1 to",
+		"receive -device d -listen :1 + append -device e -to a:1": "share a device, which is d",
+		"receive -device d -listen :1 +":                          "before and behind each +",
+		"send -to a:1 -size 7":                                    "a number of 8 bytes",
+		"append -device d -to a:1 -size 1048577":                  "at most 1048576",
+		"make -file /x y":                                         `"y" is left over`,
+	} {
+		var out, errs bytes.Buffer
+		if status := run(context.Background(), strings.Fields(line), &out, &errs); status != 2 || !strings.Contains(errs.String(), want) {
+			t.Errorf("%q: status %d, %q, not %q", line, status, &errs, want)
+		}
+	}
+}
+
+// TestDatagram: every byte of a datagram counts.
+func TestDatagram(t *testing.T) {
+	b := make([]byte, 100)
+	putDatagram(b, 3, 7)
+	if n, err := checkDatagram(b, 3); n != 7 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	for i := range b {
+		b[i] ^= 1
+		if _, err := checkDatagram(b, 3); err == nil {
+			t.Errorf("byte %d is changed, and nobody notices", i)
+		}
+		b[i] ^= 1
+	}
+	if _, err := checkDatagram(b[:7], 3); err == nil {
+		t.Error("a datagram without a number is taken")
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// result is what the program prints at its end.
+type result struct {
+	Command     string           `json:"command"`
+	Did         string           `json:"did"`
+	Messages    uint64           `json:"messages"`
+	Bytes       uint64           `json:"bytes"`
+	Seconds     float64          `json:"seconds"`
+	Latency     *latency.Summary `json:"latency_ns,omitempty"`
+	Position    uint64           `json:"position,omitempty"`
+	Durability  string           `json:"durability,omitempty"`
+	Resent      uint64           `json:"resent"`
+	Connections uint64           `json:"connections,omitempty"`
+	Sessions    int              `json:"sessions,omitempty"`
+}
+
+func (r result) print(out io.Writer, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(r)
+	}
+	fmt.Fprintf(out, "%s %d messages, %d bytes", r.Did, r.Messages, r.Bytes)
+	if r.Seconds > 0 {
+		fmt.Fprintf(out, ", in %.3f s: %.0f messages/s, %.1f MB/s", r.Seconds, float64(r.Messages)/r.Seconds, float64(r.Bytes)/r.Seconds/1e6)
+	}
+	fmt.Fprintln(out)
+	if l := r.Latency; l != nil && l.Count > 0 {
+		us := func(ns int64) float64 { return float64(ns) / 1e3 }
+		fmt.Fprintf(out, "latency: median %.1f us, 99 %% %.1f us, 99.9 %% %.1f us, at most %.1f us\n", us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+	}
+	if r.Connections > 0 {
+		fmt.Fprintf(out, "all are %s, the last one at position %d of the log; %d were sent again, over %d connections\n", r.Durability, r.Position, r.Resent, r.Connections)
+	}
+	return nil
+}
