@@ -176,20 +176,17 @@ func TestLiveFile(t *testing.T) {
 			text := strings.Replace(l.defaults(layout), "flush: 100ms, ", "", 1) // the default
 			f := l.start(t, text, Options{}).Flows()[0]
 			sender := testenv.NewSender(t, &l.A)
-			late := 0
-			const rounds = 3
-			for i := range rounds {
+			quickest := time.Hour // a busy machine makes some late, and none early
+			for i := range 4 {
 				begin := time.Now()
 				if _, err := sender.Send(testenv.UDP(&l.A, &l.B, 9, uint64(i), 200)); err != nil {
 					t.Fatal(err)
 				}
-				testenv.Wait(t, 10*time.Second, "the packet to be readable", func() bool { return len(l.live(t)) > i })
-				if time.Since(begin) > testenv.Within(time.Second) {
-					late++
-				}
+				testenv.Wait(t, 30*time.Second, "the packet to be readable", func() bool { return len(l.live(t)) > i })
+				quickest = min(quickest, time.Since(begin))
 			}
-			if late > rounds/2 {
-				t.Errorf("%d of %d packets took more than a second to be readable", late, rounds)
+			if quickest > testenv.Within(time.Second) {
+				t.Errorf("the quickest of the packets took %v to be readable", quickest)
 			}
 			for program, args := range standardReaders {
 				lines, _ := complaints(testenv.Tool(t, program), append(slices.Clone(args), l.files(t)[0])...)
