@@ -105,7 +105,7 @@ var notOnCards = map[string]string{
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
-	"Feed": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers,
+	"Feed": ofPeers, "Identity": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers,
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
 // observe adds what is known of the clients.
@@ -15,15 +16,21 @@ func (b *inbox) observe(s *FlowStatus) {
 	st := b.receiver.Stats()
 	r := &ReceivesStatus{
 		Device: b.device.name, Listen: b.listener.Addr().String(), TLS: b.secure, Connected: st.Connected, Broken: st.Failed,
-		Replays: st.Replays, Posted: st.Posted, Refused: refusedBy(st.Refused), Handshakes: map[string]uint64{},
-	}
-	for why, n := range b.listener.Failures() {
-		r.Handshakes[string(why)] = n
+		Replays: st.Replays, Posted: st.Posted, Refused: refusedBy(st.Refused), Handshakes: handshakes(b.listener),
 	}
 	for i := range st.Sessions {
 		r.Clients = append(r.Clients, clientStatus(&st.Sessions[i]))
 	}
 	s.Receives = r
+}
+
+// handshakes are the connections that did not come about, by reason.
+func handshakes(l *connect.Listener) map[string]uint64 {
+	all := map[string]uint64{}
+	for why, n := range l.Failures() {
+		all[string(why)] = n
+	}
+	return all
 }
 
 func clientStatus(s *stream.SessionStats) ClientStatus {

@@ -17,6 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/umem"
@@ -113,6 +114,12 @@ type client struct {
 // newClient opens a client and has it connect to a flow of the daemon.
 func (s *station) newClient(t *testing.T, number uint64, address, flow string, sizes ...int) *client {
 	t.Helper()
+	return s.newClientAs(t, nil, number, address, flow, sizes...)
+}
+
+// newClientAs is newClient that shows a certificate.
+func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uint64, address, flow string, sizes ...int) *client {
+	t.Helper()
 	c := &client{station: s, number: number, sizes: sizes, book: s.region.NewBook(fmt.Sprint("client ", number))}
 	var err error
 	if c.hands, err = c.book.NewHolder(umem.OwnerWorker, "client"); err != nil {
@@ -131,7 +138,7 @@ func (s *station) newClient(t *testing.T, number uint64, address, flow string, s
 		c.free = append(c.free, uint64(i))
 	}
 	c.Sender, err = stream.OpenSender(stream.SenderConfig{Name: fmt.Sprint("client ", number), Endpoint: s.endpoint, Worker: c.hands,
-		Address: address, Flow: flow, Depth: 512, Message: uint32(protocol.HeaderLen + longest), Frames: 1})
+		Address: address, Flow: flow, Connect: connect.Config{Credentials: who}, Depth: 512, Message: uint32(protocol.HeaderLen + longest), Frames: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,9 +83,12 @@ type BlocksStatus struct {
 	Abandoned uint64            `json:"abandoned"` // requests whose client was gone
 	Ended     uint64            `json:"ended"`     // clients that broke the protocol, or failed
 	Refused   map[string]uint64 `json:"refused"`   // requests, by reason
-	Frames    CacheStatus       `json:"frames"`    // what was found in frames, for short requests
-	Extents   CacheStatus       `json:"extents"`   // and in extents
-	Clients   []ReaderStatus    `json:"clients"`
+	// TurnedAway are clients that were refused, and Handshakes connections that did not come about, by reason.
+	TurnedAway map[string]uint64 `json:"turned_away"`
+	Handshakes map[string]uint64 `json:"handshakes"`
+	Frames     CacheStatus       `json:"frames"`  // what was found in frames, for short requests
+	Extents    CacheStatus       `json:"extents"` // and in extents
+	Clients    []ReaderStatus    `json:"clients"`
 }
 
 // CacheStatus is what was found in the region.

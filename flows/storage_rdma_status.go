@@ -22,7 +22,7 @@ func (s *storageRDMA) observe(to *FlowStatus) error {
 	b := &BlocksStatus{
 		Device: s.device.name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
 		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
-		Refused: refusedBy(st.Refused), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
+		Refused: refusedBy(st.Refused), TurnedAway: refusedBy(st.TurnedAway), Handshakes: handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
 	}
 	for _, c := range st.Clients {
 		b.Clients = append(b.Clients, ReaderStatus{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: refusedBy(c.Refused)})

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/unifiedd/unifiedd/flows"
 )
@@ -79,9 +81,19 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *flows.PeerStatus)
 
 func collectBlocks(out chan<- prometheus.Metric, flow string, b *flows.BlocksStatus) {
 	each(out, descRequests, map[string]uint64{"requested": b.Requests, "served": b.Served, "waited": b.Waited, "abandoned": b.Abandoned}, flow)
-	each(out, descTurnedAway, b.Refused, flow)
+	each(out, descTurnedAway, both(b.Refused, b.TurnedAway), flow)
+	each(out, descHandshakes, b.Handshakes, flow)
 	counter(out, descServed, b.Bytes, flow)
 	for op, c := range map[string]*flows.CacheStatus{"frame": &b.Frames, "extent": &b.Extents} {
 		each(out, descCache, map[string]uint64{"hit": c.Hits, "miss": c.Misses, "evicted": c.Evictions, "failed": c.Failed}, flow, op)
 	}
+}
+
+// both are the sums of two counts by reason.
+func both(a, b map[string]uint64) map[string]uint64 {
+	sum := maps.Clone(a)
+	for why, n := range b {
+		sum[why] += n
+	}
+	return sum
 }

@@ -1,6 +1,7 @@
 package blocks
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -38,5 +39,15 @@ type counters struct {
 	requests, served, bytes, waited, abandoned counter
 	ended                                      counter // clients that were ended for what they did, or because their queue pair failed
 	refused                                    refusals
+	turnedAway                                 refusals // clients, counted by who serves them
 	latency                                    latency.Shared
+}
+
+// turnAway counts a client that was refused: as Busy where the server itself could not take it. It may be called from any goroutine.
+func (c *counters) turnAway(err error) {
+	why, is := errors.AsType[protocol.Reason](err)
+	if !is {
+		why = protocol.Busy
+	}
+	c.turnedAway[why].Add(1)
 }

@@ -71,10 +71,12 @@ func (g *guest) come() error {
 		err = g.sit(may)
 	}
 	if err != nil {
+		g.server.count.turnAway(err)
 		return errors.Join(err, g.request.Refuse(err.Error()))
 	}
 	end, err := g.prepare()
 	if err != nil {
+		g.server.count.turnAway(err)
 		return errors.Join(err, g.request.Refuse("the server cannot take another client now"), g.leave(err))
 	}
 	if g.conn, err = g.request.Accept(end); err != nil {
@@ -97,7 +99,11 @@ func (g *guest) admit() (Range, error) {
 	case c.Permit == nil:
 		return Range{}, nil
 	}
-	return c.Permit(g.request.Peer(), h)
+	may, err := c.Permit(g.request.Peer(), h)
+	if _, is := errors.AsType[protocol.Reason](err); err != nil && !is {
+		err = fmt.Errorf("%w: %w", protocol.NotPermitted, err)
+	}
+	return may, err
 }
 
 // sit takes a seat.

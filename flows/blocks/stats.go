@@ -17,11 +17,13 @@ type Stats struct {
 	Abandoned uint64 // requests of which nobody knows an end, because the client is gone
 	Ended     uint64 // clients that were ended: they broke the protocol, or their queue pair failed
 	Refused   map[protocol.Reason]uint64
-	Frames    Cache            // of requests that were cut into frames
-	Extents   Cache            // likewise
-	Latency   *latency.Summary // from a request to its bytes having arrived; nil: none yet
-	Disk      nvme.Stats
-	Clients   []ClientStats // those there are
+	// TurnedAway are clients that were refused, by reason; Busy, too, where it could not take another one.
+	TurnedAway map[protocol.Reason]uint64
+	Frames     Cache            // of requests that were cut into frames
+	Extents    Cache            // likewise
+	Latency    *latency.Summary // from a request to its bytes having arrived; nil: none yet
+	Disk       nvme.Stats
+	Clients    []ClientStats // those there are
 }
 
 // Cache is what was found in the region, in buffers of one kind.
@@ -66,7 +68,7 @@ func (s *Server) seatIs(p *seat, w who) {
 func (s *Server) Stats() Stats {
 	c := &s.count
 	out := Stats{Requests: c.requests.Load(), Served: c.served.Load(), Bytes: c.bytes.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
-		Ended: c.ended.Load(), Refused: c.refused.read(), Latency: c.latency.Summary(), Disk: s.queue.Stats(),
+		Ended: c.ended.Load(), Refused: c.refused.read(), TurnedAway: c.turnedAway.read(), Latency: c.latency.Summary(), Disk: s.queue.Stats(),
 		Frames: s.cache(frameShelf), Extents: s.cache(extentShelf)}
 	s.mu.Lock()
 	defer s.mu.Unlock()

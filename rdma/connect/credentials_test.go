@@ -1,16 +1,9 @@
 package connect
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -18,70 +11,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// authority signs certificates for a test, and writes them to files.
-type authority struct {
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{dir: t.TempDir(), key: newKey(t)}
-	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	a.cert = a.sign(t, "ca", a.cert, a.key)
-	return a
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) sign(t *testing.T, name string, c *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, c, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.write(t, name+".pem", "CERTIFICATE", der)
-	a.write(t, name+".key", "PRIVATE KEY", private)
-	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signed
-}
-
-func (a *authority) write(t *testing.T, name, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(a.dir, name), pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // credentials of a host, good on loopback, that trust another authority, or the same.
-func (a *authority) credentials(t *testing.T, name string, trusted *authority, change ...func(*x509.Certificate)) *Credentials {
+func credentials(t *testing.T, a *authority.Authority, name string, trusted *authority.Authority, change ...func(*x509.Certificate)) *Credentials {
 	t.Helper()
-	c := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	for _, f := range change {
-		f(c)
-	}
-	a.sign(t, name, c, newKey(t))
-	made, err := LoadCredentials(filepath.Join(a.dir, name+".pem"), filepath.Join(a.dir, name+".key"), filepath.Join(trusted.dir, "ca.pem"))
+	certificate, key := a.Issue(t, name, change...)
+	made, err := LoadCredentials(certificate, key, trusted.File())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,15 +28,15 @@ func (a *authority) credentials(t *testing.T, name string, trusted *authority, c
 
 // TestMutualTLS: each side learns from the certificate who the other is, and that it is TLS 1.3.
 func TestMutualTLS(t *testing.T) {
-	a := newAuthority(t)
+	a := authority.New(t)
 	spiffe := func(c *x509.Certificate) {
 		c.URIs, c.DNSNames = []*url.URL{{Scheme: "spiffe", Host: "cluster", Path: "/node7"}}, []string{"node7"}
 	}
 	dns := func(c *x509.Certificate) { c.DNSNames = []string{"storage1", "storage1.example"} }
 	ours, theirs := pair(rdma.RC)
-	l := listen(t, Config{Credentials: a.credentials(t, "server", a, dns)})
+	l := listen(t, Config{Credentials: credentials(t, a, "server", a, dns)})
 	server := serve(t, l, end(new(journal), "server", ours))
-	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: a.credentials(t, "client", a, spiffe)})
+	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: credentials(t, a, "client", a, spiffe)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +52,8 @@ func TestMutualTLS(t *testing.T) {
 
 // TestTLSRefuses: whoever is not of the authority, or is not who was dialled, or speaks none.
 func TestTLSRefuses(t *testing.T) {
-	a, other := newAuthority(t), newAuthority(t)
-	good := a.credentials(t, "good", a)
+	a, other := authority.New(t), authority.New(t)
+	good := credentials(t, a, "good", a)
 	old := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Hour) }
 	_, theirs := pair(rdma.RC)
 	for name, c := range map[string]struct {
@@ -125,10 +63,10 @@ func TestTLSRefuses(t *testing.T) {
 		told           Reason
 		says           string
 	}{
-		"a client of another authority": {good, other.credentials(t, "mallory", a), "", ReasonTLS, ReasonTLS, "certificate"},
-		"a server of another authority": {other.credentials(t, "mallory2", a), good, "", ReasonTLS, ReasonTLS, "unknown authority"},
+		"a client of another authority": {good, credentials(t, other, "mallory", a), "", ReasonTLS, ReasonTLS, "certificate"},
+		"a server of another authority": {credentials(t, other, "mallory2", a), good, "", ReasonTLS, ReasonTLS, "unknown authority"},
 		"another server than meant":     {good, good, "other.example", ReasonTLS, ReasonTLS, "other.example"},
-		"a client that expired":         {good, a.credentials(t, "expired", a, old), "", ReasonTLS, ReasonTLS, "certificate"},
+		"a client that expired":         {good, credentials(t, a, "expired", a, old), "", ReasonTLS, ReasonTLS, "certificate"},
 		"a client without TLS":          {good, nil, "", ReasonTLS, ReasonRefused, "TLS is wanted here"},
 		"a server without TLS":          {nil, good, "", ReasonFormat, ReasonTLS, "speaks no TLS (configure certificates"},
 	} {
@@ -144,8 +82,8 @@ func TestTLSRefuses(t *testing.T) {
 // TestTLSAsksForMore: a client without a certificate, one of another protocol, and one of an older
 // version, all of whom the server itself is fine for.
 func TestTLSAsksForMore(t *testing.T) {
-	a := newAuthority(t)
-	good := a.credentials(t, "good", a)
+	a := authority.New(t)
+	good := credentials(t, a, "good", a)
 	for name, change := range map[string]func(*tls.Config){
 		"no certificate":   func(c *tls.Config) { c.Certificates = nil },
 		"no protocol":      func(c *tls.Config) { c.NextProtos = nil },
@@ -171,9 +109,9 @@ func TestTLSAsksForMore(t *testing.T) {
 }
 
 func TestLoadCredentialsSaysWhat(t *testing.T) {
-	a := newAuthority(t)
-	a.credentials(t, "good", a)
-	file := func(name string) string { return filepath.Join(a.dir, name) }
+	a := authority.New(t)
+	credentials(t, a, "good", a)
+	file := func(name string) string { return filepath.Join(filepath.Dir(a.File()), name) }
 	for _, c := range []struct{ certificate, key, authority, says string }{
 		{"none.pem", "good.key", "ca.pem", "none.pem"},
 		{"good.pem", "ca.key", "ca.pem", "load the certificate"},

@@ -1,0 +1,110 @@
+package flows
+
+import (
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// identify makes a certificate for a host with that address, and loads it.
+func identify(t *testing.T, a *authority.Authority, name string, ip netip.Addr, trusted *authority.Authority) (config string, c *connect.Credentials) {
+	t.Helper()
+	certificate, key := a.Issue(t, name, func(c *x509.Certificate) { c.IPAddresses = []net.IP{ip.AsSlice()} })
+	c, err := connect.LoadCredentials(certificate, key, trusted.File())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("tls: {certificate: %s, key: %s, authority: %s}\n", certificate, key, trusted.File()), c
+}
+
+// TestIdentity: with certificates a log has the messages of those alone that it allows, a flow of blocks is read by those
+// that it allows, and everybody else is told why not, and counted.
+func TestIdentity(t *testing.T) {
+	l := newRDMALab(t)
+	ours, others := authority.New(t), authority.New(t)
+	tls, _ := identify(t, ours, "server", l.B.IP, ours)
+	disk := l.dir + "/blocks"
+	if err := os.WriteFile(disk, make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(l.logConfig("acknowledge: durable", ", allow: [orders]"), "extents: 12", "extents: 40", 1)
+	d := l.start(t, tls+text+fmt.Sprintf(`
+  - name: serve
+    from: {file: %s}
+    to: {rdma: "roce:%s", listen: "%s:7472", window: 2, clients: 2, transfer: 4KiB, cache: 64KiB, allow: [reader]}
+`, disk, l.B.Ifname, l.B.IP), Options{})
+	s := l.newStation(t)
+	_, orders := identify(t, ours, "orders", l.A.IP, ours)
+	_, reader := identify(t, ours, "reader", l.A.IP, ours)
+	_, mallory := identify(t, others, "orders", l.A.IP, ours)
+
+	good := s.newClientAs(t, orders, 1, l.address(), "wal", 100)
+	good.send(50)
+	good.settle(t)
+	for why, who := range map[string]*connect.Credentials{
+		`"reader" is not among those allowed`: reader, // of our authority
+		"certificate":                         mallory,
+		"TLS is wanted here":                  nil,
+	} {
+		bad := s.newClientAs(t, who, 2, l.address(), "wal", 100)
+		bad.send(1)
+		testenv.Wait(t, 20*time.Second, "a refusal that says: "+why, func() bool { return strings.Contains(bad.Stats().Cause, why) })
+		bad.stop()
+	}
+	log, serve := d.Flows()[0], d.Flows()[1]
+	st := await(t, log, "what was refused", func(s FlowStatus) bool {
+		return s.Receives.Handshakes["tls"] >= 2 && s.Receives.Refused["not_permitted"] >= 1
+	})
+	if !st.Receives.TLS || len(st.Receives.Clients) != 1 || st.Receives.Clients[0].Name != "orders" || st.Packets != 50 {
+		t.Errorf("the log's status is %+v, with %d messages", st.Receives, st.Packets)
+	}
+	if err := s.dial(t, l.B.IP, reader); err != nil {
+		t.Errorf("who is allowed to: %v", err)
+	}
+	if err := s.dial(t, l.B.IP, orders); err == nil || !strings.Contains(err.Error(), `"orders" is not among those allowed`) {
+		t.Errorf("who is not allowed to: %v", err)
+	}
+	if st := serve.Status(); !st.Blocks.TLS || st.Blocks.TurnedAway["not_permitted"] != 1 {
+		t.Errorf("the status of blocks is %+v", st.Blocks)
+	}
+	if err := log.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	l.logged(t, good)
+}
+
+// dial connects to the flow of blocks, and leaves.
+func (s *station) dial(t *testing.T, to netip.Addr, who *connect.Credentials) (err error) {
+	t.Helper()
+	book := s.region.NewBook("blocks")
+	defer func() {
+		if err := book.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	hands, err := book.NewHolder(umem.OwnerWorker, "blocks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hands.Close()
+	s.lab.A.Do(t, func() {
+		var c *blocks.Client
+		c, err = blocks.Dial(t.Context(), blocks.ClientConfig{Name: "blocks", Endpoint: s.endpoint, Worker: hands,
+			Address: fmt.Sprintf("%s:7472", to), Connect: connect.Config{Credentials: who}})
+		if err == nil {
+			err = c.Close()
+		}
+	})
+	return err
+}
