@@ -24,6 +24,7 @@ func FuzzMessages(f *testing.F) {
 		again(t, b, ParseProgress, PutProgress)
 		again(t, b, ParseRequest, PutRequest)
 		again(t, b, ParseResponse, PutResponse)
+		again(t, b, ParseGrant, PutGrant)
 	})
 }
 

@@ -46,12 +46,17 @@ type Hello struct {
 	Session uint64
 	// Next is the sequence that the receiver expects next of this session: 1 of a new one.
 	Next uint64
-	// Capabilities are bits for what a side can do beyond this version. None has a meaning yet: send 0, ignore what comes.
+	// Capabilities are bits for what a side can do beyond this version. Those without a meaning are 0 from who sends, and ignored by who
+	// gets them.
 	Capabilities uint64
 	// Size, in bytes, is that of what is served, and offsets and lengths of requests are multiples of Align (blocks only).
 	Size  uint64
 	Align uint32
 }
+
+// CapabilityWrite, in the role append: of a sender, it can write its messages into the receiver's memory (WRITE with immediate), and its receives have room
+// for MaxGrantLen bytes; of a receiver, messages are to come so, and in no other way, as [Grant] says.
+const CapabilityWrite uint64 = 1 << 0
 
 const (
 	helloMagic = "uHLO"

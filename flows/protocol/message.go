@@ -8,7 +8,7 @@ import (
 // Version is that of the messages and of the hello. Both sides must have the same.
 const Version = 1
 
-// HeaderLen is the length of every message but for the payload of a data message, in bytes.
+// HeaderLen is the length of every message but for the payload of a data message and the credits of a grant, in bytes.
 const HeaderLen = 64
 
 // Kind is what a message is.
@@ -19,6 +19,7 @@ const (
 	KindProgress Kind = 2
 	KindRequest  Kind = 3
 	KindResponse Kind = 4
+	KindGrant    Kind = 5
 )
 
 // Where the fields are that all messages have.
@@ -29,7 +30,7 @@ const (
 	sumAt     = 60 // 4 bytes: CRC-32C of those in front of it
 )
 
-var magics = [...]uint32{KindData: magic("uMSG"), KindProgress: magic("uACK"), KindRequest: magic("uREQ"), KindResponse: magic("uRSP")}
+var magics = [...]uint32{KindData: magic("uMSG"), KindProgress: magic("uACK"), KindRequest: magic("uREQ"), KindResponse: magic("uRSP"), KindGrant: magic("uGRT")}
 
 func magic(s string) uint32 { return binary.BigEndian.Uint32([]byte(s)) }
 
@@ -88,7 +89,7 @@ func KindOf(message []byte) (Kind, Reason) {
 		return 0, BadLength
 	}
 	m := be.Uint32(message)
-	for k := KindData; k <= KindResponse; k++ {
+	for k := KindData; k <= KindGrant; k++ {
 		if magics[k] == m {
 			return k, None
 		}

@@ -24,12 +24,17 @@ const progressFree = 44
 // PutProgress writes a message into the first HeaderLen bytes of dst, which must be there.
 func PutProgress(dst []byte, p *Progress) {
 	begin(dst, KindProgress)
+	putProgress(dst, p)
+	seal(dst)
+}
+
+// putProgress writes the fields that progress and grants have.
+func putProgress(dst []byte, p *Progress) {
 	be.PutUint64(dst[8:], p.Sequence)
 	be.PutUint64(dst[16:], p.Position)
 	be.PutUint64(dst[24:], p.Limit)
 	be.PutUint64(dst[32:], p.Session)
 	be.PutUint32(dst[40:], uint32(p.Status))
-	seal(dst)
 }
 
 // ParseProgress reads a whole message. That the numbers fit what was sent is its caller's to check.
@@ -37,6 +42,11 @@ func ParseProgress(message []byte) (Progress, Reason) {
 	if r := alone(message, KindProgress, progressFree); r != None {
 		return Progress{}, r
 	}
+	return parseProgress(message)
+}
+
+// parseProgress reads the fields that progress and grants have.
+func parseProgress(message []byte) (Progress, Reason) {
 	p := Progress{Sequence: be.Uint64(message[8:]), Position: be.Uint64(message[16:]), Limit: be.Uint64(message[24:]), Session: be.Uint64(message[32:])}
 	var r Reason
 	if p.Status, r = status(be.Uint32(message[40:])); r != None {

@@ -45,7 +45,17 @@ func forms() []form {
 		}), func(b []byte) Reason { _, r := ParseRequest(b); return r }},
 		{"response", KindResponse, span(16, 60), header(func(b []byte) { PutResponse(b, &Response{ID: 5, Status: OutOfRange}) }),
 			func(b []byte) Reason { _, r := ParseResponse(b); return r }},
+		{"grant", KindGrant, nil, exampleGrant(), func(b []byte) Reason { _, r := ParseGrant(b); return r }},
 	}
+}
+
+// exampleGrant has two credits: for message 64, and for seven behind it.
+func exampleGrant() []byte {
+	b := make([]byte, HeaderLen+2*CreditLen)
+	PutCredit(b[HeaderLen:], &Credit{Addr: 0x7f0011223344, RKey: 0xabcdef01, Slot: 63, Count: 1, Size: 2112})
+	PutCredit(b[HeaderLen+CreditLen:], &Credit{Addr: 0x7f0022000000, RKey: 0xabcdef02, Count: 7, Size: 4096})
+	PutGrant(b, &Grant{Progress: Progress{Sequence: 7, Position: 9, Limit: 71, Session: 0x1122334455667788}, Credits: 2, Checksum: Checksum(CreditsOf(b, 2)), First: 64})
+	return b
 }
 
 func span(from, to int) (all []int) {
@@ -73,6 +83,8 @@ func TestBytes(t *testing.T) {
 		"progress": "7541434b 01020040 0000000000000007 0000000000000009 0000000000000047 1122334455667788 00000011 00000000000000000000000000000000 5da8e6fd",
 		"request":  "75524551 01030040 00000005 abcdef01 0000010000000000 00010000 00000000 00007f0011223344 0000000000000000000000000000000000000000 98452e19",
 		"response": "75525350 01040040 00000005 0000000b " + strings.Repeat("00", 44) + " abde495f",
+		"grant": "75475254 01050040 0000000000000007 0000000000000009 0000000000000047 1122334455667788 00000000 00000002 2515e560 0000000000000040 4d46d3ce " +
+			"00007f0011223344 abcdef01 0000003f 00000001 00000840 00007f0022000000 abcdef02 00000000 00000007 00001000",
 	}
 	for _, f := range forms() {
 		if got := hex.EncodeToString(f.example); got != strings.ReplaceAll(want[f.name], " ", "") {
@@ -123,7 +135,7 @@ func TestRefusals(t *testing.T) {
 			}
 		}
 		for _, other := range forms() {
-			if got := f.parse(other.example[:HeaderLen]); (got == None) != (other.kind == f.kind && f.kind != KindData) {
+			if got := f.parse(other.example[:HeaderLen]); (got == None) != (other.kind == f.kind && f.kind != KindData && f.kind != KindGrant) {
 				t.Errorf("a %s as a %s: %v", other.name, f.name, got)
 			}
 			if k, r := KindOf(other.example); k != other.kind || r != None {
@@ -154,7 +166,34 @@ func TestValues(t *testing.T) {
 	_, later := ParseResponse(changed(response, 15, 200, true))
 	_, big := ParseResponse(changed(response, 14, 1, true))
 	_, session := ParseProgress(header(func(b []byte) { PutProgress(b, &Progress{}) }))
+	grant := func(change func(*Grant)) Reason {
+		b := exampleGrant()
+		g, _ := ParseGrant(b)
+		change(&g)
+		PutGrant(b, &g)
+		_, r := ParseGrant(b)
+		return r
+	}
+	credit := func(c Credit) Reason {
+		_, r := ParseCredit(header(func(b []byte) { PutCredit(b, &c) }))
+		return r
+	}
 	for i, c := range []struct{ got, want Reason }{
+		{grant(func(*Grant) {}), None},
+		{grant(func(g *Grant) { g.Credits = 0 }), BadReserved},
+		{grant(func(g *Grant) { g.Credits = 9 }), BadReserved},
+		{grant(func(g *Grant) { g.Credits = 1 }), BadLength},
+		{grant(func(g *Grant) { g.Credits = 3 }), BadLength},
+		{grant(func(g *Grant) { g.First = 0 }), BadSequence},
+		{grant(func(g *Grant) { g.Checksum++ }), BadPayload},
+		{grant(func(g *Grant) { g.Session = 0 }), BadSession},
+		{credit(Credit{Count: 1, Size: HeaderLen}), None},
+		{credit(Credit{Size: HeaderLen}), BadReserved},
+		{credit(Credit{Count: 1, Size: HeaderLen - 1}), BadLength},
+		{credit(Credit{Count: 2, Size: HeaderLen, Slot: math.MaxUint32 - 1}), BadReserved},
+		{credit(Credit{Count: 2, Size: HeaderLen, Slot: math.MaxUint32 - 2}), None},
+		{credit(Credit{Count: 2, Size: HeaderLen, Addr: math.MaxUint64 - 127}), OutOfRange},
+		{credit(Credit{Count: math.MaxUint32, Size: math.MaxUint32}), None},
 		{data(Data{Session: 1, Sequence: 1}), None},
 		{data(Data{Session: 1}), BadSequence},
 		{data(Data{Sequence: 1}), BadSession},
@@ -189,6 +228,15 @@ func TestRoundTrips(t *testing.T) {
 		}
 		p := Progress{Sequence: number.Draw(t, "up to"), Position: number.Draw(t, "at"), Limit: number.Draw(t, "limit"), Session: d.Session, Status: Reason(rapid.Byte().Draw(t, "status"))}
 		same(t, p, header(func(b []byte) { PutProgress(b, &p) }), ParseProgress)
+		c := Credit{Addr: number.Draw(t, "memory") >> 1, RKey: rapid.Uint32().Draw(t, "rkey"), Slot: rapid.Uint32().Draw(t, "slot") >> 1, Count: rapid.Uint32Min(1).Draw(t, "count") >> 1,
+			Size: rapid.Uint32Range(HeaderLen, 1<<20).Draw(t, "size")}
+		c.Count = max(c.Count, 1)
+		given := make([]byte, HeaderLen+CreditLen)
+		PutCredit(given[HeaderLen:], &c)
+		g := Grant{Progress: p, Credits: 1, Checksum: Checksum(CreditsOf(given, 1)), First: d.Sequence}
+		PutGrant(given, &g)
+		same(t, g, given, ParseGrant)
+		same(t, c, given[HeaderLen:], ParseCredit)
 		q := Request{ID: rapid.Uint32().Draw(t, "id"), RKey: rapid.Uint32().Draw(t, "rkey"), Offset: number.Draw(t, "offset") >> 1, Length: rapid.Uint32Min(1).Draw(t, "length"), Address: number.Draw(t, "address") >> 1}
 		same(t, q, header(func(b []byte) { PutRequest(b, &q) }), ParseRequest)
 		s := Response{ID: q.ID, Status: Reason(rapid.ByteMin(1).Draw(t, "why"))}
@@ -206,7 +254,7 @@ func same[T any](t *rapid.T, want T, message []byte, parse func([]byte) (T, Reas
 
 // TestNothingIsAllocated: messages are made and read on the data path.
 func TestNothingIsAllocated(t *testing.T) {
-	b, payload := make([]byte, HeaderLen), make([]byte, 1500)
+	b, payload, given := make([]byte, HeaderLen), make([]byte, 1500), exampleGrant()
 	var r Reason
 	n := testing.AllocsPerRun(100, func() {
 		PutData(b, &Data{Sequence: 1, Session: 1, Checksum: ChecksumMore(Checksum(payload), payload)})
@@ -218,6 +266,10 @@ func TestNothingIsAllocated(t *testing.T) {
 		_, r = ParseRequest(b)
 		PutResponse(b, &Response{Status: Busy})
 		_, r = ParseResponse(b)
+		PutCredit(given[HeaderLen:], &Credit{Count: 1, Size: HeaderLen})
+		PutGrant(given, &Grant{Progress: Progress{Session: 1}, Credits: 2, Checksum: Checksum(CreditsOf(given, 2)), First: 1})
+		_, r = ParseGrant(given)
+		_, r = ParseCredit(given[HeaderLen:])
 		_, r = KindOf(b)
 	})
 	if n != 0 || r != None {
@@ -233,7 +285,7 @@ func TestReasons(t *testing.T) {
 		}
 		words[r.String()] = true
 	}
-	if last := Reasons()[len(Reasons())-1]; last != NotPermitted {
+	if last := Reasons()[len(Reasons())-1]; last != NotWritten {
 		t.Errorf("the last one is %v", last)
 	}
 	if unknown := Reason(255); unknown.String() != "unknown" || unknown.Error() == "" {

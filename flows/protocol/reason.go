@@ -24,6 +24,7 @@ const (
 	DiskError    Reason = 16
 	Closing      Reason = 17
 	NotPermitted Reason = 18
+	NotWritten   Reason = 19
 )
 
 var reasons = [...]struct{ word, sentence string }{
@@ -46,6 +47,7 @@ var reasons = [...]struct{ word, sentence string }{
 	DiskError:    {"disk_error", "the disk did not do it"},
 	Closing:      {"closing", "the other side ends"},
 	NotPermitted: {"not_permitted", "this peer may not do that"},
+	NotWritten:   {"not_written", "the memory that the immediate names was not written"},
 }
 
 // Reasons are all but None, in the order of their numbers.
