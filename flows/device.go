@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/nvme"
 )
@@ -66,9 +64,7 @@ func (s *store) openDevice() (generation int, err error) {
 func (d *device) refresh() { d.forget(0, 0) }
 
 // forget is refresh for n bytes from an offset on; 0: up to the end.
-func (d *device) forget(at, n uint64) {
-	_ = unix.Fadvise(int(d.file.Fd()), int64(at), int64(n), unix.FADV_DONTNEED)
-}
+func (d *device) forget(at, n uint64) { ring.Refresh(d.file, at, n) }
 
 // claim opens a device. The kernel closes that of a process that was killed a
 // while later.

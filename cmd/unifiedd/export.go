@@ -124,7 +124,7 @@ func (f *exportFlags) output(stdout io.Writer) (io.Writer, func() error, error) 
 
 // exportFrom exports a ring or a segment file.
 func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
-	in, err := os.Open(name)
+	in, err := ring.Open(name)
 	if err != nil {
 		return err
 	}

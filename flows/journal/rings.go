@@ -49,7 +49,10 @@ func (s *rings) piece(g uint64) piece {
 
 func (s *rings) open(p piece) (*segment, error) {
 	slot := io.NewSectionReader(s.file, int64(s.Offset(p.number)), int64(s.Size))
-	size := func() (int64, error) { return int64(s.Size), nil }
+	size := func() (int64, error) {
+		ring.Refresh(s.file, s.Offset(p.number), s.Size) // a node is written past the kernel's cache
+		return int64(s.Size), nil
+	}
 	opened, err := newSegment(p, slot, nil, size, true)
 	if err != nil {
 		return nil, err

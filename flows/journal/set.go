@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
@@ -85,7 +84,7 @@ func (s *segment) Close() error {
 
 // openSet finds out what a path means: a device or file with a ring, one segment, or what the names of segments begin with.
 func openSet(path string) (set, error) {
-	f, err := os.Open(path)
+	f, err := ring.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return newFiles(path), nil
 	}

@@ -3,6 +3,7 @@ package labenv
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
@@ -44,4 +45,15 @@ func Modules(t testing.TB, names ...string) {
 			t.Fatalf("load the module %s: %v\n%s", name, err, out)
 		}
 	}
+}
+
+// Program is the path of a program that a file with tests for the lab asks for, in a line "//lab:program PACKAGE": the last element of
+// the package's name.
+func Program(t testing.TB, name string) string {
+	t.Helper()
+	path := filepath.Join(os.Getenv("UNIFIEDD_LAB_PROGRAMS"), name)
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("the lab has not built %s: %v", name, err)
+	}
+	return path
 }

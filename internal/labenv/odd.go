@@ -21,6 +21,7 @@ type Odd struct {
 	Small   Namespace // 3 MiB
 	Blocks  Namespace // 64 MiB, in blocks of 4096 bytes
 	Failing Namespace // 256 MiB of zeros; each write to it fails
+	Plain   Namespace // 1 GiB, as the first disk is: for a test that needs two
 }
 
 // The second controller: its address on the bus, and its serial number.
@@ -73,8 +74,8 @@ func (o *Odd) await(t testing.TB) {
 	t.Helper()
 	testenv.Wait(t, 10*time.Second, "the namespaces of the second NVMe controller", func() bool {
 		found := namespaces(oddSerial)
-		*o = Odd{Small: found["1"], Blocks: found["2"], Failing: found["3"]}
-		return len(found) == 3
+		*o = Odd{Small: found["1"], Blocks: found["2"], Failing: found["3"], Plain: found["4"]}
+		return len(found) == 4
 	})
 }
 

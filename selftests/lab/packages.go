@@ -22,15 +22,19 @@ const (
 	buildTags  = "lab,verbs"
 )
 
+// module is what import paths begin with.
+const module = "github.com/unifiedd/unifiedd"
+
 // suite are the lab's tests of a package.
 type suite struct {
 	ImportPath                string
 	Dir                       string
 	TestGoFiles, XTestGoFiles []string
 
-	tests  []string
-	inside string // an expression for the tests in those, or none
-	binary string
+	tests    []string
+	inside   string   // an expression for the tests in those, or none
+	programs []string // packages of programs that the tests run
+	binary   string
 }
 
 // findSuites returns the packages that have tests for the lab, of those that match
@@ -61,9 +65,13 @@ func findSuites(ctx context.Context, patterns []string) ([]suite, error) {
 	}
 }
 
-var testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
+// A line of the second kind in a file with tests for the lab names a program that these run: a package from the module's root.
+var (
+	testFunction = regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
+	testProgram  = regexp.MustCompile(`(?m)^//lab:program (\S+)$`)
+)
 
-// findTests looks up the names of the tests in the files for the lab.
+// findTests looks up the names of the tests in the files for the lab, and of the programs that they run.
 func (s *suite) findTests() error {
 	for _, name := range slices.Concat(s.TestGoFiles, s.XTestGoFiles) {
 		if !strings.HasSuffix(name, fileSuffix) {
@@ -76,15 +84,23 @@ func (s *suite) findTests() error {
 		for _, m := range testFunction.FindAllSubmatch(text, -1) {
 			s.tests = append(s.tests, string(m[1]))
 		}
+		for _, m := range testProgram.FindAllSubmatch(text, -1) {
+			s.programs = append(s.programs, string(m[1]))
+		}
 	}
 	return nil
 }
 
-// build compiles the test program of the package into dir.
+// build compiles the test program of the package into dir, and the programs that it runs.
 func (s *suite) build(ctx context.Context, dir string) error {
 	s.binary = filepath.Join(dir, strings.ReplaceAll(s.ImportPath, "/", "-")+".test")
 	if _, err := goTool(ctx, "test", "-c", "-tags", buildTags, "-o", s.binary, s.ImportPath); err != nil {
 		return fmt.Errorf("build the tests of %s: %w", s.ImportPath, err)
+	}
+	for _, program := range s.programs {
+		if _, err := goTool(ctx, "build", "-tags", buildTags, "-o", filepath.Join(dir, filepath.Base(program)), module+"/"+program); err != nil {
+			return fmt.Errorf("build %s for the tests of %s: %w", program, s.ImportPath, err)
+		}
 	}
 	return nil
 }

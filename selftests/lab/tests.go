@@ -129,7 +129,7 @@ func (s *session) testCommand(t suite) wire.Command {
 		verbose += "=test2json"
 	}
 	c := s.command(t.binary, verbose, "-test.paniconexit0", "-test.run", t.pattern(), "-test.timeout", (s.limit - margin).String())
-	c.Dir = t.Dir
+	c.Dir, c.Env = t.Dir, append(c.Env, "UNIFIEDD_LAB_PROGRAMS="+s.share)
 	if s.short {
 		c.Args = append(c.Args, "-test.short")
 	}
@@ -137,4 +137,4 @@ func (s *session) testCommand(t suite) wire.Command {
 }
 
 // shortPath is an import path without the module's.
-func shortPath(path string) string { return strings.TrimPrefix(path, "github.com/unifiedd/unifiedd/") }
+func shortPath(path string) string { return strings.TrimPrefix(path, module+"/") }

@@ -34,6 +34,7 @@ type options struct {
 	ordinary bool
 	spin     bool
 	extents  uint64
+	within   uint64
 	packets  bool
 	tls      string
 	timeout  time.Duration
@@ -176,6 +177,7 @@ func defineRead(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.size, "size", blockSize, "`bytes` of a request, a multiple of 4096")
 	fs.Uint64Var(&o.count, "count", 10000, "requests")
 	fs.IntVar(&o.depth, "depth", 32, "requests at once")
+	fs.Uint64Var(&o.within, "within", 0, "read only from the first so many `bytes`; 0: from all that is served")
 }
 
 func defineFound(fs *flag.FlagSet, o *options) {

@@ -19,10 +19,14 @@ func readAll(ctx context.Context, k *client.Client, o options) (r result, err er
 		return r, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	if o.size > uint64(b.Longest()) || o.size > b.Size() {
-		return r, fmt.Errorf("-size %d: one request takes at most %d bytes, and %d are served", o.size, b.Longest(), b.Size())
+	span := b.Size()
+	if o.within > 0 {
+		span = min(span, o.within)
 	}
-	v := &reading{options: o, places: b.Size() / o.size, random: rand.New(rand.NewPCG(o.seed, 0)), asked: make(map[uint64][]time.Time), hist: latency.New()}
+	if o.size > uint64(b.Longest()) || o.size > span {
+		return r, fmt.Errorf("-size %d: one request takes at most %d bytes, and they are read from %d", o.size, b.Longest(), span)
+	}
+	v := &reading{options: o, places: span / o.size, random: rand.New(rand.NewPCG(o.seed, 0)), asked: make(map[uint64][]time.Time), hist: latency.New()}
 	begin := time.Now()
 	err = b.Fetch(ctx, v.next, v.got)
 	return result{Did: "read and verified", Messages: v.came, Bytes: v.came * o.size, Seconds: time.Since(begin).Seconds(), Latency: v.hist.Summary()}, err

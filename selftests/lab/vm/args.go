@@ -11,7 +11,7 @@ import (
 
 // inherited are the numbers that files have in the emulator.
 type inherited struct {
-	initramfs, channel, disk, scratch, blocks, link, tap int
+	initramfs, channel, disk, scratch, blocks, plain, link, tap int
 }
 
 // arguments is the emulator's command line. -nodefaults leaves only what is named.
@@ -97,8 +97,8 @@ func (c Config) disks(fds inherited) []string {
 	}
 }
 
-// oddDisks is a second NVMe controller, with namespaces that make a user of disks think.
-// No driver takes it until a test wants it.
+// oddDisks is a second NVMe controller, with namespaces that make a user of disks think,
+// and one beside them that is like the first disk. No driver takes it until a test wants it.
 func oddDisks(fds inherited) []string {
 	return []string{
 		"-blockdev", "driver=null-co,node-name=small,read-zeroes=on,size=3145728",
@@ -108,6 +108,8 @@ func oddDisks(fds inherited) []string {
 		"-device", "nvme-ns,bus=odd,nsid=1,drive=small,shared=off",
 		"-device", "nvme-ns,bus=odd,nsid=2,drive=blocks,shared=off,logical_block_size=4096,physical_block_size=4096",
 		"-device", "nvme-ns,bus=odd,nsid=3,drive=protected,shared=off",
+		"-drive", "if=none,id=plain,format=raw,cache=unsafe,discard=unmap,detect-zeroes=unmap,file=" + fdPath(fds.plain),
+		"-device", "nvme-ns,bus=odd,nsid=4,drive=plain,shared=off",
 	}
 }
 

@@ -44,6 +44,7 @@ const (
 	hugePages   = 64 // of 2 MiB, there from the start
 	diskBytes   = 8 << 30
 	oddBytes    = 64 << 20 // of the disk with large blocks
+	plainBytes  = 1 << 30  // of the disk beside it that is like the first
 	linkNetwork = "10.78.0.%d/24"
 )
 

@@ -52,6 +52,9 @@ func (c Config) open(ctx context.Context) (_ *files, err error) {
 	if f.fds.blocks, err = f.disk(oddBytes); err != nil {
 		return nil, err
 	}
+	if f.fds.plain, err = f.disk(plainBytes); err != nil {
+		return nil, err
+	}
 	if f.fds.scratch, err = f.disk(diskBytes); err != nil {
 		return nil, err
 	}

@@ -43,7 +43,7 @@ func TestStall(t *testing.T) {
 // of no network of the host, and, with two nodes, where each card is.
 func TestArguments(t *testing.T) {
 	c := Config{Kernel: archive.Kernel{Image: "/k"}, Nodes: 2}
-	args := c.arguments(inherited{3, 4, 5, 6, 7, 8, 9})
+	args := c.arguments(inherited{3, 4, 5, 6, 7, 8, 9, 0})
 	all := strings.Join(args, " ")
 	for _, part := range []string{
 		"-initrd /dev/fd/3", "fd=4", "file=/dev/fd/5", "file=/dev/fd/6", "-nodefaults", "readonly=on",

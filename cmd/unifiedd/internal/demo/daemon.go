@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -42,19 +41,15 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// startDaemon runs a daemon in the namespace, and waits until all its flows run.
-func (n *namespace) startDaemon(ctx context.Context, o Options, file, socket string) (*daemon, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	d := &daemon{cmd: exec.Command(self, "run", "-c", file), ended: make(chan struct{})}
+// startDaemon runs a daemon in the namespace with that path, and waits until all its flows are up.
+func startDaemon(ctx context.Context, program, namespace string, o Options, file, socket string) (*daemon, error) {
+	d := &daemon{cmd: exec.Command(program, "run", "-c", file), ended: make(chan struct{})}
 	d.ask = func(ctx context.Context, path string) ([]byte, error) { return o.Ask(ctx, socket, path) }
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	started := make(chan error)
+	started := make(chan error, 1)
 	go func() { // on a thread of its own, which the kernel watches: see runProgram
-		d.result = n.do(func() error {
+		d.result = inNamespace(namespace, func() error {
 			err := d.cmd.Start()
 			started <- err
 			if err != nil {
@@ -62,23 +57,30 @@ func (n *namespace) startDaemon(ctx context.Context, o Options, file, socket str
 			}
 			return d.cmd.Wait()
 		})
+		select {
+		case started <- d.result: // it was not even tried
+		default:
+		}
 		close(d.ended)
 	}()
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	if err := d.ready(ctx); err != nil {
+	if err := d.ready(ctx, flows.State.Up); err != nil { // those that send to peers wait for them, who are not there yet
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
 }
 
-// ready waits until every flow runs. Those that send to peers wait for them, who are not there yet.
-func (d *daemon) ready(ctx context.Context) error {
-	err := errors.New("it does not answer")
-	await(ctx, 20*time.Second, func() bool {
-		err = d.up(ctx)
-		return err == nil || d.over()
+// startLimit is far beyond what flows take to begin, and to find their peers.
+const startLimit = time.Minute
+
+// ready waits until every flow is in a state that is good enough. One that failed stays so.
+func (d *daemon) ready(ctx context.Context, enough func(flows.State) bool) error {
+	err, failed := errors.New("it does not answer"), false
+	await(ctx, startLimit, func() bool {
+		failed, err = d.are(ctx, enough)
+		return err == nil || failed || d.over()
 	})
 	if err != nil {
 		return fmt.Errorf("the daemon is not ready: %w\n%s", err, &d.said)
@@ -86,15 +88,15 @@ func (d *daemon) ready(ctx context.Context) error {
 	return nil
 }
 
-// up says which flow does not run.
-func (d *daemon) up(ctx context.Context) error {
+// are says which flow is not in such a state, and whether one failed.
+func (d *daemon) are(ctx context.Context, enough func(flows.State) bool) (failed bool, err error) {
 	s, err := d.status(ctx)
 	for _, f := range s.Flows {
-		if !f.State.Up() {
-			err = fmt.Errorf("flow %s is %s: %s", f.Name, f.State, f.Error)
+		if !enough(f.State) && !failed {
+			failed, err = f.State == flows.Failed, fmt.Errorf("flow %s is %s: %s", f.Name, f.State, f.Error)
 		}
 	}
-	return err
+	return failed, err
 }
 
 func (d *daemon) over() bool {

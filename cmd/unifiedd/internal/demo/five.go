@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,26 +15,26 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// fiveText is what a user would write: all five kinds of flows, over one region and one RDMA device, which is RoCE in software.
+// fiveText is what a user would write: all five kinds of flows, over one region and one RDMA device.
 const fiveText = `# All five flows of unifiedd in one daemon: see docs/configuration.md.
 region: {size: %[1]s}
 control: {socket: %[2]q}
 flows:
   - name: capture     # network to storage
-    from: {interface: %[3]s, filter: "udp and dst port 5000", ring: 2048}
-    to: {file: %[4]q, layout: slot, segment: {size: 64MiB}}
+    from: {interface: %[3]s, filter: "udp and dst port 5000", ring: %[4]d}
+    to: {%[5]s, layout: slot, segment: {size: 64MiB}}
   - name: wal         # RDMA to storage
-    from: {rdma: "roce:%[5]s", listen: %[6]q, clients: 4, window: 128}
-    to: {file: %[7]q, layout: slot, segment: {size: 64MiB}}
+    from: {rdma: %[6]q, listen: %[7]q, clients: 4, window: 128}
+    to: {%[8]s, layout: slot, segment: {size: 64MiB}}
   - name: feed        # network to RDMA
-    from: {interface: %[8]s, filter: "udp and dst port 5000", ring: 2048}
-    to: {rdma: "roce:%[5]s", peers: [{name: sink, address: %[9]q, flow: feed}]}
+    from: {interface: %[9]s, filter: "udp and dst port 5000", ring: %[4]d}
+    to: {rdma: %[6]q, peers: [{name: sink, address: %[10]q, flow: feed}]}
   - name: blocks      # storage to RDMA
-    from: {file: %[10]q}
-    to: {rdma: "roce:%[5]s", listen: %[11]q, clients: 4, transfer: 4KiB}
+    from: {%[11]s}
+    to: {rdma: %[6]q, listen: %[12]q, clients: 4, transfer: 4KiB}
   - name: relay       # RDMA to RDMA
-    from: {rdma: "roce:%[5]s", listen: %[12]q, clients: 4, window: 128}
-    to: {rdma: "roce:%[5]s", peers: [{name: sink, address: %[13]q, flow: relay}]}
+    from: {rdma: %[6]q, listen: %[13]q, clients: 4, window: 128}
+    to: {rdma: %[6]q, peers: [{name: sink, address: %[14]q, flow: relay}]}
 `
 
 // The region of the five flows, and that of their peers.
@@ -53,7 +54,8 @@ const (
 
 // five is one run of all five flows.
 type five struct {
-	*stage
+	Options
+	Place
 	daemon *daemon
 	status flows.Status // when everything had come
 	heard  map[string]heard
@@ -61,40 +63,72 @@ type five struct {
 }
 
 // showFive runs the daemon with five flows, and the programs at their other ends.
-func (s *stage) showFive(ctx context.Context) (f *five, err error) {
+func (s *stage) showFive(ctx context.Context) (*five, error) {
 	fmt.Fprintf(s.Out, `
 Now all five flows at once, in one daemon over one region of %v: it captures packets, sends others on over RDMA,
 keeps a log for an RDMA client, serves blocks, and relays messages. RDMA is RoCE v2 in software, the disk a file.
 `, config.Size(fiveRegion))
-	f = &five{stage: s, heard: make(map[string]heard), files: make(map[string]heard)}
+	f, err := s.Options.runFive(ctx, s.place())
+	if err != nil {
+		return nil, err
+	}
+	return f, errors.Join(s.b.detached(captured), s.b.detached(fed), s.b.detached(remote))
+}
+
+// Five runs the five flows at a place and prints the table. It returns the daemon's status when everything had come; the error says
+// what did not work, or did not add up.
+func Five(ctx context.Context, o Options, p Place) (flows.Status, error) {
+	f, err := o.runFive(ctx, p)
+	if err != nil {
+		return flows.Status{}, err
+	}
+	if err := f.table(o.Out); err != nil {
+		return f.status, err
+	}
+	return f.status, errors.Join(f.problems()...)
+}
+
+// runFive runs the daemon and the programs, and reads back what is on disk.
+func (o Options) runFive(ctx context.Context, p Place) (f *five, err error) {
+	f = &five{Options: o, Place: p, heard: make(map[string]heard), files: make(map[string]heard)}
 	if err := f.prepare(ctx); err != nil {
 		return nil, err
 	}
-	if f.daemon, err = s.b.startDaemon(ctx, s.Options, f.path("five.yaml"), f.path("control.sock")); err != nil {
+	if f.daemon, err = f.startDaemon(ctx); err != nil {
 		return nil, err
 	}
 	err = f.talk(ctx)
 	if err = errors.Join(err, f.daemon.stop()); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(s.b.detached(captured), s.b.detached(fed), s.b.detached(remote)); err != nil {
-		return nil, err
-	}
-	fmt.Fprintln(s.Out, "  all five: sent, received and compared; reading the disk back")
+	fmt.Fprintln(o.Out, "  all five: sent, received and compared; reading the disk back")
 	return f, f.readBack(ctx)
 }
 
-func (f *five) path(name string) string { return filepath.Join(f.dir, name) }
+// startDaemon starts the daemon where it belongs.
+func (f *five) startDaemon(ctx context.Context) (d *daemon, err error) {
+	if f.Unifiedd == "" {
+		if f.Unifiedd, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	return startDaemon(ctx, f.Unifiedd, f.Daemon, f.Options, f.path("five.yaml"), f.path("control.sock"))
+}
+
+func (f *five) path(name string) string { return filepath.Join(f.Files, name) }
+
+// at is the address of a port, peerAt that of a port of the programs.
+func (p *Place) at(port int) string     { return net.JoinHostPort(p.Host, strconv.Itoa(port)) }
+func (p *Place) peerAt(port int) string { return net.JoinHostPort(p.PeerHost, strconv.Itoa(port)) }
 
 // prepare writes the configuration, and the blocks to be served.
 func (f *five) prepare(ctx context.Context) error {
-	text := fmt.Sprintf(fiveText, config.Size(fiveRegion), f.path("control.sock"), captured.name, f.path("five-capture"),
-		remote.name, remote.at(receivingEnd, walPort), f.path("five-wal"), fed.name, remote.at(sendingEnd, feedSink),
-		f.path("blocks"), remote.at(receivingEnd, blocksPort), remote.at(receivingEnd, relayPort), remote.at(sendingEnd, relaySink))
+	text := fmt.Sprintf(fiveText, f.Region, f.path("control.sock"), f.Captured, f.Ring, f.Capture.Flow, f.Device, f.at(walPort), f.WAL.Flow,
+		f.Fed, f.peerAt(feedSink), f.Blocks.Flow, f.at(blocksPort), f.at(relayPort), f.peerAt(relaySink))
 	if err := os.WriteFile(f.path("five.yaml"), []byte(text), 0o600); err != nil {
 		return err
 	}
-	_, err := f.b.flowTest(ctx, f.FlowTest, "make", "-file", f.path("blocks"), "-size", "33554432", "-seed", blocksSeed)
+	_, err := runFlowTest(ctx, f.FlowTest, f.Daemon, "make", "-file", f.Blocks.Path, "-size", strconv.FormatUint(f.BlockBytes, 10), "-seed", blocksSeed)
 	return err
 }
 
@@ -102,10 +136,6 @@ func (f *five) prepare(ctx context.Context) error {
 const (
 	walSeed, relaySeed, feedSeed, blocksSeed, captureSeed = "1", "2", "3", "4", "5"
 	walSize, relaySize, feedSize, captureSize, blockSize  = "1000", "1800", "1000", "1400", "4096"
-	packetRate                                            = 3000 // a second
-	messageRate                                           = 2000
-	blockRate                                             = 1000 // by the time there is: they come as fast as they can
-	patience                                              = "4s" // when no packet comes any more
 )
 
 // DefaultTime is how long the five flows are sent to.
@@ -119,34 +149,59 @@ func (f *five) during(rate int) []string {
 	return []string{"-count", strconv.FormatUint(f.many(rate), 10), "-rate", strconv.Itoa(rate)}
 }
 
-// talk runs the other ends of all flows, in one process over one RDMA device, and asks the daemon how it is when they are done.
+// talk runs the other ends of all flows, those over RDMA in one process with one device, and asks the daemon how it is when they are done.
+// Packets are sent once the flows that send messages on have found their peers.
 func (f *five) talk(ctx context.Context) error {
-	said, err := f.a.flowTest(ctx, f.FlowTest, f.commands()...)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	var said []heard
+	ended := make(chan error, 1)
+	go func() {
+		var err error
+		if said, err = runFlowTest(ctx, f.FlowTest, f.Programs, f.commands()...); err != nil {
+			fail(err)
+		}
+		ended <- err
+	}()
+	sent, err := f.send(ctx)
 	if err != nil {
+		fail(err)
+	}
+	if err := errors.Join(err, <-ended); err != nil {
 		return errors.Join(err, f.daemon.trouble())
 	}
-	for i, name := range []string{"wal", "relay", "feed", "relayed", "blocks", "fed", "sent"} {
+	for i, name := range []string{"wal", "relay", "feed", "relayed", "blocks"} {
 		f.heard[name] = said[i]
 	}
+	f.heard["fed"], f.heard["sent"] = sent[0], sent[1]
 	await(ctx, 5*time.Second, func() bool {
 		f.status, err = f.daemon.status(ctx)
-		return err != nil || f.flow("capture").Packets >= f.many(packetRate)
+		return err != nil || f.flow("capture").Packets >= f.many(f.PacketRate)
 	})
 	return err
 }
 
-// commands are the other ends, all at the same time.
+// send sends packets to both flows that take some.
+func (f *five) send(ctx context.Context) ([]heard, error) {
+	if err := f.daemon.ready(ctx, func(s flows.State) bool { return s == flows.Running }); err != nil {
+		return nil, err
+	}
+	packets := f.during(f.PacketRate)
+	return runFlowTest(ctx, f.FlowTest, f.Senders, slices.Concat([]string{"send", "-to", f.FedAt, "-seed", feedSeed, "-size", feedSize}, packets,
+		[]string{"+", "send", "-to", f.CapturedAt, "-seed", captureSeed, "-size", captureSize}, packets)...)
+}
+
+// commands are the other ends over RDMA, all at the same time.
 func (f *five) commands() []string {
-	device := []string{"-device", "roce:" + remote.name, "-memory", strconv.Itoa(int(peerRegion)), "-receive-ring", "1024"}
-	messages, packets := f.during(messageRate), f.during(packetRate)
-	all := slices.Concat([]string{"append", "-to", remote.at(receivingEnd, walPort), "-flow", "wal", "-seed", walSeed, "-size", walSize}, device, messages)
+	device := []string{"-device", f.PeerDevice, "-memory", strconv.FormatUint(uint64(f.PeerRegion), 10), "-receive-ring", "1024"}
+	messages := f.during(f.MessageRate)
+	all := slices.Concat([]string{"append", "-to", f.at(walPort), "-flow", "wal", "-seed", walSeed, "-size", walSize}, device, messages)
 	for _, c := range [][]string{
-		slices.Concat([]string{"append", "-to", remote.at(receivingEnd, relayPort), "-flow", "relay", "-seed", relaySeed, "-size", relaySize}, messages),
-		{"receive", "-listen", remote.at(sendingEnd, feedSink), "-flow", "feed", "-packets", "-seed", feedSeed, "-idle", patience},
-		{"receive", "-listen", remote.at(sendingEnd, relaySink), "-flow", "relay", "-seed", relaySeed, messages[0], messages[1]},
-		{"read", "-from", remote.at(receivingEnd, blocksPort), "-flow", "blocks", "-seed", blocksSeed, "-size", blockSize, "-count", strconv.FormatUint(f.many(blockRate), 10), "-depth", "4"},
-		slices.Concat([]string{"send", "-to", fed.at(receivingEnd, port), "-seed", feedSeed, "-size", feedSize}, packets),
-		slices.Concat([]string{"send", "-to", captured.at(receivingEnd, port), "-seed", captureSeed, "-size", captureSize}, packets),
+		slices.Concat([]string{"append", "-to", f.at(relayPort), "-flow", "relay", "-seed", relaySeed, "-size", relaySize}, messages),
+		{"receive", "-listen", f.peerAt(feedSink), "-flow", "feed", "-packets", "-seed", feedSeed, "-count", strconv.FormatUint(f.many(f.PacketRate), 10), "-idle", f.Patience},
+		{"receive", "-listen", f.peerAt(relaySink), "-flow", "relay", "-seed", relaySeed, messages[0], messages[1]},
+		{"read", "-from", f.at(blocksPort), "-flow", "blocks", "-seed", blocksSeed, "-size", blockSize, "-count", strconv.FormatUint(f.many(f.BlockRate), 10), "-depth", "4",
+			"-within", strconv.FormatUint(f.BlockBytes, 10)},
 	} {
 		all = append(append(all, "+"), c...)
 	}
@@ -163,13 +218,20 @@ func (f *five) flow(name string) flows.FlowStatus {
 	return flows.FlowStatus{}
 }
 
-// readBack compares what is on disk.
+// readBack compares what is on disk. Of a ring the packets are exported first.
 func (f *five) readBack(ctx context.Context) error {
+	capture := f.Capture.Path
+	if f.Capture.Ring {
+		capture = f.path("exported")
+		if _, err := runProgram(ctx, f.Unifiedd, "export", "-r", f.Capture.Path, "-w", capture+".pcapng"); err != nil {
+			return err
+		}
+	}
 	for name, line := range map[string][]string{
-		"wal":     {"log", "-file", f.path("five-wal"), "-seed", walSeed, "-count", strconv.FormatUint(f.many(messageRate), 10)},
-		"capture": {"packets", "-file", f.path("five-capture"), "-seed", captureSeed},
+		"wal":     {"log", "-file", f.WAL.Path, "-seed", walSeed, "-count", strconv.FormatUint(f.many(f.MessageRate), 10)},
+		"capture": {"packets", "-file", capture, "-seed", captureSeed},
 	} {
-		said, err := f.b.flowTest(ctx, f.FlowTest, line...)
+		said, err := runFlowTest(ctx, f.FlowTest, f.Daemon, line...)
 		if err != nil {
 			return err
 		}

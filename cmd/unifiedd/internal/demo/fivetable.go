@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/rdma/providers"
 )
 
 // row is one flow of the table.
@@ -66,7 +67,11 @@ func (f *five) table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "Copies are per byte. RoCE in software must place what comes into posted receives: its one copy, which an RDMA card does itself.\nFrames: %s.\n", f.owners())
+	note := ""
+	if _, soft := providers.Soft(f.Device); soft {
+		note = " RoCE in software must place what comes into posted receives: its one copy, which an RDMA card does itself."
+	}
+	_, err := fmt.Fprintf(w, "Copies are per byte.%s\nFrames: %s.\n", note, f.owners())
 	return err
 }
 

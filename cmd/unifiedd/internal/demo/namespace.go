@@ -35,6 +35,18 @@ func newNamespace(name string) (*namespace, error) {
 // do runs f on a thread that is in the namespace.
 func (n *namespace) do(f func() error) error { return onThread(n.ns, f) }
 
+// inNamespace runs f on a thread in the namespace with that path; empty: in that of the process.
+func inNamespace(path string, f func() error) (err error) {
+	ns := netns.None()
+	if path != "" {
+		if ns, err = netns.GetFromPath(path); err != nil {
+			return fmt.Errorf("open network namespace %s: %w", path, err)
+		}
+		defer ns.Close()
+	}
+	return onThread(ns, f)
+}
+
 // onThread runs f on a thread of its own, in a namespace if one is given. The
 // thread ends with f, so that none returns to the scheduler in a namespace that is
 // not the program's.

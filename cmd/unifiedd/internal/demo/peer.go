@@ -43,8 +43,8 @@ func (o *Options) findFlowTest() error {
 	return nil
 }
 
-// flowTest runs the program in the namespace. Its commands are joined by + and each says one thing.
-func (n *namespace) flowTest(ctx context.Context, program string, line ...string) (all []heard, err error) {
+// runFlowTest runs the program in the namespace with that path. Its commands are joined by + and each says one thing.
+func runFlowTest(ctx context.Context, program, namespace string, line ...string) (all []heard, err error) {
 	var words []string
 	for i, w := range line {
 		words = append(words, w)
@@ -53,7 +53,7 @@ func (n *namespace) flowTest(ctx context.Context, program string, line ...string
 		}
 	}
 	var out string
-	err = n.do(func() (err error) { out, err = runProgram(ctx, program, words...); return err })
+	err = inNamespace(namespace, func() (err error) { out, err = runProgram(ctx, program, words...); return err })
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,82 @@
+//go:build lab
+
+package main
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/demo"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+//lab:program selftests/unified-flow-test
+
+// The cards that packets come by; the first one has the Soft-RoCE device, too.
+var (
+	capturedBy = labenv.Wire{Card: "igb1", Here: "10.79.1.2", There: "10.79.1.1"}
+	fedBy      = labenv.Wire{Card: "virtio0", Here: "10.79.2.2", There: "10.79.2.1"}
+)
+
+// TestFiveFlows runs all five flows in one daemon on what they are for: cards with zero copy where the kernel has it, verbs of
+// the kernel, and NVMe disks by their nodes, one for each flow that has a disk. Programs at the far ends verify every byte.
+func TestFiveFlows(t *testing.T) {
+	testenv.HugePages(t, 112<<20)
+	device := labenv.SoftRoCE(t, capturedBy.Card, capturedBy.Here+"/24")
+	t.Cleanup(func() { labenv.RDMAAtRest(t, device) })
+	disks := labenv.OddDisks(t)
+	senders := labenv.Opposite(t, capturedBy, fedBy)
+	var said sink
+	status, err := demo.Five(t.Context(), demo.Options{
+		Out: &said, Time: map[bool]time.Duration{false: 20 * time.Second, true: 2 * time.Second}[testing.Short()],
+		FlowTest: labenv.Program(t, "unified-flow-test"),
+		Ask: func(ctx context.Context, socket, path string) ([]byte, error) {
+			return ask(ctx, socket, http.MethodGet, path)
+		},
+	}, demo.Place{
+		Files: t.TempDir(), Senders: "/run/netns/" + senders.Name, Unifiedd: testenv.Tool(t, "unifiedd"),
+		Region: 80 << 20, PeerRegion: 32 << 20, Ring: 512,
+		Captured: capturedBy.Card, CapturedAt: capturedBy.Here + ":5000", Fed: fedBy.Card, FedAt: fedBy.Here + ":5000",
+		Device: device, PeerDevice: device, Host: capturedBy.Here, PeerHost: capturedBy.Here,
+		Capture: demo.DeviceDisk(labenv.DiskPassthrough, labenv.Disk), WAL: demo.DeviceDisk(disks.Plain.Node, disks.Plain.Disk),
+		Blocks:     demo.DeviceDisk(disks.Blocks.Node, disks.Blocks.Disk),
+		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 4 << 20, Patience: "10s",
+	})
+	t.Logf("%s", said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(status.Flows) != 5 {
+		t.Errorf("%d flows", len(status.Flows))
+	}
+	for _, f := range status.Flows {
+		t.Run(f.Name, func(t *testing.T) { copiesNothing(t, &f) })
+	}
+}
+
+// copiesNothing: neither we nor the kernel copy a byte of a flow, but for what reaches a card whose driver has no zero copy.
+func copiesNothing(t *testing.T, f *flows.FlowStatus) {
+	if f.Bytes == 0 {
+		t.Error("nothing went through")
+	}
+	for reason, n := range f.CopiedBytes {
+		if n != 0 {
+			t.Errorf("copied %d bytes: %s", n, reason)
+		}
+	}
+	card := strings.HasPrefix(f.Kind, "network-")
+	zero := card && labenv.ZeroCopy(t, f.From)
+	if card && f.ZeroCopy != zero {
+		t.Errorf("zero copy: %v, because %s", f.ZeroCopy, f.WhyNot)
+	}
+	for reason, n := range f.KernelBytes {
+		if want := map[bool]uint64{true: f.Bytes}[card && !zero && reason == "xdp"]; n != want {
+			t.Errorf("the kernel copied %d bytes, not %d: %s", n, want, reason)
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package demo
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// Place is what the five flows run on. The demo makes one of namespaces, RoCE in software and files; a test in the lab
+// one of cards, kernel verbs and NVMe disks.
+type Place struct {
+	Files    string // directory for the configuration, and what else is made
+	Programs string // path of the namespace of the programs that use RDMA; empty: that of the process
+	Senders  string // and that of the program that sends packets
+	Daemon   string // and that of the daemon
+	Unifiedd string // the program; empty: this one
+
+	Region, PeerRegion config.Size // of the daemon, and of the programs
+	Ring               int         // frames in each receive ring of an interface that packets come by
+
+	Captured, Fed     string // interfaces that packets come by
+	CapturedAt, FedAt string // host and port that packets are sent to
+	Device            string // the daemon's RDMA device
+	PeerDevice        string // and that of the programs
+	Host, PeerHost    string // the addresses of both
+
+	Capture, WAL, Blocks Disk
+
+	// How many a second: packets to each of two flows, messages to each of two, requests.
+	PacketRate, MessageRate, BlockRate int
+	BlockBytes                         uint64 // that are served
+	Patience                           string // the sink's, when no packet comes any more
+}
+
+// Disk is where a flow writes or reads.
+type Disk struct {
+	Flow string // as the configuration says it: file: PATH or device: PATH
+	Path string // by which other programs find it
+	Ring bool   // it is a device with a ring
+}
+
+// fileDisk is a file, or what the names of files begin with.
+func fileDisk(path string) Disk { return Disk{Flow: fmt.Sprintf("file: %q", path), Path: path} }
+
+// DeviceDisk is a device, or an NVMe disk by its node for commands, that other programs find under another name.
+func DeviceDisk(node, path string) Disk {
+	return Disk{Flow: fmt.Sprintf("device: %q", node), Path: path, Ring: true}
+}
+
+// place is that of the demo.
+func (s *stage) place() Place {
+	in := func(name string) string { return s.dir + "/" + name }
+	return Place{
+		Files: s.dir, Programs: namespacePath(s.a.name), Senders: namespacePath(s.a.name), Daemon: namespacePath(s.b.name),
+		Region: fiveRegion, PeerRegion: peerRegion, Ring: 2048,
+		Captured: captured.name, Fed: fed.name, CapturedAt: captured.at(receivingEnd, port), FedAt: fed.at(receivingEnd, port),
+		Device: "roce:" + remote.name, PeerDevice: "roce:" + remote.name, Host: remote.ip(receivingEnd).String(), PeerHost: remote.ip(sendingEnd).String(),
+		Capture: fileDisk(in("five-capture")), WAL: fileDisk(in("five-wal")), Blocks: fileDisk(in("blocks")),
+		PacketRate: 3000, MessageRate: 2000, BlockRate: 1000, BlockBytes: 32 << 20, Patience: "4s",
+	}
+}

@@ -1,0 +1,86 @@
+package labenv
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// Wire is a card that stays in the namespace of the process and has an address, and the address of its fellow at the other end; both
+// without a prefix length, of the same network of 24 bits.
+type Wire struct{ Card, Here, There string }
+
+// Opposite moves the fellows of cards into one namespace, from where packets are sent to the cards, and waits until the wires carry. Cards and
+// fellows are up and know each other, so that none asks. At the end of the test the fellows come back.
+func Opposite(t testing.TB, all ...Wire) *testenv.Namespace {
+	t.Helper()
+	ns := testenv.NewNamespace(t)
+	for _, w := range all {
+		w.part(t, ns)
+	}
+	for _, w := range all {
+		w.await(t, ns)
+	}
+	return ns
+}
+
+// part moves the fellow, and sets both ends up.
+func (w Wire) part(t testing.TB, ns *testenv.Namespace) {
+	t.Helper()
+	here, other := setUpHere(t, w.Card), wires[w.Card]
+	there := setUpHere(t, other)
+	ip(t, nil, "link", "set", other, "netns", ns.Name)
+	ip(t, ns, "link", "set", other, "up")
+	ip(t, ns, "addr", "add", w.There+"/24", "dev", other)
+	ip(t, ns, "neigh", "replace", w.Here, "lladdr", here.Attrs().HardwareAddr.String(), "dev", other)
+	if !hasAddress(t, here, w.Here) {
+		addAddress(t, here, w.Here+"/24")
+	}
+	ip(t, nil, "neigh", "replace", w.There, "lladdr", there.Attrs().HardwareAddr.String(), "dev", w.Card)
+}
+
+// await waits until both ends have had a link for long enough.
+func (w Wire) await(t testing.TB, ns *testenv.Namespace) {
+	t.Helper()
+	since := time.Now()
+	testenv.Wait(t, 20*time.Second, w.Card+" to have a link", func() bool {
+		link, err := netlink.LinkByName(w.Card)
+		if err != nil || link.Attrs().OperState != netlink.OperUp || !strings.Contains(ip(t, ns, "link", "show", wires[w.Card]), "state UP") {
+			since = time.Now()
+		}
+		return time.Since(since) > igbSettles
+	})
+}
+
+func hasAddress(t testing.TB, link netlink.Link, address string) bool {
+	t.Helper()
+	all, err := netlink.AddrList(link, netlink.FAMILY_V4)
+	if err != nil {
+		t.Fatalf("list the addresses of %s: %v", link.Attrs().Name, err)
+	}
+	for _, a := range all {
+		if a.IP.Equal(net.ParseIP(address)) {
+			return true
+		}
+	}
+	return false
+}
+
+// ip runs ip(8) in a namespace, or in that of the process.
+func ip(t testing.TB, ns *testenv.Namespace, args ...string) string {
+	t.Helper()
+	if ns != nil {
+		return ns.Run(t, "ip", args...)
+	}
+	out, err := exec.Command("ip", args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ip %q: %v\n%s", args, err, out)
+	}
+	return string(out)
+}

@@ -1,0 +1,31 @@
+package ring
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOpen: a file is opened as it is; a character device that is no NVMe node is refused by name.
+func TestOpen(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(name, []byte("ring"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var b [4]byte
+	if _, err := f.ReadAt(b[:], 0); err != nil || string(b[:]) != "ring" {
+		t.Errorf("read %q: %v", b, err)
+	}
+	if _, err := Open(os.DevNull); err == nil || !strings.Contains(err.Error(), "/dev/null is a character device and no NVMe node") {
+		t.Errorf("%v", err)
+	}
+	if _, err := Open(name + "s"); !os.IsNotExist(err) {
+		t.Errorf("%v", err)
+	}
+}
