@@ -104,12 +104,15 @@ var notOnCards = map[string]string{
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
+	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires,
+
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
 	"Feed": ofPeers, "Identity": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers,
 }
 
 const (
 	noInterface = "it uses no interface"
+	manyWires   = "it makes wires beside the one it captures from; what flows do there as they stop and start the other tests have"
 	ofPeers     = "its RDMA is RoCE in software on a veth pair of its own; packages stream and blocks run over the guest's RDMA device"
 )
 

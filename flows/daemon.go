@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -27,16 +28,21 @@ type Options struct {
 // Daemon is one region, its workers and the flows over it. Its methods may be
 // called from any goroutine.
 type Daemon struct {
-	config  *config.Config
 	options Options
 	region  *umem.Region
 	placed  placed
 	workers []*Worker
 	devices *rdmaDevices
 	secret  *connect.Credentials // of RDMA connections; nil: they are plain
-	flows   []*Flow
 	started time.Time
 	undo    cleanup
+
+	reloading sync.Mutex // held while flows come or go
+	closing   atomic.Bool
+	reloads   *reloads
+	mu        sync.Mutex // guards what follows
+	config    *config.Config
+	flows     []*Flow
 }
 
 // controlArea is the room for the rings of io_uring.
@@ -48,7 +54,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	d := &Daemon{config: c, options: o, started: time.Now()}
+	d := &Daemon{config: c, options: o, started: time.Now(), reloads: newReloads()}
 	var undo cleanup
 	defer undo.run()
 	giveProcessors(len(c.Workers))
@@ -127,7 +133,8 @@ func (d *Daemon) worker(name string) *Worker {
 
 // share is each flow's part of the region, of what RDMA devices leave.
 func (d *Daemon) share() sharing {
-	n := len(d.config.Flows)
+	c, _ := d.running()
+	n := len(c.Flows)
 	frames := max(0, d.devices.frames()-d.devices.taken())
 	return sharing{
 		frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
@@ -139,9 +146,11 @@ func (d *Daemon) share() sharing {
 // Start starts every flow. Flows that cannot start do not keep others from it;
 // the error names each of them.
 func (d *Daemon) Start() error {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
 	d.warn()
 	var errs []error
-	for _, f := range d.flows {
+	for _, f := range d.Flows() {
 		errs = append(errs, f.Start())
 	}
 	return errors.Join(errs...)
@@ -156,7 +165,7 @@ func (d *Daemon) warn() {
 
 // Flow finds a flow by its name.
 func (d *Daemon) Flow(name string) (*Flow, error) {
-	for _, f := range d.flows {
+	for _, f := range d.Flows() {
 		if f.Name() == name {
 			return f, nil
 		}
@@ -165,14 +174,37 @@ func (d *Daemon) Flow(name string) (*Flow, error) {
 }
 
 func (d *Daemon) names() (all []string) {
-	for _, f := range d.flows {
+	for _, f := range d.Flows() {
 		all = append(all, f.Name())
 	}
 	return all
 }
 
 // Flows lists the flows in the order of the configuration.
-func (d *Daemon) Flows() []*Flow { return d.flows }
+func (d *Daemon) Flows() []*Flow {
+	_, all := d.running()
+	return all
+}
+
+// Config is the configuration the daemon runs with, not to be changed.
+func (d *Daemon) Config() *config.Config {
+	c, _ := d.running()
+	return c
+}
+
+func (d *Daemon) running() (*config.Config, []*Flow) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.config, d.flows
+}
+
+// adopt makes a configuration and its flows the daemon's.
+func (d *Daemon) adopt(c *config.Config, all []*Flow) {
+	d.devices.expect(c)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.config, d.flows = c, all
+}
 
 // Region is the memory of all flows.
 func (d *Daemon) Region() *umem.Region { return d.region }
@@ -180,7 +212,7 @@ func (d *Daemon) Region() *umem.Region { return d.region }
 // Unready is the status of each flow that does not do all it should: nil when every
 // flow runs and waits for nothing, or is done.
 func (d *Daemon) Unready() (all []FlowStatus) {
-	for _, f := range d.flows {
+	for _, f := range d.Flows() {
 		if s := f.Status(); s.State != Running && s.State != Done {
 			all = append(all, s)
 		}
@@ -190,11 +222,11 @@ func (d *Daemon) Unready() (all []FlowStatus) {
 
 // Status is everything the daemon tells about itself.
 func (d *Daemon) Status() Status {
-	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Region: d.regionStatus()}
+	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus()}
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}
-	for _, f := range d.flows {
+	for _, f := range d.Flows() {
 		s.Flows = append(s.Flows, f.Status())
 	}
 	return s
@@ -216,11 +248,21 @@ func (d *Daemon) regionStatus() RegionStatus {
 // Close stops every flow, so that nothing received is lost, and gives
 // everything back.
 func (d *Daemon) Close() error {
-	errs := make([]error, len(d.flows))
+	d.closing.Store(true)
+	err := d.stop() // also while a reload waits for a disk
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	return errors.Join(err, d.stop(), d.undo.run())
+}
+
+// stop stops the flows together: one with a slow disk must not keep the others waiting.
+func (d *Daemon) stop() error {
+	all := d.Flows()
+	errs := make([]error, len(all))
 	var stopping sync.WaitGroup
-	for i, f := range d.flows { // together: one with a slow disk must not keep the others waiting
+	for i, f := range all {
 		stopping.Go(func() { errs[i] = f.Stop() })
 	}
 	stopping.Wait()
-	return errors.Join(append(errs, d.undo.run())...)
+	return errors.Join(errs...)
 }

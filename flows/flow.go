@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -24,9 +25,10 @@ type Flow struct {
 
 	patience time.Duration // how long stopping waits for the disk
 
-	starting sync.Mutex // held while starting or stopping
-	mu       sync.Mutex // guards what follows
-	run      run        // nil unless running
+	starting sync.Mutex  // held while starting or stopping
+	leaving  atomic.Bool // it is not to start again
+	mu       sync.Mutex  // guards what follows
+	run      run         // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
 	last     FlowStatus    // of the run that ended last
@@ -57,6 +59,9 @@ func (f *Flow) Start() error {
 	defer f.starting.Unlock()
 	if f.running() != nil {
 		return nil
+	}
+	if f.leaving.Load() {
+		return fmt.Errorf("start flow %s: a reload takes it away", f.config.Name)
 	}
 	r, err := f.open()
 	if err == nil {

@@ -49,7 +49,7 @@ func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs 
 		return err
 	}
 	o.undo.add(out.queue.Close)
-	w.disk, w.sink = out, out
+	w.disk, w.sink, w.hands = out, out, o.hands
 	if out.layout, err = w.lay(o, spare); err != nil {
 		return err
 	}
@@ -95,12 +95,16 @@ func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	return p, nil
 }
 
+// leastExtents is how many extents a packed layout has at least: one is filled while
+// another is written.
+const leastExtents = 2
+
 // takeExtents takes the flow's share of the extents.
 func (o *opening) takeExtents() ([]umem.Frame, error) {
 	extents := make([]umem.Frame, o.shared.extents)
 	got := o.hands.TakeExtents(extents)
-	if got < 2 {
-		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs 2 at least: raise region.extents", got)
+	if got < leastExtents {
+		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs %d at least: raise region.extents", got, leastExtents)
 	}
 	return extents[:got], nil
 }

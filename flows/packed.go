@@ -14,6 +14,7 @@ type packed struct {
 	mark    uint32 // bytes of the mark in front: none in a stream
 	spare   *stack // frames
 	extents stack
+	total   int // extents that are the layout's
 	copied  *copies
 	numbers numbering
 
@@ -30,7 +31,7 @@ type packed struct {
 // limit bytes. With an align of 1 they are what a stream has: no mark in front
 // and no padding.
 func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
-	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c}
+	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, total: len(extents), copied: c}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
 	}

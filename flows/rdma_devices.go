@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -20,8 +21,8 @@ import (
 // registered, for as long as a flow uses it. Any goroutine may use them.
 type rdmaDevices struct {
 	region *umem.Region
-	names  []string // that flows may use
 	mu     sync.Mutex
+	names  []string // that flows may use, or that are open
 	open   map[string]*rdmaDevice
 }
 
@@ -30,6 +31,7 @@ type rdmaDevice struct {
 	*stream.Endpoint
 	name  string
 	soft  bool       // RoCE in software, which places what comes by a copy
+	takes int64      // frames, as far as that is known before it is open
 	users int        // under the devices' lock
 	mu    sync.Mutex // of who asks for events
 	fatal bool       // the device is gone
@@ -38,6 +40,16 @@ type rdmaDevice struct {
 // newRDMADevices opens none yet.
 func newRDMADevices(c *config.Config, region *umem.Region) *rdmaDevices {
 	d := &rdmaDevices{region: region, open: map[string]*rdmaDevice{}}
+	d.expect(c)
+	return d
+}
+
+// expect makes the devices of a configuration, and those that are open still, those that
+// flows may use.
+func (d *rdmaDevices) expect(c *config.Config) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.names = slices.Sorted(maps.Keys(d.open))
 	for _, f := range c.Flows {
 		for _, name := range []string{f.From.RDMA, f.To.RDMA} {
 			if name != "" && !slices.Contains(d.names, name) {
@@ -45,7 +57,6 @@ func newRDMADevices(c *config.Config, region *umem.Region) *rdmaDevices {
 			}
 		}
 	}
-	return d
 }
 
 // use opens a device, unless it is open. Who uses it gives it back.
@@ -86,6 +97,7 @@ func (d *rdmaDevices) openOne(name string) (*rdmaDevice, error) {
 	}
 	one := &rdmaDevice{name: name}
 	_, one.soft = providers.Soft(name)
+	one.takes = d.takes(name)
 	if one.Endpoint, err = stream.OpenEndpoint(device, d.region); err != nil {
 		return nil, errors.Join(err, device.Close())
 	}
@@ -124,12 +136,24 @@ func (d *rdmaDevices) frames() int64 {
 
 // taken is how many frames the devices take, as far as that is known before they are open.
 func (d *rdmaDevices) taken() (n int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for _, name := range d.names {
-		if _, soft := providers.Soft(name); soft {
-			n += roce.Config{Receive: d.receive(name)}.Frames(queuesOf(name))
+		if one := d.open[name]; one != nil {
+			n += one.takes
+		} else {
+			n += d.takes(name)
 		}
 	}
 	return n
+}
+
+// takes is how many of them one device takes.
+func (d *rdmaDevices) takes(name string) int64 {
+	if _, soft := providers.Soft(name); soft {
+		return roce.Config{Receive: d.receive(name)}.Frames(queuesOf(name))
+	}
+	return 0
 }
 
 // queuesOf is how many receive queues the interface of a device may have; 1 of what is

@@ -12,6 +12,7 @@ type Status struct {
 	Version string         `json:"version"`
 	PID     int            `json:"pid"`
 	Started time.Time      `json:"started"`
+	Config  ConfigStatus   `json:"config"`
 	Region  RegionStatus   `json:"region"`
 	Workers []WorkerStatus `json:"workers"`
 	Flows   []FlowStatus   `json:"flows"`

@@ -17,6 +17,7 @@ type writer struct {
 	sink    sink
 	disk    *output // the sink, nil for a stream
 	layout  layout
+	hands   *umem.Holder  // the worker's
 	flush   time.Duration // the longest a packet waits in a batch
 	opened  time.Time     // when the open batch got its first packet; zero: it is empty
 	notes   atomic.Pointer[statistics]
@@ -158,6 +159,22 @@ func (w *writer) pending() int {
 		return 0
 	}
 	return int(w.disk.queue.Stats().InFlight)
+}
+
+// shrink gives back extents of the packed layout: one is filled while another is written.
+func (w *writer) shrink(extents int) (over bool) {
+	p, ok := w.layout.(*packed)
+	if !ok || w.hands == nil {
+		return false
+	}
+	n := min(p.total-max(extents, leastExtents), len(p.extents.fs))
+	if n > 0 {
+		left := len(p.extents.fs) - n
+		w.hands.Give(p.extents.fs[left:])
+		p.extents.fs = p.extents.fs[:left]
+		p.total -= n
+	}
+	return p.total > max(extents, leastExtents)
 }
 
 // shut closes the block queue, to whose thread the kernel bound it.

@@ -116,7 +116,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 	defer func() { err = errors.Join(err, giveBack()) }()
 	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: newLog(cfg.Log, stderr), Count: f.count, Stream: stream,
+		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.count, Stream: stream,
 	})
 	if err != nil {
 		return err

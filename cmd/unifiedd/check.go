@@ -9,16 +9,24 @@ import (
 )
 
 func newCheck() *cobra.Command {
-	var file string
+	var file, socket string
+	var plan bool
 	c := &cobra.Command{
-		Use:   "check -c FILE",
+		Use:   "check -c FILE | check --plan [-c FILE]",
 		Short: "Check a configuration and report every mistake in it",
 		Long: `Check a configuration and report every mistake in it.
 
 Only the file is looked at; whether this machine has the interfaces and disks it
-names, and memory enough, says 'unifiedd doctor -c FILE'.`,
+names, and memory enough, says 'unifiedd doctor -c FILE'.
+
+With --plan the running daemon is asked what it would do with the file, or with its
+own as that is now: which flows it would keep, change, add and remove at a reload, and
+what cannot change while it runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if plan {
+				return printPlanned(c.Context(), c.OutOrStdout(), socket, file)
+			}
 			cfg, err := loadConfig(file)
 			if err != nil {
 				return err
@@ -28,7 +36,9 @@ names, and memory enough, says 'unifiedd doctor -c FILE'.`,
 		},
 	}
 	addConfig(c, &file, "configuration `FILE`")
-	requireConfig(c)
+	addSocket(c, &socket)
+	c.Flags().BoolVar(&plan, "plan", false, "say what a reload of the running daemon would do")
+	c.MarkFlagsOneRequired("config", "plan")
 	return c
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,7 @@ and files. The exit status is 1 if anything does not add up or is left behind.`,
 			o.Ask = func(ctx context.Context, socket, path string) ([]byte, error) {
 				return ask(ctx, socket, http.MethodGet, path)
 			}
-			o.Log = newLog(config.Log{Level: config.LevelWarn}, c.ErrOrStderr())
+			o.Log = newLog(config.FormatText, slog.LevelWarn, c.ErrOrStderr())
 			return demo.Run(ctx, o)
 		},
 	}

@@ -60,8 +60,13 @@ func report(stderr io.Writer, err error) int {
 		}
 		err = s.err
 	}
-	if mistakes := (*config.Errors)(nil); errors.As(err, &mistakes) {
-		fmt.Fprintln(stderr, mistakes)
+	here, there := (*config.Errors)(nil), mistakes("")
+	switch {
+	case errors.As(err, &here):
+		fmt.Fprintln(stderr, here)
+		return status
+	case errors.As(err, &there):
+		fmt.Fprintln(stderr, there)
 		return status
 	}
 	fmt.Fprintf(stderr, "unifiedd: %v\n", err)

@@ -57,6 +57,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for owner, n := range s.Region.Owners {
 		gauge(out, descFrames, float64(n), owner)
 	}
+	collectConfig(out, &s.Config)
 	gauge(out, descRegion, float64(s.Region.Bytes))
 	gauge(out, descOrdinary, truth(s.Region.Ordinary))
 	for i := range s.Flows {

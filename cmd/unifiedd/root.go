@@ -26,6 +26,7 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		newStatus(),
 		newStart(),
 		newStop(),
+		newReload(),
 		newDemo(),
 	)
 	ran = new(bool)

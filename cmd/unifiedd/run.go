@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"syscall"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
@@ -19,8 +20,9 @@ func newRun() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run -c FILE",
 		Short: "Run the daemon until it is told to stop",
-		Long: `Run the daemon until SIGTERM, SIGINT or SIGHUP, which make it take no more packets,
-write and flush what it has, and end. A second signal ends it at once.
+		Long: `Run the daemon until SIGTERM or SIGINT, which make it take no more packets, write and
+flush what it has, and end. A second signal ends it at once. At SIGHUP it reads its
+configuration again, as 'unifiedd reload' has it do.
 
 Flows that cannot start are reported and do not keep others from running.
 
@@ -33,7 +35,9 @@ the few capabilities it needs.`,
 			if err != nil {
 				return err
 			}
-			log := newLog(cfg.Log, c.ErrOrStderr())
+			level := new(slog.LevelVar)
+			level.Set(cfg.Log.Level.Slog())
+			log := newLog(cfg.Log.Format, level, c.ErrOrStderr())
 			here, err := starter.Start(starter.For(cfg))
 			switch {
 			case here.Status != 0: // the daemon has ended, and said why
@@ -44,7 +48,7 @@ the few capabilities it needs.`,
 			if here.Missing != 0 {
 				log.Warn("some capabilities are missing: what needs them will be refused", "missing", here.Missing.String())
 			}
-			return runDaemon(c.Context(), cfg, log)
+			return runDaemon(c.Context(), cfg, &reloader{file: file, level: level, log: log})
 		},
 	}
 	addConfig(c, &file, "configuration `FILE`")
@@ -52,16 +56,20 @@ the few capabilities it needs.`,
 	return c
 }
 
-// runDaemon runs the flows until a signal.
-func runDaemon(parent context.Context, cfg *config.Config, log *slog.Logger) (err error) {
-	ctx, stop := untilSignal(parent)
+// runDaemon runs the flows until a signal. The reloader gets the daemon.
+func runDaemon(parent context.Context, cfg *config.Config, r *reloader) (err error) {
+	ctx, stop := untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	again, stopped := hangups()
+	defer stopped()
+	log := r.log
 	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	s, err := serve(d, cfg.Metrics.Listen, cfg.Control.Socket)
+	r.daemon = d
+	s, err := serve(d, r, cfg.Metrics.Listen, cfg.Control.Socket)
 	if err != nil {
 		return err
 	}
@@ -70,6 +78,7 @@ func runDaemon(parent context.Context, cfg *config.Config, log *slog.Logger) (er
 		return err
 	}
 	notify(log, daemon.SdNotifyReady)
+	go r.follow(ctx, again)
 	<-ctx.Done()
 	notify(log, daemon.SdNotifyStopping)
 	log.Info("stopping: no more packets are taken, what was received is written")
@@ -92,9 +101,9 @@ func start(d *flows.Daemon, log *slog.Logger) error {
 	return err
 }
 
-func newLog(c config.Log, w io.Writer) *slog.Logger {
-	o := &slog.HandlerOptions{Level: c.Level.Slog()}
-	if c.Format == config.FormatJSON {
+func newLog(format config.Format, level slog.Leveler, w io.Writer) *slog.Logger {
+	o := &slog.HandlerOptions{Level: level}
+	if format == config.FormatJSON {
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))

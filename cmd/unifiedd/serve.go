@@ -20,13 +20,13 @@ import (
 type servers struct{ all []*http.Server }
 
 // serve starts listening where the configuration says.
-func serve(d *flows.Daemon, listen, socket string) (*servers, error) {
+func serve(d *flows.Daemon, r *reloader, listen, socket string) (*servers, error) {
 	s := &servers{}
 	control, err := listenUnix(socket)
 	if err != nil {
 		return nil, err
 	}
-	s.start(control, controlHandler(d))
+	s.start(control, controlHandler(d, r))
 	if listen == "" {
 		return s, nil
 	}
@@ -89,7 +89,7 @@ func fully(f *flows.FlowStatus) string {
 	return briefly(f) + ": " + f.Error
 }
 
-func controlHandler(d *flows.Daemon) *http.ServeMux {
+func controlHandler(d *flows.Daemon, r *reloader) *http.ServeMux {
 	m := publicHandler(d, fully)
 	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -99,6 +99,8 @@ func controlHandler(d *flows.Daemon) *http.ServeMux {
 	})
 	m.HandleFunc("POST /flows/{name}/start", onFlow(d, startOne))
 	m.HandleFunc("POST /flows/{name}/stop", onFlow(d, stopOne))
+	m.HandleFunc("POST /reload", answerReload(r))
+	m.HandleFunc("POST /plan", answerPlan(r))
 	m.HandleFunc("GET /debug/pprof/", pprof.Index)
 	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

@@ -20,7 +20,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/unifiedd/unifiedd/flows"
-	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -28,6 +27,7 @@ import (
 type served struct {
 	*flows.Daemon
 	pair   *testenv.Pair
+	file   string // the configuration
 	socket string
 	client *http.Client
 }
@@ -40,13 +40,15 @@ func startServed(t *testing.T) *served {
 	testenv.HugePages(t, 68<<20)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	dir := testenv.DiskDir(t)
-	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+	s := &served{pair: pair, file: filepath.Join(dir, "test.yaml"), socket: filepath.Join(dir, "control.sock")}
+	s.write(t, fmt.Sprintf(`
 region: {size: 64MiB, extents: 8}
 flows:
   - name: cap
     from: {interface: %s, ring: 512}
     to: {file: %s/cap, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
-`, pair.B.Ifname, dir), config.Options{})
+`, pair.B.Ifname, dir))
+	cfg, err := loadConfig(s.file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +61,8 @@ flows:
 			t.Error(err)
 		}
 	})
-	s := &served{Daemon: d, pair: pair, socket: filepath.Join(dir, "control.sock")}
-	servers, err := serve(d, "", s.socket)
+	s.Daemon = d
+	servers, err := serve(d, &reloader{daemon: d, file: s.file, level: new(slog.LevelVar), log: slog.New(slog.DiscardHandler)}, "", s.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +76,14 @@ flows:
 		return new(net.Dialer).DialContext(ctx, "unix", s.socket)
 	}}}
 	return s
+}
+
+// write writes the configuration.
+func (s *served) write(t *testing.T, text string) {
+	t.Helper()
+	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // start starts the flows in the pair's namespace.
@@ -120,7 +130,7 @@ func TestServe(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the control socket is %v: %v", info.Mode(), err)
 	}
-	if _, err := serve(s.Daemon, "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
+	if _, err := serve(s.Daemon, nil, "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
 		t.Errorf("a second daemon on the socket: %v", err)
 	}
 }

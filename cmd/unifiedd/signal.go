@@ -17,12 +17,17 @@ const again = time.Second
 // ignored, as nohup(1) has it. A later one ends the process: the kernel then
 // detaches the program, and the next start recovers the files.
 func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
+	}
+	return untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// untilOneOf is untilSignal for these signals.
+func untilOneOf(parent context.Context, those ...os.Signal) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals, stopped := make(chan os.Signal, 2), make(chan struct{})
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	if !signal.Ignored(syscall.SIGHUP) {
-		signal.Notify(signals, syscall.SIGHUP)
-	}
+	signal.Notify(signals, those...)
 	go func() {
 		if !await(signals, stopped) {
 			return
@@ -37,6 +42,16 @@ func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
 		os.Exit(exitFailed)
 	}()
 	return ctx, func() { signal.Stop(signals); close(stopped); cancel() }
+}
+
+// hangups are the signals at which a daemon reads its configuration again, unless they are
+// ignored. Those that come while it does count once.
+func hangups() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals, func() { signal.Stop(signals) }
 }
 
 // await waits for a signal and reports false when none is waited for any more.

@@ -21,6 +21,9 @@ type Options struct {
 	// error which has a method Offset() int, found by errors.As, puts the caret
 	// under that byte of the expression.
 	CheckFilter func(expr string) error
+	// Running, unless nil, is the configuration of a daemon that is to go on with this
+	// one: what cannot change while it runs is a mistake.
+	Running *Config
 }
 
 // Load reads and checks the configuration in a file. The error is an [*Errors]

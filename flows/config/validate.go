@@ -54,6 +54,7 @@ func validate(r *report, c *Config, o Options) {
 	v.services()
 	v.tls()
 	v.flows()
+	v.sameProcess()
 }
 
 // check refuses the setting at path unless ok.

@@ -21,6 +21,24 @@ func readTree(t *testing.T, path ...string) string {
 	return string(text)
 }
 
+// readAll is the text of all files that match.
+func readAll(t *testing.T, pattern ...string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(append([]string{root}, pattern...)...))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d files: %v", len(files), err)
+	}
+	var all strings.Builder
+	for _, name := range files {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(text)
+	}
+	return all.String()
+}
+
 // sameNames fails the test where a document and the code do not name the same
 // things.
 func sameNames(t *testing.T, document string, documented, real []string) {
@@ -91,7 +109,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	text := readTree(t, "docs", "metrics.md")
 	var real []string
 	described := regexp.MustCompile(`describe\("([a-z_]+)", "[^"]*"((?:, "[a-z_]+")*)\)`)
-	source := readTree(t, "cmd", "unifiedd", "metrics.go") + readTree(t, "cmd", "unifiedd", "metrics_streams.go")
+	source := readAll(t, "cmd", "unifiedd", "metrics*.go")
 	for _, m := range described.FindAllStringSubmatch(source, -1) {
 		name, labels := "unifiedd_"+m[1], strings.TrimPrefix(strings.ReplaceAll(m[2], `"`, ""), ", ")
 		real = append(real, name)

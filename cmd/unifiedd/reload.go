@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+func newReload() *cobra.Command {
+	var socket string
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "Have the running daemon read its configuration again",
+		Long: `Have the running daemon read its configuration again, and say what came of it.
+
+Flows that do not change are not touched. Those that change or are gone stop, which
+writes and flushes what they have; then those that changed or are new start. A
+configuration with a mistake changes nothing, and if a flow cannot start the daemon
+goes back to what ran before: the exit status is then 1. 'unifiedd check --plan' says
+beforehand what would happen. SIGHUP does the same and leaves the answer to the log.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			raw, err := ask(c.Context(), socket, http.MethodPost, "/reload")
+			if err != nil {
+				return err
+			}
+			var s flows.ReloadStatus
+			if err := json.Unmarshal(raw, &s); err != nil {
+				return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
+			}
+			return printReload(c.OutOrStdout(), &s)
+		},
+	}
+	addSocket(c, &socket)
+	return c
+}
+
+// printReload prints a reload for people.
+func printReload(w io.Writer, s *flows.ReloadStatus) error {
+	fmt.Fprintf(w, "%s, generation %d, after %v\n", s.Outcome, s.Generation, time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond))
+	if s.Error != "" {
+		fmt.Fprintf(w, "but: %s\n", s.Error)
+	}
+	return printPlan(w, &s.Plan)
+}
+
+// printPlan prints what becomes of flows.
+func printPlan(w io.Writer, p *config.Plan) error {
+	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
+	var changed []string
+	for _, c := range p.Changed {
+		changed = append(changed, fmt.Sprintf("%s (%s)", c.Flow, strings.Join(c.Keys, ", ")))
+	}
+	for _, row := range []struct {
+		what  string
+		names []string
+	}{{"kept", p.Kept}, {"changed", changed}, {"added", p.Added}, {"removed", p.Removed}, {"settings", p.Settings}} {
+		if row.names != nil {
+			fmt.Fprintf(t, "%s\t%s\n", row.what, strings.Join(row.names, ", "))
+		}
+	}
+	return t.Flush()
+}
+
+// printPlanned asks the daemon what would become of its flows with the configuration in a
+// file, or in its own as that is now, and prints it.
+func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
+	path, body := "/plan", io.Reader(nil)
+	if file != "" {
+		f, err := os.Open(file)
+		if err != nil {
+			return fmt.Errorf("read configuration: %w", err)
+		}
+		defer f.Close()
+		path, body = path+"?file="+url.QueryEscape(file), f
+	}
+	raw, err := askWith(ctx, socket, http.MethodPost, path, body)
+	if err != nil {
+		return err
+	}
+	var p config.Plan
+	if err := json.Unmarshal(raw, &p); err != nil {
+		return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
+	}
+	if p.Empty() {
+		fmt.Fprintln(w, "nothing would change")
+	}
+	return printPlan(w, &p)
+}
+
+// answerReload answers who asks for a reload.
+func answerReload(r *reloader) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		s, err := r.reload()
+		answer(w, s, err)
+	}
+}
+
+// answerPlan answers who asks what a reload would do: of the file with the name in the
+// query, whose text is the body, or else of the daemon's own.
+func answerPlan(r *reloader) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		p, err := r.plan(q.URL.Query().Get("file"), http.MaxBytesReader(w, q.Body, mostText))
+		answer(w, p, err)
+	}
+}
+
+// mostText is more than the largest configuration.
+const mostText = 2 << 20
+
+// answer is a value, or why there is none. Mistakes in a configuration are told apart:
+// they are printed as they are.
+func answer(w http.ResponseWriter, v any, err error) {
+	mistakes := (*config.Errors)(nil)
+	switch {
+	case errors.As(err, &mistakes):
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v) // who asked has gone
+	}
+}
+
+// printConfig prints which configuration the daemon runs with.
+func printConfig(w io.Writer, c *flows.ConfigStatus) {
+	reloads := make(map[string]uint64)
+	for outcome, n := range c.Reloads {
+		reloads[string(outcome)] = n
+	}
+	fmt.Fprintf(w, "config\tgeneration %d, loaded %s; reloads: %s\n", c.Generation, c.Loaded.Format(time.RFC3339), nonzero(reloads))
+	if c.Since != nil {
+		fmt.Fprintf(w, "\ta reload is under way since %s\n", c.Since.Format(time.RFC3339))
+	}
+	if l := c.Last; l != nil && l.Error != "" {
+		first, _, _ := strings.Cut(l.Error, "\n")
+		fmt.Fprintf(w, "\tthe last reload was %s at %s: %s\n", l.Outcome, l.At.Format(time.RFC3339), first)
+	}
+}

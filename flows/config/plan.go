@@ -1,0 +1,157 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Plan is what becomes of the flows of a running configuration when another takes its
+// place. A flow is known by its name: another name is another flow.
+type Plan struct {
+	Kept    []string `json:"kept"`    // they go on as they are
+	Changed []Change `json:"changed"` // they stop, and start anew
+	Added   []string `json:"added"`
+	Removed []string `json:"removed"`
+	// Settings are what changes beside flows: [Changeable] of them can.
+	Settings []string `json:"settings"`
+}
+
+// Change is a flow whose settings change.
+type Change struct {
+	Flow string   `json:"flow"`
+	Keys []string `json:"keys"` // which of them, as they are called in the file
+}
+
+// Empty tells whether nothing changes.
+func (p *Plan) Empty() bool {
+	return len(p.Changed)+len(p.Added)+len(p.Removed)+len(p.Settings) == 0
+}
+
+// Compare plans the change from a running configuration to the next one. Both are
+// complete. The order of flows, and where in their files settings are, are no changes.
+func Compare(running, next *Config) Plan {
+	p := Plan{Settings: settings(running, next)}
+	for i := range next.Flows {
+		f := &next.Flows[i]
+		switch old := running.flow(f.Name); {
+		case old == nil:
+			p.Added = append(p.Added, f.Name)
+		default:
+			if keys := flowKeys(old, f); keys != nil {
+				p.Changed = append(p.Changed, Change{f.Name, keys})
+			} else {
+				p.Kept = append(p.Kept, f.Name)
+			}
+		}
+	}
+	for i := range running.Flows {
+		if name := running.Flows[i].Name; next.flow(name) == nil {
+			p.Removed = append(p.Removed, name)
+		}
+	}
+	return p
+}
+
+func (c *Config) flow(name string) *Flow {
+	for i := range c.Flows {
+		if c.Flows[i].Name == name {
+			return &c.Flows[i]
+		}
+	}
+	return nil
+}
+
+// Changeable tells whether the setting at path may change while a daemon runs. Flows
+// may, but for their places in the list.
+func Changeable(path string) bool { return path == "log.level" }
+
+// settings are those beside flows in which two configurations differ.
+func settings(a, b *Config) []string {
+	x, y := *a, *b
+	x.Flows, y.Flows = nil, nil
+	x.Workers, y.Workers = unplaced(x.Workers), unplaced(y.Workers)
+	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
+}
+
+// flowKeys are the settings in which two flows differ; nil: none.
+func flowKeys(a, b *Flow) []string {
+	x, y := *a, *b
+	for _, f := range []*Flow{&x, &y} {
+		f.Stages, f.To.Peers = unplaced(f.Stages), unplaced(f.To.Peers)
+	}
+	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
+}
+
+// unplaced is a copy of the items without their places in the file.
+func unplaced[T any](items []T) []T {
+	items = slices.Clone(items)
+	for i := range items {
+		reflect.ValueOf(&items[i]).Elem().FieldByName("Pos").SetZero()
+	}
+	return items
+}
+
+// differences are the paths of the settings below path in which two values differ. A
+// list is one setting.
+func differences(path string, a, b reflect.Value) (paths []string) {
+	if a.Kind() != reflect.Struct {
+		if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+			paths = append(paths, path)
+		}
+		return paths
+	}
+	for i := range a.NumField() {
+		if name := a.Type().Field(i).Name; name != "Pos" {
+			paths = append(paths, differences(join(path, keyOf(name)), a.Field(i), b.Field(i))...)
+		}
+	}
+	return paths
+}
+
+// keyOf is the key in a file of a field: TakeOver is take_over, RDMA is rdma.
+func keyOf(field string) string {
+	if strings.ToUpper(field) == field {
+		return strings.ToLower(field)
+	}
+	var b strings.Builder
+	for i, c := range field {
+		if i > 0 && 'A' <= c && c <= 'Z' {
+			b.WriteByte('_')
+		}
+		b.WriteRune(c)
+	}
+	return strings.ToLower(b.String())
+}
+
+// sameProcess refuses what differs from the configuration a daemon runs with, and
+// cannot change before it ends.
+func (v *validator) sameProcess() {
+	if v.Running == nil {
+		return
+	}
+	for _, path := range settings(v.Running, v.Config) {
+		if Changeable(path) {
+			continue
+		}
+		v.refuse(path, wrong("restart it for this", "cannot change while the daemon runs%s", v.Running.with(path)))
+	}
+}
+
+// with says which value a daemon runs with, where one word does.
+func (c *Config) with(path string) string {
+	at := reflect.ValueOf(*c)
+	for key := range strings.SplitSeq(path, ".") {
+		at = at.FieldByNameFunc(func(name string) bool { return keyOf(name) == key })
+	}
+	switch {
+	case at.Kind() == reflect.Slice:
+		return ""
+	case at.IsZero() && at.Kind() != reflect.Bool && at.Kind() != reflect.Int:
+		return ", without it"
+	case at.Kind() == reflect.Pointer:
+		at = at.Elem()
+	}
+	return fmt.Sprintf(", with %v", at.Interface())
+}

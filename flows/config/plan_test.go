@@ -1,0 +1,109 @@
+package config
+
+import (
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func parsed(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := Parse("plan.yaml", []byte(text), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestCompare(t *testing.T) {
+	running := parsed(t, `
+flows:
+  - {name: a, from: {interface: eth0, ring: 512}, to: {file: /c/a, segment: {size: 2MiB}}}
+  - {name: b, from: {interface: eth1}, to: {rdma: mlx5_0, peers: [{name: x, address: "h:1", flow: x}]}}
+  - {name: c, from: {interface: eth2}, to: {file: /c/c}}
+`)
+	next := parsed(t, `
+# Other lines, and another order.
+log: {level: debug}
+flows:
+  - {name: d, from: {interface: eth2}, to: {file: /c/c}}
+  - {name: b, from: {interface: eth1}, to: {rdma: mlx5_0, peers: [{name: x, address: "h:1", flow: x}]}}
+
+  - {name: a, from: {interface: eth3, ring: 512, take_over: true}, to: {file: /c/a, segment: {size: 4MiB}}}
+`)
+	got := Compare(running, next)
+	want := Plan{
+		Kept: []string{"b"}, Changed: []Change{{"a", []string{"from.interface", "from.take_over", "to.segment.size"}}},
+		Added: []string{"d"}, Removed: []string{"c"}, Settings: []string{"log.level"},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if same := Compare(next, next); !same.Empty() || len(same.Kept) != 3 {
+		t.Errorf("against itself: %+v", same)
+	}
+	next.Flows[1].To.Peers = slices.Clone(next.Flows[1].To.Peers)
+	next.Flows[1].To.Peers[0].Policy = PolicyDropOldest
+	if got := Compare(running, next).Changed; len(got) != 2 || !slices.Equal(got[0].Keys, []string{"to.peers"}) {
+		t.Errorf("another policy of a peer: %+v", got)
+	}
+}
+
+// TestPlanKnowsKeys: the names in plans are those of the file, for each setting there is.
+func TestPlanKnowsKeys(t *testing.T) {
+	text, err := os.ReadFile("testdata/full.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := parsed(t, string(text))
+	r := newReport(newSource("", string(text)))
+	d := newDecoder(r)
+	d.config(compose(r, string(text)), Default())
+	for _, path := range differences("", reflect.ValueOf(*c), reflect.ValueOf(Config{})) {
+		if _, ok := r.places[path]; !ok {
+			t.Errorf("there is no setting %s in the file that has all", path)
+		}
+	}
+	all := make(map[string]bool)
+	for i := range c.Flows {
+		f := &c.Flows[i]
+		for _, path := range flowKeys(f, &Flow{}) {
+			all[path] = true
+		}
+	}
+	for i := range keys {
+		if k := &keys[i]; k.field != nil && !all[k.path] {
+			t.Errorf("flows that differ in %s do not differ", k.path)
+		}
+	}
+}
+
+// TestRunning: what cannot change while a daemon runs is a mistake, where it stands.
+func TestRunning(t *testing.T) {
+	const flows = "\nflows: [{name: md, from: {interface: eth0}, to: {file: /c/md}}]\n"
+	running := parsed(t, "region: {size: 64MiB, extents: 8}\nmetrics: {listen: \":9300\"}\nworkers: [{name: main, cpu: 1}]"+flows)
+	_, err := Parse("plan.yaml", []byte("region: {size: 128MiB, extents: 8, node: 0}\nlog: {level: warn}\nworkers: [{name: main}]"+flows+"tls: {certificate: /a, key: /b, authority: /c}\n"),
+		Options{Running: running})
+	if err == nil {
+		t.Fatal("the region, the workers and the secrets of a running daemon change")
+	}
+	for _, want := range []string{
+		"plan.yaml:1:16: region.size: cannot change while the daemon runs, with 64MiB\n",
+		"plan.yaml:1:42: region.node: cannot change while the daemon runs, without it\n",
+		"plan.yaml:3:10: workers: cannot change while the daemon runs\n",
+		"plan.yaml:1:1: metrics.listen: cannot change while the daemon runs, with :9300\n",
+		"plan.yaml:5:20: tls.certificate: cannot change while the daemon runs, without it\n",
+		"^ restart it for this",
+	} {
+		if !strings.Contains(err.Error()+"\n", want) {
+			t.Errorf("no %q in:\n%v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), "log.level") {
+		t.Errorf("log.level can change, but: %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package flows
+
+import (
+	"errors"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// Outcome is what became of a reload.
+type Outcome string
+
+// The outcomes of a reload.
+const (
+	Applied    Outcome = "applied"     // the daemon runs with the new configuration
+	Unchanged  Outcome = "unchanged"   // that says what it runs with already
+	Refused    Outcome = "refused"     // nothing was touched: it cannot be read, or has mistakes
+	RolledBack Outcome = "rolled_back" // some flow did not open: those that ran before run again
+	Broken     Outcome = "broken"      // likewise, and not all of them do
+	Busy       Outcome = "busy"        // nothing was touched: another reload was under way
+)
+
+var outcomes = []Outcome{Applied, Unchanged, Refused, RolledBack, Broken, Busy}
+
+// Good reports whether the daemon then runs with what was to be loaded.
+func (o Outcome) Good() bool { return o == Applied || o == Unchanged }
+
+// ConfigStatus is which configuration a daemon runs with, and what became of attempts to
+// load another.
+type ConfigStatus struct {
+	Generation uint64             `json:"generation"`          // 1, and one more each time another was applied
+	Loaded     time.Time          `json:"loaded"`              // when this one was
+	Succeeded  time.Time          `json:"succeeded"`           // when it was last found to be what is wanted: at the start, or by a reload
+	Since      *time.Time         `json:"reloading,omitempty"` // since when a reload is under way; nil: none is
+	Last       *ReloadStatus      `json:"last,omitempty"`      // the last reload that was not busy; nil: there was none
+	Reloads    map[Outcome]uint64 `json:"reloads"`
+}
+
+// ReloadStatus is one reload.
+type ReloadStatus struct {
+	Outcome    Outcome     `json:"outcome"`
+	Generation uint64      `json:"generation"` // of what the daemon then runs with
+	At         time.Time   `json:"at"`         // when it ended
+	Seconds    float64     `json:"seconds"`
+	Plan       config.Plan `json:"plan"`            // nothing, where it was refused
+	Error      string      `json:"error,omitempty"` // why it came to that; of one that was applied, what flows lost as they stopped
+}
+
+// ErrReloading says that another reload is under way.
+var ErrReloading = errors.New("another reload is under way, and nothing is changed (try again when it has ended)")
+
+var errClosing = errors.New("the daemon is ending")
+
+// Reload has the daemon go on with another configuration. load reads it, and checks it with
+// the running one as config.Options.Running. Flows that do not change are not touched. Of the
+// others those that leave, or change, stop first, which brings what they have to where it
+// belongs and gives everything up; then those that come start. If one of them cannot, all
+// goes back, and those that ran run again; their counters begin anew. A flow that changes
+// and was stopped by hand stays stopped. While a reload is under way another returns
+// ErrReloading.
+//
+// The status is that of this reload, also beside an error.
+func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error)) (ReloadStatus, error) {
+	if !d.reloading.TryLock() {
+		return d.reloads.busy(), ErrReloading
+	}
+	defer d.reloading.Unlock()
+	begun := time.Now()
+	d.reloads.begin(begun)
+	s, err := d.reload(load)
+	s.At = time.Now()
+	s.Seconds = s.At.Sub(begun).Seconds()
+	if err != nil {
+		s.Error = err.Error()
+	}
+	s = d.reloads.end(s)
+	d.tell(&s)
+	if s.Outcome.Good() {
+		err = nil // it is a warning
+	}
+	return s, err
+}
+
+func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (ReloadStatus, error) {
+	if d.closing.Load() {
+		return ReloadStatus{Outcome: Refused}, errClosing
+	}
+	running, now := d.running()
+	next, err := load(running)
+	if err != nil {
+		return ReloadStatus{Outcome: Refused}, err
+	}
+	s := ReloadStatus{Outcome: Unchanged, Plan: config.Compare(running, next)}
+	if s.Plan.Empty() {
+		return s, nil
+	}
+	w := d.newSwap(running, next, now, &s.Plan)
+	s.Outcome, err = w.run()
+	return s, err
+}
+
+// tell logs how a reload ended.
+func (d *Daemon) tell(s *ReloadStatus) {
+	what := []any{"outcome", s.Outcome, "generation", s.Generation, "kept", s.Plan.Kept, "changed", s.Plan.Changed, "added", s.Plan.Added, "removed", s.Plan.Removed, "seconds", s.Seconds}
+	switch {
+	case s.Error == "":
+		d.options.Log.Info("configuration reloaded", what...)
+	case s.Outcome.Good():
+		d.options.Log.Warn("configuration reloaded", append(what, "but", s.Error)...)
+	default:
+		d.options.Log.Error("configuration not reloaded", append(what, "why", s.Error)...)
+	}
+}

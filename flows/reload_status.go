@@ -1,0 +1,61 @@
+package flows
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// reloads keeps what is told of reloads. Any goroutine may use it.
+type reloads struct {
+	mu     sync.Mutex
+	status ConfigStatus
+}
+
+func newReloads() *reloads {
+	now := time.Now()
+	r := &reloads{status: ConfigStatus{Generation: 1, Loaded: now, Succeeded: now, Reloads: make(map[Outcome]uint64)}}
+	for _, o := range outcomes {
+		r.status.Reloads[o] = 0
+	}
+	return r
+}
+
+func (r *reloads) begin(now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Since = &now
+}
+
+// busy counts a reload that came while another was under way.
+func (r *reloads) busy() ReloadStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Reloads[Busy]++
+	return ReloadStatus{Outcome: Busy, Generation: r.status.Generation, At: time.Now(), Error: ErrReloading.Error()}
+}
+
+// end notes how a reload ended, and returns that with the generation.
+func (r *reloads) end(s ReloadStatus) ReloadStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Reloads[s.Outcome]++
+	if s.Outcome.Good() {
+		r.status.Succeeded = s.At
+	}
+	if s.Outcome == Applied {
+		r.status.Loaded = s.At
+		r.status.Generation++
+	}
+	s.Generation = r.status.Generation
+	r.status.Since, r.status.Last = nil, &s
+	return s
+}
+
+func (r *reloads) read() ConfigStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Reloads = maps.Clone(s.Reloads)
+	return s
+}

@@ -1,0 +1,240 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// reload has the lab's daemon go on with another configuration, in end B's namespace.
+func (l *lab) reload(t *testing.T, text string) (s ReloadStatus, err error) {
+	t.Helper()
+	l.B.Do(t, func() {
+		s, err = l.daemon.Reload(func(running *config.Config) (*config.Config, error) {
+			return config.Parse("test.yaml", []byte(text), config.Options{Running: running})
+		})
+	})
+	return s, err
+}
+
+// reloaded is reload that must succeed.
+func (l *lab) reloaded(t *testing.T, text string) ReloadStatus {
+	t.Helper()
+	s, err := l.reload(t, text)
+	if err != nil || s.Outcome != Applied || s.Error != "" {
+		t.Fatalf("reload: %v, %+v", err, s)
+	}
+	return s
+}
+
+// sides makes wires inside end B's namespace, of which a flow may have the second ends.
+func (l *lab) sides(t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		l.B.Run(t, "ip", "link", "add", name, "type", "veth", "peer", "name", name+"x")
+		l.B.Run(t, "ip", "link", "set", name, "up")
+		l.B.Run(t, "ip", "link", "set", name+"x", "up")
+	}
+}
+
+// captures is a configuration of the lab's capture, which stays as it is, and of others:
+// name and interface, and what follows file and name of their ends.
+func (l *lab) captures(others ...[3]string) string {
+	text := fmt.Sprintf(`
+region: {size: 96MiB, extents: 16}
+flows:
+  - name: cap
+    from: {interface: %s, ring: 1024}
+    to: {file: %s/cap, segment: {size: 32MiB}, flush: 20ms, durable: 50ms}
+`, l.B.Ifname, l.dir)
+	for _, o := range others {
+		text += fmt.Sprintf("  - {name: %s, from: {interface: %s, ring: 64}, to: {file: %s/%[1]s, segment: {size: 1MiB}%[4]s}}\n", o[0], o[1], l.dir, o[2])
+	}
+	return text
+}
+
+// TestReload adds, changes and removes flows beside a capture, which is not touched. It had all extents of
+// the region, and gives up those that are the others' part.
+func TestReload(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	l.sides(t, "one", "two")
+	d := l.start(t, l.captures(), Options{})
+	kept := d.Flows()[0]
+	stream := testenv.Stream(&l.A, &l.B, 5000, 0, 600, 300)
+	since := kept.Status().Since
+	steps := []struct {
+		text                          string
+		kept, changed, added, removed int
+	}{
+		{l.captures([3]string{"a", "one"}), 1, 0, 1, 0},
+		{l.captures([3]string{"b", "two"}, [3]string{"a", "one", ", flush: 100ms"}), 1, 1, 1, 0},
+		{l.captures([3]string{"b", "one"}, [3]string{"c", "two"}), 1, 1, 1, 1}, // b and c take what others had
+		{l.captures(), 1, 0, 0, 2},
+	}
+	for i, step := range steps {
+		l.feed(t, kept, stream[i*100:(i+1)*100], 0)
+		s := l.reloaded(t, step.text)
+		if p := s.Plan; len(p.Kept) != step.kept || len(p.Changed) != step.changed || len(p.Added) != step.added || len(p.Removed) != step.removed || s.Generation != uint64(i+2) {
+			t.Errorf("step %d: %+v", i, s)
+		}
+		if n := len(d.Flows()); n != step.kept+step.changed+step.added {
+			t.Errorf("step %d: %d flows", i, n)
+		}
+		for _, f := range d.Flows() {
+			if st := f.Status(); !st.State.Up() {
+				t.Errorf("step %d: %+v", i, st)
+			}
+		}
+	}
+	l.feed(t, kept, stream[400:], 0)
+	await(t, kept, "the capture to have everything", func(s FlowStatus) bool { return s.Durable.Packets == 600 })
+	if f := d.Flows()[0]; f != kept || !f.Status().Since.Equal(since) {
+		t.Error("the capture that did not change began anew")
+	}
+	if err := kept.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	samePackets(t, "the capture", packets(t, l.files(t)...), stream)
+}
+
+// TestReloadRefused: what cannot be loaded changes nothing, and is counted.
+func TestReloadRefused(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	d := l.start(t, l.captures(), Options{})
+	flow := d.Flows()[0]
+	since := flow.Status().Since
+	for _, c := range []struct{ text, want string }{
+		{"flows: [", "test.yaml:1:1: not YAML"},
+		{strings.Replace(l.captures(), "96MiB", "98MiB", 1), "test.yaml:2:16: region.size: cannot change while the daemon runs, with 96MiB"},
+	} {
+		if s, err := l.reload(t, c.text); err == nil || s.Outcome != Refused || !strings.Contains(s.Error, c.want) {
+			t.Errorf("%v, %+v", err, s)
+		}
+	}
+	if s, err := l.reload(t, l.captures()); err != nil || s.Outcome != Unchanged || s.Generation != 1 {
+		t.Errorf("%v, %+v", err, s)
+	}
+	if d.Flows()[0] != flow || !flow.Status().Since.Equal(since) {
+		t.Error("the flow is another")
+	}
+	if s := d.Status().Config; s.Generation != 1 || s.Reloads[Refused] != 2 || s.Reloads[Unchanged] != 1 || s.Last.Outcome != Unchanged || !s.Succeeded.After(s.Loaded) {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestReloadRollsBack: a flow that cannot be opened takes back all of the change. Those that had stopped run again, and those
+// that were not to change have not noticed.
+func TestReloadRollsBack(t *testing.T) {
+	l := newRDMALab(t)
+	l.sides(t, "one", "two")
+	var taken net.Listener
+	l.B.Do(t, func() {
+		var err error
+		if taken, err = net.Listen("tcp", l.address()); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer taken.Close()
+	loop := testenv.Loop(t, testenv.DiskFile(t, 4<<20), 0)
+	busy, err := os.OpenFile(loop, os.O_RDWR|os.O_EXCL, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	before := l.captures([3]string{"a", "one"}, [3]string{"b", "two"})
+	d := l.start(t, before, Options{})
+	kept, a, b := d.Flows()[0], d.Flows()[1], d.Flows()[2]
+	since := kept.Status().Since
+	frames := d.Region().Snapshot().Of(umem.OwnerPool)
+	changed := l.captures([3]string{"a", "one", ", flush: 100ms"}) // without b
+	for _, c := range []struct{ what, flow, want string }{
+		{"an interface that is gone", "{name: c, from: {interface: gone}, to: {file: %s/c}}", "gone"},
+		{"a port in use", "{name: c, from: {rdma: \"roce:two\", listen: \"" + l.address() + "\"}, to: {file: %s/c}}", "address already in use"},
+		{"a disk that is busy", "{name: c, from: {interface: two, ring: 64}, to: {device: " + loop + ", segment: {size: 1MiB}}}", loop},
+		{"more memory than there is", "{name: c, from: {interface: two, ring: 32768}, to: {file: %s/c}}", "raise region.size"},
+	} {
+		if testing.Short() && strings.Contains(c.flow, loop) {
+			continue // five seconds are waited for it
+		}
+		text := changed + "  - " + strings.ReplaceAll(c.flow, "%s", l.dir) + "\n"
+		s, err := l.reload(t, text)
+		if err == nil || s.Outcome != RolledBack || !strings.Contains(s.Error, c.want) || !strings.Contains(s.Error, "start flow c: ") {
+			t.Errorf("%s: %v, %+v", c.what, err, s)
+		}
+		if got := d.Flows(); len(got) != 3 || got[0] != kept || got[1] != a || got[2] != b || !kept.Status().Since.Equal(since) {
+			t.Fatalf("%s: the flows are others: %v", c.what, got)
+		}
+		for _, f := range d.Flows() {
+			await(t, f, "it to run again", func(s FlowStatus) bool { return s.State == Running })
+		}
+		testenv.Wait(t, 5*time.Second, "the frames to be with those who had them", func() bool { return d.Region().Snapshot().Of(umem.OwnerPool) == frames })
+	}
+	if s := d.Status().Config; s.Generation != 1 || s.Reloads[RolledBack] < 3 || s.Last.Outcome != RolledBack {
+		t.Errorf("%+v", s)
+	}
+	l.reloaded(t, changed)
+}
+
+// TestReloadBroken: where going back fails, too, the answer says so, and what can run does.
+func TestReloadBroken(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	l.sides(t, "one", "two")
+	old := filepath.Join(l.dir, "sub")
+	if err := os.Mkdir(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	text := l.captures([3]string{"b", "two"}) + fmt.Sprintf("  - {name: a, from: {interface: one, ring: 64}, to: {file: %s/a, segment: {size: 1MiB}}}\n", old)
+	d := l.start(t, text, Options{})
+	var s ReloadStatus
+	var err error
+	l.B.Do(t, func() {
+		s, err = d.Reload(func(*config.Config) (*config.Config, error) {
+			if err := os.Rename(old, old+"-gone"); err != nil {
+				t.Fatal(err)
+			}
+			return l.parsed(t, strings.Replace(text, "interface: one", "interface: gone", 1)), nil
+		})
+	})
+	if err == nil || s.Outcome != Broken || !strings.Contains(s.Error, "gone") || !strings.Contains(s.Error, old) {
+		t.Errorf("%v, %+v", err, s)
+	}
+	var states []State
+	for _, f := range d.Flows() {
+		states = append(states, f.Status().State)
+	}
+	if !slices.Equal(states, []State{Running, Running, Failed}) {
+		t.Errorf("the flows are %v", states)
+	}
+	if n := d.Status().Config.Reloads[Broken]; n != 1 {
+		t.Errorf("%d are counted", n)
+	}
+}
+
+// TestReloadOneAtATime: a reload that comes while another is under way changes nothing.
+func TestReloadOneAtATime(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	d := l.start(t, l.captures(), Options{})
+	_, _ = d.Reload(func(running *config.Config) (*config.Config, error) {
+		if s := d.Status().Config; s.Since == nil {
+			t.Error("the status does not say that a reload is under way")
+		}
+		s, err := d.Reload(func(*config.Config) (*config.Config, error) { t.Error("it is loaded"); return nil, nil })
+		if !errors.Is(err, ErrReloading) || s.Outcome != Busy {
+			t.Errorf("a reload within a reload: %v, %+v", err, s)
+		}
+		return running, nil
+	})
+	if s := d.Status().Config; s.Since != nil || s.Reloads[Busy] != 1 || s.Reloads[Unchanged] != 1 {
+		t.Errorf("%+v", s)
+	}
+}

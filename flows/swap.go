@@ -1,0 +1,161 @@
+package flows
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// swap is one change of a daemon's flows. It belongs to one goroutine.
+type swap struct {
+	daemon     *Daemon
+	old, next  *config.Config
+	had, flows []*Flow // before and after, in the orders of their configurations
+	leaving    []*Flow // of those before, which stop
+	ran        []*Flow // of those that leave, which ran
+	coming     []*Flow // of those after, which start
+	started    []*Flow
+}
+
+// newSwap is the change from a configuration, whose flows are these, to the next one.
+func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Plan) *swap {
+	w := &swap{daemon: d, old: old, next: next, had: had}
+	changed := func(name string) bool {
+		return slices.ContainsFunc(plan.Changed, func(c config.Change) bool { return c.Flow == name })
+	}
+	before := make(map[string]*Flow)
+	for _, f := range had {
+		before[f.Name()] = f
+		if changed(f.Name()) || slices.Contains(plan.Removed, f.Name()) {
+			w.leaving = append(w.leaving, f)
+		}
+	}
+	for _, c := range next.Flows {
+		f := before[c.Name]
+		if f == nil || changed(c.Name) {
+			stopped := f != nil && f.Status().State == Stopped
+			f = newFlow(c, d)
+			if !stopped {
+				w.coming = append(w.coming, f)
+			}
+		}
+		w.flows = append(w.flows, f)
+	}
+	return w
+}
+
+// run makes the change, or goes back. The error beside a change that was made is what
+// flows lost as they stopped.
+func (w *swap) run() (Outcome, error) {
+	lost := w.stop()
+	w.daemon.adopt(w.next, w.flows)
+	w.daemon.makeRoom(w.kept())
+	if err := w.start(); err != nil {
+		return w.back(errors.Join(err, lost))
+	}
+	return Applied, lost
+}
+
+// stop stops those that leave, at the same time: one with a slow disk must not keep the
+// others waiting. What they lost is in the error; each has given everything up.
+func (w *swap) stop() error {
+	errs := make([]error, len(w.leaving))
+	var stopping sync.WaitGroup
+	for i, f := range w.leaving {
+		if f.Status().State.Up() {
+			w.ran = append(w.ran, f)
+		}
+		stopping.Go(func() { errs[i] = f.leave() })
+	}
+	stopping.Wait()
+	return errors.Join(errs...)
+}
+
+// start starts those that come, up to the first that cannot.
+func (w *swap) start() error {
+	for _, f := range w.coming {
+		if w.daemon.closing.Load() {
+			return errClosing
+		}
+		if err := f.Start(); err != nil {
+			return err
+		}
+		w.started = append(w.started, f)
+	}
+	return nil
+}
+
+// back has those run that ran before, since why.
+func (w *swap) back(why error) (Outcome, error) {
+	errs := []error{why}
+	for _, f := range slices.Backward(w.started) {
+		errs = append(errs, f.leave())
+	}
+	for _, f := range w.leaving {
+		f.stay()
+	}
+	w.daemon.adopt(w.old, w.had)
+	outcome := RolledBack
+	for _, f := range w.ran {
+		if w.daemon.closing.Load() {
+			break
+		}
+		if err := f.Start(); err != nil {
+			errs, outcome = append(errs, err), Broken
+		}
+	}
+	return outcome, errors.Join(errs...)
+}
+
+// kept are the flows that are not touched.
+func (w *swap) kept() (all []*Flow) {
+	for _, f := range w.flows {
+		if slices.Contains(w.had, f) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// leave stops the flow for good: it is not started again before stay.
+func (f *Flow) leave() error {
+	f.leaving.Store(true)
+	return f.Stop()
+}
+
+func (f *Flow) stay() { f.leaving.Store(false) }
+
+// makeRoom has flows give back what is more than their part of the extents, now that there
+// are more flows. What is on its way to the disk comes back in a moment.
+func (d *Daemon) makeRoom(kept []*Flow) {
+	part := d.share().extents
+	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		over := false
+		for _, f := range kept {
+			over = f.shrink(part) || over
+		}
+		if !over {
+			return
+		}
+	}
+}
+
+// shrinker is a run of which others may have extents that it does not need.
+type shrinker interface {
+	// shrink gives back extents, on the worker's thread, and reports whether there are still
+	// more than so many.
+	shrink(extents int) (over bool)
+}
+
+// shrink has the run give back what is more than so many extents, and reports whether it
+// still has more.
+func (f *Flow) shrink(extents int) (over bool) {
+	if r, ok := f.running().(shrinker); ok {
+		// Without the worker's thread there is no flow either.
+		_ = f.worker.Do(func() error { over = r.shrink(extents); return nil })
+	}
+	return over
+}
