@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-fidelity test-overload test-powercut test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-faults test-soak test-fidelity test-overload test-powercut test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -27,6 +27,12 @@ test: setup-test ## run every test and check, with a summary (root; about 10 min
 
 test-kill: setup-test ## kill the daemon under traffic, of a capture and of a log, KILLS (50) times each, and check what it leaves (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill(Log)?$$' ./selftests/crash
+
+test-faults: setup-test ## have one flow after the other meet a fault, beside the rate of the others (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FAULTS=1 go test -count=1 -v -timeout 30m -run '^TestFaultsBesideOthers$$' ./selftests/soak
+
+test-soak: setup-test ## all five flows with faults for SPAN (1800) seconds, in an order that follows from SEED (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),1800) UNIFIEDD_SEED=$(SEED) go test -count=1 -v -timeout 24h -run '^TestSoak$$' ./selftests/soak
 
 test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) of traffic (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_ROUNDS=$(or $(ROUNDS),100) go test -count=1 -v -timeout 30m -run '^TestSameAsTcpdump$$' ./flows

@@ -52,7 +52,7 @@ func (r *Reader) beginOldest(all []piece) error {
 // another reports whether the next segment is of a run that began behind a position.
 func (r *Reader) another(all []piece, position uint64) bool {
 	for _, p := range all {
-		if o, err := r.origin(p, true); err == nil {
+		if o, err := r.origin(p); err == nil {
 			return o.start > position
 		}
 	}

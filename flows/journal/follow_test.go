@@ -197,3 +197,30 @@ func TestWaitEnds(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestFollowAnotherRun: a segment that was prepared and not used is a later run's when it is looked at again, also with others behind it.
+func TestFollowAnotherRun(t *testing.T) {
+	f, geometry := ringFile(t)
+	first := newRun(2, 1)
+	m := first.segment(t, geometry.SegmentID(1), true, ring.Base(1))
+	first.batch(m, 3, 0)
+	slot(t, f, geometry, 1, m)
+	slot(t, f, geometry, 2, first.segment(t, geometry.SegmentID(2), true, ring.Base(2)))
+	l, err := Open(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := l.Reader(0)
+	defer r.Close()
+	expect(t, readOn(t, r), 1, 3)
+	second := newRun(4, 4)
+	for g := uint64(2); g <= 3; g++ {
+		m := second.segment(t, geometry.SegmentID(g), true, ring.Base(2))
+		m.packets += second.next - second.start
+		second.batch(m, 5, m.here()/2)
+		slot(t, f, geometry, g, m.end())
+	}
+	slot(t, f, geometry, 4, second.segment(t, geometry.SegmentID(4), true, ring.Base(2)))
+	expect(t, readOn(t, r), 4, 13)
+}

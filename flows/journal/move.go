@@ -78,11 +78,11 @@ func (r *Reader) look() error {
 		return err
 	}
 	r.later, r.void = r.later[:0], never
-	for i, p := range all {
+	for _, p := range all {
 		if p.number <= r.at.number {
 			continue
 		}
-		o, err := r.origin(p, i == len(all)-1)
+		o, err := r.origin(p)
 		if errors.Is(err, errAbsent) {
 			continue
 		}
@@ -106,11 +106,8 @@ func (r *Reader) runs(p piece) bool {
 	return ok && o.run == r.at.run
 }
 
-// origin is what the head of a segment says. That of the newest is read each time: as long as it is not used, another may take its place.
-func (r *Reader) origin(p piece, newest bool) (origin, error) {
-	if o, ok := r.origins[p.number]; ok && !newest {
-		return o, nil
-	}
+// origin is what the head of a segment says. It is read each time: as long as a segment is not used, a later run may begin in its place.
+func (r *Reader) origin(p piece) (origin, error) {
 	s, err := r.set.open(p)
 	if err != nil {
 		return origin{}, err

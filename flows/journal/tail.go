@@ -137,7 +137,7 @@ func (r *Reader) glance(p piece) (g glance, err error) {
 
 // isAnother reports whether a segment is known to be of another run.
 func (r *Reader) isAnother(p piece, run uint64) bool {
-	o, err := r.origin(p, true)
+	o, err := r.origin(p)
 	return err == nil && o.run != run
 }
 

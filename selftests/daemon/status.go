@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os/exec"
 	"testing"
@@ -65,4 +66,18 @@ func (d *Daemon) Running(t *testing.T) {
 func (d *Daemon) Control(args ...string) (string, error) {
 	said, err := exec.Command(d.program, append(args, "--socket", d.Socket)...).CombinedOutput()
 	return string(said), err
+}
+
+// Page asks for one of the pages of the control socket, such as /metrics.
+func (d *Daemon) Page(path string) (string, error) {
+	answer, err := d.client.Get("http://unifiedd" + path)
+	if err != nil {
+		return "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", path, answer.Status)
+	}
+	return string(text), err
 }

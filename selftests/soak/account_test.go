@@ -1,0 +1,200 @@
+package soak
+
+import (
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// says reports whether a text has all of others.
+func says(text string, all []string) bool {
+	for _, one := range all {
+		if !strings.Contains(text, one) {
+			return false
+		}
+	}
+	return true
+}
+
+// mark is how far each flow is at a moment.
+type mark struct {
+	at   time.Time
+	came map[string]uint64
+	lost map[string]uint64 // by flow: of all reasons together
+	pool int64
+	held int64 // frames granted to peers
+}
+
+func (r *rig) mark() mark {
+	m := mark{at: time.Now(), came: map[string]uint64{}, lost: map[string]uint64{}}
+	s := r.status()
+	for _, f := range s.Flows {
+		m.came[f.Name], m.lost[f.Name] = r.came(f.Name), lost(&f)
+	}
+	m.pool, m.held = s.Region.Owners["pool"], s.Region.Owners["granted"]
+	return m
+}
+
+// lost is what a flow has lost, at its source or on the way to the peer that is to get everything.
+func lost(f *flows.FlowStatus) (n uint64) {
+	for _, k := range f.Dropped {
+		n += k
+	}
+	if f.Sends != nil {
+		for _, k := range f.Sends.Peers[0].Dropped {
+			n += k
+		}
+	}
+	return n
+}
+
+// How long rates are compared for: until a flow has kept it, and at most.
+const mostSpan = 15 * time.Second
+
+// kept reports which flows of some did not keep the rate since a mark that they had before: four fifths of it, over the span, or over a longer one
+// where the machine was busy meanwhile. They must not have lost anything either.
+func (r *rig) kept(since mark, span time.Duration, before map[string]float64, names ...string) {
+	r.t.Helper()
+	for _, name := range names {
+		for {
+			now := r.mark()
+			seconds := now.at.Sub(since.at).Seconds()
+			had := float64(now.came[name]-since.came[name]) / seconds
+			if now.lost[name] != since.lost[name] {
+				r.t.Errorf("flow %s has lost %d meanwhile: %+v", name, now.lost[name]-since.lost[name], r.flow(name))
+				break
+			}
+			if now.at.Sub(since.at) >= span && had >= 0.8*before[name] {
+				break
+			}
+			if now.at.Sub(since.at) > mostSpan {
+				r.t.Errorf("flow %s had %.0f a second before, and %.0f over %.1f s meanwhile", name, before[name], had, seconds)
+				break
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// rates measures how many a second each flow brings to its far end, which must be four fifths of what is sent. Where one makes up for the machine having
+// been busy, more than what is sent does not count.
+func (r *rig) rates(span time.Duration) map[string]float64 {
+	r.t.Helper()
+	begin := r.mark()
+	all := map[string]float64{}
+	for _, name := range flowNames {
+		r.await("flow "+name+" to have its rate", func() bool {
+			now := r.mark()
+			all[name] = min(rate, float64(now.came[name]-begin.came[name])/now.at.Sub(begin.at).Seconds())
+			return now.at.Sub(begin.at) >= span && all[name] >= 0.8*rate
+		})
+	}
+	return all
+}
+
+// back waits until everything is as it was at a mark: frames in the pool, grants, and who is connected.
+func (r *rig) back(to mark) {
+	r.t.Helper()
+	r.await("frames and connections to be back", func() bool { return r.isBack(to) == "" })
+}
+
+// isBack says what is not.
+func (r *rig) isBack(to mark) string {
+	s := r.status()
+	if n := s.Region.Owners["pool"]; n != to.pool {
+		return "frames of the pool"
+	}
+	if n := s.Region.Owners["granted"]; n != to.held {
+		return "grants"
+	}
+	for i := range s.Flows {
+		if f := &s.Flows[i]; f.State != flows.Running || !connected(f) {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+// connected reports whether a flow has exactly its steady clients and peers.
+func connected(f *flows.FlowStatus) bool {
+	clients, peers := 0, 0
+	if f.Receives != nil {
+		for _, c := range f.Receives.Clients {
+			if c.State != "disconnected" {
+				clients++
+			}
+		}
+		clients--
+	}
+	if f.Blocks != nil {
+		clients = len(f.Blocks.Clients) - 1
+	}
+	if f.Sends != nil {
+		for _, p := range f.Sends.Peers {
+			if p.State != "connected" {
+				peers++
+			}
+		}
+	}
+	return clients == 0 && peers == 0
+}
+
+// settle waits until everything that was sent has arrived, or is counted as lost.
+func (r *rig) settle() {
+	r.t.Helper()
+	r.await("all that was sent to arrive", func() bool {
+		s := r.status()
+		for i := range s.Flows {
+			f := &s.Flows[i]
+			if f.Sends != nil && f.State.Up() {
+				if p := f.Sends.Peers[0]; p.Waiting+p.InFlight > 0 {
+					return false
+				}
+			}
+			if w := r.packets[f.Name]; w != nil && f.Packets+f.Waiting+sum(f.Dropped)+uint64(max(0, f.Missing)) < w.sent.Load() {
+				return false
+			}
+		}
+		return flowOf(r.t, s, "capture").Waiting == 0 && flowOf(r.t, s, "feed").Waiting == 0
+	})
+}
+
+func sum(by map[string]uint64) (n uint64) {
+	for _, k := range by {
+		n += k
+	}
+	return n
+}
+
+// account holds what was sent to what came, once everything has ended, with the last status.
+func (r *rig) account(s flows.Status) {
+	t := r.t
+	t.Helper()
+	r.captures.look("")
+	r.records.look(true)
+	capture, feed := flowOf(t, s, "capture"), flowOf(t, s, "feed")
+	for name, f := range map[string]*flows.FlowStatus{"capture": &capture, "feed": &feed} {
+		if sent := r.packets[name].sent.Load(); f.Packets+sum(f.Dropped) != sent || f.Missing != 0 {
+			t.Errorf("flow %s: %d packets were sent, %d received, and lost %v; %d are missing", name, sent, f.Packets, f.Dropped, f.Missing)
+		}
+	}
+	if r.captures.packets != capture.Packets || r.captures.missing > sum(capture.Dropped) {
+		t.Errorf("the capture has %d packets and %d gaps; the flow had %d and lost %v", r.captures.packets, r.captures.missing, capture.Packets, capture.Dropped)
+	}
+	sink := r.sinks.of("feed")
+	if sink.Messages != feed.Packets || sink.Repeated != 0 {
+		t.Errorf("the sink has %d packets of the feed, %d again; the flow had %d", sink.Messages, sink.Repeated, feed.Packets)
+	}
+	if n := r.sources.of("wal"); r.records.last[logSeed] != n.Messages || n.Done != n.Messages {
+		t.Errorf("the log has messages up to %d; %d were sent, and %d acknowledged", r.records.last[logSeed], n.Messages, n.Done)
+	}
+	if n, came := r.sources.of("relay"), r.sinks.of("relay"); came.Last != n.Messages || n.Done != n.Messages {
+		t.Errorf("the sink has messages of the relay up to %d; %d were sent, and %d acknowledged", came.Last, n.Messages, n.Done)
+	}
+	for name, p := range map[string]flows.PeerStatus{"feed": feed.Sends.Peers[1], "relay": flowOf(t, s, "relay").Sends.Peers[1]} {
+		if p.Offered != p.Acknowledged+sum(p.Dropped)+p.Waiting+p.InFlight {
+			t.Errorf("the other peer of %s: %+v does not add up", name, p)
+		}
+	}
+}

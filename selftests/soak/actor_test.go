@@ -1,0 +1,137 @@
+package soak
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// actor is a party at work in a process of its own.
+type actor struct {
+	site   *site
+	cmd    *exec.Cmd
+	orders io.WriteCloser
+	log    daemon.Log
+	ended  chan struct{}
+	err    error // how it ended, once ended is closed
+	mu     sync.Mutex
+	said   map[string]tally // last
+}
+
+// memory is the region of a party, in bytes.
+const memory = 16 << 20
+
+// enter starts a party at a site, and does not wait for anything. It is killed at the end of the test if it is still there.
+func enter(t *testing.T, s *site, jobs ...job) *actor {
+	t.Helper()
+	text, err := json.Marshal(party{Memory: memory, Jobs: jobs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &actor{site: s, cmd: s.Command(self), ended: make(chan struct{}), said: map[string]tally{}}
+	a.cmd.Env = append(os.Environ(), partyVariable+"="+string(text))
+	a.cmd.Stderr = &a.log
+	if a.orders, err = a.cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	a.cmd.Stdout = &listener{actor: a}
+	if err := a.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { a.err = a.cmd.Wait(); close(a.ended) }()
+	t.Cleanup(a.kill)
+	return a
+}
+
+// listener takes what an actor says.
+type listener struct {
+	actor *actor
+	rest  []byte
+}
+
+func (l *listener) Write(b []byte) (int, error) {
+	l.rest = append(l.rest, b...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return len(b), nil
+		}
+		said := map[string]tally{}
+		if err := json.Unmarshal(line, &said); err != nil {
+			return 0, fmt.Errorf("%s said %q: %w", l.actor.site.name, line, err)
+		}
+		l.actor.mu.Lock()
+		l.actor.said = said
+		l.actor.mu.Unlock()
+		l.rest = rest
+	}
+}
+
+// of is how far a job is.
+func (a *actor) of(name string) tally {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.said[name]
+}
+
+// tell gives an order.
+func (a *actor) tell(t *testing.T, order, name string) {
+	t.Helper()
+	if _, err := fmt.Fprintln(a.orders, order, name); err != nil {
+		t.Fatalf("tell %s to %s %s: %v\n%s", a.site.name, order, name, err, &a.log)
+	}
+}
+
+// signal sends a signal.
+func (a *actor) signal(t *testing.T, s os.Signal) {
+	t.Helper()
+	if err := a.cmd.Process.Signal(s); err != nil {
+		t.Fatalf("%v to %s: %v", s, a.site.name, err)
+	}
+}
+
+// kill ends it as a crash does.
+func (a *actor) kill() {
+	_ = a.cmd.Process.Kill() // it may have ended by itself
+	<-a.ended
+}
+
+// leave has it end in good order, and its jobs with it.
+func (a *actor) leave(t *testing.T) {
+	t.Helper()
+	_ = a.orders.Close()
+	select {
+	case <-a.ended:
+	case <-time.After(testenv.Within(2 * goodbye)):
+		t.Fatalf("%s does not end\n%s", a.site.name, &a.log)
+	}
+	a.fine(t)
+	if a.err != nil {
+		t.Errorf("%s: %v\n%s", a.site.name, a.err, &a.log)
+	}
+}
+
+// fine fails the test when something is wrong with one of its jobs.
+func (a *actor) fine(t *testing.T) {
+	t.Helper()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name, n := range a.said {
+		if n.Error != "" {
+			t.Errorf("%s, %s: %s\n%s", a.site.name, name, n.Error, &a.log)
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package soak
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// TestFaultsBesideOthers has one thing after the other go wrong. Flows that are not concerned keep their rate and lose nothing; afterwards
+// all flows run, and frames, grants and connections are what they were.
+//
+// The short form has the faults that no test of one flow has; UNIFIEDD_FAULTS=1 has all, for longer.
+func TestFaultsBesideOthers(t *testing.T) {
+	r := newRig(t)
+	long := os.Getenv("UNIFIEDD_FAULTS") != ""
+	for _, f := range faults() {
+		switch {
+		case long:
+			r.suffer(&f, 5*time.Second)
+		case f.short:
+			r.suffer(&f, time.Second/2)
+		}
+	}
+	r.leave()
+}
+
+// suffer has a fault happen, beside the flows that it does not concern.
+func (r *rig) suffer(f *fault, span time.Duration) {
+	r.t.Helper()
+	r.look()
+	before, rates := r.mark(), r.rates(span)
+	since := r.mark()
+	f.begin(r)
+	r.kept(since, span, rates, f.spared()...)
+	f.mend(r)
+	mended := time.Now()
+	r.running(flowNames...)
+	r.back(before)
+	r.t.Logf("%s: as before %.1f s after it was mended", f.name, time.Since(mended).Seconds())
+	r.sources.fine(r.t)
+	r.sinks.fine(r.t)
+}
+
+// look verifies what is on disk so far.
+func (r *rig) look() {
+	r.t.Helper()
+	if durable := r.flow("capture").Durable.File; durable != "" {
+		r.captures.look(durable)
+	}
+	r.records.look(false)
+}

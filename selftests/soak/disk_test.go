@@ -1,0 +1,115 @@
+package soak
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// captures verifies the segments of the capture, and removes those that are complete, so that a small disk is enough.
+type captures struct {
+	t       *testing.T
+	dir     string
+	packets uint64 // found, and every byte verified
+	last    uint64 // number of the last one
+	missing uint64 // numbers left out before it
+}
+
+func followCaptures(t *testing.T, dir string) *captures { return &captures{t: t, dir: dir} }
+
+// look verifies the segments that lie well before the one that is durable; empty: all.
+func (c *captures) look(durable string) {
+	c.t.Helper()
+	files, err := filepath.Glob(filepath.Join(c.dir, "capture-*.pcapng"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	slices.Sort(files)
+	if durable != "" {
+		files = files[:max(0, slices.Index(files, durable)-1)]
+	}
+	for _, name := range files {
+		found, err := testenv.ReadCapture(c.t, name)
+		if err != nil {
+			c.t.Errorf("%s: after %d packets: %v", name, len(found), err)
+		}
+		for _, p := range found {
+			c.came(name, p.Data)
+		}
+		if err := os.Remove(name); err != nil {
+			c.t.Error(err)
+		}
+	}
+}
+
+func (c *captures) came(name string, packet []byte) {
+	n, ok := testenv.Sequence(packet)
+	if !ok || !testenv.Intact(packet) || n <= c.last {
+		c.t.Errorf("%s: packet %d behind packet %d is not what was sent", name, n, c.last)
+		return
+	}
+	c.packets, c.missing, c.last = c.packets+1, c.missing+n-c.last-1, n
+}
+
+// records verifies the log, as it is written.
+type records struct {
+	t        *testing.T
+	log      *journal.Log
+	from     *journal.Reader
+	last     map[uint64]uint64 // number of the last message, by seed
+	count    uint64
+	repeated uint64
+}
+
+func followRecords(t *testing.T, device string) *records {
+	t.Helper()
+	l, err := journal.Open(device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &records{t: t, log: l, from: l.Reader(0), last: map[uint64]uint64{}}
+	t.Cleanup(func() {
+		if err := errors.Join(r.from.Close(), l.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// look verifies what there is; all: it is looked through to its end.
+func (r *records) look(all bool) {
+	r.t.Helper()
+	next := r.from.Poll
+	if all {
+		next = r.from.Next
+	}
+	for {
+		m, err := next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			r.t.Fatalf("the log, behind record %d: %v", r.count, err)
+		}
+		seed, n, err := readMessage(m.Payload)
+		if err != nil {
+			r.t.Errorf("position %d of the log: %v", m.Position, err)
+			continue
+		}
+		r.count++
+		if n <= r.last[seed] {
+			r.repeated++
+			continue
+		}
+		if n != r.last[seed]+1 {
+			r.t.Errorf("position %d of the log has message %d of seed %d behind message %d", m.Position, n, seed, r.last[seed])
+		}
+		r.last[seed] = n
+	}
+}

@@ -1,0 +1,78 @@
+package soak
+
+import (
+	"net"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+)
+
+// What is looked at of a packet over Ethernet and IPv4, from the protocol on: that, UDP's port to, and the operation.
+const (
+	viewAt      = 14 + 9
+	portAt      = 14 + 20 + 2 - viewAt
+	operationAt = 14 + 20 + 8 - viewAt
+	viewed      = operationAt + 1
+)
+
+// The last packets of longer messages of an RC queue pair.
+var (
+	lastOfSend  = []int32{0x02}
+	lastOfWrite = []int32{0x08, 0x09}
+)
+
+// eat has the hub swallow packets with such operations that come from a site, and that go there, until the function that it returns is
+// called. Messages of several packets then begin, and never end.
+func (w *world) eat(t *testing.T, s *site, operations []int32) (stop func()) {
+	t.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: eater(operations)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := []link.Link{}
+	w.hub.Do(t, func() {
+		i, err := net.InterfaceByName(s.name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []ebpf.AttachType{ebpf.AttachTCXIngress, ebpf.AttachTCXEgress} {
+			l, err := link.AttachTCX(link.TCXOptions{Interface: i.Index, Program: p, Attach: at})
+			if err != nil {
+				t.Fatal(err)
+			}
+			links = append(links, l)
+		}
+	})
+	return func() {
+		for _, l := range links {
+			l.Close()
+		}
+		p.Close()
+	}
+}
+
+// eater drops (TC_ACT_SHOT) packets of RoCE with one of those operations.
+func eater(operations []int32) asm.Instructions {
+	const view = -24 // on the stack
+	all := asm.Instructions{
+		asm.Mov.Imm(asm.R2, 0),
+		asm.StoreMem(asm.RFP, view, asm.R2, asm.DWord), asm.StoreMem(asm.RFP, view+8, asm.R2, asm.DWord), asm.StoreMem(asm.RFP, view+16, asm.R2, asm.DWord),
+		asm.Mov.Imm(asm.R2, viewAt),
+		asm.Mov.Reg(asm.R3, asm.RFP), asm.Add.Imm(asm.R3, view),
+		asm.Mov.Imm(asm.R4, viewed),
+		asm.FnSkbLoadBytes.Call(),
+		asm.JNE.Imm(asm.R0, 0, "pass"), // a short packet
+		asm.LoadMem(asm.R1, asm.RFP, view, asm.Byte), asm.JNE.Imm(asm.R1, 17, "pass"),
+		asm.LoadMem(asm.R1, asm.RFP, view+portAt, asm.Byte), asm.JNE.Imm(asm.R1, 4791>>8, "pass"),
+		asm.LoadMem(asm.R1, asm.RFP, view+portAt+1, asm.Byte), asm.JNE.Imm(asm.R1, 4791&0xff, "pass"),
+		asm.LoadMem(asm.R1, asm.RFP, view+operationAt, asm.Byte),
+	}
+	for _, o := range operations {
+		all = append(all, asm.JEq.Imm(asm.R1, o, "drop"))
+	}
+	return append(all,
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("pass"), asm.Return(),
+		asm.Mov.Imm(asm.R0, 2).WithSymbol("drop"), asm.Return())
+}

@@ -1,0 +1,205 @@
+package soak
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows"
+)
+
+// fault is something that goes wrong. It begins, lasts, and is mended; then everything must be back.
+type fault struct {
+	name  string
+	hits  []string // flows that it concerns; the others must go on at their rate
+	begin func(*rig)
+	mend  func(*rig)
+	short bool // it belongs to the short form
+}
+
+// spared are the flows that must not notice.
+func (f *fault) spared() []string {
+	return slices.DeleteFunc(slices.Clone(flowNames), func(name string) bool { return slices.Contains(f.hits, name) })
+}
+
+// faults are all of them.
+func faults() []fault {
+	return []fault{
+		{name: "slow reader", begin: slowReader, mend: quickReader},
+		{name: "dead peer", begin: killPeer, mend: reviveOther},
+		{name: "frozen peer", begin: freezeOther, mend: thawOther},
+		{name: "unplugged peer", begin: unplugOther, mend: plugOther},
+		{name: "client that vanishes in a message", begin: vanishSending, mend: nothing, short: true},
+		{name: "client that vanishes in a WRITE", begin: vanishReading, mend: nothing, short: true},
+		{name: "unplugged clients", hits: []string{"wal", "blocks", "relay"}, begin: unplugSources, mend: plugSources},
+		{name: "unplugged receivers", hits: []string{"feed", "relay"}, begin: unplugSinks, mend: plugSinks},
+		{name: "log stopped and started", hits: []string{"wal"}, begin: stopLog, mend: startLog},
+		{name: "full disk", hits: []string{"capture"}, begin: fillDisk, mend: emptyDisk, short: true},
+		{name: "disk with errors, of a log", hits: []string{"wal"}, begin: breakLog, mend: mendLog},
+		{name: "disk with errors, of blocks", hits: []string{"blocks"}, begin: breakBlocks, mend: mendBlocks},
+	}
+}
+
+func nothing(*rig) {}
+
+// A slow reader is the other peer of the feed, whose policy is to drop what has waited longest.
+func slowReader(r *rig) {
+	before := r.otherOf("feed").Dropped["oldest"]
+	r.other.tell(r.t, "slow", "feed")
+	r.await("packets to be dropped for the slow reader", func() bool { return r.otherOf("feed").Dropped["oldest"] > before })
+}
+
+func quickReader(r *rig) {
+	r.other.tell(r.t, "fast", "feed")
+	r.await("the slow reader to have caught up", func() bool { p := r.otherOf("feed"); return p.Waiting == 0 && p.InFlight < 8 })
+}
+
+// otherOf is what a flow says of its other peer.
+func (r *rig) otherOf(flow string) flows.PeerStatus { return r.flow(flow).Sends.Peers[1] }
+
+// killPeer kills the other peer of the feed and the relay.
+func killPeer(r *rig) {
+	r.other.fine(r.t)
+	r.otherCame["feed"] += r.other.of("feed").Messages
+	r.otherCame["relay"] += r.other.of("relay").Messages
+	r.other.kill()
+	for _, name := range []string{"feed", "relay"} {
+		r.becomes(name, flows.Waiting, "other", r.world.other.at(map[string]int{"feed": feedPort, "relay": passedPort}[name]))
+	}
+}
+
+func reviveOther(r *rig) {
+	r.other = enter(r.t, &r.world.other, r.receivers(&r.world.other, true)...)
+}
+
+// vanishSending has a client of the log begin messages whose last packets are lost, and kills it.
+func vanishSending(r *rig) {
+	posted := r.flow("wal").Receives.Posted
+	stop := r.eat(r.t, &r.world.guest, lastOfSend)
+	defer stop()
+	r.guests++
+	g := enter(r.t, &r.world.guest, job{Name: "wal", Kind: "append", Address: r.world.daemon.at(walPort), Flow: "wal", Seed: guestSeed + r.guests,
+		Size: mostMessage, Rate: 100, Depth: 16})
+	r.await("the guest to be in the middle of a message", func() bool { return g.of("wal").Messages > 0 && r.flow("wal").Receives.Posted <= posted })
+	time.Sleep(100 * time.Millisecond) // its first packets have come
+	g.kill()
+	if done := g.of("wal").Done; done > 0 {
+		r.t.Errorf("%d messages were acknowledged whose ends were swallowed", done)
+	}
+}
+
+// vanishReading has a client ask for blocks whose last packets are lost, and kills it.
+func vanishReading(r *rig) {
+	stop := r.eat(r.t, &r.world.guest, lastOfWrite)
+	defer stop()
+	served := r.flow("blocks").Blocks.Requests
+	g := enter(r.t, &r.world.guest, job{Name: "blocks", Kind: "read", Address: r.world.daemon.at(blocksPort), Flow: "blocks", Seed: blocksSeed,
+		Size: blockSize, Rate: 100, Depth: 4})
+	r.await("the guest to be in the middle of a WRITE", func() bool {
+		b := r.flow("blocks").Blocks
+		return len(b.Clients) > 1 && slices.ContainsFunc(b.Clients, func(c flows.ReaderStatus) bool { return c.Requests > c.Served && c.Requests <= 4 }) && b.Requests > served
+	})
+	time.Sleep(100 * time.Millisecond)
+	g.kill()
+	if n := g.of("blocks").Messages; n > 0 {
+		r.t.Errorf("%d requests were answered whose ends were swallowed", n)
+	}
+}
+
+func unplugOther(r *rig) { r.plug(r.t, &r.world.other, false) }
+func plugOther(r *rig)   { r.plug(r.t, &r.world.other, true) }
+
+func unplugSources(r *rig) { r.plug(r.t, &r.world.sources, false) }
+func plugSources(r *rig)   { r.plug(r.t, &r.world.sources, true) }
+func unplugSinks(r *rig)   { r.plug(r.t, &r.world.sinks, false) }
+func plugSinks(r *rig)     { r.plug(r.t, &r.world.sinks, true) }
+
+// A frozen peer does nothing, and does not go.
+func freezeOther(r *rig) { r.other.signal(r.t, unix.SIGSTOP) }
+func thawOther(r *rig)   { r.other.signal(r.t, unix.SIGCONT) }
+
+func stopLog(r *rig)  { r.control("stop", "wal") }
+func startLog(r *rig) { r.control("start", "wal") }
+
+// control starts or stops a flow.
+func (r *rig) control(verb, flow string) {
+	if said, err := r.daemon.Control(verb, flow); err != nil {
+		r.t.Fatalf("%s %s: %v: %s", verb, flow, err, said)
+	}
+}
+
+// fillDisk leaves no room to the capture.
+func fillDisk(r *rig) {
+	if err := fill(filepath.Join(r.storage, "ballast")); err != nil {
+		r.t.Fatal(err)
+	}
+	r.becomes("capture", flows.Waiting, "no space left", "make room")
+}
+
+func emptyDisk(r *rig) {
+	if err := os.Remove(filepath.Join(r.storage, "ballast")); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// fill makes a file of all the room that there is.
+func fill(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	end := int64(0)
+	for size := int64(1 << 20); size >= 512; size /= 2 {
+		for err == nil {
+			if err = unix.Fallocate(int(f.Fd()), 0, end, size); err == nil {
+				end += size
+			}
+		}
+		if !errors.Is(err, unix.ENOSPC) {
+			return err
+		}
+		err = nil
+	}
+	return nil
+}
+
+// breakLog has the device of the log fail what is written.
+func breakLog(r *rig) {
+	r.limitLog("4096")
+	r.becomes("wal", flows.Failed, "write to "+r.log, "input/output error", "start the flow again")
+}
+
+func mendLog(r *rig) {
+	r.limitLog("0")
+	r.control("start", "wal")
+}
+
+// limitLog says how much memory the log's device may take, which is compressed memory; 0: any.
+func (r *rig) limitLog(bytes string) {
+	if err := os.WriteFile("/sys/block/"+filepath.Base(r.log)+"/mem_limit", []byte(bytes), 0); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// breakBlocks cuts off what is behind the device that blocks are read from.
+func breakBlocks(r *rig) {
+	before := r.sources.of("blocks").Refused
+	if err := os.Truncate(r.image, 0); err != nil {
+		r.t.Fatal(err)
+	}
+	r.await("requests to be refused", func() bool { return r.sources.of("blocks").Refused > before })
+	if f := r.flow("blocks"); sum(f.DiskErrors) == 0 || f.Blocks.Refused["disk_error"] == 0 {
+		r.t.Errorf("the status does not say that the disk fails: %+v, %v", f.Blocks, f.DiskErrors)
+	}
+}
+
+func mendBlocks(r *rig) {
+	serve(r.t, r.image)
+	came := r.sources.of("blocks").Messages
+	r.await("requests to be answered again", func() bool { return r.sources.of("blocks").Messages > came })
+}

@@ -1,0 +1,172 @@
+package soak
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+)
+
+// party is what a program at the other end of flows is told: jobs that it does at the same time over one RDMA device.
+type party struct {
+	Memory uint64
+	Jobs   []job
+}
+
+// job is one thing that a party does until it is told to end it. Kind is append, receive or read.
+type job struct {
+	Name, Kind string
+	Address    string
+	Flow       string
+	Seed       uint64
+	Size       int
+	Rate       float64 // messages or requests a second
+	Depth      int     // messages under way; receiving, of each sender
+	Packets    bool    // what is received are packets of testenv's
+	Lossy      bool    // some of what is received may be missing
+}
+
+// tally is how far a job is.
+type tally struct {
+	Messages uint64 // sent; or received, or read, and every byte verified
+	Done     uint64 // of those sent, how many are acknowledged
+	Last     uint64 // highest number of what came
+	Missing  uint64 // numbers that were left out before it
+	Repeated uint64 // numbers that came again
+	Refused  uint64 // requests that the server could not do
+	Broken   uint64 // connections that ended
+	Ended    bool   // in good order
+	Error    string `json:",omitempty"` // what must not be
+}
+
+// work is a job at work.
+type work struct {
+	job
+	client *client.Client
+	ctx    context.Context // ends when the job is to end
+	end    context.CancelFunc
+	slow   atomic.Bool // take no more than a few messages a second
+	mu     sync.Mutex  // guards the rest
+	now    tally
+}
+
+func (w *work) note(f func(*tally)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.now)
+}
+
+func (w *work) tally() tally {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.now
+}
+
+// sayEvery is how often a party says how far it is.
+const sayEvery = 100 * time.Millisecond
+
+// beParty is the program: it does its jobs, says how far they are on standard output, and takes orders from standard input. It returns the exit
+// status.
+func beParty(text string) int {
+	var p party
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	k, err := client.Open(client.Config{Device: "roce:" + roce, Memory: p.Memory, Queue: 256, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	all := map[string]*work{}
+	var working sync.WaitGroup
+	for _, j := range p.Jobs {
+		w := &work{job: j, client: k}
+		w.ctx, w.end = context.WithCancel(context.Background())
+		all[j.Name] = w
+		working.Go(w.run)
+	}
+	go obey(all)
+	over := make(chan struct{})
+	go func() { working.Wait(); close(over) }()
+	say(all, over)
+	if err := k.Close(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// say prints the tallies now and then, and once more at the end.
+func say(all map[string]*work, over chan struct{}) {
+	out := json.NewEncoder(os.Stdout)
+	for last := false; ; {
+		now := map[string]tally{}
+		for name, w := range all {
+			now[name] = w.tally()
+		}
+		_ = out.Encode(now) // nobody may listen any more
+		if last {
+			return
+		}
+		select {
+		case <-over:
+			last = true
+		case <-time.After(sayEvery):
+		}
+	}
+}
+
+// obey takes orders: what to do and a job's name. Without anybody to give them everything ends.
+func obey(all map[string]*work) {
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		order, name, _ := strings.Cut(in.Text(), " ")
+		w := all[name]
+		if w == nil {
+			continue
+		}
+		switch order {
+		case "end":
+			w.end()
+		case "slow":
+			w.slow.Store(true)
+		case "fast":
+			w.slow.Store(false)
+		}
+	}
+	for _, w := range all {
+		w.end()
+	}
+}
+
+// run does the job, and notes what went wrong.
+func (w *work) run() {
+	err := map[string]func() error{"append": w.append, "receive": w.receive, "read": w.read}[w.Kind]()
+	w.note(func(t *tally) {
+		if t.Ended = err == nil; err != nil {
+			t.Error = err.Error()
+		}
+	})
+}
+
+// pace keeps the job's rate, and makes up for what came too late. It reports whether to go on.
+func (w *work) pace(begin time.Time, n uint64) bool {
+	early := time.Until(begin.Add(time.Duration(float64(n) / w.Rate * float64(time.Second))))
+	if early < time.Millisecond {
+		return w.ctx.Err() == nil
+	}
+	select {
+	case <-time.After(max(early, 5*time.Millisecond)): // several at once, with fewer wake-ups
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,248 @@
+package soak
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// rig is a daemon with all five flows and who keeps up traffic on them.
+type rig struct {
+	*world
+	t         *testing.T
+	daemon    *daemon.Daemon
+	watch     *watch
+	packets   map[string]*stream // by flow
+	sources   *actor
+	sinks     *actor
+	other     *actor
+	storage   string // directory of the capture: a small file system of its own
+	log       string // device of the log
+	image     string // file behind the device that blocks are read from
+	captures  *captures
+	records   *records
+	guests    uint64            // that have come
+	otherCame map[string]uint64 // messages that others of the other peer's name had, by flow
+}
+
+// Ports of the flows and of the receivers.
+const (
+	walPort    = 7471
+	blocksPort = 7472
+	relayPort  = 7473
+	feedPort   = 7481
+	passedPort = 7482
+)
+
+// What the traffic is: rates a second, and bytes.
+const (
+	rate        = 200.0
+	packetSize  = 700
+	messageSize = 1800 // two packets on the wire
+	requestSize = 4096
+	mostMessage = 3072
+)
+
+// Seeds of contents.
+const (
+	logSeed    = 1
+	relaySeed  = 2
+	blocksSeed = 3
+	guestSeed  = 4
+)
+
+// Sizes of what is used, in bytes.
+const (
+	regionSize  = 96 << 20
+	storageSize = 64 << 20
+	logSize     = 96 << 20
+	servedSize  = 16 << 20
+)
+
+const settings = `
+region: {size: 96MiB, extent: 512KiB, extents: 16}
+workers: [{name: main, wait: sleep, sleep: 1ms}]
+flows:
+  - name: capture
+    from: {interface: captured, filter: "udp and dst port 5000", ring: 2048}
+    to: {file: %[1]q, layout: slot, segment: {size: 2MiB}, prepare: none}
+  - name: wal
+    from: {rdma: "roce:net", listen: %[2]q, clients: 4, window: 32, message: 3KiB}
+    to: {device: %[3]q, segment: {size: 8MiB}}
+  - name: feed
+    from: {interface: fed, filter: "udp and dst port 5000", ring: 2048}
+    to: {rdma: "roce:net", queue: 256, peers: [{name: sink, address: %[4]q, flow: feed}, {name: other, address: %[5]q, flow: feed, policy: drop_oldest}]}
+  - name: blocks
+    from: {device: %[6]q}
+    to: {rdma: "roce:net", listen: %[7]q, clients: 4, transfer: 4KiB}
+  - name: relay
+    from: {rdma: "roce:net", listen: %[8]q, clients: 4, window: 32}
+    to: {rdma: "roce:net", acknowledge: any, queue: 256, peers: [{name: sink, address: %[9]q, flow: relay}, {name: other, address: %[10]q, flow: relay, policy: drop_oldest}]}
+`
+
+// flowNames are all flows of the rig.
+var flowNames = []string{"capture", "wal", "feed", "blocks", "relay"}
+
+// newRig starts everything, and returns when all flows have traffic.
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	testenv.Root(t)
+	testenv.HugePages(t, regionSize+8<<20+8*(memory+2<<20))
+	r := &rig{world: newWorld(t), t: t, packets: map[string]*stream{}, otherCame: map[string]uint64{}}
+	r.storage, r.log = testenv.Ext4(t, storageSize), testenv.Zram(t, logSize)
+	r.image = served(t)
+	w := r.world
+	text := fmt.Sprintf(settings, filepath.Join(r.storage, "capture"), w.daemon.at(walPort), r.log, w.sinks.at(feedPort), w.other.at(feedPort),
+		testenv.Loop(t, r.image, 0), w.daemon.at(blocksPort), w.daemon.at(relayPort), w.sinks.at(passedPort), w.other.at(passedPort))
+	r.sinks, r.other = enter(t, &w.sinks, r.receivers(&w.sinks, false)...), enter(t, &w.other, r.receivers(&w.other, true)...)
+	r.daemon = daemon.Launch(t, program, &testenv.End{Namespace: w.daemon.Namespace}, t.TempDir(), text)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the daemon's log:\n%s", r.daemon.Log)
+		}
+	})
+	r.daemon.Running(t)
+	r.watch = newWatch(t, r.daemon)
+	r.sources = enter(t, &w.sources,
+		job{Name: "wal", Kind: "append", Address: w.daemon.at(walPort), Flow: "wal", Seed: logSeed, Size: messageSize, Rate: rate, Depth: 64},
+		job{Name: "relay", Kind: "append", Address: w.daemon.at(relayPort), Flow: "relay", Seed: relaySeed, Size: messageSize, Rate: rate, Depth: 64},
+		job{Name: "blocks", Kind: "read", Address: w.daemon.at(blocksPort), Flow: "blocks", Seed: blocksSeed, Size: requestSize, Rate: rate, Depth: 4})
+	r.packets["capture"], r.packets["feed"] = newStream(t, &w.captured), newStream(t, &w.fed)
+	r.captures, r.records = followCaptures(t, r.storage), followRecords(t, r.log)
+	for _, name := range flowNames {
+		r.await("traffic on "+name, func() bool { return r.came(name) >= 20 })
+	}
+	return r
+}
+
+// receivers are the jobs of who receives what is fed and relayed.
+func (r *rig) receivers(s *site, lossy bool) []job {
+	return []job{
+		{Name: "feed", Kind: "receive", Address: s.at(feedPort), Flow: "feed", Depth: 64, Packets: true, Lossy: lossy},
+		{Name: "relay", Kind: "receive", Address: s.at(passedPort), Flow: "relay", Depth: 64, Lossy: lossy},
+	}
+}
+
+// served makes the file that blocks are read from.
+func served(t *testing.T) string {
+	t.Helper()
+	file := testenv.DiskFile(t, servedSize)
+	serve(t, file)
+	return file
+}
+
+// serve writes what is served.
+func serve(t *testing.T, file string) {
+	t.Helper()
+	b := make([]byte, servedSize)
+	for n := 0; n < servedSize/blockSize; n++ {
+		selftest.Fill(b[n*blockSize:(n+1)*blockSize], blocksSeed, uint64(n))
+	}
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err == nil {
+		_, err = f.WriteAt(b, 0)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
+// came is how many packets, messages or requests of a flow have come to its far end.
+func (r *rig) came(flow string) uint64 {
+	switch flow {
+	case "capture":
+		return r.flow("capture").Written.Packets
+	case "wal":
+		return r.sources.of("wal").Done
+	case "blocks":
+		return r.sources.of("blocks").Messages
+	}
+	return r.sinks.of(flow).Messages
+}
+
+// flow is the status of a flow.
+func (r *rig) flow(name string) flows.FlowStatus { return flowOf(r.t, r.status(), name) }
+
+func flowOf(t *testing.T, s flows.Status, name string) flows.FlowStatus {
+	t.Helper()
+	for _, f := range s.Flows {
+		if f.Name == name {
+			return f
+		}
+	}
+	t.Fatalf("there is no flow %s", name)
+	return flows.FlowStatus{}
+}
+
+// status asks the daemon, which must be there.
+func (r *rig) status() flows.Status {
+	r.t.Helper()
+	s, err := r.daemon.Status()
+	if err != nil {
+		r.t.Fatalf("status: %v\n%s", err, r.daemon.Log)
+	}
+	return s
+}
+
+// running waits until flows run and wait for nothing.
+func (r *rig) running(names ...string) {
+	r.t.Helper()
+	for _, name := range names {
+		r.becomes(name, flows.Running)
+	}
+}
+
+// becomes waits for a state of a flow whose error says all of that.
+func (r *rig) becomes(name string, state flows.State, texts ...string) flows.FlowStatus {
+	r.t.Helper()
+	var f flows.FlowStatus
+	r.await(fmt.Sprintf("flow %s to be %s and to say %q", name, state, texts), func() bool {
+		f = r.flow(name)
+		return f.State == state && says(f.Error, texts)
+	})
+	return f
+}
+
+// await waits until something is so, while nothing else goes wrong.
+func (r *rig) await(what string, ok func() bool) {
+	r.t.Helper()
+	for end := time.Now().Add(testenv.Within(60 * time.Second)); !ok(); time.Sleep(20 * time.Millisecond) {
+		if r.t.Failed() {
+			r.t.FailNow()
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("waited in vain for %s\nstatus %+v", what, r.status().Flows)
+		}
+	}
+}
+
+// leave ends everything in good order: who sends, then the flows, then who receives. It returns the last status.
+func (r *rig) leave() flows.Status {
+	r.t.Helper()
+	for _, s := range r.packets {
+		s.halt()
+	}
+	r.sources.leave(r.t)
+	r.settle()
+	last := r.status()
+	r.watch.halt()
+	r.daemon.Terminate(r.t)
+	r.sinks.leave(r.t)
+	r.other.leave(r.t)
+	r.account(last)
+	if left := r.attached(r.t); left != "" {
+		r.t.Errorf("programs are left behind: %s", left)
+	}
+	return last
+}

@@ -1,0 +1,51 @@
+package soak
+
+import (
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// stream is packets that are sent at the rate over a wire, numbered from 1.
+type stream struct {
+	sent atomic.Uint64
+	once sync.Once
+	stop chan struct{}
+	done chan struct{}
+}
+
+func newStream(t *testing.T, w *wire) *stream {
+	t.Helper()
+	s, raw := &stream{stop: make(chan struct{}), done: make(chan struct{})}, testenv.NewSender(t, &w.from)
+	t.Cleanup(func() { s.halt() })
+	go func() {
+		defer close(s.done)
+		begin := time.Now()
+		for {
+			for due := uint64(time.Since(begin).Seconds() * rate); s.sent.Load() < due; {
+				n := s.sent.Load() + 1
+				if ok, err := raw.Send(testenv.UDP(&w.from, &w.to, 5000, n, packetSize)); !ok || err != nil {
+					t.Errorf("send packet %d to %s: %v (sent: %v)", n, w.to.Ifname, err, ok)
+					return
+				}
+				s.sent.Store(n)
+			}
+			select {
+			case <-s.stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}()
+	return s
+}
+
+// halt ends the stream and says how many packets were sent.
+func (s *stream) halt() uint64 {
+	s.once.Do(func() { close(s.stop) })
+	<-s.done
+	return s.sent.Load()
+}
