@@ -81,16 +81,16 @@ func (s *store) recover() (int, error) {
 	case s.to.Exact:
 		return 1, s.replaceExact()
 	}
-	s.names = newNames(s.to.File)
+	s.names = names{pcapng.NewNames(s.to.File)}
 	found, err := s.names.list()
 	if err != nil {
 		return 0, err
 	}
 	number := 1
 	for _, e := range found {
-		number = max(number, e.number+1)
+		number = max(number, e.Number+1)
 		if err := s.recoverOne(e); err != nil {
-			return 0, fmt.Errorf("recover %s: %w", e.path, err)
+			return 0, fmt.Errorf("recover %s: %w", e.Path, err)
 		}
 	}
 	s.earlier = s.newestInFiles()
@@ -99,9 +99,9 @@ func (s *store) recover() (int, error) {
 
 // recoverOne mends one segment unless it is complete. One that was prepared and
 // never written to is removed, and what only has the name of one is left alone.
-func (s *store) recoverOne(e existing) error {
-	f, err := os.OpenFile(e.path, os.O_RDWR, 0)
-	if errors.Is(err, os.ErrPermission) && completeAsIs(e.path) {
+func (s *store) recoverOne(e pcapng.Named) error {
+	f, err := os.OpenFile(e.Path, os.O_RDWR, 0)
+	if errors.Is(err, os.ErrPermission) && completeAsIs(e.Path) {
 		return nil // put away by somebody
 	}
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *store) recoverOne(e existing) error {
 	if err := hold(int(f.Fd())); err != nil {
 		return err
 	}
-	if e.next {
+	if e.Prepared {
 		return s.recoverPrepared(f, e)
 	}
 	size, err := f.Seek(0, io.SeekEnd)
@@ -121,9 +121,9 @@ func (s *store) recoverOne(e existing) error {
 	if done, err := pcapng.Finished(f, size); done || err != nil {
 		return err
 	}
-	_, err = s.mend(f, e.path)
+	_, err = s.mend(f, e.Path)
 	if errors.Is(err, pcapng.ErrNotSegment) {
-		s.log.Warn("a file that is named like a segment is none", "path", e.path, "why", err)
+		s.log.Warn("a file that is named like a segment is none", "path", e.Path, "why", err)
 		return nil
 	}
 	return err
@@ -144,24 +144,24 @@ func completeAsIs(path string) bool {
 	return done && err == nil
 }
 
-func (s *store) recoverPrepared(f *os.File, e existing) error {
-	report, err := s.mend(f, e.path)
+func (s *store) recoverPrepared(f *os.File, e pcapng.Named) error {
+	report, err := s.mend(f, e.Path)
 	switch {
 	case errors.Is(err, pcapng.ErrNotSegment): // no head yet
-		return os.Remove(e.path)
+		return os.Remove(e.Path)
 	case err != nil:
 		return err
 	case report.Batches == 0: // nothing was captured into it
-		return os.Remove(e.path)
+		return os.Remove(e.Path)
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(e.path, s.names.named(e.number, info.ModTime())); err != nil {
+	if err := os.Rename(e.Path, s.names.Final(e.Number, info.ModTime())); err != nil {
 		return err
 	}
-	return syncDir(s.names.dir)
+	return syncDir(s.names.Dir)
 }
 
 // mend recovers a segment, says what it did, and marks the segment complete.
@@ -222,14 +222,14 @@ func (s *store) prune() {
 		s.log.Warn("old segments stay", "why", err)
 		return
 	}
-	var named []existing
+	var named []pcapng.Named
 	for _, e := range found {
-		if !e.next {
+		if !e.Prepared {
 			named = append(named, e)
 		}
 	}
-	for len(named) > s.to.Segment.Keep && int64(named[0].number) <= s.settled.Load() {
-		if err := os.Remove(named[0].path); err != nil {
+	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.settled.Load() {
+		if err := os.Remove(named[0].Path); err != nil {
 			s.log.Warn("an old segment stays", "why", err)
 		}
 		named = named[1:]

@@ -127,13 +127,13 @@ func (s *store) filesHeld(h *Held) error {
 	}
 	for _, e := range found {
 		var st unix.Stat_t
-		if e.next || unix.Stat(e.path, &st) != nil { // it was removed meanwhile
+		if e.Prepared || unix.Stat(e.Path, &st) != nil { // it was removed meanwhile
 			continue
 		}
 		h.Segments++
 		h.Bytes += uint64(st.Blocks) * 512
 		if h.Oldest == nil {
-			t, _ := timesOf(e.path, pcapng.FirstTime) // a file that cannot be read has none
+			t, _ := timesOf(e.Path, pcapng.FirstTime) // a file that cannot be read has none
 			h.Oldest = instant(t.First)
 		}
 	}
@@ -147,7 +147,7 @@ func (s *store) newestInFiles() uint64 {
 		return 0 // nothing depends on it
 	}
 	for i := len(found) - 1; i >= 0; i-- {
-		if t, err := timesOf(found[i].path, pcapng.ReadTimes); err == nil && t.Last != 0 {
+		if t, err := timesOf(found[i].Path, pcapng.ReadTimes); err == nil && t.Last != 0 {
 			return t.Last
 		}
 	}

@@ -188,7 +188,7 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 		next.path = s.to.File
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true}
 	}
-	next.path, next.size = s.names.prepared(number), uint64(s.to.Segment.Size)
+	next.path, next.size = s.names.Prepared(number), uint64(s.to.Segment.Size)
 	return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
 
@@ -251,7 +251,7 @@ func (s *store) christen(next *segment) string {
 		return final
 	}
 	if !s.to.Exact {
-		final = s.names.named(next.number, time.Now())
+		final = s.names.Final(next.number, time.Now())
 		if err := os.Rename(next.path, final); err != nil {
 			s.setTrouble(fmt.Errorf("name segment: %w", err))
 			final = next.path // recovery finds it there
