@@ -40,7 +40,7 @@ test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) o
 test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
 
-test-powercut: setup-test ## cut the power of a recorded disk CUTS (100) times and check what is left (root; KERNEL=6.1|6.12|7)
+test-powercut: setup-test ## cut the power of a recorded disk under captures and logs, CUTS (100) times each, and check what is left (root; KERNEL=6.1|6.12|7)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_CUTS=$(or $(CUTS),100) UNIFIEDD_KERNEL=$(KERNEL) go test -count=1 -v -timeout 60m -run '^TestPowerCuts$$' ./selftests/powercut
 
 test-rdma: setup-test ## unified-rdma-test between two lab guests, all it does (KERNEL=6.1|6.12|7)

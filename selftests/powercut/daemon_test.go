@@ -9,10 +9,10 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// launch runs the program with flows in the namespace of an end, each with 32 MiB of a
+// launch runs the program with flows in the namespace of an end, each with 96 MiB of a
 // region on pages of a kind.
 func launch(t *testing.T, program string, e *testenv.End, pages string, text ...string) *daemon.Daemon {
 	t.Helper()
-	region := fmt.Sprintf("region: {size: %dMiB, pages: %s, extent: 256KiB}\nflows:\n", 32*len(text), pages)
+	region := fmt.Sprintf("region: {size: %dMiB, pages: %s, extent: 256KiB}\nflows:\n", 96*len(text), pages)
 	return daemon.Launch(t, program, e, t.TempDir(), region+strings.Join(text, ""))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,21 +30,79 @@ func TestDrive(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &driver{
+		t: t, block: aligned(t, MarkerLen),
 		pair: testenv.NewPair(t, testenv.PairOptions{NoAddresses: true}), disk: recorded(t), dir: t.TempDir(),
 		span: span, program: filepath.Join(os.Getenv("UNIFIEDD_RECORD"), "unifiedd"),
 	}
 	d.markers = d.open(t, d.disk)
-	if err := unix.Mount(d.disk+"1", d.dir, "ext4", 0, ""); err != nil {
+	captures, logs := chosen(os.Getenv("UNIFIEDD_LONG") != "")
+	for _, f := range slices.Concat(captures, logs) {
+		d.turnTo(t, f)
+		t.Run(f.name(), func(t *testing.T) {
+			if f.isLog() {
+				d.keepLog(t, f)
+			} else {
+				d.capture(t, f)
+			}
+		})
+	}
+	d.unmount(t)
+}
+
+// turnTo mounts the file system for who has files there, and nobody else, and says that a flow is about to begin.
+func (d *driver) turnTo(t *testing.T, f flow) {
+	t.Helper()
+	if f.onDevice() {
+		d.unmount(t)
+	} else if !d.mounted {
+		if err := unix.Mount(d.disk+"1", d.dir, "ext4", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		d.mounted = true
+	}
+	if f.onDevice() && f.isLog() {
+		d.wipe(t, f)
+	}
+	d.mark(t, Marker{Flow: uint32(f.number)})
+}
+
+func (d *driver) unmount(t *testing.T) {
+	t.Helper()
+	if !d.mounted {
+		return
+	}
+	if err := unix.Unmount(d.dir, 0); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range chosen(os.Getenv("UNIFIEDD_LONG") != "") {
-		if f.part == 1 {
-			if err := unix.Unmount(d.dir, 0); err != nil {
-				t.Fatal(err)
-			}
+	d.mounted = false
+}
+
+// wipe takes the ring off a flow's device: the superblock and its copy. What a capture had in the slots stays.
+func (d *driver) wipe(t *testing.T, f flow) {
+	t.Helper()
+	device, zeros, p := d.open(t, d.device(f)), aligned(t, mib), Parts[f.part]
+	for _, at := range []int64{0, p.Length - mib} {
+		if _, err := device.WriteAt(zeros, at); err != nil {
+			t.Fatal(err)
 		}
-		t.Run(f.name(), func(t *testing.T) { d.capture(t, f) })
 	}
+	if err := device.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// device is the partition of a flow.
+func (d *driver) device(f flow) string { return fmt.Sprint(d.disk, f.part+1) }
+
+// aligned is memory for direct I/O, all zeros.
+func aligned(t *testing.T, n int) []byte {
+	t.Helper()
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(b) })
+	return b
 }
 
 // recorded is the disk whose writes are recorded.
@@ -61,10 +120,14 @@ func recorded(t *testing.T) string {
 
 // driver is what makes the record.
 type driver struct {
+	t                  *testing.T // of all flows
 	pair               *testenv.Pair
+	rdma               *testenv.Pair // for logs; nil: no log has begun
 	disk, dir, program string
 	span               time.Duration
+	mounted            bool
 	markers            *os.File
+	block              []byte // a marker, for direct I/O
 	number             uint64 // of the next marker
 }
 
@@ -81,14 +144,14 @@ func (d *driver) open(t *testing.T, name string) *os.File {
 
 // capture runs one flow under traffic.
 func (d *driver) capture(t *testing.T, f flow) {
-	run := launch(t, d.program, &d.pair.B, "2MiB", f.yaml(d.pair.B.Ifname, d.dir, fmt.Sprint(d.disk, f.part+1)))
+	run := launch(t, d.program, &d.pair.B, "2MiB", f.yaml(d.pair.B.Ifname, d.dir, d.device(f)))
 	run.Running(t)
 	sender := testenv.NewSender(t, &d.pair.A)
 	begin, sent, durable := time.Now(), uint64(0), uint64(0)
 	run.Until(t, "everything to be durable", func(s *flows.Status) bool {
 		if n := s.Flows[0].Durable.Packets; n > durable {
 			durable = n
-			d.mark(t, f, durable)
+			d.mark(t, Marker{Flow: uint32(f.number), Packets: durable})
 		}
 		if time.Since(begin) < d.span {
 			sent = d.send(t, f, sender, sent, uint64(time.Since(begin).Seconds()*packetsPerSecond))
@@ -116,17 +179,56 @@ func (d *driver) send(t *testing.T, f flow, s *testenv.Sender, from, due uint64)
 	return from
 }
 
-// mark writes down what is durable.
-func (d *driver) mark(t *testing.T, f flow, packets uint64) {
-	t.Helper()
-	m := Marker{Flow: uint32(f.number), Number: d.number, Packets: packets}
-	block, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
-	if err != nil {
-		t.Fatal(err)
+// keepLog runs a log while clients append to it. What they were told is durable, and what the daemon says is, is written down.
+func (d *driver) keepLog(t *testing.T, f flow) {
+	if d.rdma == nil {
+		d.rdma = testenv.NewPair(d.t, testenv.PairOptions{})
 	}
-	defer func() { _ = unix.Munmap(block) }()
-	m.Put(block[:MarkerLen])
-	if _, err := d.markers.WriteAt(block[:MarkerLen], m.Place()); err != nil {
+	run := launch(t, d.program, &d.rdma.B, "2MiB", f.logYAML(&d.rdma.B, d.dir, d.device(f)))
+	run.Running(t)
+	clients := appendTo(t, &d.rdma.A, f.address(&d.rdma.B), f.name(), f.clients(), 0)
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	safe, told := uint64(0), uint64(0)
+	var over <-chan time.Time // from the first receipt on
+	for open := true; open; {
+		var r receipt
+		select {
+		case r, open = <-clients.receipts:
+			if told++; told == 1 {
+				over = time.After(d.span)
+			}
+			d.markReceipts(t, f, clients.newest(r))
+		case <-over:
+			clients.enough()
+		case <-look.C:
+			if s, err := run.Status(); err == nil && len(s.Flows) == 1 && s.Flows[0].Log.Durable > safe {
+				safe = s.Flows[0].Log.Durable
+				d.mark(t, Marker{Flow: uint32(f.number), Packets: safe})
+			}
+		}
+	}
+	clients.await(t)
+	run.Terminate(t)
+	t.Logf("%s onto part %d, acknowledged when %s: %d messages, %d receipts", f.layout, f.part, f.acknowledge, clients.last, told)
+}
+
+// markReceipts writes down what clients were told, where it was that messages are durable.
+func (d *driver) markReceipts(t *testing.T, f flow, all map[uint32]receipt) {
+	t.Helper()
+	for _, r := range all {
+		if f.acknowledge == durable {
+			d.mark(t, Marker{Flow: uint32(f.number), Client: r.Client, Packets: r.Number, Position: r.position})
+		}
+	}
+}
+
+// mark writes down how far a flow has come.
+func (d *driver) mark(t *testing.T, m Marker) {
+	t.Helper()
+	m.Number = d.number
+	m.Put(d.block)
+	if _, err := d.markers.WriteAt(d.block, m.Place()); err != nil {
 		t.Fatal(err)
 	}
 	d.number++

@@ -103,7 +103,7 @@ func FuzzParse(f *testing.F) {
 }
 
 func TestClaims(t *testing.T) {
-	m := Marker{Flow: 3, Number: 5000, Packets: 1 << 40}
+	m := Marker{Flow: 3, Client: 2, Number: 5000, Packets: 1 << 40, Position: 1 << 50}
 	b := make([]byte, MarkerLen)
 	m.Put(b)
 	torn := bytes.Clone(b)

@@ -2,11 +2,14 @@ package powercut
 
 import "hash/crc32"
 
-// Marker says that a flow of the guest's has called packets durable.
+// Marker says how far a flow of the guest's has come. The first of each says that the flow
+// is about to begin.
 type Marker struct {
-	Flow    uint32 // its number
-	Number  uint64 // of the marker, from 0
-	Packets uint64 // durable, from the flow's first on
+	Flow     uint32 // its number
+	Client   uint32 // of a log, which was told so; 0: the flow's own status says it
+	Number   uint64 // of the marker, from 0
+	Packets  uint64 // durable, from the flow's first on, or from the client's first message on
+	Position uint64 // in the log, of the last of a client's, or of a later one of its messages
 }
 
 // MarkerLen is the length of a marker in bytes: a sector.
@@ -21,8 +24,10 @@ func (m Marker) Put(dst []byte) {
 	clear(dst)
 	copy(dst, markerMagic)
 	le.PutUint32(dst[8:], m.Flow)
+	le.PutUint32(dst[12:], m.Client)
 	le.PutUint64(dst[16:], m.Number)
 	le.PutUint64(dst[24:], m.Packets)
+	le.PutUint64(dst[32:], m.Position)
 	le.PutUint32(dst[MarkerLen-4:], crc32.Checksum(dst[:MarkerLen-4], castagnoli))
 }
 
@@ -38,7 +43,7 @@ func parseMarker(b []byte) (m Marker, ok bool) {
 		crc32.Checksum(b[:MarkerLen-4], castagnoli) != le.Uint32(b[MarkerLen-4:]) {
 		return m, false
 	}
-	return Marker{le.Uint32(b[8:]), le.Uint64(b[16:]), le.Uint64(b[24:])}, true
+	return Marker{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])}, true
 }
 
 // Claim is a marker and how many entries of the record were in front of it.

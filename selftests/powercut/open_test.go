@@ -20,16 +20,18 @@ import (
 // errAlien says that a packet is there which nobody sent, or not as it was sent.
 var errAlien = errors.New("a packet is not what was sent")
 
-// bench is where states are opened. In the namespace of pair.B each flow has an interface.
+// bench is where states of some of a record's flows are opened: of its captures or of its logs.
 type bench struct {
 	*record
-	pair *testenv.Pair
+	flows []flow
+	pair  *testenv.Pair
 }
 
-func newBench(t *testing.T, r *record) *bench {
+// captureBench opens captures. In the namespace of pair.B each has an interface.
+func captureBench(t *testing.T, r *record) *bench {
 	t.Helper()
-	b := &bench{r, testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})}
-	for _, f := range r.flows {
+	b := &bench{r, r.captures, testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})}
+	for _, f := range b.flows {
 		b.pair.B.Run(t, "ip", "link", "add", f.name(), "type", "veth", "peer", "name", f.name()+"x")
 		b.pair.B.Run(t, "ip", "link", "set", f.name(), "up")
 		b.pair.B.Run(t, "ip", "link", "set", f.name()+"x", "up")
@@ -37,14 +39,20 @@ func newBench(t *testing.T, r *record) *bench {
 	return b
 }
 
+// logBench opens logs. Their clients are in the namespace of pair.A.
+func logBench(t *testing.T, r *record) *bench {
+	t.Helper()
+	return &bench{r, r.logs, testenv.NewPair(t, testenv.PairOptions{})}
+}
+
 // state is a disk after a cut, opened.
 type state struct {
 	*bench
-	t      *testing.T
-	begun  []flow
-	images []string // of the partitions
-	dir    string   // where the file system is mounted
-	log    string   // what the daemon said while it recovered
+	t       *testing.T
+	begun   []flow
+	images  []string // of the partitions
+	devices []string // loop devices of those
+	dir     string   // where the file system is mounted
 }
 
 // memory makes a file in memory, which is gone with the test.
@@ -62,27 +70,39 @@ func memory(t *testing.T, name string, b []byte) string {
 	return fmt.Sprintf("/proc/self/fd/%d", fd)
 }
 
-// try opens a disk after a cut and says what is wrong with it.
-func (b *bench) try(t *testing.T, image []byte, at int) error {
+// try opens a disk after a cut and says what is wrong with it. Logs go on where that is asked for.
+func (b *bench) try(t *testing.T, image []byte, at int, goOn bool) error {
 	t.Helper()
-	durable, begun := b.durable(at)
-	s := &state{bench: b, t: t, begun: b.flows[:begun]}
+	claims := b.claimed(at)
+	s := &state{bench: b, t: t, begun: b.begun(claims)}
 	for _, p := range Parts[:3] {
 		s.images = append(s.images, memory(t, "part", p.Of(image)))
 	}
+	if b.flows[0].isLog() {
+		if err := s.mount(); err != nil {
+			return err
+		}
+		return s.tryLogs(claims, goOn)
+	}
+	durable := durableOf(claims)
 	err := s.inspect(durable, "before recovery", true)
+	if e := s.mount(); e != nil {
+		return errors.Join(err, e)
+	}
 	if e := s.recover(); e != nil {
 		return errors.Join(err, e)
 	}
 	return errors.Join(err, s.inspect(durable, "after recovery", false))
 }
 
-// recover has the kernel replay the journal and the daemon recover everything.
-func (s *state) recover() error {
+// mount has the kernel replay the journal of the file system, and makes devices of the other partitions.
+func (s *state) mount() error {
 	t := s.t
-	dev := testenv.Loop(t, s.images[0], 0)
+	for _, image := range s.images {
+		s.devices = append(s.devices, testenv.Loop(t, image, 0))
+	}
 	s.dir = t.TempDir()
-	if err := unix.Mount(dev, s.dir, "ext4", 0, ""); err != nil {
+	if err := unix.Mount(s.devices[0], s.dir, "ext4", 0, ""); err != nil {
 		return fmt.Errorf("mount what is left: %w", err)
 	}
 	t.Cleanup(func() {
@@ -90,25 +110,41 @@ func (s *state) recover() error {
 			t.Errorf("unmount %s: %v", s.dir, err)
 		}
 	})
-	devices := []string{"", testenv.Loop(t, s.images[1], 0), testenv.Loop(t, s.images[2], 0)}
+	return nil
+}
+
+// path is what a flow's files begin with, or its device.
+func (s *state) path(f flow) string {
+	if f.onDevice() {
+		return s.devices[f.part]
+	}
+	return f.prefix(s.dir)
+}
+
+// recover has the daemon recover all captures.
+func (s *state) recover() error {
 	var text []string
 	for _, f := range s.begun {
-		text = append(text, f.yaml(f.name(), s.dir, devices[f.part]))
+		text = append(text, f.yaml(f.name(), s.dir, s.devices[f.part]))
 	}
-	d := launch(t, s.program, &s.pair.B, "ordinary", text...)
-	d.Running(t)
-	d.Terminate(t)
-	s.log = d.Log.String()
+	d := launch(s.t, s.program, &s.pair.B, "ordinary", text...)
+	d.Running(s.t)
+	d.Terminate(s.t)
+	return s.complaint(d.Log.String())
+}
+
+// complaint is an error where the daemon says that it misses something.
+func (s *state) complaint(log string) error {
 	for _, bad := range []string{"had called durable", "level=ERROR"} {
-		if strings.Contains(s.log, bad) {
-			return fmt.Errorf("%w: the daemon says so:\n%s", ErrLost, s.log)
+		if strings.Contains(log, bad) {
+			return fmt.Errorf("%w: the daemon says so:\n%s", ErrLost, log)
 		}
 	}
 	return nil
 }
 
 // inspect checks the packets of the flows, or only of those on devices.
-func (s *state) inspect(durable [maxFlows]uint64, when string, devices bool) error {
+func (s *state) inspect(durable map[uint32]uint64, when string, devices bool) error {
 	var errs []error
 	for _, f := range s.begun {
 		var found []uint64
@@ -122,7 +158,7 @@ func (s *state) inspect(durable [maxFlows]uint64, when string, devices bool) err
 			found, err = s.inFiles(f)
 		}
 		if err == nil {
-			err = Check(found, durable[f.number], f.onDevice())
+			err = Check(found, durable[uint32(f.number)], f.onDevice())
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("flow %d, %s: %w", f.number, when, err))

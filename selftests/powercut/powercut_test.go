@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,15 +18,21 @@ func TestPowerCuts(t *testing.T) {
 	testenv.Root(t)
 	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 5), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
-	b := newBench(t, makeRecord(t, cuts > 20))
+	r := makeRecord(t, cuts > 20)
+	t.Run("captures", func(t *testing.T) { captureBench(t, r).cuts(t, cuts, seed) })
+	t.Run("logs", func(t *testing.T) { logBench(t, r).cuts(t, cuts, seed) })
+}
+
+// cuts opens so many states, and some that must be found wanting.
+func (b *bench) cuts(t *testing.T, cuts, seed uint64) {
 	for i := range cuts {
 		t.Run(fmt.Sprint("cut", i), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, i))
 			image := bytes.Clone(b.base)
 			c := b.Cut(image, b.place(i, cuts, r), Fate(r.IntN(int(fates))), r)
-			durable, begun := b.durable(c.At)
-			t.Logf("%v; %v packets durable, %d flows", c, durable, begun)
-			if err := b.try(t, image, c.At); err != nil {
+			goOn := i == 0 || r.IntN(4) == 0
+			t.Logf("%v; %v durable; goes on: %v", c, durableOf(b.claimed(c.At)), goOn)
+			if err := b.try(t, image, c.At, goOn); err != nil {
 				t.Error(err)
 			}
 		})
@@ -36,7 +43,7 @@ func TestPowerCuts(t *testing.T) {
 // place draws a place for a cut: every flow has its share of the cuts. A quarter is right
 // behind a marker, and half where most is pending, right in front of a flush.
 func (b *bench) place(i, cuts uint64, r *rand.Rand) int {
-	from, to := b.span(uint32(i * uint64(len(b.flows)) / cuts))
+	from, to := b.span(b.flows[i*uint64(len(b.flows))/cuts])
 	at := from + r.IntN(to+1-from)
 	is := func(int) bool { return true }
 	switch r.IntN(4) {
@@ -55,15 +62,15 @@ func (b *bench) place(i, cuts uint64, r *rand.Rand) int {
 	return at
 }
 
-// span is where a flow is in the record: from the last marker of the one before up to its
-// own last.
-func (b *bench) span(flow uint32) (from, to int) {
-	for _, c := range b.claims {
-		if c.Flow < flow {
+// span is where a flow is in the record: from behind its first marker up to that of the flow behind it.
+func (b *bench) span(f flow) (from, to int) {
+	to = len(b.Entries)
+	for i := len(b.claims) - 1; i >= 0; i-- {
+		switch c := b.claims[i]; {
+		case int(c.Flow) == f.number:
 			from = c.Entry + 1
-		}
-		if c.Flow <= flow {
-			to = c.Entry + 1
+		case int(c.Flow) > f.number:
+			to = c.Entry
 		}
 	}
 	return from, to
@@ -76,14 +83,14 @@ func (b *bench) span(flow uint32) (from, to int) {
 // everything of the flow.
 func (b *bench) lies(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 0))
-	for _, flow := range []uint32{0, uint32(len(b.flows) - 1)} {
-		t.Run(fmt.Sprint("flow", flow), func(t *testing.T) {
-			places := b.markers(flow)
+	for _, f := range slices.Compact([]flow{b.flows[0], b.flows[len(b.flows)-1]}) {
+		t.Run(f.name(), func(t *testing.T) {
+			places := b.markers(f)
 			last := places[len(places)-1]
 			for n := len(places) / 2; ; n /= 2 {
 				image := bytes.Clone(b.base)
 				c := b.cut(image, last, places[n], Lost, r)
-				err := b.try(t, image, last)
+				err := b.try(t, image, last, false)
 				if errors.Is(err, ErrLost) {
 					return
 				}
@@ -96,15 +103,10 @@ func (b *bench) lies(t *testing.T) {
 	}
 }
 
-// markers are the places behind the markers of a flow, and in front of them where it
-// begins.
-func (b *bench) markers(flow uint32) []int {
-	from, _ := b.span(flow)
-	places := []int{from}
-	for _, c := range b.claims {
-		if c.Flow == flow {
-			places = append(places, c.Entry+1)
-		}
+// markers are the places behind the markers of a flow, the first of which is where it begins.
+func (b *bench) markers(f flow) (places []int) {
+	for _, c := range of(f, b.claims) {
+		places = append(places, c.Entry+1)
 	}
 	return places
 }

@@ -16,10 +16,10 @@ import (
 // record is what a guest has left.
 type record struct {
 	*Log
-	flows   []flow
-	base    []byte // the disk before
-	claims  []Claim
-	program string // the daemon
+	captures, logs []flow
+	base           []byte // the disk before
+	claims         []Claim
+	program        string // the daemon
 }
 
 // makeRecord boots a guest that captures with each flow, for a while or longer. What runs
@@ -28,7 +28,8 @@ func makeRecord(t *testing.T, long bool) *record {
 	t.Helper()
 	begin := time.Now()
 	dir := testenv.DiskDir(t)
-	r := &record{flows: chosen(long), program: filepath.Join(dir, "unifiedd")}
+	r := &record{program: filepath.Join(dir, "unifiedd")}
+	r.captures, r.logs = chosen(long)
 	disk, log := filepath.Join(dir, "disk"), filepath.Join(dir, "log")
 	r.base = makeDisk(t, disk)
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
@@ -54,7 +55,7 @@ func makeRecord(t *testing.T, long bool) *record {
 func drive(t *testing.T, dir string, long bool) (ended func() []byte) {
 	t.Helper()
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "lab"), "-kernel", os.Getenv("UNIFIEDD_KERNEL"), "-limit", "5m", "-record", dir,
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "lab"), "-kernel", os.Getenv("UNIFIEDD_KERNEL"), "-limit", "8m", "-record", dir,
 		"-cmd", fmt.Sprintf("until [ -e %[1]s/built ]; do sleep 0.2; done; %[1]s/drive -test.run '^TestDrive$' -test.v", dir))
 	cmd.Env = append(os.Environ(), "UNIFIEDD_RECORD="+dir, "UNIFIEDD_SPAN=1500ms", "UNIFIEDD_LONG=")
 	if long {
@@ -133,26 +134,44 @@ func (r *record) read(t *testing.T, log, disk string) {
 	if !bytes.Equal(image, readAll(t, disk)) {
 		t.Fatal("the record does not lead to the disk that the guest left")
 	}
+	flows := len(r.captures) + len(r.logs)
 	for n, c := range r.claims {
-		if c.Number != uint64(n) || int(c.Flow) >= len(r.flows) {
+		if c.Number != uint64(n) || int(c.Flow) >= flows {
 			t.Fatalf("marker %d is %+v: some are missing", n, c)
 		}
 	}
-	if len(r.claims) == 0 || int(r.claims[len(r.claims)-1].Flow) != len(r.flows)-1 {
+	if len(r.claims) == 0 || int(r.claims[len(r.claims)-1].Flow) != flows-1 {
 		t.Fatalf("%d markers, none of the last flow", len(r.claims))
 	}
 }
 
-// durable is how many packets of each flow were called durable in front of a cut, and
-// how many flows had begun, or may have.
-func (r *record) durable(at int) (packets [maxFlows]uint64, begun int) {
-	begun = 1
-	for _, c := range r.claims {
+// claimed is what was claimed in front of a cut.
+func (r *record) claimed(at int) []Claim {
+	for n, c := range r.claims {
 		if c.Entry >= at {
-			break
+			return r.claims[:n]
 		}
-		packets[c.Flow] = c.Packets
-		begun = int(c.Flow) + 2
 	}
-	return packets, min(begun, len(r.flows))
+	return r.claims
+}
+
+// durableOf is how many packets of each flow are claimed to be durable.
+func durableOf(claims []Claim) map[uint32]uint64 {
+	packets := map[uint32]uint64{}
+	for _, c := range claims {
+		if c.Client == 0 {
+			packets[c.Flow] = c.Packets
+		}
+	}
+	return packets
+}
+
+// begun are the flows that say so among the claims.
+func (b *bench) begun(claims []Claim) (some []flow) {
+	for _, f := range b.flows {
+		if len(of(f, claims)) > 0 {
+			some = append(some, f)
+		}
+	}
+	return some
 }

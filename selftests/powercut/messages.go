@@ -1,0 +1,73 @@
+package powercut
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/internal/selftest"
+)
+
+// Message is one of a client's in a log, by its number: from 1 on.
+type Message struct {
+	Client uint32
+	Number uint64
+}
+
+// mostPayload is the longest that a log takes by default, in bytes.
+const mostPayload = 2048
+
+// Bytes are what the message says. No two begin alike.
+func (m Message) Bytes() []byte {
+	b := make([]byte, 8+(m.Number*2654435761+uint64(m.Client))%(mostPayload-7))
+	selftest.Fill(b, uint64(m.Client), m.Number)
+	return b
+}
+
+// CheckLog says whether the messages found in a log after a cut, the first of them at a position, are what may be left of
+// one of which so much was claimed: each client's in order and once, and all that was called durable at its position. Of a
+// log that overwrites its oldest messages the first ones may be missing.
+func CheckLog(found []Message, first uint64, claims []Claim, overwrites bool) error {
+	if err := inOrder(found, first); err != nil {
+		return err
+	}
+	if first > 1 && !overwrites {
+		return fmt.Errorf("%w: the log begins at position %d", ErrLost, first)
+	}
+	for _, c := range claims {
+		if err := c.keptIn(found, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// inOrder checks that each client's numbers go up by one, from 1 on where nothing is missing in front.
+func inOrder(found []Message, first uint64) error {
+	last := map[uint32]uint64{}
+	for i, m := range found {
+		before, known := last[m.Client]
+		if known && m.Number != before+1 || !known && first == 1 && m.Number != 1 {
+			return fmt.Errorf("%w: position %d has message %d of client %d, behind its message %d", ErrOrder, first+uint64(i), m.Number, m.Client, before)
+		}
+		last[m.Client] = m.Number
+	}
+	return nil
+}
+
+// keptIn checks that a claim about a log is true.
+func (c *Claim) keptIn(found []Message, first uint64) error {
+	end, position := first+uint64(len(found)), c.Position
+	if c.Client == 0 {
+		position = c.Packets // positions of a new log count its messages
+	}
+	switch {
+	case position >= end:
+		return fmt.Errorf("%w: the log ends at position %d, and %d was called durable", ErrLost, end-1, position)
+	case c.Client == 0 || position < first:
+		return nil
+	}
+	// A receipt has the position of the last message that was acknowledged at once, which may be a later one.
+	if at := found[position-first]; at.Client != c.Client || at.Number < c.Packets {
+		return fmt.Errorf("%w: position %d has %+v, and client %d was told that its messages up to %d end there", ErrLost, position, at, c.Client, c.Packets)
+	}
+	return nil
+}
