@@ -42,6 +42,9 @@ var cardTests = []cardTest{
 	{"NoPoisonReachesTheDisk", TestNoPoisonReachesTheDisk},
 	{"PollAllocatesNothing", TestPollAllocatesNothing},
 
+	{"NetworkToNull", TestNetworkToNull},
+	{"WatermarksOfACapture", TestWatermarksOfACapture},
+
 	{"EveryWaitCapturesEverything", TestEveryWaitCapturesEverything},
 	{"CountTakesExactly", TestCountTakesExactly},
 	{"StreamIsTheFile", TestStreamIsTheFile},
@@ -108,6 +111,8 @@ var notOnCards = map[string]string{
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
 	"Feed": ofPeers, "Identity": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers,
+	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "GeneratorTurns": noInterface, "Level": noInterface,
+	"NullToPeers": ofPeers, "RDMAToNull": ofPeers, "WatermarksOfAFeed": ofPeers, "WatermarksOfMessages": ofPeers,
 }
 
 const (

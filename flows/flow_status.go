@@ -43,11 +43,17 @@ func (f *Flow) describe() FlowStatus {
 
 // origin is where a flow takes from, for people.
 func origin(from config.From) string {
+	if from.Generate > 0 {
+		return "generated packets"
+	}
 	return cmp.Or(from.Interface, from.Listen, from.Device, from.File)
 }
 
 // destination is where a flow brings what it takes, for people.
 func destination(to config.To) string {
+	if to.Discard {
+		return "nowhere"
+	}
 	var peers []string
 	for _, p := range to.Peers {
 		peers = append(peers, p.Name)

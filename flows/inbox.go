@@ -24,6 +24,7 @@ type inbox struct {
 
 	spare  *stack // frames, or extents, that messages may land in
 	total  int    // how many there are of them
+	each   int    // of the region's frames one of them has
 	window int    // of those, how many are to be receives
 	posted int    // how many the receiver has
 	buf    [burst]umem.Frame
@@ -68,6 +69,9 @@ func (b *inbox) drop(n int) { b.count = copy(b.buf[:], b.buf[n:b.count]) }
 
 // away is how many frames of messages are neither free nor the receiver's.
 func (b *inbox) away() int { return b.total - len(b.spare.fs) - b.posted }
+
+// frames is how many of the region's so many of the inbox's are, which may be extents.
+func (b *inbox) frames(n int) int { return n * b.each }
 
 // supply makes room for messages.
 func (b *inbox) supply() {

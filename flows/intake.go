@@ -21,6 +21,8 @@ type intake struct {
 	sources []source
 	first   int // the source that is served first in this round
 	spare   *stack
+	total   int    // frames, wherever they are
+	inRings int    // of those
 	limit   uint64 // packets to take; 0: no limit
 	taken   uint64 // packets taken, up to limit
 
@@ -52,23 +54,24 @@ type recorder interface {
 }
 
 // receive takes from every queue, beginning with another one each round, and
-// reports whether more is waiting.
-func (n *intake) receive(to recorder, now time.Time) (more bool) {
+// reports whether more is waiting. Where it is not open, what was taken before goes on, and nothing more is taken.
+func (n *intake) receive(to recorder, open bool, now time.Time) (more bool) {
 	for i := range n.sources {
-		more = n.receiveOne(&n.sources[(n.first+i)%len(n.sources)], to, now) || more
+		more = n.receiveOne(&n.sources[(n.first+i)%len(n.sources)], to, open, now) || more
 	}
 	n.first++
 	return more
 }
 
-func (n *intake) receiveOne(s *source, to recorder, now time.Time) bool {
-	if !to.record(s, now) {
+func (n *intake) receiveOne(s *source, to recorder, open bool, now time.Time) bool {
+	if !to.record(s, now) || !open {
 		return false
 	}
 	got := s.port.Recv(s.buf[s.held : s.held+burst])
 	if got == 0 {
 		return false
 	}
+	n.inRings -= got
 	fs := s.buf[s.held : s.held+got]
 	n.count(fs)
 	if n.limit > 0 {
@@ -124,7 +127,17 @@ func (n *intake) supply() {
 		free := n.spare.fs[max(0, len(n.spare.fs)-2*burst):]
 		used := n.sources[(n.first+i)%len(n.sources)].port.Supply(free)
 		n.spare.drop(len(free), used)
+		n.inRings += used
 	}
+}
+
+// away is how many frames are neither free, nor with a queue, nor about to be handed on.
+func (n *intake) away() int {
+	here := len(n.spare.fs) + n.inRings
+	for i := range n.sources {
+		here += n.sources[i].held
+	}
+	return n.total - here
 }
 
 // kick wakes the queues that asked for it. What the kernel refuses is counted;

@@ -26,6 +26,9 @@ type layout interface {
 	// newest is the time of the latest packet of the open batch by the system's clock,
 	// in nanoseconds since the epoch; 0 without packets.
 	newest() uint64
+	// away is how many frames batches have that never were a source's: those of
+	// extents.
+	away() int
 	// seal completes the open batch for the place b names and returns the message
 	// to send. Until reset it may be sealed again, for another place.
 	seal(b pcapng.Batch) []umem.Frame

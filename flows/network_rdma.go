@@ -21,12 +21,10 @@ type networkRDMA struct {
 	common
 	faults
 	intake
-	outbox
-	crowd
-	stages
-	from   config.From
-	region *umem.Region
-	book   *umem.Book
+	feed
+	level
+	from config.From
+	book *umem.Book
 }
 
 // poll is one round.
@@ -35,7 +33,7 @@ func (n *networkRDMA) poll(now time.Time) (more bool) {
 	n.note(n.fan.Poll(now))
 	n.free(n.spare)
 	if n.failed.Load() == nil {
-		more = n.receive(n, now)
+		more = n.receive(n, n.below(n.away(), now), now)
 	}
 	n.supply()
 	n.note(n.fan.Kick())
@@ -44,19 +42,9 @@ func (n *networkRDMA) poll(now time.Time) (more bool) {
 	return more
 }
 
-// record sends the whole packets a source holds. What peers can not take now stays with
-// the source.
-func (n *networkRDMA) record(s *source, now time.Time) bool {
-	whole := umem.Whole(s.buf[:s.held])
-	n.apply(n.region, s.buf[s.ready:whole], uint64(now.UnixNano()))
-	done := n.give(n.region, s.buf[:whole])
-	s.ready, s.held = whole-done, copy(s.buf, s.buf[done:s.held])
-	return n.took(done == whole)
-}
-
 func (n *networkRDMA) fds(dst []unix.PollFd) []unix.PollFd {
 	dst = n.outbox.fds(dst)
-	if n.stuck {
+	if n.stuck || n.closed {
 		return dst // packets that wait are no news
 	}
 	return n.intake.fds(dst)
@@ -94,9 +82,8 @@ func (n *networkRDMA) finish(now time.Time, rounds uint64) (bool, error) {
 
 // observe reads the counters, those of what was sent first: it came before.
 func (n *networkRDMA) observe(s *FlowStatus) error {
-	n.outbox.observe(s)
-	n.stages.observe(s)
-	s.Stalls = n.stalls.Load()
+	n.feed.observe(s)
+	n.level.observe(s)
 	return n.intake.observe(s)
 }
 

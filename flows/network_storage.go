@@ -20,6 +20,7 @@ type networkStorage struct {
 	common
 	intake
 	writer
+	level
 	from config.From
 	book *umem.Book
 	last bool // the last statistics are announced
@@ -29,8 +30,9 @@ type networkStorage struct {
 func (n *networkStorage) poll(now time.Time) (more bool) {
 	n.settle(now)
 	if n.failed.Load() == nil {
-		more = n.receive(n, now)
-		n.tick(now)
+		open := n.below(n.intake.away()+n.writer.away(), now)
+		more = n.receive(n, open, now)
+		n.tick(open, now)
 	}
 	n.supply()
 	n.publish()
@@ -39,18 +41,9 @@ func (n *networkStorage) poll(now time.Time) (more bool) {
 	return more
 }
 
-// record puts the whole packets a source holds into batches. What the sink can
-// not take now stays with the source.
-func (n *networkStorage) record(s *source, now time.Time) bool {
-	whole := umem.Whole(s.buf[:s.held])
-	done := n.put(s.id, s.buf[:whole], now)
-	s.held = copy(s.buf, s.buf[done:s.held])
-	return done == whole
-}
-
 func (n *networkStorage) fds(dst []unix.PollFd) []unix.PollFd {
 	dst = n.writer.fds(dst)
-	if n.stuck {
+	if n.stuck || n.closed {
 		return dst // packets that wait are no news
 	}
 	return n.intake.fds(dst)
@@ -90,6 +83,7 @@ func (n *networkStorage) announce() []any { return n.intake.announce(n.from) }
 // observe reads the counters, those of what is written first: it was received before.
 func (n *networkStorage) observe(s *FlowStatus) error {
 	err := n.writer.observe(s)
+	n.level.observe(s)
 	return errors.Join(err, n.intake.observe(s))
 }
 

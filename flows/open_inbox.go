@@ -66,8 +66,10 @@ func (b *inbox) makeRoom(o *opening, c inboxConfig) error {
 	b.window = from.Window * from.Clients
 	least, want := b.window+c.away, b.window+c.wish
 	b.spare = &stack{}
+	b.each = 1
 	take, share, what := o.hands.Take, o.shared.frames, "frames"
 	if !inFrames(o.region, from.Message) {
+		b.each = int(o.region.ExtentSize() / uint64(o.region.FrameSize()))
 		take, share, what = o.hands.TakeExtents, o.shared.extents-layoutExtents, "extents"
 	}
 	if what == "extents" { // those are few: clients then have less than their window at once, and one each at least

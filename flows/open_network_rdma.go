@@ -16,7 +16,8 @@ const ethernetHeader = 14 + 2*4
 // openNetworkRDMA opens both ends of a flow and fills the rings. Nothing moves until a
 // worker polls it and it has begun.
 func openNetworkRDMA(o *opening) (*networkRDMA, error) {
-	n := &networkRDMA{from: o.flow.From, region: o.region, book: o.book}
+	n := &networkRDMA{from: o.flow.From, book: o.book}
+	n.region = o.region
 	if err := n.openStages(o.flow.Stages); err != nil {
 		return nil, err
 	}
@@ -38,6 +39,7 @@ func openNetworkRDMA(o *opening) (*networkRDMA, error) {
 		return nil, err
 	}
 	n.ends.from, n.ends.to = n.net.Node(), numa.Unknown
+	n.Watermarks = o.flow.Watermarks
 	o.complete(&n.common)
 	return n, nil
 }

@@ -35,6 +35,7 @@ func openNetworkStorage(o *opening) (*networkStorage, error) {
 		return nil, err
 	}
 	n.ends.from, n.ends.to = n.net.Node(), diskNode(o.flow.To, o.shared)
+	n.Watermarks = o.flow.Watermarks
 	o.complete(&n.common)
 	return n, nil
 }
@@ -128,7 +129,7 @@ func (n *intake) fill(o *opening, least, most int) error {
 	least, want := least+queues, most+2*queues
 	frames := make([]umem.Frame, min(want, max(least, o.shared.frames)))
 	got := o.hands.Take(frames)
-	n.spare.fs = frames[:got]
+	n.spare.fs, n.total = frames[:got], got
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(n.sources), o.flow.From.Ring, least)
 	}

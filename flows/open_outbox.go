@@ -40,7 +40,7 @@ func (b *outbox) openSender(o *opening, p config.Peer, longest uint32, frames in
 	return stream.OpenSender(stream.SenderConfig{
 		Name: "flow " + o.flow.Name + ", peer " + p.Name, Endpoint: b.target.Endpoint, Worker: o.hands, Address: p.Address, Flow: p.Flow,
 		Connect: connect.Config{Credentials: o.shared.credentials}, Depth: o.flow.To.Queue, Message: protocol.HeaderLen + longest, Frames: frames,
-		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
+		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log, Times: &b.times,
 	})
 }
 

@@ -26,6 +26,7 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 	}
 	r.supply()
 	r.ends.from, r.ends.to = numa.Unknown, numa.Unknown
+	r.Watermarks = o.flow.Watermarks
 	o.complete(&r.common)
 	return r, nil
 }

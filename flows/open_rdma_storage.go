@@ -66,6 +66,7 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	}
 	l.supply()
 	l.ends.from, l.ends.to = numa.Unknown, diskNode(o.flow.To, o.shared)
+	l.Watermarks = o.flow.Watermarks
 	o.complete(&l.common)
 	return l, nil
 }

@@ -16,6 +16,8 @@ const (
 	chainFrames = 256
 	// writes is how many writes of a flow the disk has at once.
 	writes = 32
+	// leastRecord is how long the record of a short packet is in the packed layout, about.
+	leastRecord = 96
 )
 
 // openSink opens the sink: segments on a disk, or a stream. Frames that are free come
@@ -67,6 +69,7 @@ func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, if
 	if err != nil {
 		return err
 	}
+	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	w.layout = newPacked(o.region, 1, uint32(o.region.ExtentSize()), spare, extents, &w.copied)
 	s, err := openPipe(o.shared.stream, head, o.region, w.layout)
 	if err != nil {
@@ -81,6 +84,7 @@ func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, if
 func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	quarter, numbers := w.disk.store.size/4, w.disk.store.numbering()
 	if o.flow.To.Layout == config.LayoutSlot {
+		w.times = newArrivals(o.region, 2*writes*chainFrames)
 		s := newSlot(o.region, min(chainFrames, w.disk.queue.Limits().Frames), quarter, spare, &w.copied)
 		s.numbers = numbers
 		return s, nil
@@ -89,6 +93,7 @@ func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
 	p := newPacked(o.region, w.disk.store.align, limit, spare, extents, &w.copied)
 	p.numbers = numbers

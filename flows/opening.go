@@ -59,6 +59,16 @@ func (f *Flow) open() (run, error) {
 		return opened(openRDMARDMA(o))
 	case config.KindStorageRDMA:
 		return opened(openStorageRDMA(o))
+	case config.KindNullStorage:
+		return opened(openNullStorage(o))
+	case config.KindNullRDMA:
+		return opened(openNullRDMA(o))
+	case config.KindNetworkNull:
+		return opened(openNetworkNull(o))
+	case config.KindRDMANull:
+		return opened(openRDMANull(o))
+	case config.KindNullNull:
+		return opened(openNullNull(o))
 	default:
 		return nil, fmt.Errorf("flows of kind %s cannot be run by this release", kind)
 	}

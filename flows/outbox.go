@@ -19,6 +19,7 @@ type outbox struct {
 	names  []string // of the peers
 	freed  [2 * burst]umem.Frame
 	dials  service
+	times  stream.SenderTimes // of all peers
 
 	moved uint64    // when the flow ends: acknowledgements until now,
 	still time.Time // and when the last came

@@ -12,6 +12,7 @@ func (b *outbox) observe(s *FlowStatus) {
 		})
 	}
 	s.Sends = out
+	s.FrameTimes = &FrameTimes{Submitted: b.times.Submitted.Distribution(), Done: b.times.Done.Distribution()}
 }
 
 // announce is what the log says of the peers' end.

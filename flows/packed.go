@@ -14,7 +14,8 @@ type packed struct {
 	mark    uint32 // bytes of the mark in front: none in a stream
 	spare   *stack // frames
 	extents stack
-	total   int // extents that are the layout's
+	total   int // extents, wherever they are
+	frames  int // of an extent
 	copied  *copies
 	numbers numbering
 
@@ -31,7 +32,7 @@ type packed struct {
 // limit bytes. With an align of 1 they are what a stream has: no mark in front
 // and no padding.
 func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
-	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, total: len(extents), copied: c}
+	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
 	}
@@ -108,6 +109,8 @@ func (p *packed) size() uint64 {
 }
 
 func (p *packed) count() (uint32, uint64) { return p.packets, p.bytes }
+
+func (p *packed) away() int { return (p.total - len(p.extents.fs)) * p.frames }
 
 func (p *packed) newest() uint64 { return p.latest }
 

@@ -24,6 +24,7 @@ type rdmaRDMA struct {
 	positions
 	crowd
 	stages
+	level
 	sums   *reduction // nil: messages are sent on as they came
 	one    [1]umem.Frame
 	book   *umem.Book
@@ -50,7 +51,7 @@ func (r *rdmaRDMA) poll(now time.Time) (more bool) {
 // forward takes messages, sends them on, or their sums, and acknowledges those that arrived.
 func (r *rdmaRDMA) forward(now time.Time) (more bool) {
 	if r.sums == nil {
-		more = r.receive(now)
+		more = r.receive(r.below(r.frames(r.away()-r.count), now), now)
 		r.acknowledge(r.receiver, r.acknowledged(), now)
 		return more
 	}
@@ -61,8 +62,8 @@ func (r *rdmaRDMA) forward(now time.Time) (more bool) {
 
 // receive takes messages and sends them on, and reports whether more wait. Peers have no
 // more frames than are not needed for clients to send.
-func (r *rdmaRDMA) receive(now time.Time) bool {
-	if !r.pass() {
+func (r *rdmaRDMA) receive(open bool, now time.Time) bool {
+	if !r.pass() || !open {
 		return false
 	}
 	most := min(r.room(), r.total-r.window-r.away())
@@ -98,7 +99,11 @@ func (r *rdmaRDMA) acknowledged() uint64 {
 }
 
 func (r *rdmaRDMA) fds(dst []unix.PollFd) []unix.PollFd {
-	return r.inbox.fds(r.outbox.fds(dst))
+	dst = r.outbox.fds(dst)
+	if r.closed {
+		return dst // messages that wait are no news
+	}
+	return r.inbox.fds(dst)
 }
 
 func (r *rdmaRDMA) begin() error {
@@ -142,6 +147,7 @@ func (r *rdmaRDMA) observe(s *FlowStatus) error {
 	}
 	s.Stalls, s.Latency = r.stalls.Load(), r.spent.Summary()
 	r.inbox.observe(s)
+	r.level.observe(s)
 	return nil
 }
 

@@ -21,6 +21,7 @@ type rdmaStorage struct {
 	inbox
 	writer
 	positions
+	level
 	book        *umem.Book
 	acknowledge config.Acknowledge
 }
@@ -29,8 +30,9 @@ type rdmaStorage struct {
 func (l *rdmaStorage) poll(now time.Time) (more bool) {
 	l.settle(now)
 	if l.failed.Load() == nil {
-		more = l.receive(now)
-		l.tick(now)
+		open := l.below(l.frames(l.inbox.away()-l.count)+l.writer.away(), now)
+		more = l.receive(open, now)
+		l.tick(open, now)
 		l.positions.acknowledge(l.receiver, l.safe(), now)
 	}
 	l.supply()
@@ -43,11 +45,11 @@ func (l *rdmaStorage) poll(now time.Time) (more bool) {
 
 // receive takes messages to batches, and reports whether more wait. The disk has no more
 // frames than are not needed for clients to send, so that a slow one leaves them receives.
-func (l *rdmaStorage) receive(now time.Time) bool {
-	if !l.record(now) {
+func (l *rdmaStorage) receive(open bool, now time.Time) bool {
+	if !l.record(now) || !open {
 		return false
 	}
-	most := min(l.room(), l.total-l.window-l.away())
+	most := min(l.room(), l.total-l.window-l.inbox.away())
 	if most <= 0 {
 		l.stuck = true
 		add(&l.stalls, 1)
@@ -76,7 +78,11 @@ func (l *rdmaStorage) safe() uint64 {
 }
 
 func (l *rdmaStorage) fds(dst []unix.PollFd) []unix.PollFd {
-	return l.inbox.fds(l.writer.fds(dst))
+	dst = l.writer.fds(dst)
+	if l.closed {
+		return dst // messages that wait are no news
+	}
+	return l.inbox.fds(dst)
 }
 
 func (l *rdmaStorage) check(now time.Time) (waits, ends error) {
@@ -122,6 +128,7 @@ func (l *rdmaStorage) observe(s *FlowStatus) error {
 	}
 	s.Latency = l.spent.Summary()
 	l.inbox.observe(s)
+	l.level.observe(s)
 	return err
 }
 

@@ -191,6 +191,8 @@ func (s *slot) size() uint64 { return s.length }
 
 func (s *slot) count() (uint32, uint64) { return s.packets, s.bytes }
 
+func (s *slot) away() int { return 0 }
+
 func (s *slot) newest() uint64 { return s.latest }
 
 func (s *slot) seal(b pcapng.Batch) []umem.Frame {

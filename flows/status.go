@@ -45,7 +45,7 @@ type WorkerStatus struct {
 // copied how much, and how far it is safe on disk.
 type FlowStatus struct {
 	Name   string    `json:"name"`
-	Kind   string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma or rdma-rdma
+	Kind   string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
 	State  State     `json:"state"`
 	Since  time.Time `json:"since"`           // of the state
 	Error  string    `json:"error,omitempty"` // why it failed, or what it is waiting for
@@ -95,12 +95,16 @@ type FlowStatus struct {
 	Refused     uint64            `json:"refused_wakeups"` // the kernel refused, while the interface was down
 	Segments    uint64            `json:"segments"`
 
-	Receives *ReceivesStatus  `json:"receives,omitempty"` // messages of RDMA clients, which count as packets
-	Sends    *SendsStatus     `json:"sends,omitempty"`    // to RDMA peers
-	Blocks   *BlocksStatus    `json:"blocks,omitempty"`   // to RDMA clients who ask; requests served count as packets
-	Stages   []StageStatus    `json:"stages,omitempty"`
-	Log      *LogStatus       `json:"log,omitempty"`
-	Latency  *latency.Summary `json:"latency,omitempty"` // from when a message or request came until it is acknowledged or answered; nil: none was, or it is not told
+	Receives   *ReceivesStatus  `json:"receives,omitempty"` // messages of RDMA clients, which count as packets
+	Sends      *SendsStatus     `json:"sends,omitempty"`    // to RDMA peers
+	Blocks     *BlocksStatus    `json:"blocks,omitempty"`   // to RDMA clients who ask; requests served count as packets
+	Stages     []StageStatus    `json:"stages,omitempty"`
+	Log        *LogStatus       `json:"log,omitempty"`
+	Level      *LevelStatus     `json:"level,omitempty"`       // nil: blocks are served
+	Generated  *GeneratedStatus `json:"generated,omitempty"`   // packets that the flow makes, which count as packets
+	Discarded  *DiscardedStatus `json:"discarded,omitempty"`   // nil: the flow goes somewhere
+	FrameTimes *FrameTimes      `json:"frame_times,omitempty"` // nil: blocks are served
+	Latency    *latency.Summary `json:"latency,omitempty"`     // from when a message or request came until it is acknowledged or answered; nil: none was, or it is not told
 }
 
 // Position is a place in a flow's output.

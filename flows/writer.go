@@ -25,6 +25,7 @@ type writer struct {
 	stalls  atomic.Uint64 // rounds in which packets had to wait for that; the worker is the only writer
 	copied  copies
 	places  places
+	times   arrivals
 	silence silence // of the disk; the watcher's
 	to      string  // where it goes, for people
 }
@@ -59,6 +60,7 @@ func (w *writer) settle(now time.Time) {
 func (w *writer) put(source uint32, fs []umem.Frame, now time.Time) (done int) {
 	for done < len(fs) {
 		used := w.layout.add(source, fs[done:])
+		w.times.put(fs[done:done+used], now)
 		done += used
 		if used == 0 && !w.submit(now) {
 			add(&w.stalls, 1)
@@ -70,6 +72,18 @@ func (w *writer) put(source uint32, fs []umem.Frame, now time.Time) (done int) {
 	}
 	return done
 }
+
+// record puts the whole packets a source holds into batches. What the sink can
+// not take now stays with the source.
+func (w *writer) record(s *source, now time.Time) bool {
+	whole := umem.Whole(s.buf[:s.held])
+	done := w.put(s.id, s.buf[:whole], now)
+	s.held = copy(s.buf, s.buf[done:s.held])
+	return done == whole
+}
+
+// away is how many frames the extents have that are in batches.
+func (w *writer) away() int { return w.layout.away() }
 
 // submit sends the open batch. An empty one that takes nothing means that memory
 // is short until the sink gives some back.
@@ -89,10 +103,11 @@ func (w *writer) submit(now time.Time) bool {
 }
 
 // tick sends a batch that has waited long enough, or that statistics wait for: they
-// go first in a batch, which under steady traffic would never be empty by itself.
-func (w *writer) tick(now time.Time) {
+// go first in a batch, which under steady traffic would never be empty by itself. Where nothing more is let in, a batch
+// has nothing to wait for.
+func (w *writer) tick(open bool, now time.Time) {
 	waiting := w.notes.Load()
-	late := !w.opened.IsZero() && now.Sub(w.opened) >= w.flush
+	late := !w.opened.IsZero() && (!open || now.Sub(w.opened) >= w.flush)
 	if late || waiting != nil && w.layout.size() > 0 {
 		w.submit(now)
 	}
@@ -104,6 +119,7 @@ func (w *writer) tick(now time.Time) {
 // publish sends what is on its way to the device, and shows how far the sink has come.
 func (w *writer) publish() {
 	w.note(w.sink.kick())
+	w.times.record(w.sink.progress())
 	w.places.publish(w.sink.progress())
 }
 
@@ -112,7 +128,7 @@ func (w *writer) publish() {
 func (w *writer) lastNotes(now time.Time) bool {
 	if w.notes.Load() != nil {
 		w.submit(now)
-		w.tick(now)
+		w.tick(true, now)
 	}
 	return w.notes.Load() == nil
 }

@@ -9,7 +9,7 @@ import (
 // observe adds what the sink knows of the flow.
 func (w *writer) observe(s *FlowStatus) (err error) {
 	s.Written, s.Durable = w.places.read()
-	s.Stalls = w.stalls.Load()
+	s.Stalls, s.FrameTimes = w.stalls.Load(), w.times.times.status()
 	s.CopiedBytes["packed"] = w.copied.packed.Load()
 	s.CopiedBytes["multi_frame"] = w.copied.multiFrame.Load()
 	s.CopiedBytes["tight_frame"] = w.copied.tight.Load()

@@ -75,12 +75,15 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	each(out, descKernel, f.KernelBytes, f.Name)
 	counter(out, descWritten, f.Written.Packets, f.Name)
 	counter(out, descDurable, f.Durable.Packets, f.Name)
-	gauge(out, descPending, float64(waiting(f)), f.Name)
+	if strings.HasSuffix(f.Kind, "-storage") {
+		gauge(out, descPending, float64(waiting(f)), f.Name)
+	}
 	counter(out, descDisk, f.DiskBytes, f.Name)
 	each(out, descErrors, f.DiskErrors, f.Name)
 	counter(out, descStalls, f.Stalls, f.Name)
 	counter(out, descSegments, f.Segments, f.Name)
 	collectStreams(out, f)
+	collectFrames(out, f)
 }
 
 // collectTaken sends what a flow takes: packets of an interface, or messages and requests, which have none.

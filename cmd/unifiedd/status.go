@@ -72,7 +72,7 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	for _, far := range f.Far {
 		fmt.Fprintf(w, "  far\t%s\n", far)
 	}
-	fmt.Fprintf(w, "  rate\t%.0f %s/s, %s\n", f.PPS, unit(from), bits(f.BPS))
+	fmt.Fprintf(w, "  rate\t%.0f %s/s, %s\n", f.PPS, unitOf(f), bits(f.BPS))
 	switch from {
 	case "network":
 		printNetwork(w, f)
@@ -80,6 +80,8 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 		printReceives(w, f)
 	case "storage":
 		printBlocks(w, f)
+	case "null":
+		printGenerated(w, f)
 	}
 	if to == "storage" {
 		printStorage(w, f)
@@ -87,9 +89,12 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	if f.Sends != nil {
 		printSends(w, f.Sends)
 	}
+	printDiscarded(w, f)
+	printLevel(w, f.Level)
 	for _, s := range f.Stages {
 		fmt.Fprintf(w, "  stage\t%s: changed %d, left: %s\n", s.Kind, s.Changed, nonzero(s.Left))
 	}
+	printTimes(w, f.FrameTimes)
 	if l := f.Latency; l != nil {
 		fmt.Fprintf(w, "  latency\tmedian %s, 99 %% %s, 99.9 %% %s, at most %s\n", brief(l.P50), brief(l.P99), brief(l.P999), brief(l.Max))
 	}
@@ -104,9 +109,9 @@ func how(f *flows.FlowStatus, laid bool) string {
 	return strings.Replace(f.Kind, "-", " to ", 1)
 }
 
-// unit is what a flow from such an end counts.
-func unit(from string) string {
-	switch from {
+// unitOf is what a flow counts.
+func unitOf(f *flows.FlowStatus) string {
+	switch from, _, _ := strings.Cut(f.Kind, "-"); from {
 	case "rdma":
 		return "messages"
 	case "storage":

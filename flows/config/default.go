@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // DefaultSocket is the control socket's default path.
 const DefaultSocket = "/run/unifiedd/control.sock"
@@ -53,6 +56,15 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.To = To{Transfer: MiB, Window: 32, Clients: 16}
 	case KindRDMARDMA:
 		f.From, f.To = newClients(), newPeers()
+	case KindNullStorage:
+		f.To = newStore()
+		f.To.Flush, f.To.Durable = 500*time.Millisecond, time.Second
+	case KindNullRDMA:
+		f.To = newPeers()
+	case KindNetworkNull:
+		f.From = newNetwork()
+	case KindRDMANull:
+		f.From = newClients()
 	}
 	return f
 }
@@ -83,13 +95,16 @@ func (c *Config) Complete() {
 
 func (f *Flow) complete(r *Region) {
 	kind := f.Kind()
-	if f.From.Message == 0 && (kind == KindRDMAStorage || kind == KindRDMARDMA) {
+	if f.From.Message == 0 && slices.Contains(fromClients, kind) {
 		f.From.Message = Size(r.Frame / 2)
 	}
+	if f.Watermarks.Low == 0 {
+		f.Watermarks.Low = f.Watermarks.High / 2
+	}
 	switch kind {
-	case KindNetworkStorage, KindRDMAStorage:
+	case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
 		f.To.complete()
-	case KindNetworkRDMA:
+	case KindNetworkRDMA, KindNullRDMA:
 		f.To.completePeers()
 	case KindRDMARDMA:
 		f.To.completePeers()

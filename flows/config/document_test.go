@@ -9,6 +9,9 @@ func flowDocument(f *Flow) map[string]any {
 	if f.Stages != nil {
 		doc["stages"] = stageDocuments(f.Stages)
 	}
+	if f.Watermarks.High > 0 {
+		doc["watermarks"] = map[string]any{"high": f.Watermarks.High, "low": f.Watermarks.Low}
+	}
 	return doc
 }
 
@@ -17,7 +20,9 @@ func fromDocument(f *Flow) map[string]any {
 	switch f.Kind() {
 	case KindStorageRDMA:
 		return map[string]any{"file": from.File}
-	case KindRDMAStorage, KindRDMARDMA:
+	case KindNullStorage, KindNullRDMA, KindNullNull:
+		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
+	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
 		return allowDocument(from.Allow, map[string]any{
 			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
 			"window": from.Window, "clients": from.Clients, "verify": from.Verify,
@@ -48,8 +53,10 @@ func toDocument(f *Flow) map[string]any {
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),
 			"window": to.Window, "clients": to.Clients,
 		})
-	case KindNetworkRDMA, KindRDMARDMA:
+	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA:
 		return peersDocument(to)
+	case KindNetworkNull, KindRDMANull, KindNullNull:
+		return map[string]any{"discard": to.Discard}
 	}
 	doc := map[string]any{
 		"file": to.File, "layout": string(to.Layout), "flush": to.Flush.String(), "durable": durableText(to.Durable),

@@ -13,11 +13,20 @@ type Flow struct {
 	// KindRDMARDMA.
 	Stages []Stage
 	To     To
-	Pos    Pos // where the flow is configured
+	// Watermarks bound what the flow holds. Not with KindStorageRDMA.
+	Watermarks Watermarks
+	Pos        Pos // where the flow is configured
 }
 
-// From is where a flow takes from: an Interface, RDMA connections, or the File or
-// Device it serves.
+// Watermarks are numbers of frames that a flow holds between its ends, those of an extent counted each. With High of
+// them it takes no more from its source until there are Low.
+type Watermarks struct {
+	High int // 0: as many as there are
+	Low  int // less than High; 0: half of it
+}
+
+// From is where a flow takes from: an Interface, RDMA connections, the File or
+// Device it serves, or nowhere: it generates packets.
 type From struct {
 	// Interface and what follows up to TakeOver are about a network interface.
 	Interface string
@@ -61,10 +70,24 @@ type From struct {
 	File string
 	// Device is the absolute path of a block device that is served, as a whole.
 	Device string
+
+	// Generate is the length of packets that the flow makes itself, in bytes, to
+	// measure its other end alone; 0: none.
+	Generate Size
+	// Rate is how many it makes a second; 0: as many as are taken.
+	Rate int
+}
+
+// generated is not empty where packets are generated.
+func (f *From) generated() string {
+	if f.Generate == 0 {
+		return ""
+	}
+	return f.Generate.String()
 }
 
 // To is where a flow takes to: a File or a Device, never both; peers over RDMA;
-// or clients over RDMA who ask for it.
+// clients over RDMA who ask for it; or nowhere.
 type To struct {
 	// File is the absolute path prefix of the segments, without a trailing
 	// slash. It and what follows up to Durable are about storage.
@@ -115,6 +138,17 @@ type To struct {
 	// Allow are the names of the certificates which may connect; nil: all that
 	// the authority signed, or anyone without TLS.
 	Allow []string
+
+	// Discard counts what comes and gives it back, to measure the other end alone.
+	Discard bool
+}
+
+// discards is not empty where everything is discarded.
+func (t *To) discards() string {
+	if !t.Discard {
+		return ""
+	}
+	return "true"
 }
 
 // Written is the value of To.Durable for "durable: written".

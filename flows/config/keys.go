@@ -15,20 +15,26 @@ type key struct {
 
 // Flows of these kinds have something in common.
 var (
-	fromNetwork = []Kind{KindNetworkStorage, KindNetworkRDMA}
-	fromClients = []Kind{KindRDMAStorage, KindRDMARDMA}
-	toStorage   = []Kind{KindNetworkStorage, KindRDMAStorage}
-	toPeers     = []Kind{KindNetworkRDMA, KindRDMARDMA}
-	toClients   = []Kind{KindStorageRDMA}
+	fromNetwork  = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull}
+	fromClients  = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
+	fromNull     = []Kind{KindNullStorage, KindNullRDMA, KindNullNull}
+	toStorage    = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage}
+	toPeers      = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
+	toClients    = []Kind{KindStorageRDMA}
+	acknowledged = []Kind{KindRDMAStorage, KindRDMARDMA}
+	holding      = slices.Concat(fromNetwork, fromClients, fromNull)
 )
 
 // What settings are about.
 const (
-	aboutInterface = "a network interface"
-	aboutMessages  = "messages of RDMA clients"
-	aboutStorage   = "a flow to storage"
-	aboutPeers     = "a flow to RDMA peers"
-	aboutBlocks    = "a flow from storage to RDMA clients"
+	aboutInterface    = "a network interface"
+	aboutMessages     = "messages of RDMA clients"
+	aboutHeld         = "packets and messages"
+	aboutGenerated    = "generated packets"
+	aboutAcknowledged = "messages of RDMA clients to storage or peers"
+	aboutStorage      = "a flow to storage"
+	aboutPeers        = "a flow to RDMA peers"
+	aboutBlocks       = "a flow from storage to RDMA clients"
 )
 
 // keys are all settings of a flow but its name, its worker, and what says where it
@@ -48,7 +54,11 @@ var keys = []key{
 	{"from.clients", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Clients }},
 	{"from.allow", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Allow }},
 	{"from.verify", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Verify }},
+	{"from.rate", aboutGenerated, fromNull, func(f *Flow) any { return &f.From.Rate }},
 	{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }},
+	{"watermarks", aboutHeld, holding, nil},
+	{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }},
+	{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }},
 	{"to.force", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Force }},
 	{"to.layout", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Layout }},
 	{"to.segment", aboutStorage, toStorage, nil},
@@ -58,7 +68,7 @@ var keys = []key{
 	{"to.prepare", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Prepare }},
 	{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }},
 	{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }},
-	{"to.acknowledge", aboutMessages, fromClients, func(f *Flow) any { return &f.To.Acknowledge }},
+	{"to.acknowledge", aboutAcknowledged, acknowledged, func(f *Flow) any { return &f.To.Acknowledge }},
 	{"to.peers", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Peers }},
 	{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }},
 	{"to.queue", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Queue }},
@@ -88,6 +98,8 @@ func fitsFrom(has fields, key string) bool {
 		return what == aboutInterface
 	case has.any("rdma", "listen"):
 		return what == aboutMessages || key == "rdma"
+	case has.any("generate", "rate"):
+		return what == aboutGenerated || key == "generate"
 	}
 	return !has.any("file", "device")
 }
@@ -96,9 +108,11 @@ func fitsFrom(has fields, key string) bool {
 func fitsTo(has fields, key string) bool {
 	switch what := about("to." + key); {
 	case has.any("file", "device"):
-		return what == aboutStorage || what == aboutMessages
+		return what == aboutStorage || what == aboutAcknowledged
 	case has.any("peers"):
-		return what == aboutPeers || what == aboutMessages || key == "rdma"
+		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
+	case has.any("discard"):
+		return false
 	case has.any("listen"):
 		return what == aboutBlocks || key == "rdma"
 	case has.any("rdma"):

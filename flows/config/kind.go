@@ -12,6 +12,11 @@ const (
 	KindNetworkRDMA    Kind = "network-rdma"    // packets of an interface to peers
 	KindStorageRDMA    Kind = "storage-rdma"    // blocks of a file or a device to clients who ask
 	KindRDMARDMA       Kind = "rdma-rdma"       // messages of clients to peers
+	KindNullStorage    Kind = "null-storage"    // generated packets to files or a device
+	KindNullRDMA       Kind = "null-rdma"       // generated packets to peers
+	KindNetworkNull    Kind = "network-null"    // packets of an interface, counted and discarded
+	KindRDMANull       Kind = "rdma-null"       // messages of clients, acknowledged and discarded
+	KindNullNull       Kind = "null-null"       // generated packets, discarded
 )
 
 // words say what a flow of the kind does, for messages.
@@ -27,11 +32,21 @@ func (k Kind) words() string {
 		return "from storage to RDMA clients"
 	case KindRDMARDMA:
 		return "from RDMA clients to RDMA peers"
+	case KindNullStorage:
+		return "from generated packets to storage"
+	case KindNullRDMA:
+		return "from generated packets to RDMA peers"
+	case KindNetworkNull:
+		return "from a network interface to nowhere"
+	case KindRDMANull:
+		return "from RDMA clients to nowhere"
+	case KindNullNull:
+		return "from generated packets to nowhere"
 	}
-	return "from storage to storage"
+	return "from storage to storage or nowhere"
 }
 
-// Kind is the flow's kind; empty for a flow from storage to storage, which there
+// Kind is the flow's kind; empty for a flow from storage to storage or to nowhere, which there
 // is none of. A beginning which is not said counts as an interface, an end which
 // is not said as what goes with the beginning.
 func (f *Flow) Kind() Kind { return (&report{}).ends("", f).kind() }
@@ -44,6 +59,7 @@ const (
 	network
 	storage
 	remote // over RDMA
+	null   // what is generated, or discarded
 )
 
 // ends are both sides of a flow.
@@ -64,14 +80,26 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.from = remote
 	case named("from.file", f.From.File), named("from.device", f.From.Device):
 		e.from = storage
+	case named("from.generate", f.From.generated()):
+		e.from = null
 	}
 	switch {
 	case named("to.file", f.To.File), named("to.device", f.To.Device):
 		e.to = storage
 	case named("to.rdma", f.To.RDMA), named("to.listen", f.To.Listen), named("to.peers", ""), len(f.To.Peers) > 0:
 		e.to = remote
+	case named("to.discard", f.To.discards()):
+		e.to = null
 	}
 	return e
+}
+
+// kindOf is the kind of a flow by its ends.
+var kindOf = map[ends]Kind{
+	{network, storage}: KindNetworkStorage, {network, remote}: KindNetworkRDMA, {network, null}: KindNetworkNull,
+	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
+	{null, storage}: KindNullStorage, {null, remote}: KindNullRDMA, {null, null}: KindNullNull,
+	{storage, remote}: KindStorageRDMA,
 }
 
 // kind is the kind of a flow with these ends.
@@ -79,22 +107,13 @@ func (e ends) kind() Kind {
 	if e.from == nowhere {
 		e.from = network
 	}
-	if e.to == nowhere && e.from == storage {
+	switch {
+	case e.to == nowhere && e.from == storage:
 		e.to = remote
+	case e.to == nowhere:
+		e.to = storage
 	}
-	switch toPeer := e.to == remote; {
-	case e.from == network && toPeer:
-		return KindNetworkRDMA
-	case e.from == network:
-		return KindNetworkStorage
-	case e.from == remote && toPeer:
-		return KindRDMARDMA
-	case e.from == remote:
-		return KindRDMAStorage
-	case toPeer:
-		return KindStorageRDMA
-	}
-	return ""
+	return kindOf[e]
 }
 
 // SoftPrefix begins the name of an RDMA device that is RoCE v2 in software on the

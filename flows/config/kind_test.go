@@ -35,6 +35,17 @@ func TestKinds(t *testing.T) {
 		KindRDMARDMA: {"{from: {rdma: \"roce:e\", listen: \":7471\"}, to: {rdma: mlx5_0, " + peers + "}", Flow{From: clients, To: To{
 			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Acknowledge: AcknowledgeAll,
 		}}},
+		KindNullStorage: {"{to: {file: /f}, from: {generate: 1KiB, rate: 5}", Flow{From: From{Generate: KiB, Rate: 5}, To: To{
+			File: "/f", Layout: LayoutPacked, Segment: Segment{Size: GiB}, Prepare: PrepareAllocate,
+			Flush: 500 * time.Millisecond, Durable: time.Second,
+		}}},
+		KindNullRDMA: {"{to: {" + peers + ", rdma: mlx5_0}, from: {generate: 64}", Flow{From: From{Generate: 64}, To: To{
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024,
+		}}},
+		KindNetworkNull: {"{to: {discard: true}, from: {interface: e0}", Flow{From: packets, To: To{Discard: true}}},
+		KindRDMANull:    {"{to: {discard: true}, from: {rdma: \"roce:e\", listen: \":7471\"}", Flow{From: clients, To: To{Discard: true}}},
+		KindNullNull: {"{from: {generate: 60}, to: {discard: true}, watermarks: {high: 100}", Flow{
+			From: From{Generate: 60}, To: To{Discard: true}, Watermarks: Watermarks{High: 100, Low: 50}}},
 	}
 	for kind, test := range tests {
 		t.Run(string(kind), func(t *testing.T) {
@@ -64,6 +75,7 @@ func checkProgram(t *testing.T, c *Config, kind Kind) {
 	want, f := c.Flows[0], NewFlowOf(kind, "f")
 	f.From.Interface, f.From.RDMA, f.From.Listen, f.From.File = want.From.Interface, want.From.RDMA, want.From.Listen, want.From.File
 	f.To.File, f.To.Device, f.To.RDMA, f.To.Listen = want.To.File, want.To.Device, want.To.RDMA, want.To.Listen
+	f.From.Generate, f.From.Rate, f.To.Discard, f.Watermarks = want.From.Generate, want.From.Rate, want.To.Discard, want.Watermarks
 	for _, p := range want.To.Peers {
 		f.To.Peers = append(f.To.Peers, Peer{Name: p.Name, Address: p.Address, Flow: p.Flow})
 	}

@@ -123,6 +123,18 @@ func TestFull(t *testing.T) {
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
+			{
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 139, 5},
+				From: From{Generate: KiB, Rate: 100000},
+				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
+					Flush: 500 * time.Millisecond, Durable: time.Second},
+				Watermarks: Watermarks{High: 8192, Low: 2048},
+			},
+			{
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 150, 5},
+				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				To:   To{Discard: true},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {

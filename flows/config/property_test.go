@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"net"
 	"net/netip"
 	"os"
@@ -166,26 +167,35 @@ func drawConfig(t *rapid.T) *Config {
 }
 
 func drawFlow(t *rapid.T, name, worker string) Flow {
-	kinds := []Kind{KindNetworkStorage, KindRDMAStorage, KindNetworkRDMA, KindStorageRDMA, KindRDMARDMA}
+	kinds := slices.Sorted(maps.Values(kindOf))
 	kind := rapid.SampledFrom(kinds).Draw(t, "kind")
 	f := NewFlowOf(kind, name)
 	f.Worker = worker
 	switch kind {
-	case KindNetworkStorage, KindNetworkRDMA:
+	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull:
 		f.From = drawPackets(t, name)
-	case KindRDMAStorage, KindRDMARDMA:
+	case KindNullStorage, KindNullRDMA, KindNullNull:
+		f.From.Generate = Size(rapid.IntRange(minGenerated, 2048-MessageOverhead).Draw(t, "generate"))
+		f.From.Rate = rapid.IntRange(0, maxRate).Draw(t, "rate")
+	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
 		drawClients(t, name, &f.From)
 	default:
 		f.From.File = "/served/" + name
 	}
 	switch kind {
-	case KindNetworkStorage, KindRDMAStorage:
+	case KindNetworkNull, KindRDMANull, KindNullNull:
+		f.To.Discard = true
+	case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
 		drawStore(t, name, &f.To, kind)
 	case KindStorageRDMA:
 		drawBlocks(t, name, &f.To)
 	default:
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
+	}
+	if kind != KindStorageRDMA && !slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }) && rapid.Bool().Draw(t, "bounded") {
+		f.Watermarks.High = rapid.IntRange(minHigh, 8192).Draw(t, "high")
+		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}
 	return f
 }

@@ -56,6 +56,15 @@ func parseBool(s string) (bool, error) {
 	return s == "true", member(s, []string{"true", "false"})
 }
 
+// parseTrue is parseBool where false would be nothing at all.
+func parseTrue(s string) (bool, error) {
+	v, err := parseBool(s)
+	if err == nil && !v {
+		return false, wrong("remove it, and say where it is to go", "false leaves no end of the flow")
+	}
+	return v, err
+}
+
 // parseInt reads a decimal number. A leading zero is octal to some readers of
 // YAML, so it is refused.
 func parseInt(s string) (int, error) {

@@ -18,6 +18,9 @@ func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
 		"from":   func(p string, n *yaml.Node) { d.from(p, n, &f.From) },
 		"stages": func(p string, n *yaml.Node) { d.stages(p, n, f) },
 		"to":     func(p string, n *yaml.Node) { d.to(p, n, &f.To) },
+		"watermarks": func(p string, n *yaml.Node) {
+			d.mapping(p, n, fields{"high": set(d, &f.Watermarks.High, parseInt), "low": set(d, &f.Watermarks.Low, parseInt)})
+		},
 	})
 }
 
@@ -41,6 +44,8 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"verify":      set(d, &f.Verify, parseBool),
 		"file":        set(d, &f.File, parseText),
 		"device":      set(d, &f.Device, parseText),
+		"generate":    set(d, &f.Generate, parseSome),
+		"rate":        set(d, &f.Rate, parseInt),
 	}, fitsFrom)
 }
 
@@ -79,7 +84,14 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"window":      set(d, &t.Window, parseInt),
 		"clients":     set(d, &t.Clients, parseInt),
 		"allow":       texts(d, &t.Allow),
+		"discard":     func(p string, n *yaml.Node) { d.discard(p, n, t) },
 	}, fitsTo)
+}
+
+// discard reads a word that can only be true, and takes it for that.
+func (d *decoder) discard(path string, n *yaml.Node, t *To) {
+	t.Discard = true
+	set(d, new(bool), parseTrue)(path, n)
 }
 
 func (d *decoder) segment(path string, n *yaml.Node, s *Segment) {

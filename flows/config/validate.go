@@ -111,7 +111,7 @@ func (v *validator) extents() {
 func (v *validator) countOnDisk() (n int) {
 	for i := range v.Flows {
 		switch v.ends(index("flows", i), &v.Flows[i]).kind() {
-		case KindNetworkStorage, KindRDMAStorage:
+		case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
 			n++
 		}
 	}

@@ -37,6 +37,7 @@ func (v *validator) flows() {
 		v.from(path, f, e)
 		v.stages(join(path, "stages"), f)
 		v.to(path, f, e)
+		v.watermarks(join(path, "watermarks"), f)
 		shared.take(path, f)
 	}
 	shared.served()
@@ -67,6 +68,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	v.onlyOne(from, []named{
 		{"interface", "an interface", f.From.Interface}, {"rdma", "an RDMA device", f.From.RDMA},
 		{"file", "a file", f.From.File}, {"device", "a device", f.From.Device},
+		{"generate", "generated packets", f.From.generated()},
 	})
 	switch e.from {
 	case network:
@@ -75,6 +77,8 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		v.clients(from, f)
 	case storage:
 		v.source(from, &f.From)
+	case null:
+		v.generated(from, &f.From)
 	default:
 		v.refuse(from, errors.New("an interface, an RDMA device, or a file or device to serve is needed"))
 		v.packets(from, &f.From)
@@ -178,12 +182,16 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
+		{"discard", "nowhere to go", f.To.discards()},
 	})
 	switch kind := e.kind(); {
 	case e.to == nowhere && e.from == storage:
 		v.refuse(to, errors.New("an RDMA device is needed, to which clients come for what is served"))
 	case e.to == nowhere:
 		v.refuse(to, errors.New("a file, a device, or an RDMA device with peers is needed"))
+	case e.to == null && kind == "":
+		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients ask for what is served", "a flow from storage to nowhere is not possible: nobody would ask for what is served"))
+	case e.to == null:
 	case kind == "":
 		v.refuse(to, wrong("say rdma: and listen:, where clients ask for what is served", "a flow from storage to storage is not possible"))
 	case e.to == storage:

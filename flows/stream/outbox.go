@@ -29,6 +29,7 @@ type outbox struct {
 type outgoing struct {
 	token    uint64
 	stamp    uint64 // of the sender's clock
+	arrived  uint64 // nanoseconds since 1970
 	since    int64  // when it was sent: nanoseconds since the sender was opened
 	length   uint32 // of the payload
 	checksum uint32

@@ -24,10 +24,11 @@ type SenderConfig struct {
 	Connect  connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at each attempt.
 	Settings *connect.Settings
-	Depth    int    // the most messages that are sent and not done with, up to 65536; default 1024
-	Message  uint32 // the longest message, in bytes, its header included
-	Frames   int    // the most frames of a message; default 3
-	Events   bool   // FD can be waited for
+	Depth    int          // the most messages that are sent and not done with, up to 65536; default 1024
+	Message  uint32       // the longest message, in bytes, its header included
+	Frames   int          // the most frames of a message; default 3
+	Events   bool         // FD can be waited for
+	Times    *SenderTimes // where to record how long messages took; nil: nowhere
 	Log      *slog.Logger
 }
 
@@ -62,6 +63,8 @@ type Sender struct {
 	out      outbox
 	pieces   []rdma.SGE // of the messages in the outbox: Frames+1 for each slot
 	now      int64      // nanoseconds since opened, as of the last Poll
+	wall     int64      // and since 1970
+	fresh    uint64     // highest number that was ever posted
 	link     *link      // nil: there is none
 	ending   *link      // is being closed: what was posted on it may still be read
 	giveUp   bool       // everything in the outbox is to be given up once nothing of it is posted
@@ -192,7 +195,7 @@ func (s *Sender) Send(message []umem.Frame, length, checksum uint32, stamp, toke
 	if !s.Room() || !s.Fits(len(message), length) {
 		return false
 	}
-	slot := s.out.push(outgoing{token: token, stamp: stamp, since: s.now, length: length, checksum: checksum})
+	slot := s.out.push(outgoing{token: token, stamp: stamp, arrived: s.arrived(message, stamp), since: s.now, length: length, checksum: checksum})
 	e := s.elementsOf(slot)
 	e[0] = rdma.SGE{Addr: s.base + s.place(int(slot)), Length: protocol.HeaderLen, LKey: s.lkey}
 	n := 1

@@ -12,7 +12,7 @@ import (
 // Poll takes what came of the receiver and the device, and posts what may be posted with that. now is what latencies are told from, to the
 // exactness of how often it is called. The error says that the device is gone.
 func (s *Sender) Poll(now time.Time) error {
-	s.now = int64(now.Sub(s.opened))
+	s.now, s.wall = int64(now.Sub(s.opened)), now.UnixNano()
 	err := s.take()
 	if err != nil {
 		err = fmt.Errorf("sender %s: %w", s.config.Name, err)

@@ -27,6 +27,7 @@ func (s *Sender) post() {
 		took, err := s.link.pair.PostSend(s.requests[:n], s.elements)
 		s.sent += uint64(took)
 		s.stats.count.posted += uint64(took)
+		s.submitted()
 		if err != nil {
 			s.fail(fmt.Errorf("post message %d: %w", s.sent+1-s.begun, err))
 			return
@@ -81,10 +82,16 @@ func (s *Sender) fail(cause error) {
 
 // release tells of the messages that the receiver acknowledged and the device is done with.
 func (s *Sender) release() {
-	for to := min(s.confirm, s.done); s.out.first <= to; {
-		since := s.out.slots[s.out.at(s.out.first)].since
-		s.stats.latency.Record(uint64(s.now - since))
+	to := min(s.confirm, s.done)
+	if s.out.first > to {
+		return
+	}
+	s.finished(to)
+	run := s.stats.latency.Run()
+	for s.out.first <= to {
+		run.Record(uint64(s.now - s.out.slots[s.out.at(s.out.first)].since))
 		s.stats.count.acknowledged++
 		s.out.retire(true, s.position)
 	}
+	run.End()
 }

@@ -26,11 +26,16 @@ const (
 func (s *Shared) Record(ns uint64) {
 	add(&s.counts[bucketOf(ns)], 1)
 	add(&s.sum, ns)
-	if ns > s.most.Load() {
-		s.most.Store(ns)
+	s.bounds(ns, ns)
+}
+
+// bounds notes the shortest and the longest of some times.
+func (s *Shared) bounds(least, most uint64) {
+	if most > s.most.Load() {
+		s.most.Store(most)
 	}
-	if l := s.least.Load(); l == 0 || ns+1 < l {
-		s.least.Store(ns + 1)
+	if l := s.least.Load(); l == 0 || least+1 < l {
+		s.least.Store(least + 1)
 	}
 }
 

@@ -1,0 +1,69 @@
+package flows
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// discard is the end of a flow at which everything is counted and given back, so that the other end can be measured alone. It belongs to the
+// worker's thread; the counters may be read from anywhere.
+type discard struct {
+	region  *umem.Region
+	free    *stack // where frames go
+	packets atomic.Uint64
+	bytes   atomic.Uint64
+	times   frameTimes
+}
+
+// record discards the whole packets a source holds.
+func (d *discard) record(s *source, now time.Time) bool {
+	whole := umem.Whole(s.buf[:s.held])
+	if whole > 0 {
+		d.drop(s.buf[:whole], now)
+	}
+	s.held = copy(s.buf, s.buf[whole:s.held])
+	return true
+}
+
+// drop counts whole packets and gives their frames back.
+func (d *discard) drop(fs []umem.Frame, now time.Time) {
+	packets, bytes, at := uint64(0), uint64(0), uint64(now.UnixNano())
+	run := d.times.done.Run()
+	begins := true
+	for i := range fs {
+		bytes += uint64(fs[i].Len)
+		if begins {
+			run.Record(since(at, arrived(d.region.Side(fs[i]), at)))
+			packets++
+		}
+		begins = !fs[i].Continues()
+	}
+	run.End()
+	d.free.push(fs...)
+	add(&d.packets, packets)
+	add(&d.bytes, bytes)
+}
+
+// observe adds what was discarded.
+func (d *discard) observe(s *FlowStatus) {
+	s.Discarded = &DiscardedStatus{Packets: d.packets.Load(), Bytes: d.bytes.Load()}
+	s.FrameTimes = d.times.status()
+}
+
+// DiscardedStatus is what was discarded, where that is a flow's end.
+type DiscardedStatus struct {
+	Packets uint64 `json:"packets"` // or messages
+	Bytes   uint64 `json:"bytes"`
+}
+
+// There is no disk, and nobody to wait for.
+func (*discard) trouble() error                      { return nil }
+func (*discard) diagnose(err error) error            { return err }
+func (*discard) pending() int                        { return 0 }
+func (*discard) shut() error                         { return nil }
+func (*discard) fds(dst []unix.PollFd) []unix.PollFd { return dst }
+func (*discard) deadline(now time.Time) time.Time    { return now.Add(longest) }

@@ -1,0 +1,39 @@
+package flows
+
+import (
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// frameTimes is how long packets took from when they arrived: as the card or the kernel stamped them, else from when they were taken from the ring.
+// The worker's thread records, and any reads.
+type frameTimes struct {
+	submitted latency.Shared // until the device at the other end was told of them
+	done      latency.Shared // until that was done with them: written, acknowledged by a peer, discarded
+}
+
+// FrameTimes is how long packets took through a flow, from when they arrived.
+type FrameTimes struct {
+	Submitted *latency.Distribution `json:"submitted,omitempty"` // until the device at the other end was told of them
+	Done      *latency.Distribution `json:"done,omitempty"`      // until they were written, acknowledged by a peer, or discarded
+}
+
+func (t *frameTimes) status() *FrameTimes {
+	return &FrameTimes{Submitted: t.submitted.Distribution(), Done: t.done.Distribution()}
+}
+
+// arrived is when a packet did by the system's clock; where only the card's says, it is now.
+func arrived(side *umem.Side, now uint64) uint64 {
+	if side.Clock != umem.SystemClock {
+		return now
+	}
+	return side.Stamp
+}
+
+// since is the time from one moment to a later one; none, where clocks were set meanwhile.
+func since(now, then uint64) uint64 {
+	if now < then {
+		return 0
+	}
+	return now - then
+}

@@ -1,0 +1,61 @@
+package flows
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// level is how many frames a flow holds between its ends: those that its source has handed on and not got back. With as many as the high watermark
+// the source is not polled until there are as few as the low one, so that it is not stopped and started for each. It is looked at once a round, and
+// a round takes what it takes: as much as a batch of each queue may come on top. It belongs to the worker's thread; the counters may be read from anywhere.
+type level struct {
+	config.Watermarks
+	closed bool      // the source is not polled
+	looked time.Time // while it is not: until when that is counted
+
+	held   atomic.Int64 // the worker is the only writer of these
+	most   atomic.Int64
+	pauses atomic.Uint64
+	paused atomic.Uint64 // nanoseconds
+}
+
+// below reports whether the source may be polled in this round.
+func (l *level) below(held int, now time.Time) bool {
+	if n := int64(held); l.held.Load() != n {
+		l.held.Store(n)
+		if n > l.most.Load() {
+			l.most.Store(n)
+		}
+	}
+	switch {
+	case l.High == 0:
+		return true
+	case l.closed:
+		add(&l.paused, uint64(max(0, now.Sub(l.looked))))
+		l.closed = held > l.Low
+	case held >= l.High:
+		l.closed = true
+		add(&l.pauses, 1)
+	}
+	l.looked = now
+	return !l.closed
+}
+
+// LevelStatus is how many frames a flow holds between its ends, those of extents counted each.
+type LevelStatus struct {
+	Held   int64   `json:"held"`
+	Most   int64   `json:"most"`           // that it ever held
+	High   int     `json:"high,omitempty"` // with so many it takes no more from its source, 0: it takes what there is,
+	Low    int     `json:"low,omitempty"`  // until there are so few
+	Pauses uint64  `json:"pauses"`         // how often that was
+	Paused float64 `json:"paused_seconds"` // and how long
+}
+
+func (l *level) observe(s *FlowStatus) {
+	s.Level = &LevelStatus{
+		Held: l.held.Load(), Most: l.most.Load(), High: l.High, Low: l.Low,
+		Pauses: l.pauses.Load(), Paused: float64(l.paused.Load()) / 1e9,
+	}
+}

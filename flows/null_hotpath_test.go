@@ -1,0 +1,67 @@
+package flows
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestNullAllocatesNothing: making packets, taking them to a disk or nowhere, holding them against watermarks and recording how long they took
+// make no garbage.
+func TestNullAllocatesNothing(t *testing.T) {
+	for name, to := range map[string]string{
+		"nowhere": "discard: true", "slot": "file: %s/cap, layout: slot, segment: {size: 1GiB}", "packed": "file: %s/cap, segment: {size: 1GiB}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Root(t)
+			testenv.Leaks(t)
+			testenv.HugePages(t, 100<<20)
+			l := &lab{Pair: &testenv.Pair{}, dir: testenv.DiskDir(t)}
+			if name != "nowhere" {
+				to = fmt.Sprintf(to, l.dir)
+			}
+			runtime.LockOSThread() // the block queue belongs to the thread that first polls it
+			t.Cleanup(runtime.UnlockOSThread)
+			d := l.open(t, "{region: {size: 96MiB}, flows: [{name: f, from: {generate: 300}, to: {"+to+"}, watermarks: {high: 2000}}]}",
+				Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			r, err := d.Flows()[0].open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				_ = r.halt()
+				for done := false; !done && r.fault() == nil; time.Sleep(time.Millisecond) {
+					r.poll(time.Now())
+					if done, err = r.finish(time.Now(), 0); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := r.shut(); err != nil {
+					t.Error(err)
+				}
+				if err := r.close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			if err := r.begin(); err != nil {
+				t.Fatal(err)
+			}
+			round := func() { r.poll(time.Now()) }
+			for range 500 {
+				round()
+			}
+			before, _ := r.traffic()
+			if n := testing.AllocsPerRun(2000, round); n >= 1 {
+				t.Errorf("polling allocates %v times", n)
+			}
+			if after, _ := r.traffic(); after < before+2000 || r.fault() != nil {
+				t.Errorf("%d packets were made meanwhile: the test shows nothing (%v)", after-before, r.fault())
+			}
+		})
+	}
+}
