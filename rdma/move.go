@@ -63,8 +63,11 @@ func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 		side.Target = binary.BigEndian.Uint32(b[:])
 		p.stats.count.immediates++
 	}
-	if p.receive.front > 0 {
+	switch {
+	case p.receive.front > 0:
 		side.Block = uint64(c.RemoteQPN)
+	case c.Kind == ReceivedWrite:
+		side.Block = uint64(c.Length)
 	}
 	return f
 }
@@ -188,6 +191,12 @@ func (p *MessagePort) sendDone(c *WorkCompletion) {
 	s := p.senders[number]
 	if c.Status != Success {
 		p.stats.failed(c.Status)
+	}
+	if s.Grants != nil && s.Grants.Done(c) {
+		if c.Status != Success {
+			s.note(c)
+		}
+		return
 	}
 	p.stats.retire(s, s.complete(c), &p.drained)
 }

@@ -17,7 +17,8 @@ import (
 //
 // Of a received frame, Side.Queue is the number of the queue pair it came by, as Attach
 // gave it, Side.Target the immediate (big-endian) of a message that came with one, else 0,
-// and Side.Block the QPN of a datagram's sender. Of a frame to be sent,
+// and Side.Block the QPN of a datagram's sender, or how many bytes a peer wrote elsewhere with
+// an immediate (the frame has none of them), else 0. Of a frame to be sent,
 // Side.Queue says by which queue pair; that of a chain's first frame counts.
 //
 // A queue pair that failed gives its frames back with their status (Status.Errno),
@@ -175,6 +176,13 @@ func (p *MessagePort) fault() error {
 		return fmt.Errorf("RDMA port %s: %w", p.config.Name, err)
 	}
 	return nil
+}
+
+// Wake has FD poll readable until a verb is called next.
+func (p *MessagePort) Wake() {
+	if p.event.poll >= 0 {
+		p.event.show(true)
+	}
 }
 
 // FD polls readable while Recv or Reap has something to give; -1 without Events, and

@@ -38,6 +38,9 @@ type Peer struct {
 	QPN, QKey uint32        // of the peer, of datagrams
 	// Message is the most bytes of one message; the port's maximum or, of datagrams, the MTU.
 	Message uint64
+	// Grants are rights of the peer's that are made with the queue pair, nil where there are none. The port takes their completions, and leaves
+	// their requests room in the send queue; they stay the caller's, who closes them before the queue pair is.
+	Grants *Grants
 }
 
 func (c *PortConfig) check() error {

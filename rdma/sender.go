@@ -42,6 +42,9 @@ func newSender(q Peer, m MemoryRegion, count *portCounters) *sender {
 		inline: uint64(g.InlineBytes), frameQueue: newFrameQueue(room * pieces),
 		count: count, form: SendRequest{Op: Send, RemoteQPN: q.QPN, RemoteQKey: q.QKey},
 		queued: make([]SendRequest, 0, room), sges: make([]SGE, 0, room*pieces)}
+	if q.Grants != nil {
+		s.room -= q.Grants.config.Requests
+	}
 	if q.Handle != nil {
 		s.form.Handle = q.Handle.ID()
 	}

@@ -75,8 +75,8 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 		return false, errors.Join(refused, s.end(do, l))
 	}
 	before := s.stats.acknowledged.Load()
-	s.stats.connected(conn.Peer(), hello.Durability)
-	s.config.Log.Info("connected to the receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next)
+	s.stats.connected(conn.Peer(), &hello)
+	s.config.Log.Info("connected to the receiver", "sender", s.config.Name, "peer", conn.Peer().String(), "flow", hello.Flow, "next", hello.Next, "method", methodOf(&hello))
 	err = s.watch(ctx, conn)
 	var cause error
 	if err := onWorker(do, func() { cause = s.detach() }); err != nil {
@@ -122,7 +122,11 @@ func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, h proto
 	if err != nil {
 		return nil, nil, h, errors.Join(err, pair.Close())
 	}
-	return &link{pair: pair, number: pair.QPN()}, conn, h, nil
+	l = &link{pair: pair, number: pair.QPN()}
+	if h.Capabilities&protocol.CapabilityWrite != 0 {
+		l.credits = newCredits(&h)
+	}
+	return l, conn, h, nil
 }
 
 // meet posts the receives and connects.
@@ -140,6 +144,9 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 		return nil, fmt.Errorf("post receives: %w", err)
 	}
 	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session}
+	if c.Method != BySend {
+		hello.Capabilities = protocol.CapabilityWrite
+	}
 	text, err := hello.Append(nil)
 	if err != nil {
 		return nil, err
@@ -150,7 +157,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 // agree reads the receiver's hello.
 func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 	h, err := protocol.ParseHello(conn.Remote().Hello)
-	switch c := &s.config; {
+	switch c, writes := &s.config, h.Capabilities&protocol.CapabilityWrite != 0; {
 	case err != nil:
 		return h, err
 	case h.Role != protocol.RoleAppend:
@@ -163,6 +170,10 @@ func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 		return h, nonsense(protocol.BadSequence)
 	case h.Message < c.Message:
 		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", c.Address, h.Message, c.Message)
+	case c.Method == ByWrite && !writes:
+		return h, fmt.Errorf("%s takes messages by SEND and grants no memory to write them into: say method: write there, or send here", c.Address)
+	case c.Method == BySend && writes:
+		return h, fmt.Errorf("%s takes messages by WRITE with immediate alone: say method: send there, or write here", c.Address)
 	}
 	return h, nil
 }

@@ -42,10 +42,16 @@ type Receiver struct {
 	posted    int // receives that no message came for
 	available int // of those, how many are not promised to a peer
 
-	batch  [batchSize]umem.Frame
-	one    [1]umem.Frame
-	ready  frameRing // checked messages, to be given by Recv
-	back   frameRing // frames of refused ones, to be receives again
+	batch [batchSize]umem.Frame
+	one   [1]umem.Frame
+	ready frameRing // checked messages, to be given by Recv
+	back  frameRing // frames of refused ones, to be receives again
+
+	// With Write only:
+	free     frameRing         // supplied, and promised to nobody
+	granted  *umem.Holder      // of what peers may write
+	bindable rdma.MemoryRegion // that windows are bound to; nil where grants are registrations
+
 	stats  receiverStats
 	mu     sync.Mutex // over what Stats reads of sessions and peers but for counters
 	closed bool
@@ -76,11 +82,22 @@ func (r *Receiver) open() error {
 	}
 	r.depth = r.port.Limits().Supply
 	r.ready, r.back = newFrameRing(r.depth), newFrameRing(r.depth)
-	return r.takeSlots()
+	if err := r.takeSlots(); err != nil || !c.Write {
+		return err
+	}
+	return r.openWrites()
 }
 
 // sendDepth is how many sends a peer's queue pair takes: a progress message, and one more for good measure.
 const sendDepth = 2
+
+// sends is how many requests the send queue of a peer has room for.
+func (c *ReceiverConfig) sends() int {
+	if c.Write {
+		return sendDepth + grantRequests
+	}
+	return sendDepth
+}
 
 // openPort makes the port with its queues. They are deep enough for a peer that sends a window too much.
 func (r *Receiver) openPort() (err error) {
@@ -95,7 +112,7 @@ func (r *Receiver) openPort() (err error) {
 	if p.Shared, err = c.Endpoint.Domain.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: depth, SGEs: 1}); err != nil {
 		return err
 	}
-	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.Peers * sendDepth, Events: c.Events}); err != nil {
+	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.Peers * c.sends(), Events: c.Events}); err != nil {
 		return err
 	}
 	if p.ReceiveCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: c.Events}); err != nil {
@@ -133,6 +150,9 @@ func (r *Receiver) Supply(empty []umem.Frame) int {
 		return 0
 	}
 	n := min(len(empty), r.depth-r.posted-r.ready.len()-r.back.len())
+	if r.config.Write {
+		return r.keep(empty[:n])
+	}
 	return r.post(empty[:n])
 }
 
@@ -159,12 +179,19 @@ func (r *Receiver) Poll(now time.Time) error {
 		r.grant()
 	}
 	for _, p := range r.peers {
+		if p.granted != nil {
+			r.extend(p)
+		}
 		if p.due(r.quantum()) {
 			r.tell(p)
 		}
 	}
 	r.publish(now)
-	return r.port.Kick()
+	err := r.port.Kick()
+	if r.waits() {
+		r.port.Wake()
+	}
+	return err
 }
 
 // recycle has frames of refused messages receive again.
@@ -199,7 +226,7 @@ func (r *Receiver) Idle() bool {
 		return false
 	}
 	for _, p := range r.peers {
-		if r.slots[p.slot].busy || p.due(r.quantum()) {
+		if r.slots[p.slot].busy || p.due(r.quantum()) || p.granted != nil && p.granted.came > p.session.taken && !p.state.ended() {
 			return false
 		}
 	}
@@ -214,19 +241,37 @@ func (r *Receiver) Close() error {
 	if r.closed {
 		return nil
 	}
-	if r.port != nil {
-		if err := r.port.Close(); err != nil {
-			return fmt.Errorf("close receiver %s: %w", r.config.Name, err)
-		}
+	if err := r.closeParts(); err != nil {
+		return fmt.Errorf("close receiver %s: %w", r.config.Name, err) // peers may still write to frames
 	}
 	r.closed = true
 	r.giveAll()
 	return nil
 }
 
+// closeParts ends grants, then queue pairs, and then what windows were bound to.
+func (r *Receiver) closeParts() error {
+	var errs []error
+	for _, p := range r.peers {
+		if p.granted != nil {
+			errs = append(errs, p.granted.close())
+		}
+	}
+	if r.port != nil {
+		errs = append(errs, r.port.Close())
+	}
+	if r.bindable != nil {
+		errs = append(errs, r.bindable.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // giveAll gives the worker's frames that are ours to the pool. The port's are there already.
 func (r *Receiver) giveAll() {
-	for _, q := range []*frameRing{&r.ready, &r.back} {
+	if r.granted != nil {
+		r.granted.Close()
+	}
+	for _, q := range []*frameRing{&r.ready, &r.back, &r.free} {
 		for q.pop(r.one[:]) == 1 {
 			r.config.Worker.Give(r.one[:])
 		}

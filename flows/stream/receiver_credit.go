@@ -59,12 +59,18 @@ func (r *Receiver) grantRound(spare int) (given bool) {
 }
 
 func (r *Receiver) give(p *peer, n int) {
+	if p.granted != nil {
+		r.assign(p, n)
+	}
 	p.limit += uint64(n)
 	r.available -= n
 }
 
-// takeBack ends a peer's promises.
+// takeBack ends a peer's promises. What it may write to comes back when it is detached.
 func (r *Receiver) takeBack(p *peer) {
+	if p.granted != nil {
+		return
+	}
 	r.available += int(p.promised())
 	p.limit = p.session.taken
 }

@@ -37,10 +37,11 @@ type peer struct {
 	queue   rdma.QueuePair
 	slot    int
 	state   state
-	limit   uint64 // up to which it may send
-	replays int    // in a row
-	moved   bool   // a message came since Poll was called
-	stopped bool   // its queue pair was put into Error
+	limit   uint64   // up to which it may send
+	replays int      // in a row
+	moved   bool     // a message came since Poll was called
+	stopped bool     // its queue pair was put into Error
+	granted *granted // what it may write to; nil of one that sends
 
 	saidLimit        uint64 // what the peer was told last
 	saidAcknowledged uint64
@@ -78,8 +79,17 @@ var (
 // promised is how many messages the peer may still send.
 func (p *peer) promised() uint64 { return p.limit - p.session.taken }
 
-// attach takes a queue pair in INIT for a session, and promises it what there is. The queue pair is the receiver's with it.
-func (r *Receiver) attach(q rdma.QueuePair, id uint64, owner, name string, now int64) (*peer, error) {
+// sayable is the limit that it can be told.
+func (p *peer) sayable() uint64 {
+	if p.granted != nil {
+		return p.granted.made
+	}
+	return p.limit
+}
+
+// attach takes a queue pair in INIT for a session, and promises it what there is. The queue pair is the receiver's with it, and the grants
+// of one that is to write.
+func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, id uint64, owner, name string, now int64) (*peer, error) {
 	switch {
 	case r.closed:
 		return nil, errClosed
@@ -93,12 +103,15 @@ func (r *Receiver) attach(q rdma.QueuePair, id uint64, owner, name string, now i
 	case s.peer != nil:
 		return nil, fmt.Errorf("%w: the session is connected", protocol.Busy)
 	}
-	n, err := r.port.Attach(rdma.Peer{QueuePair: q, Message: protocol.HeaderLen})
+	n, err := r.port.Attach(rdma.Peer{QueuePair: q, Message: protocol.MaxGrantLen, Grants: g})
 	if err != nil {
 		return nil, err
 	}
 	p := &peer{session: s, name: name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
 		said: make(chan struct{})}
+	if g != nil {
+		p.granted = newGranted(g, r.config.Window, s.taken)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s.peer, s.seen, s.count.name, s.count.cause = p, now, name, nil
@@ -106,7 +119,8 @@ func (r *Receiver) attach(q rdma.QueuePair, id uint64, owner, name string, now i
 	r.slots[n].peer = p
 	r.peers = append(r.peers, p)
 	r.grant()
-	p.saidLimit, p.first, p.window = p.limit, s.taken+1, uint32(p.promised())
+	p.saidLimit = p.sayable()
+	p.first, p.window = s.taken+1, uint32(p.saidLimit-s.taken)
 	return p, nil
 }
 
@@ -195,6 +209,9 @@ func (r *Receiver) stop(p *peer, cause error) error {
 	}
 	p.stopped = true
 	err := p.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState)
+	if p.granted != nil && err == nil {
+		err = p.granted.close()
+	}
 	r.drain()
 	if !p.state.ended() {
 		r.over(p, failed, cause)
@@ -214,8 +231,16 @@ func (r *Receiver) detach(p *peer) error {
 		return nil
 	}
 	r.drain()
+	if p.granted != nil {
+		if err := p.granted.close(); err != nil {
+			return err // it may still write to frames
+		}
+	}
 	if err := r.port.Detach(p.slot); err != nil {
 		return err
+	}
+	if p.granted != nil {
+		r.unassign(p)
 	}
 	r.slots[p.slot].peer = nil
 	r.reap()
@@ -224,5 +249,7 @@ func (r *Receiver) detach(p *peer) error {
 	defer r.mu.Unlock()
 	p.enter(gone)
 	p.session.peer = nil
+	p.session.count.shown[shownGranted].Store(0)
+	r.grant()
 	return nil
 }

@@ -54,7 +54,7 @@ func (p *peer) due(quantum uint64) bool {
 	case p.again || s.acknowledged > p.saidAcknowledged:
 		return true
 	}
-	news := p.limit - p.saidLimit
+	news := p.sayable() - p.saidLimit
 	return news >= quantum || news > 0 && p.saidLimit-s.taken <= quantum
 }
 
@@ -66,7 +66,11 @@ func (r *Receiver) tell(p *peer) {
 	}
 	s, f := p.session, slot.frame
 	m := protocol.Progress{Sequence: s.acknowledged, Position: s.position, Limit: p.limit, Session: s.id, Status: p.reason}
-	protocol.PutProgress(r.region.Bytes(f), &m)
+	if p.granted == nil {
+		protocol.PutProgress(r.region.Bytes(f), &m)
+	} else {
+		f.Len = r.credits(p, r.region.At(f.Addr, protocol.MaxGrantLen), &m)
+	}
 	side := r.region.Side(f)
 	side.Queue, side.Token = uint16(p.slot), uint64(p.slot)
 	r.one[0] = f
@@ -74,7 +78,7 @@ func (r *Receiver) tell(p *peer) {
 		return
 	}
 	slot.busy = true
-	p.saidAcknowledged, p.saidLimit, p.again, p.final = s.acknowledged, p.limit, false, p.state == ending
+	p.saidAcknowledged, p.saidLimit, p.again, p.final = s.acknowledged, m.Limit, false, p.state == ending
 	r.stats.own.progress++
 }
 

@@ -15,6 +15,7 @@ const (
 	shownAcknowledged
 	shownLimit
 	shownSeen
+	shownGranted
 	shownAll
 )
 
@@ -29,16 +30,16 @@ type sessionCounters struct {
 
 // ownCounters are a receiver's, written by the worker alone.
 type ownCounters struct {
-	messages, bytes, replays, dropped, progress, connected, failed uint64
+	messages, bytes, replays, dropped, progress, connected, failed, grants uint64
 }
 
-func (c *ownCounters) list() [7]uint64 {
-	return [7]uint64{c.messages, c.bytes, c.replays, c.dropped, c.progress, c.connected, c.failed}
+func (c *ownCounters) list() [8]uint64 {
+	return [8]uint64{c.messages, c.bytes, c.replays, c.dropped, c.progress, c.connected, c.failed, c.grants}
 }
 
 type receiverStats struct {
 	own     ownCounters
-	shown   [7]atomic.Uint64
+	shown   [8]atomic.Uint64
 	posted  atomic.Int64
 	refused [256]atomic.Uint64 // by Reason; written by anybody
 }
@@ -63,11 +64,19 @@ func (r *Receiver) publish(now time.Time) {
 
 func (p *peer) publish() {
 	s := p.session
-	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.limit, uint64(s.seen)} {
+	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sayable(), uint64(s.seen), p.writable()} {
 		if s.count.shown[i].Load() != v {
 			s.count.shown[i].Store(v)
 		}
 	}
+}
+
+// writable is how many messages' memory the peer may write to.
+func (p *peer) writable() uint64 {
+	if p.granted == nil || p.granted.ended {
+		return 0
+	}
+	return p.granted.made - p.granted.asked
 }
 
 // ReceiverStats are a receiver's counters since it was opened.
@@ -78,7 +87,9 @@ type ReceiverStats struct {
 	Dropped           uint64                     // messages of peers that were being ended
 	Progress          uint64                     // progress messages sent
 	Refused           map[protocol.Reason]uint64 // hellos, and peers that were ended, by reason
-	Posted            int64                      // receives that wait for a message
+	Posted            int64                      // receives, or frames to be written, that wait for a message
+	Granted           uint64                     // frames that peers may write to now (with Write),
+	Grants            uint64                     // and how many there were
 	Sessions          []SessionStats             // those that are known, by number
 }
 
@@ -91,6 +102,7 @@ type SessionStats struct {
 	Sequence        uint64 // the highest that came
 	Acknowledged    uint64
 	Limit           uint64    // up to which it may send
+	Granted         uint64    // frames that it may write to
 	Seen            time.Time // when the last message came, or the session was connected
 	Cause           error     // why the last connection ended; nil while there is one
 }
@@ -98,7 +110,7 @@ type SessionStats struct {
 // Stats may be called from any goroutine.
 func (r *Receiver) Stats() ReceiverStats {
 	at := func(i int) uint64 { return r.stats.shown[i].Load() }
-	out := ReceiverStats{Messages: at(0), Bytes: at(1), Replays: at(2), Dropped: at(3), Progress: at(4), Connected: at(5), Failed: at(6),
+	out := ReceiverStats{Messages: at(0), Bytes: at(1), Replays: at(2), Dropped: at(3), Progress: at(4), Connected: at(5), Failed: at(6), Grants: at(7),
 		Posted: r.stats.posted.Load(), Refused: map[protocol.Reason]uint64{}}
 	for why := range r.stats.refused {
 		if n := r.stats.refused[why].Load(); n > 0 {
@@ -109,6 +121,7 @@ func (r *Receiver) Stats() ReceiverStats {
 	defer r.mu.Unlock()
 	for _, s := range r.sessions.list {
 		out.Sessions = append(out.Sessions, s.stats())
+		out.Granted += out.Sessions[len(out.Sessions)-1].Granted
 	}
 	return out
 }
@@ -117,5 +130,5 @@ func (s *session) stats() SessionStats {
 	c := &s.count
 	at := func(i int) uint64 { return c.shown[i].Load() }
 	return SessionStats{Name: c.name, Session: s.id, State: state(c.state.Load()).String(), Messages: at(shownMessages), Bytes: at(shownBytes),
-		Sequence: at(shownSequence), Acknowledged: at(shownAcknowledged), Limit: at(shownLimit), Seen: time.Unix(0, int64(at(shownSeen))), Cause: c.cause}
+		Sequence: at(shownSequence), Acknowledged: at(shownAcknowledged), Limit: at(shownLimit), Granted: at(shownGranted), Seen: time.Unix(0, int64(at(shownSeen))), Cause: c.cause}
 }

@@ -10,8 +10,11 @@ import (
 
 // absorb takes what came from the port and sorts it, and reports whether there was something.
 func (r *Receiver) absorb() bool {
-	if r.closed {
+	switch {
+	case r.closed:
 		return false
+	case r.config.Write:
+		return r.absorbNotes()
 	}
 	n := r.port.Recv(r.batch[:])
 	r.posted -= n
@@ -80,17 +83,23 @@ func (r *Receiver) admit(p *peer, d *protocol.Data, f umem.Frame) bool {
 	case d.Sequence != s.taken+1:
 		r.refuse(p, protocol.BadSequence)
 	default:
-		s.taken++
 		r.available++ // what was promised to the peer is one less
-		p.replays, p.moved = 0, true
-		s.count.messages++
-		s.count.bytes += uint64(f.Len)
-		r.stats.own.messages++
-		r.stats.own.bytes += uint64(f.Len)
-		r.region.Side(f).Queue = s.number
+		r.accept(p, f)
 		return true
 	}
 	return false
+}
+
+// accept counts a message that is handed on.
+func (r *Receiver) accept(p *peer, f umem.Frame) {
+	s := p.session
+	s.taken++
+	p.replays, p.moved = 0, true
+	s.count.messages++
+	s.count.bytes += uint64(f.Len)
+	r.stats.own.messages++
+	r.stats.own.bytes += uint64(f.Len)
+	r.region.Side(f).Queue = s.number
 }
 
 // replaysMost is how many replays in a row are a sender's that does not go by the hello, and not an attack.

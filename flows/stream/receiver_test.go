@@ -43,7 +43,7 @@ func receiverConfig() ReceiverConfig {
 func (s *side) newSink(c ReceiverConfig, frames int) *sink {
 	s.Helper()
 	k := &sink{loop: s.newLoop("sink"), served: make(chan error, 1), frames: frames, next: map[uint16]uint64{}}
-	c.Endpoint, c.Worker = s.at, k.hands
+	c.Endpoint, c.Worker, c.Write = s.at, k.hands, s.writes
 	k.on(func() {
 		var err error
 		if k.r, err = OpenReceiver(c); err != nil {

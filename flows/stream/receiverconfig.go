@@ -33,6 +33,9 @@ type ReceiverConfig struct {
 	Durability protocol.Durability
 	// Check has payloads compared with their checksums.
 	Check bool
+	// Write has peers write their messages (WRITE with immediate) into frames that are granted to them one by one, instead of sending them.
+	// It takes another Peers times Window frames, and Check: else a peer could pass off as its message what lay in a frame before.
+	Write bool
 	// Permit refuses a peer with an error, whose text the peer gets. Nil permits all. It is called by several goroutines.
 	Permit func(peer connect.Peer, h protocol.Hello) error
 	// Next is the sequence expected next of a session that this Receiver does not know (yet, or any more): what was
@@ -62,6 +65,9 @@ func (c *ReceiverConfig) check() error {
 	case c.Message < protocol.HeaderLen:
 		return fmt.Errorf("messages of %d bytes have no room for their header of %d", c.Message, protocol.HeaderLen)
 	}
+	if c.Write && !c.Check {
+		return errors.New("messages that are written must be checked, too: set Check")
+	}
 	hello := c.hello(1, 1, 0)
 	if _, err := hello.Append(nil); err != nil {
 		return err
@@ -84,7 +90,11 @@ func (c *ReceiverConfig) checkRoom() error {
 
 // hello is what the receiver says of a session.
 func (c *ReceiverConfig) hello(session, next uint64, window uint32) protocol.Hello {
-	return protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Window: window, Durability: c.Durability, Session: session, Next: next}
+	h := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Window: window, Durability: c.Durability, Session: session, Next: next}
+	if c.Write {
+		h.Capabilities = protocol.CapabilityWrite
+	}
+	return h
 }
 
 func (c *ReceiverConfig) setDefaults() {

@@ -19,12 +19,20 @@ type rig struct {
 	near, far *side // of senders, of receivers
 }
 
+// writing is the rig for a part of its test in which messages are written.
+func (g *rig) writing(t testing.TB) *rig {
+	g = g.with(t)
+	g.far.writes = true
+	return g
+}
+
 // side is one machine.
 type side struct {
 	testing.TB
 	ns     machine
 	region *umem.Region
 	at     *Endpoint
+	writes bool // receivers grant memory to be written
 }
 
 // newRig makes both machines. At the end of the test nothing is left of them, and every frame is in its pool.

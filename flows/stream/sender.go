@@ -27,6 +27,7 @@ type SenderConfig struct {
 	Depth    int          // the most messages that are sent and not done with, up to 65536; default 1024
 	Message  uint32       // the longest message, in bytes, its header included
 	Frames   int          // the most frames of a message; default 3
+	Method   Method       // how messages go; a receiver that wants it otherwise is not connected to
 	Events   bool         // FD can be waited for
 	Times    *SenderTimes // where to record how long messages took; nil: nowhere
 	Log      *slog.Logger
@@ -38,7 +39,8 @@ const (
 	receives     = 64  // messages of the receiver's that may come before one is looked at
 	sendBatch    = 64  // work requests that are posted, and completions that are polled, in one call
 	signalEvery  = 16  // a completion says of so many requests that they are done, at least
-	messageBytes = protocol.HeaderLen
+	headerBytes  = protocol.HeaderLen
+	messageBytes = protocol.MaxGrantLen // room for one of the receiver's
 )
 
 // Sender has one receiver get every message once and in order, over as many connections as it takes.
@@ -91,9 +93,10 @@ type pairLimits struct{ send, receive int }
 
 // link is a queue pair that is connected.
 type link struct {
-	pair   rdma.QueuePair
-	number uint32
-	cause  error // of its failure
+	pair    rdma.QueuePair
+	number  uint32
+	credits *credits // nil: messages are sent, not written
+	cause   error    // of its failure
 }
 
 // OpenSender makes a sender, which takes frames from the pool for its headers. The receiver need not be there yet. It may be called on any thread
@@ -148,6 +151,8 @@ func (c *SenderConfig) check() error {
 	switch {
 	case c.Endpoint == nil || c.Worker == nil:
 		return errors.New("it needs an Endpoint and a Worker")
+	case c.Method != AnyMethod && c.Method != BySend && c.Method != ByWrite:
+		return fmt.Errorf("method %q is neither send nor write", c.Method)
 	case c.Depth < 1 || c.Depth > mostDepth:
 		return fmt.Errorf("a depth of %d messages: it must be 1 to %d", c.Depth, mostDepth)
 	case c.Frames < 1:
@@ -167,18 +172,30 @@ func newSession() uint64 {
 
 // takeOwn takes frames for headers, one for each slot of the outbox, and behind them for receives.
 func (s *Sender) takeOwn() error {
-	each := int(s.region.FrameSize() / messageBytes)
-	s.own = make([]umem.Frame, (s.config.Depth+s.limits.receive+each-1)/each)
+	s.own = make([]umem.Frame, s.framesFor(s.config.Depth, headerBytes)+s.framesFor(s.limits.receive, messageBytes))
 	if n := s.holder.Take(s.own); n < len(s.own) {
 		return fmt.Errorf("the pool has %d of %d frames for its headers: make the region larger, or the queue shorter", n, len(s.own))
 	}
 	return nil
 }
 
-// place is where one of the sender's own headers or receives is.
-func (s *Sender) place(n int) uint64 {
-	each := int(s.region.FrameSize() / messageBytes)
-	return s.own[n/each].Addr + uint64(n%each)*messageBytes
+// framesFor is how many frames so many pieces of so many bytes take.
+func (s *Sender) framesFor(n int, bytes uint32) int {
+	each := int(s.region.FrameSize() / bytes)
+	return (n + each - 1) / each
+}
+
+// place is where one of the sender's own headers is.
+func (s *Sender) place(n int) uint64 { return s.piece(s.own, n, headerBytes) }
+
+// landing is where the message of a receive lies.
+func (s *Sender) landing(id uint64) uint64 {
+	return s.piece(s.own[s.framesFor(s.config.Depth, headerBytes):], int(id&^receiveID), messageBytes)
+}
+
+func (s *Sender) piece(of []umem.Frame, n int, bytes uint32) uint64 {
+	each := int(s.region.FrameSize() / bytes)
+	return of[n/each].Addr + uint64(n%each)*uint64(bytes)
 }
 
 // Connected reports whether messages can go out.

@@ -72,9 +72,6 @@ func (s *Sender) completed(c *rdma.WorkCompletion) bool {
 	return true
 }
 
-// landing is where the message of a receive lies.
-func (s *Sender) landing(id uint64) uint64 { return s.place(s.config.Depth + int(id&^receiveID)) }
-
 // receive is a receive by its ID.
 func (s *Sender) receive(id uint64) (rdma.ReceiveRequest, rdma.SGE) {
 	return rdma.ReceiveRequest{ID: id, SGEs: 1}, rdma.SGE{Addr: s.base + s.landing(id), Length: messageBytes, LKey: s.lkey}
@@ -93,7 +90,7 @@ func (s *Sender) repost() {
 
 // heard takes a message of the receiver's.
 func (s *Sender) heard(message []byte) error {
-	p, r := protocol.ParseProgress(message)
+	p, r := s.read(message)
 	switch {
 	case r != protocol.None:
 		return nonsense(r)
@@ -110,6 +107,19 @@ func (s *Sender) heard(message []byte) error {
 		return fmt.Errorf("the receiver ended it: %w", p.Status)
 	}
 	return nil
+}
+
+// read takes a message that is progress alone, or comes with credits.
+func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
+	c := s.link.credits
+	if k, _ := protocol.KindOf(message); k != protocol.KindGrant || c == nil {
+		return protocol.ParseProgress(message)
+	}
+	g, r := protocol.ParseGrant(message)
+	if r == protocol.None && g.Session == s.session {
+		r = c.add(message, &g)
+	}
+	return g.Progress, r
 }
 
 // mostAhead keeps a limit from overflowing.

@@ -80,7 +80,7 @@ func testSenderImpostors(t *testing.T, g *rig) {
 		{"expects message 18446744073709551615", with(func(h *protocol.Hello) { h.Next = 1<<64 - 1 }), nil},
 		{"does not begin as one", nil, func(*protocol.Progress) []byte { return make([]byte, protocol.HeaderLen) }},
 		{"shorter or longer", nil, func(*protocol.Progress) []byte { return make([]byte, 5) }},
-		{"IBV_WC_LOC_", nil, func(*protocol.Progress) []byte { return make([]byte, 2*protocol.HeaderLen) }},
+		{"IBV_WC_LOC_", nil, func(*protocol.Progress) []byte { return make([]byte, 2*protocol.MaxGrantLen) }},
 		{"another session", nil, func(p *protocol.Progress) []byte { p.Session++; return put(p) }},
 		{"acknowledges message 4", nil, func(p *protocol.Progress) []byte { p.Sequence = 4; return put(p) }},
 		{"acknowledges message 18446744073709551615", nil, func(p *protocol.Progress) []byte { p.Sequence = 1<<64 - 1; return put(p) }},

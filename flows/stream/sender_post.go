@@ -38,7 +38,7 @@ func (s *Sender) post() {
 // batch makes requests of the next messages, and of the last a signaled one.
 func (s *Sender) batch() (n int) {
 	s.elements = s.elements[:0]
-	until := min(s.limit, s.done+uint64(s.limits.send))
+	until := min(s.limit, s.done+uint64(s.limits.send), s.granted())
 	for number := s.sent + 1; n < sendBatch && number <= until; number++ {
 		if number > s.out.last && !s.out.number() {
 			break
@@ -52,6 +52,14 @@ func (s *Sender) batch() (n int) {
 	return n
 }
 
+// granted is the last message that there is memory for at the receiver, which matters where they are written.
+func (s *Sender) granted() uint64 {
+	if c := s.link.credits; c != nil {
+		return s.begun + c.next - 1
+	}
+	return s.limit
+}
+
 // request makes one of a message, and its header, which is the same however often it is made in a session.
 func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	slot := s.out.at(number)
@@ -59,6 +67,9 @@ func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &protocol.Data{
 		Sequence: number - s.begun, Session: s.session, Stamp: m.stamp, Length: m.length, Checksum: m.checksum})
 	*r = rdma.SendRequest{ID: number, Op: rdma.Send, SGEs: m.elements}
+	if c := s.link.credits; c != nil {
+		c.aim(r)
+	}
 	if number%signalEvery == 0 {
 		r.Flags = rdma.Signaled
 	}

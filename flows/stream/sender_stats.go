@@ -27,6 +27,8 @@ type SenderStats struct {
 	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its acknowledgements mean, as of the last connection.
 	Peer       string
 	Durability protocol.Durability
+	// Method is how messages go, as of the last connection; AnyMethod before the first.
+	Method Method
 
 	Connections  uint64 // that came about
 	Failures     uint64 // connections that ended, and attempts that failed
@@ -74,6 +76,7 @@ type senderStats struct {
 type senderState struct {
 	state, cause, peer string
 	durability         protocol.Durability
+	method             Method
 }
 
 func (t *senderStats) begin() { t.state.Store(&senderState{state: SenderWaiting}) }
@@ -91,9 +94,17 @@ func (t *senderStats) enter(state string, cause error) (news bool) {
 	return news
 }
 
-func (t *senderStats) connected(p connect.Peer, d protocol.Durability) {
+func (t *senderStats) connected(p connect.Peer, h *protocol.Hello) {
 	t.connections.Add(1)
-	t.state.Store(&senderState{state: SenderConnected, peer: p.Name, durability: d})
+	t.state.Store(&senderState{state: SenderConnected, peer: p.Name, durability: h.Durability, method: methodOf(h)})
+}
+
+// methodOf is how a receiver wants messages, by its hello.
+func methodOf(h *protocol.Hello) Method {
+	if h.Capabilities&protocol.CapabilityWrite != 0 {
+		return ByWrite
+	}
+	return BySend
 }
 
 // publish shows what changed. It is called by the worker.
@@ -116,7 +127,8 @@ func (s *Sender) credit() uint64 {
 	if s.link == nil {
 		return 0
 	}
-	return s.limit - min(s.sent, s.limit)
+	to := min(s.limit, s.granted())
+	return to - min(s.sent, to)
 }
 
 // show stores a word that only the caller writes, if it changed.
@@ -131,7 +143,7 @@ func (s *Sender) Stats() SenderStats {
 	t := &s.stats
 	now := t.state.Load()
 	return SenderStats{
-		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability,
+		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
 		Connections: t.connections.Load(), Failures: t.failures.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
 		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),

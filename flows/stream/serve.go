@@ -127,6 +127,8 @@ func (c *ReceiverConfig) admits(h *protocol.Hello) error {
 		return fmt.Errorf("%w: session 0 is none", protocol.BadSession)
 	case h.Message < protocol.HeaderLen:
 		return fmt.Errorf("%w: messages of %d bytes are too short for acknowledgements, which have %d", protocol.BadLength, h.Message, protocol.HeaderLen)
+	case c.Write && h.Capabilities&protocol.CapabilityWrite == 0:
+		return fmt.Errorf("%w: flow %q takes messages by WRITE with immediate alone, and the sender sends (let the sender write, or say method: send here)", protocol.NotPermitted, c.Flow)
 	}
 	return nil
 }
@@ -141,9 +143,7 @@ func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := ask(v.do, func() (*peer, error) {
-		return v.attach(e.Queue, h.Session, owner, nameOf(q.Peer()), time.Now().UnixNano())
-	})
+	p, err := v.join(q, h, e.Queue)
 	if err != nil {
 		return nil, nil, errors.Join(err, e.Queue.Close())
 	}
@@ -152,6 +152,24 @@ func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect
 		return nil, nil, errors.Join(err, v.takeDown(p, err))
 	}
 	return p, conn, nil
+}
+
+// join has the worker take a queue pair over.
+func (v *server) join(q *connect.Request, h *protocol.Hello, queue rdma.QueuePair) (*peer, error) {
+	var g *rdma.Grants
+	if v.config.Write {
+		var err error
+		if g, err = v.newGrants(queue); err != nil {
+			return nil, err
+		}
+	}
+	p, err := ask(v.do, func() (*peer, error) {
+		return v.attach(queue, g, h.Session, q.Peer().Name, nameOf(q.Peer()), time.Now().UnixNano())
+	})
+	if err != nil && g != nil {
+		err = errors.Join(err, g.Close())
+	}
+	return p, err
 }
 
 func nameOf(p connect.Peer) string {
@@ -184,8 +202,11 @@ func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
 	if e.Settings, err = at.Settings(to); err != nil {
 		return e, err
 	}
+	if v.config.Write {
+		e.Settings.Access = rdma.RemoteWrite // of what is granted
+	}
 	if e.Queue, err = at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.queues[0], ReceiveCQ: v.queues[1],
-		Shared: v.shared, SendDepth: sendDepth, SendSGEs: 1, RecvSGEs: 1}); err != nil {
+		Shared: v.shared, SendDepth: v.config.sends(), SendSGEs: 1, RecvSGEs: 1}); err != nil {
 		return e, err
 	}
 	if e.Parameters, err = connect.Prepare(at.Device, e.Queue, e.Settings); err != nil {

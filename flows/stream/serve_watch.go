@@ -17,6 +17,8 @@ const (
 	byeTime = time.Second
 	// restTime is from when a queue pair is in Error to when it is closed: a device completes meanwhile what it had begun.
 	restTime = 10 * time.Millisecond
+	// lookTime is from one look at the queue pair of a peer that writes to the next.
+	lookTime = 250 * time.Millisecond
 )
 
 var (
@@ -28,18 +30,36 @@ var (
 func (v *server) watch(p *peer, conn *connect.Conn) error {
 	left := make(chan error, 1)
 	v.all.Go(func() { left <- hear(conn) })
-	select {
-	case err := <-left:
-		return err
-	case <-p.over:
-	case <-v.ctx.Done():
-		if err := v.do(func() error { v.finish(p, protocol.Closing); return nil }); err != nil {
+	look := time.NewTicker(lookTime)
+	defer look.Stop()
+	for over := false; !over; {
+		select {
+		case err := <-left:
 			return err
+		case <-p.over:
+			over = true
+		case <-look.C:
+			if err := v.look(p); err != nil {
+				return err
+			}
+		case <-v.ctx.Done():
+			if err := v.do(func() error { v.finish(p, protocol.Closing); return nil }); err != nil {
+				return err
+			}
+			over = true
 		}
 	}
 	<-p.over
 	lastWord(p, left)
 	return p.cause
+}
+
+// look asks for the queue pair of a peer that writes: where its device refuses what the peer wants, no completion says so.
+func (v *server) look(p *peer) error {
+	if p.granted == nil {
+		return nil
+	}
+	return v.do(func() error { return v.inspect(p) })
 }
 
 // hear waits until the peer says goodbye, or is gone.
