@@ -20,6 +20,7 @@ type AppendConfig struct {
 	Flow    string // its name; empty: whichever is served there
 	Message int    // the longest message in bytes; default 2048
 	Depth   int    // messages that may be sent and not acknowledged; default 256
+	Feed    Feeder // gives the messages, instead of Send; nil: Send does
 }
 
 // Receipt is what a flow said of messages that it has.
@@ -39,6 +40,10 @@ type Appender struct {
 	next   *outgoing // taken from the queue, not sent yet; the loop's
 	held   []umem.Frame
 	done   [64]stream.Result
+
+	one      [1]umem.Frame // with a Feeder, of the loop: the message that is sent,
+	fed      uint64        // how many were,
+	returned uint64        // and how many are acknowledged
 
 	sending sync.Mutex // held while a message gets its number and its place in the queue
 	sent    uint64
@@ -116,6 +121,9 @@ func (a *Appender) tell() {
 // Send copies a message into the region and sends it. It waits while Depth messages are not acknowledged. The number
 // it returns is one more each time, from 1.
 func (a *Appender) Send(ctx context.Context, message []byte) (number uint64, err error) {
+	if a.config.Feed != nil {
+		return 0, errFed
+	}
 	if len(message) > a.config.Message {
 		return 0, fmt.Errorf("send %d bytes: a message has at most %d: raise AppendConfig.Message", len(message), a.config.Message)
 	}
@@ -179,6 +187,9 @@ func (a *Appender) Stats() stream.SenderStats { return a.sender.Stats() }
 
 // poll sends what waits and takes what is acknowledged.
 func (a *Appender) poll(now time.Time) (moved bool) {
+	if a.config.Feed != nil {
+		return a.pollFed(now)
+	}
 	moved = a.push()
 	if err := errors.Join(a.sender.Poll(now), a.sender.Kick()); err != nil {
 		a.end(err)

@@ -1,7 +1,8 @@
 // unified-flow-test is the other end of unifiedd's flows over RDMA: it appends to a log or a relay, takes what a flow
-// sends, and reads blocks, and it verifies every byte.
+// sends, and reads blocks, and it verifies every byte; and it is many clients of a log at once, to see how much it takes.
 //
 //	unified-flow-test append  -device roce:eth0 -to 10.0.0.1:7471 -size 1024 -count 100000
+//	unified-flow-test load    -device roce:eth0 -to 10.0.0.1:7471 -size 64 -clients 64 -for 10s
 //	unified-flow-test receive -device roce:eth0 -listen :7481 -count 100000
 //	unified-flow-test read    -device roce:eth0 -from 10.0.0.1:7472 -size 65536 -count 1000
 //	unified-flow-test make    -file disk.img -size 67108864

@@ -39,6 +39,9 @@ type options struct {
 	tls      string
 	timeout  time.Duration
 	idle     time.Duration
+	clients  int
+	warm     time.Duration
+	span     time.Duration
 	json     bool
 }
 
@@ -54,6 +57,7 @@ type command struct {
 
 var commands = []command{
 	{name: "append", does: "send messages to a log or a relay, until all are acknowledged", define: defineAppend, needs: []string{"to"}, work: appendAll},
+	{name: "load", does: "have many clients of a log or a relay keep messages under way for a while", define: defineLoad, needs: []string{"to"}, work: loadAll},
 	{name: "receive", does: "take and verify the messages of a flow", define: defineReceive, needs: []string{"listen"}, work: receiveAll},
 	{name: "read", does: "read blocks of what make made from a flow, at random, and verify them", define: defineRead, needs: []string{"from"}, work: readAll},
 	{name: "log", does: "read a log on disk and verify what append has sent there", define: defineFound, needs: []string{"file"}, work: checkLog, offline: true},
@@ -162,6 +166,16 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
 }
 
+func defineLoad(fs *flag.FlagSet, o *options) {
+	fs.StringVar(&o.address, "to", "", "`host:port` of the flow")
+	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
+	fs.IntVar(&o.clients, "clients", 1, "`number` of clients, each with a queue pair of its own")
+	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message, 8 at least")
+	fs.IntVar(&o.depth, "depth", 1, "messages that each client has sent and are not acknowledged")
+	fs.DurationVar(&o.warm, "warm", 200*time.Millisecond, "how long nothing is counted at first")
+	fs.DurationVar(&o.span, "for", time.Second, "how long messages are counted then")
+}
+
 func defineReceive(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.address, "listen", "", "`host:port` that flows connect to")
 	fs.StringVar(&o.flow, "flow", "", "the `name` flows may ask for")
@@ -200,6 +214,7 @@ func defineMake(fs *flag.FlagSet, o *options) {
 // Limits of what is asked for.
 const (
 	mostDepth   = 1 << 14
+	mostClients = 1 << 10
 	mostMessage = 1 << 20
 )
 
@@ -225,6 +240,10 @@ func (o *options) check(fs *flag.FlagSet, device string) error {
 		return fmt.Errorf("-size %d: a message has at most %d bytes", o.size, mostMessage)
 	case o.command.name == "read" && (o.size == 0 || o.size%blockSize != 0):
 		return fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
+	case o.command.name == "load" && (o.clients < 1 || o.clients > mostClients):
+		return fmt.Errorf("-clients %d: it must be 1 to %d", o.clients, mostClients)
+	case o.command.name == "load" && o.size < numberLen:
+		return fmt.Errorf("-size %d: a message has a number of %d bytes", o.size, numberLen)
 	case o.command.name == "send" && o.size < numberLen:
 		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
 	}

@@ -107,6 +107,8 @@ func TestMistakes(t *testing.T) {
 		"receive -device d -listen :1 +":                          "before and behind each +",
 		"send -to a:1 -size 7":                                    "a number of 8 bytes",
 		"append -device d -to a:1 -size 1048577":                  "at most 1048576",
+		"load -device d -to a:1 -clients 0":                       "-clients 0: it must be 1 to",
+		"load -device d -to a:1 -size 7":                          "-size 7: a message has a number of 8 bytes",
 		"make -file /x y":                                         `"y" is left over`,
 	} {
 		var out, errs bytes.Buffer

@@ -1,0 +1,43 @@
+package log
+
+import (
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// bar is the most of ours for one of theirs at received: of the latency, and of the processors' time.
+const bar = 0.5
+
+// contest is one work and what was measured of it so far.
+type contest struct {
+	work
+	latency, tail, cost, ends, rate bench.Comparison
+}
+
+func newContest(w work) *contest {
+	held := 0.0
+	if w.durability == received {
+		held = bar
+	}
+	return &contest{work: w,
+		latency: bench.Comparison{Case: w.name(), Metric: "latency, median", Unit: "µs", Better: bench.Less, Bar: held},
+		tail:    bench.Comparison{Case: w.name(), Metric: "latency, 99%", Unit: "µs", Better: bench.Less},
+		cost:    bench.Comparison{Case: w.name(), Metric: "whole machine", Unit: "µs/record", Better: bench.Less, Bar: held},
+		ends:    bench.Comparison{Case: w.name(), Metric: "both ends' processes", Unit: "µs/record", Better: bench.Less},
+		rate:    bench.Comparison{Case: w.name(), Metric: "appends", Unit: "k/s", Better: bench.More}}
+}
+
+// add notes a pair of runs, ours and theirs.
+func (c *contest) add(runs [2]sample) {
+	put := func(m *bench.Comparison, of func(sample) float64) {
+		m.Pairs = append(m.Pairs, bench.Pair{Ours: of(runs[0]), Theirs: of(runs[1])})
+	}
+	put(&c.latency, func(s sample) float64 { return s.typical / 1e3 })
+	put(&c.tail, func(s sample) float64 { return s.tail / 1e3 })
+	put(&c.cost, func(s sample) float64 { return float64(s.machine) / 1e3 / s.records })
+	put(&c.ends, func(s sample) float64 { return float64(s.spent) / 1e3 / s.records })
+	put(&c.rate, func(s sample) float64 { return s.records / s.seconds / 1e3 })
+}
+
+func (c *contest) comparisons() []bench.Comparison {
+	return []bench.Comparison{c.latency, c.tail, c.cost, c.ends, c.rate}
+}

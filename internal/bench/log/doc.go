@@ -1,0 +1,11 @@
+// Package log compares a flow from RDMA to storage, the log of unifiedd, with a log behind a TCP server in C, selftests/log-peer.
+//
+// Both take records from many clients at once, check them, give each a position, write them with direct I/O to a file on the same disk, and
+// flush as often as the disk lets them (group commit). Both acknowledge a record when it is received, or when it is durable. The clients of
+// each side are one process with one thread for all of them, which has the same number of records under way for each client: unified-flow-test
+// load, and log-client. They are in a network namespace of their own, on a veth pair; RoCE is ours in software on one, TCP has another
+// one with the kernel's offloads on. Server and client have a CPU each.
+//
+// Compared are the time from sending a record to its acknowledgement, and what the whole machine spends on a record: all time of all
+// processors in which they were not idle, the kernel's work for the network and for the disk included, while nothing else runs.
+package log

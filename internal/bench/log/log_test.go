@@ -1,0 +1,256 @@
+package log
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// What the two sides have.
+const (
+	serverCPU = 0
+	clientCPU = 1
+	port      = 7471
+	linkMTU   = 4200 // a packet holds nearly all of a record of 4096 bytes
+	regionMiB = 128
+)
+
+// bed is the machinery of the comparison: programs, and a veth pair for each side.
+type bed struct {
+	*testing.T
+	pairs          [2]*testenv.Pair
+	unifiedd, load string // paths of programs
+	server, client string
+	dir            string // on the disk
+	verifies       bool   // that all records are in the logs
+}
+
+// TestAgainstTCP compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in
+// build/bench. A missed bar is in the table and no failure: on a busy machine it may say nothing
+// about the program.
+func TestAgainstTCP(t *testing.T) {
+	b := newBed(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, err := bench.WantedCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.verifies = form == bench.Short
+	r := bench.NewReport("log", "unifiedd", "log-server (C, epoll, O_DIRECT)")
+	r.NoteLoad("before")
+	for _, w := range works(form) {
+		if !wanted.MatchString(w.name()) {
+			continue
+		}
+		c := newContest(w)
+		for i := range form.Rounds {
+			b.round(c, i, spanOf(form))
+		}
+		r.Comparisons = append(r.Comparisons, c.comparisons()...)
+	}
+	r.NoteLoad("after")
+	r.Notes = append(r.Notes,
+		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %v, the server on CPU %d and the clients on CPU %d, %d record of each client under way; %s form.",
+			form.Rounds, spanOf(form).counted, serverCPU, clientCPU, depth, form.Name),
+		"The whole machine's time is all in which a processor was not idle, whatever else ran included; that of both ends' processes has no interrupts and no threads of the kernel.",
+		"unifiedd's worker and its clients spin; log-server and log-client sleep in epoll.")
+	if err := r.Finish(b.Output(), form, b.TempDir(), "log"); err != nil {
+		b.Error(err)
+	}
+}
+
+// works are the cases; the short form has one of each kind.
+func works(form bench.Form) (all []work) {
+	if form == bench.Short {
+		return []work{{64, 4, received}, {4096, 4, durable}}
+	}
+	for _, size := range []int{64, 512, 4096} {
+		for _, clients := range []int{1, 8, 64} {
+			all = append(all, work{size, clients, received})
+		}
+	}
+	for _, size := range []int{64, 4096} {
+		for _, clients := range []int{1, 64} {
+			all = append(all, work{size, clients, durable})
+		}
+	}
+	return all
+}
+
+// spanOf has runs of half of the form's, since there are many cases, and no shorter ones than a busy machine may stand still for.
+func spanOf(form bench.Form) span {
+	counted := max(form.Span/2, 500*time.Millisecond)
+	return span{warm: counted / 2, counted: counted}
+}
+
+func newBed(t *testing.T) *bed {
+	testenv.Root(t)
+	if runtime.NumCPU() < 2 {
+		t.Fatal("server and clients need a CPU each")
+	}
+	testenv.HugePages(t, 2*(regionMiB+4)<<20)
+	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: build(t, "cmd/unifiedd"), load: build(t, "selftests/unified-flow-test"),
+		server: compile(t, "log-server"), client: compile(t, "log-client")}
+	for k := range b.pairs {
+		b.pairs[k] = testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
+	}
+	for _, e := range []*testenv.End{&b.pairs[1].A, &b.pairs[1].B} {
+		e.Run(t, "ethtool", "-K", e.Ifname, "tx", "on", "rx", "on", "tso", "on", "gso", "on", "gro", "on")
+	}
+	return b
+}
+
+// round measures one pair.
+func (b *bed) round(c *contest, i int, s span) {
+	b.Helper()
+	var runs [2]sample
+	one := func(k int, of func(work, span) (sample, error)) func() error {
+		return func() (err error) {
+			runs[k], err = of(c.work, s)
+			return err
+		}
+	}
+	if err := bench.Round(i, one(0, b.ours), one(1, b.theirs)); err != nil {
+		b.Fatalf("%s: %v", c.name(), err)
+	}
+	c.add(runs)
+}
+
+// ours measures the log of unifiedd.
+func (b *bed) ours(w work, s span) (got sample, err error) {
+	p := b.pairs[0]
+	awaitNoProgram(b.T, &p.A)
+	awaitNoProgram(b.T, &p.B)
+	file := filepath.Join(b.dir, "unifiedd.yaml")
+	if err := os.WriteFile(file, []byte(b.config(w)), 0o600); err != nil {
+		return sample{}, err
+	}
+	got, _, err = b.run(p, []string{b.unifiedd, "run", "-c", file}, append([]string{b.load, "load", "-json", "-spin", "-device", "roce:" + p.A.Ifname,
+		"-to", fmt.Sprintf("%s:%d", p.B.IP, port)}, w.flags(s)...))
+	if err == nil && b.verifies {
+		err = verifyOurs(b.unifiedd, filepath.Join(b.dir, "ours"), got.last)
+	}
+	return got, errors.Join(err, b.clear())
+}
+
+// config is the daemon's.
+func (b *bed) config(w work) string {
+	return fmt.Sprintf(`
+control: {socket: %[1]s/control.sock}
+region: {size: %[2]dMiB, extent: 256KiB, extents: 128}
+workers: [{name: main, wait: spin}]
+flows:
+  - name: log
+    from: {rdma: "roce:%[3]s", listen: "%[4]s:%[5]d", clients: %[6]d, window: 4, message: 4KiB}
+    to: {file: %[1]s/ours, acknowledge: %[7]s, segment: {size: 256MiB, keep: 2}}
+`, b.dir, regionMiB, b.pairs[0].B.Ifname, b.pairs[0].B.IP, port, w.clients, w.durability)
+}
+
+// theirs measures the TCP server.
+func (b *bed) theirs(w work, s span) (got sample, err error) {
+	p, file := b.pairs[1], filepath.Join(b.dir, "theirs")
+	got, said, err := b.run(p, []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability},
+		append([]string{b.client, p.B.IP.String(), strconv.Itoa(port)}, w.words(s)...))
+	if err == nil && b.verifies {
+		err = verifyTheirs(file, said)
+	}
+	return got, errors.Join(err, b.clear())
+}
+
+// run measures clients while a server runs. said is what that printed.
+func (b *bed) run(p *testenv.Pair, server, clients []string) (s sample, said string, err error) {
+	ended := make(chan error, 1)
+	cmd := pinned(&p.B, serverCPU, server)
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	if err := cmd.Start(); err != nil {
+		return s, "", err
+	}
+	go func() { ended <- cmd.Wait() }()
+	ready := func() (yes bool) {
+		p.B.Do(b.T, func() { yes = bench.Listens("tcp", port) })
+		return yes
+	}
+	if err = bench.AwaitServer(b.Context(), ready, ended); err == nil {
+		s, err = measure(cmd.Process.Pid, pinned(&p.A, clientCPU, clients))
+	}
+	_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended by itself
+	if end := <-ended; err == nil {
+		err = end
+	}
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, &log)
+	}
+	return s, out.String(), err
+}
+
+// clear removes the logs.
+func (b *bed) clear() error {
+	for _, pattern := range []string{"ours*", "theirs*"} {
+		files, _ := filepath.Glob(filepath.Join(b.dir, pattern)) // the pattern is good
+		for _, f := range files {
+			if err := os.Remove(f); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pinned(e *testenv.End, cpu int, command []string) *exec.Cmd {
+	return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, command...)...)
+}
+
+// awaitNoProgram waits until the XDP program of a run that has ended is gone: the kernel takes it off a while later, and veth
+// then drops the packets that are under way.
+func awaitNoProgram(t *testing.T, e *testenv.End) {
+	t.Helper()
+	testenv.Wait(t, 5*time.Second, e.Ifname+" to be without an XDP program", func() (gone bool) {
+		e.Do(t, func() {
+			link, err := netlink.LinkByName(e.Ifname)
+			if err != nil {
+				t.Fatal(err)
+			}
+			gone = link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached
+		})
+		return gone
+	})
+}
+
+// build builds a program of ours as it is now.
+func build(t *testing.T, what string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(what))
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+what).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", what, err, out)
+	}
+	return path
+}
+
+// compile compiles one of the peers.
+func compile(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-msse4.2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", path,
+		"../../../selftests/log-peer/"+name+".c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return path
+}

@@ -1,0 +1,88 @@
+package log
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// userHertz is what /proc/stat counts in on every architecture: USER_HZ of the kernel's user space interface.
+const userHertz = 100
+
+// started is what busyTime counts from.
+var started = time.Now()
+
+// busyTime is for how long processors were not idle so far, all together, up to a constant. It is told from the time they were idle, or were
+// not given to this machine: that is counted exactly, while the time they were busy is counted by ticks, which short turns slip through.
+func busyTime() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	idle, err := idleTime(string(text))
+	return time.Since(started)*time.Duration(runtime.NumCPU()) - idle, err
+}
+
+// idleTime reads it from the first line of /proc/stat: cpu user nice system idle iowait irq softirq steal.
+func idleTime(text string) (time.Duration, error) {
+	line, _, _ := strings.Cut(text, "\n")
+	fields := strings.Fields(line)
+	if len(fields) < 9 || fields[0] != "cpu" {
+		return 0, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	var ticks int64
+	for _, i := range []int{4, 5, 8} {
+		n, err := strconv.ParseInt(fields[i], 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		ticks += n
+	}
+	return time.Duration(ticks) * time.Second / userHertz, nil
+}
+
+// spent is the processor time so far of processes and those that they have started, of those threads that live.
+func spent(pids ...int) (sum time.Duration) {
+	for _, pid := range pids {
+		for _, task := range threads(pid) {
+			ns, started := ofTask(task)
+			sum += ns + spent(started...)
+		}
+	}
+	return sum
+}
+
+func threads(pid int) []string {
+	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid)) // the pattern is good
+	return all
+}
+
+// ofTask is the time of a thread and what processes it has started: nothing of one that has ended meanwhile.
+func ofTask(task string) (ns time.Duration, started []int) {
+	text, _ := os.ReadFile(filepath.Join(task, "schedstat"))
+	first, _, _ := strings.Cut(string(text), " ")
+	n, _ := strconv.ParseInt(first, 10, 64)
+	text, _ = os.ReadFile(filepath.Join(task, "children"))
+	for _, field := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			started = append(started, pid)
+		}
+	}
+	return time.Duration(n), started
+}
+
+// prefer has the scheduler run processes, and those that they have started, ahead of what else the machine does. Where it has groups of
+// its own for each session, a process's priority is of no use: sched(7), autogroup.
+func prefer(pids ...int) {
+	for _, pid := range pids {
+		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte("-20"), 0) // not every kernel has it, and it is no matter of right or wrong
+		for _, task := range threads(pid) {
+			_, started := ofTask(task)
+			prefer(started...)
+		}
+	}
+}

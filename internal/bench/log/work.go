@@ -1,0 +1,46 @@
+package log
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Durabilities of the log, as both servers know them.
+const (
+	received = "received"
+	durable  = "durable"
+)
+
+// work is what both sides get to do.
+type work struct {
+	size       int // bytes of a record
+	clients    int
+	durability string
+}
+
+// depth is how many records each client has under way.
+const depth = 1
+
+func (w work) name() string {
+	who := "clients"
+	if w.clients == 1 {
+		who = "client"
+	}
+	return fmt.Sprintf("%s, %d B, %d %s", w.durability, w.size, w.clients, who)
+}
+
+// span is how long to measure, and for how long before that not.
+type span struct{ warm, counted time.Duration }
+
+// flags are the options of unified-flow-test load, and words those of log-client.
+func (w work) flags(s span) []string {
+	return []string{"-clients", strconv.Itoa(w.clients), "-depth", strconv.Itoa(depth), "-size", strconv.Itoa(w.size),
+		"-warm", s.warm.String(), "-for", s.counted.String()}
+}
+
+func (w work) words(s span) []string {
+	return []string{strconv.Itoa(w.clients), strconv.Itoa(depth), strconv.Itoa(w.size), milliseconds(s.warm), milliseconds(s.counted)}
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

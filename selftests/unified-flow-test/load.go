@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// stage is how far a load is. Its clients see it on their thread.
+type stage int32
+
+const (
+	gathering stage = iota // not all clients are connected
+	warming
+	counting
+	ending // nothing more is sent
+)
+
+// load is clients of one flow that have messages under way all the time.
+type load struct {
+	options
+	stage atomic.Int32
+	left  atomic.Int64 // clients that are not done
+
+	// Of the clients' thread, and of others when all clients are done.
+	begin, end time.Time // of counting
+	counted    uint64
+	last       uint64 // position of the last one that is acknowledged
+	hist       *latency.Histogram
+}
+
+// loaded is one of the clients.
+type loaded struct {
+	*load
+	sent, done uint64
+	since      []time.Time // of each message under way
+	ended      bool
+}
+
+// loadAll has every client send for a while.
+func loadAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
+	l := &load{options: o, hist: latency.New()}
+	l.left.Store(int64(o.clients))
+	for range o.clients {
+		a, err := k.Append(ctx, client.AppendConfig{Address: o.address, Flow: o.flow, Message: int(o.size), Depth: o.depth,
+			Feed: &loaded{load: l, since: make([]time.Time, o.depth)}})
+		if err != nil {
+			return r, err
+		}
+		defer func() { err = errors.Join(err, a.Close()) }()
+	}
+	if err := l.run(ctx, os.Stderr); err != nil {
+		return r, err
+	}
+	return result{Did: "appended", Messages: l.counted, Bytes: l.counted * o.size, Seconds: l.end.Sub(l.begin).Seconds(), Latency: l.hist.Summary(), Position: l.last}, nil
+}
+
+// run goes through the stages, and says which numbers count.
+func (l *load) run(ctx context.Context, said io.Writer) error {
+	for _, s := range []struct {
+		stage
+		time.Duration
+		word string
+	}{{warming, l.warm, "measuring"}, {counting, l.span, "measured"}} {
+		l.stage.Store(int32(s.stage))
+		if err := pause(ctx, s.Duration); err != nil {
+			return err
+		}
+		fmt.Fprintln(said, s.word)
+	}
+	l.stage.Store(int32(ending))
+	for l.left.Load() > 0 {
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pause waits for so long.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Next gives the next message, which differs from the last in its number.
+func (c *loaded) Next(message []byte) (length int, ok bool) {
+	switch stage(c.stage.Load()) {
+	case gathering:
+		return 0, false
+	case ending:
+		c.rest()
+		return 0, false
+	}
+	binary.LittleEndian.PutUint64(message, c.sent)
+	c.since[c.sent%uint64(c.depth)] = time.Now()
+	c.sent++
+	return int(c.size), true
+}
+
+// Acknowledged counts what was acknowledged while that counts.
+func (c *loaded) Acknowledged(r client.Receipt) {
+	now := time.Now()
+	c.last = max(c.last, r.Position)
+	counts := stage(c.stage.Load()) == counting
+	for ; c.done < r.Number; c.done++ {
+		if counts {
+			c.count(now, now.Sub(c.since[c.done%uint64(c.depth)]))
+		}
+	}
+}
+
+func (l *load) count(now time.Time, took time.Duration) {
+	if l.counted == 0 {
+		l.begin = now
+	}
+	l.end = now
+	l.counted++
+	l.hist.Record(uint64(took))
+}
+
+// rest notes that a client has nothing under way any more.
+func (c *loaded) rest() {
+	if !c.ended && c.done == c.sent {
+		c.ended = true
+		c.left.Add(-1)
+	}
+}
