@@ -26,26 +26,27 @@ var (
 // TestFiveFlows runs all five flows in one daemon on what they are for: cards with zero copy where the kernel has it, verbs of
 // the kernel, and NVMe disks by their nodes, one for each flow that has a disk. Programs at the far ends verify every byte.
 func TestFiveFlows(t *testing.T) {
-	testenv.HugePages(t, 112<<20)
+	const region, peers = 48 << 20, 24 << 20
+	testenv.HugePages(t, region+peers)
 	device := labenv.SoftRoCE(t, capturedBy.Card, capturedBy.Here+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device) })
 	disks := labenv.OddDisks(t)
 	senders := labenv.Opposite(t, capturedBy, fedBy)
 	var said sink
 	status, err := demo.Five(t.Context(), demo.Options{
-		Out: &said, Time: map[bool]time.Duration{false: 20 * time.Second, true: 2 * time.Second}[testing.Short()],
+		Out: &said, Time: map[bool]time.Duration{false: 20 * time.Second, true: time.Second}[testing.Short()],
 		FlowTest: labenv.Program(t, "unified-flow-test"),
 		Ask: func(ctx context.Context, socket, path string) ([]byte, error) {
 			return ask(ctx, socket, http.MethodGet, path)
 		},
 	}, demo.Place{
 		Files: t.TempDir(), Senders: "/run/netns/" + senders.Name, Unifiedd: testenv.Tool(t, "unifiedd"),
-		Region: 80 << 20, PeerRegion: 32 << 20, Ring: 512,
+		Region: region, PeerRegion: peers, Ring: 512,
 		Captured: capturedBy.Card, CapturedAt: capturedBy.Here + ":5000", Fed: fedBy.Card, FedAt: fedBy.Here + ":5000",
 		Device: device, PeerDevice: device, Host: capturedBy.Here, PeerHost: capturedBy.Here,
 		Capture: demo.DeviceDisk(labenv.DiskPassthrough, labenv.Disk), WAL: demo.DeviceDisk(disks.Plain.Node, disks.Plain.Disk),
 		Blocks:     demo.DeviceDisk(disks.Blocks.Node, disks.Blocks.Disk),
-		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 4 << 20, Patience: "10s",
+		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 2 << 20, Patience: "10s",
 	})
 	t.Logf("%s", said)
 	if err != nil {

@@ -66,7 +66,7 @@ func startDaemon(ctx context.Context, program, namespace string, o Options, file
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	if err := d.ready(ctx, flows.State.Up); err != nil { // those that send to peers wait for them, who are not there yet
+	if err := d.ready(ctx, func(f *flows.FlowStatus) bool { return f.State.Up() }); err != nil { // those that send to peers wait for them, who are not there yet
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
@@ -76,7 +76,7 @@ func startDaemon(ctx context.Context, program, namespace string, o Options, file
 const startLimit = time.Minute
 
 // ready waits until every flow is in a state that is good enough. One that failed stays so.
-func (d *daemon) ready(ctx context.Context, enough func(flows.State) bool) error {
+func (d *daemon) ready(ctx context.Context, enough func(*flows.FlowStatus) bool) error {
 	err, failed := errors.New("it does not answer"), false
 	await(ctx, startLimit, func() bool {
 		failed, err = d.are(ctx, enough)
@@ -89,10 +89,10 @@ func (d *daemon) ready(ctx context.Context, enough func(flows.State) bool) error
 }
 
 // are says which flow is not in such a state, and whether one failed.
-func (d *daemon) are(ctx context.Context, enough func(flows.State) bool) (failed bool, err error) {
+func (d *daemon) are(ctx context.Context, enough func(*flows.FlowStatus) bool) (failed bool, err error) {
 	s, err := d.status(ctx)
-	for _, f := range s.Flows {
-		if !enough(f.State) && !failed {
+	for i := range s.Flows {
+		if f := &s.Flows[i]; !enough(f) && !failed {
 			failed, err = f.State == flows.Failed, fmt.Errorf("flow %s is %s: %s", f.Name, f.State, f.Error)
 		}
 	}

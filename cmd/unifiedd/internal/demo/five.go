@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows"
@@ -150,7 +151,6 @@ func (f *five) during(rate int) []string {
 }
 
 // talk runs the other ends of all flows, those over RDMA in one process with one device, and asks the daemon how it is when they are done.
-// Packets are sent once the flows that send messages on have found their peers.
 func (f *five) talk(ctx context.Context) error {
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -181,9 +181,14 @@ func (f *five) talk(ctx context.Context) error {
 	return err
 }
 
+// takesPackets reports whether packets may be sent, as far as a flow is concerned: one that sends them on has found its peer.
+func takesPackets(f *flows.FlowStatus) bool {
+	return f.State == flows.Running || f.State == flows.Waiting && !strings.HasPrefix(f.Kind, "network-")
+}
+
 // send sends packets to both flows that take some.
 func (f *five) send(ctx context.Context) ([]heard, error) {
-	if err := f.daemon.ready(ctx, func(s flows.State) bool { return s == flows.Running }); err != nil {
+	if err := f.daemon.ready(ctx, takesPackets); err != nil {
 		return nil, err
 	}
 	packets := f.during(f.PacketRate)
