@@ -36,7 +36,9 @@ type Receiver struct {
 
 	slots     []slot  // by the port's number of the queue pair
 	peers     []*peer // attached
-	turn      int     // the peer that the next credits begin with
+	news      slotSet // of peers that may have to be told something, or shown
+	wants     slotSet // of peers that may be promised more
+	turn      int     // the slot that the next credits begin with
 	needy     int     // and where to look first for one that has none
 	sessions  sessions
 	posted    int // receives that no message came for
@@ -178,15 +180,8 @@ func (r *Receiver) Poll(now time.Time) error {
 	if r.config.Unacknowledged > 0 { // acknowledgements make room
 		r.grant()
 	}
-	for _, p := range r.peers {
-		if p.granted != nil {
-			r.extend(p)
-		}
-		if p.due(r.quantum()) {
-			r.tell(p)
-		}
-	}
-	r.publish(now)
+	r.tellAll(now)
+	r.publish()
 	err := r.port.Kick()
 	if r.waits() {
 		r.port.Wake()

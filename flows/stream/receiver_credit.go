@@ -28,13 +28,33 @@ func (r *Receiver) may(p *peer) int {
 // messages a flow needs to give frames back.
 func (r *Receiver) grantFirst() {
 	first := r.needy
-	for i := range r.peers {
-		at := (first + i) % len(r.peers)
-		if p := r.peers[at]; r.available > 0 && p.state.takes() && p.promised() == 0 && r.may(p) > 0 {
-			r.give(p, 1)
-			r.needy = at + 1
+	for _, part := range r.around(first) {
+		for n := r.wants.next(part.from, part.to); n >= 0 && r.available > 0; n = r.wants.next(n+1, part.to) {
+			if p := r.wanting(n); p != nil && p.promised() == 0 {
+				r.give(p, 1)
+				r.needy = n + 1
+			}
 		}
 	}
+}
+
+// part is some of the slots.
+type part struct{ from, to int }
+
+// around are all slots, beginning with one, which may be the one behind the last.
+func (r *Receiver) around(first int) [2]part {
+	first %= len(r.slots)
+	return [2]part{{first, len(r.slots)}, {0, first}}
+}
+
+// wanting is the peer of a slot, if it may be promised more. Else it is not looked at again until that changes.
+func (r *Receiver) wanting(slot int) *peer {
+	p := r.slots[slot].peer
+	if p == nil || !p.state.takes() || r.may(p) <= 0 {
+		r.wants.remove(slot)
+		return nil
+	}
+	return p
 }
 
 func (r *Receiver) spare() int { return r.available - (r.config.Peers - len(r.peers)) }
@@ -42,18 +62,15 @@ func (r *Receiver) spare() int { return r.available - (r.config.Peers - len(r.pe
 // grantRound gives each peer a few, and reports whether one wanted some.
 func (r *Receiver) grantRound(spare int) (given bool) {
 	r.turn++
-	for i := range r.peers {
-		p := r.peers[(r.turn+i)%len(r.peers)]
-		if !p.state.takes() {
-			continue
+	for _, part := range r.around(r.turn) {
+		for n := r.wants.next(part.from, part.to); n >= 0 && spare > 0; n = r.wants.next(n+1, part.to) {
+			if p := r.wanting(n); p != nil {
+				more := min(r.may(p), int(r.quantum()), spare)
+				r.give(p, more)
+				spare -= more
+				given = true
+			}
 		}
-		n := min(r.may(p), int(r.quantum()), spare)
-		if n <= 0 {
-			continue
-		}
-		r.give(p, n)
-		spare -= n
-		given = true
 	}
 	return given
 }
@@ -64,10 +81,12 @@ func (r *Receiver) give(p *peer, n int) {
 	}
 	p.limit += uint64(n)
 	r.available -= n
+	r.news.add(p.slot)
 }
 
 // takeBack ends a peer's promises. What it may write to comes back when it is detached.
 func (r *Receiver) takeBack(p *peer) {
+	r.news.add(p.slot)
 	if p.granted != nil {
 		return
 	}

@@ -5,15 +5,18 @@ import "testing"
 // TestCreditsForWhoWaits: one receive after the other comes to peers that have no credit, of which the first uses its own at
 // once. The others get theirs all the same.
 func TestCreditsForWhoWaits(t *testing.T) {
-	r := &Receiver{config: ReceiverConfig{Window: 8, Peers: 4}}
-	for range 4 {
-		r.peers = append(r.peers, &peer{state: connected, session: &session{}})
+	r := &Receiver{config: ReceiverConfig{Window: 8, Peers: 4}, slots: make([]slot, 4), news: newSlotSet(4), wants: newSlotSet(4)}
+	for i := range r.slots {
+		p := &peer{state: connected, session: &session{}, slot: i}
+		r.peers, r.slots[i].peer = append(r.peers, p), p
+		r.wants.add(i)
 	}
 	for range 4 {
 		r.available++
 		r.grant()
 		if p := r.peers[0]; p.promised() > 0 {
 			p.session.taken = p.limit
+			r.wants.add(p.slot)
 		}
 	}
 	for i, p := range r.peers {

@@ -266,6 +266,9 @@ func (r *Receiver) untouched(f umem.Frame) bool {
 
 // waits reports whether Recv would have something to give that no completion tells of any more.
 func (r *Receiver) waits() bool {
+	if r.granted == nil {
+		return false
+	}
 	for _, p := range r.peers {
 		if p.granted != nil && !p.state.ended() && (r.unreachable(p) || p.granted.asked < p.granted.came) {
 			return true

@@ -118,6 +118,8 @@ func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, id uint64, owner, na
 	p.enter(attached)
 	r.slots[n].peer = p
 	r.peers = append(r.peers, p)
+	r.news.add(n)
+	r.wants.add(n)
 	r.grant()
 	p.saidLimit = p.sayable()
 	p.first, p.window = s.taken+1, uint32(p.saidLimit-s.taken)
@@ -142,6 +144,7 @@ func (r *Receiver) activate(p *peer) error {
 	if p.state == attached {
 		p.enter(connected)
 		p.again = true
+		r.news.add(p.slot)
 		r.stats.own.connected++
 	}
 	return nil

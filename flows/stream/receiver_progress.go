@@ -2,6 +2,7 @@ package stream
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/umem"
@@ -23,7 +24,7 @@ func (r *Receiver) takeSlots() error {
 		r.config.Worker.Give(frames[:n])
 		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, len(frames))
 	}
-	r.slots = make([]slot, len(frames))
+	r.slots, r.news, r.wants = make([]slot, len(frames)), newSlotSet(len(frames)), newSlotSet(len(frames))
 	for i, f := range frames {
 		r.slots[i].frame = umem.Frame{Addr: f.Addr, Len: protocol.HeaderLen}
 	}
@@ -40,6 +41,11 @@ func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 	s.acknowledged, s.position = sequence, position
 	if s.peer == nil { // else it is shown by Poll
 		s.count.shown[shownAcknowledged].Store(sequence)
+		return
+	}
+	r.news.add(s.peer.slot)
+	if r.config.Unacknowledged > 0 {
+		r.wants.add(s.peer.slot)
 	}
 }
 
@@ -56,6 +62,29 @@ func (p *peer) due(quantum uint64) bool {
 	}
 	news := p.sayable() - p.saidLimit
 	return news >= quantum || news > 0 && p.saidLimit-s.taken <= quantum
+}
+
+// tellAll tells peers that something is due to, and shows what became of those. A round costs what has happened, and not
+// what is connected, but for peers that write, whose grants are looked at each time.
+func (r *Receiver) tellAll(now time.Time) {
+	end := len(r.slots)
+	for n := r.news.next(0, end); n >= 0; n = r.news.next(n+1, end) {
+		p := r.slots[n].peer
+		if p == nil {
+			r.news.remove(n)
+			continue
+		}
+		if p.granted != nil {
+			r.extend(p)
+		}
+		if p.due(r.quantum()) {
+			r.tell(p)
+		}
+		p.publish(now)
+		if p.granted == nil && !p.due(r.quantum()) {
+			r.news.remove(n)
+		}
+	}
 }
 
 // tell sends a peer the newest state, unless it is still being told an older one.

@@ -45,13 +45,7 @@ type receiverStats struct {
 }
 
 // publish shows counters that changed.
-func (r *Receiver) publish(now time.Time) {
-	for _, p := range r.peers {
-		if p.moved {
-			p.moved, p.session.seen = false, now.UnixNano()
-		}
-		p.publish()
-	}
+func (r *Receiver) publish() {
 	for i, v := range r.stats.own.list() {
 		if r.stats.shown[i].Load() != v {
 			r.stats.shown[i].Store(v)
@@ -62,8 +56,12 @@ func (r *Receiver) publish(now time.Time) {
 	}
 }
 
-func (p *peer) publish() {
+// publish shows what changed of a session.
+func (p *peer) publish(now time.Time) {
 	s := p.session
+	if p.moved {
+		p.moved, s.seen = false, now.UnixNano()
+	}
 	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sayable(), uint64(s.seen), p.writable()} {
 		if s.count.shown[i].Load() != v {
 			s.count.shown[i].Store(v)

@@ -95,6 +95,8 @@ func (r *Receiver) accept(p *peer, f umem.Frame) {
 	s := p.session
 	s.taken++
 	p.replays, p.moved = 0, true
+	r.news.add(p.slot)
+	r.wants.add(p.slot)
 	s.count.messages++
 	s.count.bytes += uint64(f.Len)
 	r.stats.own.messages++
@@ -109,6 +111,7 @@ const replaysMost = 1 << 14
 func (r *Receiver) replayed(p *peer) {
 	r.stats.own.replays++
 	p.again = true
+	r.news.add(p.slot)
 	if p.replays++; p.replays > replaysMost {
 		r.refuse(p, protocol.BadSequence)
 	}
