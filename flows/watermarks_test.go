@@ -73,7 +73,7 @@ func TestWatermarksOfMessages(t *testing.T) {
 	s := l.newStation(t)
 	sink := s.newCollector(t, "127.0.0.1:0")
 	d := l.start(t, fmt.Sprintf(`
-region: {size: 128MiB, extent: 1MiB, extents: 12}
+region: {size: 96MiB, extent: 1MiB, extents: 12}
 flows:
   - name: wal
     from: {rdma: "roce:%s", listen: "%s:7471", window: 256, clients: 2}
