@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
@@ -20,6 +21,7 @@ type inbox struct {
 	receiver *stream.Receiver
 	listener *connect.Listener
 	secure   bool // connections are TLS
+	method   config.Method
 	do       stream.Doer
 
 	spare  *stack // frames, or extents, that messages may land in
@@ -121,7 +123,7 @@ func (b *inbox) fds(dst []unix.PollFd) []unix.PollFd {
 
 // announce is what the log says of the clients' end.
 func (b *inbox) announce() []any {
-	a := []any{"device", b.device.name, "listens", b.listener.Addr().String(), "window", b.window}
+	a := []any{"device", b.device.name, "listens", b.listener.Addr().String(), "window", b.window, "method", string(b.method)}
 	if !b.secure {
 		a = append(a, "plain", plain(b.listener.Addr()))
 	}

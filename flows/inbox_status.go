@@ -16,7 +16,7 @@ func (b *inbox) observe(s *FlowStatus) {
 	st := b.receiver.Stats()
 	r := &ReceivesStatus{
 		Device: b.device.name, Listen: b.listener.Addr().String(), TLS: b.secure, Connected: st.Connected, Broken: st.Failed,
-		Replays: st.Replays, Posted: st.Posted, Refused: refusedBy(st.Refused), Handshakes: handshakes(b.listener),
+		Replays: st.Replays, Method: string(b.method), Posted: st.Posted, Granted: st.Granted, Grants: st.Grants, Refused: refusedBy(st.Refused), Handshakes: handshakes(b.listener),
 	}
 	for i := range st.Sessions {
 		r.Clients = append(r.Clients, clientStatus(&st.Sessions[i]))
@@ -36,7 +36,7 @@ func handshakes(l *connect.Listener) map[string]uint64 {
 func clientStatus(s *stream.SessionStats) ClientStatus {
 	c := ClientStatus{
 		Name: s.Name, Session: fmt.Sprintf("%016x", s.Session), State: s.State, Messages: s.Messages, Bytes: s.Bytes,
-		Sequence: s.Sequence, Acknowledged: s.Acknowledged, Limit: s.Limit, Seen: s.Seen,
+		Sequence: s.Sequence, Acknowledged: s.Acknowledged, Limit: s.Limit, Granted: s.Granted, Seen: s.Seen,
 	}
 	if s.Cause != nil {
 		c.Error = s.Cause.Error()

@@ -47,14 +47,14 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing,
-		Durability: c.durability, Check: from.Verify, Permit: permit(from.Allow), Next: c.next,
+		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), Next: c.next,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
 	})
 	if err != nil {
 		return err
 	}
 	o.undo.add(b.receiver.Close)
-	b.do = o.worker.Do
+	b.do, b.method = o.worker.Do, from.Method
 	return b.listen(o)
 }
 

@@ -8,7 +8,7 @@ func (b *outbox) observe(s *FlowStatus) {
 		out.Peers = append(out.Peers, PeerStatus{
 			Name: b.names[i], Address: sent.Address, State: sent.State, Error: sent.Cause, Certificate: sent.Peer,
 			Offered: p.Offered, Acknowledged: sent.Acknowledged, Dropped: p.Dropped, Waiting: uint64(sent.Waiting), InFlight: uint64(sent.InFlight),
-			Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Latency: sent.Latency,
+			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Latency: sent.Latency,
 		})
 	}
 	s.Sends = out

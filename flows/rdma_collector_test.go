@@ -39,13 +39,19 @@ type collector struct {
 // where goroutines dial.
 func (s *station) newCollector(t *testing.T, address string) *collector {
 	t.Helper()
+	return s.newCollectorOf(t, address, false)
+}
+
+// newCollectorOf opens one that is sent to, or has messages written.
+func (s *station) newCollectorOf(t *testing.T, address string, write bool) *collector {
+	t.Helper()
 	c := &collector{station: s, book: s.region.NewBook("collector"), got: make([]umem.Frame, 64)}
 	hands, err := c.book.NewHolder(umem.OwnerWorker, "collector")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.Receiver, err = stream.OpenReceiver(stream.ReceiverConfig{Name: "collector", Endpoint: s.endpoint, Worker: hands, Flow: "sink", Message: protocol.HeaderLen + 2048,
-		Window: len(c.frames), Peers: 1, Durability: protocol.Received, Check: true}); err != nil {
+		Window: len(c.frames), Peers: 1, Durability: protocol.Received, Check: true, Write: write}); err != nil {
 		t.Fatal(err)
 	}
 	if c.listener, err = connect.Listen(context.Background(), address, connect.Config{}); err != nil {

@@ -55,14 +55,14 @@ func TestFeed(t *testing.T) {
 	l := newRDMALab(t)
 	from, to := l.side(t)
 	s := l.newStation(t)
-	a, b := s.newCollector(t, "127.0.0.1:0"), s.newCollector(t, "127.0.0.1:0")
+	a, b := s.newCollectorOf(t, "127.0.0.1:0", true), s.newCollector(t, "127.0.0.1:0")
 	f := l.start(t, fmt.Sprintf(`
 region: {size: 96MiB}
 flows:
   - name: feed
     from: {interface: %s, ring: 1024, filter: udp dst port 9}
     stages: [{set: {port_destination: 99}}, {sequence: {offset: 500}}]
-    to: {rdma: "roce:%s", peers: [{name: a, address: "%s", flow: sink}, {name: b, address: "%s", flow: sink, policy: drop_newest}], queue: 256}
+    to: {rdma: "roce:%s", peers: [{name: a, address: "%s", flow: sink}, {name: b, address: "%s", policy: drop_newest}], queue: 256}
 `, to.Ifname, l.B.Ifname, a.address(), b.address()), Options{}).Flows()[0]
 	frames := testenv.Stream(&from, &to, 9, 0, 2000, 600)
 	await(t, f, "the peers", func(s FlowStatus) bool { return s.Sends.Peers[0].Credit > 0 && s.Sends.Peers[1].Credit > 0 })
@@ -83,6 +83,9 @@ flows:
 	st := await(t, f, "acknowledgements", func(s FlowStatus) bool {
 		return s.Sends.Peers[0].Acknowledged == 2000 && s.Sends.Peers[1].Waiting+s.Sends.Peers[1].InFlight == 0
 	})
+	if a, b := st.Sends.Peers[0].Method, st.Sends.Peers[1].Method; a != "write" || b != "send" {
+		t.Errorf("messages go by %q and %q", a, b)
+	}
 	for _, p := range st.Sends.Peers {
 		dropped := uint64(0)
 		for _, n := range p.Dropped {

@@ -17,7 +17,10 @@ type ReceivesStatus struct {
 	Replays    uint64            `json:"replays"`    // messages that had come before
 	Refused    map[string]uint64 `json:"refused"`    // clients that were turned away or ended, by reason
 	Handshakes map[string]uint64 `json:"handshakes"` // connections that did not come about, by reason
-	Posted     int64             `json:"posted"`     // receives that wait for a message
+	Method     string            `json:"method"`     // how messages come: send or write
+	Posted     int64             `json:"posted"`     // receives, or frames to be written, that wait for a message
+	Granted    uint64            `json:"granted"`    // frames that clients may write to now
+	Grants     uint64            `json:"grants"`     // and how many there were
 }
 
 // ClientStatus is one session of a client, over all its connections.
@@ -30,6 +33,7 @@ type ClientStatus struct {
 	Sequence     uint64    `json:"sequence"`     // of the last that came
 	Acknowledged uint64    `json:"acknowledged"` // and of the last that is acknowledged
 	Limit        uint64    `json:"limit"`        // up to which it may send
+	Granted      uint64    `json:"granted"`      // frames that it may write to
 	Seen         time.Time `json:"seen"`         // when the last message came
 	Error        string    `json:"error,omitempty"`
 }
@@ -52,6 +56,7 @@ type PeerStatus struct {
 	Dropped      map[string]uint64 `json:"dropped"` // messages it did not get, by reason
 	Waiting      uint64            `json:"waiting"` // messages that were not sent yet
 	InFlight     uint64            `json:"in_flight"`
+	Method       string            `json:"method"`            // how messages go to it: send or write; empty before it was connected
 	Credit       uint64            `json:"credit"`            // messages that the peer has room for
 	Bytes        uint64            `json:"bytes"`             // of payloads sent, each time again
 	Resent       uint64            `json:"resent"`            // messages

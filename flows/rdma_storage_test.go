@@ -9,6 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -108,6 +109,39 @@ func TestLogGoesOn(t *testing.T) {
 	if err != nil || !report.Intact() {
 		t.Errorf("verified: %+v, %v", report, err)
 	}
+}
+
+// TestLogWritten: clients write records into what they are granted, and the disk has them from there. A client that goes away and comes
+// back goes on.
+func TestLogWritten(t *testing.T) {
+	l := newRDMALab(t)
+	f := l.start(t, l.logConfig("layout: slot, acknowledge: durable", ", method: write"), Options{}).Flows()[0]
+	s := l.newStation(t)
+	a, b := s.newClient(t, 1, l.address(), "wal", 16, 1900), s.newClient(t, 2, l.address(), "", 100)
+	a.send(1000)
+	b.send(1000)
+	a.settle(t)
+	b.settle(t)
+	st := await(t, f, "memory to be granted", func(s FlowStatus) bool { return s.Receives.Granted == 32 })
+	if r := st.Receives; r.Method != "write" || r.Grants != 2032 || r.Clients[0].Granted != 16 || st.CopiedBytes["placed"] != st.Bytes || a.Stats().Method != stream.ByWrite {
+		t.Errorf("%+v, %+v", r, st.CopiedBytes)
+	}
+	for why, n := range st.CopiedBytes {
+		if why != "placed" && n > 0 {
+			t.Errorf("%d bytes are copied for %s", n, why)
+		}
+	}
+	b.stop()
+	await(t, f, "the client to be gone", func(s FlowStatus) bool { return s.Receives.Granted == 16 })
+	a.send(100)
+	a.settle(t)
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if st := f.Status(); st.Receives != nil && st.Receives.Granted != 0 {
+		t.Errorf("in the end %d frames are granted", st.Receives.Granted)
+	}
+	l.logged(t, a, b)
 }
 
 // TestLogOfLongMessages: those that no frame holds land in extents.

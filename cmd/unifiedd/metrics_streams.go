@@ -15,6 +15,8 @@ var (
 	descTurnedAway = describe("refused_total", "RDMA clients that were turned away or ended, or requests that were refused, by reason.", "flow", "reason")
 	descHandshakes = describe("failed_handshakes_total", "Connections of RDMA clients that did not come about, by reason.", "flow", "reason")
 	descPosted     = describe("posted_receives", "Receives that wait for a message.", "flow")
+	descGranted    = describe("granted_messages", "Messages whose memory RDMA clients may write to.", "flow")
+	descGrants     = describe("grants_total", "Messages whose memory RDMA clients were granted.", "flow")
 	descLog        = describe("log_position", "Position in the log up to which messages are what the status says.", "flow", "status")
 	descPeerUp     = describe("peer_up", "1 while the RDMA peer is connected.", "flow", "host")
 	descPeerSent   = describe("peer_messages_total", "Messages for the RDMA peer, by what became of them.", "flow", "host", "status")
@@ -63,6 +65,8 @@ func collectReceives(out chan<- prometheus.Metric, flow string, r *flows.Receive
 	each(out, descTurnedAway, r.Refused, flow)
 	each(out, descHandshakes, r.Handshakes, flow)
 	gauge(out, descPosted, float64(r.Posted), flow)
+	gauge(out, descGranted, float64(r.Granted), flow)
+	counter(out, descGrants, r.Grants, flow)
 }
 
 func collectLog(out chan<- prometheus.Metric, flow string, l *flows.LogStatus) {

@@ -17,10 +17,13 @@ func printReceives(w io.Writer, f *flows.FlowStatus) {
 	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", r.Listen, r.Device, trust(r.TLS))
 	fmt.Fprintf(w, "  received\t%d messages, %d bytes; %d receives wait; %d came twice\n", f.Packets, f.Bytes, r.Posted, r.Replays)
 	fmt.Fprintf(w, "  refused\tclients: %s; connections: %s\n", nonzero(r.Refused), nonzero(r.Handshakes))
+	if r.Method == "write" {
+		fmt.Fprintf(w, "  granted\t%d frames, which clients may write to; %d grants until now\n", r.Granted, r.Grants)
+	}
 	for i := range r.Clients {
 		c := &r.Clients[i]
-		fmt.Fprintf(w, "  client\t%s, session %s: %s%s; %d messages, acknowledged up to %d of %d, may send up to %d\n",
-			c.Name, c.Session, c.State, because(c.Error), c.Messages, c.Acknowledged, c.Sequence, c.Limit)
+		fmt.Fprintf(w, "  client\t%s, session %s: %s%s; %d messages, acknowledged up to %d of %d, may %s up to %d\n",
+			c.Name, c.Session, c.State, because(c.Error), c.Messages, c.Acknowledged, c.Sequence, r.Method, c.Limit)
 	}
 }
 
@@ -30,7 +33,7 @@ func printSends(w io.Writer, s *flows.SendsStatus) {
 		p := &s.Peers[i]
 		fmt.Fprintf(w, "  peer\t%s (%s): %s%s; %d messages offered, %d acknowledged, %d waiting, %d on their way; lost: %s\n",
 			cmp.Or(p.Name, p.Address), p.Address, p.State, because(p.Error), p.Offered, p.Acknowledged, p.Waiting, p.InFlight, nonzero(p.Dropped))
-		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d\n", p.Connections, p.Failures, p.Resent, p.Credit)
+		fmt.Fprintf(w, "  \tconnected %d times, %d failures; %d messages sent again; room for %d%s\n", p.Connections, p.Failures, p.Resent, p.Credit, by(p.Method))
 	}
 }
 
@@ -65,6 +68,14 @@ func trust(tls bool) string {
 		return "TLS"
 	}
 	return "plain TCP: whoever reaches it may connect, and others on the way can read and change what is said"
+}
+
+// by adds how messages go to a peer, once that is known.
+func by(method string) string {
+	if method == "" {
+		return ""
+	}
+	return ", by " + method
 }
 
 // because adds why, where there is a reason.

@@ -73,11 +73,11 @@ func newNetwork() From {
 	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true}
 }
 
-func newClients() From { return From{Window: 64, Clients: 16, Verify: true} }
+func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Method: MethodSend} }
 
 func newStore() To { return To{Layout: LayoutPacked, Segment: Segment{Size: GiB}} }
 
-func newPeers() To { return To{Choose: ChooseAll, Queue: 1024} }
+func newPeers() To { return To{Choose: ChooseAll, Queue: 1024, Method: MethodAny} }
 
 // Complete fills in the defaults which depend on other settings and rounds sizes
 // up to what they are made of. It may be called again at any time. [Load] and

@@ -25,7 +25,7 @@ func fromDocument(f *Flow) map[string]any {
 	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
 		return allowDocument(from.Allow, map[string]any{
 			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
-			"window": from.Window, "clients": from.Clients, "verify": from.Verify,
+			"window": from.Window, "clients": from.Clients, "verify": from.Verify, "method": string(from.Method),
 		})
 	}
 	doc := map[string]any{
@@ -76,7 +76,7 @@ func durableText(d time.Duration) string {
 }
 
 func peersDocument(to *To) map[string]any {
-	doc := map[string]any{"rdma": to.RDMA, "choose": string(to.Choose), "queue": to.Queue}
+	doc := map[string]any{"rdma": to.RDMA, "choose": string(to.Choose), "queue": to.Queue, "method": string(to.Method)}
 	if to.Acknowledge != "" {
 		doc["acknowledge"] = string(to.Acknowledge)
 	}

@@ -112,6 +112,16 @@ const (
 	FormatJSON Format = "json"
 )
 
+// Method is how messages get from one end to the other.
+type Method string
+
+// The methods.
+const (
+	MethodAny   Method = "any"   // as the receiver takes them; of flows to peers only
+	MethodSend  Method = "send"  // RDMA SEND into receives that are posted
+	MethodWrite Method = "write" // RDMA WRITE with immediate into memory that is granted
+)
+
 // Choose is which of a flow's peers something is sent to.
 type Choose string
 
@@ -168,6 +178,8 @@ var (
 	allLevels     = []Level{LevelDebug, LevelInfo, LevelWarn, LevelError}
 	allFormats    = []Format{FormatText, FormatJSON}
 	allChoices    = []Choose{ChooseAll, ChooseHash, ChooseRound}
+	allMethods    = []Method{MethodSend, MethodWrite}
+	peerMethods   = []Method{MethodAny, MethodSend, MethodWrite}
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
 	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}
 

@@ -63,8 +63,10 @@ type From struct {
 	// Allow are the names of the certificates which may connect; nil: all that
 	// the authority signed, or anyone without TLS.
 	Allow []string
-	// Verify checks the checksum of every payload.
+	// Verify checks the checksum of every payload. Messages that are written must be checked.
 	Verify bool
+	// Method is how clients' messages come: MethodSend or MethodWrite.
+	Method Method
 
 	// File is the absolute path of a file that is served, as a whole.
 	File string
@@ -120,6 +122,8 @@ type To struct {
 	Choose Choose
 	// Queue is how many messages may wait or be unacknowledged for each peer.
 	Queue int
+	// Method is how messages go to the peers; MethodAny: as each takes them.
+	Method Method
 	// Acknowledge says when a client hears that its message is stored, with
 	// KindRDMAStorage, or sent on, with KindRDMARDMA.
 	Acknowledge Acknowledge
@@ -169,7 +173,7 @@ type Segment struct {
 type Peer struct {
 	Name    string // unique in its flow
 	Address string // host:port of its TCP address
-	Flow    string // the name of the flow that it serves
+	Flow    string // the name of the flow that it serves; empty: whichever it is
 	Policy  Policy
 	Pos     Pos // where the peer is configured
 }

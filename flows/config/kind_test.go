@@ -11,7 +11,7 @@ import (
 // are said, and a program gets the same from NewFlowOf.
 func TestKinds(t *testing.T) {
 	const peers = "peers: [{name: p, address: \"h:1\", flow: w}]"
-	clients := From{RDMA: "roce:e", Listen: ":7471", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true}
+	clients := From{RDMA: "roce:e", Listen: ":7471", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodSend}
 	packets := From{Interface: "e0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true}
 	to := []Peer{{Name: "p", Address: "h:1", Flow: "w", Policy: PolicyWait}}
 	tests := map[Kind]struct {
@@ -27,20 +27,20 @@ func TestKinds(t *testing.T) {
 			Durable: GroupCommit, Acknowledge: AcknowledgeDurable,
 		}}},
 		KindNetworkRDMA: {"{to: {" + peers + ", rdma: mlx5_0}, from: {interface: e0}", Flow{From: packets, To: To{
-			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024,
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny,
 		}}},
 		KindStorageRDMA: {"{to: {rdma: mlx5_0, listen: \"h:7472\"}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
 			RDMA: "mlx5_0", Listen: "h:7472", Transfer: MiB, Window: 32, Clients: 16,
 		}}},
 		KindRDMARDMA: {"{from: {rdma: \"roce:e\", listen: \":7471\"}, to: {rdma: mlx5_0, " + peers + "}", Flow{From: clients, To: To{
-			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Acknowledge: AcknowledgeAll,
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeAll,
 		}}},
 		KindNullStorage: {"{to: {file: /f}, from: {generate: 1KiB, rate: 5}", Flow{From: From{Generate: KiB, Rate: 5}, To: To{
 			File: "/f", Layout: LayoutPacked, Segment: Segment{Size: GiB}, Prepare: PrepareAllocate,
 			Flush: 500 * time.Millisecond, Durable: time.Second,
 		}}},
 		KindNullRDMA: {"{to: {" + peers + ", rdma: mlx5_0}, from: {generate: 64}", Flow{From: From{Generate: 64}, To: To{
-			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024,
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny,
 		}}},
 		KindNetworkNull: {"{to: {discard: true}, from: {interface: e0}", Flow{From: packets, To: To{Discard: true}}},
 		KindRDMANull:    {"{to: {discard: true}, from: {rdma: \"roce:e\", listen: \":7471\"}", Flow{From: clients, To: To{Discard: true}}},

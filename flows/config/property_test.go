@@ -214,7 +214,8 @@ func drawClients(t *rapid.T, name string, f *From) {
 	f.Window = rapid.IntRange(1, maxWindow).Draw(t, "window")
 	f.Clients = rapid.IntRange(1, maxClients).Draw(t, "clients")
 	f.Allow = drawAllowed(t)
-	f.Verify = rapid.Bool().Draw(t, "verify")
+	f.Method = rapid.SampledFrom(allMethods).Draw(t, "method")
+	f.Verify = f.Method == MethodWrite || rapid.Bool().Draw(t, "verify")
 }
 
 func drawBlocks(t *rapid.T, name string, to *To) {
@@ -233,6 +234,7 @@ func drawPeers(t *rapid.T, to *To, kind Kind) {
 	}
 	to.Choose = rapid.SampledFrom(allChoices).Draw(t, "choose")
 	to.Queue = rapid.IntRange(1, maxPeerWait).Draw(t, "queue")
+	to.Method = rapid.SampledFrom(peerMethods).Draw(t, "method")
 	if kind == KindRDMARDMA && to.Choose == ChooseAll {
 		to.Acknowledge = rapid.SampledFrom(peerAcknowledges).Draw(t, "acknowledge")
 	}

@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Bounds of what is about RDMA. A log's records are pcapng blocks, of which readers
 // take packets of 256 KiB.
@@ -66,6 +69,11 @@ func (v *validator) allow(path string, names []string) {
 func (v *validator) clients(path string, f *Flow) {
 	from := &f.From
 	v.door(path, door{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
+	v.checkErr(join(path, "method"), member(from.Method, allMethods))
+	if from.Method == MethodWrite && !from.Verify {
+		v.refuse(v.first(join(path, "verify"), join(path, "method"), path), wrong("say verify: true, or method: send",
+			"messages which are written must be verified, or a client could pass off what memory held before as its own"))
+	}
 	if v.explained(join(path, "rdma")) {
 		return // whatever was meant, the message's default is not known
 	}
@@ -111,6 +119,7 @@ func (v *validator) peers(path string, t *To) {
 	v.rdma(join(path, "rdma"), t.RDMA)
 	v.checkErr(join(path, "choose"), member(t.Choose, allChoices))
 	v.check(within(t.Queue, 1, maxPeerWait), join(path, "queue"), "%d is not from 1 to %d", t.Queue, maxPeerWait)
+	v.checkErr(join(path, "method"), member(t.Method, peerMethods))
 	all := join(path, "peers")
 	v.check(len(t.Peers) > 0, all, "at least one peer is needed")
 	v.check(len(t.Peers) <= maxPeers, all, "%d peers are too many; at most %d are possible", len(t.Peers), maxPeers)
@@ -119,15 +128,15 @@ func (v *validator) peers(path string, t *To) {
 		at := index(all, i)
 		v.peer(at, p)
 		names.take(join(at, "name"), p.Name)
-		if p.Flow != "" && p.Address != "" {
-			places.take(join(at, "address"), p.Flow+" at "+p.Address)
+		if p.Address != "" {
+			places.take(join(at, "address"), cmp.Or(p.Flow, "the flow")+" at "+p.Address)
 		}
 	}
 }
 
 func (v *validator) peer(path string, p Peer) {
 	v.name(join(path, "name"), p.Name)
-	if v.need(join(path, "flow"), p.Flow, "the name of the peer's flow") {
+	if p.Flow != "" {
 		v.name(join(path, "flow"), p.Flow)
 	}
 	if v.need(join(path, "address"), p.Address, "the peer's address, host:port,") {

@@ -4,7 +4,7 @@ package stream
 type Method string
 
 const (
-	AnyMethod Method = ""      // as the receiver wants them
+	AnyMethod Method = "any"   // as the receiver wants them; the default
 	BySend    Method = "send"  // SEND, into receives that the receiver has posted
 	ByWrite   Method = "write" // WRITE with immediate, into memory that the receiver grants
 )

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -148,11 +149,12 @@ func (c *SenderConfig) check() error {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Method = cmp.Or(c.Method, AnyMethod)
 	switch {
 	case c.Endpoint == nil || c.Worker == nil:
 		return errors.New("it needs an Endpoint and a Worker")
 	case c.Method != AnyMethod && c.Method != BySend && c.Method != ByWrite:
-		return fmt.Errorf("method %q is neither send nor write", c.Method)
+		return fmt.Errorf("method %q is none of any, send and write", c.Method)
 	case c.Depth < 1 || c.Depth > mostDepth:
 		return fmt.Errorf("a depth of %d messages: it must be 1 to %d", c.Depth, mostDepth)
 	case c.Frames < 1:

@@ -27,7 +27,7 @@ type SenderStats struct {
 	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its acknowledgements mean, as of the last connection.
 	Peer       string
 	Durability protocol.Durability
-	// Method is how messages go, as of the last connection; AnyMethod before the first.
+	// Method is how messages go, as of the last connection; empty before the first.
 	Method Method
 
 	Connections  uint64 // that came about
