@@ -49,8 +49,14 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	if n != 0 || err != nil || len(dst) == 0 || q.dev.idles(&q.idle) {
 		return n, err
 	}
+	return q.look(dst)
+}
+
+// look drives the device, and takes completions.
+func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
 	q.dev.drive(polling)
-	if n, err = q.cq.Poll(dst); n == 0 && err == nil && q.dev.owes.Load() {
+	n, err := q.cq.Poll(dst)
+	if n == 0 && err == nil && q.dev.owes.Load() {
 		q.dev.drive(posting) // what came is not for who polls: nothing of theirs will go in front of the acknowledgement
 	}
 	return n, err

@@ -35,7 +35,7 @@ func (q *queuePair) meet(c *completionQueue, dst []rdma.WorkCompletion, limit ti
 			}
 		} else if completed, posted = q.dev.answer(c, dst, q, &requests[0], sges); completed != 0 {
 			return completed, posted, nil
-		} else if completed, err = c.Poll(dst); completed != 0 || err != nil {
+		} else if completed, err = c.look(dst); completed != 0 || err != nil {
 			return completed, 0, err
 		}
 		switch {

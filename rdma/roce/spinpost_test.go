@@ -54,3 +54,19 @@ func TestSpinPost(t *testing.T) {
 		t.Errorf("a failure: %d completed, %d posted, %v", n, posted, got[0].Status)
 	}
 }
+
+// TestSpinPostTimesOut: who waits in SpinPost alone drives deadlines, too, and is told when the peer is not there any more.
+func TestSpinPostTimesOut(t *testing.T) {
+	g := newRig(t, rigOptions{})
+	g.timeout = 12 // all of them take half a second
+	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
+	g.pair.B.Run(t, "ip", "link", "set", g.pair.B.Ifname, "down")
+	a.dev.tender.stop() // nobody else drives the device
+	a.send(rdma.SendRequest{ID: 1, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, 8))
+	got := make([]rdma.WorkCompletion, 4)
+	again := rdma.SendRequest{ID: 2, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey(), SGEs: 1}
+	n, posted, err := rdma.SpinPost(a.qp, a.cq, got, 10*time.Second, []rdma.SendRequest{again}, []rdma.SGE{a.sge(0, 8)})
+	if err != nil || n != 1 || posted != 0 || got[0].Status != rdma.RetryExceeded {
+		t.Errorf("%d completed, %d posted, %v: %v", n, posted, got[0].Status, err)
+	}
+}
