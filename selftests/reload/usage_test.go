@@ -1,0 +1,71 @@
+package reload
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// usage is what a process has of what can leak.
+type usage struct {
+	Goroutines, Files, Heap, Resident, HugePages uint64
+	Frames                                       int64 // of the region that nobody has
+}
+
+// usage is that of the daemon, once it is at rest.
+func (r *rig) usage() (u usage) {
+	r.t.Helper()
+	s := r.status()
+	u.Frames = s.Region.Owners["pool"]
+	u.Goroutines = ^uint64(0)
+	for range 20 { // the fewest: some come for a moment only
+		if _, err := r.Page("/debug/pprof/heap?gc=1"); err != nil {
+			r.t.Fatal(err)
+		}
+		page, err := r.Page("/metrics")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		u.Goroutines = min(u.Goroutines, r.number(page, "go_goroutines"))
+		u.Heap = r.number(page, "go_memstats_heap_alloc_bytes")
+		u.Resident = r.number(page, "process_resident_memory_bytes")
+		time.Sleep(10 * time.Millisecond)
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", s.PID))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	u.Files = uint64(len(files))
+	smaps, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", s.PID))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	u.HugePages = r.number(string(smaps), "Shared_Hugetlb:") + r.number(string(smaps), "Private_Hugetlb:")
+	return u
+}
+
+// number is what a line has behind a name.
+func (r *rig) number(text, name string) uint64 {
+	r.t.Helper()
+	m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `\s+(\S+)`).FindStringSubmatch(text)
+	if m == nil {
+		r.t.Fatalf("there is no %s in\n%s", name, text)
+	}
+	n, err := strconv.ParseFloat(m[1], 64)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return uint64(n)
+}
+
+// compare holds what is in use to what was before. Frames in use differ with what is on its way.
+func (u usage) compare(t *testing.T, before usage) {
+	t.Helper()
+	const heap, frames = 4 << 20, 600
+	if u.Goroutines > before.Goroutines || u.Files > before.Files || u.HugePages != before.HugePages || u.Heap > before.Heap+heap || u.Frames < before.Frames-frames {
+		t.Errorf("%+v are in use, and before %+v", u, before)
+	}
+}
