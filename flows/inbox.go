@@ -24,11 +24,14 @@ type inbox struct {
 	method   config.Method
 	do       stream.Doer
 
-	spare  *stack // frames, or extents, that messages may land in
-	total  int    // how many there are of them
-	each   int    // of the region's frames one of them has
-	window int    // of those, how many are to be receives
-	posted int    // how many the receiver has
+	spare  *stack       // frames, or extents, that messages may land in
+	total  int          // how many there are of them
+	each   int          // of the region's frames one of them has
+	least  int          // and how many it needs
+	long   bool         // they are extents
+	hands  *umem.Holder // the worker's
+	window int          // of those, how many are to be receives
+	posted int          // how many the receiver has
 	buf    [burst]umem.Frame
 	count  int // messages in it, which are not handed on yet
 

@@ -21,10 +21,12 @@ type intake struct {
 	sources []source
 	first   int // the source that is served first in this round
 	spare   *stack
-	total   int    // frames, wherever they are
-	inRings int    // of those
-	limit   uint64 // packets to take; 0: no limit
-	taken   uint64 // packets taken, up to limit
+	total   int          // frames, wherever they are
+	least   int          // how many of them it needs
+	hands   *umem.Holder // the worker's
+	inRings int          // of those
+	limit   uint64       // packets to take; 0: no limit
+	taken   uint64       // packets taken, up to limit
 
 	packets  atomic.Uint64 // received from the rings; the worker is the only writer of these
 	bytes    atomic.Uint64

@@ -83,6 +83,7 @@ func (b *inbox) makeRoom(o *opening, c inboxConfig) error {
 			b.total, what, from.Clients, from.Window, least, c.away)
 	}
 	b.window = min(b.window, b.total-c.away)
+	b.least, b.long, b.hands = b.window+c.away, what == "extents", o.hands
 	return nil
 }
 

@@ -129,7 +129,7 @@ func (n *intake) fill(o *opening, least, most int) error {
 	least, want := least+queues, most+2*queues
 	frames := make([]umem.Frame, min(want, max(least, o.shared.frames)))
 	got := o.hands.Take(frames)
-	n.spare.fs, n.total = frames[:got], got
+	n.spare.fs, n.total, n.least, n.hands = frames[:got], got, least, o.hands
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(n.sources), o.flow.From.Ring, least)
 	}

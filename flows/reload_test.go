@@ -238,3 +238,36 @@ func TestReloadOneAtATime(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestReloadMakesRoom: flows that took all of the region, as there were no others, give back what a new one needs, and go on.
+func TestReloadMakesRoom(t *testing.T) {
+	l := newRDMALab(t)
+	from, to := l.side(t)
+	s := l.newStation(t)
+	text := fmt.Sprintf(`
+region: {size: 64MiB, extent: 256KiB, extents: 16}
+flows:
+  - name: wal
+    from: {rdma: "roce:%s", listen: "%s", window: 16, clients: 4}
+    to: {file: %s/wal, layout: slot, segment: {size: 4MiB}, prepare: allocate}
+  - name: cap
+    from: {interface: %s, ring: 1024, filter: udp}
+    to: {file: %[3]s/cap, layout: slot, segment: {size: 4MiB}, flush: 20ms, durable: 50ms, prepare: allocate}
+`, l.B.Ifname, l.address(), l.dir, to.Ifname)
+	d := l.start(t, text, Options{})
+	c := s.newClient(t, 1, l.address(), "wal", 1000)
+	wal, captured := d.Flows()[0], d.Flows()[1]
+	for n := range 5 {
+		c.send(300)
+		l.sides(t, fmt.Sprint("more", n))
+		testenv.SendRaw(t, &from, testenv.Stream(&from, &to, 9, uint64(n*300), 300, 300), testenv.SendOptions{})
+		text += fmt.Sprintf("  - {name: more%d, from: {interface: more%[1]dx, ring: 256}, to: {file: %s/more%[1]d, layout: slot, segment: {size: 1MiB}, prepare: allocate}}\n", n, l.dir)
+		l.reloaded(t, text)
+	}
+	c.settle(t)
+	await(t, captured, "the capture to have everything", func(s FlowStatus) bool { return s.Durable.Packets == 1500 })
+	if st := wal.Status(); st.Log.Last != 1500 || st.Receives.Connected != 1 {
+		t.Errorf("the log: %+v, %+v", st.Log, st.Receives)
+	}
+	c.stop()
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 )
@@ -127,35 +126,3 @@ func (f *Flow) leave() error {
 }
 
 func (f *Flow) stay() { f.leaving.Store(false) }
-
-// makeRoom has flows give back what is more than their part of the extents, now that there
-// are more flows. What is on its way to the disk comes back in a moment.
-func (d *Daemon) makeRoom(kept []*Flow) {
-	part := d.share().extents
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		over := false
-		for _, f := range kept {
-			over = f.shrink(part) || over
-		}
-		if !over {
-			return
-		}
-	}
-}
-
-// shrinker is a run of which others may have extents that it does not need.
-type shrinker interface {
-	// shrink gives back extents, on the worker's thread, and reports whether there are still
-	// more than so many.
-	shrink(extents int) (over bool)
-}
-
-// shrink has the run give back what is more than so many extents, and reports whether it
-// still has more.
-func (f *Flow) shrink(extents int) (over bool) {
-	if r, ok := f.running().(shrinker); ok {
-		// Without the worker's thread there is no flow either.
-		_ = f.worker.Do(func() error { over = r.shrink(extents); return nil })
-	}
-	return over
-}

@@ -177,22 +177,6 @@ func (w *writer) pending() int {
 	return int(w.disk.queue.Stats().InFlight)
 }
 
-// shrink gives back extents of the packed layout: one is filled while another is written.
-func (w *writer) shrink(extents int) (over bool) {
-	p, ok := w.layout.(*packed)
-	if !ok || w.hands == nil {
-		return false
-	}
-	n := min(p.total-max(extents, leastExtents), len(p.extents.fs))
-	if n > 0 {
-		left := len(p.extents.fs) - n
-		w.hands.Give(p.extents.fs[left:])
-		p.extents.fs = p.extents.fs[:left]
-		p.total -= n
-	}
-	return p.total > max(extents, leastExtents)
-}
-
 // shut closes the block queue, to whose thread the kernel bound it.
 func (w *writer) shut() error {
 	if w.disk == nil {

@@ -75,7 +75,9 @@ func newRig(t *testing.T, total uint64) *rig {
 	r.clients = append(r.clients, r.talk())
 	r.Daemon = daemon.Launch(t, program, &r.B, r.dir, r.text(0, ""))
 	r.Running(t)
-	r.Until(t, "the feed's peer", func(s *flows.Status) bool { return s.Flows[2].Sends.Peers[0].Credit > 0 && s.Flows[2].State == flows.Running })
+	r.Until(t, "the feed's peer", func(s *flows.Status) bool {
+		return s.Flows[2].Sends.Peers[0].Credit > 0 && s.Flows[2].State == flows.Running
+	})
 	for _, f := range r.status().Flows[:stay] {
 		r.since[f.Name] = f.Since
 	}
