@@ -27,7 +27,7 @@ type actor struct {
 	said   map[string]tally // last
 }
 
-// memory is the region of a party, in bytes.
+// memory is the region of a party, in bytes. It has no huge pages: those of one that is killed come back late, and may be others' by then.
 const memory = 16 << 20
 
 // enter starts a party at a site, and does not wait for anything. It is killed at the end of the test if it is still there.
@@ -52,7 +52,11 @@ func enter(t *testing.T, s *site, jobs ...job) *actor {
 		t.Fatal(err)
 	}
 	go func() { a.err = a.cmd.Wait(); close(a.ended) }()
-	t.Cleanup(a.kill)
+	t.Cleanup(func() {
+		if a.kill(); t.Failed() {
+			t.Logf("the log of %s (%v):\n%s", s.name, a.err, &a.log)
+		}
+	})
 	return a
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // party is what a program at the other end of flows is told: jobs that it does at the same time over one RDMA device.
@@ -81,7 +82,7 @@ func beParty(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	k, err := client.Open(client.Config{Device: "roce:" + roce, Memory: p.Memory, Queue: 256, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	k, err := client.Open(client.Config{Device: "roce:" + roce, Memory: p.Memory, Pages: umem.Ordinary, Queue: 256, Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

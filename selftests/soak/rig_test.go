@@ -94,7 +94,7 @@ var flowNames = []string{"capture", "wal", "feed", "blocks", "relay"}
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	testenv.Root(t)
-	testenv.HugePages(t, regionSize+8<<20+8*(memory+2<<20))
+	testenv.HugePages(t, regionSize+8<<20)
 	r := &rig{world: newWorld(t), t: t, packets: map[string]*stream{}, otherCame: map[string]uint64{}}
 	r.storage, r.log = testenv.Ext4(t, storageSize), testenv.Zram(t, logSize)
 	r.image = served(t)
