@@ -17,8 +17,10 @@ import (
 type raw struct {
 	*side
 	session  uint64
-	next     uint64 // sequence of the next message
-	limit    uint64 // as the receiver said last
+	next     uint64            // sequence of the next message
+	limit    uint64            // as the receiver said last
+	credits  []protocol.Credit // for the next messages, where they are written
+	granted  uint64            // sequence that the next credit is for
 	acked    uint64
 	pair     rdma.QueuePair
 	sent     rdma.CompletionQueue
@@ -34,7 +36,7 @@ type raw struct {
 
 const (
 	rawSends    = 16
-	rawReceives = 32
+	rawReceives = 16 // of a frame
 )
 
 // hello is a good one.
@@ -65,7 +67,7 @@ func (s *side) tryDial(address string, h protocol.Hello, c connect.Config) (*raw
 	var err error
 	p.remote, err = protocol.ParseHello(p.conn.Remote().Hello)
 	s.must(err)
-	p.next, p.limit = p.remote.Next, p.remote.Next-1+uint64(p.remote.Window)
+	p.next, p.granted, p.limit = p.remote.Next, p.remote.Next, p.remote.Next-1+uint64(p.remote.Window)
 	return p, nil
 }
 
@@ -109,7 +111,7 @@ func (p *raw) connect(address string, h protocol.Hello, c connect.Config) (err e
 
 // landing is where progress lands.
 func (p *raw) landing(n uint64) umem.Frame {
-	return umem.Frame{Addr: p.frames[2*rawSends].Addr + n*protocol.HeaderLen, Len: protocol.HeaderLen}
+	return umem.Frame{Addr: p.frames[2*rawSends].Addr + n*protocol.MaxGrantLen, Len: protocol.MaxGrantLen}
 }
 
 func (p *raw) element(f umem.Frame) rdma.SGE {
@@ -154,6 +156,12 @@ func (p *raw) message(sequence uint64, payload []byte) []byte {
 // post sends bytes, of at most two frames. It waits while the queue is full.
 func (p *raw) post(b []byte) {
 	p.Helper()
+	p.request(b, rdma.SendRequest{Op: rdma.Send})
+}
+
+// request has a request of bytes done.
+func (p *raw) request(b []byte, r rdma.SendRequest) {
+	p.Helper()
 	testenv.Wait(p, 20*time.Second, "room to send", func() bool { p.poll(); return p.under < rawSends })
 	first := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)].Addr}
 	second := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)+1].Addr}
@@ -161,7 +169,8 @@ func (p *raw) post(b []byte) {
 	first.Len = uint32(copy(p.region.At(first.Addr, uint64(p.region.FrameSize())), b))
 	second.Len = uint32(copy(p.region.At(second.Addr, uint64(p.region.FrameSize())), b[first.Len:]))
 	sges := []rdma.SGE{p.element(first), p.element(second)}
-	if n, err := p.pair.PostSend([]rdma.SendRequest{{Op: rdma.Send, Flags: rdma.Signaled, SGEs: 2}}, sges); n != 1 {
+	r.Flags, r.SGEs = rdma.Signaled, 2
+	if n, err := p.pair.PostSend([]rdma.SendRequest{r}, sges); n != 1 {
 		p.Fatal(err)
 	}
 	p.under++
@@ -172,7 +181,11 @@ func (p *raw) send(count, size int) {
 	p.Helper()
 	for range count {
 		testenv.Wait(p, 20*time.Second, "credit", func() bool { p.poll(); return p.next <= p.limit })
-		p.post(p.message(p.next, payload(p.next, size)))
+		if message := p.message(p.next, payload(p.next, size)); p.remote.Capabilities == 0 {
+			p.post(message)
+		} else {
+			p.write(message, p.credit(), rdma.WriteImmediate)
+		}
 		p.next++
 	}
 }
@@ -204,7 +217,7 @@ func (p *raw) poll() (last protocol.Progress) {
 		if c.Status != rdma.Success {
 			continue
 		}
-		g, reason := protocol.ParseProgress(p.region.Bytes(p.landing(c.ID)))
+		g, reason := p.progress(p.region.Bytes(p.landing(c.ID))[:c.Length])
 		if reason != protocol.None || g.Session != p.session || g.Sequence < p.acked || g.Limit < p.limit && g.Status == protocol.None {
 			p.Fatalf("progress %+v after acknowledgement %d and limit %d: %v", g, p.acked, p.limit, reason)
 		}

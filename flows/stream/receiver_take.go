@@ -124,6 +124,10 @@ func (r *Receiver) receiveFailed(p *peer) {
 		return
 	}
 	cause := r.port.Cause(p.slot)
+	if p.granted != nil && (errors.Is(cause, rdma.LocalAccess) || errors.Is(cause, rdma.LocalQPOperation)) {
+		r.refuse(p, protocol.NotGranted)
+		return
+	}
 	if errors.Is(cause, rdma.LocalLength) || errors.Is(cause, rdma.LocalQPOperation) { // the latter is Soft-RoCE's word for it
 		r.refuse(p, protocol.TooLong)
 		return

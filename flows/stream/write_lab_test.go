@@ -1,0 +1,18 @@
+//go:build lab && verbs && cgo
+
+package stream
+
+import "testing"
+
+// TestWritesVerbs is TestWrites over a device of libibverbs, and a part of TestSenderWrites.
+func TestWritesVerbs(t *testing.T) {
+	g := newVerbsRig(t)
+	for _, c := range senderParts {
+		if c.name == "One" || c.name == "ComesBack" {
+			t.Run(c.name, func(t *testing.T) { standsFor(t, c.name); c.f(t, g.writing(t)) })
+		}
+	}
+	for _, c := range writeParts {
+		t.Run(c.name, func(t *testing.T) { standsFor(t, c.name); c.f(t, g.writing(t)) })
+	}
+}
