@@ -1,6 +1,9 @@
 package selftest
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+	"math/bits"
+)
 
 // Fill writes the contents of message number n: words that follow from the seed, the
 // number and their place, so that no part of any message is that of another.
@@ -18,15 +21,18 @@ func Fill(b []byte, seed, n uint64) {
 
 // Differs is the place of the first byte that is not as Fill writes it, or -1.
 func Differs(b []byte, seed, n uint64) int {
-	at := start(seed, n)
-	var word [8]byte
-	for i := range b {
-		if i%8 == 0 {
-			at += step
-			binary.LittleEndian.PutUint64(word[:], mix(at))
+	at, from := start(seed, n), 0
+	for ; len(b)-from >= 8; from += 8 {
+		at += step
+		if wrong := binary.LittleEndian.Uint64(b[from:]) ^ mix(at); wrong != 0 {
+			return from + bits.TrailingZeros64(wrong)/8
 		}
-		if b[i] != word[i%8] {
-			return i
+	}
+	var last [8]byte
+	binary.LittleEndian.PutUint64(last[:], mix(at+step))
+	for i, v := range b[from:] {
+		if v != last[i] {
+			return from + i
 		}
 	}
 	return -1

@@ -27,6 +27,7 @@ type options struct {
 	size     uint64
 	count    uint64
 	depth    int
+	sample   uint64
 	seed     uint64
 	rate     uint64
 	memory   uint64
@@ -192,6 +193,8 @@ func defineRead(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.count, "count", 10000, "requests")
 	fs.IntVar(&o.depth, "depth", 32, "requests at once")
 	fs.Uint64Var(&o.within, "within", 0, "read only from the first so many `bytes`; 0: from all that is served")
+	fs.DurationVar(&o.span, "for", 0, "go on for so long, whatever -count says; 0: do not")
+	fs.Uint64Var(&o.sample, "verify", 1, "verify one in so many requests")
 }
 
 func defineFound(fs *flag.FlagSet, o *options) {
@@ -244,6 +247,8 @@ func (o *options) check(fs *flag.FlagSet, device string) error {
 		return fmt.Errorf("-clients %d: it must be 1 to %d", o.clients, mostClients)
 	case o.command.name == "load" && o.size < numberLen:
 		return fmt.Errorf("-size %d: a message has a number of %d bytes", o.size, numberLen)
+	case o.command.name == "read" && o.sample == 0:
+		return errors.New("-verify 0: it must be 1 or more")
 	case o.command.name == "send" && o.size < numberLen:
 		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
 	}

@@ -26,10 +26,10 @@ func readAll(ctx context.Context, k *client.Client, o options) (r result, err er
 	if o.size > uint64(b.Longest()) || o.size > span {
 		return r, fmt.Errorf("-size %d: one request takes at most %d bytes, and they are read from %d", o.size, b.Longest(), span)
 	}
-	v := &reading{options: o, places: span / o.size, random: rand.New(rand.NewPCG(o.seed, 0)), asked: make(map[uint64][]time.Time), hist: latency.New()}
-	begin := time.Now()
+	v := &reading{options: o, places: span / o.size, random: rand.New(rand.NewPCG(o.seed, 0)), asked: make(map[uint64]time.Time, o.depth), hist: latency.New(),
+		begin: time.Now()}
 	err = b.Fetch(ctx, v.next, v.got)
-	return result{Did: "read and verified", Messages: v.came, Bytes: v.came * o.size, Seconds: time.Since(begin).Seconds(), Latency: v.hist.Summary()}, err
+	return result{Did: v.did(), Messages: v.came, Bytes: v.came * o.size, Seconds: time.Since(v.begin).Seconds(), Latency: v.hist.Summary()}, err
 }
 
 // reading is requests on their way.
@@ -37,27 +37,51 @@ type reading struct {
 	options
 	places      uint64 // of requests in what is served
 	random      *rand.Rand
+	begin       time.Time
 	begun, came uint64
-	asked       map[uint64][]time.Time // by offset: one may be asked for twice
+	asked       map[uint64]time.Time // by offset
 	hist        *latency.Histogram
 }
 
+func (v *reading) did() string {
+	if v.sample > 1 {
+		return fmt.Sprintf("read and verified one in %d of", v.sample)
+	}
+	return "read and verified"
+}
+
+// next draws what to ask for. What is asked for twice at the same time is timed once.
 func (v *reading) next() (offset uint64, length int, ok bool) {
-	if v.begun == v.count {
+	now := time.Now()
+	if v.over(now) {
 		return 0, 0, false
 	}
 	v.begun++
 	offset = v.random.Uint64N(v.places) * v.size
-	v.asked[offset] = append(v.asked[offset], time.Now())
+	if _, twice := v.asked[offset]; !twice {
+		v.asked[offset] = now
+	}
 	return offset, int(v.size), true
 }
 
-// got verifies the blocks of one request.
+// over says whether enough was asked for: as long as -for says, or else as much as -count says.
+func (v *reading) over(now time.Time) bool {
+	if v.span > 0 {
+		return now.Sub(v.begin) >= v.span
+	}
+	return v.begun == v.count
+}
+
+// got takes the blocks of one request, and verifies those of one in so many.
 func (v *reading) got(offset uint64, bytes []byte) error {
-	times := v.asked[offset]
-	v.hist.Record(uint64(time.Since(times[0])))
-	v.asked[offset] = times[1:]
+	if at, ok := v.asked[offset]; ok {
+		v.hist.Record(uint64(time.Since(at)))
+		delete(v.asked, offset)
+	}
 	v.came++
+	if v.came%v.sample != 0 {
+		return nil
+	}
 	for at := uint64(0); at < uint64(len(bytes)); at += blockSize {
 		if i := selftest.Differs(bytes[at:at+blockSize], v.seed, (offset+at)/blockSize); i >= 0 {
 			return fmt.Errorf("the block at %d differs from byte %d on", offset+at, i)
