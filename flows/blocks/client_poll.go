@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
@@ -182,7 +184,8 @@ func (c *Client) wait(ctx context.Context) error {
 		c.fail(fmt.Errorf("block client %s: %w", c.config.Name, err))
 	}
 	if n == 0 {
-		time.Sleep(waitNap)
+		t := unix.NsecToTimespec(waitNap.Nanoseconds()) // time.Sleep takes a millisecond where nothing else runs
+		_ = unix.Nanosleep(&t, nil)                     // an interrupted nap is a shorter one
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (l *loop) run() {
 		case l.round(now):
 			moved = now
 		case !l.spin && now.Sub(moved) > patience:
-			time.Sleep(nap)
+			doze(nap)
 		default:
 			runtime.Gosched()
 		}

@@ -187,7 +187,7 @@ const farewell = time.Second
 
 // settle waits until every sender has heard what is acknowledged, or a while.
 func (s *Sink) settle() {
-	for end := time.Now().Add(farewell); time.Now().Before(end); time.Sleep(nap) {
+	for end := time.Now().Add(farewell); time.Now().Before(end); doze(nap) {
 		idle := false
 		err := s.client.loop.do(func() error { idle = len(s.back) == 0 && s.receiver.Idle(); return nil })
 		if idle || err != nil {
