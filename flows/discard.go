@@ -4,8 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -61,9 +59,8 @@ type DiscardedStatus struct {
 }
 
 // There is no disk, and nobody to wait for.
-func (*discard) trouble() error                      { return nil }
-func (*discard) diagnose(err error) error            { return err }
-func (*discard) pending() int                        { return 0 }
-func (*discard) shut() error                         { return nil }
-func (*discard) fds(dst []unix.PollFd) []unix.PollFd { return dst }
-func (*discard) deadline(now time.Time) time.Time    { return now.Add(longest) }
+func (*discard) trouble() error                   { return nil }
+func (*discard) diagnose(err error) error         { return err }
+func (*discard) pending() int                     { return 0 }
+func (*discard) shut() error                      { return nil }
+func (*discard) deadline(now time.Time) time.Time { return now.Add(longest) }

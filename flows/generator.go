@@ -6,8 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -162,8 +160,6 @@ func (g *generator) traffic() (packets, bytes uint64) {
 	n := g.packets.Load()
 	return n, n * uint64(g.length)
 }
-
-func (g *generator) fds(dst []unix.PollFd) []unix.PollFd { return dst }
 
 // deadline is when the next packet's time comes.
 func (g *generator) deadline(now time.Time) time.Time {

@@ -105,11 +105,20 @@ func bound(v float64) string {
 }
 
 // Save writes dir/name.json, dir/name.svg and dir/name.txt, the table.
-func (r *Report) Save(dir, name string) error {
+func (r *Report) Save(dir, name string) error { return save(r, dir, name) }
+
+// paper is a report as it can be kept.
+type paper interface {
+	Table(io.Writer) error
+	JSON(io.Writer) error
+	SVG(io.Writer) error
+}
+
+func save(p paper, dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the report: %w", err)
 	}
-	for ext, write := range map[string]func(io.Writer) error{".json": r.JSON, ".svg": r.SVG, ".txt": r.Table} {
+	for ext, write := range map[string]func(io.Writer) error{".json": p.JSON, ".svg": p.SVG, ".txt": p.Table} {
 		if err := saveFile(filepath.Join(dir, name+ext), write); err != nil {
 			return fmt.Errorf("save the report: %w", err)
 		}
@@ -120,14 +129,18 @@ func (r *Report) Save(dir, name string) error {
 // Finish prints the report and keeps it under that name: in build/bench, seen from the package of a contest, or
 // that of the short form, which measures nothing, in scratch.
 func (r *Report) Finish(out io.Writer, form Form, scratch, name string) error {
+	return finish(r, out, form, scratch, name)
+}
+
+func finish(p paper, out io.Writer, form Form, scratch, name string) error {
 	dir := filepath.Join("..", "..", "..", "build", "bench")
 	if form == Short {
 		dir = scratch
 	}
-	if err := r.Table(out); err != nil {
+	if err := p.Table(out); err != nil {
 		return err
 	}
-	return r.Save(dir, name)
+	return save(p, dir, name)
 }
 
 func saveFile(path string, write func(io.Writer) error) error {
