@@ -19,6 +19,8 @@ type generator struct {
 	out    source // those made and not handed on
 	spare  *stack // empty frames
 	total  int    // frames, wherever they are
+	least  int    // and how many it needs
+	hands  *umem.Holder
 	length uint32 // of a packet
 	rate   uint64 // packets a second; 0: as many as are taken
 	limit  uint64 // packets to make; 0: no limit
@@ -202,13 +204,18 @@ type GeneratedStatus struct {
 // takeFrames takes the frames of a flow whose packets are made, least and want of them.
 func (g *generator) takeFrames(o *opening, least, want int) error {
 	frames := make([]umem.Frame, min(want, max(least, o.shared.frames)))
-	g.total = o.hands.Take(frames)
+	g.total, g.least, g.hands = o.hands.Take(frames), least, o.hands
 	g.spare = &stack{frames[:g.total]}
 	if g.total < least {
 		return fmt.Errorf("the region has %d free frames; generated packets need %d at least: raise region.size", g.total, least)
 	}
 	g.clear(g.spare.fs)
 	return nil
+}
+
+// shrink gives back frames that others may have.
+func (g *generator) shrink(part sharing) bool {
+	return giveBack(g.hands, g.spare, &g.total, max(part.frames, g.least))
 }
 
 // openGenerator takes frames: so many that the rest of the flow has at least, and at most.

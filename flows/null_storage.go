@@ -90,6 +90,11 @@ func (n *nullStorage) abandon(s *FlowStatus) {
 	}
 }
 
+func (n *nullStorage) shrink(part sharing) bool {
+	frames, extents := n.generator.shrink(part), n.writer.shrink(part)
+	return frames || extents
+}
+
 // earlier is the first of two times.
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
