@@ -25,6 +25,7 @@ type reduction struct {
 	region  *umem.Region
 	clients int
 	turns   [sessionNumbers]uint64 // by the session's number: the sum that its next part is of
+	awaited [sessionNumbers]uint64 // and the message that was rejected and is to come again; 0: none was
 	sums    []partial              // from told to begun, in a ring
 	parts   []origins              // of the sums, those of one after the other's
 	begun   uint64                 // sums that have a part
@@ -98,11 +99,25 @@ func (r *reduction) add(f umem.Frame, taken int64) (free, fits bool) {
 	if !fits {
 		return free, false
 	}
-	sequence := binary.BigEndian.Uint64(r.region.At(f.Addr, protocol.HeaderLen)[8:])
-	r.partsOf(n)[p.have] = origins{session: session, sequence: sequence, taken: taken}
+	r.partsOf(n)[p.have] = origins{session: session, sequence: r.sequence(f), taken: taken}
 	p.have++
 	r.turns[session] = n + 1
 	return free, true
+}
+
+// sequence is that of a message.
+func (r *reduction) sequence(f umem.Frame) uint64 {
+	return binary.BigEndian.Uint64(r.region.At(f.Addr, protocol.HeaderLen)[8:])
+}
+
+// expects reports whether a message is to be looked at. Those that had come behind one that was rejected come again behind that. The first
+// message of another session with that number is none of them.
+func (r *reduction) expects(session uint16, sequence uint64) bool {
+	if n := r.awaited[session]; n != 0 && sequence != n && sequence != 1 {
+		return false
+	}
+	r.awaited[session] = 0
+	return true
 }
 
 // next is the sum to be sent on next, once it is complete; else nil.
@@ -121,17 +136,28 @@ func (r *rdmaRDMA) reduce(now time.Time) (more bool) {
 	}
 	_, more = r.take(len(r.buf))
 	for _, f := range r.buf[:r.count] {
-		free, fits := r.sums.add(f, now.UnixNano())
-		if !fits {
-			r.receiver.End(r.region.Side(f).Queue, protocol.BadLength)
-		}
-		if free {
+		if r.addUp(f, now.UnixNano()) {
 			r.spare.push(f)
 		}
 	}
-	r.given += uint64(r.count)
 	r.drop(r.count)
 	return r.passSums(now) && more
+}
+
+// addUp adds a message to its sum, or rejects it, and reports whether its frame is needed no more.
+func (r *rdmaRDMA) addUp(f umem.Frame, taken int64) (free bool) {
+	session, sequence := r.region.Side(f).Queue, r.sums.sequence(f)
+	if !r.sums.expects(session, sequence) {
+		return true
+	}
+	free, fits := r.sums.add(f, taken)
+	if fits {
+		r.given++
+		return free
+	}
+	r.receiver.Reject(session, sequence, protocol.BadLength)
+	r.sums.awaited[session] = sequence
+	return free
 }
 
 // passSums sends on the sums that are complete.

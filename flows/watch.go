@@ -1,8 +1,10 @@
 package flows
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/unifiedd/unifiedd/nvme"
@@ -86,13 +88,17 @@ func (f *Flow) second(r run) error {
 	return nil
 }
 
-// await notes what the flow waits for.
+// await notes what the flow waits for. That a peer is gone has its sender said.
 func (f *Flow) await(why error) {
 	f.mu.Lock()
 	waiting := f.state == Waiting
 	f.mu.Unlock()
+	level := slog.LevelWarn
+	if _, ok := errors.AsType[*peerError](why); ok {
+		level = slog.LevelInfo
+	}
 	if !waiting {
-		f.log.Warn("flow waits", "why", why)
+		f.log.Log(context.Background(), level, "flow waits", "why", why)
 	}
 	f.setState(Waiting, why)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"time"
@@ -52,11 +53,16 @@ func onWorker(do Doer, f func()) error {
 	return nil
 }
 
-// tell notes why there is no connection, in the log when it was another reason before.
+// tell notes why there is no connection. It is a warning once, until there is one again: what further attempts fail of, where that is something else, is only said.
 func (s *Sender) tell(cause error) {
-	if s.stats.enter(SenderWaiting, cause) {
-		s.config.Log.Warn("no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, "cause", cause)
+	level := slog.LevelInfo
+	switch s.stats.enter(SenderWaiting, cause) {
+	case cause.Error():
+		return
+	case "":
+		level = slog.LevelWarn
 	}
+	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, "cause", cause)
 }
 
 // connection makes one connection and stays until it ends. It reports whether messages were acknowledged meanwhile.

@@ -17,7 +17,7 @@ import (
 // care of; Poll and Kick send what peers are to know. A frame is the flow's from Recv until it gives it back by Supply, whole and
 // empty, and its message lies in one piece: Addr and Len have the header and the payload.
 //
-// Of a received frame, Side.Queue is the number of its session, for Acknowledge and End. It is no other session's while a message
+// Of a received frame, Side.Queue is the number of its session, for Acknowledge and Reject. It is no other session's while a message
 // of this one is not acknowledged, whether its peer is connected or not.
 //
 // Supply frames for Peers times Window messages, and as many as the flow itself keeps, and each peer has its whole window. With

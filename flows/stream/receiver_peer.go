@@ -197,11 +197,17 @@ func (r *Receiver) over(p *peer, s state, cause error) {
 	close(p.over)
 }
 
-// End ends the peer of a session, which is told the reason, and counts it as refused. Nothing happens where none is connected.
-func (r *Receiver) End(session uint16, why protocol.Reason) {
-	if s := r.sessions.at(session); s != nil && s.peer != nil {
+// Reject takes a message back that Recv gave: it was not taken, nor any behind it. The peer of its session is told the reason and ended, and counts as
+// refused; when it comes back it is asked for that message. Others of the session that Recv has given or still gives, up to that one, are the caller's to drop.
+func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) {
+	s := r.sessions.at(session)
+	if s == nil || sequence <= s.acknowledged || sequence > s.taken {
+		return
+	}
+	if s.peer != nil {
 		r.refuse(s.peer, why)
 	}
+	s.taken = sequence - 1
 }
 
 // stop has the device do nothing more for a peer, and takes what came until then. Receives that it has begun to fill come

@@ -81,17 +81,16 @@ type senderState struct {
 
 func (t *senderStats) begin() { t.state.Store(&senderState{state: SenderWaiting}) }
 
-// enter notes a state, and reports whether its cause is another one than the last. The cause stays until there is another one, or a connection.
-func (t *senderStats) enter(state string, cause error) (news bool) {
+// enter notes a state, and returns the cause before. A cause stays until there is another one, or a connection.
+func (t *senderStats) enter(state string, cause error) (before string) {
 	next := *t.state.Load()
-	next.state = state
+	before, next.state = next.cause, state
 	if cause != nil {
 		t.failures.Add(1)
-		news = next.cause != cause.Error()
 		next.cause = cause.Error()
 	}
 	t.state.Store(&next)
-	return news
+	return before
 }
 
 func (t *senderStats) connected(p connect.Peer, h *protocol.Hello) {

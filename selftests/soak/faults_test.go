@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,14 +67,28 @@ func killPeer(r *rig) {
 	r.other.fine(r.t)
 	r.otherCame["feed"] += r.other.of("feed").Messages
 	r.otherCame["relay"] += r.other.of("relay").Messages
+	r.warned = len(r.daemon.Log.String())
 	r.other.kill()
 	for _, name := range []string{"feed", "relay"} {
 		r.becomes(name, flows.Waiting, "other", r.world.other.at(map[string]int{"feed": feedPort, "relay": passedPort}[name]))
 	}
 }
 
+// reviveOther starts it again. The log has one warning of each flow about it.
 func reviveOther(r *rig) {
 	r.other = enter(r.t, &r.world.other, r.receivers(&r.world.other, true)...)
+	r.running("feed", "relay")
+	for _, name := range []string{"feed", "relay"} {
+		n := 0
+		for line := range strings.Lines(r.daemon.Log.String()[r.warned:]) {
+			if says(line, []string{"level=WARN", "flow=" + name, r.world.other.ip}) {
+				n++
+			}
+		}
+		if n != 1 {
+			r.t.Errorf("the log has %d warnings of %s that its peer is gone", n, name)
+		}
+	}
 }
 
 // vanishSending has a client of the log begin messages whose last packets are lost, and kills it.

@@ -29,6 +29,7 @@ type rig struct {
 	captures  *captures
 	records   *records
 	guests    uint64            // that have come
+	warned    int               // how long the daemon's log was before the other peer was killed
 	otherCame map[string]uint64 // messages that others of the other peer's name had, by flow
 }
 
@@ -114,7 +115,7 @@ func newRig(t *testing.T) *rig {
 		job{Name: "wal", Kind: "append", Address: w.daemon.at(walPort), Flow: "wal", Seed: logSeed, Size: messageSize, Rate: rate, Depth: 64},
 		job{Name: "relay", Kind: "append", Address: w.daemon.at(relayPort), Flow: "relay", Seed: relaySeed, Size: messageSize, Rate: rate, Depth: 64},
 		job{Name: "blocks", Kind: "read", Address: w.daemon.at(blocksPort), Flow: "blocks", Seed: blocksSeed, Size: requestSize, Rate: rate, Depth: 4})
-	r.packets["capture"], r.packets["feed"] = newStream(t, &w.captured), newStream(t, &w.fed)
+	r.packets["capture"], r.packets["feed"] = newStream(t, &w.captured, rate), newStream(t, &w.fed, rate)
 	r.captures, r.records = followCaptures(t, r.storage), followRecords(t, r.log)
 	for _, name := range flowNames {
 		r.await("traffic on "+name, func() bool { return r.came(name) >= 20 })

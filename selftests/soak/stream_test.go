@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// stream is packets that are sent at the rate over a wire, numbered from 1.
+// stream is packets that are sent at a rate over a wire, numbered from 1.
 type stream struct {
 	sent atomic.Uint64
 	once sync.Once
@@ -17,7 +17,7 @@ type stream struct {
 	done chan struct{}
 }
 
-func newStream(t *testing.T, w *wire) *stream {
+func newStream(t *testing.T, w *wire, rate float64) *stream {
 	t.Helper()
 	s, raw := &stream{stop: make(chan struct{}), done: make(chan struct{})}, testenv.NewSender(t, &w.from)
 	t.Cleanup(func() { s.halt() })
