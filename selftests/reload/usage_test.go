@@ -20,7 +20,7 @@ func (r *rig) usage() (u usage) {
 	r.t.Helper()
 	s := r.status()
 	u.Frames = s.Region.Owners["pool"]
-	u.Goroutines = ^uint64(0)
+	u.Goroutines, u.Heap = ^uint64(0), ^uint64(0)
 	for range 20 { // the fewest: some come for a moment only
 		if _, err := r.Page("/debug/pprof/heap?gc=1"); err != nil {
 			r.t.Fatal(err)
@@ -30,7 +30,7 @@ func (r *rig) usage() (u usage) {
 			r.t.Fatal(err)
 		}
 		u.Goroutines = min(u.Goroutines, r.number(page, "go_goroutines"))
-		u.Heap = r.number(page, "go_memstats_heap_alloc_bytes")
+		u.Heap = min(u.Heap, r.number(page, "go_memstats_heap_alloc_bytes"))
 		u.Resident = r.number(page, "process_resident_memory_bytes")
 		time.Sleep(10 * time.Millisecond)
 	}
