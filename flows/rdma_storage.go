@@ -57,7 +57,17 @@ func (l *rdmaStorage) receive(open bool, now time.Time) bool {
 	}
 	first, more := l.take(most)
 	l.number(l.buf[first:l.count], now)
+	if first < l.count && l.acknowledge == config.AcknowledgeReceived {
+		l.answer(now)
+	}
 	return l.record(now) && more
+}
+
+// answer tells clients what is received before anything is done about the disk, whose calls take longer than all the rest of a round.
+func (l *rdmaStorage) answer(now time.Time) {
+	l.positions.acknowledge(l.receiver, l.given, now)
+	l.supply() // so that credits go with it
+	l.note(l.receiver.Poll(now))
 }
 
 // record puts messages into batches. What the disk can not take now is held.

@@ -51,7 +51,7 @@ func (k *Client) open() (err error) {
 		return err
 	}
 	k.then(func() error { k.hands.Close(); return nil })
-	k.loop = newLoop(k.config.Spin)
+	k.loop = newLoop(k.device, k.config.Spin)
 	k.then(k.loop.close)
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
 )
 
 // polled is what the loop drives. Its method runs on the loop's thread, does not block, and reports whether
@@ -17,6 +19,7 @@ type polled interface {
 // loop is the one thread that uses a client's books, ports and queue pairs.
 type loop struct {
 	spin     bool
+	batcher  rdma.Batcher // the device, where it is one; else nil
 	commands chan func()
 	pending  atomic.Int32
 	all      []polled // the thread's own
@@ -33,8 +36,9 @@ const (
 
 var errClosed = errors.New("the client is closed")
 
-func newLoop(spin bool) *loop {
+func newLoop(d rdma.Device, spin bool) *loop {
 	l := &loop{spin: spin, commands: make(chan func(), 16), stop: make(chan struct{}), done: make(chan struct{})}
+	l.batcher, _ = d.(rdma.Batcher)
 	go l.run()
 	return l
 }
@@ -84,8 +88,12 @@ func (l *loop) idle() {
 	}
 }
 
-// round polls everything once.
+// round polls everything once. What goes out by several of them goes out together, where the device can do that.
 func (l *loop) round(now time.Time) (moved bool) {
+	if len(l.all) > 1 && l.batcher != nil {
+		l.batcher.Begin()
+		defer l.batcher.End()
+	}
 	for _, p := range l.all {
 		moved = p.poll(now) || moved
 	}

@@ -27,12 +27,13 @@ import (
 // Linux 7.2) forgets it where the receives are shared: there the frame is the port's until Close, and one receive is promised that is
 // not there, so that some peer waits for others.
 type Receiver struct {
-	config ReceiverConfig
-	region *umem.Region
-	port   *rdma.MessagePort
-	shared rdma.SharedReceiveQueue // the port's
-	queues [2]rdma.CompletionQueue // the port's: of sends, of receives
-	depth  int                     // receives
+	config  ReceiverConfig
+	region  *umem.Region
+	port    *rdma.MessagePort
+	batcher rdma.Batcher            // the device, where it is one; else nil
+	shared  rdma.SharedReceiveQueue // the port's
+	queues  [2]rdma.CompletionQueue // the port's: of sends, of receives
+	depth   int                     // receives
 
 	slots     []slot  // by the port's number of the queue pair
 	peers     []*peer // attached
@@ -78,6 +79,7 @@ func (r *Receiver) open() error {
 		return err
 	}
 	r.region = c.Endpoint.Region
+	r.batcher, _ = c.Endpoint.Device.(rdma.Batcher)
 	r.sessions = newSessions(c.Peers)
 	if err := r.openPort(); err != nil {
 		return err
@@ -180,13 +182,23 @@ func (r *Receiver) Poll(now time.Time) error {
 	if r.config.Unacknowledged > 0 { // acknowledgements make room
 		r.grant()
 	}
+	said := r.stats.own.progress
 	r.tellAll(now)
 	r.publish()
-	err := r.port.Kick()
+	err := r.kick(r.stats.own.progress - said)
 	if r.waits() {
 		r.port.Wake()
 	}
 	return err
+}
+
+// kick posts what is queued. What so many peers are told goes out together, where the device can do that.
+func (r *Receiver) kick(told uint64) error {
+	if told > 1 && r.batcher != nil {
+		r.batcher.Begin()
+		defer r.batcher.End()
+	}
+	return r.port.Kick()
 }
 
 // recycle has frames of refused messages receive again.

@@ -56,7 +56,7 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
 	q.dev.drive(polling)
 	n, err := q.cq.Poll(dst)
-	if n == 0 && err == nil && q.dev.owes.Load() {
+	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
 		q.dev.drive(posting) // what came is not for who polls: nothing of theirs will go in front of the acknowledgement
 	}
 	return n, err

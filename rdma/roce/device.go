@@ -33,6 +33,8 @@ type Device struct {
 	domains uint32                                          // how many there ever were
 	missed  atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
 	owes    atomic.Bool                                     // machine.owes, for those without the lock
+	batches atomic.Int32                                    // Begins without their End
+	batched atomic.Bool                                     // something was posted that waits for one
 	looks   atomic.Uint32                                   // calls of Progress in a row that found nothing to do
 }
 

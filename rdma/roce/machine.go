@@ -41,6 +41,7 @@ type machine struct {
 
 	idle   int  // calls of poll in a row that found nothing
 	owes   bool // something came, and send was not called since
+	late   bool // answer has put it off
 	counts counts
 }
 
@@ -53,10 +54,9 @@ func (m *machine) now() transport.Time {
 // poll takes what came, and does everything else where nothing did. What is to be acknowledged waits for the next
 // call, or for a message of the program's, which goes in front.
 func (m *machine) poll() {
-	if m.owes {
-		m.send()
-	}
-	if m.takeFirst() || m.receive() {
+	several := m.several()
+	m.answer(several)
+	if !several && m.takeFirst() || m.receive() {
 		m.idle, m.owes = 0, m.engine.Busy()
 		return
 	}

@@ -102,11 +102,11 @@ func (q *queuePair) Query() (a rdma.Attributes, err error) {
 
 // PostSend posts requests, and sends as much of them as can be sent now.
 func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
-	if len(requests) == 1 && q.dev.post(q.qp, &requests[0], sges) {
+	if len(requests) == 1 && q.dev.batches.Load() == 0 && q.dev.post(q.qp, &requests[0], sges) {
 		return 1, nil
 	}
 	n, err := q.qp.PostSend(requests, sges)
-	if n > 0 {
+	if n > 0 && !q.dev.joins() {
 		q.dev.drive(posting)
 	}
 	return n, err

@@ -26,6 +26,7 @@ const (
 	port      = 7471
 	linkMTU   = 4200 // a packet holds nearly all of a record of 4096 bytes
 	regionMiB = 128
+	window    = 16 // records that a client may have under way, as far as the region has room: those of 4096 bytes land in extents
 )
 
 // bed is the machinery of the comparison: programs, and a veth pair for each side.
@@ -157,9 +158,9 @@ region: {size: %[2]dMiB, extent: 256KiB, extents: 128}
 workers: [{name: main, wait: spin}]
 flows:
   - name: log
-    from: {rdma: "roce:%[3]s", listen: "%[4]s:%[5]d", clients: %[6]d, window: 4, message: 4KiB}
+    from: {rdma: "roce:%[3]s", listen: "%[4]s:%[5]d", clients: %[6]d, window: %[8]d, message: %[9]dKiB}
     to: {file: %[1]s/ours, acknowledge: %[7]s, segment: {size: 256MiB, keep: 2}}
-`, b.dir, regionMiB, b.pairs[0].B.Ifname, b.pairs[0].B.IP, port, w.clients, w.durability)
+`, b.dir, regionMiB, b.pairs[0].B.Ifname, b.pairs[0].B.IP, port, w.clients, w.durability, window, (w.size+1023)/1024)
 }
 
 // theirs measures the TCP server.
