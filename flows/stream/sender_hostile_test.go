@@ -15,6 +15,7 @@ import (
 type impostor struct {
 	*raw
 	listener *connect.Listener
+	access   rdma.Access // of the sender to memory that is granted
 }
 
 func (s *side) newImpostor() *impostor {
@@ -42,6 +43,7 @@ func (m *impostor) answer(change func(*protocol.Hello) []byte) {
 	e := connect.End{Queue: m.pair, Hello: change(&h)}
 	e.Settings, err = m.at.Settings(m.ns.IP)
 	m.must(err)
+	e.Settings.Access = m.access
 	e.Parameters, err = connect.Prepare(m.at.Device, m.pair, e.Settings)
 	m.must(err)
 	for n := range rawReceives {

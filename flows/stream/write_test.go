@@ -297,6 +297,8 @@ var writeParts = []struct {
 	{"NoCredit", testNoCredit},
 	{"Vanishes", testVanishes},
 	{"MustWrite", testMustWrite},
+	{"Ring", testRing},
+	{"SenderGrants", testSenderGrants},
 }
 
 func TestWrites(t *testing.T) {
