@@ -20,6 +20,8 @@ type AppendConfig struct {
 	Flow    string // its name; empty: whichever is served there
 	Message int    // the longest message in bytes; default 2048
 	Depth   int    // messages that may be sent and not acknowledged; default 256
+	// Method is how messages go; default as the flow takes them.
+	Method stream.Method
 	Feed    Feeder // gives the messages, instead of Send; nil: Send does
 }
 
@@ -88,7 +90,7 @@ func (a *Appender) open() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Flow: a.config.Flow,
 			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: a.config.Depth,
-			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Log: k.config.log(),
+			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})
 		return err
 	})

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/internal/selftest"
 )
 
 // appendAll sends all messages and waits until they are acknowledged.
 func appendAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
-	a, err := k.Append(ctx, client.AppendConfig{Address: o.address, Flow: o.flow, Message: int(o.size), Depth: o.depth})
+	a, err := k.Append(ctx, client.AppendConfig{Address: o.address, Flow: o.flow, Message: int(o.size), Depth: o.depth, Method: stream.Method(o.method)})
 	if err != nil {
 		return r, err
 	}
@@ -53,7 +54,7 @@ func (a *appending) all(ctx context.Context) (r result, err error) {
 	}
 	s := a.to.Stats()
 	return result{Did: "appended", Messages: a.count, Bytes: a.count * a.size, Seconds: time.Since(begin).Seconds(), Latency: a.hist.Summary(),
-		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String()}, nil
+		Position: a.done.Position, Resent: s.Resent, Connections: s.Connections, Durability: s.Durability.String(), Method: string(s.Method)}, nil
 }
 
 // await waits until a message is acknowledged, and notes how long those took that were acknowledged since.

@@ -37,6 +37,7 @@ type options struct {
 	extents  uint64
 	within   uint64
 	packets  bool
+	method   string
 	tls      string
 	timeout  time.Duration
 	idle     time.Duration
@@ -165,6 +166,7 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.count, "count", 10000, "messages")
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
 	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
+	fs.StringVar(&o.method, "method", "any", "how messages go: `send`, write, or as the flow takes them")
 }
 
 func defineLoad(fs *flag.FlagSet, o *options) {
@@ -183,6 +185,7 @@ func defineReceive(fs *flag.FlagSet, o *options) {
 	fs.Uint64Var(&o.count, "count", 0, "messages; 0: until interrupted")
 	fs.IntVar(&o.depth, "depth", 64, "messages of each sender that may be under way")
 	fs.DurationVar(&o.idle, "idle", 0, "end when nothing has come for so long, since the first message; 0: do not")
+	fs.StringVar(&o.method, "method", "send", "how messages come: `send`, or write, into memory that is granted")
 	fs.BoolVar(&o.packets, "packets", false, "messages are packets that send sent: verify what they carry")
 }
 
@@ -249,6 +252,8 @@ func (o *options) check(fs *flag.FlagSet, device string) error {
 		return fmt.Errorf("-size %d: a message has a number of %d bytes", o.size, numberLen)
 	case o.command.name == "read" && o.sample == 0:
 		return errors.New("-verify 0: it must be 1 or more")
+	case o.method != "" && o.method != "send" && o.method != "write" && (o.method != "any" || o.command.name == "receive"):
+		return fmt.Errorf("-method %s: it is send or write", o.method)
 	case o.command.name == "send" && o.size < numberLen:
 		return fmt.Errorf("-size %d: a datagram has a number of %d bytes", o.size, numberLen)
 	}

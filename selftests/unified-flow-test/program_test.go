@@ -69,14 +69,14 @@ func TestBetweenNamespaces(t *testing.T) {
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	testenv.HugePages(t, 160<<20)
 	const device = "-device roce:%s -receive-ring 512 -memory 33554432"
-	to := start(t, &pair.B, "receive -json "+device+" -listen %s:7481 -count 3000 + receive -json -seed 2 -listen %[2]s:7482 -count 2000 -depth 8", pair.B.Ifname, pair.B.IP)
-	from := start(t, &pair.A, "append -json "+device+" -to %s:7481 -size 1000 -count 3000 + append -json -seed 2 -to %[2]s:7482 -size 3000 -count 2000", pair.A.Ifname, pair.B.IP)
+	to := start(t, &pair.B, "receive -json "+device+" -listen %s:7481 -count 3000 + receive -json -seed 2 -listen %[2]s:7482 -count 2000 -depth 8 -method write", pair.B.Ifname, pair.B.IP)
+	from := start(t, &pair.A, "append -json "+device+" -to %s:7481 -size 1000 -count 3000 + append -json -seed 2 -to %[2]s:7482 -size 3000 -count 2000 -method write", pair.A.Ifname, pair.B.IP)
 	sent, came := from.results(t), to.results(t)
-	for i, want := range []result{{Messages: 3000, Bytes: 3_000_000}, {Messages: 2000, Bytes: 6_000_000}} {
+	for i, want := range []result{{Messages: 3000, Bytes: 3_000_000, Method: "send"}, {Messages: 2000, Bytes: 6_000_000, Method: "write"}} {
 		if sent[i].Messages != want.Messages || came[i].Messages != want.Messages || came[i].Bytes != want.Bytes || came[i].Sessions != 1 {
 			t.Errorf("sent %+v, came %+v", sent[i], came[i])
 		}
-		if sent[i].Latency == nil || sent[i].Latency.Count != int64(want.Messages) || sent[i].Durability != "received" {
+		if sent[i].Latency == nil || sent[i].Latency.Count != int64(want.Messages) || sent[i].Durability != "received" || sent[i].Method != want.Method {
 			t.Errorf("the appender says %+v", sent[i])
 		}
 	}
@@ -105,6 +105,8 @@ func TestMistakes(t *testing.T) {
 		"receive -device d -listen :1 -depth 0": "-depth 0: it must be 1 to",
 		"receive -device d -listen :1 + append -device e -to a:1": "share a device, which is d",
 		"receive -device d -listen :1 +":                          "before and behind each +",
+		"receive -device d -listen :1 -method any":                "-method any: it is send or write",
+		"append -device d -to a:1 -method both":                   "-method both: it is send or write",
 		"send -to a:1 -size 7":                                    "a number of 8 bytes",
 		"append -device d -to a:1 -size 1048577":                  "at most 1048576",
 		"load -device d -to a:1 -clients 0":                       "-clients 0: it must be 1 to",

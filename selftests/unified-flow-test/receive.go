@@ -13,7 +13,7 @@ import (
 
 // receiveAll takes messages until there are enough, or the program is to end.
 func receiveAll(ctx context.Context, k *client.Client, o options) (r result, err error) {
-	s, err := k.Listen(ctx, client.SinkConfig{Listen: o.address, Flow: o.flow, Window: o.depth})
+	s, err := k.Listen(ctx, client.SinkConfig{Listen: o.address, Flow: o.flow, Window: o.depth, Write: o.method == "write"})
 	if err != nil {
 		return r, err
 	}
