@@ -22,7 +22,7 @@ type AppendConfig struct {
 	Depth   int    // messages that may be sent and not acknowledged; default 256
 	// Method is how messages go; default as the flow takes them.
 	Method stream.Method
-	Feed    Feeder // gives the messages, instead of Send; nil: Send does
+	Feed   Feeder // gives the messages, instead of Send; nil: Send does
 }
 
 // Receipt is what a flow said of messages that it has.

@@ -124,7 +124,7 @@ func (r *Receiver) receiveFailed(p *peer) {
 		return
 	}
 	cause := r.port.Cause(p.slot)
-	if p.granted != nil && (errors.Is(cause, rdma.LocalAccess) || errors.Is(cause, rdma.LocalQPOperation)) {
+	if p.granted != nil && (errors.Is(cause, rdma.LocalAccess) || errors.Is(cause, rdma.RemoteAccess) || errors.Is(cause, rdma.LocalQPOperation)) { // the second is Soft-RoCE's word for it
 		r.refuse(p, protocol.NotGranted)
 		return
 	}
