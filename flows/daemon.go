@@ -222,7 +222,7 @@ func (d *Daemon) Unready() (all []FlowStatus) {
 
 // Status is everything the daemon tells about itself.
 func (d *Daemon) Status() Status {
-	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus()}
+	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.status()}
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

@@ -65,7 +65,7 @@ func (l *lab) newStation(t *testing.T) *station {
 		}
 	})
 	l.A.Do(t, func() {
-		device, err := providers.Open("roce:"+l.A.Ifname, roce.Config{Region: s.region, Receive: 1024})
+		device, err := providers.Open(rdmaName(&l.A), roce.Config{Region: s.region, Receive: 1024})
 		must(err)
 		t.Cleanup(func() {
 			if err := device.Close(); err != nil {

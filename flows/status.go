@@ -9,13 +9,14 @@ import (
 // Status is what a running daemon tells about itself. It is the JSON of
 // `unifiedd status --json`; counters count from the start of the flow.
 type Status struct {
-	Version string         `json:"version"`
-	PID     int            `json:"pid"`
-	Started time.Time      `json:"started"`
-	Config  ConfigStatus   `json:"config"`
-	Region  RegionStatus   `json:"region"`
-	Workers []WorkerStatus `json:"workers"`
-	Flows   []FlowStatus   `json:"flows"`
+	Version string             `json:"version"`
+	PID     int                `json:"pid"`
+	Started time.Time          `json:"started"`
+	Config  ConfigStatus       `json:"config"`
+	Region  RegionStatus       `json:"region"`
+	Workers []WorkerStatus     `json:"workers"`
+	Flows   []FlowStatus       `json:"flows"`
+	RDMA    []RDMADeviceStatus `json:"rdma_devices,omitempty"` // that are open
 }
 
 // RegionStatus is the region and who holds its frames. The owners' counts add up

@@ -56,6 +56,7 @@ func printStatus(w io.Writer, s *flows.Status) error {
 		fmt.Fprintf(t, "nodes\tthe region lies on several NUMA nodes, in bytes: %v\n", s.Region.Nodes)
 	}
 	fmt.Fprintf(t, "registered\t%s\n", strings.Join(s.Region.Registered, ", "))
+	printRDMADevices(t, s.RDMA)
 	for i := range s.Flows {
 		printFlow(t, &s.Flows[i])
 	}

@@ -85,3 +85,12 @@ func because(why string) string {
 	}
 	return " (" + why + ")"
 }
+
+// printRDMADevices says what RoCE in software has copied.
+func printRDMADevices(w io.Writer, all []flows.RDMADeviceStatus) {
+	for _, d := range all {
+		if d.SentCopied != nil {
+			fmt.Fprintf(w, "rdma\t%s: %d bytes placed; copied to be sent: %s\n", d.Name, d.Placed, nonzero(d.SentCopied))
+		}
+	}
+}

@@ -1,0 +1,317 @@
+package flows
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// watched is how many messages there are: the whole region is looked through for each.
+var watched = 8
+
+// Each is in one packet, and long enough for RoCE in software to gather it.
+const (
+	watchedSize = 1800
+	markAt      = 100 // in a payload, 32 bytes that are nowhere else
+	markLen     = 32
+)
+
+// landings is how often a message may be in the region that came over RDMA: where it landed, and with RoCE in software also
+// in the frame of the packet that it was placed from.
+func landings() int {
+	if verbsDevice == "" {
+		return 2
+	}
+	return 1
+}
+
+// addressLab is a daemon with one flow, whose RDMA device tells, and a station for its peers.
+type addressLab struct {
+	*lab
+	*station
+	spy   *spy
+	flow  *Flow
+	seen  sightings
+	marks [][]byte
+}
+
+// newAddressLab opens them, with a region of some size; text has the daemon's device, and what else is given.
+func newAddressLab(t *testing.T, size string, text func(l *lab, s *station) string) *addressLab {
+	t.Helper()
+	a := &addressLab{lab: newLab(t, testenv.PairOptions{MTU: 2300})}
+	a.station = a.lab.newStation(t)
+	d := a.open(t, "\nregion: {size: "+size+", extent: 256KiB, extents: 40}\n"+text(a.lab, a.station), Options{})
+	a.spy = a.spied(t, d)
+	a.spy.sent = func([]rdma.SGE) {}
+	a.flow = d.Flows()[0]
+	return a
+}
+
+// TestWhereItLanded shows by address that what a flow over RDMA takes goes on from where it landed: at the moment the next device is given
+// it, it is nowhere else in the region.
+func TestWhereItLanded(t *testing.T) {
+	t.Run("feed", testFeedByAddress)
+	t.Run("wal", testLogByAddress)
+	t.Run("relay", testRelayByAddress)
+	t.Run("blocks", testBlocksByAddress)
+}
+
+// watchSends has each part of a work request looked at.
+func (a *addressLab) watchSends(marks [][]byte) {
+	a.seen.want(a.flow.region, marks)
+	base := a.base()
+	a.spy.sent = func(sges []rdma.SGE) {
+		for _, e := range sges {
+			a.seen.look(e.Addr-base, e.Length)
+		}
+	}
+}
+
+// base is what the device calls the region's first address.
+func (a *addressLab) base() uint64 { return a.daemon.devices.open[rdmaName(&a.lab.B)].Memory.Addr() }
+
+// notCopied holds a flow to have copied nothing, but for what RoCE in software places.
+func (a *addressLab) notCopied(t *testing.T, placed uint64) {
+	t.Helper()
+	for reason, n := range a.flow.Status().CopiedBytes {
+		want := uint64(0)
+		if reason == "placed" {
+			want = placed
+		}
+		if n != want {
+			t.Errorf("%d bytes were copied, not %d: %s", n, want, reason)
+		}
+	}
+	a.placedExactly(t, placed)
+}
+
+// placedExactly: RoCE in software places those messages, and beside them only what has 64 bytes: acknowledgements and requests. Of what it sends
+// it copies nothing else.
+func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
+	t.Helper()
+	device, is := a.spy.Device.(*roce.Device)
+	if !is {
+		return
+	}
+	var s RDMADeviceStatus
+	s.count(device.Counters())
+	small, most := uint64(64), uint64(64*watched)
+	if more := s.Placed - placed; more%small != 0 || more > most {
+		t.Errorf("%d bytes were placed: those of messages, %d, and other than small ones", s.Placed, placed)
+	}
+	for reason, n := range s.SentCopied {
+		if n != 0 && (reason != "short" || n%small != 0 || n > most) {
+			t.Errorf("%d bytes were copied to be sent: %s", n, reason)
+		}
+	}
+}
+
+// markPackets makes packets with marks.
+func markPackets(from, to *testenv.End) (packets, marks [][]byte) {
+	fill := rand.NewChaCha8([32]byte{9})
+	for i := range watched {
+		p := testenv.UDP(from, to, 9, uint64(i), 1400)
+		mark := p[markAt+42:][:markLen]
+		_, _ = fill.Read(mark)
+		packets, marks = append(packets, p), append(marks, mark)
+	}
+	return packets, marks
+}
+
+// markRecords are the marks of a client's records.
+func markRecords(number uint64) (marks [][]byte) {
+	for i := range uint64(watched) {
+		marks = append(marks, record(number, i, watchedSize)[markAt:][:markLen])
+	}
+	return marks
+}
+
+func testFeedByAddress(t *testing.T) {
+	var from, to testenv.End
+	var sink *collector
+	a := newAddressLab(t, "24MiB", func(l *lab, s *station) string {
+		from, to = l.A, l.B
+		if !l.IsCard() {
+			from, to = l.side(t)
+		}
+		sink = s.newCollector(t, "127.0.0.1:0")
+		return fmt.Sprintf(`
+flows:
+  - name: feed
+    from: {interface: %s, ring: 256, filter: udp dst port 9}
+    to: {rdma: %q, peers: [{name: sink, address: %q, flow: sink}], queue: 64}
+`, to.Ifname, rdmaName(&l.B), sink.address())
+	})
+	packets, marks := markPackets(&from, &to)
+	a.watchSends(marks)
+	a.begin(t, a.daemon.Start)
+	await(t, a.flow, "the peer", func(s FlowStatus) bool { return s.Sends.Peers[0].Credit > 0 })
+	testenv.SendRaw(t, &from, packets, testenv.SendOptions{Rate: 100})
+	samePackets(t, "the peer", sink.await(t, watched), packets)
+	a.seen.judge(t, 1)
+	for i, at := range a.seen.given {
+		start, _ := a.flow.region.Start(umem.Frame{Addr: at})
+		if at-start != umem.PacketHeadroom+42+markAt {
+			t.Errorf("packet %d was sent from %d bytes into its frame, where the card does not put it", i, at-start)
+		}
+	}
+	a.notCopied(t, 0)
+}
+
+func testRelayByAddress(t *testing.T) {
+	var sink *collector
+	a := newAddressLab(t, "24MiB", func(l *lab, s *station) string {
+		sink = s.newCollector(t, "127.0.0.1:0")
+		return fmt.Sprintf(`
+flows:
+  - name: relay
+    from: {rdma: %q, listen: "%s:7471", window: 16, clients: 2}
+    to: {rdma: %[1]q, peers: [{name: sink, address: %[3]q, flow: sink}], queue: 64, acknowledge: all}
+`, rdmaName(&l.B), l.B.IP, sink.address())
+	})
+	a.watchSends(markRecords(1))
+	a.begin(t, a.daemon.Start)
+	c := a.newClient(t, 1, a.address(), "relay", watchedSize)
+	c.send(watched)
+	c.settle(t)
+	var want [][]byte
+	for i := range uint64(watched) {
+		want = append(want, record(1, i, watchedSize))
+	}
+	samePackets(t, "the peer", sink.await(t, watched), want)
+	a.seen.judge(t, landings())
+	a.landedInReceives(t)
+	a.notCopied(t, uint64(watched*(64+watchedSize)))
+}
+
+// landedInReceives: what was sent on lies behind the header of a message in a receive that was posted.
+func (a *addressLab) landedInReceives(t *testing.T) {
+	t.Helper()
+	for i, at := range a.seen.given {
+		if !a.spy.isPosted(a.base() + at - markAt - 64) {
+			t.Errorf("message %d goes on from %#x, for which no receive was posted", i, at)
+		}
+	}
+}
+
+func testLogByAddress(t *testing.T) {
+	a := newAddressLab(t, "64MiB", func(l *lab, _ *station) string {
+		return fmt.Sprintf(`
+flows:
+  - name: wal
+    from: {rdma: %q, listen: "%s:7471", window: 16, clients: 2}
+    to: {file: "%s/wal", segment: {size: 32MiB}, layout: slot, acknowledge: durable}
+`, rdmaName(&l.B), l.B.IP, l.dir)
+	})
+	a.begin(t, a.daemon.Start)
+	a.seen.want(a.flow.region, markRecords(1))
+	r := a.flow.running().(*rdmaStorage)
+	if err := a.flow.worker.Do(func() error {
+		w := &sealed{layout: r.layout, seen: &a.seen}
+		r.layout, r.disk.layout = w, w
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	c := a.newClient(t, 1, a.address(), "wal", watchedSize)
+	c.send(watched)
+	c.settle(t)
+	a.seen.judge(t, landings())
+	a.landedInReceives(t)
+	a.notCopied(t, uint64(watched*(64+watchedSize)))
+	if err := a.flow.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	a.logged(t, c)
+}
+
+// sealed is a layout that shows what the disk is given.
+type sealed struct {
+	layout
+	seen *sightings
+}
+
+func (w *sealed) seal(b pcapng.Batch) []umem.Frame {
+	message := w.layout.seal(b)
+	for _, f := range message {
+		w.seen.look(f.Addr, f.Len)
+	}
+	return message
+}
+
+func testBlocksByAddress(t *testing.T) {
+	content := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{7}).Read(content)
+	const length = 16 << 10
+	a := newAddressLab(t, "24MiB", func(l *lab, _ *station) string {
+		name := l.dir + "/served"
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`
+flows:
+  - name: served
+    from: {file: %q}
+    to: {rdma: %q, listen: "%s:7472", clients: 2, window: 2, transfer: 16KiB}
+`, name, rdmaName(&l.B), l.B.IP)
+	})
+	var marks [][]byte
+	for i := range watched {
+		marks = append(marks, content[i*length+markAt:][:markLen])
+	}
+	a.watchSends(marks)
+	a.begin(t, a.daemon.Start)
+	a.fetch(t, content, length)
+	a.seen.judge(t, 1)
+	a.notCopied(t, 0)
+}
+
+// fetch reads blocks one after the other, and holds them to what is served.
+func (a *addressLab) fetch(t *testing.T, content []byte, length int) {
+	t.Helper()
+	region := a.station.region
+	book := region.NewBook("reader")
+	hands, err := book.NewHolder(umem.OwnerWorker, "reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame := make([]umem.Frame, 1)
+	hands.TakeExtents(frame)
+	var c *blocks.Client
+	a.lab.A.Do(t, func() {
+		c, err = blocks.Dial(t.Context(), blocks.ClientConfig{Name: "reader", Endpoint: a.endpoint, Worker: hands, Address: fmt.Sprintf("%s:7472", a.lab.B.IP), Flow: "served", Window: 2})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for i := range watched {
+		piece := umem.Frame{Addr: frame[0].Addr, Len: uint32(length)}
+		if err := c.Read(ctx, uint64(i*length), piece); err != nil {
+			t.Fatal(err)
+		}
+		if string(region.Bytes(piece)) != string(content[i*length:][:length]) {
+			t.Errorf("piece %d differs", i)
+		}
+	}
+	await(t, a.flow, "all to be known to have arrived", func(s FlowStatus) bool { return s.Blocks.Served == uint64(watched) })
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	hands.Give(frame)
+	hands.Close()
+	if err := book.Close(); err != nil {
+		t.Error(err)
+	}
+}
