@@ -9,6 +9,8 @@
 //	storage_rdma.go     blocks of a file or disk to RDMA clients who ask (package blocks)
 //	rdma_rdma.go        messages of RDMA clients to RDMA peers
 //
+//	null_*.go, *_null.go  with an end that makes packets (generator), or discards what comes, to measure the other one alone
+//
 // They are put together from ends: the intake from an interface, the inbox that messages arrive at, the writer to
 // segments and the outbox to peers. Frames come from one end, go to the other, come back and are supplied to the first
 // again. The pool is touched at the start and at the end only.

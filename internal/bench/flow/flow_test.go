@@ -278,7 +278,7 @@ func (b *bed) clients(n, rate int, idle bool) *exec.Cmd {
 		}
 		args = append(args, "append")
 		if i == 0 {
-			args = append(args, "-device", "roce:"+b.pair.A.Ifname)
+			args = append(args, "-device", "roce:"+b.pair.A.Ifname, "-ordinary")
 		}
 		args = append(args, "-to", fmt.Sprintf("%s:7471", b.pair.B.IP), "-flow", "sink", "-size", "64", "-count", "1000000000",
 			"-depth", "8", "-rate", strconv.Itoa(each), "-timeout", "10m")
