@@ -107,7 +107,7 @@ var notOnCards = map[string]string{
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
-	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires,
+	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogWritten": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
 	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers,

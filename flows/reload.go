@@ -94,6 +94,7 @@ func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (Relo
 	if s.Plan.Empty() {
 		return s, nil
 	}
+	d.options.Log.Info("reloading the configuration", words(&s.Plan)...)
 	w := d.newSwap(running, next, now, &s.Plan)
 	s.Outcome, err = w.run()
 	return s, err
@@ -101,7 +102,7 @@ func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (Relo
 
 // tell logs how a reload ended.
 func (d *Daemon) tell(s *ReloadStatus) {
-	what := []any{"outcome", s.Outcome, "generation", s.Generation, "kept", s.Plan.Kept, "changed", s.Plan.Changed, "added", s.Plan.Added, "removed", s.Plan.Removed, "seconds", s.Seconds}
+	what := append([]any{"outcome", s.Outcome, "generation", s.Generation, "seconds", s.Seconds}, words(&s.Plan)...)
 	switch {
 	case s.Error == "":
 		d.options.Log.Info("configuration reloaded", what...)
@@ -110,4 +111,9 @@ func (d *Daemon) tell(s *ReloadStatus) {
 	default:
 		d.options.Log.Error("configuration not reloaded", append(what, "why", s.Error)...)
 	}
+}
+
+// words are a plan for the log.
+func words(p *config.Plan) []any {
+	return []any{"kept", p.Kept, "changed", p.Changed, "added", p.Added, "removed", p.Removed, "settings", p.Settings}
 }

@@ -239,6 +239,32 @@ func TestReloadOneAtATime(t *testing.T) {
 	}
 }
 
+// TestReloadWhileClosing: a daemon that ends does not wait for more flows to start, and then loads nothing more.
+func TestReloadWhileClosing(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	l.sides(t, "one")
+	d := l.start(t, l.captures(), Options{})
+	closed := make(chan error, 1)
+	var s ReloadStatus
+	var err error
+	l.B.Do(t, func() {
+		s, err = d.Reload(func(*config.Config) (*config.Config, error) {
+			go func() { closed <- d.Close() }()
+			await(t, d.Flows()[0], "the daemon to stop its flows", func(s FlowStatus) bool { return s.State == Stopped })
+			return l.parsed(t, l.captures([3]string{"a", "one"})), nil
+		})
+	})
+	if !errors.Is(err, errClosing) || s.Outcome != RolledBack {
+		t.Errorf("%v, %+v", err, s)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if s, err := l.reload(t, l.captures()); !errors.Is(err, errClosing) || s.Outcome != Refused {
+		t.Errorf("after the end: %v, %+v", err, s)
+	}
+}
+
 // TestReloadMakesRoom: flows that took all of the region, as there were no others, give back what a new one needs, and go on.
 func TestReloadMakesRoom(t *testing.T) {
 	l := newRDMALab(t)
