@@ -84,6 +84,7 @@ type BlocksStatus struct {
 	Requests  uint64            `json:"requests"`  // that came, those refused too
 	Served    uint64            `json:"served"`    // requests whose bytes have arrived
 	Bytes     uint64            `json:"bytes"`     // of those
+	Retried   uint64            `json:"retried"`   // requests that were read again just as they asked, since more than that could not be
 	Waited    uint64            `json:"waited"`    // requests that could not be begun at once for want of buffers
 	Abandoned uint64            `json:"abandoned"` // requests whose client was gone
 	Ended     uint64            `json:"ended"`     // clients that broke the protocol, or failed

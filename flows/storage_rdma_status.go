@@ -21,7 +21,7 @@ func (s *storageRDMA) observe(to *FlowStatus) error {
 	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
 	b := &BlocksStatus{
 		Device: s.device.name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
-		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
+		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Retried: st.Retried, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
 		Refused: refusedBy(st.Refused), TurnedAway: refusedBy(st.TurnedAway), Handshakes: handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
 	}
 	for _, c := range st.Clients {

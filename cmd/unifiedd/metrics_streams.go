@@ -84,7 +84,7 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *flows.PeerStatus)
 }
 
 func collectBlocks(out chan<- prometheus.Metric, flow string, b *flows.BlocksStatus) {
-	each(out, descRequests, map[string]uint64{"requested": b.Requests, "served": b.Served, "waited": b.Waited, "abandoned": b.Abandoned}, flow)
+	each(out, descRequests, map[string]uint64{"requested": b.Requests, "served": b.Served, "retried": b.Retried, "waited": b.Waited, "abandoned": b.Abandoned}, flow)
 	each(out, descTurnedAway, both(b.Refused, b.TurnedAway), flow)
 	each(out, descHandshakes, b.Handshakes, flow)
 	counter(out, descServed, b.Bytes, flow)

@@ -44,8 +44,8 @@ func printBlocks(w io.Writer, f *flows.FlowStatus) {
 		return
 	}
 	fmt.Fprintf(w, "  listens\t%s, by %s (%s)\n", b.Listen, b.Device, trust(b.TLS))
-	fmt.Fprintf(w, "  requests\t%d, %d served with %d bytes of %d; %d had to wait, %d abandoned; refused: %s\n",
-		b.Requests, b.Served, b.Bytes, b.Size, b.Waited, b.Abandoned, nonzero(b.Refused))
+	fmt.Fprintf(w, "  requests\t%d, %d served with %d bytes of %d; %d had to wait, %d were read again by themselves, %d abandoned; refused: %s\n",
+		b.Requests, b.Served, b.Bytes, b.Size, b.Waited, b.Retried, b.Abandoned, nonzero(b.Refused))
 	fmt.Fprintf(w, "  refused\tclients: %s; connections: %s\n", nonzero(b.TurnedAway), nonzero(b.Handshakes))
 	printCache(w, "frames", &b.Frames)
 	printCache(w, "extents", &b.Extents)

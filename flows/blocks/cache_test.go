@@ -98,6 +98,47 @@ func TestDiskErrors(t *testing.T) {
 	}
 }
 
+// TestBadBlocks: where what was read is kept, a block that cannot be read has only those requests refused that ask for it: neither what is read
+// with it for the cache, nor what another request reads at the same time.
+func TestBadBlocks(t *testing.T) {
+	region, c := small()
+	c.Cache = 4 << 20
+	g := newRig(t, region)
+	d := newDisk(t, diskSize)
+	v := g.far.serve(d, c)
+	u := g.near.newCustomer(v, ClientConfig{}, 2, 2)
+	align := uint64(u.Align())
+	end := uint64(4<<20) - align // what lies behind cannot be read
+	must(t, os.Truncate(d.path, int64(end)))
+	into := func(f umem.Frame, n uint64) umem.Frame { return umem.Frame{Addr: f.Addr, Len: uint32(n)} }
+	for _, both := range []struct{ good, bad Read }{
+		{Read{Offset: end - align, Frame: into(u.frames[0], align)}, Read{Offset: end, Frame: into(u.frames[1], align)}},
+		{Read{Offset: end - 8192, Frame: into(u.extents[0], 8192)}, Read{Offset: end - 32<<10, Frame: into(u.extents[1], 64<<10)}},
+		{Read{Offset: end - 128<<10, Frame: into(u.extents[0], 128<<10)}, Read{Offset: end - 128<<10, Frame: into(u.extents[1], 256<<10)}},
+	} {
+		release := v.hold() // so that the second finds the first at the disk
+		both.bad.Token = 1
+		u.submit(both.bad)
+		u.submit(both.good)
+		if _, err := u.Poll(nil); err != nil {
+			t.Fatal(err)
+		}
+		release()
+		for _, a := range u.await(2) {
+			if a.Token == 0 {
+				u.verify(a)
+			} else if a.Err != protocol.DiskError {
+				t.Errorf("%d bytes at %d, of which some are bad: %v", a.Frame.Len, a.Offset, a.Err)
+			}
+		}
+	}
+	if st := v.settled(); st.Refused[protocol.DiskError] != 3 || st.Served != 3 || st.Retried < 5 || st.Ended != 0 {
+		t.Errorf("%+v", st)
+	}
+	must(t, os.WriteFile(d.path, d.content, 0o600))
+	u.get(end-128<<10, u.extents[0], 256<<10)
+}
+
 // TestOutOfOrder: what is in the region does not wait for what is not.
 func TestOutOfOrder(t *testing.T) {
 	region, c := small()

@@ -37,6 +37,7 @@ type shelfCounters struct{ hits, misses, evicted, reads, bytesRead, failed count
 // counters are a server's.
 type counters struct {
 	requests, served, bytes, waited, abandoned counter
+	retried                                    counter // requests that were read again by themselves
 	ended                                      counter // clients that were ended for what they did, or because their queue pair failed
 	refused                                    refusals
 	turnedAway                                 refusals // clients, counted by who serves them

@@ -21,6 +21,7 @@
 // Cache. With Config.Cache, buffers keep what was read until another needs their place (second chance). Requests of up to 16 frames are then
 // read and kept in whole frames of the disk, so that any later request that overlaps finds them. Longer ones are kept in
 // extents as they were asked for, and found by a request from the same offset on: who reads a disk from end to end does not throw out what others read often.
+// Where a buffer cannot be read, each request is read again by itself, so that a bad block is refused only to who asks for it.
 // A buffer that is being written to a client is never given away. Whoever writes to the disk calls [Server.Invalidate] once the write is done.
 //
 // Strangers. Requests are checked before anything is done for them. A range that is not served is refused; who breaks the protocol, sends

@@ -13,6 +13,7 @@ type operation struct {
 	state   opState
 	reason  protocol.Reason // why it is to be refused
 	shelf   uint8
+	exact   bool  // it reads just what it asks for, and nothing of it is kept
 	n       int32 // its pieces
 	missing int32 // of those, how many are being read
 	request protocol.Request
@@ -78,16 +79,35 @@ func (s *Server) beginOne(p *seat) bool {
 	op := p.idle[last]
 	p.idle = p.idle[:last]
 	o := &s.operations[op]
-	o.state, o.reason, o.request, o.at = opReading, a.reason, a.request, a.at
+	o.state, o.exact, o.reason, o.request, o.at = opReading, false, a.reason, a.request, a.at
+	s.gather(op, c)
+	if o.missing == 0 {
+		s.answer(op)
+	}
+	return true
+}
+
+// gather has an operation use the buffers that it is cut into, which were counted for its client.
+func (s *Server) gather(op int32, c cut) {
+	o := &s.operations[op]
 	o.shelf, o.n, o.missing = uint8(c.shelf), int32(c.n), 0
 	for k := range c.n {
 		at, length := c.piece(k)
 		s.use(op, k, at, uint32(length))
 	}
-	if o.missing == 0 {
-		s.answer(op)
-	}
-	return true
+}
+
+// again has an operation read just what it asks for, in as many buffers of the same kind as it had, or fewer. Where what was read is kept,
+// more is read than is asked for, by one operation for others, and a block that cannot be read may be in what only another asks for.
+func (s *Server) again(op int32) {
+	o := &s.operations[op]
+	s.release(op)
+	s.count.retried.add(1)
+	o.exact, o.reason = true, protocol.None
+	shelf, length := &s.shelves[o.shelf], uint64(o.request.Length)
+	c := cut{shelf: int(o.shelf), n: pieces(length, shelf.size), first: o.request.Offset, step: shelf.size, end: o.request.Offset + length}
+	shelf.share.take(o.seat.number, c.n) // release has just given as many
+	s.gather(op, c)
 }
 
 // use has a piece of an operation use the buffer with some bytes of the target, which are read if they are in none.
@@ -95,7 +115,7 @@ func (s *Server) use(op int32, k int, at uint64, length uint32) {
 	shelf := &s.shelves[s.operations[op].shelf]
 	number := op*int32(s.plan.most) + int32(k)
 	i := none
-	if shelf.keep {
+	if shelf.keep && !s.operations[op].exact {
 		if i = shelf.find(at); i != none && shelf.buffers[i].length < length {
 			shelf.forget(i)
 			i = none

@@ -11,7 +11,7 @@ func (s *Server) read(op, i int32, at uint64, length uint32) {
 	h := &s.shelves[shelf]
 	b := &h.buffers[i]
 	b.at, b.length, b.reading, b.recent, b.users, b.waiting = at, length, true, false, 0, none
-	if h.keep {
+	if h.keep && !s.operations[op].exact {
 		h.list(i)
 	}
 	f := umem.Frame{Addr: b.start, Len: length}
@@ -99,7 +99,17 @@ func (s *Server) filled(f umem.Frame) {
 			o.reason = protocol.DiskError
 		}
 		if o.missing--; o.missing == 0 {
-			s.answer(op)
+			s.gathered(op)
 		}
 	}
+}
+
+// gathered goes on with an operation for which nothing is being read any more.
+func (s *Server) gathered(op int32) {
+	o := &s.operations[op]
+	if o.reason == protocol.DiskError && !o.exact && s.plan.keep && o.seat.state == seatTaken {
+		s.again(op)
+		return
+	}
+	s.answer(op)
 }

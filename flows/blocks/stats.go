@@ -13,6 +13,7 @@ type Stats struct {
 	Requests  uint64 // that came, those refused too
 	Served    uint64 // requests whose bytes have arrived at the client
 	Bytes     uint64 // of those
+	Retried   uint64 // requests of which a buffer could not be read, and that were read again just as they asked
 	Waited    uint64 // requests that could not be begun at once for want of buffers
 	Abandoned uint64 // requests of which nobody knows an end, because the client is gone
 	Ended     uint64 // clients that were ended: they broke the protocol, or their queue pair failed
@@ -67,7 +68,7 @@ func (s *Server) seatIs(p *seat, w who) {
 // Stats may be called from any goroutine.
 func (s *Server) Stats() Stats {
 	c := &s.count
-	out := Stats{Requests: c.requests.Load(), Served: c.served.Load(), Bytes: c.bytes.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
+	out := Stats{Requests: c.requests.Load(), Served: c.served.Load(), Bytes: c.bytes.Load(), Waited: c.waited.Load(), Retried: c.retried.Load(), Abandoned: c.abandoned.Load(),
 		Ended: c.ended.Load(), Refused: c.refused.read(), TurnedAway: c.turnedAway.read(), Latency: c.latency.Summary(), Disk: s.queue.Stats(),
 		Frames: s.cache(frameShelf), Extents: s.cache(extentShelf)}
 	s.mu.Lock()
