@@ -5,7 +5,7 @@
  *	log-client ADDRESS PORT CLIENTS DEPTH SIZE WARM_MS SPAN_MS
  *
  * Each of CLIENTS connections has DEPTH records of SIZE bytes under way: for each that is acknowledged the next one goes out. All are
- * one thread's. After WARM_MS it says "measuring" on standard error and counts; after SPAN_MS more it says "measured", waits for what is
+ * one thread's. After WARM_MS it says "measuring" on standard error and counts; after SPAN_MS more, and one record at least, it says "measured", waits for what is
  * under way, and prints what it counted as JSON: records acknowledged, and how long they took.
  */
 #define _GNU_SOURCE
@@ -200,7 +200,7 @@ int main(int argc, char **argv)
 		turn(epoll);
 	fprintf(stderr, "measuring\n");
 	uint64_t begin = now();
-	for (counting = true; now() < begin + span;)
+	for (counting = true; now() < begin + span || !counted;)
 		turn(epoll);
 	counting = false;
 	double seconds = (double)(now() - begin) / 1e9;

@@ -29,12 +29,14 @@ type load struct {
 	options
 	stage atomic.Int32
 	left  atomic.Int64 // clients that are not done
+	some  atomic.Bool  // something was counted
+
+	begin, end time.Time // of counting
 
 	// Of the clients' thread, and of others when all clients are done.
-	begin, end time.Time // of counting
-	counted    uint64
-	last       uint64 // position of the last one that is acknowledged
-	hist       *latency.Histogram
+	counted uint64
+	last    uint64 // position of the last one that is acknowledged
+	hist    *latency.Histogram
 }
 
 // loaded is one of the clients.
@@ -70,14 +72,24 @@ func (l *load) run(ctx context.Context, said io.Writer) error {
 		time.Duration
 		word string
 	}{{warming, l.warm, "measuring"}, {counting, l.span, "measured"}} {
+		l.begin = l.end
 		l.stage.Store(int32(s.stage))
 		if err := pause(ctx, s.Duration); err != nil {
 			return err
 		}
+		if err := l.await(ctx, func() bool { return s.stage != counting || l.some.Load() }); err != nil {
+			return err
+		}
+		l.end = time.Now()
 		fmt.Fprintln(said, s.word)
 	}
 	l.stage.Store(int32(ending))
-	for l.left.Load() > 0 {
+	return l.await(ctx, func() bool { return l.left.Load() == 0 })
+}
+
+// await looks every millisecond.
+func (l *load) await(ctx context.Context, ok func() bool) error {
+	for !ok() {
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return err
 		}
@@ -117,16 +129,15 @@ func (c *loaded) Acknowledged(r client.Receipt) {
 	counts := stage(c.stage.Load()) == counting
 	for ; c.done < r.Number; c.done++ {
 		if counts {
-			c.count(now, now.Sub(c.since[c.done%uint64(c.depth)]))
+			c.count(now.Sub(c.since[c.done%uint64(c.depth)]))
 		}
 	}
 }
 
-func (l *load) count(now time.Time, took time.Duration) {
+func (l *load) count(took time.Duration) {
 	if l.counted == 0 {
-		l.begin = now
+		l.some.Store(true)
 	}
-	l.end = now
 	l.counted++
 	l.hist.Record(uint64(took))
 }

@@ -47,7 +47,6 @@ func measure(server int, cmd *exec.Cmd) (s sample, err error) {
 		return s, err
 	}
 	said, pids := new(strings.Builder), []int{server, cmd.Process.Pid}
-	prefer(pids...)
 	err = s.watch(io.TeeReader(pipe, said), pids)
 	if end := cmd.Wait(); end != nil {
 		return s, fmt.Errorf("%s: %w: %s", cmd, end, strings.TrimSpace(said.String()))

@@ -74,15 +74,3 @@ func ofTask(task string) (ns time.Duration, started []int) {
 	}
 	return time.Duration(n), started
 }
-
-// prefer has the scheduler run processes, and those that they have started, ahead of what else the machine does. Where it has groups of
-// its own for each session, a process's priority is of no use: sched(7), autogroup.
-func prefer(pids ...int) {
-	for _, pid := range pids {
-		_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte("-20"), 0) // not every kernel has it, and it is no matter of right or wrong
-		for _, task := range threads(pid) {
-			_, started := ofTask(task)
-			prefer(started...)
-		}
-	}
-}
