@@ -197,11 +197,11 @@ func markMended(f pcapng.File, r pcapng.Report) error {
 	return errors.Join(err, f.Sync())
 }
 
-// behind describes the batch that follows what recovery kept.
+// behind describes the batch that ends a segment behind what recovery kept.
 func behind(r pcapng.Report) pcapng.Batch {
 	b := pcapng.Batch{
 		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
-		Offset: uint64(r.Kept), FirstPacket: r.FirstPacket,
+		Offset: uint64(r.Kept), FirstPacket: r.FirstPacket, Mended: true,
 	}
 	if r.Batches > 0 {
 		b.FirstPacket = r.LastPacket + 1

@@ -80,7 +80,7 @@ func (l *rdmaStorage) goOn(o *opening) (journal.End, error) {
 	for _, gap := range end.Gaps {
 		o.log.Error("the log lacks what the disk had called durable (does the disk, or its controller, obey flushes?)", "what", gap)
 	}
-	l.before = end.Next - 1
+	l.before, l.lost = end.Next-1, end.Lost
 	return end, nil
 }
 

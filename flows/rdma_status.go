@@ -73,6 +73,7 @@ type LogStatus struct {
 	Written      uint64 `json:"written"`     // all messages up to this one are
 	Durable      uint64 `json:"durable"`
 	Acknowledged uint64 `json:"acknowledged"`
+	Lost         uint64 `json:"lost"` // records that this run found missing when it began, among those of the newest segments, though earlier ones knew them to be durable
 }
 
 // BlocksStatus is the end of a flow at which RDMA clients ask for blocks.

@@ -24,6 +24,7 @@ type rdmaStorage struct {
 	level
 	book        *umem.Book
 	acknowledge config.Acknowledge
+	lost        uint64 // records that were not there any more when this run began
 }
 
 // poll is one round.
@@ -134,7 +135,7 @@ func (l *rdmaStorage) observe(s *FlowStatus) error {
 	err := l.writer.observe(s)
 	s.Log = &LogStatus{
 		Acknowledge: string(l.acknowledge), First: l.before + 1, Written: l.before + s.Written.Packets, Durable: l.before + s.Durable.Packets,
-		Acknowledged: l.before + l.shown[1].Load(), Last: l.before + l.shown[0].Load(),
+		Acknowledged: l.before + l.shown[1].Load(), Last: l.before + l.shown[0].Load(), Lost: l.lost,
 	}
 	s.Latency = l.spent.Summary()
 	l.inbox.observe(s)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -142,6 +143,93 @@ func TestLogWritten(t *testing.T) {
 		t.Errorf("in the end %d frames are granted", st.Receives.Granted)
 	}
 	l.logged(t, a, b)
+}
+
+// TestLogRot: what a disk damages at the end of a log that was stopped in good order is no crash's: it is counted, and the log goes on behind it,
+// on a device as in files, and at each next start.
+func TestLogRot(t *testing.T) {
+	for _, onDevice := range []bool{false, true} {
+		l := newRDMALab(t)
+		text, path := l.logConfig("layout: packed, acknowledge: durable", ""), l.dir+"/wal"
+		if onDevice {
+			path = testenv.Zram(t, 64<<20)
+			text = strings.NewReplacer("file: \""+l.dir+"/wal\"", "device: "+path, "size: 32MiB", "size: 8MiB", "prepare: zero, ", "").Replace(text)
+		}
+		f := l.start(t, text, Options{}).Flows()[0]
+		s := l.newStation(t)
+		a := s.newClient(t, 1, l.address(), "wal", 700)
+		a.send(100)
+		a.settle(t)
+		if err := f.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		damage(t, path, 100)
+		for i := range uint64(2) {
+			l.begin(t, f.Start)
+			if st := f.Status(); st.Log.First != 101 || st.Log.Lost == 0 || st.Log.Lost > 100 {
+				t.Errorf("start %d: the log's status is %+v", i, st.Log)
+			}
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.begin(t, f.Start)
+		b := s.newClient(t, 2, l.address(), "wal", 100)
+		b.send(10)
+		b.settle(t)
+		if err := f.Stop(); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := journal.Verify(path); err != nil || r.Intact() || r.Next != 111 || r.Lost+r.Records != 110 {
+			t.Errorf("verified: %+v, %v", r, err)
+		}
+	}
+}
+
+// damage changes a byte of the mark in front of a record of a log.
+func damage(t *testing.T, path string, position uint64) {
+	t.Helper()
+	rec := recordAt(t, path, position)
+	name := rec.Segment
+	if !strings.HasPrefix(name, path+"-") { // a ring
+		name = path
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	raw := make([]byte, 32<<20)
+	n, _ := f.ReadAt(raw, 0)
+	at := bytes.LastIndex(raw[:n], rec.Payload)
+	if at = bytes.LastIndex(raw[:max(at, 0)], []byte("UFDM")); at < 0 {
+		t.Fatalf("no mark is in front of position %d", position)
+	}
+	raw[at+8] ^= 1
+	if _, err := f.WriteAt(raw[at+8:][:1], int64(at+8)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// recordAt reads a record.
+func recordAt(t *testing.T, path string, position uint64) journal.Record {
+	t.Helper()
+	l, err := journal.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	r := l.Reader(position)
+	defer r.Close()
+	rec, err := r.Next()
+	if err != nil || rec.Position != position {
+		t.Fatalf("position %d: %+v, %v", position, rec, err)
+	}
+	rec.Payload = bytes.Clone(rec.Payload)
+	return rec
 }
 
 // TestLogOfLongMessages: those that no frame holds land in extents.

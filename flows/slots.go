@@ -46,7 +46,7 @@ func (s *store) recoverSlot(d *device, generation uint64) (unused bool, err erro
 		return c.Batches == 0, nil
 	}
 	r, err := s.mendSlot(d, generation)
-	return r.Batches == 0 && r.Torn == 0 && c.Head.Segment.FirstPacket != ring.Base(generation), err
+	return r.Batches == 0 && r.Torn == 0 && !r.Ended && c.Head.Segment.FirstPacket != ring.Base(generation), err
 }
 
 // mendSlot recovers a segment in its slot and closes it.
@@ -54,13 +54,13 @@ func (s *store) mendSlot(d *device, generation uint64) (pcapng.Report, error) {
 	d.refresh()
 	slot := d.Slot(d.file, generation)
 	r, err := pcapng.Recover(slot, pcapng.Options{Numbered: true})
-	if err != nil || r.Batches == 0 && r.Torn == 0 {
+	if err != nil || r.Batches == 0 && r.Torn == 0 && !r.Ended {
 		return r, err
 	}
 	r.Cut = 0 // what is behind the segment was never part of it
 	path := fmt.Sprintf("%s segment %d", s.to.Device, generation)
 	s.tell(path, r)
-	if r.Batches == 0 {
+	if r.Batches == 0 || r.Ended {
 		return r, nil
 	}
 	if err := putEnd(slot, behind(r)); err != nil {

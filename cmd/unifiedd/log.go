@@ -47,10 +47,10 @@ The exit status is 1 when records between the first and the last are lost.`,
 // printReport prints a line for each segment, and the sum.
 func printReport(w io.Writer, r *journal.Report) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "segment\trecords\tbytes\tpositions\tvoid\tdamaged\tholes")
+	fmt.Fprintln(t, "segment\trecords\tbytes\tpositions\tvoid\tdamaged\tholes\tcompleted")
 	for i := range r.Segments {
 		s := &r.Segments[i]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d-%d\t%d\t%d\t%d\n", s.Name, s.Records, s.Bytes, s.First, s.Last, s.Void, s.Damaged, s.Holes)
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d-%d\t%d\t%d\t%d\t%s\n", s.Name, s.Records, s.Bytes, s.First, s.Last, s.Void, s.Damaged, s.Holes, completed(s.Completed))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -63,6 +63,14 @@ func printReport(w io.Writer, r *journal.Report) error {
 		return fmt.Errorf("%d records of the log are lost", r.Lost)
 	}
 	return nil
+}
+
+// completed says whether a segment's writer completed it.
+func completed(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
 }
 
 // logReadFlags are those of log read.

@@ -18,6 +18,7 @@ var (
 	descGranted    = describe("granted_messages", "Messages whose memory RDMA clients may write to.", "flow")
 	descGrants     = describe("grants_total", "Messages whose memory RDMA clients were granted.", "flow")
 	descLog        = describe("log_position", "Position in the log up to which messages are what the status says.", "flow", "status")
+	descLogLost    = describe("log_lost_messages", "Messages of the log that were durable and not there any more when the flow began, among those of the newest segments.", "flow")
 	descPeerUp     = describe("peer_up", "1 while the RDMA peer is connected.", "flow", "host")
 	descPeerSent   = describe("peer_messages_total", "Messages for the RDMA peer, by what became of them.", "flow", "host", "status")
 	descPeerLost   = describe("peer_dropped_messages_total", "Messages the RDMA peer did not get, by reason.", "flow", "host", "reason")
@@ -73,6 +74,7 @@ func collectLog(out chan<- prometheus.Metric, flow string, l *flows.LogStatus) {
 	for status, at := range map[string]uint64{"received": l.Last, "written": l.Written, "durable": l.Durable, "acknowledged": l.Acknowledged} {
 		gauge(out, descLog, float64(at), flow, status)
 	}
+	gauge(out, descLogLost, float64(l.Lost), flow)
 }
 
 func collectPeer(out chan<- prometheus.Metric, flow string, p *flows.PeerStatus) {

@@ -151,6 +151,9 @@ func printNetwork(w io.Writer, f *flows.FlowStatus) {
 func printStorage(w io.Writer, f *flows.FlowStatus) {
 	if l := f.Log; l != nil {
 		fmt.Fprintf(w, "  log\tpositions %d to %d; written up to %d, durable up to %d, acknowledged (%s) up to %d\n", l.First, l.Last, l.Written, l.Durable, l.Acknowledge, l.Acknowledged)
+		if l.Lost > 0 {
+			fmt.Fprintf(w, "  \t%d messages of the newest segments were not there any more at the start, though the disk had called them durable (see unifiedd log verify)\n", l.Lost)
+		}
 	}
 	fmt.Fprintf(w, "  written\t%s\n", position(f.Written))
 	fmt.Fprintf(w, "  durable\t%s\n", position(f.Durable))

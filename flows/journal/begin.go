@@ -69,7 +69,10 @@ func (r *Reader) beginAt(p piece) error {
 		return err
 	}
 	lost := r.lost
-	r.at = s
+	r.at, r.counted = s, counted{}
+	if !r.seeking {
+		r.counted = s.counts(r.next)
+	}
 	err = r.look()
 	r.lost = lost
 	return err
@@ -82,7 +85,7 @@ func (s *segment) first() (uint64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, s.gone(err)
 	}
 	s.walk.Again()
 	all, err := packets(nil, b, data)
@@ -115,7 +118,7 @@ func (s *segment) begins() (uint64, error) {
 			return 0, nil
 		}
 		if err != nil {
-			return 0, err
+			return 0, s.gone(err)
 		}
 		front := uint64(0) // records in front of this batch
 		if !s.numbered {

@@ -13,8 +13,9 @@
 // goes on with the next position in a segment of its own, whose head says where this run of the flow began ([Source]).
 // Nothing is cut: readers leave out whatever earlier runs have from that position on.
 //
-// A record that is missing or damaged although the writer knew it to be on stable storage, as later marks say, does not end the
-// log: that is no crash but a disk that lost something. Readers are told with a [Gap], and go on behind it.
+// A record that is missing or damaged although the writer knew it to be on stable storage, as later marks say or the one with which it
+// completed the segment, does not end the log: that is no crash but a disk that lost something. Readers are told with a [Gap], and go
+// on behind it. Where a disk damages that last mark together with what is right in front of it, nothing tells it from a crash.
 //
 // # Rules
 //

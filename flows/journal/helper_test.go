@@ -53,6 +53,9 @@ type made struct {
 
 type place struct{ offset, length int }
 
+// markLen is the length of its batches' marks.
+func (m *made) markLen() uint32 { return binary.LittleEndian.Uint32(m.raw[m.batches[0].offset+4:]) }
+
 // run is one run of a flow.
 type run struct {
 	number, start, next uint64
@@ -121,8 +124,11 @@ func (m *made) packet(data []byte, time uint64, round uint32) {
 func (m *made) here() uint64 { return uint64(len(m.raw)) }
 
 // end completes the segment.
-func (m *made) end() *made {
-	b := pcapng.Batch{Segment: m.id, Align: align, Sequence: m.sequence + 1, Offset: m.here(), Length: align, Durable: m.here(), FirstPacket: m.packets}
+func (m *made) end() *made { return m.ending(false) }
+
+// ending ends the segment, as its writer does or as recovery does.
+func (m *made) ending(mended bool) *made {
+	b := pcapng.Batch{Mended: mended, Segment: m.id, Align: align, Sequence: m.sequence + 1, Offset: m.here(), Length: align, Durable: m.here(), FirstPacket: m.packets}
 	last := make([]byte, align)
 	if m.numbered {
 		pcapng.PutEnd(last, &b)
@@ -152,6 +158,9 @@ func (m *made) poke(batch int) {
 	m.raw[at.offset+i+protocol.HeaderLen+1] ^= 1
 }
 
+// smudge changes one byte in a batch's mark.
+func (m *made) smudge(batch int) { m.raw[m.batches[batch].offset+17] ^= 1 }
+
 // lose wipes a batch.
 func (m *made) lose(batch int) {
 	at := m.batches[batch]
@@ -176,7 +185,7 @@ func mend(t tester, path string) {
 	}
 	last := make([]byte, align)
 	pcapng.PutBatchHeader(last, &pcapng.Batch{Segment: r.Segment, Align: align, Sequence: r.Batches + r.MissingBatches + 1, Offset: uint64(r.Kept),
-		Length: align, Durable: uint64(r.Kept), FirstPacket: r.FirstPacket + r.Packets + r.MissingPackets})
+		Length: align, Durable: uint64(r.Kept), FirstPacket: r.FirstPacket + r.Packets + r.MissingPackets, Mended: true})
 	if _, err := f.WriteAt(last, r.Kept); err != nil {
 		t.Fatalf("%v", err)
 	}

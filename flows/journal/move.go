@@ -57,6 +57,9 @@ func (r *Reader) advance(prove bool) error {
 	if ok, err := r.goOn(); ok || err != nil {
 		return err
 	}
+	if g := r.short(); g != nil {
+		return g
+	}
 	certain, err := r.certain(prove)
 	if err != nil || r.next >= r.void {
 		return err
@@ -65,7 +68,13 @@ func (r *Reader) advance(prove bool) error {
 		return io.EOF
 	}
 	b, data, err := r.at.walk.Skip()
+	if errors.Is(err, pcapng.ErrReplaced) {
+		return r.overtaken()
+	}
 	if err == io.EOF {
+		if g := r.short(); g != nil {
+			return g
+		}
 		return r.leave()
 	}
 	return r.keep(b, data, err)
@@ -130,7 +139,10 @@ func (r *Reader) goOn() (bool, error) {
 		if err == nil && position == r.next {
 			return true, r.enter(s)
 		}
-		if err = errors.Join(err, s.Close()); err != nil || position != 0 {
+		if err = errors.Join(err, s.Close()); errors.Is(err, errAbsent) {
+			continue
+		}
+		if err != nil || position != 0 {
 			return false, err
 		}
 	}
@@ -149,6 +161,7 @@ func (r *Reader) leave() error {
 		}
 		return r.enter(s)
 	}
+	r.later = r.later[:0] // all are gone: the list is old
 	return io.EOF
 }
 
@@ -183,6 +196,13 @@ func (r *Reader) toNextRun() error {
 func (r *Reader) enter(s *segment) error {
 	old := r.at
 	r.at, r.found = s, r.found[:0]
+	r.counted = counted{}
+	switch {
+	case s.run != old.run:
+		r.counted = s.counts(s.start)
+	case !r.seeking:
+		r.counted = s.counts(r.next)
+	}
 	err := old.Close()
 	if s.run == old.run {
 		r.later = slices.DeleteFunc(r.later, func(p piece) bool { return p.number <= s.number })

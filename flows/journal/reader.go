@@ -25,7 +25,9 @@ type Reader struct {
 	origins map[uint64]origin
 	batch   pcapng.Batch
 	found   []packet // of the batch, not looked at yet
-	lost    error    // why records in front of the next one that is found are lost for certain; nil: they may still come
+	counted counted
+	judged  judged // the batch that was read twice, since the first time its writer may have been at it
+	lost    error  // why records in front of the next one that is found are lost for certain; nil: they may still come
 }
 
 // Next is the next record. io.EOF: there is none, or not yet; ask again later. A *Gap or a *Cut says what is not as it
@@ -86,6 +88,7 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 		case reason == protocol.None && rec.Position == r.next:
 			r.found = r.found[1:]
 			r.given = r.next
+			r.counted = counted{p.number, r.next, true}
 			r.next, r.seeking, r.lost = r.next+1, false, nil
 			rec.Segment = r.at.name
 			return rec, true, nil
@@ -109,6 +112,12 @@ func (r *Reader) miss(offset int64, position uint64, reason protocol.Reason, pro
 		r.found = nil
 		return io.EOF
 	}
+	if now := (judged{r.at, r.at.walk.Place()}); r.judged != now {
+		r.judged = now
+		r.at.walk.Again()
+		r.found = nil
+		return nil
+	}
 	g := &Gap{Position: r.next, Records: 1, Segment: r.at.name, Offset: offset, Err: reason}
 	if reason == protocol.None {
 		g.Records, g.Err = position-r.next, r.lost
@@ -117,6 +126,12 @@ func (r *Reader) miss(offset int64, position uint64, reason protocol.Reason, pro
 	}
 	r.next, r.seeking, r.lost = r.next+g.Records, false, nil
 	return g
+}
+
+// judged is a batch of a segment.
+type judged struct {
+	in    *segment
+	place int64 // behind it
 }
 
 // certain reports whether what should be next is lost, and will not come.

@@ -19,12 +19,15 @@ type packet struct {
 	data   []byte
 	time   uint64
 	offset int64
+	number uint64 // as the segment counts its packets
 }
 
 // packets appends those of a batch. They live as long as its bytes.
 func packets(all []packet, b pcapng.Batch, data []byte) ([]packet, error) {
+	number := b.FirstPacket
 	err := pcapng.EachPacket(data, func(p pcapng.Packet) error {
-		all = append(all, packet{p.Data, p.Time, int64(b.Offset) + p.Offset})
+		all = append(all, packet{p.Data, p.Time, int64(b.Offset) + p.Offset, number})
+		number++
 		return nil
 	})
 	return all, err

@@ -75,6 +75,14 @@ func (s *segment) follow() error {
 	return err
 }
 
+// gone is errAbsent where the slot of a ring got another segment meanwhile, and else the error.
+func (s *segment) gone(err error) error {
+	if errors.Is(err, pcapng.ErrReplaced) {
+		return fmt.Errorf("%w: %s: %w", errAbsent, s.name, err)
+	}
+	return err
+}
+
 func (s *segment) Close() error {
 	if s.file == nil {
 		return nil

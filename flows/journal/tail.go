@@ -13,7 +13,8 @@ import (
 type End struct {
 	Next     uint64            // position of the record to be written next: 1 of a new log
 	Sessions map[uint64]uint64 // the last sequence of sessions, of the newest ones
-	Gaps     []*Gap            // what of the newest segments is lost though it was on stable storage
+	Gaps     []*Gap            // what of the newest segments is lost though it was on stable storage: the first 1000
+	Lost     uint64            // records in all of them
 }
 
 const (
@@ -62,7 +63,7 @@ func (l *Log) tail(least int64) (End, error) {
 func (r *Reader) follow(s *sessions, end *End) error {
 	rec, err := r.Next()
 	if g, ok := errors.AsType[*Gap](err); ok {
-		if len(end.Gaps) < mostGaps {
+		if end.Lost += g.Records; len(end.Gaps) < mostGaps {
 			end.Gaps = append(end.Gaps, g)
 		}
 		return nil
@@ -78,7 +79,7 @@ func (r *Reader) follow(s *sessions, end *End) error {
 const mostOpen = 17
 
 // beginLate begins at the newest segment that has as many bytes from there on, and in front of which nothing of its run can be
-// missing. That a segment was completed does not count, since recovery completes them too.
+// missing.
 func (r *Reader) beginLate(least int64) error {
 	all, err := r.set.list(0)
 	if err != nil {

@@ -5,15 +5,17 @@ import (
 	"testing"
 )
 
-// TestBeginsLate: how far back the search for the end begins, where every segment was completed.
+// TestBeginsLate: how far back the search for the end begins, where every segment was ended.
 func TestBeginsLate(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		durable uint64
+		mended  bool
 		number  uint64 // of the segment it begins with
 	}{
-		{"marks call it durable", 1, 25},
-		{"no mark says anything", 0, 25 - mostOpen},
+		{"marks call it durable", 1, true, 25},
+		{"its writer completed it", 0, false, 25},
+		{"nothing says anything", 0, true, 25 - mostOpen},
 	} {
 		prefix := filepath.Join(t.TempDir(), "wal")
 		r := newRun(2, 1)
@@ -21,7 +23,7 @@ func TestBeginsLate(t *testing.T) {
 			m := r.file(t)
 			r.batch(m, 2, 0)
 			r.batch(m, 2, c.durable)
-			m.end().write(t, segmentPath(prefix, i+1))
+			m.ending(c.mended).write(t, segmentPath(prefix, i+1))
 		}
 		l, err := Open(prefix)
 		if err != nil {

@@ -24,6 +24,7 @@ type SegmentReport struct {
 	Void       uint64 // intact ones that are no part of the log: it ended in front of them
 	Damaged    uint64 // with a wrong checksum, or no message at all
 	Holes      uint64 // places where batches are missing or torn
+	Completed  bool   // its writer completed it: then nothing at its end was lost in a crash
 }
 
 // Report is what is in a log.
@@ -112,11 +113,14 @@ func (l *Log) inspect(report *Report) error {
 		if later != 0 && s.run != later {
 			void = min(void, report.startOf(later))
 		}
-		later = s.run
 		one, err := s.inspect(void)
-		if err = errors.Join(err, s.Close()); err != nil {
+		if err = errors.Join(err, s.Close()); errors.Is(err, errAbsent) {
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		later = s.run
 		report.Segments = append(report.Segments, one)
 	}
 	slices.Reverse(report.Segments)
@@ -140,10 +144,12 @@ func (s *segment) inspect(void uint64) (SegmentReport, error) {
 		place := s.walk.Place()
 		b, data, err := s.walk.Skip()
 		if err == io.EOF {
+			_, end := s.walk.Completed()
+			one.Completed = end > 0
 			return one, nil
 		}
 		if err != nil {
-			return one, fmt.Errorf("read %s at offset %d: %w", s.name, place, err)
+			return one, fmt.Errorf("read %s at offset %d: %w", s.name, place, s.gone(err))
 		}
 		if int64(b.Offset) > place {
 			one.Holes++

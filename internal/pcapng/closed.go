@@ -9,7 +9,7 @@ import (
 type Closing struct {
 	Head    Head
 	Closed  bool   // ends in the mark that PutEnd makes, and from the head on each mark is where the one before ends
-	Batches uint64 // in front of the end
+	Batches uint64 // in front of the end, those that are lost too
 }
 
 // Closed looks whether a segment of a ring, in a slot of size bytes, was closed. It reads marks only. A slot without a
@@ -29,7 +29,9 @@ func Closed(f io.ReaderAt, size int64) (Closing, error) {
 		case !ok:
 			return c, nil
 		case k == kindEnd:
-			c.Closed = r.ends(&b)
+			if c.Closed = r.ends(&b) || int64(b.Offset) == r.good && r.lacks(&b); c.Closed {
+				c.Batches = b.Sequence - 1
+			}
 			return c, nil
 		case k == kindBatch && b.Sequence <= r.sequence:
 			return c, nil

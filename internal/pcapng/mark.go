@@ -41,6 +41,9 @@ const (
 	kindBatch                  // begins a batch
 	kindBridge                 // written by recovery over a hole, which is exactly this block
 	kindEnd                    // ends a segment of a ring, whose slot goes on
+
+	// mended is set in the kind of what ends a segment that was recovered: what its writer put there may have gone on.
+	mended kind = 1 << 8
 )
 
 // SegmentID tells one capture file from all others: 16 random bytes.
@@ -56,6 +59,12 @@ type Batch struct {
 	Packets     uint32 // packet blocks in it
 	Durable     uint64 // file offset below which the writer knew everything to be durable
 	FirstPacket uint64 // number of its first packet; numbers count what was written, without gaps
+	Mended      bool   // it ends a segment that was recovered; its writer did not, or it is not what its writer left
+}
+
+// completes reports whether it ends a segment to which its writer gave batches, all of which were durable by then.
+func (b *Batch) completes(k kind) bool {
+	return (k == kindEnd || k == kindBatch && b.Packets == 0 && b.Length == b.Align) && !b.Mended && b.Durable == b.Offset && b.Sequence > 1
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -78,6 +87,9 @@ func putMarkFields(dst []byte, b *Batch, k kind) {
 	le.PutUint32(dst[markPEN:], PEN)
 	le.PutUint32(dst[markMagic:], magic)
 	le.PutUint16(dst[markVersion:], version)
+	if b.Mended {
+		k |= mended
+	}
 	le.PutUint16(dst[markKind:], uint16(k))
 	le.PutUint32(dst[markAlign:], b.Align)
 	copy(dst[markSegment:markSequence], b.Segment[:])
@@ -107,10 +119,13 @@ func parseMark(src []byte) (b Batch, k kind, err error) {
 		return b, 0, errMarkCRC
 	}
 	k = kind(le.Uint16(src[markKind:]))
-	if le.Uint16(src[markVersion:]) != version || k < kindHead || k > kindEnd {
-		return b, 0, errMarkVersion
-	}
 	b = markFields(src)
+	if b.Mended = k&mended != 0; b.Mended {
+		k &^= mended
+	}
+	if le.Uint16(src[markVersion:]) != version || k < kindHead || k > kindEnd || b.Mended && k != kindBatch && k != kindEnd {
+		return Batch{}, 0, errMarkVersion
+	}
 	return b, k, b.check()
 }
 

@@ -64,6 +64,7 @@ type recovery struct {
 	sequence uint64 // of the last good batch
 	next     uint64 // number of the packet behind it
 	bridged  bool   // we wrote a bridge
+	ending   Batch  // the mark with which the writer completed the segment; without a length: none was seen
 }
 
 // readHead checks the head unit and learns the segment from the mark that ends it.

@@ -21,6 +21,7 @@ type Report struct {
 	Kept  int64 // bytes, after: the end of the last good batch
 	Cut   int64 // bytes cut from the end: never written, or torn
 	Clean bool  // nothing to mend: no new hole and nothing to cut
+	Ended bool  // of a ring: the end that its writer made is there
 
 	Batches     uint64 // good ones
 	Packets     uint64 // in them

@@ -29,10 +29,7 @@ func (r *recovery) step(pos int64) (next int64, err error) {
 		return r.candidate(pos + int64(r.report.Align))
 	}
 	if k == kindEnd {
-		if r.ends(&b) {
-			return r.report.Size, nil
-		}
-		return r.candidate(pos + int64(r.report.Align))
+		return r.end(&b)
 	}
 	end := pos + int64(b.Length)
 	intact, err := r.intact(&b, k, end)
@@ -46,9 +43,32 @@ func (r *recovery) step(pos int64) (next int64, err error) {
 	return end, r.take(&b, pos, end)
 }
 
+// end looks at the end of a segment of a ring, and says where to look next.
+func (r *recovery) end(b *Batch) (next int64, err error) {
+	if !r.ends(b) && !r.lacks(b) {
+		return r.candidate(int64(b.Offset) + int64(r.report.Align))
+	}
+	p := &r.report
+	p.Ended = !b.Mended
+	p.MissingBatches += b.Sequence - r.sequence - 1
+	if p.Batches > 0 && b.FirstPacket > r.next {
+		p.MissingPackets += b.FirstPacket - r.next
+	}
+	if int64(b.Offset) > r.good {
+		err = r.hole(r.good, int64(b.Offset))
+		r.good = int64(b.Offset)
+	}
+	return p.Size, err
+}
+
 // ends says whether a mark ends the segment right behind the last good batch. Others are of an earlier use of the slot.
 func (r *recovery) ends(b *Batch) bool {
 	return r.numbered && int64(b.Offset) == r.good && b.Sequence == r.sequence+1
+}
+
+// lacks says whether a mark ends a segment that was complete, though the last batches are not there any more.
+func (r *recovery) lacks(b *Batch) bool {
+	return r.numbered && b.completes(kindEnd) && int64(b.Offset) >= r.good && b.Sequence > r.sequence+1
 }
 
 // markAt reads a mark of this segment that is where it says it is.
@@ -64,6 +84,9 @@ func (r *recovery) markAt(pos int64) (b Batch, k kind, ok bool, err error) {
 	if bad != nil || k == kindHead || b.Offset != uint64(pos) ||
 		b.Segment != r.report.Segment || b.Align != r.report.Align {
 		return b, k, false, nil
+	}
+	if b.completes(k) {
+		r.ending = b
 	}
 	r.report.Durable = max(r.report.Durable, b.Durable)
 	r.doubts.settle(r.report.Durable)

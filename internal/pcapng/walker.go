@@ -150,8 +150,8 @@ func orEOF(err error) error {
 	return err
 }
 
-// Durable reports whether the writer knew, when it wrote one of the batches behind the last one, that everything up to an offset
-// and more was on stable storage. The batch without packets that ends a segment does not count: recovery writes one too.
+// Durable reports whether the writer knew that everything up to an offset and more was on stable storage, when it wrote one of the
+// batches behind the last one, or completed the segment. What recovery ends a segment with does not count.
 func (w *Walker) Durable(offset int64) (bool, error) {
 	probe := *w.r
 	probe.batch, probe.doubts, probe.report.Holes, probe.w = nil, doubts{}, nil, newWindow(w.r.f, w.r.report.Size)
@@ -166,5 +166,13 @@ func (w *Walker) Durable(offset int64) (bool, error) {
 	if errors.Is(err, found) {
 		return true, nil
 	}
-	return false, err
+	w.r.ending = probe.ending
+	return err == nil && probe.ending.Durable > uint64(offset), err
+}
+
+// Completed is the number of the packet that would follow the segment's last one, as the mark tells with which its writer
+// completed it, and where that mark is. It is known once Next, Skip or Durable came across the mark; zeros: it has no packets, or
+// that is not known.
+func (w *Walker) Completed() (next uint64, place int64) {
+	return w.r.ending.FirstPacket, int64(w.r.ending.Offset)
 }

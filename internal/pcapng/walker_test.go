@@ -96,8 +96,14 @@ func TestWalkRepeats(t *testing.T) {
 	}
 }
 
-// TestWalkDurable: what is durable is told by batches with packets, in front of it or behind a hole.
+// TestWalkDurable: what is durable is told by batches with packets, in front of it or behind a hole, and by the end that the writer made.
 func TestWalkDurable(t *testing.T) {
+	for _, mended := range []bool{false, true} {
+		walkDurable(t, mended)
+	}
+}
+
+func walkDurable(t *testing.T, mended bool) {
 	s := newSegment(512)
 	for i := range 4 {
 		durable := uint64(len(s.file))
@@ -107,18 +113,40 @@ func TestWalkDurable(t *testing.T) {
 		s.add(packedLayout, durable, packet{data: make([]byte, 60), orig: 60})
 	}
 	s.add(packedLayout, uint64(len(s.file)))
+	last := s.batch(4)
+	last.Durable, last.FirstPacket, last.Mended = last.Offset, s.next, mended
+	PutBatchHeader(s.file[last.Offset:], &last)
+	if b, k, err := parseMark(s.file[last.Offset:]); err != nil || k != kindBatch || b != last {
+		t.Errorf("the last batch reads %+v, %v, %v", b, k, err)
+	}
 	s.file[s.batches[2].offset] ^= 1
 	w := newWalker(t, bytes.NewReader(s.file), len(s.file))
 	for i := range 4 {
 		if got, err := w.Durable(int64(s.batches[i].offset) - 1); !got || err != nil {
 			t.Errorf("up to batch %d: %v, %v", i, got, err)
 		}
-		if got, err := w.Durable(int64(s.batches[i].offset)); got != (i < 3) || err != nil {
+		if got, err := w.Durable(int64(s.batches[i].offset)); got != (i < 3 || !mended) || err != nil {
 			t.Errorf("behind the beginning of batch %d: %v, %v", i, got, err)
 		}
 	}
 	if got := walkAll(t, w.Next); len(got) != 2 {
 		t.Errorf("then %v", got)
+	}
+	next, place := w.Completed()
+	if !mended && (next != s.next || place != int64(last.Offset)) || mended && place != 0 {
+		t.Errorf("completed in front of packet %d at %d", next, place)
+	}
+}
+
+// TestMendedMarks: what is no end of a segment can not say that it was mended.
+func TestMendedMarks(t *testing.T) {
+	b := Batch{Align: 512, Length: 512, Mended: true}
+	for k := kindHead; k <= kindEnd+1; k++ {
+		raw := make([]byte, 512)
+		putMark(raw, &b, k)
+		if _, _, err := parseMark(raw); (err == nil) != (k == kindBatch || k == kindEnd) {
+			t.Errorf("kind %d: %v", k, err)
+		}
 	}
 }
 

@@ -276,6 +276,29 @@ func TestClosed(t *testing.T) {
 	}
 }
 
+// TestEndOutlastsBatches: where the last batches of a segment that was complete are damaged, recovery keeps its end, which tells of them.
+func TestEndOutlastsBatches(t *testing.T) {
+	for lost := range 4 {
+		d, r := made(t)
+		at := put(t, d, r, 5, Base(5), 3, true)
+		for _, place := range at[3-lost:] {
+			d.b[int(r.Offset(5))+place+17] ^= 1
+		}
+		for range 2 {
+			got, err := pcapng.Recover(r.Slot(d, 5), pcapng.Options{Numbered: true})
+			if err != nil || !got.Ended || got.Batches != uint64(3-lost) || got.MissingBatches != uint64(lost) || got.DurableLost() != (lost > 0) {
+				t.Errorf("%d lost: %+v, %v", lost, got, err)
+			}
+			if c, err := pcapng.Closed(r.Slot(d, 5), int64(r.Size)); err != nil || !c.Closed || c.Batches != 3 {
+				t.Errorf("%d lost: %+v, %v", lost, c, err)
+			}
+		}
+		if n := len(numbers(t, d, r, 5)); n != 2*(3-lost) {
+			t.Errorf("%d lost: %d packets", lost, n)
+		}
+	}
+}
+
 // TestOverwrittenWhileRead begins a new segment in the slot after the first batch was given.
 func TestOverwrittenWhileRead(t *testing.T) {
 	d, r := made(t)
