@@ -113,10 +113,10 @@ func TestLogGoesOn(t *testing.T) {
 }
 
 // TestLogWritten: clients write records into what they are granted, and the disk has them from there. A client that goes away and comes
-// back goes on.
+// back goes on. The worker sleeps until something is there.
 func TestLogWritten(t *testing.T) {
 	l := newRDMALab(t)
-	f := l.start(t, l.logConfig("layout: slot, acknowledge: durable", ", method: write"), Options{}).Flows()[0]
+	f := l.start(t, l.logConfig("layout: slot, acknowledge: durable", ", method: write")+"workers: [{name: w, wait: poll}]\n", Options{}).Flows()[0]
 	s := l.newStation(t)
 	a, b := s.newClient(t, 1, l.address(), "wal", 16, 1900), s.newClient(t, 2, l.address(), "", 100)
 	a.send(1000)
