@@ -39,10 +39,9 @@ func landings() int {
 type addressLab struct {
 	*lab
 	*station
-	spy   *spy
-	flow  *Flow
-	seen  sightings
-	marks [][]byte
+	spy  *spy
+	flow *Flow
+	seen sightings
 }
 
 // newAddressLab opens them, with a region of some size; text has the daemon's device, and what else is given.
@@ -169,6 +168,9 @@ flows:
 }
 
 func testRelayByAddress(t *testing.T) {
+	if verbsDevice != "" {
+		testenv.Long(t, "make lab runs it: its ends are those of the log and the feed")
+	}
 	var sink *collector
 	a := newAddressLab(t, "24MiB", func(l *lab, s *station) string {
 		sink = s.newCollector(t, "127.0.0.1:0")
@@ -250,6 +252,9 @@ func (w *sealed) seal(b pcapng.Batch) []umem.Frame {
 }
 
 func testBlocksByAddress(t *testing.T) {
+	if verbsDevice != "" {
+		testenv.Long(t, "make lab runs it; on RoCE in software it runs always")
+	}
 	content := make([]byte, 1<<20)
 	_, _ = rand.NewChaCha8([32]byte{7}).Read(content)
 	const length = 16 << 10
