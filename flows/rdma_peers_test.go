@@ -189,6 +189,52 @@ flows:
 	}
 }
 
+// TestSumRejects: a message that does not fit its sum is rejected, each time it comes again; those behind it wait for it. Another client may then
+// take its part.
+func TestSumRejects(t *testing.T) {
+	l := newRDMALab(t)
+	s := l.newStation(t)
+	sink := s.newCollector(t, "127.0.0.1:0")
+	f := l.start(t, fmt.Sprintf(`
+region: {size: 96MiB}
+flows:
+  - name: sums
+    from: {rdma: "roce:%s", listen: "%s:7471", window: 16, clients: 2}
+    stages: [{sum: {type: int64}}]
+    to: {rdma: "roce:%[1]s", peers: [{name: sink, address: "%[3]s", flow: sink}], queue: 64}
+`, l.B.Ifname, l.B.IP, sink.address()), Options{}).Flows()[0]
+	a, b := s.newClient(t, 1, l.address(), "sums", 800), s.newClient(t, 2, l.address(), "sums", 800, 800, 792)
+	a.send(3)
+	await(t, f, "one client's messages", func(s FlowStatus) bool { return s.Packets == 3 })
+	b.send(5)
+	st := await(t, f, "a message to be rejected again", func(s FlowStatus) bool { return s.Receives.Refused["bad_length"] >= 2 })
+	for _, c := range st.Receives.Clients {
+		if c.Acknowledged > 2 {
+			t.Errorf("a sum without all its parts is acknowledged: %+v", c)
+		}
+	}
+	sink.await(t, 2)
+	b.stop()
+	c := s.newClient(t, 3, l.address(), "sums", 800)
+	c.send(1)
+	a.settle(t)
+	c.settle(t)
+	want, part := record(1, 2, 800), record(3, 0, 800)
+	for at := 0; at < len(want); at += 8 {
+		le := binary.LittleEndian
+		le.PutUint64(want[at:], le.Uint64(want[at:])+le.Uint64(part[at:]))
+	}
+	if got := sink.await(t, 3)[2]; !bytes.Equal(got, want) {
+		t.Errorf("the sum is %x, want %x", got, want)
+	}
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Status().Dropped["not_acknowledged"]; n != 0 {
+		t.Errorf("%d messages are called lost", n)
+	}
+}
+
 // TestBlocks: a client reads a file through the daemon, byte for byte.
 func TestBlocks(t *testing.T) {
 	l := newRDMALab(t)

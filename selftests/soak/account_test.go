@@ -24,6 +24,7 @@ type mark struct {
 	lost map[string]uint64 // by flow: of all reasons together
 	pool int64
 	held int64 // frames granted to peers
+	wait int64 // receives that wait for a message
 }
 
 func (r *rig) mark() mark {
@@ -31,6 +32,9 @@ func (r *rig) mark() mark {
 	s := r.status()
 	for _, f := range s.Flows {
 		m.came[f.Name], m.lost[f.Name] = r.came(f.Name), lost(&f)
+		if f.Receives != nil {
+			m.wait += f.Receives.Posted
+		}
 	}
 	m.pool, m.held = s.Region.Owners["pool"], s.Region.Owners["granted"]
 	return m
@@ -96,8 +100,17 @@ func (r *rig) rates(span time.Duration) map[string]float64 {
 // back waits until everything is as it was at a mark: frames in the pool, grants, and who is connected.
 func (r *rig) back(to mark) {
 	r.t.Helper()
-	r.await("frames and connections to be back", func() bool { return r.isBack(to) == "" })
+	what := ""
+	defer func() {
+		if what != "" {
+			r.t.Logf("not back: %s", what)
+		}
+	}()
+	r.await("frames, grants, receives and connections to be back", func() bool { what = r.isBack(to); return what == "" })
 }
+
+// spareReceives are those that messages under way may have taken at the moment; a peer's that is lost are more.
+const spareReceives = 4
 
 // isBack says what is not.
 func (r *rig) isBack(to mark) string {
@@ -108,10 +121,18 @@ func (r *rig) isBack(to mark) string {
 	if n := s.Region.Owners["granted"]; n != to.held {
 		return "grants"
 	}
+	posted := int64(0)
 	for i := range s.Flows {
-		if f := &s.Flows[i]; f.State != flows.Running || !connected(f) {
+		f := &s.Flows[i]
+		if f.State != flows.Running || !connected(f) {
 			return f.Name
 		}
+		if f.Receives != nil {
+			posted += f.Receives.Posted
+		}
+	}
+	if posted < to.wait-spareReceives {
+		return "receives"
 	}
 	return ""
 }
