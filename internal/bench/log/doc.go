@@ -7,5 +7,6 @@
 // one with the kernel's offloads on. Server and client have a CPU each.
 //
 // Compared are the time from sending a record to its acknowledgement, and what the whole machine spends on a record: all time of all
-// processors in which they were not idle, the kernel's work for the network and for the disk included, while nothing else runs.
+// processors in which they were not idle, the kernel's work for the network and for the disk included. Both ends of ours spin and theirs sleep, so that on a
+// machine with other work this compares how the scheduler treats the two.
 package log
