@@ -163,6 +163,12 @@ func (p *raw) post(b []byte) {
 func (p *raw) request(b []byte, r rdma.SendRequest) {
 	p.Helper()
 	testenv.Wait(p, 20*time.Second, "room to send", func() bool { p.poll(); return p.under < rawSends })
+	p.start(b, r)
+}
+
+// start has a request done, for which there is room. It takes no completions.
+func (p *raw) start(b []byte, r rdma.SendRequest) {
+	p.Helper()
 	first := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)].Addr}
 	second := umem.Frame{Addr: p.frames[2*(p.posted%rawSends)+1].Addr}
 	p.posted++

@@ -77,8 +77,7 @@ func (m *impostor) say(g *protocol.Grant, all ...protocol.Credit) {
 	g.Credits = uint32(len(all))
 	g.Checksum = protocol.Checksum(b[protocol.HeaderLen:])
 	protocol.PutGrant(b, g)
-	m.under = 0 // its completions are taken with those of messages
-	m.request(b, rdma.SendRequest{Op: rdma.Send})
+	m.start(b, rdma.SendRequest{Op: rdma.Send})
 }
 
 // take waits for the next message, which must be in that slot and of that sequence.
