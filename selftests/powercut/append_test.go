@@ -92,24 +92,6 @@ func (a *appending) follow(out io.Reader) {
 	a.err = errors.Join(a.err, lines.Err(), a.cmd.Wait())
 }
 
-// newest is the last receipt of each client among a receipt and those that wait behind it: to write down all would take longer than they take to come.
-func (a *appending) newest(first receipt) map[uint32]receipt {
-	all := map[uint32]receipt{}
-	for r, open := first, true; ; {
-		if r.Client != 0 {
-			all[r.Client] = r
-		}
-		select {
-		case r, open = <-a.receipts:
-			if !open {
-				return all
-			}
-		default:
-			return all
-		}
-	}
-}
-
 // await takes the receipts that are left, and fails where not all that was sent is acknowledged.
 func (a *appending) await(t *testing.T) (all []receipt) {
 	t.Helper()

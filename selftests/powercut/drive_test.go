@@ -213,6 +213,24 @@ func (d *driver) keepLog(t *testing.T, f flow) {
 	t.Logf("%s onto part %d, acknowledged when %s: %d messages, %d receipts", f.layout, f.part, f.acknowledge, clients.last, told)
 }
 
+// newest is the last receipt of each client among a receipt and those that wait behind it: to write down all would take longer than they take to come.
+func (a *appending) newest(first receipt) map[uint32]receipt {
+	all := map[uint32]receipt{}
+	for r, open := first, true; ; {
+		if r.Client != 0 {
+			all[r.Client] = r
+		}
+		select {
+		case r, open = <-a.receipts:
+			if !open {
+				return all
+			}
+		default:
+			return all
+		}
+	}
+}
+
 // markReceipts writes down what clients were told, where it was that messages are durable.
 func (d *driver) markReceipts(t *testing.T, f flow, all map[uint32]receipt) {
 	t.Helper()
