@@ -6,5 +6,5 @@
 //
 // The daemon's worker and the client spin, on a CPU each, and the daemon runs only while it is asked. fio runs on the client's CPU. A machine whose other
 // processor spins may read its disk slower than one that rests: so fio is also measured beside a thread that spins where the daemon's
-// worker does, and docs/decisions.md says what came of it. What comes from the daemon's cache is compared with fio's reads of the disk.
+// worker does, and docs/decisions.md has what came of it. What comes from the daemon's cache is compared with fio's reads of the disk.
 package blocks
