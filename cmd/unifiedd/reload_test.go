@@ -21,15 +21,16 @@ func (s *served) command(t *testing.T, args ...string) (status int, out, errs st
 	return status, stdout.String(), stderr.String()
 }
 
-// capture is the configuration that startServed writes, and what is behind it.
+// capture is the configuration that startServed writes, and what is behind it. Names whose lengths
+// differ from run to run come last in their lines.
 func (s *served) capture(t *testing.T, rest string) string {
 	t.Helper()
 	return fmt.Sprintf(`
 region: {size: 64MiB, extents: 8}
 flows:
   - name: cap
-    from: {interface: %s, ring: 512}
-    to: {file: %s/cap, segment: {size: 16MiB}, flush: 50ms, durable: 100ms}
+    from: {ring: 512, interface: %s}
+    to: {segment: {size: 16MiB}, flush: 50ms, durable: 100ms, file: %s/cap}
 `, s.pair.B.Ifname, filepath.Dir(s.file)) + rest
 }
 

@@ -86,7 +86,7 @@ func (b *bed) send(e *testenv.End, iface string) int {
 	b.Helper()
 	const rate = 20000
 	count := int(b.form.Span.Seconds() * rate)
-	out, err := e.Command(b.program["unified-xdp-test"], "-tx", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(rate),
+	out, err := e.Command(b.program["unified-xdp-test"], "-tx", "-pages", "ordinary", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(rate),
 		"-size", "512", "-count", strconv.Itoa(count), iface).CombinedOutput()
 	if err != nil {
 		b.Fatalf("sender: %v\n%s", err, out)
