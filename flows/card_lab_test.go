@@ -49,7 +49,7 @@ region: {size: 64MiB}
 flows:
   - name: cap
     from: {interface: %s, ring: 1024, zero_copy: %s}
-    to: {device: %s, layout: slot, segment: {size: 32MiB}, flush: 100ms, durable: 200ms}
+    to: {device: %s, force: true, layout: slot, segment: {size: 32MiB}, flush: 100ms, durable: 200ms}
 `, l.B.Ifname, mode, device), Options{}).Flows()[0]
 	w := observed(t, f)
 	w.write = true
