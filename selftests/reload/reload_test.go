@@ -38,13 +38,12 @@ func TestReloads(t *testing.T) {
 	}
 	together := r.together
 	r.apply(0) // which is like that of reload 4
-	after = r.usage()
+	after = r.usageAgain(before)
 	r.finish()
 	t.Logf("%d reloads, %d of them under all of the traffic: %v; in use after 5 reloads and after all: %+v, %+v", count+1, together, r.outcomes, before, after)
 	if together < count/4 {
 		t.Errorf("%d reloads of %d happened under all of the traffic: it was over too early", together, count)
 	}
-	after.compare(t, before)
 }
 
 // rig is a daemon that is reloaded, and those at the other ends of its flows.
