@@ -20,7 +20,7 @@ build: go ## build the programs into bin/
 demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
 	@$(SUDO) bin/unifiedd demo
 
-test: setup-test ## run every test and check, with a summary (root; about 10 minutes)
+test: setup-test ## run every test and check, with a summary (root; about 15 minutes)
 	@packaging/test.sh
 
 # Long forms of the tests: one target each, named test-WHAT.
