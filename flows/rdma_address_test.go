@@ -104,7 +104,8 @@ func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
 	}
 	var s RDMADeviceStatus
 	s.count(device.Counters())
-	small, most := uint64(64), uint64(64*watched)
+	// A message is no multiple of that, and all of them are more than the most. How often a receiver says how far it is depends on the time it takes.
+	small, most := uint64(64), uint64(4*64*watched)
 	if more := s.Placed - placed; more%small != 0 || more > most {
 		t.Errorf("%d bytes were placed: those of messages, %d, and other than small ones", s.Placed, placed)
 	}
