@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
@@ -152,8 +151,8 @@ type server struct {
 
 // serve starts one, and waits until it listens.
 func (b *bed) serve(ctx context.Context, cache int) (*server, error) {
-	awaitNoProgram(b.T, &b.pair.A)
-	awaitNoProgram(b.T, &b.pair.B)
+	b.pair.A.AwaitNoProgram(b.T)
+	b.pair.B.AwaitNoProgram(b.T)
 	config := filepath.Join(b.dir, "unifiedd.yaml")
 	if err := os.WriteFile(config, []byte(b.config(cache)), 0o600); err != nil {
 		return nil, err
@@ -188,21 +187,6 @@ flows:
     from: {file: %[3]s}
     to: {rdma: "roce:%[4]s", listen: "%[5]s:%[6]d", clients: 1, window: 64, transfer: 64KiB, cache: %[7]d}
 `, b.dir, regionMiB, b.file, b.pair.B.Ifname, b.pair.B.IP, port, cache)
-}
-
-// awaitNoProgram waits until the XDP program of a run that has ended is gone, which the kernel takes off a while later.
-func awaitNoProgram(t *testing.T, e *testenv.End) {
-	t.Helper()
-	testenv.Wait(t, 10*time.Second, e.Ifname+" to be without an XDP program", func() (gone bool) {
-		e.Do(t, func() {
-			link, err := netlink.LinkByName(e.Ifname)
-			if err != nil {
-				t.Fatal(err)
-			}
-			gone = link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached
-		})
-		return gone
-	})
 }
 
 // build builds a program as it is now.

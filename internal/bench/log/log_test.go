@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/unifiedd/unifiedd/internal/bench"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -136,8 +134,8 @@ func (b *bed) round(c *contest, i int, s span) {
 // ours measures the log of unifiedd.
 func (b *bed) ours(w work, s span) (got sample, err error) {
 	p := b.pairs[0]
-	awaitNoProgram(b.T, &p.A)
-	awaitNoProgram(b.T, &p.B)
+	p.A.AwaitNoProgram(b.T)
+	p.B.AwaitNoProgram(b.T)
 	file := filepath.Join(b.dir, "unifiedd.yaml")
 	if err := os.WriteFile(file, []byte(b.config(w)), 0o600); err != nil {
 		return sample{}, err
@@ -216,22 +214,6 @@ func (b *bed) clear() error {
 
 func pinned(e *testenv.End, cpu int, command []string) *exec.Cmd {
 	return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, command...)...)
-}
-
-// awaitNoProgram waits until the XDP program of a run that has ended is gone: the kernel takes it off a while later, and veth
-// then drops the packets that are under way.
-func awaitNoProgram(t *testing.T, e *testenv.End) {
-	t.Helper()
-	testenv.Wait(t, 5*time.Second, e.Ifname+" to be without an XDP program", func() (gone bool) {
-		e.Do(t, func() {
-			link, err := netlink.LinkByName(e.Ifname)
-			if err != nil {
-				t.Fatal(err)
-			}
-			gone = link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached
-		})
-		return gone
-	})
 }
 
 // build builds a program of ours as it is now.
