@@ -10,6 +10,11 @@
 // test that never ended. Lines that are not JSON are passed on, so several runs
 // with headings between them may be sent through one testsum.
 //
+// With -again COMMAND a few tests that failed have two more runs, alone: the machine they
+// failed on may have been busy with the tests beside them. COMMAND is given the package
+// and the test, and prints events like go test's. Those that pass are counted as passed,
+// and listed with what they printed when they failed.
+//
 // It exits with status 1 when anything failed or no test ran at all, and, where
 // CI=true, when a test was skipped for a reason no -allow-skip expression
 // matches.
@@ -19,6 +24,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
 )
 
@@ -30,12 +36,16 @@ func main() {
 		return err
 	})
 	slowest := flag.Int("slowest", 10, "how many of the slowest tests to list")
+	command := flag.String("again", "", "`command` that runs a failed test again, given its package and name")
 	flag.Parse()
 
 	s := newSummary(os.Stdout)
 	if err := s.read(os.Stdin); err != nil {
 		fmt.Fprintln(os.Stderr, "testsum: read the test events:", err)
 		os.Exit(1)
+	}
+	if *command != "" {
+		s.again(func(pkg, test string) ([]byte, error) { return exec.Command(*command, pkg, test).Output() })
 	}
 	var strict []*regexp.Regexp
 	if os.Getenv("CI") == "true" {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,7 +16,8 @@ import (
 func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	refused := s.listSkips(strict)
 	s.listSlowest(slowest)
-	s.listFailed()
+	list(s.out, "Passed when run again, alone, after they had failed:", s.passing)
+	list(s.out, "Failed:", s.failed)
 	none := s.passed+len(s.failed)+len(s.skipped) == 0
 	if none {
 		fmt.Fprintln(s.out, "\nNo test ran.")
@@ -27,21 +29,42 @@ func (s *summary) report(slowest int, strict []*regexp.Regexp) bool {
 	return len(s.failed) == 0 && refused == 0 && !none
 }
 
-// listSkips prints each skip and returns how many of them strict refuses.
+// listSkips prints the skips, those with the same reason in one line, and returns how
+// many of them strict refuses.
 func (s *summary) listSkips(strict []*regexp.Regexp) (refused int) {
 	if len(s.skipped) > 0 {
 		fmt.Fprintln(s.out, "\nSkipped:")
 	}
+	var reasons []string
+	tests := make(map[string][]result) // by reason
 	for _, r := range s.skipped {
-		line := r.name + ": " + r.reason
-		note := ""
-		if strict != nil && !slices.ContainsFunc(strict, func(re *regexp.Regexp) bool { return re.MatchString(line) }) {
+		reason := r.reason
+		if strict != nil && !slices.ContainsFunc(strict, func(re *regexp.Regexp) bool { return re.MatchString(r.name() + ": " + r.reason) }) {
 			refused++
-			note = "  [must run here]"
+			reason += "  [must run here]"
 		}
-		fmt.Fprintf(s.out, "  %s%s\n", line, note)
+		if tests[reason] == nil {
+			reasons = append(reasons, reason)
+		}
+		tests[reason] = append(tests[reason], r)
+	}
+	for _, reason := range reasons {
+		fmt.Fprintf(s.out, "  %s: %s\n", names(tests[reason]), reason)
 	}
 	return refused
+}
+
+// names are those of tests, with the package where it is not that of the one before.
+func names(tests []result) string {
+	var all []string
+	for i, r := range tests {
+		if i > 0 && r.pkg == tests[i-1].pkg {
+			all = append(all, r.test)
+		} else {
+			all = append(all, r.name())
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func (s *summary) listSlowest(n int) {
@@ -51,23 +74,23 @@ func (s *summary) listSlowest(n int) {
 		fmt.Fprintln(s.out, "\nSlowest:")
 	}
 	for _, r := range shown {
-		fmt.Fprintf(s.out, "  %8v  %s\n", r.elapsed.Round(10*time.Millisecond), r.name)
+		fmt.Fprintf(s.out, "  %8v  %s\n", r.elapsed.Round(10*time.Millisecond), r.name())
 	}
 }
 
 // lastLines is how much of what a failed test printed is said again at the end.
 const lastLines = 15
 
-// listFailed prints each failure with the end of its output, which may be far above.
-func (s *summary) listFailed() {
-	if len(s.failed) > 0 {
-		fmt.Fprintln(s.out, "\nFailed:")
+// list prints failures, each with the end of its output, which may be far above.
+func list(out io.Writer, heading string, failures []failure) {
+	if len(failures) > 0 {
+		fmt.Fprintf(out, "\n%s\n", heading)
 	}
-	for _, f := range s.failed {
-		fmt.Fprintf(s.out, "  %s\n", f.name)
+	for _, f := range failures {
+		fmt.Fprintf(out, "  %s\n", f.name)
 		lines := strings.Split(f.text, "\n")
 		for _, line := range lines[max(0, len(lines)-lastLines):] {
-			fmt.Fprintf(s.out, "    | %s\n", line)
+			fmt.Fprintf(out, "    | %s\n", line)
 		}
 	}
 }

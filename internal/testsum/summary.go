@@ -24,10 +24,12 @@ type event struct {
 
 // result is a test that has ended.
 type result struct {
-	name    string // package.Test
-	reason  string // of a skip
-	elapsed time.Duration
+	pkg, test string
+	reason    string // of a skip
+	elapsed   time.Duration
 }
+
+func (r result) name() string { return r.pkg + "." + r.test }
 
 // summary collects the events of one or several runs.
 type summary struct {
@@ -38,10 +40,15 @@ type summary struct {
 	ended   []result
 	skipped []result
 	failed  []failure
+	passing []failure // that have failed, and passed when run again
 }
 
 // failure is a test that has failed, and what it printed.
-type failure struct{ name, text string }
+type failure struct {
+	name      string // package.Test, with more where that is not all
+	pkg, test string // test is "" where the package failed, or a test did not end
+	text      string
+}
 
 // pkg is a package whose tests are running.
 type pkg struct {
@@ -139,7 +146,7 @@ func (s *summary) endTest(e event) {
 	p := s.pkg(e)
 	delete(p.open, e.Test)
 	text := p.take(e.Test)
-	r := result{name: e.Package + "." + e.Test, elapsed: time.Duration(e.Elapsed * float64(time.Second))}
+	r := result{pkg: e.Package, test: e.Test, elapsed: time.Duration(e.Elapsed * float64(time.Second))}
 	s.ended = append(s.ended, r)
 	switch e.Action {
 	case "pass":
@@ -150,13 +157,13 @@ func (s *summary) endTest(e event) {
 		s.skipped = append(s.skipped, r)
 	case "fail":
 		p.failed++
-		s.fail(r.name, text)
+		s.fail(failure{name: r.name(), pkg: e.Package, test: e.Test, text: text})
 	}
 }
 
 // fail counts a failure and shows what was printed.
-func (s *summary) fail(name, text string) {
-	f := failure{name: name, text: strings.TrimRight(text, "\n")}
+func (s *summary) fail(f failure) {
+	f.text = strings.TrimRight(f.text, "\n")
 	s.failed = append(s.failed, f)
 	fmt.Fprintf(s.out, "\n--- failed: %s\n%s\n", f.name, f.text)
 }
@@ -181,11 +188,11 @@ func (s *summary) endPackage(e event) {
 	rest := s.endBenchmarks(p)
 	for test := range p.open {
 		p.failed++
-		s.fail(e.Package+"."+test+" (never ended)", p.take(test))
+		s.fail(failure{name: e.Package + "." + test + " (never ended)", pkg: e.Package, text: p.take(test)})
 	}
 	if e.Action == "fail" && p.failed == 0 {
 		p.failed++
-		s.fail(e.Package, s.builds[e.FailedBuild]+rest+p.take(""))
+		s.fail(failure{name: e.Package, pkg: e.Package, text: s.builds[e.FailedBuild] + rest + p.take("")})
 	} else if text := p.take(""); p.failed > 0 {
 		fmt.Fprint(s.out, text)
 	}
