@@ -16,7 +16,7 @@ import (
 // node is where the kernel's module is found.
 const node = "/dev/infiniband/rdma_cm"
 
-// Channel is an open door to the kernel's rdma_cm, of the network namespace it was opened in.
+// Channel is an open door to the kernel's rdma_cm, of the network namespace it was opened in. It is a Manager.
 type Channel struct {
 	file *os.File
 	raw  syscall.RawConn
@@ -26,6 +26,8 @@ type Channel struct {
 	over error  // why no more events come
 	done chan struct{}
 }
+
+var _ Manager = (*Channel)(nil)
 
 // Open opens a channel, which is the caller's to close. The error is rdma.ErrUnsupported where the kernel has no rdma_cm for programs, and
 // says how to get it.

@@ -51,7 +51,7 @@ func (r *rig) connects() {
 }
 
 // ends: one side closes, the other one sees it, and what is outstanding is flushed.
-func (r *rig) ends(x, y *side, a, b *Conn) {
+func (r *rig) ends(x, y *side, a, b Conn) {
 	r.t.Helper()
 	y.receive(0)
 	closed(r.t, a)

@@ -35,15 +35,23 @@ func Defaults(q rdma.QueuePair) End {
 	return End{Queue: q, Reads: 1, RemoteReads: 1, Retries: 6, RNRRetries: 6, MinRNRTimer: 12, Timeout: 14}
 }
 
-// parameters are what the kernel is told.
-func (e *End) parameters() (p parameters, err error) {
+// Check is for managers: it refuses what no connection can have.
+func (e *End) Check() error {
 	switch {
 	case e.Queue == nil || e.Queue.Config().Transport != rdma.RC:
-		return p, fmt.Errorf("rdma_cm connects RC queue pairs: %w with others", rdma.ErrUnsupported)
+		return fmt.Errorf("rdma_cm connects RC queue pairs: %w with others", rdma.ErrUnsupported)
 	case e.Retries > 7 || e.RNRRetries > 7:
-		return p, fmt.Errorf("%d and %d retries: at most 7", e.Retries, e.RNRRetries)
+		return fmt.Errorf("%d and %d retries: at most 7", e.Retries, e.RNRRetries)
 	case e.Timeout > 31 || e.MinRNRTimer > 31:
-		return p, fmt.Errorf("timeout %d, timer %d: at most 31", e.Timeout, e.MinRNRTimer)
+		return fmt.Errorf("timeout %d, timer %d: at most 31", e.Timeout, e.MinRNRTimer)
+	}
+	return nil
+}
+
+// parameters are what the kernel is told.
+func (e *End) parameters() (p parameters, err error) {
+	if err := e.Check(); err != nil {
+		return p, err
 	}
 	p = parameters{qpn: e.Queue.QPN(), reads: e.Reads, remoteReads: e.RemoteReads, retries: e.Retries, rnrRetries: e.RNRRetries, valid: 1}
 	if e.Queue.Config().Shared != nil {

@@ -10,8 +10,8 @@ import (
 // DefaultBacklog is how many requests may wait where Listen is not told.
 const DefaultBacklog = 64
 
-// Listener has requests of peers.
-type Listener struct {
+// listener is an identifier that listens.
+type listener struct {
 	identifier *identifier
 	local      netip.AddrPort
 }
@@ -19,7 +19,7 @@ type Listener struct {
 // Listen listens on an address, or on all that RDMA devices have where it is unspecified ("[::]:7174": IPv4
 // too), on that port or, where it is 0, on one that the kernel chooses. So many requests may wait, others are refused; 0 is
 // DefaultBacklog.
-func (c *Channel) Listen(at netip.AddrPort, backlog int) (*Listener, error) {
+func (c *Channel) Listen(at netip.AddrPort, backlog int) (Listener, error) {
 	if backlog < 1 {
 		backlog = DefaultBacklog
 	}
@@ -27,14 +27,14 @@ func (c *Channel) Listen(at netip.AddrPort, backlog int) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{identifier: i}
+	l := &listener{identifier: i}
 	if err := l.listen(at, backlog); err != nil {
 		return nil, errors.Join(fmt.Errorf("listen on %v through rdma_cm: %w", at, err), i.close())
 	}
 	return l, nil
 }
 
-func (l *Listener) listen(at netip.AddrPort, backlog int) error {
+func (l *listener) listen(at netip.AddrPort, backlog int) error {
 	i := l.identifier
 	command := bind{id: i.id}
 	var err error
@@ -52,12 +52,10 @@ func (l *Listener) listen(at netip.AddrPort, backlog int) error {
 	return err
 }
 
-// Addr is where it listens.
-func (l *Listener) Addr() netip.AddrPort { return l.local }
+func (l *listener) Addr() netip.AddrPort { return l.local }
 
-// Accept waits for a request. The error is ErrClosed when the listener, or its channel, is closed. A request that
-// is over before somebody sees it is not told of.
-func (l *Listener) Accept(ctx context.Context) (*Request, error) {
+// Accept leaves out a request that is over before somebody sees it.
+func (l *listener) Accept(ctx context.Context) (Request, error) {
 	for {
 		select {
 		case e := <-l.identifier.requests:
@@ -72,13 +70,13 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	}
 }
 
-func (l *Listener) request(e event) (*Request, error) {
+func (l *listener) request(e event) (Request, error) {
 	c := l.identifier.channel
 	i := c.number()
 	if err := c.adopt(i, e.id); err != nil {
 		return nil, err
 	}
-	r := &Request{identifier: i, said: e.said}
+	r := &request{identifier: i, said: e.said}
 	var err error
 	if r.place, err = i.place(); err != nil {
 		return nil, errors.Join(err, i.close())
@@ -86,5 +84,4 @@ func (l *Listener) request(e event) (*Request, error) {
 	return r, nil
 }
 
-// Close ends listening. Requests that nobody has taken are refused; connections stay.
-func (l *Listener) Close() error { return l.identifier.close() }
+func (l *listener) Close() error { return l.identifier.close() }

@@ -58,7 +58,7 @@ func nobodyListens(r *rig) {
 
 func rejected(r *rig) {
 	why := bytes.Repeat([]byte{0xff, 0, 'x'}, MostToReject/3)
-	answer := r.answer(r.listen(), func(q *Request) (*Conn, error) { return nil, q.Reject(why) })
+	answer := r.answer(r.listen(), func(q Request) (Conn, error) { return nil, q.Reject(why) })
 	_, err := r.side().connect("please")
 	e := r.refused(err, ErrRejected, ReasonConsumer, "rejected by the peer's program")
 	if !bytes.HasPrefix(e.Private, why) {
@@ -100,7 +100,7 @@ func listenerClosed(r *rig) {
 		_, err := x.connect("")
 		failed <- err
 	}()
-	testenv.Wait(r.t, 10*time.Second, "the request", func() bool { return len(l.identifier.requests) == 1 })
+	testenv.Wait(r.t, 10*time.Second, "the request", func() bool { return len(l.(*listener).identifier.requests) == 1 })
 	if err := errors.Join(l.Close(), l.Close()); err != nil {
 		r.t.Error(err)
 	}
@@ -114,9 +114,9 @@ func listenerClosed(r *rig) {
 
 // backlogFull: a listener that nobody serves keeps no more requests than it is for.
 func backlogFull(r *rig) {
-	l := made(r.t, func() (*Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 2) })
+	l := made(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 2) })
 	errs := make(chan error, 6)
-	var routes []*Route
+	var routes []Route
 	for range cap(errs) {
 		x, route := r.side(), made(r.t, r.route)
 		if err := route.Prepare(x.qp, 0); err != nil {
@@ -132,7 +132,7 @@ func backlogFull(r *rig) {
 	if err := <-errs; !errors.Is(err, ErrRejected) {
 		r.t.Error(err)
 	}
-	if n := len(l.identifier.requests); n > 2 {
+	if n := len(l.(*listener).identifier.requests); n > 2 {
 		r.t.Errorf("%d requests wait", n)
 	}
 	for _, route := range routes {
@@ -254,7 +254,7 @@ func TestHostilePrivateData(t *testing.T) {
 }
 
 // pairSaying is pair with other private data.
-func (r *rig) pairSaying(x, y *side, ours, theirs string) (*Conn, *Conn) {
+func (r *rig) pairSaying(x, y *side, ours, theirs string) (Conn, Conn) {
 	r.t.Helper()
 	l := r.listen()
 	answer := r.answer(l, y.accept(theirs))

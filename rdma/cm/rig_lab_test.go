@@ -160,24 +160,24 @@ func (r *rig) within(d time.Duration) context.Context {
 	return ctx
 }
 
-func (r *rig) route() (*Route, error) {
+func (r *rig) route() (Route, error) {
 	return r.channel.Resolve(r.within(10*time.Second), Path{To: netip.AddrPortFrom(r.at, port)})
 }
 
-func (r *rig) listen() *Listener {
+func (r *rig) listen() Listener {
 	r.t.Helper()
-	return made(r.t, func() (*Listener, error) { return r.channel.Listen(netip.AddrPortFrom(r.at, port), 0) })
+	return made(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(r.at, port), 0) })
 }
 
 // accepted is what became of a request.
 type accepted struct {
-	conn    *Conn
-	request *Request
+	conn    Conn
+	request Request
 	err     error
 }
 
 // answer has a listener do something with the next request.
-func (r *rig) answer(l *Listener, f func(*Request) (*Conn, error)) <-chan accepted {
+func (r *rig) answer(l Listener, f func(Request) (Conn, error)) <-chan accepted {
 	done, ctx := make(chan accepted, 1), r.within(20*time.Second)
 	go func() {
 		request, err := l.Accept(ctx)
@@ -194,9 +194,9 @@ func (r *rig) answer(l *Listener, f func(*Request) (*Conn, error)) <-chan accept
 const all = rdma.RemoteRead | rdma.RemoteWrite | rdma.RemoteAtomic
 
 // accept is to be done with a request: a side is prepared, has a receive, and is connected.
-func (s *side) accept(private string) func(*Request) (*Conn, error) {
+func (s *side) accept(private string) func(Request) (Conn, error) {
 	ctx := s.within(20 * time.Second)
-	return func(r *Request) (*Conn, error) {
+	return func(r Request) (Conn, error) {
 		if err := r.Prepare(s.qp, all); err != nil {
 			return nil, err
 		}
@@ -208,7 +208,7 @@ func (s *side) accept(private string) func(*Request) (*Conn, error) {
 }
 
 // connect is the other side of accept.
-func (s *side) connect(private string) (*Conn, error) {
+func (s *side) connect(private string) (Conn, error) {
 	s.t.Helper()
 	route, err := s.route()
 	if err != nil {
@@ -229,7 +229,7 @@ func (s *side) connect(private string) (*Conn, error) {
 }
 
 // pair connects two sides.
-func (r *rig) pair(x, y *side) (*Conn, *Conn) {
+func (r *rig) pair(x, y *side) (Conn, Conn) {
 	r.t.Helper()
 	l := r.listen()
 	answer := r.answer(l, y.accept("welcome"))
@@ -249,7 +249,7 @@ func (r *rig) pair(x, y *side) (*Conn, *Conn) {
 }
 
 // closed closes connections, which works more than once.
-func closed(t *testing.T, all ...*Conn) {
+func closed(t *testing.T, all ...Conn) {
 	t.Helper()
 	for range 2 {
 		for _, c := range all {
@@ -261,7 +261,7 @@ func closed(t *testing.T, all ...*Conn) {
 }
 
 // over waits until a connection is over.
-func over(t *testing.T, c *Conn) error {
+func over(t *testing.T, c Conn) error {
 	t.Helper()
 	select {
 	case <-c.Done():

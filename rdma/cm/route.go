@@ -20,8 +20,8 @@ type Path struct {
 	Service uint8
 }
 
-// Route is a way to a peer. It is the caller's to close, also after Connect.
-type Route struct {
+// route is a way that the kernel found.
+type route struct {
 	identifier *identifier
 	step       string
 	place      Place
@@ -29,19 +29,19 @@ type Route struct {
 
 // Resolve finds the device and the port that lead to an address. The context bounds it; without a
 // deadline the kernel gives up after a minute.
-func (c *Channel) Resolve(ctx context.Context, p Path) (*Route, error) {
+func (c *Channel) Resolve(ctx context.Context, p Path) (Route, error) {
 	i, err := c.newIdentifier(0)
 	if err != nil {
 		return nil, err
 	}
-	r := &Route{identifier: i, step: fmt.Sprintf("connect to %v through rdma_cm", p.To)}
+	r := &route{identifier: i, step: fmt.Sprintf("connect to %v through rdma_cm", p.To)}
 	if err := r.resolve(ctx, p); err != nil {
 		return nil, errors.Join(err, i.close())
 	}
 	return r, nil
 }
 
-func (r *Route) resolve(ctx context.Context, p Path) (err error) {
+func (r *route) resolve(ctx context.Context, p Path) (err error) {
 	if err := r.address(ctx, p); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (r *Route) resolve(ctx context.Context, p Path) (err error) {
 }
 
 // address finds the device.
-func (r *Route) address(ctx context.Context, p Path) (err error) {
+func (r *route) address(ctx context.Context, p Path) (err error) {
 	command := resolveAddress{id: r.identifier.id, timeout: milliseconds(ctx)}
 	if command.to, command.size, err = socketOf(p.To); err != nil {
 		return err
@@ -71,7 +71,7 @@ func (r *Route) address(ctx context.Context, p Path) (err error) {
 }
 
 // order gives a command and waits for its end.
-func (r *Route) order(ctx context.Context, what string, command func(fd int) error, want ...EventKind) error {
+func (r *route) order(ctx context.Context, what string, command func(fd int) error, want ...EventKind) error {
 	step := r.step + ": " + what
 	if err := r.identifier.channel.do(command); err != nil {
 		return refusal(step, err)
@@ -89,19 +89,13 @@ func milliseconds(ctx context.Context) uint32 {
 	return uint32(min(max(time.Until(end).Milliseconds(), 1), math.MaxInt32))
 }
 
-// Place says the device that the queue pair must be of.
-func (r *Route) Place() Place { return r.place }
+func (r *route) Place() Place { return r.place }
 
-// Prepare leads a queue pair from RESET to INIT, where receives can be posted. The peer may do
-// through it what access says.
-func (r *Route) Prepare(q rdma.QueuePair, access rdma.Access) error {
+func (r *route) Prepare(q rdma.QueuePair, access rdma.Access) error {
 	return r.identifier.prepare(q, access)
 }
 
-// Connect connects a queue pair in INIT with that of the one who listens, and leads it to RTS. When it
-// fails the queue pair may be in any state, and is good only for Close or RESET, and the route only for
-// Close. The error of a peer that does not want is an *Error with its reason and what it says.
-func (r *Route) Connect(ctx context.Context, e End) (*Conn, error) {
+func (r *route) Connect(ctx context.Context, e End) (Conn, error) {
 	p, err := e.parameters()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.step, err)
@@ -122,7 +116,7 @@ func (r *Route) Connect(ctx context.Context, e End) (*Conn, error) {
 }
 
 // establish leads the queue pair and tells the peer. Over iWARP the device and the kernel have done both.
-func (r *Route) establish(e *End, answer *event) error {
+func (r *route) establish(e *End, answer *event) error {
 	if err := r.identifier.lead(e, answer.said); err != nil {
 		return err
 	}
@@ -132,8 +126,7 @@ func (r *Route) establish(e *End, answer *event) error {
 	return r.identifier.channel.do(func(fd int) error { return order(fd, cmdAccept, &accept{uid: r.identifier.uid, id: r.identifier.id}) })
 }
 
-// Close gives the route back. A Conn made through it stays.
-func (r *Route) Close() error {
+func (r *route) Close() error {
 	if r.identifier.isLed() {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 // SEND, and each Read takes what one has brought. It is closed with its session.
 type carrier struct {
 	link
-	conn     *cm.Conn
+	conn     cm.Conn
 	frame    umem.Frame
 	deadline atomic.Int64 // in nanoseconds since 1970; 0: none
 	left     []byte       // of the message that Read is in

@@ -28,7 +28,7 @@ const tokenBytes = 16
 // waiting is the server's side of an appointment; nil without -R.
 type waiting struct {
 	*session
-	listener *cm.Listener
+	listener cm.Listener
 	appointment
 }
 
@@ -46,7 +46,7 @@ func (s *session) waiting(j job) (*waiting, error) {
 	}
 	w := &waiting{session: s}
 	var err error
-	w.listener, err = keep(s, func(at netip.AddrPort) (*cm.Listener, error) { return s.manager.Listen(at, 0) }, at)
+	w.listener, err = keep(s, func(at netip.AddrPort) (cm.Listener, error) { return s.manager.Listen(at, 0) }, at)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (w *waiting) meet(ctx context.Context, q rdma.QueuePair, local connect.Para
 	}
 }
 
-func (w *waiting) expected(r *cm.Request) bool {
+func (w *waiting) expected(r cm.Request) bool {
 	said := r.Private()
 	return len(said) >= tokenBytes && subtle.ConstantTimeCompare(said[:tokenBytes], w.Token) == 1
 }
@@ -109,7 +109,7 @@ func (s *session) managed(q rdma.QueuePair, local connect.Parameters) cm.End {
 }
 
 // accept connects a queue pair in INIT with that of who asks.
-func (s *session) accept(ctx context.Context, r *cm.Request, e cm.End) (*cm.Conn, error) {
+func (s *session) accept(ctx context.Context, r cm.Request, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
 	defer cancel()
 	conn, err := r.Accept(ctx, e)
@@ -120,8 +120,8 @@ func (s *session) accept(ctx context.Context, r *cm.Request, e cm.End) (*cm.Conn
 }
 
 // listenAnywhere listens on all addresses, on the port that the user names.
-func (s *session) listenAnywhere() (*cm.Listener, error) {
-	listen := func(a netip.Addr) (*cm.Listener, error) {
+func (s *session) listenAnywhere() (cm.Listener, error) {
+	listen := func(a netip.Addr) (cm.Listener, error) {
 		return s.manager.Listen(netip.AddrPortFrom(a, uint16(s.options.port)), 0)
 	}
 	l, err := keep(s, listen, netip.IPv6Unspecified())
@@ -174,7 +174,7 @@ func (s *session) over() error {
 }
 
 // join connects a queue pair in INIT with that of who listens.
-func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (*cm.Conn, error) {
+func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
 	defer cancel()
 	route, err := s.manager.Resolve(ctx, cm.Path{To: to})

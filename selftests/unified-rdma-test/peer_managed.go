@@ -20,7 +20,7 @@ type conversation struct {
 	carrier  *carrier
 	local    connect.Parameters
 	to       netip.AddrPort // of the server
-	listener *cm.Listener   // nil on the client
+	listener cm.Listener    // nil on the client
 }
 
 // perftestManaged does the test.
@@ -49,7 +49,7 @@ func (o *options) perftestManaged(ctx context.Context, test perftest.Test, out i
 
 // begin connects the queue pair of the conversation.
 func (m *conversation) begin(ctx context.Context, s *session, test perftest.Test, out io.Writer) error {
-	var request *cm.Request
+	var request cm.Request
 	if s.options.server() {
 		var err error
 		if m.listener, err = s.listenAnywhere(); err != nil {

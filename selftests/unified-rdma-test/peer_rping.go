@@ -233,7 +233,7 @@ func (p *pinger) serve() error {
 }
 
 // welcome connects with a client.
-func (p *pinger) welcome(r *cm.Request) error {
+func (p *pinger) welcome(r cm.Request) error {
 	if err := p.sameDevice(r.Place()); err != nil {
 		return err
 	}

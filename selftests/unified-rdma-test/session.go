@@ -26,9 +26,9 @@ type session struct {
 	book     *umem.Book
 	worker   *umem.Holder
 	memory   rdma.MemoryRegion
-	manager  *cm.Channel // nil without -R
-	through  *cm.Conn    // likewise
-	before   counts      // of the device, when it was opened
+	manager  cm.Manager // nil without -R
+	through  cm.Conn    // likewise
+	before   counts     // of the device, when it was opened
 	undo     []func() error
 }
 
