@@ -107,6 +107,7 @@ var notOnCards = map[string]string{
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
+	"Refilter": inOrder, "RefilterBeside": manyWires, "RefilterKeepsTheHost": inOrder,
 	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogRot": ofPeers, "LogWritten": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
@@ -117,6 +118,7 @@ var notOnCards = map[string]string{
 
 const (
 	noInterface = "it uses no interface"
+	inOrder     = "it knows which packets were judged before a reload from one wire with one queue"
 	manyWires   = "it makes wires beside the one it captures from; what flows do there as they stop and start the other tests have"
 	ofPeers     = "its RDMA is RoCE in software on a veth pair of its own; packages stream and blocks run over the guest's RDMA device"
 )

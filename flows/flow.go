@@ -15,7 +15,7 @@ import (
 // Flow is one configured flow. It starts and stops without touching others. Its
 // methods may be called from any goroutine.
 type Flow struct {
-	config  config.Flow
+	config  config.Flow // its filter may be another: written with starting and mu held, read with one of them; see settings
 	region  *umem.Region
 	worker  *Worker
 	devices *rdmaDevices

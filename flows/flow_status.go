@@ -34,11 +34,19 @@ func (f *Flow) lastStatus() FlowStatus {
 
 // describe is the part of the status that is configured.
 func (f *Flow) describe() FlowStatus {
+	c := f.settings()
 	return FlowStatus{
-		Name: f.config.Name, Kind: string(f.config.Kind()), From: origin(f.config.From), To: destination(f.config.To),
-		Worker: f.config.Worker, Layout: string(f.config.To.Layout), Filter: f.config.From.Filter,
+		Name: c.Name, Kind: string(c.Kind()), From: origin(c.From), To: destination(c.To),
+		Worker: c.Worker, Layout: string(c.To.Layout), Filter: c.From.Filter,
 		Passed: map[string]uint64{}, Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, DiskErrors: map[string]uint64{},
 	}
+}
+
+// settings are the flow's, as they are now.
+func (f *Flow) settings() config.Flow {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.config
 }
 
 // origin is where a flow takes from, for people.

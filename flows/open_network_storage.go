@@ -82,12 +82,20 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	if x.Policy, err = xdp.ParsePolicy(string(c.From.ZeroCopy)); err != nil {
 		return x, err
 	}
-	if c.From.Filter != "" {
-		if x.Filter, err = filter.Parse(c.From.Filter); err != nil {
-			return x, fmt.Errorf("filter %q: %w", c.From.Filter, err)
-		}
+	x.Filter, err = parseFilter(c.From.Filter)
+	return x, err
+}
+
+// parseFilter reads a flow's filter; nil: everything.
+func parseFilter(text string) (*filter.Expr, error) {
+	if text == "" {
+		return nil, nil
 	}
-	return x, nil
+	expr, err := filter.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("filter %q: %w", text, err)
+	}
+	return expr, nil
 }
 
 // describeHead is what captures say of where they come from: one interface for

@@ -52,8 +52,8 @@ var ErrReloading = errors.New("another reload is under way, and nothing is chang
 var errClosing = errors.New("the daemon is ending")
 
 // Reload has the daemon go on with another configuration. load reads it, and checks it with
-// the running one as config.Options.Running. Flows that do not change are not touched. Of the
-// others those that leave, or change, stop first, which brings what they have to where it
+// the running one as config.Options.Running. Flows that do not change are not touched, and those of
+// which only the filter does go on with the new one. Of the others those that leave, or change, stop first, which brings what they have to where it
 // belongs and gives everything up; then those that come start. If one of them cannot, all
 // goes back, and those that ran run again; their counters begin anew. A flow that changes
 // and was stopped by hand stays stopped. While a reload is under way another returns
@@ -115,5 +115,5 @@ func (d *Daemon) tell(s *ReloadStatus) {
 
 // words are a plan for the log.
 func words(p *config.Plan) []any {
-	return []any{"kept", p.Kept, "changed", p.Changed, "added", p.Added, "removed", p.Removed, "settings", p.Settings}
+	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "added", p.Added, "removed", p.Removed, "settings", p.Settings}
 }

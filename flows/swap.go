@@ -13,6 +13,7 @@ type swap struct {
 	daemon     *Daemon
 	old, next  *config.Config
 	had, flows []*Flow // before and after, in the orders of their configurations
+	filters    []*Flow // of those before, which go on with another filter
 	leaving    []*Flow // of those before, which stop
 	ran        []*Flow // of those that leave, which ran
 	coming     []*Flow // of those after, which start
@@ -22,19 +23,19 @@ type swap struct {
 // newSwap is the change from a configuration, whose flows are these, to the next one.
 func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Plan) *swap {
 	w := &swap{daemon: d, old: old, next: next, had: had}
-	changed := func(name string) bool {
-		return slices.ContainsFunc(plan.Changed, func(c config.Change) bool { return c.Flow == name })
-	}
 	before := make(map[string]*Flow)
 	for _, f := range had {
 		before[f.Name()] = f
-		if changed(f.Name()) || slices.Contains(plan.Removed, f.Name()) {
+		switch {
+		case slices.Contains(plan.Filters, f.Name()) && f.Status().State.Up():
+			w.filters = append(w.filters, f)
+		case !slices.Contains(plan.Kept, f.Name()):
 			w.leaving = append(w.leaving, f)
 		}
 	}
 	for _, c := range next.Flows {
 		f := before[c.Name]
-		if f == nil || changed(c.Name) {
+		if f == nil || slices.Contains(w.leaving, f) {
 			stopped := f != nil && f.Status().State == Stopped
 			f = newFlow(c, d)
 			if !stopped {
@@ -47,8 +48,11 @@ func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Pla
 }
 
 // run makes the change, or goes back. The error beside a change that was made is what
-// flows lost as they stopped.
+// flows lost as they stopped. Filters come first: what can go wrong with them touches nothing else.
 func (w *swap) run() (Outcome, error) {
+	if err := w.filter(w.next); err != nil {
+		return w.unfilter(RolledBack, err)
+	}
 	lost := w.stop()
 	w.daemon.adopt(w.next, w.flows)
 	w.daemon.makeRoom(w.kept())
@@ -106,7 +110,26 @@ func (w *swap) back(why error) (Outcome, error) {
 			errs, outcome = append(errs, err), Broken
 		}
 	}
-	return outcome, errors.Join(errs...)
+	return w.unfilter(outcome, errors.Join(errs...))
+}
+
+// filter gives those flows the filters that a configuration has for them, up to the first that
+// cannot have it.
+func (w *swap) filter(c *config.Config) error {
+	for _, f := range w.filters {
+		if err := f.refilter(c.Flow(f.Name()).From); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unfilter gives flows the filters that they had.
+func (w *swap) unfilter(outcome Outcome, why error) (Outcome, error) {
+	if err := w.filter(w.old); err != nil {
+		return Broken, errors.Join(why, err)
+	}
+	return outcome, why
 }
 
 // kept are the flows that are not touched.

@@ -12,6 +12,7 @@ import (
 type Plan struct {
 	Kept    []string `json:"kept"`    // they go on as they are
 	Changed []Change `json:"changed"` // they stop, and start anew
+	Filters []string `json:"filters"` // they go on, with another filter
 	Added   []string `json:"added"`
 	Removed []string `json:"removed"`
 	// Settings are what changes beside flows: [Changeable] of them can.
@@ -26,7 +27,7 @@ type Change struct {
 
 // Empty tells whether nothing changes.
 func (p *Plan) Empty() bool {
-	return len(p.Changed)+len(p.Added)+len(p.Removed)+len(p.Settings) == 0
+	return len(p.Changed)+len(p.Filters)+len(p.Added)+len(p.Removed)+len(p.Settings) == 0
 }
 
 // Compare plans the change from a running configuration to the next one. Both are
@@ -35,26 +36,35 @@ func Compare(running, next *Config) Plan {
 	p := Plan{Settings: settings(running, next)}
 	for i := range next.Flows {
 		f := &next.Flows[i]
-		switch old := running.flow(f.Name); {
+		switch old := running.Flow(f.Name); {
 		case old == nil:
 			p.Added = append(p.Added, f.Name)
 		default:
-			if keys := flowKeys(old, f); keys != nil {
-				p.Changed = append(p.Changed, Change{f.Name, keys})
-			} else {
-				p.Kept = append(p.Kept, f.Name)
-			}
+			p.change(old, f)
 		}
 	}
 	for i := range running.Flows {
-		if name := running.Flows[i].Name; next.flow(name) == nil {
+		if name := running.Flows[i].Name; next.Flow(name) == nil {
 			p.Removed = append(p.Removed, name)
 		}
 	}
 	return p
 }
 
-func (c *Config) flow(name string) *Flow {
+// change adds what becomes of a flow that is in both.
+func (p *Plan) change(old, next *Flow) {
+	switch keys := flowKeys(old, next); {
+	case keys == nil:
+		p.Kept = append(p.Kept, next.Name)
+	case slices.Equal(keys, []string{"from.filter"}):
+		p.Filters = append(p.Filters, next.Name)
+	default:
+		p.Changed = append(p.Changed, Change{next.Name, keys})
+	}
+}
+
+// Flow is the flow of that name, or nil.
+func (c *Config) Flow(name string) *Flow {
 	for i := range c.Flows {
 		if c.Flows[i].Name == name {
 			return &c.Flows[i]

@@ -46,6 +46,12 @@ flows:
 	if same := Compare(next, next); !same.Empty() || len(same.Kept) != 3 {
 		t.Errorf("against itself: %+v", same)
 	}
+	filtered := *next
+	filtered.Flows = slices.Clone(next.Flows)
+	filtered.Flows[0].From.Filter = "udp"
+	if got := Compare(next, &filtered); !slices.Equal(got.Filters, []string{"d"}) || got.Empty() || len(got.Kept) != 2 {
+		t.Errorf("another filter: %+v", got)
+	}
 	next.Flows[1].To.Peers = slices.Clone(next.Flows[1].To.Peers)
 	next.Flows[1].To.Peers[0].Policy = PolicyDropOldest
 	if got := Compare(running, next).Changed; len(got) != 2 || !slices.Equal(got[0].Keys, []string{"to.peers"}) {
