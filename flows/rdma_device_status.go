@@ -12,6 +12,8 @@ import (
 type RDMADeviceStatus struct {
 	Name  string `json:"name"`
 	Flows int    `json:"users"` // ends of flows
+	// QueuePairs is how many are open: one for each connection, of clients and of peers.
+	QueuePairs int `json:"queue_pairs"`
 	// Placed is the bytes that were copied to where a receive, a WRITE or a READ says: the one copy there must be of what comes, requests and
 	// acknowledgements of 64 bytes included.
 	Placed uint64 `json:"placed_bytes"`
@@ -25,7 +27,7 @@ func (d *rdmaDevices) status() (all []RDMADeviceStatus) {
 	defer d.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(d.open)) {
 		one := d.open[name]
-		s := RDMADeviceStatus{Name: name, Flows: one.users}
+		s := RDMADeviceStatus{Name: name, Flows: one.users, QueuePairs: one.Device.QueuePairs()}
 		if soft, is := one.Device.(*roce.Device); is {
 			s.count(soft.Counters())
 		}

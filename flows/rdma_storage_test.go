@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/protocol"
@@ -101,6 +102,9 @@ func TestLogGoesOn(t *testing.T) {
 		if st.Log.First < 301 || st.Log.Acknowledged != 1000 {
 			t.Errorf("the log's status is %+v", st.Log)
 		}
+		pairsOpen(t, d, 2)
+		b.stop()
+		pairsOpen(t, d, 1)
 		if err := d.Flows()[0].Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -110,6 +114,15 @@ func TestLogGoesOn(t *testing.T) {
 	if err != nil || !report.Intact() {
 		t.Errorf("verified: %+v, %v", report, err)
 	}
+}
+
+// pairsOpen waits for the daemon's one RDMA device to have so many queue pairs.
+func pairsOpen(t *testing.T, d *Daemon, n int) {
+	t.Helper()
+	testenv.Wait(t, 10*time.Second, fmt.Sprintf("%d queue pairs to be open", n), func() bool {
+		all := d.Status().RDMA
+		return len(all) == 1 && all[0].QueuePairs == n
+	})
 }
 
 // TestLogWritten: clients write records into what they are granted, and the disk has them from there. A client that goes away and comes

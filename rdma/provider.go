@@ -31,6 +31,8 @@ type Device interface {
 	// GIDs lists the places of a port's GID table that are in use.
 	GIDs(port uint8) ([]GIDEntry, error)
 	NewProtectionDomain() (ProtectionDomain, error)
+	// QueuePairs is how many queue pairs made from the device are open. Any goroutine may ask.
+	QueuePairs() int
 	// NewCompletionQueue makes a queue for at least that many completions.
 	NewCompletionQueue(CompletionQueueConfig) (CompletionQueue, error)
 	// EventFD polls readable when NextEvent has something. It does not block.

@@ -63,6 +63,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for i := range s.Flows {
 		collectFlow(out, &s.Flows[i])
 	}
+	for _, d := range s.RDMA {
+		gauge(out, descPairs, float64(d.QueuePairs), d.Name)
+	}
 	collectRDMA(out, s.Flows)
 }
 

@@ -9,6 +9,7 @@ import (
 
 // The metrics of flows with RDMA at one end or both.
 var (
+	descPairs      = describe("rdma_queue_pairs", "Queue pairs that are open on the RDMA device.", "device")
 	descClients    = describe("connections_total", "Connections of RDMA clients that came about.", "flow")
 	descBroken     = describe("broken_connections_total", "Connections of RDMA clients that failed.", "flow")
 	descReplays    = describe("replayed_messages_total", "Messages that had come before, and were dropped.", "flow")

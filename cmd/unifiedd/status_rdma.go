@@ -86,11 +86,13 @@ func because(why string) string {
 	return " (" + why + ")"
 }
 
-// printRDMADevices says what RoCE in software has copied.
+// printRDMADevices says how many queue pairs are open, and what RoCE in software has copied.
 func printRDMADevices(w io.Writer, all []flows.RDMADeviceStatus) {
 	for _, d := range all {
+		fmt.Fprintf(w, "rdma\t%s: %d queue pairs open", d.Name, d.QueuePairs)
 		if d.SentCopied != nil {
-			fmt.Fprintf(w, "rdma\t%s: %d bytes placed; copied to be sent: %s\n", d.Name, d.Placed, nonzero(d.SentCopied))
+			fmt.Fprintf(w, "; %d bytes placed; copied to be sent: %s", d.Placed, nonzero(d.SentCopied))
 		}
+		fmt.Fprintln(w)
 	}
 }

@@ -162,7 +162,7 @@ func (p *raw) post(b []byte) {
 // request has a request of bytes done.
 func (p *raw) request(b []byte, r rdma.SendRequest) {
 	p.Helper()
-	testenv.Wait(p, 20*time.Second, "room to send", func() bool { p.poll(); return p.under < rawSends })
+	p.await("room to send", func() bool { return p.under < rawSends })
 	p.start(b, r)
 }
 
@@ -186,7 +186,7 @@ func (p *raw) start(b []byte, r rdma.SendRequest) {
 func (p *raw) send(count, size int) {
 	p.Helper()
 	for range count {
-		testenv.Wait(p, 20*time.Second, "credit", func() bool { p.poll(); return p.next <= p.limit })
+		p.await("credit", func() bool { return p.next <= p.limit })
 		if message := p.message(p.next, payload(p.next, size)); p.remote.Capabilities == 0 {
 			p.post(message)
 		} else {
@@ -236,10 +236,19 @@ func (p *raw) poll() (last protocol.Progress) {
 	return last
 }
 
-// await waits until something is so, of what progress says.
+// await waits until something is so, of what progress says. It does not wait for one that was ended, and says why that was.
 func (p *raw) await(what string, so func() bool) {
 	p.Helper()
-	testenv.Wait(p, 20*time.Second, what, func() bool { p.poll(); return so() })
+	testenv.Wait(p, 20*time.Second, what, func() bool { p.poll(); return so() || p.heard() })
+	for end := time.Now().Add(testenv.Within(time.Second)); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if so() {
+			return
+		}
+		p.poll() // what came with the end, or is flushed by it
+	}
+	text := <-p.textDone
+	p.textDone <- text
+	p.Fatalf("session %d waits for %s, and its connection has ended: it hears %q, and its queue pair has met %v", p.session, what, text, p.broken)
 }
 
 // awaitAcked waits for the acknowledgement of all that was sent.

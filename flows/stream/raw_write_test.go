@@ -2,10 +2,8 @@ package stream
 
 import (
 	"encoding/binary"
-	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -40,7 +38,7 @@ func (p *raw) progress(message []byte) (protocol.Progress, protocol.Reason) {
 // peek waits for a number of credits, and returns the last of them.
 func (p *raw) peek(n int) protocol.Credit {
 	p.Helper()
-	testenv.Wait(p, 20*time.Second, "credits", func() bool { p.poll(); return len(p.credits) >= n })
+	p.await("credits", func() bool { return len(p.credits) >= n })
 	return p.credits[n-1]
 }
 

@@ -48,6 +48,13 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	return q, nil
 }
 
+// QueuePairs is how many are open.
+func (d *Device) QueuePairs() int {
+	d.lock.Lock()
+	defer d.unlock()
+	return len(d.pairs)
+}
+
 // make makes the engine's part. The device is locked.
 func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
 	m := &q.dev.machine

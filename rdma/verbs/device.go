@@ -13,6 +13,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,7 @@ type device struct {
 	atZero bool
 	// windows says that there are memory windows that hold a peer to their bounds.
 	windows bool
+	pairs   atomic.Int32 // queue pairs that are open
 }
 
 var _ rdma.Device = (*device)(nil)

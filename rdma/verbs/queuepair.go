@@ -42,6 +42,7 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 		return nil, refusal("make", q, unix.Errno(errno), map[unix.Errno]string{
 			unix.EINVAL: "fewer work requests, elements or inline bytes may do: " + q.wants()})
 	}
+	p.dev.pairs.Add(1)
 	q.qpn, q.number = uint32(q.qp.qp_num), addressOfQP(q.qp)
 	q.named(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qpn, p.dev.title))
 	q.config.SendDepth, q.config.RecvDepth = int(a.cap.max_send_wr), int(a.cap.max_recv_wr)
@@ -49,6 +50,9 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	q.config.InlineBytes = int(a.cap.max_inline_data)
 	return q, nil
 }
+
+// QueuePairs is how many are open.
+func (d *device) QueuePairs() int { return int(d.pairs.Load()) }
 
 // wants are the sizes asked for.
 func (q *queuePair) wants() string {
@@ -119,6 +123,7 @@ func (q *queuePair) Close() error {
 			return refusal("close", q, unix.Errno(errno), nil)
 		}
 		q.number = 0
+		q.pd.dev.pairs.Add(-1)
 		return nil
 	})
 }

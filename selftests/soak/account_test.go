@@ -25,6 +25,7 @@ type mark struct {
 	pool int64
 	held int64 // frames granted to peers
 	wait int64 // receives that wait for a message
+	pair int   // queue pairs that are open
 }
 
 func (r *rig) mark() mark {
@@ -36,8 +37,16 @@ func (r *rig) mark() mark {
 			m.wait += f.Receives.Posted
 		}
 	}
-	m.pool, m.held = s.Region.Owners["pool"], s.Region.Owners["granted"]
+	m.pool, m.held, m.pair = s.Region.Owners["pool"], s.Region.Owners["granted"], pairs(&s)
 	return m
+}
+
+// pairs is how many queue pairs the daemon's devices have open.
+func pairs(s *flows.Status) (n int) {
+	for _, d := range s.RDMA {
+		n += d.QueuePairs
+	}
+	return n
 }
 
 // lost is what a flow has lost, at its source or on the way to the peer that is to get everything.
@@ -88,6 +97,7 @@ func (r *rig) rates(span time.Duration) map[string]float64 {
 	begin := r.mark()
 	all := map[string]float64{}
 	for _, name := range flowNames {
+		rate := rateOf(name)
 		r.await("flow "+name+" to have its rate", func() bool {
 			now := r.mark()
 			all[name] = min(rate, float64(now.came[name]-begin.came[name])/now.at.Sub(begin.at).Seconds())
@@ -95,6 +105,14 @@ func (r *rig) rates(span time.Duration) map[string]float64 {
 		})
 	}
 	return all
+}
+
+// rateOf is how many a second are sent to a flow.
+func rateOf(flow string) float64 {
+	if flow == "blocks" {
+		return requestRate
+	}
+	return rate
 }
 
 // back waits until everything is as it was at a mark: frames in the pool, grants, and who is connected.
@@ -120,6 +138,9 @@ func (r *rig) isBack(to mark) string {
 	}
 	if n := s.Region.Owners["granted"]; n != to.held {
 		return "grants"
+	}
+	if pairs(&s) != to.pair {
+		return "queue pairs"
 	}
 	posted := int64(0)
 	for i := range s.Flows {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ const (
 // What the traffic is: rates a second, and bytes.
 const (
 	rate        = 200.0
+	requestRate = 50.0 // of blocks, which are asked for one after the other: a busy machine takes milliseconds for each
 	packetSize  = 700
 	messageSize = 1800 // two packets on the wire
 	requestSize = 4096
@@ -114,12 +116,16 @@ func newRig(t *testing.T) *rig {
 	r.sources = enter(t, &w.sources,
 		job{Name: "wal", Kind: "append", Address: w.daemon.at(walPort), Flow: "wal", Seed: logSeed, Size: messageSize, Rate: rate, Depth: 64},
 		job{Name: "relay", Kind: "append", Address: w.daemon.at(relayPort), Flow: "relay", Seed: relaySeed, Size: messageSize, Rate: rate, Depth: 64},
-		job{Name: "blocks", Kind: "read", Address: w.daemon.at(blocksPort), Flow: "blocks", Seed: blocksSeed, Size: requestSize, Rate: rate, Depth: 4})
+		job{Name: "blocks", Kind: "read", Address: w.daemon.at(blocksPort), Flow: "blocks", Seed: blocksSeed, Size: requestSize, Rate: requestRate, Depth: 4})
 	r.packets["capture"], r.packets["feed"] = newStream(t, &w.captured, rate), newStream(t, &w.fed, rate)
 	r.captures, r.records = followCaptures(t, r.storage), followRecords(t, r.log)
 	for _, name := range flowNames {
 		r.await("traffic on "+name, func() bool { return r.came(name) >= 20 })
 	}
+	r.await("everybody to be connected", func() bool {
+		s := r.status()
+		return !slices.ContainsFunc(s.Flows, func(f flows.FlowStatus) bool { return !connected(&f) })
+	})
 	return r
 }
 
