@@ -31,7 +31,8 @@ func newExport() *cobra.Command {
 		Long: `Make a plain pcapng file of the ring of segments on a device, oldest first, or of
 segment files, in the order given. What is read may be written by a capture
 meanwhile; it is never written to. Segments that lie before or after the TIMEs are
-not read.
+not read, and of those with an index (see 'unifiedd index') only what may hold
+packets of the times, addresses, ports and protocols asked for.
 
 A TIME is like 2026-11-20T14:05:00Z (RFC 3339), 2026-11-20 14:05:00.25 (here and
 now), 14:05 (today), or seconds since 1970 behind an @. FILTER is tcpdump's, as in
@@ -73,7 +74,7 @@ func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err e
 		return s, fmt.Errorf("filter %q: %w", text, err)
 	}
 	if !e.All() {
-		s.Match = e.Matcher().Match
+		s.Match, s.Need = e.Matcher().Match, e.Needs()
 	}
 	return s, nil
 }
@@ -136,7 +137,7 @@ func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
 	found, err := ring.Find(in, uint64(size))
 	switch {
 	case errors.Is(err, ring.ErrNone):
-		return x.AddSegment(in, size)
+		return x.AddFile(in, size)
 	case err != nil:
 		return err
 	case found.Damage != nil:
@@ -154,6 +155,12 @@ func tellExport(w io.Writer, s export.Summary) {
 	}
 	if s.Outside > 0 {
 		fmt.Fprintf(w, "not read: %s before or after the times\n", plural(int(s.Outside), "segment"))
+	}
+	if s.Indexed > 0 {
+		fmt.Fprintf(w, "by the index of %s: %s passed over\n", plural(int(s.Indexed), "segment"), batches(s.PassedOver))
+	}
+	if s.BadIndexes > 0 {
+		fmt.Fprintf(w, "read whole, with an index that is not used: %s, first %v (make it again: unifiedd index)\n", plural(int(s.BadIndexes), "segment"), s.WhyBad)
 	}
 	if s.Skipped > 0 || s.Overwritten > 0 {
 		fmt.Fprintf(w, "skipped: %s not whole (being written, or lost), %s overwritten meanwhile\n",

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/unifiedd/unifiedd/internal/need"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
@@ -14,6 +15,7 @@ import (
 type Select struct {
 	From, To uint64                  // nanoseconds since the epoch: from on, and before; 0: no bound
 	Match    func(frame []byte) bool // keeps nothing of the frame; nil: every packet
+	Need     need.Need               // what Match needs, for an index
 }
 
 func (s *Select) wants(p *pcapng.Packet) bool {
@@ -27,6 +29,10 @@ type Summary struct {
 	Skipped     uint64 // batches that are not whole: being written, or lost in a crash
 	Overwritten uint64 // segments that were overwritten while they were read, or before
 	Outside     uint64 // segments that were not read, since they lie before or after the times asked for
+	Indexed     uint64 // segments of which an index said what to read
+	PassedOver  uint64 // batches of those that were not read
+	BadIndexes  uint64 // segments that were read whole, since their index is stale or damaged
+	WhyBad      error  // of the first of them
 	Seen        uint64 // packets
 	Packets     uint64 // written
 	Bytes       uint64 // of those packets
@@ -94,15 +100,19 @@ func (e *Exporter) AddSegment(f io.ReaderAt, size int64) error {
 	if outside || err != nil {
 		return err
 	}
-	head, err := pcapng.ReadHead(f, size)
-	if err == nil {
-		err = e.begin(head)
-	}
-	if err != nil {
+	if err := e.beginSegment(f, size); err != nil {
 		return err
 	}
 	report, err := pcapng.Read(f, size, pcapng.Options{}, e.batch)
 	e.count(report)
+	return err
+}
+
+func (e *Exporter) beginSegment(f io.ReaderAt, size int64) error {
+	head, err := pcapng.ReadHead(f, size)
+	if err == nil {
+		err = e.begin(head)
+	}
 	return err
 }
 

@@ -3,13 +3,15 @@ package pcapng
 import (
 	"errors"
 	"fmt"
+	"io"
 )
 
 // Finished reports whether a segment of size bytes was closed properly: it ends in a batch without packets, as long
 // as the segment's alignment, that calls everything in front of it durable. It reads the head and the end only. A file
 // that is no segment of ours is not finished.
-func Finished(f File, size int64) (bool, error) {
-	r := recovery{f: f, dry: true, w: newWindow(f, size), report: Report{Size: size}}
+func Finished(f io.ReaderAt, size int64) (bool, error) {
+	r := newReading(f, size)
+	r.w = smallWindow(f, size)
 	if err := r.readHead(); errors.Is(err, ErrNotSegment) {
 		return false, nil
 	} else if err != nil {

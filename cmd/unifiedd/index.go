@@ -1,0 +1,46 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/internal/index"
+)
+
+func newIndex() *cobra.Command {
+	var beside bool
+	c := &cobra.Command{
+		Use:   "index FILE...",
+		Short: "Make the index of segment files, so that export finds packets without reading all",
+		Long: `Make the index of segment files that are complete, beside each: FILE.idx. 'unifiedd
+export' then reads only what may hold packets of the times, addresses, ports and
+protocols asked for. A flow with 'to: {index: true}' makes them itself.`,
+		Example: `  unifiedd index /captures/md-*.pcapng
+  unifiedd export -r md-20261120T140500Z-000001.pcapng -w - host 10.0.0.1 and port 443 | tshark -r -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, names []string) error {
+			if beside {
+				index.Yield()
+			}
+			return runIndex(names, beside, c.OutOrStdout())
+		},
+	}
+	c.Flags().BoolVar(&beside, "idle", false, "use only what processors and disks have left, and keep nothing in the page cache")
+	return c
+}
+
+// runIndex makes indexes, all that can be made.
+func runIndex(names []string, beside bool, stdout io.Writer) error {
+	var bad []error
+	for _, name := range names {
+		s, err := index.Make(name, beside)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("index %s: %w", name, err))
+			continue
+		}
+		fmt.Fprintf(stdout, "%s: %d packets in %d blocks, %d bytes\n", name+index.Suffix, s.Packets, s.Blocks, s.Bytes)
+	}
+	return errors.Join(bad...)
+}

@@ -1,0 +1,90 @@
+package index
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"golang.org/x/sys/unix"
+)
+
+// Unfinished is what the name of an index has behind it while it is made.
+const Unfinished = ".new"
+
+// ErrNotClosed is matched when a segment is written yet, or was left by a crash.
+var ErrNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
+
+// Make makes the index of a segment file, beside it, in place of what is there. Where a capture goes on meanwhile, say so: what is
+// read then is not kept in the page cache.
+func Make(path string, beside bool) (sum Summary, err error) {
+	segment, err := os.Open(path)
+	if err != nil {
+		return sum, err
+	}
+	defer segment.Close()
+	info, err := segment.Stat()
+	if err != nil {
+		return sum, err
+	}
+	head, err := pcapng.ReadHead(segment, info.Size())
+	if err != nil {
+		return sum, err
+	}
+	if done, err := pcapng.Finished(segment, info.Size()); err != nil {
+		return sum, err
+	} else if !done {
+		return sum, ErrNotClosed
+	}
+	name := path + Suffix + Unfinished
+	out, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
+	if err != nil {
+		return sum, err
+	}
+	sum, err = build(out, segment, info.Size(), &head, beside)
+	if err = errors.Join(err, sameOwner(out, info), out.Close()); err == nil {
+		err = os.Rename(name, path+Suffix)
+	}
+	if err != nil {
+		return sum, errors.Join(err, os.Remove(name))
+	}
+	return sum, nil
+}
+
+// sameOwner gives a file to who owns another, if that is somebody else.
+func sameOwner(f *os.File, of os.FileInfo) error {
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	a, ok := mine.Sys().(*syscall.Stat_t)
+	b, same := of.Sys().(*syscall.Stat_t)
+	if !ok || !same || a.Uid == b.Uid && a.Gid == b.Gid {
+		return nil
+	}
+	if err := f.Chown(int(b.Uid), int(b.Gid)); err != nil && !errors.Is(err, os.ErrPermission) {
+		return err
+	}
+	return nil
+}
+
+// forget is how much is read before it is dropped from the page cache.
+const forget = 16 << 20
+
+func build(out io.WriterAt, segment *os.File, size int64, head *pcapng.Head, beside bool) (Summary, error) {
+	b := NewBuilder(out, head)
+	dropped := int64(0)
+	report, err := pcapng.Read(segment, size, pcapng.Options{}, func(batch pcapng.Batch, data []byte) error {
+		if at := int64(batch.Offset); beside && at-dropped >= forget {
+			_ = unix.Fadvise(int(segment.Fd()), dropped, at-dropped, unix.FADV_DONTNEED) // it is only the cache's good
+			dropped = at
+		}
+		return b.Add(batch, data)
+	})
+	if err != nil {
+		return b.sum, fmt.Errorf("read the segment: %w", err)
+	}
+	return b.Close(report)
+}
