@@ -53,7 +53,9 @@ const (
 	captureVerdictVERDICT_NO_MATCH   captureVerdict = 1
 	captureVerdictVERDICT_TOO_LONG   captureVerdict = 2
 	captureVerdictVERDICT_NO_SOCKET  captureVerdict = 3
-	captureVerdictVERDICT_COUNT      captureVerdict = 4
+	captureVerdictVERDICT_UNCLEAR    captureVerdict = 4
+	captureVerdictVERDICT_DROPPED    captureVerdict = 5
+	captureVerdictVERDICT_COUNT      captureVerdict = 6
 )
 
 // Names of all BPF objects in the ELF.
@@ -61,11 +63,13 @@ const (
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
 	captureMapCounters             = "counters"
+	captureMapRules                = "rules"
 	captureMapXsks                 = "xsks"
 	captureProgUnifieddCapture     = "unifiedd_capture"
 	captureProgUnifieddCaptureCard = "unifiedd_capture_card"
 	captureVarMaxLen               = "max_len"
 	captureVarMetaRefused          = "meta_refused"
+	captureVarOwnProgram           = "own_program"
 	captureVarTimestamps           = "timestamps"
 )
 
@@ -120,6 +124,7 @@ type captureProgramSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureMapSpecs struct {
 	Counters *ebpf.MapSpec `ebpf:"counters"`
+	Rules    *ebpf.MapSpec `ebpf:"rules"`
 	Xsks     *ebpf.MapSpec `ebpf:"xsks"`
 }
 
@@ -129,6 +134,7 @@ type captureMapSpecs struct {
 type captureVariableSpecs struct {
 	MaxLen      *ebpf.VariableSpec `ebpf:"max_len"`
 	MetaRefused *ebpf.VariableSpec `ebpf:"meta_refused"`
+	OwnProgram  *ebpf.VariableSpec `ebpf:"own_program"`
 	Timestamps  *ebpf.VariableSpec `ebpf:"timestamps"`
 }
 
@@ -153,12 +159,14 @@ func (o *captureObjects) Close() error {
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type captureMaps struct {
 	Counters *ebpf.Map `ebpf:"counters"`
+	Rules    *ebpf.Map `ebpf:"rules"`
 	Xsks     *ebpf.Map `ebpf:"xsks"`
 }
 
 func (m *captureMaps) Close() error {
 	return _CaptureClose(
 		m.Counters,
+		m.Rules,
 		m.Xsks,
 	)
 }
@@ -169,6 +177,7 @@ func (m *captureMaps) Close() error {
 type captureVariables struct {
 	MaxLen      *ebpf.Variable `ebpf:"max_len"`
 	MetaRefused *ebpf.Variable `ebpf:"meta_refused"`
+	OwnProgram  *ebpf.Variable `ebpf:"own_program"`
 	Timestamps  *ebpf.Variable `ebpf:"timestamps"`
 }
 

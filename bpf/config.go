@@ -30,9 +30,13 @@ type Config struct {
 	// attached to that interface only, and in driver mode only. Load must run on a
 	// thread in the network namespace of the interface. Needs Timestamps and Linux 6.3.
 	Device int
-	// Filter says which packets are wanted. Nil wants all of them.
+	// Filter, Rules and Own are a [Selection]: which packets are wanted.
 	Filter *filter.Expr
+	Rules  []Rule
+	Own    *Object
 }
+
+func (c Config) selection() Selection { return Selection{c.Filter, c.Rules, c.Own} }
 
 func (c Config) check() error {
 	if c.Queues < 1 || c.Queues > MaxQueues {
@@ -41,5 +45,6 @@ func (c Config) check() error {
 	if c.Device < 0 || c.Device > math.MaxInt32 || c.Device != 0 && !c.Timestamps {
 		return fmt.Errorf("load XDP program: times of the card of interface %d: give the index of an interface, and ask for timestamps", c.Device)
 	}
-	return nil
+	s := c.selection()
+	return s.check()
 }

@@ -1,6 +1,10 @@
 package bpf
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cilium/ebpf"
+)
 
 // Counters returns what became of all packets since [Load]: the sums over all
 // CPUs. Packets that arrive meanwhile may be in it or not.
@@ -12,13 +16,22 @@ func (p *Program) Counters() (Counters, error) {
 		return c, fmt.Errorf("read counters: %w", ErrClosed)
 	}
 	for v := range c {
-		if err := p.maps.counters.Lookup(uint32(v), p.buffer); err != nil {
+		var err error
+		if c[v], err = p.sum(p.maps.counters, uint32(v)); err != nil {
 			return Counters{}, fmt.Errorf("read the counter of %s packets: %w", Verdict(v), err)
 		}
-		for _, k := range p.buffer {
-			c[v].Packets += k.Packets
-			c[v].Bytes += k.Bytes
-		}
+	}
+	return c, nil
+}
+
+// sum adds up a counter over all CPUs; p.mu is held.
+func (p *Program) sum(of *ebpf.Map, index uint32) (c Counter, err error) {
+	if err := of.Lookup(index, p.buffer); err != nil {
+		return c, err
+	}
+	for _, k := range p.buffer {
+		c.Packets += k.Packets
+		c.Bytes += k.Bytes
 	}
 	return c, nil
 }

@@ -2,8 +2,8 @@
 // receives, whether an AF_XDP socket or the kernel gets it.
 //
 // The program runs in the driver, before the kernel has spent anything on the
-// packet. It asks a filter (package filter). What the filter accepts is
-// redirected to the socket that [Program.SetSocket] bound to the packet's
+// packet. It asks a [Selection]: a filter (package filter), rules, or a program of the
+// user's own, an [Object]. What that accepts is redirected to the socket that [Program.SetSocket] bound to the packet's
 // receive queue; everything else goes on to the kernel untouched, so that the
 // host keeps its ARP and its SSH. Each packet is counted under exactly one
 // [Verdict]; their sum is what the interface received. Redirected means handed
@@ -12,7 +12,7 @@
 // # Lifetime
 //
 // [Load] puts program and maps into the kernel, [Program.Attach] binds the
-// program to one interface, [Program.Replace] exchanges the filter while packets
+// program to one interface, [Program.Select] exchanges the selection while packets
 // flow, and [Program.Close] gives everything back. The attachment is a bpf_link
 // that lives with this process: after a crash the kernel removes it. A program
 // of somebody else is never replaced; it is named in the error instead, of type

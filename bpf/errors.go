@@ -9,8 +9,6 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
-
-	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
 // Errors to be matched with errors.Is.
@@ -70,6 +68,8 @@ func (e *ForeignError) Is(target error) bool { return target == ErrOccupied }
 type RefusedError struct {
 	// Filter is the expression that was compiled in, "" when there was none.
 	Filter string
+	// Own is the user's program, nil when there was none.
+	Own *Object
 	// Lines are the end of the verifier's log, without its statistics.
 	Lines []string
 	cause error
@@ -78,8 +78,11 @@ type RefusedError struct {
 // tooManyBranches stands for the verifier's own words where they are lost.
 const tooManyBranches = "more than 8192 branches wait to be walked"
 
-// logLines is how much of the verifier's log is worth showing.
-const logLines = 4
+// How much of the verifier's log is worth showing, and of that of a user's own program.
+const (
+	logLines    = 4
+	ownLogLines = 40
+)
 
 // filterText is how much of a filter is worth showing.
 const filterText = 120
@@ -87,6 +90,9 @@ const filterText = 120
 // Error names the filter, the verifier's words, and the remedy.
 func (e *RefusedError) Error() string {
 	what, remedy := "without a filter", "this kernel may be too old: Linux 5.18 or later is needed"
+	if e.Own != nil {
+		return fmt.Sprintf("%v with %v; the end of what the verifier says:\n\t%s", ErrRefused, e.Own, strings.Join(e.Lines, "\n\t"))
+	}
 	if e.Filter != "" {
 		what, remedy = fmt.Sprintf("with the filter %q", shorten(e.Filter)), "simplify the filter: fewer alternatives, networks instead of hosts"
 	}
@@ -107,15 +113,15 @@ func (e *RefusedError) Is(target error) bool { return target == ErrRefused }
 func (e *RefusedError) Unwrap() error { return e.cause }
 
 // loadError explains why the kernel did not take the program.
-func loadError(err error, expr *filter.Expr) error {
+func loadError(err error, s *Selection) error {
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) && len(verifier.Log) > 0 {
-		return &RefusedError{Filter: textOf(expr), Lines: lastWords(verifier.Log), cause: err}
+		return &RefusedError{Filter: s.String(), Own: s.Own, Lines: lastWords(verifier.Log, s.Own), cause: err}
 	}
 	if errors.Is(err, unix.EFAULT) {
 		// What check_cond_jmp_op of the verifier answers when its stack of
 		// branches still to be walked is full; the log does not come with it.
-		return &RefusedError{Filter: textOf(expr), Lines: []string{tooManyBranches}, cause: err}
+		return &RefusedError{Filter: s.String(), Own: s.Own, Lines: []string{tooManyBranches}, cause: err}
 	}
 	if errors.Is(err, os.ErrPermission) {
 		return fmt.Errorf("load XDP program: %w (run as root, or with CAP_BPF and CAP_NET_ADMIN)", err)
@@ -124,17 +130,14 @@ func loadError(err error, expr *filter.Expr) error {
 }
 
 // lastWords returns the end of the verifier's log, without its statistics.
-func lastWords(log []string) []string {
+func lastWords(log []string, own *Object) []string {
 	lines := slices.DeleteFunc(slices.Clone(log), func(line string) bool {
 		return slices.ContainsFunc([]string{"verification time ", "stack depth ", "processed ", "insns processed "},
 			func(prefix string) bool { return strings.HasPrefix(line, prefix) })
 	})
-	return lines[max(0, len(lines)-logLines):]
-}
-
-func textOf(expr *filter.Expr) string {
-	if expr == nil {
-		return ""
+	most := logLines
+	if own != nil {
+		most = ownLogLines
 	}
-	return expr.String()
+	return lines[max(0, len(lines)-most):]
 }

@@ -5,9 +5,8 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
-
-	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
 // statusMap is the section with the words that user space maps.
@@ -24,8 +23,8 @@ func (m *maps) replacements() map[string]*ebpf.Map {
 	return map[string]*ebpf.Map{captureMapXsks: m.sockets, captureMapCounters: m.counters, statusMap: m.status}
 }
 
-// prepare returns the compiled program set up as the configuration says.
-func (c Config) prepare(expr *filter.Expr) (*ebpf.CollectionSpec, error) {
+// prepare returns the compiled program set up as the configuration says, with this selection.
+func (c Config) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
 	spec, err := loadCapture()
 	if err != nil {
 		return nil, fmt.Errorf("read the compiled XDP program: %w", err)
@@ -39,14 +38,18 @@ func (c Config) prepare(expr *filter.Expr) (*ebpf.CollectionSpec, error) {
 	if err := c.setConstants(spec); err != nil {
 		return nil, err
 	}
-	if expr == nil {
-		return spec, nil
+	switch {
+	case s.Own != nil:
+		return spec, s.Own.join(spec, c.MultiBuffer)
+	case s.Rules != nil:
+		spec.Maps[captureMapRules].MaxEntries = uint32(max(1, len(s.Rules)))
+		program.Instructions, err = spliceRules(program.Instructions, s.Rules)
+	case s.Filter != nil:
+		var body asm.Instructions
+		if body, err = s.Filter.Instructions(); err == nil {
+			program.Instructions, err = splice(program.Instructions, filterSymbol, body)
+		}
 	}
-	body, err := expr.Instructions()
-	if err != nil {
-		return nil, err
-	}
-	program.Instructions, err = splice(program.Instructions, body)
 	return spec, err
 }
 
@@ -80,14 +83,17 @@ func (c Config) setConstants(spec *ebpf.CollectionSpec) error {
 
 // load puts a prepared program into the kernel, on the maps given or, when there
 // are none, on new ones. The caller closes the collection.
-func load(spec *ebpf.CollectionSpec, expr *filter.Expr, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
-	// The statistics level logs errors without a line per instruction.
+func load(spec *ebpf.CollectionSpec, s *Selection, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	level := ebpf.LogLevelStats // logs errors without a line per instruction
+	if s.Own != nil {
+		level = 0 // its author wants those
+	}
 	collection, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{
-		Programs:        ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
+		Programs:        ebpf.ProgramOptions{LogLevel: level},
 		MapReplacements: shared,
 	})
 	if err != nil {
-		return nil, loadError(err, expr)
+		return nil, loadError(err, s)
 	}
 	return collection, nil
 }
@@ -100,11 +106,12 @@ func Load(c Config) (*Program, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	spec, err := c.prepare(c.Filter)
+	s := c.selection()
+	spec, err := c.prepare(&s)
 	if err != nil {
 		return nil, err
 	}
-	collection, err := load(spec, c.Filter, nil)
+	collection, err := load(spec, &s, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -117,5 +124,5 @@ func Load(c Config) (*Program, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load XDP program: map its status word: %w", err), home.close())
 	}
-	return newProgram(c, collection, refused, home)
+	return newProgram(c, spec, collection, refused, home)
 }

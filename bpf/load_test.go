@@ -61,7 +61,7 @@ func TestVerdictNames(t *testing.T) {
 	for v := range Verdicts + 1 {
 		names = append(names, Verdict(v).String())
 	}
-	if got := strings.Join(names, " "); got != "redirected no_match too_long no_socket unknown" {
+	if got := strings.Join(names, " "); got != "redirected no_match too_long no_socket unclear dropped unknown" {
 		t.Error(got)
 	}
 }
@@ -112,7 +112,7 @@ func TestVerifierRefusalIsExplained(t *testing.T) {
 func TestVerifierWordsAreShown(t *testing.T) {
 	testenv.Root(t)
 	expr := mustParse(t, "tcp")
-	spec, err := Config{Queues: 1}.prepare(expr)
+	spec, err := Config{Queues: 1}.prepare(&Selection{Filter: expr})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,12 +120,12 @@ func TestVerifierWordsAreShown(t *testing.T) {
 	behind := asm.LoadMem(asm.R0, asm.R1, 1000, asm.Word)
 	notNull := asm.JNE.Imm(asm.R1, 0, "")
 	notNull.Offset = 2
-	program.Instructions, err = splice(program.Instructions,
+	program.Instructions, err = splice(program.Instructions, filterSymbol,
 		asm.Instructions{notNull, asm.Mov.Imm(asm.R0, 0), asm.Return(), behind, asm.Return()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	collection, err := load(spec, expr, nil)
+	collection, err := load(spec, &Selection{Filter: expr}, nil)
 	if err == nil {
 		collection.Close()
 		t.Fatal("the verifier accepted a read behind the struct")

@@ -26,13 +26,14 @@ type Program struct {
 	mu      sync.Mutex
 	mapped  *mappedWord
 	program *ebpf.Program // the instance that runs; nil when closed
+	current               // what belongs to it alone
 	link    link.Link     // nil while not attached
 	mode    Mode          // of link
 	buffer  []captureCounter
 }
 
 // newProgram takes what it needs out of the collection, the word and the namespace.
-func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
+func newProgram(c Config, spec *ebpf.CollectionSpec, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close(), home.close())
@@ -47,6 +48,7 @@ func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord, home
 		mapped:  refused,
 		home:    home,
 		program: collection.DetachProgram(onlyProgram),
+		current: newCurrent(c.selection(), spec, collection),
 		buffer:  make([]captureCounter, cpus),
 	}
 	p.refused.Store(refused.word)
@@ -58,41 +60,51 @@ func newProgram(c Config, collection *ebpf.Collection, refused *mappedWord, home
 // XDP program sets before it redirects such a packet; once true it stays true.
 func (p *Program) MetaRefused() bool { return p.refused.Load().Load() != 0 }
 
-// Replace exchanges the filter; nil wants all packets. Packets meet either the
-// old filter or the new one, and counters go on. On error the old one stays.
-// Errors are those of [Load].
-func (p *Program) Replace(expr *filter.Expr) error {
+// Replace exchanges the filter; nil wants all packets. It is Select of that.
+func (p *Program) Replace(expr *filter.Expr) error { return p.Select(Selection{Filter: expr}) }
+
+// Select exchanges what says which packets are wanted. Packets meet either the old selection
+// or the new one, and Counters go on; those of rules, and of the user's program, are the
+// new one's and begin anew. On error the old one stays. Errors are those of [Load].
+func (p *Program) Select(s Selection) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.program == nil {
 		return fmt.Errorf("replace the filter: %w", ErrClosed)
 	}
-	spec, err := p.config.prepare(expr)
+	spec, err := p.prepare(&s)
 	if err != nil {
 		return fmt.Errorf("replace the filter: %w", err)
 	}
 	var collection *ebpf.Collection
 	err = p.home.do(func() (err error) {
-		collection, err = load(spec, expr, p.maps.replacements())
+		collection, err = load(spec, &s, p.maps.replacements())
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("replace the filter: %w", err)
 	}
 	defer collection.Close()
-	return p.exchange(collection.DetachProgram(onlyProgram))
+	return p.exchange(collection.DetachProgram(onlyProgram), newCurrent(s, spec, collection))
 }
 
-// exchange puts program in the place of the one that runs, and owns it.
-func (p *Program) exchange(program *ebpf.Program) error {
+func (p *Program) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return p.config.prepare(s)
+}
+
+// exchange puts program in the place of the one that runs, and owns it with what belongs to it.
+func (p *Program) exchange(program *ebpf.Program, its current) error {
 	if p.link != nil {
 		if err := p.link.Update(program); err != nil {
-			return errors.Join(fmt.Errorf("replace the filter: exchange the program on its interface: %w", err), program.Close())
+			return errors.Join(fmt.Errorf("replace the filter: exchange the program on its interface: %w", err), program.Close(), its.close())
 		}
 	}
-	old := p.program
-	p.program = program
-	return old.Close()
+	old, was := p.program, p.current
+	p.program, p.current = program, its
+	return errors.Join(old.Close(), was.close())
 }
 
 // Close takes the program off its interface and gives everything back. A second
@@ -108,7 +120,7 @@ func (p *Program) Close() error {
 	last.Store(p.mapped.word.Load())
 	p.refused.Store(last)
 	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(), p.home.close(),
-		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.status.Close())
+		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.status.Close(), p.current.close())
 	p.program = nil
 	return err
 }

@@ -49,10 +49,10 @@ func mustCount(t testing.TB, p *Program) Counters {
 
 // run runs the loaded program over a packet without an interface, and returns
 // which counter it moved. The counter must have grown by just this packet, and
-// what is not redirected must be passed on.
+// what is neither redirected nor dropped must be passed on.
 func run(t testing.TB, p *Program, packet []byte) Verdict {
 	t.Helper()
-	const xdpPass, xdpRedirect = 2, 4
+	const xdpDrop, xdpPass, xdpRedirect = 1, 2, 4
 	before := mustCount(t, p)
 	action, err := p.program.Run(&ebpf.RunOptions{Data: packet})
 	if err != nil {
@@ -69,7 +69,14 @@ func run(t testing.TB, p *Program, packet []byte) Verdict {
 			t.Fatalf("counter %v grew by %+v for one packet of %d bytes", Verdict(v), grown, len(packet))
 		}
 	}
-	if want := map[bool]uint32{true: xdpRedirect, false: xdpPass}[got == Redirected]; action != want {
+	want := uint32(xdpPass)
+	switch got {
+	case Redirected:
+		want = xdpRedirect
+	case Dropped:
+		want = xdpDrop
+	}
+	if action != want {
 		t.Fatalf("%v: XDP action %d, want %d", got, action, want)
 	}
 	return got

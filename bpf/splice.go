@@ -6,21 +6,28 @@ import (
 	"github.com/cilium/ebpf/asm"
 )
 
-// filterSymbol is the function whose body is the filter.
-const filterSymbol = "unifiedd_filter"
+// The functions whose bodies are replaced: by the filter, and by a call of the user's program.
+const (
+	filterSymbol = "unifiedd_filter"
+	ownSymbol    = "unifiedd_own"
+)
 
-// splice returns the program with the body of the filter function replaced. The
-// first instruction keeps its name and its type information, which the verifier
-// demands of a function.
-func splice(program, body asm.Instructions) (asm.Instructions, error) {
-	start, end := function(program, filterSymbol)
+// splice returns the program with the body of one of its functions replaced. The first
+// instruction keeps its name and its type information, which the verifier demands of a
+// function.
+func splice(program asm.Instructions, symbol string, body asm.Instructions) (asm.Instructions, error) {
+	start, end := function(program, symbol)
 	if start < 0 || len(body) == 0 {
-		return nil, errors.New("replace the filter: the compiled program has no function " + filterSymbol)
+		return nil, errNoFunction(symbol)
 	}
 	result := append(asm.Instructions{}, program[:start]...)
 	result = append(result, body[0].WithMetadata(program[start].Metadata))
 	result = append(result, body[1:]...)
 	return append(result, program[end:]...), nil
+}
+
+func errNoFunction(symbol string) error {
+	return errors.New("replace the filter: the compiled program has no function " + symbol)
 }
 
 // function returns where a function begins and ends, or -1.

@@ -32,8 +32,21 @@ enum verdict {
 	VERDICT_NO_MATCH,   /* left to the kernel: the filter does not want it */
 	VERDICT_TOO_LONG,   /* left to the kernel: wanted, but longer than max_len */
 	VERDICT_NO_SOCKET,  /* left to the kernel: wanted, but no socket is bound there */
+	VERDICT_UNCLEAR,    /* left to the kernel: the user's program returned what means nothing */
+	VERDICT_DROPPED,    /* dropped, as a rule or the user's program says */
 	VERDICT_COUNT,
 };
+
+/* What is to become of a packet. The loader makes functions that return it: selection.go has the same numbers. */
+enum decision {
+	DECISION_LEAVE,
+	DECISION_TAKE,
+	DECISION_DROP,
+	DECISION_NONE, /* the user's program returned something else */
+};
+
+/* A decision and, above it, the number of the rule that made it, from 1; 0: there is none. */
+#define DECISION_BITS 8
 
 /* Which fields of struct parsed are valid. A field that is not is zero. */
 enum parsed_flag {
@@ -84,11 +97,21 @@ struct {
 	__uint(max_entries, VERDICT_COUNT);
 } counters SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__type(key, __u32);
+	__type(value, struct counter);
+	__uint(max_entries, 1); /* the loader sets the number of rules */
+} rules SEC(".maps");
+
 /* Longest packet a socket can take, in bytes; 0 when every length fits. */
 volatile const __u32 max_len = 0;
 
 /* Whether to write a timestamp in front of each packet. */
 volatile const __u8 timestamps = 0;
+
+/* Whether the user's program decides, and not the filter. */
+volatile const __u8 own_program = 0;
 
 /*
  * Set, and never cleared, when a driver had no room for a timestamp. Written here before
@@ -378,10 +401,54 @@ __noinline int unifiedd_parse(struct xdp_md *ctx, struct parsed *p)
 	return 0;
 }
 
-/* unifiedd_filter says whether the packet is wanted. The loader replaces its body. */
+/*
+ * unifiedd_filter says whether the packet is wanted: a decision, with the number of its rule.
+ * The loader replaces its body.
+ */
 __weak __noinline int unifiedd_filter(struct parsed *p)
 {
 	return p != NULL;
+}
+
+/* unifiedd_own stands for the user's program. The loader has it call that. */
+__weak __noinline int unifiedd_own(struct xdp_md *ctx)
+{
+	return ctx ? XDP_PASS : XDP_ABORTED;
+}
+
+/* own_decision translates what the user's program returned. */
+static __always_inline __u32 own_decision(int action)
+{
+	switch (action) {
+	case XDP_PASS:
+		return DECISION_LEAVE;
+	case XDP_REDIRECT:
+		return DECISION_TAKE;
+	case XDP_DROP:
+		return DECISION_DROP;
+	}
+	return DECISION_NONE;
+}
+
+static __always_inline __u32 decide(struct xdp_md *ctx)
+{
+	struct parsed p = {};
+
+	if (own_program)
+		return own_decision(unifiedd_own(ctx));
+	unifiedd_parse(ctx, &p);
+	return unifiedd_filter(&p);
+}
+
+static __always_inline void count_rule(__u32 number, __u64 length)
+{
+	__u32 rule = number - 1;
+	struct counter *counter = bpf_map_lookup_elem(&rules, &rule);
+
+	if (counter) {
+		counter->packets++;
+		counter->bytes += length;
+	}
 }
 
 static __always_inline int count(enum verdict verdict, __u64 length, int action)
@@ -438,12 +505,21 @@ static __always_inline int capture(struct xdp_md *ctx, bool card)
 {
 	__u32 queue = ctx->rx_queue_index;
 	__u64 length = bpf_xdp_get_buff_len(ctx);
-	struct parsed p = {};
+	__u32 decision = decide(ctx);
 	int action;
 
-	unifiedd_parse(ctx, &p);
-	if (!unifiedd_filter(&p))
+	if (decision >> DECISION_BITS)
+		count_rule(decision >> DECISION_BITS, length);
+	switch (decision & ((1 << DECISION_BITS) - 1)) {
+	case DECISION_TAKE:
+		break;
+	case DECISION_LEAVE:
 		return count(VERDICT_NO_MATCH, length, XDP_PASS);
+	case DECISION_DROP:
+		return count(VERDICT_DROPPED, length, XDP_DROP);
+	default:
+		return count(VERDICT_UNCLEAR, length, XDP_PASS);
+	}
 	if (max_len && length > max_len)
 		return count(VERDICT_TOO_LONG, length, XDP_PASS);
 	/* Looked up first: metadata on a packet left to the kernel would keep it out of GRO. */

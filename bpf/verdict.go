@@ -14,12 +14,17 @@ const (
 	// NoSocket packets were left to the kernel: wanted, and short enough, but no
 	// socket is bound to their queue.
 	NoSocket = Verdict(captureVerdictVERDICT_NO_SOCKET)
+	// Unclear packets were left to the kernel: the user's program returned what means nothing.
+	Unclear = Verdict(captureVerdictVERDICT_UNCLEAR)
+	// Dropped packets nobody got, as a rule or the user's program says.
+	Dropped = Verdict(captureVerdictVERDICT_DROPPED)
 	// Verdicts is the number of verdicts.
 	Verdicts = int(captureVerdictVERDICT_COUNT)
 )
 
 var verdictNames = [Verdicts]string{
 	Redirected: "redirected", NoMatch: "no_match", TooLong: "too_long", NoSocket: "no_socket",
+	Unclear: "unclear", Dropped: "dropped",
 }
 
 // String returns the name of the verdict as metrics use it.

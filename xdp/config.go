@@ -74,8 +74,11 @@ type Config struct {
 	// Unstamped leaves Side.Stamp as it is: for callers that need no arrival time,
 	// who save the reading of a clock per batch.
 	Unstamped bool
-	// Filter says which packets the program hands to the ports; nil: all.
+	// Filter, Rules and Own are a bpf.Selection: which packets the program hands to the ports.
+	// A program Own that takes no packets of several buffers goes without MultiBuffer.
 	Filter *filter.Expr
+	Rules  []bpf.Rule
+	Own    *bpf.Object
 	// Mode is where the program runs; default the driver where possible.
 	Mode bpf.Mode
 	// NoProgram leaves the interface's XDP program to the caller, who puts the

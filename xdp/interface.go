@@ -308,16 +308,20 @@ func (i *Interface) eachSocket(verb string, f func(*Port) error) error {
 	return nil
 }
 
-// SetFilter exchanges the program's filter while packets flow; nil wants all.
-// On error the old one stays. Errors are those of bpf.Load. It may be called from any
-// goroutine; Check and Ledger wait for it.
-func (i *Interface) SetFilter(expr *filter.Expr) error {
+// SetFilter exchanges the program's filter while packets flow; nil wants all. It is Select of
+// that.
+func (i *Interface) SetFilter(expr *filter.Expr) error { return i.Select(bpf.Selection{Filter: expr}) }
+
+// Select exchanges what says which packets are wanted, while packets flow. On error the old
+// selection stays. Errors are those of bpf.Load. It may be called from any goroutine; Check
+// and Ledger wait for it.
+func (i *Interface) Select(s bpf.Selection) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.program == nil {
 		return fmt.Errorf("set the filter of %s: it was opened without a program", i.Name())
 	}
-	if err := i.program.Replace(expr); err != nil {
+	if err := i.program.Select(s); err != nil {
 		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
 	return i.noteProgram()

@@ -92,6 +92,8 @@ func (i *Interface) addProgram(l *Ledger, refused uint64) error {
 	l.by[KernelNoMatch] = c[bpf.NoMatch].Packets
 	l.by[KernelTooLong] = c[bpf.TooLong].Packets
 	l.by[KernelNoSocket] = c[bpf.NoSocket].Packets
+	l.by[KernelUnclear] = c[bpf.Unclear].Packets
+	l.by[FilterDropped] = c[bpf.Dropped].Packets
 	return nil
 }
 

@@ -27,7 +27,7 @@ func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 			continue
 		}
 		out = append(out, programTry{mode, g.MultiBuffer})
-		if fragments {
+		if fragments && (g.MultiBuffer || c.Own == nil || c.Own.Fragments()) {
 			out = append(out, programTry{mode, !g.MultiBuffer})
 		}
 	}
@@ -122,6 +122,8 @@ func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Pro
 		Timestamps:  i.config.Timestamps,
 		Device:      device,
 		Filter:      i.config.Filter,
+		Rules:       i.config.Rules,
+		Own:         i.config.Own,
 	})
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import "fmt"
 type Reason uint8
 
 // The reasons. Those that begin with Kernel went on to the kernel, those that
-// begin with Lost went nowhere.
+// begin with Lost went nowhere; nor did FilterDropped, as somebody wished.
 const (
 	// Received packets were given by Recv.
 	Received Reason = iota
@@ -19,6 +19,10 @@ const (
 	// KernelNoSocket packets were wanted, but came to a queue without a port, or
 	// while the interface was stopped.
 	KernelNoSocket
+	// KernelUnclear packets the user's own program returned something for that means nothing.
+	KernelUnclear
+	// FilterDropped packets were dropped as a rule, or the user's own program, says.
+	FilterDropped
 	// LostRingFull packets found the rx ring full: Recv is called too rarely.
 	LostRingFull
 	// LostNoFrames packets found no frame in the fill ring: Supply is called too
@@ -43,6 +47,8 @@ var reasonNames = [reasons]string{
 	KernelNoMatch:  "kernel_no_match",
 	KernelTooLong:  "kernel_too_long",
 	KernelNoSocket: "kernel_no_socket",
+	KernelUnclear:  "kernel_unclear",
+	FilterDropped:  "filter_dropped",
 	LostRingFull:   "lost_ring_full",
 	LostNoFrames:   "lost_no_frames",
 	LostTooLong:    "lost_too_long",

@@ -1,0 +1,87 @@
+package bpf
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+)
+
+// spliceRules returns the program with one function more for each rule, and a filter
+// function that asks them in turn.
+func spliceRules(program asm.Instructions, rules []Rule) (asm.Instructions, error) {
+	start, _ := function(program, filterSymbol)
+	if start < 0 || btf.FuncMetadata(&program[start]) == nil {
+		return nil, errNoFunction(filterSymbol)
+	}
+	kind, model := btf.FuncMetadata(&program[start]), program[start].Metadata // with a line, which the verifier demands too
+	program, err := splice(program, filterSymbol, askRules(rules))
+	if err != nil {
+		return nil, err
+	}
+	for i, r := range rules {
+		body, err := cmp.Or(r.Match, &filter.Expr{}).Instructions()
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		named := *kind
+		named.Name = ruleSymbol(i)
+		body[0] = btf.WithFuncMetadata(body[0].WithMetadata(model).WithSymbol(named.Name), &named)
+		program = append(program, body...)
+	}
+	return program, nil
+}
+
+func ruleSymbol(i int) string { return fmt.Sprintf("%s_%d", filterSymbol, i) }
+
+// askRules is the body of the filter function: the action of the first rule that matches, and
+// the rule's number, from 1. Without one the packet is left.
+func askRules(rules []Rule) asm.Instructions {
+	const parsed, result = asm.R6, asm.R0 // parsed stays over calls
+	body := asm.Instructions{asm.Mov.Reg(parsed, asm.R1)}
+	for i, r := range rules {
+		goOn := asm.JEq.Imm(result, 0, "")
+		goOn.Offset = 2 // over the two behind it
+		body = append(body,
+			asm.Mov.Reg(asm.R1, parsed),
+			call(ruleSymbol(i)),
+			goOn,
+			asm.Mov.Imm(result, int32((i+1)<<decisionBits)|int32(r.Action)),
+			asm.Return(),
+		)
+	}
+	return append(body, asm.Mov.Imm(result, int32(Leave)), asm.Return())
+}
+
+// call calls a function of the program.
+func call(symbol string) asm.Instruction {
+	return asm.Instruction{OpCode: asm.OpCode(asm.JumpClass).SetJumpOp(asm.Call), Src: asm.PseudoCall, Constant: -1}.WithReference(symbol)
+}
+
+// RuleCounter is a rule and the packets that it has matched.
+type RuleCounter struct {
+	Rule
+	Counter
+}
+
+// RuleCounters are what each rule of the selection in force has matched since that came into
+// force; nil where it has no rules.
+func (p *Program) RuleCounters() ([]RuleCounter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return nil, fmt.Errorf("read the counters of rules: %w", ErrClosed)
+	}
+	all := make([]RuleCounter, len(p.selection.Rules))
+	for i, r := range p.selection.Rules {
+		n, err := p.sum(p.rules, uint32(i))
+		if err != nil {
+			return nil, fmt.Errorf("read the counter of rule %s: %w", r.Name, err)
+		}
+		all[i] = RuleCounter{r, n}
+	}
+	return all, nil
+}
