@@ -47,7 +47,9 @@ type Appender struct {
 	fed      uint64        // how many were,
 	returned uint64        // and how many are acknowledged
 
-	sending sync.Mutex // held while a message gets its number and its place in the queue
+	filling sync.RWMutex // held while a message is put into its frame
+	closed  bool         // under filling: the frames are not this appender's any more
+	sending sync.Mutex   // held while a message gets its number and its place in the queue
 	sent    uint64
 	mu      sync.Mutex
 	known   Receipt
@@ -135,6 +137,11 @@ func (a *Appender) Send(ctx context.Context, message []byte) (number uint64, err
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	case <-a.ran:
+		return 0, errClosed
+	}
+	a.filling.RLock()
+	defer a.filling.RUnlock()
+	if a.closed {
 		return 0, errClosed
 	}
 	f.Len = uint32(len(message))
@@ -244,13 +251,13 @@ func (a *Appender) take() bool {
 func (a *Appender) Close() error {
 	a.cancel()
 	<-a.ran
-	a.mu.Lock()
-	frames := a.frames
-	a.frames = nil
-	a.mu.Unlock()
-	if frames == nil {
+	a.filling.Lock()
+	closed := a.closed
+	a.closed = true
+	a.filling.Unlock()
+	if closed {
 		return nil
 	}
 	k := a.client
-	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(frames))
+	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(a.frames))
 }

@@ -6,9 +6,9 @@
 // that send, and [Blocks] reads what a flow serves:
 //
 //	c, err := client.Open(client.Config{Device: "roce:eth1"})
-//	a, err := c.Append(ctx, "10.0.0.1:7471", "wal")
-//	sequence, err := a.Send(ctx, record)
-//	position, err := a.Wait(ctx, sequence) // acknowledged, as durably as the flow is configured to
+//	a, err := c.Append(ctx, client.AppendConfig{Address: "10.0.0.1:7471", Flow: "wal"})
+//	number, err := a.Send(ctx, record)
+//	receipt, err := a.Wait(ctx, number) // acknowledged, as durably as the flow is configured to
 //
 // Copies. Send copies a message into the region once, and a Sink's messages are read where they landed. Programs
 // that want to have no copy at all use packages stream and blocks, on which this one is built, with frames of their

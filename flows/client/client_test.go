@@ -1,0 +1,316 @@
+package client_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ends are two programs, each with an interface of a veth pair in a namespace of its own. They meet over TCP on this machine's loopback.
+type ends struct{ near, far *client.Client }
+
+// open opens both. At the end of the test nothing is left of them: a client that misses a frame does not close.
+func open(t *testing.T) ends {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{})
+	at := func(e *testenv.End) (k *client.Client) {
+		e.Do(t, func() {
+			var err error
+			k, err = client.Open(client.Config{Device: "roce:" + e.Ifname, Memory: 16 << 20, Pages: umem.Ordinary, Extent: 64 << 10, Extents: 16, Queue: 256,
+				Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			must(t, err)
+		})
+		t.Cleanup(func() { must(t, k.Close()) })
+		return k
+	}
+	return ends{at(&pair.A), at(&pair.B)}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// within is a context for what must happen.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(30*time.Second))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// listen opens a sink that is closed with the test.
+func (e ends) listen(t *testing.T, c client.SinkConfig) *client.Sink {
+	t.Helper()
+	if c.Listen == "" {
+		c.Listen = "127.0.0.1:0"
+	}
+	s, err := e.far.Listen(within(t), c)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return s
+}
+
+// append opens an appender to a sink, that is closed with the test.
+func (e ends) append(t *testing.T, s *client.Sink, c client.AppendConfig) *client.Appender {
+	t.Helper()
+	c.Address = s.Addr().String()
+	a, err := e.near.Append(within(t), c)
+	must(t, err)
+	t.Cleanup(func() { must(t, a.Close()) })
+	return a
+}
+
+// message is the bytes of one.
+func message(n uint64, size int) []byte {
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{byte(n), byte(n >> 8)}).Read(b)
+	return b
+}
+
+// TestMessages: messages of every length that there may be arrive in order, each once and as they were sent, whether they are sent or
+// written, in frames or in extents; and whoever waits for one hears of it.
+func TestMessages(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		write bool
+		sizes []int
+	}{
+		{"sent", false, []int{0, 1, 63, 64, 1500, 4031, 4032}},
+		{"written", true, []int{0, 1, 63, 64, 1500, 4031, 4032}},
+		{"long", false, []int{4033, 0, 60000}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := open(t)
+			config := client.SinkConfig{Flow: "test", Write: c.write, Window: 4, Senders: 1}
+			longest := c.sizes[len(c.sizes)-1]
+			if longest > 4032 {
+				config.Message = longest
+			}
+			s := e.listen(t, config)
+			a := e.append(t, s, client.AppendConfig{Flow: "test", Message: longest, Depth: 4})
+			const rounds = 20
+			sent := make(chan error, 1)
+			go func() { sent <- sendAll(within(t), a, c.sizes, rounds) }()
+			session := uint64(0)
+			for n := range uint64(rounds * len(c.sizes)) {
+				m, err := s.Receive(within(t))
+				must(t, err)
+				if want := message(n+1, c.sizes[n%uint64(len(c.sizes))]); !bytes.Equal(m.Payload, want) || m.Sequence != n+1 || m.Position != 0 || time.Since(m.Stamp) > time.Hour {
+					t.Fatalf("message %d has %d bytes, of %d, and is %d of its session, at %d, of %v", n+1, len(m.Payload), len(want), m.Sequence, m.Position, m.Stamp)
+				}
+				if session == 0 {
+					session = m.Session
+				}
+				if m.Session != session {
+					t.Fatalf("message %d is of session %x, those before of %x", n+1, m.Session, session)
+				}
+			}
+			must(t, <-sent)
+			must(t, s.Close()) // which acknowledges the last one
+			r, err := a.Wait(within(t), uint64(rounds*len(c.sizes)))
+			if err != nil || r.Number != uint64(rounds*len(c.sizes)) || r.Position != 0 {
+				t.Errorf("the last message is acknowledged by %+v, %v", r, err)
+			}
+			if n := s.Stats().Granted; n != 0 {
+				t.Errorf("%d frames are granted in the end", n)
+			}
+		})
+	}
+}
+
+func sendAll(ctx context.Context, a *client.Appender, sizes []int, rounds int) error {
+	for n := range uint64(rounds * len(sizes)) {
+		if number, err := a.Send(ctx, message(n+1, sizes[n%uint64(len(sizes))])); err != nil || number != n+1 {
+			return fmt.Errorf("message %d is number %d: %w", n+1, number, err)
+		}
+	}
+	return nil
+}
+
+// TestSendWaits: who sends waits while as many messages as there may be are not acknowledged, and goes on when they are. What cannot be sent is
+// refused, and an appender that is closed says so.
+func TestSendWaits(t *testing.T) {
+	e := open(t)
+	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
+	a := e.append(t, s, client.AppendConfig{Depth: 4, Message: 100})
+	for n := range uint64(4) {
+		_, err := a.Send(within(t), message(n+1, 100))
+		must(t, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := a.Send(short, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a fifth message without an acknowledgement: %v", err)
+	}
+	if r, err := a.Wait(short, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("message 1 is acknowledged, though nobody took it: %+v, %v", r, err)
+	}
+	for range 2 {
+		_, err := s.Receive(within(t))
+		must(t, err)
+	}
+	if r, err := a.Wait(within(t), 1); err != nil || r.Number != 1 {
+		t.Errorf("message 1, when message 2 was taken: %+v, %v", r, err)
+	}
+	if n, err := a.Send(within(t), message(5, 100)); n != 5 || err != nil {
+		t.Errorf("the fifth message is %d: %v", n, err)
+	}
+	if _, err := a.Send(within(t), make([]byte, 101)); err == nil || !strings.Contains(err.Error(), "raise AppendConfig.Message") {
+		t.Errorf("a message that is too long: %v", err)
+	}
+	for n := uint64(3); n <= 5; n++ {
+		m, err := s.Receive(within(t))
+		if err != nil || m.Sequence != n {
+			t.Fatalf("behind message %d comes %d: %v", n-1, m.Sequence, err)
+		}
+	}
+	must(t, a.Close())
+	for range 8 { // there are frames, and it is closed
+		if _, err := a.Send(within(t), nil); err == nil || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("a message behind the end: %v", err)
+		}
+	}
+	must(t, s.Close())
+	if _, err := s.Receive(within(t)); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("a message of a sink that is closed: %v", err)
+	}
+}
+
+// TestSinkComesBack: what a sink that went away had not acknowledged comes to the next one at its address.
+func TestSinkComesBack(t *testing.T) {
+	e := open(t)
+	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
+	a := e.append(t, s, client.AppendConfig{Depth: 8, Message: 100})
+	for n := range uint64(8) {
+		_, err := a.Send(within(t), message(n+1, 100))
+		must(t, err)
+	}
+	for range 3 {
+		_, err := s.Receive(within(t))
+		must(t, err)
+	}
+	at := s.Addr().String()
+	must(t, s.Close())
+	if r, err := a.Wait(within(t), 3); err != nil || r.Number != 3 {
+		t.Errorf("the last message that was taken: %+v, %v", r, err)
+	}
+	s = e.listen(t, client.SinkConfig{Listen: at, Flow: "test", Senders: 1})
+	for n := uint64(4); n <= 8; n++ {
+		m, err := s.Receive(within(t))
+		must(t, err)
+		if !bytes.Equal(m.Payload, message(n, 100)) {
+			t.Fatalf("behind message %d comes another than %d", n-1, n)
+		}
+	}
+	must(t, s.Close())
+	_, err := a.Wait(within(t), 8)
+	must(t, err)
+	if n := a.Stats().Failures; n == 0 {
+		t.Error("the appender has not noticed that the sink was gone")
+	}
+}
+
+// feeder gives so many messages, and notes what is acknowledged.
+type feeder struct {
+	given, most uint64
+	known       atomic.Uint64
+}
+
+func (f *feeder) Next(b []byte) (int, bool) {
+	if f.given == f.most {
+		return 0, false
+	}
+	f.given++
+	return copy(b, message(f.given, 100)), true
+}
+
+func (f *feeder) Acknowledged(r client.Receipt) { f.known.Store(r.Number) }
+
+// TestFeeder: messages of a feeder arrive as those that are sent do, and nobody else may send.
+func TestFeeder(t *testing.T) {
+	e := open(t)
+	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
+	f := &feeder{most: 100}
+	a := e.append(t, s, client.AppendConfig{Depth: 8, Message: 100, Feed: f})
+	for n := range f.most {
+		m, err := s.Receive(within(t))
+		must(t, err)
+		if !bytes.Equal(m.Payload, message(n+1, 100)) {
+			t.Fatalf("message %d is another", n+1)
+		}
+	}
+	if _, err := a.Send(within(t), nil); err == nil || !strings.Contains(err.Error(), "Feeder") {
+		t.Errorf("a message that is not the feeder's: %v", err)
+	}
+	must(t, s.Close())
+	testenv.Wait(t, 10*time.Second, "all to be acknowledged", func() bool { return f.known.Load() == f.most })
+}
+
+// TestRefused: what cannot be is refused with what to do about it, and takes nothing.
+func TestRefused(t *testing.T) {
+	e := open(t)
+	s := e.listen(t, client.SinkConfig{Flow: "test", Senders: 1})
+	at := s.Addr().String()
+	for _, c := range []struct {
+		name, want string
+		try        func(context.Context) error
+	}{
+		{"device", `no-such`, func(context.Context) error {
+			_, err := client.Open(client.Config{Device: "roce:no-such", Memory: 16 << 20, Pages: umem.Ordinary, Queue: 256})
+			return err
+		}},
+		{"frames", "make Config.Memory larger", func(ctx context.Context) error {
+			_, err := e.near.Append(ctx, client.AppendConfig{Address: at, Depth: 5000})
+			return err
+		}},
+		{"extents", "make Config.Extents larger", func(ctx context.Context) error {
+			_, err := e.near.Append(ctx, client.AppendConfig{Address: at, Message: 5000, Depth: 17})
+			return err
+		}},
+		{"address in use", "address already in use", func(ctx context.Context) error {
+			_, err := e.far.Listen(ctx, client.SinkConfig{Listen: at, Senders: 1})
+			return err
+		}},
+		{"another flow", `flow "other" is not served here, but "test"`, func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, testenv.Within(time.Second))
+			defer cancel()
+			_, err := e.near.Append(ctx, client.AppendConfig{Address: at, Flow: "other"})
+			return err
+		}},
+		{"blocks of what is a sink", protocol.NotPermitted.Error(), func(ctx context.Context) error {
+			_, err := e.near.Blocks(ctx, client.BlocksConfig{Address: at})
+			return err
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := c.try(within(t)); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want it to say %q", err, c.want)
+			}
+		})
+	}
+	a := e.append(t, s, client.AppendConfig{Message: 100})
+	_, err := a.Send(within(t), message(1, 100))
+	must(t, err)
+	m, err := s.Receive(within(t))
+	if err != nil || !bytes.Equal(m.Payload, message(1, 100)) {
+		t.Errorf("after all that a message is %v: %v", m, err)
+	}
+}
