@@ -49,9 +49,12 @@ func (c *counts) add(what counter, n uint64) { c.own[what] += n }
 // packets dropped, by reason (transport.Drop and wire.Malformed); bytes that were copied. They keep their order. It may
 // be called from any goroutine, also once the device is closed.
 func (d *Device) Counters() []Counter {
+	return append(d.ownCounters(), d.management.counters()...)
+}
+
+func (d *Device) ownCounters() (list []Counter) {
 	d.lock.Lock()
 	defer d.unlock()
-	var list []Counter
 	m := &d.machine
 	for c := range transport.Counters {
 		list = append(list, Counter{c.String(), m.engine.Count(c)})

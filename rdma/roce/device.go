@@ -25,6 +25,8 @@ type Device struct {
 	tender tender
 	groups groups // under lock
 
+	management management
+
 	ports   []*xdp.Port
 	lock    sync.Mutex // of machine, waiting and domains; held for a moment only
 	machine machine

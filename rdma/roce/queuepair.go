@@ -29,8 +29,14 @@ var (
 // NewQueuePair makes a queue pair in RESET. Those with Loans take as many frames of the pool, so that what is on loan is not missing
 // elsewhere.
 func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
+	return p.newQueuePair(c, 0)
+}
+
+// newQueuePair is NewQueuePair with a number; 0: any.
+func (p *domain) newQueuePair(c rdma.QueuePairConfig, number uint32) (rdma.QueuePair, error) {
 	q := &queuePair{dom: p, dev: p.dev, config: c}
 	t, parts, err := p.queuePairParts(&c)
+	t.Number = number
 	if err == nil {
 		err = q.begin(fmt.Sprintf("%v queue pair of %s", c.Transport, p.dev.title), parts...)
 	}

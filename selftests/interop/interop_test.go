@@ -15,8 +15,10 @@ func TestSoftRoCE(t *testing.T) {
 	t.Run("wire", b.wire)
 	if !b.long {
 		b.programs(t, few)
+		b.managed(t, fewManaged)
 		return
 	}
+	b.managed(t, manyManaged)
 	b.programs(t, programs)
 	t.Run("guest_asks", b.guestAsks)
 	t.Run("guest_serves", b.guestServes)

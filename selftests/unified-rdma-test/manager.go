@@ -14,6 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/manager"
 )
 
 // appointment is where the server waits for the queue pair of the client, through rdma_cm, and what the
@@ -55,10 +57,22 @@ func (s *session) waiting(j job) (*waiting, error) {
 	return w, err
 }
 
+// openManager opens the kernel's connection manager, or that of RoCE in software.
 func (s *session) openManager() (err error) {
-	if s.manager == nil {
-		s.manager, err = keep(s, func(struct{}) (*cm.Channel, error) { return cm.Open() }, struct{}{})
+	if s.manager != nil {
+		return nil
 	}
+	open := func(d rdma.Device) (cm.Manager, error) {
+		if soft, is := d.(*roce.Device); is {
+			return manager.Open(soft, manager.Config{})
+		}
+		channel, err := cm.Open()
+		if err != nil {
+			return nil, err
+		}
+		return channel, nil
+	}
+	s.manager, err = keep(s, open, s.device)
 	return err
 }
 

@@ -71,7 +71,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.Inline, "inline", o.Inline, "send messages of up to so many `BYTES` inline (default: of latency 220, else 0)")
 	fs.Uint64Var(&o.Seed, "seed", 1, "`NUMBER` that contents follow from")
 	fs.BoolVar(&o.beyond, "beyond", false, "with -test verify: at the end ask for more than is allowed, which must be refused")
-	fs.BoolVar(&o.Manager, "R", false, "connect the queue pairs through rdma_cm (not with roce:IFACE)")
+	fs.BoolVar(&o.Manager, "R", false, "connect the queue pairs through rdma_cm")
 	fs.StringVar(&o.peer, "peer", "", "the other side is a `PROGRAM` of somebody else's: "+strings.Join(peers, ", ")+"; -transport, -size and -n are to be as there")
 	fs.IntVar(&o.port, "port", o.port, "TCP `PORT` of the server (with -peer 18515)")
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")

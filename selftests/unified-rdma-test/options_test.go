@@ -31,9 +31,6 @@ func TestMistakes(t *testing.T) {
 		"-receive 100 e roce:e - server":              "-receive 100: it must be a power of two",
 		"-receive 128 e rxe0 - server":                "-receive goes with a device roce:IFACE",
 		"e roce: - server":                            "name roce:e",
-		"-R -test verify e roce:e - h":                "-R: rdma_cm is the kernel's",
-		"-peer rping e roce:e - h":                    "-peer rping: rdma_cm is the kernel's",
-		"-R -peer ib_write_bw e roce:e - server":      "-R: rdma_cm is the kernel's",
 		"-cert a e r - h":                             "go together",
 		"-op write e r - server":                      "is the client's to say",
 		"-beyond e r - server":                        "is the client's to say",
@@ -111,7 +108,6 @@ func TestTakes(t *testing.T) {
 		want         string
 	}{
 		{"rxe0", noDisk, job{Test: storageTest}, "name BLOCK_DEV"},
-		{"roce:e", noDisk, job{Test: verifyTest, Manager: true}, "the client wants -R"},
 		{"rxe0", noDisk, job{Test: verifyTest, Manager: true}, ""},
 		{"roce:e", "/d", job{Test: storageTest}, ""},
 	} {

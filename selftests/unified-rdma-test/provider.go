@@ -22,10 +22,6 @@ func (o *options) checkSoft() error {
 		return fmt.Errorf("-receive %d: it must be a power of two up to %d", o.receive, mostReceive)
 	case is && on != o.iface:
 		return fmt.Errorf("RDMA_DEV %s: it is on the interface that is IFACE, which is %s: name %s%[2]s, or another IFACE", o.device, o.iface, providers.SoftPrefix)
-	case is && o.peer == rpingPeer:
-		return fmt.Errorf("-peer %s: %w", o.peer, o.unmanaged())
-	case is && o.Manager:
-		return fmt.Errorf("-R: %w", o.unmanaged())
 	}
 	return nil
 }
@@ -33,19 +29,10 @@ func (o *options) checkSoft() error {
 // mostReceive is roce.Config's.
 const mostReceive = 1 << 16
 
-var errUnmanaged = errors.New("rdma_cm is the kernel's, which knows nothing of RoCE in software")
-
-func (o *options) unmanaged() error {
-	return fmt.Errorf("%w: name a device of the kernel's instead of %s, or leave rdma_cm out", errUnmanaged, o.device)
-}
-
 // takes reports why a client's job cannot be done with the server's device and disk.
 func (o *options) takes(j *job) error {
 	if j.Test == storageTest && o.disk == noDisk {
 		return errors.New("this server was started without a disk: name BLOCK_DEV there")
-	}
-	if _, is := o.soft(); is && j.Manager {
-		return fmt.Errorf("the client wants -R: %w", o.unmanaged())
 	}
 	return nil
 }

@@ -68,6 +68,7 @@ func inSoftware(t *testing.T, p place, pair *testenv.Pair) {
 	step("counted", countedInSoftware)
 	step("addresses", func(t *testing.T, p place) { addressed(t, p, pair) })
 	step("refused", refusedInSoftware)
+	step("managed", managedInSoftware)
 }
 
 func storageCases(p place) []string {
@@ -104,6 +105,25 @@ func overMTU(t *testing.T, mtu int) {
 	p, _ = newRoCE(t, testenv.PairOptions{MTU: 9000})
 	p.sizes, p.matrix = []int{0, 255, 65537}, fmt.Sprintf("-mtu %d ", mtu)
 	wholeMatrix(t, p)
+}
+
+// managedInSoftware: queue pairs are connected by the connection manager, ours as rping's.
+func managedInSoftware(t *testing.T, p place) {
+	s := p.serveOn(t, p.asServer("-keep", noDisk)...)
+	for _, options := range []string{"-R -test verify -op write -n 20", "-R -test verify -op read -size 10000 -n 20"} {
+		if out := p.asked(t, p.asClient(options)...); !strings.Contains(out, "every byte as it should be") {
+			t.Errorf("%s: %s", options, out)
+		}
+	}
+	s.says("connected through rdma_cm")
+	s.end()
+	s = p.serveOn(t, "-reserve", "-peer", "rping", p.far.card, p.far.device, noDisk, "server")
+	if out := p.asked(t, "-reserve", "-peer", "rping", "-n", "20", "-size", "1000", p.card, p.device, noDisk, p.server); !strings.Contains(out, "20 pings of 1000 bytes, every byte as it should be") {
+		t.Error(out)
+	}
+	if status := s.ended(); status != 0 || !strings.Contains(s.out.String(), "20 pings") {
+		t.Errorf("ours ends with %d: %s%s", status, &s.out, &s.errs)
+	}
 }
 
 // countedInSoftware: both sides say what the device has counted.

@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/rdma/roce/manager"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -84,7 +85,8 @@ func (s *session) deviceFrames() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count the queues of %s: %w", iface, err)
 	}
-	return uint64(s.softConfig().Frames(max(1, link.Attrs().NumRxQueues))), nil // as many as there can be
+	all := s.softConfig().Frames(max(1, link.Attrs().NumRxQueues)) // as many as there can be
+	return uint64(all) + uint64(manager.Frames(frameSize)), nil
 }
 
 func pow2(n uint64) uint64 {

@@ -1,0 +1,65 @@
+package mad
+
+import (
+	"encoding/binary"
+	"net/netip"
+)
+
+// Port space of services that are known by IP address and port, as connections are, in a service identifier (RDMA_PS_TCP).
+const spaceTCP = 0x0106
+
+// ServiceID is that of a port.
+func ServiceID(port uint16) uint64 { return spaceTCP<<16 | uint64(port) }
+
+// PortOf is the contrary; ok is false of another service.
+func PortOf(service uint64) (port uint16, ok bool) {
+	return uint16(service), service>>16 == spaceTCP
+}
+
+// AddressBytes is how many bytes of a REQ's private data say who asks whom, in front of the program's.
+const AddressBytes = 36
+
+// Address is who asks whom: struct cma_hdr of the kernel's, annex A11. The port asked for is in the service identifier.
+type Address struct {
+	From netip.AddrPort
+	To   netip.Addr
+}
+
+// Append writes it. Both are IPv4, or both IPv6.
+func (a Address) Append(b []byte) []byte {
+	version := byte(6)
+	if a.From.Addr().Is4() {
+		version = 4
+	}
+	b = append(b, 0, version<<4)
+	b = binary.BigEndian.AppendUint16(b, a.From.Port())
+	return appendIP(appendIP(b, a.From.Addr()), a.To)
+}
+
+// appendIP writes an address into 16 bytes, IPv4 into the last 4 of them.
+func appendIP(b []byte, ip netip.Addr) []byte {
+	if ip.Is4() {
+		b = append(b, make([]byte, 12)...)
+	}
+	return append(b, ip.AsSlice()...)
+}
+
+// DecodeAddress reads it; ok is false where there is none of a version that is known.
+func DecodeAddress(b []byte) (a Address, ok bool) {
+	if len(b) < AddressBytes || b[0] != 0 {
+		return a, false
+	}
+	var from, to netip.Addr
+	switch b[1] >> 4 {
+	case 4:
+		from, to = netip.AddrFrom4([4]byte(b[16:])), netip.AddrFrom4([4]byte(b[32:]))
+	case 6:
+		from, to = netip.AddrFrom16([16]byte(b[4:])), netip.AddrFrom16([16]byte(b[20:]))
+		if from.Is4In6() || to.Is4In6() {
+			return a, false
+		}
+	default:
+		return a, false
+	}
+	return Address{netip.AddrPortFrom(from, be.Uint16(b[2:])), to}, true
+}

@@ -1,0 +1,312 @@
+package manager
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/mad"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// mail is queue pair 1, with its memory. But for ways it is the manager's goroutine's.
+type mail struct {
+	device *roce.Device
+	ways   ways
+	memory rdma.MemoryRegion
+	cq     rdma.CompletionQueue
+	qp     rdma.QueuePair
+	book   *umem.Book
+	holder *umem.Holder
+	frames []umem.Frame
+	undo   []func() error
+
+	done    [64]rdma.WorkCompletion
+	leads   map[uint64]*lead // of messages under way
+	sent    uint64
+	waiting []*lead // with messages that wait for their way
+	table   []rdma.GIDEntry
+	read    time.Time // the table
+}
+
+const (
+	slotBytes = 320 // a receive: the network header and a message
+	slots     = 256
+	sends     = 64
+)
+
+// openMail makes queue pair 1 of a device.
+func openMail(d *roce.Device, news func()) (m *mail, err error) {
+	m = &mail{device: d, leads: map[uint64]*lead{}, ways: ways{news: news, known: map[way]*lead{}}}
+	if err := m.open(); err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	return m, nil
+}
+
+func (m *mail) open() (err error) {
+	if m.ways.domain, err = keep(m, m.device.NewProtectionDomain); err != nil {
+		return err
+	}
+	if err := m.takeFrames(); err != nil {
+		return err
+	}
+	region := m.device.Region()
+	if m.memory, err = keep(m, func() (rdma.MemoryRegion, error) { return m.ways.domain.Register(region, rdma.LocalWrite) }); err != nil {
+		return err
+	}
+	m.cq, err = keep(m, func() (rdma.CompletionQueue, error) {
+		return m.device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: slots + sends, Events: true})
+	})
+	if err != nil {
+		return err
+	}
+	m.qp, err = keep(m, func() (rdma.QueuePair, error) {
+		return m.device.NewManagementQueuePair(m.ways.domain, rdma.QueuePairConfig{Transport: rdma.UD, SendCQ: m.cq, ReceiveCQ: m.cq, SendDepth: sends, RecvDepth: slots,
+			InlineBytes: mad.Size})
+	})
+	if err != nil {
+		return err
+	}
+	m.undo = append(m.undo, m.ways.close)
+	return m.lead()
+}
+
+// keep makes a thing that close closes.
+func keep[T interface{ Close() error }](m *mail, f func() (T, error)) (T, error) {
+	thing, err := f()
+	if err == nil {
+		m.undo = append(m.undo, thing.Close)
+	}
+	return thing, err
+}
+
+// Frames is how many frames a manager takes of the region's pool, each of so many bytes.
+func Frames(size int) int {
+	return slots/(size/slotBytes) + 1 // with room for a message to be sent
+}
+
+// takeFrames takes the memory of receives.
+func (m *mail) takeFrames() (err error) {
+	region := m.device.Region()
+	m.book = region.NewBook("connection manager of " + m.device.Name())
+	m.undo = append(m.undo, m.book.Close)
+	if m.holder, err = m.book.NewHolder(umem.OwnerRDMA, "connection manager of "+m.device.Name()); err != nil {
+		return err
+	}
+	m.frames = make([]umem.Frame, Frames(int(region.FrameSize())))
+	n := m.holder.Take(m.frames)
+	m.undo = append(m.undo, func() error { m.holder.Give(m.frames[:n]); return nil })
+	if n < len(m.frames) {
+		return fmt.Errorf("the region has %d of %d frames that the connection manager needs: make it larger", n, len(m.frames))
+	}
+	return nil
+}
+
+// slot is where a receive is.
+func (m *mail) slot(i uint64) uint64 {
+	each := uint64(m.device.Region().FrameSize() / slotBytes)
+	return m.frames[i/each].Addr + i%each*slotBytes
+}
+
+// lead readies the queue pair.
+func (m *mail) lead() error {
+	a := rdma.Attributes{Port: 1, QKey: mad.QKey, State: rdma.Init}
+	if err := m.qp.Modify(a, rdma.MaskState|rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskQKey); err != nil {
+		return err
+	}
+	for i := range uint64(slots) {
+		if err := m.expect(i); err != nil {
+			return err
+		}
+	}
+	a.State = rdma.ReadyToReceive
+	if err := m.qp.Modify(a, rdma.MaskState); err != nil {
+		return err
+	}
+	return m.resume()
+}
+
+// resume readies the queue pair for sending, also once a message could not be sent.
+func (m *mail) resume() error {
+	return m.qp.Modify(rdma.Attributes{State: rdma.ReadyToSend}, rdma.MaskState|m.firstPSN())
+}
+
+// firstPSN is needed where it sends for the first time.
+func (m *mail) firstPSN() rdma.Mask {
+	if s, _ := m.qp.State(); s == rdma.ReadyToReceive {
+		return rdma.MaskSendPSN
+	}
+	return 0
+}
+
+func (m *mail) expect(i uint64) error {
+	sge := rdma.SGE{Addr: m.slot(i), Length: slotBytes, LKey: m.memory.LKey()}
+	_, err := m.qp.PostReceive([]rdma.ReceiveRequest{{ID: i | isReceive, SGEs: 1}}, []rdma.SGE{sge})
+	return err
+}
+
+// isReceive marks the receives among what completes.
+const isReceive = 1 << 63
+
+// close gives everything back, in reverse.
+func (m *mail) close() error {
+	var errs []error
+	for len(m.undo) > 0 {
+		last := len(m.undo) - 1
+		errs = append(errs, m.undo[last]())
+		m.undo = m.undo[:last]
+	}
+	return errors.Join(errs...)
+}
+
+// tableAge is how old the table of GIDs may be before an address that is not in it is looked for again.
+const tableAge = 100 * time.Millisecond
+
+// wayOf reads from a network header between whom a message went; ok is false where it was to no address of ours.
+func (m *mail) wayOf(grh []byte) (w way, ok bool) {
+	if grh[0]>>4 == 6 {
+		w.remote, w.local = rdma.GID(grh[8:24]), rdma.GID(grh[24:40])
+	} else {
+		w.remote, w.local = mapped(grh[32:36]), mapped(grh[36:40])
+	}
+	place, ok := m.place(w.local)
+	if !ok && time.Since(m.read) > tableAge {
+		if table, err := m.device.GIDs(1); err == nil {
+			m.table, m.read = table, time.Now()
+		}
+		place, ok = m.place(w.local)
+	}
+	w.place = place
+	return w, ok
+}
+
+// mapped is the GID of an IPv4 address.
+func mapped(b []byte) (g rdma.GID) {
+	g[10], g[11] = 0xff, 0xff
+	copy(g[12:], b)
+	return g
+}
+
+func (m *mail) place(g rdma.GID) (uint8, bool) {
+	for _, e := range m.table {
+		if e.GID == g {
+			return uint8(e.Index), true
+		}
+	}
+	return 0, false
+}
+
+// take gives messages that came to f, and notes which were sent; it says whether there was anything. f gets nil of a datagram that is
+// no connection manager's.
+func (m *mail) take(f func(w way, b []byte)) (some bool, err error) {
+	for {
+		n, err := m.cq.Poll(m.done[:])
+		if n == 0 || err != nil {
+			return some, err
+		}
+		some = true
+		for i := range m.done[:n] {
+			if err := m.completed(&m.done[i], f); err != nil {
+				return some, err
+			}
+		}
+	}
+}
+
+func (m *mail) completed(c *rdma.WorkCompletion, f func(w way, b []byte)) error {
+	if c.ID&isReceive == 0 {
+		m.ways.mu.Lock()
+		m.leads[c.ID].sending--
+		m.ways.mu.Unlock()
+		delete(m.leads, c.ID)
+		if s, _ := m.qp.State(); s == rdma.SendError {
+			return m.resume()
+		}
+		return nil
+	}
+	if c.Status != rdma.Success {
+		return nil // it is being closed
+	}
+	i := c.ID &^ isReceive
+	b := m.device.Region().At(m.slot(i), uint64(c.Length))
+	w, ok := m.wayOf(b)
+	if b = b[rdma.GRHBytes:]; !ok || c.RemoteQPN != mad.QueuePair {
+		b = nil
+	}
+	f(w, b)
+	return m.expect(i)
+}
+
+// send sends a message, once the way is known. It says whether there was room; dropped is called where no way leads to the peer.
+func (m *mail) send(d *datagram, dropped func()) bool {
+	if len(m.leads) >= sends {
+		return false
+	}
+	l, err := m.ways.find(d.way)
+	switch {
+	case err != nil:
+		dropped()
+	case !l.isFound():
+		m.hold(l, d, dropped)
+	case l.err != nil:
+		dropped()
+	default:
+		return m.post(l, d)
+	}
+	return true
+}
+
+// hold keeps a message until its way is known.
+func (m *mail) hold(l *lead, d *datagram, dropped func()) {
+	if len(l.pending) >= maxPending {
+		dropped()
+		return
+	}
+	if len(l.pending) == 0 {
+		m.waiting = append(m.waiting, l)
+	}
+	m.ways.mu.Lock()
+	l.pending = append(l.pending, *d)
+	m.ways.mu.Unlock()
+}
+
+// post posts a message.
+func (m *mail) post(l *lead, d *datagram) bool {
+	m.sent++
+	r := rdma.SendRequest{ID: m.sent &^ isReceive, Op: rdma.Send, Flags: rdma.Signaled | rdma.Inline, SGEs: 1, RemoteQPN: mad.QueuePair, RemoteQKey: mad.QKey,
+		Handle: l.handle.ID()}
+	at := m.slot(slots) // behind the receives
+	copy(m.device.Region().At(at, mad.Size), d.bytes[:])
+	if n, _ := m.qp.PostSend([]rdma.SendRequest{r}, []rdma.SGE{{Addr: at, Length: mad.Size, LKey: m.memory.LKey()}}); n < 1 {
+		return false
+	}
+	m.ways.mu.Lock()
+	l.sending++
+	m.ways.mu.Unlock()
+	m.leads[r.ID] = l
+	return true
+}
+
+// release sends what has waited for ways that are known now.
+func (m *mail) release(dropped func()) {
+	left := m.waiting[:0]
+	for _, l := range m.waiting {
+		if !l.isFound() {
+			left = append(left, l)
+			continue
+		}
+		for i := range l.pending {
+			if l.err != nil || len(m.leads) >= sends || !m.post(l, &l.pending[i]) {
+				dropped()
+			}
+		}
+		m.ways.mu.Lock()
+		l.pending = nil
+		m.ways.mu.Unlock()
+	}
+	clear(m.waiting[len(left):])
+	m.waiting = left
+}
