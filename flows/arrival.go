@@ -8,10 +8,10 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// putHeader writes the header of a packet's block. The clock that its time is of
+// putHeader writes the header of a packet's block, which holds so much of length bytes. The clock that its time is of
 // chooses the interface: where a card's clock is asked, each source has one for each.
-func putHeader(dst []byte, source uint32, side *umem.Side, length, block uint32) {
-	pcapng.PutPacketHeader(dst, source+uint32(side.Clock), side.Stamp, length, length, block)
+func putHeader(dst []byte, source uint32, side *umem.Side, kept, length, block uint32) {
+	pcapng.PutPacketHeader(dst, source+uint32(side.Clock), side.Stamp, kept, length, block)
 }
 
 // systemTime is when a packet arrived by the system's clock; 0 where only the card's

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
@@ -78,10 +79,13 @@ func (s *store) recover() (int, error) {
 	switch {
 	case s.to.Device != "":
 		return s.openDevice()
+	case s.to.Rotate != (config.Rotate{}):
+		s.names.turns = &turns{Rotate: s.to.Rotate, path: s.to.File}
+		return 1, s.names.turns.begin()
 	case s.to.Exact:
 		return 1, s.replaceExact()
 	}
-	s.names = names{pcapng.NewNames(s.to.File)}
+	s.names.Names = pcapng.NewNames(s.to.File)
 	found, err := s.names.list()
 	if err != nil {
 		return 0, err
@@ -229,9 +233,7 @@ func (s *store) prune() {
 		}
 	}
 	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.settled.Load() {
-		if err := os.Remove(named[0].Path); err != nil {
-			s.log.Warn("an old segment stays", "why", err)
-		}
+		s.removeSegment(named[0].Path, &s.removed.keep)
 		named = named[1:]
 	}
 }

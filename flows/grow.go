@@ -41,8 +41,8 @@ func (s *store) replaceExact() error {
 	return os.Remove(s.to.File)
 }
 
-// grow allocates space ahead of a growing segment until the store closes. Where
-// there is none left, writes go on to the end of the disk.
+// grow allocates space ahead of a growing segment until the store closes, and lets it be written up to there where room is to be
+// kept. Else, where there is none left, writes go on to the end of the disk.
 func (s *store) grow(seg *segment) {
 	defer s.running.Done()
 	f, err := seg.reopen()
@@ -52,7 +52,7 @@ func (s *store) grow(seg *segment) {
 	}
 	defer f.Close()
 	allocated := uint64(0)
-	for seg.growTo(f, &allocated) {
+	for s.growTo(seg, f, &allocated) {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-s.stop:
@@ -62,19 +62,52 @@ func (s *store) grow(seg *segment) {
 }
 
 // growTo allocates more if it is time to, and reports whether to go on.
-func (s *segment) growTo(f *os.File, allocated *uint64) bool {
-	s.growing.Lock()
-	defer s.growing.Unlock()
-	if s.finished {
+func (s *store) growTo(seg *segment, f *os.File, allocated *uint64) bool {
+	seg.growing.Lock()
+	defer seg.growing.Unlock()
+	if seg.finished {
 		return false
 	}
-	if s.reached.Load()+ahead/2 <= *allocated {
+	if seg.reached.Load()+ahead/2 <= *allocated {
 		return true
 	}
-	if unix.Fallocate(int(f.Fd()), 0, int64(*allocated), ahead) != nil {
-		return false
+	more := uint64(ahead)
+	if s.floor.keep != 0 {
+		if more = s.step(); more == 0 {
+			return true
+		}
 	}
-	*allocated += ahead
+	if err := unix.Fallocate(int(f.Fd()), 0, int64(*allocated), int64(more)); err != nil {
+		return s.floor.keep != 0 && s.noStep(err)
+	}
+	*allocated += more
+	if s.floor.keep != 0 {
+		seg.allowed.Store(*allocated)
+	}
+	return true
+}
+
+// leastStep is the least by which a growing file is extended above the floor.
+const leastStep = 1 << 20
+
+// step is how much a file may grow by; 0: there is no room for now.
+func (s *store) step() uint64 {
+	defer s.floor.lock()()
+	err := s.makeRoom(leastStep)
+	s.setTrouble(err)
+	if err != nil {
+		return 0
+	}
+	above, err := s.floor.look()
+	if err != nil || above < leastStep+besides {
+		return 0
+	}
+	return min(ahead, uint64(above-besides)&^(leastStep-1))
+}
+
+// noStep says why the file could not grow by what was free, and to try again.
+func (s *store) noStep(err error) bool {
+	s.setTrouble(fmt.Errorf("keep_free: reserve space: %w (a file system that can, such as ext4 or XFS, is needed)", err))
 	return true
 }
 

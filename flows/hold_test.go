@@ -40,7 +40,7 @@ func (c *cellar) begun(t *testing.T) (*store, *segment) {
 		t.Fatal(err)
 	}
 	var seg *segment
-	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(); return seg != nil })
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(time.Now()); return seg != nil })
 	testenv.Wait(t, 5*time.Second, "its name", seg.named)
 	return s, seg
 }

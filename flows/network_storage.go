@@ -78,6 +78,8 @@ func (n *networkStorage) finish(now time.Time, rounds uint64) (bool, error) {
 	return n.sink.close(now)
 }
 
+func (n *networkStorage) done() bool { return n.intake.done() || n.full() }
+
 func (n *networkStorage) announce() []any { return n.intake.announce(n.from) }
 
 // observe reads the counters, those of what is written first: it was received before.

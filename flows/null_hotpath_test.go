@@ -15,7 +15,7 @@ import (
 // make no garbage.
 func TestNullAllocatesNothing(t *testing.T) {
 	for name, to := range map[string]string{
-		"nowhere": "discard: true", "slot": "file: %s/cap, layout: slot, segment: {size: 64MiB}", "packed": "file: %s/cap, segment: {size: 64MiB}",
+		"nowhere": "discard: true", "slot": "file: %s/cap, layout: slot, segment: {size: 64MiB}, snaplen: 96", "packed": "file: %s/cap, segment: {size: 64MiB}, snaplen: 96",
 	} {
 		t.Run(name, func(t *testing.T) {
 			testenv.Root(t)

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -23,7 +24,10 @@ const (
 // openSink opens the sink: segments on a disk, or a stream. Frames that are free come
 // from the stack, and go there. Section and interfaces are what captures begin with.
 func (w *writer) openSink(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) error {
-	w.flush, w.to = o.flow.To.Flush, destination(o.flow.To)
+	w.flush, w.to, w.snap.most = o.flow.To.Flush, destination(o.flow.To), uint32(o.flow.To.Snaplen)
+	for i := range ifs {
+		ifs[i].SnapLen = w.snap.most
+	}
 	if o.shared.stream != nil {
 		return w.openStream(o, spare, section, ifs)
 	}
@@ -33,7 +37,7 @@ func (w *writer) openSink(o *opening, spare *stack, section pcapng.Section, ifs 
 // openDisk opens the segments and the queue to them.
 func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) (err error) {
 	to := o.flow.To
-	out := &output{region: o.region, every: to.Segment.Every, sync: to.Durable, flushed: true}
+	out := &output{region: o.region, every: cmp.Or(to.Rotate.Every, to.Segment.Every), sync: to.Durable, flushed: true}
 	if to.Layout == config.LayoutSlot && o.region.FrameSize() < 4096 {
 		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
 	}
@@ -70,7 +74,8 @@ func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, if
 		return err
 	}
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
-	w.layout = newPacked(o.region, 1, uint32(o.region.ExtentSize()), spare, extents, &w.copied)
+	p := newPacked(o.region, 1, uint32(o.region.ExtentSize()), spare, extents, &w.copied)
+	p.snap, w.layout = &w.snap, p
 	s, err := openPipe(o.shared.stream, head, o.region, w.layout)
 	if err != nil {
 		return err
@@ -86,7 +91,7 @@ func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)
 		s := newSlot(o.region, min(chainFrames, w.disk.queue.Limits().Frames), quarter, spare, &w.copied)
-		s.numbers = numbers
+		s.numbers, s.snap = numbers, &w.snap
 		return s, nil
 	}
 	extents, err := o.takeExtents()
@@ -96,7 +101,7 @@ func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
 	p := newPacked(o.region, w.disk.store.align, limit, spare, extents, &w.copied)
-	p.numbers = numbers
+	p.numbers, p.snap = numbers, &w.snap
 	return p, nil
 }
 

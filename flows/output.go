@@ -23,9 +23,10 @@ type output struct {
 	track     track
 	unwritten unwritten
 	current   *segment
-	retired   []*segment // take no more batches; oldest first, until durable
-	flushing  mark       // what the flush under way makes durable
-	flushed   bool       // no flush is under way
+	retired   []*segment  // take no more batches; oldest first, until durable
+	flushing  mark        // what the flush under way makes durable
+	flushed   bool        // no flush is under way
+	complete  atomic.Bool // no more segments are to be
 	nextSync  time.Time
 	sick      atomic.Pointer[nvme.Target] // the first that failed
 	reaped    [burst]umem.Frame
@@ -52,16 +53,28 @@ func (o *output) submit(now time.Time) (bool, error) {
 
 // place makes the current segment one that takes size bytes.
 func (o *output) place(size uint64, now time.Time) (bool, error) {
-	if s := o.current; s != nil && s.takes(size) && !o.due(now) {
-		return true, nil
+	opened := now
+	if s := o.current; s != nil && !o.due(now) {
+		if s.takes(size) {
+			return true, nil
+		}
+		if s.grows() { // once there is room
+			o.store.floor.wait(now)
+			return false, nil
+		}
+		if o.store.names.turns != nil {
+			opened = s.opened // its name is of the same time
+		}
 	}
 	if len(o.retired)+2 > segments {
 		return false, nil // until one of them is durable
 	}
-	next := o.store.take()
+	next := o.store.take(opened)
 	if next == nil {
+		o.store.floor.wait(now)
 		return false, nil
 	}
+	o.store.floor.goOn()
 	index, err := o.queue.Add(next.target)
 	if err != nil {
 		next.damaged = true // nothing is in it
@@ -70,14 +83,21 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
 	}
 	o.retire()
-	next.index, next.opened, next.before = index, now, o.store.before(o.track.submitted.packets)
+	next.index, next.opened, next.before = index, opened, o.store.before(o.track.submitted.packets)
 	o.current = next
-	return true, nil
+	return next.takes(size), nil
 }
 
-// due reports whether it is time for a new segment.
+// due reports whether it is time for a new segment. Where there is to be none, the flow is done.
 func (o *output) due(now time.Time) bool {
-	return o.every > 0 && o.current.sequence > 0 && now.Sub(o.current.opened) >= o.every
+	if o.every == 0 || o.current.sequence == 0 || now.Sub(o.current.opened) < o.every {
+		return false
+	}
+	if o.store.last(o.current.number) {
+		o.complete.Store(true)
+		return false
+	}
+	return true
 }
 
 // retire says that the current segment takes no more batches.

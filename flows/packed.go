@@ -18,6 +18,7 @@ type packed struct {
 	frames  int // of an extent
 	copied  *copies
 	numbers numbering
+	snap    *snap
 
 	extent  umem.Frame
 	out     []byte // the open extent's memory; nil: none is open
@@ -32,7 +33,7 @@ type packed struct {
 // limit bytes. With an align of 1 they are what a stream has: no mark in front
 // and no padding.
 func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
-	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
+	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c, snap: &snap{}, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
 	}
@@ -73,32 +74,34 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 	done := 0
 	for done < len(fs) {
 		n, length := packetLen(fs[done:])
-		block := pcapng.PacketBlockLen(length+p.numbers.extra, 4)
+		kept := p.snap.keep(length)
+		block := pcapng.PacketBlockLen(kept+p.numbers.extra, 4)
 		if n == 0 || !p.room(block) {
 			break
 		}
-		p.put(source, fs[done:done+n], length, block)
+		p.put(source, fs[done:done+n], kept, length, block)
+		p.snap.count(length, kept)
 		done += n
 	}
 	p.spare.push(fs[:done]...)
 	return done
 }
 
-// put copies one packet.
-func (p *packed) put(source uint32, fs []umem.Frame, length, block uint32) {
+// put copies what is kept of one packet.
+func (p *packed) put(source uint32, fs []umem.Frame, kept, length, block uint32) {
 	dst := p.out[p.used : p.used+block]
 	side := p.region.Side(fs[0])
-	putHeader(dst, source, side, length, block)
-	at := uint32(pcapng.PacketHeaderLen)
+	putHeader(dst, source, side, kept, length, block)
+	at, end := uint32(pcapng.PacketHeaderLen), pcapng.PacketHeaderLen+kept
 	for _, f := range fs {
-		at += uint32(copy(dst[at:], p.region.Bytes(f)))
+		at += uint32(copy(dst[at:end], p.region.Bytes(f)))
 	}
-	p.numbers.tail(dst[at:], length, block)
+	p.numbers.tail(dst[at:], kept, block)
 	p.used += block
 	p.packets++
-	p.bytes += uint64(length)
+	p.bytes += uint64(kept)
 	p.latest = max(p.latest, systemTime(side))
-	add(&p.copied.packed, uint64(length))
+	add(&p.copied.packed, uint64(kept))
 }
 
 func (p *packed) size() uint64 {

@@ -124,7 +124,7 @@ func (s *shelf) mustOpen(t *testing.T) (*store, *segment) {
 
 func taken(t *testing.T, s *store) (seg *segment) {
 	t.Helper()
-	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(); return seg != nil })
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(time.Now()); return seg != nil })
 	return seg
 }
 
@@ -220,7 +220,7 @@ func TestRingWaitsForSlots(t *testing.T) {
 		all = append(all, taken(t, st))
 	}
 	time.Sleep(50 * time.Millisecond)
-	if more := st.take(); more != nil {
+	if more := st.take(time.Now()); more != nil {
 		t.Fatalf("segment %d was begun in the slot of %d", more.number, all[0].number)
 	}
 	st.give(all[0])

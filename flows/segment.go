@@ -29,6 +29,7 @@ type segment struct {
 	sequence uint64 // of the last batch
 	opened   time.Time
 	reached  atomic.Uint64          // next, for who grows the file
+	allowed  atomic.Uint64          // how far it may be written, by who grows it
 	growing  sync.Mutex             // held while the file is grown; guards finished
 	finished bool                   // the file grows no more
 	last     mark                   // the flow's last batch, once no more will come here
@@ -49,7 +50,16 @@ func (s *segment) named() bool { return s.final.Load() != nil }
 
 // takes reports whether a batch of n bytes fits, and the mark that ends the
 // segment behind it.
-func (s *segment) takes(n uint64) bool { return s.next+n+uint64(s.align) <= s.size }
+func (s *segment) takes(n uint64) bool {
+	limit := s.size
+	if s.grows() {
+		limit = s.allowed.Load()
+	}
+	return s.next+n+uint64(s.align) <= limit
+}
+
+// grows reports whether it has no size of its own.
+func (s *segment) grows() bool { return s.size == endless }
 
 // safe reports whether all its batches are durable and its name is.
 func (s *segment) safe(durable mark) bool {

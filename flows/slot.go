@@ -23,6 +23,7 @@ type slot struct {
 	landed  *stack // extents that messages landed in go there; nil: there are none
 	copied  *copies
 	numbers numbering
+	snap    *snap
 
 	chain   []umem.Frame // the head's frame, then records; capacity is the most a message has
 	notes   uint32       // bytes of noted blocks behind the mark in the head
@@ -35,7 +36,7 @@ type slot struct {
 
 // newSlot makes batches of at most frames frames and limit bytes.
 func newSlot(r *umem.Region, frames int, limit uint64, spare *stack, c *copies) *slot {
-	return &slot{region: r, limit: limit, spare: spare, copied: c, chain: make([]umem.Frame, 0, frames)}
+	return &slot{region: r, limit: limit, spare: spare, copied: c, snap: &snap{}, chain: make([]umem.Frame, 0, frames)}
 }
 
 // open makes sure that the batch has its head.
@@ -86,29 +87,40 @@ func (s *slot) add(source uint32, fs []umem.Frame) int {
 	return done
 }
 
-// put adds one packet, in place if it can.
+// put adds what is kept of one packet, in place if it can.
 func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
-	block := pcapng.PacketBlockLen(length+s.numbers.extra, slotAlign)
+	kept := s.snap.keep(length)
+	block := pcapng.PacketBlockLen(kept+s.numbers.extra, slotAlign)
 	if s.length+uint64(block) > s.limit {
 		return false
 	}
 	s.chain[len(s.chain)-1].Options |= umem.More // a seal that was not sent took it away
 	ok := false
-	switch f := fs[0]; {
-	case len(fs) > 1 || !s.headed(f):
-		ok = s.copyOut(source, fs, length, block)
-	case s.fits(f, block):
-		ok = s.inPlace(source, f, block)
-	default:
-		ok = s.overhang(source, f, block)
+	if f := fs[0]; f.Len < kept || !s.headed(f) {
+		ok = s.copyOut(source, fs, kept, length, block)
+	} else {
+		f.Len = kept
+		ok = s.stay(source, f, length, block)
+		if ok {
+			s.spare.push(fs[1:]...) // none of what is kept is there
+		}
 	}
 	if ok {
 		s.length += uint64(block)
 		s.packets++
-		s.bytes += uint64(length)
+		s.bytes += uint64(kept)
 		s.latest = max(s.latest, systemTime(s.region.Side(fs[0])))
+		s.snap.count(length, kept)
 	}
 	return ok
+}
+
+// stay makes the record of a packet, of which f is kept, where it landed.
+func (s *slot) stay(source uint32, f umem.Frame, length, block uint32) bool {
+	if s.fits(f, block) {
+		return s.inPlace(source, f, length, block)
+	}
+	return s.overhang(source, f, length, block)
 }
 
 // headed reports whether a block header fits in front of f, in its frame and where
@@ -125,13 +137,13 @@ func (s *slot) fits(f umem.Frame, block uint32) bool {
 }
 
 // inPlace writes the record around the packet.
-func (s *slot) inPlace(source uint32, f umem.Frame, block uint32) bool {
+func (s *slot) inPlace(source uint32, f umem.Frame, length, block uint32) bool {
 	if len(s.chain) == cap(s.chain) {
 		return false
 	}
 	addr := f.Addr - pcapng.PacketHeaderLen
 	out := s.region.At(addr, uint64(block))
-	putHeader(out, source, s.region.Side(f), f.Len, block)
+	putHeader(out, source, s.region.Side(f), f.Len, length, block)
 	s.numbers.tail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
 	s.chain = append(s.chain, umem.Frame{Addr: addr, Len: block, Options: umem.More})
 	return true
@@ -139,7 +151,7 @@ func (s *slot) inPlace(source uint32, f umem.Frame, block uint32) bool {
 
 // overhang is inPlace for a packet that fills its frame to the end: what follows
 // it goes on in a spare frame.
-func (s *slot) overhang(source uint32, f umem.Frame, block uint32) bool {
+func (s *slot) overhang(source uint32, f umem.Frame, length, block uint32) bool {
 	n := len(s.chain)
 	if n+2 > cap(s.chain) || !s.spare.pop(s.chain[n+1:n+2]) {
 		return false
@@ -148,7 +160,7 @@ func (s *slot) overhang(source uint32, f umem.Frame, block uint32) bool {
 	addr := f.Addr - pcapng.PacketHeaderLen
 	start, room := s.region.Start(f)
 	here := room - (addr - start)
-	putHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f), f.Len, block)
+	putHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f), f.Len, length, block)
 	s.numbers.tail(s.tail[:], f.Len, block)
 	tail := s.tail[:pcapng.PacketTailLen(f.Len, block)]
 	end := f.Addr + uint64(f.Len)
@@ -161,7 +173,7 @@ func (s *slot) overhang(source uint32, f umem.Frame, block uint32) bool {
 }
 
 // copyOut writes the record into spare frames and sets the packet's own free.
-func (s *slot) copyOut(source uint32, fs []umem.Frame, length, block uint32) bool {
+func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint32) bool {
 	size := s.region.FrameSize()
 	first := len(s.chain)
 	n := int((block + size - 1) / size)
@@ -170,19 +182,22 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, length, block uint32) boo
 	}
 	s.chain = s.chain[:first+n]
 	g := gather{region: s.region, frames: s.chain[first:]}
-	putHeader(s.tail[:], source, s.region.Side(fs[0]), length, block)
+	putHeader(s.tail[:], source, s.region.Side(fs[0]), kept, length, block)
 	g.write(s.tail[:pcapng.PacketHeaderLen])
+	rest := kept
 	for _, f := range fs {
-		g.write(s.region.Bytes(f))
+		n := min(f.Len, rest)
+		g.write(s.region.Bytes(f)[:n])
+		rest -= n
 	}
-	s.numbers.tail(s.tail[:], length, block)
-	g.write(s.tail[:pcapng.PacketTailLen(length, block)])
+	s.numbers.tail(s.tail[:], kept, block)
+	g.write(s.tail[:pcapng.PacketTailLen(kept, block)])
 	g.end()
 	s.spare.push(fs...)
 	if len(fs) > 1 {
-		add(&s.copied.multiFrame, uint64(length))
+		add(&s.copied.multiFrame, uint64(kept))
 	} else {
-		add(&s.copied.tight, uint64(length))
+		add(&s.copied.tight, uint64(kept))
 	}
 	return true
 }

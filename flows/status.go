@@ -84,9 +84,12 @@ type FlowStatus struct {
 	Passed  map[string]uint64 `json:"passed"`  // left to the kernel, by reason
 	Dropped map[string]uint64 `json:"dropped"` // lost, by reason
 
-	Written Position `json:"written"` // prefix without a gap
-	Durable Position `json:"durable"`
-	Held    *Held    `json:"held,omitempty"` // nil: one file, or a stream
+	Written Position          `json:"written"` // prefix without a gap
+	Durable Position          `json:"durable"`
+	Held    *Held             `json:"held,omitempty"`             // nil: one file, or a stream
+	Removed map[string]uint64 `json:"removed_segments,omitempty"` // complete segments that made room, by what asked for it
+	Floor   *FloorStatus      `json:"floor,omitempty"`            // nil: nothing is kept free
+	Cut     *CutStatus        `json:"cut,omitempty"`              // nil: packets are kept whole
 
 	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by us, by reason
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device

@@ -24,6 +24,8 @@ type store struct {
 	device *device // nil for files
 	head   func(pcapng.Segment) ([]byte, error)
 	log    *slog.Logger
+	owner  owner
+	floor  floor
 	// meanwhile is what happens as long as nothing can be written, for people.
 	meanwhile string
 
@@ -31,6 +33,7 @@ type store struct {
 	size  uint64 // of every segment
 
 	ready   chan *segment
+	begun   chan time.Time // for each one taken, since when files are of its time
 	back    chan *segment
 	stop    chan struct{}
 	trouble atomic.Pointer[error] // what keeps the next segment from being ready
@@ -38,6 +41,7 @@ type store struct {
 	failed  []error               // of finishing; the finisher's until closed
 	settled atomic.Int64          // number of the last segment that is finished
 	pruning sync.Mutex
+	removed removals
 	earlier uint64 // time of the newest packet of earlier runs; 0: not known
 	running sync.WaitGroup
 	view    view // what status tells of the segments
@@ -57,10 +61,13 @@ const retry = time.Second
 func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slog.Logger) (*store, error) {
 	s := &store{
 		to: to, head: head, log: log, meanwhile: packetsWait,
-		ready: make(chan *segment), back: make(chan *segment, window), stop: make(chan struct{}),
+		ready: make(chan *segment), begun: make(chan time.Time, 1), back: make(chan *segment, window), stop: make(chan struct{}),
 	}
 	if to.Acknowledge != "" { // a log
 		s.meanwhile = clientsWait
+	}
+	if err := s.settle(); err != nil {
+		return nil, err
 	}
 	number, err := s.recover()
 	if err != nil {
@@ -73,16 +80,32 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 		return nil, errors.Join(s.advise(err), s.closeDevice())
 	}
 	s.align, s.size = first.align, first.size
+	if s.floor.keep != 0 && !to.Exact {
+		s.running.Add(1)
+		go s.guard()
+	}
 	s.running.Add(2)
 	go s.supply(first)
 	go s.finish()
 	return s, nil
 }
 
-// take gives a prepared segment, or nil while there is none.
-func (s *store) take() *segment {
+// settle finds out what the files are to be, and what is to stay free beside them.
+func (s *store) settle() (err error) {
+	if s.to.Device != "" {
+		return nil
+	}
+	if s.owner, err = newOwner(s.to); err == nil {
+		err = s.floor.open(s.to.KeepFree, filepath.Dir(s.to.File))
+	}
+	return err
+}
+
+// take gives a prepared segment, or nil while there is none. Its name is of a time.
+func (s *store) take(at time.Time) *segment {
 	select {
 	case next := <-s.ready:
+		s.begun <- at // there is room: for each segment it is emptied once
 		s.taken.Add(1)
 		return next
 	default:
@@ -99,7 +122,7 @@ func (s *store) supply(next *segment) {
 	for next != nil {
 		select {
 		case s.ready <- next:
-			s.adopt(next)
+			s.adopt(next, <-s.begun)
 			next = s.prepareNext(next.number + 1)
 		case <-s.stop:
 			s.discard(next)
@@ -117,10 +140,18 @@ func (s *store) before(packets uint64) uint64 {
 	return packets
 }
 
+// last reports whether no segment comes behind one.
+func (s *store) last(number int) bool {
+	if s.names.turns != nil {
+		return s.names.turns.ends(number)
+	}
+	return s.to.Exact
+}
+
 // prepareNext prepares a segment, again and again until it can or the store
-// closes. The one exact file is one segment.
+// closes.
 func (s *store) prepareNext(number int) *segment {
-	if s.to.Exact || !s.reserveSlot() {
+	if s.last(number-1) || !s.reserveSlot() {
 		return nil
 	}
 	for {
@@ -164,6 +195,10 @@ func (s *store) prepare(number int) (*segment, error) {
 		return next, nil
 	}
 	next, c := s.plan(number)
+	defer s.floor.lock()()
+	if err := s.makeRoom(next.size); err != nil {
+		return nil, fmt.Errorf("prepare segment: %w", err)
+	}
 	target, err := nvme.OpenTarget(c)
 	if errors.Is(err, os.ErrExist) {
 		err = fmt.Errorf("%w (it is none of ours: remove it)", err)
@@ -175,7 +210,11 @@ func (s *store) prepare(number int) (*segment, error) {
 	if err := hold(target.FD()); err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close())
 	}
-	if err := s.begin(next); err != nil {
+	err = s.owner.give(target.FD())
+	if err == nil {
+		err = s.begin(next)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close(), s.removePrepared(next))
 	}
 	return next, nil
@@ -184,6 +223,10 @@ func (s *store) prepare(number int) (*segment, error) {
 // plan says where a segment goes and how its space is made.
 func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	next := &segment{number: number}
+	if t := s.names.turns; t != nil {
+		next.path, next.size = t.prepared(number), uint64(t.Size)
+		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
+	}
 	if s.to.Exact {
 		next.path = s.to.File
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true}
@@ -221,10 +264,12 @@ func (s *store) begin(next *segment) (err error) {
 		return err
 	}
 	next.next = uint64(len(head))
-	if s.to.Exact {
+	if next.size == 0 {
 		next.size = endless
-	}
-	if !next.takes(uint64(next.align)) {
+		if s.floor.keep == 0 {
+			next.allowed.Store(endless)
+		}
+	} else if !next.takes(uint64(next.align)) {
 		return fmt.Errorf("%d bytes are too few for the head of %d bytes: use larger segments", next.size, len(head))
 	}
 	if s.device != nil {
@@ -234,10 +279,10 @@ func (s *store) begin(next *segment) (err error) {
 }
 
 // adopt gives a segment that was taken its final name.
-func (s *store) adopt(next *segment) {
-	final := s.christen(next)
+func (s *store) adopt(next *segment, at time.Time) {
+	final := s.christen(next, at)
 	next.final.Store(&final)
-	if s.to.Exact {
+	if next.grows() {
 		s.running.Add(1)
 		go s.grow(next)
 	}
@@ -245,17 +290,14 @@ func (s *store) adopt(next *segment) {
 }
 
 // christen names a segment that was taken, durably, and returns its path.
-func (s *store) christen(next *segment) string {
-	final := next.path
+func (s *store) christen(next *segment, at time.Time) string {
 	if s.device != nil {
-		return final
+		return next.path
 	}
-	if !s.to.Exact {
-		final = s.names.Final(next.number, time.Now())
-		if err := os.Rename(next.path, final); err != nil {
-			s.setTrouble(fmt.Errorf("name segment: %w", err))
-			final = next.path // recovery finds it there
-		}
+	final, err := s.names.christen(next, at, s.to.Exact)
+	if err != nil {
+		s.setTrouble(fmt.Errorf("name segment: %w", err))
+		final = next.path // recovery finds it there
 	}
 	if err := syncDir(filepath.Dir(final)); err != nil {
 		s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)

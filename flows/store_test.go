@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -189,7 +190,7 @@ func TestStoreNumbers(t *testing.T) {
 			t.Fatal(err)
 		}
 		var next *segment
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
 		if next.number != want {
 			t.Errorf("behind %s comes %d, not %d", name, next.number, want)
 		}
@@ -212,7 +213,7 @@ func TestNamesSort(t *testing.T) {
 	var names []string
 	for range 5 {
 		var next *segment
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
 		testenv.Wait(t, 5e9, "its name", next.named)
 		names = append(names, next.name())
 		s.give(next)
@@ -240,7 +241,7 @@ func TestKeepOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	take := func() (next *segment) {
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
 		testenv.Wait(t, 5e9, "its name", next.named)
 		return next
 	}
@@ -274,7 +275,7 @@ func TestSegmentRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	var next *segment
-	testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(); return next != nil })
+	testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
 	testenv.Wait(t, 5e9, "its name", next.named)
 	if err := os.Remove(next.name()); err != nil {
 		t.Fatal(err)

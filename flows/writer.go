@@ -24,6 +24,7 @@ type writer struct {
 	stuck   bool          // the sink could take no more in this round
 	stalls  atomic.Uint64 // rounds in which packets had to wait for that; the worker is the only writer
 	copied  copies
+	snap    snap
 	places  places
 	times   arrivals
 	silence silence // of the disk; the watcher's
@@ -159,6 +160,9 @@ func (w *writer) look(now time.Time) error {
 	}
 	return w.silence.look(now, w.to, w.disk.store.meanwhile, w.disk.queue.Stats())
 }
+
+// full reports whether the files are as many as there are to be.
+func (w *writer) full() bool { return w.disk != nil && w.disk.complete.Load() }
 
 // trouble is what keeps batches from being written.
 func (w *writer) trouble() error { return w.disk.trouble() }

@@ -10,6 +10,7 @@ import (
 func (w *writer) observe(s *FlowStatus) (err error) {
 	s.Written, s.Durable = w.places.read()
 	s.Stalls, s.FrameTimes = w.stalls.Load(), w.times.times.status()
+	s.Cut = w.snap.status()
 	s.CopiedBytes["packed"] = w.copied.packed.Load()
 	s.CopiedBytes["multi_frame"] = w.copied.multiFrame.Load()
 	s.CopiedBytes["tight_frame"] = w.copied.tight.Load()
@@ -27,6 +28,7 @@ func (w *writer) observe(s *FlowStatus) (err error) {
 // observeDisk adds what the disk was given.
 func (w *writer) observeDisk(s *FlowStatus) {
 	d := w.disk.queue.Stats()
+	s.Removed, s.Floor = w.disk.store.removed.status(), w.disk.store.floor.status()
 	s.KernelBytes["disk"] = d.Copied
 	s.DiskBytes, s.Segments = d.BytesWritten, w.disk.store.taken.Load()
 	s.DiskErrors[unix.ErrnoName(unix.EIO)] = 0

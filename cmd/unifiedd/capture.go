@@ -23,6 +23,10 @@ import (
 type captureFlags struct {
 	iface, file      string
 	count            uint64
+	snaplen          uint32
+	turns            rotateFlags
+	owner, mode      string
+	keepFree         string
 	layout, zeroCopy string
 	queues           []int
 	ring             int
@@ -44,7 +48,9 @@ them. The file is pcapng, which Wireshark, tshark and tcpdump open.
 Unlike with tcpdump, the host no longer sees what is captured: packets that match
 FILTER go to the capture and nowhere else. All others go on to the host.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
-  unifiedd capture -i eth1 -c 100 -w - | tshark -r -`,
+  unifiedd capture -i eth1 -c 100 -w - | tshark -r -
+  unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
+  unifiedd capture -i eth1 -G 3600 -w %Y%m%d-%H.pcapng`,
 		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
 			cfg, err = f.config(strings.Join(args, " "))
 			return err
@@ -62,6 +68,13 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVarP(&f.iface, "interface", "i", "", "`INTERFACE` to capture on")
 	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
 	s.Uint64VarP(&f.count, "count", "c", 0, "end after so many packets")
+	s.Uint32VarP(&f.snaplen, "snapshot-length", "s", 0, "keep at most so many `BYTES` of each packet; 0: all of them")
+	s.StringVarP(&f.turns.size, "file-size", "C", "", "begin a new file before one has more than `SIZE` million bytes (or 100k, 10m, 1g); a number is put behind the name")
+	s.IntVarP(&f.turns.seconds, "rotate-seconds", "G", 0, "begin a new file after so many `SECONDS`; the name is a pattern of strftime, as in out-%H%M%S.pcapng")
+	s.IntVarP(&f.turns.files, "file-count", "W", 0, "with -C use so many `FILES` over and over; with -G alone end after so many")
+	s.StringVarP(&f.owner, "relinquish-privileges", "Z", "", "files belong to `USER` and the user's group")
+	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
+	s.StringVar(&f.keepFree, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
 	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
@@ -83,6 +96,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
 	one.From.Promiscuous = !f.ownOnly
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
+	one.To.Snaplen = config.Size(f.snaplen)
 	switch f.file {
 	case "":
 		one.To.File = os.DevNull
@@ -94,6 +108,9 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 			return nil, err
 		}
 		one.To.File = path
+	}
+	if err := f.files(&one.To); err != nil {
+		return nil, err
 	}
 	c.Flows = []config.Flow{one}
 	c.Complete()

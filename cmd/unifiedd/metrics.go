@@ -85,6 +85,7 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	each(out, descErrors, f.DiskErrors, f.Name)
 	counter(out, descStalls, f.Stalls, f.Name)
 	counter(out, descSegments, f.Segments, f.Name)
+	collectFiles(out, f)
 	collectStreams(out, f)
 	collectFrames(out, f)
 }

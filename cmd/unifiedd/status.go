@@ -157,8 +157,17 @@ func printStorage(w io.Writer, f *flows.FlowStatus) {
 	}
 	fmt.Fprintf(w, "  written\t%s\n", position(f.Written))
 	fmt.Fprintf(w, "  durable\t%s\n", position(f.Durable))
+	if c := f.Cut; c != nil {
+		fmt.Fprintf(w, "  snaplen\t%d bytes: %d packets were longer, and %d bytes of them left out\n", c.SnapLen, c.Packets, c.Bytes)
+	}
 	if f.Held != nil {
 		printHeld(w, f.Held)
+	}
+	if r := f.Floor; r != nil {
+		fmt.Fprintf(w, "  room\t%d bytes are free, and %d (%s) stay so; nothing could be written %d times, %.1f s in all\n", r.Free, r.Bytes, r.KeepFree, r.Pauses, r.Paused)
+	}
+	if n := f.Removed["keep"] + f.Removed["keep_free"]; n > 0 {
+		fmt.Fprintf(w, "  removed\t%s: %s\n", plural(int(n), "segment"), nonzero(f.Removed))
 	}
 	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds; errors: %s\n", f.DiskBytes, f.Segments, f.Stalls, nonzero(f.DiskErrors))
 }

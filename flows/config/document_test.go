@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // flowDocument is a flow as its keys and values, those left out which are zero and
 // mean nothing for the flow's kind.
@@ -65,6 +68,16 @@ func toDocument(f *Flow) map[string]any {
 	if to.Acknowledge != "" {
 		doc["acknowledge"] = string(to.Acknowledge)
 	}
+	if to.Snaplen > 0 {
+		doc["snaplen"] = to.Snaplen.String()
+	}
+	if to.Mode != 0 {
+		doc["mode"] = fmt.Sprintf("%04o", to.Mode)
+	}
+	if to.Owner != "" {
+		doc["owner"] = to.Owner
+	}
+	doc["keep_free"] = to.KeepFree.String()
 	return doc
 }
 

@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"io/fs"
+	"time"
+)
 
 // Flow takes packets, messages or blocks from one place to another. What its ends
 // are is its [Kind], and most settings have a meaning for some kinds only; those
@@ -97,6 +100,8 @@ type To struct {
 	// Exact makes File the capture file itself, one segment which grows, instead
 	// of a prefix. Not to be had in configuration files.
 	Exact bool
+	// Rotate has an exact capture begin new files.
+	Rotate Rotate
 	// Device is the absolute path of a block device.
 	Device string
 	// Force allows overwriting a device which holds something.
@@ -106,6 +111,15 @@ type To struct {
 	// segments as fit, written as it is.
 	Segment Segment
 	Prepare Prepare
+	// Snaplen is how many bytes of each packet are kept at most; 0: all. Not of
+	// messages.
+	Snaplen Size
+	// KeepFree is how much of the file system is left free. Of a File.
+	KeepFree Room
+	// Mode is the permissions of the files; 0: 0640 less the umask.
+	Mode fs.FileMode
+	// Owner is whose the files are, as in chown; empty: who writes them.
+	Owner string
 	// Flush bounds the time from a packet's arrival until it can be read in the
 	// file; 0, with KindRDMAStorage only: it is written at once.
 	Flush time.Duration
@@ -167,6 +181,14 @@ type Segment struct {
 	Size  Size          // a multiple of 4096
 	Every time.Duration // begin a new one after this time; 0: only when full
 	Keep  int           // how many, the newest, are kept; 0: all
+}
+
+// Rotate says when an exact capture begins a new file, and what files are called, as tcpdump
+// does by -C, -G and -W. The zero value is one file.
+type Rotate struct {
+	Size  Size          // of a file, a multiple of 4096; 0: not by size
+	Every time.Duration // the name is a pattern of strftime; 0: not by time
+	Files int           // by size, so many are used over and over; else the capture ends with so many; 0: no end
 }
 
 // Peer is one of those a flow sends to.

@@ -15,14 +15,15 @@ type key struct {
 
 // Flows of these kinds have something in common.
 var (
-	fromNetwork  = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull}
-	fromClients  = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
-	fromNull     = []Kind{KindNullStorage, KindNullRDMA, KindNullNull}
-	toStorage    = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage}
-	toPeers      = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
-	toClients    = []Kind{KindStorageRDMA}
-	acknowledged = []Kind{KindRDMAStorage, KindRDMARDMA}
-	holding      = slices.Concat(fromNetwork, fromClients, fromNull)
+	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull}
+	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
+	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull}
+	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage}
+	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
+	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
+	toClients     = []Kind{KindStorageRDMA}
+	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
+	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
 )
 
 // What settings are about.
@@ -33,6 +34,7 @@ const (
 	aboutGenerated    = "generated packets"
 	aboutAcknowledged = "messages of RDMA clients to storage or peers"
 	aboutStorage      = "a flow to storage"
+	aboutPackets      = "packets to storage"
 	aboutPeers        = "a flow to RDMA peers"
 	aboutBlocks       = "a flow from storage to RDMA clients"
 )
@@ -67,6 +69,10 @@ var keys = []key{
 	{"to.segment.every", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Every }},
 	{"to.segment.keep", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Keep }},
 	{"to.prepare", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Prepare }},
+	{"to.snaplen", aboutPackets, packetsStored, func(f *Flow) any { return &f.To.Snaplen }},
+	{"to.keep_free", aboutStorage, toStorage, func(f *Flow) any { return &f.To.KeepFree }},
+	{"to.mode", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Mode }},
+	{"to.owner", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Owner }},
 	{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }},
 	{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }},
 	{"to.acknowledge", aboutAcknowledged, acknowledged, func(f *Flow) any { return &f.To.Acknowledge }},
@@ -110,7 +116,7 @@ func fitsFrom(has fields, key string) bool {
 func fitsTo(has fields, key string) bool {
 	switch what := about("to." + key); {
 	case has.any("file", "device"):
-		return what == aboutStorage || what == aboutAcknowledged
+		return what == aboutStorage || what == aboutPackets || what == aboutAcknowledged
 	case has.any("peers"):
 		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
 	case has.any("discard"):
@@ -118,7 +124,7 @@ func fitsTo(has fields, key string) bool {
 	case has.any("listen"):
 		return what == aboutBlocks || key == "rdma"
 	case has.any("rdma"):
-		return what != aboutStorage && what != ""
+		return what != aboutStorage && what != aboutPackets && what != ""
 	}
 	return true
 }

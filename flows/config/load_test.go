@@ -135,6 +135,12 @@ func TestFull(t *testing.T) {
 				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To:   To{Discard: true},
 			},
+			{
+				Name: "office", Worker: "main", Pos: Pos{file, 155, 5},
+				From: From{Interface: "eth7", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
+					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm"},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {

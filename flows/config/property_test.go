@@ -1,6 +1,7 @@
 package config
 
 import (
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -300,9 +301,14 @@ func drawStore(t *rapid.T, name string, to *To, kind Kind) {
 	to.Layout = rapid.SampledFrom(allLayouts).Draw(t, "layout")
 	to.Segment.Size = Size(rapid.Uint64Range(uint64(MiB), uint64(TiB)).Draw(t, "segment"))
 	to.Segment.Keep = rapid.SampledFrom([]int{0, 2, 3, 1000}).Draw(t, "keep")
+	to.KeepFree = rapid.SampledFrom([]Room{0, -1, -99, 1, Room(10 * GiB)}).Draw(t, "keep_free")
+	to.Mode = rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o640, 0o777}).Draw(t, "mode")
+	to.Owner = rapid.SampledFrom([]string{"", "root", "capture:adm", ":adm", "0:0"}).Draw(t, "owner")
 	to.Flush = time.Duration(rapid.Int64Range(int64(minFlush), int64(maxFlush)).Draw(t, "flush"))
 	to.Durable = time.Duration(rapid.Int64Range(int64(minDurable), int64(time.Hour)).Draw(t, "durable"))
-	if kind == KindRDMAStorage {
+	if kind != KindRDMAStorage {
+		to.Snaplen = Size(rapid.Uint64Range(0, uint64(maxSnaplen)).Draw(t, "snaplen"))
+	} else {
 		to.Acknowledge = rapid.SampledFrom(logAcknowledges).Draw(t, "acknowledge")
 		to.Durable = rapid.SampledFrom([]time.Duration{GroupCommit, to.Durable}).Draw(t, "how durable")
 	}

@@ -12,6 +12,7 @@ func (v *validator) store(path string, t *To, kind Kind) {
 	v.slot(join(path, "layout"), t.Layout)
 	v.checkErr(join(path, "prepare"), member(t.Prepare, allPrepares))
 	v.segment(join(path, "segment"), &t.Segment)
+	v.files(path, t)
 	if kind == KindRDMAStorage {
 		v.log(path, t)
 		return
@@ -19,7 +20,11 @@ func (v *validator) store(path string, t *To, kind Kind) {
 	v.check(within(t.Flush, minFlush, maxFlush), join(path, "flush"),
 		"%s is not from %s to %s", t.Flush, minFlush, maxFlush)
 	v.durable(join(path, "durable"), t.Durable)
+	v.check(t.Snaplen <= maxSnaplen, join(path, "snaplen"), "%s is more than the longest packet, %s; 0 means whole packets", t.Snaplen, maxSnaplen)
 }
+
+// maxSnaplen is the longest packet in a capture file: libpcap's limit.
+const maxSnaplen = 256 * KiB
 
 // durable checks the interval of a flow which records packets.
 func (v *validator) durable(path string, d time.Duration) {
@@ -65,6 +70,26 @@ func (v *validator) target(path string, t *To) {
 	default:
 		v.checkErr(device, checkPath(t.Device, maxPath))
 		v.onDevice(path, t)
+	}
+}
+
+// files checks what is about files alone.
+func (v *validator) files(path string, t *To) {
+	mode, owner, free := join(path, "mode"), join(path, "owner"), join(path, "keep_free")
+	if t.Device != "" {
+		const only = "has a meaning only for a file"
+		v.check(t.Mode == 0, mode, only)
+		v.check(t.Owner == "", owner, only)
+		v.check(t.KeepFree == 0, free, only)
+		return
+	}
+	v.checkErr(mode, checkMode(t.Mode))
+	if v.given(owner, t.Owner) {
+		v.checkErr(owner, checkOwner(t.Owner))
+	}
+	v.check(t.KeepFree >= -99, free, "%s is not from 0%% to 99%%", t.KeepFree)
+	if t.KeepFree != 0 && t.Prepare == PrepareNone && !t.Exact {
+		v.refuse(free, wrong("use prepare: allocate or zero", "takes segments whose space is taken before they are used"))
 	}
 }
 

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/strftime"
+)
+
+// rotateFlags are capture's for several files, named as tcpdump's.
+type rotateFlags struct {
+	size    string // -C
+	seconds int    // -G
+	files   int    // -W
+}
+
+// rotate is when files begin and what they are called, for a capture to a file.
+func (f *captureFlags) rotate() (r config.Rotate, err error) {
+	if f.turns == (rotateFlags{}) {
+		return r, nil
+	}
+	size, err := fileSize(f.turns.size)
+	switch {
+	case err != nil:
+		return r, err
+	case f.turns.seconds < 0:
+		return r, fmt.Errorf("-G %d is no number of seconds", f.turns.seconds)
+	case f.turns.files < 0:
+		return r, fmt.Errorf("-W %d is no number of files", f.turns.files)
+	case size == 0 && f.turns.seconds == 0:
+		return r, errors.New("-W counts the files of -C or -G: give one of these")
+	case f.file == "":
+		return r, errors.New("-C and -G begin new files: name them by -w")
+	case f.file == "-":
+		return r, errors.New("-C and -G begin new files, and standard output is none: name them by -w, or leave them to who reads")
+	}
+	if f.turns.seconds > 0 {
+		if err := strftime.Check(f.file); err != nil {
+			return r, fmt.Errorf("-w: %w", err)
+		}
+	}
+	return config.Rotate{Size: size, Every: time.Duration(f.turns.seconds) * time.Second, Files: f.turns.files}, nil
+}
+
+// fileUnits are those of tcpdump's -C: millions of bytes without one.
+var fileUnits = map[byte]uint64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
+
+const (
+	million   = 1_000_000
+	leastFile = 1 << 20 // a quarter of it holds any packet
+	fileUnit  = 4096
+)
+
+// fileSize reads the size of -C. It is rounded up to what disks take.
+func fileSize(s string) (config.Size, error) {
+	if s == "" {
+		return 0, nil
+	}
+	digits, unit := s, uint64(million)
+	if u, ok := fileUnits[strings.ToLower(s)[len(s)-1]]; ok {
+		digits, unit = s[:len(s)-1], u
+	}
+	n, err := strconv.ParseUint(digits, 10, 64)
+	if err != nil || n == 0 || n > math.MaxInt64/unit/2 {
+		return 0, fmt.Errorf("-C %s is no size: millions of bytes, or a number with k, m or g", s)
+	}
+	size := max(n*unit, leastFile)
+	return config.Size((size + fileUnit - 1) / fileUnit * fileUnit), nil
+}
+
+// files says what the files are that are captured to.
+func (f *captureFlags) files(to *config.To) (err error) {
+	if named := f.file != "" && f.file != "-"; !named && (f.owner != "" || f.mode != "" || f.keepFree != "0") {
+		return errors.New("-Z, --mode and --keep-free are about a file: name it by -w")
+	}
+	if to.Rotate, err = f.rotate(); err != nil {
+		return err
+	}
+	if to.Rotate.Size > 0 {
+		to.Prepare = config.PrepareAllocate
+	}
+	if to.Owner, err = ownerOf(f.owner); err != nil {
+		return err
+	}
+	if f.mode != "" {
+		if to.Mode, err = config.ParseMode(f.mode); err != nil {
+			return fmt.Errorf("--mode: %w", err)
+		}
+	}
+	if to.KeepFree, err = config.ParseRoom(f.keepFree); err != nil {
+		return fmt.Errorf("--keep-free: %w", err)
+	}
+	return nil
+}
+
+// ownerOf is whose files are that belong to a user, as -Z of tcpdump has it: the group is theirs too.
+func ownerOf(name string) (string, error) {
+	if name == "" {
+		return "", nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return "", fmt.Errorf("-Z: %w", err)
+	}
+	return u.Uid + ":" + u.Gid, nil
+}

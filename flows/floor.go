@@ -1,0 +1,112 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// floor is the room that a flow leaves free on the disk its files are on. The oldest of its
+// segments go to keep it; where that is not enough, no more is written until there is room.
+type floor struct {
+	keep config.Room // 0: there is no floor
+	dir  string
+	dev  uint64 // the file system's
+
+	free   atomic.Uint64 // bytes when it was last looked at
+	least  atomic.Uint64 // of those, how many are kept
+	short  atomic.Bool   // there is no room for what comes next
+	pauses atomic.Uint64 // how often writing had to wait for that; the worker is the only writer of these
+	paused atomic.Uint64 // nanoseconds
+	looked time.Time     // while it waits: until when that is counted; the worker's
+}
+
+// roomTakers are one lock for each file system: one flow at a time looks for room there and takes it.
+var roomTakers sync.Map
+
+// open begins to keep room on the file system of a directory.
+func (f *floor) open(keep config.Room, dir string) error {
+	var st unix.Stat_t
+	if keep == 0 {
+		return nil
+	}
+	if err := unix.Stat(dir, &st); err != nil {
+		return fmt.Errorf("keep_free of %s: %w (create the directory first)", dir, err)
+	}
+	f.keep, f.dir, f.dev = keep, dir, st.Dev
+	return nil
+}
+
+// lock has no other flow take room there meanwhile.
+func (f *floor) lock() (unlock func()) {
+	if f.keep == 0 {
+		return func() {}
+	}
+	m, _ := roomTakers.LoadOrStore(f.dev, &sync.Mutex{})
+	m.(*sync.Mutex).Lock()
+	return m.(*sync.Mutex).Unlock
+}
+
+// look finds how much room there is above the floor, in bytes; below zero, it is not kept.
+func (f *floor) look() (above int64, err error) {
+	var st unix.Statfs_t
+	for {
+		if err = unix.Statfs(f.dir, &st); !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return 0, fmt.Errorf("keep_free: ask for the free space of %s: %w", f.dir, err)
+	}
+	free, least := st.Bavail*uint64(st.Bsize), f.keep.Of(st.Blocks*uint64(st.Bsize))
+	f.free.Store(free)
+	f.least.Store(least)
+	return int64(free) - int64(least), nil
+}
+
+// full is the error where the floor leaves no room.
+func (f *floor) full() error {
+	return fmt.Errorf("keep_free: %s of %s are to stay free, and no older segment is left to remove (make room, or lower keep_free)", f.keep, f.dir)
+}
+
+// wait counts the time for which nothing can be written. It is the worker's.
+func (f *floor) wait(now time.Time) {
+	if !f.short.Load() {
+		return
+	}
+	if f.looked.IsZero() {
+		add(&f.pauses, 1)
+	} else {
+		add(&f.paused, uint64(max(0, now.Sub(f.looked))))
+	}
+	f.looked = now
+}
+
+// goOn ends a wait. It is the worker's.
+func (f *floor) goOn() { f.looked = time.Time{} }
+
+// FloorStatus is the room that a flow leaves free on its disk.
+type FloorStatus struct {
+	KeepFree string  `json:"keep_free"` // as it is configured
+	Bytes    uint64  `json:"bytes"`     // that is
+	Free     uint64  `json:"free"`      // bytes of the disk, as seen last
+	Pauses   uint64  `json:"pauses"`    // how often nothing could be written for want of room
+	Paused   float64 `json:"paused_seconds"`
+}
+
+// status is nil where there is no floor.
+func (f *floor) status() *FloorStatus {
+	if f.keep == 0 {
+		return nil
+	}
+	return &FloorStatus{
+		KeepFree: f.keep.String(), Bytes: f.least.Load(), Free: f.free.Load(),
+		Pauses: f.pauses.Load(), Paused: float64(f.paused.Load()) / 1e9,
+	}
+}

@@ -1,0 +1,83 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/user"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// owner is whose the files of a flow are, and who may do what with them.
+type owner struct {
+	name     string
+	uid, gid int         // -1: of who makes them
+	mode     fs.FileMode // 0: as they are made
+}
+
+// newOwner looks up the user and the group of files.
+func newOwner(to config.To) (o owner, err error) {
+	o = owner{name: to.Owner, uid: -1, gid: -1, mode: to.Mode}
+	name, group, _ := strings.Cut(to.Owner, ":")
+	if name != "" {
+		if o.uid, err = userID(name); err != nil {
+			return o, fmt.Errorf("owner %s: %w (create the user, or name another)", to.Owner, err)
+		}
+	}
+	if group != "" {
+		if o.gid, err = groupID(group); err != nil {
+			return o, fmt.Errorf("owner %s: %w (create the group, or name another)", to.Owner, err)
+		}
+	}
+	return o, nil
+}
+
+func userID(name string) (int, error) {
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(id), nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return -1, err
+	}
+	return strconv.Atoi(u.Uid)
+}
+
+func groupID(name string) (int, error) {
+	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
+		return int(id), nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return -1, err
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// give makes an open file the owner's, with the mode there is to be.
+func (o *owner) give(fd int) error {
+	if o.uid >= 0 || o.gid >= 0 {
+		if err := unix.Fchown(fd, o.uid, o.gid); err != nil {
+			return fmt.Errorf("give it to owner %s: %w%s", o.name, err, mayNot(err))
+		}
+	}
+	if o.mode != 0 {
+		if err := unix.Fchmod(fd, uint32(o.mode)); err != nil {
+			return fmt.Errorf("give it mode %04o: %w", uint32(o.mode), err)
+		}
+	}
+	return nil
+}
+
+// mayNot is the remedy where this user may not give files away.
+func mayNot(err error) string {
+	if errors.Is(err, unix.EPERM) {
+		return " (only root gives files to others: run as that user, or name a group that this one is in)"
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package flows
+
+import "sync/atomic"
+
+// snap is how much of each packet is kept, and counts what is not. It belongs to the
+// worker's thread; the counters may be read from anywhere.
+type snap struct {
+	most    uint32        // bytes; 0: all of them
+	packets atomic.Uint64 // cut short; the worker is the only writer of these
+	bytes   atomic.Uint64 // left out
+}
+
+// keep is how much of a packet of length bytes is kept.
+func (s *snap) keep(length uint32) uint32 {
+	if s.most == 0 {
+		return length
+	}
+	return min(length, s.most)
+}
+
+// count notes a packet of which so much was kept.
+func (s *snap) count(length, kept uint32) {
+	if kept < length {
+		add(&s.packets, 1)
+		add(&s.bytes, uint64(length-kept))
+	}
+}
+
+// CutStatus is what a flow with a snapshot length left out of packets.
+type CutStatus struct {
+	SnapLen uint32 `json:"snaplen"` // bytes kept of a packet at most
+	Packets uint64 `json:"packets"` // that were longer
+	Bytes   uint64 `json:"bytes"`   // of those that were left out
+}
+
+// status is nil where packets are kept whole.
+func (s *snap) status() *CutStatus {
+	if s.most == 0 {
+		return nil
+	}
+	return &CutStatus{SnapLen: s.most, Packets: s.packets.Load(), Bytes: s.bytes.Load()}
+}

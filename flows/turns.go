@@ -1,0 +1,143 @@
+package flows
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/strftime"
+)
+
+// turns names the files of a capture that begins new ones as tcpdump does with -C, -G and -W. Each is prepared under a hidden
+// name, and takes the place of what has its name when it is taken into use.
+type turns struct {
+	config.Rotate
+	path string // strftime's where files begin after a time
+	mu   sync.Mutex
+	at   time.Time // since when there are files of this time
+	nth  int       // the last one of those
+	made []pcapng.Named
+}
+
+// prepared is the path of a file before it is used.
+func (t *turns) prepared(number int) string {
+	dir, base := filepath.Split(t.path)
+	return filepath.Join(dir, fmt.Sprintf(".%s-%d-%06d.next", base, os.Getpid(), number))
+}
+
+// take names the next file, which is of a time, and is the oldest's place in a ring.
+func (t *turns) take(number int, at time.Time) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case !at.Equal(t.at):
+		t.at, t.nth = at, 0
+	case t.ring():
+		t.nth = (t.nth + 1) % t.Files
+	default:
+		t.nth++
+	}
+	path := t.name(at, t.nth)
+	t.made = slices.DeleteFunc(t.made, func(e pcapng.Named) bool { return e.Path == path })
+	t.made = append(t.made, pcapng.Named{Path: path, Number: number})
+	return path
+}
+
+// ring reports whether the files are so many, over and over.
+func (t *turns) ring() bool { return t.Files > 0 && t.Size > 0 }
+
+// ends reports whether a file is the last one there is to be.
+func (t *turns) ends(number int) bool { return t.Files > 0 && t.Size == 0 && number >= t.Files }
+
+// name is what tcpdump calls the nth file of a time.
+func (t *turns) name(at time.Time, nth int) string {
+	path := t.path
+	if t.Every > 0 {
+		path = strftime.Format(path, at)
+	}
+	digits := 0
+	for most := t.Files - 1; most > 0; most /= 10 {
+		digits++
+	}
+	if t.Size == 0 || nth == 0 && digits == 0 {
+		return path
+	}
+	return fmt.Sprintf("%s%0*d", path, digits, nth)
+}
+
+// list are the files that are there, oldest first.
+func (t *turns) list() []pcapng.Named {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.made = slices.DeleteFunc(t.made, func(e pcapng.Named) bool {
+		_, err := os.Lstat(e.Path)
+		return err != nil
+	})
+	return slices.Clone(t.made)
+}
+
+// christen gives a prepared file its name. Only a regular file is replaced.
+func (t *turns) christen(next *segment, at time.Time) (string, error) {
+	final := t.take(next.number, at)
+	if err := replaceable(final); err != nil {
+		return "", err
+	}
+	return final, os.Rename(next.path, final)
+}
+
+// begin looks at the first file's name before a capture begins, and removes files that others, which were killed, had
+// prepared and not used.
+func (t *turns) begin() error {
+	if strings.Contains(filepath.Dir(t.path), "%") && t.Every > 0 {
+		return fmt.Errorf("%s: only the file's name may have a time in it, not its directory's", t.path)
+	}
+	if err := replaceable(t.name(time.Now(), 0)); err != nil {
+		return err
+	}
+	dir, base := filepath.Split(t.path)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if name := e.Name(); strings.HasPrefix(name, "."+base+"-") && strings.HasSuffix(name, ".next") {
+			if err := removeUnused(filepath.Join(dir, name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// replaceable refuses a name that something has which is no regular file.
+func replaceable(path string) error {
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is there already and not a regular file: choose another name", path)
+	}
+	return nil
+}
+
+// removeUnused removes a prepared file that nobody writes and nothing was captured into.
+func removeUnused(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil // it is somebody else's
+	}
+	defer f.Close()
+	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
+		return nil
+	}
+	r, err := pcapng.Recover(f, pcapng.Options{DryRun: true})
+	if err == nil && r.Batches > 0 {
+		return nil
+	}
+	return os.Remove(path)
+}
