@@ -20,8 +20,8 @@ var byItself = map[string]int{"qp": 1, "cq": 1, "pd": 1}
 var counted = []string{"qp", "cq", "pd", "mr", "cm_id", "ctx", "srq"}
 
 // RDMAAtRest waits until the kernel has no more of an RDMA device in use than it has by itself. What a process
-// that was killed had may take a moment.
-func RDMAAtRest(t testing.TB, device string) {
+// that was killed had may take a moment. Not looked at are kinds that a module of the kernel keeps until the device is gone.
+func RDMAAtRest(t testing.TB, device string, kept ...string) {
 	t.Helper()
 	left := ""
 	defer func() {
@@ -30,14 +30,14 @@ func RDMAAtRest(t testing.TB, device string) {
 		}
 	}()
 	testenv.Wait(t, 10*time.Second, "what "+device+" has in use to be given back", func() bool {
-		left = resourcesLeft(t, device)
+		left = resourcesLeft(t, device, kept)
 		return left == ""
 	})
 }
 
 // resourcesLeft says what a device has in use, empty when that is nothing. The program of iproute2 knows what to do with
 // what a newer kernel tells besides.
-func resourcesLeft(t testing.TB, device string) string {
+func resourcesLeft(t testing.TB, device string, kept []string) string {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "rdma"), "-j", "resource", "show").Output()
 	var all []map[string]any
@@ -53,7 +53,7 @@ func resourcesLeft(t testing.TB, device string) string {
 	}
 	var left []string
 	for _, what := range counted {
-		if n, _ := all[i][what].(float64); int(n) > byItself[what] {
+		if n, _ := all[i][what].(float64); int(n) > byItself[what] && !slices.Contains(kept, what) {
 			left = append(left, fmt.Sprintf("%v %s", n, what))
 		}
 	}

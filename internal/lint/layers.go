@@ -24,6 +24,7 @@ var layers = []layer{
 	{"bpf", []string{"bpf/filter"}},
 	{"xdp", []string{"umem", "bpf", "bpf/filter"}},
 	{"nvme", []string{"umem"}},
+	{"nvme/fabrics", nil},
 	{"rdma", []string{"umem"}},
 	{"rdma/measure", nil},
 	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
@@ -37,6 +38,7 @@ var layers = []layer{
 	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect"}},
+	{"flows/target", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts)},
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
@@ -45,8 +47,8 @@ var layers = []layer{
 
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "xdp", "nvme", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
-	parts   = []string{"flows/config", "flows/protocol", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks"}
+	devices = []string{"umem", "bpf", "bpf/filter", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	parts   = []string{"flows/config", "flows/protocol", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )
 
 // inTests names what else the tests of a part may import: the real devices under it.
@@ -54,6 +56,7 @@ var inTests = map[string][]string{
 	"flows/stream": {"rdma/roce", "rdma/providers"},
 	"flows/fanout": {"rdma/roce", "rdma/providers"},
 	"flows/blocks": {"rdma/roce", "rdma/providers"},
+	"flows/target": {"rdma/roce", "rdma/providers"},
 }
 
 // onlyIn names modules of others that only one part may import.

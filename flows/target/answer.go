@@ -1,0 +1,152 @@
+package target
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// answer posts the completion of a command, behind the bytes that it gives the host where it succeeded.
+func (s *Server) answer(o *operation, status fabrics.Status) {
+	p := o.seat
+	if p.state != seatOpen {
+		if p.state == seatDraining {
+			s.finish(o)
+		} else {
+			o.state = opAnswered // leave finishes it
+		}
+		return
+	}
+	o.status = status
+	if status != fabrics.Success {
+		s.noteRefusal(status)
+	}
+	gives := status == fabrics.Success && o.gives()
+	if gives {
+		s.write(o)
+	} else {
+		s.release(o)
+	}
+	p.open--
+	p.head = (p.head + 1) % p.entries
+	o.state = opAnswered
+	s.complete(o)
+}
+
+// noteRefusal counts a command that was not done.
+func (s *Server) noteRefusal(status fabrics.Status) {
+	switch status.Code() {
+	case fabrics.WriteFault, fabrics.UnrecoveredRead, fabrics.CapacityExceeded, fabrics.InternalError:
+		s.count.failed.add(1)
+	default:
+		s.count.refused.add(1)
+	}
+}
+
+// gives reports whether a command gives the host bytes, which are in the second buffer.
+func (o *operation) gives() bool {
+	return o.buffers[1].where != nowhere && o.command.Opcode != fabrics.OpCompare
+}
+
+// write queues the WRITE of an operation's bytes to the host.
+func (s *Server) write(o *operation) {
+	p, d, b := o.seat, &o.command.Data, &o.buffers[1]
+	s.pass(b, atDevice)
+	p.sges = append(p.sges, s.sge(b.frame.Addr, b.frame.Len))
+	p.sends = append(p.sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Write, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
+}
+
+// complete queues the SEND of an operation's completion.
+func (s *Server) complete(o *operation) {
+	p := o.seat
+	c := fabrics.Completion{Result: o.result, SQHead: uint16(p.head), ID: o.command.ID, Status: o.status}
+	if p.noFlow {
+		c.SQHead = 0xffff
+	}
+	c.Put(s.responses.bytes(int(o.number)))
+	r := rdma.SendRequest{ID: s.id(o), Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}
+	if o.command.Data.Invalidate {
+		r.Op, r.Immediate = rdma.SendInvalidate, rdma.Invalidate(o.command.Data.Key)
+	}
+	p.sges = append(p.sges, s.responses.sge(int(o.number)))
+	p.sends = append(p.sends, r)
+	s.mark(p)
+}
+
+// takeSent takes what the RDMA device has done, and returns how many completions there were.
+func (s *Server) takeSent() (n int, err error) {
+	for range batches {
+		got, err := s.sent.queue.Poll(s.sent.buf[:])
+		if err != nil {
+			return n, fmt.Errorf("poll for transfers that are done: %w", err)
+		}
+		for i := range s.sent.buf[:got] {
+			s.moved(&s.sent.buf[i])
+		}
+		if n += got; got < len(s.sent.buf) {
+			break
+		}
+	}
+	return n, nil
+}
+
+// moved takes the completion of a READ or SEND, or of anything that failed.
+func (s *Server) moved(c *rdma.WorkCompletion) {
+	op := int32(uint32(c.ID))
+	if op < 0 || int(op) >= len(s.operations) {
+		return
+	}
+	o := &s.operations[op]
+	p := o.seat
+	switch {
+	case p.generation != uint32(c.ID>>32) || p.state != seatOpen:
+	case c.Status != rdma.Success:
+		d := &o.command.Data
+		s.fail(p, fmt.Errorf("%d bytes of the host's at address %#x with rkey %#x: %w", d.Length, d.Address, d.Key, c.Err()))
+	case o.state == opFetching:
+		s.pass(&o.buffers[0], atWorker)
+		s.brought(o)
+	case o.state == opAnswered:
+		s.arrived(o)
+	}
+}
+
+// arrived notes that the host has the completion of an operation.
+func (s *Server) arrived(o *operation) {
+	p := o.seat
+	s.tally(o)
+	hangup := o.hangup
+	s.finish(o)
+	if hangup {
+		s.fail(p, errHungUp)
+		return
+	}
+	s.admit(p)
+}
+
+// tally counts a command that was done.
+func (s *Server) tally(o *operation) {
+	if o.status != fabrics.Success || o.disk == nil {
+		return
+	}
+	c := &s.count
+	switch o.command.Opcode {
+	case fabrics.OpRead:
+		c.read.add(o.at.Length)
+	case fabrics.OpWrite:
+		c.written.add(o.at.Length)
+		if o.command.Data.Place == fabrics.InCapsule {
+			c.inCapsule.add(o.at.Length)
+		}
+	case fabrics.OpFlush:
+		c.flushes.add(1)
+	case fabrics.OpWriteZeroes:
+		c.zeroes.add(1)
+	case fabrics.OpDataset:
+		c.discard.add(1)
+	case fabrics.OpCompare:
+		c.compares.add(1)
+	}
+	c.latency.Record(uint64(max(0, s.now-o.since)))
+}

@@ -1,0 +1,171 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// batches is how often a round polls a queue at most.
+const batches = 8
+
+// What ends a host's queue.
+var (
+	errShort   = errors.New("a capsule shorter than a command")
+	errOverrun = errors.New("more commands than the queue has entries")
+	errKind    = errors.New("a message that is no capsule")
+)
+
+// takeCapsules takes what hosts have sent, and returns how many completions there were.
+func (s *Server) takeCapsules() (n int, err error) {
+	for range batches {
+		got, err := s.came.queue.Poll(s.came.buf[:])
+		if err != nil {
+			return n, fmt.Errorf("poll for commands: %w", err)
+		}
+		for i := range s.came.buf[:got] {
+			s.arrive(&s.came.buf[i])
+		}
+		if n += got; got < len(s.came.buf) {
+			break
+		}
+	}
+	return n, nil
+}
+
+// arrive takes one completion of a receive.
+func (s *Server) arrive(c *rdma.WorkCompletion) {
+	slot := int32(uint32(c.ID))
+	if slot < 0 || int(slot) >= s.config.Seats*s.config.Depth {
+		return
+	}
+	p := &s.seats[int(slot)/s.config.Depth]
+	switch {
+	case p.generation != uint32(c.ID>>32) || p.state != seatOpen && p.state != seatConnecting:
+	case c.Status != rdma.Success:
+		s.fail(p, fmt.Errorf("a receive: %w", c.Err()))
+	case c.Kind != rdma.Received:
+		s.fail(p, errKind)
+	case c.Length < fabrics.CommandLen:
+		s.fail(p, errShort)
+	default:
+		p.arrived.push(arrival{slot, c.Length})
+		s.admit(p)
+	}
+}
+
+// admit begins commands for which there are operations.
+func (s *Server) admit(p *seat) {
+	for p.state == seatOpen && p.arrived.len() > 0 && len(p.idle) > 0 {
+		a := p.arrived.first()
+		p.arrived.head++
+		if p.open == p.room {
+			s.fail(p, errOverrun)
+			return
+		}
+		p.open++
+		last := len(p.idle) - 1
+		o := &s.operations[p.idle[last]]
+		p.idle = p.idle[:last]
+		s.count.commands.add(1)
+		s.accept(o, a)
+	}
+}
+
+// accept reads the command of a capsule and does it.
+func (s *Server) accept(o *operation, a arrival) {
+	p := o.seat
+	command, status := fabrics.CommandOf(s.commands.bytes(int(a.slot)))
+	*o = operation{seat: p, number: o.number, command: command, slot: none, since: s.now}
+	if p.host != nil {
+		p.host.heard = s.now
+	}
+	if status == fabrics.Success {
+		status = o.command.Data.CheckCapsule(a.length - fabrics.CommandLen)
+	}
+	if status == fabrics.Success && o.command.Data.Place == fabrics.InCapsule {
+		o.slot = a.slot
+		o.buffers[0] = buffer{frame: s.capsules[a.slot], kind: capsule, where: atDevice}
+		o.buffers[0].frame.Len = o.command.Data.Length
+		s.pass(&o.buffers[0], atWorker)
+	} else {
+		s.receive(p, a.slot)
+		s.mark(p)
+	}
+	if status != fabrics.Success {
+		s.answer(o, status)
+		return
+	}
+	s.dispatch(o)
+}
+
+// dispatch does a command.
+func (s *Server) dispatch(o *operation) {
+	switch h := o.seat.host; {
+	case o.command.Opcode == fabrics.OpFabrics && o.command.Fabrics == fabrics.Connect:
+		s.bring(o, fabrics.ConnectDataLen)
+	case h == nil:
+		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
+	case o.command.Opcode == fabrics.OpFabrics || o.seat.id == fabrics.AdminQueue:
+		s.administer(o)
+	default:
+		s.io(o)
+	}
+}
+
+// bring has data of the host's come, if it is of that length.
+func (s *Server) bring(o *operation, n uint32) {
+	switch d := &o.command.Data; {
+	case d.Length != n:
+		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
+	case d.Place == fabrics.InCapsule:
+		s.brought(o)
+	default:
+		s.need(o, n, 0)
+	}
+}
+
+// acquired goes on with an operation that has its buffers.
+func (s *Server) acquired(o *operation) {
+	switch {
+	case o.needs[0] > 0:
+		s.fetch(o)
+	case o.needs[1] > 0 && o.disk != nil:
+		s.readDisk(o)
+	default:
+		s.fill(o)
+	}
+}
+
+// fetch has the data of a command read from the host's memory.
+func (s *Server) fetch(o *operation) {
+	p, d, b := o.seat, &o.command.Data, &o.buffers[0]
+	s.pass(b, atDevice)
+	o.state = opFetching
+	p.sges = append(p.sges, s.sge(b.frame.Addr, b.frame.Len))
+	p.sends = append(p.sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
+	s.mark(p)
+}
+
+// id is that of an operation's work requests.
+func (s *Server) id(o *operation) uint64 {
+	return uint64(o.seat.generation)<<32 | uint64(uint32(o.number))
+}
+
+// brought goes on with an operation whose data is here.
+func (s *Server) brought(o *operation) {
+	switch {
+	case o.command.Opcode == fabrics.OpFabrics:
+		s.connect(o)
+	case o.command.Opcode == fabrics.OpWrite:
+		s.writeDisk(o)
+	case o.command.Opcode == fabrics.OpDataset:
+		s.nextRange(o)
+	case o.buffers[1].where == nowhere: // a compare with its data in the capsule
+		s.need(o, 0, uint32(o.at.Length))
+	default:
+		s.readDisk(o)
+	}
+}

@@ -1,0 +1,38 @@
+package target
+
+import (
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// counter is one that the worker's thread writes and any goroutine reads.
+type counter struct{ atomic.Uint64 }
+
+func (c *counter) add(n uint64) { c.Store(c.Load() + n) }
+
+// moved is operations of one kind, and their bytes.
+type moved struct{ operations, bytes counter }
+
+func (m *moved) add(n uint64) {
+	m.operations.add(1)
+	m.bytes.add(n)
+}
+
+// counters are a server's.
+type counters struct {
+	commands, admin          counter
+	read, written            moved
+	flushes, zeroes, discard counter
+	compares                 counter
+	inCapsule                counter // bytes of writes that came with their commands
+	waited                   counter // commands that waited for a buffer
+	abandoned                counter // commands of queues that ended
+	refused                  counter // commands that were answered with an error of the host's
+	failed                   counter // commands that the disk did not do
+	ended                    counter // queue pairs that were ended for what their hosts did
+	expired                  counter // hosts that fell silent
+	latency                  latency.Shared
+	rejected                 [fabrics.RejectReasons]atomic.Uint64 // by any goroutine
+}

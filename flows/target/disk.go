@@ -1,0 +1,141 @@
+package target
+
+import (
+	"fmt"
+	"math/bits"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// openDisks makes subsystems of what is configured, and the queue that all their disks are in.
+func (s *Server) openDisks() (err error) {
+	c := &s.config
+	disks, passthrough := 0, false
+	for _, sub := range c.Subsystems {
+		disks += len(sub.Namespaces)
+		for _, n := range sub.Namespaces {
+			passthrough = passthrough || n.Disk.Passthrough()
+		}
+	}
+	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: max(disks, 1), Passthrough: passthrough})
+	if err != nil {
+		return err
+	}
+	s.disks = make([]disk, 0, disks)
+	for i := range c.Subsystems {
+		if err := s.openSubsystem(&c.Subsystems[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Server) openSubsystem(c *Subsystem) error {
+	sub := s.newSubsystem(c.NQN)
+	sub.Hosts = c.Hosts
+	if sub.Serial = c.Serial; sub.Serial == "" {
+		sub.Serial = serial(c.NQN)
+	}
+	for _, n := range c.Namespaces {
+		d, err := s.openDisk(n)
+		if err != nil {
+			return fmt.Errorf("namespace %d of %s: %w", n.ID, c.NQN, err)
+		}
+		sub.Namespaces = append(sub.Namespaces, d.Namespace)
+	}
+	s.subsystems = append(s.subsystems, sub)
+	return nil
+}
+
+// newSubsystem is one without namespaces.
+func (s *Server) newSubsystem(nqn string) *fabrics.Subsystem {
+	c := &s.config
+	return &fabrics.Subsystem{NQN: nqn, Model: "unifiedd", Firmware: "1", Transfer: transfer(s.region.ExtentSize()), Capsule: c.Capsule,
+		Queues: uint16(c.Queues), Depth: uint16(c.Depth)}
+}
+
+func (s *Server) openDisk(n Namespace) (*disk, error) {
+	t, err := s.queue.Add(n.Disk)
+	if err != nil {
+		return nil, err
+	}
+	limits, block := n.Disk.Limits(), max(n.Disk.Alignment().Offset, 512)
+	s.disks = append(s.disks, disk{target: t, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
+		UUID: n.UUID, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}})
+	return &s.disks[len(s.disks)-1], nil
+}
+
+// disk is that of a namespace of a subsystem, by number; nil: there is none.
+func (s *Server) disk(of *fabrics.Subsystem, id uint32) *disk {
+	n := of.Namespace(id)
+	for i := range s.disks {
+		if s.disks[i].Namespace == n {
+			return &s.disks[i]
+		}
+	}
+	return nil
+}
+
+// serial is the end of a name.
+func serial(nqn string) string {
+	end := nqn[strings.LastIndexByte(nqn, ':')+1:]
+	return end[max(0, len(end)-20):]
+}
+
+// outgoing are frames for the disks' queue that it has not taken.
+type outgoing struct{ reads, writes, durable []umem.Frame }
+
+func (o *outgoing) make(most int) {
+	for _, l := range []*[]umem.Frame{&o.reads, &o.writes, &o.durable} {
+		*l = make([]umem.Frame, 0, most)
+	}
+}
+
+// submit gives the disks' queue what is to be read and written.
+func (s *Server) submit() {
+	s.hand(&s.out.reads, s.queue.Supply(s.out.reads))
+	s.hand(&s.out.writes, s.queue.Send(s.out.writes))
+	s.hand(&s.out.durable, s.queue.SendDurable(s.out.durable))
+}
+
+// hand notes that the queue took the first n of frames.
+func (s *Server) hand(l *[]umem.Frame, n int) {
+	for _, f := range (*l)[:n] {
+		op, i := diskToken(s.region.Side(f).Token)
+		s.operations[op].buffers[i].where = atDisk
+	}
+	*l = (*l)[:copy(*l, (*l)[n:])]
+}
+
+// A token says which operation's buffer a frame is.
+func token(op int32, i int) uint64 { return uint64(op)<<1 | uint64(i) }
+
+func diskToken(t uint64) (op int32, i int) { return int32(t >> 1), int(t & 1) }
+
+// takeDone takes what the disks have done, and goes on with it. It returns how much there was.
+func (s *Server) takeDone() (n int) {
+	n = s.takeFramesOf(s.queue.Recv) + s.takeFramesOf(s.queue.Reap)
+	got := s.queue.Flushed(s.flushed[:])
+	for _, r := range s.flushed[:got] {
+		s.ranged(int32(r.Token), r.Err)
+	}
+	return n + got
+}
+
+func (s *Server) takeFramesOf(verb func([]umem.Frame) int) (n int) {
+	for range batches {
+		got := verb(s.ready)
+		for _, f := range s.ready[:got] {
+			op, i := diskToken(s.region.Side(f).Token)
+			s.operations[op].buffers[i].where = atWorker
+			s.transferred(op, f.Err())
+		}
+		if n += got; got < len(s.ready) {
+			break
+		}
+	}
+	return n
+}

@@ -1,0 +1,243 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// host is one host's controller, with its queues.
+type host struct {
+	fabrics.Controller
+	admin  *seat
+	queues []*seat // I/O queues, by number less one
+	heard  int64   // when it last said something
+	parked []int32 // asynchronous event requests that wait
+}
+
+// Why a host's queue ends.
+var (
+	errHungUp  = errors.New("the host has disconnected the queue")
+	errReset   = errors.New("the host has reset its controller")
+	errSilent  = errors.New("the host has connected a queue pair and does not say for what")
+	errExpired = errors.New("the host's keep-alive time is over")
+)
+
+// connect does a Connect whose data is here.
+func (s *Server) connect(o *operation) {
+	p, c := o.seat, fabrics.ConnectOf(&o.command)
+	d, result, status := fabrics.ConnectDataOf(s.region.Bytes(o.buffers[0].frame))
+	switch {
+	case status != fabrics.Success:
+	case p.host != nil:
+		status = fabrics.CommandSequence | fabrics.DoNotRetry
+	case c.Format != 0:
+		status = fabrics.ConnectFormat | fabrics.DoNotRetry
+	case c.Queue != p.id:
+		result, status = fabrics.InvalidCommand(fabrics.OffQueue), fabrics.ConnectInvalid|fabrics.DoNotRetry
+	case c.Size < 2 || c.Size > uint32(s.config.Depth):
+		result, status = fabrics.InvalidCommand(fabrics.OffSize), fabrics.ConnectInvalid|fabrics.DoNotRetry
+	case p.id == fabrics.AdminQueue:
+		result, status = s.welcome(p, c, d)
+	default:
+		result, status = s.join(p, d)
+	}
+	if status == fabrics.Success {
+		p.entries, p.noFlow, result = c.Size, c.NoFlow, uint64(p.host.ID)
+	}
+	o.result = result
+	s.answer(o, status)
+}
+
+// welcome makes a controller for a host.
+func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectData) (uint64, fabrics.Status) {
+	sub := s.find(d.Subsystem)
+	switch {
+	case sub == nil:
+		return fabrics.InvalidSubsystem, fabrics.ConnectInvalid | fabrics.DoNotRetry
+	case d.Controller != fabrics.AnyController:
+		return fabrics.InvalidController, fabrics.ConnectInvalid | fabrics.DoNotRetry
+	case !sub.Allows(d.HostNQN):
+		return fabrics.InvalidHost, fabrics.ConnectHostRefused | fabrics.DoNotRetry
+	}
+	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: c.KeepAlive}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
+		parked: make([]int32, 0, fabrics.AsyncEvents)}
+	s.hosts = append(s.hosts, h)
+	p.host = h
+	s.config.Log.Info("host connected", "target", s.config.Name, "host", d.HostNQN, "subsystem", sub.NQN, "controller", h.ID)
+	return 0, fabrics.Success
+}
+
+// newID is the number of a controller that nobody has.
+func (s *Server) newID() uint16 {
+	for {
+		s.lastID++
+		taken := slices.ContainsFunc(s.hosts, func(h *host) bool { return h.ID == s.lastID })
+		if s.lastID != 0 && s.lastID < 0xfff0 && !taken {
+			return s.lastID
+		}
+	}
+}
+
+// find is the subsystem of a name.
+func (s *Server) find(nqn string) *fabrics.Subsystem {
+	for _, sub := range s.subsystems {
+		if sub.NQN == nqn {
+			return sub
+		}
+	}
+	return nil
+}
+
+// join adds an I/O queue to a host's controller.
+func (s *Server) join(p *seat, d fabrics.ConnectData) (uint64, fabrics.Status) {
+	i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.ID == d.Controller })
+	if i < 0 || s.hosts[i].Host.HostNQN != d.HostNQN || s.hosts[i].Host.Host != d.Host || s.hosts[i].Subsystem.NQN != d.Subsystem {
+		return fabrics.InvalidController, fabrics.ConnectInvalid | fabrics.DoNotRetry
+	}
+	h := s.hosts[i]
+	switch {
+	case !h.Ready() || h.Subsystem.Discovery():
+		return 0, fabrics.CommandSequence | fabrics.DoNotRetry
+	case int(p.id) > len(h.queues):
+		return fabrics.InvalidCommand(fabrics.OffQueue), fabrics.ConnectInvalid | fabrics.DoNotRetry
+	case h.queues[p.id-1] != nil:
+		return 0, fabrics.CommandSequence
+	}
+	h.queues[p.id-1], p.host = p, h
+	return 0, fabrics.Success
+}
+
+// unhost takes a queue that is gone from its host. Without its admin queue the host goes.
+func (s *Server) unhost(p *seat) {
+	h := p.host
+	if h == nil {
+		return
+	}
+	p.host = nil
+	if p.id != fabrics.AdminQueue {
+		h.queues[p.id-1] = nil
+		return
+	}
+	s.endQueues(h, errAdminGone)
+	s.hosts = slices.DeleteFunc(s.hosts, func(other *host) bool { return other == h })
+}
+
+// endQueues ends all I/O queues of a host.
+func (s *Server) endQueues(h *host, why error) {
+	for i, q := range h.queues {
+		if q != nil {
+			s.fail(q, why)
+			q.host, h.queues[i] = nil, nil
+		}
+	}
+}
+
+// administer does an admin command, or one of Fabrics but Connect.
+func (s *Server) administer(o *operation) {
+	c, h := &o.command, o.seat.host
+	s.count.admin.add(1)
+	switch {
+	case c.Opcode == fabrics.OpFabrics && c.Fabrics == fabrics.Disconnect && o.seat.id != fabrics.AdminQueue:
+		o.hangup = true
+		s.answer(o, fabrics.Success)
+	case o.seat.id != fabrics.AdminQueue:
+		s.answer(o, fabrics.InvalidOpcode|fabrics.DoNotRetry)
+	case c.Opcode == fabrics.OpAsyncEvent && h.Ready():
+		s.park(o)
+	default:
+		s.ask(o)
+	}
+}
+
+// ask has the controller answer, with a buffer for what it says.
+func (s *Server) ask(o *operation) {
+	n := o.seat.host.DataLength(&o.command)
+	d := &o.command.Data
+	switch {
+	case n == 0:
+		s.fill(o)
+	case n != uint64(d.Length) || n > uint64(s.piles[large].size):
+		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
+	case d.Place != fabrics.InHost:
+		s.answer(o, fabrics.InvalidSGLType|fabrics.DoNotRetry)
+	default:
+		s.need(o, 0, d.Length)
+	}
+}
+
+// fill has the controller say what the host asks for.
+func (s *Server) fill(o *operation) {
+	h := o.seat.host
+	if h == nil {
+		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
+		return
+	}
+	var room []byte
+	if b := &o.buffers[1]; b.where != nowhere {
+		room = s.region.Bytes(b.frame)
+		clear(room)
+	}
+	result, status := h.Admin(&o.command, room)
+	o.result = result
+	s.answer(o, status)
+	if h.Reset() {
+		s.endQueues(h, errReset)
+	}
+	s.tell(h)
+}
+
+// park keeps an asynchronous event request until there is an event.
+func (s *Server) park(o *operation) {
+	h := o.seat.host
+	if len(h.parked) == fabrics.AsyncEvents {
+		s.answer(o, fabrics.AsyncEventLimit|fabrics.DoNotRetry)
+		return
+	}
+	o.state = opParked
+	h.parked = append(h.parked, o.number)
+	s.tell(h)
+}
+
+// tell answers asynchronous event requests with what there is to tell.
+func (s *Server) tell(h *host) {
+	for len(h.parked) > 0 {
+		result, is := h.Event()
+		if !is {
+			return
+		}
+		o := &s.operations[h.parked[0]]
+		h.parked = h.parked[:copy(h.parked, h.parked[1:])]
+		o.result = result
+		s.answer(o, fabrics.Success)
+	}
+}
+
+// How often hosts are looked at, and how long one may be silent: who connects, and who has a keep-alive time, beyond that.
+const (
+	lookEvery = 200 * time.Millisecond
+	silence   = 15 * time.Second
+	grace     = 1 * time.Second
+)
+
+// look ends hosts that fell silent.
+func (s *Server) look() {
+	if s.now-s.looked < int64(lookEvery) {
+		return
+	}
+	s.looked = s.now
+	for _, h := range s.hosts {
+		if limit := time.Duration(h.KeepAlive)*time.Millisecond + grace; h.KeepAlive > 0 && s.now-h.heard > int64(limit) && h.admin.state == seatOpen {
+			s.count.expired.add(1)
+			s.fail(h.admin, fmt.Errorf("%w: nothing for %v", errExpired, limit))
+		}
+	}
+	for i := range s.seats {
+		if p := &s.seats[i]; p.state == seatOpen && p.host == nil && s.now-p.since > int64(silence) {
+			s.fail(p, errSilent)
+		}
+	}
+}

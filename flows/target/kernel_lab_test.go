@@ -1,0 +1,171 @@
+//go:build lab && verbs && cgo
+
+package target
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+const (
+	address = "10.79.0.1"
+	nqn     = "nqn.2026-01.com.example:served"
+	hostNQN = "nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
+	hostID  = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
+)
+
+// initiator is the kernel's, connected.
+type initiator struct {
+	*testing.T
+	name string // nvme0
+}
+
+// connect has the kernel connect, as nvme connect does.
+func (r *rig) connect(more string) *initiator {
+	r.Helper()
+	i, err := r.tryConnect(more)
+	r.must(err)
+	return i
+}
+
+func (r *rig) tryConnect(more string) (*initiator, error) {
+	r.Helper()
+	if out, err := exec.Command("modprobe", "nvme_rdma").CombinedOutput(); err != nil {
+		r.Fatalf("load the initiator: %v\n%s", err, out)
+	}
+	f, err := os.OpenFile("/dev/nvme-fabrics", os.O_RDWR, 0)
+	r.must(err)
+	defer f.Close()
+	options := "transport=rdma,traddr=" + address + ",trsvcid=4420,nqn=" + nqn + ",hostnqn=" + hostNQN + ",hostid=" + hostID + more
+	if _, err := f.WriteString(options); err != nil {
+		return nil, fmt.Errorf("connect with %s: %w", options, err)
+	}
+	answer := make([]byte, 256)
+	n, err := f.Read(answer)
+	r.must(err)
+	var instance, controller int
+	if _, err := fmt.Sscanf(string(answer[:n]), "instance=%d,cntlid=%d", &instance, &controller); err != nil {
+		r.Fatalf("%q: %v", answer[:n], err)
+	}
+	i := &initiator{T: r.T, name: fmt.Sprintf("nvme%d", instance)}
+	r.Cleanup(i.disconnect)
+	return i, nil
+}
+
+// disconnect disconnects, if it is connected.
+func (i *initiator) disconnect() {
+	i.Helper()
+	if err := os.WriteFile("/sys/class/nvme/"+i.name+"/delete_controller", []byte("1"), 0); err != nil && !os.IsNotExist(err) {
+		i.Error(err)
+	}
+}
+
+// path waits for a namespace of the controller's, which the kernel names by the subsystem, and returns its device.
+func (i *initiator) path(namespace int) (path string) {
+	i.Helper()
+	testenv.Wait(i, patience, "the namespace", func() bool {
+		all, _ := filepath.Glob("/sys/block/nvme*/nsid")
+		for _, f := range all {
+			name := filepath.Base(filepath.Dir(f))
+			number, _ := os.ReadFile(f)
+			if strings.TrimSpace(string(number)) == fmt.Sprint(namespace) && i.has(name) && !strings.Contains(name, "c") {
+				path = "/dev/" + name
+				_, err := os.Stat(path)
+				return err == nil
+			}
+		}
+		return false
+	})
+	return path
+}
+
+// has reports whether a block device is of the controller, or of its subsystem.
+func (i *initiator) has(block string) bool {
+	device, err := filepath.EvalSymlinks("/sys/block/" + block + "/device")
+	if err != nil {
+		return false
+	}
+	if filepath.Base(device) == i.name {
+		return true
+	}
+	_, err = os.Stat(filepath.Join(device, i.name))
+	return err == nil
+}
+
+func (r *rig) run(name string, arguments ...string) string {
+	r.Helper()
+	out, err := exec.Command(name, arguments...).CombinedOutput()
+	if err != nil {
+		r.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
+	}
+	return string(out)
+}
+
+// TestKernelInitiator: the kernel's own initiator connects, makes a file system, writes a tree, and finds it when it comes again.
+func TestKernelInitiator(t *testing.T) {
+	r := newRig(t)
+	v := r.serve(Config{Seats: 8, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{ID: 1, Disk: r.disk(128 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
+	i := r.connect("")
+	device := i.path(1)
+	r.run("mkfs.ext4", "-q", "-F", device)
+	dir := t.TempDir()
+	r.run("mount", device, dir)
+	mounted := true
+	t.Cleanup(func() {
+		if mounted {
+			_ = exec.Command("umount", dir).Run()
+		}
+	})
+	sums := r.tree(dir)
+	r.run("umount", dir)
+	i.disconnect()
+	i = r.connect("")
+	r.run("mount", i.path(1), dir)
+	r.verify(dir, sums)
+	r.run("umount", dir)
+	mounted = false
+	i.disconnect()
+	c := &v.server.count
+	t.Logf("%d commands: %d read, %d written, %d flushed; %d bytes in capsules of %d; refused %d, failed %d", c.commands.Load(), c.read.operations.Load(), c.written.operations.Load(),
+		c.flushes.Load(), c.inCapsule.Load(), c.written.bytes.Load(), c.refused.Load(), c.failed.Load())
+	if c.failed.Load() > 0 || c.read.bytes.Load() == 0 || c.written.bytes.Load() <= c.inCapsule.Load() || c.inCapsule.Load() == 0 || c.flushes.Load() == 0 {
+		t.Error("not all that there is was done")
+	}
+}
+
+// tree writes files of many sizes, and returns what they should hold.
+func (r *rig) tree(dir string) map[string][32]byte {
+	r.Helper()
+	sums := make(map[string][32]byte)
+	random := rand.NewChaCha8([32]byte{1})
+	for n, size := range []int{0, 1, 511, 512, 4096, 4097, 65536, 1 << 20, 3<<20 + 17} {
+		for copy := range 3 {
+			b := make([]byte, size)
+			_, _ = random.Read(b)
+			name := filepath.Join(fmt.Sprintf("d%d", n), fmt.Sprintf("f%d", copy))
+			r.must(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+			r.must(os.WriteFile(filepath.Join(dir, name), b, 0o644))
+			sums[name] = sha256.Sum256(b)
+		}
+	}
+	return sums
+}
+
+// verify reads what tree wrote.
+func (r *rig) verify(dir string, sums map[string][32]byte) {
+	r.Helper()
+	for name, want := range sums {
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || sha256.Sum256(b) != want {
+			r.Errorf("%s: %d bytes are not those that were written: %v", name, len(b), err)
+		}
+	}
+}

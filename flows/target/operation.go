@@ -1,0 +1,175 @@
+package target
+
+import (
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// operation is a command from when it is begun until its completion has arrived at the host.
+type operation struct {
+	seat    *seat
+	number  int32 // its own
+	state   opState
+	command fabrics.Command
+	disk    *disk
+	at      fabrics.Range
+	slot    int32 // of the capsule whose data is in use; none
+	needs   [2]uint32
+	buffers [2]buffer // data of the host's, and of the disk's where both are needed
+	next    int       // range of a Dataset Management command
+	ranges  int
+	result  uint64
+	status  fabrics.Status
+	hangup  bool  // the queue ends once the host has the completion
+	since   int64 // when the command came
+}
+
+type opState uint8
+
+const (
+	opIdle     opState = iota
+	opBlocked          // waits for a buffer
+	opFetching         // its data is being read from the host
+	opDisk             // the disk's queue has it
+	opLater            // the disk's queue is to have it
+	opParked           // an asynchronous event request, which waits for an event
+	opAnswered         // its completion was posted
+)
+
+// buffer is memory for the data of an operation.
+type buffer struct {
+	frame umem.Frame
+	kind  kind
+	where where
+}
+
+// kind says where a buffer is from.
+type kind uint8
+
+const (
+	small kind = iota // in the order of Server.piles
+	large
+	capsule
+)
+
+// where is who has a buffer.
+type where uint8
+
+const (
+	nowhere  where = iota // there is none
+	atWorker              // the worker
+	atDevice              // the RDMA device
+	atDisk                // the disk's queue
+)
+
+// pass has a buffer that the worker or the RDMA device has be the other's.
+func (s *Server) pass(b *buffer, to where) {
+	one := [1]umem.Frame{b.frame}
+	switch {
+	case b.where == to:
+	case to == atDevice:
+		s.config.Worker.PassTo(s.moving, one[:])
+	default:
+		s.moving.PassTo(s.config.Worker, one[:])
+	}
+	b.where = to
+}
+
+// need asks for buffers, the first for data of the host's, and goes on with the operation when it has them.
+func (s *Server) need(o *operation, first, second uint32) {
+	o.needs = [2]uint32{first, second}
+	if o.seat.blocked.len() == 0 && s.acquire(o) {
+		s.acquired(o)
+		return
+	}
+	o.state = opBlocked
+	o.seat.blocked.push(o.number)
+	s.waiting++
+	s.count.waited.add(1)
+}
+
+// acquire gives an operation all buffers that it needs, or none.
+func (s *Server) acquire(o *operation) bool {
+	for i, n := range o.needs {
+		if n == 0 {
+			continue
+		}
+		k := small
+		if uint64(n) > s.piles[small].size {
+			k = large
+		}
+		f, ok := s.piles[k].take(o.seat.number)
+		if !ok {
+			s.putBack(o)
+			return false
+		}
+		f.Len, f.Options = n, 0
+		o.buffers[i] = buffer{frame: f, kind: k, where: atWorker}
+	}
+	return true
+}
+
+// putBack gives up what an operation got of what it needs.
+func (s *Server) putBack(o *operation) {
+	for i, n := range o.needs {
+		if b := &o.buffers[i]; n > 0 && b.where != nowhere {
+			s.piles[b.kind].give(o.seat.number, b.frame)
+			b.where = nowhere
+		}
+	}
+}
+
+// begin goes on with operations that waited for buffers, one of each seat in turn, and returns how many there were.
+func (s *Server) begin() (n int) {
+	for tried := 0; s.waiting > 0 && tried < len(s.seats); tried++ {
+		p := &s.seats[s.turn]
+		if s.turn++; s.turn == len(s.seats) {
+			s.turn = 0
+		}
+		if p.state != seatOpen || p.blocked.len() == 0 {
+			continue
+		}
+		o := &s.operations[p.blocked.first()]
+		if !s.acquire(o) {
+			continue
+		}
+		p.blocked.head++
+		s.waiting--
+		s.acquired(o)
+		n, tried = n+1, 0
+	}
+	return n
+}
+
+// release gives up all buffers of an operation, none of which a device has, and has a capsule's slot receive again.
+func (s *Server) release(o *operation) {
+	for i := range o.buffers {
+		b := &o.buffers[i]
+		switch {
+		case b.where == nowhere:
+			continue
+		case b.kind == capsule:
+			s.pass(b, atDevice)
+		default:
+			s.pass(b, atWorker)
+			s.piles[b.kind].give(o.seat.number, b.frame)
+		}
+		b.where = nowhere
+	}
+	if o.slot != none {
+		if p := o.seat; p.state == seatOpen {
+			s.receive(p, o.slot)
+			s.mark(p)
+		}
+		o.slot = none
+	}
+}
+
+// finish ends an operation: its completion has arrived, or never will.
+func (s *Server) finish(o *operation) {
+	p := o.seat
+	s.release(o)
+	o.state = opIdle
+	p.idle = append(p.idle, o.number)
+	s.drained(p)
+}

@@ -1,0 +1,234 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// seat is a place for one queue pair of a host. It is the server's thread's.
+type seat struct {
+	number     int
+	state      seatState
+	generation uint32 // of who sits there: completions of an earlier one are told by it
+	qp         rdma.QueuePair
+	leaving    *departure
+	since      int64 // when it was taken
+
+	host    *host // nil until it said Connect
+	id      uint16
+	room    int // commands that may be under way
+	entries uint32
+	head    uint32 // of the submission queue, as the host is told
+	noFlow  bool
+
+	arrived ring[arrival] // capsules for which there is no operation yet
+	blocked ring[int32]   // operations that wait for a buffer
+	idle    []int32       // operations that are not in use
+	open    int           // commands that are not answered
+
+	sends    []rdma.SendRequest // to be posted
+	sges     []rdma.SGE
+	receives []rdma.ReceiveRequest
+	rooms    []rdma.SGE // of receives
+	dirty    bool
+}
+
+// departure is the end of who sits in a seat.
+type departure struct {
+	done  chan struct{} // closed when the server wants it gone
+	cause error         // the server's thread's, until done is closed
+}
+
+type seatState uint8
+
+const (
+	seatFree       seatState = iota
+	seatConnecting           // its queue pair is being made and connected
+	seatOpen                 // it is connected
+	seatEnding               // it is to go, and its queue pair is there yet
+	seatDraining             // it is gone, and the disk still reads or writes for it
+)
+
+// arrival is a capsule that came.
+type arrival struct {
+	slot   int32
+	length uint32
+}
+
+// ring is a queue that never has more than it has room for.
+type ring[T any] struct {
+	all        []T
+	head, tail uint32
+}
+
+func (r *ring[T]) len() int { return int(r.tail - r.head) }
+
+func (r *ring[T]) push(v T) {
+	r.all[r.tail%uint32(len(r.all))] = v
+	r.tail++
+}
+
+func (r *ring[T]) first() T { return r.all[r.head%uint32(len(r.all))] }
+
+// furnish makes room for a queue's commands.
+func (p *seat) furnish(s *Server, number int) {
+	depth := s.config.Depth
+	p.number = number
+	p.arrived.all, p.blocked.all = make([]arrival, depth), make([]int32, 2*depth)
+	for i := 2*depth - 1; i >= 0; i-- {
+		n := int32(number*2*depth + i)
+		s.operations[n] = operation{seat: p, number: n, slot: none}
+		p.idle = append(p.idle, n)
+	}
+	p.sends, p.sges = make([]rdma.SendRequest, 0, s.sends()), make([]rdma.SGE, 0, s.sends())
+	p.receives, p.rooms = make([]rdma.ReceiveRequest, 0, depth), make([]rdma.SGE, 0, 2*depth)
+}
+
+const none = int32(-1)
+
+// take takes a free seat for a queue pair that is yet to be made.
+func (s *Server) take(r fabrics.PrivateRequest) (*seat, error) {
+	if s.closed {
+		return nil, fabrics.RejectNoResources
+	}
+	for i := range s.seats {
+		p := &s.seats[i]
+		if p.state != seatFree {
+			continue
+		}
+		p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
+		p.host, p.id, p.head, p.noFlow, p.open = nil, r.Queue, 0, false, 0
+		p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
+		p.entries = uint32(p.room)
+		p.generation++
+		for i := range s.piles {
+			s.piles[i].open()
+		}
+		return p, nil
+	}
+	return nil, fabrics.RejectNoResources
+}
+
+// attach gives a seat its queue pair, in INIT, and posts receives.
+func (s *Server) attach(p *seat, q rdma.QueuePair) error {
+	if s.closed {
+		return fabrics.RejectNoResources
+	}
+	p.qp = q
+	for i := range p.room {
+		s.receive(p, int32(p.number*s.config.Depth+i))
+	}
+	return p.post()
+}
+
+// receive queues the receive of a slot.
+func (s *Server) receive(p *seat, slot int32) {
+	r := rdma.ReceiveRequest{ID: uint64(p.generation)<<32 | uint64(slot), SGEs: 1}
+	p.rooms = append(p.rooms, s.commands.sge(int(slot)))
+	if s.config.Capsule > 0 {
+		r.SGEs++
+		p.rooms = append(p.rooms, s.sge(s.capsules[slot].Addr, s.config.Capsule))
+	}
+	p.receives = append(p.receives, r)
+}
+
+// sge names bytes of the region.
+func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
+	m := s.config.Endpoint.Memory
+	return rdma.SGE{Addr: m.Addr() + addr, Length: n, LKey: m.LKey()}
+}
+
+// connected opens a seat: what has come meanwhile is begun.
+func (s *Server) connected(p *seat) {
+	if p.state == seatConnecting {
+		p.state, p.since = seatOpen, s.now
+		s.admit(p)
+	}
+}
+
+// mark notes that the seat has something to be posted.
+func (s *Server) mark(p *seat) {
+	if !p.dirty {
+		p.dirty = true
+		s.dirty = append(s.dirty, p)
+	}
+}
+
+// post posts what all seats have. Receives go first: they are for the commands that hosts send when they see the completions.
+func (s *Server) post() {
+	for _, p := range s.dirty {
+		p.dirty = false
+		if p.state != seatOpen {
+			continue
+		}
+		if err := p.post(); err != nil {
+			s.fail(p, err)
+		}
+	}
+	s.dirty = s.dirty[:0]
+}
+
+func (p *seat) post() error {
+	if len(p.receives) > 0 {
+		if _, err := p.qp.PostReceive(p.receives, p.rooms); err != nil {
+			return fmt.Errorf("post receives: %w", err)
+		}
+		p.receives, p.rooms = p.receives[:0], p.rooms[:0]
+	}
+	if len(p.sends) > 0 {
+		if _, err := p.qp.PostSend(p.sends, p.sges); err != nil {
+			return fmt.Errorf("post: %w", err)
+		}
+		p.sends, p.sges = p.sends[:0], p.sges[:0]
+	}
+	return nil
+}
+
+// fail has a queue ended for what its host did, or because it failed.
+func (s *Server) fail(p *seat, cause error) {
+	if p.state == seatConnecting || p.state == seatOpen {
+		s.count.ended.add(1)
+		p.state, p.leaving.cause = seatEnding, cause
+		close(p.leaving.done)
+	}
+}
+
+// errAdminGone is why I/O queues of a host end.
+var errAdminGone = errors.New("the host's admin queue has ended")
+
+// leave destroys a queue pair whose connection is over, and takes back all that the RDMA device had for it. What the disk has comes back later. After an
+// error it may be called again.
+func (s *Server) leave(p *seat) error {
+	if p.qp != nil {
+		if err := p.qp.Close(); err != nil {
+			return err
+		}
+		p.qp = nil
+	}
+	p.state = seatDraining
+	p.sends, p.sges, p.receives, p.rooms = p.sends[:0], p.sges[:0], p.receives[:0], p.rooms[:0]
+	s.waiting -= p.blocked.len()
+	s.count.abandoned.add(uint64(p.open))
+	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail
+	s.unhost(p)
+	for i := range 2 * s.config.Depth {
+		if o := &s.operations[p.number*2*s.config.Depth+i]; o.state != opIdle && o.state != opDisk && o.state != opLater {
+			s.finish(o)
+		}
+	}
+	s.drained(p)
+	return nil
+}
+
+// drained frees the seat of who is gone once nothing is done for it any more.
+func (s *Server) drained(p *seat) {
+	if p.state == seatDraining && len(p.idle) == 2*s.config.Depth {
+		p.state = seatFree
+		for i := range s.piles {
+			s.piles[i].shut()
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+)
+
+// What queue pairs have. An acknowledgement is waited for 268 ms and six times more, so that a machine that is
+// busy is not taken for one that is gone; a receive of the host's without end.
+const (
+	ackTimeout = 16
+	rnrRetries = 7
+	// connectLimit is how long a host may take to finish what it began.
+	connectLimit = 20 * time.Second
+)
+
+// Serve takes hosts that connect until the context ends, and then ends all. It closes the Listener, and returns when the last queue is gone; the
+// error is nil where it was the context that ended. do must work, and the worker call Poll, until Serve has returned; what is left else Close
+// takes down. It may be called for several listeners at once.
+func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	v := &door{server: s, ctx: ctx, do: do}
+	err := v.accept(l)
+	cancel()
+	end := l.Close()
+	v.all.Wait()
+	if err = errors.Join(err, end); err != nil {
+		return fmt.Errorf("serve NVMe target %s: %w", s.config.Name, err)
+	}
+	return nil
+}
+
+// door is what Serve's goroutines share.
+type door struct {
+	server *Server
+	ctx    context.Context
+	do     stream.Doer
+	all    sync.WaitGroup
+}
+
+func (v *door) accept(l cm.Listener) error {
+	for {
+		q, err := l.Accept(v.ctx)
+		switch {
+		case v.ctx.Err() != nil:
+			if err == nil {
+				err = q.Close()
+			} else {
+				err = nil
+			}
+			return err
+		case err != nil:
+			return err
+		}
+		v.all.Go(func() {
+			(&guest{door: v, request: q, log: v.server.config.Log.With("target", v.server.config.Name, "peer", q.Peer().String())}).serve()
+		})
+	}
+}
+
+// guest is one queue pair of a host, from its request to its end.
+type guest struct {
+	*door
+	request cm.Request
+	log     *slog.Logger
+	seat    *seat // the server's thread's
+	leaving *departure
+	conn    cm.Conn
+}
+
+func (g *guest) serve() {
+	defer g.request.Close()
+	if err := g.come(); err != nil {
+		g.turnAway(err)
+		return
+	}
+	cause := g.stay()
+	level := slog.LevelInfo
+	if cause != nil && !errors.Is(cause, cm.ErrDisconnected) && !errors.Is(cause, context.Canceled) {
+		level = slog.LevelWarn
+	}
+	g.log.Log(context.Background(), level, "queue ended", "reason", cause)
+}
+
+// turnAway tells a host why it is not served, if nobody has.
+func (g *guest) turnAway(err error) {
+	reason, is := errors.AsType[fabrics.RejectReason](err)
+	if !is {
+		reason = fabrics.RejectNoResources
+	}
+	g.server.count.rejected[reason].Add(1)
+	g.log.Warn("queue refused", "reason", err)
+	if !errors.Is(err, errAccept) {
+		_ = g.request.Reject(reason.Bytes())
+	}
+}
+
+// errAccept marks an error of a request that is answered.
+var errAccept = errors.New("the host did not finish connecting")
+
+// come connects the queue pair.
+func (g *guest) come() error {
+	s := g.server
+	r, reason := fabrics.PrivateRequestOf(g.request.Private())
+	if reason == 0 {
+		reason = g.check(&r)
+	}
+	if reason != 0 {
+		return reason
+	}
+	if err := g.do(func() (err error) {
+		if g.seat, err = s.take(r); err == nil {
+			g.leaving = g.seat.leaving
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := g.connect(); err != nil {
+		return errors.Join(err, g.leave())
+	}
+	return nil
+}
+
+// check looks at what a host says of its queue pair.
+func (g *guest) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
+	c := &g.server.config
+	if at := g.request.Place(); at.Device != c.Endpoint.Device.Name() || at.Port != c.Endpoint.Port {
+		g.log.Warn("a host came to another RDMA device", "device", at.Device, "port", at.Port, "served", c.Endpoint.Device.Name())
+		return fabrics.RejectNoResources
+	}
+	ours, _ := g.request.Reads()
+	switch {
+	case int(r.Queue) > c.Queues:
+		return fabrics.RejectQueue
+	case r.HostSends < 2 || r.HostSends > uint32(c.Depth):
+		return fabrics.RejectHostSends
+	case ours == 0:
+		return fabrics.RejectNoReads
+	}
+	return 0
+}
+
+// connect makes the queue pair and answers the host.
+func (g *guest) connect() error {
+	s := g.server
+	ctx, cancel := context.WithTimeout(g.ctx, connectLimit)
+	defer cancel()
+	q, err := s.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.queue, ReceiveCQ: s.came.queue,
+		SendDepth: s.sends(), RecvDepth: s.config.Depth, SendSGEs: 1, RecvSGEs: 2})
+	if err != nil {
+		return err
+	}
+	if err := g.request.Prepare(q, 0); err != nil {
+		return errors.Join(err, q.Close())
+	}
+	if err := g.do(func() error { return s.attach(g.seat, q) }); err != nil {
+		return err
+	}
+	ours, _ := g.request.Reads()
+	end := cm.Defaults(q)
+	end.Reads = uint8(min(int(ours), max(s.config.Endpoint.Device.Capabilities().MaxReads, 1), 255))
+	end.RemoteReads, end.RNRRetries, end.Timeout = 0, rnrRetries, ackTimeout
+	end.Private = fabrics.PrivateReply(uint16(g.seat.room))
+	if g.conn, err = g.request.Accept(ctx, end); err != nil {
+		return fmt.Errorf("%w: %w", errAccept, err)
+	}
+	return g.do(func() error { s.connected(g.seat); return nil })
+}
+
+// stay waits until the queue's host is gone, has broken the rules, or is to go, and says which.
+func (g *guest) stay() error {
+	var cause error
+	select {
+	case <-g.conn.Done():
+		cause = g.conn.Err()
+	case <-g.leaving.done:
+		cause = g.leaving.cause
+		if err := g.conn.Err(); errors.Is(err, cm.ErrDisconnected) {
+			cause = err
+		}
+	case <-g.ctx.Done():
+		cause = g.ctx.Err()
+	}
+	return errors.Join(cause, g.leave())
+}
+
+// leave ends the connection and then the queue pair.
+func (g *guest) leave() error {
+	var err error
+	if g.conn != nil {
+		err = g.conn.Close()
+	}
+	return errors.Join(err, g.do(func() error { return g.server.leave(g.seat) }))
+}

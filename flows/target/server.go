@@ -1,0 +1,241 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Server serves subsystems to hosts.
+type Server struct {
+	config Config
+	region *umem.Region
+	moving *umem.Holder // frames that the RDMA device has, or may have
+
+	queue      *nvme.Queue
+	disks      []disk
+	subsystems []*fabrics.Subsystem
+	hosts      []*host
+	lastID     uint16 // of a controller
+
+	sent, came completions
+	commands   cells        // of capsules, by slot
+	responses  cells        // by operation
+	capsules   []umem.Frame // data of capsules, by slot; none where capsules have no data
+	piles      [2]pile      // small and large
+
+	seats      []seat
+	operations []operation // of all seats, in turn
+	turn       int         // the seat that gets a buffer next
+	waiting    int         // commands that wait for a buffer, of all seats
+	dirty      []*seat
+	out        outgoing
+	later      []int32 // operations whose ranges the disk's queue has no room for
+	ready      []umem.Frame
+	flushed    [16]nvme.FlushResult
+	now        int64 // of this round, in nanoseconds
+	looked     int64 // when hosts were looked at last
+
+	count  counters
+	closed bool
+}
+
+// disk is a namespace with its place in the disk queue.
+type disk struct {
+	*fabrics.Namespace
+	target uint32
+}
+
+// Open takes what the server needs, and serves nobody until Serve is called. It may be called on any thread.
+func Open(c Config) (*Server, error) {
+	s := &Server{config: c}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open NVMe target %s: %w", c.Name, err), s.Close())
+	}
+	return s, nil
+}
+
+func (s *Server) open() error {
+	c := &s.config
+	if err := c.setDefaults(); err != nil {
+		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	s.region = c.Endpoint.Region
+	for _, step := range []func() error{s.takeFrames, s.openDisks, s.openSeats, s.openQueues} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// takeFrames takes all frames and extents.
+func (s *Server) takeFrames() (err error) {
+	c := &s.config
+	if s.moving, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "NVMe target "+c.Name); err != nil {
+		return err
+	}
+	slots := c.Seats * c.Depth
+	if s.commands, err = openCells(s.moving, c.Endpoint.Memory, slots, fabrics.CommandLen); err != nil {
+		return err
+	}
+	if s.responses, err = openCells(s.moving, c.Endpoint.Memory, 2*slots, fabrics.CompletionLen); err != nil {
+		return err
+	}
+	if c.Capsule > 0 {
+		if s.capsules, err = take(s.moving.Take, slots, "frames"); err != nil {
+			return err
+		}
+	}
+	small, err := take(c.Worker.Take, c.Small, "frames")
+	s.piles[0] = pile{size: uint64(s.region.FrameSize()), free: small, held: make([]int, c.Seats)}
+	if err != nil {
+		return err
+	}
+	large, err := take(c.Worker.TakeExtents, c.Large, "extents")
+	s.piles[1] = pile{size: uint64(transfer(s.region.ExtentSize())), free: large, held: make([]int, c.Seats)}
+	return err
+}
+
+// openSeats makes room for hosts' queues, and all that is done for them.
+func (s *Server) openSeats() error {
+	c := &s.config
+	s.operations = make([]operation, 2*c.Seats*c.Depth)
+	s.seats = make([]seat, c.Seats)
+	for i := range s.seats {
+		s.seats[i].furnish(s, i)
+	}
+	s.dirty = make([]*seat, 0, c.Seats)
+	s.ready, s.later = make([]umem.Frame, 64), make([]int32, 0, len(s.operations))
+	s.out.make(len(s.operations))
+	return nil
+}
+
+// sends is how many work requests of a seat may be posted: each of its operations has a READ, or a WRITE and a SEND.
+func (s *Server) sends() int { return 4 * s.config.Depth }
+
+func (s *Server) openQueues() (err error) {
+	c := &s.config
+	for _, q := range []struct {
+		at    *completions
+		depth int
+	}{{&s.sent, c.Seats * s.sends()}, {&s.came, c.Seats * c.Depth}} {
+		if most := c.Endpoint.Device.Capabilities().MaxCompletions; most > 0 && q.depth > most {
+			return fmt.Errorf("%s has at most %d completions in a queue, and %d seats of depth %d need %d: have fewer seats, or less deep ones", c.Endpoint.Device.Name(), most, c.Seats, c.Depth, q.depth)
+		}
+		if q.at.queue, err = c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: q.depth, Events: c.Events}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Poll does what there is to do: it takes commands, moves data, has the disks read and write, and answers. more says that it did something, so that there
+// may be more to do at once. An error is of the disks' queue or the device, and the end of the server: it is to be closed.
+func (s *Server) Poll(now time.Time) (more bool, err error) {
+	if s.closed {
+		return false, fmt.Errorf("NVMe target %s: %w", s.config.Name, unix.EBADF)
+	}
+	s.now = now.UnixNano()
+	n, err := s.takeSent()
+	came, wrong := s.takeCapsules()
+	n += came + s.takeDone()
+	s.retry()
+	n += s.begin()
+	s.look()
+	s.post()
+	s.submit()
+	err = errors.Join(err, wrong, s.queue.Kick())
+	more = n > 0
+	if !more && s.config.Events && err == nil {
+		more, err = s.arm()
+	}
+	if err != nil {
+		return false, fmt.Errorf("NVMe target %s: %w", s.config.Name, err)
+	}
+	return more, nil
+}
+
+// FDs appends what polls readable when Poll has something to do, with Config.Events. Poll is to be called each second besides.
+func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
+	if s.closed || !s.config.Events {
+		return dst
+	}
+	for _, fd := range []int{s.sent.queue.FD(), s.came.queue.FD(), s.queue.FD()} {
+		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return dst
+}
+
+// arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again.
+func (s *Server) arm() (anew bool, err error) {
+	for _, c := range []*completions{&s.sent, &s.came} {
+		one, err := c.arm()
+		if err != nil {
+			return false, err
+		}
+		anew = anew || one
+	}
+	return anew, nil
+}
+
+// Close waits for the disks as nvme.Queue.Close does, and gives every frame to the pool. Serve has returned before. It is called on the server's thread, or once
+// that has ended. After an error it may be called again.
+func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
+
+// CloseWithin is Close that waits for the disks no longer than limit, for a thread that has other things to do and calls it again while the
+// error is a nvme.StuckError.
+func (s *Server) CloseWithin(limit time.Duration) error {
+	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
+}
+
+func (s *Server) close(wait func(*nvme.Queue) error) error {
+	s.closed = true
+	var errs []error
+	for i := range s.seats {
+		if p := &s.seats[i]; p.state != seatFree && p.state != seatDraining {
+			errs = append(errs, s.leave(p))
+		}
+	}
+	if s.queue != nil {
+		errs = append(errs, wait(s.queue))
+	}
+	errs = append(errs, s.sent.close(), s.came.close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close NVMe target %s: %w", s.config.Name, err)
+	}
+	s.giveBack()
+	return nil
+}
+
+// giveBack gives all frames to the pool, which no device has any more.
+func (s *Server) giveBack() {
+	if s.moving == nil {
+		return
+	}
+	s.config.Worker.Give(s.mine())
+	s.moving.Close()
+	s.moving = nil
+}
+
+// mine are the frames of the server's that are the worker's.
+func (s *Server) mine() (frames []umem.Frame) {
+	for i := range s.operations {
+		for _, b := range s.operations[i].buffers {
+			if b.where == atWorker {
+				frames = append(frames, b.frame)
+			}
+		}
+	}
+	return append(append(frames, s.piles[0].free...), s.piles[1].free...)
+}

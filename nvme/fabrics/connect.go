@@ -1,0 +1,99 @@
+package fabrics
+
+import (
+	"bytes"
+	"strings"
+)
+
+// ConnectDataLen is the bytes of data of a Connect.
+const ConnectDataLen = 1024
+
+// AnyController asks for a new controller (CNTLID of the dynamic model).
+const AnyController = 0xffff
+
+// AdminQueue is the number of the admin queue.
+const AdminQueue = 0
+
+// ConnectCommand is what a Connect itself says.
+type ConnectCommand struct {
+	Format    uint16
+	Queue     uint16 // 0: the admin queue, and a new controller
+	Size      uint32 // entries of the submission queue
+	NoFlow    bool   // completions need not say the submission queue's head
+	KeepAlive uint32 // milliseconds; 0: no timeout
+}
+
+// ConnectOf reads a Connect.
+func ConnectOf(c *Command) ConnectCommand {
+	w := &c.Words
+	return ConnectCommand{Format: uint16(w[0]), Queue: uint16(w[0] >> 16), Size: w[1]&0xffff + 1, NoFlow: w[1]>>16&(1<<2) != 0, KeepAlive: w[2]}
+}
+
+// ConnectData is who connects, and to what.
+type ConnectData struct {
+	Host       [16]byte // host identifier
+	Controller uint16
+	Subsystem  string
+	HostNQN    string
+}
+
+// Where things are in the data of a Connect, for ConnectInvalidData.
+const (
+	offHost       = 0
+	offController = 16
+	offSubsystem  = 256
+	offHostNQN    = 512
+	nqnRoom       = 256
+	// maxNQN is the longest name.
+	maxNQN = 223
+)
+
+// ConnectDataOf reads the data of a Connect. Of a name that cannot be one the result is what the completion of ConnectInvalid has.
+func ConnectDataOf(b []byte) (d ConnectData, result uint64, s Status) {
+	if len(b) != ConnectDataLen {
+		return d, 0, InvalidSGLLength | DoNotRetry
+	}
+	d.Host, d.Controller = [16]byte(b[offHost:]), le.Uint16(b[offController:])
+	var ok bool
+	if d.Subsystem, ok = nqn(b[offSubsystem:][:nqnRoom]); !ok {
+		return d, InvalidData(offSubsystem), ConnectInvalid | DoNotRetry
+	}
+	if d.HostNQN, ok = nqn(b[offHostNQN:][:nqnRoom]); !ok {
+		return d, InvalidData(offHostNQN), ConnectInvalid | DoNotRetry
+	}
+	return d, 0, Success
+}
+
+// nqn is a name that ends in a zero byte. It is a copy.
+func nqn(b []byte) (string, bool) {
+	n := bytes.IndexByte(b, 0)
+	if n < 0 {
+		return "", false
+	}
+	s := string(b[:n])
+	return s, ValidNQN(s)
+}
+
+// ValidNQN reports whether a name can be that of a host or subsystem.
+func ValidNQN(s string) bool {
+	return len(s) > len("nqn.") && len(s) <= maxNQN && strings.HasPrefix(s, "nqn.") && strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
+}
+
+// InvalidData is the result of a ConnectInvalid for what is at an offset of the data; InvalidCommand of the command.
+func InvalidData(offset uint16) uint64 { return 1<<16 | uint64(offset) }
+
+// InvalidCommand is the result of a ConnectInvalid for what is at an offset of the command.
+func InvalidCommand(offset uint16) uint64 { return uint64(offset) }
+
+// Offsets in a Connect, for InvalidCommand.
+const (
+	OffQueue = 42
+	OffSize  = 44
+)
+
+// InvalidSubsystem, InvalidHost and InvalidController are results of ConnectInvalid.
+var (
+	InvalidSubsystem  = InvalidData(offSubsystem)
+	InvalidHost       = InvalidData(offHostNQN)
+	InvalidController = InvalidData(offController)
+)

@@ -1,0 +1,47 @@
+package fabrics
+
+import "slices"
+
+// AsyncEvents is how many asynchronous event requests a host may have outstanding.
+const AsyncEvents = asyncEvents
+
+const (
+	eventNotice      = 2
+	noticeNamespaces = 0x00
+	noticeDiscovery  = 0xf0
+
+	wantNamespaces = 1 << 8
+	wantDiscovery  = 1 << 31
+)
+
+// Changed notes that a namespace was added, removed or changed.
+func (c *Controller) Changed(namespace uint32) {
+	if !slices.Contains(c.changed, namespace) {
+		c.changed = append(c.changed, namespace)
+		slices.Sort(c.changed)
+	}
+}
+
+// Renewed notes that the discovery log changed.
+func (c *Controller) Renewed() { c.renewed = true }
+
+// Event is the result of an asynchronous event request, if there is something to tell that the host wants to know. It is told once, until the host has read the page.
+func (c *Controller) Event() (result uint64, is bool) {
+	switch {
+	case !c.Ready():
+	case len(c.changed) > 0 && !c.told && c.wanted&wantNamespaces != 0:
+		c.told = true
+		return eventNotice | noticeNamespaces<<8 | logChanged<<16, true
+	case c.renewed && c.wanted&wantDiscovery != 0:
+		c.renewed = false
+		return eventNotice | noticeDiscovery<<8 | logDiscovery<<16, true
+	}
+	return 0, false
+}
+
+// seen notes that a page was read.
+func (c *Controller) seen(page uint8) {
+	if page == logChanged {
+		c.changed, c.told = nil, false
+	}
+}

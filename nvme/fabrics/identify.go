@@ -1,0 +1,203 @@
+package fabrics
+
+import "math/bits"
+
+// IdentifyLen is the bytes of what Identify gives.
+const IdentifyLen = 4096
+
+// What Identify is asked for (CNS).
+const (
+	cnsNamespace     = 0x00
+	cnsController    = 0x01
+	cnsActive        = 0x02
+	cnsDescriptors   = 0x03
+	cnsNVMNamespace  = 0x05
+	cnsNVMController = 0x06
+	cnsIndependent   = 0x08
+	descriptorNGUID  = 2
+	descriptorUUID   = 3
+	allNamespaces    = 0xffffffff
+)
+
+// identify answers an Identify in IdentifyLen zeroed bytes.
+func (c *Controller) identify(cmd *Command, b []byte) Status {
+	switch cns := uint8(cmd.Words[0]); cns {
+	case cnsController:
+		c.identifyController(b)
+		return Success
+	case cnsNVMController:
+		if uint8(cmd.Words[1]>>24) != 0 { // another command set
+			return InvalidField | DoNotRetry
+		}
+		return Success
+	case cnsActive:
+		return c.identifyActive(cmd.Namespace, b)
+	case cnsNamespace, cnsDescriptors, cnsIndependent, cnsNVMNamespace:
+		return c.identifyNamespace(cns, cmd, b)
+	}
+	return InvalidField | DoNotRetry
+}
+
+// identifyNamespace answers what is about one namespace. The block of one that is not there is all zeros.
+func (c *Controller) identifyNamespace(cns uint8, cmd *Command, b []byte) Status {
+	n := c.Subsystem.Namespace(cmd.Namespace)
+	switch {
+	case c.Subsystem.Discovery():
+		return InvalidField | DoNotRetry
+	case n == nil && (cns != cnsNamespace || cmd.Namespace == allNamespaces || cmd.Namespace == 0):
+		return InvalidNamespace | DoNotRetry
+	case n == nil:
+	case cns == cnsNamespace:
+		n.identify(b)
+	case cns == cnsDescriptors:
+		n.descriptors(b)
+	case cns == cnsIndependent:
+		n.independent(b)
+	case uint8(cmd.Words[1]>>24) != 0:
+		return InvalidField | DoNotRetry
+	}
+	return Success
+}
+
+// Bits of what a controller says of itself.
+const (
+	oaesNamespaces  = 1 << 8
+	oaesDiscovery   = 1 << 31
+	ctratt128       = 1 << 0 // host identifiers of 128 bits
+	ctrattKeepAlive = 1 << 6 // any command keeps alive
+	oncsCompare     = 1 << 0
+	oncsDataset     = 1 << 2
+	oncsZeroes      = 1 << 3
+	sglsSupported   = 1 << 0
+	sglsKeyed       = 1 << 2
+	sglsOffset      = 1 << 20
+	vwcPresent      = 1<<0 | 3<<1 // with flushes of one namespace or all
+	entrySizes      = 0x66        // of submission queues: 64 bytes
+	completionSizes = 0x44
+)
+
+// asyncEvents is how many asynchronous event requests there may be.
+const asyncEvents = 4
+
+// aborts is how many Aborts there may be.
+const aborts = 4
+
+// pageShift is that of the smallest page of memory (CAP.MPSMIN).
+const pageShift = 12
+
+// identifyController is the identify controller data structure.
+func (c *Controller) identifyController(b []byte) {
+	s := c.Subsystem
+	text(b[4:24], s.Serial)
+	text(b[24:64], s.Model)
+	text(b[64:72], s.Firmware)
+	b[72] = 6 // RAB
+	b[77] = uint8(bits.Len32(s.Transfer) - 1 - pageShift)
+	le.PutUint16(b[78:], c.ID)
+	le.PutUint32(b[80:], Version)
+	le.PutUint32(b[96:], ctratt128|ctrattKeepAlive)
+	b[258], b[259] = aborts-1, asyncEvents-1
+	b[260] = 0x03             // FRMW: one slot, read-only
+	b[261] = 1 << 2           // LPA: log pages are read in parts
+	b[262] = 0                // ELPE: one entry
+	le.PutUint16(b[320:], 10) // KAS: seconds
+	b[512], b[513] = entrySizes, completionSizes
+	le.PutUint16(b[514:], s.Depth)
+	le.PutUint32(b[516:], max(s.lastNamespace(), 1))
+	sgls := uint32(sglsSupported | sglsKeyed)
+	if s.Capsule > 0 {
+		sgls |= sglsOffset
+	}
+	le.PutUint32(b[536:], sgls)
+	copy(b[768:1024], s.NQN)
+	le.PutUint32(b[1792:], (CommandLen+s.Capsule)/16)
+	le.PutUint32(b[1796:], CompletionLen/16)
+	b[1803] = 1 // MSDBD: descriptors of a command
+	if s.Discovery() {
+		b[111] = controllerDiscovery
+		le.PutUint32(b[92:], oaesDiscovery)
+		return
+	}
+	b[111] = controllerIO
+	b[76] = 1 << 1 // CMIC: several controllers
+	le.PutUint32(b[92:], oaesNamespaces)
+	le.PutUint16(b[520:], oncsCompare|oncsDataset|oncsZeroes)
+	b[525] = vwcPresent
+}
+
+// Kinds of controllers (CNTRLTYPE).
+const (
+	controllerIO        = 1
+	controllerDiscovery = 2
+)
+
+// text puts a string, with spaces behind it.
+func text(b []byte, s string) {
+	for i := range b {
+		b[i] = ' '
+		if i < len(s) {
+			b[i] = s[i]
+		}
+	}
+}
+
+// identifyActive lists the namespaces whose numbers are beyond one.
+func (c *Controller) identifyActive(beyond uint32, b []byte) Status {
+	if beyond >= allNamespaces-1 {
+		return InvalidNamespace | DoNotRetry
+	}
+	for at := 0; at < len(b); at += 4 {
+		next := uint32(0)
+		for _, n := range c.Subsystem.Namespaces {
+			if n.ID > beyond && (next == 0 || n.ID < next) {
+				next = n.ID
+			}
+		}
+		if next == 0 {
+			break
+		}
+		le.PutUint32(b[at:], next)
+		beyond = next
+	}
+	return Success
+}
+
+// identify is the identify namespace data structure.
+func (n *Namespace) identify(b []byte) {
+	for _, at := range []int{0, 8, 16} { // NSZE, NCAP, NUSE
+		le.PutUint64(b[at:], n.Blocks())
+	}
+	b[30] = 1 // NMIC: several controllers
+	if n.Discard {
+		b[33] = 1 << 3 // DLFEAT: Write Zeroes may give blocks back
+	}
+	if n.Preferred > 1 {
+		b[24] = 1 << 4 // NSFEAT: what is preferred is said
+		for _, at := range []int{64, 66, 68, 70} {
+			le.PutUint16(b[at:], uint16(min(n.Preferred, 1<<16)-1))
+		}
+	}
+	if n.ReadOnly {
+		b[99] = 1 << 0 // NSATTR
+	}
+	copy(b[104:], n.UUID[:])
+	b[130] = n.Shift // LBAF 0: no metadata
+}
+
+// descriptors is the namespace identification descriptor list.
+func (n *Namespace) descriptors(b []byte) {
+	for _, kind := range []byte{descriptorNGUID, descriptorUUID} {
+		b[0], b[1] = kind, 16
+		copy(b[4:], n.UUID[:])
+		b = b[20:]
+	}
+}
+
+// independent is the I/O command set independent identify namespace data structure.
+func (n *Namespace) independent(b []byte) {
+	b[1] = 1 // NMIC
+	if n.ReadOnly {
+		b[13] = 1 << 0 // NSATTR
+	}
+	b[14] = 1 << 0 // NSTAT: ready
+}

@@ -1,0 +1,82 @@
+package fabrics
+
+// Namespace is one namespace as hosts see it.
+type Namespace struct {
+	ID        uint32 // from 1
+	Size      uint64 // bytes
+	Shift     uint8  // of a block: 512 bytes are 9
+	ReadOnly  bool
+	UUID      [16]byte
+	Discard   bool // it can
+	Zeroes    bool
+	Preferred uint32 // blocks that writes are best made of; 0: not known
+}
+
+// Blocks is how many there are; less than a block at the end is not served.
+func (n *Namespace) Blocks() uint64 { return n.Size >> n.Shift }
+
+// Range is bytes of a namespace.
+type Range struct{ Offset, Length uint64 }
+
+// FUA reports whether a write is to be on stable storage before it is answered.
+func (c *Command) FUA() bool { return c.Words[2]&(1<<30) != 0 }
+
+// Deallocate reports whether a Write Zeroes may give the blocks back.
+func (c *Command) Deallocate() bool { return c.Words[2]&(1<<25) != 0 }
+
+// blocks is the range that a command's starting LBA and number of blocks say.
+func (n *Namespace) blocks(c *Command) (Range, Status) {
+	return n.Span(uint64(c.Words[0])|uint64(c.Words[1])<<32, uint64(c.Words[2]&0xffff)+1)
+}
+
+// Span is a number of blocks from one on.
+func (n *Namespace) Span(first, count uint64) (Range, Status) {
+	if all := n.Blocks(); first >= all || count > all-first {
+		return Range{}, LBAOutOfRange | DoNotRetry
+	}
+	return Range{first << n.Shift, count << n.Shift}, Success
+}
+
+// Check looks at a read, write, compare or Write Zeroes: the bytes it is about, or why it is refused. most is the longest transfer.
+func (n *Namespace) Check(c *Command, most uint32) (Range, Status) {
+	if n.ReadOnly && (c.Opcode == OpWrite || c.Opcode == OpWriteZeroes) {
+		return Range{}, WriteProtected | DoNotRetry
+	}
+	r, s := n.blocks(c)
+	switch {
+	case s != Success:
+	case c.Opcode == OpWriteZeroes:
+		if c.Data.Place != Nowhere {
+			s = InvalidSGLLength | DoNotRetry
+		}
+	case r.Length > uint64(most):
+		s = InvalidField | DoNotRetry
+	case uint64(c.Data.Length) != r.Length:
+		s = InvalidSGLLength | DoNotRetry
+	}
+	return r, s
+}
+
+// Dataset is what a Dataset Management command says: how many ranges its data has, and whether they are to be given back.
+func (n *Namespace) Dataset(c *Command) (ranges int, discard bool, s Status) {
+	ranges, discard = int(c.Words[0]&0xff)+1, c.Words[1]&(1<<2) != 0
+	switch {
+	case discard && n.ReadOnly:
+		s = WriteProtected | DoNotRetry
+	case c.Data.Length != uint32(ranges*DatasetRangeLen):
+		s = InvalidSGLLength | DoNotRetry
+	}
+	return ranges, discard, s
+}
+
+// DatasetRangeLen is the bytes of one range of a Dataset Management command.
+const DatasetRangeLen = 16
+
+// DatasetRange is one range of the data of a Dataset Management command. It may be empty.
+func (n *Namespace) DatasetRange(b []byte) (Range, Status) {
+	first, count := le.Uint64(b[8:]), uint64(le.Uint32(b[4:]))
+	if count == 0 {
+		return Range{}, Success
+	}
+	return n.Span(first, count)
+}

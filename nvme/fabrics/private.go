@@ -1,0 +1,83 @@
+package fabrics
+
+import "fmt"
+
+// PrivateLen is the bytes of private data that both sides of a connection over rdma_cm have for each other.
+const PrivateLen = 32
+
+// PrivateRequest is what a host says as it connects a queue pair: struct nvme_rdma_cm_req.
+type PrivateRequest struct {
+	Queue      uint16
+	HostRoom   uint16 // responses that may be under way to it (HRQSIZE)
+	HostSends  uint32 // commands that it has under way at most (HSQSIZE, which is one less)
+	Controller uint16
+}
+
+// PrivateRequestOf reads private data; what is behind it is not looked at.
+func PrivateRequestOf(b []byte) (PrivateRequest, RejectReason) {
+	switch {
+	case len(b) < PrivateLen:
+		return PrivateRequest{}, RejectLength
+	case le.Uint16(b) != 0:
+		return PrivateRequest{}, RejectFormat
+	}
+	r := PrivateRequest{Queue: le.Uint16(b[2:]), HostRoom: le.Uint16(b[4:]), HostSends: uint32(le.Uint16(b[6:])) + 1, Controller: le.Uint16(b[8:])}
+	if r.HostRoom == 0 {
+		return r, RejectHostRoom
+	}
+	return r, 0
+}
+
+// Bytes is what PrivateRequestOf reads.
+func (r PrivateRequest) Bytes() []byte {
+	b := make([]byte, PrivateLen)
+	le.PutUint16(b[2:], r.Queue)
+	le.PutUint16(b[4:], r.HostRoom)
+	le.PutUint16(b[6:], uint16(r.HostSends-1))
+	le.PutUint16(b[8:], r.Controller)
+	return b
+}
+
+// PrivateReply is the private data of who accepts, with how many commands it has room for: struct nvme_rdma_cm_rep.
+func PrivateReply(room uint16) []byte {
+	b := make([]byte, PrivateLen)
+	le.PutUint16(b[2:], room)
+	return b
+}
+
+// RejectReason is why a queue pair is not connected: enum nvme_rdma_cm_status. It is an error.
+type RejectReason uint16
+
+// Reasons.
+const (
+	RejectLength      RejectReason = 1 // of the private data
+	RejectFormat      RejectReason = 2
+	RejectQueue       RejectReason = 3
+	RejectHostSends   RejectReason = 4
+	RejectHostRoom    RejectReason = 5
+	RejectNoResources RejectReason = 6
+	RejectReads       RejectReason = 7 // IRD
+	RejectNoReads     RejectReason = 8 // ORD
+	RejectController  RejectReason = 9
+)
+
+// RejectReasons is one more than the last.
+const RejectReasons = 10
+
+var rejectNames = [RejectReasons]string{"", "invalid length of private data", "invalid format of private data", "invalid queue number", "invalid HSQSIZE", "invalid HRQSIZE",
+	"no resources", "invalid IRD", "the host lets nobody read its memory (ORD)", "invalid controller"}
+
+// Error is what it means.
+func (r RejectReason) Error() string {
+	if int(r) < len(rejectNames) && r > 0 {
+		return rejectNames[r]
+	}
+	return fmt.Sprintf("reject reason %d", uint16(r))
+}
+
+// Bytes is the private data of a rejection: struct nvme_rdma_cm_rej.
+func (r RejectReason) Bytes() []byte {
+	b := make([]byte, 4)
+	le.PutUint16(b[2:], uint16(r))
+	return b
+}

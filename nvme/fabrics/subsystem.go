@@ -1,0 +1,48 @@
+package fabrics
+
+import "slices"
+
+// DiscoveryNQN is the subsystem that tells of others.
+const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
+
+// Subsystem is what hosts connect to.
+type Subsystem struct {
+	NQN        string
+	Serial     string // 20 characters at most
+	Model      string // 40
+	Firmware   string // 8
+	Namespaces []*Namespace
+	Hosts      []string // that may connect, by NQN; nil: all
+
+	Transfer uint32 // bytes of the longest transfer: a power of two from 8192
+	Capsule  uint32 // bytes of data in a capsule, of I/O queues; 0: none
+	Queues   uint16 // I/O queues of a controller at most
+	Depth    uint16 // entries of a queue at most
+
+	// Discover lists what there is, of a discovery subsystem. It is called for each log page.
+	Discover func() (generation uint64, all []Entry)
+}
+
+// Discovery reports whether it tells of others, and has no namespaces.
+func (s *Subsystem) Discovery() bool { return s.Discover != nil }
+
+// Allows reports whether a host may connect.
+func (s *Subsystem) Allows(host string) bool { return s.Hosts == nil || slices.Contains(s.Hosts, host) }
+
+// Namespace is that of a number; nil: there is none. It does not allocate.
+func (s *Subsystem) Namespace(id uint32) *Namespace {
+	for _, n := range s.Namespaces {
+		if n.ID == id {
+			return n
+		}
+	}
+	return nil
+}
+
+// lastNamespace is the highest number.
+func (s *Subsystem) lastNamespace() (last uint32) {
+	for _, n := range s.Namespaces {
+		last = max(last, n.ID)
+	}
+	return last
+}
