@@ -86,16 +86,18 @@ func (t *senderStats) enter(state string, cause error) (before string) {
 	next := *t.state.Load()
 	before, next.state = next.cause, state
 	if cause != nil {
-		t.failures.Add(1)
 		next.cause = cause.Error()
 	}
 	t.state.Store(&next)
+	if cause != nil {
+		t.failures.Add(1) // who sees it sees the cause, too
+	}
 	return before
 }
 
 func (t *senderStats) connected(p connect.Peer, h *protocol.Hello) {
-	t.connections.Add(1)
 	t.state.Store(&senderState{state: SenderConnected, peer: p.Name, durability: h.Durability, method: methodOf(h)})
+	t.connections.Add(1)
 }
 
 // methodOf is how a receiver wants messages, by its hello.
@@ -140,10 +142,11 @@ func show(word *atomic.Uint64, v uint64) {
 // Stats may be called from any goroutine.
 func (s *Sender) Stats() SenderStats {
 	t := &s.stats
-	now := t.state.Load()
+	connections, failures := t.connections.Load(), t.failures.Load()
+	now := t.state.Load() // as it was when they were counted, or later
 	return SenderStats{
 		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
-		Connections: t.connections.Load(), Failures: t.failures.Load(), Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
+		Connections: connections, Failures: failures, Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
 		Acknowledged: t.acknowledged.Load(), Resent: t.resent.Load(), Dropped: t.dropped.Load(), Forgotten: t.forgotten.Load(),
 		Waiting: int(t.waiting.Load()), InFlight: int(t.flight.Load()), Credit: t.credit.Load(), Latency: t.latency.Summary(),
 	}

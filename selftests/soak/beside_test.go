@@ -11,9 +11,14 @@ import (
 //
 // The short form has the faults that no test of one flow has; UNIFIEDD_FAULTS=1 has all, for longer.
 func TestFaultsBesideOthers(t *testing.T) {
-	r := newRig(t)
+	for _, f := range forms {
+		t.Run(f.name, func(t *testing.T) { newRig(t, f).sufferAll() })
+	}
+}
+
+func (r *rig) sufferAll() {
 	long := os.Getenv("UNIFIEDD_FAULTS") != ""
-	for _, f := range faults() {
+	for _, f := range r.faults() {
 		switch {
 		case long:
 			r.suffer(&f, 5*time.Second)

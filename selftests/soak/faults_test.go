@@ -27,8 +27,14 @@ func (f *fault) spared() []string {
 	return slices.DeleteFunc(slices.Clone(flowNames), func(name string) bool { return slices.Contains(f.hits, name) })
 }
 
-// faults are all of them.
-func faults() []fault {
+// faults are all of them: a full disk is that of whose files are on it, and a device that fails that of who writes to it.
+func (r *rig) faults() []fault {
+	full := fault{name: "full disk", hits: []string{"capture"}, begin: fillCapture, mend: emptyDisk, short: true}
+	broken := fault{name: "disk with errors, of a log", hits: []string{"wal"}, begin: breakLog, mend: mendLog}
+	if r.swapped {
+		full = fault{name: "full disk, of a log", hits: []string{"wal"}, begin: fillLog, mend: emptyDisk, short: true}
+		broken = fault{name: "disk with errors, of a capture", hits: []string{"capture"}, begin: breakCapture, mend: mendCapture, short: true}
+	}
 	return []fault{
 		{name: "slow reader", begin: slowReader, mend: quickReader},
 		{name: "dead peer", begin: killPeer, mend: reviveOther},
@@ -39,8 +45,8 @@ func faults() []fault {
 		{name: "unplugged clients", hits: []string{"wal", "blocks", "relay"}, begin: unplugSources, mend: plugSources},
 		{name: "unplugged receivers", hits: []string{"feed", "relay"}, begin: unplugSinks, mend: plugSinks},
 		{name: "log stopped and started", hits: []string{"wal"}, begin: stopLog, mend: startLog},
-		{name: "full disk", hits: []string{"capture"}, begin: fillDisk, mend: emptyDisk, short: true},
-		{name: "disk with errors, of a log", hits: []string{"wal"}, begin: breakLog, mend: mendLog},
+		full,
+		broken,
 		{name: "disk with errors, of blocks", hits: []string{"blocks"}, begin: breakBlocks, mend: mendBlocks},
 	}
 }
@@ -94,7 +100,11 @@ func reviveOther(r *rig) {
 // vanishSending has a client of the log begin messages whose last packets are lost, and kills it.
 func vanishSending(r *rig) {
 	posted := r.flow("wal").Receives.Posted
-	stop := r.eat(r.t, &r.world.guest, lastOfSend)
+	last := lastOfSend
+	if r.method == "write" {
+		last = lastOfWrite
+	}
+	stop := r.eat(r.t, &r.world.guest, last)
 	defer stop()
 	r.guests++
 	g := enter(r.t, &r.world.guest, job{Name: "wal", Kind: "append", Address: r.world.daemon.at(walPort), Flow: "wal", Seed: guestSeed + r.guests,
@@ -147,12 +157,21 @@ func (r *rig) control(verb, flow string) {
 	}
 }
 
-// fillDisk leaves no room to the capture.
+// fillDisk leaves no room to files.
 func fillDisk(r *rig) {
 	if err := fill(filepath.Join(r.storage, "ballast")); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+func fillCapture(r *rig) {
+	fillDisk(r)
 	r.becomes("capture", flows.Waiting, "no space left", "make room")
+}
+
+func fillLog(r *rig) {
+	fillDisk(r)
+	r.becomes("wal", flows.Waiting, "no space left", "make room", "clients wait")
 }
 
 func emptyDisk(r *rig) {
@@ -185,18 +204,42 @@ func fill(name string) error {
 
 // breakLog has the device of the log fail what is written.
 func breakLog(r *rig) {
-	r.limitLog("4096")
+	r.limitDevice("4096")
 	r.becomes("wal", flows.Failed, "write to "+r.log, "input/output error", "start the flow again")
 }
 
 func mendLog(r *rig) {
-	r.limitLog("0")
+	r.limitDevice("0")
 	r.control("start", "wal")
 }
 
-// limitLog says how much memory the log's device may take, which is compressed memory; 0: any.
-func (r *rig) limitLog(bytes string) {
-	if err := os.WriteFile("/sys/block/"+filepath.Base(r.log)+"/mem_limit", []byte(bytes), 0); err != nil {
+// failed is what became of packets that came to runs of the capture that failed, or between two runs.
+type failed struct {
+	sent    uint64 // before the capture ran again
+	durable uint64 // of those, called durable
+}
+
+// breakCapture has the device of the capture fail what is written.
+func breakCapture(r *rig) {
+	r.limitDevice("4096")
+	r.becomes("capture", flows.Failed, "write to "+r.device, "input/output error", "start the flow again")
+}
+
+// mendCapture starts it again, with a new account: what was durable stays.
+func mendCapture(r *rig) {
+	f := r.flow("capture")
+	r.failed.durable += f.Durable.Packets
+	s := r.packets["capture"]
+	r.failed.sent = s.halt()
+	r.limitDevice("0")
+	r.control("start", "capture")
+	r.running("capture")
+	r.packets["capture"] = s.again(r.t)
+}
+
+// limitDevice says how much memory the device may take, which is compressed memory; 0: any.
+func (r *rig) limitDevice(bytes string) {
+	if err := os.WriteFile("/sys/block/"+filepath.Base(r.device)+"/mem_limit", []byte(bytes), 0); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -78,7 +78,7 @@ func (w *work) look(a *client.Appender, sent uint64) {
 
 // receive takes messages until it is to end.
 func (w *work) receive() error {
-	s, err := w.client.Listen(w.ctx, client.SinkConfig{Listen: w.Address, Flow: w.Flow, Window: w.Depth, Senders: 4})
+	s, err := w.client.Listen(w.ctx, client.SinkConfig{Listen: w.Address, Flow: w.Flow, Window: w.Depth, Senders: 4, Write: w.Write})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,7 @@ type job struct {
 	Depth      int     // messages under way; receiving, of each sender
 	Packets    bool    // what is received are packets of testenv's
 	Lossy      bool    // some of what is received may be missing
+	Write      bool    // what is received is written, and not sent
 }
 
 // tally is how far a job is.

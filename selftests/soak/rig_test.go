@@ -17,6 +17,7 @@ import (
 // rig is a daemon with all five flows and who keeps up traffic on them.
 type rig struct {
 	*world
+	form
 	t         *testing.T
 	daemon    *daemon.Daemon
 	watch     *watch
@@ -24,11 +25,13 @@ type rig struct {
 	sources   *actor
 	sinks     *actor
 	other     *actor
-	storage   string // directory of the capture: a small file system of its own
-	log       string // device of the log
+	storage   string // directory of a small file system: of the capture, or, swapped, of the log
+	device    string // of the log; swapped, of the capture
+	log       string // where the log is
 	image     string // file behind the device that blocks are read from
 	captures  *captures
 	records   *records
+	failed    failed            // runs of the capture that failed
 	guests    uint64            // that have come
 	warned    int               // how long the daemon's log was before the other peer was killed
 	otherCame map[string]uint64 // messages that others of the other peer's name had, by flow
@@ -65,9 +68,19 @@ const (
 const (
 	regionSize  = 96 << 20
 	storageSize = 64 << 20
-	logSize     = 96 << 20
+	deviceSize  = 96 << 20
 	servedSize  = 16 << 20
 )
+
+// form is how messages go, and what is on which disk.
+type form struct {
+	name    string
+	method  string // of messages to flows and to peers
+	swapped bool   // the capture is on the device, and the log in files
+}
+
+// forms are all. The soak is of the first.
+var forms = []form{{name: "sent", method: "send"}, {name: "written", method: "write", swapped: true}}
 
 const settings = `
 region: {size: 96MiB, extent: 512KiB, extents: 16}
@@ -75,10 +88,10 @@ workers: [{name: main, wait: sleep, sleep: 1ms}]
 flows:
   - name: capture
     from: {interface: captured, filter: "udp and dst port 5000", ring: 2048}
-    to: {file: %[1]q, layout: slot, segment: {size: 2MiB}, prepare: none}
+    to: {%[1]s}
   - name: wal
-    from: {rdma: "roce:net", listen: %[2]q, clients: 4, window: 32, message: 3KiB}
-    to: {device: %[3]q, segment: {size: 8MiB}}
+    from: {rdma: "roce:net", listen: %[2]q, clients: 4, window: 32, message: 3KiB, method: %[11]s}
+    to: {%[3]s}
   - name: feed
     from: {interface: fed, filter: "udp and dst port 5000", ring: 2048}
     to: {rdma: "roce:net", queue: 256, peers: [{name: sink, address: %[4]q, flow: feed}, {name: other, address: %[5]q, flow: feed, policy: drop_oldest}]}
@@ -86,24 +99,38 @@ flows:
     from: {device: %[6]q}
     to: {rdma: "roce:net", listen: %[7]q, clients: 4, transfer: 4KiB}
   - name: relay
-    from: {rdma: "roce:net", listen: %[8]q, clients: 4, window: 32}
+    from: {rdma: "roce:net", listen: %[8]q, clients: 4, window: 32, method: %[11]s}
     to: {rdma: "roce:net", acknowledge: any, queue: 256, peers: [{name: sink, address: %[9]q, flow: relay}, {name: other, address: %[10]q, flow: relay, policy: drop_oldest}]}
 `
 
 // flowNames are all flows of the rig.
 var flowNames = []string{"capture", "wal", "feed", "blocks", "relay"}
 
+// ends are what capture and log are written to.
+func (r *rig) ends() (capture, log string) {
+	if r.swapped {
+		return fmt.Sprintf("device: %q, layout: packed, segment: {size: 8MiB}", r.device),
+			fmt.Sprintf("file: %q, segment: {size: 2MiB, keep: 8}, prepare: none", r.log)
+	}
+	return fmt.Sprintf("file: %q, layout: slot, segment: {size: 2MiB}, prepare: none", filepath.Join(r.storage, "capture")),
+		fmt.Sprintf("device: %q, segment: {size: 8MiB}", r.log)
+}
+
 // newRig starts everything, and returns when all flows have traffic.
-func newRig(t *testing.T) *rig {
+func newRig(t *testing.T, f form) *rig {
 	t.Helper()
 	testenv.Root(t)
 	testenv.HugePages(t, regionSize+8<<20)
-	r := &rig{world: newWorld(t), t: t, packets: map[string]*stream{}, otherCame: map[string]uint64{}}
-	r.storage, r.log = testenv.Ext4(t, storageSize), testenv.Zram(t, logSize)
+	r := &rig{world: newWorld(t), form: f, t: t, packets: map[string]*stream{}, otherCame: map[string]uint64{}}
+	r.storage, r.device = testenv.Ext4(t, storageSize), testenv.Zram(t, deviceSize)
+	if r.log = r.device; f.swapped {
+		r.log = filepath.Join(r.storage, "log")
+	}
 	r.image = served(t)
 	w := r.world
-	text := fmt.Sprintf(settings, filepath.Join(r.storage, "capture"), w.daemon.at(walPort), r.log, w.sinks.at(feedPort), w.other.at(feedPort),
-		testenv.Loop(t, r.image, 0), w.daemon.at(blocksPort), w.daemon.at(relayPort), w.sinks.at(passedPort), w.other.at(passedPort))
+	capture, log := r.ends()
+	text := fmt.Sprintf(settings, capture, w.daemon.at(walPort), log, w.sinks.at(feedPort), w.other.at(feedPort),
+		testenv.Loop(t, r.image, 0), w.daemon.at(blocksPort), w.daemon.at(relayPort), w.sinks.at(passedPort), w.other.at(passedPort), f.method)
 	r.sinks, r.other = enter(t, &w.sinks, r.receivers(&w.sinks, false)...), enter(t, &w.other, r.receivers(&w.other, true)...)
 	r.daemon = daemon.Launch(t, program, &testenv.End{Namespace: w.daemon.Namespace}, t.TempDir(), text)
 	t.Cleanup(func() {
@@ -119,6 +146,9 @@ func newRig(t *testing.T) *rig {
 		job{Name: "blocks", Kind: "read", Address: w.daemon.at(blocksPort), Flow: "blocks", Seed: blocksSeed, Size: requestSize, Rate: requestRate, Depth: 4})
 	r.packets["capture"], r.packets["feed"] = newStream(t, &w.captured, rate), newStream(t, &w.fed, rate)
 	r.captures, r.records = followCaptures(t, r.storage), followRecords(t, r.log)
+	if f.swapped {
+		r.captures.device = r.device
+	}
 	for _, name := range flowNames {
 		r.await("traffic on "+name, func() bool { return r.came(name) >= 20 })
 	}
@@ -132,8 +162,8 @@ func newRig(t *testing.T) *rig {
 // receivers are the jobs of who receives what is fed and relayed.
 func (r *rig) receivers(s *site, lossy bool) []job {
 	return []job{
-		{Name: "feed", Kind: "receive", Address: s.at(feedPort), Flow: "feed", Depth: 64, Packets: true, Lossy: lossy},
-		{Name: "relay", Kind: "receive", Address: s.at(passedPort), Flow: "relay", Depth: 64, Lossy: lossy},
+		{Name: "feed", Kind: "receive", Address: s.at(feedPort), Flow: "feed", Depth: 64, Packets: true, Lossy: lossy, Write: r.method == "write"},
+		{Name: "relay", Kind: "receive", Address: s.at(passedPort), Flow: "relay", Depth: 64, Lossy: lossy, Write: r.method == "write"},
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 func TestSoak(t *testing.T) {
 	seconds, seed := setting.Number(t, "UNIFIEDD_SECONDS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_SECONDS=%d UNIFIEDD_SEED=%d", seconds, seed)
-	s := &soaking{rig: newRig(t), random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
+	s := &soaking{rig: newRig(t, forms[0]), random: rand.New(rand.NewPCG(seed, 0)), counts: map[string]int{}}
 	s.span = time.Duration(seconds) * time.Second
 	s.pid = s.status().PID
 	s.steady = s.mark()
@@ -66,7 +66,7 @@ func (s *soaking) run() {
 // next is one fault: what it is, how long it lasts, and the time to the next one are drawn.
 func (s *soaking) next() {
 	if len(s.deck) == 0 {
-		s.deck = faults()
+		s.deck = s.faults()
 		s.random.Shuffle(len(s.deck), func(i, j int) { s.deck[i], s.deck[j] = s.deck[j], s.deck[i] })
 	}
 	f := s.deck[0]

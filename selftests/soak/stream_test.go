@@ -11,21 +11,32 @@ import (
 
 // stream is packets that are sent at a rate over a wire, numbered from 1.
 type stream struct {
-	sent atomic.Uint64
-	once sync.Once
-	stop chan struct{}
-	done chan struct{}
+	wire   *wire
+	rate   float64
+	before uint64        // numbers of an earlier stream
+	sent   atomic.Uint64 // those included
+	once   sync.Once
+	stop   chan struct{}
+	done   chan struct{}
 }
 
 func newStream(t *testing.T, w *wire, rate float64) *stream {
 	t.Helper()
-	s, raw := &stream{stop: make(chan struct{}), done: make(chan struct{})}, testenv.NewSender(t, &w.from)
+	return (&stream{wire: w, rate: rate}).again(t)
+}
+
+// again is a stream that goes on with the numbers of one that was halted.
+func (old *stream) again(t *testing.T) *stream {
+	t.Helper()
+	w, rate := old.wire, old.rate
+	s, raw := &stream{wire: w, rate: rate, before: old.sent.Load(), stop: make(chan struct{}), done: make(chan struct{})}, testenv.NewSender(t, &w.from)
+	s.sent.Store(s.before)
 	t.Cleanup(func() { s.halt() })
 	go func() {
 		defer close(s.done)
 		begin := time.Now()
 		for {
-			for due := uint64(time.Since(begin).Seconds() * rate); s.sent.Load() < due; {
+			for due := s.before + uint64(time.Since(begin).Seconds()*rate); s.sent.Load() < due; {
 				n := s.sent.Load() + 1
 				if ok, err := raw.Send(testenv.UDP(&w.from, &w.to, 5000, n, packetSize)); !ok || err != nil {
 					t.Errorf("send packet %d to %s: %v (sent: %v)", n, w.to.Ifname, err, ok)
