@@ -112,7 +112,7 @@ var notOnCards = map[string]string{
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogRot": ofPeers, "LogWritten": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
 	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers,
-	"Floor": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
+	"Floor": noInterface, "RingSpan": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
 	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "GeneratorTurns": noInterface, "Level": noInterface,
 	"NullToPeers": ofPeers, "RDMAToNull": ofPeers, "WatermarksOfAFeed": ofPeers, "WatermarksOfMessages": ofPeers,
 }

@@ -1,0 +1,120 @@
+package flows
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
+)
+
+// usage is what a process has of the machine.
+type usage struct {
+	fds  int
+	anon uint64 // bytes of memory of its own, beside the region
+}
+
+func usageNow(t *testing.T) (n usage) {
+	t.Helper()
+	runtime.GC()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.fds = len(entries)
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "RssAnon:"); ok {
+			_, err = fmt.Sscanf(rest, "%d kB", &n.anon)
+			n.anon <<= 10
+		}
+	}
+	if err != nil || n.anon == 0 {
+		t.Fatalf("the memory of the process is not told: %v", err)
+	}
+	return n
+}
+
+// TestRingSpan goes round a ring of segments with a floor, again and again: nothing is lost, what is left is without a gap and the newest, and
+// neither memory nor descriptors nor what is on the disk grow. UNIFIEDD_RING is how many seconds, at UNIFIEDD_RATE packets of 1400 bytes a second.
+func TestRingSpan(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	testenv.HugePages(t, 200<<20)
+	span, rate := time.Duration(setting.Number(t, "UNIFIEDD_RING", 4))*time.Second, setting.Number(t, "UNIFIEDD_RATE", 8000)
+	disk, keep, segment := uint64(96<<20), uint64(32<<20), "4MiB"
+	if span > time.Minute {
+		disk, keep, segment = 4<<30, 1<<30, "128MiB"
+	}
+	l := &lab{Pair: &testenv.Pair{}, dir: testenv.Ext4(t, disk)}
+	low := lowest(t, l.dir)
+	d := l.open(t, fmt.Sprintf("{region: {size: 192MiB, extents: 64}, flows: [{name: f, from: {generate: 1400, rate: %d}, to: {file: %s/cap, segment: {size: %s}, keep_free: %d}}]}", rate, l.dir, segment, keep), Options{})
+	f := d.Flows()[0]
+	if err := f.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, f, "a segment to be removed", func(s FlowStatus) bool { return span > time.Minute || s.Removed["keep_free"] > 0 })
+	time.Sleep(span / 4)
+	before, held := usageNow(t), f.Status().Held
+	for end := time.Now().Add(span * 3 / 4); time.Now().Before(end) && !t.Failed(); time.Sleep(span / 50) {
+		if s := f.Status(); s.State != Running || lost(s) > 0 || s.Floor.Pauses > 0 {
+			t.Errorf("%s, %v lost, %+v", s.State, s.Dropped, s.Floor)
+		}
+		if h := f.Status().Held; span <= time.Minute && h.Segments > held.Segments+2 {
+			t.Errorf("%d segments, and %d before", h.Segments, held.Segments)
+		}
+	}
+	after := usageNow(t)
+	s := stopped(t, f)
+	t.Logf("%d packets in %d segments, %d of which were removed; %d bytes of memory before, %d after; %d descriptors, %d", s.Packets, s.Segments, s.Removed["keep_free"], before.anon, after.anon, before.fds, after.fds)
+	if after.fds > before.fds+4 || after.anon > before.anon+32<<20 { // those of a segment that begins
+		t.Errorf("grown: %+v, %+v before", after, before)
+	}
+	if n := low(); n < keep {
+		t.Errorf("%d bytes were free, and %d were to stay", n, keep)
+	}
+	if s.Removed["keep_free"] == 0 || s.Removed["keep_free"]+s.Held.Segments != s.Segments {
+		t.Errorf("%d segments, %v removed, %d held", s.Segments, s.Removed, s.Held.Segments)
+	}
+	newest(t, l.files(t), s.Packets)
+}
+
+// newest checks that the packets in files are the last ones of so many, without a gap.
+func newest(t *testing.T, files []string, made uint64) {
+	t.Helper()
+	next, begun := uint64(0), false
+	for _, name := range files {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		size, _ := f.Seek(0, io.SeekEnd)
+		_, err = pcapng.Read(f, size, pcapng.Options{}, func(_ pcapng.Batch, data []byte) error {
+			return pcapng.EachPacket(data, func(p pcapng.Packet) error {
+				n := binary.BigEndian.Uint64(p.Data[42:])
+				if begun && n != next {
+					return fmt.Errorf("packet %d follows %d", n, next-1)
+				}
+				begun, next = true, n+1
+				return nil
+			})
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = f.Close()
+	}
+	if next != made+1 { // they are numbered from 1
+		t.Errorf("the last packet is %d, and %d were made", next-1, made)
+	}
+}
