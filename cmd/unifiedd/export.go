@@ -29,7 +29,8 @@ func newExport() *cobra.Command {
 		Use:   "export -r DEVICE|FILE [-w FILE|-] [--from TIME] [--to TIME] [FILTER...]",
 		Short: "Make a plain pcapng file of the capture on a device, or of segment files",
 		Long: `Make a plain pcapng file of the ring of segments on a device, oldest first, or of
-segment files, in the order given. What is read may be written by a capture
+segment files, in the order given; packets of several queues or interfaces come in
+the order of their times. What is read may be written by a capture
 meanwhile; it is never written to. Segments that lie before or after the TIMEs are
 not read, and of those with an index (see 'unifiedd index') only what may hold
 packets of the times, addresses, ports and protocols asked for.
@@ -152,6 +153,9 @@ func tellExport(w io.Writer, s export.Summary) {
 		s.Packets, s.Bytes, s.Seen, plural(int(s.Segments), "segment"), batches(s.Batches))
 	if s.Packets > 0 {
 		fmt.Fprintf(w, "from %s to %s\n", stamp(s.First), stamp(s.Last))
+	}
+	if s.Late > 0 {
+		fmt.Fprintf(w, "%d packets are behind later ones: the clock was set back, or they were apart by more than can be put in order\n", s.Late)
 	}
 	if s.Outside > 0 {
 		fmt.Fprintf(w, "not read: %s before or after the times\n", plural(int(s.Outside), "segment"))

@@ -36,6 +36,7 @@ type Summary struct {
 	Seen        uint64 // packets
 	Packets     uint64 // written
 	Bytes       uint64 // of those packets
+	Late        uint64 // packets that are not where their time is, since later ones were written already
 	First, Last uint64 // time of the earliest and the latest packet written, in nanoseconds since the epoch
 }
 
@@ -47,17 +48,24 @@ type Exporter struct {
 	kind       []byte            // link type and snapshot length of the first
 	local      []uint32          // of the segment being read, as numbered in the output
 	begun      bool
+	order      order // of what comes from several queues or interfaces
+	mixed      bool  // what is read now does
 	block      []byte
 	sum        Summary
 }
 
 // New returns an exporter that writes to w.
 func New(w io.Writer, s Select) *Exporter {
-	return &Exporter{w: bufio.NewWriterSize(w, 1<<20), want: s, interfaces: map[string]uint32{}}
+	out := bufio.NewWriterSize(w, 1<<20)
+	return &Exporter{w: out, want: s, interfaces: map[string]uint32{}, order: order{w: out}}
 }
 
 // Close writes what is buffered and returns what was done.
-func (e *Exporter) Close() (Summary, error) { return e.sum, e.w.Flush() }
+func (e *Exporter) Close() (Summary, error) {
+	err := e.order.flush()
+	e.sum.Late = e.order.late
+	return e.sum, errors.Join(err, e.w.Flush())
+}
 
 // AddRing exports the segments of a ring, oldest first.
 func (e *Exporter) AddRing(f io.ReaderAt, r ring.Ring) error {
@@ -149,6 +157,9 @@ func (e *Exporter) begin(head pcapng.Head) error {
 		}
 		e.local = append(e.local, number)
 	}
+	if e.mixed = mixed(&head); !e.mixed {
+		return e.order.flush()
+	}
 	return nil
 }
 
@@ -179,6 +190,9 @@ func (e *Exporter) write(p *pcapng.Packet) error {
 		e.sum.First = p.Time
 	}
 	e.sum.Last = max(e.sum.Last, p.Time)
+	if e.mixed {
+		return e.order.add(p.Time, e.block)
+	}
 	_, err := e.w.Write(e.block)
 	return err
 }

@@ -19,3 +19,13 @@ func (h *Head) Interface(index int) Interface {
 	})
 	return f
 }
+
+// OwnClock reports whether the times of the packets of the interface with this index, which must be there, are of a card's own clock.
+func (h *Head) OwnClock(index int) (own bool) {
+	block := h.Interfaces[index]
+	_ = checkOptions(block[16:len(block)-4], func(code uint16, _ []byte) bool { // known to be well-formed
+		own = own || code == ifCardClock
+		return true
+	})
+	return own
+}
