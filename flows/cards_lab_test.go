@@ -101,7 +101,7 @@ var notOnCards = map[string]string{
 	"LargeRegion":            "the guest has not 5 GiB",
 	"StatisticsOfManyQueues": "no card here has 40 queues",
 
-	"HugePagesExhausted": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
+	"HugePagesExhausted": noInterface, "Indexer": noInterface, "IndexerLeavesNothing": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
 	"OthersSegments": noInterface, "RingRecovers": noInterface, "RingRefuses": noInterface, "RingWaitsForSlots": noInterface,
 	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,

@@ -22,6 +22,7 @@ type Options struct {
 	Version string       // for status and capture files
 	Log     *slog.Logger // nil: slog.Default()
 	Count   uint64       // packets after which each flow is done; 0: no limit
+	Index   MakeIndex    // makes the indexes of segments, apart from this process; nil: they are made here
 	Stream  io.Writer    // where packets go, as a pcapng stream, instead of to the disk; for one flow only
 }
 
@@ -139,7 +140,7 @@ func (d *Daemon) share() sharing {
 	return sharing{
 		frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
-		credentials: d.secret,
+		credentials: d.secret, index: d.options.Index,
 	}
 }
 

@@ -19,6 +19,8 @@ func (s *store) finish() {
 			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.name(), err)
 			s.failed = append(s.failed, err)
 			s.log.Error("segment is not complete", "why", err)
+		} else if s.indexer != nil {
+			s.indexer.add(full.name())
 		}
 		s.settled.Store(int64(full.number))
 		s.prune()

@@ -46,6 +46,9 @@ func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs 
 		return err
 	}
 	o.undo.add(out.store.Close)
+	if x := out.store.indexer; x != nil {
+		x.begin(o.shared.index, out.store.names)
+	}
 	o.undo.add(out.surrender)
 	out.queue, err = nvme.Open(nvme.Config{
 		Worker: o.hands, Name: "flow " + o.flow.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: segments,

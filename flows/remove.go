@@ -12,12 +12,13 @@ func (r *removals) status() map[string]uint64 {
 	return map[string]uint64{"keep": r.keep.Load(), "keep_free": r.keepFree.Load()}
 }
 
-// removeSegment removes a complete segment, and reports whether it is gone.
+// removeSegment removes a complete segment and its index, and reports whether it is gone.
 func (s *store) removeSegment(path string, count *atomic.Uint64) bool {
 	if err := os.Remove(path); err != nil {
 		s.log.Warn("an old segment stays", "why", err)
 		return false
 	}
 	count.Add(1)
+	removeIndex(path, s.log)
 	return true
 }

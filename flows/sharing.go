@@ -18,6 +18,7 @@ type sharing struct {
 	limit       uint64               // packets after which it is done; 0: none
 	application string               // who writes, for capture files
 	stream      io.Writer            // where packets go instead of a disk; nil: to the disk
+	index       MakeIndex            // makes indexes; nil: here
 	credentials *connect.Credentials // of RDMA connections; nil: they are plain
 }
 

@@ -90,6 +90,7 @@ type FlowStatus struct {
 	Removed map[string]uint64 `json:"removed_segments,omitempty"` // complete segments that made room, by what asked for it
 	Floor   *FloorStatus      `json:"floor,omitempty"`            // nil: nothing is kept free
 	Cut     *CutStatus        `json:"cut,omitempty"`              // nil: packets are kept whole
+	Index   *IndexStatus      `json:"index,omitempty"`            // nil: segments have none
 
 	CopiedBytes map[string]uint64 `json:"copied_bytes"`        // by us, by reason
 	KernelBytes map[string]uint64 `json:"kernel_copied_bytes"` // by the kernel, by device

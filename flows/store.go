@@ -44,7 +44,8 @@ type store struct {
 	removed removals
 	earlier uint64 // time of the newest packet of earlier runs; 0: not known
 	running sync.WaitGroup
-	view    view // what status tells of the segments
+	view    view     // what status tells of the segments
+	indexer *indexer // nil: the segments have no indexes
 }
 
 // What happens as long as nothing can be written.
@@ -74,6 +75,9 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 		return nil, s.advise(err)
 	}
 	s.settled.Store(int64(number - 1))
+	if to.Index && s.device == nil && !to.Exact {
+		s.indexer = newIndexer(log)
+	}
 	s.reserveSlot()
 	first, err := s.prepare(number)
 	if err != nil {
@@ -341,6 +345,9 @@ func (s *store) Close() error {
 	close(s.stop)
 	close(s.back)
 	s.running.Wait()
+	if s.indexer != nil {
+		s.indexer.close()
+	}
 	s.view.end()
 	return errors.Join(append(s.failed, s.closeDevice())...)
 }

@@ -19,6 +19,9 @@ func (w *writer) observe(s *FlowStatus) (err error) {
 		return nil
 	}
 	w.observeDisk(s)
+	if x := w.disk.store.indexer; x != nil {
+		s.Index = x.status()
+	}
 	if s.Held, err = w.held(); err != nil {
 		return fmt.Errorf("what the segments hold: %w", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ protocols asked for. A flow with 'to: {index: true}' makes them itself.`,
 			if beside {
 				index.Yield()
 			}
-			return runIndex(names, beside, c.OutOrStdout())
+			return runIndex(c.Context(), names, beside, c.OutOrStdout())
 		},
 	}
 	c.Flags().BoolVar(&beside, "idle", false, "use only what processors and disks have left, and keep nothing in the page cache")
@@ -32,10 +33,10 @@ protocols asked for. A flow with 'to: {index: true}' makes them itself.`,
 }
 
 // runIndex makes indexes, all that can be made.
-func runIndex(names []string, beside bool, stdout io.Writer) error {
+func runIndex(ctx context.Context, names []string, beside bool, stdout io.Writer) error {
 	var bad []error
 	for _, name := range names {
-		s, err := index.Make(name, beside)
+		s, err := index.Make(ctx, name, beside)
 		if err != nil {
 			bad = append(bad, fmt.Errorf("index %s: %w", name, err))
 			continue

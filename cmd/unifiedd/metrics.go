@@ -86,6 +86,7 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	counter(out, descStalls, f.Stalls, f.Name)
 	counter(out, descSegments, f.Segments, f.Name)
 	collectFiles(out, f)
+	collectIndex(out, f)
 	collectStreams(out, f)
 	collectFrames(out, f)
 }

@@ -63,7 +63,7 @@ func runDaemon(parent context.Context, cfg *config.Config, r *reloader) (err err
 	again, stopped := hangups()
 	defer stopped()
 	log := r.log
-	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log})
+	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart})
 	if err != nil {
 		return err
 	}

@@ -169,6 +169,9 @@ func printStorage(w io.Writer, f *flows.FlowStatus) {
 	if n := f.Removed["keep"] + f.Removed["keep_free"]; n > 0 {
 		fmt.Fprintf(w, "  removed\t%s: %s\n", plural(int(n), "segment"), nonzero(f.Removed))
 	}
+	if x := f.Index; x != nil {
+		fmt.Fprintf(w, "  index\t%s, %d bytes, %v of processors' time; %d waiting, %d failed\n", plural(int(x.Segments), "segment"), x.Bytes, x.CPU.Round(time.Millisecond), x.Waiting, x.Failed)
+	}
 	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds; errors: %s\n", f.DiskBytes, f.Segments, f.Stalls, nonzero(f.DiskErrors))
 }
 

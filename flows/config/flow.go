@@ -120,6 +120,8 @@ type To struct {
 	Mode fs.FileMode
 	// Owner is whose the files are, as in chown; empty: who writes them.
 	Owner string
+	// Index says that each segment of a File gets an index once it is complete, for packets only.
+	Index bool
 	// Flush bounds the time from a packet's arrival until it can be read in the
 	// file; 0, with KindRDMAStorage only: it is written at once.
 	Flush time.Duration

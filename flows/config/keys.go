@@ -73,6 +73,7 @@ var keys = []key{
 	{"to.keep_free", aboutStorage, toStorage, func(f *Flow) any { return &f.To.KeepFree }},
 	{"to.mode", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Mode }},
 	{"to.owner", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Owner }},
+	{"to.index", aboutPackets, packetsStored, func(f *Flow) any { return &f.To.Index }},
 	{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }},
 	{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }},
 	{"to.acknowledge", aboutAcknowledged, acknowledged, func(f *Flow) any { return &f.To.Acknowledge }},

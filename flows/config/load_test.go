@@ -56,13 +56,13 @@ func TestFull(t *testing.T) {
 					Ring: 8192, BusyPoll: 50 * time.Microsecond, TakeOver: true,
 				},
 				To: To{
-					File: "/var/lib/unifiedd/md", Layout: LayoutSlot, Prepare: PrepareAllocate,
+					File: "/var/lib/unifiedd/md", Layout: LayoutSlot, Prepare: PrepareAllocate, Index: true,
 					Segment: Segment{Size: 2 * GiB, Every: time.Hour, Keep: 10},
 					Flush:   100 * time.Millisecond, Durable: 2 * time.Second,
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 57, 5},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 58, 5},
 				From: From{Interface: "eth1", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
@@ -70,7 +70,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "wal", Worker: "main", Pos: Pos{file, 66, 5},
+				Name: "wal", Worker: "main", Pos: Pos{file, 67, 5},
 				From: From{
 					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
 					Allow: []string{"trader1.example", "trader2.example"},
@@ -81,27 +81,27 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "feed", Worker: "fast", Pos: Pos{file, 83, 5},
+				Name: "feed", Worker: "fast", Pos: Pos{file, 84, 5},
 				From: From{
 					Interface: "eth3", Filter: "udp and dst port 5000", ZeroCopy: ZeroCopyPrefer,
 					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
 				},
 				Stages: []Stage{
-					{Pos: Pos{file, 89, 9}, Set: &Set{
+					{Pos: Pos{file, 90, 9}, Set: &Set{
 						MACSource: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MACDestination: net.HardwareAddr{2, 0, 0, 0, 0, 2}, VLAN: 100,
 						IPSource: netip.MustParseAddr("10.1.0.1"), IPDestination: netip.MustParseAddr("10.1.0.2"),
 						PortSource: 4000, PortDestination: 5001,
 					}},
-					{Pos: Pos{file, 97, 9}, Sequence: &Sequence{}},
-					{Pos: Pos{file, 98, 9}, Timestamp: &Timestamp{Offset: 8}},
+					{Pos: Pos{file, 98, 9}, Sequence: &Sequence{}},
+					{Pos: Pos{file, 99, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
 				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 105, 11}},
-					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 109, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 106, 11}},
+					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 110, 11}},
 				}},
 			},
 			{
-				Name: "blocks", Worker: "fast", Pos: Pos{file, 111, 5},
+				Name: "blocks", Worker: "fast", Pos: Pos{file, 112, 5},
 				From: From{File: "/var/lib/unifiedd/image"},
 				To: To{
 					RDMA: "mlx5_0", Listen: ":7472", Cache: 64 * MiB, Transfer: 256 * KiB, Window: 8, Clients: 4,
@@ -109,34 +109,34 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "relay", Worker: "main", Pos: Pos{file, 124, 5},
+				Name: "relay", Worker: "main", Pos: Pos{file, 125, 5},
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
-				Stages: []Stage{{Pos: Pos{file, 131, 9}, Sum: &Sum{SumFloat32}}},
+				Stages: []Stage{{Pos: Pos{file, 132, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeQuorum, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 136, 11}},
-					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 137, 11}},
-					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 138, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 137, 11}},
+					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 138, 11}},
+					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 139, 11}},
 				}},
 			},
 			{
-				Name: "disk", Worker: "main", Pos: Pos{file, 140, 5},
+				Name: "disk", Worker: "main", Pos: Pos{file, 141, 5},
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
 			{
-				Name: "disk-alone", Worker: "main", Pos: Pos{file, 142, 5},
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 143, 5},
 				From: From{Generate: KiB, Rate: 100000},
 				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 				Watermarks: Watermarks{High: 8192, Low: 2048},
 			},
 			{
-				Name: "card-alone", Worker: "main", Pos: Pos{file, 153, 5},
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 154, 5},
 				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To:   To{Discard: true},
 			},
 			{
-				Name: "office", Worker: "main", Pos: Pos{file, 155, 5},
+				Name: "office", Worker: "main", Pos: Pos{file, 156, 5},
 				From: From{Interface: "eth7", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm"},

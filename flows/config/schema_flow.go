@@ -76,6 +76,7 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"keep_free":   set(d, &t.KeepFree, ParseRoom),
 		"mode":        set(d, &t.Mode, ParseMode),
 		"owner":       set(d, &t.Owner, parseText),
+		"index":       set(d, &t.Index, parseBool),
 		"flush":       set(d, &t.Flush, parseDuration),
 		"durable":     set(d, &t.Durable, parseDurable),
 		"rdma":        set(d, &t.RDMA, parseText),

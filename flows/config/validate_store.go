@@ -99,6 +99,7 @@ func (v *validator) onDevice(path string, t *To) {
 	if t.Segment.Keep != 0 {
 		v.refuse(keep, wrong("remove it", "has a meaning only for a file: a device keeps as many segments as fit"))
 	}
+	v.check(!t.Index, join(path, "index"), "has a meaning only for a file: a device is searched by time without")
 	v.check(t.Prepare == PrepareNone || t.Prepare == "", prepare, "has a meaning only for a file: a device is written as it is")
 }
 

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +19,8 @@ const Unfinished = ".new"
 var ErrNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
 
 // Make makes the index of a segment file, beside it, in place of what is there. Where a capture goes on meanwhile, say so: what is
-// read then is not kept in the page cache.
-func Make(path string, beside bool) (sum Summary, err error) {
+// read then is not kept in the page cache. It ends early, with nothing made, when ctx does.
+func Make(ctx context.Context, path string, beside bool) (sum Summary, err error) {
 	segment, err := os.Open(path)
 	if err != nil {
 		return sum, err
@@ -43,7 +44,7 @@ func Make(path string, beside bool) (sum Summary, err error) {
 	if err != nil {
 		return sum, err
 	}
-	sum, err = build(out, segment, info.Size(), &head, beside)
+	sum, err = build(ctx, out, segment, info.Size(), &head, beside)
 	if err = errors.Join(err, sameOwner(out, info), out.Close()); err == nil {
 		err = os.Rename(name, path+Suffix)
 	}
@@ -73,13 +74,16 @@ func sameOwner(f *os.File, of os.FileInfo) error {
 // forget is how much is read before it is dropped from the page cache.
 const forget = 16 << 20
 
-func build(out io.WriterAt, segment *os.File, size int64, head *pcapng.Head, beside bool) (Summary, error) {
+func build(ctx context.Context, out io.WriterAt, segment *os.File, size int64, head *pcapng.Head, beside bool) (Summary, error) {
 	b := NewBuilder(out, head)
 	dropped := int64(0)
 	report, err := pcapng.Read(segment, size, pcapng.Options{}, func(batch pcapng.Batch, data []byte) error {
 		if at := int64(batch.Offset); beside && at-dropped >= forget {
 			_ = unix.Fadvise(int(segment.Fd()), dropped, at-dropped, unix.FADV_DONTNEED) // it is only the cache's good
 			dropped = at
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		return b.Add(batch, data)
 	})

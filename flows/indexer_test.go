@@ -1,0 +1,123 @@
+package flows
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/index"
+)
+
+// indexes are the names in the directory that are no segments'.
+func (c *cellar) indexes(t *testing.T) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(c.dir, "*"+index.Suffix+"*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// TestIndexer: what earlier runs left gets an index, once; one that is damaged is made again; an index goes with its segment.
+func TestIndexer(t *testing.T) {
+	c := newCellar(t)
+	c.to.Index = true
+	var files []string
+	for _, number := range []string{"000001", "000002", "000003"} {
+		name := "md-20260102T030405Z-" + number + ".pcapng"
+		c.put(t, name, cellarSegment(t, 5))
+		files = append(files, filepath.Join(c.dir, name))
+	}
+	c.put(t, filepath.Base(files[1])+index.Suffix, []byte("no index"))
+	c.put(t, "other.pcapng"+index.Suffix, []byte("somebody else's"))
+	if got := c.indexing(t, nil, 3); got.Segments != 3 || got.Failed != 0 || got.Bytes == 0 || got.CPU == 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, f := range files {
+		if !indexed(f) {
+			t.Errorf("%s has no index", f)
+		}
+	}
+	refuses := func(context.Context, string) (time.Duration, error) { return time.Second, errors.New("refused") }
+	if got := c.indexing(t, refuses, 0); got.Segments != 0 || got.Failed != 0 {
+		t.Errorf("the second start: %+v", got)
+	}
+	if err := os.Remove(files[2] + index.Suffix); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.indexing(t, refuses, 1); got.Segments != 0 || got.Failed != 1 || got.CPU != time.Second {
+		t.Errorf("refused: %+v", got)
+	}
+	c.to.Segment.Keep = 2
+	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.prune()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{files[1] + index.Suffix, filepath.Join(c.dir, "other.pcapng"+index.Suffix)}
+	if left := c.indexes(t); !slices.Equal(left, want) {
+		t.Errorf("left %v, want %v", left, want)
+	}
+}
+
+// indexing opens the store and lets it make so many indexes, or fail to.
+func (c *cellar) indexing(t *testing.T, m MakeIndex, n uint64) IndexStatus {
+	t.Helper()
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.indexer.begin(m, s.names)
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if now := s.indexer.status(); n > 0 && now.Segments+now.Failed == n && now.Waiting == 0 {
+			break
+		} else if n == 0 {
+			time.Sleep(100 * time.Millisecond) // nothing is to come
+			break
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return *s.indexer.status()
+}
+
+// TestIndexerLeavesNothing: a segment that is removed while its index is made has none afterwards, and what stops is no failure.
+func TestIndexerLeavesNothing(t *testing.T) {
+	c := newCellar(t)
+	c.to.Index = true
+	name := "md-20260102T030405Z-000001.pcapng"
+	c.put(t, name, cellarSegment(t, 5))
+	path := filepath.Join(c.dir, name)
+	if err := c.open(t); err != nil {
+		t.Fatal(err)
+	}
+	x := newIndexer(slog.New(slog.DiscardHandler))
+	x.make = func(ctx context.Context, path string) (time.Duration, error) {
+		cpu, err := makeIndex(ctx, path)
+		return cpu, errors.Join(err, os.Remove(path))
+	}
+	x.one(t.Context(), path)
+	if left := c.indexes(t); len(left) > 0 || x.failed.Load() > 0 || x.segments.Load() > 0 {
+		t.Errorf("left %v: %+v", left, x.status())
+	}
+	c.put(t, name, cellarSegment(t, 5))
+	if err := c.open(t); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	x.make = makeIndex
+	x.one(ctx, path)
+	if left := c.indexes(t); len(left) > 0 || x.failed.Load() > 0 {
+		t.Errorf("left %v: %+v", left, x.status())
+	}
+}
