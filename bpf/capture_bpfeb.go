@@ -19,33 +19,6 @@ type captureCounter struct {
 	Bytes   uint64
 }
 
-type captureParsed struct {
-	_         structs.HostLayout
-	Src6      [2]uint64
-	Dst6      [2]uint64
-	Src4      uint32
-	Dst4      uint32
-	EthDst    [8]uint8
-	EthSrc    [8]uint8
-	Flags     captureParsedFlag
-	Ethertype uint16
-	Vlan      [2]uint16
-	SrcPort   uint16
-	DstPort   uint16
-	Tags      uint8
-	Proto     uint8
-}
-
-type captureParsedFlag uint32
-
-const (
-	captureParsedFlagPARSED_ETHER captureParsedFlag = 1
-	captureParsedFlagPARSED_IPV4  captureParsedFlag = 2
-	captureParsedFlagPARSED_IPV6  captureParsedFlag = 4
-	captureParsedFlagPARSED_PROTO captureParsedFlag = 8
-	captureParsedFlagPARSED_PORTS captureParsedFlag = 16
-)
-
 type captureVerdict uint32
 
 const (

@@ -7,11 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
-// FuzzFilter holds any filter the kernel loads against the reference, over any
-// packet.
+// FuzzFilter holds any filter the kernel loads against the matcher, over any packet.
 func FuzzFilter(f *testing.F) {
 	r := rand.New(rand.NewPCG(7, 8))
-	for _, text := range expressions {
+	for _, text := range expressions(f, "expressions.txt") {
 		f.Add(text, randomAny(r))
 	}
 	f.Fuzz(func(t *testing.T, text string, packet []byte) {
@@ -22,9 +21,8 @@ func FuzzFilter(f *testing.F) {
 		}
 		p := mustLoad(t, Config{Filter: e})
 		defer p.Close()
-		facts := examine(packet)
-		if got, want := accepts(t, p, packet), facts.matches(e.String()); got != want {
-			t.Fatalf("%q (%s): the program says %v, the reference %v, of\n%x", text, e, got, want, packet)
+		if got, want := accepts(t, p, packet), e.Matcher().Match(packet); got != want {
+			t.Fatalf("%q (%s): the program says %v, the matcher %v, of\n%x", text, e, got, want, packet)
 		}
 	})
 }

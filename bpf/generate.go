@@ -4,7 +4,7 @@ package bpf
 // are installed. Paths are relative and debug sections stripped, so that the same compiler
 // gives the same bytes in every checkout.
 //
-//go:generate go tool bpf2go -cflags "-O2 -g -Wall -Wextra -Werror -mcpu=v3 -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" -type verdict -type parsed_flag -type parsed -type counter capture unifiedd.bpf.c
+//go:generate go tool bpf2go -cflags "-O2 -g -Wall -Wextra -Werror -mcpu=v3 -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu" -type verdict -type counter capture unifiedd.bpf.c
 
 // An object as users make them, for tests.
 //

@@ -1,12 +1,15 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
 // statusMap is the section with the words that user space maps.
@@ -44,12 +47,13 @@ func (c Config) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
 	case s.Rules != nil:
 		spec.Maps[captureMapRules].MaxEntries = uint32(max(1, len(s.Rules)))
 		program.Instructions, err = spliceRules(program.Instructions, s.Rules)
-	case s.Filter != nil:
+	default:
 		var body asm.Instructions
-		if body, err = s.Filter.Instructions(); err == nil {
+		if body, err = cmp.Or(s.Filter, &filter.Expr{}).Instructions(); err == nil {
 			program.Instructions, err = splice(program.Instructions, filterSymbol, body)
 		}
 	}
+	program.Instructions = without(program.Instructions, chainSymbol, stepSymbol)
 	return spec, err
 }
 

@@ -40,13 +40,14 @@ func ruleSymbol(i int) string { return fmt.Sprintf("%s_%d", filterSymbol, i) }
 // askRules is the body of the filter function: the action of the first rule that matches, and
 // the rule's number, from 1. Without one the packet is left.
 func askRules(rules []Rule) asm.Instructions {
-	const parsed, result = asm.R6, asm.R0 // parsed stays over calls
-	body := asm.Instructions{asm.Mov.Reg(parsed, asm.R1)}
+	const packet, length, result = asm.R6, asm.R7, asm.R0 // the first two stay over calls
+	body := asm.Instructions{asm.Mov.Reg(packet, asm.R1), asm.Mov.Reg(length, asm.R2)}
 	for i, r := range rules {
 		goOn := asm.JEq.Imm(result, 0, "")
 		goOn.Offset = 2 // over the two behind it
 		body = append(body,
-			asm.Mov.Reg(asm.R1, parsed),
+			asm.Mov.Reg(asm.R1, packet),
+			asm.Mov.Reg(asm.R2, length),
 			call(ruleSymbol(i)),
 			goOn,
 			asm.Mov.Imm(result, int32((i+1)<<decisionBits)|int32(r.Action)),

@@ -12,6 +12,12 @@ const (
 	ownSymbol    = "unifiedd_own"
 )
 
+// The functions that filters with protochain call, the first of them.
+const (
+	chainSymbol = "unifiedd_chain"
+	stepSymbol  = "unifiedd_step"
+)
+
 // splice returns the program with the body of one of its functions replaced. The first
 // instruction keeps its name and its type information, which the verifier demands of a
 // function.
@@ -28,6 +34,26 @@ func splice(program asm.Instructions, symbol string, body asm.Instructions) (asm
 
 func errNoFunction(symbol string) error {
 	return errors.New("replace the filter: the compiled program has no function " + symbol)
+}
+
+// without leaves out those of the functions that nothing calls, which the verifier refuses.
+func without(program asm.Instructions, names ...string) asm.Instructions {
+	for _, name := range names {
+		if start, end := function(program, name); start >= 0 && !calls(program, name) {
+			program = append(program[:start], program[end:]...)
+		}
+	}
+	return program
+}
+
+// calls reports whether a function of the program is called.
+func calls(program asm.Instructions, name string) bool {
+	for _, ins := range program {
+		if ins.IsFunctionReference() && ins.Reference() == name {
+			return true
+		}
+	}
+	return false
 }
 
 // function returns where a function begins and ends, or -1.

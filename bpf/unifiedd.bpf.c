@@ -5,26 +5,21 @@
 // The XDP program of unifiedd: it hands the packets a filter accepts to the AF_XDP
 // socket of their queue and leaves every other packet to the kernel, and counts both.
 //
-// The parser writes what it understood of a packet to one flat struct; the filter sees
-// only that struct. The body of unifiedd_filter is replaced by the loader.
+// The filter reads the packet itself, behind checks of where it ends. The body of
+// unifiedd_filter is replaced by the loader.
 
 #include <linux/bpf.h>
-#include <linux/if_ether.h>
 #include <linux/in.h>
 #include <linux/in6.h>
-#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
-#define MAX_TAGS 2
-#define MAX_EXTENSIONS 8
 #define MAX_OFFSET 0x7fff /* behind the longest headers; the verifier needs a bound */
-#define ETHERTYPE_QINQ_OLD 0x9100
-#define IP_OFFSET_MASK 0x1fff
-#define IP6_OFFSET_MASK 0xfff8
+#define MAX_CHAIN 32	  /* headers that unifiedd_chain goes over, as in package filter */
+#define NO_NEXT_HEADER 59
 
 /* What became of a packet. Shared with Go: bpf2go generates its constants. */
 enum verdict {
@@ -47,36 +42,6 @@ enum decision {
 
 /* A decision and, above it, the number of the rule that made it, from 1; 0: there is none. */
 #define DECISION_BITS 8
-
-/* Which fields of struct parsed are valid. A field that is not is zero. */
-enum parsed_flag {
-	PARSED_ETHER = 1 << 0, /* eth_dst, eth_src, ethertype */
-	PARSED_IPV4 = 1 << 1,  /* src4, dst4: of IPv4, ARP or RARP */
-	PARSED_IPV6 = 1 << 2,  /* src6, dst6 */
-	PARSED_PROTO = 1 << 3, /* proto */
-	PARSED_PORTS = 1 << 4, /* src_port, dst_port */
-};
-
-/*
- * What the filter sees. Addresses are in network order, numbers in host order. The Go
- * package filter holds the offsets of these fields; a test compares them with the BTF of
- * this object. No padding: every byte is written before a pointer to it is passed on.
- */
-struct parsed {
-	__u64 src6[2];
-	__u64 dst6[2];
-	__u32 src4;
-	__u32 dst4;
-	__u8 eth_dst[8]; /* six bytes and two zeros: one load compares them */
-	__u8 eth_src[8];
-	enum parsed_flag flags;
-	__u16 ethertype; /* behind the tags */
-	__u16 vlan[MAX_TAGS];
-	__u16 src_port;
-	__u16 dst_port;
-	__u8 tags;  /* how many of vlan are valid */
-	__u8 proto; /* behind the extension headers */
-};
 
 struct counter {
 	__u64 packets;
@@ -131,283 +96,103 @@ struct arrival {
 /* Asks the driver; there only in a program that is bound to a device (Linux 6.3). */
 extern int bpf_xdp_metadata_rx_timestamp(const struct xdp_md *ctx, __u64 *timestamp) __ksym;
 
-/* Where the parser stands: so many bytes into the packet. */
-struct cursor {
-	__u32 offset;
-	__u32 proto; /* what the header there is, behind IPv6 */
+/* Where unifiedd_chain stands. */
+struct chain {
+	__u32 base;  /* of the IP header in the packet */
+	__u32 next;  /* the next header, from there */
+	__u32 proto; /* what it is */
+	__u32 six;   /* whether the packet is IPv6 */
 };
 
-/* take returns len bytes at the cursor and moves it on, or NULL at the end of the data. */
-static __always_inline void *take(struct xdp_md *ctx, struct cursor *c, __u32 len)
+/* byte_at returns a byte of the packet, or -1 behind the end of its linear part. */
+static __always_inline int byte_at(struct xdp_md *ctx, __u32 offset)
 {
 	__u8 *end = (__u8 *)(long)ctx->data_end;
 	__u8 *at = (__u8 *)(long)ctx->data;
 
-	if (c->offset > MAX_OFFSET)
-		return NULL;
-	at += c->offset;
-	if (at + len > end)
-		return NULL;
-	c->offset += len;
-	return at;
+	if (offset > MAX_OFFSET)
+		return -1;
+	at += offset;
+	if (at + 1 > end)
+		return -1;
+	return *at;
 }
 
-struct ethernet {
-	__u8 dst[6];
-	__u8 src[6];
-	__be16 type;
+enum step {
+	STEP_TRUNCATED, /* the packet ends */
+	STEP_OVER,      /* over a header */
+	STEP_END,       /* the header is none to go over */
 };
 
-struct vlan_tag {
-	__be16 control;
-	__be16 type;
-};
-
-struct ipv4 {
-	__u8 version_length;
-	__u8 tos;
-	__be16 length;
-	__be16 id;
-	__be16 fragment;
-	__u8 ttl;
-	__u8 proto;
-	__be16 checksum;
-	__be32 src;
-	__be32 dst;
-};
-
-struct ipv6 {
-	__be32 version_class_flow;
-	__be16 length;
-	__u8 next;
-	__u8 hops;
-	__u8 src[16];
-	__u8 dst[16];
-};
-
-struct extension {
-	__u8 next;
-	__u8 length;
-	__be16 fragment; /* of a fragment header */
-	__u8 rest[4];
-};
-
-struct arp {
-	__be16 hardware;
-	__be16 protocol;
-	__u8 hardware_length;
-	__u8 protocol_length;
-	__be16 operation;
-	__u8 sender_mac[6];
-	__u8 sender_ip[4];
-	__u8 target_mac[6];
-	__u8 target_ip[4];
-};
-
-struct ports {
-	__be16 src;
-	__be16 dst;
-};
-
-static __always_inline bool is_tag(__u16 type)
+/* is_header reports whether a header of an IP packet is one to go over. */
+static __always_inline bool is_header(struct chain *c)
 {
-	return type == ETH_P_8021Q || type == ETH_P_8021AD || type == ETHERTYPE_QINQ_OLD;
-}
-
-static __always_inline bool parse_ethernet(struct xdp_md *ctx, struct cursor *c, struct parsed *p)
-{
-	struct ethernet *eth = take(ctx, c, sizeof(*eth));
-
-	if (!eth)
-		return false;
-	__builtin_memcpy(p->eth_dst, eth->dst, sizeof(eth->dst));
-	__builtin_memcpy(p->eth_src, eth->src, sizeof(eth->src));
-	p->ethertype = bpf_ntohs(eth->type);
-	p->flags |= PARSED_ETHER;
-	return true;
-}
-
-static __always_inline bool parse_tags(struct xdp_md *ctx, struct cursor *c, struct parsed *p)
-{
-#pragma unroll
-	for (int i = 0; i < MAX_TAGS; i++) {
-		struct vlan_tag *tag;
-
-		if (!is_tag(p->ethertype))
-			return true;
-		tag = take(ctx, c, sizeof(*tag));
-		if (!tag)
-			return false;
-		p->vlan[i] = bpf_ntohs(tag->control) & 0xfff;
-		p->tags = i + 1;
-		p->ethertype = bpf_ntohs(tag->type);
-	}
-	return true;
-}
-
-static __always_inline void parse_ports(struct xdp_md *ctx, struct cursor *c, struct parsed *p)
-{
-	struct ports *ports;
-
-	if (p->proto != IPPROTO_TCP && p->proto != IPPROTO_UDP && p->proto != IPPROTO_SCTP)
-		return;
-	ports = take(ctx, c, sizeof(*ports));
-	if (!ports)
-		return;
-	p->src_port = bpf_ntohs(ports->src);
-	p->dst_port = bpf_ntohs(ports->dst);
-	p->flags |= PARSED_PORTS;
-}
-
-static __always_inline void set_proto(struct parsed *p, __u8 proto)
-{
-	p->proto = proto;
-	p->flags |= PARSED_PROTO;
-}
-
-static __always_inline void parse_ipv4(struct xdp_md *ctx, struct cursor *c, struct parsed *p)
-{
-	struct ipv4 *ip = take(ctx, c, sizeof(*ip));
-	__u32 length;
-
-	if (!ip)
-		return;
-	p->src4 = ip->src;
-	p->dst4 = ip->dst;
-	p->flags |= PARSED_IPV4;
-	set_proto(p, ip->proto);
-	if (bpf_ntohs(ip->fragment) & IP_OFFSET_MASK)
-		return;
-	length = (ip->version_length & 0xf) * 4;
-	if (length < sizeof(*ip))
-		return;
-	c->offset += length - sizeof(*ip);
-	parse_ports(ctx, c, p);
-}
-
-/* extension_length returns the bytes of an extension header, or 0 if it is none. */
-static __always_inline __u32 extension_length(__u32 proto, __u8 length)
-{
-	switch (proto) {
+	switch (c->proto) {
 	case IPPROTO_HOPOPTS:
 	case IPPROTO_ROUTING:
-	case IPPROTO_DSTOPTS:
-		return (length + 1) * 8;
-	case IPPROTO_AH:
-		return (length + 2) * 4;
 	case IPPROTO_FRAGMENT:
-		return sizeof(struct extension);
+	case IPPROTO_DSTOPTS:
+		return c->six;
 	}
-	return 0;
+	return c->proto == IPPROTO_AH;
 }
 
-/* What unifiedd_extension found at the cursor. */
-enum step {
-	STEP_TRUNCATED, /* an extension header, and the packet ends */
-	STEP_OVER,      /* an extension header, and the cursor is behind it */
-	STEP_FRAGMENT,  /* the same, but what follows is the middle of a packet */
-	STEP_UPPER,     /* no extension header */
-};
-
 /*
- * unifiedd_extension goes over one extension header. A global function, so that the
- * verifier walks it once and not for every way through every header.
+ * unifiedd_step goes over one header. A global function, so that the verifier walks it
+ * once and not for every way through every header.
  */
-__noinline int unifiedd_extension(struct xdp_md *ctx, struct cursor *c)
+__weak __noinline int unifiedd_step(struct xdp_md *ctx, struct chain *c)
 {
-	struct extension *ext;
-	__u32 start, length;
+	int proto, length;
 
 	if (!c)
 		return STEP_TRUNCATED;
-	if (!extension_length(c->proto, 0))
-		return STEP_UPPER;
-	start = c->offset;
-	ext = take(ctx, c, sizeof(*ext));
-	if (!ext)
+	if (!is_header(c))
+		return STEP_END;
+	proto = byte_at(ctx, c->base + c->next);
+	length = byte_at(ctx, c->base + c->next + 1);
+	if (proto < 0 || length < 0)
 		return STEP_TRUNCATED;
-	length = extension_length(c->proto, ext->length);
-	if (c->proto == IPPROTO_FRAGMENT && (bpf_ntohs(ext->fragment) & IP6_OFFSET_MASK)) {
-		c->proto = ext->next;
-		return STEP_FRAGMENT;
-	}
-	c->proto = ext->next;
-	c->offset = start + length;
+	/* What libpcap's code does: the length of AH becomes the place of the next. */
+	if (c->proto == IPPROTO_AH)
+		c->next = (length + 2) * 4;
+	else
+		c->next += (length + 1) * 8;
+	c->proto = proto;
 	return STEP_OVER;
 }
 
-static __always_inline int skip_extensions(struct xdp_md *ctx, struct cursor *c)
+/*
+ * unifiedd_chain finds the protocol behind the headers of the IP packet at base, or stops
+ * at the one wanted; -1: the packet ends. Filters with protochain call it.
+ */
+__weak __noinline int unifiedd_chain(struct xdp_md *ctx, __u32 base, __u32 want, __u32 six)
 {
+	struct chain c = {.base = base, .six = six, .next = 40};
+	int proto = byte_at(ctx, base + (six ? 6 : 9));
+	int length = byte_at(ctx, base);
 	int step = STEP_OVER;
 
-	for (int i = 0; i <= MAX_EXTENSIONS && step == STEP_OVER; i++)
-		step = unifiedd_extension(ctx, c);
-	return step;
-}
-
-static __always_inline void parse_ipv6(struct xdp_md *ctx, struct cursor *c, struct parsed *p)
-{
-	struct ipv6 *ip = take(ctx, c, sizeof(*ip));
-	int step;
-
-	if (!ip)
-		return;
-	__builtin_memcpy(p->src6, ip->src, sizeof(p->src6));
-	__builtin_memcpy(p->dst6, ip->dst, sizeof(p->dst6));
-	p->flags |= PARSED_IPV6;
-	c->proto = ip->next;
-	step = skip_extensions(ctx, c);
-	if (step != STEP_UPPER && step != STEP_FRAGMENT)
-		return;
-	set_proto(p, c->proto);
-	if (step == STEP_UPPER)
-		parse_ports(ctx, c, p);
-}
-
-static __always_inline void parse_arp(struct xdp_md *ctx, struct cursor *c, struct parsed *p)
-{
-	struct arp *arp = take(ctx, c, sizeof(*arp));
-
-	if (!arp || arp->hardware_length != sizeof(arp->sender_mac) ||
-	    arp->protocol_length != sizeof(arp->sender_ip))
-		return;
-	__builtin_memcpy(&p->src4, arp->sender_ip, sizeof(p->src4));
-	__builtin_memcpy(&p->dst4, arp->target_ip, sizeof(p->dst4));
-	p->flags |= PARSED_IPV4;
-}
-
-/*
- * unifiedd_parse fills p from the linear part of the packet. What is not there, or makes
- * no sense, is left zero. A global function, so that the verifier walks it once.
- */
-__noinline int unifiedd_parse(struct xdp_md *ctx, struct parsed *p)
-{
-	struct cursor c = {};
-
-	if (!p || !parse_ethernet(ctx, &c, p) || !parse_tags(ctx, &c, p))
-		return 0;
-	switch (p->ethertype) {
-	case ETH_P_IP:
-		parse_ipv4(ctx, &c, p);
-		break;
-	case ETH_P_IPV6:
-		parse_ipv6(ctx, &c, p);
-		break;
-	case ETH_P_ARP:
-	case ETH_P_RARP:
-		parse_arp(ctx, &c, p);
-		break;
+	if (proto < 0 || length < 0)
+		return -1;
+	c.proto = proto;
+	if (!six)
+		c.next = (length & 15) * 4;
+	for (int i = 0; i < MAX_CHAIN && step == STEP_OVER; i++) {
+		if (c.proto == want || c.proto == NO_NEXT_HEADER)
+			break;
+		step = unifiedd_step(ctx, &c);
 	}
-	return 0;
+	return step == STEP_TRUNCATED ? -1 : (int)(c.proto & 0xff);
 }
 
 /*
  * unifiedd_filter says whether the packet is wanted: a decision, with the number of its rule.
- * The loader replaces its body.
+ * The loader replaces its body, and leaves out the functions that the new one does not call.
  */
-__weak __noinline int unifiedd_filter(struct parsed *p)
+__weak __noinline int unifiedd_filter(struct xdp_md *ctx, __u32 length)
 {
-	return p != NULL;
+	return unifiedd_chain(ctx, length, 0, 0);
 }
 
 /* unifiedd_own stands for the user's program. The loader has it call that. */
@@ -430,14 +215,11 @@ static __always_inline __u32 own_decision(int action)
 	return DECISION_NONE;
 }
 
-static __always_inline __u32 decide(struct xdp_md *ctx)
+static __always_inline __u32 decide(struct xdp_md *ctx, __u32 length)
 {
-	struct parsed p = {};
-
 	if (own_program)
 		return own_decision(unifiedd_own(ctx));
-	unifiedd_parse(ctx, &p);
-	return unifiedd_filter(&p);
+	return unifiedd_filter(ctx, length);
 }
 
 static __always_inline void count_rule(__u32 number, __u64 length)
@@ -505,7 +287,7 @@ static __always_inline int capture(struct xdp_md *ctx, bool card)
 {
 	__u32 queue = ctx->rx_queue_index;
 	__u64 length = bpf_xdp_get_buff_len(ctx);
-	__u32 decision = decide(ctx);
+	__u32 decision = decide(ctx, length);
 	int action;
 
 	if (decision >> DECISION_BITS)

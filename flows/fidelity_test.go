@@ -135,8 +135,6 @@ func balanced(t *testing.T, s FlowStatus, offered uint64) {
 func TestFilterLeavesTheRest(t *testing.T) {
 	for _, layout := range layouts {
 		t.Run(layout, func(t *testing.T) {
-			// Of what our filters look into and tcpdump's do not, tags and extension
-			// headers, these streams have none.
 			const expression = "udp portrange 1002-1013 or igmp or sctp"
 			l := newLab(t, testenv.PairOptions{MTU: 9000, Queues: 2})
 			text := strings.Replace(l.defaults(layout), "ring: 2048", `ring: 2048, filter: "`+expression+`"`, 1)

@@ -1,19 +1,6 @@
 package filter
 
-import (
-	"slices"
-
-	"github.com/cilium/ebpf/asm"
-)
-
-// Registers of the compiled function: its argument, a struct parsed *, and its
-// result by the calling convention, and two it may spoil.
-const (
-	regParsed = asm.R1
-	regField  = asm.R2
-	regWide   = asm.R3
-	regResult = asm.R0
-)
+import "slices"
 
 // Where a block may go besides to another block.
 const (
@@ -21,27 +8,25 @@ const (
 	reject = -2
 )
 
-// block tests one atom and goes on to another block, or ends.
+// block makes one test and goes on to another block, or ends. Blocks go on to later
+// blocks only.
 type block struct {
-	atom    atom
+	*leaf
 	yes, no int
 }
 
-// Instructions compiles the expression to the body of
-//
-//	int filter(const struct parsed *p)
-//
-// which returns 1 for packets to accept and 0 for others, also when p is NULL,
-// as the verifier demands of a global function. The instructions carry no
-// symbol. The caller owns them. The error matches [ErrTooLarge] when a jump
-// would be longer than BPF allows.
-func (e *Expr) Instructions() (asm.Instructions, error) {
-	c := &compiler{}
-	entry := accept
-	if !e.All() {
-		entry = c.build(lower(e.root), accept, reject)
-	}
-	return assemble(c.finish(), entry)
+// program is a compiled expression: its blocks, and the one to begin with, or the end
+// when there are none. The zero value is not valid.
+type program struct {
+	blocks []block
+	entry  int
+}
+
+// compile makes blocks of an expression.
+func compile(c cond) program {
+	b := &compiler{}
+	entry := b.build(c, accept, reject)
+	return shorten(b.finish(entry))
 }
 
 // compiler collects blocks from the last to the first, so that both ways out of
@@ -52,27 +37,27 @@ type compiler struct {
 
 // build adds the blocks of c and returns the first to run.
 func (b *compiler) build(c cond, yes, no int) int {
-	switch c.op {
-	case opNot:
+	switch {
+	case c.leaf != nil:
+		b.blocks = append(b.blocks, block{c.leaf, yes, no})
+		return len(b.blocks) - 1
+	case c.op == opNot:
 		return b.build(c.kids[0], no, yes)
-	case opAnd:
+	case c.op == opAnd:
 		for _, k := range slices.Backward(c.kids) {
 			yes = b.build(k, yes, no)
 		}
 		return yes
-	case opOr:
+	default:
 		for _, k := range slices.Backward(c.kids) {
 			no = b.build(k, yes, no)
 		}
 		return no
 	}
-	b.blocks = append(b.blocks, block{c.atom, yes, no})
-	return len(b.blocks) - 1
 }
 
-// finish returns the blocks in the order they run, so that every jump is
-// forward and the entry is the first.
-func (b *compiler) finish() []block {
+// finish returns the blocks in the order they run, so that every jump is forward.
+func (b *compiler) finish(entry int) program {
 	n := len(b.blocks)
 	turn := func(i int) int {
 		if i < 0 {
@@ -84,5 +69,5 @@ func (b *compiler) finish() []block {
 	for i, k := range b.blocks {
 		b.blocks[i].yes, b.blocks[i].no = turn(k.yes), turn(k.no)
 	}
-	return b.blocks
+	return program{b.blocks, turn(entry)}
 }

@@ -1,54 +1,57 @@
-// Package filter compiles tcpdump-like expressions to BPF instructions.
+// Package filter compiles tcpdump's expressions to BPF instructions.
 //
 // An expression is parsed by [Parse], printed as it was understood by
-// [Expr.String], and compiled by [Expr.Instructions] to the body of a function
-// over struct parsed, the summary of a packet that the XDP program of package
-// bpf makes before it asks the filter. The filter never sees the packet itself,
-// so no expression can read outside of it, and the kernel's verifier has little
-// to prove.
+// [Expr.String], compiled by [Expr.Instructions] to the body of a function of the
+// XDP program of package bpf, and evaluated in user space by [Expr.Matcher].
 //
 // # Syntax
 //
-// The primitives are tcpdump's (pcap-filter(7)):
+// The syntax is that of pcap-filter(7), for Ethernet:
 //
-//	ip  ip6  arp  rarp  tcp  udp  sctp  icmp  icmp6  igmp
-//	[ip|ip6] proto N            N is a number or one of the names above
-//	ether proto N               N is 0x600 to 0xffff, or ip, ip6, arp, rarp
-//	[ip|ip6|arp|rarp] [src|dst] host ADDRESS
-//	[ip|ip6|arp|rarp] [src|dst] net PREFIX
-//	[tcp|udp|sctp] [src|dst] port N
-//	[tcp|udp|sctp] [src|dst] portrange A-B
-//	ether [src|dst] host MAC
-//	vlan [ID]
-//	[ether|ip|ip6] multicast    [ether] broadcast
+//	[ip|ip6|arp|rarp] [src|dst] host ADDRESS, net PREFIX, net ADDRESS mask MASK
+//	[tcp|udp|sctp] [src|dst] port N, portrange A-B     N is a number or a service
+//	ether [src|dst] host MAC, [ether|ip|ip6] multicast, [ether] broadcast
+//	[ip|ip6] proto N, [ip|ip6] protochain N, ether proto N, iso proto N
+//	ip ip6 arp rarp tcp udp sctp icmp icmp6 igmp ah esp pim vrrp, and the older ones
+//	vlan [ID], mpls [LABEL], pppoed, pppoes [SESSION], geneve [NETWORK]
+//	llc [KIND], iso, clnp, esis, isis and their kinds
+//	less N, greater N
+//	A > B, >=, <, <=, =, !=      A and B calculate with + - * / % & | ^ << >> from
+//	                             numbers, len, and bytes: tcp[13], ip[2:2], ether[0:4]
 //
-// joined by and (&&), or (||), not (!) and parentheses. As in tcpdump, and and
-// or have the same precedence and group from the left, a direction may be "src
-// or dst" (the default) or "src and dst", "src ADDRESS" means "src host
-// ADDRESS", and a value without qualifiers takes those of the value before it:
-// "host a or b", "port (80 or 443)". The empty expression accepts everything.
-// Names of hosts and services are not looked up.
+// joined by and (&&), or (||), not (!) and parentheses. As in tcpdump, and and or
+// have the same precedence and group from the left, a direction may be "src or dst"
+// (the default) or "src and dst", "src ADDRESS" means "src host ADDRESS", and a value
+// without qualifiers takes those of the value before it: "host a or b", "port (80 or
+// 443)". The empty expression accepts everything.
+//
+// Refused, with what to write instead, are names of hosts, which would have to be
+// looked up, "ip broadcast", for which a mask is missing, inbound and outbound, which no
+// packet says, and tests of other link layers than Ethernet.
 //
 // # Meaning
 //
-// Fields are looked for where they are: behind up to two VLAN tags (0x8100,
-// 0x88a8, 0x9100) and behind up to eight IPv6 extension headers (hop-by-hop,
-// routing, fragment, destination options, authentication). This differs from
-// tcpdump, where "tcp" sees no tagged packet, a "vlan" earlier in the
-// expression moves every offset after it, and ports behind extension headers
-// are not found. Here the order of primitives never matters: "vlan 5" is true
-// when either tag has that number, and "ether proto" is the type behind the
-// tags.
+// An expression accepts the packets that libpcap accepts of a file, broken ones too; a
+// test of package bpf asks tcpdump. That means: "tcp" sees no tagged packet, each vlan,
+// mpls, pppoes and geneve moves everything behind it in the text, ports are looked for
+// neither behind IPv6 extension headers nor in later fragments, and a packet that ends
+// in front of a field that is asked for is rejected as a whole, also under not. Which
+// fields are asked for libpcap's optimizer decides as well: a test is left out where its
+// answer makes no difference.
 //
-// A test of a field that the packet does not have is false, and its negation is
-// true: "not port 80" accepts ARP, and fragments other than the first, which
-// carry no ports. (tcpdump rejects a packet as a whole once it reads behind its
-// end.) "host" and "net" test the addresses of IPv4, IPv6, and of ARP and RARP
-// messages for IPv4 over Ethernet. A field is read only in the linear part of a
-// packet that the driver hands over in several buffers.
+// A field is read in the first 32 KiB, and in the linear part of a packet that the driver
+// hands over in several buffers, and protochain goes over 32 headers at most: what is
+// behind counts as behind the end. A VLAN tag that the card removes before XDP runs is
+// not in the packet and cannot be tested: package xdp has cards leave it there, where
+// they can.
 //
-// A VLAN tag that the card removes before XDP runs is not in the packet and
-// cannot be tested: package xdp has cards leave it there, where they can.
+// # How it is compiled
+//
+// The parser makes a tree of tests with their text. The generator spells each out, in the
+// order of the text, as code for the accumulator machine of classic BPF and a comparison;
+// compile makes blocks of them, shorten leaves out what is known already, and assemble
+// makes instructions that check where the packet ends before each read that an earlier
+// check does not cover. A Matcher runs the same blocks.
 //
 // # Rules
 //

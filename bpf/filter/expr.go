@@ -1,6 +1,10 @@
 package filter
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/unifiedd/unifiedd/internal/need"
+)
 
 // Limits of an expression. They bound the work of [Parse] and the recursion over
 // what it returns; whether the kernel accepts the result is for its verifier.
@@ -17,7 +21,8 @@ const (
 // Expr is a parsed expression. It does not change, and may be used from any
 // goroutine. The zero value accepts everything.
 type Expr struct {
-	root *node
+	root    *node
+	program program
 }
 
 // All reports whether the expression is empty, which accepts every packet.
@@ -45,13 +50,33 @@ const (
 
 // node is one operator or test of an expression.
 type node struct {
-	op    op
-	kids  []*node
-	test  test
-	depth int
+	op     op
+	kids   []*node
+	test   func(*generator) cond
+	text   string // of the test, as [Parse] reads it
+	offset int    // of the test
+	moves  moves  // of the test
+	need   need.Need
+	depth  int
 }
 
-func leaf(t test) *node { return &node{op: opTest, test: t, depth: 1} }
+// moves says whether a test moves where those behind it look.
+type moves uint8
+
+const (
+	stays moves = iota
+	overTag
+	inside // of another packet's payload
+)
+
+func (n *node) needing(what need.Need) *node {
+	n.need = what
+	return n
+}
+
+func leafNode(offset int, text string, test func(*generator) cond) *node {
+	return &node{op: opTest, test: test, text: text, offset: offset, depth: 1}
+}
 
 // join makes one node of two, in their order. A chain of the same operator is
 // one flat node, so that long lists stay shallow.
@@ -83,7 +108,7 @@ var joinerText = map[op]string{opAnd: " and ", opOr: " or "}
 func (n *node) print(b *strings.Builder) {
 	switch n.op {
 	case opTest:
-		b.WriteString(n.test.String())
+		b.WriteString(n.text)
 	case opNot:
 		b.WriteString("not ")
 		n.kids[0].printGroup(b)

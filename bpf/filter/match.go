@@ -2,77 +2,114 @@ package filter
 
 import "encoding/binary"
 
-// Matcher evaluates an expression on whole packets, as the XDP program and the
-// compiled filter do together. It belongs to one goroutine.
+// maxOffset bounds where a filter reads, as the XDP program does, whose verifier needs
+// a bound. No header is behind it, and neither are the first buffers of drivers.
+const maxOffset = 0x7fff
+
+// Matcher evaluates an expression on whole packets, as the compiled filter does. It
+// belongs to one goroutine.
 type Matcher struct {
-	all  bool
-	cond cond
-	seen parsed
+	program program
+	packet  []byte
+	length  uint32
+	a, x    uint32
+	words   [maxWords]uint32
 }
 
 // Matcher returns what evaluates the expression.
-func (e *Expr) Matcher() *Matcher {
-	if e.All() {
-		return &Matcher{all: true}
-	}
-	return &Matcher{cond: lower(e.root)}
-}
+func (e *Expr) Matcher() *Matcher { return &Matcher{program: e.compiled()} }
 
 // Match reports whether the expression accepts an Ethernet frame. It keeps
 // nothing of it and allocates nothing.
-func (m *Matcher) Match(frame []byte) bool {
-	if m.all {
-		return true
-	}
-	m.seen.parse(frame)
-	return m.cond.holds(&m.seen)
-}
+func (m *Matcher) Match(frame []byte) bool { return m.MatchCut(frame, len(frame)) }
 
-// holds evaluates a condition.
-func (c *cond) holds(p *parsed) bool {
-	switch c.op {
-	case opNot:
-		return !c.kids[0].holds(p)
-	case opAnd:
-		for i := range c.kids {
-			if !c.kids[i].holds(p) {
+// MatchCut is Match for a frame that was length bytes long, and of which only the
+// beginning was kept. A test of what was cut off rejects the frame, whatever else is
+// asked, as in tcpdump.
+func (m *Matcher) MatchCut(frame []byte, length int) bool {
+	m.packet, m.length = frame, uint32(length)
+	m.words = [maxWords]uint32{}
+	at := m.program.entry
+	for at >= 0 {
+		b := &m.program.blocks[at]
+		for i := range b.code {
+			if !m.run(&b.code[i]) {
+				m.packet = nil
 				return false
 			}
 		}
-		return true
-	case opOr:
-		for i := range c.kids {
-			if c.kids[i].holds(p) {
-				return true
-			}
+		at = b.no
+		if m.holds(b.leaf) {
+			at = b.yes
 		}
-		return false
 	}
-	return c.atom.holds(p)
+	m.packet = nil
+	return at == accept
 }
 
-// holds compares one field.
-func (m *atom) holds(p *parsed) bool {
-	v := p.load(m.offset, m.size) & m.mask
-	switch m.how {
+// holds compares A.
+func (m *Matcher) holds(l *leaf) bool {
+	v := l.value
+	if l.withX {
+		v = m.x
+	}
+	switch l.how {
+	case above:
+		return m.a > v
 	case atLeast:
-		return v >= m.value
-	case atMost:
-		return v <= m.value
+		return m.a >= v
 	}
-	return v == m.value
+	return m.a == v
 }
 
-// load reads a field of size bytes as the machine does.
-func (p *parsed) load(offset int16, size int) uint64 {
-	b := p[offset:]
+// run runs one instruction; false: the packet is rejected.
+func (m *Matcher) run(i *instr) (ok bool) {
+	ok = true
+	switch i.op {
+	case opLoad:
+		m.a, ok = m.load(0, i.k, i.size)
+	case opLoadAtX:
+		m.a, ok = m.load(m.x, i.k, i.size)
+	case opHeaderToX:
+		m.x, ok = m.load(0, i.k, 1)
+		m.x = 4 * (m.x & 15)
+	case opNumber:
+		m.a = i.k
+	case opLength:
+		m.a = m.length
+	case opRecall:
+		m.a = m.words[i.k]
+	case opRecallToX:
+		m.x = m.words[i.k]
+	case opKeep:
+		m.words[i.k] = m.a
+	case opMath:
+		m.a, ok = calculate(i.sign, m.a, i.k)
+	case opMathX:
+		m.a, ok = calculate(i.sign, m.a, m.x)
+	case opNegate:
+		m.a = -m.a
+	case opAToX:
+		m.x = m.a
+	case opXToA:
+		m.a = m.x
+	case opChain:
+		m.a, ok = chain(m.packet, *i)
+	}
+	return ok
+}
+
+// load reads a number of size bytes in network order.
+func (m *Matcher) load(x, k uint32, size uint8) (uint32, bool) {
+	if x > maxOffset || k > maxOffset || int(x+k)+int(size) > len(m.packet) {
+		return 0, false
+	}
+	b := m.packet[x+k:]
 	switch size {
 	case 1:
-		return uint64(b[0])
+		return uint32(b[0]), true
 	case 2:
-		return uint64(binary.NativeEndian.Uint16(b))
-	case 4:
-		return uint64(binary.NativeEndian.Uint32(b))
+		return uint32(binary.BigEndian.Uint16(b)), true
 	}
-	return binary.NativeEndian.Uint64(b)
+	return binary.BigEndian.Uint32(b), true
 }

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/unifiedd/unifiedd/internal/need"
@@ -14,10 +15,11 @@ func (e *Expr) Needs() need.Need {
 	return e.root.needs()
 }
 
-// shifts reports whether a test that is no condition of the whole may change where others look, as vlan does in tcpdump.
+// shifts reports whether tests look elsewhere than in the outermost headers behind the tags: inside of a payload, or behind
+// a tag that may not be there.
 func shifts(n *node, condition bool) bool {
 	if n.op == opTest {
-		return n.test.subject == subjectVLAN && !condition
+		return n.moves == inside || n.moves == overTag && !condition
 	}
 	return slices.ContainsFunc(n.kids, func(k *node) bool { return shifts(k, condition && n.op == opAnd) })
 }
@@ -25,7 +27,7 @@ func shifts(n *node, condition bool) bool {
 func (n *node) needs() need.Need {
 	switch n.op {
 	case opTest:
-		return n.test.needs()
+		return n.need
 	case opAnd:
 		return need.Both(n.kidsNeed()...)
 	case opOr:
@@ -41,47 +43,55 @@ func (n *node) kidsNeed() (all []need.Need) {
 	return all
 }
 
-// needs is what a test needs.
-func (t test) needs() need.Need {
-	switch t.subject {
-	case subjectEther:
-		return need.Need{Kind: need.EtherType, Number: uint16(t.number)}
-	case subjectProto:
-		return need.Need{Kind: need.Protocol, Number: uint16(t.number)}
-	case subjectNet:
-		if t.prefix.IsSingleIP() {
-			return need.Need{Kind: need.Address, Address: t.prefix.Addr()}
-		}
-	case subjectPort:
-		return t.portNeeds()
-	case subjectVLAN:
-		if t.number != anyNumber {
-			return need.Need{Kind: need.VLAN, Number: uint16(t.number)}
-		}
-	}
-	return need.Need{}
-}
-
 // maxPortNeeds is the longest range of ports that is looked for one by one.
 const maxPortNeeds = 64
 
-func (t test) portNeeds() need.Need {
-	if int(t.high)-int(t.low) >= maxPortNeeds {
+// portNeed is what a test of ports needs.
+func portNeed(proto, low, high int) need.Need {
+	if high-low >= maxPortNeeds {
 		return need.Need{}
 	}
 	var ports []need.Need
-	for p := int(t.low); p <= int(t.high); p++ {
+	for p := low; p <= high; p++ {
 		ports = append(ports, need.Need{Kind: need.Port, Number: uint16(p)})
 	}
-	if len(ports) == 1 {
-		return need.Both(ports[0], t.protocolNeed())
+	one := ports[0]
+	if len(ports) > 1 {
+		one = need.Either(ports...)
 	}
-	return need.Both(need.Either(ports...), t.protocolNeed())
+	if proto == anyNumber {
+		return need.Both(one)
+	}
+	return need.Both(one, protocolNeed(proto))
 }
 
-func (t test) protocolNeed() need.Need {
-	if t.number == anyNumber {
+// addressNeed is what a test of a host needs.
+func addressNeed(prefix netip.Prefix) need.Need {
+	if !prefix.IsSingleIP() {
 		return need.Need{}
 	}
-	return need.Need{Kind: need.Protocol, Number: uint16(t.number)}
+	return need.Need{Kind: need.Address, Address: prefix.Addr()}
+}
+
+func protocolNeed(number int) need.Need {
+	return need.Need{Kind: need.Protocol, Number: uint16(number)}
+}
+
+// linkNeed is what a test of the link layer's payload needs: nothing where there are other ways to say it than an ethertype.
+func linkNeed(number int) need.Need {
+	if number < etherLeast || number == etherATALK || number == etherAARP {
+		return need.Need{}
+	}
+	return need.Need{Kind: need.EtherType, Number: uint16(number)}
+}
+
+// wordNeed is what a protocol that stands alone needs.
+func wordNeed(word string) need.Need {
+	if n, ok := etherProtocols[word]; ok {
+		return linkNeed(n)
+	}
+	if n, ok := ipProtocols[word]; ok {
+		return protocolNeed(n)
+	}
+	return need.Need{}
 }

@@ -22,7 +22,12 @@ func Parse(text string) (*Expr, error) {
 	if t := p.peek(); t.kind != end {
 		return nil, p.unexpected(t)
 	}
-	return &Expr{root: root}, nil
+	g := newGenerator()
+	c := g.lower(root)
+	if g.err != nil {
+		return nil, g.err
+	}
+	return &Expr{root: root, program: compile(c)}, nil
 }
 
 // parser walks over the tokens. The last token is of kind end and is never
@@ -31,6 +36,7 @@ type parser struct {
 	tokens     []token
 	at         int
 	primitives int
+	committed  int // how far what was read can be nothing but a calculation
 	// last holds the qualifiers that a value without any takes, if valid.
 	last qualifiers
 }
@@ -91,6 +97,9 @@ func (p *parser) term(depth int) (*node, error) {
 	if depth > MaxDepth {
 		return nil, tooLarge(t.offset, fmt.Sprintf("nested more than %d deep", MaxDepth))
 	}
+	if n, err := p.relation(depth); n != nil || err != nil {
+		return n, err
+	}
 	switch t.kind {
 	case not:
 		p.take()
@@ -112,8 +121,9 @@ func (p *parser) negated(n *node, err error) (*node, error) {
 
 // group reads an expression in parentheses.
 func (p *parser) group(depth int) (*node, error) {
-	start := p.take()
+	start, last := p.take(), p.last
 	n, err := p.expression(depth + 1)
+	p.last = last
 	if err != nil {
 		return nil, err
 	}
@@ -125,57 +135,6 @@ func (p *parser) group(depth int) (*node, error) {
 	return n, nil
 }
 
-// primitive reads a test: qualifiers and a value, or a value alone.
-func (p *parser) primitive(depth int) (*node, error) {
-	t := p.peek()
-	if p.primitives++; p.primitives > MaxPrimitives {
-		return nil, tooLarge(t.offset, fmt.Sprintf("more than %d tests", MaxPrimitives))
-	}
-	if !isStarter(t.text) {
-		return p.bare(t)
-	}
-	q := p.qualifiers()
-	p.last = qualifiers{}
-	if q.kind == "" {
-		return p.word(q)
-	}
-	if q.kind == "multicast" || q.kind == "broadcast" {
-		return q.cast()
-	}
-	if err := q.check(p.peek()); err != nil {
-		return nil, err
-	}
-	p.last = q
-	return p.operand(q, depth)
-}
-
-// bare reads a value that takes the qualifiers of the one before it.
-func (p *parser) bare(t token) (*node, error) {
-	if p.last.kind != "" && looksLikeValue(t.text) {
-		p.take()
-		return p.last.value(t)
-	}
-	e := &Error{offset: t.offset, problem: t.String() + " is not a test", expected: starterText, suggest: suggest(t.text)}
-	if looksLikeValue(t.text) {
-		e.problem = t.String() + " has nothing in front of it that says what it is"
-		e.suggest = qualify(t.text)
-	}
-	return nil, e
-}
-
-// operand reads the value behind qualifiers, or values in parentheses.
-func (p *parser) operand(q qualifiers, depth int) (*node, error) {
-	t := p.peek()
-	switch {
-	case t.kind == not || t.kind == open:
-		return p.term(depth + 1)
-	case t.kind == word:
-		p.take()
-		return q.value(t)
-	}
-	return nil, &Error{offset: t.offset, problem: t.String() + " where a value should be", expected: q.expected()}
-}
-
 // unexpected is the error for a token behind a whole expression.
 func (p *parser) unexpected(t token) *Error {
 	e := &Error{offset: t.offset, problem: t.String() + " is left over", expected: "and, or, or the end"}
@@ -184,6 +143,8 @@ func (p *parser) unexpected(t token) *Error {
 		e.problem = "the expression ends too early"
 	case t.kind == word && !isStarter(t.text):
 		e.suggest = suggest(t.text)
+	case t.text == "&" || t.text == "|":
+		e.suggest = t.text + t.text
 	}
 	return e
 }

@@ -2,132 +2,189 @@ package filter
 
 import (
 	"fmt"
-	"net"
-	"net/netip"
 	"strconv"
+	"strings"
+
+	"github.com/unifiedd/unifiedd/internal/need"
 )
 
-// direction says which end of a packet a test looks at.
-type direction uint8
+const starterText = "a test such as host, net, port, tcp, vlan or tcp[13] = 2"
 
-const (
-	either direction = iota
-	source
-	destination
-)
+// primitive reads a test: qualifiers and a value, or a value alone.
+func (p *parser) primitive(depth int) (*node, error) {
+	t := p.peek()
+	if p.primitives++; p.primitives > MaxPrimitives {
+		return nil, tooLarge(t.offset, fmt.Sprintf("more than %d tests", MaxPrimitives))
+	}
+	if !isStarter(t.text) {
+		return p.bare(t)
+	}
+	if read, ok := singles[t.text]; ok {
+		p.last = qualifiers{}
+		return read(p)
+	}
+	q := p.qualifiers()
+	p.last = qualifiers{}
+	switch q.kind {
+	case "":
+		return q.alone(p.peek())
+	case "multicast", "broadcast":
+		return q.cast()
+	}
+	if err := q.check(); err != nil {
+		return nil, err
+	}
+	p.last = q
+	n, err := p.operand(q, depth)
+	p.last = q
+	return n, err
+}
 
-var directionText = [...]string{either: "", source: "src ", destination: "dst "}
+// bare reads a value that takes the qualifiers of the one before it.
+func (p *parser) bare(t token) (*node, error) {
+	why, isRefused := refused[t.text]
+	switch {
+	case isRefused:
+		return nil, &Error{offset: t.offset, problem: fmt.Sprintf("%s is not supported: %s", t, why)}
+	case p.last.kind != "" && (looksLikeValue(t.text) || suggest(t.text) == ""):
+		p.take()
+		return p.value(p.last, t)
+	}
+	e := &Error{offset: t.offset, problem: t.String() + " is not a test", expected: starterText, suggest: suggest(t.text)}
+	if looksLikeValue(t.text) {
+		e.problem = t.String() + " has nothing in front of it that says what it is"
+		e.suggest = qualify(t.text)
+	}
+	return nil, e
+}
 
-// subject is what a test looks at.
-type subject uint8
+// operand reads the value behind qualifiers, or values in parentheses.
+func (p *parser) operand(q qualifiers, depth int) (*node, error) {
+	t := p.peek()
+	switch {
+	case t.kind == not:
+		p.take()
+		return p.negated(p.operand(q, depth+1))
+	case t.kind == open:
+		return p.group(depth)
+	case t.kind == word:
+		p.take()
+		return p.value(q, t)
+	}
+	return nil, &Error{offset: t.offset, problem: t.String() + " where a value should be", expected: q.expected()}
+}
 
-const (
-	subjectEther     subject = iota // ether proto number
-	subjectProto                    // [family] proto number
-	subjectNet                      // direction prefix, of any protocol that has addresses
-	subjectPort                     // [number as protocol] direction low to high
-	subjectVLAN                     // number, or any when negative
-	subjectMAC                      // direction mac
-	subjectMulticast                // [family]
-)
+// value makes the node for a value, of which t was taken; a network may have a mask.
+func (p *parser) value(q qualifiers, t token) (*node, error) {
+	if _, ok := p.takeWord("mask"); ok && q.kind == "net" {
+		return q.maskedNet(t, p.take())
+	}
+	return q.value(t)
+}
 
-// Ethertypes and protocols with names.
-const (
-	etherIPv4 = 0x0800
-	etherARP  = 0x0806
-	etherRARP = 0x8035
-	etherIPv6 = 0x86dd
+// singles are the tests that take no qualifiers.
+var singles map[string]func(*parser) (*node, error)
 
-	protoICMP   = 1
-	protoIGMP   = 2
-	protoTCP    = 6
-	protoUDP    = 17
-	protoICMPv6 = 58
-	protoSCTP   = 132
-)
+func init() { // the readers name the table through the parser
+	singles = map[string]func(*parser) (*node, error){
+		"vlan":    numbered("a VLAN number from 0 to 4095", 4095, overTag, (*generator).vlanIs),
+		"mpls":    numbered("a label from 0 to 1048575", 1<<20-1, inside, (*generator).mplsIs),
+		"pppoes":  numbered("a session from 0 to 65535", 1<<16-1, inside, (*generator).pppoesIs),
+		"geneve":  numbered("a network from 0 to 16777215", 1<<24-1, inside, (*generator).geneveIs),
+		"less":    sized("<=", above, true),
+		"greater": sized(">=", atLeast, false),
+		"llc":     (*parser).llc,
+	}
+}
+
+// numbered reads a word and, if there is one, the number behind it.
+func numbered(expected string, most uint32, moves moves, test func(*generator, int) cond) func(*parser) (*node, error) {
+	return func(p *parser) (*node, error) {
+		name, t, value := p.take(), p.peek(), anyNumber
+		made := leafNode(name.offset, name.text, func(g *generator) cond { return test(g, value) })
+		made.moves = moves
+		if t.kind != word || !looksLikeValue(t.text) {
+			return made, nil
+		}
+		n, ok := number(t.text)
+		if !ok || n > most {
+			return nil, outOfRange(t, expected)
+		}
+		p.take()
+		value = int(n)
+		made.text = fmt.Sprintf("%s %d", name.text, n)
+		if moves == overTag {
+			made.need = need.Need{Kind: need.VLAN, Number: uint16(n)}
+		}
+		return made, nil
+	}
+}
+
+// sized reads a bound of the length.
+func sized(sign string, how compare, negated bool) func(*parser) (*node, error) {
+	return func(p *parser) (*node, error) {
+		name, t := p.take(), p.peek()
+		n, ok := number(t.text)
+		if !ok {
+			return nil, outOfRange(t, "a length in bytes behind "+name.text)
+		}
+		p.take()
+		return leafNode(name.offset, fmt.Sprintf("len %s %d", sign, n), func(g *generator) cond {
+			c := g.leaf([]instr{{op: opLength}}, how, n)
+			if negated {
+				return none(c)
+			}
+			return c
+		}), nil
+	}
+}
+
+// llc reads llc and, if there is one, the kind of frame behind it.
+func (p *parser) llc() (*node, error) {
+	name, t := p.take(), p.peek()
+	text, kind := "llc", [2]uint32{}
+	if k, ok := llcKinds[strings.ToLower(t.text)]; ok && t.kind == word {
+		p.take()
+		text, kind = "llc "+strings.ToLower(t.text), k
+	}
+	return leafNode(name.offset, text, func(g *generator) cond { return g.llcIs(kind[0], kind[1]) }), nil
+}
+
+func outOfRange(t token, expected string) *Error {
+	return &Error{offset: t.offset, problem: t.String() + " is out of range or not a number", expected: expected}
+}
+
+// looksLikeValue tells numbers and addresses from misspelt words.
+func looksLikeValue(text string) bool {
+	return text != "" && (isDigit(text[0]) || strings.ContainsAny(text, ":./"))
+}
+
+// qualify guesses what a value alone was meant to be.
+func qualify(text string) string {
+	switch {
+	case strings.Contains(text, "/"):
+		return "net " + text
+	case strings.ContainsAny(text, ".:"):
+		return "host " + text
+	case strings.Contains(text, "-"):
+		return "portrange " + text
+	}
+	return "port " + text
+}
 
 // anyNumber stands for "no number given".
 const anyNumber = -1
 
-// test is one primitive, with its abbreviations resolved. Which fields count
-// depends on the subject.
-type test struct {
-	subject   subject
-	family    int // an ethertype, or anyNumber
-	number    int
-	direction direction
-	low, high uint16
-	prefix    netip.Prefix
-	mac       [6]byte
-}
-
-// String prints the test as [Parse] reads it.
-func (t test) String() string {
-	switch t.subject {
-	case subjectEther:
-		return etherText(t.number)
-	case subjectProto:
-		return t.protoText()
-	case subjectNet:
-		return t.netText()
-	case subjectPort:
-		return t.portText()
-	case subjectVLAN:
-		return vlanText(t.number)
-	case subjectMAC:
-		return "ether " + directionText[t.direction] + "host " + net.HardwareAddr(t.mac[:]).String()
-	default:
-		return familyText(t.family, "ether ") + "multicast"
-	}
-}
-
-func etherText(number int) string {
-	if name, ok := nameOf(etherNames, number); ok {
-		return name
-	}
-	return fmt.Sprintf("ether proto 0x%04x", number)
-}
-
-// protoText prints a protocol, by the word that means exactly this test where
-// there is one.
-func (t test) protoText() string {
-	for word, same := range protoWords {
-		if same.family == t.family && same.number == t.number {
-			return word
+// nameOf returns the word for a number, the shortest and first of several.
+func nameOf(names map[string]int, number int) string {
+	best := ""
+	for name, n := range names {
+		if n == number && (best == "" || len(name) < len(best) || len(name) == len(best) && name < best) {
+			best = name
 		}
 	}
-	return familyText(t.family, "") + "proto " + strconv.Itoa(t.number)
-}
-
-func familyText(family int, none string) string {
-	if name, ok := nameOf(etherNames, family); ok {
-		return name + " "
+	if best == "" {
+		return strconv.Itoa(number)
 	}
-	return none
-}
-
-func (t test) netText() string {
-	if t.prefix.IsSingleIP() {
-		return directionText[t.direction] + "host " + t.prefix.Addr().String()
-	}
-	return directionText[t.direction] + "net " + t.prefix.String()
-}
-
-func (t test) portText() string {
-	text := ""
-	if name, ok := nameOf(protoNames, t.number); ok {
-		text = name + " "
-	}
-	text += directionText[t.direction]
-	if t.low == t.high {
-		return fmt.Sprintf("%sport %d", text, t.low)
-	}
-	return fmt.Sprintf("%sportrange %d-%d", text, t.low, t.high)
-}
-
-func vlanText(number int) string {
-	if number == anyNumber {
-		return "vlan"
-	}
-	return "vlan " + strconv.Itoa(number)
+	return best
 }

@@ -1,30 +1,14 @@
 package filter
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"strconv"
 	"strings"
 )
-
-// looksLikeValue tells numbers and addresses from misspelt words.
-func looksLikeValue(text string) bool {
-	return text[0] >= '0' && text[0] <= '9' || strings.ContainsAny(text, ":./")
-}
-
-// qualify guesses what a value alone was meant to be.
-func qualify(text string) string {
-	switch {
-	case strings.Contains(text, "/"):
-		return "net " + text
-	case strings.ContainsAny(text, ".:"):
-		return "host " + text
-	case strings.Contains(text, "-"):
-		return "portrange " + text
-	}
-	return "port " + text
-}
 
 // expected says which value belongs behind the qualifiers.
 func (q qualifiers) expected() string {
@@ -33,54 +17,30 @@ func (q qualifiers) expected() string {
 		if q.proto == "ether" {
 			return "a MAC address such as 02:00:00:00:00:01"
 		}
-		return "an IPv4 or IPv6 address (names are not looked up)"
+		return "an IPv4 or IPv6 address (names of hosts are not looked up)"
 	case "net":
 		return "a network such as 10.0.0.0/8 or 2001:db8::/32"
 	case "port":
-		return "a port number from 0 to 65535 (names are not looked up)"
+		return "a port from 0 to 65535, or the name of a service"
 	case "portrange":
 		return "a range of ports such as 6000-6100"
 	}
-	if q.proto == "ether" {
-		return "an ethertype from 0x600 to 0xffff, or ip, ip6, arp, rarp"
+	switch q.proto {
+	case "ether":
+		return "an ethertype from 0 to 0xffff, or ip, ip6, arp or another name"
+	case "iso", "isis":
+		return "a number from 0 to 255, or clnp, esis, isis"
 	}
-	return "a protocol number from 0 to 255, or tcp, udp, sctp, icmp, icmp6, igmp"
+	return "a protocol number from 0 to 255, or tcp, udp, icmp or another name"
 }
 
 // value makes the node for one value behind the qualifiers.
 func (q qualifiers) value(t token) (*node, error) {
-	made, err := q.test(t)
-	if err != nil {
-		return nil, err
-	}
-	var n *node
-	for _, d := range q.dir {
-		made.direction = d
-		if n == nil {
-			n = leaf(made)
-			continue
-		}
-		n = join(opAnd, n, leaf(made))
-	}
-	if family, ok := etherNames[q.proto]; ok && made.subject == subjectNet {
-		n = join(opAnd, leaf(test{subject: subjectEther, number: family}), n)
-	}
-	return n, nil
-}
-
-func (q qualifiers) test(t token) (test, error) {
 	switch q.kind {
-	case "host":
-		if q.proto == "ether" {
-			return q.mac(t)
-		}
-		return q.host(t)
-	case "net":
-		return q.net(t)
-	case "port":
-		return q.port(t)
-	case "portrange":
-		return q.portRange(t)
+	case "host", "net":
+		return q.address(t)
+	case "port", "portrange":
+		return q.ports(t)
 	}
 	return q.protocol(t)
 }
@@ -91,143 +51,313 @@ func (q qualifiers) wrong(t token, suggest string) error {
 		expected: q.expected(), suggest: suggest}
 }
 
-func (q qualifiers) mac(t token) (test, error) {
-	mac, err := net.ParseMAC(t.text)
-	if err != nil || len(mac) != 6 {
-		return test{}, q.wrong(t, "")
+// text prints a test of these qualifiers.
+func (q qualifiers) text(kind, value string) string {
+	proto := q.proto
+	if proto != "" {
+		proto += " "
 	}
-	return test{subject: subjectMAC, mac: [6]byte(mac)}, nil
+	return proto + directionText[q.dir] + kind + " " + value
 }
 
-func (q qualifiers) host(t token) (test, error) {
-	addr, err := netip.ParseAddr(t.text)
-	if err != nil {
-		if _, err := netip.ParsePrefix(t.text); err == nil {
-			return test{}, q.wrong(t, "net "+t.text)
-		}
-		return test{}, q.wrong(t, "")
+func (q qualifiers) address(t token) (*node, error) {
+	switch {
+	case q.proto == "ether":
+		return q.mac(t)
+	case strings.Contains(t.text, ":"):
+		return q.address6(t)
 	}
-	return q.prefix(t, netip.PrefixFrom(addr, addr.BitLen()))
+	return q.address4(t)
 }
 
-func (q qualifiers) net(t token) (test, error) {
-	prefix, ok := parsePrefix(t.text)
+// mac makes the test of an Ethernet address.
+func (q qualifiers) mac(t token) (*node, error) {
+	mac, ok := parseMAC(t.text)
 	if !ok {
-		return test{}, q.wrong(t, "")
+		return nil, q.wrong(t, "")
 	}
-	if masked := prefix.Masked(); masked != prefix {
-		return test{}, &Error{offset: t.offset, suggest: masked.String(),
-			problem: fmt.Sprintf("%s has bits set behind its first %d", t, prefix.Bits())}
-	}
-	return q.prefix(t, prefix)
+	return leafNode(t.offset, q.text("host", net.HardwareAddr(mac[:]).String()), func(g *generator) cond { return g.macIs(q.dir, mac) }), nil
 }
 
-// prefix checks that the addresses are of the protocol in front of them.
-func (q qualifiers) prefix(t token, prefix netip.Prefix) (test, error) {
-	v4 := prefix.Addr().Is4()
-	if q.proto != "" && v4 != (q.proto != "ip6") {
-		return test{}, &Error{offset: t.offset, problem: fmt.Sprintf("%s is not an address of %q", t, q.proto)}
-	}
-	if prefix.Addr().Zone() != "" {
-		return test{}, q.wrong(t, "")
-	}
-	return test{subject: subjectNet, prefix: prefix}, nil
-}
-
-// parsePrefix reads a network. As in tcpdump the length may be missing, and so
-// may the last bytes of an IPv4 network: 10 is 10.0.0.0/8.
-func parsePrefix(text string) (netip.Prefix, bool) {
-	address, bits, sized := strings.Cut(text, "/")
-	length := -1
-	if !strings.Contains(address, ":") {
-		if missing := 3 - strings.Count(address, "."); missing > 0 {
-			address += strings.Repeat(".0", missing)
-			length = 32 - 8*missing
+// parseMAC reads six numbers of up to two digits with the same sign between them, or
+// twelve digits, perhaps with a point behind each four.
+func parseMAC(text string) (mac [6]byte, ok bool) {
+	parts := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(":-.", r) })
+	switch {
+	case len(parts) == 3 && len(text) == 14 || len(parts) == 1 && len(text) == 12:
+		digits := strings.Join(parts, "")
+		parts = nil
+		for at := 0; at+2 <= len(digits); at += 2 {
+			parts = append(parts, digits[at:at+2])
 		}
 	}
-	addr, err := netip.ParseAddr(address)
-	if err != nil || addr.Zone() != "" {
-		return netip.Prefix{}, false
+	if len(parts) != 6 {
+		return mac, false
+	}
+	for i, part := range parts {
+		n, err := strconv.ParseUint(part, 16, 8)
+		if err != nil || len(part) > 2 {
+			return mac, false
+		}
+		mac[i] = byte(n)
+	}
+	return mac, true
+}
+
+// address6 makes the test of an IPv6 address or network.
+func (q qualifiers) address6(t token) (*node, error) {
+	if _, ok := parseMAC(t.text); ok {
+		return nil, &Error{offset: t.offset, problem: t.String() + " is an Ethernet address", expected: "ether in front of " + q.kind}
+	}
+	text := t.text
+	if !strings.Contains(text, "/") {
+		text += "/128"
+	}
+	prefix, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil:
+		return nil, q.wrong(t, "")
+	case q.proto != "" && q.proto != "ip6":
+		return nil, &Error{offset: t.offset, problem: t.String() + " is not an address of " + q.proto}
+	case q.kind == "host" && prefix.Bits() != 128:
+		return nil, q.wrong(t, "net "+t.text)
+	case prefix.Masked() != prefix:
+		return nil, strayBits(t, prefix.Masked().String())
+	}
+	address, mask := prefix.Addr().As16(), [16]byte{}
+	copy(mask[:], net.CIDRMask(prefix.Bits(), 128))
+	printed := q.text("net", prefix.String())
+	if prefix.Bits() == 128 {
+		printed = q.text("host", prefix.Addr().String())
+	}
+	return leafNode(t.offset, printed, func(g *generator) cond { return g.host6Is(q.dir, address, mask) }).needing(addressNeed(prefix)), nil
+}
+
+func strayBits(t token, suggest string) error {
+	return &Error{offset: t.offset, problem: t.String() + " has bits set behind its length", suggest: suggest}
+}
+
+// address4 makes the test of an IPv4 address or network. One that is cut short is a
+// network, also behind host.
+func (q qualifiers) address4(t token) (*node, error) {
+	text, length, sized := strings.Cut(t.text, "/")
+	address, bits, ok := parseIPv4(text)
+	if !strings.Contains(text, ".") {
+		address, bits, ok = lonely(q.kind, text)
+	}
+	switch {
+	case !ok:
+		return nil, q.wrong(t, "")
+	case q.proto == "ip6":
+		return nil, &Error{offset: t.offset, problem: t.String() + " is not an address of " + q.proto}
+	case sized && q.kind == "host":
+		return nil, q.wrong(t, "net "+t.text)
 	}
 	if sized {
-		prefix, err := netip.ParsePrefix(address + "/" + bits)
-		return prefix, err == nil
-	}
-	if length < 0 {
-		length = addr.BitLen()
-	}
-	return netip.PrefixFrom(addr, length), true
-}
-
-func (q qualifiers) port(t token) (test, error) {
-	if strings.Contains(t.text, "-") {
-		return test{}, q.wrong(t, "portrange "+t.text)
-	}
-	port, err := parseNumber(t, 0, 65535, q.expected())
-	return q.ports(port, port), err
-}
-
-func (q qualifiers) portRange(t token) (test, error) {
-	from, to, both := strings.Cut(t.text, "-")
-	low, err := parseNumber(token{word, from, t.offset}, 0, 65535, q.expected())
-	if err != nil || !both {
-		return q.ports(low, low), err
-	}
-	high, err := parseNumber(token{word, to, t.offset + len(from) + 1}, 0, 65535, q.expected())
-	if err != nil {
-		return test{}, err
-	}
-	if low > high {
-		return test{}, &Error{offset: t.offset, problem: t.String() + " ends before it begins",
-			suggest: fmt.Sprintf("%d-%d", high, low)}
-	}
-	return q.ports(low, high), nil
-}
-
-func (q qualifiers) ports(low, high int) test {
-	number, ok := protoNames[q.proto]
-	if !ok {
-		number = anyNumber
-	}
-	return test{subject: subjectPort, number: number, low: uint16(low), high: uint16(high)}
-}
-
-func (q qualifiers) protocol(t token) (test, error) {
-	name := strings.TrimPrefix(t.text, `\`)
-	if q.proto == "ether" {
-		return q.etherType(t, name)
-	}
-	number, ok := protoNames[name]
-	if !ok {
-		var err error
-		if number, err = parseNumber(t, 0, 255, q.expected()); err != nil {
-			return test{}, err
+		n, err := strconv.ParseUint(length, 10, 8)
+		if err != nil || n > 32 {
+			return nil, q.wrong(t, "")
 		}
+		bits = int(n)
 	}
-	family, ok := etherNames[q.proto]
-	if !ok {
-		family = anyNumber
+	mask := uint32(math.MaxUint32 << (32 - bits))
+	if address&^mask != 0 {
+		return nil, strayBits(t, prefix4(address&mask, bits).String())
 	}
-	return protoTest(family, number), nil
+	return leafNode(t.offset, q.text4(address, bits), func(g *generator) cond {
+		return g.hostIs(g.family(q.proto), q.dir, address, mask)
+	}).needing(addressNeed(prefix4(address, bits))), nil
 }
 
-func (q qualifiers) etherType(t token, name string) (test, error) {
-	if number, ok := etherNames[name]; ok {
-		return test{subject: subjectEther, number: number}, nil
+// maskedNet makes the test of an IPv4 address under a mask.
+func (q qualifiers) maskedNet(t, m token) (*node, error) {
+	address, _, ok := parseIPv4(t.text)
+	if !ok || q.proto == "ether" || q.proto == "ip6" {
+		return nil, q.wrong(t, "")
 	}
-	number, err := parseNumber(t, 0x600, 0xffff, q.expected())
-	return test{subject: subjectEther, number: number}, err
+	mask, _, ok := parseIPv4(m.text)
+	switch {
+	case !ok:
+		return nil, &Error{offset: m.offset, problem: m.String() + " is no mask", expected: "a mask such as 255.255.0.0"}
+	case address&^mask != 0:
+		return nil, strayBits(t, "")
+	}
+	text := fmt.Sprintf("%s mask %s", prefix4(address, 32).Addr(), prefix4(mask, 32).Addr())
+	return leafNode(t.offset, q.text("net", text), func(g *generator) cond {
+		return g.hostIs(g.family(q.proto), q.dir, address, mask)
+	}), nil
 }
 
-// parseNumber reads a decimal or hexadecimal (0x) number from low to high.
-func parseNumber(t token, low, high int, expected string) (int, error) {
-	digits, base := t.text, 10
-	if len(digits) > 2 && (digits[:2] == "0x" || digits[:2] == "0X") {
-		digits, base = digits[2:], 16
+// lonely reads a number without points as libpcap does: the first bytes of a network,
+// or a whole address.
+func lonely(kind, text string) (address uint32, bits int, ok bool) {
+	address, ok = number(text)
+	bits = 32
+	for kind == "net" && address != 0 && address>>24 == 0 {
+		address, bits = address<<8, bits-8
 	}
-	n, err := strconv.ParseUint(digits, base, 32)
-	if err != nil || int64(n) < int64(low) || int64(n) > int64(high) {
-		return 0, &Error{offset: t.offset, problem: t.String() + " is out of range or not a number", expected: expected}
+	return address, bits, ok
+}
+
+func prefix4(address uint32, bits int) netip.Prefix {
+	var b [4]byte
+	binary.BigEndian.PutUint32(b[:], address)
+	return netip.PrefixFrom(netip.AddrFrom4(b), bits)
+}
+
+func (q qualifiers) text4(address uint32, bits int) string {
+	prefix := prefix4(address, bits)
+	if bits == 32 {
+		return q.text("host", prefix.Addr().String())
 	}
-	return int(n), nil
+	return q.text("net", prefix.String())
+}
+
+// family is the ethertype of a protocol, or anyNumber.
+func (g *generator) family(proto string) int {
+	if n, ok := etherProtocols[proto]; ok {
+		return n
+	}
+	return anyNumber
+}
+
+// parseIPv4 reads up to four numbers with points between them, the first bytes of an
+// address, and how many bits they are.
+func parseIPv4(text string) (address uint32, bits int, ok bool) {
+	for part := range strings.SplitSeq(text, ".") {
+		n, err := strconv.ParseUint(part, 10, 8)
+		if err != nil || bits == 32 {
+			return 0, 0, false
+		}
+		bits += 8
+		address |= uint32(n) << (32 - bits)
+	}
+	return address, bits, true
+}
+
+// ports makes the test of a port or a range of them.
+func (q qualifiers) ports(t token) (*node, error) {
+	low, proto, err := q.port(t)
+	if err != nil && strings.Contains(t.text, "-") {
+		return q.portRange(t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return q.portNode(t, proto, low, low)
+}
+
+// portRange reads two ports with a dash between.
+func (q qualifiers) portRange(t token) (*node, error) {
+	if q.kind != "portrange" {
+		return nil, q.wrong(t, "portrange "+t.text)
+	}
+	from, to, _ := strings.Cut(t.text, "-")
+	low, proto, err := q.port(token{word, from, t.offset})
+	if err != nil {
+		return nil, err
+	}
+	high, other, err := q.port(token{word, to, t.offset + len(from) + 1})
+	switch {
+	case err != nil:
+		return nil, err
+	case low > high:
+		return nil, &Error{offset: t.offset, problem: t.String() + " ends before it begins", suggest: fmt.Sprintf("%d-%d", high, low)}
+	case proto != other:
+		return nil, &Error{offset: t.offset, problem: t.String() + " are ports of two protocols", expected: "numbers"}
+	}
+	return q.portNode(t, proto, low, high)
+}
+
+// port reads one port, by number or name, and the protocol it is of.
+func (q qualifiers) port(t token) (port, proto int, err error) {
+	proto = anyNumber
+	if q.proto != "" {
+		proto = ipProtocols[q.proto]
+	}
+	if n, ok := number(t.text); ok && n <= 65535 {
+		return int(n), proto, nil
+	}
+	port, of, ok := service(strings.TrimPrefix(t.text, `\`))
+	switch {
+	case !ok && looksLikeValue(t.text):
+		return 0, 0, outOfRange(t, q.expected())
+	case !ok:
+		return 0, 0, &Error{offset: t.offset, problem: t.String() + " is no service this machine knows",
+			expected: q.expected(), suggest: ""}
+	case proto == anyNumber:
+		return port, of, nil
+	case of != anyNumber && of != proto:
+		return 0, 0, &Error{offset: t.offset, problem: fmt.Sprintf("%s is a port of %s, not of %s", t, nameOf(ipProtocols, of), q.proto),
+			expected: "its number"}
+	}
+	return port, proto, nil
+}
+
+func (q qualifiers) portNode(t token, proto, low, high int) (*node, error) {
+	if proto != anyNumber {
+		q.proto = nameOf(ipProtocols, proto)
+	}
+	printed := q.text("port", strconv.Itoa(low))
+	if low != high {
+		printed = q.text("portrange", fmt.Sprintf("%d-%d", low, high))
+	}
+	return leafNode(t.offset, printed, func(g *generator) cond {
+		return g.portIs(proto, q.dir, uint32(low), uint32(high))
+	}).needing(portNeed(proto, low, high)), nil
+}
+
+// protocol makes the test of a protocol, of the family in front of proto.
+func (q qualifiers) protocol(t token) (*node, error) {
+	names, most := ipProtocols, uint32(255)
+	switch q.proto {
+	case "ether":
+		names, most = etherProtocols, 0xffff
+	case "iso", "isis":
+		names = isoProtocols
+	}
+	number, err := q.protocolNumber(t, names, most)
+	if err != nil {
+		return nil, err
+	}
+	proto := q.proto
+	if proto != "" {
+		proto += " "
+	}
+	format := "%s%s %d"
+	if q.proto == "ether" {
+		format = "%s%s 0x%04x"
+	}
+	made := leafNode(t.offset, fmt.Sprintf(format, proto, q.kind, number), func(g *generator) cond { return q.protocolIs(g, number) })
+	switch {
+	case q.proto == "ether":
+		return made.needing(linkNeed(number)), nil
+	case q.kind == "proto" && q.proto != "iso" && q.proto != "isis":
+		return made.needing(protocolNeed(number)), nil
+	}
+	return made, nil
+}
+
+func (q qualifiers) protocolNumber(t token, names map[string]int, most uint32) (int, error) {
+	if n, ok := names[strings.TrimPrefix(t.text, `\`)]; ok {
+		return n, nil
+	}
+	if n, ok := number(t.text); ok && n <= most {
+		return int(n), nil
+	}
+	return 0, outOfRange(t, q.expected())
+}
+
+func (q qualifiers) protocolIs(g *generator, number int) cond {
+	switch {
+	case q.proto == "ether":
+		return g.linkIs(number)
+	case q.proto == "iso":
+		return g.isoIs(number)
+	case q.proto == "isis":
+		return g.isisIs(uint32(number))
+	case q.kind == "protochain":
+		return g.chainIs(g.family(q.proto), number)
+	}
+	return g.protoIs(g.family(q.proto), number)
 }

@@ -2,53 +2,111 @@ package filter
 
 import "slices"
 
-// etherNames are the words for ethertypes.
-var etherNames = map[string]int{"ip": etherIPv4, "ip6": etherIPv6, "arp": etherARP, "rarp": etherRARP}
-
-// protoNames are the words for protocol numbers.
-var protoNames = map[string]int{
-	"icmp": protoICMP, "igmp": protoIGMP, "tcp": protoTCP, "udp": protoUDP,
-	"icmp6": protoICMPv6, "sctp": protoSCTP,
+// aliases are other words for the same.
+var aliases = map[string]string{
+	"link": "ether", "ppp": "ether", "slip": "ether", "fddi": "ether", "tr": "ether", "wlan": "ether",
 }
 
-// protoWords are the words that are a whole test of the protocol: some exist in
-// one version of IP only.
-var protoWords = map[string]test{
-	"tcp":   protoTest(anyNumber, protoTCP),
-	"udp":   protoTest(anyNumber, protoUDP),
-	"sctp":  protoTest(anyNumber, protoSCTP),
-	"icmp":  protoTest(etherIPv4, protoICMP),
-	"igmp":  protoTest(etherIPv4, protoIGMP),
-	"icmp6": protoTest(etherIPv6, protoICMPv6),
+// abbreviations are the words that are a whole test.
+var abbreviations = map[string]func(*generator) cond{
+	"ip":      func(g *generator) cond { return g.linkIs(etherIPv4) },
+	"ip6":     func(g *generator) cond { return g.linkIs(etherIPv6) },
+	"arp":     func(g *generator) cond { return g.linkIs(etherARP) },
+	"rarp":    func(g *generator) cond { return g.linkIs(etherRARP) },
+	"atalk":   func(g *generator) cond { return g.linkIs(etherATALK) },
+	"aarp":    func(g *generator) cond { return g.linkIs(etherAARP) },
+	"decnet":  func(g *generator) cond { return g.linkIs(0x6003) },
+	"lat":     func(g *generator) cond { return g.linkIs(0x6004) },
+	"sca":     func(g *generator) cond { return g.linkIs(0x6007) },
+	"mopdl":   func(g *generator) cond { return g.linkIs(0x6001) },
+	"moprc":   func(g *generator) cond { return g.linkIs(0x6002) },
+	"iso":     func(g *generator) cond { return g.linkIs(sapISO) },
+	"stp":     func(g *generator) cond { return g.linkIs(sapSTP) },
+	"ipx":     func(g *generator) cond { return g.linkIs(sapIPX) },
+	"netbeui": func(g *generator) cond { return g.linkIs(sapNetBEUI) },
+	"pppoed":  func(g *generator) cond { return g.linkIs(etherPPPoED) },
+	"tcp":     func(g *generator) cond { return g.protoIs(anyNumber, protoTCP) },
+	"udp":     func(g *generator) cond { return g.protoIs(anyNumber, protoUDP) },
+	"sctp":    func(g *generator) cond { return g.protoIs(anyNumber, protoSCTP) },
+	"ah":      func(g *generator) cond { return g.protoIs(anyNumber, protoAH) },
+	"esp":     func(g *generator) cond { return g.protoIs(anyNumber, 50) },
+	"pim":     func(g *generator) cond { return g.protoIs(anyNumber, 103) },
+	"icmp":    func(g *generator) cond { return g.protoIs(etherIPv4, protoICMP) },
+	"igmp":    func(g *generator) cond { return g.protoIs(etherIPv4, 2) },
+	"igrp":    func(g *generator) cond { return g.protoIs(etherIPv4, 9) },
+	"vrrp":    func(g *generator) cond { return g.protoIs(etherIPv4, 112) },
+	"carp":    func(g *generator) cond { return g.protoIs(etherIPv4, 112) },
+	"icmp6":   func(g *generator) cond { return g.protoIs(etherIPv6, protoICMPv6) },
+	"clnp":    func(g *generator) cond { return g.isoIs(0x81) },
+	"esis":    func(g *generator) cond { return g.isoIs(0x82) },
+	"isis":    func(g *generator) cond { return g.isoIs(isoISIS) },
+	"l1":      func(g *generator) cond { return g.isisIs(26, 24, 18, 15, 17) },
+	"l2":      func(g *generator) cond { return g.isisIs(16, 20, 25, 27, 17) },
+	"iih":     func(g *generator) cond { return g.isisIs(17, 15, 16) },
+	"lsp":     func(g *generator) cond { return g.isisIs(18, 20) },
+	"snp":     func(g *generator) cond { return g.isisIs(26, 27, 24, 25) },
+	"csnp":    func(g *generator) cond { return g.isisIs(24, 25) },
+	"psnp":    func(g *generator) cond { return g.isisIs(26, 27) },
 }
 
-func protoTest(family, number int) test {
-	return test{subject: subjectProto, family: family, number: number}
+// llcKinds are the words behind llc, with the value and the mask of the control field.
+var llcKinds = map[string][2]uint32{
+	"s": {0x01, 0x03}, "u": {0x03, 0x03}, "rr": {0x01, 0x0f}, "rnr": {0x05, 0x0f}, "rej": {0x09, 0x0f},
+	"ui": {0x03, 0xef}, "ua": {0x63, 0xef}, "disc": {0x43, 0xef}, "sabme": {0x6f, 0xef}, "test": {0xe3, 0xef},
+	"xid": {0xaf, 0xef}, "frmr": {0x87, 0xef}, "i": {0x00, 0x01},
 }
 
-// nameOf returns the word for number.
-func nameOf(names map[string]int, number int) (string, bool) {
-	for name, n := range names {
-		if n == number {
-			return name, true
-		}
-	}
-	return "", false
+// refused are libpcap's words for what is not in an Ethernet frame, or not in the
+// packet at all, with what to do.
+var refused = map[string]string{
+	"inbound":  "a packet does not say its direction: leave the word out, what is received is captured",
+	"outbound": "a packet does not say its direction: what the host sends does not pass here",
+	"gateway":  "names of hosts are not looked up: write ether host MAC and not host ADDRESS",
+	"ifindex":  "one interface is filtered at a time: leave the word out",
+	"byte":     "write ether[N] = V",
+	"radio":    noWLAN, "type": noWLAN, "subtype": noWLAN, "subtypes": noWLAN, "direction": noWLAN, "dir": noWLAN,
+	"addr1": noWLAN, "addr2": noWLAN, "addr3": noWLAN, "addr4": noWLAN, "address1": noWLAN, "address2": noWLAN,
+	"address3": noWLAN, "address4": noWLAN, "ra": noWLAN, "ta": noWLAN,
+	"on": noPF, "ifname": noPF, "rnr": noPF, "rulenum": noPF, "reason": noPF, "rset": noPF, "ruleset": noPF, "srnr": noPF,
+	"subrulenum": noPF, "action": noPF,
+	"lane": noATM, "llcatm": noATM, "oamf4": noATM, "oamf4sc": noATM, "oamf4ec": noATM, "oam": noATM, "metac": noATM,
+	"bcc": noATM, "sc": noATM, "ilmic": noATM, "vpi": noATM, "vci": noATM, "connectmsg": noATM, "metaconnect": noATM,
+	"fisu": noSS7, "lssu": noSS7, "lsu": noSS7, "msu": noSS7, "hfisu": noSS7, "hlssu": noSS7, "hmsu": noSS7,
+	"sio": noSS7, "opc": noSS7, "dpc": noSS7, "sls": noSS7, "hsio": noSS7, "hopc": noSS7, "hdpc": noSS7, "hsls": noSS7,
 }
+
+const (
+	noWLAN = "it asks for headers of 802.11, and here frames are Ethernet"
+	noPF   = "it asks for what OpenBSD's packet filter writes down, and here frames are Ethernet"
+	noATM  = "it asks for ATM, and here frames are Ethernet"
+	noSS7  = "it asks for SS7, and here frames are Ethernet"
+)
 
 // starters are the words a primitive can begin with.
-var starters = []string{
-	"ip", "ip6", "arp", "rarp", "tcp", "udp", "sctp", "icmp", "icmp6", "igmp", "ether", "vlan",
-	"src", "dst", "host", "net", "port", "portrange", "proto", "multicast", "broadcast",
+var starters = makeStarters()
+
+func makeStarters() []string {
+	list := []string{
+		"ether", "vlan", "mpls", "pppoes", "geneve", "llc", "less", "greater", "len",
+		"src", "dst", "host", "net", "port", "portrange", "proto", "protochain", "multicast", "broadcast",
+	}
+	for w := range abbreviations {
+		list = append(list, w)
+	}
+	for w := range aliases {
+		list = append(list, w)
+	}
+	slices.Sort(list)
+	return list
 }
 
-// known are the words with a meaning in some place.
-var known = append([]string{"and", "or", "not"}, starters...)
+// suggestible are the words with a meaning in some place that are worth proposing.
+var suggestible = slices.DeleteFunc(append([]string{"and", "or", "not"}, starters...), func(w string) bool { return len(w) < 3 && w != "ip" && w != "or" })
 
-// suggest returns the known word nearest to text, or "" when none is near.
+// suggest returns the word nearest to text, or "" when none is near.
 func suggest(text string) string {
 	best, least := "", 1+min(len(text)/2, 2)
-	for _, w := range known {
+	for _, w := range suggestible {
 		if d := distance(text, w); d < least {
 			best, least = w, d
 		}

@@ -71,7 +71,7 @@ func (d *Device) openBook() (err error) {
 }
 
 // ours is what the device takes of the packets that come. ARP, neighbour discovery and the rest are the kernel's.
-var ours = fmt.Sprintf("udp dst port %d", wire.Port)
+var ours = fmt.Sprintf("udp dst port %[1]d or (vlan and udp dst port %[1]d) or (vlan and udp dst port %[1]d)", wire.Port)
 
 // partsOfPacket is how many parts packets are reckoned with, for the size of the ring.
 const partsOfPacket = 4

@@ -1,0 +1,111 @@
+package filter
+
+// opcode is what an instruction does. They are those of classic BPF: an accumulator
+// A, an index register X, and words of scratch memory.
+type opcode uint8
+
+const (
+	opLoad      opcode = iota // A = size bytes of the packet at k
+	opLoadAtX                 // A = size bytes of the packet at X + k
+	opHeaderToX               // X = the length of the IPv4 header at k
+	opNumber                  // A = k
+	opNumberToX               // X = k
+	opLength                  // A = the length of the packet
+	opRecall                  // A = word k
+	opRecallToX               // X = word k
+	opKeep                    // word k = A
+	opMath                    // A = A sign k
+	opMathX                   // A = A sign X
+	opNegate                  // A = -A
+	opAToX                    // X = A
+	opXToA                    // A = X
+	opChain                   // A = the protocol at the end of the headers at k; see chain
+)
+
+// instr is one instruction. A load behind the end of the packet, and a division by
+// zero, end the filter: it rejects the packet.
+type instr struct {
+	op   opcode
+	sign byte  // of opMath and opMathX: + - * / % & | ^, or l and r for shifts
+	size uint8 // of loads: 1, 2, 4
+	six  bool  // of opChain: IPv6
+	k    uint32
+	want uint32 // of opChain: the protocol to stop at
+}
+
+// compare is how a leaf compares A with a number, or with X.
+type compare uint8
+
+const (
+	equal compare = iota
+	above
+	atLeast
+)
+
+// leaf is one test: code that brings something to A, and a comparison.
+type leaf struct {
+	code  []instr
+	how   compare
+	withX bool
+	value uint32
+	id    int // the same for the same code, 0 for code that may differ from itself
+}
+
+// cond is an expression over leaves: what is left when the meaning of every test is
+// spelt out. Kids are looked at from the left, and no further than needed. An and
+// of nothing is true.
+type cond struct {
+	op   op
+	kids []cond
+	leaf *leaf
+}
+
+func all(kids ...cond) cond { return cond{op: opAnd, kids: kids} }
+func any(kids ...cond) cond { return cond{op: opOr, kids: kids} }
+func none(c cond) cond      { return cond{op: opNot, kids: []cond{c}} }
+
+// pure reports whether code gives the same whenever it is run on a packet, which it
+// does when it goes over no headers and leaves the first words alone, which are kept for
+// good.
+func pure(code []instr, words uint32) bool {
+	for _, i := range code {
+		switch i.op {
+		case opRecall, opRecallToX, opKeep:
+			if i.k < words {
+				return false
+			}
+		case opChain:
+			return false
+		}
+	}
+	return true
+}
+
+// calculate is opMath; not ok: a division by zero.
+func calculate(sign byte, a, b uint32) (uint32, bool) {
+	switch sign {
+	case '+':
+		return a + b, true
+	case '-':
+		return a - b, true
+	case '*':
+		return a * b, true
+	case '&':
+		return a & b, true
+	case '|':
+		return a | b, true
+	case '^':
+		return a ^ b, true
+	case 'l':
+		return a << b, true // of 32 or more: zero
+	case 'r':
+		return a >> b, true
+	}
+	if b == 0 {
+		return 0, false
+	}
+	if sign == '%' {
+		return a % b, true
+	}
+	return a / b, true
+}

@@ -1,0 +1,156 @@
+package filter
+
+import "encoding/binary"
+
+// place is an offset in the packet: a number, or a number behind a word of scratch
+// memory, which only geneve makes.
+type place struct {
+	variable bool
+	word     uint32
+	offset   uint32
+}
+
+func (p place) plus(n int) place {
+	p.offset += uint32(n)
+	return p
+}
+
+// link is the kind of link layer the next test meets.
+type link uint8
+
+const (
+	linkEthernet link = iota
+	linkPPP
+)
+
+// generator spells out tests, in the order of the text. Where headers lie depends on
+// the tests before: each vlan, mpls, pppoes and geneve moves what follows, whatever
+// operator is between and whether the test holds, as in libpcap.
+type generator struct {
+	link     link
+	header   place // the link layer's header
+	linkType place // the type in it
+	payload  place // what is behind it
+	network  int   // the network layer's header, behind payload; grows with labels
+	labels   int   // of MPLS
+	geneve   bool
+	words    uint32 // of scratch memory in use for good
+	ids      map[string]int
+	err      *Error
+	offset   int // of the test
+}
+
+func newGenerator() *generator {
+	return &generator{linkType: place{offset: 12}, payload: place{offset: 14}, ids: map[string]int{}}
+}
+
+// fail keeps the first error; the cond it returns is never used then.
+func (g *generator) fail(problem, expected string) cond {
+	if g.err == nil {
+		g.err = &Error{offset: g.offset, problem: problem, expected: expected}
+	}
+	return cond{op: opAnd}
+}
+
+// lower spells out a node.
+func (g *generator) lower(n *node) cond {
+	if n.op == opTest {
+		g.offset = n.offset
+		return n.test(g)
+	}
+	c := cond{op: n.op, kids: make([]cond, len(n.kids))}
+	for i, k := range n.kids {
+		c.kids[i] = g.lower(k)
+	}
+	return c
+}
+
+// leaf makes a test of code.
+func (g *generator) leaf(code []instr, how compare, value uint32) cond {
+	return cond{leaf: &leaf{code: code, how: how, value: value, id: g.id(code)}}
+}
+
+// leafX makes a test of code that brings something to A and X.
+func (g *generator) leafX(code []instr, how compare) cond {
+	return cond{leaf: &leaf{code: code, how: how, withX: true, id: g.id(code)}}
+}
+
+// id tells code from other code.
+func (g *generator) id(code []instr) int {
+	if !pure(code, g.words) {
+		return 0
+	}
+	var key []byte
+	for _, i := range code {
+		key = append(key, byte(i.op), i.sign, i.size)
+		key = binary.BigEndian.AppendUint32(key, i.k)
+	}
+	id, ok := g.ids[string(key)]
+	if !ok {
+		id = len(g.ids) + 1
+		g.ids[string(key)] = id
+	}
+	return id
+}
+
+// load brings size bytes at a place to A.
+func load(at place, size int) []instr {
+	if !at.variable {
+		return []instr{{op: opLoad, size: uint8(size), k: at.offset}}
+	}
+	return []instr{{op: opRecallToX, k: at.word}, {op: opLoadAtX, size: uint8(size), k: at.offset}}
+}
+
+// is tests that a field has a value.
+func (g *generator) is(at place, size int, value uint32) cond {
+	return g.leaf(load(at, size), equal, value)
+}
+
+// masked tests that a field has a value under a mask. What no mask covers is not read.
+func (g *generator) masked(at place, size int, value, mask uint32) cond {
+	switch mask {
+	case 0:
+		return cond{op: opAnd}
+	case 1<<(8*size) - 1:
+		return g.is(at, size, value)
+	}
+	return g.leaf(append(load(at, size), instr{op: opMath, sign: '&', k: mask}), equal, value)
+}
+
+// bits tests that a field has any of the bits.
+func (g *generator) bits(at place, size int, bits uint32) cond {
+	return none(g.masked(at, size, 0, bits))
+}
+
+// field is a place behind the network layer's header.
+func (g *generator) field(offset int) place { return g.payload.plus(g.network + offset) }
+
+// upper is code that brings size bytes behind the IPv4 header to A.
+func (g *generator) upper(offset, size int) []instr {
+	return append(g.headerToX(), instr{op: opLoadAtX, size: uint8(size), k: g.field(offset).offset})
+}
+
+// headerToX brings the length of the IPv4 header to X, with the word the payload is
+// behind, if it is.
+func (g *generator) headerToX() []instr {
+	at := g.field(0)
+	if !at.variable {
+		return []instr{{op: opHeaderToX, k: at.offset}}
+	}
+	return append(load(at, 1), instr{op: opMath, sign: '&', k: 15}, instr{op: opMath, sign: 'l', k: 2},
+		instr{op: opMathX, sign: '+'}, instr{op: opAToX})
+}
+
+// ends makes the test for the ends of a packet that the direction names.
+func (d direction) ends(src, dst int, test func(offset int) cond) cond {
+	switch d {
+	case source:
+		return test(src)
+	case destination:
+		return test(dst)
+	case both:
+		return all(test(src), test(dst))
+	default:
+		return any(test(src), test(dst))
+	}
+}

@@ -1,0 +1,125 @@
+package filter
+
+// Tests of what wraps packets. Each moves the tests behind it.
+
+// vlanIs tests for a tag.
+func (g *generator) vlanIs(number int) cond {
+	switch {
+	case g.labels > 0:
+		return g.fail("there are no VLAN tags behind mpls", "vlan in front of mpls")
+	case g.link != linkEthernet:
+		return g.fail("there are no VLAN tags behind pppoes", "vlan in front of pppoes")
+	}
+	c := any(g.linkIs(0x8100), g.linkIs(0x88a8), g.linkIs(0x9100))
+	if number != anyNumber {
+		c = all(c, g.masked(g.payload, 2, uint32(number), 0xfff))
+	}
+	g.linkType, g.payload = g.linkType.plus(4), g.payload.plus(4)
+	return c
+}
+
+// mplsIs tests for a label.
+func (g *generator) mplsIs(label int) cond {
+	c := cond{}
+	if g.labels > 0 {
+		c = g.masked(g.field(-2), 1, 0, 1) // the one before is not the last
+	} else {
+		c = g.linkIs(etherMPLS)
+	}
+	if label != anyNumber {
+		c = all(c, g.masked(g.field(0), 4, uint32(label)<<12, 0xfffff000))
+	}
+	g.network += 4
+	g.labels++
+	return c
+}
+
+// pppoesIs tests for a session.
+func (g *generator) pppoesIs(session int) cond {
+	c := g.linkIs(etherPPPoES)
+	if session != anyNumber {
+		c = all(c, g.masked(g.field(0), 4, uint32(session), 0xffff))
+	}
+	g.header = g.payload.plus(g.network + 6)
+	g.linkType, g.payload = g.header, g.header.plus(2)
+	g.link, g.network = linkPPP, 0
+	return c
+}
+
+const genevePort = 6081
+
+// geneveIs tests for Geneve over UDP, and finds where its options end. What is inside
+// may be Ethernet or begin with the network layer.
+func (g *generator) geneveIs(network int) cond {
+	words := g.words
+	g.words += 3
+	c := any(g.geneve4(network, words), g.geneve6(network, words))
+	g.linkType = place{variable: true, word: words}
+	g.header = place{variable: true, word: words + 1}
+	g.payload = place{variable: true, word: words + 2}
+	g.link, g.network, g.labels, g.geneve = linkEthernet, 0, 0, true
+	return c
+}
+
+func (g *generator) geneve4(network int, words uint32) cond {
+	udp := all(g.linkIs(etherIPv4), g.ports4(protoUDP, destination, genevePort, genevePort))
+	start := append(g.headerToX(), instr{op: opXToA}, instr{op: opMath, sign: '+', k: g.field(8).offset})
+	return all(udp, g.geneveHeader(network, func(offset, size int) []instr { return g.upper(8+offset, size) }), g.geneveEnd(start, words))
+}
+
+func (g *generator) geneve6(network int, words uint32) cond {
+	udp := all(g.linkIs(etherIPv6), g.ports6(protoUDP, destination, genevePort, genevePort))
+	at := g.field(48)
+	start := []instr{{op: opNumber, k: at.offset}}
+	if at.variable {
+		start = []instr{{op: opRecall, k: at.word}, {op: opMath, sign: '+', k: at.offset}}
+	}
+	return all(udp, g.geneveHeader(network, func(offset, size int) []instr { return load(g.field(48+offset), size) }), g.geneveEnd(start, words))
+}
+
+// geneveHeader tests the version and the network's number.
+func (g *generator) geneveHeader(network int, field func(offset, size int) []instr) cond {
+	c := g.leaf(append(field(0, 1), instr{op: opMath, sign: '&', k: 0xc0}), equal, 0)
+	if network == anyNumber {
+		return c
+	}
+	return all(c, g.leaf(append(field(4, 4), instr{op: opMath, sign: '&', k: 0xffffff00}), equal, uint32(network)<<8))
+}
+
+// geneveEnd keeps, for a header that starts at A, the places of the type, of the link
+// layer and of its payload. It always holds, but where the packet ends too early.
+func (g *generator) geneveEnd(start []instr, words uint32) cond {
+	typeAt, headerAt, payloadAt := words, words+1, words+2
+	code := append(start, instr{op: opAToX},
+		instr{op: opMath, sign: '+', k: 2}, instr{op: opKeep, k: typeAt},
+		instr{op: opLoadAtX, size: 1}, instr{op: opMath, sign: '&', k: 0x3f}, instr{op: opMath, sign: '*', k: 4},
+		instr{op: opMath, sign: '+', k: 8}, instr{op: opMathX, sign: '+'}, instr{op: opKeep, k: headerAt}, instr{op: opKeep, k: payloadAt},
+		instr{op: opLoadAtX, size: 2, k: 2})
+	inner := []instr{{op: opRecall, k: headerAt}, {op: opMath, sign: '+', k: 12}, {op: opKeep, k: typeAt},
+		{op: opMath, sign: '+', k: 2}, {op: opKeep, k: payloadAt}, {op: opNumber}}
+	return any(none(g.leaf(code, equal, etherBridge)), g.leaf(inner, equal, 0))
+}
+
+// isoIs tests the protocol in ISO's network layer, which has no SNAP header.
+func (g *generator) isoIs(number int) cond {
+	return all(g.linkIs(sapISO), g.is(g.field(3), 1, uint32(number)))
+}
+
+const isoISIS = 0x83
+
+// isisIs tests for any of the kinds of packets of IS-IS.
+func (g *generator) isisIs(kinds ...uint32) cond {
+	c := cond{op: opOr}
+	for _, k := range kinds {
+		c.kids = append(c.kids, all(g.isoIs(isoISIS), g.is(g.field(3+4), 1, k)))
+	}
+	return c
+}
+
+// llcIs tests for LLC, and for its control field, if mask is not zero.
+func (g *generator) llcIs(value, mask uint32) cond {
+	if g.link != linkEthernet || g.labels > 0 {
+		return g.fail("there is no LLC behind pppoes and mpls", "llc in front of them")
+	}
+	return all(g.isLLC(), none(g.is(g.payload, 2, 0xffff)), g.masked(g.payload.plus(2), 1, value, mask))
+}
