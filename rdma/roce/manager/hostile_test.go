@@ -1,0 +1,214 @@
+package manager
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/roce/mad"
+)
+
+// forged is a request as a peer may make it up.
+func (h *host) forged(id, qpn uint32, guid uint64) mad.Message {
+	w := h.way()
+	from := mad.Address{From: netip.AddrPortFrom(w.remote.Addr(), 1), To: w.local.Addr()}
+	return mad.Message{Kind: mad.REQ, Transaction: 1, Local: id, Private: from.Append(nil), Request: mad.Request{ServiceID: mad.ServiceID(port), GUID: guid, QPN: qpn,
+		PKey: wholePartition, MTU: rdma.MTU1024, Primary: mad.Path{Local: w.remote, Remote: w.local}}}
+}
+
+// told has a host take a message, and returns what it answers.
+func (h *host) told(m mad.Message) (answers []mad.Message) {
+	var b [mad.Size]byte
+	m.Encode(&b)
+	h.machine.receive(h.way(), b[:])
+	for i := range h.out {
+		var a mad.Message
+		if why := a.Decode(h.out[i].bytes[:]); why != mad.WellFormed {
+			h.Fatal(why)
+		}
+		answers = append(answers, a)
+	}
+	h.out = h.out[:0]
+	return answers
+}
+
+// TestJudged: each request that cannot be has its reason.
+func TestJudged(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		change func(m *mad.Message)
+		want   cm.Reason
+	}{
+		{"transport", func(m *mad.Message) { m.Request.Transport = 1 }, reasonTransport},
+		{"extended transport", func(m *mad.Message) { m.Request.Extended = 1 }, reasonTransport},
+		{"no card", func(m *mad.Message) { m.Request.GUID = 0 }, cm.ReasonUnsupported},
+		{"queue pair 1", func(m *mad.Message) { m.Request.QPN = 1 }, cm.ReasonUnsupported},
+		{"partition", func(m *mad.Message) { m.Request.PKey = 0x8001 }, cm.ReasonUnsupported},
+		{"another address of ours", func(m *mad.Message) { m.Request.Primary.Remote[15]++ }, cm.ReasonInvalidGID},
+		{"another address of the peer's", func(m *mad.Message) { m.Request.Primary.Local[15]++ }, cm.ReasonInvalidGID},
+		{"MTU 0", func(m *mad.Message) { m.Request.MTU = 0 }, cm.ReasonInvalidMTU},
+		{"MTU too long", func(m *mad.Message) { m.Request.MTU = rdma.MTU2048 }, cm.ReasonInvalidMTU},
+		{"another port", func(m *mad.Message) { m.Request.ServiceID++ }, cm.ReasonNoListener},
+		{"another port space", func(m *mad.Message) { m.Request.ServiceID ^= 1 << 16 }, cm.ReasonNoListener},
+		{"no address", func(m *mad.Message) { m.Private = nil }, cm.ReasonUnsupported},
+		{"somebody else's address", func(m *mad.Message) { m.Private[19]++ }, cm.ReasonUnsupported},
+	} {
+		h := newWorld(t, 1, quick).hosts[0]
+		m := h.forged(5, 17, 6)
+		c.change(&m)
+		got := h.told(m)
+		if len(got) != 1 || got[0].Kind != mad.REJ || cm.Reason(got[0].Reason) != c.want || got[0].Remote != 5 || got[0].About != mad.AboutREQ || len(h.locals) != 0 || h.counts.own[rejected] != 1 {
+			t.Errorf("%s: %+v, %d connections", c.name, got, len(h.locals))
+		}
+	}
+}
+
+// TestAlternate: a path that stands in for the first is refused.
+func TestAlternate(t *testing.T) {
+	h := newWorld(t, 1, quick).hosts[0]
+	m := h.forged(5, 17, 6)
+	var b [mad.Size]byte
+	m.Encode(&b)
+	b[24+100] = 0xfe // its address
+	h.machine.receive(h.way(), b[:])
+	var a mad.Message
+	if len(h.out) != 1 || a.Decode(h.out[0].bytes[:]) != mad.WellFormed || cm.Reason(a.Reason) != reasonAlternate {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestFlood: however many ask, as many wait as the listener has room for, and the others hear that there is none.
+func TestFlood(t *testing.T) {
+	h := newWorld(t, 1, quick).hosts[0]
+	room := cap(h.listener.requests)
+	for i := range uint32(5000) {
+		got := h.told(h.forged(i+5, i+17, 6))
+		if i >= uint32(room) && (len(got) != 1 || cm.Reason(got[0].Reason) != cm.ReasonNoResources) {
+			t.Fatalf("%+v", got)
+		}
+	}
+	if len(h.locals) != room || len(h.remotes) != room || len(h.pairs) != room || h.counts.own[full] != uint64(5000-room) {
+		t.Errorf("%d connections, %d and %d; %d refused", len(h.locals), len(h.remotes), len(h.pairs), h.counts.own[full])
+	}
+	// Programs that reject at once leave time-waits, which are bounded too.
+	for i := range uint32(5000) {
+		if i >= uint32(room) {
+			h.told(h.forged(1<<20+i, 1<<20+i, 6))
+		}
+		h.turnDown(<-h.listener.requests, nil)
+		h.out = h.out[:0]
+	}
+	if most := h.config.Connections; len(h.waits) != most || len(h.locals) != most || h.counts.own[cut] == 0 {
+		t.Errorf("%d wait, %d connections", len(h.waits), len(h.locals))
+	}
+	for range 2 * maxOut { // nobody sends what is to be sent
+		var b [mad.Size]byte
+		m := h.forged(3, 1, 6)
+		m.Encode(&b)
+		h.machine.receive(h.way(), b[:])
+	}
+	if len(h.out) != maxOut || h.counts.own[crowded] != maxOut {
+		t.Errorf("%d messages are to be sent, %d were too many", len(h.out), h.counts.own[crowded])
+	}
+}
+
+// TestStale: a queue pair that is connected, or was a moment ago, cannot be connected anew; the old connection ends.
+func TestStale(t *testing.T) {
+	h := newWorld(t, 1, quick).hosts[0]
+	h.told(h.forged(5, 17, 6))
+	c := <-h.listener.requests
+	e := h.end(1)
+	h.accept(c, e, half{e.Queue.QPN(), 7})
+	h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: c.local})
+	if c.state != connected {
+		t.Fatal(c.state)
+	}
+	got := h.told(h.forged(9, 17, 6))
+	if len(got) != 2 || cm.Reason(got[0].Reason) != cm.ReasonStale || got[1].Kind != mad.DREQ || got[1].RemoteQPN != 17 || c.state != dreqSent {
+		t.Fatalf("%+v", got)
+	}
+	h.told(mad.Message{Kind: mad.DREP, Local: 5, Remote: c.local})
+	if c.state != timeWait {
+		t.Fatal(c.state)
+	}
+	if got = h.told(h.forged(10, 17, 6)); len(got) != 1 || cm.Reason(got[0].Reason) != cm.ReasonStale {
+		t.Errorf("in time-wait: %+v", got)
+	}
+	if got = h.told(mad.Message{Kind: mad.DREQ, Local: 5, Remote: c.local, RemoteQPN: c.ours.qpn}); len(got) != 1 || got[0].Kind != mad.DREP {
+		t.Errorf("a late DREQ: %+v", got)
+	}
+	h.machine.now += 1 << 40
+	h.tick()
+	h.told(h.forged(11, 17, 6))
+	if len(h.listener.requests) != 1 {
+		t.Error("after time-wait it is refused still")
+	}
+}
+
+// TestForeign: what does not come from the peer, or names other numbers, changes nothing.
+func TestForeign(t *testing.T) {
+	h := newWorld(t, 1, quick).hosts[0]
+	h.told(h.forged(5, 17, 6))
+	c := <-h.listener.requests
+	e := h.end(1)
+	h.accept(c, e, half{e.Queue.QPN(), 7})
+	h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: c.local})
+	for _, m := range []mad.Message{{Kind: mad.DREQ, Local: 6, Remote: c.local, RemoteQPN: c.ours.qpn}, {Kind: mad.DREQ, Local: 5, Remote: c.local + 1, RemoteQPN: c.ours.qpn},
+		{Kind: mad.DREQ, Local: 5, Remote: c.local, RemoteQPN: c.ours.qpn + 1}, {Kind: mad.REJ, Local: 6, Remote: c.local}, {Kind: mad.REP, Local: 5, Remote: c.local},
+		{Kind: mad.MRA, Local: 5, Remote: c.local}, {Kind: mad.DREP, Local: 5, Remote: c.local}} {
+		h.told(m)
+	}
+	var b [mad.Size]byte
+	(&mad.Message{Kind: mad.DREQ, Local: 5, Remote: c.local, RemoteQPN: c.ours.qpn}).Encode(&b)
+	w := h.way()
+	w.remote[15]++
+	h.machine.receive(w, b[:])
+	if c.state != connected || h.counts.own[unmatched] != 4 || h.counts.own[unexpected] != 4 {
+		t.Errorf("state %d, %d unmatched, %d unexpected", c.state, h.counts.own[unmatched], h.counts.own[unexpected])
+	}
+	h.out = h.out[:0]
+	if got := h.told(mad.Message{Kind: mad.SIDRREQ, Local: 3, ServiceID: 4}); len(got) != 1 || got[0].Kind != mad.SIDRREP || got[0].Status != sidrUnsupported || got[0].Local != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// FuzzMachine: whatever comes, what is kept is bounded, and a connection that is not named stays.
+func FuzzMachine(f *testing.F) {
+	for k := mad.REQ; k <= mad.SIDRREP; k++ {
+		f.Add([]byte{byte(k), 0, 1, 2, byte(k), 5, 1, 2})
+	}
+	f.Fuzz(func(t *testing.T, script []byte) {
+		w := newWorld(t, 1, quick)
+		h := w.hosts[0]
+		var all [2][]*connection
+		for len(script) >= 4 {
+			kind, id, qpn, reason := mad.REQ+mad.Kind(script[0]%9), uint32(script[1]%8), uint32(script[2]%8), script[3]
+			script = script[4:]
+			m := h.forged(id+1, qpn, uint64(reason%2))
+			m.Kind, m.Reason, m.About, m.RemoteQPN, m.Timeout = kind, uint16(reason), mad.About(reason%4), qpn+16, reason%32
+			m.Reply = mad.Reply{QPN: qpn, GUID: uint64(reason % 2)}
+			for local := range h.locals {
+				if local%3 == qpn%3 {
+					m.Remote = local
+				}
+			}
+			h.told(m)
+			h.do(func() {})
+			w.mail = nil // the other host is not there
+			if reason%5 == 0 {
+				all[0] = append(all[0], h.connect())
+			}
+			h.serve(all[0])
+			w.run(5*millisecond, &all)
+			if n := len(h.locals); n > 2*h.config.Connections || len(h.waits) > h.config.Connections || len(h.remotes) > n || len(h.pairs) > n || len(h.timers) > n {
+				t.Fatalf("%d connections, %d waiting, by others' numbers %d and %d, %d timers", n, len(h.waits), len(h.remotes), len(h.pairs), len(h.timers))
+			}
+		}
+		w.rates.lose = 100
+		w.run(1<<40, &all)
+		if len(h.timers) != 0 {
+			t.Errorf("%d timers in the end", len(h.timers))
+		}
+	})
+}
