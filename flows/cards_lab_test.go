@@ -96,9 +96,10 @@ var notOnIgb = map[string]string{
 
 // notOnCards are the other tests, and why.
 var notOnCards = map[string]string{
-	"InterfaceRemoved":       "a card is not removed as a veth pair is",
-	"PacketsOfManyFrames":    "no card has an MTU of 65535",
-	"LargeRegion":            "the guest has not 5 GiB",
+	"InterfaceRemoved":    "a card is not removed as a veth pair is",
+	"PacketsOfManyFrames": "no card has an MTU of 65535",
+	"LargeRegion":         "the guest has not 5 GiB",
+	"Mirror":              ofTheHost, "MirrorOffloads": ofTheHost, "MirrorLoopback": ofTheHost, "MirrorGone": ofTheHost,
 	"StatisticsOfManyQueues": "no card here has 40 queues",
 
 	"HugePagesExhausted": noInterface, "Indexer": noInterface, "IndexerLeavesNothing": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
@@ -120,6 +121,7 @@ var notOnCards = map[string]string{
 const (
 	noInterface = "it uses no interface"
 	inOrder     = "it knows which packets were judged before a reload from one wire with one queue"
+	ofTheHost   = "copies are taken from the host, whatever the card, and arrive on a veth pair"
 	manyWires   = "it makes wires beside the one it captures from; what flows do there as they stop and start the other tests have"
 	ofPeers     = "its RDMA is RoCE in software on a veth pair of its own; packages stream and blocks run over the guest's RDMA device"
 )

@@ -14,12 +14,12 @@ var ErrTakeOver = errors.New("the host would be cut off")
 // checkTakeOver refuses a flow that takes everything from the interface that
 // carries the default route, unless it was told to.
 func checkTakeOver(c config.From) error {
-	if c.Filter != "" || c.TakeOver {
+	if c.Filter != "" || c.TakeOver || c.Mirror != "" {
 		return nil
 	}
 	carries, err := hostroute.Default(c.Interface)
 	if err != nil || !carries {
 		return err
 	}
-	return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter, or take_over: true, --take-over)", ErrTakeOver, c.Interface)
+	return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter; or mirror: both, --mirror, to have copies; or take_over: true, --take-over)", ErrTakeOver, c.Interface)
 }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/bpf/mirror"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ const burst = 64
 // counters may be read from anywhere.
 type intake struct {
 	net     *xdp.Interface
+	mirror  *mirror.Mirror // of the interface, to net; nil: packets are taken from the host
 	sources []source
 	first   int // the source that is served first in this round
 	spare   *stack
@@ -178,10 +180,19 @@ func (n *intake) quiet(rounds uint64) bool {
 	return rounds >= n.since+2
 }
 
-func (n *intake) begin() error { return n.net.Start() }
+func (n *intake) begin() error {
+	err := n.net.Start()
+	if err == nil && n.mirror != nil {
+		err = n.mirror.Start()
+	}
+	return err
+}
 
 // halt has packets pass to the kernel again. An interface that is gone brings none.
 func (n *intake) halt() error {
+	if err := n.haltMirror(); err != nil {
+		return err
+	}
 	if err := n.net.Stop(); err != nil && !errors.Is(err, xdp.ErrInterfaceGone) {
 		return err
 	}

@@ -1,6 +1,8 @@
 package flows
 
 import (
+	"errors"
+
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -17,6 +19,9 @@ func (n *intake) announce(from config.From) []any {
 	}
 	if left := n.net.Unbound(); len(left) > 0 {
 		a = append(a, "queues_left_to_the_kernel", left)
+	}
+	if n.mirror != nil {
+		return append(a, "mirrors", n.mirrors(), "copies_arrive_on", n.mirror.Interface())
 	}
 	return append(a, "host_no_longer_sees", unseen(from))
 }
@@ -47,7 +52,7 @@ func (n *intake) observe(s *FlowStatus) error {
 	if !s.ZeroCopy {
 		s.KernelBytes["xdp"] = s.Bytes
 	}
-	return n.fillLedger(s)
+	return errors.Join(n.fillLedger(s), n.observeMirror(s))
 }
 
 // fillClock says whose times the packets have.

@@ -58,7 +58,7 @@ func (n *networkNull) poll(now time.Time) (more bool) {
 func (n *networkNull) fds(dst []unix.PollFd) []unix.PollFd { return n.intake.fds(dst) }
 
 func (n *networkNull) check(time.Time) (waits, ends error) {
-	err := n.net.Check()
+	err := n.checkNet()
 	if errors.Is(err, xdp.ErrInterfaceDown) {
 		return err, nil
 	}

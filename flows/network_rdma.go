@@ -62,7 +62,7 @@ func (n *networkRDMA) announce() []any {
 // check asks after both ends. A peer that is missing is waited for, while the flow goes on
 // with the others.
 func (n *networkRDMA) check(time.Time) (waits, ends error) {
-	err := n.net.Check()
+	err := n.checkNet()
 	switch {
 	case errors.Is(err, xdp.ErrInterfaceDown):
 		return err, nil

@@ -52,7 +52,7 @@ func (n *networkStorage) fds(dst []unix.PollFd) []unix.PollFd {
 // check also has statistics written.
 func (n *networkStorage) check(now time.Time) (waits, ends error) {
 	n.announceStatistics()
-	err := n.net.Check()
+	err := n.checkNet()
 	switch {
 	case errors.Is(err, xdp.ErrInterfaceDown):
 		return err, nil

@@ -31,6 +31,7 @@ func openNetworkStorage(o *opening) (*networkStorage, error) {
 		return nil, err
 	}
 	section, ifs := n.describeHead(o)
+	n.directions = n.mirrored()
 	if err := n.openSink(o, n.spare, section, ifs); err != nil {
 		return nil, err
 	}
@@ -47,6 +48,9 @@ func (n *intake) openNet(o *opening) (err error) {
 	}
 	x, err := netConfig(o.flow, o.hands)
 	if err != nil {
+		return err
+	}
+	if err := n.openMirror(o, &x); err != nil {
 		return err
 	}
 	if n.net, err = xdp.Open(x); err != nil {
@@ -104,9 +108,10 @@ func (n *intake) describeHead(o *opening) (pcapng.Section, []pcapng.Interface) {
 	var ifs []pcapng.Interface
 	from, granted := o.flow.From, n.net.Granted()
 	for _, s := range n.sources {
+		of, about := n.captured(from.Interface, s.port.Queue())
 		one := pcapng.Interface{
-			Name: from.Interface, Filter: shortened(from.Filter), LinkType: pcapng.LinkTypeEthernet,
-			Description: fmt.Sprintf("%s queue %d", from.Interface, s.port.Queue()),
+			Name: of, Filter: shortened(from.Filter), LinkType: pcapng.LinkTypeEthernet,
+			Description: about,
 		}
 		ifs = append(ifs, one)
 		if granted.CardClock {

@@ -78,6 +78,7 @@ func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, if
 	}
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	p := newPacked(o.region, 1, uint32(o.region.ExtentSize()), spare, extents, &w.copied)
+	p.numbers = numbering{}.direct(w.directions)
 	p.snap, w.layout = &w.snap, p
 	s, err := openPipe(o.shared.stream, head, o.region, w.layout)
 	if err != nil {
@@ -90,7 +91,7 @@ func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, if
 
 // lay makes the layout of a disk.
 func (w *writer) lay(o *opening, spare *stack) (layout, error) {
-	quarter, numbers := w.disk.store.size/4, w.disk.store.numbering()
+	quarter, numbers := w.disk.store.size/4, w.disk.store.numbering().direct(w.directions)
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)
 		s := newSlot(o.region, min(chainFrames, w.disk.queue.Limits().Frames), quarter, spare, &w.copied)

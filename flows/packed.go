@@ -96,7 +96,7 @@ func (p *packed) put(source uint32, fs []umem.Frame, kept, length, block uint32)
 	for _, f := range fs {
 		at += uint32(copy(dst[at:end], p.region.Bytes(f)))
 	}
-	p.numbers.tail(dst[at:], kept, block)
+	p.numbers.tail(source, dst[at:], kept, block)
 	p.used += block
 	p.packets++
 	p.bytes += uint64(kept)

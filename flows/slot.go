@@ -144,7 +144,7 @@ func (s *slot) inPlace(source uint32, f umem.Frame, length, block uint32) bool {
 	addr := f.Addr - pcapng.PacketHeaderLen
 	out := s.region.At(addr, uint64(block))
 	putHeader(out, source, s.region.Side(f), f.Len, length, block)
-	s.numbers.tail(out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
+	s.numbers.tail(source, out[pcapng.PacketHeaderLen+f.Len:], f.Len, block)
 	s.chain = append(s.chain, umem.Frame{Addr: addr, Len: block, Options: umem.More})
 	return true
 }
@@ -161,7 +161,7 @@ func (s *slot) overhang(source uint32, f umem.Frame, length, block uint32) bool 
 	start, room := s.region.Start(f)
 	here := room - (addr - start)
 	putHeader(s.region.At(addr, pcapng.PacketHeaderLen), source, s.region.Side(f), f.Len, length, block)
-	s.numbers.tail(s.tail[:], f.Len, block)
+	s.numbers.tail(source, s.tail[:], f.Len, block)
 	tail := s.tail[:pcapng.PacketTailLen(f.Len, block)]
 	end := f.Addr + uint64(f.Len)
 	cut := copy(s.region.At(end, start+room-end), tail)
@@ -190,7 +190,7 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint3
 		g.write(s.region.Bytes(f)[:n])
 		rest -= n
 	}
-	s.numbers.tail(s.tail[:], kept, block)
+	s.numbers.tail(source, s.tail[:], kept, block)
 	g.write(s.tail[:pcapng.PacketTailLen(kept, block)])
 	g.end()
 	s.spare.push(fs...)

@@ -66,6 +66,7 @@ type FlowStatus struct {
 	MultiBuffer bool     `json:"multi_buffer"`             // long packets span frames
 	Attach      string   `json:"attach"`                   // driver or generic
 	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
+	Mirrors     []string `json:"mirrors,omitempty"`        // directions that copies are taken of, instead of the packets
 
 	CardNode *int     `json:"card_node,omitempty"` // NUMA nodes, where the kernel says
 	DiskNode *int     `json:"disk_node,omitempty"`

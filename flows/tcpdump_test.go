@@ -31,10 +31,16 @@ type tcpdump struct {
 // lost.
 func startTcpdump(t *testing.T, e *testenv.End) *tcpdump {
 	t.Helper()
+	return startTcpdumpOf(t, e, "out", 16384)
+}
+
+// startTcpdumpOf is startTcpdump of one direction, "out" or "in", and of so many bytes of each packet.
+func startTcpdumpOf(t *testing.T, e *testenv.End, direction string, longest int) *tcpdump {
+	t.Helper()
 	testenv.Tool(t, "tcpdump")
-	d := &tcpdump{file: filepath.Join(t.TempDir(), "sent.pcap"), all: make(chan struct{})}
+	d := &tcpdump{file: filepath.Join(t.TempDir(), direction+".pcap"), all: make(chan struct{})}
 	memory := min(16<<10*fromEnvironment("UNIFIEDD_ROUNDS", usualRounds), 256<<10) // KiB; each packet takes 16
-	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", "out", "-n", "-s", "16384", "-B", strconv.Itoa(memory), "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
+	d.cmd = e.Command("tcpdump", "-i", e.Ifname, "-Q", direction, "-n", "-s", strconv.Itoa(longest), "-B", strconv.Itoa(memory), "--immediate-mode", "-U", "-Z", "root", "-w", d.file)
 	errs, err := d.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

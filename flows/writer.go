@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -29,6 +30,8 @@ type writer struct {
 	times   arrivals
 	silence silence // of the disk; the watcher's
 	to      string  // where it goes, for people
+
+	directions []pcapng.Direction // of packets, by source; nil: not known
 }
 
 // sink takes a layout's batches. Its methods run on the worker's thread and do

@@ -31,6 +31,7 @@ type captureFlags struct {
 	queues           []int
 	ring             int
 	takeOver         bool
+	mirror           string
 	ownOnly          bool
 	reserve          bool
 	quiet            bool
@@ -46,8 +47,10 @@ func newCapture() *cobra.Command {
 them. The file is pcapng, which Wireshark, tshark and tcpdump open.
 
 Unlike with tcpdump, the host no longer sees what is captured: packets that match
-FILTER go to the capture and nowhere else. All others go on to the host.`,
+FILTER go to the capture and nowhere else. All others go on to the host. With --mirror
+the capture has copies, also of what the host sends, and the host goes on with all.`,
 		Example: `  unifiedd capture -i eth1 -w feed.pcapng udp port 5000
+  unifiedd capture -i eth0 --mirror -w all.pcapng
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
   unifiedd capture -i eth1 -G 3600 -w %Y%m%d-%H.pcapng`,
@@ -81,6 +84,8 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.IntVar(&f.ring, "ring", 4096, "entries of each ring of a queue")
 	s.BoolVarP(&f.ownOnly, "no-promiscuous-mode", "p", false, "capture only what is for this host")
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
+	s.StringVar(&f.mirror, "mirror", "", "take copies, while the host goes on: both, ingress or egress (default both)")
+	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
 	if err := c.MarkFlagRequired("interface"); err != nil {
@@ -94,7 +99,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	one := config.NewFlow("capture")
 	one.From.Interface, one.From.Filter, one.From.TakeOver = f.iface, filter, f.takeOver
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
-	one.From.Promiscuous = !f.ownOnly
+	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
 	one.To.Snaplen = config.Size(f.snaplen)
 	switch f.file {
@@ -143,7 +148,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 		return err
 	}
 	one := d.Flows()[0]
-	fmt.Fprintf(stderr, "capturing on %s: %s; the host does not see it\n", f.iface, whatIsTaken(cfg.Flows[0].From.Filter))
+	fmt.Fprintf(stderr, "capturing on %s: %s\n", f.iface, whatIsTaken(cfg.Flows[0].From))
 	follow(ctx, one, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
 	err = one.Stop()
@@ -155,12 +160,22 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 	return err
 }
 
-// whatIsTaken names what a capture takes from the host.
-func whatIsTaken(filter string) string {
-	if filter == "" {
-		return "every packet that arrives"
+// whatIsTaken names what a capture takes, and what that is to the host.
+func whatIsTaken(from config.From) string {
+	what, end := "every packet that arrives", "; the host does not see it"
+	switch from.Mirror {
+	case config.MirrorBoth:
+		what = "every packet that arrives or leaves"
+	case config.MirrorEgress:
+		what = "every packet that leaves"
 	}
-	return "packets that match " + filter
+	if from.Mirror != "" {
+		end = "; copies, the host goes on with them"
+	}
+	if from.Filter != "" {
+		what = "packets that match " + from.Filter
+	}
+	return what + end
 }
 
 // reserve makes the huge pages the region needs, if that is wanted, and says so.

@@ -137,6 +137,9 @@ func printNetwork(w io.Writer, f *flows.FlowStatus) {
 	if f.Filter != "" {
 		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
 	}
+	if len(f.Mirrors) > 0 {
+		fmt.Fprintf(w, "  mirrors\t%s; the host goes on with its packets\n", strings.Join(f.Mirrors, " and "))
+	}
 	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
 	fmt.Fprintf(w, "  times\t%s\n", times(f))
 	if len(f.Left) > 0 {

@@ -38,6 +38,9 @@ func fromDocument(f *Flow) map[string]any {
 	if from.Queues != nil {
 		doc["queues"] = from.Queues
 	}
+	if from.Mirror != "" {
+		doc["mirror"] = string(from.Mirror)
+	}
 	return doc
 }
 

@@ -59,6 +59,16 @@ const (
 	TimestampsPrefer   Timestamps = "prefer"   // the card's own where the driver gives it
 )
 
+// Mirror is which packets of an interface are copied, while the host goes on with them.
+type Mirror string
+
+// The directions. Empty, packets are taken from the host and not copied.
+const (
+	MirrorBoth    Mirror = "both"    // what arrives, and what the host sends
+	MirrorIngress Mirror = "ingress" // what arrives
+	MirrorEgress  Mirror = "egress"  // what the host sends
+)
+
 // Layout is how packets are laid out in the capture file.
 type Layout string
 
@@ -173,6 +183,7 @@ var (
 	allWaits      = []Wait{WaitSpin, WaitSleep, WaitPoll}
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}
 	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}
+	allMirrors    = []Mirror{MirrorBoth, MirrorIngress, MirrorEgress}
 	allLayouts    = []Layout{LayoutSlot, LayoutPacked}
 	allPrepares   = []Prepare{PrepareZero, PrepareAllocate, PrepareNone}
 	allLevels     = []Level{LevelDebug, LevelInfo, LevelWarn, LevelError}

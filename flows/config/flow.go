@@ -47,6 +47,9 @@ type From struct {
 	Timestamps Timestamps
 	// Promiscuous receives also what is not for this host.
 	Promiscuous bool
+	// Mirror takes copies of packets, also of those the host sends, instead of the
+	// packets; empty: not so.
+	Mirror Mirror
 	// TakeOver accepts that unfiltered traffic of the interface with the
 	// default route no longer reaches the host.
 	TakeOver bool

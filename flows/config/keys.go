@@ -49,6 +49,7 @@ var keys = []key{
 	{"from.busy_poll", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.BusyPoll }},
 	{"from.timestamps", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Timestamps }},
 	{"from.promiscuous", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Promiscuous }},
+	{"from.mirror", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Mirror }},
 	{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }},
 	{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }},
 	{"from.message", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Message }},

@@ -63,7 +63,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "orders", Worker: "fast", Pos: Pos{file, 58, 5},
-				From: From{Interface: "eth1", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,

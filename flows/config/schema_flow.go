@@ -34,6 +34,7 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"busy_poll":   set(d, &f.BusyPoll, parseDuration),
 		"timestamps":  set(d, &f.Timestamps, oneOf(allTimestamps)),
 		"promiscuous": set(d, &f.Promiscuous, parseBool),
+		"mirror":      set(d, &f.Mirror, oneOf(allMirrors)),
 		"take_over":   set(d, &f.TakeOver, parseBool),
 		"rdma":        set(d, &f.RDMA, parseText),
 		"listen":      set(d, &f.Listen, parseText),

@@ -39,8 +39,10 @@ func newShared(v *validator) *shared {
 
 // take takes what the flow at path has, and refuses what another has already.
 func (s *shared) take(path string, f *Flow) {
-	s.interfaces.take(join(path, "from.interface"), f.From.Interface)
-	s.queues(join(path, "from.interface"), f.From.Interface, false)
+	if f.From.Mirror == "" { // copies are nobody's loss
+		s.interfaces.take(join(path, "from.interface"), f.From.Interface)
+		s.queues(join(path, "from.interface"), f.From.Interface, false)
+	}
 	s.device(join(path, "from.rdma"), f.From.RDMA)
 	s.device(join(path, "to.rdma"), f.To.RDMA)
 	s.listen(join(path, "from.listen"), f.From.Listen)

@@ -129,6 +129,18 @@ func (v *validator) packets(path string, f *From) {
 		"%s is not whole microseconds, up to %s", f.BusyPoll, maxPoll)
 	v.queues(join(path, "queues"), f.Queues)
 	v.filter(join(path, "filter"), f.Filter)
+	v.mirror(path, f)
+}
+
+// mirror checks what goes with copies of packets: they arrive on an interface of their own.
+func (v *validator) mirror(path string, f *From) {
+	if f.Mirror == "" {
+		return
+	}
+	v.checkErr(join(path, "mirror"), member(f.Mirror, allMirrors))
+	v.check(f.Queues == nil, join(path, "queues"), "copies do not come by the queues of the interface: remove it, or mirror")
+	v.check(f.ZeroCopy != ZeroCopyRequire, join(path, "zero_copy"), "the kernel copies what it mirrors: say prefer, or remove mirror")
+	v.check(f.Timestamps != TimestampsHardware, join(path, "timestamps"), "copies have no times of the card's clock: say prefer or software, or remove mirror")
 }
 
 func (v *validator) queues(path string, queues []int) {

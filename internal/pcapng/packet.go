@@ -1,7 +1,10 @@
 package pcapng
 
-// epbPacketID is the option with a packet's number.
-const epbPacketID = 5
+// Options of packets: their flags, and their number.
+const (
+	epbFlags    = 2
+	epbPacketID = 5
+)
 
 const (
 	// PacketHeaderLen is the length in bytes of what stands in front of the packet in its block.
@@ -37,11 +40,16 @@ func PacketTailLen(capLen, blockLen uint32) uint32 { return blockLen - PacketHea
 // up to blockLen, and the block length again. dst starts right behind the packet. It writes PacketTailLen bytes, each
 // of them, and none beyond.
 func PutPacketTail(dst []byte, capLen, blockLen uint32) {
+	putPadOption(beginTail(dst, capLen, blockLen))
+}
+
+// beginTail writes the tail without options and returns where those go.
+func beginTail(dst []byte, capLen, blockLen uint32) []byte {
 	n := PacketTailLen(capLen, blockLen)
 	dst = dst[:n]
 	clear(dst)
 	le.PutUint32(dst[n-4:], blockLen)
-	putPadOption(dst[-capLen&3 : n-4])
+	return dst[-capLen&3 : n-4]
 }
 
 // putPadOption makes the zeroed dst a list of options that say nothing. Four zeros are opt_endofopt.
@@ -63,15 +71,15 @@ const NumberLen = 12
 // segments it tells a packet of this batch from an older one that lay there before. blockLen is what PacketBlockLen gave
 // for capLen + NumberLen.
 func PutNumberedTail(dst []byte, capLen, blockLen uint32, number uint64) {
-	n := PacketTailLen(capLen, blockLen)
-	dst = dst[:n]
-	clear(dst)
-	le.PutUint32(dst[n-4:], blockLen)
-	options := dst[-capLen&3 : n-4]
+	putPadOption(putNumber(beginTail(dst, capLen, blockLen), number))
+}
+
+// putNumber writes the option with a number and returns what is behind it.
+func putNumber(options []byte, number uint64) []byte {
 	le.PutUint16(options, epbPacketID)
 	le.PutUint16(options[2:], 8)
 	le.PutUint64(options[4:], number)
-	putPadOption(options[NumberLen:])
+	return options[NumberLen:]
 }
 
 // PutPacket copies a packet into dst as a block of blockLen bytes (what PacketBlockLen gave for len(data)): the packed

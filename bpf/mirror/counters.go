@@ -1,0 +1,31 @@
+package mirror
+
+import "fmt"
+
+// Counters are copies that were lost on their way, since Open.
+type Counters struct {
+	// Failed are packets the kernel had no memory or no queue for to copy. One is a packet as the host
+	// has it, which may be as long as many of the MTU.
+	Failed uint64
+	// Full are copies for which the pair's ring was full, or that were longer than the MTU when the mirror was opened.
+	Full uint64
+}
+
+// Counters reads them.
+func (m *Mirror) Counters() (c Counters, err error) {
+	var words [directions]uint64
+	if err := m.failed.Lookup(uint32(0), &words); err != nil {
+		return c, fmt.Errorf("read the counters of the mirror of %s: %w", m.name, err)
+	}
+	for _, n := range words {
+		c.Failed += n
+	}
+	link, err := m.handle.LinkByIndex(m.pair.near)
+	if err != nil {
+		return c, fmt.Errorf("mirror of %s: %w", m.name, linkError(err))
+	}
+	if s := link.Attrs().Statistics; s != nil {
+		c.Full = s.TxDropped
+	}
+	return c, nil
+}

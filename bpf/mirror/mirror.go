@@ -1,0 +1,183 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// Config says what Open mirrors.
+type Config struct {
+	// Interface is the name of an Ethernet interface, or of the loopback.
+	Interface string
+	// Directions are those to be copied, each once.
+	Directions []Direction
+	// Promiscuous has the interface receive also what is not for this host.
+	Promiscuous bool
+
+	filters bool // as before Linux 6.6, for tests
+}
+
+// Mirror is an interface whose packets are copied.
+type Mirror struct {
+	name       string // of the interface when it was opened
+	index      int    // of the interface
+	directions []Direction
+	filters    bool // instead of links
+	handle     *netlink.Handle
+	slot       *slot
+	pair       pair
+	copiers    []*ebpf.Program // one for each direction
+	failed     *ebpf.Map       // copies the kernel refused, by direction
+	undo       cleanup
+
+	mu       sync.Mutex
+	attached cleanup     // while packets are copied
+	links    []link.Link // of those; none where filters do it
+}
+
+// cleanup undoes what was done, in reverse order.
+type cleanup []func() error
+
+func (c *cleanup) add(undo func() error) { *c = append(*c, undo) }
+
+// run undoes everything, once, and joins the errors.
+func (c *cleanup) run() error {
+	var errs []error
+	for i := len(*c) - 1; i >= 0; i-- {
+		errs = append(errs, (*c)[i]())
+	}
+	*c = nil
+	return errors.Join(errs...)
+}
+
+// Open makes the pair. It removes first what mirrors of processes that were killed left in the
+// network namespace.
+func Open(c Config) (_ *Mirror, err error) {
+	m := &Mirror{name: c.Interface, directions: c.Directions, filters: c.filters}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("mirror %s: %w", c.Interface, err), m.Close())
+		}
+	}()
+	if m.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return nil, fmt.Errorf("open netlink: %w", err)
+	}
+	m.undo.add(func() error { m.handle.Close(); return nil })
+	mtu, err := m.find()
+	if err != nil {
+		return nil, err
+	}
+	if err := sweep(m.handle); err != nil {
+		return nil, err
+	}
+	if m.slot, err = takeSlot(); err != nil {
+		return nil, err
+	}
+	m.undo.add(m.slot.close)
+	if err := m.provide(mtu); err != nil {
+		return nil, err
+	}
+	if c.Promiscuous {
+		if err := m.listen(); err != nil {
+			return nil, err
+		}
+	}
+	return m, m.loadCopiers()
+}
+
+// find looks up what is to be mirrored, and how long its packets are.
+func (m *Mirror) find() (mtu int, err error) {
+	l, err := m.handle.LinkByName(m.name)
+	if err != nil {
+		return 0, linkError(err)
+	}
+	a := l.Attrs()
+	if a.EncapType != "ether" && a.EncapType != "loopback" {
+		return 0, fmt.Errorf("%w: it is of type %q (mirror the interface below it)", ErrNotEthernet, a.EncapType)
+	}
+	m.index = a.Index
+	if a.EncapType == "loopback" { // what leaves arrives, at once
+		m.directions = []Direction{Ingress}
+	}
+	return a.MTU, nil
+}
+
+// linkError gives a missing interface its type.
+func linkError(err error) error {
+	if errors.As(err, new(netlink.LinkNotFoundError)) || errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("%w, or never was in this network namespace (see: ip link)", ErrGone)
+	}
+	return fmt.Errorf("look the interface up: %w", err)
+}
+
+// provide makes the pair and closes its far end to the host.
+func (m *Mirror) provide(mtu int) (err error) {
+	if m.pair, err = makePair(m.handle, m.slot.number, m.name, mtu); err != nil {
+		return err
+	}
+	m.undo.add(func() error { return m.pair.remove(m.handle) })
+	drop, err := load("ufd_drop", dropAll())
+	if err != nil {
+		return err
+	}
+	m.undo.add(drop.Close)
+	if err := m.attach(drop, m.pair.far, Ingress, &m.undo); err != nil {
+		return err
+	}
+	return m.pair.up(m.handle)
+}
+
+// loadCopiers loads a program for each direction.
+func (m *Mirror) loadCopiers() (err error) {
+	if m.failed, err = newCounters(); err != nil {
+		return err
+	}
+	m.undo.add(m.failed.Close)
+	for _, d := range m.directions {
+		p, err := load("ufd_mirror", copyTo(m.pair.near, d, m.failed.FD()))
+		if err != nil {
+			return err
+		}
+		m.undo.add(p.Close)
+		m.copiers = append(m.copiers, p)
+	}
+	return nil
+}
+
+// Start has packets copied. It must run in the network namespace of Open.
+func (m *Mirror) Start() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, d := range m.directions {
+		if err := m.attach(m.copiers[i], m.index, d, &m.attached); err != nil {
+			m.links = nil
+			return errors.Join(fmt.Errorf("mirror %s: %w", m.name, err), m.attached.run())
+		}
+	}
+	return nil
+}
+
+// Stop has no more packets copied. What was copied is on its way still.
+func (m *Mirror) Stop() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.links = nil
+	return m.attached.run()
+}
+
+// Interface is the name of the interface on which copies arrive: on queue 0 of what arrived, on
+// queue 1 of what the host sent.
+func (m *Mirror) Interface() string { return farName(m.slot.number) }
+
+// Directions are those that are copied. Of the loopback it is Ingress alone: each packet arrives
+// that leaves.
+func (m *Mirror) Directions() []Direction { return m.directions }
+
+// Close ends the copying and removes everything. A second call does nothing.
+func (m *Mirror) Close() error { return errors.Join(m.Stop(), m.undo.run()) }

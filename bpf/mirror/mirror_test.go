@@ -1,0 +1,249 @@
+package mirror
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// forms are how programs are attached: by links, and as before Linux 6.6.
+var forms = map[string]bool{"links": false, "filters": true}
+
+// open mirrors end B in both directions, until the test ends.
+func open(t *testing.T, p *testenv.Pair, filters bool) (m *Mirror) {
+	t.Helper()
+	p.B.Do(t, func() {
+		var err error
+		m, err = Open(Config{Interface: p.B.Ifname, Directions: []Direction{Ingress, Egress}, Promiscuous: true, filters: filters})
+		if err == nil {
+			err = m.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() {
+		if err := m.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return m
+}
+
+// nothingLeft checks that the namespace of end B is as it was.
+func nothingLeft(t *testing.T, p *testenv.Pair) {
+	t.Helper()
+	if links := p.B.Run(t, "ip", "-o", "link"); strings.Contains(links, "ufd-") {
+		t.Errorf("a veth pair is left: %s", links)
+	}
+	if qdiscs := p.B.Run(t, testenv.Tool(t, "tc"), "qdisc", "show", "dev", p.B.Ifname); strings.Contains(qdiscs, "clsact") {
+		t.Errorf("a qdisc is left: %s", qdiscs)
+	}
+}
+
+// TestMirror: a ping and its answers arrive and leave, are copied each to the queue of its direction, and
+// nothing is left behind.
+func TestMirror(t *testing.T) {
+	testenv.Root(t)
+	for form, filters := range forms {
+		t.Run(form, func(t *testing.T) {
+			testenv.Leaks(t)
+			p := testenv.NewPair(t, testenv.PairOptions{})
+			m := open(t, p, filters)
+			p.A.Run(t, "ping", "-c", "3", "-i", "0.01", p.B.IP.String())
+			far := func() uint64 {
+				var n uint64
+				p.B.Do(t, func() {
+					l, err := m.handle.LinkByIndex(m.pair.far)
+					if err != nil {
+						t.Fatal(err)
+					}
+					n = l.Attrs().Statistics.RxPackets
+				})
+				return n
+			}
+			testenv.Wait(t, 10*time.Second, "copies of three pings and three answers", func() bool { return far() >= 6 })
+			if _, up, err := m.Check(); !up || err != nil {
+				t.Errorf("check: up %v, %v", up, err)
+			}
+			if c, err := m.Counters(); err != nil || c != (Counters{}) {
+				t.Errorf("lost %+v, %v", c, err)
+			}
+			if err := m.Stop(); err != nil {
+				t.Error(err)
+			}
+			before := far()
+			p.A.Run(t, "ping", "-c", "3", "-i", "0.01", p.B.IP.String())
+			if after := far(); after != before {
+				t.Errorf("%d copies came after Stop", after-before)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+			nothingLeft(t, p)
+		})
+	}
+}
+
+// TestTwoMirrors: two mirror one interface, and the end of one is nothing to the other. A clsact
+// that was there before stays.
+func TestTwoMirrors(t *testing.T) {
+	testenv.Root(t)
+	for form, filters := range forms {
+		t.Run(form, func(t *testing.T) {
+			p := testenv.NewPair(t, testenv.PairOptions{})
+			one, two := open(t, p, filters), open(t, p, filters)
+			if one.Interface() == two.Interface() {
+				t.Fatalf("both have %s", one.Interface())
+			}
+			if err := one.Close(); err != nil {
+				t.Error(err)
+			}
+			if _, _, err := two.Check(); err != nil {
+				t.Errorf("the other is gone with the one: %v", err)
+			}
+			if err := two.Close(); err != nil {
+				t.Error(err)
+			}
+			p.B.Run(t, testenv.Tool(t, "tc"), "qdisc", "add", "dev", p.B.Ifname, "clsact")
+			three := open(t, p, filters)
+			if err := three.Close(); err != nil {
+				t.Error(err)
+			}
+			if q := p.B.Run(t, "tc", "qdisc", "show", "dev", p.B.Ifname); !strings.Contains(q, "clsact") {
+				t.Errorf("somebody's clsact is gone: %s", q)
+			}
+		})
+	}
+}
+
+// TestDetached: somebody takes the programs off.
+func TestDetached(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	m := open(t, p, true)
+	p.B.Run(t, testenv.Tool(t, "tc"), "filter", "del", "dev", p.B.Ifname, "egress")
+	if _, _, err := m.Check(); !errors.Is(err, ErrDetached) {
+		t.Errorf("a filter that is gone: %v", err)
+	}
+	linked := open(t, p, false)
+	if err := linked.links[0].Detach(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := linked.Check(); !errors.Is(err, ErrDetached) {
+		t.Errorf("a link without its interface: %v", err)
+	}
+}
+
+// TestGone: the interface is removed while it is mirrored.
+func TestGone(t *testing.T) {
+	testenv.Root(t)
+	for form, filters := range forms {
+		t.Run(form, func(t *testing.T) {
+			testenv.Leaks(t)
+			p := testenv.NewPair(t, testenv.PairOptions{})
+			m := open(t, p, filters)
+			p.A.Delete(t)
+			if _, _, err := m.Check(); !errors.Is(err, ErrGone) {
+				t.Errorf("check: %v", err)
+			}
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{})
+	p.B.Run(t, "ip", "tuntap", "add", "tun0", "mode", "tun")
+	for name, want := range map[string]error{"nowhere": ErrGone, "tun0": ErrNotEthernet} {
+		p.B.Do(t, func() {
+			if _, err := Open(Config{Interface: name, Directions: []Direction{Ingress}}); !errors.Is(err, want) {
+				t.Errorf("%s: %v", name, err)
+			}
+		})
+	}
+	nothingLeft(t, p)
+}
+
+// mirrored names an interface for a child process that mirrors it until it is killed.
+const mirrored = "UNIFIEDD_MIRRORED"
+
+func TestMain(m *testing.M) {
+	name, is := os.LookupEnv(mirrored)
+	if !is {
+		os.Exit(m.Run())
+	}
+	name, filters := strings.CutSuffix(name, "+filters")
+	child, err := Open(Config{Interface: name, Directions: []Direction{Ingress, Egress}, filters: filters})
+	if err == nil {
+		err = child.Start()
+	}
+	if err != nil {
+		panic(err)
+	}
+	_, _ = os.Stdout.WriteString("mirrors\n")
+	time.Sleep(time.Hour)
+}
+
+// TestKilled: what the mirror of a process that was killed leaves is swept away, and nothing of one that lives.
+func TestKilled(t *testing.T) {
+	testenv.Root(t)
+	for form, filters := range forms {
+		t.Run(form, func(t *testing.T) {
+			p := testenv.NewPair(t, testenv.PairOptions{})
+			name := p.B.Ifname
+			if filters {
+				name += "+filters"
+			}
+			child := p.B.Command(os.Args[0])
+			child.Env = append(os.Environ(), mirrored+"="+name)
+			awaitOutput(t, child)
+			sweeps := func() {
+				t.Helper()
+				p.B.Do(t, func() {
+					if err := Sweep(); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			sweeps()
+			if links := p.B.Run(t, "ip", "-o", "link"); !strings.Contains(links, "ufd-cap0") {
+				t.Fatalf("swept away what is in use: %s", links)
+			}
+			_ = child.Process.Kill()
+			_ = child.Wait()
+			if !filters { // the links are gone already
+				if got := p.B.Run(t, "tc", "filter", "show", "dev", p.B.Ifname, "ingress"); strings.Contains(got, "ufd_mirror") {
+					t.Errorf("a program is left: %s", got)
+				}
+			}
+			sweeps()
+			nothingLeft(t, p)
+		})
+	}
+}
+
+// awaitOutput starts a command, which is killed at the end of the test, and waits until it says something.
+func awaitOutput(t *testing.T, c *exec.Cmd) {
+	t.Helper()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stderr = os.Stderr
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	if _, err := out.Read(make([]byte, 64)); err != nil {
+		t.Fatal(err)
+	}
+}

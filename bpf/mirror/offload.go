@@ -1,0 +1,36 @@
+package mirror
+
+import (
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// offloads are what the kernel is to do itself for copies: what is left undone would be left undone
+// in the capture, and a tag beside the packet would be lost. Without checksums there is no
+// segmentation either (netdev_fix_features, net/core/dev.c), so copies are cut to the MTU.
+var offloads = []string{"tx-checksum-ip-generic", "tx-checksum-sctp", "tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
+
+// offloadsOff has the kernel do for what an interface sends what it would leave to a card.
+func offloadsOff(index int) error {
+	family, err := netlink.GenlFamilyGet(unix.ETHTOOL_GENL_NAME)
+	if err != nil {
+		return fmt.Errorf("look for ethtool's netlink: %w", err)
+	}
+	header := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_HEADER|unix.NLA_F_NESTED, nil)
+	header.AddRtAttr(unix.ETHTOOL_A_HEADER_DEV_INDEX, nl.Uint32Attr(uint32(index)))
+	wanted := nl.NewRtAttr(unix.ETHTOOL_A_FEATURES_WANTED|unix.NLA_F_NESTED, nil)
+	bits := wanted.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS|unix.NLA_F_NESTED, nil)
+	for _, name := range offloads { // named without a value: off
+		bit := bits.AddRtAttr(unix.ETHTOOL_A_BITSET_BITS_BIT|unix.NLA_F_NESTED, nil)
+		bit.AddRtAttr(unix.ETHTOOL_A_BITSET_BIT_NAME, nl.ZeroTerminated(name))
+	}
+	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
+	request.AddData(&nl.Genlmsg{Command: unix.ETHTOOL_MSG_FEATURES_SET, Version: unix.ETHTOOL_GENL_VERSION})
+	request.AddData(header)
+	request.AddData(wanted)
+	_, err = request.Execute(unix.NETLINK_GENERIC, 0)
+	return err
+}

@@ -1,0 +1,67 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// queueMapping is where struct __sk_buff of include/uapi/linux/bpf.h has the queue.
+	queueMapping = 12
+	// next lets the next program look, or the packet go on (TCX_NEXT, and TC_ACT_UNSPEC).
+	next = -1
+	// drop is TCX_DROP and TC_ACT_SHOT.
+	drop = 2
+)
+
+// copyTo is a program that sends a clone of each packet to an interface, to the queue of its
+// direction, and counts where that fails. The kernel takes the queue from the packet's own, plus
+// one; so it is set for the clone and put back.
+func copyTo(index int, d Direction, failed int) asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1),
+		asm.LoadMem(asm.R7, asm.R6, queueMapping, asm.Word),
+		asm.Mov.Imm(asm.R2, int32(d)+1),
+		asm.StoreMem(asm.R6, queueMapping, asm.R2, asm.Word),
+		asm.Mov.Imm(asm.R2, int32(index)),
+		asm.Mov.Imm(asm.R3, 0),
+		asm.FnCloneRedirect.Call(),
+		asm.StoreMem(asm.R6, queueMapping, asm.R7, asm.Word),
+		asm.JEq.Imm(asm.R0, 0, "done"),
+		asm.LoadMapValue(asm.R1, failed, uint32(d)*8),
+		asm.Mov.Imm(asm.R2, 1),
+		asm.StoreXAdd(asm.R1, asm.R2, asm.DWord),
+		asm.Mov.Imm(asm.R0, next).WithSymbol("done"),
+		asm.Return(),
+	}
+}
+
+// dropAll is a program that drops each packet.
+func dropAll() asm.Instructions {
+	return asm.Instructions{asm.Mov.Imm(asm.R0, drop), asm.Return()}
+}
+
+// load puts a program for tc's hooks into the kernel. The caller closes it.
+func load(name string, code asm.Instructions) (*ebpf.Program, error) {
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, Instructions: code, License: "Dual BSD/GPL"})
+	if errors.Is(err, unix.EPERM) {
+		return nil, fmt.Errorf("load the program %s: %w (run as root, or with CAP_BPF and CAP_NET_ADMIN)", name, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load the program %s: %w", name, err)
+	}
+	return p, nil
+}
+
+// newCounters makes the map that programs count failures in: one value, a word for each direction.
+func newCounters() (*ebpf.Map, error) {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "ufd_failed", Type: ebpf.Array, KeySize: 4, ValueSize: 8 * uint32(directions), MaxEntries: 1})
+	if err != nil {
+		return nil, fmt.Errorf("make the map of counters: %w", err)
+	}
+	return m, nil
+}

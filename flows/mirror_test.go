@@ -1,0 +1,242 @@
+package flows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// mirrors starts a flow that takes copies, in a lab with addresses.
+func (l *lab) mirrors(t *testing.T, layout, direction string) *Flow {
+	t.Helper()
+	text := strings.Replace(l.defaults(layout), "ring: 2048", "ring: 4096, mirror: "+direction, 1)
+	return l.start(t, text, Options{}).Flows()[0]
+}
+
+// TestMirror: ping, TCP and packets with VLAN tags go on as without, and the file has both
+// directions as tcpdump has them on the same interface, packet for packet.
+func TestMirror(t *testing.T) {
+	for _, layout := range layouts {
+		t.Run(layout, func(t *testing.T) {
+			l := newLab(t, testenv.PairOptions{})
+			f := l.mirrors(t, layout, "both")
+			in, out := listen(t, l, "in"), listen(t, l, "out")
+			l.A.Run(t, "ping", "-c", "5", "-i", "0.02", "-s", "900", l.B.IP.String())
+			l.transfer(t, "1M")
+			testenv.SendRaw(t, &l.A, tagged(&l.A, &l.B, 20), testenv.SendOptions{})
+			testenv.SendRaw(t, &l.B, tagged(&l.B, &l.A, 20), testenv.SendOptions{})
+			arrived, left := in.rest(t), out.rest(t)
+			n := uint64(len(arrived) + len(left))
+			s := await(t, f, "copies of all that tcpdump has", func(s FlowStatus) bool { return s.Written.Packets+lost(s) >= n })
+			if lost(s) > 0 || len(s.Mirrors) != 2 || s.From != l.B.Ifname {
+				t.Errorf("lost %v; mirrors %v of %s", s.Dropped, s.Mirrors, s.From)
+			}
+			if err := f.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			all := records(t, l.files(t)...)
+			samePackets(t, "what arrived", contents(of(all, 0)), arrived)
+			samePackets(t, "what left", contents(of(all, 1)), left)
+			l.toldDirections(t, len(arrived), len(left))
+			readWithoutComplaint(t, l.files(t)...)
+			if links := l.B.Run(t, "ip", "-o", "link"); strings.Contains(links, "ufd-") {
+				t.Errorf("a stopped flow leaves %s", links)
+			}
+		})
+	}
+}
+
+// of are the packets of one interface of a file.
+func of(all []testenv.Captured, iface int) (some []testenv.Captured) {
+	for _, c := range all {
+		if c.Interface == iface {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// listen has tcpdump take one direction at end B.
+func listen(t *testing.T, l *lab, direction string) *tcpdump {
+	t.Helper()
+	return startTcpdumpOf(t, &l.B, direction, 65536)
+}
+
+// rest ends the capture when nothing comes any more.
+func (d *tcpdump) rest(t *testing.T) [][]byte {
+	t.Helper()
+	time.Sleep(200 * time.Millisecond) // it writes each packet at once; what is on the wire is there
+	return d.stop(t, 0, 0)
+}
+
+// transfer has iperf3 send so many bytes each way over TCP.
+func (l *lab) transfer(t *testing.T, bytes string) {
+	t.Helper()
+	testenv.Tool(t, "iperf3")
+	server := l.B.Command("iperf3", "-s", "-1", "-B", l.B.IP.String())
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill(); _ = server.Wait() })
+	testenv.Wait(t, 10*time.Second, "iperf3 to listen", func() bool { return strings.Contains(l.B.Run(t, "ss", "-Hltn"), ":5201") })
+	l.A.Run(t, "iperf3", "-c", l.B.IP.String(), "-n", bytes, "--bidir", "-b", "50M")
+}
+
+// tagged are packets with a VLAN tag.
+func tagged(from, to *testenv.End, n int) [][]byte {
+	frames := testenv.Stream(from, to, 7, 0, n, 200)
+	for i, f := range frames {
+		frames[i] = bytes.Join([][]byte{f[:12], {0x81, 0, 0, 42}, f[12:]}, nil)
+	}
+	return frames
+}
+
+// toldDirections checks the flags of packets, as tshark reads them.
+func (l *lab) toldDirections(t *testing.T, arrived, left int) {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, "tshark"), "-r", l.files(t)[0], "-T", "fields", "-e", "frame.packet_flags_direction").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, word := range strings.Fields(string(out)) {
+		counts[word]++
+	}
+	if counts["0x00000001"]+counts["1"] != arrived || counts["0x00000002"]+counts["2"] != left {
+		t.Errorf("directions %v, want %d inbound and %d outbound", counts, arrived, left)
+	}
+}
+
+// TestMirrorOffloads: what the host sends in pieces of 64 KiB, without checksums, and what arrives merged,
+// is in the file cut to the MTU and with its checksums; the streams are those of tcpdump's file.
+func TestMirrorOffloads(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	for _, e := range []*testenv.End{&l.A, &l.B} {
+		e.Run(t, testenv.Tool(t, "ethtool"), "-K", e.Ifname, "tso", "on", "gso", "on", "tx", "on", "sg", "on")
+	}
+	f := l.mirrors(t, "packed", "both")
+	in, out := listen(t, l, "in"), listen(t, l, "out")
+	l.transfer(t, "2M")
+	dumped := [][][]byte{in.rest(t), out.rest(t)}
+	long := 0
+	for _, f := range append(dumped[0], dumped[1]...) {
+		long = max(long, len(f))
+	}
+	if long <= 1514 {
+		t.Fatalf("the host sends nothing longer than %d bytes: the test shows nothing", long)
+	}
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if s := f.Status(); lost(s) > 0 {
+		t.Fatalf("lost %v", s.Dropped)
+	}
+	all := records(t, l.files(t)...)
+	for i, what := range []string{"what arrived", "what left"} {
+		got := tcpStreams(t, contents(of(all, i)), true)
+		want := tcpStreams(t, dumped[i], false)
+		if len(got) != len(want) || len(got) == 0 {
+			t.Errorf("%s: %d streams, tcpdump has %d", what, len(got), len(want))
+		}
+		for key, w := range want {
+			if !bytes.Equal(got[key], w) {
+				t.Errorf("%s: stream %s has %d bytes, tcpdump's %d, or others", what, key, len(got[key]), len(w))
+			}
+		}
+	}
+}
+
+// tcpStreams are the bytes of each TCP stream, put together by their sequence numbers. Packets from a wire
+// have right checksums, and are no longer than the MTU.
+func tcpStreams(t *testing.T, frames [][]byte, wire bool) map[string][]byte {
+	t.Helper()
+	all, first := map[string][]byte{}, map[string]uint32{}
+	for _, f := range frames {
+		p := gopacket.NewPacket(f, layers.LayerTypeEthernet, gopacket.NoCopy)
+		ip, is := p.Layer(layers.LayerTypeIPv4).(*layers.IPv4)
+		tcp, also := p.Layer(layers.LayerTypeTCP).(*layers.TCP)
+		if !is || !also {
+			continue
+		}
+		if wire && (len(f) > 1514 || !goodChecksum(ip)) {
+			t.Fatalf("a packet of %d bytes, checksum right: %v", len(f), goodChecksum(ip))
+		}
+		key := fmt.Sprint(ip.SrcIP, tcp.SrcPort, ip.DstIP, tcp.DstPort)
+		if tcp.SYN {
+			first[key], all[key] = tcp.Seq+1, []byte{}
+		}
+		at := int(tcp.Seq - first[key])
+		if _, known := first[key]; !known || len(tcp.Payload) == 0 {
+			continue
+		}
+		if end := at + len(tcp.Payload); end > len(all[key]) {
+			all[key] = append(all[key], make([]byte, end-len(all[key]))...)
+		}
+		copy(all[key][at:], tcp.Payload)
+	}
+	return all
+}
+
+// goodChecksum adds up a TCP segment with what stands for its addresses (RFC 9293, section 3.1).
+func goodChecksum(ip *layers.IPv4) bool {
+	sum := uint32(ip.Protocol) + uint32(len(ip.Payload))
+	for _, b := range [][]byte{ip.SrcIP.To4(), ip.DstIP.To4(), append(bytes.Clone(ip.Payload), 0)} {
+		for i := 0; i+1 < len(b); i += 2 {
+			sum += uint32(binary.BigEndian.Uint16(b[i:]))
+		}
+	}
+	for sum > 0xffff {
+		sum = sum&0xffff + sum>>16
+	}
+	return sum == 0xffff
+}
+
+// TestMirrorLoopback: each packet is there once, though it leaves and arrives.
+func TestMirrorLoopback(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	l.B.Run(t, "ip", "link", "set", "lo", "up")
+	text := strings.Replace(l.defaults("packed"), "interface: "+l.B.Ifname, `interface: lo, mirror: both, filter: "icmp"`, 1)
+	f := l.start(t, text, Options{}).Flows()[0]
+	l.B.Run(t, "ping", "-c", "4", "-i", "0.01", "-s", "9000", "127.0.0.1")
+	await(t, f, "four pings and four answers", func(s FlowStatus) bool { return s.Written.Packets >= 8 })
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	got := records(t, l.files(t)...)
+	if len(got) != 8 || len(got[0].Data) != 14+20+8+9000 {
+		t.Errorf("%d packets, the first of %d bytes", len(got), len(got[0].Data))
+	}
+}
+
+// TestMirrorGone: the mirrored interface is set down, which the flow waits out, and removed, which ends it. A
+// mirror needs no leave to take what carries the default route.
+func TestMirrorGone(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{})
+	l.B.Run(t, "ip", "route", "add", "default", "via", l.A.IP.String())
+	f := l.mirrors(t, "packed", "both")
+	l.A.Run(t, "ping", "-c", "2", "-i", "0.01", l.B.IP.String())
+	await(t, f, "two pings and two answers", func(s FlowStatus) bool { return s.Written.Packets >= 4 })
+	l.B.SetDown(t)
+	await(t, f, "the flow to wait", func(s FlowStatus) bool { return s.State == Waiting })
+	l.B.SetUp(t)
+	await(t, f, "the flow to go on", func(s FlowStatus) bool { return s.State == Running })
+	l.A.Delete(t)
+	s := await(t, f, "the flow to end", func(s FlowStatus) bool { return s.State == Failed })
+	if !strings.Contains(s.Error, "gone") {
+		t.Errorf("the flow says %q", s.Error)
+	}
+	if links := l.B.Run(t, "ip", "-o", "link"); strings.Contains(links, "ufd-") {
+		t.Errorf("the flow leaves %s", links)
+	}
+	if got := packets(t, l.files(t)...); len(got) < 4 {
+		t.Errorf("%d packets are kept", len(got))
+	}
+}
