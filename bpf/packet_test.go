@@ -322,6 +322,12 @@ func typical() (list [][]byte) {
 	add(0x0800, four(132, join(ports(1, 6001), make([]byte, 20))))
 	add(0x0800, four(17, join(ports(53, 80), make([]byte, 8))))
 	add(0x0800, ipv4("10.0.0.1", "0.0.0.10", 17, 0, 0, make([]byte, 30)))
+	add(0x8035, arp("10.0.0.1", "10.0.0.2"))
+	add(0x0800, four(132, join(ports(6000, 6000), make([]byte, 20))))
+	add(0x0800, ipv4("10.0.0.1", "10.0.0.1", 6, 0, 0, ports(80, 80)))
+	add(0x0800, four(112, make([]byte, 30)))
+	add(0x86dd, ipv6("2001:db8::1", "2001:db8::2", 44, join([]byte{6}, make([]byte, 40))))
+	add(0x86dd, ipv6("2001:db8::1", "2001:db8::2", 6, append([]byte{6}, make([]byte, 40)...)))
 	ip := four(6, make([]byte, 20))
 	ip[1] = 68
 	add(0x0800, ip)

@@ -59,8 +59,8 @@ var llcKinds = map[string][2]uint32{
 // refused are libpcap's words for what is not in an Ethernet frame, or not in the
 // packet at all, with what to do.
 var refused = map[string]string{
-	"inbound":  "a packet does not say its direction: leave the word out, what is received is captured",
-	"outbound": "a packet does not say its direction: what the host sends does not pass here",
+	"inbound":  "a packet does not say its direction: a capture takes what is received, and with --mirror what is chosen there",
+	"outbound": "a packet does not say its direction: a capture takes what is sent only with --mirror",
 	"gateway":  "names of hosts are not looked up: write ether host MAC and not host ADDRESS",
 	"ifindex":  "one interface is filtered at a time: leave the word out",
 	"byte":     "write ether[N] = V",

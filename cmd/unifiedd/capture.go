@@ -173,7 +173,7 @@ func whatIsTaken(from config.From) string {
 		end = "; copies, the host goes on with them"
 	}
 	if from.Filter != "" {
-		what = "packets that match " + from.Filter
+		what = "packets that match " + spelledOut(from.Filter)
 	}
 	return what + end
 }

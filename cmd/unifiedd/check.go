@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/bpf/filter"
@@ -31,7 +32,7 @@ what cannot change while it runs.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok (%s)\n", file, summary(cfg))
+			_, err = fmt.Fprintf(c.OutOrStdout(), "%s: ok (%s)\n%s", file, summary(cfg), understood(cfg))
 			return err
 		},
 	}
@@ -55,6 +56,27 @@ func checkFilter(expr string) error {
 	}
 	_, err = e.Instructions()
 	return err
+}
+
+// understood is a line for each flow with a filter: what the filter is taken for, with everything
+// that may be left out.
+func understood(c *config.Config) string {
+	var b strings.Builder
+	for _, f := range c.Flows {
+		if text := f.From.Filter; text != "" {
+			fmt.Fprintf(&b, "  flow %s takes: %s\n", f.Name, spelledOut(text))
+		}
+	}
+	return b.String()
+}
+
+// spelledOut is a filter with everything that may be left out, if it is one.
+func spelledOut(expr string) string {
+	e, err := filter.Parse(expr)
+	if err != nil {
+		return expr
+	}
+	return e.String()
 }
 
 // summary is a configuration in a few words.

@@ -75,7 +75,7 @@ func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err e
 		return s, fmt.Errorf("filter %q: %w", text, err)
 	}
 	if !e.All() {
-		s.Match, s.Need = e.Matcher().Match, e.Needs()
+		s.Match, s.Need = e.Matcher().MatchCut, e.Needs()
 	}
 	return s, nil
 }

@@ -13,13 +13,13 @@ import (
 
 // Select says which packets are exported. The zero value is all of them.
 type Select struct {
-	From, To uint64                  // nanoseconds since the epoch: from on, and before; 0: no bound
-	Match    func(frame []byte) bool // keeps nothing of the frame; nil: every packet
-	Need     need.Need               // what Match needs, for an index
+	From, To uint64                              // nanoseconds since the epoch: from on, and before; 0: no bound
+	Match    func(frame []byte, length int) bool // of a frame of that length, or what was kept of it; keeps nothing of it; nil: every packet
+	Need     need.Need                           // what Match needs, for an index
 }
 
 func (s *Select) wants(p *pcapng.Packet) bool {
-	return p.Time >= s.From && (s.To == 0 || p.Time < s.To) && (s.Match == nil || s.Match(p.Data))
+	return p.Time >= s.From && (s.To == 0 || p.Time < s.To) && (s.Match == nil || s.Match(p.Data, int(p.OrigLen)))
 }
 
 // Summary is what an export has done.
