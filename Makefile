@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-faults test-soak test-fidelity test-overload test-powercut test-reload test-swap test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-faults test-soak test-fidelity test-overload test-powercut test-reload test-swap test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -51,6 +51,9 @@ test-reload: setup-test ## change the configuration of a daemon under load RELOA
 
 test-swap: setup-test ## exchange a capture's filter under load SWAPS (1000) times, and check the verdict on each packet (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SWAPS=$(or $(SWAPS),1000) go test -count=1 -v -timeout 60m -run '^TestRefilter$$' ./flows
+
+test-index: setup-test ## find packets again by index in a capture of BYTES (10737418240), against tcpdump reading it through
+	$(TAGGED) UNIFIEDD_BYTES=$(or $(BYTES),10737418240) go test -count=1 -v -timeout 60m -run '^TestFindAgain$$' ./cmd/unifiedd
 
 test-rdma: setup-test ## unified-rdma-test between two lab guests, all it does (KERNEL=6.1|6.12|7)
 	@packaging/test-rdma.sh "$(KERNEL)"

@@ -8,10 +8,10 @@ const (
 	etherRARP = 0x8035
 	etherIPv6 = 0x86dd
 
-	maxTags       = 2
+	maxTags       = 4
 	maxExtensions = 8
-	// maxKeys is more than any packet has: three ethertypes, two VLANs, three addresses and pairs, two ports, the protocols.
-	maxKeys = 3 + maxTags + 3 + 2 + maxExtensions + 2
+	// maxKeys is the most of a packet: ethertypes, VLANs, two addresses and their pair, two ports, the protocols.
+	maxKeys = 1 + maxTags + maxTags + 3 + 2 + maxExtensions + 2
 )
 
 // packet is what the index keeps of one: the hashes of its keys. It finds at least what filters find, wherever tcpdump's or ours
@@ -87,11 +87,7 @@ func (p *packet) ipv4(b []byte) {
 	if binary.BigEndian.Uint16(b[6:])&0x1fff != 0 { // a later fragment has no ports
 		return
 	}
-	if header < 20 { // some look for ports inside of such a header
-		p.unsure = true
-		return
-	}
-	if header <= len(b) {
+	if header <= len(b) { // where it is too short to be true, some look for ports inside of it
 		p.ports(protocol, b[header:])
 	}
 }
