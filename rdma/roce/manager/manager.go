@@ -114,8 +114,12 @@ func (m *Manager) fail(why error) {
 	}
 	over := m.machine.over
 	m.machine.over = nil
+	listeners := slices.Clone(m.listeners)
 	m.mu.Unlock()
 	leave(over)
+	for _, l := range listeners {
+		_ = l.Close()
+	}
 }
 
 // round waits for something to do, and does it.

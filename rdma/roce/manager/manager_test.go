@@ -14,6 +14,9 @@ func TestConnect(t *testing.T) {
 	for name, ipv6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, ipv6, Config{})
+			if d := r.sides[0].dev.Capabilities().LocalAcknowledgement; d != ackDelay {
+				t.Errorf("the device's acknowledgements take %d, not %d", d, ackDelay)
+			}
 			x, y := r.sides[0].newEnd(), r.sides[1].newEnd()
 			r.pairs(x, y)
 			r.pairs(r.sides[1].newEnd(), r.sides[0].newEnd())

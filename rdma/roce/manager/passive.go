@@ -78,7 +78,7 @@ func (m *machine) offer(w way, l *listener, from mad.Address) {
 	c.state, c.passive, c.remote, c.transaction, c.guid, c.theirs = reqReceived, true, m.in.Local, m.in.Transaction, r.GUID, half{r.QPN, r.PSN}
 	c.mtu, c.retries, c.rnrRetries = r.MTU, r.Retries, r.RNRRetries
 	c.timeout, c.flowLabel, c.class = r.Primary.AckTimeout, r.Primary.FlowLabel, r.Primary.TrafficClass
-	c.cmRetries, c.response = r.CMRetries, r.LocalResponse
+	c.cmRetries, c.response = r.CMRetries, min(r.LocalResponse, longestWait)
 	c.said = said{append([]byte(nil), m.in.Private[mad.AddressBytes:]...), r.Responder, r.Initiator}
 	c.place = cm.Place{Device: l.device, Port: 1, Local: netip.AddrPortFrom(w.local.Addr(), l.port), Remote: from.From}
 	m.know(c)
