@@ -15,10 +15,9 @@ func TestSoftRoCE(t *testing.T) {
 	t.Run("wire", b.wire)
 	if !b.long {
 		b.programs(t, few)
-		b.managed(t, fewManaged)
 		return
 	}
-	b.managed(t, manyManaged)
+	b.managed(t, managedPrograms)
 	b.programs(t, programs)
 	t.Run("guest_asks", b.guestAsks)
 	t.Run("guest_serves", b.guestServes)

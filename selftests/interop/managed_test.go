@@ -13,28 +13,22 @@ import (
 // managedProgram is one that connects through rdma_cm, and what ours is asked for the same.
 type managedProgram struct{ name, theirs, ours, says, oursSay string }
 
-// fewManaged are those of the short form.
-var fewManaged = []managedProgram{{"rping", "-C 10 -S 1000 -V -v", "-peer rping -n 10 -size 1000", "ping data: rdma-ping-9: ", "10 pings"}}
+var managedPrograms = []managedProgram{
+	{"rping", "-C 10 -S 1000 -V -v", "-peer rping -n 10 -size 1000", "ping data: rdma-ping-9: ", "10 pings"},
+	{"ib_write_bw", "-R -n 200 -u 20", "-R -peer ib_write_bw -n 200", "BW peak", "BW peak"},
+	{"ib_send_lat", "-R -n 200 -u 20", "-R -peer ib_send_lat -n 200", "t_typical", "usec"},
+	{"ib_read_lat", "-R -n 200 -u 20", "-R -peer ib_read_lat -n 200", "t_typical", "usec"},
+}
 
-var manyManaged = append(fewManaged,
-	managedProgram{"ib_write_bw", "-R -n 200 -u 20", "-R -peer ib_write_bw -n 200", "BW peak", "BW peak"},
-	managedProgram{"ib_send_lat", "-R -n 200 -u 20", "-R -peer ib_send_lat -n 200", "t_typical", "usec"},
-	managedProgram{"ib_read_lat", "-R -n 200 -u 20", "-R -peer ib_read_lat -n 200", "t_typical", "usec"},
-)
-
-// managed has programs connect through rdma_cm: the kernel's connection manager, and ours. In the short form each has one role.
+// managed has programs connect through rdma_cm: the kernel's connection manager, and ours. It is of the long form.
 func (b *bench) managed(t *testing.T, all []managedProgram) {
 	b.run(t, "modprobe rdma_ucm")
 	for _, p := range all {
 		t.Run("client_"+p.name, func(t *testing.T) { p.asClient(t, b, b.tap.IP.String()) })
-		if b.long {
-			t.Run("server_"+p.name, func(t *testing.T) { p.asServer(t, b) })
-		}
+		t.Run("server_"+p.name, func(t *testing.T) { p.asServer(t, b) })
 	}
-	if b.long {
-		t.Run("client_rping_IPv6", func(t *testing.T) { all[0].asClient(t, b, b.tap.IP6.String()) })
-		t.Run("refused", b.managedRefused)
-	}
+	t.Run("client_rping_IPv6", func(t *testing.T) { all[0].asClient(t, b, b.tap.IP6.String()) })
+	t.Run("refused", b.managedRefused)
 }
 
 // command is theirs; rping names its server's address, and has -c or -s.
