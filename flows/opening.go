@@ -59,6 +59,8 @@ func (f *Flow) open() (run, error) {
 		return opened(openRDMARDMA(o))
 	case config.KindStorageRDMA:
 		return opened(openStorageRDMA(o))
+	case config.KindStorageNVMe:
+		return opened(openStorageNVMe(o))
 	case config.KindNullStorage:
 		return opened(openNullStorage(o))
 	case config.KindNullRDMA:

@@ -104,6 +104,7 @@ type FlowStatus struct {
 	Receives   *ReceivesStatus  `json:"receives,omitempty"` // messages of RDMA clients, which count as packets
 	Sends      *SendsStatus     `json:"sends,omitempty"`    // to RDMA peers
 	Blocks     *BlocksStatus    `json:"blocks,omitempty"`   // to RDMA clients who ask; requests served count as packets
+	Hosts      *HostsStatus     `json:"hosts,omitempty"`    // to NVMe hosts, whose commands count as packets
 	Stages     []StageStatus    `json:"stages,omitempty"`
 	Log        *LogStatus       `json:"log,omitempty"`
 	Level      *LevelStatus     `json:"level,omitempty"`       // nil: blocks are served

@@ -9,28 +9,35 @@ import (
 
 // The metrics of flows with RDMA at one end or both.
 var (
-	descPairs      = describe("rdma_queue_pairs", "Queue pairs that are open on the RDMA device.", "device")
-	descClients    = describe("connections_total", "Connections of RDMA clients that came about.", "flow")
-	descBroken     = describe("broken_connections_total", "Connections of RDMA clients that failed.", "flow")
-	descReplays    = describe("replayed_messages_total", "Messages that had come before, and were dropped.", "flow")
-	descTurnedAway = describe("refused_total", "RDMA clients that were turned away or ended, or requests that were refused, by reason.", "flow", "reason")
-	descHandshakes = describe("failed_handshakes_total", "Connections of RDMA clients that did not come about, by reason.", "flow", "reason")
-	descPosted     = describe("posted_receives", "Receives that wait for a message.", "flow")
-	descGranted    = describe("granted_messages", "Messages whose memory RDMA clients may write to.", "flow")
-	descGrants     = describe("grants_total", "Messages whose memory RDMA clients were granted.", "flow")
-	descLog        = describe("log_position", "Position in the log up to which messages are what the status says.", "flow", "status")
-	descLogLost    = describe("log_lost_messages", "Messages of the log that were durable and not there any more when the flow began, among those of the newest segments.", "flow")
-	descPeerUp     = describe("peer_up", "1 while the RDMA peer is connected.", "flow", "host")
-	descPeerSent   = describe("peer_messages_total", "Messages for the RDMA peer, by what became of them.", "flow", "host", "status")
-	descPeerLost   = describe("peer_dropped_messages_total", "Messages the RDMA peer did not get, by reason.", "flow", "host", "reason")
-	descPeerWaits  = describe("peer_waiting_messages", "Messages for the RDMA peer that are not acknowledged.", "flow", "host")
-	descPeerFailed = describe("peer_failures_total", "Connections to the RDMA peer that ended, and attempts that failed.", "flow", "host")
-	descRequests   = describe("block_requests_total", "Requests for blocks, by what became of them.", "flow", "status")
-	descServed     = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
-	descCache      = describe("cache_lookups_total", "Buffers looked for in the region, by what became of it.", "flow", "op", "status")
-	descChanged    = describe("stage_changed_total", "Packets a stage changed, or messages it added.", "flow", "op")
-	descUnchanged  = describe("stage_left_total", "Packets a stage left as they were, by reason.", "flow", "op", "reason")
-	descLatency    = describe("flow_latency_seconds", "From when a message or request came until it was acknowledged or answered.", "flow")
+	descPairs          = describe("rdma_queue_pairs", "Queue pairs that are open on the RDMA device.", "device")
+	descClients        = describe("connections_total", "Connections of RDMA clients that came about.", "flow")
+	descBroken         = describe("broken_connections_total", "Connections of RDMA clients that failed.", "flow")
+	descReplays        = describe("replayed_messages_total", "Messages that had come before, and were dropped.", "flow")
+	descTurnedAway     = describe("refused_total", "RDMA clients that were turned away or ended, or requests that were refused, by reason.", "flow", "reason")
+	descHandshakes     = describe("failed_handshakes_total", "Connections of RDMA clients that did not come about, by reason.", "flow", "reason")
+	descPosted         = describe("posted_receives", "Receives that wait for a message.", "flow")
+	descGranted        = describe("granted_messages", "Messages whose memory RDMA clients may write to.", "flow")
+	descGrants         = describe("grants_total", "Messages whose memory RDMA clients were granted.", "flow")
+	descLog            = describe("log_position", "Position in the log up to which messages are what the status says.", "flow", "status")
+	descLogLost        = describe("log_lost_messages", "Messages of the log that were durable and not there any more when the flow began, among those of the newest segments.", "flow")
+	descPeerUp         = describe("peer_up", "1 while the RDMA peer is connected.", "flow", "host")
+	descPeerSent       = describe("peer_messages_total", "Messages for the RDMA peer, by what became of them.", "flow", "host", "status")
+	descPeerLost       = describe("peer_dropped_messages_total", "Messages the RDMA peer did not get, by reason.", "flow", "host", "reason")
+	descPeerWaits      = describe("peer_waiting_messages", "Messages for the RDMA peer that are not acknowledged.", "flow", "host")
+	descPeerFailed     = describe("peer_failures_total", "Connections to the RDMA peer that ended, and attempts that failed.", "flow", "host")
+	descRequests       = describe("block_requests_total", "Requests for blocks, by what became of them.", "flow", "status")
+	descServed         = describe("block_served_bytes_total", "Bytes of blocks written to clients.", "flow")
+	descCache          = describe("cache_lookups_total", "Buffers looked for in the region, by what became of it.", "flow", "op", "status")
+	descHosts          = describe("nvme_hosts", "NVMe hosts that are connected.", "flow")
+	descHostQueues     = describe("nvme_queues", "Queues of NVMe hosts that are connected.", "flow")
+	descCommands       = describe("nvme_commands_total", "Commands of NVMe hosts that were done, or what became of them else.", "flow", "op")
+	descCommandBytes   = describe("nvme_bytes_total", "Bytes that NVMe hosts read and wrote, and what of the latter came in capsules.", "flow", "op")
+	descCommandsWaited = describe("nvme_waited_total", "Commands of NVMe hosts that waited for a buffer.", "flow")
+	descQueuesRefused  = describe("nvme_refused_queues_total", "Queues of NVMe hosts that were refused, by reason.", "flow", "reason")
+	descQueuesEnded    = describe("nvme_ended_queues_total", "Queues of NVMe hosts that were ended, by reason.", "flow", "reason")
+	descChanged        = describe("stage_changed_total", "Packets a stage changed, or messages it added.", "flow", "op")
+	descUnchanged      = describe("stage_left_total", "Packets a stage left as they were, by reason.", "flow", "op", "reason")
+	descLatency        = describe("flow_latency_seconds", "From when a message or request came until it was acknowledged or answered.", "flow")
 )
 
 // collectStreams sends what there is of RDMA in a flow.
@@ -48,6 +55,9 @@ func collectStreams(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	}
 	if f.Blocks != nil {
 		collectBlocks(out, f.Name, f.Blocks)
+	}
+	if f.Hosts != nil {
+		collectHosts(out, f.Name, f.Hosts)
 	}
 	for _, s := range f.Stages {
 		counter(out, descChanged, s.Changed, f.Name, s.Kind)
@@ -94,6 +104,16 @@ func collectBlocks(out chan<- prometheus.Metric, flow string, b *flows.BlocksSta
 	for op, c := range map[string]*flows.CacheStatus{"frame": &b.Frames, "extent": &b.Extents} {
 		each(out, descCache, map[string]uint64{"hit": c.Hits, "miss": c.Misses, "evicted": c.Evictions, "failed": c.Failed}, flow, op)
 	}
+}
+
+func collectHosts(out chan<- prometheus.Metric, flow string, h *flows.HostsStatus) {
+	gauge(out, descHosts, float64(h.Hosts), flow)
+	gauge(out, descHostQueues, float64(h.Queues), flow)
+	each(out, descCommands, h.Commands, flow)
+	each(out, descCommandBytes, h.Bytes, flow)
+	counter(out, descCommandsWaited, h.Waited, flow)
+	each(out, descQueuesRefused, h.Rejected, flow)
+	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired}, flow)
 }
 
 // both are the sums of two counts by reason.

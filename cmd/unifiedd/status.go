@@ -81,6 +81,7 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 		printReceives(w, f)
 	case "storage":
 		printBlocks(w, f)
+		printHosts(w, f.Hosts)
 	case "null":
 		printGenerated(w, f)
 	}

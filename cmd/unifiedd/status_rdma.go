@@ -56,6 +56,17 @@ func printBlocks(w io.Writer, f *flows.FlowStatus) {
 	fmt.Fprintf(w, "  ended\t%d clients broke the protocol, or failed\n", b.Ended)
 }
 
+// printHosts prints the end at which NVMe hosts write and read.
+func printHosts(w io.Writer, h *flows.HostsStatus) {
+	if h == nil {
+		return
+	}
+	fmt.Fprintf(w, "  listens\t%s, by %s, for NVMe hosts: whoever reaches it may connect by a name that is let in\n", h.Listen, h.Device)
+	fmt.Fprintf(w, "  serves\t%s, %d bytes, to %d hosts with %d queues\n", h.Subsystem, h.Size, h.Hosts, h.Queues)
+	fmt.Fprintf(w, "  commands\t%s; bytes: %s; %d had to wait\n", nonzero(h.Commands), nonzero(h.Bytes), h.Waited)
+	fmt.Fprintf(w, "  refused\tqueues: %s; %d queues broke the rules, or failed; %d hosts fell silent\n", nonzero(h.Rejected), h.Ended, h.Expired)
+}
+
 func printCache(w io.Writer, name string, c *flows.CacheStatus) {
 	if c.Buffers > 0 {
 		fmt.Fprintf(w, "  %s\t%d buffers: %d hits, %d misses, %d evictions; %d reads of %d bytes, %d failed\n", name, c.Buffers, c.Hits, c.Misses, c.Evictions, c.Reads, c.BytesRead, c.Failed)

@@ -54,6 +54,8 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.From, f.To = newNetwork(), newPeers()
 	case KindStorageRDMA:
 		f.To = To{Transfer: MiB, Window: 32, Clients: 16}
+	case KindStorageNVMe:
+		f.To = To{Window: 128, Clients: 8}
 	case KindRDMARDMA:
 		f.From, f.To = newClients(), newPeers()
 	case KindNullStorage:

@@ -21,7 +21,7 @@ func flowDocument(f *Flow) map[string]any {
 func fromDocument(f *Flow) map[string]any {
 	from := &f.From
 	switch f.Kind() {
-	case KindStorageRDMA:
+	case KindStorageRDMA, KindStorageNVMe:
 		return map[string]any{"file": from.File}
 	case KindNullStorage, KindNullRDMA, KindNullNull:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
@@ -59,6 +59,12 @@ func toDocument(f *Flow) map[string]any {
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),
 			"window": to.Window, "clients": to.Clients,
 		})
+	case KindStorageNVMe:
+		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly}
+		if to.Hosts != nil {
+			doc["hosts"] = to.Hosts
+		}
+		return doc
 	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA:
 		return peersDocument(to)
 	case KindNetworkNull, KindRDMANull, KindNullNull:

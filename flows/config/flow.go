@@ -162,6 +162,14 @@ type To struct {
 	// the authority signed, or anyone without TLS.
 	Allow []string
 
+	// Subsystem is the NQN under which NVMe hosts find what is served, who connect at Listen. With it Window is the
+	// entries of a queue, and Clients are queues, of all hosts.
+	Subsystem string
+	// Hosts are the NQNs of those who may connect; nil: all.
+	Hosts []string
+	// ReadOnly lets hosts write nothing.
+	ReadOnly bool
+
 	// Discard counts what comes and gives it back, to measure the other end alone.
 	Discard bool
 }

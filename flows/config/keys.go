@@ -22,6 +22,8 @@ var (
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
 	toClients     = []Kind{KindStorageRDMA}
+	toHosts       = []Kind{KindStorageNVMe}
+	served        = slices.Concat(toClients, toHosts)
 	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
 	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
 )
@@ -37,6 +39,8 @@ const (
 	aboutPackets      = "packets to storage"
 	aboutPeers        = "a flow to RDMA peers"
 	aboutBlocks       = "a flow from storage to RDMA clients"
+	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
+	aboutHosts        = "a flow from storage to NVMe hosts"
 )
 
 // keys are all settings of a flow but its name, its worker, and what says where it
@@ -82,12 +86,14 @@ var keys = []key{
 	{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }},
 	{"to.queue", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Queue }},
 	{"to.method", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Method }},
-	{"to.listen", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Listen }},
+	{"to.listen", aboutServed, served, func(f *Flow) any { return &f.To.Listen }},
 	{"to.cache", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Cache }},
 	{"to.transfer", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Transfer }},
-	{"to.window", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Window }},
-	{"to.clients", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Clients }},
+	{"to.window", aboutServed, served, func(f *Flow) any { return &f.To.Window }},
+	{"to.clients", aboutServed, served, func(f *Flow) any { return &f.To.Clients }},
 	{"to.allow", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Allow }},
+	{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }},
+	{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }},
 }
 
 // about is what the setting at path of a flow is about; empty for those which say
@@ -123,8 +129,10 @@ func fitsTo(has fields, key string) bool {
 		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
 	case has.any("discard"):
 		return false
+	case has.any("subsystem"):
+		return what == aboutServed || what == aboutHosts || key == "rdma"
 	case has.any("listen"):
-		return what == aboutBlocks || key == "rdma"
+		return what == aboutBlocks || what == aboutServed || what == aboutHosts || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
 		return what != aboutStorage && what != aboutPackets && what != ""
 	}
@@ -142,7 +150,11 @@ func (k *key) copy(dst, src *Flow) {
 // fill gives what the file does not say of the flow at path the defaults of the
 // flow's kind.
 func (d *decoder) fill(path string, f *Flow) {
-	defaults := NewFlowOf(d.ends(path, f).kind(), "")
+	e := d.ends(path, f)
+	if e.kind() == "" { // its beginning is checked all the same
+		e.to = null
+	}
+	defaults := NewFlowOf(e.kind(), "")
 	for i := range keys {
 		k := &keys[i]
 		_, given := d.places[join(path, k.path)]

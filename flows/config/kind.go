@@ -11,6 +11,7 @@ const (
 	KindRDMAStorage    Kind = "rdma-storage"    // messages of clients to a log
 	KindNetworkRDMA    Kind = "network-rdma"    // packets of an interface to peers
 	KindStorageRDMA    Kind = "storage-rdma"    // blocks of a file or a device to clients who ask
+	KindStorageNVMe    Kind = "storage-nvme"    // a file or a device to NVMe hosts, over RDMA
 	KindRDMARDMA       Kind = "rdma-rdma"       // messages of clients to peers
 	KindNullStorage    Kind = "null-storage"    // generated packets to files or a device
 	KindNullRDMA       Kind = "null-rdma"       // generated packets to peers
@@ -30,6 +31,8 @@ func (k Kind) words() string {
 		return "from a network interface to RDMA peers"
 	case KindStorageRDMA:
 		return "from storage to RDMA clients"
+	case KindStorageNVMe:
+		return "from storage to NVMe hosts"
 	case KindRDMARDMA:
 		return "from RDMA clients to RDMA peers"
 	case KindNullStorage:
@@ -59,6 +62,7 @@ const (
 	network
 	storage
 	remote // over RDMA
+	hosts  // over RDMA, by NVMe over Fabrics
 	null   // what is generated, or discarded
 )
 
@@ -86,6 +90,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 	switch {
 	case named("to.file", f.To.File), named("to.device", f.To.Device):
 		e.to = storage
+	case named("to.subsystem", f.To.Subsystem):
+		e.to = hosts
 	case named("to.rdma", f.To.RDMA), named("to.listen", f.To.Listen), named("to.peers", ""), len(f.To.Peers) > 0:
 		e.to = remote
 	case named("to.discard", f.To.discards()):
@@ -99,7 +105,7 @@ var kindOf = map[ends]Kind{
 	{network, storage}: KindNetworkStorage, {network, remote}: KindNetworkRDMA, {network, null}: KindNetworkNull,
 	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
 	{null, storage}: KindNullStorage, {null, remote}: KindNullRDMA, {null, null}: KindNullNull,
-	{storage, remote}: KindStorageRDMA,
+	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe,
 }
 
 // kind is the kind of a flow with these ends.

@@ -32,6 +32,9 @@ func TestKinds(t *testing.T) {
 		KindStorageRDMA: {"{to: {rdma: mlx5_0, listen: \"h:7472\"}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
 			RDMA: "mlx5_0", Listen: "h:7472", Transfer: MiB, Window: 32, Clients: 16,
 		}}},
+		KindStorageNVMe: {"{to: {subsystem: \"nqn.2026-01.com.example:d\", rdma: mlx5_0, listen: \"h:4420\"}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
+			RDMA: "mlx5_0", Listen: "h:4420", Subsystem: "nqn.2026-01.com.example:d", Window: 128, Clients: 8,
+		}}},
 		KindRDMARDMA: {"{from: {rdma: \"roce:e\", listen: \":7471\"}, to: {rdma: mlx5_0, " + peers + "}", Flow{From: clients, To: To{
 			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeAll,
 		}}},
@@ -75,6 +78,7 @@ func checkProgram(t *testing.T, c *Config, kind Kind) {
 	want, f := c.Flows[0], NewFlowOf(kind, "f")
 	f.From.Interface, f.From.RDMA, f.From.Listen, f.From.File = want.From.Interface, want.From.RDMA, want.From.Listen, want.From.File
 	f.To.File, f.To.Device, f.To.RDMA, f.To.Listen = want.To.File, want.To.Device, want.To.RDMA, want.To.Listen
+	f.To.Subsystem = want.To.Subsystem
 	f.From.Generate, f.From.Rate, f.To.Discard, f.Watermarks = want.From.Generate, want.From.Rate, want.To.Discard, want.Watermarks
 	for _, p := range want.To.Peers {
 		f.To.Peers = append(f.To.Peers, Peer{Name: p.Name, Address: p.Address, Flow: p.Flow})

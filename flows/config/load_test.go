@@ -141,6 +141,12 @@ func TestFull(t *testing.T) {
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm"},
 			},
+			{
+				Name: "volume", Worker: "main", Pos: Pos{file, 166, 5},
+				From: From{Device: "/dev/nvme3n1"},
+				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
+					ReadOnly: true, Window: 64, Clients: 16},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {

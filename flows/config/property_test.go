@@ -190,15 +190,27 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		drawStore(t, name, &f.To, kind)
 	case KindStorageRDMA:
 		drawBlocks(t, name, &f.To)
+	case KindStorageNVMe:
+		drawSubsystem(t, name, &f.To)
 	default:
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
 	}
-	if kind != KindStorageRDMA && !slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }) && rapid.Bool().Draw(t, "bounded") {
+	if kind != KindStorageRDMA && kind != KindStorageNVMe && !slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }) && rapid.Bool().Draw(t, "bounded") {
 		f.Watermarks.High = rapid.IntRange(minHigh, 8192).Draw(t, "high")
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}
 	return f
+}
+
+func drawSubsystem(t *rapid.T, name string, to *To) {
+	to.RDMA, to.Listen, to.Subsystem = "mlx5_0", name+".example:4420", "nqn.2026-01.com.example:"+name
+	to.Window = rapid.IntRange(minDepth, maxDepth).Draw(t, "entries")
+	to.Clients = rapid.IntRange(minSeats, maxClients).Draw(t, "queues")
+	to.ReadOnly = rapid.Bool().Draw(t, "read only")
+	if rapid.Bool().Draw(t, "some hosts") {
+		to.Hosts = []string{"nqn.2014-08.org.nvmexpress:uuid:1", "nqn.2014-08.org.nvmexpress:uuid:2"}
+	}
 }
 
 // drawAllowed draws names of certificates, or none.

@@ -92,6 +92,9 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"window":      set(d, &t.Window, parseInt),
 		"clients":     set(d, &t.Clients, parseInt),
 		"allow":       texts(d, &t.Allow),
+		"subsystem":   set(d, &t.Subsystem, parseText),
+		"hosts":       texts(d, &t.Hosts),
+		"read_only":   set(d, &t.ReadOnly, parseBool),
 		"discard":     func(p string, n *yaml.Node) { d.discard(p, n, t) },
 	}, fitsTo)
 }

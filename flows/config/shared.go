@@ -49,7 +49,10 @@ func (s *shared) take(path string, f *Flow) {
 	s.listen(join(path, "to.listen"), f.To.Listen)
 	s.files.take(join(path, "to.file"), clean(f.To.File))
 	s.devices.take(join(path, "to.device"), clean(f.To.Device))
-	if f.From.Device != "" {
+	if f.Kind() == KindStorageNVMe && !f.To.ReadOnly {
+		s.files.take(join(path, "from.file"), clean(f.From.File))
+		s.devices.take(join(path, "from.device"), clean(f.From.Device))
+	} else if f.From.Device != "" {
 		s.sources = append(s.sources, named{key: join(path, "from.device"), text: clean(f.From.Device)})
 	}
 }

@@ -201,6 +201,8 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.refuse(to, errors.New("an RDMA device is needed, to which clients come for what is served"))
 	case e.to == nowhere:
 		v.refuse(to, errors.New("a file, a device, or an RDMA device with peers is needed"))
+	case e.to == hosts && kind == "":
+		v.refuse(join(to, "subsystem"), wrong("say from: {device: PATH} or from: {file: PATH}", "NVMe hosts are served a file or a device"))
 	case e.to == null && kind == "":
 		v.refuse(join(to, "discard"), wrong("say rdma: and listen:, where clients ask for what is served", "a flow from storage to nowhere is not possible: nobody would ask for what is served"))
 	case e.to == null:
@@ -212,6 +214,8 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.checkErr(join(to, "rdma"), checkRDMA(f.To.RDMA))
 	case kind == KindStorageRDMA:
 		v.blocks(to, &f.To)
+	case kind == KindStorageNVMe:
+		v.subsystem(to, &f.To)
 	default:
 		v.peers(to, &f.To)
 		if kind == KindRDMARDMA && !v.explained(join(path, "from.rdma")) {

@@ -31,8 +31,9 @@ type counters struct {
 	abandoned                counter // commands of queues that ended
 	refused                  counter // commands that were answered with an error of the host's
 	failed                   counter // commands that the disk did not do
-	ended                    counter // queue pairs that were ended for what their hosts did
 	expired                  counter // hosts that fell silent
+	hosts, queues            counter // that are connected
 	latency                  latency.Shared
+	ended                    atomic.Uint64                        // queue pairs that were ended for what their hosts did, or that failed; by any goroutine
 	rejected                 [fabrics.RejectReasons]atomic.Uint64 // by any goroutine
 }

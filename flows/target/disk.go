@@ -25,6 +25,7 @@ func (s *Server) openDisks() (err error) {
 		return err
 	}
 	s.disks = make([]disk, 0, disks)
+	s.openDiscovery()
 	for i := range c.Subsystems {
 		if err := s.openSubsystem(&c.Subsystems[i]); err != nil {
 			return err

@@ -63,9 +63,10 @@ func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectDat
 	case !sub.Allows(d.HostNQN):
 		return fabrics.InvalidHost, fabrics.ConnectHostRefused | fabrics.DoNotRetry
 	}
-	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: c.KeepAlive}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
+	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: c.KeepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
 		parked: make([]int32, 0, fabrics.AsyncEvents)}
 	s.hosts = append(s.hosts, h)
+	s.count.hosts.Store(uint64(len(s.hosts)))
 	p.host = h
 	s.config.Log.Info("host connected", "target", s.config.Name, "host", d.HostNQN, "subsystem", sub.NQN, "controller", h.ID)
 	return 0, fabrics.Success
@@ -124,6 +125,7 @@ func (s *Server) unhost(p *seat) {
 	}
 	s.endQueues(h, errAdminGone)
 	s.hosts = slices.DeleteFunc(s.hosts, func(other *host) bool { return other == h })
+	s.count.hosts.Store(uint64(len(s.hosts)))
 }
 
 // endQueues ends all I/O queues of a host.

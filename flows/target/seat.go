@@ -3,6 +3,7 @@ package target
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -17,6 +18,7 @@ type seat struct {
 	leaving    *departure
 	since      int64 // when it was taken
 
+	local   netip.AddrPort
 	host    *host // nil until it said Connect
 	id      uint16
 	room    int // commands that may be under way
@@ -34,6 +36,7 @@ type seat struct {
 	receives []rdma.ReceiveRequest
 	rooms    []rdma.SGE // of receives
 	dirty    bool
+	counted  bool // among those connected
 }
 
 // departure is the end of who sits in a seat.
@@ -90,7 +93,7 @@ func (p *seat) furnish(s *Server, number int) {
 const none = int32(-1)
 
 // take takes a free seat for a queue pair that is yet to be made.
-func (s *Server) take(r fabrics.PrivateRequest) (*seat, error) {
+func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort) (*seat, error) {
 	if s.closed {
 		return nil, fabrics.RejectNoResources
 	}
@@ -100,7 +103,7 @@ func (s *Server) take(r fabrics.PrivateRequest) (*seat, error) {
 			continue
 		}
 		p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
-		p.host, p.id, p.head, p.noFlow, p.open = nil, r.Queue, 0, false, 0
+		p.host, p.local, p.id, p.head, p.noFlow, p.open = nil, local, r.Queue, 0, false, 0
 		p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
 		p.entries = uint32(p.room)
 		p.generation++
@@ -145,6 +148,8 @@ func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
 func (s *Server) connected(p *seat) {
 	if p.state == seatConnecting {
 		p.state, p.since = seatOpen, s.now
+		s.count.queues.add(1)
+		p.counted = true
 		s.admit(p)
 	}
 }
@@ -190,7 +195,6 @@ func (p *seat) post() error {
 // fail has a queue ended for what its host did, or because it failed.
 func (s *Server) fail(p *seat, cause error) {
 	if p.state == seatConnecting || p.state == seatOpen {
-		s.count.ended.add(1)
 		p.state, p.leaving.cause = seatEnding, cause
 		close(p.leaving.done)
 	}
@@ -209,6 +213,10 @@ func (s *Server) leave(p *seat) error {
 		p.qp = nil
 	}
 	p.state = seatDraining
+	if p.counted {
+		s.count.queues.Store(s.count.queues.Load() - 1)
+		p.counted = false
+	}
 	p.sends, p.sges, p.receives, p.rooms = p.sends[:0], p.sges[:0], p.receives[:0], p.rooms[:0]
 	s.waiting -= p.blocked.len()
 	s.count.abandoned.add(uint64(p.open))

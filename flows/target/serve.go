@@ -85,10 +85,21 @@ func (g *guest) serve() {
 	}
 	cause := g.stay()
 	level := slog.LevelInfo
-	if cause != nil && !errors.Is(cause, cm.ErrDisconnected) && !errors.Is(cause, context.Canceled) {
+	if !inOrder(cause) {
 		level = slog.LevelWarn
+		g.server.count.ended.Add(1)
 	}
 	g.log.Log(context.Background(), level, "queue ended", "reason", cause)
+}
+
+// inOrder reports whether a queue ended because its host or we wanted that.
+func inOrder(cause error) bool {
+	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone} {
+		if errors.Is(cause, why) {
+			return true
+		}
+	}
+	return cause == nil
 }
 
 // turnAway tells a host why it is not served, if nobody has.
@@ -118,7 +129,7 @@ func (g *guest) come() error {
 		return reason
 	}
 	if err := g.do(func() (err error) {
-		if g.seat, err = s.take(r); err == nil {
+		if g.seat, err = s.take(r, g.request.Place().Local); err == nil {
 			g.leaving = g.seat.leaving
 		}
 		return err

@@ -1,11 +1,14 @@
 package fabrics
 
+import "net/netip"
+
 // Controller is what one host has of a subsystem. It belongs to one thread.
 type Controller struct {
 	ID        uint16
 	Subsystem *Subsystem
-	Host      ConnectData // as it connected
-	KeepAlive uint32      // milliseconds in which the host must say something; 0: for ever
+	Host      ConnectData    // as it connected
+	KeepAlive uint32         // milliseconds in which the host must say something; 0: for ever
+	At        netip.AddrPort // where the host reaches it
 
 	cc, csts uint32
 	reset    bool

@@ -162,7 +162,7 @@ func TestEvents(t *testing.T) {
 }
 
 func TestDiscoveryLog(t *testing.T) {
-	c := enabled(t, &Controller{Subsystem: &Subsystem{NQN: DiscoveryNQN, Transfer: 1 << 17, Queues: 1, Depth: 32, Discover: func() (uint64, []Entry) {
+	c := enabled(t, &Controller{Subsystem: &Subsystem{NQN: DiscoveryNQN, Transfer: 1 << 17, Queues: 1, Depth: 32, Discover: func(*Controller) (uint64, []Entry) {
 		return 9, []Entry{{"nqn.2026-01.com.example:one", false, netip.MustParseAddrPort("10.0.0.1:4420")}, {DiscoveryNQN, true, netip.MustParseAddrPort("[fd00::1]:4420")}}
 	}}})
 	b := make([]byte, 4*EntryLen)

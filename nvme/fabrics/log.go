@@ -45,7 +45,7 @@ func (c *Controller) logPage(id uint8) ([]byte, Status) {
 	case id == logErrors:
 		return make([]byte, errorEntryLen), Success
 	case id == logDiscovery && c.Subsystem.Discovery():
-		return discoveryPage(c.Subsystem.Discover()), Success
+		return discoveryPage(c.Subsystem.Discover(c)), Success
 	case c.Subsystem.Discovery():
 	case id == logHealth:
 		return c.health(), Success

@@ -81,3 +81,13 @@ func (r RejectReason) Bytes() []byte {
 	le.PutUint16(b[2:], uint16(r))
 	return b
 }
+
+var rejectWords = [RejectReasons]string{"", "length", "format", "queue", "hsqsize", "hrqsize", "no_resources", "ird", "ord", "controller"}
+
+// Word is the reason in one word, for metrics; empty for what is none.
+func (r RejectReason) Word() string {
+	if int(r) < len(rejectWords) {
+		return rejectWords[r]
+	}
+	return ""
+}

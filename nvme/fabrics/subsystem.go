@@ -19,8 +19,8 @@ type Subsystem struct {
 	Queues   uint16 // I/O queues of a controller at most
 	Depth    uint16 // entries of a queue at most
 
-	// Discover lists what there is, of a discovery subsystem. It is called for each log page.
-	Discover func() (generation uint64, all []Entry)
+	// Discover lists what there is for the controller's host, of a discovery subsystem. It is called for each log page.
+	Discover func(*Controller) (generation uint64, all []Entry)
 }
 
 // Discovery reports whether it tells of others, and has no namespaces.

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Bounds of what NVMe hosts are told. A name has at most 223 bytes (NVM Express base specification, NVMe Qualified Names).
+const (
+	maxNQN   = 223
+	minDepth = 32
+	maxDepth = 1024
+	minSeats = 2 // a host's admin queue and one for I/O
+)
+
+// subsystem checks how a file or device is served to NVMe hosts.
+func (v *validator) subsystem(path string, t *To) {
+	v.rdma(join(path, "rdma"), t.RDMA)
+	if v.need(join(path, "listen"), t.Listen, "the address to listen at for hosts, host:port,") {
+		v.checkErr(join(path, "listen"), checkAddress(t.Listen, "10.0.0.1:4420"))
+	}
+	v.checkErr(join(path, "subsystem"), checkNQN(t.Subsystem))
+	v.check(within(t.Window, minDepth, maxDepth), join(path, "window"), "%d is not from %d to %d: it is the entries of a queue", t.Window, minDepth, maxDepth)
+	v.check(within(t.Clients, minSeats, maxClients), join(path, "clients"), "%d is not from %d to %d: each host takes a queue, and one for each of its processors", t.Clients, minSeats, maxClients)
+	if t.Hosts == nil {
+		return
+	}
+	at := join(path, "hosts")
+	if len(t.Hosts) == 0 {
+		v.refuse(at, wrong("remove the key to let all hosts connect", "no host is listed"))
+	}
+	once := newTaken[string](v, "host")
+	for i, nqn := range t.Hosts {
+		v.checkErr(index(at, i), checkNQN(nqn))
+		once.take(index(at, i), nqn)
+	}
+}
+
+// checkNQN says what is wrong with the name of a subsystem or host.
+func checkNQN(s string) error {
+	switch {
+	case len(s) > maxNQN:
+		return fmt.Errorf("the name has %d bytes; at most %d are possible", len(s), maxNQN)
+	case !strings.HasPrefix(s, "nqn.") || len(s) == len("nqn.") || strings.ContainsFunc(s, func(c rune) bool { return c <= ' ' || c > '~' }):
+		return wrong("say one like nqn.2026-01.com.example:disk1", "%s is no NVMe Qualified Name", quote(s))
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package flows
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/target"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/manager"
+)
+
+// openStorageNVMe opens both ends of a flow. No host is served until it has begun.
+func openStorageNVMe(o *opening) (*storageNVMe, error) {
+	s := &storageNVMe{book: o.book, do: o.worker.Do, nqn: o.flow.To.Subsystem}
+	path := cmp.Or(o.flow.From.Device, o.flow.From.File)
+	var err error
+	if s.device, err = o.useDevice(o.flow.To.RDMA); err != nil {
+		return nil, err
+	}
+	if s.disk, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: o.flow.To.ReadOnly, Force: true}); err != nil {
+		return nil, err
+	}
+	o.undo.add(s.disk.Close)
+	if err := s.openServer(o); err != nil {
+		return nil, err
+	}
+	if err := s.listen(o); err != nil {
+		return nil, err
+	}
+	o.undo.add(s.serving.wait)
+	s.ends.from, s.ends.to = numa.OfPath(path), numa.Unknown
+	o.complete(&s.common)
+	return s, nil
+}
+
+// capsuleBytes is how much data comes with a command: what is not longer needs no RDMA READ.
+const capsuleBytes = 4096
+
+func (s *storageNVMe) openServer(o *opening) (err error) {
+	to := &o.flow.To
+	s.server, err = target.Open(target.Config{
+		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
+		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
+		Subsystems: []target.Subsystem{{NQN: to.Subsystem, Hosts: to.Hosts, Namespaces: []target.Namespace{{ID: 1, Disk: s.disk, ReadOnly: to.ReadOnly, UUID: namespaceUUID(to.Subsystem, 1)}}}},
+	})
+	if err == nil {
+		o.undo.add(s.server.Close)
+	}
+	return err
+}
+
+// namespaceUUID is the same each time for a namespace of a subsystem: of version 8 (RFC 9562), by its name.
+func namespaceUUID(nqn string, id uint32) [16]byte {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s namespace %d", nqn, id))
+	u := [16]byte(sum[:])
+	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
+	return u
+}
+
+// listen opens the connection manager that the device has.
+func (s *storageNVMe) listen(o *opening) (err error) {
+	if s.manager, err = openManager(s.device.Device); err != nil {
+		return err
+	}
+	o.undo.add(s.manager.Close)
+	at, err := net.ResolveTCPAddr("tcp", o.flow.To.Listen)
+	if err != nil {
+		return fmt.Errorf("listen at %s: %w", o.flow.To.Listen, err)
+	}
+	place := at.AddrPort()
+	if s.listener, err = s.manager.Listen(place, 0); err == nil {
+		o.undo.add(s.listener.Close)
+	}
+	return err
+}
+
+// openManager opens the kernel's connection manager, or that of RoCE in software.
+func openManager(d rdma.Device) (cm.Manager, error) {
+	if soft, is := d.(*roce.Device); is {
+		return manager.Open(soft, manager.Config{})
+	}
+	channel, err := cm.Open()
+	if err != nil {
+		return nil, err
+	}
+	return channel, nil
+}
+
+// serve takes hosts until the context ends.
+func (s *storageNVMe) serve(ctx context.Context) error {
+	return s.server.Serve(ctx, s.listener, s.do)
+}

@@ -1,0 +1,88 @@
+package flows
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/target"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// storageNVMe serves a file or device to NVMe hosts, who write and read it over RDMA.
+//
+//	command → RDMA READ → NVMe write → completion; command → NVMe read → RDMA WRITE → completion
+//
+// It belongs to its worker's thread; the counters may be read from anywhere.
+type storageNVMe struct {
+	common
+	faults
+	device   *rdmaDevice
+	disk     *nvme.Target
+	nqn      string
+	server   *target.Server
+	manager  cm.Manager
+	listener cm.Listener
+	do       stream.Doer
+	serving  service
+	silence  silence // of the disk; the watcher's
+	book     *umem.Book
+}
+
+// poll is one round.
+func (s *storageNVMe) poll(now time.Time) (more bool) {
+	if s.failed.Load() == nil {
+		var err error
+		more, err = s.server.Poll(now)
+		s.note(err)
+	}
+	s.book.Publish()
+	return more
+}
+
+func (s *storageNVMe) fds(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
+
+func (s *storageNVMe) deadline(now time.Time) time.Time { return now.Add(longest) }
+
+// begin lets hosts connect.
+func (s *storageNVMe) begin() error {
+	s.serving.begin(s.serve)
+	return nil
+}
+
+func (s *storageNVMe) done() bool { return false }
+
+func (s *storageNVMe) traffic() (packets, bytes uint64) {
+	st := s.server.Stats()
+	return st.Commands, st.Read.Bytes + st.Written.Bytes
+}
+
+// check asks after the device and the disk, and whether hosts are served.
+func (s *storageNVMe) check(now time.Time) (waits, ends error) {
+	if err := s.serving.check(); err != nil {
+		return nil, err
+	}
+	if waits, ends = s.device.check(); waits != nil || ends != nil {
+		return waits, ends
+	}
+	return s.silence.look(now, s.disk.Path(), clientsWait, s.server.Stats().Disk), nil
+}
+
+func (s *storageNVMe) trouble() error { return nil }
+
+// halt has all hosts gone. What they asked for and was not answered they ask again elsewhere, or when they come back.
+func (s *storageNVMe) halt() error { return s.serving.wait() }
+
+func (s *storageNVMe) finish(time.Time, uint64) (bool, error) { return true, nil }
+
+func (s *storageNVMe) diagnose(err error) error { return err }
+
+func (s *storageNVMe) pending() int { return int(s.server.Stats().Disk.InFlight) }
+
+func (s *storageNVMe) shut() error { return s.server.CloseWithin(time.Millisecond) }
+
+// abandon has nothing to count: whoever asked knows that there was no answer.
+func (s *storageNVMe) abandon(*FlowStatus) {}

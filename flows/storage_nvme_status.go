@@ -1,0 +1,54 @@
+package flows
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// HostsStatus is the end of a flow at which NVMe hosts write and read.
+type HostsStatus struct {
+	Device    string            `json:"device"`
+	Listen    string            `json:"listen"`
+	Subsystem string            `json:"subsystem"`
+	Size      uint64            `json:"size"`     // of the namespace
+	Hosts     uint64            `json:"hosts"`    // that are connected
+	Queues    uint64            `json:"queues"`   // of theirs
+	Commands  map[string]uint64 `json:"commands"` // by what they were; those with an error are refused, failed or abandoned
+	Bytes     map[string]uint64 `json:"bytes"`    // read, written, and of those written that came in capsules
+	Waited    uint64            `json:"waited"`   // commands that waited for a buffer
+	Ended     uint64            `json:"ended"`    // queues that broke the rules, or failed
+	Expired   uint64            `json:"expired"`  // hosts that fell silent
+	Rejected  map[string]uint64 `json:"rejected"` // queues that were refused, by reason
+}
+
+func (s *storageNVMe) announce() []any {
+	return []any{"device", s.device.name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.disk.Size()}
+}
+
+// observe reads the counters.
+func (s *storageNVMe) observe(to *FlowStatus) error {
+	st := s.server.Stats()
+	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
+	to.Hosts = &HostsStatus{
+		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Size: s.disk.Size(), Hosts: st.Hosts, Queues: st.Queues,
+		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
+			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
+		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},
+		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, Rejected: rejectedBy(st.Rejected),
+	}
+	to.KernelBytes["disk"] = st.Disk.Copied
+	to.DiskErrors[unix.ErrnoName(unix.EIO)] = 0
+	for errno, n := range st.Disk.Errors {
+		to.DiskErrors[unix.ErrnoName(errno)] = n
+	}
+	return nil
+}
+
+func rejectedBy(counted map[fabrics.RejectReason]uint64) map[string]uint64 {
+	all := map[string]uint64{}
+	for why, n := range counted {
+		all[why.Word()] = n
+	}
+	return all
+}

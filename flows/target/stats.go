@@ -1,0 +1,48 @@
+package target
+
+import (
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// Stats are a server's counters since it was opened.
+type Stats struct {
+	Commands        uint64 // that came, those refused too
+	Admin           uint64 // of those, admin commands
+	Read, Written   Moved  // commands that were done, and their hosts know it
+	Flushes, Zeroes uint64
+	Discards        uint64 // Dataset Management commands
+	Compares        uint64
+	InCapsule       uint64                          // bytes of writes that came with their commands
+	Waited          uint64                          // commands that waited for a buffer
+	Abandoned       uint64                          // commands that were not answered, because their queue ended
+	Refused         uint64                          // commands that were answered with an error of the host's
+	Failed          uint64                          // commands that a disk did not do
+	Ended           uint64                          // queues that were ended for what their hosts did, or because they failed
+	Expired         uint64                          // hosts that fell silent
+	Rejected        map[fabrics.RejectReason]uint64 // queues that were refused
+	Hosts, Queues   uint64                          // that are connected; admin queues are queues too
+	Latency         *latency.Summary                // from a command to its host having the completion; nil: none yet
+	Disk            nvme.Stats
+}
+
+// Moved is commands of one kind, and their bytes.
+type Moved struct{ Commands, Bytes uint64 }
+
+// Stats may be called from any goroutine.
+func (s *Server) Stats() Stats {
+	c := &s.count
+	st := Stats{
+		Commands: c.commands.Load(), Admin: c.admin.Load(), Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(),
+		Discards: c.discard.Load(), Compares: c.compares.Load(), InCapsule: c.inCapsule.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
+		Refused: c.refused.Load(), Failed: c.failed.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
+		Rejected: map[fabrics.RejectReason]uint64{}, Latency: c.latency.Summary(), Disk: s.queue.Stats(),
+	}
+	for why := fabrics.RejectReason(1); why < fabrics.RejectReasons; why++ {
+		st.Rejected[why] = c.rejected[why].Load()
+	}
+	return st
+}
+
+func (m *moved) load() Moved { return Moved{m.operations.Load(), m.bytes.Load()} }
