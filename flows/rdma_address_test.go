@@ -170,7 +170,7 @@ flows:
 
 func testRelayByAddress(t *testing.T) {
 	if verbsDevice != "" {
-		testenv.Long(t, "make lab runs it: its ends are those of the log and the feed")
+		testenv.Long(t, "make lab runs it: the feed stands for it, and on RoCE in software it runs always")
 	}
 	var sink *collector
 	a := newAddressLab(t, "24MiB", func(l *lab, s *station) string {
@@ -208,6 +208,9 @@ func (a *addressLab) landedInReceives(t *testing.T) {
 }
 
 func testLogByAddress(t *testing.T) {
+	if verbsDevice != "" {
+		testenv.Long(t, "make lab runs it; the feed stands for it, and on RoCE in software it runs always")
+	}
 	a := newAddressLab(t, "64MiB", func(l *lab, _ *station) string {
 		return fmt.Sprintf(`
 flows:

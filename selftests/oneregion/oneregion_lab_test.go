@@ -29,6 +29,7 @@ const (
 // TestOneRegion has packets of a card written to the disk and sent over RDMA from the
 // address each landed at, and what came over RDMA written to the disk from where it landed.
 func TestOneRegion(t *testing.T) {
+	testenv.Long(t, "TestFiveFlows has the same devices over one region, and TestCardToDisk and TestWhereItLandedOnVerbs look at addresses")
 	testenv.Leaks(t)
 	testenv.HugePages(t, 18<<20)
 	pair := labenv.Igb(t)

@@ -16,7 +16,7 @@ import (
 // TestPowerCuts makes one record and opens many states that cuts could have left.
 func TestPowerCuts(t *testing.T) {
 	testenv.Root(t)
-	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 5), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	cuts, seed := setting.Number(t, "UNIFIEDD_CUTS", 3), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_CUTS=%d UNIFIEDD_SEED=%d", cuts, seed)
 	r := makeRecord(t, cuts > 20)
 	t.Run("captures", func(t *testing.T) { captureBench(t, r).cuts(t, cuts, seed) })

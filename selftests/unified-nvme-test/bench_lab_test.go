@@ -26,6 +26,7 @@ const diskBytes = 1 << 30
 // node, in the form that UNIFIEDD_BENCH names. The guest is gone afterwards, so the report
 // goes to standard output, where make lab-bench takes it from.
 func TestAgainstFioOnDisk(t *testing.T) {
+	testenv.Long(t, "make lab-bench measures; that the comparison works TestAgainstFio shows on this machine")
 	form, err := bench.WantedForm()
 	if err != nil {
 		t.Fatal(err)

@@ -37,12 +37,16 @@ func (f *five) rows() []row {
 	}
 }
 
-// times are those of a flow: from a message going in to it being done with. Of packets that are captured nobody is told.
+// times are those of a flow: from a message going in to it being done with. Of packets that are captured nobody is told: theirs are the flow's own,
+// from when they arrived until they were written.
 func (r *row) times() *latency.Summary {
 	for _, l := range []*latency.Summary{r.status.Latency, r.came.Latency, r.sent.Latency} {
 		if l != nil {
 			return l
 		}
+	}
+	if t := r.status.FrameTimes; t != nil && t.Done != nil {
+		return &t.Done.Summary
 	}
 	return nil
 }
