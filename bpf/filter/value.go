@@ -283,8 +283,7 @@ func (q qualifiers) port(t token) (port, proto int, err error) {
 	case !ok && looksLikeValue(t.text):
 		return 0, 0, outOfRange(t, q.expected())
 	case !ok:
-		return 0, 0, &Error{offset: t.offset, problem: t.String() + " is no service this machine knows",
-			expected: q.expected(), suggest: ""}
+		return 0, 0, &Error{offset: t.offset, problem: t.String() + " is no service this machine knows", expected: q.expected()}
 	case proto == anyNumber:
 		return port, of, nil
 	case of != anyNumber && of != proto:
