@@ -123,7 +123,7 @@ func (p *packet) ipv6(b []byte) {
 	p.extensions(next, b[40:])
 }
 
-// extensions goes through the extension headers to the ports.
+// extensions goes through the extension headers to the ports, behind as many as filters look.
 func (p *packet) extensions(next byte, b []byte) {
 	for range maxExtensions + 1 {
 		if extensionLength(next, 0) == 0 {
@@ -144,7 +144,6 @@ func (p *packet) extensions(next byte, b []byte) {
 		}
 		b = b[length:]
 	}
-	p.unsure = true
 }
 
 // extensionLength is the bytes of an IPv6 extension header, or 0 if it is none.
