@@ -108,7 +108,7 @@ var notOnCards = map[string]string{
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
-	"Refilter": inOrder, "RefilterBeside": manyWires, "RefilterKeepsTheHost": inOrder,
+	"Refilter": inOrder, "RefilterBeside": manyWires, "RefilterKeepsTheHost": ofReload, "OwnProgram": ofReload, "Rules": ofReload, "ObjectChanges": ofReload,
 	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogRot": ofPeers, "LogWritten": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
@@ -120,6 +120,7 @@ var notOnCards = map[string]string{
 
 const (
 	noInterface = "it uses no interface"
+	ofReload    = "what it reloads does not say the policy that a form of cards runs with"
 	inOrder     = "it knows which packets were judged before a reload from one wire with one queue"
 	ofTheHost   = "copies are taken from the host, whatever the card, and arrive on a veth pair"
 	manyWires   = "it makes wires beside the one it captures from; what flows do there as they stop and start the other tests have"

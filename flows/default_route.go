@@ -14,7 +14,7 @@ var ErrTakeOver = errors.New("the host would be cut off")
 // checkTakeOver refuses a flow that takes everything from the interface that
 // carries the default route, unless it was told to.
 func checkTakeOver(c config.From) error {
-	if c.Filter != "" || c.TakeOver || c.Mirror != "" {
+	if !c.TakesAll() || c.TakeOver || c.Mirror != "" {
 		return nil
 	}
 	carries, err := hostroute.Default(c.Interface)

@@ -28,10 +28,10 @@ func (n *intake) announce(from config.From) []any {
 
 // unseen says what the host loses sight of.
 func unseen(from config.From) string {
-	if from.Filter == "" {
+	if from.Wanted() == "" {
 		return "everything arriving on " + from.Interface
 	}
-	return "packets arriving on " + from.Interface + " that match " + from.Filter
+	return "packets arriving on " + from.Interface + " that match " + from.Wanted()
 }
 
 // observe adds what the interface knows of the flow.
@@ -52,7 +52,7 @@ func (n *intake) observe(s *FlowStatus) error {
 	if !s.ZeroCopy {
 		s.KernelBytes["xdp"] = s.Bytes
 	}
-	return errors.Join(n.fillLedger(s), n.observeMirror(s))
+	return errors.Join(n.fillSelected(s), n.fillLedger(s), n.observeMirror(s))
 }
 
 // fillClock says whose times the packets have.
@@ -75,7 +75,7 @@ func (n *intake) fillLedger(s *FlowStatus) error {
 	s.Offered, s.Waiting, s.Missing = l.Offered, l.Of(xdp.Waiting), l.Missing()
 	for _, reason := range xdp.Reasons() {
 		switch {
-		case reason.IsLost():
+		case reason.IsLost(), reason == xdp.FilterDropped:
 			s.Dropped[reason.String()] = l.Of(reason)
 		case reason != xdp.Received && reason != xdp.Waiting:
 			s.Passed[reason.String()] = l.Of(reason)

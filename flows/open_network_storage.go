@@ -3,7 +3,6 @@ package flows
 import (
 	"fmt"
 
-	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
@@ -86,20 +85,15 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	if x.Policy, err = xdp.ParsePolicy(string(c.From.ZeroCopy)); err != nil {
 		return x, err
 	}
-	x.Filter, err = parseFilter(c.From.Filter)
-	return x, err
-}
-
-// parseFilter reads a flow's filter; nil: everything.
-func parseFilter(text string) (*filter.Expr, error) {
-	if text == "" {
-		return nil, nil
-	}
-	expr, err := filter.Parse(text)
+	wanted, err := selection(c.From)
 	if err != nil {
-		return nil, fmt.Errorf("filter %q: %w", text, err)
+		return x, err
 	}
-	return expr, nil
+	x.Filter, x.Rules, x.Own = wanted.Filter, wanted.Rules, wanted.Own
+	if x.Own != nil && !x.Own.Fragments() {
+		x.Shape.MultiBuffer = false
+	}
+	return x, nil
 }
 
 // describeHead is what captures say of where they come from: one interface for
@@ -110,7 +104,7 @@ func (n *intake) describeHead(o *opening) (pcapng.Section, []pcapng.Interface) {
 	for _, s := range n.sources {
 		of, about := n.captured(from.Interface, s.port.Queue())
 		one := pcapng.Interface{
-			Name: of, Filter: shortened(from.Filter), LinkType: pcapng.LinkTypeEthernet,
+			Name: of, Filter: shortened(from.Wanted()), LinkType: pcapng.LinkTypeEthernet,
 			Description: about,
 		}
 		ifs = append(ifs, one)

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"reflect"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 )
@@ -16,7 +17,7 @@ type refilterer interface {
 func (f *Flow) refilter(from config.From) error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
-	if from.Filter == f.config.From.Filter {
+	if sameFilter(from, f.config.From) {
 		return nil
 	}
 	r, ok := f.running().(refilterer)
@@ -28,9 +29,13 @@ func (f *Flow) refilter(from config.From) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("flow goes on with another filter", "filter", from.Filter, "before", f.config.From.Filter, "host_no_longer_sees", unseen(from))
+	f.log.Info("flow goes on with another filter", "filter", from.Wanted(), "before", f.config.From.Wanted(), "host_no_longer_sees", unseen(from))
 	f.config.From = from
 	return nil
+}
+
+func sameFilter(a, b config.From) bool {
+	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules)
 }
 
 // refilter exchanges the filter in the program on the interface.
@@ -38,9 +43,9 @@ func (n *intake) refilter(from config.From) error {
 	if err := checkTakeOver(from); err != nil {
 		return err
 	}
-	expr, err := parseFilter(from.Filter)
+	wanted, err := selection(from)
 	if err != nil {
 		return err
 	}
-	return n.net.SetFilter(expr)
+	return n.net.Select(wanted)
 }

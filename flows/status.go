@@ -56,6 +56,9 @@ type FlowStatus struct {
 	Layout string    `json:"layout"`
 	Filter string    `json:"filter,omitempty"`
 
+	Rules        []RuleStatus  `json:"rules,omitempty"`         // of the filter, in order
+	FilterCounts []CountStatus `json:"filter_counts,omitempty"` // of the user's own program
+
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not
 	TagsLost    bool     `json:"vlan_tags_lost,omitempty"` // the card takes them out of packets

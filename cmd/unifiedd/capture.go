@@ -119,7 +119,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	}
 	c.Flows = []config.Flow{one}
 	c.Complete()
-	return c, c.Validate(config.Options{CheckFilter: checkFilter})
+	return c, c.Validate(config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
 }
 
 func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout, stderr io.Writer) (err error) {

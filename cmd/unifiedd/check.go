@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
 )
@@ -45,7 +47,7 @@ what cannot change while it runs.`,
 
 // loadConfig reads a configuration, filters included.
 func loadConfig(file string) (*config.Config, error) {
-	return config.Load(file, config.Options{CheckFilter: checkFilter})
+	return config.Load(file, config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
 }
 
 // checkFilter compiles a filter, so that one which is too large is found as well.
@@ -66,6 +68,9 @@ func understood(c *config.Config) string {
 		if text := f.From.Filter; text != "" {
 			fmt.Fprintf(&b, "  flow %s takes: %s\n", f.Name, spelledOut(text))
 		}
+		for _, r := range f.From.Rules {
+			fmt.Fprintf(&b, "  flow %s, rule %s, %ss: %s\n", f.Name, r.Name, r.Action, cmp.Or(spelledOut(r.Match), "every packet"))
+		}
 	}
 	return b.String()
 }
@@ -77,6 +82,15 @@ func spelledOut(expr string) string {
 		return expr
 	}
 	return e.String()
+}
+
+// checkObject reads an object as a flow does; what the verifier says of it only a flow learns.
+func checkObject(file, program string) (digest string, err error) {
+	o, err := bpf.ReadObject(file, program)
+	if err != nil {
+		return "", err
+	}
+	return o.Digest(), nil
 }
 
 // summary is a configuration in a few words.

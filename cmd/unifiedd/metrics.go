@@ -37,6 +37,9 @@ var (
 	descFar      = describe("far_ends", "How many of the flow's card, disk and worker are on another NUMA node than the region.", "flow")
 	descPassed   = describe("passed_packets_total", "Packets left to the kernel, by reason.", "flow", "interface", "reason")
 	descDropped  = describe("dropped_packets_total", "Packets lost, by reason.", "flow", "interface", "reason")
+	descRule     = describe("rule_packets_total", "Packets that a rule of the filter matched, since the filter came into force.", "flow", "interface", "rule", "op")
+	descRuleSize = describe("rule_bytes_total", "Bytes of packets that a rule of the filter matched, since the filter came into force.", "flow", "interface", "rule", "op")
+	descCounted  = describe("filter_count", "What the flow's own filter program counts, by its names.", "flow", "interface", "reason")
 	descCopied   = describe("copied_bytes_total", "Bytes of packets copied by unifiedd, by reason.", "flow", "reason")
 	descKernel   = describe("kernel_copied_bytes_total", "Bytes of packets copied by the kernel, by device.", "flow", "device")
 	descWritten  = describe("written_packets_total", "Packets written to the disk without a gap before them.", "flow")
@@ -100,10 +103,22 @@ func collectTaken(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 		counter(out, descOffered, f.Offered, f.Name, iface)
 		counter(out, descStamped, f.CardStamped, f.Name, iface)
 		each(out, descPassed, f.Passed, f.Name, iface)
+		collectFilter(out, f)
 	}
 	counter(out, descPackets, f.Packets, f.Name, iface)
 	counter(out, descBytes, f.Bytes, f.Name, iface)
 	each(out, descDropped, f.Dropped, f.Name, iface)
+}
+
+// collectFilter sends what rules, or a program of the user's own, have counted.
+func collectFilter(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+	for _, r := range f.Rules {
+		counter(out, descRule, r.Packets, f.Name, f.From, r.Name, r.Action)
+		counter(out, descRuleSize, r.Bytes, f.Name, f.From, r.Name, r.Action)
+	}
+	for _, c := range f.FilterCounts {
+		out <- prometheus.MustNewConstMetric(descCounted, prometheus.UntypedValue, float64(c.Value), f.Name, f.From, c.Name)
+	}
 }
 
 // waiting is how many of the packets received may yet become durable.

@@ -40,7 +40,7 @@ func (r *reloader) reload() (flows.ReloadStatus, error) {
 }
 
 func (r *reloader) load(running *config.Config) (*config.Config, error) {
-	return config.Load(r.file, config.Options{CheckFilter: checkFilter, Running: running})
+	return config.Load(r.file, config.Options{CheckFilter: checkFilter, CheckObject: checkObject, Running: running})
 }
 
 // plan is what would become of flows: with the text of the file of that name, or with the
@@ -64,7 +64,7 @@ func parseFor(running *config.Config, name string, text io.Reader) (*config.Conf
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return config.Parse(name, data, config.Options{CheckFilter: checkFilter, Running: running})
+	return config.Parse(name, data, config.Options{CheckFilter: checkFilter, CheckObject: checkObject, Running: running})
 }
 
 // retryReload is how often a signal's reload is tried while another is under way: what it

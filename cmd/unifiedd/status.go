@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -140,6 +141,12 @@ func printNetwork(w io.Writer, f *flows.FlowStatus) {
 	}
 	if len(f.Mirrors) > 0 {
 		fmt.Fprintf(w, "  mirrors\t%s; the host goes on with its packets\n", strings.Join(f.Mirrors, " and "))
+	}
+	for _, r := range f.Rules {
+		fmt.Fprintf(w, "  rule %s\t%d packets, %d bytes: %s %s\n", r.Name, r.Packets, r.Bytes, r.Action, cmp.Or(r.Match, "every packet"))
+	}
+	for _, c := range f.FilterCounts {
+		fmt.Fprintf(w, "  counted %s\t%d\n", c.Name, c.Value)
 	}
 	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
 	fmt.Fprintf(w, "  times\t%s\n", times(f))

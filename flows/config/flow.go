@@ -36,8 +36,12 @@ type From struct {
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy
-	// Filter is a filter expression; empty: everything.
+	// Filter is a filter expression; empty, without an Object and Rules: everything.
 	Filter string
+	// Object decides instead of Filter, if there is one.
+	Object Object
+	// Rules decide instead of Filter, the first that matches; nil: there are none.
+	Rules []Rule
 	// Ring is the number of entries of each ring of a queue, a power of two.
 	Ring int
 	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:

@@ -43,7 +43,7 @@ func TestErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := Parse(filepath.Base(file), data, Options{CheckFilter: noBang})
+			c, err := Parse(filepath.Base(file), data, Options{CheckFilter: noBang, CheckObject: noBad})
 			if c != nil {
 				t.Error("there is a Config beside the error")
 			}
@@ -51,6 +51,14 @@ func TestErrors(t *testing.T) {
 			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
+}
+
+// noBad refuses an object by its name.
+func noBad(file, _ string) (string, error) {
+	if file == "/bad.o" {
+		return "", errors.New("is bad")
+	}
+	return "", nil
 }
 
 func golden(t *testing.T, file, got string) {

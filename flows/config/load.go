@@ -21,6 +21,9 @@ type Options struct {
 	// error which has a method Offset() int, found by errors.As, puts the caret
 	// under that byte of the expression.
 	CheckFilter func(expr string) error
+	// CheckObject, unless nil, says what is wrong with a program in an ELF object, or else
+	// its [Object.Digest].
+	CheckObject func(file, program string) (digest string, err error)
 	// Running, unless nil, is the configuration of a daemon that is to go on with this
 	// one: what cannot change while it runs is a mistake.
 	Running *Config

@@ -30,7 +30,7 @@ func TestFull(t *testing.T) {
 	c, err := Load(file, Options{CheckFilter: func(expr string) error {
 		filters = append(filters, expr)
 		return nil
-	}})
+	}, CheckObject: func(file, program string) (string, error) { return "digest", nil }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,12 +147,28 @@ func TestFull(t *testing.T) {
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					ReadOnly: true, Window: 64, Clients: 16},
 			},
+			{
+				Name: "sorted", Worker: "main", Pos: Pos{file, 178, 5},
+				From: From{
+					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 183, 11}}, {"rest", "", ActionTake, Pos{file, 184, 11}}},
+				},
+				To: To{Discard: true},
+			},
+			{
+				Name: "mine", Worker: "main", Pos: Pos{file, 187, 5},
+				From: From{
+					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
+					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
+				},
+				To: To{Discard: true},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"udp and port 5000", "udp and dst port 5000"}, filters); diff != "" {
+	if diff := cmp.Diff([]string{"udp and port 5000", "udp and dst port 5000", "udp port 1900"}, filters); diff != "" {
 		t.Errorf("filters checked (-want +got):\n%s", diff)
 	}
 }

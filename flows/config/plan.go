@@ -89,9 +89,15 @@ func settings(a, b *Config) []string {
 func flowKeys(a, b *Flow) []string {
 	x, y := *a, *b
 	for _, f := range []*Flow{&x, &y} {
-		f.Stages, f.To.Peers = unplaced(f.Stages), unplaced(f.To.Peers)
+		f.Stages, f.To.Peers, f.From.Rules = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules)
 	}
-	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
+	keys := differences("", reflect.ValueOf(x), reflect.ValueOf(y))
+	for i, key := range keys {
+		if key == "from.rules" || strings.HasPrefix(key, "from.object.") {
+			keys[i] = "from.filter" // one setting, of three forms
+		}
+	}
+	return slices.Compact(keys)
 }
 
 // unplaced is a copy of the items without their places in the file.

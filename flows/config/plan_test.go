@@ -52,6 +52,21 @@ flows:
 	if got := Compare(next, &filtered); !slices.Equal(got.Filters, []string{"d"}) || got.Empty() || len(got.Kept) != 2 {
 		t.Errorf("another filter: %+v", got)
 	}
+	filtered.Flows[0].From.Filter, filtered.Flows[0].From.Rules = "", []Rule{{Name: "all", Action: ActionTake, Pos: Pos{Line: 1}}}
+	if got := Compare(next, &filtered); !slices.Equal(got.Filters, []string{"d"}) {
+		t.Errorf("rules: %+v", got)
+	}
+	moved := filtered
+	moved.Flows = slices.Clone(filtered.Flows)
+	moved.Flows[0].From.Rules = []Rule{{Name: "all", Action: ActionTake, Pos: Pos{Line: 2}}}
+	if got := Compare(&filtered, &moved); !got.Empty() {
+		t.Errorf("rules on other lines: %+v", got)
+	}
+	moved.Flows[0].From.Object = Object{"/a.o", "a", "other bytes"}
+	filtered.Flows[0].From.Object = Object{"/a.o", "a", "bytes"}
+	if got := Compare(&filtered, &moved); !slices.Equal(got.Filters, []string{"d"}) {
+		t.Errorf("an object with other bytes: %+v", got)
+	}
 	next.Flows[1].To.Peers = slices.Clone(next.Flows[1].To.Peers)
 	next.Flows[1].To.Peers[0].Policy = PolicyDropOldest
 	if got := Compare(running, next).Changed; len(got) != 2 || !slices.Equal(got[0].Keys, []string{"to.peers"}) {

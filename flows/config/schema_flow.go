@@ -29,7 +29,7 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"interface":   set(d, &f.Interface, parseText),
 		"queues":      func(p string, n *yaml.Node) { d.queues(p, n, f) },
 		"zero_copy":   set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
-		"filter":      set(d, &f.Filter, parseText),
+		"filter":      func(p string, n *yaml.Node) { d.filter(p, n, f) },
 		"ring":        set(d, &f.Ring, parseInt),
 		"busy_poll":   set(d, &f.BusyPoll, parseDuration),
 		"timestamps":  set(d, &f.Timestamps, oneOf(allTimestamps)),

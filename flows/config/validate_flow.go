@@ -128,7 +128,7 @@ func (v *validator) packets(path string, f *From) {
 	v.check(within(f.BusyPoll, 0, maxPoll) && f.BusyPoll%time.Microsecond == 0, join(path, "busy_poll"),
 		"%s is not whole microseconds, up to %s", f.BusyPoll, maxPoll)
 	v.queues(join(path, "queues"), f.Queues)
-	v.filter(join(path, "filter"), f.Filter)
+	v.filters(join(path, "filter"), f)
 	v.mirror(path, f)
 }
 

@@ -180,7 +180,7 @@ func (c card) defaultRoute() Check {
 	case !c.hasFlow:
 		return warn(name, "over this interface: what a flow takes from it, the host no longer receives").
 			with("filter the flow, or say take_over: true (capture --take-over)")
-	case c.flow.From.Filter != "":
+	case !c.flow.From.TakesAll():
 		return ok(name, "over this interface; flow %s takes only what its filter accepts", c.flow.Name)
 	case c.flow.From.TakeOver:
 		return warn(name, "over this interface, and flow %s takes all of it: the host loses its network", c.flow.Name)

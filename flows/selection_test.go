@@ -1,0 +1,150 @@
+package flows
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// filtered is the lab's configuration with a filter.
+func (l *lab) filtered(filter string) string {
+	return strings.Replace(l.captures(), "ring: 1024", "ring: 1024, filter: "+filter, 1)
+}
+
+// ports sends n packets to each of some ports, and returns those to each.
+func (l *lab) ports(t *testing.T, n int, ports ...uint16) map[uint16][][]byte {
+	t.Helper()
+	sent, all := map[uint16][][]byte{}, [][]byte(nil)
+	for i, port := range ports {
+		sent[port] = testenv.Stream(&l.A, &l.B, port, uint64(i*n), n, 100)
+		all = append(all, sent[port]...)
+	}
+	testenv.SendRaw(t, &l.A, all, testenv.SendOptions{Rate: 10000})
+	return sent
+}
+
+// object copies the object that tests have, for a test to change.
+func (l *lab) object(t *testing.T) (file string) {
+	t.Helper()
+	elf, err := os.ReadFile("../bpf/testdata/own.o")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(l.dir, "own.o")
+	if err := os.WriteFile(file, elf, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestOwnProgram has a program of the user's own decide, whose counters the status has; then
+// one that the verifier refuses, which changes nothing.
+func TestOwnProgram(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	file := l.object(t)
+	of := func(program string) string {
+		return l.filtered(fmt.Sprintf("{object: %s, program: %s}", file, program))
+	}
+	f := l.start(t, of("by_port"), Options{}).Flows()[0]
+	sent := l.ports(t, 50, 7000, 7001, 7002, 7003)
+	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 200 && s.Durable.Packets == 50 })
+	if s.Dropped["filter_dropped"] != 50 || s.Passed["kernel_unclear"] != 50 || s.Passed["kernel_no_match"] != 50 || s.lost() != 50 {
+		t.Errorf("%+v", s)
+	}
+	want := []CountStatus{{"TAKEN", 50}, {"LEFT", 50}, {"DROPPED", 50}, {"STRANGE", 50}}
+	if diff := cmp.Diff(want, s.FilterCounts); diff != "" || s.Filter != "program by_port of "+file {
+		t.Errorf("filter %q (-want +got):\n%s", s.Filter, diff)
+	}
+	r, err := l.reload(t, of("reads_behind"))
+	if err == nil || r.Outcome != RolledBack || !strings.Contains(r.Error, "invalid access to packet") || f.Status().Filter != s.Filter {
+		t.Errorf("%v, %+v", err, r)
+	}
+	sent[7000] = append(sent[7000], l.ports(t, 10, 7000)[7000]...)
+	await(t, f, "packets after that", func(s FlowStatus) bool { return s.Durable.Packets == 60 && s.FilterCounts[0].Value == 60 })
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	balanced(t, f.Status(), 210)
+	samePackets(t, "the capture", packets(t, l.files(t)...), sent[7000])
+}
+
+// TestRules has rules take the place of an object, whose bytes a reload looks at, and
+// the first that matches decide.
+func TestRules(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	file := l.object(t)
+	own := l.filtered(fmt.Sprintf("{object: %s, program: one_buffer}", file))
+	d := l.start(t, own, Options{})
+	f := d.Flows()[0]
+	if f.Status().MultiBuffer {
+		t.Error("a program of section xdp is given packets of several buffers")
+	}
+	const rules = `[{name: left, match: udp port 5001, action: leave}, {name: dropped, match: udp port 5002, action: drop}, {name: taken, match: udp portrange 5000-5002}]`
+	if p := l.reloaded(t, l.filtered(rules)).Plan; !slices.Equal(p.Filters, []string{"cap"}) {
+		t.Errorf("%+v", p)
+	}
+	sent := l.ports(t, 30, 5000, 5001, 5002, 5003)
+	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 120 && s.Durable.Packets == 30 })
+	want := []RuleStatus{
+		{"left", "udp port 5001", "leave", 30, 3000}, {"dropped", "udp port 5002", "drop", 30, 3000}, {"taken", "udp portrange 5000-5002", "take", 30, 3000},
+	}
+	if diff := cmp.Diff(want, s.Rules); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if s.Passed["kernel_no_match"] != 60 || s.Dropped["filter_dropped"] != 30 || len(s.FilterCounts) != 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	balanced(t, f.Status(), 120)
+	samePackets(t, "the capture", packets(t, l.files(t)...), sent[5000])
+}
+
+// TestObjectChanges: a reload takes an object whose file has other bytes, under the same name.
+func TestObjectChanges(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	file := l.object(t)
+	text := l.filtered(fmt.Sprintf("{object: %s, program: by_port}", file))
+	parse := func(running *config.Config) (*config.Config, error) {
+		return config.Parse("test.yaml", []byte(text), config.Options{Running: running, CheckObject: func(file, program string) (string, error) {
+			o, err := bpf.ReadObject(file, program)
+			if err != nil {
+				return "", err
+			}
+			return o.Digest(), nil
+		}})
+	}
+	reload := func() (s ReloadStatus) {
+		var err error
+		l.B.Do(t, func() { s, err = l.daemon.Reload(parse) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	f := l.start(t, text, Options{}).Flows()[0]
+	reload() // the text was parsed without a look at the file
+	if s := reload(); s.Outcome != Unchanged {
+		t.Errorf("%+v", s)
+	}
+	elf, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(elf, 0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := reload(); s.Outcome != Applied || !slices.Equal(s.Plan.Filters, []string{"cap"}) || f != l.daemon.Flows()[0] {
+		t.Errorf("%+v", s)
+	}
+}
