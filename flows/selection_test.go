@@ -95,7 +95,7 @@ func TestRules(t *testing.T) {
 	sent := l.ports(t, 30, 5000, 5001, 5002, 5003)
 	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 120 && s.Durable.Packets == 30 })
 	want := []RuleStatus{
-		{"left", "udp port 5001", "leave", 30, 3000}, {"dropped", "udp port 5002", "drop", 30, 3000}, {"taken", "udp portrange 5000-5002", "take", 30, 3000},
+		{"left", "udp src or dst port 5001", "leave", 30, 3000}, {"dropped", "udp src or dst port 5002", "drop", 30, 3000}, {"taken", "udp src or dst portrange 5000-5002", "take", 30, 3000},
 	}
 	if diff := cmp.Diff(want, s.Rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
