@@ -17,9 +17,14 @@ func checkTakeOver(c config.From) error {
 	if !c.TakesAll() || c.TakeOver || c.Mirror != "" {
 		return nil
 	}
-	carries, err := hostroute.Default(c.Interface)
-	if err != nil || !carries {
-		return err
+	for _, name := range c.All() {
+		carries, err := hostroute.Default(name)
+		if err != nil {
+			return err
+		}
+		if carries {
+			return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter; or mirror: both, --mirror, to have copies; or take_over: true, --take-over)", ErrTakeOver, name)
+		}
 	}
-	return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter; or mirror: both, --mirror, to have copies; or take_over: true, --take-over)", ErrTakeOver, c.Interface)
+	return nil
 }

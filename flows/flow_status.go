@@ -54,7 +54,7 @@ func origin(from config.From) string {
 	if from.Generate > 0 {
 		return "generated packets"
 	}
-	return cmp.Or(from.Interface, from.Listen, from.Device, from.File)
+	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, from.Device, from.File)
 }
 
 // destination is where a flow brings what it takes, for people.

@@ -14,11 +14,11 @@ import (
 // burst is the most frames a verb moves at once.
 const burst = 64
 
-// intake is the network end of a flow: the queues of one interface and the
+// intake is the network end of a flow: the queues of one interface or several, and the
 // frames that circulate through them. It belongs to the worker's thread; the
 // counters may be read from anywhere.
 type intake struct {
-	net     *xdp.Interface
+	net     interfaces
 	mirror  *mirror.Mirror // of the interface, to net; nil: packets are taken from the host
 	sources []source
 	first   int // the source that is served first in this round
@@ -42,6 +42,7 @@ type intake struct {
 // source is one receive queue and its frames that are not yet in a batch.
 type source struct {
 	port *xdp.Port
+	of   *xdp.Interface
 	id   uint32 // interface number in the capture file; with a card's clock, of two
 	buf  []umem.Frame
 	held int

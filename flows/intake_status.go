@@ -2,6 +2,7 @@ package flows
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -29,9 +30,9 @@ func (n *intake) announce(from config.From) []any {
 // unseen says what the host loses sight of.
 func unseen(from config.From) string {
 	if from.Wanted() == "" {
-		return "everything arriving on " + from.Interface
+		return "everything arriving on " + strings.Join(from.All(), ", ")
 	}
-	return "packets arriving on " + from.Interface + " that match " + from.Wanted()
+	return "packets arriving on " + strings.Join(from.All(), ", ") + " that match " + from.Wanted()
 }
 
 // observe adds what the interface knows of the flow.
@@ -68,18 +69,8 @@ func (s *FlowStatus) fillClock(g xdp.Granted) {
 
 // fillLedger says what became of every packet that reached the interface.
 func (n *intake) fillLedger(s *FlowStatus) error {
-	l, err := n.net.Ledger()
-	if err != nil {
+	if err := n.net.fillLedger(s); err != nil {
 		return err
-	}
-	s.Offered, s.Waiting, s.Missing = l.Offered, l.Of(xdp.Waiting), l.Missing()
-	for _, reason := range xdp.Reasons() {
-		switch {
-		case reason.IsLost(), reason == xdp.FilterDropped:
-			s.Dropped[reason.String()] = l.Of(reason)
-		case reason != xdp.Received && reason != xdp.Waiting:
-			s.Passed[reason.String()] = l.Of(reason)
-		}
 	}
 	s.Dropped["beyond_count"] = n.unwanted.Load()
 	s.Dropped["not_received"], s.Dropped["write_failed"] = 0, 0 // known at the end

@@ -40,7 +40,7 @@ func openNetworkStorage(o *opening) (*networkStorage, error) {
 	return n, nil
 }
 
-// openNet opens the interface.
+// openNet opens the interfaces.
 func (n *intake) openNet(o *opening) (err error) {
 	if err := checkTakeOver(o.flow.From); err != nil {
 		return err
@@ -52,13 +52,24 @@ func (n *intake) openNet(o *opening) (err error) {
 	if err := n.openMirror(o, &x); err != nil {
 		return err
 	}
-	if n.net, err = xdp.Open(x); err != nil {
-		return err
+	names := []string{x.Interface}
+	if o.flow.From.Interfaces != nil {
+		names = o.flow.From.Interfaces
 	}
-	o.undo.add(n.net.Close)
-	for i, port := range n.net.Ports() {
-		o.undo.add(port.Close)
-		n.sources = append(n.sources, source{port: port, id: uint32(i) * clocks(n.net.Granted()), buf: make([]umem.Frame, burst+maxFragments)})
+	id := uint32(0)
+	for _, name := range names {
+		x.Interface = name
+		one, err := xdp.Open(x)
+		if err != nil {
+			return err
+		}
+		n.net = append(n.net, one)
+		o.undo.add(one.Close)
+		for _, port := range one.Ports() {
+			o.undo.add(port.Close)
+			n.sources = append(n.sources, source{port: port, of: one, id: id, buf: make([]umem.Frame, burst+maxFragments)})
+			id += clocks(one.Granted())
+		}
 	}
 	return nil
 }
@@ -100,9 +111,14 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 // each queue, and where the card's clock is asked a second for packets with its times.
 func (n *intake) describeHead(o *opening) (pcapng.Section, []pcapng.Interface) {
 	var ifs []pcapng.Interface
-	from, granted := o.flow.From, n.net.Granted()
-	for _, s := range n.sources {
-		of, about := n.captured(from.Interface, s.port.Queue())
+	from := o.flow.From
+	for i := range n.sources {
+		s := &n.sources[i]
+		name, granted := s.of.Name(), s.of.Granted()
+		if from.Interfaces == nil {
+			name = from.Interface
+		}
+		of, about := n.captured(name, s.port.Queue())
 		one := pcapng.Interface{
 			Name: of, Filter: shortened(from.Wanted()), LinkType: pcapng.LinkTypeEthernet,
 			Description: about,
@@ -110,7 +126,7 @@ func (n *intake) describeHead(o *opening) (pcapng.Section, []pcapng.Interface) {
 		ifs = append(ifs, one)
 		if granted.CardClock {
 			one.Description += ", the card's clock"
-			one.CardClock = cardClock(from.Interface, granted)
+			one.CardClock = cardClock(name, granted)
 			ifs = append(ifs, one)
 		}
 	}
@@ -127,7 +143,12 @@ func shortened(filter string) string {
 }
 
 // ringFrames is how many frames the queues hold.
-func (n *intake) ringFrames() int { return len(n.sources) * n.sources[0].port.Limits().Supply }
+func (n *intake) ringFrames() (frames int) {
+	for i := range n.sources {
+		frames += n.sources[i].port.Limits().Supply
+	}
+	return frames
+}
 
 // fill takes the flow's share of the frames and supplies the queues. The rest of the flow
 // has so many frames at least meanwhile, and at most.

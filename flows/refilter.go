@@ -9,7 +9,7 @@ import (
 
 // refilterer is a run whose filter can be another while packets flow.
 type refilterer interface {
-	refilter(from config.From) error
+	refilter(from, before config.From) error
 }
 
 // refilter has a flow that runs go on with the filter of from. Each packet meets the old filter or
@@ -24,7 +24,7 @@ func (f *Flow) refilter(from config.From) error {
 	if !ok {
 		return fmt.Errorf("change the filter of flow %s: it does not run", f.config.Name)
 	}
-	if err := r.refilter(from); err != nil {
+	if err := r.refilter(from, f.config.From); err != nil {
 		return fmt.Errorf("change the filter of flow %s: %w", f.config.Name, err)
 	}
 	f.mu.Lock()
@@ -39,13 +39,9 @@ func sameFilter(a, b config.From) bool {
 }
 
 // refilter exchanges the filter in the program on the interface.
-func (n *intake) refilter(from config.From) error {
+func (n *intake) refilter(from, before config.From) error {
 	if err := checkTakeOver(from); err != nil {
 		return err
 	}
-	wanted, err := selection(from)
-	if err != nil {
-		return err
-	}
-	return n.net.Select(wanted)
+	return n.net.SetFilter(from, before)
 }

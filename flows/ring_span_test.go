@@ -54,7 +54,7 @@ func TestRingSpan(t *testing.T) {
 	span, rate := time.Duration(setting.Number(t, "UNIFIEDD_RING", 4))*time.Second, setting.Number(t, "UNIFIEDD_RATE", 8000)
 	disk, keep, segment := uint64(96<<20), uint64(32<<20), "4MiB"
 	if span > time.Minute {
-		disk, keep, segment = 4<<30, 1<<30, "128MiB"
+		disk, keep, segment = 1<<30, 256<<20, "32MiB"
 	}
 	l := &lab{Pair: &testenv.Pair{}, dir: testenv.Ext4(t, disk)}
 	low := lowest(t, l.dir)
@@ -76,7 +76,7 @@ func TestRingSpan(t *testing.T) {
 	}
 	after := usageNow(t)
 	s := stopped(t, f)
-	t.Logf("%d packets in %d segments, %d of which were removed; %d bytes of memory before, %d after; %d descriptors, %d", s.Packets, s.Segments, s.Removed["keep_free"], before.anon, after.anon, before.fds, after.fds)
+	t.Logf("%d packets in %d segments, %d of which were removed; the disk was full in %d rounds; %d bytes of memory before, %d after; %d descriptors, %d", s.Packets, s.Segments, s.Removed["keep_free"], s.Stalls, before.anon, after.anon, before.fds, after.fds)
 	if after.fds > before.fds+4 || after.anon > before.anon+32<<20 { // those of a segment that begins
 		t.Errorf("grown: %+v, %+v before", after, before)
 	}

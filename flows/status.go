@@ -75,6 +75,8 @@ type FlowStatus struct {
 	DiskNode *int     `json:"disk_node,omitempty"`
 	Far      []string `json:"far,omitempty"` // what is on another node than the region
 
+	Interfaces []InterfaceStatus `json:"interfaces,omitempty"` // where there are several
+
 	Packets uint64  `json:"packets"` // received from the rings
 	Bytes   uint64  `json:"bytes"`
 	PPS     float64 `json:"packets_per_second"` // over the last second

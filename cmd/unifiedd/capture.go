@@ -21,7 +21,8 @@ import (
 
 // captureFlags are capture's, named as tcpdump's where it has them.
 type captureFlags struct {
-	iface, file      string
+	ifaces           []string
+	file             string
 	count            uint64
 	snaplen          uint32
 	turns            rotateFlags
@@ -42,8 +43,8 @@ func newCapture() *cobra.Command {
 	var cfg *config.Config
 	c := &cobra.Command{
 		Use:   "capture -i INTERFACE [-w FILE|-] [-c COUNT] [FILTER...]",
-		Short: "Capture packets of one interface, until Ctrl-C or a number of them",
-		Long: `Capture packets of one interface to a file, to standard output, or only count
+		Short: "Capture packets of an interface, until Ctrl-C or a number of them",
+		Long: `Capture packets of one interface or several to a file, to standard output, or only count
 them. The file is pcapng, which Wireshark, tshark and tcpdump open.
 
 Unlike with tcpdump, the host no longer sees what is captured: packets that match
@@ -68,7 +69,7 @@ the capture has copies, also of what the host sends, and the host goes on with a
 
 func (f *captureFlags) register(c *cobra.Command) {
 	s := c.Flags()
-	s.StringVarP(&f.iface, "interface", "i", "", "`INTERFACE` to capture on")
+	s.StringArrayVarP(&f.ifaces, "interface", "i", nil, "`INTERFACE` to capture on; may be given several times, for one file with the packets of all")
 	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
 	s.Uint64VarP(&f.count, "count", "c", 0, "end after so many packets")
 	s.Uint32VarP(&f.snaplen, "snapshot-length", "s", 0, "keep at most so many `BYTES` of each packet; 0: all of them")
@@ -97,7 +98,10 @@ func (f *captureFlags) register(c *cobra.Command) {
 func (f *captureFlags) config(filter string) (*config.Config, error) {
 	c := config.Default()
 	one := config.NewFlow("capture")
-	one.From.Interface, one.From.Filter, one.From.TakeOver = f.iface, filter, f.takeOver
+	one.From.Interface, one.From.Filter, one.From.TakeOver = f.ifaces[0], filter, f.takeOver
+	if len(f.ifaces) > 1 {
+		one.From.Interfaces = f.ifaces
+	}
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
 	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
@@ -148,7 +152,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 		return err
 	}
 	one := d.Flows()[0]
-	fmt.Fprintf(stderr, "capturing on %s: %s\n", f.iface, whatIsTaken(cfg.Flows[0].From))
+	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From))
 	follow(ctx, one, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
 	err = one.Stop()

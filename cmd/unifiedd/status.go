@@ -153,6 +153,9 @@ func printNetwork(w io.Writer, f *flows.FlowStatus) {
 	if len(f.Left) > 0 {
 		fmt.Fprintf(w, "  left\tqueues %v are not bound: their packets stay with the kernel\n", f.Left)
 	}
+	for _, i := range f.Interfaces {
+		fmt.Fprintf(w, "  %s\t%d packets offered, %d received, lost: %s\n", i.Name, i.Offered, i.Received, nonzero(i.Dropped))
+	}
 	fmt.Fprintf(w, "  offered\t%d packets: %d received, %d waiting\n", f.Offered, f.Packets, f.Waiting)
 	fmt.Fprintf(w, "  to the kernel\t%s\n", nonzero(f.Passed))
 	fmt.Fprintf(w, "  lost\t%s\n", nonzero(f.Dropped))

@@ -35,6 +35,10 @@ func fromDocument(f *Flow) map[string]any {
 		"interface": from.Interface, "zero_copy": string(from.ZeroCopy), "timestamps": string(from.Timestamps), "filter": from.Filter,
 		"ring": from.Ring, "busy_poll": from.BusyPoll.String(), "take_over": from.TakeOver, "promiscuous": from.Promiscuous, "queues": "all",
 	}
+	if from.Interfaces != nil {
+		delete(doc, "interface")
+		doc["interfaces"] = from.Interfaces
+	}
 	if from.Queues != nil {
 		doc["queues"] = from.Queues
 	}

@@ -33,6 +33,9 @@ type Watermarks struct {
 type From struct {
 	// Interface and what follows up to TakeOver are about a network interface.
 	Interface string
+	// Interfaces are all of several, the first of which is Interface; nil: there is
+	// one. With KindNetworkStorage.
+	Interfaces []string
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy
@@ -88,6 +91,14 @@ type From struct {
 	Generate Size
 	// Rate is how many it makes a second; 0: as many as are taken.
 	Rate int
+}
+
+// All are the network interfaces.
+func (f *From) All() []string {
+	if f.Interfaces != nil {
+		return f.Interfaces
+	}
+	return []string{f.Interface}
 }
 
 // generated is not empty where packets are generated.

@@ -110,7 +110,7 @@ func about(path string) string {
 // fitsFrom tells whether a key goes with those of a flow's beginning.
 func fitsFrom(has fields, key string) bool {
 	switch what := about("from." + key); {
-	case has.any("interface"):
+	case has.any("interface", "interfaces"):
 		return what == aboutInterface
 	case has.any("rdma", "listen"):
 		return what == aboutMessages || key == "rdma"

@@ -78,7 +78,7 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		return ok || text != "" || r.settled[key]
 	}
 	switch {
-	case named("from.interface", f.From.Interface):
+	case named("from.interface", f.From.Interface), named("from.interfaces", ""):
 		e.from = network
 	case named("from.rdma", f.From.RDMA), named("from.listen", f.From.Listen):
 		e.from = remote

@@ -137,7 +137,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "office", Worker: "main", Pos: Pos{file, 156, 5},
-				From: From{Interface: "eth7", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm"},
 			},

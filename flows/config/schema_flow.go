@@ -27,6 +27,7 @@ func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
 func (d *decoder) from(path string, n *yaml.Node, f *From) {
 	d.mappingWhere(path, n, fields{
 		"interface":   set(d, &f.Interface, parseText),
+		"interfaces":  func(p string, n *yaml.Node) { d.interfaces(p, n, f) },
 		"queues":      func(p string, n *yaml.Node) { d.queues(p, n, f) },
 		"zero_copy":   set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
 		"filter":      func(p string, n *yaml.Node) { d.filter(p, n, f) },
@@ -49,6 +50,14 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"generate":    set(d, &f.Generate, parseSome),
 		"rate":        set(d, &f.Rate, parseInt),
 	}, fitsFrom)
+}
+
+// interfaces reads a list of names.
+func (d *decoder) interfaces(path string, n *yaml.Node, f *From) {
+	texts(d, &f.Interfaces)(path, n)
+	if f.Interface == "" && len(f.Interfaces) > 0 {
+		f.Interface = f.Interfaces[0]
+	}
 }
 
 // queues reads a list of numbers or the word all.

@@ -39,9 +39,16 @@ func newShared(v *validator) *shared {
 
 // take takes what the flow at path has, and refuses what another has already.
 func (s *shared) take(path string, f *Flow) {
-	if f.From.Mirror == "" { // copies are nobody's loss
-		s.interfaces.take(join(path, "from.interface"), f.From.Interface)
-		s.queues(join(path, "from.interface"), f.From.Interface, false)
+	for i, name := range f.From.All() {
+		if f.From.Mirror != "" { // copies are nobody's loss
+			break
+		}
+		at := join(path, "from.interface")
+		if f.From.Interfaces != nil {
+			at = index(join(path, "from.interfaces"), i)
+		}
+		s.interfaces.take(at, name)
+		s.queues(at, name, false)
 	}
 	s.device(join(path, "from.rdma"), f.From.RDMA)
 	s.device(join(path, "to.rdma"), f.To.RDMA)

@@ -5,14 +5,15 @@ import "strings"
 // maxWord is the longest word a suggestion is looked for.
 const maxWord = 40
 
-// suggest is the candidate word was probably meant to be, if there is one.
+// suggest is the candidate word was probably meant to be, if there is one: the longer one of two, since letters are
+// forgotten more often than they are invented.
 func suggest(word string, candidates []string) (string, bool) {
 	if len(word) > maxWord {
 		return "", false
 	}
 	best, bound := "", min(max(1, len(word)/4), len(word)-1)
 	for _, c := range candidates {
-		if d := distance(strings.ToLower(word), strings.ToLower(c)); d <= bound {
+		if d := distance(strings.ToLower(word), strings.ToLower(c)); d <= bound || best != "" && d == bound+1 && len(c) > len(best) {
 			best, bound = c, d-1
 		}
 	}

@@ -72,7 +72,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	})
 	switch e.from {
 	case network:
-		v.network(from, &f.From)
+		v.network(from, &f.From, e.kind())
 	case remote:
 		v.clients(from, f)
 	case storage:
@@ -113,10 +113,33 @@ func oneOfWords(words []string) string {
 	return strings.Join(words[:last], ", ") + " and " + words[last]
 }
 
-func (v *validator) network(path string, f *From) {
-	v.need(join(path, "interface"), f.Interface, "the name of a network interface")
-	v.checkErr(join(path, "interface"), checkInterface(f.Interface))
+func (v *validator) network(path string, f *From, kind Kind) {
+	if all := join(path, "interfaces"); v.given(all, strings.Join(f.Interfaces, "")) {
+		v.interfaces(path, f, kind)
+	} else {
+		v.need(join(path, "interface"), f.Interface, "the name of a network interface")
+		v.checkErr(join(path, "interface"), checkInterface(f.Interface))
+	}
 	v.packets(path, f)
+}
+
+// interfaces checks the list of several.
+func (v *validator) interfaces(path string, f *From, kind Kind) {
+	all := join(path, "interfaces")
+	_, both := v.places[join(path, "interface")]
+	switch {
+	case v.explained(all):
+	case both:
+		v.refuse(all, wrong("put it in the list and remove the key", "interface is given beside the list"))
+	case len(f.Interfaces) == 0:
+		v.refuse(all, errors.New("no interface is listed"))
+	case kind != KindNetworkStorage && kind != "":
+		v.refuse(all, wrong("say interface:, or make flows of them", "several interfaces go to one capture only, and this flow is %s", kind.words()))
+	}
+	for i, name := range f.Interfaces {
+		v.need(index(all, i), name, "the name of a network interface")
+		v.checkErr(index(all, i), checkInterface(name))
+	}
 }
 
 // packets checks which packets of an interface are taken, and how.
@@ -138,6 +161,7 @@ func (v *validator) mirror(path string, f *From) {
 		return
 	}
 	v.checkErr(join(path, "mirror"), member(f.Mirror, allMirrors))
+	v.check(f.Interfaces == nil, join(path, "interfaces"), "copies are of one interface: say interface, or remove mirror")
 	v.check(f.Queues == nil, join(path, "queues"), "copies do not come by the queues of the interface: remove it, or mirror")
 	v.check(f.ZeroCopy != ZeroCopyRequire, join(path, "zero_copy"), "the kernel copies what it mirrors: say prefer, or remove mirror")
 	v.check(f.Timestamps != TimestampsHardware, join(path, "timestamps"), "copies have no times of the card's clock: say prefer or software, or remove mirror")

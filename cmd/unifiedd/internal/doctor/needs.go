@@ -25,7 +25,7 @@ func newNeeds(o Options) needs {
 	n.interfaces = slices.Clone(o.Interfaces)
 	for _, f := range n.Flows {
 		if len(o.Interfaces) == 0 && f.From.Mirror == "" { // copies need nothing of the card
-			n.interfaces = append(n.interfaces, f.From.Interface)
+			n.interfaces = append(n.interfaces, f.From.All()...)
 		}
 		n.disks = append(n.disks, target(f.To))
 	}
@@ -81,7 +81,7 @@ func (n needs) bad() State {
 
 // flowOn is the flow which has the interface.
 func (n needs) flowOn(iface string) (config.Flow, bool) {
-	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return f.From.Interface == iface && f.From.Mirror == "" })
+	i := slices.IndexFunc(n.Flows, func(f config.Flow) bool { return f.From.Mirror == "" && slices.Contains(f.From.All(), iface) })
 	if i < 0 {
 		return config.Flow{}, false
 	}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestCaptureSeveral captures from two interfaces to one file, which says which packet is whose; the export has them in the order of their times.
+func TestCaptureSeveral(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	p.B.Run(t, "ip", "link", "add", "other0", "type", "veth", "peer", "name", "other1")
+	p.B.Run(t, "ip", "link", "set", "other0", "up")
+	p.B.Run(t, "ip", "link", "set", "other1", "up")
+	background(t, p)
+	second := *p
+	second.A = p.B
+	second.A.Ifname = "other0"
+	number, _, _ := strings.Cut(p.B.Run(t, "ip", "-o", "link", "show", "dev", "other0"), ":")
+	link, err := strconv.Atoi(number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second.A.Index = link
+	background(t, &second)
+	dir := testenv.DiskDir(t)
+	file, ordered := filepath.Join(dir, "both.pcapng"), filepath.Join(dir, "ordered.pcapng")
+	status, _, stderr := captureOn(t, p, "-i", "other1", "-w", file, "-c", "3000", "--ring", "512", "udp port 5000")
+	if status != 0 || !strings.Contains(stderr, "3000 packets captured") || !strings.Contains(stderr, p.B.Ifname+", other1") {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	var out, errs strings.Builder
+	if status := run([]string{"export", "-r", file, "-w", ordered}, &out, &errs); status != 0 {
+		t.Fatalf("status %d: %s", status, errs.String())
+	}
+	text, err := exec.Command(testenv.Tool(t, "tshark"), "-r", ordered, "-T", "fields", "-e", "frame.interface_name", "-e", "frame.time_epoch").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, times := map[string]int{}, []float64{}
+	for line := range strings.Lines(string(text)) {
+		name, at, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		seconds, err := strconv.ParseFloat(at, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		of[name]++
+		times = append(times, seconds)
+	}
+	if len(of) != 2 || of[p.B.Ifname] == 0 || of["other1"] == 0 || len(times) != 3000 {
+		t.Errorf("packets by interface: %v", of)
+	}
+	if !slices.IsSorted(times) {
+		t.Error("the export is not in the order of times")
+	}
+	if name := capinfos(t, file, "Name", "="); name != p.B.Ifname {
+		t.Errorf("capinfos calls the first interface %q", name)
+	}
+	for _, name := range []string{p.B.Ifname, "other1"} { // free again, with the program gone
+		testenv.Wait(t, 10*time.Second, "no program on "+name, func() bool {
+			return !strings.Contains(p.B.Run(t, "ip", "link", "show", "dev", name), "xdp")
+		})
+	}
+}
