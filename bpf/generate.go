@@ -8,5 +8,5 @@ package bpf
 
 // An object as users make them, for tests.
 //
-//go:generate clang -O2 -g -Wall -Wextra -Werror -mcpu=v3 -target bpf -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu -c testdata/own.bpf.c -o testdata/own.o
+//go:generate clang -O2 -g -Wall -Wextra -Werror -mcpu=v3 -target bpf -fdebug-compilation-dir=. -idirafter /usr/include/x86_64-linux-gnu -idirafter /usr/include/aarch64-linux-gnu -c testdata/own.bpf.c -o testdata/own.o
 //go:generate llvm-strip -g testdata/own.o
