@@ -36,7 +36,7 @@ type Request struct {
 	ServiceID      uint64
 	GUID           uint64 // of the sender's card
 	QPN            uint32
-	PSN            uint32 // the sender's first
+	PSN            uint32 // the one that the receiver begins with
 	QKey           uint32
 	Responder      uint8  // responder resources: READs and atomics of the peer's that the sender takes
 	Initiator      uint8  // initiator depth: those that it wants to have outstanding

@@ -11,7 +11,7 @@ const noLID = 0xffff
 
 // ask asks the peer for a connection.
 func (m *machine) ask(c *connection, e *cm.End, from mad.Address, port uint16) {
-	c.state, c.transaction, c.queue = reqSent, random(), e.Queue
+	c.state, c.transaction = reqSent, random()
 	c.ours = half{e.Queue.QPN(), uint32(random()) & psnMask}
 	c.mtu, c.retries = m.mtu(), e.Retries
 	c.timeout = mad.AckTimeout(ackDelay, m.config.Lifetime)
@@ -74,12 +74,13 @@ func (m *machine) accepted(c *connection) {
 	c.tell(answer{event: cm.ConnectResponse, said: c.said})
 }
 
-// confirm tells the peer that our queue pair is ready; false: it is over by now.
-func (m *machine) confirm(c *connection) bool {
+// confirm tells the peer that our queue pair is ready; false: it is over by now. The queue pair is led to ERR at the end from now on: until then
+// its program has it, and may ask again with it.
+func (m *machine) confirm(c *connection, q rdma.QueuePair) bool {
 	if c.state != repReceived {
 		return false
 	}
-	c.state = connected
+	c.state, c.queue = connected, q
 	m.counts.add(established)
 	m.say(c, &mad.Message{Kind: mad.RTU}, 0, never)
 	return true

@@ -40,7 +40,8 @@ type connection struct {
 	noticed bool  // done is closed, or about to be
 }
 
-// half is what one side has of the connection.
+// half is what one side has of the connection: its queue pair, and the number of the first packet that it expects. A message says which
+// the peer is to begin with, and not which the sender will.
 type half struct{ qpn, psn uint32 }
 
 // said is what the peer says, as seen from here.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
@@ -44,8 +45,12 @@ func refused(t *testing.T, err error, kind error, reason cm.Reason) *cm.Error {
 }
 
 func nobodyListens(t *testing.T, x, y *side) {
-	_, err := x.newEnd().connect(y.ip, "")
+	e := x.newEnd()
+	_, err := e.connect(y.ip, "")
 	refused(t, err, cm.ErrRejected, cm.ReasonNoListener)
+	if s, err := e.qp.State(); s != rdma.Init || err != nil {
+		t.Errorf("a queue pair that was rejected is in %v: %v", s, err)
+	}
 }
 
 func rejectedByProgram(t *testing.T, x, y *side) {

@@ -134,7 +134,7 @@ func (r *route) connect(ctx context.Context, c *connection, e *cm.End) error {
 		return fmt.Errorf("%s: %w", r.step, err)
 	}
 	ok := false
-	m.do(func(x *machine) { ok = x.confirm(c) })
+	m.do(func(x *machine) { ok = x.confirm(c, e.Queue) })
 	if !ok {
 		return fmt.Errorf("%s: %w", r.step, m.why(c))
 	}

@@ -46,8 +46,8 @@ func prepare(q rdma.QueuePair, access rdma.Access) error {
 
 // leadUp leads a queue pair from INIT to RTS, as both sides want.
 func leadUp(c *connection, e *cm.End, ours half) error {
-	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: c.theirs.psn, MinRNRTimer: e.MinRNRTimer,
-		MaxRemoteReads: min(e.RemoteReads, c.said.remoteReads), SendPSN: ours.psn, MaxReads: min(e.Reads, c.said.reads), Timeout: c.timeout, Retries: c.retries,
+	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: ours.psn, MinRNRTimer: e.MinRNRTimer,
+		MaxRemoteReads: min(e.RemoteReads, c.said.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.said.reads), Timeout: c.timeout, Retries: c.retries,
 		RNRRetries: c.rnrRetries}
 	if e.Timeout != 0 {
 		a.Timeout = e.Timeout

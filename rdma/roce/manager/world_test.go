@@ -145,7 +145,7 @@ func (h *host) serve(all []*connection) {
 			if a.event == cm.ConnectResponse {
 				h.later(10*millisecond, func() {
 					h.do(func() {
-						if h.confirm(c) {
+						if h.confirm(c, number{qpn: c.ours.qpn}) {
 							h.ends = append(h.ends, c)
 						}
 					})
