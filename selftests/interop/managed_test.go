@@ -37,7 +37,7 @@ func (p managedProgram) command(b *bench, where string) string {
 	case p.name != "rping":
 		return fmt.Sprintf("%s %s -d %s %s", p.name, p.theirs, device, where)
 	case where == "":
-		return fmt.Sprintf("rping -s -a %v -v", b.tap.PeerIP)
+		return fmt.Sprintf("rping -s -a %v -S 1000 -v", b.tap.PeerIP)
 	}
 	return fmt.Sprintf("rping -c -a %s %s", where, p.theirs)
 }
