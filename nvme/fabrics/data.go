@@ -24,7 +24,7 @@ type Data struct {
 // Types of SGL descriptors with their subtypes.
 const (
 	sglOffset          = 0x0<<4 | 0x1 // data block, address is an offset in the capsule
-	sglKeyed           = 0x4<<4 | 0x0
+	sglKeyed           = 0x4 << 4
 	sglKeyedInvalidate = 0x4<<4 | 0xf
 )
 
