@@ -107,7 +107,7 @@ func TestOwnProgramRefused(t *testing.T) {
 		t.Error(err)
 	}
 	err := p.Select(Selection{Own: mustRead(t, "reads_behind")})
-	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "program reads_behind of "+ownObject) || !strings.Contains(err.Error(), "invalid access to packet") {
+	if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "program reads_behind of "+ownObject) || !strings.Contains(err.Error(), "*(u8 *)(r1 +0)") {
 		t.Error(err)
 	}
 	t.Log(err)

@@ -65,7 +65,7 @@ func TestOwnProgram(t *testing.T) {
 		t.Errorf("filter %q (-want +got):\n%s", s.Filter, diff)
 	}
 	r, err := l.reload(t, of("reads_behind"))
-	if err == nil || r.Outcome != RolledBack || !strings.Contains(r.Error, "invalid access to packet") || f.Status().Filter != s.Filter {
+	if err == nil || r.Outcome != RolledBack || !strings.Contains(r.Error, "*(u8 *)(r1 +0)") || f.Status().Filter != s.Filter {
 		t.Errorf("%v, %+v", err, r)
 	}
 	sent[7000] = append(sent[7000], l.ports(t, 10, 7000)[7000]...)
