@@ -8,6 +8,11 @@ import (
 // Check reports what the interface is called now and whether it is up. Errors match ErrGone, or ErrDetached
 // when packets should be copied and are not.
 func (m *Mirror) Check() (name string, up bool, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return m.name, false, fmt.Errorf("mirror of %s: %w", m.name, net.ErrClosed)
+	}
 	l, err := m.handle.LinkByIndex(m.index)
 	if err != nil {
 		return m.name, false, fmt.Errorf("mirror of %s: %w", m.name, linkError(err))
@@ -19,10 +24,8 @@ func (m *Mirror) Check() (name string, up bool, err error) {
 	return a.Name, a.Flags&net.FlagUp != 0, nil
 }
 
-// checkAttached looks whether the programs are where Start put them.
+// checkAttached looks whether the programs are where Start put them. m.mu is held.
 func (m *Mirror) checkAttached() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if m.attached == nil {
 		return nil
 	}

@@ -11,21 +11,33 @@ type Counters struct {
 	Full uint64
 }
 
-// Counters reads them.
-func (m *Mirror) Counters() (c Counters, err error) {
+// Counters reads them. Of a closed mirror they are the last.
+func (m *Mirror) Counters() (Counters, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return m.counters, nil
+	}
+	err := m.count()
+	return m.counters, err
+}
+
+// count reads the counters, those that it can.
+func (m *Mirror) count() error {
 	var words [directions]uint64
 	if err := m.failed.Lookup(uint32(0), &words); err != nil {
-		return c, fmt.Errorf("read the counters of the mirror of %s: %w", m.name, err)
+		return fmt.Errorf("read the counters of the mirror of %s: %w", m.name, err)
 	}
+	m.counters.Failed = 0
 	for _, n := range words {
-		c.Failed += n
+		m.counters.Failed += n
 	}
 	link, err := m.handle.LinkByIndex(m.pair.near)
 	if err != nil {
-		return c, fmt.Errorf("mirror of %s: %w", m.name, linkError(err))
+		return fmt.Errorf("mirror of %s: %w", m.name, linkError(err))
 	}
 	if s := link.Attrs().Statistics; s != nil {
-		c.Full = s.TxDropped
+		m.counters.Full = s.TxDropped
 	}
-	return c, nil
+	return nil
 }

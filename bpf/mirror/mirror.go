@@ -36,9 +36,11 @@ type Mirror struct {
 	failed     *ebpf.Map       // copies the kernel refused, by direction
 	undo       cleanup
 
-	mu       sync.Mutex
+	mu       sync.Mutex  // Counters and Check may be called while another goroutine closes
 	attached cleanup     // while packets are copied
 	links    []link.Link // of those; none where filters do it
+	closed   bool
+	counters Counters // when last read
 }
 
 // cleanup undoes what was done, in reverse order.
@@ -180,4 +182,13 @@ func (m *Mirror) Interface() string { return farName(m.slot.number) }
 func (m *Mirror) Directions() []Direction { return m.directions }
 
 // Close ends the copying and removes everything. A second call does nothing.
-func (m *Mirror) Close() error { return errors.Join(m.Stop(), m.undo.run()) }
+func (m *Mirror) Close() error {
+	err := m.Stop()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.closed && m.failed != nil {
+		_ = m.count() // what can no longer be read stays as it was
+	}
+	m.closed = true
+	return errors.Join(err, m.undo.run())
+}

@@ -82,8 +82,15 @@ func TestMirror(t *testing.T) {
 			if after := far(); after != before {
 				t.Errorf("%d copies came after Stop", after-before)
 			}
+			last, err := m.Counters()
+			if err != nil {
+				t.Error(err)
+			}
 			if err := m.Close(); err != nil {
 				t.Error(err)
+			}
+			if c, err := m.Counters(); c != last || err != nil {
+				t.Errorf("closed, it counts %+v, and before %+v: %v", c, last, err)
 			}
 			nothingLeft(t, p)
 		})
