@@ -60,7 +60,7 @@ func TestFeed(t *testing.T) {
 region: {size: 96MiB}
 flows:
   - name: feed
-    from: {interface: %s, ring: 1024, filter: udp dst port 9}
+    from: {interface: %s, ring: 2048, filter: udp dst port 9}
     stages: [{set: {port_destination: 99}}, {sequence: {offset: 500}}]
     to: {rdma: "roce:%s", peers: [{name: a, address: "%s", flow: sink}, {name: b, address: "%s", policy: drop_newest}], queue: 256}
 `, to.Ifname, l.B.Ifname, a.address(), b.address()), Options{}).Flows()[0]
