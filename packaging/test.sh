@@ -169,6 +169,7 @@ race_cards() {
 }
 race_flows_to_f() { flows_to_f "${race[@]}"; }
 race_flows_from_q() { flows_from_q "${race[@]}"; }
+races() { side_by_side race_cards race_flows_to_f race_flows_from_q; }
 
 guest() { pass "tests for the lab guest, Linux 7, short" env SHORT=1 packaging/lab.sh 7; }
 
@@ -178,6 +179,7 @@ beside_guest() {
 	steps_back 10
 	local benchmarks module
 	pass "ownership checks and race detector, short: disks and programs" "${tests[@]}" -p 1 "${race[@]}" "${raced[@]}"
+	pass "ownership checks and race detector, short: cards and flows" races
 	pass "programs for the kernel" "${tests[@]}" ./bpf
 	# Apart, since go test runs packages one by one when it is asked for benchmarks.
 	mapfile -t benchmarks < <(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u)
@@ -192,8 +194,7 @@ passes() {
 	pass "programs, beside what computes" side_by_side programs computing
 	pass "the guest, and what fits beside it" side_by_side guest beside_guest
 	pass "device tests, five side by side" side_by_side disks cards flows_to_f flows_from_g flows_from_q
-	pass "ownership checks and race detector, short: cards and flows" side_by_side race_cards race_flows_to_f race_flows_from_q
-	pass "the same of pages" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
+	pass "ownership checks and race detector, short: pages" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
 	pass "what is left" as_events given_back
 	return "$status"
 }
