@@ -10,14 +10,15 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
-// managedProgram is one that connects through rdma_cm, and what ours is asked for the same.
-type managedProgram struct{ name, theirs, ours, says, oursSay string }
+// managedProgram is one that connects through rdma_cm, and what ours is asked for the same; then what the program says in the end, and
+// what ours says as its client and as its server.
+type managedProgram struct{ name, theirs, ours, says, asked, served string }
 
 var managedPrograms = []managedProgram{
-	{"rping", "-C 10 -S 1000 -V -v", "-peer rping -n 10 -size 1000", "ping data: rdma-ping-9: ", "10 pings"},
-	{"ib_write_bw", "-R -n 200 -u 20", "-R -peer ib_write_bw -n 200", "BW peak", "BW peak"},
-	{"ib_send_lat", "-R -n 200 -u 20", "-R -peer ib_send_lat -n 200", "t_typical", "usec"},
-	{"ib_read_lat", "-R -n 200 -u 20", "-R -peer ib_read_lat -n 200", "t_typical", "usec"},
+	{"rping", "-C 10 -S 1000 -V -v", "-peer rping -n 10 -size 1000", "ping data: rdma-ping-9: ", "10 pings", "10 pings"},
+	{"ib_write_bw", "-R -n 200 -u 20", "-R -peer ib_write_bw -n 200", "BW peak", "BW peak", "done"},
+	{"ib_send_lat", "-R -n 200 -u 20", "-R -peer ib_send_lat -n 200", "t_typical", "usec", "done"},
+	{"ib_read_lat", "-R -n 200 -u 20", "-R -peer ib_read_lat -n 200", "t_typical", "usec", "done"},
 }
 
 // managed has programs connect through rdma_cm: the kernel's connection manager, and ours. It is of the long form.
@@ -52,7 +53,7 @@ func (p managedProgram) asClient(t *testing.T, b *bench, here string) {
 	r, err := b.try(p.command(b, here), limit, &out)
 	judge(t, p.name, r, err, &out)
 	s.ended(t)
-	if said := out.String(); !strings.Contains(said, p.says) || !strings.Contains(s.said.String(), p.oursSay) {
+	if said := out.String(); !strings.Contains(said, p.says) || !strings.Contains(s.said.String(), p.served) {
 		t.Errorf("%s:\n%sours:\n%s", p.name, said, s.said)
 	}
 }
@@ -69,7 +70,7 @@ func (p managedProgram) asServer(t *testing.T, b *bench) {
 	testenv.Wait(t, limit, p.name+" to listen", func() bool { return strings.Contains(out.String(), "it listens") })
 	s := b.ours(t, limit, p.options(), b.tap.PeerIP.String())
 	s.ended(t)
-	if said := s.said.String(); !strings.Contains(said, p.oursSay) {
+	if said := s.said.String(); !strings.Contains(said, p.asked) {
 		t.Errorf("%s:\n%sours:\n%s", p.name, out, said)
 	}
 }
