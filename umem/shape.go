@@ -12,6 +12,7 @@ const PacketHeadroom = 256
 type Shape struct {
 	Headroom    uint32 // bytes kept free beyond PacketHeadroom
 	MultiBuffer bool   // packets longer than a frame go on in further frames
+	Unaligned   bool   // packets that are sent may lie across the bounds of frames
 }
 
 // Offset is where in its frame a packet's first byte lands. It means nothing for

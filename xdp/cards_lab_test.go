@@ -44,6 +44,8 @@ var cardTests = []cardTest{
 	{"Bidirectional", TestBidirectional},
 	{"InvalidDescriptors", TestInvalidDescriptors},
 	{"PollSend", TestPollSend},
+	{"Lent", TestLent},
+	{"LentSendsOnly", TestLentSendsOnly},
 	{"OtherDirection", TestOtherDirection},
 	{"RingSizes", TestRingSizes},
 	{"NoAllocations", TestNoAllocations},

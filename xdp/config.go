@@ -57,6 +57,9 @@ type Config struct {
 	// Gather has the ports take packets in parts that stay their owners': Port.SendGathered. It costs a byte of memory for
 	// each frame of the region and queue, and a look at it for each frame sent.
 	Gather bool
+	// Lent has the ports send out of memory that they were lent (Port.Lend), as many packets of one extent as there are in
+	// it, instead of taking the frame of each. With Direction Send only, as is Shape.Unaligned.
+	Lent bool
 	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to
 	// send is a system call. For drivers whose flag is not to be trusted.
 	AlwaysWake bool
@@ -127,6 +130,10 @@ func (c *Config) check() error {
 		return fmt.Errorf("%w in generic mode (use driver mode, or set the zero-copy policy to copy)", ErrNoZeroCopy)
 	case c.Timestamps && c.Unstamped:
 		return errors.New("arrival times are asked for and not wanted: set one of Timestamps and Unstamped")
+	case c.Direction != Send && (c.Lent || c.Shape.Unaligned):
+		return errors.New("memory that is lent, and packets across frames, are for ports that only send: set Direction to Send")
+	case c.Lent && c.Gather:
+		return errors.New("parts of packets are their owners', or of memory that is lent: set one of Gather and Lent")
 	case c.CardClock > RequireCard, c.CardClock != SystemOnly && !c.Timestamps:
 		return fmt.Errorf("%v without arrival times: set Timestamps", c.CardClock)
 	case !goodRing(c.RingSize):

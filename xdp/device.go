@@ -30,6 +30,7 @@ type device struct {
 	drops      []int                // which of the driver's counters are drops of its queues
 	counters   int                  // how many counters the driver has
 	before     lost                 // what was lost before the device was opened
+	unsent     uint64               // what it had not sent by then
 }
 
 // deviceState is what may change under us.
@@ -39,6 +40,7 @@ type deviceState struct {
 	carrier bool   // the link works
 	program uint32 // id of the XDP program attached; 0: none
 	lost    lost   // since the interface was made
+	unsent  uint64 // packets to be sent that it dropped, or could not send, since then
 }
 
 // lost are packets the device or its driver dropped.
@@ -92,7 +94,7 @@ func (d *device) startCounting(name string) (err error) {
 		return err
 	}
 	s, err := d.look()
-	d.before = s.lost
+	d.before, d.unsent = s.lost, s.unsent
 	return err
 }
 
@@ -131,6 +133,7 @@ func (d *device) lookOnce() (deviceState, error) {
 	}
 	if a.Statistics != nil {
 		s.lost = lost{missed: a.Statistics.RxMissedErrors, errors: a.Statistics.RxErrors}
+		s.unsent = a.Statistics.TxDropped + a.Statistics.TxErrors
 	}
 	s.lost.driver, err = d.driverDrops(a.Name)
 	return s, err

@@ -243,9 +243,9 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	p := &Port{
 		iface: i, worker: worker, held: held, region: r, socket: s, rings: &s.rings,
 		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue), reserve: c.reserve,
-		chunk: uint64(r.FrameSize()), zeroCopy: i.granted.ZeroCopy,
+		chunk: uint64(c.chunk()), zeroCopy: i.granted.ZeroCopy, lent: c.Lent, anywhere: c.Shape.Unaligned,
 	}
-	p.frameEnd = uint64(r.Frames())*p.chunk - r.Extents()*r.ExtentSize()
+	p.frameEnd = uint64(r.Frames())*uint64(r.FrameSize()) - r.Extents()*r.ExtentSize()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)
 	if c.Gather {
 		p.due = make([]uint8, r.Size()/p.chunk)

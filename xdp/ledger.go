@@ -108,3 +108,18 @@ func (i *Interface) addDevice(l *Ledger, refused uint64) {
 	l.by[LostDriver] = i.lost.driver - min(refused, i.lost.driver)
 	l.Offered += l.by[LostMissed] + l.by[LostDamaged] + l.by[LostDriver]
 }
+
+// Unsent is how many packets the device dropped or could not send since the interface was opened, whoever they were from: a
+// socket hears nothing of that, and counts them as sent. An interface that is gone, or closed, is an error.
+func (i *Interface) Unsent() (uint64, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return 0, fmt.Errorf("count what %s did not send: %w", i.Name(), ErrClosed)
+	}
+	s, err := i.device.look()
+	if err != nil {
+		return 0, fmt.Errorf("count what %s did not send: %w", i.Name(), err)
+	}
+	return s.unsent - min(i.device.unsent, s.unsent), nil
+}

@@ -5,7 +5,7 @@ import "github.com/unifiedd/unifiedd/umem"
 // limits are what a port takes.
 func (c *Config) limits(g Granted, d *device) umem.Limits {
 	l := umem.Limits{Frames: maxFrames(g, d)}
-	l.Message = min(uint64(l.Frames)*uint64(c.region().FrameSize()), uint64(d.mtu)+sendOverhead)
+	l.Message = min(uint64(l.Frames)*uint64(c.chunk()), uint64(d.mtu)+sendOverhead)
 	if c.Direction.receives() {
 		l.Supply = int(c.FillSize)
 		if c.reserve > 0 {

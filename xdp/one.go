@@ -20,10 +20,10 @@ func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
 }
 
 // SendNow is Send of a packet of one frame, and Kick, in copy mode: the packet leaves first, and is counted afterwards. It reports whether it was
-// sent, which it is not where there is no room for it, or Send would refuse it, or there is no copy mode; the error is Kick's.
+// sent, which it is not where there is no room for it, or Send would refuse it, or there is no copy mode, or memory is lent; the error is Kick's.
 func (p *Port) SendNow(f umem.Frame) (sent bool, err error) {
 	tx := &p.rings.tx
-	if p.closed || p.zeroCopy || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
+	if p.closed || p.zeroCopy || p.lent || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
 		return false, nil
 	}
 	f.Options = 0

@@ -33,8 +33,10 @@ type Port struct {
 	starved  bool         // the fill ring was empty when frames came
 	reserve  uint32       // frames that the kernel must have, see suit; or none
 	reserved bool         // it has had them
+	lent     bool         // what is sent stays with the port until Return
+	anywhere bool         // it may lie across chunks
 	frameEnd uint64       // where frames end and extents begin
-	chunk    uint64       // bytes of a frame
+	chunk    uint64       // bytes of a frame, or the most of one descriptor
 
 	counters counters
 
@@ -186,7 +188,9 @@ func (p *Port) Send(full []umem.Frame) int {
 	if taken == 0 {
 		return 0
 	}
-	p.worker.PassTo(p.held, full[:taken])
+	if !p.lent {
+		p.worker.PassTo(p.held, full[:taken])
+	}
 	p.sent += taken
 	p.rings.tx.publish(queued)
 	p.counters.sent.add(packets, uint64(queued), bytes)
@@ -215,12 +219,20 @@ func (p *Port) refuse(message []umem.Frame, length uint64) unix.Errno {
 		return unix.EINVAL
 	}
 	for i := range message {
-		f := &message[i]
-		if f.Len == 0 || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
+		if !p.within(message[i]) {
 			return unix.EINVAL
 		}
 	}
 	return 0
+}
+
+// within reports whether the kernel takes a descriptor of these bytes: inside a chunk, or as many as it has anywhere in
+// the region.
+func (p *Port) within(f umem.Frame) bool {
+	if p.anywhere {
+		return f.Len > 0 && uint64(f.Len) <= p.chunk && f.Addr <= p.region.Size() && uint64(f.Len) <= p.region.Size()-f.Addr
+	}
+	return f.Len > 0 && f.Addr&(p.chunk-1)+uint64(f.Len) <= p.chunk
 }
 
 // etherHeader is the least that devices take as a packet: ETH_HLEN.
@@ -246,7 +258,7 @@ func (p *Port) Reap(dst []umem.Frame) int {
 	} else {
 		n += p.reapDone(dst[n:])
 	}
-	if n > 0 {
+	if n > 0 && !p.lent {
 		p.held.PassTo(p.worker, dst[:n])
 	}
 	return n

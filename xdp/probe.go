@@ -34,7 +34,7 @@ func newProbe() (*probe, error) {
 	p := &probe{fd: fd}
 	p.page, err = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
 	if err == nil {
-		err = registerUMEM(fd, p.page, probeChunk, probeHeadroom)
+		err = registerUMEM(fd, p.page, probeChunk, probeHeadroom, 0)
 	}
 	for _, option := range []int{unix.XDP_RX_RING, unix.XDP_UMEM_FILL_RING, unix.XDP_UMEM_COMPLETION_RING} {
 		if err == nil {

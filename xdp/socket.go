@@ -49,9 +49,12 @@ func (s *socket) equip(c *Config, registers bool) error {
 // register hands the region to the kernel. A registration that failed to bind is
 // charged to the user until the kernel has cleaned up, so it is tried for a while.
 func (c *Config) register(fd int) error {
-	r := c.region()
+	r, flags := c.region(), uint32(0)
+	if c.Shape.Unaligned {
+		flags = unix.XDP_UMEM_UNALIGNED_CHUNK_FLAG
+	}
 	err := retry(registerPatience, unix.ENOBUFS, func() error {
-		return registerUMEM(fd, r.Data(), r.FrameSize(), c.Shape.Headroom)
+		return registerUMEM(fd, r.Data(), c.chunk(), c.Shape.Headroom, flags)
 	})
 	if err != nil {
 		return registerError(r.Size(), err)

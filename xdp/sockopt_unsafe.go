@@ -13,13 +13,14 @@ func setInt(fd, option int, value uint32) error {
 }
 
 // registerUMEM registers memory with the socket (XDP_UMEM_REG).
-func registerUMEM(fd int, memory []byte, chunk, headroom uint32) error {
+func registerUMEM(fd int, memory []byte, chunk, headroom, flags uint32) error {
 	reg := unix.XDPUmemReg{
 		// Sound: the kernel pins the pages; memory is a mapping, not of the heap.
 		Addr:     uint64(uintptr(unsafe.Pointer(unsafe.SliceData(memory)))),
 		Len:      uint64(len(memory)),
 		Size:     chunk,
 		Headroom: headroom,
+		Flags:    flags,
 	}
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_XDP, unix.XDP_UMEM_REG,
 		uintptr(unsafe.Pointer(&reg)), unsafe.Sizeof(reg), 0)

@@ -1,0 +1,181 @@
+package capfile
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Packet is where a packet lies in a file, and what is said of it.
+type Packet struct {
+	Offset int64  // of its first byte in the file
+	Len    uint32 // bytes that are there
+	Orig   uint32 // bytes it had
+	Link   uint32 // LINKTYPE_ of what it was captured on
+	Time   uint64 // nanoseconds since 1970
+	Timed  bool   // it has a time
+}
+
+// LinkEthernet is LINKTYPE_ETHERNET.
+const LinkEthernet = 1
+
+const (
+	// MaxLen is the longest packet in bytes, as it is libpcap's (MAXIMUM_SNAPLEN).
+	MaxLen = 256 << 10
+	// MaxBlock is the longest block with a packet. libpcap refuses longer ones.
+	MaxBlock = 384 << 10
+	// MaxWant is the most bytes that Want asks for.
+	MaxWant = 32
+	// maxInterfaces bounds what a file may have a parser remember.
+	maxInterfaces = 1 << 16
+)
+
+// Error says where a file is not what it should be.
+type Error struct {
+	Offset int64
+	Reason error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return fmt.Sprintf("at offset %d: %v", e.Offset, e.Reason) }
+
+// Unwrap gives the reason.
+func (e *Error) Unwrap() error { return e.Reason }
+
+// ErrFormat is the reason when a file is no capture at all.
+var ErrFormat = errors.New("neither pcap nor pcapng")
+
+var (
+	errCut        = errors.New("the file ends inside of it")
+	errVersion    = errors.New("a version of the format that is not known")
+	errModified   = errors.New("a variant of pcap that is not read: convert it (editcap)")
+	errLength     = errors.New("an impossible length")
+	errOrder      = errors.New("no byte order")
+	errTrailer    = errors.New("the two lengths of the block differ")
+	errOption     = errors.New("an option does not fit its block")
+	errResolution = errors.New("an impossible resolution of times")
+	errInterface  = errors.New("the packet is of an interface that is not described")
+	errInterfaces = errors.New("too many interfaces")
+)
+
+// Parser finds the packets of one file after the other. The zero value has none: call Begin.
+type Parser struct {
+	// Growing files may have zeros where the next block is to be: they end there.
+	Growing bool
+
+	size  int64
+	place int64
+	need  int
+	step  step
+	order order
+
+	start, end int64 // of the block
+	length     uint32
+	found      bool // the block's packet
+	packet     Packet
+
+	interfaces []clock
+	link       uint32 // of a pcap file
+	fraction   uint64 // nanoseconds of its second unit
+}
+
+// step is what the bytes are that a parser wants.
+type step uint8
+
+const (
+	atStart step = iota
+	atHeader
+	atRecord
+	atBlock
+	atSection
+	atInterface
+	atOption
+	atResolution
+	atOffset
+	atSimple
+	atTrailer
+)
+
+// Begin begins with a file of size bytes.
+func (p *Parser) Begin(size int64) {
+	*p = Parser{Growing: p.Growing, size: size, interfaces: p.interfaces[:0]}
+	p.want(atStart, 0, 4)
+}
+
+// Want says which bytes Give is to be given next; none at the end of the file.
+func (p *Parser) Want() (place int64, n int) { return p.place, p.need }
+
+// want asks for n bytes, for a step.
+func (p *Parser) want(s step, place int64, n int) {
+	p.step, p.place, p.need = s, place, n
+}
+
+func (p *Parser) bad(reason error) error { return &Error{p.start, reason} }
+
+// Give takes the bytes that were wanted and reports whether they told where a packet is. The packet's own bytes need not have
+// been read. After an error it is not to be called again.
+func (p *Parser) Give(b []byte) (found Packet, ok bool, err error) {
+	if p.place+int64(p.need) > p.size {
+		return found, false, p.bad(errCut)
+	}
+	switch p.step {
+	case atStart:
+		err = p.begin(b)
+	case atHeader:
+		err = p.header(b)
+	case atRecord:
+		return p.record(b)
+	case atBlock:
+		err = p.block(b)
+	case atSection:
+		err = p.section(b)
+	case atInterface:
+		err = p.describe(b)
+	case atOption:
+		err = p.option(b)
+	case atResolution:
+		err = p.resolution(b[0])
+	case atOffset:
+		err = p.offset(int64(p.u64(b)))
+	case atSimple:
+		err = p.simple(p.u32(b))
+	case atTrailer:
+		return p.trailer(b)
+	}
+	return found, false, err
+}
+
+// begin tells the formats apart.
+func (p *Parser) begin(b []byte) error {
+	if binary.LittleEndian.Uint32(b) == blockSection {
+		p.next(0)
+		return nil
+	}
+	for _, p.order = range [...]order{little, big} {
+		switch p.u32(b) {
+		case magicMicro:
+			p.fraction = 1000
+		case magicNano:
+			p.fraction = 1
+		case magicModified:
+			return p.bad(errModified)
+		default:
+			continue
+		}
+		p.want(atHeader, 0, headerLen)
+		return nil
+	}
+	return p.bad(ErrFormat)
+}
+
+// next goes on behind a block or record, where another begins or the file ends.
+func (p *Parser) next(at int64) {
+	p.start = at
+	p.want(atBlock, at, packetHeader)
+	switch rest := p.size - at; {
+	case rest == 0:
+		p.need = 0
+	case rest < packetHeader:
+		p.need = int(max(rest, blockLeast))
+	}
+}
