@@ -136,6 +136,7 @@ var notOnCards = map[string]string{
 	"TooLong":              longer,
 	"TooLongForSocket":     longer,
 	"TooManyFrames":        longer,
+	"LentJumbo":            longer,
 	"SharedUMEM":           "a card chooses the queue of a packet by what is in it",
 	"SomeQueues":           "a card chooses the queue of a packet by what is in it",
 	"QueuesChange":         "a card does not change its queues under a socket (TestDisturbed)",
