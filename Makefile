@@ -89,8 +89,8 @@ lab-bench: setup-test ## compare with other programs in the lab guest; tables, J
 lab-update: setup-test ## fetch the newest emulator and kernels for the lab guest
 	@go run ./selftests/lab -update
 
-bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long)
-	$(TAGGED) UNIFIEDD_BENCH=$(or $(FORM),usual) go test -count=1 -v -p 1 -timeout 60m -run '^TestAgainst' ./internal/bench/...
+bench: setup-test build ## compare with other programs; tables, JSON and plots in build/bench (root; long: FORM=long; some: RUN=Captures CASES='1024.*steno')
+	$(TAGGED) UNIFIEDD_BENCH=$(or $(FORM),usual) $(if $(CASES),UNIFIEDD_BENCH_CASES='$(CASES)') go test -count=1 -v -p 1 -timeout 240m -run '^TestAgainst.*$(RUN)' ./internal/bench/...
 
 microbench: setup-test ## run the benchmarks of single functions
 	$(TAGGED) go test -run '^$$' -bench . -p 1 ./...

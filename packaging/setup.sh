@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
 # setup.sh LIST...: install the Debian packages named in packaging/apt-LIST.txt
-# that are missing, and download the Go modules. A stamp under build/ makes the
-# second time quick; it is keyed on the lists and on go.sum.
+# that are missing, and download the Go modules; for "test" also unpack what is
+# measured and not installed. A stamp under build/ makes the second time quick; it is
+# keyed on the lists and on go.sum.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 files=()
 for list in "$@"; do files+=("packaging/apt-$list.txt"); done
-stamp=build/setup-$(cat "${files[@]}" go.sum | sha256sum | cut -c1-16)
+unpacks=false
+[[ " $* " != *" test "* ]] || unpacks=true
+known=("${files[@]}" go.sum)
+! $unpacks || known+=(packaging/apt-unpack.txt)
+stamp=build/setup-$(cat "${known[@]}" | sha256sum | cut -c1-16)
 [[ -e $stamp ]] && exit 0
 
 wanted=$(sed 's/#.*//' "${files[@]}")
@@ -32,6 +37,8 @@ if ((${#missing[@]})); then
 	fi
 	install "${missing[@]}"
 fi
+
+! $unpacks || packaging/unpack.sh
 
 echo "setup: downloading Go modules"
 find . -name go.mod -not -path './build/*' -execdir go mod download \;

@@ -1,0 +1,281 @@
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// bed is the machinery of a comparison: programs, a veth pair, a disk, and who counts idle time.
+type bed struct {
+	*testing.T
+	form   bench.Form
+	cases  *regexp.Regexp
+	pair   *testenv.Pair
+	dir    string // on a disk
+	daemon string // paths of programs
+	sender string
+	soaker *soaker
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	testenv.Root(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases, err := bench.WantedCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.NumCPU() < 2 {
+		t.Fatal("sender and receiver need a CPU each")
+	}
+	testenv.HugePages(t, regionBytes+16<<20)
+	b := &bed{T: t, form: form, cases: cases, dir: testenv.DiskDir(t), daemon: build(t, "cmd/unifiedd"), sender: build(t, "selftests/unified-xdp-test")}
+	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	b.soaker, err = startSoaker(compile(t, "soaker"), runtime.NumCPU())
+	b.must(err)
+	t.Cleanup(func() { b.must(b.soaker.close()) })
+	return b
+}
+
+// regionBytes is the default of region.size.
+const regionBytes = 256 << 20
+
+func (b *bed) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// span is for how long packets are sent to each contestant.
+func (b *bed) span() time.Duration {
+	switch b.form.Name {
+	case bench.Short.Name:
+		return 300 * time.Millisecond
+	case bench.Long.Name:
+		return 20 * time.Second
+	}
+	return 4 * time.Second
+}
+
+// rounds are at most five, unless another number is asked for.
+func (b *bed) rounds() int {
+	if os.Getenv(bench.RoundsVariable) != "" {
+		return b.form.Rounds
+	}
+	return min(b.form.Rounds, 5)
+}
+
+// wanted are ours, and those of the others that are asked for with this work.
+func (b *bed) wanted(w work, all []contestant) (some []contestant) {
+	some = all[:1:1]
+	for _, c := range all[1:] {
+		if b.cases.MatchString(w.String() + ": " + c.name) {
+			some = append(some, c)
+		}
+	}
+	return some
+}
+
+// compete has contestants do work in turn, round after round; ours is the first of them. It adds what came of it to the report.
+func (b *bed) compete(r *bench.Report, w work, all []contestant) {
+	b.Helper()
+	all = b.wanted(w, all)
+	if len(all) == 1 {
+		return
+	}
+	c := newContest(w, all)
+	for i := range b.rounds() {
+		b.round(c, i, all)
+	}
+	r.Comparisons = append(r.Comparisons, c.comparisons()...)
+	r.Notes = append(r.Notes, c.notes()...)
+	if err := c.lossless(); err != nil {
+		r.Notes = append(r.Notes, "Missed: "+err.Error()+".")
+	}
+}
+
+// round has each contestant have the packets once, and a program that drops them.
+func (b *bed) round(c *contest, i int, all []contestant) {
+	b.Helper()
+	rest := b.rest()
+	runs := make([]sample, len(all))
+	var traffic sample
+	turns := []func() error{func() (err error) { traffic, err = b.drop(c.work, rest); return err }}
+	for k, one := range all {
+		turns = append(turns, func() (err error) { runs[k], err = b.measure(one, c.work, rest); return err })
+	}
+	b.must(bench.Round(i, turns...))
+	for k := range runs {
+		runs[k].cost -= traffic.cost
+	}
+	c.add(runs)
+}
+
+// rest is the share of the processors that is busy while nothing is measured.
+func (b *bed) rest() float64 {
+	b.Helper()
+	var share float64
+	_, err := b.watch(func() error { time.Sleep(min(b.span(), time.Second)); return nil }, func(busy, wall time.Duration) { share = float64(busy) / float64(wall) })
+	b.must(err)
+	return share
+}
+
+// watch tells how long processors were busy while f ran, and returns the share of their time that the host had.
+func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen float64, err error) {
+	before, err := b.soaker.read()
+	if err != nil {
+		return 0, err
+	}
+	was := stolenTime()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	after, err := b.soaker.read()
+	busy, wall := b.soaker.busy(before, after)
+	tell(busy, wall)
+	return float64(stolenTime()-was) / float64(wall) / float64(runtime.NumCPU()), err
+}
+
+// drop sends to nobody. The cost is that of sending.
+func (b *bed) drop(w work, rest float64) (s sample, err error) {
+	b.pair.B.AwaitNoProgram(b.T)
+	defer b.attachDrop().Close()
+	s.stolen, err = b.watch(func() (err error) {
+		s.sent, err = b.send(w)
+		time.Sleep(settles)
+		return err
+	}, s.charge(rest))
+	return s, err
+}
+
+// charge has what processors were busy with beyond the rest be the cost.
+func (s *sample) charge(rest float64) func(busy, wall time.Duration) {
+	return func(busy, wall time.Duration) { s.cost = busy - time.Duration(rest*float64(wall)) }
+}
+
+// measure has one contestant have the packets, and counts those in its files.
+func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) {
+	b.pair.B.AwaitNoProgram(b.T)
+	dir, err := os.MkdirTemp(b.dir, "run-")
+	if err != nil {
+		return s, err
+	}
+	defer os.RemoveAll(dir)
+	r, err := launch(c, b.pair.B.Ifname, dir, b.pinned(&b.pair.B, receiverCPU))
+	if err != nil {
+		return s, err
+	}
+	s.stolen, err = b.watch(func() (err error) {
+		if s.sent, err = b.send(w); err == nil {
+			time.Sleep(c.settle)
+		}
+		return errors.Join(err, r.end())
+	}, s.charge(rest))
+	if err != nil {
+		return s, err
+	}
+	found, err := r.found(s.sent)
+	if err == nil {
+		err = found.sound()
+	}
+	s.lost, s.onDisk = s.sent-int(found.numbers), found.bytes
+	return s, err
+}
+
+// send sends the packets of the form's span, and returns how many.
+func (b *bed) send(w work) (int, error) {
+	count := int(b.span().Seconds() * float64(w.rate))
+	out, err := b.pinned(&b.pair.A, senderCPU)(b.sender, "-tx", "-pages", "ordinary", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(w.rate),
+		"-size", strconv.Itoa(w.size), "-count", strconv.Itoa(count), b.pair.A.Ifname).CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("sender: %w\n%s", err, out)
+	}
+	return count, nil
+}
+
+// pinned makes commands of an end that run on one CPU.
+func (b *bed) pinned(e *testenv.End, cpu int) func(name string, args ...string) *exec.Cmd {
+	return func(name string, args ...string) *exec.Cmd {
+		return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu), name}, args...)...)
+	}
+}
+
+// attachDrop has an XDP program drop what comes to end B.
+func (b *bed) attachDrop() (l link.Link) {
+	b.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: "drop", Type: ebpf.XDP, License: "Dual MIT/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}}) // XDP_DROP
+	b.must(err)
+	defer p.Close()
+	b.pair.B.Do(b.T, func() {
+		l, err = link.AttachXDP(link.XDPOptions{Program: p, Interface: b.pair.B.Index, Flags: link.XDPDriverMode})
+	})
+	b.must(err)
+	return l
+}
+
+// others are the programs that unifiedd is compared with.
+func (b *bed) others() []contestant {
+	root, err := filepath.Abs("../../../build/unpacked")
+	b.must(err)
+	program := filepath.Join(root, "usr", "sbin", "stenotype")
+	libraries, err := filepath.Glob(filepath.Join(root, "usr", "lib", "*", "libleveldb.so.1d"))
+	b.must(err)
+	if _, err := os.Stat(program); err != nil || len(libraries) == 0 {
+		b.Fatalf("stenotype is not there: %v (unpack it: make setup-test)", err)
+	}
+	return []contestant{stenotype(program, filepath.Dir(libraries[0])), netsniff(testenv.Tool(b, "netsniff-ng")),
+		dumpcap(testenv.Tool(b, "dumpcap")), tcpdump(testenv.Tool(b, "tcpdump"))}
+}
+
+// build builds a program of ours as it is now.
+func build(t *testing.T, what string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(what))
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+what).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", what, err, out)
+	}
+	return path
+}
+
+func compile(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", path, "../../../selftests/"+name+"/"+name+".c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return path
+}
+
+// stolenTime is how long the machine's host had the processors so far; 0 where that is not told.
+func stolenTime() time.Duration {
+	text, _ := os.ReadFile("/proc/stat")
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	fields := bytes.Fields(line)
+	if len(fields) < 9 {
+		return 0
+	}
+	ticks, _ := strconv.ParseInt(string(fields[8]), 10, 64)
+	return time.Duration(ticks) * time.Second / 100 // of USER_HZ
+}

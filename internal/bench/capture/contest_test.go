@@ -1,0 +1,41 @@
+package capture
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// TestContest: ratios are of our cost to each other's and to the best of those that are not stenotype, and a loss is told where
+// another had none.
+func TestContest(t *testing.T) {
+	c := newContest(work{64, 1000}, []contestant{{name: "ours"}, {name: "stenotype"}, {name: "slow"}, {name: "slower"}})
+	for range 5 {
+		c.add([]sample{{sent: 1000, cost: 3 * time.Millisecond, lost: 1, onDisk: 999 * 80}, {sent: 1000, cost: 2 * time.Millisecond}, {sent: 1000, cost: 9 * time.Millisecond}, {sent: 1000, cost: 12 * time.Millisecond, lost: 5}})
+	}
+	r := bench.NewReport("", "", "")
+	r.Comparisons = c.comparisons()
+	want := map[string]float64{"stenotype": 1.5, "slow": 1. / 3, "slower": 1. / 4, "the best of those": 1. / 3}
+	for _, m := range r.Comparisons {
+		_, name, _ := strings.Cut(m.Case, ": ")
+		if got := m.Estimate().Ratio; math.Abs(got-want[name]) > 1e-9 {
+			t.Errorf("%s: %v, want %v", m.Case, got, want[name])
+		}
+	}
+	if len(r.Comparisons) != 4 {
+		t.Errorf("%d comparisons", len(r.Comparisons))
+	}
+	if err := c.lossless(); err == nil || !strings.Contains(err.Error(), "ours lost 5 packets, and stenotype none") {
+		t.Error(err)
+	}
+	if note := c.notes()[0]; !strings.Contains(note, "ours 3000 ns and 80 bytes on disk a packet, lost 5 of 5000") {
+		t.Error(note)
+	}
+	c.samples[1][0].lost, c.samples[2][0].lost = 1, 1
+	if err := c.lossless(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,84 @@
+package capture
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// contestant is a program that captures from an interface, into files of a directory that is there and empty.
+type contestant struct {
+	name    string
+	command func(iface, dir string) ([]string, error)
+	ready   string        // it says that on standard error once packets reach it
+	settle  time.Duration // for so long it may keep what came last before it writes it
+	files   string        // what it writes, a pattern
+	format  format
+	kill    bool // it is not asked to end
+}
+
+// settles is how long most programs are given for the last packets, before they are asked to end.
+const settles = 300 * time.Millisecond
+
+// ours is unifiedd with a configuration: what is said of the flow's ends and of all else, empty for the defaults.
+func ours(name, program, from, to, rest string) contestant {
+	return contestant{name: name, ready: "flow runs", settle: settles, files: "cap-*.pcapng", format: readPcapng,
+		command: func(iface, dir string) ([]string, error) {
+			config := filepath.Join(dir, "unifiedd.yaml")
+			text := fmt.Sprintf("control: {socket: %[1]s/control.sock}\n%[2]s\nflows:\n  - name: capture\n    from: {interface: %[3]s%[4]s}\n    to: {file: %[1]s/cap%[5]s}\n",
+				dir, rest, iface, more(from), more(to))
+			return []string{program, "run", "-c", config}, os.WriteFile(config, []byte(text), 0o600)
+		}}
+}
+
+// more is what follows in a mapping.
+func more(keys string) string {
+	if keys == "" {
+		return ""
+	}
+	return ", " + keys
+}
+
+// buffer is the memory the others keep packets in that they have not written, in MiB. What tcpdump and dumpcap take by
+// themselves is 2, which loses packets; stenotype takes 2048, and keeps them.
+const buffer = 64
+
+// stenotype is the part of stenographer that captures, as it is by default but for the index, and that it has what it got written
+// after a second instead of ten. It is killed: asked to end with nothing left to write it waits for that forever (Output::Flush).
+// All its writes are synchronous.
+func stenotype(program, libraries string) contestant {
+	const age = 1
+	return contestant{name: "stenotype", kill: true, ready: "Indexing turned off", settle: (2*age + 1) * time.Second, files: "PKT0/*", format: readSteno,
+		command: func(iface, dir string) ([]string, error) {
+			err := os.Mkdir(filepath.Join(dir, "PKT0"), 0o700)
+			if err == nil {
+				err = os.Mkdir(filepath.Join(dir, "IDX0"), 0o700)
+			}
+			return []string{"env", "LD_LIBRARY_PATH=" + libraries, program, "--iface=" + iface, "--dir=" + dir, "--no_index", "--seccomp=none",
+				"--uid=root", "--gid=root", "--blockage_sec=" + strconv.Itoa(age)}, err
+		}}
+}
+
+func tcpdump(program string) contestant {
+	return contestant{name: "tcpdump", ready: "listening on", settle: settles, files: "out.pcap", format: readPcap,
+		command: func(iface, dir string) ([]string, error) {
+			return []string{program, "-i", iface, "-n", "-Z", "root", "-B", strconv.Itoa(buffer << 10), "-w", filepath.Join(dir, "out.pcap")}, nil
+		}}
+}
+
+func dumpcap(program string) contestant {
+	return contestant{name: "dumpcap", ready: "File:", settle: settles, files: "out.pcapng", format: readPcapng,
+		command: func(iface, dir string) ([]string, error) {
+			return []string{program, "-i", iface, "-q", "-B", strconv.Itoa(buffer), "-w", filepath.Join(dir, "out.pcapng")}, nil
+		}}
+}
+
+func netsniff(program string) contestant {
+	return contestant{name: "netsniff-ng", ready: "Running!", settle: settles, files: "out.pcap", format: readPcap,
+		command: func(iface, dir string) ([]string, error) {
+			return []string{program, "--in", iface, "--out", filepath.Join(dir, "out.pcap"), "--silent", "--bind-cpu", strconv.Itoa(receiverCPU),
+				"--ring-size", fmt.Sprintf("%dMiB", buffer)}, nil
+		}}
+}

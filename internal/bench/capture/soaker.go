@@ -1,0 +1,58 @@
+package capture
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"time"
+)
+
+// soaker is the program that counts idle time.
+type soaker struct {
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	cpu int
+}
+
+// reading is what a soaker said at a moment: the time since it began, and for how much of it each processor was
+// idle, all added up.
+type reading struct{ wall, idle time.Duration }
+
+func startSoaker(program string, cpus int) (*soaker, error) {
+	s := &soaker{cpu: cpus, cmd: exec.Command(program)}
+	for i := range cpus {
+		s.cmd.Args = append(s.cmd.Args, strconv.Itoa(i))
+	}
+	var err error
+	if s.in, err = s.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	s.out = bufio.NewReader(out)
+	return s, s.cmd.Start()
+}
+
+func (s *soaker) read() (r reading, err error) {
+	if _, err = io.WriteString(s.in, "\n"); err == nil {
+		_, err = fmt.Fscan(s.out, (*int64)(&r.wall), (*int64)(&r.idle))
+	}
+	if err != nil {
+		err = fmt.Errorf("ask the soaker: %w", err)
+	}
+	return r, err
+}
+
+// busy is how long processors were busy between two readings, all added up, and how long that was.
+func (s *soaker) busy(from, to reading) (busy, wall time.Duration) {
+	wall = to.wall - from.wall
+	return time.Duration(s.cpu)*wall - (to.idle - from.idle), wall
+}
+
+func (s *soaker) close() error { return errors.Join(s.in.Close(), s.cmd.Wait()) }
