@@ -33,7 +33,9 @@ func (l *rdmaStorage) poll(now time.Time) (more bool) {
 	if l.failed.Load() == nil {
 		open := l.below(l.frames(l.inbox.away()-l.count)+l.writer.away(), now)
 		more = l.receive(open, now)
-		l.tick(open, now)
+		if !l.gathers() {
+			l.tick(open, now)
+		}
 		l.positions.acknowledge(l.receiver, l.safe(), now)
 	}
 	l.supply()
@@ -75,6 +77,23 @@ func (l *rdmaStorage) answer(now time.Time) {
 func (l *rdmaStorage) record(now time.Time) bool {
 	l.drop(l.put(0, l.buf[:l.count], now))
 	return l.count == 0
+}
+
+// gathers reports whether what came waits for more, since the disk is at work: messages of many clients are then few writes, and a
+// batch that is full goes all the same. Where nobody waits for the disk, a flush is work, too.
+func (l *rdmaStorage) gathers() bool {
+	if l.disk == nil {
+		return false
+	}
+	return !l.disk.track.idle() || l.acknowledge == config.AcknowledgeReceived && !l.disk.flushed
+}
+
+// deadline leaves a batch that gathers to the disk's completion.
+func (l *rdmaStorage) deadline(now time.Time) time.Time {
+	if l.gathers() && !l.stuck {
+		return now.Add(longest)
+	}
+	return l.writer.deadline(now)
 }
 
 // safe is how many messages of this run are as safe as acknowledged ones are.

@@ -22,7 +22,8 @@ type loop struct {
 	batcher  rdma.Batcher // the device, where it is one; else nil
 	commands chan func()
 	pending  atomic.Int32
-	all      []polled // the thread's own
+	all      []polled  // the thread's own
+	gave     time.Time // the thread's own: when others last had its place
 	stop     chan struct{}
 	done     chan struct{}
 	once     sync.Once
@@ -33,6 +34,9 @@ const (
 	patience = 50 * time.Microsecond
 	nap      = 50 * time.Microsecond
 )
+
+// awhile is how long other goroutines go without the thread's place among those that run Go code, while something moves.
+const awhile = 4 * time.Millisecond
 
 var errClosed = errors.New("the client is closed")
 
@@ -56,16 +60,26 @@ func (l *loop) run() {
 			continue
 		}
 		now := time.Now()
-		switch {
-		case l.round(now):
+		if l.round(now) {
 			moved = now
-		case !l.spin && now.Sub(moved) > patience:
+		}
+		switch idle := now.Sub(moved) > patience; {
+		case idle && !l.spin:
 			doze(nap)
-		default:
-			runtime.Gosched()
+		case idle || now.Sub(l.gave) > awhile:
+			l.giveWay(now)
 		}
 	}
 	l.obey()
+}
+
+// giveWay lets other goroutines have the thread's place for a moment. It costs two changes of threads, as the goroutine has a thread
+// of its own, so not each look in vain does it.
+func (l *loop) giveWay(now time.Time) {
+	if now.Sub(l.gave) > patience {
+		runtime.Gosched()
+		l.gave = now
+	}
 }
 
 func (l *loop) ended() bool {
