@@ -11,6 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/roce"
@@ -46,15 +48,32 @@ const capsuleBytes = 4096
 
 func (s *storageNVMe) openServer(o *opening) (err error) {
 	to := &o.flow.To
+	keys, group, err := hostKeys(to)
+	if err != nil {
+		return err
+	}
 	s.server, err = target.Open(target.Config{
 		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
 		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
-		Subsystems: []target.Subsystem{{NQN: to.Subsystem, Hosts: to.Hosts, Namespaces: []target.Namespace{{ID: 1, Disk: s.disk, ReadOnly: to.ReadOnly, UUID: namespaceUUID(to.Subsystem, 1)}}}},
+		Subsystems: []target.Subsystem{{NQN: to.Subsystem, Hosts: to.Hosts, Keys: keys, Group: group, Namespaces: []target.Namespace{{ID: 1, Disk: s.disk, ReadOnly: to.ReadOnly, UUID: namespaceUUID(to.Subsystem, 1)}}}},
 	})
 	if err == nil {
 		o.undo.add(s.server.Close)
 	}
 	return err
+}
+
+// hostKeys are the keys by which hosts prove who they are; nil: they need not.
+func hostKeys(to *config.To) (map[string]dhchap.Keys, dhchap.Group, error) {
+	if to.Keys == "" {
+		return nil, dhchap.Null, nil
+	}
+	group, err := dhchap.GroupOf(string(to.Group))
+	if err != nil {
+		return nil, dhchap.Null, err
+	}
+	keys, err := dhchap.ReadKeys(to.Keys, fabrics.ValidNQN)
+	return keys, group, err
 }
 
 // namespaceUUID is the same each time for a namespace of a subsystem: of version 8 (RFC 9562), by its name.

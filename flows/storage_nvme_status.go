@@ -19,6 +19,7 @@ type HostsStatus struct {
 	Waited    uint64            `json:"waited"`   // commands that waited for a buffer
 	Ended     uint64            `json:"ended"`    // queues that broke the rules, or failed
 	Expired   uint64            `json:"expired"`  // hosts that fell silent
+	Unproven  uint64            `json:"unproven"` // queues whose hosts did not prove who they are
 	Rejected  map[string]uint64 `json:"rejected"` // queues that were refused, by reason
 }
 
@@ -36,6 +37,10 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},
 		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, Rejected: rejectedBy(st.Rejected),
+		Unproven: st.Unproven,
+	}
+	if s.device.soft {
+		to.CopiedBytes["placed"] = st.Brought
 	}
 	to.KernelBytes["disk"] = st.Disk.Copied
 	to.DiskErrors[unix.ErrnoName(unix.EIO)] = 0

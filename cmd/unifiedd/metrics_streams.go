@@ -113,7 +113,7 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *flows.HostsStatu
 	each(out, descCommandBytes, h.Bytes, flow)
 	counter(out, descCommandsWaited, h.Waited, flow)
 	each(out, descQueuesRefused, h.Rejected, flow)
-	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired}, flow)
+	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired, "unproven": h.Unproven}, flow)
 }
 
 // both are the sums of two counts by reason.

@@ -64,7 +64,7 @@ func printHosts(w io.Writer, h *flows.HostsStatus) {
 	fmt.Fprintf(w, "  listens\t%s, by %s, for NVMe hosts: whoever reaches it may connect by a name that is let in\n", h.Listen, h.Device)
 	fmt.Fprintf(w, "  serves\t%s, %d bytes, to %d hosts with %d queues\n", h.Subsystem, h.Size, h.Hosts, h.Queues)
 	fmt.Fprintf(w, "  commands\t%s; bytes: %s; %d had to wait\n", nonzero(h.Commands), nonzero(h.Bytes), h.Waited)
-	fmt.Fprintf(w, "  refused\tqueues: %s; %d queues broke the rules, or failed; %d hosts fell silent\n", nonzero(h.Rejected), h.Ended, h.Expired)
+	fmt.Fprintf(w, "  refused\tqueues: %s; %d queues broke the rules, or failed; %d hosts fell silent; %d queues of hosts that did not prove who they are\n", nonzero(h.Rejected), h.Ended, h.Expired, h.Unproven)
 }
 
 func printCache(w io.Writer, name string, c *flows.CacheStatus) {

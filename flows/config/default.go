@@ -106,6 +106,10 @@ func (f *Flow) complete(r *Region) {
 	switch kind {
 	case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
 		f.To.complete()
+	case KindStorageNVMe:
+		if f.To.Keys != "" && f.To.Group == "" {
+			f.To.Group = AuthFFDHE2048
+		}
 	case KindNetworkRDMA, KindNullRDMA:
 		f.To.completePeers()
 	case KindRDMARDMA:

@@ -68,6 +68,9 @@ func toDocument(f *Flow) map[string]any {
 		if to.Hosts != nil {
 			doc["hosts"] = to.Hosts
 		}
+		if to.Keys != "" {
+			doc["keys"], doc["group"] = to.Keys, string(to.Group)
+		}
 		return doc
 	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA:
 		return peersDocument(to)

@@ -166,6 +166,19 @@ const (
 	AcknowledgeAll      Acknowledge = "all"      // all of them have it
 )
 
+// AuthGroup is a group of the Diffie-Hellman exchange by which NVMe hosts prove who they are.
+type AuthGroup string
+
+// The groups: those of RFC 7919, and none, which is enough for keys that nobody can guess.
+const (
+	AuthNull      AuthGroup = "null"
+	AuthFFDHE2048 AuthGroup = "ffdhe2048"
+	AuthFFDHE3072 AuthGroup = "ffdhe3072"
+	AuthFFDHE4096 AuthGroup = "ffdhe4096"
+	AuthFFDHE6144 AuthGroup = "ffdhe6144"
+	AuthFFDHE8192 AuthGroup = "ffdhe8192"
+)
+
 // SumType is what the messages which are summed consist of.
 type SumType string
 
@@ -192,6 +205,7 @@ var (
 	allMethods    = []Method{MethodSend, MethodWrite}
 	peerMethods   = []Method{MethodAny, MethodSend, MethodWrite}
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
+	allAuthGroups = []AuthGroup{AuthNull, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}
 	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}
 
 	allAcknowledges  = slices.Concat(logAcknowledges, peerAcknowledges)

@@ -182,6 +182,9 @@ type To struct {
 	Subsystem string
 	// Hosts are the NQNs of those who may connect; nil: all.
 	Hosts []string
+	// Keys is a file with the keys by which hosts prove who they are, and Group that of the exchange with them. Empty: nobody proves anything.
+	Keys  string
+	Group AuthGroup
 	// ReadOnly lets hosts write nothing.
 	ReadOnly bool
 

@@ -93,6 +93,8 @@ var keys = []key{
 	{"to.clients", aboutServed, served, func(f *Flow) any { return &f.To.Clients }},
 	{"to.allow", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Allow }},
 	{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }},
+	{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }},
+	{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }},
 	{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }},
 }
 

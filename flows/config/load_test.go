@@ -145,18 +145,19 @@ func TestFull(t *testing.T) {
 				Name: "volume", Worker: "main", Pos: Pos{file, 166, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
+					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
 					ReadOnly: true, Window: 64, Clients: 16},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 178, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 180, 5},
 				From: From{
 					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 183, 11}}, {"rest", "", ActionTake, Pos{file, 184, 11}}},
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 185, 11}}, {"rest", "", ActionTake, Pos{file, 186, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 187, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 189, 5},
 				From: From{
 					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},

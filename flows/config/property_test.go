@@ -212,6 +212,9 @@ func drawSubsystem(t *rapid.T, name string, to *To) {
 	to.Window = rapid.IntRange(minDepth, maxDepth).Draw(t, "entries")
 	to.Clients = rapid.IntRange(minSeats, maxClients).Draw(t, "queues")
 	to.ReadOnly = rapid.Bool().Draw(t, "read only")
+	if rapid.Bool().Draw(t, "keys") {
+		to.Keys, to.Group = "/etc/"+name, rapid.SampledFrom(allAuthGroups).Draw(t, "group")
+	}
 	if rapid.Bool().Draw(t, "some hosts") {
 		to.Hosts = []string{"nqn.2014-08.org.nvmexpress:uuid:1", "nqn.2014-08.org.nvmexpress:uuid:2"}
 	}

@@ -103,6 +103,8 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"allow":       texts(d, &t.Allow),
 		"subsystem":   set(d, &t.Subsystem, parseText),
 		"hosts":       texts(d, &t.Hosts),
+		"keys":        set(d, &t.Keys, parseText),
+		"group":       set(d, &t.Group, oneOf(allAuthGroups)),
 		"read_only":   set(d, &t.ReadOnly, parseBool),
 		"discard":     func(p string, n *yaml.Node) { d.discard(p, n, t) },
 	}, fitsTo)

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 )
 
@@ -22,6 +24,12 @@ func (v *validator) subsystem(path string, t *To) {
 	v.checkErr(join(path, "subsystem"), checkNQN(t.Subsystem))
 	v.check(within(t.Window, minDepth, maxDepth), join(path, "window"), "%d is not from %d to %d: it is the entries of a queue", t.Window, minDepth, maxDepth)
 	v.check(within(t.Clients, minSeats, maxClients), join(path, "clients"), "%d is not from %d to %d: each host takes a queue, and one for each of its processors", t.Clients, minSeats, maxClients)
+	if keys := join(path, "keys"); t.Keys != "" && !filepath.IsAbs(t.Keys) {
+		v.refuse(keys, errors.New("is not an absolute path"))
+	}
+	if t.Keys == "" && t.Group != "" {
+		v.refuse(join(path, "group"), wrong("say keys: too, the file with the keys of hosts", "without keys no host proves who it is"))
+	}
 	if t.Hosts == nil {
 		return
 	}

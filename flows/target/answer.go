@@ -106,6 +106,7 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 		s.fail(p, fmt.Errorf("%d bytes of the host's at address %#x with rkey %#x: %w", d.Length, d.Address, d.Key, c.Err()))
 	case o.state == opFetching:
 		s.pass(&o.buffers[0], atWorker)
+		s.count.brought.add(uint64(o.needs[0]))
 		s.brought(o)
 	case o.state == opAnswered:
 		s.arrived(o)
@@ -119,7 +120,7 @@ func (s *Server) arrived(o *operation) {
 	hangup := o.hangup
 	s.finish(o)
 	if hangup {
-		s.fail(p, errHungUp)
+		s.fail(p, p.farewell())
 		return
 	}
 	s.admit(p)

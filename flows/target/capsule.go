@@ -90,6 +90,7 @@ func (s *Server) accept(o *operation, a arrival) {
 		o.buffers[0] = buffer{frame: s.capsules[a.slot], kind: capsule, where: atDevice}
 		o.buffers[0].frame.Len = o.command.Data.Length
 		s.pass(&o.buffers[0], atWorker)
+		s.count.brought.add(uint64(o.command.Data.Length))
 	} else {
 		s.receive(p, a.slot)
 		s.mark(p)
@@ -108,6 +109,10 @@ func (s *Server) dispatch(o *operation) {
 		s.bring(o, fabrics.ConnectDataLen)
 	case h == nil:
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
+	case o.seat.proof != nil && o.authenticates():
+		s.authenticate(o)
+	case !o.seat.trusted:
+		s.answer(o, fabrics.AuthRequired|fabrics.DoNotRetry)
 	case o.command.Opcode == fabrics.OpFabrics || o.seat.id == fabrics.AdminQueue:
 		s.administer(o)
 	default:
@@ -134,6 +139,8 @@ func (s *Server) acquired(o *operation) {
 		s.fetch(o)
 	case o.needs[1] > 0 && o.disk != nil:
 		s.readDisk(o)
+	case o.authenticates():
+		s.challenge(o)
 	default:
 		s.fill(o)
 	}
@@ -157,6 +164,8 @@ func (s *Server) id(o *operation) uint64 {
 // brought goes on with an operation whose data is here.
 func (s *Server) brought(o *operation) {
 	switch {
+	case o.authenticates():
+		s.examine(o)
 	case o.command.Opcode == fabrics.OpFabrics:
 		s.connect(o)
 	case o.command.Opcode == fabrics.OpWrite:

@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -34,9 +35,13 @@ type Config struct {
 
 // Subsystem is one subsystem.
 type Subsystem struct {
-	NQN        string
-	Serial     string   // default: made of the NQN
-	Hosts      []string // NQNs that may connect; nil: all
+	NQN    string
+	Serial string   // default: made of the NQN
+	Hosts  []string // NQNs that may connect; nil: all
+	// Keys are those of hosts, who prove on each queue that they have theirs, by an exchange in Group; others may not connect. nil: nobody proves
+	// who it is. The discovery subsystem asks for no proof.
+	Keys       map[string]dhchap.Keys
+	Group      dhchap.Group
 	Namespaces []Namespace
 }
 

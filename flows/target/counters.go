@@ -27,6 +27,7 @@ type counters struct {
 	flushes, zeroes, discard counter
 	compares                 counter
 	inCapsule                counter // bytes of writes that came with their commands
+	brought                  counter // bytes of data that hosts gave, in capsules and fetched
 	waited                   counter // commands that waited for a buffer
 	abandoned                counter // commands of queues that ended
 	refused                  counter // commands that were answered with an error of the host's
@@ -35,5 +36,6 @@ type counters struct {
 	hosts, queues            counter // that are connected
 	latency                  latency.Shared
 	ended                    atomic.Uint64                        // queue pairs that were ended for what their hosts did, or that failed; by any goroutine
+	unproven                 atomic.Uint64                        // queues whose hosts did not prove who they are; by any goroutine
 	rejected                 [fabrics.RejectReasons]atomic.Uint64 // by any goroutine
 }

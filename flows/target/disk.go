@@ -36,7 +36,7 @@ func (s *Server) openDisks() (err error) {
 
 func (s *Server) openSubsystem(c *Subsystem) error {
 	sub := s.newSubsystem(c.NQN)
-	sub.Hosts = c.Hosts
+	sub.Hosts, sub.Keys, sub.Group = c.Hosts, c.Keys, c.Group
 	if sub.Serial = c.Serial; sub.Serial == "" {
 		sub.Serial = serial(c.NQN)
 	}

@@ -47,6 +47,10 @@ func (s *Server) connect(o *operation) {
 	}
 	if status == fabrics.Success {
 		p.entries, p.noFlow, result = c.Size, c.NoFlow, uint64(p.host.ID)
+		if p.proof = p.host.Subsystem.Session(d.HostNQN); p.proof != nil {
+			p.trusted = false
+			result |= fabrics.MustAuthenticate
+		}
 	}
 	o.result = result
 	s.answer(o, status)
@@ -238,7 +242,7 @@ func (s *Server) look() {
 		}
 	}
 	for i := range s.seats {
-		if p := &s.seats[i]; p.state == seatOpen && p.host == nil && s.now-p.since > int64(silence) {
+		if p := &s.seats[i]; p.state == seatOpen && (p.host == nil || !p.trusted) && s.now-p.since > int64(silence) {
 			s.fail(p, errSilent)
 		}
 	}

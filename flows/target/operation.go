@@ -33,6 +33,7 @@ const (
 	opDisk             // the disk's queue has it
 	opLater            // the disk's queue is to have it
 	opParked           // an asynchronous event request, which waits for an event
+	opProving          // an Authentication Send, which is being looked at
 	opAnswered         // its completion was posted
 )
 

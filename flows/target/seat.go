@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -25,6 +26,11 @@ type seat struct {
 	entries uint32
 	head    uint32 // of the submission queue, as the host is told
 	noFlow  bool
+
+	trusted bool            // its host need not prove who it is, or has
+	proof   *dhchap.Session // by which it does; the guest's goroutine's while proving
+	proving bool
+	chores  chan chore
 
 	arrived ring[arrival] // capsules for which there is no operation yet
 	blocked ring[int32]   // operations that wait for a buffer
@@ -104,6 +110,7 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort) (*seat, er
 		}
 		p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
 		p.host, p.local, p.id, p.head, p.noFlow, p.open = nil, local, r.Queue, 0, false, 0
+		p.trusted, p.proof, p.proving, p.chores = true, nil, false, make(chan chore, 1)
 		p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
 		p.entries = uint32(p.room)
 		p.generation++
@@ -217,7 +224,7 @@ func (s *Server) leave(p *seat) error {
 		s.count.queues.Store(s.count.queues.Load() - 1)
 		p.counted = false
 	}
-	p.sends, p.sges, p.receives, p.rooms = p.sends[:0], p.sges[:0], p.receives[:0], p.rooms[:0]
+	p.sends, p.sges, p.receives, p.rooms, p.proof = p.sends[:0], p.sges[:0], p.receives[:0], p.rooms[:0], nil
 	s.waiting -= p.blocked.len()
 	s.count.abandoned.add(uint64(p.open))
 	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail

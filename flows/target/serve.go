@@ -74,6 +74,7 @@ type guest struct {
 	log     *slog.Logger
 	seat    *seat // the server's thread's
 	leaving *departure
+	chores  chan chore
 	conn    cm.Conn
 }
 
@@ -85,7 +86,12 @@ func (g *guest) serve() {
 	}
 	cause := g.stay()
 	level := slog.LevelInfo
-	if !inOrder(cause) {
+	switch {
+	case inOrder(cause):
+	case errors.Is(cause, errUnproven):
+		level = slog.LevelWarn
+		g.server.count.unproven.Add(1)
+	default:
 		level = slog.LevelWarn
 		g.server.count.ended.Add(1)
 	}
@@ -130,7 +136,7 @@ func (g *guest) come() error {
 	}
 	if err := g.do(func() (err error) {
 		if g.seat, err = s.take(r, g.request.Place().Local); err == nil {
-			g.leaving = g.seat.leaving
+			g.leaving, g.chores = g.seat.leaving, g.seat.chores
 		}
 		return err
 	}); err != nil {
@@ -188,21 +194,26 @@ func (g *guest) connect() error {
 	return g.do(func() error { s.connected(g.seat); return nil })
 }
 
-// stay waits until the queue's host is gone, has broken the rules, or is to go, and says which.
+// stay does what there is to do for the queue until its host is gone, has broken the rules, or is to go, and says which.
 func (g *guest) stay() error {
-	var cause error
-	select {
-	case <-g.conn.Done():
-		cause = g.conn.Err()
-	case <-g.leaving.done:
-		cause = g.leaving.cause
-		if err := g.conn.Err(); errors.Is(err, cm.ErrDisconnected) {
-			cause = err
+	for {
+		select {
+		case c := <-g.chores:
+			if err := c.do(g.do); err != nil {
+				return errors.Join(err, g.leave())
+			}
+		case <-g.conn.Done():
+			return errors.Join(g.conn.Err(), g.leave())
+		case <-g.leaving.done:
+			cause := g.leaving.cause
+			if err := g.conn.Err(); errors.Is(err, cm.ErrDisconnected) {
+				cause = err
+			}
+			return errors.Join(cause, g.leave())
+		case <-g.ctx.Done():
+			return errors.Join(g.ctx.Err(), g.leave())
 		}
-	case <-g.ctx.Done():
-		cause = g.ctx.Err()
 	}
-	return errors.Join(cause, g.leave())
 }
 
 // leave ends the connection and then the queue pair.

@@ -15,12 +15,14 @@ type Stats struct {
 	Discards        uint64 // Dataset Management commands
 	Compares        uint64
 	InCapsule       uint64                          // bytes of writes that came with their commands
+	Brought         uint64                          // bytes of data that hosts gave, of writes and of other commands, in capsules and fetched
 	Waited          uint64                          // commands that waited for a buffer
 	Abandoned       uint64                          // commands that were not answered, because their queue ended
 	Refused         uint64                          // commands that were answered with an error of the host's
 	Failed          uint64                          // commands that a disk did not do
 	Ended           uint64                          // queues that were ended for what their hosts did, or because they failed
 	Expired         uint64                          // hosts that fell silent
+	Unproven        uint64                          // queues whose hosts did not prove who they are
 	Rejected        map[fabrics.RejectReason]uint64 // queues that were refused
 	Hosts, Queues   uint64                          // that are connected; admin queues are queues too
 	Latency         *latency.Summary                // from a command to its host having the completion; nil: none yet
@@ -35,8 +37,8 @@ func (s *Server) Stats() Stats {
 	c := &s.count
 	st := Stats{
 		Commands: c.commands.Load(), Admin: c.admin.Load(), Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(),
-		Discards: c.discard.Load(), Compares: c.compares.Load(), InCapsule: c.inCapsule.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
-		Refused: c.refused.Load(), Failed: c.failed.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
+		Discards: c.discard.Load(), Compares: c.compares.Load(), InCapsule: c.inCapsule.Load(), Brought: c.brought.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
+		Refused: c.refused.Load(), Failed: c.failed.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), Unproven: c.unproven.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
 		Rejected: map[fabrics.RejectReason]uint64{}, Latency: c.latency.Summary(), Disk: s.queue.Stats(),
 	}
 	for why := fabrics.RejectReason(1); why < fabrics.RejectReasons; why++ {

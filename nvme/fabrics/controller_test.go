@@ -135,6 +135,20 @@ func TestRanges(t *testing.T) {
 	}
 }
 
+// TestDataset: the data of Dataset Management may be longer than its ranges, as the kernel's is, but no longer than the most ranges.
+func TestDataset(t *testing.T) {
+	n := &Namespace{ID: 1, Size: 1 << 20, Shift: 9}
+	for _, c := range []struct {
+		last, length uint32
+		want         Status
+	}{{0, 16, Success}, {0, 4096, Success}, {1, 16, InvalidSGLLength}, {255, 4096, Success}, {255, 4080, InvalidSGLLength}, {0, 4112, InvalidSGLLength}, {0, 0, InvalidSGLLength}} {
+		ranges, discard, s := n.Dataset(&Command{Words: [6]uint32{c.last, 1 << 2}, Data: Data{Place: InHost, Length: c.length}})
+		if s.Code() != c.want || !discard || ranges != int(c.last)+1 {
+			t.Errorf("%+v: %d, %v, %v", c, ranges, discard, s)
+		}
+	}
+}
+
 func TestEvents(t *testing.T) {
 	c := enabled(t, newController())
 	c.Changed(5)

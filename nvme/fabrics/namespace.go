@@ -57,20 +57,24 @@ func (n *Namespace) Check(c *Command, most uint32) (Range, Status) {
 	return r, s
 }
 
-// Dataset is what a Dataset Management command says: how many ranges its data has, and whether they are to be given back.
+// Dataset is what a Dataset Management command says: how many ranges its data has, and whether they are to be given back. Behind them there may be as
+// much more as there is room for in such data; the kernel's initiator always sends all of it.
 func (n *Namespace) Dataset(c *Command) (ranges int, discard bool, s Status) {
 	ranges, discard = int(c.Words[0]&0xff)+1, c.Words[1]&(1<<2) != 0
 	switch {
 	case discard && n.ReadOnly:
 		s = WriteProtected | DoNotRetry
-	case c.Data.Length != uint32(ranges*DatasetRangeLen):
+	case c.Data.Length < uint32(ranges*DatasetRangeLen) || c.Data.Length > datasetLen:
 		s = InvalidSGLLength | DoNotRetry
 	}
 	return ranges, discard, s
 }
 
-// DatasetRangeLen is the bytes of one range of a Dataset Management command.
-const DatasetRangeLen = 16
+// DatasetRangeLen is the bytes of one range of a Dataset Management command, and datasetLen those of the most that there can be.
+const (
+	DatasetRangeLen = 16
+	datasetLen      = 256 * DatasetRangeLen
+)
 
 // DatasetRange is one range of the data of a Dataset Management command. It may be empty.
 func (n *Namespace) DatasetRange(b []byte) (Range, Status) {

@@ -25,5 +25,7 @@ const (
 	PropertySet = 0x00
 	Connect     = 0x01
 	PropertyGet = 0x04
+	AuthSend    = 0x05
+	AuthReceive = 0x06
 	Disconnect  = 0x08
 )

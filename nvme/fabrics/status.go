@@ -34,6 +34,7 @@ const (
 	ControllerBusy     Status = 0x181
 	ConnectInvalid     Status = 0x182
 	ConnectHostRefused Status = 0x184
+	AuthRequired       Status = 0x191
 	WriteFault         Status = 0x280
 	UnrecoveredRead    Status = 0x281
 	CompareFailure     Status = 0x285
@@ -46,7 +47,7 @@ var statusNames = map[Status]string{
 	InvalidSGLLength: "invalid data SGL length", InvalidSGLType: "invalid SGL descriptor type", InvalidSGLOffset: "invalid SGL offset", WriteProtected: "namespace is write protected",
 	LBAOutOfRange: "LBA out of range", CapacityExceeded: "capacity exceeded", InvalidQueueID: "invalid queue identifier", AsyncEventLimit: "asynchronous event request limit exceeded",
 	InvalidLogPage: "invalid log page", NotSaveable: "feature is not saveable", NotChangeable: "feature is not changeable", ConnectFormat: "connect: incompatible format",
-	ControllerBusy: "connect: controller busy", ConnectInvalid: "connect: invalid parameters", ConnectHostRefused: "connect: invalid host", WriteFault: "write fault",
+	ControllerBusy: "connect: controller busy", ConnectInvalid: "connect: invalid parameters", ConnectHostRefused: "connect: invalid host", AuthRequired: "authentication required", WriteFault: "write fault",
 	UnrecoveredRead: "unrecovered read error", CompareFailure: "compare failure",
 }
 

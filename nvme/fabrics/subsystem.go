@@ -1,6 +1,10 @@
 package fabrics
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
+)
 
 // DiscoveryNQN is the subsystem that tells of others.
 const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
@@ -13,6 +17,11 @@ type Subsystem struct {
 	Firmware   string // 8
 	Namespaces []*Namespace
 	Hosts      []string // that may connect, by NQN; nil: all
+
+	// Keys are those of hosts, by NQN, and Group that of the exchange by which they prove that they have them. Hosts without a key may not
+	// connect; nil: nobody proves anything.
+	Keys  map[string]dhchap.Keys
+	Group dhchap.Group
 
 	Transfer uint32 // bytes of the longest transfer: a power of two from 8192
 	Capsule  uint32 // bytes of data in a capsule, of I/O queues; 0: none
@@ -27,7 +36,10 @@ type Subsystem struct {
 func (s *Subsystem) Discovery() bool { return s.Discover != nil }
 
 // Allows reports whether a host may connect.
-func (s *Subsystem) Allows(host string) bool { return s.Hosts == nil || slices.Contains(s.Hosts, host) }
+func (s *Subsystem) Allows(host string) bool {
+	_, known := s.Keys[host]
+	return (s.Keys == nil || known) && (s.Hosts == nil || slices.Contains(s.Hosts, host))
+}
 
 // Namespace is that of a number; nil: there is none. It does not allocate.
 func (s *Subsystem) Namespace(id uint32) *Namespace {

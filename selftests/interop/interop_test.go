@@ -15,8 +15,12 @@ func TestSoftRoCE(t *testing.T) {
 	t.Run("wire", b.wire)
 	if !b.long {
 		b.programs(t, few)
+		t.Run("nvme", b.nvme)
+		t.Run("keys", b.keys)
 		return
 	}
+	t.Run("nvme", b.nvme)
+	t.Run("keys", b.keys)
 	b.managed(t, managedPrograms)
 	b.programs(t, programs)
 	t.Run("guest_asks", b.guestAsks)

@@ -1,0 +1,97 @@
+package target
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// errUnproven is why the queue of a host ends that has not proved who it is, or does not believe us.
+var errUnproven = errors.New("the host has not proved who it is")
+
+// chore is work of a queue that takes longer than the server's thread has, and what is done on that thread afterwards. A queue has one at a time.
+type chore struct{ work, then func() }
+
+func (c *chore) do(on stream.Doer) error {
+	c.work()
+	return on(func() error { c.then(); return nil })
+}
+
+// authenticates reports whether a command is one of the two by which a host proves who it is.
+func (o *operation) authenticates() bool {
+	c := &o.command
+	return c.Opcode == fabrics.OpFabrics && (c.Fabrics == fabrics.AuthSend || c.Fabrics == fabrics.AuthReceive)
+}
+
+// authenticate begins such a command.
+func (s *Server) authenticate(o *operation) {
+	n, status := fabrics.AuthLength(&o.command)
+	d := &o.command.Data
+	switch {
+	case status != fabrics.Success:
+		s.answer(o, status)
+	case o.seat.proving:
+		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
+	case o.command.Fabrics == fabrics.AuthSend:
+		s.bring(o, n)
+	case d.Length != n:
+		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
+	case d.Place != fabrics.InHost:
+		s.answer(o, fabrics.InvalidSGLType|fabrics.DoNotRetry)
+	default:
+		s.need(o, 0, n)
+	}
+}
+
+// examine has the session look at a message of the host's, elsewhere: exchanges of keys take milliseconds.
+func (s *Server) examine(o *operation) {
+	p := o.seat
+	if p.proving || p.proof.Err() != nil {
+		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
+		return
+	}
+	o.state, p.proving = opProving, true
+	proof, message := p.proof, bytes.Clone(s.region.Bytes(o.buffers[0].frame))
+	p.chores <- chore{func() { proof.Take(message) }, func() { s.examined(o) }}
+}
+
+// examined goes on with what the session has found. The host hears of it when it asks, but where it was the host who ended it.
+func (s *Server) examined(o *operation) {
+	p := o.seat
+	p.proving, p.trusted = false, p.proof.Proven()
+	o.hangup = p.proof.Over()
+	s.answer(o, fabrics.Success)
+}
+
+// challenge gives the host the session's next message. One of failure is the last.
+func (s *Server) challenge(o *operation) {
+	p := o.seat
+	if p.proving {
+		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
+		return
+	}
+	room := s.region.Bytes(o.buffers[1].frame)
+	message := p.proof.Next()
+	if len(message) > len(room) {
+		o.hangup = true
+		s.answer(o, fabrics.InvalidField|fabrics.DoNotRetry)
+		return
+	}
+	clear(room[copy(room, message):])
+	p.trusted, o.hangup = p.proof.Proven(), p.proof.Over()
+	s.answer(o, fabrics.Success)
+}
+
+// farewell is why a queue ends that ends after an answer.
+func (p *seat) farewell() error {
+	if p.proof == nil || p.trusted {
+		return errHungUp
+	}
+	if err := p.proof.Err(); err != nil {
+		return fmt.Errorf("%w: %w", errUnproven, err)
+	}
+	return fmt.Errorf("%w: its memory has no room for what it is told", errUnproven)
+}

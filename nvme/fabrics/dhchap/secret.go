@@ -1,0 +1,56 @@
+package dhchap
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"strings"
+)
+
+// Secret is a key of a host or a controller's.
+type Secret struct {
+	key  []byte
+	hash Hash // by which it is tied to a name
+}
+
+var errSecret = errors.New("no key as nvme gen-dhchap-key makes them, DHHC-1:00:...: (a wrong character, or part of it)")
+
+// ParseSecret reads the form that nvme gen-dhchap-key writes: DHHC-1:HASH:BASE64:, in which the key is followed by its CRC-32. The error
+// says nothing of the key.
+func ParseSecret(s string) (Secret, error) {
+	parts := strings.Split(s, ":")
+	if len(parts) != 4 || parts[0] != "DHHC-1" || parts[3] != "" || len(parts[1]) != 2 || parts[1][0] != '0' || parts[1][1] < '0' || parts[1][1] > '3' {
+		return Secret{}, errSecret
+	}
+	b, err := base64.StdEncoding.Strict().DecodeString(parts[2])
+	if err != nil || len(b) < 4 {
+		return Secret{}, errSecret
+	}
+	k := Secret{key: b[:len(b)-4], hash: Hash(parts[1][1] - '0')}
+	if crc32.ChecksumIEEE(k.key) != binary.LittleEndian.Uint32(b[len(k.key):]) {
+		return Secret{}, errSecret
+	}
+	switch n := len(k.key); {
+	case n != 32 && n != 48 && n != 64:
+		return Secret{}, fmt.Errorf("the key has %d bytes: 32, 48 and 64 are possible", n)
+	case k.hash != None && n != k.hash.size():
+		return Secret{}, fmt.Errorf("the key has %d bytes: that of its hash function has %d", n, k.hash.size())
+	}
+	return k, nil
+}
+
+// of is the key as the one with that name uses it.
+func (k *Secret) of(name string) []byte {
+	if k.hash == None {
+		return k.key
+	}
+	return k.hash.mac(k.key, []byte(name), []byte("NVMe-over-Fabrics"))
+}
+
+// Keys are a host's key, and the one of its controller, which is nil where the host cannot ask for a proof of it.
+type Keys struct {
+	Host       Secret
+	Controller *Secret
+}
