@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
@@ -85,9 +86,18 @@ func (d *Device) openSockets() error {
 	ring := max(c.Receive, c.Send*partsOfPacket)
 	d.iface, err = xdp.Open(xdp.Config{
 		Interface: d.title, Holder: d.machine.hands, Policy: c.Policy, Shape: umem.Shape{Headroom: *c.Headroom, MultiBuffer: true},
-		RingSize: uint32(ring), FillSize: uint32(c.Receive), Gather: true, Unstamped: true, Filter: expr,
+		RingSize: uint32(ring), FillSize: uint32(c.Receive), Gather: true, Unstamped: true, Filter: expr, Mode: d.mode(),
 	})
 	return err
+}
+
+// mode is where the XDP program runs. Packets of a veth pair are the kernel's own anyway when they come: in front of its stack the program
+// has them sooner than in the driver, which has a ring and a poll of its own for programs.
+func (d *Device) mode() bpf.Mode {
+	if d.net.Veth() && d.config.Policy != xdp.Require {
+		return bpf.Generic
+	}
+	return bpf.Any
 }
 
 // makeEngine makes the protocol machine, for packets as long as the sockets take.

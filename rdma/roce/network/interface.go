@@ -178,6 +178,13 @@ func (i *Interface) MTU() int { return i.Link().MTU }
 // Up is Link's.
 func (i *Interface) Up() bool { return i.Link().Up }
 
+// Veth says whether it is an end of a veth pair.
+func (i *Interface) Veth() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.links[0].veth
+}
+
 // GIDs are the places of the table that are in use, by index. The slice is the caller's.
 func (i *Interface) GIDs() []rdma.GIDEntry {
 	i.mu.Lock()

@@ -31,12 +31,13 @@ type link struct {
 	mtu   int  // bytes
 	up    bool // administratively, and with a carrier
 	tags  [wire.MaxTags]wire.Tag
+	veth  bool // an end of a veth pair
 }
 
 // linkOf is an interface; ok is false of one that is not Ethernet.
 func linkOf(l netlink.Link) (k link, ok bool) {
 	a := l.Attrs()
-	k = link{index: a.Index, name: a.Name, mtu: a.MTU, up: a.RawFlags&unix.IFF_LOWER_UP != 0}
+	k = link{index: a.Index, name: a.Name, mtu: a.MTU, up: a.RawFlags&unix.IFF_LOWER_UP != 0, veth: l.Type() == "veth"}
 	k.mac, ok = macOf(a.HardwareAddr)
 	return k, ok && a.EncapType == "ether"
 }
