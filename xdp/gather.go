@@ -5,6 +5,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/prefetch"
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -44,13 +46,21 @@ func (p *Port) Room() int {
 }
 
 // Ready reports whether Recv would give frames. Unlike the verbs it may be called from any goroutine, but not once Close
-// was called. Who asks again and again has the next descriptor brought along: the kernel writes it a while before it
-// shows it, and on another processor most of the time.
+// was called. Who asks again and again has the next descriptor brought along, and what it is likely to name: the kernel
+// writes both a while before it shows them, and on another processor most of the time.
 func (p *Port) Ready() bool {
 	rx := &p.rings.rx
 	next := rx.consumer.Load()
 	fetch(&rx.slots[next&(rx.size-1)])
+	prefetch.Begin(&p.region.Data()[p.coming.Load()])
 	return rx.producer.Load() != next
+}
+
+// foresee notes where the packet behind the last that Recv has given will lie: frames are filled in the order in which they were supplied,
+// but behind one that the kernel took and had no use for.
+func (p *Port) foresee() {
+	fill := &p.rings.fill
+	release.Store64(&p.coming, fill.slots[p.rings.rx.next&(fill.size-1)]+p.lands)
 }
 
 // queue writes the descriptors of a packet, and notes how many of them its frame waits for.

@@ -56,6 +56,10 @@ func TestPeek(t *testing.T) {
 	sent := packets(&pair.A, &pair.B, 3, 100)
 	testenv.SendRaw(t, &pair.A, sent, testenv.SendOptions{})
 	testenv.Wait(t, 2*time.Second, "three packets", func() bool { _, ok := p.Peek(2); return ok })
+	first, _ := p.Peek(0)
+	if at := p.coming.Load(); at != first.Addr {
+		t.Errorf("the first packet lies at %#x, foreseen was %#x", first.Addr, at)
+	}
 	var seen []umem.Frame
 	for n := range sent {
 		f, ok := p.Peek(n)

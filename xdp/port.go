@@ -37,6 +37,9 @@ type Port struct {
 	anywhere bool         // it may lie across chunks
 	frameEnd uint64       // where frames end and extents begin
 	chunk    uint64       // bytes of a frame, or the most of one descriptor
+	lands    uint64       // where in a frame a packet begins
+
+	coming atomic.Uint64 // where the next packet is likely to lie, see foresee
 
 	counters counters
 
@@ -92,6 +95,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	p.supplied += n
 	p.reserved = p.reserved || p.reserve > 0 && p.supplied >= p.reserve
 	p.rings.fill.publish(n)
+	p.foresee()
 	return int(n)
 }
 
@@ -116,6 +120,7 @@ func (p *Port) Recv(dst []umem.Frame) int {
 		dst[i].Options &= umem.More
 	}
 	p.rings.rx.release(n)
+	p.foresee()
 	p.supplied -= n
 	p.held.PassTo(p.worker, dst)
 	p.note(dst)

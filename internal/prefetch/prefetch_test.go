@@ -1,0 +1,23 @@
+package prefetch
+
+import (
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestBeginDoesNotFault asks for the end of a mapping, for one that may not be read, and for nothing.
+func TestBeginDoesNotFault(t *testing.T) {
+	page := unix.Getpagesize()
+	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	if err := unix.Mprotect(b[page:], unix.PROT_NONE); err != nil {
+		t.Fatal(err)
+	}
+	Begin(&b[page-1])
+	Begin(&b[page])
+	Begin(nil)
+}
