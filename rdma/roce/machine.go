@@ -56,7 +56,9 @@ func (m *machine) now() transport.Time {
 func (m *machine) poll() {
 	several := m.several()
 	m.answer(several)
-	if !several && m.takeFirst() || m.receive() {
+	took := !several && m.takeFirst()
+	m.tookFirst()
+	if took || m.receive() {
 		m.idle, m.owes = 0, m.engine.Busy()
 		return
 	}

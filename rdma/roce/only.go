@@ -15,7 +15,7 @@ import (
 const mostLooked = 8
 
 // takeFirst takes the packet that came first, where it is a message by itself and the next that is expected, and says whether
-// it was. Its frame stays in the ring until there is time for it.
+// it was. Its frame stays in the ring until there is time for it. Nothing but post comes between it and tookFirst.
 func (m *machine) takeFirst() bool {
 	for _, q := range m.queues {
 		if f, ok := q.port.Peek(q.looked); ok {
@@ -42,7 +42,19 @@ func (m *machine) takeOnly(b []byte) bool {
 		return false
 	}
 	q := m.engine.Expects(&m.only, &e.Source, n)
-	return q != nil && wire.Check(b[e.Network:end]) && q.ReceiveOnly(&m.only, part[from:from+n])
+	if q == nil || !wire.Check(b[e.Network:end]) || !q.ReceiveOnly(&m.only, part[from:from+n]) {
+		return false
+	}
+	m.first = q
+	return true
+}
+
+// tookFirst ends what takeFirst began, where it took something.
+func (m *machine) tookFirst() {
+	if q := m.first; q != nil {
+		m.first = nil
+		q.ReceivedOnly(&m.only)
+	}
 }
 
 // clear takes out of the rings what takeFirst has left there.

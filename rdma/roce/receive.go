@@ -23,6 +23,7 @@ type inbound struct {
 	envelope wire.Reader
 	mine     bool // packets with this envelope are for us, and no router marked them
 	only     wire.Only
+	first    *transport.QueuePair // has what takeFirst took, until tookFirst
 	arrivals [batch + maxChain]transport.Arrival
 	chains   [batch + maxChain][]umem.Frame // those of each arrival
 	views    [batch + maxChain]umem.Frame   // where payload lies in them

@@ -60,6 +60,9 @@ func (d *Device) answer(c *completionQueue, dst []rdma.WorkCompletion, q *queueP
 	m.takeFirst()
 	if completed, _ = c.cq.Poll(dst); completed > 0 && good(dst[:completed]) && m.post(q.qp, r, sges) {
 		posted = 1
+	}
+	m.tookFirst()
+	if posted > 0 {
 		m.send()
 	}
 	d.did(posting)

@@ -60,8 +60,12 @@ func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 		return 0, c.lost(len(dst))
 	}
 	at := int(head & c.mask)
-	first := copy(dst[:n], c.ring[at:])
-	copy(dst[first:n], c.ring)
+	if n == 1 {
+		dst[0] = c.ring[at]
+	} else {
+		first := copy(dst[:n], c.ring[at:])
+		copy(dst[first:n], c.ring)
+	}
 	release.Store32(&c.head, head+uint32(n))
 	return n, nil
 }

@@ -23,23 +23,27 @@ func (e *Engine) Expects(h *wire.Only, from *rdma.GID, length int) *QueuePair {
 }
 
 // ReceiveOnly is Engine.Receive of a packet that Expects has named the queue pair of, with the right ICRC. It is not ok where that is not
-// simple: then nothing has changed, and Receive is to have the packet. What it brings is shown to the program that polls at once; who sleeps
-// until it comes is found by Publish, Send or Receive, one of which follows.
+// simple: then nothing has changed, and Receive is to have the packet. What it brings is shown to the program that polls at once. It is ended
+// by ReceivedOnly, and nothing but SendOnly and SentOnly may come between.
 func (q *QueuePair) ReceiveOnly(h *wire.Only, payload []byte) (ok bool) {
 	if h.Write {
-		ok = q.writeOnly(h, payload)
-	} else {
-		ok = q.sendOnly(h, payload)
+		return q.writeOnly(h, payload)
 	}
-	if !ok {
-		return false
-	}
+	return q.sendOnly(h, payload)
+}
+
+// ReceivedOnly ends what ReceiveOnly began. Who sleeps until the message comes is found by Publish, Send or Receive, one of which
+// follows.
+func (q *QueuePair) ReceivedOnly(h *wire.Only) {
 	q.expected, q.nakked, q.msn = h.PSN.Add(1), false, (q.msn+1)&mask24
+	if !h.Write {
+		q.rq.publish()
+		q.engine.list(q.config.ReceiveCQ)
+	}
 	if h.AckReq {
 		q.owe()
 	}
 	q.engine.count(PacketsReceived)
-	return true
 }
 
 // writeOnly places a WRITE.
@@ -59,19 +63,42 @@ func (q *QueuePair) writeOnly(h *wire.Only, payload []byte) bool {
 
 // sendOnly places a SEND in a receive, and completes that.
 func (q *QueuePair) sendOnly(h *wire.Only, payload []byte) bool {
-	r, cq := &q.receive, q.config.ReceiveCQ
-	if !r.taken && !q.takeReceive() || uint64(len(payload)) > r.room || !cq.room(1) {
+	cq := q.config.ReceiveCQ
+	if !cq.room(1) {
 		return false
 	}
-	if !q.engine.scatterBytes(q.config.Domain, r.sges[:r.count], 0, payload) {
-		return false
+	id, ok := q.fill(payload)
+	if ok {
+		cq.put(&rdma.WorkCompletion{ID: id, Kind: rdma.Received, Length: uint32(len(payload)), QPN: q.qpn}, h.Solicited)
+		cq.show()
+	}
+	return ok
+}
+
+// fill places a message in a receive and returns the receive's ID. Most have one element, which need not be taken out of its queue for that.
+func (q *QueuePair) fill(payload []byte) (id uint64, ok bool) {
+	e, r, n := q.engine, &q.receive, uint64(len(payload))
+	if !r.taken {
+		switch s, id := q.rq.single(); {
+		case s == nil:
+		case n > uint64(s.Length) || n > 0 && !e.keys.local(s.LKey, q.config.Domain, s.Addr, n, rdma.LocalWrite):
+			return 0, false
+		default:
+			if n > 0 {
+				e.put(s.Addr, payload)
+			}
+			q.rq.first++
+			return id, true
+		}
+		if !q.takeReceive() {
+			return 0, false
+		}
+	}
+	if n > r.room || !e.scatterBytes(q.config.Domain, r.sges[:r.count], 0, payload) {
+		return 0, false
 	}
 	r.taken = false
-	cq.put(&rdma.WorkCompletion{ID: r.id, Kind: rdma.Received, Length: uint32(len(payload)), QPN: q.qpn}, h.Solicited)
-	q.rq.publish()
-	cq.show()
-	q.engine.list(cq)
-	return true
+	return r.id, true
 }
 
 // plain are the flags of requests that SendOnly knows.

@@ -37,7 +37,11 @@ func (e *end) takeOnly(a *Arrival) bool {
 	}
 	q := e.Expects(&h, &a.From, n)
 	defer e.Publish()
-	return q != nil && q.ReceiveOnly(&h, payload)
+	if q == nil || !q.ReceiveOnly(&h, payload) {
+		return false
+	}
+	q.ReceivedOnly(&h)
+	return true
 }
 
 // postOnly posts a request the shorter way and puts its packet on the link, and says whether it could.

@@ -116,6 +116,20 @@ func (r *ReceiveQueue) take(to *receive) bool {
 	return true
 }
 
+// single is the element of the next receive and that one's ID, nil where there is none, or it has another number of elements, or the queue is
+// shared. It is taken by counting first.
+func (r *ReceiveQueue) single() (s *rdma.SGE, id uint64) {
+	if r.shared || r.empty() {
+		return nil, 0
+	}
+	slot := r.first & r.mask
+	q := &r.requests[slot]
+	if q.SGEs != 1 {
+		return nil, 0
+	}
+	return &r.sges[slot*r.perSlot], q.ID
+}
+
 // empty says whether there is no receive, as far as the program has published.
 func (r *ReceiveQueue) empty() bool {
 	if r.first == r.known {

@@ -115,12 +115,19 @@ func (t *Template) Bytes() int { return int(t.length) }
 // Network is the offset of the IP header, where the ICRC begins.
 func (t *Template) Network() int { return int(t.network) }
 
+// untagged4 is the length of most envelopes: Ethernet, IPv4 and UDP.
+const untagged4 = ethernetBytes + ipv4Bytes + udpBytes
+
 // Put writes the envelope of a packet to the front of b, which has room for Bytes, and returns
 // Bytes. transport is how many bytes follow: base transport header, extension headers, payload, padding and ICRC,
 // at most 65,507. id is the identification of the IPv4 header, which should differ
 // between packets; IPv6 has none.
 func (t *Template) Put(b []byte, id uint16, transport int) int {
-	copy(b[:t.length], t.bytes[:])
+	if t.length == untagged4 {
+		*(*[untagged4]byte)(b) = [untagged4]byte(t.bytes[:])
+	} else {
+		copy(b[:t.length], t.bytes[:])
+	}
 	ip, length := b[t.network:t.length], uint16(transport+udpBytes)
 	if t.ipv6 {
 		be.PutUint16(ip[4:], length)
