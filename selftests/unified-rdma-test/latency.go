@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/measure"
@@ -76,6 +77,9 @@ func (l *link) settle(most int) error {
 
 // failed takes completions that are there, and is the first one's error.
 func (l *link) failed() error {
+	if l.open == 0 {
+		return nil
+	}
 	cs, err := l.look()
 	l.open -= len(cs)
 	return err
@@ -167,8 +171,10 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	return l.settle(0)
 }
 
-// awaitByte waits until the device has written the last byte of the slot. A device in software does its work meanwhile.
+// awaitByte waits until the device has written the last byte of the slot, with patience anew for each: completions may
+// all be taken in here, and then nothing else says that the peer is there. A device in software does its work meanwhile.
 func (l *link) awaitByte(want byte) error {
+	l.waiting = time.Time{}
 	word, shift := lastWord(l.bytes(l.in, 0))
 	for tries := 1; byte(atomic.LoadUint32(word)>>shift) != want; tries++ {
 		if l.progress != nil {
