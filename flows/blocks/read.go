@@ -61,16 +61,15 @@ func (s *Server) submit() {
 	}
 }
 
-// takeReads takes what the disk has read, and answers who waits for it. It returns how many buffers there were.
+// turnBytes is how much of what the disk has read a round answers, one buffer at least. Disks complete many reads together: while all of those are sent
+// in one go, nobody looks for the requests that clients send as soon as they have the first, and the disk has nothing to do.
+const turnBytes = 8 << 10
+
+// takeReads takes some of what the disk has read, and answers who waits for it. It returns how many buffers there were.
 func (s *Server) takeReads() (n int) {
-	for range batches {
-		got := s.queue.Recv(s.ready)
-		for _, f := range s.ready[:got] {
-			s.filled(f)
-		}
-		if n += got; got < len(s.ready) {
-			break
-		}
+	for bytes := uint32(0); bytes < turnBytes && s.queue.Recv(s.ready[:]) > 0; n++ {
+		bytes += s.ready[0].Len
+		s.filled(s.ready[0])
 	}
 	return n
 }

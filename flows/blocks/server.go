@@ -39,7 +39,7 @@ type Server struct {
 	submitted  int // of reads, those from the front that the disk has
 	links      int // reads that the last of them goes on from
 	longest    int // reads in one, at most
-	ready      []umem.Frame
+	ready      [1]umem.Frame
 	now        int64 // of this round, in nanoseconds
 
 	count  counters
@@ -110,7 +110,7 @@ func (s *Server) takeBuffers() (err error) {
 		}
 	}
 	most := p.shelves[frameShelf].buffers + p.shelves[extentShelf].buffers
-	s.reads, s.ready = make([]umem.Frame, 0, 2*most), make([]umem.Frame, 64)
+	s.reads = make([]umem.Frame, 0, 2*most)
 	return nil
 }
 
@@ -174,11 +174,11 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	s.now = now.UnixNano()
 	n, err := s.takeSent()
 	came, wrong := s.takeRequests()
-	n += came + s.takeReads()
-	n += s.begin()
-	s.post()
+	n += came + s.begin()
 	s.submit()
-	err = errors.Join(err, wrong, s.queue.Kick())
+	err = errors.Join(err, wrong, s.queue.Kick()) // collects what the disk has read, too
+	n += s.takeReads()
+	s.post()
 	more = n > 0
 	if !more && s.config.Events && err == nil {
 		more, err = s.arm()

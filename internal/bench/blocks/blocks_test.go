@@ -22,6 +22,7 @@ const (
 	serverCPU = 0
 	clientCPU = 1
 	linkMTU   = 4200 // a packet holds 4 KiB
+	narrowMTU = 1500 // four packets hold them
 	port      = 7472
 	depth     = 32
 	regionMiB = 160
@@ -93,6 +94,7 @@ func (b *bed) contests(form bench.Form) (all []*contest) {
 		add(4<<10, depth, "fio beside a spinner", 0, disk, b.besideSpinner)
 		add(4<<10, 1, "fio", 0, disk, b.fio)
 		add(64<<10, 1, "fio", 0, disk, b.fio)
+		add(4<<10, depth, fmt.Sprintf("fio; MTU %d", narrowMTU), 0, b.narrow(disk), b.fio)
 	}
 	add(4<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
 	return all
@@ -140,6 +142,21 @@ func (b *bed) ours(within int) reader {
 		s, err = run(ctx, clientCPU, readOurs, line)
 		server.process.Interrupt()
 		return s, errors.Join(err, <-server.ended)
+	}
+}
+
+// narrow has it read over a link of short packets.
+func (b *bed) narrow(read reader) reader {
+	return func(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
+		b.setMTU(narrowMTU)
+		defer b.setMTU(linkMTU)
+		return read(ctx, size, depth, span)
+	}
+}
+
+func (b *bed) setMTU(n int) {
+	for _, e := range []*testenv.End{&b.pair.A, &b.pair.B} {
+		e.Run(b.T, "ip", "link", "set", e.Ifname, "mtu", fmt.Sprint(n))
 	}
 }
 
