@@ -41,6 +41,7 @@ func TestAgainstSockets(t *testing.T) {
 		fmt.Sprintf("%d rounds, in turn, fresh processes for each run, the server on CPU %d and the client on CPU %d, over veth in copy mode, MTU %d, path MTU %d; %s form.",
 			form.Rounds, serverCPU, clientCPU, linkMTU, pathMTU, form.Name),
 		"Latency is half of a round trip, of ours and xsk-pingpong over some 100000, of sockperf over what it does in a second.",
+		"The XDP program of unified-rdma-test is in front of the kernel's stack, that of xsk-pingpong in the driver, where veth has packets later.",
 		"Bandwidth is of MB of 1048576 bytes; processor time is of all threads of both ends. unified-rdma-test spins, iperf3 sleeps while it waits.",
 		"iperf3 has packets of a wire's size, as ours, and then segments of up to 64 KiB that no wire carries.")
 	if err := r.Finish(b.Output(), form, b.TempDir(), "roce"); err != nil {
