@@ -27,7 +27,7 @@ func openStorageNVMe(o *opening) (*storageNVMe, error) {
 	if s.device, err = o.useDevice(o.flow.To.RDMA); err != nil {
 		return nil, err
 	}
-	if s.disk, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: o.flow.To.ReadOnly, Force: true}); err != nil {
+	if s.disk, err = claim(nvme.TargetConfig{Path: path, ReadOnly: o.flow.To.ReadOnly, Filled: true, Force: o.flow.To.Force}); err != nil {
 		return nil, err
 	}
 	o.undo.add(s.disk.Close)

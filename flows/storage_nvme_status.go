@@ -1,8 +1,11 @@
 package flows
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
@@ -21,6 +24,15 @@ type HostsStatus struct {
 	Expired   uint64            `json:"expired"`  // hosts that fell silent
 	Unproven  uint64            `json:"unproven"` // queues whose hosts did not prove who they are
 	Rejected  map[string]uint64 `json:"rejected"` // queues that were refused, by reason
+	Connected []HostStatus      `json:"connected,omitempty"`
+}
+
+// HostStatus is an NVMe host that is connected, by what it says of its name: counters since then, of all its controllers.
+type HostStatus struct {
+	Name     string            `json:"name"`
+	Queues   uint64            `json:"queues"`
+	Commands map[string]uint64 `json:"commands"` // all, those of them that had an error, and reads and writes that were done
+	Bytes    map[string]uint64 `json:"bytes"`    // read, written
 }
 
 func (s *storageNVMe) announce() []any {
@@ -36,7 +48,7 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},
-		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, Rejected: rejectedBy(st.Rejected),
+		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, Rejected: rejectedBy(st.Rejected), Connected: hostsOf(s.server.HostStats()),
 		Unproven: st.Unproven,
 	}
 	if s.device.soft {
@@ -54,6 +66,26 @@ func rejectedBy(counted map[fabrics.RejectReason]uint64) map[string]uint64 {
 	all := map[string]uint64{}
 	for why, n := range counted {
 		all[why.Word()] = n
+	}
+	return all
+}
+
+// hostsOf puts what controllers counted under their hosts' names.
+func hostsOf(controllers []target.HostStats) (all []HostStatus) {
+	for _, c := range controllers {
+		i := slices.IndexFunc(all, func(h HostStatus) bool { return h.Name == c.NQN })
+		if i < 0 {
+			i = len(all)
+			all = append(all, HostStatus{Name: c.NQN, Commands: map[string]uint64{}, Bytes: map[string]uint64{}})
+		}
+		h := &all[i]
+		h.Queues += c.Queues
+		h.Commands["all"] += c.Commands
+		h.Commands["refused"] += c.Refused
+		h.Commands["read"] += c.Read.Commands
+		h.Commands["write"] += c.Written.Commands
+		h.Bytes["read"] += c.Read.Bytes
+		h.Bytes["written"] += c.Written.Bytes
 	}
 	return all
 }

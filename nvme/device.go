@@ -24,7 +24,7 @@ var (
 )
 
 // openDevice opens a block device. To be written to it must be free, empty and
-// held by nobody else while it is open; Force overrides all three.
+// held by nobody else while it is open; Force overrides all three, Filled that it is empty.
 func (t *Target) openDevice(c TargetConfig) error {
 	if err := t.claim(c); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (t *Target) openDevice(c TargetConfig) error {
 	if err := t.findLimits(); err != nil {
 		return err
 	}
-	if c.Force || c.ReadOnly {
+	if c.Force || c.Filled || c.ReadOnly {
 		return nil
 	}
 	return t.checkEmpty()
@@ -60,7 +60,7 @@ func (t *Target) claim(c TargetConfig) (err error) {
 		return err
 	}
 	if !c.Force {
-		if err := checkFree(t.number); err != nil {
+		if err := checkFree(t.number, c.Filled); err != nil {
 			return err
 		}
 	}

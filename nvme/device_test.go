@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// refuse opens a device that must be refused, and then with Force.
+// refuse opens a device that must be refused, and then with Force. Filled takes what is not empty, and nothing that is in use.
 func refuse(t *testing.T, path string, want error, says string) {
 	t.Helper()
 	to, err := OpenTarget(TargetConfig{Path: path})
@@ -22,6 +22,12 @@ func refuse(t *testing.T, path string, want error, says string) {
 		t.Errorf("%s (%s) was opened", path, says)
 	} else if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "force") {
 		t.Errorf("%s (%s): %v", path, says, err)
+	}
+	if to, err = OpenTarget(TargetConfig{Path: path, Filled: true}); err == nil {
+		to.Close()
+	}
+	if filled := want == ErrDeviceNotEmpty; filled != (err == nil) || !filled && !errors.Is(err, want) {
+		t.Errorf("%s (%s), with something on it: %v", path, says, err)
 	}
 	for _, c := range []TargetConfig{{Path: path, Force: true}, {Path: path, ReadOnly: true}} {
 		if to, err = OpenTarget(c); err != nil {

@@ -18,8 +18,8 @@ func sysDevice(number uint64) string {
 }
 
 // checkFree refuses a device that is mounted, swapped to, part of another
-// device or cut into partitions.
-func checkFree(number uint64) error {
+// device or, unless it may be filled, cut into partitions.
+func checkFree(number uint64, filled bool) error {
 	parts, err := partitions(number)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func checkFree(number uint64) error {
 	if len(uses) > 0 {
 		return fmt.Errorf("%w: %s (unmount or detach it, or force)", ErrDeviceInUse, strings.Join(uses, ", "))
 	}
-	if len(parts) > 0 {
+	if len(parts) > 0 && !filled {
 		return fmt.Errorf("%w: it has %d partitions (remove them, or force)", ErrDeviceNotEmpty, len(parts))
 	}
 	return nil

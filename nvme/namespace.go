@@ -106,7 +106,7 @@ func (t *Target) claimSibling(c TargetConfig) error {
 	if readOnlyDevice(number) { // the node would take writes all the same, or the disk refuses them
 		return fmt.Errorf("%w (run: blockdev --setrw %s)", ErrDeviceReadOnly, sibling.path)
 	}
-	if c.Force {
+	if c.Force || c.Filled {
 		return nil
 	}
 	return sibling.checkEmpty()

@@ -18,6 +18,7 @@ type TargetConfig struct {
 	Prepare   Preparation // how a file gets to Size; default PrepareNone
 	Buffered  bool        // without direct I/O let the kernel copy, instead of refusing
 	Force     bool        // write to a block device whatever is on it, and even in use
+	Filled    bool        // take a block device with something on it, which is there to be used; in use it is refused still
 	ReadOnly  bool        // open for reading only
 }
 

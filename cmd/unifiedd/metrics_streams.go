@@ -35,6 +35,9 @@ var (
 	descCommandsWaited = describe("nvme_waited_total", "Commands of NVMe hosts that waited for a buffer.", "flow")
 	descQueuesRefused  = describe("nvme_refused_queues_total", "Queues of NVMe hosts that were refused, by reason.", "flow", "reason")
 	descQueuesEnded    = describe("nvme_ended_queues_total", "Queues of NVMe hosts that were ended, by reason.", "flow", "reason")
+	descHostHas        = describe("nvme_host_queues", "Queues of an NVMe host that is connected.", "flow", "host")
+	descHostCommands   = describe("nvme_host_commands_total", "Commands of an NVMe host since it connected.", "flow", "host", "op")
+	descHostBytes      = describe("nvme_host_bytes_total", "Bytes that an NVMe host read and wrote since it connected.", "flow", "host", "op")
 	descChanged        = describe("stage_changed_total", "Packets a stage changed, or messages it added.", "flow", "op")
 	descUnchanged      = describe("stage_left_total", "Packets a stage left as they were, by reason.", "flow", "op", "reason")
 	descLatency        = describe("flow_latency_seconds", "From when a message or request came until it was acknowledged or answered.", "flow")
@@ -114,6 +117,12 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *flows.HostsStatu
 	counter(out, descCommandsWaited, h.Waited, flow)
 	each(out, descQueuesRefused, h.Rejected, flow)
 	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired, "unproven": h.Unproven}, flow)
+	for i := range h.Connected {
+		c := &h.Connected[i]
+		gauge(out, descHostHas, float64(c.Queues), flow, c.Name)
+		each(out, descHostCommands, c.Commands, flow, c.Name)
+		each(out, descHostBytes, c.Bytes, flow, c.Name)
+	}
 }
 
 // both are the sums of two counts by reason.

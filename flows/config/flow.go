@@ -122,7 +122,8 @@ type To struct {
 	Rotate Rotate
 	// Device is the absolute path of a block device.
 	Device string
-	// Force allows overwriting a device which holds something.
+	// Force allows overwriting a device which holds something. Of a flow to NVMe hosts it is the source: a device that is in
+	// use is served.
 	Force  bool
 	Layout Layout
 	// Segment.Keep and Prepare are about a File; a Device is a ring of as many

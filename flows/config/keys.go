@@ -36,6 +36,7 @@ const (
 	aboutGenerated    = "generated packets"
 	aboutAcknowledged = "messages of RDMA clients to storage or peers"
 	aboutStorage      = "a flow to storage"
+	aboutWritten      = "a flow to storage or NVMe hosts"
 	aboutPackets      = "packets to storage"
 	aboutPeers        = "a flow to RDMA peers"
 	aboutBlocks       = "a flow from storage to RDMA clients"
@@ -67,7 +68,7 @@ var keys = []key{
 	{"watermarks", aboutHeld, holding, nil},
 	{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }},
 	{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }},
-	{"to.force", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Force }},
+	{"to.force", aboutWritten, slices.Concat(toStorage, toHosts), func(f *Flow) any { return &f.To.Force }},
 	{"to.layout", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Layout }},
 	{"to.segment", aboutStorage, toStorage, nil},
 	{"to.segment.size", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Size }},
@@ -126,15 +127,15 @@ func fitsFrom(has fields, key string) bool {
 func fitsTo(has fields, key string) bool {
 	switch what := about("to." + key); {
 	case has.any("file", "device"):
-		return what == aboutStorage || what == aboutPackets || what == aboutAcknowledged
+		return what == aboutStorage || what == aboutWritten || what == aboutPackets || what == aboutAcknowledged
 	case has.any("peers"):
 		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
 	case has.any("discard"):
 		return false
 	case has.any("subsystem"):
-		return what == aboutServed || what == aboutHosts || key == "rdma"
+		return what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma"
 	case has.any("listen"):
-		return what == aboutBlocks || what == aboutServed || what == aboutHosts || key == "rdma" || key == "subsystem"
+		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
 		return what != aboutStorage && what != aboutPackets && what != ""
 	}

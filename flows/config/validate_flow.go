@@ -240,6 +240,7 @@ func (v *validator) to(path string, f *Flow, e ends) {
 		v.blocks(to, &f.To)
 	case kind == KindStorageNVMe:
 		v.subsystem(to, &f.To)
+		v.check(!f.To.Force || f.From.Device != "", join(to, "force"), "has a meaning only for a device")
 	default:
 		v.peers(to, &f.To)
 		if kind == KindRDMARDMA && !v.explained(join(path, "from.rdma")) {

@@ -21,6 +21,9 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 	o.status = status
 	if status != fabrics.Success {
 		s.noteRefusal(status)
+		if p.host != nil {
+			p.host.count.refused.add(1)
+		}
 	}
 	gives := status == fabrics.Success && o.gives()
 	if gives {
@@ -132,11 +135,17 @@ func (s *Server) tally(o *operation) {
 		return
 	}
 	c := &s.count
-	switch o.command.Opcode {
+	switch h := o.seat.host; o.command.Opcode {
 	case fabrics.OpRead:
 		c.read.add(o.at.Length)
+		if h != nil {
+			h.count.read.add(o.at.Length)
+		}
 	case fabrics.OpWrite:
 		c.written.add(o.at.Length)
+		if h != nil {
+			h.count.written.add(o.at.Length)
+		}
 		if o.command.Data.Place == fabrics.InCapsule {
 			c.inCapsule.add(o.at.Length)
 		}

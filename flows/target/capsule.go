@@ -81,6 +81,7 @@ func (s *Server) accept(o *operation, a arrival) {
 	*o = operation{seat: p, number: o.number, command: command, slot: none, since: s.now}
 	if p.host != nil {
 		p.host.heard = s.now
+		p.host.count.commands.add(1)
 	}
 	if status == fabrics.Success {
 		status = o.command.Data.CheckCapsule(a.length - fabrics.CommandLen)

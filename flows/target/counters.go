@@ -20,20 +20,27 @@ func (m *moved) add(n uint64) {
 	m.bytes.add(n)
 }
 
+// hostCounters are one host's.
+type hostCounters struct {
+	commands, queues, refused counter
+	read, written             moved
+}
+
 // counters are a server's.
 type counters struct {
 	commands, admin          counter
 	read, written            moved
 	flushes, zeroes, discard counter
 	compares                 counter
-	inCapsule                counter // bytes of writes that came with their commands
-	brought                  counter // bytes of data that hosts gave, in capsules and fetched
-	waited                   counter // commands that waited for a buffer
-	abandoned                counter // commands of queues that ended
-	refused                  counter // commands that were answered with an error of the host's
-	failed                   counter // commands that the disk did not do
-	expired                  counter // hosts that fell silent
-	hosts, queues            counter // that are connected
+	inCapsule                counter                 // bytes of writes that came with their commands
+	brought                  counter                 // bytes of data that hosts gave, in capsules and fetched
+	waited                   counter                 // commands that waited for a buffer
+	abandoned                counter                 // commands of queues that ended
+	refused                  counter                 // commands that were answered with an error of the host's
+	failed                   counter                 // commands that the disk did not do
+	expired                  counter                 // hosts that fell silent
+	hosts, queues            counter                 // that are connected
+	known                    atomic.Pointer[[]*host] // those that are connected; nobody changes what is pointed to
 	latency                  latency.Shared
 	ended                    atomic.Uint64                        // queue pairs that were ended for what their hosts did, or that failed; by any goroutine
 	unproven                 atomic.Uint64                        // queues whose hosts did not prove who they are; by any goroutine

@@ -16,6 +16,7 @@ type host struct {
 	queues []*seat // I/O queues, by number less one
 	heard  int64   // when it last said something
 	parked []int32 // asynchronous event requests that wait
+	count  hostCounters
 }
 
 // Why a host's queue ends.
@@ -69,8 +70,9 @@ func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectDat
 	}
 	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: c.KeepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
 		parked: make([]int32, 0, fabrics.AsyncEvents)}
+	h.count.queues.add(1)
 	s.hosts = append(s.hosts, h)
-	s.count.hosts.Store(uint64(len(s.hosts)))
+	s.publish()
 	p.host = h
 	s.config.Log.Info("host connected", "target", s.config.Name, "host", d.HostNQN, "subsystem", sub.NQN, "controller", h.ID)
 	return 0, fabrics.Success
@@ -85,6 +87,19 @@ func (s *Server) newID() uint16 {
 			return s.lastID
 		}
 	}
+}
+
+// publish has Stats see which hosts there are.
+func (s *Server) publish() {
+	known := slices.Clone(s.hosts)
+	s.count.known.Store(&known)
+	s.count.hosts.Store(uint64(len(known)))
+}
+
+// part takes an I/O queue from the host.
+func (h *host) part(p *seat) {
+	h.queues[p.id-1] = nil
+	h.count.queues.Store(h.count.queues.Load() - 1)
 }
 
 // find is the subsystem of a name.
@@ -113,6 +128,7 @@ func (s *Server) join(p *seat, d fabrics.ConnectData) (uint64, fabrics.Status) {
 		return 0, fabrics.CommandSequence
 	}
 	h.queues[p.id-1], p.host = p, h
+	h.count.queues.add(1)
 	return 0, fabrics.Success
 }
 
@@ -124,20 +140,21 @@ func (s *Server) unhost(p *seat) {
 	}
 	p.host = nil
 	if p.id != fabrics.AdminQueue {
-		h.queues[p.id-1] = nil
+		h.part(p)
 		return
 	}
 	s.endQueues(h, errAdminGone)
 	s.hosts = slices.DeleteFunc(s.hosts, func(other *host) bool { return other == h })
-	s.count.hosts.Store(uint64(len(s.hosts)))
+	s.publish()
 }
 
 // endQueues ends all I/O queues of a host.
 func (s *Server) endQueues(h *host, why error) {
-	for i, q := range h.queues {
+	for _, q := range h.queues {
 		if q != nil {
 			s.fail(q, why)
-			q.host, h.queues[i] = nil, nil
+			h.part(q)
+			q.host = nil
 		}
 	}
 }

@@ -313,6 +313,9 @@ func TestHandMadeHost(t *testing.T) {
 	h.queues[0].succeeds(inside)
 	h.queues[0].succeeds(blocks(fabrics.OpCompare, 3, 1, s.keyed(from, 4096)))
 	testenv.Wait(t, patience, "all to be known to have arrived", func() bool { return v.server.Stats().Compares == 1 })
+	if st := v.server.HostStats(); len(st) != 1 || st[0].NQN != softHost || st[0].Queues != 3 || st[0].Read.Commands != 8 || st[0].Written.Bytes != 2*83<<12+4096 || st[0].Refused != 0 {
+		t.Errorf("%+v", st)
+	}
 	if st := v.server.Stats(); st.Hosts != 1 || st.Queues != 3 || st.InCapsule != 4096 || st.Written.Bytes != 2*83<<12+4096 || st.Refused+st.Failed+st.Ended != 0 {
 		t.Errorf("%+v", st)
 	}

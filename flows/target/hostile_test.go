@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -49,8 +47,8 @@ func hostile(r *rig, s *station) {
 	}{{"commands", (*siege).commands}, {"admin", (*siege).admin}, {"connect", (*siege).connect}, {"private data", (*siege).private}, {"transport", (*siege).transport},
 		{"overrun", (*siege).overrun}, {"flood", (*siege).flood}, {"noise", (*siege).noise}} {
 		r.Run(part.name, func(t *testing.T) {
-			on, rg := *g, *g.rig
-			rg.T, on.rig, on.station = t, &rg, g.station.with(t)
+			on := *g
+			on.rig, on.station = g.rig.with(t), g.station.with(t)
 			part.run(&on)
 		})
 	}
@@ -399,11 +397,8 @@ func (g *siege) flood() {
 
 // noise says commands at random, of which each has an answer or ends its queue.
 func (g *siege) noise() {
-	seed, rounds := uint64(1), 400
-	if n, err := strconv.Atoi(os.Getenv("UNIFIEDD_NVME_NOISE")); err == nil {
-		rounds = n
-	}
-	random := rand.New(rand.NewPCG(seed, 8))
+	const rounds = 400
+	random := rand.New(rand.NewPCG(1, 8))
 	next, ended := g.station.next, 0
 	var h *handMade
 	for i := range rounds {

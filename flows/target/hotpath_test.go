@@ -46,8 +46,8 @@ func TestAllocatesNothing(t *testing.T) {
 
 // with is the station for a part of its test.
 func (s *station) with(t *testing.T) *station {
-	on, r := *s, *s.rig
-	on.rig, r.T = &r, t
+	on := *s
+	on.rig = s.rig.with(t)
 	return &on
 }
 

@@ -27,6 +27,13 @@ type rig struct {
 	listen   string
 }
 
+// with is the rig for a part of its test.
+func (r *rig) with(t *testing.T) *rig {
+	on := *r
+	on.T = t
+	return &on
+}
+
 // openRegion opens a region of that many bytes, with extents of 1 MiB.
 func (r *rig) openRegion(size, extents uint64) {
 	r.Helper()

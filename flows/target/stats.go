@@ -29,6 +29,30 @@ type Stats struct {
 	Disk            nvme.Stats
 }
 
+// HostStats are the counters of one controller of a host's since it connected.
+type HostStats struct {
+	NQN, Subsystem string
+	Controller     uint16
+	Commands       uint64 // that came
+	Refused        uint64 // of those, that had an error
+	Queues         uint64
+	Read, Written  Moved
+}
+
+// HostStats may be called from any goroutine. Hosts are in the order in which they connected.
+func (s *Server) HostStats() (all []HostStats) {
+	known := s.count.known.Load()
+	if known == nil {
+		return nil
+	}
+	for _, h := range *known {
+		c := &h.count
+		all = append(all, HostStats{NQN: h.Host.HostNQN, Subsystem: h.Subsystem.NQN, Controller: h.ID, Commands: c.commands.Load(), Refused: c.refused.Load(), Queues: c.queues.Load(),
+			Read: c.read.load(), Written: c.written.load()})
+	}
+	return all
+}
+
 // Moved is commands of one kind, and their bytes.
 type Moved struct{ Commands, Bytes uint64 }
 

@@ -1,0 +1,30 @@
+//go:build lab && verbs && cgo
+
+package target
+
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/providers"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// TestHandMadeOnVerbs has the host that is made by hand come over the kernel's verbs: a write is in the region once.
+func TestHandMadeOnVerbs(t *testing.T) {
+	r := newRig(t)
+	r.run("modprobe", "zram")
+	s := newStation(r, func(s *rig, _ *umem.Region) (rdma.Device, cm.Manager) {
+		device, err := providers.Open(r.endpoint.Device.Name(), roce.Config{})
+		s.must(err)
+		s.Cleanup(func() { s.check(device.Close()) })
+		manager, err := cm.Open()
+		s.must(err)
+		s.Cleanup(func() { s.check(manager.Close()) })
+		return device, manager
+	})
+	t.Run("where it landed", func(t *testing.T) { landed(r.with(t), s.with(t), 1) })
+	t.Run("hostile", func(t *testing.T) { hostile(r.with(t), s.with(t)) })
+}
