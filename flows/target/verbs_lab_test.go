@@ -5,6 +5,7 @@ package target
 import (
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/providers"
@@ -26,5 +27,8 @@ func TestHandMadeOnVerbs(t *testing.T) {
 		return device, manager
 	})
 	t.Run("where it landed", func(t *testing.T) { landed(r.with(t), s.with(t), 1) })
-	t.Run("hostile", func(t *testing.T) { hostile(r.with(t), s.with(t)) })
+	t.Run("hostile", func(t *testing.T) {
+		testenv.Long(t, "make lab runs it; on RoCE in software it runs always")
+		hostile(r.with(t), s.with(t))
+	})
 }
