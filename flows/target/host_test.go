@@ -1,9 +1,11 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -75,6 +77,8 @@ type hostQueue struct {
 	sent      uint16   // commands
 	heard     []fabrics.Completion
 	broken    error
+	deaf      bool   // nothing is received once the receives that are there are taken
+	close     func() // once, however often it is called
 	completed [16]rdma.WorkCompletion
 	send      [1]rdma.SendRequest // what is being posted
 	receiving [1]rdma.ReceiveRequest
@@ -90,6 +94,12 @@ const (
 // dial connects a queue pair, with what the host has to say. The error of a target that does not want it is a *cm.Error.
 func (s *station) dial(depth int, private []byte) (*hostQueue, error) {
 	s.Helper()
+	return s.dialWith(depth, depth, private)
+}
+
+// dialWith is dial with fewer receives than the host says.
+func (s *station) dialWith(depth, receives int, private []byte) (*hostQueue, error) {
+	s.Helper()
 	q := &hostQueue{station: s, depth: depth, responses: s.room(uint64(depth * responseRoom)), capsules: s.room(uint64(depth * capsuleRoom))}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -98,23 +108,33 @@ func (s *station) dial(depth int, private []byte) (*hostQueue, error) {
 	defer route.Close()
 	q.cq, err = s.pd.Device().NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 4 * depth})
 	s.must(err)
-	s.Cleanup(func() { s.check(q.cq.Close()) })
 	q.qp, err = s.pd.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: q.cq, ReceiveCQ: q.cq, SendDepth: depth, RecvDepth: depth})
 	s.must(err)
-	s.Cleanup(func() { s.check(q.qp.Close()) })
+	q.close = sync.OnceFunc(q.end)
+	s.Cleanup(q.close)
 	s.must(route.Prepare(q.qp, rdma.Remote))
 	for i := range uint64(depth) {
 		q.free = append(q.free, i)
-		q.receive(i)
+		if i < uint64(receives) {
+			q.receive(i)
+		}
 	}
 	end := cm.Defaults(q.qp)
 	end.Reads, end.RemoteReads, end.Private = 0, 16, private
 	end.Timeout, end.RNRRetries = ackTimeout, rnrRetries
-	q.conn, err = route.Connect(ctx, end)
-	if err == nil {
-		s.Cleanup(func() { s.check(q.conn.Close()) })
+	if q.conn, err = route.Connect(ctx, end); err != nil {
+		q.conn = nil
 	}
 	return q, err
+}
+
+// end closes all of it. It may be called from any goroutine.
+func (q *hostQueue) end() {
+	if q.conn != nil {
+		q.check(q.conn.Close())
+	}
+	q.check(q.qp.Close())
+	q.check(q.cq.Close())
 }
 
 func (q *hostQueue) receive(slot uint64) {
@@ -176,7 +196,9 @@ func (q *hostQueue) poll() {
 			if said, ok := fabrics.CompletionOf(q.bytes(q.responses+slot*responseRoom, uint64(c.Length))); ok {
 				q.heard = append(q.heard, said)
 			}
-			q.receive(slot)
+			if !q.deaf {
+				q.receive(slot)
+			}
 		default:
 			q.free = append(q.free, slot)
 		}
@@ -268,8 +290,16 @@ type handMade struct {
 // connects has a host connect to a subsystem, with so many I/O queues.
 func (s *station) connects(host string, queues, depth int) *handMade {
 	s.Helper()
-	h := &handMade{station: s, admin: s.open(fabrics.AdminQueue, fabrics.AdminDepth)}
-	h.controller = uint16(h.admin.succeeds(connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(host, softNQN, fabrics.AnyController))).Result)
+	return s.welcomed(s.open(fabrics.AdminQueue, fabrics.AdminDepth), host, queues, depth, 60_000)
+}
+
+// welcomed goes on from an admin queue that is connected, with a keep-alive time in milliseconds.
+func (s *station) welcomed(admin *hostQueue, host string, queues, depth int, silence uint32) *handMade {
+	s.Helper()
+	h := &handMade{station: s, admin: admin}
+	c := connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(host, softNQN, fabrics.AnyController))
+	c.words[2] = silence
+	h.controller = uint16(h.admin.succeeds(c).Result)
 	h.admin.succeeds(enable)
 	for id := range uint16(queues) {
 		q := s.open(id+1, depth)
@@ -312,11 +342,20 @@ func TestHandMadeHost(t *testing.T) {
 	inside.inside = s.bytes(from, 4096)
 	h.queues[0].succeeds(inside)
 	h.queues[0].succeeds(blocks(fabrics.OpCompare, 3, 1, s.keyed(from, 4096)))
-	testenv.Wait(t, patience, "all to be known to have arrived", func() bool { return v.server.Stats().Compares == 1 })
-	if st := v.server.HostStats(); len(st) != 1 || st[0].NQN != softHost || st[0].Queues != 3 || st[0].Read.Commands != 8 || st[0].Written.Bytes != 2*83<<12+4096 || st[0].Refused != 0 {
+	h.queues[0].succeeds(blocks(fabrics.OpWriteZeroes, 3, 1, fabrics.Data{}))
+	h.queues[0].succeeds(blocks(fabrics.OpRead, 3, 1, s.keyed(to, 4096)))
+	if got := h.queues[0].ask(blocks(fabrics.OpCompare, 3, 1, s.keyed(from, 4096))); got.Status.Code() != fabrics.CompareFailure || !bytes.Equal(s.bytes(to, 4096), make([]byte, 4096)) {
+		t.Errorf("zeros compare equal to what was there: %v", got.Status)
+	}
+	ranges := s.bytes(from, 32)
+	clear(ranges)
+	ranges[4], ranges[8], ranges[20], ranges[24] = 1, 20, 2, 22
+	h.queues[0].succeeds(&message{opcode: fabrics.OpDataset, namespace: 1, data: s.keyed(from, 32), words: [6]uint32{1, 4}})
+	testenv.Wait(t, patience, "all to be known to have arrived", func() bool { st := v.server.Stats(); return st.Compares == 1 && st.Zeroes == 1 && st.Discards == 1 })
+	if st := v.server.HostStats(); len(st) != 1 || st[0].NQN != softHost || st[0].Queues != 3 || st[0].Read.Commands != 9 || st[0].Written.Bytes != 2*83<<12+4096 || st[0].Refused != 1 {
 		t.Errorf("%+v", st)
 	}
-	if st := v.server.Stats(); st.Hosts != 1 || st.Queues != 3 || st.InCapsule != 4096 || st.Written.Bytes != 2*83<<12+4096 || st.Refused+st.Failed+st.Ended != 0 {
+	if st := v.server.Stats(); st.Hosts != 1 || st.Queues != 3 || st.InCapsule != 4096 || st.Written.Bytes != 2*83<<12+4096 || st.Refused != 1 || st.Failed+st.Ended != 0 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -45,7 +45,7 @@ func hostile(r *rig, s *station) {
 		name string
 		run  func(*siege)
 	}{{"commands", (*siege).commands}, {"admin", (*siege).admin}, {"connect", (*siege).connect}, {"private data", (*siege).private}, {"transport", (*siege).transport},
-		{"overrun", (*siege).overrun}, {"flood", (*siege).flood}, {"noise", (*siege).noise}} {
+		{"overrun", (*siege).overrun}, {"deaf", (*siege).deaf}, {"flood", (*siege).flood}, {"noise", (*siege).noise}} {
 		r.Run(part.name, func(t *testing.T) {
 			on := *g
 			on.rig, on.station = g.rig.with(t), g.station.with(t)
@@ -363,6 +363,27 @@ func (g *siege) overrun() {
 		})
 	})
 	q.gone("overrun")
+	g.ends(q, admin)
+}
+
+// deaf asks for more than there are buffers, and takes none of it.
+func (g *siege) deaf() {
+	admin := g.open(0, fabrics.AdminDepth)
+	controller := uint16(admin.succeeds(connectCommand(0, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController))).Result)
+	admin.succeeds(enable)
+	q, err := g.dialWith(32, 2, fabrics.PrivateRequest{Queue: 1, HostRoom: 32, HostSends: 32}.Bytes())
+	g.must(err)
+	q.deaf = true
+	q.succeeds(connectCommand(1, 32, connectData(softHost, softNQN, controller)))
+	waited := g.v.server.Stats().Waited
+	for range 30 {
+		g.must(q.say(blocks(fabrics.OpRead, 0, 64, g.keyed(g.bad, 256<<10)).append(nil, 9)))
+	}
+	testenv.Wait(g.T, patience, "the buffers to be taken", func() bool { return g.v.server.Stats().Waited > waited+10 })
+	for range 3 {
+		g.undisturbed(func() {})
+	}
+	g.hang(g.connects("nqn.2026-01.com.example:another", 1, 32))
 	g.ends(q, admin)
 }
 

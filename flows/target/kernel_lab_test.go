@@ -138,8 +138,8 @@ func TestKernelInitiator(t *testing.T) {
 	c := &v.server.count
 	t.Logf("%d commands: %d read, %d written, %d flushed; %d bytes in capsules of %d; refused %d, failed %d", c.commands.Load(), c.read.operations.Load(), c.written.operations.Load(),
 		c.flushes.Load(), c.inCapsule.Load(), c.written.bytes.Load(), c.refused.Load(), c.failed.Load())
-	if c.failed.Load() > 0 || c.read.bytes.Load() == 0 || c.written.bytes.Load() <= c.inCapsule.Load() || c.inCapsule.Load() == 0 || c.flushes.Load() == 0 ||
-		c.compares.Load() != 1 || c.zeroes.Load() == 0 || c.discard.Load() == 0 {
+	if c.failed.Load() > 0 || c.read.bytes.Load() == 0 || c.written.bytes.Load() <= c.inCapsule.Load() || c.inCapsule.Load() == 0 || c.flushes.Load() == 0 || c.discard.Load() == 0 ||
+		!testing.Short() && (c.compares.Load() != 1 || c.zeroes.Load() == 0) {
 		t.Error("not all that there is was done")
 	}
 }
@@ -164,6 +164,9 @@ func (r *rig) blocks(device string) {
 	}
 	r.run(testenv.Tool(r, "fio"), "--name=blocks", "--filename="+device, "--size="+size, "--rw=randwrite", "--bsrange=512-256k", "--bs_unaligned=0", "--blockalign=512", "--direct=1", "--iodepth=16",
 		"--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--randseed=7")
+	if testing.Short() { // what follows TestHandMadeHost has, too, and each start of the program takes seconds
+		return
+	}
 	cli := testenv.Tool(r, "nvme")
 	file := filepath.Join(r.TempDir(), "block")
 	r.must(os.WriteFile(file, []byte(strings.Repeat("compared", 64)), 0o600))

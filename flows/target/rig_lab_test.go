@@ -39,7 +39,13 @@ const frames, extents = 24 << 20, 24
 // disk opens a disk of the guest's.
 func (r *rig) disk(size uint64) *nvme.Target {
 	r.Helper()
-	d, err := nvme.OpenTarget(nvme.TargetConfig{Path: labenv.Map(r.T, size).Path, Force: true})
+	return r.opened(labenv.Map(r.T, size))
+}
+
+// opened opens a disk.
+func (r *rig) opened(m *labenv.Mapped) *nvme.Target {
+	r.Helper()
+	d, err := nvme.OpenTarget(nvme.TargetConfig{Path: m.Path, Force: true})
 	r.must(err)
 	r.Cleanup(func() { r.check(d.Close()) })
 	return d

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +74,7 @@ type served struct {
 	server   *Server
 	commands chan func()
 	done     chan struct{}
+	stop     func() // before the end of the test
 }
 
 var errEnded = errors.New("the loop has ended")
@@ -96,12 +98,13 @@ func (r *rig) serve(c Config) *served {
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- v.server.Serve(ctx, listener, v.do) }()
-	r.Cleanup(func() {
+	v.stop = sync.OnceFunc(func() {
 		cancel()
 		r.check(<-over)
 		close(stop)
 		<-v.done
 	})
+	r.Cleanup(v.stop)
 	return v
 }
 

@@ -25,6 +25,12 @@ const (
 // newSoftRig is a rig on RoCE in software, and a machine for hosts at the other end of its wire.
 func newSoftRig(t *testing.T) (*rig, *station) {
 	t.Helper()
+	r, s, _ := newSoftPair(t)
+	return r, s
+}
+
+func newSoftPair(t *testing.T) (*rig, *station, *testenv.Pair) {
+	t.Helper()
 	testenv.Root(t)
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
@@ -36,7 +42,13 @@ func newSoftRig(t *testing.T) (*rig, *station) {
 	r.must(err)
 	t.Cleanup(func() { r.check(r.endpoint.Close()) })
 	r.manager = manager
-	return r, newStation(r, func(s *rig, region *umem.Region) (rdma.Device, cm.Manager) { return openSoft(s, &pair.A, region) })
+	return r, softStation(r, &pair.A), pair
+}
+
+// softStation is a machine for hosts on RoCE in software.
+func softStation(r *rig, e *testenv.End) *station {
+	r.Helper()
+	return newStation(r, func(s *rig, region *umem.Region) (rdma.Device, cm.Manager) { return openSoft(s, e, region) })
 }
 
 // openSoft opens RoCE in software on an interface.
