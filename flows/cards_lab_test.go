@@ -102,7 +102,7 @@ var notOnCards = map[string]string{
 	"Mirror":              ofTheHost, "MirrorOffloads": ofTheHost, "MirrorLoopback": ofTheHost, "MirrorGone": ofTheHost,
 	"StatisticsOfManyQueues": "no card here has 40 queues",
 
-	"HugePagesExhausted": noInterface, "Indexer": noInterface, "IndexerLeavesNothing": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
+	"HostKeys": noInterface, "HugePagesExhausted": noInterface, "Indexer": noInterface, "IndexerLeavesNothing": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
 	"OthersSegments": noInterface, "RingRecovers": noInterface, "RingRefuses": noInterface, "RingWaitsForSlots": noInterface,
 	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,

@@ -171,7 +171,7 @@ type AuthGroup string
 
 // The groups: those of RFC 7919, and none, which is enough for keys that nobody can guess.
 const (
-	AuthNull      AuthGroup = "null"
+	AuthNone      AuthGroup = "none"
 	AuthFFDHE2048 AuthGroup = "ffdhe2048"
 	AuthFFDHE3072 AuthGroup = "ffdhe3072"
 	AuthFFDHE4096 AuthGroup = "ffdhe4096"
@@ -205,7 +205,7 @@ var (
 	allMethods    = []Method{MethodSend, MethodWrite}
 	peerMethods   = []Method{MethodAny, MethodSend, MethodWrite}
 	allPolicies   = []Policy{PolicyWait, PolicyDropNewest, PolicyDropOldest, PolicyDisconnect}
-	allAuthGroups = []AuthGroup{AuthNull, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}
+	allAuthGroups = []AuthGroup{AuthNone, AuthFFDHE2048, AuthFFDHE3072, AuthFFDHE4096, AuthFFDHE6144, AuthFFDHE8192}
 	allSumTypes   = []SumType{SumInt32, SumInt64, SumFloat32, SumFloat64}
 
 	allAcknowledges  = slices.Concat(logAcknowledges, peerAcknowledges)

@@ -15,7 +15,7 @@ import (
 func (b *bench) keys(t *testing.T) {
 	groups := []string{"ffdhe2048"}
 	if b.long {
-		groups = []string{"null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"}
+		groups = []string{"none", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"}
 	}
 	b.run(t, "modprobe nvme_rdma")
 	for i, group := range groups {

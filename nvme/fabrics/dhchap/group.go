@@ -11,7 +11,7 @@ import (
 // Group is a Diffie-Hellman group of RFC 7919, or none.
 type Group uint8
 
-// Groups by their identifiers.
+// Groups by their identifiers. Null is none.
 const (
 	Null Group = iota
 	FFDHE2048
@@ -21,7 +21,7 @@ const (
 	FFDHE8192
 )
 
-var groupNames = []string{"null", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"}
+var groupNames = []string{"none", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"}
 
 // Groups are the names of all.
 func Groups() []string { return slices.Clone(groupNames) }

@@ -1,0 +1,109 @@
+//go:build lab && verbs && cgo
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+const servedNQN = "nqn.2026-01.com.example:verbs"
+
+// TestHostsOnVerbs: a daemon with a configuration of one flow is a target on a device of the kernel's, whose initiator finds it, connects, writes, reads
+// and leaves; status says so.
+func TestHostsOnVerbs(t *testing.T) {
+	const address = "10.79.0.1"
+	testenv.HugePages(t, 64<<20)
+	device := labenv.SoftRoCE(t, "virtio0", address+"/24")
+	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for others
+	dir := t.TempDir()
+	file, socket := filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "control.sock")
+	write(t, file, fmt.Appendf(nil, `
+control: {socket: %s}
+region: {size: 64MiB, extent: 512KiB, extents: 24}
+flows:
+  - name: volume
+    from: {device: %s}
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64}
+`, socket, labenv.Map(t, 64<<20).Path, device, address, servedNQN))
+	var said bytes.Buffer
+	cmd := exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", file)
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	until := func(what string, ok func(*flows.FlowStatus) bool) {
+		t.Helper()
+		testenv.Wait(t, testenv.Within(30*time.Second), what, func() bool {
+			var s flows.Status
+			b, err := ask(t.Context(), socket, http.MethodGet, "/status")
+			return err == nil && json.Unmarshal(b, &s) == nil && len(s.Flows) == 1 && ok(&s.Flows[0])
+		})
+	}
+	until("the flow to run", func(f *flows.FlowStatus) bool { return f.State == flows.Running })
+
+	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
+	to := []string{"-t", "rdma", "-a", address, "-s", "4420", "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:" + id}
+	tool(t, "modprobe", "nvme_rdma")
+	if out := tool(t, "nvme", append([]string{"discover"}, to...)...); !strings.Contains(out, servedNQN) {
+		t.Errorf("%s is not in what nvme discover says:\n%s", servedNQN, out)
+	}
+	tool(t, "nvme", append([]string{"connect", "-n", servedNQN}, to...)...)
+	disk := hostDisk(t)
+	tool(t, "fio", "--name=blocks", "--filename="+disk, "--size=1m", "--rw=randwrite", "--bsrange=512-128k", "--blockalign=512", "--direct=1", "--iodepth=8", "--ioengine=libaio",
+		"--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--randseed=7")
+	until("what was written and read to be known to have arrived", func(f *flows.FlowStatus) bool {
+		return f.Hosts.Hosts == 1 && f.Hosts.Bytes["written"] == 1<<20 && f.Hosts.Bytes["read"] >= 1<<20 && f.CopiedBytes["placed"] == 0
+	})
+	var status, errs sink
+	if code := run([]string{"status", "--socket", socket}, &status, &errs); code != 0 || !strings.Contains(line(string(status), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
+		t.Errorf("status ends with %d: %s\n%s", code, errs, status)
+	}
+	tool(t, "nvme", "disconnect", "-n", servedNQN)
+	until("the host to be gone", func(f *flows.FlowStatus) bool {
+		return f.Hosts.Hosts == 0 && f.Hosts.Queues == 0 && f.Hosts.Ended == 0 && f.Hosts.Commands["failed"] == 0
+	})
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("%v\n%s", err, &said)
+	}
+}
+
+// tool runs a program that must work.
+func tool(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// hostDisk waits for the disk that the kernel has made of the namespace.
+func hostDisk(t *testing.T) (disk string) {
+	t.Helper()
+	testenv.Wait(t, testenv.Within(30*time.Second), "the namespace", func() bool {
+		out, err := exec.Command("/bin/bash", "-c", `for block in $(ls /sys/block | grep '^nvme[0-9]*n'); do
+			[ "$(cat /sys/block/$block/device/subsysnqn 2>/dev/null)" != `+servedNQN+` ] || [ ! -b /dev/$block ] || echo /dev/$block; done`).Output()
+		disk = strings.TrimSpace(string(out))
+		return err == nil && disk != ""
+	})
+	return disk
+}

@@ -1,0 +1,44 @@
+package flows
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
+)
+
+// TestHostKeys: a configuration may name each group that there is, and a file of keys that others can read is refused.
+func TestHostKeys(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "keys")
+	const line = "nqn.2026-01.com.example:host DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"
+	if err := os.WriteFile(file, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range append(dhchap.Groups(), "") {
+		group := ""
+		if name != "" {
+			group = ", group: " + name
+		} else {
+			i = int(dhchap.FFDHE2048)
+		}
+		c, err := config.Parse("test.yaml", fmt.Appendf(nil, "region: {size: 64MiB}\nflows:\n- name: f\n  from: {file: /f}\n"+
+			"  to: {rdma: mlx5_0, listen: \":4420\", subsystem: nqn.a, keys: %s%s}\n", file, group), config.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, got, err := hostKeys(&c.Flows[0].To)
+		if err != nil || len(keys) != 1 || int(got) != i {
+			t.Errorf("group %q: %v, %d keys, %v", name, got, len(keys), err)
+		}
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := hostKeys(&config.To{Keys: file, Group: config.AuthNone}); err == nil || !strings.Contains(err.Error(), "chmod 0600 "+file) {
+		t.Error(err)
+	}
+}
