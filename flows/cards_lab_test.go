@@ -115,10 +115,12 @@ var notOnCards = map[string]string{
 	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers,
 	"Floor": noInterface, "RingSpan": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
 	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "GeneratorTurns": noInterface, "Level": noInterface,
+	"Replay": sends, "ReplayInPlace": sends, "ReplayReasons": sends, "ReplayDamaged": sends, "ReplayLive": sends, "ReplayStops": sends, "ReplayLinkDown": sends, "ReplayAllocatesNothing": sends,
 	"NullToPeers": ofPeers, "RDMAToNull": ofPeers, "WatermarksOfAFeed": ofPeers, "WatermarksOfMessages": ofPeers,
 }
 
 const (
+	sends       = "tcpdump sees at the other end what is sent, which on cards the tests of package xdp compare (Lent)"
 	noInterface = "it uses no interface"
 	ofReload    = "what it reloads does not say the policy that a form of cards runs with"
 	inOrder     = "it knows which packets were judged before a reload from one wire with one queue"

@@ -65,7 +65,7 @@ const speechless = 5 * time.Second
 
 // look says what is wrong with a disk that has been silent for too long.
 func (s *silence) look(now time.Time, to, meanwhile string, st nvme.Stats) error {
-	done := st.Writes + st.Flushes
+	done := st.Reads + st.Writes + st.Flushes
 	if st.InFlight == 0 || done != s.done || s.since.IsZero() {
 		s.done, s.since = done, now
 	}

@@ -7,12 +7,13 @@
 //	rdma_storage.go     messages of RDMA clients (package stream) to a log, which is such segments (package journal)
 //	network_rdma.go     packets to RDMA peers, each as a message (package fanout)
 //	storage_rdma.go     blocks of a file or disk to RDMA clients who ask (package blocks)
+//	storage_network.go  packets of captures (package capfile) to an interface, each at its time
 //	rdma_rdma.go        messages of RDMA clients to RDMA peers
 //
 //	null_*.go, *_null.go  with an end that makes packets (generator), or discards what comes, to measure the other one alone
 //
-// They are put together from ends: the intake from an interface, the inbox that messages arrive at, the writer to
-// segments and the outbox to peers. Frames come from one end, go to the other, come back and are supplied to the first
+// They are put together from ends: the intake from an interface, the inbox that messages arrive at, the reel that captures are
+// read into, the writer to segments, the outbox to peers and the egress by an interface. Frames come from one end, go to the other, come back and are supplied to the first
 // again. The pool is touched at the start and at the end only.
 //
 // Two layouts make records of packets. The packed layout copies each packet once

@@ -54,7 +54,7 @@ func origin(from config.From) string {
 	if from.Generate > 0 {
 		return "generated packets"
 	}
-	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, from.Device, from.File)
+	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, from.Device, from.File, strings.Join(from.Files, ", "))
 }
 
 // destination is where a flow brings what it takes, for people.
@@ -66,7 +66,7 @@ func destination(to config.To) string {
 	for _, p := range to.Peers {
 		peers = append(peers, p.Name)
 	}
-	return cmp.Or(to.Device, to.File, to.Listen, strings.Join(peers, ", "))
+	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, strings.Join(peers, ", "))
 }
 
 // observeStatus reads the counters of a run.

@@ -61,6 +61,8 @@ func (f *Flow) open() (run, error) {
 		return opened(openStorageRDMA(o))
 	case config.KindStorageNVMe:
 		return opened(openStorageNVMe(o))
+	case config.KindStorageNetwork:
+		return opened(openStorageNetwork(o))
 	case config.KindNullStorage:
 		return opened(openNullStorage(o))
 	case config.KindNullRDMA:

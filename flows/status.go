@@ -110,6 +110,7 @@ type FlowStatus struct {
 	Sends      *SendsStatus     `json:"sends,omitempty"`    // to RDMA peers
 	Blocks     *BlocksStatus    `json:"blocks,omitempty"`   // to RDMA clients who ask; requests served count as packets
 	Hosts      *HostsStatus     `json:"hosts,omitempty"`    // to NVMe hosts, whose commands count as packets
+	Replay     *ReplayStatus    `json:"replay,omitempty"`   // packets of captures that are sent, which count as packets once they are
 	Stages     []StageStatus    `json:"stages,omitempty"`
 	Log        *LogStatus       `json:"log,omitempty"`
 	Level      *LevelStatus     `json:"level,omitempty"`       // nil: blocks are served

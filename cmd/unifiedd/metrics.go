@@ -92,6 +92,7 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	collectIndex(out, f)
 	collectStreams(out, f)
 	collectFrames(out, f)
+	collectReplay(out, f)
 }
 
 // collectTaken sends what a flow takes: packets of an interface, or messages and requests, which have none.

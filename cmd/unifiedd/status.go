@@ -83,6 +83,7 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	case "storage":
 		printBlocks(w, f)
 		printHosts(w, f.Hosts)
+		printReplay(w, f)
 	case "null":
 		printGenerated(w, f)
 	}
@@ -114,10 +115,10 @@ func how(f *flows.FlowStatus, laid bool) string {
 
 // unitOf is what a flow counts.
 func unitOf(f *flows.FlowStatus) string {
-	switch from, _, _ := strings.Cut(f.Kind, "-"); from {
-	case "rdma":
+	switch from, to, _ := strings.Cut(f.Kind, "-"); {
+	case from == "rdma":
 		return "messages"
-	case "storage":
+	case from == "storage" && to != "network":
 		return "requests"
 	}
 	return "packets"

@@ -56,6 +56,8 @@ func NewFlowOf(kind Kind, name string) Flow {
 		f.To = To{Transfer: MiB, Window: 32, Clients: 16}
 	case KindStorageNVMe:
 		f.To = To{Window: 128, Clients: 8}
+	case KindStorageNetwork:
+		f.From, f.To = From{Loop: 1}, To{ZeroCopy: ZeroCopyPrefer, Ring: 4096, Spin: 50 * time.Microsecond, Late: time.Millisecond}
 	case KindRDMARDMA:
 		f.From, f.To = newClients(), newPeers()
 	case KindNullStorage:

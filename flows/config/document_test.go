@@ -23,6 +23,16 @@ func fromDocument(f *Flow) map[string]any {
 	switch f.Kind() {
 	case KindStorageRDMA, KindStorageNVMe:
 		return map[string]any{"file": from.File}
+	case KindStorageNetwork:
+		doc := map[string]any{"file": from.File, "loop": from.Loop, "filter": from.Filter}
+		if from.Files != nil {
+			delete(doc, "file")
+			doc["files"] = from.Files
+		}
+		if from.Loop == Endless {
+			doc["loop"] = "endless"
+		}
+		return doc
 	case KindNullStorage, KindNullRDMA, KindNullNull:
 		return map[string]any{"generate": from.Generate.String(), "rate": from.Rate}
 	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
@@ -72,6 +82,11 @@ func toDocument(f *Flow) map[string]any {
 			doc["keys"], doc["group"] = to.Keys, string(to.Group)
 		}
 		return doc
+	case KindStorageNetwork:
+		return map[string]any{
+			"interface": to.Interface, "zero_copy": string(to.ZeroCopy), "ring": to.Ring, "pace": to.Pace.String(),
+			"spin": to.Spin.String(), "late": to.Late.String(), "max_gap": to.MaxGap.String(),
+		}
 	case KindNetworkRDMA, KindRDMARDMA, KindNullRDMA:
 		return peersDocument(to)
 	case KindNetworkNull, KindRDMANull, KindNullNull:

@@ -39,7 +39,8 @@ type From struct {
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy
-	// Filter is a filter expression; empty, without an Object and Rules: everything.
+	// Filter is a filter expression; empty, without an Object and Rules: everything. With KindStorageNetwork there are only
+	// expressions.
 	Filter string
 	// Object decides instead of Filter, if there is one.
 	Object Object
@@ -81,8 +82,13 @@ type From struct {
 	// Method is how clients' messages come: MethodSend or MethodWrite.
 	Method Method
 
-	// File is the absolute path of a file that is served, as a whole.
+	// File is the absolute path of a file that is served, as a whole; with KindStorageNetwork of a capture, or the prefix of
+	// segments.
 	File string
+	// Files are several captures instead, sent one after the other. With KindStorageNetwork.
+	Files []string
+	// Loop is how often captures are sent; [Endless]: until the flow is stopped. With KindStorageNetwork.
+	Loop int
 	// Device is the absolute path of a block device that is served, as a whole.
 	Device string
 
@@ -91,6 +97,17 @@ type From struct {
 	Generate Size
 	// Rate is how many it makes a second; 0: as many as are taken.
 	Rate int
+}
+
+// Endless is the value of From.Loop for "loop: endless".
+const Endless = -1
+
+// Captures are the captures that are sent.
+func (f *From) Captures() []string {
+	if f.Files != nil {
+		return f.Files
+	}
+	return []string{f.File}
 }
 
 // All are the network interfaces.
@@ -188,6 +205,19 @@ type To struct {
 	Group AuthGroup
 	// ReadOnly lets hosts write nothing.
 	ReadOnly bool
+
+	// Interface is the name of the network interface that packets of captures are sent by; what follows is about it.
+	Interface string
+	ZeroCopy  ZeroCopy
+	// Ring is the number of entries of the rings for sending, a power of two.
+	Ring int
+	Pace Pace
+	// Spin is how long before a packet's time the worker waits for it without sleeping; 0: it sleeps until then.
+	Spin time.Duration
+	// Late is how long after its time a packet may leave without being counted as late.
+	Late time.Duration
+	// MaxGap bounds the time between two packets of a capture; 0: it is as it was recorded.
+	MaxGap time.Duration
 
 	// Discard counts what comes and gives it back, to measure the other end alone.
 	Discard bool

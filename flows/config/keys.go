@@ -23,6 +23,8 @@ var (
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
 	toClients     = []Kind{KindStorageRDMA}
 	toHosts       = []Kind{KindStorageNVMe}
+	replays       = []Kind{KindStorageNetwork}
+	filtered      = slices.Concat(fromNetwork, replays)
 	served        = slices.Concat(toClients, toHosts)
 	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
 	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
@@ -31,6 +33,8 @@ var (
 // What settings are about.
 const (
 	aboutInterface    = "a network interface"
+	aboutFiltered     = "packets of a network interface or of captures"
+	aboutReplay       = "a flow from captures to a network interface"
 	aboutMessages     = "messages of RDMA clients"
 	aboutHeld         = "packets and messages"
 	aboutGenerated    = "generated packets"
@@ -49,7 +53,7 @@ const (
 var keys = []key{
 	{"from.queues", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Queues }},
 	{"from.zero_copy", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.ZeroCopy }},
-	{"from.filter", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Filter }},
+	{"from.filter", aboutFiltered, filtered, func(f *Flow) any { return &f.From.Filter }},
 	{"from.ring", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Ring }},
 	{"from.busy_poll", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.BusyPoll }},
 	{"from.timestamps", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Timestamps }},
@@ -64,6 +68,8 @@ var keys = []key{
 	{"from.verify", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Verify }},
 	{"from.method", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Method }},
 	{"from.rate", aboutGenerated, fromNull, func(f *Flow) any { return &f.From.Rate }},
+	{"from.files", aboutReplay, replays, func(f *Flow) any { return &f.From.Files }},
+	{"from.loop", aboutReplay, replays, func(f *Flow) any { return &f.From.Loop }},
 	{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }},
 	{"watermarks", aboutHeld, holding, nil},
 	{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }},
@@ -93,6 +99,12 @@ var keys = []key{
 	{"to.window", aboutServed, served, func(f *Flow) any { return &f.To.Window }},
 	{"to.clients", aboutServed, served, func(f *Flow) any { return &f.To.Clients }},
 	{"to.allow", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Allow }},
+	{"to.zero_copy", aboutReplay, replays, func(f *Flow) any { return &f.To.ZeroCopy }},
+	{"to.ring", aboutReplay, replays, func(f *Flow) any { return &f.To.Ring }},
+	{"to.pace", aboutReplay, replays, func(f *Flow) any { return &f.To.Pace }},
+	{"to.spin", aboutReplay, replays, func(f *Flow) any { return &f.To.Spin }},
+	{"to.late", aboutReplay, replays, func(f *Flow) any { return &f.To.Late }},
+	{"to.max_gap", aboutReplay, replays, func(f *Flow) any { return &f.To.MaxGap }},
 	{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }},
 	{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }},
 	{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }},
@@ -114,9 +126,11 @@ func about(path string) string {
 func fitsFrom(has fields, key string) bool {
 	switch what := about("from." + key); {
 	case has.any("interface", "interfaces"):
-		return what == aboutInterface
+		return what == aboutInterface || what == aboutFiltered
 	case has.any("rdma", "listen"):
 		return what == aboutMessages || key == "rdma"
+	case has.any("files", "loop"):
+		return what == aboutReplay || what == aboutFiltered
 	case has.any("generate", "rate"):
 		return what == aboutGenerated || key == "generate"
 	}
@@ -126,6 +140,8 @@ func fitsFrom(has fields, key string) bool {
 // fitsTo tells whether a key goes with those of a flow's end.
 func fitsTo(has fields, key string) bool {
 	switch what := about("to." + key); {
+	case has.any("interface"):
+		return what == aboutReplay
 	case has.any("file", "device"):
 		return what == aboutStorage || what == aboutWritten || what == aboutPackets || what == aboutAcknowledged
 	case has.any("peers"):
@@ -137,7 +153,7 @@ func fitsTo(has fields, key string) bool {
 	case has.any("listen"):
 		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma" || key == "subsystem"
 	case has.any("rdma"):
-		return what != aboutStorage && what != aboutPackets && what != ""
+		return what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
 	}
 	return true
 }

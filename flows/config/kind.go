@@ -12,6 +12,7 @@ const (
 	KindNetworkRDMA    Kind = "network-rdma"    // packets of an interface to peers
 	KindStorageRDMA    Kind = "storage-rdma"    // blocks of a file or a device to clients who ask
 	KindStorageNVMe    Kind = "storage-nvme"    // a file or a device to NVMe hosts, over RDMA
+	KindStorageNetwork Kind = "storage-network" // packets of captures to an interface
 	KindRDMARDMA       Kind = "rdma-rdma"       // messages of clients to peers
 	KindNullStorage    Kind = "null-storage"    // generated packets to files or a device
 	KindNullRDMA       Kind = "null-rdma"       // generated packets to peers
@@ -33,6 +34,8 @@ func (k Kind) words() string {
 		return "from storage to RDMA clients"
 	case KindStorageNVMe:
 		return "from storage to NVMe hosts"
+	case KindStorageNetwork:
+		return "from captures to a network interface"
 	case KindRDMARDMA:
 		return "from RDMA clients to RDMA peers"
 	case KindNullStorage:
@@ -82,7 +85,7 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 		e.from = network
 	case named("from.rdma", f.From.RDMA), named("from.listen", f.From.Listen):
 		e.from = remote
-	case named("from.file", f.From.File), named("from.device", f.From.Device):
+	case named("from.file", f.From.File), named("from.files", ""), len(f.From.Files) > 0, named("from.device", f.From.Device):
 		e.from = storage
 	case named("from.generate", f.From.generated()):
 		e.from = null
@@ -90,6 +93,8 @@ func (r *report) ends(path string, f *Flow) (e ends) {
 	switch {
 	case named("to.file", f.To.File), named("to.device", f.To.Device):
 		e.to = storage
+	case named("to.interface", f.To.Interface):
+		e.to = network
 	case named("to.subsystem", f.To.Subsystem):
 		e.to = hosts
 	case named("to.rdma", f.To.RDMA), named("to.listen", f.To.Listen), named("to.peers", ""), len(f.To.Peers) > 0:
@@ -105,7 +110,7 @@ var kindOf = map[ends]Kind{
 	{network, storage}: KindNetworkStorage, {network, remote}: KindNetworkRDMA, {network, null}: KindNetworkNull,
 	{remote, storage}: KindRDMAStorage, {remote, remote}: KindRDMARDMA, {remote, null}: KindRDMANull,
 	{null, storage}: KindNullStorage, {null, remote}: KindNullRDMA, {null, null}: KindNullNull,
-	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe,
+	{storage, remote}: KindStorageRDMA, {storage, hosts}: KindStorageNVMe, {storage, network}: KindStorageNetwork,
 }
 
 // kind is the kind of a flow with these ends.

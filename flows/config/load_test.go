@@ -164,12 +164,18 @@ func TestFull(t *testing.T) {
 				},
 				To: To{Discard: true},
 			},
+			{
+				Name: "replay", Worker: "main", Pos: Pos{file, 196, 5},
+				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
+				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
+					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},
+			},
 		},
 	}
 	if diff := cmp.Diff(want, c, byValue); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"udp and port 5000", "udp and dst port 5000", "udp port 1900"}, filters); diff != "" {
+	if diff := cmp.Diff([]string{"udp and port 5000", "udp and dst port 5000", "udp port 1900", "tcp"}, filters); diff != "" {
 		t.Errorf("filters checked (-want +got):\n%s", diff)
 	}
 }

@@ -56,7 +56,7 @@ func (p *Plan) change(old, next *Flow) {
 	switch keys := flowKeys(old, next); {
 	case keys == nil:
 		p.Kept = append(p.Kept, next.Name)
-	case slices.Equal(keys, []string{"from.filter"}):
+	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork:
 		p.Filters = append(p.Filters, next.Name)
 	default:
 		p.Changed = append(p.Changed, Change{next.Name, keys})
@@ -97,7 +97,7 @@ func flowKeys(a, b *Flow) []string {
 			keys[i] = "from.filter" // one setting, of three forms
 		}
 	}
-	return slices.Compact(keys)
+	return slices.Compact(paces(keys))
 }
 
 // unplaced is a copy of the items without their places in the file.

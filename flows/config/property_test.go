@@ -153,7 +153,7 @@ func drawConfig(t *rapid.T) *Config {
 		Pages:   rapid.SampledFrom(allPages).Draw(t, "pages"),
 		Frame:   rapid.SampledFrom([]int{2048, 4096}).Draw(t, "frame"),
 		Extent:  256 * KiB << rapid.UintRange(0, 3).Draw(t, "extent"),
-		Extents: rapid.IntRange(4, 16).Draw(t, "extents"),
+		Extents: rapid.IntRange(10, 16).Draw(t, "extents"),
 		Node:    rapid.Ptr(rapid.IntRange(0, maxNode), true).Draw(t, "node"),
 		Reserve: rapid.Bool().Draw(t, "reserve"),
 	}
@@ -196,15 +196,35 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		drawBlocks(t, name, &f.To)
 	case KindStorageNVMe:
 		drawSubsystem(t, name, &f.To)
+	case KindStorageNetwork:
+		drawReplay(t, name, &f)
 	default:
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
 	}
-	if kind != KindStorageRDMA && kind != KindStorageNVMe && !slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }) && rapid.Bool().Draw(t, "bounded") {
+	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork}, kind) && !slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }) && rapid.Bool().Draw(t, "bounded") {
 		f.Watermarks.High = rapid.IntRange(minHigh, 8192).Draw(t, "high")
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}
 	return f
+}
+
+func drawReplay(t *rapid.T, name string, f *Flow) {
+	if rapid.Bool().Draw(t, "several") {
+		f.From.File, f.From.Files = "", []string{"/captures/" + name, "/captures/b"}
+	}
+	f.From.Loop = rapid.SampledFrom([]int{Endless, 1, 7, maxLoop}).Draw(t, "loop")
+	f.From.Filter = rapid.StringMatching(`([!-~é日"'\\]+ ?\t?)*x`).Draw(t, "filter")
+	f.To.Interface = name
+	f.To.ZeroCopy = rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy")
+	f.To.Ring = minRing << rapid.IntRange(0, 9).Draw(t, "ring")
+	f.To.Spin = time.Duration(rapid.Int64Range(0, int64(maxSpin)).Draw(t, "spin"))
+	f.To.Late = time.Duration(rapid.Int64Range(0, int64(maxLate)).Draw(t, "late"))
+	f.To.MaxGap = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "gap"))
+	f.To.Pace.By = PaceBy(rapid.IntRange(int(PaceRecorded), int(PaceBits)).Draw(t, "by"))
+	if f.To.Pace.By > PaceTop {
+		f.To.Pace.Value = rapid.SampledFrom([]float64{0.5, 1, 3, 1500, 2.5e8, 1e9, 1234567.5}).Draw(t, "pace")
+	}
 }
 
 func drawSubsystem(t *rapid.T, name string, to *To) {

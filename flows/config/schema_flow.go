@@ -46,6 +46,8 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"verify":      set(d, &f.Verify, parseBool),
 		"method":      set(d, &f.Method, oneOf(allMethods)),
 		"file":        set(d, &f.File, parseText),
+		"files":       texts(d, &f.Files),
+		"loop":        set(d, &f.Loop, parseLoop),
 		"device":      set(d, &f.Device, parseText),
 		"generate":    set(d, &f.Generate, parseSome),
 		"rate":        set(d, &f.Rate, parseInt),
@@ -106,6 +108,13 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"keys":        set(d, &t.Keys, parseText),
 		"group":       set(d, &t.Group, oneOf(allAuthGroups)),
 		"read_only":   set(d, &t.ReadOnly, parseBool),
+		"interface":   set(d, &t.Interface, parseText),
+		"zero_copy":   set(d, &t.ZeroCopy, oneOf(allZeroCopies)),
+		"ring":        set(d, &t.Ring, parseInt),
+		"pace":        set(d, &t.Pace, ParsePace),
+		"spin":        set(d, &t.Spin, parseDuration),
+		"late":        set(d, &t.Late, parseDuration),
+		"max_gap":     set(d, &t.MaxGap, parseDuration),
 		"discard":     func(p string, n *yaml.Node) { d.discard(p, n, t) },
 	}, fitsTo)
 }

@@ -50,6 +50,8 @@ func (s *shared) take(path string, f *Flow) {
 		s.interfaces.take(at, name)
 		s.queues(at, name, false)
 	}
+	s.interfaces.take(join(path, "to.interface"), f.To.Interface)
+	s.queues(join(path, "to.interface"), f.To.Interface, false)
 	s.device(join(path, "from.rdma"), f.From.RDMA)
 	s.device(join(path, "to.rdma"), f.To.RDMA)
 	s.listen(join(path, "from.listen"), f.From.Listen)

@@ -17,6 +17,7 @@ const (
 	minExtent   = 256 * KiB
 	maxExtent   = 64 * MiB
 	perFlow     = 2 // extents: one is filled while another is written
+	perReplay   = 5 // of captures that are read: the longest packet's block lies in three of the smallest
 	maxCPU      = 8191
 	maxNode     = 1023
 	maxName     = 32
@@ -42,13 +43,14 @@ type validator struct {
 	*report
 	*Config
 	Options
-	onDisk int // flows which write to storage
-	long   int // extents for messages of the flows checked so far
+	onDisk  int // flows which write to storage
+	replays int // flows which read captures
+	long    int // extents for messages of the flows checked so far
 }
 
 func validate(r *report, c *Config, o Options) {
 	v := &validator{report: r, Config: c, Options: o}
-	v.onDisk = v.countOnDisk()
+	v.onDisk, v.replays = v.countOnDisk()
 	v.region()
 	v.workers()
 	v.services()
@@ -101,22 +103,27 @@ func (v *validator) extents() {
 			"lower region.extents or raise region.size",
 			"%d extents of %s do not fit half of a region of %s", r.Extents, r.Extent, r.Size))
 	}
-	if need := perFlow * v.onDisk; r.Extents < need {
+	if need := v.extentsTaken(); r.Extents < need {
 		v.refuse(v.first("region.extents", "flows"), wrong("raise region.extents",
-			"%d extents are too few: %d flows need %d", r.Extents, v.onDisk, need))
+			"%d extents are too few: %d flows need %d", r.Extents, v.onDisk+v.replays, need))
 	}
 }
 
-// countOnDisk is how many flows write to storage.
-func (v *validator) countOnDisk() (n int) {
+// countOnDisk is how many flows write to storage, and how many read captures.
+func (v *validator) countOnDisk() (n, replays int) {
 	for i := range v.Flows {
 		switch v.ends(index("flows", i), &v.Flows[i]).kind() {
 		case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
 			n++
+		case KindStorageNetwork:
+			replays++
 		}
 	}
-	return n
+	return n, replays
 }
+
+// extentsTaken is how many extents the flows need that write to storage or read captures.
+func (v *validator) extentsTaken() int { return perFlow*v.onDisk + perReplay*v.replays }
 
 // first is the first of some paths which is in the file, or the very first.
 func (v *validator) first(paths ...string) string {

@@ -77,6 +77,9 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		v.clients(from, f)
 	case storage:
 		v.source(from, &f.From)
+		if e.kind() == KindStorageNetwork {
+			v.captures(from, &f.From)
+		}
 	case null:
 		v.generated(from, &f.From)
 	default:
@@ -218,11 +221,15 @@ func (v *validator) to(path string, f *Flow, e ends) {
 	to := join(path, "to")
 	v.onlyOne(to, []named{
 		{"file", "a file", f.To.File}, {"device", "a device", f.To.Device}, {"rdma", "an RDMA device", f.To.RDMA},
-		{"discard", "nowhere to go", f.To.discards()},
+		{"interface", "an interface", f.To.Interface}, {"discard", "nowhere to go", f.To.discards()},
 	})
 	switch kind := e.kind(); {
 	case e.to == nowhere && e.from == storage:
-		v.refuse(to, errors.New("an RDMA device is needed, to which clients come for what is served"))
+		v.refuse(to, errors.New("an RDMA device is needed, to which clients come for what is served, or an interface to send captures by"))
+	case e.to == network && kind == "":
+		v.refuse(join(to, "interface"), wrong("say from: {file: PATH}", "only captures are sent by an interface"))
+	case kind == KindStorageNetwork:
+		v.sending(to, &f.To)
 	case e.to == nowhere:
 		v.refuse(to, errors.New("a file, a device, or an RDMA device with peers is needed"))
 	case e.to == hosts && kind == "":

@@ -105,7 +105,7 @@ func (v *validator) room(path string, f *From) {
 	if v.Region.InFrame(f.Message) || !within(f.Clients, 1, maxClients) || v.explained("region.extents") {
 		return
 	}
-	left := v.Region.Extents - perFlow*v.onDisk - v.long
+	left := v.Region.Extents - v.extentsTaken() - v.long
 	v.long += f.Clients
 	if left < f.Clients {
 		v.refuse(v.first(join(path, "message"), join(path, "clients"), path), wrong("lower it or clients, or raise region.extents",

@@ -1,0 +1,116 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// capture is a file with packets that are sent.
+type capture struct {
+	target  *nvme.Target
+	number  uint32 // in the queue, once it is in one
+	size    int64  // bytes of it that are read
+	growing bool   // a segment that was not completed: it may end in front of that
+	follows bool   // it goes on where the one in front of it ended: the time between them counts
+}
+
+// mostCaptures is how many files a flow has open.
+const mostCaptures = 1024
+
+// openCaptures opens what is to be sent, in order.
+func openCaptures(o *opening, names []string) (all []capture, err error) {
+	for _, name := range names {
+		found, err := findCaptures(name)
+		if err != nil {
+			return nil, err
+		}
+		for i, path := range found {
+			one, err := openCapture(path)
+			if err != nil {
+				return nil, err
+			}
+			o.undo.add(one.target.Close)
+			one.follows = i > 0
+			all = append(all, one)
+		}
+	}
+	if len(all) > mostCaptures {
+		return nil, fmt.Errorf("%d files are to be sent; %d at most are possible: name fewer of them", len(all), mostCaptures)
+	}
+	return all, nil
+}
+
+// findCaptures is a file itself, or the segments of the flow that has this prefix as its to.file.
+func findCaptures(name string) ([]string, error) {
+	_, err := os.Stat(name)
+	if err == nil {
+		return []string{name}, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	found, listErr := pcapng.NewNames(name).List()
+	if listErr != nil {
+		return nil, listErr
+	}
+	var paths []string
+	for _, one := range found {
+		if !one.Prepared {
+			paths = append(paths, one.Path)
+		}
+	}
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%w, and no segment begins with it (name a capture file, or what to.file of a recording flow says)", err)
+	}
+	return paths, nil
+}
+
+// openCapture opens a file and finds out how much of it may be read.
+func openCapture(path string) (c capture, err error) {
+	if c.size, c.growing, err = readable(path); err != nil {
+		return c, fmt.Errorf("read capture %s: %w", path, err)
+	}
+	if c.size == 0 {
+		return c, fmt.Errorf("read capture %s: it is empty", path)
+	}
+	c.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true, Buffered: true})
+	return c, err
+}
+
+// readable is how many bytes of a capture may be read, and whether it is a segment of ours that was not completed. What
+// others write is read as far as it is now.
+func readable(path string) (size int64, growing bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, false, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return 0, false, err
+	}
+	if !info.Mode().IsRegular() {
+		return 0, false, errors.New("it is no regular file")
+	}
+	if size, err = f.Seek(0, io.SeekEnd); err != nil {
+		return 0, false, err
+	}
+	end, err := pcapng.Reach(f, size)
+	switch {
+	case errors.Is(err, pcapng.ErrNotSegment):
+		return size, false, nil
+	case err != nil:
+		return 0, false, err
+	}
+	done, err := pcapng.Finished(f, size)
+	if done {
+		return size, false, err
+	}
+	return end, true, err
+}

@@ -1,0 +1,58 @@
+package flows
+
+import (
+	"io"
+	"log/slog"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestReplayAllocatesNothing: reading captures, finding their packets, judging them by a filter and sending them at a pace makes no
+// garbage.
+func TestReplayAllocatesNothing(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	path := l.write(t, "in.pcapng", true, testenv.Stream(&l.A, &l.B, 5000, 0, 4000, 600))
+	runtime.LockOSThread() // the block queue belongs to the thread that first polls it
+	t.Cleanup(runtime.UnlockOSThread)
+	d := l.open(t, l.replaying("slot", "file: "+path+", loop: endless, filter: udp", "pace: 500000pps"), Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	var r run
+	var err error
+	l.A.Do(t, func() { r, err = d.Flows()[1].open() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = r.halt()
+		for done := false; !done && r.fault() == nil; time.Sleep(time.Millisecond) {
+			r.poll(time.Now())
+			if done, err = r.finish(time.Now(), 0); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := r.shut(); err != nil {
+			t.Error(err)
+		}
+		if err := r.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := r.begin(); err != nil {
+		t.Fatal(err)
+	}
+	until := uint64(0)
+	round := func() {
+		until += 64
+		for n := uint64(0); n < until && r.fault() == nil; n, _ = r.traffic() {
+			r.poll(time.Now())
+		}
+	}
+	for range 100 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n >= 1 || r.fault() != nil {
+		t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.fault())
+	}
+}

@@ -1,0 +1,125 @@
+package flows
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// storageNetwork sends the packets of captures by an interface, from where the disk put them.
+//
+//	NVMe read → packets in extents → AF_XDP Send, each at its time … Reap → NVMe read
+//
+// It belongs to its worker's thread; the counters may be read from anywhere.
+type storageNetwork struct {
+	common
+	faults
+	reel
+	egress
+	book    *umem.Book
+	silence silence // of the disk; the watcher's
+	begun   atomic.Bool
+	halting atomic.Bool
+	all     atomic.Bool // everything was sent
+}
+
+// poll is one round.
+func (s *storageNetwork) poll(now time.Time) (more bool) {
+	s.egress.reap(&s.reel)
+	s.note(s.reel.settle())
+	s.release()
+	s.fetch()
+	s.note(s.queue.Kick())
+	more = s.forward(now)
+	if s.flying.Load() > 0 || !s.stopped.IsZero() {
+		s.note(s.kick())
+	}
+	s.book.Publish()
+	return more
+}
+
+// forward sends what is due.
+func (s *storageNetwork) forward(now time.Time) bool {
+	switch {
+	case s.failed.Load() != nil || !s.begun.Load() || s.halting.Load() || s.all.Load():
+		return false
+	case s.resting.Load():
+		s.rest()
+		return false
+	case !s.stopped.IsZero():
+		return false
+	}
+	more, err := s.send(&s.reel, now)
+	s.note(err)
+	if s.over && !s.found || s.full() {
+		s.all.Store(true)
+	}
+	return more
+}
+
+func (s *storageNetwork) fds(dst []unix.PollFd) []unix.PollFd {
+	return append(dst, unix.PollFd{Fd: int32(s.queue.FD()), Events: unix.POLLIN})
+}
+
+// deadline is when the next packet is to leave, less what is not slept of that. The device says by nothing that it is done with
+// packets.
+func (s *storageNetwork) deadline(now time.Time) time.Time {
+	at := now.Add(longest)
+	if s.flying.Load() > 0 || !s.stopped.IsZero() {
+		at = now.Add(time.Millisecond)
+	}
+	if s.timed && s.stopped.IsZero() && !s.halting.Load() {
+		at = earlier(at, s.due.Add(-s.spin))
+	}
+	return at
+}
+
+// begin lets packets out.
+func (s *storageNetwork) begin() error {
+	s.begun.Store(true)
+	return nil
+}
+
+func (s *storageNetwork) done() bool { return s.all.Load() && s.flying.Load() == 0 }
+
+func (s *storageNetwork) traffic() (packets, bytes uint64) {
+	return s.packets.Load(), s.egress.bytes.Load()
+}
+
+// check asks after the interface and the disk. Without a link nothing is sent.
+func (s *storageNetwork) check(now time.Time) (waits, ends error) {
+	err := s.net.Check()
+	down := errors.Is(err, xdp.ErrInterfaceDown)
+	s.resting.Store(down)
+	switch {
+	case down:
+		return err, nil
+	case err != nil:
+		return nil, err
+	}
+	return s.silence.look(now, s.from(), "nothing more is sent", s.queue.Stats()), nil
+}
+
+func (s *storageNetwork) trouble() error { return nil }
+
+// halt sends no more.
+func (s *storageNetwork) halt() error {
+	s.halting.Store(true)
+	return nil
+}
+
+// finish waits until the device has sent what it has, unless it is down, and the disk has read what it was asked for.
+func (s *storageNetwork) finish(time.Time, uint64) (bool, error) {
+	return s.queue.Stats().InFlight == 0 && (s.flying.Load() == 0 || !s.stopped.IsZero() || s.resting.Load()), nil
+}
+
+func (s *storageNetwork) diagnose(err error) error { return err }
+
+func (s *storageNetwork) pending() int { return int(s.queue.Stats().InFlight) }
+
+func (s *storageNetwork) shut() error { return s.queue.CloseWithin(time.Millisecond) }

@@ -1,0 +1,139 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/gopacket/gopacket/pcapgo"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// expected is about how many packets a second both send, for the number of rounds through the capture.
+const expected = 400_000
+
+// contest is one length of packets.
+type contest struct {
+	size       int
+	file       string
+	packets    int
+	rate, cost bench.Comparison
+}
+
+// TestAgainstTcpreplay compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in build/bench.
+func TestAgainstTcpreplay(t *testing.T) {
+	testenv.Root(t)
+	form, err := bench.WantedForm()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testenv.HugePages(t, 260<<20)
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	programs := [2]program{ours(t), theirs(t)}
+	r := bench.NewReport("sending captures", "unifiedd replay", "tcpreplay")
+	r.Notes = []string{
+		fmt.Sprintf("%d pairs of runs of about %v each, in turn, on one CPU, at top speed, over veth in copy mode; %s form.", form.Rounds, form.Span, form.Name),
+		"Processor time is the whole process's, its start included. tcpreplay has the capture in memory before it begins; ours reads it from the disk each time."}
+	r.NoteLoad("before")
+	for _, size := range []int{64, 512, 1500} {
+		c := newContest(t, pair, size)
+		loops := max(1, int(form.Span.Seconds()*expected)/c.packets)
+		for i := range form.Rounds {
+			var runs [2]outcome
+			measure := func(k int) func() error {
+				return func() (err error) {
+					runs[k], err = programs[k].send(t, pair, c.file, loops, c.packets*loops)
+					return err
+				}
+			}
+			if err := bench.Round(i, measure(0), measure(1)); err != nil {
+				t.Fatal(err)
+			}
+			c.rate.Pairs = append(c.rate.Pairs, bench.Pair{Ours: runs[0].rate, Theirs: runs[1].rate})
+			c.cost.Pairs = append(c.cost.Pairs, bench.Pair{Ours: runs[0].cost, Theirs: runs[1].cost})
+		}
+		r.Comparisons = append(r.Comparisons, c.rate, c.cost)
+	}
+	r.NoteLoad("at the end")
+	if err := r.Finish(os.Stdout, form, t.TempDir(), "replay"); err != nil {
+		t.Error(err)
+	}
+}
+
+// newContest makes the capture of a case.
+func newContest(t *testing.T, pair *testenv.Pair, size int) *contest {
+	t.Helper()
+	c := &contest{size: size, packets: 50_000, file: filepath.Join(testenv.DiskDir(t), "in.pcap")}
+	name := fmt.Sprintf("packets of %d bytes", size)
+	c.rate = bench.Comparison{Case: name, Metric: "rate", Unit: "packets/s", Better: bench.More}
+	c.cost = bench.Comparison{Case: name, Metric: "processor", Unit: "ns/packet", Better: bench.Less}
+	var out bytes.Buffer
+	w := pcapgo.NewWriterNanos(&out)
+	if err := w.WriteFileHeader(65535, layers.LinkTypeEthernet); err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range testenv.Stream(&pair.A, &pair.B, 9, 0, c.packets, size) {
+		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, int64(i)*1000), CaptureLength: len(f), Length: len(f)}, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(c.file, out.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// outcome is what a run did.
+type outcome struct {
+	rate float64 // packets a second
+	cost float64 // nanoseconds of processors' time for a packet
+}
+
+// program is how to have one of them send, and what it says of that.
+type program struct {
+	args []string
+	said *regexp.Regexp // packets, and seconds
+}
+
+func ours(t *testing.T) program {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "unifiedd")
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/cmd/unifiedd").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	return program{[]string{path, "replay", "-q", "--topspeed"}, regexp.MustCompile(`(\d+) packets sent, .* in ([0-9.]+) s`)}
+}
+
+func theirs(t *testing.T) program {
+	t.Helper()
+	return program{[]string{testenv.Tool(t, "tcpreplay"), "-q", "--topspeed", "--preload-pcap"}, regexp.MustCompile(`Actual: (\d+) packets .* in ([0-9.]+) seconds`)}
+}
+
+// send runs a program. Both have what they say in one place.
+func (p program) send(t *testing.T, pair *testenv.Pair, file string, loops, want int) (o outcome, err error) {
+	args := append([]string{"netns", "exec", pair.A.Namespace.Name, "sh", "-c", `exec "$@" 2>&1`, "sh"}, p.args...)
+	out, used, err := bench.Run(t.Context(), 0, "ip", append(args, "--loop", strconv.Itoa(loops), "-i", pair.A.Ifname, file)...)
+	if err != nil {
+		return o, fmt.Errorf("%w\n%s", err, out)
+	}
+	m := p.said.FindSubmatch(out)
+	if m == nil {
+		return o, fmt.Errorf("%s does not say how many it sent:\n%s", p.args[0], out)
+	}
+	packets, _ := strconv.ParseFloat(string(m[1]), 64)
+	seconds, _ := strconv.ParseFloat(string(m[2]), 64)
+	if int(packets) != want || seconds == 0 {
+		return o, fmt.Errorf("%s sent %v packets of %d in %v s:\n%s", p.args[0], packets, want, seconds, out)
+	}
+	return outcome{packets / seconds, float64(used.CPU()) / packets}, nil
+}
