@@ -68,7 +68,7 @@ func TestRingSpan(t *testing.T) {
 	before, held := usageNow(t), f.Status().Held
 	for end := time.Now().Add(span * 3 / 4); time.Now().Before(end) && !t.Failed(); time.Sleep(span / 50) {
 		if s := f.Status(); s.State != Running || lost(s) > 0 || s.Floor.Pauses > 0 {
-			t.Errorf("%s, %v lost, %+v", s.State, s.Dropped, s.Floor)
+			t.Errorf("%s, %v lost, %+v; the worker was away: %+v", s.State, s.Dropped, s.Floor, d.Status().Workers[0].Away)
 		}
 		if h := f.Status().Held; span <= time.Minute && h.Segments > held.Segments+2 {
 			t.Errorf("%d segments, and %d before", h.Segments, held.Segments)
@@ -76,6 +76,7 @@ func TestRingSpan(t *testing.T) {
 	}
 	after := usageNow(t)
 	s := stopped(t, f)
+	t.Logf("the worker was away: %+v", d.Status().Workers[0].Away)
 	t.Logf("%d packets in %d segments, %d of which were removed; the disk was full in %d rounds; %d bytes of memory before, %d after; %d descriptors, %d", s.Packets, s.Segments, s.Removed["keep_free"], s.Stalls, before.anon, after.anon, before.fds, after.fds)
 	if after.fds > before.fds+4 || after.anon > before.anon+32<<20 { // those of a segment that begins
 		t.Errorf("grown: %+v, %+v before", after, before)

@@ -40,6 +40,8 @@ type WorkerStatus struct {
 	Wait   string `json:"wait"`
 	Rounds uint64 `json:"rounds"`
 	Idle   uint64 `json:"idle"`
+
+	Away AbsenceStatus `json:"away"`
 }
 
 // FlowStatus is one flow: what came, where it went, what was lost and why, who

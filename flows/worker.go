@@ -39,6 +39,7 @@ type Worker struct {
 	patterns []pattern     // the thread's own
 	rounds   atomic.Uint64 // calls of all flows in turn; the thread is the writer
 	idle     atomic.Uint64 // rounds after which it waited; the thread is the writer
+	away     absences
 
 	stopping atomic.Bool
 	done     chan struct{}
@@ -75,14 +76,29 @@ func (w *Worker) run(started chan<- error) {
 		return
 	}
 	started <- nil
-	for !w.stopping.Load() {
+	w.away.attend(time.Now())
+	for set := time.Duration(0); !w.stopping.Load(); {
 		w.runCommands()
-		if w.round(time.Now()) || w.pending.Load() > 0 {
+		now := time.Now()
+		w.away.note(now, set)
+		if set = 0; w.round(now) || w.pending.Load() > 0 {
 			continue
 		}
 		add(&w.idle, 1)
-		w.wait.wait(w.patterns)
+		set = w.rest()
 	}
+}
+
+// rest waits until there may be something to do, and returns for how long that was to be at most, if it was for a set time.
+func (w *Worker) rest() (set time.Duration) {
+	w.wait.wait(w.patterns)
+	switch w.config.Wait {
+	case config.WaitSleep:
+		return w.config.Sleep
+	case config.WaitPoll:
+		w.away.attend(time.Now())
+	}
+	return 0
 }
 
 // pin keeps the thread on the configured CPU, or on those of its node that the process
@@ -192,6 +208,6 @@ func (w *Worker) Close() error {
 func (w *Worker) Status() WorkerStatus {
 	return WorkerStatus{
 		Name: w.config.Name, CPU: w.config.CPU, Node: known(w.Node()), Wait: string(w.config.Wait),
-		Rounds: w.rounds.Load(), Idle: w.idle.Load(),
+		Rounds: w.rounds.Load(), Idle: w.idle.Load(), Away: w.away.status(),
 	}
 }

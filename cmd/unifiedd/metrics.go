@@ -2,6 +2,7 @@ package main
 
 import (
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -27,6 +28,8 @@ var (
 	descFrames   = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
 	descRegion   = describe("region_bytes", "Size of the region.")
 	descOrdinary = describe("region_ordinary_pages", "1 when the region is on ordinary pages instead of huge ones.")
+	descAway     = describe("worker_absences_total", "Times of 20 ms and more for which a worker did not look at its flows, of all workers.")
+	descLongest  = describe("worker_absence_longest_seconds", "Longest time for which a worker did not look at its flows.")
 	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
 	descWaits    = describe("flow_waiting", "1 while the flow waits for something outside to mend.", "flow")
 	descZeroCopy = describe("zero_copy", "1 when the driver granted zero copy.", "flow", "interface")
@@ -63,6 +66,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	collectConfig(out, &s.Config)
 	gauge(out, descRegion, float64(s.Region.Bytes))
 	gauge(out, descOrdinary, truth(s.Region.Ordinary))
+	collectWorkers(out, s.Workers)
 	for i := range s.Flows {
 		collectFlow(out, &s.Flows[i])
 	}
@@ -70,6 +74,16 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 		gauge(out, descPairs, float64(d.QueuePairs), d.Name)
 	}
 	collectRDMA(out, s.Flows)
+}
+
+// collectWorkers sends for how long the workers looked at no flow.
+func collectWorkers(out chan<- prometheus.Metric, ws []flows.WorkerStatus) {
+	count, longest := uint64(0), time.Duration(0)
+	for _, w := range ws {
+		count, longest = count+w.Away.Count, max(longest, w.Away.Longest)
+	}
+	counter(out, descAway, count)
+	gauge(out, descLongest, longest.Seconds())
 }
 
 func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {

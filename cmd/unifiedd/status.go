@@ -58,6 +58,11 @@ func printStatus(w io.Writer, s *flows.Status) error {
 	}
 	fmt.Fprintf(t, "registered\t%s\n", strings.Join(s.Region.Registered, ", "))
 	printRDMADevices(t, s.RDMA)
+	for _, w := range s.Workers {
+		if w.Away.Count > 0 {
+			fmt.Fprintf(t, "worker %s\tdid not look at its flows for 20 ms and more %d times, for %v at most: packets wait meanwhile, and are lost where rings are full\n", w.Name, w.Away.Count, w.Away.Longest.Round(time.Millisecond))
+		}
+	}
 	for i := range s.Flows {
 		printFlow(t, &s.Flows[i])
 	}

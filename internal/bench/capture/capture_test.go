@@ -35,3 +35,46 @@ func TestAgainstCaptures(t *testing.T) {
 	}
 	b.finish(r, "capture")
 }
+
+// TestAgainstLayouts compares layouts, ways of waiting, and sizes of rings and writes with the defaults: docs/layouts.md has what came of it.
+func TestAgainstLayouts(t *testing.T) {
+	b := newBed(t)
+	r := bench.NewReport("Packets to disk, other settings", "unifiedd", "unifiedd with the setting")
+	sizes := []int{64, 1024, 1500}
+	all := []contestant{ours("unifiedd", b.daemon, "", "", "")}
+	for _, s := range []struct{ name, from, to, rest string }{
+		{name: "slot", to: "layout: slot"},
+		{name: "sleep 50us", rest: "workers: [{name: main, sleep: 50us}]"},
+		{name: "sleep 200us", rest: "workers: [{name: main, sleep: 200us}]"},
+		{name: "sleep 1ms", rest: "workers: [{name: main, sleep: 1ms}]"},
+		{name: "sleep 4ms", rest: "workers: [{name: main, sleep: 4ms}]"},
+		{name: "poll", rest: "workers: [{name: main, wait: poll}]"},
+		{name: "spin", rest: "workers: [{name: main, wait: spin}]"},
+		{name: "ring 1024", from: "ring: 1024"},
+		{name: "ring 16384", from: "ring: 16384"},
+		{name: "extent 256KiB", rest: "region: {extent: 256KiB, extents: 64}"},
+		{name: "extent 4MiB", rest: "region: {extent: 4MiB, extents: 16}"},
+		{name: "zero", to: "prepare: zero"},
+	} {
+		all = append(all, ours(s.name, b.daemon, s.from, s.to, s.rest))
+	}
+	if b.form == bench.Short {
+		sizes, all = sizes[1:2], all[:2]
+	}
+	for _, size := range sizes {
+		b.compete(r, work{size, rate}, all)
+	}
+	b.finish(r, "capture-layouts")
+}
+
+// TestAgainstNoIndex compares a capture that has indexes made with one that has not: a segment has a fifth of the packets.
+func TestAgainstNoIndex(t *testing.T) {
+	b := newBed(t)
+	w := work{1024, rate}
+	segment := fmt.Sprintf("segment: {size: %dKiB}", max(1024, int(b.span().Seconds()*float64(w.rate*w.size)/5)>>10))
+	r := bench.NewReport("Indexes beside a capture", "unifiedd with to.index", "unifiedd")
+	with := ours("unifiedd", b.daemon, "", segment+", index: true", "")
+	with.settle = b.span()/2 + settles // indexes are made behind the capture
+	b.compete(r, w, []contestant{with, ours("no index", b.daemon, "", segment, "")})
+	b.finish(r, "capture-index")
+}

@@ -79,7 +79,7 @@ func (c *contest) comparisons() (all []bench.Comparison) {
 		}
 		all = append(all, c.against(name, bar, func(round int) float64 { return c.samples[i+1][round].perPacket() }))
 	}
-	if len(rest) > 1 {
+	if len(rest) > 1 && len(rest) < len(c.names)-1 {
 		all = append(all, c.against("the best of those", bestBar, func(round int) float64 {
 			least := c.samples[rest[0]][round].perPacket()
 			for _, i := range rest[1:] {

@@ -1,0 +1,45 @@
+package flows
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// absences are the times for which a worker looked at none of its flows: what ran instead on its processor, or on that of this machine's host,
+// or a system call that took long. Packets wait meanwhile in rings, and are lost where those are full.
+type absences struct {
+	since time.Time     // when the flows were looked at last; the worker's
+	count atomic.Uint64 // of those as long as absence; the worker is the only writer of these
+	most  atomic.Uint64 // nanoseconds, the longest
+}
+
+// absence is how long the flows go unattended before that is counted: the most a ring of the default size holds, of 200,000 packets a second.
+const absence = 20 * time.Millisecond
+
+// note counts the time since the flows were looked at last, less a wait the worker was set to.
+func (a *absences) note(now time.Time, set time.Duration) {
+	away := now.Sub(a.since) - set
+	a.since = now
+	if away <= time.Duration(a.most.Load()) && away < absence {
+		return
+	}
+	if away >= absence {
+		add(&a.count, 1)
+	}
+	if away > time.Duration(a.most.Load()) {
+		a.most.Store(uint64(away))
+	}
+}
+
+// attend begins anew, as after a wait that ends when there is something to do.
+func (a *absences) attend(now time.Time) { a.since = now }
+
+// AbsenceStatus is how long a worker did not look at its flows.
+type AbsenceStatus struct {
+	Count   uint64        `json:"count"`      // times of 20 ms and more
+	Longest time.Duration `json:"longest_ns"` // so far
+}
+
+func (a *absences) status() AbsenceStatus {
+	return AbsenceStatus{Count: a.count.Load(), Longest: time.Duration(a.most.Load())}
+}

@@ -1,0 +1,61 @@
+package flows
+
+import (
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestAbsences: times away are counted from 20 ms on, without what a worker was set to wait.
+func TestAbsences(t *testing.T) {
+	var a absences
+	now := time.Unix(1000, 0)
+	a.attend(now)
+	for _, step := range []struct {
+		after, set time.Duration
+		want       AbsenceStatus
+	}{
+		{time.Millisecond, 0, AbsenceStatus{0, time.Millisecond}},
+		{19 * time.Millisecond, 0, AbsenceStatus{0, 19 * time.Millisecond}},
+		{30 * time.Millisecond, 15 * time.Millisecond, AbsenceStatus{0, 19 * time.Millisecond}},
+		{20 * time.Millisecond, 0, AbsenceStatus{1, 20 * time.Millisecond}},
+		{time.Second, time.Millisecond, AbsenceStatus{2, 999 * time.Millisecond}},
+		{50 * time.Millisecond, 0, AbsenceStatus{3, 999 * time.Millisecond}},
+	} {
+		now = now.Add(step.after)
+		if a.note(now, step.set); a.status() != step.want {
+			t.Errorf("after %v more: %+v, want %+v", step.after, a.status(), step.want)
+		}
+	}
+	a.attend(now.Add(time.Hour))
+	if a.note(now.Add(time.Hour), 0); a.status().Count != 3 {
+		t.Errorf("a wait for something to do counts: %+v", a.status())
+	}
+	if n := testing.AllocsPerRun(100, func() { a.note(now, 0) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestWorkerAbsent: a worker that is kept from its flows says for how long, in each way of waiting.
+func TestWorkerAbsent(t *testing.T) {
+	for _, wait := range []config.Wait{config.WaitSleep, config.WaitSpin, config.WaitPoll} {
+		c := config.NewWorker("w")
+		c.Wait = wait
+		w, err := newWorker(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Do(func() error { time.Sleep(60 * time.Millisecond); return nil }); err != nil {
+			t.Error(err)
+		}
+		testenv.Wait(t, 10*time.Second, string(wait)+" to be counted", func() bool {
+			s := w.Status().Away
+			return s.Count > 0 && s.Longest >= 60*time.Millisecond
+		})
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
