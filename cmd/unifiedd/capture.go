@@ -94,6 +94,9 @@ func (f *captureFlags) register(c *cobra.Command) {
 	}
 }
 
+// captureSleep is what suits a worker that only captures: docs/layouts.md.
+const captureSleep = time.Millisecond
+
 // config makes the flags a configuration.
 func (f *captureFlags) config(filter string) (*config.Config, error) {
 	c := config.Default()
@@ -121,7 +124,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	if err := f.files(&one.To); err != nil {
 		return nil, err
 	}
-	c.Flows = []config.Flow{one}
+	c.Flows, c.Workers[0].Sleep = []config.Flow{one}, captureSleep
 	c.Complete()
 	return c, c.Validate(config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
 }
