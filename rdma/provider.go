@@ -64,6 +64,7 @@ type Capabilities struct {
 	MaxSharedSGEs        int
 	MaxMemoryWindows     int
 	Atomics              bool // with other atomics of the same device at least
+	Software             bool // threads of the kernel do its work, on the processors of programs
 	WindowsType2         bool
 	LocalAcknowledgement uint8 // delay: 4.096 µs << it
 }
@@ -162,7 +163,8 @@ type CompletionQueue interface {
 	// allocate. The error says that the device is gone.
 	Poll(dst []WorkCompletion) (int, error)
 	// Spin is Poll that waits for the first completion by polling, for at most so long: with
-	// a bound of microseconds it costs one call where Poll would cost many.
+	// a bound of microseconds it costs one call where Poll would cost many. Of a device in software it lets the
+	// kernel's threads have the processor that do the device's work, should they want it.
 	Spin(dst []WorkCompletion, limit time.Duration) (int, error)
 	// Arm asks for one event at the next completion, or (solicited) at the next that its
 	// sender marked so or that failed. What came before Arm gives no event: poll again after it.
