@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -47,7 +48,7 @@ type copies struct {
 }
 
 // add adds n to a counter with one writer.
-func add(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }
+func add(c *atomic.Uint64, n uint64) { release.Store64(c, c.Load()+n) }
 
 // packetLen is how many frames the first packet of fs has and how many bytes; no
 // frames when its end is not among fs.

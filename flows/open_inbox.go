@@ -25,6 +25,7 @@ type inboxConfig struct {
 	away       int // frames of messages that the rest of the flow may have, at least
 	wish       int // and at most
 	durability protocol.Durability
+	spread     bool // messages may land anywhere in extents
 	together   bool // a client is acknowledged only with others, and must not run ahead of them for long
 	next       func(session uint64) uint64
 }
@@ -46,7 +47,7 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 	b.receiver, err = stream.OpenReceiver(stream.ReceiverConfig{
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
-		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing,
+		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
 		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), Next: c.next,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
 	})

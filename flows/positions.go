@@ -8,6 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -42,7 +43,7 @@ func (p *positions) room() int { return unacknowledged - int(p.given-p.answered)
 func (p *positions) show() {
 	for i, n := range [2]uint64{p.given, p.answered} {
 		if p.shown[i].Load() != n {
-			p.shown[i].Store(n)
+			release.Store64(&p.shown[i], n)
 		}
 	}
 }

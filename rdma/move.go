@@ -32,7 +32,7 @@ func (p *MessagePort) Recv(dst []umem.Frame) int {
 		for i := range batch {
 			dst[total+i] = p.receiveOne(&batch[i])
 		}
-		if total += len(batch); len(batch) == 0 {
+		if total += len(batch); p.came.last() { // another poll would have acknowledgements sent in front of answers
 			break
 		}
 	}
@@ -172,11 +172,8 @@ func (p *MessagePort) Reap(dst []umem.Frame) int {
 
 // collect takes all completions of sends.
 func (p *MessagePort) collect() {
-	for {
+	for more := true; more; more = !p.sent.last() {
 		batch := p.sent.next(batchSize)
-		if len(batch) == 0 {
-			return
-		}
 		for i := range batch {
 			p.sendDone(&batch[i])
 		}

@@ -37,5 +37,8 @@ func (c *completions) fill() bool {
 	return n > 0
 }
 
+// last reports that all are used of a poll that left room: there was no more then.
+func (c *completions) last() bool { return c.at == c.n && c.n < len(c.buf) }
+
 // left reports whether some were polled and not used.
 func (c *completions) left() bool { return c.at < c.n }

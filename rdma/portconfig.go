@@ -27,6 +27,10 @@ type PortConfig struct {
 	// Landing is where in a supplied frame or extent a message lands, bytes from its start.
 	// Of datagrams the network header lies in front of it, which needs GRHBytes.
 	Landing uint32
+	// Spread is the most bytes of a message and of what is in front of it, where messages may land at other multiples of 4096 bytes behind Landing in
+	// extents that have room for more: extents are powers of two long, so what always lies at their beginnings shares few sets of the processor's caches.
+	// 0: at Landing always.
+	Spread uint64
 	// Events makes FD tell of completions, at the price of arming the queues.
 	Events bool
 }

@@ -3,6 +3,7 @@ package rdma
 import (
 	"sync/atomic"
 
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -36,7 +37,7 @@ func (s *portStats) failed(status Status) { s.statuses[min(status, General)].Add
 func (s *portStats) publish() {
 	for i, v := range s.count.list() {
 		if s.shown[i].Load() != v {
-			s.shown[i].Store(v)
+			release.Store64(&s.shown[i], v)
 		}
 	}
 }

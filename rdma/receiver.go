@@ -11,6 +11,7 @@ type receiver struct {
 	held    int // frames: queued, posted, or completed and not received
 	landing uint32
 	front   uint32 // bytes in front of the landing that a message's header takes
+	spread  uint64 // PortConfig.Spread
 	lkey    uint32
 	base    uint64
 	queued  []ReceiveRequest
@@ -19,7 +20,7 @@ type receiver struct {
 
 func (p *MessagePort) newReceiver() (receiver, error) {
 	c := &p.config
-	r := receiver{landing: c.Landing, lkey: c.Memory.LKey(), base: c.Memory.Addr()}
+	r := receiver{landing: c.Landing, spread: c.Spread, lkey: c.Memory.LKey(), base: c.Memory.Addr()}
 	if c.Shared != nil {
 		r.target, r.depth = c.Shared, c.Shared.Config().Depth
 	} else {
@@ -36,9 +37,22 @@ func (p *MessagePort) newReceiver() (receiver, error) {
 
 // queue makes a request of an empty frame or extent.
 func (r *receiver) queue(start, room uint64) {
-	r.queued = append(r.queued, ReceiveRequest{ID: start, SGEs: 1})
-	at := uint64(r.landing - r.front)
+	shift := r.shift(start, room)
+	r.queued = append(r.queued, ReceiveRequest{ID: start + shift, SGEs: 1})
+	at := uint64(r.landing-r.front) + shift
 	r.sges = append(r.sges, SGE{Addr: r.base + start + at, Length: uint32(room - at), LKey: r.lkey})
+}
+
+// page is what shifts are multiples of.
+const page = 4096
+
+// shift is how far behind its usual place in an extent a message lands: neighbours differ.
+func (r *receiver) shift(start, room uint64) uint64 {
+	if r.spread == 0 || r.spread > room {
+		return 0
+	}
+	places := (room-r.spread)/page + 1
+	return start / room % places * page
 }
 
 // post posts what is queued. What the device does not take stays queued.

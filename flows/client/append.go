@@ -37,7 +37,7 @@ type Appender struct {
 	config AppendConfig
 	sender *stream.Sender
 	frames []umem.Frame
-	free   chan umem.Frame
+	free   chan umem.Frame // of Send
 	queue  chan outgoing
 	next   *outgoing // taken from the queue, not sent yet; the loop's
 	held   []umem.Frame
@@ -85,13 +85,13 @@ func (k *Client) Append(ctx context.Context, c AppendConfig) (*Appender, error) 
 
 func (a *Appender) open() (err error) {
 	k := a.client
-	if a.frames, err = k.take(a.config.Depth, uint64(a.config.Message)); err != nil {
+	if a.frames, err = k.take(a.wanted(), uint64(a.config.Message)); err != nil {
 		return err
 	}
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Flow: a.config.Flow,
-			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: a.config.Depth,
+			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: len(a.frames),
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})
 		return err
@@ -99,13 +99,26 @@ func (a *Appender) open() (err error) {
 	if err != nil {
 		return errors.Join(err, k.give(a.frames))
 	}
-	for _, f := range a.frames {
-		a.free <- f
+	if a.config.Feed == nil {
+		for _, f := range a.frames {
+			a.free <- f
+		}
 	}
 	var ctx context.Context
 	ctx, a.cancel = context.WithCancel(context.Background())
 	go func() { defer close(a.ran); a.end(a.sender.Run(ctx, k.loop.do)) }()
 	return k.loop.add(a)
+}
+
+// spares is how many messages more than Depth a Feeder's may be with the device: RoCE in software says of up to eight together that they have arrived.
+const spares = 16
+
+// wanted is how many frames, or extents, messages are sent from. Extents are few, so there are no spare ones.
+func (a *Appender) wanted() int {
+	if a.config.Feed == nil || a.config.Message > frameSize {
+		return a.config.Depth
+	}
+	return a.config.Depth + spares
 }
 
 // end notes why the sender ended.
@@ -226,24 +239,23 @@ func (a *Appender) push() (moved bool) {
 	}
 }
 
-// take gives frames back of which the receiver has the messages, and says so.
+// take gives frames back that the device is done with, and says which messages the receiver has.
 func (a *Appender) take() bool {
 	n := a.sender.Done(a.done[:])
 	for _, r := range a.done[:n] {
 		a.free <- a.held[r.Token%uint64(len(a.held))]
 	}
-	up := a.sender.Connected()
+	number, position := a.sender.Acknowledged()
+	up, news := a.sender.Connected(), number != a.known.Number
+	if !news && up == a.up { // which nobody else changes
+		return n > 0
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if n == 0 && up == a.up {
-		return false
-	}
-	if n > 0 {
-		a.known = Receipt{Number: a.done[n-1].Token, Position: a.done[n-1].Position}
-	}
+	a.known = Receipt{Number: number, Position: position}
 	a.up = up
 	a.tell()
-	return n > 0
+	return true
 }
 
 // Close ends the connection and gives the frames back. What is not acknowledged may or may not have arrived: Wait says.

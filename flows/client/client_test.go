@@ -231,6 +231,7 @@ func TestSinkComesBack(t *testing.T) {
 // feeder gives so many messages, and notes what is acknowledged.
 type feeder struct {
 	given, most uint64
+	ahead       uint64 // the most that were given and not acknowledged; written by the client's thread
 	known       atomic.Uint64
 }
 
@@ -239,10 +240,16 @@ func (f *feeder) Next(b []byte) (int, bool) {
 		return 0, false
 	}
 	f.given++
+	f.ahead = max(f.ahead, f.given-f.known.Load())
 	return copy(b, message(f.given, 100)), true
 }
 
-func (f *feeder) Acknowledged(r client.Receipt) { f.known.Store(r.Number) }
+func (f *feeder) Acknowledged(r client.Receipt) {
+	if r.Number <= f.known.Load() || r.Number > f.given {
+		f.most = 0 // no more come, so the test fails
+	}
+	f.known.Store(r.Number)
+}
 
 // TestFeeder: messages of a feeder arrive as those that are sent do, and nobody else may send.
 func TestFeeder(t *testing.T) {
@@ -261,7 +268,11 @@ func TestFeeder(t *testing.T) {
 		t.Errorf("a message that is not the feeder's: %v", err)
 	}
 	must(t, s.Close())
-	testenv.Wait(t, 10*time.Second, "all to be acknowledged", func() bool { return f.known.Load() == f.most })
+	testenv.Wait(t, 10*time.Second, "all to be acknowledged", func() bool { return f.known.Load() == 100 })
+	must(t, a.Close())
+	if f.ahead != 8 {
+		t.Errorf("%d messages were given ahead of acknowledgements, with a Depth of 8", f.ahead)
+	}
 }
 
 // TestRefused: what cannot be is refused with what to do about it, and takes nothing.

@@ -23,8 +23,11 @@ var errFed = errors.New("this appender has its messages from a Feeder: there is 
 func (a *Appender) pollFed(now time.Time) (moved bool) {
 	err := a.sender.Poll(now)
 	moved = a.returnFed()
-	moved = a.pull(now) || moved
-	if err = errors.Join(err, a.sender.Kick()); err != nil {
+	if a.pull(now) {
+		moved = true
+		err = errors.Join(err, a.sender.Kick())
+	}
+	if err != nil {
 		a.end(err)
 	}
 	a.connected()
@@ -34,9 +37,8 @@ func (a *Appender) pollFed(now time.Time) (moved bool) {
 // pull gives the sender what the feeder has. A message's frame follows from its number: messages come back in the order
 // in which they went.
 func (a *Appender) pull(now time.Time) (moved bool) {
-	depth := uint64(len(a.frames))
-	for a.fed-a.returned < depth && a.sender.Room() {
-		f := a.frames[a.fed%depth]
+	for a.fed-a.returned < uint64(a.config.Depth) && a.sender.Room() {
+		f := a.frames[a.fed%uint64(len(a.frames))]
 		message := a.client.region.At(f.Addr, uint64(a.config.Message))
 		length, ok := a.config.Feed.Next(message)
 		if !ok {
@@ -52,15 +54,15 @@ func (a *Appender) pull(now time.Time) (moved bool) {
 	return moved
 }
 
-// returnFed tells the feeder of messages that the receiver has.
+// returnFed tells the feeder of messages that the receiver has. The device may be done with their frames later.
 func (a *Appender) returnFed() (moved bool) {
-	n := a.sender.Done(a.done[:])
-	if n == 0 {
-		return false
+	moved = a.sender.Done(a.done[:]) > 0
+	number, position := a.sender.Acknowledged()
+	if number == a.returned {
+		return moved
 	}
-	last := a.done[n-1]
-	a.returned = last.Token
-	a.config.Feed.Acknowledged(Receipt{Number: last.Token, Position: last.Position})
+	a.returned = number
+	a.config.Feed.Acknowledged(Receipt{Number: number, Position: position})
 	return true
 }
 

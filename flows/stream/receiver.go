@@ -45,6 +45,10 @@ type Receiver struct {
 	posted    int // receives that no message came for
 	available int // of those, how many are not promised to a peer
 
+	spares []umem.Frame // for progress, of whoever needs more than its slot's
+	polls  int          // calls since a message came
+	short  bool         // a peer could not be told for want of frames
+
 	batch [batchSize]umem.Frame
 	one   [1]umem.Frame
 	ready frameRing // checked messages, to be given by Recv
@@ -92,8 +96,8 @@ func (r *Receiver) open() error {
 	return r.openWrites()
 }
 
-// sendDepth is how many sends a peer's queue pair takes: a progress message, and one more for good measure.
-const sendDepth = 2
+// sendDepth is how many sends a peer's queue pair takes: progress messages, and one more for good measure.
+const sendDepth = mostTold + 1
 
 // sends is how many requests the send queue of a peer has room for.
 func (c *ReceiverConfig) sends() int {
@@ -103,11 +107,19 @@ func (c *ReceiverConfig) sends() int {
 	return sendDepth
 }
 
+// completions is how many of sends there may be at once.
+func (c *ReceiverConfig) completions() int {
+	return c.Peers*(2+c.sends()-sendDepth) + c.sparesWanted()
+}
+
 // openPort makes the port with its queues. They are deep enough for a peer that sends a window too much.
 func (r *Receiver) openPort() (err error) {
 	c, d := &r.config, r.config.Endpoint.Device
 	depth := min((c.Peers+1)*c.Window, d.Capabilities().MaxSharedRequests, d.Capabilities().MaxCompletions)
 	p := rdma.PortConfig{Name: c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
+	if c.Spread {
+		p.Spread = uint64(c.Landing) + uint64(c.Message)
+	}
 	defer func() {
 		if r.port == nil { // which closes them otherwise
 			err = errors.Join(err, closeQueues(p.Shared, p.SendCQ, p.ReceiveCQ))
@@ -116,7 +128,7 @@ func (r *Receiver) openPort() (err error) {
 	if p.Shared, err = c.Endpoint.Domain.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: depth, SGEs: 1}); err != nil {
 		return err
 	}
-	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.Peers * c.sends(), Events: c.Events}); err != nil {
+	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.completions(), Events: c.Events}); err != nil {
 		return err
 	}
 	if p.ReceiveCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: c.Events}); err != nil {
@@ -143,7 +155,9 @@ func closeQueues(queues ...interface{ Close() error }) error {
 // Recv gives whole messages, checked and of each session in order. They are the caller's until it supplies their frames again. When dst
 // is filled there may be more, which FD does not tell of.
 func (r *Receiver) Recv(dst []umem.Frame) int {
-	for r.ready.len() < len(dst) && r.absorb() {
+	for more := true; more && r.ready.len() < len(dst); {
+		n := r.absorb()
+		more = n == batchSize || r.config.Write && n > 0 // else a look in vain, which would have packets acknowledged in front of the messages' answers
 	}
 	return r.ready.pop(dst)
 }
@@ -177,19 +191,32 @@ func (r *Receiver) Poll(now time.Time) error {
 	if r.closed {
 		return errClosed
 	}
-	r.reap()
 	r.recycle()
 	if r.config.Unacknowledged > 0 { // acknowledgements make room
 		r.grant()
 	}
-	said := r.stats.own.progress
-	r.tellAll(now)
-	r.publish()
-	err := r.kick(r.stats.own.progress - said)
+	err := r.speak(now)
+	if r.polls++; r.polls > 2 || r.short || r.config.Write {
+		short := r.short
+		if r.reap() && short {
+			err = errors.Join(err, r.speak(now))
+		}
+	}
 	if r.waits() {
 		r.port.Wake()
 	}
 	return err
+}
+
+// speak tells peers what they are to know. It comes before reaping, and that only when nothing has come for two rounds, or it is needed: looking
+// for completions where there are none has the device acknowledge what came, by a call of its own, where messages to the peers would take
+// that along.
+func (r *Receiver) speak(now time.Time) error {
+	r.short = false
+	said := r.stats.own.progress
+	r.tellAll(now)
+	r.publish()
+	return r.kick(r.stats.own.progress - said)
 }
 
 // kick posts what is queued. What so many peers are told goes out together, where the device can do that.
@@ -233,7 +260,7 @@ func (r *Receiver) Idle() bool {
 		return false
 	}
 	for _, p := range r.peers {
-		if r.slots[p.slot].busy || p.due(r.quantum()) || p.granted != nil && p.granted.came > p.session.taken && !p.state.ended() {
+		if r.slots[p.slot].busy > 0 || p.due(r.quantum()) || p.granted != nil && p.granted.came > p.session.taken && !p.state.ended() {
 			return false
 		}
 	}
@@ -284,11 +311,12 @@ func (r *Receiver) giveAll() {
 		}
 	}
 	for i := range r.slots {
-		if !r.slots[i].busy {
+		if !r.slots[i].away {
 			r.one[0] = r.slots[i].frame
 			r.config.Worker.Give(r.one[:])
 		}
 	}
+	r.config.Worker.Give(r.spares)
 	r.slots, r.peers = nil, nil
 }
 

@@ -144,17 +144,17 @@ func (r *Receiver) endGrant(p *peer, err error) {
 	}
 }
 
-// absorbNotes takes the immediates that came, and messages whose grants have ended, and reports whether there was something.
-func (r *Receiver) absorbNotes() bool {
+// absorbNotes takes the immediates that came, and messages whose grants have ended, and says of how many.
+func (r *Receiver) absorbNotes() (moved int) {
 	r.reap()
 	n := r.port.Recv(r.batch[:])
 	for _, f := range r.batch[:n] {
 		r.note(f)
 	}
 	r.port.Supply(r.batch[:n])
-	moved := n > 0
+	moved = n
 	for _, p := range r.peers {
-		moved = r.handOut(p) || moved
+		moved += r.handOut(p)
 	}
 	return moved
 }
@@ -196,7 +196,7 @@ func (r *Receiver) written(p *peer, slot uint32, length uint64) protocol.Reason 
 }
 
 // handOut ends the grants of messages that came, and takes those whose grants have ended. It reports whether there was one.
-func (r *Receiver) handOut(p *peer) (moved bool) {
+func (r *Receiver) handOut(p *peer) (moved int) {
 	g := p.granted
 	if g.ended {
 		g.asked = g.came
@@ -215,7 +215,7 @@ func (r *Receiver) handOut(p *peer) (moved bool) {
 		if !r.takeWritten(p) {
 			return moved
 		}
-		moved = true
+		moved++
 	}
 	return moved
 }

@@ -230,7 +230,7 @@ func (r *Receiver) stop(p *peer, cause error) error {
 
 // drain takes all that came.
 func (r *Receiver) drain() {
-	for r.absorb() {
+	for r.absorb() > 0 {
 	}
 }
 

@@ -8,27 +8,69 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// slot is a place for one queue pair, with the frame for progress messages. A message is on its way, and its frame the
-// port's, while it is busy; what is to be said meanwhile is said by the next one, in the state it then has.
+// slot is a place for one queue pair, with a frame for progress messages. A frame is the port's while its message is on its way, and there are
+// spare ones for slots that need more at once: then what a peer is told next does not wait until the device is done with what it was told before,
+// of which a peer that goes on at once need not say so each time. Where there are none, what is to be said is said by a later one, in the state it then has.
 type slot struct {
 	frame umem.Frame
-	busy  bool
+	away  bool  // the frame is the port's
+	busy  int   // messages on their way
 	peer  *peer // nil: free
 }
 
-// takeSlots takes the frames for progress.
+const (
+	// mostTold is how many progress messages may be on their way to a peer: as many as RoCE in software has acknowledged at once, and one.
+	mostTold = 9
+	// mostSpares is how many spare frames there are at most, and spareShare which part of the region's: one in so many.
+	mostSpares = 512
+	spareShare = 32
+)
+
+func (c *ReceiverConfig) sparesWanted() int {
+	return min(c.Peers*(mostTold-1), mostSpares, int(c.Endpoint.Region.Frames())/spareShare)
+}
+
+// takeSlots takes the frames for progress. Spare ones may be fewer.
 func (r *Receiver) takeSlots() error {
-	frames := make([]umem.Frame, r.config.Peers)
+	peers := r.config.Peers
+	frames := make([]umem.Frame, peers+r.config.sparesWanted())
 	n := r.config.Worker.Take(frames)
-	if n < len(frames) {
+	if n < peers {
 		r.config.Worker.Give(frames[:n])
-		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, len(frames))
+		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, peers)
 	}
-	r.slots, r.news, r.wants = make([]slot, len(frames)), newSlotSet(len(frames)), newSlotSet(len(frames))
-	for i, f := range frames {
+	r.slots, r.news, r.wants = make([]slot, peers), newSlotSet(peers), newSlotSet(peers)
+	for i, f := range frames[:peers] {
 		r.slots[i].frame = umem.Frame{Addr: f.Addr, Len: protocol.HeaderLen}
 	}
+	r.spares = frames[peers:n]
 	return nil
+}
+
+// lend has a frame for a slot's next progress message, which restore takes back.
+func (r *Receiver) lend(s *slot) (f umem.Frame, ok bool) {
+	last := len(r.spares) - 1
+	switch {
+	case !s.away:
+		s.away = true
+		f = s.frame
+	case s.busy < mostTold && last >= 0:
+		f = umem.Frame{Addr: r.spares[last].Addr, Len: protocol.HeaderLen}
+		r.spares = r.spares[:last]
+	default:
+		return f, false
+	}
+	s.busy++
+	return f, true
+}
+
+func (r *Receiver) restore(s *slot, f umem.Frame) {
+	s.busy--
+	if f.Addr == s.frame.Addr {
+		s.away = false
+		return
+	}
+	r.spares = append(r.spares, umem.Frame{Addr: f.Addr, Len: protocol.HeaderLen})
 }
 
 // Acknowledge says that the messages of a session up to a sequence are what Durability promises, and where in the log the last
@@ -87,13 +129,14 @@ func (r *Receiver) tellAll(now time.Time) {
 	}
 }
 
-// tell sends a peer the newest state, unless it is still being told an older one.
+// tell sends a peer the newest state, unless it is still being told older ones.
 func (r *Receiver) tell(p *peer) {
-	slot := &r.slots[p.slot]
-	if slot.busy {
+	slot, s := &r.slots[p.slot], p.session
+	f, ok := r.lend(slot)
+	if !ok {
+		r.short = true
 		return
 	}
-	s, f := p.session, slot.frame
 	m := protocol.Progress{Sequence: s.acknowledged, Position: s.position, Limit: p.limit, Session: s.id, Status: p.reason}
 	if p.granted == nil {
 		protocol.PutProgress(r.region.Bytes(f), &m)
@@ -104,22 +147,23 @@ func (r *Receiver) tell(p *peer) {
 	side.Queue, side.Token = uint16(p.slot), uint64(p.slot)
 	r.one[0] = f
 	if r.port.Send(r.one[:]) == 0 {
+		r.restore(slot, f)
+		r.short = true
 		return
 	}
-	slot.busy = true
 	p.saidAcknowledged, p.saidLimit, p.again, p.final = s.acknowledged, m.Limit, false, p.state == ending
 	r.stats.own.progress++
 }
 
-// reap takes back the frames of progress messages.
-func (r *Receiver) reap() {
+// reap takes back the frames of progress messages, and reports whether there were some.
+func (r *Receiver) reap() (some bool) {
 	for {
 		n := r.port.Reap(r.batch[:])
 		for _, f := range r.batch[:n] {
 			r.told(f)
 		}
-		if n < batchSize {
-			return
+		if some = some || n > 0; n < batchSize {
+			return some
 		}
 	}
 }
@@ -127,14 +171,14 @@ func (r *Receiver) reap() {
 // told notes how a progress message ended.
 func (r *Receiver) told(f umem.Frame) {
 	slot := &r.slots[r.region.Side(f).Token]
-	slot.busy = false
+	r.restore(slot, f)
 	p := slot.peer
 	switch {
 	case p == nil:
 	case f.Options&umem.Failed != 0:
 		p.saidAll()
 		r.lose(p, r.port.Cause(p.slot))
-	case p.final:
+	case p.final && slot.busy == 0:
 		p.saidAll()
 	}
 }

@@ -47,9 +47,7 @@ type receiverStats struct {
 // publish shows counters that changed.
 func (r *Receiver) publish() {
 	for i, v := range r.stats.own.list() {
-		if r.stats.shown[i].Load() != v {
-			r.stats.shown[i].Store(v)
-		}
+		show(&r.stats.shown[i], v)
 	}
 	if r.stats.posted.Load() != int64(r.posted) {
 		r.stats.posted.Store(int64(r.posted))
@@ -63,9 +61,7 @@ func (p *peer) publish(now time.Time) {
 		p.moved, s.seen = false, now.UnixNano()
 	}
 	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sayable(), uint64(s.seen), p.writable()} {
-		if s.count.shown[i].Load() != v {
-			s.count.shown[i].Store(v)
-		}
+		show(&s.count.shown[i], v)
 	}
 }
 

@@ -8,15 +8,18 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// absorb takes what came from the port and sorts it, and reports whether there was something.
-func (r *Receiver) absorb() bool {
+// absorb takes what came from the port and sorts it, and says how much that was.
+func (r *Receiver) absorb() int {
 	switch {
 	case r.closed:
-		return false
+		return 0
 	case r.config.Write:
 		return r.absorbNotes()
 	}
 	n := r.port.Recv(r.batch[:])
+	if r.polls++; n > 0 {
+		r.polls = 0
+	}
 	r.posted -= n
 	r.available -= n
 	for _, f := range r.batch[:n] {
@@ -26,7 +29,7 @@ func (r *Receiver) absorb() bool {
 			r.back.push(f)
 		}
 	}
-	return n > 0
+	return n
 }
 
 // take decides whether a message is handed on.

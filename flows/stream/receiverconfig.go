@@ -29,6 +29,8 @@ type ReceiverConfig struct {
 	Peers int
 	// Landing is where in a frame or extent a message lands, bytes from its start.
 	Landing uint32
+	// Spread has messages land at different places behind Landing, where extents have room for more (rdma.PortConfig.Spread).
+	Spread bool
 	// Durability is what Acknowledge will mean.
 	Durability protocol.Durability
 	// Check has payloads compared with their checksums.

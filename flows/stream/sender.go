@@ -237,6 +237,10 @@ func (s *Sender) elementsOf(slot uint32) []rdma.SGE {
 // Done tells of messages that the caller has back: of those that were acknowledged in their order. It fills dst and returns how many there were.
 func (s *Sender) Done(dst []Result) int { return s.out.take(dst) }
 
+// Acknowledged is how many messages the receiver has acknowledged, or were given up, of those that were posted, and the position that it gave with
+// that. Done tells of them once the device is done with them, too.
+func (s *Sender) Acknowledged() (messages, position uint64) { return s.confirm, s.position }
+
 // Room reports whether Send takes another message.
 func (s *Sender) Room() bool { return !s.giveUp && s.out.room() }
 

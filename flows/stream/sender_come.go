@@ -42,15 +42,15 @@ func (s *Sender) take() error {
 func (s *Sender) drain() (total int, err error) {
 	for {
 		n, err := s.queue.Poll(s.polled[:])
-		if n == 0 || err != nil {
-			return total, err
-		}
 		total += n
 		for i := range s.polled[:n] {
 			if c := &s.polled[i]; c.QPN == s.link.number && s.completed(c) {
 				s.posts[s.heards], s.landings[s.heards] = s.receive(c.ID)
 				s.heards++
 			}
+		}
+		if n < len(s.polled) || err != nil { // what comes later is taken when the next messages are posted: their packets go first then
+			return total, err
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (s *Sender) follows(next uint64) error {
 
 // detach lets a link go, which its caller closes, and says why it failed: the receiver may have said so just now.
 func (s *Sender) detach() (cause error) {
-	_ = s.take() // an error comes again
+	_, _ = s.drain() // an error comes again
+	_ = s.take()
 	cause, s.ending, s.link = s.link.cause, s.link, nil
 	return cause
 }

@@ -3,6 +3,8 @@ package latency
 import (
 	"math/bits"
 	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/internal/release"
 )
 
 // Shared counts times that one goroutine records while others read: to about three percent, up to a minute and a bit. The zero value is
@@ -40,7 +42,7 @@ func (s *Shared) bounds(least, most uint64) {
 }
 
 // add is for the one who writes: it needs no atomic addition.
-func add(c *atomic.Uint64, n uint64) { c.Store(c.Load() + n) }
+func add(c *atomic.Uint64, n uint64) { release.Store64(c, c.Load()+n) }
 
 func bucketOf(ns uint64) int {
 	power := bits.Len64(ns) - fineBits - 1

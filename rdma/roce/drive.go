@@ -125,12 +125,13 @@ func (d *Device) unlock() {
 	}
 }
 
-// relieve sends acknowledgements that are kept back, also where a program polls too seldom to find out that nothing comes.
+// relieve sends acknowledgements that were kept back when it was called before, also where a program polls too seldom to find out that nothing
+// comes, or others keep it busy.
 func (d *Device) relieve() {
 	d.lock.Lock()
 	defer d.unlock()
-	if d.machine.engine.Holding() {
-		d.do(all)
+	if d.machine.engine.Relieve() {
+		d.do(posting)
 	}
 }
 

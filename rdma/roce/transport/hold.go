@@ -4,6 +4,7 @@ package transport
 // find out: it is tried now and then whether this one goes on without, and when it stops, that ends.
 type patience struct {
 	held     int  // acknowledgements kept back
+	old      bool // they were when Relieve was called last
 	patient  bool // the peer went on without, the last time
 	untried  int  // messages until it is tried again
 	interval int  // messages between tries
@@ -21,6 +22,9 @@ var impatient = patience{untried: firstTry, interval: firstTry}
 func (q *QueuePair) owe() {
 	e := q.engine
 	if !q.ack && q.mayWait() {
+		if q.held == 0 {
+			q.old = false
+		}
 		if q.held++; q.held < e.config.Hold {
 			e.lists[holding].add(q)
 			return
@@ -43,13 +47,36 @@ func (q *QueuePair) mayWait() bool {
 // Holding says whether acknowledgements are kept back.
 func (e *Engine) Holding() bool { return e.lists[holding].n > 0 }
 
-// Release ends that: Send gives them. It is called when nothing has come for a while.
+// Release ends that for all: Send gives them. It is called when nothing has come for a while.
 func (e *Engine) Release() {
 	for l := &e.lists[holding]; l.n > 0; {
 		if q := l.next(); q.held > 0 {
-			q.patient, q.untried, q.interval = false, q.interval, min(2*q.interval, lastTry)
-			q.ack = true
-			e.lists[answering].add(q)
+			q.yield()
 		}
 	}
+}
+
+// Relieve is Release for those queue pairs that kept back acknowledgements already when it was called before, and reports whether there were some. It
+// bounds how long that takes while others go on.
+func (e *Engine) Relieve() (some bool) {
+	l := &e.lists[holding]
+	for range l.n {
+		switch q := l.next(); {
+		case q.held == 0:
+		case q.old:
+			q.yield()
+			some = true
+		default:
+			q.old = true
+			l.add(q)
+		}
+	}
+	return some
+}
+
+// yield gives what is kept back.
+func (q *QueuePair) yield() {
+	q.patient, q.untried, q.interval = false, q.interval, min(2*q.interval, lastTry)
+	q.ack = true
+	q.engine.lists[answering].add(q)
 }
