@@ -2,12 +2,13 @@
 /*
  * log-server: a log behind TCP, as one writes it with epoll, direct I/O and group commit.
  *
- *	log-server PORT FILE BYTES received|durable
+ *	log-server PORT FILE BYTES received|durable [GATHER_MS]
  *
  * One thread serves all connections: it reads what came, checks each record, gives it its position and puts it into the batch that
  * is being filled. Another thread writes: as soon as it is idle and there is something, it gets the batch, writes it with one
  * aligned pwrite and flushes it with fdatasync, while the first thread fills the other one. A record is acknowledged at once
- * (received), or when the flush of its batch has ended (durable). The file is allocated before; once it is full, it is written from
+ * (received), or when the flush of its batch has ended (durable). With GATHER_MS a batch is given to the other thread when its first record
+ * is so old, or it is half full. The file is allocated before; once it is full, it is written from
  * the beginning again.
  *
  * It says "serving" on standard error when it is ready. SIGINT or SIGTERM ends it, once what came is written; then it prints what it
@@ -28,6 +29,7 @@
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -57,7 +59,8 @@ static struct connection all[MOST];
 static int highest; /* of those in use, and one */
 static struct batch batches[2], *filling = &batches[0];
 static uint64_t next = 1, commits, written_bytes;
-static bool durable, writing;
+static bool durable, writing, ending;
+static uint64_t gather, opened; /* milliseconds; the second: when the batch that is being filled got its first record */
 static int epoll, done, log_file;
 static size_t capacity, at;
 
@@ -123,10 +126,32 @@ static void acknowledge(struct connection *c, uint64_t count, uint64_t position)
 	}
 }
 
-/* commit gives the batch to the writer, where that is idle and there is something. */
+static uint64_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* ripe says whether the batch need not wait for more. */
+static bool ripe(void)
+{
+	return !gather || ending || filling->used > BATCH / 2 || now() - opened >= gather;
+}
+
+/* patience is how long to wait for events: milliseconds, -1 for without end. */
+static int patience(void)
+{
+	if (!gather || writing || !filling->used)
+		return -1;
+	return ripe() ? 0 : (int)(gather - (now() - opened)) + 1;
+}
+
+/* commit gives the batch to the writer, where that is idle and there is something that need not wait. */
 static void commit(void)
 {
-	if (writing || !filling->used)
+	if (writing || !filling->used || !ripe())
 		return;
 	writing = true;
 	for (int i = 0; i < highest; i++) {
@@ -143,6 +168,8 @@ static void commit(void)
 /* append puts a record into the batch. There is room. */
 static void append(struct connection *c, const struct record *r, const unsigned char *bytes)
 {
+	if (gather && !filling->used)
+		opened = now();
 	struct entry e = {.length = r->length, .checksum = r->checksum, .position = next++};
 
 	e.guard = checksum(&e, offsetof(struct entry, guard));
@@ -306,10 +333,9 @@ enum { LISTENER = MOST, DONE, SIGNAL };
 static void serve(int listener)
 {
 	struct epoll_event events[EVENTS];
-	bool ending = false;
 
 	while (!ending || writing || filling->used) {
-		int n = epoll_wait(epoll, events, EVENTS, -1);
+		int n = epoll_wait(epoll, events, EVENTS, patience());
 
 		for (int i = 0; i < n; i++) {
 			uint64_t what = events[i].data.u64;
@@ -330,11 +356,12 @@ int main(int argc, char **argv)
 {
 	pthread_t writer;
 
-	if (argc != 5 || (strcmp(argv[4], "received") && strcmp(argv[4], "durable"))) {
-		fprintf(stderr, "usage: log-server PORT FILE BYTES received|durable\n");
+	if (argc < 5 || argc > 6 || (strcmp(argv[4], "received") && strcmp(argv[4], "durable"))) {
+		fprintf(stderr, "usage: log-server PORT FILE BYTES received|durable [GATHER_MS]\n");
 		return 2;
 	}
 	durable = !strcmp(argv[4], "durable");
+	gather = argc == 6 ? number(argv[5], "milliseconds", 1000) : 0;
 	size_t bytes = number(argv[3], "bytes", 1UL << 40);
 	if (bytes < BATCH) {
 		fprintf(stderr, "log-server: a log of %zu bytes has no room for a batch of %d\n", bytes, BATCH);

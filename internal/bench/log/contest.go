@@ -11,6 +11,7 @@ const bar = 0.5
 type contest struct {
 	work
 	latency, tail, cost, ends, rate bench.Comparison
+	flush, flushRate                bench.Comparison // durable alone: ours beside the disk's own write and flush
 }
 
 func newContest(w work) *contest {
@@ -23,7 +24,10 @@ func newContest(w work) *contest {
 		tail:    bench.Comparison{Case: w.name(), Metric: "latency, 99%", Unit: "µs", Better: bench.Less},
 		cost:    bench.Comparison{Case: w.name(), Metric: "whole machine", Unit: "µs/record", Better: bench.Less, Bar: held},
 		ends:    bench.Comparison{Case: w.name(), Metric: "both ends' processes", Unit: "µs/record", Better: bench.Less},
-		rate:    bench.Comparison{Case: w.name(), Metric: "appends", Unit: "k/s", Better: bench.More}}
+		rate:    bench.Comparison{Case: w.name(), Metric: "appends", Unit: "k/s", Better: bench.More},
+
+		flush:     bench.Comparison{Case: w.name(), Metric: "latency; the disk's write and flush", Unit: "µs", Better: bench.Less},
+		flushRate: bench.Comparison{Case: w.name(), Metric: "appends; the disk, one of each client a flush", Unit: "k/s", Better: bench.More}}
 }
 
 // add notes a pair of runs, ours and theirs.
@@ -38,6 +42,16 @@ func (c *contest) add(runs [2]sample) {
 	put(&c.rate, func(s sample) float64 { return s.records / s.seconds / 1e3 })
 }
 
+// beside notes a run of ours and what the disk does by itself.
+func (c *contest) beside(ours, disk sample) {
+	c.flush.Pairs = append(c.flush.Pairs, bench.Pair{Ours: ours.typical / 1e3, Theirs: disk.typical / 1e3})
+	c.flushRate.Pairs = append(c.flushRate.Pairs, bench.Pair{Ours: ours.records / ours.seconds / 1e3, Theirs: disk.records / disk.seconds / 1e3})
+}
+
 func (c *contest) comparisons() []bench.Comparison {
-	return []bench.Comparison{c.latency, c.tail, c.cost, c.ends, c.rate}
+	all := []bench.Comparison{c.latency, c.tail, c.cost, c.ends, c.rate}
+	if c.durability == durable {
+		all = append(all, c.flush, c.flushRate)
+	}
+	return all
 }

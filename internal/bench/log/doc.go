@@ -6,6 +6,8 @@
 // load, and log-client. They are in a network namespace of their own, on a veth pair; RoCE is ours in software on one, TCP has another
 // one with the kernel's offloads on. Server and client have a CPU each.
 //
+// At durable ours is also put beside what the disk does by itself: a write of a record of each client and a flush, one pair after the other.
+//
 // Compared are the time from sending a record to its acknowledgement, and what the whole machine spends on a record: all time of all
 // processors in which they were not idle, the kernel's work for the network and for the disk included. Both ends of ours spin and theirs sleep, so that on a
 // machine with other work this compares how the scheduler treats the two.

@@ -24,7 +24,8 @@ const (
 	port      = 7471
 	linkMTU   = 4200 // a packet holds nearly all of a record of 4096 bytes
 	regionMiB = 128
-	window    = 16 // records that a client may have under way, as far as the region has room: those of 4096 bytes land in extents
+	window    = 4 // records that a client may have under way, as far as the region has room: those of 4096 bytes land in extents
+	gather    = 10 * time.Millisecond
 )
 
 // bed is the machinery of the comparison: programs, and a veth pair for each side.
@@ -77,16 +78,18 @@ func TestAgainstTCP(t *testing.T) {
 // works are the cases; the short form has one of each kind.
 func works(form bench.Form) (all []work) {
 	if form == bench.Short {
-		return []work{{64, 4, received}, {4096, 4, durable}}
+		return []work{{64, 4, received, gather}, {4096, 4, durable, 0}}
 	}
-	for _, size := range []int{64, 512, 4096} {
-		for _, clients := range []int{1, 8, 64} {
-			all = append(all, work{size, clients, received})
+	for _, each := range []time.Duration{0, gather} {
+		for _, size := range []int{64, 512, 4096} {
+			for _, clients := range []int{1, 8, 64} {
+				all = append(all, work{size, clients, received, each})
+			}
 		}
 	}
 	for _, size := range []int{64, 4096} {
 		for _, clients := range []int{1, 64} {
-			all = append(all, work{size, clients, durable})
+			all = append(all, work{size, clients, durable, 0})
 		}
 	}
 	return all
@@ -129,6 +132,14 @@ func (b *bed) round(c *contest, i int, s span) {
 		b.Fatalf("%s: %v", c.name(), err)
 	}
 	c.add(runs)
+	if c.durability != durable {
+		return
+	}
+	disk, err := writeAndFlush(b.dir, c.clients*c.size, c.clients, serverCPU, s)
+	if err != nil {
+		b.Fatalf("%s: %v", c.name(), err)
+	}
+	c.beside(runs[0], disk)
 }
 
 // ours measures the log of unifiedd.
@@ -157,14 +168,14 @@ workers: [{name: main, wait: spin}]
 flows:
   - name: log
     from: {rdma: "roce:%[3]s", listen: "%[4]s:%[5]d", clients: %[6]d, window: %[8]d, message: %[9]dKiB}
-    to: {file: %[1]s/ours, acknowledge: %[7]s, segment: {size: 256MiB, keep: 2}}
-`, b.dir, regionMiB, b.pairs[0].B.Ifname, b.pairs[0].B.IP, port, w.clients, w.durability, window, (w.size+1023)/1024)
+    to: {file: %[1]s/ours, acknowledge: %[7]s, segment: {size: 256MiB, keep: 2}%[10]s}
+`, b.dir, regionMiB, b.pairs[0].B.Ifname, b.pairs[0].B.IP, port, w.clients, w.durability, window, (w.size+1023)/1024, w.toDisk())
 }
 
 // theirs measures the TCP server.
 func (b *bed) theirs(w work, s span) (got sample, err error) {
 	p, file := b.pairs[1], filepath.Join(b.dir, "theirs")
-	got, said, err := b.run(p, []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability},
+	got, said, err := b.run(p, []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability, milliseconds(w.gather)},
 		append([]string{b.client, p.B.IP.String(), strconv.Itoa(port)}, w.words(s)...))
 	if err == nil && b.verifies {
 		err = verifyTheirs(file, said)

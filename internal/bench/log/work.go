@@ -17,6 +17,7 @@ type work struct {
 	size       int // bytes of a record
 	clients    int
 	durability string
+	gather     time.Duration // how long both sides wait for more before they write and flush; 0: they do when the disk is done with the last
 }
 
 // depth is how many records each client has under way.
@@ -27,7 +28,11 @@ func (w work) name() string {
 	if w.clients == 1 {
 		who = "client"
 	}
-	return fmt.Sprintf("%s, %d B, %d %s", w.durability, w.size, w.clients, who)
+	how := w.durability
+	if w.gather > 0 {
+		how += " (disk each " + w.gather.String() + ")"
+	}
+	return fmt.Sprintf("%s, %d B, %d %s", how, w.size, w.clients, who)
 }
 
 // span is how long to measure, and for how long before that not.
@@ -41,6 +46,14 @@ func (w work) flags(s span) []string {
 
 func (w work) words(s span) []string {
 	return []string{strconv.Itoa(w.clients), strconv.Itoa(depth), strconv.Itoa(w.size), milliseconds(s.warm), milliseconds(s.counted)}
+}
+
+// toDisk is of the daemon's configuration what says when to write and flush.
+func (w work) toDisk() string {
+	if w.gather == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", flush: %[1]v, durable: %[1]v", w.gather)
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
