@@ -61,9 +61,22 @@ func (s *Server) examine(o *operation) {
 // examined goes on with what the session has found. The host hears of it when it asks, but where it was the host who ended it.
 func (s *Server) examined(o *operation) {
 	p := o.seat
-	p.proving, p.trusted = false, p.proof.Proven()
+	p.proving = false
+	s.judge(p)
 	o.hangup = p.proof.Over()
 	s.answer(o, fabrics.Success)
+}
+
+// judge believes the host or not, as the session says, and counts it once where the session has failed: the host may be gone before its queue ends for that.
+func (s *Server) judge(p *seat) {
+	p.trusted = p.proof.Proven()
+	if err := p.proof.Err(); err != nil && !p.doubted {
+		p.doubted = true
+		s.count.unproven.add(1)
+		if h := p.host; h != nil { // its admin queue may have ended
+			s.config.Log.Warn("host not believed", "target", s.config.Name, "host", h.Host.HostNQN, "controller", h.ID, "queue", p.id, "reason", err)
+		}
+	}
 }
 
 // challenge gives the host the session's next message. One of failure is the last.
@@ -76,12 +89,15 @@ func (s *Server) challenge(o *operation) {
 	room := s.region.Bytes(o.buffers[1].frame)
 	message := p.proof.Next()
 	if len(message) > len(room) {
+		p.proof.End()
+		s.judge(p)
 		o.hangup = true
 		s.answer(o, fabrics.InvalidField|fabrics.DoNotRetry)
 		return
 	}
 	clear(room[copy(room, message):])
-	p.trusted, o.hangup = p.proof.Proven(), p.proof.Over()
+	s.judge(p)
+	o.hangup = p.proof.Over()
 	s.answer(o, fabrics.Success)
 }
 
@@ -90,8 +106,5 @@ func (p *seat) farewell() error {
 	if p.proof == nil || p.trusted {
 		return errHungUp
 	}
-	if err := p.proof.Err(); err != nil {
-		return fmt.Errorf("%w: %w", errUnproven, err)
-	}
-	return fmt.Errorf("%w: its memory has no room for what it is told", errUnproven)
+	return fmt.Errorf("%w: %w", errUnproven, p.proof.Err())
 }

@@ -38,11 +38,11 @@ type counters struct {
 	abandoned                counter                 // commands of queues that ended
 	refused                  counter                 // commands that were answered with an error of the host's
 	failed                   counter                 // commands that the disk did not do
+	unproven                 counter                 // queues whose hosts did not prove who they are
 	expired                  counter                 // hosts that fell silent
 	hosts, queues            counter                 // that are connected
 	known                    atomic.Pointer[[]*host] // those that are connected; nobody changes what is pointed to
 	latency                  latency.Shared
 	ended                    atomic.Uint64                        // queue pairs that were ended for what their hosts did, or that failed; by any goroutine
-	unproven                 atomic.Uint64                        // queues whose hosts did not prove who they are; by any goroutine
 	rejected                 [fabrics.RejectReasons]atomic.Uint64 // by any goroutine
 }

@@ -30,6 +30,7 @@ type seat struct {
 	trusted bool            // its host need not prove who it is, or has
 	proof   *dhchap.Session // by which it does; the guest's goroutine's while proving
 	proving bool
+	doubted bool // the proof failed, which is counted
 	chores  chan chore
 
 	arrived ring[arrival] // capsules for which there is no operation yet
@@ -110,7 +111,7 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort) (*seat, er
 		}
 		p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
 		p.host, p.local, p.id, p.head, p.noFlow, p.open = nil, local, r.Queue, 0, false, 0
-		p.trusted, p.proof, p.proving, p.chores = true, nil, false, make(chan chore, 1)
+		p.trusted, p.proof, p.proving, p.doubted, p.chores = true, nil, false, false, make(chan chore, 1)
 		p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
 		p.entries = uint32(p.room)
 		p.generation++

@@ -86,21 +86,16 @@ func (g *guest) serve() {
 	}
 	cause := g.stay()
 	level := slog.LevelInfo
-	switch {
-	case inOrder(cause):
-	case errors.Is(cause, errUnproven):
-		level = slog.LevelWarn
-		g.server.count.unproven.Add(1)
-	default:
+	if !inOrder(cause) {
 		level = slog.LevelWarn
 		g.server.count.ended.Add(1)
 	}
 	g.log.Log(context.Background(), level, "queue ended", "reason", cause)
 }
 
-// inOrder reports whether a queue ended because its host or we wanted that.
+// inOrder reports whether a queue ended because its host or we wanted that, or for what is counted already.
 func inOrder(cause error) bool {
-	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone} {
+	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone, errUnproven} {
 		if errors.Is(cause, why) {
 			return true
 		}

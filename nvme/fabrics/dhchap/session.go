@@ -65,6 +65,12 @@ func (s *Session) Next() []byte {
 	return b
 }
 
+// End fails a session whose host cannot be told what there is to say.
+func (s *Session) End() {
+	s.fail(IncorrectPayload)
+	s.next = nil
+}
+
 // fail ends the session. The host is told when it asks.
 func (s *Session) fail(why Reason) {
 	if s.state != failed {
