@@ -296,17 +296,28 @@ func (s *station) connects(host string, queues, depth int) *handMade {
 // welcomed goes on from an admin queue that is connected, with a keep-alive time in milliseconds.
 func (s *station) welcomed(admin *hostQueue, host string, queues, depth int, silence uint32) *handMade {
 	s.Helper()
+	h, err := s.joins(admin, host, queues, depth, silence)
+	s.must(err)
+	return h
+}
+
+// joins is welcomed, where a queue may be refused.
+func (s *station) joins(admin *hostQueue, host string, queues, depth int, silence uint32) (*handMade, error) {
+	s.Helper()
 	h := &handMade{station: s, admin: admin}
 	c := connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(host, softNQN, fabrics.AnyController))
 	c.words[2] = silence
 	h.controller = uint16(h.admin.succeeds(c).Result)
 	h.admin.succeeds(enable)
 	for id := range uint16(queues) {
-		q := s.open(id+1, depth)
-		q.succeeds(connectCommand(id+1, depth, connectData(host, softNQN, h.controller)))
+		q, err := s.dial(depth, fabrics.PrivateRequest{Queue: id + 1, HostRoom: uint16(depth), HostSends: uint32(depth)}.Bytes())
 		h.queues = append(h.queues, q)
+		if err != nil {
+			return h, err
+		}
+		q.succeeds(connectCommand(id+1, depth, connectData(host, softNQN, h.controller)))
 	}
-	return h
+	return h, nil
 }
 
 // enable sets CC as the kernel's initiator does.

@@ -119,8 +119,12 @@ func (s *station) comesBack(silence uint32) (h *handMade) {
 			q.close()
 			return false
 		}
-		h = s.welcomed(q, softHost, 1, 32, silence)
-		return true
+		h, err = s.joins(q, softHost, 1, 32, silence)
+		if err != nil { // the new daemon's queue pair has the number of one of the old one's, which is not forgotten yet
+			h.admin.close()
+			h.queues[0].close()
+		}
+		return err == nil
 	})
 	return h
 }
