@@ -19,16 +19,16 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestKernelDisturbed has things happen to the kernel's initiator while it writes and reads: what blktests does to a controller over RDMA
+// disturbed has things happen to the kernel's initiator while it writes and reads: what blktests does to a controller over RDMA
 // (its group nvme). Unless the controller is taken away, whoever writes notices nothing but a pause.
-func TestKernelDisturbed(t *testing.T) {
-	r := newRig(t)
+func (r *rig) disturbed() {
+	t := r.T
 	m := labenv.Map(t, 64<<20)
 	disk := r.opened(m)
 	config := Config{Seats: 12, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Hosts: []string{hostNQN}, Namespaces: []Namespace{{ID: 1, Disk: disk, UUID: [16]byte{1: 9, 15: 1}}}}}}
 	v := r.serve(config)
 	i := r.connect(",reconnect_delay=1,ctrl_loss_tmo=120,nr_io_queues=2")
-	d := &disturbed{rig: r, v: v, initiator: i}
+	d := &disturbance{rig: r, v: v, initiator: i}
 	d.busy = r.keepBusy(i.path(1))
 	d.part(t, "denied", d.denied)
 	d.part(t, "reset", func() {
@@ -66,15 +66,15 @@ func TestKernelDisturbed(t *testing.T) {
 	})
 }
 
-// disturbed is a connected initiator that is busy.
-type disturbed struct {
+// disturbance is a connected initiator that is busy.
+type disturbance struct {
 	*rig
 	v         *served
 	initiator *initiator
 	busy      *busy
 }
 
-func (d *disturbed) part(t *testing.T, name string, f func()) {
+func (d *disturbance) part(t *testing.T, name string, f func()) {
 	t.Run(name, func(t *testing.T) {
 		whole := d.rig
 		d.rig = whole.with(t)
@@ -84,13 +84,13 @@ func (d *disturbed) part(t *testing.T, name string, f func()) {
 }
 
 // set writes an attribute of the controller's.
-func (d *disturbed) set(attribute, value string) {
+func (d *disturbance) set(attribute, value string) {
 	d.Helper()
 	d.must(os.WriteFile(filepath.Join("/sys/class/nvme", d.initiator.name, attribute), []byte(value), 0))
 }
 
 // live waits until the controller is.
-func (d *disturbed) live() {
+func (d *disturbance) live() {
 	d.Helper()
 	testenv.Wait(d.T, patience, "the controller to be live", func() bool {
 		state, err := os.ReadFile(filepath.Join("/sys/class/nvme", d.initiator.name, "state"))
@@ -99,7 +99,7 @@ func (d *disturbed) live() {
 }
 
 // end has the server end a queue of the host's.
-func (d *disturbed) end(queue uint16) {
+func (d *disturbance) end(queue uint16) {
 	d.Helper()
 	found := false
 	d.check(d.v.do(func() error {
@@ -117,7 +117,7 @@ func (d *disturbed) end(queue uint16) {
 }
 
 // denied: hosts that may not come, and subsystems that are not, are refused, and nothing is left of who asked.
-func (d *disturbed) denied() {
+func (d *disturbance) denied() {
 	const other = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"
 	before := d.v.server.Stats()
 	for _, more := range []string{",hostnqn=nqn.2014-08.org.nvmexpress:uuid:" + other + ",hostid=" + other, ",nqn=nqn.2026-01.com.example:none"} {
@@ -132,7 +132,7 @@ func (d *disturbed) denied() {
 }
 
 // silent: the kernel gives up waiting, connects anew, and does all again when the disk is back.
-func (d *disturbed) silent(m *labenv.Mapped) {
+func (d *disturbance) silent(m *labenv.Mapped) {
 	at := d.v.server.Stats().Commands
 	m.Hang(d.T)
 	testenv.Wait(d.T, 3*patience, "the kernel to connect anew", func() bool { return d.v.server.Stats().Abandoned > 0 && d.v.server.Stats().Hosts == 1 })
@@ -146,7 +146,7 @@ func (d *disturbed) silent(m *labenv.Mapped) {
 }
 
 // fails: the disk's errors are the writer's, and the next write goes through once it is mended.
-func (d *disturbed) fails(m *labenv.Mapped) {
+func (d *disturbance) fails(m *labenv.Mapped) {
 	m.Fail(d.T)
 	err := d.busy.await(d.rig)
 	m.Mend(d.T)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -44,7 +45,7 @@ func (r *rig) tryConnect(more string) (*initiator, error) {
 	f, err := os.OpenFile("/dev/nvme-fabrics", os.O_RDWR, 0)
 	r.must(err)
 	defer f.Close()
-	options := "transport=rdma,traddr=" + address + ",trsvcid=4420,nqn=" + nqn + ",hostnqn=" + hostNQN + ",hostid=" + hostID + more
+	options := "transport=rdma,traddr=" + r.host() + ",trsvcid=4420,nqn=" + nqn + ",hostnqn=" + hostNQN + ",hostid=" + hostID + more
 	if _, err := f.WriteString(options); err != nil {
 		return nil, fmt.Errorf("connect with %s: %w", options, err)
 	}
@@ -102,26 +103,37 @@ func (i *initiator) has(block string) bool {
 
 func (r *rig) run(name string, arguments ...string) string {
 	r.Helper()
+	begin := time.Now()
 	out, err := exec.Command(name, arguments...).CombinedOutput()
 	if err != nil {
 		r.Fatalf("%s %s: %v\n%s", name, strings.Join(arguments, " "), err, out)
 	}
+	r.Logf("%s took %v", filepath.Base(name), time.Since(begin).Round(100*time.Millisecond))
 	return string(out)
 }
 
-// TestKernelInitiator: the kernel's own initiator connects, makes a file system, writes a tree, and finds it when it comes again.
-func TestKernelInitiator(t *testing.T) {
+// TestOnVerbs has hosts come over the kernel's verbs, with one device for all of its parts.
+func TestOnVerbs(t *testing.T) {
 	r := newRig(t)
+	t.Run("initiator", func(t *testing.T) { r.with(t).initiator() })
+	t.Run("disturbed", func(t *testing.T) { r.with(t).disturbed() })
+	t.Run("by hand", func(t *testing.T) { r.with(t).byHand() })
+}
+
+// initiator: the kernel's own initiator connects, makes a file system, writes a tree, and finds it when it comes again.
+func (r *rig) initiator() {
 	v := r.serve(Config{Seats: 8, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
 	i := r.connect("")
 	r.discover()
 	device := i.path(1)
-	r.blocks(device)
+	if !testing.Short() { // the part that is disturbed writes and verifies, too, and each start of a program takes seconds
+		r.blocks(device)
+	}
 	r.run("mkfs.ext4", "-q", "-F", device)
-	dir := t.TempDir()
+	dir := r.TempDir()
 	r.run("mount", device, dir)
 	mounted := true
-	t.Cleanup(func() {
+	r.Cleanup(func() {
 		if mounted {
 			_ = exec.Command("umount", dir).Run()
 		}
@@ -136,19 +148,19 @@ func TestKernelInitiator(t *testing.T) {
 	mounted = false
 	i.disconnect()
 	c := &v.server.count
-	t.Logf("%d commands: %d read, %d written, %d flushed; %d bytes in capsules of %d; refused %d, failed %d", c.commands.Load(), c.read.operations.Load(), c.written.operations.Load(),
+	r.Logf("%d commands: %d read, %d written, %d flushed; %d bytes in capsules of %d; refused %d, failed %d", c.commands.Load(), c.read.operations.Load(), c.written.operations.Load(),
 		c.flushes.Load(), c.inCapsule.Load(), c.written.bytes.Load(), c.refused.Load(), c.failed.Load())
 	if c.failed.Load() > 0 || c.read.bytes.Load() == 0 || c.written.bytes.Load() <= c.inCapsule.Load() || c.inCapsule.Load() == 0 || c.flushes.Load() == 0 || c.discard.Load() == 0 ||
 		!testing.Short() && (c.compares.Load() != 1 || c.zeroes.Load() == 0) {
-		t.Error("not all that there is was done")
+		r.Error("not all that there is was done")
 	}
 }
 
 // discover has nvme-cli ask what there is.
 func (r *rig) discover() {
 	r.Helper()
-	out := r.run(testenv.Tool(r, "nvme"), "discover", "-t", "rdma", "-a", address, "-s", "4420", "--hostnqn", hostNQN, "--hostid", hostID)
-	for _, want := range []string{nqn, "traddr:  " + address, "trsvcid: 4420", "rdma_cms:    rdma-cm"} {
+	out := r.run(testenv.Tool(r, "nvme"), "discover", "-t", "rdma", "-a", r.host(), "-s", "4420", "--hostnqn", hostNQN, "--hostid", hostID)
+	for _, want := range []string{nqn, "traddr:  " + r.host(), "trsvcid: 4420", "rdma_cms:    rdma-cm"} {
 		if !strings.Contains(out, want) {
 			r.Errorf("%q is not in what nvme discover says:\n%s", want, out)
 		}
@@ -158,15 +170,8 @@ func (r *rig) discover() {
 // blocks has every command to a namespace done to the block device, and what was written read again: fio verifies.
 func (r *rig) blocks(device string) {
 	r.Helper()
-	size := "16m"
-	if testing.Short() {
-		size = "1m"
-	}
-	r.run(testenv.Tool(r, "fio"), "--name=blocks", "--filename="+device, "--size="+size, "--rw=randwrite", "--bsrange=512-256k", "--bs_unaligned=0", "--blockalign=512", "--direct=1", "--iodepth=16",
+	r.run(testenv.Tool(r, "fio"), "--name=blocks", "--filename="+device, "--size=16m", "--rw=randwrite", "--bsrange=512-256k", "--bs_unaligned=0", "--blockalign=512", "--direct=1", "--iodepth=16",
 		"--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--randseed=7")
-	if testing.Short() { // what follows TestHandMadeHost has, too, and each start of the program takes seconds
-		return
-	}
 	cli := testenv.Tool(r, "nvme")
 	file := filepath.Join(r.TempDir(), "block")
 	r.must(os.WriteFile(file, []byte(strings.Repeat("compared", 64)), 0o600))

@@ -3,6 +3,7 @@
 package target
 
 import (
+	"net"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/stream"
@@ -14,13 +15,26 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
+// host is the address at which targets listen.
+func (r *rig) host() string {
+	host, _, err := net.SplitHostPort(r.listen)
+	r.must(err)
+	return host
+}
+
 // newRig is a rig on a Soft-RoCE device.
 func newRig(t *testing.T) *rig {
 	t.Helper()
 	testenv.Leaks(t)
 	name := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name, "cq") }) // the initiator keeps completion queues for others
-	r := &rig{T: t, listen: address + ":4420"}
+	return newRigOn(t, name, address)
+}
+
+// newRigOn is a rig on an RDMA device, with an address of that.
+func newRigOn(t *testing.T, name, at string) *rig {
+	t.Helper()
+	r := &rig{T: t, listen: at + ":4420"}
 	r.openRegion(frames+extents<<20, extents)
 	device, err := providers.Open(name, roce.Config{})
 	r.must(err)

@@ -13,9 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestHandMadeOnVerbs has the host that is made by hand come over the kernel's verbs: a write is in the region once.
-func TestHandMadeOnVerbs(t *testing.T) {
-	r := newRig(t)
+// byHand has the host that is made by hand come over the kernel's verbs: a write is in the region once.
+func (r *rig) byHand() {
 	r.run("modprobe", "zram")
 	s := newStation(r, func(s *rig, _ *umem.Region) (rdma.Device, cm.Manager) {
 		device, err := providers.Open(r.endpoint.Device.Name(), roce.Config{})
@@ -26,8 +25,8 @@ func TestHandMadeOnVerbs(t *testing.T) {
 		s.Cleanup(func() { s.check(manager.Close()) })
 		return device, manager
 	})
-	t.Run("where it landed", func(t *testing.T) { landed(r.with(t), s.with(t), 1) })
-	t.Run("hostile", func(t *testing.T) {
+	r.Run("where it landed", func(t *testing.T) { landed(r.with(t), s.with(t), 1) })
+	r.Run("hostile", func(t *testing.T) {
 		testenv.Long(t, "make lab runs it; on RoCE in software it runs always")
 		hostile(r.with(t), s.with(t))
 	})
