@@ -71,7 +71,7 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 	if len(fs) == 0 || !p.open() {
 		return 0
 	}
-	done := 0
+	done, copied := 0, uint64(0)
 	for done < len(fs) {
 		n, length := packetLen(fs[done:])
 		kept := p.snap.keep(length)
@@ -82,7 +82,9 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 		p.put(source, fs[done:done+n], kept, length, block)
 		p.snap.count(length, kept)
 		done += n
+		copied += uint64(kept)
 	}
+	add(&p.copied.packed, copied) // once for all: it waits until what was copied is out of the processor
 	p.spare.push(fs[:done]...)
 	return done
 }
@@ -101,7 +103,6 @@ func (p *packed) put(source uint32, fs []umem.Frame, kept, length, block uint32)
 	p.packets++
 	p.bytes += uint64(kept)
 	p.latest = max(p.latest, systemTime(side))
-	add(&p.copied.packed, uint64(kept))
 }
 
 func (p *packed) size() uint64 {
