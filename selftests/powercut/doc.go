@@ -1,5 +1,5 @@
-// Package powercut cuts the power of a disk under captures and logs, on paper: a guest
-// captures, and keeps logs of RDMA clients' messages, on a disk whose emulator records every
+// Package powercut cuts the power of a disk under captures, logs and NVMe targets, on paper: a guest
+// captures, keeps logs of RDMA clients' messages, and serves blocks, on a disk whose emulator records every
 // write and flush, and afterwards the disk is rebuilt as any cut could have left it.
 //
 // A disk may keep in a volatile cache what was written since its last flush, and write
@@ -16,7 +16,7 @@
 // Each state is opened as after a real cut: the kernel replays the journal of the file
 // system, the daemon starts and recovers, and the packets are read by a reader nobody
 // here wrote. Logs are read and verified before the daemon recovers them and afterwards, and
-// some go on with new clients. A check that cannot fail is worth nothing: the tests also cut as a disk
+// some go on with new clients. Of targets for NVMe hosts, which the guest's own kernel writes to, the blocks are read. A check that cannot fail is worth nothing: the tests also cut as a disk
 // would that lies about its flushes, and that must be noticed.
 //
 // Tests are the only callers. Nothing here is shared between goroutines but a Log, which

@@ -35,18 +35,24 @@ func TestDrive(t *testing.T) {
 		span: span, program: filepath.Join(os.Getenv("UNIFIEDD_RECORD"), "unifiedd"),
 	}
 	d.markers = d.open(t, d.disk)
-	captures, logs := chosen(os.Getenv("UNIFIEDD_LONG") != "")
-	for _, f := range slices.Concat(captures, logs) {
+	captures, logs, targets := chosen(os.Getenv("UNIFIEDD_LONG") != "")
+	for _, f := range slices.Concat(captures, logs, targets) {
 		d.turnTo(t, f)
 		t.Run(f.name(), func(t *testing.T) {
-			if f.isLog() {
+			switch {
+			case f.isLog():
 				d.keepLog(t, f)
-			} else {
+			case f.isTarget():
+				d.serve(t, f)
+			default:
 				d.capture(t, f)
 			}
 		})
 	}
 	d.unmount(t)
+	if err := d.markers.Sync(); err != nil { // the record counts its entries at a flush
+		t.Fatal(err)
+	}
 }
 
 // turnTo mounts the file system for who has files there, and nobody else, and says that a flow is about to begin.

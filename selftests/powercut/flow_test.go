@@ -7,24 +7,29 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// flow is one of the guest's captures or logs, one after the other, so that no flush of one
+// flow is one of the guest's captures, logs or targets, one after the other, so that no flush of one
 // covers for another.
 type flow struct {
 	number      int
 	layout      string
 	part        int    // of Parts; 0 is the file system, where the flow has a name of its own
-	acknowledge string // of a log: what acknowledgements mean; empty: a capture
+	acknowledge string // of a log: what acknowledgements mean; empty: none
 }
 
 // chosen are the flows of a record: in the long form each layout on each kind of target.
-func chosen(long bool) (captures, logs []flow) {
+func chosen(long bool) (captures, logs, targets []flow) {
 	if !long {
 		return []flow{{0, "packed", 0, ""}, {1, "slot", 1, ""}},
-			[]flow{{2, "slot", 0, durable}}
+			[]flow{{2, "slot", 0, durable}},
+			[]flow{{3, served, 2, ""}}
 	}
 	return []flow{{0, "packed", 0, ""}, {1, "slot", 0, ""}, {2, "packed", 1, ""}, {3, "slot", 2, ""}},
-		[]flow{{4, "packed", 0, durable}, {5, "slot", 0, durable}, {6, "slot", 0, "written"}, {7, "packed", 1, durable}, {8, "slot", 2, durable}}
+		[]flow{{4, "packed", 0, durable}, {5, "slot", 0, durable}, {6, "slot", 0, "written"}, {7, "packed", 1, durable}, {8, "slot", 2, durable}},
+		[]flow{{9, served, 0, ""}, {10, served, 2, ""}}
 }
+
+// served is the layout of a target, which is the host's.
+const served = "blocks"
 
 const durable = "durable"
 
@@ -32,6 +37,9 @@ func (f flow) name() string { return fmt.Sprintf("flow%d", f.number) }
 
 // isLog reports whether it is a log.
 func (f flow) isLog() bool { return f.acknowledge != "" }
+
+// isTarget reports whether NVMe hosts write there.
+func (f flow) isTarget() bool { return f.layout == served }
 
 // onDevice reports whether it captures onto a device, past any file system.
 func (f flow) onDevice() bool { return f.part > 0 }

@@ -20,7 +20,7 @@ import (
 // errAlien says that a packet is there which nobody sent, or not as it was sent.
 var errAlien = errors.New("a packet is not what was sent")
 
-// bench is where states of some of a record's flows are opened: of its captures or of its logs.
+// bench is where states of some of a record's flows are opened: of its captures, of its logs or of its targets.
 type bench struct {
 	*record
 	flows []flow
@@ -78,9 +78,12 @@ func (b *bench) try(t *testing.T, image []byte, at int, goOn bool) error {
 	for _, p := range Parts[:3] {
 		s.images = append(s.images, memory(t, "part", p.Of(image)))
 	}
-	if b.flows[0].isLog() {
+	if first := b.flows[0]; first.isLog() || first.isTarget() {
 		if err := s.mount(); err != nil {
 			return err
+		}
+		if first.isTarget() {
+			return s.tryTargets(durableOf(claims))
 		}
 		return s.tryLogs(claims, goOn)
 	}

@@ -21,6 +21,7 @@ func TestPowerCuts(t *testing.T) {
 	r := makeRecord(t, cuts > 20)
 	t.Run("captures", func(t *testing.T) { captureBench(t, r).cuts(t, cuts, seed) })
 	t.Run("logs", func(t *testing.T) { logBench(t, r).cuts(t, cuts, seed) })
+	t.Run("targets", func(t *testing.T) { (&bench{record: r, flows: r.targets}).cuts(t, cuts, seed) })
 }
 
 // cuts opens so many states, and some that must be found wanting.

@@ -16,10 +16,10 @@ import (
 // record is what a guest has left.
 type record struct {
 	*Log
-	captures, logs []flow
-	base           []byte // the disk before
-	claims         []Claim
-	program        string // the daemon
+	captures, logs, targets []flow
+	base                    []byte // the disk before
+	claims                  []Claim
+	program                 string // the daemon
 }
 
 // makeRecord boots a guest that captures with each flow, for a while or longer. What runs
@@ -29,7 +29,7 @@ func makeRecord(t *testing.T, long bool) *record {
 	begin := time.Now()
 	dir := testenv.DiskDir(t)
 	r := &record{program: filepath.Join(dir, "unifiedd")}
-	r.captures, r.logs = chosen(long)
+	r.captures, r.logs, r.targets = chosen(long)
 	disk, log := filepath.Join(dir, "disk"), filepath.Join(dir, "log")
 	r.base = makeDisk(t, disk)
 	if err := os.WriteFile(log, nil, 0o600); err != nil {
@@ -134,7 +134,7 @@ func (r *record) read(t *testing.T, log, disk string) {
 	if !bytes.Equal(image, readAll(t, disk)) {
 		t.Fatal("the record does not lead to the disk that the guest left")
 	}
-	flows := len(r.captures) + len(r.logs)
+	flows := len(r.captures) + len(r.logs) + len(r.targets)
 	for n, c := range r.claims {
 		if c.Number != uint64(n) || int(c.Flow) >= flows {
 			t.Fatalf("marker %d is %+v: some are missing", n, c)

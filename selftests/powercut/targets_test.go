@@ -1,0 +1,68 @@
+package powercut
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/unifiedd/unifiedd/internal/selftest"
+)
+
+// A host writes blocks of so many bytes, one behind the other, and no more than there is room for on any target.
+const (
+	blockLen   = 4096
+	mostBlocks = 8 * mib / blockLen
+)
+
+// block is what the host writes as its nth block. No two sectors are alike.
+func (f flow) block(n uint64) []byte {
+	b := make([]byte, blockLen)
+	for i := range blockLen / sector {
+		selftest.Fill(b[i*sector:][:sector], uint64(f.number), n<<8|uint64(i))
+	}
+	return b
+}
+
+// tryTargets looks at what hosts have written: so many blocks of each flow they were told are durable.
+func (s *state) tryTargets(durable map[uint32]uint64) error {
+	var errs []error
+	for _, f := range s.begun {
+		if err := s.tryTarget(f, durable[uint32(f.number)]); err != nil {
+			errs = append(errs, fmt.Errorf("flow %d: %w", f.number, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *state) tryTarget(f flow, durable uint64) error {
+	file, err := os.Open(s.path(f))
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrLost, err)
+	}
+	defer file.Close()
+	b := make([]byte, blockLen)
+	for n := range uint64(mostBlocks) {
+		if _, err := file.ReadAt(b, int64(n*blockLen)); err != nil {
+			return fmt.Errorf("%w: block %d: %w", ErrLost, n, err)
+		}
+		switch want := f.block(n); {
+		case n < durable && !bytes.Equal(b, want):
+			return fmt.Errorf("%w: block %d of %d", ErrLost, n, durable)
+		case n >= durable && !f.onDevice() && !f.partly(b, want):
+			return fmt.Errorf("%w: block %d, behind %d durable ones", errAlien, n, durable)
+		}
+	}
+	return nil
+}
+
+// partly reports whether a block has sectors of what was written to it, and zeros.
+func (f flow) partly(b, want []byte) bool {
+	zeros := make([]byte, sector)
+	for at := 0; at < len(b); at += sector {
+		if one := b[at:][:sector]; !bytes.Equal(one, zeros) && !bytes.Equal(one, want[at:][:sector]) {
+			return false
+		}
+	}
+	return true
+}
