@@ -39,10 +39,6 @@ func (r *rig) disturbed() {
 	})
 	d.part(t, "an I/O queue ends", func() { d.busy.during(d.rig, func() { d.end(1) }); d.live() })
 	d.part(t, "the admin queue ends", func() { d.busy.during(d.rig, func() { d.end(0) }); d.live() })
-	d.part(t, "the disk answers nothing", func() {
-		testenv.Long(d.T, "the kernel waits for 30 s; make lab runs it")
-		d.silent(m)
-	})
 	d.part(t, "the disk fails", func() { d.fails(m) })
 	d.part(t, "fewer queues", func() {
 		before := v.server.Stats()
@@ -128,20 +124,6 @@ func (d *disturbance) denied() {
 	testenv.Wait(d.T, patience, "both to be gone", func() bool { return d.v.server.Stats().Queues == before.Queues })
 	if after := d.v.server.Stats(); after.Refused != before.Refused+2 || after.Hosts != before.Hosts {
 		d.Errorf("before %+v, after %+v", before, after)
-	}
-}
-
-// silent: the kernel gives up waiting, connects anew, and does all again when the disk is back.
-func (d *disturbance) silent(m *labenv.Mapped) {
-	at := d.v.server.Stats().Commands
-	m.Hang(d.T)
-	testenv.Wait(d.T, 3*patience, "the kernel to connect anew", func() bool { return d.v.server.Stats().Abandoned > 0 && d.v.server.Stats().Hosts == 1 })
-	m.Mend(d.T)
-	d.busy.goesOn(d.rig)
-	d.live()
-	d.v.rest()
-	if d.v.server.Stats().Commands == at {
-		d.Error("no command came")
 	}
 }
 
