@@ -1,0 +1,35 @@
+//go:build lab
+
+package bpf
+
+import (
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestOnThisKernel runs on the kernels of the lab what depends on a kernel's verifier:
+// programs of filters, rules, and users' own.
+func TestOnThisKernel(t *testing.T) {
+	testenv.Long(t, "the same tests run on this machine's kernel in their whole form")
+	for name, run := range map[string]func(*testing.T){
+		"LoadsInEveryConfiguration":         TestLoadsInEveryConfiguration,
+		"LongListsLoad":                     TestLongListsLoad,
+		"VerifierRefusalIsExplained":        TestVerifierRefusalIsExplained,
+		"TooLongJumpIsExplained":            TestTooLongJumpIsExplained,
+		"ReplaceKeepsTheOldFilterOnError":   TestReplaceKeepsTheOldFilterOnError,
+		"AgreesWithTcpdump":                 TestAgreesWithTcpdump,
+		"RandomExpressionsAgreeWithTcpdump": TestRandomExpressionsAgreeWithTcpdump,
+		"RedirectsCountsAndStamps":          TestRedirectsCountsAndStamps,
+		"MultiBufferPacketsAreCountedWhole": TestMultiBufferPacketsAreCountedWhole,
+		"ReplaceLosesNoPacket":              TestReplaceLosesNoPacket,
+		"FirstRuleDecides":                  TestFirstRuleDecides,
+		"ManyRules":                         TestManyRules,
+		"OwnProgramDecides":                 TestOwnProgramDecides,
+		"OwnProgramRefused":                 TestOwnProgramRefused,
+		"ForeignProgramIsNamedAndLeftAlone": TestForeignProgramIsNamedAndLeftAlone,
+		"CrashTakesTheProgramOff":           TestCrashTakesTheProgramOff,
+	} {
+		t.Run(name, run)
+	}
+}
