@@ -48,7 +48,7 @@ func writeAndFlush(dir string, bytes, records, cpu int, s span) (got sample, err
 	return sample{records: float64(len(took) * records), seconds: all.Seconds(), typical: at(0.5), tail: at(0.99)}, nil
 }
 
-// onCPU calls f on a thread that stays on a CPU, and ends with it.
+// onCPU calls f on a thread that stays on a CPU and ends with it.
 func onCPU[T any](cpu int, f func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	go func() {
