@@ -3,6 +3,7 @@ package roce
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/unifiedd/unifiedd/bpf"
@@ -109,7 +110,9 @@ func (d *Device) makeEngine() (err error) {
 	if m.keys, err = transport.NewKeys(c.Region.Size(), c.Keys); err != nil {
 		return err
 	}
-	m.engine, err = transport.New(transport.Config{Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, MTU: d.tender.mtu, Hold: hold})
+	m.engine, err = transport.New(transport.Config{
+		Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, Generation: rand.Uint32(), MTU: d.tender.mtu, Hold: hold,
+	})
 	if err != nil {
 		return err
 	}

@@ -30,8 +30,11 @@ type Config struct {
 	// Shard of 1 << ShardBits engines: the lower bits of its queue pairs' numbers, by which packets can be
 	// given to the right one.
 	Shard, ShardBits uint8
-	Handles          int      // address handles; default 4096
-	MTU              rdma.MTU // the most the port carries, and what datagrams may have; default 1024
+	// Generation is in the numbers of the first queue pairs, which should not be those that a process before this one
+	// had: a peer may not have forgotten these.
+	Generation uint32
+	Handles    int      // address handles; default 4096
+	MTU        rdma.MTU // the most the port carries, and what datagrams may have; default 1024
 	// Window is how many packets of a queue pair may be unacknowledged; default 128. A READ may go beyond it.
 	Window int
 	// AckEvery is the number of packets after which one asks for an acknowledgement, besides the last of
@@ -90,6 +93,9 @@ func New(c Config) (*Engine, error) {
 		bells: make([]atomic.Uint64, (places+63)/64), groups: map[rdma.GID][]*QueuePair{}}
 	for i := firstPlace + c.QueuePairs - 1; i >= firstPlace; i-- {
 		e.free = append(e.free, uint32(i))
+	}
+	for i := range e.slots {
+		e.slots[i].generation = c.Generation
 	}
 	e.timers.heap = make([]*QueuePair, 0, places)
 	for of := range e.lists {

@@ -298,6 +298,25 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestNumbersOfAnotherGeneration: a process' first numbers are not those of another one.
+func TestNumbersOfAnotherGeneration(t *testing.T) {
+	seen := map[uint32]bool{}
+	for _, generation := range []uint32{0, 1 << 20, 1<<32 - 2} {
+		w := newWorld(t, 1, Config{QueuePairs: 3, Generation: generation})
+		e := w.ends[0]
+		c := QueuePairConfig{SendCQ: e.cq, ReceiveCQ: e.cq}
+		c.Transport = rdma.RC
+		for range 3 {
+			q, err := e.NewQueuePair(c)
+			must(t, err)
+			if n := q.Number(); seen[n] || n < 2 || n >= multicast || e.find(n) != q {
+				t.Errorf("number %d of generation %d", n, generation)
+			}
+			seen[q.Number()] = true
+		}
+	}
+}
+
 // TestSpecialNumber makes the queue pair of connection managers.
 func TestSpecialNumber(t *testing.T) {
 	w := newWorld(t, 1, Config{})
