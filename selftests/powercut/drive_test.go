@@ -18,8 +18,11 @@ import (
 	"github.com/unifiedd/unifiedd/selftests/lab/wire"
 )
 
-// packetsPerSecond is what the emulated machine takes without loss.
-const packetsPerSecond = 1500
+// packetsPerSecond, no more than burst at once, is what the emulated machine takes without loss.
+const (
+	packetsPerSecond = 1500
+	burst            = 300
+)
 
 // TestDrive runs in the guest: one flow after the other captures onto the disk that is
 // recorded, and what it calls durable is written down there.
@@ -148,19 +151,20 @@ func (d *driver) open(t *testing.T, name string) *os.File {
 	return f
 }
 
-// capture runs one flow under traffic.
+// capture runs one flow under traffic, of as many packets as the span has at the rate, however slow the machine is.
 func (d *driver) capture(t *testing.T, f flow) {
 	run := launch(t, d.program, &d.pair.B, "2MiB", f.yaml(d.pair.B.Ifname, d.dir, d.device(f)))
 	run.Running(t)
 	sender := testenv.NewSender(t, &d.pair.A)
 	begin, sent, durable := time.Now(), uint64(0), uint64(0)
+	all := uint64(d.span.Seconds() * packetsPerSecond)
 	run.Until(t, "everything to be durable", func(s *flows.Status) bool {
 		if n := s.Flows[0].Durable.Packets; n > durable {
 			durable = n
 			d.mark(t, Marker{Flow: uint32(f.number), Packets: durable})
 		}
-		if time.Since(begin) < d.span {
-			sent = d.send(t, f, sender, sent, uint64(time.Since(begin).Seconds()*packetsPerSecond))
+		if sent < all {
+			sent = d.send(t, f, sender, sent, min(uint64(time.Since(begin).Seconds()*packetsPerSecond), all, sent+burst))
 			return false
 		}
 		for why, n := range s.Flows[0].Dropped {
