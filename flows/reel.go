@@ -335,13 +335,3 @@ func (r *reel) wanted() uint64 {
 	}
 	return r.first + uint64(at/r.size)
 }
-
-// idle reports whether nothing is being read and the device has nothing.
-func (r *reel) idle() bool {
-	for n := r.freed; n < r.asked; n++ {
-		if p := r.span(n); !p.here || p.due > 0 {
-			return false
-		}
-	}
-	return true
-}

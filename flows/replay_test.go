@@ -15,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // replaying is a configuration with a flow that captures at end B, and one that sends captures from end A.
@@ -86,6 +87,9 @@ func TestReplay(t *testing.T) {
 // TestReplayInPlace: each packet of a slot capture lies once in the whole region when it is sent, where the disk put it, and
 // nowhere else afterwards.
 func TestReplayInPlace(t *testing.T) {
+	if umem.Invariants {
+		t.Skip("extents that are given back are overwritten when ownership is checked")
+	}
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 2000, 1000)
 	path := l.write(t, "in.pcapng", true, frames)
@@ -116,7 +120,7 @@ func (l *lab) write(t *testing.T, name string, ng bool, frames [][]byte) string 
 	t.Helper()
 	var out bytes.Buffer
 	var err error
-	put := func(ci gopacket.CaptureInfo, data []byte) error { return nil }
+	var put func(ci gopacket.CaptureInfo, data []byte) error
 	if ng {
 		w, e := pcapgo.NewNgWriter(&out, layers.LinkTypeEthernet)
 		err, put = e, func(ci gopacket.CaptureInfo, data []byte) error {

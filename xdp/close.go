@@ -137,6 +137,9 @@ func (i *Interface) closeRest() (err error) {
 		return nil
 	}
 	i.final, err = i.ledger()
+	if unsent, e := i.countUnsent(); e == nil { // else the ledger has said what is wrong, or the interface is gone
+		i.unsent = unsent
+	}
 	if i.program != nil {
 		err = errors.Join(err, i.program.Close())
 	}

@@ -36,6 +36,7 @@ type Interface struct {
 	programID    uint32 // of the attached program
 	lost         lost   // by the device, as of the last Ledger
 	final        Ledger // what Ledger says after Close
+	unsent       uint64 // what Unsent says after Close
 	closed       bool
 }
 

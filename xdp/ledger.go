@@ -110,13 +110,17 @@ func (i *Interface) addDevice(l *Ledger, refused uint64) {
 }
 
 // Unsent is how many packets the device dropped or could not send since the interface was opened, whoever they were from: a
-// socket hears nothing of that, and counts them as sent. An interface that is gone, or closed, is an error.
+// socket hears nothing of that, and counts them as sent. After Close it is what it was then. An interface that is gone is an error.
 func (i *Interface) Unsent() (uint64, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.closed {
-		return 0, fmt.Errorf("count what %s did not send: %w", i.Name(), ErrClosed)
+		return i.unsent, nil
 	}
+	return i.countUnsent()
+}
+
+func (i *Interface) countUnsent() (uint64, error) {
 	s, err := i.device.look()
 	if err != nil {
 		return 0, fmt.Errorf("count what %s did not send: %w", i.Name(), err)

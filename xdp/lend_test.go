@@ -78,9 +78,13 @@ func sendLent(t *testing.T, mtu int) {
 	if s := g.stats(p); s.Sent.Packets != uint64(len(sent)) || s.Kernel.TxInvalid != 0 || s.Refused != 0 {
 		t.Errorf("stats %+v", s)
 	}
-	if n, err := i.Unsent(); n != 0 || err != nil {
-		t.Errorf("the device did not send %d: %v", n, err)
+	unsent := func(when string) {
+		t.Helper()
+		if n, err := i.Unsent(); n != 0 || err != nil {
+			t.Errorf("%s: the device did not send %d: %v", when, n, err)
+		}
 	}
+	unsent("open")
 	end := g.region.Size()
 	for _, bad := range []umem.Frame{{Addr: end - 63, Len: 64}, {Addr: end + 4096, Len: 64}, {Addr: ^uint64(0) - 8, Len: 64}, {Addr: at, Len: 4097}, {Addr: at}} {
 		if n := p.Send([]umem.Frame{bad}); n != 1 {
@@ -96,6 +100,10 @@ func sendLent(t *testing.T, mtu int) {
 	}
 	p.Return(extent)
 	g.worker.Give(extent)
+	if err := i.Close(); err != nil {
+		t.Fatal(err)
+	}
+	unsent("closed")
 }
 
 // reapLent takes the addresses of n descriptors off those that are wanted.
