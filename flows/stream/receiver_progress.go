@@ -177,8 +177,19 @@ func (r *Receiver) told(f umem.Frame) {
 	case p == nil:
 	case f.Options&umem.Failed != 0:
 		p.saidAll()
-		r.lose(p, r.port.Cause(p.slot))
+		r.sendFailed(p)
 	case p.final && slot.busy == 0:
 		p.saidAll()
 	}
+}
+
+// sendFailed ends a peer whose queue pair failed while it was told something. That this was flushed, and nothing of ours failed before, is no cause:
+// the peer's device asked for what it was not granted, as inspect has it.
+func (r *Receiver) sendFailed(p *peer) {
+	cause := r.port.Cause(p.slot)
+	if p.granted != nil && flushed(cause) && !p.state.ended() && !p.stopped {
+		r.refuse(p, protocol.NotGranted)
+		return
+	}
+	r.lose(p, cause)
 }
