@@ -86,7 +86,7 @@ func (e *egress) judge(p *capfile.Packet, r *reel) unsent {
 	return unsents
 }
 
-// look is a packet in one piece. Those in two extents are few.
+// look is a packet in one piece. Those in two extents, which are few, are copied.
 func (e *egress) look(p *capfile.Packet, r *reel) []byte {
 	if p.Len == 0 {
 		return nil
@@ -96,6 +96,7 @@ func (e *egress) look(p *capfile.Packet, r *reel) []byte {
 		return e.region.At(addr, uint64(p.Len))
 	}
 	e.whole = e.whole[:p.Len]
+	add(&e.copied, uint64(p.Len))
 	return e.gather(e.whole, p, r)
 }
 
