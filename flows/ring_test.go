@@ -160,7 +160,8 @@ func (s *store) abandon(t *testing.T) {
 	t.Helper()
 	close(s.stop)
 	select {
-	case <-s.ready: // its supplier then prepares none, and discards none
+	case <-s.ready: // its supplier does not discard it, and waits to hear when it was taken
+		s.begun <- time.Now()
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(s.back)
