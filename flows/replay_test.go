@@ -115,40 +115,6 @@ func TestReplayInPlace(t *testing.T) {
 	}
 }
 
-// TestReplayJoined sends a packet that begins so close to the end of an extent that no header lies there: it is copied, and
-// counted, once to be sent and, where there is a filter, once for that.
-func TestReplayJoined(t *testing.T) {
-	const (
-		extent, size = 256 << 10, 1000
-		fileHeader   = 24
-		packetHeader = 16
-	)
-	for _, c := range []struct {
-		name, options string
-		before        int // bytes of the packet in the first extent
-		copied        uint64
-	}{
-		{"sent", "", 8, size},
-		{"sent and looked at", ", filter: udp", 8, 2 * size},
-		{"looked at", ", filter: udp", 500, size},
-		{"gathered", "", 500, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			l := newLab(t, testenv.PairOptions{NoAddresses: true})
-			// The first packet is as long as it takes for another one to begin there.
-			first := (extent-c.before-fileHeader-packetHeader)%(size+packetHeader) - packetHeader
-			frames := append([][]byte{testenv.UDP(&l.A, &l.B, 5000, 0, first)}, testenv.Stream(&l.A, &l.B, 5000, 1, 300, size)...)
-			path := l.write(t, "in.pcap", false, frames)
-			d := l.open(t, l.replaying("slot", "file: "+path+c.options, "pace: top"), Options{})
-			s, got := l.replay(t, d.Flows()[1], len(frames), total(frames))
-			samePackets(t, "tcpdump of what arrived", got, frames)
-			if s.CopiedBytes["joined"] != c.copied {
-				t.Errorf("%d bytes were copied, want %d", s.CopiedBytes["joined"], c.copied)
-			}
-		})
-	}
-}
-
 // write makes a capture of other programs, with a millisecond between two packets, as pcapng or pcap.
 func (l *lab) write(t *testing.T, name string, ng bool, frames [][]byte) string {
 	t.Helper()

@@ -1,0 +1,150 @@
+//go:build lab
+
+package nvme
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+const hostID = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a03"
+
+// connect has the kernel connect to a target, and returns the block device that it makes.
+func connect(t *testing.T, port, nqn string) (disk string) {
+	t.Helper()
+	run(t, "nvme", "connect", "-t", "rdma", "-a", address, "-s", port, "-n", nqn, "--hostid", hostID, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+hostID)
+	t.Cleanup(func() { run(t, "nvme", "disconnect", "-n", nqn) })
+	testenv.Wait(t, testenv.Within(30*time.Second), "the namespace of "+nqn, func() bool {
+		all, _ := filepath.Glob("/sys/block/nvme*n*/device/subsysnqn")
+		for _, file := range all {
+			text, _ := os.ReadFile(file)
+			disk = filepath.Base(filepath.Dir(filepath.Dir(file)))
+			if _, err := os.Stat("/dev/" + disk); strings.TrimSpace(string(text)) == nqn && err == nil {
+				return true
+			}
+		}
+		return false
+	})
+	return disk
+}
+
+func run(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(testenv.Tool(t, name), args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+}
+
+// load is a fio that can be stopped.
+type load struct {
+	*testing.T
+	disk    string
+	command *exec.Cmd
+	stat    string // what the kernel counts of the device
+}
+
+// begin starts a fio on a block device and stops it as soon as it does something.
+func begin(t *testing.T, disk string, c *contest) *load {
+	t.Helper()
+	l := &load{T: t, disk: disk, stat: "/sys/block/" + disk + "/stat"}
+	if paths, _ := filepath.Glob("/sys/block/" + pathOf(disk) + "/stat"); len(paths) == 1 {
+		l.stat = paths[0] // what has several paths is not counted before Linux 6.4
+	}
+	l.command = exec.Command(testenv.Tool(t, "fio"), "--name=load", "--filename=/dev/"+disk, "--rw="+c.mode, fmt.Sprintf("--bs=%d", c.size), fmt.Sprintf("--iodepth=%d", c.depth),
+		"--ioengine=libaio", "--direct=1", "--time_based", "--runtime=3600", "--size=256m", "--norandommap", "--randrepeat=1", "--gtod_reduce=1", "--scramble_buffers=0")
+	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := l.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	before := l.bytes()
+	testenv.Wait(t, testenv.Within(30*time.Second), "fio to begin", func() bool { return l.bytes() >= before+uint64(c.size)*4 })
+	l.signal(syscall.SIGSTOP)
+	return l
+}
+
+// pathOf is the pattern of the name of a disk's one path: of nvme1n2 it is nvme1c*n2.
+func pathOf(disk string) string {
+	n := strings.LastIndexByte(disk, 'n')
+	return disk[:n] + "c*" + disk[n:]
+}
+
+func (l *load) signal(s syscall.Signal) {
+	l.Helper()
+	if err := syscall.Kill(-l.command.Process.Pid, s); err != nil {
+		l.Fatal(err)
+	}
+}
+
+func (l *load) end() {
+	_ = syscall.Kill(-l.command.Process.Pid, syscall.SIGKILL)
+	_ = l.command.Wait() // it was killed
+}
+
+// settles is how long a fio that goes on runs before it is measured.
+const settles = 100 * time.Millisecond
+
+// measure has it go on for a while.
+func (l *load) measure(span time.Duration, size int) sample {
+	l.Helper()
+	l.signal(syscall.SIGCONT)
+	time.Sleep(settles)
+	bytes, idle, start := l.bytes(), l.idle(), time.Now()
+	time.Sleep(span)
+	bytes, idle = l.bytes()-bytes, l.idle()-idle
+	s := sample{bytes: float64(bytes), operations: float64(bytes) / float64(size), wall: time.Since(start)}
+	l.signal(syscall.SIGSTOP)
+	time.Sleep(settles) // what it has asked for is done
+	if s.busy = processors*s.wall - idle; bytes == 0 {
+		l.Fatalf("nothing went through %s", l.disk)
+	}
+	return s
+}
+
+const (
+	processors = 2 // of the guest
+	sector     = 512
+)
+
+// bytes is what was read and written: Documentation/admin-guide/iostats.rst.
+func (l *load) bytes() uint64 {
+	l.Helper()
+	f := l.fields(l.stat)
+	return (f[2] + f[6]) * sector
+}
+
+// idle is how long the processors had nothing to do: proc_stat(5), in hundredths of a second.
+func (l *load) idle() time.Duration {
+	l.Helper()
+	f := l.fields("/proc/stat")
+	return time.Duration(f[3]+f[4]) * 10 * time.Millisecond
+}
+
+// fields are the numbers of a file's first line.
+func (l *load) fields(file string) (all []uint64) {
+	l.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		l.Fatal(err)
+	}
+	line, _, _ := strings.Cut(strings.TrimPrefix(string(text), "cpu "), "\n")
+	for _, word := range strings.Fields(line) {
+		n, err := strconv.ParseUint(word, 10, 64)
+		if err != nil {
+			l.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, n)
+	}
+	if len(all) < 8 {
+		l.Fatalf("%s: %q", file, line)
+	}
+	return all
+}

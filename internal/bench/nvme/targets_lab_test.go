@@ -1,0 +1,107 @@
+//go:build lab
+
+package nvme
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+//lab:program cmd/unifiedd
+
+const (
+	address    = "10.79.0.1"
+	ourPort    = "4420"
+	theirPort  = "4421"
+	ourNQN     = "nqn.2026-01.com.example:ours"
+	theirNQN   = "nqn.2026-01.com.example:theirs"
+	regionMiB  = 64
+	queueDepth = 128 // as many as the initiator asks for
+)
+
+// serveOurs serves the disk by the daemon.
+func serveOurs(t *testing.T, device string) {
+	t.Helper()
+	testenv.HugePages(t, (regionMiB+2)<<20)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "unifiedd.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, `
+control: {socket: %s/control.sock}
+region: {size: %dMiB, extent: 512KiB, extents: 24}
+workers: [{name: main, wait: poll}]
+flows:
+  - name: volume
+    from: {device: %s}
+    to: {rdma: %s, listen: "%s:%s", subsystem: %s, clients: 8, window: %d, force: true}
+`, dir, regionMiB, labenv.Disk, device, address, ourPort, ourNQN, queueDepth), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	c := exec.Command(labenv.Program(t, "unifiedd"), "run", "-c", file)
+	c.Stdout, c.Stderr = log, log
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := func() []byte { text, _ := os.ReadFile(log.Name()); return text }
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGTERM) // it may have ended by itself; Wait says how
+		if err := c.Wait(); err != nil || t.Failed() {
+			t.Errorf("the daemon: %v\n%s", err, said())
+		}
+	})
+	testenv.Wait(t, testenv.Within(30*time.Second), "the daemon to serve", func() bool { return bytes.Contains(said(), []byte("flow runs")) })
+}
+
+// nvmet is where the kernel's target is configured: Documentation/nvme/nvmet.rst, drivers/nvme/target/configfs.c.
+const nvmet = "/sys/kernel/config/nvmet"
+
+// serveTheirs serves the disk by the kernel's target.
+func serveTheirs(t *testing.T) {
+	t.Helper()
+	labenv.Modules(t, "nvmet", "nvmet_rdma")
+	if _, err := os.Stat(nvmet); err != nil {
+		run(t, "mount", "-t", "configfs", "configfs", "/sys/kernel/config")
+	}
+	subsystem, port := filepath.Join(nvmet, "subsystems", theirNQN), filepath.Join(nvmet, "ports", "1")
+	namespace := filepath.Join(subsystem, "namespaces", "1")
+	for _, dir := range []string{subsystem, namespace, port} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, set := range [][2]string{
+		{subsystem + "/attr_allow_any_host", "1"}, {namespace + "/device_path", labenv.Disk}, {namespace + "/enable", "1"},
+		{port + "/addr_trtype", "rdma"}, {port + "/addr_adrfam", "ipv4"}, {port + "/addr_traddr", address}, {port + "/addr_trsvcid", theirPort},
+	} {
+		if err := os.WriteFile(set[0], []byte(set[1]), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(port, "subsystems", theirNQN)
+	if err := os.Symlink(subsystem, link); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(link); err != nil {
+			t.Error(err)
+		}
+	})
+}
