@@ -147,7 +147,7 @@ var notOnCards = map[string]string{
 	"Peek":                 copied,
 	"GenericMode":          "it is about the loopback interface",
 	"SupplyRefusesExtents": noInterface, "Attempts": noInterface, "ParsePolicy": noInterface, "RingBounds": noInterface,
-	"RingFromOutside": noInterface, "RingWraps": noInterface,
+	"RingFromOutside": noInterface, "RingWraps": noInterface, "ProgramTries": noInterface,
 	"SendGathered": parts, "SendGatheredRoom": parts, "SendGatheredRefused": parts, "SendGatheredDisorder": parts, "SendGatheredNoAllocations": parts,
 	"CardClock": noStamps, "CardClockRefused": noStamps, "CardTime": noInterface,
 }

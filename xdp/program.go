@@ -18,12 +18,16 @@ type programTry struct {
 // sockets can take; packets too long for the sockets it leaves to the kernel. Where
 // the kernel cannot hand packets of several buffers to a socket at all, however
 // short (xdp_do_redirect in net/core/filter.c before Linux 6.6), the program must not
-// get such.
+// get such. In generic mode it never does: there the kernel makes packets one piece for a program without
+// multi-buffer, and new packets of pages for one with it, which costs more (netif_skb_check_for_xdp in net/core/dev.c).
 func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 	var out []programTry
 	for _, mode := range []bpf.Mode{bpf.Driver, bpf.Generic} {
-		unwanted := c.Mode != bpf.Any && c.Mode != mode
-		if unwanted || g.ZeroCopy && mode == bpf.Generic {
+		switch {
+		case c.Mode != bpf.Any && c.Mode != mode, g.ZeroCopy && mode == bpf.Generic:
+			continue
+		case mode == bpf.Generic:
+			out = append(out, programTry{mode, false})
 			continue
 		}
 		out = append(out, programTry{mode, g.MultiBuffer})

@@ -2,6 +2,7 @@ package xdp
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,4 +157,24 @@ func TestOwnProgram(t *testing.T) {
 		t.Error(err)
 	}
 	g.balanced(i, 12)
+}
+
+// TestProgramTries: in generic mode the program is always one that takes packets in one piece.
+func TestProgramTries(t *testing.T) {
+	for _, c := range []struct {
+		mode    bpf.Mode
+		granted Granted
+		want    []programTry
+	}{
+		{bpf.Any, Granted{MultiBuffer: true}, []programTry{{bpf.Driver, true}, {bpf.Driver, false}, {bpf.Generic, false}}},
+		{bpf.Any, Granted{}, []programTry{{bpf.Driver, false}, {bpf.Driver, true}, {bpf.Generic, false}}},
+		{bpf.Any, Granted{ZeroCopy: true}, []programTry{{bpf.Driver, false}, {bpf.Driver, true}}},
+		{bpf.Generic, Granted{MultiBuffer: true}, []programTry{{bpf.Generic, false}}},
+		{bpf.Driver, Granted{MultiBuffer: true}, []programTry{{bpf.Driver, true}, {bpf.Driver, false}}},
+	} {
+		config := Config{Mode: c.mode}
+		if got := config.programTries(&c.granted, true); !slices.Equal(got, c.want) {
+			t.Errorf("%v, granted %+v: %v, want %v", c.mode, c.granted, got, c.want)
+		}
+	}
 }

@@ -120,13 +120,19 @@ func TestSinglePacket(t *testing.T) {
 }
 
 // TestMultiBuffer receives packets of up to 9000 bytes in several frames, and
-// sends them on in several.
+// sends them on in several, wherever the program is.
 func TestMultiBuffer(t *testing.T) {
 	needFragments(t)
+	for _, mode := range []bpf.Mode{bpf.Driver, bpf.Generic} {
+		t.Run(mode.String(), func(t *testing.T) { testMultiBuffer(t, mode) })
+	}
+}
+
+func testMultiBuffer(t *testing.T, mode bpf.Mode) {
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
 	g := newRig(t, small())
-	i := g.open(&pair.B, Config{Shape: umem.Shape{Headroom: 284, MultiBuffer: true}, RingSize: 1024})
-	if !i.Granted().MultiBuffer || i.Granted().MaxPacket != 0 {
+	i := g.open(&pair.B, Config{Shape: umem.Shape{Headroom: 284, MultiBuffer: true}, RingSize: 1024, Mode: mode})
+	if !i.Granted().MultiBuffer || i.Granted().MaxPacket != 0 || i.Granted().Mode != mode {
 		t.Fatalf("granted %+v", i.Granted())
 	}
 	p := i.Ports()[0]
