@@ -13,7 +13,7 @@ type absences struct {
 	most  atomic.Uint64 // nanoseconds, the longest
 }
 
-// absence is how long the flows go unattended before that is counted: the most a ring of the default size holds, of 200,000 packets a second.
+// absence is how long the flows go unattended before that is counted: the most a ring of 4096 holds, of 200,000 packets a second.
 const absence = 20 * time.Millisecond
 
 // note counts the time since the flows were looked at last, less a wait the worker was set to.

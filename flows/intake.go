@@ -21,6 +21,7 @@ type intake struct {
 	net     interfaces
 	mirror  *mirror.Mirror // of the interface, to net; nil: packets are taken from the host
 	sources []source
+	ring    int // entries of each ring of a source
 	first   int // the source that is served first in this round
 	spare   *stack
 	total   int          // frames, wherever they are

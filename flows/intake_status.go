@@ -11,7 +11,7 @@ import (
 // announce is what the log says of the interface.
 func (n *intake) announce(from config.From) []any {
 	g := n.net.Granted()
-	a := []any{"queues", len(n.sources), "zero_copy", g.ZeroCopy, "multi_buffer", g.MultiBuffer, "attach", g.Mode.String()}
+	a := []any{"queues", len(n.sources), "zero_copy", g.ZeroCopy, "multi_buffer", g.MultiBuffer, "attach", g.Mode.String(), "ring", n.ring}
 	if why := g.WhyNotZeroCopy(); why != "" {
 		a = append(a, "why_no_zero_copy", why)
 	}
@@ -47,7 +47,7 @@ func (n *intake) observe(s *FlowStatus) error {
 			s.CardStamped += st.Stamped
 		}
 	}
-	s.Left = n.net.Unbound()
+	s.Left, s.Ring = n.net.Unbound(), n.ring
 	s.Packets, s.Bytes, s.Refused = n.packets.Load(), n.bytes.Load(), n.refused.Load()
 	s.KernelBytes["xdp"] = 0
 	if !s.ZeroCopy {

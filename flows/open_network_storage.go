@@ -56,6 +56,11 @@ func (n *intake) openNet(o *opening) (err error) {
 	if o.flow.From.Interfaces != nil {
 		names = o.flow.From.Interfaces
 	}
+	ring, err := ringLength(o, names)
+	if err != nil {
+		return err
+	}
+	n.ring, x.RingSize = ring, uint32(ring)
 	id := uint32(0)
 	for _, name := range names {
 		x.Interface = name
@@ -77,7 +82,7 @@ func (n *intake) openNet(o *opening) (err error) {
 func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	x := xdp.Config{
 		Interface: c.From.Interface, Holder: hands, Direction: xdp.Receive,
-		Shape: umem.Shape{MultiBuffer: true}, RingSize: uint32(c.From.Ring), Timestamps: true, Promiscuous: c.From.Promiscuous,
+		Shape: umem.Shape{MultiBuffer: true}, Timestamps: true, Promiscuous: c.From.Promiscuous,
 		BusyPoll: xdp.BusyPoll{Time: c.From.BusyPoll},
 	}
 	for _, q := range c.From.Queues {
@@ -159,7 +164,7 @@ func (n *intake) fill(o *opening, least, most int) error {
 	got := o.hands.Take(frames)
 	n.spare.fs, n.total, n.least, n.hands = frames[:got], got, least, o.hands
 	if got < least {
-		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(n.sources), o.flow.From.Ring, least)
+		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(n.sources), n.ring, least)
 	}
 	for range queues/len(n.sources)/burst + 1 {
 		n.supply()

@@ -70,6 +70,7 @@ type FlowStatus struct {
 	CardStamped uint64   `json:"card_stamped"`             // packets with a time of the card
 	MultiBuffer bool     `json:"multi_buffer"`             // long packets span frames
 	Attach      string   `json:"attach"`                   // driver or generic
+	Ring        int      `json:"ring,omitempty"`           // entries of each ring of a receive queue
 	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
 	Mirrors     []string `json:"mirrors,omitempty"`        // directions that copies are taken of, instead of the packets
 

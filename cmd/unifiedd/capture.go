@@ -82,7 +82,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
 	s.StringVar(&f.zeroCopy, "zero-copy", string(config.ZeroCopyPrefer), "require, prefer or copy")
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
-	s.IntVar(&f.ring, "ring", 4096, "entries of each ring of a queue")
+	s.IntVar(&f.ring, "ring", 0, "entries of each ring of a queue (default as many as there are frames for, 32768 at most)")
 	s.BoolVarP(&f.ownOnly, "no-promiscuous-mode", "p", false, "capture only what is for this host")
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
 	s.StringVar(&f.mirror, "mirror", "", "take copies, while the host goes on: both, ingress or egress (default both)")

@@ -220,7 +220,7 @@ func granted(f *flows.FlowStatus) string {
 	if f.MultiBuffer {
 		mode += ", multi-buffer"
 	}
-	return mode + ", XDP in the " + f.Attach
+	return fmt.Sprintf("%s, XDP in the %s, rings of %d", mode, f.Attach, f.Ring)
 }
 
 // times says whose times of arrival packets have.

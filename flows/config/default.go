@@ -46,6 +46,7 @@ func NewFlowOf(kind Kind, name string) Flow {
 	switch kind {
 	case KindNetworkStorage:
 		f.From, f.To = newNetwork(), newStore()
+		f.From.Ring = 0
 		f.To.Flush, f.To.Durable = 500*time.Millisecond, time.Second
 	case KindRDMAStorage:
 		f.From, f.To = newClients(), newStore()

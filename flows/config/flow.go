@@ -46,7 +46,7 @@ type From struct {
 	Object Object
 	// Rules decide instead of Filter, the first that matches; nil: there are none.
 	Rules []Rule
-	// Ring is the number of entries of each ring of a queue, a power of two.
+	// Ring is the number of entries of each ring of a queue, a power of two; of a capture 0: as many as there are frames for.
 	Ring int
 	// BusyPoll is the time given to SO_BUSY_POLL, in whole microseconds; 0:
 	// off.

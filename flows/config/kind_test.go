@@ -13,12 +13,14 @@ func TestKinds(t *testing.T) {
 	const peers = "peers: [{name: p, address: \"h:1\", flow: w}]"
 	clients := From{RDMA: "roce:e", Listen: ":7471", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodSend}
 	packets := From{Interface: "e0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true}
+	captured := packets
+	captured.Ring = 0
 	to := []Peer{{Name: "p", Address: "h:1", Flow: "w", Policy: PolicyWait}}
 	tests := map[Kind]struct {
 		text string
 		want Flow
 	}{
-		KindNetworkStorage: {"{to: {file: /f}, from: {interface: e0}", Flow{From: packets, To: To{
+		KindNetworkStorage: {"{to: {file: /f}, from: {interface: e0}", Flow{From: captured, To: To{
 			File: "/f", Layout: LayoutPacked, Segment: Segment{Size: GiB}, Prepare: PrepareAllocate,
 			Flush: 500 * time.Millisecond, Durable: time.Second,
 		}}},

@@ -63,7 +63,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "orders", Worker: "fast", Pos: Pos{file, 58, 5},
-				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,
@@ -137,7 +137,7 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "office", Worker: "main", Pos: Pos{file, 156, 5},
-				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm"},
 			},
@@ -192,7 +192,7 @@ func TestDefaults(t *testing.T) {
 		Control: Control{Socket: "/run/unifiedd/control.sock"},
 		Flows: []Flow{{
 			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
-			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
 			To: To{
 				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate,
 				Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: time.Second,
@@ -256,7 +256,7 @@ func TestAccepted(t *testing.T) {
 		"merge": {"flows:\n- &a {name: a, from: {interface: e0, ring: 64}, to: &t {file: /a, flush: 20ms}}\n" +
 			"- {<<: *a, name: b, from: {interface: e1}, to: {<<: [*t], file: /b}}",
 			func(c *Config) any { return []any{c.Flows[1].From.Ring, c.Flows[1].To.Flush} },
-			[]any{4096, 20 * time.Millisecond}},
+			[]any{0, 20 * time.Millisecond}},
 		"alias": {"flows:\n- {name: a, from: {interface: e0, ring: &r 64}, to: {file: /a}}\n" +
 			"- {name: b, from: {interface: e1, ring: *r}, to: {file: /b}}",
 			func(c *Config) any { return c.Flows[1].From.Ring }, 64},
@@ -382,7 +382,7 @@ flows[1].to.file: file "relative" is taken already, by flows[0].to.file`
 	f.From.RDMA, f.From.Listen, f.To.File = "mlx5_0", ":7471", "/captures/x"
 	c.Flows = []Flow{f}
 	c.Complete()
-	if err := c.Validate(Options{}); err == nil || !strings.Contains(err.Error(), "flows[0].from.ring: has a meaning only for a network interface") {
+	if err := c.Validate(Options{}); err == nil || !strings.Contains(err.Error(), "flows[0].from.zero_copy: has a meaning only for a network interface") {
 		t.Errorf("the defaults of another kind: %v", err)
 	}
 	if err := (&Config{}).Validate(Options{}); err == nil {

@@ -179,6 +179,9 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	switch kind {
 	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull:
 		f.From = drawPackets(t, name)
+		if kind == KindNetworkStorage && rapid.Bool().Draw(t, "any ring") {
+			f.From.Ring = 0
+		}
 	case KindNullStorage, KindNullRDMA, KindNullNull:
 		f.From.Generate = Size(rapid.IntRange(minGenerated, 2048-MessageOverhead).Draw(t, "generate"))
 		f.From.Rate = rapid.IntRange(0, maxRate).Draw(t, "rate")
@@ -217,7 +220,7 @@ func drawReplay(t *rapid.T, name string, f *Flow) {
 	f.From.Filter = rapid.StringMatching(`([!-~é日"'\\]+ ?\t?)*x`).Draw(t, "filter")
 	f.To.Interface = name
 	f.To.ZeroCopy = rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy")
-	f.To.Ring = minRing << rapid.IntRange(0, 9).Draw(t, "ring")
+	f.To.Ring = MinRing << rapid.IntRange(0, 9).Draw(t, "ring")
 	f.To.Spin = time.Duration(rapid.Int64Range(0, int64(maxSpin)).Draw(t, "spin"))
 	f.To.Late = time.Duration(rapid.Int64Range(0, int64(maxLate)).Draw(t, "late"))
 	f.To.MaxGap = time.Duration(rapid.Int64Range(0, int64(time.Hour)).Draw(t, "gap"))
@@ -328,7 +331,7 @@ func drawPackets(t *rapid.T, name string) From {
 		ZeroCopy:    rapid.SampledFrom(allZeroCopies).Draw(t, "zero copy"),
 		Timestamps:  rapid.SampledFrom(allTimestamps).Draw(t, "timestamps"),
 		Filter:      rapid.StringMatching(`([!-~é日"'\\]+ ?\t?)*x`).Draw(t, "filter"),
-		Ring:        minRing << rapid.IntRange(0, 9).Draw(t, "ring"),
+		Ring:        MinRing << rapid.IntRange(0, 9).Draw(t, "ring"),
 		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
 		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
 		TakeOver:    rapid.Bool().Draw(t, "take over"),

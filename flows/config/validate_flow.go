@@ -14,13 +14,17 @@ import (
 const (
 	maxInterface = 15
 	maxQueue     = 4095
-	minRing      = 64
-	maxRing      = 32768
 	minSegment   = MiB
 	maxSegment   = 64 * TiB
 	maxPath      = 4095 - maxSuffix
 	maxBase      = 255 - maxSuffix
 	maxSuffix    = 41
+)
+
+// Bounds of the entries of a ring.
+const (
+	MinRing = 64
+	MaxRing = 32768
 )
 
 func (v *validator) flows() {
@@ -84,7 +88,7 @@ func (v *validator) from(path string, f *Flow, e ends) {
 		v.generated(from, &f.From)
 	default:
 		v.refuse(from, errors.New("an interface, an RDMA device, or a file or device to serve is needed"))
-		v.packets(from, &f.From)
+		v.packets(from, &f.From, e.kind())
 	}
 }
 
@@ -123,7 +127,7 @@ func (v *validator) network(path string, f *From, kind Kind) {
 		v.need(join(path, "interface"), f.Interface, "the name of a network interface")
 		v.checkErr(join(path, "interface"), checkInterface(f.Interface))
 	}
-	v.packets(path, f)
+	v.packets(path, f, kind)
 }
 
 // interfaces checks the list of several.
@@ -146,11 +150,11 @@ func (v *validator) interfaces(path string, f *From, kind Kind) {
 }
 
 // packets checks which packets of an interface are taken, and how.
-func (v *validator) packets(path string, f *From) {
+func (v *validator) packets(path string, f *From, kind Kind) {
 	v.checkErr(join(path, "zero_copy"), member(f.ZeroCopy, allZeroCopies))
 	v.checkErr(join(path, "timestamps"), member(f.Timestamps, allTimestamps))
-	v.check(within(f.Ring, minRing, maxRing) && powerOfTwo(uint64(f.Ring)), join(path, "ring"),
-		"%d is not a power of two from %d to %d", f.Ring, minRing, maxRing)
+	v.check(f.Ring == 0 && kind == KindNetworkStorage || within(f.Ring, MinRing, MaxRing) && powerOfTwo(uint64(f.Ring)), join(path, "ring"),
+		"%d is not a power of two from %d to %d", f.Ring, MinRing, MaxRing)
 	v.check(within(f.BusyPoll, 0, maxPoll) && f.BusyPoll%time.Microsecond == 0, join(path, "busy_poll"),
 		"%s is not whole microseconds, up to %s", f.BusyPoll, maxPoll)
 	v.queues(join(path, "queues"), f.Queues)

@@ -51,8 +51,8 @@ func (v *validator) sending(path string, t *To) {
 	v.need(join(path, "interface"), t.Interface, "the name of a network interface")
 	v.checkErr(join(path, "interface"), checkInterface(t.Interface))
 	v.checkErr(join(path, "zero_copy"), member(t.ZeroCopy, allZeroCopies))
-	v.check(within(t.Ring, minRing, maxRing) && powerOfTwo(uint64(t.Ring)), join(path, "ring"),
-		"%d is not a power of two from %d to %d", t.Ring, minRing, maxRing)
+	v.check(within(t.Ring, MinRing, MaxRing) && powerOfTwo(uint64(t.Ring)), join(path, "ring"),
+		"%d is not a power of two from %d to %d", t.Ring, MinRing, MaxRing)
 	v.checkErr(join(path, "pace"), checkPace(t.Pace))
 	v.checkErr(join(path, "spin"), upTo(t.Spin, maxSpin))
 	v.checkErr(join(path, "late"), upTo(t.Late, maxLate))

@@ -1,0 +1,48 @@
+package flows
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestLongestRing: rings are as long as the frames suffice for all queues, within bounds.
+func TestLongestRing(t *testing.T) {
+	for _, c := range []struct{ frames, queues, want int }{
+		{-1, 1, 64}, {63, 1, 64}, {127, 1, 64}, {128, 1, 128}, {30592, 1, 16384}, {32768, 1, 32768}, {1 << 20, 1, 32768},
+		{30592, 4, 4096}, {30592, 64, 256},
+	} {
+		if got := longestRing(c.frames, c.queues); got != c.want {
+			t.Errorf("%d frames, %d queues: %d, want %d", c.frames, c.queues, got, c.want)
+		}
+	}
+}
+
+// TestRingWhileAway: a ring whose length is left to us holds what comes while the worker is kept from its flows, more than one of 4096 could.
+func TestRingWhileAway(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	d := l.start(t, strings.Replace(l.defaults("packed"), ", ring: 2048", "", 1), Options{})
+	f := d.Flows()[0]
+	const n, ring = 6000, 8192 // of a region of 96 MiB
+	if got := f.Status().Ring; got != ring {
+		t.Fatalf("the ring has %d entries, want %d", got, ring)
+	}
+	away, back, returned := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() { returned <- f.worker.Do(func() error { close(away); <-back; return nil }) }()
+	<-away
+	sent := testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, n, 200), testenv.SendOptions{Rate: 50000})
+	testenv.Wait(t, 30*time.Second, "the packets to be in the ring", func() bool {
+		s := f.Status()
+		return s.Waiting+lost(s) >= uint64(sent)
+	})
+	close(back)
+	if err := <-returned; err != nil {
+		t.Fatal(err)
+	}
+	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Durable.Packets+lost(s) >= uint64(sent) })
+	if s.Durable.Packets != n || lost(s) > 0 {
+		t.Errorf("of %d packets %d are there, lost: %v", sent, s.Durable.Packets, s.Dropped)
+	}
+}
