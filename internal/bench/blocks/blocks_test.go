@@ -36,10 +36,17 @@ func TestAgainstLocalFio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wanted, err := bench.WantedCases()
+	if err != nil {
+		t.Fatal(err)
+	}
 	b := newBed(t, form)
 	r := bench.NewReport("blocks over RDMA", "unifiedd and unified-flow-test", "fio, on the machine with the disk")
 	r.NoteLoad("before")
 	for _, c := range b.contests(form) {
+		if !wanted.MatchString(c.name()) {
+			continue
+		}
 		for i := range form.Rounds {
 			if err := c.round(t.Context(), i, form.Span); err != nil {
 				t.Fatal(err)
