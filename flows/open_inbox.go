@@ -83,10 +83,19 @@ func (b *inbox) makeRoom(o *opening, c inboxConfig) error {
 		return fmt.Errorf("the region has %d free %s for messages; %d clients with a window of %d need %d at least, and what becomes of their messages %d of those: raise region.size or region.extents, or lower clients or window",
 			b.total, what, from.Clients, from.Window, least, c.away)
 	}
-	b.window = min(b.window, b.total-c.away)
-	b.least, b.long, b.hands = b.window+c.away, what == "extents", o.hands
+	b.long, b.hands = what == "extents", o.hands
+	away := c.away
+	if b.long {
+		away = c.share(b.total - from.Clients)
+	}
+	b.window = min(b.window, b.total-away)
+	b.least = b.window + away
 	return nil
 }
+
+// share is how many extents, of so many that clients are not sure of, the rest of the flow may have: with few of them a round takes few messages,
+// and each round ends with a call of the kernel.
+func (c *inboxConfig) share(free int) int { return max(c.away, min(c.wish, free/2)) }
 
 // inFrames reports whether messages with such payloads land in frames. Longer ones do in
 // extents.

@@ -24,7 +24,7 @@ func meanwhile(o *opening) (least, most int) {
 	case slot:
 		return 2*chainFrames + 2*burst, writes * chainFrames
 	case long:
-		return 4, 8
+		return 4, burst
 	}
 	return 2 * burst, 2 * burst
 }
