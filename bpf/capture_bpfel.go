@@ -43,6 +43,7 @@ const (
 	captureVarMaxLen               = "max_len"
 	captureVarMetaRefused          = "meta_refused"
 	captureVarOwnProgram           = "own_program"
+	captureVarQueues               = "queues"
 	captureVarTimestamps           = "timestamps"
 )
 
@@ -108,6 +109,7 @@ type captureVariableSpecs struct {
 	MaxLen      *ebpf.VariableSpec `ebpf:"max_len"`
 	MetaRefused *ebpf.VariableSpec `ebpf:"meta_refused"`
 	OwnProgram  *ebpf.VariableSpec `ebpf:"own_program"`
+	Queues      *ebpf.VariableSpec `ebpf:"queues"`
 	Timestamps  *ebpf.VariableSpec `ebpf:"timestamps"`
 }
 
@@ -151,6 +153,7 @@ type captureVariables struct {
 	MaxLen      *ebpf.Variable `ebpf:"max_len"`
 	MetaRefused *ebpf.Variable `ebpf:"meta_refused"`
 	OwnProgram  *ebpf.Variable `ebpf:"own_program"`
+	Queues      *ebpf.Variable `ebpf:"queues"`
 	Timestamps  *ebpf.Variable `ebpf:"timestamps"`
 }
 

@@ -7,7 +7,7 @@ import (
 )
 
 // Counters returns what became of all packets since [Load]: the sums over all
-// CPUs. Packets that arrive meanwhile may be in it or not.
+// CPUs and seats. Packets that arrive meanwhile may be in it or not.
 func (p *Program) Counters() (Counters, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -15,11 +15,12 @@ func (p *Program) Counters() (Counters, error) {
 	if p.program == nil {
 		return c, fmt.Errorf("read counters: %w", ErrClosed)
 	}
-	for v := range c {
-		var err error
-		if c[v], err = p.sum(p.maps.counters, uint32(v)); err != nil {
-			return Counters{}, fmt.Errorf("read the counter of %s packets: %w", Verdict(v), err)
+	for seat := range Seats {
+		one, err := p.count(seat)
+		if err != nil {
+			return Counters{}, err
 		}
+		c.add(one)
 	}
 	return c, nil
 }

@@ -8,15 +8,15 @@ import (
 
 // current is what one instance of the program does not share with others.
 type current struct {
-	selection Selection
-	rules     *ebpf.Map // a counter for each rule
-	own       *ebpf.Map // the counters of the user's program; nil: it has none
-	ownNames  []string  // of those
+	decides  table
+	rules    *ebpf.Map // a counter for each rule
+	own      *ebpf.Map // the counters of the user's program; nil: it has none
+	ownNames []string  // of those
 }
 
 // newCurrent takes what it needs out of the collection.
-func newCurrent(s Selection, spec *ebpf.CollectionSpec, collection *ebpf.Collection) current {
-	c := current{selection: s, rules: collection.DetachMap(captureMapRules)}
+func newCurrent(s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection) current {
+	c := current{decides: s, rules: collection.DetachMap(captureMapRules)}
 	if counters := spec.Maps[ownPrefix+ownCounters]; counters != nil {
 		c.own, c.ownNames = collection.DetachMap(ownPrefix+ownCounters), counterNames(counters)
 	}

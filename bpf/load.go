@@ -27,7 +27,7 @@ func (m *maps) replacements() map[string]*ebpf.Map {
 }
 
 // prepare returns the compiled program set up as the configuration says, with this selection.
-func (c Config) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
+func (c Config) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	spec, err := loadCapture()
 	if err != nil {
 		return nil, fmt.Errorf("read the compiled XDP program: %w", err)
@@ -37,7 +37,7 @@ func (c Config) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
 	if !c.MultiBuffer {
 		program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 	}
-	spec.Maps[captureMapXsks].MaxEntries = uint32(c.Queues)
+	spec.Maps[captureMapXsks].MaxEntries = uint32(Seats * c.Queues)
 	if err := c.setConstants(spec); err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func (c Config) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
 		return spec, s.Own.join(spec, c.MultiBuffer)
 	case s.Rules != nil:
 		spec.Maps[captureMapRules].MaxEntries = uint32(max(1, len(s.Rules)))
-		program.Instructions, err = spliceRules(program.Instructions, s.Rules)
+		program.Instructions, err = spliceRules(program.Instructions, s)
 	default:
 		var body asm.Instructions
 		if body, err = cmp.Or(s.Filter, &filter.Expr{}).Instructions(); err == nil {
@@ -79,6 +79,9 @@ func (c Config) setConstants(spec *ebpf.CollectionSpec) error {
 	if err := spec.Variables[captureVarMaxLen].Set(c.MaxLen); err != nil {
 		return fmt.Errorf("set the longest packet: %w", err)
 	}
+	if err := spec.Variables[captureVarQueues].Set(uint32(c.Queues)); err != nil {
+		return fmt.Errorf("set the number of queues: %w", err)
+	}
 	if err := spec.Variables[captureVarTimestamps].Set(timestamps); err != nil {
 		return fmt.Errorf("set timestamps: %w", err)
 	}
@@ -110,12 +113,12 @@ func Load(c Config) (*Program, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	s := c.selection()
+	s := oneTable(c.selection())
 	spec, err := c.prepare(&s)
 	if err != nil {
 		return nil, err
 	}
-	collection, err := load(spec, &s, nil)
+	collection, err := load(spec, &s.Selection, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,8 @@ func TestVerifierRefusalIsExplained(t *testing.T) {
 func TestVerifierWordsAreShown(t *testing.T) {
 	testenv.Root(t)
 	expr := mustParse(t, "tcp")
-	spec, err := Config{Queues: 1}.prepare(&Selection{Filter: expr})
+	only := oneTable(Selection{Filter: expr})
+	spec, err := Config{Queues: 1}.prepare(&only)
 	if err != nil {
 		t.Fatal(err)
 	}

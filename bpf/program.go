@@ -48,7 +48,7 @@ func newProgram(c Config, spec *ebpf.CollectionSpec, collection *ebpf.Collection
 		mapped:  refused,
 		home:    home,
 		program: collection.DetachProgram(onlyProgram),
-		current: newCurrent(c.selection(), spec, collection),
+		current: newCurrent(oneTable(c.selection()), spec, collection),
 		buffer:  make([]captureCounter, cpus),
 	}
 	p.refused.Store(refused.word)
@@ -66,7 +66,10 @@ func (p *Program) Replace(expr *filter.Expr) error { return p.Select(Selection{F
 // Select exchanges what says which packets are wanted. Packets meet either the old selection
 // or the new one, and Counters go on; those of rules, and of the user's program, are the
 // new one's and begin anew. On error the old one stays. Errors are those of [Load].
-func (p *Program) Select(s Selection) error {
+func (p *Program) Select(s Selection) error { return p.change(oneTable(s)) }
+
+// change has the program decide by another table.
+func (p *Program) change(s table) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.program == nil {
@@ -78,7 +81,7 @@ func (p *Program) Select(s Selection) error {
 	}
 	var collection *ebpf.Collection
 	err = p.home.do(func() (err error) {
-		collection, err = load(spec, &s, p.maps.replacements())
+		collection, err = load(spec, &s.Selection, p.maps.replacements())
 		return err
 	})
 	if err != nil {
@@ -88,7 +91,7 @@ func (p *Program) Select(s Selection) error {
 	return p.exchange(collection.DetachProgram(onlyProgram), newCurrent(s, spec, collection))
 }
 
-func (p *Program) prepare(s *Selection) (*ebpf.CollectionSpec, error) {
+func (p *Program) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}

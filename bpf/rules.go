@@ -12,17 +12,17 @@ import (
 
 // spliceRules returns the program with one function more for each rule, and a filter
 // function that asks them in turn.
-func spliceRules(program asm.Instructions, rules []Rule) (asm.Instructions, error) {
+func spliceRules(program asm.Instructions, t *table) (asm.Instructions, error) {
 	start, _ := function(program, filterSymbol)
 	if start < 0 || btf.FuncMetadata(&program[start]) == nil {
 		return nil, errNoFunction(filterSymbol)
 	}
 	kind, model := btf.FuncMetadata(&program[start]), program[start].Metadata // with a line, which the verifier demands too
-	program, err := splice(program, filterSymbol, askRules(rules))
+	program, err := splice(program, filterSymbol, askRules(t))
 	if err != nil {
 		return nil, err
 	}
-	for i, r := range rules {
+	for i, r := range t.Rules {
 		body, err := cmp.Or(r.Match, &filter.Expr{}).Instructions()
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
@@ -38,11 +38,11 @@ func spliceRules(program asm.Instructions, rules []Rule) (asm.Instructions, erro
 func ruleSymbol(i int) string { return fmt.Sprintf("%s_%d", filterSymbol, i) }
 
 // askRules is the body of the filter function: the action of the first rule that matches, and
-// the rule's number, from 1. Without one the packet is left.
-func askRules(rules []Rule) asm.Instructions {
+// the rule's number, from 1, and seat. Without one the packet is left.
+func askRules(t *table) asm.Instructions {
 	const packet, length, result = asm.R6, asm.R7, asm.R0 // the first two stay over calls
 	body := asm.Instructions{asm.Mov.Reg(packet, asm.R1), asm.Mov.Reg(length, asm.R2)}
-	for i, r := range rules {
+	for i, r := range t.Rules {
 		goOn := asm.JEq.Imm(result, 0, "")
 		goOn.Offset = 2 // over the two behind it
 		body = append(body,
@@ -50,7 +50,7 @@ func askRules(rules []Rule) asm.Instructions {
 			asm.Mov.Reg(asm.R2, length),
 			call(ruleSymbol(i)),
 			goOn,
-			asm.Mov.Imm(result, int32((i+1)<<decisionBits)|int32(r.Action)),
+			asm.Mov.Imm(result, int32(t.seat(i)<<seatShift|(i+1)<<decisionBits|int(r.Action))),
 			asm.Return(),
 		)
 	}
@@ -70,15 +70,19 @@ type RuleCounter struct {
 
 // RuleCounters are what each rule of the selection in force has matched since that came into
 // force; nil where it has no rules.
-func (p *Program) RuleCounters() ([]RuleCounter, error) {
+func (p *Program) RuleCounters() ([]RuleCounter, error) { return p.RuleCountersOf(0) }
+
+// RuleCountersOf are those of the selection of a seat.
+func (p *Program) RuleCountersOf(seat int) ([]RuleCounter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.program == nil {
 		return nil, fmt.Errorf("read the counters of rules: %w", ErrClosed)
 	}
-	all := make([]RuleCounter, len(p.selection.Rules))
-	for i, r := range p.selection.Rules {
-		n, err := p.sum(p.rules, uint32(i))
+	first, rules := p.decides.rulesOf(seat)
+	all := make([]RuleCounter, len(rules))
+	for i, r := range rules {
+		n, err := p.sum(p.rules, uint32(first+i))
 		if err != nil {
 			return nil, fmt.Errorf("read the counter of rule %s: %w", r.Name, err)
 		}

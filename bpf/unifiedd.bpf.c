@@ -40,8 +40,14 @@ enum decision {
 	DECISION_NONE, /* the user's program returned something else */
 };
 
-/* A decision and, above it, the number of the rule that made it, from 1; 0: there is none. */
+/*
+ * A decision and, above it, the number of the rule that made it, from 1 (0: there is none),
+ * and above that the seat that it was made for. selection.go has the same numbers.
+ */
 #define DECISION_BITS 8
+#define RULE_BITS 8
+#define SEAT_SHIFT (DECISION_BITS + RULE_BITS)
+#define SEATS 16
 
 struct counter {
 	__u64 packets;
@@ -52,14 +58,14 @@ struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
 	__type(key, __u32);
 	__type(value, __u32);
-	__uint(max_entries, 1); /* the loader sets the number of queues */
+	__uint(max_entries, 1); /* the loader sets the number of queues, for each seat */
 } xsks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__type(key, enum verdict);
+	__type(key, enum verdict); /* and VERDICT_COUNT for each seat before */
 	__type(value, struct counter);
-	__uint(max_entries, VERDICT_COUNT);
+	__uint(max_entries, SEATS * VERDICT_COUNT);
 } counters SEC(".maps");
 
 struct {
@@ -68,6 +74,9 @@ struct {
 	__type(value, struct counter);
 	__uint(max_entries, 1); /* the loader sets the number of rules */
 } rules SEC(".maps");
+
+/* How many queues each seat has sockets for. */
+volatile const __u32 queues = 1;
 
 /* Longest packet a socket can take, in bytes; 0 when every length fits. */
 volatile const __u32 max_len = 0;
@@ -233,9 +242,10 @@ static __always_inline void count_rule(__u32 number, __u64 length)
 	}
 }
 
-static __always_inline int count(enum verdict verdict, __u64 length, int action)
+static __always_inline int count(__u32 seat, enum verdict verdict, __u64 length, int action)
 {
-	struct counter *counter = bpf_map_lookup_elem(&counters, &verdict);
+	__u32 key = seat * VERDICT_COUNT + verdict;
+	struct counter *counter = bpf_map_lookup_elem(&counters, &key);
 
 	if (counter) {
 		counter->packets++;
@@ -288,31 +298,36 @@ static __always_inline int capture(struct xdp_md *ctx, bool card)
 	__u32 queue = ctx->rx_queue_index;
 	__u64 length = bpf_xdp_get_buff_len(ctx);
 	__u32 decision = decide(ctx, length);
+	__u32 rule = decision >> DECISION_BITS & ((1 << RULE_BITS) - 1);
+	__u32 seat = decision >> SEAT_SHIFT;
+	__u32 socket = seat * queues + queue;
 	int action;
 
-	if (decision >> DECISION_BITS)
-		count_rule(decision >> DECISION_BITS, length);
+	if (rule)
+		count_rule(rule, length);
 	switch (decision & ((1 << DECISION_BITS) - 1)) {
 	case DECISION_TAKE:
 		break;
 	case DECISION_LEAVE:
-		return count(VERDICT_NO_MATCH, length, XDP_PASS);
+		return count(seat, VERDICT_NO_MATCH, length, XDP_PASS);
 	case DECISION_DROP:
-		return count(VERDICT_DROPPED, length, XDP_DROP);
+		return count(seat, VERDICT_DROPPED, length, XDP_DROP);
 	default:
-		return count(VERDICT_UNCLEAR, length, XDP_PASS);
+		return count(seat, VERDICT_UNCLEAR, length, XDP_PASS);
 	}
 	if (max_len && length > max_len)
-		return count(VERDICT_TOO_LONG, length, XDP_PASS);
+		return count(seat, VERDICT_TOO_LONG, length, XDP_PASS);
+	if (queue >= queues) /* that of another seat would be meant */
+		return count(seat, VERDICT_NO_SOCKET, length, XDP_PASS);
 	/* Looked up first: metadata on a packet left to the kernel would keep it out of GRO. */
-	if (!bpf_map_lookup_elem(&xsks, &queue))
-		return count(VERDICT_NO_SOCKET, length, XDP_PASS);
+	if (!bpf_map_lookup_elem(&xsks, &socket))
+		return count(seat, VERDICT_NO_SOCKET, length, XDP_PASS);
 	if (timestamps)
 		stamp(ctx, card);
-	action = bpf_redirect_map(&xsks, queue, XDP_PASS);
+	action = bpf_redirect_map(&xsks, socket, XDP_PASS);
 	if (action != XDP_REDIRECT)
-		return count(VERDICT_NO_SOCKET, length, action);
-	return count(VERDICT_REDIRECTED, length, action);
+		return count(seat, VERDICT_NO_SOCKET, length, action);
+	return count(seat, VERDICT_REDIRECTED, length, action);
 }
 
 SEC("xdp.frags")

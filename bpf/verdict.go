@@ -44,6 +44,13 @@ type Counter struct {
 // Counters are indexed by [Verdict].
 type Counters [Verdicts]Counter
 
+func (c *Counters) add(d Counters) {
+	for v := range d {
+		c[v].Packets += d[v].Packets
+		c[v].Bytes += d[v].Bytes
+	}
+}
+
 // Total is the sum over all verdicts: what reached the program.
 func (c Counters) Total() Counter {
 	var sum Counter

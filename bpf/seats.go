@@ -1,0 +1,108 @@
+package bpf
+
+import "fmt"
+
+// Seats is how many selections one program may serve.
+const Seats = 16
+
+// Seated is a selection with a seat: a number from 0 to [Seats]-1 under which the program has sockets
+// and counters for who wants these packets.
+type Seated struct {
+	Seat int
+	Selection
+}
+
+// table is what a program decides by: selections in the order in which they are asked.
+type table struct {
+	Selection         // of the only one, or the rules of all
+	seats     []uint8 // of each rule; nil: the first seat
+	all       []Seated
+}
+
+// oneTable is that of a selection with a program for itself.
+func oneTable(s Selection) table { return table{Selection: s, all: []Seated{{Selection: s}}} }
+
+// newTable puts selections behind each other: the first rule of all that matches a packet decides, and a
+// filter is a rule that takes.
+func newTable(all []Seated) (table, error) {
+	if len(all) == 1 && all[0].Seat == 0 {
+		return oneTable(all[0].Selection), nil
+	}
+	t := table{all: all}
+	t.Rules = []Rule{}
+	var taken [Seats]bool
+	for _, one := range all {
+		switch {
+		case one.Seat < 0 || one.Seat >= Seats || taken[one.Seat]:
+			return t, fmt.Errorf("load XDP program: seat %d: it must be from 0 to %d, and one for each", one.Seat, Seats-1)
+		case one.Own != nil:
+			return t, fmt.Errorf("load XDP program: %s decides on every packet: who has it cannot share an interface", one.Own)
+		}
+		taken[one.Seat] = true
+		for _, r := range one.asRules() {
+			t.Rules, t.seats = append(t.Rules, r), append(t.seats, uint8(one.Seat))
+		}
+	}
+	return t, nil
+}
+
+// asRules is the selection as rules.
+func (s *Selection) asRules() []Rule {
+	if s.Rules != nil {
+		return s.Rules
+	}
+	return []Rule{{Name: "filter", Match: s.Filter, Action: Take}}
+}
+
+// seat is that of a rule.
+func (t *table) seat(rule int) int {
+	if t.seats == nil {
+		return 0
+	}
+	return int(t.seats[rule])
+}
+
+// rulesOf are the rules that a seat was given, and the number of the first.
+func (t *table) rulesOf(seat int) (first int, rules []Rule) {
+	for _, one := range t.all {
+		if one.Seat == seat {
+			return first, one.Rules
+		}
+		first += len(one.asRules())
+	}
+	return 0, nil
+}
+
+// Arrange exchanges all selections for others, asked in this order: the first rule that matches a packet
+// decides for whom it is, and what none matches is left to the kernel. It is Select otherwise. A program of the user's own is
+// for one selection alone.
+func (p *Program) Arrange(all []Seated) error {
+	t, err := newTable(all)
+	if err != nil {
+		return err
+	}
+	return p.change(t)
+}
+
+// CountersOf are those of one seat: what was decided for it.
+func (p *Program) CountersOf(seat int) (c Counters, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return c, fmt.Errorf("read counters: %w", ErrClosed)
+	}
+	return p.count(seat)
+}
+
+// count reads the counters of a seat; p.mu is held.
+func (p *Program) count(seat int) (c Counters, err error) {
+	if seat < 0 || seat >= Seats {
+		return c, fmt.Errorf("read counters: there is no seat %d", seat)
+	}
+	for v := range c {
+		if c[v], err = p.sum(p.maps.counters, uint32(seat*Verdicts+v)); err != nil {
+			return Counters{}, fmt.Errorf("read the counter of %s packets: %w", Verdict(v), err)
+		}
+	}
+	return c, nil
+}
