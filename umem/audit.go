@@ -75,12 +75,19 @@ func (r *Region) Audit() (Count, error) {
 func (r *Region) auditHolders(recorded []int64) (c Count, err error) {
 	c[OwnerPool] = recorded[poolID]
 	var errs []error
+	counted := make([]int64, len(r.holders)) // by place: holders beside each other count together
 	for _, b := range r.books {
 		for _, h := range *b.holders.Load() {
-			c[h.owner] += recorded[h.id]
-			if h.held != recorded[h.id] {
-				errs = append(errs, fmt.Errorf("audit: %s counts %d frames, the records say %d", h.name, h.held, recorded[h.id]))
-			}
+			counted[h.id] += h.held
+		}
+	}
+	for id, h := range r.holders {
+		if h == nil {
+			continue
+		}
+		c[h.owner] += recorded[id]
+		if counted[id] != recorded[id] {
+			errs = append(errs, fmt.Errorf("audit: %s counts %d frames, the records say %d", h.name, counted[id], recorded[id]))
 		}
 	}
 	if c.Sum() != r.Frames() {

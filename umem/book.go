@@ -2,6 +2,7 @@ package umem
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -84,18 +85,14 @@ func (h *Holder) Close() int64 {
 	b, r := h.book, h.book.region
 	r.pool.mu.Lock()
 	defer r.pool.mu.Unlock()
-	if r.holders[h.id] != h {
+	if !slices.Contains(*b.holders.Load(), h) {
 		return n
 	}
 	b.publish() // what it passed on and not published yet would be missing from Snapshot
-	r.holders[h.id] = nil
-	var rest []*Holder
-	for _, other := range *b.holders.Load() {
-		if other != h {
-			rest = append(rest, other)
-		}
+	if r.holders[h.id] == h {
+		r.holders[h.id] = nil
 	}
-	b.replaceHolders(rest)
+	h.leaveBook()
 	return n
 }
 

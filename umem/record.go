@@ -123,7 +123,9 @@ func (r *Region) dropBook(b *Book) {
 	defer r.pool.mu.Unlock()
 	r.books = slices.DeleteFunc(r.books, func(other *Book) bool { return other == b })
 	for _, h := range *b.holders.Load() {
-		r.holders[h.id] = nil
+		if r.holders[h.id] == h {
+			r.holders[h.id] = nil
+		}
 	}
 	b.replaceHolders(nil)
 }

@@ -1,0 +1,49 @@
+package umem
+
+import (
+	"fmt"
+	"slices"
+)
+
+// NewHolderBeside adds a place that is one with the place of another holder, of a book of the same thread:
+// the frames of a ring that several flows fill and empty. Frames that one has put in the other may take out,
+// and Held of each is what went in by it less what it took out, which may be below zero; the sum is right. Each
+// ends by Yield, the last by Close.
+func (b *Book) NewHolderBeside(of *Holder, name string) (*Holder, error) {
+	r := b.region
+	if of.book.region != r {
+		return nil, fmt.Errorf("%s is of another region than %s", name, of.name)
+	}
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	if r.holders[of.id] == nil {
+		return nil, fmt.Errorf("%s is closed: nothing is beside it", of.name)
+	}
+	h := &Holder{book: b, owner: of.owner, id: of.id, name: name}
+	b.replaceHolders(append((*b.holders.Load())[:len(*b.holders.Load()):len(*b.holders.Load())], h))
+	return h, nil
+}
+
+// Yield removes a holder and leaves what it counts to another of the same place. It is called on the thread of both.
+func (h *Holder) Yield(to *Holder) {
+	r := h.book.region
+	r.pool.mu.Lock()
+	defer r.pool.mu.Unlock()
+	if h.id != to.id || h == to {
+		panic(fmt.Sprintf("umem: %s yields to %s, which is no holder beside it", h.name, to.name))
+	}
+	to.held += h.held
+	h.held = 0
+	h.book.publish()
+	to.book.publish()
+	if r.holders[h.id] == h {
+		r.holders[h.id] = to
+	}
+	h.leaveBook()
+}
+
+// leaveBook takes the holder out of its book; the pool's lock is held.
+func (h *Holder) leaveBook() {
+	all := slices.Clone(*h.book.holders.Load())
+	h.book.replaceHolders(slices.DeleteFunc(all, func(other *Holder) bool { return other == h }))
+}

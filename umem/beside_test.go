@@ -1,0 +1,71 @@
+package umem
+
+import "testing"
+
+// TestBeside: what one holder put into a place another takes out, in a book of its own. The sums are right at each
+// moment, and when one of them yields.
+func TestBeside(t *testing.T) {
+	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
+	other := r.NewBook("other")
+	hands := newHolder(t, other, OwnerWorker)
+	same, err := other.NewHolderBeside(ring, "other end")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := take(t, worker, 100)
+	worker.PassTo(ring, fs)
+	same.PassTo(hands, fs[:30])
+	wantHeld(t, ring, 100)
+	wantHeld(t, same, -30)
+	want := Count{OwnerPool: 156, OwnerWorker: 30, OwnerXDP: 70}
+	if c := audit(t, r); c != want {
+		t.Errorf("audit counts %v", c)
+	}
+	other.Publish() // one of them alone
+	if c := r.Snapshot(); c.Sum() != r.Frames() {
+		t.Errorf("snapshot counts %v", c)
+	}
+	ring.Yield(same)
+	wantHeld(t, same, 70)
+	if c := r.Snapshot(); c != want {
+		t.Errorf("snapshot counts %v", c)
+	}
+	if n := same.Close(); n != 70 {
+		t.Errorf("closing gave %d frames back", n)
+	}
+	hands.Give(fs[:30])
+	if c := audit(t, r); c.Of(OwnerPool) != r.Frames() {
+		t.Errorf("audit counts %v", c)
+	}
+	if _, err := other.NewHolderBeside(same, "late"); err == nil {
+		t.Error("a place beside a closed one")
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestBesideThatFails: one that is closed without having counted anything leaves the place as it is.
+func TestBesideThatFails(t *testing.T) {
+	r, _, worker, ring := worldOf(t, Config{Size: 1 << 20})
+	other := r.NewBook("other")
+	same, err := other.NewHolderBeside(ring, "other end")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := take(t, worker, 10)
+	worker.PassTo(ring, fs)
+	if n := same.Close(); n != 0 {
+		t.Errorf("it gave %d frames back", n)
+	}
+	if err := other.Close(); err != nil {
+		t.Error(err)
+	}
+	if c := audit(t, r); c.Of(OwnerXDP) != 10 {
+		t.Errorf("audit counts %v", c)
+	}
+	ring.Close()
+	if _, err := r.NewBook("third").NewHolderBeside(ring, "late"); err == nil {
+		t.Error("a place beside a closed one")
+	}
+}
