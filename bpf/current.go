@@ -1,28 +1,21 @@
 package bpf
 
-import (
-	"errors"
-
-	"github.com/cilium/ebpf"
-)
+import "github.com/cilium/ebpf"
 
 // current is what one instance of the program does not share with others.
 type current struct {
 	decides  table
-	rules    *ebpf.Map // a counter for each rule
 	own      *ebpf.Map // the counters of the user's program; nil: it has none
 	ownNames []string  // of those
 }
 
 // newCurrent takes what it needs out of the collection.
 func newCurrent(s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection) current {
-	c := current{decides: s, rules: collection.DetachMap(captureMapRules)}
+	c := current{decides: s}
 	if counters := spec.Maps[ownPrefix+ownCounters]; counters != nil {
 		c.own, c.ownNames = collection.DetachMap(ownPrefix+ownCounters), counterNames(counters)
 	}
 	return c
 }
 
-func (c *current) close() error {
-	return errors.Join(c.rules.Close(), c.own.Close())
-}
+func (c *current) close() error { return c.own.Close() }

@@ -19,11 +19,12 @@ const statusMap = ".bss"
 type maps struct {
 	sockets  *ebpf.Map
 	counters *ebpf.Map
+	rules    *ebpf.Map // a counter for each number of a rule
 	status   *ebpf.Map
 }
 
 func (m *maps) replacements() map[string]*ebpf.Map {
-	return map[string]*ebpf.Map{captureMapXsks: m.sockets, captureMapCounters: m.counters, statusMap: m.status}
+	return map[string]*ebpf.Map{captureMapXsks: m.sockets, captureMapCounters: m.counters, captureMapRules: m.rules, statusMap: m.status}
 }
 
 // prepare returns the compiled program set up as the configuration says, with this selection.
@@ -37,6 +38,7 @@ func (c Config) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	if !c.MultiBuffer {
 		program.Flags &^= unix.BPF_F_XDP_HAS_FRAGS
 	}
+	spec.Maps[captureMapRules].MaxEntries = ruleNumbers
 	spec.Maps[captureMapXsks].MaxEntries = uint32(Seats * c.Queues)
 	if err := c.setConstants(spec); err != nil {
 		return nil, err
@@ -45,7 +47,6 @@ func (c Config) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	case s.Own != nil:
 		return spec, s.Own.join(spec, c.MultiBuffer)
 	case s.Rules != nil:
-		spec.Maps[captureMapRules].MaxEntries = uint32(max(1, len(s.Rules)))
 		program.Instructions, err = spliceRules(program.Instructions, s)
 	default:
 		var body asm.Instructions
@@ -114,6 +115,7 @@ func Load(c Config) (*Program, error) {
 		return nil, err
 	}
 	s := oneTable(c.selection())
+	s.number(&table{})
 	spec, err := c.prepare(&s)
 	if err != nil {
 		return nil, err
@@ -131,5 +133,5 @@ func Load(c Config) (*Program, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load XDP program: map its status word: %w", err), home.close())
 	}
-	return newProgram(c, spec, collection, refused, home)
+	return newProgram(c, s, spec, collection, refused, home)
 }

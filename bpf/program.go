@@ -33,7 +33,7 @@ type Program struct {
 }
 
 // newProgram takes what it needs out of the collection, the word and the namespace.
-func newProgram(c Config, spec *ebpf.CollectionSpec, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
+func newProgram(c Config, s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection, refused *mappedWord, home namespace) (*Program, error) {
 	cpus, err := ebpf.PossibleCPU()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("load XDP program: count CPUs: %w", err), refused.close(), home.close())
@@ -43,12 +43,13 @@ func newProgram(c Config, spec *ebpf.CollectionSpec, collection *ebpf.Collection
 		maps: maps{
 			sockets:  collection.DetachMap(captureMapXsks),
 			counters: collection.DetachMap(captureMapCounters),
+			rules:    collection.DetachMap(captureMapRules),
 			status:   collection.DetachMap(statusMap),
 		},
 		mapped:  refused,
 		home:    home,
 		program: collection.DetachProgram(onlyProgram),
-		current: newCurrent(oneTable(c.selection()), spec, collection),
+		current: newCurrent(s, spec, collection),
 		buffer:  make([]captureCounter, cpus),
 	}
 	p.refused.Store(refused.word)
@@ -91,8 +92,12 @@ func (p *Program) change(s table) error {
 	return p.exchange(collection.DetachProgram(onlyProgram), newCurrent(s, spec, collection))
 }
 
+// prepare returns the compiled program with another table, whose rules have numbers.
 func (p *Program) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	if err := s.check(); err != nil {
+		return nil, err
+	}
+	if err := p.clearRules(s.number(&p.decides)); err != nil {
 		return nil, err
 	}
 	return p.config.prepare(s)
@@ -123,7 +128,7 @@ func (p *Program) Close() error {
 	last.Store(p.mapped.word.Load())
 	p.refused.Store(last)
 	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(), p.home.close(),
-		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.status.Close(), p.current.close())
+		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.rules.Close(), p.maps.status.Close(), p.current.close())
 	p.program = nil
 	return err
 }

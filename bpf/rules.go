@@ -50,7 +50,7 @@ func askRules(t *table) asm.Instructions {
 			asm.Mov.Reg(asm.R2, length),
 			call(ruleSymbol(i)),
 			goOn,
-			asm.Mov.Imm(result, int32(t.seat(i)<<seatShift|(i+1)<<decisionBits|int(r.Action))),
+			asm.Mov.Imm(result, int32(t.seat(i)<<seatShift|t.numbers[i]<<decisionBits|int(r.Action))),
 			asm.Return(),
 		)
 	}
@@ -79,10 +79,10 @@ func (p *Program) RuleCountersOf(seat int) ([]RuleCounter, error) {
 	if p.program == nil {
 		return nil, fmt.Errorf("read the counters of rules: %w", ErrClosed)
 	}
-	first, rules := p.decides.rulesOf(seat)
+	rules, numbers := p.decides.rulesOf(seat)
 	all := make([]RuleCounter, len(rules))
 	for i, r := range rules {
-		n, err := p.sum(p.rules, uint32(first+i))
+		n, err := p.sum(p.maps.rules, uint32(numbers[i]))
 		if err != nil {
 			return nil, fmt.Errorf("read the counter of rule %s: %w", r.Name, err)
 		}

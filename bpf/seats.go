@@ -1,6 +1,9 @@
 package bpf
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Seats is how many selections one program may serve.
 const Seats = 16
@@ -14,8 +17,9 @@ type Seated struct {
 
 // table is what a program decides by: selections in the order in which they are asked.
 type table struct {
-	Selection         // of the only one, or the rules of all
-	seats     []uint8 // of each rule; nil: the first seat
+	Selection       // of the only one, or the rules of all
+	seats     []int // of each rule; nil: the first seat
+	numbers   []int // of each rule, under which it is counted; 0: it is not
 	all       []Seated
 }
 
@@ -40,7 +44,7 @@ func newTable(all []Seated) (table, error) {
 		}
 		taken[one.Seat] = true
 		for _, r := range one.asRules() {
-			t.Rules, t.seats = append(t.Rules, r), append(t.seats, uint8(one.Seat))
+			t.Rules, t.seats = append(t.Rules, r), append(t.seats, one.Seat)
 		}
 	}
 	return t, nil
@@ -59,18 +63,59 @@ func (t *table) seat(rule int) int {
 	if t.seats == nil {
 		return 0
 	}
-	return int(t.seats[rule])
+	return t.seats[rule]
 }
 
-// rulesOf are the rules that a seat was given, and the number of the first.
-func (t *table) rulesOf(seat int) (first int, rules []Rule) {
+// rulesOf are the rules that a seat was given, and their numbers.
+func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
+	first := 0
 	for _, one := range t.all {
 		if one.Seat == seat {
-			return first, one.Rules
+			return one.Rules, t.numbers[first:][:len(one.Rules)]
 		}
 		first += len(one.asRules())
 	}
-	return 0, nil
+	return nil, nil
+}
+
+// ruleNumbers is how many numbers there are for rules, with 0: as RULE_BITS of unifiedd.bpf.c say.
+const ruleNumbers = 256
+
+// number gives the rules numbers: those that stay, which are the same slice, the ones they had, others such as none had, since packets
+// may still meet the old table. It returns the latter.
+func (t *table) number(old *table) (fresh []int) {
+	var taken [ruleNumbers]bool
+	taken[0] = true
+	for _, n := range old.numbers {
+		taken[n] = true
+	}
+	for _, one := range t.all {
+		rules, numbers := old.rulesOf(one.Seat)
+		if len(rules) > 0 && len(rules) == len(one.Rules) && &rules[0] == &one.Rules[0] {
+			t.numbers = append(t.numbers, numbers...)
+			continue
+		}
+		for range one.Rules {
+			n := slices.Index(taken[:], false)
+			taken[n] = true
+			fresh, t.numbers = append(fresh, n), append(t.numbers, n)
+		}
+		if one.Rules == nil {
+			t.numbers = append(t.numbers, 0)
+		}
+	}
+	return fresh
+}
+
+// clearRules has rules of these numbers counted from nothing.
+func (p *Program) clearRules(numbers []int) error {
+	nothing := make([]captureCounter, len(p.buffer))
+	for _, n := range numbers {
+		if err := p.maps.rules.Put(uint32(n), nothing); err != nil {
+			return fmt.Errorf("clear the counter of a rule: %w", err)
+		}
+	}
+	return nil
 }
 
 // Arrange exchanges all selections for others, asked in this order: the first rule that matches a packet

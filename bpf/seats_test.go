@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -56,6 +57,34 @@ func TestSeats(t *testing.T) {
 	if err != nil || len(rules) != 3 || rules[2].Packets != 2 || rules[0].Packets+rules[1].Packets != 0 {
 		t.Errorf("%v, %v", rules, err)
 	}
+	udp := Seated{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
+	for range 300 { // more rules than there are numbers come and go beside those that stay
+		udp.Rules = slices.Clone(udp.Rules)
+		if err := p.Arrange([]Seated{web, udp}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p, datagram(7009))
+		if rules, err := p.RuleCountersOf(5); err != nil || len(rules) != 1 || rules[0].Packets != 1 {
+			t.Fatalf("%v, %v", rules, err)
+		}
+	}
+	if rules, err := p.RuleCountersOf(7); err != nil || rules[2].Packets != 2 {
+		t.Errorf("rules that stay were counted anew: %v, %v", rules, err)
+	}
+	one := Seated{5, Selection{Rules: []Rule{{Name: "rest", Action: Take}}}}
+	for range ruleNumbers + 10 { // more rules than there are numbers come and go beside those that stay
+		one.Rules = slices.Clone(one.Rules)
+		if err := p.Arrange([]Seated{web, one}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, p, datagram(7009))
+		if rules, err := p.RuleCountersOf(5); err != nil || len(rules) != 1 || rules[0].Packets != 1 {
+			t.Fatalf("%v, %v", rules, err)
+		}
+	}
+	if rules, err := p.RuleCountersOf(7); err != nil || rules[2].Packets != 2 {
+		t.Errorf("rules that stay were counted anew: %v, %v", rules, err)
+	}
 	for _, seat := range []int{2, 3} {
 		if rules, err := p.RuleCountersOf(seat); err != nil || len(rules) != 0 {
 			t.Errorf("seat %d has rules %v, %v", seat, rules, err)
@@ -83,7 +112,7 @@ func TestSeatsRefused(t *testing.T) {
 		"seat 3: it must be":                 {{3, udp}, {3, udp}},
 		"decides on every packet":            {{0, udp}, {1, Selection{Own: mustRead(t, "by_port")}}},
 		"a filter, rules and a program":      {{0, Selection{Filter: udp.Filter, Own: mustRead(t, "by_port")}}},
-		"66 rules: give 64 at most":          {{0, Selection{Rules: make([]Rule, 33)}}, {1, Selection{Rules: make([]Rule, 33)}}},
+		"400 rules: give 64 at most":         {{0, Selection{Rules: make([]Rule, 200)}}, {1, Selection{Rules: make([]Rule, 200)}}},
 		"seat -1: it must be from 0 to 15, ": {{-1, udp}},
 	} {
 		if err := p.Arrange(all); err == nil || !strings.Contains(err.Error(), words) {

@@ -72,7 +72,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
 	__type(value, struct counter);
-	__uint(max_entries, 1); /* the loader sets the number of rules */
+	__uint(max_entries, 1); /* the loader sets how many numbers rules may have */
 } rules SEC(".maps");
 
 /* How many queues each seat has sockets for. */
@@ -233,8 +233,7 @@ static __always_inline __u32 decide(struct xdp_md *ctx, __u32 length)
 
 static __always_inline void count_rule(__u32 number, __u64 length)
 {
-	__u32 rule = number - 1;
-	struct counter *counter = bpf_map_lookup_elem(&rules, &rule);
+	struct counter *counter = bpf_map_lookup_elem(&rules, &number);
 
 	if (counter) {
 		counter->packets++;
