@@ -51,6 +51,15 @@ func (c *Counters) add(d Counters) {
 	}
 }
 
+// Since is what was counted after before.
+func (c Counters) Since(before Counters) Counters {
+	for v := range c {
+		c[v].Packets -= before[v].Packets
+		c[v].Bytes -= before[v].Bytes
+	}
+	return c
+}
+
 // Total is the sum over all verdicts: what reached the program.
 func (c Counters) Total() Counter {
 	var sum Counter

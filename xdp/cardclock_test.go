@@ -54,7 +54,7 @@ func TestCardClock(t *testing.T) {
 	}
 }
 
-func mustFilter(t *testing.T, text string) *filter.Expr {
+func mustFilter(t testing.TB, text string) *filter.Expr {
 	t.Helper()
 	e, err := filter.Parse(text)
 	if err != nil {

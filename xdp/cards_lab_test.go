@@ -78,12 +78,19 @@ var cardTests = []cardTest{
 	{"Promiscuous", TestPromiscuous},
 	{"TagsAreKept", TestTagsAreKept},
 	{"PortContract", TestPortContract},
+
+	{"Share", TestShare},
+	{"ShareWithWhoIsSlow", TestShareWithWhoIsSlow},
+	{"ShareRefused", TestShareRefused},
+	{"ShareFull", TestShareFull},
+	{"ShareNoAllocations", TestShareNoAllocations},
 }
 
 // notOn say why a test is left out in a form, or nothing.
 var notOn = map[string]func(f labenv.Form, zeroCopy bool) string{
-	"UpperRegion":  reserve,
-	"PortContract": reserve, // the suite knows each frame that is inside
+	"UpperRegion":        reserve,
+	"ShareWithWhoIsSlow": reserve,
+	"PortContract":       reserve, // the suite knows each frame that is inside
 	"NoFrames": func(_ labenv.Form, zeroCopy bool) string {
 		if zeroCopy {
 			return "igb is never without frames, and a virtio card has its fellow wait"

@@ -32,7 +32,9 @@ func (i *Interface) Check() error {
 }
 
 func (i *Interface) checkProgram(s deviceState) error {
-	if i.program == nil || s.program == i.programID {
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
+	if i.program == nil || s.program == i.company.programID {
 		return nil
 	}
 	by := "nothing is in its place"

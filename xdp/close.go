@@ -24,8 +24,23 @@ func (p *Port) Close() error {
 	if p.closed {
 		return p.settle()
 	}
+	if done, err := p.leave(); done {
+		p.iface.portClosed()
+		return err
+	}
 	p.settles = p.drain() || p.iface.granted.ZeroCopy
 	return errors.Join(p.shut(), p.settle())
+}
+
+// leave is Close where others have the queue, and reports whether that is so.
+func (p *Port) leave() (done bool, err error) {
+	c := p.iface.company
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.hasCompany() {
+		return false, nil
+	}
+	return true, p.closeBeside()
 }
 
 // drainTime is how long Close lets the device finish what was sent.
@@ -57,12 +72,15 @@ func (p *Port) shut() error {
 	defer p.mu.Unlock()
 	var errs []error
 	if program := p.iface.program; program != nil && !p.iface.stopped.Load() {
-		errs = append(errs, program.ClearSocket(p.socket.queue))
+		errs = append(errs, program.ClearSocketOf(p.iface.seat, p.socket.queue))
 		barrier()
 	}
 	final, err := p.stats()
 	p.final, p.closed = final, true
 	errs = append(errs, err, p.socket.close())
+	if p.filling != nil && p.filling.anchor != p.socket {
+		errs = append(errs, p.filling.anchor.close())
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close %s: %w", p.held.Name(), err)
 	}
@@ -139,6 +157,10 @@ func (i *Interface) closeRest() (err error) {
 	i.final, err = i.ledger()
 	if unsent, e := i.countUnsent(); e == nil { // else the ledger has said what is wrong, or the interface is gone
 		i.unsent = unsent
+	}
+	last, left := i.leave()
+	if err = errors.Join(err, left); !last {
+		return err
 	}
 	if i.program != nil {
 		err = errors.Join(err, i.program.Close())

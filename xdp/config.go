@@ -82,6 +82,11 @@ type Config struct {
 	Filter *filter.Expr
 	Rules  []bpf.Rule
 	Own    *bpf.Object
+	// Rank is where among the Interfaces of a device this one is asked whether it wants a packet: those of lower ranks come before.
+	Rank int
+	// Thread runs a function on the thread of the Holders' Books and waits for it: where several Interfaces have one
+	// device. Nil: whoever opens and closes them is on that thread.
+	Thread func(func() error) error
 	// Mode is where the program runs; default the driver where possible.
 	Mode bpf.Mode
 	// NoProgram leaves the interface's XDP program to the caller, who puts the
@@ -158,6 +163,10 @@ func (c *Config) checkHolders() error {
 		}
 	}
 	return nil
+}
+
+func (c *Config) selection() bpf.Selection {
+	return bpf.Selection{Filter: c.Filter, Rules: c.Rules, Own: c.Own}
 }
 
 func (c *Config) region() *umem.Region { return c.Holder.Book().Region() }

@@ -27,13 +27,24 @@ type Interface struct {
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
 
+	company   *company
+	seat      int           // in the program
+	rank      int           // among the others; guarded by the company's lock, as is the next
+	selection bpf.Selection // which packets it wants
+	asked     bool          // whether the program asks for that; likewise
+	counted   Selected      // what it had counted, once it is not asked any more; likewise
+
+	since         [bpf.Seats]bpf.Counters // what the program had decided before it was opened
+	before        lost                    // what the device had lost by then
+	unsentBefore  uint64                  // what it had not sent
+	refusedBefore uint64                  // what other sockets had not taken
+
 	noFragments error // why the kernel does not take packets of several frames
 
 	closing      sync.Mutex // held by Close, one at a time
 	mu           sync.Mutex
 	registration *umem.Registration
 	open         int    // ports not closed
-	programID    uint32 // of the attached program
 	lost         lost   // by the device, as of the last Ledger
 	final        Ledger // what Ledger says after Close
 	unsent       uint64 // what Unsent says after Close
@@ -56,7 +67,8 @@ func Open(c Config) (*Interface, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	i := &Interface{config: c}
+	i := &Interface{config: c, company: &company{}, rank: c.Rank, selection: c.selection(), asked: true}
+	i.company.add(i)
 	i.name.Store(&i.config.Interface)
 	if err := i.openAll(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", c.Interface, err), i.Close())
@@ -72,7 +84,7 @@ func (i *Interface) openAll() (err error) {
 	if err != nil {
 		return err
 	}
-	i.unbound = rest
+	i.unbound, i.before, i.unsentBefore = rest, i.device.before, i.device.unsent
 	if err := i.receiveWhole(); err != nil {
 		return err
 	}
@@ -240,8 +252,14 @@ func (i *Interface) newPort(s *socket) (*Port, error) {
 	if err != nil {
 		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
 	}
+	return i.portOf(s, worker, held)
+}
+
+// portOf makes the port of a socket; on error the holder is closed.
+func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err error) {
+	c := &i.config
 	r := c.region()
-	p := &Port{
+	p = &Port{
 		iface: i, worker: worker, held: held, region: r, socket: s, rings: &s.rings,
 		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue), reserve: c.reserve,
 		chunk: uint64(c.chunk()), zeroCopy: i.granted.ZeroCopy, lent: c.Lent, anywhere: c.Shape.Unaligned,
@@ -285,13 +303,20 @@ func (i *Interface) Unbound() []uint32 { return slices.Clone(i.unbound) }
 // that finds no frame is lost. With NoProgram it does nothing.
 func (i *Interface) Start() error {
 	i.stopped.Store(false)
-	return i.eachSocket("start", func(p *Port) error { return i.program.SetSocket(p.socket.queue, p.socket.fd) })
+	err := i.eachSocket("start", func(p *Port) error { return i.program.SetSocketOf(i.seat, p.socket.queue, p.socket.fd) })
+	if err != nil {
+		return err
+	}
+	return i.ask(true)
 }
 
-// Stop leaves packets to the kernel again. What waits in the ports stays there to
+// Stop leaves packets to the kernel again, or to those whom the program asks next. What waits in the ports stays there to
 // be received; when Stop has returned, nothing more comes.
 func (i *Interface) Stop() error {
-	err := i.eachSocket("stop", func(p *Port) error { return i.program.ClearSocket(p.socket.queue) })
+	if err := i.ask(false); err != nil {
+		return err
+	}
+	err := i.eachSocket("stop", func(p *Port) error { return i.program.ClearSocketOf(i.seat, p.socket.queue) })
 	if err == nil && i.program != nil && !i.stopped.Swap(true) {
 		barrier()
 	}
@@ -323,7 +348,12 @@ func (i *Interface) Select(s bpf.Selection) error {
 	if i.program == nil {
 		return fmt.Errorf("set the filter of %s: it was opened without a program", i.Name())
 	}
-	if err := i.program.Select(s); err != nil {
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
+	before := i.selection
+	i.selection = s
+	if err := i.company.arrange(i.program); err != nil {
+		i.selection = before
 		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
 	return i.noteProgram()

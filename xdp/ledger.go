@@ -64,7 +64,9 @@ func (i *Interface) ledger() (l Ledger, err error) {
 	if err := i.addProgram(&l, refused); err != nil {
 		return l, fmt.Errorf("ledger of %s: %w", i.Name(), err)
 	}
-	i.addDevice(&l, refused)
+	if err := i.addDevice(&l); err != nil {
+		return l, fmt.Errorf("ledger of %s: %w", i.Name(), err)
+	}
 	return l, nil
 }
 
@@ -84,29 +86,44 @@ func (i *Interface) addProgram(l *Ledger, refused uint64) error {
 		l.Offered += l.by[Received] + l.by[Waiting] + refused
 		return nil
 	}
-	c, err := i.program.Counters()
+	all, err := i.seatCounters()
 	if err != nil {
 		return err
 	}
-	l.Offered += c.Total().Packets
-	l.by[KernelNoMatch] = c[bpf.NoMatch].Packets
-	l.by[KernelTooLong] = c[bpf.TooLong].Packets
-	l.by[KernelNoSocket] = c[bpf.NoSocket].Packets
-	l.by[KernelUnclear] = c[bpf.Unclear].Packets
-	l.by[FilterDropped] = c[bpf.Dropped].Packets
+	for seat := range all {
+		c := all[seat].Since(i.since[seat])
+		l.Offered += c.Total().Packets
+		l.by[KernelNoMatch] += c[bpf.NoMatch].Packets
+		if seat != i.seat {
+			l.by[OtherFlow] += c.Total().Packets - c[bpf.NoMatch].Packets
+			continue
+		}
+		l.by[KernelTooLong] = c[bpf.TooLong].Packets
+		l.by[KernelNoSocket] = c[bpf.NoSocket].Packets
+		l.by[KernelUnclear] = c[bpf.Unclear].Packets
+		l.by[FilterDropped] = c[bpf.Dropped].Packets
+	}
 	return nil
 }
 
 // addDevice adds what was lost before the program. The driver's counter includes
 // what the sockets refused. An interface that is gone lost what was last known.
-func (i *Interface) addDevice(l *Ledger, refused uint64) {
+func (i *Interface) addDevice(l *Ledger) error {
 	if s, err := i.device.look(); err == nil {
-		i.lost = s.lost.since(i.device.before)
+		i.lost = s.lost.since(i.before)
 	}
+	i.company.mu.Lock()
+	refused, err := i.company.refused()
+	i.company.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	refused -= min(i.refusedBefore, refused)
 	l.by[LostMissed] = i.lost.missed
 	l.by[LostDamaged] = i.lost.errors
 	l.by[LostDriver] = i.lost.driver - min(refused, i.lost.driver)
 	l.Offered += l.by[LostMissed] + l.by[LostDamaged] + l.by[LostDriver]
+	return nil
 }
 
 // Unsent is how many packets the device dropped or could not send since the interface was opened, whoever they were from: a
@@ -125,5 +142,5 @@ func (i *Interface) countUnsent() (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("count what %s did not send: %w", i.Name(), err)
 	}
-	return s.unsent - min(i.device.unsent, s.unsent), nil
+	return s.unsent - min(i.unsentBefore, s.unsent), nil
 }

@@ -39,6 +39,8 @@ type Port struct {
 	chunk    uint64       // bytes of a frame, or the most of one descriptor
 	lands    uint64       // where in a frame a packet begins
 
+	filling *filling // what it fills its queue with together with others; nil: it is alone, or it was always
+
 	coming atomic.Uint64 // where the next packet is likely to lie, see foresee
 
 	counters counters
@@ -78,6 +80,9 @@ func (p *Port) Supply(empty []umem.Frame) int {
 		return 0
 	}
 	n := min(uint32(p.limits.Supply)-p.supplied, uint32(len(empty)))
+	if p.filling != nil {
+		return p.supplyTogether(empty[:n])
+	}
 	n = p.rings.fill.room(n)
 	for i := range n {
 		addr := empty[i].Addr

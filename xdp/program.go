@@ -61,8 +61,8 @@ func (i *Interface) provideProgram(g *Granted) error {
 		return err
 	}
 	i.loaded = want
-	i.mu.Lock()
-	defer i.mu.Unlock()
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
 	return i.noteProgram()
 }
 
@@ -138,7 +138,7 @@ func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Pro
 	return p, nil
 }
 
-// noteProgram remembers which program is attached, for Check; i.mu is held, from
+// noteProgram remembers which program is attached, for Check; the company's lock is held, from
 // before it was attached where Check may run.
 func (i *Interface) noteProgram() error {
 	if i.program == nil {
@@ -148,7 +148,7 @@ func (i *Interface) noteProgram() error {
 	if err != nil {
 		return fmt.Errorf("look for the program on %s: %w", i.Name(), err)
 	}
-	i.programID = state.program
+	i.company.programID = state.program
 	return nil
 }
 

@@ -21,6 +21,8 @@ const (
 	KernelNoSocket
 	// KernelUnclear packets the user's own program returned something for that means nothing.
 	KernelUnclear
+	// OtherFlow packets another Interface of the device took, dropped, or wanted in vain.
+	OtherFlow
 	// FilterDropped packets were dropped as a rule, or the user's own program, says.
 	FilterDropped
 	// LostRingFull packets found the rx ring full: Recv is called too rarely.
@@ -48,6 +50,7 @@ var reasonNames = [reasons]string{
 	KernelTooLong:  "kernel_too_long",
 	KernelNoSocket: "kernel_no_socket",
 	KernelUnclear:  "kernel_unclear",
+	OtherFlow:      "other_flow",
 	FilterDropped:  "filter_dropped",
 	LostRingFull:   "lost_ring_full",
 	LostNoFrames:   "lost_no_frames",

@@ -13,10 +13,11 @@ import (
 // stay zero; the kernel demands a fill and a completion ring all the same, which
 // then have the smallest size and are not mapped.
 type rings struct {
-	fill       outgoing[uint64]
+	fill       *outgoing[uint64]
 	rx         incoming[umem.Frame]
 	tx         outgoing[umem.Frame]
 	completion incoming[uint64]
+	borrowed   bool // the fill ring is of another socket
 }
 
 // unusedRing is the size of a ring the kernel demands and nobody uses.
@@ -49,6 +50,7 @@ func (c *Config) sizeRings(fd int) error {
 // mapFrom maps the rings that sizeRings made. On error the caller unmaps those
 // that came about.
 func (r *rings) mapFrom(c *Config, fd int) error {
+	r.fill = new(outgoing[uint64])
 	off, err := mmapOffsets(fd)
 	if err != nil {
 		return fmt.Errorf("ask for their offsets: %w", err)
@@ -73,7 +75,11 @@ func (r *rings) mapFrom(c *Config, fd int) error {
 
 // unmap gives the mappings back. No verb may run after it.
 func (r *rings) unmap() error {
-	return errors.Join(r.fill.unmap(), r.rx.unmap(), r.tx.unmap(), r.completion.unmap())
+	err := errors.Join(r.rx.unmap(), r.tx.unmap(), r.completion.unmap())
+	if r.fill != nil && !r.borrowed {
+		err = errors.Join(err, r.fill.unmap())
+	}
+	return err
 }
 
 // unmap gives one mapping back; a ring that has none is left alone.

@@ -17,10 +17,19 @@ type Selected struct {
 func (i *Interface) Selected() (s Selected, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
+	if !i.asked {
+		return i.counted, nil
+	}
 	if i.closed || i.program == nil {
 		return s, nil
 	}
-	if s.Rules, err = i.program.RuleCounters(); err == nil {
+	return i.selected()
+}
+
+func (i *Interface) selected() (s Selected, err error) {
+	if s.Rules, err = i.program.RuleCountersOf(i.seat); err == nil {
 		s.Own, err = i.program.OwnCounters()
 	}
 	if err != nil {

@@ -1,0 +1,108 @@
+package xdp
+
+import "github.com/unifiedd/unifiedd/umem"
+
+// filling is the fill ring of a queue whose packets several ports receive, each from a ring of its own. A frame goes to
+// the ring of whoever gets the packet in it, so who supplied it is forgotten, and each port counts what it supplied and did not get
+// back in packets.
+//
+// One port must not take the frames of the others by being slow. So each keeps a reserve in there (Port.reserve), as many frames as its rx ring
+// may come to hold, and receives only what it has supplied beyond.
+//
+// It belongs to the thread of all ports' books.
+type filling struct {
+	ring    *outgoing[uint64]
+	anchor  *socket // whose ring that is: it stays open as long as there are ports
+	ports   []*Port
+	stash   []uint64 // frames that the ring has no room for yet
+	surplus int      // frames that ports which left have not got back: as many of the stash go to the pool
+	back    [64]umem.Frame
+}
+
+// join has the port fill its queue together with others.
+func (p *Port) join(f *filling) {
+	p.filling = f
+	f.ports = append(f.ports, p)
+	if p.reserve == 0 {
+		p.reserve = p.rings.rx.size
+		p.limits.Supply += int(p.reserve)
+	}
+	p.reserved = p.supplied >= p.reserve
+	most := int(f.ring.size)
+	for _, other := range f.ports {
+		most += other.limits.Supply + int(other.rings.rx.size)
+	}
+	f.stash = append(make([]uint64, 0, most), f.stash...)
+}
+
+// supplyTogether is Supply where others supply, too: what the ring has no room for is stashed.
+func (p *Port) supplyTogether(empty []umem.Frame) int {
+	f := p.filling
+	n := 0
+	for ; n < len(empty) && empty[n].Addr < p.frameEnd; n++ {
+		f.stash = append(f.stash, empty[n].Addr&^(p.chunk-1))
+	}
+	p.starved = p.starved || p.zeroCopy && len(f.stash) > 0 && !f.ring.pending()
+	if n > 0 {
+		p.worker.PassTo(p.held, empty[:n])
+		p.supplied += uint32(n)
+		p.reserved = p.reserved || p.supplied >= p.reserve
+	}
+	p.pump()
+	return n
+}
+
+// pump moves frames of the stash to the ring, those that came last first: they are more likely in a cache.
+func (p *Port) pump() {
+	f := p.filling
+	if f.surplus > 0 && len(f.stash) > 0 {
+		f.surplus -= p.giveBack(min(f.surplus, len(f.stash), len(f.back)))
+	}
+	n := f.ring.room(uint32(len(f.stash)))
+	if n == 0 {
+		return
+	}
+	left := len(f.stash) - int(n)
+	for i, addr := range f.stash[left:] {
+		f.ring.set(uint32(i), addr)
+	}
+	f.stash = f.stash[:left]
+	f.ring.publish(n)
+	p.foresee()
+}
+
+// giveBack gives frames of the stash to the pool, as many as back holds at most.
+func (p *Port) giveBack(n int) int {
+	f := p.filling
+	left := len(f.stash) - n
+	for i, addr := range f.stash[left:] {
+		f.back[i] = umem.Frame{Addr: addr}
+	}
+	f.stash = f.stash[:left]
+	p.held.Give(f.back[:n])
+	return n
+}
+
+// withdraw leaves the queue to the others: what the port holds for packets, and what it has received and nobody took, is theirs to fill,
+// but for what the stash can spare.
+func (p *Port) withdraw() {
+	f, rx := p.filling, &p.rings.rx
+	n := rx.waiting(rx.size)
+	for i := range n {
+		f.stash = append(f.stash, rx.at(i).Addr&^(p.chunk-1))
+	}
+	rx.release(n)
+	mine := int(p.supplied)
+	for mine > 0 && len(f.stash) > 0 {
+		mine -= p.giveBack(min(mine, len(f.stash), len(f.back)))
+	}
+	f.surplus += mine
+	rest := make([]*Port, 0, len(f.ports))
+	for _, other := range f.ports {
+		if other != p {
+			rest = append(rest, other)
+		}
+	}
+	f.ports = rest
+	p.held.Yield(rest[0].held)
+}

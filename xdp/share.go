@@ -1,0 +1,266 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Share opens the interface again, for packets of another selection: with sockets beside those that are there, on the same queues,
+// each with an rx ring of its own, and frames from a book of its own. The program asks the selections in the order of
+// Config.Rank, and the first with a rule for a packet decides. All that concerns the queues must be as it is: both configurations say the same but for
+// Holder, Rank, RingSize, and what selects.
+//
+// All books belong to one thread, on which Config.Thread runs what concerns the others. Share runs in the network namespace of the interface. It is
+// refused with ErrShared, which says why, and with ErrClosed once nobody is left to share with; other errors are those of Open.
+//
+// Each Interface is closed by itself, in whatever order.
+func (i *Interface) Share(c Config) (*Interface, error) {
+	if err := c.complete(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	if err := i.config.sharedBy(&c); err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
+	n, err := i.beside(c)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	return n, nil
+}
+
+// ErrShared says that an interface cannot be shared so.
+var ErrShared = errors.New("the interface is open already, and cannot be shared")
+
+// sharedBy says what keeps d from sharing an interface that was opened with c.
+func (c *Config) sharedBy(d *Config) error {
+	for _, s := range []struct {
+		what string
+		same bool
+	}{
+		{"a name", c.Interface == d.Interface},
+		{"receiving alone", c.Direction == Receive && d.Direction == Receive},
+		{"a program of ours", c.ownProgram() && d.ownProgram()},
+		{"an expression or rules as filter, since a program of one's own decides on every packet", c.Own == nil && d.Own == nil},
+		{"a region", c.region() == d.region()},
+		{"a shape (both in the slot layout, or neither)", c.Shape == d.Shape},
+		{"the same queues", slices.Equal(c.Queues, d.Queues)},
+		{"one policy of zero copy", c.Policy == d.Policy && c.Mode == d.Mode},
+		{"the same times of arrival", c.Timestamps == d.Timestamps && c.CardClock == d.CardClock && c.Unstamped == d.Unstamped},
+		{"one promiscuous mode", c.Promiscuous == d.Promiscuous},
+		{"the same busy polling", c.BusyPoll == d.BusyPoll && c.AlwaysWake == d.AlwaysWake},
+	} {
+		if !s.same {
+			return fmt.Errorf("%w: that takes %s", ErrShared, s.what)
+		}
+	}
+	return nil
+}
+
+// beside is Share with the company's lock held.
+func (i *Interface) beside(c Config) (n *Interface, err error) {
+	seat, first := i.company.seat(), i.company.whole()
+	switch {
+	case first == nil:
+		return nil, ErrClosed
+	case seat < 0:
+		return nil, fmt.Errorf("%w: %d are at it already", ErrShared, bpf.Seats)
+	}
+	n = &Interface{
+		config: c, device: i.device, granted: i.granted, program: i.program, loaded: i.loaded, unbound: i.unbound,
+		noFragments: i.noFragments, company: i.company, seat: seat, rank: c.Rank, selection: c.selection(),
+	}
+	n.name.Store(i.name.Load())
+	n.stopped.Store(true)
+	if err := n.startFrom(); err != nil {
+		return nil, err
+	}
+	if err := n.config.suit(attempt{i.granted.ZeroCopy, i.granted.MultiBuffer}, i.device); err != nil {
+		return nil, err
+	}
+	if err := n.bindBeside(first); err != nil {
+		return nil, err
+	}
+	n.company.add(n)
+	return n, nil
+}
+
+// startFrom notes what was counted until now, which is the others'.
+func (i *Interface) startFrom() error {
+	state, err := i.device.look()
+	if err != nil {
+		return err
+	}
+	i.before, i.unsentBefore = state.lost, state.unsent
+	if i.refusedBefore, err = i.company.refused(); err != nil {
+		return err
+	}
+	i.since, err = i.seatCounters()
+	return err
+}
+
+// seatCounters reads what the program has decided for each seat.
+func (i *Interface) seatCounters() (all [bpf.Seats]bpf.Counters, err error) {
+	for seat := range all {
+		if all[seat], err = i.program.CountersOf(seat); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// bindBeside opens a socket beside each of another's, and makes the ports.
+func (i *Interface) bindBeside(first *Interface) (err error) {
+	var sockets []*socket
+	for _, p := range first.ports {
+		s, err := i.config.openBeside(p.anchor(), i.device.index)
+		if err != nil {
+			return errors.Join(fmt.Errorf("queue %d: %w", p.socket.queue, err), closeAll(sockets))
+		}
+		sockets = append(sockets, s)
+	}
+	for n, s := range sockets {
+		p, err := i.portBeside(s, first.ports[n])
+		if err != nil {
+			i.closeHolders()
+			return errors.Join(err, closeAll(sockets))
+		}
+		i.ports = append(i.ports, p)
+	}
+	if err := i.onThread(func() { i.joinAll(first) }); err != nil {
+		i.closeHolders()
+		return errors.Join(err, closeAll(sockets))
+	}
+	i.open = len(i.ports)
+	i.registration = i.config.region().Register("AF_XDP sockets of " + i.config.Interface)
+	return nil
+}
+
+// joinAll has the ports fill their queues together with those of another.
+func (i *Interface) joinAll(first *Interface) {
+	for n, p := range i.ports {
+		p.join(first.ports[n].shared())
+	}
+}
+
+// portBeside makes the port of a socket whose frames are those of another's place.
+func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
+	worker := i.config.holder(s.queue)
+	held, err := worker.Book().NewHolderBeside(other.held, fmt.Sprintf("%s queue %d", i.config.Interface, s.queue))
+	if err != nil {
+		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
+	}
+	return i.portOf(s, worker, held)
+}
+
+// anchor is the socket that a fill ring belongs to; the company's lock is held.
+func (p *Port) anchor() *socket {
+	if p.filling != nil {
+		return p.filling.anchor
+	}
+	return p.socket
+}
+
+// shared is what the port fills its queue with, to be shared with others, on the thread of its book.
+func (p *Port) shared() *filling {
+	if p.filling == nil {
+		p.join(&filling{ring: p.rings.fill, anchor: p.socket})
+	}
+	return p.filling
+}
+
+// onThread runs f where the ports' books belong.
+func (i *Interface) onThread(f func()) error {
+	if i.config.Thread == nil {
+		f()
+		return nil
+	}
+	return i.config.Thread(func() error { f(); return nil })
+}
+
+// openBeside makes a socket with an rx ring that shares queue and registration with another.
+func (c *Config) openBeside(anchor *socket, ifindex int) (*socket, error) {
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, socketError(err)
+	}
+	s := &socket{fd: fd, queue: anchor.queue}
+	if err := s.equipBeside(c, anchor, ifindex); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *socket) equipBeside(c *Config, anchor *socket, ifindex int) error {
+	if err := setInt(s.fd, unix.XDP_RX_RING, c.RingSize); err != nil {
+		return fmt.Errorf("make rx ring of %d: %w", c.RingSize, err)
+	}
+	off, err := mmapOffsets(s.fd)
+	if err != nil {
+		return fmt.Errorf("map rings: ask for their offsets: %w", err)
+	}
+	if s.rings.rx.ring, s.rings.rx.slots, err = mapRing[umem.Frame](s.fd, unix.XDP_PGOFF_RX_RING, off.Rx, c.RingSize); err != nil {
+		return fmt.Errorf("map rings: %w", err)
+	}
+	s.rings.fill, s.rings.borrowed = anchor.rings.fill, true
+	if err := c.BusyPoll.set(s.fd); err != nil {
+		return err
+	}
+	if err := s.bind(ifindex, 0, anchor, time.Now().Add(c.BindTimeout)); err != nil {
+		return fmt.Errorf("bind beside another socket: %w", bindError(attempt{}, err))
+	}
+	return nil
+}
+
+// whole is a member none of whose ports are closed, or nil.
+func (c *company) whole() *Interface {
+	for _, m := range c.members {
+		if !slices.ContainsFunc(m.ports, (*Port).isClosed) {
+			return m
+		}
+	}
+	return nil
+}
+
+func (p *Port) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// closeBeside is Close of a port whose queue others have, too; the company's lock is held.
+func (p *Port) closeBeside() error {
+	p.mu.Lock()
+	var errs []error
+	if program := p.iface.program; program != nil && !p.iface.stopped.Load() {
+		errs = append(errs, program.ClearSocketOf(p.iface.seat, p.socket.queue))
+		barrier()
+	}
+	final, err := p.stats()
+	p.final, p.closed = final, true
+	p.mu.Unlock()
+	errs = append(errs, err)
+	if p.iface.onThread(p.withdraw) != nil {
+		p.withdraw() // the thread has ended
+	}
+	if p.socket != p.filling.anchor {
+		errs = append(errs, p.socket.close())
+	}
+	p.settled = true
+	errs = append(errs, p.probe.close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close a socket of %s: %w", p.iface.Name(), err)
+	}
+	return nil
+}
+
+// hasCompany reports whether others have the port's queue; the company's lock is held.
+func (p *Port) hasCompany() bool { return p.filling != nil && len(p.filling.ports) > 1 }
