@@ -94,8 +94,11 @@ func (f *captureFlags) register(c *cobra.Command) {
 	}
 }
 
-// captureSleep is what suits a worker that only captures: docs/layouts.md.
-const captureSleep = time.Millisecond
+// What suits a daemon that only captures: docs/layouts.md.
+const (
+	captureSleep   = time.Millisecond
+	captureExtents = 64 // which hold what comes while the disk is busy with other things
+)
 
 // config makes the flags a configuration.
 func (f *captureFlags) config(filter string) (*config.Config, error) {
@@ -124,7 +127,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	if err := f.files(&one.To); err != nil {
 		return nil, err
 	}
-	c.Flows, c.Workers[0].Sleep = []config.Flow{one}, captureSleep
+	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents
 	c.Complete()
 	return c, c.Validate(config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
 }

@@ -8,3 +8,8 @@ package prefetch
 //
 //go:noescape
 func Begin(p *byte)
+
+// Span brings the lines from that at p on to that of the last of n bytes.
+//
+//go:noescape
+func Span(p *byte, n uint32)

@@ -5,3 +5,6 @@ package prefetch
 
 // Begin does nothing.
 func Begin(*byte) {}
+
+// Span does nothing.
+func Span(*byte, uint32) {}

@@ -21,3 +21,20 @@ func TestBeginDoesNotFault(t *testing.T) {
 	Begin(&b[page])
 	Begin(nil)
 }
+
+// TestSpanDoesNotFault asks for the same, and for what wraps around.
+func TestSpanDoesNotFault(t *testing.T) {
+	page := unix.Getpagesize()
+	b, err := unix.Mmap(-1, 0, 2*page, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(b)
+	Span(&b[0], uint32(4*page))
+	Span(&b[page-1], 1)
+	Span(&b[0], 0)
+	Span(nil, 100)
+	if n := testing.AllocsPerRun(10, func() { Span(&b[0], 1500) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -11,7 +11,7 @@ import (
 const rate = 200000
 
 // advised is what docs/layouts.md advises for a worker that only captures.
-const advised = "workers: [{name: main, sleep: 1ms}]"
+const advised = "workers: [{name: main, sleep: 1ms}]\nregion: {extents: 64}"
 
 // finish keeps a report, and says how it came about.
 func (b *bed) finish(r *bench.Report, name string) {
