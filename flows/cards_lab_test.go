@@ -108,6 +108,7 @@ var notOnCards = map[string]string{
 	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
+	"Beside": inOrder, "BesideTheFirst": inOrder, "BesideWhoIsStuck": inOrder, "BesideOrder": ofReload, "BesideRefused": ofReload, "BesideAFeed": ofPeers,
 	"Refilter": inOrder, "RefilterBeside": manyWires, "RefilterKeepsTheHost": ofReload, "OwnProgram": ofReload, "Rules": ofReload, "ObjectChanges": ofReload,
 	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 

@@ -34,6 +34,7 @@ type Daemon struct {
 	placed  placed
 	workers []*Worker
 	devices *rdmaDevices
+	nets    openInterfaces
 	secret  *connect.Credentials // of RDMA connections; nil: they are plain
 	started time.Time
 	undo    cleanup
@@ -138,7 +139,7 @@ func (d *Daemon) share() sharing {
 	n := len(c.Flows)
 	frames := max(0, d.devices.frames()-d.devices.taken())
 	return sharing{
-		frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
+		config: c, interfaces: &d.nets, frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
 		credentials: d.secret, index: d.options.Index,
 	}

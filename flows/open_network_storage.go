@@ -49,6 +49,7 @@ func (n *intake) openNet(o *opening) (err error) {
 	if err != nil {
 		return err
 	}
+	x.Rank, x.Thread = rank(o.shared.config, o.flow.Name), o.worker.Do
 	if err := n.openMirror(o, &x); err != nil {
 		return err
 	}
@@ -64,12 +65,15 @@ func (n *intake) openNet(o *opening) (err error) {
 	id := uint32(0)
 	for _, name := range names {
 		x.Interface = name
-		one, err := xdp.Open(x)
+		if n.mirror == nil && slotBeside(o.shared.config, name) {
+			x.Shape.Headroom = slotHeadroom
+		}
+		one, err := o.shared.interfaces.open(x)
 		if err != nil {
 			return err
 		}
 		n.net = append(n.net, one)
-		o.undo.add(one.Close)
+		o.undo.add(func() error { return o.shared.interfaces.close(one) })
 		for _, port := range one.Ports() {
 			o.undo.add(port.Close)
 			n.sources = append(n.sources, source{port: port, of: one, id: id, buf: make([]umem.Frame, burst+maxFragments)})
@@ -166,8 +170,10 @@ func (n *intake) fill(o *opening, least, most int) error {
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(n.sources), n.ring, least)
 	}
-	for range queues/len(n.sources)/burst + 1 {
-		n.supply()
-	}
-	return nil
+	return o.worker.Do(func() error { // where other flows fill the queues, too
+		for range queues/len(n.sources)/burst + 1 {
+			n.supply()
+		}
+		return nil
+	})
 }

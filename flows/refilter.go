@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/xdp"
 )
 
 // refilterer is a run whose filter can be another while packets flow.
@@ -32,6 +33,25 @@ func (f *Flow) refilter(from config.From) error {
 	f.log.Info("flow goes on with another filter", "filter", from.Wanted(), "before", f.config.From.Wanted(), "host_no_longer_sees", unseen(from))
 	f.config.From = from
 	return nil
+}
+
+// ranker is a run that may share its interfaces with others.
+type ranker interface {
+	rerank(rank int) error
+}
+
+// rerank changes where among the flows of its interfaces a flow that runs is asked whether it wants a packet.
+func (f *Flow) rerank(rank int) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if r, ok := f.running().(ranker); ok {
+		return r.rerank(rank)
+	}
+	return nil
+}
+
+func (n *intake) rerank(rank int) error {
+	return n.net.each(func(i *xdp.Interface) error { return i.Rank(rank) })
 }
 
 func sameFilter(a, b config.From) bool {

@@ -7,11 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
 // sharing is what a flow needs to know beyond its own configuration.
 type sharing struct {
+	config      *config.Config       // of all flows
+	interfaces  *openInterfaces      // that flows take packets from
 	frames      int                  // its share of the region's frames
 	extents     int                  // its share of the extents
 	node        int                  // NUMA node of the region; numa.Unknown: of several

@@ -114,11 +114,18 @@ func (w *swap) back(why error) (Outcome, error) {
 }
 
 // filter gives those flows the filters that a configuration has for them, up to the first that
-// cannot have it.
+// cannot have it, and the order in which those are asked that have one interface.
 func (w *swap) filter(c *config.Config) error {
 	for _, f := range w.filters {
 		if err := f.refilter(c.Flow(f.Name()).From); err != nil {
 			return err
+		}
+	}
+	for _, f := range w.had {
+		if at := rank(c, f.Name()); at >= 0 {
+			if err := f.rerank(at); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -364,7 +364,6 @@ flows[1].name: flow "cli" is taken already, by flows[0].name
 flows[1].from.filter: unexpected "!" (at byte 4 of the filter)
 flows[1].to.file: "relative" is not an absolute path
 flows[1].to.flush: 1m0s is not from 10ms to 1s
-flows[1].from.interface: interface "eth0" is taken already, by flows[0].from.interface
 flows[1].to.file: file "relative" is taken already, by flows[0].to.file`
 	if err == nil {
 		t.Fatal("no error")

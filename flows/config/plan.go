@@ -31,7 +31,8 @@ func (p *Plan) Empty() bool {
 }
 
 // Compare plans the change from a running configuration to the next one. Both are
-// complete. The order of flows, and where in their files settings are, are no changes.
+// complete. Where in their files settings are is no change, nor is the order of flows, but of those
+// that take packets from one interface: it is part of what their filters say.
 func Compare(running, next *Config) Plan {
 	p := Plan{Settings: settings(running, next)}
 	for i := range next.Flows {
@@ -43,6 +44,7 @@ func Compare(running, next *Config) Plan {
 			p.change(old, f)
 		}
 	}
+	p.reorder(running, next)
 	for i := range running.Flows {
 		if name := running.Flows[i].Name; next.Flow(name) == nil {
 			p.Removed = append(p.Removed, name)
@@ -61,6 +63,39 @@ func (p *Plan) change(old, next *Flow) {
 	default:
 		p.Changed = append(p.Changed, Change{next.Name, keys})
 	}
+}
+
+// reorder moves flows that are kept to those that go on with another filter, where another of their interface is asked before them now.
+func (p *Plan) reorder(running, next *Config) {
+	for i := range next.Flows {
+		f := &next.Flows[i]
+		at := slices.Index(p.Kept, f.Name)
+		if at >= 0 && !slices.Equal(before(running, next, f), before(next, running, f)) {
+			p.Kept = slices.Delete(p.Kept, at, at+1)
+			p.Filters = append(p.Filters, f.Name)
+		}
+	}
+}
+
+// before are the flows that are asked before one whether they want a packet of an interface of it: those of a configuration that another has, too.
+func before(c, other *Config, f *Flow) (names []string) {
+	if f.From.Mirror != "" {
+		return nil
+	}
+	for i := range c.Flows {
+		one := &c.Flows[i]
+		shares := func(f *Flow) bool {
+			return one.From.Mirror == "" && one.From.Interface != "" && slices.ContainsFunc(one.From.All(), func(name string) bool { return slices.Contains(f.From.All(), name) })
+		}
+		switch {
+		case one.Name == f.Name:
+			slices.Sort(names)
+			return names
+		case other.Flow(one.Name) != nil && shares(f):
+			names = append(names, one.Name)
+		}
+	}
+	return names
 }
 
 // Flow is the flow of that name, or nil.

@@ -11,6 +11,7 @@ import (
 type shared struct {
 	v          *validator
 	interfaces *taken[string]
+	receivers  map[string]*receiver // by interface
 	files      *taken[string]
 	devices    *taken[string]
 	listens    map[string]string // who has an address, and a port at every address or at some
@@ -32,6 +33,7 @@ func newShared(v *validator) *shared {
 		devices:    newTaken[string](v, "device"),
 		listens:    map[string]string{},
 		users:      map[string]user{},
+		receivers:  map[string]*receiver{},
 	}
 	s.listen("metrics.listen", v.Metrics.Listen)
 	return s
@@ -47,7 +49,7 @@ func (s *shared) take(path string, f *Flow) {
 		if f.From.Interfaces != nil {
 			at = index(join(path, "from.interfaces"), i)
 		}
-		s.interfaces.take(at, name)
+		s.receive(path, at, name, f)
 		s.queues(at, name, false)
 	}
 	s.interfaces.take(join(path, "to.interface"), f.To.Interface)
