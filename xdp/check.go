@@ -11,6 +11,8 @@ func (i *Interface) Check() error {
 	if i.closed {
 		return fmt.Errorf("check %s: %w", i.Name(), ErrClosed)
 	}
+	i.company.mu.Lock() // no program is exchanged between what the device says and what is remembered
+	defer i.company.mu.Unlock()
 	s, err := i.device.look()
 	if err != nil {
 		return fmt.Errorf("check %s: %w", i.Name(), err)
@@ -32,8 +34,6 @@ func (i *Interface) Check() error {
 }
 
 func (i *Interface) checkProgram(s deviceState) error {
-	i.company.mu.Lock()
-	defer i.company.mu.Unlock()
 	if i.program == nil || s.program == i.company.programID {
 		return nil
 	}

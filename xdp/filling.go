@@ -25,12 +25,12 @@ func (p *Port) join(f *filling) {
 	f.ports = append(f.ports, p)
 	if p.reserve == 0 {
 		p.reserve = p.rings.rx.size
-		p.limits.Supply += int(p.reserve)
+		p.most += p.reserve
 	}
 	p.reserved = p.supplied >= p.reserve
 	most := int(f.ring.size)
 	for _, other := range f.ports {
-		most += other.limits.Supply + int(other.rings.rx.size)
+		most += int(other.most) + int(other.rings.rx.size)
 	}
 	f.stash = append(make([]uint64, 0, most), f.stash...)
 }

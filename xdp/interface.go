@@ -264,6 +264,7 @@ func (i *Interface) portOf(s *socket, worker, held *umem.Holder) (p *Port, err e
 		limits: c.limits(i.granted, i.device), wake: newWake(c, s.queue), reserve: c.reserve,
 		chunk: uint64(c.chunk()), zeroCopy: i.granted.ZeroCopy, lent: c.Lent, anywhere: c.Shape.Unaligned,
 	}
+	p.most = uint32(p.limits.Supply)
 	p.lands = uint64(c.Shape.Offset())
 	p.frameEnd = uint64(r.Frames())*uint64(r.FrameSize()) - r.Extents()*r.ExtentSize()
 	p.failed = make([]umem.Frame, 0, p.limits.Send)

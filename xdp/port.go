@@ -24,6 +24,7 @@ type Port struct {
 
 	barrier atomic.Uint32 // stored to, for the order that gives
 
+	most     uint32       // frames that may be supplied and not received
 	supplied uint32       // frames supplied and not received
 	sent     uint32       // frames sent, or refused, and not reaped; of a gathered packet its parts
 	failed   []umem.Frame // refused by Send, to be given by Reap
@@ -79,7 +80,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	if p.closed {
 		return 0
 	}
-	n := min(uint32(p.limits.Supply)-p.supplied, uint32(len(empty)))
+	n := min(p.most-p.supplied, uint32(len(empty)))
 	if p.filling != nil {
 		return p.supplyTogether(empty[:n])
 	}

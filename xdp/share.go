@@ -139,6 +139,9 @@ func (i *Interface) bindBeside(first *Interface) (err error) {
 		i.closeHolders()
 		return errors.Join(err, closeAll(sockets))
 	}
+	for _, p := range i.ports {
+		p.limits.Supply = int(p.most)
+	}
 	i.open = len(i.ports)
 	i.registration = i.config.region().Register("AF_XDP sockets of " + i.config.Interface)
 	return nil
