@@ -2,6 +2,7 @@ package capture
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -31,6 +32,7 @@ type bed struct {
 	daemon string // paths of programs
 	sender string
 	soaker *soaker
+	settle time.Duration // how long all wait, when the last packet is sent
 }
 
 func newBed(t *testing.T) *bed {
@@ -103,6 +105,7 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	if len(all) == 1 {
 		return
 	}
+	b.settle = longestSettle(all)
 	c := newContest(w, all)
 	for i := range b.rounds() {
 		b.round(c, i, all)
@@ -162,7 +165,7 @@ func (b *bed) drop(w work, rest float64) (s sample, err error) {
 	defer b.attachDrop().Close()
 	s.stolen, err = b.watch(func() (err error) {
 		s.sent, err = b.send(w)
-		time.Sleep(settles)
+		time.Sleep(b.settle)
 		return err
 	}, s.charge(rest))
 	return s, err
@@ -173,21 +176,29 @@ func (s *sample) charge(rest float64) func(busy, wall time.Duration) {
 	return func(busy, wall time.Duration) { s.cost = busy - time.Duration(rest*float64(wall)) }
 }
 
-// measure has one contestant have the packets, and counts those in its files.
-func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) {
+// begin starts a contestant in a directory of its own. The caller ends it and removes the directory.
+func (b *bed) begin(c contestant) (r *receiver, err error) {
 	b.pair.B.AwaitNoProgram(b.T)
 	dir, err := os.MkdirTemp(b.dir, "run-")
 	if err != nil {
-		return s, err
+		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	r, err := launch(c, b.pair.B.Ifname, dir, b.pinned(&b.pair.B, receiverCPU))
+	if r, err = launch(c, b.pair.B.Ifname, dir, b.pinned(&b.pair.B, receiverCPU)); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return r, nil
+}
+
+// measure has one contestant have the packets, and counts those in its files.
+func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) {
+	r, err := b.begin(c)
 	if err != nil {
 		return s, err
 	}
+	defer os.RemoveAll(r.dir)
 	s.stolen, err = b.watch(func() (err error) {
 		if s.sent, err = b.send(w); err == nil {
-			time.Sleep(c.settle)
+			time.Sleep(b.settle)
 		}
 		return errors.Join(err, r.end())
 	}, s.charge(rest))
@@ -205,12 +216,27 @@ func (b *bed) measure(c contestant, w work, rest float64) (s sample, err error) 
 // send sends the packets of the form's span, and returns how many.
 func (b *bed) send(w work) (int, error) {
 	count := int(b.span().Seconds() * float64(w.rate))
-	out, err := b.pinned(&b.pair.A, senderCPU)(b.sender, "-tx", "-pages", "ordinary", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(w.rate),
-		"-size", strconv.Itoa(w.size), "-count", strconv.Itoa(count), b.pair.A.Ifname).CombinedOutput()
+	_, err := b.sendCount(w, count)
+	return count, err
+}
+
+// sendCount sends so many packets, and returns for how long.
+func (b *bed) sendCount(w work, count int) (time.Duration, error) {
+	var said struct {
+		Seconds float64 `json:"seconds"`
+	}
+	out, err := b.pinned(&b.pair.A, senderCPU)(b.sender, "-tx", "-json", "-pages", "ordinary", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(w.rate),
+		"-size", strconv.Itoa(w.size), "-count", strconv.Itoa(count), b.pair.A.Ifname).Output()
+	if err == nil {
+		err = json.Unmarshal(out, &said)
+	}
+	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
+		out = failed.Stderr
+	}
 	if err != nil {
 		return 0, fmt.Errorf("sender: %w\n%s", err, out)
 	}
-	return count, nil
+	return time.Duration(said.Seconds * float64(time.Second)), nil
 }
 
 // pinned makes commands of an end that run on one CPU.

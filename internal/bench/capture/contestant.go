@@ -22,6 +22,15 @@ type contestant struct {
 // settles is how long most programs are given for the last packets, before they are asked to end.
 const settles = 300 * time.Millisecond
 
+// longestSettle is the time that all of them have. They wait equally long, so that what else the machine does, which is not known well, costs
+// each as much as the traffic into a program that drops.
+func longestSettle(all []contestant) (longest time.Duration) {
+	for _, c := range all {
+		longest = max(longest, c.settle)
+	}
+	return longest
+}
+
 // ours is unifiedd with a configuration: what is said of the flow's ends and of all else, empty for the defaults.
 func ours(name, program, from, to, rest string) contestant {
 	return contestant{name: name, ready: "flow runs", settle: settles, files: "cap-*.pcapng", format: readPcapng,

@@ -1,0 +1,93 @@
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// trickle are the packets whose way into the files is timed: so few that no buffer is full.
+var trickle = work{1024, 100}
+
+const (
+	trickled = 20
+	patience = 5 * time.Second // longer is not waited for
+)
+
+// TestAgainstDelays compares how long packets that came are not to be found in the files.
+func TestAgainstDelays(t *testing.T) {
+	b := newBed(t)
+	r := bench.NewReport("Packets to disk, until they can be read", "unifiedd", "others")
+	all := append([]contestant{ours("unifiedd", b.daemon, "", "", advised)}, b.others()...)
+	if b.form == bench.Short {
+		all = all[:2] // the next is stenotype
+	}
+	some := b.wanted(trickle, all)
+	times := make([][]float64, len(some))
+	for i := range min(b.rounds(), 3) {
+		var turns []func() error
+		for k, one := range some {
+			turns = append(turns, func() error {
+				took, err := b.delay(one)
+				times[k] = append(times[k], took.Seconds())
+				return err
+			})
+		}
+		b.must(bench.Round(i, turns...))
+	}
+	for k, one := range some[1:] {
+		m := bench.Comparison{Case: trickle.String() + ": " + one.name, Metric: "until readable", Unit: "s", Better: bench.Less}
+		for i := range times[0] {
+			m.Pairs = append(m.Pairs, bench.Pair{Ours: times[0][i], Theirs: times[k+1][i]})
+		}
+		r.Comparisons = append(r.Comparisons, m)
+	}
+	r.Notes = append(r.Notes, fmt.Sprintf("From when the last of %d packets was sent until tcpdump -r has all of them out of the files as they are then; %v: not until then. Of stenotype's files, which are hidden until they are full or old, what is in them.", trickled, patience),
+		"stenotype has what it got written after a second: 10 by default.")
+	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "capture-delays"))
+}
+
+// delay is how long packets are not found in a contestant's files.
+func (b *bed) delay(c contestant) (took time.Duration, err error) {
+	r, err := b.begin(c)
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(r.dir)
+	defer func() { err = errors.Join(err, r.end()) }()
+	if _, err := b.sendCount(trickle, trickled); err != nil {
+		return 0, err
+	}
+	for began := time.Now(); took < patience; time.Sleep(5 * time.Millisecond) {
+		n, err := b.readable(r)
+		if took = time.Since(began); err != nil || n >= trickled {
+			return took, err
+		}
+	}
+	return took, nil
+}
+
+// readable is how many packets tcpdump finds in a contestant's files, which are being written; in stenotype's, which it does not read, we do.
+func (b *bed) readable(r *receiver) (n int, err error) {
+	if r.of.name == "stenotype" {
+		found, err := r.found(trickled)
+		return int(found.numbers), err
+	}
+	files, err := filepath.Glob(filepath.Join(r.dir, r.of.files))
+	for _, name := range files {
+		out, err := exec.Command(testenv.Tool(b, "tcpdump"), "-n", "-r", name).Output()
+		if ended := (*exec.ExitError)(nil); err != nil && !errors.As(err, &ended) { // it ends with an error where a file ends within a packet
+			return n, err
+		}
+		n += bytes.Count(out, []byte("\n"))
+	}
+	return n, err
+}
