@@ -163,8 +163,7 @@ type CompletionQueue interface {
 	// allocate. The error says that the device is gone.
 	Poll(dst []WorkCompletion) (int, error)
 	// Spin is Poll that waits for the first completion by polling, for at most so long: with
-	// a bound of microseconds it costs one call where Poll would cost many. Of a device in software it lets the
-	// kernel's threads have the processor that do the device's work, should they want it.
+	// a bound of microseconds it costs one call where Poll would cost many.
 	Spin(dst []WorkCompletion, limit time.Duration) (int, error)
 	// Arm asks for one event at the next completion, or (solicited) at the next that its
 	// sender marked so or that failed. What came before Arm gives no event: poll again after it.

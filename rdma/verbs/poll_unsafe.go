@@ -54,20 +54,12 @@ func (q *completionQueue) spin(dst []rdma.WorkCompletion, limit time.Duration) (
 	if q.number == 0 || len(dst) == 0 {
 		return 0, q.usable()
 	}
-	n := C.ud_spin(q.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), q.visits())
+	n := C.ud_spin(q.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit))
 	if n < 0 {
 		return 0, q.pollError()
 	}
 	q.mend(dst[:n])
 	return int(n), nil
-}
-
-// visits says whether who waits for the queue has to call the kernel now and then.
-func (q *completionQueue) visits() C.int {
-	if q.soft {
-		return 1
-	}
-	return 0
 }
 
 // bounded is a time to spend in C.

@@ -68,7 +68,7 @@ func (q *queuePair) spinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletio
 		return 0, 0, q.cannotSpin(c)
 	}
 	var p C.struct_ud_posted
-	got := C.ud_spin_post(c.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), c.visits(), q.number, q.tables,
+	got := C.ud_spin_post(c.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), q.number, q.tables,
 		first[C.struct_ud_send](requests), count(requests), first[C.struct_ibv_sge](sges), count(sges), &p)
 	if got < 0 {
 		return 0, 0, c.pollError()

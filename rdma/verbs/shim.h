@@ -65,9 +65,9 @@ struct ud_posted ud_post_send(uintptr_t qp, uintptr_t tables, const struct ud_se
 struct ud_posted ud_post_receive(uintptr_t qp, const struct ud_receive *r, uint32_t n, const struct ibv_sge *sges, uint32_t left);
 struct ud_posted ud_post_shared(uintptr_t srq, const struct ud_receive *r, uint32_t n, const struct ibv_sge *sges, uint32_t left);
 int ud_poll(uintptr_t cq, struct ibv_wc *wc, int n);
-int ud_spin(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t nanoseconds, int soft);
-int ud_spin_post(uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, int soft, uintptr_t qp, uintptr_t tables,
-		 const struct ud_send *r, uint32_t n, const struct ibv_sge *sges, uint32_t left, struct ud_posted *posted);
+int ud_spin(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t nanoseconds);
+int ud_spin_post(uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, uintptr_t qp, uintptr_t tables, const struct ud_send *r,
+		 uint32_t n, const struct ibv_sge *sges, uint32_t left, struct ud_posted *posted);
 int ud_arm(uintptr_t cq, int solicited);
 int ud_acknowledge(uintptr_t cq);
 

@@ -2,9 +2,7 @@
 
 #include "shim.h"
 
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 static uint64_t now(void)
 {
@@ -22,19 +20,10 @@ int ud_poll(uintptr_t handle, struct ibv_wc *wc, int n)
 }
 
 // LOOKS is how often a queue is looked at between two looks at the clock, which costs
-// as much as several. That of a device in software is looked at STEPS times between two visits
-// to the kernel.
-enum { LOOKS = 32, STEPS = 8 };
+// as much as several.
+enum { LOOKS = 32 };
 
-// visit has the kernel look whether another thread is to run here. Those that do the work of a device in
-// software wake up on processors where programs spin, and a kernel with lazy preemption does not take those away
-// before its next tick. getppid(2) is the least it can be asked: it neither fails nor sleeps.
-static void visit(void)
-{
-	syscall(SYS_getppid);
-}
-
-int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds, int soft)
+int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds)
 {
 	struct ibv_cq *cq = (struct ibv_cq *)handle;
 	uint64_t begin = 0, t = 0;
@@ -45,8 +34,6 @@ int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds, in
 
 			if (got)
 				return got;
-			if (soft && i % STEPS == STEPS - 1)
-				visit();
 		}
 		t = now();
 		if (!begin)
@@ -55,10 +42,10 @@ int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds, in
 	return 0;
 }
 
-int ud_spin_post(uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, int soft, uintptr_t qp, uintptr_t tables,
-		 const struct ud_send *r, uint32_t n, const struct ibv_sge *sges, uint32_t left, struct ud_posted *posted)
+int ud_spin_post(uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, uintptr_t qp, uintptr_t tables, const struct ud_send *r,
+		 uint32_t n, const struct ibv_sge *sges, uint32_t left, struct ud_posted *posted)
 {
-	int got = ud_spin(cq, wc, room, nanoseconds, soft);
+	int got = ud_spin(cq, wc, room, nanoseconds);
 
 	for (int i = 0; i < got; i++)
 		if (wc[i].status != IBV_WC_SUCCESS)

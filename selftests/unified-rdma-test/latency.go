@@ -172,18 +172,13 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 }
 
 // awaitByte waits until the device has written the last byte of the slot, with patience anew for each: completions may
-// all be taken in here, and then nothing else says that the peer is there. A device in software does its
-// work meanwhile, or the kernel does it, which is let in now and then.
+// all be taken in here, and then nothing else says that the peer is there. A device in software does its work meanwhile.
 func (l *link) awaitByte(want byte) error {
 	l.waiting = time.Time{}
-	visits := l.software()
 	word, shift := lastWord(l.bytes(l.in, 0))
 	for tries := 1; byte(atomic.LoadUint32(word)>>shift) != want; tries++ {
 		if l.progress != nil {
 			l.progress.Progress()
-		}
-		if visits && tries%steps == 0 {
-			visit()
 		}
 		if tries%(1<<16) == 0 {
 			if err := errors.Join(l.failed(), l.stillWaiting()); err != nil {

@@ -41,14 +41,5 @@ func takeTurns(nanoseconds uint64) {
 	}
 }
 
-// steps is how often a byte is looked at between two visits.
-const steps = 64
-
-// visit has the kernel look whether another thread is to run here: see ud_spin in rdma/verbs, which does the same for
-// completions.
-func visit() {
-	_, _, _ = unix.RawSyscall(unix.SYS_GETPPID, 0, 0, 0) // getppid(2): always succeeds
-}
-
 // software says whether threads of the kernel do the device's work.
 func (s *session) software() bool { return s.device != nil && s.device.Capabilities().Software }
