@@ -10,7 +10,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/internal/numa"
-	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -27,10 +26,13 @@ func openStorageNVMe(o *opening) (*storageNVMe, error) {
 	if s.device, err = o.useDevice(o.flow.To.RDMA); err != nil {
 		return nil, err
 	}
-	if s.disk, err = claim(nvme.TargetConfig{Path: path, ReadOnly: o.flow.To.ReadOnly, Filled: true, Force: o.flow.To.Force}); err != nil {
+	o.undo.add(s.volumes.close)
+	s.first = config.Namespace{ID: 1, Device: path, ReadOnly: o.flow.To.ReadOnly}
+	all, err := s.volumes.open(s.list(&o.flow.To), o.flow.To.Force)
+	if err != nil {
 		return nil, err
 	}
-	o.undo.add(s.disk.Close)
+	s.volumes.adopt(all)
 	if err := s.openServer(o); err != nil {
 		return nil, err
 	}
@@ -48,14 +50,13 @@ const capsuleBytes = 4096
 
 func (s *storageNVMe) openServer(o *opening) (err error) {
 	to := &o.flow.To
-	keys, group, err := hostKeys(to)
-	if err != nil {
+	if s.keys, s.group, err = hostKeys(to); err != nil {
 		return err
 	}
 	s.server, err = target.Open(target.Config{
 		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
 		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
-		Subsystems: []target.Subsystem{{NQN: to.Subsystem, Hosts: to.Hosts, Keys: keys, Group: group, Namespaces: []target.Namespace{{ID: 1, Disk: s.disk, ReadOnly: to.ReadOnly, UUID: namespaceUUID(to.Subsystem, 1)}}}},
+		Subsystems: s.subsystem(to, s.volumes.all),
 	})
 	if err == nil {
 		o.undo.add(s.server.Close)

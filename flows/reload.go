@@ -115,5 +115,5 @@ func (d *Daemon) tell(s *ReloadStatus) {
 
 // words are a plan for the log.
 func words(p *config.Plan) []any {
-	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "added", p.Added, "removed", p.Removed, "settings", p.Settings}
+	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "subsystems", p.Subsystems, "added", p.Added, "removed", p.Removed, "settings", p.Settings}
 }

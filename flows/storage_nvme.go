@@ -5,9 +5,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/target"
-	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -21,7 +22,10 @@ type storageNVMe struct {
 	common
 	faults
 	device   *rdmaDevice
-	disk     *nvme.Target
+	first    config.Namespace // what the flow is from
+	volumes  volumes
+	keys     map[string]dhchap.Keys
+	group    dhchap.Group
 	nqn      string
 	server   *target.Server
 	manager  cm.Manager
@@ -68,7 +72,10 @@ func (s *storageNVMe) check(now time.Time) (waits, ends error) {
 	if waits, ends = s.device.check(); waits != nil || ends != nil {
 		return waits, ends
 	}
-	return s.silence.look(now, s.disk.Path(), clientsWait, s.server.Stats().Disk), nil
+	if err := s.volumes.sweep(); err != nil {
+		s.log.Warn("a disk that hosts have no more was not closed", "reason", err)
+	}
+	return s.silence.look(now, s.first.Path(), clientsWait, s.server.Stats().Disk), nil
 }
 
 func (s *storageNVMe) trouble() error { return nil }

@@ -11,20 +11,30 @@ import (
 
 // HostsStatus is the end of a flow at which NVMe hosts write and read.
 type HostsStatus struct {
-	Device    string            `json:"device"`
-	Listen    string            `json:"listen"`
-	Subsystem string            `json:"subsystem"`
-	Size      uint64            `json:"size"`     // of the namespace
-	Hosts     uint64            `json:"hosts"`    // that are connected
-	Queues    uint64            `json:"queues"`   // of theirs
-	Commands  map[string]uint64 `json:"commands"` // by what they were; those with an error are refused, failed or abandoned
-	Bytes     map[string]uint64 `json:"bytes"`    // read, written, and of those written that came in capsules
-	Waited    uint64            `json:"waited"`   // commands that waited for a buffer
-	Ended     uint64            `json:"ended"`    // queues that broke the rules, or failed
-	Expired   uint64            `json:"expired"`  // hosts that fell silent
-	Unproven  uint64            `json:"unproven"` // queues whose hosts did not prove who they are
-	Rejected  map[string]uint64 `json:"rejected"` // queues that were refused, by reason
-	Connected []HostStatus      `json:"connected,omitempty"`
+	Device     string            `json:"device"`
+	Listen     string            `json:"listen"`
+	Subsystem  string            `json:"subsystem"`
+	Size       uint64            `json:"size"` // of the first namespace
+	Namespaces []NamespaceStatus `json:"namespaces"`
+	Hosts      uint64            `json:"hosts"`    // that are connected
+	Queues     uint64            `json:"queues"`   // of theirs
+	Commands   map[string]uint64 `json:"commands"` // by what they were; those with an error are refused, failed or abandoned
+	Bytes      map[string]uint64 `json:"bytes"`    // read, written, and of those written that came in capsules
+	Waited     uint64            `json:"waited"`   // commands that waited for a buffer
+	Ended      uint64            `json:"ended"`    // queues that broke the rules, or failed
+	Expired    uint64            `json:"expired"`  // hosts that fell silent
+	Unproven   uint64            `json:"unproven"` // queues whose hosts did not prove who they are
+	Rejected   map[string]uint64 `json:"rejected"` // queues that were refused, by reason
+	Connected  []HostStatus      `json:"connected,omitempty"`
+}
+
+// NamespaceStatus is a disk as NVMe hosts see it.
+type NamespaceStatus struct {
+	ID       int    `json:"id"`
+	Path     string `json:"path"`
+	Size     uint64 `json:"size"`
+	ReadOnly bool   `json:"read_only"`
+	Leaving  bool   `json:"leaving,omitempty"` // hosts have it no more, and something is under way yet
 }
 
 // HostStatus is an NVMe host that is connected, by what it says of its name: counters since then, of all its controllers.
@@ -36,7 +46,7 @@ type HostStatus struct {
 }
 
 func (s *storageNVMe) announce() []any {
-	return []any{"device", s.device.name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.disk.Size()}
+	return []any{"device", s.device.name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.volumes.size()}
 }
 
 // observe reads the counters.
@@ -44,7 +54,7 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
 	to.Hosts = &HostsStatus{
-		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Size: s.disk.Size(), Hosts: st.Hosts, Queues: st.Queues,
+		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Size: s.volumes.size(), Namespaces: s.volumes.status(), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},

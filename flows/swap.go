@@ -14,6 +14,7 @@ type swap struct {
 	old, next  *config.Config
 	had, flows []*Flow // before and after, in the orders of their configurations
 	filters    []*Flow // of those before, which go on with another filter
+	subsystems []*Flow // of those before, which go on with other namespaces or hosts
 	leaving    []*Flow // of those before, which stop
 	ran        []*Flow // of those that leave, which ran
 	coming     []*Flow // of those after, which start
@@ -29,6 +30,8 @@ func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Pla
 		switch {
 		case slices.Contains(plan.Filters, f.Name()) && f.Status().State.Up():
 			w.filters = append(w.filters, f)
+		case slices.Contains(plan.Subsystems, f.Name()) && f.Status().State.Up():
+			w.subsystems = append(w.subsystems, f)
 		case !slices.Contains(plan.Kept, f.Name()):
 			w.leaving = append(w.leaving, f)
 		}
@@ -113,11 +116,16 @@ func (w *swap) back(why error) (Outcome, error) {
 	return w.unfilter(outcome, errors.Join(errs...))
 }
 
-// filter gives those flows the filters that a configuration has for them, up to the first that
+// filter gives those flows the filters, namespaces and hosts that a configuration has for them, up to the first that
 // cannot have it, and the order in which those are asked that have one interface.
 func (w *swap) filter(c *config.Config) error {
 	for _, f := range w.filters {
 		if err := f.refilter(c.Flow(f.Name()).From); err != nil {
+			return err
+		}
+	}
+	for _, f := range w.subsystems {
+		if err := f.renew(c.Flow(f.Name()).To); err != nil {
 			return err
 		}
 	}
@@ -131,7 +139,7 @@ func (w *swap) filter(c *config.Config) error {
 	return nil
 }
 
-// unfilter gives flows the filters that they had.
+// unfilter gives flows the filters, namespaces and hosts that they had.
 func (w *swap) unfilter(outcome Outcome, why error) (Outcome, error) {
 	if err := w.filter(w.old); err != nil {
 		return Broken, errors.Join(why, err)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"io/fs"
 	"time"
 )
@@ -205,6 +206,8 @@ type To struct {
 	Group AuthGroup
 	// ReadOnly lets hosts write nothing.
 	ReadOnly bool
+	// Namespaces are those of the subsystem beside the first, which is what the flow is from. They may come and go while hosts are connected.
+	Namespaces []Namespace
 
 	// Interface is the name of the network interface that packets of captures are sent by; what follows is about it.
 	Interface string
@@ -222,6 +225,18 @@ type To struct {
 	// Discard counts what comes and gives it back, to measure the other end alone.
 	Discard bool
 }
+
+// Namespace is a file or device that NVMe hosts see beside the first.
+type Namespace struct {
+	ID       int    // from 2
+	File     string // one of the two
+	Device   string
+	ReadOnly bool
+	Pos      Pos // where it is configured
+}
+
+// Path is that of the file or device.
+func (n *Namespace) Path() string { return cmp.Or(n.Device, n.File) }
 
 // discards is not empty where everything is discarded.
 func (t *To) discards() string {

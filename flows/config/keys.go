@@ -109,6 +109,7 @@ var keys = []key{
 	{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }},
 	{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }},
 	{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }},
+	{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }},
 }
 
 // about is what the setting at path of a flow is about; empty for those which say

@@ -13,8 +13,10 @@ type Plan struct {
 	Kept    []string `json:"kept"`    // they go on as they are
 	Changed []Change `json:"changed"` // they stop, and start anew
 	Filters []string `json:"filters"` // they go on, with another filter
-	Added   []string `json:"added"`
-	Removed []string `json:"removed"`
+	// Subsystems are flows to NVMe hosts that go on with other namespaces, or other hosts that may connect.
+	Subsystems []string `json:"subsystems"`
+	Added      []string `json:"added"`
+	Removed    []string `json:"removed"`
 	// Settings are what changes beside flows: [Changeable] of them can.
 	Settings []string `json:"settings"`
 }
@@ -27,7 +29,7 @@ type Change struct {
 
 // Empty tells whether nothing changes.
 func (p *Plan) Empty() bool {
-	return len(p.Changed)+len(p.Filters)+len(p.Added)+len(p.Removed)+len(p.Settings) == 0
+	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Added)+len(p.Removed)+len(p.Settings) == 0
 }
 
 // Compare plans the change from a running configuration to the next one. Both are
@@ -60,6 +62,8 @@ func (p *Plan) change(old, next *Flow) {
 		p.Kept = append(p.Kept, next.Name)
 	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork:
 		p.Filters = append(p.Filters, next.Name)
+	case len(without(keys, "to.namespaces", "to.hosts")) == 0 && comeAndGo(old.To.Namespaces, next.To.Namespaces):
+		p.Subsystems = append(p.Subsystems, next.Name)
 	default:
 		p.Changed = append(p.Changed, Change{next.Name, keys})
 	}
@@ -98,6 +102,22 @@ func before(c, other *Config, f *Flow) (names []string) {
 	return names
 }
 
+// without are the keys but for some.
+func without(keys []string, but ...string) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(but, key) })
+}
+
+// comeAndGo tells whether namespaces only come and go: one whose file or device is in both lists is the same in both, since it cannot be open twice.
+func comeAndGo(old, next []Namespace) bool {
+	for _, n := range unplaced(next) {
+		i := slices.IndexFunc(old, func(o Namespace) bool { return o.Path() == n.Path() })
+		if i >= 0 && unplaced(old)[i] != n {
+			return false
+		}
+	}
+	return true
+}
+
 // Flow is the flow of that name, or nil.
 func (c *Config) Flow(name string) *Flow {
 	for i := range c.Flows {
@@ -124,7 +144,7 @@ func settings(a, b *Config) []string {
 func flowKeys(a, b *Flow) []string {
 	x, y := *a, *b
 	for _, f := range []*Flow{&x, &y} {
-		f.Stages, f.To.Peers, f.From.Rules = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules)
+		f.Stages, f.To.Peers, f.From.Rules, f.To.Namespaces = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules), unplaced(f.To.Namespaces)
 	}
 	keys := differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 	for i, key := range keys {

@@ -74,6 +74,30 @@ flows:
 	}
 }
 
+// TestCompareSubsystems: a flow to NVMe hosts goes on while namespaces come and go and other hosts may connect, and starts anew where one changes.
+func TestCompareSubsystems(t *testing.T) {
+	with := func(more string) *Config {
+		return parsed(t, `flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a`+more+`}}]`)
+	}
+	running := with(`, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}]`)
+	for more, goesOn := range map[string]bool{
+		`, namespaces: [{id: 2, file: /two}, {id: 4, file: /four}], hosts: [nqn.h]`: true,
+		``:                                     true,
+		`, namespaces: [{id: 2, file: /four}]`: true,
+		`, namespaces: [{id: 2, file: /two, read_only: true}]`: false,
+		`, namespaces: [{id: 5, file: /two}]`:                  false,
+		`, namespaces: [{id: 2, file: /two}], window: 64`:      false,
+	} {
+		p := Compare(running, with(more))
+		if slices.Equal(p.Subsystems, []string{"v"}) != goesOn || (len(p.Changed) == 1) == goesOn || p.Empty() {
+			t.Errorf("with %q: %+v", more, p)
+		}
+	}
+	if p := Compare(running, parsed(t, "\n\n"+`flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}]}}]`)); !p.Empty() {
+		t.Errorf("on other lines: %+v", p)
+	}
+}
+
 // TestPlanKnowsKeys: the names in plans are those of the file, for each setting there is.
 func TestPlanKnowsKeys(t *testing.T) {
 	text, err := os.ReadFile("testdata/full.yaml")

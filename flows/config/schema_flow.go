@@ -108,6 +108,7 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"keys":        set(d, &t.Keys, parseText),
 		"group":       set(d, &t.Group, oneOf(allAuthGroups)),
 		"read_only":   set(d, &t.ReadOnly, parseBool),
+		"namespaces":  func(p string, n *yaml.Node) { d.namespaces(p, n, t) },
 		"interface":   set(d, &t.Interface, parseText),
 		"zero_copy":   set(d, &t.ZeroCopy, oneOf(allZeroCopies)),
 		"ring":        set(d, &t.Ring, parseInt),
@@ -143,6 +144,19 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
 		})
 		t.Peers = append(t.Peers, p)
+	})
+}
+
+func (d *decoder) namespaces(path string, n *yaml.Node, t *To) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		one := Namespace{Pos: d.at(n)}
+		d.mapping(path, n, fields{
+			"id":        set(d, &one.ID, parseInt),
+			"file":      set(d, &one.File, parseText),
+			"device":    set(d, &one.Device, parseText),
+			"read_only": set(d, &one.ReadOnly, parseBool),
+		})
+		t.Namespaces = append(t.Namespaces, one)
 	})
 }
 

@@ -60,11 +60,25 @@ func (s *shared) take(path string, f *Flow) {
 	s.listen(join(path, "to.listen"), f.To.Listen)
 	s.files.take(join(path, "to.file"), clean(f.To.File))
 	s.devices.take(join(path, "to.device"), clean(f.To.Device))
+	for i := range f.To.Namespaces {
+		s.namespace(index(join(path, "to.namespaces"), i), &f.To.Namespaces[i])
+	}
 	if f.Kind() == KindStorageNVMe && !f.To.ReadOnly {
 		s.files.take(join(path, "from.file"), clean(f.From.File))
 		s.devices.take(join(path, "from.device"), clean(f.From.Device))
 	} else if f.From.Device != "" {
 		s.sources = append(s.sources, named{key: join(path, "from.device"), text: clean(f.From.Device)})
+	}
+}
+
+// namespace takes what hosts write.
+func (s *shared) namespace(path string, n *Namespace) {
+	switch {
+	case !n.ReadOnly:
+		s.files.take(join(path, "file"), clean(n.File))
+		s.devices.take(join(path, "device"), clean(n.Device))
+	case n.Device != "":
+		s.sources = append(s.sources, named{key: join(path, "device"), text: clean(n.Device)})
 	}
 }
 

@@ -13,6 +13,10 @@ const (
 	minDepth = 32
 	maxDepth = 1024
 	minSeats = 2 // a host's admin queue and one for I/O
+	// The first namespace is what the flow is from.
+	minNamespace  = 2
+	maxNamespace  = 1024
+	maxNamespaces = 64
 )
 
 // subsystem checks how a file or device is served to NVMe hosts.
@@ -30,6 +34,7 @@ func (v *validator) subsystem(path string, t *To) {
 	if t.Keys == "" && t.Group != "" {
 		v.refuse(join(path, "group"), wrong("say keys: too, the file with the keys of hosts", "without keys no host proves who it is"))
 	}
+	v.namespaces(join(path, "namespaces"), t.Namespaces)
 	if t.Hosts == nil {
 		return
 	}
@@ -41,6 +46,26 @@ func (v *validator) subsystem(path string, t *To) {
 	for i, nqn := range t.Hosts {
 		v.checkErr(index(at, i), checkNQN(nqn))
 		once.take(index(at, i), nqn)
+	}
+}
+
+// namespaces checks those beside the first.
+func (v *validator) namespaces(all string, list []Namespace) {
+	v.check(len(list) <= maxNamespaces, all, "%d are too many; at most %d are possible", len(list), maxNamespaces)
+	once := newTaken[int](v, "namespace")
+	for i := range list {
+		n, path := &list[i], index(all, i)
+		id := join(path, "id")
+		v.check(within(n.ID, minNamespace, maxNamespace), id, "%d is not from %d to %d: 1 is what the flow is from", n.ID, minNamespace, maxNamespace)
+		once.take(id, n.ID)
+		switch {
+		case n.File != "" && n.Device != "":
+			v.refuse(join(path, "device"), wrong("say one of them", "a namespace is a file or a device"))
+		case n.Path() == "":
+			v.refuse(path, wrong("say file: or device:", "the namespace is of nothing"))
+		case !filepath.IsAbs(n.Path()):
+			v.refuse(join(path, map[bool]string{true: "device", false: "file"}[n.Device != ""]), errors.New("is not an absolute path"))
+		}
 	}
 }
 

@@ -34,6 +34,12 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 	p.open--
 	p.head = (p.head + 1) % p.entries
 	o.state = opAnswered
+	if o.hangup {
+		s.await(o)
+	}
+	if status == fabrics.Success && o.disk != nil {
+		s.count.latency.Record(uint64(max(0, s.now-o.since)))
+	}
 	s.complete(o)
 }
 
@@ -80,7 +86,7 @@ func (s *Server) complete(o *operation) {
 // takeSent takes what the RDMA device has done, and returns how many completions there were.
 func (s *Server) takeSent() (n int, err error) {
 	for range batches {
-		got, err := s.sent.queue.Poll(s.sent.buf[:])
+		got, err := s.sent.poll()
 		if err != nil {
 			return n, fmt.Errorf("poll for transfers that are done: %w", err)
 		}
@@ -108,6 +114,7 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 		d := &o.command.Data
 		s.fail(p, fmt.Errorf("%d bytes of the host's at address %#x with rkey %#x: %w", d.Length, d.Address, d.Key, c.Err()))
 	case o.state == opFetching:
+		s.awaited(o)
 		s.pass(&o.buffers[0], atWorker)
 		s.count.brought.add(uint64(o.needs[0]))
 		s.brought(o)
@@ -158,5 +165,4 @@ func (s *Server) tally(o *operation) {
 	case fabrics.OpCompare:
 		c.compares.add(1)
 	}
-	c.latency.Record(uint64(max(0, s.now-o.since)))
 }

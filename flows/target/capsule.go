@@ -21,7 +21,7 @@ var (
 // takeCapsules takes what hosts have sent, and returns how many completions there were.
 func (s *Server) takeCapsules() (n int, err error) {
 	for range batches {
-		got, err := s.came.queue.Poll(s.came.buf[:])
+		got, err := s.came.poll()
 		if err != nil {
 			return n, fmt.Errorf("poll for commands: %w", err)
 		}
@@ -152,6 +152,7 @@ func (s *Server) fetch(o *operation) {
 	p, d, b := o.seat, &o.command.Data, &o.buffers[0]
 	s.pass(b, atDevice)
 	o.state = opFetching
+	s.await(o)
 	p.sges = append(p.sges, s.sge(b.frame.Addr, b.frame.Len))
 	p.sends = append(p.sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
 	s.mark(p)

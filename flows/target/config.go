@@ -51,6 +51,9 @@ type Namespace struct {
 	Disk     *nvme.Target // stays the caller's, and outlives the server
 	ReadOnly bool
 	UUID     [16]byte // by which hosts know it; the same each time
+	// Released is called on the server's thread, and must not block, when Change has taken the namespace away and the Disk is not in use any more. nil: nobody
+	// wants to know.
+	Released func()
 }
 
 const (
@@ -127,8 +130,8 @@ func (s *Subsystem) checkNamespaces() error {
 	ids := make(map[uint32]bool)
 	for _, n := range s.Namespaces {
 		switch {
-		case n.ID < 1 || n.ID > 1024 || ids[n.ID]:
-			return fmt.Errorf("namespace %d: numbers are 1 to 1024, each once", n.ID)
+		case n.ID < 1 || n.ID > fabrics.MaxNamespace || ids[n.ID]:
+			return fmt.Errorf("namespace %d: numbers are 1 to %d, each once", n.ID, fabrics.MaxNamespace)
 		case n.Disk == nil:
 			return fmt.Errorf("namespace %d has no disk", n.ID)
 		case n.Disk.Size() < uint64(n.Disk.Alignment().Offset):

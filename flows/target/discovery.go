@@ -9,13 +9,13 @@ func (s *Server) openDiscovery() {
 	s.subsystems = append(s.subsystems, sub)
 }
 
-// discover lists the subsystems that a controller's host may connect to, at the address where it came in itself. What there is does not change while the server is
-// open, so its generation is always the first.
+// discover lists the subsystems that a controller's host may connect to, at the address where it came in itself. Its
+// generation is another one after each Change.
 func (s *Server) discover(c *fabrics.Controller) (generation uint64, all []fabrics.Entry) {
 	for _, sub := range s.subsystems {
 		if sub.Allows(c.Host.HostNQN) {
 			all = append(all, fabrics.Entry{Subsystem: sub.NQN, Discovery: sub.Discovery(), At: c.At})
 		}
 	}
-	return 1, all
+	return s.generation, all
 }

@@ -10,21 +10,24 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+// roomForDisks is how many more disks than at the start there may be.
+const roomForDisks = 64
+
 // openDisks makes subsystems of what is configured, and the queue that all their disks are in.
 func (s *Server) openDisks() (err error) {
 	c := &s.config
-	disks, passthrough := 0, false
+	disks, passthrough := roomForDisks, false
 	for _, sub := range c.Subsystems {
 		disks += len(sub.Namespaces)
 		for _, n := range sub.Namespaces {
 			passthrough = passthrough || n.Disk.Passthrough()
 		}
 	}
-	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: max(disks, 1), Passthrough: passthrough})
+	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: disks, Passthrough: passthrough})
 	if err != nil {
 		return err
 	}
-	s.disks = make([]disk, 0, disks)
+	s.generation = 1
 	s.openDiscovery()
 	for i := range c.Subsystems {
 		if err := s.openSubsystem(&c.Subsystems[i]); err != nil {
@@ -35,11 +38,7 @@ func (s *Server) openDisks() (err error) {
 }
 
 func (s *Server) openSubsystem(c *Subsystem) error {
-	sub := s.newSubsystem(c.NQN)
-	sub.Hosts, sub.Keys, sub.Group = c.Hosts, c.Keys, c.Group
-	if sub.Serial = c.Serial; sub.Serial == "" {
-		sub.Serial = serial(c.NQN)
-	}
+	sub := s.addSubsystem(c)
 	for _, n := range c.Namespaces {
 		d, err := s.openDisk(n)
 		if err != nil {
@@ -47,8 +46,18 @@ func (s *Server) openSubsystem(c *Subsystem) error {
 		}
 		sub.Namespaces = append(sub.Namespaces, d.Namespace)
 	}
-	s.subsystems = append(s.subsystems, sub)
 	return nil
+}
+
+// addSubsystem adds one, without namespaces.
+func (s *Server) addSubsystem(c *Subsystem) *fabrics.Subsystem {
+	sub := s.newSubsystem(c.NQN)
+	sub.Hosts, sub.Keys, sub.Group = c.Hosts, c.Keys, c.Group
+	if sub.Serial = c.Serial; sub.Serial == "" {
+		sub.Serial = serial(c.NQN)
+	}
+	s.subsystems = append(s.subsystems, sub)
+	return sub
 }
 
 // newSubsystem is one without namespaces.
@@ -64,17 +73,21 @@ func (s *Server) openDisk(n Namespace) (*disk, error) {
 		return nil, err
 	}
 	limits, block := n.Disk.Limits(), max(n.Disk.Alignment().Offset, 512)
-	s.disks = append(s.disks, disk{target: t, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
-		UUID: n.UUID, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}})
-	return &s.disks[len(s.disks)-1], nil
+	d := &disk{target: t, source: n.Disk, released: n.Released, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
+		UUID: n.UUID, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}}
+	s.disks = append(s.disks, d)
+	return d, nil
 }
 
 // disk is that of a namespace of a subsystem, by number; nil: there is none.
 func (s *Server) disk(of *fabrics.Subsystem, id uint32) *disk {
-	n := of.Namespace(id)
-	for i := range s.disks {
-		if s.disks[i].Namespace == n {
-			return &s.disks[i]
+	return s.diskOf(of.Namespace(id))
+}
+
+func (s *Server) diskOf(n *fabrics.Namespace) *disk {
+	for _, d := range s.disks {
+		if d.Namespace == n {
+			return d
 		}
 	}
 	return nil

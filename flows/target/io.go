@@ -22,6 +22,7 @@ func (s *Server) io(o *operation) {
 		s.answer(o, fabrics.InvalidNamespace|fabrics.DoNotRetry)
 		return
 	}
+	o.disk.users++
 	switch c.Opcode {
 	case fabrics.OpRead, fabrics.OpWrite, fabrics.OpCompare, fabrics.OpWriteZeroes:
 		s.ioRange(o)

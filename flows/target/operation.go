@@ -21,6 +21,7 @@ type operation struct {
 	result  uint64
 	status  fabrics.Status
 	hangup  bool  // the queue ends once the host has the completion
+	awaited bool  // it goes on when the RDMA device has done what it was asked to
 	since   int64 // when the command came
 }
 
@@ -166,10 +167,29 @@ func (s *Server) release(o *operation) {
 	}
 }
 
+// await notes that an operation goes on when the RDMA device is done, and awaited that it is.
+func (s *Server) await(o *operation) {
+	o.awaited = true
+	s.awaiting++
+}
+
+func (s *Server) awaited(o *operation) {
+	if o.awaited {
+		o.awaited = false
+		s.awaiting--
+	}
+}
+
 // finish ends an operation: its completion has arrived, or never will.
 func (s *Server) finish(o *operation) {
 	p := o.seat
 	s.release(o)
+	s.awaited(o)
+	if d := o.disk; d != nil {
+		d.users--
+		o.disk = nil
+		s.letGo(d)
+	}
 	o.state = opIdle
 	p.idle = append(p.idle, o.number)
 	s.drained(p)

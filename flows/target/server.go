@@ -20,8 +20,9 @@ type Server struct {
 	moving *umem.Holder // frames that the RDMA device has, or may have
 
 	queue      *nvme.Queue
-	disks      []disk
+	disks      []*disk
 	subsystems []*fabrics.Subsystem
+	generation uint64 // of what is in the discovery log
 	hosts      []*host
 	lastID     uint16 // of a controller
 
@@ -35,6 +36,8 @@ type Server struct {
 	operations []operation // of all seats, in turn
 	turn       int         // the seat that gets a buffer next
 	waiting    int         // commands that wait for a buffer, of all seats
+	awaiting   int         // operations that go on when the RDMA device is done
+	slept      bool        // the round before had nothing to do
 	dirty      []*seat
 	out        outgoing
 	later      []int32 // operations whose ranges the disk's queue has no room for
@@ -50,7 +53,11 @@ type Server struct {
 // disk is a namespace with its place in the disk queue.
 type disk struct {
 	*fabrics.Namespace
-	target uint32
+	target   uint32
+	source   *nvme.Target
+	users    int    // operations that are about it
+	gone     bool   // it is no namespace any more
+	released func() // tells its owner that it is not in use any more; nil: nobody wants to know
 }
 
 // Open takes what the server needs, and serves nobody until Serve is called. It may be called on any thread.
@@ -158,15 +165,16 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	err = errors.Join(err, wrong, s.queue.Kick())
 	more = n > 0
 	if !more && s.config.Events && err == nil {
-		more, err = s.arm()
+		more, err = s.arm(s.slept)
 	}
+	s.slept = !more
 	if err != nil {
 		return false, fmt.Errorf("NVMe target %s: %w", s.config.Name, err)
 	}
 	return more, nil
 }
 
-// FDs appends what polls readable when Poll has something to do, with Config.Events. Poll is to be called each second besides.
+// FDs appends what polls readable when Poll has something to do, with Config.Events. Poll is to be called ten times a second besides.
 func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	if s.closed || !s.config.Events {
 		return dst
@@ -177,16 +185,28 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again.
-func (s *Server) arm() (anew bool, err error) {
-	for _, c := range []*completions{&s.sent, &s.came} {
-		one, err := c.arm()
-		if err != nil {
-			return false, err
-		}
-		anew = anew || one
+// arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again. That a host has what it was sent
+// nobody need be woken for, unless something waits for it: it is seen in the next round.
+func (s *Server) arm(woken bool) (anew bool, err error) {
+	sent, err := s.sent.arm(s.pressed(), woken)
+	if err != nil {
+		return false, err
 	}
-	return anew, nil
+	came, err := s.came.arm(true, woken)
+	return sent || came, err
+}
+
+// pressed reports whether something waits for the RDMA device: data of a host's, a buffer, a queue that is to end, or an operation for a command that came.
+func (s *Server) pressed() bool {
+	if s.awaiting > 0 || s.waiting > 0 {
+		return true
+	}
+	for i := range s.seats {
+		if p := &s.seats[i]; p.state == seatOpen && p.arrived.len() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Close waits for the disks as nvme.Queue.Close does, and gives every frame to the pool. Serve has returned before. It is called on the server's thread, or once

@@ -25,7 +25,7 @@ type Stats struct {
 	Unproven        uint64                          // queues whose hosts did not prove who they are
 	Rejected        map[fabrics.RejectReason]uint64 // queues that were refused
 	Hosts, Queues   uint64                          // that are connected; admin queues are queues too
-	Latency         *latency.Summary                // from a command to its host having the completion; nil: none yet
+	Latency         *latency.Summary                // from when a command came until its completion was given to the RDMA device; nil: none yet
 	Disk            nvme.Stats
 }
 

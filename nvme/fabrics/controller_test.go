@@ -72,7 +72,7 @@ func TestIdentify(t *testing.T) {
 	}{
 		{"MDTS", uint64(b[77]), 5}, {"CNTLID", uint64(le.Uint16(b[78:])), 7}, {"VER", uint64(le.Uint32(b[80:])), Version}, {"CNTRLTYPE", uint64(b[111]), 1},
 		{"KAS", uint64(le.Uint16(b[320:])), 10}, {"SQES", uint64(b[512]), 0x66}, {"CQES", uint64(b[513]), 0x44}, {"MAXCMD", uint64(le.Uint16(b[514:])), 128},
-		{"NN", uint64(le.Uint32(b[516:])), 5}, {"VWC", uint64(b[525]) & 1, 1}, {"SGLS", uint64(le.Uint32(b[536:])), 1 | 1<<2 | 1<<20}, {"IOCCSZ", uint64(le.Uint32(b[1792:])), (64 + 4096) / 16},
+		{"NN", uint64(le.Uint32(b[516:])), MaxNamespace}, {"VWC", uint64(b[525]) & 1, 1}, {"SGLS", uint64(le.Uint32(b[536:])), 1 | 1<<2 | 1<<20}, {"IOCCSZ", uint64(le.Uint32(b[1792:])), (64 + 4096) / 16},
 		{"IORCSZ", uint64(le.Uint32(b[1796:])), 1}, {"ICDOFF", uint64(le.Uint16(b[1800:])), 0}, {"MSDBD", uint64(b[1803]), 1},
 	} {
 		if f.got != f.want {

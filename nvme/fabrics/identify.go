@@ -76,6 +76,9 @@ const (
 	completionSizes = 0x44
 )
 
+// MaxNamespace is the highest number that a namespace may have. Those that there are may change while hosts are connected.
+const MaxNamespace = 1024
+
 // asyncEvents is how many asynchronous event requests there may be.
 const asyncEvents = 4
 
@@ -103,7 +106,7 @@ func (c *Controller) identifyController(b []byte) {
 	le.PutUint16(b[320:], 10) // KAS: seconds
 	b[512], b[513] = entrySizes, completionSizes
 	le.PutUint16(b[514:], s.Depth)
-	le.PutUint32(b[516:], max(s.lastNamespace(), 1))
+	le.PutUint32(b[516:], MaxNamespace)
 	sgls := uint32(sglsSupported | sglsKeyed)
 	if s.Capsule > 0 {
 		sgls |= sglsOffset

@@ -50,11 +50,3 @@ func (s *Subsystem) Namespace(id uint32) *Namespace {
 	}
 	return nil
 }
-
-// lastNamespace is the highest number.
-func (s *Subsystem) lastNamespace() (last uint32) {
-	for _, n := range s.Namespaces {
-		last = max(last, n.ID)
-	}
-	return last
-}

@@ -1,0 +1,182 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/target"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// volume is a disk that is served to NVMe hosts, or was and is in use yet.
+type volume struct {
+	config.Namespace
+	disk     *nvme.Target
+	released atomic.Bool // the server has let go of it
+	leaving  bool        // it is no namespace any more
+}
+
+// volumes are those of a flow. Any goroutine may use them.
+type volumes struct {
+	mu  sync.Mutex
+	all []*volume
+}
+
+// open opens the disks of namespaces that are not open. Nothing is changed before adopt; after an error nothing is open that was not.
+func (v *volumes) open(namespaces []config.Namespace, force bool) (all []*volume, err error) {
+	for _, n := range namespaces {
+		one := v.find(n)
+		if one == nil {
+			one = &volume{Namespace: n}
+			if one.disk, err = claim(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: force}); err != nil {
+				return nil, errors.Join(fmt.Errorf("namespace %d: %w", n.ID, err), v.drop(all))
+			}
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// find is a namespace that there is.
+func (v *volumes) find(n config.Namespace) *volume {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n.Pos = config.Pos{}
+	for _, one := range v.all {
+		have := one.Namespace
+		have.Pos = config.Pos{}
+		if have == n && !one.leaving {
+			return one
+		}
+	}
+	return nil
+}
+
+// adopt makes these the namespaces. Others leave.
+func (v *volumes) adopt(all []*volume) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, one := range v.all {
+		if !slices.Contains(all, one) {
+			one.leaving = true
+			all = append(all, one)
+		}
+	}
+	v.all = all
+}
+
+// drop closes those that were opened and not adopted.
+func (v *volumes) drop(all []*volume) (err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, one := range all {
+		if !slices.Contains(v.all, one) {
+			err = errors.Join(err, one.disk.Close())
+		}
+	}
+	return err
+}
+
+// sweep closes those that have left.
+func (v *volumes) sweep() (err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.all = slices.DeleteFunc(v.all, func(one *volume) bool {
+		left := one.leaving && one.released.Load()
+		if left {
+			err = errors.Join(err, one.disk.Close())
+		}
+		return left
+	})
+	return err
+}
+
+// close closes all, of which the server has let go.
+func (v *volumes) close() (err error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, one := range v.all {
+		err = errors.Join(err, one.disk.Close())
+	}
+	v.all = nil
+	return err
+}
+
+// size is that of the first, in bytes.
+func (v *volumes) size() uint64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if len(v.all) == 0 {
+		return 0
+	}
+	return v.all[0].disk.Size()
+}
+
+func (v *volumes) status() (all []NamespaceStatus) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, one := range v.all {
+		all = append(all, NamespaceStatus{ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving})
+	}
+	return all
+}
+
+// list are the namespaces that a configuration says there are.
+func (s *storageNVMe) list(to *config.To) []config.Namespace {
+	return append([]config.Namespace{s.first}, to.Namespaces...)
+}
+
+// subsystem is what the server serves.
+func (s *storageNVMe) subsystem(to *config.To, all []*volume) []target.Subsystem {
+	sub := target.Subsystem{NQN: to.Subsystem, Hosts: to.Hosts, Keys: s.keys, Group: s.group}
+	for _, one := range all {
+		id := uint32(one.ID)
+		sub.Namespaces = append(sub.Namespaces, target.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, UUID: namespaceUUID(to.Subsystem, id),
+			Released: func() { one.released.Store(true) }})
+	}
+	return []target.Subsystem{sub}
+}
+
+// renewer is a run whose namespaces and hosts can be others while it goes on.
+type renewer interface {
+	renew(to config.To) error
+}
+
+// renew has the server go on with other namespaces and hosts. On error nothing changes.
+func (s *storageNVMe) renew(to config.To) error {
+	all, err := s.volumes.open(s.list(&to), to.Force)
+	if err != nil {
+		return err
+	}
+	if err := s.do(func() error { return s.server.Change(s.subsystem(&to, all)) }); err != nil {
+		return errors.Join(err, s.volumes.drop(all))
+	}
+	s.volumes.adopt(all)
+	return s.volumes.sweep()
+}
+
+// renew has a flow to NVMe hosts that runs go on with the namespaces and hosts of to. Hosts hear of it; what they have under way with a namespace that goes is done.
+func (f *Flow) renew(to config.To) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if reflect.DeepEqual(to, f.config.To) {
+		return nil
+	}
+	r, ok := f.running().(renewer)
+	if !ok {
+		return fmt.Errorf("change the namespaces of flow %s: it does not run", f.config.Name)
+	}
+	if err := r.renew(to); err != nil {
+		return fmt.Errorf("change the namespaces of flow %s: %w", f.config.Name, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Namespaces), "before", 1+len(f.config.To.Namespaces), "hosts", to.Hosts)
+	f.config.To = to
+	return nil
+}

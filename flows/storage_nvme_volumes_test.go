@@ -1,0 +1,68 @@
+package flows
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestSubsystemGoesOn: a flow to NVMe hosts goes on by a reload with other namespaces, and with those it had when one cannot be opened. Its hosts are
+// TestHostsOnVerbs' and package target's.
+func TestSubsystemGoesOn(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{MTU: 4200})
+	dir := testenv.DiskDir(t)
+	for _, name := range []string{"one", "two", "three"} {
+		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 1<<20), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text := func(namespaces string) string {
+		return fmt.Sprintf(`
+region: {size: 64MiB, extents: 16}
+flows:
+  - name: volume
+    from: {file: %s/one}
+    to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:volume, clients: 4, window: 32, namespaces: [%s]}
+`, dir, l.B.Ifname, l.B.IP, namespaces)
+	}
+	two, three := "{id: 2, file: "+dir+"/two}", "{id: 3, file: "+dir+"/three, read_only: true}"
+	f := l.start(t, text(two), Options{}).Flows()[0]
+	has := func(want ...string) {
+		t.Helper()
+		var have []string
+		testenv.Wait(t, testenv.Within(15*time.Second), "the namespaces", func() bool {
+			have = nil
+			for _, n := range f.Status().Hosts.Namespaces {
+				have = append(have, fmt.Sprintf("%d %s %d %v", n.ID, filepath.Base(n.Path), n.Size, n.ReadOnly))
+			}
+			return slices.Equal(have, want)
+		})
+	}
+	has("1 one 1048576 false", "2 two 1048576 false")
+	if s := l.reloaded(t, text(two+", "+three)); !slices.Equal(s.Plan.Subsystems, []string{"volume"}) {
+		t.Errorf("%+v", s.Plan)
+	}
+	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
+	s, err := l.reload(t, text(three+", {id: 4, file: "+dir+"/none}"))
+	if s.Outcome != RolledBack || err == nil || !strings.Contains(err.Error(), "namespace 4") || !strings.Contains(err.Error(), dir+"/none") {
+		t.Errorf("%s: %v", s.Outcome, err)
+	}
+	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
+	l.reloaded(t, text(three))
+	has("1 one 1048576 false", "3 three 1048576 true")
+	if l.daemon.Flows()[0] != f || f.Status().State != Running {
+		t.Error("it began anew")
+	}
+	l.reloaded(t, text("{id: 2, file: "+dir+"/three}")) // that cannot be open twice: the flow starts anew
+	before := f
+	if f = l.daemon.Flows()[0]; f == before {
+		t.Error("it did not begin anew")
+	}
+	has("1 one 1048576 false", "2 three 1048576 false")
+}

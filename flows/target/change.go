@@ -1,0 +1,184 @@
+package target
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+)
+
+// errNotAny says why a host's queues end when what it may connect to changes.
+var errNotAny = errors.New("the host may not be connected to the subsystem any more")
+
+// Change has the server go on with other subsystems. Of one that stays, by its NQN, namespaces that are the same in each field but Released go on, whatever is under way; others go, and what comes may have their numbers.
+// Hosts hear of it by asynchronous events. Those that may not be connected any more are ended. After an error nothing is changed.
+//
+// A disk that is no namespace any more is the caller's again when Namespace.Released is called, or the server is closed. Change is called on the server's thread.
+func (s *Server) Change(subsystems []Subsystem) error {
+	next := s.config
+	next.Subsystems = subsystems
+	if len(subsystems) == 0 {
+		return fmt.Errorf("change NVMe target %s: it needs a subsystem", next.Name)
+	}
+	if err := next.checkSubsystems(); err != nil {
+		return fmt.Errorf("change NVMe target %s: %w", next.Name, err)
+	}
+	seen := s.seen()
+	came, err := s.openNew(subsystems)
+	if err != nil {
+		return fmt.Errorf("change NVMe target %s: %w", next.Name, err)
+	}
+	s.config.Subsystems = slices.Clone(subsystems)
+	s.retire()
+	for i := range subsystems {
+		s.renew(&subsystems[i], came)
+	}
+	s.tellDiscovery(seen)
+	return nil
+}
+
+// openNew opens the disks of namespaces that there are not yet, by their places in the configuration.
+func (s *Server) openNew(subsystems []Subsystem) (came map[*Namespace]*disk, err error) {
+	came = make(map[*Namespace]*disk)
+	for i := range subsystems {
+		c := &subsystems[i]
+		for k := range c.Namespaces {
+			n := &c.Namespaces[k]
+			if s.served(c.NQN, n) != nil {
+				continue
+			}
+			if came[n], err = s.openDisk(*n); err != nil {
+				delete(came, n)
+				for _, d := range came {
+					err = errors.Join(err, s.queue.Remove(d.target))
+					s.forget(d)
+				}
+				return nil, fmt.Errorf("namespace %d of %s: %w", n.ID, c.NQN, err)
+			}
+		}
+	}
+	return came, nil
+}
+
+// served is a namespace of a subsystem as it is configured; nil: there is none like it.
+func (s *Server) served(nqn string, n *Namespace) *fabrics.Namespace {
+	sub := s.find(nqn)
+	if sub == nil {
+		return nil
+	}
+	have := sub.Namespace(n.ID)
+	if d := s.diskOf(have); d != nil && d.source == n.Disk && have.ReadOnly == n.ReadOnly && have.UUID == n.UUID {
+		return have
+	}
+	return nil
+}
+
+// retire takes away the subsystems that are not configured any more, with their hosts.
+func (s *Server) retire() {
+	s.subsystems = slices.DeleteFunc(s.subsystems, func(sub *fabrics.Subsystem) bool {
+		if sub.Discovery() || slices.ContainsFunc(s.config.Subsystems, func(c Subsystem) bool { return c.NQN == sub.NQN }) {
+			return false
+		}
+		for _, h := range s.hosts {
+			if h.Subsystem == sub {
+				s.fail(h.admin, errNotAny)
+			}
+		}
+		for _, n := range sub.Namespaces {
+			s.dismiss(s.diskOf(n))
+		}
+		sub.Namespaces = nil
+		return true
+	})
+}
+
+// renew makes a subsystem what is configured.
+func (s *Server) renew(c *Subsystem, came map[*Namespace]*disk) {
+	sub := s.find(c.NQN)
+	if sub == nil {
+		sub = s.addSubsystem(c)
+	}
+	var all []*fabrics.Namespace
+	var changed []uint32
+	for k := range c.Namespaces {
+		n := &c.Namespaces[k]
+		if d := came[n]; d != nil {
+			all, changed = append(all, d.Namespace), append(changed, n.ID)
+		} else {
+			all = append(all, sub.Namespace(n.ID))
+		}
+	}
+	for _, n := range sub.Namespaces {
+		if !slices.Contains(all, n) {
+			changed = append(changed, n.ID)
+			s.dismiss(s.diskOf(n))
+		}
+	}
+	sub.Namespaces, sub.Hosts, sub.Keys, sub.Group = all, c.Hosts, c.Keys, c.Group
+	s.tellHosts(sub, changed)
+}
+
+// tellHosts tells the hosts of a subsystem which namespaces changed, and ends those that may not be there any more.
+func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32) {
+	for _, h := range s.hosts {
+		switch {
+		case h.Subsystem != sub:
+			continue
+		case !sub.Allows(h.Host.HostNQN):
+			s.fail(h.admin, errNotAny)
+			continue
+		}
+		for _, id := range changed {
+			h.Changed(id)
+		}
+		s.tell(h)
+	}
+}
+
+// seen is what each host that is connected to the discovery subsystem sees there.
+func (s *Server) seen() map[*host][]fabrics.Entry {
+	all := make(map[*host][]fabrics.Entry)
+	for _, h := range s.hosts {
+		if h.Subsystem.Discovery() {
+			_, all[h] = s.discover(&h.Controller)
+		}
+	}
+	return all
+}
+
+// tellDiscovery tells those who saw something else before.
+func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
+	s.generation++
+	for h, now := range s.seen() {
+		if !slices.Equal(before[h], now) {
+			h.Renewed()
+			s.tell(h)
+		}
+	}
+}
+
+// dismiss has a disk that is no namespace any more go as soon as nothing is done with it.
+func (s *Server) dismiss(d *disk) {
+	d.gone = true
+	s.letGo(d)
+}
+
+// letGo takes a disk out of the disks' queue that is no namespace any more and that no operation is about, and gives it to its owner.
+func (s *Server) letGo(d *disk) {
+	if !d.gone || d.users > 0 {
+		return
+	}
+	if err := s.queue.Remove(d.target); err != nil {
+		s.config.Log.Error("a disk stays open", "target", s.config.Name, "namespace", d.ID, "reason", err)
+		return
+	}
+	s.forget(d)
+	if d.released != nil {
+		d.released()
+	}
+}
+
+func (s *Server) forget(d *disk) {
+	s.disks = slices.DeleteFunc(s.disks, func(other *disk) bool { return other == d })
+}
