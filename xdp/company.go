@@ -23,7 +23,7 @@ type company struct {
 func (c *company) arrange(program *bpf.Program) error {
 	var all []bpf.Seated
 	for _, m := range c.members {
-		if m.asked {
+		if m.listens {
 			all = append(all, bpf.Seated{Seat: m.seat, Selection: m.selection})
 		}
 	}
@@ -36,18 +36,18 @@ func (i *Interface) ask(on bool) error {
 	c := i.company
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i.program == nil || i.asked == on || len(c.members) == 1 || !slices.Contains(c.members, i) {
+	if i.program == nil || i.listens == on || len(c.members) == 1 || !slices.Contains(c.members, i) {
 		return nil
 	}
 	if !on {
 		i.counted, _ = i.selected() // what is missing there is told as none
 	}
-	i.asked = on
+	i.listens = on
 	err := c.exchange(i)
 	if err == nil || i.isGone() {
 		return nil
 	}
-	i.asked = !on
+	i.listens = !on
 	return fmt.Errorf("change who takes packets of %s: %w", i.Name(), err)
 }
 
@@ -116,7 +116,7 @@ func (i *Interface) leave() (last bool, err error) {
 	if c.remove(i); len(c.members) == 0 || i.program == nil {
 		return len(c.members) == 0, err
 	}
-	if !i.asked || i.isGone() {
+	if !i.listens || i.isGone() {
 		return false, err
 	}
 	return false, errors.Join(err, c.exchange(i))

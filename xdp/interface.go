@@ -17,7 +17,8 @@ import (
 // Interface is one network interface with its sockets and its program. Everything
 // above mu is set by Open.
 type Interface struct {
-	config  Config
+	config  Config // as it suits the device
+	asked   Config // as it was given
 	device  *device
 	name    atomic.Pointer[string]
 	granted Granted
@@ -31,7 +32,7 @@ type Interface struct {
 	seat      int           // in the program
 	rank      int           // among the others; guarded by the company's lock, as is the next
 	selection bpf.Selection // which packets it wants
-	asked     bool          // whether the program asks for that; likewise
+	listens   bool          // whether the program asks for that; likewise
 	counted   Selected      // what it had counted, once it is not asked any more; likewise
 
 	since         [bpf.Seats]bpf.Counters // what the program had decided before it was opened
@@ -67,7 +68,7 @@ func Open(c Config) (*Interface, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	i := &Interface{config: c, company: &company{}, rank: c.Rank, selection: c.selection(), asked: true}
+	i := &Interface{config: c, asked: c, company: &company{}, rank: c.Rank, selection: c.selection(), listens: true}
 	i.company.add(i)
 	i.name.Store(&i.config.Interface)
 	if err := i.openAll(); err != nil {

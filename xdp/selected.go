@@ -19,7 +19,7 @@ func (i *Interface) Selected() (s Selected, err error) {
 	defer i.mu.Unlock()
 	i.company.mu.Lock()
 	defer i.company.mu.Unlock()
-	if !i.asked {
+	if !i.listens {
 		return i.counted, nil
 	}
 	if i.closed || i.program == nil {

@@ -25,7 +25,7 @@ func (i *Interface) Share(c Config) (*Interface, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
 	}
-	if err := i.config.sharedBy(&c); err != nil {
+	if err := i.asked.sharedBy(&c); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
 	}
 	i.company.mu.Lock()
@@ -75,7 +75,7 @@ func (i *Interface) beside(c Config) (n *Interface, err error) {
 		return nil, fmt.Errorf("%w: %d are at it already", ErrShared, bpf.Seats)
 	}
 	n = &Interface{
-		config: c, device: i.device, granted: i.granted, program: i.program, loaded: i.loaded, unbound: i.unbound,
+		config: c, asked: c, device: i.device, granted: i.granted, program: i.program, loaded: i.loaded, unbound: i.unbound,
 		noFragments: i.noFragments, company: i.company, seat: seat, rank: c.Rank, selection: c.selection(),
 	}
 	n.name.Store(i.name.Load())

@@ -50,6 +50,10 @@ func (g *rig) guest(e *testenv.End, beside *Interface, rank int, expression stri
 		g.Fatal(err)
 	}
 	e.Carry(g)
+	if k.iface.granted.ZeroCopy { // where the card holds frames, too
+		more := make([]umem.Frame, k.iface.ports[0].reserve+margin)
+		k.spare = append(k.spare, more[:k.hands.Take(more)]...)
+	}
 	g.Cleanup(func() {
 		k.close()
 		if err := k.book.Close(); err != nil {
@@ -243,7 +247,7 @@ func TestShareRefused(t *testing.T) {
 	for words, change := range map[string]func(*Config){
 		"both in the slot layout, or neither": func(c *Config) { c.Shape.Headroom = 0 },
 		"the same queues":                     func(c *Config) { c.Queues = []uint32{0} },
-		"one policy of zero copy":             func(c *Config) { c.Policy = Copy },
+		"one policy of zero copy":             func(c *Config) { c.Policy = Require },
 		"the same times of arrival":           func(c *Config) { c.Timestamps = false },
 		"one promiscuous mode":                func(c *Config) { c.Promiscuous = true },
 		"the same busy polling":               func(c *Config) { c.BusyPoll.Time = time.Millisecond },
@@ -252,7 +256,7 @@ func TestShareRefused(t *testing.T) {
 		"decides on every packet":             func(c *Config) { c.Filter, c.Own = nil, new(bpf.Object) },
 		"a name":                              func(c *Config) { c.Interface = pair.A.Ifname },
 	} {
-		c := a.iface.config
+		c := a.iface.asked
 		c.Holder = g.worker
 		change(&c)
 		pair.B.Do(t, func() {
@@ -261,7 +265,7 @@ func TestShareRefused(t *testing.T) {
 			}
 		})
 	}
-	c := a.iface.config
+	c := a.iface.asked
 	c.Holder = g.worker
 	c.BindTimeout = 10 * time.Millisecond
 	pair.B.Do(t, func() {
@@ -288,7 +292,7 @@ func TestShareFull(t *testing.T) {
 	for n := uint16(1); n < bpf.Seats; n++ {
 		all = append(all, g.guest(&pair.B, all[n-1].iface, int(n), fmt.Sprintf("udp port %d", 5000+n), 300))
 	}
-	c := all[0].iface.config
+	c := all[0].iface.asked
 	c.Holder = g.worker
 	pair.B.Do(t, func() {
 		if _, err := all[0].iface.Share(c); !errors.Is(err, ErrShared) {
