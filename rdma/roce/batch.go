@@ -34,6 +34,16 @@ func (m *machine) several() bool {
 	return false
 }
 
+// setsAside sets an acknowledgement aside that came with one other packet, and says whether it has.
+func (m *machine) setsAside() bool {
+	for _, q := range m.queues {
+		if m.setAside(q) {
+			return !m.several()
+		}
+	}
+	return false
+}
+
 // answer sends what is owed, unless more has come already, which is taken first: then one call of the kernel is for the acknowledgements of all
 // of it. That happens once in a row.
 func (m *machine) answer(several bool) {

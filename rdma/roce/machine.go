@@ -54,7 +54,7 @@ func (m *machine) now() transport.Time {
 // poll takes what came, and does everything else where nothing did. What is to be acknowledged waits for the next
 // call, or for a message of the program's, which goes in front.
 func (m *machine) poll() {
-	several := m.several()
+	several := m.several() && !m.setsAside()
 	m.answer(several)
 	took := !several && m.takeFirst()
 	m.tookFirst()

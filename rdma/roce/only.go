@@ -15,18 +15,30 @@ import (
 const mostLooked = 8
 
 // takeFirst takes the packet that came first, where it is a message by itself and the next that is expected, and says whether
-// it was. Its frame stays in the ring until there is time for it. Nothing but post comes between it and tookFirst.
+// it was. An acknowledgement in front of it is set aside. Their frames stay in the ring until there is time for them. Nothing but post comes between it
+// and tookFirst.
 func (m *machine) takeFirst() bool {
 	for _, q := range m.queues {
-		if f, ok := q.port.Peek(q.looked); ok {
-			if q.looked == mostLooked || q.n > 0 || f.Continues() || !m.takeOnly(m.data[f.Addr:f.Addr+uint64(f.Len)]) {
+		for b, ok := m.front(q); ok; b, ok = m.front(q) {
+			if m.takeOnly(b) {
+				q.looked++
+				return true
+			}
+			if !m.setAside(q) {
 				return false
 			}
-			q.looked++
-			return true
 		}
 	}
 	return false
+}
+
+// front is the first packet of a queue that was not looked at, where it may be: it lies in one frame, and not too many were.
+func (m *machine) front(q *queue) (b []byte, ok bool) {
+	f, ok := q.port.Peek(q.looked)
+	if !ok || q.looked == mostLooked || q.n > 0 || f.Continues() {
+		return nil, false
+	}
+	return m.data[f.Addr : f.Addr+uint64(f.Len)], true
 }
 
 // takeOnly takes a packet in one piece, or says no and has done nothing.
@@ -49,12 +61,40 @@ func (m *machine) takeOnly(b []byte) bool {
 	return true
 }
 
-// tookFirst ends what takeFirst began, where it took something.
+// tookFirst ends what takeFirst and setAside began, where they took something.
 func (m *machine) tookFirst() {
 	if q := m.first; q != nil {
 		m.first = nil
 		q.ReceivedOnly(&m.only)
 	}
+	if m.waits {
+		m.waits = false
+		m.readAside()
+	}
+}
+
+// setAside takes the acknowledgement that is in front, if it is one, for tookFirst to read: a message behind it need not wait for that.
+func (m *machine) setAside(q *queue) bool {
+	b, ok := m.front(q)
+	if !ok || m.waits || !m.mine || !m.envelope.Repeats(b) || !wire.Acknowledges(b[m.envelope.Transport:]) {
+		return false
+	}
+	m.aside[0], _ = q.port.Peek(q.looked)
+	m.waits = true
+	q.looked++
+	return true
+}
+
+// readAside gives the engine what was set aside.
+func (m *machine) readAside() {
+	a := &m.arrivals[0]
+	*a = transport.Arrival{}
+	m.viewed = 0
+	if why := m.parse(a, m.aside[:], 0); why != wire.WellFormed {
+		m.counts.malformed[why]++
+		return
+	}
+	m.engine.Receive(m.now(), m.arrivals[:1])
 }
 
 // clear takes out of the rings what takeFirst has left there.

@@ -24,6 +24,8 @@ type inbound struct {
 	mine     bool // packets with this envelope are for us, and no router marked them
 	only     wire.Only
 	first    *transport.QueuePair // has what takeFirst took, until tookFirst
+	aside    [1]umem.Frame        // an acknowledgement, until tookFirst, while
+	waits    bool                 // it waits
 	arrivals [batch + maxChain]transport.Arrival
 	chains   [batch + maxChain][]umem.Frame // those of each arrival
 	views    [batch + maxChain]umem.Frame   // where payload lies in them
