@@ -111,7 +111,7 @@ func (b *bench) softRoCE(t *testing.T) {
 }
 
 // limit is how long most commands may take.
-const limit = 40 * time.Second
+const limit = 90 * time.Second
 
 // try runs a shell command in the guest.
 func (b *bench) try(text string, limit time.Duration, out io.Writer) (vm.Result, error) {

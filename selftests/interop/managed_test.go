@@ -43,7 +43,7 @@ func (p managedProgram) command(b *bench, where string) string {
 	return fmt.Sprintf("rping -c -a %s %s", where, p.theirs)
 }
 
-func (p managedProgram) options() string { return p.ours + " -qp-timeout 18 -timeout 25s" }
+func (p managedProgram) options() string { return p.ours + " -qp-timeout 18 -timeout 60s" }
 
 // asClient has theirs ask ours.
 func (p managedProgram) asClient(t *testing.T, b *bench, here string) {
@@ -77,7 +77,7 @@ func (p managedProgram) asServer(t *testing.T, b *bench) {
 
 // managedRefused: either side hears that nobody listens.
 func (b *bench) managedRefused(t *testing.T) {
-	s := b.ours(t, limit, "-peer rping -timeout 25s", b.tap.PeerIP.String())
+	s := b.ours(t, limit, "-peer rping -timeout 60s", b.tap.PeerIP.String())
 	err := <-s.status
 	s.status <- err
 	if err == nil || !strings.Contains(s.said.String(), "check that a program listens") {

@@ -82,7 +82,7 @@ func (p program) here(b *bench) string {
 }
 
 // options is what our program is asked for, as patient as theirs.
-func (p program) options() string { return p.ours + " -qp-timeout 18 -timeout 25s" }
+func (p program) options() string { return p.ours + " -qp-timeout 18 -timeout 60s" }
 
 // asClient has theirs ask ours.
 func (p program) asClient(t *testing.T, b *bench) {
