@@ -146,7 +146,7 @@ func TestFull(t *testing.T) {
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 178, 11}}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 178, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 178, 55}}}},
 			},
 			{
 				Name: "sorted", Worker: "main", Pos: Pos{file, 182, 5},
