@@ -65,7 +65,7 @@ func launch(c contestant, iface, dir string, command func(name string, args ...s
 		return r, nil
 	case err = <-r.ended:
 		r.ended <- err
-		err = fmt.Errorf("%s ended before it received: %w", c.name, err)
+		err = fmt.Errorf("%s ended before it received: %w: %s", c.name, err, &r.said)
 	case <-time.After(30 * time.Second):
 		err = fmt.Errorf("%s does not say %q", c.name, c.ready)
 	}
