@@ -64,7 +64,6 @@ type Capabilities struct {
 	MaxSharedSGEs        int
 	MaxMemoryWindows     int
 	Atomics              bool // with other atomics of the same device at least
-	Software             bool // threads of the kernel do its work, on the processors of programs
 	WindowsType2         bool
 	LocalAcknowledgement uint8 // delay: 4.096 µs << it
 }

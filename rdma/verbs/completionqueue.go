@@ -36,7 +36,7 @@ func (d *device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 	if n := int(d.ctx.num_comp_vectors); c.Vector < 0 || c.Vector >= n {
 		return nil, fmt.Errorf("make a completion queue with vector %d: %v has %d, numbered from 0", c.Vector, d, n)
 	}
-	q := &completionQueue{dev: d, fd: -1, soft: d.caps.Software}
+	q := &completionQueue{dev: d, fd: -1, soft: d.caps.VendorID == softRoCE}
 	if err := q.begin("completion queue of "+d.title, &d.life); err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (d *device) readCapabilities() error {
 		MaxReads: int(a.max_qp_init_rd_atom), MaxRemoteReads: int(a.max_qp_rd_atom),
 		MaxSharedQueues: int(a.max_srq), MaxSharedRequests: int(a.max_srq_wr), MaxSharedSGEs: int(a.max_srq_sge),
 		MaxMemoryWindows: int(a.max_mw), Atomics: a.atomic_cap != C.IBV_ATOMIC_NONE,
-		Software: a.vendor_id == softRoCE, WindowsType2: d.windows,
+		WindowsType2:         d.windows,
 		LocalAcknowledgement: uint8(a.local_ca_ack_delay),
 	}
 	return nil

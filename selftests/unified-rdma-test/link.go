@@ -54,9 +54,6 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 	if err := l.fits(); err != nil {
 		return l, local, err
 	}
-	if s.software() {
-		takeTurns(turnsOf(j))
-	}
 	l.slots, l.stride = j.slotting()
 	l.apart = l.stride
 	var areas [2]umem.Frame
