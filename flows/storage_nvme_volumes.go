@@ -103,7 +103,6 @@ func (v *volumes) close() (err error) {
 	for _, one := range v.all {
 		err = errors.Join(err, one.disk.Close())
 	}
-	v.all = nil
 	return err
 }
 

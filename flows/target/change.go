@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
@@ -18,7 +20,10 @@ var errNotAny = errors.New("the host may not be connected to the subsystem any m
 func (s *Server) Change(subsystems []Subsystem) error {
 	next := s.config
 	next.Subsystems = subsystems
-	if len(subsystems) == 0 {
+	switch {
+	case s.closed:
+		return fmt.Errorf("change NVMe target %s: %w", next.Name, unix.EBADF)
+	case len(subsystems) == 0:
 		return fmt.Errorf("change NVMe target %s: it needs a subsystem", next.Name)
 	}
 	if err := next.checkSubsystems(); err != nil {
