@@ -51,7 +51,7 @@ func more(keys string) string {
 }
 
 // buffer is the memory the others keep packets in that they have not written, in MiB. What tcpdump and dumpcap take by
-// themselves is 2, which loses packets; stenotype takes 2048, and keeps them.
+// themselves is 2, which loses packets; stenotype takes 2048, and keeps them. Ours has as much in extents, and its rings.
 const buffer = 64
 
 // stenotype is the part of stenographer that captures, as it is by default but for the index, and that it has what it got written
