@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 type bed struct {
 	*testing.T
 	form    bench.Form
+	cases   *regexp.Regexp // those that are wanted
 	pair    *testenv.Pair
 	program map[string]string // paths
 	dir     string            // on a disk
@@ -29,8 +31,12 @@ func newBed(t *testing.T, programs ...string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cases, err := bench.WantedCases()
+	if err != nil {
+		t.Fatal(err)
+	}
 	testenv.HugePages(t, 100<<20)
-	b := &bed{T: t, form: form, pair: testenv.NewPair(t, testenv.PairOptions{}), program: map[string]string{}, dir: testenv.DiskDir(t)}
+	b := &bed{T: t, form: form, cases: cases, pair: testenv.NewPair(t, testenv.PairOptions{}), program: map[string]string{}, dir: testenv.DiskDir(t)}
 	for _, name := range programs {
 		path := filepath.Join(t.TempDir(), filepath.Base(name))
 		if out, err := exec.Command("go", "build", "-o", path, "../../../"+name).CombinedOutput(); err != nil {
@@ -174,7 +180,11 @@ func (b *bed) measure(r *bench.Report, g growth) {
 		return ns, err
 	}
 	for _, n := range g.counts {
-		c := bench.Comparison{Case: fmt.Sprintf("%d %s", n, g.what), Metric: "processor", Unit: "ns/packet", Better: bench.Less, Bar: g.bar}
+		name := fmt.Sprintf("%d %s", n, g.what)
+		if !b.cases.MatchString(name) {
+			continue
+		}
+		c := bench.Comparison{Case: name, Metric: "processor", Unit: "ns/packet", Better: bench.Less, Bar: g.bar}
 		for i := range min(b.form.Rounds, 5) {
 			var p bench.Pair
 			b.must(bench.Round(i, func() (err error) { p.Ours, err = one(n); return err }, func() (err error) { p.Theirs, err = one(1); return err }))

@@ -41,7 +41,9 @@ func TestAgainstOnePeer(t *testing.T) {
 		}
 	}
 	for _, w := range works {
-		r.Comparisons = append(r.Comparisons, b.replicate(fmt.Sprintf("%d peers, %d bytes, depth %d", w.peers, w.size, w.depth), w.size, w.depth, w.peers)...)
+		if name := fmt.Sprintf("%d peers, %d bytes, depth %d", w.peers, w.size, w.depth); b.cases.MatchString(name) {
+			r.Comparisons = append(r.Comparisons, b.replicate(name, w.size, w.depth, w.peers)...)
+		}
 	}
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "flow-replication"))
 }
