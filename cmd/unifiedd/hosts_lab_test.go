@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -30,14 +31,19 @@ func TestHostsOnVerbs(t *testing.T) {
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for others
 	dir := t.TempDir()
 	file, socket := filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "control.sock")
-	write(t, file, fmt.Appendf(nil, `
+	first, second := labenv.Map(t, 64<<20).Path, labenv.Map(t, 8<<20).Path
+	configure := func(more string) {
+		t.Helper()
+		write(t, file, fmt.Appendf(nil, `
 control: {socket: %s}
 region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64}
-`, socket, labenv.Map(t, 64<<20).Path, device, address, servedNQN))
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64%s}
+`, socket, first, device, address, servedNQN, more))
+	}
+	configure("")
 	var said bytes.Buffer
 	cmd := exec.Command(testenv.Tool(t, "unifiedd"), "run", "-c", file)
 	cmd.Stderr = &said
@@ -74,6 +80,18 @@ flows:
 	if code := run([]string{"status", "--socket", socket}, &status, &errs); code != 0 || !strings.Contains(line(string(status), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
 		t.Errorf("status ends with %d: %s\n%s", code, errs, status)
 	}
+	change := func(there bool) {
+		if configure(""); there {
+			configure(", namespaces: [{id: 2, device: " + second + "}]")
+		}
+		var said, errs sink
+		if code := run([]string{"reload", "--socket", socket}, &said, &errs); code != 0 || !strings.Contains(line(string(said), "subsystems"), "volume") {
+			t.Errorf("reload ends with %d: %s\n%s", code, errs, said)
+		}
+	}
+	if !testing.Short() { // on RoCE in software a host made by hand has them come and go always
+		comeAndGo(t, disk, change)
+	}
 	tool(t, "nvme", "disconnect", "-n", servedNQN)
 	until("the host to be gone", func(f *flows.FlowStatus) bool {
 		return f.Hosts.Hosts == 0 && f.Hosts.Queues == 0 && f.Hosts.Ended == 0 && f.Hosts.Commands["failed"] == 0
@@ -83,6 +101,35 @@ flows:
 	}
 	if err := <-ended; err != nil {
 		t.Errorf("%v\n%s", err, &said)
+	}
+}
+
+// comeAndGo has the second namespace come and go by reloads, which the kernel hears of and follows. To the first one it writes and verifies meanwhile.
+func comeAndGo(t *testing.T, disk string, second func(there bool)) {
+	t.Helper()
+	other := strings.TrimSuffix(disk, "n1") + "n2"
+	busy := exec.Command(testenv.Tool(t, "fio"), "--name=busy", "--filename="+disk, "--size=1m", "--loops=1000", "--rw=randwrite", "--bs=16k", "--direct=1", "--iodepth=2", "--ioengine=libaio",
+		"--verify=crc32c", "--verify_fatal=1", "--randseed=8", "--do_verify=1")
+	var said bytes.Buffer
+	busy.Stdout, busy.Stderr = &said, &said
+	if err := busy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 2 {
+		second(true)
+		testenv.Wait(t, testenv.Within(30*time.Second), "the kernel to have the second namespace", func() bool { _, err := os.Stat(other); return err == nil })
+		if round == 0 {
+			tool(t, "dd", "if=/dev/urandom", "of="+other, "bs=64k", "count=4", "oflag=direct")
+		}
+		second(false)
+		testenv.Wait(t, testenv.Within(30*time.Second), "the kernel to have it no more", func() bool { _, err := os.Stat(other); return os.IsNotExist(err) })
+	}
+	if err := busy.Process.Signal(syscall.SIGINT); err != nil {
+		t.Error(err)
+	}
+	err := busy.Wait()
+	if status, _ := busy.ProcessState.Sys().(syscall.WaitStatus); err != nil && status.Signal() != syscall.SIGINT { // which it was told by us
+		t.Errorf("fio: %v\n%s", err, &said)
 	}
 }
 
