@@ -172,7 +172,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 }
 
 // awaitByte waits until the device has written the last byte of the slot, with patience anew for each: completions may
-// all be taken in here, and then nothing else says that the peer is there. A device in software does its work meanwhile.
+// all be taken in here, and then nothing else says that the peer is there. A device that works as the program looks at it does so meanwhile.
 func (l *link) awaitByte(want byte) error {
 	l.waiting = time.Time{}
 	word, shift := lastWord(l.bytes(l.in, 0))
