@@ -29,7 +29,7 @@ var broken = []struct{ what, old, new string }{
 	{"a flow without a name", "name: cap", "worker: main"},
 	{"a name with spaces", "name: cap", "name: my capture"},
 	{"a flow twice", "", "  - {name: cap, from: {interface: eth7}, to: {file: /c/x}}\n"},
-	{"an interface twice", "", "  - {name: b, from: {interface: IFACE}, to: {file: /c/x}}\n"},
+	{"a flow behind one that takes all", "", "  - {name: b, from: {interface: IFACE}, to: {file: /c/x}}\n"},
 	{"a file twice", "", "  - {name: b, from: {interface: eth7}, to: {file: DIR/cap}}\n"},
 	{"an address twice", "", "  - {name: b, from: {rdma: mlx5_0, listen: \":7471\"}, to: {file: /c/b}}\n  - {name: c, from: {rdma: mlx5_0, listen: \"10.0.0.1:7471\"}, to: {file: /c/c}}\n"},
 	{"a device that is served and written", "", "  - {name: b, from: {interface: eth7}, to: {device: /dev/sdx}}\n  - {name: c, from: {device: /dev/sdx}, to: {rdma: mlx5_0, listen: \":1\"}}\n"},
