@@ -52,6 +52,9 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	c.capture(t, 100)
 	// The loop device calls a write done of which only the first part found room.
 	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
+	// The head of the next segment is written through the page cache, where a write without room would fail for good.
+	ring := c.ill.running().(*networkStorage).disk.store.device
+	testenv.Wait(t, 10*time.Second, "the next segment's head", func() bool { return ring.begun.Load() == 2 })
 	ballast := fill(t, small)
 	c.send(t, 1000)
 	c.becomes(t, Waiting, "write to "+dev, "no space left", "make room")
