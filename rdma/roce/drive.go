@@ -142,6 +142,19 @@ func (d *Device) turns() uint64 {
 	return d.machine.turns
 }
 
+// awaited says whether a program may sleep until a completion comes. It may have posted something since it armed a queue, so
+// that the device has been driven meanwhile says nothing.
+func (d *Device) awaited() bool {
+	d.lock.Lock()
+	defer d.unlock()
+	for c := range d.waiting {
+		if c.Armed() {
+			return true
+		}
+	}
+	return false
+}
+
 // announce tells the program of completions that it waits for, and of events.
 func (d *Device) announce() {
 	m := &d.machine

@@ -42,6 +42,32 @@ func TestSleeper(t *testing.T) {
 	}
 }
 
+// TestArmedBeforePost: the device is watched for a program that armed its queue, also when it posts after that: whoever sleeps then
+// is not woken a nap later.
+func TestArmedBeforePost(t *testing.T) {
+	g := newRig(t, rigOptions{})
+	c := config(rdma.RC)
+	c.SignalAll = false
+	a, b := g.connected(c, rdma.MTU1024)
+	queue, of := b.cq.(*completionQueue).cq, &b.dev.tender
+	b.receive(0, b.sge(0, 64))
+	g.must(b.cq.Arm(false))
+	testenv.Wait(t, 10*time.Second, "the device to be watched", func() bool { return !of.napping.Load() })
+	for i := range uint64(20) {
+		a.receive(i, a.sge(0, 64))
+		b.send(rdma.SendRequest{ID: i, Op: rdma.Send}, b.sge(64, 64)) // not signaled: the queue stays armed
+		for end := time.Now().Add(nap / 4); time.Now().Before(end); {
+			if of.napping.Load() && queue.Armed() {
+				t.Fatalf("message %d: the device is left alone, and a program sleeps", i)
+			}
+		}
+		a.want(i, rdma.Received, rdma.Success)
+	}
+	a.send(rdma.SendRequest{ID: 20, Op: rdma.Send}, a.sge(64, 64))
+	readable(t, b.cq.FD())
+	b.want(0, rdma.Received, rdma.Success)
+}
+
 func readable(t *testing.T, fd int) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {

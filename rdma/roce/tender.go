@@ -73,7 +73,7 @@ func (t *tender) run() {
 		d.drive(all)
 		seen := d.turns()
 		t.watch()
-		for now := d.turns(); now != seen && !t.wanted.Swap(false); now = d.turns() {
+		for now := d.turns(); now != seen && !t.wanted.Swap(false) && !d.awaited(); now = d.turns() {
 			seen = now
 			t.rest()
 			d.relieve()

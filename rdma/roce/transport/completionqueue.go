@@ -90,6 +90,9 @@ func (c *CompletionQueue) Arm(solicited bool) {
 	c.armed.Store(anyCompletion)
 }
 
+// Armed says whether a completion that comes, or one that is solicited, is to be told of.
+func (c *CompletionQueue) Armed() bool { return c.armed.Load() != idle }
+
 // room says whether there is room for n more.
 func (c *CompletionQueue) room(n uint32) bool {
 	if c.next-c.known+n <= c.depth {
