@@ -68,7 +68,6 @@ func (p *Port) pump() {
 	}
 	f.stash = f.stash[:left]
 	f.ring.publish(n)
-	p.foresee()
 }
 
 // giveBack gives frames of the stash to the pool, as many as back holds at most.
