@@ -87,24 +87,32 @@ func (a attempt) flags(needWakeup bool) uint16 {
 // attempts are the ways of binding to try, best first. Drivers refuse zero copy
 // and multi-buffer together that grant zero copy alone, and asking for whatever
 // works gives copy mode without a word: so each is asked for by name.
-func (c *Config) attempts(mtuFits bool) []attempt {
-	many := c.Shape.MultiBuffer
+func (c *Config) attempts(d *device) []attempt {
 	var out []attempt
 	if c.Policy != Copy && c.Mode != bpf.Generic {
-		if mtuFits || !many {
-			out = append(out, attempt{zeroCopy: true})
-		}
-		if many {
-			out = append(out, attempt{zeroCopy: true, multiBuffer: true})
-		}
+		out = c.zeroCopies(d)
 	}
 	if c.Policy != Require {
-		if many {
+		if c.Shape.MultiBuffer {
 			out = append(out, attempt{multiBuffer: true})
 		}
 		out = append(out, attempt{})
 	}
 	return out
+}
+
+// zeroCopies are those with zero copy. Who gathers wants multi-buffer where the driver says it has it, others where a packet may be longer than a frame.
+func (c *Config) zeroCopies(d *device) []attempt {
+	one, many := attempt{zeroCopy: true}, attempt{zeroCopy: true, multiBuffer: true}
+	switch fits := d.mtu <= c.frameMTU(); {
+	case !c.Shape.MultiBuffer:
+		return []attempt{one}
+	case !fits:
+		return []attempt{many}
+	case c.Gather && d.zcSegments > 1:
+		return []attempt{many, one}
+	}
+	return []attempt{one, many}
 }
 
 // frameRoom is how many bytes of a packet one frame surely takes. Newer kernels

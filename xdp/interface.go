@@ -115,7 +115,7 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 	c := &i.config
 	fits := c.frameMTU()
 	i.noFragments = takesFragments()
-	for _, a := range c.attempts(i.device.mtu <= fits) {
+	for _, a := range c.attempts(i.device) {
 		before := i.config
 		err := i.config.suit(a, i.device)
 		if err == nil {

@@ -41,25 +41,40 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestAttempts(t *testing.T) {
+	g := newRig(t, small())
 	zc, zcMany, many, plain := attempt{true, false}, attempt{true, true}, attempt{false, true}, attempt{}
 	for _, c := range []struct {
 		policy Policy
 		wish   bool
-		fits   bool
+		mtu    int
 		mode   bpf.Mode
 		want   []attempt
 	}{
-		{Prefer, false, true, bpf.Any, []attempt{zc, plain}},
-		{Prefer, false, false, bpf.Any, []attempt{zc, plain}},
-		{Prefer, true, true, bpf.Any, []attempt{zc, zcMany, many, plain}},
-		{Prefer, true, false, bpf.Any, []attempt{zcMany, many, plain}},
-		{Require, true, true, bpf.Driver, []attempt{zc, zcMany}},
-		{Copy, true, true, bpf.Any, []attempt{many, plain}},
-		{Prefer, false, true, bpf.Generic, []attempt{plain}},
-		{Require, false, true, bpf.Generic, nil},
+		{Prefer, false, 1500, bpf.Any, []attempt{zc, plain}},
+		{Prefer, false, 9000, bpf.Any, []attempt{zc, plain}},
+		{Prefer, true, 1500, bpf.Any, []attempt{zc, zcMany, many, plain}},
+		{Prefer, true, 9000, bpf.Any, []attempt{zcMany, many, plain}},
+		{Require, true, 1500, bpf.Driver, []attempt{zc, zcMany}},
+		{Copy, true, 1500, bpf.Any, []attempt{many, plain}},
+		{Prefer, false, 1500, bpf.Generic, []attempt{plain}},
+		{Require, false, 1500, bpf.Generic, nil},
 	} {
-		cfg := Config{Policy: c.policy, Shape: umem.Shape{MultiBuffer: c.wish}, Mode: c.mode}
-		if got := cfg.attempts(c.fits); fmt.Sprint(got) != fmt.Sprint(c.want) {
+		cfg := Config{Holder: g.worker, Policy: c.policy, Shape: umem.Shape{MultiBuffer: c.wish}, Mode: c.mode}
+		if got := cfg.attempts(&device{mtu: c.mtu, zcSegments: 8}); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%+v: %v, want %v", c, got, c.want)
+		}
+	}
+	for _, c := range []struct {
+		mtu      int
+		segments uint32
+		want     []attempt
+	}{
+		{1500, 8, []attempt{zcMany, zc}},
+		{1500, 1, []attempt{zc, zcMany}},
+		{9000, 1, []attempt{zcMany}},
+	} {
+		cfg := Config{Holder: g.worker, Policy: Require, Shape: umem.Shape{MultiBuffer: true}, Gather: true}
+		if got := cfg.attempts(&device{mtu: c.mtu, zcSegments: c.segments}); fmt.Sprint(got) != fmt.Sprint(c.want) {
 			t.Errorf("%+v: %v, want %v", c, got, c.want)
 		}
 	}
