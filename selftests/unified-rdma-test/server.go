@@ -127,7 +127,7 @@ func (s *session) follow(ctx context.Context, j job, r *connect.Request, out io.
 	}
 	err = l.answer()
 	if err == nil {
-		err = l.hear("end")
+		err = l.awaitEnd()
 	}
 	if err == nil && j.Manager {
 		err = l.tell("end") // the client's leave would flush what is not acknowledged

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,3 +34,29 @@ func (l *link) awaitMany(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 		}
 	}
 }
+
+// awaitEnd hears that the client is done. Where the device works as the program looks at it and the program has nothing else to look at, it gets the thread
+// until then: left to its own, it sleeps whenever nothing has come for a moment, and wakes up too late for a peer that sends without a break.
+func (l *link) awaitEnd() error {
+	if l.progress == nil || !l.unnoticed() {
+		return l.hear("end")
+	}
+	heard := make(chan error, 1)
+	go func() { heard <- l.hear("end") }()
+	for {
+		for begin := time.Now(); time.Since(begin) < awhile; {
+			for range looks {
+				l.progress.Progress()
+			}
+		}
+		select {
+		case err := <-heard:
+			return err
+		default:
+			runtime.Gosched() // who hears may have no other processor
+		}
+	}
+}
+
+// looks is how often awaitEnd looks at the device between two looks at the clock.
+const looks = 64
