@@ -25,7 +25,7 @@ const (
 	messages      = 100_000
 	moved         = 768 << 20
 	guestMessages = 1000
-	guestMoved    = 8 << 20
+	guestMoved    = 64 << 20
 )
 
 // chunk is the bytes of a message in tests of bandwidth.

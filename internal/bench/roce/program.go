@@ -12,6 +12,7 @@ type program struct {
 	op       string // of unified-rdma-test and perftest
 	protocol string // tcp or udp, of the port; empty: its client finds the server by itself
 	port     int
+	mtu      int  // of the link between guests that suits it best
 	endless  bool // its server goes on until it is interrupted
 	server   func(p place, w work) []string
 	client   func(p place, w work) []string

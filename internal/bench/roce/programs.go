@@ -11,12 +11,19 @@ const (
 	linkMTU = 4200
 )
 
+// frameMTU is of a link whose packets fit a frame.
+const frameMTU = 2200
+
 // depth is how many messages of unified-rdma-test are under way in a test of bandwidth: its default.
 const depth = 128
 
 // ring is how many frames wait for packets in a test of latency: as many as xsk-pingpong has. The more there are, the longer ago is it
 // that each was in a cache.
 const ring = 64
+
+// patience is the timeout after which ours and perftest send again, 4.096 µs << patience: two guests on a machine are slow enough for
+// shorter ones to run out while nothing is lost.
+const patience = 18
 
 // ours is unified-rdma-test.
 func ours(path, op string) *program {
@@ -27,7 +34,7 @@ func ours(path, op string) *program {
 		return []string{path, "-receive", strconv.Itoa(ring)}
 	}
 	device := func(e end) string { return "roce:" + e.card }
-	return &program{name: strings.ToUpper(op), op: op, protocol: "tcp", port: 18516,
+	return &program{name: strings.ToUpper(op), op: op, protocol: "tcp", port: 18516, mtu: frameMTU,
 		server: func(p place, w work) []string {
 			return append(begin(w), p.server.card, device(p.server), "-", "server")
 		},
@@ -36,7 +43,7 @@ func ours(path, op string) *program {
 			if w.bandwidth {
 				test = "bandwidth"
 			}
-			return append(begin(w), "-mtu", strconv.Itoa(pathMTU), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
+			return append(begin(w), "-mtu", strconv.Itoa(pathMTU), "-qp-timeout", strconv.Itoa(patience), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
 				p.client.card, device(p.client), "-", p.server.address)
 		},
 		read: readTable}
@@ -84,9 +91,9 @@ func perftest(op, device string) *program {
 		if w.bandwidth {
 			name = "ib_" + op + "_bw"
 		}
-		return []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(pathMTU), "-s", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count)}
+		return []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(pathMTU), "-u", strconv.Itoa(patience), "-s", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count)}
 	}
-	return &program{name: "perftest", op: op, protocol: "tcp", port: 18515,
+	return &program{name: "perftest", op: op, protocol: "tcp", port: 18515, mtu: linkMTU,
 		server: func(_ place, w work) []string { return args(w) },
 		client: func(p place, w work) []string { return append(args(w), p.server.address) },
 		read:   readTable}

@@ -109,14 +109,23 @@ func awaitNoProgram(t *testing.T, e *testenv.End) {
 
 // contests are the cases; the short form has one of each kind.
 func (b *bed) contests(form bench.Form) (all []*contest) {
-	sizes := []int{barred, 4096}
-	if form == bench.Short {
-		sizes = sizes[:1]
+	b.Helper()
+	wanted, err := bench.WantedCases()
+	if err != nil {
+		b.Fatal(err)
 	}
-	for _, size := range sizes {
-		all = append(all, latencyHere(b.wire, size, form, b.ours, b.pingpong))
+	for _, size := range []int{barred, 4096} {
+		if wanted.MatchString("latency of "+bytes(size)) && (form != bench.Short || size == barred) {
+			all = append(all, latencyHere(b.wire, size, form, b.ours, b.pingpong))
+		}
 	}
-	return append(all, bandwidthHere(b.wire, b.large, form, b.ours))
+	if wanted.MatchString("bandwidth of " + bytes(chunk)) {
+		all = append(all, bandwidthHere(b.wire, b.large, form, b.ours))
+	}
+	if len(all) == 0 {
+		b.Fatalf("%s=%s: there is no such case", bench.CasesVariable, wanted)
+	}
+	return all
 }
 
 // run measures a contest.

@@ -144,9 +144,11 @@ func portNumber(name string) int {
 	return 1
 }
 
-// models are the emulator's devices behind the cards; of the virtio ones the first is
-// set up so that its driver may use any memory, which it needs for zero copy.
-var models = []string{"igb", "igb", "virtio-net-pci,iommu_platform=on,disable-legacy=on", "virtio-net-pci"}
+// anyMemory is a virtio card set up so that its driver may use any memory, which it needs for zero copy.
+const anyMemory = "virtio-net-pci,iommu_platform=on,disable-legacy=on"
+
+// models are the emulator's devices behind the cards.
+var models = []string{"igb", "igb", anyMemory, "virtio-net-pci"}
 
 func (c Config) network() []string {
 	var args []string
@@ -162,7 +164,7 @@ func (c Config) network() []string {
 func (c Config) link(fd int) []string {
 	return []string{
 		"-netdev", fmt.Sprintf("stream,id=wire-link,addr.type=fd,addr.str=%d", fd),
-		"-device", "virtio-net-pci,netdev=wire-link,bus=pcie.0,romfile=,host_mtu=4200,mac=" + c.linkCard().MAC,
+		"-device", anyMemory + ",netdev=wire-link,bus=pcie.0,romfile=,host_mtu=4200,mac=" + c.linkCard().MAC,
 	}
 }
 
