@@ -35,6 +35,9 @@ type NamespaceStatus struct {
 	Size     uint64 `json:"size"`
 	ReadOnly bool   `json:"read_only"`
 	Leaving  bool   `json:"leaving,omitempty"` // hosts have it no more, and something is under way yet
+
+	Commands map[string]uint64 `json:"commands"` // of all hosts, since it is a namespace: those done by what they were, those refused and failed
+	Bytes    map[string]uint64 `json:"bytes"`    // read, written
 }
 
 // HostStatus is an NVMe host that is connected, by what it says of its name: counters since then, of all its controllers.
@@ -54,7 +57,7 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
 	to.Hosts = &HostsStatus{
-		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Size: s.volumes.size(), Namespaces: s.volumes.status(), Hosts: st.Hosts, Queues: st.Queues,
+		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},

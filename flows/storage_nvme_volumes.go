@@ -116,11 +116,19 @@ func (v *volumes) size() uint64 {
 	return v.all[0].disk.Size()
 }
 
-func (v *volumes) status() (all []NamespaceStatus) {
+// status is what is known of each, with what the server counted.
+func (v *volumes) status(counted []target.NamespaceStats) (all []NamespaceStatus) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range v.all {
-		all = append(all, NamespaceStatus{ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving})
+		var c target.NamespaceStats // nothing, of one that has left
+		if i := slices.IndexFunc(counted, func(c target.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
+			c = counted[i]
+		}
+		all = append(all, NamespaceStatus{ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving,
+			Commands: map[string]uint64{"read": c.Read.Commands, "write": c.Written.Commands, "flush": c.Flushes, "write_zeroes": c.Zeroes, "dataset_management": c.Discards,
+				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed},
+			Bytes: map[string]uint64{"read": c.Read.Bytes, "written": c.Written.Bytes}})
 	}
 	return all
 }

@@ -80,6 +80,9 @@ flows:
 	if code := run([]string{"status", "--socket", socket}, &status, &errs); code != 0 || !strings.Contains(line(string(status), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
 		t.Errorf("status ends with %d: %s\n%s", code, errs, status)
 	}
+	if got := line(string(status), "namespace"); !strings.Contains(got, "1: ") || !strings.Contains(got, ", 67108864 bytes; ") || !strings.Contains(got, "written 1048576") {
+		t.Errorf("status of the namespace: %q", got)
+	}
 	change := func(there bool) {
 		if configure(""); there {
 			configure(", namespaces: [{id: 2, device: " + second + "}]")

@@ -20,10 +20,7 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 	}
 	o.status = status
 	if status != fabrics.Success {
-		s.noteRefusal(status)
-		if p.host != nil {
-			p.host.count.refused.add(1)
-		}
+		s.noteRefusal(o, status)
 	}
 	gives := status == fabrics.Success && o.gives()
 	if gives {
@@ -44,13 +41,32 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 }
 
 // noteRefusal counts a command that was not done.
-func (s *Server) noteRefusal(status fabrics.Status) {
-	switch status.Code() {
-	case fabrics.WriteFault, fabrics.UnrecoveredRead, fabrics.CapacityExceeded, fabrics.InternalError:
+func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
+	if h := o.seat.host; h != nil {
+		h.count.refused.add(1)
+	}
+	faults := diskFault(status)
+	if faults {
 		s.count.failed.add(1)
-	default:
+	} else {
 		s.count.refused.add(1)
 	}
+	switch d := o.disk; {
+	case d == nil:
+	case faults:
+		d.count.failed.add(1)
+	default:
+		d.count.refused.add(1)
+	}
+}
+
+// diskFault reports whether a status says that the disk did not do what it was asked to.
+func diskFault(status fabrics.Status) bool {
+	switch status.Code() {
+	case fabrics.WriteFault, fabrics.UnrecoveredRead, fabrics.CapacityExceeded, fabrics.InternalError:
+		return true
+	}
+	return false
 }
 
 // gives reports whether a command gives the host bytes, which are in the second buffer.
@@ -141,15 +157,17 @@ func (s *Server) tally(o *operation) {
 	if o.status != fabrics.Success || o.disk == nil {
 		return
 	}
-	c := &s.count
+	c, d := &s.count, &o.disk.count
 	switch h := o.seat.host; o.command.Opcode {
 	case fabrics.OpRead:
 		c.read.add(o.at.Length)
+		d.read.add(o.at.Length)
 		if h != nil {
 			h.count.read.add(o.at.Length)
 		}
 	case fabrics.OpWrite:
 		c.written.add(o.at.Length)
+		d.written.add(o.at.Length)
 		if h != nil {
 			h.count.written.add(o.at.Length)
 		}
@@ -158,11 +176,15 @@ func (s *Server) tally(o *operation) {
 		}
 	case fabrics.OpFlush:
 		c.flushes.add(1)
+		d.flushes.add(1)
 	case fabrics.OpWriteZeroes:
 		c.zeroes.add(1)
+		d.zeroes.add(1)
 	case fabrics.OpDataset:
 		c.discard.add(1)
+		d.discard.add(1)
 	case fabrics.OpCompare:
 		c.compares.add(1)
+		d.compares.add(1)
 	}
 }

@@ -186,4 +186,5 @@ func (s *Server) letGo(d *disk) {
 
 func (s *Server) forget(d *disk) {
 	s.disks = slices.DeleteFunc(s.disks, func(other *disk) bool { return other == d })
+	s.publishDisks()
 }

@@ -89,6 +89,9 @@ func TestChange(t *testing.T) {
 		t.Errorf("a namespace that is gone is read: %v", c.Status)
 	}
 	q.succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(at, 4096)))
+	if st := v.server.NamespaceStats(); len(st) != 1 || st[0].Disk != one.Namespaces[0].Disk || st[0].Written.Commands != 0 {
+		t.Errorf("counted of namespaces: %+v", st)
+	}
 
 	one.Hosts = []string{"nqn.2026-01.com.example:friend"}
 	r.must(change(one))

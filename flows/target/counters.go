@@ -26,6 +26,14 @@ type hostCounters struct {
 	read, written             moved
 }
 
+// diskCounters are one namespace's.
+type diskCounters struct {
+	read, written            moved
+	flushes, zeroes, discard counter
+	compares                 counter
+	refused, failed          counter
+}
+
 // counters are a server's.
 type counters struct {
 	commands, admin          counter
@@ -42,6 +50,7 @@ type counters struct {
 	expired                  counter                 // hosts that fell silent
 	hosts, queues            counter                 // that are connected
 	known                    atomic.Pointer[[]*host] // those that are connected; nobody changes what is pointed to
+	disks                    atomic.Pointer[[]*disk] // those that are served or not free yet, likewise
 	latency                  latency.Shared
 	ended                    atomic.Uint64                        // queue pairs that were ended for what their hosts did, or that failed; by any goroutine
 	rejected                 [fabrics.RejectReasons]atomic.Uint64 // by any goroutine

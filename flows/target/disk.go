@@ -3,6 +3,7 @@ package target
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/unifiedd/unifiedd/nvme"
@@ -76,7 +77,14 @@ func (s *Server) openDisk(n Namespace) (*disk, error) {
 	d := &disk{target: t, source: n.Disk, released: n.Released, Namespace: &fabrics.Namespace{ID: n.ID, Size: n.Disk.Size(), Shift: uint8(bits.TrailingZeros32(block)), ReadOnly: n.ReadOnly,
 		UUID: n.UUID, Discard: limits.Discard > 0 || !n.Disk.Block(), Preferred: uint32(limits.Physical / uint64(block))}}
 	s.disks = append(s.disks, d)
+	s.publishDisks()
 	return d, nil
+}
+
+// publishDisks has NamespaceStats see which there are.
+func (s *Server) publishDisks() {
+	known := slices.Clone(s.disks)
+	s.count.disks.Store(&known)
 }
 
 // disk is that of a namespace of a subsystem, by number; nil: there is none.

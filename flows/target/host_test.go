@@ -366,6 +366,10 @@ func TestHandMadeHost(t *testing.T) {
 	if st := v.server.HostStats(); len(st) != 1 || st[0].NQN != softHost || st[0].Queues != 3 || st[0].Read.Commands != 9 || st[0].Written.Bytes != 2*83<<12+4096 || st[0].Refused != 1 {
 		t.Errorf("%+v", st)
 	}
+	if st := v.server.NamespaceStats(); len(st) != 1 || st[0].Read.Commands != 9 || st[0].Written.Bytes != 2*83<<12+4096 || st[0].Flushes != 8 || st[0].Zeroes != 1 || st[0].Discards != 1 ||
+		st[0].Compares != 1 || st[0].Refused != 1 || st[0].Failed != 0 {
+		t.Errorf("of the namespace: %+v", st)
+	}
 	if st := v.server.Stats(); st.Hosts != 1 || st.Queues != 3 || st.InCapsule != 4096 || st.Written.Bytes != 2*83<<12+4096 || st.Refused != 1 || st.Failed+st.Ended != 0 {
 		t.Errorf("%+v", st)
 	}

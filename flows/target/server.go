@@ -58,6 +58,7 @@ type disk struct {
 	users    int    // operations that are about it
 	gone     bool   // it is no namespace any more
 	released func() // tells its owner that it is not in use any more; nil: nobody wants to know
+	count    diskCounters
 }
 
 // Open takes what the server needs, and serves nobody until Serve is called. It may be called on any thread.

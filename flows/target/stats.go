@@ -53,6 +53,30 @@ func (s *Server) HostStats() (all []HostStats) {
 	return all
 }
 
+// NamespaceStats are the counters of one disk since it became a namespace.
+type NamespaceStats struct {
+	Disk            *nvme.Target // as Namespace.Disk
+	Read, Written   Moved
+	Flushes, Zeroes uint64
+	Discards        uint64
+	Compares        uint64
+	Refused, Failed uint64 // commands with an error of the host's, and those that the disk did not do
+}
+
+// NamespaceStats may be called from any goroutine. It has those too that are no namespaces any more and not free yet.
+func (s *Server) NamespaceStats() (all []NamespaceStats) {
+	known := s.count.disks.Load()
+	if known == nil {
+		return nil
+	}
+	for _, d := range *known {
+		c := &d.count
+		all = append(all, NamespaceStats{Disk: d.source, Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(), Discards: c.discard.Load(),
+			Compares: c.compares.Load(), Refused: c.refused.Load(), Failed: c.failed.Load()})
+	}
+	return all
+}
+
 // Moved is commands of one kind, and their bytes.
 type Moved struct{ Commands, Bytes uint64 }
 
