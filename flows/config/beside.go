@@ -8,6 +8,19 @@ type receiver struct {
 	at   string // of the interface
 	flow *Flow
 	all  string // the flow that leaves nothing to those behind it; empty: there is none
+
+	flows, rules int // of the interface so far
+}
+
+// maxBeside is how many flows may take packets from one interface. All of them together have maxRules rules.
+const maxBeside = 16
+
+// add counts a flow with its rules, of which an expression is one.
+func (r *receiver) add(v *validator, path, name string, f *Flow) {
+	r.flows++
+	r.rules += max(1, len(f.From.Rules))
+	v.check(r.flows <= maxBeside, join(path, "from"), "is number %d of the flows that take packets from %s; at most %d are possible", r.flows, quote(name), maxBeside)
+	v.check(r.flows == 1 || r.rules <= maxRules, join(path, "from"), "makes it %d rules for interface %s, an expression counting as one; at most %d are possible", r.rules, quote(name), maxRules)
 }
 
 // receive notes that a flow takes packets from an interface, and refuses what several flows of one cannot have.
@@ -18,9 +31,14 @@ func (s *shared) receive(path, at, name string, f *Flow) {
 	first, ok := s.receivers[name]
 	if !ok || first.flow == f {
 		s.interfaces.take(at, name)
-		s.receivers[name] = &receiver{path: path, at: at, flow: f, all: decidesAll(path, f)}
+		if !ok {
+			one := &receiver{path: path, at: at, flow: f, all: decidesAll(path, f)}
+			one.add(s.v, path, name, f)
+			s.receivers[name] = one
+		}
 		return
 	}
+	first.add(s.v, path, name, f)
 	if first.all != "" {
 		s.v.refuse(first.all+".from", wrong("give it a filter, or make it the last of them",
 			"decides on every packet of %s, so %s%s would get none", quote(name), path, s.v.inLine(path)))
