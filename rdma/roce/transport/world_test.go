@@ -34,8 +34,9 @@ type world struct {
 	link  *link
 	ends  [2]*end
 	batch int // the most packets that an end is given at once
-	// relieves has acknowledgements that are kept back go out when nothing comes, now or a while later.
+	// relieves has acknowledgements that are kept back go out when nothing comes, now or a while later: at late, before whoever waits for them takes them for lost.
 	relieves bool
+	late     Time // 0: nothing is kept back
 	short    bool // messages in one packet go the shorter way, where they can
 	// between is called for an end after Receive and in front of Progress, for a program to act.
 	between func(e *end)
@@ -391,13 +392,26 @@ func (w *world) run(limit time.Duration) {
 	}
 }
 
+// keeps is how long at most an acknowledgement is kept back: less than any timeout of the tests.
+const keeps = 50 * time.Microsecond
+
 // relieve says whether an end had acknowledgements to give that it kept back.
 func (w *world) relieve() (any bool) {
+	kept := false
 	for _, e := range w.ends {
-		if w.relieves && e.Holding() && w.link.rnd.IntN(2) == 0 {
+		switch {
+		case !w.relieves || !e.Holding():
+		case w.late != 0 && w.now >= w.late || w.link.rnd.IntN(2) == 0:
 			e.Release()
 			any = true
+		default:
+			kept = true
 		}
+	}
+	if !kept {
+		w.late = 0
+	} else if w.late == 0 {
+		w.late = w.now.After(keeps)
 	}
 	return any
 }
@@ -411,6 +425,9 @@ func (w *world) next() (at Time, ok bool) {
 		if d, is := e.NextDeadline(); is && (!ok || d < at) {
 			at, ok = d, true
 		}
+	}
+	if w.late != 0 && (!ok || w.late < at) {
+		at, ok = w.late, true
 	}
 	return at, ok
 }
