@@ -246,6 +246,19 @@ const (
 	grace     = 1 * time.Second
 )
 
+// patience is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready (NVMe Base specification 2.0, 3.9). Before that it may have to prove who it
+// is, and be seconds about it, so it has as long as one that does not say for what it has connected.
+func (h *host) patience() time.Duration {
+	limit := time.Duration(h.KeepAlive)*time.Millisecond + grace
+	switch {
+	case h.KeepAlive == 0:
+		return 0
+	case !h.Ready():
+		return max(limit, silence)
+	}
+	return limit
+}
+
 // look ends hosts that fell silent.
 func (s *Server) look() {
 	if s.now-s.looked < int64(lookEvery) {
@@ -253,7 +266,7 @@ func (s *Server) look() {
 	}
 	s.looked = s.now
 	for _, h := range s.hosts {
-		if limit := time.Duration(h.KeepAlive)*time.Millisecond + grace; h.KeepAlive > 0 && s.now-h.heard > int64(limit) && h.admin.state == seatOpen {
+		if limit := h.patience(); limit > 0 && s.now-h.heard > int64(limit) && h.admin.state == seatOpen {
 			s.count.expired.add(1)
 			s.fail(h.admin, fmt.Errorf("%w: nothing for %v", errExpired, limit))
 		}

@@ -374,3 +374,24 @@ func TestHandMadeHost(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestKeepAlive: a host's keep-alive time counts from when its controller is ready, and one that says nothing for longer is gone.
+func TestKeepAlive(t *testing.T) {
+	r, s := newSoftRig(t)
+	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
+	const keepAlive = 100 * time.Millisecond
+	q := s.open(fabrics.AdminQueue, fabrics.AdminDepth)
+	c := connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController))
+	c.words[2] = uint32(keepAlive.Milliseconds())
+	q.succeeds(c)
+	time.Sleep(2 * (keepAlive + grace))
+	q.succeeds(enable)
+	if st := v.server.Stats(); st.Expired != 0 || st.Hosts != 1 {
+		t.Errorf("a host that is not ready: %d fell silent, %d are there", st.Expired, st.Hosts)
+	}
+	q.gone("a host that says nothing")
+	if st := v.server.Stats(); st.Expired != 1 {
+		t.Errorf("%d hosts fell silent", st.Expired)
+	}
+	v.rest()
+}
