@@ -385,10 +385,10 @@ func TestKeepAlive(t *testing.T) {
 	c.words[2] = uint32(keepAlive.Milliseconds())
 	q.succeeds(c)
 	time.Sleep(2 * (keepAlive + grace))
-	q.succeeds(enable)
 	if st := v.server.Stats(); st.Expired != 0 || st.Hosts != 1 {
 		t.Errorf("a host that is not ready: %d fell silent, %d are there", st.Expired, st.Hosts)
 	}
+	q.succeeds(enable)
 	q.gone("a host that says nothing")
 	if st := v.server.Stats(); st.Expired != 1 {
 		t.Errorf("%d hosts fell silent", st.Expired)
