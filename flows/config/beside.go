@@ -12,7 +12,7 @@ type receiver struct {
 	flows, rules int // of the interface so far
 }
 
-// maxBeside is how many flows may take packets from one interface. All of them together have maxRules rules.
+// maxBeside is how many flows may take packets from one interface, the seats of an XDP program. All of them together have maxRules rules.
 const maxBeside = 16
 
 // add counts a flow with its rules, of which an expression is one.

@@ -246,7 +246,7 @@ const (
 	grace     = 1 * time.Second
 )
 
-// patience is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready (NVMe Base specification 2.0, 3.9). Before that it may have to prove who it
+// patience is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready, as with the kernel (nvmet_start_ctrl in drivers/nvme/target/core.c). Before that it may have to prove who it
 // is, and be seconds about it, so it has as long as one that does not say for what it has connected.
 func (h *host) patience() time.Duration {
 	limit := time.Duration(h.KeepAlive)*time.Millisecond + grace

@@ -192,6 +192,7 @@ func (g *guest) asks(t *testing.T) {
 		fmt.Sprintf("%d pairs of runs, in turn, fresh processes for each, a guest with one processor for each end, virtio-net; %s form.",
 			form.Rounds, form.Name),
 		fmt.Sprintf("Each has the MTU that suits it best: Soft-RoCE %d, for a path MTU of 4096; AF_XDP %d, for 2048, as the driver has zero copy for packets of one frame only.", linkMTU, frameMTU),
+		"The servers of unified-rdma-test spin; that of perftest's WRITE sleeps, and the kernel does the work, which its processor time does not have.",
 		"The guests' processors are emulated: only the ratios mean something."}
 	for _, c := range g.contests(t, form) {
 		r.Comparisons = append(r.Comparisons, run(t, c, form.Rounds)...)

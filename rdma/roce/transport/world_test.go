@@ -34,10 +34,11 @@ type world struct {
 	link  *link
 	ends  [2]*end
 	batch int // the most packets that an end is given at once
-	// relieves has acknowledgements that are kept back go out when nothing comes, now or a while later: at late, before whoever waits for them takes them for lost.
-	relieves bool
-	late     Time // 0: nothing is kept back
-	short    bool // messages in one packet go the shorter way, where they can
+	// relieves has acknowledgements that are kept back go out when nothing comes, now or a while later. Whoever waits for them may have taken them for lost by then, and send again,
+	// unless soon has them go out before: at late, which is 0 where nothing is kept back.
+	relieves, soon bool
+	late           Time
+	short          bool // messages in one packet go the shorter way, where they can
 	// between is called for an end after Receive and in front of Progress, for a program to act.
 	between func(e *end)
 }
@@ -392,7 +393,7 @@ func (w *world) run(limit time.Duration) {
 	}
 }
 
-// keeps is how long at most an acknowledgement is kept back: less than any timeout of the tests.
+// keeps is how long at most an acknowledgement is kept back that is to go out soon: less than any timeout of the tests.
 const keeps = 50 * time.Microsecond
 
 // relieve says whether an end had acknowledgements to give that it kept back.
@@ -408,7 +409,7 @@ func (w *world) relieve() (any bool) {
 			kept = true
 		}
 	}
-	if !kept {
+	if !kept || !w.soon {
 		w.late = 0
 	} else if w.late == 0 {
 		w.late = w.now.After(keeps)
