@@ -14,7 +14,8 @@ import (
 // TestMore: what is neither a transfer nor a fault.
 func TestMore(t *testing.T) {
 	b := newBench(t, everything)
-	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations, "answers": answers, "real addresses": realAddresses, "resize": resize, "query": query,
+	b.run(map[string]func(*bench){"windows": windows, "allocations": allocations, "answers": answers, "exchanges": exchanges,
+		"exchanges that fail": failedExchanges, "real addresses": realAddresses, "resize": resize, "query": query,
 		"device": capabilities, "machine": examined, "counters": counted, "GIDs": gidTables, "churn": churn, "handles": handles, "drain": drain})
 }
 

@@ -5,8 +5,6 @@ package verbs
 /*
 #cgo noescape ud_post_send
 #cgo nocallback ud_post_send
-#cgo noescape ud_spin_post
-#cgo nocallback ud_spin_post
 #cgo noescape ud_post_receive
 #cgo nocallback ud_post_receive
 #cgo noescape ud_post_shared
@@ -18,7 +16,6 @@ import "C"
 import (
 	"fmt"
 	"math"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -45,52 +42,6 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 		return int(p.taken), q.sendError(int(p.taken), int(p.why), requests)
 	}
 	return int(p.taken), nil
-}
-
-// SpinPost is that of rdma.SpinPoster.
-func (q *queuePair) SpinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
-	sges []rdma.SGE) (completed, posted int, err error) {
-	completed, posted, err = q.spinPost(from, dst, limit, requests, sges)
-	if completed > 0 || err != nil || limit <= spin {
-		return completed, posted, err
-	}
-	for end := time.Now().Add(limit - spin); completed == 0 && err == nil && limit > 0; limit = time.Until(end) {
-		completed, posted, err = q.spinPost(from, dst, limit, requests, sges)
-	}
-	return completed, posted, err
-}
-
-// spinPost is SpinPost for a short time.
-func (q *queuePair) spinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
-	sges []rdma.SGE) (completed, posted int, err error) {
-	c, ok := from.(*completionQueue)
-	if !ok || q.number == 0 || c.number == 0 || len(dst) == 0 {
-		return 0, 0, q.cannotSpin(c)
-	}
-	var p C.struct_ud_posted
-	got := C.ud_spin_post(c.number, first[C.struct_ibv_wc](dst), room(dst), bounded(limit), q.number, q.tables,
-		first[C.struct_ud_send](requests), count(requests), first[C.struct_ibv_sge](sges), count(sges), &p)
-	if got < 0 {
-		return 0, 0, c.pollError()
-	}
-	c.mend(dst[:got])
-	if p.why != 0 {
-		err = q.sendError(int(p.taken), int(p.why), requests)
-	}
-	return int(got), int(p.taken), err
-}
-
-// cannotSpin says why there was nothing to post or to wait for.
-func (q *queuePair) cannotSpin(c *completionQueue) error {
-	switch {
-	case q.number == 0:
-		return q.gone()
-	case c == nil:
-		return fmt.Errorf("post to %v and wait: the completion queue is another provider's", q)
-	case c.number == 0:
-		return c.gone()
-	}
-	return nil
 }
 
 func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {

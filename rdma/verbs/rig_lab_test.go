@@ -131,7 +131,9 @@ func (b *bench) end(c rdma.QueuePairConfig) *end {
 	e.cq = made(b.t, func() (rdma.CompletionQueue, error) {
 		return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 256, Events: true})
 	})
-	c.SendCQ, c.ReceiveCQ = e.cq, e.cq
+	if c.ReceiveCQ = e.cq; c.SendCQ == nil {
+		c.SendCQ = e.cq
+	}
 	e.qp = made(b.t, func() (rdma.QueuePair, error) { return b.pd.NewQueuePair(c) })
 	return e
 }

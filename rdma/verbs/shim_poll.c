@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-static uint64_t now(void)
+uint64_t ud_now(void)
 {
 	struct timespec t;
 
@@ -35,24 +35,11 @@ int ud_spin(uintptr_t handle, struct ibv_wc *wc, int n, uint32_t nanoseconds)
 			if (got)
 				return got;
 		}
-		t = now();
+		t = ud_now();
 		if (!begin)
 			begin = t;
 	} while (t - begin < nanoseconds);
 	return 0;
-}
-
-int ud_spin_post(uintptr_t cq, struct ibv_wc *wc, int room, uint32_t nanoseconds, uintptr_t qp, uintptr_t tables, const struct ud_send *r,
-		 uint32_t n, const struct ibv_sge *sges, uint32_t left, struct ud_posted *posted)
-{
-	int got = ud_spin(cq, wc, room, nanoseconds);
-
-	for (int i = 0; i < got; i++)
-		if (wc[i].status != IBV_WC_SUCCESS)
-			return got;
-	if (got > 0 && n)
-		*posted = ud_post_send(qp, tables, r, n, sges, left);
-	return got;
 }
 
 int ud_arm(uintptr_t handle, int solicited)

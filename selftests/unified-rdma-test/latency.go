@@ -13,38 +13,60 @@ import (
 // latency is the client's side: message after message, each when the answer to the one before has
 // come.
 func (l *link) latency() (result, error) {
-	ticks := measure.NewTicks(l.Count)
-	var err error
 	way := measure.OneWay
-	switch {
-	case twoSided(l.op):
-		err = l.pingMessages(ticks)
-	case l.op == rdma.Write:
-		// In a latency test of perftest's the server begins to write.
-		err = l.bounceWrites(l.options.peer == "", ticks)
-	default:
+	if !l.twoWay() {
 		way = measure.RoundTrip
-		err = l.roundTrips(ticks)
 	}
+	times, err := l.measured()
 	if err != nil {
 		return result{}, err
 	}
-	row, err := measure.NewLatency(l.Size, way, ticks.Nanoseconds())
+	row, err := measure.NewLatency(l.Size, way, times)
 	if err != nil {
 		return result{}, fmt.Errorf("-n %d: %w", l.Count, err)
 	}
 	return result{job: l.job, latency: &row}, nil
 }
 
-// answerLatency is the server's.
-func (l *link) answerLatency() error {
+// twoWay says whether the server has a part: messages of its own.
+func (l *link) twoWay() bool { return twoSided(l.op) || l.op == rdma.Write }
+
+// measured does the client's side, and has when each message was posted, in nanoseconds.
+func (l *link) measured() ([]uint64, error) {
+	if e, ok := l.qp.(rdma.Exchanger); ok {
+		times := make([]uint64, l.Count)
+		return times, l.exchange(e, l.clientBegins(), times)
+	}
+	ticks := measure.NewTicks(l.Count)
+	err := l.inTurn(ticks)
+	return ticks.Nanoseconds(), err
+}
+
+// clientBegins: in a test of WRITE of perftest's the server begins to write.
+func (l *link) clientBegins() bool { return l.op != rdma.Write || l.options.peer == "" }
+
+func (l *link) inTurn(t *measure.Ticks) error {
 	switch {
 	case twoSided(l.op):
-		return l.pongMessages()
+		return l.pingMessages(t)
 	case l.op == rdma.Write:
-		return l.bounceWrites(l.options.peer != "", nil)
+		return l.bounceWrites(l.clientBegins(), t)
 	}
-	return nil
+	return l.roundTrips(t)
+}
+
+// answerLatency is the server's.
+func (l *link) answerLatency() error {
+	e, ok := l.qp.(rdma.Exchanger)
+	switch {
+	case !l.twoWay():
+		return nil
+	case ok:
+		return l.exchange(e, !l.clientBegins(), nil)
+	case twoSided(l.op):
+		return l.pongMessages()
+	}
+	return l.bounceWrites(!l.clientBegins(), nil)
 }
 
 // ahead is how many messages of a latency test may be sent whose completions were not taken.
@@ -94,7 +116,7 @@ func (l *link) pingMessages(t *measure.Ticks) error {
 	}
 	t.Now()
 	for range l.Count - 1 {
-		if err := l.exchange(); err != nil {
+		if err := l.reply(); err != nil {
 			return err
 		}
 		t.Now()
@@ -109,15 +131,15 @@ func (l *link) pingMessages(t *measure.Ticks) error {
 func (l *link) pongMessages() error {
 	l.compose()
 	for range l.Count {
-		if err := l.exchange(); err != nil {
+		if err := l.reply(); err != nil {
 			return err
 		}
 	}
 	return l.settle(0)
 }
 
-// exchange waits for the peer's message and answers at once.
-func (l *link) exchange() error {
+// reply waits for the peer's message and answers at once.
+func (l *link) reply() error {
 	if err := l.makeRoom(); err != nil {
 		return err
 	}

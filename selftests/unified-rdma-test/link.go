@@ -179,15 +179,19 @@ func (l *link) bytes(area uint64, slot int) []byte {
 // post posts receives into the slots from first on, which it counts round.
 func (l *link) post(first, n int) error {
 	for i := range n {
-		slot := (first + i) % l.slots
-		l.recvs[i] = rdma.ReceiveRequest{ID: uint64(slot), SGEs: 1}
-		l.sges[i] = l.sge(l.in, slot, l.front()+l.Size)
+		l.receive(i, (first+i)%l.slots)
 	}
 	done, err := l.qp.PostReceive(l.recvs[:n], l.sges[:n])
 	if done < n {
 		return fmt.Errorf("post receive %d of %d: %w", done+1, n, err)
 	}
 	return nil
+}
+
+// receive makes receive number i of those that are posted together, into a slot.
+func (l *link) receive(i, slot int) {
+	l.recvs[i] = rdma.ReceiveRequest{ID: uint64(slot), SGEs: 1}
+	l.sges[i] = l.sge(l.in, slot, l.front()+l.Size)
 }
 
 // request is a request of message number n, from a slot.

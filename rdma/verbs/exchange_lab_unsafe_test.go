@@ -1,0 +1,154 @@
+//go:build lab && verbs && cgo
+
+package verbs
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// talkers are two ends with a queue of their own for requests, and receives posted.
+func talkers(b *bench) (x, y *end) {
+	b.t.Helper()
+	c := config(rdma.RC)
+	var ends [2]*end
+	for i := range ends {
+		c.SendCQ = made(b.t, func() (rdma.CompletionQueue, error) {
+			return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 64})
+		})
+		ends[i] = b.end(c)
+	}
+	x, y = ends[0], ends[1]
+	x.connect(y.qp.QPN())
+	y.connect(x.qp.QPN())
+	for range 16 {
+		x.receive(1, b.sge(destination, 64))
+		y.receive(1, b.sge(destination, 64))
+	}
+	return x, y
+}
+
+// exchange is so many rounds of a request of an end's, which begins to post or not.
+func (e *end) exchange(op rdma.Op, rounds int, begins bool) *rdma.Exchange {
+	x := &rdma.Exchange{Request: rdma.SendRequest{ID: 4, Op: op, SGEs: 1, Flags: rdma.Signaled, RKey: e.b.memory.RKey(), RemoteAddr: e.b.memory.Addr() + destination},
+		Element: e.b.sge(source, 8), Sent: e.qp.Config().SendCQ, Ahead: 4, Rounds: rounds, Begun: begins, Posted: make([]uint64, rounds)}
+	if op == rdma.Send {
+		x.Came, x.Again, x.Into = e.cq, make([]rdma.ReceiveRequest, 8), make([]rdma.SGE, 8)
+		for i := range x.Again {
+			x.Again[i], x.Into[i] = rdma.ReceiveRequest{ID: 1, SGEs: 1}, e.b.sge(destination, 64)
+		}
+	}
+	return x
+}
+
+// finish calls until all rounds are done.
+func (e *end) finish(x *rdma.Exchange) error {
+	for end := time.Now().Add(20 * time.Second); x.Rounds > 0; {
+		if err := e.qp.(rdma.Exchanger).Exchange(x, 5*time.Millisecond); err != nil {
+			return err
+		}
+		if time.Now().After(end) {
+			return errors.New("20 s were not enough")
+		}
+	}
+	return nil
+}
+
+// both has two ends do their parts at once, and holds what they noted to what they did.
+func both(t *testing.T, x, y *end, of, answer *rdma.Exchange) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- y.finish(answer) }()
+	if err := errors.Join(x.finish(of), <-done); err != nil {
+		t.Fatal(err)
+	}
+	for _, posted := range [][]uint64{of.Posted, answer.Posted} {
+		if posted[0] == 0 || !slices.IsSorted(posted) {
+			t.Errorf("posted at %d", posted)
+		}
+	}
+}
+
+// exchanges: more messages to and fro than there are receives, bytes whose number starts anew, and requests that nobody answers.
+func exchanges(b *bench) {
+	const rounds = 300
+	x, y := talkers(b)
+	ping, pong := x.exchange(rdma.Send, rounds, true), y.exchange(rdma.Send, rounds, false)
+	both(b.t, x, y, ping, pong)
+	if ping.Taken != (rounds-1)%8 || pong.Taken != rounds%8 || ping.Open > ping.Ahead {
+		b.t.Errorf("%d and %d messages taken, %d open", ping.Taken, pong.Taken, ping.Open)
+	}
+	x.want(1, rdma.Success) // the last answer
+	x.quiet()
+	y.quiet()
+
+	x, y = talkers(b)
+	ping, pong = x.exchange(rdma.Write, rounds, true), y.exchange(rdma.Write, rounds, false)
+	const far = 4096
+	ping.Word, ping.Last = x.word(destination), x.last(source)
+	pong.Word, pong.Last, pong.Number = y.word(destination+far), y.last(source+far), 1
+	ping.Request.RemoteAddr += far
+	pong.Element = b.sge(source+far, 8)
+	ping.Shift, pong.Shift = 24, 24
+	both(b.t, x, y, ping, pong)
+	if got := *pong.Word >> 24; byte(got) != byte(rounds%256) {
+		b.t.Errorf("the last byte is %d", got)
+	}
+
+	read := x.exchange(rdma.Read, rounds, true)
+	if err := x.finish(read); err != nil || read.Open != 1 || !slices.IsSorted(read.Posted) {
+		b.t.Errorf("READ: %v, %d open", err, read.Open)
+	}
+}
+
+// word has the last four of eight bytes, and last the very last, which are all 0.
+func (e *end) word(addr uint64) *uint32 {
+	return (*uint32)(unsafe.Pointer(&e.zero(addr)[4]))
+}
+
+func (e *end) last(addr uint64) *byte { return &e.zero(addr)[7] }
+
+func (e *end) zero(addr uint64) []byte {
+	b := e.b.region.At(addr, 8)
+	clear(b)
+	return b
+}
+
+// failedExchanges: nothing comes for a while, which is no error; what comes is a failure; what is asked for makes no sense.
+func failedExchanges(b *bench) {
+	x, y := talkers(b)
+	pong := y.exchange(rdma.Send, 2, false)
+	of := y.qp.(rdma.Exchanger)
+	begin := time.Now()
+	if err := of.Exchange(pong, 20*time.Millisecond); err != nil || pong.Rounds != 2 || pong.Open != 0 || time.Since(begin) < 20*time.Millisecond {
+		b.t.Errorf("nothing came: %v, %d rounds left, after %v", err, pong.Rounds, time.Since(begin))
+	}
+	x.send(rdma.SendRequest{ID: 2, Op: rdma.Send, Flags: rdma.Signaled}, b.sge(source, 8))
+	if err := of.Exchange(pong, 200*time.Millisecond); err != nil || pong.Rounds != 1 || pong.Posted[0] == 0 || pong.Posted[1] != 0 {
+		b.t.Errorf("one message: %v, %d rounds left, posted at %d", err, pong.Rounds, pong.Posted)
+	}
+	for _, c := range []struct {
+		change func(*rdma.Exchange)
+		why    string
+	}{
+		{func(e *rdma.Exchange) { e.Came = e.Sent }, "two completion queues"},
+		{func(e *rdma.Exchange) { e.Sent = nil }, "two completion queues"},
+		{func(e *rdma.Exchange) { e.Ahead = 0 }, "do not fit"},
+		{func(e *rdma.Exchange) { e.Posted = e.Posted[:1] }, "do not fit"},
+		{func(e *rdma.Exchange) { e.Into = nil }, "do not fit"},
+		{func(e *rdma.Exchange) { e.Begun, e.Request.SGEs = true, 2 }, "more elements than are left"},
+	} {
+		bad := y.exchange(rdma.Send, 2, false)
+		c.change(bad)
+		refused(b.t, of.Exchange(bad, time.Millisecond), nil, c.why)
+	}
+	y.modify(rdma.Attributes{State: rdma.Error}, 0)
+	if err := y.finish(y.exchange(rdma.Send, 2, false)); !errors.Is(err, rdma.WorkFlushed) {
+		b.t.Errorf("a failure: %v", err)
+	}
+}
