@@ -23,8 +23,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// spin is the longest time in C at once, after which Spin looks at the clock here.
-const spin = 100 * time.Microsecond
+// spin is the longest time in C at once. From 10 ms on the Go scheduler has given the thread's place away and looks no more after the call; each shorter one makes it look
+// (runtime.retake).
+const spin = 20 * time.Millisecond
 
 func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	if q.number == 0 || len(dst) == 0 {

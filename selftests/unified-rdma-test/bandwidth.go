@@ -3,20 +3,30 @@ package main
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
-// moderation is how many requests of a bandwidth test one completion stands for, at most.
-const moderation = 100
+// moderation is how many requests of a bandwidth test one completion stands for, at most, and as a part of the depth: until who naps
+// has seen it, the others keep the device busy.
+const (
+	moderation     = 100
+	moderationPart = 4
+)
 
 // burst is how many requests are posted at once, at most.
 const burst = 16
 
 // bandwidth is the client's side: as many requests at a time as the depth allows.
 func (l *link) bandwidth() (result, error) {
-	every := min(moderation, l.Depth)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := punctual(); err != nil {
+		return result{}, err
+	}
+	every := min(moderation, max(1, l.Depth/moderationPart))
 	posted, completed := measure.NewTicks(l.Count), measure.NewTicks(l.Count)
 	next, done := 0, 0
 	for done < l.Count {
@@ -30,7 +40,7 @@ func (l *link) bandwidth() (result, error) {
 		var cs []rdma.WorkCompletion
 		var err error
 		if next-done == l.Depth || next == l.Count {
-			cs, err = l.await(l.sent)
+			cs, err = l.awaitRoom(l.sent)
 		} else {
 			cs, err = l.look()
 		}

@@ -18,8 +18,12 @@ type room struct {
 	control uint64 // bytes for the rings of a disk's queue
 }
 
-// areaMost is how much memory the messages of one way get.
-const areaMost = 16 << 20
+// How much memory the messages of one way get, but for one longer than that: in a test of bandwidth as much as programs of perftest use, because
+// memory that is not in the caches costs the more the more of it there is.
+const (
+	areaMost      = 16 << 20
+	areaBandwidth = 4096
+)
 
 // room is what a job takes, of storage without the disk's queue.
 func (j *job) room() room {
@@ -32,7 +36,11 @@ func (j *job) room() room {
 // slotting is how many messages memory is for, each way, and how many bytes from one to the next.
 func (j *job) slotting() (slots int, stride uint64) {
 	stride = (j.front() + max(j.Size, 8) + 63) &^ 63
-	return int(min(max(areaMost/stride, 1), uint64(j.Depth))), stride
+	most := uint64(areaMost)
+	if j.Test == bandwidthTest {
+		most = areaBandwidth
+	}
+	return int(min(max(most/stride, 1), uint64(j.Depth))), stride
 }
 
 // area is how much memory the messages of one way have. Programs of perftest go round in a few

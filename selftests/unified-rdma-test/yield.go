@@ -35,6 +35,45 @@ func (l *link) awaitMany(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 	}
 }
 
+// Naps of awaitRoom: as a part of the time waited so far, and how long. None is shorter than a change of threads is worth.
+const (
+	napPart     = 4
+	shortestNap = 50 * time.Microsecond
+	longestNap  = 2 * time.Millisecond
+)
+
+// longSpin is one look of who does not nap: longer than the Go scheduler looks after a call.
+const longSpin = 20 * time.Millisecond
+
+// awaitRoom is await for who sends in a test of bandwidth. It sleeps for a quarter of the time it has waited, again and again: what it waits for is then late by a quarter
+// at most, which leaves the device enough to do, and a device in software has one processor more. WRITE has no use for that: in
+// Soft-RoCE one thread does nearly all of it, and has to wake up another for each packet where there is a free processor.
+func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
+	if l.progress != nil {
+		return l.await(q)
+	}
+	look := brief
+	if l.op == rdma.Write {
+		look = longSpin
+	}
+	begin := time.Now()
+	for tries := 1; ; tries++ {
+		n, err := q.Spin(l.polled, look)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			return l.answered(n)
+		}
+		if nap := min(time.Since(begin)/napPart, longestNap); nap >= shortestNap && look == brief {
+			sleep(nap)
+		}
+		if err := l.idle(tries); err != nil {
+			return nil, err
+		}
+	}
+}
+
 // awaitEnd hears that the client is done. Where the device works as the program looks at it and the program has nothing else to look at, it gets the thread
 // until then: left to its own, it sleeps whenever nothing has come for a moment, and wakes up too late for a peer that sends without a break.
 func (l *link) awaitEnd() error {
