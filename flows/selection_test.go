@@ -148,3 +148,18 @@ func TestObjectChanges(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestSeatsOfInterface: what a configuration allows is what a program has room for.
+func TestSeatsOfInterface(t *testing.T) {
+	text := "region: {size: 256MiB, extents: 64}\nworkers: [{name: w}]\nflows:\n"
+	for i := range bpf.Seats + 1 {
+		_, err := config.Parse("seats.yaml", []byte(text), config.Options{})
+		if i > 0 && err != nil {
+			t.Errorf("%d flows: %v", i, err)
+		}
+		text += fmt.Sprintf("- {name: f%d, worker: w, from: {interface: eth1, filter: udp}, to: {file: /captures/f%[1]d}}\n", i)
+	}
+	if _, err := config.Parse("seats.yaml", []byte(text), config.Options{}); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("%d flows: %v", bpf.Seats+1, err)
+	}
+}

@@ -17,14 +17,14 @@ const roomForDisks = 64
 // openDisks makes subsystems of what is configured, and the queue that all their disks are in.
 func (s *Server) openDisks() (err error) {
 	c := &s.config
-	disks, passthrough := roomForDisks, false
+	disks := roomForDisks
 	for _, sub := range c.Subsystems {
 		disks += len(sub.Namespaces)
 		for _, n := range sub.Namespaces {
-			passthrough = passthrough || n.Disk.Passthrough()
+			s.nodes = s.nodes || n.Disk.Passthrough()
 		}
 	}
-	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: disks, Passthrough: passthrough})
+	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: disks, Passthrough: s.nodes})
 	if err != nil {
 		return err
 	}
@@ -69,6 +69,10 @@ func (s *Server) newSubsystem(nqn string) *fabrics.Subsystem {
 }
 
 func (s *Server) openDisk(n Namespace) (*disk, error) {
+	if n.Disk.Passthrough() && !s.nodes {
+		return nil, fmt.Errorf("%s is an NVMe node, and the target was started without one, for which its queue has no room: restart the daemon, or name the block device of the node",
+			n.Disk.Path())
+	}
 	t, err := s.queue.Add(n.Disk)
 	if err != nil {
 		return nil, err

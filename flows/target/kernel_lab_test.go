@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme"
 )
 
 const (
@@ -118,6 +120,26 @@ func TestOnVerbs(t *testing.T) {
 	t.Run("initiator", func(t *testing.T) { r.with(t).initiator() })
 	t.Run("disturbed", func(t *testing.T) { r.with(t).disturbed() })
 	t.Run("by hand", func(t *testing.T) { r.with(t).byHand() })
+	t.Run("node", func(t *testing.T) { r.with(t).node() })
+}
+
+// node: an NVMe node does not come to a target that was started without one, and nothing changes.
+func (r *rig) node() {
+	first := Namespace{ID: 1, Disk: r.disk(16 << 20)}
+	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{first}}}})
+	node, err := nvme.OpenTarget(nvme.TargetConfig{Path: labenv.DiskPassthrough, Force: true})
+	r.must(err)
+	defer func() { r.check(node.Close()) }()
+	err = v.do(func() error {
+		return v.server.Change([]Subsystem{{NQN: nqn, Namespaces: []Namespace{first, {ID: 2, Disk: node}}}})
+	})
+	if err == nil || !strings.Contains(err.Error(), labenv.DiskPassthrough+" is an NVMe node") || !strings.Contains(err.Error(), "restart the daemon") {
+		r.Errorf("a node came: %v", err)
+	}
+	if all := v.server.NamespaceStats(); len(all) != 1 {
+		r.Errorf("there are namespaces %+v", all)
+	}
+	v.rest()
 }
 
 // initiator: the kernel's own initiator connects, makes a file system, writes a tree, and finds it when it comes again.

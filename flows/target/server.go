@@ -20,6 +20,7 @@ type Server struct {
 	moving *umem.Holder // frames that the RDMA device has, or may have
 
 	queue      *nvme.Queue
+	nodes      bool // it takes NVMe nodes
 	disks      []*disk
 	subsystems []*fabrics.Subsystem
 	generation uint64 // of what is in the discovery log

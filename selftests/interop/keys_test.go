@@ -11,11 +11,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// keys has the guest's kernel prove who it is before it is given anything, and in the long form in each group.
+// keys has the guest's kernel prove who it is before it is given anything, and in the long form in each group but
+// the longest: its emulated processor takes longer for that than a host has to say that it is alive.
 func (b *bench) keys(t *testing.T) {
 	groups := []string{"ffdhe2048"}
 	if b.long {
-		groups = []string{"none", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144", "ffdhe8192"}
+		groups = []string{"none", "ffdhe2048", "ffdhe3072", "ffdhe4096", "ffdhe6144"}
 	}
 	b.run(t, "modprobe nvme_rdma")
 	for i, group := range groups {

@@ -65,6 +65,9 @@ func newLink(ctx context.Context, s *session, j job) (l *link, local connect.Par
 		return l, local, err
 	}
 	s.settings.Access = l.granted.Access() & rdma.Remote
+	if j.Test == bandwidthTest {
+		s.settings.RNRRetries = 7 // for ever: a peer that is kept from its processor is slow, and has not failed
+	}
 	local, err = connect.Prepare(s.device, l.qp, s.settings)
 	return l, local, err
 }
