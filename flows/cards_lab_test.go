@@ -105,7 +105,7 @@ var notOnCards = map[string]string{
 	"HostKeys": noInterface, "HugePagesExhausted": noInterface, "Indexer": noInterface, "IndexerLeavesNothing": noInterface, "KeepOne": noInterface, "Layouts": noInterface, "NamesSort": noInterface, "OthersCapture": noInterface,
 	"OthersSegments": noInterface, "RingRecovers": noInterface, "RingRefuses": noInterface, "RingWaitsForSlots": noInterface,
 	"SegmentMoved": noInterface, "SegmentNotBegun": noInterface, "SegmentPutAway": noInterface, "SegmentRemoved": noInterface,
-	"SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
+	"SeatsOfInterface": noInterface, "SegmentsWait": noInterface, "Silence": noInterface, "SlotCopiesNothing": noInterface, "StoreAmongStrangers": noInterface, "StoreNumbers": noInterface,
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
 	"Beside": inOrder, "BesideTheFirst": inOrder, "BesideWhoIsStuck": inOrder, "BesideOrder": ofReload, "BesideRefused": ofReload, "BesideAFeed": ofPeers,
