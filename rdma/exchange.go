@@ -19,8 +19,8 @@ type Exchange struct {
 	Request SendRequest     // signaled
 	Element SGE             // of the request
 	Sent    CompletionQueue // where requests complete
-	Ahead   int             // requests that may be open: not known to be complete
-	Open    int             // are
+	Ahead   int             // requests that may be open, which is not known to be complete; at least 1
+	Open    int             // requests that are open
 
 	Came  CompletionQueue  // not Sent
 	Again []ReceiveRequest // posted whenever as many messages have come as these are
