@@ -19,7 +19,7 @@ type Exchange struct {
 	Request SendRequest     // signaled
 	Element SGE             // of the request
 	Sent    CompletionQueue // where requests complete
-	Ahead   int             // requests that may be open, which is not known to be complete; at least 1
+	Ahead   int             // requests that may be open, that is, not known to be complete; at least 1
 	Open    int             // requests that are open
 
 	Came  CompletionQueue  // not Sent
