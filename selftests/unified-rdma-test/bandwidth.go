@@ -23,9 +23,11 @@ const burst = 16
 func (l *link) bandwidth() (result, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := punctual(); err != nil {
+	back, err := punctual()
+	if err != nil {
 		return result{}, err
 	}
+	defer back()
 	every := min(moderation, max(1, l.Depth/moderationPart))
 	posted, completed := measure.NewTicks(l.Count), measure.NewTicks(l.Count)
 	next, done := 0, 0

@@ -231,14 +231,20 @@ const spin = 100 * time.Microsecond
 // await is at least one completion of a queue. It is an error when one did not succeed, or
 // none comes for as long as the user has patience.
 func (l *link) await(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
+	return l.awaitBetween(q, spin, func() {})
+}
+
+// awaitBetween is await that looks for so long at a time, and does something between looks in vain.
+func (l *link) awaitBetween(q rdma.CompletionQueue, look time.Duration, between func()) ([]rdma.WorkCompletion, error) {
 	for tries := 0; ; tries++ {
-		n, err := q.Spin(l.polled, spin)
+		n, err := q.Spin(l.polled, look)
 		if err != nil {
 			return nil, err
 		}
 		if n > 0 {
 			return l.answered(n)
 		}
+		between()
 		if err := l.idle(tries); err != nil {
 			return nil, err
 		}

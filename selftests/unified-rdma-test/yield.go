@@ -9,30 +9,20 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// brief is how long awaitMany looks at a queue at a time.
+// brief is how long who does something else between looks looks at a queue at a time.
 const brief = time.Microsecond
 
 // awaitMany is await for who receives in a test of bandwidth: whenever nothing has come it lets others have the processor,
-// of whom the kernel's threads that do the work of a device in software may be some. Who sends, or waits for an answer to a single
-// message, does better to keep it: what the others leave of it comes late. A device that works as the program looks at it gets all
+// of whom the kernel's threads that do the work of a device in software may be some. Who waits for an answer to a single
+// message does better to keep it: what the others leave of it comes late. A device that works as the program looks at it gets all
 // of it.
 func (l *link) awaitMany(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	if l.progress != nil {
 		return l.await(q)
 	}
-	for tries := 1; ; tries++ {
-		n, err := q.Spin(l.polled, brief)
-		if err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			return l.answered(n)
-		}
+	return l.awaitBetween(q, brief, func() {
 		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // sched_yield(2): always succeeds
-		if err := l.idle(tries); err != nil {
-			return nil, err
-		}
-	}
+	})
 }
 
 // Naps of awaitRoom: as a part of the time waited so far, and how long. None is shorter than a change of threads is worth.
@@ -49,29 +39,18 @@ const longSpin = 20 * time.Millisecond
 // at most, which leaves the device enough to do, and a device in software has one processor more. WRITE has no use for that: in
 // Soft-RoCE one thread does nearly all of it, and has to wake up another for each packet where there is a free processor.
 func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
-	if l.progress != nil {
+	switch {
+	case l.progress != nil:
 		return l.await(q)
-	}
-	look := brief
-	if l.op == rdma.Write {
-		look = longSpin
+	case l.op == rdma.Write:
+		return l.awaitBetween(q, longSpin, func() {})
 	}
 	begin := time.Now()
-	for tries := 1; ; tries++ {
-		n, err := q.Spin(l.polled, look)
-		if err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			return l.answered(n)
-		}
-		if nap := min(time.Since(begin)/napPart, longestNap); nap >= shortestNap && look == brief {
+	return l.awaitBetween(q, brief, func() {
+		if nap := min(time.Since(begin)/napPart, longestNap); nap >= shortestNap {
 			sleep(nap)
 		}
-		if err := l.idle(tries); err != nil {
-			return nil, err
-		}
-	}
+	})
 }
 
 // awaitEnd hears that the client is done. Where the device works as the program looks at it and the program has nothing else to look at, it gets the thread
