@@ -45,9 +45,12 @@ func (s *store) replaceExact() error {
 // kept. Else, where there is none left, writes go on to the end of the disk.
 func (s *store) grow(seg *segment) {
 	defer s.running.Done()
-	f, err := seg.reopen()
+	f, err := seg.toGrow()
 	if err != nil {
 		s.setTrouble(err)
+		return
+	}
+	if f == nil {
 		return
 	}
 	defer f.Close()
@@ -59,6 +62,16 @@ func (s *store) grow(seg *segment) {
 			return
 		}
 	}
+}
+
+// toGrow opens the segment's file once more, or gives nil where it grows no more: it may be closed by then.
+func (s *segment) toGrow() (*os.File, error) {
+	s.growing.Lock()
+	defer s.growing.Unlock()
+	if s.finished {
+		return nil, nil
+	}
+	return s.reopen()
 }
 
 // growTo allocates more if it is time to, and reports whether to go on.
