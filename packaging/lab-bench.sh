@@ -24,6 +24,11 @@ pair() {
 	build/lab -kernel "$1" -limit 100m -cmd "$both" -cmd2 "$both" | keep
 }
 
+# stolen is for how many hundredths of a second the host of this machine kept its processors: proc_stat(5). The guests do not see it.
+stolen() { awk '/^cpu / { print $9 }' /proc/stat; }
+before=$(stolen)
+trap 'echo "The host of this machine had its processors for $((($(stolen) - before) / 100)) s of $SECONDS s times $(nproc) meanwhile."' EXIT
+
 if [[ TestBetweenGuests =~ ${RUN:-^TestBetween} ]]; then
 	pair "${1:-}"
 	[[ -z ${RUN:-} ]] || exit 0

@@ -26,6 +26,9 @@ type Report struct {
 	Start       time.Time    `json:"start"`
 	Notes       []string     `json:"notes,omitempty"` // how it was measured, for people
 	Comparisons []Comparison `json:"comparisons"`
+
+	began  time.Time
+	stolen time.Duration // until then
 }
 
 // NewReport starts a report about this machine.
@@ -33,7 +36,7 @@ func NewReport(title, ours, theirs string) *Report {
 	var u unix.Utsname
 	_ = unix.Uname(&u) // with a pointer of ours it cannot go wrong
 	return &Report{Title: title, Ours: ours, Theirs: theirs, Kernel: unix.ByteSliceToString(u.Release[:]),
-		CPUs: runtime.NumCPU(), Start: time.Now().UTC().Truncate(time.Second)}
+		CPUs: runtime.NumCPU(), Start: time.Now().UTC().Truncate(time.Second), began: time.Now(), stolen: Stolen()}
 }
 
 // NoteLoad notes how busy the machine is, which bounds that lie far apart may come
@@ -129,6 +132,7 @@ func save(p paper, dir, name string) error {
 // Finish prints the report and keeps it under that name: in build/bench, seen from the package of a contest, or
 // that of the short form, which measures nothing, in scratch.
 func (r *Report) Finish(out io.Writer, form Form, scratch, name string) error {
+	r.noteHost()
 	return finish(r, out, form, scratch, name)
 }
 

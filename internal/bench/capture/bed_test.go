@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,14 +150,14 @@ func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen
 	if err != nil {
 		return 0, err
 	}
-	was := stolenTime()
+	was := bench.Stolen()
 	if err := f(); err != nil {
 		return 0, err
 	}
 	after, err := b.soaker.read()
 	busy, wall := b.soaker.busy(before, after)
 	tell(busy, wall)
-	return float64(stolenTime()-was) / float64(wall) / float64(runtime.NumCPU()), err
+	return float64(bench.Stolen()-was) / float64(wall) / float64(runtime.NumCPU()), err
 }
 
 // drop sends to nobody. The cost is that of sending.
@@ -294,16 +293,4 @@ func compile(t *testing.T, name string) string {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return path
-}
-
-// stolenTime is how long the machine's host had the processors so far; 0 where that is not told.
-func stolenTime() time.Duration {
-	text, _ := os.ReadFile("/proc/stat")
-	line, _, _ := bytes.Cut(text, []byte("\n"))
-	fields := bytes.Fields(line)
-	if len(fields) < 9 {
-		return 0
-	}
-	ticks, _ := strconv.ParseInt(string(fields[8]), 10, 64)
-	return time.Duration(ticks) * time.Second / 100 // of USER_HZ
 }
