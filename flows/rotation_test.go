@@ -11,7 +11,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"golang.org/x/sys/unix"
 )
 
 // settings are a configuration with one flow to files called cap.
@@ -283,21 +282,15 @@ func TestSlowDisk(t *testing.T) {
 // stutter freezes and thaws a file system until it is told to stop. A frozen one
 // lets no write begin.
 func stutter(t *testing.T, dir string, stop <-chan struct{}) {
-	const freeze, thaw = 0xc0045877, 0xc0045878 // FIFREEZE, FITHAW, linux/fs.h
-	d, err := os.Open(dir)
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer d.Close()
 	for {
-		if err := unix.IoctlSetInt(int(d.Fd()), freeze, 0); err != nil {
-			t.Errorf("freeze %s: %v", dir, err)
+		thaw, err := testenv.Freeze(dir)
+		if err != nil {
+			t.Error(err)
 			return
 		}
 		time.Sleep(40 * time.Millisecond)
-		if err := unix.IoctlSetInt(int(d.Fd()), thaw, 0); err != nil {
-			t.Errorf("thaw %s: %v", dir, err)
+		if err := thaw(); err != nil {
+			t.Error(err)
 			return
 		}
 		select {

@@ -163,13 +163,14 @@ const (
 	cancelAll     = 1 << 0
 	cancelAny     = 1 << 2
 
-	registerBuffers     = 0
-	unregisterBuffers   = 1
-	registerEventfd     = 4
-	registerFilesUpdate = 6
-	registerProbe       = 8
-	registerEnableRings = 12
-	registerFiles2      = 13
+	registerBuffers        = 0
+	unregisterBuffers      = 1
+	registerEventfd        = 4
+	registerFilesUpdate    = 6
+	registerProbe          = 8
+	registerEnableRings    = 12
+	registerFiles2         = 13
+	registerIOWQMaxWorkers = 19
 
 	rsrcSparse = 1 << 0
 

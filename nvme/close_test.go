@@ -20,46 +20,40 @@ import (
 type ice struct {
 	t      testing.TB
 	config TargetConfig
-	dir    *os.File
+	dir    string
 	mu     sync.Mutex
-	frozen bool
+	melt   func() error // it is frozen
 }
-
-// FIFREEZE and FITHAW of include/uapi/linux/fs.h.
-const (
-	fiFreeze = 0xc0045877
-	fiThaw   = 0xc0045878
-)
 
 func newIce(t testing.TB) *ice {
 	t.Helper()
 	dir := testenv.Ext4(t, 4<<20)
-	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &ice{t: t, dir: f, config: TargetConfig{Path: dir + "/target", Create: true, Size: 1 << 20, Prepare: PrepareZero}}
-	t.Cleanup(func() { w.thaw(); f.Close() })
+	w := &ice{t: t, dir: dir, config: TargetConfig{Path: dir + "/target", Create: true, Size: 1 << 20, Prepare: PrepareZero}}
+	t.Cleanup(w.thaw)
 	return w
 }
 
 func (w *ice) freeze() {
 	w.t.Helper()
-	w.set(true, fiFreeze)
-}
-
-func (w *ice) thaw() { w.set(false, fiThaw) }
-
-func (w *ice) set(frozen bool, request uint) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.frozen == frozen {
+	var err error
+	if w.melt, err = testenv.Freeze(w.dir); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// thaw may be called more than once.
+func (w *ice) thaw() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.melt == nil {
 		return
 	}
-	w.frozen = frozen
-	if err := unix.IoctlSetInt(int(w.dir.Fd()), request, 0); err != nil {
-		w.t.Errorf("freeze or thaw %s: %v", w.dir.Name(), err)
+	if err := w.melt(); err != nil {
+		w.t.Error(err)
 	}
+	w.melt = nil
 }
 
 // stuckInFreeze reports whether a thread of this process waits for a file system to
@@ -199,7 +193,7 @@ func TestNotReaped(t *testing.T) {
 	if n := r.queue.Send(fs); n != 8 {
 		t.Errorf("Send took %d frames, the depth is 8", n)
 	}
-	for n := 0; n < maxFlushes; n++ {
+	for n := 0; n < MaxFlushes; n++ {
 		r.check(r.queue.Flush(i, uint64(n)))
 	}
 	if err := r.queue.Flush(i, 0); !errors.Is(err, ErrBusy) {
@@ -218,14 +212,14 @@ func TestNotReaped(t *testing.T) {
 		t.Errorf("%d frames came back", n)
 	}
 	tokens := make(map[uint64]bool)
-	var done [maxFlushes]FlushResult
+	var done [MaxFlushes]FlushResult
 	testenv.Wait(t, 10*time.Second, "all flushes", func() bool {
 		r.check(r.queue.Kick())
 		for _, d := range done[:r.queue.Flushed(done[:])] {
 			r.check(d.Err)
 			tokens[d.Token] = true
 		}
-		return len(tokens) == maxFlushes
+		return len(tokens) == MaxFlushes
 	})
 	r.hands.Give(fs)
 }

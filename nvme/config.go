@@ -29,17 +29,21 @@ type Config struct {
 	// processor for itself.
 	Submitter time.Duration
 
+	// Apart has a target that does not answer hold up no other one: the kernel may start a thread for each operation of the queue's thread that would block, in all its queues. Without it
+	// there are four a processor, and where operations of one file wait in all of them, those of others that need one wait, too (IORING_REGISTER_IOWQ_MAX_WORKERS in io_uring_register(2)).
+	Apart bool
+
 	without feature // what to do without even if the kernel has it; for tests
 }
+
+// MaxFlushes is the most flushes, discards and zeroings at a time of one queue.
+const MaxFlushes = 16
 
 const (
 	maxDepth   = 4096
 	maxFrames  = 65536
 	maxPieces  = 1024 // UIO_MAXIOV
 	maxTargets = 4096
-
-	// maxFlushes is the most flushes at a time of one queue.
-	maxFlushes = 16
 
 	// maxMessage is the most bytes of one operation. The kernel moves up to
 	// 2 GiB less a page (MAX_RW_COUNT) at once.
@@ -97,4 +101,4 @@ func (c *Config) plan(region *umem.Region) ringPlan {
 }
 
 // operations is how many there can be at a time: reads and writes, and flushes and their kin.
-func (c *Config) operations() int { return c.Depth + maxFlushes }
+func (c *Config) operations() int { return c.Depth + MaxFlushes }

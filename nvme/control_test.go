@@ -9,7 +9,7 @@ import (
 // TestRingsInControl opens queues until the control area is full: the next one
 // gets the kernel's memory and says so. A closed one's place is used again.
 func TestRingsInControl(t *testing.T) {
-	r := newRig(t, umem.Config{}, Config{Depth: 4096 - maxFlushes})
+	r := newRig(t, umem.Config{}, Config{Depth: 4096 - MaxFlushes})
 	var more []*Queue
 	defer func() {
 		for _, q := range more {
@@ -17,7 +17,7 @@ func TestRingsInControl(t *testing.T) {
 		}
 	}()
 	inRegion := func() bool {
-		q, err := Open(Config{Worker: r.hands, Name: "another", Depth: 4096 - maxFlushes})
+		q, err := Open(Config{Worker: r.hands, Name: "another", Depth: 4096 - MaxFlushes})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ func (q *Queue) admit(target uint32, k kind) error {
 		return ErrClosed
 	case uint64(target) >= uint64(len(q.targets)) || q.targets[target].target == nil:
 		return ErrNoTarget
-	case q.flushes == maxFlushes:
+	case q.flushes == MaxFlushes:
 		return ErrBusy
 	case q.ring.polled() && q.targets[target].target.node == nil:
 		return errPolledControl

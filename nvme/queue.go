@@ -93,6 +93,11 @@ func (q *Queue) open(c Config) (err error) {
 	if err = q.ring.makeTable(uint32(c.Targets)); err != nil {
 		return err
 	}
+	if c.Apart {
+		if err := q.ring.limitWorkers(maxDepth+MaxFlushes, 0); err != nil {
+			return fmt.Errorf("have the kernel start a thread for each operation that would block: %w", err)
+		}
+	}
 	return q.registerRegion()
 }
 

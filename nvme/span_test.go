@@ -98,7 +98,7 @@ func TestBadSpans(t *testing.T) {
 	if err := r.queue.Zero(j, 0, 4096, 0); !errors.Is(err, unix.EROFS) {
 		t.Error(err)
 	}
-	for range maxFlushes {
+	for range MaxFlushes {
 		if err := r.queue.Zero(i, 0, 4096, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -106,12 +106,12 @@ func TestBadSpans(t *testing.T) {
 	if err := r.queue.Flush(i, 0); !errors.Is(err, ErrBusy) {
 		t.Error(err)
 	}
-	var dst [maxFlushes]FlushResult
+	var dst [MaxFlushes]FlushResult
 	n := 0
 	testenv.Wait(r, 10*time.Second, "zeroings", func() bool {
 		r.check(r.queue.Kick())
 		n += r.queue.Flushed(dst[:])
-		return n == maxFlushes
+		return n == MaxFlushes
 	})
 }
 

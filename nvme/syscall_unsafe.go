@@ -45,6 +45,12 @@ func (r *ring) registerBuffers(buffers [][]byte) error {
 	return r.register(registerBuffers, unsafe.Pointer(unsafe.SliceData(vecs)), uint32(len(vecs)))
 }
 
+// limitWorkers sets the most threads the kernel has at work for the thread that submits, of those that files and disks bound and of others; 0 leaves it as it is.
+func (r *ring) limitWorkers(bound, others uint32) error {
+	limits := [2]uint32{bound, others}
+	return r.register(registerIOWQMaxWorkers, unsafe.Pointer(&limits), uint32(len(limits)))
+}
+
 func (r *ring) unregisterBuffers() error { return r.register(unregisterBuffers, nil, 0) }
 
 // registerTable makes a table of n places for files, all empty.

@@ -139,7 +139,7 @@ func (s *Server) acquired(o *operation) {
 	case o.needs[0] > 0:
 		s.fetch(o)
 	case o.needs[1] > 0 && o.disk != nil:
-		s.readDisk(o)
+		s.place(o)
 	case o.authenticates():
 		s.challenge(o)
 	default:
@@ -171,12 +171,12 @@ func (s *Server) brought(o *operation) {
 	case o.command.Opcode == fabrics.OpFabrics:
 		s.connect(o)
 	case o.command.Opcode == fabrics.OpWrite:
-		s.writeDisk(o)
+		s.place(o)
 	case o.command.Opcode == fabrics.OpDataset:
 		s.nextRange(o)
 	case o.buffers[1].where == nowhere: // a compare with its data in the capsule
 		s.need(o, 0, uint32(o.at.Length))
 	default:
-		s.readDisk(o)
+		s.place(o)
 	}
 }

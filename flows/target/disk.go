@@ -24,7 +24,7 @@ func (s *Server) openDisks() (err error) {
 			s.nodes = s.nodes || n.Disk.Passthrough()
 		}
 	}
-	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: disks, Passthrough: s.nodes})
+	s.queue, err = nvme.Open(nvme.Config{Worker: c.Worker, Name: "NVMe target " + c.Name, Depth: c.Disk, Targets: disks, Passthrough: s.nodes, Apart: true})
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,10 @@ func (s *Server) takeFramesOf(verb func([]umem.Frame) int) (n int) {
 		got := verb(s.ready)
 		for _, f := range s.ready[:got] {
 			op, i := diskToken(s.region.Side(f).Token)
-			s.operations[op].buffers[i].where = atWorker
+			o := &s.operations[op]
+			o.buffers[i].where = atWorker
+			o.disk.moving--
+			s.moves--
 			s.transferred(op, f.Err())
 		}
 		if n += got; got < len(s.ready) {

@@ -60,18 +60,6 @@ func (s *Server) ioRange(o *operation) {
 	}
 }
 
-// readDisk has the second buffer read from the disk.
-func (s *Server) readDisk(o *operation) { s.out.reads = append(s.out.reads, s.toDisk(o, 1)) }
-
-// writeDisk has the first buffer written to the disk.
-func (s *Server) writeDisk(o *operation) {
-	l := &s.out.writes
-	if o.command.FUA() {
-		l = &s.out.durable
-	}
-	*l = append(*l, s.toDisk(o, 0))
-}
-
 // toDisk is the frame of a buffer, for the disk's queue.
 func (s *Server) toDisk(o *operation, i int) umem.Frame {
 	o.state = opDisk
@@ -141,26 +129,30 @@ func (s *Server) nextRange(o *operation) {
 	s.answer(o, fabrics.Success)
 }
 
-// rangeLater has the disk's queue take a flush, discard or zeroing, now or when it has room for one.
+// rangeLater has the disk's queue take a flush, discard or zeroing, now or when the disk may have another one there.
 func (s *Server) rangeLater(o *operation) {
+	d := o.disk
+	if !within(d.ranges, nvme.MaxFlushes-s.ranges) {
+		o.state = opLater
+		s.later = append(s.later, o.number)
+		return
+	}
 	var err error
 	switch at := &o.at; o.command.Opcode {
 	case fabrics.OpFlush:
-		err = s.queue.Flush(o.disk.target, uint64(o.number))
+		err = s.queue.Flush(d.target, uint64(o.number))
 	case fabrics.OpDataset:
-		err = s.queue.Discard(o.disk.target, at.Offset, at.Length, uint64(o.number))
+		err = s.queue.Discard(d.target, at.Offset, at.Length, uint64(o.number))
 	default:
-		err = s.queue.Zero(o.disk.target, at.Offset, at.Length, uint64(o.number))
+		err = s.queue.Zero(d.target, at.Offset, at.Length, uint64(o.number))
 	}
-	switch {
-	case errors.Is(err, nvme.ErrBusy):
-		o.state = opLater
-		s.later = append(s.later, o.number)
-	case err != nil:
+	if err != nil {
 		s.answer(o, diskStatus(o.command.Opcode, err))
-	default:
-		o.state = opDisk
+		return
 	}
+	o.state = opDisk
+	d.ranges++
+	s.ranges++
 }
 
 // retry has the disk's queue take what it had no room for.
@@ -179,6 +171,8 @@ func (s *Server) retry() {
 // ranged goes on with an operation whose flush, discard or zeroing is done.
 func (s *Server) ranged(op int32, err error) {
 	o := &s.operations[op]
+	o.disk.ranges--
+	s.ranges--
 	switch {
 	case err != nil:
 		s.answer(o, diskStatus(o.command.Opcode, err))

@@ -23,6 +23,7 @@ type operation struct {
 	hangup  bool  // the queue ends once the host has the completion
 	awaited bool  // it goes on when the RDMA device has done what it was asked to
 	since   int64 // when the command came
+	behind  int32 // who is next in the line in which it waits
 }
 
 type opState uint8
@@ -31,6 +32,7 @@ const (
 	opIdle     opState = iota
 	opBlocked          // waits for a buffer
 	opFetching         // its data is being read from the host
+	opInLine           // its disk has its share of places in the disks' queue
 	opDisk             // the disk's queue has it
 	opLater            // the disk's queue is to have it
 	opParked           // an asynchronous event request, which waits for an event
@@ -80,14 +82,33 @@ func (s *Server) pass(b *buffer, to where) {
 // need asks for buffers, the first for data of the host's, and goes on with the operation when it has them.
 func (s *Server) need(o *operation, first, second uint32) {
 	o.needs = [2]uint32{first, second}
-	if o.seat.blocked.len() == 0 && s.acquire(o) {
+	switch {
+	case s.sated(o):
+		s.starve(o)
+		s.push(&o.disk.hungry, o)
+	case o.seat.blocked.len() == 0 && s.acquire(o):
 		s.acquired(o)
-		return
+	default:
+		s.starve(o)
+		o.seat.blocked.push(o.number)
+		s.waiting++
 	}
-	o.state = opBlocked
-	o.seat.blocked.push(o.number)
-	s.waiting++
-	s.count.waited.add(1)
+}
+
+// starve notes that an operation waits for buffers.
+func (s *Server) starve(o *operation) {
+	if o.state != opBlocked {
+		o.state = opBlocked
+		s.count.waited.add(1)
+	}
+}
+
+// kindFor is where a buffer of n bytes is from.
+func (s *Server) kindFor(n uint32) kind {
+	if uint64(n) > s.piles[small].size {
+		return large
+	}
+	return small
 }
 
 // acquire gives an operation all buffers that it needs, or none.
@@ -96,14 +117,14 @@ func (s *Server) acquire(o *operation) bool {
 		if n == 0 {
 			continue
 		}
-		k := small
-		if uint64(n) > s.piles[small].size {
-			k = large
-		}
+		k := s.kindFor(n)
 		f, ok := s.piles[k].take(o.seat.number)
 		if !ok {
 			s.putBack(o)
 			return false
+		}
+		if o.disk != nil {
+			o.disk.held[k]++
 		}
 		f.Len, f.Options = n, 0
 		o.buffers[i] = buffer{frame: f, kind: k, where: atWorker}
@@ -115,14 +136,24 @@ func (s *Server) acquire(o *operation) bool {
 func (s *Server) putBack(o *operation) {
 	for i, n := range o.needs {
 		if b := &o.buffers[i]; n > 0 && b.where != nowhere {
-			s.piles[b.kind].give(o.seat.number, b.frame)
+			s.give(o, b)
 			b.where = nowhere
 		}
 	}
 }
 
-// begin goes on with operations that waited for buffers, one of each seat in turn, and returns how many there were.
+// give puts a buffer that is not a capsule's on its pile.
+func (s *Server) give(o *operation, b *buffer) {
+	s.piles[b.kind].give(o.seat.number, b.frame)
+	if o.disk != nil {
+		o.disk.held[b.kind]--
+	}
+}
+
+// begin goes on with operations that waited for buffers, one of each seat in turn, and returns how many there were. One whose disk has its share waits in the disk's line instead, so that
+// others of its queue come by.
 func (s *Server) begin() (n int) {
+	n = s.feed()
 	for tried := 0; s.waiting > 0 && tried < len(s.seats); tried++ {
 		p := &s.seats[s.turn]
 		if s.turn++; s.turn == len(s.seats) {
@@ -132,13 +163,18 @@ func (s *Server) begin() (n int) {
 			continue
 		}
 		o := &s.operations[p.blocked.first()]
-		if !s.acquire(o) {
+		sated := s.sated(o)
+		if !sated && !s.acquire(o) {
 			continue
 		}
 		p.blocked.head++
 		s.waiting--
+		if tried = 0; sated {
+			s.push(&o.disk.hungry, o)
+			continue
+		}
 		s.acquired(o)
-		n, tried = n+1, 0
+		n++
 	}
 	return n
 }
@@ -154,7 +190,7 @@ func (s *Server) release(o *operation) {
 			s.pass(b, atDevice)
 		default:
 			s.pass(b, atWorker)
-			s.piles[b.kind].give(o.seat.number, b.frame)
+			s.give(o, b)
 		}
 		b.where = nowhere
 	}

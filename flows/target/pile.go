@@ -14,16 +14,18 @@ type pile struct {
 func (p *pile) open() { p.poor++ }
 func (p *pile) shut() { p.poor-- }
 
-// take is a buffer for a seat, unless those left are for seats that have none.
+// spare is how many are free beyond those for seats that have none. It is below zero where seats were taken after others had taken more than they would have been given then.
+func (p *pile) spare() int { return len(p.free) - p.poor }
+
+// take is a buffer for a seat: the first while there is one, and another unless those left are for seats that have none.
 func (p *pile) take(seat int) (umem.Frame, bool) {
-	poor := p.poor
-	if p.held[seat] == 0 {
-		poor--
-	}
-	if len(p.free) <= poor {
+	first := p.held[seat] == 0
+	if len(p.free) == 0 || !first && p.spare() <= 0 {
 		return umem.Frame{}, false
 	}
-	p.poor = poor
+	if first {
+		p.poor--
+	}
 	p.held[seat]++
 	last := len(p.free) - 1
 	f := p.free[last]

@@ -230,6 +230,10 @@ func (s *Server) leave(p *seat) error {
 	s.count.abandoned.add(uint64(p.open))
 	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail
 	s.unhost(p)
+	for _, d := range s.disks {
+		s.desert(&d.hungry, p)
+		s.desert(&d.unplaced, p)
+	}
 	for i := range 2 * s.config.Depth {
 		if o := &s.operations[p.number*2*s.config.Depth+i]; o.state != opIdle && o.state != opDisk && o.state != opLater {
 			s.finish(o)

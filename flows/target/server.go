@@ -42,6 +42,9 @@ type Server struct {
 	dirty      []*seat
 	out        outgoing
 	later      []int32 // operations whose ranges the disk's queue has no room for
+	moves      int     // places in the disks' queue that are taken, of reads and writes, and of ranges
+	ranges     int
+	inLine     int // operations that wait for their disk's share
 	ready      []umem.Frame
 	flushed    [16]nvme.FlushResult
 	now        int64 // of this round, in nanoseconds
@@ -57,6 +60,11 @@ type disk struct {
 	target   uint32
 	source   *nvme.Target
 	users    int    // operations that are about it
+	held     [2]int // buffers of each pile that they have
+	moving   int    // of them, that have a place in the disks' queue, and ranges those whose flush, discard or zeroing does
+	ranges   int
+	hungry   line // of them, that wait for buffers, and unplaced for a place
+	unplaced line
 	gone     bool   // it is no namespace any more
 	released func() // tells its owner that it is not in use any more; nil: nobody wants to know
 	count    diskCounters
@@ -200,7 +208,7 @@ func (s *Server) arm(woken bool) (anew bool, err error) {
 
 // pressed reports whether something waits for the RDMA device: data of a host's, a buffer, a queue that is to end, or an operation for a command that came.
 func (s *Server) pressed() bool {
-	if s.awaiting > 0 || s.waiting > 0 {
+	if s.awaiting > 0 || s.waiting > 0 || s.inLine > 0 {
 		return true
 	}
 	for i := range s.seats {

@@ -1,0 +1,104 @@
+package target
+
+import "github.com/unifiedd/unifiedd/nvme/fabrics"
+
+// share is how many times as much as is free a disk may have of what all disks have in common: buffers, and places in the disks' queue. So a disk that
+// does not answer takes three quarters, the next one three quarters of what is left, and there is always something for the others.
+const share = 3
+
+// within reports whether a disk that has so many may have another one.
+func within(has, free int) bool { return has < share*free }
+
+// line is operations that wait for a disk's share, in the order in which they came. Each is in one line at most.
+type line struct {
+	first, last int32
+	len         int
+}
+
+// push puts an operation at the end.
+func (s *Server) push(l *line, o *operation) {
+	o.behind = none
+	if l.len == 0 {
+		l.first = o.number
+	} else {
+		s.operations[l.last].behind = o.number
+	}
+	l.last = o.number
+	l.len++
+	s.inLine++
+}
+
+// pop takes the first one, of a line that has one.
+func (s *Server) pop(l *line) *operation {
+	o := &s.operations[l.first]
+	l.first = o.behind
+	l.len--
+	s.inLine--
+	return o
+}
+
+// desert takes all that are of a seat.
+func (s *Server) desert(l *line, p *seat) {
+	for range l.len {
+		if o := s.pop(l); o.seat != p {
+			s.push(l, o)
+		}
+	}
+}
+
+// feed goes on with operations whose disks may have more, and returns how many there were.
+func (s *Server) feed() (n int) {
+	if s.inLine == 0 {
+		return 0
+	}
+	for _, d := range s.disks {
+		for d.hungry.len > 0 && !s.sated(&s.operations[d.hungry.first]) {
+			n++
+			if o := s.pop(&d.hungry); o.seat.state == seatOpen {
+				s.need(o, o.needs[0], o.needs[1])
+			}
+		}
+		for d.unplaced.len > 0 && within(d.moving, s.config.Disk-s.moves) {
+			n++
+			if o := s.pop(&d.unplaced); o.seat.state == seatOpen {
+				s.place(o)
+			}
+		}
+	}
+	return n
+}
+
+// sated reports whether an operation has to wait for buffers because its disk has its share. The first one of a seat is the seat's own.
+func (s *Server) sated(o *operation) bool {
+	if o.disk == nil {
+		return false
+	}
+	for _, n := range o.needs {
+		k := s.kindFor(n)
+		if p := &s.piles[k]; n > 0 && p.held[o.seat.number] > 0 && p.spare() > 0 && !within(o.disk.held[k], p.spare()) {
+			return true
+		}
+	}
+	return false
+}
+
+// place gives the disks' queue a frame of an operation, or has it wait until its disk may have another place there.
+func (s *Server) place(o *operation) {
+	d := o.disk
+	if !within(d.moving, s.config.Disk-s.moves) {
+		o.state = opInLine
+		s.push(&d.unplaced, o)
+		return
+	}
+	d.moving++
+	s.moves++
+	l, i := &s.out.reads, 1
+	switch {
+	case o.command.Opcode != fabrics.OpWrite:
+	case o.command.FUA():
+		l, i = &s.out.durable, 0
+	default:
+		l, i = &s.out.writes, 0
+	}
+	*l = append(*l, s.toDisk(o, i))
+}

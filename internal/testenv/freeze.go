@@ -1,0 +1,37 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// FIFREEZE and FITHAW of include/uapi/linux/fs.h.
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// Freeze freezes the file system of a directory: writes to it wait, uninterruptibly, until it is thawed, which the caller does before the end of the test. Both may be called
+// from any goroutine.
+func Freeze(dir string) (thaw func() error, err error) {
+	if err := control(dir, fiFreeze); err != nil {
+		return nil, fmt.Errorf("freeze %s: %w", dir, err)
+	}
+	return func() error {
+		if err := control(dir, fiThaw); err != nil {
+			return fmt.Errorf("thaw %s: %w", dir, err)
+		}
+		return nil
+	}, nil
+}
+
+func control(dir string, request uint) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.IoctlSetInt(int(f.Fd()), request, 0), f.Close())
+}
