@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,8 +25,9 @@ import (
 func (r *rig) disturbed() {
 	t := r.T
 	m := labenv.Map(t, 64<<20)
-	disk := r.opened(m)
-	config := Config{Seats: 12, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Hosts: []string{hostNQN}, Namespaces: []Namespace{{ID: 1, Disk: disk, UUID: [16]byte{1: 9, 15: 1}}}}}}
+	disk, other := r.opened(m), r.disk(16<<20)
+	config := Config{Seats: 12, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Hosts: []string{hostNQN}, Namespaces: []Namespace{{ID: 1, Disk: disk, UUID: [16]byte{1: 9, 15: 1}},
+		{ID: 2, Disk: other, UUID: [16]byte{1: 9, 15: 2}}}}}}
 	v := r.serve(config)
 	i := r.connect(",reconnect_delay=1,ctrl_loss_tmo=120,nr_io_queues=2")
 	d := &disturbance{rig: r, v: v, initiator: i}
@@ -39,6 +41,7 @@ func (r *rig) disturbed() {
 	})
 	d.part(t, "an I/O queue ends", func() { d.busy.during(d.rig, func() { d.end(1) }); d.live() })
 	d.part(t, "the admin queue ends", func() { d.busy.during(d.rig, func() { d.end(0) }); d.live() })
+	d.part(t, "the disk hangs", func() { d.hangs(m) })
 	d.part(t, "the disk fails", func() { d.fails(m) })
 	d.part(t, "fewer queues", func() {
 		before := v.server.Stats()
@@ -88,10 +91,13 @@ func (d *disturbance) set(attribute, value string) {
 // live waits until the controller is.
 func (d *disturbance) live() {
 	d.Helper()
-	testenv.Wait(d.T, patience, "the controller to be live", func() bool {
-		state, err := os.ReadFile(filepath.Join("/sys/class/nvme", d.initiator.name, "state"))
-		return err == nil && strings.TrimSpace(string(state)) == "live"
-	})
+	testenv.Wait(d.T, patience, "the controller to be live", func() bool { return d.initiator.state() == "live" })
+}
+
+// state is what the kernel says of the controller.
+func (i *initiator) state() string {
+	state, _ := os.ReadFile(filepath.Join("/sys/class/nvme", i.name, "state"))
+	return strings.TrimSpace(string(state))
 }
 
 // end has the server end a queue of the host's.
@@ -127,6 +133,57 @@ func (d *disturbance) denied() {
 	}
 }
 
+// hangs: the initiator loses patience with a disk that does not answer, and connects anew, more than once; the other namespace goes on, who comes is served, and so is who waited when the disk is back.
+func (d *disturbance) hangs(m *labenv.Mapped) {
+	timeouts, err := filepath.Glob("/sys/class/nvme/" + d.initiator.name + "/nvme*n*/queue/io_timeout")
+	d.must(err)
+	if len(timeouts) != 2 {
+		d.Fatalf("of two namespaces there are %q", timeouts)
+	}
+	for _, file := range timeouts {
+		d.must(os.WriteFile(file, []byte("4000"), 0))
+		d.Cleanup(func() { d.check(os.WriteFile(file, []byte("30000"), 0)) })
+	}
+	other := d.keepBusy(d.initiator.path(2))
+	d.busy.goesOn(d.rig)
+	before := d.v.server.Stats()
+	m.Hang(d.T)
+	mended := false
+	defer func() {
+		if !mended {
+			m.Mend(d.T)
+		}
+	}()
+	for range 2 {
+		was := d.controller()
+		testenv.Wait(d.T, patience, "the initiator to lose patience, and come back", func() bool { now := d.controller(); return now != 0 && now != was })
+		d.live()
+		other.goesOn(d.rig)
+	}
+	d.discover()
+	done := d.busy.done.Load()
+	m.Mend(d.T)
+	mended = true
+	d.busy.goesOn(d.rig)
+	other.goesOn(d.rig)
+	other.stop(d.rig)
+	after := d.v.server.Stats()
+	d.Logf("%d rounds before; %d commands were abandoned, %d failed", done, after.Abandoned-before.Abandoned, after.Failed-before.Failed)
+	if after.Failed != before.Failed || after.Disk.InFlight > 2 {
+		d.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+// controller is the number of the host's; 0: there is none.
+func (d *disturbance) controller() uint16 {
+	for _, h := range d.v.server.HostStats() {
+		if h.Subsystem == nqn {
+			return h.Controller
+		}
+	}
+	return 0
+}
+
 // fails: the disk's errors are the writer's, and the next write goes through once it is mended.
 func (d *disturbance) fails(m *labenv.Mapped) {
 	m.Fail(d.T)
@@ -145,6 +202,8 @@ func (d *disturbance) fails(m *labenv.Mapped) {
 type busy struct {
 	path   string
 	done   atomic.Uint64 // rounds
+	pause  sync.Mutex    // held while there are to be none
+	over   bool          // there are to be none any more; under pause
 	result chan error
 }
 
@@ -163,6 +222,22 @@ func (r *rig) keepBusy(path string) *busy {
 
 const busySize = 16 << 10
 
+// turn waits while there are to be no rounds, and reports whether there is to be none any more.
+func (b *busy) turn() (over bool) {
+	b.pause.Lock()
+	defer b.pause.Unlock()
+	return b.over
+}
+
+// stop ends it.
+func (b *busy) stop(r *rig) {
+	r.Helper()
+	b.pause.Lock()
+	b.over = true
+	b.pause.Unlock()
+	r.check(b.await(r))
+}
+
 func (b *busy) rounds(f *os.File) error {
 	memory, err := unix.Mmap(-1, 0, 2*busySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -171,6 +246,9 @@ func (b *busy) rounds(f *os.File) error {
 	defer unix.Munmap(memory)
 	out, in := memory[:busySize], memory[busySize:]
 	for n := uint64(0); ; n++ {
+		if b.turn() {
+			return nil
+		}
 		for i := range out {
 			out[i] = byte(n*31 + uint64(i)>>9)
 		}

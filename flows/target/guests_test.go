@@ -19,31 +19,31 @@ import (
 const (
 	wireCard   = "link0"
 	wireServer = "10.78.0.2"
-	wirePort   = ":18601" // where the guests tell each other when to begin and to end
+	wirePort   = ":18601" // where the guests tell each other when to begin and to end, and quietPort in the other test
+	quietPort  = ":18602"
 )
 
-// TestBetweenGuests is run in both guests of a pair by make test-nvme-guests, and in no other way: the second has the target, and the first the
+// TestBetweenGuests and TestGuestFallsSilent are run in both guests of a pair by make test-nvme-guests, and in no other way: the second has the target, and the first the
 // kernel's initiator.
-func TestBetweenGuests(t *testing.T) {
+func TestBetweenGuests(t *testing.T) { betweenGuests(t, servesGuest, asksGuest) }
+
+// TestGuestFallsSilent: the link of a host's goes down, and its keep-alive time ends its controller; the link comes back, and so does the host.
+func TestGuestFallsSilent(t *testing.T) { betweenGuests(t, expiresGuest, fallsSilent) }
+
+func betweenGuests(t *testing.T, serve, ask func(*rig)) {
 	name := labenv.SoftRoCE(t, wireCard)
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name, "cq") })
 	if os.Getenv("UNIFIEDD_LAB_HOST") == "2" {
-		servesGuest(newRigOn(t, name, wireServer))
+		serve(newRigOn(t, name, wireServer))
 	} else {
-		asksGuest(&rig{T: t, listen: wireServer + ":4420"})
+		ask(&rig{T: t, listen: wireServer + ":4420"})
 	}
 }
 
 // servesGuest serves until the other guest has had all.
 func servesGuest(r *rig) {
 	v := r.serve(Config{Seats: 8, Queues: 4, Depth: 128, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{ID: 1, Disk: r.disk(200 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
-	l, err := net.Listen("tcp", wireServer+wirePort)
-	r.must(err)
-	defer l.Close()
-	conn, err := l.Accept()
-	r.must(err)
-	_, err = io.ReadAll(conn) // until it has had all
-	r.must(err)
+	r.meets(wirePort)
 	testenv.Wait(r, patience, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
 	st := v.server.Stats()
 	r.Logf("%+v", st)
@@ -52,15 +52,73 @@ func servesGuest(r *rig) {
 	}
 }
 
-// asksGuest is the host.
-func asksGuest(r *rig) {
-	var conn net.Conn
-	testenv.Wait(r, 2*time.Minute, "the target in the other guest", func() (is bool) {
+// meets waits until the host has had all.
+func (r *rig) meets(port string) {
+	r.Helper()
+	l, err := net.Listen("tcp", wireServer+port)
+	r.must(err)
+	defer l.Close()
+	conn, err := l.Accept()
+	r.must(err)
+	defer conn.Close()
+	_, err = io.ReadAll(conn)
+	r.must(err)
+}
+
+// meet finds the target, and returns what the host closes when it has had all.
+func (r *rig) meet(port string) (conn net.Conn) {
+	r.Helper()
+	testenv.Wait(r, 2*time.Minute, "the target in the other guest", func() bool {
 		var err error
-		conn, err = net.DialTimeout("tcp", wireServer+wirePort, 5*time.Second)
+		conn, err = net.DialTimeout("tcp", wireServer+port, 5*time.Second)
 		return err == nil
 	})
-	defer conn.Close()
+	return conn
+}
+
+// expiresGuest serves until the other guest has fallen silent and come back.
+func expiresGuest(r *rig) {
+	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 6, 15: 1}}}}}})
+	r.meets(quietPort)
+	testenv.Wait(r, patience, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
+	v.rest()
+	if st := v.server.Stats(); st.Expired != 1 || st.Ended != 1 || st.Failed != 0 {
+		r.Errorf("%d hosts fell silent, %d queues were ended for what their hosts did, %d commands failed", st.Expired, st.Ended, st.Failed)
+	}
+}
+
+// fallsSilent is the host whose link is down for longer than its keep-alive time and what the target grants beyond it.
+func fallsSilent(r *rig) {
+	const keepAlive = 5 * time.Second
+	defer r.meet(quietPort).Close()
+	i := r.connect(fmt.Sprintf(",keep_alive_tmo=%d,reconnect_delay=1,ctrl_loss_tmo=300,nr_io_queues=1", int(keepAlive.Seconds())))
+	b := r.keepBusy(i.path(1))
+	b.goesOn(r)
+	time.Sleep(2 * keepAlive) // busy hosts send no keep-alive, and are not silent
+	b.goesOn(r)
+	b.pause.Lock()
+	r.run("udevadm", "settle")
+	time.Sleep(2 * keepAlive) // and quiet ones do
+	if state := i.state(); state != "live" {
+		r.Errorf("the controller is %s", state)
+	}
+	r.run("ip", "link", "set", wireCard, "down")
+	time.Sleep(2*keepAlive + grace)
+	r.run("ip", "link", "set", wireCard, "up")
+	b.pause.Unlock()
+	b.goesOn(r)
+	if state := i.state(); state != "live" {
+		r.Errorf("the controller is %s", state)
+	}
+	i.disconnect()
+	if err := b.await(r); err == nil {
+		r.Error("writing goes on without a controller")
+	}
+}
+
+// asksGuest is the host.
+func asksGuest(r *rig) {
+	defer r.meet(wirePort).Close()
 	i := r.connect(",nr_io_queues=2")
 	r.discover()
 	device := i.path(1)

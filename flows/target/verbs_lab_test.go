@@ -5,6 +5,7 @@ package target
 import (
 	"testing"
 
+	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
@@ -26,6 +27,20 @@ func (r *rig) byHand() {
 		return device, manager
 	})
 	r.Run("where it landed", func(t *testing.T) { landed(r.with(t), s.with(t), 1) })
+	r.Run("hangs", func(t *testing.T) {
+		on := r.with(t)
+		m := labenv.Map(t, 16<<20)
+		hung := false
+		mend := func() {
+			if hung {
+				m.Mend(t)
+				hung = false
+			}
+		}
+		disk := &hanging{on.opened(m), func() { m.Hang(t); hung = true }, mend}
+		on.Cleanup(mend)
+		hangs(on, s.with(t), disk, on.zram(16<<20))
+	})
 	r.Run("hostile", func(t *testing.T) {
 		testenv.Long(t, "make lab runs it; on RoCE in software it runs always")
 		hostile(r.with(t), s.with(t))
