@@ -32,7 +32,7 @@ func openStorageNVMe(o *opening) (*storageNVMe, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.volumes.adopt(all)
+	s.volumes.adopt(&o.flow.To, all)
 	if err := s.openServer(o); err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *storageNVMe) openServer(o *opening) (err error) {
 	s.server, err = target.Open(target.Config{
 		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
 		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
-		Subsystems: s.subsystem(to, s.volumes.all),
+		Subsystems: s.subsystems(to, s.volumes.all),
 	})
 	if err == nil {
 		o.undo.add(s.server.Close)

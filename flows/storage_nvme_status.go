@@ -14,7 +14,8 @@ type HostsStatus struct {
 	Device     string            `json:"device"`
 	Listen     string            `json:"listen"`
 	Subsystem  string            `json:"subsystem"`
-	Size       uint64            `json:"size"` // of the first namespace
+	Subsystems []string          `json:"subsystems"` // that one, and those that are served beside it
+	Size       uint64            `json:"size"`       // of the first namespace
 	Namespaces []NamespaceStatus `json:"namespaces"`
 	Hosts      uint64            `json:"hosts"`    // that are connected
 	Queues     uint64            `json:"queues"`   // of theirs
@@ -30,11 +31,12 @@ type HostsStatus struct {
 
 // NamespaceStatus is a disk as NVMe hosts see it.
 type NamespaceStatus struct {
-	ID       int    `json:"id"`
-	Path     string `json:"path"`
-	Size     uint64 `json:"size"`
-	ReadOnly bool   `json:"read_only"`
-	Leaving  bool   `json:"leaving,omitempty"` // hosts have it no more, and something is under way yet
+	Subsystem string `json:"subsystem"`
+	ID        int    `json:"id"`
+	Path      string `json:"path"`
+	Size      uint64 `json:"size"`
+	ReadOnly  bool   `json:"read_only"`
+	Leaving   bool   `json:"leaving,omitempty"` // hosts have it no more, and something is under way yet
 
 	Commands map[string]uint64 `json:"commands"` // of all hosts, since it is a namespace: those done by what they were, those refused and failed
 	Bytes    map[string]uint64 `json:"bytes"`    // read, written
@@ -57,7 +59,7 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
 	to.Hosts = &HostsStatus{
-		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
+		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.volumes.subsystems(), Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},

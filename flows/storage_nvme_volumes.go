@@ -15,7 +15,7 @@ import (
 
 // volume is a disk that is served to NVMe hosts, or was and is in use yet.
 type volume struct {
-	config.Namespace
+	config.Served
 	disk     *nvme.Target
 	released atomic.Bool // the server has let go of it
 	leaving  bool        // it is no namespace any more
@@ -23,18 +23,19 @@ type volume struct {
 
 // volumes are those of a flow. Any goroutine may use them.
 type volumes struct {
-	mu  sync.Mutex
-	all []*volume
+	mu    sync.Mutex
+	all   []*volume
+	names []string // of subsystems
 }
 
 // open opens the disks of namespaces that are not open. Nothing is changed before adopt; after an error nothing is open that was not.
-func (v *volumes) open(namespaces []config.Namespace, force bool) (all []*volume, err error) {
+func (v *volumes) open(namespaces []config.Served, force bool) (all []*volume, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
 		if one == nil {
-			one = &volume{Namespace: n}
+			one = &volume{Served: n}
 			if one.disk, err = claim(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: force}); err != nil {
-				return nil, errors.Join(fmt.Errorf("namespace %d: %w", n.ID, err), v.drop(all))
+				return nil, errors.Join(fmt.Errorf("namespace %d of %s: %w", n.ID, n.Subsystem, err), v.drop(all))
 			}
 		}
 		all = append(all, one)
@@ -43,12 +44,12 @@ func (v *volumes) open(namespaces []config.Namespace, force bool) (all []*volume
 }
 
 // find is a namespace that there is.
-func (v *volumes) find(n config.Namespace) *volume {
+func (v *volumes) find(n config.Served) *volume {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n.Pos = config.Pos{}
 	for _, one := range v.all {
-		have := one.Namespace
+		have := one.Served
 		have.Pos = config.Pos{}
 		if have == n && !one.leaving {
 			return one
@@ -57,10 +58,14 @@ func (v *volumes) find(n config.Namespace) *volume {
 	return nil
 }
 
-// adopt makes these the namespaces. Others leave.
-func (v *volumes) adopt(all []*volume) {
+// adopt makes these the namespaces, of a configuration. Others leave.
+func (v *volumes) adopt(to *config.To, all []*volume) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.names = []string{to.Subsystem}
+	for i := range to.Subsystems {
+		v.names = append(v.names, to.Subsystems[i].NQN)
+	}
 	for _, one := range v.all {
 		if !slices.Contains(all, one) {
 			one.leaving = true
@@ -106,6 +111,13 @@ func (v *volumes) close() (err error) {
 	return err
 }
 
+// subsystems are their names.
+func (v *volumes) subsystems() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.names
+}
+
 // size is that of the first, in bytes.
 func (v *volumes) size() uint64 {
 	v.mu.Lock()
@@ -125,7 +137,7 @@ func (v *volumes) status(counted []target.NamespaceStats) (all []NamespaceStatus
 		if i := slices.IndexFunc(counted, func(c target.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
-		all = append(all, NamespaceStatus{ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving,
+		all = append(all, NamespaceStatus{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving,
 			Commands: map[string]uint64{"read": c.Read.Commands, "write": c.Written.Commands, "flush": c.Flushes, "write_zeroes": c.Zeroes, "dataset_management": c.Discards,
 				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed},
 			Bytes: map[string]uint64{"read": c.Read.Bytes, "written": c.Written.Bytes}})
@@ -134,19 +146,31 @@ func (v *volumes) status(counted []target.NamespaceStats) (all []NamespaceStatus
 }
 
 // list are the namespaces that a configuration says there are.
-func (s *storageNVMe) list(to *config.To) []config.Namespace {
-	return append([]config.Namespace{s.first}, to.Namespaces...)
+func (s *storageNVMe) list(to *config.To) []config.Served {
+	return append([]config.Served{{Subsystem: to.Subsystem, Namespace: s.first}}, to.Served()...)
 }
 
-// subsystem is what the server serves.
-func (s *storageNVMe) subsystem(to *config.To, all []*volume) []target.Subsystem {
-	sub := target.Subsystem{NQN: to.Subsystem, Hosts: to.Hosts, Keys: s.keys, Group: s.group}
+// subsystems are what the server serves.
+func (s *storageNVMe) subsystems(to *config.To, all []*volume) []target.Subsystem {
+	list := []target.Subsystem{s.subsystem(to.Subsystem, to.Hosts, all)}
+	for i := range to.Subsystems {
+		list = append(list, s.subsystem(to.Subsystems[i].NQN, to.Subsystems[i].Hosts, all))
+	}
+	return list
+}
+
+// subsystem is one of them, with those of all namespaces that are its own.
+func (s *storageNVMe) subsystem(nqn string, hosts []string, all []*volume) target.Subsystem {
+	sub := target.Subsystem{NQN: nqn, Hosts: hosts, Keys: s.keys, Group: s.group}
 	for _, one := range all {
+		if one.Subsystem != nqn {
+			continue
+		}
 		id := uint32(one.ID)
-		sub.Namespaces = append(sub.Namespaces, target.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, UUID: namespaceUUID(to.Subsystem, id),
+		sub.Namespaces = append(sub.Namespaces, target.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, UUID: namespaceUUID(nqn, id),
 			Released: func() { one.released.Store(true) }})
 	}
-	return []target.Subsystem{sub}
+	return sub
 }
 
 // renewer is a run whose namespaces and hosts can be others while it goes on.
@@ -160,10 +184,10 @@ func (s *storageNVMe) renew(to config.To) error {
 	if err != nil {
 		return err
 	}
-	if err := s.do(func() error { return s.server.Change(s.subsystem(&to, all)) }); err != nil {
+	if err := s.do(func() error { return s.server.Change(s.subsystems(&to, all)) }); err != nil {
 		return errors.Join(err, s.volumes.drop(all))
 	}
-	s.volumes.adopt(all)
+	s.volumes.adopt(&to, all)
 	return s.volumes.sweep()
 }
 
@@ -183,7 +207,7 @@ func (f *Flow) renew(to config.To) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Namespaces), "before", 1+len(f.config.To.Namespaces), "hosts", to.Hosts)
+	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts)
 	f.config.To = to
 	return nil
 }

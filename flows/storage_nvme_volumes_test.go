@@ -17,19 +17,19 @@ import (
 func TestSubsystemGoesOn(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)
-	for _, name := range []string{"one", "two", "three"} {
+	for _, name := range []string{"one", "two", "three", "other"} {
 		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, 1<<20), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	text := func(namespaces string) string {
+	text := func(namespaces string, more ...string) string {
 		return fmt.Sprintf(`
 region: {size: 64MiB, extents: 16}
 flows:
   - name: volume
     from: {file: %s/one}
-    to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:volume, clients: 4, window: 32, namespaces: [%s]}
-`, dir, l.B.Ifname, l.B.IP, namespaces)
+    to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:volume, clients: 4, window: 32, namespaces: [%s]%s}
+`, dir, l.B.Ifname, l.B.IP, namespaces, strings.Join(more, ""))
 	}
 	two, three := "{id: 2, file: "+dir+"/two}", "{id: 3, file: "+dir+"/three, read_only: true}"
 	f := l.start(t, text(two), Options{}).Flows()[0]
@@ -56,6 +56,20 @@ flows:
 	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
 	l.reloaded(t, text(three))
 	has("1 one 1048576 false", "3 three 1048576 true")
+	other := ", subsystems: [{subsystem: nqn.2026-01.com.example:other, namespaces: [{id: 1, file: " + dir + "/other}]}, {subsystem: nqn.2026-01.com.example:none}]"
+	if s := l.reloaded(t, text(three, other)); !slices.Equal(s.Plan.Subsystems, []string{"volume"}) {
+		t.Errorf("%+v", s.Plan)
+	}
+	has("1 one 1048576 false", "3 three 1048576 true", "1 other 1048576 false")
+	h := f.Status().Hosts
+	if want := []string{"nqn.2026-01.com.example:volume", "nqn.2026-01.com.example:other", "nqn.2026-01.com.example:none"}; !slices.Equal(h.Subsystems, want) || h.Namespaces[2].Subsystem != want[1] {
+		t.Errorf("it serves %q, and of namespaces %+v", h.Subsystems, h.Namespaces)
+	}
+	l.reloaded(t, text(three))
+	has("1 one 1048576 false", "3 three 1048576 true")
+	if n := len(f.Status().Hosts.Subsystems); n != 1 {
+		t.Errorf("it serves %d subsystems", n)
+	}
 	if l.daemon.Flows()[0] != f || f.Status().State != Running {
 		t.Error("it began anew")
 	}

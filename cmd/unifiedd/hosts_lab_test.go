@@ -20,7 +20,10 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-const servedNQN = "nqn.2026-01.com.example:verbs"
+const (
+	servedNQN = "nqn.2026-01.com.example:verbs"
+	besideNQN = "nqn.2026-01.com.example:beside" // at the same address
+)
 
 // TestHostsOnVerbs: a daemon with a configuration of one flow is a target on a device of the kernel's, whose initiator finds it, connects, writes, reads
 // and leaves; status says so.
@@ -31,7 +34,7 @@ func TestHostsOnVerbs(t *testing.T) {
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for others
 	dir := t.TempDir()
 	file, socket := filepath.Join(dir, "hosts.yaml"), filepath.Join(dir, "control.sock")
-	first, second := labenv.Map(t, 64<<20).Path, labenv.Map(t, 8<<20).Path
+	first, second, beside := labenv.Map(t, 64<<20).Path, labenv.Map(t, 8<<20).Path, labenv.Map(t, 4<<20).Path
 	configure := func(more string) {
 		t.Helper()
 		write(t, file, fmt.Appendf(nil, `
@@ -40,8 +43,8 @@ region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64%s}
-`, socket, first, device, address, servedNQN, more))
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64, subsystems: [{subsystem: %s, namespaces: [{id: 1, device: %s}]}]%s}
+`, socket, first, device, address, servedNQN, besideNQN, beside, more))
 	}
 	configure("")
 	var said bytes.Buffer
@@ -66,11 +69,11 @@ flows:
 	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 	to := []string{"-t", "rdma", "-a", address, "-s", "4420", "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:" + id}
 	tool(t, "modprobe", "nvme_rdma")
-	if out := tool(t, "nvme", append([]string{"discover"}, to...)...); !strings.Contains(out, servedNQN) {
-		t.Errorf("%s is not in what nvme discover says:\n%s", servedNQN, out)
+	if out := tool(t, "nvme", append([]string{"discover"}, to...)...); !strings.Contains(out, servedNQN) || !strings.Contains(out, besideNQN) {
+		t.Errorf("%s, or another, is not in what nvme discover says:\n%s", servedNQN, out)
 	}
 	tool(t, "nvme", append([]string{"connect", "-n", servedNQN}, to...)...)
-	disk := hostDisk(t)
+	disk := hostDisk(t, servedNQN)
 	tool(t, "fio", "--name=blocks", "--filename="+disk, "--size=1m", "--rw=randwrite", "--bsrange=512-128k", "--blockalign=512", "--direct=1", "--iodepth=8", "--ioengine=libaio",
 		"--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--randseed=7")
 	until("what was written and read to be known to have arrived", func(f *flows.FlowStatus) bool {
@@ -94,6 +97,13 @@ flows:
 	}
 	if !testing.Short() { // on RoCE in software a host made by hand has them come and go always
 		comeAndGo(t, disk, change)
+	}
+	tool(t, "nvme", append([]string{"connect", "-n", besideNQN}, to...)...)
+	if size := tool(t, "blockdev", "--getsize64", hostDisk(t, besideNQN)); size != "4194304\n" {
+		t.Errorf("the disk of %s has %s bytes", besideNQN, size)
+	}
+	if out := tool(t, "nvme", "disconnect", "-n", besideNQN); !strings.Contains(out, "disconnected 1 ") {
+		t.Error(out)
 	}
 	tool(t, "nvme", "disconnect", "-n", servedNQN)
 	until("the host to be gone", func(f *flows.FlowStatus) bool {
@@ -147,11 +157,11 @@ func tool(t *testing.T, name string, args ...string) string {
 }
 
 // hostDisk waits for the disk that the kernel has made of the namespace.
-func hostDisk(t *testing.T) (disk string) {
+func hostDisk(t *testing.T, nqn string) (disk string) {
 	t.Helper()
 	testenv.Wait(t, testenv.Within(30*time.Second), "the namespace", func() bool {
 		out, err := exec.Command("/bin/bash", "-c", `for block in $(ls /sys/block | grep '^nvme[0-9]*n'); do
-			[ "$(cat /sys/block/$block/device/subsysnqn 2>/dev/null)" != `+servedNQN+` ] || [ ! -b /dev/$block ] || echo /dev/$block; done`).Output()
+			[ "$(cat /sys/block/$block/device/subsysnqn 2>/dev/null)" != `+nqn+` ] || [ ! -b /dev/$block ] || echo /dev/$block; done`).Output()
 		disk = strings.TrimSpace(string(out))
 		return err == nil && disk != ""
 	})

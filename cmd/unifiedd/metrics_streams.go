@@ -36,8 +36,8 @@ var (
 	descCommandsWaited = describe("nvme_waited_total", "Commands of NVMe hosts that waited for a buffer.", "flow")
 	descQueuesRefused  = describe("nvme_refused_queues_total", "Queues of NVMe hosts that were refused, by reason.", "flow", "reason")
 	descQueuesEnded    = describe("nvme_ended_queues_total", "Queues of NVMe hosts that were ended, by reason.", "flow", "reason")
-	descSpaceCommands  = describe("nvme_namespace_commands_total", "Commands of NVMe hosts for a namespace, those that were done by what they were.", "flow", "namespace", "op")
-	descSpaceBytes     = describe("nvme_namespace_bytes_total", "Bytes of a namespace that NVMe hosts read and wrote.", "flow", "namespace", "op")
+	descSpaceCommands  = describe("nvme_namespace_commands_total", "Commands of NVMe hosts for a namespace, those that were done by what they were.", "flow", "subsystem", "namespace", "op")
+	descSpaceBytes     = describe("nvme_namespace_bytes_total", "Bytes of a namespace that NVMe hosts read and wrote.", "flow", "subsystem", "namespace", "op")
 	descHostHas        = describe("nvme_host_queues", "Queues of an NVMe host that is connected.", "flow", "host")
 	descHostCommands   = describe("nvme_host_commands_total", "Commands of an NVMe host since it connected.", "flow", "host", "op")
 	descHostBytes      = describe("nvme_host_bytes_total", "Bytes that an NVMe host read and wrote since it connected.", "flow", "host", "op")
@@ -122,8 +122,8 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *flows.HostsStatu
 	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired, "unproven": h.Unproven}, flow)
 	for i := range h.Namespaces {
 		if n := &h.Namespaces[i]; !n.Leaving { // another may have its number
-			each(out, descSpaceCommands, n.Commands, flow, strconv.Itoa(n.ID))
-			each(out, descSpaceBytes, n.Bytes, flow, strconv.Itoa(n.ID))
+			each(out, descSpaceCommands, n.Commands, flow, n.Subsystem, strconv.Itoa(n.ID))
+			each(out, descSpaceBytes, n.Bytes, flow, n.Subsystem, strconv.Itoa(n.ID))
 		}
 	}
 	for i := range h.Connected {

@@ -63,8 +63,13 @@ func printHosts(w io.Writer, h *flows.HostsStatus) {
 	}
 	fmt.Fprintf(w, "  listens\t%s, by %s, for NVMe hosts: whoever reaches it may connect by a name that is let in\n", h.Listen, h.Device)
 	fmt.Fprintf(w, "  serves\t%s, %d bytes, to %d hosts with %d queues\n", h.Subsystem, h.Size, h.Hosts, h.Queues)
+	for _, nqn := range h.Subsystems {
+		if nqn != h.Subsystem {
+			fmt.Fprintf(w, "  serves\t%s, too\n", nqn)
+		}
+	}
 	for i := range h.Namespaces {
-		printNamespace(w, &h.Namespaces[i])
+		printNamespace(w, h, &h.Namespaces[i])
 	}
 	fmt.Fprintf(w, "  commands\t%s; bytes: %s; %d had to wait\n", nonzero(h.Commands), nonzero(h.Bytes), h.Waited)
 	fmt.Fprintf(w, "  refused\tqueues: %s; %d queues broke the rules, or failed; %d hosts fell silent; %d queues of hosts that did not prove who they are\n", nonzero(h.Rejected), h.Ended, h.Expired, h.Unproven)
@@ -74,15 +79,18 @@ func printHosts(w io.Writer, h *flows.HostsStatus) {
 	}
 }
 
-func printNamespace(w io.Writer, n *flows.NamespaceStatus) {
-	var marks string
+func printNamespace(w io.Writer, h *flows.HostsStatus, n *flows.NamespaceStatus) {
+	var of, marks string
+	if n.Subsystem != h.Subsystem {
+		of = n.Subsystem + " "
+	}
 	if n.ReadOnly {
 		marks += ", read-only"
 	}
 	if n.Leaving {
 		marks += ", leaving: something is under way yet"
 	}
-	fmt.Fprintf(w, "  namespace\t%d: %s, %d bytes%s; commands: %s; bytes: %s\n", n.ID, n.Path, n.Size, marks, nonzero(n.Commands), nonzero(n.Bytes))
+	fmt.Fprintf(w, "  namespace\t%s%d: %s, %d bytes%s; commands: %s; bytes: %s\n", of, n.ID, n.Path, n.Size, marks, nonzero(n.Commands), nonzero(n.Bytes))
 }
 
 func printCache(w io.Writer, name string, c *flows.CacheStatus) {

@@ -208,6 +208,8 @@ type To struct {
 	ReadOnly bool
 	// Namespaces are those of the subsystem beside the first, which is what the flow is from. They may come and go while hosts are connected.
 	Namespaces []Namespace
+	// Subsystems are served at the same address beside Subsystem; they come and go likewise. Keys and Group are for all.
+	Subsystems []Subsystem
 
 	// Interface is the name of the network interface that packets of captures are sent by; what follows is about it.
 	Interface string
@@ -226,9 +228,17 @@ type To struct {
 	Discard bool
 }
 
-// Namespace is a file or device that NVMe hosts see beside the first.
+// Subsystem is one more that NVMe hosts find at the address of a flow.
+type Subsystem struct {
+	NQN        string
+	Hosts      []string // as To.Hosts
+	Namespaces []Namespace
+	Pos        Pos // where it is configured
+}
+
+// Namespace is a file or device that NVMe hosts see beside what the flow is from.
 type Namespace struct {
-	ID       int    // from 2
+	ID       int    // from 2 in To.Namespaces, where 1 is what the flow is from
 	File     string // one of the two
 	Device   string
 	ReadOnly bool
@@ -237,6 +247,25 @@ type Namespace struct {
 
 // Path is that of the file or device.
 func (n *Namespace) Path() string { return cmp.Or(n.Device, n.File) }
+
+// Served is a namespace with the NQN of its subsystem.
+type Served struct {
+	Subsystem string
+	Namespace
+}
+
+// Served are all namespaces of all subsystems but what the flow is from.
+func (t *To) Served() (all []Served) {
+	for _, n := range t.Namespaces {
+		all = append(all, Served{t.Subsystem, n})
+	}
+	for i := range t.Subsystems {
+		for _, n := range t.Subsystems[i].Namespaces {
+			all = append(all, Served{t.Subsystems[i].NQN, n})
+		}
+	}
+	return all
+}
 
 // discards is not empty where everything is discarded.
 func (t *To) discards() string {

@@ -110,6 +110,7 @@ var keys = []key{
 	{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }},
 	{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }},
 	{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }},
+	{"to.subsystems", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Subsystems }},
 }
 
 // about is what the setting at path of a flow is about; empty for those which say

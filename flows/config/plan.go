@@ -13,7 +13,7 @@ type Plan struct {
 	Kept    []string `json:"kept"`    // they go on as they are
 	Changed []Change `json:"changed"` // they stop, and start anew
 	Filters []string `json:"filters"` // they go on, with another filter
-	// Subsystems are flows to NVMe hosts that go on with other namespaces, or other hosts that may connect.
+	// Subsystems are flows to NVMe hosts that go on with other namespaces or subsystems, or other hosts that may connect.
 	Subsystems []string `json:"subsystems"`
 	Added      []string `json:"added"`
 	Removed    []string `json:"removed"`
@@ -62,7 +62,7 @@ func (p *Plan) change(old, next *Flow) {
 		p.Kept = append(p.Kept, next.Name)
 	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork:
 		p.Filters = append(p.Filters, next.Name)
-	case len(without(keys, "to.namespaces", "to.hosts")) == 0 && comeAndGo(old.To.Namespaces, next.To.Namespaces):
+	case len(without(keys, "to.namespaces", "to.hosts", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
 		p.Subsystems = append(p.Subsystems, next.Name)
 	default:
 		p.Changed = append(p.Changed, Change{next.Name, keys})
@@ -107,10 +107,10 @@ func without(keys []string, but ...string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(but, key) })
 }
 
-// comeAndGo tells whether namespaces only come and go: one whose file or device is in both lists is the same in both, since it cannot be open twice.
-func comeAndGo(old, next []Namespace) bool {
+// comeAndGo tells whether namespaces only come and go: one whose file or device is in both lists is the same in both, and of the same subsystem, since it cannot be open twice.
+func comeAndGo(old, next []Served) bool {
 	for _, n := range unplaced(next) {
-		i := slices.IndexFunc(old, func(o Namespace) bool { return o.Path() == n.Path() })
+		i := slices.IndexFunc(old, func(o Served) bool { return o.Path() == n.Path() })
 		if i >= 0 && unplaced(old)[i] != n {
 			return false
 		}
@@ -145,6 +145,10 @@ func flowKeys(a, b *Flow) []string {
 	x, y := *a, *b
 	for _, f := range []*Flow{&x, &y} {
 		f.Stages, f.To.Peers, f.From.Rules, f.To.Namespaces = unplaced(f.Stages), unplaced(f.To.Peers), unplaced(f.From.Rules), unplaced(f.To.Namespaces)
+		f.To.Subsystems = unplaced(f.To.Subsystems)
+		for i := range f.To.Subsystems {
+			f.To.Subsystems[i].Namespaces = unplaced(f.To.Subsystems[i].Namespaces)
+		}
 	}
 	keys := differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 	for i, key := range keys {

@@ -84,14 +84,20 @@ func TestCompareSubsystems(t *testing.T) {
 		`, namespaces: [{id: 2, file: /two}, {id: 4, file: /four}], hosts: [nqn.h]`: true,
 		``:                                     true,
 		`, namespaces: [{id: 2, file: /four}]`: true,
-		`, namespaces: [{id: 2, file: /two, read_only: true}]`: false,
-		`, namespaces: [{id: 5, file: /two}]`:                  false,
-		`, namespaces: [{id: 2, file: /two}], window: 64`:      false,
+		`, namespaces: [{id: 2, file: /two, read_only: true}]`:                                                    false,
+		`, namespaces: [{id: 5, file: /two}]`:                                                                     false,
+		`, namespaces: [{id: 2, file: /two}], window: 64`:                                                         false,
+		`, subsystems: [{subsystem: nqn.b, namespaces: [{id: 1, file: /b}], hosts: [nqn.h]}, {subsystem: nqn.c}]`: true,
+		`, subsystems: [{subsystem: nqn.b, namespaces: [{id: 2, file: /two}]}]`:                                   false,
 	} {
 		p := Compare(running, with(more))
 		if slices.Equal(p.Subsystems, []string{"v"}) != goesOn || (len(p.Changed) == 1) == goesOn || p.Empty() {
 			t.Errorf("with %q: %+v", more, p)
 		}
+	}
+	more := `, subsystems: [{subsystem: nqn.b, namespaces: [{id: 1, file: /b}]}]`
+	if p := Compare(with(more), with("\n\n"+strings.ReplaceAll(more, ", ", ",\n "))); !p.Empty() {
+		t.Errorf("a subsystem on other lines: %+v", p)
 	}
 	if p := Compare(running, parsed(t, "\n\n"+`flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}]}}]`)); !p.Empty() {
 		t.Errorf("on other lines: %+v", p)

@@ -108,7 +108,8 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"keys":        set(d, &t.Keys, parseText),
 		"group":       set(d, &t.Group, oneOf(allAuthGroups)),
 		"read_only":   set(d, &t.ReadOnly, parseBool),
-		"namespaces":  func(p string, n *yaml.Node) { d.namespaces(p, n, t) },
+		"namespaces":  func(p string, n *yaml.Node) { d.namespaces(p, n, &t.Namespaces) },
+		"subsystems":  func(p string, n *yaml.Node) { d.subsystems(p, n, t) },
 		"interface":   set(d, &t.Interface, parseText),
 		"zero_copy":   set(d, &t.ZeroCopy, oneOf(allZeroCopies)),
 		"ring":        set(d, &t.Ring, parseInt),
@@ -147,7 +148,19 @@ func (d *decoder) peers(path string, n *yaml.Node, t *To) {
 	})
 }
 
-func (d *decoder) namespaces(path string, n *yaml.Node, t *To) {
+func (d *decoder) subsystems(path string, n *yaml.Node, t *To) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		one := Subsystem{Pos: d.at(n)}
+		d.mapping(path, n, fields{
+			"subsystem":  set(d, &one.NQN, parseText),
+			"hosts":      texts(d, &one.Hosts),
+			"namespaces": func(p string, n *yaml.Node) { d.namespaces(p, n, &one.Namespaces) },
+		})
+		t.Subsystems = append(t.Subsystems, one)
+	})
+}
+
+func (d *decoder) namespaces(path string, n *yaml.Node, to *[]Namespace) {
 	d.list(path, n, func(path string, n *yaml.Node) {
 		one := Namespace{Pos: d.at(n)}
 		d.mapping(path, n, fields{
@@ -156,7 +169,7 @@ func (d *decoder) namespaces(path string, n *yaml.Node, t *To) {
 			"device":    set(d, &one.Device, parseText),
 			"read_only": set(d, &one.ReadOnly, parseBool),
 		})
-		t.Namespaces = append(t.Namespaces, one)
+		*to = append(*to, one)
 	})
 }
 

@@ -35,7 +35,7 @@ func newShared(v *validator) *shared {
 		users:      map[string]user{},
 		receivers:  map[string]*receiver{},
 	}
-	s.listen("metrics.listen", v.Metrics.Listen)
+	s.listen("metrics.listen", v.Metrics.Listen, "")
 	return s
 }
 
@@ -56,12 +56,17 @@ func (s *shared) take(path string, f *Flow) {
 	s.queues(join(path, "to.interface"), f.To.Interface, false)
 	s.device(join(path, "from.rdma"), f.From.RDMA)
 	s.device(join(path, "to.rdma"), f.To.RDMA)
-	s.listen(join(path, "from.listen"), f.From.Listen)
-	s.listen(join(path, "to.listen"), f.To.Listen)
+	s.listen(join(path, "from.listen"), f.From.Listen, "")
+	s.listen(join(path, "to.listen"), f.To.Listen, otherAddress(f))
 	s.files.take(join(path, "to.file"), clean(f.To.File))
 	s.devices.take(join(path, "to.device"), clean(f.To.Device))
 	for i := range f.To.Namespaces {
 		s.namespace(index(join(path, "to.namespaces"), i), &f.To.Namespaces[i])
+	}
+	for i := range f.To.Subsystems {
+		for k := range f.To.Subsystems[i].Namespaces {
+			s.namespace(index(join(index(join(path, "to.subsystems"), i), "namespaces"), k), &f.To.Subsystems[i].Namespaces[k])
+		}
 	}
 	if f.Kind() == KindStorageNVMe && !f.To.ReadOnly {
 		s.files.take(join(path, "from.file"), clean(f.From.File))
@@ -105,8 +110,16 @@ func (s *shared) queues(path, iface string, soft bool) {
 	}
 }
 
+// otherAddress is what to do about an address that is taken.
+func otherAddress(f *Flow) string {
+	if f.Kind() == KindStorageNVMe {
+		return "give it another address; or, where that flow is to NVMe hosts, have this subsystem among its subsystems"
+	}
+	return ""
+}
+
 // listen refuses an address which another has, or which is part of it.
-func (s *shared) listen(path, address string) {
+func (s *shared) listen(path, address, remedy string) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || strings.Trim(port, "0") == "" || s.v.explained(path) {
 		return
@@ -117,7 +130,7 @@ func (s *shared) listen(path, address string) {
 	}
 	for _, where := range []string{own, every} {
 		if first, ok := s.listens[where]; ok {
-			s.v.refuse(path, fmt.Errorf("address %s is taken already, by %s%s", quote(address), first, s.v.inLine(first)))
+			s.v.refuse(path, wrong(remedy, "address %s is taken already, by %s%s", quote(address), first, s.v.inLine(first)))
 			return
 		}
 	}

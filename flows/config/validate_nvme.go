@@ -17,6 +17,7 @@ const (
 	minNamespace  = 2
 	maxNamespace  = 1024
 	maxNamespaces = 64
+	maxSubsystems = 64
 )
 
 // subsystem checks how a file or device is served to NVMe hosts.
@@ -34,29 +35,54 @@ func (v *validator) subsystem(path string, t *To) {
 	if t.Keys == "" && t.Group != "" {
 		v.refuse(join(path, "group"), wrong("say keys: too, the file with the keys of hosts", "without keys no host proves who it is"))
 	}
-	v.namespaces(join(path, "namespaces"), t.Namespaces)
-	if t.Hosts == nil {
+	v.namespaces(join(path, "namespaces"), t.Namespaces, minNamespace)
+	v.hosts(join(path, "hosts"), t.Hosts)
+	v.subsystems(path, t)
+}
+
+// subsystems checks those beside the first.
+func (v *validator) subsystems(path string, t *To) {
+	all := join(path, "subsystems")
+	v.check(len(t.Subsystems) <= maxSubsystems, all, "%d are too many; at most %d are possible", len(t.Subsystems), maxSubsystems)
+	v.check(len(t.Served()) <= maxNamespaces, all, "there are %d namespaces in all; at most %d are possible beside what the flow is from", len(t.Served()), maxNamespaces)
+	once := newTaken[string](v, "subsystem")
+	once.take(join(path, "subsystem"), t.Subsystem)
+	for i := range t.Subsystems {
+		s, at := &t.Subsystems[i], index(all, i)
+		name := join(at, "subsystem")
+		if v.need(name, s.NQN, "the name by which hosts find it, such as nqn.2026-01.com.example:disk2,") {
+			v.checkErr(name, checkNQN(s.NQN))
+			once.take(name, s.NQN)
+		}
+		v.namespaces(join(at, "namespaces"), s.Namespaces, 1)
+		v.hosts(join(at, "hosts"), s.Hosts)
+	}
+}
+
+// hosts checks who may connect.
+func (v *validator) hosts(at string, hosts []string) {
+	if hosts == nil {
 		return
 	}
-	at := join(path, "hosts")
-	if len(t.Hosts) == 0 {
+	if len(hosts) == 0 {
 		v.refuse(at, wrong("remove the key to let all hosts connect", "no host is listed"))
 	}
 	once := newTaken[string](v, "host")
-	for i, nqn := range t.Hosts {
+	for i, nqn := range hosts {
 		v.checkErr(index(at, i), checkNQN(nqn))
 		once.take(index(at, i), nqn)
 	}
 }
 
-// namespaces checks those beside the first.
-func (v *validator) namespaces(all string, list []Namespace) {
+// namespaces checks those of a subsystem, whose numbers are from least.
+func (v *validator) namespaces(all string, list []Namespace, least int) {
 	v.check(len(list) <= maxNamespaces, all, "%d are too many; at most %d are possible", len(list), maxNamespaces)
 	once := newTaken[int](v, "namespace")
 	for i := range list {
 		n, path := &list[i], index(all, i)
 		id := join(path, "id")
-		v.check(within(n.ID, minNamespace, maxNamespace), id, "%d is not from %d to %d: 1 is what the flow is from", n.ID, minNamespace, maxNamespace)
+		v.check(least == 1 || within(n.ID, least, maxNamespace), id, "%d is not from %d to %d: 1 is what the flow is from", n.ID, least, maxNamespace)
+		v.check(least != 1 || within(n.ID, least, maxNamespace), id, "%d is not from %d to %d", n.ID, least, maxNamespace)
 		once.take(id, n.ID)
 		switch {
 		case n.File != "" && n.Device != "":
