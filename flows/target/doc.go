@@ -18,6 +18,10 @@
 // Buffers. Data of up to a frame moves through a frame, longer data through an extent. A command for which there is none waits. Each seat gets one command's before another gets a
 // second that would be the last: so a host that does not take what it has asked for holds up nobody else.
 //
+// Disks. What disks have in common, buffers, places in their queue and flushes, each may have three times as much of as is left free. So one that does not answer holds up
+// no other one: its commands wait in a line of their own, and are answered when it is back. What the disk has of a queue that ended keeps its seat and its memory until then; what
+// it has not got yet is dropped.
+//
 // Order. Commands of a queue may be done in any order, as NVMe has it. What a flush makes durable is every write that was answered before it came.
 //
 // Strangers. Every byte of a host's is checked. A command that is wrong is answered with the specification's status; one that breaks the

@@ -28,6 +28,7 @@ func (r *rig) byHand() {
 	})
 	r.Run("where it landed", func(t *testing.T) { landed(r.with(t), s.with(t), 1) })
 	r.Run("hangs", func(t *testing.T) {
+		testenv.Long(t, "make lab runs it; on RoCE in software it runs always, with another kind of disk")
 		on := r.with(t)
 		m := labenv.Map(t, 16<<20)
 		hung := false
