@@ -22,6 +22,7 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 	if status != fabrics.Success {
 		s.noteRefusal(o, status)
 	}
+	s.discharge(o)
 	gives := status == fabrics.Success && o.gives()
 	if gives {
 		s.write(o)

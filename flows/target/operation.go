@@ -24,6 +24,7 @@ type operation struct {
 	awaited bool  // it goes on when the RDMA device has done what it was asked to
 	since   int64 // when the command came
 	behind  int32 // who is next in the line in which it waits
+	charged bool  // its buffers count as the disk's
 }
 
 type opState uint8
@@ -123,12 +124,10 @@ func (s *Server) acquire(o *operation) bool {
 			s.putBack(o)
 			return false
 		}
-		if o.disk != nil {
-			o.disk.held[k]++
-		}
 		f.Len, f.Options = n, 0
 		o.buffers[i] = buffer{frame: f, kind: k, where: atWorker}
 	}
+	s.charge(o)
 	return true
 }
 
@@ -144,10 +143,9 @@ func (s *Server) putBack(o *operation) {
 
 // give puts a buffer that is not a capsule's on its pile.
 func (s *Server) give(o *operation, b *buffer) {
-	s.piles[b.kind].give(o.seat.number, b.frame)
-	if o.disk != nil {
-		o.disk.held[b.kind]--
-	}
+	p := &s.piles[b.kind]
+	p.give(o.seat.number, b.frame)
+	s.emptied = s.emptied || p.held[o.seat.number] == 0
 }
 
 // begin goes on with operations that waited for buffers, one of each seat in turn, and returns how many there were. One whose disk has its share waits in the disk's line instead, so that
@@ -221,6 +219,7 @@ func (s *Server) finish(o *operation) {
 	p := o.seat
 	s.release(o)
 	s.awaited(o)
+	s.discharge(o)
 	if d := o.disk; d != nil {
 		d.users--
 		o.disk = nil

@@ -44,7 +44,8 @@ type Server struct {
 	later      []int32 // operations whose ranges the disk's queue has no room for
 	moves      int     // places in the disks' queue that are taken, of reads and writes, and of ranges
 	ranges     int
-	inLine     int // operations that wait for their disk's share
+	inLine     int  // operations that wait for their disk's share
+	emptied    bool // a seat has no buffer any more that had one, so one of its own in a line may go on
 	ready      []umem.Frame
 	flushed    [16]nvme.FlushResult
 	now        int64 // of this round, in nanoseconds
@@ -60,7 +61,7 @@ type disk struct {
 	target   uint32
 	source   *nvme.Target
 	users    int    // operations that are about it
-	held     [2]int // buffers of each pile that they have
+	held     [2]int // buffers of each pile that they have until the disk is done with them
 	moving   int    // of them, that have a place in the disks' queue, and ranges those whose flush, discard or zeroing does
 	ranges   int
 	hungry   line // of them, that wait for buffers, and unplaced for a place

@@ -52,12 +52,7 @@ func (s *Server) feed() (n int) {
 		return 0
 	}
 	for _, d := range s.disks {
-		for d.hungry.len > 0 && !s.sated(&s.operations[d.hungry.first]) {
-			n++
-			if o := s.pop(&d.hungry); o.seat.state == seatOpen {
-				s.need(o, o.needs[0], o.needs[1])
-			}
-		}
+		n += s.feedDisk(d)
 		for d.unplaced.len > 0 && within(d.moving, s.config.Disk-s.moves) {
 			n++
 			if o := s.pop(&d.unplaced); o.seat.state == seatOpen {
@@ -65,7 +60,47 @@ func (s *Server) feed() (n int) {
 			}
 		}
 	}
+	s.emptied = false
 	return n
+}
+
+// feedDisk goes on with those that wait for buffers: from the first on while the disk may have more, and, where seats have none any more, with the first of each.
+func (s *Server) feedDisk(d *disk) (n int) {
+	for tries := d.hungry.len; tries > 0 && (s.emptied || !s.sated(&s.operations[d.hungry.first])); tries-- {
+		switch o := s.pop(&d.hungry); {
+		case o.seat.state != seatOpen: // leave finishes it
+		case s.sated(o):
+			s.push(&d.hungry, o)
+		default:
+			n++
+			s.need(o, o.needs[0], o.needs[1])
+		}
+	}
+	return n
+}
+
+// charge counts the buffers of an operation as its disk's, and discharge ends that: a host that does not take what it is given is not the disk's fault.
+func (s *Server) charge(o *operation) {
+	if o.disk != nil {
+		o.charged = true
+		s.weigh(o, 1)
+	}
+}
+
+func (s *Server) discharge(o *operation) {
+	if o.charged {
+		o.charged = false
+		s.weigh(o, -1)
+	}
+}
+
+// weigh adds to what the disk has of each pile.
+func (s *Server) weigh(o *operation, one int) {
+	for _, n := range o.needs {
+		if n > 0 {
+			o.disk.held[s.kindFor(n)] += one
+		}
+	}
 }
 
 // sated reports whether an operation has to wait for buffers because its disk has its share. The first one of a seat is the seat's own.
