@@ -35,9 +35,22 @@ func RDMAAtRest(t testing.TB, device string, kept ...string) {
 	})
 }
 
-// resourcesLeft says what a device has in use, empty when that is nothing. The program of iproute2 knows what to do with
-// what a newer kernel tells besides.
+// resourcesLeft says what a device has in use, empty when that is nothing.
 func resourcesLeft(t testing.TB, device string, kept []string) string {
+	t.Helper()
+	all := RDMAResources(t, device)
+	var left []string
+	for _, what := range counted {
+		if n := all[what]; n > byItself[what] && !slices.Contains(kept, what) {
+			left = append(left, fmt.Sprintf("%d %s", n, what))
+		}
+	}
+	return strings.Join(left, ", ")
+}
+
+// RDMAResources is how many the kernel has of each kind of an RDMA device's resources. The program of iproute2 knows what to do with
+// what a newer kernel tells besides.
+func RDMAResources(t testing.TB, device string) map[string]int {
 	t.Helper()
 	out, err := exec.Command(testenv.Tool(t, "rdma"), "-j", "resource", "show").Output()
 	var all []map[string]any
@@ -51,11 +64,10 @@ func resourcesLeft(t testing.TB, device string, kept []string) string {
 	if i < 0 {
 		t.Fatalf("the kernel has no account of %s", device)
 	}
-	var left []string
+	count := make(map[string]int)
 	for _, what := range counted {
-		if n, _ := all[i][what].(float64); int(n) > byItself[what] && !slices.Contains(kept, what) {
-			left = append(left, fmt.Sprintf("%v %s", n, what))
-		}
+		n, _ := all[i][what].(float64)
+		count[what] = int(n)
 	}
-	return strings.Join(left, ", ")
+	return count
 }

@@ -1,0 +1,366 @@
+//go:build lab && verbs && cgo
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
+)
+
+// patience is for the kernel's initiator, which tries once a second and is seconds about each try.
+const patience = 12 * time.Second
+
+// TestHostsReturn has the daemon killed, and then the wire to its host cut, under writes of the kernel's initiator, UNIFIEDD_KILLS times each. The initiator comes
+// back by itself, whoever writes notices nothing but a pause and reads what was acknowledged, and nothing that the one before had is left.
+func TestHostsReturn(t *testing.T) {
+	begin := time.Now()
+	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
+	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
+	wire := labenv.Wire{Card: "virtio0", Here: "10.79.0.1", There: "10.79.0.2"}
+	testenv.HugePages(t, 64<<20)
+	r := &returning{T: t, wire: wire, random: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir()}
+	r.device = labenv.SoftRoCE(t, wire.Card, wire.Here+"/24")
+	initiator := labenv.SoftRoCE(t, "virtio1", wire.There+"/24") // the fellow
+	t.Cleanup(func() {
+		labenv.RDMAAtRest(t, r.device)
+		labenv.RDMAAtRest(t, initiator, "cq") // the initiator keeps completion queues for others
+	})
+	wire.Around(t)
+	r.pages = r.freePages()
+	r.launch(labenv.Disk)
+	r.idle = r.observe()
+	disk := r.connect()
+	beside := r.beside(disk)
+	r.writers = startWriters(t, disk)
+	t.Cleanup(r.disconnect) // in front of the writers' end, which else may wait for ever
+	r.writers.goOn(t)
+	r.busy = r.observe()
+	if r.idle.queuePairs != 0 || r.busy.queuePairs != queues {
+		t.Errorf("%d queue pairs before the host came, %d with it", r.idle.queuePairs, r.busy.queuePairs)
+	}
+	t.Logf("the host writes after %v", time.Since(begin).Round(time.Millisecond))
+	for i := range kills {
+		r.killed(i)
+		r.vanished(i)
+	}
+	beside()
+	r.writers.end(t)
+	t.Logf("the end begins after %v", time.Since(begin).Round(time.Millisecond))
+	tool(t, "nvme", "disconnect", "-n", servedNQN)
+	r.left("the host to be gone")
+	r.terminate()
+	r.nothingLeft()
+	r.onDisk()
+}
+
+// queues are those of the host: the admin queue, and two for I/O.
+const queues = 3
+
+// returning is a daemon that comes again, and a host that does.
+type returning struct {
+	*testing.T
+	wire    labenv.Wire
+	device  string // the daemon's, by which it serves
+	random  *rand.Rand
+	dir     string
+	daemon  *exec.Cmd
+	said    *bytes.Buffer
+	pages   int64 // huge pages that were free before
+	writers *writers
+
+	idle, busy held // without a host, and with it
+}
+
+// held is what the daemon has at one moment.
+type held struct {
+	queuePairs int
+	resources  map[string]int   // of the device, as the kernel counts
+	owners     map[string]int64 // of frames
+}
+
+func (r *returning) socket() string { return filepath.Join(r.dir, "control.sock") }
+
+// launch starts a daemon on a disk, and waits until it serves.
+func (r *returning) launch(disk string) {
+	r.Helper()
+	file := filepath.Join(r.dir, "unifiedd.yaml")
+	write(r.T, file, fmt.Appendf(nil, `
+control: {socket: %s}
+region: {size: 64MiB, extent: 512KiB, extents: 24}
+flows:
+  - name: volume
+    from: {device: %s}
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64}
+`, r.socket(), disk, r.device, r.wire.Here, servedNQN))
+	said := new(bytes.Buffer)
+	r.said = said
+	c := exec.Command(testenv.Tool(r, "unifiedd"), "run", "-c", file)
+	c.SysProcAttr, c.Stderr = &syscall.SysProcAttr{Setpgid: true}, said
+	if err := c.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.daemon = c
+	r.Cleanup(func() {
+		r.kill()
+		if r.Failed() {
+			r.Logf("a daemon said:\n%s", said)
+		}
+	})
+	r.until("the flow to run", func(f *flows.Status) bool { return f.Flows[0].State == flows.Running })
+}
+
+// kill ends the daemon and who started it at once, if they are there.
+func (r *returning) kill() {
+	if r.daemon != nil {
+		_ = syscall.Kill(-r.daemon.Process.Pid, syscall.SIGKILL)
+		_ = r.daemon.Wait()
+		r.daemon = nil
+	}
+}
+
+// terminate asks the daemon to end, which it does well.
+func (r *returning) terminate() {
+	r.Helper()
+	err := r.daemon.Process.Signal(syscall.SIGTERM)
+	if err == nil {
+		err = r.daemon.Wait()
+	}
+	if r.daemon = nil; err != nil {
+		r.Errorf("after SIGTERM: %v\n%s", err, r.said)
+	}
+}
+
+// status asks the daemon, which has its flow.
+func (r *returning) status() (s flows.Status, err error) {
+	b, err := ask(r.Context(), r.socket(), http.MethodGet, "/status")
+	if err == nil {
+		err = json.Unmarshal(b, &s)
+	}
+	if err == nil && (len(s.Flows) != 1 || len(s.RDMA) != 1) {
+		err = fmt.Errorf("%d flows on %d devices", len(s.Flows), len(s.RDMA))
+	}
+	return s, err
+}
+
+func (r *returning) until(what string, is func(*flows.Status) bool) {
+	r.Helper()
+	testenv.Wait(r, patience, what, func() bool {
+		s, err := r.status()
+		return err == nil && is(&s)
+	})
+}
+
+func (r *returning) observe() held {
+	r.Helper()
+	s, err := r.status()
+	if err != nil {
+		r.Fatal(err)
+	}
+	var sum int64
+	for _, n := range s.Region.Owners {
+		sum += n
+	}
+	if sum != int64(s.Region.Frames) {
+		r.Errorf("owners have %d frames of %d: %v", sum, s.Region.Frames, s.Region.Owners)
+	}
+	return held{s.RDMA[0].QueuePairs, labenv.RDMAResources(r, r.device), s.Region.Owners}
+}
+
+// connect has the initiator connect, which is to come back by itself from now on, and returns its disk.
+func (r *returning) connect() string {
+	r.Helper()
+	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
+	tool(r.T, "modprobe", "nvme_rdma")
+	tool(r.T, "nvme", "connect", "-t", "rdma", "-a", r.wire.Here, "-s", "4420", "-n", servedNQN, "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+id,
+		"--nr-io-queues", strconv.Itoa(queues-1), "--keep-alive-tmo", "2", "--reconnect-delay", "1", "--ctrl-loss-tmo", "600")
+	r.Cleanup(func() {
+		r.disconnect()
+		if r.Failed() {
+			out, _ := exec.Command("bash", "-c", "rdma resource show; rdma resource show qp; rdma resource show cm_id; dmesg | tail -n 60").CombinedOutput()
+			r.Logf("the kernel says:\n%s", out)
+		}
+	})
+	return hostDisk(r.T)
+}
+
+// disconnect ends what waits for a path that may never come.
+func (r *returning) disconnect() { _ = exec.Command("nvme", "disconnect", "-n", servedNQN).Run() }
+
+// beside has fio write and verify beside the writers in the long form, until the function it returns is called.
+func (r *returning) beside(disk string) (end func()) {
+	if testing.Short() {
+		return func() {}
+	}
+	var said bytes.Buffer
+	fio := exec.Command(testenv.Tool(r, "fio"), "--name=beside", "--filename="+disk, "--offset=128m", "--size=2m", "--loops=1000000", "--rw=randwrite", "--bs=16k", "--direct=1", "--iodepth=2",
+		"--ioengine=libaio", "--verify=crc32c", "--verify_fatal=1", "--randseed=9", "--do_verify=1")
+	fio.Stdout, fio.Stderr = &said, &said
+	if err := fio.Start(); err != nil {
+		r.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- fio.Wait() }()
+	r.Cleanup(func() { _ = fio.Process.Kill() })
+	return func() {
+		r.Helper()
+		select {
+		case err := <-ended:
+			r.Fatalf("fio ended: %v\n%s", err, &said)
+		default:
+		}
+		if err := fio.Process.Signal(syscall.SIGINT); err != nil {
+			r.Error(err)
+		}
+		<-ended
+		if text := said.String(); strings.Contains(text, "verify:") || !strings.Contains(text, "err= 0") {
+			r.Errorf("fio says:\n%s", text)
+		}
+	}
+}
+
+// moment lets writes and reads go on for a while.
+func (r *returning) moment() {
+	r.Helper()
+	r.writers.goOn(r.T)
+	time.Sleep(time.Duration(r.random.IntN(700)) * time.Millisecond)
+}
+
+// killed kills the daemon and starts it again, on the disk as a block device and by its node in turn.
+func (r *returning) killed(i uint64) {
+	r.Helper()
+	r.moment()
+	begin := time.Now()
+	r.kill()
+	r.nothingLeft()
+	gone := time.Since(begin)
+	r.launch([]string{labenv.DiskPassthrough, labenv.Disk}[i%2])
+	served := time.Since(begin)
+	r.back()
+	r.Logf("kill %d: nothing is left after %v, the next one serves after %v, the host is back after %v", i, gone.Round(time.Millisecond), served.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+}
+
+// vanished cuts the wire until the daemon has given back all that it had for the host.
+func (r *returning) vanished(i uint64) {
+	r.Helper()
+	r.moment()
+	before, err := r.status()
+	if err != nil {
+		r.Fatal(err)
+	}
+	begin := time.Now()
+	r.wire.Cut(r)
+	after := r.left("the silence to be noticed")
+	gone := time.Since(begin)
+	ended, expired := after.Ended-before.Flows[0].Hosts.Ended, after.Expired-before.Flows[0].Hosts.Expired
+	if ended+expired == 0 {
+		r.Error("no queue has ended, and no host fallen silent")
+	}
+	r.wire.Mend(r)
+	r.back()
+	r.Logf("cut %d: gone after %v, by %d hosts that fell silent and %d queues that ended; back after %v", i, gone.Round(time.Millisecond), expired, ended, time.Since(begin).Round(time.Millisecond))
+}
+
+// back waits until the host is, with what was acknowledged to it, and the daemon has for it what it had before.
+func (r *returning) back() {
+	r.Helper()
+	r.writers.goOn(r.T)
+	r.until("the host to have its queues", func(s *flows.Status) bool {
+		h := s.Flows[0].Hosts
+		return h.Hosts == 1 && h.Queues == queues && s.RDMA[0].QueuePairs == queues
+	})
+	r.writers.verify(r.T, nil)
+	r.resources("with the host", r.busy)
+}
+
+// left waits until the daemon has no host, and what it had without one.
+func (r *returning) left(what string) (h flows.HostsStatus) {
+	r.Helper()
+	r.until(what, func(s *flows.Status) bool {
+		h = *s.Flows[0].Hosts
+		return h.Hosts == 0 && h.Queues == 0 && s.RDMA[0].QueuePairs == r.idle.queuePairs
+	})
+	r.resources("without a host", r.idle)
+	now := held{}
+	defer func() {
+		if r.Failed() {
+			r.Logf("owners are %v, and were %v", now.owners, r.idle.owners)
+		}
+	}()
+	testenv.Wait(r, patience, "every frame to be where it was", func() bool { now = r.observe(); return maps.Equal(now.owners, r.idle.owners) })
+	return h
+}
+
+// resources waits until the daemon's device has in use what it had.
+func (r *returning) resources(when string, had held) {
+	r.Helper()
+	var now map[string]int
+	defer func() {
+		if r.Failed() {
+			r.Logf("%s: %v in use, %v before", when, now, had.resources)
+		}
+	}()
+	testenv.Wait(r, patience, "the kernel's account of the device "+when, func() bool {
+		now = labenv.RDMAResources(r, r.device)
+		return maps.Equal(now, had.resources)
+	})
+}
+
+// nothingLeft: of a daemon that is gone there are no resources of RDMA, no huge pages, and no programs on interfaces.
+func (r *returning) nothingLeft() {
+	r.Helper()
+	labenv.RDMAAtRest(r, r.device)
+	testenv.Wait(r, patience, "the huge pages to be free", func() bool { return r.freePages() == r.pages })
+	links, err := netlink.LinkList()
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, l := range links {
+		if x := l.Attrs().Xdp; x != nil && x.Attached {
+			r.Errorf("program %d is on %s", x.ProgId, l.Attrs().Name)
+		}
+	}
+}
+
+func (r *returning) freePages() int64 {
+	r.Helper()
+	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
+	if err != nil {
+		r.Fatal(err)
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return n
+}
+
+// onDisk: what was acknowledged is on the disk itself.
+func (r *returning) onDisk() {
+	r.Helper()
+	f, err := os.OpenFile(labenv.Disk, os.O_RDONLY|unix.O_DIRECT, 0)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer f.Close()
+	r.writers.verify(r.T, f)
+}

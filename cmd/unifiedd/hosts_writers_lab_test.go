@@ -1,0 +1,210 @@
+//go:build lab && verbs && cgo
+
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// writers write to a disk past the kernel's cache and read again what they wrote, side by side. Each knows what every place of its own must hold: what was
+// acknowledged last.
+type writers struct {
+	all    []*writer
+	stop   atomic.Bool
+	result chan error // of each, nil when it was told to stop
+}
+
+// writer is one of them, with one operation under way.
+type writer struct {
+	number   int
+	mu       sync.Mutex // held while an operation is under way
+	file     *os.File
+	memory   []byte
+	versions [placesEach]uint64 // by place, acknowledged
+	done     atomic.Uint64      // rounds
+	longest  atomic.Int64       // nanoseconds of a round
+}
+
+// Where writers write: clear of the start of the disk, and of the parts that labenv.Map hands out.
+const (
+	writersAt  = 64 << 20
+	writerMany = 4
+	placesEach = 4
+	placeSize  = 64 << 10
+)
+
+// sizes are those of places: what fits into a capsule, and what the target fetches.
+var sizes = [placesEach]int{4 << 10, 32 << 10, 512, placeSize}
+
+func (w *writer) size(place int) int { return sizes[place] }
+
+func (w *writer) offset(place int) int64 {
+	return writersAt + int64(w.number*placesEach+place)*placeSize
+}
+
+// startWriters begins to write, and ends with the test.
+func startWriters(t *testing.T, disk string) *writers {
+	t.Helper()
+	all := &writers{result: make(chan error, writerMany)}
+	for i := range writerMany {
+		w := &writer{number: i}
+		if err := w.open(disk); err != nil {
+			t.Fatal(err)
+		}
+		all.all = append(all.all, w)
+	}
+	var running sync.WaitGroup
+	for _, w := range all.all {
+		running.Go(func() { all.result <- w.run(&all.stop) })
+	}
+	t.Cleanup(func() {
+		all.stop.Store(true)
+		running.Wait()
+		for _, w := range all.all {
+			w.close()
+		}
+	})
+	return all
+}
+
+func (w *writer) open(disk string) (err error) {
+	if w.file, err = os.OpenFile(disk, os.O_RDWR|unix.O_DIRECT, 0); err != nil {
+		return err
+	}
+	w.memory, err = unix.Mmap(-1, 0, placeSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	return err
+}
+
+func (w *writer) close() {
+	_ = w.file.Close()
+	_ = unix.Munmap(w.memory)
+}
+
+func (w *writer) run(stop *atomic.Bool) error {
+	for n := 0; !stop.Load(); n++ {
+		if err := w.round(n); err != nil {
+			return fmt.Errorf("writer %d, round %d: %w", w.number, n, err)
+		}
+	}
+	return nil
+}
+
+// round writes a place, and reads another that was written before.
+func (w *writer) round(n int) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	begin := time.Now()
+	if err := w.write(n % placesEach); err != nil {
+		return err
+	}
+	if err := w.read(w.file, (n+1)%placesEach); err != nil {
+		return err
+	}
+	w.longest.Store(max(w.longest.Load(), int64(time.Since(begin))))
+	w.done.Add(1)
+	return nil
+}
+
+// word is what a place has at each 8 bytes of a version.
+func (w *writer) word(place int, version uint64, at int) uint64 {
+	return uint64(w.number)<<56 | uint64(place)<<48 | uint64(at/8)<<32 | version&(1<<32-1)
+}
+
+func (w *writer) write(place int) error {
+	b, version := w.memory[:w.size(place)], w.versions[place]+1
+	for at := 0; at < len(b); at += 8 {
+		binary.LittleEndian.PutUint64(b[at:], w.word(place, version, at))
+	}
+	if _, err := w.file.WriteAt(b, w.offset(place)); err != nil {
+		return fmt.Errorf("write version %d of place %d: %w", version, place, err)
+	}
+	w.versions[place] = version
+	return nil
+}
+
+// read reads a place, which holds what was acknowledged.
+func (w *writer) read(from *os.File, place int) error {
+	version := w.versions[place]
+	if version == 0 {
+		return nil
+	}
+	b := w.memory[:w.size(place)]
+	clear(b)
+	if _, err := from.ReadAt(b, w.offset(place)); err != nil {
+		return fmt.Errorf("read place %d: %w", place, err)
+	}
+	for at := 0; at < len(b); at += 8 {
+		if got, want := binary.LittleEndian.Uint64(b[at:]), w.word(place, version, at); got != want {
+			return fmt.Errorf("place %d has %#x at %d of %d and not %#x: version %d was acknowledged", place, got, at, len(b), want, version)
+		}
+	}
+	return nil
+}
+
+// verify reads every place, from the disk that is written to, or from another that must have the same.
+func (a *writers) verify(t *testing.T, other *os.File) {
+	t.Helper()
+	for _, w := range a.all {
+		w.mu.Lock()
+		from := other
+		if other == nil {
+			from = w.file
+		}
+		for place := range placesEach {
+			if err := w.read(from, place); err != nil {
+				t.Errorf("writer %d: %v", w.number, err)
+			}
+		}
+		w.mu.Unlock()
+	}
+}
+
+// goOn waits until each has done some rounds more.
+func (a *writers) goOn(t *testing.T) {
+	t.Helper()
+	var until [writerMany]uint64
+	for i, w := range a.all {
+		until[i] = w.done.Load() + 2
+	}
+	testenv.Wait(t, patience, "writes and reads to go on", func() bool {
+		select {
+		case err := <-a.result:
+			t.Fatalf("one does not go on: %v", err)
+		default:
+		}
+		for i, w := range a.all {
+			if w.done.Load() < until[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// end has them end, and none may have failed.
+func (a *writers) end(t *testing.T) {
+	t.Helper()
+	a.stop.Store(true)
+	for range a.all {
+		if err := <-a.result; err != nil {
+			t.Error(err)
+		}
+	}
+	var rounds uint64
+	var longest time.Duration
+	for _, w := range a.all {
+		rounds += w.done.Load()
+		longest = max(longest, time.Duration(w.longest.Load()))
+	}
+	t.Logf("%d writes and reads; the longest took %v", rounds, longest.Round(time.Millisecond))
+}
