@@ -66,7 +66,7 @@ func TestHostsReturn(t *testing.T) {
 	beside()
 	r.writers.end(t)
 	t.Logf("the end begins after %v", time.Since(begin).Round(time.Millisecond))
-	tool(t, "nvme", "disconnect", "-n", servedNQN)
+	r.disconnect()
 	r.left("the host to be gone")
 	r.terminate()
 	r.nothingLeft()
@@ -87,6 +87,8 @@ type returning struct {
 	said    *bytes.Buffer
 	pages   int64 // huge pages that were free before
 	writers *writers
+
+	connected bool // the initiator is, or tries to be
 
 	idle, busy held // without a host, and with it
 }
@@ -193,6 +195,7 @@ func (r *returning) connect() string {
 	tool(r.T, "modprobe", "nvme_rdma")
 	tool(r.T, "nvme", "connect", "-t", "rdma", "-a", r.wire.Here, "-s", "4420", "-n", servedNQN, "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+id,
 		"--nr-io-queues", strconv.Itoa(queues-1), "--keep-alive-tmo", "2", "--reconnect-delay", "1", "--ctrl-loss-tmo", "600")
+	r.connected = true
 	r.Cleanup(func() {
 		r.disconnect()
 		if r.Failed() {
@@ -203,8 +206,14 @@ func (r *returning) connect() string {
 	return hostDisk(r.T)
 }
 
-// disconnect ends what waits for a path that may never come.
-func (r *returning) disconnect() { _ = exec.Command("nvme", "disconnect", "-n", servedNQN).Run() }
+// disconnect has the initiator leave, and ends what waits for a path that may never come.
+func (r *returning) disconnect() {
+	r.Helper()
+	if r.connected {
+		r.connected = false
+		tool(r.T, "nvme", "disconnect", "-n", servedNQN)
+	}
+}
 
 // beside has fio write and verify beside the writers in the long form, until the function it returns is called.
 func (r *returning) beside(disk string) (end func()) {
