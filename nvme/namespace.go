@@ -52,13 +52,22 @@ func (t *Target) identify() error {
 	}
 	var page [identifySize]byte
 	if err := adminIdentify(t.fd, uint32(id), identifyNamespace, page[:]); err != nil {
-		return fmt.Errorf("identify namespace %d: %w", id, err)
+		return fmt.Errorf("identify namespace %d: %w", id, privileged(err))
 	}
 	ns := parseNamespace(page[:])
 	if err := adminIdentify(t.fd, 0, identifyController, page[:]); err != nil {
 		return fmt.Errorf("identify the controller: %w", err)
 	}
 	return t.setFormat(uint32(id), ns, parseController(page[:]))
+}
+
+// privileged says what to do where a command by the node takes more rights than there are: before Linux 6.2 each takes CAP_SYS_ADMIN
+// (nvme_cmd_allowed in drivers/nvme/host/ioctl.c has the rules since).
+func privileged(err error) error {
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w (before Linux 6.2 commands by the node take CAP_SYS_ADMIN: use the block device of the namespace)", err)
+	}
+	return err
 }
 
 // setFormat takes what the disk says of itself, which is believed only as far as it

@@ -203,7 +203,7 @@ func (r *returning) connect() string {
 			r.Logf("the kernel says:\n%s", out)
 		}
 	})
-	return hostDisk(r.T)
+	return hostDisk(r.T, servedNQN)
 }
 
 // disconnect has the initiator leave, and ends what waits for a path that may never come.
