@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -130,7 +131,7 @@ func (n *intake) describeHead(o *opening) (pcapng.Section, []pcapng.Interface) {
 		of, about := n.captured(name, s.port.Queue())
 		one := pcapng.Interface{
 			Name: of, Filter: shortened(from.Wanted()), LinkType: pcapng.LinkTypeEthernet,
-			Description: about,
+			Description: about, Comment: from.CommentOf(slices.Index(n.net, s.of)),
 		}
 		ifs = append(ifs, one)
 		if granted.CardClock {

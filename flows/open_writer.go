@@ -125,5 +125,5 @@ func (o *opening) takeExtents() ([]umem.Frame, error) {
 
 // section is what captures say of who made them.
 func (o *opening) section() pcapng.Section {
-	return pcapng.Section{Hardware: machine(), OS: kernel(), Application: o.shared.application}
+	return pcapng.Section{Comment: o.flow.To.Comment, Hardware: machine(), OS: kernel(), Application: o.shared.application}
 }

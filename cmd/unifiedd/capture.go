@@ -26,6 +26,7 @@ type captureFlags struct {
 	count            uint64
 	snaplen          uint32
 	turns            rotateFlags
+	said             commentFlags
 	owner, mode      string
 	keepFree         string
 	layout, zeroCopy string
@@ -71,6 +72,10 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s := c.Flags()
 	s.StringArrayVarP(&f.ifaces, "interface", "i", nil, "`INTERFACE` to capture on; may be given several times, for one file with the packets of all")
 	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
+	s.StringVar(&f.said.file, "capture-comment", "", "`TEXT` that the file says of itself")
+	s.Func("ifcomment", "`TEXT` that the file says of the interface named by the -i in front of it", func(text string) error {
+		return f.said.of(f.ifaces, text)
+	})
 	s.Uint64VarP(&f.count, "count", "c", 0, "end after so many packets")
 	s.Uint32VarP(&f.snaplen, "snapshot-length", "s", 0, "keep at most so many `BYTES` of each packet; 0: all of them")
 	s.StringVarP(&f.turns.size, "file-size", "C", "", "begin a new file before one has more than `SIZE` million bytes (or 100k, 10m, 1g); a number is put behind the name")
@@ -125,6 +130,9 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 		one.To.File = path
 	}
 	if err := f.files(&one.To); err != nil {
+		return nil, err
+	}
+	if err := f.comments(&one); err != nil {
 		return nil, err
 	}
 	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents

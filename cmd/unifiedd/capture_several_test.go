@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -33,7 +36,7 @@ func TestCaptureSeveral(t *testing.T) {
 	background(t, &second)
 	dir := testenv.DiskDir(t)
 	file, ordered := filepath.Join(dir, "both.pcapng"), filepath.Join(dir, "ordered.pcapng")
-	status, _, stderr := captureOn(t, p, "-i", "other1", "-w", file, "-c", "3000", "--ring", "512", "udp port 5000")
+	status, _, stderr := captureOn(t, p, "--ifcomment", "toward the exchange", "-i", "other1", "--ifcomment", "toward us", "--capture-comment", "case 7", "-w", file, "-c", "3000", "--ring", "512", "udp port 5000")
 	if status != 0 || !strings.Contains(stderr, "3000 packets captured") || !strings.Contains(stderr, p.B.Ifname+", other1") {
 		t.Fatalf("status %d: %s", status, stderr)
 	}
@@ -64,9 +67,50 @@ func TestCaptureSeveral(t *testing.T) {
 	if name := capinfos(t, file, "Name", "="); name != p.B.Ifname {
 		t.Errorf("capinfos calls the first interface %q", name)
 	}
+	checkComments(t, file)
+	checkComments(t, ordered)
 	for _, name := range []string{p.B.Ifname, "other1"} { // free again, with the program gone
 		testenv.Wait(t, 10*time.Second, "no program on "+name, func() bool {
 			return !strings.Contains(p.B.Run(t, "ip", "link", "show", "dev", name), "xdp")
 		})
+	}
+}
+
+// checkComments: our reader and tshark both find the comments of each interface, and ours that of the file.
+func checkComments(t *testing.T, file string) {
+	t.Helper()
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := exec.Command(testenv.Tool(t, "capinfos"), file).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, comment := range []string{"toward the exchange", "toward us", "case 7"} {
+		if !strings.Contains(string(text), comment) {
+			t.Errorf("capinfos does not say %q:\n%s", comment, text)
+		}
+	}
+	head, err := pcapng.ReadHead(bytes.NewReader(raw), int64(len(raw)))
+	if err != nil {
+		return // an export without marks
+	}
+	if head.Comment() != "case 7" {
+		t.Errorf("the file says %q of itself", head.Comment())
+	}
+	for i := range head.Interfaces {
+		one := head.Interface(i)
+		if want := map[bool]string{true: "toward us", false: "toward the exchange"}[one.Name == "other1"]; one.Comment != want {
+			t.Errorf("%s says %q, not %q", one.Name, one.Comment, want)
+		}
+	}
+}
+
+// TestCommentOfNone: a comment that belongs to no interface is refused.
+func TestCommentOfNone(t *testing.T) {
+	var out, errs strings.Builder
+	if status := run([]string{"capture", "--ifcomment", "x", "-i", "eth0", "-w", "-"}, &out, &errs); status != exitUsage || !strings.Contains(errs.String(), "the -i in front of it") {
+		t.Errorf("status %d: %s", status, errs.String())
 	}
 }

@@ -107,6 +107,7 @@ func TestCaptureRefuses(t *testing.T) {
 		"directory":         {[]string{"-w", t.TempDir(), "udp"}, exitFailed, "not a regular file"},
 		"no such queue":     {[]string{"--queues", "7", "udp"}, exitFailed, "no queue 7"},
 		"unknown layout":    {[]string{"--layout", "flat", "udp"}, exitUsage, "flat"},
+		"comment, no file":  {[]string{"--capture-comment", "x", "udp"}, exitUsage, "name it by -w"},
 		"no zero copy":      {[]string{"--zero-copy", "require", "udp"}, exitFailed, "zero copy"},
 		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, exitFailed, "/nowhere/x.pcapng"},
 	} {

@@ -47,7 +47,10 @@ func fromDocument(f *Flow) map[string]any {
 	}
 	if from.Interfaces != nil {
 		delete(doc, "interface")
-		doc["interfaces"] = from.Interfaces
+		doc["interfaces"] = interfacesDocument(from)
+	}
+	if from.Comment != "" {
+		doc["comment"] = from.Comment
 	}
 	if from.Queues != nil {
 		doc["queues"] = from.Queues
@@ -63,6 +66,17 @@ func allowDocument(names []string, doc map[string]any) map[string]any {
 		doc["allow"] = names
 	}
 	return doc
+}
+
+func interfacesDocument(from *From) (all []any) {
+	for i, name := range from.Interfaces {
+		if from.Comments == nil {
+			all = append(all, name)
+			continue
+		}
+		all = append(all, map[string]any{"name": name, "comment": from.Comments[i]})
+	}
+	return all
 }
 
 func toDocument(f *Flow) map[string]any {
@@ -107,6 +121,9 @@ func toDocument(f *Flow) map[string]any {
 	}
 	if to.Owner != "" {
 		doc["owner"] = to.Owner
+	}
+	if to.Comment != "" {
+		doc["comment"] = to.Comment
 	}
 	doc["keep_free"] = to.KeepFree.String()
 	return doc

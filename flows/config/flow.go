@@ -37,6 +37,11 @@ type From struct {
 	// Interfaces are all of several, the first of which is Interface; nil: there is
 	// one. With KindNetworkStorage.
 	Interfaces []string
+	// Comments are those of Interfaces, as many; nil: none has one of its own.
+	Comments []string
+	// Comment is what captures say of an interface that has no comment of its own;
+	// empty: nothing. With KindNetworkStorage.
+	Comment string
 	// Queues are the receive queues to bind; nil: all of them.
 	Queues   []int
 	ZeroCopy ZeroCopy
@@ -119,6 +124,14 @@ func (f *From) All() []string {
 	return []string{f.Interface}
 }
 
+// CommentOf is what captures say of the interface with this number among All.
+func (f *From) CommentOf(number int) string {
+	if number < len(f.Comments) && f.Comments[number] != "" {
+		return f.Comments[number]
+	}
+	return f.Comment
+}
+
 // generated is not empty where packets are generated.
 func (f *From) generated() string {
 	if f.Generate == 0 {
@@ -144,6 +157,8 @@ type To struct {
 	// use is served.
 	Force  bool
 	Layout Layout
+	// Comment is what each capture file says of itself; empty: nothing.
+	Comment string
 	// Segment.Keep and Prepare are about a File; a Device is a ring of as many
 	// segments as fit, written as it is.
 	Segment Segment

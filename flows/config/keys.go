@@ -19,6 +19,7 @@ var (
 	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
 	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull}
 	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage}
+	recorded      = []Kind{KindNetworkStorage}
 	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
 	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
 	toClients     = []Kind{KindStorageRDMA}
@@ -33,6 +34,7 @@ var (
 // What settings are about.
 const (
 	aboutInterface    = "a network interface"
+	aboutRecorded     = "a flow from a network interface to storage"
 	aboutFiltered     = "packets of a network interface or of captures"
 	aboutReplay       = "a flow from captures to a network interface"
 	aboutMessages     = "messages of RDMA clients"
@@ -51,6 +53,7 @@ const (
 // keys are all settings of a flow but its name, its worker, and what says where it
 // begins and ends.
 var keys = []key{
+	{"from.comment", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Comment }},
 	{"from.queues", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Queues }},
 	{"from.zero_copy", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.ZeroCopy }},
 	{"from.filter", aboutFiltered, filtered, func(f *Flow) any { return &f.From.Filter }},
@@ -75,6 +78,7 @@ var keys = []key{
 	{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }},
 	{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }},
 	{"to.force", aboutWritten, slices.Concat(toStorage, toHosts), func(f *Flow) any { return &f.To.Force }},
+	{"to.comment", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Comment }},
 	{"to.layout", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Layout }},
 	{"to.segment", aboutStorage, toStorage, nil},
 	{"to.segment.size", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Size }},
@@ -128,7 +132,7 @@ func about(path string) string {
 func fitsFrom(has fields, key string) bool {
 	switch what := about("from." + key); {
 	case has.any("interface", "interfaces"):
-		return what == aboutInterface || what == aboutFiltered
+		return what == aboutInterface || what == aboutFiltered || what == aboutRecorded
 	case has.any("rdma", "listen"):
 		return what == aboutMessages || key == "rdma"
 	case has.any("files", "loop"):

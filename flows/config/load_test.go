@@ -137,29 +137,29 @@ func TestFull(t *testing.T) {
 			},
 			{
 				Name: "office", Worker: "main", Pos: Pos{file, 156, 5},
-				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
+				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
-					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm"},
+					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
 			{
-				Name: "volume", Worker: "main", Pos: Pos{file, 166, 5},
+				Name: "volume", Worker: "main", Pos: Pos{file, 167, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 178, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 178, 55}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 179, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 179, 55}}},
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"},
-						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 182, 24}}}, Pos{file, 180, 11}}}},
+						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 183, 24}}}, Pos{file, 181, 11}}}},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 186, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 187, 5},
 				From: From{
 					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 191, 11}}, {"rest", "", ActionTake, Pos{file, 192, 11}}},
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 192, 11}}, {"rest", "", ActionTake, Pos{file, 193, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 195, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 196, 5},
 				From: From{
 					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
@@ -167,7 +167,7 @@ func TestFull(t *testing.T) {
 				To: To{Discard: true},
 			},
 			{
-				Name: "replay", Worker: "main", Pos: Pos{file, 202, 5},
+				Name: "replay", Worker: "main", Pos: Pos{file, 203, 5},
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},

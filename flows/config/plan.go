@@ -155,6 +155,9 @@ func flowKeys(a, b *Flow) []string {
 		if key == "from.rules" || strings.HasPrefix(key, "from.object.") {
 			keys[i] = "from.filter" // one setting, of three forms
 		}
+		if key == "from.comments" { // they are part of the list
+			keys[i] = "from.interfaces"
+		}
 	}
 	return slices.Compact(paces(keys))
 }

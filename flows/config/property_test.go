@@ -345,6 +345,7 @@ func drawStore(t *rapid.T, name string, to *To, kind Kind) {
 	to.Segment.Keep = rapid.SampledFrom([]int{0, 2, 3, 1000}).Draw(t, "keep")
 	to.KeepFree = rapid.SampledFrom([]Room{0, -1, -99, 1, Room(10 * GiB)}).Draw(t, "keep_free")
 	to.Mode = rapid.SampledFrom([]fs.FileMode{0, 0o600, 0o640, 0o777}).Draw(t, "mode")
+	to.Comment = rapid.SampledFrom([]string{"", "case 7: é日", "of two\nlines"}).Draw(t, "comment")
 	to.Owner = rapid.SampledFrom([]string{"", "root", "capture:adm", ":adm", "0:0"}).Draw(t, "owner")
 	to.Flush = time.Duration(rapid.Int64Range(int64(minFlush), int64(maxFlush)).Draw(t, "flush"))
 	to.Durable = time.Duration(rapid.Int64Range(int64(minDurable), int64(time.Hour)).Draw(t, "durable"))

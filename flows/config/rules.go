@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // taken finds settings which may be had once and are had twice.
@@ -79,6 +80,17 @@ func checkInterface(name string) error {
 	bad := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':' }
 	if len(name) > maxInterface || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
 		return fmt.Errorf("%s cannot be the name of a network interface", quote(name))
+	}
+	return nil
+}
+
+// checkComment says what pcapng has against a comment, and how long it may be (internal/pcapng).
+func checkComment(text string) error {
+	switch {
+	case len(text) > maxComment:
+		return fmt.Errorf("the comment has %d bytes; at most %d are possible", len(text), maxComment)
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return errors.New("the comment is not UTF-8 text")
 	}
 	return nil
 }

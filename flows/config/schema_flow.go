@@ -1,6 +1,10 @@
 package config
 
-import "go.yaml.in/yaml/v4"
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
 
 func (d *decoder) flows(path string, n *yaml.Node, c *Config) {
 	d.list(path, n, func(path string, n *yaml.Node) {
@@ -28,6 +32,7 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 	d.mappingWhere(path, n, fields{
 		"interface":   set(d, &f.Interface, parseText),
 		"interfaces":  func(p string, n *yaml.Node) { d.interfaces(p, n, f) },
+		"comment":     set(d, &f.Comment, parseText),
 		"queues":      func(p string, n *yaml.Node) { d.queues(p, n, f) },
 		"zero_copy":   set(d, &f.ZeroCopy, oneOf(allZeroCopies)),
 		"filter":      func(p string, n *yaml.Node) { d.filter(p, n, f) },
@@ -54,9 +59,22 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 	}, fitsFrom)
 }
 
-// interfaces reads a list of names.
+// interfaces reads a list of names, or of mappings which give a comment, too.
 func (d *decoder) interfaces(path string, n *yaml.Node, f *From) {
-	texts(d, &f.Interfaces)(path, n)
+	f.Interfaces = []string{}
+	var comments []string
+	d.list(path, n, func(path string, n *yaml.Node) {
+		var name, comment string
+		if n.Kind == yaml.MappingNode || n.Kind == yaml.AliasNode && n.Alias.Kind == yaml.MappingNode {
+			d.mapping(path, n, fields{"name": set(d, &name, parseText), "comment": set(d, &comment, parseText)})
+		} else {
+			set(d, &name, parseText)(path, n)
+		}
+		f.Interfaces, comments = append(f.Interfaces, name), append(comments, comment)
+	})
+	if strings.Join(comments, "") != "" {
+		f.Comments = comments
+	}
 	if f.Interface == "" && len(f.Interfaces) > 0 {
 		f.Interface = f.Interfaces[0]
 	}
@@ -81,6 +99,7 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"file":        set(d, &t.File, parseText),
 		"device":      set(d, &t.Device, parseText),
 		"force":       set(d, &t.Force, parseBool),
+		"comment":     set(d, &t.Comment, parseText),
 		"layout":      set(d, &t.Layout, oneOf(allLayouts)),
 		"segment":     func(p string, n *yaml.Node) { d.segment(p, n, &t.Segment) },
 		"prepare":     set(d, &t.Prepare, oneOf(allPrepares)),

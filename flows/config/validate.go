@@ -22,6 +22,7 @@ const (
 	maxNode     = 1023
 	maxName     = 32
 	maxSocket   = 107
+	maxComment  = 4096
 	maxFilePath = 4095
 	maxSleep    = 100 * time.Millisecond
 	maxPoll     = time.Second

@@ -127,7 +127,15 @@ func (v *validator) network(path string, f *From, kind Kind) {
 		v.need(join(path, "interface"), f.Interface, "the name of a network interface")
 		v.checkErr(join(path, "interface"), checkInterface(f.Interface))
 	}
+	v.comment(join(path, "comment"), f.Comment)
 	v.packets(path, f, kind)
+}
+
+// comment checks a text that capture files have in their head.
+func (v *validator) comment(path, text string) {
+	if v.given(path, text) {
+		v.checkErr(path, checkComment(text))
+	}
 }
 
 // interfaces checks the list of several.
@@ -144,8 +152,12 @@ func (v *validator) interfaces(path string, f *From, kind Kind) {
 		v.refuse(all, wrong("say interface:, or make flows of them", "several interfaces go to one capture only, and this flow is %s", kind.words()))
 	}
 	for i, name := range f.Interfaces {
-		v.need(index(all, i), name, "the name of a network interface")
-		v.checkErr(index(all, i), checkInterface(name))
+		at := v.first(join(index(all, i), "name"), index(all, i))
+		v.need(at, name, "the name of a network interface")
+		v.checkErr(at, checkInterface(name))
+		if i < len(f.Comments) {
+			v.comment(join(index(all, i), "comment"), f.Comments[i])
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 // store checks the storage end of a flow that records.
 func (v *validator) store(path string, t *To, kind Kind) {
 	v.target(path, t)
+	v.comment(join(path, "comment"), t.Comment)
 	v.checkErr(join(path, "layout"), member(t.Layout, allLayouts))
 	v.slot(join(path, "layout"), t.Layout)
 	v.checkErr(join(path, "prepare"), member(t.Prepare, allPrepares))

@@ -127,7 +127,7 @@ func checkOptions(list []byte, ok func(code uint16, value []byte) bool) error {
 		if code == optEnd && n == 0 {
 			return nil
 		}
-		if !anyOption(code, value) && !ok(code, value) {
+		if known := ok(code, value); !known && !anyOption(code, value) {
 			return errOptions
 		}
 		list = list[size:]

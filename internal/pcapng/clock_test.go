@@ -14,7 +14,7 @@ func TestCardClock(t *testing.T) {
 	const words = "Times are of the clock of eth0 (/dev/ptp0) as it was."
 	plain := Interface{Name: "eth0", Description: "eth0 queue 0", LinkType: LinkTypeEthernet}
 	card := plain
-	card.CardClock = words
+	card.CardClock, card.Comment = words, "of the user's"
 	for _, ifs := range [][]Interface{{plain, card}, {plain, plain}} {
 		s := &segment{align: 512, id: SegmentID{1}, next: 1}
 		var err error
@@ -28,6 +28,11 @@ func TestCardClock(t *testing.T) {
 		several := ifs[1].CardClock != ""
 		if err != nil || head.severalClocks() != several {
 			t.Errorf("several clocks: %v, %v", head.severalClocks(), err)
+		}
+		for i, want := range ifs {
+			if got := head.Interface(i); got != want {
+				t.Errorf("interface %d is %+v, not %+v", i, got, want)
+			}
 		}
 		if got := times(t, s.file); (got.First == 0) != several || got.Segment != s.id {
 			t.Errorf("several clocks: %v; times %+v", several, got)

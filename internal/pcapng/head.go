@@ -11,6 +11,7 @@ const (
 
 // Section says who captured: the options of the Section Header Block. Empty texts are left out.
 type Section struct {
+	Comment     string // the user's
 	Hardware    string // "Intel Xeon ..."
 	OS          string // "Linux 6.18"
 	Application string // "unifiedd 1.0"
@@ -22,6 +23,7 @@ type Interface struct {
 	Name        string // "eth0"
 	Description string // "eth0 queue 3"
 	Filter      string // as the user wrote it
+	Comment     string // the user's
 	CardClock   string // where times are of the card's own clock: which, and what is known of it
 	Speed       uint64 // bits per second
 	SnapLen     uint32 // bytes; 0 is no limit. The same for all interfaces of a file, or libpcap refuses it
@@ -89,7 +91,7 @@ func checkHead(s Section, ifs []Interface) error {
 	if len(ifs) == 0 {
 		return fmt.Errorf("capture file head: no interface (name at least one)")
 	}
-	if err := checkTexts("section", s.Hardware, s.OS, s.Application); err != nil {
+	if err := checkTexts("section", s.Comment, s.Hardware, s.OS, s.Application); err != nil {
 		return err
 	}
 	for i := range ifs {
@@ -108,7 +110,7 @@ func checkInterface(f, first *Interface) error {
 	if f.SnapLen > MaxCapLen {
 		return fmt.Errorf("capture file head: interface %s: snapshot length %d is over %d", f.Name, f.SnapLen, MaxCapLen)
 	}
-	return checkTexts("interface "+f.Name, f.Name, f.Description, f.Filter, f.CardClock)
+	return checkTexts("interface "+f.Name, f.Name, f.Description, f.Filter, f.Comment, f.CardClock)
 }
 
 func checkTexts(what string, texts ...string) error {
@@ -126,6 +128,7 @@ func appendSection(dst []byte, s Section) []byte {
 	dst = le.AppendUint16(dst, 1)          // major
 	dst = le.AppendUint16(dst, 0)          // minor
 	dst = le.AppendUint64(dst, ^uint64(0)) // section length not known
+	dst = appendText(dst, optComment, s.Comment)
 	dst = appendText(dst, shbHardware, s.Hardware)
 	dst = appendText(dst, shbOS, s.OS)
 	dst = appendText(dst, shbUserAppl, s.Application)
@@ -150,5 +153,6 @@ func appendInterface(dst []byte, f *Interface) []byte {
 		dst = appendText(dst, optComment, f.CardClock)
 		dst = appendOption(dst, ifCardClock, nil)
 	}
+	dst = appendText(dst, optComment, f.Comment) // behind the other: capinfos shows the first only
 	return endBlock(appendEnd(dst), start)
 }

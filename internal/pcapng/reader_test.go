@@ -19,9 +19,9 @@ type packet struct {
 }
 
 var (
-	testSection    = Section{Hardware: "a machine", OS: "Linux", Application: "unifiedd test"}
+	testSection    = Section{Comment: "as the case\nwas opened", Hardware: "a machine", OS: "Linux", Application: "unifiedd test"}
 	testInterfaces = []Interface{
-		{Name: "eth0", Description: "eth0 queue 0", Filter: "udp port 53", Speed: 10_000_000_000, SnapLen: MaxCapLen, LinkType: LinkTypeEthernet},
+		{Name: "eth0", Description: "eth0 queue 0", Filter: "udp port 53", Comment: "tap at the door, é", Speed: 10_000_000_000, SnapLen: MaxCapLen, LinkType: LinkTypeEthernet},
 		{Name: "eth0", Description: "eth0 queue 1", SnapLen: MaxCapLen, LinkType: LinkTypeEthernet},
 		{Name: "lo", SnapLen: MaxCapLen, LinkType: LinkTypeEthernet},
 	}
@@ -190,7 +190,7 @@ func TestHeadAsToolsSeeIt(t *testing.T) {
 	out := runTool(t, []string{"capinfos", path})
 	for _, s := range []string{
 		"a machine", "unifiedd test", "eth0 queue 1", "udp port 53", "10000000000", "Time precision = nanoseconds (9)",
-		"Number of interfaces in file: 3", "Number of stat entries = 1", "Encapsulation = Ethernet",
+		"Number of interfaces in file: 3", "tap at the door, é", "as the case", "was opened", "Number of stat entries = 1", "Encapsulation = Ethernet",
 	} {
 		if !strings.Contains(out, s) {
 			t.Errorf("capinfos does not say %q:\n%s", s, out)
@@ -214,6 +214,7 @@ func TestHeadRefusals(t *testing.T) {
 		"no interface": {Section{}, nil, 512, "no interface"},
 		"alignment":    {Section{}, testInterfaces, 768, "alignment 768"},
 		"long text":    {Section{OS: long}, testInterfaces, 512, "section: a text of 4097 bytes"},
+		"long comment": {Section{Comment: long}, testInterfaces, 512, "section: a text of 4097 bytes"},
 		"long filter":  {Section{}, []Interface{{Name: "e1", Filter: long}}, 512, "interface e1: a text"},
 		"snap lengths": {Section{}, []Interface{{Name: "a", SnapLen: 1}, {Name: "b", SnapLen: 2}}, 512, "libpcap wants them equal"},
 		"snapshot":     {Section{}, []Interface{{Name: "a", SnapLen: 1 << 30}}, 512, "snapshot length"},

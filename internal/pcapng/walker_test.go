@@ -170,9 +170,11 @@ func TestHeadInterface(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, want := range testInterfaces {
-		want.CardClock = ""
 		if got := head.Interface(i); got != want {
 			t.Errorf("interface %d is %+v, not %+v", i, got, want)
 		}
+	}
+	if got := head.Comment(); got != testSection.Comment {
+		t.Errorf("the comment is %q, not %q", got, testSection.Comment)
 	}
 }
