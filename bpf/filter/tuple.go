@@ -1,0 +1,304 @@
+package filter
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Tuple is what cards can compare a packet with: all that is set must be so. A zero is anything.
+type Tuple struct {
+	EtherType        uint16
+	Version          uint8 // of IP
+	Proto            uint8 // of IP
+	Src, Dst         netip.Prefix
+	SrcPort, DstPort uint16
+	SrcMAC, DstMAC   [6]byte
+	VLAN             uint16
+}
+
+// MaxTuples is how many tuples an expression may come to.
+const MaxTuples = 64
+
+// Protocols of IP whose ports are known.
+const (
+	ProtoTCP  = 6
+	ProtoUDP  = 17
+	ProtoSCTP = 132
+)
+
+// Tuples are the expression in words of cards: a packet that it accepts fits one of them, but for ARP and RARP, of which
+// cards compare no addresses. They may fit more, such as tagged packets where the text asks for none. Errors are of type *[Error]
+// and name the first test for which there are no such words.
+func (e *Expr) Tuples() ([]Tuple, error) {
+	if e.All() {
+		return nil, &Error{problem: "every packet is taken, and nothing in it tells which", expected: "tests of protocol, addresses, ports or VLAN"}
+	}
+	all, err := e.root.tuples()
+	if err != nil {
+		return nil, err
+	}
+	var whole []Tuple
+	for _, t := range all {
+		whole = append(whole, t.whole()...)
+	}
+	return few(e.root, unique(whole))
+}
+
+// few refuses too many, and none.
+func few(n *node, all []Tuple) ([]Tuple, error) {
+	switch {
+	case len(all) == 0:
+		return nil, &Error{offset: n.first(), problem: "no packet is accepted"}
+	case len(all) > MaxTuples:
+		return nil, &Error{offset: n.first(), problem: fmt.Sprintf("more than %d combinations of values are accepted", MaxTuples), expected: "fewer, such as one direction or one protocol"}
+	}
+	return all, nil
+}
+
+func unique(all []Tuple) (kept []Tuple) {
+	for _, t := range all {
+		if !slices.Contains(kept, t) {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}
+
+// first is where the node begins.
+func (n *node) first() int {
+	if n.op == opTest {
+		return n.offset
+	}
+	return n.kids[0].first()
+}
+
+func (n *node) tuples() (all []Tuple, err error) {
+	switch n.op {
+	case opTest:
+		if all = testTuples(strings.Fields(n.text)); all == nil {
+			return nil, n.noWords()
+		}
+		return all, nil
+	case opNot:
+		return nil, &Error{offset: n.first(), problem: "cards have no words for not", expected: "what is accepted"}
+	}
+	for i, k := range n.kids {
+		these, err := k.tuples()
+		switch {
+		case err != nil:
+			return nil, err
+		case n.op == opOr || i == 0:
+			all = append(all, these...)
+		default:
+			all = crossed(all, these)
+		}
+		if len(all) > MaxTuples {
+			return few(n, all)
+		}
+	}
+	return all, nil
+}
+
+func (n *node) noWords() error {
+	return &Error{offset: n.offset, problem: fmt.Sprintf("cards have no words for %q", n.text), expected: "tests of protocol, addresses, ports or VLAN"}
+}
+
+// crossed are those of packets that fit one of each.
+func crossed(a, b []Tuple) (all []Tuple) {
+	for _, x := range a {
+		for _, y := range b {
+			if t, ok := x.and(y); ok {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// and is what fits both; ok is false where nothing does.
+func (t Tuple) and(u Tuple) (_ Tuple, ok bool) {
+	ok = same(&t.EtherType, u.EtherType) && same(&t.Version, u.Version) && same(&t.Proto, u.Proto) &&
+		same(&t.SrcPort, u.SrcPort) && same(&t.DstPort, u.DstPort) && same(&t.SrcMAC, u.SrcMAC) && same(&t.DstMAC, u.DstMAC) &&
+		same(&t.VLAN, u.VLAN) && narrow(&t.Src, u.Src) && narrow(&t.Dst, u.Dst)
+	return t, ok && (t.EtherType == 0 || t.Version == 0)
+}
+
+func same[T comparable](a *T, b T) bool {
+	var any T
+	if *a == any {
+		*a = b
+	}
+	return b == any || *a == b
+}
+
+// narrow makes a network the smaller of two, one of which is in the other.
+func narrow(a *netip.Prefix, b netip.Prefix) bool {
+	if !b.IsValid() || a.IsValid() && !a.Overlaps(b) {
+		return !b.IsValid()
+	}
+	if !a.IsValid() || b.Bits() > a.Bits() {
+		*a = b
+	}
+	return true
+}
+
+// whole are what the tuple says with what it leaves open and cards have to know: which version of IP, and whose ports.
+func (t Tuple) whole() (all []Tuple) {
+	protos, versions := []uint8{t.Proto}, []uint8{t.Version}
+	if t.Proto == 0 && (t.SrcPort != 0 || t.DstPort != 0) {
+		protos = []uint8{ProtoUDP, ProtoTCP, ProtoSCTP}
+	}
+	if t.Version == 0 && (t.Proto != 0 || len(protos) > 1) {
+		versions = []uint8{4, 6}
+	}
+	for _, v := range versions {
+		for _, p := range protos {
+			one := t
+			one.Version, one.Proto = v, p
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// oneWord are tests of one word.
+var oneWord = map[string]Tuple{
+	"ip": {Version: 4}, "ip6": {Version: 6}, "arp": {EtherType: 0x0806}, "rarp": {EtherType: 0x8035},
+	"tcp": {Proto: ProtoTCP}, "udp": {Proto: ProtoUDP}, "sctp": {Proto: ProtoSCTP}, "icmp": {Version: 4, Proto: 1}, "icmp6": {Version: 6, Proto: 58},
+	"igmp": {Version: 4, Proto: 2}, "ah": {Proto: 51}, "esp": {Proto: 50}, "pim": {Proto: 103}, "vrrp": {Version: 4, Proto: 112},
+}
+
+// testTuples reads a test as Parse prints it; nil: cards cannot say that.
+func testTuples(words []string) []Tuple {
+	if len(words) == 1 {
+		if t, ok := oneWord[words[0]]; ok {
+			return []Tuple{t}
+		}
+		return nil
+	}
+	if t, ok := numberTuple(words); ok {
+		return []Tuple{t}
+	}
+	var in Tuple
+	ether := words[0] == "ether"
+	if t, ok := oneWord[words[0]]; ok && t.EtherType == 0 {
+		in, words = t, words[1:]
+	} else if ether {
+		words = words[1:]
+	}
+	return directed(in, words, ether)
+}
+
+// numberTuple reads a test of a number.
+func numberTuple(words []string) (t Tuple, ok bool) {
+	n, err := strconv.ParseUint(words[len(words)-1], 0, 16)
+	if err != nil || n == 0 {
+		return t, false
+	}
+	switch what := strings.Join(words[:len(words)-1], " "); {
+	case what == "vlan" && n < 4095:
+		t.VLAN = uint16(n)
+	case what == "ether proto" && n == 0x0800:
+		t.Version = 4
+	case what == "ether proto" && n == 0x86dd:
+		t.Version = 6
+	case what == "ether proto" && n >= 0x600:
+		t.EtherType = uint16(n)
+	case what == "proto" && n < 256:
+		t.Proto = uint8(n)
+	case what == "ip proto" && n < 256:
+		t.Version, t.Proto = 4, uint8(n)
+	case what == "ip6 proto" && n < 256:
+		t.Version, t.Proto = 6, uint8(n)
+	default:
+		return t, false
+	}
+	return t, true
+}
+
+// directed reads a direction, a kind and a value.
+func directed(in Tuple, words []string, ether bool) (all []Tuple) {
+	if len(words) < 3 || len(words) != 3 && len(words) != 5 {
+		return nil
+	}
+	dir, kind, value := strings.Join(words[:len(words)-2], " "), words[len(words)-2], words[len(words)-1]
+	for _, end := range ends(kind, value, ether) {
+		src, fits := in.and(end.src)
+		dst, also := in.and(end.dst)
+		if !fits || !also {
+			continue
+		}
+		switch dir {
+		case "src":
+			all = append(all, src)
+		case "dst":
+			all = append(all, dst)
+		case "src or dst":
+			all = append(all, src, dst)
+		case "src and dst":
+			if t, ok := src.and(dst); ok {
+				all = append(all, t)
+			}
+		}
+	}
+	return all
+}
+
+// atEnds is a value at either end.
+type atEnds struct{ src, dst Tuple }
+
+func ends(kind, value string, ether bool) (all []atEnds) {
+	switch kind {
+	case "host", "net":
+		if ether {
+			return macEnds(value)
+		}
+		return addressEnds(value)
+	case "port":
+		return portEnds(value, value)
+	case "portrange":
+		low, high, _ := strings.Cut(value, "-")
+		return portEnds(low, high)
+	}
+	return nil
+}
+
+func macEnds(value string) []atEnds {
+	mac, err := net.ParseMAC(value)
+	if err != nil || len(mac) != 6 || [6]byte(mac) == [6]byte{} {
+		return nil
+	}
+	return []atEnds{{Tuple{SrcMAC: [6]byte(mac)}, Tuple{DstMAC: [6]byte(mac)}}}
+}
+
+func addressEnds(value string) []atEnds {
+	prefix, err := netip.ParsePrefix(value)
+	if err != nil {
+		address, err := netip.ParseAddr(value)
+		if err != nil {
+			return nil
+		}
+		prefix = netip.PrefixFrom(address, address.BitLen())
+	}
+	version := uint8(6)
+	if prefix.Addr().Is4() {
+		version = 4
+	}
+	return []atEnds{{Tuple{Version: version, Src: prefix.Masked()}, Tuple{Version: version, Dst: prefix.Masked()}}}
+}
+
+func portEnds(low, high string) (all []atEnds) {
+	first, err1 := strconv.ParseUint(low, 10, 16)
+	last, err2 := strconv.ParseUint(high, 10, 16)
+	if err1 != nil || err2 != nil || first == 0 || last < first || last-first >= MaxTuples {
+		return nil
+	}
+	for p := first; p <= last; p++ {
+		all = append(all, atEnds{Tuple{SrcPort: uint16(p)}, Tuple{DstPort: uint16(p)}})
+	}
+	return all
+}
