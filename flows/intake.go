@@ -18,18 +18,19 @@ const burst = 64
 // frames that circulate through them. It belongs to the worker's thread; the
 // counters may be read from anywhere.
 type intake struct {
-	net     interfaces
-	mirror  *mirror.Mirror // of the interface, to net; nil: packets are taken from the host
-	sources []source
-	ring    int // entries of each ring of a source
-	first   int // the source that is served first in this round
-	spare   *stack
-	total   int          // frames, wherever they are
-	least   int          // how many of them it needs
-	hands   *umem.Holder // the worker's
-	inRings int          // of those
-	limit   uint64       // packets to take; 0: no limit
-	taken   uint64       // packets taken, up to limit
+	net      interfaces
+	mirror   *mirror.Mirror // of the interface, to net; nil: packets are taken from the host
+	sources  []source
+	steering steering
+	ring     int // entries of each ring of a source
+	first    int // the source that is served first in this round
+	spare    *stack
+	total    int          // frames, wherever they are
+	least    int          // how many of them it needs
+	hands    *umem.Holder // the worker's
+	inRings  int          // of those
+	limit    uint64       // packets to take; 0: no limit
+	taken    uint64       // packets taken, up to limit
 
 	packets  atomic.Uint64 // received from the rings; the worker is the only writer of these
 	bytes    atomic.Uint64

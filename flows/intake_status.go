@@ -15,6 +15,12 @@ func (n *intake) announce(from config.From) []any {
 	if why := g.WhyNotZeroCopy(); why != "" {
 		a = append(a, "why_no_zero_copy", why)
 	}
+	if n.steering.rules != nil {
+		a = append(a, "steered", n.steering.rules)
+	}
+	if n.steering.whyNot != "" {
+		a = append(a, "why_not_steered", n.steering.whyNot)
+	}
 	if g.TagsStripped {
 		a = append(a, "vlan_tags_lost", true)
 	}
@@ -40,6 +46,7 @@ func (n *intake) observe(s *FlowStatus) error {
 	s.From = n.net.Name()
 	g := n.net.Granted()
 	s.TagsLost = g.TagsStripped
+	s.Steered, s.NotSteered = n.steering.rules, n.steering.whyNot
 	s.ZeroCopy, s.WhyNot, s.MultiBuffer, s.Attach = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer, g.Mode.String()
 	s.fillClock(g)
 	for i := range n.sources {

@@ -80,6 +80,9 @@ func (n *intake) openNet(o *opening) (err error) {
 			n.sources = append(n.sources, source{port: port, of: one, id: id, buf: make([]umem.Frame, burst+maxFragments)})
 			id += clocks(one.Granted())
 		}
+		if err := n.openSteering(o, name); err != nil {
+			return err
+		}
 	}
 	return nil
 }

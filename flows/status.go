@@ -63,6 +63,8 @@ type FlowStatus struct {
 
 	ZeroCopy    bool     `json:"zero_copy"`                // granted by the driver
 	WhyNot      string   `json:"why_not,omitempty"`        // if it was not
+	Steered     []string `json:"steered,omitempty"`        // rules of ours in the card, and the queue of each
+	NotSteered  string   `json:"not_steered,omitempty"`    // why there are none, where they were preferred
 	TagsLost    bool     `json:"vlan_tags_lost,omitempty"` // the card takes them out of packets
 	CardClock   bool     `json:"card_clock"`               // times are the card's, of packets it has one for
 	PTPClock    *int     `json:"ptp_clock,omitempty"`      // which clock that is, /dev/ptpN, if the driver says

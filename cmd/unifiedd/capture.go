@@ -32,6 +32,7 @@ type captureFlags struct {
 	layout, zeroCopy string
 	queues           []int
 	ring             int
+	steer            string
 	takeOver         bool
 	mirror           string
 	ownOnly          bool
@@ -89,6 +90,8 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.IntSliceVar(&f.queues, "queues", nil, "receive queues to bind (default all)")
 	s.IntVar(&f.ring, "ring", 0, "entries of each ring of a queue (default as many as there are frames for, 32768 at most)")
 	s.BoolVarP(&f.ownOnly, "no-promiscuous-mode", "p", false, "capture only what is for this host")
+	s.StringVar(&f.steer, "steer", "", "have the card put what FILTER matches into --queues: require or prefer (default not so; alone: require)")
+	s.Lookup("steer").NoOptDefVal = string(config.SteerRequire)
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
 	s.StringVar(&f.mirror, "mirror", "", "take copies, while the host goes on: both, ingress or egress (default both)")
 	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
@@ -115,6 +118,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	}
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
 	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
+	one.From.Steer = config.Steer(f.steer)
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
 	one.To.Snaplen = config.Size(f.snaplen)
 	switch f.file {
@@ -154,6 +158,11 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 		return err
 	}
 	defer func() { err = errors.Join(err, giveBack()) }()
+	if f.steer != "" {
+		if err := os.MkdirAll(flows.SteeringDir(cfg), 0o755); err != nil {
+			return fmt.Errorf("note which rules in the card are ours: %w (run as root, or make that directory)", err)
+		}
+	}
 	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
 		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.count, Stream: stream,

@@ -67,12 +67,25 @@ func understood(c *config.Config) string {
 	for _, f := range c.Flows {
 		if text := f.From.Filter; text != "" {
 			fmt.Fprintf(&b, "  flow %s takes: %s\n", f.Name, spelledOut(text))
+			if f.From.Steer != "" {
+				fmt.Fprintf(&b, "  flow %s has the card steer to queues %v, by %s\n", f.Name, f.From.Queues, plural(rulesFor(text), "rule"))
+			}
 		}
 		for _, r := range f.From.Rules {
 			fmt.Fprintf(&b, "  flow %s, rule %s, %ss: %s\n", f.Name, r.Name, r.Action, cmp.Or(spelledOut(r.Match), "every packet"))
 		}
 	}
 	return b.String()
+}
+
+// rulesFor is how many rules of a card an expression comes to.
+func rulesFor(expr string) int {
+	e, err := filter.Parse(expr)
+	if err != nil {
+		return 0
+	}
+	all, _ := e.Tuples() // checked before
+	return len(all)
 }
 
 // spelledOut is a filter with everything that may be left out, if it is one.

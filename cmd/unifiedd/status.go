@@ -156,6 +156,12 @@ func printNetwork(w io.Writer, f *flows.FlowStatus) {
 	}
 	fmt.Fprintf(w, "  granted\t%s\n", granted(f))
 	fmt.Fprintf(w, "  times\t%s\n", times(f))
+	for _, rule := range f.Steered {
+		fmt.Fprintf(w, "  steered\t%s\n", rule)
+	}
+	if f.NotSteered != "" {
+		fmt.Fprintf(w, "  not steered\t%s\n", f.NotSteered)
+	}
 	if len(f.Left) > 0 {
 		fmt.Fprintf(w, "  left\tqueues %v are not bound: their packets stay with the kernel\n", f.Left)
 	}

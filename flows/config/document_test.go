@@ -55,6 +55,9 @@ func fromDocument(f *Flow) map[string]any {
 	if from.Queues != nil {
 		doc["queues"] = from.Queues
 	}
+	if from.Steer != "" {
+		doc["steer"] = string(from.Steer)
+	}
 	if from.Mirror != "" {
 		doc["mirror"] = string(from.Mirror)
 	}

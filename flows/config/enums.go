@@ -69,6 +69,15 @@ const (
 	MirrorEgress  Mirror = "egress"  // what the host sends
 )
 
+// Steer is whether the card puts the packets of a flow into its queues.
+type Steer string
+
+// The wishes. Empty, packets are in whatever queue the card chooses.
+const (
+	SteerRequire Steer = "require" // refuse to run without
+	SteerPrefer  Steer = "prefer"  // where the card takes the rules
+)
+
 // Layout is how packets are laid out in the capture file.
 type Layout string
 
@@ -197,6 +206,7 @@ var (
 	allZeroCopies = []ZeroCopy{ZeroCopyRequire, ZeroCopyPrefer, ZeroCopyCopy}
 	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}
 	allMirrors    = []Mirror{MirrorBoth, MirrorIngress, MirrorEgress}
+	allSteers     = []Steer{SteerRequire, SteerPrefer}
 	allLayouts    = []Layout{LayoutSlot, LayoutPacked}
 	allPrepares   = []Prepare{PrepareZero, PrepareAllocate, PrepareNone}
 	allLevels     = []Level{LevelDebug, LevelInfo, LevelWarn, LevelError}

@@ -64,6 +64,8 @@ type From struct {
 	// Mirror takes copies of packets, also of those the host sends, instead of the
 	// packets; empty: not so.
 	Mirror Mirror
+	// Steer has the card put the packets that Filter matches into Queues; empty: not so.
+	Steer Steer
 	// TakeOver accepts that unfiltered traffic of the interface with the
 	// default route no longer reaches the host.
 	TakeOver bool

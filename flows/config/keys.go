@@ -62,6 +62,7 @@ var keys = []key{
 	{"from.timestamps", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Timestamps }},
 	{"from.promiscuous", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Promiscuous }},
 	{"from.mirror", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Mirror }},
+	{"from.steer", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Steer }},
 	{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }},
 	{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }},
 	{"from.message", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Message }},

@@ -53,7 +53,7 @@ func TestFull(t *testing.T) {
 				Name: "md", Worker: "main", Pos: Pos{file, 34, 5},
 				From: From{
 					Interface: "eth0", Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
-					Ring: 8192, BusyPoll: 50 * time.Microsecond, TakeOver: true,
+					Ring: 8192, BusyPoll: 50 * time.Microsecond, Steer: SteerPrefer, TakeOver: true,
 				},
 				To: To{
 					File: "/var/lib/unifiedd/md", Layout: LayoutSlot, Prepare: PrepareAllocate, Index: true,
@@ -62,7 +62,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 58, 5},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 59, 5},
 				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
@@ -70,7 +70,7 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "wal", Worker: "main", Pos: Pos{file, 67, 5},
+				Name: "wal", Worker: "main", Pos: Pos{file, 68, 5},
 				From: From{
 					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
 					Allow: []string{"trader1.example", "trader2.example"},
@@ -81,27 +81,27 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "feed", Worker: "fast", Pos: Pos{file, 84, 5},
+				Name: "feed", Worker: "fast", Pos: Pos{file, 85, 5},
 				From: From{
 					Interface: "eth3", Filter: "udp and dst port 5000", ZeroCopy: ZeroCopyPrefer,
 					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
 				},
 				Stages: []Stage{
-					{Pos: Pos{file, 90, 9}, Set: &Set{
+					{Pos: Pos{file, 91, 9}, Set: &Set{
 						MACSource: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MACDestination: net.HardwareAddr{2, 0, 0, 0, 0, 2}, VLAN: 100,
 						IPSource: netip.MustParseAddr("10.1.0.1"), IPDestination: netip.MustParseAddr("10.1.0.2"),
 						PortSource: 4000, PortDestination: 5001,
 					}},
-					{Pos: Pos{file, 98, 9}, Sequence: &Sequence{}},
-					{Pos: Pos{file, 99, 9}, Timestamp: &Timestamp{Offset: 8}},
+					{Pos: Pos{file, 99, 9}, Sequence: &Sequence{}},
+					{Pos: Pos{file, 100, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
 				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 106, 11}},
-					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 110, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 107, 11}},
+					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 111, 11}},
 				}},
 			},
 			{
-				Name: "blocks", Worker: "fast", Pos: Pos{file, 112, 5},
+				Name: "blocks", Worker: "fast", Pos: Pos{file, 113, 5},
 				From: From{File: "/var/lib/unifiedd/image"},
 				To: To{
 					RDMA: "mlx5_0", Listen: ":7472", Cache: 64 * MiB, Transfer: 256 * KiB, Window: 8, Clients: 4,
@@ -109,57 +109,57 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "relay", Worker: "main", Pos: Pos{file, 125, 5},
+				Name: "relay", Worker: "main", Pos: Pos{file, 126, 5},
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
-				Stages: []Stage{{Pos: Pos{file, 132, 9}, Sum: &Sum{SumFloat32}}},
+				Stages: []Stage{{Pos: Pos{file, 133, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeQuorum, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 137, 11}},
-					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 138, 11}},
-					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 139, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 138, 11}},
+					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 139, 11}},
+					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 140, 11}},
 				}},
 			},
 			{
-				Name: "disk", Worker: "main", Pos: Pos{file, 141, 5},
+				Name: "disk", Worker: "main", Pos: Pos{file, 142, 5},
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
 			{
-				Name: "disk-alone", Worker: "main", Pos: Pos{file, 143, 5},
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 144, 5},
 				From: From{Generate: KiB, Rate: 100000},
 				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 				Watermarks: Watermarks{High: 8192, Low: 2048},
 			},
 			{
-				Name: "card-alone", Worker: "main", Pos: Pos{file, 154, 5},
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 155, 5},
 				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
 				To:   To{Discard: true},
 			},
 			{
-				Name: "office", Worker: "main", Pos: Pos{file, 156, 5},
+				Name: "office", Worker: "main", Pos: Pos{file, 157, 5},
 				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
 			{
-				Name: "volume", Worker: "main", Pos: Pos{file, 167, 5},
+				Name: "volume", Worker: "main", Pos: Pos{file, 168, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 179, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 179, 55}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 180, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 180, 55}}},
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"},
-						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 183, 24}}}, Pos{file, 181, 11}}}},
+						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 184, 24}}}, Pos{file, 182, 11}}}},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 187, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 188, 5},
 				From: From{
 					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 192, 11}}, {"rest", "", ActionTake, Pos{file, 193, 11}}},
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 193, 11}}, {"rest", "", ActionTake, Pos{file, 194, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 196, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 197, 5},
 				From: From{
 					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
@@ -167,7 +167,7 @@ func TestFull(t *testing.T) {
 				To: To{Discard: true},
 			},
 			{
-				Name: "replay", Worker: "main", Pos: Pos{file, 203, 5},
+				Name: "replay", Worker: "main", Pos: Pos{file, 204, 5},
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},

@@ -11,7 +11,7 @@ import (
 // place. A flow is known by its name: another name is another flow.
 type Plan struct {
 	Kept    []string `json:"kept"`    // they go on as they are
-	Changed []Change `json:"changed"` // they stop, and start anew
+	Changed []Change `json:"changed"` // they stop, and start anew; also where the filter of those changes whose packets the card steers
 	Filters []string `json:"filters"` // they go on, with another filter
 	// Subsystems are flows to NVMe hosts that go on with other namespaces or subsystems, or other hosts that may connect.
 	Subsystems []string `json:"subsystems"`
@@ -60,7 +60,7 @@ func (p *Plan) change(old, next *Flow) {
 	switch keys := flowKeys(old, next); {
 	case keys == nil:
 		p.Kept = append(p.Kept, next.Name)
-	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork:
+	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork && next.From.Steer == "":
 		p.Filters = append(p.Filters, next.Name)
 	case len(without(keys, "to.namespaces", "to.hosts", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
 		p.Subsystems = append(p.Subsystems, next.Name)

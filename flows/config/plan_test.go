@@ -56,6 +56,17 @@ flows:
 	if got := Compare(next, &filtered); !slices.Equal(got.Filters, []string{"d"}) {
 		t.Errorf("rules: %+v", got)
 	}
+	for i := range 2 {
+		steered := &[]*Config{next, &filtered}[i].Flows[0].From
+		steered.Steer, steered.Queues = SteerPrefer, []int{1}
+	}
+	if got := Compare(next, &filtered); len(got.Filters) != 0 || len(got.Changed) != 1 {
+		t.Errorf("another filter, of which the card has rules: %+v", got)
+	}
+	for i := range 2 {
+		steered := &[]*Config{next, &filtered}[i].Flows[0].From
+		steered.Steer, steered.Queues = "", nil
+	}
 	moved := filtered
 	moved.Flows = slices.Clone(filtered.Flows)
 	moved.Flows[0].From.Rules = []Rule{{Name: "all", Action: ActionTake, Pos: Pos{Line: 2}}}

@@ -179,6 +179,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	switch kind {
 	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull:
 		f.From = drawPackets(t, name)
+		drawSteered(t, &f.From)
 		if kind == KindNetworkStorage && rapid.Bool().Draw(t, "any ring") {
 			f.From.Ring = 0
 		}
@@ -335,6 +336,13 @@ func drawPackets(t *rapid.T, name string) From {
 		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
 		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
 		TakeOver:    rapid.Bool().Draw(t, "take over"),
+	}
+}
+
+// drawSteered draws a flow that a card steers, or leaves it as it is.
+func drawSteered(t *rapid.T, f *From) {
+	if f.Queues != nil && rapid.Bool().Draw(t, "steered") {
+		f.Steer, f.Filter = rapid.SampledFrom(allSteers).Draw(t, "steer"), "udp dst port 5000"
 	}
 }
 

@@ -41,6 +41,7 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"timestamps":  set(d, &f.Timestamps, oneOf(allTimestamps)),
 		"promiscuous": set(d, &f.Promiscuous, parseBool),
 		"mirror":      set(d, &f.Mirror, oneOf(allMirrors)),
+		"steer":       set(d, &f.Steer, oneOf(allSteers)),
 		"take_over":   set(d, &f.TakeOver, parseBool),
 		"rdma":        set(d, &f.RDMA, parseText),
 		"listen":      set(d, &f.Listen, parseText),

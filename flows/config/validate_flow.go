@@ -172,6 +172,7 @@ func (v *validator) packets(path string, f *From, kind Kind) {
 	v.queues(join(path, "queues"), f.Queues)
 	v.filters(join(path, "filter"), f)
 	v.mirror(path, f)
+	v.steer(path, f)
 }
 
 // mirror checks what goes with copies of packets: they arrive on an interface of their own.

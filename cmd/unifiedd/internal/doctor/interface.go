@@ -41,7 +41,7 @@ func examineInterface(name string, n needs) []Check {
 	if c.bad != Fail && c.Flags&net.FlagUp == 0 {
 		return []Check{ok("state", "driver %s, down; nobody asked for it, so it is not examined further", c.driver)}
 	}
-	checks := append([]Check{c.state(), c.nativeXDP(), c.zeroCopy(), c.queues(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
+	checks := append([]Check{c.state(), c.nativeXDP(), c.zeroCopy(), c.queues(), c.steering(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
 		c.offloads()...)
 	return append(checks, c.roce()...)
 }

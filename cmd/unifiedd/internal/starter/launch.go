@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/xdp"
 )
 
 // passed are the signals which go on to the daemon.
@@ -44,6 +46,9 @@ func (o Options) prepare(u *identity, undo *[]func() error) error {
 		return err
 	}
 	*undo = append(*undo, back)
+	if o.Steering != "" {
+		*undo = append(*undo, func() error { return xdp.SweepSteering(o.Steering) })
+	}
 	for _, path := range o.Sockets {
 		s, err := openSocket(path)
 		if err != nil {

@@ -32,6 +32,9 @@ type Options struct {
 	// Sockets are unix sockets the daemon listens on. Those it leaves behind are
 	// removed.
 	Sockets []string
+	// Steering is the directory where the daemon notes which rules in cards are its own. Those it leaves behind are
+	// taken out; empty: there are none.
+	Steering string
 	// Pages are huge pages to have free when the daemon starts. What is added for
 	// it is taken away at its end.
 	Pages []pages.Need

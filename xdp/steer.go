@@ -1,0 +1,241 @@
+package xdp
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+)
+
+// ErrNoSteering: the card does not take a rule.
+var ErrNoSteering = errors.New("the card does not steer that")
+
+// Steering is rules of ours in a card, which have it put packets into queues (ethtool calls them Rx classification, or ntuple,
+// rules). They are written down in a record before they are made, so that those of a process that is killed are found.
+type Steering struct {
+	device *device
+	name   string
+	record *steerRecord
+	rules  []heldRule
+	texts  []string
+}
+
+// heldRule is a rule as the card has it.
+type heldRule struct {
+	Rule ruleSpec
+	// Made: the card has it. Otherwise it may have it.
+	Made bool
+}
+
+// Steer has the card of an interface, in the network namespace of the calling thread, put packets that fit a tuple into one of the
+// queues: each rule has one, in turn. Records are in the directory dir. All rules are taken, or none; errors match ErrNoSteering
+// where the card is why. The caller closes the Steering.
+func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *Steering, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := SweepSteering(dir); err != nil {
+		return nil, err
+	}
+	s = &Steering{name: name}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("steer packets of %s: %w", name, err), s.Close())
+			s = nil
+		}
+	}()
+	if s.device, err = findDevice(name); err != nil {
+		return s, err
+	}
+	at, err := s.device.freeRules(name, len(tuples))
+	if err != nil {
+		return s, err
+	}
+	if s.record, err = newSteerRecord(dir, s.device.index); err != nil {
+		return s, err
+	}
+	for i, t := range tuples {
+		queue := queues[i%len(queues)]
+		rule, err := ruleOf(t, queue)
+		if err != nil {
+			return s, fmt.Errorf("%w: %w", ErrNoSteering, err)
+		}
+		rule.Location = at[i]
+		if err := s.insert(rule); err != nil {
+			return s, s.refused(t, queue, err)
+		}
+		s.texts = append(s.texts, fmt.Sprintf("%s to queue %d", describeTuple(t), queue))
+	}
+	return s, nil
+}
+
+// Rules are what the card does, for people.
+func (s *Steering) Rules() []string { return slices.Clone(s.texts) }
+
+// freeRules are locations for n rules that nobody has: where the card does not choose itself the last ones, as ethtool takes them.
+func (d *device) freeRules(name string, n int) (at []uint32, err error) {
+	_, chooses, err := ruleCount(d.ctl, name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoSteering, d.noRules(name, err))
+	}
+	if chooses {
+		return slices.Repeat([]uint32{locationAny}, n), nil
+	}
+	taken, room, err := ruleLocations(d.ctl, name)
+	if err != nil {
+		return nil, fmt.Errorf("list the card's rules: %w", err)
+	}
+	for location := room; location > 0 && len(at) < n; location-- {
+		if !slices.Contains(taken, location-1) {
+			at = append(at, location-1)
+		}
+	}
+	if len(at) < n {
+		return nil, fmt.Errorf("%w: it has room for %d rules, of which %d are taken, and %d are needed (see ethtool -n %s; ask for fewer combinations in the filter)",
+			ErrNoSteering, room, len(taken), n, name)
+	}
+	return at, nil
+}
+
+// noRules says why a card takes no rules at all.
+func (d *device) noRules(name string, err error) error {
+	on, changes, asked := ntuple(d.ctl, name)
+	switch {
+	case errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: %w (run as root, or with CAP_NET_ADMIN)", ErrPermission, err)
+	case !errors.Is(err, unix.EOPNOTSUPP):
+		return err
+	case asked == nil && !on && changes:
+		return fmt.Errorf("its rules are switched off: %w (ethtool -K %s ntuple on)", err, name)
+	case asked == nil && !on:
+		return fmt.Errorf("this card, or its driver, has no rules: %w (remove steer, or use another card)", err)
+	}
+	return fmt.Errorf("the driver does not have such rules: %w (remove steer, or ask for something simpler: a protocol, a port)", err)
+}
+
+// refused says which rule the card does not take, and why.
+func (s *Steering) refused(t filter.Tuple, queue uint32, err error) error {
+	which := fmt.Sprintf("rule %q to queue %d", describeTuple(t), queue)
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM):
+		return fmt.Errorf("%w: %s: %w", ErrNoSteering, which, s.device.noRules(s.name, err))
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w: %s: the driver has no rules that compare these fields: %w (ask for others in the filter, or remove steer)", ErrNoSteering, which, err)
+	case errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("%w: %s: somebody else has such a rule already: %w (see ethtool -n %s)", ErrNoSteering, which, err, s.name)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EBUSY), errors.Is(err, unix.ENOMEM):
+		return fmt.Errorf("%w: %s: the card has no room for it: %w (see ethtool -n %s)", ErrNoSteering, which, err, s.name)
+	}
+	return fmt.Errorf("%s: %w", which, err)
+}
+
+// insert notes a rule, makes it, and notes how the card has it.
+func (s *Steering) insert(rule ruleSpec) error {
+	s.rules = append(s.rules, heldRule{Rule: rule})
+	if err := s.record.write(s.rules); err != nil {
+		return err
+	}
+	last := &s.rules[len(s.rules)-1]
+	if err := insertRule(s.device.ctl, s.name, &last.Rule); err != nil {
+		s.rules = s.rules[:len(s.rules)-1]
+		return err
+	}
+	if as, err := ruleAt(s.device.ctl, s.name, last.Rule.Location); err == nil {
+		last.Rule = as // with what the driver adds
+	}
+	last.Made = true
+	return s.record.write(s.rules)
+}
+
+// Close takes the rules out of the card again, unless somebody else did, or put another in the place of one. Closing again does
+// nothing.
+func (s *Steering) Close() error {
+	if s.device == nil {
+		return nil
+	}
+	err := s.device.removeRules(s.rules)
+	if err != nil {
+		err = fmt.Errorf("take rules out of %s: %w (see ethtool -n %s)", s.name, err, s.name)
+	}
+	if s.record != nil {
+		err = errors.Join(err, s.record.remove())
+	}
+	err = errors.Join(err, s.device.close())
+	s.device, s.rules, s.texts = nil, nil, nil
+	return err
+}
+
+// removeRules takes rules out of the card. One that is gone needs nothing, as its rules are.
+func (d *device) removeRules(rules []heldRule) error {
+	if len(rules) == 0 {
+		return nil
+	}
+	link, err := d.handle.LinkByIndex(d.index)
+	if err != nil {
+		return nil
+	}
+	name := link.Attrs().Name
+	var errs []error
+	for _, r := range slices.Backward(rules) {
+		if err := d.removeRule(name, r); err != nil && !errors.Is(err, unix.ENODEV) {
+			errs = append(errs, fmt.Errorf("rule %d: %w", r.Rule.Location, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// removeRule takes one out where it is, if it is still ours.
+func (d *device) removeRule(name string, r heldRule) error {
+	at := []uint32{r.Rule.Location}
+	if at[0] == locationAny { // it was not told yet
+		var err error
+		if at, _, err = ruleLocations(d.ctl, name); err != nil {
+			return err
+		}
+	}
+	for _, location := range at {
+		now, err := ruleAt(d.ctl, name, location)
+		if err != nil {
+			continue // there is none
+		}
+		ours := r.Rule
+		if ours.Location = now.Location; now == ours {
+			return deleteRule(d.ctl, name, location)
+		}
+	}
+	return nil
+}
+
+// Steers is what a card can do of steering.
+type Steers struct {
+	Rules int  // that it has
+	Room  int  // rules that there can be; 0: the driver does not say
+	On    bool // it takes rules
+	Can   bool // it would take them, once that is switched on
+}
+
+// SteersPackets asks what an interface's card can do, in the network namespace of the calling thread. Errors match ErrNoSteering
+// where it can do nothing.
+func SteersPackets(name string) (s Steers, err error) {
+	d, err := findDevice(name)
+	if err != nil {
+		return s, err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	if _, _, err := ruleCount(d.ctl, name); err != nil {
+		return s, fmt.Errorf("%w: %w", ErrNoSteering, d.noRules(name, err))
+	}
+	at, room, err := ruleLocations(d.ctl, name)
+	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) {
+		return s, fmt.Errorf("list the card's rules: %w", err)
+	}
+	s.Rules, s.Room = len(at), int(room)
+	s.On, s.Can, err = ntuple(d.ctl, name)
+	if err == nil && !s.On && !s.Can {
+		err = fmt.Errorf("%w: the driver lists rules, and takes none for this card", ErrNoSteering)
+	}
+	return s, err
+}
