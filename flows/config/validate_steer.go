@@ -12,6 +12,7 @@ func (v *validator) steer(path string, f *From) {
 	switch {
 	case f.Mirror != "":
 		v.refuse(at, wrong("remove it, or mirror", "copies do not come by the queues of the card"))
+		return
 	case f.Rules != nil || f.Object.File != "":
 		v.refuse(at, wrong("remove it, or give one expression as filter", "cards take rules that one expression is made of, and here are several rules or a program"))
 	case f.Filter == "" && !v.explained(join(path, "filter")):
