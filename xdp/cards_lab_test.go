@@ -147,6 +147,7 @@ var notOnCards = map[string]string{
 	"SendNobodyListens":    "an emulated card has a link also while its fellow is down",
 	"Policies":             "TestZeroCopyGranted asks cards for zero copy",
 	"Unprivileged":         "it is about the process",
+	"SteerRefused":         rulesApart, "SteerRole": rulesApart, "SteerRules": rulesApart, "SteerListed": rulesApart, "SteerKilled": rulesApart, "SteerAllOrNone": rulesApart,
 	"SendNow":              copied,
 	"Peek":                 copied,
 	"ShareWithWhoIsSlow":   "a card has frames in its own ring, and loses packets there",
@@ -159,6 +160,7 @@ var notOnCards = map[string]string{
 }
 
 const (
+	rulesApart  = "no card here takes rules (TestSteerOnCards)"
 	longer      = "no card here has packets of several frames"
 	parts       = "no card here sends packets of several frames"
 	noInterface = "it asks nothing of an interface"

@@ -108,6 +108,9 @@ func TestCaptureRefuses(t *testing.T) {
 		"no such queue":     {[]string{"--queues", "7", "udp"}, exitFailed, "no queue 7"},
 		"unknown layout":    {[]string{"--layout", "flat", "udp"}, exitUsage, "flat"},
 		"comment, no file":  {[]string{"--capture-comment", "x", "udp"}, exitUsage, "name it by -w"},
+		"no steering":       {[]string{"--steer", "--queues", "0", "ip", "and", "udp", "dst", "port", "53"}, exitFailed, "remove steer"},
+		"steering nowhere":  {[]string{"--steer", "udp"}, exitUsage, "say queues:"},
+		"steering anything": {[]string{"--steer", "--queues", "0", "not", "udp"}, exitUsage, "rules of a card"},
 		"no zero copy":      {[]string{"--zero-copy", "require", "udp"}, exitFailed, "zero copy"},
 		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, exitFailed, "/nowhere/x.pcapng"},
 	} {

@@ -54,6 +54,7 @@ var roles = map[string]func(Options, Outcome) int{
 	"die":    func(Options, Outcome) int { unix.Kill(os.Getpid(), unix.SIGKILL); select {} },
 	"hold":   hold,
 	"listen": listen,
+	"steer":  steer,
 }
 
 // facts are what a daemon finds out about itself.

@@ -1,0 +1,63 @@
+package starter
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/testenv/ruledcard"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// steer is a daemon that has rules in a card, and waits.
+func steer(o Options, _ Outcome) int {
+	if _, err := xdp.Steer("lo", []filter.Tuple{{EtherType: 0x88b5}}, []uint32{1}, o.Steering); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(os.Getpid())
+	select {}
+}
+
+// TestRulesTakenOut: rules that a killed daemon leaves in a card go with its starter, and no others do.
+func TestRulesTakenOut(t *testing.T) {
+	dir := openDir(t)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	card := ruledcard.New(4)
+	cmd := play(t, "steer", Options{User: strconv.Itoa(nobody), Keep: Needed, Steering: dir})
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	card.Start(t, cmd)
+	if err := out.(*os.File).SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	daemon, err := strconv.Atoi(lines.Text())
+	if err != nil || daemon == cmd.Process.Pid {
+		t.Fatalf("the daemon is process %q, of starter %d", lines.Text(), cmd.Process.Pid)
+	}
+	card.Count(t, 1)
+	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != 128+int(unix.SIGKILL) {
+		t.Errorf("exit status %d", got)
+	}
+	card.Count(t, 0)
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}

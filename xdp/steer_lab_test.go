@@ -1,0 +1,41 @@
+//go:build lab
+
+package xdp
+
+import (
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestSteerOnCards holds what the documents say of the lab's cards: that none takes rules, though igb's driver lists them, and that
+// each is refused with the reason; ethtool is refused as well, and lists nothing.
+func TestSteerOnCards(t *testing.T) {
+	for name, lists := range map[string]bool{"igb0": true, "virtio0": false} {
+		dir := t.TempDir()
+		for _, text := range []string{"ip and udp dst port 5000", "ether proto 0x88b5", "ether dst 02:00:00:00:00:aa"} {
+			s, err := Steer(name, tuplesOf(t, text), []uint32{0}, dir)
+			if s != nil || !errors.Is(err, ErrNoSteering) || !errors.Is(err, unix.EOPNOTSUPP) || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "this card, or its driver, has no rules") {
+				t.Errorf("%s on %s: %v, %v", text, name, s, err)
+			}
+		}
+		if _, err := SteersPackets(name); !errors.Is(err, ErrNoSteering) {
+			t.Errorf("%s: %v", name, err)
+		}
+		noRecords(t, dir)
+		if out, err := exec.Command("ethtool", "-N", name, "flow-type", "ether", "proto", "0x88b5", "action", "0").CombinedOutput(); err == nil {
+			t.Errorf("%s: ethtool puts a rule in, and we do not: %s", name, out)
+		}
+		out, err := exec.Command("ethtool", "-n", name).CombinedOutput()
+		if got := err == nil && strings.Contains(string(out), "Total 0 rules"); got != lists {
+			t.Errorf("%s: rules are listed: %v, %s", name, got, out)
+		}
+		if left, _ := filepath.Glob(filepath.Join(dir, "*")); left != nil {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
