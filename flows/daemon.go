@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,6 +25,7 @@ type Options struct {
 	Count   uint64       // packets after which each flow is done; 0: no limit
 	Index   MakeIndex    // makes the indexes of segments, apart from this process; nil: they are made here
 	Stream  io.Writer    // where packets go, as a pcapng stream, instead of to the disk; for one flow only
+	Notes   string       // directory where it is noted which rules in cards are ours; empty: SteeringDir
 }
 
 // Daemon is one region, its workers and the flows over it. Its methods may be
@@ -141,7 +143,7 @@ func (d *Daemon) share() sharing {
 	return sharing{
 		config: c, interfaces: &d.nets, frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
-		credentials: d.secret, index: d.options.Index,
+		credentials: d.secret, index: d.options.Index, notes: cmp.Or(d.options.Notes, SteeringDir(c)),
 	}
 }
 

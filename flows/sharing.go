@@ -22,6 +22,7 @@ type sharing struct {
 	application string               // who writes, for capture files
 	stream      io.Writer            // where packets go instead of a disk; nil: to the disk
 	index       MakeIndex            // makes indexes; nil: here
+	notes       string               // directory where it is noted which rules in cards are ours
 	credentials *connect.Credentials // of RDMA connections; nil: they are plain
 }
 

@@ -36,7 +36,7 @@ func (n *intake) openSteering(o *opening, name string) error {
 	for i, q := range from.Queues {
 		queues[i] = uint32(q)
 	}
-	s, err := xdp.Steer(name, tuples, queues, SteeringDir(o.shared.config))
+	s, err := xdp.Steer(name, tuples, queues, o.shared.notes)
 	if errors.Is(err, xdp.ErrNoSteering) && from.Steer == config.SteerPrefer {
 		n.steering.whyNot = err.Error()
 		return nil

@@ -160,8 +160,12 @@ func (s *Steering) Close() error {
 	if err != nil {
 		err = fmt.Errorf("take rules out of %s: %w (see ethtool -n %s)", s.name, err, s.name)
 	}
-	if s.record != nil {
-		err = errors.Join(err, s.record.remove())
+	switch {
+	case s.record == nil:
+	case err == nil:
+		err = s.record.remove()
+	default: // it stays for the next one to try
+		err = errors.Join(err, s.record.Close())
 	}
 	err = errors.Join(err, s.device.close())
 	s.device, s.rules, s.texts = nil, nil, nil

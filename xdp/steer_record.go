@@ -14,7 +14,7 @@ import (
 )
 
 // steerPrefix is what the names of records begin with.
-const steerPrefix = "steering-"
+const steerPrefix = "unifiedd-steering-"
 
 // maxSteerRecord bounds what is read of a record.
 const maxSteerRecord = 1 << 20
@@ -40,7 +40,7 @@ func newSteerRecord(dir string, index int) (*steerRecord, error) {
 	for {
 		f, err := os.CreateTemp(dir, steerPrefix+"*")
 		if err != nil {
-			return nil, fmt.Errorf("note which rules are ours: %w (the directory is that of control.socket: make it, and give it to the user of this process)", err)
+			return nil, fmt.Errorf("note which rules are ours: %w (let this process write to that directory: a daemon's is that of control.socket)", err)
 		}
 		r := &steerRecord{f, steerNote{Namespace: namespace, Index: index}}
 		if r.lock() && r.current() { // else a sweep came first

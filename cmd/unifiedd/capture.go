@@ -108,6 +108,9 @@ const (
 	captureExtents = 64 // which hold what comes while the disk is busy with other things
 )
 
+// captureNotes is where captures note which rules in cards are theirs. The daemon's directory may be another user's.
+const captureNotes = "/run"
+
 // config makes the flags a configuration.
 func (f *captureFlags) config(filter string) (*config.Config, error) {
 	c := config.Default()
@@ -158,14 +161,9 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 		return err
 	}
 	defer func() { err = errors.Join(err, giveBack()) }()
-	if f.steer != "" {
-		if err := os.MkdirAll(flows.SteeringDir(cfg), 0o755); err != nil {
-			return fmt.Errorf("note which rules in the card are ours: %w (run as root, or make that directory)", err)
-		}
-	}
 	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.count, Stream: stream,
+		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.count, Stream: stream, Notes: captureNotes,
 	})
 	if err != nil {
 		return err
