@@ -27,8 +27,8 @@ func TestSteerOnCards(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		noRecords(t, dir)
-		if out, err := exec.Command("ethtool", "-N", name, "flow-type", "ether", "proto", "0x88b5", "action", "0").CombinedOutput(); err == nil {
-			t.Errorf("%s: ethtool puts a rule in, and we do not: %s", name, out)
+		if out, err := exec.Command("ethtool", "-N", name, "flow-type", "ether", "proto", "0x88b5", "action", "0").CombinedOutput(); !strings.Contains(string(out), "not supported") { // it may end with 0 all the same
+			t.Errorf("%s: ethtool puts a rule in, and we do not: %v, %s", name, err, out)
 		}
 		out, err := exec.Command("ethtool", "-n", name).CombinedOutput()
 		if got := err == nil && strings.Contains(string(out), "Total 0 rules"); got != lists {
