@@ -325,7 +325,7 @@ func (r *reel) wanted() uint64 {
 	if !r.begun {
 		return r.first
 	}
-	at, _ := r.parser.Want()
+	at := r.parser.Keep()
 	if r.found {
 		at = min(at, r.pending.Offset)
 	}

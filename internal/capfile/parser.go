@@ -105,6 +105,14 @@ func (p *Parser) Begin(size int64) {
 // Want says which bytes Give is to be given next; none at the end of the file.
 func (p *Parser) Want() (place int64, n int) { return p.place, p.need }
 
+// Keep is the place from which on bytes may be asked for, or be of a packet that Give tells of next: one in a block it does once it was given the block's end.
+func (p *Parser) Keep() int64 {
+	if p.step == atTrailer && p.found {
+		return p.packet.Offset
+	}
+	return p.place
+}
+
 // want asks for n bytes, for a step.
 func (p *Parser) want(s step, place int64, n int) {
 	p.step, p.place, p.need = s, place, n

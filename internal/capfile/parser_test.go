@@ -21,12 +21,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// read finds all packets of a file in memory, and fails where the parser goes back or looks outside.
+// read finds all packets of a file in memory, and fails where the parser goes back, looks outside, or tells of a packet that nobody had to keep.
 func read(t testing.TB, file []byte, growing bool) (all []Packet, err error) {
 	t.Helper()
 	p := Parser{Growing: growing}
 	p.Begin(int64(len(file)))
-	last, same := int64(-1), 0
+	last, same, kept := int64(-1), 0, int64(0)
 	for {
 		place, n := p.Want()
 		if n == 0 {
@@ -38,6 +38,11 @@ func read(t testing.TB, file []byte, growing bool) (all []Packet, err error) {
 		if place < last || n < 0 || n > MaxWant || same > 2 {
 			t.Fatalf("it wants %d bytes at %d after %d, %d times", n, place, last, same)
 		}
+		keep := p.Keep()
+		if keep > place || keep < kept {
+			t.Fatalf("what is to be kept begins at %d after %d, and what it wants at %d", keep, kept, place)
+		}
+		kept = keep
 		var b []byte
 		if place+int64(n) <= int64(len(file)) {
 			b = file[place : place+int64(n)]
@@ -51,6 +56,9 @@ func read(t testing.TB, file []byte, growing bool) (all []Packet, err error) {
 		}
 		if one.Offset < 0 || one.Len > MaxLen || one.Offset+int64(one.Len) > int64(len(file)) {
 			t.Fatalf("a packet outside of the file: %+v of %d", one, len(file))
+		}
+		if one.Offset < kept {
+			t.Fatalf("a packet at %d, which needed to be kept from %d on only", one.Offset, kept)
 		}
 		all = append(all, one)
 	}
