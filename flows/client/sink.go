@@ -184,7 +184,7 @@ func (s *Sink) Close() error {
 }
 
 // farewell is how long senders are waited for to hear of what was acknowledged.
-const farewell = time.Second
+const farewell = 3 * time.Second
 
 // settle waits until every sender has heard what is acknowledged, or a while.
 func (s *Sink) settle() {
