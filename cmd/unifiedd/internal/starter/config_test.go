@@ -16,7 +16,7 @@ func TestFor(t *testing.T) {
 	c.Flows[0].To.File, c.Flows[1].To.Device = "/data/cap/one", "/dev/nvme0n1"
 	want := Options{
 		User: "capture", Keep: Needed,
-		Dirs: []string{"/run/unifiedd", "/data/cap"}, Sockets: []string{"/run/unifiedd/control.sock"},
+		Dirs: []string{"/run/unifiedd", "/data/cap"}, Sockets: []string{"/run/unifiedd/control.sock"}, Steering: "/run/unifiedd",
 	}
 	if diff := cmp.Diff(want, For(c)); diff != "" {
 		t.Errorf("what it needs (-want +got):\n%s", diff)
