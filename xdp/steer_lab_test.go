@@ -4,18 +4,23 @@ package xdp
 
 import (
 	"errors"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestSteerOnCards holds what the documents say of the lab's cards: that none takes rules, though igb's driver lists them, and that
 // each is refused with the reason; ethtool is refused as well, and lists nothing.
 func TestSteerOnCards(t *testing.T) {
 	for name, lists := range map[string]bool{"igb0": true, "virtio0": false} {
+		testenv.Wait(t, testenv.Within(10*time.Second), name+" to be back from the namespace of the test before", func() bool { _, err := net.InterfaceByName(name); return err == nil })
 		dir := t.TempDir()
 		for _, text := range []string{"ip and udp dst port 5000", "ether proto 0x88b5", "ether dst 02:00:00:00:00:aa"} {
 			s, err := Steer(name, tuplesOf(t, text), []uint32{0}, dir)
