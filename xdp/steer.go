@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/record"
 )
 
 // ErrNoSteering: the card does not take a rule.
@@ -19,8 +20,8 @@ var ErrNoSteering = errors.New("the card does not steer that")
 type Steering struct {
 	device *device
 	name   string
-	record *steerRecord
-	rules  []heldRule
+	record *record.File
+	note   steerNote
 	texts  []string
 }
 
@@ -54,7 +55,7 @@ func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *
 	if err != nil {
 		return s, err
 	}
-	if s.record, err = newSteerRecord(dir, s.device.index); err != nil {
+	if s.record, s.note, err = newSteerRecord(dir, s.device.index); err != nil {
 		return s, err
 	}
 	for i, t := range tuples {
@@ -134,20 +135,28 @@ func (s *Steering) refused(t filter.Tuple, queue uint32, err error) error {
 
 // insert notes a rule, makes it, and notes how the card has it.
 func (s *Steering) insert(rule ruleSpec) error {
-	s.rules = append(s.rules, heldRule{Rule: rule})
-	if err := s.record.write(s.rules); err != nil {
+	s.note.Rules = append(s.note.Rules, heldRule{Rule: rule})
+	if err := s.noteDown(); err != nil {
 		return err
 	}
-	last := &s.rules[len(s.rules)-1]
+	last := &s.note.Rules[len(s.note.Rules)-1]
 	if err := insertRule(s.device.ctl, s.name, &last.Rule); err != nil {
-		s.rules = s.rules[:len(s.rules)-1]
+		s.note.Rules = s.note.Rules[:len(s.note.Rules)-1]
 		return err
 	}
 	if as, err := ruleAt(s.device.ctl, s.name, last.Rule.Location); err == nil {
 		last.Rule = as // with what the driver adds
 	}
 	last.Made = true
-	return s.record.write(s.rules)
+	return s.noteDown()
+}
+
+// noteDown has the record say what the card has of ours.
+func (s *Steering) noteDown() error {
+	if err := s.record.Put(s.note); err != nil {
+		return fmt.Errorf("note which rules are ours: %w", err)
+	}
+	return nil
 }
 
 // Close takes the rules out of the card again, unless somebody else did, or put another in the place of one. Closing again does
@@ -156,19 +165,19 @@ func (s *Steering) Close() error {
 	if s.device == nil {
 		return nil
 	}
-	err := s.device.removeRules(s.rules)
+	err := s.device.removeRules(s.note.Rules)
 	if err != nil {
 		err = fmt.Errorf("take rules out of %s: %w (see ethtool -n %s)", s.name, err, s.name)
 	}
 	switch {
 	case s.record == nil:
 	case err == nil:
-		err = s.record.remove()
+		err = s.record.Remove()
 	default: // it stays for the next one to try
 		err = errors.Join(err, s.record.Close())
 	}
 	err = errors.Join(err, s.device.close())
-	s.device, s.rules, s.texts = nil, nil, nil
+	s.device, s.record, s.note, s.texts = nil, nil, steerNote{}, nil
 	return err
 }
 

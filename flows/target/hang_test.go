@@ -1,6 +1,7 @@
 package target
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
@@ -140,6 +141,16 @@ func (h *hung) finishes(q *hostQueue, heard []fabrics.Completion) {
 // written finds what begin had written.
 func (h *hung) written(q *hostQueue, seed byte) {
 	h.rig.Helper()
+	h.read(q, func(n int, got []byte) {
+		if !bytes.Equal(got, h.fill(n, seed)[:len(got)]) {
+			h.rig.Fatalf("write %d is not on the disk as it was said", n)
+		}
+	})
+}
+
+// read reads what each of the commands that write is about.
+func (h *hung) read(q *hostQueue, check func(n int, got []byte)) {
+	h.rig.Helper()
 	for n := range hungCommands {
 		if h.disk.Block() && n >= hungCommands-4 {
 			continue
@@ -149,9 +160,7 @@ func (h *hung) written(q *hostQueue, seed byte) {
 			count = 1
 		}
 		q.succeeds(h.about(1, fabrics.OpRead, 2*n, count, h.keyed(h.live, uint64(count)<<12)))
-		if string(h.bytes(h.live, uint64(count)<<12)) != string(h.fill(n, seed)[:count<<12]) {
-			h.rig.Fatalf("write %d is not on the disk as it was said", n)
-		}
+		check(n, h.bytes(h.live, uint64(count)<<12))
 	}
 }
 
@@ -283,23 +292,15 @@ func (h *hung) reset() {
 func (h *hung) settled(q *hostQueue, atDisk int) {
 	h.rig.Helper()
 	whole := 0
-	for n := range hungCommands {
-		if h.disk.Block() && n >= hungCommands-4 {
-			continue
-		}
-		count := 2
-		if n%3 == 0 {
-			count = 1
-		}
-		q.succeeds(h.about(1, fabrics.OpRead, 2*n, count, h.keyed(h.live, uint64(count)<<12)))
-		switch got := string(h.bytes(h.live, uint64(count)<<12)); got {
-		case string(h.fill(n, 2)[:count<<12]):
+	h.read(q, func(n int, got []byte) {
+		switch string(got) {
+		case string(h.fill(n, 2)[:len(got)]):
 			whole++
-		case string(h.fill(n, 1)[:count<<12]):
+		case string(h.fill(n, 1)[:len(got)]):
 		default:
 			h.rig.Errorf("write %d is on the disk as it was never said", n)
 		}
-	}
+	})
 	if whole == 0 || whole > atDisk {
 		h.rig.Errorf("%d of the writes were done, and the disk had %d operations when the queue ended", whole, atDisk)
 	}

@@ -2,13 +2,15 @@ package pages
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/unifiedd/unifiedd/internal/record"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // Held is what was added to the machine's huge pages.
 type Held struct {
-	record *record // nil: nothing was added
+	record *record.File // nil: nothing was added
 	raises []umem.Raise
 	back   []func() error
 }
@@ -33,15 +35,18 @@ func Reserve(needs []Need) (*Held, error) {
 // note writes down a raise that is about to be made, or has been.
 func (h *Held) note(r umem.Raise) (err error) {
 	if h.record == nil {
-		if h.record, err = newRecord(); err != nil {
-			return err
+		if h.record, err = record.New(place); err != nil {
+			return fmt.Errorf("note it: %w", err)
 		}
 	}
 	if r.Made {
 		h.raises = h.raises[:len(h.raises)-1] // it was noted before
 	}
 	h.raises = append(h.raises, r)
-	return h.record.write(h.raises)
+	if err := h.record.Put(h.raises); err != nil {
+		return fmt.Errorf("note it: %w", err)
+	}
+	return nil
 }
 
 // Added is how many pages were added.
@@ -63,5 +68,5 @@ func (h *Held) GiveBack() error {
 	}
 	r := h.record
 	h.record, h.raises = nil, nil
-	return r.remove()
+	return r.Remove()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/record"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -158,11 +159,11 @@ func killed(t *testing.T) (before, after uint64) {
 func TestKilledBetween(t *testing.T) {
 	ownPlace(t)
 	_, before := count(t)
-	r, err := newRecord()
+	r, err := record.New(place)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.write([]umem.Raise{{Pages: umem.Huge2M, Node: -1, From: before + 1<<20, By: 7}}); err != nil {
+	if err := r.Put([]umem.Raise{{Pages: umem.Huge2M, Node: -1, From: before + 1<<20, By: 7}}); err != nil {
 		t.Fatal(err)
 	}
 	r.Close()

@@ -1,0 +1,110 @@
+// Package record keeps files in which a process notes what it has to give back. Each is locked for as long as its process lives, so that a later one finds those
+// of processes that were killed.
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// most bounds what is read of a record, in bytes.
+const most = 1 << 20
+
+// File is one record, locked. Close unlocks it and leaves it where it is.
+type File struct{ *os.File }
+
+// New makes an empty record whose path begins with place.
+func New(place string) (*File, error) {
+	for {
+		f, err := os.CreateTemp(filepath.Dir(place), filepath.Base(place)+"*")
+		if err != nil {
+			return nil, err
+		}
+		r := &File{f}
+		if r.lock() && r.current() { // else a sweep came first
+			return r, nil
+		}
+		f.Close()
+	}
+}
+
+// lock reports whether nobody else has the record.
+func (r *File) lock() bool {
+	for {
+		if err := unix.Flock(int(r.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != unix.EINTR {
+			return err == nil
+		}
+	}
+}
+
+// current reports whether the file is still the one of its name.
+func (r *File) current() bool {
+	a, err1 := r.Stat()
+	b, err2 := os.Lstat(r.Name())
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// Put notes what, instead of what was noted before.
+func (r *File) Put(what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	if _, err := r.WriteAt(text, 0); err != nil {
+		return err
+	}
+	return r.Truncate(int64(len(text)))
+}
+
+// Get reads what was noted, and reports whether anything was: a process may be killed before.
+func (r *File) Get(what any) (noted bool, err error) {
+	text, err := io.ReadAll(io.NewSectionReader(r, 0, most))
+	if err != nil || len(text) == 0 {
+		return false, err
+	}
+	return true, json.Unmarshal(text, what)
+}
+
+// Remove deletes the record and closes it.
+func (r *File) Remove() error { return errors.Join(os.Remove(r.Name()), r.Close()) }
+
+// Sweep has give look at each record at place whose process is gone; it reports whether the record is done with, and is to go.
+// Those that this process may not read are left alone. Errors name the file.
+func Sweep(place string, give func(*File) (done bool, err error)) error {
+	names, err := filepath.Glob(place + "*")
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range names {
+		f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+			continue
+		}
+		if err == nil {
+			err = (&File{f}).sweep(give)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w (remove the file once that is seen to)", name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *File) sweep(give func(*File) (bool, error)) error {
+	defer r.Close()
+	if !r.lock() || !r.current() {
+		return nil
+	}
+	done, err := give(r)
+	if err != nil || !done {
+		return err
+	}
+	return os.Remove(r.Name())
+}
