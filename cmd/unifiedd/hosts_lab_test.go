@@ -29,7 +29,7 @@ const (
 // and leaves; status says so.
 func TestHostsOnVerbs(t *testing.T) {
 	const address = "10.79.0.1"
-	testenv.HugePages(t, 64<<20)
+	testenv.HugePages(t, 66<<20)
 	device := labenv.SoftRoCE(t, "virtio0", address+"/24")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, device, "cq") }) // the initiator keeps completion queues for others
 	dir := t.TempDir()

@@ -37,7 +37,7 @@ func TestHostsReturn(t *testing.T) {
 	kills, seed := setting.Number(t, "UNIFIEDD_KILLS", 1), setting.Number(t, "UNIFIEDD_SEED", uint64(time.Now().UnixNano()))
 	t.Logf("UNIFIEDD_KILLS=%d UNIFIEDD_SEED=%d", kills, seed)
 	wire := labenv.Wire{Card: "virtio0", Here: "10.79.0.1", There: "10.79.0.2"}
-	testenv.HugePages(t, 64<<20)
+	testenv.HugePages(t, 66<<20)
 	r := &returning{T: t, wire: wire, random: rand.New(rand.NewPCG(seed, 0)), dir: t.TempDir()}
 	r.device = labenv.SoftRoCE(t, wire.Card, wire.Here+"/24")
 	initiator := labenv.SoftRoCE(t, "virtio1", wire.There+"/24") // the fellow

@@ -42,7 +42,7 @@ func (b *bench) nvme(t *testing.T) {
 // newVolume starts the daemon, with more keys of the flow's end.
 func (b *bench) newVolume(t *testing.T, more string) *volume {
 	t.Helper()
-	testenv.HugePages(t, 64<<20)
+	testenv.HugePages(t, 66<<20)
 	v := &volume{bench: b, file: filepath.Join(b.dir, "volume")}
 	program := filepath.Join(b.dir, "unifiedd")
 	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/unifiedd").CombinedOutput(); err != nil {
