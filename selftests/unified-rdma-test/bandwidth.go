@@ -9,12 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/measure"
 )
 
-// moderation is how many requests of a bandwidth test one completion stands for, at most, and as a part of the depth: until who naps
-// has seen it, the others keep the device busy.
-const (
-	moderation     = 100
-	moderationPart = 4
-)
+// moderation is how many requests of a bandwidth test one completion stands for, at most.
+const moderation = 100
+
+// moderate is how many one stands for: a quarter of the depth, so that the others keep the device busy until who naps has seen it, and three where nobody naps.
+func (l *link) moderate() int {
+	quarters := 1
+	if l.op == rdma.Write && l.progress == nil {
+		quarters = 3
+	}
+	return min(moderation, max(1, quarters*l.Depth/4))
+}
 
 // burst is how many requests are posted at once, at most.
 const burst = 16
@@ -28,7 +33,7 @@ func (l *link) bandwidth() (result, error) {
 		return result{}, err
 	}
 	defer back()
-	every := min(moderation, max(1, l.Depth/moderationPart))
+	every := l.moderate()
 	posted, completed := measure.NewTicks(l.Count), measure.NewTicks(l.Count)
 	next, done := 0, 0
 	for done < l.Count {

@@ -32,8 +32,9 @@ const (
 	longestNap  = 2 * time.Millisecond
 )
 
-// longSpin is one look of who does not nap: longer than the Go scheduler looks after a call.
-const longSpin = 20 * time.Millisecond
+// longSpin is one look of who does not nap. The Go scheduler notices the end of a look that was longer than 10 ms, and then looks itself every 20 µs for a while, on
+// the same processor where the program has but one.
+const longSpin = 500 * time.Millisecond
 
 // awaitRoom is await for who sends in a test of bandwidth. It sleeps for a quarter of the time it has waited, again and again: what it waits for is then late by a quarter
 // at most, which leaves the device enough to do, and a device in software has one processor more. WRITE has no use for that: in
@@ -43,7 +44,7 @@ func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 	case l.progress != nil:
 		return l.await(q)
 	case l.op == rdma.Write:
-		return l.awaitBetween(q, longSpin, func() {})
+		return l.awaitAwake(q)
 	}
 	begin := time.Now()
 	return l.awaitBetween(q, brief, func() {
@@ -51,6 +52,22 @@ func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 			sleep(nap)
 		}
 	})
+}
+
+// awaitAwake is await that looks for as long as it can at a time.
+func (l *link) awaitAwake(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
+	for {
+		n, err := q.Spin(l.polled, longSpin)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			return l.answered(n)
+		}
+		if err := l.stillWaiting(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // awaitEnd hears that the client is done. Where the device works as the program looks at it and the program has nothing else to look at, it gets the thread
