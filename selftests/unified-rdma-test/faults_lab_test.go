@@ -39,6 +39,6 @@ func TestPeerStopped(t *testing.T) {
 	peerStopped(t, newPlace(t), map[string]string{ // the kernel goes on to acknowledge
 		"-test latency -op send":            "check that the peer is alive",
 		"-test latency -op write":           "check that the peer is alive",
-		"-test bandwidth -op send -size 64": rdma.ReceiverNotReadyExceeded.String(),
+		"-test bandwidth -op send -size 64": "check that the peer is alive", // it waits for ever for a receive
 	})
 }
