@@ -6,7 +6,8 @@ import "time"
 type Exchanger interface {
 	// Exchange does rounds until x.Rounds is 0, a round fails, or about as long has gone by as limit says; who calls again goes on where the call before
 	// ended. It holds its thread all the time, and looks for what it waits for without sleeping. An error is that of a completion, or of what
-	// could not be posted. One thread at a time uses the queue pair, its completion queues and the Exchange.
+	// could not be posted. One thread at a time uses the queue pair, its completion queues and the Exchange; what the request names, memory and
+	// address handle, stays until it returns.
 	Exchange(x *Exchange, limit time.Duration) error
 }
 

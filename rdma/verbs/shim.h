@@ -60,6 +60,25 @@ void ud_set_memory(struct ud_tables *t, uint32_t place, struct ud_memory m);
 
 // The data path. None of these calls a function of libibverbs: they go through the
 // operations of the context, inline in verbs.h.
+
+// Requests as libibverbs has them.
+enum {
+	UD_CHAIN = 64,	     // given to the device at a time
+	UD_INLINE_SGES = 64, // elements with inline data among them
+};
+
+struct ud_chain {
+	uint32_t n, inlined;
+	struct ibv_send_wr wr[UD_CHAIN];
+	struct ibv_sge inline_sges[UD_INLINE_SGES];
+};
+
+// ud_put appends a request to the chain, whose elements are the first of sges and stay where they are. Returns 0, or why not.
+int ud_put(struct ud_chain *c, const struct ibv_qp *qp, const struct ud_tables *t, const struct ud_send *r, const struct ibv_sge *sges,
+	   uint32_t left);
+// ud_give posts the chain. A provider that refuses without saying which request it was has them all in its queue.
+struct ud_posted ud_give(struct ibv_qp *qp, struct ud_chain *c);
+
 struct ud_posted ud_post_send(uintptr_t qp, uintptr_t tables, const struct ud_send *r, uint32_t n, const struct ibv_sge *sges,
 			      uint32_t left);
 struct ud_posted ud_post_receive(uintptr_t qp, const struct ud_receive *r, uint32_t n, const struct ibv_sge *sges, uint32_t left);

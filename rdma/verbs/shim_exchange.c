@@ -16,10 +16,12 @@ static int arrived(const struct ud_exchange *x)
 
 // look waits for a completion of the queue, or where that is 0 for the byte: 1, 0 when the time
 // is over, or below it if there is no looking.
-static int look(const struct ud_exchange *x, uintptr_t cq, struct ibv_wc *wc)
+static int look(const struct ud_exchange *x, uintptr_t queue, struct ibv_wc *wc)
 {
+	struct ibv_cq *cq = (struct ibv_cq *)queue;
+
 	for (uint32_t i = 1;; i++) {
-		int got = cq ? ud_poll(cq, wc, 1) : arrived(x);
+		int got = cq ? cq->context->ops.poll_cq(cq, 1, wc) : arrived(x);
 
 		if (got)
 			return got;
@@ -66,22 +68,36 @@ static enum ud_stopped turn(struct ud_exchange *x, struct ibv_wc *wc)
 	return why;
 }
 
+// ready makes the request as libibverbs has it, once for all rounds: what is done between a message and its answer counts.
+static enum ud_stopped ready(struct ud_exchange *x, struct ud_chain *c)
+{
+	const struct ibv_qp *qp = (struct ibv_qp *)x->qp;
+
+	c->n = c->inlined = 0;
+	x->posted = (struct ud_posted){0, UD_STATE};
+	if (qp->state >= IBV_QPS_RTS)
+		x->posted.why = ud_put(c, qp, (struct ud_tables *)x->tables, &x->request, &x->element, 1);
+	return x->posted.why ? UD_NO_SEND : UD_GOES_ON;
+}
+
 // post posts the request.
-static enum ud_stopped post(struct ud_exchange *x)
+static enum ud_stopped post(struct ud_exchange *x, struct ud_chain *c)
 {
 	if (x->last)
 		*(uint8_t *)x->last += 1;
-	x->posted = ud_post_send(x->qp, x->tables, &x->request, 1, &x->element, 1);
+	x->posted = ud_give((struct ibv_qp *)x->qp, c);
 	return x->posted.taken ? UD_GOES_ON : UD_NO_SEND;
 }
 
 enum ud_stopped ud_exchange(struct ud_exchange *x, const struct ud_receive *again, const struct ibv_sge *into, uint64_t *times, struct ibv_wc *wc)
 {
-	for (; x->rounds; x->rounds--) {
-		enum ud_stopped why = turn(x, wc);
+	struct ud_chain c;
+	enum ud_stopped why = ready(x, &c);
 
+	for (; !why && x->rounds; x->rounds--) {
+		why = turn(x, wc);
 		if (!why)
-			why = post(x);
+			why = post(x, &c);
 		if (why)
 			return why;
 		if (times)
@@ -98,5 +114,5 @@ enum ud_stopped ud_exchange(struct ud_exchange *x, const struct ud_receive *agai
 			return UD_NO_RECEIVE;
 		}
 	}
-	return UD_GOES_ON;
+	return why;
 }

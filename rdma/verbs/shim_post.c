@@ -5,18 +5,7 @@
 #include <errno.h>
 #include <string.h>
 
-enum {
-	CHAIN = 64,	// requests given to the device at a time
-	INLINE_SGES = 64, // elements with inline data among them
-	FULL = 1	// there is no more room in the chain
-};
-
-// chain is requests as libibverbs has them, on the stack.
-struct chain {
-	uint32_t n, inlined;
-	struct ibv_send_wr wr[CHAIN];
-	struct ibv_sge inline_sges[INLINE_SGES];
-};
+enum { FULL = 1 }; // there is no more room in the chain
 
 // allowed has the operations of each transport, a bit for each: Transport.Allows. What is
 // not here would have libibverbs follow pointers that a request does not have.
@@ -74,13 +63,13 @@ static int mapped(const struct ud_tables *t, struct ibv_sge *sge)
 }
 
 // put_inline gives the request elements of its own, with mapped addresses.
-static int put_inline(struct chain *c, struct ibv_send_wr *wr, const struct ud_tables *t, const struct ibv_sge *sges, uint32_t n)
+static int put_inline(struct ud_chain *c, struct ibv_send_wr *wr, const struct ud_tables *t, const struct ibv_sge *sges, uint32_t n)
 {
 	struct ibv_sge *to = c->inline_sges + c->inlined;
 
-	if (n > INLINE_SGES)
+	if (n > UD_INLINE_SGES)
 		return EINVAL;
-	if (n > INLINE_SGES - c->inlined)
+	if (n > UD_INLINE_SGES - c->inlined)
 		return FULL;
 	for (uint32_t i = 0; i < n; i++) {
 		to[i] = sges[i];
@@ -119,9 +108,8 @@ static int put_remote(struct ibv_send_wr *wr, enum ibv_qp_type type, const struc
 	return wr->wr.ud.ah ? 0 : UD_HANDLE;
 }
 
-// put appends a request to the chain, whose elements are the first of sges.
-static int put(struct chain *c, const struct ibv_qp *qp, const struct ud_tables *t, const struct ud_send *r, const struct ibv_sge *sges,
-	       uint32_t left)
+int ud_put(struct ud_chain *c, const struct ibv_qp *qp, const struct ud_tables *t, const struct ud_send *r, const struct ibv_sge *sges,
+	   uint32_t left)
 {
 	struct ibv_send_wr *wr = &c->wr[c->n];
 	int why;
@@ -154,9 +142,7 @@ static int refused(int r)
 	return r < 0 ? -r : r;
 }
 
-// give posts the chain. A provider that refuses without saying which request it was has
-// them all in its queue.
-static struct ud_posted give(struct ibv_qp *qp, struct chain *c)
+struct ud_posted ud_give(struct ibv_qp *qp, struct ud_chain *c)
 {
 	struct ibv_send_wr *bad = NULL;
 	int r = qp->context->ops.post_send(qp, c->wr, &bad);
@@ -169,23 +155,23 @@ struct ud_posted ud_post_send(uintptr_t handle, uintptr_t tables, const struct u
 {
 	struct ibv_qp *qp = (struct ibv_qp *)handle;
 	struct ud_posted all = {0, 0}, some;
-	struct chain c;
+	struct ud_chain c;
 
 	if (qp->state < IBV_QPS_RTS)
 		return (struct ud_posted){0, UD_STATE};
 	do {
 		int why = 0;
 
-		for (c.n = c.inlined = 0; c.n < CHAIN && all.taken + c.n < n; ) {
+		for (c.n = c.inlined = 0; c.n < UD_CHAIN && all.taken + c.n < n; ) {
 			const struct ud_send *next = &r[all.taken + c.n];
 
-			why = put(&c, qp, (struct ud_tables *)tables, next, sges, left);
+			why = ud_put(&c, qp, (struct ud_tables *)tables, next, sges, left);
 			if (why)
 				break;
 			sges += next->sges;
 			left -= next->sges;
 		}
-		some = c.n ? give(qp, &c) : (struct ud_posted){0, 0};
+		some = c.n ? ud_give(qp, &c) : (struct ud_posted){0, 0};
 		all.taken += some.taken;
 		all.why = some.why ? some.why : why == FULL ? 0 : why;
 	} while (!all.why && all.taken < n);
@@ -195,7 +181,7 @@ struct ud_posted ud_post_send(uintptr_t handle, uintptr_t tables, const struct u
 // receives are requests for a receive queue, which differ only in who takes them.
 struct receives {
 	uint32_t n;
-	struct ibv_recv_wr wr[CHAIN];
+	struct ibv_recv_wr wr[UD_CHAIN];
 };
 
 static int put_receive(struct receives *c, const struct ud_receive *r, const struct ibv_sge *sges, uint32_t left)
@@ -222,7 +208,7 @@ static struct ud_posted post_receives(struct ibv_qp *qp, struct ibv_srq *srq, co
 		struct ibv_recv_wr *bad = NULL;
 		int why = 0, refusal = 0;
 
-		for (c.n = 0; c.n < CHAIN && all.taken + c.n < n; ) {
+		for (c.n = 0; c.n < UD_CHAIN && all.taken + c.n < n; ) {
 			const struct ud_receive *next = &r[all.taken + c.n];
 
 			why = put_receive(&c, next, sges, left);
