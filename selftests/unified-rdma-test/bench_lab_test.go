@@ -18,7 +18,7 @@ import (
 
 // How much a run of the usual form moves: about a second's worth.
 const (
-	benchMessages = 2000
+	benchMessages = 10000
 	benchBytes    = 24 << 20
 )
 
