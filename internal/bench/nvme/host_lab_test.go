@@ -60,15 +60,24 @@ func begin(t *testing.T, disk string, c *contest) *load {
 		l.stat = paths[0] // what has several paths is not counted before Linux 6.4
 	}
 	l.command = exec.Command(testenv.Tool(t, "fio"), "--name=load", "--filename=/dev/"+disk, "--rw="+c.mode, fmt.Sprintf("--bs=%d", c.size), fmt.Sprintf("--iodepth=%d", c.depth),
-		"--ioengine=libaio", "--direct=1", "--time_based", "--runtime=3600", "--size=256m", "--norandommap", "--randrepeat=1", "--gtod_reduce=1", "--scramble_buffers=0")
+		"--ioengine=libaio", "--direct=1", "--time_based", "--runtime=3600", "--size=256m", "--norandommap", "--randrepeat=1", "--gtod_reduce=1", "--scramble_buffers=0",
+		"--thread") // a process of its own would be of a session of its own, which no signal to the group stops
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := l.command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	before := l.bytes()
 	testenv.Wait(t, testenv.Within(30*time.Second), "fio to begin", func() bool { return l.bytes() >= before+uint64(c.size)*4 })
-	l.signal(syscall.SIGSTOP)
+	l.stop()
 	return l
+}
+
+// stop stops it, and waits until what it has asked for is done.
+func (l *load) stop() {
+	l.Helper()
+	l.signal(syscall.SIGSTOP)
+	time.Sleep(settles) // its threads have stopped
+	testenv.Wait(l, testenv.Within(30*time.Second), l.disk+" to be done", func() bool { return l.fields(l.stat)[8] == 0 })
 }
 
 // pathOf is the pattern of the name of a disk's one path: of nvme1n2 it is nvme1c*n2.
@@ -89,7 +98,7 @@ func (l *load) end() {
 	_ = l.command.Wait() // it was killed
 }
 
-// settles is how long a fio that goes on runs before it is measured.
+// settles is how long a fio that goes on runs before it is measured, and one that is stopped is left alone.
 const settles = 100 * time.Millisecond
 
 // measure has it go on for a while.
@@ -101,8 +110,7 @@ func (l *load) measure(span time.Duration, size int) sample {
 	time.Sleep(span)
 	bytes, idle = l.bytes()-bytes, l.idle()-idle
 	s := sample{bytes: float64(bytes), operations: float64(bytes) / float64(size), wall: time.Since(start)}
-	l.signal(syscall.SIGSTOP)
-	time.Sleep(settles) // what it has asked for is done
+	l.stop()
 	if s.busy = processors*s.wall - idle; bytes == 0 {
 		l.Fatalf("nothing went through %s", l.disk)
 	}

@@ -57,7 +57,11 @@ func (c *contest) compete(t *testing.T, form bench.Form, disks [2]string) {
 	}
 	measure := func(i int) func() error {
 		return func() error {
+			still, before := loads[1-i], loads[1-i].bytes()
 			c.pairs[i] = append(c.pairs[i], loads[i].measure(form.Span, c.size))
+			if after := still.bytes(); after != before {
+				return fmt.Errorf("%s did %d bytes while fio was stopped there", still.disk, after-before)
+			}
 			return nil
 		}
 	}
