@@ -68,7 +68,7 @@ static enum ud_stopped turn(struct ud_exchange *x, struct ibv_wc *wc)
 	return why;
 }
 
-// ready makes the request as libibverbs has it, once for all rounds: what is done between a message and its answer counts.
+// ready makes the request as libibverbs has it, once for all rounds of a call: what is done between a message and its answer counts.
 static enum ud_stopped ready(struct ud_exchange *x, struct ud_chain *c)
 {
 	const struct ibv_qp *qp = (struct ibv_qp *)x->qp;
