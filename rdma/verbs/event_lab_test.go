@@ -16,7 +16,7 @@ import (
 // TestEvents: what one can wait for comes, and only then.
 func TestEvents(t *testing.T) {
 	b := newBench(t, everything)
-	b.run(map[string]func(*bench){"completions": completionEvents, "solicited": solicitedEvents, "shared queue": sharedQueueEvents, "port": portEvents,
+	b.run(map[string]func(*bench){"completions": completionEvents, "several": severalEvents, "solicited": solicitedEvents, "shared queue": sharedQueueEvents, "port": portEvents,
 		"without": withoutEvents, "overrun": overrun})
 }
 
@@ -72,6 +72,29 @@ func completionEvents(b *bench) {
 	y.noEvent()
 	y.want(7, rdma.Success)
 	y.want(7, rdma.Success)
+}
+
+// severalEvents: those that were not taken add up, and being armed twice is being armed once.
+func severalEvents(b *bench) {
+	x, y := b.pair(config(rdma.RC))
+	for range 3 {
+		y.arm(false)
+		x.sendTo(y, 0)
+	}
+	if n, err := y.cq.Acknowledge(); n != 3 || err != nil {
+		b.t.Errorf("%d events of 3, %v", n, err)
+	}
+	y.noEvent()
+	for range 3 {
+		y.arm(false)
+		y.arm(false)
+		y.noEvent()
+		x.sendTo(y, 0)
+		y.event()
+	}
+	for range 6 {
+		y.want(7, rdma.Success)
+	}
 }
 
 // solicitedEvents: the sender says what is waited for. (A failure should be, too, but is not by

@@ -97,9 +97,12 @@ func (q *completionQueue) Arm(solicited bool) error {
 	if errno := C.ud_arm(q.number, only); errno != 0 {
 		return refusal("arm", q, unix.Errno(errno), nil)
 	}
+	q.asked++
 	return nil
 }
 
+// Acknowledge asks the kernel for as many events as there may be, so that the one of a queue that was armed once costs one call and not another that finds no
+// more.
 func (q *completionQueue) Acknowledge() (int, error) {
 	if q.number == 0 {
 		return 0, q.gone()
@@ -107,7 +110,12 @@ func (q *completionQueue) Acknowledge() (int, error) {
 	if q.fd < 0 {
 		return 0, q.noEvents()
 	}
-	return int(C.ud_acknowledge(q.number)), nil
+	most := max(q.asked, 1)
+	n := int(C.ud_acknowledge(q.number, C.int(most)))
+	if q.asked = max(0, q.asked-n); n < most {
+		q.asked = min(q.asked, 1) // no more came: it is armed once, if at all
+	}
+	return n, nil
 }
 
 // room is how many completions C may give.

@@ -86,7 +86,7 @@ struct ud_posted ud_post_shared(uintptr_t srq, const struct ud_receive *r, uint3
 int ud_poll(uintptr_t cq, struct ibv_wc *wc, int n);
 int ud_spin(uintptr_t cq, struct ibv_wc *wc, int n, uint32_t nanoseconds);
 int ud_arm(uintptr_t cq, int solicited);
-int ud_acknowledge(uintptr_t cq);
+int ud_acknowledge(uintptr_t cq, int most);
 uint64_t ud_now(void); // nanoseconds of CLOCK_MONOTONIC
 
 // Why ud_exchange came back.

@@ -262,13 +262,13 @@ int ud_destroy_cq(struct ibv_cq *cq)
 	return r;
 }
 
-int ud_acknowledge(uintptr_t handle)
+int ud_acknowledge(uintptr_t handle, int most)
 {
 	struct ibv_cq *cq = (struct ibv_cq *)handle, *of;
 	void *context;
 	int n = 0;
 
-	while (!lib.get_cq_event(cq->channel, &of, &context))
+	while (n < most && !lib.get_cq_event(cq->channel, &of, &context))
 		n++;
 	lib.ack_cq_events(cq, n); // at once: destroying waits for it
 	return n;
