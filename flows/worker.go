@@ -40,6 +40,7 @@ type Worker struct {
 	rounds   atomic.Uint64 // calls of all flows in turn; the thread is the writer
 	idle     atomic.Uint64 // rounds after which it waited; the thread is the writer
 	away     absences
+	slice    timeSlice // the thread's own
 
 	stopping atomic.Bool
 	done     chan struct{}
@@ -85,6 +86,9 @@ func (w *Worker) run(started chan<- error) {
 			continue
 		}
 		add(&w.idle, 1)
+		if w.slice.over(now) {
+			runtime.Gosched()
+		}
 		set = w.rest()
 	}
 }
