@@ -269,17 +269,17 @@ func (h *hung) reset() {
 	h.disk.hang()
 	defer h.disk.mend()
 	h.begin(good.queues[0], 2)
-	atDisk := h.v.server.Stats().Disk.InFlight
 	disable := &message{opcode: fabrics.OpFabrics, fabrics: fabrics.PropertySet, words: [6]uint32{0, 0x14, 6<<16 | 4<<20}}
 	good.admin.succeeds(disable)
 	good.queues[0].gone("the controller was reset")
 	good.queues[0].close()
+	atDisk := h.v.server.Stats().Disk.InFlight // some may have come to it until then
 	good.admin.succeeds(enable)
 	again := h.open(1, hungDepth)
 	again.succeeds(connectCommand(1, hungDepth, connectData(softHost, softNQN, good.controller)))
 	h.work(again)
 	if now := h.v.server.Stats().Disk.InFlight; now != atDisk {
-		h.rig.Errorf("%d operations are with the disk, and %d were before the reset", now, atDisk)
+		h.rig.Errorf("%d operations are with the disk, and %d were when the host was gone", now, atDisk)
 	}
 	h.disk.mend()
 	testenv.Wait(h.rig, patience, "the disk to be done", func() bool { return h.v.server.Stats().Disk.InFlight == 0 })
