@@ -12,13 +12,19 @@ type timeSlice struct{ begun, looked time.Time }
 // slice is less than the scheduler's time slice (forcePreemptNS).
 const slice = 8 * time.Millisecond
 
-// over reports whether it is time to yield; now is that of a round after which the worker is about to wait.
-func (s *timeSlice) over(now time.Time) bool {
-	away := now.Sub(s.looked)
+// look begins a round, and a time slice if the round before was long ago.
+func (s *timeSlice) look(now time.Time) {
+	if now.Sub(s.looked) >= slice {
+		s.begun = now
+	}
 	s.looked = now
-	if away < slice && now.Sub(s.begun) < slice {
+}
+
+// over reports whether it is time to yield, and begins a time slice if so.
+func (s *timeSlice) over() bool {
+	if s.looked.Sub(s.begun) < slice {
 		return false
 	}
-	s.begun = now
-	return away < slice
+	s.begun = s.looked
+	return true
 }

@@ -15,7 +15,7 @@ func TestTimeSlice(t *testing.T) {
 		yields, last, longest := 0, now, time.Duration(0)
 		for end := now.Add(time.Second); now.Before(end); {
 			now = now.Add(every)
-			if s.over(now) {
+			if s.look(now); s.over() {
 				yields++
 				longest = max(longest, now.Sub(last))
 				last = now
@@ -24,5 +24,21 @@ func TestTimeSlice(t *testing.T) {
 		if yields < want-1 || yields > want+1 || longest >= 10*time.Millisecond {
 			t.Errorf("every %v: %d yields in a second, %v at most between them; about %d wanted, and less than 10ms", every, yields, longest, want)
 		}
+	}
+}
+
+// TestTimeSliceOverdue: a worker that had no time to wait yields the first time it has.
+func TestTimeSliceOverdue(t *testing.T) {
+	now := time.Now()
+	s := timeSlice{looked: now, begun: now}
+	for range 50 {
+		now = now.Add(time.Millisecond)
+		s.look(now)
+	}
+	if !s.over() {
+		t.Error("it does not yield after 50 ms of rounds without a wait")
+	}
+	if s.over() {
+		t.Error("it yields twice")
 	}
 }

@@ -82,11 +82,12 @@ func (w *Worker) run(started chan<- error) {
 		w.runCommands()
 		now := time.Now()
 		w.away.note(now, set)
+		w.slice.look(now)
 		if set = 0; w.round(now) || w.pending.Load() > 0 {
 			continue
 		}
 		add(&w.idle, 1)
-		if w.slice.over(now) {
+		if w.slice.over() {
 			runtime.Gosched()
 		}
 		set = w.rest()
