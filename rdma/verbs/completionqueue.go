@@ -25,7 +25,7 @@ type completionQueue struct {
 	depth  atomic.Int64
 	soft   bool // of Soft-RoCE
 	fd     int
-	asked  int // for so many events at most, since what came was taken last; of the thread that polls
+	asked  int // how many events there may be: how often it was armed since; of the thread that polls
 }
 
 var _ rdma.CompletionQueue = (*completionQueue)(nil)
