@@ -49,7 +49,7 @@ type told struct {
 func (i *Interface) FD() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return int(i.event)
+	return i.event.fd
 }
 
 // Next hands out the next change; false says that there is none.
