@@ -50,7 +50,8 @@ func (r *File) current() bool {
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// Put notes what, instead of what was noted before.
+// Put notes what, instead of what was noted before. A process killed in between has noted either: up to a page, write(2) is not interrupted, and Get reads
+// the first value there is.
 func (r *File) Put(what any) error {
 	text, err := json.Marshal(what)
 	if err != nil {
@@ -64,11 +65,11 @@ func (r *File) Put(what any) error {
 
 // Get reads what was noted, and reports whether anything was: a process may be killed before.
 func (r *File) Get(what any) (noted bool, err error) {
-	text, err := io.ReadAll(io.NewSectionReader(r, 0, most))
-	if err != nil || len(text) == 0 {
-		return false, err
+	err = json.NewDecoder(io.NewSectionReader(r, 0, most)).Decode(what)
+	if errors.Is(err, io.EOF) {
+		return false, nil
 	}
-	return true, json.Unmarshal(text, what)
+	return err == nil, err
 }
 
 // Remove deletes the record and closes it.
