@@ -3,13 +3,10 @@
 package flows
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -169,7 +166,7 @@ func newPatient(t *testing.T, c *clinic, files bool, to string) *patient {
 	disk := labenv.Map(t, 64<<20)
 	p := &patient{clinic: c, disk: disk, device: disk.Path, raw: disk.Path, first: c.sent}
 	if files {
-		p.dir = mountedExt4(t, disk.Path)
+		p.dir = labenv.Ext4(t, disk.Path)
 	}
 	p.prescribed(t, "segment: {size: 8MiB}, flush: 20ms, durable: 100ms"+to)
 	return p
@@ -183,32 +180,6 @@ func (p *patient) prescribed(t *testing.T, how string) {
 		return
 	}
 	p.prescribe(t, "", "device: "+p.device+", "+how)
-}
-
-// mountedExt4 makes a file system on a device and returns where it is mounted.
-func mountedExt4(t *testing.T, device string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	if out, err := exec.Command(testenv.Tool(t, "mkfs.ext4"), "-q", "-F", device).CombinedOutput(); err != nil {
-		t.Fatalf("make a file system on %s: %v\n%s", device, err, out)
-	}
-	mount(t, device, dir, 0)
-	t.Cleanup(func() { unmount(t, dir) })
-	return dir
-}
-
-func mount(t *testing.T, device, dir string, flags uintptr) {
-	t.Helper()
-	if err := unix.Mount(device, dir, "ext4", flags, ""); err != nil {
-		t.Fatalf("mount %s on %s: %v", device, dir, err)
-	}
-}
-
-func unmount(t *testing.T, dir string) {
-	t.Helper()
-	if err := unix.Unmount(dir, 0); err != nil {
-		t.Fatalf("unmount %s: %v (something on it is still open)", dir, err)
-	}
 }
 
 // where is what errors must name.
@@ -261,11 +232,11 @@ func (p *patient) ended(t *testing.T, says ...string) {
 func (p *patient) recovers(t *testing.T, mend func(testing.TB)) {
 	t.Helper()
 	if p.dir != "" {
-		unmount(t, p.dir)
+		labenv.Unmount(t, p.dir)
 	}
 	mend(t)
 	if p.dir != "" {
-		mount(t, p.device, p.dir, 0)
+		labenv.Mount(t, p.device, p.dir, 0)
 	}
 	p.start(t)
 	p.capture(t, 100)

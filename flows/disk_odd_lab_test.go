@@ -55,7 +55,7 @@ func nodeRemoved(t *testing.T, c *clinic) { unplugged(t, c, true) }
 // fileSystemRemoved takes the disk away below a file system.
 func fileSystemRemoved(t *testing.T, c *clinic) {
 	odd := labenv.OddDisks(t)
-	p := &patient{clinic: c, device: odd.Blocks.Disk, dir: mountedExt4(t, odd.Blocks.Disk)}
+	p := &patient{clinic: c, device: odd.Blocks.Disk, dir: labenv.Ext4(t, odd.Blocks.Disk)}
 	p.prescribed(t, usual)
 	p.falls(t, odd.Unplug, "the disk is gone", "mount it")
 	p.recovers(t, func(t testing.TB) {
