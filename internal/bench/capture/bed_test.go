@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -29,14 +30,31 @@ type bed struct {
 	pair   *testenv.Pair
 	dir    string // on a disk
 	daemon string // paths of programs
-	sender string
-	soaker *soaker
+	sender string // and what it is told besides
+	told   []string
+	idle   meter
+	bar    float64       // what a packet may cost ours for one of stenotype's
 	settle time.Duration // how long all wait at least, when the last packet is sent
 }
 
+// newBed is on a veth pair, with a soaker.
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	testenv.Root(t)
+	b := plainBed(t)
+	testenv.HugePages(t, 2*(regionBytes+16<<20)) // the kernel has those of one daemon for a while after its end
+	b.dir, b.daemon, b.sender, b.bar = testenv.DiskDir(t), build(t, "cmd/unifiedd"), build(t, "selftests/unified-xdp-test"), stenotypeBar
+	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	s, err := startSoaker(compile(t, "soaker"), runtime.NumCPU())
+	b.must(err)
+	t.Cleanup(func() { b.must(s.close()) })
+	b.idle = s
+	return b
+}
+
+// plainBed has what is asked for, and no machinery yet.
+func plainBed(t *testing.T) *bed {
+	t.Helper()
 	form, err := bench.WantedForm()
 	if err != nil {
 		t.Fatal(err)
@@ -48,13 +66,7 @@ func newBed(t *testing.T) *bed {
 	if runtime.NumCPU() < 2 {
 		t.Fatal("sender and receiver need a CPU each")
 	}
-	testenv.HugePages(t, 2*(regionBytes+16<<20)) // the kernel has those of one daemon for a while after its end
-	b := &bed{T: t, form: form, cases: cases, dir: testenv.DiskDir(t), daemon: build(t, "cmd/unifiedd"), sender: build(t, "selftests/unified-xdp-test")}
-	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	b.soaker, err = startSoaker(compile(t, "soaker"), runtime.NumCPU())
-	b.must(err)
-	t.Cleanup(func() { b.must(b.soaker.close()) })
-	return b
+	return &bed{T: t, form: form, cases: cases}
 }
 
 // regionBytes is the default of region.size.
@@ -107,7 +119,7 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	if b.form != bench.Short {
 		b.settle = longestSettle(all)
 	}
-	c := newContest(w, all)
+	c := newContest(w, b.bar, all)
 	for i := range b.rounds() {
 		b.round(c, i, all)
 	}
@@ -118,19 +130,24 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	}
 }
 
-// round has each contestant have the packets once, and a program that drops them.
+// round has each contestant have the packets once, and a program that drops them twice: what both of its runs cost on average is what sending costs.
 func (b *bed) round(c *contest, i int, all []contestant) {
 	b.Helper()
 	rest := b.rest()
 	runs := make([]sample, len(all))
-	var traffic sample
-	turns := []func() error{func() (err error) { traffic, err = b.drop(c.work, rest); return err }}
+	var sending time.Duration
+	drop := func() error {
+		s, err := b.drop(c.work, rest)
+		sending += s.cost / 2
+		return err
+	}
+	turns := []func() error{drop}
 	for k, one := range all {
 		turns = append(turns, func() (err error) { runs[k], err = b.measure(one, c.work, rest); return err })
 	}
-	b.must(bench.Round(i, turns...))
+	b.must(bench.Round(i, append(turns, drop)...))
 	for k := range runs {
-		runs[k].cost -= traffic.cost
+		runs[k].cost -= sending
 	}
 	c.add(runs)
 }
@@ -146,7 +163,7 @@ func (b *bed) rest() float64 {
 
 // watch tells how long processors were busy while f ran, and returns the share of their time that the host had.
 func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen float64, err error) {
-	before, err := b.soaker.read()
+	before, err := b.idle.read()
 	if err != nil {
 		return 0, err
 	}
@@ -154,8 +171,8 @@ func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen
 	if err := f(); err != nil {
 		return 0, err
 	}
-	after, err := b.soaker.read()
-	busy, wall := b.soaker.busy(before, after)
+	after, err := b.idle.read()
+	busy, wall := busy(before, after, runtime.NumCPU())
 	tell(busy, wall)
 	return float64(bench.Stolen()-was) / float64(wall) / float64(runtime.NumCPU()), err
 }
@@ -226,8 +243,10 @@ func (b *bed) sendCount(w work, count int) (time.Duration, error) {
 	var said struct {
 		Seconds float64 `json:"seconds"`
 	}
-	out, err := b.pinned(&b.pair.A, senderCPU)(b.sender, "-tx", "-json", "-pages", "ordinary", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(w.rate),
-		"-size", strconv.Itoa(w.size), "-count", strconv.Itoa(count), b.pair.A.Ifname).Output()
+	b.pair.Carry(b.T)
+	args := append(slices.Clone(b.told), "-tx", "-json", "-pages", "ordinary", "-wait", "sleep", "-sleep", "50us", "-ring", "1024", "-rate", strconv.Itoa(w.rate),
+		"-size", strconv.Itoa(w.size), "-count", strconv.Itoa(count), b.pair.A.Ifname)
+	out, err := b.pinned(&b.pair.A, senderCPU)(b.sender, args...).Output()
 	if err == nil {
 		err = json.Unmarshal(out, &said)
 	}
@@ -263,6 +282,11 @@ func (b *bed) attachDrop() (l link.Link) {
 
 // others are the programs that unifiedd is compared with.
 func (b *bed) others() []contestant {
+	return []contestant{b.stenotype(stenoBlocks), netsniff(testenv.Tool(b, "netsniff-ng")), dumpcap(testenv.Tool(b, "dumpcap")), tcpdump(testenv.Tool(b, "tcpdump"))}
+}
+
+// stenotype is the one that make setup-test unpacks.
+func (b *bed) stenotype(blocks int) contestant {
 	root, err := filepath.Abs("../../../build/unpacked")
 	b.must(err)
 	program := filepath.Join(root, "usr", "sbin", "stenotype")
@@ -271,8 +295,7 @@ func (b *bed) others() []contestant {
 	if _, err := os.Stat(program); err != nil || len(libraries) == 0 {
 		b.Fatalf("stenotype is not there: %v (unpack it: make setup-test)", err)
 	}
-	return []contestant{stenotype(program, filepath.Dir(libraries[0])), netsniff(testenv.Tool(b, "netsniff-ng")),
-		dumpcap(testenv.Tool(b, "dumpcap")), tcpdump(testenv.Tool(b, "tcpdump"))}
+	return stenotype(program, filepath.Dir(libraries[0]), blocks)
 }
 
 // build builds a program of ours as it is now.

@@ -34,7 +34,7 @@ func TestAgainstCaptures(t *testing.T) {
 	}
 	all := append([]contestant{ours("unifiedd", b.daemon, "", "", advised)}, b.others()...)
 	for _, size := range sizes {
-		b.compete(r, work{size, rate}, all)
+		b.compete(r, work{size: size, rate: rate}, all)
 	}
 	b.finish(r, "capture")
 }
@@ -51,6 +51,7 @@ func TestAgainstLayouts(t *testing.T) {
 		{name: "sleep 200us", rest: "workers: [{name: main, sleep: 200us}]"},
 		{name: "sleep 1ms", rest: "workers: [{name: main, sleep: 1ms}]"},
 		{name: "sleep 4ms", rest: "workers: [{name: main, sleep: 4ms}]"},
+		{name: "sleep 10ms", rest: "workers: [{name: main, sleep: 10ms}]"},
 		{name: "poll", rest: "workers: [{name: main, wait: poll}]"},
 		{name: "spin", rest: "workers: [{name: main, wait: spin}]"},
 		{name: "ring 1024", from: "ring: 1024"},
@@ -65,7 +66,7 @@ func TestAgainstLayouts(t *testing.T) {
 		sizes, all = sizes[1:2], all[:2]
 	}
 	for _, size := range sizes {
-		b.compete(r, work{size, rate}, all)
+		b.compete(r, work{size: size, rate: rate}, all)
 	}
 	b.finish(r, "capture-layouts")
 }
@@ -73,7 +74,7 @@ func TestAgainstLayouts(t *testing.T) {
 // TestAgainstNoIndex compares a capture that has indexes made with one that has not: a segment has a fifth of the packets.
 func TestAgainstNoIndex(t *testing.T) {
 	b := newBed(t)
-	w := work{1024, rate}
+	w := work{size: 1024, rate: rate}
 	segment := fmt.Sprintf("segment: {size: %dKiB}", max(1024, int(b.span().Seconds()*float64(w.rate*w.size)/5)>>10))
 	r := bench.NewReport("Indexes beside a capture", "unifiedd with to.index", "unifiedd")
 	with := ours("unifiedd", b.daemon, "", segment+", index: true", "")

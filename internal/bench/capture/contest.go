@@ -17,11 +17,18 @@ const (
 
 // work is what every contestant gets to do.
 type work struct {
-	size int // bytes of a packet
-	rate int // packets a second
+	size int    // bytes of a packet
+	rate int    // packets a second
+	into string // what layout ours has; empty: its default
 }
 
-func (w work) String() string { return fmt.Sprintf("%d bytes, %d/s", w.size, w.rate) }
+func (w work) String() string {
+	text := fmt.Sprintf("%d bytes, %d/s", w.size, w.rate)
+	if w.into != "" {
+		text += ", " + w.into
+	}
+	return text
+}
 
 // sample is what one run of a contestant has shown.
 type sample struct {
@@ -47,12 +54,13 @@ const (
 // contest is a case and what was measured of it so far: of each contestant a sample for each round, ours the first.
 type contest struct {
 	work
+	bar     float64 // for stenotype
 	names   []string
 	samples [][]sample
 }
 
-func newContest(w work, all []contestant) *contest {
-	c := &contest{work: w}
+func newContest(w work, bar float64, all []contestant) *contest {
+	c := &contest{work: w, bar: bar}
 	for _, one := range all {
 		c.names = append(c.names, one.name)
 	}
@@ -73,7 +81,7 @@ func (c *contest) comparisons() (all []bench.Comparison) {
 	for i, name := range c.names[1:] {
 		bar := 0.0
 		if name == "stenotype" {
-			bar = stenotypeBar
+			bar = c.bar
 		} else {
 			rest = append(rest, i+1)
 		}

@@ -12,7 +12,7 @@ import (
 // TestContest: ratios are of our cost to each other's and to the best of those that are not stenotype, and a loss is told where
 // another had none.
 func TestContest(t *testing.T) {
-	c := newContest(work{64, 1000}, []contestant{{name: "ours"}, {name: "stenotype"}, {name: "slow"}, {name: "slower"}})
+	c := newContest(work{size: 64, rate: 1000}, 1.2, []contestant{{name: "ours"}, {name: "stenotype"}, {name: "slow"}, {name: "slower"}})
 	for range 5 {
 		c.add([]sample{{sent: 1000, cost: 3 * time.Millisecond, lost: 1, onDisk: 999 * 80}, {sent: 1000, cost: 2 * time.Millisecond}, {sent: 1000, cost: 9 * time.Millisecond}, {sent: 1000, cost: 12 * time.Millisecond, lost: 5}})
 	}
@@ -24,6 +24,9 @@ func TestContest(t *testing.T) {
 		if got := m.Estimate().Ratio; math.Abs(got-want[name]) > 1e-9 {
 			t.Errorf("%s: %v, want %v", m.Case, got, want[name])
 		}
+	}
+	if r.Comparisons[0].Bar != 1.2 || r.Comparisons[3].Bar != bestBar {
+		t.Errorf("bars are %v and %v", r.Comparisons[0].Bar, r.Comparisons[3].Bar)
 	}
 	if len(r.Comparisons) != 4 {
 		t.Errorf("%d comparisons", len(r.Comparisons))

@@ -54,10 +54,13 @@ func more(keys string) string {
 // themselves is 2, which loses packets; stenotype takes 2048, and keeps them. Ours has as much in extents, and its rings.
 const buffer = 64
 
+// stenoBlocks is what stenotype takes by itself.
+const stenoBlocks = 2048
+
 // stenotype is the part of stenographer that captures, as it is by default but for the index, and that it has what it got written
 // after a second instead of ten. It is killed: asked to end with nothing left to write it waits for that forever (Output::Flush).
-// All its writes are synchronous.
-func stenotype(program, libraries string) contestant {
+// All its writes are synchronous. Its memory is so many blocks of 1 MiB.
+func stenotype(program, libraries string, blocks int) contestant {
 	const age = 1
 	return contestant{name: "stenotype", kill: true, ready: "Indexing turned off", settle: (2*age + 1) * time.Second, files: "PKT0/*", format: readSteno,
 		command: func(iface, dir string) ([]string, error) {
@@ -66,7 +69,7 @@ func stenotype(program, libraries string) contestant {
 				err = os.Mkdir(filepath.Join(dir, "IDX0"), 0o700)
 			}
 			return []string{"env", "LD_LIBRARY_PATH=" + libraries, program, "--iface=" + iface, "--dir=" + dir, "--no_index", "--seccomp=none",
-				"--uid=root", "--gid=root", "--blockage_sec=" + strconv.Itoa(age)}, err
+				"--uid=root", "--gid=root", "--blockage_sec=" + strconv.Itoa(age), "--blocks=" + strconv.Itoa(blocks)}, err
 		}}
 }
 

@@ -50,7 +50,7 @@ func TestAgainstKnees(t *testing.T) {
 		sizes, first, all = sizes[1:], topRate/rateStep, all[:2] // as fast as the sender is
 	}
 	for _, size := range sizes {
-		some := b.wanted(work{size, 0}, all)
+		some := b.wanted(work{size: size}, all)
 		if len(some) == 1 {
 			continue
 		}
@@ -59,7 +59,7 @@ func TestAgainstKnees(t *testing.T) {
 			var turns []func() error
 			for k, one := range some {
 				turns = append(turns, func() error {
-					best, err := knee(first, func(rate int) (attempt, error) { return b.attempt(one, work{size, rate}) })
+					best, err := knee(first, func(rate int) (attempt, error) { return b.attempt(one, work{size: size, rate: rate}) })
 					rates[k] = append(rates[k], best)
 					return err
 				})

@@ -15,7 +15,7 @@ import (
 )
 
 // trickle are the packets whose way into the files is timed: so few that no buffer is full.
-var trickle = work{1024, 100}
+var trickle = work{size: 1024, rate: 100}
 
 const (
 	trickled = 20

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os/exec"
 	"strconv"
-	"time"
 )
 
 // soaker is the program that counts idle time.
@@ -15,15 +14,10 @@ type soaker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
-	cpu int
 }
 
-// reading is what a soaker said at a moment: the time since it began, and for how much of it each processor was
-// idle, all added up.
-type reading struct{ wall, idle time.Duration }
-
 func startSoaker(program string, cpus int) (*soaker, error) {
-	s := &soaker{cpu: cpus, cmd: exec.Command(program)}
+	s := &soaker{cmd: exec.Command(program)}
 	for i := range cpus {
 		s.cmd.Args = append(s.cmd.Args, strconv.Itoa(i))
 	}
@@ -47,12 +41,6 @@ func (s *soaker) read() (r reading, err error) {
 		err = fmt.Errorf("ask the soaker: %w", err)
 	}
 	return r, err
-}
-
-// busy is how long processors were busy between two readings, all added up, and how long that was.
-func (s *soaker) busy(from, to reading) (busy, wall time.Duration) {
-	wall = to.wall - from.wall
-	return time.Duration(s.cpu)*wall - (to.idle - from.idle), wall
 }
 
 func (s *soaker) close() error { return errors.Join(s.in.Close(), s.cmd.Wait()) }
