@@ -9,6 +9,9 @@
 // that drops all of it. It covers all from the first packet until the receiver has ended and its files are
 // on stable storage. Idle time is counted by selftests/soaker, to which waking up and interrupts are no idle time.
 //
+// In the lab guest (make lab-bench RUN=Stenotype) both cards and processors are emulated; there the receiver has an igb card with zero copy, and the kernel
+// itself tells how long it was idle.
+//
 // What was lost is what is not found again by its number in the files, read from the disk (seen).
 //
 // Nothing here is safe for concurrent use.

@@ -1,0 +1,61 @@
+//go:build lab
+
+package capture
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+//lab:program cmd/unifiedd
+//lab:program selftests/unified-xdp-test
+
+// cardRate is how many packets a second an emulated card and processor take from a sender beside all contestants.
+const cardRate = 4000
+
+// cardBar is what a packet may cost ours for one of stenotype's where the card has zero copy.
+const cardBar = 1.0
+
+// cardRegion has the memory of ours, since guests are small, and naps after which a packet costs little of the emulated processor that wakes.
+const cardRegion = "workers: [{name: main, sleep: 10ms}]\nregion: {size: 128MiB, extents: 32}"
+
+// cardBlocks is the least memory that it runs with, in MiB: several times the packets of a run of the usual form.
+const cardBlocks = 128
+
+// TestAgainstStenotypeOnCard compares with stenotype on an emulated igb card with zero copy, writing to files on the NVMe disk. The guest is gone
+// afterwards, so the report goes to standard output, where make lab-bench takes it from.
+func TestAgainstStenotypeOnCard(t *testing.T) {
+	testenv.Long(t, "make lab-bench measures; that captures from the card lose nothing and copy nothing TestCardToDisk shows")
+	b := newCardBed(t)
+	r := bench.NewReport("Packets of an emulated igb card to disk, in the lab guest", "unifiedd", "stenotype")
+	r.Notes = []string{
+		fmt.Sprintf("%d rounds, each contestant in turn having %v of packets; sender and receiver on a CPU each; %s form.", b.rounds(), b.span(), b.form.Name),
+		"What a packet costs is the time the guest's processors were not idle less that of the same packets into an XDP program that drops them.",
+		"The guest's processors, card and disk are emulated: only the ratios mean something.",
+	}
+	theirs := b.stenotype(cardBlocks)
+	for _, w := range []work{{64, cardRate, "packed"}, {512, cardRate, "packed"}, {1024, cardRate, "packed"}, {1500, cardRate, "packed"}, {1024, cardRate, "slot"}} {
+		b.compete(r, w, []contestant{ours("unifiedd", b.daemon, "zero_copy: require", "segment: {size: 32MiB}, layout: "+w.into, cardRegion), theirs})
+	}
+	if err := r.Print(os.Stdout, "lab-capture"); err != nil {
+		t.Error(err)
+	}
+}
+
+// newCardBed is on the igb cards of the guest, whose kernel tells how long it had nothing to do: a program that soaks up idle time would have the processors
+// that the emulator's own threads run on.
+func newCardBed(t *testing.T) *bed {
+	t.Helper()
+	b := plainBed(t)
+	testenv.HugePages(t, 2*(128+32+16)<<20)
+	b.pair, b.dir, b.bar = labenv.Igb(t), labenv.Ext4(t, labenv.Disk), cardBar
+	b.daemon, b.sender, b.told = labenv.Program(t, "unifiedd"), labenv.Program(t, "unified-xdp-test"), []string{"-zero-copy", "copy"} // else its card has no link for a moment
+	b.idle = kernelMeter{time.Now()}
+	return b
+}
