@@ -30,8 +30,8 @@ type bed struct {
 	pair   *testenv.Pair
 	dir    string // on a disk
 	daemon string // paths of programs
-	sender string // and what it is told besides
-	told   []string
+	sender string
+	told   []string // options of the sender, besides those that all beds give it
 	idle   meter
 	bar    float64       // what a packet may cost ours for one of stenotype's
 	settle time.Duration // how long all wait at least, when the last packet is sent
@@ -172,8 +172,8 @@ func (b *bed) watch(f func() error, tell func(busy, wall time.Duration)) (stolen
 		return 0, err
 	}
 	after, err := b.idle.read()
-	busy, wall := busy(before, after, runtime.NumCPU())
-	tell(busy, wall)
+	spent, wall := busy(before, after, runtime.NumCPU())
+	tell(spent, wall)
 	return float64(bench.Stolen()-was) / float64(wall) / float64(runtime.NumCPU()), err
 }
 

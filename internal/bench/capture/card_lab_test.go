@@ -25,7 +25,7 @@ const cardBar = 1.0
 // cardRegion has the memory of ours, since guests are small, and naps after which a packet costs little of the emulated processor that wakes.
 const cardRegion = "workers: [{name: main, sleep: 10ms}]\nregion: {size: 128MiB, extents: 32}"
 
-// cardBlocks is the least memory that it runs with, in MiB: several times the packets of a run of the usual form.
+// cardBlocks is the least memory that stenotype runs with, in MiB.
 const cardBlocks = 128
 
 // TestAgainstStenotypeOnCard compares with stenotype on an emulated igb card with zero copy, writing to files on the NVMe disk. The guest is gone
