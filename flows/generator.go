@@ -35,7 +35,7 @@ type generator struct {
 
 const (
 	// generatorRing is how many packets wait at most.
-	generatorRing = 4096
+	generatorRing = 16384
 	// generatedAt is where in its frame a packet is: where a card puts those of the slot layout.
 	generatedAt = umem.PacketHeadroom + slotHeadroom
 	// generatedHead is an Ethernet, an IPv4 and a UDP header.
