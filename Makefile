@@ -49,8 +49,8 @@ test-fidelity: setup-test ## compare captures with tcpdump's over ROUNDS (100) o
 test-overload: setup-test ## send more than a flow takes for SPAN (60) seconds (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_SECONDS=$(or $(SPAN),60) go test -count=1 -v -timeout 30m -run '^TestLongOverload$$' ./flows
 
-test-ring: setup-test ## go round a ring of segments with a floor of free space for SPAN (3600) seconds at RATE (40000) packets a second (root)
-	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RING=$(or $(SPAN),3600) UNIFIEDD_RATE=$(or $(RATE),40000) go test -count=1 -v -timeout 24h -run '^TestRingSpan$$' ./flows
+test-ring: setup-test ## go round a ring of segments with a floor of free space for SPAN (3600) seconds at RATE packets a second (0: as many as the disk takes) (root)
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_RING=$(or $(SPAN),3600) UNIFIEDD_RATE=$(or $(RATE),0) go test -count=1 -v -timeout 24h -run '^TestRingSpan$$' ./flows
 
 test-powercut: setup-test ## cut the power of a recorded disk under captures, logs and NVMe targets, CUTS (100) times each, and check what is left (root; KERNEL=6.1|6.12|7)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_CUTS=$(or $(CUTS),100) UNIFIEDD_KERNEL=$(KERNEL) go test -count=1 -v -timeout 60m -run '^TestPowerCuts$$' ./selftests/powercut

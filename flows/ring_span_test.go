@@ -46,19 +46,21 @@ func usageNow(t *testing.T) (n usage) {
 }
 
 // TestRingSpan goes round a ring of segments with a floor, again and again: nothing is lost, what is left is without a gap and the newest, and
-// neither memory nor descriptors nor what is on the disk grow. UNIFIEDD_RING is how many seconds, at UNIFIEDD_RATE packets of 1400 bytes a second.
+// neither memory nor descriptors nor what is on the disk grow. UNIFIEDD_RING is how many seconds, at UNIFIEDD_RATE packets of 1400 bytes a second; 0: as
+// many as the disk takes.
 func TestRingSpan(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
-	testenv.HugePages(t, 200<<20)
 	span, rate := time.Duration(setting.Number(t, "UNIFIEDD_RING", 4))*time.Second, setting.Number(t, "UNIFIEDD_RATE", 8000)
-	disk, keep, segment := uint64(96<<20), uint64(32<<20), "4MiB"
+	disk, keep, segment, extents := uint64(96<<20), uint64(32<<20), "4MiB", 64
 	if span > time.Minute {
-		disk, keep, segment = 1<<30, 256<<20, "32MiB"
+		disk, keep, segment, extents = 8<<30, 1<<30, "256MiB", 512
 	}
+	region := uint64(2*extents+64) << 20
+	testenv.HugePages(t, region+8<<20)
 	l := &lab{Pair: &testenv.Pair{}, dir: testenv.Ext4(t, disk)}
 	low := lowest(t, l.dir)
-	d := l.open(t, fmt.Sprintf("{region: {size: 192MiB, extents: 64}, flows: [{name: f, from: {generate: 1400, rate: %d}, to: {file: %s/cap, segment: {size: %s}, keep_free: %d}}]}", rate, l.dir, segment, keep), Options{})
+	d := l.open(t, fmt.Sprintf("{region: {size: %d, extents: %d}, flows: [{name: f, from: {generate: 1400, rate: %d}, to: {file: %s/cap, segment: {size: %s}, keep_free: %d}}]}", region, extents, rate, l.dir, segment, keep), Options{})
 	f := d.Flows()[0]
 	if err := f.Start(); err != nil {
 		t.Fatal(err)

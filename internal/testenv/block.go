@@ -93,7 +93,7 @@ func attachLoop(fd int, file string, size uint64) (*os.File, error) {
 	}
 	defer control.Close()
 	config := unix.LoopConfig{Fd: uint32(fd)}
-	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR
+	config.Info.Flags = unix.LO_FLAGS_AUTOCLEAR | unix.LO_FLAGS_DIRECT_IO
 	config.Info.Sizelimit = size
 	copy(config.Info.File_name[:len(config.Info.File_name)-1], file)
 	for range 20 {
