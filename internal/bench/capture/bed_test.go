@@ -42,7 +42,7 @@ func newBed(t *testing.T) *bed {
 	t.Helper()
 	testenv.Root(t)
 	b := plainBed(t)
-	testenv.HugePages(t, 2*(regionBytes+16<<20)) // the kernel has those of one daemon for a while after its end
+	testenv.HugePages(t, 2*(b.region()+16<<20)) // the kernel has those of one daemon for a while after its end
 	b.dir, b.daemon, b.sender, b.bar = testenv.DiskDir(t), build(t, "cmd/unifiedd"), build(t, "selftests/unified-xdp-test"), stenotypeBar
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	s, err := startSoaker(compile(t, "soaker"), runtime.NumCPU())
@@ -69,8 +69,19 @@ func plainBed(t *testing.T) *bed {
 	return &bed{T: t, form: form, cases: cases}
 }
 
-// regionBytes is the default of region.size.
-const regionBytes = 256 << 20
+// region is the most memory that ours has. The default of region.size is enough for the short form.
+func (b *bed) region() uint64 {
+	if b.form == bench.Short {
+		return 256 << 20
+	}
+	return 1 << 30
+}
+
+// advised is ours as docs/layouts.md advises for a worker that only captures. What waits for the disk has half of the region.
+func (b *bed) advised() contestant {
+	region := b.region()
+	return ours("unifiedd", b.daemon, "", "", fmt.Sprintf("workers: [{name: main, sleep: 1ms}]\nregion: {size: %dMiB, extents: %d}", region>>20, region>>21))
+}
 
 func (b *bed) must(err error) {
 	b.Helper()

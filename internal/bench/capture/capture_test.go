@@ -10,9 +10,6 @@ import (
 // rate is how many packets a second there are in contests: as many as all contestants take.
 const rate = 200000
 
-// advised is what docs/layouts.md advises for a worker that only captures.
-const advised = "workers: [{name: main, sleep: 1ms}]\nregion: {extents: 64}"
-
 // finish keeps a report, and says how it came about.
 func (b *bed) finish(r *bench.Report, name string) {
 	b.Helper()
@@ -32,7 +29,7 @@ func TestAgainstCaptures(t *testing.T) {
 	if b.form == bench.Short {
 		sizes = sizes[2:3]
 	}
-	all := append([]contestant{ours("unifiedd", b.daemon, "", "", advised)}, b.others()...)
+	all := append([]contestant{b.advised()}, b.others()...)
 	for _, size := range sizes {
 		b.compete(r, work{size: size, rate: rate}, all)
 	}

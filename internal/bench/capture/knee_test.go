@@ -45,7 +45,7 @@ func TestAgainstKnees(t *testing.T) {
 	b := newBed(t)
 	r := bench.NewReport("Packets to disk, the highest rate without loss", "unifiedd", "others")
 	sizes, first := []int{64, 1024}, float64(firstRate)
-	all := append([]contestant{ours("unifiedd", b.daemon, "", "", advised)}, b.others()...)
+	all := append([]contestant{b.advised()}, b.others()...)
 	if b.form == bench.Short {
 		sizes, first, all = sizes[1:], topRate/rateStep, all[:2] // as fast as the sender is
 	}

@@ -26,7 +26,7 @@ const (
 func TestAgainstDelays(t *testing.T) {
 	b := newBed(t)
 	r := bench.NewReport("Packets to disk, until they can be read", "unifiedd", "others")
-	all := append([]contestant{ours("unifiedd", b.daemon, "", "", advised)}, b.others()...)
+	all := append([]contestant{b.advised()}, b.others()...)
 	if b.form == bench.Short {
 		all = all[:2] // the next is stenotype
 	}
