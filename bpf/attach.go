@@ -32,7 +32,8 @@ var modeFlags = map[Mode]link.XDPAttachFlags{Driver: link.XDPDriverMode, Generic
 // Attach puts the program on the interface with this index in the network
 // namespace of the calling thread, where it stays until Close or the end of the
 // process. Mode tells what was granted. Errors match [ErrOccupied],
-// [ErrNoDriverMode], [ErrDriverRefused], [ErrAttached] or [ErrClosed].
+// [ErrNoDriverMode], [ErrDriverRefused], [ErrOtherMode], [ErrAttached] or [ErrClosed],
+// and with Config.Dispatcher those of package dispatcher.
 func (p *Program) Attach(ifindex int, mode Mode) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,6 +42,8 @@ func (p *Program) Attach(ifindex int, mode Mode) error {
 		return fmt.Errorf("attach to interface %d: %w", ifindex, ErrClosed)
 	case p.link != nil:
 		return fmt.Errorf("attach to interface %d: %w", ifindex, ErrAttached)
+	case p.config.Dispatcher != nil:
+		return p.join(ifindex, mode)
 	case mode != Any:
 		return p.attach(ifindex, mode)
 	}

@@ -40,6 +40,7 @@ const (
 	captureMapXsks                 = "xsks"
 	captureProgUnifieddCapture     = "unifiedd_capture"
 	captureProgUnifieddCaptureCard = "unifiedd_capture_card"
+	captureVarDispatched           = "dispatched"
 	captureVarMaxLen               = "max_len"
 	captureVarMetaRefused          = "meta_refused"
 	captureVarOwnProgram           = "own_program"
@@ -106,6 +107,7 @@ type captureMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type captureVariableSpecs struct {
+	Dispatched  *ebpf.VariableSpec `ebpf:"dispatched"`
 	MaxLen      *ebpf.VariableSpec `ebpf:"max_len"`
 	MetaRefused *ebpf.VariableSpec `ebpf:"meta_refused"`
 	OwnProgram  *ebpf.VariableSpec `ebpf:"own_program"`
@@ -150,6 +152,7 @@ func (m *captureMaps) Close() error {
 //
 // It can be passed to loadCaptureObjects or ebpf.CollectionSpec.LoadAndAssign.
 type captureVariables struct {
+	Dispatched  *ebpf.Variable `ebpf:"dispatched"`
 	MaxLen      *ebpf.Variable `ebpf:"max_len"`
 	MetaRefused *ebpf.Variable `ebpf:"meta_refused"`
 	OwnProgram  *ebpf.Variable `ebpf:"own_program"`

@@ -1,9 +1,11 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
@@ -30,10 +32,19 @@ type Config struct {
 	// attached to that interface only, and in driver mode only. Load must run on a
 	// thread in the network namespace of the interface. Needs Timestamps and Linux 6.3.
 	Device int
+	// Dispatcher, where it is not nil, is that of libxdp on the interface that the program is for, and which it joins there beside the
+	// programs of others. It belongs to the Program once that is loaded. Then Device must be 0, and where the dispatcher calls no
+	// programs that change packets (those of libxdp did not before xdp-tools 1.5.5, and Linux keeps to it since 6.13) there are no
+	// timestamps: MetaRefused says so from the first packet on.
+	Dispatcher *dispatcher.Interface
+	// Priority is the program's among those of the dispatcher: programs with lower ones run first.
+	Priority uint32
 	// Filter, Rules and Own are a [Selection]: which packets are wanted.
 	Filter *filter.Expr
 	Rules  []Rule
 	Own    *Object
+
+	unstamped bool // the dispatcher takes no program that writes timestamps, so it is one that does not
 }
 
 func (c Config) selection() Selection { return Selection{c.Filter, c.Rules, c.Own} }
@@ -44,6 +55,9 @@ func (c Config) check() error {
 	}
 	if c.Device < 0 || c.Device > math.MaxInt32 || c.Device != 0 && !c.Timestamps {
 		return fmt.Errorf("load XDP program: times of the card of interface %d: give the index of an interface, and ask for timestamps", c.Device)
+	}
+	if c.Device != 0 && c.Dispatcher != nil {
+		return errors.New("load XDP program: times of the card's clock: only a program that has the interface for itself can ask the card, and not one in a dispatcher")
 	}
 	s := c.selection()
 	return s.check()

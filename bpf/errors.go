@@ -21,6 +21,9 @@ var (
 	// ErrDriverRefused: the driver has native XDP, but refuses this program on
 	// the interface as it is configured; mostly because of its MTU.
 	ErrDriverRefused = errors.New("driver refuses the XDP program")
+	// ErrOtherMode: the dispatcher on the interface runs in another mode than the
+	// one asked for.
+	ErrOtherMode = errors.New("the dispatcher runs in another mode")
 	// ErrRefused: the kernel's verifier refused the program. The error is a
 	// *[RefusedError].
 	ErrRefused = errors.New("verifier refuses the XDP program")
@@ -38,6 +41,8 @@ type ForeignError struct {
 	Name      string // of the other program, or "" when it may not be read
 	Mode      Mode   // how it is attached, Any when the kernel says several ways
 	LinkID    uint32 // of the bpf_link that holds it, 0 when attached by netlink
+	// Dispatcher: the other program is a dispatcher of libxdp, which ours could join.
+	Dispatcher bool
 }
 
 // Error names the other program and how to remove it.
@@ -51,9 +56,20 @@ func (e *ForeignError) Error() string {
 }
 
 func (e *ForeignError) remedy() string {
+	if e.Dispatcher {
+		return fmt.Sprintf("to run in it beside the programs that are there: from.beside: libxdp; see which: xdp-loader status %s", e.Interface)
+	}
 	if e.LinkID != 0 {
 		return fmt.Sprintf("stop the process that holds it, or: bpftool link detach id %d", e.LinkID)
 	}
+	if e.Name == "" {
+		return e.off() + "; if it is a dispatcher of libxdp, which only CAP_SYS_ADMIN may see, from.beside: libxdp joins it"
+	}
+	return e.off()
+}
+
+// off is how to take the program off.
+func (e *ForeignError) off() string {
 	off := map[Mode]string{Driver: "xdpdrv", Generic: "xdpgeneric"}[e.Mode]
 	if off == "" {
 		off = "xdp"

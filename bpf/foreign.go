@@ -8,6 +8,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
+
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 )
 
 // occupied names the program on the interface.
@@ -22,6 +24,7 @@ func occupied(iface *net.Interface) error {
 	e := &ForeignError{Interface: iface.Name, ID: xdp.ProgId, Mode: attachedMode(xdp.AttachMode)}
 	e.Name = programName(e.ID)
 	e.LinkID = holder(iface.Index, e.ID)
+	e.Dispatcher = dispatcher.Is(e.ID)
 	return e
 }
 

@@ -43,6 +43,11 @@ func (c Config) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	if err := c.setConstants(spec); err != nil {
 		return nil, err
 	}
+	if c.Dispatcher != nil {
+		if err := extend(spec); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case s.Own != nil:
 		return spec, s.Own.join(spec, c.MultiBuffer)
@@ -91,6 +96,13 @@ func (c Config) setConstants(spec *ebpf.CollectionSpec) error {
 
 // load puts a prepared program into the kernel, on the maps given or, when there
 // are none, on new ones. The caller closes the collection.
+func (c *Config) load(spec *ebpf.CollectionSpec, s *Selection, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
+	if c.Dispatcher != nil {
+		return c.loadExtension(spec, s, shared)
+	}
+	return load(spec, s, shared)
+}
+
 func load(spec *ebpf.CollectionSpec, s *Selection, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	level := ebpf.LogLevelStats // logs errors without a line per instruction
 	if s.Own != nil {
@@ -120,7 +132,7 @@ func Load(c Config) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	collection, err := load(spec, &s.Selection, nil)
+	collection, err := c.load(spec, &s.Selection, nil)
 	if err != nil {
 		return nil, err
 	}

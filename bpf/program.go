@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
 )
@@ -27,9 +26,15 @@ type Program struct {
 	mapped  *mappedWord
 	program *ebpf.Program // the instance that runs; nil when closed
 	current               // what belongs to it alone
-	link    link.Link     // nil while not attached
+	link    attachment    // nil while not attached
 	mode    Mode          // of link
 	buffer  []captureCounter
+}
+
+// attachment has the program on its interface: a bpf_link, or a place in a dispatcher.
+type attachment interface {
+	Update(*ebpf.Program) error
+	Close() error
 }
 
 // newProgram takes what it needs out of the collection, the word and the namespace.
@@ -82,7 +87,7 @@ func (p *Program) change(s table) error {
 	}
 	var collection *ebpf.Collection
 	err = p.home.do(func() (err error) {
-		collection, err = load(spec, &s.Selection, p.maps.replacements())
+		collection, err = p.config.load(spec, &s.Selection, p.maps.replacements())
 		return err
 	})
 	if err != nil {
@@ -129,6 +134,7 @@ func (p *Program) Close() error {
 	p.refused.Store(last)
 	err := errors.Join(p.detach(), p.program.Close(), p.mapped.close(), p.home.close(),
 		p.maps.sockets.Close(), p.maps.counters.Close(), p.maps.rules.Close(), p.maps.status.Close(), p.current.close())
+	p.config.Dispatcher.Close()
 	p.program = nil
 	return err
 }

@@ -26,7 +26,7 @@ enum verdict {
 	VERDICT_REDIRECTED, /* given to the AF_XDP socket of its queue */
 	VERDICT_NO_MATCH,   /* left to the kernel: the filter does not want it */
 	VERDICT_TOO_LONG,   /* left to the kernel: wanted, but longer than max_len */
-	VERDICT_NO_SOCKET,  /* left to the kernel: wanted, but no socket is bound there */
+	VERDICT_NO_SOCKET,  /* left to the kernel: wanted, but no socket is bound there; or to be dropped, and it is dispatched */
 	VERDICT_UNCLEAR,    /* left to the kernel: the user's program returned what means nothing */
 	VERDICT_DROPPED,    /* dropped, as a rule or the user's program says */
 	VERDICT_COUNT,
@@ -86,6 +86,9 @@ volatile const __u8 timestamps = 0;
 
 /* Whether the user's program decides, and not the filter. */
 volatile const __u8 own_program = 0;
+
+/* Whether the program is one of those that a dispatcher calls, and may be there longer than its process. */
+volatile const __u8 dispatched = 0;
 
 /*
  * Set, and never cleared, when a driver had no room for a timestamp. Written here before
@@ -310,6 +313,9 @@ static __always_inline int capture(struct xdp_md *ctx, bool card)
 	case DECISION_LEAVE:
 		return count(seat, VERDICT_NO_MATCH, length, XDP_PASS);
 	case DECISION_DROP:
+		/* The kernel takes the sockets of a process that ends out of the map. */
+		if (dispatched && (queue >= queues || !bpf_map_lookup_elem(&xsks, &socket)))
+			return count(seat, VERDICT_NO_SOCKET, length, XDP_PASS);
 		return count(seat, VERDICT_DROPPED, length, XDP_DROP);
 	default:
 		return count(seat, VERDICT_UNCLEAR, length, XDP_PASS);

@@ -21,6 +21,12 @@ func (n *intake) announce(from config.From) []any {
 	if n.steering.whyNot != "" {
 		a = append(a, "why_not_steered", n.steering.whyNot)
 	}
+	if g.Dispatched {
+		a = append(a, "beside", string(from.Beside))
+	}
+	if g.NoArrival != nil {
+		a = append(a, "why_no_arrival_times", g.NoArrival.Error())
+	}
 	if g.TagsStripped {
 		a = append(a, "vlan_tags_lost", true)
 	}
@@ -48,6 +54,9 @@ func (n *intake) observe(s *FlowStatus) error {
 	s.TagsLost = g.TagsStripped
 	s.Steered, s.NotSteered = n.steering.rules, n.steering.whyNot
 	s.ZeroCopy, s.WhyNot, s.MultiBuffer, s.Attach = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer, g.Mode.String()
+	if g.Dispatched {
+		s.Beside = string(config.BesideLibxdp)
+	}
 	s.fillClock(g)
 	for i := range n.sources {
 		if st, err := n.sources[i].port.Stats(); err == nil {
@@ -71,6 +80,9 @@ func (s *FlowStatus) fillClock(g xdp.Granted) {
 	}
 	if g.NoCardClock != nil {
 		s.NoCardClock = g.NoCardClock.Error()
+	}
+	if g.NoArrival != nil {
+		s.NoArrival = g.NoArrival.Error()
 	}
 }
 

@@ -105,6 +105,10 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	case config.TimestampsHardware:
 		x.CardClock = xdp.RequireCard
 	}
+	if c.From.Beside == config.BesideLibxdp {
+		priority := uint32(c.From.Priority)
+		x.Beside = &priority
+	}
 	var err error
 	if x.Policy, err = xdp.ParsePolicy(string(c.From.ZeroCopy)); err != nil {
 		return x, err

@@ -31,10 +31,20 @@ type change struct{ judged, sent uint64 }
 // one queue keeps them in order, so each packet is taken or left as the filter says that was in force: the old one up to
 // a packet between those judged when the reload began and those sent when it had ended, and from there the new one.
 func TestRefilter(t *testing.T) {
-	swaps := int(setting.Number(t, "UNIFIEDD_SWAPS", 30))
+	newLab(t, testenv.PairOptions{NoAddresses: true}).refilters(t, "", int(setting.Number(t, "UNIFIEDD_SWAPS", 30)))
+}
+
+// TestRefilterDispatched is that in libxdp's dispatcher, which is another one after each change.
+func TestRefilterDispatched(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	testenv.NewLibxdp(t, &l.B).Load(t, testenv.OtherPass)
+	l.refilters(t, ", beside: libxdp", int(setting.Number(t, "UNIFIEDD_SWAPS", 10)))
+}
+
+func (l *lab) refilters(t *testing.T, more string, swaps int) {
+	t.Helper()
 	text := func(i int) string {
-		return strings.Replace(l.captures(), "ring: 1024", fmt.Sprintf("ring: 1024, filter: %q", swapFilters[i%2]), 1)
+		return strings.Replace(l.captures(), "ring: 1024", fmt.Sprintf("ring: 1024, filter: %q%s", swapFilters[i%2], more), 1)
 	}
 	f := l.start(t, text(0), Options{}).Flows()[0]
 	since := f.Status().Since

@@ -69,9 +69,11 @@ type FlowStatus struct {
 	CardClock   bool     `json:"card_clock"`               // times are the card's, of packets it has one for
 	PTPClock    *int     `json:"ptp_clock,omitempty"`      // which clock that is, /dev/ptpN, if the driver says
 	NoCardClock string   `json:"no_card_clock,omitempty"`  // why not, where it was preferred
+	NoArrival   string   `json:"no_arrival,omitempty"`     // why times are those at which the worker took packets
 	CardStamped uint64   `json:"card_stamped"`             // packets with a time of the card
 	MultiBuffer bool     `json:"multi_buffer"`             // long packets span frames
 	Attach      string   `json:"attach"`                   // driver or generic
+	Beside      string   `json:"beside,omitempty"`         // whose dispatcher the XDP program is in
 	Ring        int      `json:"ring,omitempty"`           // entries of each ring of a receive queue
 	Left        []uint32 `json:"left_queues,omitempty"`    // queues whose traffic stays with the kernel
 	Mirrors     []string `json:"mirrors,omitempty"`        // directions that copies are taken of, instead of the packets

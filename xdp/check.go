@@ -1,6 +1,11 @@
 package xdp
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+)
 
 // Check looks whether the interface still is as it should be, for a control
 // goroutine to call about once a second. Errors match ErrInterfaceGone,
@@ -37,6 +42,28 @@ func (i *Interface) checkProgram(s deviceState) error {
 	if i.program == nil || s.program == i.company.programID {
 		return nil
 	}
+	if s.program != 0 && i.program.InDispatcher() {
+		return i.checkDispatcher(s)
+	}
+	return programGone(s)
+}
+
+// checkDispatcher looks whether the program is in the dispatcher that is there now: others exchange it when they add or remove theirs.
+func (i *Interface) checkDispatcher(s deviceState) error {
+	switch id, err := i.program.Dispatched(); {
+	case errors.Is(err, dispatcher.ErrLocked), errors.Is(err, dispatcher.ErrBusy):
+		return nil // they are at it: the next look says more
+	case err != nil:
+		return fmt.Errorf("check %s: %w: %w", s.name, ErrProgramGone, err)
+	case id == 0:
+		return programGone(s)
+	default:
+		i.company.programID = id
+		return nil
+	}
+}
+
+func programGone(s deviceState) error {
 	by := "nothing is in its place"
 	if s.program != 0 {
 		by = fmt.Sprintf("program %d is in its place", s.program)

@@ -82,6 +82,9 @@ type Config struct {
 	Filter *filter.Expr
 	Rules  []bpf.Rule
 	Own    *bpf.Object
+	// Beside has the program join the dispatcher of libxdp, where one is on the interface, with this priority: beside the programs of
+	// others, those of lower priorities first. Nil: it takes the interface for itself, or fails.
+	Beside *uint32
 	// Rank is where among the Interfaces of a device this one is asked whether it wants a packet: those of lower ranks come before.
 	Rank int
 	// Thread runs a function on the thread of the Holders' Books and waits for it: where several Interfaces have one

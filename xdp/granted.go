@@ -15,6 +15,7 @@ type Granted struct {
 	ZeroCopy    bool      // the device writes frames itself; XDP_OPTIONS after the bind
 	MultiBuffer bool      // packets may fill several frames
 	Mode        bpf.Mode  // where the program runs; bpf.Any without one
+	Dispatched  bool      // it runs in libxdp's dispatcher, beside programs of others
 	NeedWakeup  bool      // the kernel says when it wants a wake-up
 	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
 	Refused     []Refusal // better ways that were tried first
@@ -23,6 +24,7 @@ type Granted struct {
 	CardClock   bool
 	PTPClock    int
 	NoCardClock error // why not, where it was preferred
+	NoArrival   error // why times are those at which packets are taken from the rings; nil: they are those of arrival, as far as is known
 	// TagsStripped: the card takes VLAN tags out of packets and could not be told not to.
 	TagsStripped bool
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 )
 
 // programTry is one way of attaching the program.
@@ -50,7 +51,7 @@ type loaded struct {
 func (i *Interface) provideProgram(g *Granted) error {
 	want := loaded{g.MultiBuffer, g.MaxPacket}
 	if i.program != nil && i.loaded == want && (i.program.Mode() == bpf.Driver || !g.ZeroCopy) {
-		g.Mode = i.program.Mode()
+		g.note(i.program)
 		return nil
 	}
 	err := i.dropProgram()
@@ -71,7 +72,7 @@ func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 	for _, t := range i.config.programTries(g, i.noFragments == nil) {
 		p, err := i.attachAs(t, g)
 		if err == nil {
-			g.Mode = t.mode
+			g.note(p)
 			return p, nil
 		}
 		if !refusedByDriver(err) {
@@ -80,6 +81,17 @@ func (i *Interface) attach(g *Granted) (*bpf.Program, error) {
 		refused = appendNew(refused, err)
 	}
 	return nil, errors.Join(refused...)
+}
+
+// errNoArrival: what NoArrival says.
+var errNoArrival = errors.New("the dispatcher on the interface calls no programs that write times in front of packets: those of xdp-tools do from 1.5.5 on")
+
+// note says how the program runs.
+func (g *Granted) note(p *bpf.Program) {
+	g.Mode, g.Dispatched, g.NoArrival = p.Mode(), p.InDispatcher(), nil
+	if p.Unstamped() {
+		g.NoArrival = errNoArrival
+	}
 }
 
 // appendNew leaves out an error that says the same as one before.
@@ -93,7 +105,7 @@ func appendNew(errs []error, err error) []error {
 }
 
 func refusedByDriver(err error) bool {
-	return errors.Is(err, bpf.ErrNoDriverMode) || errors.Is(err, bpf.ErrDriverRefused)
+	return errors.Is(err, bpf.ErrNoDriverMode) || errors.Is(err, bpf.ErrDriverRefused) || errors.Is(err, bpf.ErrOtherMode)
 }
 
 // attachAs attaches a program that asks for the card's clock, if that is to be, and can;
@@ -112,14 +124,56 @@ func (i *Interface) attachAs(t programTry, g *Granted) (*bpf.Program, error) {
 	return i.attachFor(t, g.MaxPacket, 0)
 }
 
-var errGenericClock = errors.New("a program in generic mode cannot ask the card")
+var (
+	errGenericClock    = errors.New("a program in generic mode cannot ask the card")
+	errDispatcherClock = errors.New("a program in libxdp's dispatcher cannot ask the card, as one that has the interface for itself can")
+)
+
+// noCardClock is why a program cannot have times of the card's clock, or nil.
+func noCardClock(t programTry, d *dispatcher.Interface) error {
+	switch {
+	case t.mode == bpf.Generic:
+		return errGenericClock
+	case d != nil:
+		return errDispatcherClock
+	}
+	return nil
+}
+
+// findDispatcher looks for a dispatcher to join, if that is wanted; nil: there is none. A program that is no dispatcher is in the way, which
+// attaching ours says.
+func (i *Interface) findDispatcher() (*dispatcher.Interface, error) {
+	if i.config.Beside == nil {
+		return nil, nil
+	}
+	d, err := dispatcher.Find(i.device.index)
+	if errors.Is(err, dispatcher.ErrOther) {
+		return nil, nil
+	}
+	return d, err
+}
+
+// priority is that of the program in a dispatcher.
+func (i *Interface) priority() uint32 {
+	if i.config.Beside == nil {
+		return 0
+	}
+	return *i.config.Beside
+}
 
 // attachFor loads and attaches a program, bound to a device if that is not 0.
 func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Program, error) {
-	if device != 0 && t.mode == bpf.Generic {
-		return nil, errGenericClock
+	d, err := i.findDispatcher()
+	if err != nil {
+		return nil, err
+	}
+	if why := noCardClock(t, d); device != 0 && why != nil {
+		d.Close()
+		return nil, why
 	}
 	p, err := bpf.Load(bpf.Config{
+		Dispatcher:  d,
+		Priority:    i.priority(),
 		Queues:      int(i.device.queues),
 		MultiBuffer: t.multiBuffer,
 		MaxLen:      maxLen,
@@ -130,6 +184,7 @@ func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Pro
 		Own:         i.config.Own,
 	})
 	if err != nil {
+		d.Close()
 		return nil, err
 	}
 	if err := p.Attach(i.device.index, t.mode); err != nil {

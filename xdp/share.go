@@ -50,6 +50,7 @@ func (c *Config) sharedBy(d *Config) error {
 		{"receiving alone", c.Direction == Receive && d.Direction == Receive},
 		{"a program of ours", c.ownProgram() && d.ownProgram()},
 		{"an expression or rules as filter, since a program of one's own decides on every packet", c.Own == nil && d.Own == nil},
+		{"the same place beside other programs", sameNumber(c.Beside, d.Beside)},
 		{"a region", c.region() == d.region()},
 		{"a shape (both in the slot layout, or neither)", c.Shape == d.Shape},
 		{"the same queues", slices.Equal(c.Queues, d.Queues)},
@@ -64,6 +65,8 @@ func (c *Config) sharedBy(d *Config) error {
 	}
 	return nil
 }
+
+func sameNumber(a, b *uint32) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
 // beside is Share with the company's lock held.
 func (i *Interface) beside(c Config) (n *Interface, err error) {

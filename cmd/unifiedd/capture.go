@@ -35,6 +35,8 @@ type captureFlags struct {
 	steer            string
 	takeOver         bool
 	mirror           string
+	beside           string
+	priority         int
 	ownOnly          bool
 	reserve          bool
 	quiet            bool
@@ -92,6 +94,8 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.BoolVarP(&f.ownOnly, "no-promiscuous-mode", "p", false, "capture only what is for this host")
 	s.StringVar(&f.steer, "steer", "", "have the card put what FILTER matches into --queues: require or prefer (default not so; alone: require)")
 	s.Lookup("steer").NoOptDefVal = string(config.SteerRequire)
+	s.StringVar(&f.beside, "beside", "", "join the dispatcher that libxdp's tools put on the interface, beside the programs in it: libxdp")
+	s.IntVar(&f.priority, "priority", config.DefaultPriority, "with --beside: programs of lower priorities run first")
 	s.BoolVar(&f.takeOver, "take-over", false, "take everything though the interface carries the default route")
 	s.StringVar(&f.mirror, "mirror", "", "take copies, while the host goes on: both, ingress or egress (default both)")
 	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
@@ -122,6 +126,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	one.From.ZeroCopy, one.From.Queues, one.From.Ring = config.ZeroCopy(f.zeroCopy), f.queues, f.ring
 	one.From.Promiscuous, one.From.Mirror = !f.ownOnly, config.Mirror(f.mirror)
 	one.From.Steer = config.Steer(f.steer)
+	one.From.Beside, one.From.Priority = config.Beside(f.beside), f.priority
 	one.To.Layout, one.To.Exact, one.To.Prepare = config.Layout(f.layout), true, config.PrepareNone
 	one.To.Snaplen = config.Size(f.snaplen)
 	switch f.file {

@@ -226,7 +226,11 @@ func granted(f *flows.FlowStatus) string {
 	if f.MultiBuffer {
 		mode += ", multi-buffer"
 	}
-	return fmt.Sprintf("%s, XDP in the %s, rings of %d", mode, f.Attach, f.Ring)
+	beside := ""
+	if f.Beside != "" {
+		beside = " beside others (" + f.Beside + ")"
+	}
+	return fmt.Sprintf("%s, XDP in the %s%s, rings of %d", mode, f.Attach, beside, f.Ring)
 }
 
 // times says whose times of arrival packets have.
@@ -236,6 +240,8 @@ func times(f *flows.FlowStatus) string {
 		return fmt.Sprintf("the card's clock (/dev/ptp%d) for %d packets, the system's for the others", *f.PTPClock, f.CardStamped)
 	case f.CardClock:
 		return fmt.Sprintf("the card's clock for %d packets, the system's for the others", f.CardStamped)
+	case f.NoArrival != "":
+		return "the system's clock, when packets are taken from the rings (" + f.NoArrival + ")"
 	case f.NoCardClock != "":
 		return "the system's clock (" + f.NoCardClock + ")"
 	}

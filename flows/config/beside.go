@@ -59,6 +59,8 @@ func (s *shared) receive(path, at, name string, f *Flow) {
 		{"from.zero_copy", first.flow.From.ZeroCopy, f.From.ZeroCopy},
 		{"from.timestamps", first.flow.From.Timestamps, f.From.Timestamps},
 		{"from.promiscuous", first.flow.From.Promiscuous, f.From.Promiscuous},
+		{"from.beside", first.flow.From.Beside, f.From.Beside},
+		{"from.priority", first.flow.From.Priority, f.From.Priority},
 		{"from.busy_poll", first.flow.From.BusyPoll, f.From.BusyPoll},
 	} {
 		if at := join(path, key.name); !reflect.DeepEqual(key.a, key.b) && !s.v.explained(at) {

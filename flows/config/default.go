@@ -75,8 +75,11 @@ func NewFlowOf(kind Kind, name string) Flow {
 }
 
 func newNetwork() From {
-	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true}
+	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority}
 }
+
+// DefaultPriority is the one that libxdp gives programs.
+const DefaultPriority = 50
 
 func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Method: MethodSend} }
 

@@ -58,6 +58,9 @@ func fromDocument(f *Flow) map[string]any {
 	if from.Steer != "" {
 		doc["steer"] = string(from.Steer)
 	}
+	if from.Beside != "" {
+		doc["beside"], doc["priority"] = string(from.Beside), from.Priority
+	}
 	if from.Mirror != "" {
 		doc["mirror"] = string(from.Mirror)
 	}

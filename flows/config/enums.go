@@ -78,6 +78,12 @@ const (
 	SteerPrefer  Steer = "prefer"  // where the card takes the rules
 )
 
+// Beside is whose dispatcher a flow's XDP program joins, to run beside other programs.
+type Beside string
+
+// BesideLibxdp joins that of libxdp and its tools. Empty, the flow has the interface for itself, or does not run.
+const BesideLibxdp Beside = "libxdp"
+
 // Layout is how packets are laid out in the capture file.
 type Layout string
 
@@ -207,6 +213,7 @@ var (
 	allTimestamps = []Timestamps{TimestampsSoftware, TimestampsHardware, TimestampsPrefer}
 	allMirrors    = []Mirror{MirrorBoth, MirrorIngress, MirrorEgress}
 	allSteers     = []Steer{SteerRequire, SteerPrefer}
+	allBesides    = []Beside{BesideLibxdp}
 	allLayouts    = []Layout{LayoutSlot, LayoutPacked}
 	allPrepares   = []Prepare{PrepareZero, PrepareAllocate, PrepareNone}
 	allLevels     = []Level{LevelDebug, LevelInfo, LevelWarn, LevelError}

@@ -66,6 +66,10 @@ type From struct {
 	Mirror Mirror
 	// Steer has the card put the packets that Filter matches into Queues; empty: not so.
 	Steer Steer
+	// Beside has the program join the dispatcher that is on the interface; empty: not so.
+	Beside Beside
+	// Priority is the program's in the dispatcher: those of lower ones run first. With Beside.
+	Priority int
 	// TakeOver accepts that unfiltered traffic of the interface with the
 	// default route no longer reaches the host.
 	TakeOver bool

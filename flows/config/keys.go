@@ -63,6 +63,8 @@ var keys = []key{
 	{"from.promiscuous", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Promiscuous }},
 	{"from.mirror", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Mirror }},
 	{"from.steer", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Steer }},
+	{"from.beside", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Beside }},
+	{"from.priority", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Priority }},
 	{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }},
 	{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }},
 	{"from.message", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Message }},

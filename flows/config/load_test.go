@@ -53,7 +53,7 @@ func TestFull(t *testing.T) {
 				Name: "md", Worker: "main", Pos: Pos{file, 34, 5},
 				From: From{
 					Interface: "eth0", Queues: []int{0, 1}, ZeroCopy: ZeroCopyRequire, Timestamps: TimestampsPrefer, Filter: "udp and port 5000",
-					Ring: 8192, BusyPoll: 50 * time.Microsecond, Steer: SteerPrefer, TakeOver: true,
+					Ring: 8192, BusyPoll: 50 * time.Microsecond, Steer: SteerPrefer, Beside: BesideLibxdp, Priority: 60, TakeOver: true,
 				},
 				To: To{
 					File: "/var/lib/unifiedd/md", Layout: LayoutSlot, Prepare: PrepareAllocate, Index: true,

@@ -42,6 +42,8 @@ func (d *decoder) from(path string, n *yaml.Node, f *From) {
 		"promiscuous": set(d, &f.Promiscuous, parseBool),
 		"mirror":      set(d, &f.Mirror, oneOf(allMirrors)),
 		"steer":       set(d, &f.Steer, oneOf(allSteers)),
+		"beside":      set(d, &f.Beside, oneOf(allBesides)),
+		"priority":    set(d, &f.Priority, parseInt),
 		"take_over":   set(d, &f.TakeOver, parseBool),
 		"rdma":        set(d, &f.RDMA, parseText),
 		"listen":      set(d, &f.Listen, parseText),

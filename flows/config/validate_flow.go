@@ -173,6 +173,7 @@ func (v *validator) packets(path string, f *From, kind Kind) {
 	v.filters(join(path, "filter"), f)
 	v.mirror(path, f)
 	v.steer(path, f)
+	v.beside(path, f)
 }
 
 // mirror checks what goes with copies of packets: they arrive on an interface of their own.

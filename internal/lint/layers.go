@@ -21,9 +21,10 @@ var layers = []layer{
 	{"internal", nil},
 	{"umem", nil},
 	{"bpf/filter", nil},
-	{"bpf", []string{"bpf/filter"}},
+	{"bpf/dispatcher", nil},
+	{"bpf", []string{"bpf/filter", "bpf/dispatcher"}},
 	{"bpf/mirror", nil},
-	{"xdp", []string{"umem", "bpf", "bpf/filter"}},
+	{"xdp", []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher"}},
 	{"nvme", []string{"umem"}},
 	{"nvme/fabrics", nil},
 	{"rdma", []string{"umem"}},
@@ -48,7 +49,7 @@ var layers = []layer{
 
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/hostroute"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -159,6 +160,9 @@ func (c card) program() Check {
 	who := fmt.Sprintf("id %d", x.ProgId)
 	if given := programName(x.ProgId); given != "" {
 		who += " " + given
+	}
+	if c.hasFlow && c.flow.From.Beside != "" && dispatcher.Is(x.ProgId) {
+		return ok(name, "libxdp's dispatcher is attached (%s), and flow %s joins it", who, c.flow.Name)
 	}
 	off := map[uint32]string{nl.XDP_ATTACHED_DRV: "xdpdrv", nl.XDP_ATTACHED_SKB: "xdpgeneric"}[x.AttachMode]
 	if off == "" {

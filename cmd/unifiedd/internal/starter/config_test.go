@@ -21,6 +21,10 @@ func TestFor(t *testing.T) {
 	if diff := cmp.Diff(want, For(c)); diff != "" {
 		t.Errorf("what it needs (-want +got):\n%s", diff)
 	}
+	c.Flows[0].From.Beside = config.BesideLibxdp
+	if got := For(c); got.Keep != Needed|Joining || !got.Joins {
+		t.Errorf("beside other XDP programs it needs %+v", got)
+	}
 	c.Region.Reserve = true
 	if got := For(c).Pages; !cmp.Equal(got, pages.For(c.Region)) || len(got) == 0 {
 		t.Errorf("to reserve: %+v", got)

@@ -10,7 +10,7 @@
 //
 // The starter stays as the daemon's parent: it passes signals on, and when the
 // daemon has ended, however it did, takes away what it left (its socket, rules in
-// cards) and gives huge pages back, which the daemon may not. Its exit status is the daemon's. If
+// cards, programs in libxdp's dispatchers) and gives huge pages back, which the daemon may not. Its exit status is the daemon's. If
 // the starter itself is killed, the daemon gets SIGTERM; pages it had reserved then
 // stay reserved.
 //

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -48,6 +49,9 @@ func (o Options) prepare(u *identity, undo *[]func() error) error {
 	*undo = append(*undo, back)
 	if o.Steering != "" {
 		*undo = append(*undo, func() error { return xdp.SweepSteering(o.Steering) })
+	}
+	if o.Joins {
+		*undo = append(*undo, dispatcher.Sweep)
 	}
 	for _, path := range o.Sockets {
 		s, err := openSocket(path)

@@ -15,6 +15,10 @@ import (
 // program compare pointers), memory pinned for devices (IPC_LOCK).
 const Needed = caps.NetRaw | caps.NetAdmin | caps.BPF | caps.Perfmon | caps.IPCLock
 
+// Joining are those it takes beyond these to join libxdp's dispatcher: without SYS_ADMIN the kernel gives nobody a program that
+// another process has loaded, and libxdp's pins are root's (DAC_OVERRIDE).
+const Joining = caps.SysAdmin | caps.DACOverride
+
 // marker is set in the environment of a started daemon.
 const marker = "UNIFIEDD_STARTED"
 
@@ -35,6 +39,8 @@ type Options struct {
 	// Steering is the directory where the daemon notes which rules in cards are its own. Those it leaves behind are
 	// taken out; empty: there are none.
 	Steering string
+	// Joins says that the daemon's programs may be in libxdp's dispatchers. Those it leaves behind are taken out.
+	Joins bool
 	// Pages are huge pages to have free when the daemon starts. What is added for
 	// it is taken away at its end.
 	Pages []pages.Need

@@ -1,0 +1,34 @@
+package dispatcher
+
+import "errors"
+
+// Errors to be matched with errors.Is.
+var (
+	// ErrOther: the program on the interface is no dispatcher.
+	ErrOther = errors.New("the XDP program is no dispatcher of libxdp")
+	// ErrVersion: the dispatcher is of a version of the protocol that is not known here.
+	ErrVersion = errors.New("dispatcher of another version")
+	// ErrFull: the dispatcher has no room for another program.
+	ErrFull = errors.New("the dispatcher is full")
+	// ErrNoFiles: there is no BPF file system where libxdp pins programs.
+	ErrNoFiles = errors.New("no BPF file system")
+	// ErrNoPins: the programs of the dispatcher are not pinned where libxdp pins them.
+	ErrNoPins = errors.New("the dispatcher's programs are not pinned")
+	// ErrPermission: a capability is missing.
+	ErrPermission = errors.New("not permitted")
+	// ErrLocked: somebody else keeps libxdp's directory locked.
+	ErrLocked = errors.New("locked by another process")
+	// ErrRefused: the driver does not take the new dispatcher. The old one stays.
+	ErrRefused = errors.New("the driver refuses the dispatcher")
+	// ErrGone: the program was taken out of the dispatcher, or the dispatcher off the interface.
+	ErrGone = errors.New("the program is no longer in the dispatcher")
+	// ErrBusy: others exchanged the dispatcher again and again.
+	ErrBusy = errors.New("the dispatcher is being exchanged by others")
+)
+
+// errChanged: somebody else exchanged the dispatcher meanwhile.
+var errChanged = errors.New("the dispatcher was exchanged meanwhile")
+
+// capabilities is what to do about an operation that was not permitted.
+const capabilities = "run as root, or with CAP_SYS_ADMIN, CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and as another user CAP_DAC_OVERRIDE; " +
+	"a daemon keeps them that was started with a flow that has beside: start it again"

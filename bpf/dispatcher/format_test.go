@@ -1,0 +1,64 @@
+package dispatcher
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFormat: the value of the map is 124 bytes, where libxdp has them.
+func TestFormat(t *testing.T) {
+	f := newFormat([]*member{
+		{Settings: Settings{Priority: 10, Actions: 1 << 2, Fragments: true}},
+		{Settings: Settings{Priority: 50, Actions: 1<<1 | 1<<2}},
+	})
+	value, err := f.bytes()
+	if err != nil || len(value) != 124 || !slices.Equal(value[:4], []byte{236, 2, 2, 0}) {
+		t.Fatalf("%d bytes, beginning with %v: %v", len(value), value[:4], err)
+	}
+	got, err := parse(value)
+	if err != nil || *got != *f {
+		t.Errorf("read again: %+v, %v", got, err)
+	}
+	if first, want := got.settings(0), (Settings{10, 1 << 2, true}); first != want {
+		t.Errorf("%+v, want %+v", first, want)
+	}
+	f = newFormat([]*member{{Settings: Settings{Fragments: true}}})
+	if f.Fragments != 1 || f.Actions[0] != 1<<31 {
+		t.Errorf("all take packets of several buffers: %+v", f)
+	}
+}
+
+// TestFormatRefused: what is of another version is refused by that, and with a remedy.
+func TestFormatRefused(t *testing.T) {
+	value, err := newFormat(nil).bytes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func([]byte) []byte{
+		"before 2":         func(b []byte) []byte { b[0] = 3; return b },
+		"version: 3":       func(b []byte) []byte { b[1] = 3; return b },
+		"not that of vers": func(b []byte) []byte { return b[:120] },
+		"not that of ver":  func(b []byte) []byte { return append(b, 0) },
+		"not that of ve":   func(b []byte) []byte { b[2] = 11; return b },
+	} {
+		_, err := parse(change(slices.Clone(value)))
+		if !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "xdp-loader unload") {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+}
+
+// TestInOrder: programs are in the order in which libxdp has them.
+func TestInOrder(t *testing.T) {
+	at := func(priority uint32, name, tag string) *member {
+		return &member{Settings: Settings{Priority: priority}, name: name, tag: tag}
+	}
+	want := []*member{at(9, "z", "z"), at(10, "a", "b"), at(10, "b", "a"), at(10, "b", "b"), at(50, "a", "a")}
+	got := []*member{want[4], want[3], want[0], want[2], want[1]}
+	inOrder(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,207 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// tries is how often something is begun anew that others came between.
+const tries = 10
+
+// Function is one of a dispatcher that has programs in it. A program is loaded to take its place; then it can take that of every other.
+const Function = "prog0"
+
+// Seat is the place of a program in the dispatcher of an interface.
+type Seat struct {
+	on       *Interface
+	settings Settings
+	id       ebpf.ProgramID // of the program
+	in       ebpf.ProgramID // the dispatcher it was in when it was last looked for
+	mark     *mark          // of the program; nil: it was taken out
+}
+
+// Target is the dispatcher that is on the interface, to load a program for: as an extension of its function [Function].
+// The caller closes it.
+func (i *Interface) Target() (*ebpf.Program, error) {
+	for range tries {
+		on, err := i.look()
+		if err != nil {
+			return nil, err
+		}
+		if on.id == 0 {
+			return nil, i.about(ErrGone)
+		}
+		p, _, err := open(on.id)
+		if !errors.Is(changed(err), errChanged) {
+			return p, i.about(err)
+		}
+	}
+	return nil, i.about(ErrBusy)
+}
+
+// Join puts a program into the dispatcher, for as long as the Seat is not closed. The program and the Interface stay the caller's, and the
+// latter must be open as long as the seat. Errors match those of this package, or wrap the kernel's where the
+// driver refuses the dispatcher.
+func (i *Interface) Join(p *ebpf.Program, s Settings) (*Seat, error) {
+	seat := &Seat{on: i, settings: s}
+	if err := seat.exchange(p); err != nil {
+		return nil, i.about(err)
+	}
+	return seat, nil
+}
+
+// Update exchanges the program for another. On error the old one stays.
+func (s *Seat) Update(p *ebpf.Program) error { return s.on.about(s.exchange(p)) }
+
+// Close takes the program out of the dispatcher, if it still is there. A dispatcher that nobody is in is taken off. After an
+// error the program counts as dead, and a second call does nothing.
+func (s *Seat) Close() error {
+	if s.mark == nil {
+		return nil
+	}
+	err := errors.Join(locked(s.leave), s.mark.abandon())
+	s.mark = nil
+	return s.on.about(err)
+}
+
+// leave takes the program out, and removes its mark.
+func (s *Seat) leave(f *files) error {
+	_, err := s.on.exchange(f, s.id, nil)
+	switch {
+	case errors.Is(err, unix.ENODEV): // with the interface the dispatcher went, and left its pins
+		err = os.RemoveAll(f.pins(s.on.index, s.in))
+	case errors.Is(err, ErrGone), errors.Is(err, ErrOther):
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(s.mark.path)
+}
+
+// Here is the program on the interface, a dispatcher, if the seat's program is in it; else 0.
+func (s *Seat) Here() (id uint32, err error) {
+	err = locked(func(f *files) error {
+		d, err := s.on.read(f)
+		if err != nil {
+			return err
+		}
+		if d.has(s.id) {
+			s.in = d.on.id
+			id = uint32(s.in)
+		}
+		return d.close()
+	})
+	if errors.Is(err, ErrOther) {
+		err = nil
+	}
+	return id, s.on.about(err)
+}
+
+// exchange puts a program in the place of the seat's, if there is one.
+func (s *Seat) exchange(p *ebpf.Program) error {
+	in, err := newMember(p, s.settings)
+	if err != nil {
+		return fmt.Errorf("look at the program: %w", err)
+	}
+	return locked(func(f *files) error {
+		f.sweep()
+		fresh, err := f.mark(in.id)
+		if err != nil {
+			return err
+		}
+		id, err := s.on.exchange(f, s.id, in)
+		if err != nil {
+			return errors.Join(err, fresh.close())
+		}
+		_ = s.mark.close() // of a program that is out: what cannot be removed says that it is dead
+		s.mark, s.id, s.in = fresh, in.id, id
+		return nil
+	})
+}
+
+// locked runs f with libxdp's directory locked, and again when others have exchanged the dispatcher meanwhile.
+func locked(f func(*files) error) error {
+	dir, err := openFiles()
+	if err != nil {
+		return err
+	}
+	defer dir.close()
+	for pause := time.Millisecond; ; pause *= 2 {
+		if err = f(dir); !errors.Is(err, errChanged) {
+			return err
+		}
+		if pause > time.Millisecond<<tries {
+			return ErrBusy
+		}
+		time.Sleep(pause)
+	}
+}
+
+// exchange builds a dispatcher without one program and with another, either of which may be none, and without those of dead processes, puts it
+// on the interface, and returns its id.
+func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (id ebpf.ProgramID, err error) {
+	old, err := i.read(f)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, old.close()) }()
+	if old == nil || out != 0 && !old.has(out) {
+		return 0, ErrGone
+	}
+	members, dead := f.living(old.members, out)
+	if in != nil {
+		members = append(members, in)
+	}
+	if len(members) > Most {
+		return 0, fmt.Errorf("%w: it has %d programs already (see which: xdp-loader status; unload one: xdp-loader unload %s --id ID)", ErrFull, Most, i.name)
+	}
+	if id, err = i.put(f, old, members); err != nil {
+		return 0, err
+	}
+	// From here on it is done. What cannot be removed does nothing, and xdp-loader clean removes it.
+	_ = os.RemoveAll(f.pins(i.index, old.on.id))
+	for _, m := range dead {
+		_ = os.Remove(f.markPath(m.id))
+	}
+	return id, nil
+}
+
+// living are those of the programs that stay, without one, and those whose processes are gone.
+func (f *files) living(members []*member, out ebpf.ProgramID) (stay, dead []*member) {
+	for _, m := range members {
+		switch {
+		case m.id == out:
+		case f.dead(m.id):
+			dead = append(dead, m)
+		default:
+			stay = append(stay, m)
+		}
+	}
+	return stay, dead
+}
+
+// put puts a dispatcher with these programs in the place of the old one; without any, none.
+func (i *Interface) put(f *files, old *present, members []*member) (id ebpf.ProgramID, err error) {
+	if len(members) == 0 {
+		return 0, i.replace(old, nil)
+	}
+	inOrder(members)
+	b, err := build(members)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	if err := f.pin(i.index, b); err != nil {
+		return 0, err
+	}
+	if err := i.replace(old, b.program); err != nil {
+		return 0, errors.Join(err, os.RemoveAll(f.pins(i.index, b.id)))
+	}
+	return b.id, nil
+}

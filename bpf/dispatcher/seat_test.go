@@ -1,0 +1,152 @@
+package dispatcher
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestJoin: libxdp's tools list the program among theirs, where its priority and name put it, and when it has left have what they had.
+func TestJoin(t *testing.T) {
+	b := newBench(t, testenv.OtherPass, testenv.OtherDeny)
+	i := b.mustFind()
+	before := len(b.Pins(t))
+	s := b.join(i, "unifiedd_a")
+	if got, want := b.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_a"}; !slices.Equal(got, want) {
+		t.Errorf("in the dispatcher are %v, want %v", got, want)
+	}
+	for n, priority := range []int{10, 50, 50} {
+		if got := b.Status(t)[n]; got.Priority != priority {
+			t.Errorf("%+v, want priority %d", got, priority)
+		}
+	}
+	id := s.id
+	if err := s.Update(b.program(i, "unifiedd_b")); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_b"}; !slices.Equal(got, want) || s.id == id {
+		t.Errorf("after the exchange there are %v, want %v", got, want)
+	}
+	here, err := s.Here()
+	if err != nil || here == 0 {
+		t.Errorf("here: %d, %v", here, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.Names(t), []string{testenv.OtherDeny, testenv.OtherPass}; !slices.Equal(got, want) {
+		t.Errorf("afterwards there are %v, want %v", got, want)
+	}
+	if pins := b.Pins(t); len(pins) != before {
+		t.Errorf("%d pins are left, there were %d: %v", len(pins), before, pins)
+	}
+	if here, err := s.Here(); here != 0 || err != nil {
+		t.Errorf("here afterwards: %d, %v", here, err)
+	}
+}
+
+// TestOthersChange: others add and remove theirs, and even ours.
+func TestOthersChange(t *testing.T) {
+	b := newBench(t, testenv.OtherPass)
+	i := b.mustFind()
+	s := b.join(i, "unifiedd_a")
+	first, _ := s.Here()
+	b.Load(t, testenv.OtherDeny)
+	second, err := s.Here()
+	if err != nil || second == first || second == 0 {
+		t.Errorf("here %d, and %d before: %v", second, first, err)
+	}
+	b.Unload(t, testenv.OtherPass)
+	if here, err := s.Here(); err != nil || here == 0 || here == second {
+		t.Errorf("here %d, and %d before: %v", here, second, err)
+	}
+	if err := s.Update(b.program(i, "unifiedd_b")); err != nil {
+		t.Error(err)
+	}
+	b.Unload(t, testenv.OtherDeny)
+	b.Unload(t, "unifiedd_b")
+	if here, err := s.Here(); here != 0 || err != nil {
+		t.Errorf("here %d, though it was unloaded: %v", here, err)
+	}
+	if err := s.Update(s2(b, i)); !errors.Is(err, ErrGone) {
+		t.Errorf("exchanged though it was unloaded: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if pins := b.Pins(t); len(pins) != 0 {
+		t.Errorf("left: %v", pins)
+	}
+}
+
+// s2 is a program of a dispatcher that is loaded anew for it.
+func s2(b *bench, i *Interface) *ebpf.Program {
+	b.Helper()
+	b.Load(b, testenv.OtherPass)
+	p := b.program(i, "unifiedd_c")
+	b.Unload(b, testenv.OtherPass)
+	return p
+}
+
+// TestLastLeaves: the last program takes the dispatcher with it.
+func TestLastLeaves(t *testing.T) {
+	b := newBench(t, testenv.OtherPass)
+	s := b.join(b.mustFind(), "unifiedd_a")
+	b.Unload(t, testenv.OtherPass)
+	if got := b.Names(t); !slices.Equal(got, []string{"unifiedd_a"}) {
+		t.Errorf("there are %v", got)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if i, err := b.find(); i != nil || err != nil {
+		t.Errorf("found %v, %v", i, err)
+	}
+	if pins := b.Pins(t); len(pins) != 0 {
+		t.Errorf("left: %v", pins)
+	}
+	b.awaitGone(s.in)
+}
+
+// TestDead: a program whose process is gone is left out at the next exchange; that of one which lives is not.
+func TestDead(t *testing.T) {
+	b := newBench(t, testenv.OtherPass)
+	i := b.mustFind()
+	alive, dead := b.join(i, "unifiedd_a"), b.join(i, "unifiedd_b")
+	if err := dead.mark.abandon(); err != nil {
+		t.Fatal(err)
+	}
+	dead.mark = nil
+	if got, want := b.Names(t), []string{testenv.OtherPass, "unifiedd_a", "unifiedd_b"}; !slices.Equal(got, want) {
+		t.Errorf("there are %v, want %v", got, want)
+	}
+	b.join(i, "unifiedd_c")
+	if got, want := b.Names(t), []string{testenv.OtherPass, "unifiedd_a", "unifiedd_c"}; !slices.Equal(got, want) {
+		t.Errorf("there are %v, want %v", got, want)
+	}
+	marks := slices.DeleteFunc(b.Pins(t), func(name string) bool { return !strings.HasPrefix(name, "unifiedd-") })
+	if len(marks) != 2 {
+		t.Errorf("marks: %v", marks)
+	}
+	if here, err := alive.Here(); here == 0 || err != nil {
+		t.Errorf("here: %d, %v", here, err)
+	}
+}
+
+// TestInterfaceDeleted: with the interface its dispatcher goes, and what is ours of its pins.
+func TestInterfaceDeleted(t *testing.T) {
+	b := newBench(t, testenv.OtherPass)
+	s := b.join(b.mustFind(), "unifiedd_a")
+	b.End.Delete(t)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if pins := b.Pins(t); len(pins) != 0 {
+		t.Errorf("left: %v", pins)
+	}
+}

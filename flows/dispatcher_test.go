@@ -1,0 +1,44 @@
+package flows
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestDispatcher records packets beside programs of libxdp's, which get what the flow leaves, and what its priority puts before it.
+func TestDispatcher(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	others := testenv.NewLibxdp(t, &l.B)
+	others.Load(t, testenv.OtherPass, testenv.OtherDeny)
+	text := strings.Replace(l.captures(), "ring: 1024", "ring: 1024, filter: udp port 7 or udp port 9, beside: libxdp, priority: 20", 1)
+	f := l.start(t, text, Options{}).Flows()[0]
+	if got, want := others.Names(t), []string{testenv.OtherDeny, "unifiedd_captur", testenv.OtherPass}; !slices.Equal(got, want) {
+		t.Errorf("in the dispatcher are %v, want %v", got, want)
+	}
+	var frames [][]byte
+	for n := range uint64(300) {
+		frames = append(frames, testenv.UDP(&l.A, &l.B, 7+uint16(n%3), n, 100))
+	}
+	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 10000})
+	s := await(t, f, "a third of the packets", func(s FlowStatus) bool { return s.Written.Packets >= 100 && s.Passed["no_match"] >= 100 })
+	if s.Beside != "libxdp" || s.Packets != 100 || s.Offered != 200 {
+		t.Errorf("beside %q, %d packets of %d, want 100 of 200", s.Beside, s.Packets, s.Offered)
+	}
+	if denied, passed := others.Count(t, testenv.OtherDeny), others.Count(t, testenv.OtherPass); denied != 100 || passed != 100 {
+		t.Errorf("others dropped %d and let %d pass, want 100 each", denied, passed)
+	}
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass}; !slices.Equal(got, want) {
+		t.Errorf("afterwards there are %v, want %v", got, want)
+	}
+	for _, frame := range packets(t, l.files(t)...) {
+		if n, ok := testenv.Sequence(frame); !ok || n%3 != 0 {
+			t.Fatalf("recorded packet %d, which is for others", n)
+		}
+	}
+}
