@@ -24,6 +24,8 @@ var (
 	// ErrOtherMode: the dispatcher on the interface runs in another mode than the
 	// one asked for.
 	ErrOtherMode = errors.New("the dispatcher runs in another mode")
+	// ErrNoExtensions: the kernel loads no programs that a dispatcher calls.
+	ErrNoExtensions = errors.New("the kernel does not let this process load a program for libxdp's dispatcher")
 	// ErrRefused: the kernel's verifier refused the program. The error is a
 	// *[RefusedError].
 	ErrRefused = errors.New("verifier refuses the XDP program")

@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -38,6 +39,9 @@ func (c *Config) loadExtension(spec *ebpf.CollectionSpec, s *Selection, shared m
 		program.Instructions = unstamped(program.Instructions)
 	}
 	collection, err := load(spec, s, shared)
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("%w: %w (CAP_PERFMON is needed, too, and a kernel that loads extension programs, which is more than 5.10 with a BPF compiler, and not locked down against them)", ErrNoExtensions, err)
+	}
 	if !errors.Is(err, ErrRefused) || !stamps {
 		return collection, err
 	}

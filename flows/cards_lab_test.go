@@ -109,7 +109,6 @@ var notOnCards = map[string]string{
 	"StoreRecovers": noInterface, "StoreRecoversOnce": noInterface, "Track": noInterface, "TrackWindow": noInterface,
 
 	"Beside": inOrder, "BesideTheFirst": inOrder, "BesideWhoIsStuck": inOrder, "BesideOrder": ofReload, "BesideRefused": ofReload, "BesideAFeed": ofPeers,
-	"Dispatcher": ofTools, "RefilterDispatched": ofTools,
 	"Refilter": inOrder, "RefilterBeside": manyWires, "RefilterKeepsTheHost": ofReload, "OwnProgram": ofReload, "Rules": ofReload, "ObjectChanges": ofReload,
 	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 
@@ -122,7 +121,6 @@ var notOnCards = map[string]string{
 }
 
 const (
-	ofTools     = "the guest has no xdp-loader, and what it does with the program on an interface is no matter of the card's"
 	sends       = "tcpdump sees at the other end what is sent, which on cards the tests of package xdp compare (Lent)"
 	noInterface = "it uses no interface"
 	ofReload    = "what it reloads does not say the policy that a form of cards runs with"

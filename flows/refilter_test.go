@@ -34,13 +34,7 @@ func TestRefilter(t *testing.T) {
 	newLab(t, testenv.PairOptions{NoAddresses: true}).refilters(t, "", int(setting.Number(t, "UNIFIEDD_SWAPS", 30)))
 }
 
-// TestRefilterDispatched is that in libxdp's dispatcher, which is another one after each change.
-func TestRefilterDispatched(t *testing.T) {
-	l := newLab(t, testenv.PairOptions{NoAddresses: true})
-	testenv.NewLibxdp(t, &l.B).Load(t, testenv.OtherPass)
-	l.refilters(t, ", beside: libxdp", int(setting.Number(t, "UNIFIEDD_SWAPS", 10)))
-}
-
+// refilters is that of a flow with more settings.
 func (l *lab) refilters(t *testing.T, more string, swaps int) {
 	t.Helper()
 	text := func(i int) string {

@@ -132,7 +132,7 @@ const copied = "RoCE in software has that short way only where the kernel copies
 
 // notOnCards are the other tests, and why.
 var notOnCards = map[string]string{
-	"Dispatcher": ofTools, "DispatcherNone": ofTools, "DispatcherClock": ofTools, "DispatcherFull": ofTools, "DispatcherSelect": ofTools,
+	"DispatcherNone":       "what there is to join is no matter of the card's",
 	"InterfaceGone":        "a card is not removed as a veth pair is",
 	"CheckWhileRenamed":    "it is about names, which a veth pair has as cards do",
 	"MultiBuffer":          longer,
@@ -164,7 +164,6 @@ const (
 	rulesApart  = "no card here takes rules (TestSteerOnCards)"
 	longer      = "no card here has packets of several frames"
 	parts       = "no card here sends packets of several frames"
-	ofTools     = "the guest has no xdp-loader, and what it does with the program on an interface is no matter of the card's"
 	noInterface = "it asks nothing of an interface"
 	noStamps    = "no driver of these cards gives programs the card's time (TestCardStamps, TestCardsWithoutStamps)"
 )

@@ -140,7 +140,7 @@ func (i *Interface) bindSomehow(queues []uint32) error {
 
 // isFinal reports whether another way of binding would fail just the same.
 func isFinal(err error) bool {
-	for _, is := range []error{ErrQueueBusy, ErrInterfaceGone, ErrPermission, ErrMemlock, ErrNoCardClock, bpf.ErrOccupied, bpf.ErrRefused, filter.ErrTooLarge,
+	for _, is := range []error{ErrQueueBusy, ErrInterfaceGone, ErrPermission, ErrMemlock, ErrNoCardClock, bpf.ErrOccupied, bpf.ErrRefused, bpf.ErrNoExtensions, filter.ErrTooLarge,
 		dispatcher.ErrVersion, dispatcher.ErrFull, dispatcher.ErrNoFiles, dispatcher.ErrNoPins, dispatcher.ErrPermission, dispatcher.ErrLocked, dispatcher.ErrBusy} {
 		if errors.Is(err, is) {
 			return true

@@ -1,8 +1,9 @@
 package dispatcher
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -17,17 +18,79 @@ type bench struct {
 	*testenv.Libxdp
 }
 
-// newBench makes the interface, with programs that libxdp's tools have loaded.
-func newBench(t *testing.T, programs ...string) *bench {
+// newBench makes the interface.
+func newBench(t *testing.T) *bench {
 	t.Helper()
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	b := &bench{t, testenv.NewLibxdp(t, &pair.B)}
-	if len(programs) > 0 {
-		b.Load(t, programs...)
-	}
-	return b
+	return &bench{t, testenv.NewLibxdp(t, &pair.B)}
 }
+
+// plain is a program as it is not in a dispatcher.
+func (b *bench) plain(name string) *ebpf.Program {
+	b.Helper()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { p.Close() })
+	return p
+}
+
+// forge puts a dispatcher on the interface, and pins programs as if they were in it, which takes a kernel that loads such.
+func (b *bench) forge(programs ...*ebpf.Program) (id ebpf.ProgramID) {
+	b.Helper()
+	var members []*member
+	for _, p := range programs {
+		m, err := newMember(p, ordinary)
+		if err != nil {
+			b.Fatal(err)
+		}
+		members = append(members, m)
+	}
+	d, err := load(newFormat(members), false)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	m, err := newMember(d, ordinary)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := openFiles()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.close()
+	dir := f.pins(b.End.Index, m.id)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		b.Fatal(err)
+	}
+	for n, p := range programs {
+		if err := pinProgram(p, filepath.Join(dir, functionName(n)+"-prog")); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.attach(d)
+	return m.id
+}
+
+// on is the program on the interface.
+func (b *bench) on() (id uint32) {
+	b.Helper()
+	b.End.Do(b, func() {
+		l, err := netlink.LinkByIndex(b.End.Index)
+		if err != nil {
+			b.Fatal(err)
+		}
+		id = l.Attrs().Xdp.ProgId
+	})
+	return id
+}
+
+var ordinary = Settings{Priority: DefaultPriority, Actions: DefaultActions, Fragments: true}
 
 // find looks for the dispatcher.
 func (b *bench) find() (i *Interface, err error) {
@@ -47,42 +110,6 @@ func (b *bench) mustFind() *Interface {
 	return i
 }
 
-// program loads one that lets everything pass.
-func (b *bench) program(i *Interface, name string) *ebpf.Program {
-	b.Helper()
-	target, err := i.Target()
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer target.Close()
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: name, Type: ebpf.Extension, AttachTarget: target, AttachTo: Function, License: "GPL",
-		Instructions: asm.Instructions{described(asm.Mov.Imm(asm.R0, 2), name), asm.Return()},
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { p.Close() })
-	return p
-}
-
-var ordinary = Settings{Priority: DefaultPriority, Actions: DefaultActions, Fragments: true}
-
-// join puts a program into the dispatcher until the end of the test.
-func (b *bench) join(i *Interface, name string) *Seat {
-	b.Helper()
-	s, err := i.Join(b.program(i, name), ordinary)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			b.Error(err)
-		}
-	})
-	return s
-}
-
 // attach puts a program on the interface, as somebody would who knows no dispatcher.
 func (b *bench) attach(p *ebpf.Program) {
 	b.Helper()
@@ -94,15 +121,5 @@ func (b *bench) attach(p *ebpf.Program) {
 		if err != nil {
 			b.Fatal(err)
 		}
-	})
-}
-
-// awaitGone waits until the kernel has freed a program.
-func (b *bench) awaitGone(id ebpf.ProgramID) {
-	b.Helper()
-	testenv.Wait(b, 10*time.Second, "the program to go", func() bool {
-		p, err := ebpf.NewProgramFromID(id)
-		_ = p.Close()
-		return err != nil
 	})
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,16 +10,13 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
-
-	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// refused checks an error: its kind, and that it names what is to be done.
+// refused checks an error: its kind, unless that is nil, and that it names the interface and what is to be done.
 func (b *bench) refused(err, kind error, words ...string) {
 	b.Helper()
-	if !errors.Is(err, kind) {
+	if err == nil || kind != nil && !errors.Is(err, kind) {
 		b.Errorf("%v, want %v", err, kind)
 		return
 	}
@@ -26,6 +24,17 @@ func (b *bench) refused(err, kind error, words ...string) {
 		if !strings.Contains(err.Error(), word) {
 			b.Errorf("%v\ndoes not say %q", err, word)
 		}
+	}
+}
+
+// refusesToJoin checks that a program cannot join, and that all is as it was.
+func (b *bench) refusesToJoin(kind error, words ...string) {
+	b.Helper()
+	i, pins, on := b.mustFind(), b.Pins(b), b.on()
+	_, err := i.Join(b.plain("unifiedd_a"), ordinary)
+	b.refused(err, kind, words...)
+	if after := b.Pins(b); !slices.Equal(after, pins) || b.on() != on {
+		b.Errorf("program %d is on the interface, %d was; pins are %v, were %v", b.on(), on, after, pins)
 	}
 }
 
@@ -40,16 +49,12 @@ func TestFindNothing(t *testing.T) {
 // TestFindOther: a program that is no dispatcher.
 func TestFindOther(t *testing.T) {
 	b := newBench(t)
-	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "somebody_elses", Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 2), asm.Return()},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	b.attach(p)
-	_, err = b.find()
+	b.attach(b.plain("somebody_elses"))
+	_, err := b.find()
 	b.refused(err, ErrOther, "somebody_elses")
+	if Is(b.on()) {
+		t.Error("it is called a dispatcher")
+	}
 }
 
 // TestFindOtherVersions: dispatchers of versions before and after.
@@ -64,86 +69,80 @@ func TestFindOtherVersions(t *testing.T) {
 		b.attach(p)
 		_, err = b.find()
 		b.refused(err, ErrVersion, want, "xdp-loader unload")
-		info, err := p.Info()
-		if err != nil {
-			t.Fatal(err)
+		if !Is(b.on()) {
+			t.Error("it is called no dispatcher at all")
 		}
-		if id, _ := info.ID(); !Is(uint32(id)) {
-			t.Error("it is no dispatcher at all")
-		}
+	}
+}
+
+// TestFindGeneric: whether the dispatcher runs in the driver is told.
+func TestFindGeneric(t *testing.T) {
+	b := newBench(t)
+	b.forge(b.plain("other"))
+	if b.mustFind().Generic() {
+		t.Error("it is in generic mode")
 	}
 }
 
 // TestFull: ten programs are all there is room for.
 func TestFull(t *testing.T) {
-	b := newBench(t, slices.Repeat([]string{testenv.OtherPass}, Most)...)
-	i := b.mustFind()
-	before := b.Pins(t)
-	_, err := i.Join(b.program(i, "unifiedd_a"), ordinary)
-	b.refused(err, ErrFull, "10 programs", "xdp-loader unload")
-	if after := b.Pins(t); !slices.Equal(after, before) {
-		t.Errorf("pins are %v, were %v", after, before)
+	b := newBench(t)
+	var all []*ebpf.Program
+	for n := range Most {
+		all = append(all, b.plain(fmt.Sprintf("other_%d", n)))
 	}
+	b.forge(all...)
+	b.refusesToJoin(ErrFull, "10 programs", "xdp-loader unload")
 }
 
 // TestNoFiles: without a BPF file system nothing can be pinned.
 func TestNoFiles(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
-	i := b.mustFind()
-	p := b.program(i, "unifiedd_a")
+	b := newBench(t)
+	b.forge(b.plain("other"))
 	elsewhere := t.TempDir()
 	t.Setenv(rootVariable, elsewhere)
-	_, err := i.Join(p, ordinary)
-	b.refused(err, ErrNoFiles, elsewhere, "mount -t bpf", "ip netns exec")
-	if got := b.Names(t); !slices.Equal(got, []string{testenv.OtherPass}) {
-		t.Errorf("there are %v", got)
+	b.refusesToJoin(ErrNoFiles, elsewhere, "mount -t bpf", "ip netns exec")
+	if left, err := os.ReadDir(elsewhere); err != nil || len(left) > 0 {
+		t.Errorf("made there: %v, %v", left, err)
 	}
 }
 
 // TestNoPins: a dispatcher whose programs cannot be had stays as it is.
 func TestNoPins(t *testing.T) {
-	b := newBench(t, testenv.OtherPass, testenv.OtherPass)
-	i := b.mustFind()
-	p := b.program(i, "unifiedd_a")
-	pins, err := filepath.Glob(filepath.Join(b.Dir, "dispatch-*", "prog1-prog"))
-	if err != nil || len(pins) != 1 {
-		t.Fatalf("pins: %v, %v", pins, err)
-	}
-	if err := os.Remove(pins[0]); err != nil {
+	b := newBench(t)
+	id := b.forge(b.plain("other"), b.plain("other"))
+	if err := os.Remove(filepath.Join(b.Dir, fmt.Sprintf("dispatch-%d-%d", b.End.Index, id), "prog1-prog")); err != nil {
 		t.Fatal(err)
 	}
-	before := b.Pins(t)
-	_, err = i.Join(p, ordinary)
-	b.refused(err, ErrNoPins, "prog1-prog", "load them again")
-	if after := b.Pins(t); !slices.Equal(after, before) {
-		t.Errorf("pins are %v, were %v", after, before)
-	}
-	b.End.Run(t, "ip", "link", "set", "dev", b.End.Ifname, "xdp", "off")
+	b.refusesToJoin(ErrNoPins, "prog1-prog", "load them again")
+}
+
+// TestNoProgram: what the kernel does not take for a dispatcher's program leaves nothing behind.
+func TestNoProgram(t *testing.T) {
+	b := newBench(t)
+	b.forge(b.plain("other"))
+	b.refusesToJoin(nil, "other", "into the dispatcher")
 }
 
 // TestLocked: somebody keeps the directory locked.
 func TestLocked(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
-	i := b.mustFind()
-	p := b.program(i, "unifiedd_a")
+	b := newBench(t)
+	b.forge(b.plain("other"))
 	fd, err := unix.Open(b.Dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer unix.Close(fd)
 	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
 		t.Fatal(err)
 	}
-	_, err = i.Join(p, ordinary)
-	b.refused(err, ErrLocked, b.Dir, "fuser")
-	if err := unix.Close(fd); err != nil {
-		t.Fatal(err)
-	}
-	b.join(i, "unifiedd_a")
+	b.refusesToJoin(ErrLocked, b.Dir, "fuser")
 }
 
 // TestPermission: without CAP_SYS_ADMIN the kernel gives nobody somebody else's program.
 func TestPermission(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
+	b := newBench(t)
+	b.forge(b.plain("other"))
 	b.End.Do(t, func() {
 		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 		var all [2]unix.CapUserData

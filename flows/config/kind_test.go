@@ -12,7 +12,7 @@ import (
 func TestKinds(t *testing.T) {
 	const peers = "peers: [{name: p, address: \"h:1\", flow: w}]"
 	clients := From{RDMA: "roce:e", Listen: ":7471", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodSend}
-	packets := From{Interface: "e0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true}
+	packets := From{Interface: "e0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority}
 	captured := packets
 	captured.Ring = 0
 	to := []Peer{{Name: "p", Address: "h:1", Flow: "w", Policy: PolicyWait}}

@@ -62,15 +62,15 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "orders", Worker: "fast", Pos: Pos{file, 59, 5},
-				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
+				Name: "orders", Worker: "fast", Pos: Pos{file, 61, 5},
+				From: From{Interface: "eth1", Mirror: MirrorIngress, ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{
 					Device: "/dev/nvme0n1", Force: true, Layout: LayoutPacked, Prepare: PrepareNone,
 					Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: Written,
 				},
 			},
 			{
-				Name: "wal", Worker: "main", Pos: Pos{file, 68, 5},
+				Name: "wal", Worker: "main", Pos: Pos{file, 70, 5},
 				From: From{
 					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
 					Allow: []string{"trader1.example", "trader2.example"},
@@ -81,27 +81,27 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "feed", Worker: "fast", Pos: Pos{file, 85, 5},
+				Name: "feed", Worker: "fast", Pos: Pos{file, 87, 5},
 				From: From{
 					Interface: "eth3", Filter: "udp and dst port 5000", ZeroCopy: ZeroCopyPrefer,
-					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
+					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 				},
 				Stages: []Stage{
-					{Pos: Pos{file, 91, 9}, Set: &Set{
+					{Pos: Pos{file, 93, 9}, Set: &Set{
 						MACSource: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MACDestination: net.HardwareAddr{2, 0, 0, 0, 0, 2}, VLAN: 100,
 						IPSource: netip.MustParseAddr("10.1.0.1"), IPDestination: netip.MustParseAddr("10.1.0.2"),
 						PortSource: 4000, PortDestination: 5001,
 					}},
-					{Pos: Pos{file, 99, 9}, Sequence: &Sequence{}},
-					{Pos: Pos{file, 100, 9}, Timestamp: &Timestamp{Offset: 8}},
+					{Pos: Pos{file, 101, 9}, Sequence: &Sequence{}},
+					{Pos: Pos{file, 102, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
 				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 107, 11}},
-					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 111, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 109, 11}},
+					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 113, 11}},
 				}},
 			},
 			{
-				Name: "blocks", Worker: "fast", Pos: Pos{file, 113, 5},
+				Name: "blocks", Worker: "fast", Pos: Pos{file, 115, 5},
 				From: From{File: "/var/lib/unifiedd/image"},
 				To: To{
 					RDMA: "mlx5_0", Listen: ":7472", Cache: 64 * MiB, Transfer: 256 * KiB, Window: 8, Clients: 4,
@@ -109,65 +109,65 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "relay", Worker: "main", Pos: Pos{file, 126, 5},
+				Name: "relay", Worker: "main", Pos: Pos{file, 128, 5},
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
-				Stages: []Stage{{Pos: Pos{file, 133, 9}, Sum: &Sum{SumFloat32}}},
+				Stages: []Stage{{Pos: Pos{file, 135, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeQuorum, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 138, 11}},
-					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 139, 11}},
-					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 140, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 140, 11}},
+					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 141, 11}},
+					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 142, 11}},
 				}},
 			},
 			{
-				Name: "disk", Worker: "main", Pos: Pos{file, 142, 5},
+				Name: "disk", Worker: "main", Pos: Pos{file, 144, 5},
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
 			{
-				Name: "disk-alone", Worker: "main", Pos: Pos{file, 144, 5},
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 146, 5},
 				From: From{Generate: KiB, Rate: 100000},
 				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 				Watermarks: Watermarks{High: 8192, Low: 2048},
 			},
 			{
-				Name: "card-alone", Worker: "main", Pos: Pos{file, 155, 5},
-				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true},
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 157, 5},
+				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Discard: true},
 			},
 			{
-				Name: "office", Worker: "main", Pos: Pos{file, 157, 5},
-				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
+				Name: "office", Worker: "main", Pos: Pos{file, 159, 5},
+				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
 			{
-				Name: "volume", Worker: "main", Pos: Pos{file, 168, 5},
+				Name: "volume", Worker: "main", Pos: Pos{file, 170, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 180, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 180, 55}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 182, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 182, 55}}},
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"},
-						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 184, 24}}}, Pos{file, 182, 11}}}},
+						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 186, 24}}}, Pos{file, 184, 11}}}},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 188, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 190, 5},
 				From: From{
-					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 193, 11}}, {"rest", "", ActionTake, Pos{file, 194, 11}}},
+					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 195, 11}}, {"rest", "", ActionTake, Pos{file, 196, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 197, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 199, 5},
 				From: From{
-					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true,
+					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "replay", Worker: "main", Pos: Pos{file, 204, 5},
+				Name: "replay", Worker: "main", Pos: Pos{file, 206, 5},
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},
@@ -194,7 +194,7 @@ func TestDefaults(t *testing.T) {
 		Control: Control{Socket: "/run/unifiedd/control.sock"},
 		Flows: []Flow{{
 			Name: "md", Worker: "main", Pos: Pos{"min.yaml", 1, 9},
-			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true},
+			From: From{Interface: "eth0", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 			To: To{
 				File: "/captures/md", Layout: LayoutPacked, Prepare: PrepareAllocate,
 				Segment: Segment{Size: GiB}, Flush: 500 * time.Millisecond, Durable: time.Second,

@@ -3,6 +3,7 @@ package config
 import (
 	"io/fs"
 	"maps"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -180,6 +181,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 	case KindNetworkStorage, KindNetworkRDMA, KindNetworkNull:
 		f.From = drawPackets(t, name)
 		drawSteered(t, &f.From)
+		drawBeside(t, &f.From)
 		if kind == KindNetworkStorage && rapid.Bool().Draw(t, "any ring") {
 			f.From.Ring = 0
 		}
@@ -336,6 +338,14 @@ func drawPackets(t *rapid.T, name string) From {
 		BusyPoll:    time.Duration(rapid.Int64Range(0, 1000).Draw(t, "busy poll")) * time.Microsecond,
 		Promiscuous: rapid.Bool().Draw(t, "promiscuous"),
 		TakeOver:    rapid.Bool().Draw(t, "take over"),
+	}
+}
+
+// drawBeside draws a flow that joins a dispatcher, or leaves it as it is.
+func drawBeside(t *rapid.T, f *From) {
+	f.Priority = DefaultPriority
+	if rapid.Bool().Draw(t, "beside") && f.Timestamps != TimestampsHardware {
+		f.Beside, f.Priority = BesideLibxdp, rapid.IntRange(0, math.MaxInt32).Draw(t, "priority")
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build lab
+
 package dispatcher
 
 import (
@@ -5,15 +7,69 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
+// newLoaded makes an interface with programs that libxdp's tools have loaded.
+func newLoaded(t *testing.T, programs ...string) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.Load(t, programs...)
+	return b
+}
+
+// program loads one that lets everything pass.
+func (b *bench) program(i *Interface, name string) *ebpf.Program {
+	b.Helper()
+	target, err := i.Target()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer target.Close()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.Extension, AttachTarget: target, AttachTo: Function, License: "GPL",
+		Instructions: asm.Instructions{described(asm.Mov.Imm(asm.R0, 2), name), asm.Return()},
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { p.Close() })
+	return p
+}
+
+// join puts a program into the dispatcher until the end of the test.
+func (b *bench) join(i *Interface, name string) *Seat {
+	b.Helper()
+	s, err := i.Join(b.program(i, name), ordinary)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	})
+	return s
+}
+
+// awaitGone waits until the kernel has freed a program.
+func (b *bench) awaitGone(id ebpf.ProgramID) {
+	b.Helper()
+	testenv.Wait(b, 10*time.Second, "the program to go", func() bool {
+		p, err := ebpf.NewProgramFromID(id)
+		_ = p.Close()
+		return err != nil
+	})
+}
+
 // TestJoin: libxdp's tools list the program among theirs, where its priority and name put it, and when it has left have what they had.
 func TestJoin(t *testing.T) {
-	b := newBench(t, testenv.OtherPass, testenv.OtherDeny)
+	b := newLoaded(t, testenv.OtherPass, testenv.OtherDeny)
 	i := b.mustFind()
 	before := len(b.Pins(t))
 	s := b.join(i, "unifiedd_a")
@@ -52,7 +108,7 @@ func TestJoin(t *testing.T) {
 
 // TestOthersChange: others add and remove theirs, and even ours.
 func TestOthersChange(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
+	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	s := b.join(i, "unifiedd_a")
 	first, _ := s.Here()
@@ -93,9 +149,9 @@ func s2(b *bench, i *Interface) *ebpf.Program {
 	return p
 }
 
-// TestLastLeaves: the last program takes the dispatcher with it.
-func TestLastLeaves(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
+// TestLastOfOthersLeaves: the last program takes the dispatcher with it.
+func TestLastOfOthersLeaves(t *testing.T) {
+	b := newLoaded(t, testenv.OtherPass)
 	s := b.join(b.mustFind(), "unifiedd_a")
 	b.Unload(t, testenv.OtherPass)
 	if got := b.Names(t); !slices.Equal(got, []string{"unifiedd_a"}) {
@@ -115,7 +171,7 @@ func TestLastLeaves(t *testing.T) {
 
 // TestDead: a program whose process is gone is left out at the next exchange; that of one which lives is not.
 func TestDead(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
+	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	alive, dead := b.join(i, "unifiedd_a"), b.join(i, "unifiedd_b")
 	if err := dead.mark.abandon(); err != nil {
@@ -135,18 +191,5 @@ func TestDead(t *testing.T) {
 	}
 	if here, err := alive.Here(); here == 0 || err != nil {
 		t.Errorf("here: %d, %v", here, err)
-	}
-}
-
-// TestInterfaceDeleted: with the interface its dispatcher goes, and what is ours of its pins.
-func TestInterfaceDeleted(t *testing.T) {
-	b := newBench(t, testenv.OtherPass)
-	s := b.join(b.mustFind(), "unifiedd_a")
-	b.End.Delete(t)
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	if pins := b.Pins(t); len(pins) != 0 {
-		t.Errorf("left: %v", pins)
 	}
 }

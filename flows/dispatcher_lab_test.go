@@ -1,3 +1,5 @@
+//go:build lab
+
 package flows
 
 import (
@@ -6,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
 // TestDispatcher records packets beside programs of libxdp's, which get what the flow leaves, and what its priority puts before it.
@@ -41,4 +44,11 @@ func TestDispatcher(t *testing.T) {
 			t.Fatalf("recorded packet %d, which is for others", n)
 		}
 	}
+}
+
+// TestRefilterDispatched is that in libxdp's dispatcher, which is another one after each change.
+func TestRefilterDispatched(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{NoAddresses: true})
+	testenv.NewLibxdp(t, &l.B).Load(t, testenv.OtherPass)
+	l.refilters(t, ", beside: libxdp", int(setting.Number(t, "UNIFIEDD_SWAPS", 10)))
 }

@@ -1,0 +1,166 @@
+package dispatcher
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+// seated is the seat of a program that is in a forged dispatcher.
+func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Seat {
+	b.Helper()
+	in := b.forge(append(others, p)...)
+	m, err := newMember(p, ordinary)
+	if err != nil {
+		b.Fatal(err)
+	}
+	f, err := openFiles()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.close()
+	s := &Seat{on: b.mustFind(), settings: ordinary, id: m.id, in: in}
+	if s.mark, err = f.mark(m.id); err != nil {
+		b.Fatal(err)
+	}
+	return s
+}
+
+// nothingLeft fails the test where there is a program on the interface, or a pin or mark anywhere.
+func (b *bench) nothingLeft() {
+	b.Helper()
+	if id := b.on(); id != 0 {
+		b.Errorf("program %d is on the interface", id)
+	}
+	if pins := b.Pins(b); len(pins) > 0 {
+		b.Errorf("left: %v", pins)
+	}
+}
+
+// TestLastLeaves: the last program takes the dispatcher with it. A second time there is nothing to do.
+func TestLastLeaves(t *testing.T) {
+	b := newBench(t)
+	s := b.seated(b.plain("unifiedd_a"))
+	if here, err := s.Here(); err != nil || here != b.on() {
+		t.Errorf("here: %d, %v", here, err)
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	b.nothingLeft()
+	if here, err := s.Here(); err != nil || here != 0 {
+		t.Errorf("here afterwards: %d, %v", here, err)
+	}
+}
+
+// TestLeavesAlone: what others have put in the place of the dispatcher stays.
+func TestLeavesAlone(t *testing.T) {
+	b := newBench(t)
+	s := b.seated(b.plain("unifiedd_a"))
+	b.attach(b.plain("somebody_elses"))
+	other := b.on()
+	if here, err := s.Here(); err != nil || here != 0 {
+		t.Errorf("here: %d, %v", here, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if b.on() != other {
+		t.Errorf("program %d is on the interface, %d was", b.on(), other)
+	}
+}
+
+// TestTakenOut: others have exchanged the dispatcher for one without the program.
+func TestTakenOut(t *testing.T) {
+	b := newBench(t)
+	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
+	b.forge(b.plain("other"))
+	theirs := b.on()
+	if here, err := s.Here(); err != nil || here != 0 {
+		t.Errorf("here: %d, %v", here, err)
+	}
+	b.refused(s.Update(b.plain("unifiedd_b")), ErrGone)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if b.on() != theirs {
+		t.Errorf("program %d is on the interface, %d was", b.on(), theirs)
+	}
+	if marks := b.marks(); len(marks) > 0 {
+		t.Errorf("left: %v", marks)
+	}
+}
+
+// marks are those in libxdp's directory.
+func (b *bench) marks() []string {
+	return slices.DeleteFunc(b.Pins(b), func(name string) bool { return !strings.HasPrefix(name, "unifiedd-") })
+}
+
+// TestSweep: the programs of processes that are gone are taken out, those of others stay.
+func TestSweep(t *testing.T) {
+	b := newBench(t)
+	sweep := func() {
+		t.Helper()
+		b.End.Do(t, func() {
+			if err := Sweep(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	s := b.seated(b.plain("unifiedd_a"))
+	before, on := b.Pins(t), b.on()
+	sweep()
+	if after := b.Pins(t); !slices.Equal(after, before) || b.on() != on {
+		t.Errorf("program %d is on the interface, %d was; pins are %v, were %v", b.on(), on, after, before)
+	}
+	if err := s.mark.abandon(); err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	b.nothingLeft()
+	s.mark = nil
+}
+
+// TestSweepMarks: marks of programs that are no more go, whatever became of them.
+func TestSweepMarks(t *testing.T) {
+	b := newBench(t)
+	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
+	f, err := openFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stale, err := f.mark(1<<31 - 1) // of a program that never was
+	if err == nil {
+		err = stale.abandon()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.sweep()
+	if err := f.close(); err != nil {
+		t.Fatal(err)
+	}
+	if marks := b.marks(); len(marks) != 1 {
+		t.Errorf("marks: %v", marks)
+	}
+	if err := s.mark.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestInterfaceDeleted: with the interface its dispatcher goes, and what is ours of its pins.
+func TestInterfaceDeleted(t *testing.T) {
+	b := newBench(t)
+	s := b.seated(b.plain("unifiedd_a"), b.plain("other"))
+	b.End.Delete(t)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if pins := b.Pins(t); len(pins) != 0 {
+		t.Errorf("left: %v", pins)
+	}
+}

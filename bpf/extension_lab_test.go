@@ -1,0 +1,214 @@
+//go:build lab
+
+package bpf
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// find looks for the dispatcher at the end.
+func find(t *testing.T, end *testenv.End) (d *dispatcher.Interface) {
+	t.Helper()
+	var err error
+	end.Do(t, func() { d, err = dispatcher.Find(end.Index) })
+	if err != nil || d == nil {
+		t.Fatalf("found %v, %v", d, err)
+	}
+	return d
+}
+
+// joined loads a program and has it join the dispatcher at the end.
+func joined(t *testing.T, end *testenv.End, c Config) *Program {
+	t.Helper()
+	c.Dispatcher = find(t, end)
+	p := mustLoad(t, c)
+	if err := attachTo(t, p, end, Any); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// to are n packets to a port.
+func to(pair *testenv.Pair, port uint16, n int) (frames [][]byte) {
+	for i := range n {
+		frames = append(frames, testenv.UDP(&pair.A, &pair.B, port, uint64(i), 100))
+	}
+	return frames
+}
+
+// TestDispatchedBesideOthers: our packets reach the socket, those that others drop nobody, and all others the kernel; also after the selection has
+// changed, and without us.
+func TestDispatchedBesideOthers(t *testing.T) {
+	for _, generic := range []bool{false, true} {
+		t.Run(map[bool]string{false: "driver", true: "generic"}[generic], func(t *testing.T) { dispatchedBesideOthers(t, generic) })
+	}
+}
+
+func dispatchedBesideOthers(t *testing.T, generic bool) {
+	testenv.Leaks(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	others := testenv.NewLibxdp(t, &pair.B)
+	if err := others.TryLoad(t, generic, testenv.OtherPass, testenv.OtherDeny); err != nil {
+		t.Fatal(err)
+	}
+	before := len(others.Pins(t))
+	p := joined(t, &pair.B, Config{Filter: mustParse(t, "udp port 7 or udp port 9"), Timestamps: true, Priority: 50})
+	if got, want := p.Mode() == Generic, generic; got != want {
+		t.Errorf("generic mode: %v, want %v", got, want)
+	}
+	socket := newXSK(t, &pair.B, 0)
+	if err := p.SetSocket(0, socket.fd); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_captur"}; !slices.Equal(got, want) {
+		t.Errorf("in the dispatcher are %v, want %v", got, want)
+	}
+	send := func() {
+		testenv.SendRaw(t, &pair.A, slices.Concat(to(pair, 7, 20), to(pair, 8, 30), to(pair, 9, 50)), testenv.SendOptions{})
+	}
+	counted := func(denied, passed uint64) {
+		t.Helper()
+		testenv.Wait(t, 10*time.Second, "what others count", func() bool {
+			return others.Count(t, testenv.OtherDeny) >= denied && others.Count(t, testenv.OtherPass) >= passed
+		})
+		if d, n := others.Count(t, testenv.OtherDeny), others.Count(t, testenv.OtherPass); d != denied || n != passed {
+			t.Errorf("others dropped %d and let %d pass, want %d and %d", d, n, denied, passed)
+		}
+	}
+	send()
+	counted(50, 50)
+	if got := awaitTotal(t, p, 50); got[Redirected].Packets != 20 || got[NoMatch].Packets != 30 {
+		t.Errorf("counters %+v", got)
+	}
+	if packets, _ := socket.received(); len(packets) != 20 || !slices.Equal(packets[0], to(pair, 7, 1)[0]) {
+		t.Errorf("%d packets in the ring, want 20", len(packets))
+	}
+	if err := p.Replace(mustParse(t, "udp port 8")); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	counted(100, 100)
+	if got := awaitTotal(t, p, 100); got[Redirected].Packets != 50 || got[NoMatch].Packets != 50 {
+		t.Errorf("counters with another selection %+v", got)
+	}
+	id := ebpf.ProgramID(others.Status(t)[2].ID)
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	send()
+	counted(150, 150)
+	if pins := others.Pins(t); len(pins) != before {
+		t.Errorf("%d pins are left, there were %d: %v", len(pins), before, pins)
+	}
+	testenv.Wait(t, 10*time.Second, "our program to go", func() bool {
+		program, err := ebpf.NewProgramFromID(id)
+		_ = program.Close()
+		return err != nil
+	})
+}
+
+// TestDispatchedUnstamped: where libxdp's own dispatchers call no programs that change packets, ours writes no timestamps, and says so, so that libxdp's
+// tools can go on with it; elsewhere it does.
+func TestDispatchedUnstamped(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	others := testenv.NewLibxdp(t, &pair.B)
+	others.Load(t, testenv.OtherPass)
+	p := joined(t, &pair.B, Config{Timestamps: true})
+	socket := newXSK(t, &pair.B, 0)
+	if err := p.SetSocket(0, socket.fd); err != nil {
+		t.Fatal(err)
+	}
+	start := now(t)
+	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
+	awaitTotal(t, p, 5)
+	packets, stamps := socket.received()
+	if len(packets) != 5 {
+		t.Fatalf("%d packets, want 5", len(packets))
+	}
+	t.Logf("unstamped: %v", p.Unstamped())
+	if p.MetaRefused() != p.Unstamped() {
+		t.Errorf("metadata refused %v, unstamped %v", p.MetaRefused(), p.Unstamped())
+	}
+	if stamped := stamps[0] >= start; stamped == p.Unstamped() {
+		t.Errorf("stamped %v, unstamped %v", stamped, p.Unstamped())
+	}
+	others.Load(t, testenv.OtherDeny)
+	if id, err := p.Dispatched(); id == 0 || err != nil {
+		t.Errorf("in dispatcher %d: %v", id, err)
+	}
+}
+
+// TestDispatchedDead: a rule that drops does so as long as there are sockets, so no longer than the process.
+func TestDispatchedDead(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	others := testenv.NewLibxdp(t, &pair.B)
+	others.Load(t, testenv.OtherPass)
+	p := joined(t, &pair.B, Config{Rules: []Rule{{Name: "all", Action: Drop}}})
+	socket := newXSK(t, &pair.B, 0)
+	if err := p.SetSocket(0, socket.fd); err != nil {
+		t.Fatal(err)
+	}
+	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
+	if got := awaitTotal(t, p, 5); got[Dropped].Packets != 5 {
+		t.Errorf("counters %+v", got)
+	}
+	if err := p.ClearSocket(0); err != nil { // as the kernel does when its process ends
+		t.Fatal(err)
+	}
+	testenv.SendRaw(t, &pair.A, to(pair, 7, 5), testenv.SendOptions{})
+	if got := awaitTotal(t, p, 10); got[NoSocket].Packets != 5 || got[Dropped].Packets != 5 {
+		t.Errorf("counters without a socket %+v", got)
+	}
+}
+
+// TestDispatchedFragments: the dispatcher takes packets of several buffers if all of its programs do, so a large MTU leaves out those that do not.
+func TestDispatchedFragments(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
+	others := testenv.NewLibxdp(t, &pair.B)
+	others.Load(t, testenv.OtherDeny)
+	before := others.Pins(t)
+	p := mustLoad(t, Config{Dispatcher: find(t, &pair.B)})
+	err := attachTo(t, p, &pair.B, Any)
+	if !errors.Is(err, ErrDriverRefused) || !strings.Contains(err.Error(), "lower the MTU") {
+		t.Errorf("without multi-buffer: %v", err)
+	}
+	if after := others.Pins(t); !slices.Equal(after, before) {
+		t.Errorf("pins are %v, were %v", after, before)
+	}
+	joined(t, &pair.B, Config{MultiBuffer: true})
+	if got := others.Names(t); len(got) != 2 {
+		t.Errorf("there are %v", got)
+	}
+}
+
+// TestDispatchedMode: the dispatcher's mode is what there is.
+func TestDispatchedMode(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	others := testenv.NewLibxdp(t, &pair.B)
+	others.Load(t, testenv.OtherPass)
+	p := mustLoad(t, Config{Dispatcher: find(t, &pair.B)})
+	if err := attachTo(t, p, &pair.B, Generic); !errors.Is(err, ErrOtherMode) {
+		t.Errorf("in generic mode: %v", err)
+	}
+}
+
+// TestDispatchedNotAsked: who does not ask to join hears of the dispatcher, and how.
+func TestDispatchedNotAsked(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	others := testenv.NewLibxdp(t, &pair.B)
+	others.Load(t, testenv.OtherPass)
+	err := attachTo(t, mustLoad(t, Config{}), &pair.B, Any)
+	var named *ForeignError
+	if !errors.As(err, &named) || !named.Dispatcher || !strings.Contains(err.Error(), "from.beside: libxdp") {
+		t.Errorf("%v", err)
+	}
+}
