@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
@@ -67,11 +68,31 @@ func (f *files) pin(ifindex int, b *built) error {
 	}
 	for n, m := range b.members {
 		at := filepath.Join(dir, functionName(n))
-		if err := errors.Join(b.links[n].Pin(at+"-link"), pinProgram(m.program, at+"-prog")); err != nil {
+		if err := errors.Join(b.pinLink(n, at+"-link"), pinProgram(m.program, at+"-prog")); err != nil {
 			return errors.Join(fileError("pin program in "+dir, err), os.RemoveAll(dir))
 		}
 	}
 	return nil
+}
+
+// pinLink pins a link; for that of a program of ours, which is to go with the process, the program stands: libxdp's tools remove the pin of each
+// link before that of its program, and stop at one that is not there, but do not look at it.
+func (b *built) pinLink(n int, path string) error {
+	if m := b.members[n]; m.own {
+		return pinProgram(m.program, path)
+	}
+	return b.links[n].Pin(path)
+}
+
+// take gives the link of the program that is ours, if there is one, to the caller.
+func (b *built) take() link.Link {
+	n := slices.IndexFunc(b.members, func(m *member) bool { return m.own })
+	if n < 0 {
+		return nil
+	}
+	l := b.links[n]
+	b.links = slices.Delete(b.links, n, n+1)
+	return l
 }
 
 // pinProgram pins a copy of the descriptor: pinning one again would move its pin.

@@ -19,11 +19,14 @@
 // # Lifetime
 //
 // [Find] looks for a dispatcher on an interface, [Interface.Join] puts a program into it and
-// gives a [Seat], which exchanges the program, says whether it still is there, and takes it out. The pins keep a
-// program running when its process is gone. So each program of ours has a mark, a directory unifiedd-ID
+// gives a [Seat], which exchanges the program, says whether it still is there, and takes it out. The seat holds the program's link, and no
+// pin does, so that the program does not run any more when its process is gone: the dispatcher calls its own function again, which has the
+// next program called. Once others have exchanged the dispatcher, though, it runs by a link of theirs, pinned as libxdp pins all. What it then does
+// to packets without its process is its own matter; that of package bpf lets them pass.
+//
+// What stays in either case is a pinned program. So each program of ours has a mark, a directory unifiedd-ID
 // beside those of the dispatchers, locked as long as the process lives. A program whose mark
-// is not locked is dead: the next Join or exchange by this package leaves it out, and removes the mark.
-// What a dead program does to packets until then is its own matter; that of package bpf lets them pass.
+// is not locked is dead: [Sweep], and the next Join or exchange by this package, leave it out and remove the mark.
 //
 // # Rules
 //

@@ -21,7 +21,7 @@ func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Seat {
 		b.Fatal(err)
 	}
 	defer f.close()
-	s := &Seat{on: b.mustFind(), settings: ordinary, id: m.id, in: in}
+	s := &Seat{on: b.mustFind(), settings: ordinary, id: m.id, place: place{in: in}}
 	if s.mark, err = f.mark(m.id); err != nil {
 		b.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -21,8 +22,24 @@ type Seat struct {
 	on       *Interface
 	settings Settings
 	id       ebpf.ProgramID // of the program
-	in       ebpf.ProgramID // the dispatcher it was in when it was last looked for
-	mark     *mark          // of the program; nil: it was taken out
+	mark     *mark          // of it; nil: it was taken out
+	place
+}
+
+// place is where a program is.
+type place struct {
+	in   ebpf.ProgramID // the dispatcher, when it was last looked for
+	link link.Link      // to its function; nil: others have made that dispatcher, and hold the link by a pin
+}
+
+// close takes the program off the function.
+func (p *place) close() error {
+	if p.link == nil {
+		return nil
+	}
+	err := p.link.Close()
+	p.link = nil
+	return err
 }
 
 // Target is the dispatcher that is on the interface, to load a program for: as an extension of its function [Function].
@@ -64,7 +81,7 @@ func (s *Seat) Close() error {
 	if s.mark == nil {
 		return nil
 	}
-	err := errors.Join(locked(s.leave), s.mark.abandon())
+	err := errors.Join(locked(s.leave), s.mark.abandon(), s.place.close())
 	s.mark = nil
 	return s.on.about(err)
 }
@@ -92,10 +109,14 @@ func (s *Seat) Here() (id uint32, err error) {
 			return err
 		}
 		if d.has(s.id) {
-			s.in = d.on.id
-			id = uint32(s.in)
+			id = uint32(d.on.id)
 		}
-		return d.close()
+		err = d.close()
+		if d != nil && d.on.id != s.in { // nothing runs in the one before any more
+			err = errors.Join(err, s.place.close())
+			s.in = d.on.id
+		}
+		return err
 	})
 	if errors.Is(err, ErrOther) {
 		err = nil
@@ -109,18 +130,20 @@ func (s *Seat) exchange(p *ebpf.Program) error {
 	if err != nil {
 		return fmt.Errorf("look at the program: %w", err)
 	}
+	in.own = true
 	return locked(func(f *files) error {
 		f.sweep()
 		fresh, err := f.mark(in.id)
 		if err != nil {
 			return err
 		}
-		id, err := s.on.exchange(f, s.id, in)
+		next, err := s.on.exchange(f, s.id, in)
 		if err != nil {
 			return errors.Join(err, fresh.close())
 		}
-		_ = s.mark.close() // of a program that is out: what cannot be removed says that it is dead
-		s.mark, s.id, s.in = fresh, in.id, id
+		// Of a program that is out: what cannot be removed says that it is dead.
+		_, _ = s.mark.close(), s.place.close()
+		s.mark, s.id, s.place = fresh, in.id, next
 		return nil
 	})
 }
@@ -144,32 +167,32 @@ func locked(f func(*files) error) error {
 }
 
 // exchange builds a dispatcher without one program and with another, either of which may be none, and without those of dead processes, puts it
-// on the interface, and returns its id.
-func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (id ebpf.ProgramID, err error) {
+// on the interface, and returns where the new one is.
+func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (at place, err error) {
 	old, err := i.read(f)
 	if err != nil {
-		return 0, err
+		return at, err
 	}
-	defer func() { err = errors.Join(err, old.close()) }()
+	defer func() { _ = old.close() }()
 	if old == nil || out != 0 && !old.has(out) {
-		return 0, ErrGone
+		return at, ErrGone
 	}
 	members, dead := f.living(old.members, out)
 	if in != nil {
 		members = append(members, in)
 	}
 	if len(members) > Most {
-		return 0, fmt.Errorf("%w: it has %d programs already (see which: xdp-loader status; unload one: xdp-loader unload %s --id ID)", ErrFull, Most, i.name)
+		return at, fmt.Errorf("%w: it has %d programs already (see which: xdp-loader status; unload one: xdp-loader unload %s --id ID)", ErrFull, Most, i.name)
 	}
-	if id, err = i.put(f, old, members); err != nil {
-		return 0, err
+	if at, err = i.put(f, old, members); err != nil {
+		return at, err
 	}
 	// From here on it is done. What cannot be removed does nothing, and xdp-loader clean removes it.
 	_ = os.RemoveAll(f.pins(i.index, old.on.id))
 	for _, m := range dead {
 		_ = os.Remove(f.markPath(m.id))
 	}
-	return id, nil
+	return at, nil
 }
 
 // living are those of the programs that stay, without one, and those whose processes are gone.
@@ -187,21 +210,21 @@ func (f *files) living(members []*member, out ebpf.ProgramID) (stay, dead []*mem
 }
 
 // put puts a dispatcher with these programs in the place of the old one; without any, none.
-func (i *Interface) put(f *files, old *present, members []*member) (id ebpf.ProgramID, err error) {
+func (i *Interface) put(f *files, old *present, members []*member) (at place, err error) {
 	if len(members) == 0 {
-		return 0, i.replace(old, nil)
+		return at, i.replace(old, nil)
 	}
 	inOrder(members)
 	b, err := build(members)
 	if err != nil {
-		return 0, err
+		return at, err
 	}
-	defer func() { err = errors.Join(err, b.close()) }()
+	defer func() { _ = b.close() }() // descriptors alone, which the kernel closes whatever it says
 	if err := f.pin(i.index, b); err != nil {
-		return 0, err
+		return at, err
 	}
 	if err := i.replace(old, b.program); err != nil {
-		return 0, errors.Join(err, os.RemoveAll(f.pins(i.index, b.id)))
+		return at, errors.Join(err, os.RemoveAll(f.pins(i.index, b.id)))
 	}
-	return b.id, nil
+	return place{b.id, b.take()}, nil
 }

@@ -1,0 +1,137 @@
+package dispatcher
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// mustLoad loads a dispatcher of n functions, whose results have the next one called if their bits are among actions.
+func mustLoad(t *testing.T, n int, actions uint32, changes bool) *ebpf.Program {
+	t.Helper()
+	testenv.Root(t)
+	f := newFormat(slices.Repeat([]*member{{Settings: ordinary}}, n))
+	for i := range n {
+		f.Actions[i] = actions
+	}
+	p, err := load(f, changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// TestAssembled: dispatchers of all lengths are accepted, and have a function with a type for each program. Where no program is in their place functions
+// return 31, which has the next one called, and behind the last the packet passes.
+func TestAssembled(t *testing.T) {
+	for n := 1; n <= Most; n++ {
+		for _, changes := range []bool{false, true} {
+			p := mustLoad(t, n, 1<<proceed, changes)
+			h, err := p.Handle()
+			if err != nil {
+				t.Fatal(err)
+			}
+			types, err := h.Spec(nil)
+			if err := errors.Join(err, h.Close()); err != nil {
+				t.Fatal(err)
+			}
+			for i := range Most {
+				var f *btf.Func
+				if err := types.TypeByName(functionName(i), &f); (err == nil) != (i < n) {
+					t.Errorf("of %d functions, %s: %v", n, functionName(i), err)
+				}
+			}
+			if got := run(t, p); got != 2 {
+				t.Errorf("%d functions, changes %v: %d, want XDP_PASS", n, changes, got)
+			}
+		}
+		if got := run(t, mustLoad(t, n, 1<<2, false)); got != proceed {
+			t.Errorf("%d functions of which the first decides: %d, want what it returned", n, got)
+		}
+	}
+}
+
+func run(t *testing.T, p *ebpf.Program) uint32 {
+	t.Helper()
+	got, _, err := p.Test(make([]byte, 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// TestStatus: libxdp's tools read the dispatcher as one of theirs.
+func TestStatus(t *testing.T) {
+	b := newBench(t)
+	b.forge(b.plain("first"), b.plain("second"))
+	var got []string
+	for _, one := range b.Status(t) {
+		got = append(got, one.Name+" "+strconv.Itoa(one.Priority))
+	}
+	if want := []string{"first 50", "second 50"}; !slices.Equal(got, want) {
+		t.Errorf("xdp-loader lists %v, want %v", got, want)
+	}
+}
+
+// TestReplace: a dispatcher is exchanged for another only where it still is the one on the interface.
+func TestReplace(t *testing.T) {
+	b := newBench(t)
+	b.forge(b.plain("other"))
+	i := b.mustFind()
+	f, err := openFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	old, err := i.read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.close()
+	first, second := b.on(), mustLoad(t, 1, 1<<proceed, true)
+	if err := i.replace(old, second); err != nil {
+		t.Fatal(err)
+	}
+	if b.on() == first || !Is(b.on()) {
+		t.Errorf("program %d is on the interface, %d was", b.on(), first)
+	}
+	if err := i.replace(old, nil); !errors.Is(err, errChanged) {
+		t.Errorf("one that is not there any more: %v", err)
+	}
+}
+
+// TestReplaceRefused: the driver's own words are kept.
+func TestReplaceRefused(t *testing.T) {
+	testenv.Leaks(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
+	b := &bench{t, testenv.NewLibxdp(t, &pair.B)}
+	b.forge(b.plain("other")) // which takes packets of several buffers
+	i := b.mustFind()
+	f, err := openFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	old, err := i.read(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer old.close()
+	one := newFormat([]*member{{Settings: Settings{Priority: 1}}})
+	p, err := load(one, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	if err := i.replace(old, p); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "exchange the dispatcher") {
+		t.Errorf("%v", err)
+	}
+}
