@@ -40,7 +40,7 @@ func (c *Config) loadExtension(spec *ebpf.CollectionSpec, s *Selection, shared m
 	}
 	collection, err := load(spec, s, shared)
 	if errors.Is(err, os.ErrPermission) {
-		return nil, fmt.Errorf("%w: %w (CAP_PERFMON is needed, too, and a kernel that loads extension programs, which is more than 5.10 with a BPF compiler, and not locked down against them)", ErrNoExtensions, err)
+		return nil, fmt.Errorf("%w: %w (with CAP_PERFMON, too, it is the kernel that loads no extension programs: some are locked down against them)", ErrNoExtensions, err)
 	}
 	if !errors.Is(err, ErrRefused) || !stamps {
 		return collection, err

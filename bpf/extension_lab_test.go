@@ -200,15 +200,3 @@ func TestDispatchedMode(t *testing.T) {
 		t.Errorf("in generic mode: %v", err)
 	}
 }
-
-// TestDispatchedNotAsked: who does not ask to join hears of the dispatcher, and how.
-func TestDispatchedNotAsked(t *testing.T) {
-	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	others := testenv.NewLibxdp(t, &pair.B)
-	others.Load(t, testenv.OtherPass)
-	err := attachTo(t, mustLoad(t, Config{}), &pair.B, Any)
-	var named *ForeignError
-	if !errors.As(err, &named) || !named.Dispatcher || !strings.Contains(err.Error(), "from.beside: libxdp") {
-		t.Errorf("%v", err)
-	}
-}

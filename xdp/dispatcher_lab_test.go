@@ -106,7 +106,7 @@ func TestDispatcherSelect(t *testing.T) {
 		sent <- testenv.SendRaw(t, &pair.A, packets(&pair.A, &pair.B, n, 100), testenv.SendOptions{Rate: 1000})
 	}()
 	swaps := 0
-	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); swaps++ {
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end) || swaps < 4; swaps++ {
 		if err := i.SetFilter(nil); err != nil {
 			t.Error(err)
 		}
@@ -123,7 +123,4 @@ func TestDispatcherSelect(t *testing.T) {
 	g.receive(p, n)
 	g.balanced(i, n)
 	t.Logf("%d swaps", swaps)
-	if swaps < 3 {
-		t.Errorf("only %d swaps", swaps)
-	}
 }

@@ -67,6 +67,14 @@ func (b *bench) awaitGone(id ebpf.ProgramID) {
 	})
 }
 
+// TestProbe: the lab's kernels take programs for dispatchers.
+func TestProbe(t *testing.T) {
+	testenv.Root(t)
+	if err := Probe(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestJoin: libxdp's tools list the program among theirs, where its priority and name put it, and when it has left have what they had.
 func TestJoin(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass, testenv.OtherDeny)

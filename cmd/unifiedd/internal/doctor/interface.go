@@ -162,7 +162,7 @@ func (c card) program() Check {
 		who += " " + given
 	}
 	if c.hasFlow && c.flow.From.Beside != "" && dispatcher.Is(x.ProgId) {
-		return ok(name, "libxdp's dispatcher is attached (%s), and flow %s joins it", who, c.flow.Name)
+		return c.joins(who)
 	}
 	off := map[uint32]string{nl.XDP_ATTACHED_DRV: "xdpdrv", nl.XDP_ATTACHED_SKB: "xdpgeneric"}[x.AttachMode]
 	if off == "" {
@@ -170,6 +170,16 @@ func (c card) program() Check {
 	}
 	return ok(name, "another is attached (%s), and stays: the daemon does not replace it", who).as(c.bad).
 		with("stop the program which attached it, or: ip link set dev %s %s off", c.Name, off)
+}
+
+// joins says whether the flow can join libxdp's dispatcher.
+func (c card) joins(who string) Check {
+	const name = "XDP program"
+	if err := dispatcher.Probe(); err != nil {
+		return fail(name, "libxdp's dispatcher is attached (%s), which flow %s cannot join: %v", who, c.flow.Name, err).
+			with("use another kernel, or unload what is there: xdp-loader unload %s --all", c.Name)
+	}
+	return ok(name, "libxdp's dispatcher is attached (%s), and flow %s joins it", who, c.flow.Name)
 }
 
 // defaultRoute: what AF_XDP takes, the host no longer sees.
