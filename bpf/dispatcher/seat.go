@@ -187,12 +187,21 @@ func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (at place
 	if at, err = i.put(f, old, members); err != nil {
 		return at, err
 	}
-	// From here on it is done. What cannot be removed does nothing, and xdp-loader clean removes it.
+	// From here on it is done. A packet that is in the old dispatcher still meets all of its programs. What cannot be removed does nothing, and
+	// xdp-loader clean removes it.
+	barrier()
 	_ = os.RemoveAll(f.pins(i.index, old.on.id))
 	for _, m := range dead {
 		_ = os.Remove(f.markPath(m.id))
 	}
 	return at, nil
+}
+
+// barrier waits until every processor has left the XDP program that it was in (MEMBARRIER_CMD_GLOBAL is synchronize_rcu). A kernel that does not offer it
+// may have a few packets pass by the programs of a dispatcher that was just exchanged.
+func barrier() {
+	const global = 1 // MEMBARRIER_CMD_GLOBAL of include/uapi/linux/membarrier.h
+	_, _, _ = unix.Syscall(unix.SYS_MEMBARRIER, global, 0, 0)
 }
 
 // living are those of the programs that stay, without one, and those whose processes are gone.
