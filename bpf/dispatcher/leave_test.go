@@ -164,3 +164,39 @@ func TestInterfaceDeleted(t *testing.T) {
 		t.Errorf("left: %v", pins)
 	}
 }
+
+// TestLiving: a new dispatcher has the programs of others and of processes that live, but not the one that leaves.
+func TestLiving(t *testing.T) {
+	b := newBench(t)
+	f, err := openFiles()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	var all []*member
+	for _, name := range []string{"other", "unifiedd_a", "unifiedd_b", "unifiedd_c"} {
+		m, err := newMember(b.plain(name), ordinary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all = append(all, m); name == "other" {
+			continue
+		}
+		mark, err := f.mark(m.id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name == "unifiedd_b" {
+			err = mark.abandon()
+		} else {
+			t.Cleanup(func() { _ = mark.close() })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stay, dead := f.living(all, all[3].id)
+	if !slices.Equal(stay, all[:2]) || !slices.Equal(dead, all[2:3]) {
+		t.Errorf("%d stay, and %d are dead", len(stay), len(dead))
+	}
+}
