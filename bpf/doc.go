@@ -18,6 +18,11 @@
 // of somebody else is never replaced; it is named in the error instead, of type
 // [ForeignError].
 //
+// With Config.Dispatcher the program is one of several in libxdp's dispatcher (package dispatcher), which
+// Attach, Select and Close exchange for another. There it may outlive its process, if others have
+// exchanged the dispatcher meanwhile: it then lets every packet pass, since it takes and drops packets only of queues with a
+// socket.
+//
 // # Timestamps
 //
 // With Config.Timestamps the program writes the time, eight bytes of
