@@ -31,11 +31,15 @@ type files struct {
 func openFiles() (*files, error) {
 	root := cmp.Or(os.Getenv(rootVariable), defaultRoot)
 	var s unix.Statfs_t
-	if err := unix.Statfs(root, &s); err != nil || s.Type != unix.BPF_FS_MAGIC {
+	err := unix.Statfs(root, &s)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, fileError("look at "+root, err)
+	}
+	if err != nil || s.Type != unix.BPF_FS_MAGIC {
 		return nil, fmt.Errorf("%w at %s, where libxdp pins programs (mount -t bpf bpf %s; ip netns exec hides the one that is mounted: nsenter --net= does not)", ErrNoFiles, root, root)
 	}
 	f := &files{dir: filepath.Join(root, "xdp")}
-	err := os.Mkdir(f.dir, 0o700)
+	err = os.Mkdir(f.dir, 0o700)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		f.fd, err = unix.Open(f.dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	}

@@ -84,7 +84,7 @@ func formatOf(p *ebpf.Program) (*format, error) {
 		return nil, fmt.Errorf("open its map: %w", err)
 	}
 	defer m.Close()
-	if m.KeySize() != 4 || m.ValueSize() < 4 || m.MaxEntries() != 1 || m.Flags()&unix.BPF_F_RDONLY_PROG == 0 {
+	if m.Type() != ebpf.Array || m.KeySize() != 4 || m.ValueSize() < 4 || m.MaxEntries() != 1 || m.Flags()&unix.BPF_F_RDONLY_PROG == 0 {
 		return nil, fmt.Errorf("%w: its map is another", ErrOther)
 	}
 	value, err := m.LookupBytes(uint32(0))

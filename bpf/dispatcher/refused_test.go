@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
 	"golang.org/x/sys/unix"
 )
 
@@ -55,6 +56,27 @@ func TestFindOther(t *testing.T) {
 	if Is(b.on()) {
 		t.Error("it is called a dispatcher")
 	}
+}
+
+// TestFindNamesake: a program that is called as dispatchers are, and has no map as they have.
+func TestFindNamesake(t *testing.T) {
+	b := newBench(t)
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: ".rodata", Type: ebpf.Hash, KeySize: 4, ValueSize: 124, MaxEntries: 1, Flags: unix.BPF_F_RDONLY_PROG})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	p, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: programName, Type: ebpf.XDP, License: "GPL",
+		Instructions: asm.Instructions{asm.LoadMapPtr(asm.R1, m.FD()), asm.Mov.Imm(asm.R0, 2), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	b.attach(p)
+	_, err = b.find()
+	b.refused(err, ErrOther, "its map is another")
 }
 
 // TestFindOtherVersions: dispatchers of versions before and after.
