@@ -182,7 +182,7 @@ func TestDead(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
 	i := b.mustFind()
 	alive, dead := b.join(i, "unifiedd_a"), b.join(i, "unifiedd_b")
-	if err := dead.mark.abandon(); err != nil {
+	if err := errors.Join(dead.mark.abandon(), dead.place.close()); err != nil { // as the kernel does
 		t.Fatal(err)
 	}
 	dead.mark = nil
