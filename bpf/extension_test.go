@@ -1,7 +1,9 @@
 package bpf
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,30 +65,101 @@ func likeDispatcher(t *testing.T) *ebpf.Program {
 	return p
 }
 
-// TestUnstamped: without its calls for room the program finds none, as on a driver that has none, and is whole otherwise: the verifier accepts it, and it does
-// with packets what it did.
-func TestUnstamped(t *testing.T) {
-	spec, err := Config{Queues: 1, Timestamps: true}.prepare(all())
+// loadChanged is Load of a program that has the interface for itself, but for what change does to it.
+func loadChanged(t *testing.T, c Config, change func(*ebpf.CollectionSpec)) *Program {
+	t.Helper()
+	testenv.Root(t)
+	s := oneTable(c.selection())
+	s.number(&table{})
+	spec, err := c.prepare(&s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := spec.Programs[onlyProgram]
-	had := calling(program.Instructions)
-	program.Instructions = unstamped(program.Instructions)
-	if left := calling(program.Instructions); had == 0 || left != 0 {
-		t.Errorf("%d calls of %d are left", left, had)
-	}
-	collection, err := load(spec, &Selection{}, nil)
+	change(spec)
+	collection, err := load(spec, &s.Selection, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	collection.Close()
+	defer collection.Close()
+	refused, err := mapWord(collection.Maps[statusMap], spec.Variables[captureVarMetaRefused].Offset)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := newProgram(c, s, spec, collection, refused, namespace{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
 }
 
-// all is a table that wants every packet.
-func all() *table {
-	t := oneTable(Selection{})
-	return &t
+// TestUnstamped: without its calls for room the program finds none for timestamps, says so, and does with packets what it did.
+func TestUnstamped(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	p := loadChanged(t, Config{Queues: 1, Timestamps: true}, func(spec *ebpf.CollectionSpec) {
+		program := spec.Programs[onlyProgram]
+		had := calling(program.Instructions)
+		program.Instructions = unstamped(program.Instructions)
+		if left := calling(program.Instructions); had == 0 || left != 0 {
+			t.Errorf("%d calls of %d are left", left, had)
+		}
+	})
+	if err := attachTo(t, p, &pair.B, Driver); err != nil {
+		t.Fatal(err)
+	}
+	socket := newXSK(t, &pair.B, 0)
+	if err := p.SetSocket(0, socket.fd); err != nil {
+		t.Fatal(err)
+	}
+	if p.MetaRefused() {
+		t.Error("refused before a packet came")
+	}
+	sent := testenv.UDP(&pair.A, &pair.B, 7, 0, 100)
+	testenv.SendRaw(t, &pair.A, [][]byte{sent}, testenv.SendOptions{})
+	awaitTotal(t, p, 1)
+	if packets, stamps := socket.received(); len(packets) != 1 || !bytes.Equal(packets[0], sent) || stamps[0] != 0 {
+		t.Errorf("%d packets arrived, stamps %v", len(packets), stamps)
+	}
+	if !p.MetaRefused() {
+		t.Error("it does not say that there are no timestamps")
+	}
+}
+
+// TestDispatchedDrops: in a dispatcher, where it may be there longer than its process, the program drops packets only of queues with a socket.
+func TestDispatchedDrops(t *testing.T) {
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	p := loadChanged(t, Config{Queues: 1, Rules: []Rule{{Name: "all", Action: Drop}}}, func(spec *ebpf.CollectionSpec) {
+		if err := spec.Variables[captureVarDispatched].Set(uint8(1)); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := attachTo(t, p, &pair.B, Driver); err != nil {
+		t.Fatal(err)
+	}
+	frames := slices.Repeat([][]byte{testenv.UDP(&pair.A, &pair.B, 7, 0, 100)}, 5)
+	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
+	if got := awaitTotal(t, p, 5); got[NoSocket].Packets != 5 {
+		t.Errorf("without a socket: %+v", got)
+	}
+	socket := newXSK(t, &pair.B, 0)
+	if err := p.SetSocket(0, socket.fd); err != nil {
+		t.Fatal(err)
+	}
+	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
+	if got := awaitTotal(t, p, 10); got[Dropped].Packets != 5 {
+		t.Errorf("with a socket: %+v", got)
+	}
+	if err := p.ClearSocket(0); err != nil { // as the kernel does when the process ends
+		t.Fatal(err)
+	}
+	testenv.SendRaw(t, &pair.A, frames, testenv.SendOptions{})
+	if got := awaitTotal(t, p, 15); got[NoSocket].Packets != 10 || got[Dropped].Packets != 5 {
+		t.Errorf("without it again: %+v", got)
+	}
 }
 
 // calling is how often a program asks for room in front of a packet.
