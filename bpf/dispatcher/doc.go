@@ -21,8 +21,9 @@
 // [Find] looks for a dispatcher on an interface, [Interface.Join] puts a program into it and
 // gives a [Seat], which exchanges the program, says whether it still is there, and takes it out. The seat holds the program's link, and no
 // pin does, so that the program does not run any more when its process is gone: the dispatcher calls its own function again, which has the
-// next program called. Once others have exchanged the dispatcher, though, it runs by a link of theirs, pinned as libxdp pins all. What it then does
-// to packets without its process is its own matter; that of package bpf lets them pass.
+// next program called. When others exchange the dispatcher, though, it runs by a link of theirs, pinned as libxdp pins all, until [Seat.Here] takes that over; and
+// if its process is gone already nobody does. What it then does
+// to packets is its own matter; that of package bpf lets them pass.
 //
 // What stays in either case is a pinned program. So each program of ours has a mark, a directory unifiedd-ID
 // beside those of the dispatchers, locked as long as the process lives. A program whose mark

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -29,7 +31,7 @@ type Seat struct {
 // place is where a program is.
 type place struct {
 	in   ebpf.ProgramID // the dispatcher, when it was last looked for
-	link link.Link      // to its function; nil: others have made that dispatcher, and hold the link by a pin
+	link link.Link      // to its function; nil: others hold it by a pin
 }
 
 // close takes the program off the function.
@@ -111,17 +113,35 @@ func (s *Seat) Here() (id uint32, err error) {
 		if d.has(s.id) {
 			id = uint32(d.on.id)
 		}
-		err = d.close()
 		if d != nil && d.on.id != s.in { // nothing runs in the one before any more
-			err = errors.Join(err, s.place.close())
-			s.in = d.on.id
+			err = s.place.close()
+			s.place = place{d.on.id, s.adopt(f, d)}
 		}
-		return err
+		return errors.Join(err, d.close())
 	})
 	if errors.Is(err, ErrOther) {
 		err = nil
 	}
 	return id, s.on.about(err)
+}
+
+// adopt takes over the link by which others have the program run in a dispatcher of theirs, so that it goes with this process; nil: it stays theirs.
+func (s *Seat) adopt(f *files, d *present) link.Link {
+	n := slices.IndexFunc(d.members, func(m *member) bool { return m.id == s.id })
+	if n < 0 {
+		return nil
+	}
+	path := filepath.Join(f.pins(s.on.index, d.on.id), functionName(n)+"-link")
+	l, err := link.LoadPinnedLink(path, nil)
+	if err != nil {
+		return nil
+	}
+	if err := os.Remove(path); err != nil {
+		_ = l.Close()
+		return nil
+	}
+	_ = pinProgram(d.members[n].program, path) // for libxdp's tools, see pinLink
+	return l
 }
 
 // exchange puts a program in the place of the seat's, if there is one.

@@ -125,6 +125,9 @@ func TestOthersChange(t *testing.T) {
 	if err != nil || second == first || second == 0 {
 		t.Errorf("here %d, and %d before: %v", second, first, err)
 	}
+	if s.link == nil {
+		t.Error("the link stays that of libxdp's tools")
+	}
 	b.Unload(t, testenv.OtherPass)
 	if here, err := s.Here(); err != nil || here == 0 || here == second {
 		t.Errorf("here %d, and %d before: %v", here, second, err)
