@@ -5,6 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestFormat: the value of the map is 124 bytes, where libxdp has them.
@@ -60,5 +65,31 @@ func TestInOrder(t *testing.T) {
 	inOrder(got)
 	if !slices.Equal(got, want) {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestFullName: a name that the kernel cuts off is found in the program's types, where it has any.
+func TestFullName(t *testing.T) {
+	testenv.Root(t)
+	for name, want := range map[string]string{"short": "short", "exactly_fifteen": "exactly_fifteen", "one_that_is_longer": "one_that_is_longer"} {
+		load := func(first asm.Instruction) *member {
+			p, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.XDP, License: "GPL", Instructions: asm.Instructions{first, asm.Return()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { p.Close() })
+			m, err := newMember(p, ordinary)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		first := asm.Mov.Imm(asm.R0, 2)
+		if got := load(described(first, name)).fullName(); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		if got, want := load(first).fullName(), name[:min(len(name), nameCut)]; got != want {
+			t.Errorf("%s without types: %s, want %s", name, got, want)
+		}
 	}
 }

@@ -114,6 +114,22 @@ func TestJoin(t *testing.T) {
 	}
 }
 
+// TestJoinLongNames: programs whose names the kernel cuts off to the same are in the order in which libxdp's tools, which know the whole names, put them too.
+func TestJoinLongNames(t *testing.T) {
+	b := newLoaded(t, testenv.OtherPass)
+	i := b.mustFind()
+	b.join(i, "unifiedd_capture_b")
+	b.join(i, "unifiedd_capture_a")
+	want := []string{testenv.OtherPass, "unifiedd_capture_a", "unifiedd_capture_b"}
+	if got := b.Names(t); !slices.Equal(got, want) {
+		t.Errorf("in the dispatcher are %v, want %v", got, want)
+	}
+	b.Load(t, testenv.OtherDeny)
+	if got, want := b.Names(t), append([]string{testenv.OtherDeny}, want...); !slices.Equal(got, want) {
+		t.Errorf("in the dispatcher of libxdp's are %v, want %v", got, want)
+	}
+}
+
 // TestOthersChange: others add and remove theirs, and even ours.
 func TestOthersChange(t *testing.T) {
 	b := newLoaded(t, testenv.OtherPass)
