@@ -69,7 +69,7 @@ func dispatchedBesideOthers(t *testing.T, generic bool) {
 	if err := p.SetSocket(0, socket.fd); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_captur"}; !slices.Equal(got, want) {
+	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass, "unifiedd_capture"}; !slices.Equal(got, want) {
 		t.Errorf("in the dispatcher are %v, want %v", got, want)
 	}
 	send := func() {
@@ -170,23 +170,40 @@ func TestDispatchedDead(t *testing.T) {
 	}
 }
 
-// TestDispatchedFragments: the dispatcher takes packets of several buffers if all of its programs do, so a large MTU leaves out those that do not.
+// TestDispatchedFragments: the dispatcher takes packets of several buffers if all of its programs do, so a large MTU leaves out those that do not. xdp-loader
+// says of none that it does; of ours it keeps, when it exchanges the dispatcher, what we said.
 func TestDispatchedFragments(t *testing.T) {
-	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true, MTU: 9000})
+	pair := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	others := testenv.NewLibxdp(t, &pair.B)
 	others.Load(t, testenv.OtherDeny)
+	first := joined(t, &pair.B, Config{MultiBuffer: true})
+	others.Unload(t, testenv.OtherDeny)
+	for _, end := range []*testenv.End{&pair.B, &pair.A} {
+		if out, err := end.Command("ip", "link", "set", end.Ifname, "mtu", "9000").CombinedOutput(); err != nil {
+			t.Fatalf("with a dispatcher of ours alone: %v: %s", err, out)
+		}
+	}
 	before := others.Pins(t)
 	p := mustLoad(t, Config{Dispatcher: find(t, &pair.B)})
 	err := attachTo(t, p, &pair.B, Any)
 	if !errors.Is(err, ErrDriverRefused) || !strings.Contains(err.Error(), "lower the MTU") {
 		t.Errorf("without multi-buffer: %v", err)
 	}
+	if err := others.TryLoad(t, false, testenv.OtherDeny); err == nil {
+		t.Error("xdp-loader loads a program as one that takes packets of several buffers")
+	}
 	if after := others.Pins(t); !slices.Equal(after, before) {
 		t.Errorf("pins are %v, were %v", after, before)
 	}
-	joined(t, &pair.B, Config{MultiBuffer: true})
+	second := joined(t, &pair.B, Config{MultiBuffer: true})
 	if got := others.Names(t); len(got) != 2 {
 		t.Errorf("there are %v", got)
+	}
+	testenv.SendRaw(t, &pair.A, [][]byte{testenv.UDP(&pair.A, &pair.B, 7, 0, 8000)}, testenv.SendOptions{})
+	for _, p := range []*Program{first, second} {
+		if got := awaitTotal(t, p, 1); got[NoSocket].Bytes < 8000 {
+			t.Errorf("counters %+v", got)
+		}
 	}
 }
 

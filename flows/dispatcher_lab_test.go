@@ -18,7 +18,7 @@ func TestDispatcher(t *testing.T) {
 	others.Load(t, testenv.OtherPass, testenv.OtherDeny)
 	text := strings.Replace(l.captures(), "ring: 1024", "ring: 1024, filter: udp port 7 or udp port 9, beside: libxdp, priority: 20", 1)
 	f := l.start(t, text, Options{}).Flows()[0]
-	if got, want := others.Names(t), []string{testenv.OtherDeny, "unifiedd_captur", testenv.OtherPass}; !slices.Equal(got, want) {
+	if got, want := others.Names(t), []string{testenv.OtherDeny, "unifiedd_capture", testenv.OtherPass}; !slices.Equal(got, want) {
 		t.Errorf("in the dispatcher are %v, want %v", got, want)
 	}
 	var frames [][]byte

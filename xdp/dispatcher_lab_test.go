@@ -45,7 +45,7 @@ func TestDispatcher(t *testing.T) {
 	come("nobody else is there")
 	others.Load(t, testenv.OtherPass)
 	come("one is there again")
-	others.Unload(t, "unifiedd_captur")
+	others.Unload(t, "unifiedd_capture")
 	if err := i.Check(); !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "is in its place") {
 		t.Errorf("Check: %v", err)
 	}

@@ -25,7 +25,7 @@ var others embed.FS
 // The programs that Libxdp.Load loads, by the names that the kernel has of them.
 const (
 	OtherPass = "other_pass" // counts what it sees, and lets it pass; takes no packets of several buffers
-	OtherDeny = "other_deny" // drops and counts UDP to port 9; takes packets of several buffers; priority 10
+	OtherDeny = "other_deny" // drops and counts UDP to port 9; takes packets of several buffers, which xdp-loader does not tell; priority 10
 )
 
 var otherFiles = map[string]string{OtherPass: "pass.o", OtherDeny: "deny.o"}

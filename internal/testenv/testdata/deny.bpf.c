@@ -3,7 +3,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 //
 // A program of somebody else, for libxdp's tools to load: it drops and counts UDP packets to port 9, and lets all others pass to
-// those behind it. It takes packets that fill several buffers.
+// those behind it. It takes packets that fill several buffers, which xdp-loader does not tell.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
