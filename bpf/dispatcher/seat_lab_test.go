@@ -4,6 +4,7 @@ package dispatcher
 
 import (
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -127,6 +129,85 @@ func TestJoinLongNames(t *testing.T) {
 	b.Load(t, testenv.OtherDeny)
 	if got, want := b.Names(t), append([]string{testenv.OtherDeny}, want...); !slices.Equal(got, want) {
 		t.Errorf("in the dispatcher of libxdp's are %v, want %v", got, want)
+	}
+}
+
+// TestJoinChanges: a program that changes packets joins a dispatcher whose functions do, as those of xdp-tools 1.5.5 and newer. Where the kernel keeps to
+// that, tools whose functions do not (1.3.1) can put it into none of theirs, leave what is there, and can go on when it has left.
+func TestJoinChanges(t *testing.T) {
+	b := newLoaded(t, testenv.OtherPass)
+	i := b.mustFind()
+	before, err := b.changing(i, "unifiedd_before")
+	_ = before.Close()
+	keeps := errors.Is(err, unix.EINVAL)
+	if err != nil && !keeps {
+		t.Fatal(err)
+	}
+	t.Logf("Linux keeps to what functions change: %v", keeps)
+	b.exchangeChanging(i)
+	p, err := b.changing(i, "unifiedd_a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	s, err := i.Join(p, ordinary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := []string{testenv.OtherPass, "unifiedd_a"}
+	if got := b.Names(t); !slices.Equal(got, with) {
+		t.Errorf("in the dispatcher are %v, want %v", got, with)
+	}
+	err = b.TryLoad(t, false, testenv.OtherDeny)
+	if (err != nil) != keeps {
+		t.Errorf("xdp-loader beside a program that changes packets: %v", err)
+	}
+	if here, err := s.Here(); here == 0 || err != nil {
+		t.Errorf("here: %d, %v", here, err)
+	}
+	if got := b.Names(t); keeps && !slices.Equal(got, with) {
+		t.Errorf("after xdp-loader has failed there are %v, want %v", got, with)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if keeps {
+		b.Load(t, testenv.OtherDeny)
+	}
+	if got, want := b.Names(t), []string{testenv.OtherDeny, testenv.OtherPass}; !slices.Equal(got, want) {
+		t.Errorf("afterwards there are %v, want %v", got, want)
+	}
+}
+
+// changing is a program that may change packets.
+func (b *bench) changing(i *Interface, name string) (*ebpf.Program, error) {
+	b.Helper()
+	target, err := i.Target()
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer target.Close()
+	return ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: name, Type: ebpf.Extension, AttachTarget: target, AttachTo: Function, License: "GPL", Instructions: function(name, true),
+	})
+}
+
+// exchangeChanging puts a dispatcher whose functions change packets in the place of the one that is there, with the same programs.
+func (b *bench) exchangeChanging(i *Interface) {
+	b.Helper()
+	err := locked(func(f *files) error {
+		old, err := i.read(f)
+		if err != nil {
+			return err
+		}
+		d, err := fill(newFormat(old.members), old.members, true)
+		if err == nil {
+			err = errors.Join(f.pin(i.index, d), i.replace(old, d.program), os.RemoveAll(f.pins(i.index, old.on.id)), d.close())
+		}
+		return errors.Join(err, old.close())
+	})
+	if err != nil {
+		b.Fatal(err)
 	}
 }
 
