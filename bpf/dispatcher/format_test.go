@@ -68,8 +68,8 @@ func TestInOrder(t *testing.T) {
 	}
 }
 
-// TestFullName: a name that the kernel cuts off is found in the program's types, where it has any.
-func TestFullName(t *testing.T) {
+// TestWholeNames: names that the kernel cuts off are, as libxdp's are, those in the program's types, where it has any.
+func TestWholeNames(t *testing.T) {
 	testenv.Root(t)
 	for name, want := range map[string]string{"short": "short", "exactly_fifteen": "exactly_fifteen", "one_that_is_longer": "one_that_is_longer"} {
 		load := func(first asm.Instruction) *member {
@@ -85,10 +85,10 @@ func TestFullName(t *testing.T) {
 			return m
 		}
 		first := asm.Mov.Imm(asm.R0, 2)
-		if got := load(described(first, name)).fullName(); got != want {
+		if got := load(described(first, name)).name; got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)
 		}
-		if got, want := load(first).fullName(), name[:min(len(name), nameCut)]; got != want {
+		if got, want := load(first).name, name[:min(len(name), 15)]; got != want {
 			t.Errorf("%s without types: %s, want %s", name, got, want)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/cilium/ebpf"
 )
@@ -27,8 +26,8 @@ type member struct {
 	Settings
 	program   *ebpf.Program
 	id        ebpf.ProgramID
-	name, tag string // the kernel cuts names off
-	own       bool   // a seat holds its link, and no pin does
+	name, tag string
+	own       bool // a seat holds its link, and no pin does
 }
 
 // newMember asks what order the program has among others; the program stays the caller's.
@@ -42,25 +41,6 @@ func newMember(p *ebpf.Program, s Settings) (*member, error) {
 		return nil, errors.New("the kernel does not tell the program's id")
 	}
 	return &member{Settings: s, program: p, id: id, name: info.Name, tag: info.Tag}, nil
-}
-
-// nameCut is the length to which the kernel cuts off names, BPF_OBJ_NAME_LEN - 1.
-const nameCut = 15
-
-// fullName is the program's name as libxdp has it: that of its function, where the kernel's may be cut off.
-func (m *member) fullName() string {
-	if len(m.name) < nameCut {
-		return m.name
-	}
-	info, err := m.program.Info()
-	if err != nil {
-		return m.name
-	}
-	functions, err := info.FuncInfos()
-	if err != nil || len(functions) == 0 || !strings.HasPrefix(functions[0].Func.Name, m.name) {
-		return m.name
-	}
-	return functions[0].Func.Name
 }
 
 // inOrder sorts programs as libxdp does: by priority, then by name and tag.

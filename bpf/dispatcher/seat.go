@@ -243,9 +243,6 @@ func (i *Interface) put(f *files, old *present, members []*member) (at place, er
 	if len(members) == 0 {
 		return at, i.replace(old, nil)
 	}
-	for _, m := range members {
-		m.name = m.fullName()
-	}
 	inOrder(members)
 	b, err := build(members)
 	if err != nil {
