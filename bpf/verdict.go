@@ -12,7 +12,7 @@ const (
 	// TooLong packets were left to the kernel: wanted, but above Config.MaxLen.
 	TooLong = Verdict(captureVerdictVERDICT_TOO_LONG)
 	// NoSocket packets were left to the kernel: wanted, and short enough, but no
-	// socket is bound to their queue.
+	// socket is bound to their queue; in a dispatcher also those that were to be dropped there.
 	NoSocket = Verdict(captureVerdictVERDICT_NO_SOCKET)
 	// Unclear packets were left to the kernel: the user's program returned what means nothing.
 	Unclear = Verdict(captureVerdictVERDICT_UNCLEAR)

@@ -62,7 +62,8 @@ func exists(path string) bool {
 
 // Loop makes a loop device over file, sized down to size bytes when size is
 // not 0, and returns its path. The device disappears with the test, and with
-// the process, since the kernel clears it on last close.
+// the process, since the kernel clears it on last close. It reads and writes the file by direct
+// I/O where the file system of that has it.
 func Loop(t testing.TB, file string, size uint64) string {
 	t.Helper()
 	Root(t)

@@ -51,7 +51,8 @@ func more(keys string) string {
 }
 
 // buffer is the memory the others keep packets in that they have not written, in MiB. What tcpdump and dumpcap take by
-// themselves is 2, which loses packets; stenotype takes 2048, and keeps them. Ours has as much in extents, and its rings.
+// themselves is 2, which loses packets; stenotype takes 2048, and keeps them. Ours has as much in extents, but in the short
+// form, and its rings.
 const buffer = 512
 
 // stenoBlocks is what stenotype takes by itself.
