@@ -93,13 +93,9 @@ const verified = 64
 
 // clientArgs is the command line of unified-flow-test, inside its namespace.
 func clientArgs(program, netns, card, address string, size, depth int, span time.Duration) []string {
-	line := []string{"nsenter", "--net=" + netns, "--", program, "read", "-json", "-device", "roce:" + card, "-memory", strconv.Itoa(clientRegion),
+	return []string{"nsenter", "--net=" + netns, "--", program, "read", "-json", "-spin", "-device", "roce:" + card, "-memory", strconv.Itoa(clientRegion),
 		"-extents", strconv.Itoa(clientExtents), "-from", address, "-seed", strconv.Itoa(seed), "-size", strconv.Itoa(size), "-depth", strconv.Itoa(depth),
 		"-for", span.String(), "-verify", strconv.Itoa(verified)}
-	if depth == 1 { // each look in vain would be part of a request's time; with many under way it only takes a processor from the disk's host
-		line = append(line, "-spin")
-	}
-	return line
 }
 
 // What the client has room for: two rings of frames, and as many requests as are under way, longer than a frame.
