@@ -33,6 +33,7 @@ var (
 	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
 	descWaits    = describe("flow_waiting", "1 while the flow waits for something outside to mend.", "flow")
 	descZeroCopy = describe("zero_copy", "1 when the driver granted zero copy.", "flow", "interface")
+	descArrival  = describe("arrival_times", "1 when packets have the times at which they arrived, 0 when those at which they were taken from the rings.", "flow", "interface")
 	descOffered  = describe("offered_packets_total", "Packets that arrived at the interface.", "flow", "interface")
 	descPackets  = describe("received_packets_total", "Packets received from the rings.", "flow", "interface")
 	descBytes    = describe("received_bytes_total", "Bytes of packets received from the rings.", "flow", "interface")
@@ -115,6 +116,7 @@ func collectTaken(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	if strings.HasPrefix(f.Kind, "network-") {
 		iface = f.From
 		gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, iface)
+		gauge(out, descArrival, truth(f.NoArrival == ""), f.Name, iface)
 		counter(out, descOffered, f.Offered, f.Name, iface)
 		counter(out, descStamped, f.CardStamped, f.Name, iface)
 		each(out, descPassed, f.Passed, f.Name, iface)

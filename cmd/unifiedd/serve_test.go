@@ -143,6 +143,7 @@ func TestServeMetrics(t *testing.T) {
 	_, body := s.do(t, "GET", "/metrics")
 	for _, want := range []string{
 		`unifiedd_received_packets_total{flow="cap",interface="` + s.pair.B.Ifname + `"} 200`,
+		`unifiedd_arrival_times{flow="cap",interface="` + s.pair.B.Ifname + `"} 1`,
 		`unifiedd_durable_packets_total{flow="cap"} 200`,
 		`unifiedd_waiting_packets{flow="cap"} 0`,
 		`unifiedd_copied_bytes_total{flow="cap",reason="packed"} 60000`,
