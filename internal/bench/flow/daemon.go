@@ -109,7 +109,7 @@ func (d *daemon) until(what string, ok func(*status) bool) (s status, err error)
 		default:
 		}
 	}
-	return s, fmt.Errorf("waited for %s: %+v, %w", what, s, err)
+	return s, errors.Join(fmt.Errorf("waited for %s: %+v", what, s), err)
 }
 
 // stop ends the daemon.

@@ -35,7 +35,7 @@ func newBed(t *testing.T, programs ...string) *bed {
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.HugePages(t, 100<<20)
+	testenv.HugePages(t, 200<<20) // for two daemons
 	b := &bed{T: t, form: form, cases: cases, pair: testenv.NewPair(t, testenv.PairOptions{}), program: map[string]string{}, dir: testenv.DiskDir(t)}
 	for _, name := range programs {
 		path := filepath.Join(t.TempDir(), filepath.Base(name))

@@ -101,8 +101,8 @@ func (b *bed) replicate(name string, size, depth, peers int) (all []bench.Compar
 // relayed has a client send through a relay to some peers for a while.
 func (b *bed) relayed(size, depth, peers int) (s replicated, err error) {
 	b.Helper()
-	sinks := b.launch(&b.pair.A, b.sinks(peers))
-	relay := b.launch(&b.pair.B, b.relay(peers))
+	sinks := b.launch(&b.pair.A, b.sinks(size, peers))
+	relay := b.launch(&b.pair.B, b.relay(size, peers))
 	_, err = relay.until("the peers", func(s *status) bool {
 		for _, p := range s.Flows[0].Sends.Peers {
 			if p.State != "connected" {
@@ -117,30 +117,31 @@ func (b *bed) relayed(size, depth, peers int) (s replicated, err error) {
 	return s, errors.Join(err, relay.stop(), sinks.stop())
 }
 
+// common is the configuration that relay and peers share. Messages that no frame holds land in extents.
+const common = "region: {size: 96MiB, extent: 256KiB, extents: 192}\nworkers: [{name: main, wait: poll}]\nflows:\n"
+
 // sinks is the configuration of peers that discard what they get.
-func (b *bed) sinks(peers int) string {
+func (b *bed) sinks(size, peers int) string {
 	var text strings.Builder
-	text.WriteString("region: {size: 48MiB}\nworkers: [{name: main, wait: poll}]\nflows:\n")
+	text.WriteString(common)
 	for i := range peers {
-		fmt.Fprintf(&text, "  - {name: p%d, from: {rdma: \"roce:%s\", listen: \"%s:%d\", clients: 1}, to: {discard: true}}\n", i, b.pair.A.Ifname, b.pair.A.IP, 7471+i)
+		fmt.Fprintf(&text, "  - {name: p%d, from: {rdma: \"roce:%s\", listen: \"%s:%d\", clients: 1, message: %d}, to: {discard: true}}\n",
+			i, b.pair.A.Ifname, b.pair.A.IP, 7471+i, size)
 	}
 	return text.String()
 }
 
 // relay is the configuration of what sends to them.
-func (b *bed) relay(peers int) string {
+func (b *bed) relay(size, peers int) string {
 	var text strings.Builder
-	fmt.Fprintf(&text, `
-region: {size: 48MiB}
-workers: [{name: main, wait: poll}]
-flows:
+	fmt.Fprintf(&text, common+`
   - name: relay
-    from: {rdma: "roce:%s", listen: "%s:7470", clients: 1}
+    from: {rdma: "roce:%s", listen: "%s:7470", clients: 1, message: %d}
     to:
       rdma: "roce:%s"
       acknowledge: all
       peers:
-`, relaySide, relayAddress, b.pair.B.Ifname)
+`, relaySide, relayAddress, size, b.pair.B.Ifname)
 	for i := range peers {
 		fmt.Fprintf(&text, "        - {name: p%d, address: \"%s:%d\", flow: p%[1]d}\n", i, b.pair.A.IP, 7471+i)
 	}
