@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -22,7 +23,9 @@ func (l *link) exchange(e rdma.Exchanger, begins bool, times []uint64) error {
 			return errors.Join(l.over(), l.failed(), err)
 		}
 		if x.Rounds < before {
-			l.waiting = time.Time{}
+			if l.waiting = (time.Time{}); l.ctx.Err() != nil {
+				return context.Cause(l.ctx)
+			}
 			continue
 		}
 		if err := errors.Join(l.failed(), l.stillWaiting()); err != nil {

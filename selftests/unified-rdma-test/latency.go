@@ -180,10 +180,9 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 			return err
 		}
 		t.Now()
-		if err := l.makeRoom(); err != nil {
+		if err := errors.Join(l.makeRoom(), l.giveWay()); err != nil {
 			return err
 		}
-		l.giveWay()
 		if begins {
 			if err := l.awaitByte(number); err != nil {
 				return err

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,5 +31,25 @@ func TestSlowBytes(t *testing.T) {
 	}
 	if err := region.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestEndsWhileAnswered: a test that is to end does so though it never waits for an answer.
+func TestEndsWhileAnswered(t *testing.T) {
+	reason := errors.New("enough")
+	ctx, end := context.WithCancelCause(t.Context())
+	l := &link{session: &session{}, ctx: ctx}
+	answer := func() (err error) {
+		for begin := time.Now(); err == nil && time.Since(begin) < 2*awhile; {
+			_, err = l.answered(0)
+		}
+		return err
+	}
+	if err := answer(); err != nil {
+		t.Fatal(err)
+	}
+	end(reason)
+	if err := answer(); !errors.Is(err, reason) {
+		t.Errorf("answers are taken on: %v", err)
 	}
 }
