@@ -321,10 +321,5 @@ func build(t *testing.T, what string) string {
 
 func compile(t *testing.T, name string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", path, "../../../selftests/"+name+"/"+name+".c").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
-	return path
+	return testenv.Compile(t, "../../../selftests/"+name+"/"+name+".c", "-pthread")
 }

@@ -40,7 +40,7 @@ func TestAgainstLibxdp(t *testing.T) {
 		t.Fatal("sender and receiver need a CPU each")
 	}
 	testenv.HugePages(t, 3*ringSize*frameSize)
-	b := &bed{T: t, ours: buildOurs(t), theirs: buildTheirs(t)}
+	b := &bed{T: t, ours: buildOurs(t), theirs: testenv.Compile(t, "../../../selftests/xsk-peer/xsk-peer.c", "-lxdp", "-lbpf")}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	rounds := 2 * form.Rounds // waking up costs what it likes to: many pairs tell more than long ones
 	c := newContest(work{rate: 100000, size: 1024})
@@ -116,17 +116,6 @@ func buildOurs(t *testing.T) string {
 	out, err := exec.Command("go", "build", "-o", path, "../../../selftests/unified-xdp-test").CombinedOutput()
 	if err != nil {
 		t.Fatalf("build unified-xdp-test: %v\n%s", err, out)
-	}
-	return path
-}
-
-func buildTheirs(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "xsk-peer")
-	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
-		"../../../selftests/xsk-peer/xsk-peer.c", "-lxdp", "-lbpf").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build xsk-peer: %v\n%s", err, out)
 	}
 	return path
 }

@@ -64,7 +64,8 @@ func newBed(t *testing.T) *bed {
 		t.Fatal("the two ends need a CPU each")
 	}
 	testenv.HugePages(t, 256<<20)
-	b := &bed{T: t, ours: buildOurs(t), pingpong: buildPingpong(t)}
+	b := &bed{T: t, ours: buildOurs(t),
+		pingpong: testenv.Compile(t, "../../../selftests/xsk-peer/xsk-pingpong.c", "-lxdp", "-lbpf", "-lm")}
 	b.wire = newPlace(t, testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU}))
 	large := testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
 	for _, e := range []*testenv.End{&large.A, &large.B} {
@@ -150,17 +151,6 @@ func buildOurs(t *testing.T) string {
 	out, err := exec.Command("go", "build", "-o", path, "../../../selftests/unified-rdma-test").CombinedOutput()
 	if err != nil {
 		t.Fatalf("build unified-rdma-test: %v\n%s", err, out)
-	}
-	return path
-}
-
-func buildPingpong(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "xsk-pingpong")
-	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-Wall", "-Wextra", "-Werror", "-o", path,
-		"../../../selftests/xsk-peer/xsk-pingpong.c", "-lxdp", "-lbpf", "-lm").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build xsk-pingpong: %v\n%s", err, out)
 	}
 	return path
 }
