@@ -11,14 +11,20 @@ import (
 // later, and veth then drops the packets that are under way.
 func (e *End) AwaitNoProgram(t testing.TB) {
 	t.Helper()
-	Wait(t, 10*time.Second, e.Ifname+" to be without an XDP program", func() (gone bool) {
-		e.Do(t, func() {
-			link, err := netlink.LinkByName(e.Ifname)
-			if err != nil {
-				t.Fatal(err)
-			}
-			gone = link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached
-		})
-		return gone
+	Wait(t, 10*time.Second, e.Ifname+" to be without an XDP program", func() bool {
+		return !e.HasProgram(t)
 	})
+}
+
+// HasProgram reports whether the end has an XDP program.
+func (e *End) HasProgram(t testing.TB) (has bool) {
+	t.Helper()
+	e.Do(t, func() {
+		link, err := netlink.LinkByName(e.Ifname)
+		if err != nil {
+			t.Fatal(err)
+		}
+		has = link.Attrs().Xdp != nil && link.Attrs().Xdp.Attached
+	})
+	return has
 }

@@ -12,6 +12,7 @@ type contest struct {
 	work
 	latency, tail, cost, ends, rate bench.Comparison
 	flush, flushRate                bench.Comparison // durable alone: ours beside the disk's own write and flush
+	floor, floorCost                bench.Comparison // with a floor alone: our packets by themselves beside theirs
 }
 
 func newContest(w work) *contest {
@@ -27,19 +28,28 @@ func newContest(w work) *contest {
 		rate:    bench.Comparison{Case: w.name(), Metric: "appends", Unit: "k/s", Better: bench.More},
 
 		flush:     bench.Comparison{Case: w.name(), Metric: "latency; the disk's write and flush", Unit: "µs", Better: bench.Less},
-		flushRate: bench.Comparison{Case: w.name(), Metric: "appends; the disk, one of each client a flush", Unit: "k/s", Better: bench.More}}
+		flushRate: bench.Comparison{Case: w.name(), Metric: "appends; the disk, one of each client a flush", Unit: "k/s", Better: bench.More},
+
+		floor:     bench.Comparison{Case: w.name(), Metric: "latency, median; the packets alone", Unit: "µs", Better: bench.Less},
+		floorCost: bench.Comparison{Case: w.name(), Metric: "whole machine; the packets alone", Unit: "µs/record", Better: bench.Less}}
 }
 
-// add notes a pair of runs, ours and theirs.
-func (c *contest) add(runs [2]sample) {
-	put := func(m *bench.Comparison, of func(sample) float64) {
-		m.Pairs = append(m.Pairs, bench.Pair{Ours: of(runs[0]), Theirs: of(runs[1])})
+// add notes a round of runs: ours, theirs, and the packets alone where there is a floor.
+func (c *contest) add(runs [3]sample) {
+	put := func(m *bench.Comparison, ours sample, of func(sample) float64) {
+		m.Pairs = append(m.Pairs, bench.Pair{Ours: of(ours), Theirs: of(runs[1])})
 	}
-	put(&c.latency, func(s sample) float64 { return s.typical / 1e3 })
-	put(&c.tail, func(s sample) float64 { return s.tail / 1e3 })
-	put(&c.cost, func(s sample) float64 { return float64(s.machine) / 1e3 / s.records })
-	put(&c.ends, func(s sample) float64 { return float64(s.spent) / 1e3 / s.records })
-	put(&c.rate, func(s sample) float64 { return s.records / s.seconds / 1e3 })
+	typical := func(s sample) float64 { return s.typical / 1e3 }
+	machine := func(s sample) float64 { return float64(s.machine) / 1e3 / s.records }
+	put(&c.latency, runs[0], typical)
+	put(&c.tail, runs[0], func(s sample) float64 { return s.tail / 1e3 })
+	put(&c.cost, runs[0], machine)
+	put(&c.ends, runs[0], func(s sample) float64 { return float64(s.spent) / 1e3 / s.records })
+	put(&c.rate, runs[0], func(s sample) float64 { return s.records / s.seconds / 1e3 })
+	if c.hasFloor() {
+		put(&c.floor, runs[2], typical)
+		put(&c.floorCost, runs[2], machine)
+	}
 }
 
 // beside notes a run of ours and what the disk does by itself.
@@ -52,6 +62,9 @@ func (c *contest) comparisons() []bench.Comparison {
 	all := []bench.Comparison{c.latency, c.tail, c.cost, c.ends, c.rate}
 	if c.durability == durable {
 		all = append(all, c.flush, c.flushRate)
+	}
+	if c.hasFloor() {
+		all = append(all, c.floor, c.floorCost)
 	}
 	return all
 }

@@ -8,6 +8,10 @@
 //
 // At durable ours is also put beside what the disk does by itself: a write of a record of each client and a flush, one pair after the other.
 //
+// At received it is also put beside its packets by themselves: selftests/xsk-peer/xsk-records exchanges such packets over AF_XDP sockets, on the
+// same CPUs, without looking at what they carry, without a disk, and without RoCE's acknowledgements. Where that takes more than the bar allows, no
+// log over such packets meets it.
+//
 // Compared are the time from sending a record to its acknowledgement, and what the whole machine spends on a record: all time of all
 // processors in which they were not idle, the kernel's work for the network and for the disk included. Both ends of ours spin and theirs sleep, so that on a
 // machine with other work this compares how the scheduler treats the two.

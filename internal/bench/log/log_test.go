@@ -24,7 +24,8 @@ const (
 	port      = 7471
 	linkMTU   = 4200 // a packet holds nearly all of a record of 4096 bytes
 	regionMiB = 128
-	window    = 4 // records that a client may have under way, as far as the region has room: those of 4096 bytes land in extents
+	header    = 64 // bytes that a message of ours has in front of a record
+	window    = 4  // records that a client may have under way, as far as the region has room: those of 4096 bytes land in extents
 	gather    = 10 * time.Millisecond
 )
 
@@ -34,6 +35,7 @@ type bed struct {
 	pairs          [2]*testenv.Pair
 	unifiedd, load string // paths of programs
 	server, client string
+	records        string // xsk-records
 	dir            string // on the disk
 	verifies       bool   // that all records are in the logs
 }
@@ -69,7 +71,8 @@ func TestAgainstTCP(t *testing.T) {
 		fmt.Sprintf("%d rounds, in turn, fresh processes for each run of %v, the server on CPU %d and the clients on CPU %d, %d record of each client under way; %s form.",
 			form.Rounds, spanOf(form).counted, serverCPU, clientCPU, depth, form.Name),
 		"The whole machine's time is all in which a processor was not idle, whatever else ran included; that of both ends' processes has no interrupts and no threads of the kernel.",
-		"unifiedd's worker and its clients spin; log-server and log-client sleep in epoll.")
+		"unifiedd's worker and its clients spin; log-server and log-client sleep in epoll.",
+		"The packets alone: ours is xsk-records, which exchanges a log's packets over AF_XDP and does nothing else, without a disk; theirs is the server as above.")
 	if err := r.Finish(b.Output(), form, b.TempDir(), "log"); err != nil {
 		b.Error(err)
 	}
@@ -108,7 +111,8 @@ func newBed(t *testing.T) *bed {
 	}
 	testenv.HugePages(t, 2*(regionMiB+4)<<20)
 	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: build(t, "cmd/unifiedd"), load: build(t, "selftests/unified-flow-test"),
-		server: compile(t, "log-server"), client: compile(t, "log-client")}
+		server: compile(t, "log-server"), client: compile(t, "log-client"),
+		records: testenv.Compile(t, "../../../selftests/xsk-peer/xsk-records.c", "-lxdp", "-lbpf")}
 	for k := range b.pairs {
 		b.pairs[k] = testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
 	}
@@ -121,14 +125,18 @@ func newBed(t *testing.T) *bed {
 // round measures one pair.
 func (b *bed) round(c *contest, i int, s span) {
 	b.Helper()
-	var runs [2]sample
+	var runs [3]sample
 	one := func(k int, of func(work, span) (sample, error)) func() error {
 		return func() (err error) {
 			runs[k], err = of(c.work, s)
 			return err
 		}
 	}
-	if err := bench.Round(i, one(0, b.ours), one(1, b.theirs)); err != nil {
+	all := []func() error{one(0, b.ours), one(1, b.theirs)}
+	if c.hasFloor() {
+		all = append(all, one(2, b.packets))
+	}
+	if err := bench.Round(i, all...); err != nil {
 		b.Fatalf("%s: %v", c.name(), err)
 	}
 	c.add(runs)
@@ -151,7 +159,7 @@ func (b *bed) ours(w work, s span) (got sample, err error) {
 	if err := os.WriteFile(file, []byte(b.config(w)), 0o600); err != nil {
 		return sample{}, err
 	}
-	got, _, err = b.run(p, []string{b.unifiedd, "run", "-c", file}, append([]string{b.load, "load", "-json", "-spin", "-device", "roce:" + p.A.Ifname,
+	got, _, err = b.run(p, b.listens(p), []string{b.unifiedd, "run", "-c", file}, append([]string{b.load, "load", "-json", "-spin", "-device", "roce:" + p.A.Ifname,
 		"-to", fmt.Sprintf("%s:%d", p.B.IP, port)}, w.flags(s)...))
 	if err == nil && b.verifies {
 		err = verifyOurs(b.unifiedd, filepath.Join(b.dir, "ours"), got.last)
@@ -175,7 +183,7 @@ flows:
 // theirs measures the TCP server.
 func (b *bed) theirs(w work, s span) (got sample, err error) {
 	p, file := b.pairs[1], filepath.Join(b.dir, "theirs")
-	got, said, err := b.run(p, []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability, milliseconds(w.gather)},
+	got, said, err := b.run(p, b.listens(p), []string{b.server, strconv.Itoa(port), file, strconv.Itoa(512 << 20), w.durability, milliseconds(w.gather)},
 		append([]string{b.client, p.B.IP.String(), strconv.Itoa(port)}, w.words(s)...))
 	if err == nil && b.verifies {
 		err = verifyTheirs(file, said)
@@ -183,8 +191,27 @@ func (b *bed) theirs(w work, s span) (got sample, err error) {
 	return got, errors.Join(err, b.clear())
 }
 
-// run measures clients while a server runs. said is what that printed.
-func (b *bed) run(p *testenv.Pair, server, clients []string) (s sample, said string, err error) {
+// packets measures what AF_XDP takes for the packets of ours.
+func (b *bed) packets(w work, s span) (got sample, err error) {
+	p := b.pairs[0]
+	p.A.AwaitNoProgram(b.T)
+	p.B.AwaitNoProgram(b.T)
+	size := strconv.Itoa(header + w.size)
+	got, _, err = b.run(p, func() bool { return p.B.HasProgram(b.T) }, []string{b.records, p.B.Ifname, p.A.MAC.String(), "server", size},
+		[]string{b.records, p.A.Ifname, p.B.MAC.String(), "client", size, strconv.Itoa(depth * w.clients), milliseconds(s.warm), milliseconds(s.counted)})
+	return got, err
+}
+
+// listens returns what says whether a server waits for clients.
+func (b *bed) listens(p *testenv.Pair) func() bool {
+	return func() (yes bool) {
+		p.B.Do(b.T, func() { yes = bench.Listens("tcp", port) })
+		return yes
+	}
+}
+
+// run measures clients while a server runs, once that is ready. said is what the server printed.
+func (b *bed) run(p *testenv.Pair, ready func() bool, server, clients []string) (s sample, said string, err error) {
 	ended := make(chan error, 1)
 	cmd := pinned(&p.B, serverCPU, server)
 	var out, log bytes.Buffer
@@ -193,10 +220,6 @@ func (b *bed) run(p *testenv.Pair, server, clients []string) (s sample, said str
 		return s, "", err
 	}
 	go func() { ended <- cmd.Wait() }()
-	ready := func() (yes bool) {
-		p.B.Do(b.T, func() { yes = bench.Listens("tcp", port) })
-		return yes
-	}
 	if err = bench.AwaitServer(b.Context(), ready, ended); err == nil {
 		s, err = measure(cmd.Process.Pid, pinned(&p.A, clientCPU, clients))
 	}
@@ -227,24 +250,18 @@ func pinned(e *testenv.End, cpu int, command []string) *exec.Cmd {
 	return e.Command("taskset", append([]string{"-c", strconv.Itoa(cpu)}, command...)...)
 }
 
+// compile compiles one of the peers.
+func compile(t *testing.T, name string) string {
+	t.Helper()
+	return testenv.Compile(t, "../../../selftests/log-peer/"+name+".c", "-msse4.2", "-pthread")
+}
+
 // build builds a program of ours as it is now.
 func build(t *testing.T, what string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), filepath.Base(what))
 	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+what).CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", what, err, out)
-	}
-	return path
-}
-
-// compile compiles one of the peers.
-func compile(t *testing.T, name string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	out, err := exec.Command(testenv.Tool(t, "gcc"), "-O2", "-msse4.2", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", path,
-		"../../../selftests/log-peer/"+name+".c").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return path
 }
