@@ -102,6 +102,8 @@ func (b *bed) contests(form bench.Form) (all []*contest) {
 		add(4<<10, 1, "fio", 0, disk, b.fio)
 		add(64<<10, 1, "fio", 0, disk, b.fio)
 		add(4<<10, depth, fmt.Sprintf("fio; MTU %d", narrowMTU), 0, b.narrow(disk), b.fio)
+		add(64<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
+		add(64<<10, depth, "fio; packets received on the client's CPU", 0, b.steered(disk), b.fio)
 	}
 	add(4<<10, depth, "from the cache; fio from the disk", 0, cache, b.fio)
 	return all
@@ -158,6 +160,25 @@ func (b *bed) narrow(read reader) reader {
 		b.setMTU(narrowMTU)
 		defer b.setMTU(linkMTU)
 		return read(ctx, size, depth, span)
+	}
+}
+
+// steered has the client's packets received on its own CPU, as those of a card are, and not on the sender's: receive packet steering
+// (Documentation/networking/scaling.rst of the kernel).
+func (b *bed) steered(read reader) reader {
+	return func(ctx context.Context, size, depth int, span time.Duration) (sample, error) {
+		b.steer(1 << clientCPU)
+		defer b.steer(0)
+		return read(ctx, size, depth, span)
+	}
+}
+
+// steer says by a mask which CPUs receive the client's packets; 0: the sender's.
+func (b *bed) steer(cpus int) {
+	e := &b.pair.A
+	set := fmt.Sprintf("echo %x > /sys/class/net/%s/queues/rx-0/rps_cpus", cpus, e.Ifname)
+	if out, err := exec.Command("ip", "netns", "exec", e.Name, "sh", "-c", set).CombinedOutput(); err != nil { // with the namespace's /sys
+		b.Fatalf("steer the packets of %s: %v\n%s", e.Ifname, err, out)
 	}
 }
 

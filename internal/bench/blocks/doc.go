@@ -4,8 +4,8 @@
 // file with io_uring, direct I/O, registered buffers and files. Both read blocks of a size at random places, as many at a time, in turn. Compared are
 // the bytes they get and how long a request takes, at its median and far out.
 //
-// The daemon's worker spins, the client does with one request at a time, and naps for 50 µs else when nothing has come for that long. Each has a CPU, and the
-// daemon runs only while it is asked. fio runs on the client's CPU. A machine whose other
+// The daemon's worker and the client spin. Each has a CPU, and the daemon runs only while it is asked. On a veth pair the sender's CPU, the daemon's here, takes
+// packets as far as the receiver's socket; one case has the client's CPU receive them. fio runs on the client's CPU. A machine whose other
 // processor spins may read its disk slower than one that rests: so fio is also measured beside a thread that spins where the daemon's
 // worker does, and docs/decisions.md has what came of it. What comes from the daemon's cache is compared with fio's reads of the disk.
 package blocks
