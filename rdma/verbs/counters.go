@@ -20,6 +20,8 @@ type Counter struct {
 
 // ReadCounters reads the counters of a port, sorted by name, those all ports have
 // first. Those that the device lacks are left out. It allocates, and reads a file for each.
+// The kernel asks a device for its own at most every 10 ms, unless hw_counters/lifespan says
+// another number of milliseconds: until then it answers with what it was told before.
 func ReadCounters(device string, port uint8) ([]Counter, error) {
 	dir, err := portDir(device, port)
 	if err != nil {
