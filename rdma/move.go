@@ -128,6 +128,7 @@ func (p *MessagePort) sendOne(message []umem.Frame) bool {
 		s.push(f)
 	}
 	s.request(s.form, len(message), length)
+	p.queue(s)
 	return true
 }
 
@@ -196,6 +197,7 @@ func (p *MessagePort) sendDone(c *WorkCompletion) {
 		return
 	}
 	p.stats.retire(s, s.complete(c), &p.drained)
+	p.breaks(number, c)
 }
 
 // retire has the frames of a sender up to a number drained.

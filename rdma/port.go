@@ -3,6 +3,7 @@ package rdma
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +32,8 @@ type MessagePort struct {
 	senders []*sender // nil: detached
 	loose   []Peer    // the port's, and not attached yet
 	byQPN   numbers
+	waiting []*sender // that have requests to be posted by Kick; some were detached since
+	broken  []int     // numbers of queue pairs whose SendControl failed, for Broken
 	receive receiver
 	drained frameQueue // sent, or failed, to be reaped
 	sent    completions
@@ -107,6 +110,7 @@ func (p *MessagePort) Attach(q Peer) (int, error) {
 		return 0, fmt.Errorf("queue pair %d: a port has at most %d", s.qpn, maxPeers)
 	}
 	p.senders = append(p.senders, s)
+	p.waiting, p.broken = slices.Grow(p.waiting, len(p.senders)), slices.Grow(p.broken, len(p.senders))
 	p.byQPN.set(p.senders)
 	return len(p.senders) - 1, nil
 }
@@ -126,29 +130,40 @@ func (p *MessagePort) checkKind(q Peer) error {
 // Detach closes a queue pair. Frames it had to send come back from Reap, failed with
 // ECANCELED unless they had a status of their own; receives of its own are then the port's until Close.
 func (p *MessagePort) Detach(number int) error {
-	if number < 0 || number >= len(p.senders) || p.senders[number] == nil {
+	s := p.senderOf(number)
+	if s == nil {
 		return fmt.Errorf("RDMA port %s: there is no queue pair number %d", p.config.Name, number)
 	}
-	s := p.senders[number]
 	p.collect()
 	if err := s.close(); err != nil {
 		return err
 	}
 	p.collect() // completions that came meanwhile: another queue pair may get its number
+	s.closed = true
 	s.fail(s.head, s.tail, unix.ECANCELED)
 	p.stats.retire(s, s.tail, &p.drained)
 	p.senders[number] = nil
+	p.broken = slices.DeleteFunc(p.broken, func(n int) bool { return n == number })
 	p.byQPN.set(p.senders)
 	p.tell(true)
 	return nil
 }
 
-// Cause is what made a queue pair fail, the first completion that did not succeed, or nil.
-func (p *MessagePort) Cause(number int) error {
-	if number < 0 || number >= len(p.senders) || p.senders[number] == nil || p.senders[number].cause.Status == Success {
+// senderOf is the sender of a queue pair, nil where there is none of that number.
+func (p *MessagePort) senderOf(number int) *sender {
+	if number < 0 || number >= len(p.senders) {
 		return nil
 	}
-	cause := p.senders[number].cause
+	return p.senders[number]
+}
+
+// Cause is what made a queue pair fail, the first completion that did not succeed, or nil.
+func (p *MessagePort) Cause(number int) error {
+	s := p.senderOf(number)
+	if s == nil || s.cause.Status == Success {
+		return nil
+	}
+	cause := s.cause
 	return &cause
 }
 
@@ -157,17 +172,40 @@ func (p *MessagePort) Kick() error {
 	if p.closed {
 		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, unix.EBADF)
 	}
-	err := p.receive.post()
-	for _, s := range p.senders {
-		if s != nil && len(s.queued) > 0 {
-			err = errors.Join(err, s.post())
-		}
-	}
+	err := errors.Join(p.receive.post(), p.postAll())
 	p.tell(false)
 	if err != nil {
 		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, err)
 	}
 	return p.fault()
+}
+
+// postAll posts what is queued. Who has more than the device takes is asked again by the next Kick.
+func (p *MessagePort) postAll() error {
+	var errs []error
+	left := p.waiting[:0]
+	for _, s := range p.waiting {
+		if s.closed {
+			continue
+		}
+		if err := s.post(); err != nil {
+			errs = append(errs, err)
+		}
+		if s.waits = len(s.queued) > 0; s.waits {
+			left = append(left, s)
+		}
+	}
+	clear(p.waiting[len(left):])
+	p.waiting = left
+	return errors.Join(errs...)
+}
+
+// queue has Kick post what a sender has.
+func (p *MessagePort) queue(s *sender) {
+	if !s.waits {
+		s.waits = true
+		p.waiting = append(p.waiting, s)
+	}
 }
 
 // fault is an error that polling met.

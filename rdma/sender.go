@@ -30,6 +30,9 @@ type sender struct {
 	owed    int // frames of those
 	cause   OpError
 	count   *portCounters // the port's
+	waits   bool          // it is among MessagePort.waiting
+	closed  bool          // it is detached
+	broken  bool          // Broken tells of it, or has
 }
 
 // signalEvery is how many requests go out for one completion, at most.

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
@@ -105,4 +106,73 @@ func (s *side) openPort(c rdma.PortConfig) *rdma.MessagePort {
 	s.must(err)
 	s.Cleanup(func() { s.must(p.Close()) })
 	return p
+}
+
+// TestSendControl: bytes that are in no frame of the port's are sent as messages; how many the device is done with is known by those it tells of;
+// and a queue pair on which that fails is told of once.
+func TestSendControl(t *testing.T) {
+	s := newRig(t, rigOptions{mtu: 4200}).sides[0]
+	a, b := s.portConfig("a", rdma.RC), s.portConfig("b", rdma.RC)
+	pair := a.QueuePairs[0].QueuePair
+	s.join(&a.QueuePairs[0], b.QueuePairs[0].QueuePair)
+	s.join(&b.QueuePairs[0], pair)
+	from, to := s.openPort(a), s.openPort(b)
+	frames := make([]umem.Frame, 9)
+	if s.hands.Take(frames) < len(frames) {
+		t.Fatal("too few frames")
+	}
+	places := frames[8].Addr
+	defer func() { s.hands.Give(frames[8:]) }()
+	if to.Supply(frames[:8]) != 8 {
+		t.Fatal("too few receives")
+	}
+	control := func(n uint64, told bool) {
+		t.Helper()
+		s.region.At(places+64*n, 64)[0] = byte(n)
+		if !from.SendControl(0, places+64*n, 64, told) {
+			t.Errorf("message %d is not taken", n)
+		}
+		s.must(from.Kick())
+	}
+	came := uint64(0)
+	arrive := func(n uint64) {
+		t.Helper()
+		testenv.Wait(t, 10*time.Second, "messages to arrive", func() bool {
+			for k := to.Recv(frames[:8]); k > 0; k = to.Recv(frames[:8]) {
+				for _, f := range frames[:k] {
+					if b := s.region.Bytes(f); len(b) != 64 || b[0] != byte(came) {
+						t.Errorf("message %d has %d bytes, the first %d", came, len(b), b[0])
+					}
+					came++
+				}
+				s.hands.Give(frames[:k])
+			}
+			return came == n
+		})
+	}
+	for n := range uint64(3) {
+		control(n, false)
+	}
+	arrive(3)
+	if n := from.UnderWay(0); n != 3 {
+		t.Errorf("%d are under way, of 3 that nothing was told of", n)
+	}
+	control(3, true)
+	arrive(4)
+	var none [1]umem.Frame
+	testenv.Wait(t, 10*time.Second, "all to be done", func() bool { return from.Reap(none[:]) == 0 && from.UnderWay(0) == 0 })
+	if from.SendControl(1, places, 64, true) || from.UnderWay(1) != 0 {
+		t.Error("a queue pair that there is not takes a message")
+	}
+
+	s.must(pair.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState))
+	control(4, false)
+	var broken [2]int
+	testenv.Wait(t, 10*time.Second, "the failure", func() bool {
+		from.Reap(none[:])
+		return from.Broken(broken[:]) == 1 && broken[0] == 0
+	})
+	if from.Cause(0) == nil || from.Broken(broken[:]) != 0 {
+		t.Errorf("the cause is %v, or it is told of again", from.Cause(0))
+	}
 }
