@@ -45,14 +45,18 @@ type Receiver struct {
 	posted    int // receives that no message came for
 	available int // of those, how many are not promised to a peer
 
-	spares []umem.Frame // for progress, of whoever needs more than its slot's
+	own    *umem.Holder // of the frames
+	frames []umem.Frame // of each slot, for progress messages,
+	tells  int          // of which so many may be on their way
+	lasts  slotSet      // of peers whose last one is
 	polls  int          // calls since a message came
-	short  bool         // a peer could not be told for want of frames
+	short  bool         // a peer could not be told yet
 
-	batch [batchSize]umem.Frame
-	one   [1]umem.Frame
-	ready frameRing // checked messages, to be given by Recv
-	back  frameRing // frames of refused ones, to be receives again
+	batch   [batchSize]umem.Frame
+	numbers [batchSize]int
+	one     [1]umem.Frame
+	ready   frameRing // checked messages, to be given by Recv
+	back    frameRing // frames of refused ones, to be receives again
 
 	// With Write only:
 	free     frameRing         // supplied, and promised to nobody
@@ -84,7 +88,7 @@ func (r *Receiver) open() error {
 	}
 	r.region = c.Endpoint.Region
 	r.batcher, _ = c.Endpoint.Device.(rdma.Batcher)
-	r.sessions = newSessions(c.Peers)
+	r.sessions, r.tells = newSessions(c.Peers), c.tells()
 	if err := r.openPort(); err != nil {
 		return err
 	}
@@ -94,22 +98,6 @@ func (r *Receiver) open() error {
 		return err
 	}
 	return r.openWrites()
-}
-
-// sendDepth is how many sends a peer's queue pair takes: progress messages, and one more for good measure.
-const sendDepth = mostTold + 1
-
-// sends is how many requests the send queue of a peer has room for.
-func (c *ReceiverConfig) sends() int {
-	if c.Write {
-		return sendDepth + grantRequests
-	}
-	return sendDepth
-}
-
-// completions is how many of sends there may be at once.
-func (c *ReceiverConfig) completions() int {
-	return c.Peers*(2+c.sends()-sendDepth) + c.sparesWanted()
 }
 
 // openPort makes the port with its queues. They are deep enough for a peer that sends a window too much.
@@ -128,7 +116,7 @@ func (r *Receiver) openPort() (err error) {
 	if p.Shared, err = c.Endpoint.Domain.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: depth, SGEs: 1}); err != nil {
 		return err
 	}
-	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.completions(), Events: c.Events}); err != nil {
+	if p.SendCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: c.Peers * r.sends(), Events: c.Events}); err != nil {
 		return err
 	}
 	if p.ReceiveCQ, err = d.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: c.Events}); err != nil {
@@ -140,6 +128,9 @@ func (r *Receiver) openPort() (err error) {
 	r.port, err = rdma.OpenPort(port)
 	return err
 }
+
+// sends is how many requests the send queue of a peer has room for.
+func (r *Receiver) sends() int { return r.tells + r.config.requests() }
 
 // closeQueues closes those that there are, in order.
 func closeQueues(queues ...interface{ Close() error }) error {
@@ -198,7 +189,7 @@ func (r *Receiver) Poll(now time.Time) error {
 	err := r.speak(now)
 	if r.polls++; r.polls > 2 || r.short || r.config.Write {
 		short := r.short
-		if r.reap() && short {
+		if r.reap(); short {
 			err = errors.Join(err, r.speak(now))
 		}
 	}
@@ -260,7 +251,7 @@ func (r *Receiver) Idle() bool {
 		return false
 	}
 	for _, p := range r.peers {
-		if r.slots[p.slot].busy > 0 || p.due(r.quantum()) || p.granted != nil && p.granted.came > p.session.taken && !p.state.ended() {
+		if p.due(r.quantum()) || p.granted != nil && p.granted.came > p.session.taken && !p.state.ended() {
 			return false
 		}
 	}
@@ -302,21 +293,16 @@ func (r *Receiver) closeParts() error {
 
 // giveAll gives the worker's frames that are ours to the pool. The port's are there already.
 func (r *Receiver) giveAll() {
-	if r.granted != nil {
-		r.granted.Close()
+	for _, h := range []*umem.Holder{r.granted, r.own} {
+		if h != nil {
+			h.Close()
+		}
 	}
 	for _, q := range []*frameRing{&r.ready, &r.back, &r.free} {
 		for q.pop(r.one[:]) == 1 {
 			r.config.Worker.Give(r.one[:])
 		}
 	}
-	for i := range r.slots {
-		if !r.slots[i].away {
-			r.one[0] = r.slots[i].frame
-			r.config.Worker.Give(r.one[:])
-		}
-	}
-	r.config.Worker.Give(r.spares)
 	r.slots, r.peers = nil, nil
 }
 

@@ -8,69 +8,62 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// slot is a place for one queue pair, with a frame for progress messages. A frame is the port's while its message is on its way, and there are
-// spare ones for slots that need more at once: then what a peer is told next does not wait until the device is done with what it was told before,
-// of which a peer that goes on at once need not say so each time. Where there are none, what is to be said is said by a later one, in the state it then has.
+// slot is a place for one queue pair, with a frame of its own that progress messages are sent from, one behind the other: what a peer is told
+// next need not wait until the device is done with what it was told before, of which a peer that goes on at once need not say so each time.
+// When all of the frame's places are under way, what is to be said is said later, in the state it then has.
 type slot struct {
-	frame umem.Frame
-	away  bool  // the frame is the port's
-	busy  int   // messages on their way
-	peer  *peer // nil: free
+	told int   // progress messages so far
+	peer *peer // nil: free
 }
 
 const (
-	// mostTold is how many progress messages may be on their way to a peer: as many as RoCE in software has acknowledged at once, and one.
-	mostTold = 9
-	// mostSpares is how many spare frames there are at most, and spareShare which part of the region's: one in so many.
-	mostSpares = 512
-	spareShare = 32
+	// mostTold is how many progress messages may be on their way to a peer: RoCE in software has 16 acknowledged at once, and that a few
+	// more are is known later. With one request more they fill a send queue of 32, whose memory is gone through again and again.
+	mostTold = 31
+	// tellEvery is how many there are to one that the device tells of.
+	tellEvery = 8
 )
 
-func (c *ReceiverConfig) sparesWanted() int {
-	return min(c.Peers*(mostTold-1), mostSpares, int(c.Endpoint.Region.Frames())/spareShare)
+// progressBytes is how much room the longest progress message takes.
+func (c *ReceiverConfig) progressBytes() uint32 {
+	if c.Write {
+		return protocol.MaxGrantLen
+	}
+	return protocol.HeaderLen
 }
 
-// takeSlots takes the frames for progress. Spare ones may be fewer.
-func (r *Receiver) takeSlots() error {
-	peers := r.config.Peers
-	frames := make([]umem.Frame, peers+r.config.sparesWanted())
-	n := r.config.Worker.Take(frames)
-	if n < peers {
-		r.config.Worker.Give(frames[:n])
-		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, peers)
+// tells is how many progress messages may be on their way to each peer: as many as have room in a frame, and can all fail at once.
+func (c *ReceiverConfig) tells() int {
+	room := int(c.Endpoint.Region.FrameSize() / c.progressBytes())
+	completions := c.Endpoint.Device.Capabilities().MaxCompletions/c.Peers - c.requests()
+	return max(2, min(mostTold, room, completions))
+}
+
+// requests is how many requests a peer's queue pair has under way besides progress messages: its grants', and one more for good measure.
+func (c *ReceiverConfig) requests() int {
+	if c.Write {
+		return 1 + grantRequests
 	}
-	r.slots, r.news, r.wants = make([]slot, peers), newSlotSet(peers), newSlotSet(peers)
-	for i, f := range frames[:peers] {
-		r.slots[i].frame = umem.Frame{Addr: f.Addr, Len: protocol.HeaderLen}
+	return 1
+}
+
+// takeSlots takes the frames that progress messages are sent from.
+func (r *Receiver) takeSlots() (err error) {
+	c := &r.config
+	if r.own, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "receiver "+c.Name); err != nil {
+		return err
 	}
-	r.spares = frames[peers:n]
+	r.frames = make([]umem.Frame, c.Peers)
+	if n := r.own.Take(r.frames); n < len(r.frames) {
+		return fmt.Errorf("the pool has %d of %d frames for progress messages: open a larger region", n, len(r.frames))
+	}
+	r.slots, r.news, r.wants, r.lasts = make([]slot, c.Peers), newSlotSet(c.Peers), newSlotSet(c.Peers), newSlotSet(c.Peers)
 	return nil
 }
 
-// lend has a frame for a slot's next progress message, which restore takes back.
-func (r *Receiver) lend(s *slot) (f umem.Frame, ok bool) {
-	last := len(r.spares) - 1
-	switch {
-	case !s.away:
-		s.away = true
-		f = s.frame
-	case s.busy < mostTold && last >= 0:
-		f = umem.Frame{Addr: r.spares[last].Addr, Len: protocol.HeaderLen}
-		r.spares = r.spares[:last]
-	default:
-		return f, false
-	}
-	s.busy++
-	return f, true
-}
-
-func (r *Receiver) restore(s *slot, f umem.Frame) {
-	s.busy--
-	if f.Addr == s.frame.Addr {
-		s.away = false
-		return
-	}
-	r.spares = append(r.spares, umem.Frame{Addr: f.Addr, Len: protocol.HeaderLen})
+// place is where the next progress message of a slot is made.
+func (r *Receiver) place(slot int) uint64 {
+	return r.frames[slot].Addr + uint64(r.slots[slot].told%r.tells)*uint64(r.config.progressBytes())
 }
 
 // Acknowledge says that the messages of a session up to a sequence are what Durability promises, and where in the log the last
@@ -129,57 +122,55 @@ func (r *Receiver) tellAll(now time.Time) {
 	}
 }
 
-// tell sends a peer the newest state, unless it is still being told older ones.
+// tell sends a peer the newest state, unless it is still being told too many older ones.
 func (r *Receiver) tell(p *peer) {
 	slot, s := &r.slots[p.slot], p.session
-	f, ok := r.lend(slot)
-	if !ok {
+	if r.port.UnderWay(p.slot) >= r.tells {
 		r.short = true
 		return
 	}
+	at, length, last := r.place(p.slot), uint32(protocol.HeaderLen), p.state == ending
 	m := protocol.Progress{Sequence: s.acknowledged, Position: s.position, Limit: p.limit, Session: s.id, Status: p.reason}
 	if p.granted == nil {
-		protocol.PutProgress(r.region.Bytes(f), &m)
+		protocol.PutProgress(r.region.At(at, protocol.HeaderLen), &m)
 	} else {
-		f.Len = r.credits(p, r.region.At(f.Addr, protocol.MaxGrantLen), &m)
+		length = r.credits(p, r.region.At(at, protocol.MaxGrantLen), &m)
 	}
-	side := r.region.Side(f)
-	side.Queue, side.Token = uint16(p.slot), uint64(p.slot)
-	r.one[0] = f
-	if r.port.Send(r.one[:]) == 0 {
-		r.restore(slot, f)
+	if !r.port.SendControl(p.slot, at, length, last || slot.told%min(tellEvery, r.tells) == 0) {
 		r.short = true
 		return
 	}
-	p.saidAcknowledged, p.saidLimit, p.again, p.final = s.acknowledged, m.Limit, false, p.state == ending
+	slot.told++
+	p.saidAcknowledged, p.saidLimit, p.again, p.final = s.acknowledged, m.Limit, false, last
+	if last {
+		r.lasts.add(p.slot)
+	}
 	r.stats.own.progress++
 }
 
-// reap takes back the frames of progress messages, and reports whether there were some.
-func (r *Receiver) reap() (some bool) {
-	for {
-		n := r.port.Reap(r.batch[:])
-		for _, f := range r.batch[:n] {
-			r.told(f)
+// reap finds out how progress messages ended.
+func (r *Receiver) reap() {
+	r.port.Reap(r.batch[:]) // none: they are sent from no frame of the port's
+	for n := r.port.Broken(r.numbers[:]); n > 0; n = r.port.Broken(r.numbers[:]) {
+		for _, slot := range r.numbers[:n] {
+			r.untold(slot)
 		}
-		if some = some || n > 0; n < batchSize {
-			return some
+	}
+	for n := r.lasts.next(0, len(r.slots)); n >= 0; n = r.lasts.next(n+1, len(r.slots)) {
+		if p := r.slots[n].peer; p == nil || r.port.UnderWay(n) == 0 {
+			r.lasts.remove(n)
+			if p != nil {
+				p.saidAll()
+			}
 		}
 	}
 }
 
-// told notes how a progress message ended.
-func (r *Receiver) told(f umem.Frame) {
-	slot := &r.slots[r.region.Side(f).Token]
-	r.restore(slot, f)
-	p := slot.peer
-	switch {
-	case p == nil:
-	case f.Options&umem.Failed != 0:
+// untold notes that a peer could not be told something.
+func (r *Receiver) untold(slot int) {
+	if p := r.slots[slot].peer; p != nil {
 		p.saidAll()
 		r.sendFailed(p)
-	case p.final && slot.busy == 0:
-		p.saidAll()
 	}
 }
 

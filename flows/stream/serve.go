@@ -206,7 +206,7 @@ func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
 		e.Settings.Access = rdma.RemoteWrite // of what is granted
 	}
 	if e.Queue, err = at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.queues[0], ReceiveCQ: v.queues[1],
-		Shared: v.shared, SendDepth: v.config.sends(), SendSGEs: 1, RecvSGEs: 1}); err != nil {
+		Shared: v.shared, SendDepth: v.sends(), SendSGEs: 1, RecvSGEs: 1}); err != nil {
 		return e, err
 	}
 	if e.Parameters, err = connect.Prepare(at.Device, e.Queue, e.Settings); err != nil {
