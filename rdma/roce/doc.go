@@ -15,8 +15,8 @@
 // a lock that nobody waits for. Who finds it taken leaves its work to whoever has it. While no program polls, a goroutine, the
 // tender, watches the sockets and keeps deadlines, so that programs may sleep (CompletionQueue.Arm) or do other things. A message
 // that is posted in answer to one that came goes out in front of its acknowledgement, and of all accounts of either. A peer that sends on without waiting for
-// acknowledgements gets one for up to eight messages, and what is left when nothing has come for some tens of microseconds, or
-// milliseconds where no program polls.
+// acknowledgements gets one for as many messages as it was seen to go on without, up to sixteen, and what is left when nothing has come for some tens of
+// microseconds, or milliseconds where no program polls, or others go on.
 //
 // Copies. A packet is sent from where its payload lies in the region, its headers and trailer beside it, where the
 // sockets take packets in parts ([Device.Granted], MultiBuffer); short ones, those sent inline and those sent again are copied, and

@@ -11,7 +11,7 @@ import (
 const (
 	batch    = 64 // packets at once
 	maxChain = 32 // frames of a packet that came
-	hold     = 8  // acknowledgements said by one
+	hold     = 16 // acknowledgements said by one
 )
 
 // machine is what one thread at a time drives, who has the device's lock: the engine, its sockets and frames.

@@ -1,13 +1,18 @@
 package transport
 
+import "github.com/unifiedd/unifiedd/rdma/roce/wire"
+
 // patience is how acknowledgements are kept back, so that one says what several would have. A peer that waits for them must not
-// find out: it is tried now and then whether this one goes on without, and when it stops, that ends.
+// find out: that it goes on without so many is known of peers that did, and now and then it is tried whether twice as many would do. One that
+// stops gets half as many at once from then on.
 type patience struct {
-	held     int  // acknowledgements kept back
-	old      bool // they were when Relieve was called last
-	patient  bool // the peer went on without, the last time
-	untried  int  // messages until it is tried again
-	interval int  // messages between tries
+	held     int      // acknowledgements kept back
+	since    wire.PSN // expected behind the packet of the first one
+	old      int      // as many as there were when Relieve was called last
+	most     int      // that one says at once: the peer went on without so many
+	stopped  bool     // there were fewer, the last time
+	untried  int      // messages until more are tried
+	interval int      // messages between tries
 }
 
 const (
@@ -16,32 +21,43 @@ const (
 )
 
 // impatient is what a connection begins with.
-var impatient = patience{untried: firstTry, interval: firstTry}
+var impatient = patience{most: 1, untried: firstTry, interval: firstTry}
 
 // owe has a packet acknowledged that asks for it, now or together with those that follow.
 func (q *QueuePair) owe() {
-	e := q.engine
-	if !q.ack && q.mayWait() {
-		if q.held == 0 {
-			q.old = false
-		}
-		if q.held++; q.held < e.config.Hold {
-			e.lists[holding].add(q)
-			return
-		}
-		q.patient, q.interval = true, firstTry
+	q.untried--
+	if !q.ack && q.keepsBack() {
+		q.engine.lists[holding].add(q)
+		return
 	}
-	q.ack = true
-	e.lists[answering].add(q)
+	q.acknowledge()
 }
 
-// mayWait says whether the acknowledgement of a packet may be kept back.
-func (q *QueuePair) mayWait() bool {
-	if q.patient || q.held > 0 || q.engine.config.Hold == 1 {
-		return q.engine.config.Hold > 1
+// acknowledge has everything that came acknowledged by what is sent next.
+func (q *QueuePair) acknowledge() {
+	q.ack = true
+	q.engine.lists[answering].add(q)
+}
+
+// keepsBack counts an acknowledgement, and says whether it may wait for further ones: not beyond a quarter of the packets that a peer may
+// have under way, of which there may be many in a message.
+func (q *QueuePair) keepsBack() bool {
+	c := &q.engine.config
+	if q.held == 0 {
+		q.old, q.since = 0, q.expected
 	}
-	q.untried--
-	return q.untried < 0
+	q.held++
+	most := q.most
+	if q.untried < 0 {
+		most *= 2
+	}
+	if q.held < min(most, c.Hold) && q.expected.Distance(q.since) < c.Window/4 {
+		return true
+	}
+	if q.stopped = false; q.held > q.most {
+		q.most, q.untried, q.interval = q.held, firstTry, firstTry
+	}
+	return false
 }
 
 // Holding says whether acknowledgements are kept back.
@@ -57,26 +73,33 @@ func (e *Engine) Release() {
 }
 
 // Relieve is Release for those queue pairs that kept back acknowledgements already when it was called before, and reports whether there were some. It
-// bounds how long that takes while others go on.
+// bounds how long that takes while others go on. A peer that has gone on since is slow, and has not stopped.
 func (e *Engine) Relieve() (some bool) {
 	l := &e.lists[holding]
 	for range l.n {
 		switch q := l.next(); {
 		case q.held == 0:
-		case q.old:
+		case q.old == 0:
+			q.old = q.held
+			l.add(q)
+		case q.held > q.old:
+			q.stopped, some = false, true
+			q.acknowledge()
+		default:
 			q.yield()
 			some = true
-		default:
-			q.old = true
-			l.add(q)
 		}
 	}
 	return some
 }
 
-// yield gives what is kept back.
+// yield gives what is kept back. Once a peer may have had no more to send; twice in a row, or with no more than are known to do while
+// more are tried, it has stopped.
 func (q *QueuePair) yield() {
-	q.patient, q.untried, q.interval = false, q.interval, min(2*q.interval, lastTry)
-	q.ack = true
-	q.engine.lists[answering].add(q)
+	if q.stopped || q.untried < 0 && q.held >= q.most {
+		q.most, q.interval = max(1, q.held/2), min(2*q.interval, lastTry)
+		q.untried = q.interval
+	}
+	q.stopped = true
+	q.acknowledge()
 }

@@ -7,79 +7,159 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// TestHold: a peer that goes on without acknowledgements gets one for several, once it was tried; nothing is owed after Release; and a
-// peer that waits for each is not made to wait again soon.
+// holder is a sender of messages in one packet, and a receiver that keeps acknowledgements of them back.
+type holder struct {
+	*testing.T
+	w    *world
+	a, b *QueuePair
+	sent uint64
+	acks uint64 // as of the last look
+}
+
+func newHolder(t *testing.T, c Config) *holder {
+	w := newWorld(t, 1, c)
+	a, b := w.pair(options{depth: 64})
+	return &holder{T: t, w: w, a: a, b: b}
+}
+
+func (h *holder) receiver() *end { return h.w.ends[1] }
+
+// message sends n, one after the other.
+func (h *holder) message(n int) {
+	from, to := h.w.ends[0], h.receiver()
+	for range n {
+		send(h.T, h.a, rdma.SendRequest{ID: h.sent, Op: rdma.Write, RemoteAddr: to.base, RKey: to.key}, from.sge(0, 64))
+		h.sent++
+		h.w.run(20 * time.Microsecond)
+	}
+}
+
+// expect is how many acknowledgements there were since it was called last, and how many messages were completed by all.
+func (h *holder) expect(what string, acks, completed uint64) {
+	h.Helper()
+	h.w.run(20 * time.Microsecond)
+	n := h.receiver().Count(AcksSent)
+	if got := n - h.acks; got != acks {
+		h.Errorf("%s: %d acknowledgements, want %d", what, got, acks)
+	}
+	if got := uint64(len(h.w.ends[0].done)); got != completed {
+		h.Errorf("%s: %d messages are completed, want %d", what, got, completed)
+	}
+	h.acks = n
+}
+
+// patient has the receiver try until it says so many at once.
+func (h *holder) patient(most int) {
+	for h.b.most < most {
+		h.message(1)
+	}
+	h.acks = h.receiver().Count(AcksSent)
+	if h.b.most != most || h.b.held > 0 || uint64(len(h.w.ends[0].done)) != h.sent {
+		h.Fatalf("%d at once, %d kept back", h.b.most, h.b.held)
+	}
+}
+
+// TestHold: a peer that goes on without acknowledgements gets one for two, once it was tried, and then for more, up to as many as are configured.
 func TestHold(t *testing.T) {
-	w := newWorld(t, 1, Config{Hold: 4})
-	a, _ := w.pair(options{depth: 8})
-	from, to := w.ends[0], w.ends[1]
-	message := func(n int) {
-		for i := range n {
-			send(t, a, rdma.SendRequest{ID: uint64(i), Op: rdma.Write, RemoteAddr: to.base, RKey: to.key}, from.sge(0, 64))
-			w.run(20 * time.Microsecond)
-		}
+	h := newHolder(t, Config{Hold: 8})
+	h.message(firstTry)
+	h.expect("before it is tried", firstTry, firstTry)
+	h.message(1)
+	h.expect("the first is kept back", 0, firstTry)
+	h.message(1)
+	h.expect("one for two", 1, firstTry+2)
+	h.message(firstTry)
+	h.expect("two at once for a while", firstTry/2, 2*firstTry+2)
+	h.message(4)
+	h.expect("one for four", 1, 2*firstTry+6)
+	h.patient(8)
+	h.message(10 * firstTry)
+	h.expect("no more than that", 10*firstTry/8, h.sent)
+}
+
+// TestHoldPackets: acknowledgements wait for no more packets than a peer can do without.
+func TestHoldPackets(t *testing.T) {
+	h := newHolder(t, Config{Hold: 8, Window: 16})
+	h.patient(5)
+	h.message(50)
+	h.expect("four packets behind the first", 10, h.sent)
+}
+
+// TestHoldStops: what is kept back is owed when nothing comes for a while; a peer that does not come as far as before has paused, or stopped if that is
+// so again: then less is kept back.
+func TestHoldStops(t *testing.T) {
+	h := newHolder(t, Config{Hold: 8})
+	h.patient(8)
+	h.message(6)
+	h.expect("six are kept back", 0, h.sent-6)
+	h.receiver().Release()
+	h.expect("nothing came for a while", 1, h.sent)
+	h.message(8)
+	h.expect("it goes on as before", 1, h.sent)
+	for range 2 {
+		h.message(6)
+		h.receiver().Release()
+		h.expect("it pauses at six", 1, h.sent)
 	}
-	acks := func(what string, want uint64) {
-		t.Helper()
-		w.run(20 * time.Microsecond)
-		if n := to.Count(AcksSent); n != want {
-			t.Errorf("%s: %d acknowledgements, want %d", what, n, want)
-		}
+	h.message(2)
+	h.expect("two are kept back", 0, h.sent-2)
+	h.message(1)
+	h.expect("and no more", 1, h.sent)
+}
+
+// TestHoldTries: a peer that waits for each acknowledgement is tried ever more seldom, and waits once.
+func TestHoldTries(t *testing.T) {
+	h := newHolder(t, Config{Hold: 8})
+	for interval := firstTry; interval <= 4*firstTry; interval *= 2 {
+		h.message(interval)
+		h.expect("one after the other", uint64(interval), h.sent)
+		h.message(1)
+		h.expect("it is tried", 0, h.sent-1)
+		h.receiver().Release()
+		h.expect("in vain", 1, h.sent)
 	}
-	message(firstTry)
-	acks("before it is tried", firstTry)
-	message(3)
-	acks("three are kept back", firstTry)
-	message(1 + 3)
-	acks("one for four, and three", firstTry+1)
-	if !to.Holding() || len(from.done) != firstTry+4 {
-		t.Errorf("%d completed before Release", len(from.done))
-	}
-	to.Release()
-	acks("nothing came for a while", firstTry+2)
-	if to.Holding() || len(from.done) != firstTry+7 {
-		t.Errorf("%d completed after Release", len(from.done))
-	}
-	message(firstTry)
-	acks("one after the other again", 2*firstTry+2)
-	message(1)
-	to.Release()
-	acks("the second try fails", 2*firstTry+3)
-	message(2 * firstTry)
-	acks("which is not repeated so soon", 4*firstTry+3)
 }
 
 // TestRelieve: what is kept back from one call of Relieve to the next is given, and not what came between them.
 func TestRelieve(t *testing.T) {
-	w := newWorld(t, 1, Config{Hold: 4})
-	a, _ := w.pair(options{depth: 8})
-	from, to := w.ends[0], w.ends[1]
-	message := func(n int) {
-		for i := range n {
-			send(t, a, rdma.SendRequest{ID: uint64(i), Op: rdma.Write, RemoteAddr: to.base, RKey: to.key}, from.sge(0, 64))
-			w.run(20 * time.Microsecond)
-		}
-	}
+	h := newHolder(t, Config{Hold: 4})
+	h.patient(4)
 	relieve := func(what string, want bool) {
 		t.Helper()
-		before := to.Count(AcksSent)
-		if got := to.Relieve(); got != want {
+		if got := h.receiver().Relieve(); got != want {
 			t.Errorf("%s: Relieve says %v", what, got)
 		}
-		w.run(20 * time.Microsecond)
-		if sent := to.Count(AcksSent) > before; sent != want {
-			t.Errorf("%s: acknowledged: %v", what, sent)
+		if want {
+			h.expect(what, 1, h.sent)
+			return
 		}
+		h.expect(what, 0, h.sent-uint64(h.b.held))
 	}
 	relieve("nothing is kept back", false)
-	message(firstTry + 2)
+	h.message(2)
 	relieve("two are kept back since just now", false)
-	message(4)
-	relieve("those are given, others kept back", false)
+	h.message(4)
+	h.expect("four are said at once, two kept back", 1, h.sent-2)
+	relieve("those are others", false)
 	relieve("and the same still", true)
-	if to.Holding() || len(from.done) != firstTry+6 {
-		t.Errorf("%d completed in the end", len(from.done))
+	if h.receiver().Holding() {
+		t.Error("something is kept back still")
 	}
-	message(1)
-	relieve("not tried again so soon", false)
+	for range 3 {
+		h.message(2)
+		relieve("two more", false)
+		h.message(1)
+		relieve("and a third, slowly", true)
+	}
+	if h.b.most != 4 {
+		t.Errorf("%d at once, of a peer that is slow", h.b.most)
+	}
+	for range 2 {
+		h.message(3)
+		relieve("three", false)
+		relieve("and no more", true)
+	}
+	if h.b.most != 1 {
+		t.Errorf("%d at once, of a peer that stopped twice at three", h.b.most)
+	}
 }

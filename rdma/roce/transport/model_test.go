@@ -199,7 +199,7 @@ func drawModel(t *rapid.T) *model {
 	}
 	o.tweak = drawAttributes(t)
 	a, b := w.pair(o)
-	a.patient, b.patient = rapid.Bool().Draw(t, "patient"), rapid.Bool().Draw(t, "patient")
+	a.most, b.most = rapid.IntRange(1, 9).Draw(t, "most"), rapid.IntRange(1, 9).Draw(t, "most")
 	w.soon = a.Query().Retries == 0 // who may not send again has to be answered in time
 	m := &model{w, o, [2]*side{newSide(w.ends[0], a), newSide(w.ends[1], b)}}
 	for i, s := range m.sides {
