@@ -43,7 +43,8 @@ type Appender struct {
 	held   []umem.Frame
 	done   [64]stream.Result
 
-	one      [1]umem.Frame // with a Feeder, of the loop: the message that is sent,
+	places   places        // with a Feeder: where messages lie in the frames
+	one      [1]umem.Frame // and of the loop: the message that is sent,
 	fed      uint64        // how many were,
 	returned uint64        // and how many are acknowledged
 
@@ -85,13 +86,14 @@ func (k *Client) Append(ctx context.Context, c AppendConfig) (*Appender, error) 
 
 func (a *Appender) open() (err error) {
 	k := a.client
-	if a.frames, err = k.take(a.wanted(), uint64(a.config.Message)); err != nil {
+	a.places = a.config.places()
+	if a.frames, err = k.take(a.places.frames(), uint64(a.config.Message)); err != nil {
 		return err
 	}
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Flow: a.config.Flow,
-			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: len(a.frames),
+			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})
 		return err
@@ -108,17 +110,6 @@ func (a *Appender) open() (err error) {
 	ctx, a.cancel = context.WithCancel(context.Background())
 	go func() { defer close(a.ran); a.end(a.sender.Run(ctx, k.loop.do)) }()
 	return k.loop.add(a)
-}
-
-// spares is how many messages more than Depth a Feeder's may be with the device: RoCE in software says of up to eight together that they have arrived.
-const spares = 16
-
-// wanted is how many frames, or extents, messages are sent from. Extents are few, so there are no spare ones.
-func (a *Appender) wanted() int {
-	if a.config.Feed == nil || a.config.Message > frameSize {
-		return a.config.Depth
-	}
-	return a.config.Depth + spares
 }
 
 // end notes why the sender ended.

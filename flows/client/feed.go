@@ -34,11 +34,11 @@ func (a *Appender) pollFed(now time.Time) (moved bool) {
 	return moved
 }
 
-// pull gives the sender what the feeder has. A message's frame follows from its number: messages come back in the order
+// pull gives the sender what the feeder has. A message's place follows from its number: messages come back in the order
 // in which they went.
 func (a *Appender) pull(now time.Time) (moved bool) {
 	for a.fed-a.returned < uint64(a.config.Depth) && a.sender.Room() {
-		f := a.frames[a.fed%uint64(len(a.frames))]
+		f := a.places.at(a.frames, a.fed)
 		message := a.client.region.At(f.Addr, uint64(a.config.Message))
 		length, ok := a.config.Feed.Next(message)
 		if !ok {

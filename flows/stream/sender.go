@@ -25,21 +25,25 @@ type SenderConfig struct {
 	Connect  connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at each attempt.
 	Settings *connect.Settings
-	Depth    int          // the most messages that are sent and not done with, up to 65536; default 1024
-	Message  uint32       // the longest message, in bytes, its header included
-	Frames   int          // the most frames of a message; default 3
-	Method   Method       // how messages go; a receiver that wants it otherwise is not connected to
-	Events   bool         // FD can be waited for
-	Times    *SenderTimes // where to record how long messages took; nil: nowhere
-	Log      *slog.Logger
+	Depth    int    // the most messages that are sent and not done with, up to 65536 with Spares; default 1024
+	Message  uint32 // the longest message, in bytes, its header included
+	Frames   int    // the most frames of a message; default 3
+	Method   Method // how messages go; a receiver that wants it otherwise is not connected to
+	// Spares is how many messages more than Depth may be sent, if so many are acknowledged: then Done tells of these late, when a few were sent behind
+	// them, which costs less than to tell of each at once.
+	Spares int
+	Events bool         // FD can be waited for
+	Times  *SenderTimes // where to record how long messages took; nil: nowhere
+	Log    *slog.Logger
 }
 
 const (
 	mostDepth    = 1 << 16
 	mostPosted   = 512 // work requests on their way at once
-	receives     = 64  // messages of the receiver's that may come before one is looked at
+	receives     = 64  // messages of the receiver's that may come before one is looked at, at most,
+	fewReceives  = 16  // and at least: a few more than Depth
 	sendBatch    = 64  // work requests that are posted, and completions that are polled, in one call
-	signalEvery  = 16  // a completion says of so many requests that they are done, at least
+	signalEvery  = 8   // a completion says of so many requests that they are done, at most
 	headerBytes  = protocol.HeaderLen
 	messageBytes = protocol.MaxGrantLen // room for one of the receiver's
 )
@@ -77,6 +81,7 @@ type Sender struct {
 	sent     uint64 // highest number posted on the link
 	done     uint64 // numbers up to it are not posted any more
 	confirm  uint64 // highest number acknowledged
+	counted  uint64 // and of those, the highest that was counted
 	position uint64 // of that message, where the receiver has a log
 	limit    uint64 // highest number that may be sent
 	requests [sendBatch]rdma.SendRequest
@@ -124,9 +129,9 @@ func (s *Sender) open() (err error) {
 	if most := device.MaxSGEs - 1; c.Frames > most {
 		return fmt.Errorf("messages of %d frames: the device takes at most %d", c.Frames, most)
 	}
-	s.limits = pairLimits{send: min(c.Depth, mostPosted, device.MaxWorkRequests), receive: min(receives, device.MaxWorkRequests)}
-	s.out = newOutbox(c.Depth)
-	s.pieces = make([]rdma.SGE, c.Depth*(c.Frames+1))
+	s.limits = pairLimits{send: min(c.slots(), mostPosted, device.MaxWorkRequests), receive: min(max(c.Depth+8, fewReceives), receives, device.MaxWorkRequests)}
+	s.out = newOutbox(c.slots())
+	s.pieces = make([]rdma.SGE, c.slots()*(c.Frames+1))
 	s.elements = make([]rdma.SGE, 0, sendBatch*(c.Frames+1))
 	s.stats.begin()
 	if s.holder, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "sender "+c.Name); err != nil {
@@ -155,8 +160,8 @@ func (c *SenderConfig) check() error {
 		return errors.New("it needs an Endpoint and a Worker")
 	case c.Method != AnyMethod && c.Method != BySend && c.Method != ByWrite:
 		return fmt.Errorf("method %q is none of any, send and write", c.Method)
-	case c.Depth < 1 || c.Depth > mostDepth:
-		return fmt.Errorf("a depth of %d messages: it must be 1 to %d", c.Depth, mostDepth)
+	case c.Depth < 1 || c.Spares < 0 || c.slots() > mostDepth:
+		return fmt.Errorf("a depth of %d messages and %d more: it must be 1 to %d", c.Depth, c.Spares, mostDepth)
 	case c.Frames < 1:
 		return fmt.Errorf("messages of %d frames: they have at least one", c.Frames)
 	case c.Message <= protocol.HeaderLen:
@@ -164,6 +169,9 @@ func (c *SenderConfig) check() error {
 	}
 	return nil
 }
+
+// slots is how many messages the outbox has room for.
+func (c *SenderConfig) slots() int { return c.Depth + c.Spares }
 
 // newSession is a random number that is not 0.
 func newSession() uint64 {
@@ -174,7 +182,7 @@ func newSession() uint64 {
 
 // takeOwn takes frames for headers, one for each slot of the outbox, and behind them for receives.
 func (s *Sender) takeOwn() error {
-	s.own = make([]umem.Frame, s.framesFor(s.config.Depth, headerBytes)+s.framesFor(s.limits.receive, messageBytes))
+	s.own = make([]umem.Frame, s.framesFor(s.config.slots(), headerBytes)+s.framesFor(s.limits.receive, messageBytes))
 	if n := s.holder.Take(s.own); n < len(s.own) {
 		return fmt.Errorf("the pool has %d of %d frames for its headers: make the region larger, or the queue shorter", n, len(s.own))
 	}
@@ -192,7 +200,7 @@ func (s *Sender) place(n int) uint64 { return s.piece(s.own, n, headerBytes) }
 
 // landing is where the message of a receive lies.
 func (s *Sender) landing(id uint64) uint64 {
-	return s.piece(s.own[s.framesFor(s.config.Depth, headerBytes):], int(id&^receiveID), messageBytes)
+	return s.piece(s.own[s.framesFor(s.config.slots(), headerBytes):], int(id&^receiveID), messageBytes)
 }
 
 func (s *Sender) piece(of []umem.Frame, n int, bytes uint32) uint64 {
@@ -242,7 +250,14 @@ func (s *Sender) Done(dst []Result) int { return s.out.take(dst) }
 func (s *Sender) Acknowledged() (messages, position uint64) { return s.confirm, s.position }
 
 // Room reports whether Send takes another message.
-func (s *Sender) Room() bool { return !s.giveUp && s.out.room() }
+func (s *Sender) Room() bool {
+	return !s.giveUp && s.out.room() && (s.config.Spares == 0 || s.unacknowledged() < s.config.Depth)
+}
+
+// unacknowledged is how many messages were sent and not acknowledged.
+func (s *Sender) unacknowledged() int {
+	return s.out.waiting.len() + int(s.out.last-max(s.confirm, s.out.first-1))
+}
 
 // Depth is how many messages may be sent and not done with.
 func (s *Sender) Depth() int { return s.config.Depth }
@@ -254,6 +269,7 @@ func (s *Sender) Oldest() (token uint64, ok bool) { return s.out.oldest() }
 func (s *Sender) Drop() (token uint64, ok bool) {
 	if token, ok = s.out.drop(); ok {
 		s.stats.count.dropped++
+		s.stats.stale = true
 	}
 	return token, ok
 }
@@ -280,7 +296,7 @@ func (s *Sender) abandon() {
 var ErrAbandoned = errors.New("the receiver was too slow, and was given up")
 
 // Queued is how many messages were sent and not told of as done.
-func (s *Sender) Queued() int { return s.config.Depth - len(s.out.free) + int(s.out.made-s.out.told) }
+func (s *Sender) Queued() int { return s.config.slots() - len(s.out.free) + int(s.out.made-s.out.told) }
 
 // Close gives the sender's frames back. Run has returned before. Messages that are sent and not acknowledged are lost, and their frames are not
 // used any more. After an error it may be called again.

@@ -13,7 +13,10 @@ import (
 // exactness of how often it is called. The error says that the device is gone.
 func (s *Sender) Poll(now time.Time) error {
 	s.now, s.wall = int64(now.Sub(s.opened)), now.UnixNano()
-	err := s.take()
+	n, err := s.take()
+	if n == 0 && err == nil && s.rests() {
+		return nil
+	}
 	if err != nil {
 		err = fmt.Errorf("sender %s: %w", s.config.Name, err)
 	}
@@ -22,21 +25,30 @@ func (s *Sender) Poll(now time.Time) error {
 	return err
 }
 
-// take takes all completions, and has the queue tell of the next. Receives are posted again at the end: however much the receiver says, it is not
-// listened to for longer.
-func (s *Sender) take() error {
+// rests says that nothing is to be posted, and nothing to be shown, since everything that is sent was posted on a link that works.
+func (s *Sender) rests() bool {
+	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale
+}
+
+// take takes all completions, and has the queue tell of the next; it returns how many there were. Receives are posted again at the end: however much
+// the receiver says, it is not listened to for longer.
+func (s *Sender) take() (total int, err error) {
 	if s.link == nil {
-		return s.event.quiet(s.queue)
+		return 0, s.event.quiet(s.queue)
 	}
 	n, err := s.drain()
+	total = n
 	for again := s.config.Events; again && err == nil; {
 		if again, err = s.event.again(s.queue, n > 0); again && err == nil {
 			n, err = s.drain()
+			total += n
 		}
 	}
-	s.release()
-	s.repost()
-	return err
+	if total > 0 {
+		s.release()
+		s.repost()
+	}
+	return total, err
 }
 
 func (s *Sender) drain() (total int, err error) {

@@ -23,7 +23,7 @@ func (s *Sender) attach(l *link, h protocol.Hello) error {
 	case <-s.broken: // of the last link
 	default:
 	}
-	s.link = l
+	s.link, s.stats.stale = l, true
 	s.sent = s.begun + h.Next - 1
 	s.done, s.limit = s.sent, s.sent+uint64(h.Window)
 	s.stats.count.resent += s.out.last - s.sent
@@ -46,7 +46,7 @@ func (s *Sender) follows(next uint64) error {
 // detach lets a link go, which its caller closes, and says why it failed: the receiver may have said so just now.
 func (s *Sender) detach() (cause error) {
 	_, _ = s.drain() // an error comes again
-	_ = s.take()
+	_, _ = s.take()
 	cause, s.ending, s.link = s.link.cause, s.link, nil
 	return cause
 }

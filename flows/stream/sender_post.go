@@ -35,7 +35,7 @@ func (s *Sender) post() {
 	}
 }
 
-// batch makes requests of the next messages, and of the last a signaled one.
+// batch makes requests of the next messages.
 func (s *Sender) batch() (n int) {
 	s.elements = s.elements[:0]
 	until := min(s.limit, s.done+uint64(s.limits.send), s.granted())
@@ -46,10 +46,15 @@ func (s *Sender) batch() (n int) {
 		s.request(&s.requests[n], number)
 		n++
 	}
-	if n > 0 {
+	if n > 0 && s.asks(n) {
 		s.requests[n-1].Flags = rdma.Signaled
 	}
 	return n
+}
+
+// asks says whether the last of n requests is to be told of, whatever its number.
+func (s *Sender) asks(n int) bool {
+	return s.config.Spares == 0 || 2*(s.sent+uint64(n)-s.done) > uint64(s.limits.send)
 }
 
 // granted is the last message that there is memory for at the receiver, which matters where they are written.
@@ -93,16 +98,23 @@ func (s *Sender) fail(cause error) {
 
 // release tells of the messages that the receiver acknowledged and the device is done with.
 func (s *Sender) release() {
-	to := min(s.confirm, s.done)
-	if s.out.first > to {
+	s.acknowledged()
+	for to := min(s.confirm, s.done); s.out.first <= to; {
+		s.out.retire(true, s.position)
+	}
+}
+
+// acknowledged counts the messages that were acknowledged since, and records how long they took.
+func (s *Sender) acknowledged() {
+	from := max(s.counted, s.out.first-1) // numbers may have been given up
+	if s.counted = max(from, s.confirm); s.counted == from {
 		return
 	}
-	s.finished(to)
+	s.stats.count.acknowledged += s.counted - from
+	s.finished(from, s.counted)
 	run := s.stats.latency.Run()
-	for s.out.first <= to {
-		run.Record(uint64(s.now - s.out.slots[s.out.at(s.out.first)].since))
-		s.stats.count.acknowledged++
-		s.out.retire(true, s.position)
+	for number := from + 1; number <= s.counted; number++ {
+		run.Record(uint64(s.now - s.out.slots[s.out.at(number)].since))
 	}
 	run.End()
 }

@@ -52,7 +52,7 @@ func (s *side) newSource(c SenderConfig) *source {
 		s.FailNow()
 	}
 	s.Cleanup(k.close)
-	k.frames = k.take(3 * c.Depth)
+	k.frames = k.take(3 * c.slots())
 	k.each(k.round)
 	ctx, cancel := context.WithCancel(context.Background())
 	k.cancel = cancel

@@ -55,6 +55,7 @@ type senderCounters struct {
 // senderStats are what others read. The worker stores what changed once a round, Run the rest.
 type senderStats struct {
 	count        senderCounters
+	stale        bool // something changed that no completion tells of, of the worker
 	posted       atomic.Uint64
 	bytes        atomic.Uint64
 	acknowledged atomic.Uint64
@@ -111,6 +112,7 @@ func methodOf(h *protocol.Hello) Method {
 // publish shows what changed. It is called by the worker.
 func (t *senderStats) publish(s *Sender) {
 	c := &t.count
+	t.stale = false
 	show(&t.posted, c.posted)
 	show(&t.bytes, c.bytes)
 	show(&t.acknowledged, c.acknowledged)

@@ -20,6 +20,7 @@ var senderParts = []struct {
 	{"QueuePairFails", testSenderQueuePairFails},
 	{"LateAcknowledgement", testSenderLateAcknowledgement},
 	{"Forgotten", testSenderForgotten},
+	{"Spares", testSenderSpares},
 	{"Drop", testSenderDrop},
 	{"Abandon", testSenderAbandon},
 	{"Refused", testSenderRefused},
@@ -169,6 +170,27 @@ func testSenderForgotten(t *testing.T, g *rig) {
 	p.await()
 	k2.got(50)
 	k2.whole(31)
+}
+
+// testSenderSpares: with more messages at the device than Depth, all arrive and are acknowledged in time; the last are told of when the connection ends.
+func testSenderSpares(t *testing.T, g *rig) {
+	k := g.far.newTaker(receiverConfig(), 64)
+	c := senderConfig(k.address)
+	c.Depth, c.Spares = 4, 24
+	p := g.near.newSource(c)
+	const n = 1000
+	p.more(n)
+	k.got(n)
+	s := p.stats("all to be acknowledged", func(s SenderStats) bool { return s.Acknowledged == n })
+	if s.Posted != n || s.Latency == nil || s.Latency.Count != n {
+		t.Errorf("%+v", s)
+	}
+	if late := s.InFlight; late >= signalEvery {
+		t.Errorf("%d messages are not told of, with completions for each %d", late, signalEvery)
+	}
+	p.endRun()
+	p.await()
+	k.whole(1)
 }
 
 // testSenderDrop: what was never posted can be dropped, the oldest first, and leaves no gap.

@@ -36,13 +36,13 @@ func (s *Sender) submitted() {
 	run.End()
 }
 
-// finished records the messages in flight up to a number.
-func (s *Sender) finished(to uint64) {
+// finished records the messages behind a number up to another.
+func (s *Sender) finished(from, to uint64) {
 	if s.config.Times == nil {
 		return
 	}
 	run := s.config.Times.Done.Run()
-	for number := s.out.first; number <= to; number++ {
+	for number := from + 1; number <= to; number++ {
 		run.Record(since(uint64(s.wall), s.out.slots[s.out.at(number)].arrived))
 	}
 	run.End()
