@@ -35,8 +35,11 @@ const (
 	nap      = 50 * time.Microsecond
 )
 
-// awhile is how long other goroutines go without the thread's place among those that run Go code, while something moves.
-const awhile = 4 * time.Millisecond
+// How long other goroutines go without the thread's place among those that run Go code: while something moves, and otherwise.
+const (
+	awhile = 4 * time.Millisecond
+	moment = 500 * time.Microsecond
+)
 
 var errClosed = errors.New("the client is closed")
 
@@ -76,7 +79,7 @@ func (l *loop) run() {
 // giveWay lets other goroutines have the thread's place for a moment. It costs two changes of threads, as the goroutine has a thread
 // of its own, so not each look in vain does it.
 func (l *loop) giveWay(now time.Time) {
-	if now.Sub(l.gave) > patience {
+	if now.Sub(l.gave) > moment {
 		runtime.Gosched()
 		l.gave = now
 	}

@@ -37,6 +37,7 @@ func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 		q.leave()
 		return nil, err
 	}
+	d.eventful.Add(1)
 	d.locked(func() { d.waiting[q.cq] = q })
 	return q, nil
 }
@@ -104,7 +105,12 @@ func (q *completionQueue) Resize(int) error {
 
 func (q *completionQueue) Close() error {
 	return q.end(func() error {
-		q.dev.locked(func() { delete(q.dev.waiting, q.cq) })
+		q.dev.locked(func() {
+			if _, ok := q.dev.waiting[q.cq]; ok {
+				delete(q.dev.waiting, q.cq)
+				q.dev.eventful.Add(-1)
+			}
+		})
 		return q.event.close()
 	})
 }

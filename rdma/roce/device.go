@@ -38,6 +38,10 @@ type Device struct {
 	batches atomic.Int32                                    // Begins without their End
 	batched atomic.Bool                                     // something was posted that waits for one
 	looks   atomic.Uint32                                   // calls of Progress in a row that found nothing to do
+
+	turns    atomic.Uint64 // changes while programs drive; written under lock
+	eventful atomic.Int32  // how many are in waiting
+	relieves atomic.Bool   // relieve found the lock taken
 }
 
 var (

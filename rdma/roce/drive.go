@@ -82,6 +82,10 @@ func (d *Device) came() bool {
 
 func (d *Device) do(w work) {
 	m := &d.machine
+	if d.relieves.Load() {
+		d.relieves.Store(false)
+		m.engine.Relieve()
+	}
 	switch w {
 	case polling:
 		m.poll()
@@ -101,7 +105,7 @@ func (d *Device) did(w work) {
 		d.owes.Store(owes)
 	}
 	if w != all {
-		m.turns++
+		release.Store64(&d.turns, d.turns.Load()+1)
 	}
 	d.tender.remind(m)
 	if !m.engine.Quiet() {
@@ -126,25 +130,24 @@ func (d *Device) unlock() {
 }
 
 // relieve sends acknowledgements that were kept back when it was called before, also where a program polls too seldom to find out that nothing
-// comes, or others keep it busy.
+// comes, or others keep it busy. Whoever drives just now does it instead: one who waited for the lock would have to be woken up.
 func (d *Device) relieve() {
-	d.lock.Lock()
+	if !d.lock.TryLock() {
+		d.relieves.Store(true)
+		return
+	}
 	defer d.unlock()
 	if d.machine.engine.Relieve() {
 		d.do(posting)
 	}
 }
 
-// turns changes while programs drive.
-func (d *Device) turns() uint64 {
-	d.lock.Lock()
-	defer d.unlock()
-	return d.machine.turns
-}
-
 // awaited says whether a program may sleep until a completion comes. It may have posted something since it armed a queue, so
 // that the device has been driven meanwhile says nothing.
 func (d *Device) awaited() bool {
+	if d.eventful.Load() == 0 {
+		return false
+	}
 	d.lock.Lock()
 	defer d.unlock()
 	for c := range d.waiting {

@@ -22,7 +22,6 @@ type machine struct {
 	data   []byte
 	start  time.Time      // of the engine's clock
 	clock  transport.Time // when it was last read
-	turns  uint64         // changes while programs drive
 
 	hands *umem.Holder // frames between the kernel, the engine and the program
 	lent  *umem.Holder // frames that the program has, or may take

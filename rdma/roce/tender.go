@@ -71,9 +71,9 @@ func (t *tender) run() {
 	d := t.dev
 	for !t.stopping.Load() {
 		d.drive(all)
-		seen := d.turns()
+		seen := d.turns.Load()
 		t.watch()
-		for now := d.turns(); now != seen && !t.wanted.Swap(false) && !d.awaited(); now = d.turns() {
+		for now := d.turns.Load(); now != seen && !t.wanted.Swap(false) && !d.awaited(); now = d.turns.Load() {
 			seen = now
 			t.rest()
 			d.relieve()
