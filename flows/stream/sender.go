@@ -41,7 +41,7 @@ const (
 	mostDepth    = 1 << 16
 	mostPosted   = 512 // work requests on their way at once
 	receives     = 64  // messages of the receiver's that may come before one is looked at, at most,
-	fewReceives  = 16  // and at least: a few more than Depth
+	fewReceives  = 16  // and at least: acknowledgements and credits of Depth messages are some more than twice as many
 	sendBatch    = 64  // work requests that are posted, and completions that are polled, in one call
 	signalEvery  = 8   // a completion says of so many requests that they are done, at most
 	headerBytes  = protocol.HeaderLen
@@ -129,7 +129,7 @@ func (s *Sender) open() (err error) {
 	if most := device.MaxSGEs - 1; c.Frames > most {
 		return fmt.Errorf("messages of %d frames: the device takes at most %d", c.Frames, most)
 	}
-	s.limits = pairLimits{send: min(c.slots(), mostPosted, device.MaxWorkRequests), receive: min(max(c.Depth+8, fewReceives), receives, device.MaxWorkRequests)}
+	s.limits = pairLimits{send: min(c.slots(), mostPosted, device.MaxWorkRequests), receive: min(max(2*c.Depth+2, fewReceives), receives, device.MaxWorkRequests)}
 	s.out = newOutbox(c.slots())
 	s.pieces = make([]rdma.SGE, c.slots()*(c.Frames+1))
 	s.elements = make([]rdma.SGE, 0, sendBatch*(c.Frames+1))

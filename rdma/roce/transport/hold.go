@@ -103,3 +103,12 @@ func (q *QueuePair) yield() {
 	q.stopped = true
 	q.acknowledge()
 }
+
+// repeated acknowledges what came before, again. A peer that repeats what it was not told of yet has not gone on.
+func (q *QueuePair) repeated() {
+	if q.held > 0 {
+		q.yield()
+		return
+	}
+	q.acknowledge()
+}

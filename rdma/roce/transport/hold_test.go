@@ -120,6 +120,17 @@ func TestHoldTries(t *testing.T) {
 	}
 }
 
+// TestHoldRepeats: a peer that repeats a message instead of going on is told at once, and not tried again soon.
+func TestHoldRepeats(t *testing.T) {
+	h := newHolder(t, Config{Hold: 8})
+	h.message(firstTry + 1)
+	h.expect("the last is kept back", firstTry, h.sent-1)
+	h.w.run(time.Second) // its sender's patience ends
+	h.expect("it came again", 1, h.sent)
+	h.message(2 * firstTry)
+	h.expect("one after the other", 2*firstTry, h.sent)
+}
+
 // TestRelieve: what is kept back from one call of Relieve to the next is given, and not what came between them.
 func TestRelieve(t *testing.T) {
 	h := newHolder(t, Config{Hold: 4})

@@ -102,7 +102,8 @@ func (q *QueuePair) again(h *wire.Header) {
 			return
 		}
 	default:
-		q.ack = true
+		q.repeated()
+		return
 	}
 	q.engine.lists[answering].add(q)
 }
