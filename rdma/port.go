@@ -167,7 +167,7 @@ func (p *MessagePort) Cause(number int) error {
 	return &cause
 }
 
-// Kick posts what Supply and Send queued, in one call for each queue.
+// Kick posts what Supply, Send and SendControl queued, in one call for each queue.
 func (p *MessagePort) Kick() error {
 	if p.closed {
 		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, unix.EBADF)
@@ -223,8 +223,8 @@ func (p *MessagePort) Wake() {
 	}
 }
 
-// FD polls readable while Recv or Reap has something to give; -1 without Events, and
-// after Close.
+// FD polls readable while Recv or Reap has something to give, or a completion of SendControl
+// is there, which Reap takes; -1 without Events, and after Close.
 func (p *MessagePort) FD() int { return p.event.poll }
 
 // Limits says what the port can take. It holds as many frames to be sent as its send

@@ -2,8 +2,8 @@ package rdma
 
 // SendControl queues a SEND, by the queue pair of a number, of bytes at a region's address that are the caller's and stay so: they are in no frame
 // that Reap gives back, and are to stay as they are while the device may read them, which is until UnderWay says that the request is done. A request
-// that is not to be told of is known to be done with a later one that is, and each signalEvery-th is told of in any case. It is false when
-// there is no room now, and the queue pair is there.
+// that is not to be told of is known to be done with a later one that is; each signalEvery-th, and one that fills the queue, is told of in any case. It is
+// false when there is no room now, or no such queue pair.
 func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told bool) bool {
 	s := p.senderOf(number)
 	if p.closed || s == nil {
@@ -16,7 +16,7 @@ func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told b
 		return false
 	}
 	s.control(s.form, addr, length)
-	if last := &s.queued[len(s.queued)-1]; told && last.Flags&Signaled == 0 {
+	if last := &s.queued[len(s.queued)-1]; (told || s.full()) && last.Flags&Signaled == 0 {
 		s.signal(last)
 	}
 	p.queue(s)

@@ -186,7 +186,7 @@ func (s *Sink) Close() error {
 // farewell is how long senders are waited for to hear of what was acknowledged.
 const farewell = 3 * time.Second
 
-// settle waits until every sender has heard what is acknowledged, or a while.
+// settle waits until every sender is told what is acknowledged, or a while. That they hear it is waited for when their connections end.
 func (s *Sink) settle() {
 	for end := time.Now().Add(farewell); time.Now().Before(end); doze(nap) {
 		idle := false

@@ -18,7 +18,8 @@ type slot struct {
 
 const (
 	// mostTold is how many progress messages may be on their way to a peer: RoCE in software has 16 acknowledged at once, and that a few
-	// more are is known later. With one request more they fill a send queue of 32, whose memory is gone through again and again.
+	// more are is known later. With one request more they fill a send queue of 32, whose memory is gone through again and again. Where grants are made the
+	// frame has room for fewer.
 	mostTold = 31
 	// tellEvery is how many there are to one that the device tells of.
 	tellEvery = 8
@@ -32,7 +33,7 @@ func (c *ReceiverConfig) progressBytes() uint32 {
 	return protocol.HeaderLen
 }
 
-// tells is how many progress messages may be on their way to each peer: as many as have room in a frame, and can all fail at once.
+// tells is how many progress messages may be on their way to each peer: as many as have room in a frame, and may all fail at once, but two at least.
 func (c *ReceiverConfig) tells() int {
 	room := int(c.Endpoint.Region.FrameSize() / c.progressBytes())
 	completions := c.Endpoint.Device.Capabilities().MaxCompletions/c.Peers - c.requests()

@@ -25,7 +25,7 @@ type SenderConfig struct {
 	Connect  connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at each attempt.
 	Settings *connect.Settings
-	Depth    int    // the most messages that are sent and not done with, up to 65536 with Spares; default 1024
+	Depth    int    // the most messages that are sent and not done with, or not acknowledged where there are Spares, up to 65536 with those; default 1024
 	Message  uint32 // the longest message, in bytes, its header included
 	Frames   int    // the most frames of a message; default 3
 	Method   Method // how messages go; a receiver that wants it otherwise is not connected to
@@ -41,7 +41,7 @@ const (
 	mostDepth    = 1 << 16
 	mostPosted   = 512 // work requests on their way at once
 	receives     = 64  // messages of the receiver's that may come before one is looked at, at most,
-	fewReceives  = 16  // and at least: acknowledgements and credits of Depth messages are some more than twice as many
+	fewReceives  = 32  // and at least: acknowledgements and credits of Depth messages are some more than twice as many
 	sendBatch    = 64  // work requests that are posted, and completions that are polled, in one call
 	signalEvery  = 8   // a completion says of so many requests that they are done, at most
 	headerBytes  = protocol.HeaderLen
@@ -254,12 +254,15 @@ func (s *Sender) Room() bool {
 	return !s.giveUp && s.out.room() && (s.config.Spares == 0 || s.unacknowledged() < s.config.Depth)
 }
 
+// flight is how many messages were numbered to be posted and are not acknowledged.
+func (s *Sender) flight() uint64 { return s.out.last - max(s.confirm, s.out.first-1) }
+
 // unacknowledged is how many messages were sent and not acknowledged.
 func (s *Sender) unacknowledged() int {
-	return s.out.waiting.len() + int(s.out.last-max(s.confirm, s.out.first-1))
+	return s.out.waiting.len() + int(s.flight())
 }
 
-// Depth is how many messages may be sent and not done with.
+// Depth is how many messages may be sent and not done with, or not acknowledged where there are spare ones.
 func (s *Sender) Depth() int { return s.config.Depth }
 
 // Oldest is the token of the message that Drop would give up.

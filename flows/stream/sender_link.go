@@ -47,6 +47,7 @@ func (s *Sender) follows(next uint64) error {
 func (s *Sender) detach() (cause error) {
 	_, _ = s.drain() // an error comes again
 	_, _ = s.take()
+	s.heards = 0 // its receives go with the link
 	cause, s.ending, s.link = s.link.cause, s.link, nil
 	return cause
 }

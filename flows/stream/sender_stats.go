@@ -121,7 +121,7 @@ func (t *senderStats) publish(s *Sender) {
 	show(&t.forgotten, c.forgotten)
 	show(&t.sessions, c.sessions)
 	show(&t.waiting, uint64(s.out.waiting.len()))
-	show(&t.flight, uint64(s.out.inFlight()))
+	show(&t.flight, s.flight())
 	show(&t.credit, s.credit())
 }
 

@@ -21,6 +21,7 @@ var senderParts = []struct {
 	{"LateAcknowledgement", testSenderLateAcknowledgement},
 	{"Forgotten", testSenderForgotten},
 	{"Spares", testSenderSpares},
+	{"Receives", testSenderReceives},
 	{"Drop", testSenderDrop},
 	{"Abandon", testSenderAbandon},
 	{"Refused", testSenderRefused},
@@ -185,11 +186,36 @@ func testSenderSpares(t *testing.T, g *rig) {
 	if s.Posted != n || s.Latency == nil || s.Latency.Count != n {
 		t.Errorf("%+v", s)
 	}
-	if late := s.InFlight; late >= signalEvery {
-		t.Errorf("%d messages are not told of, with completions for each %d", late, signalEvery)
-	}
+	p.on(func() {
+		if late := p.s.Queued(); s.InFlight != 0 || late >= signalEvery {
+			t.Errorf("%d messages are in flight, and %d not told of, with completions for each %d", s.InFlight, late, signalEvery)
+		}
+	})
 	p.endRun()
 	p.await()
+	k.whole(1)
+}
+
+// testSenderReceives: what came by a connection that ends, and was not posted again, is not posted by the next.
+func testSenderReceives(t *testing.T, g *rig) {
+	k := g.far.newTaker(receiverConfig(), 64)
+	p := g.near.newSource(senderConfig(k.address))
+	p.more(10)
+	p.await()
+	p.on(func() {
+		for n := range uint64(3) {
+			p.s.posts[p.s.heards], p.s.landings[p.s.heards] = p.s.receive(receiveID | n)
+			p.s.heards++
+		}
+		p.s.fail(nonsense(protocol.BadKind))
+	})
+	p.stats("to come back", func(s SenderStats) bool { return s.Connections == 2 && s.State == SenderConnected })
+	p.more(200)
+	p.await()
+	if s := p.s.Stats(); s.Failures != 1 || s.Acknowledged != 210 {
+		t.Errorf("%+v", s)
+	}
+	k.got(210)
 	k.whole(1)
 }
 

@@ -11,8 +11,9 @@ import (
 )
 
 const (
-	// lastWordTime is how long a peer has to take the message that says why it is ended.
-	lastWordTime = 200 * time.Millisecond
+	// lastWordTime is how long a peer has to take the message that says why it is ended, and what it was told before: a packet that is lost on the
+	// way there is sent again within a third of it.
+	lastWordTime = time.Second
 	// byeTime is how long the TCP connection may take for the same.
 	byeTime = time.Second
 	// restTime is from when a queue pair is in Error to when it is closed: a device completes meanwhile what it had begun.

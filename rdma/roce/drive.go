@@ -130,13 +130,14 @@ func (d *Device) unlock() {
 }
 
 // relieve sends acknowledgements that were kept back when it was called before, also where a program polls too seldom to find out that nothing
-// comes, or others keep it busy. Whoever drives just now does it instead: one who waited for the lock would have to be woken up.
+// comes, or others keep it busy. Where somebody drives just now, whoever drives next does it: one who waited for the lock would have to be woken up.
 func (d *Device) relieve() {
 	if !d.lock.TryLock() {
 		d.relieves.Store(true)
 		return
 	}
 	defer d.unlock()
+	d.relieves.Store(false)
 	if d.machine.engine.Relieve() {
 		d.do(posting)
 	}

@@ -10,6 +10,7 @@ type patience struct {
 	since    wire.PSN // expected behind the packet of the first one
 	old      int      // as many as there were when Relieve was called last
 	most     int      // that one says at once: the peer went on without so many
+	vain     int      // how many were tried the last time that it did not; 0: it always did
 	stopped  bool     // there were fewer, the last time
 	untried  int      // messages until more are tried
 	interval int      // messages between tries
@@ -47,17 +48,29 @@ func (q *QueuePair) keepsBack() bool {
 		q.old, q.since = 0, q.expected
 	}
 	q.held++
-	most := q.most
-	if q.untried < 0 {
-		most *= 2
-	}
-	if q.held < min(most, c.Hold) && q.expected.Distance(q.since) < c.Window/4 {
+	if q.held < min(q.wanted(), c.Hold) && q.expected.Distance(q.since) < c.Window/4 {
 		return true
 	}
 	if q.stopped = false; q.held > q.most {
-		q.most, q.untried, q.interval = q.held, firstTry, firstTry
+		q.grow()
 	}
 	return false
+}
+
+// wanted is how many acknowledgements are to be kept back: twice as many as are known to do, where that is tried.
+func (q *QueuePair) wanted() int {
+	if q.untried < 0 {
+		return 2 * q.most
+	}
+	return q.most
+}
+
+// grow notes that the peer went on without more than before. Only what is beyond all that it did not go on without has the next try come soon.
+func (q *QueuePair) grow() {
+	if q.most = q.held; q.most >= q.vain {
+		q.vain, q.interval = 0, firstTry
+	}
+	q.untried = q.interval
 }
 
 // Holding says whether acknowledgements are kept back.
@@ -66,7 +79,7 @@ func (e *Engine) Holding() bool { return e.lists[holding].n > 0 }
 // Release ends that for all: Send gives them. It is called when nothing has come for a while.
 func (e *Engine) Release() {
 	for l := &e.lists[holding]; l.n > 0; {
-		if q := l.next(); q.held > 0 {
+		if q := l.next(); q.holds() {
 			q.yield()
 		}
 	}
@@ -78,7 +91,7 @@ func (e *Engine) Relieve() (some bool) {
 	l := &e.lists[holding]
 	for range l.n {
 		switch q := l.next(); {
-		case q.held == 0:
+		case !q.holds():
 		case q.old == 0:
 			q.old = q.held
 			l.add(q)
@@ -97,8 +110,8 @@ func (e *Engine) Relieve() (some bool) {
 // more are tried, it has stopped.
 func (q *QueuePair) yield() {
 	if q.stopped || q.untried < 0 && q.held >= q.most {
-		q.most, q.interval = max(1, q.held/2), min(2*q.interval, lastTry)
-		q.untried = q.interval
+		q.vain, q.interval = max(q.held+1, q.wanted()), min(2*q.interval, lastTry)
+		q.most, q.untried = max(1, q.held/2), q.interval
 	}
 	q.stopped = true
 	q.acknowledge()
@@ -106,9 +119,12 @@ func (q *QueuePair) yield() {
 
 // repeated acknowledges what came before, again. A peer that repeats what it was not told of yet has not gone on.
 func (q *QueuePair) repeated() {
-	if q.held > 0 {
+	if q.holds() {
 		q.yield()
 		return
 	}
 	q.acknowledge()
 }
+
+// holds says whether acknowledgements are kept back, and not to be given by what is sent next.
+func (q *QueuePair) holds() bool { return q.held > 0 && !q.ack }

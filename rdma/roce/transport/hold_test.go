@@ -120,6 +120,26 @@ func TestHoldTries(t *testing.T) {
 	}
 }
 
+// TestHoldTriesFew: so is one that waits when several are kept back, though fewer do.
+func TestHoldTriesFew(t *testing.T) {
+	for _, stop := range []int{2, 3, 5, 7} {
+		h := newHolder(t, Config{Hold: 8})
+		waits := 0
+		for range 100 * firstTry {
+			h.message(1)
+			if h.b.held == stop && !h.b.ack {
+				h.receiver().Release()
+				waits++
+			}
+		}
+		h.w.run(20 * time.Microsecond)
+		acks := h.receiver().Count(AcksSent)
+		if waits > 8 || acks > uint64(100*firstTry)/uint64(max(1, stop/4)) {
+			t.Errorf("a peer that goes on without %d waited %d times, and %d acknowledgements said %d messages", stop-1, waits, acks, 100*firstTry)
+		}
+	}
+}
+
 // TestHoldRepeats: a peer that repeats a message instead of going on is told at once, and not tried again soon.
 func TestHoldRepeats(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8})
@@ -129,6 +149,15 @@ func TestHoldRepeats(t *testing.T) {
 	h.expect("it came again", 1, h.sent)
 	h.message(2 * firstTry)
 	h.expect("one after the other", 2*firstTry, h.sent)
+	h.patient(8)
+	h.message(6)
+	for range 100 { // copies of one packet
+		h.b.repeated()
+	}
+	h.expect("it is told once", 1, h.sent)
+	if h.b.most != 8 || h.b.interval != firstTry {
+		t.Errorf("%d at once and %d until the next try, of a peer that stopped once", h.b.most, h.b.interval)
+	}
 }
 
 // TestRelieve: what is kept back from one call of Relieve to the next is given, and not what came between them.
