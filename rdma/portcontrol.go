@@ -3,7 +3,7 @@ package rdma
 // SendControl queues a SEND, by the queue pair of a number, of bytes at a region's address that are the caller's and stay so: they are in no frame
 // that Reap gives back, and are to stay as they are while the device may read them, which is until UnderWay says that the request is done. A request
 // that is not to be told of is known to be done with a later one that is; each signalEvery-th, and one that fills the queue, is told of in any case. It is
-// false when there is no room now, or no such queue pair.
+// false when there is no room now, or no such queue pair. Stats do not count such messages.
 func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told bool) bool {
 	s := p.senderOf(number)
 	if p.closed || s == nil {

@@ -10,7 +10,7 @@ type places struct {
 }
 
 const (
-	// line is of the processor's caches.
+	// line is how many bytes a line of the processor's caches has.
 	line = 64
 	// spares is how many messages more than Depth a Feeder's may be with the device: RoCE in software says of up to 16 together that they have
 	// arrived, and that a few more have is known later.

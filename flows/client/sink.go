@@ -183,7 +183,7 @@ func (s *Sink) Close() error {
 	return err
 }
 
-// farewell is how long senders are waited for to hear of what was acknowledged.
+// farewell is how long it may take until senders are told what was acknowledged.
 const farewell = 3 * time.Second
 
 // settle waits until every sender is told what is acknowledged, or a while. That they hear it is waited for when their connections end.
