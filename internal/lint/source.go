@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	maxFileLines = 400
+	maxFileLines = 600
 	maxFuncLines = 60
 )
 
