@@ -7,16 +7,22 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/unifiedd/unifiedd/internal/capfile"
+	"github.com/unifiedd/unifiedd/internal/capinput"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
 // capture is a file with packets that are sent.
 type capture struct {
+	name    string
 	target  *nvme.Target
 	number  uint32 // in the queue, once it is in one
 	size    int64  // bytes of it that are read
 	growing bool   // a segment that was not completed: it may end in front of that
+	extra   uint8  // for capfile.Parser.Extra
+	copied  int64  // bytes that were copied into a temporary file, which is read then: it is compressed, or a pipe
+	cut     error  // why that ends before the capture does; nil: it does not
 	follows bool   // it goes on where the one in front of it ended: the time between them counts
 }
 
@@ -31,11 +37,10 @@ func openCaptures(o *opening, names []string) (all []capture, err error) {
 			return nil, err
 		}
 		for i, path := range found {
-			one, err := openCapture(path)
+			one, err := openCapture(o, path)
 			if err != nil {
 				return nil, err
 			}
-			o.undo.add(one.target.Close)
 			one.follows = i > 0
 			all = append(all, one)
 		}
@@ -71,32 +76,41 @@ func findCaptures(name string) ([]string, error) {
 	return paths, nil
 }
 
-// openCapture opens a file and finds out how much of it may be read.
-func openCapture(path string) (c capture, err error) {
-	if c.size, c.growing, err = readable(path); err != nil {
+// openCapture opens a file and finds out how much of it may be read. A copy of a compressed one is read instead.
+func openCapture(o *opening, path string) (c capture, err error) {
+	in, err := capinput.Open(o.context(), path)
+	if err != nil {
 		return c, fmt.Errorf("read capture %s: %w", path, err)
 	}
-	if c.size == 0 {
-		return c, fmt.Errorf("read capture %s: it is empty", path)
+	c.name, c.copied, c.cut = path, in.Copied, in.Cut
+	if c.copied > 0 {
+		o.undo.add(in.Close)
+		path = fmt.Sprintf("/proc/self/fd/%d", in.Fd())
+	} else {
+		defer in.Close()
 	}
-	c.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true, Buffered: true})
+	if c.size, c.growing, err = readable(in.File); err != nil {
+		return c, fmt.Errorf("read capture %s: %w", c.name, err)
+	}
+	if c.size == 0 {
+		return c, fmt.Errorf("read capture %s: it is empty", c.name)
+	}
+	c.extra = capfile.Probe(in, c.size)
+	if c.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true, Buffered: true}); err == nil {
+		o.undo.add(c.target.Close)
+	}
 	return c, err
 }
 
 // readable is how many bytes of a capture may be read, and whether it is a segment of ours that was not completed. What
 // others write is read as far as it is now.
-func readable(path string) (size int64, growing bool, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, false, err
-	}
-	defer f.Close()
+func readable(f *os.File) (size int64, growing bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
 		return 0, false, err
 	}
 	if !info.Mode().IsRegular() {
-		return 0, false, errors.New("it is no regular file")
+		return 0, false, errors.New("it is no regular file (of the ring on a device: unifiedd export makes a file)")
 	}
 	if size, err = f.Seek(0, io.SeekEnd); err != nil {
 		return 0, false, err

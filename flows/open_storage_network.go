@@ -20,13 +20,16 @@ func openStorageNetwork(o *opening) (*storageNetwork, error) {
 	if s.reel.all, err = openCaptures(o, o.flow.From.Captures()); err != nil {
 		return nil, err
 	}
+	for i := range s.reel.all {
+		s.unpacked += uint64(s.reel.all[i].copied)
+	}
 	if err := s.openReel(o); err != nil {
 		return nil, err
 	}
 	if err := s.openEgress(o); err != nil {
 		return nil, err
 	}
-	s.ends.from, s.ends.to = numa.OfPath(s.reel.all[0].target.Path()), s.net.Node()
+	s.ends.from, s.ends.to = numa.OfPath(s.reel.all[0].name), s.net.Node()
 	o.complete(&s.common)
 	return s, nil
 }

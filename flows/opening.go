@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"time"
@@ -34,6 +35,14 @@ func newOpening(f *Flow) (*opening, error) {
 	}
 	o.undo.add(func() error { o.hands.Close(); return nil })
 	return o, nil
+}
+
+// context ends what opening waits for.
+func (o *opening) context() context.Context {
+	if o.shared.context == nil {
+		return context.Background()
+	}
+	return o.shared.context
 }
 
 // complete hands what is open over to the run.

@@ -160,7 +160,7 @@ func (r *reel) check(f umem.Frame) error {
 			if err == error(unix.ENODATA) && c.whole() {
 				return nil
 			}
-			return fmt.Errorf("read capture %s at offset %d: %w", c.target.Path(), r.region.Side(f).Block, err)
+			return fmt.Errorf("read capture %s at offset %d: %w", c.name, r.region.Side(f).Block, err)
 		}
 	}
 	return err
@@ -196,11 +196,14 @@ func (r *reel) step() (bool, error) {
 	}
 	c := &r.all[r.current]
 	if !r.begun {
-		r.parser.Growing, r.begun = c.growing, true
+		r.parser.Growing, r.parser.Extra, r.begun = c.growing, c.extra, true
 		r.parser.Begin(c.size)
 	}
 	at, n := r.parser.Want()
 	if n == 0 {
+		if c.cut != nil {
+			return false, fmt.Errorf("read capture %s: %w", c.name, c.cut)
+		}
 		r.turn(c)
 		return true, nil
 	}
@@ -210,7 +213,10 @@ func (r *reel) step() (bool, error) {
 	}
 	var err error
 	if r.pending, r.found, err = r.parser.Give(b); err != nil {
-		return false, fmt.Errorf("read capture %s: %w", c.target.Path(), err)
+		if c.cut != nil {
+			err = c.cut
+		}
+		return false, fmt.Errorf("read capture %s: %w", c.name, err)
 	}
 	return true, nil
 }

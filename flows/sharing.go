@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"context"
 	"io"
 	"os"
 	"strings"
@@ -23,6 +24,7 @@ type sharing struct {
 	stream      io.Writer            // where packets go instead of a disk; nil: to the disk
 	index       MakeIndex            // makes indexes; nil: here
 	notes       string               // directory where it is noted which rules in cards are ours
+	context     context.Context      // ends what opening waits for; nil: nothing does
 	credentials *connect.Credentials // of RDMA connections; nil: they are plain
 }
 

@@ -26,6 +26,8 @@ type storageNetwork struct {
 	begun   atomic.Bool
 	halting atomic.Bool
 	all     atomic.Bool // everything was sent
+
+	unpacked uint64 // bytes of captures that were copied into temporary files
 }
 
 // poll is one round.

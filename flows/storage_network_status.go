@@ -21,7 +21,7 @@ type ReplayStatus struct {
 }
 
 // from is what is read, for people.
-func (s *storageNetwork) from() string { return s.reel.all[s.which.Load()].target.Path() }
+func (s *storageNetwork) from() string { return s.reel.all[s.which.Load()].name }
 
 func (s *storageNetwork) announce() []any {
 	g := s.net.Granted()
@@ -43,7 +43,7 @@ func (s *storageNetwork) observe(to *FlowStatus) error {
 	}
 	to.Dropped["not_sent"] = 0 // known at the end
 	to.Offered = e.read.Load()
-	to.CopiedBytes["joined"] = e.copied.Load()
+	to.CopiedBytes["joined"], to.CopiedBytes["unpacked"] = e.copied.Load(), s.unpacked
 	disk := s.queue.Stats()
 	to.KernelBytes["disk"], to.KernelBytes["xdp"] = disk.Copied, 0
 	if !g.ZeroCopy {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/capinput"
 	build "github.com/unifiedd/unifiedd/internal/version"
 )
 
@@ -114,7 +115,7 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 	c.Workers[0].Wait = config.WaitPoll
 	one := config.NewFlowOf(config.KindStorageNetwork, "replay")
 	for _, name := range names {
-		path, err := filepath.Abs(name)
+		path, err := inputPath(name)
 		if err != nil {
 			return nil, err
 		}
@@ -132,6 +133,14 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 	return c, c.Validate(config.Options{CheckFilter: checkFilter})
 }
 
+// inputPath is what a capture is opened by: an absolute path, or standard input.
+func inputPath(name string) (string, error) {
+	if name == "-" {
+		return capinput.Standard, nil
+	}
+	return filepath.Abs(name)
+}
+
 func replay(parent context.Context, f replayFlags, cfg *config.Config, stderr io.Writer) (err error) {
 	ctx, stop := untilSignal(parent)
 	defer stop()
@@ -142,7 +151,7 @@ func replay(parent context.Context, f replayFlags, cfg *config.Config, stderr io
 	defer func() { err = errors.Join(err, giveBack()) }()
 	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.limit,
+		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.limit, Context: ctx,
 	})
 	if err != nil {
 		return err

@@ -15,14 +15,16 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	capture, replay, export := newCapture(), newReplay(), newExport()
+	addVersion(root, capture, replay, export)
 	root.AddCommand(
 		newCheck(),
 		newDoctor(),
 		newVersion(),
 		newRun(),
-		newCapture(),
-		newReplay(),
-		newExport(),
+		capture,
+		replay,
+		export,
 		newIndex(),
 		newLogCommand(),
 		newStatus(),
@@ -33,6 +35,10 @@ Start with 'unifiedd doctor', which says what this machine can do.`,
 	)
 	ran = new(bool)
 	note(root, ran)
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	checkUsage(root)
 	return root, ran
 }
 

@@ -1,5 +1,5 @@
-// Package capfile finds the packets in capture files of any program: pcap, with times in micro- or nanoseconds, and pcapng,
-// each in either byte order.
+// Package capfile finds the packets in capture files of any program: pcapng, and pcap with times in micro- or nanoseconds, with
+// the longer headers of patched libpcaps ([Probe]), and of Ixia; each in either byte order.
 //
 // A [Parser] reads nothing itself. It says which bytes of the file it wants next ([Parser.Want]), is given them, and says
 // where a packet lies; so the packet's own bytes are looked at by nobody, and may be sent from where a disk put them. What a

@@ -22,8 +22,10 @@ const LinkEthernet = 1
 const (
 	// MaxLen is the longest packet in bytes, as it is libpcap's (MAXIMUM_SNAPLEN).
 	MaxLen = 256 << 10
-	// MaxBlock is the longest block with a packet. libpcap refuses longer ones.
+	// MaxBlock is the longest block whose packet is told of when its end was read.
 	MaxBlock = 384 << 10
+	// maxLongBlock is the longest block with a packet, as it is libpcap's and Wireshark's.
+	maxLongBlock = 16 << 20
 	// MaxWant is the most bytes that Want asks for.
 	MaxWant = 32
 	// maxInterfaces bounds what a file may have a parser remember.
@@ -43,12 +45,11 @@ func (e *Error) Error() string { return fmt.Sprintf("at offset %d: %v", e.Offset
 func (e *Error) Unwrap() error { return e.Reason }
 
 // ErrFormat is the reason when a file is no capture at all.
-var ErrFormat = errors.New("neither pcap nor pcapng")
+var ErrFormat = errors.New("neither pcap nor pcapng (other formats: editcap -F pcapng IN OUT)")
 
 var (
 	errCut        = errors.New("the file ends inside of it")
 	errVersion    = errors.New("a version of the format that is not known")
-	errModified   = errors.New("a variant of pcap that is not read: convert it (editcap)")
 	errLength     = errors.New("an impossible length")
 	errOrder      = errors.New("no byte order")
 	errTrailer    = errors.New("the two lengths of the block differ")
@@ -62,6 +63,8 @@ var (
 type Parser struct {
 	// Growing files may have zeros where the next block is to be: they end there.
 	Growing bool
+	// Extra is how many bytes the headers of a pcap file's packets are longer than usual, as Probe says.
+	Extra uint8
 
 	size  int64
 	place int64
@@ -77,6 +80,8 @@ type Parser struct {
 	interfaces []clock
 	link       uint32 // of a pcap file
 	fraction   uint64 // nanoseconds of its second unit
+	ixia       bool   // it has a longer header
+	swap       swapping
 }
 
 // step is what the bytes are that a parser wants.
@@ -98,7 +103,7 @@ const (
 
 // Begin begins with a file of size bytes.
 func (p *Parser) Begin(size int64) {
-	*p = Parser{Growing: p.Growing, size: size, interfaces: p.interfaces[:0]}
+	*p = Parser{Growing: p.Growing, Extra: p.Extra, size: size, interfaces: p.interfaces[:0]}
 	p.want(atStart, 0, 4)
 }
 
@@ -134,7 +139,7 @@ func (p *Parser) Give(b []byte) (found Packet, ok bool, err error) {
 	case atRecord:
 		return p.record(b)
 	case atBlock:
-		err = p.block(b)
+		return p.block(b)
 	case atSection:
 		err = p.section(b)
 	case atInterface:
@@ -146,7 +151,7 @@ func (p *Parser) Give(b []byte) (found Packet, ok bool, err error) {
 	case atOffset:
 		err = p.offset(int64(p.u64(b)))
 	case atSimple:
-		err = p.simple(p.u32(b))
+		return p.simple(p.u32(b))
 	case atTrailer:
 		return p.trailer(b)
 	}
@@ -160,20 +165,29 @@ func (p *Parser) begin(b []byte) error {
 		return nil
 	}
 	for _, p.order = range [...]order{little, big} {
-		switch p.u32(b) {
-		case magicMicro:
-			p.fraction = 1000
-		case magicNano:
-			p.fraction = 1
-		case magicModified:
-			return p.bad(errModified)
-		default:
-			continue
+		if p.magic(p.u32(b)) {
+			p.want(atHeader, 0, headerLen)
+			return nil
 		}
-		p.want(atHeader, 0, headerLen)
-		return nil
 	}
 	return p.bad(ErrFormat)
+}
+
+// magic takes what a pcap file begins with, and reports whether it is that.
+func (p *Parser) magic(v uint32) bool {
+	p.fraction = 1000
+	switch v {
+	case magicMicro:
+	case magicNano:
+		p.fraction = 1
+	case magicModified:
+		p.Extra = max(p.Extra, extraModified)
+	case magicIxiaCard, magicIxiaSoft:
+		p.ixia = true
+	default:
+		return false
+	}
+	return true
 }
 
 // next goes on behind a block or record, where another begins or the file ends.

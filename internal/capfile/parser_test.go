@@ -24,7 +24,7 @@ import (
 // read finds all packets of a file in memory, and fails where the parser goes back, looks outside, or tells of a packet that nobody had to keep.
 func read(t testing.TB, file []byte, growing bool) (all []Packet, err error) {
 	t.Helper()
-	p := Parser{Growing: growing}
+	p := Parser{Growing: growing, Extra: Probe(bytes.NewReader(file), int64(len(file)))}
 	p.Begin(int64(len(file)))
 	last, same, kept := int64(-1), 0, int64(0)
 	for {
@@ -208,7 +208,7 @@ func TestDamaged(t *testing.T) {
 	}{
 		"empty":          {nil, 0, 0, "ends inside"},
 		"no capture":     {[]byte("hello, this is text"), 0, 0, "neither pcap"},
-		"modified":       {o.AppendUint32(nil, magicModified), 0, 0, "editcap"},
+		"other format":   {[]byte("snoop\x00\x00\x00\x00\x00\x00\x02"), 0, 0, "editcap -F pcapng"},
 		"cut in a block": {good[:at-3], 0, len(head), "ends inside"},
 		"cut in a head":  {with(5, nil)[:at+5], 1, at, "ends inside"},
 		"zeros":          {append(bytes.Clone(good), make([]byte, 64)...), 1, at, "impossible length"},
@@ -323,11 +323,25 @@ func packet(o binary.AppendByteOrder, number uint32, at uint64, data []byte, ori
 
 // oldFile is a pcap file of Ethernet packets.
 func oldFile(o binary.AppendByteOrder, magic uint32, data ...[]byte) []byte {
-	b := o.AppendUint16(o.AppendUint16(o.AppendUint32(nil, magic), 2), 4)
-	b = o.AppendUint32(o.AppendUint32(append(b, make([]byte, 8)...), 65535), 1)
+	return append(oldHead(o, magic, 2, 4), oldPackets(o, 0, false, data...)...)
+}
+
+// oldHead is what a pcap file begins with.
+func oldHead(o binary.AppendByteOrder, magic uint32, major, minor uint16) []byte {
+	b := o.AppendUint16(o.AppendUint16(o.AppendUint32(nil, magic), major), minor)
+	return o.AppendUint32(o.AppendUint32(append(b, make([]byte, 8)...), 65535), LinkEthernet)
+}
+
+// oldPackets are the packets of a pcap file, with headers that are longer by extra bytes, and the lengths in either order.
+func oldPackets(o binary.AppendByteOrder, extra int, swapped bool, data ...[]byte) (b []byte) {
 	for n, d := range data {
 		b = o.AppendUint32(o.AppendUint32(b, 7+uint32(n)), 8+uint32(n))
-		b = append(o.AppendUint32(o.AppendUint32(b, uint32(len(d))), uint32(len(d))), d...)
+		lengths := [2]uint32{uint32(len(d)), uint32(len(d)) + uint32(n)}
+		if swapped {
+			lengths[0], lengths[1] = lengths[1], lengths[0]
+		}
+		b = o.AppendUint32(o.AppendUint32(b, lengths[0]), lengths[1])
+		b = append(append(b, make([]byte, extra)...), d...)
 	}
 	return b
 }

@@ -4,19 +4,48 @@ package capfile
 const (
 	magicMicro    = 0xa1b2c3d4
 	magicNano     = 0xa1b23c4d
-	magicModified = 0xa1b2cd34 // of a patch to libpcap with longer headers
+	magicModified = 0xa1b2cd34 // of a patch to libpcap with longer packet headers
+	magicIxiaCard = 0x1c0001ac // of Ixia's cards
+	magicIxiaSoft = 0x1c0001ab // of Ixia's software
 
-	headerLen = 24
-	recordLen = 16
+	headerLen     = 24
+	headerLenIxia = 28 // with the length of what follows
+	recordLen     = 16
+
+	linkMask = 0x03ffffff // of the link type; what is above tells of checksums
 )
 
-// header reads what a pcap file begins with. The upper bits of the link type are of something else.
+// Versions of pcap before 2.3, and DG/UX's 543.0, have the two lengths of a packet in the other order; 2.3 has both orders.
+const (
+	versionDGUX = 543
+	minorEither = 3
+)
+
+// swapping says whether a packet's header has its two lengths in the other order.
+type swapping uint8
+
+const (
+	swapNever  swapping = iota
+	swapEither          // where the length that is there would be more than the packet's
+	swapAlways
+)
+
+// header reads what a pcap file begins with.
 func (p *Parser) header(b []byte) error {
-	if major := p.u16(b[4:]); major != 2 {
+	switch major, minor := p.u16(b[4:]), p.u16(b[6:]); {
+	case major == versionDGUX && minor == 0, major == 2 && minor < minorEither:
+		p.swap = swapAlways
+	case major != 2:
 		return p.bad(errVersion)
+	case minor == minorEither:
+		p.swap = swapEither
 	}
-	p.link = p.u32(b[20:]) & 0xffff
-	p.records(headerLen)
+	p.link = p.u32(b[20:]) & linkMask
+	at := int64(headerLen)
+	if p.ixia {
+		at = headerLenIxia
+	}
+	p.records(at)
 	return nil
 }
 
@@ -32,8 +61,11 @@ func (p *Parser) records(at int64) {
 // record reads a packet's header.
 func (p *Parser) record(b []byte) (found Packet, ok bool, err error) {
 	found = Packet{
-		Offset: p.place + recordLen, Len: p.u32(b[8:]), Orig: p.u32(b[12:]), Link: p.link,
+		Offset: p.place + recordLen + int64(p.Extra), Len: p.u32(b[8:]), Orig: p.u32(b[12:]), Link: p.link,
 		Time: uint64(p.u32(b))*1e9 + uint64(p.u32(b[4:]))*p.fraction, Timed: true,
+	}
+	if p.swap == swapAlways || p.swap == swapEither && found.Len > found.Orig {
+		found.Len, found.Orig = found.Orig, found.Len
 	}
 	switch {
 	case found.Len > MaxLen:
@@ -42,5 +74,6 @@ func (p *Parser) record(b []byte) (found Packet, ok bool, err error) {
 		return found, false, p.bad(errCut)
 	}
 	p.records(found.Offset + int64(found.Len))
+	found.Len = min(found.Len, found.Orig) // what is behind the packet is not of it
 	return found, true, nil
 }

@@ -21,15 +21,15 @@ const (
 )
 
 // block reads what a block begins with, and of one with a packet all that is in front of that.
-func (p *Parser) block(b []byte) error {
+func (p *Parser) block(b []byte) (found Packet, ok bool, err error) {
 	kind := binary.LittleEndian.Uint32(b) // of a section the same in both orders
 	if kind == blockSection {
 		if err := p.turn(b[8:]); err != nil {
-			return err
+			return found, false, err
 		}
 	}
 	if p.order == unknown {
-		return p.bad(ErrFormat)
+		return found, false, p.bad(ErrFormat)
 	}
 	if kind != blockSection {
 		kind = p.u32(b)
@@ -38,13 +38,13 @@ func (p *Parser) block(b []byte) error {
 	if p.Growing && kind == 0 && p.length == 0 {
 		p.size = p.start
 		p.next(p.start)
-		return nil
+		return found, false, nil
 	}
 	if p.length < blockLeast || p.length%4 != 0 {
-		return p.bad(errLength)
+		return found, false, p.bad(errLength)
 	}
 	if p.end = p.start + int64(p.length); p.end > p.size {
-		return p.bad(errCut)
+		return found, false, p.bad(errCut)
 	}
 	return p.body(kind, b)
 }
@@ -63,22 +63,23 @@ func (p *Parser) turn(magic []byte) error {
 }
 
 // body goes on by a block's type.
-func (p *Parser) body(kind uint32, b []byte) error {
+func (p *Parser) body(kind uint32, b []byte) (found Packet, ok bool, err error) {
 	switch kind {
 	case blockSection:
-		return p.longer(28, atSection, 12, 4)
+		err = p.longer(28, atSection, 12, 4)
 	case blockInterface:
-		return p.longer(20, atInterface, 8, 8)
+		err = p.longer(20, atInterface, 8, 8)
 	case blockSimple:
-		return p.longer(16, atSimple, 8, 4)
+		err = p.longer(16, atSimple, 8, 4)
 	case blockPacket, blockOldPacket:
 		if p.length < packetHeader+4 {
-			return p.bad(errLength)
+			return found, false, p.bad(errLength)
 		}
 		return p.enhanced(kind, b)
+	default:
+		p.close()
 	}
-	p.close()
-	return nil
+	return found, false, err
 }
 
 // longer wants bytes of a block that has so many at least.
@@ -113,13 +114,13 @@ func (p *Parser) section(b []byte) error {
 }
 
 // enhanced reads the header of an Enhanced Packet Block, or of the obsolete Packet Block, which has a shorter number of the interface.
-func (p *Parser) enhanced(kind uint32, b []byte) error {
+func (p *Parser) enhanced(kind uint32, b []byte) (Packet, bool, error) {
 	number := p.u32(b[8:])
 	if kind == blockOldPacket {
 		number = uint32(p.u16(b[8:]))
 	}
 	if number >= uint32(len(p.interfaces)) {
-		return p.bad(errInterface)
+		return Packet{}, false, p.bad(errInterface)
 	}
 	of := &p.interfaces[number]
 	p.packet = Packet{
@@ -130,9 +131,9 @@ func (p *Parser) enhanced(kind uint32, b []byte) error {
 }
 
 // simple reads a Simple Packet Block, which is of the first interface and has no time.
-func (p *Parser) simple(length uint32) error {
+func (p *Parser) simple(length uint32) (Packet, bool, error) {
 	if len(p.interfaces) == 0 {
-		return p.bad(errInterface)
+		return Packet{}, false, p.bad(errInterface)
 	}
 	of := &p.interfaces[0]
 	p.packet = Packet{Offset: p.start + 12, Len: length, Orig: length, Link: of.link}
@@ -142,13 +143,15 @@ func (p *Parser) simple(length uint32) error {
 	return p.holds(12)
 }
 
-// holds checks that a packet fits its block, behind a header.
-func (p *Parser) holds(header uint32) error {
+// holds checks that a packet fits its block, behind a header. One in a block that is longer than MaxBlock, which options make it,
+// is told of at once: otherwise all of the block would have to be kept until its end is read.
+func (p *Parser) holds(header uint32) (found Packet, ok bool, err error) {
 	n := p.packet.Len
-	if n > MaxLen || p.length > MaxBlock || (n+3)&^3 > p.length-header-4 {
-		return p.bad(errLength)
+	if n > MaxLen || p.length > maxLongBlock || (n+3)&^3 > p.length-header-4 {
+		return found, false, p.bad(errLength)
 	}
-	p.found = true
+	p.packet.Len = min(n, p.packet.Orig) // what is behind the packet is not of it
+	p.found = p.length <= MaxBlock
 	p.close()
-	return nil
+	return p.packet, !p.found, nil
 }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	build "github.com/unifiedd/unifiedd/internal/version"
+)
+
+// addVersion adds tcpdump's --version. Cobra prints it.
+func addVersion(cs ...*cobra.Command) {
+	for _, c := range cs {
+		c.Flags().Bool("version", false, "say which build this is")
+		c.Version = build.Get(version).String()
+		c.SetVersionTemplate("{{.Version}}\n")
+	}
+}
+
+// checkUsage makes each command say what is wrong with its command line, and what to write instead, before anything of it runs.
+func checkUsage(c *cobra.Command) {
+	if c.HasSubCommands() {
+		c.Args, c.RunE = cobra.ArbitraryArgs, nameSubcommand
+	} else {
+		c.Args = explainArgs(c.Args)
+		requireFirst(c)
+	}
+	for _, sub := range c.Commands() {
+		checkUsage(sub)
+	}
+}
+
+// nameSubcommand is what a command does that only has others below it: cobra would print the help and report success.
+func nameSubcommand(c *cobra.Command, args []string) error {
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	switch {
+	case len(args) == 0 && !c.HasParent():
+		return c.Help()
+	case len(args) == 0:
+		return fmt.Errorf("%s needs a command: %s", c.CommandPath(), strings.Join(names, ", "))
+	}
+	c.SuggestionsMinimumDistance = 2
+	text := fmt.Sprintf("unknown command %q for %q", args[0], c.CommandPath())
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		return fmt.Errorf("%s (did you mean %s?)", text, strings.Join(near, " or "))
+	}
+	return fmt.Errorf("%s (there is: %s)", text, strings.Join(names, ", "))
+}
+
+// explainArgs says what arguments a command takes, where cobra only counts them.
+func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		err := check(c, args)
+		switch {
+		case err == nil:
+			return nil
+		case len(args) == 0:
+			return fmt.Errorf("an argument is missing: %s", c.UseLine())
+		}
+		return fmt.Errorf("%q is one argument too many: %s", args[len(args)-1], c.UseLine())
+	}
+}
+
+// requireFirst has a command check its required flags before PreRunE. Cobra does so after it, and PreRunE would have to expect
+// flags that are missing.
+func requireFirst(c *cobra.Command) {
+	next := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		if err := errors.Join(missingFlags(c), c.ValidateFlagGroups()); err != nil || next == nil {
+			return err
+		}
+		return next(c, args)
+	}
+}
+
+// missingFlags names the flags that a command needs and has not been given.
+func missingFlags(c *cobra.Command) error {
+	var missing []string
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		if slices.Equal(f.Annotations[cobra.BashCompOneRequiredFlag], []string{"true"}) && !f.Changed {
+			missing = append(missing, flagText(f))
+		}
+	})
+	switch len(missing) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("the flag %s is missing", missing[0])
+	}
+	return fmt.Errorf("flags are missing: %s", strings.Join(missing, ", "))
+}
+
+// flagText is a flag as the help has it, with the name of its value.
+func flagText(f *pflag.Flag) string {
+	value, _ := pflag.UnquoteUsage(f)
+	text := "--" + f.Name
+	if f.Shorthand != "" {
+		text = "-" + f.Shorthand + ", " + text
+	}
+	return strings.TrimSpace(text + " " + value)
+}
+
+// newHelp is cobra's help command with an error for what it has no help about.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]...",
+		Short: "Say more about a command",
+		Args:  cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, args []string) error {
+			about, rest, err := c.Root().Find(args)
+			if err != nil {
+				return &statusError{exitUsage, err}
+			}
+			if len(rest) > 0 {
+				return &statusError{exitUsage, fmt.Errorf("there is no command %q below %q", rest[0], about.CommandPath())}
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
+	}
+}

@@ -1,0 +1,63 @@
+package capfile
+
+import "io"
+
+// How much longer the headers of packets are in files of patched libpcaps.
+const (
+	extraNokia    = 4  // with the usual magic number
+	extraModified = 8  // interface, protocol and kind of packet
+	extraSuse     = 12 // and the processors
+)
+
+// probed is how many packet headers Probe looks at.
+const probed = 3
+
+// Probe says how many bytes the headers of packets are longer than usual in a pcap file of size bytes, for Parser.Extra. Patched
+// libpcaps wrote such files with magic numbers that do not tell, so the length is taken with which the first headers make sense.
+func Probe(r io.ReaderAt, size int64) (extra uint8) {
+	var b [headerLen]byte
+	if _, err := r.ReadAt(b[:], 0); err != nil {
+		return 0
+	}
+	var p Parser
+	p.Begin(size)
+	if _, _, err := p.Give(b[:4]); err != nil || p.fraction == 0 {
+		return 0
+	}
+	lengths := []uint8{0, extraModified, extraNokia}
+	if p.Extra == extraModified {
+		lengths = []uint8{extraModified, extraSuse}
+	}
+	if _, _, err := p.Give(b[:]); err != nil || p.ixia || p.fraction == 1 || p.swap != swapNever {
+		return 0
+	}
+	for _, extra := range lengths {
+		if p.fits(r, extra) {
+			return extra
+		}
+	}
+	return lengths[0]
+}
+
+// fits reports whether the first packets' headers make sense when they are that much longer.
+func (p *Parser) fits(r io.ReaderAt, extra uint8) bool {
+	var b [recordLen]byte
+	at := int64(headerLen)
+	for range probed {
+		if at == p.size {
+			return true
+		}
+		if _, err := r.ReadAt(b[:], at); err != nil {
+			return at > headerLen // cut: what is in front of that tells
+		}
+		length, orig, micro := p.u32(b[8:]), p.u32(b[12:]), p.u32(b[4:])
+		if length > MaxLen || orig == 0 || orig > maxLongBlock || micro >= 1e6 {
+			return false
+		}
+		at += recordLen + int64(extra) + int64(length)
+		if at > p.size {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,158 @@
+package capinput
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// some is data that compresses a little.
+func some() []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, 3<<20)
+	for i := range b {
+		b[i] = byte(r.IntN(16))
+	}
+	return b
+}
+
+// TestOpen reads what the tools people have for it compressed, in one part and in two, whatever its name is; a plain file as it is.
+func TestOpen(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	dir, plain := t.TempDir(), some()
+	file := filepath.Join(dir, "plain")
+	if err := os.WriteFile(file, plain, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range [][]string{nil, {"gzip", "-c"}, {"zstd", "-c"}, {"zstd", "-c", "--long=27"}, {"lz4", "-c"}} {
+		stored, want := plain, plain
+		if tool != nil {
+			one, err := exec.Command(tool[0], append(tool[1:], file)...).Output()
+			if err != nil {
+				t.Fatalf("%v: %v", tool, err)
+			}
+			stored, want = append(bytes.Clone(one), one...), append(bytes.Clone(plain), plain...)
+		}
+		name := filepath.Join(dir, "stored")
+		if err := os.WriteFile(name, stored, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		in, err := Open(t.Context(), name)
+		if err != nil {
+			t.Fatalf("%v: %v", tool, err)
+		}
+		got, err := io.ReadAll(in)
+		if err != nil || !bytes.Equal(got, want) || in.Cut != nil || (in.Copied == 0) != (tool == nil) {
+			t.Errorf("%v: %d bytes, want %d; %d copied, cut %v: %v", tool, len(got), len(want), in.Copied, in.Cut, err)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	empty(t, os.Getenv("TMPDIR"))
+}
+
+// empty checks that nothing is in a directory.
+func empty(t *testing.T, dir string) {
+	t.Helper()
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left in %s: %v, %v", dir, left, err)
+	}
+}
+
+// TestCut: of a file whose end is missing there is what comes before that, and why it ends there.
+func TestCut(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	cmd := exec.Command("gzip", "-c")
+	cmd.Stdin = bytes.NewReader(some())
+	whole, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "cut.gz")
+	if err := os.WriteFile(name, whole[:len(whole)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	in, err := Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if got, _ := io.ReadAll(in); in.Cut == nil || len(got) < 1<<20 || !bytes.HasPrefix(some(), got) {
+		t.Errorf("%d bytes, cut %v", len(got), in.Cut)
+	}
+	if err := os.WriteFile(name, []byte("\x1f\x8bnothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), name); err == nil || !strings.Contains(err.Error(), "decompress") {
+		t.Errorf("no gzip: %v", err)
+	}
+}
+
+// TestPipe: a pipe is read to its end; waiting for more ends with the context.
+func TestPipe(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	name := filepath.Join(t.TempDir(), "fifo")
+	if err := unix.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = os.WriteFile(name, some(), 0) }()
+	in, err := Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if got, err := io.ReadAll(in); err != nil || !bytes.Equal(got, some()) {
+		t.Errorf("%d bytes: %v", len(got), err)
+	}
+	w, err := os.OpenFile(name, os.O_RDWR, 0) // so that it never ends
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := Open(ctx, name); err == nil || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("without an end: %v", err)
+	}
+}
+
+// TestNoRoom: a file that is longer than its compressed form lets one expect fills no disk.
+func TestNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Fatalf("mount a tmpfs: %v (the test needs root)", err)
+	}
+	defer func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Errorf("something is left open: %v", err)
+		}
+	}()
+	t.Setenv("TMPDIR", dir)
+	cmd := exec.Command("zstd", "-c")
+	cmd.Stdin = io.LimitReader(zeros{}, 1<<30)
+	small, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := filepath.Join(t.TempDir(), "zeros.zst")
+	if err := os.WriteFile(name, small, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), name); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
+		t.Errorf("1 GiB into 64 MiB: %v", err)
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
