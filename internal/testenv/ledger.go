@@ -11,13 +11,15 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 // undo says how each kind of ledger entry is taken back after its process has
 // died. The string is the entry's value.
 var undo = map[string]func(string) error{
 	"hugepages": undoPages,
-	"netns":     deleteNetns,
+	"netns":     netnsdir.Delete,
 	"zram":      removeZram,
 	"mount":     unmount,
 }

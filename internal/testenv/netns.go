@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 // Namespace is a network namespace of its own, with a name under /run/netns so
@@ -44,7 +45,7 @@ func NewNamespace(t testing.TB) *Namespace {
 		if ns.netlink != nil {
 			ns.netlink.Close()
 		}
-		if err := errors.Join(ns.fd.Close(), deleteNetns(name)); err != nil {
+		if err := errors.Join(ns.fd.Close(), netnsdir.Delete(name)); err != nil {
 			t.Errorf("delete network namespace %s: %v", name, err)
 		}
 		forget()
@@ -62,7 +63,7 @@ func createNetns(name string) (netns.NsHandle, error) {
 		return netns.None(), err
 	}
 	defer home.Close()
-	fd, err := netns.NewNamed(name)
+	fd, err := netnsdir.New(name)
 	if back := netns.Set(home); back != nil {
 		// The thread stays locked, so that it ends with its goroutine.
 		return fd, errors.Join(err, back)
@@ -70,15 +71,6 @@ func createNetns(name string) (netns.NsHandle, error) {
 	runtime.UnlockOSThread()
 	return fd, err
 }
-
-func deleteNetns(name string) error {
-	if _, err := os.Lstat(netnsPath(name)); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return netns.DeleteNamed(name)
-}
-
-func netnsPath(name string) string { return filepath.Join("/run/netns", name) }
 
 // Do runs f on the calling goroutine with its thread in the namespace. Sockets
 // made by f stay in the namespace after it; goroutines started by f do not run
@@ -108,7 +100,7 @@ func (n *Namespace) Do(t testing.TB, f func()) {
 // Command is exec.Command with the program inside the network namespace. Only
 // the network differs: unlike ip-netns(8) it leaves /sys, and so bpffs, alone.
 func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
-	all := append([]string{"--net=" + netnsPath(n.Name), "--", name}, args...)
+	all := append([]string{"--net=" + netnsdir.Path(n.Name), "--", name}, args...)
 	return exec.Command("nsenter", all...)
 }
 

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 func TestHugePagesGoBack(t *testing.T) {
@@ -80,7 +82,7 @@ func TestPairCarriesAndGoes(t *testing.T) {
 		}
 	})
 	for _, n := range names {
-		if exists(netnsPath(n)) {
+		if exists(netnsdir.Path(n)) {
 			t.Errorf("namespace %s is still there", n)
 		}
 	}
@@ -295,11 +297,11 @@ func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
 	cmd.Env = append(os.Environ(), "TESTENV_DIE=1")
 	out, _ := cmd.Output()
 	f := strings.Fields(string(out))
-	if len(f) != 3 || !exists(netnsPath(f[0])) {
+	if len(f) != 3 || !exists(netnsdir.Path(f[0])) {
 		t.Fatalf("the child printed %q and left no namespace", out)
 	}
 	NewNamespace(t)
-	for _, gone := range []string{netnsPath(f[0]), "/sys/block/" + filepath.Base(f[1])} {
+	for _, gone := range []string{netnsdir.Path(f[0]), "/sys/block/" + filepath.Base(f[1])} {
 		if exists(gone) {
 			t.Errorf("%s was not swept", gone)
 		}

@@ -3,12 +3,12 @@ package demo
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 // namespace is a network namespace with one end of each wire in it.
@@ -17,13 +17,11 @@ type namespace struct {
 	ns   netns.NsHandle
 }
 
-func namespacePath(name string) string { return filepath.Join("/run/netns", name) }
-
 // newNamespace makes an empty namespace, found by ip(8) too.
 func newNamespace(name string) (*namespace, error) {
 	n := &namespace{name: name, ns: netns.None()}
 	err := onThread(netns.None(), func() (err error) {
-		n.ns, err = netns.NewNamed(name)
+		n.ns, err = netnsdir.New(name)
 		return err
 	})
 	if err != nil {
@@ -68,15 +66,7 @@ func onThread(ns netns.NsHandle, f func() error) error {
 // close removes the namespace. Its interfaces go with it, in the kernel's own
 // time.
 func (n *namespace) close() error {
-	return errors.Join(n.ns.Close(), removeNamespace(n.name))
-}
-
-// removeNamespace removes a namespace by name, if it is there.
-func removeNamespace(name string) error {
-	if _, err := os.Lstat(namespacePath(name)); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	return netns.DeleteNamed(name)
+	return errors.Join(n.ns.Close(), netnsdir.Delete(n.name))
 }
 
 // handle opens netlink in the namespace; the caller closes it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 // Place is what the five flows run on. The demo makes one of namespaces, RoCE in software and files; a test in the lab
@@ -51,7 +52,7 @@ func DeviceDisk(node, path string) Disk {
 func (s *stage) place() Place {
 	in := func(name string) string { return s.dir + "/" + name }
 	return Place{
-		Files: s.dir, Programs: namespacePath(s.a.name), Senders: namespacePath(s.a.name), Daemon: namespacePath(s.b.name),
+		Files: s.dir, Programs: netnsdir.Path(s.a.name), Senders: netnsdir.Path(s.a.name), Daemon: netnsdir.Path(s.b.name),
 		Region: fiveRegion, PeerRegion: peerRegion, Ring: 2048,
 		Captured: captured.name, Fed: fed.name, CapturedAt: captured.at(receivingEnd, port), FedAt: fed.at(receivingEnd, port),
 		Device: "roce:" + remote.name, PeerDevice: "roce:" + remote.name, Host: remote.ip(receivingEnd).String(), PeerHost: remote.ip(sendingEnd).String(),

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 // recordFile is where a demo notes what it has made, while it runs.
@@ -23,7 +25,7 @@ type record struct {
 
 // undo takes back one entry of a demo that was killed.
 var undo = map[string]func(string) error{
-	"netns": removeNamespace,
+	"netns": netnsdir.Delete,
 	"dir":   os.RemoveAll,
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
 
 // stage is what the demo makes on the machine, in the order in which it is taken
@@ -103,7 +104,7 @@ func (s *stage) returnPages() error {
 // leftovers names what is still there of what was made.
 func (s *stage) leftovers() (errs []error) {
 	for _, n := range []*namespace{s.a, s.b} {
-		if n != nil && exists(namespacePath(n.name)) {
+		if n != nil && exists(netnsdir.Path(n.name)) {
 			errs = append(errs, fmt.Errorf("network namespace %s is left behind", n.name))
 		}
 	}
