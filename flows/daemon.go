@@ -21,13 +21,14 @@ import (
 
 // Options are what a daemon is told beside its configuration.
 type Options struct {
-	Version string          // for status and capture files
-	Log     *slog.Logger    // nil: slog.Default()
-	Count   uint64          // packets after which each flow is done; 0: no limit
-	Index   MakeIndex       // makes the indexes of segments, apart from this process; nil: they are made here
-	Stream  io.Writer       // where packets go, as a pcapng stream, instead of to the disk; for one flow only
-	Context context.Context // ends what opening a flow waits for, which is the end of a pipe with a capture; nil: nothing does
-	Notes   string          // directory where it is noted which rules in cards are ours; empty: SteeringDir
+	Version  string            // for status and capture files
+	Log      *slog.Logger      // nil: slog.Default()
+	Count    uint64            // packets after which each flow is done; 0: no limit
+	Index    MakeIndex         // makes the indexes of segments, apart from this process; nil: they are made here
+	Stream   io.Writer         // where packets go, as a pcapng stream, instead of to the disk; for one flow only
+	Context  context.Context   // ends what opening a flow waits for, which is the end of a pipe with a capture; nil: nothing does
+	Complete func(path string) // told of each file of a flow that is complete, on a goroutine of the flow's; nil: nobody is
+	Notes    string            // directory where it is noted which rules in cards are ours; empty: SteeringDir
 }
 
 // Daemon is one region, its workers and the flows over it. Its methods may be
@@ -145,7 +146,7 @@ func (d *Daemon) share() sharing {
 	return sharing{
 		config: c, interfaces: &d.nets, frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
-		credentials: d.secret, context: d.options.Context, index: d.options.Index, notes: cmp.Or(d.options.Notes, SteeringDir(c)),
+		credentials: d.secret, context: d.options.Context, complete: d.options.Complete, index: d.options.Index, notes: cmp.Or(d.options.Notes, SteeringDir(c)),
 	}
 }
 

@@ -19,11 +19,21 @@ func (s *store) finish() {
 			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.name(), err)
 			s.failed = append(s.failed, err)
 			s.log.Error("segment is not complete", "why", err)
-		} else if s.indexer != nil {
-			s.indexer.add(full.name())
+		} else {
+			s.tellComplete(full.name())
 		}
 		s.settled.Store(int64(full.number))
 		s.prune()
+	}
+}
+
+// tellComplete tells those of a complete segment who do something with it.
+func (s *store) tellComplete(path string) {
+	if s.indexer != nil {
+		s.indexer.add(path)
+	}
+	if s.completed != nil {
+		s.completed(path)
 	}
 }
 

@@ -45,6 +45,7 @@ func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs 
 	if out.store, err = openStore(to, head, o.log); err != nil {
 		return err
 	}
+	out.store.completed = o.shared.complete
 	o.undo.add(out.store.Close)
 	if x := out.store.indexer; x != nil {
 		x.begin(o.shared.index, out.store.names)
@@ -95,7 +96,7 @@ func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)
 		s := newSlot(o.region, min(chainFrames, w.disk.queue.Limits().Frames), quarter, spare, &w.copied)
-		s.numbers, s.snap = numbers, &w.snap
+		s.numbers, s.snap, s.enough = numbers, &w.snap, w.disk.store.enough(s.limit)
 		return s, nil
 	}
 	extents, err := o.takeExtents()
@@ -105,7 +106,7 @@ func (w *writer) lay(o *opening, spare *stack) (layout, error) {
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
 	p := newPacked(o.region, w.disk.store.align, limit, spare, extents, &w.copied)
-	p.numbers, p.snap = numbers, &w.snap
+	p.numbers, p.snap, p.enough = numbers, &w.snap, uint32(w.disk.store.enough(uint64(limit)))
 	return p, nil
 }
 

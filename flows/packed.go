@@ -12,6 +12,7 @@ type packed struct {
 	region  *umem.Region
 	align   uint32
 	limit   uint32 // bytes of a batch
+	enough  uint32 // bytes of a batch that has more than one packet
 	mark    uint32 // bytes of the mark in front: none in a stream
 	spare   *stack // frames
 	extents stack
@@ -34,7 +35,7 @@ type packed struct {
 // limit bytes. With an align of 1 they are what a stream has: no mark in front
 // and no padding.
 func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
-	p := &packed{region: r, align: align, limit: limit, spare: spare, extents: stack{extents}, copied: c, snap: &snap{}, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
+	p := &packed{region: r, align: align, limit: limit, enough: limit, spare: spare, extents: stack{extents}, copied: c, snap: &snap{}, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
 	}
@@ -57,7 +58,8 @@ func (p *packed) open() bool {
 
 // room reports whether n more bytes and the padding after them fit.
 func (p *packed) room(n uint32) bool {
-	return p.used+n+p.align+pcapng.MinPaddingLen <= p.limit
+	after := p.used + n + p.align + pcapng.MinPaddingLen
+	return after <= p.limit && (after <= p.enough || p.packets == 0)
 }
 
 func (p *packed) note(blocks []byte) bool {

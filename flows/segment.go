@@ -20,6 +20,7 @@ type segment struct {
 	id     pcapng.SegmentID
 	align  uint32
 	size   uint64
+	enough uint64 // bytes beyond which no second batch goes; 0: size
 	base   uint64 // where it begins in the target
 	first  uint64 // number of the first packet of the run, on a ring
 
@@ -54,6 +55,8 @@ func (s *segment) takes(n uint64) bool {
 	limit := s.size
 	if s.grows() {
 		limit = s.allowed.Load()
+	} else if s.enough > 0 && s.sequence > 0 {
+		limit = s.enough
 	}
 	return s.next+n+uint64(s.align) <= limit
 }

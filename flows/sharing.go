@@ -23,6 +23,7 @@ type sharing struct {
 	application string               // who writes, for capture files
 	stream      io.Writer            // where packets go instead of a disk; nil: to the disk
 	index       MakeIndex            // makes indexes; nil: here
+	complete    func(path string)    // told of files that are complete; nil: nobody is
 	notes       string               // directory where it is noted which rules in cards are ours
 	context     context.Context      // ends what opening waits for; nil: nothing does
 	credentials *connect.Credentials // of RDMA connections; nil: they are plain

@@ -19,6 +19,7 @@ const slotHeadroom = slotAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom
 type slot struct {
 	region  *umem.Region
 	limit   uint64 // bytes of a batch
+	enough  uint64 // bytes of a batch that has more than one packet
 	spare   *stack
 	landed  *stack // extents that messages landed in go there; nil: there are none
 	copied  *copies
@@ -36,7 +37,7 @@ type slot struct {
 
 // newSlot makes batches of at most frames frames and limit bytes.
 func newSlot(r *umem.Region, frames int, limit uint64, spare *stack, c *copies) *slot {
-	return &slot{region: r, limit: limit, spare: spare, copied: c, snap: &snap{}, chain: make([]umem.Frame, 0, frames)}
+	return &slot{region: r, limit: limit, enough: limit, spare: spare, copied: c, snap: &snap{}, chain: make([]umem.Frame, 0, frames)}
 }
 
 // open makes sure that the batch has its head.
@@ -91,7 +92,7 @@ func (s *slot) add(source uint32, fs []umem.Frame) int {
 func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 	kept := s.snap.keep(length)
 	block := pcapng.PacketBlockLen(kept+s.numbers.extra, slotAlign)
-	if s.length+uint64(block) > s.limit {
+	if after := s.length + uint64(block); after > s.limit || after > s.enough && s.packets > 0 {
 		return false
 	}
 	s.chain[len(s.chain)-1].Options |= umem.More // a seal that was not sent took it away

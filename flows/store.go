@@ -32,6 +32,8 @@ type store struct {
 	align uint32 // of every segment
 	size  uint64 // of every segment
 
+	headLen uint64 // of every segment
+
 	ready   chan *segment
 	begun   chan time.Time // for each one taken, since when files are of its time
 	back    chan *segment
@@ -46,6 +48,8 @@ type store struct {
 	running sync.WaitGroup
 	view    view     // what status tells of the segments
 	indexer *indexer // nil: the segments have no indexes
+
+	completed func(path string) // told of segments that are complete; nil: nobody is
 }
 
 // What happens as long as nothing can be written.
@@ -83,7 +87,7 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	if err != nil {
 		return nil, errors.Join(s.advise(err), s.closeDevice())
 	}
-	s.align, s.size = first.align, first.size
+	s.align, s.size, s.headLen = first.align, first.size, first.next
 	if s.floor.keep != 0 && !to.Exact {
 		s.running.Add(1)
 		go s.guard()
@@ -228,7 +232,7 @@ func (s *store) prepare(number int) (*segment, error) {
 func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	next := &segment{number: number}
 	if t := s.names.turns; t != nil {
-		next.path, next.size = t.prepared(number), uint64(t.Size)
+		next.path, next.size, next.enough = t.prepared(number), t.room(), uint64(t.Size)
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 	}
 	if s.to.Exact {
@@ -238,6 +242,19 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	next.path, next.size = s.names.Prepared(number), uint64(s.to.Segment.Size)
 	return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
+
+// enough is how many bytes a batch has that more than one packet is in. Of a file that is to have a size they are a sixteenth, so that
+// what is left at its end is small.
+func (s *store) enough(limit uint64) uint64 {
+	size := uint64(s.to.Rotate.Size)
+	if size == 0 {
+		return limit
+	}
+	return min(limit, max(size/16, leastBatch), size-min(size, s.headLen+uint64(s.align)))
+}
+
+// leastBatch is how long batches are in small files.
+const leastBatch = 16 << 10
 
 // leastSegment is the least size of a segment: a quarter of it holds any packet.
 const leastSegment = 1 << 20

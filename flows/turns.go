@@ -33,6 +33,14 @@ func (t *turns) prepared(number int) string {
 	return filepath.Join(dir, fmt.Sprintf(".%s-%d-%06d.next", base, os.Getpid(), number))
 }
 
+// room is how large a file is made: as large as it is to be, but large enough for any packet. At its end it is cut.
+func (t *turns) room() uint64 {
+	if t.Size == 0 {
+		return 0
+	}
+	return (max(uint64(t.Size), leastSegment) + pcapng.MaxAlign - 1) &^ (pcapng.MaxAlign - 1)
+}
+
 // take names the next file, which is of a time, and is the oldest's place in a ring.
 func (t *turns) take(number int, at time.Time) string {
 	t.mu.Lock()

@@ -40,6 +40,8 @@ type captureFlags struct {
 	ownOnly          bool
 	reserve          bool
 	quiet            bool
+	list             bool
+	numeric          int
 }
 
 func newCapture() *cobra.Command {
@@ -60,10 +62,16 @@ the capture has copies, also of what the host sends, and the host goes on with a
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
   unifiedd capture -i eth1 -G 3600 -w %Y%m%d-%H.pcapng`,
 		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+			if f.list {
+				return nil
+			}
 			cfg, err = f.config(strings.Join(args, " "))
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
+			if f.list {
+				return listInterfaces(c.OutOrStdout())
+			}
 			return capture(c.Context(), f, cfg, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -84,6 +92,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.StringVarP(&f.turns.size, "file-size", "C", "", "begin a new file before one has more than `SIZE` million bytes (or 100k, 10m, 1g); a number is put behind the name")
 	s.IntVarP(&f.turns.seconds, "rotate-seconds", "G", 0, "begin a new file after so many `SECONDS`; the name is a pattern of strftime, as in out-%H%M%S.pcapng")
 	s.IntVarP(&f.turns.files, "file-count", "W", 0, "with -C use so many `FILES` over and over; with -G alone end after so many")
+	s.StringVarP(&f.turns.command, "postrotate-command", "z", "", "run `COMMAND` FILE for each file of -C or -G when it is complete")
 	s.StringVarP(&f.owner, "relinquish-privileges", "Z", "", "files belong to `USER` and the user's group")
 	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
 	s.StringVar(&f.keepFree, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
@@ -101,9 +110,9 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.Lookup("mirror").NoOptDefVal = string(config.MirrorBoth)
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
-	if err := c.MarkFlagRequired("interface"); err != nil {
-		panic(err) // the flag was added above
-	}
+	s.BoolVarP(&f.list, "list-interfaces", "D", false, "list the interfaces there are, and end")
+	addNumeric(c, &f.numeric)
+	c.MarkFlagsOneRequired("interface", "list-interfaces")
 }
 
 // What suits a daemon that only captures: docs/layouts.md.
@@ -117,6 +126,9 @@ const captureNotes = "/run"
 
 // config makes the flags a configuration.
 func (f *captureFlags) config(filter string) (*config.Config, error) {
+	if err := f.noneIsAny(); err != nil {
+		return nil, err
+	}
 	c := config.Default()
 	one := config.NewFlow("capture")
 	one.From.Interface, one.From.Filter, one.From.TakeOver = f.ifaces[0], filter, f.takeOver
@@ -169,6 +181,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
 		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.count, Stream: stream, Notes: captureNotes,
+		Complete: f.turns.afterwards(stderr).file,
 	})
 	if err != nil {
 		return err
@@ -227,6 +240,9 @@ func reserve(want bool, c config.Region, stderr io.Writer) (giveBack func() erro
 func follow(ctx context.Context, f *flows.Flow, w io.Writer, quiet bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	defer signal.Stop(asked)
 	live := !quiet && isTerminal(w)
 	if live {
 		defer fmt.Fprintln(w)
@@ -237,6 +253,10 @@ func follow(ctx context.Context, f *flows.Flow, w io.Writer, quiet bool) {
 			return
 		case <-f.Ended():
 			return
+		case <-asked:
+			s := f.Status()
+			fmt.Fprintf(w, "%d packets, %d bytes, %d lost: %s\n", s.Packets, s.Bytes, lost(&s), nonzero(s.Dropped))
+			continue
 		case <-tick.C:
 		}
 		if s := f.Status(); live {

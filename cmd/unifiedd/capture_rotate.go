@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
@@ -18,12 +19,21 @@ type rotateFlags struct {
 	size    string // -C
 	seconds int    // -G
 	files   int    // -W
+	command string // -z
 }
 
 // rotate is when files begin and what they are called, for a capture to a file.
 func (f *captureFlags) rotate() (r config.Rotate, err error) {
 	if f.turns == (rotateFlags{}) {
 		return r, nil
+	}
+	if f.turns.command != "" {
+		if f.turns.size == "" && f.turns.seconds == 0 {
+			return r, errors.New("-z is about the files of -C or -G: give one of these")
+		}
+		if _, err := exec.LookPath(f.turns.command); err != nil {
+			return r, fmt.Errorf("-z: %w (name a program, which gets the file as its argument)", err)
+		}
 	}
 	size, err := fileSize(f.turns.size)
 	switch {
@@ -51,13 +61,9 @@ func (f *captureFlags) rotate() (r config.Rotate, err error) {
 // fileUnits are those of tcpdump's -C: millions of bytes without one.
 var fileUnits = map[byte]uint64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}
 
-const (
-	million   = 1_000_000
-	leastFile = 1 << 20 // a quarter of it holds any packet
-	fileUnit  = 4096
-)
+const million = 1_000_000
 
-// fileSize reads the size of -C. It is rounded up to what disks take.
+// fileSize reads the size of -C.
 func fileSize(s string) (config.Size, error) {
 	if s == "" {
 		return 0, nil
@@ -70,8 +76,7 @@ func fileSize(s string) (config.Size, error) {
 	if err != nil || n == 0 || n > math.MaxInt64/unit/2 {
 		return 0, fmt.Errorf("-C %s is no size: millions of bytes, or a number with k, m or g", s)
 	}
-	size := max(n*unit, leastFile)
-	return config.Size((size + fileUnit - 1) / fileUnit * fileUnit), nil
+	return config.Size(n * unit), nil
 }
 
 // files says what the files are that are captured to.

@@ -20,6 +20,7 @@ type exportFlags struct {
 	read     []string
 	file     string
 	from, to string
+	numeric  int
 }
 
 func newExport() *cobra.Command {
@@ -52,6 +53,7 @@ now), 14:05 (today), or seconds since 1970 behind an @. FILTER is tcpdump's, as 
 	s.StringArrayVarP(&f.read, "read", "r", nil, "`DEVICE|FILE` to read; may be given several times")
 	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
 	s.StringVar(&f.from, "from", "", "packets from this `TIME` on")
+	addNumeric(c, &f.numeric)
 	s.StringVar(&f.to, "to", "", "packets before this `TIME`")
 	if err := c.MarkFlagRequired("read"); err != nil {
 		panic(err) // the flag was added above

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +78,7 @@ func explainArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 func requireFirst(c *cobra.Command) {
 	next := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
-		if err := errors.Join(missingFlags(c), c.ValidateFlagGroups()); err != nil || next == nil {
+		if err := cmp.Or(missingFlags(c), c.ValidateFlagGroups()); err != nil || next == nil {
 			return err
 		}
 		return next(c, args)
@@ -95,11 +95,31 @@ func missingFlags(c *cobra.Command) error {
 	})
 	switch len(missing) {
 	case 0:
-		return nil
+		return missingOfGroups(c)
 	case 1:
 		return fmt.Errorf("the flag %s is missing", missing[0])
 	}
 	return fmt.Errorf("flags are missing: %s", strings.Join(missing, ", "))
+}
+
+// oneRequired is how cobra notes groups of flags of which one must be given.
+const oneRequired = "cobra_annotation_one_required"
+
+// missingOfGroups names the flags of each group of which none was given and one must be.
+func missingOfGroups(c *cobra.Command) (err error) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		for _, group := range f.Annotations[oneRequired] {
+			names := strings.Fields(group)
+			if err != nil || slices.ContainsFunc(names, c.Flags().Changed) {
+				continue
+			}
+			for i, name := range names {
+				names[i] = flagText(c.Flags().Lookup(name))
+			}
+			err = fmt.Errorf("one of the flags is missing: %s", strings.Join(names, "; or "))
+		}
+	})
+	return err
 }
 
 // flagText is a flag as the help has it, with the name of its value.

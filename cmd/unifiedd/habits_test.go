@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestCaptureFileSizes: files of -C have no more bytes than that, and few less, also where that is less than a mebibyte.
+func TestCaptureFileSizes(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	heavily(t, p)
+	for _, c := range []struct {
+		size, layout string
+		bytes        int64
+		packets      int
+	}{{"100k", "packed", 100 << 10, 1000}, {"100k", "slot", 100 << 10, 1000}, {"1", "packed", 1e6, 4000}, {"3m", "packed", 3 << 20, 6000}, {"4k", "packed", 4 << 10, 20}} {
+		t.Run(c.size+" "+c.layout, func(t *testing.T) {
+			dir := testenv.DiskDir(t)
+			status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out"), "-C", c.size, "--layout", c.layout, "-c", fmt.Sprint(c.packets))
+			if status != 0 {
+				t.Fatalf("status %d: %s", status, stderr)
+			}
+			names, packets := inDir(t, dir), 0
+			for _, name := range names {
+				file := filepath.Join(dir, name)
+				info, err := os.Stat(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				last := name == fmt.Sprintf("out%d", len(names)-1)
+				if n := info.Size(); n > c.bytes || n < c.bytes*3/4 && !last && c.packets > 100 {
+					t.Errorf("%s has %d bytes of %d", name, n, c.bytes)
+				}
+				packets += strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP")
+			}
+			if least := int(int64(c.packets) * 1400 / c.bytes / 2); packets != c.packets || len(names) < max(least, 2) {
+				t.Errorf("%d packets of %d in %d files", packets, c.packets, len(names))
+			}
+		})
+	}
+}
+
+// TestCapturePostrotate: -z gets each file, when it is complete.
+func TestCapturePostrotate(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	heavily(t, p)
+	dir, script := testenv.DiskDir(t), filepath.Join(t.TempDir(), "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ngzip \"$1\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out"), "-C", "1", "-z", script, "-c", "3000"); status != 0 {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	testenv.Wait(t, 20*time.Second, "all files to be compressed", func() bool {
+		names := inDir(t, dir)
+		for _, name := range names {
+			if !strings.HasSuffix(name, ".gz") {
+				return false
+			}
+		}
+		return len(names) > 3
+	})
+	packets := 0
+	for _, name := range inDir(t, dir) {
+		packets += strings.Count(p.A.Run(t, "tshark", "-nr", filepath.Join(dir, name)), "UDP")
+	}
+	if packets != 3000 {
+		t.Errorf("%d packets of 3000 are in the files", packets)
+	}
+}
+
+// TestCaptureSignal: SIGUSR1 has a capture say how far it is.
+func TestCaptureSignal(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	ours := make(chan os.Signal, 1)
+	signal.Notify(ours, syscall.SIGUSR1) // it would end the test's process
+	defer signal.Stop(ours)
+	stop := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				_ = syscall.Kill(os.Getpid(), syscall.SIGUSR1)
+			}
+		}
+	}()
+	status, _, stderr := captureOn(t, p, "-c", "200")
+	close(stop)
+	if status != 0 || !strings.Contains(stderr, " lost: nothing\n") || !strings.Contains(stderr, "200 packets captured") {
+		t.Errorf("status %d: %s", status, stderr)
+	}
+}
+
+// TestTcpdumpHabits: what people type who know tcpdump does what they expect, or says why not and what to do.
+func TestTcpdumpHabits(t *testing.T) {
+	for name, c := range map[string]struct {
+		args   []string
+		status int
+		want   string
+	}{
+		"list":            {[]string{"capture", "-D"}, 0, ".lo [Up, Running, Loopback]\n"},
+		"any":             {[]string{"capture", "-i", "any"}, exitUsage, "-i eth0 -i eth1"},
+		"any among some":  {[]string{"capture", "-i", "lo", "-i", "any"}, exitUsage, "-i eth0 -i eth1"},
+		"version":         {[]string{"capture", "--version"}, 0, "unifiedd "},
+		"its version":     {[]string{"--version"}, 0, "unifiedd "},
+		"command alone":   {[]string{"capture", "-i", "lo", "-w", "x", "-z", "true"}, exitUsage, "-C or -G"},
+		"command missing": {[]string{"capture", "-i", "lo", "-w", "x", "-C", "1", "-z", "no-such-program"}, exitUsage, "no-such-program"},
+		"numeric":         {[]string{"capture", "-nn", "-i", "no-such-link"}, exitFailed, "no-such-link"},
+		"numeric export":  {[]string{"export", "-n", "-r", "no-such-file"}, exitFailed, "no-such-file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			if status := run(c.args, &out, &errs); status != c.status || !strings.Contains(out.String()+errs.String(), c.want) {
+				t.Errorf("status %d, want %d and %q: %s%s", status, c.status, c.want, out.String(), errs.String())
+			}
+		})
+	}
+}
