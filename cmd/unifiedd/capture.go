@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -13,7 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	build "github.com/unifiedd/unifiedd/internal/version"
@@ -27,7 +28,8 @@ type captureFlags struct {
 	snaplen          uint32
 	turns            rotateFlags
 	said             commentFlags
-	owner, mode      string
+	user, mode       string
+	ownStdout        bool // standard output is a pipe whose mode nobody else shares
 	keepFree         string
 	layout, zeroCopy string
 	queues           []int
@@ -72,7 +74,14 @@ the capture has copies, also of what the host sends, and the host goes on with a
 			if f.list {
 				return listInterfaces(c.OutOrStdout())
 			}
-			return capture(c.Context(), f, cfg, c.OutOrStdout(), c.ErrOrStderr())
+			cfg.Log.Level = config.LevelWarn
+			log := newLog(cfg.Log.Format, cfg.Log.Level.Slog(), c.ErrOrStderr())
+			here, err := giveUp(cfg, f.reserve, f.user, log)
+			if err != nil {
+				return ended(err)
+			}
+			f.ownStdout = here.OwnStdout
+			return capture(c.Context(), f, cfg, log, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	f.register(c)
@@ -93,7 +102,7 @@ func (f *captureFlags) register(c *cobra.Command) {
 	s.IntVarP(&f.turns.seconds, "rotate-seconds", "G", 0, "begin a new file after so many `SECONDS`; the name is a pattern of strftime, as in out-%H%M%S.pcapng")
 	s.IntVarP(&f.turns.files, "file-count", "W", 0, "with -C use so many `FILES` over and over; with -G alone end after so many")
 	s.StringVarP(&f.turns.command, "postrotate-command", "z", "", "run `COMMAND` FILE for each file of -C or -G when it is complete")
-	s.StringVarP(&f.owner, "relinquish-privileges", "Z", "", "files belong to `USER` and the user's group")
+	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, capture as `USER`, to whom the files belong (default who called sudo, or else unifiedd; root keeps root's rights to files)")
 	s.StringVar(&f.mode, "mode", "", "`MODE` of files, such as 0640")
 	s.StringVar(&f.keepFree, "keep-free", "0", "leave so `MUCH` of the disk free, such as 10GiB or 5%; the capture waits while there is less")
 	s.StringVar(&f.layout, "layout", string(config.LayoutPacked), "packed (one copy, fewest bytes) or slot (no copy, more bytes)")
@@ -120,9 +129,6 @@ const (
 	captureSleep   = time.Millisecond
 	captureExtents = 64 // which hold what comes while the disk is busy with other things
 )
-
-// captureNotes is where captures note which rules in cards are theirs. The daemon's directory may be another user's.
-const captureNotes = "/run"
 
 // config makes the flags a configuration.
 func (f *captureFlags) config(filter string) (*config.Config, error) {
@@ -164,7 +170,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	return c, c.Validate(config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
 }
 
-func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout, stderr io.Writer) (err error) {
+func capture(parent context.Context, f captureFlags, cfg *config.Config, log *slog.Logger, stdout, stderr io.Writer) (err error) {
 	stream, end, err := f.stream(stdout)
 	if err != nil {
 		return err
@@ -173,14 +179,13 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, stdout,
 	signal.Ignore(syscall.SIGPIPE) // a reader that has gone ends a capture like any error
 	ctx, stop := untilSignal(parent)
 	defer stop()
-	giveBack, err := reserve(f.reserve, cfg.Region, stderr)
-	if err != nil {
-		return err
+	if stream == nil {
+		if err := checkWritable(filepath.Dir(cfg.Flows[0].To.File)); err != nil {
+			return err
+		}
 	}
-	defer func() { err = errors.Join(err, giveBack()) }()
-	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.count, Stream: stream, Notes: captureNotes,
+		Version: build.Get(version).Version, Log: log, Count: f.count, Stream: stream, Notes: starter.CommandNotes(os.Geteuid()),
 		Complete: f.turns.afterwards(stderr).file,
 	})
 	if err != nil {
@@ -219,21 +224,6 @@ func whatIsTaken(from config.From) string {
 		what = "packets that match " + spelledOut(from.Filter)
 	}
 	return what + end
-}
-
-// reserve makes the huge pages the region needs, if that is wanted, and says so.
-func reserve(want bool, c config.Region, stderr io.Writer) (giveBack func() error, err error) {
-	if !want {
-		return func() error { return nil }, nil
-	}
-	held, err := pages.Reserve(pages.For(c))
-	if err != nil {
-		return nil, err
-	}
-	if n := held.Added(); n > 0 {
-		fmt.Fprintf(stderr, "reserved %s for the time of the capture\n", plural(int(n), "huge page"))
-	}
-	return held.GiveBack, nil
 }
 
 // follow shows a live count until the capture is to end.

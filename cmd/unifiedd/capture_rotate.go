@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"os/exec"
-	"os/user"
 	"strconv"
 	"strings"
 	"time"
@@ -81,8 +80,8 @@ func fileSize(s string) (config.Size, error) {
 
 // files says what the files are that are captured to.
 func (f *captureFlags) files(to *config.To) (err error) {
-	if named := f.file != "" && f.file != "-"; !named && (f.owner != "" || f.mode != "" || f.keepFree != "0") {
-		return errors.New("-Z, --mode and --keep-free are about a file: name it by -w")
+	if named := f.file != "" && f.file != "-"; !named && (f.mode != "" || f.keepFree != "0") {
+		return errors.New("--mode and --keep-free are about a file: name it by -w")
 	}
 	if to.Rotate, err = f.rotate(); err != nil {
 		return err
@@ -90,7 +89,7 @@ func (f *captureFlags) files(to *config.To) (err error) {
 	if to.Rotate.Size > 0 {
 		to.Prepare = config.PrepareAllocate
 	}
-	if to.Owner, err = ownerOf(f.owner); err != nil {
+	if err := checkUser(f.user); err != nil {
 		return err
 	}
 	if f.mode != "" {
@@ -102,16 +101,4 @@ func (f *captureFlags) files(to *config.To) (err error) {
 		return fmt.Errorf("--keep-free: %w", err)
 	}
 	return nil
-}
-
-// ownerOf is whose files are that belong to a user, as -Z of tcpdump has it: the group is theirs too.
-func ownerOf(name string) (string, error) {
-	if name == "" {
-		return "", nil
-	}
-	u, err := user.Lookup(name)
-	if err != nil {
-		return "", fmt.Errorf("-Z: %w", err)
-	}
-	return u.Uid + ":" + u.Gid, nil
 }

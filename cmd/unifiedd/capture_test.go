@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,11 +37,7 @@ func background(t *testing.T, p *testenv.Pair) {
 // captureOn runs the capture command in end B's namespace.
 func captureOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	p.B.Do(t, func() {
-		status = run(append([]string{"capture", "-i", p.B.Ifname, "--ring", "512"}, args...), &out, &errs)
-	})
-	return status, out.String(), errs.String()
+	return finish(t, command(t, &p.B, append([]string{"capture", "-i", p.B.Ifname, "--ring", "512"}, args...)...))
 }
 
 func TestCaptureCount(t *testing.T) {

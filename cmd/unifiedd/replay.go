@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ type replayFlags struct {
 	ring       int
 	spin, late time.Duration
 	reserve    bool
+	user       string
 	quiet      bool
 }
 
@@ -57,7 +59,12 @@ goes on with the host's own traffic.`,
 			return err
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
-			return replay(c.Context(), f, cfg, c.ErrOrStderr())
+			cfg.Log.Level = config.LevelWarn
+			log := newLog(cfg.Log.Format, cfg.Log.Level.Slog(), c.ErrOrStderr())
+			if _, err := giveUp(cfg, f.reserve, f.user, log); err != nil {
+				return ended(err)
+			}
+			return replay(c.Context(), f, cfg, log, c.ErrOrStderr())
 		},
 	}
 	f.register(c)
@@ -81,6 +88,7 @@ func (f *replayFlags) register(c *cobra.Command) {
 	s.DurationVar(&f.spin, "spin", 50*time.Microsecond, "do not sleep for this `TIME` before a packet is due")
 	s.DurationVar(&f.late, "late", time.Millisecond, "count packets as late that leave later than this `TIME` after they were due")
 	s.BoolVar(&f.reserve, "reserve", true, "reserve huge pages that are missing, and give them back at the end")
+	s.StringVarP(&f.user, "relinquish-privileges", "Z", "", "started as root, replay as `USER`, who reads the files (default who called sudo, or else unifiedd; root keeps root's rights to files)")
 	s.BoolVarP(&f.quiet, "quiet", "q", false, "no live count")
 	c.MarkFlagsMutuallyExclusive("multiplier", "pps", "mbps", "topspeed")
 	if err := c.MarkFlagRequired("intf1"); err != nil {
@@ -110,6 +118,9 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 		return nil, fmt.Errorf("--maxsleep %d is no number of milliseconds", f.maxSleep)
 	case f.duration < 0:
 		return nil, fmt.Errorf("--duration %d is no number of seconds", f.duration)
+	}
+	if err := checkUser(f.user); err != nil {
+		return nil, err
 	}
 	c := config.Default()
 	c.Workers[0].Wait = config.WaitPoll
@@ -141,17 +152,14 @@ func inputPath(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-func replay(parent context.Context, f replayFlags, cfg *config.Config, stderr io.Writer) (err error) {
+func replay(parent context.Context, f replayFlags, cfg *config.Config, log *slog.Logger, stderr io.Writer) (err error) {
 	ctx, stop := untilSignal(parent)
 	defer stop()
-	giveBack, err := reserve(f.reserve, cfg.Region, stderr)
-	if err != nil {
+	if err := checkReadable(cfg.Flows[0].From.Files); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, giveBack()) }()
-	cfg.Log.Level = config.LevelWarn
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: newLog(cfg.Log.Format, cfg.Log.Level.Slog(), stderr), Count: f.limit, Context: ctx,
+		Version: build.Get(version).Version, Log: log, Count: f.limit, Context: ctx,
 	})
 	if err != nil {
 		return err

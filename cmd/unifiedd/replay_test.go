@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -15,9 +14,8 @@ import (
 // replayOn runs the replay command in end A's namespace.
 func replayOn(t *testing.T, p *testenv.Pair, args ...string) (status int, stderr string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	p.A.Do(t, func() { status = run(append([]string{"replay", "-i", p.A.Ifname}, args...), &out, &errs) })
-	return status, errs.String()
+	status, _, stderr = finish(t, command(t, &p.A, append([]string{"replay", "-i", p.A.Ifname}, args...)...))
+	return status, stderr
 }
 
 // TestReplayCommand sends a capture with what tcpreplay's users know, and has tcpdump count what arrives.

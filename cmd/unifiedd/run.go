@@ -48,6 +48,7 @@ the few capabilities it needs.`,
 			if here.Missing != 0 {
 				log.Warn("some capabilities are missing: what needs them will be refused", "missing", here.Missing.String())
 			}
+			warnUnfiltered(log, here.Unfiltered)
 			return runDaemon(c.Context(), cfg, &reloader{file: file, level: level, log: log})
 		},
 	}

@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // stream is where packets go when not to a file of their own, and what closes it;
@@ -14,12 +16,15 @@ func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error,
 	switch f.file {
 	case "":
 		return io.Discard, stay, nil
-	case "-":
-		to, end = reopened(stdout)
+	case "-", "/dev/stdout":
+		to, end = f.reopened(stdout)
 		return to, end, nil
 	}
 	if info, err := os.Stat(f.file); err != nil || info.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) == 0 {
 		return nil, stay, nil
+	}
+	if err := checkAccess("write to", f.file, unix.W_OK, "let the user write to it"); err != nil {
+		return nil, stay, err
 	}
 	pipe, err := os.OpenFile(f.file, os.O_WRONLY, 0)
 	if err != nil {
@@ -33,13 +38,16 @@ func stay() error { return nil }
 
 // reopened is a pipe that others opened, opened once more: writes to it can then be
 // interrupted without a change to what others see. Anything else it leaves as it is.
-func reopened(w io.Writer) (to io.Writer, end func() error) {
+func (c *captureFlags) reopened(w io.Writer) (to io.Writer, end func() error) {
 	f, ok := w.(*os.File)
 	if !ok {
 		return w, stay
 	}
 	if info, err := f.Stat(); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
 		return w, stay
+	}
+	if c.ownStdout && unix.SetNonblock(int(f.Fd()), true) == nil {
+		return os.NewFile(f.Fd(), f.Name()), stay
 	}
 	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY, 0)
 	if err != nil { // a pipe of another user
@@ -49,8 +57,7 @@ func reopened(w io.Writer) (to io.Writer, end func() error) {
 }
 
 // readerPatience is how long a capture that ends waits for the reader of its pipe.
-// Tests shorten it.
-var readerPatience = 10 * time.Second
+const readerPatience = 10 * time.Second
 
 // interrupt ends a write to a pipe that is under way after a while, unless it is
 // called off.

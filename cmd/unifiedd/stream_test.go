@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -20,17 +19,12 @@ func TestCaptureReaderGone(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
-	program := filepath.Join(t.TempDir(), "unifiedd")
-	self, err := os.Executable()
-	if err := errors.Join(err, os.Symlink(self, program)); err != nil {
-		t.Fatal(err)
-	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var stderr bytes.Buffer
-	cmd := p.B.Command("timeout", "20", program, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-")
+	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-")
 	cmd.Stdout, cmd.Stderr = w, &stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -56,9 +50,6 @@ func TestCaptureReaderGone(t *testing.T) {
 func TestCaptureReaderStuck(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
-	before := readerPatience
-	readerPatience = 200 * time.Millisecond
-	defer func() { readerPatience = before }()
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
 	r, w, err := os.Pipe()
@@ -67,17 +58,20 @@ func TestCaptureReaderStuck(t *testing.T) {
 	}
 	defer r.Close()
 	defer w.Close()
-	status := make(chan int, 1)
 	var stderr bytes.Buffer
-	go func() {
-		p.B.Do(t, func() { status <- run([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-"}, w, &stderr) })
-	}()
+	cmd := command(t, &p.B, "capture", "-i", p.B.Ifname, "--ring", "512", "-w", "-", "-Z", "daemon") // who cannot open our pipe
+	cmd.Stdout, cmd.Stderr = w, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	status := make(chan int, 1)
+	go func() { _ = cmd.Wait(); status <- cmd.ProcessState.ExitCode() }()
 	testenv.Wait(t, 10*time.Second, "a full pipe", func() bool {
 		fds := []unix.PollFd{{Fd: int32(w.Fd()), Events: unix.POLLOUT}}
 		n, err := unix.Poll(fds, 0)
 		return n == 0 && err == nil
 	})
-	if err := unix.Kill(unix.Getpid(), unix.SIGTERM); err != nil {
+	if err := cmd.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	select {
@@ -85,7 +79,7 @@ func TestCaptureReaderStuck(t *testing.T) {
 		if got != exitFailed || !strings.Contains(stderr.String(), "packets captured") {
 			t.Errorf("status %d: %s", got, stderr.String())
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(readerPatience + testenv.Within(10*time.Second)):
 		t.Fatal("it does not end")
 	}
 }

@@ -1,11 +1,15 @@
 package starter
 
 import (
+	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
 // For is what a daemon with this configuration needs.
@@ -25,3 +29,54 @@ func For(c *config.Config) Options {
 	}
 	return o
 }
+
+// ForCommand is what a command that captures or replays needs, which has no control
+// socket and makes no directories. User is the one of -Z. User 0 may write and read
+// everybody's files, as who asks for it expects.
+func ForCommand(c *config.Config, user string) Options {
+	o := Options{User: user, Keep: Needed, Announce: true}
+	uid := os.Geteuid()
+	if u, err := lookUp(user); err == nil && u != nil { // Start says what is wrong with the name
+		uid = int(u.uid)
+		if uid == 0 {
+			o.Keep |= caps.DACOverride
+		}
+	}
+	for _, f := range c.Flows {
+		if f.From.Beside != "" {
+			o.Keep, o.Joins = o.Keep|Joining, true
+		}
+		if f.From.Steer != "" {
+			o.Steering = CommandNotes(uid)
+			o.Dirs = []string{o.Steering}
+		}
+	}
+	if c.Region.Reserve {
+		o.Pages = pages.For(c.Region)
+	}
+	return o
+}
+
+// CommandNotes is the directory where commands of a user note which rules in cards are
+// theirs. The daemon's may be another user's.
+func CommandNotes(uid int) string { return "/run/unifiedd-command-" + strconv.Itoa(uid) }
+
+// DefaultUser is who a command becomes that nobody told: the one who called sudo(8), or
+// else the daemon's user where there is one. Empty: it stays who it is, which is so
+// unless root starts it.
+func DefaultUser() string {
+	self, err := caps.Self()
+	if err != nil || self.UID.Effective != 0 || changes(&identity{}).Minus(self.Effective) != 0 {
+		return ""
+	}
+	if number, ok := userNumber(os.Getenv("SUDO_UID")); ok && number != 0 {
+		return strconv.FormatUint(uint64(number), 10)
+	}
+	if _, err := user.Lookup(daemonUser); err == nil {
+		return daemonUser
+	}
+	return ""
+}
+
+// daemonUser is the one that packages make for the daemon.
+const daemonUser = "unifiedd"

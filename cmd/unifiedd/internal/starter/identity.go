@@ -41,6 +41,12 @@ func lookUp(name string) (*identity, error) {
 	return newIdentity(entry)
 }
 
+// CheckUser says why nothing can be of a user.
+func CheckUser(name string) error {
+	_, err := lookUp(name)
+	return err
+}
+
 // userNumber reads a number of a user. The largest means "no change" to
 // setresuid(2); larger ones the user database would cut to 32 bits.
 func userNumber(text string) (uint32, bool) {

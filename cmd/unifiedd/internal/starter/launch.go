@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -13,13 +14,16 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// passed are the signals which go on to the daemon.
-var passed = []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+// passed are the signals which go on to the daemon. One that is ignored here, as
+// nohup(1) has it, is ignored by the daemon too.
+func passed() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}, signal.Ignored)
+}
 
 // launch is the life of a starter.
 func (o Options) launch(u *identity) (out Outcome, err error) {
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, passed...)
+	signal.Notify(signals, passed()...)
 	defer signal.Stop(signals)
 	var undo []func() error
 	defer func() {

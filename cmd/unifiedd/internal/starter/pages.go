@@ -2,6 +2,7 @@ package starter
 
 import (
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
@@ -22,6 +23,9 @@ func (o Options) reserve() (giveBack func() error, err error) {
 	held, err := pages.Reserve(o.Pages)
 	if err != nil {
 		return nil, fmt.Errorf("%w (start as root, or reserve them at boot)", err)
+	}
+	if n := held.Added(); n > 0 && o.Announce {
+		fmt.Fprintf(os.Stderr, "reserved %d huge pages until the end\n", n)
 	}
 	return func() error {
 		o.await()

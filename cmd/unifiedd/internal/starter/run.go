@@ -2,6 +2,7 @@ package starter
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"runtime"
@@ -57,10 +58,28 @@ func (o Options) start(u *identity) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := o.command(keep, u)
+	if own := reopenedPipe(os.Stdout); own != nil {
+		defer own.Close()
+		cmd.Stdout, cmd.Env = own, append(cmd.Env, ownStdout+"=1")
+	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
 	return cmd, nil
+}
+
+// reopenedPipe opens a pipe once more, which the daemon's user may not be able to. The
+// daemon may then change its mode, which nobody else shares. Nil: it is no pipe, or it
+// cannot be opened.
+func reopenedPipe(f *os.File) *os.File {
+	if info, err := f.Stat(); err != nil || info.Mode()&fs.ModeNamedPipe == 0 {
+		return nil
+	}
+	own, err := os.OpenFile(fmt.Sprintf("/proc/thread-self/fd/%d", f.Fd()), os.O_WRONLY, 0)
+	if err != nil {
+		return nil
+	}
+	return own
 }
 
 // changes are the capabilities it takes to start a process of another user, and to

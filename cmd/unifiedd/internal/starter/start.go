@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/seccomp"
 )
 
 // Needed are the capabilities a daemon works with: AF_XDP sockets (NET_RAW), XDP
@@ -21,6 +22,9 @@ const Joining = caps.SysAdmin | caps.DACOverride
 
 // marker is set in the environment of a started daemon.
 const marker = "UNIFIEDD_STARTED"
+
+// ownStdout is set there when nobody else shares the mode of its standard output, a pipe.
+const ownStdout = "UNIFIEDD_OWN_STDOUT"
 
 // Options say what the daemon is to have. The zero value keeps the user and no
 // capability.
@@ -44,6 +48,8 @@ type Options struct {
 	// Pages are huge pages to have free when the daemon starts. What is added for
 	// it is taken away at its end.
 	Pages []pages.Need
+	// Announce has the starter say on standard error how many pages it adds.
+	Announce bool
 }
 
 // Outcome is what became of the calling process.
@@ -56,6 +62,11 @@ type Outcome struct {
 	Status int
 	// Missing is what of Keep the daemon does not have.
 	Missing caps.Set
+	// OwnStdout says that standard output is a pipe whose mode nobody else shares.
+	OwnStdout bool
+	// Unfiltered is why the daemon may make every system call: the kernel filters
+	// none. Nil: it makes those of the list only.
+	Unfiltered error
 }
 
 // Start makes the calling process the daemon if it has no right too many, or else
@@ -132,7 +143,7 @@ func (o Options) verify(t caps.Status, u *identity) error {
 	return nil
 }
 
-// goOn names what the daemon lacks.
+// goOn limits the daemon to the system calls it makes, and names what it lacks.
 func (o Options) goOn() (Outcome, error) {
 	self, err := caps.Self()
 	if err != nil {
@@ -141,5 +152,12 @@ func (o Options) goOn() (Outcome, error) {
 	if err := checkDirs(o.Dirs, self.UID.Effective); err != nil {
 		return Outcome{}, err
 	}
-	return Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective)}, nil
+	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), OwnStdout: os.Getenv(ownStdout) != ""}
+	os.Unsetenv(ownStdout)
+	if err := seccomp.Apply(); errors.Is(err, seccomp.ErrUnsupported) {
+		out.Unfiltered = err
+	} else if err != nil {
+		return Outcome{}, err
+	}
+	return out, nil
 }

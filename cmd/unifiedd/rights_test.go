@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// program is the path of this test program under the name by which it is unifiedd.
+func program(t *testing.T) string {
+	t.Helper()
+	self, err := os.Executable()
+	path := filepath.Join(t.TempDir(), "unifiedd")
+	if err := errors.Join(err, os.Symlink(self, path)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// other is the user that tests capture and replay as; every system has it.
+const other = "daemon"
+
+// command is the program in the namespace of an end, as another user, who may use what
+// the arguments name. It ends after a minute at the latest.
+func command(t *testing.T, e *testenv.End, args ...string) *exec.Cmd {
+	t.Helper()
+	for _, arg := range args {
+		if filepath.IsAbs(arg) && arg != os.DevNull {
+			permit(t, arg)
+		}
+	}
+	if !slices.Contains(args, "-Z") {
+		args = slices.Insert(args, 1, "-Z", other)
+	}
+	return commandAsIs(t, e, nil, args...)
+}
+
+// permit lets the other user reach a path under the directory of temporary files or of the
+// checkout, and write to the directory it is in.
+func permit(t *testing.T, path string) {
+	t.Helper()
+	dir := filepath.Dir(path)
+	if strings.HasPrefix(filepath.Base(dir), "test-") || strings.HasPrefix(dir, os.TempDir()+"/") || strings.HasPrefix(dir, "/dev/shm/") {
+		u, err := user.Lookup(other)
+		if err != nil {
+			t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+			if err := os.Chown(path, uid, gid); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for ; strings.HasPrefix(dir, os.TempDir()+"/"); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// commandAsIs is command with arguments as they are, and with more in the environment.
+// What sudo says of who runs the tests is not in there.
+func commandAsIs(t *testing.T, e *testenv.End, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := e.Command("timeout", append([]string{"60", program(t)}, args...)...)
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "SUDO_") {
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	cmd.Env = append(cmd.Env, env...)
+	return cmd
+}
+
+// finish runs a command to its end.
+func finish(t *testing.T, cmd *exec.Cmd) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), errs.String()
+}
+
+// own is the process of the program itself below what started it, once it has only the
+// rights it needs.
+func own(t *testing.T, cmd *exec.Cmd) (s caps.Status, pid int) {
+	t.Helper()
+	testenv.Wait(t, 20*time.Second, "a process that has given up its rights", func() bool {
+		for pid = cmd.Process.Pid; ; {
+			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+			if err != nil {
+				return false
+			}
+			threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+			for _, file := range threads { // a child is one of the thread that started it
+				if more, _ := os.ReadFile(file); len(more) > 0 {
+					text = more
+				}
+			}
+			if n, _ := fmt.Sscan(string(text), &pid); n != 1 {
+				break
+			}
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			return false
+		}
+		s, err = caps.Parse(string(text))
+		return err == nil && s.Seccomp == 2
+	})
+	return s, pid
+}
+
+// facing starts a command, looks at what its own process may do, and ends it.
+func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
+	t.Helper()
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s, pid := own(t, cmd)
+	t.Logf("%s %s: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", cmd.Args[5], strings.Join(cmd.Args[len(cmd.Args)-2:], " "), s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
+	time.Sleep(300 * time.Millisecond) // for a packet or two
+	if err := errors.Join(unix.Kill(pid, unix.SIGINT), cmd.Wait()); err != nil {
+		t.Errorf("%v: %v: %s", cmd.Args, err, &errs)
+	}
+	return s
+}
+
+// sudo is what sudo(8) says of who called it.
+var sudo = []string{"SUDO_UID=65534", "SUDO_GID=65534"}
+
+// TestCommandRights captures and replays as whoever was said, and looks at what the
+// processes may do that face the network.
+func TestCommandRights(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	in := filepath.Join(dir, "in.pcap")
+	record(t, p, in, testenv.Stream(&p.A, &p.B, 5000, 0, 300, 10))
+	background(t, p)
+	permit(t, in)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	ours := 0
+	if u, err := user.Lookup("unifiedd"); err == nil {
+		ours, _ = strconv.Atoi(u.Uid)
+	}
+	for i, c := range []struct {
+		env, args []string
+		uid       int
+		keep      caps.Set
+	}{
+		{nil, []string{"-Z", "nobody"}, 65534, starter.Needed},
+		{sudo, nil, 65534, starter.Needed},
+		{sudo, []string{"-Z", "daemon"}, 1, starter.Needed},
+		{sudo, []string{"-Z", "root"}, 0, starter.Needed | caps.DACOverride},
+		{[]string{"SUDO_UID=0"}, nil, ours, starter.Needed},
+	} {
+		file := filepath.Join(dir, fmt.Sprintf("out%d.pcapng", i))
+		for _, cmd := range []*exec.Cmd{
+			commandAsIs(t, &p.B, c.env, append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file}, c.args...)...),
+			commandAsIs(t, &p.A, c.env, append([]string{"replay", "-i", p.A.Ifname, "--pps", "100", "--loop", "0", in}, c.args...)...),
+		} {
+			s := facing(t, cmd)
+			id := caps.ID{Real: uint32(c.uid), Effective: uint32(c.uid), Saved: uint32(c.uid), FS: uint32(c.uid)}
+			if s.UID != id || s.Reach() != c.keep || s.Effective != c.keep || s.Bounding != c.keep || !s.NoNewPrivs || s.Seccomp != 2 {
+				t.Errorf("%v is %+v", cmd.Args, s)
+			}
+		}
+		if info, err := os.Stat(file); err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != c.uid {
+			t.Errorf("%v: %v %v, want a file of user %d", c.args, info, err, c.uid)
+		}
+	}
+}
+
+// TestCommandRefused: what the user may not do is an error that says who, what, and what
+// to do about it.
+func TestCommandRefused(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	in, pipe := filepath.Join(dir, "in.pcap"), filepath.Join(dir, "pipe")
+	record(t, p, in, testenv.Stream(&p.A, &p.B, 5000, 0, 300, 10))
+	if err := errors.Join(os.Chmod(in, 0o600), unix.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for d := dir; strings.HasPrefix(d, os.TempDir()+"/"); d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out := filepath.Join(dir, "out.pcapng")
+	for _, c := range []struct {
+		args []string
+		want []string
+	}{
+		{[]string{"capture", "-i", p.B.Ifname, "-w", out, "-Z", "nobody"}, []string{"write to " + dir + " as user nobody: permission denied", "-Z root"}},
+		{[]string{"capture", "-i", p.B.Ifname, "-w", pipe, "-Z", "nobody"}, []string{"write to " + pipe + " as user nobody: permission denied", "-Z root"}},
+		{[]string{"replay", "-i", p.A.Ifname, in, "-Z", "nobody"}, []string{"read " + in + " as user nobody: permission denied", "-Z root"}},
+		{[]string{"replay", "-i", p.A.Ifname, in, "-Z", "nobody-is-called-so"}, []string{"-Z: ", "nobody-is-called-so"}},
+	} {
+		e := &p.B
+		if c.args[0] == "replay" {
+			e = &p.A
+		}
+		status, _, stderr := finish(t, commandAsIs(t, e, nil, c.args...))
+		for _, want := range c.want {
+			if status == 0 || !strings.Contains(stderr, want) {
+				t.Errorf("%v: status %d, want the error to say %q: %s", c.args, status, want, stderr)
+			}
+		}
+	}
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a refused capture left %s: %v", out, err)
+	}
+	if status, _, stderr := finish(t, commandAsIs(t, &p.A, nil, "replay", "-i", p.A.Ifname, "--topspeed", in, "-Z", "root")); status != 0 {
+		t.Errorf("with root's rights: status %d: %s", status, stderr)
+	}
+}

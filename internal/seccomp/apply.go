@@ -1,0 +1,103 @@
+package seccomp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+)
+
+// Environment is the variable that says what becomes of a call outside the list.
+const Environment = "UNIFIEDD_SYSTEM_CALLS"
+
+// Trap as value of [Environment] ends the process at a call outside the list.
+const Trap = "trap"
+
+// ErrUnsupported: this kernel filters no system calls, or there is no list for this
+// processor.
+var ErrUnsupported = errors.New("system calls cannot be filtered")
+
+// namespaces are the flags of clone(2) that make namespaces: include/uapi/linux/sched.h.
+const namespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET
+
+// Apply limits all threads of the process to the list, for good, and sets no_new_privs on
+// them.
+func Apply() error {
+	here, err := arch.GetInfo("")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsupported, err)
+	}
+	if !seccomp.Supported() {
+		return fmt.Errorf("%w: the kernel has no seccomp (CONFIG_SECCOMP_FILTER)", ErrUnsupported)
+	}
+	filter := seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync | seccomp.FilterFlagLog, Policy: policy(here, refusal(os.Getenv(Environment)))}
+	runtime.LockOSThread() // no_new_privs is of the thread that gives the filter
+	err = seccomp.LoadFilter(filter)
+	runtime.UnlockOSThread()
+	if err != nil {
+		return fmt.Errorf("filter system calls: %w", err)
+	}
+	return verify()
+}
+
+// verify checks every thread: where one cannot take the filter, seccomp(2) returns its
+// number, which the library takes for success.
+func verify() error {
+	threads, err := caps.Threads()
+	if err != nil {
+		return err
+	}
+	for _, t := range threads {
+		if t.Seccomp != 2 || !t.NoNewPrivs {
+			return errors.New("filter system calls: a thread did not take the filter")
+		}
+	}
+	return nil
+}
+
+// refusal is what the kernel does at a call outside the list.
+func refusal(mode string) seccomp.Action {
+	if mode == Trap {
+		return seccomp.ActionTrap
+	}
+	return seccomp.ActionErrno // with EPERM, which the library adds
+}
+
+// policy is the list for one architecture.
+func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
+	allowed := seccomp.SyscallGroup{Action: seccomp.ActionAllow}
+	for _, name := range Calls() {
+		if _, known := here.SyscallNames[name]; !known {
+			continue // of the other architecture
+		}
+		switch name {
+		case "clone3":
+		case "clone":
+			allowed.NamesWithCondtions = append(allowed.NamesWithCondtions, with(name, seccomp.BitsNotSet, namespaces))
+		case "socket":
+			for _, f := range Families {
+				allowed.NamesWithCondtions = append(allowed.NamesWithCondtions, with(name, seccomp.Equal, f.Number))
+			}
+		default:
+			allowed.Names = append(allowed.Names, name)
+		}
+	}
+	return seccomp.Policy{
+		DefaultAction: refuse,
+		Syscalls: []seccomp.SyscallGroup{
+			{Names: []string{"clone3"}, Action: seccomp.ActionErrno | seccomp.Action(unix.ENOSYS)},
+			allowed,
+		},
+	}
+}
+
+// with is a call whose first argument is looked at.
+func with(name string, op seccomp.Operation, value uint64) seccomp.NameWithConditions {
+	return seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: op, Value: value}}}
+}

@@ -1,0 +1,215 @@
+package seccomp
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elastic/go-seccomp-bpf"
+	"github.com/elastic/go-seccomp-bpf/arch"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/caps"
+)
+
+// role says in the environment what a process started by a test does under the filter.
+const role = "SECCOMP_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	do := os.Getenv(role)
+	if do == "" {
+		os.Exit(m.Run())
+	}
+	for range 4 { // threads that are there already
+		go func() { runtime.LockOSThread(); select {} }()
+	}
+	time.Sleep(20 * time.Millisecond)
+	if err := Apply(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	os.Exit(roles[do]())
+}
+
+var roles = map[string]func() int{
+	"allowed": allowed,
+	"refused": refused,
+	"mount":   func() int { fmt.Println(unix.Mount("", "/", "", 0, "")); return 0 },
+}
+
+// allowed starts a program, opens a socket of each family, and applies the filter again.
+func allowed() int {
+	out, err := exec.Command("sh", "-c", "echo $(id -u) | cat").CombinedOutput()
+	fmt.Printf("%s", out)
+	for _, f := range Families {
+		fd, e := unix.Socket(int(f.Number), unix.SOCK_RAW, 0)
+		if errors.Is(e, unix.EPERM) && os.Getuid() == 0 {
+			err = errors.Join(err, fmt.Errorf("socket of %s: %w", f.Name, e))
+		}
+		unix.Close(fd)
+	}
+	if err = errors.Join(err, Apply()); err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	threads, _ := caps.Threads()
+	fmt.Println(len(threads), "threads")
+	return 0
+}
+
+// refused makes calls outside the list; each must fail with EPERM.
+func refused() (status int) {
+	for name, call := range map[string]func() error{
+		"mount":       func() error { return unix.Mount("", "/", "", unix.MS_REMOUNT, "") },
+		"unshare":     func() error { return unix.Unshare(unix.CLONE_NEWUSER) },
+		"setns":       func() error { return unix.Setns(0, 0) },
+		"ptrace":      func() error { return unix.PtraceAttach(1) },
+		"personality": func() error { _, _, errno := unix.Syscall(unix.SYS_PERSONALITY, 0xffffffff, 0, 0); return toErr(errno) },
+		"AF_ALG":      func() error { _, err := unix.Socket(unix.AF_ALG, unix.SOCK_SEQPACKET, 0); return err },
+		"clone with a namespace": func() error {
+			cmd := exec.Command("true")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNET}
+			return cmd.Run()
+		},
+	} {
+		if err := call(); !errors.Is(err, unix.EPERM) {
+			fmt.Printf("%s: %v, want EPERM\n", name, err)
+			status = 1
+		}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0); errno != unix.ENOSYS {
+		fmt.Printf("clone3: %v, want ENOSYS\n", errno)
+		status = 1
+	}
+	return status
+}
+
+func toErr(errno syscall.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return errno
+}
+
+// play runs this test program in a role, with the mode in its environment.
+func play(t *testing.T, do, mode string) (output string, err error) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), role+"="+do, Environment+"="+mode)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func TestAllowed(t *testing.T) {
+	for _, mode := range []string{"", Trap} {
+		if out, err := play(t, "allowed", mode); err != nil || !strings.Contains(out, "threads") {
+			t.Errorf("mode %q: %v: %s", mode, err, out)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	if out, err := play(t, "refused", ""); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestTrap: with the mode of tests a call outside the list ends the process, with where it
+// was made.
+func TestTrap(t *testing.T) {
+	out, err := play(t, "mount", Trap)
+	if err == nil || !strings.Contains(out, "SIGSYS: bad system call") || !strings.Contains(out, "unix.Mount") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestList: each name is of amd64 or arm64, and stands there once.
+func TestList(t *testing.T) {
+	all := Calls()
+	if n := len(slices.Compact(slices.Clone(all))); n != len(all) {
+		t.Errorf("%d names, %d of them different", len(all), n)
+	}
+	for _, name := range all {
+		_, amd64 := arch.X86_64.SyscallNames[name]
+		_, arm64 := arch.AARCH64.SyscallNames[name]
+		if !amd64 && !arm64 {
+			t.Errorf("%s is no system call of amd64 or arm64", name)
+		}
+	}
+}
+
+// TestPolicy runs the program as the kernel would, over every system call.
+func TestPolicy(t *testing.T) {
+	a, err := arch.GetInfo("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm := machine(t, a)
+	for name, number := range a.SyscallNames {
+		want := uint32(seccomp.ActionErrno) | uint32(unix.EPERM)
+		switch {
+		case name == "clone3":
+			want = uint32(seccomp.ActionErrno) | uint32(unix.ENOSYS)
+		case name == "socket": // the argument is AF_UNSPEC
+		case slices.Contains(Calls(), name):
+			want = uint32(seccomp.ActionAllow)
+		}
+		if got := vm(uint32(a.ID), uint32(number), 0); got != want {
+			t.Errorf("%s gives %#x, want %#x", name, got, want)
+		}
+	}
+	clone, socket := uint32(a.SyscallNames["clone"]), uint32(a.SyscallNames["socket"])
+	for what, got := range map[string]uint32{
+		"a call of another architecture": vm(uint32(arch.I386.ID), 1, 0),
+		"clone with a namespace":         vm(uint32(a.ID), clone, unix.CLONE_NEWUSER|uint64(unix.SIGCHLD)),
+		"a socket of AF_ALG":             vm(uint32(a.ID), socket, unix.AF_ALG),
+		"a family beyond 32 bits":        vm(uint32(a.ID), socket, unix.AF_XDP|1<<32),
+	} {
+		if got == uint32(seccomp.ActionAllow) {
+			t.Errorf("%s is allowed", what)
+		}
+	}
+	for _, f := range Families {
+		if got := vm(uint32(a.ID), socket, f.Number); got != uint32(seccomp.ActionAllow) {
+			t.Errorf("a socket of %s gives %#x", f.Name, got)
+		}
+	}
+}
+
+// machine returns what runs an architecture's program over struct seccomp_data.
+func machine(t *testing.T, a *arch.Info) func(id, number uint32, arg uint64) uint32 {
+	t.Helper()
+	p := policy(a, refusal(""))
+	program, err := p.Assemble()
+	if err != nil {
+		t.Fatal(err)
+	}
+	vm, err := bpf.NewVM(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(id, number uint32, arg uint64) uint32 {
+		data := make([]byte, 64)
+		// The machine reads big-endian words, and the kernel those of the processor.
+		put := func(at int, v uint32) {
+			data[at], data[at+1], data[at+2], data[at+3] = byte(v>>24), byte(v>>16), byte(v>>8), byte(v)
+		}
+		put(0, number)
+		put(4, id)
+		put(16, uint32(arg))
+		put(20, uint32(arg>>32))
+		action, err := vm.Run(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return uint32(action)
+	}
+}
