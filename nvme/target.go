@@ -3,8 +3,11 @@ package nvme
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
 // TargetConfig says what target to open: a file, a block device, or the NVMe node of
@@ -12,14 +15,15 @@ import (
 // has a meaning.
 type TargetConfig struct {
 	Path      string
-	Create    bool        // make the file when it is not there
-	Exclusive bool        // with Create: the file must not be there
-	Size      uint64      // bytes to prepare a file to; bytes a device must have at least
-	Prepare   Preparation // how a file gets to Size; default PrepareNone
-	Buffered  bool        // without direct I/O let the kernel copy, instead of refusing
-	Force     bool        // write to a block device whatever is on it, and even in use
-	Filled    bool        // take a block device with something on it, which is there to be used; in use it is refused still
-	ReadOnly  bool        // open for reading only
+	Create    bool         // make the file when it is not there
+	Exclusive bool         // with Create: the file must not be there
+	Dir       *newfile.Dir // with Create: the directory the file is made in, which stays the caller's; nil: the one its path names
+	Size      uint64       // bytes to prepare a file to; bytes a device must have at least
+	Prepare   Preparation  // how a file gets to Size; default PrepareNone
+	Buffered  bool         // without direct I/O let the kernel copy, instead of refusing
+	Force     bool         // write to a block device whatever is on it, and even in use
+	Filled    bool         // take a block device with something on it, which is there to be used; in use it is refused still
+	ReadOnly  bool         // open for reading only
 }
 
 // Target is a file or block device opened for direct I/O. Queues of several
@@ -27,7 +31,8 @@ type TargetConfig struct {
 type Target struct {
 	path     string
 	fd       int
-	made     bool // the file was not there before
+	made     bool         // the file was not there before
+	dir      *newfile.Dir // it is made in, while it is opened
 	block    bool
 	char     bool       // a character device, which can only be an NVMe node
 	node     *namespace // of an NVMe character node, else nil
@@ -46,8 +51,12 @@ var ErrNoDirectIO = errors.New("no direct I/O")
 // removed again on error. The caller closes the target.
 func OpenTarget(c TargetConfig) (*Target, error) {
 	t := &Target{path: c.Path, fd: -1, readOnly: c.ReadOnly}
-	if err := t.open(c); err != nil {
-		return nil, fmt.Errorf("open target %s: %w", c.Path, errors.Join(err, t.undo()))
+	err := t.open(c)
+	if err != nil {
+		err = errors.Join(err, t.undo())
+	}
+	if err = errors.Join(err, t.leaveDir(c.Dir)); err != nil {
+		return nil, fmt.Errorf("open target %s: %w", c.Path, err)
 	}
 	return t, nil
 }
@@ -112,25 +121,52 @@ func (t *Target) openFile(c TargetConfig) error {
 	if c.ReadOnly {
 		flags = unix.O_RDONLY
 	}
-	if c.Create && !c.ReadOnly {
-		flags |= unix.O_CREAT
-	}
-	if c.Create && c.Exclusive {
-		flags |= unix.O_EXCL
-	}
 	var err error
-	if t.fd, err = openRetry(c.Path, flags|unix.O_DIRECT); err == nil {
-		t.direct = true
-		return nil
-	}
-	t.made = t.made && !errors.Is(err, unix.EEXIST)
-	if !errors.Is(err, unix.EINVAL) {
+	if !t.made && !c.Exclusive {
+		if t.fd, err = openRetry(c.Path, flags|unix.O_DIRECT); errors.Is(err, unix.EINVAL) && c.Buffered {
+			t.fd, err = openRetry(c.Path, flags)
+			return err
+		}
+		if t.direct = err == nil; errors.Is(err, unix.EINVAL) {
+			return t.noDirect()
+		}
 		return err
 	}
-	if !c.Buffered {
-		return t.noDirect()
+	if err := t.makeFile(c); err != nil {
+		return err
 	}
-	t.fd, err = openRetry(c.Path, flags&^unix.O_EXCL) // the refused attempt has made the file
+	// The file that was made is opened once more by its descriptor: its name may lead elsewhere by now.
+	made := t.fd
+	t.fd, err = openRetry(fmt.Sprintf("/proc/self/fd/%d", made), flags|unix.O_DIRECT)
+	t.direct = err == nil
+	switch {
+	case err == nil:
+		return unix.Close(made)
+	case !errors.Is(err, unix.EINVAL):
+		return errors.Join(err, unix.Close(made))
+	case !c.Buffered:
+		return errors.Join(t.noDirect(), unix.Close(made))
+	}
+	t.fd = made
+	return nil
+}
+
+// makeFile makes the file, where nothing is.
+func (t *Target) makeFile(c TargetConfig) (err error) {
+	if t.dir = c.Dir; t.dir == nil {
+		if t.dir, err = newfile.OpenDir(filepath.Dir(c.Path)); err != nil {
+			t.made = false
+			return err
+		}
+	}
+	f, err := t.dir.Create(filepath.Base(c.Path), 0o640)
+	if err != nil {
+		t.made = false
+		return err
+	}
+	defer f.Close()
+	t.made = true
+	t.fd, err = unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	return err
 }
 
@@ -154,13 +190,22 @@ func openRetry(path string, flags int) (int, error) {
 // new.
 func (t *Target) undo() error {
 	err := t.Close()
-	if !t.made {
+	if !t.made || t.dir == nil {
 		return err
 	}
-	if e := unix.Unlink(t.path); e != nil && !errors.Is(e, unix.ENOENT) {
+	if e := t.dir.Remove(filepath.Base(t.path)); !errors.Is(e, unix.ENOENT) {
 		err = errors.Join(err, e)
 	}
 	return err
+}
+
+// leaveDir closes the directory of a file that was made, unless it is the caller's.
+func (t *Target) leaveDir(callers *newfile.Dir) error {
+	d := t.dir
+	if t.dir = nil; d == nil || d == callers {
+		return nil
+	}
+	return d.Close()
 }
 
 // Close closes the target. Queues it is in keep the file open until it is

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/internal/export"
+	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
@@ -87,7 +88,7 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end()) }()
+	defer func() { err = errors.Join(err, end(err == nil)) }()
 	x := export.New(to, want)
 	for _, name := range f.read {
 		if err = exportFrom(x, name, stderr); err != nil {
@@ -100,30 +101,40 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	return errors.Join(err, flushed)
 }
 
-// output is where the packets go. What is read is never written to, and neither is a
-// device.
-func (f *exportFlags) output(stdout io.Writer) (io.Writer, func() error, error) {
+// output is where the packets go, and what ends it: a file gets its name only when all went well. What is read is never written to,
+// and neither is a device.
+func (f *exportFlags) output(stdout io.Writer) (to io.Writer, end func(well bool) error, err error) {
+	stays := func(bool) error { return nil }
 	switch f.file {
 	case "":
-		return io.Discard, stay, nil
+		return io.Discard, stays, nil
 	case "-":
-		return stdout, stay, nil
+		return stdout, stays, nil
 	}
-	if old, err := os.Stat(f.file); err == nil {
-		if old.Mode()&fs.ModeDevice != 0 && old.Mode()&fs.ModeCharDevice == 0 {
-			return nil, nil, fmt.Errorf("write %s: it is a block device: choose a file", f.file)
-		}
-		for _, name := range f.read {
-			if read, err := os.Stat(name); err == nil && os.SameFile(old, read) {
-				return nil, nil, fmt.Errorf("write %s: it is what is read: choose another name", f.file)
-			}
+	old, err := os.Stat(f.file)
+	switch {
+	case err != nil:
+	case old.Mode()&fs.ModeDevice != 0 && old.Mode()&fs.ModeCharDevice == 0:
+		return nil, nil, fmt.Errorf("write %s: it is a block device: choose a file", f.file)
+	case old.Mode()&(fs.ModeNamedPipe|fs.ModeCharDevice) != 0:
+		pipe, err := openPipe(f.file)
+		return pipe, func(bool) error { return pipe.Close() }, err
+	}
+	for _, name := range f.read {
+		if read, err := os.Stat(name); err == nil && os.SameFile(old, read) {
+			return nil, nil, fmt.Errorf("write %s: it is what is read: choose another name", f.file)
 		}
 	}
-	out, err := os.Create(f.file)
+	out, err := newfile.Replace(f.file, 0o666)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, fmt.Errorf("write %s: %w", f.file, err)
 	}
-	return out, out.Close, nil
+	return out, func(well bool) error {
+		if !well {
+			return out.Discard()
+		}
+		return out.Commit()
+	}, nil
 }
 
 // exportFrom exports a ring or a segment file.

@@ -5,17 +5,23 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
 // listenUnix makes the control socket, for its owner only. One left by a daemon
 // that died is replaced; one that answers is somebody else's, and so is anything
 // that is no socket.
 func listenUnix(path string) (net.Listener, error) {
-	if err := removeDead(path); err != nil {
+	dir, name, err := newfile.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w (does its directory exist, and may this user write there?)", err)
+	}
+	defer dir.Close()
+	if err := removeDead(dir, name); err != nil {
 		return nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
 	before := unix.Umask(0o177) // it must never be there with wider rights
@@ -28,17 +34,17 @@ func listenUnix(path string) (net.Listener, error) {
 }
 
 // removeDead removes a socket that nobody listens on.
-func removeDead(path string) error {
-	info, err := os.Lstat(path)
+func removeDead(dir *newfile.Dir, name string) error {
+	is, err := dir.Stat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
 		return err
-	case info.Mode().Type() != fs.ModeSocket:
+	case is.Mode&unix.S_IFMT != unix.S_IFSOCK:
 		return errors.New("there is something else of that name (choose another control.socket)")
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
+	c, err := net.DialTimeout("unix", dir.Path(name), time.Second)
 	if err == nil {
 		c.Close()
 		return errors.New("another unifiedd answers there (stop it, or choose another control.socket)")
@@ -46,5 +52,5 @@ func removeDead(path string) error {
 	if !errors.Is(err, unix.ECONNREFUSED) {
 		return fmt.Errorf("is another unifiedd there? %w (stop it, or choose another control.socket)", err)
 	}
-	return os.Remove(path)
+	return dir.Remove(name)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -26,11 +27,33 @@ func (f *captureFlags) stream(stdout io.Writer) (to io.Writer, end func() error,
 	if err := checkAccess("write to", f.file, unix.W_OK, "let the user write to it"); err != nil {
 		return nil, stay, err
 	}
-	pipe, err := os.OpenFile(f.file, os.O_WRONLY, 0)
+	pipe, err := openPipe(f.file)
 	if err != nil {
 		return nil, stay, err
 	}
 	return pipe, pipe.Close, nil
+}
+
+// openPipe opens a pipe or character device to write to. By what is open it is neither a file nor a disk, whatever its name is made
+// to lead to meanwhile.
+func openPipe(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, &os.PathError{Op: "look at", Path: path, Err: err}
+	}
+	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFCHR {
+		return nil, fmt.Errorf("open %s: it is no pipe any more (try again)", path)
+	}
+	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: errors.Unwrap(err)}
+	}
+	return f, nil
 }
 
 // stay leaves open what others opened.

@@ -8,11 +8,12 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"golang.org/x/sys/unix"
 )
 
-// Unfinished is what the name of an index has behind it while it is made.
+// Unfinished is what the names of indexes had behind them, in earlier releases, while they were made.
 const Unfinished = ".new"
 
 // ErrNotClosed is matched when a segment is written yet, or was left by a crash.
@@ -21,9 +22,14 @@ var ErrNotClosed = errors.New("the segment is not closed: it is being written, o
 // Make makes the index of a segment file, beside it, in place of what is there. Where a capture goes on meanwhile, say so: what is
 // read then is not kept in the page cache. It ends early, with nothing made, when ctx does.
 func Make(ctx context.Context, path string, beside bool) (sum Summary, err error) {
-	segment, err := os.Open(path)
+	dir, name, err := newfile.Open(path)
 	if err != nil {
 		return sum, err
+	}
+	defer dir.Close()
+	segment, err := os.Open(dir.Path(name))
+	if err != nil {
+		return sum, fmt.Errorf("open %s: %w", path, errors.Unwrap(err))
 	}
 	defer segment.Close()
 	info, err := segment.Stat()
@@ -39,19 +45,15 @@ func Make(ctx context.Context, path string, beside bool) (sum Summary, err error
 	} else if !done {
 		return sum, ErrNotClosed
 	}
-	name := path + Suffix + Unfinished
-	out, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, info.Mode().Perm())
+	out, err := dir.Replace(name+Suffix, info.Mode().Perm())
 	if err != nil {
 		return sum, err
 	}
 	sum, err = build(ctx, out, segment, info.Size(), &head, beside)
-	if err = errors.Join(err, sameOwner(out, info), out.Close()); err == nil {
-		err = os.Rename(name, path+Suffix)
+	if err = errors.Join(err, sameOwner(out.File, info)); err != nil {
+		return sum, errors.Join(err, out.Discard())
 	}
-	if err != nil {
-		return sum, errors.Join(err, os.Remove(name))
-	}
-	return sum, nil
+	return sum, out.Commit()
 }
 
 // sameOwner gives a file to who owns another, if that is somebody else.

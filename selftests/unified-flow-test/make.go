@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/unifiedd/unifiedd/flows/client"
+	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/selftest"
 )
 
@@ -18,11 +18,15 @@ func makeFile(ctx context.Context, _ *client.Client, o options) (r result, err e
 	if o.size == 0 || o.size%blockSize != 0 {
 		return r, fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
 	}
-	f, err := os.OpenFile(o.file, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := newfile.Replace(o.file, 0o600)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() {
+		if err != nil && f != nil {
+			err = errors.Join(err, f.Discard())
+		}
+	}()
 	block := make([]byte, blockSize)
 	for n := uint64(0); n < o.size/blockSize && ctx.Err() == nil; n++ {
 		selftest.Fill(block, o.seed, n)
@@ -30,5 +34,9 @@ func makeFile(ctx context.Context, _ *client.Client, o options) (r result, err e
 			return r, err
 		}
 	}
-	return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, errors.Join(context.Cause(ctx), f.Sync())
+	if err := context.Cause(ctx); err != nil {
+		return r, err
+	}
+	err, f = f.Commit(), nil
+	return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, err
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
 // makeDirs makes the directories which are missing, with those above them, and
@@ -22,7 +24,8 @@ func makeDirs(dirs []string, u *identity) error {
 }
 
 // makeDir leaves a directory that is there as it is: it may be anybody's, /tmp
-// even.
+// even. One that it makes it gives away by what it opened: the name may be
+// another's by then.
 func makeDir(dir string, u *identity) error {
 	info, err := os.Stat(dir)
 	switch {
@@ -33,15 +36,26 @@ func makeDir(dir string, u *identity) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	if parent := filepath.Dir(dir); parent != dir {
+	parent := filepath.Dir(dir)
+	if parent != dir {
 		if err := makeDir(parent, u); err != nil {
 			return err
 		}
 	}
-	if err := os.Mkdir(dir, 0o750); err != nil || u == nil {
+	in, err := newfile.OpenDir(parent)
+	if err != nil {
 		return err
 	}
-	return os.Lchown(dir, int(u.uid), int(u.gid)) // of the name itself, should somebody have put a link there meanwhile
+	defer in.Close()
+	made, err := in.Mkdir(filepath.Base(dir), 0o750)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	if u == nil {
+		return nil
+	}
+	return made.Chown(int(u.uid), int(u.gid))
 }
 
 // checkDirs checks that this process may make files in each directory.

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/index"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestIndexFollowsNoLink: somebody who owns the directory of a segment knows what its index will be called, and puts links there. What
+// they lead to stays as it is.
+func TestIndexFollowsNoLink(t *testing.T) {
+	dir := t.TempDir()
+	path, victim := filepath.Join(dir, "f-000001.pcapng"), filepath.Join(t.TempDir(), "victim")
+	talkSegment(t, path, 1, 1<<20, newTalk(1))
+	write(t, victim, []byte("root's secret"))
+	for _, name := range []string{path + index.Suffix, path + index.Suffix + index.Unfinished} {
+		if err := os.Symlink(victim, name); err != nil {
+			t.Fatal(err)
+		}
+		said, status := runSays("index", path)
+		if got := read(t, victim); string(got) != "root's secret" {
+			t.Fatalf("%s: status %d, %s; the victim has %q", name, status, said, got)
+		}
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said, status := runSays("index", path); status != 0 {
+		t.Fatal(said)
+	}
+	if info, err := os.Lstat(path + index.Suffix); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("%v: %v", info, err)
+	}
+}
+
+// TestOutputsStay: a command that fails leaves the file that it was to write as it was, and nothing beside it.
+func TestOutputsStay(t *testing.T) {
+	testenv.Root(t)
+	dir := t.TempDir()
+	whole, text := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "text")
+	write(t, whole, captured(t, pcapng.SegmentID{1}, false, 0, 0, 30, "a"))
+	write(t, text, []byte("no capture"))
+	old, link := filepath.Join(dir, "old"), filepath.Join(dir, "link")
+	write(t, old, []byte("yesterday's export"))
+	if err := os.Symlink(old, link); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{
+		"export of nothing":                {"export", "-r", whole + "s", "-w", old},
+		"export of text":                   {"export", "-r", text, "-w", old},
+		"export, the second is text":       {"export", "-r", whole, "-r", text, "-w", old},
+		"export to what is read":           {"export", "-r", old, "-w", old},
+		"export to a link":                 {"export", "-r", whole, "-w", link},
+		"export to a directory":            {"export", "-r", whole, "-w", dir},
+		"export of a directory":            {"export", "-r", dir, "-w", old},
+		"capture of no interface":          {"capture", "-i", "no-such-link", "-w", old},
+		"capture of no queue":              {"capture", "-i", "lo", "--queues", "77", "-w", old},
+		"capture with too little room":     {"capture", "-i", "lo", "-w", old, "--keep-free", "100%"},
+		"capture to a link":                {"capture", "-i", "lo", "-w", link},
+		"capture that rotates, to a link":  {"capture", "-i", "lo", "-C", "1", "-w", link},
+		"capture of no interface, rotates": {"capture", "-i", "no-such-link", "-C", "1", "-w", old},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out, errs bytes.Buffer
+			status := run(args, &out, &errs)
+			if status == 0 || !strings.HasPrefix(errs.String(), "unifiedd: ") && !strings.Contains(errs.String(), "\nunifiedd: ") {
+				t.Errorf("status %d: %s", status, errs.String())
+			}
+			if got := read(t, old); string(got) != "yesterday's export" {
+				t.Errorf("the old file has %d bytes", len(got))
+			}
+			if names := inDir(t, dir); fmt.Sprint(names) != "[link old]" {
+				t.Errorf("the directory has %v", names)
+			}
+		})
+	}
+	var out, errs bytes.Buffer
+	if status := run([]string{"export", "-r", whole, "-w", old}, &out, &errs); status != 0 || bytes.Equal(read(t, old), []byte("yesterday's export")) {
+		t.Errorf("status %d: %s", status, errs.String())
+	}
+}

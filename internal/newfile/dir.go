@@ -1,0 +1,121 @@
+// Package newfile makes, renames and removes files for a process that may do more than who owns the directory they are in.
+//
+// Somebody who may write to a directory can put a link where a file is about to be made, and exchange the directory itself for a link
+// between two calls that name it. So a [Dir] is opened once and everything in it is named relative to that; a file is made only where
+// nothing is, and no link in its place is followed. [Replace] makes a file that takes its name when it is complete: until then what
+// had the name stays as it was, and a process that is killed leaves nothing.
+package newfile
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is an open directory. Its methods but Close may be called from any goroutine; names are of files right in it.
+type Dir struct {
+	fd   int
+	path string
+}
+
+// OpenDir opens a directory by its path. The caller closes it.
+func OpenDir(path string) (*Dir, error) {
+	fd, err := openat(unix.AT_FDCWD, filepath.Clean(path), unix.O_PATH|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open directory", Path: path, Err: err}
+	}
+	return &Dir{fd, path}, nil
+}
+
+// Open opens the directory that a path is in, and says what it is called there.
+func Open(path string) (d *Dir, name string, err error) {
+	d, err = OpenDir(filepath.Dir(path))
+	return d, filepath.Base(path), err
+}
+
+// Close closes the directory.
+func (d *Dir) Close() error { return unix.Close(d.fd) }
+
+// Path is a path of a file in the directory that goes by what is open, for calls that take only a path. It is good as long as the
+// directory is open.
+func (d *Dir) Path(name string) string {
+	return "/proc/self/fd/" + strconv.Itoa(d.fd) + "/" + name
+}
+
+// Create makes a file where nothing is.
+func (d *Dir) Create(name string, perm os.FileMode) (*os.File, error) {
+	return d.open(name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL, perm)
+}
+
+// OpenFile opens a file that is there, with flags of open(2). A link is refused.
+func (d *Dir) OpenFile(name string, flags int) (*os.File, error) { return d.open(name, flags, 0) }
+
+func (d *Dir) open(name string, flags int, perm os.FileMode) (*os.File, error) {
+	fd, err := openat(d.fd, name, flags|unix.O_NOFOLLOW|unix.O_NOCTTY, perm)
+	if err != nil {
+		return nil, d.error("open", name, err)
+	}
+	return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
+}
+
+// Mkdir makes a directory where nothing is, and opens it. What is opened is a directory, and no link.
+func (d *Dir) Mkdir(name string, perm os.FileMode) (*os.File, error) {
+	if err := unix.Mkdirat(d.fd, name, uint32(perm.Perm())); err != nil {
+		return nil, d.error("make directory", name, err)
+	}
+	return d.open(name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+}
+
+// Rename gives a file another name, in place of what has that.
+func (d *Dir) Rename(from, to string) error {
+	return d.error("rename", from, unix.Renameat(d.fd, from, d.fd, to))
+}
+
+// Remove removes a file, or the link that has its name.
+func (d *Dir) Remove(name string) error { return d.error("remove", name, unix.Unlinkat(d.fd, name, 0)) }
+
+// Stat says what has a name, a link itself and not what it leads to.
+func (d *Dir) Stat(name string) (st unix.Stat_t, err error) {
+	err = unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return st, d.error("look at", name, err)
+}
+
+// Sync makes the names in the directory durable.
+func (d *Dir) Sync() error {
+	fd, err := openat(d.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return d.error("open", ".", err)
+	}
+	err = unix.Fsync(fd)
+	_ = unix.Close(fd) // nothing was written by it
+	return d.error("flush", ".", err)
+}
+
+func (d *Dir) error(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &os.PathError{Op: op, Path: filepath.Join(d.path, name), Err: err}
+}
+
+// openat opens again what a signal cut short.
+func openat(dir int, name string, flags int, perm os.FileMode) (int, error) {
+	for {
+		fd, err := unix.Openat(dir, name, flags|unix.O_CLOEXEC, uint32(perm.Perm()))
+		if err != unix.EINTR {
+			return fd, err
+		}
+	}
+}
+
+// Regular refuses what is there and is no regular file.
+func (d *Dir) Regular(name string) error {
+	st, err := d.Stat(name)
+	if err == nil && st.Mode&unix.S_IFMT != unix.S_IFREG {
+		return fmt.Errorf("%s is there already and not a regular file: choose another name", filepath.Join(d.path, name))
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+package newfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// names are the files in a directory.
+func names(t *testing.T, dir string) (all []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// write makes a file with some text.
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := errors.Join(os.WriteFile(path, []byte(text), mode), os.Chmod(path, mode)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReplace: the old file stays until the new one is complete, which then has its permissions; nothing else is ever there.
+func TestReplace(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	write(t, path, "old", 0o604)
+	for _, commit := range []bool{false, true} {
+		f, err := Replace(path, 0o640)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString("new"); err != nil {
+			t.Fatal(err)
+		}
+		if old, err := os.ReadFile(path); string(old) != "old" || len(names(t, dir)) != 1 {
+			t.Errorf("meanwhile: %q in %v: %v", old, names(t, dir), err)
+		}
+		end, want := f.Discard, "old"
+		if commit {
+			end, want = f.Commit, "new"
+		}
+		if err := end(); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != 0o604 {
+			t.Errorf("mode %v: %v", info.Mode(), err)
+		}
+		if now, err := os.ReadFile(path); string(now) != want || len(names(t, dir)) != 1 {
+			t.Errorf("then: %q in %v: %v", now, names(t, dir), err)
+		}
+	}
+	f, err := Replace(filepath.Join(dir, "another"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); err != nil || len(names(t, dir)) != 2 {
+		t.Errorf("%v: %v", names(t, dir), err)
+	}
+}
+
+// TestReplaceNamed does the same where files cannot be without a name.
+func TestReplaceNamed(t *testing.T) {
+	at := t.TempDir()
+	path := filepath.Join(at, "file")
+	write(t, path, "old", 0o600)
+	for _, end := range []func(*File) error{(*File).Discard, (*File).Commit} {
+		d, name, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &File{dir: d, name: name, made: ".hidden"}
+		if f.File, err = d.Create(f.made, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := end(f); err != nil || len(names(t, at)) != 1 {
+			t.Errorf("%v: %v", names(t, at), err)
+		}
+	}
+	if b, err := os.ReadFile(path); len(b) != 0 {
+		t.Errorf("%q: %v", b, err)
+	}
+}
+
+// TestLinks: no link is followed or replaced, and what a file is made in stays the directory that was opened.
+func TestLinks(t *testing.T) {
+	dir := t.TempDir()
+	mallory, etc := filepath.Join(dir, "mallory"), filepath.Join(dir, "etc")
+	for _, d := range []string{mallory, etc} {
+		if err := os.Mkdir(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := filepath.Join(etc, "secret")
+	write(t, secret, "root's", 0o600)
+	link := filepath.Join(mallory, "file")
+	if err := os.Symlink(secret, link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Replace(link, 0o600); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("replaces a link: %v", err)
+	}
+	d, name, err := Open(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Create(name, 0o600); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("makes what a link has the name of: %v", err)
+	}
+	if _, err := d.OpenFile(name, os.O_RDWR); !errors.Is(err, unix.ELOOP) {
+		t.Errorf("opens what a link leads to: %v", err)
+	}
+	if err := errors.Join(os.Rename(mallory, mallory+"2"), os.Symlink(etc, mallory)); err != nil {
+		t.Fatal(err)
+	}
+	f, err := d.Create("secret", 0o600) // in the directory that is mallory2 by now
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.Close(), d.Rename("secret", "another"), d.Remove("another")); err != nil {
+		t.Error(err)
+	}
+	if b, err := os.ReadFile(secret); string(b) != "root's" {
+		t.Errorf("%q: %v", b, err)
+	}
+}
