@@ -179,6 +179,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	signal.Ignore(syscall.SIGPIPE) // a reader that has gone ends a capture like any error
 	ctx, stop := untilSignal(parent)
 	defer stop()
+	asked := statisticsAsked()
 	if stream == nil {
 		if err := checkWritable(filepath.Dir(cfg.Flows[0].To.File)); err != nil {
 			return err
@@ -197,7 +198,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	}
 	one := d.Flows()[0]
 	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From))
-	follow(ctx, one, stderr, f.quiet)
+	follow(ctx, one, asked, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
 	err = one.Stop()
 	s := one.Status()
@@ -227,12 +228,9 @@ func whatIsTaken(from config.From) string {
 }
 
 // follow shows a live count until the capture is to end.
-func follow(ctx context.Context, f *flows.Flow, w io.Writer, quiet bool) {
+func follow(ctx context.Context, f *flows.Flow, asked <-chan os.Signal, w io.Writer, quiet bool) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGUSR1)
-	defer signal.Stop(asked)
 	live := !quiet && isTerminal(w)
 	if live {
 		defer fmt.Fprintln(w)

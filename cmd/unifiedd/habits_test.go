@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"os/signal"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -58,7 +57,7 @@ func TestCapturePostrotate(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	heavily(t, p)
 	dir, script := testenv.DiskDir(t), filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/bin/sh\ngzip \"$1\"\n"), 0o700); err != nil {
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ngzip \"$1\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out"), "-C", "1", "-z", script, "-c", "3000"); status != 0 {
@@ -88,24 +87,25 @@ func TestCaptureSignal(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	background(t, p)
-	ours := make(chan os.Signal, 1)
-	signal.Notify(ours, syscall.SIGUSR1) // it would end the test's process
-	defer signal.Stop(ours)
-	stop := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(100 * time.Millisecond):
-				_ = syscall.Kill(os.Getpid(), syscall.SIGUSR1)
-			}
-		}
-	}()
-	status, _, stderr := captureOn(t, p, "-c", "200")
-	close(stop)
-	if status != 0 || !strings.Contains(stderr, " lost: nothing\n") || !strings.Contains(stderr, "200 packets captured") {
-		t.Errorf("status %d: %s", status, stderr)
+	cmd := p.B.Command(program(t), "capture", "-Z", "root", "-i", p.B.Ifname, "-c", "200")
+	said := filepath.Join(t.TempDir(), "stderr")
+	errs, err := os.Create(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	cmd.Stderr = errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
+	testenv.Wait(t, 20*time.Second, "the capture to begin", func() bool { return strings.Contains(string(read(t, said)), "capturing on") })
+	if err := cmd.Process.Signal(syscall.SIGUSR1); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	if got := string(read(t, said)); err != nil || !strings.Contains(got, " lost: nothing\n") || !strings.Contains(got, "200 packets captured") {
+		t.Errorf("%v: %s", err, got)
 	}
 }
 
@@ -127,9 +127,9 @@ func TestTcpdumpHabits(t *testing.T) {
 		"numeric export":  {[]string{"export", "-n", "-r", "no-such-file"}, exitFailed, "no-such-file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			if status := run(c.args, &out, &errs); status != c.status || !strings.Contains(out.String()+errs.String(), c.want) {
-				t.Errorf("status %d, want %d and %q: %s%s", status, c.status, c.want, out.String(), errs.String())
+			status, out, errs := finish(t, exec.Command("timeout", append([]string{"60", program(t)}, c.args...)...))
+			if status != c.status || !strings.Contains(out+errs, c.want) {
+				t.Errorf("status %d, want %d and %q: %s%s", status, c.status, c.want, out, errs)
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,10 +69,9 @@ func TestOutputsStay(t *testing.T) {
 		"capture of no interface, rotates": {"capture", "-i", "no-such-link", "-C", "1", "-w", old},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var out, errs bytes.Buffer
-			status := run(args, &out, &errs)
-			if status == 0 || !strings.HasPrefix(errs.String(), "unifiedd: ") && !strings.Contains(errs.String(), "\nunifiedd: ") {
-				t.Errorf("status %d: %s", status, errs.String())
+			status, _, said := finish(t, exec.Command("timeout", append([]string{"60", program(t)}, args...)...))
+			if status == 0 || !strings.HasPrefix(said, "unifiedd: ") && !strings.Contains(said, "\nunifiedd: ") {
+				t.Errorf("status %d: %s", status, said)
 			}
 			if got := read(t, old); string(got) != "yesterday's export" {
 				t.Errorf("the old file has %d bytes", len(got))

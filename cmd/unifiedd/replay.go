@@ -155,6 +155,7 @@ func inputPath(name string) (string, error) {
 func replay(parent context.Context, f replayFlags, cfg *config.Config, log *slog.Logger, stderr io.Writer) (err error) {
 	ctx, stop := untilSignal(parent)
 	defer stop()
+	asked := statisticsAsked()
 	if err := checkReadable(cfg.Flows[0].From.Files); err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func replay(parent context.Context, f replayFlags, cfg *config.Config, log *slog
 		ctx, cancel = context.WithTimeout(ctx, time.Duration(f.duration)*time.Second)
 		defer cancel()
 	}
-	follow(ctx, one, stderr, f.quiet)
+	follow(ctx, one, asked, stderr, f.quiet)
 	err = one.Stop()
 	s := one.Status()
 	summarizeReplay(stderr, s, time.Since(begun))

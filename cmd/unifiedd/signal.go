@@ -44,6 +44,13 @@ func untilOneOf(parent context.Context, those ...os.Signal) (ctx context.Context
 	return ctx, func() { signal.Stop(signals); close(stopped); cancel() }
 }
 
+// statisticsAsked are the signals at which statistics are printed, as tcpdump does.
+func statisticsAsked() <-chan os.Signal {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	return asked
+}
+
 // hangups are the signals at which a daemon reads its configuration again, unless they are
 // ignored. Those that come while it does count once.
 func hangups() (signals chan os.Signal, stop func()) {
