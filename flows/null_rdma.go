@@ -30,7 +30,7 @@ func openNullRDMA(o *opening) (*nullRDMA, error) {
 	if err := n.openStages(o.flow.Stages); err != nil {
 		return nil, err
 	}
-	if err := n.openOutbox(o, uint32(o.flow.From.Generate), 1); err != nil {
+	if err := n.openOutbox(o, uint32(o.flow.From.Generate), 1, o.flow.To.Queue); err != nil {
 		return nil, err
 	}
 	if err := n.openGenerator(o, 2*burst, len(o.flow.To.Peers)*o.flow.To.Queue); err != nil {

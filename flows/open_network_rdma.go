@@ -31,7 +31,7 @@ func openNetworkRDMA(o *opening) (*networkRDMA, error) {
 	}
 	longest := uint32(link.Attrs().MTU + ethernetHeader)
 	each := o.region.FrameSize() - umem.PacketHeadroom // what a frame holds of a packet
-	if err := n.openOutbox(o, longest, int((longest+each-1)/each)); err != nil {
+	if err := n.openOutbox(o, longest, int((longest+each-1)/each), o.flow.To.Queue); err != nil {
 		return nil, err
 	}
 	queues := len(o.flow.To.Peers) * o.flow.To.Queue

@@ -12,15 +12,15 @@ import (
 )
 
 // openOutbox makes a sender for each peer, of messages of so many bytes in so many frames
-// at most. Nobody is connected yet.
-func (b *outbox) openOutbox(o *opening, longest uint32, frames int) (err error) {
+// at most, of which queue are under way to a peer at once. Nobody is connected yet.
+func (b *outbox) openOutbox(o *opening, longest uint32, frames, queue int) (err error) {
 	to := &o.flow.To
 	if b.target, err = o.useDevice(to.RDMA); err != nil {
 		return err
 	}
 	c := fanout.Config{Name: "flow " + o.flow.Name, Worker: o.hands, Choose: fanout.Choose(to.Choose), Acknowledge: fanout.Acknowledge(to.Acknowledge), Frames: frames}
 	for _, p := range to.Peers {
-		s, err := b.openSender(o, p, longest, frames)
+		s, err := b.openSender(o, p, longest, frames, queue)
 		if err != nil {
 			return errors.Join(err, closeSenders(c.Peers))
 		}
@@ -36,10 +36,10 @@ func (b *outbox) openOutbox(o *opening, longest uint32, frames int) (err error) 
 	return nil
 }
 
-func (b *outbox) openSender(o *opening, p config.Peer, longest uint32, frames int) (*stream.Sender, error) {
+func (b *outbox) openSender(o *opening, p config.Peer, longest uint32, frames, queue int) (*stream.Sender, error) {
 	return stream.OpenSender(stream.SenderConfig{
 		Name: "flow " + o.flow.Name + ", peer " + p.Name, Endpoint: b.target.Endpoint, Worker: o.hands, Address: p.Address, Flow: p.Flow,
-		Connect: connect.Config{Credentials: o.shared.credentials}, Depth: o.flow.To.Queue, Method: stream.Method(o.flow.To.Method), Message: protocol.HeaderLen + longest, Frames: frames,
+		Connect: connect.Config{Credentials: o.shared.credentials}, Depth: queue, Method: stream.Method(o.flow.To.Method), Message: protocol.HeaderLen + longest, Frames: frames,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log, Times: &b.times,
 	})
 }

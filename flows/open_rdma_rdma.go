@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/numa"
 )
@@ -21,7 +22,7 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 	if r.sums, err = openReduction(o.flow.Stages, o.region, o.flow.From.Clients, r.total+queues); err != nil {
 		return nil, err
 	}
-	if err := r.openOutbox(o, uint32(o.flow.From.Message), 1); err != nil {
+	if err := r.openOutbox(o, uint32(o.flow.From.Message), 1, r.queue(&o.flow.To)); err != nil {
 		return nil, err
 	}
 	r.supply()
@@ -29,4 +30,13 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 	r.Watermarks = o.flow.Watermarks
 	o.complete(&r.common)
 	return r, nil
+}
+
+// queue is how many messages may be under way to each peer. Where a peer can be done without, its queue has at most half of the frames that
+// messages may take, so that one that is away does not hold all of them and stall the others.
+func (r *rdmaRDMA) queue(to *config.To) int {
+	if to.Choose != config.ChooseAll || to.Acknowledge == config.AcknowledgeAll || len(to.Peers) == 1 {
+		return to.Queue
+	}
+	return min(to.Queue, max(1, (r.total-r.window)/2))
 }

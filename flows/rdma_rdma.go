@@ -13,7 +13,7 @@ import (
 // they landed, and acknowledges each once as many peers have it as is configured.
 //
 //	RDMA Recv → stages → RDMA SEND to each peer … acknowledged → RDMA Supply
-//	                                                └─ any, quorum, all → acknowledgement
+//	                                                └─ any, most, all   → acknowledgement
 //
 // It belongs to its worker's thread; the counters may be read from anywhere.
 type rdmaRDMA struct {

@@ -177,8 +177,11 @@ const (
 	AcknowledgeWritten  Acknowledge = "written"  // it was written
 	AcknowledgeDurable  Acknowledge = "durable"  // it is on stable storage
 	AcknowledgeAny      Acknowledge = "any"      // one of the peers has it
-	AcknowledgeQuorum   Acknowledge = "quorum"   // more than half of them have it
+	AcknowledgeMost     Acknowledge = "most"     // more than half of them have it
 	AcknowledgeAll      Acknowledge = "all"      // all of them have it
+
+	// acknowledgeQuorum is what earlier releases called AcknowledgeMost. It is read so that its refusal can say why.
+	acknowledgeQuorum Acknowledge = "quorum"
 )
 
 // AuthGroup is a group of the Diffie-Hellman exchange by which NVMe hosts prove who they are.
@@ -227,5 +230,5 @@ var (
 
 	allAcknowledges  = slices.Concat(logAcknowledges, peerAcknowledges)
 	logAcknowledges  = []Acknowledge{AcknowledgeReceived, AcknowledgeWritten, AcknowledgeDurable}
-	peerAcknowledges = []Acknowledge{AcknowledgeAny, AcknowledgeQuorum, AcknowledgeAll}
+	peerAcknowledges = []Acknowledge{AcknowledgeAny, AcknowledgeMost, AcknowledgeAll}
 )

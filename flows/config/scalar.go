@@ -27,6 +27,14 @@ func oneOf[T ~string](values []T) func(string) (T, error) {
 	return func(s string) (T, error) { return T(s), member(T(s), values) }
 }
 
+// parseAcknowledge reads a condition of acknowledgement, and the word of earlier releases that the validator refuses.
+func parseAcknowledge(s string) (Acknowledge, error) {
+	if s == string(acknowledgeQuorum) {
+		return acknowledgeQuorum, nil
+	}
+	return oneOf(allAcknowledges)(s)
+}
+
 // member says what is wrong with a value which is none of these.
 func member[T ~string](v T, values []T) error {
 	words := make([]string, len(values))

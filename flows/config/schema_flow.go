@@ -118,7 +118,7 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"choose":      set(d, &t.Choose, oneOf(allChoices)),
 		"queue":       set(d, &t.Queue, parseInt),
 		"method":      set(d, &t.Method, oneOf(peerMethods)),
-		"acknowledge": set(d, &t.Acknowledge, oneOf(allAcknowledges)),
+		"acknowledge": set(d, &t.Acknowledge, parseAcknowledge),
 		"listen":      set(d, &t.Listen, parseText),
 		"cache":       set(d, &t.Cache, parseSize),
 		"transfer":    set(d, &t.Transfer, parseSize),

@@ -147,12 +147,17 @@ func (v *validator) peer(path string, p Peer) {
 
 // acknowledge checks that enough peers get each message to make up the condition.
 func (v *validator) acknowledge(path string, t *To) {
+	if t.Acknowledge == acknowledgeQuorum {
+		v.refuse(path, wrong("say acknowledge: most", "quorum promises a consistent group, and a flow with peers is none: "+
+			"peers that missed messages are not repaired, and several relays have no common order"))
+		return
+	}
 	v.checkErr(path, member(t.Acknowledge, peerAcknowledges))
 	switch {
-	case t.Choose != ChooseAll && (t.Acknowledge == AcknowledgeQuorum || t.Acknowledge == AcknowledgeAll):
+	case t.Choose != ChooseAll && (t.Acknowledge == AcknowledgeMost || t.Acknowledge == AcknowledgeAll):
 		v.refuse(path, wrong("say acknowledge: any, or choose: all",
 			"%s needs choose: all; with choose: %s a message is sent to one peer", t.Acknowledge, t.Choose))
-	case t.Acknowledge == AcknowledgeQuorum && len(t.Peers) < 2:
-		v.refuse(path, wrong("add peers, or say acknowledge: all", "a quorum needs 2 peers or more"))
+	case t.Acknowledge == AcknowledgeMost && len(t.Peers) < 2:
+		v.refuse(path, wrong("add peers, or say acknowledge: all", "most of the peers needs 2 peers or more"))
 	}
 }

@@ -24,7 +24,8 @@ const (
 type Policy string
 
 const (
-	// Wait has Offer refuse messages for the peer until there is room.
+	// Wait has Offer refuse messages for the peer until there is room. A peer that is not connected is left out, and the message counted as dropped there
+	// (disconnected), where Acknowledge is Any or Most and enough others are connected and have room.
 	Wait Policy = "wait"
 	// DropNewest leaves the peer out.
 	DropNewest Policy = "drop_newest"
@@ -42,8 +43,8 @@ const (
 	Nobody Acknowledge = ""
 	// Any is one.
 	Any Acknowledge = "any"
-	// Quorum is more than half.
-	Quorum Acknowledge = "quorum"
+	// Most is more than half.
+	Most Acknowledge = "most"
 	// Everybody is all.
 	Everybody Acknowledge = "all"
 )
@@ -53,7 +54,7 @@ func (a Acknowledge) need(peers int) int {
 	switch a {
 	case Any:
 		return 1
-	case Quorum:
+	case Most:
 		return peers/2 + 1
 	case Everybody:
 		return peers
@@ -68,9 +69,9 @@ func (c *Config) checkWords() error {
 		return fmt.Errorf("a choice of %q: it is %s, %s or %s", c.Choose, All, Hash, Round)
 	}
 	switch c.Acknowledge {
-	case Nobody, Any, Quorum, Everybody:
+	case Nobody, Any, Most, Everybody:
 	default:
-		return fmt.Errorf("acknowledgement by %q: it is by %s, %s or %s", c.Acknowledge, Any, Quorum, Everybody)
+		return fmt.Errorf("acknowledgement by %q: it is by %s, %s or %s", c.Acknowledge, Any, Most, Everybody)
 	}
 	for _, p := range c.Peers {
 		switch p.Policy {

@@ -120,8 +120,8 @@ func (f *Fanout) Offer(message []umem.Frame, token, stamp uint64) bool {
 	length := lengthOf(message)
 	chosen := f.choose(message)
 	fit := f.fitting(chosen, len(message), length)
-	open, wait := f.makeRoom(fit)
 	need := f.answer.need(bits.OnesCount64(chosen))
+	open, wait := f.makeRoom(fit, need)
 	switch {
 	case wait:
 		return false

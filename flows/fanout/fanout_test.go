@@ -22,7 +22,8 @@ func TestFanout(t *testing.T) {
 	}{
 		{"All", testAll},
 		{"SlowPeer", testSlowPeer},
-		{"Quorum", testQuorum},
+		{"Most", testMost},
+		{"MostWaits", testMostWaits},
 		{"Promise", testPromise},
 		{"Round", testRound},
 		{"Hash", testHash},
@@ -119,10 +120,10 @@ func checkSlow(t *testing.T, policy Policy, tokens []uint64, p PeerStats) {
 	}
 }
 
-// testQuorum: one of three peers is never there, and nothing waits for it.
-func testQuorum(t *testing.T, near, far *machine) {
+// testMost: one of three peers is never there, and nothing waits for it.
+func testMost(t *testing.T, near, far *machine) {
 	a, b := far.newSink(32, 0), far.newSink(32, 0)
-	s := near.newSource(Config{Choose: All, Acknowledge: Quorum}, 64, a.address, Wait, b.address, Wait, far.ns.IP.String()+":1", DropOldest)
+	s := near.newSource(Config{Choose: All, Acknowledge: Most}, 64, a.address, Wait, b.address, Wait, far.ns.IP.String()+":1", DropOldest)
 	s.more(500)
 	s.wait("everything to be acknowledged", func() bool { return s.acked == 500 })
 	a.await(500)
@@ -130,6 +131,25 @@ func testQuorum(t *testing.T, near, far *machine) {
 	p := s.f.Stats()[2]
 	if p.Dropped["oldest"] != 500-64 || p.Sender.Waiting != 64 || p.Sender.Acknowledged != 0 || p.Sender.State == stream.SenderConnected {
 		t.Errorf("%+v", p)
+	}
+}
+
+// testMostWaits: a peer that is away and has the policy to wait does not stall the others, and counts what it missed.
+func testMostWaits(t *testing.T, near, far *machine) {
+	for _, answer := range []Acknowledge{Any, Most} {
+		t.Run(string(answer), func(t *testing.T) {
+			near, far := near.with(t), far.with(t)
+			a, b := far.newSink(32, 0), far.newSink(32, 0)
+			s := near.newSource(Config{Choose: All, Acknowledge: answer}, 64, a.address, Wait, b.address, Wait, far.ns.IP.String()+":1", Wait)
+			s.more(500)
+			s.wait("everything to be acknowledged", func() bool { return s.acked == 500 })
+			a.await(500)
+			b.await(500)
+			p := s.f.Stats()[2]
+			if p.Offered != 500 || p.Dropped["disconnected"] != 500-64 || p.Sender.Waiting != 64 {
+				t.Errorf("%+v", p)
+			}
+		})
 	}
 }
 
@@ -142,7 +162,7 @@ func testPromise(t *testing.T, near, far *machine) {
 		t.Run(string(policy), func(t *testing.T) {
 			near, far := near.with(t), far.with(t)
 			a := far.newSink(32, 0)
-			s := near.newSource(Config{Choose: All, Acknowledge: Quorum}, 64, a.address, Wait, far.ns.IP.String()+":"+port, policy, far.ns.IP.String()+":1", policy)
+			s := near.newSource(Config{Choose: All, Acknowledge: Most}, 64, a.address, Wait, far.ns.IP.String()+":"+port, policy, far.ns.IP.String()+":1", policy)
 			s.more(200)
 			s.wait("offers to be refused", func() bool { return s.refused > 10 })
 			s.on(func() {

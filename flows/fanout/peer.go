@@ -34,13 +34,16 @@ type peer struct {
 	shown   [1 + reasons]atomic.Uint64 // of both, stored once a round
 }
 
-// makeRoom is which of some peers have room, after their policies had it made where there was none. wait says that one of those is to be waited for.
-func (f *Fanout) makeRoom(peers uint64) (open uint64, wait bool) {
+// makeRoom is which of some peers have room, after their policies had it made where there was none. wait says that one of those is to be waited for:
+// one that is connected and slow, or one without which the message cannot be acknowledged. A peer that is away is left out where need others are enough, else
+// a minority that is gone would stall the rest.
+func (f *Fanout) makeRoom(peers uint64, need int) (open uint64, wait bool) {
+	spared := need > 0 && need < bits.OnesCount64(peers)
 	for left := peers; left != 0; left &= left - 1 {
 		n := bits.TrailingZeros64(left)
 		if p := f.peers[n]; p.sender.Room() {
 			open |= 1 << n
-		} else if p.policy == Wait {
+		} else if p.policy == Wait && (!spared || p.sender.Connected()) {
 			return 0, true
 		}
 	}
@@ -86,7 +89,7 @@ func (f *Fanout) count(chosen, fit, open uint64) {
 		switch {
 		case fit&bit == 0:
 			p.dropped[tooLong]++
-		case open&bit == 0 && p.policy == Disconnect:
+		case open&bit == 0 && (p.policy == Disconnect || p.policy == Wait):
 			p.dropped[disconnected]++
 		case open&bit == 0:
 			p.dropped[queueFull]++
