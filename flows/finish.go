@@ -93,7 +93,7 @@ func (s *store) recover() (int, error) {
 		return s.openDevice()
 	case s.to.Rotate != (config.Rotate{}):
 		s.names.turns = &turns{Rotate: s.to.Rotate, path: s.to.File}
-		return 1, s.names.turns.begin()
+		return 1, s.names.turns.begin(s.names)
 	case s.to.Exact:
 		return 1, s.replaceExact()
 	}
@@ -116,7 +116,7 @@ func (s *store) recover() (int, error) {
 // recoverOne mends one segment unless it is complete. One that was prepared and
 // never written to is removed, and what only has the name of one is left alone.
 func (s *store) recoverOne(e pcapng.Named) error {
-	f, err := os.OpenFile(e.Path, os.O_RDWR, 0)
+	f, err := s.names.open(e.Path, os.O_RDWR)
 	if errors.Is(err, os.ErrPermission) && completeAsIs(e.Path) {
 		return nil // put away by somebody
 	}
@@ -164,20 +164,20 @@ func (s *store) recoverPrepared(f *os.File, e pcapng.Named) error {
 	report, err := s.mend(f, e.Path)
 	switch {
 	case errors.Is(err, pcapng.ErrNotSegment): // no head yet
-		return os.Remove(e.Path)
+		return s.names.remove(e.Path)
 	case err != nil:
 		return err
 	case report.Batches == 0: // nothing was captured into it
-		return os.Remove(e.Path)
+		return s.names.remove(e.Path)
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return err
 	}
-	if err := os.Rename(e.Path, s.names.Final(e.Number, info.ModTime())); err != nil {
+	if err := s.names.rename(e.Path, s.names.Final(e.Number, info.ModTime())); err != nil {
 		return err
 	}
-	return syncDir(s.names.Dir)
+	return s.names.dir.Sync()
 }
 
 // mend recovers a segment, says what it did, and marks the segment complete.

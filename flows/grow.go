@@ -1,9 +1,9 @@
 package flows
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,28 +17,28 @@ const (
 	ahead = 256 << 20
 )
 
-// replaceExact removes what is where the one capture file goes, as tcpdump does.
-// Only a regular file is removed.
+// replaceExact looks at what is where the one capture file goes, which that replaces, as tcpdump does, once it is made. Only a
+// regular file is replaced that nobody writes.
 func (s *store) replaceExact() error {
 	if !s.to.Exact {
 		return nil
 	}
-	info, err := os.Lstat(s.to.File)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
+	if err := s.names.dir.Regular(filepath.Base(s.to.File)); err != nil {
 		return err
-	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is there already and not a regular file: choose another name", s.to.File)
 	}
-	if f, err := os.Open(s.to.File); err == nil {
+	if f, err := s.names.open(s.to.File, os.O_RDONLY); err == nil {
 		defer f.Close()
 		if err := hold(int(f.Fd())); err != nil {
 			return fmt.Errorf("replace %s: %w", s.to.File, err)
 		}
 	}
-	return os.Remove(s.to.File)
+	return s.names.removeLeft(s.to.File)
+}
+
+// prepared is the path of the one capture file until it is made.
+func (s *store) prepared() string {
+	dir, base := filepath.Split(s.to.File)
+	return filepath.Join(dir, fmt.Sprintf(".%s-%d.next", base, os.Getpid()))
 }
 
 // grow allocates space ahead of a growing segment until the store closes, and lets it be written up to there where room is to be

@@ -32,11 +32,12 @@ type MakeIndex func(ctx context.Context, path string) (cpu time.Duration, err er
 // indexer makes indexes of complete segments, one after the other, on a goroutine of its own that the flow never waits for while it
 // runs. Memory is a path for each segment that waits.
 type indexer struct {
-	log  *slog.Logger
-	make MakeIndex
-	stop context.CancelFunc
-	over sync.WaitGroup
-	more chan struct{} // something was added
+	log   *slog.Logger
+	names names
+	make  MakeIndex
+	stop  context.CancelFunc
+	over  sync.WaitGroup
+	more  chan struct{} // something was added
 
 	mu      sync.Mutex
 	waiting []string
@@ -53,6 +54,7 @@ func (x *indexer) begin(m MakeIndex, earlier names) {
 	if x.make = m; m == nil {
 		x.make = makeIndex
 	}
+	x.names = earlier
 	var ctx context.Context
 	ctx, x.stop = context.WithCancel(context.Background())
 	x.over.Go(func() {
@@ -118,7 +120,7 @@ func (x *indexer) one(ctx context.Context, path string) {
 	x.cpu.Add(uint64(cpu))
 	switch {
 	case gone(path):
-		removeIndex(path, x.log)
+		x.names.removeIndex(path, x.log)
 	case ctx.Err() != nil: // left to the next start
 	case err != nil:
 		x.failed.Add(1)
@@ -137,9 +139,9 @@ func gone(path string) bool {
 }
 
 // removeIndex removes what there is of the index of a segment.
-func removeIndex(segment string, log *slog.Logger) {
+func (n names) removeIndex(segment string, log *slog.Logger) {
 	for _, name := range []string{segment + index.Suffix, segment + index.Suffix + index.Unfinished} {
-		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := n.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			log.Warn("the index of a segment that was removed stays", "why", err)
 		}
 	}

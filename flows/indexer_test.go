@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/index"
+	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
 // indexes are the names in the directory that are no segments'.
@@ -101,6 +102,12 @@ func TestIndexerLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	x := newIndexer(slog.New(slog.DiscardHandler))
+	dir, err := newfile.OpenDir(c.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	x.names.dir = dir
 	x.make = func(ctx context.Context, path string) (time.Duration, error) {
 		cpu, err := makeIndex(ctx, path)
 		return cpu, errors.Join(err, os.Remove(path))

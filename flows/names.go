@@ -5,15 +5,31 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
 // names are the paths of one flow's segments.
 type names struct {
 	pcapng.Names
-	turns *turns // nil: files have the names of segments
+	dir   *newfile.Dir // they are in; nil: on a device
+	turns *turns       // nil: files have the names of segments
+}
+
+// rename gives a file in the directory another path there.
+func (n names) rename(from, to string) error {
+	return n.dir.Rename(filepath.Base(from), filepath.Base(to))
+}
+
+// remove removes a file in the directory.
+func (n names) remove(path string) error { return n.dir.Remove(filepath.Base(path)) }
+
+// open opens a file in the directory, and no link in its place.
+func (n names) open(path string, flags int) (*os.File, error) {
+	return n.dir.OpenFile(filepath.Base(path), flags)
 }
 
 // list finds the flow's segments, oldest first.
@@ -21,7 +37,7 @@ func (n names) list() ([]pcapng.Named, error) {
 	if n.turns != nil {
 		return n.turns.list(), nil
 	}
-	found, err := n.List()
+	found, err := n.ListAt(n.dir.Path(""))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("list segments: %w (create the directory first)", err)
@@ -35,10 +51,10 @@ func (n names) list() ([]pcapng.Named, error) {
 func (n names) christen(next *segment, at time.Time, exact bool) (final string, err error) {
 	switch {
 	case n.turns != nil:
-		return n.turns.christen(next, at)
+		return n.turns.christen(n, next, at)
 	case exact:
 		return next.path, nil
 	}
 	final = n.Final(next.number, at)
-	return final, os.Rename(next.path, final)
+	return final, n.rename(next.path, final)
 }

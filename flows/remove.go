@@ -1,9 +1,6 @@
 package flows
 
-import (
-	"os"
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // removals counts segments that were removed, by what asked for it.
 type removals struct{ keep, keepFree atomic.Uint64 }
@@ -14,11 +11,11 @@ func (r *removals) status() map[string]uint64 {
 
 // removeSegment removes a complete segment and its index, and reports whether it is gone.
 func (s *store) removeSegment(path string, count *atomic.Uint64) bool {
-	if err := os.Remove(path); err != nil {
+	if err := s.names.remove(path); err != nil {
 		s.log.Warn("an old segment stays", "why", err)
 		return false
 	}
 	count.Add(1)
-	removeIndex(path, s.log)
+	s.names.removeIndex(path, s.log)
 	return true
 }

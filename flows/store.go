@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
 )
@@ -72,11 +73,11 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 		s.meanwhile = clientsWait
 	}
 	if err := s.settle(); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.closeDir())
 	}
 	number, err := s.recover()
 	if err != nil {
-		return nil, s.advise(err)
+		return nil, errors.Join(s.advise(err), s.closeDir())
 	}
 	s.settled.Store(int64(number - 1))
 	if to.Index && s.device == nil && !to.Exact {
@@ -85,7 +86,7 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	s.reserveSlot()
 	first, err := s.prepare(number)
 	if err != nil {
-		return nil, errors.Join(s.advise(err), s.closeDevice())
+		return nil, errors.Join(s.advise(err), s.closeDevice(), s.closeDir())
 	}
 	s.align, s.size, s.headLen = first.align, first.size, first.next
 	if s.floor.keep != 0 && !to.Exact {
@@ -102,6 +103,9 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 func (s *store) settle() (err error) {
 	if s.to.Device != "" {
 		return nil
+	}
+	if s.names.dir, err = newfile.OpenDir(filepath.Dir(s.to.File)); err != nil {
+		return fmt.Errorf("%w (create the directory first)", err)
 	}
 	if s.owner, err = newOwner(s.to); err == nil {
 		err = s.floor.open(s.to.KeepFree, filepath.Dir(s.to.File))
@@ -203,6 +207,7 @@ func (s *store) prepare(number int) (*segment, error) {
 		return next, nil
 	}
 	next, c := s.plan(number)
+	c.Dir = s.names.dir
 	defer s.floor.lock()()
 	if err := s.makeRoom(next.size); err != nil {
 		return nil, fmt.Errorf("prepare segment: %w", err)
@@ -222,6 +227,11 @@ func (s *store) prepare(number int) (*segment, error) {
 	if err == nil {
 		err = s.begin(next)
 	}
+	if err == nil && s.to.Exact && s.names.turns == nil {
+		if err = s.names.rename(next.path, s.to.File); err == nil {
+			next.path = s.to.File
+		}
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("prepare segment %s: %w", next.path, err), target.Close(), s.removePrepared(next))
 	}
@@ -236,7 +246,7 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 	}
 	if s.to.Exact {
-		next.path = s.to.File
+		next.path = s.prepared()
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true}
 	}
 	next.path, next.size = s.names.Prepared(number), uint64(s.to.Segment.Size)
@@ -320,19 +330,10 @@ func (s *store) christen(next *segment, at time.Time) string {
 		s.setTrouble(fmt.Errorf("name segment: %w", err))
 		final = next.path // recovery finds it there
 	}
-	if err := syncDir(filepath.Dir(final)); err != nil {
+	if err := s.names.dir.Sync(); err != nil {
 		s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
 	}
 	return final
-}
-
-// syncDir makes the names in a directory durable.
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // discard removes a segment nobody took. One on a ring is ended with nothing in it,
@@ -350,7 +351,7 @@ func (s *store) discard(next *segment) {
 }
 
 func (s *store) removePrepared(next *segment) error {
-	if err := os.Remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := s.names.remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
@@ -366,7 +367,15 @@ func (s *store) Close() error {
 		s.indexer.close()
 	}
 	s.view.end()
-	return errors.Join(append(s.failed, s.closeDevice())...)
+	return errors.Join(append(s.failed, s.closeDevice(), s.closeDir())...)
+}
+
+// closeDir closes the directory of files.
+func (s *store) closeDir() error {
+	if s.names.dir == nil {
+		return nil
+	}
+	return s.names.dir.Close()
 }
 
 func (s *store) closeDevice() error {

@@ -93,31 +93,36 @@ func (t *turns) list() []pcapng.Named {
 }
 
 // christen gives a prepared file its name. Only a regular file is replaced.
-func (t *turns) christen(next *segment, at time.Time) (string, error) {
+func (t *turns) christen(n names, next *segment, at time.Time) (string, error) {
 	final := t.take(next.number, at)
-	if err := replaceable(final); err != nil {
+	if err := n.dir.Regular(filepath.Base(final)); err != nil {
 		return "", err
 	}
-	return final, os.Rename(next.path, final)
+	return final, n.rename(next.path, final)
 }
 
 // begin looks at the first file's name before a capture begins, and removes files that others, which were killed, had
 // prepared and not used.
-func (t *turns) begin() error {
+func (t *turns) begin(n names) error {
 	if strings.Contains(filepath.Dir(t.path), "%") && t.Every > 0 {
 		return fmt.Errorf("%s: only the file's name may have a time in it, not its directory's", t.path)
 	}
-	if err := replaceable(t.name(time.Now(), 0)); err != nil {
+	if err := n.dir.Regular(filepath.Base(t.name(time.Now(), 0))); err != nil {
 		return err
 	}
-	dir, base := filepath.Split(t.path)
+	return n.removeLeft(t.path)
+}
+
+// removeLeft removes the files that others, which were killed, had prepared for a path and not used.
+func (n names) removeLeft(path string) error {
+	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
 		if name := e.Name(); strings.HasPrefix(name, "."+base+"-") && strings.HasSuffix(name, ".next") {
-			if err := removeUnused(filepath.Join(dir, name)); err != nil {
+			if err := n.removeUnused(name); err != nil {
 				return err
 			}
 		}
@@ -125,17 +130,9 @@ func (t *turns) begin() error {
 	return nil
 }
 
-// replaceable refuses a name that something has which is no regular file.
-func replaceable(path string) error {
-	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is there already and not a regular file: choose another name", path)
-	}
-	return nil
-}
-
 // removeUnused removes a prepared file that nobody writes and nothing was captured into.
-func removeUnused(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR, 0)
+func (n names) removeUnused(name string) error {
+	f, err := n.open(name, os.O_RDWR)
 	if err != nil {
 		return nil // it is somebody else's
 	}
@@ -147,5 +144,5 @@ func removeUnused(path string) error {
 	if err == nil && r.Batches > 0 {
 		return nil
 	}
-	return os.Remove(path)
+	return n.remove(name)
 }

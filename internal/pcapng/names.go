@@ -49,8 +49,11 @@ type Named struct {
 
 // List finds the segments, oldest first. What is no file of its own, a link even, is somebody else's. The error is that of
 // reading the directory.
-func (n Names) List() ([]Named, error) {
-	entries, err := os.ReadDir(n.Dir)
+func (n Names) List() ([]Named, error) { return n.ListAt(n.Dir) }
+
+// ListAt is List of the directory that a path leads to, which may be another path of Dir than the names have.
+func (n Names) ListAt(dir string) ([]Named, error) {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
