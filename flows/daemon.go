@@ -29,6 +29,7 @@ type Options struct {
 	Context  context.Context   // ends what opening a flow waits for, which is the end of a pipe with a capture; nil: nothing does
 	Complete func(path string) // told of each file of a flow that is complete, on a goroutine of the flow's; nil: nobody is
 	Notes    string            // directory where it is noted which rules in cards are ours; empty: SteeringDir
+	Memory   *umem.Memory      // what umem.Allocate made with RegionConfig; nil: free pages. Open releases it
 }
 
 // Daemon is one region, its workers and the flows over it. Its methods may be
@@ -66,7 +67,9 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	defer undo.run()
 	giveProcessors(len(c.Workers))
 	var err error
-	if d.region, err = umem.Open(regionConfig(c.Region)); err != nil {
+	region := RegionConfig(c.Region)
+	region.Memory = o.Memory
+	if d.region, err = umem.Open(region); err != nil {
 		return nil, err
 	}
 	undo.add(d.region.Close)
@@ -96,16 +99,13 @@ func giveProcessors(workers int) {
 	}
 }
 
-func regionConfig(c config.Region) umem.Config {
+// RegionConfig is the region of a configuration, the control area included.
+func RegionConfig(c config.Region) umem.Config {
 	return umem.Config{
 		Size: uint64(c.Size), Pages: pageSize(c.Pages), FrameSize: uint32(c.Frame),
 		ExtentSize: uint64(c.Extent), Extents: uint64(c.Extents), Control: controlArea, Node: c.Node,
 	}
 }
-
-// RegionBytes is how much memory a region takes in all, the control area
-// included: what must be free in huge pages.
-func RegionBytes(c config.Region) uint64 { return uint64(c.Size) + controlArea }
 
 func pageSize(p config.Pages) umem.PageSize {
 	switch p {

@@ -3,32 +3,52 @@ package umem
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// mapPages maps size bytes of a fresh memfd: shared, populated, locked, neither
-// inherited over fork nor in core dumps, on the node if one is given. The memfd's
-// descriptor is closed again; the mapping keeps the memory.
-func mapPages(name string, size uint64, p PageSize, node *int) ([]byte, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|p.memfdFlags())
+// part is one mapping of a region: its data, or its control area.
+type part struct {
+	name  string
+	size  uint64 // bytes, whole pages
+	pages PageSize
+	node  *int
+}
+
+// parts are the mappings of a region with that layout: one or two.
+func (c Config) parts(l layout) []part {
+	all := []part{{"unifiedd-region", l.size, c.Pages, c.Node}}
+	if c.Control == 0 {
+		return all
+	}
+	pages := c.Pages
+	if pages == Huge1G {
+		pages = Huge2M
+	}
+	return append(all, part{"unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node})
+}
+
+// file makes a memfd of the part's size. It has no pages yet.
+func (p part) file() (*os.File, error) {
+	if p.pages != Ordinary {
+		if err := hugetlb.Supported(p.pages.huge()); err != nil {
+			return nil, fmt.Errorf("create a memfd: %w", err)
+		}
+	}
+	fd, err := unix.MemfdCreate(p.name, unix.MFD_CLOEXEC|p.pages.memfdFlags())
 	if err != nil {
-		return nil, fmt.Errorf("create a memfd on %v: %w", p, err)
+		return nil, fmt.Errorf("create a memfd on %v: %w", p.pages, err)
 	}
-	defer unix.Close(fd)
-	if err := unix.Ftruncate(fd, int64(size)); err != nil {
-		return nil, fmt.Errorf("size a memfd to %d bytes: %w", size, err)
+	f := os.NewFile(uintptr(fd), p.name)
+	if err := unix.Ftruncate(fd, int64(p.size)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("size a memfd to %d bytes: %w", p.size, err)
 	}
-	b, err := mapRetry(fd, size)
-	if err != nil {
-		return nil, explainMap(err, size, p, node)
-	}
-	if err := settle(b, p, node); err != nil {
-		unix.Munmap(b)
-		return nil, err
-	}
-	return b, nil
+	return f, nil
 }
 
 func (p PageSize) memfdFlags() int {
@@ -41,13 +61,39 @@ func (p PageSize) memfdFlags() int {
 	return unix.MFD_HUGETLB | unix.MFD_HUGE_2MB
 }
 
-// mapRetry maps the memfd, trying again for up to a second while huge pages are
-// short: the kernel frees those of a process that ended only after a while.
-func mapRetry(fd int, size uint64) ([]byte, error) {
-	deadline := time.Now().Add(time.Second)
+// open maps a fresh memfd: shared, populated, locked, neither inherited over fork nor in
+// core dumps, on the node if one is given. The memfd's descriptor is closed again; the
+// mapping keeps the memory.
+func (p part) open() ([]byte, error) {
+	f, err := p.file()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := p.mapRetry(f)
+	if err != nil {
+		return nil, p.explainMap(err)
+	}
+	if err := p.settle(b); err != nil {
+		return nil, errors.Join(err, unix.Munmap(b))
+	}
+	return b, nil
+}
+
+func (p part) mmap(f *os.File) ([]byte, error) {
+	return unix.Mmap(int(f.Fd()), 0, int(p.size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+}
+
+// lateFree is how long a region that needs free huge pages waits for them: the kernel
+// frees those of a process that ended only after a while.
+const lateFree = 2 * time.Second
+
+// mapRetry maps the memfd, trying again while huge pages are short.
+func (p part) mapRetry(f *os.File) ([]byte, error) {
+	deadline := time.Now().Add(lateFree)
 	for {
-		b, err := unix.Mmap(fd, 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-		if !errors.Is(err, unix.ENOMEM) || time.Now().After(deadline) {
+		b, err := p.mmap(f)
+		if !errors.Is(err, unix.ENOMEM) || p.pages == Ordinary || time.Now().After(deadline) {
 			return b, err
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -55,10 +101,10 @@ func mapRetry(fd int, size uint64) ([]byte, error) {
 }
 
 // settle binds, populates and pins a fresh mapping.
-func settle(b []byte, p PageSize, node *int) error {
-	if node != nil {
-		if err := bind(b, *node); err != nil {
-			return fmt.Errorf("bind the region to NUMA node %d: %w (the nodes with memory are those of /sys/devices/system/node/has_memory)", *node, err)
+func (p part) settle(b []byte) error {
+	if p.node != nil {
+		if err := bind(b, *p.node); err != nil {
+			return fmt.Errorf("bind the region to NUMA node %d: %w (the nodes with memory are those of /sys/devices/system/node/has_memory)", *p.node, err)
 		}
 	}
 	if err := unix.Madvise(b, unix.MADV_DONTFORK); err != nil {
@@ -68,9 +114,9 @@ func settle(b []byte, p PageSize, node *int) error {
 		return fmt.Errorf("keep the region out of core dumps: %w", err)
 	}
 	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); err != nil {
-		return explainPopulate(err, uint64(len(b)), p, node)
+		return p.explainPopulate(err)
 	}
-	if p != Ordinary { // hugetlb pages are never swapped; mlock passes them over
+	if p.pages != Ordinary { // hugetlb pages are never swapped; mlock passes them over
 		return nil
 	}
 	if err := unix.Mlock(b); err != nil {
@@ -80,30 +126,30 @@ func settle(b []byte, p PageSize, node *int) error {
 }
 
 // explainMap tells what to do when the kernel has no memory for the mapping.
-func explainMap(err error, size uint64, p PageSize, node *int) error {
-	if p == Ordinary || !errors.Is(err, unix.ENOMEM) {
-		return fmt.Errorf("map %d bytes on %v: %w", size, p, err)
+func (p part) explainMap(err error) error {
+	if p.pages == Ordinary || !errors.Is(err, unix.ENOMEM) {
+		return fmt.Errorf("map %d bytes on %v: %w", p.size, p.pages, err)
 	}
-	pages := size / p.Bytes()
-	free, total, cerr := FreePages(p, -1)
+	pages := p.size / p.pages.Bytes()
+	free, total, cerr := FreePages(p.pages, -1)
 	if cerr != nil {
-		return fmt.Errorf("map %d bytes on %v: %w (this kernel has no such pages: %w)", size, p, err, cerr)
+		return fmt.Errorf("map %d bytes on %v: %w (this kernel has no such pages: %w)", p.size, p.pages, err, cerr)
 	}
 	return fmt.Errorf("map %d bytes: %d %v needed, %d free: %w (run: echo %d > %s/nr_hugepages)",
-		size, pages, p, free, err, total+pages-min(free, pages), p.dir(-1))
+		p.size, pages, p.pages, free, err, total+pages-min(free, pages), p.pages.huge().Dir(-1))
 }
 
 // explainPopulate tells what to do when pages are there but not where bound.
-func explainPopulate(err error, size uint64, p PageSize, node *int) error {
-	if node == nil || p == Ordinary {
-		return fmt.Errorf("populate the region on %v: %w", p, err)
+func (p part) explainPopulate(err error) error {
+	if p.node == nil || p.pages == Ordinary {
+		return fmt.Errorf("populate the region on %v: %w", p.pages, err)
 	}
-	_, total, cerr := FreePages(p, *node)
+	_, total, cerr := FreePages(p.pages, *p.node)
 	if cerr != nil {
-		return fmt.Errorf("populate the region on NUMA node %d: %w (%w)", *node, err, cerr)
+		return fmt.Errorf("populate the region on NUMA node %d: %w (%w)", *p.node, err, cerr)
 	}
 	return fmt.Errorf("populate the region on NUMA node %d: %d %v needed there; it has %d, and those that were free did not do: %w (raise %s/nr_hugepages)",
-		*node, size/p.Bytes(), p, total, err, p.dir(*node))
+		*p.node, p.size/p.pages.Bytes(), p.pages, total, err, p.pages.huge().Dir(*p.node))
 }
 
 func memlockHint() string {

@@ -48,31 +48,56 @@ func TestOpenOrdinaryPages(t *testing.T) {
 	checkControl(t, r)
 }
 
-// TestOpenGiantPages needs a piece of memory of 1 GiB, which a machine that has
-// been up for a while may not have.
+// TestOpenGiantPages opens a region on a page of 1 GiB. The machine may have none, or no piece
+// of memory that large any more: both are errors that say so.
 func TestOpenGiantPages(t *testing.T) {
 	testenv.Long(t, "pages of 1 GiB take a while to find")
 	testenv.Root(t)
 	testenv.Leaks(t)
-	giveBack, err := Reserve(Huge1G, -1, 1<<30)
+	c := Config{Size: 1, Pages: Huge1G, Control: 4096}
+	if !testenv.HasGiantPages() {
+		noGiantPages(t, c)
+		return
+	}
+	var err error
+	c.Memory, err = Allocate(c)
 	if errors.Is(err, unix.ENOMEM) {
-		t.Skip(err)
+		wantError(t, err, "allocate region: reserve 1 1 GiB huge pages", "found memory for only 0", "reserve them at boot")
+		return
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := giveBack(); err != nil {
+		if err := c.Memory.GiveBack(); err != nil {
 			t.Error(err)
 		}
 	})
-	testenv.HugePages(t, hugePage)
-	r := open(t, Config{Size: 1, Pages: Huge1G, Control: 4096})
+	r := open(t, c)
 	if r.Size() != 1<<30 || len(r.Buffers()) != 1 {
 		t.Errorf("region of %d bytes in %d buffers", r.Size(), len(r.Buffers()))
 	}
 	checkMemory(t, r, "ht")
 	checkControl(t, r)
+}
+
+// noGiantPages checks what is said where the machine has no pages of 1 GiB.
+func noGiantPages(t *testing.T, c Config) {
+	t.Helper()
+	_, err1 := Open(c)
+	_, err2 := Allocate(c)
+	_, _, err3 := FreePages(Huge1G, -1)
+	for _, err := range []error{err1, err2, err3} {
+		wantError(t, err, "this machine has no 1 GiB huge pages", "pdpe1gb", "use pages of 2 MiB")
+		if !errors.Is(err, errors.ErrUnsupported) {
+			t.Errorf("%v is not ErrUnsupported", err)
+		}
+	}
+}
+
+// TestWithoutGiantPages runs the tests of such pages as on a machine that has none.
+func TestWithoutGiantPages(t *testing.T) {
+	testenv.WithoutGiantPages(t, "TestOpenGiantPages", "TestAllocateTooMuch")
 }
 
 // checkMemory checks that all of the region can be written, has been populated,

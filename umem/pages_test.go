@@ -2,213 +2,212 @@ package umem
 
 import (
 	"errors"
+	"math"
 	"os"
-	"slices"
+	"os/exec"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/hugetlb"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// TestReserveIsExact reserves pages, on the machine and on node 0, and gives them
-// back, twice, which is once.
-func TestReserveIsExact(t *testing.T) {
+// TestAllocateIsExact allocates more pages than are free, on the machine and on node 0, and
+// gives them back, twice, which is once.
+func TestAllocateIsExact(t *testing.T) {
 	testenv.Root(t)
-	for _, node := range []int{-1, 0} {
-		reserveAndGiveBack(t, node)
-	}
-}
-
-// reserveAndGiveBack tries a few times: others may change the reservation in
-// between, but not each time.
-func reserveAndGiveBack(t *testing.T, node int) {
-	t.Helper()
-	var before, during, after uint64
-	for range 5 {
-		before, during, after = reserveThree(t, node)
-		if during > before && during <= before+8 && after == before {
-			return
+	node := 0
+	for _, on := range []*int{nil, &node} {
+		var before, during, after uint64
+		for range 5 { // others may change the reservation in between, but not each time
+			before, during, after = allocateThree(t, on)
+			if during > before && during <= before+8 && after == before {
+				break
+			}
+		}
+		if during <= before || during > before+8 || after != before {
+			t.Errorf("node %v: of %d pages and 3 there were %d, and %d remain", on, before, during, after)
 		}
 	}
-	t.Errorf("node %d: of %d pages and 3 there were %d, and %d remain", node, before, during, after)
 }
 
-func reserveThree(t *testing.T, node int) (before, during, after uint64) {
+func allocateThree(t *testing.T, node *int) (before, during, after uint64) {
 	t.Helper()
-	free, before := mustFree(t, node)
-	giveBack, err := Reserve(Huge2M, node, (free+3)*hugePage-1)
-	if err != nil {
-		t.Fatal(err)
+	free, before := mustFree(t, -1)
+	m := mustAllocate(t, Config{Size: (free+3)*hugePage - 1, Node: node})
+	_, during = mustFree(t, -1)
+	if now, _ := mustFree(t, -1); m.Added() < 3 || now > 8 {
+		t.Logf("%d pages were added, and %d are free still: others changed the reservation", m.Added(), now)
 	}
-	_, during = mustFree(t, node)
 	for range 2 {
-		if err := giveBack(); err != nil {
+		if err := m.GiveBack(); err != nil {
 			t.Error(err)
 		}
 	}
-	_, after = mustFree(t, node)
-	return before, during, after
-}
-
-// TestReserveBesideSurplus reserves and gives back while pages that were given back
-// before are still mapped. The kernel counts those on as surplus, and a count written
-// back with them in it would keep them for good.
-func TestReserveBesideSurplus(t *testing.T) {
-	testenv.Root(t)
-	for _, early := range []bool{false, true} {
-		var before, after uint64
-		for range 5 { // others may change the reservation in between, but not each time
-			if before, after = reserveBesideSurplus(t, early); before == after {
-				break
-			}
-		}
-		if before != after {
-			t.Errorf("reserved early %v: of %d pages %d remain", early, before, after)
-		}
-	}
-}
-
-// reserveBesideSurplus makes a second reservation, before or after a first one is
-// given back whose pages are mapped. Made early, it is given back while they still
-// are, else afterwards.
-func reserveBesideSurplus(t *testing.T, early bool) (before, after uint64) {
-	t.Helper()
-	free, before := mustFree(t, -1)
-	first := mustReserve(t, free+4)
-	b, err := mapPages("surplus", (free+4)*hugePage, Huge2M, nil)
-	if err != nil {
-		t.Fatal(errors.Join(err, first()))
-	}
-	var second func() error
-	if early {
-		second = mustReserve(t, 3)
-	}
-	if err := first(); err != nil {
-		t.Error(err)
-	}
-	if !early {
-		second = mustReserve(t, 3)
-	}
-	last := []func() error{func() error { return unix.Munmap(b) }, second}
-	if early {
-		slices.Reverse(last)
-	}
-	if err := errors.Join(last[0](), last[1]()); err != nil {
-		t.Error(err)
-	}
-	_, after = mustFree(t, -1)
-	return before, after
-}
-
-// TestRaiseGivenBackByAnother gives back what a process had noted that was killed right
-// after the kernel added the pages, or right before.
-func TestRaiseGivenBackByAnother(t *testing.T) {
-	testenv.Root(t)
-	for _, made := range []bool{false, true} {
-		var before, during, after uint64
-		for range 5 { // others may change the reservation in between, but not each time
-			before, during, after = raiseAndForget(t, made)
-			if during >= before+3 && after == before {
-				break
-			}
-		}
-		if during < before+3 || after != before {
-			t.Errorf("made %v: of %d pages and 3 there were %d, and %d remain", made, before, during, after)
-		}
-	}
-	_, before := mustFree(t, -1)
-	if err := (Raise{Pages: Huge2M, Node: -1, From: before + 1<<20, By: 3}).GiveBack(); err != nil {
-		t.Error(err)
-	}
-}
-
-// raiseAndForget reserves and gives back by what was noted.
-func raiseAndForget(t *testing.T, made bool) (before, during, after uint64) {
-	t.Helper()
-	free, before := mustFree(t, -1)
-	var noted Raise
-	_, err := ReserveNoted(Huge2M, -1, (free+3)*hugePage, func(r Raise) error {
-		if r.Made == made {
-			noted = r
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, during = mustFree(t, -1)
-	if err := noted.GiveBack(); err != nil {
-		t.Error(err)
-	}
 	_, after = mustFree(t, -1)
 	return before, during, after
 }
 
-// TestReserveUnnoted: what cannot be noted is not made.
-func TestReserveUnnoted(t *testing.T) {
-	testenv.Root(t)
-	for _, made := range []bool{false, true} {
-		var before, after uint64
-		for range 5 {
-			var free uint64
-			free, before = mustFree(t, -1)
-			_, err := ReserveNoted(Huge2M, -1, (free+3)*hugePage, func(r Raise) error {
-				if r.Made == made {
-					return unix.EROFS
-				}
-				return nil
-			})
-			if !errors.Is(err, unix.EROFS) {
-				t.Fatalf("reserve: %v", err)
-			}
-			if _, after = mustFree(t, -1); before == after {
-				break
-			}
-		}
-		if before != after {
-			t.Errorf("made %v: of %d pages %d remain", made, before, after)
-		}
-	}
-}
-
-func mustReserve(t *testing.T, pages uint64) (giveBack func() error) {
+func mustAllocate(t *testing.T, c Config) *Memory {
 	t.Helper()
-	giveBack, err := Reserve(Huge2M, -1, pages*hugePage)
+	m, err := Allocate(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return giveBack
+	t.Cleanup(func() { m.GiveBack() })
+	return m
 }
 
-// TestReserveWaits: two processes that reserve at once would spoil each other's
-// count.
-func TestReserveWaits(t *testing.T) {
+// TestAllocateWaits: who allocates waits for who allocates already.
+func TestAllocateWaits(t *testing.T) {
 	testenv.Root(t)
-	unlock, err := lockPages()
+	unlock, err := hugetlb.Lock()
 	if err != nil {
 		t.Fatal(err)
 	}
 	free, _ := mustFree(t, -1)
-	reserved := make(chan error)
+	allocated := make(chan error)
 	go func() {
-		giveBack, err := Reserve(Huge2M, -1, (free+64)*hugePage)
-		reserved <- err
-		if err == nil {
-			err = giveBack()
-		}
-		reserved <- err
+		m, err := Allocate(Config{Size: (free + 8) * hugePage})
+		allocated <- errors.Join(err, m.GiveBack())
 	}()
 	select {
-	case err := <-reserved:
+	case err := <-allocated:
 		t.Fatalf("it did not wait for the other: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	unlock()
-	for range 2 {
-		if err := <-reserved; err != nil {
-			t.Error(err)
+	if err := <-allocated; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenAllocated opens a region on memory that was allocated, which is released then, and
+// refuses memory that is not what the configuration wants.
+func TestOpenAllocated(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	c := Config{Size: 4 << 20, Control: 1}
+	c.Memory = mustAllocate(t, c)
+	r := open(t, c)
+	checkMemory(t, r, "ht")
+	checkControl(t, r)
+	if len(c.Memory.Files()) != 0 {
+		t.Error("an open region's memory was not released")
+	}
+	_, err := Open(c)
+	wantError(t, err, "map unifiedd-region", "has 0 parts")
+
+	for _, other := range []Config{{Size: 2 << 20, Control: 1}, {Size: 6 << 20, Control: 1}, {Size: 4 << 20}} {
+		c.Memory = mustAllocate(t, other)
+		_, err := Open(c)
+		wantError(t, err, "open region: map unifiedd-", "allocated for")
+	}
+	f, err := os.CreateTemp(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Truncate(4 << 20); err != nil {
+		t.Fatal(err)
+	}
+	c.Memory = MemoryOf(f)
+	_, err = Open(c)
+	wantError(t, err, "map unifiedd-region: the memory that was allocated for it is 4194304 bytes in pages of 4 KiB, and it wants 4194304 bytes on 2 MiB huge pages")
+}
+
+// TestOpenInherited opens a region in another process, without the rights to reserve, when no
+// other page is free.
+func TestOpenInherited(t *testing.T) {
+	testenv.Root(t)
+	c := Config{Size: 4 << 20, Control: 1}
+	if os.Getenv("UMEM_INHERIT") != "" {
+		c.Memory = MemoryOf(os.NewFile(3, "data"), os.NewFile(4, "control"))
+		checkMemory(t, open(t, c), "ht")
+		return
+	}
+	m := mustAllocate(t, c)
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestOpenInherited$", "-test.v")
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), "UMEM_INHERIT=1"), m.Files()
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// allocator is set in the environment of a process that allocates and opens a region at the
+// time its standard input ends, and says how it went; thief of one that takes
+// pages which others have reserved.
+const allocator, thief = "UMEM_ALLOCATOR", "UMEM_THIEF"
+
+func TestMain(m *testing.M) {
+	switch {
+	case os.Getenv(allocator) != "":
+		os.Stdin.Read(make([]byte, 1))
+		c := Config{Size: 32 << 20, Control: 1}
+		var err error
+		if c.Memory, err = Allocate(c); err == nil {
+			var r *Region
+			if r, err = Open(c); err == nil {
+				time.Sleep(100 * time.Millisecond)
+				err = errors.Join(r.Close(), c.Memory.GiveBack())
+			}
+		}
+		if err != nil {
+			os.Stdout.WriteString(err.Error())
+			os.Exit(1)
+		}
+		os.Exit(0)
+	case os.Getenv(thief) != "":
+		testenv.StirHugePages(os.Stdin, 16)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// TestAllocateTogether has processes allocate at the same moment, alone and beside a program
+// that takes free pages and gives them back: each gets what it needs, and nothing stays
+// reserved.
+func TestAllocateTogether(t *testing.T) {
+	testenv.Root(t)
+	for _, beside := range []bool{false, true} {
+		for range 3 {
+			allocateTogether(t, beside)
+		}
+	}
+}
+
+func allocateTogether(t *testing.T, beside bool) {
+	t.Helper()
+	if beside {
+		defer testenv.Stir(t, os.Args[0], thief+"=1")()
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type process struct {
+		*exec.Cmd
+		said strings.Builder
+	}
+	var all []*process
+	for range 6 {
+		p := &process{Cmd: exec.Command(os.Args[0])}
+		p.Env, p.Stdin, p.Stdout = append(os.Environ(), allocator+"=1"), r, &p.said
+		if err := p.Start(); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, p)
+	}
+	r.Close()
+	time.Sleep(100 * time.Millisecond)
+	w.Close() // and they all go
+	for _, p := range all {
+		if err := p.Wait(); err != nil {
+			t.Errorf("beside another %v: %v: %s", beside, err, p.said.String())
 		}
 	}
 }
@@ -222,55 +221,83 @@ func mustFree(t *testing.T, node int) (free, total uint64) {
 	return free, total
 }
 
-// TestReserveTooMuch asks for more than the machine has: nothing may remain.
-func TestReserveTooMuch(t *testing.T) {
+// TestAllocateTooMuch asks for more than the machine has, in pages of either size: nothing may
+// remain. Where there are no pages of 1 GiB, that is what the error says.
+func TestAllocateTooMuch(t *testing.T) {
 	testenv.Root(t)
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
 		t.Fatal(err)
 	}
-	pages := 2 * info.Totalram * uint64(info.Unit) / (1 << 30)
-	_, before, err := FreePages(Huge1G, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = Reserve(Huge1G, -1, pages<<30)
-	wantError(t, err, "1 GiB huge pages", "found memory for only", "reserve them at boot")
-	if !errors.Is(err, unix.ENOMEM) {
-		t.Errorf("%v is not ENOMEM", err)
-	}
-	if _, after, _ := FreePages(Huge1G, -1); after != before {
-		t.Errorf("%d pages are reserved, %d were before", after, before)
-	}
-}
-
-func TestReserveNothing(t *testing.T) {
-	giveBack, err := Reserve(Huge2M, -1, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := giveBack(); err != nil {
-		t.Error(err)
-	}
-	_, err = Reserve(Ordinary, -1, 1)
-	wantError(t, err, "ordinary pages are not reserved")
-	_, err = Reserve(Huge2M, 999, 1)
-	wantError(t, err, "count 2 MiB huge pages", "node999")
-}
-
-func TestPagesFor(t *testing.T) {
-	for _, c := range []struct {
-		bytes uint64
-		pages PageSize
-		want  uint64
-	}{
-		{0, Huge2M, 0}, {1, Huge2M, 1}, {2 << 20, Huge2M, 1}, {2<<20 + 1, Huge2M, 2},
-		{5 << 30, Huge1G, 5}, {1<<64 - 1, Huge2M, 1 << 43},
-	} {
-		if got := pagesFor(c.bytes, c.pages); got != c.want {
-			t.Errorf("%d bytes need %d %v, want %d", c.bytes, got, c.pages, c.want)
+	for _, p := range []PageSize{Huge2M, Huge1G} {
+		c := Config{Size: 2 * info.Totalram * uint64(info.Unit), Pages: p}
+		if p == Huge1G && !testenv.HasGiantPages() {
+			noGiantPages(t, c)
+			continue
+		}
+		if p == Huge2M { // the kernel would look through all its memory
+			c.Size = math.MaxUint64
+			_, err := Allocate(c)
+			wantError(t, err, "allocate region: region size")
+			continue
+		}
+		_, before, err := FreePages(p, -1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Allocate(c)
+		wantError(t, err, p.String(), "found memory for only", "reserve them at boot")
+		if !errors.Is(err, unix.ENOMEM) {
+			t.Errorf("%v is not ENOMEM", err)
+		}
+		if _, after, _ := FreePages(p, -1); after != before {
+			t.Errorf("%d pages are reserved, %d were before", after, before)
 		}
 	}
+}
+
+// TestAllocateAsUser: who may not reserve takes pages that are free, and is told the rest.
+func TestAllocateAsUser(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 4<<20)
+	done := make(chan error, 2)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: its user is another one
+		if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534); errno != 0 {
+			done <- errno
+			return
+		}
+		m, err := Allocate(Config{Size: 4 << 20})
+		done <- errors.Join(err, m.GiveBack())
+		_, err = Allocate(Config{Size: 1 << 40})
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, <-done, "allocate region: too few huge pages are free", "524288 2 MiB huge pages needed", "permission denied")
+}
+
+func TestNeeds(t *testing.T) {
+	node := 1
+	for _, test := range []struct {
+		c    Config
+		want []Need
+	}{
+		{Config{Size: 256 << 20, Control: 1}, []Need{{Huge2M, -1, 258 << 20}}},
+		{Config{Size: 3 << 20}, []Need{{Huge2M, -1, 4 << 20}}},
+		{Config{Size: 256 << 20, Control: 2 << 20, Pages: Huge1G, Node: &node}, []Need{{Huge1G, 1, 1 << 30}, {Huge2M, 1, 2 << 20}}},
+		{Config{Size: 256 << 20, Pages: Huge1G}, []Need{{Huge1G, -1, 1 << 30}}},
+		{Config{Size: 256 << 20, Control: 1, Pages: Ordinary}, nil},
+	} {
+		if diff := cmp.Diff(test.want, test.c.Needs()); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", test.c, diff)
+		}
+	}
+	_, _, err := FreePages(Ordinary, -1)
+	wantError(t, err, "ordinary pages are not reserved")
+	_, _, err = FreePages(Huge2M, 999)
+	wantError(t, err, "count 2 MiB huge pages", "node999")
 }
 
 func TestPageSizes(t *testing.T) {

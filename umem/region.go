@@ -17,6 +17,7 @@ type Config struct {
 	Extents    uint64   // how many extents end the region; default none
 	Control    uint64   // bytes of control area, rounded up to whole 2 MiB pages; default none
 	Node       *int     // NUMA node all pages must lie on; nil: wherever the kernel likes
+	Memory     *Memory  // on huge pages: what Allocate made with this configuration; nil: free pages
 }
 
 // Region is the memory every device shares. Create one with Open.
@@ -37,19 +38,20 @@ type Region struct {
 // Open maps a region, populates and pins it, and puts every frame into the pool.
 // Huge pages that are missing are an error that names the command to reserve
 // them; a predecessor's that the kernel is still freeing are waited for, for up to
-// a second. The caller closes the region.
+// two seconds. Memory that was allocated before is released, also with an error. The
+// caller closes the region.
 func Open(c Config) (*Region, error) {
+	if c.Memory != nil {
+		defer c.Memory.Release()
+	}
 	c.setDefaults()
 	l, err := newLayout(c)
 	if err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
 	}
 	r := &Region{layout: l, pages: c.Pages, node: c.Node, holders: make([]*Holder, 1)}
-	if r.data, err = mapPages("unifiedd-region", l.size, c.Pages, c.Node); err != nil {
+	if err := r.mapParts(c); err != nil {
 		return nil, fmt.Errorf("open region: %w", err)
-	}
-	if err := r.mapControl(c); err != nil {
-		return nil, errors.Join(fmt.Errorf("open region: %w", err), unix.Munmap(r.data))
 	}
 	r.side = make([]Side, l.size>>l.shift)
 	r.records = make([]uint16, l.size>>l.shift)
@@ -66,18 +68,25 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// mapControl maps the control area. It is its own mapping, so that no address in
-// a descriptor, ours or a peer's, can name it.
-func (r *Region) mapControl(c Config) (err error) {
-	if c.Control == 0 {
-		return nil
+// mapParts maps the data, and the control area if there is one. That is its own mapping,
+// so that no address in a descriptor, ours or a peer's, can name it.
+func (r *Region) mapParts(c Config) error {
+	places := []*[]byte{&r.data, &r.control.mem}
+	for n, p := range c.parts(r.layout) {
+		var err error
+		if c.Memory != nil && c.Pages != Ordinary {
+			*places[n], err = c.Memory.open(n, p)
+		} else {
+			*places[n], err = p.open()
+		}
+		if err != nil && n > 0 {
+			err = errors.Join(err, unix.Munmap(r.data))
+		}
+		if err != nil {
+			return err
+		}
 	}
-	pages := c.Pages
-	if pages == Huge1G {
-		pages = Huge2M
-	}
-	r.control.mem, err = mapPages("unifiedd-control", roundUp(c.Control, Huge2M.Bytes()), pages, c.Node)
-	return err
+	return nil
 }
 
 // Close unmaps the region. It refuses, and changes nothing, while a device has

@@ -18,10 +18,12 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	build "github.com/unifiedd/unifiedd/internal/version"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // captureFlags are capture's, named as tcpdump's where it has them.
 type captureFlags struct {
+	memory           *umem.Memory // of the region, from the starter
 	ifaces           []string
 	file             string
 	count            uint64
@@ -80,7 +82,7 @@ the capture has copies, also of what the host sends, and the host goes on with a
 			if err != nil {
 				return ended(err)
 			}
-			f.ownStdout = here.OwnStdout
+			f.ownStdout, f.memory = here.OwnStdout, here.Memory
 			return capture(c.Context(), f, cfg, log, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -186,7 +188,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 		}
 	}
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: log, Count: f.count, Stream: stream, Notes: starter.CommandNotes(os.Geteuid()),
+		Version: build.Get(version).Version, Log: log, Count: f.count, Stream: stream, Notes: starter.CommandNotes(os.Geteuid()), Memory: f.memory,
 		Complete: f.turns.afterwards(stderr).file,
 	})
 	if err != nil {

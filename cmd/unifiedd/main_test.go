@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"unifiedd": main})
+	testscript.Main(m, map[string]func(){"unifiedd": main, "stir": func() { testenv.StirHugePages(os.Stdin, 16) }})
 }
 
 // TestScripts runs the command lines in testdata/script and looks at what they

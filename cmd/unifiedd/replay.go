@@ -15,6 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/capinput"
 	build "github.com/unifiedd/unifiedd/internal/version"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // replayFlags are replay's, named as tcpreplay's where it has them.
@@ -61,10 +62,11 @@ goes on with the host's own traffic.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg.Log.Level = config.LevelWarn
 			log := newLog(cfg.Log.Format, cfg.Log.Level.Slog(), c.ErrOrStderr())
-			if _, err := giveUp(cfg, f.reserve, f.user, log); err != nil {
+			here, err := giveUp(cfg, f.reserve, f.user, log)
+			if err != nil {
 				return ended(err)
 			}
-			return replay(c.Context(), f, cfg, log, c.ErrOrStderr())
+			return replay(c.Context(), f, cfg, here.Memory, log, c.ErrOrStderr())
 		},
 	}
 	f.register(c)
@@ -152,7 +154,7 @@ func inputPath(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-func replay(parent context.Context, f replayFlags, cfg *config.Config, log *slog.Logger, stderr io.Writer) (err error) {
+func replay(parent context.Context, f replayFlags, cfg *config.Config, memory *umem.Memory, log *slog.Logger, stderr io.Writer) (err error) {
 	ctx, stop := untilSignal(parent)
 	defer stop()
 	asked := statisticsAsked()
@@ -160,7 +162,7 @@ func replay(parent context.Context, f replayFlags, cfg *config.Config, log *slog
 		return err
 	}
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: log, Count: f.limit, Context: ctx,
+		Version: build.Get(version).Version, Log: log, Count: f.limit, Context: ctx, Memory: memory,
 	})
 	if err != nil {
 		return err

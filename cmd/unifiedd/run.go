@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	build "github.com/unifiedd/unifiedd/internal/version"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 func newRun() *cobra.Command {
@@ -49,7 +50,7 @@ the few capabilities it needs.`,
 				log.Warn("some capabilities are missing: what needs them will be refused", "missing", here.Missing.String())
 			}
 			warnUnfiltered(log, here.Unfiltered)
-			return runDaemon(c.Context(), cfg, &reloader{file: file, level: level, log: log})
+			return runDaemon(c.Context(), cfg, here.Memory, &reloader{file: file, level: level, log: log})
 		},
 	}
 	addConfig(c, &file, "configuration `FILE`")
@@ -58,13 +59,13 @@ the few capabilities it needs.`,
 }
 
 // runDaemon runs the flows until a signal. The reloader gets the daemon.
-func runDaemon(parent context.Context, cfg *config.Config, r *reloader) (err error) {
+func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, r *reloader) (err error) {
 	ctx, stop := untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	again, stopped := hangups()
 	defer stopped()
 	log := r.log
-	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart})
+	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory})
 	if err != nil {
 		return err
 	}

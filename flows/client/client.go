@@ -33,7 +33,14 @@ func Open(c Config) (*Client, error) {
 }
 
 func (k *Client) open() (err error) {
-	if k.region, err = umem.Open(k.config.region()); err != nil {
+	c := k.config.region()
+	if k.config.Reserve {
+		if c.Memory, err = umem.Allocate(c); err != nil {
+			return err
+		}
+		k.then(c.Memory.GiveBack)
+	}
+	if k.region, err = umem.Open(c); err != nil {
 		return err
 	}
 	k.then(k.region.Close)

@@ -17,6 +17,8 @@ type Config struct {
 	Memory uint64
 	// Pages is the kind of page the region is made of; default huge pages of 2 MiB.
 	Pages umem.PageSize
+	// Reserve has huge pages that are missing reserved, and given back by Close: see umem.Allocate.
+	Reserve bool
 	// Extent is the size of the pieces that messages longer than a frame take, a power of two in bytes, and Extents
 	// how many there are; default none.
 	Extent, Extents uint64

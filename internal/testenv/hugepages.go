@@ -4,190 +4,322 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-const (
-	// HugePageSize is the size in bytes of the pages HugePages reserves.
-	HugePageSize = 2 << 20
-	// GiantPageSize is the size in bytes of the pages GiantPages reserves.
-	GiantPageSize = 1 << 30
-)
+// HugePageSize is the size in bytes of the pages HugePages reserves.
+const HugePageSize = 2 << 20
 
-// HugePages reserves 2 MiB pages for at least that many bytes, on top of
-// whatever is reserved already, and takes exactly as many back at the end of
-// the test. It adds even where free pages are to be seen: those may belong to a
-// test of another process that has not mapped them yet.
+// HugePages reserves 2 MiB pages for at least that many bytes, on top of whatever is
+// reserved already, and takes exactly as many back at the end of the test. It adds even where
+// free pages are to be seen: those may belong to a test of another process that has not
+// mapped them yet.
 //
-// The end of the test fails when the pages are still in use after some
-// seconds: then something still maps them or pins them.
+// Until the end of the test it adds more whenever fewer are free than this process and its
+// children have not mapped yet: another program took them, or lowered the kernel's counter.
+// What the test opens may find them short for a moment; umem.Open waits that long.
+//
+// The end of the test fails when the pages are still in use after some seconds and no other
+// process accounts for it: then something still maps them or pins them.
 func HugePages(t testing.TB, bytes uint64) {
 	t.Helper()
-	reserve(t, HugePageSize, bytes)
-}
-
-// GiantPages is HugePages with pages of 1 GiB. The memory of a machine that
-// has been up for a while may be too scattered for them.
-func GiantPages(t testing.TB, bytes uint64) {
-	t.Helper()
-	reserve(t, GiantPageSize, bytes)
-}
-
-func reserve(t testing.TB, size, bytes uint64) {
-	t.Helper()
 	Root(t)
-	pages := int64((bytes + size - 1) / size)
-	if pages == 0 {
+	k := &keeper{size: hugetlb.MiB2, want: hugetlb.MiB2.Pages(bytes), stop: make(chan struct{})}
+	if k.want == 0 {
 		return
 	}
-	err := counted(func() (err error) {
-		pages, err = addPages(size, pages)
-		return err
-	})
-	if err != nil {
+	if err := k.open(); err != nil {
 		t.Fatal(err)
 	}
-	forget := note(t, "hugepages", fmt.Sprintf("%d %d", size, pages))
+	if err := k.add(k.want); err != nil {
+		t.Fatal(errors.Join(err, k.close()))
+	}
+	k.running.Go(k.watch)
 	t.Cleanup(func() {
 		t.Helper()
-		if err := returnPages(size, pages, 5*time.Second); err != nil {
+		close(k.stop)
+		k.running.Wait()
+		if err := errors.Join(k.err, k.giveBack(5*time.Second), k.close()); err != nil {
 			t.Error(err)
-			return // they stay in the ledger, and the next process gives them back
 		}
-		forget()
 	})
 }
 
-// addPages raises the reservation by pages, or leaves it as it was. It returns how much the reservation has
-// grown: surplus pages become part of it first.
-func addPages(size uint64, pages int64) (int64, error) {
-	reserved, surplus, err := reservation(size)
-	if err != nil {
-		return 0, err
-	}
-	grown := surplus + pages
-	for range 3 {
-		if err := setPages(size, reserved+grown); err != nil {
-			return 0, err
+// keeper keeps huge pages free for one test.
+type keeper struct {
+	size       hugetlb.Size
+	want       uint64 // pages the test may have in all
+	grown      uint64 // pages that were added so far
+	free, resv *os.File
+	status     *os.File // of this process
+	buffer     [4096]byte
+	stop       chan struct{}
+	running    sync.WaitGroup
+	err        error // of watch, once it has ended
+}
+
+// open opens what watch reads all the time: tests count descriptors and allocations.
+func (k *keeper) open() (err error) {
+	for name, f := range map[string]**os.File{
+		k.size.Dir(-1) + "/free_hugepages": &k.free, k.size.Dir(-1) + "/resv_hugepages": &k.resv, "/proc/self/status": &k.status,
+	} {
+		if *f, err = os.Open(name); err != nil {
+			return errors.Join(fmt.Errorf("count huge pages: %w", err), k.close())
 		}
-		now, _, err := reservation(size)
-		if err != nil || now >= reserved+grown {
-			return grown, err
+	}
+	return nil
+}
+
+func (k *keeper) close() (err error) {
+	for _, f := range []*os.File{k.free, k.resv, k.status} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
+	}
+	return err
+}
+
+// How often watch looks, and how long pages must be short before it adds some: those that a
+// mapping was promised are in nobody's account until it has populated them.
+const (
+	look       = 10 * time.Millisecond
+	shortLimit = 200 * time.Millisecond
+)
+
+// watch adds pages whenever they are short.
+func (k *keeper) watch() {
+	ticker := time.NewTicker(look)
+	defer ticker.Stop()
+	var since time.Time // they are short; zero: they are not
+	for {
+		select {
+		case <-k.stop:
+			return
+		case <-ticker.C:
+		}
+		n := k.short()
+		switch {
+		case n == 0:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > shortLimit:
+			if k.err = k.add(n); k.err != nil {
+				k.err = fmt.Errorf("replace huge pages that others took: %w", k.err)
+				return
+			}
+			since = time.Time{}
+		}
+	}
+}
+
+// short is how many pages are missing for what the test has not mapped yet. It allocates
+// nothing unless there are fewer than this process accounts for.
+func (k *keeper) short() uint64 {
+	free := k.number(k.free, "") - min(k.number(k.resv, ""), k.number(k.free, ""))
+	used := k.number(k.status, hugetlbLine) << 10 / uint64(k.size)
+	if free+used < k.want {
+		used += k.usedBy(descendants(os.Getpid()))
+	}
+	return k.want - min(k.want, free+used)
+}
+
+// hugetlbLine begins the line of /proc/PID/status with the KiB of huge pages it maps.
+const hugetlbLine = "HugetlbPages:"
+
+// number reads the number behind a word, 0 if there is none. The kernel's promised pages are
+// below zero for a moment while a mapping goes away, and shown without their sign.
+func (k *keeper) number(f *os.File, behind string) (n uint64) {
+	got, _ := f.ReadAt(k.buffer[:], 0)
+	text := k.buffer[:got]
+	i := 0
+	if behind != "" {
+		if i = index(text, behind); i < 0 {
+			return 0
+		}
+		i += len(behind)
+	}
+	for ; i < len(text) && (text[i] == ' ' || text[i] == '\t'); i++ {
+	}
+	for ; i < len(text) && '0' <= text[i] && text[i] <= '9'; i++ {
+		n = n*10 + uint64(text[i]-'0')
+	}
+	return uint64(max(0, int64(n)))
+}
+
+// index is strings.Index of bytes.
+func index(text []byte, word string) int {
+	for i := 0; i+len(word) <= len(text); i++ {
+		if string(text[i:i+len(word)]) == word { // compared, not converted
+			return i
+		}
+	}
+	return -1
+}
+
+// usedBy is how many pages processes map. One that is gone maps none.
+func (k *keeper) usedBy(pids []int) (pages uint64) {
+	for _, pid := range pids {
+		if f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid)); err == nil {
+			pages += k.number(f, hugetlbLine) << 10 / uint64(k.size)
+			f.Close()
+		}
+	}
+	return pages
+}
+
+// add adds pages and notes them in the ledger. The reservation grows by more where there are
+// surplus pages, which become part of it first.
+func (k *keeper) add(pages uint64) error {
+	r := hugetlb.Raise{Size: k.size, Node: -1}
+	err := counted(func() error { return addPages(&r, pages) })
+	if err != nil {
+		return err
+	}
+	before := k.grown
+	k.grown += r.By
+	if before > 0 {
+		err = own.strike(k.entry(before))
+	}
+	return errors.Join(err, own.add(k.entry(k.grown)))
+}
+
+func (k *keeper) entry(pages uint64) string {
+	return fmt.Sprintf("hugepages %d %d", uint64(k.size), pages)
+}
+
+// giveBack takes what was added away. What cannot be stays in the ledger, and the next
+// process gives it back.
+func (k *keeper) giveBack(limit time.Duration) error {
+	if err := returnPages(k.size, k.grown, limit); err != nil {
+		return err
+	}
+	return own.strike(k.entry(k.grown))
+}
+
+// addPages adds pages, compacting memory when the kernel finds too few, or changes nothing.
+// It runs under counted.
+func addPages(r *hugetlb.Raise, pages uint64) (err error) {
+	for range 3 {
+		err = r.Add(pages, func(hugetlb.Raise) error { return nil })
+		if !errors.Is(err, unix.ENOMEM) {
+			break
 		}
 		_ = os.WriteFile("/proc/sys/vm/compact_memory", []byte("1"), 0)
 	}
-	now, _, _ := reservation(size)
-	_ = setPages(size, reserved)
-	return 0, fmt.Errorf("reserve %d huge pages of %d KiB: the kernel found only %d (free memory, or restart to have it less scattered)",
-		pages, size>>10, now-reserved-surplus)
+	if err != nil {
+		return fmt.Errorf("reserve %d %v: %w", pages, r.Size, err)
+	}
+	return nil
 }
 
-// returnPages lowers the reservation by pages once that many are free. The
+// returnPages lowers the reservation by pages once that many are free, or other processes
+// account for all that are in use: those then count as surplus until they are free. The
 // kernel frees the pages of a closed socket or ring a while after the close.
-func returnPages(size uint64, pages int64, limit time.Duration) error {
+func returnPages(size hugetlb.Size, pages uint64, limit time.Duration) error {
 	var err error
+	begun := time.Now()
 	done := within(limit, func() bool {
 		var ok bool
-		ok, err = tryReturn(size, pages)
+		ok, err = tryReturn(size, pages, time.Since(begun) > limit/5)
 		return ok || err != nil
 	})
 	if err != nil || done {
 		return err
 	}
-	return fmt.Errorf("give back %d huge pages of %d KiB: fewer are free after %v, so something still holds them", pages, size>>10, limit)
+	return fmt.Errorf("give back %d %v: fewer are free after %v, so something still holds them", pages, size, limit)
 }
 
-func tryReturn(size uint64, pages int64) (ok bool, err error) {
+func tryReturn(size hugetlb.Size, pages uint64, beside bool) (ok bool, err error) {
 	err = counted(func() error {
 		var err error
-		ok, err = lowerPages(size, pages)
+		ok, err = lowerPages(size, pages, beside)
 		return err
 	})
 	return ok, err
 }
 
-// counted runs f while nobody else changes a reservation. The programs under test
-// hold the same lock when they do (umem.Reserve).
-func counted(f func() error) error {
-	dir, err := os.Open(filepath.Dir(filepath.Dir(pageFile(HugePageSize, "nr_hugepages"))))
+// lowerPages takes pages out of the reservation if that many are free and not promised to a
+// mapping, or (beside) others use all that are not free. It runs under counted.
+func lowerPages(size hugetlb.Size, pages uint64, beside bool) (bool, error) {
+	free, total, err := hugetlb.Free(size, -1)
 	if err != nil {
-		return fmt.Errorf("lock the huge-page reservations: %w", err)
+		return false, err
 	}
-	defer dir.Close()
-	if err := flock(dir, unix.LOCK_EX); err != nil {
-		return fmt.Errorf("lock the huge-page reservations: %w", err)
-	}
-	return f()
-}
-
-// lowerPages takes pages out of the reservation if that many are free and not
-// promised to a mapping. It runs under counted.
-func lowerPages(size uint64, pages int64) (bool, error) {
-	free, err1 := pageCount(size, "free_hugepages")
-	promised, err2 := pageCount(size, "resv_hugepages")
-	reserved, _, err3 := reservation(size)
-	for _, err := range []error{err1, err2, err3} {
-		if err != nil {
-			return false, err
-		}
-	}
-	if free-promised < pages {
+	if free < pages && !(beside && othersUse(size, total-min(free, total))) {
 		return false, nil
 	}
-	return true, setPages(size, max(0, reserved-pages))
+	reserved, _, err := hugetlb.Reservation(size, -1)
+	if err != nil {
+		return false, err
+	}
+	return true, hugetlb.Set(size, -1, reserved-min(pages, reserved))
+}
+
+// othersUse reports whether processes other than this one and its children map at least that
+// many pages. Pages that several map count more than once.
+func othersUse(size hugetlb.Size, pages uint64) bool {
+	k := keeper{size: size}
+	ours := append(descendants(os.Getpid()), os.Getpid())
+	if k.usedBy(ours) > 0 {
+		return false
+	}
+	others := slices.DeleteFunc(processes(), func(pid int) bool { return slices.Contains(ours, pid) })
+	return k.usedBy(others) >= pages
+}
+
+// processes lists all process numbers.
+func processes() (pids []int) {
+	names, _ := os.ReadDir("/proc")
+	for _, n := range names {
+		var pid int
+		if _, err := fmt.Sscanf(n.Name(), "%d", &pid); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// descendants lists the children of a process, theirs, and so on.
+func descendants(of int) (all []int) {
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", of))
+	for _, task := range tasks {
+		text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", of, task.Name()))
+		for _, word := range strings.Fields(string(text)) {
+			var pid int
+			if _, err := fmt.Sscan(word, &pid); err == nil {
+				all = append(append(all, pid), descendants(pid)...)
+			}
+		}
+	}
+	return all
+}
+
+// counted runs f while nobody else changes a reservation. The programs under test hold the
+// same lock when they do.
+func counted(f func() error) error {
+	unlock, err := hugetlb.Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return f()
 }
 
 // undoPages is returnPages for the ledger: value is "size pages". What a dead
 // process held is free by now, or soon, or held by something that it had started.
 func undoPages(value string) error {
-	var size uint64
-	var pages int64
+	var size, pages uint64
 	if _, err := fmt.Sscan(value, &size, &pages); err != nil {
 		return err
 	}
-	return returnPages(size, pages, time.Second)
-}
-
-// pageFile names one counter of a huge-page size
-// (Documentation/admin-guide/mm/hugetlbpage.rst).
-func pageFile(size uint64, counter string) string {
-	return fmt.Sprintf("/sys/kernel/mm/hugepages/hugepages-%dkB/%s", size>>10, counter)
-}
-
-// reservation is how many pages are reserved, and how many there are beyond that: those that were
-// given back while in use. nr_hugepages is the sum when read, and the first alone when written.
-func reservation(size uint64) (reserved, surplus int64, err error) {
-	for {
-		total, err1 := pageCount(size, "nr_hugepages")
-		surplus, err2 := pageCount(size, "surplus_hugepages")
-		again, err3 := pageCount(size, "nr_hugepages")
-		if err := errors.Join(err1, err2, err3); err != nil || total == again && surplus <= total {
-			return total - surplus, surplus, err
-		}
-	}
-}
-
-// pageCount reads a counter. While a mapping goes away the kernel's promised pages
-// are below zero for a moment, and shown without their sign; that counts as none.
-func pageCount(size uint64, counter string) (int64, error) {
-	text, err := os.ReadFile(pageFile(size, counter))
-	if err != nil {
-		return 0, fmt.Errorf("read the huge-page counter: %w", err)
-	}
-	n, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
-	return max(0, int64(n)), err
-}
-
-func setPages(size uint64, pages int64) error {
-	file := pageFile(size, "nr_hugepages")
-	if err := os.WriteFile(file, []byte(strconv.FormatInt(pages, 10)), 0); err != nil {
-		return fmt.Errorf("set the huge-page reservation: %w", err)
-	}
-	return nil
+	return returnPages(hugetlb.Size(size), pages, time.Second)
 }

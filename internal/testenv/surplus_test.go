@@ -2,18 +2,21 @@ package testenv
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
 // TestHugePagesBesideSurplus reserves pages while others that were given back are
 // mapped for another moment: those must not stay reserved.
 func TestHugePagesBesideSurplus(t *testing.T) {
 	Root(t)
-	var before, after int64
-	for range 3 { // others may change the reservation in between, but not each time
+	var before, after uint64
+	for range 10 { // others may change the reservation in between, but not each time
 		before, after = besideSurplus(t)
 		if before == after {
 			return
@@ -22,19 +25,19 @@ func TestHugePagesBesideSurplus(t *testing.T) {
 	t.Errorf("of %d pages %d remain", before, after)
 }
 
-func besideSurplus(t *testing.T) (before, after int64) {
+func besideSurplus(t *testing.T) (before, after uint64) {
 	t.Helper()
-	before, free := count(t, "nr_hugepages"), count(t, "free_hugepages")
+	free, before := count(t)
 	err := counted(func() error {
-		_, err := addPages(HugePageSize, 4)
-		return err
+		r := hugetlb.Raise{Size: hugetlb.MiB2, Node: -1}
+		return addPages(&r, 4)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	b, err2 := unix.Mmap(-1, 0, int(free+4)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
-	err = errors.Join(err2, counted(func() error { return setPages(HugePageSize, count(t, "nr_hugepages")-4) }))
+	err = errors.Join(err2, counted(func() error { _, now := count(t); return hugetlb.Set(hugetlb.MiB2, -1, now-4) }))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,14 +50,80 @@ func besideSurplus(t *testing.T) (before, after int64) {
 	if err := <-gone; err != nil {
 		t.Error(err)
 	}
-	return before, count(t, "nr_hugepages")
+	_, after = count(t)
+	return before, after
 }
 
-func count(t *testing.T, counter string) int64 {
+func count(t *testing.T) (free, total uint64) {
 	t.Helper()
-	n, err := pageCount(HugePageSize, counter)
+	free, total, err := hugetlb.Free(hugetlb.MiB2, -1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return free, total
+}
+
+// stirring is set in the environment of a process that takes and gives back huge pages.
+const stirring = "TESTENV_STIR"
+
+// TestHugePagesBesideAnother maps what HugePages reserved, at any time, while another program
+// takes and gives back huge pages: the pages come back soon after they were taken.
+func TestHugePagesBesideAnother(t *testing.T) {
+	Root(t)
+	defer Stir(t, os.Args[0], stirring+"=1")()
+	for range 10 {
+		t.Run("map", func(t *testing.T) {
+			HugePages(t, 8*HugePageSize)
+			time.Sleep(30 * time.Millisecond)
+			Wait(t, 2*time.Second, "8 pages to map", func() bool {
+				b, err := unix.Mmap(-1, 0, 8*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+					unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
+				if err != nil {
+					return false
+				}
+				time.Sleep(30 * time.Millisecond)
+				return unix.Munmap(b) == nil
+			})
+		})
+	}
+}
+
+// TestHugePagesTaken takes all free pages and keeps them: those of the test are replaced, and
+// given back at its end though the others are in use.
+func TestHugePagesTaken(t *testing.T) {
+	Root(t)
+	var taken []byte
+	t.Run("test", func(t *testing.T) {
+		HugePages(t, 4*HugePageSize)
+		free, _ := count(t)
+		for taken == nil && free > 0 { // another may be faster
+			taken, _ = unix.Mmap(-1, 0, int(free)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB)
+			free--
+		}
+		Wait(t, 2*time.Second, "4 pages to be free again", func() bool { free, _ := count(t); return free >= 4 })
+		if err := unix.Munmap(taken); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestKeeperAllocatesNothing: tests of the hot path count allocations of the whole process.
+func TestKeeperAllocatesNothing(t *testing.T) {
+	Root(t)
+	k := keeper{size: hugetlb.MiB2}
+	if err := k.open(); err != nil {
+		t.Fatal(err)
+	}
+	defer k.close()
+	if n := testing.AllocsPerRun(100, func() { k.short() }); n != 0 {
+		t.Errorf("%v allocations each time it looks", n)
+	}
+}
+
+func TestMain(m *testing.M) {
+	if os.Getenv(stirring) != "" {
+		StirHugePages(os.Stdin, 16)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
 }

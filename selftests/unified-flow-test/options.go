@@ -33,6 +33,7 @@ type options struct {
 	memory   uint64
 	queue    int
 	ordinary bool
+	reserve  bool
 	spin     bool
 	extents  uint64
 	within   uint64
@@ -153,6 +154,7 @@ func (o *options) define(fs *flag.FlagSet) {
 		fs.IntVar(&o.queue, "receive-ring", 2048, "`frames` in each receive ring of a device roce:IFACE")
 		fs.Uint64Var(&o.extents, "extents", 0, "pieces of 1 MiB in the region, for messages and requests longer than 4096 bytes")
 		fs.BoolVar(&o.ordinary, "ordinary", false, "a region without huge pages")
+		fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
 		fs.BoolVar(&o.spin, "spin", false, "never sleep")
 		fs.StringVar(&o.tls, "tls", "", "`CERTIFICATE,KEY,AUTHORITY` files: TLS for the connection")
 	}
@@ -262,7 +264,7 @@ func (o *options) check(fs *flag.FlagSet, device string) error {
 
 // config is what a client is opened with.
 func (o *options) config() (c client.Config, err error) {
-	c = client.Config{Device: o.device, Memory: o.memory, Queue: o.queue, Extents: o.extents, Spin: o.spin, Log: slog.Default()}
+	c = client.Config{Device: o.device, Memory: o.memory, Queue: o.queue, Extents: o.extents, Reserve: o.reserve, Spin: o.spin, Log: slog.Default()}
 	if o.ordinary {
 		c.Pages = umem.Ordinary
 	}

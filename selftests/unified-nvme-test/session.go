@@ -82,12 +82,13 @@ func (s *session) close() error {
 func (s *session) openRegion(o options, n need) error {
 	c := n.region()
 	c.Pages = umem.PageSize(o.pages)
+	var err error
 	if o.reserve {
-		if err := s.reserve(c); err != nil {
+		if c.Memory, err = umem.Allocate(c); err != nil {
 			return err
 		}
+		s.then(c.Memory.GiveBack)
 	}
-	var err error
 	if s.region, err = umem.Open(c); err != nil {
 		if errors.Is(err, unix.ENOMEM) {
 			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages, -pages ordinary does without)", err)
@@ -118,24 +119,6 @@ func (n need) region() umem.Config {
 		c.Size = (blocks + 1) * c.ExtentSize // a region has frames too, up to where extents may begin
 	}
 	return c
-}
-
-// reserve reserves the huge pages of a region. Its control area is always on
-// pages of 2 MiB.
-func (s *session) reserve(c umem.Config) error {
-	sizes := map[umem.PageSize]uint64{umem.Huge2M: c.Control}
-	if c.Pages != umem.Ordinary {
-		page := c.Pages.Bytes()
-		sizes[c.Pages] += (c.Size + page - 1) / page * page
-	}
-	for p, bytes := range sizes {
-		giveBack, err := umem.Reserve(p, -1, bytes)
-		if err != nil {
-			return err
-		}
-		s.then(giveBack)
-	}
-	return nil
 }
 
 // submitterIdle is how long a thread of the kernel that submits waits for more before it

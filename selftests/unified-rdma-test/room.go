@@ -60,11 +60,10 @@ func (s *session) openRegion(m room) (err error) {
 	forFrames := (max(frames*frameSize, 1) + c.ExtentSize - 1) / c.ExtentSize // in extents, at whose multiples those of messages lie
 	c.Size = max(c.ExtentSize*(uint64(m.extents)+forFrames), 2<<20)
 	if s.options.reserve {
-		back, err := umem.Reserve(umem.Huge2M, -1, c.Size+c.Control)
-		if err != nil {
+		if c.Memory, err = umem.Allocate(c); err != nil {
 			return err
 		}
-		s.then(back)
+		s.then(c.Memory.GiveBack)
 	}
 	if s.region, err = keep(s, umem.Open, c); err != nil {
 		if errors.Is(err, unix.ENOMEM) {

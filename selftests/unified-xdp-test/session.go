@@ -97,11 +97,10 @@ func (s *session) openRegion(queues int) (err error) {
 	c := umem.Config{FrameSize: uint32(o.frame), Pages: umem.PageSize(o.pages)}
 	c.Size = uint64(min(queues, mostQueues)) * perQueue * uint64(o.frame)
 	if o.reserve && c.Pages != umem.Ordinary {
-		giveBack, err := umem.Reserve(c.Pages, -1, c.Size)
-		if err != nil {
+		if c.Memory, err = umem.Allocate(c); err != nil {
 			return err
 		}
-		s.then(giveBack)
+		s.then(c.Memory.GiveBack)
 	}
 	if s.region, err = umem.Open(c); err != nil {
 		if errors.Is(err, unix.ENOMEM) {

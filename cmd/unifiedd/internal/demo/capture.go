@@ -11,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // configText is what a user would write.
@@ -33,7 +34,12 @@ func (s *stage) capture(ctx context.Context, l config.Layout) (r result, err err
 	if err != nil {
 		return r, err
 	}
-	d, err := s.start(cfg)
+	memory, err := umem.Allocate(flows.RegionConfig(cfg.Region))
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, memory.GiveBack()) }()
+	d, err := s.start(cfg, memory)
 	if err != nil {
 		return r, err
 	}
@@ -64,8 +70,8 @@ func (s *stage) configure(l config.Layout) (*config.Config, error) {
 }
 
 // start runs a daemon on the receiving end. The caller closes it.
-func (s *stage) start(cfg *config.Config) (*flows.Daemon, error) {
-	d, err := flows.Open(cfg, flows.Options{Version: s.Version, Log: s.Log})
+func (s *stage) start(cfg *config.Config, memory *umem.Memory) (*flows.Daemon, error) {
+	d, err := flows.Open(cfg, flows.Options{Version: s.Version, Log: s.Log, Memory: memory})
 	if err != nil {
 		return nil, err
 	}

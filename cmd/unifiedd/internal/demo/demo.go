@@ -106,9 +106,9 @@ func (s *stage) judge(results []result, all *five) error {
 	}
 	fmt.Fprintf(s.Out, `
 It adds up: sent = captured + lost, every captured packet is in the files, and each reader
-found all of them; every byte that went through the five flows is what was sent. Nothing is left behind: namespaces, program, files and the %d huge pages
+found all of them; every byte that went through the five flows is what was sent. Nothing is left behind: namespaces, program, files and the huge pages
 that had to be reserved are gone.
-`, s.added)
+`)
 	if s.Keep {
 		fmt.Fprintf(s.Out, "The captures were kept in %s.\n", s.dir)
 	}

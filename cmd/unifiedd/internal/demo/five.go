@@ -18,7 +18,7 @@ import (
 
 // fiveText is what a user would write: all five kinds of flows, over one region and one RDMA device.
 const fiveText = `# All five flows of unifiedd in one daemon: see docs/configuration.md.
-region: {size: %[1]s}
+region: {size: %[1]s, reserve: true}
 control: {socket: %[2]q}
 flows:
   - name: capture     # network to storage
@@ -198,7 +198,7 @@ func (f *five) send(ctx context.Context) ([]heard, error) {
 
 // commands are the other ends over RDMA, all at the same time.
 func (f *five) commands() []string {
-	device := []string{"-device", f.PeerDevice, "-memory", strconv.FormatUint(uint64(f.PeerRegion), 10), "-receive-ring", "1024"}
+	device := []string{"-device", f.PeerDevice, "-memory", strconv.FormatUint(uint64(f.PeerRegion), 10), "-receive-ring", "1024", "-reserve"}
 	messages := f.during(f.MessageRate)
 	all := slices.Concat([]string{"append", "-to", f.at(walPort), "-flow", "wal", "-seed", walSeed, "-size", walSize}, device, messages)
 	for _, c := range [][]string{

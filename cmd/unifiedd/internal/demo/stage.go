@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/netnsdir"
 )
@@ -16,24 +15,19 @@ type stage struct {
 	Options
 	record *record
 	dir    string
-	a, b   *namespace  // sender, receiver
-	held   *pages.Held // huge pages added
-	added  uint64
+	a, b   *namespace // sender, receiver
 }
 
 // regionSize is the region of the demo's captures.
 const regionSize = 128 * config.MiB
 
-// set makes directory, namespaces and huge pages. What was made before an error is
+// set makes directory and namespaces. What was made before an error is
 // left to clear.
 func (s *stage) set() error {
 	if err := s.makeDir(); err != nil {
 		return err
 	}
-	if err := s.makeNamespaces(); err != nil {
-		return err
-	}
-	return s.reserve()
+	return s.makeNamespaces()
 }
 
 func (s *stage) makeDir() (err error) {
@@ -62,17 +56,9 @@ func (s *stage) makeNamespaces() (err error) {
 	return join(s.a, s.b)
 }
 
-// reserve makes sure that the huge pages are there: for the five flows and their peers, who need more than a capture.
-func (s *stage) reserve() (err error) {
-	if s.held, err = pages.Reserve(pages.For(config.Region{Size: fiveRegion + peerRegion})); err == nil {
-		s.added = s.held.Added()
-	}
-	return err
-}
-
 // clear takes everything back, and then looks whether anything is left.
 func (s *stage) clear() error {
-	errs := []error{s.returnPages()}
+	var errs []error
 	if s.a != nil {
 		for _, w := range wires {
 			errs = append(errs, s.a.unlink(w))
@@ -91,14 +77,6 @@ func (s *stage) clear() error {
 		return errors.Join(err, s.record.file.Close()) // the next demo tries again
 	}
 	return s.record.close()
-}
-
-// returnPages gives the huge pages back.
-func (s *stage) returnPages() error {
-	if s.held == nil {
-		return nil
-	}
-	return s.held.GiveBack()
 }
 
 // leftovers names what is still there of what was made.

@@ -5,7 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
+	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/numa"
@@ -74,8 +74,8 @@ func hugePages(n needs, size umem.PageSize) []Check {
 // pagesFrom is how many pages of a pool the daemon takes.
 func (n needs) pagesFrom(size umem.PageSize, node int) uint64 {
 	var sum uint64
-	for _, p := range pages.For(n.Region) {
-		if p.Size == size && (node < 0 || p.Node == node) {
+	for _, p := range flows.RegionConfig(n.Region).Needs() {
+		if p.Pages == size && (node < 0 || p.Node == node) {
 			sum += p.Count()
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
@@ -24,8 +23,9 @@ func For(c *config.Config) Options {
 			o.Dirs = append(o.Dirs, filepath.Dir(f.To.File))
 		}
 	}
-	if c.Region.Reserve {
-		o.Pages = pages.For(c.Region)
+	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
+		region := flows.RegionConfig(c.Region)
+		o.Region = &region
 	}
 	return o
 }
@@ -51,8 +51,9 @@ func ForCommand(c *config.Config, user string) Options {
 			o.Dirs = []string{o.Steering}
 		}
 	}
-	if c.Region.Reserve {
-		o.Pages = pages.For(c.Region)
+	if c.Region.Reserve && c.Region.Pages != config.PagesOrdinary {
+		region := flows.RegionConfig(c.Region)
+		o.Region = &region
 	}
 	return o
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
+	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
@@ -26,7 +26,11 @@ func TestFor(t *testing.T) {
 		t.Errorf("beside other XDP programs it needs %+v", got)
 	}
 	c.Region.Reserve = true
-	if got := For(c).Pages; !cmp.Equal(got, pages.For(c.Region)) || len(got) == 0 {
-		t.Errorf("to reserve: %+v", got)
+	if got, want := For(c).Region, flows.RegionConfig(c.Region); got == nil || *got != want {
+		t.Errorf("to reserve: %+v, want %+v", got, want)
+	}
+	c.Region.Pages = config.PagesOrdinary
+	if got := For(c).Region; got != nil {
+		t.Errorf("to reserve of ordinary pages: %+v", got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
+	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -31,26 +32,30 @@ func (o Options) launch(u *identity) (out Outcome, err error) {
 			err = errors.Join(err, undo[i]())
 		}
 	}()
-	if err := o.prepare(u, &undo); err != nil {
+	memory, err := o.prepare(u, &undo)
+	if err != nil {
 		return Outcome{}, err
 	}
-	d, err := o.run(u)
+	d, err := o.run(u, memory)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start the daemon: %w", err)
+	}
+	if err := memory.Release(); err != nil { // the daemon has it
+		return Outcome{}, err
 	}
 	return d.attend(signals)
 }
 
 // prepare makes what takes privilege; undo is what takes it away again.
-func (o Options) prepare(u *identity, undo *[]func() error) error {
+func (o Options) prepare(u *identity, undo *[]func() error) (*umem.Memory, error) {
 	if err := makeDirs(o.Dirs, u); err != nil {
-		return err
+		return nil, err
 	}
-	back, err := o.reserve()
+	memory, err := o.allocate()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	*undo = append(*undo, back)
+	*undo = append(*undo, memory.GiveBack)
 	if o.Steering != "" {
 		*undo = append(*undo, func() error { return xdp.SweepSteering(o.Steering) })
 	}
@@ -60,11 +65,11 @@ func (o Options) prepare(u *identity, undo *[]func() error) error {
 	for _, path := range o.Sockets {
 		s, err := openSocket(path)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		*undo = append(*undo, s.remove)
 	}
-	return nil
+	return memory, nil
 }
 
 // attend passes signals on until the daemon has ended.

@@ -158,9 +158,10 @@ func wait(Options, Outcome) int {
 	}
 }
 
-// hold takes a small region on huge pages, prints its number and waits.
+// hold opens its region, prints its number and waits.
 func hold(o Options, out Outcome) int {
-	if _, err := umem.Open(umem.Config{Size: 4 << 20}); err != nil {
+	o.Region.Memory = out.Memory
+	if _, err := umem.Open(*o.Region); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/caps"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // daemon is the started process.
@@ -23,12 +24,12 @@ type daemon struct {
 // run starts this program again from a thread with the daemon's rights. The
 // thread lives as long as the daemon: its end, with the whole process or alone, is
 // what makes the kernel send SIGTERM.
-func (o Options) run(u *identity) (*daemon, error) {
+func (o Options) run(u *identity, memory *umem.Memory) (*daemon, error) {
 	d := &daemon{ended: make(chan *os.ProcessState, 1)}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: nothing else may run with these rights
-		cmd, err := o.start(u)
+		cmd, err := o.start(u, memory)
 		if err != nil {
 			started <- err
 			return
@@ -42,7 +43,7 @@ func (o Options) run(u *identity) (*daemon, error) {
 }
 
 // start reduces the calling thread and starts the program from it.
-func (o Options) start(u *identity) (*exec.Cmd, error) {
+func (o Options) start(u *identity, memory *umem.Memory) (*exec.Cmd, error) {
 	self, err := caps.Thread()
 	if err != nil {
 		return nil, err
@@ -61,6 +62,10 @@ func (o Options) start(u *identity) (*exec.Cmd, error) {
 	if own := reopenedPipe(os.Stdout); own != nil {
 		defer own.Close()
 		cmd.Stdout, cmd.Env = own, append(cmd.Env, ownStdout+"=1")
+	}
+	if files := memory.Files(); len(files) > 0 {
+		cmd.ExtraFiles = files
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", memoryMarker, len(files)))
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -116,7 +121,7 @@ func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WATCHDOG_PID=") {
+		if !strings.HasPrefix(v, "WATCHDOG_PID=") && !strings.HasPrefix(v, memoryMarker+"=") {
 			env = append(env, v)
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/seccomp"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // Needed are the capabilities a daemon works with: AF_XDP sockets (NET_RAW), XDP
@@ -45,9 +47,9 @@ type Options struct {
 	Steering string
 	// Joins says that the daemon's programs may be in libxdp's dispatchers. Those it leaves behind are taken out.
 	Joins bool
-	// Pages are huge pages to have free when the daemon starts. What is added for
-	// it is taken away at its end.
-	Pages []pages.Need
+	// Region is allocated for the daemon on huge pages. What is reserved for it is
+	// taken away at its end; nil: the daemon takes free pages, or none.
+	Region *umem.Config
 	// Announce has the starter say on standard error how many pages it adds.
 	Announce bool
 }
@@ -67,6 +69,8 @@ type Outcome struct {
 	// Unfiltered is why the daemon may make every system call: the kernel filters
 	// none. Nil: it makes those of the list only.
 	Unfiltered error
+	// Memory is what the daemon opens its region on; nil without Options.Region.
+	Memory *umem.Memory
 }
 
 // Start makes the calling process the daemon if it has no right too many, or else
@@ -85,10 +89,17 @@ func Start(o Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if content {
-		return o.goOn()
+	if !content {
+		return o.launch(u)
 	}
-	return o.launch(u)
+	memory, err := o.freeMemory()
+	switch {
+	case errors.Is(err, unix.ENOMEM):
+		return o.launch(u)
+	case err != nil:
+		return Outcome{}, err
+	}
+	return o.goOn(memory)
 }
 
 // content says whether the process is fit to be the daemon as it is.
@@ -102,13 +113,7 @@ func (o Options) content(u *identity) (bool, error) {
 			return false, nil
 		}
 	}
-	if len(o.Pages) == 0 {
-		return true, nil
-	}
-	if err := pages.Sweep(); err != nil { // else what is left passes for free
-		return false, err
-	}
-	return o.pagesThere()
+	return true, nil
 }
 
 // arrive is the start of a started daemon: it believes what the kernel says about
@@ -127,7 +132,11 @@ func (o Options) arrive(u *identity) (Outcome, error) {
 	if err := os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0); err != nil {
 		return Outcome{}, fmt.Errorf("name the process: %w", err)
 	}
-	return o.goOn()
+	memory, err := inherited()
+	if err != nil {
+		return Outcome{}, fmt.Errorf("take over the region's memory from the starter: %w", err)
+	}
+	return o.goOn(memory)
 }
 
 // verify says what a thread of a started daemon has too much.
@@ -144,7 +153,7 @@ func (o Options) verify(t caps.Status, u *identity) error {
 }
 
 // goOn limits the daemon to the system calls it makes, and names what it lacks.
-func (o Options) goOn() (Outcome, error) {
+func (o Options) goOn(memory *umem.Memory) (Outcome, error) {
 	self, err := caps.Self()
 	if err != nil {
 		return Outcome{}, err
@@ -152,7 +161,7 @@ func (o Options) goOn() (Outcome, error) {
 	if err := checkDirs(o.Dirs, self.UID.Effective); err != nil {
 		return Outcome{}, err
 	}
-	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), OwnStdout: os.Getenv(ownStdout) != ""}
+	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), Memory: memory, OwnStdout: os.Getenv(ownStdout) != ""}
 	os.Unsetenv(ownStdout)
 	if err := seccomp.Apply(); errors.Is(err, seccomp.ErrUnsupported) {
 		out.Unfiltered = err

@@ -18,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/pages"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
@@ -275,7 +274,7 @@ func TestRefused(t *testing.T) {
 		{Options{User: strconv.Itoa(nobody), Keep: Needed}, "-kill", nil, "become user 65534: that takes CAP_KILL"},
 		{Options{User: strconv.Itoa(nobody), Dirs: []string{locked}}, "", nil, "install -d -o 65534 " + locked},
 		{Options{User: strconv.Itoa(nobody), Dirs: []string{"/dev/null"}}, "", nil, "something else of that name"},
-		{Options{Pages: []pages.Need{{Node: -1, Bytes: 1 << 50}}}, "", &syscall.Credential{Uid: nobody, Gid: nobody}, "start as root"},
+		{Options{Region: &umem.Config{Size: 1 << 45}}, "", &syscall.Credential{Uid: nobody, Gid: nobody}, "start as root"},
 	} {
 		cmd := play(t, "report", test.o)
 		cmd.SysProcAttr.Credential = test.as
@@ -413,8 +412,8 @@ func borrow(t *testing.T, end func(*running) error) (before, during, after uint6
 	if err != nil {
 		t.Fatal(err)
 	}
-	more := []pages.Need{{Size: umem.Huge2M, Node: -1, Bytes: (free + 4) * umem.Huge2M.Bytes()}}
-	r := begin(t, "hold", Options{User: strconv.Itoa(nobody), Keep: Needed, Pages: more})
+	more := &umem.Config{Size: (free + 4) * umem.Huge2M.Bytes()}
+	r := begin(t, "hold", Options{User: strconv.Itoa(nobody), Keep: Needed, Region: more})
 	during = total(t)
 	if err := end(r); err != nil {
 		t.Fatal(err)

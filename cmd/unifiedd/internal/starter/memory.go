@@ -1,0 +1,62 @@
+package starter
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// memoryMarker is set in the environment of a started daemon that has its region's memory
+// from the starter, to the number of files: the first descriptors after the standard ones.
+const memoryMarker = "UNIFIEDD_MEMORY"
+
+// firstFile is the first descriptor that exec.Cmd gives to one of its ExtraFiles, and
+// mostFiles how many files a region's memory has at most: see umem.Memory.
+const firstFile, mostFiles = 3, 2
+
+// freeMemory takes the region's memory from huge pages that are free.
+func (o Options) freeMemory() (*umem.Memory, error) {
+	if o.Region == nil {
+		return nil, nil
+	}
+	return umem.AllocateFree(*o.Region)
+}
+
+// allocate makes the region's memory, reserving the huge pages that are missing.
+func (o Options) allocate() (*umem.Memory, error) {
+	if o.Region == nil {
+		return nil, nil
+	}
+	m, err := umem.Allocate(*o.Region)
+	if err != nil {
+		return nil, fmt.Errorf("%w (start as root, or reserve them at boot)", err)
+	}
+	if n := m.Added(); n > 0 && o.Announce {
+		fmt.Fprintf(os.Stderr, "reserved %d huge pages until the end\n", n)
+	}
+	return m, nil
+}
+
+// inherited is the memory that the starter has passed on, nil if none. Programs that the
+// daemon starts do not inherit it.
+func inherited() (*umem.Memory, error) {
+	text := os.Getenv(memoryMarker)
+	if text == "" {
+		return nil, nil
+	}
+	os.Unsetenv(memoryMarker)
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > mostFiles {
+		return nil, fmt.Errorf("%s is %q, which is no number of files", memoryMarker, text)
+	}
+	var files []*os.File
+	for i := range n {
+		unix.CloseOnExec(firstFile + i)
+		files = append(files, os.NewFile(uintptr(firstFile+i), "region"))
+	}
+	return umem.MemoryOf(files...), nil
+}

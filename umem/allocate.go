@@ -1,0 +1,226 @@
+package umem
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/hugetlb"
+)
+
+// hugetlbMagic is the file system of memfds on huge pages: include/uapi/linux/magic.h.
+const hugetlbMagic = 0x958458f6
+
+// Memory is the pages of a region that is not open yet: populated memfds, which no other
+// process can take pages from. Allocate makes it, with huge pages reserved for it where
+// too few are free; [Config].Memory opens a region on it, in this process or in one that
+// inherits its files. It belongs to one goroutine. Of nil there is nothing to release or give
+// back.
+type Memory struct {
+	files []*os.File // of the data, and of the control area if there is one
+	held  hugetlb.Held
+}
+
+// Allocate makes the memory for a region with that configuration. It takes free huge pages
+// and reserves those that are missing, in one step as far as other processes are concerned
+// that allocate: each waits until the one before has its pages. Reserving takes root. The
+// caller gives the memory back when the region is closed, by whichever process. An error
+// changes nothing; where the kernel finds too little memory in one piece it is ENOMEM. For a
+// region on ordinary pages, Allocate returns memory that has no files.
+func Allocate(c Config) (*Memory, error) { return allocate(c, true) }
+
+// AllocateFree is Allocate for whoever may not reserve: it takes pages that are free.
+func AllocateFree(c Config) (*Memory, error) { return allocate(c, false) }
+
+func allocate(c Config, reserve bool) (*Memory, error) {
+	c.setDefaults()
+	l, err := newLayout(c)
+	if err != nil {
+		return nil, fmt.Errorf("allocate region: %w", err)
+	}
+	m := &Memory{}
+	if c.Pages == Ordinary {
+		return m, nil
+	}
+	if err := hugetlb.Sweep(); err != nil { // else what is left passes for free
+		return nil, err
+	}
+	unlock, locked := hugetlb.Lock()
+	if locked == nil {
+		defer unlock()
+	}
+	err = m.take(c.parts(l))
+	if errors.Is(err, errShort) && reserve {
+		if locked != nil {
+			return nil, fmt.Errorf("allocate region: %w: %w", err, locked)
+		}
+		err = m.reserve(c, l)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("allocate region: %w", err), m.held.Cancel())
+	}
+	return m, nil
+}
+
+// errShort says that too few huge pages are free where the region is to lie.
+var errShort = errors.New("too few huge pages are free")
+
+// rounds is how often pages are reserved that others, who do not know of the lock, take
+// away before they are mapped.
+const rounds = 50
+
+// reserve adds pages until the parts are allocated.
+func (m *Memory) reserve(c Config, l layout) error {
+	var err error
+	for range rounds {
+		added, rerr := m.raise(c.Needs())
+		if rerr != nil {
+			return rerr
+		}
+		if err = m.take(c.parts(l)); !errors.Is(err, errShort) {
+			return err
+		}
+		if !added { // enough seem free, and are promised to others
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return err
+}
+
+// raise adds what is not free, and reports whether anything was added.
+func (m *Memory) raise(needs []Need) (added bool, err error) {
+	for _, n := range needs {
+		free, _, err := FreePages(n.Pages, n.Node)
+		if err != nil {
+			return added, err
+		}
+		if n.Count() <= free {
+			continue
+		}
+		if err := m.held.Add(n.Pages.huge(), n.Node, n.Count()-free); err != nil {
+			return added, err
+		}
+		added = true
+	}
+	return added, nil
+}
+
+// take allocates all parts from pages that are free, or none. All are mapped before one is
+// populated: the kernel promises a mapping its pages, unless they are to lie on one node.
+func (m *Memory) take(parts []part) (err error) {
+	var mapped [][]byte
+	defer func() {
+		for _, b := range mapped { // the files keep the pages
+			err = errors.Join(err, unix.Munmap(b))
+		}
+		if err != nil {
+			err = errors.Join(err, m.closeFiles())
+		}
+	}()
+	for _, p := range parts {
+		f, err := p.file()
+		if err != nil {
+			return err
+		}
+		m.files = append(m.files, f)
+		b, err := p.mmap(f)
+		if errors.Is(err, unix.ENOMEM) {
+			return fmt.Errorf("%w: %w", errShort, p.explainMap(err))
+		}
+		if err != nil {
+			return p.explainMap(err)
+		}
+		mapped = append(mapped, b)
+	}
+	for i, p := range parts {
+		if err := p.settle(mapped[i]); err != nil && p.node != nil {
+			return fmt.Errorf("%w: %w", errShort, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Files are what another process needs to open the region: it passes them to MemoryOf, in
+// this order. They stay the memory's.
+func (m *Memory) Files() []*os.File {
+	if m == nil {
+		return nil
+	}
+	return m.files
+}
+
+// MemoryOf is memory that another process has allocated. It takes the files over, and has
+// nothing to give back.
+func MemoryOf(files ...*os.File) *Memory { return &Memory{files: files} }
+
+// Added is how many huge pages were reserved for the memory.
+func (m *Memory) Added() uint64 { return m.held.Added() }
+
+// Release closes the files: from then on only regions that are open keep the memory.
+// Releasing again does nothing.
+func (m *Memory) Release() error {
+	if m == nil {
+		return nil
+	}
+	return m.closeFiles()
+}
+
+// GiveBack releases the memory, and takes the pages that were reserved for it away once they
+// are free, after two seconds at the latest. Giving back again does nothing.
+func (m *Memory) GiveBack() error {
+	if m == nil {
+		return nil
+	}
+	return errors.Join(m.closeFiles(), m.held.GiveBack())
+}
+
+func (m *Memory) closeFiles() error {
+	var errs []error
+	for _, f := range m.files {
+		errs = append(errs, f.Close())
+	}
+	m.files = nil
+	return errors.Join(errs...)
+}
+
+// open maps a part on the memory's nth file, which it closes.
+func (m *Memory) open(n int, p part) ([]byte, error) {
+	if n >= len(m.files) {
+		return nil, fmt.Errorf("map %s: the memory that was allocated for the region has %d parts", p.name, len(m.files))
+	}
+	f := m.files[n]
+	if err := p.check(f); err != nil {
+		return nil, err
+	}
+	b, err := p.mmap(f)
+	if err != nil {
+		return nil, p.explainMap(err)
+	}
+	if err := p.settle(b); err != nil {
+		return nil, errors.Join(err, unix.Munmap(b))
+	}
+	return b, nil
+}
+
+// check makes sure that a file which another process made is the memory of the part: an
+// access beyond its end would kill this one.
+func (p part) check(f *os.File) error {
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
+		return fmt.Errorf("look at the memory of %s: %w", p.name, err)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("look at the memory of %s: %w", p.name, err)
+	}
+	if s.Type != hugetlbMagic || uint64(s.Bsize) != p.pages.Bytes() || uint64(info.Size()) != p.size {
+		return fmt.Errorf("map %s: the memory that was allocated for it is %d bytes in pages of %d KiB, and it wants %d bytes on %v",
+			p.name, info.Size(), s.Bsize>>10, p.size, p.pages)
+	}
+	return nil
+}
