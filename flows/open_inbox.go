@@ -28,6 +28,8 @@ type inboxConfig struct {
 	spread     bool // messages may land anywhere in extents
 	together   bool // a client is acknowledged only with others, and must not run ahead of them for long
 	next       func(session uint64) uint64
+	resume     bool // a session that is not known goes on where its client says: messages are elsewhere
+	origins    bool // messages of relays have their origins, and are taken once
 }
 
 // openInbox opens the end at which messages arrive, and has room made for them.
@@ -48,7 +50,7 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
-		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), Next: c.next,
+		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), Next: c.next, Resume: c.resume, Origins: c.origins,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
 	})
 	if err != nil {

@@ -41,7 +41,8 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := inboxConfig{durability: durability, spread: o.flow.To.Layout == config.LayoutPacked, next: func(session uint64) uint64 { return end.Sessions[session] + 1 }}
+	c := inboxConfig{durability: durability, spread: o.flow.To.Layout == config.LayoutPacked, origins: true, next: func(session uint64) uint64 { return l.once.last(session) + 1 }}
+	l.once.before = end.Sessions
 	c.away, c.wish = meanwhile(o)
 	if err := l.openInbox(o, c); err != nil {
 		return nil, err

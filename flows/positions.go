@@ -25,8 +25,10 @@ type positions struct {
 	given    uint64 // messages of this run that came
 	answered uint64 // of those, how many are acknowledged, the first ones
 	open     [unacknowledged]origins
-	spent    latency.Shared   // from when a message was taken until it is acknowledged
-	shown    [2]atomic.Uint64 // given and answered, for other threads
+	skipped  [mostSkipped]skip // ring of messages that take no position
+	skips    [2]uint64         // of those: told of, and noted
+	spent    latency.Shared    // from when a message was taken until it is acknowledged
+	shown    [2]atomic.Uint64  // given and answered, for other threads
 }
 
 // origins is whose a message was.
@@ -37,7 +39,37 @@ type origins struct {
 }
 
 // room is how many more messages may be numbered.
-func (p *positions) room() int { return unacknowledged - int(p.given-p.answered) }
+func (p *positions) room() int {
+	return min(unacknowledged-int(p.given-p.answered), mostSkipped-int(p.skips[1]-p.skips[0]))
+}
+
+// mostSkipped is the most messages without a position that are not acknowledged yet; a power of two.
+const mostSkipped = 1 << 12
+
+// skip is a message that the log has already. It is acknowledged once everything in front of it is.
+type skip struct {
+	after    uint64
+	sequence uint64
+	session  uint16
+}
+
+// skip notes a message that takes no position. There is room.
+func (p *positions) skip(session uint16, sequence uint64) {
+	p.skipped[p.skips[1]%mostSkipped] = skip{p.given, sequence, session}
+	p.skips[1]++
+}
+
+// acknowledgeSkipped acknowledges messages without a position that have nothing in front of them any more.
+func (p *positions) acknowledgeSkipped(to *stream.Receiver) {
+	for p.skips[0] < p.skips[1] {
+		s := &p.skipped[p.skips[0]%mostSkipped]
+		if s.after > p.answered {
+			return
+		}
+		to.Acknowledge(s.session, s.sequence, p.before+p.answered)
+		p.skips[0]++
+	}
+}
 
 // show publishes how far it has come.
 func (p *positions) show() {
@@ -75,4 +107,5 @@ func (p *positions) acknowledge(to *stream.Receiver, upTo uint64, now time.Time)
 		to.Acknowledge(o.session, o.sequence, position)
 		p.spent.Record(uint64(max(0, at-o.taken)))
 	}
+	p.acknowledgeSkipped(to)
 }

@@ -83,7 +83,15 @@ func (r *rdmaRDMA) receive(open bool, now time.Time) bool {
 
 // pass sends messages on. What peers can not take now is held.
 func (r *rdmaRDMA) pass() bool {
-	r.drop(r.give(r.region, r.buf[:r.count]))
+	done := 0
+	for ; done < r.count; done++ {
+		f := r.buf[done]
+		origin := protocol.FirstOrigin(r.region.At(f.Addr-protocol.HeaderLen, protocol.HeaderLen))
+		if !r.fan.Relay(r.buf[done:done+1], 0, r.region.Side(f).Stamp, origin) {
+			break
+		}
+	}
+	r.drop(done)
 	return r.took(r.count == 0)
 }
 

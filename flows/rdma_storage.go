@@ -24,6 +24,7 @@ type rdmaStorage struct {
 	level
 	book        *umem.Book
 	acknowledge config.Acknowledge
+	once        once
 	lost        uint64 // records that were not there any more when this run began
 }
 
@@ -59,6 +60,7 @@ func (l *rdmaStorage) receive(open bool, now time.Time) bool {
 		return false
 	}
 	first, more := l.take(most)
+	l.leaveOut(first, now)
 	l.number(l.buf[first:l.count], now)
 	if first < l.count && l.acknowledge == config.AcknowledgeReceived {
 		l.answer(now)
@@ -131,7 +133,7 @@ func (l *rdmaStorage) finish(now time.Time, rounds uint64) (bool, error) {
 	if done, err := l.sink.close(now); !done || err != nil {
 		return false, err
 	}
-	if l.answered < l.given || !l.receiver.Idle() {
+	if l.answered < l.given || l.skips[0] < l.skips[1] || !l.receiver.Idle() {
 		return false, nil
 	}
 	return l.serving.leave(), nil
@@ -156,6 +158,8 @@ func (l *rdmaStorage) observe(s *FlowStatus) error {
 		Acknowledge: string(l.acknowledge), First: l.before + 1, Written: l.before + s.Written.Packets, Durable: l.before + s.Durable.Packets,
 		Acknowledged: l.before + l.shown[1].Load(), Last: l.before + l.shown[0].Load(), Lost: l.lost,
 	}
+	s.Dropped["duplicate"] = l.once.duplicates.Load()
+	s.Dropped["refused"] = l.once.refused.Load()
 	s.Latency = l.spent.Summary()
 	l.inbox.observe(s)
 	l.level.observe(s)
@@ -167,6 +171,6 @@ func (l *rdmaStorage) observe(s *FlowStatus) error {
 func (l *rdmaStorage) abandon(s *FlowStatus) {
 	s.Dropped["write_failed"] = 0
 	if l.failed.Load() != nil {
-		s.Dropped["write_failed"] = l.packets.Load() - l.places.packetsWritten()
+		s.Dropped["write_failed"] = l.packets.Load() - l.places.packetsWritten() - l.once.duplicates.Load() - l.once.refused.Load()
 	}
 }

@@ -114,6 +114,11 @@ func (f *Fanout) Fits(frames int, length uint32) bool {
 // What is too long for a peer is dropped there. Where messages are acknowledged the caller sees to it that they fit (Fits); one that then cannot be is an
 // error of Poll.
 func (f *Fanout) Offer(message []umem.Frame, token, stamp uint64) bool {
+	return f.Relay(message, token, stamp, protocol.Origin{})
+}
+
+// Relay is Offer of a message that came in another session, which receivers that take origins are told.
+func (f *Fanout) Relay(message []umem.Frame, token, stamp uint64, origin protocol.Origin) bool {
 	if !f.ledger.room(len(message)) {
 		return false
 	}
@@ -133,12 +138,12 @@ func (f *Fanout) Offer(message []umem.Frame, token, stamp uint64) bool {
 	f.count(chosen, fit, open)
 	f.worker.PassTo(f.shared, message)
 	f.turn = (bits.TrailingZeros64(chosen) + 1) % len(f.peers)
-	f.send(message, length, stamp, open, f.ledger.begin(message, token, open, need))
+	f.send(message, length, stamp, origin, open, f.ledger.begin(message, token, open, need))
 	return true
 }
 
 // send hands a message to peers that have room for it.
-func (f *Fanout) send(message []umem.Frame, length uint32, stamp, peers uint64, id uint32) {
+func (f *Fanout) send(message []umem.Frame, length uint32, stamp uint64, origin protocol.Origin, peers uint64, id uint32) {
 	if peers == 0 {
 		return
 	}
@@ -147,7 +152,7 @@ func (f *Fanout) send(message []umem.Frame, length uint32, stamp, peers uint64, 
 		sum = protocol.ChecksumMore(sum, f.region.Bytes(m))
 	}
 	for left := peers; left != 0; left &= left - 1 {
-		f.peers[bits.TrailingZeros64(left)].sender.Send(message, length, sum, stamp, uint64(id))
+		f.peers[bits.TrailingZeros64(left)].sender.Relay(message, length, sum, stamp, uint64(id), origin)
 	}
 }
 

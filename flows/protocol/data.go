@@ -11,20 +11,29 @@ import "hash/crc32"
 //	     6      2  length of the header: 64
 //	     8      8  sequence: 1 for the session's first message, one more for each
 //	    16      8  session
-//	    24      8  position: 0 from the sender; where a log has it, 1 for its first message
+//	    24      8  position: 0 from the sender; where a log has it, 1 for its first message; with an origin, the sequence there
 //	    32      8  stamp: the sender's clock, nanoseconds since 1970, 0 unknown
 //	    40      4  length of the payload, which follows the header
 //	    44      4  CRC-32C of the payload
-//	    48     12  0
+//	    48      8  origin: the session from which a relay has the message; 0 none. A log has it as session, with that sequence
+//	    56      4  0
 //	    60      4  CRC-32C of bytes 0 to 59
 type Data struct {
 	Sequence, Session, Position, Stamp uint64
+	Origin                             Origin
 	Length, Checksum                   uint32
 }
 
+// Origin is the session of a relay's client, and the sequence of the message there. The zero value is none. Only a receiver with
+// CapabilityOrigin is sent any.
+type Origin struct{ Session, Sequence uint64 }
+
 const (
+	dataSequence = 8
+	dataSession  = 16
 	dataPosition = 24
-	dataFree     = 48
+	dataOrigin   = 48
+	dataFree     = 56
 )
 
 // PutData writes the header of a message into the first HeaderLen bytes of dst, which must be there.
@@ -36,6 +45,10 @@ func PutData(dst []byte, d *Data) {
 	be.PutUint64(dst[32:], d.Stamp)
 	be.PutUint32(dst[40:], d.Length)
 	be.PutUint32(dst[44:], d.Checksum)
+	if d.Origin.Session != 0 {
+		be.PutUint64(dst[dataPosition:], d.Origin.Sequence)
+		be.PutUint64(dst[dataOrigin:], d.Origin.Session)
+	}
 	seal(dst)
 }
 
@@ -58,8 +71,11 @@ func ParseDataHeader(header []byte) (Data, Reason) {
 		Sequence: be.Uint64(header[8:]), Session: be.Uint64(header[16:]), Position: be.Uint64(header[dataPosition:]), Stamp: be.Uint64(header[32:]),
 		Length: be.Uint32(header[40:]), Checksum: be.Uint32(header[44:]),
 	}
+	if session := be.Uint64(header[dataOrigin:]); session != 0 {
+		d.Origin, d.Position = Origin{session, d.Position}, 0
+	}
 	switch {
-	case d.Sequence == 0:
+	case d.Sequence == 0 || d.Origin.Session != 0 && d.Origin.Sequence == 0:
 		return d, BadSequence
 	case d.Session == 0:
 		return d, BadSession
@@ -68,9 +84,31 @@ func ParseDataHeader(header []byte) (Data, Reason) {
 }
 
 // SetPosition writes the position into the header of a message, and the checksum anew.
+// A message of a relay takes the session and the sequence of its origin.
 func SetPosition(header []byte, position uint64) {
+	if o := OriginOf(header); o.Session != 0 {
+		be.PutUint64(header[dataSequence:], o.Sequence)
+		be.PutUint64(header[dataSession:], o.Session)
+		be.PutUint64(header[dataOrigin:], 0)
+	}
 	be.PutUint64(header[dataPosition:], position)
 	seal(header)
+}
+
+// OriginOf is the origin of a message whose header was parsed.
+func OriginOf(header []byte) Origin {
+	if session := be.Uint64(header[dataOrigin:]); session != 0 {
+		return Origin{session, be.Uint64(header[dataPosition:])}
+	}
+	return Origin{}
+}
+
+// FirstOrigin is the origin of a message that is passed on: its own where it has one, else the session that it came in.
+func FirstOrigin(header []byte) Origin {
+	if o := OriginOf(header); o.Session != 0 {
+		return o
+	}
+	return Origin{be.Uint64(header[dataSession:]), be.Uint64(header[dataSequence:])}
 }
 
 // Checksum is that of a payload.
@@ -78,3 +116,6 @@ func Checksum(payload []byte) uint32 { return crc32.Checksum(payload, castagnoli
 
 // ChecksumMore is the checksum of a payload of which sum is that of the bytes in front of these.
 func ChecksumMore(sum uint32, payload []byte) uint32 { return crc32.Update(sum, castagnoli, payload) }
+
+// SequenceOf is the sequence of a message whose header was parsed.
+func SequenceOf(header []byte) uint64 { return be.Uint64(header[dataSequence:]) }

@@ -44,7 +44,8 @@ type Hello struct {
 	Durability Durability
 	// Session is the sender's: random, never 0, the same when it connects again. The receiver's answer repeats it.
 	Session uint64
-	// Next is the sequence that the receiver expects next of this session: 1 of a new one.
+	// Next is the sequence that the receiver expects next of this session: 1 of a new one. From a sender, the lowest sequence that it
+	// can still send; 0 from those of earlier releases.
 	Next uint64
 	// Capabilities are bits for what a side can do beyond this version. Those without a meaning are 0 from who sends, and ignored by who
 	// gets them.
@@ -57,6 +58,9 @@ type Hello struct {
 // CapabilityWrite, in the role append: of a sender, it can write its messages into the receiver's memory (WRITE with immediate), and its receives have room
 // for MaxGrantLen bytes; of a receiver, messages are to come so, and in no other way, as [Grant] says.
 const CapabilityWrite uint64 = 1 << 0
+
+// CapabilityOrigin, in the role append and of a receiver: its messages may have an [Origin], and it takes each of an origin once.
+const CapabilityOrigin uint64 = 1 << 1
 
 const (
 	helloMagic = "uHLO"

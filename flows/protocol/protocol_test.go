@@ -311,3 +311,21 @@ func TestWords(t *testing.T) {
 		t.Error("words have changed")
 	}
 }
+
+// TestOrigin: a relay's message says whose it is, and has that for its own once it has a position.
+func TestOrigin(t *testing.T) {
+	header := make([]byte, HeaderLen)
+	want := Data{Sequence: 3, Session: 4, Origin: Origin{Session: 7, Sequence: 9}}
+	PutData(header, &want)
+	if d, why := ParseData(header); d != want || why != None || OriginOf(header) != want.Origin || FirstOrigin(header) != want.Origin {
+		t.Errorf("%+v, %v", d, why)
+	}
+	SetPosition(header, 5)
+	if d, why := ParseData(header); d != (Data{Sequence: 9, Session: 7, Position: 5}) || why != None || FirstOrigin(header) != want.Origin {
+		t.Errorf("with a position: %+v, %v", d, why)
+	}
+	PutData(header, &Data{Sequence: 3, Session: 4, Origin: Origin{Session: 7}})
+	if _, why := ParseData(header); why != BadSequence {
+		t.Errorf("without a sequence: %v", why)
+	}
+}

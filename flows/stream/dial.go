@@ -68,7 +68,11 @@ func (s *Sender) tell(cause error) {
 // connection makes one connection and stays until it ends. It reports whether messages were acknowledged meanwhile.
 func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error) {
 	s.stats.enter(SenderConnecting, nil)
-	l, conn, hello, err := s.dial(ctx)
+	var from uint64
+	if err := onWorker(do, func() { from = s.confirm - s.begun + 1 }); err != nil {
+		return false, err
+	}
+	l, conn, hello, err := s.dial(ctx, from)
 	if err != nil {
 		return false, err
 	}
@@ -108,8 +112,8 @@ func (s *Sender) end(do Doer, l *link) error {
 	return onWorker(do, s.released)
 }
 
-// dial makes a queue pair and connects it.
-func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
+// dial makes a queue pair and connects it. from is the lowest sequence that can still be sent.
+func (s *Sender) dial(ctx context.Context, from uint64) (l *link, conn *connect.Conn, h protocol.Hello, err error) {
 	c := &s.config
 	settings, err := s.settings(ctx)
 	if err != nil {
@@ -120,7 +124,7 @@ func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, h proto
 	if err != nil {
 		return nil, nil, h, err
 	}
-	if conn, err = s.meet(ctx, pair, settings); err == nil {
+	if conn, err = s.meet(ctx, pair, settings, from); err == nil {
 		if h, err = s.agree(conn); err != nil {
 			err = errors.Join(err, conn.Close())
 		}
@@ -128,7 +132,7 @@ func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, h proto
 	if err != nil {
 		return nil, nil, h, errors.Join(err, pair.Close())
 	}
-	l = &link{pair: pair, number: pair.QPN()}
+	l = &link{pair: pair, number: pair.QPN(), origins: h.Capabilities&protocol.CapabilityOrigin != 0}
 	if h.Capabilities&protocol.CapabilityWrite != 0 {
 		l.credits = newCredits(&h)
 	}
@@ -136,7 +140,7 @@ func (s *Sender) dial(ctx context.Context) (l *link, conn *connect.Conn, h proto
 }
 
 // meet posts the receives and connects.
-func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect.Settings) (*connect.Conn, error) {
+func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect.Settings, from uint64) (*connect.Conn, error) {
 	c := &s.config
 	local, err := connect.Prepare(c.Endpoint.Device, pair, settings)
 	if err != nil {
@@ -149,7 +153,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	if _, err := pair.PostReceive(requests, landings); err != nil {
 		return nil, fmt.Errorf("post receives: %w", err)
 	}
-	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session}
+	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session, Next: from}
 	if c.Method != BySend {
 		hello.Capabilities = protocol.CapabilityWrite
 	}

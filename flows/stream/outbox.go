@@ -1,5 +1,7 @@
 package stream
 
+import "github.com/unifiedd/unifiedd/flows/protocol"
+
 // Result is what became of a message that was sent.
 type Result struct {
 	Token        uint64 // as it was given to Send
@@ -33,7 +35,8 @@ type outgoing struct {
 	since    int64  // when it was sent: nanoseconds since the sender was opened
 	length   uint32 // of the payload
 	checksum uint32
-	elements uint32 // scatter/gather elements, the header's among them
+	origin   protocol.Origin // of a message that is relayed
+	elements uint32          // scatter/gather elements, the header's among them
 }
 
 func newOutbox(depth int) outbox {

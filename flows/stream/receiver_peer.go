@@ -89,14 +89,14 @@ func (p *peer) sayable() uint64 {
 
 // attach takes a queue pair in INIT for a session, and promises it what there is. The queue pair is the receiver's with it, and the grants
 // of one that is to write.
-func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, id uint64, owner, name string, now int64) (*peer, error) {
+func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, id, from uint64, owner, name string, now int64) (*peer, error) {
 	switch {
 	case r.closed:
 		return nil, errClosed
 	case len(r.peers) == len(r.slots):
 		return nil, fmt.Errorf("%w: there are %d peers, as many as there may be", protocol.Busy, len(r.peers))
 	}
-	s, err := r.sessionOf(id, owner)
+	s, err := r.sessionOf(id, owner, from)
 	switch {
 	case err != nil:
 		return nil, err

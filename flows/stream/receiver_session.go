@@ -65,8 +65,24 @@ func (t *sessions) place() (number int, ok bool) {
 	return int(oldest.number), true
 }
 
-// sessionOf is the session of an id, made where it is not known.
-func (r *Receiver) sessionOf(id uint64, owner string) (*session, error) {
+// Session says who began a session that is known, and how far it has come. It is for the worker's thread.
+func (r *Receiver) Session(id uint64) (owner string, taken uint64, known bool) {
+	if s := r.sessions.byID[id]; s != nil {
+		return s.owner, s.taken, true
+	}
+	return "", 0, false
+}
+
+// Owner is who began the session of a message, by its number. It is for the worker's thread.
+func (r *Receiver) Owner(number uint16) string {
+	if s := r.sessions.at(number); s != nil {
+		return s.owner
+	}
+	return ""
+}
+
+// sessionOf is the session of an id, made where it is not known; from is where its sender can go on.
+func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, error) {
 	t := &r.sessions
 	if s := t.byID[id]; s != nil {
 		if s.owner != owner {
@@ -75,6 +91,9 @@ func (r *Receiver) sessionOf(id uint64, owner string) (*session, error) {
 		return s, nil
 	}
 	next := r.config.Next(id)
+	if r.config.Resume && next == 1 {
+		next = max(from, 1)
+	}
 	if next == 0 {
 		return nil, errors.New("the flow expects sequence 0 of the session: sequences begin with 1")
 	}

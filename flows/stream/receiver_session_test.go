@@ -14,7 +14,7 @@ func TestSessionsBound(t *testing.T) {
 	asked := 0
 	r.config.Next = func(uint64) uint64 { asked++; return 5 }
 	for id := range uint64(sessionsMost) {
-		s, err := r.sessionOf(id+1, "")
+		s, err := r.sessionOf(id+1, "", 0)
 		if err != nil || int(s.number) != int(id) || s.taken != 4 || s.acknowledged != 4 {
 			t.Fatalf("session %d: %+v, %v", id, s, err)
 		}
@@ -22,17 +22,17 @@ func TestSessionsBound(t *testing.T) {
 	}
 	r.sessions.at(sessionsMost-1).taken++
 	r.sessions.at(sessionsMost - 2).peer = &peer{}
-	s, err := r.sessionOf(5000, "")
+	s, err := r.sessionOf(5000, "", 0)
 	if err != nil || s.number != sessionsMost-3 || r.sessions.byID[sessionsMost-2] != nil || len(r.sessions.byID) != sessionsMost {
 		t.Errorf("the new one is %+v, %v", s, err)
 	}
-	if known, err := r.sessionOf(5000, ""); known != s || err != nil || asked != sessionsMost+1 {
+	if known, err := r.sessionOf(5000, "", 0); known != s || err != nil || asked != sessionsMost+1 {
 		t.Errorf("it is then %+v, %v, and Next was called %d times", known, err, asked)
 	}
 	for _, s := range r.sessions.list {
 		s.taken = 9
 	}
-	if _, err := r.sessionOf(6000, ""); !errors.Is(err, protocol.Busy) {
+	if _, err := r.sessionOf(6000, "", 0); !errors.Is(err, protocol.Busy) {
 		t.Errorf("with all owed something: %v", err)
 	}
 	if r.sessions.at(sessionsMost) != nil {
@@ -44,12 +44,12 @@ func TestSessionsBound(t *testing.T) {
 func TestSessionOwner(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	r.config.setDefaults()
-	s, err := r.sessionOf(1, "alice")
+	s, err := r.sessionOf(1, "alice", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.peer = &peer{}
-	if _, err := r.sessionOf(1, "bob"); !errors.Is(err, protocol.NotPermitted) {
+	if _, err := r.sessionOf(1, "bob", 0); !errors.Is(err, protocol.NotPermitted) {
 		t.Errorf("another gets it: %v", err)
 	}
 	if _, err := r.replace(1, "bob"); !errors.Is(err, protocol.NotPermitted) {
@@ -61,7 +61,21 @@ func TestSessionOwner(t *testing.T) {
 func TestSessionZero(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	r.config.Next = func(uint64) uint64 { return 0 }
-	if _, err := r.sessionOf(1, ""); err == nil {
+	if _, err := r.sessionOf(1, "", 0); err == nil {
 		t.Error("sequence 0 is expected")
+	}
+}
+
+// TestSessionResumes: who keeps no messages has a session that it does not know go on where its sender can.
+func TestSessionResumes(t *testing.T) {
+	for _, c := range []struct {
+		resume           bool
+		next, from, want uint64
+	}{{true, 1, 101, 100}, {true, 1, 0, 0}, {true, 51, 101, 50}, {false, 1, 101, 0}} {
+		r := &Receiver{sessions: newSessions(1)}
+		r.config.Resume, r.config.Next = c.resume, func(uint64) uint64 { return c.next }
+		if s, err := r.sessionOf(1, "", c.from); err != nil || s.taken != c.want || s.acknowledged != c.want {
+			t.Errorf("%+v: %+v, %v", c, s, err)
+		}
 	}
 }

@@ -67,6 +67,9 @@ func (r *Receiver) check(message []byte) (protocol.Data, protocol.Reason) {
 		return protocol.Data{}, protocol.TooLong
 	}
 	d, reason := protocol.ParseData(message)
+	if reason == protocol.None && d.Origin.Session != 0 && !r.config.Origins {
+		return d, protocol.BadReserved
+	}
 	if reason == protocol.None && r.config.Check && protocol.Checksum(message[protocol.HeaderLen:]) != d.Checksum {
 		reason = protocol.BadPayload
 	}

@@ -43,6 +43,11 @@ type ReceiverConfig struct {
 	// Next is the sequence expected next of a session that this Receiver does not know (yet, or any more): what was
 	// acknowledged in an earlier run, and one. Nil is 1. It is called on the worker's thread and must not block.
 	Next func(session uint64) uint64
+	// Resume has a session that this Receiver does not know, nor Next, go on where its sender says, for who keeps no messages and passes them on with
+	// their origins: what the sender has acknowledged is elsewhere.
+	Resume bool
+	// Origins has messages with an origin taken. Who gets them takes each origin's once.
+	Origins bool
 	// Events makes FD tell of messages.
 	Events bool
 	Log    *slog.Logger // peers that come and go; nil: nowhere
@@ -95,6 +100,9 @@ func (c *ReceiverConfig) hello(session, next uint64, window uint32) protocol.Hel
 	h := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Window: window, Durability: c.Durability, Session: session, Next: next}
 	if c.Write {
 		h.Capabilities = protocol.CapabilityWrite
+	}
+	if c.Origins {
+		h.Capabilities |= protocol.CapabilityOrigin
 	}
 	return h
 }

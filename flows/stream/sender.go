@@ -102,6 +102,7 @@ type link struct {
 	pair    rdma.QueuePair
 	number  uint32
 	credits *credits // nil: messages are sent, not written
+	origins bool     // the receiver takes origins
 	cause   error    // of its failure
 }
 
@@ -219,10 +220,16 @@ func (s *Sender) Fits(frames int, length uint32) bool {
 // Send takes a message, to be posted by Kick or Poll. Its length and its checksum (protocol.Checksum) are those of the frames' bytes together, the
 // stamp is the time it is said to be of, in nanoseconds since 1970, and the token comes back with Done. It is false when there is no room, and for what does not fit.
 func (s *Sender) Send(message []umem.Frame, length, checksum uint32, stamp, token uint64) bool {
+	return s.Relay(message, length, checksum, stamp, token, protocol.Origin{})
+}
+
+// Relay is Send of a message that came in another session. A receiver that takes origins takes each of them once, over all connections and runs of
+// who relays them.
+func (s *Sender) Relay(message []umem.Frame, length, checksum uint32, stamp, token uint64, origin protocol.Origin) bool {
 	if !s.Room() || !s.Fits(len(message), length) {
 		return false
 	}
-	slot := s.out.push(outgoing{token: token, stamp: stamp, arrived: s.arrived(message, stamp), since: s.now, length: length, checksum: checksum})
+	slot := s.out.push(outgoing{token: token, stamp: stamp, arrived: s.arrived(message, stamp), since: s.now, length: length, checksum: checksum, origin: origin})
 	e := s.elementsOf(slot)
 	e[0] = rdma.SGE{Addr: s.base + s.place(int(slot)), Length: protocol.HeaderLen, LKey: s.lkey}
 	n := 1

@@ -69,8 +69,11 @@ func (s *Sender) granted() uint64 {
 func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	slot := s.out.at(number)
 	m := &s.out.slots[slot]
-	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &protocol.Data{
-		Sequence: number - s.begun, Session: s.session, Stamp: m.stamp, Length: m.length, Checksum: m.checksum})
+	d := protocol.Data{Sequence: number - s.begun, Session: s.session, Stamp: m.stamp, Length: m.length, Checksum: m.checksum}
+	if s.link.origins {
+		d.Origin = m.origin
+	}
+	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &d)
 	*r = rdma.SendRequest{ID: number, Op: rdma.Send, SGEs: m.elements}
 	if c := s.link.credits; c != nil {
 		c.aim(r)

@@ -164,7 +164,7 @@ func (v *server) join(q *connect.Request, h *protocol.Hello, queue rdma.QueuePai
 		}
 	}
 	p, err := ask(v.do, func() (*peer, error) {
-		return v.attach(queue, g, h.Session, q.Peer().Name, nameOf(q.Peer()), time.Now().UnixNano())
+		return v.attach(queue, g, h.Session, h.Next, q.Peer().Name, nameOf(q.Peer()), time.Now().UnixNano())
 	})
 	if err != nil && g != nil {
 		err = errors.Join(err, g.Close())
