@@ -29,7 +29,7 @@ func newNeeds(o Options) needs {
 		}
 		n.disks = append(n.disks, target(f.To))
 	}
-	if len(n.interfaces) == 0 {
+	if len(n.interfaces) == 0 && !n.given { // flows need not have one
 		n.interfaces = allInterfaces()
 	}
 	n.interfaces, n.disks = unique(n.interfaces), unique(n.disks)
@@ -60,11 +60,11 @@ func allInterfaces() []string {
 	return names
 }
 
-// unique drops repetitions and keeps the order.
+// unique drops repetitions and what has no name, and keeps the order.
 func unique(all []string) []string {
 	var out []string
 	for _, s := range all {
-		if !slices.Contains(out, s) {
+		if s != "" && !slices.Contains(out, s) {
 			out = append(out, s)
 		}
 	}
