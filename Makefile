@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-nvme test-nvme-guests test-nvme-kills test-faults test-soak test-fidelity test-overload test-powercut test-reload test-swap test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-kill test-nvme test-nvme-guests test-nvme-kills test-faults test-soak test-fidelity test-overload test-powercut test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -22,6 +22,10 @@ demo: setup-demo build ## capture real traffic between two namespaces to disk an
 
 test: setup-test ## run every test and check, with a summary (root; about 15 minutes)
 	@packaging/test.sh
+
+test-wrong-use: setup-test ## use every command wrongly, and write what each says to build/wrong-use.md (root)
+	@mkdir -p build && printf '| command | wrong | first line | status |\n| --- | --- | --- | --- |\n' > build/wrong-use.md
+	$(TAGGED) WRONG_USE_TABLE=$(CURDIR)/build/wrong-use.md go test -count=1 -run '^TestWrongUse$$' ./cmd/unifiedd ./selftests/wronguse
 
 # Long forms of the tests: one target each, named test-WHAT.
 

@@ -38,7 +38,8 @@ not read, and of those with an index (see 'unifiedd index') only what may hold
 packets of the times, addresses, ports and protocols asked for.
 
 A TIME is like 2026-11-20T14:05:00Z (RFC 3339), 2026-11-20 14:05:00.25 (here and
-now), 14:05 (today), or seconds since 1970 behind an @. FILTER is tcpdump's, as in
+now), 14:05 (today), -1h, -90s or -2d (before now), now, or seconds since 1970, also
+behind an @. FILTER is tcpdump's, as in
 'unifiedd capture'.`,
 		Example: `  unifiedd export -r /dev/nvme0n1 -w feed.pcapng --from 14:05 udp port 5000
   unifiedd export -r md-20261120T140500Z-000001.pcapng -w - | tshark -r -`,
@@ -53,7 +54,7 @@ now), 14:05 (today), or seconds since 1970 behind an @. FILTER is tcpdump's, as 
 	s := c.Flags()
 	s.StringArrayVarP(&f.read, "read", "r", nil, "`DEVICE|FILE` to read; may be given several times")
 	s.StringVarP(&f.file, "write", "w", "", "`FILE` to write, - for standard output; without it packets are counted only")
-	s.StringVar(&f.from, "from", "", "packets from this `TIME` on")
+	s.StringVar(&f.from, "from", "", "packets from this `TIME` on, such as 14:05 or -1h")
 	addNumeric(c, &f.numeric)
 	s.StringVar(&f.to, "to", "", "packets before this `TIME`")
 	if err := c.MarkFlagRequired("read"); err != nil {

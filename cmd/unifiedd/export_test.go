@@ -215,6 +215,12 @@ func TestInstants(t *testing.T) {
 		"2026-11-20 15:00:00":       begin,
 		"2026-11-20T15:00:00.25":    begin.Add(250 * time.Millisecond),
 		"15:00":                     begin,
+		"1795183200.5":              begin.Add(time.Second / 2),
+		"now":                       now,
+		"-1h":                       now.Add(-time.Hour),
+		"-1h30m":                    now.Add(-90 * time.Minute),
+		"-2d":                       now.AddDate(0, 0, -2),
+		"-1d1h":                     now.AddDate(0, 0, -1).Add(-time.Hour),
 		"@1795183200.5":             begin.Add(time.Second / 2),
 		"2026-11-20":                time.Date(2026, 11, 20, 0, 0, 0, 0, zone),
 	} {
@@ -222,7 +228,7 @@ func TestInstants(t *testing.T) {
 			t.Errorf("%s: %v, %v, not %v", text, time.Unix(0, int64(got)), err, want)
 		}
 	}
-	for _, text := range []string{"x", "@", "@1.0000000001", "@-1", "1969-01-01", "9999-01-01", "25:00"} {
+	for _, text := range []string{"x", "@", "-", "-x", "--1h", "-1", "-1d-1h", "yesterday", "2026", "@1.0000000001", "@-1", "1969-01-01", "9999-01-01", "25:00"} {
 		if got, err := instant("--from", text, now); err == nil {
 			t.Errorf("%s: %d", text, got)
 		}

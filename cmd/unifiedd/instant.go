@@ -22,7 +22,7 @@ func instant(flag, text string, now time.Time) (uint64, error) {
 	}
 	t, ok := parseInstant(text, now)
 	if !ok {
-		return 0, fmt.Errorf("%s %q is no time (try 2026-11-20T14:05:00Z, 2026-11-20 14:05:00, 14:05, or @ and seconds since 1970)", flag, text)
+		return 0, fmt.Errorf("%s %q is no time (try 2026-11-20T14:05:00Z, 2026-11-20 14:05:00, 14:05, -1h, now, or seconds since 1970)", flag, text)
 	}
 	if t.Year() < 1970 || t.Year() > 2500 || t.UnixNano() < 0 {
 		return 0, fmt.Errorf("%s %q is not from 1970 on, or too far in the future", flag, text)
@@ -33,6 +33,17 @@ func instant(flag, text string, now time.Time) (uint64, error) {
 func parseInstant(text string, now time.Time) (time.Time, bool) {
 	if seconds, ok := strings.CutPrefix(text, "@"); ok {
 		return parseEpoch(seconds)
+	}
+	if text == "now" {
+		return now, true
+	}
+	if len(text) >= leastEpoch {
+		if t, ok := parseEpoch(text); ok {
+			return t, true
+		}
+	}
+	if back, ok := strings.CutPrefix(text, "-"); ok {
+		return parseAgo(back, now)
 	}
 	for _, form := range instants {
 		if t, err := time.ParseInLocation(form, text, now.Location()); err == nil {
@@ -45,6 +56,28 @@ func parseInstant(text string, now time.Time) (time.Time, bool) {
 		}
 	}
 	return time.Time{}, false
+}
+
+// leastEpoch is how many characters seconds since 1970 have at least without an @: a year has four digits.
+const leastEpoch = 9
+
+// parseAgo reads how long before now: 1h, 90s, 1h30m, 2d.
+func parseAgo(text string, now time.Time) (time.Time, bool) {
+	days, rest, found := strings.Cut(text, "d")
+	if !found {
+		days, rest = "0", text
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	if err != nil || text == "" {
+		return time.Time{}, false
+	}
+	var d time.Duration
+	if rest != "" {
+		if d, err = time.ParseDuration(rest); err != nil || d < 0 {
+			return time.Time{}, false
+		}
+	}
+	return now.AddDate(0, 0, -int(n)).Add(-d), true
 }
 
 // parseEpoch reads seconds since 1970, with up to nine digits behind the point.

@@ -7,11 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
 func newLogCommand() *cobra.Command {
@@ -27,6 +30,35 @@ written meanwhile; it is never written to.`,
 	return c
 }
 
+// checkLog says what is at a path where nothing of a log is.
+func checkLog(path string) error {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		found, e := pcapng.NewNames(path).List()
+		if e == nil && len(found) == 0 {
+			e = fmt.Errorf("read log %s: no segment begins with it (name what to.file of the flow says, its device, or one file)", path)
+		}
+		return e
+	}
+	if err != nil {
+		return fmt.Errorf("read log: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("read log %s: it is a directory (name what the names of the log's files begin with)", path)
+	case !info.Mode().IsRegular():
+		return nil
+	}
+	if _, err := pcapng.ReadHead(f, info.Size()); err != nil {
+		return fmt.Errorf("read log %s: %w (name what to.file of the flow says, its device, or one file)", path, err)
+	}
+	return nil
+}
+
 func newLogVerify() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify PATH",
@@ -35,6 +67,9 @@ func newLogVerify() *cobra.Command {
 The exit status is 1 when records between the first and the last are lost.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			if err := checkLog(args[0]); err != nil {
+				return err
+			}
 			r, err := journal.Verify(args[0])
 			if err != nil {
 				return err
@@ -90,6 +125,9 @@ with --raw the payloads as they are, one behind the other.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			ctx, stop := untilSignal(c.Context())
 			defer stop()
+			if err := checkLog(args[0]); err != nil && !f.follow {
+				return err
+			}
 			return readLog(ctx, args[0], f, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}

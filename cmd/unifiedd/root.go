@@ -11,7 +11,10 @@ func newRoot() (root *cobra.Command, ran *bool) {
 		Long: `unifiedd moves data between network cards, disks and the memory of other machines
 through one region of memory that all of them use in place.
 
-Start with 'unifiedd doctor', which says what this machine can do.`,
+Start with 'unifiedd doctor', which says what this machine can do.
+
+The exit status is 2 where the command line is wrong, and then nothing was begun; 1 where
+the command failed; else 0.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -68,7 +68,7 @@ var onlyIn = map[string]string{
 
 // testOnly names packages that no program may link. The tree's own are given
 // without the module path.
-var testOnly = []string{"testing", Module + "/internal/testenv", Module + "/internal/testenv/authority", Module + "/internal/testenv/setting", Module + "/internal/testenv/ruledcard", Module + "/umem/porttest",
+var testOnly = []string{"testing", Module + "/internal/testenv", Module + "/internal/testenv/authority", Module + "/internal/testenv/setting", Module + "/internal/testenv/wronguse", Module + "/internal/testenv/ruledcard", Module + "/umem/porttest",
 	Module + "/rdma/connect/internal/transcript",
 	Module + "/selftests/daemon"}
 

@@ -1,7 +1,7 @@
 // Package selftest is what the self-test programs have in common: how they begin, read
 // their options, and end.
 //
-// Exit status 0 is success and -help, 1 is work that failed, and 2 a mistake on the command
+// Exit status 0 is success and --help, 1 is work that failed, and 2 a mistake on the command
 // line. Errors are one line on standard error behind the program's name.
 package selftest
 
@@ -13,7 +13,10 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )
 
@@ -42,29 +45,45 @@ func Status(name string, stderr io.Writer, err error, work func() error) int {
 	return 0
 }
 
-// Parse reads the options that define defines. For -help it prints usage and the options,
-// and returns flag.ErrHelp. What is left of the arguments, and which options were given, the
-// set knows.
-func Parse(name, usage string, args []string, stderr io.Writer, define func(*flag.FlagSet)) (*flag.FlagSet, error) {
-	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+// Parse reads the options that define defines, before, between and behind the arguments, with one dash or two. For --help it prints
+// usage and the options, and returns flag.ErrHelp. What is left of the arguments, and which options were given, the set knows.
+func Parse(name, usage string, args []string, stderr io.Writer, define func(*flag.FlagSet)) (*pflag.FlagSet, error) {
+	defined := flag.NewFlagSet(name, flag.ContinueOnError)
+	define(defined)
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	define(fs)
-	err := fs.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stderr, usage)
-		fs.SetOutput(stderr)
-		fs.PrintDefaults()
-		return fs, err
+	fs.Usage = func() {}
+	fs.AddGoFlagSet(defined)
+	err := fs.Parse(twoDashes(args))
+	if errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprintf(stderr, "%s%s", usage, fs.FlagUsages())
+		return fs, flag.ErrHelp
 	}
 	if err != nil {
-		err = fmt.Errorf("%w (-help lists the options)", err)
+		err = fmt.Errorf("%w (--help lists the options)", err)
 	}
 	return fs, err
 }
 
+// twoDashes gives options of one dash and more than one letter the second dash, without which they would be several of one letter.
+func twoDashes(args []string) []string {
+	all := slices.Clone(args)
+	for i, arg := range all {
+		if arg == "--" {
+			break
+		}
+		name, one := strings.CutPrefix(arg, "-")
+		name, _, _ = strings.Cut(name, "=")
+		if one && len(name) > 1 && name[0] != '-' && (name == "help" || name[0] < '0' || name[0] > '9') {
+			all[i] = "-" + arg
+		}
+	}
+	return all
+}
+
 // Given are the names of the options that were on the command line.
-func Given(fs *flag.FlagSet) map[string]bool {
+func Given(fs *pflag.FlagSet) map[string]bool {
 	given := make(map[string]bool)
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	fs.Visit(func(f *pflag.Flag) { given[f.Name] = true })
 	return given
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -227,19 +229,19 @@ const (
 )
 
 // check refuses what makes no sense.
-func (o *options) check(fs *flag.FlagSet, device string) error {
+func (o *options) check(fs *pflag.FlagSet, device string) error {
 	if fs.NArg() > 0 {
-		return fmt.Errorf("%q is left over (-help lists the options)", fs.Arg(0))
+		return fmt.Errorf("%q is left over (--help lists the options)", fs.Arg(0))
 	}
 	given := selftest.Given(fs)
 	for _, name := range o.command.needs {
 		if !given[name] {
-			return fmt.Errorf("%s needs -%s (-help lists the options)", o.command.name, name)
+			return fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)
 		}
 	}
 	switch {
 	case !o.command.offline && o.device == "" && device == "":
-		return fmt.Errorf("%s needs -device (-help lists the options)", o.command.name)
+		return fmt.Errorf("%s needs -device (--help lists the options)", o.command.name)
 	case o.device != "" && device != "":
 		return fmt.Errorf("-device %s: the commands share a device, which is %s", o.device, device)
 	case given["depth"] && (o.depth < 1 || o.depth > mostDepth):

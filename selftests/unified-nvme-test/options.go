@@ -60,7 +60,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if fs.NArg() != 1 {
-		return o, fmt.Errorf("name one target, after the options: got %q (-help lists the options)", fs.Args())
+		return o, fmt.Errorf("name one target, after the options: got %q (--help lists the options)", fs.Args())
 	}
 	o.target = fs.Arg(0)
 	return o, o.check(selftest.Given(fs))

@@ -55,7 +55,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if fs.NArg() != 4 {
-		return o, fmt.Errorf("name IFACE, RDMA_DEV, BLOCK_DEV (or -) and server or the server's address, after the options: got %q (-help says more)", fs.Args())
+		return o, fmt.Errorf("name IFACE, RDMA_DEV, BLOCK_DEV (or -) and server or the server's address, after the options: got %q (--help says more)", fs.Args())
 	}
 	o.iface, o.device, o.disk, o.where = fs.Arg(0), fs.Arg(1), fs.Arg(2), fs.Arg(3)
 	return o, o.check(selftest.Given(fs))

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/umem"
@@ -60,7 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, err
 	}
 	if fs.NArg() != 1 {
-		return o, fmt.Errorf("name one interface, after the options: got %q (-help lists the options)", fs.Args())
+		return o, fmt.Errorf("name one interface, after the options: got %q (--help lists the options)", fs.Args())
 	}
 	o.iface = fs.Arg(0)
 	if o.mode, err = choose(modes); err != nil {
@@ -143,8 +145,8 @@ var suits = map[string][]mode{
 }
 
 // suit refuses options that would do nothing, and gives -wait what suits the mode.
-func (o *options) suit(fs *flag.FlagSet) (err error) {
-	fs.Visit(func(f *flag.Flag) {
+func (o *options) suit(fs *pflag.FlagSet) (err error) {
+	fs.Visit(func(f *pflag.Flag) {
 		if modes := suits[f.Name]; modes != nil && !o.mode.in(modes) {
 			err = fmt.Errorf("-%s does nothing %s", f.Name, o.mode.with())
 		}
@@ -161,9 +163,9 @@ func (o *options) suit(fs *flag.FlagSet) (err error) {
 
 // smallRings lets the self-test do with little memory where nothing else is asked
 // for.
-func (o *options) smallRings(fs *flag.FlagSet) {
+func (o *options) smallRings(fs *pflag.FlagSet) {
 	given := false
-	fs.Visit(func(f *flag.Flag) { given = given || f.Name == "ring" })
+	fs.Visit(func(f *pflag.Flag) { given = given || f.Name == "ring" })
 	if o.mode == selfTest && !given {
 		o.ring = 256
 	}

@@ -86,7 +86,7 @@ func test(ctx context.Context, o options, out io.Writer) error {
 		closed = errors.Join(closed, printJSON(out, outcomes))
 	}
 	if last := outcomes[len(outcomes)-1]; !last.OK || len(outcomes) < len(steps) {
-		return errors.Join(errSteps, ctx.Err(), closed)
+		return fmt.Errorf("%s: %w", o.iface, errors.Join(errSteps, ctx.Err(), closed))
 	}
 	return closed
 }

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/wronguse"
+)
+
+// TestWrongUse walks the tree of commands and uses each wrongly in every way its flags and arguments allow: a command that is new is
+// used so by itself.
+func TestWrongUse(t *testing.T) {
+	testenv.Root(t)
+	root, _ := newRoot()
+	w := newWrong(t)
+	cases := []wronguse.Case{
+		{Name: "unknown command", Args: []string{"nonsense"}, Status: exitUsage, Says: []string{"nonsense", "capture"}},
+		{Name: "unknown flag", Args: []string{"--nonsense"}, Status: exitUsage, Says: []string{"--nonsense"}},
+		{Name: "help about nothing", Args: []string{"help", "nonsense"}, Status: exitUsage, Says: []string{"nonsense"}},
+	}
+	for _, c := range root.Commands() {
+		if c.Name() != "help" {
+			cases = append(cases, w.command(c)...)
+		}
+	}
+	wronguse.Run(t, program(t), cases)
+}
+
+// wrong are names that cannot be used, in a directory in which nothing may change.
+type wrong struct {
+	dir   string
+	files map[string]string // what is wrong with a file, and its path
+}
+
+func newWrong(t *testing.T) *wrong {
+	t.Helper()
+	dir := t.TempDir()
+	w := &wrong{dir: dir, files: map[string]string{}}
+	at := func(what, name string) string { w.files[what] = filepath.Join(dir, name); return w.files[what] }
+	at("missing file", "missing.yaml")
+	if err := os.Mkdir(at("directory in place of a file", "directory.yaml"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write(t, at("empty file", "empty.yaml"), nil)
+	write(t, at("text in place of a capture", "text.yaml"), []byte("nonsense\n"))
+	if err := os.Symlink("nowhere", at("link to nothing", "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); err != nil {
+		t.Fatal(err)
+	} else if err := unix.Bind(fd, &unix.SockaddrUnix{Name: at("socket that nobody listens on", "socket.yaml")}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// mayHaveNothing are commands that succeed without anything, and what they take that they must not be given.
+var mayHaveNothing = []string{"version", "doctor", "demo", "bash", "zsh", "fish", "powershell"}
+
+// command is each wrong use of a command, and of those below it.
+func (w *wrong) command(c *cobra.Command) (all []wronguse.Case) {
+	path := strings.Fields(c.CommandPath())[1:]
+	with := func(more ...string) []string { return slices.Concat(path, more) }
+	all = append(all, wronguse.Case{Name: "unknown flag", Args: with("--nonsense"), Status: exitUsage, Says: []string{"--nonsense", c.CommandPath()}})
+	all = append(all, wronguse.Case{Name: "unknown letter", Args: with("-#"), Status: exitUsage, Says: []string{"#", c.CommandPath()}})
+	if c.HasSubCommands() {
+		all = append(all, wronguse.Case{Name: "no command below it", Args: with(), Status: exitUsage, Says: []string{c.Commands()[0].Name()}},
+			wronguse.Case{Name: "unknown command below it", Args: with("nonsense"), Status: exitUsage, Says: []string{"nonsense", c.Commands()[0].Name()}})
+		for _, sub := range c.Commands() {
+			all = append(all, w.command(sub)...)
+		}
+		return all
+	}
+	flags, args := w.valid(c)
+	if len(flags)+len(args) > 0 {
+		all = append(all, wronguse.Case{Name: "nothing given", Args: with(), Status: exitUsage, Says: []string{c.CommandPath()}})
+	}
+	for name := range flags {
+		if len(flags) > 1 || len(args) > 0 {
+			all = append(all, wronguse.Case{Name: "--" + name + " is missing", Args: with(slices.Concat(w.given(flags, name), args)...), Status: exitUsage, Says: []string{"--" + name}})
+		}
+	}
+	given := w.given(flags, "")
+	if len(args) > 0 && len(flags) > 0 {
+		all = append(all, wronguse.Case{Name: "argument is missing", Args: with(given...), Status: exitUsage, Says: []string{c.CommandPath()}})
+	}
+	many := slices.Repeat([]string{"nonsense"}, 5)
+	if c.Args(c, many) != nil {
+		all = append(all, wronguse.Case{Name: "too many arguments", Args: with(slices.Concat(given, many)...), Status: exitUsage, Says: []string{"nonsense", "too many"}})
+	}
+	all = append(all, w.values(c, with, given, args)...)
+	return append(all, w.inputs(c, with, flags, args)...)
+}
+
+// valid are the flags that a command needs, with a value, and as many arguments as it needs, none of which can be used.
+func (w *wrong) valid(c *cobra.Command) (flags map[string]string, args []string) {
+	flags = map[string]string{}
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		group := f.Annotations[oneRequired]
+		if f.Annotations[cobra.BashCompOneRequiredFlag] != nil || len(group) > 0 && strings.Fields(group[0])[0] == f.Name {
+			flags[f.Name] = w.files["missing file"]
+			if f.Name == "interface" || f.Name == "intf1" {
+				flags[f.Name] = "no-such-link"
+			}
+		}
+	})
+	for c.Args(c, args) != nil && len(args) < 4 {
+		args = append(args, w.files["missing file"])
+	}
+	return flags, args
+}
+
+// given are those flags but one.
+func (w *wrong) given(flags map[string]string, without string) (args []string) {
+	for name, value := range flags {
+		if name != without {
+			args = append(args, "--"+name+"="+value)
+		}
+	}
+	return args
+}
+
+// values gives each flag that is no text nonsense, and an empty value.
+func (w *wrong) values(c *cobra.Command, with func(...string) []string, given, args []string) (all []wronguse.Case) {
+	c.Flags().VisitAll(func(f *pflag.Flag) {
+		switch f.Value.Type() {
+		case "string", "stringArray", "count", "func":
+			return
+		}
+		all = append(all, wronguse.Case{Name: "bad value of --" + f.Name, Args: with(slices.Concat(given, []string{"--" + f.Name + "=nonsense"}, args)...), Status: exitUsage, Says: []string{"--" + f.Name, "nonsense"}, Dir: w.dir})
+	})
+	return all
+}
+
+// inputs gives a command each file that cannot be used, as each argument and as each flag that it needs.
+func (w *wrong) inputs(c *cobra.Command, with func(...string) []string, flags map[string]string, args []string) (all []wronguse.Case) {
+	if slices.Contains(mayHaveNothing, c.Name()) {
+		return nil
+	}
+	for what, path := range w.files {
+		for name, usual := range flags {
+			if usual == w.files["missing file"] {
+				all = append(all, wronguse.Case{Name: what + " as --" + name, Args: with(slices.Concat(w.given(flags, name), []string{"--" + name + "=" + path}, args)...), Says: []string{path}, Dir: w.dir})
+			}
+		}
+		if len(args) > 0 && c.Name() != "start" && c.Name() != "stop" {
+			one := wronguse.Case{Name: what + " as argument", Args: with(append(w.given(flags, ""), path)...), Says: []string{path}, Dir: w.dir}
+			if c.Name() == "replay" {
+				one.Args = with("-i", "lo", path)
+			}
+			all = append(all, one)
+		}
+		if c.Flags().Lookup("socket") != nil {
+			more := args
+			if c.Name() == "check" {
+				more = []string{"--plan"}
+			}
+			all = append(all, wronguse.Case{Name: what + " as --socket", Args: with(append([]string{"--socket=" + path}, more...)...), Status: exitFailed, Says: []string{path}, Dir: w.dir})
+		}
+	}
+	return all
+}

@@ -1,0 +1,145 @@
+// Package wronguse runs programs in ways they are not meant to be used, and checks how they say so: they end by themselves with
+// status 1 or 2, do not panic, say in one line which program speaks and what is wrong, and change nothing.
+package wronguse
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Case is one wrong use of a program.
+type Case struct {
+	Name   string   // what is wrong
+	Args   []string // the command line
+	Status int      // the exit status; 0: 1 or 2
+	Says   []string // what standard error must name
+	Dir    string   // in which nothing may change; empty: none
+}
+
+// limit is how long a program may take to say what is wrong.
+const limit = 60 * time.Second
+
+// TableEnv names the file that rows of the table are added to, where it is set.
+const TableEnv = "WRONG_USE_TABLE"
+
+var table sync.Mutex
+
+// Run runs a program in all these ways.
+func Run(t *testing.T, program string, cases []Case) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(strings.Join(append(words(c.Args), c.Name), " "), func(t *testing.T) { c.run(t, program) })
+	}
+}
+
+// words are the first arguments, which name the command.
+func words(args []string) (names []string) {
+	for _, arg := range args {
+		if strings.HasPrefix(arg, "-") || strings.ContainsAny(arg, "/ ") {
+			break
+		}
+		names = append(names, arg)
+	}
+	return names
+}
+
+func (c *Case) run(t *testing.T, program string) {
+	before := c.inDir(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, c.Args...)
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	said, status := errs.String(), cmd.ProcessState.ExitCode()
+	if ctx.Err() != nil {
+		t.Errorf("it did not end within %v", limit)
+	}
+	if c.Status == 0 && status != 1 && status != 2 || c.Status != 0 && status != c.Status {
+		t.Errorf("status %d, want %d", status, c.Status)
+	}
+	first := firstLine(said, filepath.Base(program))
+	switch {
+	case strings.Contains(said, "panic:") || strings.Contains(said, "goroutine "):
+		t.Error("it panics")
+	case !strings.HasSuffix(said, "\n"):
+		t.Error("the last line does not end")
+	case first == "":
+		t.Error("no line begins with the program's name, or with the place in a configuration")
+	}
+	for _, want := range c.Says {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not name %q", want)
+		}
+	}
+	if after := c.inDir(t); after != before {
+		t.Errorf("changed from\n%s\nto\n%s", before, after)
+	}
+	if t.Failed() {
+		t.Logf("%s: %s", strings.Join(c.Args, " "), said)
+	}
+	c.note(t, filepath.Base(program), first, status)
+}
+
+// firstLine is the first line that says what is wrong.
+func firstLine(said, program string) string {
+	for line := range strings.Lines(said) {
+		place, _, in := strings.Cut(line, ": ")
+		if strings.HasPrefix(line, program+": ") || in && strings.Contains(place, ".yaml") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return ""
+}
+
+// inDir is what is in the directory, with its sizes and times.
+func (c *Case) inDir(t *testing.T) string {
+	if c.Dir == "" {
+		return ""
+	}
+	var all strings.Builder
+	err := filepath.WalkDir(c.Dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(&all, path, info.Mode(), info.Size(), info.ModTime())
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// note adds a row to the table.
+func (c *Case) note(t *testing.T, program, first string, status int) {
+	name := os.Getenv(TableEnv)
+	if name == "" {
+		return
+	}
+	table.Lock()
+	defer table.Unlock()
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	cell := strings.NewReplacer("|", "\\|", "\n", " ")
+	fmt.Fprintf(f, "| `%s` | %s | %s | %d |\n", cell.Replace(strings.Join(append([]string{program}, c.Args...), " ")), cell.Replace(c.Name), cell.Replace(first), status)
+}

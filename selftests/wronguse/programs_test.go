@@ -1,0 +1,72 @@
+package wronguse
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv/wronguse"
+)
+
+// programs are the self-test programs, the arguments that each takes, none of which can be used, and its commands.
+var programs = map[string]struct{ args, commands []string }{
+	"unified-flow-test": {nil, []string{"append", "load", "receive", "read", "log", "packets", "send", "make"}},
+	"unified-nvme-test": {[]string{"/nowhere/file"}, nil},
+	"unified-rdma-test": {[]string{"no-such-link", "roce:no-such-link", "-", "server"}, nil},
+	"unified-xdp-test":  {[]string{"no-such-link"}, nil},
+}
+
+// TestWrongUse uses each program wrongly in every way that its help shows: a new option is used so by itself.
+func TestWrongUse(t *testing.T) {
+	bin := t.TempDir()
+	if out, err := exec.Command("go", "build", "-o", bin, "github.com/unifiedd/unifiedd/selftests/unified-...").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v: %s", err, out)
+	}
+	for name, p := range programs {
+		commands := [][]string{nil}
+		for _, c := range p.commands {
+			commands = append(commands, []string{c})
+		}
+		var cases []wronguse.Case
+		for i, path := range commands {
+			with := func(more ...string) []string { return slices.Concat(path, more) }
+			cases = append(cases, wronguse.Case{Name: "nothing given", Args: with(), Status: 2})
+			if p.commands != nil && i == 0 {
+				cases = append(cases, wronguse.Case{Name: "unknown command", Args: with("nonsense"), Status: 2, Says: []string{"nonsense", "append"}})
+				continue
+			}
+			cases = append(cases,
+				wronguse.Case{Name: "unknown option", Args: with("--nonsense"), Status: 2, Says: []string{"--nonsense", "--help"}},
+				wronguse.Case{Name: "unknown option, one dash", Args: with("-nonsense"), Status: 2, Says: []string{"nonsense", "--help"}},
+				wronguse.Case{Name: "unknown letter", Args: with("-#"), Status: 2, Says: []string{"#", "--help"}},
+				wronguse.Case{Name: "too many arguments", Args: with(slices.Concat(p.args, []string{"a", "b", "c", "d", "e"})...), Status: 2, Says: []string{"--help"}},
+			)
+			if len(p.args) > 0 {
+				cases = append(cases, wronguse.Case{Name: "what is not there", Args: p.args, Status: 1, Says: p.args[:1]})
+			}
+			for _, option := range numbers(t, filepath.Join(bin, name), path) {
+				cases = append(cases, wronguse.Case{Name: "bad value", Args: with(slices.Concat([]string{"--" + option + "=nonsense"}, p.args)...), Status: 2, Says: []string{option, "nonsense"}})
+				cases = append(cases, wronguse.Case{Name: "bad value, one dash, behind the arguments", Args: with(slices.Concat(p.args, []string{"-" + option, "nonsense"})...), Status: 2, Says: []string{option, "nonsense"}})
+			}
+		}
+		t.Run(name, func(t *testing.T) { wronguse.Run(t, filepath.Join(bin, name), cases) })
+	}
+}
+
+// numbers are the options of a program, or of a command of it, that are no text, as its help has them.
+func numbers(t *testing.T, program string, path []string) (names []string) {
+	t.Helper()
+	out, err := exec.Command(program, append(slices.Clone(path), "--help")...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s --help: %v: %s", program, err, out)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^ +(?:-., )?--([\w-]+) \S+ .*\(default \d`).FindAllSubmatch(out, -1) {
+		names = append(names, string(m[1]))
+	}
+	if len(names) == 0 {
+		t.Logf("%s %v has no options with numbers", program, path)
+	}
+	return names
+}
