@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
@@ -12,6 +13,7 @@ type session struct {
 	id           uint64
 	number       uint16 // in the table; Side.Queue of its messages
 	owner        string // name of the certificate that began it; empty without
+	first        uint64 // what taken was when this run came to know it
 	taken        uint64 // the highest sequence that came; all up to it did
 	acknowledged uint64
 	position     uint64 // of the acknowledged one
@@ -23,8 +25,12 @@ type session struct {
 // idle reports whether the session may be forgotten: what it sent is acknowledged, and it is not connected.
 func (s *session) idle() bool { return s.peer == nil && s.acknowledged == s.taken }
 
-// sessions are those of this run of the flow, by id and by number. There is a bound to them: the one that was
-// quiet for longest is forgotten for a new one.
+// used reports whether a message came in this run. One that was not used is found again by Next as it was.
+func (s *session) used() bool { return s.taken != s.first }
+
+// sessions are those of this run of the flow, by id and by number. There is a bound to them. The one that was quiet for longest is forgotten
+// for a new one: of those that sent nothing, else of those that sent nothing for sessionTime. A sender whose session is forgotten may send messages twice,
+// so a full table refuses newcomers instead.
 type sessions struct {
 	byID map[uint64]*session
 	list []*session // by number
@@ -33,6 +39,9 @@ type sessions struct {
 
 // sessionsMost is how many sessions are remembered at least, connected or not.
 const sessionsMost = 1024
+
+// sessionTime is how long a session is remembered after its last message, at least.
+const sessionTime = time.Hour
 
 func newSessions(peers int) sessions {
 	return sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers)}
@@ -53,8 +62,12 @@ func (t *sessions) place() (number int, ok bool) {
 		return len(t.list) - 1, true
 	}
 	var oldest *session
+	since := time.Now().Add(-sessionTime).UnixNano()
 	for _, s := range t.list {
-		if s.idle() && (oldest == nil || s.seen < oldest.seen) {
+		if !s.idle() || s.used() && s.seen > since {
+			continue
+		}
+		if oldest == nil || oldest.used() && !s.used() || oldest.used() == s.used() && s.seen < oldest.seen {
 			oldest = s
 		}
 	}
@@ -101,9 +114,9 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 	defer r.mu.Unlock()
 	number, ok := t.place()
 	if !ok {
-		return nil, fmt.Errorf("%w: %d sessions have messages that are not acknowledged", protocol.Busy, t.most)
+		return nil, fmt.Errorf("%w: all %d sessions are connected, owed acknowledgements, or have sent within %v", protocol.Busy, t.most, sessionTime)
 	}
-	s := &session{id: id, number: uint16(number), owner: owner, taken: next - 1, acknowledged: next - 1}
+	s := &session{id: id, number: uint16(number), owner: owner, first: next - 1, taken: next - 1, acknowledged: next - 1}
 	t.byID[id], t.list[number] = s, s
 	return s, nil
 }

@@ -3,6 +3,7 @@ package stream
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
@@ -77,5 +78,36 @@ func TestSessionResumes(t *testing.T) {
 		if s, err := r.sessionOf(1, "", c.from); err != nil || s.taken != c.want || s.acknowledged != c.want {
 			t.Errorf("%+v: %+v, %v", c, s, err)
 		}
+	}
+}
+
+// TestSessionsOfNobody: sessions that sent nothing take no place of one that did, and those that sent a short while ago are kept.
+func TestSessionsOfNobody(t *testing.T) {
+	r := &Receiver{sessions: newSessions(16)}
+	r.config.Next = func(id uint64) uint64 { return 101 }
+	s, err := r.sessionOf(7, "alice", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.taken, s.acknowledged, s.seen = 200, 200, 1
+	for id := range uint64(2 * sessionsMost) {
+		o, err := r.sessionOf(1000+id, "mallory", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.seen = 2 + int64(id)
+	}
+	if again, err := r.sessionOf(7, "alice", 0); again != s || err != nil {
+		t.Errorf("the session is %+v, %v", again, err)
+	}
+	for _, s := range r.sessions.list {
+		s.taken, s.acknowledged, s.seen = 200, 200, time.Now().UnixNano()
+	}
+	if _, err := r.sessionOf(1, "", 0); !errors.Is(err, protocol.Busy) || r.sessions.byID[7] != s {
+		t.Errorf("where all have sent: %v", err)
+	}
+	s.seen = time.Now().Add(-2 * sessionTime).UnixNano()
+	if _, err := r.sessionOf(1, "", 0); err != nil || r.sessions.byID[7] != nil {
+		t.Errorf("where one has sent long ago: %v", err)
 	}
 }
