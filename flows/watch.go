@@ -109,7 +109,14 @@ func (f *Flow) drain(r run) error {
 	if err := r.halt(); err != nil {
 		return err
 	}
-	for deadline := time.Now().Add(f.patience); ; time.Sleep(time.Millisecond) {
+	told := false
+	for begun, deadline := time.Now(), time.Now().Add(f.patience); ; time.Sleep(time.Millisecond) {
+		if !told && time.Since(begun) > time.Second {
+			if why := r.trouble(); why != nil {
+				f.await(why)
+				told = true
+			}
+		}
 		done := false
 		err := f.worker.Do(func() (err error) { done, err = r.finish(time.Now(), f.worker.rounds.Load()); return err })
 		if err == nil {

@@ -202,7 +202,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	fmt.Fprintf(stderr, "capturing on %s: %s\n", strings.Join(f.ifaces, ", "), whatIsTaken(cfg.Flows[0].From))
 	follow(ctx, one, asked, stderr, f.quiet)
 	defer interrupt(stream, readerPatience)()
-	err = one.Stop()
+	err = stopCommand(one, stderr)
 	s := one.Status()
 	summarize(stderr, s)
 	if err == nil && s.State == flows.Failed { // by itself, before it was stopped

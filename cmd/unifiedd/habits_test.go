@@ -134,3 +134,43 @@ func TestTcpdumpHabits(t *testing.T) {
 		})
 	}
 }
+
+// TestStopOnFullDisk: a capture that is to end and cannot write says what it waits for, and that a second Ctrl-C ends it; which it does.
+func TestStopOnFullDisk(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	heavily(t, p)
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=2m"); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	said := filepath.Join(t.TempDir(), "stderr")
+	errs, err := os.Create(said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errs.Close()
+	cmd := p.B.Command(program(t), "capture", "-Z", "root", "-q", "-i", p.B.Ifname, "-w", filepath.Join(dir, "out"))
+	cmd.Stderr = errs
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
+	says := func(what string) func() bool {
+		return func() bool { return strings.Contains(string(read(t, said)), what) }
+	}
+	testenv.Wait(t, 20*time.Second, "the disk to be full", says("no space left"))
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Wait(t, 10*time.Second, "what it waits for", says("another Ctrl-C ends at once"))
+	begun := time.Now()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	err = cmd.Wait()
+	if took := time.Since(begun); err == nil || took > 5*time.Second || !says("second signal: ending at once")() {
+		t.Errorf("it ended after %v with %v: %s", took, err, read(t, said))
+	}
+}

@@ -69,7 +69,7 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Close()) }()
+	defer func() { err = errors.Join(err, closeDaemon(d, log)) }()
 	r.daemon = d
 	s, err := serve(d, r, cfg.Metrics.Listen, cfg.Control.Socket)
 	if err != nil {
