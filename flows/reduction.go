@@ -105,6 +105,22 @@ func (r *reduction) add(f umem.Frame, taken int64) (free, fits bool) {
 	return free, true
 }
 
+// twice reports whether the first part of a session may be one that a sum has already: the sum has a part of a client that is away, and that started
+// again with a new session would give it twice, in the place of another's. Such a sum waits for the session that is away.
+func (r *reduction) twice(session uint16, away func(uint16) bool) bool {
+	if r.turns[session] != 0 {
+		return false
+	}
+	for n := r.sent; n < r.begun; n++ {
+		for _, o := range r.partsOf(n)[:r.at(n).have] {
+			if o.session != session && away(o.session) && r.at(n).have < r.clients {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // sequence is that of a message.
 func (r *reduction) sequence(f umem.Frame) uint64 {
 	return binary.BigEndian.Uint64(r.region.At(f.Addr, protocol.HeaderLen)[8:])
@@ -148,6 +164,11 @@ func (r *rdmaRDMA) reduce(now time.Time) (more bool) {
 func (r *rdmaRDMA) addUp(f umem.Frame, taken int64) (free bool) {
 	session, sequence := r.region.Side(f).Queue, r.sums.sequence(f)
 	if !r.sums.expects(session, sequence) {
+		return true
+	}
+	if r.sums.twice(session, r.receiver.Away) {
+		r.receiver.Reject(session, sequence, protocol.Busy)
+		r.sums.awaited[session] = sequence
 		return true
 	}
 	free, fits := r.sums.add(f, taken)

@@ -94,6 +94,12 @@ func (r *Receiver) Owner(number uint16) string {
 	return ""
 }
 
+// Away reports whether the session of a number has no connection that works. It is for the worker's thread.
+func (r *Receiver) Away(number uint16) bool {
+	s := r.sessions.at(number)
+	return s == nil || s.peer == nil || s.peer.state.ended()
+}
+
 // sessionOf is the session of an id, made where it is not known; from is where its sender can go on.
 func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, error) {
 	t := &r.sessions
