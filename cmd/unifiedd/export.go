@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,8 +13,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/capfile"
+	"github.com/unifiedd/unifiedd/internal/capinput"
 	"github.com/unifiedd/unifiedd/internal/export"
 	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
@@ -32,7 +37,8 @@ func newExport() *cobra.Command {
 		Short: "Make a plain pcapng file of the capture on a device, or of segment files",
 		Long: `Make a plain pcapng file of the ring of segments on a device, oldest first, or of
 segment files, in the order given; packets of several queues or interfaces come in
-the order of their times. What is read may be written by a capture
+the order of their times. Captures of other programs, pcap and pcapng, compressed (gzip,
+zstd, lz4) or from standard input (-), are read as well. What is read may be written by a capture
 meanwhile; it is never written to. Segments that lie before or after the TIMEs are
 not read, and of those with an index (see 'unifiedd index') only what may hold
 packets of the times, addresses, ports and protocols asked for.
@@ -89,11 +95,16 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, end(err == nil)) }()
+	var cut error // of captures that end early, all of which that is there is exported
+	defer func() { err = errors.Join(err, end(err == nil), cut) }()
 	x := export.New(to, want)
 	for _, name := range f.read {
 		if err = exportFrom(x, name, stderr); err != nil {
 			err = fmt.Errorf("export %s: %w", name, err)
+			if errors.Is(err, capfile.ErrCut) {
+				cut, err = errors.Join(cut, err), nil
+				continue
+			}
 			break
 		}
 	}
@@ -140,6 +151,9 @@ func (f *exportFlags) output(stdout io.Writer) (to io.Writer, end func(well bool
 
 // exportFrom exports a ring or a segment file.
 func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
+	if name == "-" || name == capinput.Standard || isPipe(name) {
+		return exportCapture(x, cmp.Or(strings.TrimPrefix(name, "-"), capinput.Standard))
+	}
 	in, err := ring.Open(name)
 	if err != nil {
 		return err
@@ -152,13 +166,45 @@ func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
 	found, err := ring.Find(in, uint64(size))
 	switch {
 	case errors.Is(err, ring.ErrNone):
-		return x.AddFile(in, size)
+		if err := x.AddFile(in, size); !errors.Is(err, pcapng.ErrNotSegment) {
+			return err
+		}
+		return exportCapture(x, name)
 	case err != nil:
 		return err
 	case found.Damage != nil:
 		fmt.Fprintf(stderr, "%s: %v (the next capture to it mends that)\n", name, found.Damage)
 	}
 	return x.AddRing(in, found.Ring)
+}
+
+// isPipe reports whether a name is of a pipe.
+func isPipe(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode()&fs.ModeNamedPipe != 0
+}
+
+// leastCapture is how long a capture without packets is.
+const leastCapture = 24
+
+// exportCapture exports what another program captured, compressed or not.
+func exportCapture(x *export.Exporter, name string) error {
+	in, err := capinput.Open(context.Background(), name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	size, err := in.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if size < leastCapture {
+		return fmt.Errorf("it is no capture: it has %d bytes", size)
+	}
+	if err := x.AddCapture(in, size); err != nil || in.Cut == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", capfile.ErrCut, in.Cut)
 }
 
 // tellExport says what was exported and what was not.

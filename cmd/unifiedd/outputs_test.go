@@ -48,6 +48,8 @@ func TestOutputsStay(t *testing.T) {
 	whole, text := filepath.Join(t.TempDir(), "whole"), filepath.Join(t.TempDir(), "text")
 	write(t, whole, captured(t, pcapng.SegmentID{1}, false, 0, 0, 30, "a"))
 	write(t, text, []byte("no capture"))
+	empty := filepath.Join(t.TempDir(), "empty")
+	write(t, empty, nil)
 	old, link := filepath.Join(dir, "old"), filepath.Join(dir, "link")
 	write(t, old, []byte("yesterday's export"))
 	if err := os.Symlink(old, link); err != nil {
@@ -56,6 +58,7 @@ func TestOutputsStay(t *testing.T) {
 	for name, args := range map[string][]string{
 		"export of nothing":                {"export", "-r", whole + "s", "-w", old},
 		"export of text":                   {"export", "-r", text, "-w", old},
+		"export of an empty file":          {"export", "-r", empty, "-w", old},
 		"export, the second is text":       {"export", "-r", whole, "-r", text, "-w", old},
 		"export to what is read":           {"export", "-r", old, "-w", old},
 		"export to a link":                 {"export", "-r", whole, "-w", link},
@@ -84,5 +87,28 @@ func TestOutputsStay(t *testing.T) {
 	var out, errs bytes.Buffer
 	if status := run([]string{"export", "-r", whole, "-w", old}, &out, &errs); status != 0 || bytes.Equal(read(t, old), []byte("yesterday's export")) {
 		t.Errorf("status %d: %s", status, errs.String())
+	}
+}
+
+// TestExportCaptures: captures of others are exported, whole or filtered, compressed or cut; of one that is cut all that is there, and
+// the status says so.
+func TestExportCaptures(t *testing.T) {
+	dir := t.TempDir()
+	segment, plain := filepath.Join(dir, "segment"), filepath.Join(dir, "plain.pcap")
+	write(t, segment, captured(t, pcapng.SegmentID{1}, false, 0, 0, 30, "a"))
+	if out, err := exec.Command("tshark", "-r", segment, "-F", "pcap", "-w", plain).CombinedOutput(); err != nil {
+		t.Fatalf("tshark: %v: %s", err, out)
+	}
+	if out, err := exec.Command("sh", "-c", "gzip -k "+plain+" && zstd -q "+plain+" && head -c 500 "+plain+" >"+dir+"/cut").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, c := range map[string]struct{ status, packets int }{"plain.pcap": {0, 30}, "plain.pcap.gz": {0, 30}, "plain.pcap.zst": {0, 30}, "cut": {exitFailed, -1}} {
+		to := filepath.Join(dir, "out")
+		said, status := runSays("export", "-r", filepath.Join(dir, name), "-w", to)
+		out, err := exec.Command("sh", "-c", "tshark -r "+to+" 2>/dev/null | wc -l").Output()
+		got := strings.TrimSpace(string(out))
+		if err != nil || status != c.status || c.packets >= 0 && got != fmt.Sprint(c.packets) || got == "0" {
+			t.Errorf("%s: status %d, %s packets, %v: %s", name, status, got, err, said)
+		}
 	}
 }

@@ -44,11 +44,13 @@ func (e *Error) Error() string { return fmt.Sprintf("at offset %d: %v", e.Offset
 // Unwrap gives the reason.
 func (e *Error) Unwrap() error { return e.Reason }
 
+// ErrCut is the reason when a file ends in the middle of a packet or block.
+var ErrCut = errors.New("the file ends inside of it")
+
 // ErrFormat is the reason when a file is no capture at all.
 var ErrFormat = errors.New("neither pcap nor pcapng (other formats: editcap -F pcapng IN OUT)")
 
 var (
-	errCut        = errors.New("the file ends inside of it")
 	errVersion    = errors.New("a version of the format that is not known")
 	errLength     = errors.New("an impossible length")
 	errOrder      = errors.New("no byte order")
@@ -129,7 +131,7 @@ func (p *Parser) bad(reason error) error { return &Error{p.start, reason} }
 // been read. After an error it is not to be called again.
 func (p *Parser) Give(b []byte) (found Packet, ok bool, err error) {
 	if p.place+int64(p.need) > p.size {
-		return found, false, p.bad(errCut)
+		return found, false, p.bad(ErrCut)
 	}
 	switch p.step {
 	case atStart:

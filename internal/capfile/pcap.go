@@ -71,7 +71,7 @@ func (p *Parser) record(b []byte) (found Packet, ok bool, err error) {
 	case found.Len > MaxLen:
 		return found, false, p.bad(errLength)
 	case int64(found.Len) > p.size-found.Offset:
-		return found, false, p.bad(errCut)
+		return found, false, p.bad(ErrCut)
 	}
 	p.records(found.Offset + int64(found.Len))
 	found.Len = min(found.Len, found.Orig) // what is behind the packet is not of it

@@ -44,7 +44,7 @@ func (p *Parser) block(b []byte) (found Packet, ok bool, err error) {
 		return found, false, p.bad(errLength)
 	}
 	if p.end = p.start + int64(p.length); p.end > p.size {
-		return found, false, p.bad(errCut)
+		return found, false, p.bad(ErrCut)
 	}
 	return p.body(kind, b)
 }
