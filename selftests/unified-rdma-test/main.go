@@ -30,6 +30,11 @@ func work(ctx context.Context, o options, out io.Writer) error {
 	}
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(256 << 20)
+	if o.peer != "" && o.server() {
+		if err := o.tryOpen(o.job.room()); err != nil {
+			return err
+		}
+	}
 	switch {
 	case o.peer == pingpongPeer:
 		return o.pingpong(ctx, out)

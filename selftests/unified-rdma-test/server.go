@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -17,12 +18,7 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// What cannot work is said before anybody asks.
-	s, err := open(o, netip.Addr{}, room{})
-	if err != nil {
-		return err
-	}
-	if err := s.close(); err != nil {
+	if err := o.tryOpen(o.usual()); err != nil {
 		return err
 	}
 	l, err := connect.Listen(ctx, ":"+strconv.Itoa(o.port), config)
@@ -50,6 +46,30 @@ func serve(ctx context.Context, o options, out io.Writer) error {
 		failed++
 		fmt.Fprintln(out, "error:", err)
 	}
+}
+
+// tryOpen says what cannot work before anybody asks: huge pages that are missing, too.
+func (o *options) tryOpen(m room) error {
+	s, err := open(*o, netip.Addr{}, m)
+	if err != nil {
+		return err
+	}
+	return s.close()
+}
+
+// usual is the memory that a client asks for which is started without options: huge pages that are missing are said to be so before
+// anybody asks.
+func (o *options) usual() room {
+	usual := options{job: job{Test: bandwidthTest, Transport: rdma.RC, Op: "send", Inline: -1}}
+	if o.disk != noDisk {
+		usual.Test = storageTest
+	}
+	usual.fill(false)
+	m := usual.room()
+	if o.disk != noDisk {
+		m.control = control
+	}
+	return m
 }
 
 // handshakes says which failed, the most of them of those who never became clients.
