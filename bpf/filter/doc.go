@@ -6,7 +6,7 @@
 //
 // # Syntax
 //
-// The syntax is that of pcap-filter(7), for Ethernet:
+// The syntax is that of pcap-filter(7), for Ethernet, and with [ParseFor] for packets that begin with the header of IP:
 //
 //	[ip|ip6|arp|rarp] [src|dst] host ADDRESS, net PREFIX, net ADDRESS mask MASK
 //	[tcp|udp|sctp] [src|dst] port N, portrange A-B     N is a number or a service
@@ -28,6 +28,11 @@
 // Refused, with what to write instead, are names of hosts, which would have to be
 // looked up, "ip broadcast", for which a mask is missing, inbound and outbound, which no
 // packet says, and tests of other link layers than Ethernet.
+//
+// An expression that no packet satisfies is refused, as tcpdump does: the error matches [ErrRejectsAll].
+// rejectsAll follows the ways through the program that lead to accept, with the bits and ranges that each test
+// leaves of the bytes it reads, and looks for one that does not contradict itself. What tcpdump refuses so is
+// refused, and some that tcpdump takes; an expression with too many ways to look at is taken.
 //
 // # Meaning
 //

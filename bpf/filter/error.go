@@ -10,6 +10,12 @@ import (
 // [MaxPrimitives], [MaxDepth], or the reach of a BPF jump.
 var ErrTooLarge = errors.New("filter too large")
 
+// ErrRejectsAll is matched by the errors for expressions that no packet satisfies.
+var ErrRejectsAll = errors.New("expression rejects all packets")
+
+// rejectsAllText is tcpdump's text for that, and what to look for.
+const rejectsAllText = "expression rejects all packets: its tests contradict each other, or ask for what is not in packets of this link type"
+
 // Error says what is wrong with an expression, and where.
 type Error struct {
 	offset   int
@@ -25,7 +31,7 @@ func (e *Error) Offset() int { return e.offset }
 // Suggestion is what was perhaps meant instead of the text at Offset, or "".
 func (e *Error) Suggestion() string { return e.suggest }
 
-// Unwrap returns [ErrTooLarge] where that is the reason, else nil.
+// Unwrap returns [ErrTooLarge] or [ErrRejectsAll] where that is the reason, else nil.
 func (e *Error) Unwrap() error { return e.cause }
 
 // Error prints the place, the problem, what was expected, and the suggestion.

@@ -3,6 +3,7 @@ package filter
 import (
 	"strings"
 
+	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/need"
 )
 
@@ -22,8 +23,12 @@ const (
 // goroutine. The zero value accepts everything.
 type Expr struct {
 	root    *node
+	link    linktype.Type
 	program program
 }
+
+// Fits reports whether the expression is about packets of a link type.
+func (e *Expr) Fits(of linktype.Type) bool { return e.All() || e.link == of }
 
 // All reports whether the expression is empty, which accepts every packet.
 func (e *Expr) All() bool { return e.root == nil }

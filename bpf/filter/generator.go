@@ -1,6 +1,10 @@
 package filter
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
+)
 
 // place is an offset in the packet: a number, or a number behind a word of scratch
 // memory, which only geneve makes.
@@ -21,6 +25,7 @@ type link uint8
 const (
 	linkEthernet link = iota
 	linkPPP
+	linkRaw // none: the packet begins with the header of IPv4 or IPv6
 )
 
 // generator spells out tests, in the order of the text. Where headers lie depends on
@@ -40,8 +45,23 @@ type generator struct {
 	offset   int // of the test
 }
 
-func newGenerator() *generator {
-	return &generator{linkType: place{offset: 12}, payload: place{offset: 14}, ids: map[string]int{}}
+// newGenerator makes a generator for packets of a link type that [ParseFor] takes.
+func newGenerator(of linktype.Type) *generator {
+	g := &generator{ids: map[string]int{}}
+	if of == linktype.RawIP {
+		g.link = linkRaw
+		return g
+	}
+	g.linkType, g.payload = place{offset: 12}, place{offset: 14}
+	return g
+}
+
+// noneHere is the error for a test of something that only Ethernet has.
+func (g *generator) noneHere(what string) cond {
+	if g.link == linkRaw {
+		return g.fail(what+" in packets of link type RAW, which begin with the IP header", "")
+	}
+	return g.fail(what+" behind pppoes", "this test in front of pppoes")
 }
 
 // fail keeps the first error; the cond it returns is never used then.

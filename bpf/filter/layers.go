@@ -8,7 +8,7 @@ func (g *generator) vlanIs(number int) cond {
 	case g.labels > 0:
 		return g.fail("there are no VLAN tags behind mpls", "vlan in front of mpls")
 	case g.link != linkEthernet:
-		return g.fail("there are no VLAN tags behind pppoes", "vlan in front of pppoes")
+		return g.noneHere("there are no VLAN tags")
 	}
 	c := any(g.linkIs(0x8100), g.linkIs(0x88a8), g.linkIs(0x9100))
 	if number != anyNumber {
@@ -23,6 +23,8 @@ func (g *generator) mplsIs(label int) cond {
 	c := cond{}
 	if g.labels > 0 {
 		c = g.masked(g.field(-2), 1, 0, 1) // the one before is not the last
+	} else if g.link == linkRaw {
+		return g.noneHere("there are no labels of MPLS")
 	} else {
 		c = g.linkIs(etherMPLS)
 	}
@@ -118,8 +120,11 @@ func (g *generator) isisIs(kinds ...uint32) cond {
 
 // llcIs tests for LLC, and for its control field, if mask is not zero.
 func (g *generator) llcIs(value, mask uint32) cond {
-	if g.link != linkEthernet || g.labels > 0 {
-		return g.fail("there is no LLC behind pppoes and mpls", "llc in front of them")
+	switch {
+	case g.labels > 0:
+		return g.fail("there is no LLC behind mpls", "llc in front of mpls")
+	case g.link != linkEthernet:
+		return g.noneHere("there is no LLC")
 	}
 	return all(g.isLLC(), none(g.is(g.payload, 2, 0xffff)), g.masked(g.payload.plus(2), 1, value, mask))
 }

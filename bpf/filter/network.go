@@ -48,6 +48,9 @@ func (g *generator) linkIs(number int) cond {
 	if g.labels > 0 {
 		return g.labelledIs(number)
 	}
+	if g.link == linkRaw {
+		return g.versionIs(number)
+	}
 	if g.link == linkPPP {
 		v, ok := pppTypes[number]
 		if !ok {
@@ -69,6 +72,17 @@ func (g *generator) linkIs(number int) cond {
 		return all(g.isLLC(), g.is(g.payload, 1, uint32(number)))
 	}
 	return g.is(g.linkType, 2, uint32(number))
+}
+
+// versionIs tests what a packet without a link layer's header is, by the version of IP. It can be nothing else.
+func (g *generator) versionIs(number int) cond {
+	switch number {
+	case etherIPv4:
+		return g.masked(g.payload, 1, 0x40, 0xf0)
+	case etherIPv6:
+		return g.masked(g.payload, 1, 0x60, 0xf0)
+	}
+	return cond{op: opOr}
 }
 
 // isLLC tests that the type is a length.
@@ -161,7 +175,7 @@ func (g *generator) macIs(d direction, mac [6]byte) cond {
 func (g *generator) ethernet(test func() cond) cond {
 	switch {
 	case g.link != linkEthernet:
-		return g.fail("there are no Ethernet addresses behind pppoes", "this test in front of pppoes")
+		return g.noneHere("there are no Ethernet addresses")
 	case !g.geneve:
 		return test()
 	}

@@ -1,9 +1,24 @@
 package filter
 
-import "fmt"
+import (
+	"fmt"
 
-// Parse reads an expression. Errors are of type *[Error].
-func Parse(text string) (*Expr, error) {
+	"github.com/unifiedd/unifiedd/internal/linktype"
+)
+
+// Parse reads an expression about Ethernet frames. Errors are of type *[Error]; they match [ErrRejectsAll] for an expression
+// that no packet satisfies.
+func Parse(text string) (*Expr, error) { return ParseFor(linktype.Ethernet, text) }
+
+// Takes reports whether [ParseFor] takes expressions about packets of a link type.
+func Takes(of linktype.Type) bool { return of == linktype.Ethernet || of == linktype.RawIP }
+
+// ParseFor is Parse for packets of a link type, which is Ethernet or raw IP.
+func ParseFor(of linktype.Type, text string) (*Expr, error) {
+	if !Takes(of) {
+		return nil, &Error{problem: fmt.Sprintf("filters know packets of link type %v and %v, and these are of %v",
+			linktype.Ethernet, linktype.RawIP, of)}
+	}
 	if len(text) > MaxText {
 		return nil, tooLarge(MaxText, fmt.Sprintf("longer than %d bytes", MaxText))
 	}
@@ -13,7 +28,7 @@ func Parse(text string) (*Expr, error) {
 	}
 	p := &parser{tokens: tokens}
 	if p.peek().kind == end {
-		return &Expr{}, nil
+		return &Expr{link: of}, nil
 	}
 	root, err := p.expression(0)
 	if err != nil {
@@ -22,12 +37,16 @@ func Parse(text string) (*Expr, error) {
 	if t := p.peek(); t.kind != end {
 		return nil, p.unexpected(t)
 	}
-	g := newGenerator()
+	g := newGenerator(of)
 	c := g.lower(root)
 	if g.err != nil {
 		return nil, g.err
 	}
-	return &Expr{root: root, program: compile(c)}, nil
+	e := &Expr{root: root, link: of, program: compile(c)}
+	if e.program.rejectsAll() {
+		return nil, &Error{offset: root.first(), problem: rejectsAllText, cause: ErrRejectsAll}
+	}
+	return e, nil
 }
 
 // parser walks over the tokens. The last token is of kind end and is never

@@ -54,8 +54,6 @@ func TestTuplesRefused(t *testing.T) {
 		"":                                {0, "every packet"},
 		"ip and not udp":                  {11, "not"},
 		"udp and len > 100":               {8, "len > 100"},
-		"udp and tcp":                     {0, "no packet"},
-		"ip and vlan":                     {7, `"vlan"`},
 		"udp portrange 1-2000":            {14, "portrange"},
 		"port 1 or 2 or 3 or 4 or 5 or 6": {5, "more than 64"},
 		"tcp[13] = 2":                     {0, "tcp[13]"},
@@ -82,6 +80,9 @@ func TestTuplesCover(t *testing.T) {
 			text = "(" + text + ")" + rapid.SampledFrom([]string{" and ", " or "}).Draw(t, "how") + rapid.SampledFrom(tests).Draw(t, "test")
 		}
 		e, err := Parse(text)
+		if errors.Is(err, ErrRejectsAll) {
+			return
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
