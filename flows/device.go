@@ -20,6 +20,7 @@ type device struct {
 	file   *os.File      // the same device, through the kernel's cache
 	base   uint64        // number of the run's first packet
 	first  uint64        // generation of this run
+	made   bool          // the ring was made for this run
 	found  []uint64      // generations of earlier runs, oldest first
 	begun  atomic.Uint64 // the last generation whose head was written
 	oldest struct {      // the first packet's time of a generation
@@ -96,6 +97,7 @@ func (s *store) findRing(d *device) error {
 		return fmt.Errorf("%w: it holds a capture (copy it away, then allow to overwrite it with force: true)", nvme.ErrDeviceNotEmpty)
 	}
 	d.Ring, err = ring.Create(d.file, device, segment)
+	d.made = true
 	return err
 }
 

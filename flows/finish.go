@@ -102,12 +102,19 @@ func (s *store) recover() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	number := 1
 	for _, e := range found {
-		number = max(number, e.Number+1)
 		if err := s.recoverOne(e); err != nil {
 			return 0, fmt.Errorf("recover %s: %w", e.Path, err)
 		}
+	}
+	if s.manifest != nil { // the numbers of a log's segments have no gap
+		if found, err = s.names.list(); err != nil {
+			return 0, err
+		}
+	}
+	number := 1
+	for _, e := range found {
+		number = max(number, e.Number+1)
 	}
 	s.earlier = s.newestInFiles()
 	return number, nil
@@ -167,7 +174,7 @@ func (s *store) recoverPrepared(f *os.File, e pcapng.Named) error {
 		return s.names.remove(e.Path)
 	case err != nil:
 		return err
-	case report.Batches == 0: // nothing was captured into it
+	case report.Batches == 0 && !s.named(e.Number): // nothing was captured into it
 		return s.names.remove(e.Path)
 	}
 	info, err := f.Stat()
@@ -244,7 +251,7 @@ func (s *store) prune() {
 			named = append(named, e)
 		}
 	}
-	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.settled.Load() {
+	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.settled.Load() && s.forget(named[0].Number+1) {
 		s.removeSegment(named[0].Path, &s.removed.keep)
 		named = named[1:]
 	}

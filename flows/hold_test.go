@@ -35,7 +35,7 @@ func impatient(t *testing.T) {
 // begun opens the store and takes its first segment, which has its name.
 func (c *cellar) begun(t *testing.T) (*store, *segment) {
 	t.Helper()
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

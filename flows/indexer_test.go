@@ -55,7 +55,7 @@ func TestIndexer(t *testing.T) {
 		t.Errorf("refused: %+v", got)
 	}
 	c.to.Segment.Keep = 2
-	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestIndexer(t *testing.T) {
 // indexing opens the store and lets it make so many indexes, or fail to.
 func (c *cellar) indexing(t *testing.T, m MakeIndex, n uint64) IndexStatus {
 	t.Helper()
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

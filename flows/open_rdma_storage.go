@@ -55,6 +55,8 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.manifest = &manifest{end: end, run: journal.Run{Number: run, Start: end.Next}, given: l.shown[0].Load, safe: l.places.packetsDurable}
+	o.manifest = l.manifest
 	source := journal.Source(o.flow.Name, end.Next, run, protocol.HeaderLen+uint32(o.flow.From.Message))
 	if err := l.openSink(o, heads, o.section(), []pcapng.Interface{source}); err != nil {
 		return nil, err

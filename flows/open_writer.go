@@ -42,7 +42,7 @@ func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs 
 		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
 	}
 	head := func(seg pcapng.Segment) ([]byte, error) { return pcapng.AppendSegmentHead(nil, section, ifs, seg) }
-	if out.store, err = openStore(to, head, o.log); err != nil {
+	if out.store, err = openStore(to, head, o.log, o.manifest); err != nil {
 		return err
 	}
 	out.store.completed = o.shared.complete

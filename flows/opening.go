@@ -12,15 +12,16 @@ import (
 
 // opening is a flow while it is opened.
 type opening struct {
-	flow    config.Flow
-	region  *umem.Region
-	worker  *Worker
-	devices *rdmaDevices
-	shared  sharing
-	log     *slog.Logger
-	book    *umem.Book
-	hands   *umem.Holder // the worker's, for frames between the two ends
-	undo    cleanup      // of what is open so far
+	flow     config.Flow
+	region   *umem.Region
+	worker   *Worker
+	devices  *rdmaDevices
+	shared   sharing
+	log      *slog.Logger
+	book     *umem.Book
+	hands    *umem.Holder // the worker's, for frames between the two ends
+	manifest *manifest    // of a log; nil: it is none
+	undo     cleanup      // of what is open so far
 }
 
 // newOpening opens a flow's book.

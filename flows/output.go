@@ -191,6 +191,9 @@ func (o *output) settle(now time.Time) error {
 		o.flushed = true
 		o.track.durable = o.flushing
 	}
+	if why := o.store.broken.Load(); why != nil {
+		return *why
+	}
 	if err := o.handBack(); err != nil {
 		return err
 	}

@@ -34,6 +34,13 @@ func (p *places) newest() uint64 {
 	return p.written.newest
 }
 
+// packetsDurable is how many packets, the first ones, are durable.
+func (p *places) packetsDurable() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.durable.packets
+}
+
 // packetsWritten is how many packets were written, also behind a gap.
 func (p *places) packetsWritten() uint64 {
 	p.mu.Lock()

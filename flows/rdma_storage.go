@@ -25,6 +25,7 @@ type rdmaStorage struct {
 	book        *umem.Book
 	acknowledge config.Acknowledge
 	once        once
+	manifest    *manifest
 	lost        uint64 // records that were not there any more when this run began
 }
 
@@ -53,7 +54,7 @@ func (l *rdmaStorage) receive(open bool, now time.Time) bool {
 	if !l.record(now) || !open {
 		return false
 	}
-	most := min(l.room(), l.total-l.window-l.inbox.away())
+	most := min(l.room(), l.manifest.room(l.before+l.given), l.total-l.window-l.inbox.away())
 	if most <= 0 {
 		l.stuck = true
 		add(&l.stalls, 1)

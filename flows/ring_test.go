@@ -109,7 +109,7 @@ func newShelf(t *testing.T) *shelf {
 
 func (s *shelf) open(t *testing.T) (*store, error) {
 	t.Helper()
-	return openStore(s.to, cellarHead, slog.New(slog.NewTextHandler(&s.log, nil)))
+	return openStore(s.to, cellarHead, slog.New(slog.NewTextHandler(&s.log, nil)), nil)
 }
 
 // mustOpen opens the store and takes a segment.

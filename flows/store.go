@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -50,6 +52,9 @@ type store struct {
 	view    view     // what status tells of the segments
 	indexer *indexer // nil: the segments have no indexes
 
+	manifest *manifest             // of a log; nil: a capture
+	broken   atomic.Pointer[error] // why nothing more is durable
+
 	completed func(path string) // told of segments that are complete; nil: nobody is
 }
 
@@ -64,9 +69,9 @@ const retry = time.Second
 
 // openStore recovers what an earlier run left, prepares the first segment and
 // starts the goroutines.
-func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slog.Logger) (*store, error) {
+func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slog.Logger, m *manifest) (*store, error) {
 	s := &store{
-		to: to, head: head, log: log, meanwhile: packetsWait,
+		to: to, head: head, log: log, manifest: m, meanwhile: packetsWait,
 		ready: make(chan *segment), begun: make(chan time.Time, 1), back: make(chan *segment, window), stop: make(chan struct{}),
 	}
 	if to.Acknowledge != "" { // a log
@@ -79,6 +84,9 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	if err != nil {
 		return nil, errors.Join(s.advise(err), s.closeDir())
 	}
+	if number, err = s.openManifest(number); err != nil {
+		return nil, errors.Join(s.advise(err), s.closeDevice(), s.closeDir())
+	}
 	s.settled.Store(int64(number - 1))
 	if to.Index && s.device == nil && !to.Exact {
 		s.indexer = newIndexer(log)
@@ -86,12 +94,16 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	s.reserveSlot()
 	first, err := s.prepare(number)
 	if err != nil {
-		return nil, errors.Join(s.advise(err), s.closeDevice(), s.closeDir())
+		return nil, errors.Join(s.advise(err), s.closeManifest(), s.closeDevice(), s.closeDir())
 	}
 	s.align, s.size, s.headLen = first.align, first.size, first.next
 	if s.floor.keep != 0 && !to.Exact {
 		s.running.Add(1)
 		go s.guard()
+	}
+	if s.manifest != nil {
+		s.running.Add(1)
+		go s.keepManifest()
 	}
 	s.running.Add(2)
 	go s.supply(first)
@@ -200,6 +212,9 @@ func (s *store) setTrouble(err error) {
 func (s *store) prepare(number int) (*segment, error) {
 	if s.device != nil {
 		next := s.planSlot(number)
+		if !s.forget(number - int(s.device.Slots) + 1) {
+			return nil, fmt.Errorf("prepare segment %d of %s: the manifest still names the one in its place", number, next.path)
+		}
 		if err := s.begin(next); err != nil {
 			return nil, fmt.Errorf("prepare segment %d of %s: %w", number, next.path, err)
 		}
@@ -311,8 +326,11 @@ func (s *store) begin(next *segment) (err error) {
 
 // adopt gives a segment that was taken its final name.
 func (s *store) adopt(next *segment, at time.Time) {
-	final := s.christen(next, at)
-	next.final.Store(&final)
+	if final, err := s.christen(next, at); err != nil {
+		s.breakOff(err)
+	} else {
+		next.final.Store(&final)
+	}
 	if next.grows() {
 		s.running.Add(1)
 		go s.grow(next)
@@ -320,20 +338,25 @@ func (s *store) adopt(next *segment, at time.Time) {
 	s.prune()
 }
 
-// christen names a segment that was taken, durably, and returns its path.
-func (s *store) christen(next *segment, at time.Time) string {
+// christen names a segment that was taken, durably, and returns its path. Where it cannot, nothing in the segment is durable.
+func (s *store) christen(next *segment, at time.Time) (final string, err error) {
 	if s.device != nil {
-		return next.path
+		return next.path, s.nameInManifest(next)
 	}
-	final, err := s.names.christen(next, at, s.to.Exact)
+	final, err = s.names.christen(next, at, s.to.Exact)
 	if err != nil {
 		s.setTrouble(fmt.Errorf("name segment: %w", err))
 		final = next.path // recovery finds it there
 	}
-	if err := s.names.dir.Sync(); err != nil {
+	err = s.names.dir.Sync()
+	if s.manifest == nil && errors.Is(err, unix.EINVAL) { // this file system has no such call: fsync(2)
 		s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
+		err = nil
 	}
-	return final
+	if err != nil {
+		return final, fmt.Errorf("flush the name of segment %s: %w; what was written since may be lost", final, err)
+	}
+	return final, s.nameInManifest(next)
 }
 
 // discard removes a segment nobody took. One on a ring is ended with nothing in it,
@@ -367,7 +390,7 @@ func (s *store) Close() error {
 		s.indexer.close()
 	}
 	s.view.end()
-	return errors.Join(append(s.failed, s.closeDevice(), s.closeDir())...)
+	return errors.Join(append(s.failed, s.closeManifest(), s.closeDevice(), s.closeDir())...)
 }
 
 // closeDir closes the directory of files.

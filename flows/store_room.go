@@ -81,7 +81,7 @@ func (s *store) removeOldest() bool {
 		complete = complete[:max(0, len(complete)-1)]
 	}
 	for _, e := range complete {
-		if s.removeSegment(e.Path, &s.removed.keepFree) {
+		if s.forget(e.Number+1) && s.removeSegment(e.Path, &s.removed.keepFree) {
 			return true
 		}
 	}

@@ -33,7 +33,7 @@ func newCellar(t *testing.T) *cellar {
 // open opens the store; it is closed, nothing of it taken, before open returns.
 func (c *cellar) open(t *testing.T) error {
 	t.Helper()
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func TestStoreNumbers(t *testing.T) {
 	} {
 		c := newCellar(t)
 		c.put(t, name, cellarSegment(t, 1))
-		s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler))
+		s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +206,7 @@ func TestStoreNumbers(t *testing.T) {
 func TestNamesSort(t *testing.T) {
 	c := newCellar(t)
 	c.to.Segment.Keep = 3
-	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestNamesSort(t *testing.T) {
 func TestKeepOne(t *testing.T) {
 	c := newCellar(t)
 	c.to.Segment.Keep = 1
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestKeepOne(t *testing.T) {
 // theirs to do, and no reason to fail.
 func TestSegmentRemoved(t *testing.T) {
 	c := newCellar(t)
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)))
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

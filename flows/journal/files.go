@@ -11,9 +11,12 @@ import (
 )
 
 // files are the segments that begin with a prefix.
-type files struct{ pcapng.Names }
+type files struct {
+	pcapng.Names
+	prefix string
+}
 
-func newFiles(prefix string) *files { return &files{pcapng.NewNames(prefix)} }
+func newFiles(prefix string) *files { return &files{pcapng.NewNames(prefix), prefix} }
 
 func (s *files) list(from uint64) ([]piece, error) {
 	found, err := s.List()
@@ -23,10 +26,21 @@ func (s *files) list(from uint64) ([]piece, error) {
 	var all []piece
 	for _, f := range found {
 		if number := uint64(f.Number); number >= from {
-			all = append(all, piece{number, f.Path, f.Path})
+			all = append(all, piece{number, f.Path, f.Path, f.Prepared})
 		}
 	}
 	return all, nil
+}
+
+// openFile opens a file and finds out how long it is.
+func openFile(path string) (f *os.File, size int64, err error) {
+	if f, err = os.Open(path); err != nil {
+		return nil, 0, err
+	}
+	if size, err = f.Seek(0, io.SeekEnd); err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
 }
 
 func (s *files) open(p piece) (*segment, error) {
@@ -41,19 +55,33 @@ func (s *files) open(p piece) (*segment, error) {
 	return newSegment(p, f, f, size, false)
 }
 
+func (s *files) piece(number uint64) piece {
+	name := fmt.Sprintf("%s-...-%06d.pcapng", s.prefix, number)
+	return piece{number: number, name: name, path: name}
+}
+
+func (s *files) manifest() (Manifest, int, error) { return manifestOf(s.prefix) }
+
+// suspects is empty: all files are listed by their names.
+func (s *files) suspects(*Manifest) ([]piece, error) { return nil, nil }
+
 func (s *files) Close() error { return nil }
 
 // one is a single segment file.
 type one struct {
 	files
-	piece
+	path string
 }
 
-func single(path string) *one { return &one{piece: piece{1, path, path}} }
+func single(path string) *one { return &one{path: path} }
 
 func (s *one) list(from uint64) ([]piece, error) {
-	if from > s.number {
+	if from > 1 {
 		return nil, nil
 	}
-	return []piece{s.piece}, nil
+	return []piece{s.piece(1)}, nil
 }
+
+func (s *one) piece(number uint64) piece { return piece{number: number, name: s.path, path: s.path} }
+
+func (s *one) manifest() (Manifest, int, error) { return Manifest{}, 0, ErrNoManifest }

@@ -19,15 +19,16 @@ type Reader struct {
 	given   uint64 // position of the record that was given last; 0: none
 	seeking bool   // nothing was given yet, and what lies in front of next does not matter
 
-	at      *segment // being read; nil: none yet
-	later   []piece  // behind it, as last seen
-	void    uint64   // records from here on are a later run's; never: there is none
-	origins map[uint64]origin
-	batch   pcapng.Batch
-	found   []packet // of the batch, not looked at yet
-	counted counted
-	judged  judged // the batch that was read twice, since the first time its writer may have been at it
-	lost    error  // why records in front of the next one that is found are lost for certain; nil: they may still come
+	at       *segment // being read; nil: none yet
+	later    []piece  // behind it, as last seen
+	void     uint64   // records from here on are a later run's; never: there is none
+	origins  map[uint64]origin
+	batch    pcapng.Batch
+	found    []packet // of the batch, not looked at yet
+	counted  counted
+	judged   judged // the batch that was read twice, since the first time its writer may have been at it
+	promised uint64 // records in front of this position were durable when reading began
+	lost     error  // why records in front of the next one that is found are lost for certain; nil: they may still come
 }
 
 // Next is the next record. io.EOF: there is none, or not yet; ask again later. A *Gap or a *Cut says what is not as it
@@ -54,6 +55,30 @@ func (r *Reader) Close() error {
 
 // read is Next; without prove, what could be a crash's end of the log is taken for it, which is cheaper.
 func (r *Reader) read(prove bool) (Record, error) {
+	rec, err := r.find(prove)
+	if err == io.EOF && prove {
+		if g := r.broken(); g != nil {
+			return rec, g
+		}
+	}
+	return rec, err
+}
+
+// broken is a Gap where the log ends in front of what its manifest says was durable; nil: it does not.
+func (r *Reader) broken() *Gap {
+	if r.promised <= max(r.next, 1) {
+		return nil
+	}
+	g := &Gap{Position: max(r.next, 1), Err: ErrMissing}
+	g.Records = r.promised - g.Position
+	if r.at != nil {
+		g.Segment, g.Offset = r.at.name, r.at.walk.Place()
+	}
+	r.next, r.seeking, r.lost = r.promised, false, nil
+	return g
+}
+
+func (r *Reader) find(prove bool) (Record, error) {
 	for {
 		if r.at == nil {
 			if err := r.begin(); err != nil {

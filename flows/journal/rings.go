@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
@@ -63,6 +65,41 @@ func (s *rings) open(p piece) (*segment, error) {
 	}
 	opened.leading = head.FirstPacket == ring.Base(p.number)
 	return opened, nil
+}
+
+func (s *rings) manifest() (Manifest, int, error) {
+	ring.Refresh(s.file, ring.ManifestOffset, ManifestSize)
+	return readManifest(s.file, ring.ManifestOffset)
+}
+
+// suspects are segments whose slot has batches and no head. What a slot has from before it was part of the ring, or of a segment that was overwritten,
+// is none.
+func (s *rings) suspects(m *Manifest) (all []piece, err error) {
+	found, err := s.Generations(s.file)
+	if err != nil {
+		return nil, err
+	}
+	newest, oldest := uint64(0), uint64(1)
+	if len(found) > 0 {
+		newest = found[len(found)-1]
+	}
+	if m != nil {
+		newest, oldest = max(newest, m.Newest), m.Oldest
+	}
+	last := newest + 2 // the segment in use and the one that is prepared may both be damaged
+	for g := max(oldest, last-min(last, s.Slots)); g <= last; g++ {
+		if _, err := s.Head(s.file, g); err == nil {
+			continue
+		} else if !errors.Is(err, ring.ErrOverwritten) {
+			return nil, err
+		}
+		if left, ok, err := s.Remains(s.file, g); err != nil {
+			return nil, err
+		} else if ok && left == g && !slices.Contains(found, g) {
+			all = append(all, s.piece(g))
+		}
+	}
+	return all, nil
 }
 
 func (s *rings) Close() error { return s.file.Close() }

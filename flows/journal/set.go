@@ -15,6 +15,7 @@ type piece struct {
 	number uint64
 	name   string // for messages
 	path   string // of a file
+	ahead  bool   // it has the name of one that was prepared and not taken into use
 }
 
 // set is where a log's segments are.
@@ -23,11 +24,24 @@ type set interface {
 	list(from uint64) ([]piece, error)
 	// open opens a segment. Where it is gone, or no segment yet, the error matches errAbsent.
 	open(p piece) (*segment, error)
+	// piece is the segment with a number, which need not be there.
+	piece(number uint64) piece
+	// manifest is the newest intact copy, and how many others are damaged. ErrNoManifest: there is none.
+	manifest() (m Manifest, damaged int, err error)
+	// suspects are pieces that no list has, and that are segments whose head is damaged. The manifest is nil where there is none.
+	suspects(m *Manifest) ([]piece, error)
 	io.Closer
 }
 
 // errAbsent says that there is no such segment.
 var errAbsent = errors.New("there is no such segment")
+
+// headError says that what is in place of a segment has no head that can be read. It matches errAbsent.
+type headError struct{ cause error }
+
+func (e *headError) Error() string        { return fmt.Sprintf("its head cannot be read: %v", e.cause) }
+func (e *headError) Unwrap() error        { return e.cause }
+func (e *headError) Is(target error) bool { return target == errAbsent }
 
 // segment is one that is open for reading.
 type segment struct {
@@ -49,7 +63,7 @@ func newSegment(p piece, r io.ReaderAt, file io.Closer, size func() (int64, erro
 	}
 	_ = s.Close() // nothing was written
 	if errors.Is(err, pcapng.ErrNotSegment) {
-		return nil, fmt.Errorf("%w: %s: %w", errAbsent, p.name, err)
+		return nil, &headError{err}
 	}
 	return nil, fmt.Errorf("read %s: %w", p.name, err)
 }

@@ -15,6 +15,7 @@ type End struct {
 	Sessions map[uint64]uint64 // the last sequence of sessions, of the newest ones
 	Gaps     []*Gap            // what of the newest segments is lost though it was on stable storage: the first 1000
 	Lost     uint64            // records in all of them
+	Manifest *Manifest         // what the log says of itself; nil: it does not yet
 }
 
 const (
@@ -25,7 +26,8 @@ const (
 )
 
 // Tail finds the end of a log, which nobody writes. It is asked before the segments are recovered, as long as they tell
-// what the writer knew to be durable. PATH is as for Open; a device may also have no ring yet.
+// what the writer knew to be durable. PATH is as for Open; a device may also have no ring yet. A log that lacks what its manifest names, or of
+// which a head cannot be read, is a *DamagedError: it must not go on.
 func Tail(path string) (End, error) {
 	l, err := Open(path)
 	if errors.Is(err, ring.ErrNone) {
@@ -34,7 +36,16 @@ func Tail(path string) (End, error) {
 	if err != nil {
 		return End{}, err
 	}
-	end, err := l.tail(looked)
+	m, damage, err := l.check()
+	end := End{}
+	switch {
+	case err != nil:
+	case len(damage) > 0:
+		return end, errors.Join(&DamagedError{path, damage}, l.Close())
+	default:
+		end, err = l.tail(looked)
+		end.Manifest = m
+	}
 	if err = errors.Join(err, l.Close()); err != nil {
 		return End{}, fmt.Errorf("find the end of log %s: %w", path, err)
 	}
@@ -45,7 +56,7 @@ func (l *Log) tail(least int64) (End, error) {
 	r := l.Reader(0)
 	err := r.beginLate(least)
 	if err == io.EOF {
-		return End{Next: 1}, r.Close()
+		err = nil // there is no segment; the manifest may say that there were records
 	}
 	end := End{}
 	var s sessions
@@ -55,7 +66,7 @@ func (l *Log) tail(least int64) (End, error) {
 	if err == io.EOF {
 		err = nil
 	}
-	end.Next, end.Sessions = r.next, s.all()
+	end.Next, end.Sessions = max(r.next, 1), s.all()
 	return end, errors.Join(err, r.Close())
 }
 

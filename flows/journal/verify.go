@@ -36,10 +36,14 @@ type Report struct {
 	Next     uint64 // behind the last
 	Lost     uint64 // records between them that cannot be read any more
 	Gaps     []*Gap // where, the first 1000
+
+	Damage   []*Damage // what the manifest names and is not there, and heads that cannot be read
+	Manifest bool      // there is one, of which a copy is intact
+	Copies   int       // of the manifest that are damaged, as the next start mends
 }
 
-// Intact reports whether everything between the first record and the last is there.
-func (r *Report) Intact() bool { return r.Lost == 0 }
+// Intact reports whether everything between the first record and the last is there, and all that the manifest names.
+func (r *Report) Intact() bool { return r.Lost == 0 && len(r.Damage) == 0 }
 
 // Verify reads all of a log, twice. It may be written meanwhile; what is written then may be in the report or not.
 func Verify(path string) (Report, error) {
@@ -48,7 +52,15 @@ func Verify(path string) (Report, error) {
 		return Report{}, err
 	}
 	r := Report{}
-	err = l.walk(&r)
+	if _, r.Copies, err = l.set.manifest(); err == nil {
+		r.Manifest = true
+	} else {
+		r.Copies = 0
+	}
+	_, r.Damage, err = l.check()
+	if err == nil {
+		err = l.walk(&r)
+	}
 	if err == nil {
 		err = l.inspect(&r)
 	}

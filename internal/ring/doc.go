@@ -1,6 +1,6 @@
 // Package ring lays a ring of capture segments over a block device, and reads it.
 //
-//	offset 0      superblock, then zeros up to 1 MiB
+//	offset 0      superblock, then zeros up to 1 MiB, but for the manifest of a log at 64 KiB
 //	1 MiB         slot 0: a segment as package pcapng writes it
 //	1 MiB + size  slot 1 ...
 //	last MiB      zeros; the last 4096 bytes are a copy of the superblock

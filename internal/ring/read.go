@@ -32,6 +32,20 @@ func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
 	return head, err
 }
 
+// remainsLen is how much of a slot is looked at for what is left of a segment without a head.
+const remainsLen = 256 << 10
+
+// Remains is the newest generation of which batches are at the beginning of a generation's slot, whatever its head is; ok is false without any.
+func (r Ring) Remains(f io.ReaderAt, generation uint64) (g uint64, ok bool, err error) {
+	err = pcapng.EachMark(r.section(f, generation), int64(min(r.Size, remainsLen)), func(b pcapng.Batch) bool {
+		if is, ours := r.generation(b.Segment); ours && is%r.Slots == generation%r.Slots && is < maxGeneration {
+			g, ok = max(g, is), true
+		}
+		return true
+	})
+	return g, ok, err
+}
+
 // Begin is the time of the first packet in a generation's segment, in nanoseconds since the epoch; 0 when there is none
 // yet, or the segment is not there any more.
 func (r Ring) Begin(f io.ReaderAt, generation uint64) (uint64, error) {

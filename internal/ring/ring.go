@@ -15,6 +15,8 @@ const (
 	MinSlots = 3
 	// MaxSlot is the largest size of a slot in bytes. It holds fewer packets than a generation has numbers.
 	MaxSlot = 2 << 40
+	// ManifestOffset is where the manifest of a log lies on a device, in front of the slots.
+	ManifestOffset = 64 << 10
 	// margin is what is kept free of slots at both ends, in bytes.
 	margin = 1 << 20
 	// maxDevice bounds sizes, so that no sum of them overflows.

@@ -1,0 +1,182 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// Damage is what a log must have and has not, or what nobody can tell of it.
+type Damage struct {
+	First, Last uint64 // segments; 0: the manifest
+	Name        string
+	Err         error
+}
+
+func (d *Damage) Error() string {
+	switch {
+	case d.First == 0:
+		return d.Err.Error()
+	case d.First == d.Last:
+		return fmt.Sprintf("segment %d (%s): %v", d.First, d.Name, d.Err)
+	}
+	return fmt.Sprintf("segments %d to %d: %v", d.First, d.Last, d.Err)
+}
+
+func (d *Damage) Unwrap() error { return d.Err }
+
+// DamagedError says that a log must be mended before it goes on.
+type DamagedError struct {
+	Path   string
+	Damage []*Damage // one at least
+}
+
+func (e *DamagedError) Error() string {
+	more := ""
+	if n := len(e.Damage) - 1; n > 0 {
+		more = fmt.Sprintf("; and %d more", n)
+	}
+	return fmt.Sprintf("log %s is damaged: %v%s (see all with 'unifiedd log verify %s'; 'unifiedd log repair %s' says what can be kept, and mends it)",
+		e.Path, e.Damage[0], more, e.Path, e.Path)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Damage[0] }
+
+var (
+	errMissing  = errors.New("it is not there, and the manifest names it")
+	errWrongRun = errors.New("its head says that it is of another run than the manifest does")
+)
+
+// check compares a log with its manifest, and has it read again where it was written meanwhile. Without one, all that has the name of a segment
+// must be one. The manifest is nil where there is none.
+func (l *Log) check() (m *Manifest, all []*Damage, err error) {
+	for {
+		m, all, err = l.checkOnce()
+		if err != nil || len(all) == 0 || m == nil {
+			return m, all, err
+		}
+		if now, _, err := l.set.manifest(); err != nil || now.Generation == m.Generation {
+			return m, all, nil
+		}
+	}
+}
+
+func (l *Log) checkOnce() (m *Manifest, all []*Damage, err error) {
+	now, _, err := l.set.manifest()
+	switch {
+	case err == nil:
+		m = &now
+	case errors.Is(err, ErrManifest):
+		all = append(all, &Damage{Err: err})
+	case !errors.Is(err, ErrNoManifest):
+		return nil, nil, err
+	}
+	found, damaged, err := l.heads(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	all = append(all, damaged...)
+	if m == nil {
+		return nil, all, nil
+	}
+	for _, d := range damaged {
+		found = append(found, d.First)
+	}
+	slices.Sort(found)
+	return m, append(all, l.missing(m, found)...), nil
+}
+
+// heads looks at the head of each segment, and says which there are and which are damaged.
+func (l *Log) heads(m *Manifest) (found []uint64, damaged []*Damage, err error) {
+	list, err := l.set.list(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	suspects, err := l.set.suspects(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, p := range append(list, suspects...) {
+		bad, err := l.head(p, m)
+		switch {
+		case errors.Is(err, errAbsent):
+		case err != nil:
+			return nil, nil, err
+		case bad != nil:
+			damaged = append(damaged, &Damage{p.number, p.number, p.name, bad})
+		default:
+			found = append(found, p.number)
+		}
+	}
+	return found, damaged, nil
+}
+
+// head says what is wrong with the head of a segment. errAbsent: there is no segment, and need not be one.
+func (l *Log) head(p piece, m *Manifest) (bad, err error) {
+	s, err := l.set.open(p)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errAbsent
+	case errors.Is(err, errAbsent):
+		if m != nil && p.number < m.Oldest || p.ahead && (m == nil || !m.Names(p.number)) && !begun(p.path) {
+			return nil, errAbsent
+		}
+		return err, nil
+	case err != nil:
+		return nil, err
+	}
+	if m != nil && m.Names(p.number) {
+		if r, ok := m.runOf(p.number); ok && (r.Number != s.run || r.Start != s.start) {
+			bad = fmt.Errorf("%w: run %016x from position %d, and not run %016x from position %d", errWrongRun, s.run, s.start, r.Number, r.Start)
+		}
+	}
+	return bad, s.Close()
+}
+
+// begun reports whether a file without a head has batches.
+func begun(path string) (found bool) {
+	f, size, err := openFile(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	err = pcapng.EachMark(f, size, func(pcapng.Batch) bool { found = true; return false })
+	return found || err != nil
+}
+
+// missing are the segments that a manifest names, and that are not among those found, in order.
+func (l *Log) missing(m *Manifest, found []uint64) (all []*Damage) {
+	add := func(first, last uint64) {
+		for first <= last {
+			for _, a := range m.Absent {
+				if first >= a.First && first <= a.Last {
+					first = a.Last + 1
+				}
+			}
+			end := last
+			for _, a := range m.Absent {
+				if a.First > first && a.First <= end {
+					end = a.First - 1
+				}
+			}
+			if first <= end {
+				all = append(all, &Damage{first, end, l.set.piece(first).name, errMissing})
+			}
+			first = end + 1
+		}
+	}
+	next := m.Oldest
+	for _, n := range found {
+		if n > next && n <= m.Newest {
+			add(next, n-1)
+		}
+		next = max(next, n+1)
+	}
+	if next <= m.Newest {
+		add(next, m.Newest)
+	}
+	return all
+}

@@ -1,0 +1,231 @@
+package journal
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/unifiedd/unifiedd/internal/newfile"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
+// A manifest lies in two slots that are written in turn, each twice, a copy apart.
+const (
+	slotApart, copyApart = 128 << 10, 64 << 10
+	// ManifestSize is the bytes from the beginning of a manifest to its end.
+	ManifestSize = slotApart + copyApart + manifestLen
+	// ManifestSuffix is what the name of a manifest has behind that of the log.
+	ManifestSuffix = ".manifest"
+)
+
+// copies are the four places of a manifest.
+var copies = [4]int64{0, copyApart, slotApart, slotApart + copyApart}
+
+var (
+	// ErrNoManifest says that a log has none: it is new, or an older release's.
+	ErrNoManifest = errors.New("there is no manifest")
+	// ErrManifest says that no copy of a manifest is intact.
+	ErrManifest = errors.New("no copy of the manifest is intact")
+)
+
+// readManifest reads the newest intact copy of a manifest that begins at an offset. Others that are neither intact nor empty are counted.
+// ErrNoManifest: all are empty, or only the first was ever begun.
+func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error) {
+	var bad []error
+	found, empty := false, 0
+	for i, at := range copies {
+		b := make([]byte, manifestLen)
+		n, err := f.ReadAt(b, base+at)
+		if err != nil && err != io.EOF {
+			return m, 0, fmt.Errorf("read the manifest at offset %d: %w", base+at, err)
+		}
+		one, why := decodeManifest(b[:n])
+		switch {
+		case errors.Is(why, errEmptyManifest):
+			empty++
+		case why != nil:
+			bad = append(bad, fmt.Errorf("copy %d at offset %d: %w", i+1, base+at, why))
+		case !found || one.Generation > m.Generation:
+			m, found = one, true
+		}
+	}
+	switch {
+	case found:
+		return m, len(bad), nil
+	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring, where no file says that one was begun
+		return m, 0, ErrNoManifest
+	}
+	return m, len(bad), fmt.Errorf("%w: %w", ErrManifest, errors.Join(bad...))
+}
+
+// manifestOf reads the manifest beside files.
+func manifestOf(prefix string) (m Manifest, damaged int, err error) {
+	f, err := os.Open(prefix + ManifestSuffix)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, 0, ErrNoManifest
+	}
+	if err != nil {
+		return m, 0, err
+	}
+	defer f.Close()
+	if m, damaged, err = readManifest(f, 0); err != nil {
+		err = fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return m, damaged, err
+}
+
+// Keeper writes the manifest of a log. Its methods may be called from any goroutine.
+type Keeper struct {
+	mu      sync.Mutex
+	file    ring.File
+	own     *os.File // closed with the keeper; nil: the caller's
+	base    int64
+	now     Manifest
+	durable uint64 // generation of the newest that was flushed
+}
+
+// KeepFile keeps the manifest of a log in files, in a directory and with a name: m, as it was read. One that is not there yet is made, durably.
+// The file is first given to prepare.
+func KeepFile(d *newfile.Dir, name string, m Manifest, prepare func(*os.File) error) (*Keeper, error) {
+	f, err := d.OpenFile(name, os.O_RDWR)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f, err = makeManifest(d, name, m, prepare)
+	case err == nil:
+		if err = errors.Join(prepare(f), f.Sync()); err != nil { // what was read may be in the kernel's cache alone
+			err = errors.Join(err, f.Close())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("keep the manifest %s: %w", name, err)
+	}
+	return &Keeper{file: f, own: f, now: m, durable: m.Generation}, nil
+}
+
+// makeManifest makes the file of a manifest beside its place, so that there never is a part of one.
+func makeManifest(d *newfile.Dir, name string, m Manifest, prepare func(*os.File) error) (_ *os.File, err error) {
+	beside := "." + name + ".new"
+	if err := d.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	f, err := d.Create(beside, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err = prepare(f); err == nil {
+		_, err = f.WriteAt(make([]byte, ManifestSize), 0)
+	}
+	if err == nil {
+		err = putManifest(f, 0, m)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = d.Rename(beside, name)
+	}
+	if err == nil {
+		err = d.Sync()
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// KeepRing keeps the manifest of a log on a ring's device, which stays the caller's: m, as it was read, or fresh where there was none.
+func KeepRing(f ring.File, m Manifest, fresh bool) (*Keeper, error) {
+	err := error(nil)
+	if fresh { // one copy is durable before the other is begun: no crash leaves two that are torn
+		at := ring.ManifestOffset + int64(m.Generation%2)*slotApart
+		if _, err = f.WriteAt(m.encode(), at); err == nil {
+			err = f.Sync()
+		}
+		if err == nil {
+			_, err = f.WriteAt(m.encode(), at+copyApart)
+		}
+	}
+	if err = errors.Join(err, f.Sync()); err != nil {
+		return nil, fmt.Errorf("write the manifest of the log: %w", err)
+	}
+	return &Keeper{file: f, base: ring.ManifestOffset, now: m, durable: m.Generation}, nil
+}
+
+// putManifest writes both copies of a manifest.
+func putManifest(f io.WriterAt, base int64, m Manifest) error {
+	b := m.encode()
+	at := base + int64(m.Generation%2)*slotApart
+	_, err := f.WriteAt(b, at)
+	if err == nil {
+		_, err = f.WriteAt(b, at+copyApart)
+	}
+	return err
+}
+
+// Now is the manifest as it is, whose slices are not changed.
+func (k *Keeper) Now() Manifest {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now
+}
+
+// Update changes the manifest; with flush, durably. A slot that the disk may need after a crash is not written over. Where there is an error,
+// the manifest is what it was, and the change may be on the disk.
+func (k *Keeper) Update(flush bool, change func(*Manifest)) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	next := k.now
+	change(&next)
+	if next.Generation++; next.Generation%2 == k.durable%2 {
+		next.Generation++
+	}
+	err := putManifest(k.file, k.base, next)
+	if err == nil && flush {
+		err = k.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("write the manifest of the log: %w", err)
+	}
+	if k.now = next; flush {
+		k.durable = next.Generation
+	}
+	return nil
+}
+
+// Close closes what the keeper opened.
+func (k *Keeper) Close() error {
+	if k.own == nil {
+		return nil
+	}
+	return k.own.Close()
+}
+
+// NewLogID draws the id of a log.
+func NewLogID() (id [16]byte, err error) {
+	if _, err = rand.Read(id[:]); err != nil {
+		err = fmt.Errorf("draw the id of a log: %w", err)
+	}
+	return id, err
+}
+
+// BootID is the machine's since it started; zeros where that is not known.
+func BootID() (id [16]byte) {
+	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	var hex []byte
+	for _, c := range bytes.TrimSpace(text) {
+		if c != '-' {
+			hex = append(hex, c)
+		}
+	}
+	if len(hex) == 32 {
+		if _, err := fmt.Sscanf(string(hex), "%x", &hex); err == nil && len(hex) == 16 {
+			copy(id[:], hex)
+		}
+	}
+	return id
+}
