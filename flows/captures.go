@@ -9,6 +9,8 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/capinput"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
 )
@@ -17,13 +19,14 @@ import (
 type capture struct {
 	name    string
 	target  *nvme.Target
-	number  uint32 // in the queue, once it is in one
-	size    int64  // bytes of it that are read
-	growing bool   // a segment that was not completed: it may end in front of that
-	extra   uint8  // for capfile.Parser.Extra
-	copied  int64  // bytes that were copied into a temporary file, which is read then: it is compressed, or a pipe
-	cut     error  // why that ends before the capture does; nil: it does not
-	follows bool   // it goes on where the one in front of it ended: the time between them counts
+	number  uint32          // in the queue, once it is in one
+	size    int64           // bytes of it that are read
+	growing bool            // a segment that was not completed: it may end in front of that
+	links   []linktype.Type // of its interfaces, as far as they are described in front of the first packet
+	extra   uint8           // for capfile.Parser.Extra
+	copied  int64           // bytes that were copied into a temporary file, which is read then: it is compressed, or a pipe
+	cut     error           // why that ends before the capture does; nil: it does not
+	follows bool            // it goes on where the one in front of it ended: the time between them counts
 }
 
 // mostCaptures is how many files a flow has open.
@@ -96,10 +99,30 @@ func openCapture(o *opening, path string) (c capture, err error) {
 		return c, fmt.Errorf("read capture %s: it is empty", c.name)
 	}
 	c.extra = capfile.Probe(in, c.size)
+	c.links = capfile.Links(in, c.size, c.extra)
 	if c.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true, Buffered: true}); err == nil {
 		o.undo.add(c.target.Close)
 	}
 	return c, err
+}
+
+// checkLinks refuses captures whose packets do not begin with what those of an interface do. Of an interface that is described behind
+// the first packet of a capture the packets are counted, and not sent.
+func (r *reel) checkLinks(d netdev.Device) error {
+	for i := range r.all {
+		c := &r.all[i]
+		for _, of := range c.links {
+			switch {
+			case of.Like() == d.Link:
+			case len(c.links) > 1:
+				return fmt.Errorf("%w: capture %s has packets of several link types, %v among them, and %s takes %v (make a file of those alone: tshark -r %s -Y 'frame.interface_id == N' -w FILE)",
+					netdev.ErrLinkType, c.name, of, d.Describe(), d.Link, c.name)
+			default:
+				return fmt.Errorf("%w: packets of capture %s are %v, and %s takes %v", netdev.ErrLinkType, c.name, of, d.Describe(), d.Link)
+			}
+		}
+	}
+	return nil
 }
 
 // readable is how many bytes of a capture may be read, and whether it is a segment of ours that was not completed. What

@@ -8,6 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -21,6 +22,7 @@ type egress struct {
 	pace    pacer
 	spin    time.Duration
 	late    time.Duration
+	link    uint32          // LINKTYPE_ of the packets that it takes
 	longest uint64          // bytes of a packet that the interface takes
 	limit   uint64          // packets to send; 0: no limit
 	match   *filter.Matcher // nil: all are wanted
@@ -56,7 +58,7 @@ type egress struct {
 type unsent uint8
 
 const (
-	notEthernet unsent = iota
+	otherLink unsent = iota
 	cutShort
 	notMatched
 	tooLong
@@ -64,7 +66,7 @@ const (
 	unsents
 )
 
-var unsentNames = [unsents]string{"not_ethernet", "cut_short", "not_matched", "too_long", "too_short"}
+var unsentNames = [unsents]string{"other_link_type", "cut_short", "not_matched", "too_long", "too_short"}
 
 // shortestPacket is an Ethernet header.
 const shortestPacket = 14
@@ -72,8 +74,8 @@ const shortestPacket = 14
 // judge says why a packet is not to be sent; unsents: it is.
 func (e *egress) judge(p *capfile.Packet, r *reel) unsent {
 	switch {
-	case p.Link != capfile.LinkEthernet:
-		return notEthernet
+	case p.Link != e.link && uint32(linktype.Type(p.Link).Like()) != e.link:
+		return otherLink
 	case e.match != nil && !e.match.MatchCut(e.look(p, r), int(p.Orig)):
 		return notMatched
 	case p.Len < p.Orig:

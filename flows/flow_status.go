@@ -37,7 +37,8 @@ func (f *Flow) describe() FlowStatus {
 	c := f.settings()
 	return FlowStatus{
 		Name: c.Name, Kind: string(c.Kind()), From: origin(c.From), To: destination(c.To),
-		Worker: c.Worker, Layout: string(c.To.Layout), Filter: c.From.Wanted(),
+		ConfiguredAs: c.Named,
+		Worker:       c.Worker, Layout: string(c.To.Layout), Filter: c.From.Wanted(),
 		Passed: map[string]uint64{}, Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, DiskErrors: map[string]uint64{},
 	}
 }

@@ -63,7 +63,7 @@ func (all interfaces) Check() (waits error) {
 
 // SetFilter has all of them take what another filter wants; where one does not, none does.
 func (all interfaces) SetFilter(from, before config.From) error {
-	wanted, err := selection(from)
+	wanted, err := selection(from, all[0].Link())
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
@@ -36,7 +37,11 @@ const retryPause = 10 * time.Millisecond
 func (o *openInterfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	there := slices.IndexFunc(o.all, func(i *xdp.Interface) bool { return i.Name() == x.Interface })
+	name := x.Interface
+	if d, err := netdev.Find(name); err == nil { // it may be an alternative one
+		name = d.Name
+	}
+	there := slices.IndexFunc(o.all, func(i *xdp.Interface) bool { return i.Name() == name })
 	if there >= 0 {
 		i, err = o.all[there].Share(x)
 	} else {

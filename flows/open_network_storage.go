@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -46,7 +48,11 @@ func (n *intake) openNet(o *opening) (err error) {
 	if err := checkTakeOver(o.flow.From); err != nil {
 		return err
 	}
-	x, err := netConfig(o.flow, o.hands)
+	of, err := linkOf(o.flow)
+	if err != nil {
+		return err
+	}
+	x, err := netConfig(o.flow, o.hands, of)
 	if err != nil {
 		return err
 	}
@@ -74,7 +80,14 @@ func (n *intake) openNet(o *opening) (err error) {
 			return err
 		}
 		n.net = append(n.net, one)
+		if one.Link() != n.net[0].Link() {
+			err = fmt.Errorf("%w: packets of %s are %v, and those of %s are %v: make flows of them, since a capture has one link type",
+				netdev.ErrLinkType, n.net[0].Name(), n.net[0].Link(), one.Name(), one.Link())
+		}
 		o.undo.add(func() error { return o.shared.interfaces.close(one) })
+		if err != nil {
+			return err
+		}
 		for _, port := range one.Ports() {
 			o.undo.add(port.Close)
 			n.sources = append(n.sources, source{port: port, of: one, id: id, buf: make([]umem.Frame, burst+maxFragments)})
@@ -87,11 +100,24 @@ func (n *intake) openNet(o *opening) (err error) {
 	return nil
 }
 
-func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
+// linkOf is what packets of a flow's interface begin with. Copies are of Ethernet interfaces only.
+func linkOf(c config.Flow) (linktype.Type, error) {
+	if c.From.Mirror != "" {
+		return linktype.Ethernet, nil
+	}
+	d, err := netdev.Find(c.From.All()[0])
+	if err != nil {
+		return 0, err
+	}
+	return d.Link, d.Unknown()
+}
+
+func netConfig(c config.Flow, hands *umem.Holder, of linktype.Type) (xdp.Config, error) {
 	x := xdp.Config{
 		Interface: c.From.Interface, Holder: hands, Direction: xdp.Receive,
 		Shape: umem.Shape{MultiBuffer: true}, Timestamps: true, Promiscuous: c.From.Promiscuous,
 		BusyPoll: xdp.BusyPoll{Time: c.From.BusyPoll},
+		RawIP:    c.Kind() != config.KindNetworkRDMA, // whose peers and stages expect Ethernet
 	}
 	for _, q := range c.From.Queues {
 		x.Queues = append(x.Queues, uint32(q))
@@ -113,7 +139,7 @@ func netConfig(c config.Flow, hands *umem.Holder) (xdp.Config, error) {
 	if x.Policy, err = xdp.ParsePolicy(string(c.From.ZeroCopy)); err != nil {
 		return x, err
 	}
-	wanted, err := selection(c.From)
+	wanted, err := selection(c.From, of)
 	if err != nil {
 		return x, err
 	}
@@ -137,7 +163,7 @@ func (n *intake) describeHead(o *opening) (pcapng.Section, []pcapng.Interface) {
 		}
 		of, about := n.captured(name, s.port.Queue())
 		one := pcapng.Interface{
-			Name: of, Filter: shortened(from.Wanted()), LinkType: pcapng.LinkTypeEthernet,
+			Name: of, Filter: shortened(from.Wanted()), LinkType: uint16(s.of.Link()),
 			Description: about, Comment: from.CommentOf(slices.Index(n.net, s.of)),
 		}
 		ifs = append(ifs, one)

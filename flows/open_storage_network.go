@@ -6,6 +6,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/capfile"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
@@ -81,7 +82,18 @@ func (s *storageNetwork) openEgress(o *opening) (err error) {
 	if x.Policy, err = xdp.ParsePolicy(string(to.ZeroCopy)); err != nil {
 		return err
 	}
-	expr, err := parseFilter(o.flow.From.Filter)
+	card, err := netdev.Find(to.Interface)
+	if err == nil {
+		err = card.Sends()
+	}
+	if err != nil {
+		return err
+	}
+	x.RawIP, e.link = true, uint32(card.Link)
+	if err := s.reel.checkLinks(card); err != nil {
+		return err
+	}
+	expr, err := parseFilter(o.flow.From.Filter, card.Link)
 	if err != nil {
 		return err
 	}

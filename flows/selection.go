@@ -6,26 +6,27 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// selection is what the XDP program of a flow decides by.
-func selection(from config.From) (s bpf.Selection, err error) {
+// selection is what the XDP program of a flow decides by, for packets of a link type.
+func selection(from config.From, of linktype.Type) (s bpf.Selection, err error) {
 	switch {
 	case from.Object.File != "":
 		s.Own, err = bpf.ReadObject(from.Object.File, from.Object.Program)
 	case from.Rules != nil:
-		s.Rules, err = rules(from.Rules)
+		s.Rules, err = rules(from.Rules, of)
 	default:
-		s.Filter, err = parseFilter(from.Filter)
+		s.Filter, err = parseFilter(from.Filter, of)
 	}
 	return s, err
 }
 
-func rules(of []config.Rule) ([]bpf.Rule, error) {
+func rules(list []config.Rule, of linktype.Type) ([]bpf.Rule, error) {
 	actions := map[config.Action]bpf.Action{config.ActionTake: bpf.Take, config.ActionLeave: bpf.Leave, config.ActionDrop: bpf.Drop}
-	all := make([]bpf.Rule, len(of))
-	for i, r := range of {
-		match, err := parseFilter(r.Match)
+	all := make([]bpf.Rule, len(list))
+	for i, r := range list {
+		match, err := parseFilter(r.Match, of)
 		if err != nil {
 			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
 		}
@@ -35,11 +36,11 @@ func rules(of []config.Rule) ([]bpf.Rule, error) {
 }
 
 // parseFilter reads an expression; nil: every packet.
-func parseFilter(text string) (*filter.Expr, error) {
+func parseFilter(text string, of linktype.Type) (*filter.Expr, error) {
 	if text == "" {
 		return nil, nil
 	}
-	expr, err := filter.Parse(text)
+	expr, err := filter.ParseFor(of, text)
 	if err != nil {
 		return nil, fmt.Errorf("filter %q: %w", text, err)
 	}

@@ -47,16 +47,19 @@ type WorkerStatus struct {
 // FlowStatus is one flow: what came, where it went, what was lost and why, who
 // copied how much, and how far it is safe on disk.
 type FlowStatus struct {
-	Name   string    `json:"name"`
-	Kind   string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
-	State  State     `json:"state"`
-	Since  time.Time `json:"since"`           // of the state
-	Error  string    `json:"error,omitempty"` // why it failed, or what it is waiting for
-	From   string    `json:"from"`
-	To     string    `json:"to"`
-	Worker string    `json:"worker"`
-	Layout string    `json:"layout"`
-	Filter string    `json:"filter,omitempty"`
+	Name  string    `json:"name"`
+	Kind  string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
+	State State     `json:"state"`
+	Since time.Time `json:"since"`           // of the state
+	Error string    `json:"error,omitempty"` // why it failed, or what it is waiting for
+	From  string    `json:"from"`
+	To    string    `json:"to"`
+	// ConfiguredAs has the alternative names by which the configuration has interfaces, by their first names.
+	ConfiguredAs map[string]string `json:"configured_as,omitempty"`
+
+	Worker string `json:"worker"`
+	Layout string `json:"layout"`
+	Filter string `json:"filter,omitempty"`
 
 	Rules        []RuleStatus  `json:"rules,omitempty"`         // of the filter, in order
 	FilterCounts []CountStatus `json:"filter_counts,omitempty"` // of the user's own program

@@ -31,8 +31,11 @@ func (d Direction) sends() bool    { return d != Receive }
 // Holder has a meaning.
 type Config struct {
 	// Interface is the name of the interface in the network namespace of the
-	// calling thread.
+	// calling thread, or one of its alternative names.
 	Interface string
+	// RawIP takes also interfaces whose packets begin with the header of IP, such as tun and WireGuard. Without it Open
+	// refuses them with netdev.ErrLinkType: whoever reads the packets expects Ethernet.
+	RawIP bool
 	// Holder is the worker whose frames the ports take and to whom they give
 	// them. Its Book's Region is what is registered.
 	Holder *umem.Holder

@@ -8,6 +8,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
@@ -15,9 +17,11 @@ import (
 // the interface's network namespace and work from any thread.
 type device struct {
 	index  int
-	mtu    int    // bytes, when it was opened
-	queues uint32 // receive queues
-	node   int    // NUMA node
+	name   string        // when it was opened
+	link   linktype.Type // what its packets begin with
+	mtu    int           // bytes, when it was opened
+	queues uint32        // receive queues
+	node   int           // NUMA node
 	handle *netlink.Handle
 	ctl    int // a socket for ethtool requests
 
@@ -76,8 +80,12 @@ func (d *device) find(name string) (err error) {
 	if err != nil {
 		return linkError(err)
 	}
-	a := link.Attrs()
-	d.index, d.mtu, d.node = a.Index, a.MTU, numa.Unknown
+	found := netdev.Of(link)
+	if err := found.Unknown(); err != nil {
+		return err
+	}
+	a, name := link.Attrs(), found.Name // ethtool knows no alternative names that are long
+	d.index, d.link, d.mtu, d.node = a.Index, found.Link, a.MTU, numa.Unknown
 	if info, err := unix.IoctlGetEthtoolDrvinfo(d.ctl, name); err == nil {
 		d.node = numa.OfPCI(unix.ByteSliceToString(info.Bus_info[:]))
 	}
@@ -85,6 +93,7 @@ func (d *device) find(name string) (err error) {
 		return err
 	}
 	d.zcSegments = zcSegments(d.index)
+	d.name = name
 	return d.startCounting(name)
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -82,6 +84,10 @@ func (i *Interface) openAll() (err error) {
 	if i.device, err = findDevice(i.config.Interface); err != nil {
 		return err
 	}
+	i.config.Interface = i.device.name
+	if err := i.checkLink(); err != nil {
+		return err
+	}
 	queues, rest, err := i.config.choose(i.device.queues)
 	if err != nil {
 		return err
@@ -94,6 +100,35 @@ func (i *Interface) openAll() (err error) {
 		return err
 	}
 	return i.bindSomehow(queues)
+}
+
+// Link is what packets of the interface begin with.
+func (i *Interface) Link() linktype.Type { return i.device.link }
+
+// checkLink refuses an interface whose packets begin with something else than the caller expects.
+func (i *Interface) checkLink() error {
+	if i.device.link != linktype.Ethernet && !i.config.RawIP {
+		d, err := netdev.Find(i.device.name)
+		if err != nil {
+			return err
+		}
+		return d.NeedEthernet("what reads its packets")
+	}
+	return checkFilters(i.config.selection(), i.device)
+}
+
+// checkFilters refuses expressions about packets of another link type.
+func checkFilters(s bpf.Selection, d *device) error {
+	all := []*filter.Expr{s.Filter}
+	for _, r := range s.Rules {
+		all = append(all, r.Match)
+	}
+	for _, e := range all {
+		if e != nil && !e.Fits(d.link) {
+			return fmt.Errorf("%w: filter %q was compiled for packets of another link type, and those of %s are %v", netdev.ErrLinkType, e, d.name, d.link)
+		}
+	}
+	return nil
 }
 
 // receiveWhole has the card hand over packets as they were on the wire, and all of
@@ -351,6 +386,9 @@ func (i *Interface) Select(s bpf.Selection) error {
 	defer i.mu.Unlock()
 	if i.program == nil {
 		return fmt.Errorf("set the filter of %s: it was opened without a program", i.Name())
+	}
+	if err := checkFilters(s, i.device); err != nil {
+		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
 	i.company.mu.Lock()
 	defer i.company.mu.Unlock()

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -25,7 +27,7 @@ func (i *Interface) Share(c Config) (*Interface, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
 	}
-	if err := i.asked.sharedBy(&c); err != nil {
+	if err := i.sharedBy(&c); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
 	}
 	i.company.mu.Lock()
@@ -39,6 +41,21 @@ func (i *Interface) Share(c Config) (*Interface, error) {
 
 // ErrShared says that an interface cannot be shared so.
 var ErrShared = errors.New("the interface is open already, and cannot be shared")
+
+// sharedBy says what keeps c from sharing the interface, which may have another name in it.
+func (i *Interface) sharedBy(c *Config) error {
+	if d, err := netdev.Find(c.Interface); err == nil && d.Index == i.device.index {
+		c.Interface = i.asked.Interface
+	}
+	if err := i.asked.sharedBy(c); err != nil {
+		return err
+	}
+	c.Interface = i.config.Interface
+	if i.device.link != linktype.Ethernet && !c.RawIP {
+		return fmt.Errorf("%w: packets of %s are %v, and what reads them expects Ethernet", netdev.ErrLinkType, c.Interface, i.device.link)
+	}
+	return checkFilters(c.selection(), i.device)
+}
 
 // sharedBy says what keeps d from sharing an interface that was opened with c.
 func (c *Config) sharedBy(d *Config) error {

@@ -100,6 +100,7 @@ func (m *Mirror) find() (mtu int, err error) {
 		return 0, linkError(err)
 	}
 	a := l.Attrs()
+	m.name = a.Name // it may have been an alternative one
 	if a.EncapType != "ether" && a.EncapType != "loopback" {
 		return 0, fmt.Errorf("%w: it is of type %q (mirror the interface below it)", ErrNotEthernet, a.EncapType)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -169,7 +170,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	}
 	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents
 	c.Complete()
-	return c, c.Validate(config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
+	return c, c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find, CheckObject: checkObject})
 }
 
 func capture(parent context.Context, f captureFlags, cfg *config.Config, log *slog.Logger, stdout, stderr io.Writer) (err error) {

@@ -9,6 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 func newCheck() *cobra.Command {
@@ -47,12 +49,12 @@ what cannot change while it runs.`,
 
 // loadConfig reads a configuration, filters included.
 func loadConfig(file string) (*config.Config, error) {
-	return config.Load(file, config.Options{CheckFilter: checkFilter, CheckObject: checkObject})
+	return config.Load(file, config.Options{CheckFilter: checkFilter, CheckObject: checkObject, FindInterface: netdev.Find})
 }
 
 // checkFilter compiles a filter, so that one which is too large is found as well.
-func checkFilter(expr string) error {
-	e, err := filter.Parse(expr)
+func checkFilter(expr string, of linktype.Type) error {
+	e, err := filter.ParseFor(of, expr)
 	if err != nil {
 		return err
 	}

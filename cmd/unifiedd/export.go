@@ -16,6 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/capinput"
 	"github.com/unifiedd/unifiedd/internal/export"
+	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
@@ -85,9 +86,22 @@ func (f *exportFlags) choose(text string, now time.Time) (s export.Select, err e
 		return s, fmt.Errorf("filter %q: %w", text, err)
 	}
 	if !e.All() {
-		s.Match, s.Need = e.Matcher().MatchCut, e.Needs()
+		s.Need = e.Needs()
+		s.Filter = func(of linktype.Type) (export.Match, error) { return matchOf(text, of) }
 	}
 	return s, nil
+}
+
+// matchOf compiles a filter for packets of a link type.
+func matchOf(text string, of linktype.Type) (export.Match, error) {
+	if !filter.Takes(of.Like()) {
+		return nil, fmt.Errorf("filter %q: packets of this capture are of link type %v, and filters know %v and %v (export it without a filter)", text, of, linktype.Ethernet, linktype.RawIP)
+	}
+	e, err := filter.ParseFor(of.Like(), text)
+	if err != nil {
+		return nil, fmt.Errorf("filter %q for packets of link type %v: %w", text, of, err)
+	}
+	return e.Matcher().MatchCut, nil
 }
 
 func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err error) {

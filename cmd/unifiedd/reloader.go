@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // reloader reads a daemon's configuration again. Any goroutine may use it.
@@ -40,7 +41,7 @@ func (r *reloader) reload() (flows.ReloadStatus, error) {
 }
 
 func (r *reloader) load(running *config.Config) (*config.Config, error) {
-	return config.Load(r.file, config.Options{CheckFilter: checkFilter, CheckObject: checkObject, Running: running})
+	return config.Load(r.file, config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find, CheckObject: checkObject, Running: running})
 }
 
 // plan is what would become of flows: with the text of the file of that name, or with the
@@ -64,7 +65,7 @@ func parseFor(running *config.Config, name string, text io.Reader) (*config.Conf
 	if err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	return config.Parse(name, data, config.Options{CheckFilter: checkFilter, CheckObject: checkObject, Running: running})
+	return config.Parse(name, data, config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find, CheckObject: checkObject, Running: running})
 }
 
 // retryReload is how often a signal's reload is tried while another is under way: what it

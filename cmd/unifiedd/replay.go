@@ -14,6 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/capinput"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -143,7 +144,7 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 	one.To.MaxGap = time.Duration(f.maxSleep) * time.Millisecond
 	c.Flows = []config.Flow{one}
 	c.Complete()
-	return c, c.Validate(config.Options{CheckFilter: checkFilter})
+	return c, c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find})
 }
 
 // inputPath is what a capture is opened by: an absolute path, or standard input.

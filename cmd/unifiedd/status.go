@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"text/tabwriter"
@@ -76,6 +78,9 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 	}
 	from, to, _ := strings.Cut(f.Kind, "-")
 	fmt.Fprintf(w, "  path\t%s → %s (%s)\n", f.From, f.To, how(f, to == "storage"))
+	for _, name := range slices.Sorted(maps.Keys(f.ConfiguredAs)) {
+		fmt.Fprintf(w, "  interface\t%s, configured as %s\n", name, f.ConfiguredAs[name])
+	}
 	for _, far := range f.Far {
 		fmt.Fprintf(w, "  far\t%s\n", far)
 	}

@@ -20,6 +20,10 @@ type Flow struct {
 	// Watermarks bound what the flow holds. Not with KindStorageRDMA.
 	Watermarks Watermarks
 	Pos        Pos // where the flow is configured
+
+	// Named are the interfaces that the configuration has by an alternative name: that, by their first name, which stands
+	// here. Nil: there are none. It is no setting.
+	Named map[string]string
 }
 
 // Watermarks are numbers of frames that a flow holds between its ends, those of an extent counted each. With High of

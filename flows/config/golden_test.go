@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -23,7 +25,7 @@ func (e *filterError) Error() string { return `unexpected "!"` }
 func (e *filterError) Offset() int   { return e.offset }
 
 // noBang is a filter language in which everything but "!" is right.
-func noBang(expr string) error {
+func noBang(expr string, _ linktype.Type) error {
 	if i := strings.Index(expr, "!"); i >= 0 {
 		return &filterError{offset: i}
 	}

@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // maxFile is the largest file which is read, in bytes.
@@ -17,10 +20,13 @@ const maxFile = 1 << 20
 
 // Options are what a caller may add to the checks; the zero value adds nothing.
 type Options struct {
-	// CheckFilter, unless nil, says what is wrong with a filter expression. An
+	// CheckFilter, unless nil, says what is wrong with a filter expression for packets of a link type. An
 	// error which has a method Offset() int, found by errors.As, puts the caret
 	// under that byte of the expression.
-	CheckFilter func(expr string) error
+	CheckFilter func(expr string, of linktype.Type) error
+	// FindInterface, unless nil, looks a network interface up. One that it does not find keeps the name it has, and is
+	// taken for Ethernet; of others the Config has the first name, see [Flow.Named].
+	FindInterface func(name string) (netdev.Device, error)
 	// CheckObject, unless nil, says what is wrong with a program in an ELF object, or else
 	// its [Object.Digest].
 	CheckObject func(file, program string) (digest string, err error)

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
 // minimal is the shortest configuration there is.
@@ -27,7 +29,7 @@ var byValue = cmp.Comparer(func(a, b netip.Addr) bool { return a == b })
 func TestFull(t *testing.T) {
 	const file = "testdata/full.yaml"
 	var filters []string
-	c, err := Load(file, Options{CheckFilter: func(expr string) error {
+	c, err := Load(file, Options{CheckFilter: func(expr string, _ linktype.Type) error {
 		filters = append(filters, expr)
 		return nil
 	}, CheckObject: func(file, program string) (string, error) { return "digest", nil }})

@@ -181,7 +181,7 @@ func differences(path string, a, b reflect.Value) (paths []string) {
 		return paths
 	}
 	for i := range a.NumField() {
-		if name := a.Type().Field(i).Name; name != "Pos" {
+		if name := a.Type().Field(i).Name; name != "Pos" && name != "Named" {
 			paths = append(paths, differences(join(path, keyOf(name)), a.Field(i), b.Field(i))...)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // taken finds settings which may be had once and are had twice.
@@ -75,13 +77,12 @@ func isUser(s string) bool {
 	return s != "" && len(s) <= maxName && s[0] != '-' && !strings.ContainsFunc(s, bad)
 }
 
-// checkInterface says what dev_valid_name (net/core/dev.c) has against a name.
+// checkInterface says what the kernel has against a name, or an alternative name.
 func checkInterface(name string) error {
-	bad := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '/' || r == ':' }
-	if len(name) > maxInterface || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("%s cannot be the name of a network interface", quote(name))
+	if name == "" { // refused as missing
+		return nil
 	}
-	return nil
+	return netdev.ValidName(name)
 }
 
 // checkComment says what pcapng has against a comment, and how long it may be (internal/pcapng).

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // Bounds of settings. An extent holds the longest packet XDP passes on: 45
@@ -47,10 +50,13 @@ type validator struct {
 	onDisk  int // flows which write to storage
 	replays int // flows which read captures
 	long    int // extents for messages of the flows checked so far
+
+	devices map[string]netdev.Device // interfaces that were found, by name
+	link    linktype.Type            // of the packets that filters of the flow are about that is being checked
 }
 
 func validate(r *report, c *Config, o Options) {
-	v := &validator{report: r, Config: c, Options: o}
+	v := &validator{report: r, Config: c, Options: o, devices: map[string]netdev.Device{}}
 	v.onDisk, v.replays = v.countOnDisk()
 	v.region()
 	v.workers()

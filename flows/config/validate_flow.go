@@ -7,18 +7,16 @@ import (
 	"time"
 )
 
-// Bounds of a flow's settings. A device name has 15 bytes (IFNAMSIZ, linux/if.h)
-// and 4096 queues at most (rtnl_create_link, net/core/rtnetlink.c). A segment's
+// Bounds of a flow's settings. A device has 4096 queues at most (rtnl_create_link, net/core/rtnetlink.c). A segment's
 // name adds 41 bytes to its prefix, of the 255 a file name may have; paths have
 // 4095 (PATH_MAX).
 const (
-	maxInterface = 15
-	maxQueue     = 4095
-	minSegment   = MiB
-	maxSegment   = 64 * TiB
-	maxPath      = 4095 - maxSuffix
-	maxBase      = 255 - maxSuffix
-	maxSuffix    = 41
+	maxQueue   = 4095
+	minSegment = MiB
+	maxSegment = 64 * TiB
+	maxPath    = 4095 - maxSuffix
+	maxBase    = 255 - maxSuffix
+	maxSuffix  = 41
 )
 
 // Bounds of the entries of a ring.
@@ -37,11 +35,13 @@ func (v *validator) flows() {
 		names.take(join(path, "name"), f.Name)
 		v.worker(join(path, "worker"), f.Worker)
 		e := v.ends(path, f)
+		v.resolve(f)
 		v.meaning(path, f, e)
 		v.from(path, f, e)
 		v.stages(join(path, "stages"), f)
 		v.to(path, f, e)
 		v.watermarks(join(path, "watermarks"), f)
+		v.links(path, f, e)
 		shared.take(path, f)
 	}
 	shared.served()
@@ -210,7 +210,7 @@ func (v *validator) filter(path, expr string) {
 	if v.CheckFilter == nil {
 		return
 	}
-	err := v.CheckFilter(expr)
+	err := v.CheckFilter(expr, v.link)
 	if err == nil {
 		return
 	}

@@ -1,6 +1,11 @@
 package capfile
 
-import "io"
+import (
+	"io"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
+)
 
 // How much longer the headers of packets are in files of patched libpcaps.
 const (
@@ -60,4 +65,40 @@ func (p *Parser) fits(r io.ReaderAt, extra uint8) bool {
 		}
 	}
 	return true
+}
+
+// mostSteps bounds how much of a file Links looks at.
+const mostSteps = 1 << 16
+
+// Links are the link types of the interfaces that a capture of size bytes describes in front of its first packet, each once. What is wrong
+// with a capture is for who reads it to say.
+func Links(r io.ReaderAt, size int64, extra uint8) (all []linktype.Type) {
+	p := Parser{Extra: extra, Growing: true}
+	p.Begin(size)
+	var b [MaxWant]byte
+	for range mostSteps {
+		at, n := p.Want()
+		if n == 0 {
+			break
+		}
+		if _, err := r.ReadAt(b[:n], at); err != nil {
+			break
+		}
+		_, found, err := p.Give(b[:n])
+		if err != nil {
+			return nil
+		}
+		if found {
+			break
+		}
+	}
+	if p.fraction != 0 {
+		return []linktype.Type{linktype.Type(p.link)}
+	}
+	for i := range p.interfaces {
+		if of := linktype.Type(p.interfaces[i].link); !slices.Contains(all, of) {
+			all = append(all, of)
+		}
+	}
+	return all
 }

@@ -2,7 +2,6 @@ package export
 
 import (
 	"encoding/binary"
-	"fmt"
 	"io"
 
 	"github.com/unifiedd/unifiedd/internal/capfile"
@@ -44,7 +43,7 @@ func (e *Exporter) AddCapture(f io.ReaderAt, size int64) error {
 		}
 		e.sum.Seen++
 		one := pcapng.Packet{Time: found.Time, Data: data, OrigLen: found.Orig}
-		if !e.want.wants(&one) {
+		if !e.wants(&one) {
 			continue
 		}
 		if err := e.write(&one); err != nil {
@@ -55,9 +54,6 @@ func (e *Exporter) AddCapture(f io.ReaderAt, size int64) error {
 
 // beginLink has the next packets be of an interface of a link type.
 func (e *Exporter) beginLink(link uint32) error {
-	if link != capfile.LinkEthernet && e.want.Match != nil {
-		return fmt.Errorf("its packets are of link type %d, and the filter is for Ethernet: export it without a filter", link)
-	}
 	raw, err := pcapng.AppendStreamHead(nil, pcapng.Section{}, []pcapng.Interface{{LinkType: uint16(link)}})
 	if err != nil {
 		return err

@@ -2,10 +2,12 @@ package export
 
 import (
 	"bufio"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/need"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/ring"
@@ -13,13 +15,20 @@ import (
 
 // Select says which packets are exported. The zero value is all of them.
 type Select struct {
-	From, To uint64                              // nanoseconds since the epoch: from on, and before; 0: no bound
-	Match    func(frame []byte, length int) bool // of a frame of that length, or what was kept of it; keeps nothing of it; nil: every packet
-	Need     need.Need                           // what Match needs, for an index
+	From, To uint64    // nanoseconds since the epoch: from on, and before; 0: no bound
+	Filter   Filter    // nil: every packet
+	Need     need.Need // what Filter needs of Ethernet frames, for an index
 }
 
-func (s *Select) wants(p *pcapng.Packet) bool {
-	return p.Time >= s.From && (s.To == 0 || p.Time < s.To) && (s.Match == nil || s.Match(p.Data, int(p.OrigLen)))
+// Match tells whether a packet of that length, or what was kept of it, is wanted. It keeps nothing of it.
+type Match func(packet []byte, length int) bool
+
+// Filter makes the Match for packets of a link type, or says why there is none.
+type Filter func(of linktype.Type) (Match, error)
+
+func (e *Exporter) wants(p *pcapng.Packet) bool {
+	s := &e.want
+	return p.Time >= s.From && (s.To == 0 || p.Time < s.To) && (e.match == nil || e.match(p.Data, int(p.OrigLen)))
 }
 
 // Summary is what an export has done.
@@ -44,6 +53,7 @@ type Summary struct {
 type Exporter struct {
 	w          *bufio.Writer
 	want       Select
+	match      Match             // for packets of the link type of the first interface; nil: every packet
 	interfaces map[string]uint32 // in the output, by their description block
 	kind       []byte            // link type and snapshot length of the first
 	local      []uint32          // of the segment being read, as numbered in the output
@@ -136,6 +146,9 @@ var errKinds = errors.New("its link type or snapshot length is not that of the s
 // begin writes what of a segment's head is not in the output yet.
 func (e *Exporter) begin(head pcapng.Head) error {
 	if !e.begun {
+		if err := e.compile(linkOf(head.Interfaces[0])); err != nil {
+			return err
+		}
 		e.begun = true
 		if _, err := e.w.Write(head.Section); err != nil {
 			return err
@@ -163,6 +176,17 @@ func (e *Exporter) begin(head pcapng.Head) error {
 	return nil
 }
 
+// compile has the filter be for packets of a link type.
+func (e *Exporter) compile(of linktype.Type) (err error) {
+	if e.want.Filter != nil {
+		e.match, err = e.want.Filter(of)
+	}
+	return err
+}
+
+// linkOf is the link type in an Interface Description Block.
+func linkOf(raw []byte) linktype.Type { return linktype.Type(binary.LittleEndian.Uint16(raw[8:])) }
+
 // kindOf is the link type and the snapshot length in an Interface Description Block.
 func kindOf(raw []byte) []byte { return raw[8:16] }
 
@@ -170,7 +194,7 @@ func kindOf(raw []byte) []byte { return raw[8:16] }
 func (e *Exporter) batch(_ pcapng.Batch, data []byte) error {
 	return pcapng.EachPacket(data, func(p pcapng.Packet) error {
 		e.sum.Seen++
-		if !e.want.wants(&p) {
+		if !e.wants(&p) {
 			return nil
 		}
 		return e.write(&p)

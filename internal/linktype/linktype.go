@@ -12,6 +12,16 @@ const (
 	RawIP    Type = 101 // begins with the header of IPv4 or IPv6
 )
 
+// Like is the type itself, or raw IP for the other numbers of packets that begin with the header of IP: those of one version, and
+// those by which DLT_RAW went on some systems.
+func (t Type) Like() Type {
+	switch t {
+	case 12, 14, 228, 229:
+		return RawIP
+	}
+	return t
+}
+
 // names are what tcpdump calls the types that captures have most often.
 var names = map[Type]string{
 	0: "NULL", Ethernet: "EN10MB", 9: "PPP", 10: "FDDI", 50: "PPP_SERIAL", 51: "PPP_ETHER", RawIP: "RAW", 104: "C_HDLC",

@@ -66,6 +66,9 @@ func Find(name string) (Device, error) {
 func Of(link netlink.Link) Device {
 	a := link.Attrs()
 	d := Device{Name: a.Name, Index: a.Index, MTU: a.MTU, Encap: a.EncapType, Kind: link.Type()}
+	if d.Kind == "tuntap" { // netlink's word for both
+		d.Kind = "tun"
+	}
 	if d.Encap == unnamedRawIP {
 		d.Encap = "rawip"
 	}
@@ -111,4 +114,13 @@ func (d Device) Unknown() error {
 		return nil
 	}
 	return fmt.Errorf("%w: packets of %s begin with neither an Ethernet nor an IP header, so neither filters nor captures of them are possible (use the interface below it)", ErrLinkType, d.Describe())
+}
+
+// Sends says what keeps packets from being sent by the device as they are. Of those without Ethernet headers only tun hands on what it is
+// given: WireGuard and tunnels of the kernel ask for a protocol that comes with each packet, and AF_XDP gives none.
+func (d Device) Sends() error {
+	if d.Known && d.Link != linktype.Ethernet && d.Kind != "tun" {
+		return fmt.Errorf("%w: packets of %s have no Ethernet header, and the kernel drops those that are sent to it without a protocol (send by the interface below it)", ErrLinkType, d.Describe())
+	}
+	return d.Unknown()
 }

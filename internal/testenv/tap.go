@@ -52,18 +52,37 @@ func NewTap(t testing.TB, o PairOptions) *Tap {
 // open any more (Documentation/networking/tuntap.rst).
 func openTap(t testing.TB, name string) *os.File {
 	t.Helper()
+	return openTunTap(t, name, unix.IFF_TAP)
+}
+
+func openTunTap(t testing.TB, name string, mode uint16) *os.File {
+	t.Helper()
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatalf("open /dev/net/tun: %v (load the module tun)", err)
 	}
 	request, err := unix.NewIfreq(name)
 	if err == nil {
-		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+		request.SetUint16(mode | unix.IFF_NO_PI)
 		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}
 	if err != nil {
 		_ = unix.Close(fd)
-		t.Fatalf("make the tap interface %s: %v", name, err)
+		t.Fatalf("make the interface %s: %v", name, err)
 	}
 	return os.NewFile(uintptr(fd), name)
+}
+
+// NewTun makes a tun interface in a namespace of its own, which is up. Its packets begin with the header of IP; File is as a Tap's. Everything
+// is removed at the end of the test.
+func NewTun(t testing.TB) *Tap {
+	t.Helper()
+	tun := &Tap{End: newEnd(t, 'N', 1, PairOptions{})}
+	tun.PeerIP = tun.IP.Next()
+	tun.Do(t, func() { tun.File = openTunTap(t, tun.Ifname, unix.IFF_TUN) })
+	t.Cleanup(func() { tun.File.Close() })
+	tun.Index = tun.link(t).Attrs().Index
+	tun.Run(t, "ip", "addr", "add", tun.IP.String()+"/24", "dev", tun.Ifname)
+	tun.Run(t, "ip", "link", "set", tun.Ifname, "up")
+	return tun
 }

@@ -161,7 +161,7 @@ func refusedInSoftware(t *testing.T, p place) {
 		args []string
 		want string
 	}{
-		"no such interface": {[]string{"none0", "roce:none0", noDisk, p.server}, "ip link lists them"},
+		"no such interface": {[]string{"none0", "roce:none0", noDisk, p.server}, "ip link"},
 		"loopback":          {[]string{"lo", "roce:lo", noDisk, p.server}, "lo"},
 		"no server":         {p.asClient("-timeout 2s"), "connection refused"},
 		"no such GID":       {p.asClient("-gid 200"), "-gid 200"},

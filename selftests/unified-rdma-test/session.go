@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -79,15 +80,22 @@ func (s *session) register() (err error) {
 
 // checkInterface holds the interface to be there, and to be the device's where it has one.
 func checkInterface(iface, device string) error {
-	i, err := net.InterfaceByName(iface)
+	d, err := netdev.Find(iface)
+	if err == nil {
+		err = d.NeedEthernet("RDMA")
+	}
 	if err != nil {
-		return fmt.Errorf("IFACE %s: there is no such network interface (ip link lists them)", iface)
+		return fmt.Errorf("IFACE %s: %w", iface, err)
+	}
+	i, err := net.InterfaceByIndex(d.Index)
+	if err != nil {
+		return fmt.Errorf("IFACE %s: %w", iface, err)
 	}
 	if i.Flags&net.FlagUp == 0 {
 		return fmt.Errorf("IFACE %s is down: ip link set %s up", iface, iface)
 	}
 	b, err := os.ReadFile("/sys/class/infiniband/" + device + "/ports/1/gid_attrs/ndevs/0")
-	if of := strings.TrimSpace(string(b)); err == nil && of != iface {
+	if of := strings.TrimSpace(string(b)); err == nil && of != d.Name {
 		return fmt.Errorf("RDMA_DEV %s is a device of %s, not of IFACE %s", device, of, iface)
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -69,8 +70,11 @@ func (s *session) look() (queues []uint32, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("look %s up: %w (see: ip link)", s.options.iface, err)
 	}
+	if err := netdev.Of(link).NeedEthernet("this test"); err != nil {
+		return nil, err
+	}
 	a := link.Attrs()
-	s.mtu = a.MTU
+	s.options.iface, s.mtu = a.Name, a.MTU
 	if n := copy(s.mac[:], a.HardwareAddr); n != len(s.mac) {
 		return nil, fmt.Errorf("%s is no Ethernet interface: its address is %q", s.options.iface, a.HardwareAddr)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
@@ -90,7 +91,7 @@ func (i *Interface) find(name string) error {
 			return linkError(err)
 		}
 		i.index = l.Attrs().Index
-		return nil
+		return netdev.Of(l).NeedEthernet("RoCE")
 	})
 	if err != nil {
 		return err

@@ -13,6 +13,8 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/hostroute"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -33,16 +35,19 @@ func examineInterface(name string, n needs) []Check {
 	if err != nil {
 		return []Check{fail("interface", "%v", err).with("ip link, for those there are")}
 	}
+	device := netdev.Of(link)
+	asked := n.wants(name)
+	name = device.Name // not an alternative one, by which others find it, too
 	c := card{LinkAttrs: link.Attrs(), bad: Warn, frame: uint32(n.Region.Frame), region: n.Region.Node}
 	c.driver, c.bus = driver(name, link)
-	if n.wants(name) {
+	if asked || n.wants(name) {
 		c.bad = Fail
 	}
 	c.flow, c.hasFlow = n.flowOn(name)
 	if c.bad != Fail && c.Flags&net.FlagUp == 0 {
 		return []Check{ok("state", "driver %s, down; nobody asked for it, so it is not examined further", c.driver)}
 	}
-	checks := append([]Check{c.state(), c.nativeXDP(), c.zeroCopy(), c.queues(), c.steering(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
+	checks := append([]Check{c.state(), c.link(device), c.nativeXDP(), c.zeroCopy(), c.queues(), c.steering(), c.mtu(), c.program(), c.defaultRoute(), c.node()},
 		c.offloads()...)
 	return append(checks, c.roce()...)
 }
@@ -60,6 +65,20 @@ func driver(name string, link netlink.Link) (driver, bus string) {
 		return link.Type(), ""
 	}
 	return unix.ByteSliceToString(info.Driver[:]), unix.ByteSliceToString(info.Bus_info[:])
+}
+
+// link says what packets begin with, which is not for every flow.
+func (c card) link(d netdev.Device) Check {
+	const name = "link type"
+	switch {
+	case !d.Known:
+		return ok(name, "%v", d.Unknown()).as(c.bad).with("use the interface below it")
+	case d.Link == linktype.Ethernet:
+		return ok(name, "%v", d.Link)
+	case c.hasFlow && c.flow.Kind() == config.KindNetworkRDMA:
+		return ok(name, "%v", d.NeedEthernet("flow "+c.flow.Name)).as(c.bad).with("capture it to a file")
+	}
+	return ok(name, "%v: packets begin with the IP header; captures and filters know that, RoCE, mirror and flows to RDMA need Ethernet", d.Link)
 }
 
 func (c card) state() Check {
