@@ -209,6 +209,31 @@ func TestPrintsWhatMeansTheSame(t *testing.T) {
 	}
 }
 
+// TestManual: each form of the manual is taken or refused as by tcpdump, and means the same.
+func TestManual(t *testing.T) {
+	r := rand.New(rand.NewPCG(13, 6))
+	packets := [][]byte{
+		pad(ethernet(poolMAC[0], poolMAC[1], nil, 0x0800, ipv4("127.0.0.1", "10.0.0.2", 6, 0, 0, ports(20, 22)))),
+		pad(ethernet(poolMAC[0], poolMAC[1], nil, 0x0800, ipv4("10.0.0.2", "127.0.0.0", 17, 0, 0, ports(123, 69)))),
+		pad(ethernet(poolMAC[0], poolMAC[1], nil, 0x0800, ipv4("169.254.0.0", "10.0.0.2", 88, 0, 0, ports(1, 2)))),
+	}
+	for len(packets) < 200 {
+		packets = append(packets, randomPlain(r), randomAny(r), randomLayered(r))
+	}
+	file := writePcap(t, packets)
+	p := mustLoad(t, Config{})
+	for _, text := range expressions(t, "manual.txt") {
+		refused, _, says := theirVerdict(t, linktype.Ethernet, text)
+		if e, err := filter.Parse(text); (err != nil) != refused {
+			t.Errorf("%q is read as %v (%v), and tcpdump says %q", text, e, err, says)
+			continue
+		}
+		if !refused {
+			verdicts(t, p, text, file, packets)
+		}
+	}
+}
+
 // TestRefusesWhatTcpdumpRefuses: mistakes are mistakes to both. What only this project
 // refuses is listed in a file of its own.
 func TestRefusesWhatTcpdumpRefuses(t *testing.T) {

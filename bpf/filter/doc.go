@@ -25,9 +25,13 @@
 // without qualifiers takes those of the value before it: "host a or b", "port (80 or
 // 443)". The empty expression accepts everything.
 //
-// Refused, with what to write instead, are names of hosts, which would have to be
-// looked up, "ip broadcast", for which a mask is missing, inbound and outbound, which no
-// packet says, and tests of other link layers than Ethernet.
+// Names stand for numbers where tcpdump has them so: services and ranges of them, protocols
+// (/etc/protocols), networks (/etc/networks), Ethernet addresses (/etc/ethers), and hosts, which Parse
+// asks the resolver for, 5 s at most; an expression is about the addresses that they had then.
+//
+// Refused, with what to write instead, are "ip broadcast", for which a mask is missing,
+// inbound and outbound, which no packet says, addresses of DECnet, and tests of other link
+// layers.
 //
 // An expression that no packet satisfies is refused, as tcpdump does: the error matches [ErrRejectsAll].
 // rejectsAll follows the ways through the program that lead to accept, with the bits and ranges that each test

@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -15,11 +16,11 @@ func (q qualifiers) expected() string {
 	switch q.kind {
 	case "host":
 		if q.proto == "ether" {
-			return "a MAC address such as 02:00:00:00:00:01"
+			return "a MAC address such as 02:00:00:00:00:01, or a name of /etc/ethers"
 		}
-		return "an IPv4 or IPv6 address (names of hosts are not looked up)"
+		return "an IPv4 or IPv6 address, or the name of a host"
 	case "net":
-		return "a network such as 10.0.0.0/8 or 2001:db8::/32"
+		return "a network such as 10.0.0.0/8 or 2001:db8::/32, or a name of /etc/networks"
 	case "port":
 		return "a port from 0 to 65535, or the name of a service"
 	case "portrange":
@@ -61,18 +62,59 @@ func (q qualifiers) text(kind, value string) string {
 }
 
 func (q qualifiers) address(t token) (*node, error) {
+	name := strings.TrimPrefix(t.text, `\`)
 	switch {
 	case q.proto == "ether":
 		return q.mac(t)
 	case strings.Contains(t.text, ":"):
 		return q.address6(t)
+	case q.kind == "host" && isHostName(name):
+		return q.host(t, name)
+	case isHostName(name):
+		if address, ok := networkNamed(name); ok {
+			return q.test4(t, address, 32)
+		}
 	}
 	return q.address4(t)
+}
+
+// host makes the tests of all addresses of a host that has a name.
+func (q qualifiers) host(t token, name string) (*node, error) {
+	found, err := hostNamed(name)
+	if err != nil {
+		return nil, &Error{offset: t.offset, problem: fmt.Sprintf("look up host %s: %v", t, err), expected: q.expected()}
+	}
+	var all *node
+	for _, a := range found {
+		at, address := token{word, a.String(), t.offset}, q.address4
+		switch {
+		case a.Is6() && (q.proto == "" || q.proto == "ip6"):
+			address = q.address6
+		case a.Is6() || q.proto == "ip6":
+			continue
+		}
+		one, err := address(at)
+		if err != nil {
+			return nil, err
+		}
+		if all == nil {
+			all = one
+		} else {
+			all = join(opOr, all, one)
+		}
+	}
+	if all == nil {
+		return nil, &Error{offset: t.offset, problem: fmt.Sprintf("host %s has no address of %s, only %v", t, q.proto, found)}
+	}
+	return all, nil
 }
 
 // mac makes the test of an Ethernet address.
 func (q qualifiers) mac(t token) (*node, error) {
 	mac, ok := parseMAC(t.text)
+	if !ok {
+		mac, ok = etherNamed(strings.TrimPrefix(t.text, `\`))
+	}
 	if !ok {
 		return nil, q.wrong(t, "")
 	}
@@ -164,6 +206,15 @@ func (q qualifiers) address4(t token) (*node, error) {
 	if address&^mask != 0 {
 		return nil, strayBits(t, prefix4(address&mask, bits).String())
 	}
+	return q.test4(t, address, bits)
+}
+
+// test4 makes the test of an IPv4 address or network.
+func (q qualifiers) test4(t token, address uint32, bits int) (*node, error) {
+	mask := uint32(math.MaxUint32 << (32 - bits))
+	if q.proto == "ip6" {
+		return nil, &Error{offset: t.offset, problem: t.String() + " is not an address of " + q.proto}
+	}
 	return leafNode(t.offset, q.text4(address, bits), func(g *generator) cond {
 		return g.hostIs(g.family(q.proto), q.dir, address, mask)
 	}).needing(addressNeed(prefix4(address, bits))), nil
@@ -247,26 +298,52 @@ func (q qualifiers) ports(t token) (*node, error) {
 	return q.portNode(t, proto, low, low)
 }
 
-// portRange reads two ports with a dash between.
+// portRange reads two ports with a dash between; names may have dashes, too. Ports of two protocols, or of none in particular, make a range
+// of any; as in libpcap, the lower may come last.
 func (q qualifiers) portRange(t token) (*node, error) {
 	if q.kind != "portrange" {
 		return nil, q.wrong(t, "portrange "+t.text)
 	}
-	from, to, _ := strings.Cut(t.text, "-")
-	low, proto, err := q.port(token{word, from, t.offset})
-	if err != nil {
-		return nil, err
+	bare := q
+	bare.proto = ""
+	var why error
+	for at := range len(t.text) {
+		if t.text[at] != '-' {
+			continue
+		}
+		low, proto, err := bare.port(token{word, t.text[:at], t.offset})
+		if err != nil {
+			why = cmp.Or(why, err)
+			continue
+		}
+		high, other, err := bare.port(token{word, t.text[at+1:], t.offset + at + 1})
+		if err != nil {
+			why = err
+			continue
+		}
+		return q.portRangeOf(t, min(low, high), max(low, high), proto, other)
 	}
-	high, other, err := q.port(token{word, to, t.offset + len(from) + 1})
-	switch {
-	case err != nil:
-		return nil, err
-	case low > high:
-		return nil, &Error{offset: t.offset, problem: t.String() + " ends before it begins", suggest: fmt.Sprintf("%d-%d", high, low)}
-	case proto != other:
-		return nil, &Error{offset: t.offset, problem: t.String() + " are ports of two protocols", expected: "numbers"}
+	return nil, why
+}
+
+// portRangeOf makes the test of a range whose ports are of two protocols.
+func (q qualifiers) portRangeOf(t token, low, high, proto, other int) (*node, error) {
+	if proto != other {
+		proto = anyNumber
+	}
+	if q.proto != "" {
+		if own := ipProtocols[q.proto]; proto == anyNumber {
+			proto = own
+		} else if proto != own {
+			return nil, ofOther(t, proto, q.proto)
+		}
 	}
 	return q.portNode(t, proto, low, high)
+}
+
+// ofOther is the error for ports whose names are those of another protocol.
+func ofOther(t token, proto int, wanted string) error {
+	return &Error{offset: t.offset, problem: fmt.Sprintf("%s is a port of %s, not of %s", t, nameOf(ipProtocols, proto), wanted), expected: "its number"}
 }
 
 // port reads one port, by number or name, and the protocol it is of.
@@ -287,8 +364,7 @@ func (q qualifiers) port(t token) (port, proto int, err error) {
 	case proto == anyNumber:
 		return port, of, nil
 	case of != anyNumber && of != proto:
-		return 0, 0, &Error{offset: t.offset, problem: fmt.Sprintf("%s is a port of %s, not of %s", t, nameOf(ipProtocols, of), q.proto),
-			expected: "its number"}
+		return 0, 0, ofOther(t, of, q.proto)
 	}
 	return port, proto, nil
 }
@@ -338,7 +414,11 @@ func (q qualifiers) protocol(t token) (*node, error) {
 }
 
 func (q qualifiers) protocolNumber(t token, names map[string]int, most uint32) (int, error) {
-	if n, ok := names[strings.TrimPrefix(t.text, `\`)]; ok {
+	name := strings.TrimPrefix(t.text, `\`)
+	if n, ok := names[name]; ok {
+		return n, nil
+	}
+	if n, ok := protocolNamed(name); ok && most == 255 && q.proto != "iso" && q.proto != "isis" {
 		return n, nil
 	}
 	if n, ok := number(t.text); ok && n <= most {

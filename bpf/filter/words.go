@@ -61,7 +61,7 @@ var llcKinds = map[string][2]uint32{
 var refused = map[string]string{
 	"inbound":  "a packet does not say its direction: a capture takes what is received, and with --mirror what is chosen there",
 	"outbound": "a packet does not say its direction: a capture takes what is sent only with --mirror",
-	"gateway":  "names of hosts are not looked up: write ether host MAC and not host ADDRESS",
+	"gateway":  "tcpdump has it without IPv6 only: write ether host NAME and not host NAME, or their addresses",
 	"ifindex":  "one interface is filtered at a time: leave the word out",
 	"byte":     "write ether[N] = V",
 	"radio":    noWLAN, "type": noWLAN, "subtype": noWLAN, "subtypes": noWLAN, "direction": noWLAN, "dir": noWLAN,
@@ -69,7 +69,7 @@ var refused = map[string]string{
 	"address3": noWLAN, "address4": noWLAN, "ra": noWLAN, "ta": noWLAN,
 	"on": noPF, "ifname": noPF, "rnr": noPF, "rulenum": noPF, "reason": noPF, "rset": noPF, "ruleset": noPF, "srnr": noPF,
 	"subrulenum": noPF, "action": noPF,
-	"lane": noATM, "llcatm": noATM, "oamf4": noATM, "oamf4sc": noATM, "oamf4ec": noATM, "oam": noATM, "metac": noATM,
+	"lane": noATM, "llcatm": noATM, "oamf4": noATM, "oamf4s": noATM, "oamf4e": noATM, "oamf4sc": noATM, "oamf4ec": noATM, "oam": noATM, "metac": noATM,
 	"bcc": noATM, "sc": noATM, "ilmic": noATM, "vpi": noATM, "vci": noATM, "connectmsg": noATM, "metaconnect": noATM,
 	"fisu": noSS7, "lssu": noSS7, "lsu": noSS7, "msu": noSS7, "hfisu": noSS7, "hlssu": noSS7, "hmsu": noSS7,
 	"sio": noSS7, "opc": noSS7, "dpc": noSS7, "sls": noSS7, "hsio": noSS7, "hopc": noSS7, "hdpc": noSS7, "hsls": noSS7,

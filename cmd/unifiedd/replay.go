@@ -49,7 +49,7 @@ in them. A FILE is a pcap or pcapng capture of any program, also one that is bei
 written, or the prefix of the segments of a recording flow, what its to.file says.
 
 The disk reads them into memory that it shares with the interface, and they are sent
-from there. Packets that cannot be sent (of another link type than Ethernet, cut by a
+from there. Packets that cannot be sent (of another link type than the interface's, cut by a
 snapshot length, too long for the interface) are counted by their reason. The interface
 goes on with the host's own traffic.`,
 		Example: `  unifiedd replay -i eth1 feed.pcapng

@@ -1,0 +1,89 @@
+package filter
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Files of names, and how long a host is looked up.
+var (
+	protocolsFile = "/etc/protocols"
+	networksFile  = "/etc/networks"
+	ethersFile    = "/etc/ethers"
+)
+
+const lookupTimeout = 5 * time.Second
+
+// hostNamed are the addresses of a host, by the resolver of this machine, each once.
+func hostNamed(name string) ([]netip.Addr, error) {
+	ctx, end := context.WithTimeout(context.Background(), lookupTimeout)
+	defer end()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", name)
+	for i := range found {
+		found[i] = found[i].Unmap().WithZone("")
+	}
+	slices.SortFunc(found, netip.Addr.Compare)
+	return slices.Compact(found), err
+}
+
+// isHostName tells names that are looked up from numbers that are mistaken.
+func isHostName(text string) bool {
+	return !strings.ContainsAny(text, ":/") && strings.ContainsFunc(text, func(r rune) bool { return r < 0x80 && isLetter(byte(r)) }) &&
+		!strings.HasPrefix(text, "0x")
+}
+
+// fields are the lines of a file of names, less what is behind #. A file that is not there has none.
+func fields(file string, each func([]string) bool) {
+	f, err := os.Open(file)
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	for s := bufio.NewScanner(f); s.Scan(); {
+		line, _, _ := strings.Cut(s.Text(), "#")
+		if all := strings.Fields(line); len(all) > 1 && each(all) {
+			return
+		}
+	}
+}
+
+// protocolNamed is the number of a protocol of IP, as getprotobyname(3) has it.
+func protocolNamed(name string) (number int, ok bool) {
+	fields(protocolsFile, func(f []string) bool {
+		n, err := strconv.ParseUint(f[1], 10, 8)
+		if ok = err == nil && (f[0] == name || slices.Contains(f[2:], name)); ok {
+			number = int(n)
+		}
+		return ok
+	})
+	return number, ok
+}
+
+// networkNamed is the address of a network, as getnetbyname(3) has it.
+func networkNamed(name string) (address uint32, ok bool) {
+	fields(networksFile, func(f []string) bool {
+		if f[0] == name || slices.Contains(f[2:], name) {
+			address, _, ok = parseIPv4(f[1])
+		}
+		return ok
+	})
+	return address, ok
+}
+
+// etherNamed is the Ethernet address of a host, as ether_hostton(3) has it.
+func etherNamed(name string) (mac [6]byte, ok bool) {
+	fields(ethersFile, func(f []string) bool {
+		if f[1] == name {
+			mac, ok = parseMAC(f[0])
+		}
+		return ok
+	})
+	return mac, ok
+}
