@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -106,7 +107,10 @@ func linkOf(c config.Flow) (linktype.Type, error) {
 		return linktype.Ethernet, nil
 	}
 	d, err := netdev.Find(c.From.All()[0])
-	if err != nil {
+	switch {
+	case errors.Is(err, netdev.ErrNotFound): // for who opens it to say
+		return linktype.Ethernet, nil
+	case err != nil:
 		return 0, err
 	}
 	return d.Link, d.Unknown()

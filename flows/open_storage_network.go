@@ -1,11 +1,13 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/capfile"
+	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -83,10 +85,10 @@ func (s *storageNetwork) openEgress(o *opening) (err error) {
 		return err
 	}
 	card, err := netdev.Find(to.Interface)
-	if err == nil {
-		err = card.Sends()
+	if errors.Is(err, netdev.ErrNotFound) { // for who opens it to say
+		card, err = netdev.Device{Name: to.Interface, Link: linktype.Ethernet, Known: true}, nil
 	}
-	if err != nil {
+	if err = errors.Join(err, card.Sends()); err != nil {
 		return err
 	}
 	x.RawIP, e.link = true, uint32(card.Link)

@@ -51,7 +51,10 @@ func (v *validator) found(f *Flow, name string) string {
 // links refuses interfaces whose packets do not begin with what the flow expects of them.
 func (v *validator) links(path string, f *Flow, e ends) {
 	for i, name := range f.From.All() {
-		at := v.first(index(join(path, "from.interfaces"), i), join(path, "from.interface"))
+		at := join(path, "from.interface")
+		if f.From.Interfaces != nil {
+			at = v.first(join(index(join(path, "from.interfaces"), i), "name"), index(join(path, "from.interfaces"), i))
+		}
 		if d, ok := v.devices[name]; ok && e.from == network && !v.explained(at) {
 			v.checkErr(at, v.receives(f, e, d))
 		}

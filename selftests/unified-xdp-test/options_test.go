@@ -62,7 +62,7 @@ func TestParseMistakes(t *testing.T) {
 		"-rx -busy-poll 2s a":          "-busy-poll",
 		"-tx -rate -1 a":               "-rate",
 		"-rx -ring 1000000 a":          "-ring",
-		"-nonsense a":                  "not defined",
+		"-nonsense a":                  "unknown flag",
 	} {
 		if _, err := parse(strings.Fields(args), io.Discard); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", args, err, want)
