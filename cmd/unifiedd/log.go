@@ -15,18 +15,19 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
 func newLogCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "log",
-		Short: "Read or verify a log of messages on disk",
-		Long: `Read or verify a log that a flow from RDMA to storage writes. PATH is what the names of
-its files begin with (to.file of the flow), its device, or one file alone. The log may be
-written meanwhile; it is never written to.`,
+		Short: "Read, verify or repair a log of messages on disk",
+		Long: `Read, verify or repair a log that a flow from RDMA to storage writes. PATH is what the names
+of its files begin with (to.file of the flow), its device, or one file alone. To read and
+to verify, the log may be written meanwhile; only repair --yes writes to it.`,
 		Args: cobra.NoArgs,
 	}
-	c.AddCommand(newLogVerify(), newLogRead())
+	c.AddCommand(newLogVerify(), newLogRead(), newLogRepair())
 	return c
 }
 
@@ -34,6 +35,9 @@ written meanwhile; it is never written to.`,
 func checkLog(path string) error {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Lstat(path + journal.ManifestSuffix); err == nil {
+			return nil // all segments may be missing: the manifest tells
+		}
 		found, e := pcapng.NewNames(path).List()
 		if e == nil && len(found) == 0 {
 			e = fmt.Errorf("read log %s: no segment begins with it (name what to.file of the flow says, its device, or one file)", path)
@@ -53,6 +57,9 @@ func checkLog(path string) error {
 	case !info.Mode().IsRegular():
 		return nil
 	}
+	if _, err := ring.Find(f, uint64(info.Size())); err == nil {
+		return nil // a copy of a device
+	}
 	if _, err := pcapng.ReadHead(f, info.Size()); err != nil {
 		return fmt.Errorf("read log %s: %w (name what to.file of the flow says, its device, or one file)", path, err)
 	}
@@ -64,7 +71,8 @@ func newLogVerify() *cobra.Command {
 		Use:   "verify PATH",
 		Short: "Read all of a log and say what is in it and what is missing",
 		Long: `Read all of a log, compare every checksum and position, and say what is in each segment.
-The exit status is 1 when records between the first and the last are lost.`,
+The exit status is 1 when records between the first and the last are lost, when something
+is missing that the log's manifest names, or when the head of a segment cannot be read.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := checkLog(args[0]); err != nil {
@@ -94,7 +102,16 @@ func printReport(w io.Writer, r *journal.Report) error {
 	for _, g := range r.Gaps {
 		fmt.Fprintln(w, g)
 	}
-	if !r.Intact() {
+	for _, d := range r.Damage {
+		fmt.Fprintln(w, "damaged:", d)
+	}
+	if r.Copies > 0 {
+		fmt.Fprintf(w, "%d of the 4 copies of the manifest are not intact, which is no harm (the flow writes them again)\n", r.Copies)
+	}
+	switch {
+	case len(r.Damage) > 0:
+		return fmt.Errorf("the log is damaged: the flow does not start on it ('unifiedd log repair' says what can be kept, and mends it)")
+	case r.Lost > 0:
 		return fmt.Errorf("%d records of the log are lost", r.Lost)
 	}
 	return nil
@@ -149,7 +166,14 @@ func readLog(ctx context.Context, path string, f logReadFlags, stdout, stderr io
 	defer func() { err = errors.Join(err, r.Close()) }()
 	out := bufio.NewWriter(stdout)
 	defer func() { err = errors.Join(err, out.Flush()) }()
-	lost := false
+	damage, err := l.Damage()
+	if err != nil {
+		return err
+	}
+	for _, d := range damage {
+		fmt.Fprintln(stderr, "damaged:", d)
+	}
+	lost := len(damage) > 0
 	for n := uint64(0); f.count == 0 || n < f.count; n++ {
 		rec, err := nextRecord(ctx, r, f.follow, out)
 		switch {

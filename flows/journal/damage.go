@@ -170,8 +170,8 @@ func (l *Log) missing(m *Manifest, found []uint64) (all []*Damage) {
 	}
 	next := m.Oldest
 	for _, n := range found {
-		if n > next && n <= m.Newest {
-			add(next, n-1)
+		if n > next {
+			add(next, min(n-1, m.Newest))
 		}
 		next = max(next, n+1)
 	}

@@ -26,7 +26,7 @@ func (s *files) list(from uint64) ([]piece, error) {
 	var all []piece
 	for _, f := range found {
 		if number := uint64(f.Number); number >= from {
-			all = append(all, piece{number, f.Path, f.Path, f.Prepared})
+			all = append(all, piece{number: number, name: f.Path, path: f.Path, ahead: f.Prepared})
 		}
 	}
 	return all, nil
@@ -53,6 +53,14 @@ func (s *files) open(p piece) (*segment, error) {
 	}
 	size := func() (int64, error) { return f.Seek(0, io.SeekEnd) }
 	return newSegment(p, f, f, size, false)
+}
+
+func (s *files) bytes(p piece) (io.ReaderAt, int64, func() error, error) {
+	f, size, err := openFile(p.path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	return f, size, f.Close, nil
 }
 
 func (s *files) piece(number uint64) piece {

@@ -110,6 +110,11 @@ func (m memory) open(p piece) (*segment, error) {
 	return newSegment(p, bytes.NewReader(raw), nil, func() (int64, error) { return int64(len(raw)), nil }, false)
 }
 
+func (m memory) bytes(p piece) (io.ReaderAt, int64, func() error, error) {
+	raw := m[p.number-1]
+	return bytes.NewReader(raw), int64(len(raw)), func() error { return nil }, nil
+}
+
 func (m memory) piece(number uint64) piece { return piece{number: number, name: "segment"} }
 
 func (m memory) manifest() (Manifest, int, error) { return Manifest{}, 0, ErrNoManifest }

@@ -27,7 +27,7 @@ func (g *Gap) Error() string {
 		what = fmt.Sprintf("records %d to %d are", g.Position, g.Position+g.Records-1)
 	}
 	if g.Segment == "" {
-		return fmt.Sprintf("%s lost from the log: %v, and the manifest says that they were durable", what, g.Err)
+		return fmt.Sprintf("%s lost from the log: %v", what, g.Err)
 	}
 	return fmt.Sprintf("%s lost from the log: %v (noticed in %s at offset %d)", what, g.Err, g.Segment, g.Offset)
 }

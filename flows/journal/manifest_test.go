@@ -211,16 +211,22 @@ func TestAbsence(t *testing.T) {
 		next  uint64
 		count int
 	}{
-		"nothing":              {func(string) error { return nil }, "", 41, 0},
-		"newest is gone":       {func(p string) error { return os.Remove(segmentPath(p, 2)) }, "segment 2", 0, 1},
-		"newest is empty":      {func(p string) error { return os.Truncate(segmentPath(p, 2), 0) }, "segment 2", 0, 1},
+		"nothing":         {func(string) error { return nil }, "", 41, 0},
+		"newest is gone":  {func(p string) error { return os.Remove(segmentPath(p, 2)) }, "segment 2", 0, 1},
+		"newest is empty": {func(p string) error { return os.Truncate(segmentPath(p, 2), 0) }, "segment 2", 0, 1},
+		"newest is gone, and one is prepared": {func(p string) error {
+			newRun(1, 1).file(t).write(t, filepath.Join(filepath.Dir(p), ".wal-000003.next"))
+			return os.Remove(segmentPath(p, 2))
+		}, "segment 2", 0, 1},
 		"oldest is gone":       {func(p string) error { return os.Remove(segmentPath(p, 1)) }, "segment 1", 0, 1},
 		"both are gone":        {func(p string) error { return errors.Join(os.Remove(segmentPath(p, 1)), os.Remove(segmentPath(p, 2))) }, "segments 1 to 2", 0, 1},
 		"manifest is gone":     {func(p string) error { return os.Remove(p + ManifestSuffix) }, "", 41, 0},
 		"manifest is empty":    {func(p string) error { return os.Truncate(p+ManifestSuffix, 0) }, "no copy of the manifest", 0, 1},
 		"newest is cut":        {func(p string) error { return os.Truncate(segmentPath(p, 2), 1024) }, "", 41, 0},
 		"one more without one": {func(p string) error { return os.WriteFile(segmentPath(p, 3), nil, 0o600) }, "segment 3", 0, 1},
-		"one prepared":         {func(p string) error { return os.WriteFile(filepath.Join(filepath.Dir(p), ".wal-000003.next"), nil, 0o600) }, "", 41, 0},
+		"one prepared": {func(p string) error {
+			return os.WriteFile(filepath.Join(filepath.Dir(p), ".wal-000003.next"), nil, 0o600)
+		}, "", 41, 0},
 	} {
 		prefix, _ := withManifest(t)
 		if err := c.harm(prefix); err != nil {

@@ -67,6 +67,11 @@ func (s *rings) open(p piece) (*segment, error) {
 	return opened, nil
 }
 
+func (s *rings) bytes(p piece) (io.ReaderAt, int64, func() error, error) {
+	end := func() error { return nil }
+	return io.NewSectionReader(s.file, int64(s.Offset(p.number)), int64(s.Size)), int64(s.Size), end, nil
+}
+
 func (s *rings) manifest() (Manifest, int, error) {
 	ring.Refresh(s.file, ring.ManifestOffset, ManifestSize)
 	return readManifest(s.file, ring.ManifestOffset)

@@ -16,6 +16,7 @@ type piece struct {
 	name   string // for messages
 	path   string // of a file
 	ahead  bool   // it has the name of one that was prepared and not taken into use
+	head   []byte // to be read in place of what it begins with; nil: nothing is
 }
 
 // set is where a log's segments are.
@@ -26,6 +27,8 @@ type set interface {
 	open(p piece) (*segment, error)
 	// piece is the segment with a number, which need not be there.
 	piece(number uint64) piece
+	// bytes are those in place of a segment, whatever they are, and how many.
+	bytes(p piece) (r io.ReaderAt, size int64, end func() error, err error)
 	// manifest is the newest intact copy, and how many others are damaged. ErrNoManifest: there is none.
 	manifest() (m Manifest, damaged int, err error)
 	// suspects are pieces that no list has, and that are segments whose head is damaged. The manifest is nil where there is none.
@@ -47,6 +50,7 @@ func (e *headError) Is(target error) bool { return target == errAbsent }
 type segment struct {
 	piece
 	origin
+	raw      io.ReaderAt
 	walk     *pcapng.Walker
 	numbered bool                  // it is on a ring
 	leading  bool                  // there, it is the first of its run
@@ -57,6 +61,10 @@ type segment struct {
 // newSegment begins to read a segment, and closes it where it cannot.
 func newSegment(p piece, r io.ReaderAt, file io.Closer, size func() (int64, error), numbered bool) (*segment, error) {
 	s := &segment{piece: p, file: file, size: size, numbered: numbered}
+	if p.head != nil {
+		r = patched{r, p.head}
+	}
+	s.raw = r
 	err := s.begin(r)
 	if err == nil {
 		return s, nil
@@ -102,6 +110,20 @@ func (s *segment) Close() error {
 		return nil
 	}
 	return s.file.Close()
+}
+
+// patched is what begins with other bytes than are there.
+type patched struct {
+	r    io.ReaderAt
+	head []byte
+}
+
+func (p patched) ReadAt(b []byte, off int64) (int, error) {
+	n, err := p.r.ReadAt(b, off)
+	if off < int64(len(p.head)) {
+		copy(b[:n], p.head[off:])
+	}
+	return n, err
 }
 
 // openSet finds out what a path means: a device or file with a ring, one segment, or what the names of segments begin with.

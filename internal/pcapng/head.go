@@ -87,6 +87,19 @@ func AppendSegmentHead(dst []byte, s Section, ifs []Interface, seg Segment) ([]b
 	return dst, nil
 }
 
+// Rehead is an intact head unit as that of another segment, of so many bytes; nil: it does not fit in there.
+func Rehead(head []byte, seg Segment, length int64) []byte {
+	used := len(head) - int(le.Uint32(head[len(head)-4:]))
+	if length > MaxHeadLen || length%int64(seg.Align) != 0 || length-int64(used) < MinMarkLen {
+		return nil
+	}
+	made := make([]byte, length)
+	copy(made, head[:used])
+	b := Batch{Segment: seg.ID, Align: seg.Align, Length: uint32(length), FirstPacket: seg.FirstPacket}
+	putMark(made[used:], &b, kindHead)
+	return made
+}
+
 func checkHead(s Section, ifs []Interface) error {
 	if len(ifs) == 0 {
 		return fmt.Errorf("capture file head: no interface (name at least one)")

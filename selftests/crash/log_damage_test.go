@@ -1,0 +1,172 @@
+package crash
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// damageRig is a log in a directory of its own.
+type damageRig struct {
+	*logKiller
+	log string // what the names of its files begin with
+}
+
+func newDamageRig(t *testing.T) *damageRig {
+	testenv.Root(t)
+	testenv.HugePages(t, 66<<20+clientRegion)
+	k := &logKiller{t: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t), random: rand.New(rand.NewPCG(1, 2))}
+	dir := filepath.Join(k.dir, "log")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &damageRig{k, filepath.Join(dir, "wal")}
+}
+
+func (r *damageRig) settings() string {
+	return fmt.Sprintf(`
+region: {size: 64MiB, extent: 512KiB, extents: 16}
+flows:
+  - name: wal
+    from: {rdma: "roce:%s", listen: "%s:7471", clients: 2, window: 64}
+    to: {file: %s, acknowledge: durable, segment: {size: 2MiB}}
+`, r.B.Ifname, r.B.IP, r.log)
+}
+
+// newest is the newest file of the log.
+func (r *damageRig) newest() string {
+	r.t.Helper()
+	all, err := filepath.Glob(r.log + "-*.pcapng")
+	if err != nil || len(all) == 0 {
+		r.t.Fatalf("no segments: %v", err)
+	}
+	return all[len(all)-1]
+}
+
+// unifiedd runs the program and says what it says.
+func (r *damageRig) unifiedd(args ...string) (string, error) {
+	out, err := exec.Command(program, args...).CombinedOutput()
+	return string(out), err
+}
+
+// says runs the program, which must end well or not, and say all of some texts.
+func (r *damageRig) says(good bool, args []string, texts ...string) {
+	r.t.Helper()
+	out, err := r.unifiedd(args...)
+	if (err == nil) != good {
+		r.t.Errorf("%v: %v\n%s", args, err, out)
+	}
+	for _, text := range texts {
+		if !strings.Contains(out, text) {
+			r.t.Errorf("%v does not say %q:\n%s", args, text, out)
+		}
+	}
+}
+
+// TestLogDamaged damages the newest segment of a log whose daemon was killed when all was acknowledged. The daemon refuses it, verify fails, and once repaired
+// it goes on behind what was acknowledged.
+func TestLogDamaged(t *testing.T) {
+	r := newDamageRig(t)
+	const count = 3000
+	begin := uint64(1)
+	for _, c := range []struct {
+		name string
+		harm func(path string) error
+		lost bool
+	}{
+		{"a bit of the head", flipHead, false},
+		{"cut to nothing", func(path string) error { return os.Truncate(path, 0) }, true},
+		{"gone", os.Remove, true},
+	} {
+		d := launch(t, &r.B, r.dir, r.settings())
+		d.Running(t)
+		if l := r.logKiller.log(d); l.First != begin {
+			t.Fatalf("%s: the log begins at position %d, not %d", c.name, l.First, begin)
+		}
+		r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512",
+			"-to", r.B.IP.String()+":7471", "-flow", "wal", "-count", fmt.Sprint(count), "-timeout", "2m").await(t)
+		acknowledged := r.logKiller.log(d).Acknowledged
+		if acknowledged < begin+count-1 {
+			t.Fatalf("%s: position %d is acknowledged", c.name, acknowledged)
+		}
+		d.Kill()
+		if err := c.harm(r.newest()); err != nil {
+			t.Fatal(err)
+		}
+		r.says(false, []string{"log", "verify", r.log}, "damaged: segment", "log repair")
+		refused(t, &r.B, r.dir, r.settings(), "is damaged: segment", "unifiedd log repair "+r.log)
+		r.says(false, []string{"log", "repair", r.log}, "damaged: segment", "goes on at position", "nothing was changed", "--yes")
+		r.says(false, []string{"log", "verify", r.log}, "damaged: segment")
+		r.says(true, []string{"log", "repair", "--yes", r.log}, "goes on at position", "done")
+		r.says(!c.lost, []string{"log", "verify", r.log}, "records")
+		d = launch(t, &r.B, r.dir, r.settings())
+		d.Running(t)
+		begin = r.logKiller.log(d).First
+		if begin <= acknowledged || !c.lost && begin != acknowledged+1 {
+			t.Errorf("%s: the log goes on at position %d, and position %d was acknowledged", c.name, begin, acknowledged)
+		}
+		d.Terminate(t)
+		if c.lost {
+			if err := os.RemoveAll(filepath.Dir(r.log)); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(filepath.Dir(r.log), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			begin = 1
+		}
+	}
+}
+
+// flipHead changes a bit of the mark in the head of a segment.
+func flipHead(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	b[bytes.Index(b, []byte("UFDM"))+20] ^= 1
+	return os.WriteFile(path, b, 0o600)
+}
+
+// TestNameNotFlushed: where the names in a directory cannot be flushed, nothing behind is acknowledged as durable, and the flow fails. Here the directory
+// may not be read any more.
+func TestNameNotFlushed(t *testing.T) {
+	r := newDamageRig(t)
+	d := launch(t, &r.B, r.dir, r.settings())
+	d.Running(t)
+	c := r.append(20000)
+	d.Until(t, "records to be acknowledged", func(s *flows.Status) bool { return s.Flows[0].Log.Acknowledged > 0 })
+	dir := filepath.Dir(r.log)
+	if err := os.Chmod(dir, 0o300); err != nil {
+		t.Fatal(err)
+	}
+	s := d.Until(t, "the flow to fail", func(s *flows.Status) bool { return s.Flows[0].State == flows.Failed })
+	if !strings.Contains(s.Flows[0].Error, "flush the name of segment") || !strings.Contains(s.Flows[0].Error, "permission denied") {
+		t.Errorf("why: %q", s.Flows[0].Error)
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Process.Kill()
+	testenv.Wait(t, 10*time.Second, "the client to end", c.over)
+	acknowledged := s.Flows[0].Log.Acknowledged
+	d.Terminate(t)
+	if acknowledged == 0 || acknowledged > 3000 {
+		t.Errorf("position %d is acknowledged: a segment has some 1900 records", acknowledged)
+	}
+	again := launch(t, &r.B, r.dir, r.settings())
+	again.Running(t)
+	if first := r.logKiller.log(again).First; first <= acknowledged {
+		t.Errorf("the log goes on at position %d, and position %d was acknowledged", first, acknowledged)
+	}
+	again.Terminate(t)
+}
