@@ -58,6 +58,9 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	l.manifest = &manifest{end: end, run: journal.Run{Number: run, Start: end.Next}, given: l.shown[0].Load, safe: l.places.packetsDurable}
 	o.manifest = l.manifest
 	source := journal.Source(o.flow.Name, end.Next, run, protocol.HeaderLen+uint32(o.flow.From.Message))
+	if o.flow.From.Verify {
+		source = journal.Verified(source)
+	}
 	if err := l.openSink(o, heads, o.section(), []pcapng.Interface{source}); err != nil {
 		return nil, err
 	}

@@ -92,7 +92,10 @@ func (s *segment) first() (uint64, error) {
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
-	rec, _ := all[0].read()
+	rec, reason := all[0].read()
+	if reason == protocol.BadPayload && s.verified {
+		return 0, nil
+	}
 	return rec.Position, nil
 }
 

@@ -156,7 +156,7 @@ func (c *rot) check(t *testing.T, p home, last uint64) {
 // TestRotOfMended: what recovery ended may well have had more, and ends where it does.
 func TestRotOfMended(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
-	r := newRun(2, 1)
+	r := newVerifiedRun(2, 1)
 	m := r.file(t)
 	r.batch(m, 3, 0)
 	r.batch(m, 3, 0)

@@ -19,7 +19,7 @@ type model struct {
 
 // crashingRun writes some segments and crashes: batches behind what is durable are there, lost, or torn.
 func (m *model) crashingRun(number uint64, clean bool) (durable uint64) {
-	r := newRun(number, uint64(len(m.runs))+1)
+	r := newVerifiedRun(number, uint64(len(m.runs))+1)
 	durable = r.next - 1
 	holding := true // everything in front is intact
 	m.number += rapid.IntRange(0, 1).Draw(m.t, "one prepared and removed")

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
@@ -52,7 +54,19 @@ func (s *files) open(p piece) (*segment, error) {
 		return nil, err
 	}
 	size := func() (int64, error) { return f.Seek(0, io.SeekEnd) }
-	return newSegment(p, f, f, size, false)
+	opened, err := newSegment(p, f, f, size, false)
+	if err == nil {
+		opened.idle = func() bool { return unlocked(f) }
+	}
+	return opened, err
+}
+
+// unlocked reports whether no flow holds a file to write it.
+func unlocked(f *os.File) bool {
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return false
+	}
+	return unix.Flock(int(f.Fd()), unix.LOCK_UN) == nil
 }
 
 func (s *files) bytes(p piece) (io.ReaderAt, int64, func() error, error) {

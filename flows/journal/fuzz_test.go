@@ -107,7 +107,11 @@ func (m memory) list(from uint64) (all []piece, err error) {
 
 func (m memory) open(p piece) (*segment, error) {
 	raw := m[p.number-1]
-	return newSegment(p, bytes.NewReader(raw), nil, func() (int64, error) { return int64(len(raw)), nil }, false)
+	s, err := newSegment(p, bytes.NewReader(raw), nil, func() (int64, error) { return int64(len(raw)), nil }, false)
+	if err == nil {
+		s.idle = func() bool { return true }
+	}
+	return s, err
 }
 
 func (m memory) bytes(p piece) (io.ReaderAt, int64, func() error, error) {

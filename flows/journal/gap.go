@@ -18,6 +18,8 @@ type Gap struct {
 	Records  uint64 // how many
 	Segment  string // where that is noticed
 	Offset   int64
+	Session  uint64 // of a record of which only the payload is bad, and its Sequence; 0: not known
+	Sequence uint64
 	Err      error // ErrMissing, ErrRemoved, or a protocol.Reason
 }
 

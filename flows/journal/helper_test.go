@@ -60,16 +60,28 @@ func (m *made) markLen() uint32 { return binary.LittleEndian.Uint32(m.raw[m.batc
 type run struct {
 	number, start, next uint64
 	block               uint32 // what records are rounded up to: 4 packed, 512 slot
+	verified            bool   // payloads were checked when they came
 }
 
 func newRun(number, start uint64) *run {
 	return &run{number: number, start: start, next: start, block: []uint32{4, 512}[number%2]}
 }
 
+// newVerifiedRun is one in which payloads were checked when they came: one that is bad was torn by a crash.
+func newVerifiedRun(number, start uint64) *run {
+	r := newRun(number, start)
+	r.verified = true
+	return r
+}
+
 // segment begins a segment.
 func (r *run) segment(t tester, id pcapng.SegmentID, numbered bool, base uint64) *made {
 	t.Helper()
-	head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{Application: "test"}, []pcapng.Interface{Source("wal", r.start, r.number, 2048)},
+	source := Source("wal", r.start, r.number, 2048)
+	if r.verified {
+		source = Verified(source)
+	}
+	head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{Application: "test"}, []pcapng.Interface{source},
 		pcapng.Segment{ID: id, Align: align, FirstPacket: base})
 	if err != nil {
 		t.Fatalf("%v", err)

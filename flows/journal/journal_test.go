@@ -81,7 +81,7 @@ func TestTornEnds(t *testing.T) {
 		for _, number := range []uint64{2, 3} { // both layouts
 			prefix := filepath.Join(t.TempDir(), "wal")
 			paths := []string{segmentPath(prefix, 1), segmentPath(prefix, 2)}
-			r := newRun(number, 1)
+			r := newVerifiedRun(number, 1)
 			a := r.file(t)
 			r.batch(a, 3, 0)
 			r.batch(a, 3, 0)
@@ -112,7 +112,7 @@ func goesOn(t *testing.T, name, prefix string, paths []string, next uint64) {
 		}
 	}
 	expect(t, readFrom(t, prefix, 0), 1, next-1)
-	r := newRun(9, next)
+	r := newVerifiedRun(9, next)
 	m := r.file(t)
 	r.batch(m, 5, 0)
 	m.write(t, segmentPath(prefix, 4))

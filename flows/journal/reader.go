@@ -26,6 +26,7 @@ type Reader struct {
 	batch    pcapng.Batch
 	found    []packet // of the batch, not looked at yet
 	counted  counted
+	alone    bool   // nobody writes the log
 	judged   judged // the batch that was read twice, since the first time its writer may have been at it
 	promised uint64 // records in front of this position were durable when reading began
 	lost     error  // why records in front of the next one that is found are lost for certain; nil: they may still come
@@ -107,7 +108,7 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 		p := &r.found[0]
 		rec, reason := p.read()
 		switch {
-		case reason != protocol.None && r.seeking, reason == protocol.None && rec.Position < r.next:
+		case reason != protocol.None && r.seeking, rec.Position > 0 && rec.Position < r.next:
 			r.found = r.found[1:]
 			continue
 		case reason == protocol.None && rec.Position == r.next:
@@ -118,7 +119,7 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 			rec.Segment = r.at.name
 			return rec, true, nil
 		}
-		if err := r.miss(p.offset, rec.Position, reason, prove); err != nil {
+		if err := r.miss(p.offset, &rec, reason, prove); err != nil {
 			return Record{}, false, err
 		}
 	}
@@ -127,8 +128,14 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 
 // miss deals with a packet that is not the record that is next: it is damaged, or one further on. Without an error, a later run
 // goes on in its place.
-func (r *Reader) miss(offset int64, position uint64, reason protocol.Reason, prove bool) error {
+func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove bool) error {
 	certain, err := r.certain(prove)
+	sent := reason == protocol.BadPayload && !r.at.verified // its client may have sent it so
+	if sent && rec.Position > r.next {
+		reason = protocol.None // those in front of it come first
+	} else if sent && prove && err == nil && !certain && rec.Position == r.next {
+		certain = r.alone || r.at.idle != nil && r.at.idle()
+	}
 	if err != nil || r.next >= r.void {
 		return err
 	}
@@ -145,8 +152,11 @@ func (r *Reader) miss(offset int64, position uint64, reason protocol.Reason, pro
 	}
 	g := &Gap{Position: r.next, Records: 1, Segment: r.at.name, Offset: offset, Err: reason}
 	if reason == protocol.None {
-		g.Records, g.Err = position-r.next, r.lost
+		g.Records, g.Err = rec.Position-r.next, r.lost
 	} else {
+		if sent {
+			g.Session, g.Sequence = rec.Session, rec.Sequence
+		}
 		r.found = r.found[1:]
 	}
 	r.next, r.seeking, r.lost = r.next+g.Records, false, nil

@@ -33,7 +33,7 @@ func packets(all []packet, b pcapng.Batch, data []byte) ([]packet, error) {
 	return all, err
 }
 
-// read looks whether a record is intact.
+// read looks whether a record is intact. Of one with a bad payload it says what is in the header.
 func (p *packet) read() (Record, protocol.Reason) {
 	d, r := protocol.ParseData(p.data)
 	if r != protocol.None {
@@ -41,10 +41,10 @@ func (p *packet) read() (Record, protocol.Reason) {
 	}
 	payload := p.data[protocol.HeaderLen:]
 	switch {
-	case protocol.Checksum(payload) != d.Checksum:
-		return Record{}, protocol.BadPayload
 	case d.Position == 0, d.Position == never:
 		return Record{}, protocol.BadReserved
+	case protocol.Checksum(payload) != d.Checksum:
+		return Record{Data: d}, protocol.BadPayload
 	}
 	return Record{Data: d, Payload: payload, Time: p.time, Offset: p.offset}, protocol.None
 }

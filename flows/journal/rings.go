@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
@@ -63,8 +65,19 @@ func (s *rings) open(p piece) (*segment, error) {
 	if head.ID != s.SegmentID(p.number) {
 		return nil, fmt.Errorf("%w: %s: %w", errAbsent, p.name, ring.ErrOverwritten)
 	}
+	opened.idle = s.idle
 	opened.leading = head.FirstPacket == ring.Base(p.number)
 	return opened, nil
+}
+
+// idle reports whether no flow has claimed the device.
+func (s *rings) idle() bool {
+	info, err := s.file.Stat()
+	if err != nil || info.Mode()&os.ModeDevice == 0 {
+		return err == nil
+	}
+	f, err := os.OpenFile(s.file.Name(), os.O_RDONLY|unix.O_EXCL, 0)
+	return err == nil && f.Close() == nil
 }
 
 func (s *rings) bytes(p piece) (io.ReaderAt, int64, func() error, error) {

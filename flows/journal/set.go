@@ -56,6 +56,7 @@ type segment struct {
 	leading  bool                  // there, it is the first of its run
 	file     io.Closer             // nil: nothing to close
 	size     func() (int64, error) // in bytes, now
+	idle     func() bool           // nobody writes it; nil: not known
 }
 
 // newSegment begins to read a segment, and closes it where it cannot.

@@ -19,11 +19,24 @@ func Source(flow string, start, run uint64, longest uint32) pcapng.Interface {
 	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: LinkType}
 }
 
+// verified is what the heads of runs say in which every payload was checked when it came.
+const verified = "payloads were verified"
+
+// Verified is a source that says so. A payload that is bad in the log was then damaged on its way to the disk, or there; else its client may have
+// sent it so.
+func Verified(s pcapng.Interface) pcapng.Interface {
+	s.Comment = verified
+	return s
+}
+
 // ErrNotLog is matched when segments are not those of a log.
 var ErrNotLog = errors.New("no log of messages")
 
 // origin is what a head says of its run.
-type origin struct{ start, run uint64 }
+type origin struct {
+	start, run uint64
+	verified   bool
+}
 
 func originOf(head *pcapng.Head) (o origin, err error) {
 	f := head.Interface(0)
@@ -33,5 +46,6 @@ func originOf(head *pcapng.Head) (o origin, err error) {
 	if _, err := fmt.Sscanf(f.Description, described, &o.start, &o.run); err != nil || o.start == 0 || fmt.Sprintf(described, o.start, o.run) != f.Description {
 		return o, fmt.Errorf("%w: its head says %.80q, and not where a log begins", ErrNotLog, f.Description)
 	}
+	o.verified = f.Comment == verified
 	return o, nil
 }

@@ -54,6 +54,7 @@ func Tail(path string) (End, error) {
 
 func (l *Log) tail(least int64) (End, error) {
 	r := l.Reader(0)
+	r.alone = true
 	err := r.beginLate(least)
 	if err == io.EOF {
 		err = nil // there is no segment; the manifest may say that there were records
@@ -76,6 +77,9 @@ func (r *Reader) follow(s *sessions, end *End) error {
 	if g, ok := errors.AsType[*Gap](err); ok {
 		if end.Lost += g.Records; len(end.Gaps) < mostGaps {
 			end.Gaps = append(end.Gaps, g)
+		}
+		if g.Session != 0 {
+			s.note(g.Session, g.Sequence)
 		}
 		return nil
 	}
