@@ -146,7 +146,8 @@ func (s *store) recoverOne(e pcapng.Named) error {
 	}
 	_, err = s.mend(f, e.Path)
 	if errors.Is(err, pcapng.ErrNotSegment) {
-		s.log.Warn("a file that is named like a segment is none", "path", e.Path, "why", err)
+		s.unreadable++
+		s.log.Error("a file that is named like a segment has no head that can be read: what was in it is left out", "path", e.Path, "err", err)
 		return nil
 	}
 	return err

@@ -18,7 +18,9 @@ type Held struct {
 	Bytes    uint64     `json:"bytes"`            // of the disk, space that is prepared for them included
 	Oldest   *time.Time `json:"oldest,omitempty"` // the first packet's time; nil: not known, or there is none
 	Newest   *time.Time `json:"newest,omitempty"` // the last written one's
-	Ring     *HeldRing  `json:"ring,omitempty"`   // nil: files
+	// Unreadable are segments whose heads could not be read when the flow began: what was in them is missing.
+	Unreadable uint64    `json:"unreadable_segments,omitempty"`
+	Ring       *HeldRing `json:"ring,omitempty"` // nil: files
 }
 
 // HeldRing is the geometry of a ring on a device.
@@ -100,7 +102,7 @@ func (v *view) fill(look func() (*Held, error)) {
 // lookAtSegments reads little of the disk.
 func (w *writer) lookAtSegments() (*Held, error) {
 	s := w.disk.store
-	h, err := &Held{}, error(nil)
+	h, err := &Held{Unreadable: s.unreadable}, error(nil)
 	if s.device != nil {
 		err = s.device.held(h, s.taken.Load())
 	} else {

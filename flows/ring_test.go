@@ -3,6 +3,7 @@ package flows
 import (
 	"bytes"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -282,5 +283,37 @@ func TestRingRefuses(t *testing.T) {
 	}
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestRingTellsOfHeads: a segment of a ring whose head is damaged is counted, and its number is not used again.
+func TestRingTellsOfHeads(t *testing.T) {
+	dev := testenv.Loop(t, testenv.DiskFile(t, 16<<20), 0)
+	c := newClinic(t, "", "device: "+dev+", segment: {size: 2MiB}, flush: 20ms, durable: 50ms")
+	c.start(t)
+	c.capture(t, 3000)
+	if err := c.ill.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	newest := c.ill.Status().Held.Ring.Generation
+	f, err := os.OpenFile(dev, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := int64(1<<20 + newest%7*(2<<20))
+	for range 2 { // also that of the segment behind, which was prepared
+		if _, err := f.WriteAt(make([]byte, 512), at); err != nil {
+			t.Fatal(err)
+		}
+		at += 2 << 20
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.start(t)
+	c.capture(t, 100)
+	s := await(t, c.ill, "the packets to be durable", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
+	if h := s.Held; h.Unreadable != 1 || h.Ring.Generation != newest+1 {
+		t.Errorf("held: %+v, ring %+v; the newest segment was %d", h, h.Ring, newest)
 	}
 }

@@ -15,6 +15,13 @@ func (s *store) recoverRing(d *device) (next uint64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	damaged, err := d.Damaged(d.file, all, 0, 0)
+	if err != nil {
+		return 0, err
+	}
+	if s.unreadable = uint64(len(damaged)); s.unreadable > 0 {
+		s.log.Error("heads of segments cannot be read: what is in them is left out", "path", s.to.Device, "segments", damaged)
+	}
 	next = 1
 	for _, g := range all {
 		next = g + 1
@@ -28,6 +35,9 @@ func (s *store) recoverRing(d *device) (next uint64, err error) {
 		if unused {
 			next = g
 		}
+	}
+	if n := len(damaged); n > 0 { // its number is in batches that are there
+		next = max(next, damaged[n-1]+1)
 	}
 	d.found = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
 	s.earlier, err = d.newest()

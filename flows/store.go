@@ -52,8 +52,9 @@ type store struct {
 	view    view     // what status tells of the segments
 	indexer *indexer // nil: the segments have no indexes
 
-	manifest *manifest             // of a log; nil: a capture
-	broken   atomic.Pointer[error] // why nothing more is durable
+	unreadable uint64                // files and slots of segments whose heads could not be read when the run began
+	manifest   *manifest             // of a log; nil: a capture
+	broken     atomic.Pointer[error] // why nothing more is durable
 
 	completed func(path string) // told of segments that are complete; nil: nobody is
 }

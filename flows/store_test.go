@@ -140,7 +140,7 @@ func TestStoreRecovers(t *testing.T) {
 	if left, _ := filepath.Glob(c.dir + "/.md-0*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	if said := c.log.String(); strings.Count(said, "recovered a segment") < 3 || !strings.Contains(said, "is none") {
+	if said := c.log.String(); strings.Count(said, "recovered a segment") < 3 || !strings.Contains(said, "has no head that can be read") {
 		t.Errorf("it does not say what it did:\n%s", said)
 	}
 }
@@ -286,5 +286,23 @@ func TestSegmentRemoved(t *testing.T) {
 	}
 	if !strings.Contains(c.log.String(), "removed before it was complete") {
 		t.Errorf("it says %s", c.log.String())
+	}
+}
+
+// TestStoreTellsOfHeads: what has the name of a segment and no head that can be read is counted for status.
+func TestStoreTellsOfHeads(t *testing.T) {
+	c := newCellar(t)
+	whole := cellarSegment(t, 5)
+	whole[9] ^= 1
+	for i, content := range [][]byte{whole, nil, cellarSegment(t, 2)} {
+		c.put(t, fmt.Sprintf("md-20260102T030405Z-%06d.pcapng", i+1), content)
+	}
+	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if s.unreadable != 2 || strings.Count(c.log.String(), "has no head that can be read") != 2 {
+		t.Errorf("%d segments are unreadable:\n%s", s.unreadable, &c.log)
 	}
 }

@@ -115,7 +115,7 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	for _, name := range f.read {
 		if err = exportFrom(x, name, stderr); err != nil {
 			err = fmt.Errorf("export %s: %w", name, err)
-			if errors.Is(err, capfile.ErrCut) {
+			if errors.Is(err, capfile.ErrCut) || errors.Is(err, errHeadless) {
 				cut, err = errors.Join(cut, err), nil
 				continue
 			}
@@ -124,6 +124,9 @@ func runExport(f exportFlags, want export.Select, stdout, stderr io.Writer) (err
 	}
 	sum, flushed := x.Close()
 	tellExport(stderr, sum)
+	if sum.Unreadable > 0 {
+		cut = errors.Join(cut, fmt.Errorf("%s of a ring: %w", plural(int(sum.Unreadable), "segment"), errHeadless))
+	}
 	return errors.Join(err, flushed)
 }
 
@@ -183,13 +186,31 @@ func exportFrom(x *export.Exporter, name string, stderr io.Writer) error {
 		if err := x.AddFile(in, size); !errors.Is(err, pcapng.ErrNotSegment) {
 			return err
 		}
-		return exportCapture(x, name)
+		return exportHeadless(x, in, size, name)
 	case err != nil:
 		return err
 	case found.Damage != nil:
 		fmt.Fprintf(stderr, "%s: %v (the next capture to it mends that)\n", name, found.Damage)
 	}
 	return x.AddRing(in, found.Ring)
+}
+
+// errHeadless says that a segment's head cannot be read.
+var errHeadless = errors.New("no head can be read: what is in it is missing, or ends early")
+
+// exportHeadless exports a file that is no segment. If it was one, as much of it is exported as others read.
+func exportHeadless(x *export.Exporter, in *os.File, size int64, name string) error {
+	ours := pcapng.LikeSegment(name)
+	err := pcapng.EachMark(in, min(size, pcapng.MaxHeadLen), func(pcapng.Batch) bool { ours = true; return false })
+	if err != nil {
+		return err
+	}
+	if err := exportCapture(x, name); !ours {
+		return err
+	} else if err != nil {
+		return fmt.Errorf("%w: %w", errHeadless, err)
+	}
+	return errHeadless
 }
 
 // isPipe reports whether a name is of a pipe.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -178,6 +179,52 @@ func TestExportSegments(t *testing.T) {
 	if got, interfaces, _ := exportTo(t, args...); len(got) != 20 || got[19] != 19 || interfaces[0] != 20 {
 		t.Errorf("%v of interfaces %v", got, interfaces)
 	}
+}
+
+// TestExportHeadless: a segment whose head is damaged, in a file and on a ring, is a gap that export tells of, and all others are exported.
+func TestExportHeadless(t *testing.T) {
+	dir := t.TempDir()
+	var names []string
+	for i := range uint64(3) {
+		names = append(names, filepath.Join(dir, fmt.Sprintf("md-20261120T140000Z-%06d.pcapng", i+1)))
+		if err := os.WriteFile(names[i], captured(t, pcapng.SegmentID{byte(i)}, false, 0, 10*i, 10, "queue 0"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ring := ringFile(t)
+	for label, c := range map[string]struct {
+		harm  func() error
+		args  []string
+		count int
+		says  string
+	}{
+		"cut to nothing": {func() error { return os.Truncate(names[1], 0) }, []string{"-r", names[0], "-r", names[1], "-r", names[2]}, 20, names[1]},
+		"a byte changed": {func() error { return flip(names[2], 12) }, []string{"-r", names[0], "-r", names[2]}, 10, names[2]},
+		"on a ring":      {func() error { return flip(ring, 1<<20+2<<20+9) }, []string{"-r", ring}, 40, "1 segment of a ring"},
+	} {
+		if err := c.harm(); err != nil {
+			t.Fatal(err)
+		}
+		out := filepath.Join(dir, "out.pcapng")
+		var stdout, stderr bytes.Buffer
+		if status := run(append([]string{"export", "-w", out}, c.args...), &stdout, &stderr); status != exitFailed ||
+			!strings.Contains(stderr.String(), "no head can be read") || !strings.Contains(stderr.String(), c.says) {
+			t.Errorf("%s: status %d: %s", label, status, stderr.String())
+		}
+		if all, err := testenv.ReadCapture(t, out); err != nil || len(all) != c.count {
+			t.Errorf("%s: %d packets, %v", label, len(all), err)
+		}
+	}
+}
+
+// flip changes a byte of a file.
+func flip(name string, at int64) error {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	b[at] ^= 0x55
+	return os.WriteFile(name, b, 0o600)
 }
 
 func TestExportRefuses(t *testing.T) {

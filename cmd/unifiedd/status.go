@@ -208,6 +208,9 @@ func printStorage(w io.Writer, f *flows.FlowStatus) {
 
 func printHeld(w io.Writer, h *flows.Held) {
 	fmt.Fprintf(w, "  held\t%s, %d bytes, packets from %s to %s\n", plural(int(h.Segments), "segment"), h.Bytes, when(h.Oldest), when(h.Newest))
+	if h.Unreadable > 0 {
+		fmt.Fprintf(w, "  \t%s without a head that can be read: what was in them is missing (see the log)\n", plural(int(h.Unreadable), "segment"))
+	}
 	if r := h.Ring; r != nil {
 		fmt.Fprintf(w, "  ring\t%s of %s, in use up to generation %d\n", plural(int(r.Slots), "slot"), config.Size(r.SegmentBytes), r.Generation)
 	}

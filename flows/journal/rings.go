@@ -1,11 +1,9 @@
 package journal
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -98,26 +96,17 @@ func (s *rings) suspects(m *Manifest) (all []piece, err error) {
 		return nil, err
 	}
 	newest, oldest := uint64(0), uint64(1)
-	if len(found) > 0 {
-		newest = found[len(found)-1]
+	if n := len(found); n > 0 { // a crash may have torn the head that was to be in place of the one in front
+		oldest = found[n-1] + 2 - min(found[n-1]+1, s.Slots)
 	}
 	if m != nil {
-		newest, oldest = max(newest, m.Newest), m.Oldest
+		newest, oldest = m.Newest, m.Oldest
 	}
-	last := newest + 2 // the segment in use and the one that is prepared may both be damaged
-	for g := max(oldest, last-min(last, s.Slots)); g <= last; g++ {
-		if _, err := s.Head(s.file, g); err == nil {
-			continue
-		} else if !errors.Is(err, ring.ErrOverwritten) {
-			return nil, err
-		}
-		if left, ok, err := s.Remains(s.file, g); err != nil {
-			return nil, err
-		} else if ok && left == g && !slices.Contains(found, g) {
-			all = append(all, s.piece(g))
-		}
+	damaged, err := s.Damaged(s.file, found, oldest, newest)
+	for _, g := range damaged {
+		all = append(all, s.piece(g))
 	}
-	return all, nil
+	return all, err
 }
 
 func (s *rings) Close() error { return s.file.Close() }

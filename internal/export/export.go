@@ -37,6 +37,7 @@ type Summary struct {
 	Batches     uint64 // read
 	Skipped     uint64 // batches that are not whole: being written, or lost in a crash
 	Overwritten uint64 // segments that were overwritten while they were read, or before
+	Unreadable  uint64 // segments whose heads cannot be read
 	Outside     uint64 // segments that were not read, since they lie before or after the times asked for
 	Indexed     uint64 // segments of which an index said what to read
 	PassedOver  uint64 // batches of those that were not read
@@ -83,6 +84,11 @@ func (e *Exporter) AddRing(f io.ReaderAt, r ring.Ring) error {
 	if err != nil {
 		return err
 	}
+	damaged, err := r.Damaged(f, all, 0, 0)
+	if err != nil {
+		return err
+	}
+	e.sum.Unreadable += uint64(len(damaged))
 	if all, err = e.inside(f, r, all); err != nil {
 		return err
 	}

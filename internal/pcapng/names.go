@@ -30,6 +30,12 @@ func NewNames(prefix string) Names {
 	}
 }
 
+// likeSegment is what the names of all segments in use end with.
+var likeSegment = regexp.MustCompile(`-\d{8}T\d{6}Z-\d{6,15}\.pcapng$`)
+
+// LikeSegment reports whether a path is one that a segment in use has.
+func LikeSegment(path string) bool { return likeSegment.MatchString(path) }
+
 // Prepared is the path of a segment that is prepared ahead.
 func (n Names) Prepared(number int) string {
 	return filepath.Join(n.Dir, fmt.Sprintf(".%s-%06d.next", n.base, number))

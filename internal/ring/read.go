@@ -38,12 +38,42 @@ const remainsLen = 256 << 10
 // Remains is the newest generation of which batches are at the beginning of a generation's slot, whatever its head is; ok is false without any.
 func (r Ring) Remains(f io.ReaderAt, generation uint64) (g uint64, ok bool, err error) {
 	err = pcapng.EachMark(r.section(f, generation), int64(min(r.Size, remainsLen)), func(b pcapng.Batch) bool {
+		if b.Sequence == 1 && b.Packets == 0 {
+			return true // it ends a segment that was never used
+		}
 		if is, ours := r.generation(b.Segment); ours && is%r.Slots == generation%r.Slots && is < maxGeneration {
 			g, ok = max(g, is), true
 		}
 		return true
 	})
 	return g, ok, err
+}
+
+// Damaged are the generations of which a slot has batches and no head that can be read. Found are those with a head, in order; older ones than oldest
+// are left out. What a slot has of a segment that was overwritten, or from before it was part of the ring, is none.
+func (r Ring) Damaged(f io.ReaderAt, found []uint64, oldest, newest uint64) (all []uint64, err error) {
+	if n := len(found); n > 0 {
+		newest = max(newest, found[n-1])
+	}
+	last := newest + 2 // the segment in use and the one that is prepared may both be damaged
+	for g := max(oldest, 1, newest+1-min(newest+1, r.Slots)); g <= last; g++ {
+		if slices.Contains(found, g) {
+			continue
+		}
+		if _, err := pcapng.ReadHead(r.section(f, g), int64(r.Size)); err == nil {
+			continue // begun meanwhile
+		} else if !errors.Is(err, pcapng.ErrNotSegment) {
+			return nil, err
+		}
+		left, ok, err := r.Remains(f, g)
+		if err != nil {
+			return nil, err
+		}
+		if ok && left == g {
+			all = append(all, g)
+		}
+	}
+	return all, nil
 }
 
 // Begin is the time of the first packet in a generation's segment, in nanoseconds since the epoch; 0 when there is none
