@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-kill test-nvme test-nvme-guests test-nvme-kills test-faults test-soak test-fidelity test-overload test-powercut test-damage test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-faults test-soak test-fidelity test-overload test-powercut test-damage test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -20,8 +20,11 @@ build: go ## build the programs into bin/
 demo: setup-demo build ## capture real traffic between two namespaces to disk and check the files (root)
 	@$(SUDO) bin/unifiedd demo
 
-test: setup-test ## run every test and check, with a summary (root; about 15 minutes)
+test: setup-test ## run every test and check, with a summary (root)
 	@packaging/test.sh
+
+test-quick: setup-test ## run what fits three minutes: no lab guest, race detector, arm64 nor long forms (root)
+	@packaging/test.sh quick
 
 test-wrong-use: setup-test ## use every command wrongly, and write what each says to build/wrong-use.md (root)
 	@mkdir -p build && printf '| command | wrong | first line | status |\n| --- | --- | --- | --- |\n' > build/wrong-use.md
