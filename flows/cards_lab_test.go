@@ -117,6 +117,8 @@ var notOnCards = map[string]string{
 	"LongestRing": noInterface, "RingWhileAway": "a card loses what comes while its own ring is full", "Absences": noInterface, "WorkerAbsent": noInterface, "Floor": noInterface, "Gathers": noInterface, "ExtentsAreShared": noInterface, "RingSpan": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
 	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "GeneratorTurns": noInterface, "Level": noInterface, "TimeSlice": noInterface, "TimeSliceOverdue": noInterface,
 	"Replay": sends, "ReplayInPlace": sends, "ReplayReasons": sends, "ReplayDamaged": sends, "ReplayLive": sends, "ReplayStops": sends, "ReplayLinkDown": sends, "ReplayAllocatesNothing": sends,
+	"ReplayFormats": sends, "Once": ofPeers, "OnceFull": ofPeers, "OnceOwner": ofPeers, "SumTwice": ofPeers,
+	"StoreFollowsNoLink": noInterface, "StoreKeepsItsDirectory": noInterface, "StoreTellsOfHeads": noInterface, "RingTellsOfHeads": noInterface,
 	"NullToPeers": ofPeers, "SubsystemGoesOn": ofPeers, "RDMAToNull": ofPeers, "WatermarksOfAFeed": ofPeers, "WatermarksOfMessages": ofPeers,
 }
 

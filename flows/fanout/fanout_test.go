@@ -141,6 +141,7 @@ func testMostWaits(t *testing.T, near, far *machine) {
 			near, far := near.with(t), far.with(t)
 			a, b := far.newSink(32, 0), far.newSink(32, 0)
 			s := near.newSource(Config{Choose: All, Acknowledge: answer}, 64, a.address, Wait, b.address, Wait, far.ns.IP.String()+":1", Wait)
+			s.wait("both to be connected", func() bool { return s.f.peers[0].sender.Connected() && s.f.peers[1].sender.Connected() })
 			s.more(500)
 			s.wait("everything to be acknowledged", func() bool { return s.acked == 500 })
 			a.await(500)

@@ -36,7 +36,7 @@ func forms() []form {
 		PutData(b, &Data{Sequence: 7, Session: 0x1122334455667788, Position: 9, Stamp: 1_700_000_000_000_000_001, Length: uint32(len(payload)), Checksum: Checksum(payload)})
 	})
 	return []form{
-		{"data", KindData, span(48, 60), append(data, payload...), func(b []byte) Reason { _, r := ParseData(b); return r }},
+		{"data", KindData, span(56, 60), append(data, payload...), func(b []byte) Reason { _, r := ParseData(b); return r }},
 		{"progress", KindProgress, span(44, 60), header(func(b []byte) {
 			PutProgress(b, &Progress{Sequence: 7, Position: 9, Limit: 71, Session: 0x1122334455667788, Status: Closing})
 		}), func(b []byte) Reason { _, r := ParseProgress(b); return r }},

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/newfile"
@@ -13,30 +16,44 @@ import (
 // blockSize is the unit that a made file is verified by: block n is message n of the seed.
 const blockSize = 4096
 
-// makeFile makes a file of blocks.
+// makeFile makes a file of blocks, or fills the beginning of a device with them.
 func makeFile(ctx context.Context, _ *client.Client, o options) (r result, err error) {
 	if o.size == 0 || o.size%blockSize != 0 {
 		return r, fmt.Errorf("-size %d: it must be a multiple of %d", o.size, blockSize)
+	}
+	if info, err := os.Stat(o.file); err == nil && info.Mode()&fs.ModeDevice != 0 {
+		err = makeOnDevice(ctx, o)
+		return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, err
 	}
 	f, err := newfile.Replace(o.file, 0o600)
 	if err != nil {
 		return r, err
 	}
-	defer func() {
-		if err != nil && f != nil {
-			err = errors.Join(err, f.Discard())
-		}
-	}()
+	if err := writeBlocks(ctx, f, o); err != nil {
+		return r, errors.Join(err, f.Discard())
+	}
+	return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, f.Commit()
+}
+
+// makeOnDevice writes the blocks to a device, which cannot be replaced as a file can.
+func makeOnDevice(ctx context.Context, o options) error {
+	f, err := os.OpenFile(o.file, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err = writeBlocks(ctx, f, o); err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+func writeBlocks(ctx context.Context, to io.Writer, o options) error {
 	block := make([]byte, blockSize)
 	for n := uint64(0); n < o.size/blockSize && ctx.Err() == nil; n++ {
 		selftest.Fill(block, o.seed, n)
-		if _, err := f.Write(block); err != nil {
-			return r, err
+		if _, err := to.Write(block); err != nil {
+			return err
 		}
 	}
-	if err := context.Cause(ctx); err != nil {
-		return r, err
-	}
-	err, f = f.Commit(), nil
-	return result{Did: "made", Messages: o.size / blockSize, Bytes: o.size}, err
+	return context.Cause(ctx)
 }

@@ -48,7 +48,7 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		"no such interface": {[]string{"none0", p.device, noDisk, p.server}, "ip link lists them"},
+		"no such interface": {[]string{"none0", p.device, noDisk, p.server}, "(see: ip link)"},
 		"wrong interface":   {[]string{"virtio1", p.device, noDisk, p.server}, "is a device of virtio0, not of IFACE virtio1"},
 		"interface down":    {[]string{"igb0", p.device, noDisk, p.server}, "ip link set igb0 up"},
 		"no such device":    {[]string{p.card, "rxe9", noDisk, p.server}, p.device},
