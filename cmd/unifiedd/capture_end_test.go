@@ -83,6 +83,36 @@ func TestCaptureFails(t *testing.T) {
 	}
 }
 
+// TestCaptureFromScript: a shell that runs a script ignores SIGINT for what it starts in
+// the background. The signal ends a capture all the same, as it ends tcpdump.
+func TestCaptureFromScript(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	for _, user := range []string{"root", "nobody"} {
+		said := filepath.Join(t.TempDir(), "stderr")
+		errs, err := os.Create(said)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer errs.Close()
+		cmd := p.B.Command("bash", "-c", `trap "" INT; exec "$@"`, "capture", program(t), "capture", "-Z", user, "-i", p.B.Ifname)
+		cmd.Stderr = errs
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+		testenv.Wait(t, 20*time.Second, "the capture to begin", func() bool { return strings.Contains(string(read(t, said)), "capturing on") })
+		if err := cmd.Process.Signal(unix.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("as %s: %v: %s", user, err, read(t, said))
+		}
+		timer.Stop()
+	}
+}
+
 // awaitBytes waits until a file has something in it: the capture is under way.
 func awaitBytes(file string) {
 	for range 2000 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +14,16 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// passed are the signals which go on to the daemon. One that is ignored here, as
-// nohup(1) has it, is ignored by the daemon too.
+// passed are the signals which go on to the daemon. SIGHUP is ignored by the daemon, too,
+// where it is ignored here, as nohup(1) has it. A shell that runs a script ignores SIGINT
+// and SIGQUIT for what it starts in the background: they are passed on, and end a capture
+// as they end tcpdump.
 func passed() []os.Signal {
-	return slices.DeleteFunc([]os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}, signal.Ignored)
+	signals := []os.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2}
+	if !signal.Ignored(unix.SIGHUP) {
+		signals = append(signals, unix.SIGHUP)
+	}
+	return signals
 }
 
 // launch is the life of a starter.
