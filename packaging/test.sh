@@ -153,13 +153,13 @@ mapfile -t pure < <(packages pure)
 mapfile -t library < <(packages library | grep -vE '/(flows|nvme|bpf)$')
 mapfile -t program < <(packages program)
 
-# Of the programs: those that start lab guests of their own, and those that measure or
-# count the machine's pages, and so have the machine for themselves.
+# Of the programs: those that start lab guests of their own, and those that count the
+# machine's huge pages, and so have the machine for themselves.
 guests='/selftests/(interop|powercut)$'
-measured='/internal/(bench/|testenv$)|/umem$'
+counting='/internal/testenv$|/umem$'
 mapfile -t own_guests < <(printf '%s\n' "${program[@]}" | grep -E "$guests")
-mapfile -t measuring < <(printf '%s\n' "${program[@]}" | grep -E "$measured")
-mapfile -t programs < <(printf '%s\n' "${program[@]}" | grep -vE "$guests|$measured")
+mapfile -t alone < <(printf '%s\n' "${program[@]}" | grep -E "$counting")
+mapfile -t programs < <(printf '%s\n' "${program[@]}" | grep -vE "$guests|$counting")
 
 # steps_aside has this lane run only while no other wants the processor. Tests that bound
 # times run in a lane that does not, and so do not notice it.
@@ -223,7 +223,7 @@ computing() {
 whole() {
 	pass "compile" compile
 	pass "all that fits side by side" side_by_side real_time emulated computing
-	pass "what measures, one by one" "${tests[@]}" -p 1 "${measuring[@]}"
+	pass "what counts huge pages" "${tests[@]}" -p 1 "${alone[@]}"
 	pass "ownership checks and race detector, short: pages" "${tests[@]}" -p 1 "${race[@]}" "${raced_alone[@]}"
 	pass "what is left" as_events given_back
 	return "$status"
