@@ -107,7 +107,7 @@ func TestCaptureRefuses(t *testing.T) {
 		"steering nowhere":  {[]string{"--steer", "udp"}, exitUsage, "say queues:"},
 		"steering anything": {[]string{"--steer", "--queues", "0", "not", "udp"}, exitUsage, "rules of a card"},
 		"no zero copy":      {[]string{"--zero-copy", "require", "udp"}, exitFailed, "zero copy"},
-		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, exitFailed, "/nowhere/x.pcapng"},
+		"no such directory": {[]string{"-w", "/nowhere/x.pcapng", "udp"}, exitFailed, "open directory /nowhere: no such file or directory (create the directory first)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, _, stderr := captureOn(t, p, c.args...)

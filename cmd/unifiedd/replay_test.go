@@ -71,7 +71,7 @@ func TestReplayRefuses(t *testing.T) {
 		status int
 		want   string
 	}{
-		"no file":       {nil, exitUsage, "requires at least 1 arg"},
+		"no file":       {nil, exitUsage, "an argument is missing: unifiedd replay FILE..."},
 		"no such file":  {[]string{"/nowhere/x.pcap"}, exitFailed, "/nowhere"},
 		"two speeds":    {[]string{"--pps", "5", "--topspeed", "x.pcap"}, exitUsage, "topspeed"},
 		"speed":         {[]string{"--multiplier", "-2", "x.pcap"}, exitUsage, "pace"},

@@ -263,7 +263,7 @@ func TestControl(t *testing.T) {
 		{[]string{"start", "a/../b"}, exitFailed, `there is no flow "a/../b"`},
 		{[]string{"stop", "cap"}, 0, ""},
 		{[]string{"stop", "cap"}, exitFailed, "flow cap is stopped, and does not run"},
-		{[]string{"stop"}, exitUsage, "accepts 1 arg"},
+		{[]string{"stop"}, exitUsage, "an argument is missing: unifiedd stop FLOW"},
 		{[]string{"start", "cap"}, exitFailed, s.pair.B.Ifname}, // which is in another namespace
 		{[]string{"stop", "cap"}, exitFailed, "flow cap is failed: start flow cap: "},
 	} {
