@@ -22,6 +22,9 @@
 // length says, and a handshake takes no longer than Config.Timeout. Everything from the peer is checked
 // before it is used.
 //
+// Bounds. No peer waits for another one's handshake. What peers hold before they are connected is bounded by time (FirstByteTime, TLSTime, OfferTime) and
+// number (MaxPending, MaxPendingPerAddress); a newer connection takes the place of an older one that has proven nothing. Listener.Failures counts them.
+//
 // Trust. With [Credentials] it is TLS 1.3 and both sides show a certificate of the same
 // authority; Peer.Name of the one who asks is what grants should depend on. Without, anybody on the
 // way can read and change everything, rkeys among it: Peer.Plain says so, and Peer.String in words. RDMA itself is never

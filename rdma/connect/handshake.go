@@ -23,8 +23,6 @@ type Config struct {
 	ServerName string
 	// Timeout is for all of a handshake; 0 is DefaultTimeout.
 	Timeout time.Duration
-	// Handshakes is how many peers a Listener deals with at once, others wait; 0 is DefaultHandshakes.
-	Handshakes int
 	// Failed, where it is not nil, is told of each handshake of a Listener that failed, also where
 	// Accept of its Request returns the error. It is called by several goroutines.
 	Failed func(error)
@@ -97,6 +95,9 @@ func interrupted(err error) bool {
 
 // refuse tells the peer why it ends, if it can still be told, and fails.
 func (s *session) refuse(step string, err error) error {
+	if s.ctx.Err() != nil {
+		return s.fail(step, err)
+	}
 	reason := reasonOf(err)
 	text := string(reason)
 	if reason == ReasonRefused || reason == ReasonVersion || reason == ReasonFormat {

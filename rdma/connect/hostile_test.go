@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -63,17 +64,20 @@ func TestPeerVanishes(t *testing.T) {
 	waitFor(t, l, ReasonClosed, 2)
 }
 
-// TestSilence: a peer that says nothing, or one byte at a time, keeps its place no longer than the time
-// for a handshake, and one that comes meanwhile gets its turn.
+// TestSilence: a peer that says nothing, or one byte at a time, is let go when its time is over, and one that comes meanwhile does not wait for that.
 func TestSilence(t *testing.T) {
 	ours, theirs := pair(rdma.RC)
-	l := listen(t, Config{Timeout: 300 * time.Millisecond, Handshakes: 2})
+	l := listen(t, Config{})
 	begin := time.Now()
 	silent, slow := raw(t, l), raw(t, l)
 	go func() {
-		for i := range magic {
-			_, _ = slow.conn.Write([]byte{magic[i]})
-			time.Sleep(50 * time.Millisecond)
+		for range 100 {
+			for i := range magic {
+				if _, err := slow.conn.Write([]byte{magic[i]}); err != nil {
+					return
+				}
+				time.Sleep(400 * time.Millisecond)
+			}
 		}
 	}()
 	for l.Handshakes() < 2 {
@@ -84,13 +88,16 @@ func TestSilence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if waited := time.Since(begin); waited < 300*time.Millisecond {
-		t.Errorf("a third was dealt with after %v, with two places taken", waited)
+	if waited := time.Since(begin); waited >= FirstByteTime {
+		t.Errorf("a third was dealt with after %v", waited)
 	}
 	if err := errors.Join((<-server).err, c.Close()); err != nil {
 		t.Error(err)
 	}
 	waitFor(t, l, ReasonTimeout, 2)
+	if took := time.Since(begin); took < FirstByteTime || took > FirstByteTime+OfferTime+testenv.Within(time.Second) {
+		t.Errorf("the two were let go after %v", took)
+	}
 	_ = silent.conn.SetDeadline(time.Now().Add(5 * time.Second))
 	if _, err := io.ReadAll(silent.conn); err != nil && reasonOf(err) != ReasonClosed {
 		t.Errorf("the silent one is still connected: %v", err)
@@ -102,7 +109,7 @@ func TestUnanswered(t *testing.T) {
 	_, theirs := pair(rdma.RC)
 	failed := make(chan error, 2)
 	const limit = 500 * time.Millisecond
-	l := listen(t, Config{Timeout: limit, Handshakes: 1, Failed: func(err error) { failed <- err }})
+	l := listen(t, Config{Timeout: limit, Failed: func(err error) { failed <- err }})
 	for range 2 { // not accepted, then accepted and forgotten
 		dialled := make(chan error, 1)
 		go func() {

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 )
-
-// DefaultHandshakes is how many peers are dealt with at once where Config.Handshakes is 0.
-const DefaultHandshakes = 16
 
 // pause is how long a listener waits when the system has no more files or memory.
 const pause = 50 * time.Millisecond
@@ -23,7 +21,7 @@ type Listener struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	requests chan *Request
-	slots    chan struct{} // one in it for each peer that is dealt with
+	pending  pendingSet
 	all      sync.WaitGroup
 	taken    atomic.Uint64
 	failed   map[Reason]*atomic.Uint64
@@ -37,11 +35,7 @@ func Listen(ctx context.Context, address string, c Config) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for queue pairs to connect: %w", err)
 	}
-	n := c.Handshakes
-	if n <= 0 {
-		n = DefaultHandshakes
-	}
-	l := &Listener{config: c, tcp: tcp, requests: make(chan *Request), slots: make(chan struct{}, n), failed: make(map[Reason]*atomic.Uint64)}
+	l := &Listener{config: c, tcp: tcp, requests: make(chan *Request), pending: pendingSet{from: map[netip.Addr]int{}}, failed: make(map[Reason]*atomic.Uint64)}
 	for _, r := range Reasons {
 		l.failed[r] = new(atomic.Uint64)
 	}
@@ -66,8 +60,8 @@ func (l *Listener) Failures() map[Reason]uint64 {
 	return all
 }
 
-// Handshakes is how many peers are being dealt with.
-func (l *Listener) Handshakes() int { return len(l.slots) }
+// Handshakes is how many connections are in their handshake.
+func (l *Listener) Handshakes() int { return l.pending.count() }
 
 // Accept waits for a peer's offer. The error is net.ErrClosed once the Listener is closed.
 func (l *Listener) Accept(ctx context.Context) (*Request, error) {
@@ -92,13 +86,13 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// run takes peers as there are places for them.
+// run takes connections. None waits for another one's handshake.
 func (l *Listener) run() {
 	for {
 		conn, err := l.tcp.Accept()
 		switch {
 		case err == nil:
-			l.place(conn)
+			l.take(conn)
 		case l.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
 		default:
@@ -108,26 +102,30 @@ func (l *Listener) run() {
 	}
 }
 
-// place waits for a place for one peer.
-func (l *Listener) place(conn net.Conn) {
-	select {
-	case l.slots <- struct{}{}:
-		l.all.Go(func() { l.greet(conn) })
-	case <-l.ctx.Done():
-		_ = conn.Close()
+// take begins the handshake of a connection, unless there are too many.
+func (l *Listener) take(conn net.Conn) {
+	ctx, cancel := context.WithTimeout(l.ctx, l.config.timeout())
+	ctx, end := context.WithCancelCause(ctx)
+	p := newPending(conn, end)
+	s := newSession(ctx, conn)
+	if err := l.pending.add(p); err != nil {
+		p.stage.Stop()
+		cancel()
+		l.fail(s.fail("take the connection", err))
+		return
 	}
+	r := &Request{listener: l, session: s, pending: p, cancel: cancel}
+	l.all.Go(func() { l.greet(r) })
 }
 
 // greet reads a peer's offer, hands it to whoever accepts, and waits until the handshake
 // ends, well or not.
-func (l *Listener) greet(conn net.Conn) {
-	ctx, cancel := context.WithTimeout(l.ctx, l.config.timeout())
-	s := newSession(ctx, conn)
-	r := &Request{listener: l, session: s, cancel: cancel}
+func (l *Listener) greet(r *Request) {
 	if err := r.open(); err != nil {
 		r.end(err)
 		return
 	}
+	ctx := r.session.ctx
 	select {
 	case l.requests <- r:
 		<-ctx.Done()

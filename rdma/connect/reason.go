@@ -23,10 +23,14 @@ const (
 	ReasonRefused   Reason = "refused"    // one of the programs did not want it
 	ReasonQueuePair Reason = "queue_pair" // the device did not take what was agreed
 	ReasonNetwork   Reason = "network"    // anything else
+	// ReasonAddressLimit and ReasonLimit: too many connections of the peer's address, or in all, were in their handshake.
+	ReasonAddressLimit Reason = "address_limit"
+	ReasonLimit        Reason = "limit"
 )
 
 // Reasons are all there are.
-var Reasons = []Reason{ReasonTLS, ReasonVersion, ReasonFormat, ReasonTimeout, ReasonClosed, ReasonCancelled, ReasonRefused, ReasonQueuePair, ReasonNetwork}
+var Reasons = []Reason{ReasonTLS, ReasonVersion, ReasonFormat, ReasonTimeout, ReasonClosed, ReasonCancelled, ReasonRefused, ReasonQueuePair, ReasonNetwork,
+	ReasonAddressLimit, ReasonLimit}
 
 // Error is a connection that did not come about.
 type Error struct {
@@ -83,6 +87,9 @@ func (e *tlsError) Unwrap() error { return e.err }
 
 // reasonOf sorts the error of a step.
 func reasonOf(err error) Reason {
+	if e, ok := errors.AsType[*limitError](err); ok {
+		return e.reason
+	}
 	switch {
 	case is[*versionError](err):
 		return ReasonVersion

@@ -12,6 +12,7 @@ import (
 type Request struct {
 	listener *Listener
 	session  *session
+	pending  *pending
 	remote   Offer
 	cancel   context.CancelFunc
 	answered atomic.Bool
@@ -27,20 +28,32 @@ func (r *Request) Remote() *Offer { return &r.remote }
 
 // open secures the connection and reads the offer.
 func (r *Request) open() (err error) {
-	s := r.session
-	if err := s.secure(r.listener.config.Credentials, tls.Server, ""); err != nil {
+	s, c, all := r.session, r.listener.config.Credentials, &r.listener.pending
+	if err := awaitByte(s.conn); err != nil {
+		return s.fail("wait for the first byte", err)
+	}
+	all.hears(r.pending)
+	if c != nil {
+		r.pending.within("the TLS handshake", TLSTime)
+	}
+	if err := s.secure(c, tls.Server, ""); err != nil {
 		return err
 	}
+	if c != nil {
+		all.proves(r.pending)
+	}
+	r.pending.within("the offer", OfferTime)
 	if r.remote, err = s.expectOffer(kindOffer); err != nil {
 		return s.refuse("read the offer", err)
 	}
+	r.pending.stage.Stop()
 	return nil
 }
 
 // end gives the place back and counts. It is called once.
 func (r *Request) end(err error) {
 	r.cancel()
-	<-r.listener.slots
+	r.listener.pending.done(r.pending)
 	if err != nil {
 		r.listener.fail(err)
 		return

@@ -1,0 +1,206 @@
+package connect
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// promptly is how long a good peer may take to connect beside any number of others: far less than the time after which those are let go.
+const promptly = 600 * time.Millisecond
+
+// flood opens connections to a listener, each of which says something.
+func flood(t *testing.T, l *Listener, n int, says []byte) {
+	t.Helper()
+	for range n {
+		conn, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_, _ = conn.Write(says) // the listener may have closed it by now
+	}
+}
+
+// TestStarve: connections that say nothing, or only begin to, do not keep a good peer of the same address waiting, with and without TLS.
+func TestStarve(t *testing.T) {
+	a := authority.New(t)
+	dns := credentials(t, a, "starve", a)
+	ours, theirs := pair(rdma.RC)
+	hello := []byte{0x16, 3, 1, 1, 0x2c, 1}
+	for _, c := range []struct {
+		name   string
+		with   *Credentials
+		others int
+		says   []byte
+	}{
+		{"plain, 128 silent", nil, 128, nil},
+		{"plain, 1000 silent", nil, 1000, nil},
+		{"plain, 1000 that begin", nil, 1000, []byte(magic)},
+		{"TLS, 128 silent", dns, 128, nil},
+		{"TLS, 1000 silent", dns, 1000, nil},
+		{"TLS, 1000 that begin", dns, 1000, hello},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := listen(t, Config{Credentials: c.with})
+			flood(t, l, c.others, c.says)
+			server := serve(t, l, end(new(journal), "server", ours))
+			begin := time.Now()
+			conn, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: c.with})
+			waited := time.Since(begin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waited > testenv.Within(promptly) {
+				t.Errorf("a good peer waited %v behind %d connections", waited, c.others)
+			}
+			t.Logf("a good peer connected in %v; %d handshakes, failures %v", waited.Round(10*time.Microsecond), l.Handshakes(), l.Failures())
+			if err := errors.Join((<-server).err, conn.Close()); err != nil {
+				t.Error(err)
+			}
+			if n := l.Handshakes(); n > MaxPendingPerAddress {
+				t.Errorf("%d connections of one address are in their handshake", n)
+			}
+			if f := l.Failures(); f[ReasonAddressLimit]+f[ReasonTimeout] < uint64(c.others-MaxPendingPerAddress) {
+				t.Errorf("too many are not counted: %v", f)
+			}
+		})
+	}
+}
+
+// TestTLSTime: a peer that begins with TLS and does not go on is let go.
+func TestTLSTime(t *testing.T) {
+	a := authority.New(t)
+	l := listen(t, Config{Credentials: credentials(t, a, "server", a)})
+	begin := time.Now()
+	flood(t, l, 3, []byte{0x16, 3, 1, 1, 0x2c, 1})
+	waitFor(t, l, ReasonTimeout, 3)
+	if took := time.Since(begin); took < TLSTime || took > TLSTime+testenv.Within(time.Second) {
+		t.Errorf("they were let go after %v", took)
+	}
+}
+
+// TestProvenStays: a peer with a certificate keeps its place, whoever else comes from its address.
+func TestProvenStays(t *testing.T) {
+	a := authority.New(t)
+	good := credentials(t, a, "good", a)
+	l := listen(t, Config{Credentials: good})
+	config := good.config()
+	config.ServerName = "127.0.0.1"
+	conn, err := tls.Dial("tcp", l.Addr().String(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	offered := make(chan *Request, 1)
+	go func() {
+		if r, err := l.Accept(t.Context()); err == nil {
+			offered <- r
+		}
+	}()
+	_, theirs := pair(rdma.RC)
+	if err := writeMessage(conn, kindOffer, AppendOffer(nil, &Offer{Parameters: theirs})); err != nil {
+		t.Fatal(err)
+	}
+	r := <-offered
+	flood(t, l, 2*MaxPendingPerAddress, []byte{0x16})
+	if err := r.session.ctx.Err(); err != nil {
+		t.Error(err)
+	}
+	if err := r.Refuse("enough"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestPendingSet: which connections go where there are too many.
+func TestPendingSet(t *testing.T) {
+	s := pendingSet{from: map[netip.Addr]int{}}
+	gone := map[*pending]error{}
+	come := func(address string, heard, proven bool) (*pending, error) {
+		var p *pending
+		p = &pending{address: netip.MustParseAddr(address), heard: heard, proven: proven, end: func(err error) { gone[p] = err }}
+		return p, s.add(p)
+	}
+	var silent, second *pending
+	for i := range MaxPendingPerAddress {
+		p, err := come("10.0.0.1", i != 7, i == 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch i {
+		case 1:
+			second = p
+		case 7:
+			silent = p
+		}
+	}
+	if _, err := come("10.0.0.1", true, false); err != nil || len(gone) != 1 || gone[silent] != errAddressLimit {
+		t.Errorf("the silent one is not the first to go: %v, %v", err, gone)
+	}
+	if _, err := come("10.0.0.1", true, false); err != nil || len(gone) != 2 || gone[second] != errAddressLimit {
+		t.Errorf("the oldest that has proven nothing is not the next to go: %v, %v", err, gone)
+	}
+	for range MaxPendingPerAddress {
+		if _, err := come("10.0.0.2", true, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := come("10.0.0.2", true, false); err != errAddressLimit || len(gone) != 2 {
+		t.Errorf("one that has proven itself goes: %v, %v", err, gone)
+	}
+	for i := 0; len(s.all) < MaxPending; i++ {
+		if _, err := come(fmt.Sprintf("10.0.%d.%d", 1+i/250, i%250), true, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := come("10.9.0.1", false, false); err != nil || len(gone) != 3 || s.from[netip.MustParseAddr("10.0.0.1")] != MaxPendingPerAddress-1 {
+		t.Errorf("the busiest address does not give a place: %v, %d", err, len(gone))
+	}
+	for _, p := range append([]*pending(nil), s.all...) {
+		s.remove(p)
+		s.remove(p)
+	}
+	if len(s.from) != 0 {
+		t.Errorf("%v are left", s.from)
+	}
+}
+
+// TestAddressOf: what connections are counted by.
+func TestAddressOf(t *testing.T) {
+	for from, want := range map[string]string{
+		"10.0.0.1:5": "10.0.0.1", "[::ffff:10.0.0.1]:5": "10.0.0.1", "[2001:db8:1:2:3:4:5:6]:5": "2001:db8:1:2::", "[fe80::1:2%eth0]:5": "fe80::1:2",
+	} {
+		if got := addressOf(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))); got.String() != want {
+			t.Errorf("%s counts for %v, not %s", from, got, want)
+		}
+	}
+}
+
+// TestCloseEndsSilent: closing a listener does not wait for connections that say nothing.
+func TestCloseEndsSilent(t *testing.T) {
+	l := listen(t, Config{})
+	flood(t, l, 10, nil)
+	for l.Handshakes() < 10 {
+		time.Sleep(time.Millisecond)
+	}
+	begin := time.Now()
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(begin); took > FirstByteTime/2 {
+		t.Errorf("it took %v", took)
+	}
+	waitFor(t, l, ReasonCancelled, 10)
+	_, err := net.Dial("tcp", l.Addr().String())
+	if reasonOf(err) != ReasonNetwork {
+		t.Error(err)
+	}
+}
