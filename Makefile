@@ -11,7 +11,7 @@ TAGGED   := GOFLAGS="$$GOFLAGS -tags=$$(packaging/tags.sh)"
 SUDO     := $(if $(filter 0,$(shell id -u)),,sudo)
 
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-faults test-soak test-fidelity test-overload test-powercut test-damage test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
+.PHONY: build demo test test-quick test-kill test-nvme test-nvme-guests test-nvme-kills test-huge-pages test-faults test-soak test-fidelity test-overload test-powercut test-damage test-reload test-swap test-wrong-use test-index test-rdma test-roce test-roce-faults test-roce-guest lab lab-all lab-bench lab-update bench microbench fuzz lint generate install clean help go setup-demo setup-test
 
 build: go ## build the programs into bin/
 	@mkdir -p bin
@@ -43,6 +43,9 @@ test-nvme-guests: setup-test ## the kernel's initiator in one lab guest, and the
 
 test-nvme-kills: setup-test ## kill the daemon under the kernel's initiator in a lab guest, and cut the wire between them, KILLS (50) times each (KERNEL=6.1|6.12|7)
 	@packaging/test-nvme-kills.sh "$(KERNEL)" "$(KILLS)"
+
+test-huge-pages: setup-test ## run the tests that use huge pages beside a program that takes them and gives them back (root)
+	@UNIFIEDD_REQUIRE=1 packaging/test-huge-pages.sh
 
 test-faults: setup-test ## have one flow after the other meet a fault, beside the rate of the others (root)
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_FAULTS=1 go test -count=1 -v -timeout 30m -run '^TestFaultsBesideOthers$$' ./selftests/soak

@@ -66,9 +66,12 @@ the capture has copies, also of what the host sends, and the host goes on with a
   unifiedd capture -i eth1 -c 100 -w - | tshark -r -
   unifiedd capture -i eth1 -s 128 -C 100 -W 10 -w ring.pcapng
   unifiedd capture -i eth1 -G 3600 -w %Y%m%d-%H.pcapng`,
-		PreRunE: func(_ *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
+		PreRunE: func(c *cobra.Command, args []string) (err error) { // what is wrong here is one of usage
 			if f.list {
 				return nil
+			}
+			if f.count == 0 && c.Flags().Changed("count") {
+				return errors.New("-c 0 captures nothing (leave it out to capture until the end)")
 			}
 			cfg, err = f.config(strings.Join(args, " "))
 			return err

@@ -41,6 +41,7 @@ the command failed; else 0.`,
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
+	root.SetFlagErrorFunc(explainValue)
 	checkUsage(root)
 	return root, ran
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -120,6 +122,38 @@ func missingOfGroups(c *cobra.Command) (err error) {
 		}
 	})
 	return err
+}
+
+// explainValue says what a flag takes, where its parser only says that it failed.
+func explainValue(_ *cobra.Command, err error) error {
+	var bad *pflag.InvalidValueError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	needs := ""
+	switch t := bad.GetFlag().Value.Type(); {
+	case errors.Is(err, strconv.ErrRange):
+		needs = "a number that fits into 64 bits"
+	case strings.HasPrefix(t, "uint"):
+		needs = "a whole number, 0 or more"
+	case t == "intSlice":
+		needs = "whole numbers, such as 0,2"
+	case strings.HasPrefix(t, "int"):
+		needs = "a whole number"
+	case strings.HasPrefix(t, "float"):
+		needs = "a number"
+	case t == "duration":
+		needs = "a time such as 500ms or 10s"
+	case t == "bool":
+		needs = "true or false"
+	default:
+		return err
+	}
+	name := "--" + bad.GetFlag().Name
+	if letter := bad.GetFlag().Shorthand; letter != "" {
+		name = "-" + letter + ", " + name
+	}
+	return fmt.Errorf("the value %q of %s cannot be read (give %s)", bad.GetValue(), name, needs)
 }
 
 // flagText is a flag as the help has it, with the name of its value.

@@ -135,8 +135,13 @@ func (w *wrong) values(c *cobra.Command, with func(...string) []string, given, a
 		case "string", "stringArray", "count", "func":
 			return
 		}
-		all = append(all, wronguse.Case{Name: "bad value of --" + f.Name, Args: with(slices.Concat(given, []string{"--" + f.Name + "=nonsense"}, args)...), Status: exitUsage, Says: []string{"--" + f.Name, "nonsense"}, Dir: w.dir})
+		all = append(all, wronguse.Case{Name: "bad value of --" + f.Name, Args: with(slices.Concat(given, []string{"--" + f.Name + "=nonsense"}, args)...), Status: exitUsage, Says: []string{"--" + f.Name, "nonsense", "(give "}, Dir: w.dir})
 	})
+	if c.Name() == "capture" {
+		all = append(all, wronguse.Case{Name: "no packets", Args: with(append(given, "-c", "0")...), Status: exitUsage, Says: []string{"-c 0"}},
+			wronguse.Case{Name: "packets below zero", Args: with(append(given, "-c", "-1")...), Status: exitUsage, Says: []string{"-c, --count", `"-1"`, "0 or more"}},
+			wronguse.Case{Name: "too many packets", Args: with(append(given, "-c", "99999999999999999999")...), Status: exitUsage, Says: []string{"64 bits"}})
+	}
 	return all
 }
 
