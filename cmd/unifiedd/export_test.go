@@ -245,6 +245,7 @@ func TestExportRefuses(t *testing.T) {
 		"no time":           {[]string{"-r", name, "--from", "noon"}, exitUsage, `"noon"`},
 		"times in disorder": {[]string{"-r", name, "--from", "@20", "--to", "@10"}, exitUsage, "not behind"},
 		"a broken filter":   {[]string{"-r", name, "prot", "9"}, exitUsage, "prot"},
+		"a full device":     {[]string{"-r", name, "-w", "/dev/full"}, exitFailed, "write /dev/full: no space left on device"},
 	} {
 		var stdout, stderr bytes.Buffer
 		if status := run(append([]string{"export"}, c.args...), &stdout, &stderr); status != c.status || !strings.Contains(stderr.String(), c.want) {

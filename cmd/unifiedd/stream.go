@@ -49,11 +49,25 @@ func openPipe(path string) (*os.File, error) {
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFIFO && kind != unix.S_IFCHR {
 		return nil, fmt.Errorf("open %s: it is no pipe any more (try again)", path)
 	}
+	return openAgain(fd, path)
+}
+
+// openAgain opens what a descriptor refers to for writing, as a file whose errors say its own name. Of a pipe, writes can be
+// interrupted.
+func openAgain(fd int, name string) (*os.File, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", fd), os.O_WRONLY, 0)
 	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: path, Err: errors.Unwrap(err)}
+		return nil, &os.PathError{Op: "open", Path: name, Err: errors.Unwrap(err)}
 	}
-	return f, nil
+	defer f.Close()
+	own, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	if info, err := f.Stat(); err == nil && info.Mode()&fs.ModeNamedPipe != 0 {
+		_ = unix.SetNonblock(own, true) // else writes cannot be interrupted
+	}
+	return os.NewFile(uintptr(own), name), nil
 }
 
 // stay leaves open what others opened.
@@ -72,7 +86,7 @@ func (c *captureFlags) reopened(w io.Writer) (to io.Writer, end func() error) {
 	if c.ownStdout && unix.SetNonblock(int(f.Fd()), true) == nil {
 		return os.NewFile(f.Fd(), f.Name()), stay
 	}
-	own, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", f.Fd()), os.O_WRONLY, 0)
+	own, err := openAgain(int(f.Fd()), f.Name())
 	if err != nil { // a pipe of another user
 		return w, stay
 	}
