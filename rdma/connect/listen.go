@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +34,7 @@ func Listen(ctx context.Context, address string, c Config) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for queue pairs to connect: %w", err)
 	}
-	l := &Listener{config: c, tcp: tcp, requests: make(chan *Request), pending: pendingSet{from: map[netip.Addr]int{}}, failed: make(map[Reason]*atomic.Uint64)}
+	l := &Listener{config: c, tcp: tcp, requests: make(chan *Request), pending: newPendingSet(), failed: make(map[Reason]*atomic.Uint64)}
 	for _, r := range Reasons {
 		l.failed[r] = new(atomic.Uint64)
 	}

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 )
 
 // Bounds of what a peer holds at a Listener before its queue pair is connected. SECURITY.md states them.
@@ -28,19 +29,22 @@ const (
 
 // pending is a connection whose handshake is not complete. The set's lock guards what changes.
 type pending struct {
-	address netip.Addr
-	heard   bool // a byte has come
-	proven  bool // the authority has signed its certificate
-	end     context.CancelCauseFunc
-	stage   *time.Timer // ends it where the next step takes too long
+	host   netip.Prefix // that it counts for
+	heard  bool         // a byte has come
+	proven bool         // the authority has signed its certificate
+	end    context.CancelCauseFunc
+	stage  *time.Timer // ends it where the next step takes too long
 }
 
 // pendingSet bounds how many connections are in their handshake. Where there are too many, a newer one takes the place of an older one, so that
 // a peer that says what it wants at once is heard whatever others hold.
 type pendingSet struct {
-	mu   sync.Mutex
-	all  []*pending // the oldest first
-	from map[netip.Addr]int
+	mu  sync.Mutex
+	set *addrlimit.Set[*pending]
+}
+
+func newPendingSet() pendingSet {
+	return pendingSet{set: addrlimit.New[*pending](MaxPending, MaxPendingPerAddress)}
 }
 
 // lateError is a step that took too long.
@@ -69,42 +73,28 @@ var (
 func (s *pendingSet) add(p *pending) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var why *limitError
-	var old *pending
-	switch {
-	case s.from[p.address] >= MaxPendingPerAddress:
-		why, old = errAddressLimit, s.replaceable(p.address)
-	case len(s.all) >= MaxPending:
-		why, old = errLimit, s.replaceable(s.busiest())
-	}
-	if why != nil && old == nil {
-		return why
-	}
-	if old != nil {
-		s.remove(old)
+	if limit, rivals := s.set.Full(p.host); limit != addrlimit.None {
+		why := errLimit
+		if limit == addrlimit.Network {
+			why = errAddressLimit
+		}
+		old := replaceable(rivals)
+		if old == nil {
+			return why
+		}
+		s.set.Remove(old)
 		old.end(why)
 	}
-	s.all = append(s.all, p)
-	s.from[p.address]++
+	s.set.Add(p, p.host)
 	return nil
 }
 
-// busiest is the address with the most connections; of several, that of the oldest connection. The caller has the lock.
-func (s *pendingSet) busiest() (address netip.Addr) {
-	for _, p := range s.all {
-		if s.from[p.address] > s.from[address] {
-			address = p.address
-		}
-	}
-	return address
-}
-
-// replaceable is the connection of an address that a newer one takes the place of: the oldest that has said nothing, or else the oldest whose peer has
-// not proven itself; nil where all have. The caller has the lock.
-func (s *pendingSet) replaceable(address netip.Addr) (oldest *pending) {
-	for _, p := range s.all {
+// replaceable is the connection that a newer one takes the place of: the oldest that has said nothing, or else the oldest whose peer has
+// not proven itself; nil where all have.
+func replaceable(all []*pending) (oldest *pending) {
+	for _, p := range all {
 		switch {
-		case p.address != address || p.proven:
+		case p.proven:
 		case !p.heard:
 			return p
 		case oldest == nil:
@@ -114,30 +104,18 @@ func (s *pendingSet) replaceable(address netip.Addr) (oldest *pending) {
 	return oldest
 }
 
-// remove forgets a connection, which may be forgotten already. The caller has the lock.
-func (s *pendingSet) remove(p *pending) {
-	at := slices.Index(s.all, p)
-	if at < 0 {
-		return
-	}
-	s.all = slices.Delete(s.all, at, at+1)
-	if s.from[p.address]--; s.from[p.address] == 0 {
-		delete(s.from, p.address)
-	}
-}
-
 // done gives the place of a connection back.
 func (s *pendingSet) done(p *pending) {
 	p.stage.Stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.remove(p)
+	s.set.Remove(p)
 }
 
 func (s *pendingSet) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.all)
+	return s.set.Len()
 }
 
 // hears notes that a byte has come.
@@ -156,7 +134,7 @@ func (s *pendingSet) proves(p *pending) {
 
 // newPending is a connection whose first byte is waited for. end ends its handshake.
 func newPending(conn net.Conn, end context.CancelCauseFunc) *pending {
-	p := &pending{address: addressOf(conn.RemoteAddr()), end: end}
+	p := &pending{host: hostOf(conn.RemoteAddr()), end: end}
 	late := &lateError{"the first byte", FirstByteTime}
 	p.stage = time.AfterFunc(late.limit, func() { end(late) })
 	return p
@@ -169,18 +147,13 @@ func (p *pending) within(what string, limit time.Duration) {
 	p.stage = time.AfterFunc(limit, func() { p.end(late) })
 }
 
-// addressOf is what connections are counted by. A host may have all addresses of an IPv6 network of 64 bits; link-local ones are one network on all links.
-func addressOf(remote net.Addr) netip.Addr {
+// hostOf is what connections are counted by.
+func hostOf(remote net.Addr) netip.Prefix {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
-		return netip.Addr{}
+		return netip.Prefix{}
 	}
-	a := tcp.AddrPort().Addr().Unmap()
-	if a.Is4() || a.IsLinkLocalUnicast() {
-		return a.WithZone("")
-	}
-	network, _ := a.Prefix(64)
-	return network.Addr()
+	return addrlimit.Host(tcp.AddrPort().Addr())
 }
 
 // awaitByte waits until the peer has sent something, or has closed, and leaves it to be read.

@@ -1,0 +1,121 @@
+// Package addrlimit bounds what peers hold that have not proven who they are: in all, and by the network they are in.
+//
+// Where a bound is reached, something older gives way, so that a peer that needs its place for a moment finds one whatever others hold for long. Who has
+// a Set chooses what: [Set.Full] names what there is to choose from.
+//
+// A Set is for one goroutine at a time.
+package addrlimit
+
+import (
+	"net/netip"
+	"slices"
+)
+
+// Limit is a bound that is reached.
+type Limit uint8
+
+const (
+	None    Limit = iota
+	Network       // of things of one network
+	All           // of things of all networks
+)
+
+// Set is a set of things that peers hold.
+type Set[T comparable] struct {
+	most, each int
+	things     []thing[T] // the oldest first
+	from       map[netip.Prefix]int
+}
+
+type thing[T comparable] struct {
+	it      T
+	network netip.Prefix
+}
+
+// New makes a set for at most so many things, and so many of each network.
+func New[T comparable](most, each int) *Set[T] {
+	return &Set[T]{most: most, each: each, from: map[netip.Prefix]int{}}
+}
+
+// Len is how many things are in the set.
+func (s *Set[T]) Len() int { return len(s.things) }
+
+// From is how many things of a network are in the set.
+func (s *Set[T]) From(network netip.Prefix) int { return s.from[network] }
+
+// Full is the limit that one more thing of a network would exceed, and the things of which one must go for that, the oldest first: those of the
+// same network, or those of the network that has the most.
+func (s *Set[T]) Full(network netip.Prefix) (Limit, []T) {
+	switch {
+	case s.from[network] >= s.each:
+		return Network, s.of(network)
+	case len(s.things) >= s.most:
+		return All, s.of(s.busiest())
+	}
+	return None, nil
+}
+
+// busiest is the network with the most things; of several, that of the oldest thing.
+func (s *Set[T]) busiest() (network netip.Prefix) {
+	for _, t := range s.things {
+		if s.from[t.network] > s.from[network] {
+			network = t.network
+		}
+	}
+	return network
+}
+
+func (s *Set[T]) of(network netip.Prefix) (all []T) {
+	for _, t := range s.things {
+		if t.network == network {
+			all = append(all, t.it)
+		}
+	}
+	return all
+}
+
+// Add adds a thing, whatever the limits.
+func (s *Set[T]) Add(it T, network netip.Prefix) {
+	s.things = append(s.things, thing[T]{it, network})
+	s.from[network]++
+}
+
+// Remove takes a thing out, and says whether it was in.
+func (s *Set[T]) Remove(it T) bool {
+	at := slices.IndexFunc(s.things, func(t thing[T]) bool { return t.it == it })
+	if at < 0 {
+		return false
+	}
+	network := s.things[at].network
+	s.things = slices.Delete(s.things, at, at+1)
+	if s.from[network]--; s.from[network] == 0 {
+		delete(s.from, network)
+	}
+	return true
+}
+
+// Host is the network that stands for one host: the IPv4 address, or the IPv6 network of 64 bits, of which a host may have all addresses. Of link-local
+// ones it is the address, since they are one network on all links.
+func Host(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	bits := a.BitLen()
+	if a.Is6() && !a.IsLinkLocalUnicast() {
+		bits = 64
+	}
+	return prefix(a, bits)
+}
+
+// Link is the network that stands for the neighbours of a host: 24 bits of IPv4, 64 of IPv6.
+func Link(a netip.Addr) netip.Prefix {
+	a = a.Unmap().WithZone("")
+	if a.Is4() {
+		return prefix(a, 24)
+	}
+	return prefix(a, 64)
+}
+
+// prefix is not valid of an address that is not.
+func prefix(a netip.Addr, bits int) netip.Prefix {
+	p, _ := a.Prefix(bits)
+	return p
+}
