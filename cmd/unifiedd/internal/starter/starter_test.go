@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -343,6 +344,9 @@ func (r *running) ends(t *testing.T, want int) {
 
 // TestSignals: signals to the starter reach the daemon, which decides.
 func TestSignals(t *testing.T) {
+	caught := make(chan os.Signal, 1) // as a signal that is caught, SIGHUP is not ignored in what starts here, also below nohup(1)
+	signal.Notify(caught, unix.SIGHUP)
+	defer signal.Stop(caught)
 	for sig, want := range map[syscall.Signal]int{unix.SIGTERM: 7, unix.SIGHUP: 8} {
 		r := begin(t, "wait", Options{User: strconv.Itoa(nobody), Keep: Needed})
 		if err := r.Process.Signal(sig); err != nil {
