@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/rdma"
@@ -124,19 +125,28 @@ type handle struct {
 
 // NewAddressHandle finds the way to a peer, or a group. It waits for the network.
 func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
+	return p.dev.NewAddressHandle(context.Background(), p, a)
+}
+
+// NewAddressHandle is that of a domain of this device, and ends with the context.
+func (d *Device) NewAddressHandle(ctx context.Context, of rdma.ProtectionDomain, a rdma.Address) (rdma.AddressHandle, error) {
+	p, ok := of.(*domain)
+	if !ok || p.dev != d {
+		return nil, fmt.Errorf("make an address handle of %v: the protection domain is of another device", d)
+	}
 	h := &handle{dev: p.dev}
 	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
 		return nil, err
 	}
-	if err := h.make(p, &a); err != nil {
+	if err := h.make(ctx, p, &a); err != nil {
 		h.leave()
 		return nil, fmt.Errorf("make %v: %w", h, err)
 	}
 	return h, nil
 }
 
-func (h *handle) make(p *domain, a *rdma.Address) error {
-	to, err := h.dev.resolve(a, 0, 0)
+func (h *handle) make(ctx context.Context, p *domain, a *rdma.Address) error {
+	to, err := h.dev.resolve(ctx, a, 0, 0)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package roce
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/rdma"
@@ -26,7 +27,7 @@ func (q *queuePair) modify(a *rdma.Attributes, given rdma.Mask) (err error) {
 		if given&rdma.MaskRemoteQPN == 0 {
 			q.dev.locked(func() { remote = q.qp.Query().RemoteQPN })
 		}
-		if to, err = q.dev.resolve(&a.Address, q.qp.Number(), remote); err != nil {
+		if to, err = q.dev.resolve(context.Background(), &a.Address, q.qp.Number(), remote); err != nil {
 			return fmt.Errorf("modify %v: %w", q, err)
 		}
 	}

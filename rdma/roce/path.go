@@ -29,11 +29,11 @@ type lead struct {
 const resolvePatience = 4 * time.Second
 
 // resolve finds the way to an address, for packets between two queue pairs; 0 is any. It waits for the network.
-func (d *Device) resolve(a *rdma.Address, local, remote uint32) (path, error) {
+func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uint32) (path, error) {
 	if a.GID.IsZero() {
 		return path{}, fmt.Errorf("the peer's GID is missing: there are no LIDs on Ethernet")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), resolvePatience)
+	ctx, cancel := context.WithTimeout(ctx, resolvePatience)
 	defer cancel()
 	w, err := d.net.Resolve(ctx, int(a.GIDIndex), a.GID)
 	if err != nil {

@@ -67,6 +67,7 @@ func (m *machine) accepted(c *connection) {
 		return
 	}
 	m.know(c)
+	m.pair(c)
 	c.rnrRetries, c.timeout = r.RNRRetries, mad.AckTimeout(r.AckDelay, m.config.Lifetime)
 	c.said = said{append([]byte(nil), m.in.Private...), r.Responder, r.Initiator}
 	c.state = repReceived
@@ -97,7 +98,8 @@ func (m *machine) delayed(c *connection) {
 	case m.in.About == mad.AboutREQ && (c.state == reqSent || c.state == reqWaits):
 		c.state = reqWaits
 	case m.in.About == mad.AboutREP && (c.state == repSent || c.state == repWaits):
-		c.state = repWaits
+		c.state, c.limit = repWaits, never
+		m.proven(c)
 	default:
 		m.counts.add(unexpected)
 		return

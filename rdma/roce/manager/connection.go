@@ -30,6 +30,8 @@ type connection struct {
 	kind     mad.Kind       // of it
 	tries    uint8          // how often it may be said again
 	deadline instant
+	limit    instant // when the peer of a half-open connection is given up, however often it was to be told
+	probe    probe
 	at       int // among the timers
 
 	answers chan answer   // what the step under way waits for: one

@@ -24,9 +24,13 @@ func (m *machine) hangUp(c *connection, why error) {
 		m.reject(c, mad.AboutREQ, cm.ReasonTimeout, nil)
 		m.wait(c)
 	default: // also one that waits for an RTU: the peer may be connected
-		c.state = dreqSent
+		tries := c.cmRetries
+		if m.halfOpen.Remove(c) {
+			tries = min(tries, halfOpenPartings)
+		}
+		c.state, c.limit = dreqSent, never
 		c.transaction = random()
-		m.say(c, &mad.Message{Kind: mad.DREQ, RemoteQPN: c.theirs.qpn}, c.cmRetries, m.config.patience(c.response))
+		m.say(c, &mad.Message{Kind: mad.DREQ, RemoteQPN: c.theirs.qpn}, tries, m.config.patience(c.response))
 	}
 	m.finish(c, why)
 }
@@ -99,11 +103,14 @@ func (m *machine) parted(c *connection) {
 
 // released takes a DREP.
 func (m *machine) released(c *connection) {
-	if c.state != dreqSent {
+	switch {
+	case c.state == dreqSent:
+		m.wait(c)
+	case c.state == connected && c.probe.under && !c.passive && m.in.Transaction == c.probe.id:
+		m.gone(c)
+	default:
 		m.counts.add(unexpected)
-		return
 	}
-	m.wait(c)
 }
 
 // giveUp: the peer does not answer.
@@ -111,7 +118,7 @@ func (m *machine) giveUp(c *connection) {
 	m.counts.add(givenUp)
 	a := answer{event: cm.Unreachable, silent: true}
 	switch c.state {
-	case reqSent, reqWaits:
+	case reqSent, reqWaits, reqReceived:
 		m.reject(c, mad.AboutREQ, cm.ReasonTimeout, nil)
 	case repSent, repWaits:
 		m.reject(c, mad.AboutREP, cm.ReasonTimeout, nil)
@@ -124,6 +131,7 @@ func (m *machine) giveUp(c *connection) {
 // wait keeps what is over for a while, in which late messages are known. Who has waited longest goes where there are too many.
 func (m *machine) wait(c *connection) {
 	c.state = timeWait
+	m.proven(c)
 	close(c.settled)
 	m.timers.set(c, m.now+instant(mad.Duration(min(max(c.timeout, m.config.Lifetime+1), longestWait))))
 	m.waits = append(m.waits, c)

@@ -3,6 +3,7 @@ package manager
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
@@ -88,7 +89,7 @@ func TestFlood(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	if len(h.locals) != room || len(h.remotes) != room || len(h.pairs) != room || h.counts.own[full] != uint64(5000-room) {
+	if len(h.locals) != room || len(h.remotes) != room || len(h.pairs) != 0 || h.counts.own[full] != uint64(5000-room) {
 		t.Errorf("%d connections, %d and %d; %d refused", len(h.locals), len(h.remotes), len(h.pairs), h.counts.own[full])
 	}
 	// Programs that reject at once leave time-waits, which are bounded too.
@@ -113,36 +114,182 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestStale: a queue pair that is connected, or was a moment ago, cannot be connected anew; the old connection ends.
-func TestStale(t *testing.T) {
-	h := newWorld(t, 1, quick).hosts[0]
-	h.told(h.forged(5, 17, 6))
+// connects has a host connected with the other one, which asked.
+func (h *host) connects(id, qpn uint32) *connection {
+	h.Helper()
+	h.told(h.forged(id, qpn, 6))
 	c := <-h.listener.requests
 	e := h.end(1)
 	h.accept(c, e, half{e.Queue.QPN(), 7})
-	h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: c.local})
-	if c.state != connected {
-		t.Fatal(c.state)
+	h.out = h.out[:0]
+	h.told(mad.Message{Kind: mad.RTU, Local: id, Remote: c.local})
+	if c.state != connected || h.halfOpen.Len() != 0 {
+		h.Fatal(c.state, h.halfOpen.Len())
 	}
+	return c
+}
+
+// passes lets time pass, and returns what the host says then.
+func (h *host) passes(span time.Duration) (said []mad.Message) {
+	h.machine.now += instant(span)
+	h.tick()
+	for i := range h.out {
+		var a mad.Message
+		if why := a.Decode(h.out[i].bytes[:]); why != mad.WellFormed {
+			h.Fatal(why)
+		}
+		said = append(said, a)
+	}
+	h.out = h.out[:0]
+	return said
+}
+
+// TestClaimed: a request with the queue pair of a connection that stands is refused, and the peer is asked whether it still has it. The connection ends only
+// where the peer is silent, and is not asked again at once.
+func TestClaimed(t *testing.T) {
+	h := newWorld(t, 1, quick).hosts[0]
+	c := h.connects(5, 17)
 	got := h.told(h.forged(9, 17, 6))
-	if len(got) != 2 || cm.Reason(got[0].Reason) != cm.ReasonStale || got[1].Kind != mad.DREQ || got[1].RemoteQPN != 17 || c.state != dreqSent {
+	if len(got) != 2 || cm.Reason(got[0].Reason) != cm.ReasonStale || got[1].Kind != mad.REP || got[1].Remote != 5 || c.state != connected {
 		t.Fatalf("%+v", got)
 	}
-	h.told(mad.Message{Kind: mad.DREP, Local: 5, Remote: c.local})
-	if c.state != timeWait {
-		t.Fatal(c.state)
+	for i := range uint32(100) { // a flood has the peer asked no more often
+		if got = h.told(h.forged(100+i, 17, 6)); len(got) != 1 {
+			t.Fatalf("%+v", got)
+		}
 	}
-	if got = h.told(h.forged(10, 17, 6)); len(got) != 1 || cm.Reason(got[0].Reason) != cm.ReasonStale {
-		t.Errorf("in time-wait: %+v", got)
+	h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: c.local})
+	if got = h.passes(ProbeRest - 1); len(got) != 0 || c.state != connected || h.counts.own[probesAlive] != 1 || h.counts.own[probes] != 1 {
+		t.Fatalf("%+v, state %d", got, c.state)
 	}
-	if got = h.told(mad.Message{Kind: mad.DREQ, Local: 5, Remote: c.local, RemoteQPN: c.ours.qpn}); len(got) != 1 || got[0].Kind != mad.DREP {
-		t.Errorf("a late DREQ: %+v", got)
+	if got = h.told(h.forged(10, 17, 6)); len(got) != 1 || h.counts.own[probesHeld] != 1 {
+		t.Fatalf("the peer is asked again too soon: %+v", got)
 	}
-	h.machine.now += 1 << 40
-	h.tick()
-	h.told(h.forged(11, 17, 6))
-	if len(h.listener.requests) != 1 {
-		t.Error("after time-wait it is refused still")
+	h.passes(1)
+	if got = h.told(h.forged(11, 17, 6)); len(got) != 2 {
+		t.Fatalf("%+v", got)
+	}
+	for range ProbeTries - 1 {
+		if got = h.passes(ProbeWait); len(got) != 1 || got[0].Kind != mad.REP || c.state != connected {
+			t.Fatalf("%+v, state %d", got, c.state)
+		}
+	}
+	if got = h.passes(ProbeWait); len(got) != 1 || got[0].Kind != mad.DREQ || c.state != timeWait || h.counts.own[probesGone] != 1 {
+		t.Fatalf("%+v, state %d", got, c.state)
+	}
+}
+
+// TestRestarted: a peer that has restarted with the same queue pair is let in within RestartLimit, even when it was asked for a moment before.
+func TestRestarted(t *testing.T) {
+	for _, response := range []uint8{10, 21, 31} { // that the peer says it may take
+		h := newWorld(t, 1, quick).hosts[0]
+		h.connects(5, 17).timeout = response
+		h.told(h.forged(9, 17, 6))
+		h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: h.remotes[numbered{h.way().remote, 6, 5}].local}) // it has it still
+		waited := time.Duration(0)
+		for id := uint32(100); len(h.listener.requests) == 0; id++ {
+			h.told(h.forged(id, 17, 6))
+			h.passes(100 * time.Millisecond)
+			if waited += 100 * time.Millisecond; waited > RestartLimit {
+				t.Fatalf("it is not let in after %v", waited)
+			}
+		}
+		t.Logf("a peer with time-outs of %d is let in after %v", response, waited)
+	}
+}
+
+// TestClaimedOfServer: the side that asked for a connection asks by a DREQ of no queue pair, which only a peer without the connection answers.
+func TestClaimedOfServer(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		w := newWorld(t, 1, quick)
+		h, o := w.hosts[0], w.hosts[1]
+		c := h.connect()
+		w.run(1000*millisecond, &[2][]*connection{{c}, nil})
+		if c.state != connected {
+			t.Fatal(c.state)
+		}
+		if gone {
+			o.machine = newMachine(quick, o.guid, o.mtu)
+		}
+		req := h.forged(77, c.theirs.qpn, o.guid)
+		var b [mad.Size]byte
+		req.Encode(&b)
+		h.do(func() { h.receive(h.way(), b[:]) })
+		h.do(func() { h.receive(h.way(), b[:]) })
+		w.run(ProbeTries*instant(ProbeWait)+1000*millisecond, &[2][]*connection{})
+		if alive := c.state == connected && h.counts.own[probesAlive] == 1 && len(o.locals) == 1; alive == gone || h.counts.own[probes] != 1 {
+			t.Errorf("the peer is gone: %v; the state is %d, %d alive, %d gone, the peer has %d", gone, c.state, h.counts.own[probesAlive], h.counts.own[probesGone], len(o.locals))
+		}
+	}
+}
+
+// TestForgedREJ: a REJ that names the identifier of the request alone ends nothing that is established.
+func TestForgedREJ(t *testing.T) {
+	h := newWorld(t, 1, quick).hosts[0]
+	c := h.connects(5, 17)
+	reject := mad.Message{Kind: mad.REJ, Local: 5, Reason: uint16(cm.ReasonTimeout), InfoBytes: 8}
+	be.PutUint64(reject.Info[:], 6)
+	h.told(reject)
+	if c.state != connected || h.counts.own[unmatched] != 1 {
+		t.Errorf("the state is %d", c.state)
+	}
+	h.told(h.forged(6, 18, 6))
+	half := <-h.listener.requests
+	reject.Local = 6
+	if h.told(reject); half.state != timeWait {
+		t.Errorf("the state of a request that its peer gives up is %d", half.state)
+	}
+}
+
+// TestHalfOpen: requests whose peers do not confirm give way to newer ones, by address and in all, and end in time.
+func TestHalfOpen(t *testing.T) {
+	h := newWorld(t, 1, Config{Connections: 1024, Response: 10, Lifetime: 8, Retries: 15, Service: 14}).hosts[0]
+	h.listener.requests = make(chan *connection, 64)
+	ask := func(id uint32, from byte) *connection {
+		m, w := h.forged(id, 17+id, 6), h.way()
+		w.remote[15] = from
+		m.Request.Primary.Local = w.remote
+		m.Private = mad.Address{From: netip.AddrPortFrom(w.remote.Addr(), 1), To: w.local.Addr()}.Append(nil)
+		var b [mad.Size]byte
+		m.Encode(&b)
+		h.machine.receive(w, b[:])
+		h.out = h.out[:0]
+		select {
+		case c := <-h.listener.requests:
+			e := h.end(1)
+			h.accept(c, e, half{e.Queue.QPN(), 7})
+			return c
+		default:
+			t.Fatal("a request did not come")
+			return nil
+		}
+	}
+	first := ask(1, 9)
+	for id := range uint32(MaxHalfOpenPerAddress) {
+		ask(2+id, 9)
+	}
+	if first.state != timeWait || !first.noticed || h.halfOpen.Len() != MaxHalfOpenPerAddress || h.counts.own[addressLimit] != 1 {
+		t.Errorf("the first of an address is in state %d, %d are half open", first.state, h.halfOpen.Len())
+	}
+	for id := range uint32(MaxHalfOpen) {
+		ask(1000+id, byte(10+id))
+	}
+	if h.halfOpen.Len() != MaxHalfOpen || h.counts.own[halfOpenLimit] != MaxHalfOpenPerAddress {
+		t.Errorf("%d are half open, %d gave way", h.halfOpen.Len(), h.counts.own[halfOpenLimit])
+	}
+	for range 100 {
+		h.passes(HalfOpenTime / 99)
+	}
+	if h.halfOpen.Len() != 0 {
+		t.Errorf("%d are half open still", h.halfOpen.Len())
+	}
+	m := h.forged(5000, 5000, 6) // nobody accepts this one
+	h.told(m)
+	if h.halfOpen.Len() != 1 {
+		t.Fatal(h.halfOpen.Len())
+	}
+	if got := h.passes(mad.Duration(h.config.Service)); len(got) != 1 || got[0].Kind != mad.REJ || h.halfOpen.Len() != 0 {
+		t.Errorf("%+v, %d half open", got, h.halfOpen.Len())
 	}
 }
 

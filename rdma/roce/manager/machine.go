@@ -4,26 +4,29 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
 // machine is the protocol: messages and the time go in, messages and what happened come out. The manager's lock guards it.
 type machine struct {
-	config  Config
-	guid    uint64 // of our card
-	mtu     func() rdma.MTU
-	now     instant
-	locals  map[uint32]*connection   // by our identifier
-	remotes map[numbered]*connection // by the peer's
-	pairs   map[numbered]*connection // by the peer's queue pair
-	ports   map[uint16][]*listener
-	timers  timers
-	waits   []*connection // in time-wait, the oldest first
-	out     []datagram    // to be sent
-	over    []*connection // whose program is to be told
-	in      mad.Message
-	counts  counts
+	config   Config
+	guid     uint64 // of our card
+	mtu      func() rdma.MTU
+	now      instant
+	locals   map[uint32]*connection   // by our identifier
+	remotes  map[numbered]*connection // by the peer's
+	pairs    map[numbered]*connection // by the peer's queue pair
+	ports    map[uint16][]*listener
+	timers   timers
+	waits    []*connection               // in time-wait, the oldest first
+	halfOpen *addrlimit.Set[*connection] // of peers that have not proven that they hear us
+	out      []datagram                  // to be sent
+	over     []*connection               // whose program is to be told
+	in       mad.Message
+	counts   counts
 }
 
 // datagram is a message to be sent.
@@ -38,7 +41,7 @@ const maxOut = 512
 
 func newMachine(c Config, guid uint64, mtu func() rdma.MTU) *machine {
 	return &machine{config: c, guid: guid, mtu: mtu, locals: map[uint32]*connection{}, remotes: map[numbered]*connection{},
-		pairs: map[numbered]*connection{}, ports: map[uint16][]*listener{}}
+		pairs: map[numbered]*connection{}, ports: map[uint16][]*listener{}, halfOpen: addrlimit.New[*connection](MaxHalfOpen, MaxHalfOpenPerAddress)}
 }
 
 // random is from the system's generator, which does not fail.
@@ -53,7 +56,7 @@ func (m *machine) add(w way) *connection {
 	if len(m.locals)-len(m.waits) >= m.config.Connections {
 		return nil
 	}
-	c := &connection{way: w, at: -1, deadline: never, answers: make(chan answer, 1), done: make(chan struct{}), settled: make(chan struct{}),
+	c := &connection{way: w, at: -1, deadline: never, limit: never, answers: make(chan answer, 1), done: make(chan struct{}), settled: make(chan struct{}),
 		cmRetries: m.config.Retries, response: m.config.Response}
 	for c.local == 0 || m.locals[c.local] != nil {
 		c.local = uint32(random())
@@ -62,16 +65,23 @@ func (m *machine) add(w way) *connection {
 	return c
 }
 
-// know notes what the peer calls the connection and its queue pair.
-func (m *machine) know(c *connection) {
-	m.remotes[numbered{c.way.remote, c.guid, c.remote}] = c
-	m.pairs[numbered{c.way.remote, c.guid, c.theirs.qpn}] = c
+// know notes what the peer calls the connection.
+func (m *machine) know(c *connection) { m.remotes[numbered{c.way.remote, c.guid, c.remote}] = c }
+
+// pair notes the queue pair of a peer that has proven that it hears us. One that it had in another connection that stands is no longer in that.
+func (m *machine) pair(c *connection) {
+	key := numbered{c.way.remote, c.guid, c.theirs.qpn}
+	if other := m.pairs[key]; other != nil && other.state == connected {
+		m.hangUp(other, cm.ErrDisconnected)
+	}
+	m.pairs[key] = c
 }
 
 // remove forgets a connection.
 func (m *machine) remove(c *connection) {
 	c.state = idle
 	m.timers.set(c, never)
+	m.proven(c)
 	delete(m.locals, c.local)
 	for all, key := range map[*map[numbered]*connection]numbered{&m.remotes: {c.way.remote, c.guid, c.remote}, &m.pairs: {c.way.remote, c.guid, c.theirs.qpn}} {
 		if (*all)[key] == c {
@@ -125,7 +135,9 @@ const sidrUnsupported = 1
 func (m *machine) find(w way) *connection {
 	c := m.locals[m.in.Remote]
 	if m.in.Kind == mad.REJ && m.in.Remote == 0 { // of one who asked and had no answer: it does not know our identifier
-		c = m.remotes[numbered{w.remote, binary.BigEndian.Uint64(m.in.Info[:]), m.in.Local}]
+		if c = m.remotes[numbered{w.remote, binary.BigEndian.Uint64(m.in.Info[:]), m.in.Local}]; c != nil && m.established(c) {
+			return nil // it has had an answer: somebody else sends this
+		}
 	}
 	switch {
 	case c == nil || c.way != w:
@@ -136,6 +148,11 @@ func (m *machine) find(w way) *connection {
 		return c
 	}
 	return nil
+}
+
+// established says that both sides know each other's identifiers.
+func (m *machine) established(c *connection) bool {
+	return c.state == connected || c.state == dreqSent || c.state == timeWait
 }
 
 // stray answers a message of no connection. A peer that ends one that we do not know is told that it has ended.
@@ -192,11 +209,13 @@ func (m *machine) expire(c *connection) {
 	switch {
 	case c.state == timeWait:
 		m.endWait(c)
-	case c.tries > 0:
+	case c.state == connected:
+		m.unanswered(c)
+	case c.tries > 0 && m.now < c.limit:
 		c.tries--
 		m.counts.add(resent)
 		m.repeat(c)
-		m.timers.set(c, m.now+m.config.patience(c.response))
+		m.timers.set(c, min(c.limit, m.now+m.config.patience(c.response)))
 	default:
 		m.giveUp(c)
 	}

@@ -3,6 +3,7 @@ package manager
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
@@ -39,7 +40,7 @@ const (
 
 // openMail makes queue pair 1 of a device.
 func openMail(d *roce.Device, news func()) (m *mail, err error) {
-	m = &mail{device: d, leads: map[uint64]*lead{}, ways: ways{news: news, known: map[way]*lead{}}}
+	m = &mail{device: d, leads: map[uint64]*lead{}, ways: newWays(d, news)}
 	if err := m.open(); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
@@ -199,9 +200,8 @@ func (m *mail) place(g rdma.GID) (uint8, bool) {
 	return 0, false
 }
 
-// take gives messages that came to f, and notes which were sent; it says whether there was anything. f gets nil of a datagram that is
-// no connection manager's.
-func (m *mail) take(f func(w way, b []byte)) (some bool, err error) {
+// take hands messages over that came, and notes which were sent; it says whether there was anything.
+func (m *mail) take(to recipient) (some bool, err error) {
 	for {
 		n, err := m.cq.Poll(m.done[:])
 		if n == 0 || err != nil {
@@ -209,14 +209,14 @@ func (m *mail) take(f func(w way, b []byte)) (some bool, err error) {
 		}
 		some = true
 		for i := range m.done[:n] {
-			if err := m.completed(&m.done[i], f); err != nil {
+			if err := m.completed(&m.done[i], to); err != nil {
 				return some, err
 			}
 		}
 	}
 }
 
-func (m *mail) completed(c *rdma.WorkCompletion, f func(w way, b []byte)) error {
+func (m *mail) completed(c *rdma.WorkCompletion, to recipient) error {
 	if c.ID&isReceive == 0 {
 		m.ways.mu.Lock()
 		m.leads[c.ID].sending--
@@ -233,26 +233,62 @@ func (m *mail) completed(c *rdma.WorkCompletion, f func(w way, b []byte)) error 
 	i := c.ID &^ isReceive
 	b := m.device.Region().At(m.slot(i), uint64(c.Length))
 	w, ok := m.wayOf(b)
-	if b = b[rdma.GRHBytes:]; !ok || c.RemoteQPN != mad.QueuePair {
-		b = nil
+	if ok && c.RemoteQPN == mad.QueuePair {
+		m.arrive(w, b[rdma.GRHBytes:], to)
+	} else {
+		to.dropped(otherSource)
 	}
-	f(w, b)
 	return m.expect(i)
 }
 
-// send sends a message, once the way is known. It says whether there was room; dropped is called where no way leads to the peer.
-func (m *mail) send(d *datagram, dropped func()) bool {
+// recipient takes messages that have come, and is told of those that are lost.
+type recipient interface {
+	came(w way, b []byte)
+	dropped(why counter)
+}
+
+// arrive hands a message over once the way to its sender is known: where none leads there, nobody could be answered.
+func (m *mail) arrive(w way, b []byte, to recipient) {
+	l, err := m.ways.find(w, false)
+	switch {
+	case err != nil:
+		to.dropped(unreachable)
+	case !l.isFound():
+		if len(l.arrived) >= maxPending {
+			to.dropped(unreachable)
+			return
+		}
+		m.awaits(l)
+		m.ways.mu.Lock()
+		l.arrived = append(l.arrived, slices.Clone(b))
+		m.ways.mu.Unlock()
+	case l.err != nil:
+		to.dropped(unreachable)
+	default:
+		to.came(w, b)
+	}
+}
+
+// awaits has release look at a way until it is found.
+func (m *mail) awaits(l *lead) {
+	if len(l.pending)+len(l.arrived) == 0 {
+		m.waiting = append(m.waiting, l)
+	}
+}
+
+// send sends a message, once the way is known. It says whether there was room; to is told where no way leads to the peer.
+func (m *mail) send(d *datagram, to recipient) bool {
 	if len(m.leads) >= sends {
 		return false
 	}
-	l, err := m.ways.find(d.way)
+	l, err := m.ways.find(d.way, false)
 	switch {
 	case err != nil:
-		dropped()
+		to.dropped(wayless)
 	case !l.isFound():
-		m.hold(l, d, dropped)
+		m.hold(l, d, to)
 	case l.err != nil:
-		dropped()
+		to.dropped(wayless)
 	default:
 		return m.post(l, d)
 	}
@@ -260,14 +296,12 @@ func (m *mail) send(d *datagram, dropped func()) bool {
 }
 
 // hold keeps a message until its way is known.
-func (m *mail) hold(l *lead, d *datagram, dropped func()) {
+func (m *mail) hold(l *lead, d *datagram, to recipient) {
 	if len(l.pending) >= maxPending {
-		dropped()
+		to.dropped(wayless)
 		return
 	}
-	if len(l.pending) == 0 {
-		m.waiting = append(m.waiting, l)
-	}
+	m.awaits(l)
 	m.ways.mu.Lock()
 	l.pending = append(l.pending, *d)
 	m.ways.mu.Unlock()
@@ -290,21 +324,28 @@ func (m *mail) post(l *lead, d *datagram) bool {
 	return true
 }
 
-// release sends what has waited for ways that are known now.
-func (m *mail) release(dropped func()) {
+// release hands over, and sends, what has waited for ways that are known now.
+func (m *mail) release(to recipient) {
 	left := m.waiting[:0]
 	for _, l := range m.waiting {
 		if !l.isFound() {
 			left = append(left, l)
 			continue
 		}
+		for _, b := range l.arrived {
+			if l.err != nil {
+				to.dropped(unreachable)
+			} else {
+				to.came(l.way, b)
+			}
+		}
 		for i := range l.pending {
 			if l.err != nil || len(m.leads) >= sends || !m.post(l, &l.pending[i]) {
-				dropped()
+				to.dropped(wayless)
 			}
 		}
 		m.ways.mu.Lock()
-		l.pending = nil
+		l.arrived, l.pending = nil, nil
 		m.ways.mu.Unlock()
 	}
 	clear(m.waiting[len(left):])

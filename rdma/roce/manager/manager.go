@@ -78,6 +78,7 @@ func (m *Manager) mtu() rdma.MTU {
 func (m *Manager) counters() (all []roce.Counter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.machine.counts.own[lookupsCut] = m.mail.ways.cuts()
 	m.machine.counts.each(func(name string, value uint64) { all = append(all, roce.Counter{Name: name, Value: value}) })
 	return all
 }
@@ -129,7 +130,7 @@ func (m *Manager) round() error {
 	if err := m.mail.cq.Arm(false); err != nil {
 		return err
 	}
-	some, err := m.mail.take(m.came)
+	some, err := m.mail.take(m)
 	if err != nil {
 		return err
 	}
@@ -145,10 +146,6 @@ func (m *Manager) round() error {
 func (m *Manager) came(w way, b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if b == nil {
-		m.machine.counts.add(otherSource)
-		return
-	}
 	m.machine.now = m.clock()
 	m.machine.receive(w, b)
 }
@@ -162,7 +159,7 @@ func (m *Manager) serve() instant {
 	m.machine.over = nil
 	m.mu.Unlock()
 	leave(over)
-	m.mail.release(m.dropped)
+	m.mail.release(m)
 	m.send()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -186,7 +183,7 @@ func (m *Manager) send() {
 	m.machine.out = m.machine.out[:0]
 	m.mu.Unlock()
 	for i := range out {
-		if !m.mail.send(&out[i], m.dropped) {
+		if !m.mail.send(&out[i], m) {
 			m.putBack(out[i:])
 			return
 		}
@@ -199,10 +196,11 @@ func (m *Manager) putBack(rest []datagram) {
 	m.machine.out = append(rest, m.machine.out...)
 }
 
-func (m *Manager) dropped() {
+// dropped counts a message that is lost.
+func (m *Manager) dropped(why counter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.machine.counts.add(wayless)
+	m.machine.counts.add(why)
 }
 
 // sleep sleeps until then, or until something comes.

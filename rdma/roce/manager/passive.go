@@ -21,9 +21,7 @@ func (m *machine) asked(w way) {
 		return
 	}
 	if c := m.pairs[numbered{w.remote, r.GUID, r.QPN}]; c != nil {
-		m.counts.add(stale)
-		m.decline(w, cm.ReasonStale, nil)
-		m.hangUp(c, cm.ErrDisconnected) // the peer has it no more
+		m.claimed(w, c)
 		return
 	}
 	from, reason, info := m.judge(w, r)
@@ -67,8 +65,11 @@ func (m *machine) judge(w way, r *mad.Request) (from mad.Address, reason cm.Reas
 func (m *machine) offer(w way, l *listener, from mad.Address) {
 	r := &m.in.Request
 	var c *connection
+	if len(l.requests) == cap(l.requests) {
+		l.purge()
+	}
 	if len(l.requests) < cap(l.requests) {
-		c = m.add(w)
+		c = m.admit(w)
 	}
 	if c == nil {
 		m.counts.add(full)
@@ -82,6 +83,7 @@ func (m *machine) offer(w way, l *listener, from mad.Address) {
 	c.said = said{append([]byte(nil), m.in.Private[mad.AddressBytes:]...), r.Responder, r.Initiator}
 	c.place = cm.Place{Device: l.device, Port: 1, Local: netip.AddrPortFrom(w.local.Addr(), l.port), Remote: from.From}
 	m.know(c)
+	m.timers.set(c, m.now+instant(mad.Duration(m.config.Service)))
 	l.requests <- c
 }
 
@@ -122,7 +124,8 @@ func (m *machine) accept(c *connection, e *cm.End, ours half) bool {
 	c.state, c.queue, c.ours = repSent, e.Queue, ours
 	r := mad.Reply{QPN: ours.qpn, PSN: ours.psn, Responder: e.RemoteReads, Initiator: e.Reads, AckDelay: ackDelay, RNRRetries: e.RNRRetries,
 		Shared: e.Queue.Config().Shared != nil, GUID: m.guid}
-	m.say(c, &mad.Message{Kind: mad.REP, Reply: r, Private: e.Private}, c.cmRetries, m.config.patience(c.response))
+	c.limit = m.now + instant(HalfOpenTime)
+	m.say(c, &mad.Message{Kind: mad.REP, Reply: r, Private: e.Private}, c.cmRetries, min(m.config.patience(c.response), instant(HalfOpenTime)))
 	return true
 }
 
@@ -130,10 +133,14 @@ func (m *machine) accept(c *connection, e *cm.End, ours half) bool {
 func (m *machine) ready(c *connection) {
 	switch {
 	case c.state == repSent || c.state == repWaits:
-		c.state = connected
+		m.proven(c)
+		m.pair(c)
+		c.state, c.limit = connected, never
 		m.counts.add(established)
 		m.timers.set(c, never)
 		c.tell(answer{event: cm.Established})
+	case c.state == connected && c.probe.under:
+		m.alive(c)
 	case c.state == connected && c.passive:
 		m.counts.add(duplicate)
 	default:

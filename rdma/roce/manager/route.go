@@ -66,7 +66,7 @@ func (r *route) look(ctx context.Context) error {
 	err := m.usable()
 	var l *lead
 	if err == nil {
-		l, err = m.mail.ways.find(r.way)
+		l, err = m.mail.ways.find(r.way, true)
 	}
 	m.mu.Unlock()
 	if err != nil {

@@ -1,70 +1,132 @@
 package manager
 
 import (
+	"context"
 	"errors"
 	"sync"
+	"time"
 
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
-// ways are the address handles to peers, which take the network a while to find. Those unused longest end for new ones.
+// ways are the address handles to peers, which take the network a while to find. Those unused longest end for new ones. A message from an
+// address is taken only when the way there is known: who has forged its address has us look for that and no more.
 type ways struct {
+	device *roce.Device
 	domain rdma.ProtectionDomain
 	news   func() // is called when one was found, or not
 	all    sync.WaitGroup
 
 	mu      sync.Mutex
 	known   map[way]*lead
-	finding int
-	clock   uint64 // of uses
+	finding *addrlimit.Set[*lead] // that peers have us look for
+	clock   uint64                // of uses
+	cut     uint64                // look-ups that gave way to newer ones
 }
 
 // lead is the way to one peer.
 type lead struct {
+	way     way
+	stop    context.CancelCauseFunc // ends looking
 	handle  rdma.AddressHandle
 	err     error
 	found   chan struct{} // closed when there is one of the above
-	pending []datagram    // that wait for it
+	arrived [][]byte      // messages of the peer's that wait for it
+	pending []datagram    // ours
 	sending int           // messages posted and not complete
 	used    uint64
 }
 
-// Limits of what peers can have us look for.
+// Bounds of what peers can have us look for. SECURITY.md states them.
 const (
+	// MaxLookups is how many addresses peers may have us look for at once; the oldest gives way to a newer one.
+	MaxLookups = 128
+	// MaxLookupsPerNetwork is how many of one network: 24 bits of IPv4, 64 of IPv6.
+	MaxLookupsPerNetwork = 64
+	// LookupTime is how long an address is looked for.
+	LookupTime = 3 * time.Second
+
 	maxWays    = 128
-	maxFinding = 32
-	maxPending = 4 // messages to one of them
+	maxPending = 4 // messages each way that wait for one of them
 )
 
-var errBusy = errors.New("too many ways to peers are being looked for")
+var (
+	errBusy = errors.New("too many ways to peers are in use")
+	errCut  = errors.New("too many ways to peers are being looked for")
+)
 
-// find is the way to a peer, which is looked for where it is not known.
-func (s *ways) find(w way) (*lead, error) {
+func newWays(d *roce.Device, news func()) ways {
+	return ways{device: d, news: news, known: map[way]*lead{}, finding: addrlimit.New[*lead](MaxLookups, MaxLookupsPerNetwork)}
+}
+
+// find is the way to a peer, which is looked for where it is not known. One that a program of ours wants gives way to none.
+func (s *ways) find(w way, ours bool) (*lead, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock++
 	if l := s.known[w]; l != nil {
 		l.used = s.clock
+		if ours {
+			s.finding.Remove(l)
+		}
 		return l, nil
 	}
-	if s.finding >= maxFinding || len(s.known) >= maxWays && !s.evict() {
-		return nil, errBusy
+	for len(s.known)-s.finding.Len() >= maxWays {
+		if !s.evict() {
+			return nil, errBusy
+		}
 	}
-	l := &lead{found: make(chan struct{}), used: s.clock}
+	ctx, stop := context.WithCancelCause(context.Background())
+	l := &lead{way: w, stop: stop, found: make(chan struct{}), used: s.clock}
+	if !ours {
+		s.makeRoom(l)
+	}
 	s.known[w] = l
-	s.finding++
-	s.all.Go(func() { s.look(w, l) })
+	s.all.Go(func() { s.look(ctx, l) })
 	return l, nil
 }
 
-// look has the device find the way. One that is not found is forgotten, so that it is looked for anew.
-func (s *ways) look(w way, l *lead) {
-	handle, err := s.domain.NewAddressHandle(rdma.Address{GID: w.remote, GIDIndex: w.place, Port: 1})
+// makeRoom counts a look-up for a peer. The oldest gives way where there are too many. The caller has the lock.
+func (s *ways) makeRoom(l *lead) {
+	network := addrlimit.Link(l.way.remote.Addr())
+	if limit, rivals := s.finding.Full(network); limit != addrlimit.None {
+		s.cut++
+		s.forget(rivals[0])
+		rivals[0].stop(errCut)
+	}
+	s.finding.Add(l, network)
+}
+
+// cuts is how many look-ups gave way to newer ones.
+func (s *ways) cuts() uint64 {
 	s.mu.Lock()
-	s.finding--
+	defer s.mu.Unlock()
+	return s.cut
+}
+
+// forget has a way looked for anew by who wants it. The caller has the lock.
+func (s *ways) forget(l *lead) {
+	s.finding.Remove(l)
+	if s.known[l.way] == l {
+		delete(s.known, l.way)
+	}
+}
+
+// look has the device find the way. One that is not found is forgotten, so that it is looked for anew.
+func (s *ways) look(ctx context.Context, l *lead) {
+	ctx, cancel := context.WithTimeout(ctx, LookupTime)
+	defer cancel()
+	handle, err := s.device.NewAddressHandle(ctx, s.domain, rdma.Address{GID: l.way.remote, GIDIndex: l.way.place, Port: 1})
+	s.mu.Lock()
+	if err == nil && s.known[l.way] != l { // it has given way meanwhile
+		err = errors.Join(errCut, handle.Close())
+		handle = nil
+	}
 	l.handle, l.err = handle, err
-	if err != nil {
-		delete(s.known, w)
+	if s.finding.Remove(l); err != nil {
+		s.forget(l)
 	}
 	s.mu.Unlock()
 	close(l.found)
@@ -76,7 +138,7 @@ func (s *ways) evict() bool {
 	var oldest *lead
 	var at way
 	for w, l := range s.known {
-		if l.handle != nil && l.sending == 0 && len(l.pending) == 0 && (oldest == nil || l.used < oldest.used) {
+		if l.handle != nil && l.sending == 0 && len(l.pending)+len(l.arrived) == 0 && (oldest == nil || l.used < oldest.used) {
 			oldest, at = l, w
 		}
 	}
@@ -99,6 +161,11 @@ func (l *lead) isFound() bool {
 
 // close ends all. Nothing is looked for any more.
 func (s *ways) close() error {
+	s.mu.Lock()
+	for _, l := range s.known {
+		l.stop(errCut)
+	}
+	s.mu.Unlock()
 	s.all.Wait()
 	var errs []error
 	for _, l := range s.known {

@@ -1,0 +1,150 @@
+package target
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/mad"
+	"github.com/unifiedd/unifiedd/rdma/roce/manager"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+)
+
+// forgery is a REQ from an address that need not be its sender's.
+type forgery struct {
+	from    netip.Addr
+	id, qpn uint32
+	guid    uint64
+	port    uint16
+}
+
+// message is the REQ of a host's admin queue.
+func (f *forgery) message(to netip.Addr) *mad.Message {
+	return &mad.Message{Kind: mad.REQ, Transaction: uint64(f.id), Local: f.id,
+		Private: append(mad.Address{From: netip.AddrPortFrom(f.from, 50000), To: to}.Append(nil), fabrics.PrivateRequest{Queue: 0, HostRoom: 32, HostSends: 32}.Bytes()...),
+		Request: mad.Request{ServiceID: mad.ServiceID(f.port), GUID: f.guid, QPN: f.qpn, PSN: 1, Responder: 16, Initiator: 16, PKey: 0xffff, MTU: rdma.MTU1024, CMRetries: 15, Retries: 7, RNRRetries: 7,
+			LocalResponse: 20, RemoteResponse: 20, Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, Local: rdma.GIDOf(f.from), Remote: rdma.GIDOf(to), HopLimit: 64, AckTimeout: 18}}}
+}
+
+// packet is the datagram that carries it.
+func (f *forgery) packet(t *testing.T, pair *testenv.Pair) []byte {
+	t.Helper()
+	var body [mad.Size]byte
+	f.message(pair.B.IP).Encode(&body)
+	tpl, err := wire.NewTemplate(&wire.Path{Source: rdma.GIDOf(f.from), Destination: rdma.GIDOf(pair.B.IP), SourceMAC: [6]byte(pair.A.MAC), DestinationMAC: [6]byte(pair.B.MAC), SourcePort: 0xc001, HopLimit: 64})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := wire.Header{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQPN: 1, QKey: mad.QKey, SourceQPN: 1, PSN: wire.PSN(f.id)}
+	b := make([]byte, 1024)
+	n := tpl.Put(b, uint16(f.id), wire.BTHBytes+8+mad.Size+wire.ICRCBytes)
+	n += h.Encode(b[n:])
+	n += copy(b[n:], body[:])
+	c := wire.Begin(b[tpl.Network():n])
+	return b[:n+c.Finish(b[n:], 0)]
+}
+
+// sender sends packets as they are at the hosts' end of the wire.
+func sender(t *testing.T, pair *testenv.Pair) func([]byte) error {
+	t.Helper()
+	var fd int
+	pair.A.Do(t, func() {
+		var err error
+		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return func(b []byte) error {
+		return unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: pair.A.Index, Halen: 6})
+	}
+}
+
+func softConfig(r *rig) Config {
+	return Config{Seats: 8, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Hosts: []string{softHost}, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20), UUID: [16]byte{1}}}}}}
+}
+
+// TestForgedRequestEndsNothing: a forged REQ with the address, card and queue pair of a host that is connected does not end its connection, however often it
+// comes.
+func TestForgedRequestEndsNothing(t *testing.T) {
+	r, s, pair := newSoftPair(t)
+	r.serve(softConfig(r))
+	h := s.connects(softHost, 1, 32)
+	q := h.queues[0]
+	send := sender(t, pair)
+	guid := s.pd.Device().Capabilities().NodeGUID
+	begun := time.Now()
+	for id := uint32(0xdead); time.Since(begun) < manager.ProbeTries*manager.ProbeWait+time.Second; id++ {
+		if err := send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, pair)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-q.conn.Done():
+			t.Fatalf("the queue ended after %v: %v", time.Since(begun), q.conn.Err())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	q.succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
+	counted := countersOf(r)
+	if counted["cm_stale"] < 10 || counted["cm_probes_alive"] != 1 || counted["cm_probes_held"] < 10 || counted["cm_probes_gone"] != 0 {
+		t.Errorf("%d requests were refused, %d probes answered, %d not, %d held", counted["cm_stale"], counted["cm_probes_alive"], counted["cm_probes_gone"], counted["cm_probes_held"])
+	}
+}
+
+// countersOf are those of the target's device.
+func countersOf(r *rig) map[string]uint64 {
+	all := map[string]uint64{}
+	for _, c := range r.endpoint.Device.(interface{ Counters() []roce.Counter }).Counters() {
+		all[c.Name] = c.Value
+	}
+	return all
+}
+
+// TestRequestsFromNowhere: forged REQs from addresses that answer no ARP do not keep a good host waiting, whether somebody listens on their port or not.
+func TestRequestsFromNowhere(t *testing.T) {
+	for name, port := range map[string]uint16{"listened": 4420, "not listened": 9999} {
+		t.Run(name, func(t *testing.T) {
+			r, s, pair := newSoftPair(t)
+			r.serve(softConfig(r))
+			send, stop, ended := sender(t, pair), make(chan struct{}), make(chan int)
+			go func() {
+				var err error
+				n := uint32(0)
+				for ; err == nil; n++ {
+					select {
+					case <-stop:
+						ended <- int(n)
+						return
+					case <-time.After(2 * time.Millisecond):
+						from := netip.AddrFrom4([4]byte{10, 77, 0, byte(50 + n%200)})
+						err = send((&forgery{from, 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), port}).packet(t, pair))
+					}
+				}
+				t.Error(err)
+				<-stop
+				ended <- int(n)
+			}()
+			time.Sleep(time.Second)
+			begun := time.Now()
+			q, err := s.dial(fabrics.AdminDepth, fabrics.PrivateRequest{Queue: 0, HostRoom: fabrics.AdminDepth, HostSends: fabrics.AdminDepth}.Bytes())
+			waited := time.Since(begun)
+			q.close()
+			close(stop)
+			counted := countersOf(r)
+			t.Logf("the good host was answered after %v: %v; %d were forged, %d look-ups cut, %d messages dropped", waited.Round(time.Millisecond), err, <-ended,
+				counted["cm_lookups_cut"], counted["cm_dropped_no_way"])
+			if err != nil || waited > testenv.Within(5*time.Second) {
+				t.Error("the good host was kept waiting")
+			}
+			if counted["cm_lookups_cut"] == 0 || counted["cm_dropped_no_way"] == 0 {
+				t.Error("look-ups that gave way are not counted")
+			}
+		})
+	}
+}
