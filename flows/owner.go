@@ -61,14 +61,14 @@ func groupID(name string) (int, error) {
 
 // give makes an open file the owner's, with the mode there is to be.
 func (o *owner) give(fd int) error {
+	if o.mode != 0 { // while it is ours
+		if err := unix.Fchmod(fd, uint32(o.mode)); err != nil {
+			return fmt.Errorf("give it mode %04o: %w", uint32(o.mode), err)
+		}
+	}
 	if o.uid >= 0 || o.gid >= 0 {
 		if err := unix.Fchown(fd, o.uid, o.gid); err != nil {
 			return fmt.Errorf("give it to owner %s: %w%s", o.name, err, mayNot(err))
-		}
-	}
-	if o.mode != 0 {
-		if err := unix.Fchmod(fd, uint32(o.mode)); err != nil {
-			return fmt.Errorf("give it mode %04o: %w", uint32(o.mode), err)
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (o *owner) give(fd int) error {
 // mayNot is the remedy where this user may not give files away.
 func mayNot(err error) string {
 	if errors.Is(err, unix.EPERM) {
-		return " (only root gives files to others: run as that user, or name a group that this one is in)"
+		return " (start the daemon as root with this setting in its file, run as that user, or name a group that this one is in)"
 	}
 	return ""
 }

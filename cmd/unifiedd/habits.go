@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 )
 
 // addNumeric takes tcpdump's -n and -nn, which ask for what is so anyway.
@@ -76,7 +78,7 @@ func (p *postrotate) file(path string) {
 	cmd := exec.Command(p.command, path)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the capture
-	if err := cmd.Start(); err != nil {
+	if err := starter.StartBare(cmd); err != nil {
 		fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
 		return
 	}

@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"os/exec"
 	"time"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
 // indexApart makes an index in a process of its own, which yields to all others: a thread of this one that did so would have the
@@ -15,7 +18,14 @@ func indexApart(ctx context.Context, path string) (time.Duration, error) {
 	cmd.Args[0] = "unifiedd"
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	err := cmd.Run()
+	start := starter.StartBare
+	if self, err := caps.Self(); err == nil && self.Effective.Has(caps.DACOverride) { // for a segment that was given away
+		start = (*exec.Cmd).Start
+	}
+	err := start(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
 	if err != nil && said.Len() > 0 {
 		err = fmt.Errorf("%s", bytes.TrimSpace(said.Bytes()))
 	}

@@ -244,3 +244,35 @@ func TestCommandRefused(t *testing.T) {
 		t.Errorf("with root's rights: status %d: %s", status, stderr)
 	}
 }
+
+// TestPostrotateRights: the command of -z is of the capture's user, and has none of the
+// capture's capabilities.
+func TestPostrotateRights(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	heavily(t, p)
+	dir := testenv.DiskDir(t)
+	script := filepath.Join(dir, "after")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\ncp /proc/self/status $1.rights.part && mv $1.rights.part $1.rights\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := captureOn(t, p, "-w", filepath.Join(dir, "out"), "-C", "1", "-z", script, "-c", "3000"); status != 0 {
+		t.Fatalf("status %d: %s", status, stderr)
+	}
+	testenv.Wait(t, 10*time.Second, "the command", func() bool {
+		found, _ := filepath.Glob(filepath.Join(dir, "*.rights"))
+		return len(found) > 0
+	})
+	found, err := filepath.Glob(filepath.Join(dir, "*.rights"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(found[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := caps.Parse(string(text))
+	if err != nil || s.UID.Effective != 1 || s.Reach().Minus(s.Inheritable) != 0 || !s.NoNewPrivs || s.Seccomp != 2 {
+		t.Errorf("%v: it is %+v", err, s)
+	}
+}

@@ -14,6 +14,7 @@ type Set uint64
 
 // Capability numbers, as sets of one.
 const (
+	Chown       Set = 1 << unix.CAP_CHOWN
 	DACOverride Set = 1 << unix.CAP_DAC_OVERRIDE
 	Kill        Set = 1 << unix.CAP_KILL
 	Setgid      Set = 1 << unix.CAP_SETGID

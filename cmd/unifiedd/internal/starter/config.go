@@ -5,6 +5,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -18,6 +19,12 @@ func For(c *config.Config) Options {
 	for _, f := range c.Flows {
 		if f.From.Beside != "" {
 			o.Keep, o.Joins = o.Keep|Joining, true
+		}
+		switch name, group, _ := strings.Cut(f.To.Owner, ":"); {
+		case name != "" && name != c.User:
+			o.Keep |= Giving
+		case group != "" && c.User == "": // root need not be in the group; another user must
+			o.Keep |= caps.Chown
 		}
 		if f.To.File != "" {
 			o.Dirs = append(o.Dirs, filepath.Dir(f.To.File))

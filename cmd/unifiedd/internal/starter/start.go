@@ -22,6 +22,10 @@ const Needed = caps.NetRaw | caps.NetAdmin | caps.BPF | caps.Perfmon | caps.IPCL
 // another process has loaded, and libxdp's pins are root's (DAC_OVERRIDE).
 const Joining = caps.SysAdmin | caps.DACOverride
 
+// Giving are those it takes beyond these to give files to another user (to.owner), and to
+// open them again once they are that user's.
+const Giving = caps.Chown | caps.DACOverride
+
 // marker is set in the environment of a started daemon.
 const marker = "UNIFIEDD_STARTED"
 
