@@ -152,16 +152,16 @@ func (s *storageNVMe) list(to *config.To) []config.Served {
 
 // subsystems are what the server serves.
 func (s *storageNVMe) subsystems(to *config.To, all []*volume) []target.Subsystem {
-	list := []target.Subsystem{s.subsystem(to.Subsystem, to.Hosts, all)}
+	list := []target.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
 	for i := range to.Subsystems {
-		list = append(list, s.subsystem(to.Subsystems[i].NQN, to.Subsystems[i].Hosts, all))
+		list = append(list, s.subsystem(to.Subsystems[i].NQN, to.Subsystems[i].Hosts, to.Subsystems[i].AllowAnyHost, all))
 	}
 	return list
 }
 
 // subsystem is one of them, with those of all namespaces that are its own.
-func (s *storageNVMe) subsystem(nqn string, hosts []string, all []*volume) target.Subsystem {
-	sub := target.Subsystem{NQN: nqn, Hosts: hosts, Keys: s.keys, Group: s.group}
+func (s *storageNVMe) subsystem(nqn string, hosts []string, any bool, all []*volume) target.Subsystem {
+	sub := target.Subsystem{NQN: nqn, Hosts: hosts, AnyHost: any, Keys: s.keys, Group: s.group}
 	for _, one := range all {
 		if one.Subsystem != nqn {
 			continue
@@ -207,7 +207,7 @@ func (f *Flow) renew(to config.To) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts)
+	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts, "any_host", to.AllowAnyHost)
 	f.config.To = to
 	return nil
 }

@@ -28,7 +28,7 @@ region: {size: 64MiB, extents: 16}
 flows:
   - name: volume
     from: {file: %s/one}
-    to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:volume, clients: 4, window: 32, namespaces: [%s]%s}
+    to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:volume, allow_any_host: true, clients: 4, window: 32, namespaces: [%s]%s}
 `, dir, l.B.Ifname, l.B.IP, namespaces, strings.Join(more, ""))
 	}
 	two, three := "{id: 2, file: "+dir+"/two}", "{id: 3, file: "+dir+"/three, read_only: true}"
@@ -56,7 +56,7 @@ flows:
 	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
 	l.reloaded(t, text(three))
 	has("1 one 1048576 false", "3 three 1048576 true")
-	other := ", subsystems: [{subsystem: nqn.2026-01.com.example:other, namespaces: [{id: 1, file: " + dir + "/other}]}, {subsystem: nqn.2026-01.com.example:none}]"
+	other := ", subsystems: [{subsystem: nqn.2026-01.com.example:other, allow_any_host: true, namespaces: [{id: 1, file: " + dir + "/other}]}, {subsystem: nqn.2026-01.com.example:none, allow_any_host: true}]"
 	if s := l.reloaded(t, text(three, other)); !slices.Equal(s.Plan.Subsystems, []string{"volume"}) {
 		t.Errorf("%+v", s.Plan)
 	}

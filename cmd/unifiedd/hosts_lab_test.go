@@ -43,7 +43,7 @@ region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64, subsystems: [{subsystem: %s, namespaces: [{id: 1, device: %s}]}]%s}
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64, subsystems: [{subsystem: %s, allow_any_host: true, namespaces: [{id: 1, device: %s}]}]%s}
 `, socket, first, device, address, servedNQN, besideNQN, beside, more))
 	}
 	configure("")

@@ -115,7 +115,7 @@ region: {size: 64MiB, extent: 512KiB, extents: 24}
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: %s, listen: "%s:4420", subsystem: %s, clients: 8, window: 64}
+    to: {rdma: %s, listen: "%s:4420", subsystem: %s, allow_any_host: true, clients: 8, window: 64}
 `, r.socket(), disk, r.device, r.wire.Here, servedNQN))
 	said := new(bytes.Buffer)
 	r.said = said

@@ -94,7 +94,7 @@ func toDocument(f *Flow) map[string]any {
 			"window": to.Window, "clients": to.Clients,
 		})
 	case KindStorageNVMe:
-		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly}
+		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly, "allow_any_host": to.AllowAnyHost}
 		if to.Hosts != nil {
 			doc["hosts"] = to.Hosts
 		}

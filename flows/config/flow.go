@@ -224,8 +224,9 @@ type To struct {
 	// Subsystem is the NQN under which NVMe hosts find what is served, who connect at Listen. With it Window is the
 	// entries of a queue, and Clients are queues, of all hosts.
 	Subsystem string
-	// Hosts are the NQNs of those who may connect; nil: all.
-	Hosts []string
+	// Hosts are the NQNs of those who may connect; nil: those with a key, or with AllowAnyHost all. One of Hosts, Keys and AllowAnyHost is set.
+	Hosts        []string
+	AllowAnyHost bool
 	// Keys is a file with the keys by which hosts prove who they are, and Group that of the exchange with them. Empty: nobody proves anything.
 	Keys  string
 	Group AuthGroup
@@ -255,10 +256,11 @@ type To struct {
 
 // Subsystem is one more that NVMe hosts find at the address of a flow.
 type Subsystem struct {
-	NQN        string
-	Hosts      []string // as To.Hosts
-	Namespaces []Namespace
-	Pos        Pos // where it is configured
+	NQN          string
+	Hosts        []string // as To.Hosts
+	AllowAnyHost bool     // as To.AllowAnyHost
+	Namespaces   []Namespace
+	Pos          Pos // where it is configured
 }
 
 // Namespace is a file or device that NVMe hosts see beside what the flow is from.

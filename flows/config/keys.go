@@ -113,6 +113,7 @@ var keys = []key{
 	{"to.late", aboutReplay, replays, func(f *Flow) any { return &f.To.Late }},
 	{"to.max_gap", aboutReplay, replays, func(f *Flow) any { return &f.To.MaxGap }},
 	{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }},
+	{"to.allow_any_host", aboutHosts, toHosts, func(f *Flow) any { return &f.To.AllowAnyHost }},
 	{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }},
 	{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }},
 	{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }},

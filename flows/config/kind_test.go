@@ -34,8 +34,8 @@ func TestKinds(t *testing.T) {
 		KindStorageRDMA: {"{to: {rdma: mlx5_0, listen: \"h:7472\"}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
 			RDMA: "mlx5_0", Listen: "h:7472", Transfer: MiB, Window: 32, Clients: 16,
 		}}},
-		KindStorageNVMe: {"{to: {subsystem: \"nqn.2026-01.com.example:d\", rdma: mlx5_0, listen: \"h:4420\"}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
-			RDMA: "mlx5_0", Listen: "h:4420", Subsystem: "nqn.2026-01.com.example:d", Window: 128, Clients: 8,
+		KindStorageNVMe: {"{to: {subsystem: \"nqn.2026-01.com.example:d\", rdma: mlx5_0, listen: \"h:4420\", allow_any_host: true}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
+			RDMA: "mlx5_0", Listen: "h:4420", Subsystem: "nqn.2026-01.com.example:d", AllowAnyHost: true, Window: 128, Clients: 8,
 		}}},
 		KindStorageNetwork: {"{to: {interface: e1, pace: 2x}, from: {files: [/a, /b]}", Flow{From: From{Files: []string{"/a", "/b"}, Loop: 1}, To: To{
 			Interface: "e1", ZeroCopy: ZeroCopyPrefer, Ring: 4096, Pace: Pace{PaceTimes, 2}, Spin: 50 * time.Microsecond, Late: time.Millisecond,
@@ -83,7 +83,7 @@ func checkProgram(t *testing.T, c *Config, kind Kind) {
 	want, f := c.Flows[0], NewFlowOf(kind, "f")
 	f.From.Interface, f.From.RDMA, f.From.Listen, f.From.File = want.From.Interface, want.From.RDMA, want.From.Listen, want.From.File
 	f.To.File, f.To.Device, f.To.RDMA, f.To.Listen = want.To.File, want.To.Device, want.To.RDMA, want.To.Listen
-	f.To.Subsystem = want.To.Subsystem
+	f.To.Subsystem, f.To.AllowAnyHost = want.To.Subsystem, want.To.AllowAnyHost
 	f.From.Files, f.To.Interface, f.To.Pace = want.From.Files, want.To.Interface, want.To.Pace
 	f.From.Generate, f.From.Rate, f.To.Discard, f.Watermarks = want.From.Generate, want.From.Rate, want.To.Discard, want.Watermarks
 	for _, p := range want.To.Peers {

@@ -149,7 +149,7 @@ func TestFull(t *testing.T) {
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
 					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 182, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 182, 55}}},
-					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"},
+					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"}, false,
 						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 186, 24}}}, Pos{file, 184, 11}}}},
 			},
 			{
@@ -173,6 +173,12 @@ func TestFull(t *testing.T) {
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},
+			},
+			{
+				Name: "open", Worker: "main", Pos: Pos{file, 221, 5},
+				From: From{File: "/srv/open"},
+				To:   To{RDMA: "mlx5_0", Listen: ":4421", Subsystem: "nqn.2026-01.com.example:open", AllowAnyHost: true, Window: 128, Clients: 8,
+					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 229, 20}}}},
 			},
 		},
 	}

@@ -62,7 +62,7 @@ func (p *Plan) change(old, next *Flow) {
 		p.Kept = append(p.Kept, next.Name)
 	case slices.Equal(keys, []string{"from.filter"}) && next.Kind() != KindStorageNetwork && next.From.Steer == "":
 		p.Filters = append(p.Filters, next.Name)
-	case len(without(keys, "to.namespaces", "to.hosts", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
+	case len(without(keys, "to.namespaces", "to.hosts", "to.allow_any_host", "to.subsystems")) == 0 && comeAndGo(old.To.Served(), next.To.Served()):
 		p.Subsystems = append(p.Subsystems, next.Name)
 	default:
 		p.Changed = append(p.Changed, Change{next.Name, keys})

@@ -88,7 +88,7 @@ flows:
 // TestCompareSubsystems: a flow to NVMe hosts goes on while namespaces come and go and other hosts may connect, and starts anew where one changes.
 func TestCompareSubsystems(t *testing.T) {
 	with := func(more string) *Config {
-		return parsed(t, `flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a`+more+`}}]`)
+		return parsed(t, `flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, keys: /k`+more+`}}]`)
 	}
 	running := with(`, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}]`)
 	for more, goesOn := range map[string]bool{
@@ -110,7 +110,7 @@ func TestCompareSubsystems(t *testing.T) {
 	if p := Compare(with(more), with("\n\n"+strings.ReplaceAll(more, ", ", ",\n "))); !p.Empty() {
 		t.Errorf("a subsystem on other lines: %+v", p)
 	}
-	if p := Compare(running, parsed(t, "\n\n"+`flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}]}}]`)); !p.Empty() {
+	if p := Compare(running, parsed(t, "\n\n"+`flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, keys: /k, namespaces: [{id: 2, file: /two}, {id: 3, file: /three}]}}]`)); !p.Empty() {
 		t.Errorf("on other lines: %+v", p)
 	}
 }

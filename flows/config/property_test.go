@@ -244,6 +244,7 @@ func drawSubsystem(t *rapid.T, name string, to *To) {
 	if rapid.Bool().Draw(t, "some hosts") {
 		to.Hosts = []string{"nqn.2014-08.org.nvmexpress:uuid:1", "nqn.2014-08.org.nvmexpress:uuid:2"}
 	}
+	to.AllowAnyHost = to.Hosts == nil && to.Keys == ""
 }
 
 // drawAllowed draws names of certificates, or none.

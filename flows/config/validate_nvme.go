@@ -36,7 +36,8 @@ func (v *validator) subsystem(path string, t *To) {
 		v.refuse(join(path, "group"), wrong("say keys: too, the file with the keys of hosts", "without keys no host proves who it is"))
 	}
 	v.namespaces(join(path, "namespaces"), t.Namespaces, minNamespace)
-	v.hosts(join(path, "hosts"), t.Hosts)
+	v.hosts(path, t.Hosts)
+	v.mayConnect(path, t, t.Hosts, t.AllowAnyHost)
 	v.subsystems(path, t)
 }
 
@@ -55,17 +56,32 @@ func (v *validator) subsystems(path string, t *To) {
 			once.take(name, s.NQN)
 		}
 		v.namespaces(join(at, "namespaces"), s.Namespaces, 1)
-		v.hosts(join(at, "hosts"), s.Hosts)
+		v.hosts(at, s.Hosts)
+		v.mayConnect(at, t, s.Hosts, s.AllowAnyHost)
 	}
 }
 
-// hosts checks who may connect.
-func (v *validator) hosts(at string, hosts []string) {
+// mayConnect checks that a subsystem says who may connect to it: everybody is never meant by saying nothing.
+func (v *validator) mayConnect(path string, t *To, hosts []string, any bool) {
+	at := join(path, "allow_any_host")
+	switch {
+	case any && hosts != nil:
+		v.refuse(at, wrong("remove one of them", "hosts: names those that may connect"))
+	case any && t.Keys != "":
+		v.refuse(at, wrong("remove one of them", "with keys: only hosts that have one may connect"))
+	case !any && hosts == nil && t.Keys == "":
+		v.refuse(join(path, "subsystem"), wrong("list them in hosts:, name a file of their keys in keys:, or say allow_any_host: true", "nothing says which hosts may connect"))
+	}
+}
+
+// hosts checks the list of those who may connect.
+func (v *validator) hosts(path string, hosts []string) {
+	at := join(path, "hosts")
 	if hosts == nil {
 		return
 	}
 	if len(hosts) == 0 {
-		v.refuse(at, wrong("remove the key to let all hosts connect", "no host is listed"))
+		v.refuse(at, wrong("list one, or remove the key and say allow_any_host: true", "no host is listed"))
 	}
 	once := newTaken[string](v, "host")
 	for i, nqn := range hosts {

@@ -20,7 +20,7 @@ func TestWhereItLanded(t *testing.T) {
 func landed(r *rig, s *station, most int) {
 	r.Helper()
 	disk := r.zram(16 << 20)
-	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 8, Large: 4, Subsystems: []Subsystem{{NQN: softNQN, Namespaces: []Namespace{{ID: 1, Disk: disk}}}}})
+	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 8, Large: 4, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: disk}}}}})
 	q := s.connects(softHost, 1, 32).queues[0]
 	at := s.room(64 << 10)
 	mark := rand.NewChaCha8([32]byte{3})

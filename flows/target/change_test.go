@@ -26,10 +26,10 @@ const (
 func TestChange(t *testing.T) {
 	r, s := newSoftRig(t)
 	released := make(chan struct{})
-	one := Subsystem{NQN: softNQN, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}
+	one := Subsystem{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}
 	two := one
 	two.Namespaces = append(slices.Clone(one.Namespaces), Namespace{ID: 2, Disk: r.zram(16 << 20), Released: func() { close(released) }})
-	other := Subsystem{NQN: "nqn.2026-01.com.example:other"}
+	other := Subsystem{NQN: "nqn.2026-01.com.example:other", AnyHost: true}
 	v := r.serve(Config{Seats: 6, Queues: 2, Depth: 32, Capsule: 4096, Small: 32, Large: 8, Subsystems: []Subsystem{one}})
 	change := func(all ...Subsystem) error { return v.do(func() error { return v.server.Change(all) }) }
 	at := s.room(256 << 10)

@@ -36,8 +36,10 @@ type Config struct {
 // Subsystem is one subsystem.
 type Subsystem struct {
 	NQN    string
-	Serial string   // default: made of the NQN
-	Hosts  []string // NQNs that may connect; nil: all
+	Serial string // default: made of the NQN
+	// Hosts are the NQNs that may connect. nil: all that have a key, or with AnyHost all; without Hosts, Keys and AnyHost a server is not opened.
+	Hosts   []string
+	AnyHost bool
 	// Keys are those of hosts, who prove on each queue that they have theirs, by an exchange in Group; others may not connect. nil: nobody proves
 	// who it is. The discovery subsystem asks for no proof.
 	Keys       map[string]dhchap.Keys
@@ -114,6 +116,9 @@ func (c *Config) checkSubsystems() error {
 			return fmt.Errorf("subsystem %q: names begin with nqn., have at most 223 characters and no spaces, and are those of one subsystem alone", s.NQN)
 		}
 		seen[s.NQN] = true
+		if s.Hosts == nil && s.Keys == nil && !s.AnyHost {
+			return fmt.Errorf("subsystem %s: nothing says which hosts may connect (set Hosts, Keys or AnyHost)", s.NQN)
+		}
 		for _, h := range s.Hosts {
 			if !fabrics.ValidNQN(h) {
 				return fmt.Errorf("subsystem %s: host %q is no NQN", s.NQN, h)

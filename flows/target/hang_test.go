@@ -60,7 +60,7 @@ func hangs(r *rig, s *station, disk *hanging, other *nvme.Target) {
 	per := func(d *nvme.Target) int { return 4096 / max(int(d.Alignment().Offset), 512) }
 	h := &hung{rig: r, station: s, disk: disk, per: [3]int{1: per(disk.Target), 2: per(other)}, at: s.room(hungCommands * 8192), live: s.room(64 << 10)}
 	h.v = r.serve(Config{Seats: 8, Queues: 2, Depth: hungDepth, Capsule: 4096, Small: 24, Large: 12, Disk: 16,
-		Subsystems: []Subsystem{{NQN: softNQN, Namespaces: []Namespace{{ID: 1, Disk: disk.Target}, {ID: 2, Disk: other}}}}})
+		Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: disk.Target}, {ID: 2, Disk: other}}}}})
 	for _, part := range []struct {
 		name string
 		run  func(*hung)

@@ -37,7 +37,7 @@ const besieged = 4096
 func hostile(r *rig, s *station) {
 	g := &siege{rig: r, station: s}
 	g.v = r.serve(Config{Seats: 10, Queues: 2, Depth: 32, Capsule: 4096, Small: 40, Large: 11,
-		Subsystems: []Subsystem{{NQN: softNQN, Namespaces: []Namespace{{ID: 1, Disk: r.zram(besieged << 12)}}},
+		Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(besieged << 12)}}},
 			{NQN: "nqn.2026-01.com.example:closed", Hosts: []string{"nqn.2026-01.com.example:friend"}}}})
 	g.at, g.bad = s.room(64<<10), s.room(256<<10)
 	g.good = s.connects(softHost, 1, 32)

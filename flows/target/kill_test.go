@@ -34,7 +34,7 @@ region: {size: 64MiB, extents: 16}
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: "roce:%s", listen: %q, subsystem: %q, clients: 8, window: 32}
+    to: {rdma: "roce:%s", listen: %q, subsystem: %q, allow_any_host: true, clients: 8, window: 32}
 `, k.file, testenv.Zram(t, killedBlocks<<12), pair.B.Ifname, r.listen, softNQN), 0o600))
 	k.at = k.room(2 * killedBlocks << 12)
 	next := k.station.next
@@ -211,7 +211,7 @@ func TestVanish(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
 	r, s, pair := newSoftPair(t)
-	v := r.serve(Config{Seats: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
+	v := r.serve(Config{Seats: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
 	at, next := s.room(256<<10), s.next
 	link := func(set func(netlink.Link) error) {
 		pair.A.Do(t, func() {

@@ -71,7 +71,7 @@ const (
 	sglsSupported   = 1 << 0
 	sglsKeyed       = 1 << 2
 	sglsOffset      = 1 << 20
-	vwcPresent      = 1<<0 | 3<<1 // with flushes of one namespace or all
+	vwcPresent      = 1<<0 | 2<<1 // flushes are of one namespace, never of all
 	entrySizes      = 0x66        // of submission queues: 64 bytes
 	completionSizes = 0x44
 )

@@ -34,7 +34,7 @@ func (d *driver) serve(t *testing.T, f flow) {
 	if !f.onDevice() {
 		from = "file: " + d.sized(t, f)
 	}
-	run := launch(t, d.program, &far, "2MiB", fmt.Sprintf("  - {name: %s, from: {%s}, to: {rdma: \"roce:%s\", listen: \"%s:4420\", subsystem: %s, clients: 4, window: 32}}\n",
+	run := launch(t, d.program, &far, "2MiB", fmt.Sprintf("  - {name: %s, from: {%s}, to: {rdma: \"roce:%s\", listen: \"%s:4420\", subsystem: %s, allow_any_host: true, clients: 4, window: 32}}\n",
 		f.name(), from, targetCard, targetAt, subsystem))
 	run.Running(t)
 	host(t, "nvme", "connect", "-t", "rdma", "-a", targetAt, "-s", "4420", "-n", subsystem, "-i", "1", "--hostid", hostID, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:"+hostID)

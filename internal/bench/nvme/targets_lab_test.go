@@ -41,7 +41,7 @@ workers: [{name: main, wait: poll}]
 flows:
   - name: volume
     from: {device: %s}
-    to: {rdma: %s, listen: "%s:%s", subsystem: %s, clients: 8, window: %d, force: true}
+    to: {rdma: %s, listen: "%s:%s", subsystem: %s, allow_any_host: true, clients: 8, window: %d, force: true}
 `, dir, regionMiB, labenv.Disk, device, address, ourPort, ourNQN, queueDepth), 0o600); err != nil {
 		t.Fatal(err)
 	}
