@@ -50,7 +50,7 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
-		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), Next: c.next, Resume: c.resume, Origins: c.origins,
+		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Resume: c.resume, Origins: c.origins,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
 	})
 	if err != nil {

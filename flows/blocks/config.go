@@ -29,6 +29,8 @@ type Config struct {
 	// Permit says what of the target a client may read, or why nothing; nil: everybody everything. It is called by
 	// several goroutines.
 	Permit func(peer connect.Peer, h protocol.Hello) (Range, error)
+	// AllowAnyGID lets clients have their queue pairs at other addresses than they connect from.
+	AllowAnyGID bool
 	// Events has FDs tell when Poll has something to do.
 	Events bool
 	Log    *slog.Logger // default: none

@@ -219,6 +219,15 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("%+v: %v instead of %q", c.Flow, err, says)
 		}
 	}
+	g.near.ns.Do(t, func() {
+		h, err := (&protocol.Hello{Role: protocol.RoleBlocks, Flow: "blocks"}).Append(nil)
+		must(t, err)
+		_, err = connect.Dial(context.Background(), v.address, connect.End{Elsewhere: true, Hello: h,
+			Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(g.far.ns.IP)}}, connect.Config{})
+		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), "allow_any_gid: true") {
+			t.Errorf("a GID of another machine: %v", err)
+		}
+	})
 	refused(ClientConfig{Flow: "else"}, `flow "blocks" is served here, not "else"`)
 	refused(ClientConfig{}, denied.Error())
 	refused(ClientConfig{Flow: "blocks"}, "all are taken")

@@ -96,7 +96,13 @@ func (g *guest) admit() (Range, error) {
 		return Range{}, fmt.Errorf("%w: blocks are served here, and the peer wants %v", protocol.BadKind, h.Role)
 	case h.Flow != "" && h.Flow != c.Flow:
 		return Range{}, fmt.Errorf("%w: flow %q is served here, not %q", protocol.NotPermitted, c.Flow, h.Flow)
-	case c.Permit == nil:
+	}
+	if !c.AllowAnyGID {
+		if err := c.Endpoint.CheckGID(g.request); err != nil {
+			return Range{}, err
+		}
+	}
+	if c.Permit == nil {
 		return Range{}, nil
 	}
 	may, err := c.Permit(g.request.Peer(), h)

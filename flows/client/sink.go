@@ -21,7 +21,9 @@ type SinkConfig struct {
 	Message int    // the longest message in bytes; default what fits a frame
 	Window  int    // messages of each sender that may be under way; default 64
 	Senders int    // how many there may be at once; default 8
-	Write   bool   // messages are written into frames that are granted to each sender, one by one, instead of sent
+	// AllowAnyGID lets senders have their queue pairs at other addresses than they connect from.
+	AllowAnyGID bool
+	Write       bool // messages are written into frames that are granted to each sender, one by one, instead of sent
 }
 
 // Message is one message, in the region where it landed.
@@ -81,7 +83,7 @@ func (s *Sink) open(ctx context.Context) (err error) {
 	err = k.loop.do(func() (err error) {
 		s.receiver, err = stream.OpenReceiver(stream.ReceiverConfig{
 			Name: "sink", Endpoint: k.endpoint, Worker: k.hands, Flow: c.Flow, Message: uint32(c.Message) + protocol.HeaderLen,
-			Window: c.Window, Peers: c.Senders, Durability: protocol.Received, Check: true, Write: c.Write, Log: k.config.log(),
+			Window: c.Window, Peers: c.Senders, Durability: protocol.Received, Check: true, Write: c.Write, AllowAnyGID: c.AllowAnyGID, Log: k.config.log(),
 		})
 		return err
 	})

@@ -38,7 +38,7 @@ func fromDocument(f *Flow) map[string]any {
 	case KindRDMAStorage, KindRDMARDMA, KindRDMANull:
 		return allowDocument(from.Allow, map[string]any{
 			"rdma": from.RDMA, "listen": from.Listen, "message": from.Message.String(),
-			"window": from.Window, "clients": from.Clients, "verify": from.Verify, "method": string(from.Method),
+			"window": from.Window, "clients": from.Clients, "verify": from.Verify, "method": string(from.Method), "allow_any_gid": from.AllowAnyGID,
 		})
 	}
 	doc := map[string]any{
@@ -91,7 +91,7 @@ func toDocument(f *Flow) map[string]any {
 	case KindStorageRDMA:
 		return allowDocument(to.Allow, map[string]any{
 			"rdma": to.RDMA, "listen": to.Listen, "cache": to.Cache.String(), "transfer": to.Transfer.String(),
-			"window": to.Window, "clients": to.Clients,
+			"window": to.Window, "clients": to.Clients, "allow_any_gid": to.AllowAnyGID,
 		})
 	case KindStorageNVMe:
 		doc := map[string]any{"rdma": to.RDMA, "listen": to.Listen, "subsystem": to.Subsystem, "window": to.Window, "clients": to.Clients, "read_only": to.ReadOnly, "allow_any_host": to.AllowAnyHost}

@@ -93,6 +93,8 @@ type From struct {
 	// Allow are the names of the certificates which may connect; nil: all that
 	// the authority signed, or anyone without TLS.
 	Allow []string
+	// AllowAnyGID lets clients have their queue pairs at other addresses than they connect from.
+	AllowAnyGID bool
 	// Verify checks the checksum of every payload. Messages that are written must be checked.
 	Verify bool
 	// Method is how clients' messages come: MethodSend or MethodWrite.
@@ -220,6 +222,8 @@ type To struct {
 	// Allow are the names of the certificates which may connect; nil: all that
 	// the authority signed, or anyone without TLS.
 	Allow []string
+	// AllowAnyGID lets clients have their queue pairs at other addresses than they connect from.
+	AllowAnyGID bool
 
 	// Subsystem is the NQN under which NVMe hosts find what is served, who connect at Listen. With it Window is the
 	// entries of a queue, and Clients are queues, of all hosts.

@@ -75,7 +75,7 @@ func TestFull(t *testing.T) {
 				Name: "wal", Worker: "main", Pos: Pos{file, 70, 5},
 				From: From{
 					RDMA: "roce:eth2", Listen: "10.0.0.1:7471", Message: 3 * KiB, Window: 128, Clients: 8, Method: MethodSend,
-					Allow: []string{"trader1.example", "trader2.example"},
+					Allow: []string{"trader1.example", "trader2.example"}, AllowAnyGID: true,
 				},
 				To: To{
 					File: "/var/lib/unifiedd/wal", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
@@ -83,85 +83,85 @@ func TestFull(t *testing.T) {
 				},
 			},
 			{
-				Name: "feed", Worker: "fast", Pos: Pos{file, 87, 5},
+				Name: "feed", Worker: "fast", Pos: Pos{file, 88, 5},
 				From: From{
 					Interface: "eth3", Filter: "udp and dst port 5000", ZeroCopy: ZeroCopyPrefer,
 					Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 				},
 				Stages: []Stage{
-					{Pos: Pos{file, 93, 9}, Set: &Set{
+					{Pos: Pos{file, 94, 9}, Set: &Set{
 						MACSource: net.HardwareAddr{2, 0, 0, 0, 0, 1}, MACDestination: net.HardwareAddr{2, 0, 0, 0, 0, 2}, VLAN: 100,
 						IPSource: netip.MustParseAddr("10.1.0.1"), IPDestination: netip.MustParseAddr("10.1.0.2"),
 						PortSource: 4000, PortDestination: 5001,
 					}},
-					{Pos: Pos{file, 101, 9}, Sequence: &Sequence{}},
-					{Pos: Pos{file, 102, 9}, Timestamp: &Timestamp{Offset: 8}},
+					{Pos: Pos{file, 102, 9}, Sequence: &Sequence{}},
+					{Pos: Pos{file, 103, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
 				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 109, 11}},
-					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 113, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 110, 11}},
+					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 114, 11}},
 				}},
 			},
 			{
-				Name: "blocks", Worker: "fast", Pos: Pos{file, 115, 5},
+				Name: "blocks", Worker: "fast", Pos: Pos{file, 116, 5},
 				From: From{File: "/var/lib/unifiedd/image"},
 				To: To{
 					RDMA: "mlx5_0", Listen: ":7472", Cache: 64 * MiB, Transfer: 256 * KiB, Window: 8, Clients: 4,
-					Allow: []string{"reader.example"},
+					Allow: []string{"reader.example"}, AllowAnyGID: true,
 				},
 			},
 			{
-				Name: "relay", Worker: "main", Pos: Pos{file, 128, 5},
+				Name: "relay", Worker: "main", Pos: Pos{file, 130, 5},
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
-				Stages: []Stage{{Pos: Pos{file, 135, 9}, Sum: &Sum{SumFloat32}}},
+				Stages: []Stage{{Pos: Pos{file, 137, 9}, Sum: &Sum{SumFloat32}}},
 				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeMost, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 140, 11}},
-					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 141, 11}},
-					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 142, 11}},
+					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 142, 11}},
+					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 143, 11}},
+					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 144, 11}},
 				}},
 			},
 			{
-				Name: "disk", Worker: "main", Pos: Pos{file, 144, 5},
+				Name: "disk", Worker: "main", Pos: Pos{file, 146, 5},
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
 			{
-				Name: "disk-alone", Worker: "main", Pos: Pos{file, 146, 5},
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 148, 5},
 				From: From{Generate: KiB, Rate: 100000},
 				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 				Watermarks: Watermarks{High: 8192, Low: 2048},
 			},
 			{
-				Name: "card-alone", Worker: "main", Pos: Pos{file, 157, 5},
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 159, 5},
 				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Discard: true},
 			},
 			{
-				Name: "office", Worker: "main", Pos: Pos{file, 159, 5},
+				Name: "office", Worker: "main", Pos: Pos{file, 161, 5},
 				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
 			{
-				Name: "volume", Worker: "main", Pos: Pos{file, 170, 5},
+				Name: "volume", Worker: "main", Pos: Pos{file, 172, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 182, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 182, 55}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 184, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 184, 55}}},
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"}, false,
-						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 186, 24}}}, Pos{file, 184, 11}}}},
+						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 188, 24}}}, Pos{file, 186, 11}}}},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 190, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 192, 5},
 				From: From{
 					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 195, 11}}, {"rest", "", ActionTake, Pos{file, 196, 11}}},
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 197, 11}}, {"rest", "", ActionTake, Pos{file, 198, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 199, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 201, 5},
 				From: From{
 					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
@@ -169,16 +169,16 @@ func TestFull(t *testing.T) {
 				To: To{Discard: true},
 			},
 			{
-				Name: "replay", Worker: "main", Pos: Pos{file, 206, 5},
+				Name: "replay", Worker: "main", Pos: Pos{file, 208, 5},
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},
 			},
 			{
-				Name: "open", Worker: "main", Pos: Pos{file, 221, 5},
+				Name: "open", Worker: "main", Pos: Pos{file, 223, 5},
 				From: From{File: "/srv/open"},
-				To:   To{RDMA: "mlx5_0", Listen: ":4421", Subsystem: "nqn.2026-01.com.example:open", AllowAnyHost: true, Window: 128, Clients: 8,
-					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 229, 20}}}},
+				To: To{RDMA: "mlx5_0", Listen: ":4421", Subsystem: "nqn.2026-01.com.example:open", AllowAnyHost: true, Window: 128, Clients: 8,
+					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 231, 20}}}},
 			},
 		},
 	}

@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Plan is what becomes of the flows of a running configuration when another takes its
@@ -188,14 +189,11 @@ func differences(path string, a, b reflect.Value) (paths []string) {
 	return paths
 }
 
-// keyOf is the key in a file of a field: TakeOver is take_over, RDMA is rdma.
+// keyOf is the key in a file of a field: TakeOver is take_over, RDMA is rdma, AnyGID is any_gid.
 func keyOf(field string) string {
-	if strings.ToUpper(field) == field {
-		return strings.ToLower(field)
-	}
 	var b strings.Builder
 	for i, c := range field {
-		if i > 0 && 'A' <= c && c <= 'Z' {
+		if i > 0 && unicode.IsUpper(c) && unicode.IsLower(rune(field[i-1])) {
 			b.WriteByte('_')
 		}
 		b.WriteRune(c)

@@ -260,7 +260,7 @@ func drawClients(t *rapid.T, name string, f *From) {
 	f.Message = Size(rapid.IntRange(1, 2048-MessageOverhead).Draw(t, "message"))
 	f.Window = rapid.IntRange(1, maxWindow).Draw(t, "window")
 	f.Clients = rapid.IntRange(1, maxClients).Draw(t, "clients")
-	f.Allow = drawAllowed(t)
+	f.Allow, f.AllowAnyGID = drawAllowed(t), rapid.Bool().Draw(t, "any GID")
 	f.Method = rapid.SampledFrom(allMethods).Draw(t, "method")
 	f.Verify = f.Method == MethodWrite || rapid.Bool().Draw(t, "verify")
 }
@@ -271,7 +271,7 @@ func drawBlocks(t *rapid.T, name string, to *To) {
 	to.Transfer = minTransfer * Size(rapid.IntRange(1, 1024).Draw(t, "transfer"))
 	to.Window = rapid.IntRange(1, maxWindow).Draw(t, "window")
 	to.Clients = rapid.IntRange(1, maxClients).Draw(t, "clients")
-	to.Allow = drawAllowed(t)
+	to.Allow, to.AllowAnyGID = drawAllowed(t), rapid.Bool().Draw(t, "any GID")
 }
 
 func drawPeers(t *rapid.T, to *To, kind Kind) {

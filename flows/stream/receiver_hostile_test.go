@@ -1,7 +1,10 @@
 package stream
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +100,44 @@ func testFlood(t *testing.T, g *rig) {
 	}
 	good.awaitAcked()
 	testenv.Wait(t, 10*time.Second, "all frames to be receives", func() bool { return k.stats().Posted == int64(frames) })
+}
+
+// offers has the side's machine offer a queue pair at an address, and returns the refusal. Nothing is led.
+func (s *side) offers(address string, at netip.Addr, h protocol.Hello) (err error) {
+	s.Helper()
+	e := connect.End{Settings: connect.Defaults(), Elsewhere: true,
+		Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(at)}}
+	e.Hello, err = h.Append(nil)
+	s.must(err)
+	s.ns.Do(s, func() {
+		var conn *connect.Conn
+		if conn, err = connect.Dial(context.Background(), address, e, connect.Config{}); err == nil {
+			s.must(conn.Close())
+		}
+	})
+	return err
+}
+
+// testGIDs: a peer is refused whose queue pair is at another address than its connection comes from, unless that is allowed.
+func testGIDs(t *testing.T, g *rig) {
+	third := netip.AddrFrom4([4]byte{10, 77, 0, 99})
+	c := receiverConfig()
+	k := g.far.newSink(c, 64)
+	for n, at := range []netip.Addr{third, k.ns.IP, netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("127.0.0.1")} {
+		err := g.near.offers(k.address, at, hello(uint64(n+1)))
+		want := fmt.Sprintf("GID %v, connection from %v (must be equal, or set allow_any_gid: true)", at, g.near.ns.IP)
+		if connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q: %v", want, err)
+		}
+	}
+	if s := k.stats(); s.Refused[protocol.NotPermitted] != 4 || len(s.Sessions) != 0 {
+		t.Errorf("%+v", s)
+	}
+	g.near.dial(k.address, hello(7))
+	c.AllowAnyGID = true
+	if err := g.near.offers(g.far.newSink(c, 64).address, k.ns.IP, hello(8)); err != nil && strings.Contains(err.Error(), "GID") {
+		t.Error(err)
+	}
 }
 
 // testHellos: peers that want something else, or may not, are refused before they have anything.

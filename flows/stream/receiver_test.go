@@ -198,6 +198,7 @@ var receiverParts = []struct {
 	{"Hostile", testHostile},
 	{"Flood", testFlood},
 	{"Hellos", testHellos},
+	{"GIDs", testGIDs},
 	{"Allocations", testAllocations},
 	{"LateCredits", testLateCredits},
 	{"Churn", testChurn},

@@ -40,6 +40,8 @@ type ReceiverConfig struct {
 	Write bool
 	// Permit refuses a peer with an error, whose text the peer gets. Nil permits all. It is called by several goroutines.
 	Permit func(peer connect.Peer, h protocol.Hello) error
+	// AllowAnyGID lets peers have their queue pairs at other addresses than they connect from.
+	AllowAnyGID bool
 	// Next is the sequence expected next of a session that this Receiver does not know (yet, or any more): what was
 	// acknowledged in an earlier run, and one. Nil is 1. It is called on the worker's thread and must not block.
 	Next func(session uint64) uint64

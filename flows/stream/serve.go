@@ -101,6 +101,9 @@ func (v *server) greet(q *connect.Request) (protocol.Hello, error) {
 	if err == nil {
 		err = v.config.admits(&h)
 	}
+	if err == nil && !v.config.AllowAnyGID {
+		err = v.config.Endpoint.CheckGID(q)
+	}
 	if err == nil {
 		err = v.permit(q.Peer(), h)
 	}
