@@ -71,11 +71,23 @@ func (o *options) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
 	defer context.AfterFunc(ctx, func() { _ = l.Close() })()
 	defer l.Close()
 	fmt.Fprintf(out, "waiting for %s on TCP port %d\n", o.peer, o.port)
-	conn, err := l.Accept()
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	for {
+		conn, err := l.Accept()
+		switch {
+		case ctx.Err() != nil:
+			if err == nil {
+				_ = conn.Close()
+			}
+			return nil, context.Cause(ctx)
+		case err != nil:
+			return nil, err
+		}
+		if err = connect.AwaitByte(conn); err == nil { // all of them speak first
+			return conn, nil
+		}
+		fmt.Fprintln(out, "a connection that says nothing is closed:", err)
+		_ = conn.Close()
 	}
-	return conn, err
 }
 
 // withPeer has f work with the other program, over a link that is prepared, and a

@@ -1,0 +1,67 @@
+package connect
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSecurityTable: SECURITY.md says what a peer may hold that has proven nothing, as the constants have it.
+func TestSecurityTable(t *testing.T) {
+	text, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{
+		fmt.Sprintf("| connections whose handshake is not complete | %d, and %d of one host |", MaxPending, MaxPendingPerAddress),
+		fmt.Sprintf("| to the first byte | %v |", FirstByteTime),
+		fmt.Sprintf("| then for TLS | %v |", TLSTime),
+		fmt.Sprintf("| then for the offer | %v |", OfferTime),
+		fmt.Sprintf("| for all of the handshake | %v |", DefaultTimeout),
+		fmt.Sprintf("| bytes kept of a connection | %d of an offer |", headerBytes+MaxMessage),
+	} {
+		if !strings.Contains(string(text), row) {
+			t.Errorf("SECURITY.md lacks %q", row)
+		}
+	}
+}
+
+// TestAwaitByte: what has come is still there to be read, and who says nothing is waited for no longer than FirstByteTime.
+func TestAwaitByte(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, says := range []string{"x", ""} {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		server, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer server.Close()
+		if _, err := client.Write([]byte(says)); err != nil {
+			t.Fatal(err)
+		}
+		begin := time.Now()
+		err = AwaitByte(server)
+		switch took := time.Since(begin); {
+		case says == "" && (reasonOf(err) != ReasonTimeout || took < FirstByteTime):
+			t.Errorf("who says nothing: %v after %v", err, took)
+		case says != "" && err != nil:
+			t.Error(err)
+		}
+		if b := make([]byte, 1); says != "" {
+			if _, err := server.Read(b); err != nil || string(b) != says {
+				t.Errorf("%q, %v", b, err)
+			}
+		}
+	}
+}
