@@ -20,7 +20,7 @@ const (
 // replaceExact looks at what is where the one capture file goes, which that replaces, as tcpdump does, once it is made. Only a
 // regular file is replaced that nobody writes.
 func (s *store) replaceExact() error {
-	if !s.to.Exact {
+	if !s.to.Exact || s.to.Opened != "" {
 		return nil
 	}
 	if err := s.names.dir.Regular(filepath.Base(s.to.File)); err != nil {

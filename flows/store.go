@@ -117,13 +117,16 @@ func (s *store) settle() (err error) {
 	if s.to.Device != "" {
 		return nil
 	}
+	if s.owner, err = newOwner(s.to); err != nil {
+		return err
+	}
+	if s.to.Opened != "" {
+		return s.floor.open(s.to.KeepFree, s.to.Opened)
+	}
 	if s.names.dir, err = newfile.OpenDir(filepath.Dir(s.to.File)); err != nil {
 		return fmt.Errorf("%w (create the directory first)", err)
 	}
-	if s.owner, err = newOwner(s.to); err == nil {
-		err = s.floor.open(s.to.KeepFree, filepath.Dir(s.to.File))
-	}
-	return err
+	return s.floor.open(s.to.KeepFree, filepath.Dir(s.to.File))
 }
 
 // take gives a prepared segment, or nil while there is none. Its name is of a time.
@@ -243,7 +246,7 @@ func (s *store) prepare(number int) (*segment, error) {
 	if err == nil {
 		err = s.begin(next)
 	}
-	if err == nil && s.to.Exact && s.names.turns == nil {
+	if err == nil && s.to.Exact && s.names.turns == nil && s.to.Opened == "" {
 		if err = s.names.rename(next.path, s.to.File); err == nil {
 			next.path = s.to.File
 		}
@@ -260,6 +263,10 @@ func (s *store) plan(number int) (*segment, nvme.TargetConfig) {
 	if t := s.names.turns; t != nil {
 		next.path, next.size, next.enough = t.prepared(number), t.room(), uint64(t.Size)
 		return next, nvme.TargetConfig{Path: next.path, Create: true, Exclusive: true, Buffered: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
+	}
+	if s.to.Opened != "" {
+		next.path = s.to.File
+		return next, nvme.TargetConfig{Path: s.to.Opened, Buffered: true}
 	}
 	if s.to.Exact {
 		next.path = s.prepared()
@@ -341,7 +348,7 @@ func (s *store) adopt(next *segment, at time.Time) {
 
 // christen names a segment that was taken, durably, and returns its path. Where it cannot, nothing in the segment is durable.
 func (s *store) christen(next *segment, at time.Time) (final string, err error) {
-	if s.device != nil {
+	if s.device != nil || s.to.Opened != "" {
 		return next.path, s.nameInManifest(next)
 	}
 	final, err = s.names.christen(next, at, s.to.Exact)
@@ -375,6 +382,9 @@ func (s *store) discard(next *segment) {
 }
 
 func (s *store) removePrepared(next *segment) error {
+	if s.to.Opened != "" {
+		return nil // for who made it
+	}
 	if err := s.names.remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

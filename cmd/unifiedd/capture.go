@@ -86,7 +86,7 @@ the capture has copies, also of what the host sends, and the host goes on with a
 			if err != nil {
 				return ended(err)
 			}
-			f.ownStdout, f.memory = here.OwnStdout, here.Memory
+			f.ownStdout, f.memory, cfg.Flows[0].To.Opened = here.OwnStdout, here.Memory, here.Opened
 			return capture(c.Context(), f, cfg, log, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -186,7 +186,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	ctx, stop := untilSignal(parent)
 	defer stop()
 	asked := statisticsAsked()
-	if stream == nil {
+	if stream == nil && cfg.Flows[0].To.Opened == "" {
 		if err := checkWritable(filepath.Dir(cfg.Flows[0].To.File)); err != nil {
 			return err
 		}

@@ -221,7 +221,7 @@ func TestCommandRefused(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"capture", "-i", p.B.Ifname, "-w", out, "-Z", "nobody"}, []string{"write to " + dir + " as user nobody: permission denied", "-Z root"}},
+		{[]string{"capture", "-i", p.B.Ifname, "-w", out, "-C", "1", "-Z", "nobody"}, []string{"write to " + dir + " as user nobody: permission denied", "-Z root"}},
 		{[]string{"capture", "-i", p.B.Ifname, "-w", pipe, "-Z", "nobody"}, []string{"write to " + pipe + " as user nobody: permission denied", "-Z root"}},
 		{[]string{"replay", "-i", p.A.Ifname, in, "-Z", "nobody"}, []string{"read " + in + " as user nobody: permission denied", "-Z root"}},
 		{[]string{"replay", "-i", p.A.Ifname, in, "-Z", "nobody-is-called-so"}, []string{"-Z: ", "nobody-is-called-so"}},
@@ -242,6 +242,58 @@ func TestCommandRefused(t *testing.T) {
 	}
 	if status, _, stderr := finish(t, commandAsIs(t, &p.A, nil, "replay", "-i", p.A.Ifname, "--topspeed", in, "-Z", "root")); status != 0 {
 		t.Errorf("with root's rights: status %d: %s", status, stderr)
+	}
+}
+
+// TestCommandMakesFile captures to directories where only root may make or replace the
+// file, as tcpdump does: the file is the user's.
+func TestCommandMakesFile(t *testing.T) {
+	testenv.Root(t)
+	testenv.Leaks(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	background(t, p)
+	dir := testenv.DiskDir(t)
+	file := filepath.Join(dir, "out.pcapng")
+	for _, test := range []struct {
+		packets int
+		filter  string
+		dir     fs.FileMode
+		file    fs.FileMode
+		more    []string
+	}{
+		{70, "udp port 5000", 0o700, 0o640, nil},
+		{30, "udp", 0o700, 0o604, []string{"--mode", "0604", "--keep-free", "1MiB", "--layout", "slot"}}, // another is there
+		{0, "udp port 1", 0o700, 0o640, nil},
+		{20, "udp", 0o777 | fs.ModeSticky, 0o640, nil},
+	} {
+		if err := os.Chmod(dir, test.dir); err != nil {
+			t.Fatal(err)
+		}
+		if test.dir&fs.ModeSticky != 0 { // as /tmp: what is there is root's
+			if err := os.Chown(file, 0, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		args := append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file, "-Z", "nobody", "-c", strconv.Itoa(max(test.packets, 1))}, test.more...)
+		cmd := commandAsIs(t, &p.B, nil, append(args, test.filter)...)
+		if test.packets == 0 {
+			facing(t, cmd)
+		} else if status, _, stderr := finish(t, cmd); status != 0 || !strings.Contains(stderr, fmt.Sprintf("%d packets captured", test.packets)) {
+			t.Errorf("status %d: %s", status, stderr)
+		}
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := info.Sys().(*syscall.Stat_t); st.Uid != 65534 || info.Mode() != test.file {
+			t.Errorf("%v: the file is of user %d, with mode %v", test, st.Uid, info.Mode())
+		}
+		if n := strings.Count(p.A.Run(t, "tcpdump", "-nr", file), "UDP"); n != test.packets {
+			t.Errorf("%v: tcpdump reads %d packets, want %d", test, n, test.packets)
+		}
+		if names := inDir(t, dir); len(names) != 1 {
+			t.Errorf("%v: there are %v", test, names)
+		}
 	}
 }
 

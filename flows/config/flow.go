@@ -182,6 +182,9 @@ type To struct {
 	KeepFree Room
 	// Mode is the permissions of the files; 0: 0640 less the umask.
 	Mode fs.FileMode
+	// Opened is a path by which the one capture file is open already, made by a process
+	// that may write to its directory; empty: the flow makes it. It is no setting.
+	Opened string
 	// Owner is whose the files are, as in chown; empty: who writes them.
 	Owner string
 	// Index says that each segment of a File gets an index once it is complete, for packets only.

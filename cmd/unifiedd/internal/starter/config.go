@@ -53,6 +53,9 @@ func ForCommand(c *config.Config, user string) Options {
 		if f.From.Beside != "" {
 			o.Keep, o.Joins = o.Keep|Joining, true
 		}
+		if f.To.Exact && f.To.Rotate == (config.Rotate{}) {
+			o.File = f.To.File
+		}
 		if f.From.Steer != "" {
 			o.Steering = CommandNotes(uid)
 			o.Dirs = []string{o.Steering}

@@ -41,7 +41,11 @@ func (o Options) launch(u *identity) (out Outcome, err error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	d, err := o.run(u, memory)
+	file, err := o.makeFile(u)
+	if err != nil {
+		return Outcome{}, err
+	}
+	d, err := o.run(u, memory, file)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("start the daemon: %w", err)
 	}

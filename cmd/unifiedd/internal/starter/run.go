@@ -24,12 +24,14 @@ type daemon struct {
 // run starts this program again from a thread with the daemon's rights. The
 // thread lives as long as the daemon: its end, with the whole process or alone, is
 // what makes the kernel send SIGTERM.
-func (o Options) run(u *identity, memory *umem.Memory) (*daemon, error) {
+//
+// It gives the daemon the region's memory, and the file, if there is one, which it closes.
+func (o Options) run(u *identity, memory *umem.Memory, file *os.File) (*daemon, error) {
 	d := &daemon{ended: make(chan *os.ProcessState, 1)}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // and never unlocked: nothing else may run with these rights
-		cmd, err := o.start(u, memory)
+		cmd, err := o.start(u, memory, file)
 		if err != nil {
 			started <- err
 			return
@@ -43,7 +45,8 @@ func (o Options) run(u *identity, memory *umem.Memory) (*daemon, error) {
 }
 
 // start reduces the calling thread and starts the program from it.
-func (o Options) start(u *identity, memory *umem.Memory) (*exec.Cmd, error) {
+func (o Options) start(u *identity, memory *umem.Memory, file *os.File) (*exec.Cmd, error) {
+	defer file.Close()
 	self, err := caps.Thread()
 	if err != nil {
 		return nil, err
@@ -66,6 +69,10 @@ func (o Options) start(u *identity, memory *umem.Memory) (*exec.Cmd, error) {
 	if files := memory.Files(); len(files) > 0 {
 		cmd.ExtraFiles = files
 		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", memoryMarker, len(files)))
+	}
+	if file != nil {
+		cmd.Env = append(cmd.Env, fmt.Sprintf("%s=%d", opened, firstFile+len(cmd.ExtraFiles)))
+		cmd.ExtraFiles = append(cmd.ExtraFiles, file)
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -121,7 +128,7 @@ func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "WATCHDOG_PID=") && !strings.HasPrefix(v, memoryMarker+"=") {
+		if !strings.HasPrefix(v, "WATCHDOG_PID=") && !strings.HasPrefix(v, memoryMarker+"=") && !strings.HasPrefix(v, opened+"=") {
 			env = append(env, v)
 		}
 	}

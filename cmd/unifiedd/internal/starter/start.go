@@ -32,6 +32,10 @@ const marker = "UNIFIEDD_STARTED"
 // ownStdout is set there when nobody else shares the mode of its standard output, a pipe.
 const ownStdout = "UNIFIEDD_OWN_STDOUT"
 
+// opened is set there to the descriptor by which Options.File is open, if the starter has
+// made it.
+const opened = "UNIFIEDD_OPENED_FILE"
+
 // Options say what the daemon is to have. The zero value keeps the user and no
 // capability.
 type Options struct {
@@ -54,6 +58,9 @@ type Options struct {
 	// Region is allocated for the daemon on huge pages. What is reserved for it is
 	// taken away at its end; nil: the daemon takes free pages, or none.
 	Region *umem.Config
+	// File is the one file a command writes. Where the user may not write to its
+	// directory, the starter makes it, as tcpdump does; empty: there is none.
+	File string
 	// Announce has the starter say on standard error how many pages it adds.
 	Announce bool
 }
@@ -70,6 +77,8 @@ type Outcome struct {
 	Missing caps.Set
 	// OwnStdout says that standard output is a pipe whose mode nobody else shares.
 	OwnStdout bool
+	// Opened is a path by which Options.File is open, if the starter has made it.
+	Opened string
 	// Unfiltered is why the daemon may make every system call: the kernel filters
 	// none. Nil: it makes those of the list only.
 	Unfiltered error
@@ -167,6 +176,9 @@ func (o Options) goOn(memory *umem.Memory) (Outcome, error) {
 	}
 	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), Memory: memory, OwnStdout: os.Getenv(ownStdout) != ""}
 	os.Unsetenv(ownStdout)
+	if out.Opened, err = openedFile(); err != nil {
+		return Outcome{}, err
+	}
 	if err := seccomp.Apply(); errors.Is(err, seccomp.ErrUnsupported) {
 		out.Unfiltered = err
 	} else if err != nil {

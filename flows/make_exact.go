@@ -1,0 +1,45 @@
+package flows
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/newfile"
+)
+
+// MakeExact makes the one file of a capture and gives it to a user, for a process of that
+// user who may not write to the directory. It replaces a capture that is there already,
+// unless that is being written.
+func MakeExact(path string, uid, gid int) (*os.File, error) {
+	dir, err := newfile.OpenDir(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	s := &store{to: config.To{File: path, Exact: true}, names: names{dir: dir}}
+	if err := s.replaceExact(); err != nil {
+		return nil, err
+	}
+	prepared := filepath.Base(s.prepared())
+	f, err := dir.Create(prepared, 0o640)
+	if err != nil {
+		return nil, err
+	}
+	if err = f.Chown(uid, gid); err != nil {
+		err = fmt.Errorf("give %s to user %d: %w", path, uid, err)
+	} else {
+		err = dir.Rename(prepared, filepath.Base(path))
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close(), dir.Remove(prepared))
+	}
+	if err := dir.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // a file system without this call: fsync(2)
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
