@@ -119,7 +119,7 @@ var notOnCards = map[string]string{
 	"Replay": sends, "ReplayInPlace": sends, "ReplayReasons": sends, "ReplayDamaged": sends, "ReplayLive": sends, "ReplayStops": sends, "ReplayLinkDown": sends, "ReplayAllocatesNothing": sends,
 	"ReplayFormats": sends, "Once": ofPeers, "OnceFull": ofPeers, "OnceOwner": ofPeers, "SumTwice": ofPeers,
 	"StoreFollowsNoLink": noInterface, "StoreKeepsItsDirectory": noInterface, "StoreTellsOfHeads": noInterface, "RingTellsOfHeads": noInterface,
-	"NullToPeers": ofPeers, "SubsystemGoesOn": ofPeers, "RDMAToNull": ofPeers, "WatermarksOfAFeed": ofPeers, "WatermarksOfMessages": ofPeers,
+	"NullToPeers": ofPeers, "SubsystemGoesOn": ofPeers, "ReloadRevokesCertificate": ofPeers, "ReloadReadsKeys": ofPeers, "RDMAToNull": ofPeers, "WatermarksOfAFeed": ofPeers, "WatermarksOfMessages": ofPeers,
 }
 
 const (

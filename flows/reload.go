@@ -42,8 +42,10 @@ type ReloadStatus struct {
 	Generation uint64      `json:"generation"` // of what the daemon then runs with
 	At         time.Time   `json:"at"`         // when it ended
 	Seconds    float64     `json:"seconds"`
-	Plan       config.Plan `json:"plan"`            // nothing, where it was refused
-	Error      string      `json:"error,omitempty"` // why it came to that; of one that was applied, what flows lost as they stopped
+	Plan       config.Plan `json:"plan"` // nothing, where it was refused
+	// Ended is how many sessions ended because their certificate or key is not good any more, of each name in Plan.Credentials.
+	Ended map[string]int `json:"ended,omitempty"`
+	Error string         `json:"error,omitempty"` // why it came to that; of one that was applied, what flows lost as they stopped
 }
 
 // ErrReloading says that another reload is under way.
@@ -58,6 +60,9 @@ var errClosing = errors.New("the daemon is ending")
 // goes back, and those that ran run again; their counters begin anew. A flow that changes
 // and was stopped by hand stays stopped. While a reload is under way another returns
 // ErrReloading.
+//
+// Certificates, authorities and keys are read again, too, where their flows go on: sessions whose
+// certificate or key is gone, or is another one, end. If one cannot be read, nothing is changed.
 //
 // The status is that of this reload, also beside an error.
 func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error)) (ReloadStatus, error) {
@@ -91,18 +96,38 @@ func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (Relo
 		return ReloadStatus{Outcome: Refused}, err
 	}
 	s := ReloadStatus{Outcome: Unchanged, Plan: config.Compare(running, next)}
-	if s.Plan.Empty() {
+	c, err := d.readCredentials(next, now)
+	if err != nil {
+		return ReloadStatus{Outcome: Refused}, err
+	}
+	if s.Plan.Credentials = c.names(next); s.Plan.Empty() {
 		return s, nil
 	}
 	d.options.Log.Info("reloading the configuration", words(&s.Plan)...)
 	w := d.newSwap(running, next, now, &s.Plan)
-	s.Outcome, err = w.run()
-	return s, err
+	if s.Outcome, err = w.run(); s.Outcome != Applied {
+		return s, err
+	}
+	var lost error
+	s.Ended, lost = c.use(d)
+	return s, errors.Join(err, lost)
+}
+
+// Plan is what Reload would do with a configuration.
+func (d *Daemon) Plan(next *config.Config) (config.Plan, error) {
+	running, now := d.running()
+	p := config.Compare(running, next)
+	c, err := d.readCredentials(next, now)
+	p.Credentials = c.names(next)
+	return p, err
 }
 
 // tell logs how a reload ended.
 func (d *Daemon) tell(s *ReloadStatus) {
 	what := append([]any{"outcome", s.Outcome, "generation", s.Generation, "seconds", s.Seconds}, words(&s.Plan)...)
+	if len(s.Ended) > 0 {
+		what = append(what, "sessions_ended", s.Ended)
+	}
 	switch {
 	case s.Error == "":
 		d.options.Log.Info("configuration reloaded", what...)
@@ -115,5 +140,5 @@ func (d *Daemon) tell(s *ReloadStatus) {
 
 // words are a plan for the log.
 func words(p *config.Plan) []any {
-	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "subsystems", p.Subsystems, "added", p.Added, "removed", p.Removed, "settings", p.Settings}
+	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "subsystems", p.Subsystems, "added", p.Added, "removed", p.Removed, "credentials", p.Credentials, "settings", p.Settings}
 }

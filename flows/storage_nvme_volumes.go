@@ -184,11 +184,17 @@ func (s *storageNVMe) renew(to config.To) error {
 	if err != nil {
 		return err
 	}
-	if err := s.do(func() error { return s.server.Change(s.subsystems(&to, all)) }); err != nil {
+	if _, err := s.change(&to, all); err != nil {
 		return errors.Join(err, s.volumes.drop(all))
 	}
 	s.volumes.adopt(&to, all)
 	return s.volumes.sweep()
+}
+
+// change has the server go on with these namespaces and what to says of hosts, and counts the hosts that were ended.
+func (s *storageNVMe) change(to *config.To, all []*volume) (ended int, err error) {
+	err = s.do(func() (err error) { ended, err = s.server.Change(s.subsystems(to, all)); return err })
+	return ended, err
 }
 
 // renew has a flow to NVMe hosts that runs go on with the namespaces and hosts of to. Hosts hear of it; what they have under way with a namespace that goes is done.

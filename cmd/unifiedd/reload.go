@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -30,7 +32,8 @@ Flows that do not change are not touched. Those that change or are gone stop, wh
 writes and flushes what they have; then those that changed or are new start. A
 configuration with a mistake changes nothing, and if a flow cannot start the daemon
 goes back to what ran before: the exit status is then 1. 'unifiedd check --plan' says
-beforehand what would happen. SIGHUP does the same and leaves the answer to the log.`,
+beforehand what would happen. Certificates, authorities and the keys of NVMe hosts are
+read again, too: sessions whose certificate or key is gone end. SIGHUP does the same and leaves the answer to the log.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			raw, err := ask(c.Context(), socket, http.MethodPost, "/reload")
@@ -54,7 +57,13 @@ func printReload(w io.Writer, s *flows.ReloadStatus) error {
 	if s.Error != "" {
 		fmt.Fprintf(w, "but: %s\n", s.Error)
 	}
-	return printPlan(w, &s.Plan)
+	if err := printPlan(w, &s.Plan); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Ended)) {
+		fmt.Fprintf(w, "%s: %d sessions ended: their certificate or key is gone or is another one\n", name, s.Ended[name])
+	}
+	return nil
 }
 
 // printPlan prints what becomes of flows.
@@ -67,7 +76,7 @@ func printPlan(w io.Writer, p *config.Plan) error {
 	for _, row := range []struct {
 		what  string
 		names []string
-	}{{"kept", p.Kept}, {"changed", changed}, {"filters", p.Filters}, {"subsystems", p.Subsystems}, {"added", p.Added}, {"removed", p.Removed}, {"settings", p.Settings}} {
+	}{{"kept", p.Kept}, {"changed", changed}, {"filters", p.Filters}, {"subsystems", p.Subsystems}, {"added", p.Added}, {"removed", p.Removed}, {"credentials", p.Credentials}, {"settings", p.Settings}} {
 		if row.names != nil {
 			fmt.Fprintf(t, "%s\t%s\n", row.what, strings.Join(row.names, ", "))
 		}

@@ -57,7 +57,7 @@ func (r *reloader) plan(name string, text io.Reader) (p config.Plan, err error) 
 	if err != nil {
 		return p, err
 	}
-	return config.Compare(running, next), nil
+	return r.daemon.Plan(next)
 }
 
 func parseFor(running *config.Config, name string, text io.Reader) (*config.Config, error) {

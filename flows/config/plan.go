@@ -18,6 +18,8 @@ type Plan struct {
 	Subsystems []string `json:"subsystems"`
 	Added      []string `json:"added"`
 	Removed    []string `json:"removed"`
+	// Credentials are flows whose file of keys has other keys than those in use, and tls where certificates or authorities do.
+	Credentials []string `json:"credentials,omitempty"`
 	// Settings are what changes beside flows: [Changeable] of them can.
 	Settings []string `json:"settings"`
 }
@@ -30,7 +32,7 @@ type Change struct {
 
 // Empty tells whether nothing changes.
 func (p *Plan) Empty() bool {
-	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Added)+len(p.Removed)+len(p.Settings) == 0
+	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Added)+len(p.Removed)+len(p.Credentials)+len(p.Settings) == 0
 }
 
 // Compare plans the change from a running configuration to the next one. Both are

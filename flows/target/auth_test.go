@@ -168,3 +168,62 @@ func TestHostProves(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 }
+
+// TestChangeOfKeys: a host whose key is gone, or is another one, is ended, and one whose key is the same goes on. The old key is good for nothing any more.
+func TestChangeOfKeys(t *testing.T) {
+	r, s := newSoftRig(t)
+	raw, secret := key(t, 7)
+	rawNext, next := key(t, 9)
+	serves := func(keys map[string]dhchap.Keys) Subsystem {
+		return Subsystem{NQN: softNQN, Keys: keys}
+	}
+	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{serves(map[string]dhchap.Keys{softHost: {Host: secret}})}})
+	change := func(keys map[string]dhchap.Keys) (ended int) {
+		t.Helper()
+		if err := v.do(func() (err error) { ended, err = v.server.Change([]Subsystem{serves(keys)}); return err }); err != nil {
+			t.Error(err)
+		}
+		return ended
+	}
+	at := s.room(4096)
+	connect := func(raw []byte) *prover {
+		t.Helper()
+		q := s.open(fabrics.AdminQueue, fabrics.AdminDepth)
+		got := q.succeeds(connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController)))
+		return &prover{q, raw, at, uint16(got.Result)}
+	}
+	alive := func(p *prover) { p.Helper(); p.succeeds(&message{opcode: fabrics.OpKeepAlive}) }
+
+	admin, proving := connect(raw), connect(raw)
+	admin.proves()
+	admin.succeeds(enable)
+	proving.negotiate()
+	if n := change(map[string]dhchap.Keys{softHost: {Host: secret}, "nqn.2026-01.com.example:other": {Host: next}}); n != 0 {
+		t.Errorf("%d hosts are ended though their keys are the same", n)
+	}
+	alive(admin)
+	if n := change(map[string]dhchap.Keys{softHost: {Host: next}}); n != 2 {
+		t.Errorf("%d hosts are ended, not the one that has proved that it has the old key and the one that is about to", n)
+	}
+	admin.gone("another key")
+	proving.gone("another key")
+
+	old := connect(raw)
+	old.negotiate()
+	old.reply()
+	if b := old.hears(); b[0] != 0 || b[1] != 0xf1 || b[7] != byte(dhchap.Failed) {
+		t.Errorf("the old key: % x is no failure", b[:8])
+	}
+	admin = connect(rawNext)
+	admin.proves()
+	admin.succeeds(enable)
+	alive(admin)
+	if n := change(map[string]dhchap.Keys{}); n != 1 {
+		t.Errorf("%d hosts are ended, whose key is gone", n)
+	}
+	admin.gone("no key")
+	q := s.open(fabrics.AdminQueue, fabrics.AdminDepth)
+	if got := q.ask(connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController))); got.Status.Code() != fabrics.ConnectHostRefused {
+		t.Errorf("a host without a key: %v", got.Status)
+	}
+}

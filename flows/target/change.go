@@ -8,39 +8,44 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// errNotAny says why a host's queues end when what it may connect to changes.
-var errNotAny = errors.New("the host may not be connected to the subsystem any more")
+// errNotAny and errOtherKey say why a host's queues end when what it may connect to changes.
+var (
+	errNotAny   = errors.New("the host may not be connected to the subsystem any more")
+	errOtherKey = errors.New("the host's key has been exchanged")
+)
 
 // Change has the server go on with other subsystems. Of one that stays, by its NQN, namespaces that are the same in each field but Released go on, whatever is under way; others go, and what comes may have their numbers.
-// Hosts hear of it by asynchronous events. Those that may not be connected any more are ended. After an error nothing is changed.
+// Hosts hear of it by asynchronous events. Those that may not be connected any more, or whose key is another one, are ended; ended is how many. After an
+// error nothing is changed.
 //
 // A disk that is no namespace any more is the caller's again when Namespace.Released is called, or the server is closed. Change is called on the server's thread.
-func (s *Server) Change(subsystems []Subsystem) error {
+func (s *Server) Change(subsystems []Subsystem) (ended int, err error) {
 	next := s.config
 	next.Subsystems = subsystems
 	switch {
 	case s.closed:
-		return fmt.Errorf("change NVMe target %s: %w", next.Name, unix.EBADF)
+		return 0, fmt.Errorf("change NVMe target %s: %w", next.Name, unix.EBADF)
 	case len(subsystems) == 0:
-		return fmt.Errorf("change NVMe target %s: it needs a subsystem", next.Name)
+		return 0, fmt.Errorf("change NVMe target %s: it needs a subsystem", next.Name)
 	}
 	if err := next.checkSubsystems(); err != nil {
-		return fmt.Errorf("change NVMe target %s: %w", next.Name, err)
+		return 0, fmt.Errorf("change NVMe target %s: %w", next.Name, err)
 	}
 	seen := s.seen()
 	came, err := s.openNew(subsystems)
 	if err != nil {
-		return fmt.Errorf("change NVMe target %s: %w", next.Name, err)
+		return 0, fmt.Errorf("change NVMe target %s: %w", next.Name, err)
 	}
 	s.config.Subsystems = slices.Clone(subsystems)
-	s.retire()
+	ended = s.retire()
 	for i := range subsystems {
-		s.renew(&subsystems[i], came)
+		ended += s.renew(&subsystems[i], came)
 	}
 	s.tellDiscovery(seen)
-	return nil
+	return ended, nil
 }
 
 // openNew opens the disks of namespaces that there are not yet, by their places in the configuration.
@@ -80,7 +85,7 @@ func (s *Server) served(nqn string, n *Namespace) *fabrics.Namespace {
 }
 
 // retire takes away the subsystems that are not configured any more, with their hosts.
-func (s *Server) retire() {
+func (s *Server) retire() (ended int) {
 	s.subsystems = slices.DeleteFunc(s.subsystems, func(sub *fabrics.Subsystem) bool {
 		if sub.Discovery() || slices.ContainsFunc(s.config.Subsystems, func(c Subsystem) bool { return c.NQN == sub.NQN }) {
 			return false
@@ -88,6 +93,7 @@ func (s *Server) retire() {
 		for _, h := range s.hosts {
 			if h.Subsystem == sub {
 				s.fail(h.admin, errNotAny)
+				ended++
 			}
 		}
 		for _, n := range sub.Namespaces {
@@ -96,10 +102,11 @@ func (s *Server) retire() {
 		sub.Namespaces = nil
 		return true
 	})
+	return ended
 }
 
 // renew makes a subsystem what is configured.
-func (s *Server) renew(c *Subsystem, came map[*Namespace]*disk) {
+func (s *Server) renew(c *Subsystem, came map[*Namespace]*disk) (ended int) {
 	sub := s.find(c.NQN)
 	if sub == nil {
 		sub = s.addSubsystem(c)
@@ -120,18 +127,26 @@ func (s *Server) renew(c *Subsystem, came map[*Namespace]*disk) {
 			s.dismiss(s.diskOf(n))
 		}
 	}
+	before := sub.Keys
 	sub.Namespaces, sub.Hosts, sub.Keys, sub.Group = all, c.Hosts, c.Keys, c.Group
-	s.tellHosts(sub, changed)
+	return s.tellHosts(sub, changed, before)
 }
 
-// tellHosts tells the hosts of a subsystem which namespaces changed, and ends those that may not be there any more.
-func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32) {
+// tellHosts tells the hosts of a subsystem which namespaces changed, and ends those that may not be there any more. Those with another key than before
+// have proved that they have the old one.
+func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[string]dhchap.Keys) (ended int) {
 	for _, h := range s.hosts {
+		name := h.Host.HostNQN
 		switch {
 		case h.Subsystem != sub:
 			continue
-		case !sub.Allows(h.Host.HostNQN):
+		case !sub.Allows(name):
 			s.fail(h.admin, errNotAny)
+			ended++
+			continue
+		case !before[name].Equal(sub.Keys[name]):
+			s.fail(h.admin, errOtherKey)
+			ended++
 			continue
 		}
 		for _, id := range changed {
@@ -139,6 +154,7 @@ func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32) {
 		}
 		s.tell(h)
 	}
+	return ended
 }
 
 // seen is what each host that is connected to the discovery subsystem sees there.

@@ -131,7 +131,8 @@ func (r *rig) node() {
 	r.must(err)
 	defer func() { r.check(node.Close()) }()
 	err = v.do(func() error {
-		return v.server.Change([]Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{first, {ID: 2, Disk: node}}}})
+		_, err := v.server.Change([]Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{first, {ID: 2, Disk: node}}}})
+		return err
 	})
 	if err == nil || !strings.Contains(err.Error(), labenv.DiskPassthrough+" is an NVMe node") || !strings.Contains(err.Error(), "restart the daemon") {
 		r.Errorf("a node came: %v", err)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -40,6 +41,9 @@ type Conn struct {
 	path   Path
 	once   sync.Once
 	closed error
+
+	credentials *Credentials // nil: it is plain
+	revoked     atomic.Bool
 }
 
 // Peer is who is on the other side.
@@ -85,6 +89,9 @@ func (c *Conn) Receive() ([]byte, error) {
 }
 
 func (c *Conn) wrap(step string, err error) error {
+	if c.revoked.Load() {
+		err = errRevoked
+	}
 	return &Error{Reason: reasonOf(err), Peer: c.peer.Addr.String(), Step: step, Err: err}
 }
 
@@ -94,9 +101,12 @@ const byeTime = time.Second
 // Close says goodbye and closes. A peer that is gone already is no error.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
+		if c.credentials != nil {
+			c.credentials.forget(c)
+		}
 		_ = c.conn.SetWriteDeadline(time.Now().Add(byeTime))
 		_ = writeMessage(c.conn, kindBye, nil)
-		if err := c.conn.Close(); err != nil && reasonOf(err) == ReasonNetwork {
+		if err := c.conn.Close(); err != nil && !c.revoked.Load() && reasonOf(err) == ReasonNetwork {
 			c.closed = err
 		}
 	})

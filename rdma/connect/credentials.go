@@ -9,10 +9,13 @@ import (
 	"os"
 )
 
-// Credentials are with what both sides prove who they are.
+// Credentials are with what both sides prove who they are. They are used by pointer, and may be
+// replaced while connections use them.
 type Credentials struct {
 	Certificate tls.Certificate // ours, for both roles
 	Authority   *x509.CertPool  // what the peer's must be signed by
+
+	live live
 }
 
 // protocol keeps a certificate for another service from being used here by redirection (ALPN).
@@ -37,6 +40,7 @@ func LoadCredentials(certificate, key, authority string) (*Credentials, error) {
 }
 
 func (c *Credentials) config() *tls.Config {
+	c = c.current()
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		Certificates:           []tls.Certificate{c.Certificate},
@@ -66,11 +70,12 @@ func (s *session) secure(c *Credentials, as wrap, name string) error {
 		s.linger()
 		return s.fail("agree on TLS", &tlsError{explain(err)})
 	}
-	s.conn = t
+	s.conn, s.credentials = t, c
 	if got := t.ConnectionState().NegotiatedProtocol; got != protocol {
 		return s.refuse("agree on TLS", &tlsError{fmt.Errorf("the peer speaks %q and not %q", got, protocol)})
 	}
 	s.peer.authenticated(t.ConnectionState())
+	s.proof = proof{t.ConnectionState().PeerCertificates, name}
 	return nil
 }
 

@@ -69,6 +69,9 @@ type session struct {
 	peer Peer
 	ctx  context.Context
 	stop func() bool
+
+	credentials *Credentials // nil: none were shown
+	proof       proof
 }
 
 func newSession(ctx context.Context, conn net.Conn) *session {
@@ -130,7 +133,13 @@ func (s *session) settle(e *End, remote Offer) (*Conn, error) {
 		return nil, s.fail("finish", context.Cause(s.ctx))
 	}
 	_ = s.conn.SetDeadline(time.Time{})
-	return &Conn{conn: s.conn, peer: s.peer, remote: remote, path: Agree(e.Parameters, remote.Parameters)}, nil
+	c := &Conn{conn: s.conn, peer: s.peer, remote: remote, path: Agree(e.Parameters, remote.Parameters), credentials: s.credentials}
+	if s.credentials != nil {
+		if err := s.credentials.adopt(c, s.proof); err != nil {
+			return nil, s.fail("finish", err)
+		}
+	}
+	return c, nil
 }
 
 // expect receives a message of one kind, or the peer's refusal as an error.

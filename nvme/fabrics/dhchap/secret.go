@@ -1,6 +1,7 @@
 package dhchap
 
 import (
+	"crypto/hmac"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -47,6 +48,22 @@ func (k *Secret) of(name string) []byte {
 		return k.key
 	}
 	return k.hash.mac(k.key, []byte(name), []byte("NVMe-over-Fabrics"))
+}
+
+// empty reports whether there is no key: the zero Secret is that of a host that nobody has given one.
+func (k *Secret) empty() bool { return len(k.key) == 0 }
+
+// equal reports whether two keys are the same.
+func (k *Secret) equal(other *Secret) bool {
+	if k == nil || other == nil {
+		return k == other
+	}
+	return k.hash == other.hash && hmac.Equal(k.key, other.key)
+}
+
+// Equal reports whether the keys are the same.
+func (k Keys) Equal(other Keys) bool {
+	return k.Host.equal(&other.Host) && k.Controller.equal(other.Controller)
 }
 
 // Keys are a host's key, and the one of its controller, which is nil where the host cannot ask for a proof of it.

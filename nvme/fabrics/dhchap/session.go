@@ -189,6 +189,9 @@ func (s *Session) takeReply(b []byte) Reason {
 		return why
 	}
 	c := &s.config
+	if c.Keys.Host.empty() { // anybody can make the proof of an empty key
+		return Failed
+	}
 	if !hmac.Equal(proof, s.proof(c.Keys.Host.of(c.Host), key, s.challenge, s.sequence, "HostHost", c.Host, c.Subsystem)) {
 		return Failed
 	}
@@ -197,7 +200,7 @@ func (s *Session) takeReply(b []byte) Reason {
 		s.state, s.proven = forNegotiate, true
 		return 0
 	}
-	if c.Keys.Controller == nil || bytes.Equal(theirs, s.challenge) {
+	if c.Keys.Controller == nil || c.Keys.Controller.empty() || bytes.Equal(theirs, s.challenge) {
 		return Failed
 	}
 	s.accept(s.proof(c.Keys.Controller.of(c.Subsystem), key, theirs, sequence, "Controller", c.Subsystem, c.Host))

@@ -178,12 +178,11 @@ func TestKeyFile(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 	for text, want := range map[string]string{
-		"":                                   "has none",
-		"nqn.a":                              ":1: 1 words",
-		"#\nname " + plainKey:                ":2: \"name\" is no NQN",
-		"nqn.a " + plainKey[:20]:             ":1: host nqn.a: no key as nvme",
-		"nqn.a " + plainKey + " x":           ":1: controller of host nqn.a: no key",
-		"nqn.a " + plainKey + " " + plainKey: "have the same key",
+		"nqn.a":                                              ":1: 1 words",
+		"#\nname " + plainKey:                                ":2: \"name\" is no NQN",
+		"nqn.a " + plainKey[:20]:                             ":1: host nqn.a: no key as nvme",
+		"nqn.a " + plainKey + " x":                           ":1: controller of host nqn.a: no key",
+		"nqn.a " + plainKey + " " + plainKey:                 "have the same key",
 		"nqn.a " + plainKey + "\nnqn.a " + plainKey + "\n":   ":2: host nqn.a has a line already",
 		"nqn.a " + plainKey + " " + hashedKey + " " + "more": "4 words",
 	} {
@@ -191,6 +190,10 @@ func TestKeyFile(t *testing.T) {
 		if _, err := ReadKeys(path, valid); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "AAEC") {
 			t.Errorf("%q: %v, not %q", text, err, want)
 		}
+	}
+	write("# nobody\n", 0o600)
+	if all, err := ReadKeys(path, valid); err != nil || all == nil || len(all) != 0 {
+		t.Errorf("of a file without keys: %v, %v", all, err)
 	}
 	write("nqn.a "+plainKey, 0o640)
 	if _, err := ReadKeys(path, valid); err == nil || !strings.Contains(err.Error(), "chmod 0600") {
@@ -222,4 +225,30 @@ func FuzzSession(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestEmptyKeyProvesNothing: a host without a key is not known by the proof that anybody can make with an empty one, nor is the controller.
+func TestEmptyKeyProvesNothing(t *testing.T) {
+	key, none := secret(t, plainKey), Secret{}
+	for name, c := range map[string]struct {
+		keys Keys
+		host host
+	}{
+		"no keys":             {Keys{}, host{host: &none}},
+		"no host's key":       {Keys{Controller: &key}, host{host: &none, controller: &key}},
+		"no controller's key": {Keys{Host: key, Controller: &none}, host{host: &key, controller: &none}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for g := Null; g <= FFDHE2048; g++ {
+				c.host.t = t
+				s := NewSession(Config{Host: hostNQN, Subsystem: subNQN, Keys: c.keys, Group: g})
+				s.Take(c.host.negotiation([]Hash{SHA256}, []Group{g}))
+				s.Take(c.host.reply(s.Next()))
+				refused(t, s, Failed)
+			}
+		})
+	}
+	if _, err := ParseSecret("DHHC-1:00:AAAAAA==:"); err == nil || !strings.Contains(err.Error(), "0 bytes") {
+		t.Errorf("a key of no bytes: %v", err)
+	}
 }

@@ -1,0 +1,132 @@
+package flows
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// tlsFiles is what a plan calls the files of the section tls.
+const tlsFiles = "tls"
+
+// keyed is a run whose peers prove who they are by keys in a file.
+type keyed interface {
+	// readKeys reads the file again. changed says that it has other keys than those in use.
+	readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error)
+	// useKeys goes on with other keys, and counts the sessions it ends: those of peers whose key
+	// is gone or is another one.
+	useKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error)
+}
+
+// credentials are what the files of certificates and keys have now, where that is not what is in use.
+type credentials struct {
+	secret *connect.Credentials // nil: the files of TLS have not changed
+	keys   map[string]map[string]dhchap.Keys
+}
+
+// readCredentials reads the certificates and keys of the flows that run, which are configured anew.
+// Nothing is changed by it.
+func (d *Daemon) readCredentials(next *config.Config, had []*Flow) (c credentials, err error) {
+	if d.secret != nil {
+		t := next.TLS
+		now, err := connect.LoadCredentials(t.Certificate, t.Key, t.Authority)
+		if err != nil {
+			return c, fmt.Errorf("read tls again: %w", err)
+		}
+		if !d.secret.Same(now) {
+			c.secret = now
+		}
+	}
+	c.keys = make(map[string]map[string]dhchap.Keys)
+	for _, f := range had {
+		to := next.Flow(f.Name())
+		if to == nil {
+			continue
+		}
+		keys, changed, err := f.readKeys(&to.To)
+		if err != nil {
+			return c, fmt.Errorf("flow %s: %w", f.Name(), err)
+		}
+		if changed {
+			c.keys[f.Name()] = keys
+		}
+	}
+	return c, nil
+}
+
+// names are those of the flows whose keys have changed, in order, and tlsFiles.
+func (c *credentials) names(of *config.Config) (all []string) {
+	if c.secret != nil {
+		all = append(all, tlsFiles)
+	}
+	for i := range of.Flows {
+		if name := of.Flows[i].Name; c.keys[name] != nil {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// use has the daemon go on with them, and counts the sessions that this ends, by name. Flows that
+// have started anew have read their keys themselves.
+func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
+	ended = make(map[string]int)
+	if c.secret != nil {
+		ended[tlsFiles] = len(d.secret.Replace(c.secret))
+	}
+	_, flows := d.running()
+	for _, f := range flows {
+		keys := c.keys[f.Name()]
+		if keys == nil {
+			continue
+		}
+		n, err := f.useKeys(keys)
+		if err != nil {
+			return ended, fmt.Errorf("flow %s: use other keys: %w", f.Name(), err)
+		}
+		ended[f.Name()] = n
+	}
+	return ended, nil
+}
+
+func (f *Flow) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if r, ok := f.running().(keyed); ok {
+		return r.readKeys(to)
+	}
+	return nil, false, nil
+}
+
+func (f *Flow) useKeys(keys map[string]dhchap.Keys) (int, error) {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if r, ok := f.running().(keyed); ok {
+		return r.useKeys(&f.config.To, keys)
+	}
+	return 0, nil
+}
+
+func (s *storageNVMe) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
+	if to.Keys == "" || s.keys == nil {
+		return nil, false, nil
+	}
+	keys, _, err = hostKeys(to)
+	return keys, err == nil && !maps.EqualFunc(keys, s.keys, dhchap.Keys.Equal), err
+}
+
+func (s *storageNVMe) useKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
+	before := s.keys
+	s.keys = keys
+	all, err := s.volumes.open(s.list(to), to.Force) // they are open
+	if err == nil {
+		ended, err = s.change(to, all)
+	}
+	if err != nil {
+		s.keys = before
+	}
+	return ended, err
+}

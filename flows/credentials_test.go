@@ -1,0 +1,123 @@
+package flows
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+)
+
+// TestReloadRevokesCertificate: a reload reads the authority again, and ends the sessions of those whose certificates it does not cover any more.
+// Others go on. A file that cannot be read changes nothing.
+func TestReloadRevokesCertificate(t *testing.T) {
+	l := newRDMALab(t)
+	ours, others := authority.New(t), authority.New(t)
+	trusted := l.dir + "/authority.pem"
+	trust := func(all ...*authority.Authority) {
+		t.Helper()
+		var text []byte
+		for _, a := range all {
+			one, err := os.ReadFile(a.File())
+			if err != nil {
+				t.Fatal(err)
+			}
+			text = append(text, one...)
+		}
+		if err := os.WriteFile(trusted, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trust(ours, others)
+	tls, _ := identify(t, ours, "server", l.B.IP, ours)
+	text := strings.Replace(tls, ours.File(), trusted, 1) + l.logConfig("acknowledge: durable", "")
+	log := l.start(t, text, Options{}).Flows()[0]
+	s := l.newStation(t)
+	_, kept := identify(t, ours, "kept", l.A.IP, ours)
+	_, gone := identify(t, others, "gone", l.A.IP, ours)
+	a, b := s.newClientAs(t, kept, 1, l.address(), "wal", 100), s.newClientAs(t, gone, 2, l.address(), "wal", 100)
+	a.send(20)
+	a.settle(t)
+	b.send(20)
+	b.settle(t)
+	if s, err := l.reload(t, text); err != nil || s.Outcome != Unchanged {
+		t.Errorf("with the same files: %s, %v", s.Outcome, err)
+	}
+
+	if err := os.WriteFile(trusted, []byte("nothing\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := l.reload(t, text); s.Outcome != Refused || err == nil || !strings.Contains(err.Error(), trusted) {
+		t.Errorf("without a certificate in the file: %s, %v", s.Outcome, err)
+	}
+	b.send(20)
+	b.settle(t)
+
+	trust(ours)
+	if s := l.reloaded(t, text); !slices.Equal(s.Plan.Credentials, []string{"tls"}) || s.Ended["tls"] != 1 || !slices.Equal(s.Plan.Kept, []string{"wal"}) {
+		t.Errorf("the reload is %+v", s)
+	}
+	b.send(1)
+	testenv.Wait(t, 20*time.Second, "a refusal", func() bool { return strings.Contains(b.Stats().Cause, "certificate") })
+	a.send(20)
+	a.settle(t)
+	if st := log.Status(); st.Packets != 80 {
+		t.Errorf("the log has %d messages", st.Packets)
+	}
+	for _, c := range log.Status().Receives.Clients {
+		if (c.State == "connected") != (c.Name == "kept") {
+			t.Errorf("client %s is %s: %s", c.Name, c.State, c.Error)
+		}
+	}
+	b.stop()
+}
+
+// TestReloadReadsKeys: a reload reads the keys of NVMe hosts again, and says of which flows they have changed. A file with a mistake changes nothing; one without
+// keys lets nobody connect. What becomes of hosts is TestChangeOfKeys' in package target.
+func TestReloadReadsKeys(t *testing.T) {
+	l := newLab(t, testenv.PairOptions{MTU: 4200})
+	dir := testenv.DiskDir(t)
+	const host, other = "nqn.2026-01.com.example:host", "nqn.2026-01.com.example:other"
+	const key = " DHHC-1:00:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh+KfiaR:\n"
+	write := func(name, text string) string {
+		t.Helper()
+		if err := os.WriteFile(dir+"/"+name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return dir + "/" + name
+	}
+	text := fmt.Sprintf(`
+region: {size: 64MiB, extents: 16}
+flows:
+  - name: volume
+    from: {file: %s}
+    to: {rdma: "roce:%s", listen: "%s:4420", subsystem: nqn.2026-01.com.example:volume, keys: %s, clients: 4, window: 32}
+`, write("disk", string(bytes.Repeat([]byte{0}, 1<<20))), l.B.Ifname, l.B.IP, write("keys", host+key+other+key))
+	l.start(t, text, Options{})
+	for _, c := range []struct {
+		keys    string
+		outcome Outcome
+		says    string
+	}{
+		{"# two hosts\n" + other + key + host + key, Unchanged, ""},
+		{host + key, Applied, ""},
+		{host + " DHHC-1:00:nothing:\n", Refused, dir + "/keys:1"},
+		{host + key, Unchanged, ""},
+		{"", Applied, ""},
+		{host + key, Applied, ""},
+	} {
+		write("keys", c.keys)
+		s, err := l.reload(t, text)
+		if s.Outcome != c.outcome || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("keys %q: %s, %v", c.keys, s.Outcome, err)
+		}
+		if changed := slices.Equal(s.Plan.Credentials, []string{"volume"}); changed != (c.outcome == Applied) || len(s.Ended) > 0 != changed {
+			t.Errorf("keys %q: %+v", c.keys, s)
+		}
+	}
+}

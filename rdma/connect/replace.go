@@ -1,0 +1,101 @@
+package connect
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"slices"
+	"sync"
+)
+
+// live is what Replace needs to know of credentials: those in use, and the connections made with
+// them that are open.
+type live struct {
+	mu    sync.Mutex
+	next  *Credentials // nil: the first are in use
+	conns map[*Conn]proof
+}
+
+// proof is what a peer has shown.
+type proof struct {
+	chain  []*x509.Certificate // its certificate first
+	server string              // the name it must be for; empty: it is a client
+}
+
+var errRevoked = &tlsError{errors.New("the peer's certificate is not valid any more, by the authority that has been loaded since")}
+
+// current are the credentials in use.
+func (c *Credentials) current() *Credentials {
+	c.live.mu.Lock()
+	defer c.live.mu.Unlock()
+	if c.live.next != nil {
+		return c.live.next
+	}
+	return c
+}
+
+// Replace has all handshakes from now on use other credentials, and ends the connections whose
+// peers have a certificate that these do not accept: they fail with ReasonTLS. It returns those
+// peers. It may be called from any goroutine.
+func (c *Credentials) Replace(next *Credentials) (ended []Peer) {
+	c.live.mu.Lock()
+	defer c.live.mu.Unlock()
+	c.live.next = next
+	for conn, p := range c.live.conns {
+		if p.verify(next.Authority) != nil {
+			ended = append(ended, conn.peer)
+			conn.revoke()
+			delete(c.live.conns, conn)
+		}
+	}
+	return ended
+}
+
+// Same reports whether the credentials in use prove and accept the same as others.
+func (c *Credentials) Same(other *Credentials) bool {
+	now := c.current()
+	return slices.EqualFunc(now.Certificate.Certificate, other.Certificate.Certificate, slices.Equal[[]byte]) && now.Authority.Equal(other.Authority)
+}
+
+// adopt watches over a connection whose handshake is done. The credentials may have been replaced
+// since it began.
+func (c *Credentials) adopt(conn *Conn, p proof) error {
+	c.live.mu.Lock()
+	defer c.live.mu.Unlock()
+	if c.live.next != nil && p.verify(c.live.next.Authority) != nil {
+		return errRevoked
+	}
+	if c.live.conns == nil {
+		c.live.conns = make(map[*Conn]proof)
+	}
+	c.live.conns[conn] = p
+	return nil
+}
+
+// forget ends the watch over a connection that is closed.
+func (c *Credentials) forget(conn *Conn) {
+	c.live.mu.Lock()
+	defer c.live.mu.Unlock()
+	delete(c.live.conns, conn)
+}
+
+// verify checks the peer's certificate as the handshake does.
+func (p *proof) verify(authority *x509.CertPool) error {
+	o := x509.VerifyOptions{Roots: authority, Intermediates: x509.NewCertPool(), DNSName: p.server, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if p.server != "" {
+		o.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	}
+	for _, c := range p.chain[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	_, err := p.chain[0].Verify(o)
+	return err
+}
+
+// revoke ends a connection whose peer is not accepted any more. It does not wait for the peer.
+func (c *Conn) revoke() {
+	c.revoked.Store(true)
+	if t, ok := c.conn.(*tls.Conn); ok {
+		_ = t.NetConn().Close() // Close of the TLS connection waits to say goodbye
+	}
+}

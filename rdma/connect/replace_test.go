@@ -1,0 +1,99 @@
+package connect
+
+import (
+	"crypto/x509"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// trusting are credentials that accept peers of several authorities.
+func trusting(t *testing.T, own *Credentials, all ...*authority.Authority) *Credentials {
+	t.Helper()
+	pool := x509.NewCertPool()
+	for _, a := range all {
+		text, err := os.ReadFile(a.File())
+		if err != nil || !pool.AppendCertsFromPEM(text) {
+			t.Fatalf("%s: %v", a.File(), err)
+		}
+	}
+	return &Credentials{Certificate: own.Certificate, Authority: pool}
+}
+
+// TestReplace: credentials that are replaced end the connections of peers that the new ones do not
+// accept, at once, and no others. Handshakes use the new ones.
+func TestReplace(t *testing.T) {
+	a, b := authority.New(t), authority.New(t)
+	own := credentials(t, a, "server", a)
+	server := trusting(t, own, a, b)
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{Credentials: server})
+	connected := func(name string, by *authority.Authority) (client, at *Conn) {
+		t.Helper()
+		served := serve(t, l, end(new(journal), "server", ours))
+		client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), name, theirs), Config{Credentials: credentials(t, by, name, a)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return client, (<-served).conn
+	}
+	kept, keptServer := connected("kept", a)
+	_, goneServer := connected("gone", b)
+
+	next := trusting(t, own, a)
+	if server.Same(next) || !server.Same(trusting(t, own, b, a)) {
+		t.Error("Same does not tell authorities apart")
+	}
+	if ended := server.Replace(next); len(ended) != 1 || ended[0].Name != "gone" {
+		t.Errorf("ended are %v", ended)
+	}
+	_, err := goneServer.Receive()
+	wantReason(t, err, ReasonTLS, "not valid any more")
+	if err := goneServer.Close(); err != nil {
+		t.Error(err)
+	}
+	talk(t, kept, keptServer)
+	if !server.Same(next) {
+		t.Error("the old credentials are in use")
+	}
+
+	serve(t, l, end(new(journal), "server", ours))
+	if _, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "gone", theirs), Config{Credentials: credentials(t, b, "gone", a)}); !errors.As(err, new(*Error)) {
+		t.Errorf("a peer of the old authority connects: %v", err)
+	}
+	waitFor(t, l, ReasonTLS, 1)
+	if err := kept.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := keptServer.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := len(server.live.conns); n != 0 {
+		t.Errorf("%d connections are still known", n)
+	}
+}
+
+// TestReplaceOfClient: a client leaves a server whose authority it does not accept any more.
+func TestReplaceOfClient(t *testing.T) {
+	a, b := authority.New(t), authority.New(t)
+	ours, theirs := pair(rdma.RC)
+	l := listen(t, Config{Credentials: credentials(t, a, "server", b)})
+	server := serve(t, l, end(new(journal), "server", ours))
+	mine := credentials(t, b, "client", a)
+	client, err := Dial(t.Context(), l.Addr().String(), end(new(journal), "client", theirs), Config{Credentials: mine})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-server
+	if ended := mine.Replace(trusting(t, mine, a, b)); len(ended) != 0 {
+		t.Errorf("ended are %v", ended)
+	}
+	if ended := mine.Replace(trusting(t, mine, b)); len(ended) != 1 {
+		t.Errorf("ended are %v", ended)
+	}
+	_, err = client.Receive()
+	wantReason(t, err, ReasonTLS, "not valid any more")
+}
