@@ -1,6 +1,7 @@
 package target
 
 import (
+	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -32,18 +33,32 @@ func (f *forgery) message(to netip.Addr) *mad.Message {
 			LocalResponse: 20, RemoteResponse: 20, Primary: mad.Path{LocalLID: 0xffff, RemoteLID: 0xffff, Local: rdma.GIDOf(f.from), Remote: rdma.GIDOf(to), HopLimit: 64, AckTimeout: 18}}}
 }
 
+// victim is where forgeries are sent, and the card that they come from.
+type victim struct {
+	ip       netip.Addr
+	mac, via net.HardwareAddr
+}
+
+func victimOf(p *testenv.Pair) *victim { return &victim{p.B.IP, p.B.MAC, p.A.MAC} }
+
 // packet is the datagram that carries it.
-func (f *forgery) packet(t *testing.T, pair *testenv.Pair) []byte {
+func (f *forgery) packet(t *testing.T, to *victim) []byte {
+	t.Helper()
+	return to.datagram(t, f.from, f.message(to.ip), f.id)
+}
+
+// datagram carries a message from an address.
+func (to *victim) datagram(t *testing.T, from netip.Addr, m *mad.Message, number uint32) []byte {
 	t.Helper()
 	var body [mad.Size]byte
-	f.message(pair.B.IP).Encode(&body)
-	tpl, err := wire.NewTemplate(&wire.Path{Source: rdma.GIDOf(f.from), Destination: rdma.GIDOf(pair.B.IP), SourceMAC: [6]byte(pair.A.MAC), DestinationMAC: [6]byte(pair.B.MAC), SourcePort: 0xc001, HopLimit: 64})
+	m.Encode(&body)
+	tpl, err := wire.NewTemplate(&wire.Path{Source: rdma.GIDOf(from), Destination: rdma.GIDOf(to.ip), SourceMAC: [6]byte(to.via), DestinationMAC: [6]byte(to.mac), SourcePort: 0xc001, HopLimit: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := wire.Header{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQPN: 1, QKey: mad.QKey, SourceQPN: 1, PSN: wire.PSN(f.id)}
+	h := wire.Header{Opcode: wire.UDSendOnly, PKey: 0xffff, DestQPN: 1, QKey: mad.QKey, SourceQPN: 1, PSN: wire.PSN(number)}
 	b := make([]byte, 1024)
-	n := tpl.Put(b, uint16(f.id), wire.BTHBytes+8+mad.Size+wire.ICRCBytes)
+	n := tpl.Put(b, uint16(number), wire.BTHBytes+8+mad.Size+wire.ICRCBytes)
 	n += h.Encode(b[n:])
 	n += copy(b[n:], body[:])
 	c := wire.Begin(b[tpl.Network():n])
@@ -51,18 +66,22 @@ func (f *forgery) packet(t *testing.T, pair *testenv.Pair) []byte {
 }
 
 // sender sends packets as they are at the hosts' end of the wire.
-func sender(t *testing.T, pair *testenv.Pair) func([]byte) error {
+func sender(t *testing.T, pair *testenv.Pair) (send func([]byte) error) {
 	t.Helper()
-	var fd int
-	pair.A.Do(t, func() {
-		var err error
-		if fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0); err != nil {
-			t.Fatal(err)
-		}
-	})
+	pair.A.Do(t, func() { send = senderHere(t, pair.A.Index) })
+	return send
+}
+
+// senderHere sends packets as they are by an interface of the calling thread's namespace.
+func senderHere(t *testing.T, index int) func([]byte) error {
+	t.Helper()
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return func(b []byte) error {
-		return unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: pair.A.Index, Halen: 6})
+		return unix.Sendto(fd, b, 0, &unix.SockaddrLinklayer{Ifindex: index, Halen: 6})
 	}
 }
 
@@ -81,7 +100,7 @@ func TestForgedRequestEndsNothing(t *testing.T) {
 	guid := s.pd.Device().Capabilities().NodeGUID
 	begun := time.Now()
 	for id := uint32(0xdead); time.Since(begun) < manager.ProbeTries*manager.ProbeWait+time.Second; id++ {
-		if err := send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, pair)); err != nil {
+		if err := send((&forgery{pair.A.IP, id, q.qp.QPN(), guid, 4420}).packet(t, victimOf(pair))); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -91,16 +110,16 @@ func TestForgedRequestEndsNothing(t *testing.T) {
 		}
 	}
 	q.succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
-	counted := countersOf(r)
+	counted := countersOf(r.endpoint.Device)
 	if counted["cm_stale"] < 10 || counted["cm_probes_alive"] != 1 || counted["cm_probes_held"] < 10 || counted["cm_probes_gone"] != 0 {
 		t.Errorf("%d requests were refused, %d probes answered, %d not, %d held", counted["cm_stale"], counted["cm_probes_alive"], counted["cm_probes_gone"], counted["cm_probes_held"])
 	}
 }
 
-// countersOf are those of the target's device.
-func countersOf(r *rig) map[string]uint64 {
+// countersOf are those of a device.
+func countersOf(d rdma.Device) map[string]uint64 {
 	all := map[string]uint64{}
-	for _, c := range r.endpoint.Device.(interface{ Counters() []roce.Counter }).Counters() {
+	for _, c := range d.(*roce.Device).Counters() {
 		all[c.Name] = c.Value
 	}
 	return all
@@ -123,7 +142,7 @@ func TestRequestsFromNowhere(t *testing.T) {
 						return
 					case <-time.After(2 * time.Millisecond):
 						from := netip.AddrFrom4([4]byte{10, 77, 0, byte(50 + n%200)})
-						err = send((&forgery{from, 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), port}).packet(t, pair))
+						err = send((&forgery{from, 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), port}).packet(t, victimOf(pair)))
 					}
 				}
 				t.Error(err)
@@ -136,7 +155,7 @@ func TestRequestsFromNowhere(t *testing.T) {
 			waited := time.Since(begun)
 			q.close()
 			close(stop)
-			counted := countersOf(r)
+			counted := countersOf(r.endpoint.Device)
 			t.Logf("the good host was answered after %v: %v; %d were forged, %d look-ups cut, %d messages dropped", waited.Round(time.Millisecond), err, <-ended,
 				counted["cm_lookups_cut"], counted["cm_dropped_no_way"])
 			if err != nil || waited > testenv.Within(5*time.Second) {
