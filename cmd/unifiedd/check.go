@@ -2,7 +2,9 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -102,6 +104,9 @@ func spelledOut(expr string) string {
 // checkObject reads an object as a flow does; what the verifier says of it only a flow learns.
 func checkObject(file, program string) (digest string, err error) {
 	o, err := bpf.ReadObject(file, program)
+	if errors.Is(err, fs.ErrPermission) {
+		err = fmt.Errorf("%w (make it readable for user %s)", err, userName())
+	}
 	if err != nil {
 		return "", err
 	}

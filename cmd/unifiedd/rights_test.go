@@ -144,7 +144,7 @@ func facing(t *testing.T, cmd *exec.Cmd) caps.Status {
 		t.Fatal(err)
 	}
 	s, pid := own(t, cmd)
-	t.Logf("%s %s: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", cmd.Args[5], strings.Join(cmd.Args[len(cmd.Args)-2:], " "), s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
+	t.Logf("%s: Uid %d, CapEff %016x, CapBnd %016x, NoNewPrivs %v, Seccomp %d", strings.Join(cmd.Args, " "), s.UID.Effective, uint64(s.Effective), uint64(s.Bounding), s.NoNewPrivs, s.Seccomp)
 	time.Sleep(300 * time.Millisecond) // for a packet or two
 	if err := errors.Join(unix.Kill(pid, unix.SIGINT), cmd.Wait()); err != nil {
 		t.Errorf("%v: %v: %s", cmd.Args, err, &errs)
@@ -196,6 +196,46 @@ func TestCommandRights(t *testing.T) {
 		}
 		if info, err := os.Stat(file); err != nil || int(info.Sys().(*syscall.Stat_t).Uid) != c.uid {
 			t.Errorf("%v: %v %v, want a file of user %d", c.args, info, err, c.uid)
+		}
+	}
+}
+
+// TestCommandDefaultUser: root's commands become the daemon's user where there is one, or
+// stay root's; who called sudo comes first.
+func TestCommandDefaultUser(t *testing.T) {
+	testenv.Root(t)
+	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
+	dir := testenv.DiskDir(t)
+	reach(t, dir)
+	if err := os.Chmod(dir, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	users, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.DeleteFunc(strings.SplitAfter(string(users), "\n"), func(l string) bool { return strings.HasPrefix(l, "unifiedd:") })
+	without, with := filepath.Join(dir, "without"), filepath.Join(dir, "with")
+	writeOpen(t, without, []byte(strings.Join(lines, "")))
+	writeOpen(t, with, []byte(strings.Join(lines, "")+"unifiedd:x:64998:64998::/:/usr/sbin/nologin\n"))
+	for i, c := range []struct {
+		users string
+		env   []string
+		args  []string
+		uid   uint32
+	}{{without, nil, nil, 0}, {with, nil, nil, 64998}, {with, sudo, nil, 65534}, {without, sudo, nil, 65534}, {with, nil, []string{"-Z", "daemon"}, 1}} {
+		file := filepath.Join(dir, fmt.Sprintf("out%d.pcapng", i))
+		args := append([]string{"capture", "-i", p.B.Ifname, "--ring", "512", "-w", file}, c.args...)
+		cmd := commandAsIs(t, &p.B, c.env, args...)
+		at := slices.Index(cmd.Args, "timeout")
+		cmd.Args = slices.Insert(cmd.Args, at, "unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, c.users)
+		s := facing(t, cmd)
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner := info.Sys().(*syscall.Stat_t).Uid; s.UID.Effective != c.uid || s.Reach() != starter.Needed || owner != c.uid {
+			t.Errorf("%s, %v: user %d with %v, file of %d, want %d", c.users, c.env, s.UID.Effective, s.Reach(), owner, c.uid)
 		}
 	}
 }

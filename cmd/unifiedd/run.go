@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"syscall"
 
@@ -33,6 +35,9 @@ the few capabilities it needs.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(file)
+			if errors.Is(err, fs.ErrPermission) {
+				return fmt.Errorf("%w (the daemon reads it as user %s, also at a reload: chgrp it to a group of that user, with mode 0640)", err, userName())
+			}
 			if err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ import (
 
 // For is what a daemon with this configuration needs.
 func For(c *config.Config) Options {
-	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: flows.SteeringDir(c)}
+	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: flows.SteeringDir(c), Files: files(c)}
 	o.Dirs = append(o.Dirs, filepath.Dir(c.Control.Socket))
 	for _, f := range c.Flows {
 		if f.From.Beside != "" {

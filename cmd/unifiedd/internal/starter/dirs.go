@@ -62,6 +62,9 @@ func makeDir(dir string, u *identity) error {
 func checkDirs(dirs []string, uid uint32) error {
 	for _, dir := range dirs {
 		err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
+		if errors.Is(err, unix.EROFS) {
+			return fmt.Errorf("use directory %s: %w (%s)", dir, err, readOnly(dir))
+		}
 		if err != nil {
 			return fmt.Errorf("use directory %s as user %d: %w (run: install -d -o %d %s)", dir, uid, err, uid, dir)
 		}

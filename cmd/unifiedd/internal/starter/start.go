@@ -61,6 +61,8 @@ type Options struct {
 	// File is the one file a command writes. Where the user may not write to its
 	// directory, the starter makes it, as tcpdump does; empty: there is none.
 	File string
+	// Files are those that must be open to the daemon's user. They are left as they are.
+	Files []File
 	// Announce has the starter say on standard error how many pages it adds.
 	Announce bool
 }
@@ -171,7 +173,7 @@ func (o Options) goOn(memory *umem.Memory) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := checkDirs(o.Dirs, self.UID.Effective); err != nil {
+	if err := errors.Join(checkDirs(o.Dirs, self.UID.Effective), checkFiles(o.Files, self.UID.Effective)); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), Memory: memory, OwnStdout: os.Getenv(ownStdout) != ""}

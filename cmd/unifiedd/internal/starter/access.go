@@ -1,0 +1,100 @@
+package starter
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+)
+
+// File is a file or device of the configuration that the daemon opens as its user.
+type File struct {
+	Setting string // that names it
+	Path    string
+	Write   bool
+	Secret  bool // nobody but the user may read it
+}
+
+// files are those of a configuration. The daemon makes none of them.
+func files(c *config.Config) []File {
+	all := []File{
+		{Setting: "tls.certificate", Path: c.TLS.Certificate}, {Setting: "tls.key", Path: c.TLS.Key}, {Setting: "tls.authority", Path: c.TLS.Authority},
+	}
+	for i := range c.Flows {
+		f := &c.Flows[i]
+		setting := func(key string) string { return fmt.Sprintf("flow %s: %s", f.Name, key) }
+		written := f.To.Subsystem != "" && !f.To.ReadOnly
+		all = append(all,
+			File{Setting: setting("from.filter.object"), Path: f.From.Object.File},
+			File{Setting: setting("from.device"), Path: f.From.Device, Write: written},
+			File{Setting: setting("to.device"), Path: f.To.Device, Write: true},
+			File{Setting: setting("to.keys"), Path: f.To.Keys, Secret: true},
+		)
+		for _, path := range f.From.Captures() {
+			for _, name := range present(path) {
+				all = append(all, File{Setting: setting("from.file"), Path: name, Write: written})
+			}
+		}
+		for _, n := range f.To.Served() {
+			all = append(all, File{Setting: setting(fmt.Sprintf("namespace %d of %s", n.ID, n.Subsystem)), Path: n.Path(), Write: !n.ReadOnly})
+		}
+	}
+	return all
+}
+
+// present are the files that a name stands for: itself, or the segments whose names begin
+// with it.
+func present(name string) []string {
+	if _, err := os.Lstat(name); name == "" || !errors.Is(err, fs.ErrNotExist) {
+		return []string{name}
+	}
+	found, _ := filepath.Glob(name + "-*") // a name that is no pattern has no segments
+	return found
+}
+
+// checkFiles says of each file whether this process may not open it. Whether it is there,
+// and is what it must be, is for those to say who open it.
+func checkFiles(files []File, uid uint32) error {
+	var errs []error
+	for _, f := range files {
+		mode, verb := uint32(unix.R_OK), "read"
+		if f.Write {
+			mode, verb = unix.R_OK|unix.W_OK, "write"
+		}
+		if f.Path == "" {
+			continue
+		}
+		switch err := unix.Faccessat(unix.AT_FDCWD, f.Path, mode, unix.AT_EACCESS); {
+		case errors.Is(err, unix.EACCES):
+			errs = append(errs, fmt.Errorf("%s: %s %s as user %d: %w (%s)", f.Setting, verb, f.Path, uid, err, f.remedy(uid)))
+		case errors.Is(err, unix.EROFS):
+			errs = append(errs, fmt.Errorf("%s: %s %s: %w (%s)", f.Setting, verb, f.Path, err, readOnly(f.Path)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remedy is what lets the user open the file.
+func (f File) remedy(uid uint32) string {
+	letters := "r"
+	if f.Write {
+		letters = "rw"
+	}
+	switch {
+	case uid == 0: // without CAP_DAC_OVERRIDE
+		return "the daemon keeps no right of root's to files of others; run: chown root " + f.Path + ", or set user to one who may"
+	case f.Secret:
+		return fmt.Sprintf("run: chown %d %s; the user must reach its directory as well", uid, f.Path)
+	}
+	return fmt.Sprintf("let the user, with chown or with setfacl -m u:%d:%s %s; the user must reach its directory as well", uid, letters, f.Path)
+}
+
+// readOnly is the remedy where a file system is mounted read-only.
+func readOnly(path string) string {
+	return "mount the file system for writing; in a unit of systemd with ProtectSystem add ReadWritePaths=" + path
+}
