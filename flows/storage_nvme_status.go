@@ -24,6 +24,7 @@ type HostsStatus struct {
 	Waited     uint64            `json:"waited"`   // commands that waited for a buffer
 	Ended      uint64            `json:"ended"`    // queues that broke the rules, or failed
 	Expired    uint64            `json:"expired"`  // hosts that fell silent
+	GaveWay    uint64            `json:"gave_way"` // queues whose hosts had proven nothing, and whose place went to a newer one
 	Unproven   uint64            `json:"unproven"` // queues whose hosts did not prove who they are
 	Rejected   map[string]uint64 `json:"rejected"` // queues that were refused, by reason
 	Connected  []HostStatus      `json:"connected,omitempty"`
@@ -63,7 +64,7 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},
-		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, Rejected: rejectedBy(st.Rejected), Connected: hostsOf(s.server.HostStats()),
+		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, GaveWay: st.GaveWay, Rejected: rejectedBy(st.Rejected), Connected: hostsOf(s.server.HostStats()),
 		Unproven: st.Unproven,
 	}
 	if s.device.soft {

@@ -119,7 +119,7 @@ func collectHosts(out chan<- prometheus.Metric, flow string, h *flows.HostsStatu
 	each(out, descCommandBytes, h.Bytes, flow)
 	counter(out, descCommandsWaited, h.Waited, flow)
 	each(out, descQueuesRefused, h.Rejected, flow)
-	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired, "unproven": h.Unproven}, flow)
+	each(out, descQueuesEnded, map[string]uint64{"broken": h.Ended - min(h.Expired, h.Ended), "silent": h.Expired, "unproven": h.Unproven, "gave_way": h.GaveWay}, flow)
 	for i := range h.Namespaces {
 		if n := &h.Namespaces[i]; !n.Leaving { // another may have its number
 			each(out, descSpaceCommands, n.Commands, flow, n.Subsystem, strconv.Itoa(n.ID))

@@ -72,7 +72,7 @@ func printHosts(w io.Writer, h *flows.HostsStatus) {
 		printNamespace(w, h, &h.Namespaces[i])
 	}
 	fmt.Fprintf(w, "  commands\t%s; bytes: %s; %d had to wait\n", nonzero(h.Commands), nonzero(h.Bytes), h.Waited)
-	fmt.Fprintf(w, "  refused\tqueues: %s; %d queues broke the rules, or failed; %d hosts fell silent; %d queues of hosts that did not prove who they are\n", nonzero(h.Rejected), h.Ended, h.Expired, h.Unproven)
+	fmt.Fprintf(w, "  refused\tqueues: %s; %d queues broke the rules, or failed; %d hosts fell silent; %d queues of hosts that did not prove who they are; %d gave way\n", nonzero(h.Rejected), h.Ended, h.Expired, h.Unproven, h.GaveWay)
 	for i := range h.Connected {
 		c := &h.Connected[i]
 		fmt.Fprintf(w, "  host\t%s: %d queues; commands: %s; bytes: %s\n", c.Name, c.Queues, nonzero(c.Commands), nonzero(c.Bytes))

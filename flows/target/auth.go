@@ -70,6 +70,7 @@ func (s *Server) examined(o *operation) {
 // judge believes the host or not, as the session says, and counts it once where the session has failed: the host may be gone before its queue ends for that.
 func (s *Server) judge(p *seat) {
 	p.trusted = p.proof.Proven()
+	s.proven(p)
 	if err := p.proof.Err(); err != nil && !p.doubted {
 		p.doubted = true
 		s.count.unproven.add(1)

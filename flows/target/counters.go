@@ -48,6 +48,7 @@ type counters struct {
 	failed                   counter                 // commands that the disk did not do
 	unproven                 counter                 // queues whose hosts did not prove who they are
 	expired                  counter                 // hosts that fell silent
+	gaveWay                  counter                 // queues whose hosts had proven nothing, and whose seat went to another
 	hosts, queues            counter                 // that are connected
 	known                    atomic.Pointer[[]*host] // those that are connected; nobody changes what is pointed to
 	disks                    atomic.Pointer[[]*disk] // those that are served or not free yet, likewise

@@ -52,6 +52,7 @@ func (s *Server) connect(o *operation) {
 			p.trusted = false
 			result |= fabrics.MustAuthenticate
 		}
+		s.proven(p)
 	}
 	o.result = result
 	s.answer(o, status)
@@ -68,7 +69,11 @@ func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectDat
 	case !sub.Allows(d.HostNQN):
 		return fabrics.InvalidHost, fabrics.ConnectHostRefused | fabrics.DoNotRetry
 	}
-	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: c.KeepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
+	keepAlive := c.KeepAlive
+	if sub.Discovery() && keepAlive == 0 {
+		keepAlive = discoveryKeepAlive
+	}
+	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: keepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
 		parked: make([]int32, 0, fabrics.AsyncEvents)}
 	h.count.queues.add(1)
 	s.hosts = append(s.hosts, h)
@@ -245,6 +250,9 @@ const (
 	silence   = 15 * time.Second
 	grace     = 1 * time.Second
 )
+
+// discoveryKeepAlive is the keep-alive time, in milliseconds, of discovery controllers whose hosts want none: the kernel's target has the same (NVMET_DISC_KATO_MS).
+const discoveryKeepAlive = 120_000
 
 // patience is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready, as with the kernel (nvmet_start_ctrl in drivers/nvme/target/core.c). Before that it may have to prove who it
 // is, and be seconds about it, so it has as long as one that does not say for what it has connected.

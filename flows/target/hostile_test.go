@@ -387,31 +387,29 @@ func (g *siege) deaf() {
 	g.ends(q, admin)
 }
 
-// flood takes every seat there is, and again.
+// flood connects more queues than one host may have that says nothing on them: the oldest give way, and others are not disturbed.
 func (g *siege) flood() {
-	next := g.station.next
-	for range 3 {
-		g.station.next = next
-		g.undisturbed(func() {
-			var all []*hostQueue
-			refused := 0
-			for i := 0; i < 12; i++ {
-				q, err := g.dial(4, fabrics.PrivateRequest{HostRoom: 4, HostSends: 4}.Bytes())
-				if err != nil {
-					refused++
-					continue
-				}
-				all = append(all, q)
-			}
-			if len(all) != 8 || refused != 4 {
-				g.Errorf("%d are connected and %d refused of 12, with 8 seats", len(all), refused)
-			}
-			g.ends(all...)
-			testenv.Wait(g.T, patience, "free seats", func() bool { return g.v.server.Stats().Queues == 2 })
-		})
-	}
-	if n := g.v.server.Stats().Rejected[fabrics.RejectNoResources]; n != 12 {
-		g.Errorf("%d refused for want of seats", n)
+	const more = 3
+	most, each := Unproven(g.v.server.config.Seats)
+	before := g.v.server.Stats()
+	g.undisturbed(func() {
+		var all []*hostQueue
+		for range each + more {
+			q, err := g.dial(4, fabrics.PrivateRequest{HostRoom: 4, HostSends: 4}.Bytes())
+			g.must(err)
+			all = append(all, q)
+		}
+		for _, q := range all[:more] {
+			q.gone("the oldest gives way")
+		}
+		if n := g.v.unproven(); n != each || n > most {
+			g.Errorf("%d queues are silent, %d of one host may be", n, each)
+		}
+		g.ends(all...)
+		testenv.Wait(g.T, patience, "free seats", func() bool { return g.v.server.Stats().Queues == 2 })
+	})
+	if st := g.v.server.Stats(); st.GaveWay-before.GaveWay != more || st.Rejected[fabrics.RejectNoResources] != before.Rejected[fabrics.RejectNoResources] {
+		g.Errorf("%d gave way, %d are refused", st.GaveWay-before.GaveWay, st.Rejected[fabrics.RejectNoResources])
 	}
 	g.hang(g.connects("nqn.2026-01.com.example:late", 1, 32))
 }

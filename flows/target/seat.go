@@ -20,6 +20,7 @@ type seat struct {
 	since      int64 // when it was taken
 
 	local   netip.AddrPort
+	peer    netip.Addr
 	host    *host // nil until it said Connect
 	id      uint16
 	room    int // commands that may be under way
@@ -99,28 +100,25 @@ func (p *seat) furnish(s *Server, number int) {
 
 const none = int32(-1)
 
-// take takes a free seat for a queue pair that is yet to be made.
-func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort) (*seat, error) {
+// take takes a seat for a queue pair that is yet to be made. errNoSeatYet asks to be called again.
+func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip.Addr) (*seat, error) {
 	if s.closed {
 		return nil, fabrics.RejectNoResources
 	}
-	for i := range s.seats {
-		p := &s.seats[i]
-		if p.state != seatFree {
-			continue
-		}
-		p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
-		p.host, p.local, p.id, p.head, p.noFlow, p.open = nil, local, r.Queue, 0, false, 0
-		p.trusted, p.proof, p.proving, p.doubted, p.chores = true, nil, false, false, make(chan chore, 1)
-		p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
-		p.entries = uint32(p.room)
-		p.generation++
-		for i := range s.piles {
-			s.piles[i].open()
-		}
-		return p, nil
+	p, err := s.freeSeat(peer)
+	if err != nil {
+		return nil, err
 	}
-	return nil, fabrics.RejectNoResources
+	p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
+	p.host, p.local, p.peer, p.id, p.head, p.noFlow, p.open = nil, local, peer, r.Queue, 0, false, 0
+	p.trusted, p.proof, p.proving, p.doubted, p.chores = true, nil, false, false, make(chan chore, 1)
+	p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
+	p.entries = uint32(p.room)
+	p.generation++
+	for i := range s.piles {
+		s.piles[i].open()
+	}
+	return p, nil
 }
 
 // attach gives a seat its queue pair, in INIT, and posts receives.
@@ -158,6 +156,7 @@ func (s *Server) connected(p *seat) {
 		p.state, p.since = seatOpen, s.now
 		s.count.queues.add(1)
 		p.counted = true
+		s.confirmed(p)
 		s.admit(p)
 	}
 }
@@ -221,6 +220,7 @@ func (s *Server) leave(p *seat) error {
 		p.qp = nil
 	}
 	p.state = seatDraining
+	s.unproven.Remove(p)
 	if p.counted {
 		s.count.queues.Store(s.count.queues.Load() - 1)
 		p.counted = false

@@ -95,7 +95,7 @@ func (g *guest) serve() {
 
 // inOrder reports whether a queue ended because its host or we wanted that, or for what is counted already.
 func inOrder(cause error) bool {
-	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone, errUnproven} {
+	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone, errUnproven, errGaveWay} {
 		if errors.Is(cause, why) {
 			return true
 		}
@@ -121,7 +121,6 @@ var errAccept = errors.New("the host did not finish connecting")
 
 // come connects the queue pair.
 func (g *guest) come() error {
-	s := g.server
 	r, reason := fabrics.PrivateRequestOf(g.request.Private())
 	if reason == 0 {
 		reason = g.check(&r)
@@ -129,18 +128,32 @@ func (g *guest) come() error {
 	if reason != 0 {
 		return reason
 	}
-	if err := g.do(func() (err error) {
-		if g.seat, err = s.take(r, g.request.Place().Local); err == nil {
-			g.leaving, g.chores = g.seat.leaving, g.seat.chores
-		}
-		return err
-	}); err != nil {
+	if err := g.sit(&r); err != nil {
 		return err
 	}
 	if err := g.connect(); err != nil {
 		return errors.Join(err, g.leave())
 	}
 	return nil
+}
+
+// sit takes a seat, and waits for one that is about to be free.
+func (g *guest) sit(r *fabrics.PrivateRequest) error {
+	at := g.request.Place()
+	for end := time.Now().Add(seatTime); ; time.Sleep(seatAsks) {
+		err := g.do(func() (err error) {
+			if g.seat, err = g.server.take(*r, at.Local, at.Remote.Addr()); err == nil {
+				g.leaving, g.chores = g.seat.leaving, g.seat.chores
+			}
+			return err
+		})
+		switch {
+		case !errors.Is(err, errNoSeatYet):
+			return err
+		case time.Now().After(end) || g.ctx.Err() != nil:
+			return fabrics.RejectNoResources
+		}
+	}
 }
 
 // check looks at what a host says of its queue pair.
@@ -167,6 +180,13 @@ func (g *guest) connect() error {
 	s := g.server
 	ctx, cancel := context.WithTimeout(g.ctx, connectLimit)
 	defer cancel()
+	go func() { // the seat may have to give way meanwhile
+		select {
+		case <-g.leaving.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	q, err := s.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.queue, ReceiveCQ: s.came.queue,
 		SendDepth: s.sends(), RecvDepth: s.config.Depth, SendSGEs: 1, RecvSGEs: 2})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/addrlimit"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -34,11 +35,12 @@ type Server struct {
 	piles      [2]pile      // small and large
 
 	seats      []seat
-	operations []operation // of all seats, in turn
-	turn       int         // the seat that gets a buffer next
-	waiting    int         // commands that wait for a buffer, of all seats
-	awaiting   int         // operations that go on when the RDMA device is done
-	slept      bool        // the round before had nothing to do
+	unproven   *addrlimit.Set[*seat] // those whose hosts have proven nothing
+	operations []operation           // of all seats, in turn
+	turn       int                   // the seat that gets a buffer next
+	waiting    int                   // commands that wait for a buffer, of all seats
+	awaiting   int                   // operations that go on when the RDMA device is done
+	slept      bool                  // the round before had nothing to do
 	dirty      []*seat
 	out        outgoing
 	later      []int32 // operations whose ranges the disk's queue has no room for
@@ -130,6 +132,7 @@ func (s *Server) openSeats() error {
 	c := &s.config
 	s.operations = make([]operation, 2*c.Seats*c.Depth)
 	s.seats = make([]seat, c.Seats)
+	s.unproven = addrlimit.New[*seat](Unproven(c.Seats))
 	for i := range s.seats {
 		s.seats[i].furnish(s, i)
 	}

@@ -22,6 +22,7 @@ type Stats struct {
 	Failed          uint64                          // commands that a disk did not do
 	Ended           uint64                          // queues that were ended for what their hosts did, or because they failed
 	Expired         uint64                          // hosts that fell silent
+	GaveWay         uint64                          // queues whose hosts had proven nothing, and whose place went to a newer one
 	Unproven        uint64                          // queues whose hosts did not prove who they are
 	Rejected        map[fabrics.RejectReason]uint64 // queues that were refused
 	Hosts, Queues   uint64                          // that are connected; admin queues are queues too
@@ -86,7 +87,7 @@ func (s *Server) Stats() Stats {
 	st := Stats{
 		Commands: c.commands.Load(), Admin: c.admin.Load(), Read: c.read.load(), Written: c.written.load(), Flushes: c.flushes.Load(), Zeroes: c.zeroes.Load(),
 		Discards: c.discard.Load(), Compares: c.compares.Load(), InCapsule: c.inCapsule.Load(), Brought: c.brought.Load(), Waited: c.waited.Load(), Abandoned: c.abandoned.Load(),
-		Refused: c.refused.Load(), Failed: c.failed.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), Unproven: c.unproven.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
+		Refused: c.refused.Load(), Failed: c.failed.Load(), Ended: c.ended.Load(), Expired: c.expired.Load(), GaveWay: c.gaveWay.Load(), Unproven: c.unproven.Load(), Hosts: c.hosts.Load(), Queues: c.queues.Load(),
 		Rejected: map[fabrics.RejectReason]uint64{}, Latency: c.latency.Summary(), Disk: s.queue.Stats(),
 	}
 	for why := fabrics.RejectReason(1); why < fabrics.RejectReasons; why++ {

@@ -80,6 +80,14 @@ func (s *Set[T]) Add(it T, network netip.Prefix) {
 	s.from[network]++
 }
 
+// Busiest are the things of the network that has the most, the oldest first: of them one gives way where room is short elsewhere.
+func (s *Set[T]) Busiest() []T { return s.of(s.busiest()) }
+
+// Has reports whether a thing is in the set.
+func (s *Set[T]) Has(it T) bool {
+	return slices.ContainsFunc(s.things, func(t thing[T]) bool { return t.it == it })
+}
+
 // Remove takes a thing out, and says whether it was in.
 func (s *Set[T]) Remove(it T) bool {
 	at := slices.IndexFunc(s.things, func(t thing[T]) bool { return t.it == it })

@@ -53,3 +53,17 @@ func TestNetworks(t *testing.T) {
 		t.Error("no address is a host")
 	}
 }
+
+// TestBusiest: who gives way where room is short elsewhere.
+func TestBusiest(t *testing.T) {
+	s := New[int](5, 3)
+	if got := s.Busiest(); len(got) != 0 || s.Has(1) {
+		t.Errorf("of none: %v", got)
+	}
+	for i, from := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.2"} {
+		s.Add(i, Host(netip.MustParseAddr(from)))
+	}
+	if got := s.Busiest(); !slices.Equal(got, []int{1, 2}) || !s.Has(2) || s.Has(3) {
+		t.Errorf("%v, not those of the network with two", got)
+	}
+}
