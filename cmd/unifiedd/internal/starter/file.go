@@ -25,7 +25,11 @@ func (o Options) makeFile(u *identity) (*os.File, error) {
 	if err == nil && !info.Mode().IsRegular() || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if dir := filepath.Dir(o.File); u.mayWrite(dir) && (err != nil || u.mayReplace(dir, info)) {
+	dir := filepath.Dir(o.File)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the command says so, with the remedy
+	}
+	if u.mayWrite(dir) && (err != nil || u.mayReplace(dir, info)) {
 		return nil, nil
 	}
 	f, err := flows.MakeExact(o.File, int(u.uid), int(u.gid))
