@@ -35,7 +35,7 @@ var (
 const (
 	seatTime      = 5 * time.Second
 	seatAsks      = 5 * time.Millisecond
-	confirmTenure = 100 * time.Millisecond
+	confirmTenure = 250 * time.Millisecond
 	connectTenure = time.Second
 )
 

@@ -81,23 +81,40 @@ func TestForgedRequestsHoldNoSeats(t *testing.T) {
 			h := s.connects(softHost, 1, 32)
 			send := sender(t, pair)
 			for n := range uint32(64) {
-				if err := send((&forgery{from(n, pair.A.IP), 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), 4420}).packet(t, pair)); err != nil {
+				if err := send((&forgery{from(n, pair.A.IP), 0x1000 + n, 0x2000 + n, uint64(0xabcd00 + n), 4420}).packet(t, victimOf(pair))); err != nil {
 					t.Fatal(err)
 				}
 			}
 			testenv.Wait(t, patience, "seats to be taken", func() bool { return v.unproven() > 0 || v.server.Stats().GaveWay > 0 })
-			begun := time.Now()
-			other := s.connects(softHost, 2, 32)
-			if took := time.Since(begun); took > testenv.Within(5*time.Second) {
-				t.Errorf("a good host connects in %v", took)
-			}
-			for _, q := range append(h.queues, other.queues...) {
-				q.succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
-			}
+			s.getsIn()
+			h.queues[0].succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
 			if most, _ := Unproven(8); v.unproven() > most {
 				t.Errorf("%d queues have proven nothing; at most %d may be", v.unproven(), most)
 			}
 		})
+	}
+}
+
+// getsIn connects a host, as often as it takes: beside forgeries with its own address its queue may have to give way.
+func (s *station) getsIn() {
+	s.Helper()
+	next := s.next
+	for end := time.Now().Add(testenv.Within(15 * time.Second)); ; {
+		s.next = next
+		q, err := s.dial(fabrics.AdminDepth, fabrics.PrivateRequest{HostRoom: fabrics.AdminDepth, HostSends: fabrics.AdminDepth}.Bytes())
+		if err == nil {
+			err = q.say(connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController)).append(nil, 1))
+		}
+		if err == nil {
+			var got fabrics.Completion
+			if got, err = q.hear(); err == nil && got.Status == fabrics.Success {
+				return
+			}
+		}
+		q.close()
+		if time.Now().After(end) {
+			s.Fatalf("a good host does not get in: %v", err)
+		}
 	}
 }
 
