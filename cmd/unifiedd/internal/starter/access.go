@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,7 @@ func files(c *config.Config) []File {
 			all = append(all, File{Setting: setting(fmt.Sprintf("namespace %d of %s", n.ID, n.Subsystem)), Path: n.Path(), Write: !n.ReadOnly})
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(f File) bool { return f.Path == "" })
 }
 
 // present are the files that a name stands for: itself, or the segments whose names begin
@@ -65,9 +66,6 @@ func checkFiles(files []File, uid uint32) error {
 		mode, verb := uint32(unix.R_OK), "read"
 		if f.Write {
 			mode, verb = unix.R_OK|unix.W_OK, "write"
-		}
-		if f.Path == "" {
-			continue
 		}
 		switch err := unix.Faccessat(unix.AT_FDCWD, f.Path, mode, unix.AT_EACCESS); {
 		case errors.Is(err, unix.EACCES):

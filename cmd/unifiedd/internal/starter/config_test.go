@@ -17,6 +17,7 @@ func TestFor(t *testing.T) {
 	want := Options{
 		User: "capture", Keep: Needed,
 		Dirs: []string{"/run/unifiedd", "/data/cap"}, Sockets: []string{"/run/unifiedd/control.sock"}, Steering: "/run/unifiedd",
+		Files: []File{{Setting: "flow device: to.device", Path: "/dev/nvme0n1", Write: true}},
 	}
 	if diff := cmp.Diff(want, For(c)); diff != "" {
 		t.Errorf("what it needs (-want +got):\n%s", diff)
