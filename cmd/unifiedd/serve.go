@@ -26,7 +26,7 @@ func serve(d *flows.Daemon, r *reloader, listen, socket string) (*servers, error
 	if err != nil {
 		return nil, err
 	}
-	s.start(control, controlHandler(d, r))
+	s.start(control, controlHandler(d, r), 0) // a profile takes as long as it is asked to
 	if listen == "" {
 		return s, nil
 	}
@@ -34,12 +34,16 @@ func serve(d *flows.Daemon, r *reloader, listen, socket string) (*servers, error
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
 	}
-	s.start(public, publicHandler(d, briefly))
+	s.start(newBoundListener(public), publicHandler(d, briefly), 30*time.Second)
 	return s, nil
 }
 
-func (s *servers) start(l net.Listener, h http.Handler) {
-	one := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10}
+// start serves a listener. An answer may take so long to be sent; 0 means for ever.
+func (s *servers) start(l net.Listener, h http.Handler, write time.Duration) {
+	one := &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: write,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
 	s.all = append(s.all, one)
 	go one.Serve(l)
 }
@@ -57,10 +61,25 @@ func (s *servers) Close() error {
 	return errors.Join(errs...)
 }
 
+// indexPage names the pages of the metrics port.
+const indexPage = `<!doctype html>
+<title>unifiedd</title>
+<h1>unifiedd</h1>
+<ul>
+<li><a href="/metrics">/metrics</a>: counters, in Prometheus' format
+<li><a href="/healthz">/healthz</a>: says ok while the daemon runs
+<li><a href="/readyz">/readyz</a>: says ready, or which flows are not
+</ul>
+`
+
 // publicHandler answers what anybody on the network may know. say puts into words what
 // keeps a flow from being ready.
 func publicHandler(d *flows.Daemon, say func(*flows.FlowStatus) string) *http.ServeMux {
 	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, indexPage)
+	})
 	m.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(d), promhttp.HandlerOpts{}))
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

@@ -1,7 +1,11 @@
 package seccomp
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -35,5 +39,33 @@ func TestUnit(t *testing.T) {
 	slices.Sort(families)
 	if got := settings(t, "RestrictAddressFamilies"); !slices.Equal(got, families) {
 		t.Errorf("RestrictAddressFamilies is %v, want %v", got, families)
+	}
+}
+
+// TestUnitExposure: systemd finds the unit as little exposed as SECURITY.md says.
+func TestUnitExposure(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Fatalf("%v (install the test programs: make setup-test)", err)
+	}
+	unit, err := os.ReadFile("../../packaging/unifiedd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	installed := filepath.Join(t.TempDir(), "unifiedd.service")
+	if err := os.WriteFile(installed, bytes.ReplaceAll(unit, []byte("@PREFIX@"), []byte("/usr")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(analyze, "security", "--no-pager", "--offline=true", installed).CombinedOutput()
+	figure := regexp.MustCompile(`Overall exposure level for unifiedd.service: (\S+)`).FindSubmatch(out)
+	if figure == nil {
+		t.Fatalf("%s says no figure: %v\n%s", analyze, err, out)
+	}
+	security, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "says " + string(figure[1]) + " of the unit"; !bytes.Contains(security, []byte(want)) {
+		t.Errorf("SECURITY.md does not say %q\n%s", want, out)
 	}
 }

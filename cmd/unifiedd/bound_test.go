@@ -1,0 +1,67 @@
+package main
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// TestIndexPage: the metrics port says at / what it has, and nothing else has a page.
+func TestIndexPage(t *testing.T) {
+	s := startServed(t)
+	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
+		got := httptest.NewRecorder()
+		publicHandler(s.Daemon, briefly).ServeHTTP(got, httptest.NewRequest("GET", path, nil))
+		if got.Code != want {
+			t.Errorf("%s: %d, want %d", path, got.Code, want)
+		}
+		if body := got.Body.String(); path == "/" && !strings.Contains(body, `href="/metrics"`) {
+			t.Errorf("/ does not lead to /metrics: %s", body)
+		}
+	}
+}
+
+// TestMetricsBound: connections that say nothing keep no scraper out, and end by themselves.
+func TestMetricsBound(t *testing.T) {
+	testenv.Leaks(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &servers{}
+	bound := newBoundListener(l)
+	s.start(bound, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }), time.Minute)
+	defer s.Close()
+	var idle []net.Conn
+	for range 4 * maxScrapersPerHost {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	client := http.Client{Timeout: testenv.Within(10 * time.Second), Transport: &http.Transport{DisableKeepAlives: true}}
+	got, err := client.Get("http://" + l.Addr().String())
+	if err != nil {
+		t.Fatalf("beside %d idle connections: %v", len(idle), err)
+	}
+	got.Body.Close()
+	bound.mu.Lock()
+	open := bound.open.Len()
+	bound.mu.Unlock()
+	if open > maxScrapersPerHost {
+		t.Errorf("%d connections of one host are open; at most %d may be", open, maxScrapersPerHost)
+	}
+	last := idle[len(idle)-1]
+	last.SetReadDeadline(time.Now().Add(testenv.Within(20 * time.Second)))
+	if _, err := io.ReadAll(last); err != nil {
+		t.Errorf("a connection that says nothing stays: %v", err)
+	}
+}
