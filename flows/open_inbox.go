@@ -25,8 +25,8 @@ type inboxConfig struct {
 	away       int // frames of messages that the rest of the flow may have, at least
 	wish       int // and at most
 	durability protocol.Durability
-	spread     bool // messages may land anywhere in extents
-	together   bool // a client is acknowledged only with others, and must not run ahead of them for long
+	spread     bool                  // messages may land anywhere in extents
+	joins      func(participant int) // of flows that combine messages of all clients, who are acknowledged together and must not run ahead of each other for long
 	next       func(session uint64) uint64
 	resume     bool // a session that is not known goes on where its client says: messages are elsewhere
 	origins    bool // messages of relays have their origins, and are taken once
@@ -42,15 +42,16 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 	if err := b.makeRoom(o, c); err != nil {
 		return err
 	}
-	unacknowledged := 0
-	if c.together {
-		unacknowledged = from.Window
+	unacknowledged, participants := 0, 0
+	if c.joins != nil {
+		unacknowledged, participants = from.Window, from.Clients
 	}
 	b.receiver, err = stream.OpenReceiver(stream.ReceiverConfig{
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
 		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Resume: c.resume, Origins: c.origins,
+		Participants: participants, Joins: c.joins,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
 	})
 	if err != nil {

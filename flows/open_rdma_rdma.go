@@ -15,7 +15,13 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 		return nil, err
 	}
 	queues := len(o.flow.To.Peers) * o.flow.To.Queue
-	if err := r.openInbox(o, inboxConfig{away: 2, wish: max(2*burst, queues), durability: protocol.Received, together: hasSum(o.flow.Stages), resume: !hasSum(o.flow.Stages), origins: !hasSum(o.flow.Stages)}); err != nil {
+	c := inboxConfig{away: 2, wish: max(2*burst, queues), durability: protocol.Received}
+	if hasSum(o.flow.Stages) {
+		c.joins = func(participant int) { r.sums.joins(participant) }
+	} else {
+		c.resume, c.origins = true, true
+	}
+	if err := r.openInbox(o, c); err != nil {
 		return nil, err
 	}
 	var err error

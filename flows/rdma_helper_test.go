@@ -138,7 +138,7 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 		c.free = append(c.free, uint64(i))
 	}
 	c.Sender, err = stream.OpenSender(stream.SenderConfig{Name: fmt.Sprint("client ", number), Endpoint: s.endpoint, Worker: c.hands,
-		Address: address, Flow: flow, Connect: connect.Config{Credentials: who}, Depth: 512, Message: uint32(protocol.HeaderLen + longest), Frames: 1})
+		Address: address, Flow: flow, Connect: connect.Config{Credentials: who}, Depth: 512, Message: uint32(protocol.HeaderLen + longest), Frames: 1, Participant: uint32(number)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -235,6 +235,54 @@ flows:
 	}
 }
 
+// TestSumRestart: a client that starts again, with a session of its own, gives no part twice; one that does not say who it is is refused.
+func TestSumRestart(t *testing.T) {
+	l := newRDMALab(t)
+	s := l.newStation(t)
+	sink := s.newCollector(t, "127.0.0.1:0")
+	f := l.start(t, fmt.Sprintf(`
+region: {size: 96MiB}
+flows:
+  - name: sums
+    from: {rdma: "roce:%s", listen: "%s:7471", window: 16, clients: 2}
+    stages: [{sum: {type: int64}}]
+    to: {rdma: "roce:%[1]s", peers: [{name: sink, address: "%[3]s", flow: sink}], queue: 64}
+`, l.B.Ifname, l.B.IP, sink.address()), Options{}).Flows()[0]
+	nobody := s.newClient(t, 0, l.address(), "sums", 800)
+	await(t, f, "who says no name to be refused", func(s FlowStatus) bool { return s.Receives.Refused["not_permitted"] > 0 })
+	nobody.stop()
+	a := s.newClient(t, 1, l.address(), "sums", 800)
+	a.send(3)
+	await(t, f, "one client's messages", func(s FlowStatus) bool { return s.Packets == 3 })
+	a.stop()
+	a = s.newClient(t, 1, l.address(), "sums", 800)
+	a.send(5)
+	await(t, f, "duplicates", func(s FlowStatus) bool { return s.Packets == 8 && s.Stages[0].Left["duplicate"] == 3 })
+	if n := sink.count(); n != 0 {
+		t.Fatalf("%d sums without one client's part", n)
+	}
+	b := s.newClient(t, 2, l.address(), "sums", 800)
+	b.send(5)
+	a.settle(t)
+	b.settle(t)
+	for i, got := range sink.await(t, 5) {
+		want, part := record(1, uint64(i), 800), record(2, uint64(i), 800)
+		for at := 0; at < len(want); at += 8 {
+			le := binary.LittleEndian
+			le.PutUint64(want[at:], le.Uint64(want[at:])+le.Uint64(part[at:]))
+		}
+		if !bytes.Equal(got, want) {
+			t.Fatalf("sum %d is %x, want %x", i, got, want)
+		}
+	}
+	if err := f.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.Status().Dropped["not_acknowledged"]; n != 0 {
+		t.Errorf("%d messages are called lost", n)
+	}
+}
+
 // TestBlocks: a client reads a file through the daemon, byte for byte.
 func TestBlocks(t *testing.T) {
 	l := newRDMALab(t)

@@ -151,7 +151,11 @@ func (r *rdmaRDMA) observe(s *FlowStatus) error {
 	r.outbox.observe(s)
 	r.stages.observe(s)
 	if r.sums != nil {
-		s.Stages = append(s.Stages, StageStatus(r.sums.sum.Stats()))
+		stage := StageStatus(r.sums.sum.Stats())
+		if n := r.sums.duplicates.Load(); n > 0 {
+			stage.Left["duplicate"] = n
+		}
+		s.Stages = append(s.Stages, stage)
 	}
 	s.Stalls, s.Latency = r.stalls.Load(), r.spent.Summary()
 	r.inbox.observe(s)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -14,23 +15,27 @@ import (
 )
 
 // reduction adds up the messages of all clients: the first of each, then the second of
-// each, and so on. A sum is complete, and sent on, once every client has sent its part, and the
-// parts are acknowledged when it is. A client that comes with a new session goes on with the oldest sum
-// that is not complete. It belongs to the worker's thread.
+// each, and so on. A sum is complete, and sent on, once every client has given its part, and the
+// parts are acknowledged when peers have it. It belongs to the worker's thread.
+//
+// A sum has one part of each participant, who is known by certificate or number ([stream.ReceiverConfig.Participants]). One that begins a new
+// session goes on with the oldest sum that is not acknowledged: what its earlier session gave to that one, and to those behind it, is there already,
+// and is not added again.
 //
 // Clients may be ahead of each other by their window: those that run ahead must not take the last frames, which the
 // parts of others need. Each sum lies in the frame of its first part.
 type reduction struct {
-	sum     *stage.Sum
-	region  *umem.Region
-	clients int
-	turns   [sessionNumbers]uint64 // by the session's number: the sum that its next part is of
-	awaited [sessionNumbers]uint64 // and the message that was rejected and is to come again; 0: none was
-	sums    []partial              // from told to begun, in a ring
-	parts   []origins              // of the sums, those of one after the other's
-	begun   uint64                 // sums that have a part
-	sent    uint64                 // of those, how many are sent on, the first ones
-	told    uint64                 // and acknowledged
+	sum        *stage.Sum
+	region     *umem.Region
+	clients    int
+	next       []uint64               // by participant: the sum that its next part is of
+	awaited    [sessionNumbers]uint64 // by the session's number: the message that was rejected and is to come again; 0: none was
+	sums       []partial              // from told to begun, in a ring
+	parts      []origins              // of the sums, those of one after the other's, by participant; sequence 0: missing
+	begun      uint64                 // sums that have a part
+	sent       uint64                 // of those, how many are sent on, the first ones
+	told       uint64                 // and acknowledged
+	duplicates atomic.Uint64          // parts that a sum had already
 }
 
 // partial is a sum that is not complete, or not acknowledged.
@@ -60,7 +65,7 @@ func openReduction(all []config.Stage, region *umem.Region, clients, most int) (
 		if size*clients > mostParts {
 			return nil, fmt.Errorf("a sum of %d clients with %d of them under way is more than is possible: lower clients, window or queue", clients, most)
 		}
-		return &reduction{sum: sum, region: region, clients: clients, sums: make([]partial, size), parts: make([]origins, size*clients)}, nil
+		return &reduction{sum: sum, region: region, clients: clients, next: make([]uint64, clients), sums: make([]partial, size), parts: make([]origins, size*clients)}, nil
 	}
 	return nil, nil
 }
@@ -77,21 +82,35 @@ func (r *reduction) partsOf(n uint64) []origins {
 	return r.parts[at : at+r.clients]
 }
 
+// joins has a participant that begins a session go on with the oldest sum that is not acknowledged.
+func (r *reduction) joins(participant int) { r.next[participant] = r.told }
+
+// has is what a sum has of a participant already, where its next part belongs: whose message that was; sequence 0 where it is acknowledged. ok is
+// false where the sum has no part of it.
+func (r *reduction) has(participant int) (part *origins, ok bool) {
+	n := r.next[participant]
+	if n < r.told {
+		return new(origins), true
+	}
+	if n == r.begun {
+		return nil, false
+	}
+	part = &r.partsOf(n)[participant]
+	return part, part.sequence != 0
+}
+
 // add adds a message to the sum whose turn it is, and reports whether its frame is needed no
 // more. Where it does not fit the other parts it is none of them, and fits is false.
-func (r *reduction) add(f umem.Frame, taken int64) (free, fits bool) {
-	session := r.region.Side(f).Queue
-	n := max(r.turns[session], r.sent)
-	for n < r.begun && r.at(n).have == r.clients { // of others, where clients come and go
-		n++
-	}
+func (r *reduction) add(f umem.Frame, participant int, taken int64) (free, fits bool) {
+	n := r.next[participant]
 	payload := umem.Frame{Addr: f.Addr + protocol.HeaderLen, Len: f.Len - protocol.HeaderLen}
 	p := r.at(n)
 	switch {
-	case n >= r.begun && !r.sum.Whole(r.region.Bytes(payload)):
+	case n == r.begun && !r.sum.Whole(r.region.Bytes(payload)):
 		free = true
-	case n >= r.begun:
+	case n == r.begun:
 		r.begun, *p, fits = n+1, partial{frame: payload}, true
+		clear(r.partsOf(n))
 	default:
 		free = true
 		fits = r.sum.Add(r.region.Bytes(p.frame), r.region.Bytes(payload))
@@ -99,26 +118,16 @@ func (r *reduction) add(f umem.Frame, taken int64) (free, fits bool) {
 	if !fits {
 		return free, false
 	}
-	r.partsOf(n)[p.have] = origins{session: session, sequence: r.sequence(f), taken: taken}
+	r.partsOf(n)[participant] = origins{session: r.region.Side(f).Queue, sequence: r.sequence(f), taken: taken}
 	p.have++
-	r.turns[session] = n + 1
+	r.next[participant] = n + 1
 	return free, true
 }
 
-// twice reports whether the first part of a session may be one that a sum has already: the sum has a part of a client that is away, and that started
-// again with a new session would give it twice, in the place of another's. Such a sum waits for the session that is away.
-func (r *reduction) twice(session uint16, away func(uint16) bool) bool {
-	if r.turns[session] != 0 {
-		return false
-	}
-	for n := r.sent; n < r.begun; n++ {
-		for _, o := range r.partsOf(n)[:r.at(n).have] {
-			if o.session != session && away(o.session) && r.at(n).have < r.clients {
-				return true
-			}
-		}
-	}
-	return false
+// again counts a part that its sum has already.
+func (r *reduction) again(participant int) {
+	r.next[participant]++
+	add(&r.duplicates, 1)
 }
 
 // sequence is that of a message.
@@ -136,8 +145,8 @@ func (r *reduction) expects(session uint16, sequence uint64) bool {
 	return true
 }
 
-// next is the sum to be sent on next, once it is complete; else nil.
-func (r *reduction) next() *partial {
+// complete is the sum to be sent on next, once it is complete; else nil.
+func (r *reduction) complete() *partial {
 	if p := r.at(r.sent); r.sent < r.begun && p.have == r.clients {
 		return p
 	}
@@ -166,12 +175,22 @@ func (r *rdmaRDMA) addUp(f umem.Frame, taken int64) (free bool) {
 	if !r.sums.expects(session, sequence) {
 		return true
 	}
-	if r.sums.twice(session, r.receiver.Away) {
-		r.receiver.Reject(session, sequence, protocol.Busy)
-		r.sums.awaited[session] = sequence
+	participant, ok := r.receiver.Participant(session)
+	if !ok {
+		r.receiver.Reject(session, sequence, protocol.BadSession)
 		return true
 	}
-	free, fits := r.sums.add(f, taken)
+	if part, ok := r.sums.has(participant); ok {
+		r.sums.again(participant)
+		if part.sequence == 0 {
+			r.receiver.Acknowledge(session, sequence, 0)
+			return true
+		}
+		r.receiver.Acknowledge(part.session, part.sequence, 0) // the session that gave it has ended, and no more is owed to it
+		part.session, part.sequence = session, sequence
+		return true
+	}
+	free, fits := r.sums.add(f, participant, taken)
 	if fits {
 		r.given++
 		return free
@@ -183,7 +202,7 @@ func (r *rdmaRDMA) addUp(f umem.Frame, taken int64) (free bool) {
 
 // passSums sends on the sums that are complete.
 func (r *rdmaRDMA) passSums(now time.Time) bool {
-	for p := r.sums.next(); p != nil; p = r.sums.next() {
+	for p := r.sums.complete(); p != nil; p = r.sums.complete() {
 		r.one[0] = p.frame
 		if !p.ready {
 			r.apply(r.region, r.one[:], uint64(now.UnixNano()))

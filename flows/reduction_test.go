@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"encoding/binary"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -8,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestSumTwice: a client that is gone with a part in a sum may be the one that comes with another session.
+// TestSumTwice: a participant that begins a session does not give its part twice, and the sum waits for the others.
 func TestSumTwice(t *testing.T) {
 	region, err := umem.Open(umem.Config{Size: 8 << 20, Pages: umem.Ordinary})
 	if err != nil {
@@ -19,13 +20,53 @@ func TestSumTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := umem.Frame{Len: protocol.HeaderLen + 4}
-	if _, fits := r.add(f, 0); !fits {
-		t.Fatal("the first part does not fit")
+	addr := uint64(0)
+	gives := func(participant int, session uint16, sequence uint64, value uint32) (added bool) {
+		t.Helper()
+		f := umem.Frame{Addr: addr, Len: protocol.HeaderLen + 4}
+		addr += 4096
+		b := region.Bytes(f)
+		binary.BigEndian.PutUint64(b[8:], sequence)
+		binary.LittleEndian.PutUint32(b[protocol.HeaderLen:], value)
+		region.Side(f).Queue = session
+		if _, ok := r.has(participant); ok {
+			r.again(participant)
+			return false
+		}
+		if _, fits := r.add(f, participant, 0); !fits {
+			t.Fatal("it does not fit")
+		}
+		return true
 	}
-	gone := func(number uint16) bool { return number == 0 }
-	here := func(uint16) bool { return false }
-	if !r.twice(1, gone) || r.twice(1, here) || r.twice(0, gone) {
-		t.Error("the sum takes a part twice, or not once")
+	complete := func(want uint32) {
+		t.Helper()
+		p := r.complete()
+		if p == nil || binary.LittleEndian.Uint32(region.Bytes(p.frame)) != want {
+			t.Fatalf("the sum is %+v, want %d", p, want)
+		}
+		r.sent++
+	}
+	r.joins(0)
+	gives(0, 0, 1, 100)
+	gives(0, 0, 2, 101)
+	r.joins(0) // it starts again
+	if gives(0, 2, 1, 100) || r.complete() != nil {
+		t.Fatal("the sum has the first participant's part twice")
+	}
+	r.joins(1)
+	gives(1, 1, 1, 1000)
+	complete(1100)
+	r.joins(0) // and again, before the sum is acknowledged
+	if gives(0, 3, 1, 100) || gives(0, 3, 2, 101) || !gives(0, 3, 3, 102) {
+		t.Error("sums have parts twice, or lack them")
+	}
+	gives(1, 1, 2, 1001)
+	complete(1102)
+	gives(1, 1, 3, 1002)
+	complete(1104)
+	r.joins(1)
+	r.told = 3 // before it sends again
+	if gives(1, 4, 1, 1000) || gives(1, 4, 2, 1001) || gives(1, 4, 3, 1002) || !gives(1, 4, 4, 1003) || r.duplicates.Load() != 6 {
+		t.Errorf("sums that are acknowledged are begun again; %d duplicates", r.duplicates.Load())
 	}
 }

@@ -22,7 +22,9 @@ type AppendConfig struct {
 	Depth   int    // messages that may be sent and not acknowledged; default 256
 	// Method is how messages go; default as the flow takes them.
 	Method stream.Method
-	Feed   Feeder // gives the messages, instead of Send; nil: Send does
+	// Participant says which one of several clients this is, to a flow that adds up the messages of all: from 1 on. It stays the same when the client starts again.
+	Participant uint32
+	Feed        Feeder // gives the messages, instead of Send; nil: Send does
 }
 
 // Receipt is what a flow said of messages that it has.
@@ -93,7 +95,7 @@ func (a *Appender) open() (err error) {
 	err = k.loop.do(func() (err error) {
 		a.sender, err = stream.OpenSender(stream.SenderConfig{
 			Name: "client", Endpoint: k.endpoint, Worker: k.hands, Address: a.config.Address, Flow: a.config.Flow,
-			Connect: connect.Config{Credentials: k.config.Credentials}, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
+			Connect: connect.Config{Credentials: k.config.Credentials}, Participant: a.config.Participant, Depth: a.config.Depth, Spares: a.places.count - a.config.Depth,
 			Message: uint32(a.config.Message) + protocol.HeaderLen, Frames: 1, Method: a.config.Method, Log: k.config.log(),
 		})
 		return err

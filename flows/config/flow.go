@@ -207,6 +207,8 @@ type To struct {
 	Queue int
 	// Method is how messages go to the peers; MethodAny: as each takes them.
 	Method Method
+	// Participant is which one of several senders this flow is, to a peer that adds up the messages of all; 0: its certificate says so, or the peer adds up nothing.
+	Participant int
 	// Acknowledge says when a client hears that its message is stored, with
 	// KindRDMAStorage, or sent on, with KindRDMARDMA.
 	Acknowledge Acknowledge

@@ -8,15 +8,16 @@ import (
 // Bounds of what is about RDMA. A log's records are pcapng blocks, of which readers
 // take packets of 256 KiB.
 const (
-	maxDevice   = 63
-	maxWindow   = 4096
-	maxClients  = 1024
-	maxPeers    = 16
-	maxPeerWait = 65536 // messages in a peer's queue
-	maxLogged   = 256*KiB - 64
-	minTransfer = 4 * KiB
-	maxTransfer = 64 * MiB
-	maxAllowed  = 255 // bytes of a certificate's name
+	maxDevice      = 63
+	maxWindow      = 4096
+	maxClients     = 1024
+	maxPeers       = 16
+	maxParticipant = 65535
+	maxPeerWait    = 65536 // messages in a peer's queue
+	maxLogged      = 256*KiB - 64
+	minTransfer    = 4 * KiB
+	maxTransfer    = 64 * MiB
+	maxAllowed     = 255 // bytes of a certificate's name
 )
 
 // door is where clients come in.
@@ -118,6 +119,7 @@ func (v *validator) room(path string, f *From) {
 func (v *validator) peers(path string, t *To) {
 	v.rdma(join(path, "rdma"), t.RDMA)
 	v.checkErr(join(path, "choose"), member(t.Choose, allChoices))
+	v.check(within(t.Participant, 0, maxParticipant), join(path, "participant"), "%d is not from 0 to %d", t.Participant, maxParticipant)
 	v.check(within(t.Queue, 1, maxPeerWait), join(path, "queue"), "%d is not from 1 to %d", t.Queue, maxPeerWait)
 	v.checkErr(join(path, "method"), member(t.Method, peerMethods))
 	all := join(path, "peers")

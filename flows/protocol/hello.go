@@ -27,7 +27,8 @@ const HelloLen = 128
 //	    32      8  capabilities
 //	    40      8  size
 //	    48      4  align
-//	    52     12  0
+//	    52      4  participant; 0 from a receiver
+//	    56      8  0
 //	    64     64  flow, and zeros: at least one
 type Hello struct {
 	// Role is the same on both sides.
@@ -53,6 +54,8 @@ type Hello struct {
 	// Size, in bytes, is that of what is served, and offsets and lengths of requests are multiples of Align (blocks only).
 	Size  uint64
 	Align uint32
+	// Participant is which one of several senders this is, for a receiver that combines the messages of all: from 1 on. 0 is none.
+	Participant uint32
 }
 
 // CapabilityWrite, in the role append: of a sender, it can write its messages into the receiver's memory (WRITE with immediate), and its receives have room
@@ -64,7 +67,7 @@ const CapabilityOrigin uint64 = 1 << 1
 
 const (
 	helloMagic = "uHLO"
-	helloFree  = 52
+	helloFree  = 56
 	helloFlow  = 64
 )
 
@@ -85,6 +88,7 @@ func (h *Hello) Append(b []byte) ([]byte, error) {
 	be.PutUint64(f[32:], h.Capabilities)
 	be.PutUint64(f[40:], h.Size)
 	be.PutUint32(f[48:], h.Align)
+	be.PutUint32(f[52:], h.Participant)
 	copy(f[helloFlow:], h.Flow)
 	return b, nil
 }
@@ -97,7 +101,7 @@ func ParseHello(b []byte) (Hello, error) {
 	}
 	h := Hello{
 		Role: Role(b[5]), Durability: Durability(b[6]), Message: be.Uint32(b[8:]), Window: be.Uint32(b[12:]), Session: be.Uint64(b[16:]),
-		Next: be.Uint64(b[24:]), Capabilities: be.Uint64(b[32:]), Size: be.Uint64(b[40:]), Align: be.Uint32(b[48:]),
+		Next: be.Uint64(b[24:]), Capabilities: be.Uint64(b[32:]), Size: be.Uint64(b[40:]), Align: be.Uint32(b[48:]), Participant: be.Uint32(b[52:]),
 	}
 	name, rest, _ := bytes.Cut(b[helloFlow:HelloLen], []byte{0})
 	h.Flow = string(name)

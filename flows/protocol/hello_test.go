@@ -85,7 +85,7 @@ func TestHellosFromElsewhere(t *testing.T) {
 		"role":            {poke(good, 5, 9), BadReserved},
 		"durability":      {poke(good, 6, 9), BadReserved},
 		"byte 7":          {poke(good, 7, 1), BadReserved},
-		"byte 52":         {poke(good, 52, 1), BadReserved},
+		"byte 56":         {poke(good, 56, 1), BadReserved},
 		"byte 63":         {poke(good, 63, 1), BadReserved},
 		"name's end":      {poke(good, 127, 'a'), BadReserved},
 		"name":            {poke(good, 64, 'W'), BadReserved},

@@ -153,7 +153,7 @@ func (s *Sender) meet(ctx context.Context, pair rdma.QueuePair, settings connect
 	if _, err := pair.PostReceive(requests, landings); err != nil {
 		return nil, fmt.Errorf("post receives: %w", err)
 	}
-	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session, Next: from}
+	hello := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Session: s.session, Next: from, Participant: c.Participant}
 	if c.Method != BySend {
 		hello.Capabilities = protocol.CapabilityWrite
 	}

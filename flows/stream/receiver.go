@@ -35,15 +35,16 @@ type Receiver struct {
 	queues  [2]rdma.CompletionQueue // the port's: of sends, of receives
 	depth   int                     // receives
 
-	slots     []slot  // by the port's number of the queue pair
-	peers     []*peer // attached
-	news      slotSet // of peers that may have to be told something, or shown
-	wants     slotSet // of peers that may be promised more
-	turn      int     // the slot that the next credits begin with
-	needy     int     // and where to look first for one that has none
-	sessions  sessions
-	posted    int // receives that no message came for
-	available int // of those, how many are not promised to a peer
+	slots        []slot  // by the port's number of the queue pair
+	peers        []*peer // attached
+	news         slotSet // of peers that may have to be told something, or shown
+	wants        slotSet // of peers that may be promised more
+	turn         int     // the slot that the next credits begin with
+	needy        int     // and where to look first for one that has none
+	sessions     sessions
+	participants []participant
+	posted       int // receives that no message came for
+	available    int // of those, how many are not promised to a peer
 
 	own    *umem.Holder // of the frames
 	frames []umem.Frame // of each slot, for progress messages,

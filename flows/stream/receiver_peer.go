@@ -87,16 +87,20 @@ func (p *peer) sayable() uint64 {
 	return p.limit
 }
 
-// attach takes a queue pair in INIT for a session, and promises it what there is. The queue pair is the receiver's with it, and the grants
+// attach takes a queue pair in INIT for a sender, and promises it what there is. The queue pair is the receiver's with it, and the grants
 // of one that is to write.
-func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, id, from uint64, owner, name string, now int64) (*peer, error) {
+func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, w *sender, now int64) (*peer, error) {
 	switch {
 	case r.closed:
 		return nil, errClosed
 	case len(r.peers) == len(r.slots):
 		return nil, fmt.Errorf("%w: there are %d peers, as many as there may be", protocol.Busy, len(r.peers))
 	}
-	s, err := r.sessionOf(id, owner, from)
+	index, begins, err := r.identify(w)
+	if err != nil {
+		return nil, err
+	}
+	s, err := r.sessionOf(w.session, w.owner, w.next)
 	switch {
 	case err != nil:
 		return nil, err
@@ -107,14 +111,17 @@ func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, id, from uint64, own
 	if err != nil {
 		return nil, err
 	}
-	p := &peer{session: s, name: name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
+	if begins {
+		r.joins(index, w, s)
+	}
+	p := &peer{session: s, name: w.name, queue: q, slot: n, limit: s.taken, saidAcknowledged: s.acknowledged, over: make(chan struct{}), away: make(chan struct{}),
 		said: make(chan struct{})}
 	if g != nil {
 		p.granted = newGranted(g, r.config.Window, s.taken)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s.peer, s.seen, s.count.name, s.count.cause = p, now, name, nil
+	s.peer, s.seen, s.count.name, s.count.cause = p, now, w.name, nil
 	p.enter(attached)
 	r.slots[n].peer = p
 	r.peers = append(r.peers, p)

@@ -13,6 +13,7 @@ type session struct {
 	id           uint64
 	number       uint16 // in the table; Side.Queue of its messages
 	owner        string // name of the certificate that began it; empty without
+	participant  int    // index, where there are participants
 	first        uint64 // what taken was when this run came to know it
 	taken        uint64 // the highest sequence that came; all up to it did
 	acknowledged uint64
@@ -92,12 +93,6 @@ func (r *Receiver) Owner(number uint16) string {
 		return s.owner
 	}
 	return ""
-}
-
-// Away reports whether the session of a number has no connection that works. It is for the worker's thread.
-func (r *Receiver) Away(number uint16) bool {
-	s := r.sessions.at(number)
-	return s == nil || s.peer == nil || s.peer.state.ended()
 }
 
 // sessionOf is the session of an id, made where it is not known; from is where its sender can go on.

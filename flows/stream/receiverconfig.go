@@ -50,6 +50,11 @@ type ReceiverConfig struct {
 	Resume bool
 	// Origins has messages with an origin taken. Who gets them takes each origin's once.
 	Origins bool
+	// Participants is how many senders there are whose messages are combined; 0: they are not. Each must say who it is, by its certificate or the number in
+	// its hello, has one session at a time, and keeps its index when it begins a new one. A session of an earlier run is refused, unless nothing of it is acknowledged.
+	Participants int
+	// Joins is called when the participant of an index begins a session. It is called on the worker's thread, and must not block.
+	Joins func(index int)
 	// Events makes FD tell of messages.
 	Events bool
 	Log    *slog.Logger // peers that come and go; nil: nowhere
@@ -115,6 +120,9 @@ func (c *ReceiverConfig) setDefaults() {
 	}
 	if c.Next == nil {
 		c.Next = func(uint64) uint64 { return 1 }
+	}
+	if c.Joins == nil {
+		c.Joins = func(int) {}
 	}
 	if c.Permit == nil {
 		c.Permit = func(connect.Peer, protocol.Hello) error { return nil }

@@ -167,7 +167,8 @@ func (v *server) join(q *connect.Request, h *protocol.Hello, queue rdma.QueuePai
 		}
 	}
 	p, err := ask(v.do, func() (*peer, error) {
-		return v.attach(queue, g, h.Session, h.Next, q.Peer().Name, nameOf(q.Peer()), time.Now().UnixNano())
+		who := sender{session: h.Session, next: h.Next, participant: h.Participant, owner: q.Peer().Name, name: nameOf(q.Peer())}
+		return v.attach(queue, g, &who, time.Now().UnixNano())
 	})
 	if err != nil && g != nil {
 		err = errors.Join(err, g.Close())

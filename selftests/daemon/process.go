@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -67,6 +68,9 @@ func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Dae
 		},
 	}}
 	d.cmd.Stderr = d.Log
+	caught := make(chan os.Signal, 1) // as a signal that is caught, SIGHUP is not ignored in the daemon, also below nohup(1)
+	signal.Notify(caught, syscall.SIGHUP)
+	defer signal.Stop(caught)
 	if err := d.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,7 @@ type options struct {
 	within   uint64
 	packets  bool
 	method   string
+	first    uint64 // participant
 	tls      string
 	timeout  time.Duration
 	idle     time.Duration
@@ -171,6 +172,15 @@ func defineAppend(fs *flag.FlagSet, o *options) {
 	fs.IntVar(&o.depth, "depth", 64, "messages that are sent and not acknowledged")
 	fs.Uint64Var(&o.rate, "rate", 0, "messages per second; 0: as fast as it goes")
 	fs.StringVar(&o.method, "method", "any", "how messages go: `send`, write, or as the flow takes them")
+	fs.Uint64Var(&o.first, "participant", 0, "`number` of this client, to a flow that adds up the messages of several: from 1 on; 0: not said")
+}
+
+// participant is the number of a client.
+func (o *options) participant(client int) uint32 {
+	if o.first == 0 {
+		return 0
+	}
+	return uint32(o.first) + uint32(client)
 }
 
 func defineLoad(fs *flag.FlagSet, o *options) {
@@ -178,6 +188,7 @@ func defineLoad(fs *flag.FlagSet, o *options) {
 	fs.StringVar(&o.flow, "flow", "", "the flow's `name`; whatever is served there without")
 	fs.IntVar(&o.clients, "clients", 1, "`number` of clients, each with a queue pair of its own")
 	fs.Uint64Var(&o.size, "size", 1024, "`bytes` of a message, 8 at least")
+	fs.Uint64Var(&o.first, "participant", 0, "`number` of the first client, to a flow that adds up the messages of all; each further client has the next one; 0: not said")
 	fs.IntVar(&o.depth, "depth", 1, "messages that each client has sent and are not acknowledged")
 	fs.DurationVar(&o.warm, "warm", 200*time.Millisecond, "how long nothing is counted at first")
 	fs.DurationVar(&o.span, "for", time.Second, "how long messages are counted then")
