@@ -4,13 +4,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
 )
 
-// once has a log take each message of a relay's client once, however often relays send it: after a restart a relay has a new session of its own,
-// and its clients send again what it had not acknowledged. It belongs to the worker's thread, but for the counters.
+// once has a log take each message of a session once, also where the session comes back after a restart or by a relay: after a restart a relay has a
+// new session of its own, and its clients send again what it had not acknowledged. It belongs to the worker's thread, but for the counters.
 type once struct {
-	before     map[uint64]uint64 // the last sequence of sessions, from the log on disk
+	before     journal.Sessions // the newest sessions of the log on disk, and those that were forgotten since
 	origins    map[uint64]*originState
 	recent     [256]*originState // by the low bits of the session
 	awaited    map[uint16]uint64 // by the session's number: the message that was refused, and comes again
@@ -21,7 +23,7 @@ type once struct {
 // originState is how far an origin's session has come.
 type originState struct {
 	session, last uint64
-	owner         string // of the relay's session: the name of its certificate
+	owner         uint64 // of the relay's session: see protocol.OwnerOf
 	used          int64
 }
 
@@ -31,12 +33,29 @@ const (
 	originTime  = time.Hour
 )
 
-// last is the last sequence of a session that the log has.
-func (c *once) last(session uint64) uint64 {
+// last is how far the log has taken a session.
+func (c *once) last(session uint64) journal.Mark {
 	if o := c.origins[session]; o != nil {
-		return o.last
+		return journal.Mark{Sequence: o.last, Owner: o.owner}
 	}
-	return c.before[session]
+	return c.before.Last(session)
+}
+
+// next is the sequence expected of a session that comes, whose owner it must be. One that is in the log without an owner, as before there was TLS, is
+// anybody's.
+func (c *once) next(session uint64, owner string) (uint64, error) {
+	m := c.last(session)
+	if m.Owner != 0 && m.Owner != protocol.OwnerOf(owner) {
+		return 0, stream.ErrOwner
+	}
+	return m.Sequence + 1, nil
+}
+
+// forgotten notes how far a session has come that its receiver does not know any more.
+func (c *once) forgotten(session uint64, owner string, acknowledged uint64) {
+	if acknowledged > c.before.Last(session).Sequence {
+		c.before.Note(session, journal.Mark{Sequence: acknowledged, Owner: protocol.OwnerOf(owner)})
+	}
 }
 
 // leaveOut takes from the buffer, from first on, the messages of relays that the log has, and those that it must not take. Those behind one that
@@ -85,7 +104,7 @@ func (l *rdmaStorage) fresh(origin protocol.Origin, session uint16, sequence uin
 // originOf is the state of an origin, which belongs to the owner of the session that brought it first.
 func (l *rdmaStorage) originOf(id uint64, session uint16, now time.Time) (*originState, protocol.Reason) {
 	c := &l.once
-	owner := l.receiver.Owner(session)
+	owner := l.receiver.OwnerID(session)
 	o := c.recent[id%uint64(len(c.recent))]
 	if o == nil || o.session != id {
 		o = c.origins[id]
@@ -104,10 +123,16 @@ func (l *rdmaStorage) originOf(id uint64, session uint16, now time.Time) (*origi
 }
 
 // newOrigin begins to remember an origin, in the place of one that was not used for long where there are many.
-func (l *rdmaStorage) newOrigin(id uint64, owner string, now time.Time) (*originState, protocol.Reason) {
+func (l *rdmaStorage) newOrigin(id, owner uint64, now time.Time) (*originState, protocol.Reason) {
 	c := &l.once
-	by, taken, direct := l.receiver.Session(id)
-	if direct && by != owner {
+	before := c.before.Last(id)
+	if by, taken, direct := l.receiver.Session(id); direct {
+		before.Owner, before.Sequence = protocol.OwnerOf(by), max(taken, before.Sequence)
+		if before.Owner != owner {
+			return nil, protocol.NotPermitted
+		}
+	}
+	if before.Owner != 0 && before.Owner != owner {
 		return nil, protocol.NotPermitted
 	}
 	if len(c.origins) >= mostOrigins && !c.forget(now.Add(-originTime).UnixNano()) {
@@ -116,7 +141,7 @@ func (l *rdmaStorage) newOrigin(id uint64, owner string, now time.Time) (*origin
 	if c.origins == nil {
 		c.origins = map[uint64]*originState{}
 	}
-	o := &originState{session: id, owner: owner, last: max(taken, c.before[id]), used: now.UnixNano()}
+	o := &originState{session: id, owner: owner, last: before.Sequence, used: now.UnixNano()}
 	c.origins[id] = o
 	return o, protocol.None
 }
@@ -125,6 +150,7 @@ func (l *rdmaStorage) newOrigin(id uint64, owner string, now time.Time) (*origin
 func (c *once) forget(since int64) (any bool) {
 	for id, o := range c.origins {
 		if o.used < since {
+			c.before.Note(id, journal.Mark{Sequence: o.last, Owner: o.owner})
 			delete(c.origins, id)
 			any = true
 		}

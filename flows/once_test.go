@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/umem"
@@ -18,7 +19,9 @@ func relayed(t *testing.T, before map[uint64]uint64) *rdmaStorage {
 	t.Cleanup(func() { region.Close() })
 	l := &rdmaStorage{}
 	l.region, l.positions.log, l.receiver, l.spare = region, true, &stream.Receiver{}, &stack{}
-	l.once.before = before
+	for session, sequence := range before {
+		l.once.before.Note(session, journal.Mark{Sequence: sequence})
+	}
 	return l
 }
 
@@ -48,7 +51,7 @@ func TestOnce(t *testing.T) {
 		t.Errorf("the record is %+v (%v)", d, why)
 	}
 	l.come(1, 1, protocol.Origin{Session: 7, Sequence: 11}, protocol.Origin{Session: 7, Sequence: 12}, protocol.Origin{Session: 7, Sequence: 13}) // the relay's next run
-	if l.given != 4 || l.once.duplicates.Load() != 3 || len(l.spare.fs) != 3 || l.once.last(7) != 13 {
+	if l.given != 4 || l.once.duplicates.Load() != 3 || len(l.spare.fs) != 3 || l.once.last(7).Sequence != 13 {
 		t.Errorf("%d are recorded, %d were there, %d frames are free, the session is at %d", l.given, l.once.duplicates.Load(), len(l.spare.fs), l.once.last(7))
 	}
 	l.acknowledgeSkipped(l.receiver)
@@ -65,9 +68,9 @@ func TestOnce(t *testing.T) {
 func TestOnceOwner(t *testing.T) {
 	l := relayed(t, nil)
 	l.come(0, 1, protocol.Origin{Session: 7, Sequence: 1})
-	l.once.origins[7].owner = "another"
+	l.once.origins[7].owner = protocol.OwnerOf("another")
 	l.come(0, 2, protocol.Origin{Session: 7, Sequence: 2}, protocol.Origin{Session: 8, Sequence: 1})
-	if l.given != 1 || l.once.refused.Load() != 2 || l.once.last(7) != 1 || l.once.last(8) != 0 {
+	if l.given != 1 || l.once.refused.Load() != 2 || l.once.last(7).Sequence != 1 || l.once.last(8).Sequence != 0 {
 		t.Errorf("%d are recorded, %d refused, the sessions are at %d and %d", l.given, l.once.refused.Load(), l.once.last(7), l.once.last(8))
 	}
 }
@@ -83,8 +86,9 @@ func TestOnceFull(t *testing.T) {
 	if _, why := l.originOf(1<<40, 0, now); why != protocol.Busy {
 		t.Errorf("one too many: %v", why)
 	}
+	l.once.origins[5].last = 50
 	l.once.origins[5].used = now.Add(-2 * originTime).UnixNano()
-	if _, why := l.originOf(1<<40, 0, now); why != protocol.None || l.once.origins[5] != nil || len(l.once.origins) != mostOrigins {
+	if _, why := l.originOf(1<<40, 0, now); why != protocol.None || l.once.origins[5] != nil || l.once.last(5).Sequence != 50 || len(l.once.origins) != mostOrigins {
 		t.Errorf("in the place of an old one: %v", why)
 	}
 }

@@ -27,7 +27,8 @@ type inboxConfig struct {
 	durability protocol.Durability
 	spread     bool                  // messages may land anywhere in extents
 	joins      func(participant int) // of flows that combine messages of all clients, who are acknowledged together and must not run ahead of each other for long
-	next       func(session uint64) uint64
+	next       func(session uint64, owner string) (uint64, error)
+	forgotten  func(session uint64, owner string, acknowledged uint64)
 	resume     bool // a session that is not known goes on where its client says: messages are elsewhere
 	origins    bool // messages of relays have their origins, and are taken once
 }
@@ -50,7 +51,7 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
-		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Resume: c.resume, Origins: c.origins,
+		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Forgotten: c.forgotten, Resume: c.resume, Origins: c.origins,
 		Participants: participants, Joins: c.joins,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
 	})

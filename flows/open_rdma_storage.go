@@ -41,7 +41,7 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := inboxConfig{durability: durability, spread: o.flow.To.Layout == config.LayoutPacked, origins: true, next: func(session uint64) uint64 { return l.once.last(session) + 1 }}
+	c := inboxConfig{durability: durability, spread: o.flow.To.Layout == config.LayoutPacked, origins: true, next: l.once.next, forgotten: l.once.forgotten}
 	l.once.before = end.Sessions
 	c.away, c.wish = meanwhile(o)
 	if err := l.openInbox(o, c); err != nil {
@@ -58,6 +58,9 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	l.manifest = &manifest{end: end, run: journal.Run{Number: run, Start: end.Next}, given: l.shown[0].Load, safe: l.places.packetsDurable}
 	o.manifest = l.manifest
 	source := journal.Source(o.flow.Name, end.Next, run, protocol.HeaderLen+uint32(o.flow.From.Message))
+	if l.secure {
+		source, l.owners = journal.Owned(source, end.Next, run), l.receiver.OwnerID
+	}
 	if o.flow.From.Verify {
 		source = journal.Verified(source)
 	}

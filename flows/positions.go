@@ -20,10 +20,11 @@ const unacknowledged = 1 << 16
 // message of a log its position. It belongs to the worker's thread.
 type positions struct {
 	region   *umem.Region
-	log      bool   // messages have positions
-	before   uint64 // position in front of this run's first message
-	given    uint64 // messages of this run that came
-	answered uint64 // of those, how many are acknowledged, the first ones
+	log      bool                        // messages have positions
+	owners   func(session uint16) uint64 // of the sessions, by number: where the log has their names; nil: it has not
+	before   uint64                      // position in front of this run's first message
+	given    uint64                      // messages of this run that came
+	answered uint64                      // of those, how many are acknowledged, the first ones
 	open     [unacknowledged]origins
 	skipped  [mostSkipped]skip // ring of messages that take no position
 	skips    [2]uint64         // of those: told of, and noted
@@ -88,7 +89,11 @@ func (p *positions) number(messages []umem.Frame, now time.Time) {
 		p.open[p.given%unacknowledged] = origins{sequence: binary.BigEndian.Uint64(header[8:]), taken: taken, session: side.Queue}
 		p.given++
 		if p.log {
-			protocol.SetPosition(header, p.before+p.given)
+			owner := uint64(0)
+			if p.owners != nil {
+				owner = p.owners(side.Queue)
+			}
+			protocol.SetRecord(header, p.before+p.given, owner)
 		}
 		side.Stamp, side.Clock = uint64(taken), umem.SystemClock
 	}

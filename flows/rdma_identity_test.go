@@ -1,7 +1,9 @@
 package flows
 
 import (
+	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,8 +13,10 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -107,4 +111,69 @@ func (s *station) dial(t *testing.T, to netip.Addr, who *connect.Credentials) (e
 		}
 	})
 	return err
+}
+
+// TestSessionOfAnother: a session stays its owner's when the flow starts again: nobody with another certificate goes on with it.
+func TestSessionOfAnother(t *testing.T) {
+	l := newRDMALab(t)
+	a := authority.New(t)
+	tls, _ := identify(t, a, "server", l.B.IP, a)
+	log := l.start(t, tls+l.logConfig("acknowledge: durable", ""), Options{}).Flows()[0]
+	s := l.newStation(t)
+	_, alice := identify(t, a, "alice", l.A.IP, a)
+	_, mallory := identify(t, a, "mallory", l.A.IP, a)
+	good := s.newClientAs(t, alice, 1, l.address(), "wal", 100)
+	good.send(20)
+	good.settle(t)
+	var session uint64
+	if _, err := fmt.Sscanf(log.Status().Receives.Clients[0].Session, "%x", &session); err != nil {
+		t.Fatal(err)
+	}
+	comes := func(who *connect.Credentials) (next uint64, err error) {
+		t.Helper()
+		hello, err := (&protocol.Hello{Role: protocol.RoleAppend, Flow: "wal", Message: 4096, Session: session, Next: 21}).Append(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.A.Do(t, func() {
+			var conn *connect.Conn
+			conn, err = connect.Dial(context.Background(), l.address(), connect.End{Elsewhere: true, Hello: hello,
+				Parameters: connect.Parameters{Transport: rdma.RC, QPN: 17, MTU: rdma.MTU1024, GID: rdma.GIDOf(l.A.IP)}}, connect.Config{Credentials: who})
+			if err != nil {
+				return
+			}
+			var h protocol.Hello
+			h, err = protocol.ParseHello(conn.Remote().Hello)
+			next, err = h.Next, errors.Join(err, conn.Close())
+		})
+		return next, err
+	}
+	refused := func() {
+		t.Helper()
+		if _, err := comes(mallory); connect.ReasonOf(err) != connect.ReasonRefused || !strings.Contains(err.Error(), "the session was begun by another") {
+			t.Errorf("the session is another's: %v", err)
+		}
+	}
+	refused()
+	good.stop()
+	if err := log.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	l.begin(t, log.Start)
+	refused()
+	if next, err := comes(alice); next != 21 || err != nil {
+		t.Errorf("her own session goes on with %d, %v", next, err)
+	}
+	if err := log.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	entries := l.entries(t)
+	for i, e := range entries {
+		if e.Session != session || e.Sequence != uint64(i+1) || e.Owner != protocol.OwnerOf("alice") {
+			t.Fatalf("record %d is %+v", i+1, e.Data)
+		}
+	}
+	if len(entries) != 20 {
+		t.Errorf("the log has %d records", len(entries))
+	}
 }

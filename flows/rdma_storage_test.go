@@ -38,7 +38,7 @@ type entry struct {
 func (l *lab) entries(t *testing.T) (all []entry) {
 	t.Helper()
 	for i, p := range packets(t, l.files(t)...) {
-		d, reason := protocol.ParseData(p)
+		d, reason := protocol.ParseRecord(p)
 		if reason != protocol.None || protocol.Checksum(p[protocol.HeaderLen:]) != d.Checksum {
 			t.Fatalf("record %d: %v", i, reason)
 		}

@@ -85,7 +85,8 @@ func (m *model) check(durable uint64) {
 			t.Fatalf("record %d is run %d's, want %d's", i+1, run, m.runs[i])
 		}
 	}
-	for session, last := range end.Sessions {
+	for session, mark := range end.Sessions.all() {
+		last := mark.Sequence
 		if want := lastOf(session, uint64(len(m.runs))); last != want {
 			t.Fatalf("session %d ends at %d, want %d", session, last, want)
 		}
@@ -106,9 +107,9 @@ func (m *model) checkLate(end End) {
 	if err != nil || late.Next != end.Next || len(late.Gaps) > 0 {
 		m.t.Fatalf("the newest segments end at %d, all at %d: %v, %v", late.Next, end.Next, late.Gaps, err)
 	}
-	for session, last := range late.Sessions {
-		if last != end.Sessions[session] {
-			m.t.Fatalf("session %d ends at %d, not %d", session, last, end.Sessions[session])
+	for session, last := range late.Sessions.all() {
+		if last != end.Sessions.Last(session) {
+			m.t.Fatalf("session %d ends at %+v, not %+v", session, last, end.Sessions.Last(session))
 		}
 	}
 }

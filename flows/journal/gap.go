@@ -20,7 +20,8 @@ type Gap struct {
 	Offset   int64
 	Session  uint64 // of a record of which only the payload is bad, and its Sequence; 0: not known
 	Sequence uint64
-	Err      error // ErrMissing, ErrRemoved, or a protocol.Reason
+	Owner    uint64 // of that record
+	Err      error  // ErrMissing, ErrRemoved, or a protocol.Reason
 }
 
 func (g *Gap) Error() string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -318,4 +319,12 @@ func slot(t tester, f *os.File, r ring.Ring, generation uint64, m *made) {
 	if _, err := r.Slot(f, generation).WriteAt(m.raw, 0); err != nil {
 		t.Fatalf("%v", err)
 	}
+}
+
+// all are the marks of all sessions.
+func (s *Sessions) all() map[uint64]Mark {
+	all := map[uint64]Mark{}
+	maps.Copy(all, s.old)
+	maps.Copy(all, s.young)
+	return all
 }

@@ -26,7 +26,7 @@ func threeSegments(t tester, prefix string) {
 func TestNothingThere(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "wal")
 	expect(t, readFrom(t, prefix, 0), 1, 0)
-	if end := tail(t, prefix); end.Next != 1 || len(end.Sessions) != 0 {
+	if end := tail(t, prefix); end.Next != 1 || end.Sessions.Len() != 0 {
 		t.Errorf("%+v", end)
 	}
 	if r := verify(t, prefix); r.Next != 1 || r.First != 0 || !r.Intact() {
@@ -44,7 +44,7 @@ func TestReadsFiles(t *testing.T) {
 		expect(t, readFrom(t, prefix, from), max(from, 1), max(19, from)-1)
 	}
 	end := tail(t, prefix)
-	if end.Next != 19 || len(end.Gaps) != 0 || fmt.Sprint(end.Sessions) != "map[1:18 2:16 3:17]" {
+	if end.Next != 19 || len(end.Gaps) != 0 || fmt.Sprint(end.Sessions.all()) != "map[1:{18 0} 2:{16 0} 3:{17 0}]" {
 		t.Errorf("%+v", end)
 	}
 	r := verify(t, prefix)
@@ -324,7 +324,7 @@ func TestRingTornAtOnce(t *testing.T) {
 	m.lose(0)
 	slot(t, f, geometry, 1, m)
 	expect(t, readFrom(t, f.Name(), 0), 1, 0)
-	if end := tail(t, f.Name()); end.Next != 1 || len(end.Sessions) != 0 {
+	if end := tail(t, f.Name()); end.Next != 1 || end.Sessions.Len() != 0 {
 		t.Fatalf("%+v", end)
 	}
 	r = newRun(9, 1)
@@ -408,22 +408,22 @@ func TestCut(t *testing.T) {
 }
 
 func TestManySessions(t *testing.T) {
-	var s sessions
-	for i := range uint64(5 * remembered) {
-		s.note(i+1, 1)
-		s.note(i+1, 2)
-		s.note(7, i+1)
+	var s Sessions
+	for i := range uint64(5 * Remembered) {
+		s.Note(i+1, Mark{1, 9})
+		s.Note(i+1, Mark{2, 9})
+		s.Note(7, Mark{i + 1, 9})
 	}
 	all := s.all()
-	if len(all) < remembered || len(all) > 2*remembered {
+	if len(all) < Remembered || len(all) > 2*Remembered {
 		t.Errorf("%d sessions", len(all))
 	}
-	for i := range uint64(remembered - 1) {
-		if all[5*remembered-i] != 2 {
-			t.Fatalf("session %d: %d", 5*remembered-i, all[5*remembered-i])
+	for i := range uint64(Remembered - 1) {
+		if m := s.Last(5*Remembered - i); m != (Mark{2, 9}) {
+			t.Fatalf("session %d: %+v", 5*Remembered-i, m)
 		}
 	}
-	if all[7] != 5*remembered {
-		t.Errorf("session 7: %d", all[7])
+	if all[7].Sequence != 5*Remembered {
+		t.Errorf("session 7: %+v", all[7])
 	}
 }

@@ -155,7 +155,7 @@ func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove b
 		g.Records, g.Err = rec.Position-r.next, r.lost
 	} else {
 		if sent {
-			g.Session, g.Sequence = rec.Session, rec.Sequence
+			g.Session, g.Sequence, g.Owner = rec.Session, rec.Sequence, rec.Owner
 		}
 		r.found = r.found[1:]
 	}

@@ -35,7 +35,7 @@ func packets(all []packet, b pcapng.Batch, data []byte) ([]packet, error) {
 
 // read looks whether a record is intact. Of one with a bad payload it says what is in the header.
 func (p *packet) read() (Record, protocol.Reason) {
-	d, r := protocol.ParseData(p.data)
+	d, r := protocol.ParseRecord(p.data)
 	if r != protocol.None {
 		return Record{}, r
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -331,6 +332,9 @@ func (r *Repair) candidates(segment uint64, mark pcapng.Batch, m *Manifest, like
 		}
 		length := int64(mark.Offset)
 		source := Source("", run.Start, run.Number, 0)
+		if said, ok := originIn(raw); ok && said.owned {
+			source = Owned(source, run.Start, run.Number)
+		}
 		for _, s := range like {
 			if s.run.Number == run.Number && s.head.Segment.Align == mark.Align && s.head.Len <= length {
 				seg.FirstPacket, length = s.head.Segment.FirstPacket, s.head.Len
@@ -341,7 +345,7 @@ func (r *Repair) candidates(segment uint64, mark pcapng.Batch, m *Manifest, like
 			}
 		}
 		if f, ok := begin[run.Number]; ok {
-			source.Name, source.SnapLen = f.Name, f.SnapLen
+			source.Name, source.SnapLen, source.Description = f.Name, f.SnapLen, f.Description
 		}
 		if head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{Application: "unifiedd log repair"}, []pcapng.Interface{source}, seg); err == nil {
 			if head = pcapng.Rehead(head, seg, length); head != nil {
@@ -391,12 +395,17 @@ func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.Reade
 func originIn(raw io.ReaderAt) (o origin, ok bool) {
 	b := make([]byte, 64<<10)
 	n, _ := raw.ReadAt(b, 0) // as much as there is
-	at := bytes.Index(b[:n], []byte("log from position "))
-	if at < 0 {
-		return o, false
+	for _, form := range []string{described, owned} {
+		at := bytes.Index(b[:n], []byte(form[:strings.Index(form, "%")]))
+		if at < 0 {
+			continue
+		}
+		if _, err := fmt.Sscanf(string(b[at:min(n, at+80)]), form, &o.start, &o.run); err == nil && o.start > 0 {
+			o.owned = form == owned
+			return o, true
+		}
 	}
-	_, err := fmt.Sscanf(string(b[at:min(n, at+80)]), described, &o.start, &o.run)
-	return o, err == nil && o.start > 0
+	return o, false
 }
 
 func (r *Repair) ring() (*rings, bool) {

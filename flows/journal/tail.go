@@ -4,25 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
 // End is how a log was left.
 type End struct {
-	Next     uint64            // position of the record to be written next: 1 of a new log
-	Sessions map[uint64]uint64 // the last sequence of sessions, of the newest ones
-	Gaps     []*Gap            // what of the newest segments is lost though it was on stable storage: the first 1000
-	Lost     uint64            // records in all of them
-	Manifest *Manifest         // what the log says of itself; nil: it does not yet
+	Next     uint64    // position of the record to be written next: 1 of a new log
+	Sessions Sessions  // the newest ones
+	Gaps     []*Gap    // what of the newest segments is lost though it was on stable storage: the first 1000
+	Lost     uint64    // records in all of them
+	Manifest *Manifest // what the log says of itself; nil: it does not yet
 }
 
 const (
 	// looked is how many bytes of segments are read at least, for the sessions in them.
 	looked = 64 << 20
-	// remembered is how many sessions are told at least, where there are as many.
-	remembered = 1 << 15
 )
 
 // Tail finds the end of a log, which nobody writes. It is asked before the segments are recovered, as long as they tell
@@ -60,31 +57,30 @@ func (l *Log) tail(least int64) (End, error) {
 		err = nil // there is no segment; the manifest may say that there were records
 	}
 	end := End{}
-	var s sessions
 	for err == nil {
-		err = r.follow(&s, &end)
+		err = r.follow(&end)
 	}
 	if err == io.EOF {
 		err = nil
 	}
-	end.Next, end.Sessions = max(r.next, 1), s.all()
+	end.Next = max(r.next, 1)
 	return end, errors.Join(err, r.Close())
 }
 
 // follow takes note of one more record.
-func (r *Reader) follow(s *sessions, end *End) error {
+func (r *Reader) follow(end *End) error {
 	rec, err := r.Next()
 	if g, ok := errors.AsType[*Gap](err); ok {
 		if end.Lost += g.Records; len(end.Gaps) < mostGaps {
 			end.Gaps = append(end.Gaps, g)
 		}
 		if g.Session != 0 {
-			s.note(g.Session, g.Sequence)
+			end.Sessions.Note(g.Session, Mark{g.Sequence, g.Owner})
 		}
 		return nil
 	}
 	if err == nil {
-		s.note(rec.Session, rec.Sequence)
+		end.Sessions.Note(rec.Session, Mark{rec.Sequence, rec.Owner})
 	}
 	return err
 }
@@ -155,21 +151,4 @@ func (r *Reader) glance(p piece) (g glance, err error) {
 func (r *Reader) isAnother(p piece, run uint64) bool {
 	o, err := r.origin(p)
 	return err == nil && o.run != run
-}
-
-// sessions remembers the last sequence of the sessions that were seen last.
-type sessions struct{ young, old map[uint64]uint64 }
-
-func (s *sessions) note(session, sequence uint64) {
-	if s.young == nil || len(s.young) >= remembered && s.young[session] == 0 {
-		s.old, s.young = s.young, map[uint64]uint64{}
-	}
-	s.young[session] = sequence
-}
-
-func (s *sessions) all() map[uint64]uint64 {
-	all := map[uint64]uint64{}
-	maps.Copy(all, s.old)
-	maps.Copy(all, s.young)
-	return all
 }

@@ -1,6 +1,9 @@
 package protocol
 
-import "hash/crc32"
+import (
+	"crypto/sha256"
+	"hash/crc32"
+)
 
 // Data is the header of a message with a payload:
 //
@@ -15,12 +18,14 @@ import "hash/crc32"
 //	    32      8  stamp: the sender's clock, nanoseconds since 1970, 0 unknown
 //	    40      4  length of the payload, which follows the header
 //	    44      4  CRC-32C of the payload
-//	    48      8  origin: the session from which a relay has the message; 0 none. A log has it as session, with that sequence
+//	    48      8  origin: the session from which a relay has the message; 0 none. A log has it as session, with that sequence,
+//	              and here the owner of the session in which the message came: see [OwnerOf]
 //	    56      4  0
 //	    60      4  CRC-32C of bytes 0 to 59
 type Data struct {
 	Sequence, Session, Position, Stamp uint64
 	Origin                             Origin
+	Owner                              uint64 // of a record in a log: see OwnerOf
 	Length, Checksum                   uint32
 }
 
@@ -83,16 +88,35 @@ func ParseDataHeader(header []byte) (Data, Reason) {
 	return d, None
 }
 
-// SetPosition writes the position into the header of a message, and the checksum anew.
+// SetRecord makes the header of a message that of a record in a log, with its position and owner, and the checksum anew.
 // A message of a relay takes the session and the sequence of its origin.
-func SetPosition(header []byte, position uint64) {
+func SetRecord(header []byte, position, owner uint64) {
 	if o := OriginOf(header); o.Session != 0 {
 		be.PutUint64(header[dataSequence:], o.Sequence)
 		be.PutUint64(header[dataSession:], o.Session)
-		be.PutUint64(header[dataOrigin:], 0)
 	}
 	be.PutUint64(header[dataPosition:], position)
+	be.PutUint64(header[dataOrigin:], owner)
 	seal(header)
+}
+
+// ParseRecord is ParseData of a record in a log, which has an owner where messages have an origin.
+func ParseRecord(message []byte) (Data, Reason) {
+	d, r := ParseData(message)
+	if d.Origin.Session != 0 {
+		d.Owner, d.Position, d.Origin = d.Origin.Session, d.Origin.Sequence, Origin{}
+	}
+	return d, r
+}
+
+// OwnerOf stands in a log for the name of a certificate: the first 8 bytes of its SHA-256, big-endian, and 1 where those are 0. It is 0 of no name, as
+// without TLS.
+func OwnerOf(name string) uint64 {
+	if name == "" {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(name))
+	return max(1, be.Uint64(sum[:]))
 }
 
 // OriginOf is the origin of a message whose header was parsed.

@@ -219,7 +219,7 @@ func TestRoundTrips(t *testing.T) {
 		d := Data{Sequence: number.Draw(t, "sequence"), Session: number.Draw(t, "session"), Stamp: number.Draw(t, "stamp"), Length: uint32(len(payload)), Checksum: Checksum(payload)}
 		message := append(header(func(b []byte) { PutData(b, &d) }), payload...)
 		d.Position = number.Draw(t, "position")
-		SetPosition(message, d.Position)
+		SetRecord(message, d.Position, 0)
 		same(t, d, message, ParseData)
 		same(t, d, message[:HeaderLen], ParseDataHeader)
 		cut := rapid.IntRange(0, len(payload)).Draw(t, "cut")
@@ -258,7 +258,7 @@ func TestNothingIsAllocated(t *testing.T) {
 	var r Reason
 	n := testing.AllocsPerRun(100, func() {
 		PutData(b, &Data{Sequence: 1, Session: 1, Checksum: ChecksumMore(Checksum(payload), payload)})
-		SetPosition(b, 3)
+		SetRecord(b, 3, 0)
 		_, r = ParseData(b)
 		PutProgress(b, &Progress{Session: 1})
 		_, r = ParseProgress(b)
@@ -320,7 +320,7 @@ func TestOrigin(t *testing.T) {
 	if d, why := ParseData(header); d != want || why != None || OriginOf(header) != want.Origin || FirstOrigin(header) != want.Origin {
 		t.Errorf("%+v, %v", d, why)
 	}
-	SetPosition(header, 5)
+	SetRecord(header, 5, 0)
 	if d, why := ParseData(header); d != (Data{Sequence: 9, Session: 7, Position: 5}) || why != None || FirstOrigin(header) != want.Origin {
 		t.Errorf("with a position: %+v, %v", d, why)
 	}

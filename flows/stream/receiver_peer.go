@@ -72,9 +72,11 @@ func (p *peer) saidAll() {
 
 var (
 	errReplaced = errors.New("the session came back by another connection")
-	errOwner    = fmt.Errorf("%w: the session was begun by another", protocol.NotPermitted)
 	errFailed   = errors.New("its queue pair failed")
 )
+
+// ErrOwner refuses a session that another owner has begun.
+var ErrOwner = fmt.Errorf("%w: the session was begun by another", protocol.NotPermitted)
 
 // promised is how many messages the peer may still send.
 func (p *peer) promised() uint64 { return p.limit - p.session.taken }
@@ -141,7 +143,7 @@ func (r *Receiver) replace(id uint64, owner string) (old *peer, err error) {
 		return nil, nil
 	}
 	if s.owner != owner {
-		return nil, errOwner
+		return nil, ErrOwner
 	}
 	return s.peer, r.stop(s.peer, errReplaced)
 }

@@ -13,6 +13,7 @@ type session struct {
 	id           uint64
 	number       uint16 // in the table; Side.Queue of its messages
 	owner        string // name of the certificate that began it; empty without
+	ownerID      uint64 // its protocol.OwnerOf
 	participant  int    // index, where there are participants
 	first        uint64 // what taken was when this run came to know it
 	taken        uint64 // the highest sequence that came; all up to it did
@@ -56,13 +57,12 @@ func (t *sessions) at(number uint16) *session {
 	return t.list[number]
 }
 
-// place is a number for a new session, the forgotten one's where the table is full.
-func (t *sessions) place() (number int, ok bool) {
+// place is a number for a new session. Where the table is full it is that of one to be forgotten.
+func (t *sessions) place() (number int, oldest *session, ok bool) {
 	if len(t.list) < t.most {
 		t.list = append(t.list, nil)
-		return len(t.list) - 1, true
+		return len(t.list) - 1, nil, true
 	}
-	var oldest *session
 	since := time.Now().Add(-sessionTime).UnixNano()
 	for _, s := range t.list {
 		if !s.idle() || s.used() && s.seen > since {
@@ -73,10 +73,10 @@ func (t *sessions) place() (number int, ok bool) {
 		}
 	}
 	if oldest == nil {
-		return 0, false
+		return 0, nil, false
 	}
 	delete(t.byID, oldest.id)
-	return int(oldest.number), true
+	return int(oldest.number), oldest, true
 }
 
 // Session says who began a session that is known, and how far it has come. It is for the worker's thread.
@@ -87,12 +87,12 @@ func (r *Receiver) Session(id uint64) (owner string, taken uint64, known bool) {
 	return "", 0, false
 }
 
-// Owner is who began the session of a message, by its number. It is for the worker's thread.
-func (r *Receiver) Owner(number uint16) string {
+// OwnerID is [protocol.OwnerOf] of who began the session of a message, by its number. It is for the worker's thread.
+func (r *Receiver) OwnerID(number uint16) uint64 {
 	if s := r.sessions.at(number); s != nil {
-		return s.owner
+		return s.ownerID
 	}
-	return ""
+	return 0
 }
 
 // sessionOf is the session of an id, made where it is not known; from is where its sender can go on.
@@ -100,11 +100,14 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 	t := &r.sessions
 	if s := t.byID[id]; s != nil {
 		if s.owner != owner {
-			return nil, errOwner
+			return nil, ErrOwner
 		}
 		return s, nil
 	}
-	next := r.config.Next(id)
+	next, err := r.config.Next(id, owner)
+	if err != nil {
+		return nil, err
+	}
 	if r.config.Resume && next == 1 {
 		next = max(from, 1)
 	}
@@ -113,11 +116,14 @@ func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, er
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	number, ok := t.place()
+	number, forgotten, ok := t.place()
 	if !ok {
 		return nil, fmt.Errorf("%w: all %d sessions are connected, owed acknowledgements, or have sent within %v", protocol.Busy, t.most, sessionTime)
 	}
-	s := &session{id: id, number: uint16(number), owner: owner, first: next - 1, taken: next - 1, acknowledged: next - 1}
+	if forgotten != nil {
+		r.config.Forgotten(forgotten.id, forgotten.owner, forgotten.acknowledged)
+	}
+	s := &session{id: id, number: uint16(number), owner: owner, ownerID: protocol.OwnerOf(owner), first: next - 1, taken: next - 1, acknowledged: next - 1}
 	t.byID[id], t.list[number] = s, s
 	return s, nil
 }

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 func TestSessionsBound(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
 	asked := 0
-	r.config.Next = func(uint64) uint64 { asked++; return 5 }
+	r.config.Next = func(uint64, string) (uint64, error) { asked++; return 5, nil }
+	r.config.Forgotten = func(uint64, string, uint64) {}
 	for id := range uint64(sessionsMost) {
 		s, err := r.sessionOf(id+1, "", 0)
 		if err != nil || int(s.number) != int(id) || s.taken != 4 || s.acknowledged != 4 {
@@ -61,7 +63,7 @@ func TestSessionOwner(t *testing.T) {
 // TestSessionZero: a flow that expects sequence 0 is an error of the flow.
 func TestSessionZero(t *testing.T) {
 	r := &Receiver{sessions: newSessions(1)}
-	r.config.Next = func(uint64) uint64 { return 0 }
+	r.config.Next = func(uint64, string) (uint64, error) { return 0, nil }
 	if _, err := r.sessionOf(1, "", 0); err == nil {
 		t.Error("sequence 0 is expected")
 	}
@@ -74,7 +76,7 @@ func TestSessionResumes(t *testing.T) {
 		next, from, want uint64
 	}{{true, 1, 101, 100}, {true, 1, 0, 0}, {true, 51, 101, 50}, {false, 1, 101, 0}} {
 		r := &Receiver{sessions: newSessions(1)}
-		r.config.Resume, r.config.Next = c.resume, func(uint64) uint64 { return c.next }
+		r.config.Resume, r.config.Next = c.resume, func(uint64, string) (uint64, error) { return c.next, nil }
 		if s, err := r.sessionOf(1, "", c.from); err != nil || s.taken != c.want || s.acknowledged != c.want {
 			t.Errorf("%+v: %+v, %v", c, s, err)
 		}
@@ -84,7 +86,9 @@ func TestSessionResumes(t *testing.T) {
 // TestSessionsOfNobody: sessions that sent nothing take no place of one that did, and those that sent a short while ago are kept.
 func TestSessionsOfNobody(t *testing.T) {
 	r := &Receiver{sessions: newSessions(16)}
-	r.config.Next = func(id uint64) uint64 { return 101 }
+	r.config.Next = func(uint64, string) (uint64, error) { return 101, nil }
+	var forgotten []uint64
+	r.config.Forgotten = func(id uint64, owner string, acknowledged uint64) { forgotten = append(forgotten, id, acknowledged) }
 	s, err := r.sessionOf(7, "alice", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +111,8 @@ func TestSessionsOfNobody(t *testing.T) {
 		t.Errorf("where all have sent: %v", err)
 	}
 	s.seen = time.Now().Add(-2 * sessionTime).UnixNano()
-	if _, err := r.sessionOf(1, "", 0); err != nil || r.sessions.byID[7] != nil {
-		t.Errorf("where one has sent long ago: %v", err)
+	forgotten = nil
+	if _, err := r.sessionOf(1, "", 0); err != nil || r.sessions.byID[7] != nil || !slices.Equal(forgotten, []uint64{7, 200}) {
+		t.Errorf("where one has sent long ago: %v; forgotten: %v", err, forgotten)
 	}
 }

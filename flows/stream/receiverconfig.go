@@ -43,8 +43,11 @@ type ReceiverConfig struct {
 	// AllowAnyGID lets peers have their queue pairs at other addresses than they connect from.
 	AllowAnyGID bool
 	// Next is the sequence expected next of a session that this Receiver does not know (yet, or any more): what was
-	// acknowledged in an earlier run, and one. Nil is 1. It is called on the worker's thread and must not block.
-	Next func(session uint64) uint64
+	// acknowledged in an earlier run, and one. The error refuses a session that is not the owner's. Nil is 1. It is called on the worker's thread and must not block.
+	Next func(session uint64, owner string) (uint64, error)
+	// Forgotten is called when a session gives its place to a new one: up to which sequence it is acknowledged. From then on Next is asked for it. It is called on
+	// the worker's thread, and must not block.
+	Forgotten func(session uint64, owner string, acknowledged uint64)
 	// Resume has a session that this Receiver does not know, nor Next, go on where its sender says, for who keeps no messages and passes them on with
 	// their origins: what the sender has acknowledged is elsewhere.
 	Resume bool
@@ -119,7 +122,10 @@ func (c *ReceiverConfig) setDefaults() {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	if c.Next == nil {
-		c.Next = func(uint64) uint64 { return 1 }
+		c.Next = func(uint64, string) (uint64, error) { return 1, nil }
+	}
+	if c.Forgotten == nil {
+		c.Forgotten = func(uint64, string, uint64) {}
 	}
 	if c.Joins == nil {
 		c.Joins = func(int) {}

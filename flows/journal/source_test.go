@@ -1,0 +1,33 @@
+package journal
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// TestOwned: heads of runs whose records have owners say so, are read, and are found in what is left of a head.
+func TestOwned(t *testing.T) {
+	for _, want := range []origin{{start: 7, run: 0xabc}, {start: 7, run: 0xabc, owned: true}} {
+		s := Source("wal", want.start, want.run, 100)
+		if want.owned {
+			s = Owned(s, want.start, want.run)
+		}
+		var o origin
+		if !o.parse(s.Description) || o != want {
+			t.Errorf("%q is %+v", s.Description, o)
+		}
+		head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{s}, pcapng.Segment{Align: 512})
+		if err != nil {
+			t.Fatal(err)
+		}
+		head[4] ^= 1
+		if got, ok := originIn(bytes.NewReader(head)); !ok || got != want {
+			t.Errorf("of %q is left %+v, %v", s.Description, got, ok)
+		}
+		if o.parse(s.Description + " or so") {
+			t.Errorf("%q and more is read", s.Description)
+		}
+	}
+}
