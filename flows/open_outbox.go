@@ -37,9 +37,13 @@ func (b *outbox) openOutbox(o *opening, longest uint32, frames, queue int) (err 
 }
 
 func (b *outbox) openSender(o *opening, p config.Peer, longest uint32, frames, queue int) (*stream.Sender, error) {
+	durability, err := protocol.ParseDurability(string(o.flow.To.Durability))
+	if err != nil {
+		return nil, err
+	}
 	return stream.OpenSender(stream.SenderConfig{
 		Name: "flow " + o.flow.Name + ", peer " + p.Name, Endpoint: b.target.Endpoint, Worker: o.hands, Address: p.Address, Flow: p.Flow,
-		Connect: connect.Config{Credentials: o.shared.credentials}, Participant: uint32(o.flow.To.Participant), Depth: queue, Method: stream.Method(o.flow.To.Method), Message: protocol.HeaderLen + longest, Frames: frames,
+		Connect: connect.Config{Credentials: o.shared.credentials}, Durability: durability, Participant: uint32(o.flow.To.Participant), Depth: queue, Method: stream.Method(o.flow.To.Method), Message: protocol.HeaderLen + longest, Frames: frames,
 		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log, Times: &b.times,
 	})
 }

@@ -14,8 +14,12 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 	if err := r.openStages(o.flow.Stages); err != nil {
 		return nil, err
 	}
+	durability, err := protocol.ParseDurability(string(o.flow.To.Durability))
+	if err != nil {
+		return nil, err
+	}
 	queues := len(o.flow.To.Peers) * o.flow.To.Queue
-	c := inboxConfig{away: 2, wish: max(2*burst, queues), durability: protocol.Received}
+	c := inboxConfig{away: 2, wish: max(2*burst, queues), durability: durability}
 	if hasSum(o.flow.Stages) {
 		c.joins = func(participant int) { r.sums.joins(participant) }
 	} else {
@@ -24,7 +28,6 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 	if err := r.openInbox(o, c); err != nil {
 		return nil, err
 	}
-	var err error
 	if r.sums, err = openReduction(o.flow.Stages, o.region, o.flow.From.Clients, r.total+queues); err != nil {
 		return nil, err
 	}

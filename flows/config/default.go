@@ -85,7 +85,9 @@ func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Meth
 
 func newStore() To { return To{Layout: LayoutPacked, Segment: Segment{Size: GiB}} }
 
-func newPeers() To { return To{Choose: ChooseAll, Queue: 1024, Method: MethodAny} }
+func newPeers() To {
+	return To{Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived}
+}
 
 // Complete fills in the defaults which depend on other settings and rounds sizes
 // up to what they are made of. It may be called again at any time. [Load] and

@@ -143,7 +143,7 @@ func durableText(d time.Duration) string {
 }
 
 func peersDocument(to *To) map[string]any {
-	doc := map[string]any{"rdma": to.RDMA, "choose": string(to.Choose), "queue": to.Queue, "method": string(to.Method), "participant": to.Participant}
+	doc := map[string]any{"rdma": to.RDMA, "choose": string(to.Choose), "queue": to.Queue, "method": string(to.Method), "participant": to.Participant, "durability": string(to.Durability)}
 	if to.Acknowledge != "" {
 		doc["acknowledge"] = string(to.Acknowledge)
 	}

@@ -207,6 +207,9 @@ type To struct {
 	Queue int
 	// Method is how messages go to the peers; MethodAny: as each takes them.
 	Method Method
+	// Durability is what each peer must promise with its acknowledgement, and what clients are told then: [AcknowledgeReceived] and so on. Peers that promise less are not
+	// connected to.
+	Durability Acknowledge
 	// Participant is which one of several senders this flow is, to a peer that adds up the messages of all; 0: its certificate says so, or the peer adds up nothing.
 	Participant int
 	// Acknowledge says when a client hears that its message is stored, with

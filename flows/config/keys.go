@@ -101,6 +101,7 @@ var keys = []key{
 	{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }},
 	{"to.queue", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Queue }},
 	{"to.method", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Method }},
+	{"to.durability", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Durability }},
 	{"to.participant", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Participant }},
 	{"to.listen", aboutServed, served, func(f *Flow) any { return &f.To.Listen }},
 	{"to.cache", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Cache }},

@@ -29,7 +29,7 @@ func TestKinds(t *testing.T) {
 			Durable: GroupCommit, Acknowledge: AcknowledgeDurable,
 		}}},
 		KindNetworkRDMA: {"{to: {" + peers + ", rdma: mlx5_0}, from: {interface: e0}", Flow{From: packets, To: To{
-			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny,
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived,
 		}}},
 		KindStorageRDMA: {"{to: {rdma: mlx5_0, listen: \"h:7472\"}, from: {file: /f}", Flow{From: From{File: "/f"}, To: To{
 			RDMA: "mlx5_0", Listen: "h:7472", Transfer: MiB, Window: 32, Clients: 16,
@@ -41,14 +41,14 @@ func TestKinds(t *testing.T) {
 			Interface: "e1", ZeroCopy: ZeroCopyPrefer, Ring: 4096, Pace: Pace{PaceTimes, 2}, Spin: 50 * time.Microsecond, Late: time.Millisecond,
 		}}},
 		KindRDMARDMA: {"{from: {rdma: \"roce:e\", listen: \":7471\"}, to: {rdma: mlx5_0, " + peers + "}", Flow{From: clients, To: To{
-			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny, Acknowledge: AcknowledgeAll,
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived, Acknowledge: AcknowledgeAll,
 		}}},
 		KindNullStorage: {"{to: {file: /f}, from: {generate: 1KiB, rate: 5}", Flow{From: From{Generate: KiB, Rate: 5}, To: To{
 			File: "/f", Layout: LayoutPacked, Segment: Segment{Size: GiB}, Prepare: PrepareAllocate,
 			Flush: 500 * time.Millisecond, Durable: time.Second,
 		}}},
 		KindNullRDMA: {"{to: {" + peers + ", rdma: mlx5_0}, from: {generate: 64}", Flow{From: From{Generate: 64}, To: To{
-			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny,
+			RDMA: "mlx5_0", Peers: to, Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeReceived,
 		}}},
 		KindNetworkNull: {"{to: {discard: true}, from: {interface: e0}", Flow{From: packets, To: To{Discard: true}}},
 		KindRDMANull:    {"{to: {discard: true}, from: {rdma: \"roce:e\", listen: \":7471\"}", Flow{From: clients, To: To{Discard: true}}},

@@ -97,7 +97,7 @@ func TestFull(t *testing.T) {
 					{Pos: Pos{file, 102, 9}, Sequence: &Sequence{}},
 					{Pos: Pos{file, 103, 9}, Timestamp: &Timestamp{Offset: 8}},
 				},
-				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Peers: []Peer{
+				To: To{RDMA: "mlx5_0", Choose: ChooseHash, Queue: 4096, Method: MethodWrite, Durability: AcknowledgeReceived, Peers: []Peer{
 					{"a", "10.0.0.2:7471", "wal", PolicyDropOldest, Pos{file, 110, 11}},
 					{"b", "storage3.example:7471", "wal", PolicyWait, Pos{file, 114, 11}},
 				}},
@@ -114,54 +114,54 @@ func TestFull(t *testing.T) {
 				Name: "relay", Worker: "main", Pos: Pos{file, 130, 5},
 				From:   From{RDMA: "mlx5_0", Listen: "10.0.0.1:7473", Message: 2 * KiB, Window: 64, Clients: 16, Verify: true, Method: MethodWrite},
 				Stages: []Stage{{Pos: Pos{file, 137, 9}, Sum: &Sum{SumFloat32}}},
-				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Participant: 3, Acknowledge: AcknowledgeMost, Peers: []Peer{
-					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 143, 11}},
-					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 144, 11}},
-					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 145, 11}},
+				To: To{RDMA: "mlx5_0", Choose: ChooseAll, Queue: 1024, Method: MethodAny, Durability: AcknowledgeDurable, Participant: 3, Acknowledge: AcknowledgeMost, Peers: []Peer{
+					{"a", "10.0.0.2:7471", "wal", PolicyWait, Pos{file, 144, 11}},
+					{"b", "10.0.0.3:7471", "wal", PolicyWait, Pos{file, 145, 11}},
+					{"c", "10.0.0.4:7471", "wal", PolicyDisconnect, Pos{file, 146, 11}},
 				}},
 			},
 			{
-				Name: "disk", Worker: "main", Pos: Pos{file, 147, 5},
+				Name: "disk", Worker: "main", Pos: Pos{file, 148, 5},
 				From: From{Device: "/dev/nvme1n1"},
 				To:   To{RDMA: "mlx5_0", Listen: ":7474", Transfer: MiB, Window: 32, Clients: 16},
 			},
 			{
-				Name: "disk-alone", Worker: "main", Pos: Pos{file, 149, 5},
+				Name: "disk-alone", Worker: "main", Pos: Pos{file, 150, 5},
 				From: From{Generate: KiB, Rate: 100000},
 				To: To{Device: "/dev/nvme2n1", Layout: LayoutPacked, Prepare: PrepareNone, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second},
 				Watermarks: Watermarks{High: 8192, Low: 2048},
 			},
 			{
-				Name: "card-alone", Worker: "main", Pos: Pos{file, 160, 5},
+				Name: "card-alone", Worker: "main", Pos: Pos{file, 161, 5},
 				From: From{Interface: "eth4", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority},
 				To:   To{Discard: true},
 			},
 			{
-				Name: "office", Worker: "main", Pos: Pos{file, 162, 5},
+				Name: "office", Worker: "main", Pos: Pos{file, 163, 5},
 				From: From{Interface: "eth7", Interfaces: []string{"eth7", "eth8"}, Comments: []string{"", "out"}, Comment: "in", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Promiscuous: true, Priority: DefaultPriority},
 				To: To{File: "/var/lib/unifiedd/office", Layout: LayoutPacked, Prepare: PrepareAllocate, Segment: Segment{Size: GiB},
 					Flush: 500 * time.Millisecond, Durable: time.Second, Snaplen: 128, KeepFree: -10, Mode: 0o640, Owner: "capture:adm", Comment: "case 7"},
 			},
 			{
-				Name: "volume", Worker: "main", Pos: Pos{file, 173, 5},
+				Name: "volume", Worker: "main", Pos: Pos{file, 174, 5},
 				From: From{Device: "/dev/nvme3n1"},
 				To: To{RDMA: "mlx5_0", Listen: ":4420", Subsystem: "nqn.2026-01.com.example:volume", Hosts: []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"},
 					Keys: "/etc/unifiedd/hosts.keys", Group: AuthFFDHE3072,
-					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 185, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 185, 55}}},
+					ReadOnly: true, Window: 64, Clients: 16, Namespaces: []Namespace{{2, "/srv/second", "", true, Pos{file, 186, 10}}, {3, "", "/dev/nvme5n1", false, Pos{file, 186, 55}}},
 					Subsystems: []Subsystem{{"nqn.2026-01.com.example:other", []string{"nqn.2014-08.org.nvmexpress:uuid:4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a02"}, false,
-						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 189, 24}}}, Pos{file, 187, 11}}}},
+						[]Namespace{{1, "", "/dev/nvme6n1", false, Pos{file, 190, 24}}}, Pos{file, 188, 11}}}},
 			},
 			{
-				Name: "sorted", Worker: "main", Pos: Pos{file, 193, 5},
+				Name: "sorted", Worker: "main", Pos: Pos{file, 194, 5},
 				From: From{
 					Interface: "eth5", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
-					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 198, 11}}, {"rest", "", ActionTake, Pos{file, 199, 11}}},
+					Rules: []Rule{{"noise", "udp port 1900", ActionDrop, Pos{file, 199, 11}}, {"rest", "", ActionTake, Pos{file, 200, 11}}},
 				},
 				To: To{Discard: true},
 			},
 			{
-				Name: "mine", Worker: "main", Pos: Pos{file, 202, 5},
+				Name: "mine", Worker: "main", Pos: Pos{file, 203, 5},
 				From: From{
 					Interface: "eth6", ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority,
 					Object: Object{"/etc/unifiedd/mine.o", "mine", "digest"},
@@ -169,16 +169,16 @@ func TestFull(t *testing.T) {
 				To: To{Discard: true},
 			},
 			{
-				Name: "replay", Worker: "main", Pos: Pos{file, 209, 5},
+				Name: "replay", Worker: "main", Pos: Pos{file, 210, 5},
 				From: From{Files: []string{"/captures/monday.pcapng", "/var/lib/unifiedd/feed"}, Filter: "tcp", Loop: 3},
 				To: To{Interface: "eth9", ZeroCopy: ZeroCopyCopy, Ring: 2048, Pace: Pace{PaceBits, 2.5e8}, Spin: 20 * time.Microsecond,
 					Late: 500 * time.Microsecond, MaxGap: 5 * time.Second},
 			},
 			{
-				Name: "open", Worker: "main", Pos: Pos{file, 224, 5},
+				Name: "open", Worker: "main", Pos: Pos{file, 225, 5},
 				From: From{File: "/srv/open"},
 				To: To{RDMA: "mlx5_0", Listen: ":4421", Subsystem: "nqn.2026-01.com.example:open", AllowAnyHost: true, Window: 128, Clients: 8,
-					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 232, 20}}}},
+					Subsystems: []Subsystem{{"nqn.2026-01.com.example:open2", nil, true, nil, Pos{file, 233, 20}}}},
 			},
 		},
 	}

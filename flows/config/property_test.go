@@ -282,6 +282,7 @@ func drawPeers(t *rapid.T, to *To, kind Kind) {
 	to.Choose = rapid.SampledFrom(allChoices).Draw(t, "choose")
 	to.Queue = rapid.IntRange(1, maxPeerWait).Draw(t, "queue")
 	to.Method = rapid.SampledFrom(peerMethods).Draw(t, "method")
+	to.Durability = rapid.SampledFrom(logAcknowledges).Draw(t, "durability")
 	to.Participant = rapid.IntRange(0, maxParticipant).Draw(t, "participant")
 	if kind == KindRDMARDMA && to.Choose == ChooseAll {
 		to.Acknowledge = rapid.SampledFrom(peerAcknowledges).Draw(t, "acknowledge")

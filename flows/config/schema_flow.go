@@ -119,6 +119,7 @@ func (d *decoder) to(path string, n *yaml.Node, t *To) {
 		"choose":         set(d, &t.Choose, oneOf(allChoices)),
 		"queue":          set(d, &t.Queue, parseInt),
 		"method":         set(d, &t.Method, oneOf(peerMethods)),
+		"durability":     set(d, &t.Durability, oneOf(logAcknowledges)),
 		"participant":    set(d, &t.Participant, parseInt),
 		"acknowledge":    set(d, &t.Acknowledge, parseAcknowledge),
 		"listen":         set(d, &t.Listen, parseText),

@@ -122,6 +122,7 @@ func (v *validator) peers(path string, t *To) {
 	v.check(within(t.Participant, 0, maxParticipant), join(path, "participant"), "%d is not from 0 to %d", t.Participant, maxParticipant)
 	v.check(within(t.Queue, 1, maxPeerWait), join(path, "queue"), "%d is not from 1 to %d", t.Queue, maxPeerWait)
 	v.checkErr(join(path, "method"), member(t.Method, peerMethods))
+	v.checkErr(join(path, "durability"), member(t.Durability, logAcknowledges))
 	all := join(path, "peers")
 	v.check(len(t.Peers) > 0, all, "at least one peer is needed")
 	v.check(len(t.Peers) <= maxPeers, all, "%d peers are too many; at most %d are possible", len(t.Peers), maxPeers)

@@ -180,6 +180,8 @@ func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 		return h, nonsense(protocol.BadSequence)
 	case h.Message < c.Message:
 		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", c.Address, h.Message, c.Message)
+	case h.Durability < c.Durability:
+		return h, fmt.Errorf("%s promises that messages are %v when it acknowledges them, and here they must be %v: say acknowledge: %[3]v there, or durability: %[2]v here", c.Address, h.Durability, c.Durability)
 	case c.Method == ByWrite && !writes:
 		return h, fmt.Errorf("%s takes messages by SEND and grants no memory to write them into: say method: write there, or send here", c.Address)
 	case c.Method == BySend && writes:

@@ -25,11 +25,12 @@ type SenderConfig struct {
 	Connect  connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at each attempt.
 	Settings    *connect.Settings
-	Participant uint32 // which one of several senders whose messages the receiver combines; 0: not said
-	Depth       int    // the most messages that are sent and not done with, or not acknowledged where there are Spares, up to 65536 with those; default 1024
-	Message     uint32 // the longest message, in bytes, its header included
-	Frames      int    // the most frames of a message; default 3
-	Method      Method // how messages go; a receiver that wants it otherwise is not connected to
+	Durability  protocol.Durability // what the receiver's acknowledgements must mean at least; one that promises less is not connected to. 0: anything
+	Participant uint32              // which one of several senders whose messages the receiver combines; 0: not said
+	Depth       int                 // the most messages that are sent and not done with, or not acknowledged where there are Spares, up to 65536 with those; default 1024
+	Message     uint32              // the longest message, in bytes, its header included
+	Frames      int                 // the most frames of a message; default 3
+	Method      Method              // how messages go; a receiver that wants it otherwise is not connected to
 	// Spares is how many messages more than Depth may be sent, if so many are acknowledged: then Done tells of these late, when a few were sent behind
 	// them, which costs less than to tell of each at once.
 	Spares int
