@@ -128,8 +128,8 @@ func (s *state) foretell(f flow, found *remains) error {
 		return fmt.Errorf("%w: the log is to go on at position %d, and its last message is at %d; gaps: %v", ErrLost, end.Next, found.next()-1, end.Gaps)
 	}
 	for session, last := range found.sessions {
-		if end.Sessions[session] != last.Number {
-			return fmt.Errorf("%w: session %x of client %d is to go on behind message %d, and the log has %d", ErrOrder, session, last.Client, end.Sessions[session], last.Number)
+		if end.Sessions.Last(session).Sequence != last.Number {
+			return fmt.Errorf("%w: session %x of client %d is to go on behind message %d, and the log has %d", ErrOrder, session, last.Client, end.Sessions.Last(session).Sequence, last.Number)
 		}
 	}
 	return nil
