@@ -113,7 +113,7 @@ var notOnCards = map[string]string{
 	"Reload": manyWires, "ReloadRefused": manyWires, "ReloadRollsBack": manyWires, "ReloadBroken": manyWires, "ReloadOneAtATime": manyWires, "ReloadMakesRoom": manyWires, "ReloadWhileClosing": manyWires,
 
 	"Log": ofPeers, "LogGoesOn": ofPeers, "LogRot": ofPeers, "LogWritten": ofPeers, "LogOfLongMessages": ofPeers, "LogFullDisk": ofPeers, "LogDiskError": ofPeers, "LogAllocatesNothing": ofPeers,
-	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "IdleConnections": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers, "SumRestart": ofPeers, "SessionOfAnother": ofPeers,
+	"WhereItLanded": "TestWhereItLandedOnVerbs runs it there", "Feed": ofPeers, "Identity": ofPeers, "IdleConnections": ofPeers, "Blocks": ofPeers, "Relay": ofPeers, "Sum": ofPeers, "SumRejects": ofPeers, "SumRestart": ofPeers, "SessionOfAnother": ofPeers, "DefaultsStart": ofPeers, "Needs": ofPeers, "GrantBytes": ofPeers,
 	"LongestRing": noInterface, "RingWhileAway": "a card loses what comes while its own ring is full", "Absences": noInterface, "WorkerAbsent": noInterface, "Floor": noInterface, "Gathers": noInterface, "ExtentsAreShared": noInterface, "RingSpan": noInterface, "FloorOfOneFile": noInterface, "Owner": noInterface,
 	"NullToStorage": noInterface, "NullAllocatesNothing": noInterface, "GeneratorTurns": noInterface, "Level": noInterface, "TimeSlice": noInterface, "TimeSliceOverdue": noInterface,
 	"Replay": sends, "ReplayInPlace": sends, "ReplayReasons": sends, "ReplayDamaged": sends, "ReplayLive": sends, "ReplayStops": sends, "ReplayLinkDown": sends, "ReplayAllocatesNothing": sends,

@@ -141,10 +141,9 @@ func (d *Daemon) worker(name string) *Worker {
 // share is each flow's part of the region, of what RDMA devices leave.
 func (d *Daemon) share() sharing {
 	c, _ := d.running()
-	n := len(c.Flows)
-	frames := max(0, d.devices.frames()-d.devices.taken())
+	frames, extents := c.Share(int(max(0, d.devices.frames()-d.devices.taken())), int(d.region.Extents()))
 	return sharing{
-		config: c, interfaces: &d.nets, frames: int(frames) / n, extents: int(d.region.Extents()) / n, node: d.placed.node,
+		config: c, interfaces: &d.nets, frames: frames, extents: extents, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
 		credentials: d.secret, context: d.options.Context, complete: d.options.Complete, index: d.options.Index, notes: cmp.Or(d.options.Notes, SteeringDir(c)),
 	}

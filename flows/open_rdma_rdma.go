@@ -28,7 +28,7 @@ func openRDMARDMA(o *opening) (*rdmaRDMA, error) {
 	if err := r.openInbox(o, c); err != nil {
 		return nil, err
 	}
-	if r.sums, err = openReduction(o.flow.Stages, o.region, o.flow.From.Clients, r.total+queues); err != nil {
+	if r.sums, err = openReduction(o.flow.Stages, o.region, o.flow.From.Clients, o.flow.From.Window); err != nil {
 		return nil, err
 	}
 	if err := r.openOutbox(o, uint32(o.flow.From.Message), 1, r.queue(&o.flow.To)); err != nil {

@@ -37,6 +37,12 @@ func newOwner(to config.To) (o owner, err error) {
 	return o, nil
 }
 
+// OwnerOf is whose the files of a flow are to be: numbers of user and group, -1 of who makes them.
+func OwnerOf(to config.To) (uid, gid int, err error) {
+	o, err := newOwner(to)
+	return o.uid, o.gid, err
+}
+
 func userID(name string) (int, error) {
 	if id, err := strconv.ParseUint(name, 10, 31); err == nil {
 		return int(id), nil

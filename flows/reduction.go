@@ -2,7 +2,6 @@ package flows
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/bits"
 	"slices"
 	"sync/atomic"
@@ -48,11 +47,8 @@ type partial struct {
 // sessionNumbers is one more than the highest number of a session: twice the most clients.
 const sessionNumbers = 1 << 13
 
-// mostParts bounds the memory that is kept for what is not acknowledged.
-const mostParts = 1 << 20
-
-// openReduction makes one for so many clients, and sums that wait for parts or peers; nil where the stages have no sum.
-func openReduction(all []config.Stage, region *umem.Region, clients, most int) (*reduction, error) {
+// openReduction makes one for so many clients with windows, beyond which none is ahead of what is acknowledged; nil where the stages have no sum.
+func openReduction(all []config.Stage, region *umem.Region, clients, window int) (*reduction, error) {
 	for _, c := range all {
 		if c.Sum == nil {
 			continue
@@ -61,10 +57,7 @@ func openReduction(all []config.Stage, region *umem.Region, clients, most int) (
 		if err != nil {
 			return nil, err
 		}
-		size := 1 << bits.Len(uint(most))
-		if size*clients > mostParts {
-			return nil, fmt.Errorf("a sum of %d clients with %d of them under way is more than is possible: lower clients, window or queue", clients, most)
-		}
+		size := 1 << bits.Len(uint(window))
 		return &reduction{sum: sum, region: region, clients: clients, next: make([]uint64, clients), sums: make([]partial, size), parts: make([]origins, size*clients)}, nil
 	}
 	return nil, nil

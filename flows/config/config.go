@@ -28,7 +28,7 @@ type Region struct {
 	// Extent is the size of one extent, a power of two.
 	Extent Size
 	// Extents is how many extents are carved from the region's end, at most
-	// half of it in all.
+	// half of it in all. [Config.Complete] makes 0 as many as the flows need, and some for those that take what there is.
 	Extents int
 	// Node is the NUMA node the region is bound to; nil: not bound.
 	Node *int

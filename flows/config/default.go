@@ -17,11 +17,10 @@ const segmentUnit = 4 * KiB
 func Default() *Config {
 	return &Config{
 		Region: Region{
-			Size:    256 * MiB,
-			Pages:   Pages2MiB,
-			Frame:   4096,
-			Extent:  MiB,
-			Extents: 16,
+			Size:   256 * MiB,
+			Pages:  Pages2MiB,
+			Frame:  4096,
+			Extent: MiB, // and as many as flows need
 		},
 		Workers: []Worker{NewWorker("main")},
 		Log:     Log{Level: LevelInfo, Format: FormatText},
@@ -100,6 +99,9 @@ func (c *Config) Complete() {
 			f.Worker = c.Workers[0].Name
 		}
 		f.complete(&c.Region)
+	}
+	if c.Region.Extents == 0 {
+		c.Region.Extents = c.defaultExtents()
 	}
 }
 

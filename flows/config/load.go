@@ -59,6 +59,9 @@ func Parse(name string, data []byte, o Options) (*Config, error) {
 	if root := compose(r, text); root != nil {
 		d := newDecoder(r)
 		d.config(root, c)
+		if c.Region.Extents == 0 && o.Running != nil {
+			c.Region.Extents = o.Running.Region.Extents
+		}
 		c.Complete()
 		if d.left >= 0 {
 			validate(r, c, o)

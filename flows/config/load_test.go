@@ -39,7 +39,7 @@ func TestFull(t *testing.T) {
 	want := &Config{
 		Region: Region{
 			Size: 512 * MiB, Pages: Pages2MiB, Frame: 4096,
-			Extent: 512 * KiB, Extents: 32, Node: one(0), Reserve: true,
+			Extent: 512 * KiB, Extents: 256, Node: one(0), Reserve: true,
 		},
 		Workers: []Worker{
 			{Name: "main", CPU: one(1), Wait: WaitSleep, Sleep: 500 * time.Microsecond, Pos: Pos{file, 16, 5}},

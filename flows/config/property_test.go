@@ -169,7 +169,20 @@ func drawConfig(t *rapid.T) *Config {
 			c.Region.Frame = 4096
 		}
 	}
+	for i := range c.Flows {
+		if f := &c.Flows[i]; hasSum(f) { // what is under way is bounded
+			f.From.Window = min(f.From.Window, 64)
+		}
+	}
+	c.Complete() // the flows' messages, by which they need extents
+	needs, _ := c.needs()
+	c.Region.Extents = max(c.Region.Extents, needs.Extents)
+	c.Region.Size = max(c.Region.Size, (2*Size(c.Region.Extents)*c.Region.Extent + Size(needs.Frames*c.Region.Frame)).roundUp(c.Region.Pages.Bytes()))
 	return c
+}
+
+func hasSum(f *Flow) bool {
+	return slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil })
 }
 
 func drawFlow(t *rapid.T, name, worker string) Flow {
@@ -208,7 +221,7 @@ func drawFlow(t *rapid.T, name, worker string) Flow {
 		f.Stages = drawStages(t, kind)
 		drawPeers(t, &f.To, kind)
 	}
-	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork}, kind) && !slices.ContainsFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }) && rapid.Bool().Draw(t, "bounded") {
+	if !slices.Contains([]Kind{KindStorageRDMA, KindStorageNVMe, KindStorageNetwork}, kind) && !hasSum(&f) && rapid.Bool().Draw(t, "bounded") {
 		f.Watermarks.High = rapid.IntRange(minHigh, 8192).Draw(t, "high")
 		f.Watermarks.Low = rapid.IntRange(1, f.Watermarks.High-1).Draw(t, "low")
 	}

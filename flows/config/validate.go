@@ -19,8 +19,6 @@ const (
 	maxRegion   = 64 * TiB
 	minExtent   = 256 * KiB
 	maxExtent   = 64 * MiB
-	perFlow     = 2 // extents: one is filled while another is written
-	perReplay   = 5 // of captures that are read: the longest packet's block lies in three of the smallest
 	maxCPU      = 8191
 	maxNode     = 1023
 	maxName     = 32
@@ -47,17 +45,12 @@ type validator struct {
 	*report
 	*Config
 	Options
-	onDisk  int // flows which write to storage
-	replays int // flows which read captures
-	long    int // extents for messages of the flows checked so far
-
 	devices map[string]netdev.Device // interfaces that were found, by name
 	link    linktype.Type            // of the packets that filters of the flow are about that is being checked
 }
 
 func validate(r *report, c *Config, o Options) {
 	v := &validator{report: r, Config: c, Options: o, devices: map[string]netdev.Device{}}
-	v.onDisk, v.replays = v.countOnDisk()
 	v.region()
 	v.workers()
 	v.services()
@@ -105,32 +98,10 @@ func (v *validator) extents() {
 		v.refuse("region.extents", fmt.Errorf("at least 1 is needed"))
 		return
 	}
-	if uint64(r.Extents) > uint64(r.Size/2/r.Extent) {
-		v.refuse(v.first("region.extents", "region.extent", "region.size"), wrong(
-			"lower region.extents or raise region.size",
-			"%d extents of %s do not fit half of a region of %s", r.Extents, r.Extent, r.Size))
-	}
-	if need := v.extentsTaken(); r.Extents < need {
-		v.refuse(v.first("region.extents", "flows"), wrong("raise region.extents",
-			"%d extents are too few: %d flows need %d", r.Extents, v.onDisk+v.replays, need))
+	if r.Frame == 2048 || r.Frame == 4096 {
+		v.needed()
 	}
 }
-
-// countOnDisk is how many flows write to storage, and how many read captures.
-func (v *validator) countOnDisk() (n, replays int) {
-	for i := range v.Flows {
-		switch v.ends(index("flows", i), &v.Flows[i]).kind() {
-		case KindNetworkStorage, KindRDMAStorage, KindNullStorage:
-			n++
-		case KindStorageNetwork:
-			replays++
-		}
-	}
-	return n, replays
-}
-
-// extentsTaken is how many extents the flows need that write to storage or read captures.
-func (v *validator) extentsTaken() int { return perFlow*v.onDisk + perReplay*v.replays }
 
 // first is the first of some paths which is in the file, or the very first.
 func (v *validator) first(paths ...string) string {

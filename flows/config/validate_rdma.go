@@ -3,6 +3,8 @@ package config
 import (
 	"cmp"
 	"fmt"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
 // Bounds of what is about RDMA. A log's records are pcapng blocks, of which readers
@@ -80,9 +82,7 @@ func (v *validator) clients(path string, f *Flow) {
 	}
 	if err := v.message(f); err != nil {
 		v.refuse(join(path, "message"), err)
-		return
 	}
-	v.room(path, from)
 }
 
 // message says what is wrong with the length of the longest payload.
@@ -97,22 +97,25 @@ func (v *validator) message(f *Flow) error {
 	case f.Kind() == KindRDMAStorage && m > maxLogged:
 		return fmt.Errorf("at most %d is possible in a log", maxLogged)
 	}
+	if f.Kind() == KindRDMAStorage {
+		return v.batch(f)
+	}
 	return nil
 }
 
-// room checks that long messages have somewhere to land: with fewer than window
-// times clients, each client may have fewer under way, but one it must have.
-func (v *validator) room(path string, f *From) {
-	if v.Region.InFrame(f.Message) || !within(f.Clients, 1, maxClients) || v.explained("region.extents") {
-		return
+// batch says of a log when its longest record is too long for a batch, on the disk with the smallest blocks.
+func (v *validator) batch(f *Flow) error {
+	const block = 512
+	most := uint64(f.To.Segment.Size) / 4
+	if f.To.Layout == LayoutPacked {
+		most = min(most, uint64(v.Region.Extent))
 	}
-	left := v.Region.Extents - v.extentsTaken() - v.long
-	v.long += f.Clients
-	if left < f.Clients {
-		v.refuse(v.first(join(path, "message"), join(path, "clients"), path), wrong("lower it or clients, or raise region.extents",
-			"messages which do not fit frames of %d land in extents, one for each of %d clients at least; %d are left",
-			v.Region.Frame, f.Clients, max(left, 0)))
+	need := uint64(pcapng.PacketBlockLen(64+uint32(f.From.Message)+pcapng.NumberLen, block)) + 2*block
+	if need > most && most > 0 {
+		return wrong("lower it, or raise segment.size and, with layout packed, region.extent",
+			"records of %d bytes need %d in a batch, which has %d at most: a quarter of segment.size and, with layout packed, region.extent", f.From.Message, need, most)
 	}
+	return nil
 }
 
 // peers checks the end of a flow which sends.

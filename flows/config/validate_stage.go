@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"net"
 )
 
@@ -71,6 +72,7 @@ func (v *validator) sum(path string, s *Sum, f *Flow) {
 	}
 	if v.need(join(path, "type"), string(s.Type), "the type of the elements") {
 		v.checkErr(join(path, "type"), member(s.Type, allSumTypes))
+		v.parts(path, &f.From)
 	}
 }
 
@@ -153,5 +155,15 @@ func (v *validator) addresses(path string, s *Set) {
 	v.check(!s.IPDestination.Is4In6(), to, "%s is an address of IPv4 written as one of IPv6", s.IPDestination)
 	if s.IPSource.IsValid() && s.IPDestination.IsValid() && s.IPSource.Is4() != s.IPDestination.Is4() {
 		v.refuse(v.first(to, from), wrong("make them two stages", "%s and %s are of different versions of IP", s.IPSource, s.IPDestination))
+	}
+}
+
+// maxParts is how many parts of sums may be under way: windows of all clients, each a power of two more than the setting.
+const maxParts = 1 << 20
+
+// parts checks that what is known of parts that are not acknowledged stays small.
+func (v *validator) parts(path string, from *From) {
+	if n := from.Clients << bits.Len(uint(max(0, from.Window))); n > maxParts {
+		v.refuse(path, wrong("lower from.clients or from.window", "a sum of %d clients with windows of %d has %d parts under way; %d are possible", from.Clients, from.Window, n, maxParts))
 	}
 }

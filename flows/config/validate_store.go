@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -67,10 +68,22 @@ func (v *validator) target(path string, t *To) {
 	case v.settled[file] || v.settled[device]:
 	case v.given(file, t.File):
 		v.checkErr(file, checkPrefix(t.File))
+		v.noDevice(file, t)
 		v.check(!t.Force, join(path, "force"), "has a meaning only for a device")
 	default:
 		v.checkErr(device, checkPath(t.Device, maxPath))
 		v.onDevice(path, t)
+	}
+}
+
+// noDevice refuses names of devices and of what the kernel shows as files: segments beside them are no files on a disk. Commands that have one file, or none, may
+// name those.
+func (v *validator) noDevice(path string, t *To) {
+	for _, dir := range []string{"/dev/", "/proc/", "/sys/"} {
+		if !t.Exact && strings.HasPrefix(t.File, dir) && !strings.HasPrefix(t.File, "/dev/shm/") {
+			v.refuse(path, wrong("say to: {discard: true} to keep nothing, to: {device: …} for a disk, or name a place on a disk's file system",
+				"segments cannot be files in %s", dir))
+		}
 	}
 }
 

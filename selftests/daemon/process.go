@@ -58,7 +58,7 @@ func (l *Log) String() string {
 func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Daemon {
 	t.Helper()
 	file, socket := filepath.Join(dir, "unifiedd.yaml"), filepath.Join(dir, "control.sock")
-	if err := os.WriteFile(file, []byte("control: {socket: "+socket+"}\n"+text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("control: {socket: "+socket+"}\n"+text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	d := &Daemon{Socket: socket, Log: new(Log), Exited: make(chan struct{}), program: program, cmd: e.Command(program, "run", "-c", file)}

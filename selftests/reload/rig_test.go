@@ -5,36 +5,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
 // program is the path of the program under test, and flowTest that of its clients, built once.
 var program, flowTest string
 
-func TestMain(m *testing.M) { os.Exit(withPrograms(m.Run)) }
-
-// withPrograms builds the programs for run and removes them afterwards.
-func withPrograms(run func() int) int {
-	dir, err := os.MkdirTemp("", "unifiedd-reload-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program, flowTest = filepath.Join(dir, "unifiedd"), filepath.Join(dir, "unified-flow-test")
-	build := exec.Command("go", "build", "-o", dir, "github.com/unifiedd/unifiedd/cmd/unifiedd", "github.com/unifiedd/unifiedd/selftests/unified-flow-test")
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build the programs under test:", err)
-		return 1
-	}
-	return run()
-}
+func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
 
 // wire is a veth pair between the namespaces, beside that for RDMA. Its ends have the same name.
 type wire struct {

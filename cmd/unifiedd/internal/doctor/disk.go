@@ -107,6 +107,10 @@ func (p place) room() Check {
 		return unknown(name, "%v", err)
 	}
 	free := fs.Bavail * uint64(fs.Bsize)
+	if keep := p.flow.To.KeepFree.Of(fs.Blocks * uint64(fs.Bsize)); p.hasFlow && keep > free {
+		return fail(name, "%s, and keep_free leaves %s free: the flow waits until there is more", mebibytes(free), mebibytes(keep)).
+			with("free space, or lower keep_free")
+	}
 	segment := uint64(config.NewFlow("").To.Segment.Size)
 	if p.hasFlow {
 		segment = uint64(p.flow.To.Segment.Size)

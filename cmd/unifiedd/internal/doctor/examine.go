@@ -29,5 +29,6 @@ func Examine(o Options) *Report {
 		r.add("disk "+path, disk(path, n))
 	}
 	r.addRDMA(n)
+	r.addFlows(n)
 	return r
 }

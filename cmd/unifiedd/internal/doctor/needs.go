@@ -27,6 +27,9 @@ func newNeeds(o Options) needs {
 		if len(o.Interfaces) == 0 && f.From.Mirror == "" { // copies need nothing of the card
 			n.interfaces = append(n.interfaces, f.From.All()...)
 		}
+		if len(o.Interfaces) == 0 && f.To.Interface != "" {
+			n.interfaces = append(n.interfaces, f.To.Interface)
+		}
 		n.disks = append(n.disks, target(f.To))
 	}
 	if len(n.interfaces) == 0 && !n.given { // flows need not have one

@@ -1,4 +1,5 @@
-package starter
+// Package files knows the files and devices of a configuration that are there before the daemon starts, and whether a process may open them.
+package files
 
 import (
 	"errors"
@@ -21,8 +22,8 @@ type File struct {
 	Secret  bool // nobody but the user may read it
 }
 
-// files are those of a configuration. The daemon makes none of them.
-func files(c *config.Config) []File {
+// Of are those of a configuration. The daemon makes none of them.
+func Of(c *config.Config) []File {
 	all := []File{
 		{Setting: "tls.certificate", Path: c.TLS.Certificate}, {Setting: "tls.key", Path: c.TLS.Key}, {Setting: "tls.authority", Path: c.TLS.Authority},
 	}
@@ -55,26 +56,40 @@ func present(name string) []string {
 		return []string{name}
 	}
 	found, _ := filepath.Glob(name + "-*") // a name that is no pattern has no segments
+	if found == nil {
+		return []string{name}
+	}
 	return found
 }
 
-// checkFiles says of each file whether this process may not open it. Whether it is there,
+// Check says of each file whether this process may not open it. Whether it is there,
 // and is what it must be, is for those to say who open it.
-func checkFiles(files []File, uid uint32) error {
+func Check(files []File, uid uint32) error {
 	var errs []error
 	for _, f := range files {
-		mode, verb := uint32(unix.R_OK), "read"
-		if f.Write {
-			mode, verb = unix.R_OK|unix.W_OK, "write"
-		}
-		switch err := unix.Faccessat(unix.AT_FDCWD, f.Path, mode, unix.AT_EACCESS); {
-		case errors.Is(err, unix.EACCES):
-			errs = append(errs, fmt.Errorf("%s: %s %s as user %d: %w (%s)", f.Setting, verb, f.Path, uid, err, f.remedy(uid)))
-		case errors.Is(err, unix.EROFS):
-			errs = append(errs, fmt.Errorf("%s: %s %s: %w (%s)", f.Setting, verb, f.Path, err, readOnly(f.Path)))
+		if err, remedy := f.Access(uid); errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
+			errs = append(errs, fmt.Errorf("%s: %w (%s)", f.Setting, err, remedy))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Access says why this process, of a user, may not open the file, or that it is not there, and what mends that.
+func (f File) Access(uid uint32) (err error, remedy string) {
+	mode, verb := uint32(unix.R_OK), "read"
+	if f.Write {
+		mode, verb = unix.R_OK|unix.W_OK, "write"
+	}
+	switch err := unix.Faccessat(unix.AT_FDCWD, f.Path, mode, unix.AT_EACCESS); {
+	case err == nil:
+		return nil, ""
+	case errors.Is(err, unix.EACCES):
+		return fmt.Errorf("%s %s as user %d: %w", verb, f.Path, uid, err), f.remedy(uid)
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%s %s: %w", verb, f.Path, err), ReadOnly(f.Path)
+	default:
+		return fmt.Errorf("%s %s: %w", verb, f.Path, err), "make it, or name another"
+	}
 }
 
 // remedy is what lets the user open the file.
@@ -92,7 +107,7 @@ func (f File) remedy(uid uint32) string {
 	return fmt.Sprintf("let the user, with chown or with setfacl -m u:%d:%s %s; the user must reach its directory as well", uid, letters, f.Path)
 }
 
-// readOnly is the remedy where a file system is mounted read-only.
-func readOnly(path string) string {
+// ReadOnly is the remedy where a file system is mounted read-only.
+func ReadOnly(path string) string {
 	return "mount the file system for writing; in a unit of systemd with ProtectSystem add ReadWritePaths=" + path
 }

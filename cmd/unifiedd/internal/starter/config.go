@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/caps"
@@ -14,7 +15,7 @@ import (
 
 // For is what a daemon with this configuration needs.
 func For(c *config.Config) Options {
-	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: flows.SteeringDir(c), Files: files(c)}
+	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: flows.SteeringDir(c), Files: files.Of(c)}
 	o.Dirs = append(o.Dirs, filepath.Dir(c.Control.Socket))
 	for _, f := range c.Flows {
 		if f.From.Beside != "" {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 )
@@ -17,7 +18,7 @@ func TestFor(t *testing.T) {
 	want := Options{
 		User: "capture", Keep: Needed,
 		Dirs: []string{"/run/unifiedd", "/data/cap"}, Sockets: []string{"/run/unifiedd/control.sock"}, Steering: "/run/unifiedd",
-		Files: []File{{Setting: "flow device: to.device", Path: "/dev/nvme0n1", Write: true}},
+		Files: []files.File{{Setting: "flow device: to.device", Path: "/dev/nvme0n1", Write: true}},
 	}
 	if diff := cmp.Diff(want, For(c)); diff != "" {
 		t.Errorf("what it needs (-want +got):\n%s", diff)

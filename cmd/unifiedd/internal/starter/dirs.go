@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
@@ -63,7 +64,7 @@ func checkDirs(dirs []string, uid uint32) error {
 	for _, dir := range dirs {
 		err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS)
 		if errors.Is(err, unix.EROFS) {
-			return fmt.Errorf("use directory %s: %w (%s)", dir, err, readOnly(dir))
+			return fmt.Errorf("use directory %s: %w (%s)", dir, err, files.ReadOnly(dir))
 		}
 		if err != nil {
 			return fmt.Errorf("use directory %s as user %d: %w (run: install -d -o %d %s)", dir, uid, err, uid, dir)

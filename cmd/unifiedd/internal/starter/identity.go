@@ -41,6 +41,15 @@ func lookUp(name string) (*identity, error) {
 	return newIdentity(entry)
 }
 
+// LookUp finds a user by name or number, and the groups that a daemon of it has.
+func LookUp(name string) (uid, gid uint32, groups []uint32, err error) {
+	u, err := lookUp(name)
+	if err != nil || u == nil {
+		return 0, 0, nil, err
+	}
+	return u.uid, u.gid, u.groups, nil
+}
+
 // CheckUser says why nothing can be of a user.
 func CheckUser(name string) error {
 	_, err := lookUp(name)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/seccomp"
 	"github.com/unifiedd/unifiedd/umem"
@@ -62,7 +63,7 @@ type Options struct {
 	// directory, the starter makes it, as tcpdump does; empty: there is none.
 	File string
 	// Files are those that must be open to the daemon's user. They are left as they are.
-	Files []File
+	Files []files.File
 	// Announce has the starter say on standard error how many pages it adds.
 	Announce bool
 }
@@ -173,7 +174,7 @@ func (o Options) goOn(memory *umem.Memory) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, err
 	}
-	if err := errors.Join(checkDirs(o.Dirs, self.UID.Effective), checkFiles(o.Files, self.UID.Effective)); err != nil {
+	if err := errors.Join(checkDirs(o.Dirs, self.UID.Effective), files.Check(o.Files, self.UID.Effective)); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{Daemon: true, Missing: o.Keep.Minus(self.Effective), Memory: memory, OwnStdout: os.Getenv(ownStdout) != ""}

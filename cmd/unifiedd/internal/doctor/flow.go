@@ -1,0 +1,174 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/rdma/verbs"
+)
+
+// addFlows examines what the configuration names besides interfaces and places to write: files that are read, addresses, RDMA devices, users.
+func (r *Report) addFlows(n needs) {
+	if !n.given {
+		return
+	}
+	r.add("files", readable(n.Config))
+	var addresses []Check
+	if n.Metrics.Listen != "" {
+		addresses = append(addresses, address("metrics.listen", "tcp", n.Metrics.Listen))
+	}
+	var devices, users []Check
+	for i := range n.Flows {
+		f := &n.Flows[i]
+		named := func(key string) string { return fmt.Sprintf("flow %s: %s", f.Name, key) }
+		if f.From.Listen != "" {
+			addresses = append(addresses, address(named("from.listen"), "tcp", f.From.Listen))
+		}
+		if f.To.Listen != "" {
+			addresses = append(addresses, address(named("to.listen"), "tcp", f.To.Listen))
+		}
+		if f.From.RDMA != "" {
+			devices = append(devices, rdmaNamed(named("from.rdma"), f.From.RDMA))
+		}
+		if f.To.RDMA != "" {
+			devices = append(devices, rdmaNamed(named("to.rdma"), f.To.RDMA))
+		}
+		if f.To.Owner != "" {
+			users = append(users, owner(named("to.owner"), f.To))
+		}
+	}
+	r.add("addresses", addresses)
+	r.add("RDMA devices of flows", devices)
+	r.add("owners of files", users)
+}
+
+// readable says of each file whether the daemon's user may open it.
+func readable(c *config.Config) (checks []Check) {
+	all := files.Of(c)
+	err := asUser(c.User, func(uid uint32) {
+		for _, f := range all {
+			verb := "readable"
+			if f.Write {
+				verb = "writable"
+			}
+			if err, remedy := f.Access(uid); err != nil {
+				checks = append(checks, fail(f.Setting, "%v", err).with("%s", remedy))
+			} else {
+				checks = append(checks, ok(f.Setting, "%s is %s", f.Path, verb))
+			}
+		}
+	})
+	if err != nil {
+		return append(checks, fail("user", "%v", err))
+	}
+	return checks
+}
+
+// asUser runs f on a thread with the rights to files that the user of a daemon has, where this process may take them.
+func asUser(name string, f func(uid uint32)) error {
+	self := uint32(os.Geteuid())
+	if name == "" || self != 0 {
+		f(self)
+		return nil
+	}
+	uid, gid, groups, err := starter.LookUp(name)
+	if err != nil {
+		return err
+	}
+	done := make(chan error)
+	go func() { // the thread ends with the goroutine, since it is not unlocked
+		runtime.LockOSThread()
+		err := threadUser(uid, gid, groups)
+		if err == nil {
+			f(uid)
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// threadUser gives the thread the rights to files of a user.
+func threadUser(uid, gid uint32, groups []uint32) error {
+	var first *uint32
+	if len(groups) > 0 {
+		first = &groups[0]
+	}
+	if err := setGroups(len(groups), first); err != nil {
+		return fmt.Errorf("take the groups of user %d: %w", uid, err)
+	}
+	if err := errors.Join(unix.Setfsgid(int(gid)), unix.Setfsuid(int(uid))); err != nil {
+		return fmt.Errorf("take the rights of user %d: %w", uid, err)
+	}
+	return nil
+}
+
+// address says whether a program of this machine can listen at an address.
+func address(name, kind, at string) Check {
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return fail(name, "%v", err) // which the configuration's checks have found
+	}
+	l, err := net.Listen(kind, net.JoinHostPort(host, "0"))
+	if err != nil {
+		return fail(name, "%s: %v", at, err).with("name an address of this machine, or leave the host out: %s", strings.TrimPrefix(at, host))
+	}
+	_ = l.Close()
+	return ok(name, "%s can be listened at", at)
+}
+
+// rdmaNamed says whether an RDMA device is there.
+func rdmaNamed(name, device string) Check {
+	iface, soft := config.SoftDevice(device)
+	if !soft {
+		m, err := verbs.Examine()
+		if err != nil {
+			return fail(name, "%s: %v", device, err)
+		}
+		var all []string
+		for _, d := range m.Devices {
+			if all = append(all, d.Name); d.Name == device {
+				return ok(name, "%s is there", device)
+			}
+		}
+		there := "there is none"
+		if all != nil {
+			there = "there are: " + strings.Join(all, ", ")
+		}
+		return fail(name, "%s: no such RDMA device (%s)", device, there).with("say roce:INTERFACE for RoCE in software")
+	}
+	link, err := netlink.LinkByName(iface)
+	switch {
+	case err != nil:
+		return fail(name, "%s: interface %s: %v", device, iface, err).with("ip link, for those there are")
+	case link.Attrs().Flags&net.FlagUp == 0:
+		return fail(name, "%s: interface %s is down", device, iface).with("ip link set %s up", iface)
+	}
+	return ok(name, "%s: interface %s is up", device, iface)
+}
+
+// owner says whether files can be given to who is to have them.
+func owner(name string, to config.To) Check {
+	uid, gid, err := flows.OwnerOf(to)
+	if err != nil {
+		return advised(fail, name, err.Error())
+	}
+	who := func(id int) string {
+		if id < 0 {
+			return "as made"
+		}
+		return strconv.Itoa(id)
+	}
+	return ok(name, "%s is user %s, group %s", to.Owner, who(uid), who(gid))
+}

@@ -1,0 +1,198 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Needs is how much of the region a flow takes at least, besides the rings of interfaces and what RDMA devices take.
+type Needs struct {
+	Frames, Extents int
+	// Own is how many of the frames are for the flow's own messages, such as headers and acknowledgements: they are no part of its share.
+	Own int
+	// Exact says that the flow takes that much and no more. Others share what is left.
+	Exact bool
+}
+
+// What flows need besides messages and blocks; the flows' own packages have the same numbers, and a test compares them.
+const (
+	perFlow      = 2   // extents of one to storage: one is filled while another is written
+	perReplay    = 5   // of captures that are read: the longest packet's block lies in three of the smallest
+	logFrames    = 128 // frames of messages that a log has at once
+	slotFrames   = 640 // in the slot layout
+	logExtents   = 4   // messages in extents that a log has at once
+	slotExtents  = 8   // in the slot layout
+	relayed      = 2   // messages that a relay has at once
+	defaultShare = 16  // extents for flows that take what there is
+	blockReads   = 64  // at the disk at once
+	blockShared  = 32  // extents that belong to no client
+	blockFrames  = 16  // of one request, where what was read is kept
+	grantBytes   = 256 // bytes of the longest message of a peer
+	control      = 64  // bytes of a control message
+	completion   = 16  // bytes of an NVMe completion
+)
+
+// Needs is what a flow of this configuration needs. Of one with mistakes in what it depends on it is nothing.
+func (f *Flow) Needs(r *Region) Needs {
+	kind := f.Kind()
+	switch window, clients := max(f.From.Window, f.To.Window), max(f.From.Clients, f.To.Clients); {
+	case kind == KindNetworkStorage, kind == KindNullStorage, kind == KindStorageNetwork, kind == KindNetworkRDMA, kind == KindNullRDMA:
+	case !within(window, 1, maxWindow), !within(clients, 1, maxClients), f.To.Transfer > maxTransfer, f.To.Cache > maxRegion, f.From.Message > maxExtent:
+		return Needs{}
+	}
+	switch kind {
+	case KindNetworkStorage, KindNullStorage:
+		return Needs{Extents: perFlow}
+	case KindStorageNetwork:
+		return Needs{Extents: perReplay}
+	case KindRDMAStorage:
+		frames, extents := logFrames, logExtents
+		if f.To.Layout == LayoutSlot {
+			frames, extents = slotFrames, slotExtents
+		}
+		n := f.From.needs(r, frames, extents)
+		n.Extents += perFlow
+		return n
+	case KindRDMANull:
+		return f.From.needs(r, relayed, relayed)
+	case KindRDMARDMA:
+		n, peers := f.From.needs(r, relayed, relayed), f.To.headers(r)
+		return Needs{Frames: n.Frames + peers, Extents: n.Extents, Own: n.Own + peers}
+	case KindNetworkRDMA, KindNullRDMA:
+		peers := f.To.headers(r)
+		return Needs{Frames: peers, Own: peers}
+	case KindStorageRDMA:
+		return f.To.blocks(r)
+	case KindStorageNVMe:
+		return f.To.hosts(r)
+	}
+	return Needs{}
+}
+
+// needs is what messages of clients need: each client's window, and those that the rest of the flow has. Of long messages it is one for each client.
+func (f *From) needs(r *Region, frames, extents int) Needs {
+	n := Needs{Own: f.Clients} // acknowledgements
+	if f.Method == MethodWrite {
+		n.Own += f.Window * f.Clients // what tells of writes
+	}
+	n.Frames = n.Own
+	if !r.InFrame(f.Message) {
+		n.Extents = f.Clients + extents
+		return n
+	}
+	n.Frames += f.Window*f.Clients + frames
+	return n
+}
+
+// headers is what senders to peers take: a header for each message that waits, and room for what the peers say.
+func (t *To) headers(r *Region) int {
+	if len(t.Peers) > maxPeers || !within(t.Queue, 1, maxPeerWait) {
+		return 0
+	}
+	said := pieces(Size(min(max(2*t.Queue+2, 32), 64)), max(1, uint64(r.Frame)/grantBytes))
+	return len(t.Peers) * (pieces(Size(t.Queue*control), uint64(r.Frame)) + said)
+}
+
+// blocks is what a server of blocks takes whose device has blocks of a frame or less.
+func (t *To) blocks(r *Region) Needs {
+	frame, most := uint64(r.Frame), 1
+	if t.Cache > 0 {
+		most = min(pieces(t.Transfer, frame)+1, blockFrames)
+	}
+	n := Needs{Exact: true, Frames: most*t.Clients + max(blockReads, most)}
+	switch each := pieces(t.Transfer, uint64(r.Extent)); {
+	case uint64(t.Transfer) > frame:
+		n.Extents = each*t.Clients + max(blockShared, each) + int(uint64(t.Cache)/2/uint64(r.Extent))
+		n.Frames += int(uint64(t.Cache) / 2 / frame)
+	default:
+		n.Frames += int(uint64(t.Cache) / frame)
+	}
+	n.Frames += pieces(Size(t.Clients*(3*t.Window+1)*control), frame)
+	return n
+}
+
+// hosts is what an NVMe target takes.
+func (t *To) hosts(r *Region) Needs {
+	slots, frame := t.Clients*t.Window, uint64(r.Frame)
+	return Needs{
+		Exact: true, Extents: t.Clients + t.Clients/2,
+		Frames: slots + 4*t.Clients + pieces(Size(slots*control), frame) + pieces(Size(2*slots*completion), frame),
+	}
+}
+
+func pieces(n Size, each uint64) int { return int((uint64(n) + each - 1) / each) }
+
+// needs are those of all flows: what they need in all, and what those take of it who take no more.
+func (c *Config) needs() (all, exact Needs) {
+	for i := range c.Flows {
+		n := c.Flows[i].Needs(&c.Region)
+		all.Frames, all.Extents = all.Frames+n.Frames, all.Extents+n.Extents
+		exact.Frames += n.Own
+		if n.Exact {
+			exact.Frames, exact.Extents = exact.Frames+n.Frames, exact.Extents+n.Extents
+		}
+	}
+	return all, exact
+}
+
+// Share is a flow's part of what so many frames and extents leave to those that take what there is.
+func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
+	_, exact := c.needs()
+	others := 0
+	for i := range c.Flows {
+		if !c.Flows[i].Needs(&c.Region).Exact {
+			others++
+		}
+	}
+	others = max(1, others)
+	return max(0, frames-exact.Frames) / others, max(0, extents-exact.Extents) / others
+}
+
+// defaultExtents is how many there are where the configuration does not say it: some more than the flows need, where they fit.
+func (c *Config) defaultExtents() int {
+	r := &c.Region
+	if r.Frame <= 0 || r.Extent == 0 {
+		return defaultShare
+	}
+	all, exact := c.needs()
+	half := int(min(r.Size/2/r.Extent, maxRegion))
+	return max(1, all.Extents, min(exact.Extents+defaultShare, half))
+}
+
+// needed checks that the region has what the flows need.
+func (v *validator) needed() {
+	r := &v.Region
+	all, _ := v.needs()
+	if r.Extents < all.Extents {
+		v.refuse(v.first("region.extents", "region.size", "flows"), wrong("raise region.extents, and region.size, of which they are half at most; or lower clients, message, transfer or cache",
+			"%d extents are too few: the flows need %d%s", r.Extents, all.Extents, v.each(func(n Needs) int { return n.Extents })))
+		return
+	}
+	if most := int(r.Size / 2 / r.Extent); r.Extents > most {
+		v.refuse(v.first("region.extents", "region.extent", "region.size"), wrong("raise region.size, or lower region.extents if more than the flows need",
+			"%d extents of %s do not fit half of a region of %s; the flows need %d%s", r.Extents, r.Extent, r.Size, all.Extents, v.each(func(n Needs) int { return n.Extents })))
+		return
+	}
+	if have := int(uint64(r.Size)/uint64(r.Frame)) - int(uint64(r.Extents)*uint64(r.Extent)/uint64(r.Frame)); have < all.Frames {
+		v.refuse(v.first("region.size", "region", "flows"), wrong("raise region.size, or lower clients, window or cache",
+			"%d frames beside the extents are too few: the flows need %d%s", have, all.Frames, v.each(func(n Needs) int { return n.Frames })))
+	}
+}
+
+// each says what each flow needs that needs some: the first few.
+func (v *validator) each(of func(Needs) int) string {
+	const most = 8
+	var all []string
+	for i := range v.Flows {
+		if n := of(v.Flows[i].Needs(&v.Region)); n > 0 {
+			all = append(all, fmt.Sprintf("%s %d", v.Flows[i].Name, n))
+		}
+	}
+	if len(all) > most {
+		all = append(all[:most], "…")
+	}
+	if all == nil {
+		return ""
+	}
+	return " (" + strings.Join(all, ", ") + ")"
+}

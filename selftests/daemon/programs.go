@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// WithPrograms builds the daemon and unified-flow-test for run, says where they are, and removes them afterwards.
+func WithPrograms(run func() int, unifiedd, flowTest *string) int {
+	dir, err := os.MkdirTemp("", "unifiedd-programs-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*unifiedd, *flowTest = filepath.Join(dir, "unifiedd"), filepath.Join(dir, "unified-flow-test")
+	build := exec.Command("go", "build", "-o", dir, "github.com/unifiedd/unifiedd/cmd/unifiedd", "github.com/unifiedd/unifiedd/selftests/unified-flow-test")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build the programs under test:", err)
+		return 1
+	}
+	return run()
+}

@@ -1,0 +1,222 @@
+package documents
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/daemon"
+)
+
+// root is the top of the source tree.
+const root = "../.."
+
+// program and flowTest are the paths of the programs, built once.
+var program, flowTest string
+
+func TestMain(m *testing.M) { os.Exit(daemon.WithPrograms(m.Run, &program, &flowTest)) }
+
+// document is a configuration of a document.
+type document struct{ name, text string }
+
+// fence is a block of YAML in a document.
+var fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$")
+
+// documents are the configurations that users are shown. Where one shows only where a flow comes from, the rest is added.
+func documents(t *testing.T) (all []document) {
+	t.Helper()
+	names, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range append(names, root+"/README.md") {
+		if filepath.Base(name) == "decisions.md" { // of the time when they were made
+			continue
+		}
+		for i, m := range fence.FindAllStringSubmatch(read(t, name), -1) {
+			text := m[1]
+			if strings.HasPrefix(text, "from:") {
+				text = "flows:\n  - name: shown\n    to: {file: /var/lib/unifiedd/shown}\n    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ") + "\n"
+			}
+			all = append(all, document{fmt.Sprintf("%s.%d", filepath.Base(name), i+1), text})
+		}
+	}
+	return append(all, document{"unifiedd.yaml", read(t, root+"/packaging/unifiedd.yaml")})
+}
+
+func read(t *testing.T, name string) string {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// machine is one that has what the documents name: interfaces eth1 and eth2 with address 10.0.0.1, a user unifiedd, /var/lib/unifiedd with an image, and
+// /etc/unifiedd. What is on this machine stays untouched: the daemon has mounts of its own.
+type machine struct {
+	*testenv.Pair
+	dir     string
+	wrapper string // the program with those mounts
+}
+
+func newMachine(t *testing.T) *machine {
+	t.Helper()
+	m := &machine{Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t)}
+	for i, name := range []string{"eth1", "eth2"} {
+		m.A.Run(t, "ip", "link", "add", name, "mtu", "4200", "type", "veth", "peer", "name", name, "netns", m.B.Name)
+		for _, e := range []*testenv.End{&m.A, &m.B} {
+			e.Run(t, "ip", "link", "set", name, "mtu", fmt.Sprint(1500+2700*i), "up")
+		}
+	}
+	m.B.Run(t, "ip", "address", "add", "10.0.0.1/24", "dev", "eth2")
+	m.A.Run(t, "ip", "address", "add", "10.0.0.9/24", "dev", "eth2")
+	for path := m.dir; strings.HasPrefix(path, os.TempDir()+"/"); path = filepath.Dir(path) { // so that the daemon's user reaches it
+		if err := os.Chmod(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(m.dir, 0o777); err != nil { // whose control socket is there
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"lib/unifiedd", "run", "etc/unifiedd", "work"} {
+		if err := os.MkdirAll(filepath.Join(m.dir, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	passwd, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.write(t, "etc/passwd", fmt.Sprintf("%sunifiedd:x:%d:%[2]d::/nonexistent:/usr/sbin/nologin\n", others(string(passwd)), user), 0o644)
+	m.write(t, "mine.c", code(t), 0o644)
+	run(t, "clang", "-O2", "-g", "-target", "bpf", "-I/usr/include/"+strings.TrimSpace(run(t, "gcc", "-print-multiarch")), "-c", filepath.Join(m.dir, "mine.c"), "-o", filepath.Join(m.dir, "etc/unifiedd/mine.o"))
+	run(t, flowTest, "make", "-file", filepath.Join(m.dir, "lib/unifiedd/image"), "-size", "1048576")
+	m.wrapper = filepath.Join(m.dir, "unifiedd")
+	m.write(t, "unifiedd", fmt.Sprintf(`#!/bin/sh
+exec unshare --mount --propagation private sh -ec '
+mount --bind %[1]s/lib /var/lib
+mount --bind %[1]s/run /run
+mount -t overlay overlay -o lowerdir=/etc,upperdir=%[1]s/etc,workdir=%[1]s/work /etc
+exec %[2]s "$@"' unifiedd "$@"
+`, m.dir, program), 0o755)
+	return m
+}
+
+// user is the number of the daemon's user.
+const user = 64321
+
+// others are the users but the daemon's.
+func others(passwd string) string {
+	return regexp.MustCompile("(?m)^unifiedd:.*\n").ReplaceAllString(passwd, "")
+}
+
+func (m *machine) write(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(m.dir, name), []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// code is the program in C of the document about filters.
+func code(t *testing.T) string {
+	t.Helper()
+	m := regexp.MustCompile("(?ms)^```c\n(.*?)^```$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
+	if m == nil {
+		t.Fatal("docs/filters.md has no program in C")
+	}
+	return m[1]
+}
+
+// run runs a program to its end.
+func run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
+}
+
+// TestDocuments starts the daemon with each configuration that users are shown, as it stands, and uses it: every flow from an interface takes packets, logs take
+// messages, and blocks are read.
+func TestDocuments(t *testing.T) {
+	testenv.Root(t)
+	testenv.HugePages(t, 260<<20)
+	for _, d := range documents(t) {
+		t.Run(d.name, func(t *testing.T) {
+			m := newMachine(t)
+			file := filepath.Join(m.dir, "shown.yaml")
+			m.write(t, "shown.yaml", d.text, 0o644)
+			if strings.Contains(d.text, "\nuser: unifiedd") { // whose directory it is, as the package has it
+				if err := os.Chown(filepath.Join(m.dir, "lib/unifiedd"), user, user); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if out, err := m.B.Command(m.wrapper, "check", "-c", file).CombinedOutput(); err != nil {
+				t.Fatalf("check: %v\n%s", err, out)
+			}
+			p := daemon.Launch(t, m.wrapper, &m.B, m.dir, d.text)
+			s := p.Until(t, "the flows to run", func(s *flows.Status) bool {
+				return len(s.Flows) > 0 && !slices.ContainsFunc(s.Flows, func(f flows.FlowStatus) bool { return !f.State.Up() })
+			})
+			m.use(t, &s)
+			p.Until(t, "all flows to have had something to do", func(s *flows.Status) bool {
+				return !slices.ContainsFunc(s.Flows, func(f flows.FlowStatus) bool { return f.Packets == 0 && f.Name != "replicate" })
+			})
+			p.Terminate(t)
+		})
+	}
+}
+
+// use sends packets, messages and requests to the flows.
+func (m *machine) use(t *testing.T, s *flows.Status) {
+	t.Helper()
+	m.packets(t)
+	for _, f := range s.Flows {
+		device := []string{"-device", "roce:eth2", "-ordinary", "-memory", "33554432", "-flow", f.Name, "-timeout", "30s"}
+		switch f.Kind {
+		case "rdma-storage":
+			m.A.Run(t, flowTest, append([]string{"append", "-to", "10.0.0.1:7471", "-count", "100"}, device...)...)
+		case "storage-rdma":
+			m.A.Run(t, flowTest, append([]string{"read", "-from", "10.0.0.1:7472", "-count", "20"}, device...)...)
+		}
+	}
+}
+
+// packets sends some of each kind that filters in documents ask for.
+func (m *machine) packets(t *testing.T) {
+	t.Helper()
+	from := testenv.End{Namespace: m.A.Namespace, Ifname: "eth1", IP: netip.MustParseAddr("10.1.0.1")}
+	m.A.Do(t, func() {
+		link, err := net.InterfaceByName("eth1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		from.Index, from.MAC = link.Index, link.HardwareAddr
+	})
+	to := from
+	sender := testenv.NewSender(t, &from)
+	for _, k := range []struct {
+		ip   string
+		port uint16
+		size int
+	}{{"10.1.0.2", 5000, 100}, {"10.1.0.2", 53, 100}, {"10.1.0.2", 9, 100}, {"10.1.0.2", 9, 1200}, {"239.1.1.1", 7000, 100}} {
+		to.IP = netip.MustParseAddr(k.ip)
+		for range 20 {
+			if sent, err := sender.Send(testenv.UDP(&from, &to, k.port, 0, k.size)); !sent || err != nil {
+				t.Fatalf("a packet is not sent: %v", err)
+			}
+		}
+	}
+}
