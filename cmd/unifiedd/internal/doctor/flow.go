@@ -63,7 +63,7 @@ func readable(c *config.Config) (checks []Check) {
 			if f.Write {
 				verb = "writable"
 			}
-			if err, remedy := f.Access(uid); err != nil {
+			if remedy, err := f.Access(uid); err != nil {
 				checks = append(checks, fail(f.Setting, "%v", err).with("%s", remedy))
 			} else {
 				checks = append(checks, ok(f.Setting, "%s is %s", f.Path, verb))

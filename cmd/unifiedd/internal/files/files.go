@@ -67,7 +67,7 @@ func present(name string) []string {
 func Check(files []File, uid uint32) error {
 	var errs []error
 	for _, f := range files {
-		if err, remedy := f.Access(uid); errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
+		if remedy, err := f.Access(uid); errors.Is(err, unix.EACCES) || errors.Is(err, unix.EROFS) {
 			errs = append(errs, fmt.Errorf("%s: %w (%s)", f.Setting, err, remedy))
 		}
 	}
@@ -75,20 +75,20 @@ func Check(files []File, uid uint32) error {
 }
 
 // Access says why this process, of a user, may not open the file, or that it is not there, and what mends that.
-func (f File) Access(uid uint32) (err error, remedy string) {
+func (f File) Access(uid uint32) (remedy string, err error) {
 	mode, verb := uint32(unix.R_OK), "read"
 	if f.Write {
 		mode, verb = unix.R_OK|unix.W_OK, "write"
 	}
 	switch err := unix.Faccessat(unix.AT_FDCWD, f.Path, mode, unix.AT_EACCESS); {
 	case err == nil:
-		return nil, ""
+		return "", nil
 	case errors.Is(err, unix.EACCES):
-		return fmt.Errorf("%s %s as user %d: %w", verb, f.Path, uid, err), f.remedy(uid)
+		return f.remedy(uid), fmt.Errorf("%s %s as user %d: %w", verb, f.Path, uid, err)
 	case errors.Is(err, unix.EROFS):
-		return fmt.Errorf("%s %s: %w", verb, f.Path, err), ReadOnly(f.Path)
+		return ReadOnly(f.Path), fmt.Errorf("%s %s: %w", verb, f.Path, err)
 	default:
-		return fmt.Errorf("%s %s: %w", verb, f.Path, err), "make it, or name another"
+		return "make it, or name another", fmt.Errorf("%s %s: %w", verb, f.Path, err)
 	}
 }
 
