@@ -192,15 +192,16 @@ func TestExportHeadless(t *testing.T) {
 		}
 	}
 	ring := ringFile(t)
-	for label, c := range map[string]struct {
+	for _, c := range []struct {
+		label string
 		harm  func() error
 		args  []string
 		count int
 		says  string
 	}{
-		"cut to nothing": {func() error { return os.Truncate(names[1], 0) }, []string{"-r", names[0], "-r", names[1], "-r", names[2]}, 20, names[1]},
-		"a byte changed": {func() error { return flip(names[2], 12) }, []string{"-r", names[0], "-r", names[2]}, 10, names[2]},
-		"on a ring":      {func() error { return flip(ring, 1<<20+2<<20+9) }, []string{"-r", ring}, 40, "1 segment of a ring"},
+		{"cut to nothing", func() error { return os.Truncate(names[1], 0) }, []string{"-r", names[0], "-r", names[1], "-r", names[2]}, 20, names[1]},
+		{"a byte changed", func() error { return flip(names[2], 12) }, []string{"-r", names[0], "-r", names[2]}, 10, names[2]},
+		{"on a ring", func() error { return flip(ring, 1<<20+2<<20+9) }, []string{"-r", ring}, 40, "1 segment of a ring"},
 	} {
 		if err := c.harm(); err != nil {
 			t.Fatal(err)
@@ -209,10 +210,10 @@ func TestExportHeadless(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		if status := run(append([]string{"export", "-w", out}, c.args...), &stdout, &stderr); status != exitFailed ||
 			!strings.Contains(stderr.String(), "no head can be read") || !strings.Contains(stderr.String(), c.says) {
-			t.Errorf("%s: status %d: %s", label, status, stderr.String())
+			t.Errorf("%s: status %d: %s", c.label, status, stderr.String())
 		}
 		if all, err := testenv.ReadCapture(t, out); err != nil || len(all) != c.count {
-			t.Errorf("%s: %d packets, %v", label, len(all), err)
+			t.Errorf("%s: %d packets, %v", c.label, len(all), err)
 		}
 	}
 }

@@ -135,7 +135,8 @@ func (c *Config) needs() (all, exact Needs) {
 	return all, exact
 }
 
-// Share is a flow's part of what so many frames and extents leave to those that take what there is.
+// Share is a flow's part of so many frames and extents: the same for each, but not more than others leave that take what they need and no more. Rings of interfaces, which no
+// configuration tells, find room in what flows leave of their parts.
 func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
 	_, exact := c.needs()
 	others := 0
@@ -144,8 +145,9 @@ func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
 			others++
 		}
 	}
+	all := max(1, len(c.Flows))
 	others = max(1, others)
-	return max(0, frames-exact.Frames) / others, max(0, extents-exact.Extents) / others
+	return min(frames/all, max(0, frames-exact.Frames)/others), min(extents/all, max(0, extents-exact.Extents)/others)
 }
 
 // defaultExtents is how many there are where the configuration does not say it: some more than the flows need, where they fit.

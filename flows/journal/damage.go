@@ -48,6 +48,7 @@ func (e *DamagedError) Unwrap() error { return e.Damage[0] }
 var (
 	errMissing  = errors.New("it is not there, and the manifest names it")
 	errWrongRun = errors.New("its head says that it is of another run than the manifest does")
+	errOrder    = errors.New("its records come in front of those of an earlier segment (was a file renamed or copied?)")
 )
 
 // check compares a log with its manifest, and has it read again where it was written meanwhile. Without one, all that has the name of a segment
@@ -99,8 +100,9 @@ func (l *Log) heads(m *Manifest) (found []uint64, damaged []*Damage, err error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	first := map[uint64]uint64{} // by run: the first position of the newest segment so far
 	for _, p := range append(list, suspects...) {
-		bad, err := l.head(p, m)
+		bad, err := l.head(p, m, first)
 		switch {
 		case errors.Is(err, errAbsent):
 		case err != nil:
@@ -114,8 +116,8 @@ func (l *Log) heads(m *Manifest) (found []uint64, damaged []*Damage, err error) 
 	return found, damaged, nil
 }
 
-// head says what is wrong with the head of a segment. errAbsent: there is no segment, and need not be one.
-func (l *Log) head(p piece, m *Manifest) (bad, err error) {
+// head says what is wrong with the head of a segment, behind others of its run whose first positions it notes. errAbsent: there is no segment, and need not be one.
+func (l *Log) head(p piece, m *Manifest, first map[uint64]uint64) (bad, err error) {
 	s, err := l.set.open(p)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -132,6 +134,16 @@ func (l *Log) head(p piece, m *Manifest) (bad, err error) {
 		if r, ok := m.runOf(p.number); ok && (r.Number != s.run || r.Start != s.start) {
 			bad = fmt.Errorf("%w: run %016x from position %d, and not run %016x from position %d", errWrongRun, s.run, s.start, r.Number, r.Start)
 		}
+	}
+	if bad == nil && !p.ahead {
+		at, err := s.begins()
+		if err != nil { // reading the records tells of it
+			at = 0
+		}
+		if at > 0 && at <= first[s.run] {
+			bad = errOrder
+		}
+		first[s.run] = max(first[s.run], at)
 	}
 	return bad, s.Close()
 }

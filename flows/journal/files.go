@@ -34,9 +34,25 @@ func (s *files) list(from uint64) ([]piece, error) {
 	return all, nil
 }
 
+// openRegular opens a file to be read. Of anything else, such as a named pipe for whose other end open(2) would wait, it says what it is.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file: %v", path, info.Mode())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // openFile opens a file and finds out how long it is.
 func openFile(path string) (f *os.File, size int64, err error) {
-	if f, err = os.Open(path); err != nil {
+	if f, err = openRegular(path); err != nil {
 		return nil, 0, err
 	}
 	if size, err = f.Seek(0, io.SeekEnd); err != nil {
@@ -46,7 +62,7 @@ func openFile(path string) (f *os.File, size int64, err error) {
 }
 
 func (s *files) open(p piece) (*segment, error) {
-	f, err := os.Open(p.path)
+	f, err := openRegular(p.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %w", errAbsent, err)
 	}

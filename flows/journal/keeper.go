@@ -60,12 +60,15 @@ func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error
 	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring, where no file says that one was begun
 		return m, 0, ErrNoManifest
 	}
+	if bad == nil {
+		return m, 0, fmt.Errorf("%w: all are empty", ErrManifest)
+	}
 	return m, len(bad), fmt.Errorf("%w: %w", ErrManifest, errors.Join(bad...))
 }
 
 // manifestOf reads the manifest beside files.
 func manifestOf(prefix string) (m Manifest, damaged int, err error) {
-	f, err := os.Open(prefix + ManifestSuffix)
+	f, err := openRegular(prefix + ManifestSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, 0, ErrNoManifest
 	}

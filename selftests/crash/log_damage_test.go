@@ -127,6 +127,43 @@ func TestLogDamaged(t *testing.T) {
 	}
 }
 
+// TestLogFilesMoved: files of a log that were exchanged, copied to other names, or are no files any more are noticed by verify, and by the daemon, which starts on
+// none of those.
+func TestLogFilesMoved(t *testing.T) {
+	r := newDamageRig(t)
+	text := strings.Replace(r.settings(), "segment: {size: 2MiB}", "segment: {size: 1MiB}", 1)
+	d := launch(t, &r.B, r.dir, text)
+	d.Running(t)
+	r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512",
+		"-to", r.B.IP.String()+":7471", "-flow", "wal", "-count", "3000", "-timeout", "2m").await(t)
+	d.Terminate(t)
+	dir, whole := filepath.Dir(r.log), filepath.Join(r.dir, "whole")
+	if out, err := exec.Command("cp", "-a", dir, whole).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	segments, err := filepath.Glob(r.log + "-*.pcapng")
+	if err != nil || len(segments) < 3 {
+		t.Fatalf("segments: %v, %v", segments, err)
+	}
+	manifest := r.log + ".manifest"
+	for _, c := range []struct{ name, command, says string }{
+		{"two exchanged", "mv $0 x; mv $1 $0; mv x $1", "was a file renamed or copied?"},
+		{"the oldest copied to the end", "cp $0 " + r.log + "-20991231T000000Z-000099.pcapng", "was a file renamed or copied?"},
+		{"the newest a link", "mv $2 x; ln -s x $2", "it is not there"},
+		{"the manifest a pipe", "rm " + manifest + "; mkfifo " + manifest, "is no file"},
+		{"the manifest a directory", "rm " + manifest + "; mkdir " + manifest, "is no file"},
+		{"the manifest empty", ": > " + manifest, "no copy of the manifest is intact: all are empty"},
+	} {
+		shell := exec.Command("sh", append([]string{"-ec", "rm -r " + dir + "; cp -a " + whole + " " + dir + "; cd " + dir + "; " + c.command}, segments...)...)
+		if out, err := shell.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", c.name, err, out)
+		}
+		t.Log(c.name)
+		r.says(false, []string{"log", "verify", r.log}, c.says)
+		refused(t, &r.B, r.dir, text, "start flow wal", c.says)
+	}
+}
+
 // flipHead changes a bit of the mark in the head of a segment.
 func flipHead(path string) error {
 	b, err := os.ReadFile(path)

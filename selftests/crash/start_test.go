@@ -50,7 +50,7 @@ func TestRefused(t *testing.T) {
 		refused(t, &p.B, dir, flow("interface: nowhere0", good), "start flow cap", "nowhere0", "ip link")
 	})
 	t.Run("no directory", func(t *testing.T) {
-		refused(t, &p.B, dir, flow("interface: "+p.B.Ifname, "file: /proc/none/cap"), "/proc/none", "no such file or directory")
+		refused(t, &p.B, dir, flow("interface: "+p.B.Ifname, "file: /proc/none/cap"), "to.file", "segments cannot be files in /proc/")
 	})
 	t.Run("socket in no directory", func(t *testing.T) {
 		text := strings.Replace(flow("interface: "+p.B.Ifname, good), "region:", "metrics: {listen: '127.0.0.1:999999'}\nregion:", 1)
