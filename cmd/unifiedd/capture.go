@@ -173,7 +173,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	}
 	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents
 	c.Complete()
-	return c, c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find, CheckObject: checkObject})
+	return c, byFlag(c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find, CheckObject: checkObject}), captureSettings)
 }
 
 func capture(parent context.Context, f captureFlags, cfg *config.Config, log *slog.Logger, stdout, stderr io.Writer) (err error) {

@@ -144,7 +144,7 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 	one.To.MaxGap = time.Duration(f.maxSleep) * time.Millisecond
 	c.Flows = []config.Flow{one}
 	c.Complete()
-	return c, c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find})
+	return c, byFlag(c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find}), replaySettings)
 }
 
 // inputPath is what a capture is opened by: an absolute path, or standard input.
