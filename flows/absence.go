@@ -3,14 +3,16 @@ package flows
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // absences are the times for which a worker looked at none of its flows: what ran instead on its processor, or on that of this machine's host,
 // or a system call that took long. Packets wait meanwhile in rings, and are lost where those are full.
 type absences struct {
-	since time.Time     // when the flows were looked at last; the worker's
-	count atomic.Uint64 // of those as long as absence; the worker is the only writer of these
-	most  atomic.Uint64 // nanoseconds, the longest
+	since time.Time       // when the flows were looked at last; the worker's
+	count counter.Counter // of those as long as absence
+	most  atomic.Uint64   // nanoseconds, the longest
 }
 
 // absence is how long the flows go unattended before that is counted: the most a ring of 4096 holds, of 200,000 packets a second.
@@ -24,7 +26,7 @@ func (a *absences) note(now time.Time, set time.Duration) {
 		return
 	}
 	if away >= absence {
-		add(&a.count, 1)
+		a.count.Add(1)
 	}
 	if away > time.Duration(a.most.Load()) {
 		a.most.Store(uint64(away))

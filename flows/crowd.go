@@ -1,21 +1,22 @@
 package flows
 
 import (
-	"sync/atomic"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // crowd notes when a flow's peers can take no more.
 type crowd struct {
-	stuck  bool          // in this round
-	stalls atomic.Uint64 // rounds in which something had to wait for that; the worker is the only writer
+	stuck  bool            // in this round
+	stalls counter.Counter // rounds in which something had to wait for that
 }
 
 // took notes whether all was taken, and returns that.
 func (c *crowd) took(all bool) bool {
 	if !all {
 		c.stuck = true
-		add(&c.stalls, 1)
+		c.stalls.Add(1)
 	}
 	return all
 }

@@ -1,9 +1,9 @@
 package flows
 
 import (
-	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -12,8 +12,8 @@ import (
 type discard struct {
 	region  *umem.Region
 	free    *stack // where frames go
-	packets atomic.Uint64
-	bytes   atomic.Uint64
+	packets counter.Counter
+	bytes   counter.Counter
 	times   frameTimes
 }
 
@@ -42,8 +42,8 @@ func (d *discard) drop(fs []umem.Frame, now time.Time) {
 	}
 	run.End()
 	d.free.push(fs...)
-	add(&d.packets, packets)
-	add(&d.bytes, bytes)
+	d.packets.Add(packets)
+	d.bytes.Add(bytes)
 }
 
 // observe adds what was discarded.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/internal/capfile"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/umem"
@@ -41,17 +42,17 @@ type egress struct {
 	resting atomic.Bool // the interface has no link: what was sent would be lost
 	reaped  [burst]umem.Frame
 
-	read    atomic.Uint64 // packets that were found; the worker is the only writer of these
-	packets atomic.Uint64 // of those, handed to the device
-	bytes   atomic.Uint64
-	unsent  [unsents]atomic.Uint64
-	tardy   atomic.Uint64 // packets that left later than is allowed
+	read    counter.Counter // packets that were found
+	packets counter.Counter // of those, handed to the device
+	bytes   counter.Counter
+	unsent  [unsents]counter.Counter
+	tardy   counter.Counter // packets that left later than is allowed
 	times   latency.Shared
-	flying  atomic.Int64  // descriptors the device has
-	stalls  atomic.Uint64 // rounds in which it could take no more
-	refused atomic.Uint64 // wake-ups the kernel refused
-	paused  atomic.Uint64 // nanoseconds for which the interface was down
-	copied  atomic.Uint64 // bytes
+	flying  atomic.Int64    // descriptors the device has
+	stalls  counter.Counter // rounds in which it could take no more
+	refused counter.Counter // wake-ups the kernel refused
+	paused  counter.Counter // nanoseconds for which the interface was down
+	copied  counter.Counter // bytes
 }
 
 // unsent is why a packet of a capture is not sent.
@@ -98,7 +99,7 @@ func (e *egress) look(p *capfile.Packet, r *reel) []byte {
 		return e.region.At(addr, uint64(p.Len))
 	}
 	e.whole = e.whole[:p.Len]
-	add(&e.copied, uint64(p.Len))
+	e.copied.Add(uint64(p.Len))
 	return e.gather(e.whole, p, r)
 }
 
@@ -128,7 +129,7 @@ func (e *egress) send(r *reel, now time.Time) (more bool, err error) {
 			now = until(e.due)
 		}
 		if !e.take(p, r) {
-			add(&e.stalls, 1)
+			e.stalls.Add(1)
 			return false, e.flush(r)
 		}
 	}
@@ -137,9 +138,9 @@ func (e *egress) send(r *reel, now time.Time) (more bool, err error) {
 
 // ready reports whether a packet is to be sent, and finds out when.
 func (e *egress) ready(p *capfile.Packet, r *reel, now time.Time) bool {
-	add(&e.read, 1)
+	e.read.Add(1)
 	if why := e.judge(p, r); why != unsents {
-		add(&e.unsent[why], 1)
+		e.unsent[why].Add(1)
 		r.pass()
 		return false
 	}
@@ -195,7 +196,7 @@ func (e *egress) join(p *capfile.Packet, r *reel) bool {
 	}
 	f := umem.Frame{Addr: one[0].Addr, Len: min(p.Len, longestPart)}
 	e.gather(e.region.Bytes(f), p, r)
-	add(&e.copied, uint64(f.Len))
+	e.copied.Add(uint64(f.Len))
 	rest := int64(p.Len - f.Len)
 	if rest > 0 {
 		f.Options = umem.More
@@ -227,8 +228,8 @@ func (e *egress) flush(r *reel) error {
 	}
 	taken := e.port.Send(e.batch)
 	err := e.kick()
-	add(&e.packets, uint64(len(e.turns)))
-	add(&e.bytes, bytes)
+	e.packets.Add(uint64(len(e.turns)))
+	e.bytes.Add(bytes)
 	e.flying.Store(e.flying.Load() + int64(taken))
 	if !e.pace.top() {
 		e.measure()
@@ -258,7 +259,7 @@ func (e *egress) measure() {
 	}
 	run.End()
 	if tardy > 0 {
-		add(&e.tardy, tardy)
+		e.tardy.Add(tardy)
 	}
 }
 
@@ -267,7 +268,7 @@ func (e *egress) kick() error {
 	err := e.port.Kick()
 	switch {
 	case errors.Is(err, xdp.ErrInterfaceDown):
-		add(&e.refused, 1)
+		e.refused.Add(1)
 		e.rest()
 		return nil
 	case err != nil:
@@ -295,7 +296,7 @@ func (e *egress) goOn() {
 	if e.timed {
 		e.due = e.due.Add(d)
 	}
-	add(&e.paused, uint64(d))
+	e.paused.Add(uint64(d))
 	e.stopped = time.Time{}
 }
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // floor is the room that a flow leaves free on the disk its files are on. The oldest of its
@@ -19,12 +20,12 @@ type floor struct {
 	dir  string
 	dev  uint64 // the file system's
 
-	free   atomic.Uint64 // bytes when it was last looked at
-	least  atomic.Uint64 // of those, how many are kept
-	short  atomic.Bool   // there is no room for what comes next
-	pauses atomic.Uint64 // how often writing had to wait for that; the worker is the only writer of these
-	paused atomic.Uint64 // nanoseconds
-	looked time.Time     // while it waits: until when that is counted; the worker's
+	free   atomic.Uint64   // bytes when it was last looked at
+	least  atomic.Uint64   // of those, how many are kept
+	short  atomic.Bool     // there is no room for what comes next
+	pauses counter.Counter // how often writing had to wait for that
+	paused counter.Counter // nanoseconds
+	looked time.Time       // while it waits: until when that is counted; the worker's
 }
 
 // roomTakers are one lock for each file system: one flow at a time looks for room there and takes it.
@@ -81,9 +82,9 @@ func (f *floor) wait(now time.Time) {
 		return
 	}
 	if f.looked.IsZero() {
-		add(&f.pauses, 1)
+		f.pauses.Add(1)
 	} else {
-		add(&f.paused, uint64(max(0, now.Sub(f.looked))))
+		f.paused.Add(uint64(max(0, now.Sub(f.looked))))
 	}
 	f.looked = now
 }

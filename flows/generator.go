@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -28,9 +29,9 @@ type generator struct {
 	begun  atomic.Int64 // nanoseconds since 1970; 0: not yet
 	ending atomic.Bool
 
-	packets atomic.Uint64 // made; the worker is the only writer of these
-	waiting atomic.Uint64 // their time has come
-	late    atomic.Uint64 // lost
+	packets counter.Counter // made
+	waiting counter.Counter // their time has come
+	late    counter.Counter // lost
 }
 
 const (
@@ -80,12 +81,10 @@ func (g *generator) queue(ns int64, made uint64) uint64 {
 	}
 	n := turns - made - late
 	if n > generatorRing {
-		g.late.Store(late + n - generatorRing)
+		g.late.Set(late + n - generatorRing)
 		n = generatorRing
 	}
-	if g.waiting.Load() != n {
-		g.waiting.Store(n)
-	}
+	g.waiting.Set(n)
 	return n
 }
 
@@ -117,9 +116,9 @@ func (g *generator) make(n int, now time.Time) {
 		g.write(fs[i], made+uint64(i)+1)
 	}
 	g.out.held = n
-	add(&g.packets, uint64(n))
+	g.packets.Add(uint64(n))
 	if g.rate > 0 {
-		g.waiting.Store(g.waiting.Load() - uint64(n))
+		g.waiting.Set(g.waiting.Load() - uint64(n))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -38,8 +39,8 @@ type inbox struct {
 	ending  atomic.Bool // no more room is made for messages
 	came    uint64      // when the flow ends: messages until now,
 	since   uint64      // and the round in which the last came
-	packets atomic.Uint64
-	bytes   atomic.Uint64
+	packets counter.Counter
+	bytes   counter.Counter
 
 	serving service
 }
@@ -63,8 +64,8 @@ func (b *inbox) take(most int) (first int, more bool) {
 		bytes += uint64(f.Len)
 	}
 	if got > 0 {
-		add(&b.packets, uint64(got))
-		add(&b.bytes, bytes)
+		b.packets.Add(uint64(got))
+		b.bytes.Add(bytes)
 	}
 	return first, got > 0 && got == want
 }

@@ -5,10 +5,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/bpf/mirror"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
-	"golang.org/x/sys/unix"
 )
 
 // burst is the most frames a verb moves at once.
@@ -32,11 +34,11 @@ type intake struct {
 	limit    uint64       // packets to take; 0: no limit
 	taken    uint64       // packets taken, up to limit
 
-	packets  atomic.Uint64 // received from the rings; the worker is the only writer of these
-	bytes    atomic.Uint64
-	unwanted atomic.Uint64 // packets received beyond the limit
-	refused  atomic.Uint64 // wake-ups the kernel refused
-	complete atomic.Bool   // limit packets are taken
+	packets  counter.Counter // received from the rings
+	bytes    counter.Counter
+	unwanted counter.Counter // packets received beyond the limit
+	refused  counter.Counter // wake-ups the kernel refused
+	complete atomic.Bool     // limit packets are taken
 
 	seen, since uint64 // packets, and in which round they came, as the flow ends
 }
@@ -98,8 +100,8 @@ func (n *intake) count(fs []umem.Frame) {
 			packets++
 		}
 	}
-	add(&n.packets, packets)
-	add(&n.bytes, bytes)
+	n.packets.Add(packets)
+	n.bytes.Add(bytes)
 }
 
 // admit sorts out the packets beyond the limit among frames just received, gives
@@ -121,7 +123,7 @@ func (n *intake) admit(s *source, fs []umem.Frame) int {
 		}
 		n.spare.push(f)
 		if !s.inside {
-			add(&n.unwanted, 1)
+			n.unwanted.Add(1)
 		}
 	}
 	n.complete.Store(n.taken == n.limit)
@@ -152,7 +154,7 @@ func (n *intake) away() int {
 func (n *intake) kick() {
 	for i := range n.sources {
 		if n.sources[i].port.Kick() != nil {
-			add(&n.refused, 1)
+			n.refused.Add(1)
 		}
 	}
 }

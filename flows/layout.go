@@ -1,10 +1,8 @@
 package flows
 
 import (
-	"sync/atomic"
-
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
-	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -42,13 +40,10 @@ type layout interface {
 // copies counts the packet bytes a layout copied, by reason. The worker is the
 // only writer.
 type copies struct {
-	packed     atomic.Uint64 // packed layout: every packet, once
-	multiFrame atomic.Uint64 // slot layout: packets of several frames
-	tight      atomic.Uint64 // slot layout: one frame, but not where a record can be
+	packed     counter.Counter // packed layout: every packet, once
+	multiFrame counter.Counter // slot layout: packets of several frames
+	tight      counter.Counter // slot layout: one frame, but not where a record can be
 }
-
-// add adds n to a counter with one writer.
-func add(c *atomic.Uint64, n uint64) { release.Store64(c, c.Load()+n) }
 
 // packetLen is how many frames the first packet of fs has and how many bytes; no
 // frames when its end is not among fs.

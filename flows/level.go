@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // level is how many frames a flow holds between its ends: those that its source has handed on and not got back. With as many as the high watermark
@@ -17,8 +18,8 @@ type level struct {
 
 	held   atomic.Int64 // the worker is the only writer of these
 	most   atomic.Int64
-	pauses atomic.Uint64
-	paused atomic.Uint64 // nanoseconds
+	pauses counter.Counter
+	paused counter.Counter // nanoseconds
 }
 
 // below reports whether the source may be polled in this round.
@@ -33,11 +34,11 @@ func (l *level) below(held int, now time.Time) bool {
 	case l.High == 0:
 		return true
 	case l.closed:
-		add(&l.paused, uint64(max(0, now.Sub(l.looked))))
+		l.paused.Add(uint64(max(0, now.Sub(l.looked))))
 		l.closed = held > l.Low
 	case held >= l.High:
 		l.closed = true
-		add(&l.pauses, 1)
+		l.pauses.Add(1)
 	}
 	l.looked = now
 	return !l.closed

@@ -1,12 +1,12 @@
 package flows
 
 import (
-	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // once has a log take each message of a session once, also where the session comes back after a restart or by a relay: after a restart a relay has a
@@ -16,8 +16,8 @@ type once struct {
 	origins    map[uint64]*originState
 	recent     [256]*originState // by the low bits of the session
 	awaited    map[uint16]uint64 // by the session's number: the message that was refused, and comes again
-	duplicates atomic.Uint64
-	refused    atomic.Uint64
+	duplicates counter.Counter
+	refused    counter.Counter
 }
 
 // originState is how far an origin's session has come.
@@ -78,14 +78,14 @@ func (l *rdmaStorage) leaveOut(first int, now time.Time) {
 // fresh reports whether a message is to be recorded. One that the log has is acknowledged with what is in front of it.
 func (l *rdmaStorage) fresh(origin protocol.Origin, session uint16, sequence uint64, now time.Time) bool {
 	if n := l.once.awaited[session]; n != 0 && sequence != n && sequence != 1 {
-		add(&l.once.refused, 1)
+		l.once.refused.Add(1)
 		return false
 	}
 	o, reason := l.originOf(origin.Session, session, now)
 	delete(l.once.awaited, session)
 	switch {
 	case reason != protocol.None:
-		add(&l.once.refused, 1)
+		l.once.refused.Add(1)
 		if l.once.awaited == nil {
 			l.once.awaited = map[uint16]uint64{}
 		}
@@ -93,7 +93,7 @@ func (l *rdmaStorage) fresh(origin protocol.Origin, session uint16, sequence uin
 		l.receiver.Reject(session, sequence, reason)
 		return false
 	case origin.Sequence <= o.last:
-		add(&l.once.duplicates, 1)
+		l.once.duplicates.Add(1)
 		l.skip(session, sequence)
 		return false
 	}

@@ -88,7 +88,7 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 		done += n
 		copied += uint64(kept)
 	}
-	add(&p.copied.packed, copied) // once for all: it waits until what was copied is out of the processor
+	p.copied.packed.Add(copied) // once for all: it waits until what was copied is out of the processor
 	p.spare.push(fs[:done]...)
 	return done
 }

@@ -2,13 +2,12 @@ package flows
 
 import (
 	"encoding/binary"
-	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/latency"
-	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -26,10 +25,10 @@ type positions struct {
 	given    uint64                      // messages of this run that came
 	answered uint64                      // of those, how many are acknowledged, the first ones
 	open     [unacknowledged]origins
-	skipped  [mostSkipped]skip // ring of messages that take no position
-	skips    [2]uint64         // of those: told of, and noted
-	spent    latency.Shared    // from when a message was taken until it is acknowledged
-	shown    [2]atomic.Uint64  // given and answered, for other threads
+	skipped  [mostSkipped]skip  // ring of messages that take no position
+	skips    [2]uint64          // of those: told of, and noted
+	spent    latency.Shared     // from when a message was taken until it is acknowledged
+	shown    [2]counter.Counter // given and answered, for other threads
 }
 
 // origins is whose a message was.
@@ -75,9 +74,7 @@ func (p *positions) acknowledgeSkipped(to *stream.Receiver) {
 // show publishes how far it has come.
 func (p *positions) show() {
 	for i, n := range [2]uint64{p.given, p.answered} {
-		if p.shown[i].Load() != n {
-			release.Store64(&p.shown[i], n)
-		}
+		p.shown[i].Set(n)
 	}
 }
 

@@ -57,7 +57,7 @@ func (l *rdmaStorage) receive(open bool, now time.Time) bool {
 	most := min(l.room(), l.manifest.room(l.before+l.given), l.total-l.window-l.inbox.away())
 	if most <= 0 {
 		l.stuck = true
-		add(&l.stalls, 1)
+		l.stalls.Add(1)
 		return false
 	}
 	first, more := l.take(most)

@@ -4,12 +4,12 @@ import (
 	"encoding/binary"
 	"math/bits"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stage"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -34,7 +34,7 @@ type reduction struct {
 	begun      uint64                 // sums that have a part
 	sent       uint64                 // of those, how many are sent on, the first ones
 	told       uint64                 // and acknowledged
-	duplicates atomic.Uint64          // parts that a sum had already
+	duplicates counter.Counter        // parts that a sum had already
 }
 
 // partial is a sum that is not complete, or not acknowledged.
@@ -120,7 +120,7 @@ func (r *reduction) add(f umem.Frame, participant int, taken int64) (free, fits 
 // again counts a part that its sum has already.
 func (r *reduction) again(participant int) {
 	r.next[participant]++
-	add(&r.duplicates, 1)
+	r.duplicates.Add(1)
 }
 
 // sequence is that of a message.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/capfile"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -46,9 +47,9 @@ type reel struct {
 	found   bool // pending is the next packet, which may not have been read yet
 	scratch [capfile.MaxWant]byte
 
-	played atomic.Uint64 // captures that were sent to their ends, each time; the worker is the only writer of these
-	place  atomic.Int64  // in the current one
-	which  atomic.Int32  // it is
+	played counter.Counter // captures that were sent to their ends, each time
+	place  atomic.Int64    // in the current one
+	which  atomic.Int32    // it is
 }
 
 // span is a part of a file that is in an extent.
@@ -223,7 +224,7 @@ func (r *reel) step() (bool, error) {
 
 // turn goes on with the next capture.
 func (r *reel) turn(c *capture) {
-	add(&r.played, 1)
+	r.played.Add(1)
 	r.first += uint64((c.size + r.size - 1) / r.size)
 	r.begun = false
 	if r.current++; r.current < len(r.all) {

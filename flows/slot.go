@@ -196,9 +196,9 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint3
 	g.end()
 	s.spare.push(fs...)
 	if len(fs) > 1 {
-		add(&s.copied.multiFrame, uint64(kept))
+		s.copied.multiFrame.Add(uint64(kept))
 	} else {
-		add(&s.copied.tight, uint64(kept))
+		s.copied.tight.Add(uint64(kept))
 	}
 	return true
 }

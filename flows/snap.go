@@ -1,13 +1,15 @@
 package flows
 
-import "sync/atomic"
+import (
+	"github.com/unifiedd/unifiedd/internal/counter"
+)
 
 // snap is how much of each packet is kept, and counts what is not. It belongs to the
 // worker's thread; the counters may be read from anywhere.
 type snap struct {
-	most    uint32        // bytes; 0: all of them
-	packets atomic.Uint64 // cut short; the worker is the only writer of these
-	bytes   atomic.Uint64 // left out
+	most    uint32          // bytes; 0: all of them
+	packets counter.Counter // cut short
+	bytes   counter.Counter // left out
 }
 
 // keep is how much of a packet of length bytes is kept.
@@ -21,8 +23,8 @@ func (s *snap) keep(length uint32) uint32 {
 // count notes a packet of which so much was kept.
 func (s *snap) count(length, kept uint32) {
 	if kept < length {
-		add(&s.packets, 1)
-		add(&s.bytes, uint64(length-kept))
+		s.packets.Add(1)
+		s.bytes.Add(uint64(length - kept))
 	}
 }
 

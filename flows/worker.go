@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/internal/numa"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
 // pattern is one flow as its worker sees it. All methods run on the worker's
@@ -36,9 +38,9 @@ type Worker struct {
 	commands chan func() // run between rounds
 	pending  atomic.Int32
 	wake     *eventfd
-	patterns []pattern     // the thread's own
-	rounds   atomic.Uint64 // calls of all flows in turn; the thread is the writer
-	idle     atomic.Uint64 // rounds after which it waited; the thread is the writer
+	patterns []pattern       // the thread's own
+	rounds   counter.Counter // calls of all flows in turn
+	idle     counter.Counter // rounds after which it waited
 	away     absences
 	slice    timeSlice // the thread's own
 
@@ -86,7 +88,7 @@ func (w *Worker) run(started chan<- error) {
 		if set = 0; w.round(now) || w.pending.Load() > 0 {
 			continue
 		}
-		add(&w.idle, 1)
+		w.idle.Add(1)
 		if w.slice.over() {
 			runtime.Gosched()
 		}
@@ -155,7 +157,7 @@ func (w *Worker) round(now time.Time) (more bool) {
 	for _, p := range w.patterns {
 		more = p.poll(now) || more
 	}
-	add(&w.rounds, 1)
+	w.rounds.Add(1)
 	return more
 }
 

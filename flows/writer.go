@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -22,8 +23,8 @@ type writer struct {
 	flush   time.Duration // the longest a packet waits in a batch
 	opened  time.Time     // when the open batch got its first packet; zero: it is empty
 	notes   atomic.Pointer[statistics]
-	stuck   bool          // the sink could take no more in this round
-	stalls  atomic.Uint64 // rounds in which packets had to wait for that; the worker is the only writer
+	stuck   bool            // the sink could take no more in this round
+	stalls  counter.Counter // rounds in which packets had to wait for that
 	copied  copies
 	snap    snap
 	places  places
@@ -67,7 +68,7 @@ func (w *writer) put(source uint32, fs []umem.Frame, now time.Time) (done int) {
 		w.times.put(fs[done:done+used], now)
 		done += used
 		if used == 0 && !w.submit(now) {
-			add(&w.stalls, 1)
+			w.stalls.Add(1)
 			break
 		}
 	}

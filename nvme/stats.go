@@ -4,6 +4,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // counters are a queue's own, written by its thread only.
@@ -30,13 +32,13 @@ func (c *counters) add(o *op, n uint64, direct bool) {
 // stats are the counters others may read. Only the queue's thread writes them,
 // once per batch.
 type stats struct {
-	reads, writes           atomic.Uint64
-	controls                [3]atomic.Uint64
-	bytesRead, bytesWritten atomic.Uint64
-	copied                  atomic.Uint64
-	short, pinned, enters   atomic.Uint64
-	again                   atomic.Uint64
-	inFlight                atomic.Uint64
+	reads, writes           counter.Counter
+	controls                [3]counter.Counter
+	bytesRead, bytesWritten counter.Counter
+	copied                  counter.Counter
+	short, pinned, enters   counter.Counter
+	again                   counter.Counter
+	inFlight                counter.Counter
 	errnos                  [maxErrno + 1]atomic.Uint64
 	statuses                [statusBits + 1]atomic.Uint64
 }
@@ -52,26 +54,19 @@ func (s *stats) answered(status Status) { s.statuses[status&statusBits].Add(1) }
 // publish shows the counters that changed.
 func (s *stats) publish(q *Queue) {
 	c := &q.count
-	show(&s.reads, c.reads)
-	show(&s.writes, c.writes)
+	s.reads.Set(c.reads)
+	s.writes.Set(c.writes)
 	for i := range c.controls {
-		show(&s.controls[i], c.controls[i])
+		s.controls[i].Set(c.controls[i])
 	}
-	show(&s.bytesRead, c.bytesRead)
-	show(&s.bytesWritten, c.bytesWritten)
-	show(&s.copied, c.copied)
-	show(&s.short, c.short)
-	show(&s.pinned, c.pinned)
-	show(&s.enters, c.enters)
-	show(&s.again, c.again)
-	show(&s.inFlight, uint64(q.flying))
-}
-
-// show stores a value that differs: a load costs far less than a store.
-func show(to *atomic.Uint64, v uint64) {
-	if to.Load() != v {
-		to.Store(v)
-	}
+	s.bytesRead.Set(c.bytesRead)
+	s.bytesWritten.Set(c.bytesWritten)
+	s.copied.Set(c.copied)
+	s.short.Set(c.short)
+	s.pinned.Set(c.pinned)
+	s.enters.Set(c.enters)
+	s.again.Set(c.again)
+	s.inFlight.Set(uint64(q.flying))
 }
 
 // Stats are a queue's counters since Open. Operations count when they complete,

@@ -1,8 +1,9 @@
 package rdma
 
 import (
-	"sync/atomic"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // grantCounters are written by the thread of the grants only.
@@ -23,7 +24,7 @@ func (l *latencySum) add(nanoseconds int64) {
 // grantStats are what others may read.
 type grantStats struct {
 	count grantCounters
-	shown [11]atomic.Uint64
+	shown [11]counter.Counter
 }
 
 func (c *grantCounters) list() [11]uint64 {
@@ -34,9 +35,7 @@ func (c *grantCounters) list() [11]uint64 {
 // publish shows the counters that changed.
 func (s *grantStats) publish() {
 	for i, v := range s.count.list() {
-		if s.shown[i].Load() != v {
-			s.shown[i].Store(v)
-		}
+		s.shown[i].Set(v)
 	}
 }
 

@@ -3,7 +3,7 @@ package rdma
 import (
 	"sync/atomic"
 
-	"github.com/unifiedd/unifiedd/internal/release"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -15,7 +15,7 @@ type portCounters struct {
 // portStats are the counters others may read, stored once a batch by the port's thread.
 type portStats struct {
 	count    portCounters
-	shown    [7]atomic.Uint64
+	shown    [7]counter.Counter
 	statuses [statuses]atomic.Uint64
 }
 
@@ -36,9 +36,7 @@ func (s *portStats) failed(status Status) { s.statuses[min(status, General)].Add
 // publish shows the counters that changed.
 func (s *portStats) publish() {
 	for i, v := range s.count.list() {
-		if s.shown[i].Load() != v {
-			release.Store64(&s.shown[i], v)
-		}
+		s.shown[i].Set(v)
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *Server) beginOne(p *seat) bool {
 		if !s.shelves[c.shelf].share.take(p.number, c.n) {
 			if !a.held {
 				a.held = true
-				s.count.waited.add(1)
+				s.count.waited.Add(1)
 			}
 			return false
 		}
@@ -102,7 +102,7 @@ func (s *Server) gather(op int32, c cut) {
 func (s *Server) again(op int32) {
 	o := &s.operations[op]
 	s.release(op)
-	s.count.retried.add(1)
+	s.count.retried.Add(1)
 	o.exact, o.reason = true, protocol.None
 	shelf, length := &s.shelves[o.shelf], uint64(o.request.Length)
 	c := cut{shelf: int(o.shelf), n: pieces(length, shelf.size), first: o.request.Offset, step: shelf.size, end: o.request.Offset + length}
@@ -124,10 +124,10 @@ func (s *Server) use(op int32, k int, at uint64, length uint32) {
 	if i == none {
 		i = shelf.take()
 		s.read(op, i, at, length)
-		shelf.count.misses.add(1)
+		shelf.count.misses.Add(1)
 	} else {
 		shelf.buffers[i].recent = true
-		shelf.count.hits.add(1)
+		shelf.count.hits.Add(1)
 	}
 	b := &shelf.buffers[i]
 	b.users++
@@ -161,8 +161,8 @@ func (s *Server) refuse(op int32) {
 	o := &s.operations[op]
 	p := o.seat
 	s.release(op)
-	s.count.refused[o.reason].add(1)
-	p.count.refused[o.reason].add(1)
+	s.count.refused[o.reason].Add(1)
+	p.count.refused[o.reason].Add(1)
 	cell := s.plan.answerCell(op)
 	protocol.PutResponse(s.cells.bytes(cell), &protocol.Response{ID: o.request.ID, Status: o.reason})
 	p.sges = append(p.sges, s.cells.sge(cell))

@@ -51,7 +51,7 @@ func (s *Server) submit() {
 	for _, f := range s.reads[s.submitted : s.submitted+n] {
 		shelf, i := readToken(s.region.Side(f).Token)
 		s.shelves[shelf].buffers[i].holder = nil
-		s.shelves[shelf].count.reads.add(1)
+		s.shelves[shelf].count.reads.Add(1)
 	}
 	s.submitted += n
 	if s.submitted == len(s.reads) {
@@ -82,10 +82,10 @@ func (s *Server) filled(f umem.Frame) {
 	b.holder, b.reading = s.config.Worker, false
 	wrong := f.Err() != nil
 	if wrong {
-		h.count.failed.add(1)
+		h.count.failed.Add(1)
 		h.forget(i)
 	} else {
-		h.count.bytesRead.add(uint64(b.length))
+		h.count.bytesRead.Add(uint64(b.length))
 	}
 	next := b.waiting
 	b.waiting = none

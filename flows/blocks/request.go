@@ -47,8 +47,8 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	if c.Kind == rdma.Received {
 		a.request, reason = protocol.ParseRequest(s.cells.bytes(cell)[:min(c.Length, protocol.HeaderLen)])
 	}
-	s.count.requests.add(1)
-	p.count.requests.add(1)
+	s.count.requests.Add(1)
+	p.count.requests.Add(1)
 	switch {
 	case reason != protocol.None && reason != protocol.OutOfRange:
 		s.offend(p, reason)
@@ -69,8 +69,8 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 
 // offend ends a client who breaks the protocol.
 func (s *Server) offend(p *seat, reason protocol.Reason) {
-	s.count.refused[reason].add(1)
-	p.count.refused[reason].add(1)
+	s.count.refused[reason].Add(1)
+	p.count.refused[reason].Add(1)
 	s.fail(p, reason)
 }
 
@@ -107,10 +107,10 @@ func (s *Server) arrived(c *rdma.WorkCompletion) {
 		return
 	case o.reason == protocol.None:
 		n := uint64(o.request.Length)
-		s.count.served.add(1)
-		s.count.bytes.add(n)
-		p.count.served.add(1)
-		p.count.bytes.add(n)
+		s.count.served.Add(1)
+		s.count.bytes.Add(n)
+		p.count.served.Add(1)
+		p.count.bytes.Add(n)
 		s.count.latency.Record(uint64(max(0, s.now-o.at)))
 	}
 	s.finish(op)

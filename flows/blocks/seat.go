@@ -167,7 +167,7 @@ func (s *Server) attach(p *seat, q rdma.QueuePair) error {
 
 // fail ends a client for a cause that is not the program's own.
 func (s *Server) fail(p *seat, cause error) {
-	s.count.ended.add(1)
+	s.count.ended.Add(1)
 	if err := s.end(p, cause); err != nil {
 		s.config.Log.Error("a client's queue pair could not be closed", "server", s.config.Name, "client", p.who.name, "error", err)
 	}
@@ -192,13 +192,13 @@ func (s *Server) end(p *seat, cause error) error {
 	p.state = seatLeaving
 	p.sends, p.sges, p.receives, p.room = p.sends[:0], p.sges[:0], p.receives[:0], p.room[:0]
 	s.waiting -= p.waiting()
-	s.count.abandoned.add(uint64(p.open))
+	s.count.abandoned.Add(uint64(p.open))
 	p.head = p.tail
 	for i := range p.operations {
 		n := int32(p.number*p.operations + i)
 		if o := &s.operations[n]; o.state == opAnswered {
 			if o.reason == protocol.None {
-				s.count.abandoned.add(1)
+				s.count.abandoned.Add(1)
 			}
 			s.finish(n)
 		}

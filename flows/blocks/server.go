@@ -144,7 +144,7 @@ func (s *Server) openSeats() error {
 		s.seats[i].furnish(s, i)
 	}
 	s.dirty = make([]*seat, 0, p.clients)
-	s.count.refused, s.count.turnedAway = newRefusals(), newRefusals()
+	s.count.refused, s.count.turnedAway = newRefusals(), newTurnedAway()
 	return nil
 }
 

@@ -120,7 +120,7 @@ func (s *shelf) evict() {
 		case b.recent:
 			b.recent = false
 		default:
-			s.count.evicted.add(1)
+			s.count.evicted.Add(1)
 			s.forget(i)
 			return
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/nvme"
 )
@@ -52,7 +53,7 @@ type who struct {
 
 // clientCounters are those of one client.
 type clientCounters struct {
-	requests, served, bytes counter
+	requests, served, bytes counter.Counter
 	refused                 refusals
 }
 

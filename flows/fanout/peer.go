@@ -2,10 +2,9 @@ package fanout
 
 import (
 	"math/bits"
-	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/flows/stream"
-	"github.com/unifiedd/unifiedd/internal/release"
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // reason is why a message does not reach a peer.
@@ -31,7 +30,7 @@ type peer struct {
 	looked  bool // all messages were looked at for whether they can do without it, since the last Poll
 	offered uint64
 	dropped [reasons]uint64
-	shown   [1 + reasons]atomic.Uint64 // of both, stored once a round
+	shown   [1 + reasons]counter.Counter // of both, stored once a round
 }
 
 // makeRoom is which of some peers have room, after their policies had it made where there was none. wait says that one of those is to be waited for:
@@ -98,16 +97,9 @@ func (f *Fanout) count(chosen, fit, open uint64) {
 }
 
 func (p *peer) publish() {
-	show(&p.shown[0], p.offered)
+	p.shown[0].Set(p.offered)
 	for i, n := range p.dropped {
-		show(&p.shown[1+i], n)
-	}
-}
-
-// show stores a word that only the caller writes, if it changed.
-func show(word *atomic.Uint64, v uint64) {
-	if word.Load() != v {
-		release.Store64(word, v)
+		p.shown[1+i].Set(n)
 	}
 }
 

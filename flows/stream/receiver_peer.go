@@ -267,7 +267,7 @@ func (r *Receiver) detach(p *peer) error {
 	defer r.mu.Unlock()
 	p.enter(gone)
 	p.session.peer = nil
-	p.session.count.shown[shownGranted].Store(0)
+	p.session.count.shown[shownGranted].Set(0)
 	r.grant()
 	return nil
 }

@@ -76,7 +76,7 @@ func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 	}
 	s.acknowledged, s.position = sequence, position
 	if s.peer == nil { // else it is shown by Poll
-		s.count.shown[shownAcknowledged].Store(sequence)
+		s.count.shown[shownAcknowledged].Set(sequence)
 		return
 	}
 	r.news.add(s.peer.slot)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // What of a session is shown, and where.
@@ -21,8 +22,8 @@ const (
 
 // sessionCounters are what Stats says of a session.
 type sessionCounters struct {
-	messages, bytes uint64                  // the worker's
-	shown           [shownAll]atomic.Uint64 // written by the worker, where they changed
+	messages, bytes uint64                    // the worker's
+	shown           [shownAll]counter.Counter // written by the worker, where they changed
 	state           atomic.Uint32
 	name            string // of the last connection's peer, under Receiver.mu
 	cause           error  // of its end, likewise
@@ -39,7 +40,7 @@ func (c *ownCounters) list() [8]uint64 {
 
 type receiverStats struct {
 	own     ownCounters
-	shown   [8]atomic.Uint64
+	shown   [8]counter.Counter
 	posted  atomic.Int64
 	refused [256]atomic.Uint64 // by Reason; written by anybody
 }
@@ -47,7 +48,7 @@ type receiverStats struct {
 // publish shows counters that changed.
 func (r *Receiver) publish() {
 	for i, v := range r.stats.own.list() {
-		show(&r.stats.shown[i], v)
+		r.stats.shown[i].Set(v)
 	}
 	if r.stats.posted.Load() != int64(r.posted) {
 		r.stats.posted.Store(int64(r.posted))
@@ -61,7 +62,7 @@ func (p *peer) publish(now time.Time) {
 		p.moved, s.seen = false, now.UnixNano()
 	}
 	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sayable(), uint64(s.seen), p.writable()} {
-		show(&s.count.shown[i], v)
+		s.count.shown[i].Set(v)
 	}
 }
 

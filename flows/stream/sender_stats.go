@@ -4,8 +4,8 @@ import (
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/latency"
-	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -56,16 +56,16 @@ type senderCounters struct {
 type senderStats struct {
 	count        senderCounters
 	stale        bool // something changed that no completion tells of, of the worker
-	posted       atomic.Uint64
-	bytes        atomic.Uint64
-	acknowledged atomic.Uint64
-	resent       atomic.Uint64
-	dropped      atomic.Uint64
-	forgotten    atomic.Uint64
-	sessions     atomic.Uint64
-	waiting      atomic.Uint64
-	flight       atomic.Uint64
-	credit       atomic.Uint64
+	posted       counter.Counter
+	bytes        counter.Counter
+	acknowledged counter.Counter
+	resent       counter.Counter
+	dropped      counter.Counter
+	forgotten    counter.Counter
+	sessions     counter.Counter
+	waiting      counter.Counter
+	flight       counter.Counter
+	credit       counter.Counter
 	latency      latency.Shared
 
 	state       atomic.Pointer[senderState]
@@ -113,16 +113,16 @@ func methodOf(h *protocol.Hello) Method {
 func (t *senderStats) publish(s *Sender) {
 	c := &t.count
 	t.stale = false
-	show(&t.posted, c.posted)
-	show(&t.bytes, c.bytes)
-	show(&t.acknowledged, c.acknowledged)
-	show(&t.resent, c.resent)
-	show(&t.dropped, c.dropped)
-	show(&t.forgotten, c.forgotten)
-	show(&t.sessions, c.sessions)
-	show(&t.waiting, uint64(s.out.waiting.len()))
-	show(&t.flight, s.flight())
-	show(&t.credit, s.credit())
+	t.posted.Set(c.posted)
+	t.bytes.Set(c.bytes)
+	t.acknowledged.Set(c.acknowledged)
+	t.resent.Set(c.resent)
+	t.dropped.Set(c.dropped)
+	t.forgotten.Set(c.forgotten)
+	t.sessions.Set(c.sessions)
+	t.waiting.Set(uint64(s.out.waiting.len()))
+	t.flight.Set(s.flight())
+	t.credit.Set(s.credit())
 }
 
 // credit is how many messages may be posted at once.
@@ -132,13 +132,6 @@ func (s *Sender) credit() uint64 {
 	}
 	to := min(s.limit, s.granted())
 	return to - min(s.sent, to)
-}
-
-// show stores a word that only the caller writes, if it changed.
-func show(word *atomic.Uint64, v uint64) {
-	if word.Load() != v {
-		release.Store64(word, v)
-	}
 }
 
 // Stats may be called from any goroutine.

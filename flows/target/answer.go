@@ -44,20 +44,20 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 // noteRefusal counts a command that was not done.
 func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
 	if h := o.seat.host; h != nil {
-		h.count.refused.add(1)
+		h.count.refused.Add(1)
 	}
 	faults := diskFault(status)
 	if faults {
-		s.count.failed.add(1)
+		s.count.failed.Add(1)
 	} else {
-		s.count.refused.add(1)
+		s.count.refused.Add(1)
 	}
 	switch d := o.disk; {
 	case d == nil:
 	case faults:
-		d.count.failed.add(1)
+		d.count.failed.Add(1)
 	default:
-		d.count.refused.add(1)
+		d.count.refused.Add(1)
 	}
 }
 
@@ -133,7 +133,7 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 	case o.state == opFetching:
 		s.awaited(o)
 		s.pass(&o.buffers[0], atWorker)
-		s.count.brought.add(uint64(o.needs[0]))
+		s.count.brought.Add(uint64(o.needs[0]))
 		s.brought(o)
 	case o.state == opAnswered:
 		s.arrived(o)
@@ -173,19 +173,19 @@ func (s *Server) tally(o *operation) {
 			h.count.written.add(o.at.Length)
 		}
 		if o.command.Data.Place == fabrics.InCapsule {
-			c.inCapsule.add(o.at.Length)
+			c.inCapsule.Add(o.at.Length)
 		}
 	case fabrics.OpFlush:
-		c.flushes.add(1)
-		d.flushes.add(1)
+		c.flushes.Add(1)
+		d.flushes.Add(1)
 	case fabrics.OpWriteZeroes:
-		c.zeroes.add(1)
-		d.zeroes.add(1)
+		c.zeroes.Add(1)
+		d.zeroes.Add(1)
 	case fabrics.OpDataset:
-		c.discard.add(1)
-		d.discard.add(1)
+		c.discard.Add(1)
+		d.discard.Add(1)
 	case fabrics.OpCompare:
-		c.compares.add(1)
-		d.compares.add(1)
+		c.compares.Add(1)
+		d.compares.Add(1)
 	}
 }

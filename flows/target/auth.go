@@ -73,7 +73,7 @@ func (s *Server) judge(p *seat) {
 	s.proven(p)
 	if err := p.proof.Err(); err != nil && !p.doubted {
 		p.doubted = true
-		s.count.unproven.add(1)
+		s.count.unproven.Add(1)
 		if h := p.host; h != nil { // its admin queue may have ended
 			s.config.Log.Warn("host not believed", "target", s.config.Name, "host", h.Host.HostNQN, "controller", h.ID, "queue", p.id, "reason", err)
 		}

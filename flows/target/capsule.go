@@ -69,7 +69,7 @@ func (s *Server) admit(p *seat) {
 		last := len(p.idle) - 1
 		o := &s.operations[p.idle[last]]
 		p.idle = p.idle[:last]
-		s.count.commands.add(1)
+		s.count.commands.Add(1)
 		s.accept(o, a)
 	}
 }
@@ -81,7 +81,7 @@ func (s *Server) accept(o *operation, a arrival) {
 	*o = operation{seat: p, number: o.number, command: command, slot: none, since: s.now}
 	if p.host != nil {
 		p.host.heard = s.now
-		p.host.count.commands.add(1)
+		p.host.count.commands.Add(1)
 	}
 	if status == fabrics.Success {
 		status = o.command.Data.CheckCapsule(a.length - fabrics.CommandLen)
@@ -91,7 +91,7 @@ func (s *Server) accept(o *operation, a arrival) {
 		o.buffers[0] = buffer{frame: s.capsules[a.slot], kind: capsule, where: atDevice}
 		o.buffers[0].frame.Len = o.command.Data.Length
 		s.pass(&o.buffers[0], atWorker)
-		s.count.brought.add(uint64(o.command.Data.Length))
+		s.count.brought.Add(uint64(o.command.Data.Length))
 	} else {
 		s.receive(p, a.slot)
 		s.mark(p)

@@ -75,7 +75,7 @@ func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectDat
 	}
 	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: keepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
 		parked: make([]int32, 0, fabrics.AsyncEvents)}
-	h.count.queues.add(1)
+	h.count.queues.Add(1)
 	s.hosts = append(s.hosts, h)
 	s.publish()
 	p.host = h
@@ -98,13 +98,13 @@ func (s *Server) newID() uint16 {
 func (s *Server) publish() {
 	known := slices.Clone(s.hosts)
 	s.count.known.Store(&known)
-	s.count.hosts.Store(uint64(len(known)))
+	s.count.hosts.Set(uint64(len(known)))
 }
 
 // part takes an I/O queue from the host.
 func (h *host) part(p *seat) {
 	h.queues[p.id-1] = nil
-	h.count.queues.Store(h.count.queues.Load() - 1)
+	h.count.queues.Set(h.count.queues.Load() - 1)
 }
 
 // find is the subsystem of a name.
@@ -133,7 +133,7 @@ func (s *Server) join(p *seat, d fabrics.ConnectData) (uint64, fabrics.Status) {
 		return 0, fabrics.CommandSequence
 	}
 	h.queues[p.id-1], p.host = p, h
-	h.count.queues.add(1)
+	h.count.queues.Add(1)
 	return 0, fabrics.Success
 }
 
@@ -167,7 +167,7 @@ func (s *Server) endQueues(h *host, why error) {
 // administer does an admin command, or one of Fabrics but Connect.
 func (s *Server) administer(o *operation) {
 	c, h := &o.command, o.seat.host
-	s.count.admin.add(1)
+	s.count.admin.Add(1)
 	switch {
 	case c.Opcode == fabrics.OpFabrics && c.Fabrics == fabrics.Disconnect && o.seat.id != fabrics.AdminQueue:
 		o.hangup = true
@@ -275,7 +275,7 @@ func (s *Server) look() {
 	s.looked = s.now
 	for _, h := range s.hosts {
 		if limit := h.patience(); limit > 0 && s.now-h.heard > int64(limit) && h.admin.state == seatOpen {
-			s.count.expired.add(1)
+			s.count.expired.Add(1)
 			s.fail(h.admin, fmt.Errorf("%w: nothing for %v", errExpired, limit))
 		}
 	}

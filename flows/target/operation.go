@@ -100,7 +100,7 @@ func (s *Server) need(o *operation, first, second uint32) {
 func (s *Server) starve(o *operation) {
 	if o.state != opBlocked {
 		o.state = opBlocked
-		s.count.waited.add(1)
+		s.count.waited.Add(1)
 	}
 }
 

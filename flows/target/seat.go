@@ -154,7 +154,7 @@ func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
 func (s *Server) connected(p *seat) {
 	if p.state == seatConnecting {
 		p.state, p.since = seatOpen, s.now
-		s.count.queues.add(1)
+		s.count.queues.Add(1)
 		p.counted = true
 		s.confirmed(p)
 		s.admit(p)
@@ -222,12 +222,12 @@ func (s *Server) leave(p *seat) error {
 	p.state = seatDraining
 	s.unproven.Remove(p)
 	if p.counted {
-		s.count.queues.Store(s.count.queues.Load() - 1)
+		s.count.queues.Set(s.count.queues.Load() - 1)
 		p.counted = false
 	}
 	p.sends, p.sges, p.receives, p.rooms, p.proof = p.sends[:0], p.sges[:0], p.receives[:0], p.rooms[:0], nil
 	s.waiting -= p.blocked.len()
-	s.count.abandoned.add(uint64(p.open))
+	s.count.abandoned.Add(uint64(p.open))
 	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail
 	s.unhost(p)
 	for _, d := range s.disks {

@@ -76,7 +76,7 @@ func (s *Server) giveWay(rivals []*seat) bool {
 		for _, p := range rivals {
 			if p.state == of.state && s.now-p.since >= int64(of.tenure) {
 				s.unproven.Remove(p)
-				s.count.gaveWay.add(1)
+				s.count.gaveWay.Add(1)
 				s.fail(p, errGaveWay)
 				return true
 			}

@@ -28,7 +28,7 @@ func (r *Run) Record(ns uint64) {
 // flush counts the times of one bucket.
 func (r *Run) flush() {
 	if r.count > 0 {
-		add(&r.to.counts[r.bucket], r.count)
+		r.to.counts[r.bucket].Add(r.count)
 		r.count = 0
 	}
 }
@@ -38,6 +38,6 @@ func (r *Run) End() {
 	if r.flush(); r.bucket < 0 {
 		return
 	}
-	add(&r.to.sum, r.sum)
+	r.to.sum.Add(r.sum)
 	r.to.bounds(r.least, r.most)
 }

@@ -2,18 +2,17 @@ package latency
 
 import (
 	"math/bits"
-	"sync/atomic"
 
-	"github.com/unifiedd/unifiedd/internal/release"
+	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
 // Shared counts times that one goroutine records while others read: to about three percent, up to a minute and a bit. The zero value is
 // empty.
 type Shared struct {
-	counts [buckets]atomic.Uint64
-	sum    atomic.Uint64
-	least  atomic.Uint64 // and one; 0: none yet
-	most   atomic.Uint64
+	counts [buckets]counter.Counter
+	sum    counter.Counter
+	least  counter.Counter // and one; 0: none yet
+	most   counter.Counter
 }
 
 // A power of two is cut into fine parts; times below fine are told apart one by one.
@@ -26,23 +25,20 @@ const (
 
 // Record counts one time in nanoseconds. One goroutine at a time may call it. It neither allocates nor locks.
 func (s *Shared) Record(ns uint64) {
-	add(&s.counts[bucketOf(ns)], 1)
-	add(&s.sum, ns)
+	s.counts[bucketOf(ns)].Add(1)
+	s.sum.Add(ns)
 	s.bounds(ns, ns)
 }
 
 // bounds notes the shortest and the longest of some times.
 func (s *Shared) bounds(least, most uint64) {
 	if most > s.most.Load() {
-		s.most.Store(most)
+		s.most.Set(most)
 	}
 	if l := s.least.Load(); l == 0 || least+1 < l {
-		s.least.Store(least + 1)
+		s.least.Set(least + 1)
 	}
 }
-
-// add is for the one who writes: it needs no atomic addition.
-func add(c *atomic.Uint64, n uint64) { release.Store64(c, c.Load()+n) }
 
 func bucketOf(ns uint64) int {
 	power := bits.Len64(ns) - fineBits - 1
