@@ -11,7 +11,7 @@ import (
 // worker's thread; the counters may be read from anywhere.
 type discard struct {
 	region  *umem.Region
-	free    *stack // where frames go
+	free    *umem.FreeList // where frames go
 	packets counter.Counter
 	bytes   counter.Counter
 	times   frameTimes
@@ -41,7 +41,7 @@ func (d *discard) drop(fs []umem.Frame, now time.Time) {
 		begins = !fs[i].Continues()
 	}
 	run.End()
-	d.free.push(fs...)
+	d.free.Push(fs...)
 	d.packets.Add(packets)
 	d.bytes.Add(bytes)
 }

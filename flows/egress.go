@@ -28,7 +28,7 @@ type egress struct {
 	limit   uint64          // packets to send; 0: no limit
 	match   *filter.Matcher // nil: all are wanted
 	whole   []byte          // for packets in two extents, that the filter looks at
-	seam    stack           // pieces of memory for packets whose parts the device does not gather
+	seam    umem.FreeList   // pieces of memory for packets whose parts the device does not gather
 	bounds  struct {        // of the seam
 		from, to uint64
 	}
@@ -191,7 +191,7 @@ func (e *egress) take(p *capfile.Packet, r *reel) bool {
 // that is longer than a part its beginning.
 func (e *egress) join(p *capfile.Packet, r *reel) bool {
 	var one [1]umem.Frame
-	if !e.seam.pop(one[:]) {
+	if !e.seam.Pop(one[:]) {
 		return false
 	}
 	f := umem.Frame{Addr: one[0].Addr, Len: min(p.Len, longestPart)}
@@ -212,7 +212,7 @@ func (e *egress) join(p *capfile.Packet, r *reel) bool {
 func (e *egress) giveSeam(fs []umem.Frame) {
 	for i := range fs {
 		if f := fs[i]; f.Addr >= e.bounds.from && f.Addr < e.bounds.to {
-			e.seam.push(umem.Frame{Addr: f.Addr &^ (longestPart - 1)})
+			e.seam.Push(umem.Frame{Addr: f.Addr &^ (longestPart - 1)})
 		}
 	}
 }

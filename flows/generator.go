@@ -17,10 +17,10 @@ import (
 // that has no room are lost.
 type generator struct {
 	region *umem.Region
-	out    source // those made and not handed on
-	spare  *stack // empty frames
-	total  int    // frames, wherever they are
-	least  int    // and how many it needs
+	out    source         // those made and not handed on
+	spare  *umem.FreeList // empty frames
+	total  int            // frames, wherever they are
+	least  int            // and how many it needs
 	hands  *umem.Holder
 	length uint32 // of a packet
 	rate   uint64 // packets a second; 0: as many as are taken
@@ -51,7 +51,7 @@ func (g *generator) generate(to recorder, open bool, now time.Time) (more bool) 
 	if !to.record(&g.out, now) || !open {
 		return false
 	}
-	if n = min(n, burst, len(g.spare.fs)); n == 0 {
+	if n = min(n, burst, g.spare.Len()); n == 0 {
 		return false
 	}
 	g.make(n, now)
@@ -104,7 +104,7 @@ func (g *generator) make(n int, now time.Time) {
 	made, stamp := g.packets.Load(), uint64(now.UnixNano())
 	first, begun := made+g.late.Load(), uint64(g.begun.Load())
 	fs := g.out.buf[:n]
-	g.spare.pop(fs)
+	g.spare.Pop(fs)
 	for i := range fs {
 		start, _ := g.region.Start(fs[i])
 		fs[i] = umem.Frame{Addr: start + generatedAt, Len: g.length}
@@ -143,7 +143,7 @@ func (g *generator) clear(frames []umem.Frame) {
 func (g *generator) idle() bool { return g.out.held == 0 }
 
 // away is how many frames are neither free nor about to be handed on.
-func (g *generator) away() int { return g.total - len(g.spare.fs) - g.out.held }
+func (g *generator) away() int { return g.total - g.spare.Len() - g.out.held }
 
 func (g *generator) begin() error {
 	g.begun.Store(time.Now().UnixNano())
@@ -204,11 +204,11 @@ type GeneratedStatus struct {
 func (g *generator) takeFrames(o *opening, least, want int) error {
 	frames := make([]umem.Frame, min(want, max(least, o.shared.frames)))
 	g.total, g.least, g.hands = o.hands.Take(frames), least, o.hands
-	g.spare = &stack{frames[:g.total]}
+	g.spare = umem.NewFreeList(frames[:g.total])
 	if g.total < least {
 		return fmt.Errorf("the region has %d free frames; generated packets need %d at least: raise region.size", g.total, least)
 	}
-	g.clear(g.spare.fs)
+	g.clear(frames[:g.total])
 	return nil
 }
 

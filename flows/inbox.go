@@ -25,14 +25,14 @@ type inbox struct {
 	method   config.Method
 	do       stream.Doer
 
-	spare  *stack       // frames, or extents, that messages may land in
-	total  int          // how many there are of them
-	each   int          // of the region's frames one of them has
-	least  int          // and how many it needs
-	long   bool         // they are extents
-	hands  *umem.Holder // the worker's
-	window int          // of those, how many are to be receives
-	posted int          // how many the receiver has
+	spare  *umem.FreeList // frames, or extents, that messages may land in
+	total  int            // how many there are of them
+	each   int            // of the region's frames one of them has
+	least  int            // and how many it needs
+	long   bool           // they are extents
+	hands  *umem.Holder   // the worker's
+	window int            // of those, how many are to be receives
+	posted int            // how many the receiver has
 	buf    [burst]umem.Frame
 	count  int // messages in it, which are not handed on yet
 
@@ -74,7 +74,7 @@ func (b *inbox) take(most int) (first int, more bool) {
 func (b *inbox) drop(n int) { b.count = copy(b.buf[:], b.buf[n:b.count]) }
 
 // away is how many frames of messages are neither free nor the receiver's.
-func (b *inbox) away() int { return b.total - len(b.spare.fs) - b.posted }
+func (b *inbox) away() int { return b.total - b.spare.Len() - b.posted }
 
 // frames is how many of the region's so many of the inbox's are, which may be extents.
 func (b *inbox) frames(n int) int { return n * b.each }
@@ -82,9 +82,9 @@ func (b *inbox) frames(n int) int { return n * b.each }
 // supply makes room for messages.
 func (b *inbox) supply() {
 	for !b.ending.Load() && b.posted < b.window {
-		n := min(len(b.spare.fs), b.window-b.posted, 2*burst)
-		used := b.receiver.Supply(b.spare.fs[len(b.spare.fs)-n:])
-		b.spare.drop(n, used)
+		n := min(b.spare.Len(), b.window-b.posted, 2*burst)
+		used := b.receiver.Supply(b.spare.Top(n))
+		b.spare.Drop(n, used)
 		if b.posted += used; used == 0 || used < n {
 			return
 		}

@@ -26,7 +26,7 @@ type intake struct {
 	steering steering
 	ring     int // entries of each ring of a source
 	first    int // the source that is served first in this round
-	spare    *stack
+	spare    *umem.FreeList
 	total    int          // frames, wherever they are
 	least    int          // how many of them it needs
 	hands    *umem.Holder // the worker's
@@ -121,7 +121,7 @@ func (n *intake) admit(s *source, fs []umem.Frame) int {
 			keep++
 			continue
 		}
-		n.spare.push(f)
+		n.spare.Push(f)
 		if !s.inside {
 			n.unwanted.Add(1)
 		}
@@ -133,16 +133,16 @@ func (n *intake) admit(s *source, fs []umem.Frame) int {
 // supply gives spare frames to the rings.
 func (n *intake) supply() {
 	for i := range n.sources {
-		free := n.spare.fs[max(0, len(n.spare.fs)-2*burst):]
+		free := n.spare.Top(2 * burst)
 		used := n.sources[(n.first+i)%len(n.sources)].port.Supply(free)
-		n.spare.drop(len(free), used)
+		n.spare.Drop(len(free), used)
 		n.inRings += used
 	}
 }
 
 // away is how many frames are neither free, nor with a queue, nor about to be handed on.
 func (n *intake) away() int {
-	here := len(n.spare.fs) + n.inRings
+	here := n.spare.Len() + n.inRings
 	for i := range n.sources {
 		here += n.sources[i].held
 	}

@@ -12,7 +12,7 @@ type layout interface {
 	// add puts whole packets of one source into the open batch and returns how
 	// many frames of fs it used: fewer than all when the batch is full, memory is
 	// short, or the last packet's end has not come yet. Used frames are the
-	// layout's, or already back in the spare stack.
+	// layout's, or already back in the free list.
 	add(source uint32, fs []umem.Frame) int
 	// note puts encoded blocks into the open batch, which must be empty. It
 	// reports whether it could.
@@ -43,39 +43,4 @@ type copies struct {
 	packed     counter.Counter // packed layout: every packet, once
 	multiFrame counter.Counter // slot layout: packets of several frames
 	tight      counter.Counter // slot layout: one frame, but not where a record can be
-}
-
-// packetLen is how many frames the first packet of fs has and how many bytes; no
-// frames when its end is not among fs.
-func packetLen(fs []umem.Frame) (frames int, bytes uint32) {
-	for i := range fs {
-		bytes += fs[i].Len
-		if !fs[i].Continues() {
-			return i + 1, bytes
-		}
-	}
-	return 0, 0
-}
-
-// stack is frames at hand, last in first out so that they are still in the
-// cache.
-type stack struct{ fs []umem.Frame }
-
-func (s *stack) push(fs ...umem.Frame) { s.fs = append(s.fs, fs...) }
-
-// pop takes n frames into dst if there are as many.
-func (s *stack) pop(dst []umem.Frame) bool {
-	n := len(s.fs) - len(dst)
-	if n < 0 {
-		return false
-	}
-	copy(dst, s.fs[n:])
-	s.fs = s.fs[:n]
-	return true
-}
-
-// drop removes the first used of the top n frames.
-func (s *stack) drop(n, used int) {
-	top := s.fs[len(s.fs)-n:]
-	s.fs = s.fs[:len(s.fs)-n+copy(top, top[used:])]
 }

@@ -25,7 +25,7 @@ type desk struct {
 	region *umem.Region
 	hands  *umem.Holder
 	layout layout
-	spare  *stack
+	spare  *umem.FreeList
 	copied copies
 	snap   snap
 	random *rand.Rand
@@ -47,13 +47,13 @@ func newDesk(t *rapid.T, region *umem.Region, kind string) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{T: t, region: region, hands: hands, spare: &stack{}, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
+	d := &desk{T: t, region: region, hands: hands, spare: &umem.FreeList{}, random: rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))}
 	t.Cleanup(func() { hands.Close(); _ = book.Close() })
 	fs := make([]umem.Frame, deskFrames)
 	if hands.Take(fs) != len(fs) {
 		t.Fatal("the region has too few frames")
 	}
-	d.spare.push(fs...)
+	d.spare.Push(fs...)
 	d.align = pcapng.MinAlign
 	d.snap.most = rapid.SampledFrom([]uint32{0, 0, 1, 60, 3540, 3556, 5000, 9018}).Draw(t, "snaplen")
 	if kind == "slot" {
@@ -90,7 +90,7 @@ func (d *desk) land(length, offset uint64) bool {
 	}
 	room := uint64(d.region.FrameSize()) - offset
 	fs := make([]umem.Frame, (length+room-1)/room)
-	if !d.spare.pop(fs) {
+	if !d.spare.Pop(fs) {
 		return false
 	}
 	rest := packet
@@ -126,7 +126,7 @@ func (d *desk) record() {
 		}
 		if d.layout.size() == 0 { // memory is short: the disk gives some back
 			if len(d.flying) == 0 {
-				d.Fatalf("an empty layout takes no packet of %d frames, with %d spare", len(d.landed), len(d.spare.fs))
+				d.Fatalf("an empty layout takes no packet of %d frames, with %d spare", len(d.landed), d.spare.Len())
 			}
 			d.free()
 			continue
@@ -199,7 +199,7 @@ func (d *desk) conserved() {
 			seen[start] = where
 		}
 	}
-	note("spare", d.spare.fs)
+	note("spare", d.spare.Top(d.spare.Len()))
 	note("landed", d.landed)
 	for _, m := range d.flying {
 		note("flying", m)
@@ -209,7 +209,7 @@ func (d *desk) conserved() {
 	case *slot:
 		note("chain", l.chain)
 	case *packed:
-		note("extents", l.extents.fs)
+		note("extents", l.extents.Top(l.extents.Len()))
 		want += 3
 		if l.out != nil {
 			note("open", []umem.Frame{l.extent})

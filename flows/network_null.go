@@ -30,7 +30,7 @@ type networkNull struct {
 // openNetworkNull opens the interface and fills its rings. Nothing moves until a worker polls it and it has begun.
 func openNetworkNull(o *opening) (*networkNull, error) {
 	n := &networkNull{from: o.flow.From, book: o.book}
-	n.spare, n.limit = &stack{}, o.shared.limit
+	n.spare, n.limit = &umem.FreeList{}, o.shared.limit
 	n.discard.region, n.discard.free = o.region, n.spare
 	if err := n.openNet(o); err != nil {
 		return nil, err

@@ -69,7 +69,7 @@ func (l *rdmaStorage) leaveOut(first int, now time.Time) {
 			l.buf[kept] = f
 			kept++
 		} else {
-			l.spare.push(f)
+			l.spare.Push(f)
 		}
 	}
 	l.count = kept

@@ -18,7 +18,7 @@ func relayed(t *testing.T, before map[uint64]uint64) *rdmaStorage {
 	}
 	t.Cleanup(func() { region.Close() })
 	l := &rdmaStorage{}
-	l.region, l.positions.log, l.receiver, l.spare = region, true, &stream.Receiver{}, &stack{}
+	l.region, l.positions.log, l.receiver, l.spare = region, true, &stream.Receiver{}, &umem.FreeList{}
 	for session, sequence := range before {
 		l.once.before.Note(session, journal.Mark{Sequence: sequence})
 	}
@@ -51,8 +51,8 @@ func TestOnce(t *testing.T) {
 		t.Errorf("the record is %+v (%v)", d, why)
 	}
 	l.come(1, 1, protocol.Origin{Session: 7, Sequence: 11}, protocol.Origin{Session: 7, Sequence: 12}, protocol.Origin{Session: 7, Sequence: 13}) // the relay's next run
-	if l.given != 4 || l.once.duplicates.Load() != 3 || len(l.spare.fs) != 3 || l.once.last(7).Sequence != 13 {
-		t.Errorf("%d are recorded, %d were there, %d frames are free, the session is at %d", l.given, l.once.duplicates.Load(), len(l.spare.fs), l.once.last(7))
+	if l.given != 4 || l.once.duplicates.Load() != 3 || l.spare.Len() != 3 || l.once.last(7).Sequence != 13 {
+		t.Errorf("%d are recorded, %d were there, %d frames are free, the session is at %d", l.given, l.once.duplicates.Load(), l.spare.Len(), l.once.last(7))
 	}
 	l.acknowledgeSkipped(l.receiver)
 	if l.skips[0] != 1 { // the first has nothing in front of it, the others have records that are not safe

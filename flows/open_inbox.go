@@ -70,7 +70,6 @@ func (b *inbox) makeRoom(o *opening, c inboxConfig) error {
 	from := &o.flow.From
 	b.window = from.Window * from.Clients
 	least, want := b.window+c.away, b.window+c.wish
-	b.spare = &stack{}
 	b.each = 1
 	take, share, what := o.hands.Take, o.shared.frames, "frames"
 	if !inFrames(o.region, from.Message) {
@@ -82,7 +81,7 @@ func (b *inbox) makeRoom(o *opening, c inboxConfig) error {
 	}
 	frames := make([]umem.Frame, min(want, max(least, share)))
 	b.total = take(frames)
-	b.spare.fs = frames[:b.total]
+	b.spare = umem.NewFreeList(frames[:b.total])
 	if b.total < least {
 		return fmt.Errorf("the region has %d free %s for messages; %d clients with a window of %d need %d at least, and what becomes of their messages %d of those: raise region.size or region.extents, or lower clients or window",
 			b.total, what, from.Clients, from.Window, least, c.away)

@@ -21,7 +21,7 @@ func openNetworkRDMA(o *opening) (*networkRDMA, error) {
 	if err := n.openStages(o.flow.Stages); err != nil {
 		return nil, err
 	}
-	n.spare, n.limit = &stack{}, o.shared.limit
+	n.spare, n.limit = &umem.FreeList{}, o.shared.limit
 	if err := n.openNet(o); err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ const maxFragments = 128
 // until a worker polls it and the interface is started.
 func openNetworkStorage(o *opening) (*networkStorage, error) {
 	n := &networkStorage{from: o.flow.From, book: o.book}
-	n.spare, n.limit = &stack{}, o.shared.limit
+	n.spare, n.limit = &umem.FreeList{}, o.shared.limit
 	if err := n.openNet(o); err != nil {
 		return nil, err
 	}
@@ -204,7 +204,8 @@ func (n *intake) fill(o *opening, least, most int) error {
 	least, want := least+queues, most+2*queues
 	frames := make([]umem.Frame, min(want, max(least, o.shared.frames)))
 	got := o.hands.Take(frames)
-	n.spare.fs, n.total, n.least, n.hands = frames[:got], got, least, o.hands
+	n.spare.Push(frames[:got]...)
+	n.total, n.least, n.hands = got, least, o.hands
 	if got < least {
 		return fmt.Errorf("the region has %d free frames; %d queues with rings of %d need %d at least: raise region.size or lower ring", got, len(n.sources), n.ring, least)
 	}

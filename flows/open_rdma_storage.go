@@ -104,15 +104,15 @@ func newRun() (uint64, error) {
 
 // heads are the frames for what is written in front of messages: those of messages, or
 // others where these land in extents.
-func (l *rdmaStorage) heads(o *opening) (*stack, error) {
+func (l *rdmaStorage) heads(o *opening) (*umem.FreeList, error) {
 	if inFrames(o.region, o.flow.From.Message) || o.flow.To.Layout != config.LayoutSlot {
 		return l.spare, nil
 	}
-	heads := &stack{fs: make([]umem.Frame, 2*writes)}
-	if n := o.hands.Take(heads.fs); n < len(heads.fs) {
-		return nil, fmt.Errorf("the region has %d free frames and not %d: raise region.size", n, len(heads.fs))
+	heads := make([]umem.Frame, 2*writes)
+	if n := o.hands.Take(heads); n < len(heads) {
+		return nil, fmt.Errorf("the region has %d free frames and not %d: raise region.size", n, len(heads))
 	}
-	return heads, nil
+	return umem.NewFreeList(heads), nil
 }
 
 // fits reports messages that are too long for a batch of the layout.

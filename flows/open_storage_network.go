@@ -70,7 +70,7 @@ func (s *storageNetwork) openSeam(extent umem.Frame) {
 	e := &s.egress
 	e.bounds.from, e.bounds.to = extent.Addr, extent.Addr+s.reel.region.ExtentSize()
 	for at := e.bounds.from; at < e.bounds.to; at += longestPart {
-		e.seam.push(umem.Frame{Addr: at})
+		e.seam.Push(umem.Frame{Addr: at})
 	}
 }
 

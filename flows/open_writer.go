@@ -22,8 +22,8 @@ const (
 )
 
 // openSink opens the sink: segments on a disk, or a stream. Frames that are free come
-// from the stack, and go there. Section and interfaces are what captures begin with.
-func (w *writer) openSink(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) error {
+// from the free list, and return to it. Section and interfaces are what captures begin with.
+func (w *writer) openSink(o *opening, spare *umem.FreeList, section pcapng.Section, ifs []pcapng.Interface) error {
 	w.flush, w.to, w.snap.most = o.flow.To.Flush, destination(o.flow.To), uint32(o.flow.To.Snaplen)
 	for i := range ifs {
 		ifs[i].SnapLen = w.snap.most
@@ -35,7 +35,7 @@ func (w *writer) openSink(o *opening, spare *stack, section pcapng.Section, ifs 
 }
 
 // openDisk opens the segments and the queue to them.
-func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) (err error) {
+func (w *writer) openDisk(o *opening, spare *umem.FreeList, section pcapng.Section, ifs []pcapng.Interface) (err error) {
 	to := o.flow.To
 	out := &output{region: o.region, every: cmp.Or(to.Rotate.Every, to.Segment.Every), sync: to.Durable, flushed: true}
 	if to.Layout == config.LayoutSlot && o.region.FrameSize() < 4096 {
@@ -68,7 +68,7 @@ func (w *writer) openDisk(o *opening, spare *stack, section pcapng.Section, ifs 
 }
 
 // openStream begins a stream.
-func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, ifs []pcapng.Interface) error {
+func (w *writer) openStream(o *opening, spare *umem.FreeList, section pcapng.Section, ifs []pcapng.Interface) error {
 	extents, err := o.takeExtents()
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (w *writer) openStream(o *opening, spare *stack, section pcapng.Section, if
 }
 
 // lay makes the layout of a disk.
-func (w *writer) lay(o *opening, spare *stack) (layout, error) {
+func (w *writer) lay(o *opening, spare *umem.FreeList) (layout, error) {
 	quarter, numbers := w.disk.store.size/4, w.disk.store.numbering().direct(w.directions)
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)

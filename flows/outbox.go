@@ -29,12 +29,12 @@ type outbox struct {
 func (b *outbox) connect() { b.dials.begin(b.runPeers) }
 
 // free takes back the frames that no peer needs any more.
-func (b *outbox) free(to *stack) {
+func (b *outbox) free(to *umem.FreeList) {
 	for {
 		n := b.fan.Free(b.freed[:])
 		for _, f := range b.freed[:n] {
 			f.Options = 0
-			to.push(f)
+			to.Push(f)
 		}
 		if n < len(b.freed) {
 			return
@@ -89,7 +89,7 @@ func (b *outbox) fds(dst []unix.PollFd) []unix.PollFd { return b.fan.FDs(dst) }
 // many frames it took. Stamps are those of the frames.
 func (b *outbox) give(region *umem.Region, fs []umem.Frame) (done int) {
 	for done < len(fs) {
-		n, _ := packetLen(fs[done:])
+		n, _ := umem.PacketLen(fs[done:])
 		if n == 0 || !b.fan.Offer(fs[done:done+n], 0, region.Side(fs[done]).Stamp) {
 			break
 		}

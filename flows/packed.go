@@ -11,11 +11,11 @@ import (
 type packed struct {
 	region  *umem.Region
 	align   uint32
-	limit   uint32 // bytes of a batch
-	enough  uint32 // bytes of a batch that has more than one packet
-	mark    uint32 // bytes of the mark in front: none in a stream
-	spare   *stack // frames
-	extents stack
+	limit   uint32         // bytes of a batch
+	enough  uint32         // bytes of a batch that has more than one packet
+	mark    uint32         // bytes of the mark in front: none in a stream
+	spare   *umem.FreeList // frames
+	extents umem.FreeList
 	total   int // extents, wherever they are
 	frames  int // of an extent
 	copied  *copies
@@ -34,8 +34,8 @@ type packed struct {
 // newPacked takes over the extents. Batches are multiples of align and at most
 // limit bytes. With an align of 1 they are what a stream has: no mark in front
 // and no padding.
-func newPacked(r *umem.Region, align, limit uint32, spare *stack, extents []umem.Frame, c *copies) *packed {
-	p := &packed{region: r, align: align, limit: limit, enough: limit, spare: spare, extents: stack{extents}, copied: c, snap: &snap{}, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
+func newPacked(r *umem.Region, align, limit uint32, spare *umem.FreeList, extents []umem.Frame, c *copies) *packed {
+	p := &packed{region: r, align: align, limit: limit, enough: limit, spare: spare, extents: *umem.NewFreeList(extents), copied: c, snap: &snap{}, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
 	}
@@ -47,7 +47,7 @@ func (p *packed) open() bool {
 	if p.out != nil {
 		return true
 	}
-	if !p.extents.pop(p.message[:]) {
+	if !p.extents.Pop(p.message[:]) {
 		return false
 	}
 	p.extent = p.message[0]
@@ -76,7 +76,7 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 	}
 	done, copied := 0, uint64(0)
 	for done < len(fs) {
-		n, length := packetLen(fs[done:])
+		n, length := umem.PacketLen(fs[done:])
 		kept := p.snap.keep(length)
 		block := pcapng.PacketBlockLen(kept+p.numbers.extra, 4)
 		if n == 0 || !p.room(block) {
@@ -89,7 +89,7 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 		copied += uint64(kept)
 	}
 	p.copied.packed.Add(copied) // once for all: it waits until what was copied is out of the processor
-	p.spare.push(fs[:done]...)
+	p.spare.Push(fs[:done]...)
 	return done
 }
 
@@ -130,7 +130,7 @@ func (p *packed) size() uint64 {
 
 func (p *packed) count() (uint32, uint64) { return p.packets, p.bytes }
 
-func (p *packed) away() int { return (p.total - len(p.extents.fs)) * p.frames }
+func (p *packed) away() int { return (p.total - p.extents.Len()) * p.frames }
 
 func (p *packed) newest() uint64 { return p.latest }
 
@@ -151,4 +151,4 @@ func (p *packed) reset() {
 	p.out, p.used, p.packets, p.bytes, p.latest = nil, 0, 0, 0, 0
 }
 
-func (p *packed) free(fs []umem.Frame) { p.extents.push(fs...) }
+func (p *packed) free(fs []umem.Frame) { p.extents.Push(fs...) }

@@ -155,7 +155,7 @@ func (r *rdmaRDMA) reduce(now time.Time) (more bool) {
 	_, more = r.take(len(r.buf))
 	for _, f := range r.buf[:r.count] {
 		if r.addUp(f, now.UnixNano()) {
-			r.spare.push(f)
+			r.spare.Push(f)
 		}
 	}
 	r.drop(r.count)

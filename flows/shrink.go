@@ -69,12 +69,7 @@ func (w *writer) shrink(part sharing) bool {
 
 // giveBack gives those back that are spare, while there are more than are kept in all, and
 // reports whether there still are.
-func giveBack(hands *umem.Holder, spare *stack, total *int, keep int) (over bool) {
-	if n := min(*total-keep, len(spare.fs)); n > 0 {
-		left := len(spare.fs) - n
-		hands.Give(spare.fs[left:])
-		spare.fs = spare.fs[:left]
-		*total -= n
-	}
+func giveBack(hands *umem.Holder, spare *umem.FreeList, total *int, keep int) (over bool) {
+	*total -= spare.ReleaseExcess(*total-keep, hands)
 	return *total > keep
 }

@@ -20,8 +20,8 @@ type slot struct {
 	region  *umem.Region
 	limit   uint64 // bytes of a batch
 	enough  uint64 // bytes of a batch that has more than one packet
-	spare   *stack
-	landed  *stack // extents that messages landed in go there; nil: there are none
+	spare   *umem.FreeList
+	landed  *umem.FreeList // extents that messages landed in go there; nil: there are none
 	copied  *copies
 	numbers numbering
 	snap    *snap
@@ -36,7 +36,7 @@ type slot struct {
 }
 
 // newSlot makes batches of at most frames frames and limit bytes.
-func newSlot(r *umem.Region, frames int, limit uint64, spare *stack, c *copies) *slot {
+func newSlot(r *umem.Region, frames int, limit uint64, spare *umem.FreeList, c *copies) *slot {
 	return &slot{region: r, limit: limit, enough: limit, spare: spare, copied: c, snap: &snap{}, chain: make([]umem.Frame, 0, frames)}
 }
 
@@ -45,7 +45,7 @@ func (s *slot) open() bool {
 	if len(s.chain) > 0 {
 		return true
 	}
-	if !s.spare.pop(s.chain[:1]) {
+	if !s.spare.Pop(s.chain[:1]) {
 		return false
 	}
 	s.chain = s.chain[:1]
@@ -79,7 +79,7 @@ func (s *slot) add(source uint32, fs []umem.Frame) int {
 	}
 	done := 0
 	for done < len(fs) {
-		n, length := packetLen(fs[done:])
+		n, length := umem.PacketLen(fs[done:])
 		if n == 0 || !s.put(source, fs[done:done+n], length) {
 			break
 		}
@@ -103,7 +103,7 @@ func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 		f.Len = kept
 		ok = s.stay(source, f, length, block)
 		if ok {
-			s.spare.push(fs[1:]...) // none of what is kept is there
+			s.spare.Push(fs[1:]...) // none of what is kept is there
 		}
 	}
 	if ok {
@@ -154,7 +154,7 @@ func (s *slot) inPlace(source uint32, f umem.Frame, length, block uint32) bool {
 // it goes on in a spare frame.
 func (s *slot) overhang(source uint32, f umem.Frame, length, block uint32) bool {
 	n := len(s.chain)
-	if n+2 > cap(s.chain) || !s.spare.pop(s.chain[n+1:n+2]) {
+	if n+2 > cap(s.chain) || !s.spare.Pop(s.chain[n+1:n+2]) {
 		return false
 	}
 	s.chain = s.chain[:n+2]
@@ -178,7 +178,7 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint3
 	size := s.region.FrameSize()
 	first := len(s.chain)
 	n := int((block + size - 1) / size)
-	if first+n > cap(s.chain) || !s.spare.pop(s.chain[first:first+n]) {
+	if first+n > cap(s.chain) || !s.spare.Pop(s.chain[first:first+n]) {
 		return false
 	}
 	s.chain = s.chain[:first+n]
@@ -194,7 +194,7 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint3
 	s.numbers.tail(source, s.tail[:], kept, block)
 	g.write(s.tail[:pcapng.PacketTailLen(kept, block)])
 	g.end()
-	s.spare.push(fs...)
+	s.spare.Push(fs...)
 	if len(fs) > 1 {
 		s.copied.multiFrame.Add(uint64(kept))
 	} else {
@@ -225,14 +225,14 @@ func (s *slot) reset() {
 
 func (s *slot) free(fs []umem.Frame) {
 	if s.landed == nil {
-		s.spare.push(fs...)
+		s.spare.Push(fs...)
 		return
 	}
 	for _, f := range fs {
 		if _, room := s.region.Start(f); room > uint64(s.region.FrameSize()) {
-			s.landed.push(f)
+			s.landed.Push(f)
 		} else {
-			s.spare.push(f)
+			s.spare.Push(f)
 		}
 	}
 }

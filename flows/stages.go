@@ -29,7 +29,7 @@ func (s *stages) openStages(all []config.Stage) (err error) {
 // apply takes whole packets through the chain. The time is when they are sent on.
 func (s *stages) apply(region *umem.Region, fs []umem.Frame, now uint64) {
 	for done := 0; done < len(fs); {
-		n, _ := packetLen(fs[done:])
+		n, _ := umem.PacketLen(fs[done:])
 		if n == 0 {
 			return
 		}

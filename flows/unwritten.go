@@ -77,7 +77,7 @@ func (o *output) writeAgain(now time.Time) {
 	}
 	rest := u.frames
 	for len(rest) > 0 {
-		n, _ := packetLen(rest)
+		n, _ := umem.PacketLen(rest)
 		if o.queue.Send(rest[:n]) == 0 {
 			break
 		}

@@ -45,7 +45,7 @@ const numberAt = 60
 
 func (w *witness) add(source uint32, fs []umem.Frame) int {
 	for i := 0; i < len(fs); {
-		n, length := packetLen(fs[i:])
+		n, length := umem.PacketLen(fs[i:])
 		if n == 0 || w.layout.add(source, fs[i:i+n]) == 0 {
 			return i
 		}
