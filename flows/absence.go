@@ -36,12 +36,6 @@ func (a *absences) note(now time.Time, set time.Duration) {
 // attend begins anew, as after a wait that ends when there is something to do.
 func (a *absences) attend(now time.Time) { a.since = now }
 
-// AbsenceStatus is how long a worker did not look at its flows.
-type AbsenceStatus struct {
-	Count   uint64        `json:"count"`      // times of 20 ms and more
-	Longest time.Duration `json:"longest_ns"` // so far
-}
-
 func (a *absences) status() AbsenceStatus {
 	return AbsenceStatus{Count: a.count.Load(), Longest: time.Duration(a.most.Load())}
 }

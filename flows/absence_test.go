@@ -17,12 +17,12 @@ func TestAbsences(t *testing.T) {
 		after, set time.Duration
 		want       AbsenceStatus
 	}{
-		{time.Millisecond, 0, AbsenceStatus{0, time.Millisecond}},
-		{19 * time.Millisecond, 0, AbsenceStatus{0, 19 * time.Millisecond}},
-		{30 * time.Millisecond, 15 * time.Millisecond, AbsenceStatus{0, 19 * time.Millisecond}},
-		{20 * time.Millisecond, 0, AbsenceStatus{1, 20 * time.Millisecond}},
-		{time.Second, time.Millisecond, AbsenceStatus{2, 999 * time.Millisecond}},
-		{50 * time.Millisecond, 0, AbsenceStatus{3, 999 * time.Millisecond}},
+		{time.Millisecond, 0, AbsenceStatus{Count: 0, Longest: time.Millisecond}},
+		{19 * time.Millisecond, 0, AbsenceStatus{Count: 0, Longest: 19 * time.Millisecond}},
+		{30 * time.Millisecond, 15 * time.Millisecond, AbsenceStatus{Count: 0, Longest: 19 * time.Millisecond}},
+		{20 * time.Millisecond, 0, AbsenceStatus{Count: 1, Longest: 20 * time.Millisecond}},
+		{time.Second, time.Millisecond, AbsenceStatus{Count: 2, Longest: 999 * time.Millisecond}},
+		{50 * time.Millisecond, 0, AbsenceStatus{Count: 3, Longest: 999 * time.Millisecond}},
 	} {
 		now = now.Add(step.after)
 		if a.note(now, step.set); a.status() != step.want {

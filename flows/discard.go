@@ -52,12 +52,6 @@ func (d *discard) observe(s *FlowStatus) {
 	s.FrameTimes = d.times.status()
 }
 
-// DiscardedStatus is what was discarded, where that is a flow's end.
-type DiscardedStatus struct {
-	Packets uint64 `json:"packets"` // or messages
-	Bytes   uint64 `json:"bytes"`
-}
-
 // There is no disk, and nobody to wait for.
 func (*discard) trouble() error                   { return nil }
 func (*discard) diagnose(err error) error         { return err }

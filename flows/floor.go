@@ -92,15 +92,6 @@ func (f *floor) wait(now time.Time) {
 // goOn ends a wait. It is the worker's.
 func (f *floor) goOn() { f.looked = time.Time{} }
 
-// FloorStatus is the room that a flow leaves free on its disk.
-type FloorStatus struct {
-	KeepFree string  `json:"keep_free"` // as it is configured
-	Bytes    uint64  `json:"bytes"`     // that is
-	Free     uint64  `json:"free"`      // bytes of the disk, as seen last
-	Pauses   uint64  `json:"pauses"`    // how often nothing could be written for want of room
-	Paused   float64 `json:"paused_seconds"`
-}
-
 // status is nil where there is no floor.
 func (f *floor) status() *FloorStatus {
 	if f.keep == 0 {

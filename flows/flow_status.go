@@ -77,6 +77,6 @@ func (f *Flow) observeStatus(r run) FlowStatus {
 		f.log.Warn("status is incomplete", "why", err)
 	}
 	from, to := r.nodes()
-	s.fillNodes(from, to, f.worker, f.node)
+	fillNodes(&s, from, to, f.worker, f.node)
 	return s
 }

@@ -12,12 +12,6 @@ type frameTimes struct {
 	done      latency.Shared // until that was done with them: written, acknowledged by a peer, discarded
 }
 
-// FrameTimes is how long packets took through a flow, from when they arrived.
-type FrameTimes struct {
-	Submitted *latency.Distribution `json:"submitted,omitempty"` // until the device at the other end was told of them
-	Done      *latency.Distribution `json:"done,omitempty"`      // until they were written, acknowledged by a peer, or discarded
-}
-
 func (t *frameTimes) status() *FrameTimes {
 	return &FrameTimes{Submitted: t.submitted.Distribution(), Done: t.done.Distribution()}
 }

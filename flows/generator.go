@@ -194,12 +194,6 @@ func (g *generator) abandon(s *FlowStatus) {
 	s.Waiting = 0
 }
 
-// GeneratedStatus is the end of a flow that makes packets, which count as received.
-type GeneratedStatus struct {
-	Length uint32 `json:"length"` // bytes of each
-	Rate   uint64 `json:"rate"`   // a second; 0: as many as are taken
-}
-
 // takeFrames takes the frames of a flow whose packets are made, least and want of them.
 func (g *generator) takeFrames(o *opening, least, want int) error {
 	frames := make([]umem.Frame, min(want, max(least, o.shared.frames)))

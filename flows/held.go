@@ -12,24 +12,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Held is what the segments of a flow hold, those of earlier runs included.
-type Held struct {
-	Segments uint64     `json:"segments"`         // with the one being written
-	Bytes    uint64     `json:"bytes"`            // of the disk, space that is prepared for them included
-	Oldest   *time.Time `json:"oldest,omitempty"` // the first packet's time; nil: not known, or there is none
-	Newest   *time.Time `json:"newest,omitempty"` // the last written one's
-	// Unreadable are segments whose heads could not be read when the flow began: what was in them is missing.
-	Unreadable uint64    `json:"unreadable_segments,omitempty"`
-	Ring       *HeldRing `json:"ring,omitempty"` // nil: files
-}
-
-// HeldRing is the geometry of a ring on a device.
-type HeldRing struct {
-	Slots        uint64 `json:"slots"`
-	SegmentBytes uint64 `json:"segment_bytes"` // of each slot
-	Generation   uint64 `json:"generation"`    // of the newest segment in use; 0: none was ever
-}
-
 // held says what the segments of a run that is open hold, or held when last the disk
 // answered in time. It may be called from any goroutine.
 func (w *writer) held() (*Held, error) {

@@ -16,15 +16,6 @@ import (
 	"github.com/unifiedd/unifiedd/internal/index"
 )
 
-// IndexStatus is what became of the indexes of a flow's segments.
-type IndexStatus struct {
-	Segments uint64        `json:"segments"` // that have one made by this run
-	Waiting  uint64        `json:"waiting"`  // complete segments that have none yet
-	Failed   uint64        `json:"failed"`   // segments that stay without one until the next start
-	Bytes    uint64        `json:"bytes"`    // of the indexes
-	CPU      time.Duration `json:"cpu_ns"`   // it took to make them
-}
-
 // MakeIndex makes the index of the segment file at path beside it, and returns the time of processors it took. It ends early when
 // ctx does.
 type MakeIndex func(ctx context.Context, path string) (cpu time.Duration, err error)

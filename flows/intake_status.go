@@ -57,7 +57,7 @@ func (n *intake) observe(s *FlowStatus) error {
 	if g.Dispatched {
 		s.Beside = string(config.BesideLibxdp)
 	}
-	s.fillClock(g)
+	fillClock(s, g)
 	for i := range n.sources {
 		if st, err := n.sources[i].port.Stats(); err == nil {
 			s.CardStamped += st.Stamped
@@ -73,7 +73,7 @@ func (n *intake) observe(s *FlowStatus) error {
 }
 
 // fillClock says whose times the packets have.
-func (s *FlowStatus) fillClock(g xdp.Granted) {
+func fillClock(s *FlowStatus, g xdp.Granted) {
 	s.CardClock = g.CardClock
 	if g.CardClock && g.PTPClock >= 0 {
 		s.PTPClock = &g.PTPClock

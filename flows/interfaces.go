@@ -98,15 +98,6 @@ func (all interfaces) Unbound() (left []uint32) {
 	return left
 }
 
-// InterfaceStatus is one of several interfaces that a flow takes packets from. The sums are the flow's.
-type InterfaceStatus struct {
-	Name     string            `json:"name"`
-	ZeroCopy bool              `json:"zero_copy"`
-	Offered  uint64            `json:"offered"`  // packets that arrived
-	Received uint64            `json:"received"` // of those, from the rings
-	Dropped  map[string]uint64 `json:"dropped"`  // lost, by reason
-}
-
 // fillLedger says what became of every packet that reached them, and of each where there are several.
 func (all interfaces) fillLedger(s *FlowStatus) error {
 	for _, i := range all {

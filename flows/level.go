@@ -44,16 +44,6 @@ func (l *level) below(held int, now time.Time) bool {
 	return !l.closed
 }
 
-// LevelStatus is how many frames a flow holds between its ends, those of extents counted each.
-type LevelStatus struct {
-	Held   int64   `json:"held"`
-	Most   int64   `json:"most"`           // that it ever held
-	High   int     `json:"high,omitempty"` // with so many it takes no more from its source, 0: it takes what there is,
-	Low    int     `json:"low,omitempty"`  // until there are so few
-	Pauses uint64  `json:"pauses"`         // how often that was
-	Paused float64 `json:"paused_seconds"` // and how long
-}
-
 func (l *level) observe(s *FlowStatus) {
 	s.Level = &LevelStatus{
 		Held: l.held.Load(), Most: l.most.Load(), High: l.High, Low: l.Low,

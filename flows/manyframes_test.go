@@ -30,7 +30,7 @@ flows:
 `, c.region, l.B.Ifname, l.dir, c.layout), Options{}).Flows()[0]
 			testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, 0, count, 65000), testenv.SendOptions{Rate: 500})
 			s := l.atRest(t, f, l.offered(t))
-			if n := s.lost(); n > 0 {
+			if n := lost(s); n > 0 {
 				t.Errorf("%d packets were lost: %v", n, s.Dropped)
 			}
 			inSequence(t, packets(t, l.files(t)...), 0, count)

@@ -62,7 +62,7 @@ func TestCountTakesExactly(t *testing.T) {
 				if s.State != Done || s.Durable.Packets != uint64(count) || s.Error != "" {
 					t.Errorf("state %s, %d durable: %s", s.State, s.Durable.Packets, s.Error)
 				}
-				if sent == len(frames) && s.lost() == s.Dropped["beyond_count"] {
+				if sent == len(frames) && lost(s) == s.Dropped["beyond_count"] {
 					samePackets(t, "the file", packets(t, l.files(t)...), frames[:count])
 				} else if n := len(records(t, l.files(t)...)); n != count {
 					t.Errorf("the file has %d packets", n)

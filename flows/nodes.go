@@ -40,15 +40,15 @@ func locate(r *umem.Region) placed {
 
 // fillNodes says on which NUMA nodes the ends of the flow are, and what is far from the
 // region.
-func (s *FlowStatus) fillNodes(card, disk int, w *Worker, region int) {
+func fillNodes(s *FlowStatus, card, disk int, w *Worker, region int) {
 	s.CardNode, s.DiskNode, s.Far = known(card), known(disk), nil
-	s.far("the card "+s.From, card, region)
-	s.far("the disk under "+s.To, disk, region)
-	s.far("worker "+w.config.Name, w.Node(), region)
+	far(s, "the card "+s.From, card, region)
+	far(s, "the disk under "+s.To, disk, region)
+	far(s, "worker "+w.config.Name, w.Node(), region)
 }
 
 // far notes what is on another node than the region.
-func (s *FlowStatus) far(what string, at, region int) {
+func far(s *FlowStatus, what string, at, region int) {
 	if at != numa.Unknown && region != numa.Unknown && at != region {
 		s.Far = append(s.Far, fmt.Sprintf("%s is on NUMA node %d, the region on node %d: every packet crosses between them", what, at, region))
 	}

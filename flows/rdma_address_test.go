@@ -103,7 +103,7 @@ func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
 		return
 	}
 	var s RDMADeviceStatus
-	s.count(device.Counters())
+	countCopies(&s, device.Counters())
 	// A message is no multiple of that, and all of them are more than the most. How often a receiver says how far it is depends on the time it takes.
 	small, most := uint64(64), uint64(4*64*watched)
 	if more := s.Placed - placed; more%small != 0 || more > most {

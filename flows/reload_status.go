@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // reloads keeps what is told of reloads. Any goroutine may use it.
@@ -15,7 +17,7 @@ type reloads struct {
 func newReloads() *reloads {
 	now := time.Now()
 	r := &reloads{status: ConfigStatus{Generation: 1, Loaded: now, Succeeded: now, Reloads: make(map[Outcome]uint64)}}
-	for _, o := range outcomes {
+	for _, o := range status.Outcomes {
 		r.status.Reloads[o] = 0
 	}
 	return r

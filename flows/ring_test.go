@@ -41,7 +41,7 @@ func TestRingWrapsAround(t *testing.T) {
 			}
 			inSequence(t, got, c.sent-uint64(len(got)), uint64(len(got)))
 			heldTrue(t, s.Held, records(t, name))
-			if h := s.Held; h.Ring == nil || *h.Ring != (HeldRing{7, 2 << 20, s.Segments}) || h.Segments != 6 || h.Bytes != 6*2<<20 { // one is prepared
+			if h := s.Held; h.Ring == nil || *h.Ring != (HeldRing{Slots: 7, SegmentBytes: 2 << 20, Generation: s.Segments}) || h.Segments != 6 || h.Bytes != 6*2<<20 { // one is prepared
 				t.Errorf("held: %+v, ring %+v", h, h.Ring)
 			}
 			readWithoutComplaint(t, name)

@@ -47,21 +47,6 @@ func parseFilter(text string, of linktype.Type) (*filter.Expr, error) {
 	return expr, nil
 }
 
-// RuleStatus is a rule of a flow's filter, and what it has matched since that came into force.
-type RuleStatus struct {
-	Name    string `json:"name"`
-	Match   string `json:"match,omitempty"` // as it was understood; empty: every packet
-	Action  string `json:"action"`
-	Packets uint64 `json:"packets"`
-	Bytes   uint64 `json:"bytes"`
-}
-
-// CountStatus is a counter of the user's own program.
-type CountStatus struct {
-	Name  string `json:"name"`
-	Value uint64 `json:"value"`
-}
-
 // fillSelected says what the filter has counted.
 func (n *intake) fillSelected(s *FlowStatus) error {
 	counted, err := n.net.Selected()
@@ -70,7 +55,7 @@ func (n *intake) fillSelected(s *FlowStatus) error {
 		if r.Match != nil {
 			match = r.Match.String()
 		}
-		s.Rules = append(s.Rules, RuleStatus{r.Name, match, r.Action.String(), r.Packets, r.Bytes})
+		s.Rules = append(s.Rules, RuleStatus{Name: r.Name, Match: match, Action: r.Action.String(), Packets: r.Packets, Bytes: r.Bytes})
 	}
 	for _, c := range counted.Own {
 		s.FilterCounts = append(s.FilterCounts, CountStatus(c))

@@ -57,10 +57,10 @@ func TestOwnProgram(t *testing.T) {
 	f := l.start(t, of("by_port"), Options{}).Flows()[0]
 	sent := l.ports(t, 50, 7000, 7001, 7002, 7003)
 	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 200 && s.Durable.Packets == 50 })
-	if s.Dropped["filter_dropped"] != 50 || s.Passed["kernel_unclear"] != 50 || s.Passed["kernel_no_match"] != 50 || s.lost() != 50 {
+	if s.Dropped["filter_dropped"] != 50 || s.Passed["kernel_unclear"] != 50 || s.Passed["kernel_no_match"] != 50 || lost(s) != 50 {
 		t.Errorf("%+v", s)
 	}
-	want := []CountStatus{{"TAKEN", 50}, {"LEFT", 50}, {"DROPPED", 50}, {"STRANGE", 50}}
+	want := []CountStatus{{Name: "TAKEN", Value: 50}, {Name: "LEFT", Value: 50}, {Name: "DROPPED", Value: 50}, {Name: "STRANGE", Value: 50}}
 	if diff := cmp.Diff(want, s.FilterCounts); diff != "" || s.Filter != "program by_port of "+file {
 		t.Errorf("filter %q (-want +got):\n%s", s.Filter, diff)
 	}
@@ -95,7 +95,7 @@ func TestRules(t *testing.T) {
 	sent := l.ports(t, 30, 5000, 5001, 5002, 5003)
 	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 120 && s.Durable.Packets == 30 })
 	want := []RuleStatus{
-		{"left", "udp src or dst port 5001", "leave", 30, 3000}, {"dropped", "udp src or dst port 5002", "drop", 30, 3000}, {"taken", "udp src or dst portrange 5000-5002", "take", 30, 3000},
+		{Name: "left", Match: "udp src or dst port 5001", Action: "leave", Packets: 30, Bytes: 3000}, {Name: "dropped", Match: "udp src or dst port 5002", Action: "drop", Packets: 30, Bytes: 3000}, {Name: "taken", Match: "udp src or dst portrange 5000-5002", Action: "take", Packets: 30, Bytes: 3000},
 	}
 	if diff := cmp.Diff(want, s.Rules); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -28,13 +28,6 @@ func (s *snap) count(length, kept uint32) {
 	}
 }
 
-// CutStatus is what a flow with a snapshot length left out of packets.
-type CutStatus struct {
-	SnapLen uint32 `json:"snaplen"` // bytes kept of a packet at most
-	Packets uint64 `json:"packets"` // that were longer
-	Bytes   uint64 `json:"bytes"`   // of those that were left out
-}
-
 // status is nil where packets are kept whole.
 func (s *snap) status() *CutStatus {
 	if s.most == 0 {

@@ -34,11 +34,11 @@ func filtered(t *testing.T, layout, expression string) (*lab, *Flow) {
 func (l *lab) taken(t *testing.T, f *Flow, n uint64) {
 	t.Helper()
 	s := await(t, f, "every packet to be taken or lost", func(s FlowStatus) bool {
-		return s.Packets+s.lost() >= n && s.Waiting == 0
+		return s.Packets+lost(s) >= n && s.Waiting == 0
 	})
 	s = l.atRest(t, f, s.Offered)
-	if s.Packets+s.lost() != n {
-		t.Errorf("the source sent %d packets, %d are received and %d lost: %v", n, s.Packets, s.lost(), s.Dropped)
+	if s.Packets+lost(s) != n {
+		t.Errorf("the source sent %d packets, %d are received and %d lost: %v", n, s.Packets, lost(s), s.Dropped)
 	}
 	l.accounted(t, s)
 	t.Logf("%d packets sent, %d received", n, s.Packets)
@@ -96,7 +96,7 @@ func TestFromTcpreplay(t *testing.T) {
 	writeClassic(t, name, frames)
 	out := l.A.Run(t, testenv.Tool(t, "tcpreplay"), "-i", l.A.Ifname, "--pps=20000", name)
 	l.taken(t, f, number(t, `Actual: (\d+) packets`, out))
-	if !t.Failed() && f.last.lost() == 0 {
+	if !t.Failed() && lost(f.last) == 0 {
 		samePackets(t, "the file", packets(t, l.files(t)...), frames)
 	}
 }

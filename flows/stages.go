@@ -38,13 +38,6 @@ func (s *stages) apply(region *umem.Region, fs []umem.Frame, now uint64) {
 	}
 }
 
-// StageStatus is what a stage did.
-type StageStatus struct {
-	Kind    string            `json:"kind"`
-	Changed uint64            `json:"changed"` // packets that it changed, or messages that it added
-	Left    map[string]uint64 `json:"left"`    // packets that it left as they were, by reason
-}
-
 // observe adds what the stages did.
 func (s *stages) observe(to *FlowStatus) {
 	for _, st := range s.chain.Stats() {

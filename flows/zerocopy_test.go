@@ -163,22 +163,14 @@ func (w *witness) passed(t *testing.T) (pieces []piece) {
 func (l *lab) captured(t *testing.T, f *Flow, frames [][]byte) FlowStatus {
 	t.Helper()
 	l.send(t, f, frames)
-	s := await(t, f, "all packets written or lost", func(s FlowStatus) bool { return s.Written.Packets+s.lost() >= uint64(len(frames)) })
-	if s.lost() > 0 {
+	s := await(t, f, "all packets written or lost", func(s FlowStatus) bool { return s.Written.Packets+lost(s) >= uint64(len(frames)) })
+	if lost(s) > 0 {
 		t.Errorf("packets were lost: %v, %d stalls", s.Dropped, s.Stalls)
 	}
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	return f.Status()
-}
-
-// lost is how many packets the status says are lost.
-func (s *FlowStatus) lost() (n uint64) {
-	for _, d := range s.Dropped {
-		n += d
-	}
-	return n
 }
 
 // TestCopiesAreCounted checks that what is copied is counted once: every byte in

@@ -1,4 +1,4 @@
-package flows
+package status
 
 import (
 	"time"
@@ -6,12 +6,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// ReceivesStatus is the end of a flow at which RDMA clients send.
-type ReceivesStatus struct {
+// Receives is the end of a flow at which RDMA clients send.
+type Receives struct {
 	Device     string            `json:"device"`
 	Listen     string            `json:"listen"`
 	TLS        bool              `json:"tls"`
-	Clients    []ClientStatus    `json:"clients"`    // by session, those that left lately among them
+	Clients    []Client          `json:"clients"`    // by session, those that left lately among them
 	Connected  uint64            `json:"connected"`  // connections that came about
 	Broken     uint64            `json:"broken"`     // and those that failed
 	Replays    uint64            `json:"replays"`    // messages that had come before
@@ -23,8 +23,8 @@ type ReceivesStatus struct {
 	Grants     uint64            `json:"grants"`     // and how many there were
 }
 
-// ClientStatus is one session of a client, over all its connections.
-type ClientStatus struct {
+// Client is one session of a client, over all its connections.
+type Client struct {
 	Name         string    `json:"name"` // of its certificate, else its address
 	Session      string    `json:"session"`
 	State        string    `json:"state"`
@@ -38,14 +38,14 @@ type ClientStatus struct {
 	Error        string    `json:"error,omitempty"`
 }
 
-// SendsStatus is the end of a flow that sends to RDMA peers.
-type SendsStatus struct {
-	Device string       `json:"device"`
-	Peers  []PeerStatus `json:"peers"`
+// Sends is the end of a flow that sends to RDMA peers.
+type Sends struct {
+	Device string `json:"device"`
+	Peers  []Peer `json:"peers"`
 }
 
-// PeerStatus is one peer. Offered = Acknowledged + Dropped + Waiting + InFlight.
-type PeerStatus struct {
+// Peer is one peer. Offered = Acknowledged + Dropped + Waiting + InFlight.
+type Peer struct {
 	Name         string            `json:"name"`
 	Address      string            `json:"address"`
 	State        string            `json:"state"`
@@ -65,19 +65,8 @@ type PeerStatus struct {
 	Latency      *latency.Summary  `json:"latency,omitempty"` // from when a message was taken until the peer acknowledged it
 }
 
-// LogStatus is how far a log has come, in positions: each message has one, 1 the first that ever came.
-type LogStatus struct {
-	Acknowledge  string `json:"acknowledge"` // what an acknowledgement means
-	First        uint64 `json:"first"`       // of this run, whether it has come or not
-	Last         uint64 `json:"last"`        // given to a message
-	Written      uint64 `json:"written"`     // all messages up to this one are
-	Durable      uint64 `json:"durable"`
-	Acknowledged uint64 `json:"acknowledged"`
-	Lost         uint64 `json:"lost"` // records that this run found missing when it began, among those of the newest segments, though earlier ones knew them to be durable
-}
-
-// BlocksStatus is the end of a flow at which RDMA clients ask for blocks.
-type BlocksStatus struct {
+// Blocks is the end of a flow at which RDMA clients ask for blocks.
+type Blocks struct {
 	Device    string            `json:"device"`
 	Listen    string            `json:"listen"`
 	TLS       bool              `json:"tls"`
@@ -93,13 +82,13 @@ type BlocksStatus struct {
 	// TurnedAway are clients that were refused, and Handshakes connections that did not come about, by reason.
 	TurnedAway map[string]uint64 `json:"turned_away"`
 	Handshakes map[string]uint64 `json:"handshakes"`
-	Frames     CacheStatus       `json:"frames"`  // what was found in frames, for short requests
-	Extents    CacheStatus       `json:"extents"` // and in extents
-	Clients    []ReaderStatus    `json:"clients"`
+	Frames     Cache             `json:"frames"`  // what was found in frames, for short requests
+	Extents    Cache             `json:"extents"` // and in extents
+	Clients    []Reader          `json:"clients"`
 }
 
-// CacheStatus is what was found in the region.
-type CacheStatus struct {
+// Cache is what was found in the region.
+type Cache struct {
 	Buffers   int    `json:"buffers"`
 	Hits      uint64 `json:"hits"`
 	Misses    uint64 `json:"misses"`
@@ -109,8 +98,8 @@ type CacheStatus struct {
 	Failed    uint64 `json:"failed"` // buffers that it did not fill
 }
 
-// ReaderStatus is one client who asks for blocks.
-type ReaderStatus struct {
+// Reader is one client who asks for blocks.
+type Reader struct {
 	Name     string            `json:"name"` // of its certificate
 	Address  string            `json:"address"`
 	Since    time.Time         `json:"since"`
@@ -118,4 +107,17 @@ type ReaderStatus struct {
 	Served   uint64            `json:"served"`
 	Bytes    uint64            `json:"bytes"`
 	Refused  map[string]uint64 `json:"refused"`
+}
+
+// RDMADevice is an RDMA device that flows have open. A device of libibverbs copies nothing; RoCE in software counts here what it does, for all flows together.
+type RDMADevice struct {
+	Name  string `json:"name"`
+	Flows int    `json:"users"` // ends of flows
+	// QueuePairs is how many are open: one for each connection, of clients and of peers.
+	QueuePairs int `json:"queue_pairs"`
+	// Placed is the bytes that were copied to where a receive, a WRITE or a READ says: the one copy there must be of what comes, requests and
+	// acknowledgements of 64 bytes included.
+	Placed uint64 `json:"placed_bytes"`
+	// SentCopied is the bytes that were copied to be sent and not gathered from where they lie, by reason: short, inline, again, parts, whole, own.
+	SentCopied map[string]uint64 `json:"sent_copied_bytes,omitempty"`
 }
