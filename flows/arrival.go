@@ -3,25 +3,8 @@ package flows
 import (
 	"fmt"
 
-	"github.com/unifiedd/unifiedd/internal/pcapng"
-	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
-
-// putHeader writes the header of a packet's block, which holds so much of length bytes. The clock that its time is of
-// chooses the interface: where a card's clock is asked, each source has one for each.
-func putHeader(dst []byte, source uint32, side *umem.Side, kept, length, block uint32) {
-	pcapng.PutPacketHeader(dst, source+uint32(side.Clock), side.Stamp, kept, length, block)
-}
-
-// systemTime is when a packet arrived by the system's clock; 0 where only the card's
-// says.
-func systemTime(side *umem.Side) uint64 {
-	if side.Clock != umem.SystemClock {
-		return 0
-	}
-	return side.Stamp
-}
 
 // clocks is how many clocks the packets of an interface may have times of.
 func clocks(g xdp.Granted) uint32 {

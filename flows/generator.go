@@ -3,6 +3,7 @@ package flows
 import (
 	"encoding/binary"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"sync/atomic"
 	"time"
 
@@ -38,7 +39,7 @@ const (
 	// generatorRing is how many packets wait at most.
 	generatorRing = 16384
 	// generatedAt is where in its frame a packet is: where a card puts those of the slot layout.
-	generatedAt = umem.PacketHeadroom + slotHeadroom
+	generatedAt = umem.PacketHeadroom + layout.InPlaceHeadroom
 	// generatedHead is an Ethernet, an IPv4 and a UDP header.
 	generatedHead = 14 + 20 + 8
 	// conversations is how many source ports the packets have in turn.

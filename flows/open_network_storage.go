@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -74,7 +75,7 @@ func (n *intake) openNet(o *opening) (err error) {
 	for _, name := range names {
 		x.Interface = name
 		if n.mirror == nil && slotBeside(o.shared.config, name) {
-			x.Shape.Headroom = slotHeadroom
+			x.Shape.Headroom = layout.InPlaceHeadroom
 		}
 		one, err := o.shared.interfaces.open(x)
 		if err != nil {
@@ -127,7 +128,7 @@ func netConfig(c config.Flow, hands *umem.Holder, of linktype.Type) (xdp.Config,
 		x.Queues = append(x.Queues, uint32(q))
 	}
 	if c.To.Layout == config.LayoutSlot {
-		x.Shape.Headroom = slotHeadroom
+		x.Shape.Headroom = layout.InPlaceHeadroom
 	}
 	switch c.From.Timestamps {
 	case config.TimestampsPrefer:

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/journal"
@@ -67,8 +68,8 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	if err := l.openSink(o, heads, o.section(), []pcapng.Interface{source}); err != nil {
 		return nil, err
 	}
-	if s, ok := l.layout.(*slot); ok && heads != l.spare {
-		s.landed = l.spare
+	if s, ok := l.layout.(*layout.InPlace); ok && heads != l.spare {
+		s.ReturnExtents(l.spare)
 	}
 	if err := l.fits(o); err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func (l *rdmaStorage) fits(o *opening) error {
 	if o.flow.To.Layout == config.LayoutPacked {
 		most = min(most, o.region.ExtentSize())
 	}
-	need := uint64(pcapng.PacketBlockLen(protocol.HeaderLen+uint32(o.flow.From.Message)+pcapng.NumberLen, slotAlign)) + 2*uint64(l.disk.store.align)
+	need := uint64(pcapng.PacketBlockLen(protocol.HeaderLen+uint32(o.flow.From.Message)+pcapng.NumberLen, layout.InPlaceAlign)) + 2*uint64(l.disk.store.align)
 	if need > most {
 		return fmt.Errorf("a message of %d bytes needs %d in a batch, which has %d at most: a quarter of segment.size and, with layout packed, region.extent. Raise them, or lower message",
 			o.flow.From.Message, need, most)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -24,9 +25,9 @@ const (
 // openSink opens the sink: segments on a disk, or a stream. Frames that are free come
 // from the free list, and return to it. Section and interfaces are what captures begin with.
 func (w *writer) openSink(o *opening, spare *umem.FreeList, section pcapng.Section, ifs []pcapng.Interface) error {
-	w.flush, w.to, w.snap.most = o.flow.To.Flush, destination(o.flow.To), uint32(o.flow.To.Snaplen)
+	w.flush, w.to, w.snap.Max = o.flow.To.Flush, destination(o.flow.To), uint32(o.flow.To.Snaplen)
 	for i := range ifs {
-		ifs[i].SnapLen = w.snap.most
+		ifs[i].SnapLen = w.snap.Max
 	}
 	if o.shared.stream != nil {
 		return w.openStream(o, spare, section, ifs)
@@ -78,9 +79,8 @@ func (w *writer) openStream(o *opening, spare *umem.FreeList, section pcapng.Sec
 		return err
 	}
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
-	p := newPacked(o.region, 1, uint32(o.region.ExtentSize()), spare, extents, &w.copied)
-	p.numbers = numbering{}.direct(w.directions)
-	p.snap, w.layout = &w.snap, p
+	c := layout.Config{Region: o.region, Free: spare, Limit: o.region.ExtentSize(), Copies: &w.copied, SnapLen: &w.snap, Numbers: layout.Numbering{}.WithDirections(w.directions)}
+	w.layout = layout.NewPacked(c, 1, uint32(c.Limit), extents)
 	s, err := openPipe(o.shared.stream, head, o.region, w.layout)
 	if err != nil {
 		return err
@@ -91,23 +91,21 @@ func (w *writer) openStream(o *opening, spare *umem.FreeList, section pcapng.Sec
 }
 
 // lay makes the layout of a disk.
-func (w *writer) lay(o *opening, spare *umem.FreeList) (layout, error) {
-	quarter, numbers := w.disk.store.size/4, w.disk.store.numbering().direct(w.directions)
+func (w *writer) lay(o *opening, spare *umem.FreeList) (layout.Layout, error) {
+	quarter := w.disk.store.size / 4
+	c := layout.Config{Region: o.region, Free: spare, Copies: &w.copied, SnapLen: &w.snap, Numbers: numbersOf(w.disk.store).WithDirections(w.directions)}
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)
-		s := newSlot(o.region, min(chainFrames, w.disk.queue.Limits().Frames), quarter, spare, &w.copied)
-		s.numbers, s.snap, s.enough = numbers, &w.snap, w.disk.store.enough(s.limit)
-		return s, nil
+		c.Limit = quarter
+		return layout.NewInPlace(c, min(chainFrames, w.disk.queue.Limits().Frames), w.disk.store.enough(quarter)), nil
 	}
 	extents, err := o.takeExtents()
 	if err != nil {
 		return nil, err
 	}
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
-	limit := uint32(min(o.region.ExtentSize(), quarter)) &^ (pcapng.MaxAlign - 1)
-	p := newPacked(o.region, w.disk.store.align, limit, spare, extents, &w.copied)
-	p.numbers, p.snap, p.enough = numbers, &w.snap, uint32(w.disk.store.enough(uint64(limit)))
-	return p, nil
+	c.Limit = min(o.region.ExtentSize(), quarter) &^ (pcapng.MaxAlign - 1)
+	return layout.NewPacked(c, w.disk.store.align, uint32(w.disk.store.enough(c.Limit)), extents), nil
 }
 
 // leastExtents is how many extents a packed layout has at least: one is filled while
@@ -127,4 +125,13 @@ func (o *opening) takeExtents() ([]umem.Frame, error) {
 // section is what captures say of who made them.
 func (o *opening) section() pcapng.Section {
 	return pcapng.Section{Comment: o.flow.To.Comment, Hardware: machine(), OS: kernel(), Application: o.shared.application}
+}
+
+// numbersOf returns how packets are numbered that go to a store: those of a ring
+// have numbers, those of files have none.
+func numbersOf(s *store) layout.Numbering {
+	if s.device == nil {
+		return layout.Numbering{}
+	}
+	return layout.NumberFrom(s.device.base)
 }

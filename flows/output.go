@@ -3,6 +3,7 @@ package flows
 import (
 	"cmp"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 type output struct {
 	region *umem.Region
 	queue  *nvme.Queue
-	layout layout
+	layout layout.Layout
 	store  *store
 	every  time.Duration // a new segment after this time; 0: when full
 	sync   time.Duration // between flushes to stable storage; 0: only of full segments
@@ -38,7 +39,7 @@ type output struct {
 const segments = 16
 
 func (o *output) submit(now time.Time) (bool, error) {
-	size := o.layout.size()
+	size := o.layout.Size()
 	if size == 0 {
 		return true, nil
 	}
@@ -112,8 +113,8 @@ func (o *output) retire() {
 // send submits the open batch to the current segment.
 func (o *output) send(size uint64) bool {
 	s := o.current
-	packets, bytes := o.layout.count()
-	message := o.layout.seal(s.batch(o.track.durableIn(s), o.track.submitted.packets))
+	packets, bytes := o.layout.Count()
+	message := o.layout.Seal(s.batch(o.track.durableIn(s), o.track.submitted.packets))
 	side := o.region.Side(message[0])
 	side.Target, side.Block, side.Token = s.index, s.base+s.next, o.track.submitted.number+1
 	if o.queue.Send(message) == 0 {
@@ -123,9 +124,9 @@ func (o *output) send(size uint64) bool {
 	s.next += size
 	s.reached.Store(s.next)
 	s.sequence++
-	o.track.submitted.newest = max(o.track.submitted.newest, o.layout.newest())
+	o.track.submitted.newest = max(o.track.submitted.newest, o.layout.Newest())
 	o.track.submit(s, s.next, uint64(packets), bytes)
-	o.layout.reset()
+	o.layout.Reset()
 	return true
 }
 
@@ -143,7 +144,7 @@ func (o *output) reap() (err error) {
 			}
 			free = append(free, f)
 		}
-		o.layout.free(free)
+		o.layout.Free(free)
 		if n < len(o.reaped) {
 			return err
 		}

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"io"
 	"sync"
 	"time"
@@ -14,7 +15,7 @@ import (
 // other. The writer blocks on a goroutine of its own.
 type pipe struct {
 	region *umem.Region
-	layout layout
+	layout layout.Layout
 	track  track
 	out    chan umem.Frame // to the writer
 	back   chan result     // from it
@@ -29,7 +30,7 @@ type result struct {
 }
 
 // openPipe writes the head and starts the writer's goroutine.
-func openPipe(w io.Writer, head []byte, region *umem.Region, l layout) (*pipe, error) {
+func openPipe(w io.Writer, head []byte, region *umem.Region, l layout.Layout) (*pipe, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, fmt.Errorf("write the capture's head: %w", err)
 	}
@@ -51,17 +52,17 @@ func (p *pipe) write(w io.Writer) {
 }
 
 func (p *pipe) submit(time.Time) (bool, error) {
-	if p.layout.size() == 0 {
+	if p.layout.Size() == 0 {
 		return true, nil
 	}
 	if !p.track.room() {
 		return false, nil
 	}
-	packets, bytes := p.layout.count()
-	f := p.layout.seal(pcapng.Batch{})[0]
+	packets, bytes := p.layout.Count()
+	f := p.layout.Seal(pcapng.Batch{})[0]
 	p.track.submit(nil, p.track.submitted.end+uint64(f.Len), uint64(packets), bytes)
 	p.out <- f // has room for all there can be
-	p.layout.reset()
+	p.layout.Reset()
 	return true, nil
 }
 
@@ -69,7 +70,7 @@ func (p *pipe) settle(time.Time) (err error) {
 	for {
 		select {
 		case r := <-p.back:
-			p.layout.free([]umem.Frame{r.frame})
+			p.layout.Free([]umem.Frame{r.frame})
 			if r.err != nil {
 				return fmt.Errorf("write packets: %w", r.err)
 			}

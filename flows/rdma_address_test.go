@@ -3,6 +3,7 @@ package flows
 import (
 	"context"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"math/rand/v2"
 	"os"
 	"testing"
@@ -223,7 +224,7 @@ flows:
 	a.seen.want(a.flow.region, markRecords(1))
 	r := a.flow.running().(*rdmaStorage)
 	if err := a.flow.worker.Do(func() error {
-		w := &sealed{layout: r.layout, seen: &a.seen}
+		w := &sealed{Layout: r.layout, seen: &a.seen}
 		r.layout, r.disk.layout = w, w
 		return nil
 	}); err != nil {
@@ -243,12 +244,12 @@ flows:
 
 // sealed is a layout that shows what the disk is given.
 type sealed struct {
-	layout
+	layout.Layout
 	seen *sightings
 }
 
-func (w *sealed) seal(b pcapng.Batch) []umem.Frame {
-	message := w.layout.seal(b)
+func (w *sealed) Seal(b pcapng.Batch) []umem.Frame {
+	message := w.Layout.Seal(b)
 	for _, f := range message {
 		w.seen.look(f.Addr, f.Len)
 	}

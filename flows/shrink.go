@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"time"
 
 	"github.com/unifiedd/unifiedd/umem"
@@ -63,8 +64,8 @@ func (b *inbox) shrink(part sharing) bool {
 
 // shrink gives back extents of the packed layout. A stream has its daemon for itself.
 func (w *writer) shrink(part sharing) bool {
-	p, ok := w.layout.(*packed)
-	return ok && w.hands != nil && giveBack(w.hands, &p.extents, &p.total, max(part.extents, leastExtents))
+	p, ok := w.layout.(*layout.Packed)
+	return ok && w.hands != nil && p.ReleaseExcess(w.hands, max(part.extents, leastExtents))
 }
 
 // giveBack gives those back that are spare, while there are more than are kept in all, and

@@ -53,7 +53,7 @@ func (n *networkStorage) announceStatistics() {
 // noteNext puts the next part of the statistics that wait into the open batch, which
 // must be empty, and reports whether it could.
 func (w *writer) noteNext(s *statistics) bool {
-	if !w.layout.note(s.parts[s.next]) {
+	if !w.layout.Note(s.parts[s.next]) {
 		return false
 	}
 	if s.next++; s.next == len(s.parts) {

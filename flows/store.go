@@ -3,6 +3,7 @@ package flows
 import (
 	"errors"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -310,8 +311,8 @@ func (s *store) begin(next *segment) (err error) {
 		}
 	}
 	next.align = max(pcapng.MinAlign, next.target.Alignment().Offset)
-	if s.to.Layout == config.LayoutSlot && next.align > slotAlign {
-		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", slotAlign, next.align)
+	if s.to.Layout == config.LayoutSlot && next.align > layout.InPlaceAlign {
+		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", layout.InPlaceAlign, next.align)
 	}
 	head, err := s.head(pcapng.Segment{ID: next.id, Align: next.align, FirstPacket: next.first})
 	if err != nil {

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"sync/atomic"
 	"time"
 
@@ -18,15 +19,15 @@ type writer struct {
 	faults
 	sink    sink
 	disk    *output // the sink, nil for a stream
-	layout  layout
+	layout  layout.Layout
 	hands   *umem.Holder  // the worker's
 	flush   time.Duration // the longest a packet waits in a batch
 	opened  time.Time     // when the open batch got its first packet; zero: it is empty
 	notes   atomic.Pointer[statistics]
 	stuck   bool            // the sink could take no more in this round
 	stalls  counter.Counter // rounds in which packets had to wait for that
-	copied  copies
-	snap    snap
+	copied  layout.Copies
+	snap    layout.SnapLen
 	places  places
 	times   arrivals
 	silence silence // of the disk; the watcher's
@@ -64,7 +65,7 @@ func (w *writer) settle(now time.Time) {
 // frames it used: fewer than all when the sink can take no more now.
 func (w *writer) put(source uint32, fs []umem.Frame, now time.Time) (done int) {
 	for done < len(fs) {
-		used := w.layout.add(source, fs[done:])
+		used := w.layout.Add(source, fs[done:])
 		w.times.put(fs[done:done+used], now)
 		done += used
 		if used == 0 && !w.submit(now) {
@@ -72,7 +73,7 @@ func (w *writer) put(source uint32, fs []umem.Frame, now time.Time) (done int) {
 			break
 		}
 	}
-	if w.opened.IsZero() && w.layout.size() > 0 {
+	if w.opened.IsZero() && w.layout.Size() > 0 {
 		w.opened = now
 	}
 	return done
@@ -88,12 +89,12 @@ func (w *writer) record(s *source, now time.Time) bool {
 }
 
 // away is how many frames the extents have that are in batches.
-func (w *writer) away() int { return w.layout.away() }
+func (w *writer) away() int { return w.layout.ExtentFrames() }
 
 // submit sends the open batch. An empty one that takes nothing means that memory
 // is short until the sink gives some back.
 func (w *writer) submit(now time.Time) bool {
-	if w.layout.size() == 0 {
+	if w.layout.Size() == 0 {
 		w.stuck = true
 		return false
 	}
@@ -113,10 +114,10 @@ func (w *writer) submit(now time.Time) bool {
 func (w *writer) tick(open bool, now time.Time) {
 	waiting := w.notes.Load()
 	late := !w.opened.IsZero() && (!open || now.Sub(w.opened) >= w.flush)
-	if late || waiting != nil && w.layout.size() > 0 {
+	if late || waiting != nil && w.layout.Size() > 0 {
 		w.submit(now)
 	}
-	if waiting != nil && w.layout.size() == 0 && w.noteNext(waiting) {
+	if waiting != nil && w.layout.Size() == 0 && w.noteNext(waiting) {
 		w.opened = now
 	}
 }

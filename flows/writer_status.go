@@ -10,10 +10,10 @@ import (
 func (w *writer) observe(s *FlowStatus) (err error) {
 	s.Written, s.Durable = w.places.read()
 	s.Stalls, s.FrameTimes = w.stalls.Load(), w.times.times.status()
-	s.Cut = w.snap.status()
-	s.CopiedBytes["packed"] = w.copied.packed.Load()
-	s.CopiedBytes["multi_frame"] = w.copied.multiFrame.Load()
-	s.CopiedBytes["tight_frame"] = w.copied.tight.Load()
+	s.Cut = w.snap.Status()
+	s.CopiedBytes["packed"] = w.copied.Packed.Load()
+	s.CopiedBytes["multi_frame"] = w.copied.MultiFrame.Load()
+	s.CopiedBytes["tight_frame"] = w.copied.Unaligned.Load()
 	if w.disk == nil {
 		s.KernelBytes["stream"] = s.Written.Bytes
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"os"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 // number into the packet where it landed, as late as it can: what the disk has
 // then came from there.
 type witness struct {
-	layout
+	layout.Layout
 	region *umem.Region
 	write  bool
 
@@ -43,10 +44,10 @@ type piece struct {
 // numberAt is where in the packet the witness writes.
 const numberAt = 60
 
-func (w *witness) add(source uint32, fs []umem.Frame) int {
+func (w *witness) Add(source uint32, fs []umem.Frame) int {
 	for i := 0; i < len(fs); {
 		n, length := umem.PacketLen(fs[i:])
-		if n == 0 || w.layout.add(source, fs[i:i+n]) == 0 {
+		if n == 0 || w.Layout.Add(source, fs[i:i+n]) == 0 {
 			return i
 		}
 		w.open = append(w.open, place{fs[i].Addr, length, n})
@@ -55,13 +56,13 @@ func (w *witness) add(source uint32, fs []umem.Frame) int {
 	return len(fs)
 }
 
-func (w *witness) seal(b pcapng.Batch) []umem.Frame {
+func (w *witness) Seal(b pcapng.Batch) []umem.Frame {
 	for i, p := range w.open {
 		if w.write && p.frames == 1 && p.length >= numberAt+8 {
 			binary.BigEndian.PutUint64(w.region.At(p.addr+numberAt, 8), uint64(len(w.landed)+i))
 		}
 	}
-	message := w.layout.seal(b)
+	message := w.Layout.Seal(b)
 	w.message = w.message[:0]
 	offset := b.Offset
 	for _, f := range message {
@@ -71,9 +72,9 @@ func (w *witness) seal(b pcapng.Batch) []umem.Frame {
 	return message
 }
 
-func (w *witness) reset() {
+func (w *witness) Reset() {
 	w.landed, w.pieces, w.open = append(w.landed, w.open...), append(w.pieces, w.message...), w.open[:0]
-	w.layout.reset()
+	w.Layout.Reset()
 }
 
 // observed puts a witness into a running flow that has had no packets yet.
@@ -82,7 +83,7 @@ func observed(t *testing.T, f *Flow) *witness {
 	r := f.running().(*networkStorage)
 	w := &witness{region: f.region}
 	if err := f.worker.Do(func() error {
-		w.layout = r.layout
+		w.Layout = r.layout
 		r.layout, r.disk.layout = w, w
 		return nil
 	}); err != nil {

@@ -1,47 +1,51 @@
-package flows
+package layout
 
 import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// slotAlign is what every record of the slot layout is padded to: the least that
+// InPlaceAlign is what every record of the slot layout is padded to: the least that
 // direct I/O takes on the disks it is for.
-const slotAlign = 512
+const InPlaceAlign = 512
 
-// slotHeadroom puts a packet where the block header in front of it begins on a
-// multiple of slotAlign: 256 + 284 = 512 + 28.
-const slotHeadroom = slotAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom
+// InPlaceHeadroom puts a packet where the block header in front of it begins on a
+// multiple of InPlaceAlign: 256 + 284 = 512 + 28.
+const InPlaceHeadroom = InPlaceAlign + pcapng.PacketHeaderLen - umem.PacketHeadroom
 
-// slot makes a record of each packet where it landed: the block header goes in
+// InPlace makes a record of each packet where it landed: the block header goes in
 // front of it, padding behind it, and the frames are written by one gather
 // write. Only packets of several frames are copied, into other frames.
-type slot struct {
+type InPlace struct {
 	region  *umem.Region
 	limit   uint64 // bytes of a batch
 	enough  uint64 // bytes of a batch that has more than one packet
 	spare   *umem.FreeList
 	landed  *umem.FreeList // extents that messages landed in go there; nil: there are none
-	copied  *copies
-	numbers numbering
-	snap    *snap
+	copied  *Copies
+	numbers Numbering
+	snap    *SnapLen
 
 	chain   []umem.Frame // the head's frame, then records; capacity is the most a message has
 	notes   uint32       // bytes of noted blocks behind the mark in the head
 	length  uint64
 	packets uint32
 	bytes   uint64
-	latest  uint64              // time of the newest packet
-	tail    [2 * slotAlign]byte // of a copied record
+	latest  uint64                 // time of the newest packet
+	tail    [2 * InPlaceAlign]byte // of a copied record
 }
 
-// newSlot makes batches of at most frames frames and limit bytes.
-func newSlot(r *umem.Region, frames int, limit uint64, spare *umem.FreeList, c *copies) *slot {
-	return &slot{region: r, limit: limit, enough: limit, spare: spare, copied: c, snap: &snap{}, chain: make([]umem.Frame, 0, frames)}
+// NewInPlace returns a layout whose batches have at most frames frames. A batch of
+// more than one packet has at most enough bytes.
+func NewInPlace(c Config, frames int, enough uint64) *InPlace {
+	return &InPlace{region: c.Region, limit: c.Limit, enough: enough, spare: c.Free, copied: c.Copies, snap: c.SnapLen, numbers: c.Numbers, chain: make([]umem.Frame, 0, frames)}
 }
+
+// ReturnExtents has Free put extents into another list than frames.
+func (s *InPlace) ReturnExtents(to *umem.FreeList) { s.landed = to }
 
 // open makes sure that the batch has its head.
-func (s *slot) open() bool {
+func (s *InPlace) open() bool {
 	if len(s.chain) > 0 {
 		return true
 	}
@@ -54,15 +58,16 @@ func (s *slot) open() bool {
 }
 
 // setHead makes the head long enough for its mark and n bytes of blocks.
-func (s *slot) setHead(n uint32) {
+func (s *InPlace) setHead(n uint32) {
 	head := &s.chain[0]
 	start, _ := s.region.Start(*head)
 	s.notes = n
-	*head = umem.Frame{Addr: start, Len: (pcapng.MinMarkLen + n + slotAlign - 1) &^ (slotAlign - 1), Options: umem.More}
+	*head = umem.Frame{Addr: start, Len: (pcapng.MinMarkLen + n + InPlaceAlign - 1) &^ (InPlaceAlign - 1), Options: umem.More}
 	s.length = uint64(head.Len)
 }
 
-func (s *slot) note(blocks []byte) bool {
+// Note implements [Layout].
+func (s *InPlace) Note(blocks []byte) bool {
 	n := uint32(len(blocks))
 	if !s.open() || pcapng.MinMarkLen+n > s.region.FrameSize() {
 		return false
@@ -73,7 +78,8 @@ func (s *slot) note(blocks []byte) bool {
 	return true
 }
 
-func (s *slot) add(source uint32, fs []umem.Frame) int {
+// Add implements [Layout].
+func (s *InPlace) Add(source uint32, fs []umem.Frame) int {
 	if len(fs) == 0 || !s.open() {
 		return 0
 	}
@@ -89,19 +95,19 @@ func (s *slot) add(source uint32, fs []umem.Frame) int {
 }
 
 // put adds what is kept of one packet, in place if it can.
-func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
+func (s *InPlace) put(source uint32, fs []umem.Frame, length uint32) bool {
 	kept := s.snap.keep(length)
-	block := pcapng.PacketBlockLen(kept+s.numbers.extra, slotAlign)
+	block := pcapng.PacketBlockLen(kept+s.numbers.extra, InPlaceAlign)
 	if after := s.length + uint64(block); after > s.limit || after > s.enough && s.packets > 0 {
 		return false
 	}
 	s.chain[len(s.chain)-1].Options |= umem.More // a seal that was not sent took it away
 	ok := false
 	if f := fs[0]; f.Len < kept || !s.headed(f) {
-		ok = s.copyOut(source, fs, kept, length, block)
+		ok = s.writeCopied(source, fs, kept, length, block)
 	} else {
 		f.Len = kept
-		ok = s.stay(source, f, length, block)
+		ok = s.writeInPlace(source, f, length, block)
 		if ok {
 			s.spare.Push(fs[1:]...) // none of what is kept is there
 		}
@@ -116,29 +122,29 @@ func (s *slot) put(source uint32, fs []umem.Frame, length uint32) bool {
 	return ok
 }
 
-// stay makes the record of a packet, of which f is kept, where it landed.
-func (s *slot) stay(source uint32, f umem.Frame, length, block uint32) bool {
+// writeInPlace makes the record of a packet, of which f is kept, where it landed.
+func (s *InPlace) writeInPlace(source uint32, f umem.Frame, length, block uint32) bool {
 	if s.fits(f, block) {
-		return s.inPlace(source, f, length, block)
+		return s.writeHere(source, f, length, block)
 	}
-	return s.overhang(source, f, length, block)
+	return s.writeSpilled(source, f, length, block)
 }
 
 // headed reports whether a block header fits in front of f, in its frame and where
 // direct I/O may begin.
-func (s *slot) headed(f umem.Frame) bool {
+func (s *InPlace) headed(f umem.Frame) bool {
 	start, _ := s.region.Start(f)
-	return f.Addr-start >= pcapng.PacketHeaderLen && (f.Addr-pcapng.PacketHeaderLen)%slotAlign == 0
+	return f.Addr-start >= pcapng.PacketHeaderLen && (f.Addr-pcapng.PacketHeaderLen)%InPlaceAlign == 0
 }
 
 // fits reports whether a record of block bytes around f stays in f's frame.
-func (s *slot) fits(f umem.Frame, block uint32) bool {
+func (s *InPlace) fits(f umem.Frame, block uint32) bool {
 	start, room := s.region.Start(f)
 	return f.Addr-start-pcapng.PacketHeaderLen+uint64(block) <= room
 }
 
-// inPlace writes the record around the packet.
-func (s *slot) inPlace(source uint32, f umem.Frame, length, block uint32) bool {
+// writeHere writes the record around the packet.
+func (s *InPlace) writeHere(source uint32, f umem.Frame, length, block uint32) bool {
 	if len(s.chain) == cap(s.chain) {
 		return false
 	}
@@ -150,9 +156,9 @@ func (s *slot) inPlace(source uint32, f umem.Frame, length, block uint32) bool {
 	return true
 }
 
-// overhang is inPlace for a packet that fills its frame to the end: what follows
+// writeSpilled is inPlace for a packet that fills its frame to the end: what follows
 // it goes on in a spare frame.
-func (s *slot) overhang(source uint32, f umem.Frame, length, block uint32) bool {
+func (s *InPlace) writeSpilled(source uint32, f umem.Frame, length, block uint32) bool {
 	n := len(s.chain)
 	if n+2 > cap(s.chain) || !s.spare.Pop(s.chain[n+1:n+2]) {
 		return false
@@ -173,8 +179,8 @@ func (s *slot) overhang(source uint32, f umem.Frame, length, block uint32) bool 
 	return true
 }
 
-// copyOut writes the record into spare frames and sets the packet's own free.
-func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint32) bool {
+// writeCopied writes the record into spare frames and sets the packet's own free.
+func (s *InPlace) writeCopied(source uint32, fs []umem.Frame, kept, length, block uint32) bool {
 	size := s.region.FrameSize()
 	first := len(s.chain)
 	n := int((block + size - 1) / size)
@@ -182,7 +188,7 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint3
 		return false
 	}
 	s.chain = s.chain[:first+n]
-	g := gather{region: s.region, frames: s.chain[first:]}
+	g := frameWriter{region: s.region, frames: s.chain[first:]}
 	putHeader(s.tail[:], source, s.region.Side(fs[0]), kept, length, block)
 	g.write(s.tail[:pcapng.PacketHeaderLen])
 	rest := kept
@@ -196,22 +202,27 @@ func (s *slot) copyOut(source uint32, fs []umem.Frame, kept, length, block uint3
 	g.end()
 	s.spare.Push(fs...)
 	if len(fs) > 1 {
-		s.copied.multiFrame.Add(uint64(kept))
+		s.copied.MultiFrame.Add(uint64(kept))
 	} else {
-		s.copied.tight.Add(uint64(kept))
+		s.copied.Unaligned.Add(uint64(kept))
 	}
 	return true
 }
 
-func (s *slot) size() uint64 { return s.length }
+// Size implements [Layout].
+func (s *InPlace) Size() uint64 { return s.length }
 
-func (s *slot) count() (uint32, uint64) { return s.packets, s.bytes }
+// Count implements [Layout].
+func (s *InPlace) Count() (uint32, uint64) { return s.packets, s.bytes }
 
-func (s *slot) away() int { return 0 }
+// ExtentFrames implements [Layout].
+func (s *InPlace) ExtentFrames() int { return 0 }
 
-func (s *slot) newest() uint64 { return s.latest }
+// Newest implements [Layout].
+func (s *InPlace) Newest() uint64 { return s.latest }
 
-func (s *slot) seal(b pcapng.Batch) []umem.Frame {
+// Seal implements [Layout].
+func (s *InPlace) Seal(b pcapng.Batch) []umem.Frame {
 	b.Length, b.Packets = uint32(s.length), s.packets
 	head := s.region.Bytes(s.chain[0])
 	pcapng.PutBatchHeader(head[:uint32(len(head))-s.notes], &b)
@@ -219,11 +230,13 @@ func (s *slot) seal(b pcapng.Batch) []umem.Frame {
 	return s.chain
 }
 
-func (s *slot) reset() {
+// Reset implements [Layout].
+func (s *InPlace) Reset() {
 	s.chain, s.notes, s.length, s.packets, s.bytes, s.latest = s.chain[:0], 0, 0, 0, 0, 0
 }
 
-func (s *slot) free(fs []umem.Frame) {
+// Free implements [Layout].
+func (s *InPlace) Free(fs []umem.Frame) {
 	if s.landed == nil {
 		s.spare.Push(fs...)
 		return
@@ -237,15 +250,15 @@ func (s *slot) free(fs []umem.Frame) {
 	}
 }
 
-// gather writes a record across frames, from the start of each.
-type gather struct {
+// frameWriter writes a record across frames, from the start of each.
+type frameWriter struct {
 	region *umem.Region
 	frames []umem.Frame
 	frame  int
 	used   uint32 // of the current frame
 }
 
-func (g *gather) write(b []byte) {
+func (g *frameWriter) write(b []byte) {
 	for len(b) > 0 {
 		start, room := g.region.Start(g.frames[g.frame])
 		n := copy(g.region.At(start, room)[g.used:], b)
@@ -258,13 +271,13 @@ func (g *gather) write(b []byte) {
 }
 
 // close makes the current frame a piece of the record and goes to the next.
-func (g *gather) close(start uint64) {
+func (g *frameWriter) close(start uint64) {
 	g.frames[g.frame] = umem.Frame{Addr: start, Len: g.used, Options: umem.More}
 	g.frame, g.used = g.frame+1, 0
 }
 
 // end makes the last frame a piece of the record.
-func (g *gather) end() {
+func (g *frameWriter) end() {
 	start, _ := g.region.Start(g.frames[g.frame])
 	g.close(start)
 }

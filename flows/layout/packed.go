@@ -1,4 +1,4 @@
-package flows
+package layout
 
 import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -6,9 +6,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// packed copies packets back to back into extents. Each batch is one extent and
+// Packed copies packets back to back into extents. Each batch is one extent and
 // one write; frames are free again at once.
-type packed struct {
+type Packed struct {
 	region  *umem.Region
 	align   uint32
 	limit   uint32         // bytes of a batch
@@ -18,9 +18,9 @@ type packed struct {
 	extents umem.FreeList
 	total   int // extents, wherever they are
 	frames  int // of an extent
-	copied  *copies
-	numbers numbering
-	snap    *snap
+	copied  *Copies
+	numbers Numbering
+	snap    *SnapLen
 
 	extent  umem.Frame
 	out     []byte // the open extent's memory; nil: none is open
@@ -31,11 +31,15 @@ type packed struct {
 	message [1]umem.Frame
 }
 
-// newPacked takes over the extents. Batches are multiples of align and at most
-// limit bytes. With an align of 1 they are what a stream has: no mark in front
-// and no padding.
-func newPacked(r *umem.Region, align, limit uint32, spare *umem.FreeList, extents []umem.Frame, c *copies) *packed {
-	p := &packed{region: r, align: align, limit: limit, enough: limit, spare: spare, extents: *umem.NewFreeList(extents), copied: c, snap: &snap{}, total: len(extents), frames: int(r.ExtentSize() / uint64(r.FrameSize()))}
+// NewPacked returns a layout that copies into the extents, which are its own from
+// then on. Batches are multiples of align bytes. A batch of more than one packet
+// has at most enough bytes. With an align of 1 batches are those of a stream,
+// without a mark in front and without padding.
+func NewPacked(c Config, align, enough uint32, extents []umem.Frame) *Packed {
+	p := &Packed{
+		region: c.Region, align: align, limit: uint32(c.Limit), enough: enough, spare: c.Free, extents: *umem.NewFreeList(extents), copied: c.Copies,
+		snap: c.SnapLen, numbers: c.Numbers, total: len(extents), frames: int(c.Region.ExtentSize() / uint64(c.Region.FrameSize())),
+	}
 	if align > 1 {
 		p.mark = pcapng.MinMarkLen
 	}
@@ -43,7 +47,7 @@ func newPacked(r *umem.Region, align, limit uint32, spare *umem.FreeList, extent
 }
 
 // open makes sure that there is an extent to write to.
-func (p *packed) open() bool {
+func (p *Packed) open() bool {
 	if p.out != nil {
 		return true
 	}
@@ -57,12 +61,13 @@ func (p *packed) open() bool {
 }
 
 // room reports whether n more bytes and the padding after them fit.
-func (p *packed) room(n uint32) bool {
+func (p *Packed) room(n uint32) bool {
 	after := p.used + n + p.align + pcapng.MinPaddingLen
 	return after <= p.limit && (after <= p.enough || p.packets == 0)
 }
 
-func (p *packed) note(blocks []byte) bool {
+// Note implements [Layout].
+func (p *Packed) Note(blocks []byte) bool {
 	if !p.open() || !p.room(uint32(len(blocks))) {
 		return false
 	}
@@ -70,7 +75,8 @@ func (p *packed) note(blocks []byte) bool {
 	return true
 }
 
-func (p *packed) add(source uint32, fs []umem.Frame) int {
+// Add implements [Layout].
+func (p *Packed) Add(source uint32, fs []umem.Frame) int {
 	if len(fs) == 0 || !p.open() {
 		return 0
 	}
@@ -82,31 +88,31 @@ func (p *packed) add(source uint32, fs []umem.Frame) int {
 		if n == 0 || !p.room(block) {
 			break
 		}
-		p.foresee(fs[done+n:])
+		p.prefetch(fs[done+n:])
 		p.put(source, fs[done:done+n], kept, length, block)
 		p.snap.count(length, kept)
 		done += n
 		copied += uint64(kept)
 	}
-	p.copied.packed.Add(copied) // once for all: it waits until what was copied is out of the processor
+	p.copied.Packed.Add(copied) // once for all: it waits until what was copied is out of the processor
 	p.spare.Push(fs[:done]...)
 	return done
 }
 
-// foreseen is how many frames ahead of the one that is copied the processor is asked for. Another one has written them, which makes each line wait
-// for that: with three ahead a packet of 1 KiB was copied in two thirds of the time (docs/layouts.md).
-const foreseen = 3
+// prefetchAhead is how many frames ahead of the copy the CPU prefetches. Another CPU wrote the frames, so each cache line is a miss. With three frames
+// ahead, copying a packet of 1 KiB took two thirds of the time (docs/layouts.md).
+const prefetchAhead = 3
 
-// foresee has the processor fetch what will be copied soon.
-func (p *packed) foresee(next []umem.Frame) {
-	if len(next) >= foreseen {
-		f := next[foreseen-1]
+// prefetch has the CPU fetch what will be copied soon.
+func (p *Packed) prefetch(next []umem.Frame) {
+	if len(next) >= prefetchAhead {
+		f := next[prefetchAhead-1]
 		prefetch.Span(&p.region.At(f.Addr, 1)[0], p.snap.keep(f.Len))
 	}
 }
 
 // put copies what is kept of one packet.
-func (p *packed) put(source uint32, fs []umem.Frame, kept, length, block uint32) {
+func (p *Packed) put(source uint32, fs []umem.Frame, kept, length, block uint32) {
 	dst := p.out[p.used : p.used+block]
 	side := p.region.Side(fs[0])
 	putHeader(dst, source, side, kept, length, block)
@@ -121,21 +127,33 @@ func (p *packed) put(source uint32, fs []umem.Frame, kept, length, block uint32)
 	p.latest = max(p.latest, systemTime(side))
 }
 
-func (p *packed) size() uint64 {
+// Size implements [Layout].
+func (p *Packed) Size() uint64 {
 	if p.out == nil {
 		return 0
 	}
 	return uint64(p.used + pcapng.PaddingLen(int64(p.used), p.align))
 }
 
-func (p *packed) count() (uint32, uint64) { return p.packets, p.bytes }
+// Count implements [Layout].
+func (p *Packed) Count() (uint32, uint64) { return p.packets, p.bytes }
 
-func (p *packed) away() int { return (p.total - p.extents.Len()) * p.frames }
+// ExtentFrames implements [Layout].
+func (p *Packed) ExtentFrames() int { return (p.total - p.extents.Len()) * p.frames }
 
-func (p *packed) newest() uint64 { return p.latest }
+// ReleaseExcess gives free extents back to h while there are more than keep in
+// all, and reports whether there still are.
+func (p *Packed) ReleaseExcess(h *umem.Holder, keep int) (over bool) {
+	p.total -= p.extents.ReleaseExcess(p.total-keep, h)
+	return p.total > keep
+}
 
-func (p *packed) seal(b pcapng.Batch) []umem.Frame {
-	length := uint32(p.size())
+// Newest implements [Layout].
+func (p *Packed) Newest() uint64 { return p.latest }
+
+// Seal implements [Layout].
+func (p *Packed) Seal(b pcapng.Batch) []umem.Frame {
+	length := uint32(p.Size())
 	if length > p.used {
 		pcapng.PutPadding(p.out[p.used:length])
 	}
@@ -147,8 +165,10 @@ func (p *packed) seal(b pcapng.Batch) []umem.Frame {
 	return p.message[:]
 }
 
-func (p *packed) reset() {
+// Reset implements [Layout].
+func (p *Packed) Reset() {
 	p.out, p.used, p.packets, p.bytes, p.latest = nil, 0, 0, 0, 0
 }
 
-func (p *packed) free(fs []umem.Frame) { p.extents.Push(fs...) }
+// Free implements [Layout].
+func (p *Packed) Free(fs []umem.Frame) { p.extents.Push(fs...) }

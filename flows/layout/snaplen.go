@@ -1,0 +1,37 @@
+package layout
+
+import (
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/counter"
+)
+
+// SnapLen says how many bytes of each packet are kept, and counts what is not.
+type SnapLen struct {
+	Max       uint32          // bytes; 0: whole packets
+	Truncated counter.Counter // packets
+	Omitted   counter.Counter // bytes
+}
+
+// keep returns how much of a packet of length bytes is kept.
+func (s *SnapLen) keep(length uint32) uint32 {
+	if s.Max == 0 {
+		return length
+	}
+	return min(length, s.Max)
+}
+
+// count notes a packet of which kept bytes were kept.
+func (s *SnapLen) count(length, kept uint32) {
+	if kept < length {
+		s.Truncated.Add(1)
+		s.Omitted.Add(uint64(length - kept))
+	}
+}
+
+// Status returns what was truncated; nil if packets are kept whole.
+func (s *SnapLen) Status() *status.Truncated {
+	if s.Max == 0 {
+		return nil
+	}
+	return &status.Truncated{SnapLen: s.Max, Packets: s.Truncated.Load(), Bytes: s.Omitted.Load()}
+}
