@@ -229,9 +229,11 @@ whole() {
 	return "$status"
 }
 
+# The packages of the cards are the longest lane. Two of them fit side by side.
+quick_cards() { "${tests[@]}" -p 2 "${library[@]}"; }
 quick_devices() {
 	tests+=(-short)
-	devices
+	side_by_side disks quick_cards flows_to_f flows_from_g flows_from_q
 }
 quick_computing() {
 	steps_aside
