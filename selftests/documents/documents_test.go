@@ -100,7 +100,11 @@ func newMachine(t *testing.T) *machine {
 	}
 	m.write(t, "etc/passwd", fmt.Sprintf("%sunifiedd:x:%d:%[2]d::/nonexistent:/usr/sbin/nologin\n", others(string(passwd)), user), 0o644)
 	m.write(t, "mine.c", code(t), 0o644)
-	run(t, "clang", "-O2", "-g", "-target", "bpf", "-I/usr/include/"+strings.TrimSpace(run(t, "gcc", "-print-multiarch")), "-c", filepath.Join(m.dir, "mine.c"), "-o", filepath.Join(m.dir, "etc/unifiedd/mine.o"))
+	compile := regexp.MustCompile("(?m)^    (clang .* mine.o)$").FindStringSubmatch(read(t, root+"/docs/filters.md"))
+	if compile == nil {
+		t.Fatal("docs/filters.md does not say how to compile the program")
+	}
+	run(t, "sh", "-ec", "cd "+m.dir+"; "+compile[1]+"; mv mine.o etc/unifiedd/")
 	run(t, flowTest, "make", "-file", filepath.Join(m.dir, "lib/unifiedd/image"), "-size", "1048576")
 	m.wrapper = filepath.Join(m.dir, "unifiedd")
 	m.write(t, "unifiedd", fmt.Sprintf(`#!/bin/sh
