@@ -171,7 +171,7 @@ compile() { go test -vet=off -c -o /dev/null ./... && go build -o /dev/null ./cm
 
 # Device tests wait for the kernel most of the time, so several of them fit two processors.
 disks() { "${tests[@]}" -p 1 "$@" ./nvme; }
-cards() { "${tests[@]}" -p 1 "$@" "${library[@]}"; }
+cards() { "${tests[@]}" -p 2 "$@" "${library[@]}"; } # the longest lane
 flows_to_f() { "${tests[@]}" -run '^Test[A-F]' "$@" ./flows; }
 flows_from_g() { "${tests[@]}" -skip '^Test[A-FQ-Z]' "$@" ./flows; }
 flows_from_q() { "${tests[@]}" -run '^Test[Q-Z]' "$@" ./flows; }
@@ -229,11 +229,9 @@ whole() {
 	return "$status"
 }
 
-# The packages of the cards are the longest lane. Two of them fit side by side.
-quick_cards() { "${tests[@]}" -p 2 "${library[@]}"; }
 quick_devices() {
 	tests+=(-short)
-	side_by_side disks quick_cards flows_to_f flows_from_g flows_from_q
+	devices
 }
 quick_computing() {
 	steps_aside
