@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // capturer is a flow of several that have end B's interface: its name, filter and layout.
@@ -37,7 +38,7 @@ func (l *lab) numbersIn(t *testing.T, flow string) (all []uint64) {
 		t.Fatal(err)
 	}
 	slices.Sort(files)
-	for _, frame := range packets(t, files...) {
+	for _, frame := range captures.Packets(t, files...) {
 		n, ok := testenv.Sequence(frame)
 		if !ok || !testenv.Intact(frame) {
 			t.Fatalf("flow %s has a packet that was not sent", flow)
@@ -230,7 +231,7 @@ flows:
 		await(t, disk, "the disk", func(s FlowStatus) bool { return s.Durable.Packets == uint64(len(forDisk)) })
 	}
 	samePackets(t, "peer a", a.await(t, len(forPeer)), forPeer)
-	samePackets(t, "the disk", packets(t, l.files(t)...), forDisk)
+	samePackets(t, "the disk", captures.Packets(t, l.files(t)...), forDisk)
 	for _, f := range d.Flows() {
 		st := f.Status()
 		if lost(st) != 0 || st.Packets != 500 || st.Passed["other_flow"] != 500 || st.Rules[len(st.Rules)-1].Packets != 500 || st.Offered != 1000 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestCardToDisk captures from cards straight onto the NVMe disk, as a block device and
@@ -75,7 +76,7 @@ flows:
 	if n := len(w.passed(t)); n != len(frames) {
 		t.Fatalf("%d packets landed, %d were sent", n, len(frames))
 	}
-	all := packets(t, exported(t, labenv.Disk)) // of the runs before, too
+	all := captures.Packets(t, captures.ExportRing(t, labenv.Disk)) // of the runs before, too
 	if len(all) < len(frames) {
 		t.Fatalf("%d packets are on the disk, %d were sent", len(all), len(frames))
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // The tests of this package capture from the end of a veth pair. Here they do from
@@ -143,7 +144,7 @@ func onCards(t *testing.T, form labenv.Form) {
 	// emulated igb card with several queues forgets, uncounted, what is for one that is full;
 	// with a single one, see testenv.End.Deepen.
 	granted.zeroCopy, granted.offered, granted.patient, granted.overloaded = form.ZeroCopy(t), form.Offers(t), form.Waits(t), 1
-	delete(standardReaders, "tshark") // takes half a minute to start there, and has read such files elsewhere
+	delete(captures.StandardReaders, "tshark") // takes half a minute to start there, and has read such files elsewhere
 	if form.Copy {
 		layouts = []string{"packed"}
 		granted.policy = config.ZeroCopyCopy

@@ -7,8 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/vishvananda/netlink"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // clinic has two flows on one worker: "ill", which something happens to, and
@@ -90,7 +92,7 @@ func (c *clinic) healthy(t *testing.T) {
 		t.Errorf("stop the other flow: %v", err)
 	}
 	files, _ := filepath.Glob(c.dir + "/well-*.pcapng")
-	inSequence(t, packets(t, files...), 0, sent)
+	inSequence(t, captures.Packets(t, files...), 0, sent)
 }
 
 // lost is how many packets the interface or its rings lost.
@@ -168,7 +170,7 @@ func sayAll(t *testing.T, message string, says []string) {
 func (c *clinic) illFiles(t *testing.T) [][]byte {
 	t.Helper()
 	files, _ := filepath.Glob(c.dir + "/ill-*.pcapng")
-	return packets(t, files...)
+	return captures.Packets(t, files...)
 }
 
 // free checks that nothing of ours is on ill's interface.

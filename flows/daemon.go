@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -24,7 +25,7 @@ type Options struct {
 	Version  string            // for status and capture files
 	Log      *slog.Logger      // nil: slog.Default()
 	Count    uint64            // packets after which each flow is done; 0: no limit
-	Index    MakeIndex         // makes the indexes of segments, apart from this process; nil: they are made here
+	Index    index.Maker       // makes the indexes of segments, apart from this process; nil: they are made here
 	Stream   io.Writer         // where packets go, as a pcapng stream, instead of to the disk; for one flow only
 	Context  context.Context   // ends what opening a flow waits for, which is the end of a pipe with a capture; nil: nothing does
 	Complete func(path string) // told of each file of a flow that is complete, on a goroutine of the flow's; nil: nobody is

@@ -7,7 +7,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -39,7 +38,7 @@ func (d *device) Close() error { return errors.Join(d.file.Close(), d.target.Clo
 // openDevice opens a flow's device, finds the ring on it or makes one, mends its
 // segments and returns the generation to go on with.
 func (s *store) openDevice() (generation int, err error) {
-	target, err := claim(nvme.TargetConfig{Path: s.to.Device, Force: s.to.Force, Size: leastSegment})
+	target, err := nvme.OpenTarget(nvme.TargetConfig{Path: s.to.Device, Force: s.to.Force, Size: leastSegment, Wait: letGo})
 	if err != nil {
 		return 0, err
 	}
@@ -66,17 +65,6 @@ func (d *device) refresh() { d.forget(0, 0) }
 
 // forget is refresh for n bytes from an offset on; 0: up to the end.
 func (d *device) forget(at, n uint64) { ring.Refresh(d.file, at, n) }
-
-// claim opens a device. The kernel closes that of a process that was killed a
-// while later.
-func claim(c nvme.TargetConfig) (*nvme.Target, error) {
-	for end := time.Now().Add(letGo); ; time.Sleep(10 * time.Millisecond) {
-		target, err := nvme.OpenTarget(c)
-		if !errors.Is(err, nvme.ErrDeviceInUse) || time.Now().After(end) {
-			return target, err
-		}
-	}
-}
 
 // findRing takes the ring that is on the device, or makes one where nothing is.
 func (s *store) findRing(d *device) error {

@@ -2,16 +2,10 @@ package flows
 
 import (
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/unifiedd/unifiedd/internal/export"
-	"github.com/unifiedd/unifiedd/internal/ring"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestDevices captures to block devices, and copies the capture from there.
@@ -41,41 +35,9 @@ flows:
 			if s.KernelBytes["disk"] != 0 {
 				t.Errorf("the kernel copied %v", s.KernelBytes)
 			}
-			name := exported(t, device)
-			readWithoutComplaint(t, name)
-			samePackets(t, "the device", packets(t, name), frames)
+			name := captures.ExportRing(t, device)
+			captures.Readable(t, name)
+			samePackets(t, "the device", captures.Packets(t, name), frames)
 		})
 	}
-}
-
-// exported makes a file of the ring on a device.
-func exported(t *testing.T, device string) string {
-	t.Helper()
-	in, err := os.Open(device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer in.Close()
-	_ = unix.Fadvise(int(in.Fd()), 0, 0, unix.FADV_DONTNEED) // commands to a node write past the cache
-	size, err := in.Seek(0, io.SeekEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := ring.Find(in, uint64(size))
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := os.Create(filepath.Join(t.TempDir(), "export.pcapng"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	x := export.New(out, export.Select{})
-	if err := x.AddRing(in, found.Ring); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return out.Name()
 }

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/testenv"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestDiskError: a device that fails for good. It is one of compressed memory,
@@ -31,7 +34,7 @@ func TestDiskError(t *testing.T) {
 		t.Errorf("%d received, %d written, %d durable, %d lost", s.Packets, s.Written.Packets, s.Durable.Packets, s.Dropped["write_failed"])
 	}
 	free(t, c.B.Namespace, c.B.Ifname)
-	inSequence(t, packets(t, exported(t, dev))[:s.Durable.Packets], 0, s.Durable.Packets)
+	inSequence(t, captures.Packets(t, captures.ExportRing(t, dev))[:s.Durable.Packets], 0, s.Durable.Packets)
 }
 
 // TestDeviceOutOfRoom: a device whose storage is short, such as one of thin
@@ -53,8 +56,7 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	// The loop device calls a write done of which only the first part found room.
 	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
 	// The head of the next segment is written through the page cache, where a write without room would fail for good.
-	ring := c.ill.running().(*networkStorage).disk.store.device
-	testenv.Wait(t, 10*time.Second, "the next segment's head", func() bool { return ring.begun.Load() == 2 })
+	testenv.Wait(t, 10*time.Second, "the next segment's head", func() bool { return slices.Contains(captures.Generations(t, dev), 2) })
 	ballast := fill(t, small)
 	c.send(t, 1000)
 	c.becomes(t, Waiting, "write to "+dev, "no space left", "make room")
@@ -66,7 +68,7 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	if err := c.ill.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	inSequence(t, inTurn(packets(t, exported(t, dev))), 0, 1100)
+	inSequence(t, inTurn(captures.Packets(t, captures.ExportRing(t, dev))), 0, 1100)
 }
 
 // passErrorsOn has a loop device fail with the error of its file. Older kernels' do so
@@ -171,7 +173,7 @@ func (c *clinic) complete(t *testing.T, dir string) {
 		t.Errorf("%d sent, %d received, %d lost, %d durable", c.sent, s.Packets, lost, s.Durable.Packets)
 	}
 	files, _ := filepath.Glob(dir + "/ill-*.pcapng")
-	got := packets(t, files...)
+	got := captures.Packets(t, files...)
 	if uint64(len(got)) != s.Packets {
 		t.Errorf("%d packets in %d files, and %d were received", len(got), len(files), s.Packets)
 	}
@@ -183,7 +185,7 @@ func (c *clinic) complete(t *testing.T, dir string) {
 		}
 		last = n
 	}
-	readWithoutComplaint(t, files[0], files[len(files)-1])
+	captures.Readable(t, files[0], files[len(files)-1])
 }
 
 // TestStopWhileFull stops a flow whose disk stays full: it waits a while, says what
@@ -210,10 +212,10 @@ func TestStopWhileFull(t *testing.T) {
 		t.Errorf("%s: %d received, %d written, %d durable", s.State, s.Packets, s.Written.Packets, s.Durable.Packets)
 	}
 	files, _ := filepath.Glob(small + "/ill-*.pcapng")
-	got := packets(t, files...)
+	got := captures.Packets(t, files...)
 	if uint64(len(got)) < s.Written.Packets {
 		t.Errorf("the files have %d packets, %d are written", len(got), s.Written.Packets)
 	}
-	readWithoutComplaint(t, files...)
+	captures.Readable(t, files...)
 	free(t, c.B.Namespace, c.B.Ifname)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestDiskFaults has all kinds of things happen to a flow's disk, beside another flow on
@@ -250,10 +251,10 @@ func (p *patient) recovers(t *testing.T, mend func(testing.TB)) {
 func (p *patient) found(t *testing.T) [][]byte {
 	t.Helper()
 	if p.dir == "" {
-		return packets(t, exported(t, p.raw))
+		return captures.Packets(t, captures.ExportRing(t, p.raw))
 	}
 	files, _ := filepath.Glob(p.dir + "/ill-*.pcapng")
-	return packets(t, files...)
+	return captures.Packets(t, files...)
 }
 
 // keeps checks that the last packets are those that were durable before the disk failed,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -39,7 +40,7 @@ func TestDispatcher(t *testing.T) {
 	if got, want := others.Names(t), []string{testenv.OtherDeny, testenv.OtherPass}; !slices.Equal(got, want) {
 		t.Errorf("afterwards there are %v, want %v", got, want)
 	}
-	for _, frame := range packets(t, l.files(t)...) {
+	for _, frame := range captures.Packets(t, l.files(t)...) {
 		if n, ok := testenv.Sequence(frame); !ok || n%3 != 0 {
 			t.Fatalf("recorded packet %d, which is for others", n)
 		}

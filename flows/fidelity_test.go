@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestSameAsTcpdump compares our file with what tcpdump saw leave the other end,
@@ -40,8 +41,8 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	readWithoutComplaint(t, l.files(t)...)
-	ours := records(t, l.files(t)...)
+	captures.Readable(t, l.files(t)...)
+	ours := captures.Records(t, l.files(t)...)
 	sameInQueues(t, ours, theirs, l.Queues)
 	balanced(t, f.Status(), uint64(len(frames)))
 }
@@ -154,7 +155,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 			if len(theirs) == 0 || len(theirs) == len(all) {
 				t.Fatalf("tcpdump selects %d of %d: the test shows nothing", len(theirs), len(all))
 			}
-			sameInQueues(t, records(t, l.files(t)...), theirs, l.Queues)
+			sameInQueues(t, captures.Records(t, l.files(t)...), theirs, l.Queues)
 			s := f.Status()
 			balanced(t, s, s.Offered)
 			if s.Passed["kernel_no_match"] < uint64(len(all)-len(theirs)) {
@@ -186,8 +187,8 @@ func TestLiveFile(t *testing.T) {
 			if quickest > testenv.Within(time.Second) {
 				t.Errorf("the quickest of the packets took %v to be readable", quickest)
 			}
-			for program, args := range standardReaders {
-				lines, _ := complaints(testenv.Tool(t, program), append(slices.Clone(args), l.files(t)[0])...)
+			for program, args := range captures.StandardReaders {
+				lines, _ := captures.Complaints(testenv.Tool(t, program), append(slices.Clone(args), l.files(t)[0])...)
 				if !aboutTail(lines) {
 					t.Errorf("%s of a live file says %q", program, lines)
 				}
@@ -195,7 +196,7 @@ func TestLiveFile(t *testing.T) {
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			readWithoutComplaint(t, l.files(t)...)
+			captures.Readable(t, l.files(t)...)
 		})
 	}
 }
@@ -214,7 +215,7 @@ func (l *lab) live(t *testing.T) []testenv.Captured {
 	if len(files) == 0 {
 		return nil
 	}
-	return records(t, files...)
+	return captures.Records(t, files...)
 }
 
 // TestTimesAndStatistics captures some seconds of steady traffic: each packet's
@@ -238,7 +239,7 @@ func TestTimesAndStatistics(t *testing.T) {
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			all := records(t, l.files(t)...)
+			all := captures.Records(t, l.files(t)...)
 			timesPlausible(t, all, begin, end)
 			statisticsTrue(t, blocksOf(t, l.files(t)...), all, seconds)
 			for q, n := range countedStatistics(t, l.files(t)[0]) {

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
@@ -93,11 +94,11 @@ func (f *floor) wait(now time.Time) {
 func (f *floor) goOn() { f.looked = time.Time{} }
 
 // status is nil where there is no floor.
-func (f *floor) status() *FloorStatus {
+func (f *floor) status() *status.FreeSpace {
 	if f.keep == 0 {
 		return nil
 	}
-	return &FloorStatus{
+	return &status.FreeSpace{
 		KeepFree: f.keep.String(), Bytes: f.least.Load(), Free: f.free.Load(),
 		Pauses: f.pauses.Load(), Paused: float64(f.paused.Load()) / 1e9,
 	}

@@ -2,6 +2,7 @@ package flows
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -9,23 +10,49 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// held says what the segments of a run that is open hold, or held when last the disk
-// answered in time. It may be called from any goroutine.
-func (w *writer) held() (*Held, error) {
-	if w.disk == nil || w.disk.store.to.Exact {
+// usage says what the segments of a run that is open hold, or held when last the disk answered in time. The time of the newest packet written is
+// the caller's. It may be called from any goroutine.
+func (s *store) usage(newest func() uint64) (*status.Usage, error) {
+	if s.to.Exact {
 		return nil, nil
 	}
-	return w.disk.store.view.take(w.lookAtSegments)
+	return s.view.take(func() (*status.Usage, error) { return s.lookAtSegments(newest()) })
+}
+
+// lookAtSegments reads little of the disk.
+func (s *store) lookAtSegments(newest uint64) (*status.Usage, error) {
+	h, err := &status.Usage{Unreadable: s.unreadable}, error(nil)
+	if s.device != nil {
+		err = s.device.held(h, s.taken.Load())
+	} else {
+		err = s.filesHeld(h)
+	}
+	h.Newest = instant(max(s.earlier, newest))
+	return h, err
+}
+
+// Observe adds what is known of the segments to a flow's status. newest returns the time of the newest packet written, in nanoseconds since 1970.
+// Any goroutine may call it.
+func (s *store) Observe(to *status.Flow, newest func() uint64) (err error) {
+	to.Removed, to.Floor, to.Segments = s.removed.status(), s.floor.status(), s.taken.Load()
+	if s.indexer != nil {
+		to.Index = s.indexer.status()
+	}
+	if to.Held, err = s.usage(newest); err != nil {
+		return fmt.Errorf("what the segments hold: %w", err)
+	}
+	return nil
 }
 
 // view is what was seen of the disk last. Looking may take as long as the disk does to
 // answer, and who asks for the status must not wait for one that hangs.
 type view struct {
 	mu      sync.Mutex
-	held    *Held
+	held    *status.Usage
 	err     error
 	looking chan struct{} // closed when who looks is done; nil: nobody does
 	ended   bool          // nobody may look any more
@@ -35,7 +62,7 @@ type view struct {
 const lookLimit = 200 * time.Millisecond
 
 // take has somebody look, unless somebody does, and waits a while for what is seen.
-func (v *view) take(look func() (*Held, error)) (*Held, error) {
+func (v *view) take(look func() (*status.Usage, error)) (*status.Usage, error) {
 	select {
 	case <-v.begin(look):
 	case <-time.After(lookLimit):
@@ -46,7 +73,7 @@ func (v *view) take(look func() (*Held, error)) (*Held, error) {
 }
 
 // begin returns what is closed when somebody has looked.
-func (v *view) begin(look func() (*Held, error)) <-chan struct{} {
+func (v *view) begin(look func() (*status.Usage, error)) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.looking == nil && v.ended {
@@ -72,26 +99,13 @@ func (v *view) end() {
 	}
 }
 
-func (v *view) fill(look func() (*Held, error)) {
+func (v *view) fill(look func() (*status.Usage, error)) {
 	held, err := look()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.held, v.err = held, err
 	close(v.looking)
 	v.looking = nil
-}
-
-// lookAtSegments reads little of the disk.
-func (w *writer) lookAtSegments() (*Held, error) {
-	s := w.disk.store
-	h, err := &Held{Unreadable: s.unreadable}, error(nil)
-	if s.device != nil {
-		err = s.device.held(h, s.taken.Load())
-	} else {
-		err = s.filesHeld(h)
-	}
-	h.Newest = instant(max(s.earlier, w.places.newest()))
-	return h, err
 }
 
 // instant is a time in nanoseconds since the epoch; nil for zero.
@@ -104,7 +118,7 @@ func instant(ns uint64) *time.Time {
 }
 
 // filesHeld counts the files, and finds the first packet.
-func (s *store) filesHeld(h *Held) error {
+func (s *store) filesHeld(h *status.Usage) error {
 	found, err := s.names.list()
 	if err != nil {
 		return err
@@ -153,9 +167,9 @@ func timesOf(path string, read func(io.ReaderAt, int64) (pcapng.Times, error)) (
 
 // held describes the ring, of which a run has taken so many segments, and finds the
 // first packet. What was in a slot is gone once the slot is prepared again.
-func (d *device) held(h *Held, taken uint64) (err error) {
+func (d *device) held(h *status.Usage, taken uint64) (err error) {
 	begun, oldest := d.begun.Load(), uint64(0)
-	h.Ring = &HeldRing{Slots: d.Slots, SegmentBytes: d.Size}
+	h.Ring = &status.Ring{Slots: d.Slots, SegmentBytes: d.Size}
 	for _, g := range d.generations(taken) {
 		h.Ring.Generation = g
 		if g+d.Slots <= begun {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // heldTrue compares what a flow says its segments hold with the packets in them.
@@ -32,14 +33,14 @@ func TestHeldFiles(t *testing.T) {
 		case run == 0 && (before.Oldest != nil || before.Newest != nil):
 			t.Errorf("before the first packet: %+v", before)
 		case run == 1:
-			heldTrue(t, before, records(t, names()...))
+			heldTrue(t, before, captures.Records(t, names()...))
 		}
 		for range 2 {
 			c.capture(t, 3000)
 		}
 		s := stopped(t, c.ill)
 		files := names()
-		heldTrue(t, s.Held, records(t, files...))
+		heldTrue(t, s.Held, captures.Records(t, files...))
 		if h := s.Held; h.Segments != uint64(len(files)) || len(files) < 3 || h.Bytes < sizes(t, files) || h.Ring != nil {
 			t.Errorf("held: %+v, and there are %d files of %d bytes", h, len(files), sizes(t, files))
 		}

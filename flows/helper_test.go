@@ -207,31 +207,6 @@ func (l *lab) files(t *testing.T) []string {
 	return found
 }
 
-// records reads the packets of capture files up to the end or the first mistake.
-func records(t testing.TB, files ...string) (all []testenv.Captured) {
-	t.Helper()
-	for _, name := range files {
-		some, _ := testenv.ReadCapture(t, name)
-		all = append(all, some...)
-	}
-	return all
-}
-
-// contents are the packets' bytes.
-func contents(all []testenv.Captured) [][]byte {
-	out := make([][]byte, len(all))
-	for i := range all {
-		out[i] = all[i].Data
-	}
-	return out
-}
-
-// packets are the contents of the records of files.
-func packets(t testing.TB, files ...string) [][]byte {
-	t.Helper()
-	return contents(records(t, files...))
-}
-
 // await polls a flow's status until it is as wanted.
 func await(t *testing.T, f *Flow, what string, ok func(FlowStatus) bool) FlowStatus {
 	t.Helper()

@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
-	"golang.org/x/sys/unix"
 )
 
 // writeSync writes b at offset of a file and waits until it is durable.
@@ -35,7 +36,7 @@ func impatient(t *testing.T) {
 // begun opens the store and takes its first segment, which has its name.
 func (c *cellar) begun(t *testing.T) (*store, *segment) {
 	t.Helper()
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

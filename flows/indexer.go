@@ -13,19 +13,16 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/index"
 )
-
-// MakeIndex makes the index of the segment file at path beside it, and returns the time of processors it took. It ends early when
-// ctx does.
-type MakeIndex func(ctx context.Context, path string) (cpu time.Duration, err error)
 
 // indexer makes indexes of complete segments, one after the other, on a goroutine of its own that the flow never waits for while it
 // runs. Memory is a path for each segment that waits.
 type indexer struct {
 	log   *slog.Logger
 	names names
-	make  MakeIndex
+	make  index.Maker
 	stop  context.CancelFunc
 	over  sync.WaitGroup
 	more  chan struct{} // something was added
@@ -41,7 +38,7 @@ func newIndexer(log *slog.Logger) *indexer {
 }
 
 // begin makes indexes from now on, first those that earlier runs left out. Without a function it makes them itself.
-func (x *indexer) begin(m MakeIndex, earlier names) {
+func (x *indexer) begin(m index.Maker, earlier names) {
 	if x.make = m; m == nil {
 		x.make = makeIndex
 	}
@@ -166,11 +163,11 @@ func indexed(path string) bool {
 	return r.Close() == nil
 }
 
-func (x *indexer) status() *IndexStatus {
+func (x *indexer) status() *status.Index {
 	x.mu.Lock()
 	waiting := uint64(len(x.waiting))
 	x.mu.Unlock()
-	return &IndexStatus{
+	return &status.Index{
 		Segments: x.segments.Load(), Waiting: waiting, Failed: x.failed.Load(), Bytes: x.bytes.Load(), CPU: time.Duration(x.cpu.Load()),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
@@ -55,7 +56,7 @@ func TestIndexer(t *testing.T) {
 		t.Errorf("refused: %+v", got)
 	}
 	c.to.Segment.Keep = 2
-	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler), MakeIndex: refuses})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +71,12 @@ func TestIndexer(t *testing.T) {
 }
 
 // indexing opens the store and lets it make so many indexes, or fail to.
-func (c *cellar) indexing(t *testing.T, m MakeIndex, n uint64) IndexStatus {
+func (c *cellar) indexing(t *testing.T, m index.Maker, n uint64) status.Index {
 	t.Helper()
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil)), MakeIndex: m})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.indexer.begin(m, s.names)
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if now := s.indexer.status(); n > 0 && now.Segments+now.Failed == n && now.Waiting == 0 {
 			break
@@ -94,7 +94,6 @@ func (c *cellar) indexing(t *testing.T, m MakeIndex, n uint64) IndexStatus {
 // TestIndexerLeavesNothing: a segment that is removed while its index is made has none afterwards, and what stops is no failure.
 func TestIndexerLeavesNothing(t *testing.T) {
 	c := newCellar(t)
-	c.to.Index = true
 	name := "md-20260102T030405Z-000001.pcapng"
 	c.put(t, name, cellarSegment(t, 5))
 	path := filepath.Join(c.dir, name)

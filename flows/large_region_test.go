@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -34,7 +35,7 @@ flows:
 			l.captured(t, f, frames)
 			giveBack()
 			w.above(t, edge)
-			samePackets(t, "the file", packets(t, l.files(t)...), frames)
+			samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
 			blocksOf(t, l.files(t)...)
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestLedgerInOverload sends as fast as one sender can to flows that cannot keep
@@ -94,12 +95,12 @@ func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) FlowStatus {
 // accounted checks the packets read back against a stopped flow's account.
 func (l *lab) accounted(t *testing.T, s FlowStatus) []testenv.Captured {
 	t.Helper()
-	all := records(t, l.files(t)...)
-	if n := uint64(len(all)); n != s.Written.Packets || uint64(total(contents(all))) != s.Written.Bytes {
-		t.Errorf("the file has %d packets of %d bytes, the status %d of %d", n, total(contents(all)), s.Written.Packets, s.Written.Bytes)
+	all := captures.Records(t, l.files(t)...)
+	if n := uint64(len(all)); n != s.Written.Packets || uint64(total(captures.Contents(all))) != s.Written.Bytes {
+		t.Errorf("the file has %d packets of %d bytes, the status %d of %d", n, total(captures.Contents(all)), s.Written.Packets, s.Written.Bytes)
 	}
 	last := map[string]uint64{}
-	for i, p := range inTurn(contents(all)) {
+	for i, p := range inTurn(captures.Contents(all)) {
 		n, ok := testenv.Sequence(p)
 		if !ok {
 			continue

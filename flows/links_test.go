@@ -68,7 +68,7 @@ func TestStoreKeepsItsDirectory(t *testing.T) {
 		}
 	}
 	c.to.File = filepath.Join(sub, "md")
-	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestPacketsOfManyFrames captures packets as long as an interface passes them: of
@@ -33,7 +34,7 @@ flows:
 			if n := lost(s); n > 0 {
 				t.Errorf("%d packets were lost: %v", n, s.Dropped)
 			}
-			inSequence(t, packets(t, l.files(t)...), 0, count)
+			inSequence(t, captures.Packets(t, l.files(t)...), 0, count)
 		})
 	}
 }

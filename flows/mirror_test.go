@@ -12,7 +12,9 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // mirrors starts a flow that takes copies, in a lab with addresses.
@@ -43,11 +45,11 @@ func TestMirror(t *testing.T) {
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			all := records(t, l.files(t)...)
-			samePackets(t, "what arrived", unordered(contents(of(all, 0))), unordered(arrived))
-			samePackets(t, "what left", unordered(contents(of(all, 1))), unordered(left))
+			all := captures.Records(t, l.files(t)...)
+			samePackets(t, "what arrived", unordered(captures.Contents(of(all, 0))), unordered(arrived))
+			samePackets(t, "what left", unordered(captures.Contents(of(all, 1))), unordered(left))
 			l.toldDirections(t, len(arrived), len(left))
-			readWithoutComplaint(t, l.files(t)...)
+			captures.Readable(t, l.files(t)...)
 			if links := l.B.Run(t, "ip", "-o", "link"); strings.Contains(links, "ufd-") {
 				t.Errorf("a stopped flow leaves %s", links)
 			}
@@ -148,9 +150,9 @@ func TestMirrorOffloads(t *testing.T) {
 	if s := f.Status(); lost(s) > 0 {
 		t.Fatalf("lost %v", s.Dropped)
 	}
-	all := records(t, l.files(t)...)
+	all := captures.Records(t, l.files(t)...)
 	for i, what := range []string{"what arrived", "what left"} {
-		got := tcpStreams(t, contents(of(all, i)), true)
+		got := tcpStreams(t, captures.Contents(of(all, i)), true)
 		want := tcpStreams(t, dumped[i], false)
 		if len(got) != len(want) || len(got) == 0 {
 			t.Errorf("%s: %d streams, tcpdump has %d", what, len(got), len(want))
@@ -219,7 +221,7 @@ func TestMirrorLoopback(t *testing.T) {
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	got := records(t, l.files(t)...)
+	got := captures.Records(t, l.files(t)...)
 	if len(got) != 8 || len(got[0].Data) != 14+20+8+9000 {
 		t.Errorf("%d packets, the first of %d bytes", len(got), len(got[0].Data))
 	}
@@ -245,7 +247,7 @@ func TestMirrorGone(t *testing.T) {
 	if links := l.B.Run(t, "ip", "-o", "link"); strings.Contains(links, "ufd-") {
 		t.Errorf("the flow leaves %s", links)
 	}
-	if got := packets(t, l.files(t)...); len(got) < 4 {
+	if got := captures.Packets(t, l.files(t)...); len(got) < 4 {
 		t.Errorf("%d packets are kept", len(got))
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestEveryWaitCapturesEverything has workers spin, sleep and poll.
@@ -30,7 +31,7 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			samePackets(t, "the file", packets(t, l.files(t)...), append(frames, frames[:10]...))
+			samePackets(t, "the file", captures.Packets(t, l.files(t)...), append(frames, frames[:10]...))
 			balanced(t, f.Status(), 3010)
 		})
 	}
@@ -63,12 +64,12 @@ func TestCountTakesExactly(t *testing.T) {
 					t.Errorf("state %s, %d durable: %s", s.State, s.Durable.Packets, s.Error)
 				}
 				if sent == len(frames) && lost(s) == s.Dropped["beyond_count"] {
-					samePackets(t, "the file", packets(t, l.files(t)...), frames[:count])
-				} else if n := len(records(t, l.files(t)...)); n != count {
+					samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames[:count])
+				} else if n := len(captures.Records(t, l.files(t)...)); n != count {
 					t.Errorf("the file has %d packets", n)
 				}
 				balanced(t, s, s.Offered)
-				readWithoutComplaint(t, l.files(t)...)
+				captures.Readable(t, l.files(t)...)
 			})
 		}
 	}
@@ -96,7 +97,7 @@ func TestStreamIsTheFile(t *testing.T) {
 	if s.Written.Packets != uint64(len(frames)) || s.Durable.Packets != s.Written.Packets {
 		t.Errorf("of %d packets %d are written, %d durable", len(frames), s.Written.Packets, s.Durable.Packets)
 	}
-	readWithoutComplaint(t, name)
+	captures.Readable(t, name)
 	cutBlocks(t, out.Bytes())
 	closeAudited(t, l.daemon) // the pages are for one region
 	g := l.start(t, l.defaults("packed"), Options{}).Flows()[0]
@@ -104,7 +105,7 @@ func TestStreamIsTheFile(t *testing.T) {
 	if err := g.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	samePackets(t, "the stream", packets(t, name), packets(t, l.files(t)...))
+	samePackets(t, "the stream", captures.Packets(t, name), captures.Packets(t, l.files(t)...))
 }
 
 // brokenPipe takes the head of a stream and no more.

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 func TestCaptureEveryPacket(t *testing.T) {
@@ -25,7 +26,7 @@ func TestCaptureEveryPacket(t *testing.T) {
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			got := packets(t, l.files(t)...)
+			got := captures.Packets(t, l.files(t)...)
 			if len(got) != len(frames) {
 				t.Fatalf("the file has %d packets of %d", len(got), len(frames))
 			}

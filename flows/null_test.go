@@ -10,6 +10,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // numberOf is the number in a packet that a flow has made, which is read as anybody else's would be.
@@ -58,12 +59,12 @@ flows:
 			if x := s.FrameTimes; x.Submitted == nil || x.Done == nil || x.Submitted.Count != count || x.Done.Count != count || x.Submitted.P50 > x.Done.P50 {
 				t.Errorf("the times are %+v and %+v", x.Submitted, x.Done)
 			}
-			for i, p := range packets(t, l.files(t)...) {
+			for i, p := range captures.Packets(t, l.files(t)...) {
 				if n := numberOf(t, p, c.length); n != uint64(i+1) {
 					t.Fatalf("packet %d has number %d", i, n)
 				}
 			}
-			readWithoutComplaint(t, l.files(t)...)
+			captures.Readable(t, l.files(t)...)
 		})
 	}
 }

@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -118,11 +118,11 @@ func (l *rdmaStorage) heads(o *opening) (*umem.FreeList, error) {
 
 // fits reports messages that are too long for a batch of the layout.
 func (l *rdmaStorage) fits(o *opening) error {
-	most := l.disk.store.size / 4
+	most := l.disk.store.Size() / 4
 	if o.flow.To.Layout == config.LayoutPacked {
 		most = min(most, o.region.ExtentSize())
 	}
-	need := uint64(pcapng.PacketBlockLen(protocol.HeaderLen+uint32(o.flow.From.Message)+pcapng.NumberLen, layout.InPlaceAlign)) + 2*uint64(l.disk.store.align)
+	need := uint64(pcapng.PacketBlockLen(protocol.HeaderLen+uint32(o.flow.From.Message)+pcapng.NumberLen, layout.InPlaceAlign)) + 2*uint64(l.disk.store.Align())
 	if need > most {
 		return fmt.Errorf("a message of %d bytes needs %d in a batch, which has %d at most: a quarter of segment.size and, with layout packed, region.extent. Raise them, or lower message",
 			o.flow.From.Message, need, most)

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
@@ -43,17 +43,17 @@ func (w *writer) openDisk(o *opening, spare *umem.FreeList, section pcapng.Secti
 		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
 	}
 	head := func(seg pcapng.Segment) ([]byte, error) { return pcapng.AppendSegmentHead(nil, section, ifs, seg) }
-	if out.store, err = openStore(to, head, o.log, o.manifest); err != nil {
+	c := Config{To: to, Head: head, Log: o.log, Manifest: o.manifest, MakeIndex: o.shared.index, Complete: o.shared.complete}
+	if to.Layout == config.LayoutSlot {
+		c.MostAlign = layout.InPlaceAlign
+	}
+	if out.store, err = openStore(c); err != nil {
 		return err
 	}
-	out.store.completed = o.shared.complete
 	o.undo.add(out.store.Close)
-	if x := out.store.indexer; x != nil {
-		x.begin(o.shared.index, out.store.names)
-	}
 	o.undo.add(out.surrender)
 	out.queue, err = nvme.Open(nvme.Config{
-		Worker: o.hands, Name: "flow " + o.flow.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: segments,
+		Worker: o.hands, Name: "flow " + o.flow.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: maxOpen,
 		Passthrough: out.store.passthrough(),
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *writer) openStream(o *opening, spare *umem.FreeList, section pcapng.Sec
 
 // lay makes the layout of a disk.
 func (w *writer) lay(o *opening, spare *umem.FreeList) (layout.Layout, error) {
-	quarter := w.disk.store.size / 4
+	quarter := w.disk.store.Size() / 4
 	c := layout.Config{Region: o.region, Free: spare, Copies: &w.copied, SnapLen: &w.snap, Numbers: numbersOf(w.disk.store).WithDirections(w.directions)}
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)
@@ -105,7 +105,7 @@ func (w *writer) lay(o *opening, spare *umem.FreeList) (layout.Layout, error) {
 	}
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	c.Limit = min(o.region.ExtentSize(), quarter) &^ (pcapng.MaxAlign - 1)
-	return layout.NewPacked(c, w.disk.store.align, uint32(w.disk.store.enough(c.Limit)), extents), nil
+	return layout.NewPacked(c, w.disk.store.Align(), uint32(w.disk.store.enough(c.Limit)), extents), nil
 }
 
 // leastExtents is how many extents a packed layout has at least: one is filled while
@@ -130,8 +130,8 @@ func (o *opening) section() pcapng.Section {
 // numbersOf returns how packets are numbered that go to a store: those of a ring
 // have numbers, those of files have none.
 func numbersOf(s *store) layout.Numbering {
-	if s.device == nil {
-		return layout.Numbering{}
+	if first, ok := s.Numbers(); ok {
+		return layout.NumberFrom(first)
 	}
-	return layout.NumberFrom(s.device.base)
+	return layout.Numbering{}
 }

@@ -3,10 +3,10 @@ package flows
 import (
 	"cmp"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -34,10 +34,6 @@ type output struct {
 	results   [4]nvme.FlushResult
 }
 
-// segments is how many of a flow's segments are with the disk at once: the current
-// one and those that are full and not durable yet.
-const segments = 16
-
 func (o *output) submit(now time.Time) (bool, error) {
 	size := o.layout.Size()
 	if size == 0 {
@@ -60,22 +56,22 @@ func (o *output) place(size uint64, now time.Time) (bool, error) {
 			return true, nil
 		}
 		if s.grows() { // once there is room
-			o.store.floor.wait(now)
+			o.store.WaitForSpace(now)
 			return false, nil
 		}
-		if o.store.names.turns != nil {
+		if o.store.Rotates() {
 			opened = s.opened // its name is of the same time
 		}
 	}
-	if len(o.retired)+2 > segments {
+	if len(o.retired)+2 > maxOpen {
 		return false, nil // until one of them is durable
 	}
 	next := o.store.take(opened)
 	if next == nil {
-		o.store.floor.wait(now)
+		o.store.WaitForSpace(now)
 		return false, nil
 	}
-	o.store.floor.goOn()
+	o.store.EndWait()
 	index, err := o.queue.Add(next.target)
 	if err != nil {
 		next.damaged = true // nothing is in it
@@ -170,7 +166,7 @@ func (o *output) written(f umem.Frame) error {
 func (o *output) explain(number uint64, err error) error {
 	m := o.track.ring[number%window]
 	o.sick.CompareAndSwap(nil, m.segment.target)
-	if o.store.device != nil { // what the kernel knows says more than what it answered
+	if _, ring := o.store.Numbers(); ring { // what the kernel knows says more than what it answered
 		err = cmp.Or(m.segment.target.Health(), err)
 	}
 	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.segment.name(), m.segment.base+m.end, err)
@@ -192,8 +188,8 @@ func (o *output) settle(now time.Time) error {
 		o.flushed = true
 		o.track.durable = o.flushing
 	}
-	if why := o.store.broken.Load(); why != nil {
-		return *why
+	if why := o.store.Failure(); why != nil {
+		return why
 	}
 	if err := o.handBack(); err != nil {
 		return err
@@ -255,12 +251,10 @@ func (o *output) trouble() error {
 	if o == nil {
 		return nil
 	}
-	for _, trouble := range []*atomic.Pointer[error]{&o.unwritten.trouble, &o.store.trouble} {
-		if why := trouble.Load(); why != nil {
-			return *why
-		}
+	if why := o.unwritten.trouble.Load(); why != nil {
+		return *why
 	}
-	return nil
+	return o.store.Blocked()
 }
 
 func (o *output) kick() error { return o.queue.Kick() }

@@ -12,7 +12,7 @@ import (
 // TestSegmentsWait: with as many segments not yet durable as the disk's queue takes,
 // packets wait for one of them; that is no reason to fail.
 func TestSegmentsWait(t *testing.T) {
-	o := &output{retired: make([]*segment, segments-1)}
+	o := &output{retired: make([]*segment, maxOpen-1)}
 	if ok, err := o.place(1, time.Now()); ok || err != nil {
 		t.Errorf("another segment was begun: %v, %v", ok, err)
 	}

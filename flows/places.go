@@ -47,12 +47,3 @@ func (p *places) packetsWritten() uint64 {
 	defer p.mu.Unlock()
 	return p.total
 }
-
-func (m mark) position() Position {
-	at := Position{Packets: m.packets, Bytes: m.bytes, Offset: m.end}
-	if m.segment != nil {
-		at.Offset += m.segment.base
-		at.File = m.segment.name()
-	}
-	return at
-}

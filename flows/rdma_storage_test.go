@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // logConfig is a daemon with a log at end B.
@@ -37,7 +38,7 @@ type entry struct {
 // entries reads the log, whose records are checked: they have positions without a gap.
 func (l *lab) entries(t *testing.T) (all []entry) {
 	t.Helper()
-	for i, p := range packets(t, l.files(t)...) {
+	for i, p := range captures.Packets(t, l.files(t)...) {
 		d, reason := protocol.ParseRecord(p)
 		if reason != protocol.None || protocol.Checksum(p[protocol.HeaderLen:]) != d.Checksum {
 			t.Fatalf("record %d: %v", i, reason)

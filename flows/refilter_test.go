@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -63,7 +64,7 @@ func (l *lab) refilters(t *testing.T, more string, swaps int) {
 	}
 	balanced(t, f.Status(), sent)
 	taken := make([]bool, sent)
-	for _, frame := range packets(t, l.files(t)...) {
+	for _, frame := range captures.Packets(t, l.files(t)...) {
 		n, ok := testenv.Sequence(frame)
 		if !ok || n >= sent || taken[n] || !testenv.Intact(frame) {
 			t.Fatalf("a packet that was not sent, or is there twice: number %d", n)

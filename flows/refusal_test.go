@@ -8,13 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/xdp"
-	"golang.org/x/sys/unix"
 )
 
 // TestCannotStart asks for what cannot be. Each message names the flow, the thing
@@ -76,7 +78,7 @@ func TestCannotStart(t *testing.T) {
 		if err := c.ill.Stop(); err != nil {
 			t.Error(err)
 		}
-		inSequence(t, packets(t, exported(t, dev)), 0, 100)
+		inSequence(t, captures.Packets(t, captures.ExportRing(t, dev)), 0, 100)
 	}
 }
 

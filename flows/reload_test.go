@@ -13,6 +13,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -104,7 +105,7 @@ func TestReload(t *testing.T) {
 	if err := kept.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	samePackets(t, "the capture", packets(t, l.files(t)...), stream)
+	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), stream)
 }
 
 // TestReloadRefused: what cannot be loaded changes nothing, and is counted.

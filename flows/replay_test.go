@@ -15,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -62,10 +63,10 @@ func TestReplay(t *testing.T) {
 			if err := capture.Stop(); err != nil {
 				t.Fatal(err)
 			}
-			recorded := records(t, l.files(t)...)
+			recorded := captures.Records(t, l.files(t)...)
 			var want [][]byte
 			for range c.loops {
-				want = append(want, contents(recorded)...)
+				want = append(want, captures.Contents(recorded)...)
 			}
 			begun := time.Now()
 			s, got := l.replay(t, again, len(want), total(want))
@@ -291,7 +292,7 @@ func TestReplayLive(t *testing.T) {
 	if err := capture.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	samePackets(t, "the capture", packets(t, l.files(t)...), append(append([][]byte{}, frames...), frames...))
+	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), append(append([][]byte{}, frames...), frames...))
 }
 
 // TestReplayStops: a flow that waits for the time of its next packet stops at once, and starts with the first packet again.

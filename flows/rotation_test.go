@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // settings are a configuration with one flow to files called cap.
@@ -128,9 +129,9 @@ func TestRotateBySize(t *testing.T) {
 					t.Errorf("%s: %d bytes, %v", name, info.Size(), err)
 				}
 			}
-			inSequence(t, packets(t, files...), 0, 12000)
+			inSequence(t, captures.Packets(t, files...), 0, 12000)
 			complete(t, files)
-			readWithoutComplaint(t, files[0], files[len(files)-1])
+			captures.Readable(t, files[0], files[len(files)-1])
 		})
 	}
 }
@@ -149,7 +150,7 @@ func TestRotateByTime(t *testing.T) {
 	if len(files) < 3 || len(files) > 6 || uint64(len(files)) != s.Segments {
 		t.Errorf("2.5 seconds are in %d segments of a second; the status says %d", len(files), s.Segments)
 	}
-	inSequence(t, packets(t, files...), 0, 500)
+	inSequence(t, captures.Packets(t, files...), 0, 500)
 	complete(t, files)
 }
 
@@ -171,7 +172,7 @@ func TestKeep(t *testing.T) {
 		if len(files) != 1 || s.Segments < 4 {
 			t.Fatalf("one of %d segments is to be kept; there are %v", s.Segments, files)
 		}
-		got := packets(t, files...)
+		got := captures.Packets(t, files...)
 		inSequence(t, got, uint64(4000*(run+1)-len(got)), uint64(len(got)))
 		complete(t, files)
 	}
@@ -208,14 +209,14 @@ func TestExact(t *testing.T) {
 			l.begin(t, f.Start)
 			s := l.watched(t, f, 0, 4000)
 			s = stopped(t, f)
-			inSequence(t, packets(t, name), 0, 4000)
+			inSequence(t, captures.Packets(t, name), 0, 4000)
 			if size := complete(t, []string{name}); uint64(size) > s.Durable.Offset+4096 {
 				t.Errorf("the file has %d bytes, its content ends at %d", size, s.Durable.Offset)
 			}
 			if s.Segments != 1 || s.Durable.File != name {
 				t.Errorf("%d segments, %s", s.Segments, s.Durable.File)
 			}
-			readWithoutComplaint(t, name)
+			captures.Readable(t, name)
 			for _, other := range []string{l.dir, "/dev/null"} {
 				f.config.To.File = other
 				l.B.Do(t, func() {
@@ -245,7 +246,7 @@ func TestDurable(t *testing.T) {
 		t.Errorf("nobody asked for %d durable packets", s.Durable.Packets)
 	}
 	stopped(t, f)
-	inSequence(t, packets(t, l.files(t)...), 0, 1000)
+	inSequence(t, captures.Packets(t, l.files(t)...), 0, 1000)
 }
 
 // TestSlowDisk has the disk stop for a while, again and again, also while segments
@@ -273,7 +274,7 @@ func TestSlowDisk(t *testing.T) {
 				t.Errorf("%d segments", s.Segments)
 			}
 			files := l.files(t)
-			inSequence(t, packets(t, files...), 0, 6000)
+			inSequence(t, captures.Packets(t, files...), 0, 6000)
 			complete(t, files)
 		})
 	}

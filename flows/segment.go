@@ -11,6 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
+// maxOpen is how many segments of a flow are with the disk at once: the current one and those that are full and not durable yet.
+const maxOpen = 16
+
 // segment is one capture file, or one slot of a ring on a device. The worker has it from taking until retiring it;
 // before and after, the store's goroutines have it.
 type segment struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // filtered is the lab's configuration with a filter.
@@ -74,7 +75,7 @@ func TestOwnProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	balanced(t, f.Status(), 210)
-	samePackets(t, "the capture", packets(t, l.files(t)...), sent[7000])
+	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), sent[7000])
 }
 
 // TestRules has rules take the place of an object, whose bytes a reload looks at, and
@@ -107,7 +108,7 @@ func TestRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	balanced(t, f.Status(), 120)
-	samePackets(t, "the capture", packets(t, l.files(t)...), sent[5000])
+	samePackets(t, "the capture", captures.Packets(t, l.files(t)...), sent[5000])
 }
 
 // TestObjectChanges: a reload takes an object whose file has other bytes, under the same name.

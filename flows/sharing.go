@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
@@ -22,7 +23,7 @@ type sharing struct {
 	limit       uint64               // packets after which it is done; 0: none
 	application string               // who writes, for capture files
 	stream      io.Writer            // where packets go instead of a disk; nil: to the disk
-	index       MakeIndex            // makes indexes; nil: here
+	index       index.Maker          // makes indexes; nil: here
 	complete    func(path string)    // told of files that are complete; nil: nobody is
 	notes       string               // directory where it is noted which rules in cards are ours
 	context     context.Context      // ends what opening waits for; nil: nothing does

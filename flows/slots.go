@@ -25,7 +25,7 @@ func (s *store) recoverRing(d *device) (next uint64, err error) {
 	next = 1
 	for _, g := range all {
 		next = g + 1
-		if all[len(all)-1]-g > segments {
+		if all[len(all)-1]-g > maxOpen {
 			continue
 		}
 		unused, err := s.recoverSlot(d, g)

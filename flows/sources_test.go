@@ -15,7 +15,9 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // Each source is a program nobody here wrote, whose own count of packets is
@@ -97,7 +99,7 @@ func TestFromTcpreplay(t *testing.T) {
 	out := l.A.Run(t, testenv.Tool(t, "tcpreplay"), "-i", l.A.Ifname, "--pps=20000", name)
 	l.taken(t, f, number(t, `Actual: (\d+) packets`, out))
 	if !t.Failed() && lost(f.last) == 0 {
-		samePackets(t, "the file", packets(t, l.files(t)...), frames)
+		samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
 	}
 }
 

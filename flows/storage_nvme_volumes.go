@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/target"
@@ -28,13 +29,16 @@ type volumes struct {
 	names []string // of subsystems
 }
 
+// deviceWait is how long the kernel may take to close a disk of a process that was killed.
+const deviceWait = 5 * time.Second
+
 // open opens the disks of namespaces that are not open. Nothing is changed before adopt; after an error nothing is open that was not.
 func (v *volumes) open(namespaces []config.Served, force bool) (all []*volume, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
 		if one == nil {
 			one = &volume{Served: n}
-			if one.disk, err = claim(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: force}); err != nil {
+			if one.disk, err = nvme.OpenTarget(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: force, Wait: deviceWait}); err != nil {
 				return nil, errors.Join(fmt.Errorf("namespace %d of %s: %w", n.ID, n.Subsystem, err), v.drop(all))
 			}
 		}

@@ -3,7 +3,6 @@ package flows
 import (
 	"errors"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -32,6 +32,8 @@ type store struct {
 	floor  floor
 	// meanwhile is what happens as long as nothing can be written, for people.
 	meanwhile string
+
+	mostAlign uint32 // that the layout can pad to; 0: any
 
 	align uint32 // of every segment
 	size  uint64 // of every segment
@@ -66,15 +68,31 @@ const (
 	clientsWait = "clients wait"
 )
 
+// maxRetired is how many segments may wait to be completed before the worker waits, too.
+const maxRetired = 256
+
 // retry is how long the store waits after it could not prepare a segment.
 const retry = time.Second
 
+// Config describes the segments of a flow.
+type Config struct {
+	To   config.To
+	Head func(pcapng.Segment) ([]byte, error) // makes the bytes that a segment begins with
+	Log  *slog.Logger
+
+	Manifest  *manifest         // of a log; nil: a capture
+	MostAlign uint32            // the largest alignment that the layout can pad to; 0: any
+	MakeIndex index.Maker       // makes indexes where To asks for them; nil: the manager does
+	Complete  func(path string) // called for each segment that is complete; nil: nobody asks
+}
+
 // openStore recovers what an earlier run left, prepares the first segment and
 // starts the goroutines.
-func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slog.Logger, m *manifest) (*store, error) {
+func openStore(c Config) (*store, error) {
+	to := c.To
 	s := &store{
-		to: to, head: head, log: log, manifest: m, meanwhile: packetsWait,
-		ready: make(chan *segment), begun: make(chan time.Time, 1), back: make(chan *segment, window), stop: make(chan struct{}),
+		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, mostAlign: c.MostAlign, completed: c.Complete, meanwhile: packetsWait,
+		ready: make(chan *segment), begun: make(chan time.Time, 1), back: make(chan *segment, maxRetired), stop: make(chan struct{}),
 	}
 	if to.Acknowledge != "" { // a log
 		s.meanwhile = clientsWait
@@ -91,7 +109,7 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	}
 	s.settled.Store(int64(number - 1))
 	if to.Index && s.device == nil && !to.Exact {
-		s.indexer = newIndexer(log)
+		s.indexer = newIndexer(c.Log)
 	}
 	s.reserveSlot()
 	first, err := s.prepare(number)
@@ -110,6 +128,9 @@ func openStore(to config.To, head func(pcapng.Segment) ([]byte, error), log *slo
 	s.running.Add(2)
 	go s.supply(first)
 	go s.finish()
+	if s.indexer != nil {
+		s.indexer.begin(c.MakeIndex, s.names)
+	}
 	return s, nil
 }
 
@@ -293,6 +314,45 @@ const leastBatch = 16 << 10
 // leastSegment is the least size of a segment: a quarter of it holds any packet.
 const leastSegment = 1 << 20
 
+// Align is the alignment of offsets in every segment, in bytes.
+func (s *store) Align() uint32 { return s.align }
+
+// Size is the size of every segment in bytes.
+func (s *store) Size() uint64 { return s.size }
+
+// Numbers returns the number of the run's first packet, where packets have numbers: in a ring.
+func (s *store) Numbers() (first uint64, ok bool) {
+	if s.device == nil {
+		return 0, false
+	}
+	return s.device.base, true
+}
+
+// Rotates reports whether files have names as tcpdump's -C, -G and -W give them.
+func (s *store) Rotates() bool { return s.names.turns != nil }
+
+// WaitForSpace counts the time for which the free-space reserve keeps the worker from writing. The worker calls it when it can write nothing.
+func (s *store) WaitForSpace(now time.Time) { s.floor.wait(now) }
+
+// EndWait ends such a wait.
+func (s *store) EndWait() { s.floor.goOn() }
+
+// Consequence says what happens as long as nothing can be written.
+func (s *store) Consequence() string { return s.meanwhile }
+
+// Blocked is what keeps the next segment from being ready; nil: nothing does.
+func (s *store) Blocked() error { return loaded(&s.trouble) }
+
+// Failure is why nothing more is durable; nil: all is well.
+func (s *store) Failure() error { return loaded(&s.broken) }
+
+func loaded(p *atomic.Pointer[error]) error {
+	if err := p.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 func preparation(p config.Prepare) nvme.Preparation {
 	switch p {
 	case config.PrepareZero:
@@ -311,8 +371,8 @@ func (s *store) begin(next *segment) (err error) {
 		}
 	}
 	next.align = max(pcapng.MinAlign, next.target.Alignment().Offset)
-	if s.to.Layout == config.LayoutSlot && next.align > layout.InPlaceAlign {
-		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", layout.InPlaceAlign, next.align)
+	if s.mostAlign != 0 && next.align > s.mostAlign {
+		return fmt.Errorf("layout slot pads packets to %d bytes, and this disk takes multiples of %d only: use layout: packed", s.mostAlign, next.align)
 	}
 	head, err := s.head(pcapng.Segment{ID: next.id, Align: next.align, FirstPacket: next.first})
 	if err != nil {

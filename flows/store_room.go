@@ -1,7 +1,10 @@
 package flows
 
 import (
+	"errors"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
@@ -86,4 +89,10 @@ func (s *store) removeOldest() bool {
 		}
 	}
 	return false
+}
+
+// noRoom reports whether a write failed for a reason that passes when somebody
+// makes room.
+func noRoom(err error) bool {
+	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // cellar is a store without a flow, in a directory of its own.
@@ -33,7 +35,7 @@ func newCellar(t *testing.T) *cellar {
 // open opens the store; it is closed, nothing of it taken, before open returns.
 func (c *cellar) open(t *testing.T) error {
 	t.Helper()
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		return err
 	}
@@ -132,10 +134,10 @@ func TestStoreRecovers(t *testing.T) {
 		if i < 0 {
 			t.Fatalf("number %s is missing: %v", number, files)
 		}
-		if got := len(packets(t, files[i])); got != want {
+		if got := len(captures.Packets(t, files[i])); got != want {
 			t.Errorf("%s has %d packets, not %d", files[i], got, want)
 		}
-		readWithoutComplaint(t, files[i])
+		captures.Readable(t, files[i])
 	}
 	if left, _ := filepath.Glob(c.dir + "/.md-0*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
@@ -185,7 +187,7 @@ func TestStoreNumbers(t *testing.T) {
 	} {
 		c := newCellar(t)
 		c.put(t, name, cellarSegment(t, 1))
-		s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
+		s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -206,7 +208,7 @@ func TestStoreNumbers(t *testing.T) {
 func TestNamesSort(t *testing.T) {
 	c := newCellar(t)
 	c.to.Segment.Keep = 3
-	s, err := openStore(c.to, cellarHead, slog.New(slog.DiscardHandler), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +238,7 @@ func TestNamesSort(t *testing.T) {
 func TestKeepOne(t *testing.T) {
 	c := newCellar(t)
 	c.to.Segment.Keep = 1
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +272,7 @@ func TestKeepOne(t *testing.T) {
 // theirs to do, and no reason to fail.
 func TestSegmentRemoved(t *testing.T) {
 	c := newCellar(t)
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +299,7 @@ func TestStoreTellsOfHeads(t *testing.T) {
 	for i, content := range [][]byte{whole, nil, cellarSegment(t, 2)} {
 		c.put(t, fmt.Sprintf("md-20260102T030405Z-%06d.pcapng", i+1), content)
 	}
-	s, err := openStore(c.to, cellarHead, slog.New(slog.NewTextHandler(&c.log, nil)), nil)
+	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,14 +7,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/gopacket/gopacket/pcapgo"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -124,46 +123,6 @@ func (d *tcpdump) selected(t *testing.T, expression string) [][]byte {
 		t.Fatalf("tcpdump: %v: %s", err, b)
 	}
 	return classic(t, out)
-}
-
-// complaints are the lines a reader prints about a file, less those it always
-// prints, and its exit status. It may be called from any goroutine.
-func complaints(path string, args ...string) (lines []string, failed bool) {
-	cmd := exec.Command(path, args...)
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	err := cmd.Run()
-	for line := range strings.Lines(said.String()) {
-		line = strings.TrimSpace(line)
-		if line != "" && !strings.HasPrefix(line, "reading from file") && !strings.HasPrefix(line, "Running as user") {
-			lines = append(lines, line)
-		}
-	}
-	return lines, err != nil
-}
-
-// standardReaders are the programs users open captures with.
-var standardReaders = map[string][]string{
-	"tshark":   {"-n", "-T", "fields", "-e", "frame.number", "-r"},
-	"capinfos": {"-M"},
-	"tcpdump":  {"-n", "-q", "-r"},
-}
-
-// readWithoutComplaint has every standard reader read stopped captures.
-func readWithoutComplaint(t *testing.T, files ...string) {
-	t.Helper()
-	var all sync.WaitGroup
-	defer all.Wait()
-	for program, args := range standardReaders {
-		path := testenv.Tool(t, program)
-		all.Go(func() {
-			for _, f := range files {
-				if lines, failed := complaints(path, append(slices.Clone(args), f)...); failed || len(lines) > 0 {
-					t.Errorf("%s of %s: failed %v, says %q", program, f, failed, lines)
-				}
-			}
-		})
-	}
 }
 
 var statEntries = regexp.MustCompile(`Number of stat entries = (\d+)`)

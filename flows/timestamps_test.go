@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // TestTimestamps asks for the card's clock where a driver gives it and has none for these
@@ -28,7 +29,7 @@ func TestTimestamps(t *testing.T) {
 			t.Errorf("capinfos says %q: %v\n%s", words, !s.CardClock, out)
 		}
 	}
-	if got := len(records(t, l.files(t)...)); got != n {
+	if got := len(captures.Records(t, l.files(t)...)); got != n {
 		t.Errorf("%d packets are in the files", got)
 	}
 }

@@ -4,16 +4,6 @@ package flows
 // power of two.
 const window = 256
 
-// mark is a place in a flow's output: behind a batch.
-type mark struct {
-	number  uint64   // of the batch, 1 for the flow's first
-	packets uint64   // packets of the flow up to here
-	bytes   uint64   // their bytes
-	newest  uint64   // time of the latest of them, in nanoseconds since the epoch
-	segment *segment // the file it lies in
-	end     uint64   // offset in it behind the batch
-}
-
 // track follows batches from submission to the disk. Writes complete in any
 // order; written and durable are always prefixes without a gap.
 type track struct {

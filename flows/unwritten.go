@@ -1,13 +1,11 @@
 package flows
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/umem"
-	"golang.org/x/sys/unix"
 )
 
 // unwritten are batches for which the disk had no room. They are written again,
@@ -20,16 +18,11 @@ type unwritten struct {
 	trouble atomic.Pointer[error]
 }
 
-// noRoom reports whether a write failed for a reason that passes when somebody
-// makes room.
-func noRoom(err error) bool {
-	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
-}
-
 // full reports whether a batch failed for want of room that somebody may make. A device
 // has none either once it is gone.
 func (o *output) full(number uint64, err error) bool {
-	return noRoom(err) && (o.store.device == nil || o.track.ring[number%window].segment.target.Health() == nil)
+	_, ring := o.store.Numbers()
+	return noRoom(err) && (!ring || o.track.ring[number%window].segment.target.Health() == nil)
 }
 
 // keepUnwritten keeps a frame that came back because the disk is full, and
@@ -60,7 +53,7 @@ func (o *output) lament(number uint64, err error) {
 	}
 	m := o.track.ring[number%window]
 	err = fmt.Errorf("write to %s before offset %d: %w (make room; until then %s)",
-		m.segment.name(), m.segment.base+m.end, err, o.store.meanwhile)
+		m.segment.name(), m.segment.base+m.end, err, o.store.Consequence())
 	o.unwritten.trouble.Store(&err)
 }
 

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // bounded checks that a flow held no more than it may.
@@ -35,7 +36,7 @@ func TestWatermarksOfACapture(t *testing.T) {
 			}
 			s = f.Status()
 			if lost(s) == 0 {
-				samePackets(t, "the file", packets(t, l.files(t)...), frames)
+				samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
 			}
 			balanced(t, s, s.Offered)
 		})

@@ -1,12 +1,12 @@
 package flows
 
 import (
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
@@ -163,7 +163,7 @@ func (w *writer) look(now time.Time) error {
 	if why := w.trouble(); why != nil || w.disk == nil {
 		return why
 	}
-	return w.silence.look(now, w.to, w.disk.store.meanwhile, w.disk.queue.Stats())
+	return w.silence.look(now, w.to, w.disk.store.Consequence(), w.disk.queue.Stats())
 }
 
 // full reports whether the files are as many as there are to be.

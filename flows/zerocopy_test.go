@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"os"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -112,8 +113,8 @@ func TestSlotIsWrittenFromWhereItLanded(t *testing.T) {
 	if len(w.landed) != len(frames) {
 		t.Fatalf("%d packets landed, %d were sent", len(w.landed), len(frames))
 	}
-	all := records(t, l.files(t)...)
-	samePackets(t, "the file", contents(all), stampedWith(frames))
+	all := captures.Records(t, l.files(t)...)
+	samePackets(t, "the file", captures.Contents(all), stampedWith(frames))
 	w.compare(t, l.files(t)[0])
 	blocksOf(t, l.files(t)...)
 }
@@ -202,7 +203,7 @@ func TestCopiesAreCounted(t *testing.T) {
 			if s.KernelBytes["disk"] != 0 || s.KernelBytes["xdp"] != kernel {
 				t.Errorf("the kernel copied %v of %d", s.KernelBytes, s.Bytes)
 			}
-			samePackets(t, "the file", packets(t, l.files(t)...), frames)
+			samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
 		})
 	}
 }
@@ -226,7 +227,7 @@ func TestNoPoisonReachesTheDisk(t *testing.T) {
 				for _, name := range l.files(t) {
 					unpoisoned(t, name, poison)
 				}
-				samePackets(t, "the file", packets(t, l.files(t)...), frames)
+				samePackets(t, "the file", captures.Packets(t, l.files(t)...), frames)
 			})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,15 +16,16 @@ import (
 // has a meaning.
 type TargetConfig struct {
 	Path      string
-	Create    bool         // make the file when it is not there
-	Exclusive bool         // with Create: the file must not be there
-	Dir       *newfile.Dir // with Create: the directory the file is made in, which stays the caller's; nil: the one its path names
-	Size      uint64       // bytes to prepare a file to; bytes a device must have at least
-	Prepare   Preparation  // how a file gets to Size; default PrepareNone
-	Buffered  bool         // without direct I/O let the kernel copy, instead of refusing
-	Force     bool         // write to a block device whatever is on it, and even in use
-	Filled    bool         // take a block device with something on it, which is there to be used; in use it is refused still
-	ReadOnly  bool         // open for reading only
+	Create    bool          // make the file when it is not there
+	Exclusive bool          // with Create: the file must not be there
+	Dir       *newfile.Dir  // with Create: the directory the file is made in, which stays the caller's; nil: the one its path names
+	Size      uint64        // bytes to prepare a file to; bytes a device must have at least
+	Prepare   Preparation   // how a file gets to Size; default PrepareNone
+	Buffered  bool          // without direct I/O let the kernel copy, instead of refusing
+	Force     bool          // write to a block device whatever is on it, and even in use
+	Filled    bool          // take a block device with something on it, which is there to be used; in use it is refused still
+	ReadOnly  bool          // open for reading only
+	Wait      time.Duration // for a device that is in use to be released: the kernel closes the files of a killed process a while later
 }
 
 // Target is a file or block device opened for direct I/O. Queues of several
@@ -50,6 +52,15 @@ var ErrNoDirectIO = errors.New("no direct I/O")
 // OpenTarget opens a file or block device and prepares it. A file it made is
 // removed again on error. The caller closes the target.
 func OpenTarget(c TargetConfig) (*Target, error) {
+	for end := time.Now().Add(c.Wait); ; time.Sleep(10 * time.Millisecond) {
+		t, err := openOnce(c)
+		if !errors.Is(err, ErrDeviceInUse) || !time.Now().Before(end) {
+			return t, err
+		}
+	}
+}
+
+func openOnce(c TargetConfig) (*Target, error) {
 	t := &Target{path: c.Path, fd: -1, readOnly: c.ReadOnly}
 	err := t.open(c)
 	if err != nil {

@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/newfile"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
-	"golang.org/x/sys/unix"
 )
 
 // Unfinished is what the names of indexes had behind them, in earlier releases, while they were made.
@@ -18,6 +20,9 @@ const Unfinished = ".new"
 
 // ErrNotClosed is matched when a segment is written yet, or was left by a crash.
 var ErrNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
+
+// Maker makes the index of a segment file beside it, as Make does, and returns the processor time that took. A process may have another process do it.
+type Maker func(ctx context.Context, path string) (cpu time.Duration, err error)
 
 // Make makes the index of a segment file, beside it, in place of what is there. Where a capture goes on meanwhile, say so: what is
 // read then is not kept in the page cache. It ends early, with nothing made, when ctx does.
