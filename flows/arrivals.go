@@ -43,12 +43,12 @@ func (a *arrivals) put(fs []umem.Frame, now time.Time) {
 
 // record notes how far a sink has come. The clock is looked at when it has.
 func (a *arrivals) record(t *track) {
-	if a.submitted == t.submitted.packets && a.written == t.written.packets {
+	if a.submitted == t.submitted.Packets && a.written == t.written.Packets {
 		return
 	}
 	now := uint64(time.Now().UnixNano())
-	a.upTo(&a.submitted, t.submitted.packets, now, &a.times.submitted)
-	a.upTo(&a.written, t.written.packets, now, &a.times.done)
+	a.upTo(&a.submitted, t.submitted.Packets, now, &a.times.submitted)
+	a.upTo(&a.written, t.written.Packets, now, &a.times.done)
 }
 
 // upTo records the packets from the last recorded to one of a number.

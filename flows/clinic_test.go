@@ -148,22 +148,8 @@ func (c *clinic) capture(t *testing.T, n int) {
 func (c *clinic) becomes(t *testing.T, state State, says ...string) FlowStatus {
 	t.Helper()
 	s := await(t, c.ill, "the flow to be "+string(state), func(s FlowStatus) bool { return s.State == state })
-	sayAll(t, s.Error, says)
+	testenv.MessageNames(t, s.Error, says)
 	return s
-}
-
-// sayAll checks that a message names all it should, and no bare number of an
-// error.
-func sayAll(t *testing.T, message string, says []string) {
-	t.Helper()
-	for _, one := range says {
-		if !strings.Contains(message, one) {
-			t.Errorf("the message does not say %q: %s", one, message)
-		}
-	}
-	if strings.Contains(message, "errno") {
-		t.Errorf("the message has an error number: %s", message)
-	}
 }
 
 // illFiles are the packets in ill's files.

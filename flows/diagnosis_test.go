@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
@@ -27,11 +29,11 @@ func TestSilence(t *testing.T) {
 		{time.Hour + 20*time.Second, nvme.Stats{InFlight: 1, Flushes: 1, Writes: 1}, []string{"1 operations"}},
 		{time.Hour + 21*time.Second, nvme.Stats{Flushes: 1, Writes: 2}, nil},
 	} {
-		err := s.look(start.Add(step.after), "a disk", packetsWait, step.stats)
+		err := s.look(start.Add(step.after), "a disk", segment.PacketsWait, step.stats)
 		if (err != nil) != (step.says != nil) {
 			t.Errorf("after %v: %v", step.after, err)
 		} else if err != nil {
-			sayAll(t, err.Error(), step.says)
+			testenv.MessageNames(t, err.Error(), step.says)
 		}
 	}
 }

@@ -114,7 +114,7 @@ func TestDiskFullAtStart(t *testing.T) {
 	if !errors.Is(err, unix.ENOSPC) {
 		t.Fatalf("start: %v", err)
 	}
-	sayAll(t, err.Error(), []string{"start flow ill", full, "no space left", "bytes free", "make room"})
+	testenv.MessageNames(t, err.Error(), []string{"start flow ill", full, "no space left", "bytes free", "make room"})
 	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
 		t.Errorf("%s: %s", s.State, s.Error)
 	}
@@ -206,7 +206,7 @@ func TestStopWhileFull(t *testing.T) {
 	if err == nil {
 		t.Fatal("it stopped as if all were written")
 	}
-	sayAll(t, err.Error(), []string{"stop flow ill", small, "did not take everything within 1s", "received", "written", "durable", "no space left"})
+	testenv.MessageNames(t, err.Error(), []string{"stop flow ill", small, "did not take everything within 1s", "received", "written", "durable", "no space left"})
 	s := c.ill.Status()
 	if s.State != Failed || s.Packets <= s.Written.Packets || s.Durable.Packets > s.Written.Packets {
 		t.Errorf("%s: %d received, %d written, %d durable", s.State, s.Packets, s.Written.Packets, s.Durable.Packets)

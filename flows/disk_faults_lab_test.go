@@ -144,7 +144,7 @@ func stopHanging(t *testing.T, c *clinic) {
 	if err == nil {
 		t.Fatal("it stopped as if all were written in time")
 	}
-	sayAll(t, err.Error(), []string{"stop flow ill", p.where(), "did not take everything within 100ms", "200 are durable"})
+	testenv.MessageNames(t, err.Error(), []string{"stop flow ill", p.where(), "did not take everything within 100ms", "200 are durable"})
 	settled(t, c.ill.Status())
 }
 

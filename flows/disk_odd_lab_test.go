@@ -71,7 +71,7 @@ func (c *clinic) refused(t *testing.T, says ...string) error {
 	if err == nil {
 		t.Fatalf("%s was started", destination(c.ill.config.To))
 	}
-	sayAll(t, err.Error(), append(says, "start flow ill"))
+	testenv.MessageNames(t, err.Error(), append(says, "start flow ill"))
 	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
 		t.Errorf("%s: %s", s.State, s.Error)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf/link"
+
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -40,7 +41,7 @@ func TestInterfaceRemoved(t *testing.T) {
 	if err := c.try(t); !errors.Is(err, xdp.ErrInterfaceGone) {
 		t.Errorf("start it again: %v", err)
 	} else {
-		sayAll(t, err.Error(), []string{"start flow ill", c.B.Ifname, "ip link"})
+		testenv.MessageNames(t, err.Error(), []string{"start flow ill", c.B.Ifname, "ip link"})
 	}
 }
 

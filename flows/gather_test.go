@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/segment"
 )
 
 // TestGathers: a log's messages wait for more while a write is under way, and while a flush is where nobody waits for that; then the disk's
@@ -26,7 +27,7 @@ func TestGathers(t *testing.T) {
 		l := &rdmaStorage{acknowledge: one.acknowledge}
 		l.disk = &output{flushed: one.flushed}
 		if one.writing {
-			l.disk.track.submit(&segment{}, 4096, 1, 100)
+			l.disk.track.submit(&segment.Segment{}, 4096, 1, 100)
 		}
 		if got := l.gathers(); got != one.want {
 			t.Errorf("%+v: %v", one, got)

@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
@@ -56,7 +57,7 @@ func openRDMAStorage(o *opening) (*rdmaStorage, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.manifest = &manifest{end: end, run: journal.Run{Number: run, Start: end.Next}, given: l.shown[0].Load, safe: l.places.packetsDurable}
+	l.manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: l.shown[0].Load, Durable: l.places.packetsDurable}
 	o.manifest = l.manifest
 	source := journal.Source(o.flow.Name, end.Next, run, protocol.HeaderLen+uint32(o.flow.From.Message))
 	if l.secure {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
@@ -43,18 +44,18 @@ func (w *writer) openDisk(o *opening, spare *umem.FreeList, section pcapng.Secti
 		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
 	}
 	head := func(seg pcapng.Segment) ([]byte, error) { return pcapng.AppendSegmentHead(nil, section, ifs, seg) }
-	c := Config{To: to, Head: head, Log: o.log, Manifest: o.manifest, MakeIndex: o.shared.index, Complete: o.shared.complete}
+	c := segment.Config{To: to, Head: head, Log: o.log, Manifest: o.manifest, MakeIndex: o.shared.index, Complete: o.shared.complete}
 	if to.Layout == config.LayoutSlot {
 		c.MostAlign = layout.InPlaceAlign
 	}
-	if out.store, err = openStore(c); err != nil {
+	if out.store, err = segment.Open(c); err != nil {
 		return err
 	}
 	o.undo.add(out.store.Close)
 	o.undo.add(out.surrender)
 	out.queue, err = nvme.Open(nvme.Config{
-		Worker: o.hands, Name: "flow " + o.flow.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: maxOpen,
-		Passthrough: out.store.passthrough(),
+		Worker: o.hands, Name: "flow " + o.flow.Name, Depth: writes + 4, Pieces: chainFrames, Frames: writes * chainFrames, Targets: segment.MaxOpen,
+		Passthrough: out.store.Passthrough(),
 	})
 	if err != nil {
 		return err
@@ -97,7 +98,7 @@ func (w *writer) lay(o *opening, spare *umem.FreeList) (layout.Layout, error) {
 	if o.flow.To.Layout == config.LayoutSlot {
 		w.times = newArrivals(o.region, 2*writes*chainFrames)
 		c.Limit = quarter
-		return layout.NewInPlace(c, min(chainFrames, w.disk.queue.Limits().Frames), w.disk.store.enough(quarter)), nil
+		return layout.NewInPlace(c, min(chainFrames, w.disk.queue.Limits().Frames), w.disk.store.BatchLimit(quarter)), nil
 	}
 	extents, err := o.takeExtents()
 	if err != nil {
@@ -105,7 +106,7 @@ func (w *writer) lay(o *opening, spare *umem.FreeList) (layout.Layout, error) {
 	}
 	w.times = newArrivals(o.region, uint64(len(extents))*o.region.ExtentSize()/leastRecord)
 	c.Limit = min(o.region.ExtentSize(), quarter) &^ (pcapng.MaxAlign - 1)
-	return layout.NewPacked(c, w.disk.store.Align(), uint32(w.disk.store.enough(c.Limit)), extents), nil
+	return layout.NewPacked(c, w.disk.store.Align(), uint32(w.disk.store.BatchLimit(c.Limit)), extents), nil
 }
 
 // leastExtents is how many extents a packed layout has at least: one is filled while
@@ -129,7 +130,7 @@ func (o *opening) section() pcapng.Section {
 
 // numbersOf returns how packets are numbered that go to a store: those of a ring
 // have numbers, those of files have none.
-func numbersOf(s *store) layout.Numbering {
+func numbersOf(s *segment.Manager) layout.Numbering {
 	if first, ok := s.Numbers(); ok {
 		return layout.NumberFrom(first)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -19,9 +20,9 @@ type opening struct {
 	shared   sharing
 	log      *slog.Logger
 	book     *umem.Book
-	hands    *umem.Holder // the worker's, for frames between the two ends
-	manifest *manifest    // of a log; nil: it is none
-	undo     cleanup      // of what is open so far
+	hands    *umem.Holder      // the worker's, for frames between the two ends
+	manifest *segment.Manifest // of a log; nil: it is none
+	undo     cleanup           // of what is open so far
 }
 
 // newOpening opens a flow's book.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -17,17 +18,17 @@ type output struct {
 	region *umem.Region
 	queue  *nvme.Queue
 	layout layout.Layout
-	store  *store
+	store  *segment.Manager
 	every  time.Duration // a new segment after this time; 0: when full
 	sync   time.Duration // between flushes to stable storage; 0: only of full segments
 
 	track     track
 	unwritten unwritten
-	current   *segment
-	retired   []*segment  // take no more batches; oldest first, until durable
-	flushing  mark        // what the flush under way makes durable
-	flushed   bool        // no flush is under way
-	complete  atomic.Bool // no more segments are to be
+	current   *segment.Segment
+	retired   []*segment.Segment // take no more batches; oldest first, until durable
+	flushing  segment.Position   // what the flush under way makes durable
+	flushed   bool               // no flush is under way
+	complete  atomic.Bool        // no more segments are to be
 	nextSync  time.Time
 	sick      atomic.Pointer[nvme.Target] // the first that failed
 	reaped    [burst]umem.Frame
@@ -52,45 +53,45 @@ func (o *output) submit(now time.Time) (bool, error) {
 func (o *output) place(size uint64, now time.Time) (bool, error) {
 	opened := now
 	if s := o.current; s != nil && !o.due(now) {
-		if s.takes(size) {
+		if s.Fits(size) {
 			return true, nil
 		}
-		if s.grows() { // once there is room
+		if s.Unbounded() { // once there is room
 			o.store.WaitForSpace(now)
 			return false, nil
 		}
 		if o.store.Rotates() {
-			opened = s.opened // its name is of the same time
+			opened = s.Opened // its name is of the same time
 		}
 	}
-	if len(o.retired)+2 > maxOpen {
+	if len(o.retired)+2 > segment.MaxOpen {
 		return false, nil // until one of them is durable
 	}
-	next := o.store.take(opened)
+	next := o.store.Acquire(opened)
 	if next == nil {
 		o.store.WaitForSpace(now)
 		return false, nil
 	}
 	o.store.EndWait()
-	index, err := o.queue.Add(next.target)
+	index, err := o.queue.Add(next.Target)
 	if err != nil {
-		next.damaged = true // nothing is in it
-		o.store.give(next)
-		o.sick.CompareAndSwap(nil, next.target)
-		return false, fmt.Errorf("begin segment %s: %w", next.name(), err)
+		next.Damaged = true // nothing is in it
+		o.store.Retire(next)
+		o.sick.CompareAndSwap(nil, next.Target)
+		return false, fmt.Errorf("begin segment %s: %w", next.Path(), err)
 	}
 	o.retire()
-	next.index, next.opened, next.before = index, opened, o.store.before(o.track.submitted.packets)
+	next.Index, next.Opened, next.Before = index, opened, o.store.PacketsBefore(o.track.submitted.Packets)
 	o.current = next
-	return next.takes(size), nil
+	return next.Fits(size), nil
 }
 
 // due reports whether it is time for a new segment. Where there is to be none, the flow is done.
 func (o *output) due(now time.Time) bool {
-	if o.every == 0 || o.current.sequence == 0 || now.Sub(o.current.opened) < o.every {
+	if o.every == 0 || o.current.Sequence == 0 || now.Sub(o.current.Opened) < o.every {
 		return false
 	}
-	if o.store.last(o.current.number) {
+	if o.store.IsLast(o.current.Number) {
 		o.complete.Store(true)
 		return false
 	}
@@ -100,7 +101,7 @@ func (o *output) due(now time.Time) bool {
 // retire says that the current segment takes no more batches.
 func (o *output) retire() {
 	if o.current != nil {
-		o.current.last = o.track.submitted
+		o.current.Last = o.track.submitted
 		o.retired = append(o.retired, o.current)
 		o.current = nil
 	}
@@ -110,18 +111,18 @@ func (o *output) retire() {
 func (o *output) send(size uint64) bool {
 	s := o.current
 	packets, bytes := o.layout.Count()
-	message := o.layout.Seal(s.batch(o.track.durableIn(s), o.track.submitted.packets))
+	message := o.layout.Seal(s.Batch(o.track.durableIn(s), o.track.submitted.Packets))
 	side := o.region.Side(message[0])
-	side.Target, side.Block, side.Token = s.index, s.base+s.next, o.track.submitted.number+1
+	side.Target, side.Block, side.Token = s.Index, s.Base+s.Next, o.track.submitted.Number+1
 	if o.queue.Send(message) == 0 {
 		side.Token = 0
 		return false
 	}
-	s.next += size
-	s.reached.Store(s.next)
-	s.sequence++
-	o.track.submitted.newest = max(o.track.submitted.newest, o.layout.Newest())
-	o.track.submit(s, s.next, uint64(packets), bytes)
+	s.Next += size
+	s.Reached.Store(s.Next)
+	s.Sequence++
+	o.track.submitted.Newest = max(o.track.submitted.Newest, o.layout.Newest())
+	o.track.submit(s, s.Next, uint64(packets), bytes)
 	o.layout.Reset()
 	return true
 }
@@ -165,11 +166,11 @@ func (o *output) written(f umem.Frame) error {
 // explain tells which write failed.
 func (o *output) explain(number uint64, err error) error {
 	m := o.track.ring[number%window]
-	o.sick.CompareAndSwap(nil, m.segment.target)
+	o.sick.CompareAndSwap(nil, m.Segment.Target)
 	if _, ring := o.store.Numbers(); ring { // what the kernel knows says more than what it answered
-		err = cmp.Or(m.segment.target.Health(), err)
+		err = cmp.Or(m.Segment.Target.Health(), err)
 	}
-	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.segment.name(), m.segment.base+m.end, err)
+	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.Segment.Path(), m.Segment.Base+m.End, err)
 }
 
 // settle takes back what is written or flushed, hands durable segments to the
@@ -182,8 +183,8 @@ func (o *output) settle(now time.Time) error {
 	n := o.queue.Flushed(o.results[:])
 	for _, r := range o.results[:n] {
 		if r.Err != nil {
-			o.sick.CompareAndSwap(nil, o.flushing.segment.target)
-			return fmt.Errorf("flush %s: %w; what was written since the last flush may be lost", o.flushing.segment.name(), r.Err)
+			o.sick.CompareAndSwap(nil, o.flushing.Segment.Target)
+			return fmt.Errorf("flush %s: %w; what was written since the last flush may be lost", o.flushing.Segment.Path(), r.Err)
 		}
 		o.flushed = true
 		o.track.durable = o.flushing
@@ -199,12 +200,12 @@ func (o *output) settle(now time.Time) error {
 
 // handBack gives durable segments to the store.
 func (o *output) handBack() error {
-	for len(o.retired) > 0 && o.retired[0].safe(o.track.durable) {
+	for len(o.retired) > 0 && o.retired[0].Durable(o.track.durable) {
 		s := o.retired[0]
-		if err := o.queue.Remove(s.index); err != nil {
-			return fmt.Errorf("end segment %s: %w", s.name(), err)
+		if err := o.queue.Remove(s.Index); err != nil {
+			return fmt.Errorf("end segment %s: %w", s.Path(), err)
 		}
-		o.store.give(s)
+		o.store.Retire(s)
 		o.retired = o.retired[:copy(o.retired, o.retired[1:])]
 	}
 	return nil
@@ -218,20 +219,20 @@ func (o *output) flush(now time.Time) error {
 	s, upTo := o.current, o.track.written
 	switch {
 	case len(o.retired) > 0:
-		if s, upTo = o.retired[0], o.retired[0].last; o.track.written.number < upTo.number {
+		if s, upTo = o.retired[0], o.retired[0].Last; o.track.written.Number < upTo.Number {
 			return nil
 		}
 	case s == nil || o.sync == 0 || now.Before(o.nextSync):
 		return nil
 	}
-	if upTo.number == o.track.durable.number || !s.named() {
+	if upTo.Number == o.track.durable.Number || !s.NameDurable() {
 		return nil
 	}
-	if err := o.queue.Flush(s.index, upTo.number); err != nil {
+	if err := o.queue.Flush(s.Index, upTo.Number); err != nil {
 		return nil // the queue is full: next round
 	}
 	o.flushed, o.flushing, o.nextSync = false, upTo, now.Add(o.sync)
-	o.flushing.segment = s
+	o.flushing.Segment = s
 	return nil
 }
 
@@ -268,8 +269,8 @@ func (o *output) fd() int { return o.queue.FD() }
 func (o *output) surrender() error {
 	o.retire()
 	for _, s := range o.retired {
-		s.damaged = true
-		o.store.give(s)
+		s.Damaged = true
+		o.store.Retire(s)
 	}
 	o.retired = nil
 	return nil

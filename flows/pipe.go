@@ -2,11 +2,11 @@ package flows
 
 import (
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"io"
 	"sync"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -60,7 +60,7 @@ func (p *pipe) submit(time.Time) (bool, error) {
 	}
 	packets, bytes := p.layout.Count()
 	f := p.layout.Seal(pcapng.Batch{})[0]
-	p.track.submit(nil, p.track.submitted.end+uint64(f.Len), uint64(packets), bytes)
+	p.track.submit(nil, p.track.submitted.End+uint64(f.Len), uint64(packets), bytes)
 	p.out <- f // has room for all there can be
 	p.layout.Reset()
 	return true, nil
@@ -74,7 +74,7 @@ func (p *pipe) settle(time.Time) (err error) {
 			if r.err != nil {
 				return fmt.Errorf("write packets: %w", r.err)
 			}
-			p.track.complete(p.track.written.number + 1)
+			p.track.complete(p.track.written.Number + 1)
 			p.track.durable = p.track.written
 		default:
 			return nil

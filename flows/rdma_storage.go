@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -25,7 +26,7 @@ type rdmaStorage struct {
 	book        *umem.Book
 	acknowledge config.Acknowledge
 	once        once
-	manifest    *manifest
+	manifest    *segment.Manifest
 	lost        uint64 // records that were not there any more when this run began
 }
 
@@ -54,7 +55,7 @@ func (l *rdmaStorage) receive(open bool, now time.Time) bool {
 	if !l.record(now) || !open {
 		return false
 	}
-	most := min(l.room(), l.manifest.room(l.before+l.given), l.total-l.window-l.inbox.away())
+	most := min(l.room(), l.manifest.Room(l.before+l.given), l.total-l.window-l.inbox.away())
 	if most <= 0 {
 		l.stuck = true
 		l.stalls.Add(1)
@@ -105,9 +106,9 @@ func (l *rdmaStorage) safe() uint64 {
 	case config.AcknowledgeReceived:
 		return l.given
 	case config.AcknowledgeWritten:
-		return l.sink.progress().written.packets
+		return l.sink.progress().written.Packets
 	}
-	return l.sink.progress().durable.packets
+	return l.sink.progress().durable.Packets
 }
 
 func (l *rdmaStorage) fds(dst []unix.PollFd) []unix.PollFd {

@@ -63,7 +63,7 @@ func TestCannotStart(t *testing.T) {
 			if err == nil || one.want != nil && !errors.Is(err, one.want) {
 				t.Fatalf("start: %v", err)
 			}
-			sayAll(t, err.Error(), append(one.says, "start flow ill"))
+			testenv.MessageNames(t, err.Error(), append(one.says, "start flow ill"))
 			if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
 				t.Errorf("%s: %s", s.State, s.Error)
 			}
@@ -130,7 +130,7 @@ func putCapture(t *testing.T, dev string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := writeSync(dev, head, 0); err != nil {
+	if err := testenv.WriteSync(dev, head, 0); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -148,7 +148,7 @@ func TestHugePagesExhausted(t *testing.T) {
 		d.Close()
 		t.Fatal("4 TiB of huge pages were found")
 	}
-	sayAll(t, err.Error(), []string{"huge pages", "nr_hugepages"})
+	testenv.MessageNames(t, err.Error(), []string{"huge pages", "nr_hugepages"})
 }
 
 // TestDefaultRoute refuses to take everything from the interface that carries the
@@ -173,7 +173,7 @@ func TestDefaultRoute(t *testing.T) {
 			if !errors.Is(err, ErrTakeOver) {
 				t.Fatalf("start: %v", err)
 			}
-			sayAll(t, err.Error(), []string{"start flow ill", c.B.Ifname, "default route", "filter", "take_over: true"})
+			testenv.MessageNames(t, err.Error(), []string{"start flow ill", c.B.Ifname, "default route", "filter", "take_over: true"})
 		})
 	}
 }

@@ -66,7 +66,7 @@ func TestRingGoesOn(t *testing.T) {
 			t.Errorf("after run %d there are %d packets", run, len(got))
 		}
 		inSequence(t, got, c.sent-uint64(len(got)), uint64(len(got)))
-		if err := writeSync(dev, []byte{byte(run)}, 50); err != nil { // reserved bytes of the superblock
+		if err := testenv.WriteSync(dev, []byte{byte(run)}, 50); err != nil { // reserved bytes of the superblock
 			t.Fatal(err)
 		}
 	}
@@ -76,7 +76,7 @@ func TestRingGoesOn(t *testing.T) {
 	if err == nil {
 		t.Fatal("a ring with other segments was overwritten")
 	}
-	sayAll(t, err.Error(), []string{dev, "2097152 bytes, not 1048576", "segment.size to 2MiB", "export", "force: true"})
+	testenv.MessageNames(t, err.Error(), []string{dev, "2097152 bytes, not 1048576", "segment.size to 2MiB", "export", "force: true"})
 	if after := captures.Packets(t, captures.ExportRing(t, dev)); len(after) != len(before) {
 		t.Errorf("%d packets became %d", len(before), len(after))
 	}

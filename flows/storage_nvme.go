@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
@@ -75,7 +76,7 @@ func (s *storageNVMe) check(now time.Time) (waits, ends error) {
 	if err := s.volumes.sweep(); err != nil {
 		s.log.Warn("a disk that hosts have no more was not closed", "reason", err)
 	}
-	return s.silence.look(now, s.first.Path(), clientsWait, s.server.Stats().Disk), nil
+	return s.silence.look(now, s.first.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
 }
 
 func (s *storageNVMe) trouble() error { return nil }

@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -67,7 +68,7 @@ func (s *storageRDMA) check(now time.Time) (waits, ends error) {
 	if waits, ends = s.device.check(); waits != nil || ends != nil {
 		return waits, ends
 	}
-	return s.silence.look(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
+	return s.silence.look(now, s.target.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
 }
 
 func (s *storageRDMA) trouble() error { return nil }

@@ -4,11 +4,13 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/unifiedd/unifiedd/flows/segment"
 )
 
 // model is what track must say, kept the slow way.
 type model struct {
-	marks     []mark // of every batch, the first has number 1
+	marks     []segment.Position // of every batch, the first has number 1
 	packets   []uint64
 	done      []bool
 	written   int // batches in front of the first gap
@@ -36,9 +38,9 @@ func (m *model) waiting() (all []int) {
 }
 
 // at is the mark behind n batches.
-func (m *model) at(n int) mark {
+func (m *model) at(n int) segment.Position {
 	if n == 0 {
-		return mark{}
+		return segment.Position{}
 	}
 	return m.marks[n-1]
 }
@@ -50,20 +52,20 @@ func TestTrack(t *testing.T) {
 		var tr track
 		var seen places
 		var m model
-		current := &segment{path: "1"}
+		current := &segment.Segment{Base: 1 << 40}
 		steps := map[string]func(*rapid.T){
 			"submit": func(t *rapid.T) {
 				if !tr.room() {
 					t.Skip("the window is full")
 				}
 				if rapid.IntRange(0, 4).Draw(t, "switch") == 0 {
-					current = &segment{path: "another"}
+					current = &segment.Segment{Base: current.Base + 1<<40}
 				}
 				packets, length := rapid.Uint64Range(0, 300).Draw(t, "packets"), rapid.Uint64Range(1, 1<<20).Draw(t, "length")
-				current.next += length
-				tr.submit(current, current.next, packets, packets*100)
+				current.Next += length
+				tr.submit(current, current.Next, packets, packets*100)
 				last := m.at(len(m.marks))
-				m.marks = append(m.marks, mark{number: last.number + 1, packets: last.packets + packets, bytes: last.bytes + packets*100, segment: current, end: current.next})
+				m.marks = append(m.marks, segment.Position{Number: last.Number + 1, Packets: last.Packets + packets, Bytes: last.Bytes + packets*100, Segment: current, End: current.Next})
 				m.packets, m.done = append(m.packets, packets), append(m.done, false)
 			},
 			"complete": func(t *rapid.T) {
@@ -97,15 +99,15 @@ func (m *model) compare(t *rapid.T, tr *track, seen *places) {
 		t.Fatalf("idle %t, room %t, with %d of %d batches written", tr.idle(), tr.room(), m.written, len(m.marks))
 	}
 	written, durable := seen.read()
-	if written != m.at(m.written).position() || durable != m.at(m.durable).position() || seen.packetsWritten() != m.packetsIn {
+	if written != m.at(m.written).Status() || durable != m.at(m.durable).Status() || seen.packetsWritten() != m.packetsIn {
 		t.Fatalf("shown: written %+v, durable %+v, %d packets", written, durable, seen.packetsWritten())
 	}
 	if durable.Packets > written.Packets || durable.Bytes > written.Bytes {
 		t.Fatalf("more is durable than written: %+v, %+v", durable, written)
 	}
 	for _, at := range m.marks {
-		if end := tr.durableIn(at.segment); end > at.segment.next || end > 0 && at.segment != tr.durable.segment {
-			t.Fatalf("durable up to %d in a segment of %d", end, at.segment.next)
+		if end := tr.durableIn(at.Segment); end > at.Segment.Next || end > 0 && at.Segment != tr.durable.Segment {
+			t.Fatalf("durable up to %d in a segment of %d", end, at.Segment.Next)
 		}
 	}
 }
@@ -113,7 +115,7 @@ func (m *model) compare(t *rapid.T, tr *track, seen *places) {
 // TestTrackWindow fills the window and completes it backwards.
 func TestTrackWindow(t *testing.T) {
 	var tr track
-	s := &segment{}
+	s := &segment.Segment{}
 	for round := range uint64(3) {
 		for i := range uint64(window) {
 			if !tr.room() {
@@ -126,12 +128,12 @@ func TestTrackWindow(t *testing.T) {
 		}
 		for i := uint64(window); i > 1; i-- {
 			tr.complete(round*window + i)
-			if tr.written.number != round*window {
-				t.Fatalf("batch %d is written, and batch %d is not", tr.written.number, round*window+1)
+			if tr.written.Number != round*window {
+				t.Fatalf("batch %d is written, and batch %d is not", tr.written.Number, round*window+1)
 			}
 		}
 		tr.complete(round*window + 1)
-		if want := (mark{number: (round + 1) * window, packets: (round + 1) * window * 2, bytes: (round + 1) * window * 20, segment: s, end: (round + 1) * window * 512}); tr.written != want {
+		if want := (segment.Position{Number: (round + 1) * window, Packets: (round + 1) * window * 2, Bytes: (round + 1) * window * 20, Segment: s, End: (round + 1) * window * 512}); tr.written != want {
 			t.Fatalf("written %+v, want %+v", tr.written, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -22,7 +23,7 @@ type unwritten struct {
 // has none either once it is gone.
 func (o *output) full(number uint64, err error) bool {
 	_, ring := o.store.Numbers()
-	return noRoom(err) && (!ring || o.track.ring[number%window].segment.target.Health() == nil)
+	return segment.NoSpace(err) && (!ring || o.track.ring[number%window].Segment.Target.Health() == nil)
 }
 
 // keepUnwritten keeps a frame that came back because the disk is full, and
@@ -53,7 +54,7 @@ func (o *output) lament(number uint64, err error) {
 	}
 	m := o.track.ring[number%window]
 	err = fmt.Errorf("write to %s before offset %d: %w (make room; until then %s)",
-		m.segment.name(), m.segment.base+m.end, err, o.store.Consequence())
+		m.Segment.Path(), m.Segment.Base+m.End, err, o.store.Consequence())
 	o.unwritten.trouble.Store(&err)
 }
 
@@ -61,7 +62,7 @@ func (o *output) lament(number uint64, err error) {
 // all of it is written.
 func (o *output) writeAgain(now time.Time) {
 	u := &o.unwritten
-	if u.last != 0 && o.track.written.number >= u.last {
+	if u.last != 0 && o.track.written.Number >= u.last {
 		u.last = 0
 		u.trouble.Store(nil)
 	}
@@ -77,5 +78,5 @@ func (o *output) writeAgain(now time.Time) {
 		rest = rest[n:]
 	}
 	u.frames = u.frames[:copy(u.frames, rest)]
-	u.next = now.Add(retry)
+	u.next = now.Add(segment.RetryInterval)
 }

@@ -14,8 +14,8 @@ import (
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
-	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
@@ -160,7 +160,7 @@ func rdmaNamed(name, device string) Check {
 
 // owner says whether files can be given to who is to have them.
 func owner(name string, to config.To) Check {
-	uid, gid, err := flows.OwnerOf(to)
+	uid, gid, err := segment.OwnerOf(to)
 	if err != nil {
 		return advised(fail, name, err.Error())
 	}

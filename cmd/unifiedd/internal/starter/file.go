@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/segment"
 )
 
 // makeFile makes a command's one file where the user may not; nil where the user may, or
@@ -32,7 +32,7 @@ func (o Options) makeFile(u *identity) (*os.File, error) {
 	if u.mayWrite(dir) && (err != nil || u.mayReplace(dir, info)) {
 		return nil, nil
 	}
-	f, err := flows.MakeExact(o.File, int(u.uid), int(u.gid))
+	f, err := segment.MakeExact(o.File, int(u.uid), int(u.gid))
 	if err != nil {
 		return nil, fmt.Errorf("make the file for user %d: %w", u.uid, err)
 	}

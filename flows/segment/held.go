@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -16,29 +16,29 @@ import (
 
 // usage says what the segments of a run that is open hold, or held when last the disk answered in time. The time of the newest packet written is
 // the caller's. It may be called from any goroutine.
-func (s *store) usage(newest func() uint64) (*status.Usage, error) {
+func (s *Manager) usage(newest func() uint64) (*status.Usage, error) {
 	if s.to.Exact {
 		return nil, nil
 	}
-	return s.view.take(func() (*status.Usage, error) { return s.lookAtSegments(newest()) })
+	return s.usageCache.take(func() (*status.Usage, error) { return s.readUsage(newest()) })
 }
 
 // lookAtSegments reads little of the disk.
-func (s *store) lookAtSegments(newest uint64) (*status.Usage, error) {
+func (s *Manager) readUsage(newest uint64) (*status.Usage, error) {
 	h, err := &status.Usage{Unreadable: s.unreadable}, error(nil)
-	if s.device != nil {
-		err = s.device.held(h, s.taken.Load())
+	if s.ring != nil {
+		err = s.ring.usage(h, s.acquired.Load())
 	} else {
-		err = s.filesHeld(h)
+		err = s.fileUsage(h)
 	}
-	h.Newest = instant(max(s.earlier, newest))
+	h.Newest = instant(max(s.newestBefore, newest))
 	return h, err
 }
 
 // Observe adds what is known of the segments to a flow's status. newest returns the time of the newest packet written, in nanoseconds since 1970.
 // Any goroutine may call it.
-func (s *store) Observe(to *status.Flow, newest func() uint64) (err error) {
-	to.Removed, to.Floor, to.Segments = s.removed.status(), s.floor.status(), s.taken.Load()
+func (s *Manager) Observe(to *status.Flow, newest func() uint64) (err error) {
+	to.Removed, to.Floor, to.Segments = s.removed.status(), s.space.status(), s.acquired.Load()
 	if s.indexer != nil {
 		to.Index = s.indexer.status()
 	}
@@ -50,62 +50,62 @@ func (s *store) Observe(to *status.Flow, newest func() uint64) (err error) {
 
 // view is what was seen of the disk last. Looking may take as long as the disk does to
 // answer, and who asks for the status must not wait for one that hangs.
-type view struct {
+type usageCache struct {
 	mu      sync.Mutex
-	held    *status.Usage
+	usage   *status.Usage
 	err     error
-	looking chan struct{} // closed when who looks is done; nil: nobody does
+	reading chan struct{} // closed when who looks is done; nil: nobody does
 	ended   bool          // nobody may look any more
 }
 
 // lookLimit is how long to wait for the disk.
-const lookLimit = 200 * time.Millisecond
+const statTimeout = 200 * time.Millisecond
 
 // take has somebody look, unless somebody does, and waits a while for what is seen.
-func (v *view) take(look func() (*status.Usage, error)) (*status.Usage, error) {
+func (v *usageCache) take(look func() (*status.Usage, error)) (*status.Usage, error) {
 	select {
-	case <-v.begin(look):
-	case <-time.After(lookLimit):
+	case <-v.start(look):
+	case <-time.After(statTimeout):
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.held, v.err
+	return v.usage, v.err
 }
 
 // begin returns what is closed when somebody has looked.
-func (v *view) begin(look func() (*status.Usage, error)) <-chan struct{} {
+func (v *usageCache) start(look func() (*status.Usage, error)) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.looking == nil && v.ended {
+	if v.reading == nil && v.ended {
 		seen := make(chan struct{})
 		close(seen)
 		return seen
 	}
-	if v.looking == nil {
-		v.looking = make(chan struct{})
-		go v.fill(look)
+	if v.reading == nil {
+		v.reading = make(chan struct{})
+		go v.read(look)
 	}
-	return v.looking
+	return v.reading
 }
 
 // end waits until nobody looks: the disk is about to be closed.
-func (v *view) end() {
+func (v *usageCache) end() {
 	v.mu.Lock()
 	v.ended = true
-	looking := v.looking
+	looking := v.reading
 	v.mu.Unlock()
 	if looking != nil {
 		<-looking
 	}
 }
 
-func (v *view) fill(look func() (*status.Usage, error)) {
+func (v *usageCache) read(look func() (*status.Usage, error)) {
 	held, err := look()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.held, v.err = held, err
-	close(v.looking)
-	v.looking = nil
+	v.usage, v.err = held, err
+	close(v.reading)
+	v.reading = nil
 }
 
 // instant is a time in nanoseconds since the epoch; nil for zero.
@@ -118,7 +118,7 @@ func instant(ns uint64) *time.Time {
 }
 
 // filesHeld counts the files, and finds the first packet.
-func (s *store) filesHeld(h *status.Usage) error {
+func (s *Manager) fileUsage(h *status.Usage) error {
 	found, err := s.names.list()
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (s *store) filesHeld(h *status.Usage) error {
 }
 
 // newestInFiles is the time of the last packet in the files, which are complete.
-func (s *store) newestInFiles() uint64 {
+func (s *Manager) newestInFiles() uint64 {
 	found, err := s.names.list()
 	if err != nil {
 		return 0 // nothing depends on it
@@ -167,8 +167,8 @@ func timesOf(path string, read func(io.ReaderAt, int64) (pcapng.Times, error)) (
 
 // held describes the ring, of which a run has taken so many segments, and finds the
 // first packet. What was in a slot is gone once the slot is prepared again.
-func (d *device) held(h *status.Usage, taken uint64) (err error) {
-	begun, oldest := d.begun.Load(), uint64(0)
+func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
+	begun, oldest := d.prepared.Load(), uint64(0)
 	h.Ring = &status.Ring{Slots: d.Slots, SegmentBytes: d.Size}
 	for _, g := range d.generations(taken) {
 		h.Ring.Generation = g
@@ -178,7 +178,7 @@ func (d *device) held(h *status.Usage, taken uint64) (err error) {
 		h.Segments++
 		h.Bytes += d.Size
 		if oldest == 0 {
-			oldest, err = d.begin(g)
+			oldest, err = d.firstTime(g)
 		}
 		if err != nil && !errors.Is(err, os.ErrClosed) { // the flow has ended meanwhile
 			return err
@@ -189,13 +189,13 @@ func (d *device) held(h *status.Usage, taken uint64) (err error) {
 }
 
 // begin is the time of the first packet of a generation, read once.
-func (d *device) begin(generation uint64) (ns uint64, err error) {
+func (d *ringDevice) firstTime(generation uint64) (ns uint64, err error) {
 	d.oldest.Lock()
 	defer d.oldest.Unlock()
 	if d.oldest.generation == generation && d.oldest.ns != 0 {
 		return d.oldest.ns, nil
 	}
-	d.forget(d.Offset(generation), d.Size)
+	d.dropCache(d.Offset(generation), d.Size)
 	ns, err = d.Begin(d.file, generation)
 	d.oldest.generation, d.oldest.ns = generation, ns
 	return ns, err
@@ -203,8 +203,8 @@ func (d *device) begin(generation uint64) (ns uint64, err error) {
 
 // generations are those of earlier runs and of this one, which has taken so many
 // segments.
-func (d *device) generations(taken uint64) []uint64 {
-	all := d.found[:len(d.found):len(d.found)]
+func (d *ringDevice) generations(taken uint64) []uint64 {
+	all := d.earlier[:len(d.earlier):len(d.earlier)]
 	for g := d.first; g < d.first+taken; g++ {
 		all = append(all, g)
 	}
@@ -212,10 +212,10 @@ func (d *device) generations(taken uint64) []uint64 {
 }
 
 // newest is the time of the last packet of the segments found, which are complete.
-func (d *device) newest() (ns uint64, err error) {
-	d.refresh()
-	for i := len(d.found) - 1; i >= 0 && ns == 0 && err == nil; i-- {
-		ns, err = d.Latest(d.file, d.found[i])
+func (d *ringDevice) newestTime() (ns uint64, err error) {
+	d.dropCaches()
+	for i := len(d.earlier) - 1; i >= 0 && ns == 0 && err == nil; i-- {
+		ns, err = d.Latest(d.file, d.earlier[i])
 	}
 	return ns, err
 }

@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"context"
@@ -20,12 +20,12 @@ import (
 // indexer makes indexes of complete segments, one after the other, on a goroutine of its own that the flow never waits for while it
 // runs. Memory is a path for each segment that waits.
 type indexer struct {
-	log   *slog.Logger
-	names names
-	make  index.Maker
-	stop  context.CancelFunc
-	over  sync.WaitGroup
-	more  chan struct{} // something was added
+	log     *slog.Logger
+	names   names
+	make    index.Maker
+	stop    context.CancelFunc
+	running sync.WaitGroup
+	wake    chan struct{} // something was added
 
 	mu      sync.Mutex
 	waiting []string
@@ -34,7 +34,7 @@ type indexer struct {
 }
 
 func newIndexer(log *slog.Logger) *indexer {
-	return &indexer{log: log, stop: func() {}, more: make(chan struct{}, 1)}
+	return &indexer{log: log, stop: func() {}, wake: make(chan struct{}, 1)}
 }
 
 // begin makes indexes from now on, first those that earlier runs left out. Without a function it makes them itself.
@@ -45,7 +45,7 @@ func (x *indexer) begin(m index.Maker, earlier names) {
 	x.names = earlier
 	var ctx context.Context
 	ctx, x.stop = context.WithCancel(context.Background())
-	x.over.Go(func() {
+	x.running.Go(func() {
 		x.addMissing(earlier)
 		x.run(ctx)
 	})
@@ -54,7 +54,7 @@ func (x *indexer) begin(m index.Maker, earlier names) {
 // close makes no more indexes. What is not made is left to the next start.
 func (x *indexer) close() {
 	x.stop()
-	x.over.Wait()
+	x.running.Wait()
 }
 
 // add notes a segment that is complete.
@@ -63,7 +63,7 @@ func (x *indexer) add(path string) {
 	x.waiting = append(x.waiting, path)
 	x.mu.Unlock()
 	select {
-	case x.more <- struct{}{}:
+	case x.wake <- struct{}{}:
 	default:
 	}
 }
@@ -88,26 +88,26 @@ func (x *indexer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		path, ok := x.next()
 		if ok {
-			x.one(ctx, path)
+			x.makeOne(ctx, path)
 			x.done()
 			continue
 		}
 		select {
-		case <-x.more:
+		case <-x.wake:
 		case <-ctx.Done():
 		}
 	}
 }
 
 // one makes the index of a segment. One that was removed meanwhile needs none.
-func (x *indexer) one(ctx context.Context, path string) {
-	if gone(path) {
+func (x *indexer) makeOne(ctx context.Context, path string) {
+	if missing(path) {
 		return
 	}
 	cpu, err := x.make(ctx, path)
 	x.cpu.Add(uint64(cpu))
 	switch {
-	case gone(path):
+	case missing(path):
 		x.names.removeIndex(path, x.log)
 	case ctx.Err() != nil: // left to the next start
 	case err != nil:
@@ -121,7 +121,7 @@ func (x *indexer) one(ctx context.Context, path string) {
 	}
 }
 
-func gone(path string) bool {
+func missing(path string) bool {
 	_, err := os.Stat(path)
 	return errors.Is(err, fs.ErrNotExist)
 }
@@ -143,7 +143,7 @@ func (x *indexer) addMissing(n names) {
 		return
 	}
 	for _, s := range found {
-		if !s.Prepared && completeAsIs(s.Path) && !indexed(s.Path) {
+		if !s.Prepared && isComplete(s.Path) && !indexed(s.Path) {
 			x.add(s.Path)
 		}
 	}

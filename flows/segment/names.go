@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 // names are the paths of one flow's segments.
 type names struct {
 	pcapng.Names
-	dir   *newfile.Dir // they are in; nil: on a device
-	turns *turns       // nil: files have the names of segments
+	dir      *newfile.Dir // they are in; nil: on a device
+	rotation *rotation    // nil: files have the names of segments
 }
 
 // rename gives a file in the directory another path there.
@@ -34,8 +34,8 @@ func (n names) open(path string, flags int) (*os.File, error) {
 
 // list finds the flow's segments, oldest first.
 func (n names) list() ([]pcapng.Named, error) {
-	if n.turns != nil {
-		return n.turns.list(), nil
+	if n.rotation != nil {
+		return n.rotation.list(), nil
 	}
 	found, err := n.ListAt(n.dir.Path(""))
 	switch {
@@ -48,13 +48,13 @@ func (n names) list() ([]pcapng.Named, error) {
 }
 
 // christen gives a prepared file its final name, which is of a time, and returns it. An exact one has it already.
-func (n names) christen(next *segment, at time.Time, exact bool) (final string, err error) {
+func (n names) commitName(next *Segment, at time.Time, exact bool) (final string, err error) {
 	switch {
-	case n.turns != nil:
-		return n.turns.christen(n, next, at)
+	case n.rotation != nil:
+		return n.rotation.commitName(n, next, at)
 	case exact:
-		return next.path, nil
+		return next.preparedPath, nil
 	}
-	final = n.Final(next.number, at)
-	return final, n.rename(next.path, final)
+	final = n.Final(next.Number, at)
+	return final, n.rename(next.preparedPath, final)
 }

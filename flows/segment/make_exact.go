@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -21,11 +21,11 @@ func MakeExact(path string, uid, gid int) (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	s := &store{to: config.To{File: path, Exact: true}, names: names{dir: dir}}
+	s := &Manager{to: config.To{File: path, Exact: true}, names: names{dir: dir}}
 	if err := s.replaceExact(); err != nil {
 		return nil, err
 	}
-	prepared := filepath.Base(s.prepared())
+	prepared := filepath.Base(s.exactPrepared())
 	f, err := dir.Create(prepared, 0o640)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -11,62 +11,62 @@ import (
 )
 
 // finish completes segments as they come back.
-func (s *store) finish() {
+func (s *Manager) sealSegments() {
 	defer s.running.Done()
-	for full := range s.back {
-		err := errors.Join(s.complete(full), s.release(full))
+	for full := range s.retired {
+		err := errors.Join(s.seal(full), s.closeTarget(full))
 		if err != nil {
-			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.name(), err)
-			s.failed = append(s.failed, err)
+			err = fmt.Errorf("finish segment %s: %w (the next start mends it)", full.Path(), err)
+			s.sealErrors = append(s.sealErrors, err)
 			s.log.Error("segment is not complete", "why", err)
 		} else {
-			s.tellComplete(full.name())
+			s.notifyComplete(full.Path())
 		}
-		s.settled.Store(int64(full.number))
+		s.sealed.Store(int64(full.Number))
 		s.prune()
 	}
 }
 
 // tellComplete tells those of a complete segment who do something with it.
-func (s *store) tellComplete(path string) {
+func (s *Manager) notifyComplete(path string) {
 	if s.indexer != nil {
 		s.indexer.add(path)
 	}
-	if s.completed != nil {
-		s.completed(path)
+	if s.onComplete != nil {
+		s.onComplete(path)
 	}
 }
 
 // release lets go of what a segment was written to.
-func (s *store) release(full *segment) error {
-	if s.device != nil {
+func (s *Manager) closeTarget(full *Segment) error {
+	if s.ring != nil {
 		s.freeSlot()
 		return nil
 	}
-	return full.target.Close()
+	return full.Target.Close()
 }
 
 // complete ends a segment after its last batch. One whose batches did not all
 // reach the disk is recovered instead.
-func (s *store) complete(full *segment) error {
-	if s.device != nil {
-		return s.completeSlot(full)
+func (s *Manager) seal(full *Segment) error {
+	if s.ring != nil {
+		return s.sealSlot(full)
 	}
-	full.stopGrowing()
-	f, err := full.reopen()
+	full.stopPreallocation()
+	f, err := full.reopenBuffered()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if removed(f) {
-		s.log.Warn("a segment was removed before it was complete", "path", full.name())
+	if isRemoved(f) {
+		s.log.Warn("a segment was removed before it was complete", "path", full.Path())
 		return nil
 	}
-	if full.damaged {
-		_, err := s.mend(f, full.name())
+	if full.Damaged {
+		_, err := s.recoverFile(f, full.Path())
 		return err
 	}
-	end, err := putLast(f, full.batch(full.next, full.last.packets))
+	end, err := writeEnd(f, full.Batch(full.Next, full.Last.Packets))
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (s *store) complete(full *segment) error {
 
 // putLast writes the batch without packets that ends a complete segment, so that
 // the next start need not read the segment. It returns the segment's end.
-func putLast(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
+func writeEnd(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
 	b.Length, b.Durable = b.Align, b.Offset
 	last := make([]byte, b.Align)
 	pcapng.PutBatchHeader(last, &b)
@@ -87,13 +87,13 @@ func putLast(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
 }
 
 // recover mends what an earlier run left and returns the next segment's number.
-func (s *store) recover() (int, error) {
+func (s *Manager) recover() (int, error) {
 	switch {
 	case s.to.Device != "":
 		return s.openDevice()
 	case s.to.Rotate != (config.Rotate{}):
-		s.names.turns = &turns{Rotate: s.to.Rotate, path: s.to.File}
-		return 1, s.names.turns.begin(s.names)
+		s.names.rotation = &rotation{Rotate: s.to.Rotate, path: s.to.File}
+		return 1, s.names.rotation.open(s.names)
 	case s.to.Exact:
 		return 1, s.replaceExact()
 	}
@@ -116,22 +116,22 @@ func (s *store) recover() (int, error) {
 	for _, e := range found {
 		number = max(number, e.Number+1)
 	}
-	s.earlier = s.newestInFiles()
+	s.newestBefore = s.newestInFiles()
 	return number, nil
 }
 
 // recoverOne mends one segment unless it is complete. One that was prepared and
 // never written to is removed, and what only has the name of one is left alone.
-func (s *store) recoverOne(e pcapng.Named) error {
+func (s *Manager) recoverOne(e pcapng.Named) error {
 	f, err := s.names.open(e.Path, os.O_RDWR)
-	if errors.Is(err, os.ErrPermission) && completeAsIs(e.Path) {
+	if errors.Is(err, os.ErrPermission) && isComplete(e.Path) {
 		return nil // put away by somebody
 	}
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := hold(int(f.Fd())); err != nil {
+	if err := lockFile(int(f.Fd())); err != nil {
 		return err
 	}
 	if e.Prepared {
@@ -144,7 +144,7 @@ func (s *store) recoverOne(e pcapng.Named) error {
 	if done, err := pcapng.Finished(f, size); done || err != nil {
 		return err
 	}
-	_, err = s.mend(f, e.Path)
+	_, err = s.recoverFile(f, e.Path)
 	if errors.Is(err, pcapng.ErrNotSegment) {
 		s.unreadable++
 		s.log.Error("a file that is named like a segment has no head that can be read: what was in it is left out", "path", e.Path, "err", err)
@@ -154,7 +154,7 @@ func (s *store) recoverOne(e pcapng.Named) error {
 }
 
 // completeAsIs reports whether a file that can only be read is a complete segment.
-func completeAsIs(path string) bool {
+func isComplete(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
 		return false
@@ -168,14 +168,14 @@ func completeAsIs(path string) bool {
 	return done && err == nil
 }
 
-func (s *store) recoverPrepared(f *os.File, e pcapng.Named) error {
-	report, err := s.mend(f, e.Path)
+func (s *Manager) recoverPrepared(f *os.File, e pcapng.Named) error {
+	report, err := s.recoverFile(f, e.Path)
 	switch {
 	case errors.Is(err, pcapng.ErrNotSegment): // no head yet
 		return s.names.remove(e.Path)
 	case err != nil:
 		return err
-	case report.Batches == 0 && !s.named(e.Number): // nothing was captured into it
+	case report.Batches == 0 && !s.inManifest(e.Number): // nothing was captured into it
 		return s.names.remove(e.Path)
 	}
 	info, err := f.Stat()
@@ -189,20 +189,20 @@ func (s *store) recoverPrepared(f *os.File, e pcapng.Named) error {
 }
 
 // mend recovers a segment, says what it did, and marks the segment complete.
-func (s *store) mend(f pcapng.File, path string) (pcapng.Report, error) {
+func (s *Manager) recoverFile(f pcapng.File, path string) (pcapng.Report, error) {
 	r, err := pcapng.Recover(f, pcapng.Options{})
 	if err != nil {
 		return r, err
 	}
-	s.tell(path, r)
-	if err := markMended(f, r); err != nil {
+	s.logReport(path, r)
+	if err := markRecovered(f, r); err != nil {
 		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
 	}
 	return r, nil
 }
 
 // tell says what recovery did.
-func (s *store) tell(path string, r pcapng.Report) {
+func (s *Manager) logReport(path string, r pcapng.Report) {
 	if !r.Clean {
 		s.log.Warn("recovered a segment", "path", path, "what", r.String())
 	}
@@ -213,16 +213,16 @@ func (s *store) tell(path string, r pcapng.Report) {
 }
 
 // markMended ends a segment that was recovered like one that was completed.
-func markMended(f pcapng.File, r pcapng.Report) error {
+func markRecovered(f pcapng.File, r pcapng.Report) error {
 	if done, err := pcapng.Finished(f, r.Kept); done || err != nil {
 		return err
 	}
-	_, err := putLast(f, behind(r))
+	_, err := writeEnd(f, endMarker(r))
 	return errors.Join(err, f.Sync())
 }
 
 // behind describes the batch that ends a segment behind what recovery kept.
-func behind(r pcapng.Report) pcapng.Batch {
+func endMarker(r pcapng.Report) pcapng.Batch {
 	b := pcapng.Batch{
 		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
 		Offset: uint64(r.Kept), FirstPacket: r.FirstPacket, Mended: true,
@@ -235,10 +235,10 @@ func behind(r pcapng.Report) pcapng.Batch {
 
 // prune removes the oldest segments beyond those to keep. One that is not finished yet
 // goes once it is.
-func (s *store) prune() {
-	s.pruning.Lock()
-	defer s.pruning.Unlock()
-	if s.device != nil || s.to.Exact || s.to.Segment.Keep == 0 {
+func (s *Manager) prune() {
+	s.pruneLock.Lock()
+	defer s.pruneLock.Unlock()
+	if s.ring != nil || s.to.Exact || s.to.Segment.Keep == 0 {
 		return
 	}
 	found, err := s.names.list()
@@ -252,7 +252,7 @@ func (s *store) prune() {
 			named = append(named, e)
 		}
 	}
-	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.settled.Load() && s.forget(named[0].Number+1) {
+	for len(named) > s.to.Segment.Keep && int64(named[0].Number) <= s.sealed.Load() && s.trimManifest(named[0].Number+1) {
 		s.removeSegment(named[0].Path, &s.removed.keep)
 		named = named[1:]
 	}

@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // indexes are the names in the directory that are no segments'.
-func (c *cellar) indexes(t *testing.T) []string {
+func (c *managerLab) indexes(t *testing.T) []string {
 	t.Helper()
 	all, err := filepath.Glob(filepath.Join(c.dir, "*"+index.Suffix+"*"))
 	if err != nil {
@@ -27,12 +27,12 @@ func (c *cellar) indexes(t *testing.T) []string {
 
 // TestIndexer: what earlier runs left gets an index, once; one that is damaged is made again; an index goes with its segment.
 func TestIndexer(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	c.to.Index = true
 	var files []string
 	for _, number := range []string{"000001", "000002", "000003"} {
 		name := "md-20260102T030405Z-" + number + ".pcapng"
-		c.put(t, name, cellarSegment(t, 5))
+		c.put(t, name, labSegment(t, 5))
 		files = append(files, filepath.Join(c.dir, name))
 	}
 	c.put(t, filepath.Base(files[1])+index.Suffix, []byte("no index"))
@@ -56,7 +56,7 @@ func TestIndexer(t *testing.T) {
 		t.Errorf("refused: %+v", got)
 	}
 	c.to.Segment.Keep = 2
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler), MakeIndex: refuses})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler), MakeIndex: refuses})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,9 +71,9 @@ func TestIndexer(t *testing.T) {
 }
 
 // indexing opens the store and lets it make so many indexes, or fail to.
-func (c *cellar) indexing(t *testing.T, m index.Maker, n uint64) status.Index {
+func (c *managerLab) indexing(t *testing.T, m index.Maker, n uint64) status.Index {
 	t.Helper()
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil)), MakeIndex: m})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil)), MakeIndex: m})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,9 @@ func (c *cellar) indexing(t *testing.T, m index.Maker, n uint64) status.Index {
 
 // TestIndexerLeavesNothing: a segment that is removed while its index is made has none afterwards, and what stops is no failure.
 func TestIndexerLeavesNothing(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	name := "md-20260102T030405Z-000001.pcapng"
-	c.put(t, name, cellarSegment(t, 5))
+	c.put(t, name, labSegment(t, 5))
 	path := filepath.Join(c.dir, name)
 	if err := c.open(t); err != nil {
 		t.Fatal(err)
@@ -111,18 +111,18 @@ func TestIndexerLeavesNothing(t *testing.T) {
 		cpu, err := makeIndex(ctx, path)
 		return cpu, errors.Join(err, os.Remove(path))
 	}
-	x.one(t.Context(), path)
+	x.makeOne(t.Context(), path)
 	if left := c.indexes(t); len(left) > 0 || x.failed.Load() > 0 || x.segments.Load() > 0 {
 		t.Errorf("left %v: %+v", left, x.status())
 	}
-	c.put(t, name, cellarSegment(t, 5))
+	c.put(t, name, labSegment(t, 5))
 	if err := c.open(t); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	x.make = makeIndex
-	x.one(ctx, path)
+	x.makeOne(ctx, path)
 	if left := c.indexes(t); len(left) > 0 || x.failed.Load() > 0 {
 		t.Errorf("left %v: %+v", left, x.status())
 	}

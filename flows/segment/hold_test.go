@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -16,33 +16,23 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// writeSync writes b at offset of a file and waits until it is durable.
-func writeSync(path string, b []byte, offset int64) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(b, offset)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
 // impatient has files held by others given up at once.
-func impatient(t *testing.T) {
-	before := letGo
-	letGo = 0
-	t.Cleanup(func() { letGo = before })
+func noLockWait(t *testing.T) {
+	before := lockTimeout
+	lockTimeout = 0
+	t.Cleanup(func() { lockTimeout = before })
 }
 
 // begun opens the store and takes its first segment, which has its name.
-func (c *cellar) begun(t *testing.T) (*store, *segment) {
+func (c *managerLab) started(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seg *segment
-	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(time.Now()); return seg != nil })
-	testenv.Wait(t, 5*time.Second, "its name", seg.named)
+	var seg *Segment
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.Acquire(time.Now()); return seg != nil })
+	testenv.Wait(t, 5*time.Second, "its name", seg.NameDurable)
 	return s, seg
 }
 
@@ -68,9 +58,9 @@ func finished(t *testing.T, path string) bool {
 // TestOthersSegments: a second unifiedd with the same place for its segments must
 // not mend, which is cut, those the first one is writing.
 func TestOthersSegments(t *testing.T) {
-	impatient(t)
-	c := newCellar(t)
-	s, seg := c.begun(t)
+	noLockWait(t)
+	c := newManagerLab(t)
+	s, seg := c.started(t)
 	before := c.list(t)
 	if err := c.open(t); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), c.dir) {
 		t.Errorf("a second store over the same segments: %v", err)
@@ -80,11 +70,11 @@ func TestOthersSegments(t *testing.T) {
 			t.Errorf("%s was %s and is %s", name, before[name], is)
 		}
 	}
-	s.give(seg)
+	s.Retire(seg)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if !finished(t, seg.name()) {
+	if !finished(t, seg.Path()) {
 		t.Error("the segment is not complete")
 	}
 	if err := c.open(t); err != nil {
@@ -94,14 +84,14 @@ func TestOthersSegments(t *testing.T) {
 
 // TestOthersCapture: the same for the one file of a capture.
 func TestOthersCapture(t *testing.T) {
-	impatient(t)
-	c := newCellar(t)
+	noLockWait(t)
+	c := newManagerLab(t)
 	c.to.File, c.to.Exact, c.to.Prepare = c.dir+"/out.pcapng", true, "none"
-	s, seg := c.begun(t)
+	s, seg := c.started(t)
 	if err := c.open(t); !errors.Is(err, ErrInUse) {
 		t.Errorf("a second capture to the same file: %v", err)
 	}
-	s.give(seg)
+	s.Retire(seg)
 	if err := s.Close(); err != nil || !finished(t, c.to.File) {
 		t.Errorf("the first capture is not complete: %v", err)
 	}
@@ -110,23 +100,23 @@ func TestOthersCapture(t *testing.T) {
 // TestSegmentMoved: somebody moves a segment that is not complete, and puts
 // something else in its place.
 func TestSegmentMoved(t *testing.T) {
-	c := newCellar(t)
-	s, seg := c.begun(t)
+	c := newManagerLab(t)
+	s, seg := c.started(t)
 	moved := filepath.Join(c.dir, "moved")
-	if err := os.Rename(seg.name(), moved); err != nil {
+	if err := os.Rename(seg.Path(), moved); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(seg.name(), []byte("somebody else's"), 0o600); err != nil {
+	if err := os.WriteFile(seg.Path(), []byte("somebody else's"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.give(seg)
+	s.Retire(seg)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 	if !finished(t, moved) {
 		t.Error("the segment that was moved is not complete")
 	}
-	if got, err := os.ReadFile(seg.name()); string(got) != "somebody else's" {
+	if got, err := os.ReadFile(seg.Path()); string(got) != "somebody else's" {
 		t.Errorf("what took its place has %d bytes: %v", len(got), err)
 	}
 }
@@ -135,19 +125,19 @@ func TestSegmentMoved(t *testing.T) {
 // reason not to start.
 func TestSegmentPutAway(t *testing.T) {
 	testenv.Root(t)
-	c := newCellar(t)
-	s, seg := c.begun(t)
-	s.give(seg)
+	c := newManagerLab(t)
+	s, seg := c.started(t)
+	s.Retire(seg)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Chmod(seg.name(), 0o444), os.Chmod(c.dir, 0o777), os.Chmod(filepath.Dir(c.dir), 0o755)); err != nil {
+	if err := errors.Join(os.Chmod(seg.Path(), 0o444), os.Chmod(c.dir, 0o777), os.Chmod(filepath.Dir(c.dir), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	if err := asNobody(func() error { return c.open(t) }); err != nil {
 		t.Errorf("a complete segment: %v", err)
 	}
-	c.put(t, "md-20260102T030405Z-000009.pcapng", cellarSegment(t, 1))
+	c.put(t, "md-20260102T030405Z-000009.pcapng", labSegment(t, 1))
 	if err := asNobody(func() error { return c.open(t) }); !errors.Is(err, os.ErrPermission) {
 		t.Errorf("a segment that needs to be mended: %v", err)
 	}

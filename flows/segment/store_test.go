@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"fmt"
@@ -19,39 +19,39 @@ import (
 )
 
 // cellar is a store without a flow, in a directory of its own.
-type cellar struct {
+type managerLab struct {
 	to  config.To
 	dir string
 	log strings.Builder
 }
 
-func newCellar(t *testing.T) *cellar {
+func newManagerLab(t *testing.T) *managerLab {
 	t.Helper()
-	c := &cellar{dir: testenv.DiskDir(t)}
+	c := &managerLab{dir: testenv.DiskDir(t)}
 	c.to = config.To{File: c.dir + "/md", Segment: config.Segment{Size: config.MiB}, Prepare: config.PrepareAllocate, Layout: config.LayoutPacked}
 	return c
 }
 
 // open opens the store; it is closed, nothing of it taken, before open returns.
-func (c *cellar) open(t *testing.T) error {
+func (c *managerLab) open(t *testing.T) error {
 	t.Helper()
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		return err
 	}
 	return s.Close()
 }
 
-func cellarHead(s pcapng.Segment) ([]byte, error) {
+func labHead(s pcapng.Segment) ([]byte, error) {
 	return pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, s)
 }
 
 // segment makes the bytes of a segment with batches of three packets each, as a
 // crash leaves it: at the end is space that was never written to.
-func cellarSegment(t *testing.T, batches int) []byte {
+func labSegment(t *testing.T, batches int) []byte {
 	t.Helper()
 	seg := pcapng.Segment{ID: pcapng.SegmentID{7}, Align: 512}
-	b, err := cellarHead(seg)
+	b, err := labHead(seg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func cellarSegment(t *testing.T, batches int) []byte {
 }
 
 // put makes a file in the directory.
-func (c *cellar) put(t *testing.T, name string, content []byte) {
+func (c *managerLab) put(t *testing.T, name string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(c.dir, name), content, 0o600); err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func (c *cellar) put(t *testing.T, name string, content []byte) {
 }
 
 // list maps the names in the directory to sizes and times.
-func (c *cellar) list(t *testing.T) map[string]string {
+func (c *managerLab) list(t *testing.T) map[string]string {
 	t.Helper()
 	all := make(map[string]string)
 	entries, err := os.ReadDir(c.dir)
@@ -103,17 +103,17 @@ func (c *cellar) list(t *testing.T) map[string]string {
 // TestStoreRecovers starts a store over everything a crash may leave, and over
 // files of others.
 func TestStoreRecovers(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	stamp := "-20260102T030405Z-"
 	foreign := []string{"md-x" + stamp + "000001.pcapng", ".md-x-000009.next", "md" + stamp + "000001.pcapng.bak", "other", "md" + stamp + "1.pcapng", "md.pcapng"}
 	for _, name := range foreign {
 		c.put(t, name, []byte("somebody else's"))
 	}
 	c.put(t, "md"+stamp+"000001.pcapng", []byte("has the name of a segment, and is none"))
-	c.put(t, "md"+stamp+"000002.pcapng", cellarSegment(t, 5))
-	c.put(t, "md"+stamp+"000003.pcapng", cellarSegment(t, 0))
-	c.put(t, ".md-000004.next", cellarSegment(t, 4))
-	c.put(t, ".md-000005.next", cellarSegment(t, 0))
+	c.put(t, "md"+stamp+"000002.pcapng", labSegment(t, 5))
+	c.put(t, "md"+stamp+"000003.pcapng", labSegment(t, 0))
+	c.put(t, ".md-000004.next", labSegment(t, 4))
+	c.put(t, ".md-000005.next", labSegment(t, 0))
 	c.put(t, ".md-000006.next", nil)
 	before := c.list(t)
 	if err := c.open(t); err != nil {
@@ -150,9 +150,9 @@ func TestStoreRecovers(t *testing.T) {
 // TestStoreRecoversOnce: what was recovered, or ended properly, is not touched, nor
 // read to its end, by the next start.
 func TestStoreRecoversOnce(t *testing.T) {
-	c := newCellar(t)
-	c.put(t, "md-20260102T030405Z-000002.pcapng", cellarSegment(t, 5))
-	c.put(t, ".md-000004.next", cellarSegment(t, 4))
+	c := newManagerLab(t)
+	c.put(t, "md-20260102T030405Z-000002.pcapng", labSegment(t, 5))
+	c.put(t, ".md-000004.next", labSegment(t, 4))
 	if err := c.open(t); err != nil {
 		t.Fatal(err)
 	}
@@ -185,19 +185,19 @@ func TestStoreNumbers(t *testing.T) {
 	for name, want := range map[string]int{
 		"md-20260102T030405Z-000041.pcapng": 42, ".md-000007.next": 8, "md-20260102T030405Z-1000000.pcapng": 1000001, "md-x-20260102T030405Z-000009.pcapng": 1,
 	} {
-		c := newCellar(t)
-		c.put(t, name, cellarSegment(t, 1))
-		s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler)})
+		c := newManagerLab(t)
+		c.put(t, name, labSegment(t, 1))
+		s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var next *segment
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
-		if next.number != want {
-			t.Errorf("behind %s comes %d, not %d", name, next.number, want)
+		var next *Segment
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
+		if next.Number != want {
+			t.Errorf("behind %s comes %d, not %d", name, next.Number, want)
 		}
-		next.damaged = true // nothing was written to it
-		s.give(next)
+		next.Damaged = true // nothing was written to it
+		s.Retire(next)
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
@@ -206,19 +206,19 @@ func TestStoreNumbers(t *testing.T) {
 
 // TestNamesSort: segments sort by name as they were written.
 func TestNamesSort(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	c.to.Segment.Keep = 3
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler)})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
 	for range 5 {
-		var next *segment
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
-		testenv.Wait(t, 5e9, "its name", next.named)
-		names = append(names, next.name())
-		s.give(next)
+		var next *Segment
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
+		testenv.Wait(t, 5e9, "its name", next.NameDurable)
+		names = append(names, next.Path())
+		s.Retire(next)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -236,15 +236,15 @@ func TestNamesSort(t *testing.T) {
 // TestKeepOne: a segment that is not finished is not removed under the hands of who
 // finishes it.
 func TestKeepOne(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	c.to.Segment.Keep = 1
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	take := func() (next *segment) {
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
-		testenv.Wait(t, 5e9, "its name", next.named)
+	take := func() (next *Segment) {
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
+		testenv.Wait(t, 5e9, "its name", next.NameDurable)
 		return next
 	}
 	files := func() []string { all, _ := filepath.Glob(c.dir + "/*.pcapng"); return all }
@@ -252,14 +252,14 @@ func TestKeepOne(t *testing.T) {
 	for range 4 {
 		next := take()
 		testenv.Wait(t, 5e9, "one more prepared", func() bool { all, _ := filepath.Glob(c.dir + "/.*.next"); return len(all) == 1 })
-		if got := files(); !slices.Equal(got, []string{before.name(), next.name()}) {
-			t.Errorf("%s is not finished, and there are %v", before.name(), got)
+		if got := files(); !slices.Equal(got, []string{before.Path(), next.Path()}) {
+			t.Errorf("%s is not finished, and there are %v", before.Path(), got)
 		}
-		s.give(before)
-		testenv.Wait(t, 5e9, "the older one to be removed", func() bool { return slices.Equal(files(), []string{next.name()}) })
+		s.Retire(before)
+		testenv.Wait(t, 5e9, "the older one to be removed", func() bool { return slices.Equal(files(), []string{next.Path()}) })
 		before = next
 	}
-	s.give(before)
+	s.Retire(before)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -271,18 +271,18 @@ func TestKeepOne(t *testing.T) {
 // TestSegmentRemoved: somebody removes a segment that is not complete. That is
 // theirs to do, and no reason to fail.
 func TestSegmentRemoved(t *testing.T) {
-	c := newCellar(t)
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
+	c := newManagerLab(t)
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var next *segment
-	testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
-	testenv.Wait(t, 5e9, "its name", next.named)
-	if err := os.Remove(next.name()); err != nil {
+	var next *Segment
+	testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
+	testenv.Wait(t, 5e9, "its name", next.NameDurable)
+	if err := os.Remove(next.Path()); err != nil {
 		t.Fatal(err)
 	}
-	s.give(next)
+	s.Retire(next)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
@@ -293,13 +293,13 @@ func TestSegmentRemoved(t *testing.T) {
 
 // TestStoreTellsOfHeads: what has the name of a segment and no head that can be read is counted for status.
 func TestStoreTellsOfHeads(t *testing.T) {
-	c := newCellar(t)
-	whole := cellarSegment(t, 5)
+	c := newManagerLab(t)
+	whole := labSegment(t, 5)
 	whole[9] ^= 1
-	for i, content := range [][]byte{whole, nil, cellarSegment(t, 2)} {
+	for i, content := range [][]byte{whole, nil, labSegment(t, 2)} {
 		c.put(t, fmt.Sprintf("md-20260102T030405Z-%06d.pcapng", i+1), content)
 	}
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&c.log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"log/slog"
@@ -14,8 +14,8 @@ import (
 // TestStoreFollowsNoLink: who may write to the directory of a flow's files puts links where the flow will look and write. Nothing is
 // written to what they lead to, and what the directory is exchanged for is not written to either.
 func TestStoreFollowsNoLink(t *testing.T) {
-	c, elsewhere := newCellar(t), newCellar(t)
-	elsewhere.put(t, "victim", cellarSegment(t, 5)) // a capture that recovery would cut
+	c, elsewhere := newManagerLab(t), newManagerLab(t)
+	elsewhere.put(t, "victim", labSegment(t, 5)) // a capture that recovery would cut
 	victim := filepath.Join(elsewhere.dir, "victim")
 	before, err := os.ReadFile(victim)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestStoreFollowsNoLink(t *testing.T) {
 	}
 	same("links that are no segments")
 	for _, name := range []string{"", "C"} {
-		c := newCellar(t)
+		c := newManagerLab(t)
 		c.to.Exact = true
 		if name == "C" {
 			c.to.Rotate.Size = 1 << 20
@@ -59,7 +59,7 @@ func TestStoreFollowsNoLink(t *testing.T) {
 
 // TestStoreKeepsItsDirectory: the directory is exchanged for a link while the flow runs; its files stay in the one it was begun in.
 func TestStoreKeepsItsDirectory(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	c.to.Segment.Keep = 1
 	sub, moved, other := filepath.Join(c.dir, "sub"), filepath.Join(c.dir, "moved"), filepath.Join(c.dir, "other")
 	for _, d := range []string{sub, other} {
@@ -68,7 +68,7 @@ func TestStoreKeepsItsDirectory(t *testing.T) {
 		}
 	}
 	c.to.File = filepath.Join(sub, "md")
-	s, err := openStore(Config{To: c.to, Head: cellarHead, Log: slog.New(slog.DiscardHandler)})
+	s, err := Open(Config{To: c.to, Head: labHead, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,10 +79,10 @@ func TestStoreKeepsItsDirectory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		var next *segment
-		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.take(time.Now()); return next != nil })
-		testenv.Wait(t, 5e9, "its name", next.named)
-		s.give(next)
+		var next *Segment
+		testenv.Wait(t, 5e9, "a segment", func() bool { next = s.Acquire(time.Now()); return next != nil })
+		testenv.Wait(t, 5e9, "its name", next.NameDurable)
+		s.Retire(next)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

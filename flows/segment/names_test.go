@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -12,11 +12,11 @@ import (
 // TestStoreAmongStrangers: names of segments that are no segments, and cannot be,
 // are no reason not to start, and nothing is written through them.
 func TestStoreAmongStrangers(t *testing.T) {
-	c := newCellar(t)
+	c := newManagerLab(t)
 	const stamp = "md-20260102T030405Z-"
 	outside := filepath.Join(t.TempDir(), "outside")
 	for _, err := range []error{
-		os.WriteFile(outside, cellarSegment(t, 3), 0o600),
+		os.WriteFile(outside, labSegment(t, 3), 0o600),
 		os.Mkdir(filepath.Join(c.dir, stamp+"000001.pcapng"), 0o700),
 		unix.Mkfifo(filepath.Join(c.dir, stamp+"000002.pcapng"), 0o600),
 		os.Symlink(outside, filepath.Join(c.dir, stamp+"000003.pcapng")),
@@ -30,11 +30,11 @@ func TestStoreAmongStrangers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, seg := c.begun(t)
-	if seg.number != 1 {
-		t.Errorf("the first segment has number %d", seg.number)
+	s, seg := c.started(t)
+	if seg.Number != 1 {
+		t.Errorf("the first segment has number %d", seg.Number)
 	}
-	s.give(seg)
+	s.Retire(seg)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

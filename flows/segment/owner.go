@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -66,7 +66,7 @@ func groupID(name string) (int, error) {
 }
 
 // give makes an open file the owner's, with the mode there is to be.
-func (o *owner) give(fd int) error {
+func (o *owner) apply(fd int) error {
 	if o.mode != 0 { // while it is ours
 		if err := unix.Fchmod(fd, uint32(o.mode)); err != nil {
 			return fmt.Errorf("give it mode %04o: %w", uint32(o.mode), err)
@@ -74,14 +74,14 @@ func (o *owner) give(fd int) error {
 	}
 	if o.uid >= 0 || o.gid >= 0 {
 		if err := unix.Fchown(fd, o.uid, o.gid); err != nil {
-			return fmt.Errorf("give it to owner %s: %w%s", o.name, err, mayNot(err))
+			return fmt.Errorf("give it to owner %s: %w%s", o.name, err, permissionHint(err))
 		}
 	}
 	return nil
 }
 
 // mayNot is the remedy where this user may not give files away.
-func mayNot(err error) string {
+func permissionHint(err error) string {
 	if errors.Is(err, unix.EPERM) {
 		return " (start the daemon as root with this setting in its file, run as that user, or name a group that this one is in)"
 	}

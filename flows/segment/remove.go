@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import "sync/atomic"
 
@@ -10,7 +10,7 @@ func (r *removals) status() map[string]uint64 {
 }
 
 // removeSegment removes a complete segment and its index, and reports whether it is gone.
-func (s *store) removeSegment(path string, count *atomic.Uint64) bool {
+func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
 	if err := s.names.remove(path); err != nil {
 		s.log.Warn("an old segment stays", "why", err)
 		return false

@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 
 // recoverRing mends the segments of a ring that were not closed, and returns the
 // generation to go on with. Older ones than were ever open at once are closed.
-func (s *store) recoverRing(d *device) (next uint64, err error) {
+func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 	all, err := d.Generations(d.file)
 	if err != nil {
 		return 0, err
@@ -25,7 +25,7 @@ func (s *store) recoverRing(d *device) (next uint64, err error) {
 	next = 1
 	for _, g := range all {
 		next = g + 1
-		if all[len(all)-1]-g > maxOpen {
+		if all[len(all)-1]-g > MaxOpen {
 			continue
 		}
 		unused, err := s.recoverSlot(d, g)
@@ -39,15 +39,15 @@ func (s *store) recoverRing(d *device) (next uint64, err error) {
 	if n := len(damaged); n > 0 { // its number is in batches that are there
 		next = max(next, damaged[n-1]+1)
 	}
-	d.found = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
-	s.earlier, err = d.newest()
+	d.earlier = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
+	s.newestBefore, err = d.newestTime()
 	return next, err
 }
 
 // recoverSlot mends a segment unless it is closed. One that was prepared and never
 // written to can be begun again; but not by the run after that it would have been the
 // first of, which would number packets as that one did.
-func (s *store) recoverSlot(d *device, generation uint64) (unused bool, err error) {
+func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (unused bool, err error) {
 	c, err := pcapng.Closed(d.Slot(d.file, generation), int64(d.Size))
 	if err != nil {
 		return false, err
@@ -55,13 +55,13 @@ func (s *store) recoverSlot(d *device, generation uint64) (unused bool, err erro
 	if c.Closed {
 		return c.Batches == 0, nil
 	}
-	r, err := s.mendSlot(d, generation)
+	r, err := s.recoverSlotInPlace(d, generation)
 	return r.Batches == 0 && r.Torn == 0 && !r.Ended && c.Head.Segment.FirstPacket != ring.Base(generation), err
 }
 
 // mendSlot recovers a segment in its slot and closes it.
-func (s *store) mendSlot(d *device, generation uint64) (pcapng.Report, error) {
-	d.refresh()
+func (s *Manager) recoverSlotInPlace(d *ringDevice, generation uint64) (pcapng.Report, error) {
+	d.dropCaches()
 	slot := d.Slot(d.file, generation)
 	r, err := pcapng.Recover(slot, pcapng.Options{Numbered: true})
 	if err != nil || r.Batches == 0 && r.Torn == 0 && !r.Ended {
@@ -69,28 +69,28 @@ func (s *store) mendSlot(d *device, generation uint64) (pcapng.Report, error) {
 	}
 	r.Cut = 0 // what is behind the segment was never part of it
 	path := fmt.Sprintf("%s segment %d", s.to.Device, generation)
-	s.tell(path, r)
+	s.logReport(path, r)
 	if r.Batches == 0 || r.Ended {
 		return r, nil
 	}
-	if err := putEnd(slot, behind(r)); err != nil {
+	if err := writeSlotEnd(slot, endMarker(r)); err != nil {
 		s.log.Warn("a segment is mended and will be read again at the next start", "path", path, "why", err)
 	}
 	return r, nil
 }
 
 // completeSlot ends a segment of a ring.
-func (s *store) completeSlot(full *segment) error {
-	generation := uint64(full.number)
-	if full.damaged {
-		_, err := s.mendSlot(s.device, generation)
+func (s *Manager) sealSlot(full *Segment) error {
+	generation := uint64(full.Number)
+	if full.Damaged {
+		_, err := s.recoverSlotInPlace(s.ring, generation)
 		return err
 	}
-	return putEnd(s.device.Slot(s.device.file, generation), full.batch(full.next, full.last.packets))
+	return writeSlotEnd(s.ring.Slot(s.ring.file, generation), full.Batch(full.Next, full.Last.Packets))
 }
 
 // putEnd writes the mark that ends a segment of a ring, durably.
-func putEnd(slot *ring.Slot, b pcapng.Batch) error {
+func writeSlotEnd(slot *ring.Slot, b pcapng.Batch) error {
 	b.Length, b.Durable = b.Align, b.Offset
 	end := make([]byte, b.Align)
 	pcapng.PutEnd(end, &b)
@@ -101,23 +101,23 @@ func putEnd(slot *ring.Slot, b pcapng.Batch) error {
 }
 
 // planSlot says which slot the segment of a generation goes to.
-func (s *store) planSlot(generation int) *segment {
-	d := s.device
-	return &segment{
-		number: generation, path: s.to.Device, target: d.target, id: d.SegmentID(uint64(generation)),
-		base: d.Offset(uint64(generation)), size: d.Size, first: d.base,
+func (s *Manager) planSlot(generation int) *Segment {
+	d := s.ring
+	return &Segment{
+		Number: generation, preparedPath: s.to.Device, Target: d.target, id: d.SegmentID(uint64(generation)),
+		Base: d.Offset(uint64(generation)), size: d.Size, firstPacket: d.base,
 	}
 }
 
 // reserveSlot waits until there is a slot that nobody writes any more, and reports
 // false when the store closes meanwhile. Segments are completed in their order, so
 // it is the next one's.
-func (s *store) reserveSlot() bool {
-	if s.device == nil {
+func (s *Manager) reserveSlot() bool {
+	if s.ring == nil {
 		return true
 	}
 	select {
-	case s.device.slots <- struct{}{}:
+	case s.ring.slots <- struct{}{}:
 		return true
 	case <-s.stop:
 		return false
@@ -125,4 +125,4 @@ func (s *store) reserveSlot() bool {
 }
 
 // freeSlot says that a slot is written no more.
-func (s *store) freeSlot() { <-s.device.slots }
+func (s *Manager) freeSlot() { <-s.ring.slots }

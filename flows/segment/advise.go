@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 var failing = []unix.Errno{unix.EIO, unix.ENODATA, unix.EREMOTEIO, unix.ETIMEDOUT, unix.ENOLINK, unix.ENODEV, unix.EILSEQ, unix.EBADE}
 
 // advise adds to why a store cannot be opened what to do about it.
-func (s *store) advise(err error) error {
+func (s *Manager) advise(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT) && s.to.Device != "":
 		return fmt.Errorf("%w (attach the disk, or name another)", err)

@@ -1,4 +1,4 @@
-package flows
+package segment
 
 import (
 	"bytes"
@@ -14,42 +14,42 @@ import (
 )
 
 // shelf is a store on a device, without a flow.
-type shelf struct {
+type ringLab struct {
 	to  config.To
 	log bytes.Buffer
 }
 
-func newShelf(t *testing.T) *shelf {
+func newRingLab(t *testing.T) *ringLab {
 	t.Helper()
 	testenv.Root(t)
 	dev := testenv.Loop(t, testenv.DiskFile(t, 8<<20), 0) // six segments
-	return &shelf{to: config.To{Device: dev, Segment: config.Segment{Size: config.MiB}, Layout: config.LayoutPacked}}
+	return &ringLab{to: config.To{Device: dev, Segment: config.Segment{Size: config.MiB}, Layout: config.LayoutPacked}}
 }
 
-func (s *shelf) open(t *testing.T) (*store, error) {
+func (s *ringLab) open(t *testing.T) (*Manager, error) {
 	t.Helper()
-	return openStore(Config{To: s.to, Head: cellarHead, Log: slog.New(slog.NewTextHandler(&s.log, nil))})
+	return Open(Config{To: s.to, Head: labHead, Log: slog.New(slog.NewTextHandler(&s.log, nil))})
 }
 
 // mustOpen opens the store and takes a segment.
-func (s *shelf) mustOpen(t *testing.T) (*store, *segment) {
+func (s *ringLab) mustOpen(t *testing.T) (*Manager, *Segment) {
 	t.Helper()
 	st, err := s.open(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return st, taken(t, st)
+	return st, acquire(t, st)
 }
 
-func taken(t *testing.T, s *store) (seg *segment) {
+func acquire(t *testing.T, s *Manager) (seg *Segment) {
 	t.Helper()
-	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.take(time.Now()); return seg != nil })
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { seg = s.Acquire(time.Now()); return seg != nil })
 	return seg
 }
 
 // write writes a batch of two packets, numbered from n on in the run, to a segment,
 // past the flow.
-func (s *shelf) write(t *testing.T, seg *segment, n uint64) {
+func (s *ringLab) write(t *testing.T, seg *Segment, n uint64) {
 	t.Helper()
 	out := make([]byte, pcapng.MinMarkLen)
 	for i := range uint64(2) {
@@ -59,31 +59,31 @@ func (s *shelf) write(t *testing.T, seg *segment, n uint64) {
 		out = append(out, make([]byte, block)...)
 		pcapng.PutPacketHeader(out[at:], 0, n+i, 100, 100, block)
 		copy(out[at+pcapng.PacketHeaderLen:], data)
-		pcapng.PutNumberedTail(out[at+pcapng.PacketHeaderLen+100:], 100, block, seg.first+n+i)
+		pcapng.PutNumberedTail(out[at+pcapng.PacketHeaderLen+100:], 100, block, seg.firstPacket+n+i)
 	}
 	at := len(out)
 	out = append(out, make([]byte, 512-at)...)
 	pcapng.PutPadding(out[at:])
-	b := seg.batch(0, n)
+	b := seg.Batch(0, n)
 	b.Length, b.Packets = 512, 2
 	pcapng.PutBatchHeader(out[:pcapng.MinMarkLen], &b)
-	if err := writeSync(s.to.Device, out, int64(seg.base+seg.next)); err != nil {
+	if err := testenv.WriteSync(s.to.Device, out, int64(seg.Base+seg.Next)); err != nil {
 		t.Fatal(err)
 	}
-	seg.next, seg.sequence = seg.next+512, seg.sequence+1
-	seg.last.packets = n + 2
+	seg.Next, seg.Sequence = seg.Next+512, seg.Sequence+1
+	seg.Last.Packets = n + 2
 }
 
 // abandon closes a store as a crash does: nothing of its segments is completed.
-func (s *store) abandon(t *testing.T) {
+func (s *Manager) crash(t *testing.T) {
 	t.Helper()
 	close(s.stop)
 	select {
 	case <-s.ready: // its supplier does not discard it, and waits to hear when it was taken
-		s.begun <- time.Now()
+		s.activated <- time.Now()
 	case <-time.After(100 * time.Millisecond):
 	}
-	close(s.back)
+	close(s.retired)
 	s.running.Wait()
 	if err := s.closeDevice(); err != nil {
 		t.Fatal(err)
@@ -93,22 +93,22 @@ func (s *store) abandon(t *testing.T) {
 // TestRingRecovers leaves a segment without its end, twice, and one that was never
 // written to.
 func TestRingRecovers(t *testing.T) {
-	s := newShelf(t)
+	s := newRingLab(t)
 	st, seg := s.mustOpen(t)
 	s.write(t, seg, 0)
 	s.write(t, seg, 2)
-	first := seg.number
-	st.abandon(t)
+	first := seg.Number
+	st.crash(t)
 	st, seg = s.mustOpen(t)
-	if seg.number <= first || !strings.Contains(s.log.String(), "recovered a segment") {
-		t.Errorf("segment %d follows %d\n%s", seg.number, first, s.log.String())
+	if seg.Number <= first || !strings.Contains(s.log.String(), "recovered a segment") {
+		t.Errorf("segment %d follows %d\n%s", seg.Number, first, s.log.String())
 	}
 	s.write(t, seg, 0)
-	st.give(seg)
+	st.Retire(seg)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
-	unused := seg.number + 1
+	unused := seg.Number + 1
 	for range 10 { // starts that capture nothing use nothing up
 		st, err := s.open(t)
 		if err != nil {
@@ -119,10 +119,10 @@ func TestRingRecovers(t *testing.T) {
 		}
 	}
 	st, seg = s.mustOpen(t)
-	if seg.number != unused {
-		t.Errorf("segment %d follows %d", seg.number, unused-1)
+	if seg.Number != unused {
+		t.Errorf("segment %d follows %d", seg.Number, unused-1)
 	}
-	st.give(seg)
+	st.Retire(seg)
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -133,24 +133,24 @@ func TestRingRecovers(t *testing.T) {
 
 // TestRingWaitsForSlots: no slot is begun anew while its last segment is in use.
 func TestRingWaitsForSlots(t *testing.T) {
-	s := newShelf(t)
+	s := newRingLab(t)
 	st, seg := s.mustOpen(t)
-	all := []*segment{seg}
+	all := []*Segment{seg}
 	for range 5 {
-		all = append(all, taken(t, st))
+		all = append(all, acquire(t, st))
 	}
 	time.Sleep(50 * time.Millisecond)
-	if more := st.take(time.Now()); more != nil {
-		t.Fatalf("segment %d was begun in the slot of %d", more.number, all[0].number)
+	if more := st.Acquire(time.Now()); more != nil {
+		t.Fatalf("segment %d was begun in the slot of %d", more.Number, all[0].Number)
 	}
-	st.give(all[0])
-	if more := taken(t, st); more.base != all[0].base {
-		t.Errorf("at %d, not %d", more.base, all[0].base)
+	st.Retire(all[0])
+	if more := acquire(t, st); more.Base != all[0].Base {
+		t.Errorf("at %d, not %d", more.Base, all[0].Base)
 	} else {
 		all = append(all, more)
 	}
 	for _, seg := range all[1:] {
-		st.give(seg)
+		st.Retire(seg)
 	}
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestRingWaitsForSlots(t *testing.T) {
 
 // TestRingRefuses opens a store on devices that hold something else.
 func TestRingRefuses(t *testing.T) {
-	s := newShelf(t)
+	s := newRingLab(t)
 	st, err := s.open(t)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestRingRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	damage := func(at int64) {
-		if err := writeSync(s.to.Device, []byte{7}, at); err != nil {
+		if err := testenv.WriteSync(s.to.Device, []byte{7}, at); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -177,13 +177,13 @@ func TestRingRefuses(t *testing.T) {
 	if _, err = s.open(t); err == nil {
 		t.Fatal("a ring with both superblocks damaged was opened")
 	}
-	sayAll(t, err.Error(), []string{s.to.Device, "damaged", "copy", "force: true"})
+	testenv.MessageNames(t, err.Error(), []string{s.to.Device, "damaged", "copy", "force: true"})
 	s.to.Segment.Size = 4 * config.MiB
 	s.to.Force = true
 	if _, err = s.open(t); err == nil {
 		t.Fatal("there is room for three segments of 4 MiB")
 	}
-	sayAll(t, err.Error(), []string{s.to.Device, "too small", "2097152 bytes at most"})
+	testenv.MessageNames(t, err.Error(), []string{s.to.Device, "too small", "2097152 bytes at most"})
 	s.to.Segment.Size = 2 * config.MiB
 	st, err = s.open(t)
 	if err != nil {
@@ -196,8 +196,8 @@ func TestRingRefuses(t *testing.T) {
 	if st, err = s.open(t); err != nil {
 		t.Fatal(err)
 	}
-	if st.device.Size != 2<<20 || st.device.Slots != 3 {
-		t.Errorf("%+v", st.device.Ring)
+	if st.ring.Size != 2<<20 || st.ring.Slots != 3 {
+		t.Errorf("%+v", st.ring.Ring)
 	}
 	if err := st.Close(); err != nil {
 		t.Fatal(err)
