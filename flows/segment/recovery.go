@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -256,4 +260,39 @@ func (s *Manager) prune() {
 		s.removeSegment(named[0].Path, &s.removed.keep)
 		named = named[1:]
 	}
+}
+
+// removals counts segments that were removed, by what asked for it.
+type removals struct{ keep, keepFree atomic.Uint64 }
+
+func (r *removals) status() map[string]uint64 {
+	return map[string]uint64{"keep": r.keep.Load(), "keep_free": r.keepFree.Load()}
+}
+
+// removeSegment removes a complete segment and its index, and reports whether it is gone.
+func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
+	if err := s.names.remove(path); err != nil {
+		s.log.Warn("an old segment stays", "why", err)
+		return false
+	}
+	count.Add(1)
+	s.names.removeIndex(path, s.log)
+	return true
+}
+
+// failing are the reasons for which the kernel says that a disk did not do what it was
+// asked to (blk_errors in block/blk-core.c).
+var failing = []unix.Errno{unix.EIO, unix.ENODATA, unix.EREMOTEIO, unix.ETIMEDOUT, unix.ENOLINK, unix.ENODEV, unix.EILSEQ, unix.EBADE}
+
+// advise adds to why a store cannot be opened what to do about it.
+func (s *Manager) advise(err error) error {
+	switch {
+	case errors.Is(err, unix.ENOENT) && s.to.Device != "":
+		return fmt.Errorf("%w (attach the disk, or name another)", err)
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w (mount it for writing; if it was, the kernel's log says what happened)", err)
+	case slices.ContainsFunc(failing, func(e unix.Errno) bool { return errors.Is(err, e) }):
+		return fmt.Errorf("%w (the disk fails: the kernel's log says more)", err)
+	}
+	return err
 }
