@@ -12,9 +12,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// MakeExact makes the one file of a capture and gives it to a user, for a process of that
-// user who may not write to the directory. It replaces a capture that is there already,
-// unless that is being written.
+// MakeExact creates the single file of a capture and gives it to a user, for a process of that user
+// which may not write to the directory. It replaces an existing capture unless another process
+// writes that.
 func MakeExact(path string, uid, gid int) (*os.File, error) {
 	dir, err := newfile.OpenDir(filepath.Dir(path))
 	if err != nil {
@@ -38,7 +38,7 @@ func MakeExact(path string, uid, gid int) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), dir.Remove(prepared))
 	}
-	if err := dir.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // a file system without this call: fsync(2)
+	if err := dir.Sync(); err != nil && !errors.Is(err, unix.EINVAL) { // the file system has no fsync of directories
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil

@@ -15,25 +15,26 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// floor is the room that a flow leaves free on the disk its files are on. The oldest of its
-// segments go to keep it; where that is not enough, no more is written until there is room.
+// freeSpace keeps a reserve free on the file system of a flow's files. The manager deletes the
+// oldest segments for it. Where that is not enough, nothing is written until there is space.
 type freeSpace struct {
-	keep config.Room // 0: there is no floor
+	keep config.Room // 0: no reserve
 	dir  string
-	dev  uint64 // the file system's
+	dev  uint64 // device number of the file system
 
-	free         atomic.Uint64   // bytes when it was last looked at
-	reserve      atomic.Uint64   // of those, how many are kept
-	isShort      atomic.Bool     // there is no room for what comes next
-	waits        counter.Counter // how often writing had to wait for that
-	waited       counter.Counter // nanoseconds
-	waitingSince time.Time       // while it waits: until when that is counted; the worker's
+	free         atomic.Uint64   // bytes when last measured
+	reserve      atomic.Uint64   // bytes to keep free
+	isShort      atomic.Bool     // no space for the next segment or extension
+	waits        counter.Counter // times that writing was blocked
+	waited       counter.Counter // nanoseconds for which it was
+	waitingSince time.Time       // until which waited is counted; the worker's
 }
 
-// roomTakers are one lock for each file system: one flow at a time looks for room there and takes it.
+// reclaimLocks has one lock for each file system, so that one flow at a time reclaims space there
+// and uses it.
 var reclaimLocks sync.Map
 
-// open begins to keep room on the file system of a directory.
+// open begins to keep a reserve on the file system of a directory.
 func (f *freeSpace) open(keep config.Room, dir string) error {
 	var st unix.Stat_t
 	if keep == 0 {
@@ -46,7 +47,7 @@ func (f *freeSpace) open(keep config.Room, dir string) error {
 	return nil
 }
 
-// lock has no other flow take room there meanwhile.
+// lock keeps other flows from using space of the file system.
 func (f *freeSpace) lock() (unlock func()) {
 	if f.keep == 0 {
 		return func() {}
@@ -56,7 +57,7 @@ func (f *freeSpace) lock() (unlock func()) {
 	return m.(*sync.Mutex).Unlock
 }
 
-// look finds how much room there is above the floor, in bytes; below zero, it is not kept.
+// measure returns the free bytes above the reserve. They are negative while the reserve is used up.
 func (f *freeSpace) measure() (above int64, err error) {
 	var st unix.Statfs_t
 	for {
@@ -73,12 +74,12 @@ func (f *freeSpace) measure() (above int64, err error) {
 	return int64(free) - int64(least), nil
 }
 
-// full is the error where the floor leaves no room.
+// errFull is the error when the reserve leaves no space.
 func (f *freeSpace) errFull() error {
 	return fmt.Errorf("keep_free: %s of %s are to stay free, and no older segment is left to remove (make room, or lower keep_free)", f.keep, f.dir)
 }
 
-// wait counts the time for which nothing can be written. It is the worker's.
+// wait counts the time for which the reserve blocks writing. The worker calls it.
 func (f *freeSpace) wait(now time.Time) {
 	if !f.isShort.Load() {
 		return
@@ -91,10 +92,10 @@ func (f *freeSpace) wait(now time.Time) {
 	f.waitingSince = now
 }
 
-// goOn ends a wait. It is the worker's.
+// endWait ends a wait. The worker calls it.
 func (f *freeSpace) endWait() { f.waitingSince = time.Time{} }
 
-// status is nil where there is no floor.
+// status is nil without a reserve.
 func (f *freeSpace) status() *status.FreeSpace {
 	if f.keep == 0 {
 		return nil
@@ -105,10 +106,10 @@ func (f *freeSpace) status() *status.FreeSpace {
 	}
 }
 
-// besides is the room for what the file system itself keeps of a file, such as where its blocks are.
+// metadataSlack is the space for a file's metadata, such as its extents.
 const metadataSlack = 1 << 20
 
-// makeRoom removes the oldest segments until there is room for so many bytes of a file above the floor.
+// reclaim deletes the oldest segments until need bytes are free above the reserve.
 func (s *Manager) reclaim(need uint64) error {
 	if s.space.keep == 0 {
 		return nil
@@ -127,8 +128,8 @@ func (s *Manager) reclaim(need uint64) error {
 	}
 }
 
-// awaitRoom waits a while until more is free than was: a file system may take its time to remove a file, and one that somebody
-// reads stays until that is closed.
+// waitForRoom waits a while until more than above is free. A file system may take time to free a
+// deleted file, and a file that a reader has open stays.
 func (s *Manager) waitForRoom(above int64) {
 	for end := time.Now().Add(RetryInterval); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if now, err := s.space.measure(); err != nil || now > above {
@@ -137,7 +138,7 @@ func (s *Manager) waitForRoom(above int64) {
 	}
 }
 
-// guard keeps the floor when it is others that take the room.
+// monitorSpace deletes the oldest segments when other programs use the reserve.
 func (s *Manager) monitorSpace() {
 	defer s.running.Done()
 	tick := time.NewTicker(RetryInterval)
@@ -158,7 +159,8 @@ func (s *Manager) monitorSpace() {
 	}
 }
 
-// removeOldest removes the oldest complete segment, and reports whether there was one that may go. A log keeps its last one, which says where it goes on.
+// removeOldest deletes the oldest complete segment. It returns false when there is none to delete.
+// A log keeps its last segment, which holds the position where the log goes on.
 func (s *Manager) removeOldest() bool {
 	s.pruneLock.Lock()
 	defer s.pruneLock.Unlock()
@@ -187,8 +189,7 @@ func (s *Manager) removeOldest() bool {
 	return false
 }
 
-// noRoom reports whether a write failed for a reason that passes when somebody
-// makes room.
+// NoSpace reports whether a write failed for want of space that somebody may free.
 func NoSpace(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
 }

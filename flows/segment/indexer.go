@@ -17,15 +17,15 @@ import (
 	"github.com/unifiedd/unifiedd/internal/index"
 )
 
-// indexer makes indexes of complete segments, one after the other, on a goroutine of its own that the flow never waits for while it
-// runs. Memory is a path for each segment that waits.
+// indexer makes indexes of complete segments, one at a time, on its own goroutine. The flow does
+// not wait for it while it runs. It needs memory for one path per waiting segment.
 type indexer struct {
 	log     *slog.Logger
 	names   names
 	make    index.Maker
 	stop    context.CancelFunc
 	running sync.WaitGroup
-	wake    chan struct{} // something was added
+	wake    chan struct{} // a segment was added
 
 	mu      sync.Mutex
 	waiting []string
@@ -37,7 +37,8 @@ func newIndexer(log *slog.Logger) *indexer {
 	return &indexer{log: log, stop: func() {}, wake: make(chan struct{}, 1)}
 }
 
-// begin makes indexes from now on, first those that earlier runs left out. Without a function it makes them itself.
+// begin starts the goroutine. It first makes the indexes that earlier runs did not. A nil function
+// makes them in this process.
 func (x *indexer) begin(m index.Maker, earlier names) {
 	if x.make = m; m == nil {
 		x.make = makeIndex
@@ -51,13 +52,13 @@ func (x *indexer) begin(m index.Maker, earlier names) {
 	})
 }
 
-// close makes no more indexes. What is not made is left to the next start.
+// close stops the goroutine. The next start makes the missing indexes.
 func (x *indexer) close() {
 	x.stop()
 	x.running.Wait()
 }
 
-// add notes a segment that is complete.
+// add queues a complete segment.
 func (x *indexer) add(path string) {
 	x.mu.Lock()
 	x.waiting = append(x.waiting, path)
@@ -68,7 +69,7 @@ func (x *indexer) add(path string) {
 	}
 }
 
-// next is the segment that waits longest; it goes on waiting until it is done with.
+// next is the segment that waits longest. It stays in the queue until done is called.
 func (x *indexer) next() (path string, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -99,7 +100,7 @@ func (x *indexer) run(ctx context.Context) {
 	}
 }
 
-// one makes the index of a segment. One that was removed meanwhile needs none.
+// makeOne makes the index of a segment, unless the segment was deleted.
 func (x *indexer) makeOne(ctx context.Context, path string) {
 	if missing(path) {
 		return
@@ -109,7 +110,7 @@ func (x *indexer) makeOne(ctx context.Context, path string) {
 	switch {
 	case missing(path):
 		x.names.removeIndex(path, x.log)
-	case ctx.Err() != nil: // left to the next start
+	case ctx.Err() != nil: // the next start makes it
 	case err != nil:
 		x.failed.Add(1)
 		x.log.Warn("a segment has no index: export reads it whole", "path", path, "why", err)
@@ -126,7 +127,7 @@ func missing(path string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// removeIndex removes what there is of the index of a segment.
+// removeIndex deletes the index of a segment, also an unfinished one.
 func (n names) removeIndex(segment string, log *slog.Logger) {
 	for _, name := range []string{segment + index.Suffix, segment + index.Suffix + index.Unfinished} {
 		if err := n.remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +136,7 @@ func (n names) removeIndex(segment string, log *slog.Logger) {
 	}
 }
 
-// addMissing adds the segments that earlier runs left without an index that can be used.
+// addMissing queues the segments of earlier runs that have no usable index.
 func (x *indexer) addMissing(n names) {
 	found, err := n.list()
 	if err != nil {
@@ -149,7 +150,7 @@ func (x *indexer) addMissing(n names) {
 	}
 }
 
-// indexed reports whether a segment has an index that can be used.
+// indexed reports whether a segment has a usable index.
 func indexed(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,7 +173,8 @@ func (x *indexer) status() *status.Index {
 	}
 }
 
-// makeIndex makes an index here, on a thread whose time is counted.
+// makeIndex makes an index in this process, on a locked thread so that its processor time can be
+// read.
 func makeIndex(ctx context.Context, path string) (time.Duration, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -19,9 +19,9 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// store prepares a flow's segments ahead of time, names them when they are
-// taken, finishes them when they are full and keeps the newest. What blocks
-// happens on its own goroutines; the worker calls take and give only.
+// Manager owns the segments of one flow: files, or the slots of a ring on a device. It creates the
+// next segment before it is needed, seals full ones and deletes the oldest. File I/O runs on the
+// manager's goroutines. The worker calls Acquire, Retire and WaitForSpace only, which do no I/O.
 type Manager struct {
 	to    config.To
 	names names
@@ -30,7 +30,7 @@ type Manager struct {
 	log   *slog.Logger
 	owner owner
 	space freeSpace
-	// meanwhile is what happens as long as nothing can be written, for people.
+	// consequence says what happens as long as nothing can be written, for messages.
 	consequence string
 
 	maxAlign uint32 // that the layout can pad to; 0: any
@@ -41,37 +41,37 @@ type Manager struct {
 	headLen uint64 // of every segment
 
 	ready        chan *Segment
-	activated    chan time.Time // for each one taken, since when files are of its time
+	activated    chan time.Time // the time that names each acquired segment
 	retired      chan *Segment
 	stop         chan struct{}
 	blocked      atomic.Pointer[error] // what keeps the next segment from being ready
-	acquired     atomic.Uint64         // segments handed to the worker
-	sealErrors   []error               // of finishing; the finisher's until closed
-	sealed       atomic.Int64          // number of the last segment that is finished
+	acquired     atomic.Uint64         // segments that the worker got
+	sealErrors   []error               // sealSegments owns it until Close
+	sealed       atomic.Int64          // number of the last sealed segment
 	pruneLock    sync.Mutex
 	removed      removals
-	newestBefore uint64 // time of the newest packet of earlier runs; 0: not known
+	newestBefore uint64 // time of the newest packet of earlier runs; 0: unknown
 	running      sync.WaitGroup
-	usageCache   usageCache // what status tells of the segments
-	indexer      *indexer   // nil: the segments have no indexes
+	usageCache   usageCache
+	indexer      *indexer // nil: the segments have no indexes
 
-	unreadable uint64                // files and slots of segments whose heads could not be read when the run began
+	unreadable uint64                // segments whose heads were unreadable when the run began
 	manifest   *Manifest             // of a log; nil: a capture
 	failure    atomic.Pointer[error] // why nothing more is durable
 
-	onComplete func(path string) // told of segments that are complete; nil: nobody is
+	onComplete func(path string) // called for each complete segment; may be nil
 }
 
-// What happens as long as nothing can be written.
+// Consequences for a flow whose disk takes nothing, for messages.
 const (
 	PacketsWait = "packets wait, and are lost in the kernel's rings once those are full"
 	ClientsWait = "clients wait"
 )
 
-// maxRetired is how many segments may wait to be completed before the worker waits, too.
+// maxRetired is how many retired segments may wait to be sealed. With more, Retire blocks.
 const maxRetired = 256
 
-// retry is how long the store waits after it could not prepare a segment.
+// RetryInterval is the time between attempts at something the disk had no room for.
 const RetryInterval = time.Second
 
 // Config describes the segments of a flow.
@@ -81,13 +81,13 @@ type Config struct {
 	Log  *slog.Logger
 
 	Manifest  *Manifest         // of a log; nil: a capture
-	MostAlign uint32            // the largest alignment that the layout can pad to; 0: any
+	MostAlign uint32            // largest alignment in bytes that the layout can pad to; 0: any
 	MakeIndex index.Maker       // makes indexes where To asks for them; nil: the manager does
-	Complete  func(path string) // called for each segment that is complete; nil: nobody asks
+	Complete  func(path string) // called for each complete segment, on the manager's goroutine; may be nil
 }
 
-// openStore recovers what an earlier run left, prepares the first segment and
-// starts the goroutines.
+// Open recovers the segments that an earlier run left, prepares the first segment and starts the
+// manager's goroutines. The caller closes the manager, after its worker has retired every segment.
 func Open(c Config) (*Manager, error) {
 	to := c.To
 	s := &Manager{
@@ -134,7 +134,8 @@ func Open(c Config) (*Manager, error) {
 	return s, nil
 }
 
-// settle finds out what the files are to be, and what is to stay free beside them.
+// openDirectory opens the directory of the files, looks up their owner and begins to keep space
+// free there.
 func (s *Manager) openDirectory() (err error) {
 	if s.to.Device != "" {
 		return nil
@@ -151,11 +152,12 @@ func (s *Manager) openDirectory() (err error) {
 	return s.space.open(s.to.KeepFree, filepath.Dir(s.to.File))
 }
 
-// take gives a prepared segment, or nil while there is none. Its name is of a time.
+// Acquire returns a prepared segment, or nil while none is ready. Files are named after the time
+// at. It never blocks.
 func (s *Manager) Acquire(at time.Time) *Segment {
 	select {
 	case next := <-s.ready:
-		s.activated <- at // there is room: for each segment it is emptied once
+		s.activated <- at // never blocks: prepareSegments reads it once per segment
 		s.acquired.Add(1)
 		return next
 	default:
@@ -163,10 +165,10 @@ func (s *Manager) Acquire(at time.Time) *Segment {
 	}
 }
 
-// give takes back a segment that is durable to its end.
+// Retire takes back a segment whose batches and name are durable. The manager seals it.
 func (s *Manager) Retire(full *Segment) { s.retired <- full }
 
-// supply keeps one segment ready.
+// prepareSegments keeps one segment ready.
 func (s *Manager) prepareSegments(next *Segment) {
 	defer s.running.Done()
 	for next != nil {
@@ -181,8 +183,8 @@ func (s *Manager) prepareSegments(next *Segment) {
 	}
 }
 
-// before is what segments subtract from the flow's packet numbers: those of a file
-// begin at zero, and those of a ring go on.
+// PacketsBefore is what a segment subtracts from the flow's packet numbers. The numbers of a file
+// begin at zero. The numbers of a ring go on from segment to segment.
 func (s *Manager) PacketsBefore(packets uint64) uint64 {
 	if s.ring != nil {
 		return 0
@@ -190,7 +192,7 @@ func (s *Manager) PacketsBefore(packets uint64) uint64 {
 	return packets
 }
 
-// last reports whether no segment comes behind one.
+// IsLast reports whether no segment follows the one of a number.
 func (s *Manager) IsLast(number int) bool {
 	if s.names.rotation != nil {
 		return s.names.rotation.isLast(number)
@@ -198,8 +200,7 @@ func (s *Manager) IsLast(number int) bool {
 	return s.to.Exact
 }
 
-// prepareNext prepares a segment, again and again until it can or the store
-// closes.
+// prepareNext prepares a segment. It retries until that works or the manager closes.
 func (s *Manager) prepareNext(number int) *Segment {
 	if s.IsLast(number-1) || !s.reserveSlot() {
 		return nil
@@ -218,7 +219,7 @@ func (s *Manager) prepareNext(number int) *Segment {
 	}
 }
 
-// setTrouble shows, and logs once, what keeps the store from going on.
+// setBlocked publishes what keeps the next segment from being ready, and logs each cause once.
 func (s *Manager) setBlocked(err error) {
 	before := s.blocked.Load()
 	if err == nil {
@@ -234,7 +235,7 @@ func (s *Manager) setBlocked(err error) {
 	s.blocked.Store(&err)
 }
 
-// prepare makes a segment: its space, its head, its id.
+// prepare makes a segment: its space, its ID and its head.
 func (s *Manager) prepare(number int) (*Segment, error) {
 	if s.ring != nil {
 		next := s.planSlot(number)
@@ -279,7 +280,7 @@ func (s *Manager) prepare(number int) (*Segment, error) {
 	return next, nil
 }
 
-// plan says where a segment goes and how its space is made.
+// plan chooses the path of a segment and how its space is allocated.
 func (s *Manager) plan(number int) (*Segment, nvme.TargetConfig) {
 	next := &Segment{Number: number}
 	if t := s.names.rotation; t != nil {
@@ -298,8 +299,8 @@ func (s *Manager) plan(number int) (*Segment, nvme.TargetConfig) {
 	return next, nvme.TargetConfig{Path: next.preparedPath, Create: true, Exclusive: true, Size: next.size, Prepare: preparation(s.to.Prepare)}
 }
 
-// enough is how many bytes a batch has that more than one packet is in. Of a file that is to have a size they are a sixteenth, so that
-// what is left at its end is small.
+// BatchLimit is the most bytes of a batch with more than one packet; limit is the layout's. In
+// files with a maximum size it is a sixteenth of that, so that little is left over at a file's end.
 func (s *Manager) BatchLimit(limit uint64) uint64 {
 	size := uint64(s.to.Rotate.Size)
 	if size == 0 {
@@ -308,19 +309,20 @@ func (s *Manager) BatchLimit(limit uint64) uint64 {
 	return min(limit, max(size/16, minBatch), size-min(size, s.headLen+uint64(s.align)))
 }
 
-// leastBatch is how long batches are in small files.
+// minBatch is the least BatchLimit.
 const minBatch = 16 << 10
 
-// leastSegment is the least size of a segment: a quarter of it holds any packet.
+// minSegment is the least size of a segment. A quarter of it holds any packet.
 const minSegment = 1 << 20
 
-// Align is the alignment of offsets in every segment, in bytes.
+// Align is the alignment of offsets in all segments, in bytes.
 func (s *Manager) Align() uint32 { return s.align }
 
-// Size is the size of every segment in bytes.
+// Size is the size of each segment in bytes.
 func (s *Manager) Size() uint64 { return s.size }
 
-// Numbers returns the number of the run's first packet, where packets have numbers: in a ring.
+// Numbers returns the number of the run's first packet. Only packets in a ring have numbers; ok is
+// false for files.
 func (s *Manager) Numbers() (first uint64, ok bool) {
 	if s.ring == nil {
 		return 0, false
@@ -328,22 +330,23 @@ func (s *Manager) Numbers() (first uint64, ok bool) {
 	return s.ring.base, true
 }
 
-// Rotates reports whether files have names as tcpdump's -C, -G and -W give them.
+// Rotates reports whether the files are named as by tcpdump's -C, -G and -W.
 func (s *Manager) Rotates() bool { return s.names.rotation != nil }
 
-// WaitForSpace counts the time for which the free-space reserve keeps the worker from writing. The worker calls it when it can write nothing.
+// WaitForSpace counts the time for which the free-space reserve blocks writing. The worker calls it
+// in each round in which it can write nothing.
 func (s *Manager) WaitForSpace(now time.Time) { s.space.wait(now) }
 
-// EndWait ends such a wait.
+// EndWait ends the wait that WaitForSpace counts.
 func (s *Manager) EndWait() { s.space.endWait() }
 
-// Consequence says what happens as long as nothing can be written.
+// Consequence says what happens as long as nothing can be written, for messages.
 func (s *Manager) Consequence() string { return s.consequence }
 
-// Blocked is what keeps the next segment from being ready; nil: nothing does.
+// Blocked returns what keeps the next segment from being ready, or nil. Any goroutine may call it.
 func (s *Manager) Blocked() error { return loaded(&s.blocked) }
 
-// Failure is why nothing more is durable; nil: all is well.
+// Failure returns why nothing more becomes durable, or nil. Any goroutine may call it.
 func (s *Manager) Failure() error { return loaded(&s.failure) }
 
 func loaded(p *atomic.Pointer[error]) error {
@@ -363,7 +366,7 @@ func preparation(p config.Prepare) nvme.Preparation {
 	return nvme.PrepareNone
 }
 
-// begin writes the segment's head.
+// writeHead draws the segment's ID, settles its alignment and size, and writes its head durably.
 func (s *Manager) writeHead(next *Segment) (err error) {
 	if s.ring == nil {
 		if next.id, err = newSegmentID(); err != nil {
@@ -388,12 +391,12 @@ func (s *Manager) writeHead(next *Segment) (err error) {
 		return fmt.Errorf("%d bytes are too few for the head of %d bytes: use larger segments", next.size, len(head))
 	}
 	if s.ring != nil {
-		head = append(head, make([]byte, next.align)...) // an earlier end there would be this segment's
+		head = append(head, make([]byte, next.align)...) // overwrite the end marker of an earlier generation
 	}
 	return next.writeHead(head)
 }
 
-// adopt gives a segment that was taken its final name.
+// activate commits the name of an acquired segment and preallocates its file.
 func (s *Manager) activate(next *Segment, at time.Time) {
 	if final, err := s.commitName(next, at); err != nil {
 		s.fail(err)
@@ -407,7 +410,8 @@ func (s *Manager) activate(next *Segment, at time.Time) {
 	s.prune()
 }
 
-// christen names a segment that was taken, durably, and returns its path. Where it cannot, nothing in the segment is durable.
+// commitName gives an acquired segment its final name durably and returns the path. After an error
+// nothing in the segment may be called durable.
 func (s *Manager) commitName(next *Segment, at time.Time) (final string, err error) {
 	if s.ring != nil || s.to.Opened != "" {
 		return next.preparedPath, s.addToManifest(next)
@@ -415,10 +419,10 @@ func (s *Manager) commitName(next *Segment, at time.Time) (final string, err err
 	final, err = s.names.commitName(next, at, s.to.Exact)
 	if err != nil {
 		s.setBlocked(fmt.Errorf("name segment: %w", err))
-		final = next.preparedPath // recovery finds it there
+		final = next.preparedPath // recovery finds the file there
 	}
 	err = s.names.dir.Sync()
-	if s.manifest == nil && errors.Is(err, unix.EINVAL) { // this file system has no such call: fsync(2)
+	if s.manifest == nil && errors.Is(err, unix.EINVAL) { // the file system has no fsync of directories
 		s.log.Warn("the name of a segment may not outlast a loss of power", "path", final, "why", err)
 		err = nil
 	}
@@ -428,8 +432,8 @@ func (s *Manager) commitName(next *Segment, at time.Time) (final string, err err
 	return final, s.addToManifest(next)
 }
 
-// discard removes a segment nobody took. One on a ring is ended with nothing in it,
-// so that the next start may begin it again.
+// discard removes a segment that was not acquired. A slot of a ring gets an end marker instead, so
+// that the next start may use it again.
 func (s *Manager) discard(next *Segment) {
 	if s.ring != nil {
 		if err := s.sealSlot(next); err != nil {
@@ -444,7 +448,7 @@ func (s *Manager) discard(next *Segment) {
 
 func (s *Manager) removePrepared(next *Segment) error {
 	if s.to.Opened != "" {
-		return nil // for who made it
+		return nil // the caller made the file
 	}
 	if err := s.names.remove(next.preparedPath); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -452,8 +456,8 @@ func (s *Manager) removePrepared(next *Segment) error {
 	return nil
 }
 
-// Close finishes the segments given back, removes the unused one and returns
-// what went wrong in finishing. The worker gives nothing back any more.
+// Close seals the retired segments, removes the prepared one and returns what failed in sealing.
+// The worker must have retired all segments.
 func (s *Manager) Close() error {
 	close(s.stop)
 	close(s.retired)
@@ -465,7 +469,7 @@ func (s *Manager) Close() error {
 	return errors.Join(append(s.sealErrors, s.closeManifest(), s.closeDevice(), s.closeDir())...)
 }
 
-// closeDir closes the directory of files.
+// closeDir closes the directory of the files.
 func (s *Manager) closeDir() error {
 	if s.names.dir == nil {
 		return nil

@@ -12,43 +12,46 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// manifest keeps the manifest of a log while its flow runs: which segments must be found, which records were durable, and which positions may
-// have been given. What blocks happens on the store's goroutines; the worker calls room only.
+// Manifest keeps the manifest of a log while its flow runs: the segments that must exist, the
+// durable position, and the positions that may have been assigned. I/O runs on the manager's
+// goroutines. The worker calls Room only.
 type Manifest struct {
-	End      journal.End // how the log was found
+	End      journal.End // of the log when the run began
 	Run      journal.Run
-	Received func() uint64 // messages of this run that came
-	Durable  func() uint64 // of those, how many are durable, the first ones
+	Received func() uint64 // messages received by this run
+	Durable  func() uint64 // how many of them are durable
 	keeper   *journal.Keeper
 
-	reserved    atomic.Uint64 // no message may be given this position
-	extendBy    uint64        // by how many positions the reservation is extended
+	reserved    atomic.Uint64 // messages get positions below it
+	extendBy    uint64        // positions that are reserved at once
 	extended    time.Time
-	nextWritten time.Time // when Next was written last
-	flushed     bool      // what was written last is durable
+	nextWritten time.Time // when Next was last written
+	flushed     bool      // the last write is durable
 }
 
 const (
-	// leastStep and mostStep bound how many positions are reserved at once. As many may be passed over where the newest segment is lost.
+	// minReserve and maxReserve bound extendBy. If the newest segment is lost, the log skips that many positions at most.
 	minReserve, maxReserve = 1 << 16, 1 << 22
-	// manifestTick is how often is looked for what the manifest is to say, and manifestNote how often it is written without a flush.
+	// manifestInterval is the time between updates, and manifestWriteInterval between writes without a flush.
 	manifestInterval, manifestWriteInterval = 10 * time.Millisecond, 50 * time.Millisecond
-	// manifestIdle is how long nothing has come when what was written is flushed.
+	// manifestFlushIdle is the idle time after which the last write is flushed.
 	manifestFlushIdle = time.Second
 )
 
-// room is how many messages may have positions behind one.
+// Room is how many more messages may get positions, where position is the last one assigned. The
+// worker calls it.
 func (m *Manifest) Room(position uint64) int {
 	return int(m.reserved.Load() - 1 - position)
 }
 
-// open begins to keep the manifest. The segments are mended, and the next one has the number next, or that which is returned if it is higher.
+// open begins to keep the manifest. The segments are recovered. It returns the number of the next
+// segment: next or higher.
 func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	path := s.to.File
 	if s.ring != nil {
 		path = s.to.Device
 		if s.ring.created {
-			m.End.Manifest = nil // it was of the ring that was there before
+			m.End.Manifest = nil // of the ring that was replaced
 		}
 	}
 	now, err := journal.Resume(path, m.End, uint64(next))
@@ -76,15 +79,15 @@ func (m *Manifest) open(s *Manager, next int) (number uint64, err error) {
 	return now.After(), nil
 }
 
-// next is a lower bound of the position of the next record.
+// nextPosition is a lower bound of the position of the next record.
 func (m *Manifest) nextPosition() uint64 { return m.End.Next + m.Durable() }
 
-// begin has the manifest name a segment, which is in use and whose name is durable.
+// addSegment adds a segment whose name is durable.
 func (m *Manifest) addSegment(segment uint64) error {
 	return m.update(func(n *journal.Manifest) { n.Begin(segment, m.Run) })
 }
 
-// forget has the manifest name segments from one on only. They may be removed then.
+// trim drops the segments before oldest from the manifest durably. They may be deleted then.
 func (m *Manifest) trim(oldest uint64) error {
 	if m.keeper.Now().Oldest >= oldest {
 		return nil
@@ -128,7 +131,7 @@ func (m *Manifest) tick(now time.Time) error {
 	return nil
 }
 
-// close says how the run ended, and ends.
+// close records whether the run ended in order.
 func (m *Manifest) close(orderly bool) error {
 	orderly = orderly && m.Received() == m.Durable()
 	err := m.update(func(n *journal.Manifest) {
@@ -140,7 +143,7 @@ func (m *Manifest) close(orderly bool) error {
 	return errors.Join(err, m.keeper.Close())
 }
 
-// keepManifest writes the manifest until the store closes.
+// keepManifest updates the manifest until the manager closes.
 func (s *Manager) keepManifest() {
 	defer s.running.Done()
 	tick := time.NewTicker(manifestInterval)
@@ -158,7 +161,7 @@ func (s *Manager) keepManifest() {
 	}
 }
 
-// withRoom does something again until the disk has room for it, or the store closes.
+// retryNoSpace repeats do until the disk has space for it or the manager closes.
 func (s *Manager) retryNoSpace(do func() error) error {
 	for full := false; ; full = true {
 		err := do()
@@ -177,14 +180,15 @@ func (s *Manager) retryNoSpace(do func() error) error {
 	}
 }
 
-// breakOff ends the flow as a failed flush does: what comes from now on is not acknowledged.
+// fail ends the flow as a failed flush does: what comes from now on is not acknowledged as durable.
 func (s *Manager) fail(err error) {
 	if s.failure.CompareAndSwap(nil, &err) {
 		s.log.Error("nothing more is durable", "err", err)
 	}
 }
 
-// forget has a log's manifest name segments from one on only, and reports whether it does. Captures have none.
+// trimManifest drops the segments before oldest from a log's manifest, and reports whether they may
+// be deleted. A capture has no manifest.
 func (s *Manager) trimManifest(oldest int) bool {
 	if s.manifest == nil {
 		return true
@@ -208,7 +212,8 @@ func (s *Manager) openManifest(number int) (int, error) {
 	return max(number, int(least)), err
 }
 
-// nameInManifest has a log's manifest name a segment before anything in it is acknowledged as durable.
+// addToManifest adds a segment to a log's manifest. Nothing in it may be acknowledged as durable
+// before.
 func (s *Manager) addToManifest(next *Segment) error {
 	if s.manifest == nil {
 		return nil
@@ -216,7 +221,7 @@ func (s *Manager) addToManifest(next *Segment) error {
 	return s.retryNoSpace(func() error { return s.manifest.addSegment(uint64(next.Number)) })
 }
 
-// closeManifest says in the manifest how the run ended.
+// closeManifest records how the run ended.
 func (s *Manager) closeManifest() error {
 	if s.manifest == nil {
 		return nil
@@ -224,7 +229,7 @@ func (s *Manager) closeManifest() error {
 	return s.manifest.close(len(s.sealErrors) == 0 && s.failure.Load() == nil)
 }
 
-// named reports whether a log's manifest names a segment.
+// inManifest reports whether a log's manifest has a segment.
 func (s *Manager) inManifest(number int) bool {
 	return s.manifest != nil && s.manifest.End.Manifest != nil && s.manifest.End.Manifest.Names(uint64(number))
 }

@@ -15,24 +15,24 @@ import (
 // names are the paths of one flow's segments.
 type names struct {
 	pcapng.Names
-	dir      *newfile.Dir // they are in; nil: on a device
-	rotation *rotation    // nil: files have the names of segments
+	dir      *newfile.Dir // of the files; nil: on a device
+	rotation *rotation    // nil: the files are numbered segments
 }
 
-// rename gives a file in the directory another path there.
+// rename renames a file within the directory.
 func (n names) rename(from, to string) error {
 	return n.dir.Rename(filepath.Base(from), filepath.Base(to))
 }
 
-// remove removes a file in the directory.
+// remove removes a file from the directory.
 func (n names) remove(path string) error { return n.dir.Remove(filepath.Base(path)) }
 
-// open opens a file in the directory, and no link in its place.
+// open opens a file in the directory. It follows no symbolic link.
 func (n names) open(path string, flags int) (*os.File, error) {
 	return n.dir.OpenFile(filepath.Base(path), flags)
 }
 
-// list finds the flow's segments, oldest first.
+// list returns the flow's segments, oldest first.
 func (n names) list() ([]pcapng.Named, error) {
 	if n.rotation != nil {
 		return n.rotation.list(), nil
@@ -47,7 +47,8 @@ func (n names) list() ([]pcapng.Named, error) {
 	return found, nil
 }
 
-// christen gives a prepared file its final name, which is of a time, and returns it. An exact one has it already.
+// commitName renames a prepared file to its final name, made of a time, and returns that. The
+// single file of a capture has it already.
 func (n names) commitName(next *Segment, at time.Time, exact bool) (final string, err error) {
 	switch {
 	case n.rotation != nil:

@@ -13,14 +13,14 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// owner is whose the files of a flow are, and who may do what with them.
+// owner is the user, group and mode of a flow's files.
 type owner struct {
 	name     string
-	uid, gid int         // -1: of who makes them
-	mode     fs.FileMode // 0: as they are made
+	uid, gid int         // -1: those of the process
+	mode     fs.FileMode // 0: as created
 }
 
-// newOwner looks up the user and the group of files.
+// newOwner looks up the user and the group.
 func newOwner(to config.To) (o owner, err error) {
 	o = owner{name: to.Owner, uid: -1, gid: -1, mode: to.Mode}
 	name, group, _ := strings.Cut(to.Owner, ":")
@@ -37,7 +37,7 @@ func newOwner(to config.To) (o owner, err error) {
 	return o, nil
 }
 
-// OwnerOf is whose the files of a flow are to be: numbers of user and group, -1 of who makes them.
+// OwnerOf returns the user and group ID of a flow's files; -1: that of the process.
 func OwnerOf(to config.To) (uid, gid int, err error) {
 	o, err := newOwner(to)
 	return o.uid, o.gid, err
@@ -65,9 +65,9 @@ func groupID(name string) (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
-// give makes an open file the owner's, with the mode there is to be.
+// apply sets the mode and the owner of an open file.
 func (o *owner) apply(fd int) error {
-	if o.mode != 0 { // while it is ours
+	if o.mode != 0 { // before chown, which may take the right to do it
 		if err := unix.Fchmod(fd, uint32(o.mode)); err != nil {
 			return fmt.Errorf("give it mode %04o: %w", uint32(o.mode), err)
 		}
@@ -80,7 +80,7 @@ func (o *owner) apply(fd int) error {
 	return nil
 }
 
-// mayNot is the remedy where this user may not give files away.
+// permissionHint is the remedy where the process may not change owners.
 func permissionHint(err error) string {
 	if errors.Is(err, unix.EPERM) {
 		return " (start the daemon as root with this setting in its file, run as that user, or name a group that this one is in)"

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// endless is the size of a segment that grows.
+	// unboundedSize is the size of a segment without a fixed size.
 	unboundedSize = 1 << 60
-	// ahead is how much of a growing file is allocated before it is written: a
-	// write behind the end of a file is slower than one into allocated space.
+	// preallocation is how much of an unbounded file is allocated before it is written. Writes into
+	// allocated space are faster than writes that extend the file.
 	preallocation = 256 << 20
 )
 
-// replaceExact looks at what is where the one capture file goes, which that replaces, as tcpdump does, once it is made. Only a
-// regular file is replaced that nobody writes.
+// replaceExact checks the file that the capture will replace, as tcpdump does. It must be a regular
+// file that nobody writes.
 func (s *Manager) replaceExact() error {
 	if !s.to.Exact || s.to.Opened != "" {
 		return nil
@@ -35,14 +35,15 @@ func (s *Manager) replaceExact() error {
 	return s.names.removeStale(s.to.File)
 }
 
-// prepared is the path of the one capture file until it is made.
+// exactPrepared is the path of the single capture file before it has its name.
 func (s *Manager) exactPrepared() string {
 	dir, base := filepath.Split(s.to.File)
 	return filepath.Join(dir, fmt.Sprintf(".%s-%d.next", base, os.Getpid()))
 }
 
-// grow allocates space ahead of a growing segment until the store closes, and lets it be written up to there where room is to be
-// kept. Else, where there is none left, writes go on to the end of the disk.
+// preallocate allocates space of an unbounded segment before the worker needs it, until the segment
+// is sealed or the manager closes. With a free-space reserve the worker may write no further.
+// Without one it writes until the disk is full.
 func (s *Manager) preallocate(seg *Segment) {
 	defer s.running.Done()
 	f, err := seg.openToPreallocate()
@@ -64,7 +65,8 @@ func (s *Manager) preallocate(seg *Segment) {
 	}
 }
 
-// toGrow opens the segment's file once more, or gives nil where it grows no more: it may be closed by then.
+// openToPreallocate opens the segment's file again. It returns nil if the segment is sealed
+// already.
 func (s *Segment) openToPreallocate() (*os.File, error) {
 	s.growing.Lock()
 	defer s.growing.Unlock()
@@ -74,7 +76,7 @@ func (s *Segment) openToPreallocate() (*os.File, error) {
 	return s.reopenBuffered()
 }
 
-// growTo allocates more if it is time to, and reports whether to go on.
+// preallocateTo allocates more when the worker has used half, and reports whether to go on.
 func (s *Manager) preallocateTo(seg *Segment, f *os.File, allocated *uint64) bool {
 	seg.growing.Lock()
 	defer seg.growing.Unlock()
@@ -100,10 +102,10 @@ func (s *Manager) preallocateTo(seg *Segment, f *os.File, allocated *uint64) boo
 	return true
 }
 
-// leastStep is the least by which a growing file is extended above the floor.
+// minStep is the least extension of a file above the reserve.
 const minStep = 1 << 20
 
-// step is how much a file may grow by; 0: there is no room for now.
+// nextStep is by how much a file may be extended now; 0: there is no space.
 func (s *Manager) nextStep() uint64 {
 	defer s.space.lock()()
 	err := s.reclaim(minStep)
@@ -118,13 +120,13 @@ func (s *Manager) nextStep() uint64 {
 	return min(preallocation, uint64(above-metadataSlack)&^(minStep-1))
 }
 
-// noStep says why the file could not grow by what was free, and to try again.
+// setNoStep publishes why the file could not be extended. The caller tries again.
 func (s *Manager) setNoStep(err error) bool {
 	s.setBlocked(fmt.Errorf("keep_free: reserve space: %w (a file system that can, such as ext4 or XFS, is needed)", err))
 	return true
 }
 
-// stopGrowing waits until the file is not being grown, for good.
+// stopPreallocation waits until the file is not being extended, and keeps it so.
 func (s *Segment) stopPreallocation() {
 	s.growing.Lock()
 	defer s.growing.Unlock()

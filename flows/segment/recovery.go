@@ -14,7 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// finish completes segments as they come back.
+// sealSegments seals retired segments.
 func (s *Manager) sealSegments() {
 	defer s.running.Done()
 	for full := range s.retired {
@@ -31,7 +31,7 @@ func (s *Manager) sealSegments() {
 	}
 }
 
-// tellComplete tells those of a complete segment who do something with it.
+// notifyComplete passes a complete segment on to the indexer and to Config.Complete.
 func (s *Manager) notifyComplete(path string) {
 	if s.indexer != nil {
 		s.indexer.add(path)
@@ -41,7 +41,7 @@ func (s *Manager) notifyComplete(path string) {
 	}
 }
 
-// release lets go of what a segment was written to.
+// closeTarget closes the file of a segment, or frees its slot.
 func (s *Manager) closeTarget(full *Segment) error {
 	if s.ring != nil {
 		s.freeSlot()
@@ -50,8 +50,8 @@ func (s *Manager) closeTarget(full *Segment) error {
 	return full.Target.Close()
 }
 
-// complete ends a segment after its last batch. One whose batches did not all
-// reach the disk is recovered instead.
+// seal writes the end marker behind a segment's last batch, and truncates the file. A damaged
+// segment is recovered instead.
 func (s *Manager) seal(full *Segment) error {
 	if s.ring != nil {
 		return s.sealSlot(full)
@@ -80,8 +80,8 @@ func (s *Manager) seal(full *Segment) error {
 	return f.Sync()
 }
 
-// putLast writes the batch without packets that ends a complete segment, so that
-// the next start need not read the segment. It returns the segment's end.
+// writeEnd writes the end marker, a batch without packets, so that the next start need not read the
+// segment. It returns the segment's end.
 func writeEnd(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
 	b.Length, b.Durable = b.Align, b.Offset
 	last := make([]byte, b.Align)
@@ -90,7 +90,7 @@ func writeEnd(f io.WriterAt, b pcapng.Batch) (end int64, err error) {
 	return int64(b.Offset) + int64(b.Align), err
 }
 
-// recover mends what an earlier run left and returns the next segment's number.
+// recover recovers the segments of an earlier run and returns the number of the next segment.
 func (s *Manager) recover() (int, error) {
 	switch {
 	case s.to.Device != "":
@@ -111,7 +111,7 @@ func (s *Manager) recover() (int, error) {
 			return 0, fmt.Errorf("recover %s: %w", e.Path, err)
 		}
 	}
-	if s.manifest != nil { // the numbers of a log's segments have no gap
+	if s.manifest != nil { // recovery may have removed files, and a log's numbers have no gap
 		if found, err = s.names.list(); err != nil {
 			return 0, err
 		}
@@ -124,12 +124,12 @@ func (s *Manager) recover() (int, error) {
 	return number, nil
 }
 
-// recoverOne mends one segment unless it is complete. One that was prepared and
-// never written to is removed, and what only has the name of one is left alone.
+// recoverOne recovers a segment that is not complete. It removes a prepared one that was never
+// written to, and leaves a file alone that only has the name of a segment.
 func (s *Manager) recoverOne(e pcapng.Named) error {
 	f, err := s.names.open(e.Path, os.O_RDWR)
 	if errors.Is(err, os.ErrPermission) && isComplete(e.Path) {
-		return nil // put away by somebody
+		return nil // archived read-only
 	}
 	if err != nil {
 		return err
@@ -157,7 +157,7 @@ func (s *Manager) recoverOne(e pcapng.Named) error {
 	return err
 }
 
-// completeAsIs reports whether a file that can only be read is a complete segment.
+// isComplete reports whether a file that can only be read is a complete segment.
 func isComplete(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -172,6 +172,8 @@ func isComplete(path string) bool {
 	return done && err == nil
 }
 
+// recoverPrepared recovers a segment that has no final name. It gives it one, or removes it when it
+// holds nothing.
 func (s *Manager) recoverPrepared(f *os.File, e pcapng.Named) error {
 	report, err := s.recoverFile(f, e.Path)
 	switch {
@@ -192,7 +194,7 @@ func (s *Manager) recoverPrepared(f *os.File, e pcapng.Named) error {
 	return s.names.dir.Sync()
 }
 
-// mend recovers a segment, says what it did, and marks the segment complete.
+// recoverFile recovers a segment, logs a report and marks the segment complete.
 func (s *Manager) recoverFile(f pcapng.File, path string) (pcapng.Report, error) {
 	r, err := pcapng.Recover(f, pcapng.Options{})
 	if err != nil {
@@ -205,7 +207,7 @@ func (s *Manager) recoverFile(f pcapng.File, path string) (pcapng.Report, error)
 	return r, nil
 }
 
-// tell says what recovery did.
+// logReport logs what recovery did.
 func (s *Manager) logReport(path string, r pcapng.Report) {
 	if !r.Clean {
 		s.log.Warn("recovered a segment", "path", path, "what", r.String())
@@ -216,7 +218,7 @@ func (s *Manager) logReport(path string, r pcapng.Report) {
 	}
 }
 
-// markMended ends a segment that was recovered like one that was completed.
+// markRecovered writes the end marker of a recovered segment.
 func markRecovered(f pcapng.File, r pcapng.Report) error {
 	if done, err := pcapng.Finished(f, r.Kept); done || err != nil {
 		return err
@@ -225,7 +227,7 @@ func markRecovered(f pcapng.File, r pcapng.Report) error {
 	return errors.Join(err, f.Sync())
 }
 
-// behind describes the batch that ends a segment behind what recovery kept.
+// endMarker describes the end marker behind what recovery kept.
 func endMarker(r pcapng.Report) pcapng.Batch {
 	b := pcapng.Batch{
 		Segment: r.Segment, Align: r.Align, Sequence: r.Batches + r.MissingBatches + 1,
@@ -237,8 +239,8 @@ func endMarker(r pcapng.Report) pcapng.Batch {
 	return b
 }
 
-// prune removes the oldest segments beyond those to keep. One that is not finished yet
-// goes once it is.
+// prune deletes the oldest segments beyond the number to keep. A segment that is not sealed yet is
+// deleted after that.
 func (s *Manager) prune() {
 	s.pruneLock.Lock()
 	defer s.pruneLock.Unlock()
@@ -262,14 +264,14 @@ func (s *Manager) prune() {
 	}
 }
 
-// removals counts segments that were removed, by what asked for it.
+// removals counts deleted segments by the setting that asked for it.
 type removals struct{ keep, keepFree atomic.Uint64 }
 
 func (r *removals) status() map[string]uint64 {
 	return map[string]uint64{"keep": r.keep.Load(), "keep_free": r.keepFree.Load()}
 }
 
-// removeSegment removes a complete segment and its index, and reports whether it is gone.
+// removeSegment deletes a complete segment and its index, and reports whether it could.
 func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
 	if err := s.names.remove(path); err != nil {
 		s.log.Warn("an old segment stays", "why", err)
@@ -280,11 +282,11 @@ func (s *Manager) removeSegment(path string, count *atomic.Uint64) bool {
 	return true
 }
 
-// failing are the reasons for which the kernel says that a disk did not do what it was
-// asked to (blk_errors in block/blk-core.c).
+// failing are the errors with which the kernel reports that a disk failed (blk_errors in block/blk-
+// core.c).
 var failing = []unix.Errno{unix.EIO, unix.ENODATA, unix.EREMOTEIO, unix.ETIMEDOUT, unix.ENOLINK, unix.ENODEV, unix.EILSEQ, unix.EBADE}
 
-// advise adds to why a store cannot be opened what to do about it.
+// advise adds a remedy to an error of Open.
 func (s *Manager) advise(err error) error {
 	switch {
 	case errors.Is(err, unix.ENOENT) && s.to.Device != "":

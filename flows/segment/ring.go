@@ -14,31 +14,31 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// device is a ring of segments on a block device. The store owns it.
+// ringDevice is a ring of segments on a block device. The manager owns it.
 type ringDevice struct {
 	ring.Ring
 	target   *nvme.Target
-	file     *os.File      // the same device, through the kernel's cache
-	base     uint64        // number of the run's first packet
-	first    uint64        // generation of this run
-	created  bool          // the ring was made for this run
+	file     *os.File      // the same device through the page cache
+	base     uint64        // number of this run's first packet
+	first    uint64        // first generation of this run
+	created  bool          // by this run
 	earlier  []uint64      // generations of earlier runs, oldest first
-	prepared atomic.Uint64 // the last generation whose head was written
-	oldest   struct {      // the first packet's time of a generation
+	prepared atomic.Uint64 // last generation whose head was written
+	oldest   struct {      // time of the first packet of a generation
 		sync.Mutex
 		generation, ns uint64
 	}
-	slots chan struct{} // as many in it as slots are prepared, written or being completed
+	slots chan struct{} // one element for each slot that is prepared, written or being sealed
 }
 
-// passthrough reports whether segments go to an NVMe node.
+// Passthrough reports whether segments are written by commands to an NVMe character device.
 func (s *Manager) Passthrough() bool { return s.ring != nil && s.ring.target.Passthrough() }
 
 // Close closes the device.
 func (d *ringDevice) Close() error { return errors.Join(d.file.Close(), d.target.Close()) }
 
-// openDevice opens a flow's device, finds the ring on it or makes one, mends its
-// segments and returns the generation to go on with.
+// openDevice opens a flow's device, finds or creates the ring on it, recovers its segments and
+// returns the next generation.
 func (s *Manager) openDevice() (generation int, err error) {
 	target, err := nvme.OpenTarget(nvme.TargetConfig{Path: s.to.Device, Force: s.to.Force, Size: minSegment, Wait: lockTimeout})
 	if err != nil {
@@ -61,14 +61,14 @@ func (s *Manager) openDevice() (generation int, err error) {
 	return int(next), nil
 }
 
-// refresh forgets what the kernel has cached, which is old once commands to an NVMe
-// node wrote past it. What it cannot forget is nothing we wrote.
+// dropCaches drops the device's pages from the page cache. Commands to an NVMe character device
+// bypass it, so that its pages are stale. Dirty pages stay: the manager wrote none.
 func (d *ringDevice) dropCaches() { d.dropCache(0, 0) }
 
-// forget is refresh for n bytes from an offset on; 0: up to the end.
+// dropCache drops n bytes at an offset; n = 0: up to the end.
 func (d *ringDevice) dropCache(at, n uint64) { ring.Refresh(d.file, at, n) }
 
-// findRing takes the ring that is on the device, or makes one where nothing is.
+// findRing finds the ring on the device, or creates one where the device holds nothing.
 func (s *Manager) findRing(d *ringDevice) error {
 	device, segment := d.target.Size(), uint64(s.to.Segment.Size)
 	found, err := ring.Find(d.file, device)
@@ -91,7 +91,7 @@ func (s *Manager) findRing(d *ringDevice) error {
 	return err
 }
 
-// continueRing goes on with a ring. A damaged superblock is mended.
+// continueRing goes on with an existing ring. It repairs a damaged superblock.
 func (s *Manager) continueRing(d *ringDevice, found ring.Found) error {
 	d.Ring = found.Ring
 	if found.Damage == nil {
@@ -104,18 +104,18 @@ func (s *Manager) continueRing(d *ringDevice, found ring.Found) error {
 	return nil
 }
 
-// sectionMagic is what every pcapng file begins with.
+// sectionMagic begins every pcapng file.
 var sectionMagic = []byte{0x0a, 0x0d, 0x0d, 0x0a}
 
-// plainCapture reports whether a capture file is on the device.
+// holdsCapture reports whether the device holds a capture file.
 func (s *Manager) holdsCapture(d *ringDevice) bool {
 	var start [4]byte
 	_, err := d.file.ReadAt(start[:], 0)
 	return err == nil && bytes.Equal(start[:], sectionMagic)
 }
 
-// recoverRing mends the segments of a ring that were not closed, and returns the
-// generation to go on with. Older ones than were ever open at once are closed.
+// recoverRing recovers the segments of a ring that were not sealed, and returns the next
+// generation. It reads the newest MaxOpen segments only: older ones were sealed.
 func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 	all, err := d.Generations(d.file)
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 			next = g
 		}
 	}
-	if n := len(damaged); n > 0 { // its number is in batches that are there
+	if n := len(damaged); n > 0 { // existing batches have its number
 		next = max(next, damaged[n-1]+1)
 	}
 	d.earlier = slices.DeleteFunc(all, func(g uint64) bool { return g >= next })
@@ -150,9 +150,9 @@ func (s *Manager) recoverRing(d *ringDevice) (next uint64, err error) {
 	return next, err
 }
 
-// recoverSlot mends a segment unless it is closed. One that was prepared and never
-// written to can be begun again; but not by the run after that it would have been the
-// first of, which would number packets as that one did.
+// recoverSlot recovers a segment unless it is sealed. A generation that was prepared and never
+// written to can be used again, except by the run after its own: that would number its packets as
+// that run did.
 func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (unused bool, err error) {
 	c, err := pcapng.Closed(d.Slot(d.file, generation), int64(d.Size))
 	if err != nil {
@@ -165,7 +165,7 @@ func (s *Manager) recoverSlot(d *ringDevice, generation uint64) (unused bool, er
 	return r.Batches == 0 && r.Torn == 0 && !r.Ended && c.Head.Segment.FirstPacket != ring.Base(generation), err
 }
 
-// mendSlot recovers a segment in its slot and closes it.
+// recoverSlotInPlace recovers a segment in its slot and seals it.
 func (s *Manager) recoverSlotInPlace(d *ringDevice, generation uint64) (pcapng.Report, error) {
 	d.dropCaches()
 	slot := d.Slot(d.file, generation)
@@ -173,7 +173,7 @@ func (s *Manager) recoverSlotInPlace(d *ringDevice, generation uint64) (pcapng.R
 	if err != nil || r.Batches == 0 && r.Torn == 0 && !r.Ended {
 		return r, err
 	}
-	r.Cut = 0 // what is behind the segment was never part of it
+	r.Cut = 0 // the rest of the slot was never part of the segment
 	path := fmt.Sprintf("%s segment %d", s.to.Device, generation)
 	s.logReport(path, r)
 	if r.Batches == 0 || r.Ended {
@@ -185,7 +185,7 @@ func (s *Manager) recoverSlotInPlace(d *ringDevice, generation uint64) (pcapng.R
 	return r, nil
 }
 
-// completeSlot ends a segment of a ring.
+// sealSlot seals a segment of a ring.
 func (s *Manager) sealSlot(full *Segment) error {
 	generation := uint64(full.Number)
 	if full.Damaged {
@@ -195,7 +195,7 @@ func (s *Manager) sealSlot(full *Segment) error {
 	return writeSlotEnd(s.ring.Slot(s.ring.file, generation), full.Batch(full.Next, full.Last.Packets))
 }
 
-// putEnd writes the mark that ends a segment of a ring, durably.
+// writeSlotEnd writes the end marker of a segment of a ring durably.
 func writeSlotEnd(slot *ring.Slot, b pcapng.Batch) error {
 	b.Length, b.Durable = b.Align, b.Offset
 	end := make([]byte, b.Align)
@@ -206,7 +206,7 @@ func writeSlotEnd(slot *ring.Slot, b pcapng.Batch) error {
 	return slot.Sync()
 }
 
-// planSlot says which slot the segment of a generation goes to.
+// planSlot chooses the slot of a generation.
 func (s *Manager) planSlot(generation int) *Segment {
 	d := s.ring
 	return &Segment{
@@ -215,9 +215,8 @@ func (s *Manager) planSlot(generation int) *Segment {
 	}
 }
 
-// reserveSlot waits until there is a slot that nobody writes any more, and reports
-// false when the store closes meanwhile. Segments are completed in their order, so
-// it is the next one's.
+// reserveSlot waits until a slot is free. It returns false when the manager closes. Segments are
+// sealed in order, so the free slot is that of the next generation.
 func (s *Manager) reserveSlot() bool {
 	if s.ring == nil {
 		return true
@@ -230,5 +229,5 @@ func (s *Manager) reserveSlot() bool {
 	}
 }
 
-// freeSlot says that a slot is written no more.
+// freeSlot frees a slot that is not written any more.
 func (s *Manager) freeSlot() { <-s.ring.slots }

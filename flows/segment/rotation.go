@@ -16,24 +16,25 @@ import (
 	"github.com/unifiedd/unifiedd/internal/strftime"
 )
 
-// turns names the files of a capture that begins new ones as tcpdump does with -C, -G and -W. Each is prepared under a hidden
-// name, and takes the place of what has its name when it is taken into use.
+// rotation names the files of a capture that rotates as by tcpdump's -C, -G and -W. Each file is
+// prepared under a hidden name. It replaces the file of its final name when it is acquired.
 type rotation struct {
 	config.Rotate
-	path  string // strftime's where files begin after a time
+	path  string // with Every a strftime format
 	mu    sync.Mutex
-	since time.Time // since when there are files of this time
-	index int       // the last one of those
+	since time.Time // that names the current files
+	index int       // of the last file of that time
 	files []pcapng.Named
 }
 
-// prepared is the path of a file before it is used.
+// prepared is the path of a file before it is acquired.
 func (t *rotation) prepared(number int) string {
 	dir, base := filepath.Split(t.path)
 	return filepath.Join(dir, fmt.Sprintf(".%s-%d-%06d.next", base, os.Getpid(), number))
 }
 
-// room is how large a file is made: as large as it is to be, but large enough for any packet. At its end it is cut.
+// preparedSize is the size that is allocated: at least enough for any packet. Sealing truncates the
+// file.
 func (t *rotation) preparedSize() uint64 {
 	if t.Size == 0 {
 		return 0
@@ -41,7 +42,8 @@ func (t *rotation) preparedSize() uint64 {
 	return (max(uint64(t.Size), minSegment) + pcapng.MaxAlign - 1) &^ (pcapng.MaxAlign - 1)
 }
 
-// take names the next file, which is of a time, and is the oldest's place in a ring.
+// next returns the path of the next file, which begins at a time. In a ring it is the path of the
+// oldest.
 func (t *rotation) next(number int, at time.Time) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,13 +61,13 @@ func (t *rotation) next(number int, at time.Time) string {
 	return path
 }
 
-// ring reports whether the files are so many, over and over.
+// ring reports whether a fixed number of files is overwritten again and again.
 func (t *rotation) ring() bool { return t.Files > 0 && t.Size > 0 }
 
-// ends reports whether a file is the last one there is to be.
+// isLast reports whether the file of a number is the last one.
 func (t *rotation) isLast(number int) bool { return t.Files > 0 && t.Size == 0 && number >= t.Files }
 
-// name is what tcpdump calls the nth file of a time.
+// name is what tcpdump calls a file: the nth of a time.
 func (t *rotation) name(at time.Time, nth int) string {
 	path := t.path
 	if t.Every > 0 {
@@ -81,7 +83,7 @@ func (t *rotation) name(at time.Time, nth int) string {
 	return fmt.Sprintf("%s%0*d", path, digits, nth)
 }
 
-// list are the files that are there, oldest first.
+// list returns the files that exist, oldest first.
 func (t *rotation) list() []pcapng.Named {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -92,7 +94,7 @@ func (t *rotation) list() []pcapng.Named {
 	return slices.Clone(t.files)
 }
 
-// christen gives a prepared file its name. Only a regular file is replaced.
+// commitName gives a prepared file its final name. It replaces a regular file only.
 func (t *rotation) commitName(n names, next *Segment, at time.Time) (string, error) {
 	final := t.next(next.Number, at)
 	if err := n.dir.Regular(filepath.Base(final)); err != nil {
@@ -101,8 +103,8 @@ func (t *rotation) commitName(n names, next *Segment, at time.Time) (string, err
 	return final, n.rename(next.preparedPath, final)
 }
 
-// begin looks at the first file's name before a capture begins, and removes files that others, which were killed, had
-// prepared and not used.
+// open checks the path of the first file, and removes files that killed processes prepared and did
+// not use.
 func (t *rotation) open(n names) error {
 	if strings.Contains(filepath.Dir(t.path), "%") && t.Every > 0 {
 		return fmt.Errorf("%s: only the file's name may have a time in it, not its directory's", t.path)
@@ -113,7 +115,7 @@ func (t *rotation) open(n names) error {
 	return n.removeStale(t.path)
 }
 
-// removeLeft removes the files that others, which were killed, had prepared for a path and not used.
+// removeStale removes the files that killed processes prepared for a path and did not use.
 func (n names) removeStale(path string) error {
 	dir, base := filepath.Split(path)
 	entries, err := os.ReadDir(dir)
@@ -130,11 +132,11 @@ func (n names) removeStale(path string) error {
 	return nil
 }
 
-// removeUnused removes a prepared file that nobody writes and nothing was captured into.
+// removeUnused removes a prepared file that nobody writes and that has no packets.
 func (n names) removeUnused(name string) error {
 	f, err := n.open(name, os.O_RDWR)
 	if err != nil {
-		return nil // it is somebody else's
+		return nil // not ours to open
 	}
 	defer f.Close()
 	if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {

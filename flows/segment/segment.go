@@ -16,37 +16,38 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// maxOpen is how many segments of a flow are with the disk at once: the current one and those that are full and not durable yet.
+// MaxOpen is how many segments of a flow are open for writing at once: the current one and full
+// ones that are not durable yet.
 const MaxOpen = 16
 
-// segment is one capture file, or one slot of a ring on a device. The worker has it from taking until retiring it;
-// before and after, the store's goroutines have it.
+// Segment is one capture file, or one slot of a ring. The worker owns it from Acquire to Retire,
+// and the manager before and after. The exported fields are the worker's to change.
 type Segment struct {
-	preparedPath string // as prepared
+	preparedPath string // before it has its final name
 	Number       int
 	Target       *nvme.Target
 	id           pcapng.SegmentID
 	align        uint32
 	size         uint64
-	softLimit    uint64 // bytes beyond which no second batch goes; 0: size
-	Base         uint64 // where it begins in the target
-	firstPacket  uint64 // number of the first packet of the run, on a ring
+	softLimit    uint64 // only the first batch may end beyond it; 0: size
+	Base         uint64 // offset in the target
+	firstPacket  uint64 // number of the run's first packet, in a ring
 
 	Index     uint32 // of the target in the flow's queue
-	Before    uint64 // packets of the flow in front of the segment's first
-	Next      uint64 // offset of the next batch, from the base
+	Before    uint64 // packets of the flow before the segment's first
+	Next      uint64 // offset of the next batch from Base
 	Sequence  uint64 // of the last batch
 	Opened    time.Time
-	Reached   atomic.Uint64          // next, for who grows the file
-	allowed   atomic.Uint64          // how far it may be written, by who grows it
-	growing   sync.Mutex             // held while the file is grown; guards finished
-	sealed    bool                   // the file grows no more
-	Last      Position               // the flow's last batch, once no more will come here
-	Damaged   bool                   // some of its batches did not reach the disk
-	finalPath atomic.Pointer[string] // its path once it is in use; nil: not renamed yet
+	Reached   atomic.Uint64          // copy of Next for preallocate
+	allowed   atomic.Uint64          // offset up to which preallocate lets the worker write
+	growing   sync.Mutex             // guards sealed; held while the file is extended
+	sealed    bool                   // the file may not be extended any more
+	Last      Position               // behind the segment's last batch, once it is full
+	Damaged   bool                   // batches are missing: recover it instead of sealing it
+	finalPath atomic.Pointer[string] // nil: not renamed yet
 }
 
-// name is the path it can be found at.
+// Path is the segment's present path. Any goroutine may call it.
 func (s *Segment) Path() string {
 	if p := s.finalPath.Load(); p != nil {
 		return *p
@@ -54,11 +55,10 @@ func (s *Segment) Path() string {
 	return s.preparedPath
 }
 
-// named reports whether its name is final and durable.
+// NameDurable reports whether the segment has its final name, durably. Any goroutine may call it.
 func (s *Segment) NameDurable() bool { return s.finalPath.Load() != nil }
 
-// takes reports whether a batch of n bytes fits, and the mark that ends the
-// segment behind it.
+// Fits reports whether a batch of n bytes and the end marker behind it fit.
 func (s *Segment) Fits(n uint64) bool {
 	limit := s.size
 	if s.Unbounded() {
@@ -69,15 +69,17 @@ func (s *Segment) Fits(n uint64) bool {
 	return s.Next+n+uint64(s.align) <= limit
 }
 
-// grows reports whether it has no size of its own.
+// Unbounded reports whether the segment has no fixed size.
 func (s *Segment) Unbounded() bool { return s.size == unboundedSize }
 
-// safe reports whether all its batches are durable and its name is.
+// Durable reports whether all batches and the name are durable, where the flow is durable up to a
+// position.
 func (s *Segment) Durable(durable Position) bool {
 	return durable.Number >= s.Last.Number && s.NameDurable()
 }
 
-// batch describes the next batch, which packets of the flow are in front of.
+// Batch describes the next batch. durable is the offset up to which the segment is durable, and
+// packets are those of the flow before the batch.
 func (s *Segment) Batch(durable, packets uint64) pcapng.Batch {
 	return pcapng.Batch{
 		Segment: s.id, Align: s.align, Sequence: s.Sequence + 1,
@@ -85,7 +87,7 @@ func (s *Segment) Batch(durable, packets uint64) pcapng.Batch {
 	}
 }
 
-// newSegmentID draws a random id.
+// newSegmentID draws a random ID.
 func newSegmentID() (id pcapng.SegmentID, err error) {
 	if _, err = rand.Read(id[:]); err != nil {
 		err = fmt.Errorf("draw a segment id: %w", err)
@@ -93,16 +95,17 @@ func newSegmentID() (id pcapng.SegmentID, err error) {
 	return id, err
 }
 
-// mark is a place in a flow's output: behind a batch.
+// Position is a position in a flow's output: the end of a batch.
 type Position struct {
-	Number  uint64   // of the batch, 1 for the flow's first
-	Packets uint64   // packets of the flow up to here
-	Bytes   uint64   // their bytes
-	Newest  uint64   // time of the latest of them, in nanoseconds since the epoch
-	Segment *Segment // the file it lies in
-	End     uint64   // offset in it behind the batch
+	Number  uint64   // of the batch; the flow's first is 1
+	Packets uint64   // of the flow up to here
+	Bytes   uint64   // of those packets
+	Newest  uint64   // time of the newest of them, in nanoseconds since 1970
+	Segment *Segment // that holds the batch; nil: a stream
+	End     uint64   // offset in the segment behind the batch
 }
 
+// Status converts the position for the flow's status.
 func (m Position) Status() status.Position {
 	at := status.Position{Packets: m.Packets, Bytes: m.Bytes, Offset: m.End}
 	if m.Segment != nil {
@@ -112,16 +115,16 @@ func (m Position) Status() status.Position {
 	return at
 }
 
-// ErrInUse says that another process writes a file: its capture must neither be
-// mended nor replaced.
+// ErrInUse is matched when another process writes a file. Its capture must be neither recovered nor
+// replaced.
 var ErrInUse = errors.New("another process writes it")
 
-// letGo is how long the kernel may take to close the files of a process that was
-// killed: those of an io_uring outlive it a while. Tests shorten it.
+// lockTimeout is how long the kernel may take to close the files of a killed process. Files of an
+// io_uring stay open for a while. Tests shorten it.
 var lockTimeout = 5 * time.Second
 
-// hold locks an open file for as long as it is open, so that no other unifiedd
-// mends or replaces it meanwhile. A file system without locks has none.
+// lockFile locks an open file until it is closed, so that no other daemon recovers or replaces it.
+// File systems without locks give no protection.
 func lockFile(fd int) error {
 	for end := time.Now().Add(lockTimeout); ; time.Sleep(10 * time.Millisecond) {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
@@ -135,12 +138,11 @@ func lockFile(fd int) error {
 	}
 }
 
-// reopen opens the file of a segment once more, without direct I/O.
+// reopenBuffered opens the segment's file again without direct I/O.
 func (s *Segment) reopenBuffered() (*os.File, error) { return reopenBuffered(s.Target) }
 
-// reopen opens a target once more, without direct I/O; instead of an NVMe node, its
-// block device. It goes by what is open and not by the name, under which there may be
-// another file by now.
+// reopenBuffered opens a target again without direct I/O. For an NVMe character device it opens the
+// block device. It goes by the open descriptor, since the path may name another file by now.
 func reopenBuffered(t *nvme.Target) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", t.BlockFD()), unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -149,7 +151,7 @@ func reopenBuffered(t *nvme.Target) (*os.File, error) {
 	return os.NewFile(uintptr(fd), t.Path()), nil
 }
 
-// writeHead writes what a segment begins with and waits until it is durable.
+// writeHead writes the head of a segment durably.
 func (s *Segment) writeHead(head []byte) error {
 	f, err := s.reopenBuffered()
 	if err != nil {
@@ -159,7 +161,7 @@ func (s *Segment) writeHead(head []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// removed reports whether a file has no name any more.
+// isRemoved reports whether a file has no name any more.
 func isRemoved(f *os.File) bool {
 	var st unix.Stat_t
 	return unix.Fstat(int(f.Fd()), &st) == nil && st.Nlink == 0

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// usage says what the segments of a run that is open hold, or held when last the disk answered in time. The time of the newest packet written is
-// the caller's. It may be called from any goroutine.
+// usage returns what the segments of an open run hold, as of when the disk last answered in time.
+// newest returns the time of the newest packet written. Any goroutine may call it.
 func (s *Manager) usage(newest func() uint64) (*status.Usage, error) {
 	if s.to.Exact {
 		return nil, nil
@@ -23,7 +23,7 @@ func (s *Manager) usage(newest func() uint64) (*status.Usage, error) {
 	return s.usageCache.take(func() (*status.Usage, error) { return s.readUsage(newest()) })
 }
 
-// lookAtSegments reads little of the disk.
+// readUsage reads a few blocks of the disk.
 func (s *Manager) readUsage(newest uint64) (*status.Usage, error) {
 	h, err := &status.Usage{Unreadable: s.unreadable}, error(nil)
 	if s.ring != nil {
@@ -35,8 +35,9 @@ func (s *Manager) readUsage(newest uint64) (*status.Usage, error) {
 	return h, err
 }
 
-// Observe adds what is known of the segments to a flow's status. newest returns the time of the newest packet written, in nanoseconds since 1970.
-// Any goroutine may call it.
+// Observe adds the segments to a flow's status. newest returns the time of the newest packet
+// written, in nanoseconds since 1970. Any goroutine may call it. It waits for the disk for
+// statTimeout at most.
 func (s *Manager) Observe(to *status.Flow, newest func() uint64) (err error) {
 	to.Removed, to.Floor, to.Segments = s.removed.status(), s.space.status(), s.acquired.Load()
 	if s.indexer != nil {
@@ -48,20 +49,19 @@ func (s *Manager) Observe(to *status.Flow, newest func() uint64) (err error) {
 	return nil
 }
 
-// view is what was seen of the disk last. Looking may take as long as the disk does to
-// answer, and who asks for the status must not wait for one that hangs.
+// usageCache is the last result of readUsage. A disk that hangs must not block the status.
 type usageCache struct {
 	mu      sync.Mutex
 	usage   *status.Usage
 	err     error
-	reading chan struct{} // closed when who looks is done; nil: nobody does
-	ended   bool          // nobody may look any more
+	reading chan struct{} // closed when the reader is done; nil: none runs
+	ended   bool          // no reader may start
 }
 
-// lookLimit is how long to wait for the disk.
+// statTimeout is how long status waits for the disk.
 const statTimeout = 200 * time.Millisecond
 
-// take has somebody look, unless somebody does, and waits a while for what is seen.
+// take starts a reader unless one runs, waits for it for a while and returns the last result.
 func (v *usageCache) take(look func() (*status.Usage, error)) (*status.Usage, error) {
 	select {
 	case <-v.start(look):
@@ -72,7 +72,7 @@ func (v *usageCache) take(look func() (*status.Usage, error)) (*status.Usage, er
 	return v.usage, v.err
 }
 
-// begin returns what is closed when somebody has looked.
+// start starts a reader unless one runs. The channel is closed when it is done.
 func (v *usageCache) start(look func() (*status.Usage, error)) <-chan struct{} {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -88,7 +88,7 @@ func (v *usageCache) start(look func() (*status.Usage, error)) <-chan struct{} {
 	return v.reading
 }
 
-// end waits until nobody looks: the disk is about to be closed.
+// end waits for the reader and lets no other start. The disk can be closed then.
 func (v *usageCache) end() {
 	v.mu.Lock()
 	v.ended = true
@@ -108,7 +108,7 @@ func (v *usageCache) read(look func() (*status.Usage, error)) {
 	v.reading = nil
 }
 
-// instant is a time in nanoseconds since the epoch; nil for zero.
+// instant converts nanoseconds since 1970; nil for zero.
 func instant(ns uint64) *time.Time {
 	if ns == 0 {
 		return nil
@@ -117,7 +117,7 @@ func instant(ns uint64) *time.Time {
 	return &t
 }
 
-// filesHeld counts the files, and finds the first packet.
+// fileUsage counts the files and reads the time of the first packet.
 func (s *Manager) fileUsage(h *status.Usage) error {
 	found, err := s.names.list()
 	if err != nil {
@@ -125,13 +125,13 @@ func (s *Manager) fileUsage(h *status.Usage) error {
 	}
 	for _, e := range found {
 		var st unix.Stat_t
-		if e.Prepared || unix.Stat(e.Path, &st) != nil { // it was removed meanwhile
+		if e.Prepared || unix.Stat(e.Path, &st) != nil { // deleted since
 			continue
 		}
 		h.Segments++
 		h.Bytes += uint64(st.Blocks) * 512
 		if h.Oldest == nil {
-			t, _ := timesOf(e.Path, pcapng.FirstTime) // a file that cannot be read has none
+			t, _ := timesOf(e.Path, pcapng.FirstTime) // an unreadable file has no time
 			h.Oldest = instant(t.First)
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Manager) fileUsage(h *status.Usage) error {
 func (s *Manager) newestInFiles() uint64 {
 	found, err := s.names.list()
 	if err != nil {
-		return 0 // nothing depends on it
+		return 0 // the time is informative only
 	}
 	for i := len(found) - 1; i >= 0; i-- {
 		if t, err := timesOf(found[i].Path, pcapng.ReadTimes); err == nil && t.Last != 0 {
@@ -165,8 +165,8 @@ func timesOf(path string, read func(io.ReaderAt, int64) (pcapng.Times, error)) (
 	return read(f, size)
 }
 
-// held describes the ring, of which a run has taken so many segments, and finds the
-// first packet. What was in a slot is gone once the slot is prepared again.
+// usage describes the ring of a run that acquired so many segments. A slot's old packets are gone
+// once it is prepared again.
 func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
 	begun, oldest := d.prepared.Load(), uint64(0)
 	h.Ring = &status.Ring{Slots: d.Slots, SegmentBytes: d.Size}
@@ -180,7 +180,7 @@ func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
 		if oldest == 0 {
 			oldest, err = d.firstTime(g)
 		}
-		if err != nil && !errors.Is(err, os.ErrClosed) { // the flow has ended meanwhile
+		if err != nil && !errors.Is(err, os.ErrClosed) { // closed: the flow has ended since
 			return err
 		}
 	}
@@ -188,7 +188,7 @@ func (d *ringDevice) usage(h *status.Usage, taken uint64) (err error) {
 	return nil
 }
 
-// begin is the time of the first packet of a generation, read once.
+// firstTime is the time of a generation's first packet. It is read once.
 func (d *ringDevice) firstTime(generation uint64) (ns uint64, err error) {
 	d.oldest.Lock()
 	defer d.oldest.Unlock()
@@ -201,8 +201,7 @@ func (d *ringDevice) firstTime(generation uint64) (ns uint64, err error) {
 	return ns, err
 }
 
-// generations are those of earlier runs and of this one, which has taken so many
-// segments.
+// generations are those of earlier runs and of this one, which acquired so many segments.
 func (d *ringDevice) generations(taken uint64) []uint64 {
 	all := d.earlier[:len(d.earlier):len(d.earlier)]
 	for g := d.first; g < d.first+taken; g++ {
@@ -211,7 +210,7 @@ func (d *ringDevice) generations(taken uint64) []uint64 {
 	return all
 }
 
-// newest is the time of the last packet of the segments found, which are complete.
+// newestTime is the time of the last packet of the earlier segments, which are complete.
 func (d *ringDevice) newestTime() (ns uint64, err error) {
 	d.dropCaches()
 	for i := len(d.earlier) - 1; i >= 0 && ns == 0 && err == nil; i-- {
