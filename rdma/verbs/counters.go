@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"time"
 )
 
 // Counter is one of a port's counters, by the kernel's name for it
@@ -20,8 +21,7 @@ type Counter struct {
 
 // ReadCounters reads the counters of a port, sorted by name, those all ports have
 // first. Those that the device lacks are left out. It allocates, and reads a file for each.
-// The kernel asks a device for its own at most every 10 ms, unless hw_counters/lifespan says
-// another number of milliseconds: until then it answers with what it was told before.
+// The kernel caches a device's own counters: see [CountersLifespan].
 func ReadCounters(device string, port uint8) ([]Counter, error) {
 	dir, err := portDir(device, port)
 	if err != nil {
@@ -36,6 +36,21 @@ func ReadCounters(device string, port uint8) ([]Counter, error) {
 		return nil, fmt.Errorf("read the counters of port %d of %s: %w", port, device, err)
 	}
 	return append(common, own...), nil
+}
+
+// CountersLifespan is how long the kernel answers with the hardware counters that it read from a port
+// before (hw_counters/lifespan, 10 ms by default). Wait that long to count what was just sent. It is 0
+// for a device without such counters.
+func CountersLifespan(device string, port uint8) (time.Duration, error) {
+	dir, err := portDir(device, port)
+	if err != nil {
+		return 0, err
+	}
+	ms, err := strconv.ParseUint(read(dir, "hw_counters", "lifespan"), 10, 16)
+	if err != nil {
+		return 0, nil
+	}
+	return time.Duration(ms) * time.Millisecond, nil
 }
 
 // PortID names a port of a device.

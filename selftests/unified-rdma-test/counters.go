@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
@@ -25,6 +26,11 @@ func (s *session) readCounts() (counts, error) {
 		}
 		return c, nil
 	}
+	lifespan, err := verbs.CountersLifespan(s.options.device, 1)
+	if err != nil {
+		return c, err
+	}
+	time.Sleep(lifespan) // the kernel has cached them since before a short test
 	all, err := verbs.ReadCounters(s.options.device, 1)
 	for _, one := range all {
 		c[one.Name] = one.Value
