@@ -3,6 +3,7 @@ package flows
 import (
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
@@ -23,11 +24,11 @@ func (c *crowd) took(all bool) bool {
 
 // deadline is when to try again: what peers have room for makes their descriptors
 // readable, and time that passes does not.
-func (c *crowd) deadline(now time.Time) time.Time {
+func (c *crowd) Deadline(now time.Time) time.Time {
 	if c.stuck {
 		return now.Add(time.Millisecond)
 	}
-	return now.Add(longest)
+	return now.Add(worker.MaxWait)
 }
 
 // There is no disk.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
@@ -39,7 +40,7 @@ type Daemon struct {
 	options Options
 	region  *umem.Region
 	placed  placed
-	workers []*Worker
+	workers []*worker.Worker
 	devices *rdmaDevices
 	nets    openInterfaces
 	secret  *connect.Credentials // of RDMA connections; nil: they are plain
@@ -120,7 +121,7 @@ func pageSize(p config.Pages) umem.PageSize {
 
 func (d *Daemon) startWorkers(undo *cleanup) error {
 	for _, c := range d.config.Workers {
-		w, err := newWorker(c, d.config.Region.Node)
+		w, err := worker.New(c, d.config.Region.Node)
 		if err != nil {
 			return err
 		}
@@ -130,9 +131,9 @@ func (d *Daemon) startWorkers(undo *cleanup) error {
 	return nil
 }
 
-func (d *Daemon) worker(name string) *Worker {
+func (d *Daemon) worker(name string) *worker.Worker {
 	for _, w := range d.workers {
-		if w.config.Name == name {
+		if w.Config().Name == name {
 			return w
 		}
 	}

@@ -3,6 +3,7 @@ package flows
 import (
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -57,4 +58,4 @@ func (*discard) trouble() error                   { return nil }
 func (*discard) diagnose(err error) error         { return err }
 func (*discard) pending() int                     { return 0 }
 func (*discard) shut() error                      { return nil }
-func (*discard) deadline(now time.Time) time.Time { return now.Add(longest) }
+func (*discard) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -17,7 +18,7 @@ import (
 type Flow struct {
 	config  config.Flow // its filter may be another: written with starting and mu held, read with one of them; see settings
 	region  *umem.Region
-	worker  *Worker
+	worker  *worker.Worker
 	devices *rdmaDevices
 	share   func() sharing // its part of what flows share, as it is now
 	node    int            // NUMA node of the region
@@ -81,7 +82,7 @@ func (f *Flow) Start() error {
 
 // launch hands an opened run to the worker and lets packets in.
 func (f *Flow) launch(r run) error {
-	if err := f.worker.Do(func() error { f.worker.add(r); return nil }); err != nil {
+	if err := f.worker.Add(r); err != nil {
 		return errors.Join(err, r.close())
 	}
 	if err := r.begin(); err != nil {
@@ -141,6 +142,6 @@ func (f *Flow) setState(s State, err error) {
 
 // release takes a run off its worker and closes everything.
 func (f *Flow) release(r run) error {
-	err := f.worker.Do(func() error { f.worker.remove(r); return nil })
+	err := f.worker.Remove(r)
 	return errors.Join(err, f.shut(r), r.close())
 }

@@ -34,7 +34,7 @@ func TestGathers(t *testing.T) {
 		}
 		now := time.Now()
 		l.opened = now
-		if waits := l.deadline(now).After(now); waits != one.want {
+		if waits := l.Deadline(now).After(now); waits != one.want {
 			t.Errorf("%+v: the worker waits: %v", one, waits)
 		}
 		if l.disk.track.complete(1); one.writing && one.flushed && l.gathers() {

@@ -3,10 +3,11 @@ package flows
 import (
 	"encoding/binary"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"sync/atomic"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -164,11 +165,11 @@ func (g *generator) traffic() (packets, bytes uint64) {
 }
 
 // deadline is when the next packet's time comes.
-func (g *generator) deadline(now time.Time) time.Time {
+func (g *generator) Deadline(now time.Time) time.Time {
 	begun := g.begun.Load()
 	switch {
 	case begun == 0 || g.ending.Load() || g.done():
-		return now.Add(longest)
+		return now.Add(worker.MaxWait)
 	case g.rate == 0:
 		return now.Add(time.Millisecond)
 	}

@@ -65,7 +65,7 @@ func (b *bench) end(t testing.TB) {
 		t.Error(err)
 	}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		b.poll(time.Now())
+		b.Poll(time.Now())
 		if done, err := b.sink.close(time.Now()); done || err != nil {
 			break
 		}
@@ -100,7 +100,7 @@ func TestPollAllocatesNothing(t *testing.T) {
 					}
 				}
 				for range 4 {
-					b.poll(time.Now())
+					b.Poll(time.Now())
 				}
 			}
 			for range 200 { // the first segment is taken, every slice has grown
@@ -142,7 +142,7 @@ func benchmarkCapture(b *testing.B, layout string, size int) {
 			}
 		}
 		begin := time.Now()
-		for x.poll(time.Now()) {
+		for x.Poll(time.Now()) {
 		}
 		spent += time.Since(begin)
 	}

@@ -118,7 +118,7 @@ func (b *inbox) check() (waits, ends error) {
 	return b.device.check()
 }
 
-func (b *inbox) fds(dst []unix.PollFd) []unix.PollFd {
+func (b *inbox) FDs(dst []unix.PollFd) []unix.PollFd {
 	if fd := b.receiver.FD(); fd >= 0 {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}

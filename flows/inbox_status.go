@@ -3,6 +3,7 @@ package flows
 import (
 	"fmt"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
@@ -16,7 +17,7 @@ func (b *inbox) observe(s *FlowStatus) {
 	st := b.receiver.Stats()
 	r := &ReceivesStatus{
 		Device: b.device.name, Listen: b.listener.Addr().String(), TLS: b.secure, Connected: st.Connected, Broken: st.Failed,
-		Replays: st.Replays, Method: string(b.method), Posted: st.Posted, Granted: st.Granted, Grants: st.Grants, Refused: refusedBy(st.Refused), Handshakes: handshakes(b.listener),
+		Replays: st.Replays, Method: string(b.method), Posted: st.Posted, Granted: st.Granted, Grants: st.Grants, Refused: status.RefusedBy(st.Refused), Handshakes: handshakes(b.listener),
 	}
 	for i := range st.Sessions {
 		r.Clients = append(r.Clients, clientStatus(&st.Sessions[i]))

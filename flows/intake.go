@@ -159,7 +159,7 @@ func (n *intake) kick() {
 	}
 }
 
-func (n *intake) fds(dst []unix.PollFd) []unix.PollFd {
+func (n *intake) FDs(dst []unix.PollFd) []unix.PollFd {
 	for i := range n.sources {
 		dst = append(dst, unix.PollFd{Fd: int32(n.sources[i].port.FD()), Events: unix.POLLIN})
 	}

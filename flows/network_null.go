@@ -45,7 +45,7 @@ func openNetworkNull(o *opening) (*networkNull, error) {
 }
 
 // poll is one round.
-func (n *networkNull) poll(now time.Time) (more bool) {
+func (n *networkNull) Poll(now time.Time) (more bool) {
 	if n.failed.Load() == nil {
 		more = n.receive(n, n.below(n.away(), now), now)
 	}
@@ -55,7 +55,7 @@ func (n *networkNull) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (n *networkNull) fds(dst []unix.PollFd) []unix.PollFd { return n.intake.fds(dst) }
+func (n *networkNull) FDs(dst []unix.PollFd) []unix.PollFd { return n.intake.FDs(dst) }
 
 func (n *networkNull) check(time.Time) (waits, ends error) {
 	err := n.checkNet()

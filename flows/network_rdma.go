@@ -28,7 +28,7 @@ type networkRDMA struct {
 }
 
 // poll is one round.
-func (n *networkRDMA) poll(now time.Time) (more bool) {
+func (n *networkRDMA) Poll(now time.Time) (more bool) {
 	n.stuck = false
 	n.note(n.fan.Poll(now))
 	n.free(n.spare)
@@ -42,12 +42,12 @@ func (n *networkRDMA) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (n *networkRDMA) fds(dst []unix.PollFd) []unix.PollFd {
-	dst = n.outbox.fds(dst)
+func (n *networkRDMA) FDs(dst []unix.PollFd) []unix.PollFd {
+	dst = n.outbox.FDs(dst)
 	if n.stuck || n.closed {
 		return dst // packets that wait are no news
 	}
-	return n.intake.fds(dst)
+	return n.intake.FDs(dst)
 }
 
 func (n *networkRDMA) begin() error {

@@ -4,10 +4,11 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
-	"golang.org/x/sys/unix"
 )
 
 // networkStorage takes packets from the queues of one interface to a sink:
@@ -27,7 +28,7 @@ type networkStorage struct {
 }
 
 // poll is one round.
-func (n *networkStorage) poll(now time.Time) (more bool) {
+func (n *networkStorage) Poll(now time.Time) (more bool) {
 	n.settle(now)
 	if n.failed.Load() == nil {
 		open := n.below(n.intake.away()+n.writer.away(), now)
@@ -41,12 +42,12 @@ func (n *networkStorage) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (n *networkStorage) fds(dst []unix.PollFd) []unix.PollFd {
-	dst = n.writer.fds(dst)
+func (n *networkStorage) FDs(dst []unix.PollFd) []unix.PollFd {
+	dst = n.writer.FDs(dst)
 	if n.stuck || n.closed {
 		return dst // packets that wait are no news
 	}
-	return n.intake.fds(dst)
+	return n.intake.FDs(dst)
 }
 
 // check also has statistics written.

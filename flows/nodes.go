@@ -5,17 +5,11 @@ import (
 	"path/filepath"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/umem"
 )
-
-// known is a node for a status, which leaves out what is not known.
-func known(node int) *int {
-	if node == numa.Unknown {
-		return nil
-	}
-	return &node
-}
 
 // placed is where a region lies: bytes by node, and the node where all of it does.
 type placed struct {
@@ -40,11 +34,11 @@ func locate(r *umem.Region) placed {
 
 // fillNodes says on which NUMA nodes the ends of the flow are, and what is far from the
 // region.
-func fillNodes(s *FlowStatus, card, disk int, w *Worker, region int) {
-	s.CardNode, s.DiskNode, s.Far = known(card), known(disk), nil
+func fillNodes(s *FlowStatus, card, disk int, w *worker.Worker, region int) {
+	s.CardNode, s.DiskNode, s.Far = status.Node(card), status.Node(disk), nil
 	far(s, "the card "+s.From, card, region)
 	far(s, "the disk under "+s.To, disk, region)
-	far(s, "worker "+w.config.Name, w.Node(), region)
+	far(s, "worker "+w.Config().Name, w.Node(), region)
 }
 
 // far notes what is on another node than the region.

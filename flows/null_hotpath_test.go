@@ -36,7 +36,7 @@ func TestNullAllocatesNothing(t *testing.T) {
 			defer func() {
 				_ = r.halt()
 				for done := false; !done && r.fault() == nil; time.Sleep(time.Millisecond) {
-					r.poll(time.Now())
+					r.Poll(time.Now())
 					if done, err = r.finish(time.Now(), 0); err != nil {
 						t.Error(err)
 					}
@@ -55,7 +55,7 @@ func TestNullAllocatesNothing(t *testing.T) {
 			round := func() { // of the flow, as many as it takes
 				until += 64
 				for n := uint64(0); n < until && r.fault() == nil; n, _ = r.traffic() {
-					r.poll(time.Now())
+					r.Poll(time.Now())
 				}
 			}
 			for range 100 { // the first segment is taken, every slice has grown

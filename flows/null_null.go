@@ -35,15 +35,15 @@ func openNullNull(o *opening) (*nullNull, error) {
 }
 
 // poll is one round.
-func (n *nullNull) poll(now time.Time) (more bool) {
+func (n *nullNull) Poll(now time.Time) (more bool) {
 	more = n.generate(n, n.below(n.away(), now), now)
 	n.book.Publish()
 	return more
 }
 
-func (n *nullNull) fds(dst []unix.PollFd) []unix.PollFd { return dst }
+func (n *nullNull) FDs(dst []unix.PollFd) []unix.PollFd { return dst }
 
-func (n *nullNull) deadline(now time.Time) time.Time { return n.generator.deadline(now) }
+func (n *nullNull) Deadline(now time.Time) time.Time { return n.generator.Deadline(now) }
 
 func (n *nullNull) check(time.Time) (waits, ends error) { return nil, nil }
 

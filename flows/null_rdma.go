@@ -43,7 +43,7 @@ func openNullRDMA(o *opening) (*nullRDMA, error) {
 }
 
 // poll is one round.
-func (n *nullRDMA) poll(now time.Time) (more bool) {
+func (n *nullRDMA) Poll(now time.Time) (more bool) {
 	n.stuck = false
 	n.note(n.fan.Poll(now))
 	n.free(n.spare)
@@ -55,10 +55,10 @@ func (n *nullRDMA) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (n *nullRDMA) fds(dst []unix.PollFd) []unix.PollFd { return n.outbox.fds(dst) }
+func (n *nullRDMA) FDs(dst []unix.PollFd) []unix.PollFd { return n.outbox.FDs(dst) }
 
-func (n *nullRDMA) deadline(now time.Time) time.Time {
-	return earlier(n.generator.deadline(now), n.crowd.deadline(now))
+func (n *nullRDMA) Deadline(now time.Time) time.Time {
+	return earlier(n.generator.Deadline(now), n.crowd.Deadline(now))
 }
 
 func (n *nullRDMA) begin() error {

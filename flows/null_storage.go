@@ -45,7 +45,7 @@ func openNullStorage(o *opening) (*nullStorage, error) {
 }
 
 // poll is one round.
-func (n *nullStorage) poll(now time.Time) (more bool) {
+func (n *nullStorage) Poll(now time.Time) (more bool) {
 	n.settle(now)
 	if n.failed.Load() == nil {
 		open := n.below(n.generator.away()+n.writer.away(), now)
@@ -57,10 +57,10 @@ func (n *nullStorage) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (n *nullStorage) fds(dst []unix.PollFd) []unix.PollFd { return n.writer.fds(dst) }
+func (n *nullStorage) FDs(dst []unix.PollFd) []unix.PollFd { return n.writer.FDs(dst) }
 
-func (n *nullStorage) deadline(now time.Time) time.Time {
-	return earlier(n.generator.deadline(now), n.writer.deadline(now))
+func (n *nullStorage) Deadline(now time.Time) time.Time {
+	return earlier(n.generator.Deadline(now), n.writer.Deadline(now))
 }
 
 func (n *nullStorage) check(now time.Time) (waits, ends error) { return n.look(now), nil }

@@ -53,7 +53,7 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
 		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Forgotten: c.forgotten, Resume: c.resume, Origins: c.origins,
 		Participants: participants, Joins: c.joins,
-		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
+		Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log,
 	})
 	if err != nil {
 		return err

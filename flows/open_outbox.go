@@ -44,7 +44,7 @@ func (b *outbox) openSender(o *opening, p config.Peer, longest uint32, frames, q
 	return stream.OpenSender(stream.SenderConfig{
 		Name: "flow " + o.flow.Name + ", peer " + p.Name, Endpoint: b.target.Endpoint, Worker: o.hands, Address: p.Address, Flow: p.Flow,
 		Connect: connect.Config{Credentials: o.shared.credentials}, Durability: durability, Participant: uint32(o.flow.To.Participant), Depth: queue, Method: stream.Method(o.flow.To.Method), Message: protocol.HeaderLen + longest, Frames: frames,
-		Events: o.worker.config.Wait == config.WaitPoll, Log: o.log, Times: &b.times,
+		Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log, Times: &b.times,
 	})
 }
 

@@ -55,7 +55,7 @@ func (s *storageNVMe) openServer(o *opening) (err error) {
 	}
 	s.server, err = target.Open(target.Config{
 		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
-		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
+		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log,
 		Subsystems: s.subsystems(to, s.volumes.all),
 	})
 	if err == nil {

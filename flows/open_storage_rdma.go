@@ -42,7 +42,7 @@ func (s *storageRDMA) openServer(o *opening) (err error) {
 	s.server, err = blocks.Open(blocks.Config{
 		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Target: s.target, Flow: o.flow.Name,
 		Clients: to.Clients, Window: to.Window, Transfer: uint32(to.Transfer), Cache: uint64(to.Cache),
-		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: o.worker.config.Wait == config.WaitPoll, Log: o.log,
+		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log,
 	})
 	if err == nil {
 		o.undo.add(s.server.Close)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -15,7 +16,7 @@ import (
 type opening struct {
 	flow     config.Flow
 	region   *umem.Region
-	worker   *Worker
+	worker   *worker.Worker
 	devices  *rdmaDevices
 	shared   sharing
 	log      *slog.Logger

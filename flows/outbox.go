@@ -83,7 +83,7 @@ func (e *peerError) Error() string {
 	return text
 }
 
-func (b *outbox) fds(dst []unix.PollFd) []unix.PollFd { return b.fan.FDs(dst) }
+func (b *outbox) FDs(dst []unix.PollFd) []unix.PollFd { return b.fan.FDs(dst) }
 
 // give hands messages of whole frames to the fanout, one after the other, and returns how
 // many frames it took. Stamps are those of the frames.

@@ -66,13 +66,13 @@ func (s *station) newCollectorOf(t *testing.T, address string, write bool) *coll
 			t.Error(err)
 		}
 	})
-	if err := s.worker.Do(func() error { s.worker.add(c); return nil }); err != nil {
+	if err := s.worker.Add(c); err != nil {
 		t.Fatal(err)
 	}
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		serving.Wait()
-		err := s.worker.Do(func() error { s.worker.remove(c); return nil })
+		err := s.worker.Remove(c)
 		err = errors.Join(err, c.Receiver.Close(), c.listener.Close())
 		hands.Close()
 		if err := errors.Join(err, c.book.Close()); err != nil {
@@ -87,7 +87,7 @@ func (c *collector) address() string {
 	return fmt.Sprintf("127.0.0.1:%d", c.listener.Addr().(*net.TCPAddr).Port)
 }
 
-func (c *collector) poll(now time.Time) bool {
+func (c *collector) Poll(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	region := c.station.region
@@ -107,9 +107,9 @@ func (c *collector) poll(now time.Time) bool {
 	return false
 }
 
-func (c *collector) fds(dst []unix.PollFd) []unix.PollFd { return dst }
+func (c *collector) FDs(dst []unix.PollFd) []unix.PollFd { return dst }
 
-func (c *collector) deadline(now time.Time) time.Time { return now }
+func (c *collector) Deadline(now time.Time) time.Time { return now }
 
 func (c *collector) count() int {
 	c.mu.Lock()

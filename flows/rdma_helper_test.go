@@ -16,6 +16,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/providers"
@@ -39,7 +40,7 @@ type station struct {
 	lab      *lab
 	region   *umem.Region
 	endpoint *stream.Endpoint
-	worker   *Worker
+	worker   *worker.Worker
 }
 
 // newStation opens one. It uses ordinary pages, and has all frames back at the end.
@@ -80,7 +81,7 @@ func (l *lab) newStation(t *testing.T) *station {
 			t.Error(err)
 		}
 	})
-	s.worker, err = newWorker(config.Worker{Name: "station", Wait: config.WaitSleep, Sleep: 100 * time.Microsecond}, nil)
+	s.worker, err = worker.New(config.Worker{Name: "station", Wait: config.WaitSleep, Sleep: 100 * time.Microsecond}, nil)
 	must(err)
 	t.Cleanup(func() {
 		if err := s.worker.Close(); err != nil {
@@ -151,13 +152,13 @@ func (s *station) newClientAs(t *testing.T, who *connect.Credentials, number uin
 			}
 		})
 	})
-	if err := s.worker.Do(func() error { s.worker.add(c); return nil }); err != nil {
+	if err := s.worker.Add(c); err != nil {
 		t.Fatal(err)
 	}
 	c.stop = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
-		err := s.worker.Do(func() error { s.worker.remove(c); return nil })
+		err := s.worker.Remove(c)
 		err = errors.Join(err, c.Sender.Close())
 		c.hands.Give(c.frames)
 		c.hands.Close()
@@ -184,7 +185,7 @@ func record(number, which uint64, size int) []byte {
 func (c *client) size(which uint64) int { return c.sizes[which%uint64(len(c.sizes))] }
 
 // poll sends what is to be sent.
-func (c *client) poll(now time.Time) bool {
+func (c *client) Poll(now time.Time) bool {
 	_ = c.Sender.Poll(now)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -219,9 +220,9 @@ func (c *client) poll(now time.Time) bool {
 	return false
 }
 
-func (c *client) fds(dst []unix.PollFd) []unix.PollFd { return dst }
+func (c *client) FDs(dst []unix.PollFd) []unix.PollFd { return dst }
 
-func (c *client) deadline(now time.Time) time.Time { return now }
+func (c *client) Deadline(now time.Time) time.Time { return now }
 
 // send has the client send so many records more.
 func (c *client) send(n int) {

@@ -64,7 +64,7 @@ func (b *logBench) round() {
 	case f := <-b.commands:
 		f()
 	default:
-		b.poll(time.Now())
+		b.Poll(time.Now())
 	}
 }
 

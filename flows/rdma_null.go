@@ -43,7 +43,7 @@ func openRDMANull(o *opening) (*rdmaNull, error) {
 }
 
 // poll is one round.
-func (n *rdmaNull) poll(now time.Time) (more bool) {
+func (n *rdmaNull) Poll(now time.Time) (more bool) {
 	if n.failed.Load() == nil && n.below(n.frames(n.away()), now) {
 		more = n.receive(now)
 	}
@@ -68,7 +68,7 @@ func (n *rdmaNull) receive(now time.Time) bool {
 	return more
 }
 
-func (n *rdmaNull) fds(dst []unix.PollFd) []unix.PollFd { return n.inbox.fds(dst) }
+func (n *rdmaNull) FDs(dst []unix.PollFd) []unix.PollFd { return n.inbox.FDs(dst) }
 
 func (n *rdmaNull) begin() error { return n.inbox.begin() }
 

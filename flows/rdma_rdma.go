@@ -33,7 +33,7 @@ type rdmaRDMA struct {
 }
 
 // poll is one round.
-func (r *rdmaRDMA) poll(now time.Time) (more bool) {
+func (r *rdmaRDMA) Poll(now time.Time) (more bool) {
 	r.stuck = false
 	r.note(r.fan.Poll(now))
 	r.free(r.spare)
@@ -106,12 +106,12 @@ func (r *rdmaRDMA) acknowledged() uint64 {
 	}
 }
 
-func (r *rdmaRDMA) fds(dst []unix.PollFd) []unix.PollFd {
-	dst = r.outbox.fds(dst)
+func (r *rdmaRDMA) FDs(dst []unix.PollFd) []unix.PollFd {
+	dst = r.outbox.FDs(dst)
 	if r.closed {
 		return dst // messages that wait are no news
 	}
-	return r.inbox.fds(dst)
+	return r.inbox.FDs(dst)
 }
 
 func (r *rdmaRDMA) begin() error {

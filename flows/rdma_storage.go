@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -31,7 +32,7 @@ type rdmaStorage struct {
 }
 
 // poll is one round.
-func (l *rdmaStorage) poll(now time.Time) (more bool) {
+func (l *rdmaStorage) Poll(now time.Time) (more bool) {
 	l.settle(now)
 	if l.failed.Load() == nil {
 		open := l.below(l.frames(l.inbox.away()-l.count)+l.writer.away(), now)
@@ -93,11 +94,11 @@ func (l *rdmaStorage) gathers() bool {
 }
 
 // deadline leaves a batch that gathers to the disk's completion.
-func (l *rdmaStorage) deadline(now time.Time) time.Time {
+func (l *rdmaStorage) Deadline(now time.Time) time.Time {
 	if l.gathers() && !l.stuck {
-		return now.Add(longest)
+		return now.Add(worker.MaxWait)
 	}
-	return l.writer.deadline(now)
+	return l.writer.Deadline(now)
 }
 
 // safe is how many messages of this run are as safe as acknowledged ones are.
@@ -111,12 +112,12 @@ func (l *rdmaStorage) safe() uint64 {
 	return l.sink.progress().durable.Packets
 }
 
-func (l *rdmaStorage) fds(dst []unix.PollFd) []unix.PollFd {
-	dst = l.writer.fds(dst)
+func (l *rdmaStorage) FDs(dst []unix.PollFd) []unix.PollFd {
+	dst = l.writer.FDs(dst)
 	if l.closed {
 		return dst // messages that wait are no news
 	}
-	return l.inbox.fds(dst)
+	return l.inbox.FDs(dst)
 }
 
 func (l *rdmaStorage) check(now time.Time) (waits, ends error) {

@@ -27,7 +27,7 @@ func TestReplayAllocatesNothing(t *testing.T) {
 	defer func() {
 		_ = r.halt()
 		for done := false; !done && r.fault() == nil; time.Sleep(time.Millisecond) {
-			r.poll(time.Now())
+			r.Poll(time.Now())
 			if done, err = r.finish(time.Now(), 0); err != nil {
 				t.Error(err)
 			}
@@ -46,7 +46,7 @@ func TestReplayAllocatesNothing(t *testing.T) {
 	round := func() {
 		until += 64
 		for n := uint64(0); n < until && r.fault() == nil; n, _ = r.traffic() {
-			r.poll(time.Now())
+			r.Poll(time.Now())
 		}
 	}
 	for range 100 {

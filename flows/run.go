@@ -3,12 +3,14 @@ package flows
 import (
 	"log/slog"
 	"time"
+
+	"github.com/unifiedd/unifiedd/flows/worker"
 )
 
 // run is a flow of any kind that has been opened, as those see it who start it, watch it
 // and end it. poll and finish run on its worker's thread, all else beside that.
 type run interface {
-	pattern
+	worker.Poller
 	// note keeps the first error, after which nothing new is taken, and fault returns it.
 	note(err error)
 	fault() error

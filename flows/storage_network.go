@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -31,7 +32,7 @@ type storageNetwork struct {
 }
 
 // poll is one round.
-func (s *storageNetwork) poll(now time.Time) (more bool) {
+func (s *storageNetwork) Poll(now time.Time) (more bool) {
 	s.egress.reap(&s.reel)
 	s.note(s.reel.settle())
 	s.release()
@@ -64,14 +65,14 @@ func (s *storageNetwork) forward(now time.Time) bool {
 	return more
 }
 
-func (s *storageNetwork) fds(dst []unix.PollFd) []unix.PollFd {
+func (s *storageNetwork) FDs(dst []unix.PollFd) []unix.PollFd {
 	return append(dst, unix.PollFd{Fd: int32(s.queue.FD()), Events: unix.POLLIN})
 }
 
 // deadline is when the next packet is to leave, less what is not slept of that. The device says by nothing that it is done with
 // packets.
-func (s *storageNetwork) deadline(now time.Time) time.Time {
-	at := now.Add(longest)
+func (s *storageNetwork) Deadline(now time.Time) time.Time {
+	at := now.Add(worker.MaxWait)
 	if s.flying.Load() > 0 || !s.stopped.IsZero() {
 		at = now.Add(time.Millisecond)
 	}

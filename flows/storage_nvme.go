@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/target"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/umem"
@@ -38,7 +39,7 @@ type storageNVMe struct {
 }
 
 // poll is one round.
-func (s *storageNVMe) poll(now time.Time) (more bool) {
+func (s *storageNVMe) Poll(now time.Time) (more bool) {
 	if s.failed.Load() == nil {
 		var err error
 		more, err = s.server.Poll(now)
@@ -48,9 +49,9 @@ func (s *storageNVMe) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (s *storageNVMe) fds(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
+func (s *storageNVMe) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 
-func (s *storageNVMe) deadline(now time.Time) time.Time { return now.Add(longest) }
+func (s *storageNVMe) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // begin lets hosts connect.
 func (s *storageNVMe) begin() error {

@@ -8,6 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/blocks"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
@@ -33,7 +34,7 @@ type storageRDMA struct {
 }
 
 // poll is one round.
-func (s *storageRDMA) poll(now time.Time) (more bool) {
+func (s *storageRDMA) Poll(now time.Time) (more bool) {
 	if s.failed.Load() == nil {
 		var err error
 		more, err = s.server.Poll(now)
@@ -43,9 +44,9 @@ func (s *storageRDMA) poll(now time.Time) (more bool) {
 	return more
 }
 
-func (s *storageRDMA) fds(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
+func (s *storageRDMA) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 
-func (s *storageRDMA) deadline(now time.Time) time.Time { return now.Add(longest) }
+func (s *storageRDMA) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // begin lets clients connect.
 func (s *storageRDMA) begin() error {

@@ -4,7 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
-	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 func (s *storageRDMA) announce() []any {
@@ -22,10 +22,10 @@ func (s *storageRDMA) observe(to *FlowStatus) error {
 	b := &BlocksStatus{
 		Device: s.device.name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
 		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Retried: st.Retried, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
-		Refused: refusedBy(st.Refused), TurnedAway: refusedBy(st.TurnedAway), Handshakes: handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
+		Refused: status.RefusedBy(st.Refused), TurnedAway: status.RefusedBy(st.TurnedAway), Handshakes: handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
 	}
 	for _, c := range st.Clients {
-		b.Clients = append(b.Clients, ReaderStatus{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: refusedBy(c.Refused)})
+		b.Clients = append(b.Clients, ReaderStatus{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: status.RefusedBy(c.Refused)})
 	}
 	to.Blocks = b
 	to.KernelBytes["disk"] = st.Disk.Copied
@@ -38,13 +38,4 @@ func (s *storageRDMA) observe(to *FlowStatus) error {
 
 func cacheStatus(c blocks.Cache) CacheStatus {
 	return CacheStatus{Buffers: c.Buffers, Hits: c.Hits, Misses: c.Misses, Evictions: c.Evictions, Reads: c.Reads, BytesRead: c.BytesRead, Failed: c.Failed}
-}
-
-// refusedBy has every reason.
-func refusedBy(counted map[protocol.Reason]uint64) map[string]uint64 {
-	all := map[string]uint64{}
-	for _, why := range protocol.Reasons() {
-		all[why.String()] = counted[why]
-	}
-	return all
 }

@@ -118,7 +118,7 @@ func (f *Flow) drain(r run) error {
 			}
 		}
 		done := false
-		err := f.worker.Do(func() (err error) { done, err = r.finish(time.Now(), f.worker.rounds.Load()); return err })
+		err := f.worker.Do(func() (err error) { done, err = r.finish(time.Now(), f.worker.Rounds()); return err })
 		if err == nil {
 			err = r.fault()
 		}

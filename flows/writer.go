@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/umem"
@@ -139,7 +140,7 @@ func (w *writer) lastNotes(now time.Time) bool {
 	return w.notes.Load() == nil
 }
 
-func (w *writer) fds(dst []unix.PollFd) []unix.PollFd {
+func (w *writer) FDs(dst []unix.PollFd) []unix.PollFd {
 	if fd := w.sink.fd(); fd >= 0 {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
@@ -148,12 +149,12 @@ func (w *writer) fds(dst []unix.PollFd) []unix.PollFd {
 
 // deadline also is when to ask a sink again that could take no more: not all it
 // waits for makes its descriptor readable.
-func (w *writer) deadline(now time.Time) time.Time {
+func (w *writer) Deadline(now time.Time) time.Time {
 	switch {
 	case w.stuck:
 		return now.Add(time.Millisecond)
 	case w.opened.IsZero():
-		return now.Add(longest)
+		return now.Add(worker.MaxWait)
 	}
 	return w.opened.Add(w.flush)
 }

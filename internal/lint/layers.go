@@ -35,9 +35,10 @@ var layers = []layer{
 	{"rdma/providers", []string{"umem", "rdma", "rdma/verbs", "rdma/roce"}},
 	{"flows/config", []string{"umem", "bpf/filter"}},
 	{"flows/protocol", nil},
-	{"flows/status", []string{"flows/config"}},
+	{"flows/status", []string{"flows/config", "flows/protocol"}},
 	{"flows/journal", []string{"flows/protocol"}},
 	{"flows/stage", nil},
+	{"flows/worker", []string{"flows/config", "flows/status"}},
 	{"flows/segment", []string{"flows/config", "flows/status", "flows/journal", "nvme"}},
 	{"flows/layout", []string{"flows/status", "umem"}},
 	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect"}},
@@ -53,7 +54,7 @@ var layers = []layer{
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
-	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/segment", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
+	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )
 
 // inTests names what else the tests of a part may import: the real devices under it.

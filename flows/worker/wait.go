@@ -1,58 +1,59 @@
-package flows
+package worker
 
 import (
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows/config"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
 )
 
 // waiter is what a worker does when no flow has more to do.
 type waiter interface {
-	wait(ps []pattern)
+	wait(ps []Poller)
 }
 
 func newWaiter(c config.Worker, wake *eventfd) waiter {
 	switch c.Wait {
 	case config.WaitSpin:
-		return spin{}
+		return spinWaiter{}
 	case config.WaitPoll:
-		return &poll{wake: wake, set: make([]unix.PollFd, 0, 64)}
+		return &pollWaiter{wake: wake, set: make([]unix.PollFd, 0, 64)}
 	}
-	return sleep{unix.NsecToTimespec(c.Sleep.Nanoseconds())}
+	return sleepWaiter{unix.NsecToTimespec(c.Sleep.Nanoseconds())}
 }
 
 // spin looks again at once.
-type spin struct{}
+type spinWaiter struct{}
 
-func (spin) wait([]pattern) {}
+func (spinWaiter) wait([]Poller) {}
 
 // sleep sleeps a set time, so that packets are taken in batches and not one by
 // one as they come.
-type sleep struct{ time unix.Timespec }
+type sleepWaiter struct{ duration unix.Timespec }
 
 // wait keeps the Go scheduler's processor: handing it over and getting it back
 // costs more CPU than a nap of a fraction of a millisecond blocks others for, and
 // GOMAXPROCS leaves two processors to them.
-func (s sleep) wait([]pattern) { nap(&s.time) }
+func (s sleepWaiter) wait([]Poller) { rawSleep(&s.duration) }
 
 // poll sleeps until a device has something, a flow's deadline comes, or a command
 // is given.
-type poll struct {
+type pollWaiter struct {
 	wake *eventfd
 	set  []unix.PollFd
 }
 
 // longest is the most a poll waits, for flows that want to look at a clock.
-const longest = 100 * time.Millisecond
+const MaxWait = 100 * time.Millisecond
 
-func (p *poll) wait(ps []pattern) {
+func (p *pollWaiter) wait(ps []Poller) {
 	now := time.Now()
-	until := now.Add(longest)
+	until := now.Add(MaxWait)
 	p.set = append(p.set[:0], unix.PollFd{Fd: int32(p.wake.fd), Events: unix.POLLIN})
 	for _, one := range ps {
-		p.set = one.fds(p.set)
-		if d := one.deadline(now); d.Before(until) {
+		p.set = one.FDs(p.set)
+		if d := one.Deadline(now); d.Before(until) {
 			until = d
 		}
 	}

@@ -1,4 +1,4 @@
-package flows
+package worker
 
 import (
 	"errors"
@@ -12,21 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
 // pattern is one flow as its worker sees it. All methods run on the worker's
 // thread, and none of them blocks.
-type pattern interface {
+type Poller interface {
 	// poll moves what there is to move, and reports whether more is waiting
 	// already.
-	poll(now time.Time) (more bool)
+	Poll(now time.Time) (more bool)
 	// fds appends what to poll for when there is nothing to do.
-	fds(dst []unix.PollFd) []unix.PollFd
+	FDs(dst []unix.PollFd) []unix.PollFd
 	// deadline is when poll wants to be called again though no descriptor is
 	// readable.
-	deadline(now time.Time) time.Time
+	Deadline(now time.Time) time.Time
 }
 
 // Worker is one OS thread that polls its flows in turn. Nothing else runs on it.
@@ -38,11 +39,11 @@ type Worker struct {
 	commands chan func() // run between rounds
 	pending  atomic.Int32
 	wake     *eventfd
-	patterns []pattern       // the thread's own
+	pollers  []Poller        // the thread's own
 	rounds   counter.Counter // calls of all flows in turn
 	idle     counter.Counter // rounds after which it waited
-	away     absences
-	slice    timeSlice // the thread's own
+	stall    stalls
+	quantum  quantum // the thread's own
 
 	stopping atomic.Bool
 	done     chan struct{}
@@ -52,7 +53,7 @@ type Worker struct {
 
 // newWorker starts the thread. A worker that no CPU is set for stays on those of the node,
 // if there is one.
-func newWorker(c config.Worker, node *int) (*Worker, error) {
+func New(c config.Worker, node *int) (*Worker, error) {
 	wake, err := newEventfd()
 	if err != nil {
 		return nil, fmt.Errorf("start worker %s: %w", c.Name, err)
@@ -79,31 +80,31 @@ func (w *Worker) run(started chan<- error) {
 		return
 	}
 	started <- nil
-	w.away.attend(time.Now())
+	w.stall.restart(time.Now())
 	for set := time.Duration(0); !w.stopping.Load(); {
 		w.runCommands()
 		now := time.Now()
-		w.away.note(now, set)
-		w.slice.look(now)
+		w.stall.note(now, set)
+		w.quantum.begin(now)
 		if set = 0; w.round(now) || w.pending.Load() > 0 {
 			continue
 		}
 		w.idle.Add(1)
-		if w.slice.over() {
+		if w.quantum.expired() {
 			runtime.Gosched()
 		}
-		set = w.rest()
+		set = w.idleWait()
 	}
 }
 
 // rest waits until there may be something to do, and returns for how long that was to be at most, if it was for a set time.
-func (w *Worker) rest() (set time.Duration) {
-	w.wait.wait(w.patterns)
+func (w *Worker) idleWait() (set time.Duration) {
+	w.wait.wait(w.pollers)
 	switch w.config.Wait {
 	case config.WaitSleep:
 		return w.config.Sleep
 	case config.WaitPoll:
-		w.away.attend(time.Now())
+		w.stall.restart(time.Now())
 	}
 	return 0
 }
@@ -154,8 +155,8 @@ func (w *Worker) Node() int {
 
 // round polls each flow once.
 func (w *Worker) round(now time.Time) (more bool) {
-	for _, p := range w.patterns {
-		more = p.poll(now) || more
+	for _, p := range w.pollers {
+		more = p.Poll(now) || more
 	}
 	w.rounds.Add(1)
 	return more
@@ -188,13 +189,26 @@ func (w *Worker) Do(f func() error) error {
 	}
 }
 
-// add and remove change what the worker polls. They run on its thread.
-func (w *Worker) add(p pattern) { w.patterns = append(w.patterns, p) }
+// Config is the worker's configuration.
+func (w *Worker) Config() config.Worker { return w.config }
 
-func (w *Worker) remove(p pattern) {
-	for i, other := range w.patterns {
+// Rounds is how many rounds the worker has made.
+func (w *Worker) Rounds() uint64 { return w.rounds.Load() }
+
+// Add has the worker poll a flow from the next round on.
+func (w *Worker) Add(p Poller) error {
+	return w.Do(func() error { w.pollers = append(w.pollers, p); return nil })
+}
+
+// Remove ends that.
+func (w *Worker) Remove(p Poller) error {
+	return w.Do(func() error { w.remove(p); return nil })
+}
+
+func (w *Worker) remove(p Poller) {
+	for i, other := range w.pollers {
 		if other == p {
-			w.patterns = append(w.patterns[:i:i], w.patterns[i+1:]...)
+			w.pollers = append(w.pollers[:i:i], w.pollers[i+1:]...)
 			return
 		}
 	}
@@ -212,9 +226,9 @@ func (w *Worker) Close() error {
 }
 
 // Status is the worker's counters.
-func (w *Worker) Status() WorkerStatus {
-	return WorkerStatus{
-		Name: w.config.Name, CPU: w.config.CPU, Node: known(w.Node()), Wait: string(w.config.Wait),
-		Rounds: w.rounds.Load(), Idle: w.idle.Load(), Away: w.away.status(),
+func (w *Worker) Status() status.Worker {
+	return status.Worker{
+		Name: w.config.Name, CPU: w.config.CPU, Node: status.Node(w.Node()), Wait: string(w.config.Wait),
+		Rounds: w.rounds.Load(), Idle: w.idle.Load(), Away: w.stall.status(),
 	}
 }

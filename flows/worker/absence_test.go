@@ -1,35 +1,36 @@
-package flows
+package worker
 
 import (
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // TestAbsences: times away are counted from 20 ms on, without what a worker was set to wait.
 func TestAbsences(t *testing.T) {
-	var a absences
+	var a stalls
 	now := time.Unix(1000, 0)
-	a.attend(now)
+	a.restart(now)
 	for _, step := range []struct {
 		after, set time.Duration
-		want       AbsenceStatus
+		want       status.Stall
 	}{
-		{time.Millisecond, 0, AbsenceStatus{Count: 0, Longest: time.Millisecond}},
-		{19 * time.Millisecond, 0, AbsenceStatus{Count: 0, Longest: 19 * time.Millisecond}},
-		{30 * time.Millisecond, 15 * time.Millisecond, AbsenceStatus{Count: 0, Longest: 19 * time.Millisecond}},
-		{20 * time.Millisecond, 0, AbsenceStatus{Count: 1, Longest: 20 * time.Millisecond}},
-		{time.Second, time.Millisecond, AbsenceStatus{Count: 2, Longest: 999 * time.Millisecond}},
-		{50 * time.Millisecond, 0, AbsenceStatus{Count: 3, Longest: 999 * time.Millisecond}},
+		{time.Millisecond, 0, status.Stall{Count: 0, Longest: time.Millisecond}},
+		{19 * time.Millisecond, 0, status.Stall{Count: 0, Longest: 19 * time.Millisecond}},
+		{30 * time.Millisecond, 15 * time.Millisecond, status.Stall{Count: 0, Longest: 19 * time.Millisecond}},
+		{20 * time.Millisecond, 0, status.Stall{Count: 1, Longest: 20 * time.Millisecond}},
+		{time.Second, time.Millisecond, status.Stall{Count: 2, Longest: 999 * time.Millisecond}},
+		{50 * time.Millisecond, 0, status.Stall{Count: 3, Longest: 999 * time.Millisecond}},
 	} {
 		now = now.Add(step.after)
 		if a.note(now, step.set); a.status() != step.want {
 			t.Errorf("after %v more: %+v, want %+v", step.after, a.status(), step.want)
 		}
 	}
-	a.attend(now.Add(time.Hour))
+	a.restart(now.Add(time.Hour))
 	if a.note(now.Add(time.Hour), 0); a.status().Count != 3 {
 		t.Errorf("a wait for something to do counts: %+v", a.status())
 	}
@@ -43,7 +44,7 @@ func TestWorkerAbsent(t *testing.T) {
 	for _, wait := range []config.Wait{config.WaitSleep, config.WaitSpin, config.WaitPoll} {
 		c := config.NewWorker("w")
 		c.Wait = wait
-		w, err := newWorker(c, nil)
+		w, err := New(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package flows
+package worker
 
 import "time"
 
@@ -7,24 +7,24 @@ import "time"
 // do, and looks again every 20 µs for a while (retake in runtime/proc.go): which costs a worker that waits a thousand times a second more than all
 // it does. One that yields in time is left alone. A worker that hardly has anything to do is not to yield: its processor is best taken at once, so that the
 // monitor sleeps too.
-type timeSlice struct{ begun, looked time.Time }
+type quantum struct{ started, last time.Time }
 
 // slice is less than the scheduler's time slice (forcePreemptNS).
-const slice = 8 * time.Millisecond
+const maxQuantum = 8 * time.Millisecond
 
 // look begins a round, and a time slice if the round before was long ago.
-func (s *timeSlice) look(now time.Time) {
-	if now.Sub(s.looked) >= slice {
-		s.begun = now
+func (s *quantum) begin(now time.Time) {
+	if now.Sub(s.last) >= maxQuantum {
+		s.started = now
 	}
-	s.looked = now
+	s.last = now
 }
 
 // over reports whether it is time to yield, and begins a time slice if so.
-func (s *timeSlice) over() bool {
-	if s.looked.Sub(s.begun) < slice {
+func (s *quantum) expired() bool {
+	if s.last.Sub(s.started) < maxQuantum {
 		return false
 	}
-	s.begun = s.looked
+	s.started = s.last
 	return true
 }
