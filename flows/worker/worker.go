@@ -17,15 +17,14 @@ import (
 	"github.com/unifiedd/unifiedd/internal/numa"
 )
 
-// pattern is one flow as its worker sees it. All methods run on the worker's
-// thread, and none of them blocks.
+// Poller is a flow as its worker sees it. All methods run on the worker's thread, and none blocks.
 type Poller interface {
-	// poll moves what there is to move, and reports whether more is waiting
+	// Poll moves what there is to move, and reports whether more is waiting
 	// already.
 	Poll(now time.Time) (more bool)
-	// fds appends what to poll for when there is nothing to do.
+	// FDs appends the descriptors that become readable when there is something to do.
 	FDs(dst []unix.PollFd) []unix.PollFd
-	// deadline is when poll wants to be called again though no descriptor is
+	// Deadline is when to call Poll again though no descriptor is
 	// readable.
 	Deadline(now time.Time) time.Time
 }
@@ -33,17 +32,17 @@ type Poller interface {
 // Worker is one OS thread that polls its flows in turn. Nothing else runs on it.
 type Worker struct {
 	config config.Worker
-	node   *int // whose CPUs it stays on, where the configuration names none
+	node   *int // NUMA node to stay on, where the configuration names no CPU
 	wait   waiter
 
 	commands chan func() // run between rounds
 	pending  atomic.Int32
 	wake     *eventfd
-	pollers  []Poller        // the thread's own
+	pollers  []Poller        // owned by the thread
 	rounds   counter.Counter // calls of all flows in turn
-	idle     counter.Counter // rounds after which it waited
+	idle     counter.Counter // rounds after which the thread waited
 	stall    stalls
-	quantum  quantum // the thread's own
+	quantum  quantum // owned by the thread
 
 	stopping atomic.Bool
 	done     chan struct{}
@@ -51,8 +50,8 @@ type Worker struct {
 	err      error // of Close
 }
 
-// newWorker starts the thread. A worker that no CPU is set for stays on those of the node,
-// if there is one.
+// New starts a worker. One without a configured CPU stays on the CPUs of node, unless that is nil.
+// The caller closes it.
 func New(c config.Worker, node *int) (*Worker, error) {
 	wake, err := newEventfd()
 	if err != nil {
@@ -74,7 +73,7 @@ func New(c config.Worker, node *int) (*Worker, error) {
 // run is the thread.
 func (w *Worker) run(started chan<- error) {
 	defer close(w.done)
-	runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+	runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 	if err := w.pin(); err != nil {
 		started <- err
 		return
@@ -97,7 +96,8 @@ func (w *Worker) run(started chan<- error) {
 	}
 }
 
-// rest waits until there may be something to do, and returns for how long that was to be at most, if it was for a set time.
+// idleWait waits until there may be something to do. It returns the longest time that the wait was
+// set to take, or 0 for a wait that ends with an event.
 func (w *Worker) idleWait() (set time.Duration) {
 	w.wait.wait(w.pollers)
 	switch w.config.Wait {
@@ -109,8 +109,8 @@ func (w *Worker) idleWait() (set time.Duration) {
 	return 0
 }
 
-// pin keeps the thread on the configured CPU, or on those of its node that the process
-// may use. A node of memory alone has none, and the worker runs on any.
+// pin keeps the thread on the configured CPU, or on those CPUs of the node that the process may
+// use. A node without CPUs is ignored.
 func (w *Worker) pin() error {
 	if w.config.CPU != nil {
 		return w.pinTo(fmt.Sprintf("CPU %d", *w.config.CPU), []int{*w.config.CPU})
@@ -142,7 +142,7 @@ func (w *Worker) pinTo(where string, cpus []int) error {
 	return nil
 }
 
-// Node is the NUMA node the worker runs on; numa.Unknown where it may run on any.
+// Node is the NUMA node of the thread, or numa.Unknown.
 func (w *Worker) Node() int {
 	switch {
 	case w.config.CPU != nil:
@@ -170,8 +170,8 @@ func (w *Worker) runCommands() {
 	}
 }
 
-// Do runs f on the worker's thread, between rounds, and waits for it. f must not
-// block.
+// Do runs f on the worker's thread between two rounds and returns its error. f must not block. Any
+// goroutine but the worker's may call it.
 func (w *Worker) Do(f func() error) error {
 	result := make(chan error, 1)
 	w.pending.Add(1)
@@ -192,15 +192,15 @@ func (w *Worker) Do(f func() error) error {
 // Config is the worker's configuration.
 func (w *Worker) Config() config.Worker { return w.config }
 
-// Rounds is how many rounds the worker has made.
+// Rounds is how often the worker has polled all flows.
 func (w *Worker) Rounds() uint64 { return w.rounds.Load() }
 
-// Add has the worker poll a flow from the next round on.
+// Add has the worker poll p from the next round on. Any goroutine may call it.
 func (w *Worker) Add(p Poller) error {
 	return w.Do(func() error { w.pollers = append(w.pollers, p); return nil })
 }
 
-// Remove ends that.
+// Remove has the worker poll p no more. Any goroutine may call it.
 func (w *Worker) Remove(p Poller) error {
 	return w.Do(func() error { w.remove(p); return nil })
 }
@@ -214,7 +214,7 @@ func (w *Worker) remove(p Poller) {
 	}
 }
 
-// Close ends the thread. Its flows must have been closed before.
+// Close ends the thread. The worker must have no pollers.
 func (w *Worker) Close() error {
 	w.once.Do(func() {
 		w.stopping.Store(true)
@@ -225,7 +225,7 @@ func (w *Worker) Close() error {
 	return w.err
 }
 
-// Status is the worker's counters.
+// Status returns the worker's counters. Any goroutine may call it.
 func (w *Worker) Status() status.Worker {
 	return status.Worker{
 		Name: w.config.Name, CPU: w.config.CPU, Node: status.Node(w.Node()), Wait: string(w.config.Wait),

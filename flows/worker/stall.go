@@ -1,0 +1,72 @@
+package worker
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/counter"
+)
+
+// stalls records for how long a worker polled none of its flows: other threads or the hypervisor
+// had the CPU, or a system call took long. Packets wait in rings meanwhile, and are lost when those
+// are full.
+type stalls struct {
+	since   time.Time       // when the flows were looked at last; the worker's
+	count   counter.Counter // of those as long as absence
+	longest atomic.Uint64   // nanoseconds, the longest
+}
+
+// minStall is the shortest stall that counts: a ring of 4096 entries is full after 20 ms of 200,000
+// packets a second.
+const minStall = 20 * time.Millisecond
+
+// note records the time since the last round, less a wait that was set.
+func (a *stalls) note(now time.Time, set time.Duration) {
+	away := now.Sub(a.since) - set
+	a.since = now
+	if away <= time.Duration(a.longest.Load()) && away < minStall {
+		return
+	}
+	if away >= minStall {
+		a.count.Add(1)
+	}
+	if away > time.Duration(a.longest.Load()) {
+		a.longest.Store(uint64(away))
+	}
+}
+
+// restart ignores the time since the last round, as after a wait that ended with an event.
+func (a *stalls) restart(now time.Time) { a.since = now }
+
+func (a *stalls) status() status.Stall {
+	return status.Stall{Count: a.count.Load(), Longest: time.Duration(a.longest.Load())}
+}
+
+// quantum is how long a worker's thread has run without letting the Go scheduler run other
+// goroutines. After 10 ms the scheduler signals the thread. Until the thread yields, sysmon retakes
+// its P in every system call, wakes another thread that finds nothing to do, and looks again every
+// 20 µs (retake in runtime/proc.go). That costs a worker that waits a thousand times a second more
+// than all its work. A worker that yields in time is left alone. A worker that hardly works must
+// not yield: its P is best taken at once, so that sysmon sleeps too.
+type quantum struct{ started, last time.Time }
+
+// maxQuantum is less than the scheduler's quantum (forcePreemptNS).
+const maxQuantum = 8 * time.Millisecond
+
+// begin starts a round, and a new quantum if the last round was long ago.
+func (s *quantum) begin(now time.Time) {
+	if now.Sub(s.last) >= maxQuantum {
+		s.started = now
+	}
+	s.last = now
+}
+
+// expired reports whether to yield. If so it starts a new quantum.
+func (s *quantum) expired() bool {
+	if s.last.Sub(s.started) < maxQuantum {
+		return false
+	}
+	s.started = s.last
+	return true
+}
