@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -41,8 +42,8 @@ type Daemon struct {
 	region  *umem.Region
 	placed  placed
 	workers []*worker.Worker
-	devices *rdmaDevices
-	nets    openInterfaces
+	devices *device.RDMADevices
+	nets    device.Interfaces
 	secret  *connect.Credentials // of RDMA connections; nil: they are plain
 	started time.Time
 	undo    cleanup
@@ -84,7 +85,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 			return nil, err
 		}
 	}
-	d.devices = newRDMADevices(c, d.region)
+	d.devices = device.NewRDMADevices(c, d.region)
 	for _, one := range c.Flows {
 		d.flows = append(d.flows, newFlow(one, d))
 	}
@@ -143,7 +144,7 @@ func (d *Daemon) worker(name string) *worker.Worker {
 // share is each flow's part of the region, of what RDMA devices leave.
 func (d *Daemon) share() sharing {
 	c, _ := d.running()
-	frames, extents := c.Share(int(max(0, d.devices.frames()-d.devices.taken())), int(d.region.Extents()))
+	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
 	return sharing{
 		config: c, interfaces: &d.nets, frames: frames, extents: extents, node: d.placed.node,
 		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
@@ -208,7 +209,7 @@ func (d *Daemon) running() (*config.Config, []*Flow) {
 
 // adopt makes a configuration and its flows the daemon's.
 func (d *Daemon) adopt(c *config.Config, all []*Flow) {
-	d.devices.expect(c)
+	d.devices.Expect(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.config, d.flows = c, all
@@ -230,7 +231,7 @@ func (d *Daemon) Unready() (all []FlowStatus) {
 
 // Status is everything the daemon tells about itself.
 func (d *Daemon) Status() Status {
-	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.status()}
+	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -19,7 +20,7 @@ type Flow struct {
 	config  config.Flow // its filter may be another: written with starting and mu held, read with one of them; see settings
 	region  *umem.Region
 	worker  *worker.Worker
-	devices *rdmaDevices
+	devices *device.RDMADevices
 	share   func() sharing // its part of what flows share, as it is now
 	node    int            // NUMA node of the region
 	log     *slog.Logger

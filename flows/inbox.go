@@ -2,13 +2,12 @@ package flows
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -18,7 +17,7 @@ import (
 // inbox is the end of a flow at which messages of RDMA clients arrive. It belongs to the
 // worker's thread, but for what starts and ends it.
 type inbox struct {
-	device   *rdmaDevice
+	device   *device.RDMA
 	receiver *stream.Receiver
 	listener *connect.Listener
 	secure   bool // connections are TLS
@@ -115,7 +114,7 @@ func (b *inbox) check() (waits, ends error) {
 	if err := b.serving.check(); err != nil {
 		return nil, err
 	}
-	return b.device.check()
+	return b.device.Check()
 }
 
 func (b *inbox) FDs(dst []unix.PollFd) []unix.PollFd {
@@ -127,14 +126,9 @@ func (b *inbox) FDs(dst []unix.PollFd) []unix.PollFd {
 
 // announce is what the log says of the clients' end.
 func (b *inbox) announce() []any {
-	a := []any{"device", b.device.name, "listens", b.listener.Addr().String(), "window", b.window, "method", string(b.method)}
+	a := []any{"device", b.device.Name, "listens", b.listener.Addr().String(), "window", b.window, "method", string(b.method)}
 	if !b.secure {
-		a = append(a, "plain", plain(b.listener.Addr()))
+		a = append(a, "plain", device.PlaintextWarning(b.listener.Addr()))
 	}
 	return a
-}
-
-// plain says what it means that connections are not TLS.
-func plain(at net.Addr) string {
-	return fmt.Sprintf("whoever reaches %v may connect, and others on the way can read and change what is said (configure tls)", at)
 }

@@ -3,9 +3,9 @@ package flows
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -51,7 +51,7 @@ func (b *inbox) openInbox(o *opening, c inboxConfig) error {
 		Unacknowledged: unacknowledged,
 		Name:           "flow " + o.flow.Name, Endpoint: b.device.Endpoint, Worker: o.hands, Flow: o.flow.Name,
 		Message: protocol.HeaderLen + uint32(from.Message), Window: from.Window, Peers: from.Clients, Landing: landing, Spread: c.spread,
-		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Forgotten: c.forgotten, Resume: c.resume, Origins: c.origins,
+		Durability: c.durability, Check: from.Verify, Write: from.Method == config.MethodWrite, Permit: device.Permit(from.Allow), AllowAnyGID: from.AllowAnyGID, Next: c.next, Forgotten: c.forgotten, Resume: c.resume, Origins: c.origins,
 		Participants: participants, Joins: c.joins,
 		Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log,
 	})
@@ -116,17 +116,4 @@ func (b *inbox) listen(o *opening) (err error) {
 	o.undo.add(b.listener.Close)
 	o.undo.add(b.serving.wait)
 	return nil
-}
-
-// permit lets in those with one of the names; nil: all.
-func permit(names []string) func(connect.Peer, protocol.Hello) error {
-	if names == nil {
-		return nil
-	}
-	return func(p connect.Peer, _ protocol.Hello) error {
-		if slices.Contains(names, p.Name) {
-			return nil
-		}
-		return fmt.Errorf("the certificate's name %q is not among those allowed", p.Name)
-	}
 }

@@ -3,10 +3,11 @@ package flows
 import (
 	"errors"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"slices"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -58,7 +59,7 @@ func (n *intake) openNet(o *opening) (err error) {
 	if err != nil {
 		return err
 	}
-	x.Rank, x.Thread = rank(o.shared.config, o.flow.Name), o.worker.Do
+	x.Rank, x.Thread = device.Rank(o.shared.config, o.flow.Name), o.worker.Do
 	if err := n.openMirror(o, &x); err != nil {
 		return err
 	}
@@ -74,10 +75,10 @@ func (n *intake) openNet(o *opening) (err error) {
 	id := uint32(0)
 	for _, name := range names {
 		x.Interface = name
-		if n.mirror == nil && slotBeside(o.shared.config, name) {
+		if n.mirror == nil && device.WantsInPlace(o.shared.config, name) {
 			x.Shape.Headroom = layout.InPlaceHeadroom
 		}
-		one, err := o.shared.interfaces.open(x)
+		one, err := o.shared.interfaces.Open(x)
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func (n *intake) openNet(o *opening) (err error) {
 			err = fmt.Errorf("%w: packets of %s are %v, and those of %s are %v: make flows of them, since a capture has one link type",
 				netdev.ErrLinkType, n.net[0].Name(), n.net[0].Link(), one.Name(), one.Link())
 		}
-		o.undo.add(func() error { return o.shared.interfaces.close(one) })
+		o.undo.add(func() error { return o.shared.interfaces.Close(one) })
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/fanout"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/stream"
@@ -60,10 +61,10 @@ func closeSenders(all []fanout.Peer) error {
 func (b *outbox) runPeers(ctx context.Context) error { return b.fan.Run(ctx, b.do) }
 
 // useDevice has an RDMA device open until the flow is closed.
-func (o *opening) useDevice(name string) (*rdmaDevice, error) {
-	d, err := o.devices.use(name)
+func (o *opening) useDevice(name string) (*device.RDMA, error) {
+	d, err := o.devices.Open(name)
 	if err == nil {
-		o.undo.add(func() error { return o.devices.giveBack(d) })
+		o.undo.add(func() error { return o.devices.Release(d) })
 	}
 	return d, err
 }

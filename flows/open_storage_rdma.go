@@ -6,6 +6,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -52,7 +53,7 @@ func (s *storageRDMA) openServer(o *opening) (err error) {
 
 // permitAll lets in those with one of the names to all blocks; nil: everybody.
 func permitAll(names []string) func(connect.Peer, protocol.Hello) (blocks.Range, error) {
-	may := permit(names)
+	may := device.Permit(names)
 	if may == nil {
 		return nil
 	}

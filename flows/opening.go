@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
@@ -17,7 +18,7 @@ type opening struct {
 	flow     config.Flow
 	region   *umem.Region
 	worker   *worker.Worker
-	devices  *rdmaDevices
+	devices  *device.RDMADevices
 	shared   sharing
 	log      *slog.Logger
 	book     *umem.Book

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/fanout"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/umem"
@@ -13,7 +14,7 @@ import (
 // outbox is the end of a flow from which messages go to RDMA peers. It belongs to the
 // worker's thread, but for what starts and ends it.
 type outbox struct {
-	target *rdmaDevice
+	target *device.RDMA
 	fan    *fanout.Fanout
 	do     stream.Doer
 	names  []string // of the peers

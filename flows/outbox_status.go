@@ -2,7 +2,7 @@ package flows
 
 // observe adds what is known of the peers.
 func (b *outbox) observe(s *FlowStatus) {
-	out := &SendsStatus{Device: b.target.name}
+	out := &SendsStatus{Device: b.target.Name}
 	for i, p := range b.fan.Stats() {
 		sent := &p.Sender
 		out.Peers = append(out.Peers, PeerStatus{
@@ -16,14 +16,14 @@ func (b *outbox) observe(s *FlowStatus) {
 }
 
 // announce is what the log says of the peers' end.
-func (b *outbox) announce() []any { return []any{"device", b.target.name, "peers", len(b.names)} }
+func (b *outbox) announce() []any { return []any{"device", b.target.Name, "peers", len(b.names)} }
 
 // check says what is missing of the device and the peers, and what ends the flow.
 func (b *outbox) check() (waits, ends error) {
 	if err := b.dials.check(); err != nil {
 		return nil, err
 	}
-	if waits, ends = b.target.check(); waits != nil || ends != nil {
+	if waits, ends = b.target.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
 	return b.lacking(), nil

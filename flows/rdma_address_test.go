@@ -3,13 +3,14 @@ package flows
 import (
 	"context"
 	"fmt"
-	"github.com/unifiedd/unifiedd/flows/layout"
 	"math/rand/v2"
 	"os"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -78,7 +79,7 @@ func (a *addressLab) watchSends(marks [][]byte) {
 }
 
 // base is what the device calls the region's first address.
-func (a *addressLab) base() uint64 { return a.daemon.devices.open[rdmaName(&a.lab.B)].Memory.Addr() }
+func (a *addressLab) base() uint64 { return a.daemon.devices.Lookup(rdmaName(&a.lab.B)).Memory.Addr() }
 
 // notCopied holds a flow to have copied nothing, but for what RoCE in software places.
 func (a *addressLab) notCopied(t *testing.T, placed uint64) {
@@ -99,12 +100,12 @@ func (a *addressLab) notCopied(t *testing.T, placed uint64) {
 // it copies nothing else.
 func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
 	t.Helper()
-	device, is := a.spy.Device.(*roce.Device)
+	soft, is := a.spy.Device.(*roce.Device)
 	if !is {
 		return
 	}
 	var s RDMADeviceStatus
-	countCopies(&s, device.Counters())
+	device.CountCopies(&s, soft.Counters())
 	// A message is no multiple of that, and all of them are more than the most. How often a receiver says how far it is depends on the time it takes.
 	small, most := uint64(64), uint64(4*64*watched)
 	if more := s.Placed - placed; more%small != 0 || more > most {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -39,25 +40,26 @@ func (l *lab) spied(t *testing.T, d *Daemon) *spy {
 	t.Helper()
 	s := &spy{posted: map[uint64]bool{}}
 	name := rdmaName(&l.B)
-	one := &rdmaDevice{name: name, users: 1}
-	_, one.soft = providers.Soft(name)
+	var one *device.RDMA
 	l.B.Do(t, func() {
 		var err error
 		if s.Device, err = providers.Open(name, roce.Config{Region: d.Region(), Receive: 256}); err == nil {
-			one.Endpoint, err = stream.OpenEndpoint(s, d.Region())
+			var e *stream.Endpoint
+			if e, err = stream.OpenEndpoint(s, d.Region()); err == nil {
+				one = d.devices.Add(name, e)
+			}
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	})
-	d.devices.open[name] = one
 	t.Cleanup(func() {
 		for _, f := range d.Flows() {
 			if err := f.Stop(); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := d.devices.giveBack(one); err != nil {
+		if err := d.devices.Release(one); err != nil {
 			t.Error(err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
@@ -16,7 +17,7 @@ import (
 // sharing is what a flow needs to know beyond its own configuration.
 type sharing struct {
 	config      *config.Config       // of all flows
-	interfaces  *openInterfaces      // that flows take packets from
+	interfaces  *device.Interfaces   // that flows take packets from
 	frames      int                  // its share of the region's frames
 	extents     int                  // its share of the extents
 	node        int                  // NUMA node of the region; numa.Unknown: of several

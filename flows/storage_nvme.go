@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/target"
@@ -23,7 +24,7 @@ import (
 type storageNVMe struct {
 	common
 	faults
-	device   *rdmaDevice
+	device   *device.RDMA
 	first    config.Namespace // what the flow is from
 	volumes  volumes
 	keys     map[string]dhchap.Keys
@@ -71,7 +72,7 @@ func (s *storageNVMe) check(now time.Time) (waits, ends error) {
 	if err := s.serving.check(); err != nil {
 		return nil, err
 	}
-	if waits, ends = s.device.check(); waits != nil || ends != nil {
+	if waits, ends = s.device.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
 	if err := s.volumes.sweep(); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 func (s *storageNVMe) announce() []any {
-	return []any{"device", s.device.name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.volumes.size()}
+	return []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.volumes.size()}
 }
 
 // observe reads the counters.
@@ -18,14 +18,14 @@ func (s *storageNVMe) observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
 	to.Hosts = &HostsStatus{
-		Device: s.device.name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.volumes.subsystems(), Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
+		Device: s.device.Name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.volumes.subsystems(), Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},
 		Waited: st.Waited, Ended: st.Ended, Expired: st.Expired, GaveWay: st.GaveWay, Rejected: rejectedBy(st.Rejected), Connected: hostsOf(s.server.HostStats()),
 		Unproven: st.Unproven,
 	}
-	if s.device.soft {
+	if s.device.Software {
 		to.CopiedBytes["placed"] = st.Brought
 	}
 	to.KernelBytes["disk"] = st.Disk.Copied

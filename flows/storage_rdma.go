@@ -6,6 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/worker"
@@ -22,7 +23,7 @@ import (
 type storageRDMA struct {
 	common
 	faults
-	device   *rdmaDevice
+	device   *device.RDMA
 	target   *nvme.Target
 	server   *blocks.Server
 	listener *connect.Listener
@@ -66,7 +67,7 @@ func (s *storageRDMA) check(now time.Time) (waits, ends error) {
 	if err := s.serving.check(); err != nil {
 		return nil, err
 	}
-	if waits, ends = s.device.check(); waits != nil || ends != nil {
+	if waits, ends = s.device.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
 	return s.silence.look(now, s.target.Path(), segment.ClientsWait, s.server.Stats().Disk), nil

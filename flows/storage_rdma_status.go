@@ -4,13 +4,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 func (s *storageRDMA) announce() []any {
-	a := []any{"device", s.device.name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
+	a := []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
 	if !s.secure {
-		a = append(a, "plain", plain(s.listener.Addr()))
+		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
 	}
 	return a
 }
@@ -20,9 +21,9 @@ func (s *storageRDMA) observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
 	b := &BlocksStatus{
-		Device: s.device.name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
+		Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
 		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Retried: st.Retried, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
-		Refused: status.RefusedBy(st.Refused), TurnedAway: status.RefusedBy(st.TurnedAway), Handshakes: handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
+		Refused: status.RefusedBy(st.Refused), TurnedAway: status.RefusedBy(st.TurnedAway), Handshakes: device.Handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
 	}
 	for _, c := range st.Clients {
 		b.Clients = append(b.Clients, ReaderStatus{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: status.RefusedBy(c.Refused)})

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
 )
 
 // swap is one change of a daemon's flows. It belongs to one goroutine.
@@ -130,7 +131,7 @@ func (w *swap) filter(c *config.Config) error {
 		}
 	}
 	for _, f := range w.had {
-		if at := rank(c, f.Name()); at >= 0 {
+		if at := device.Rank(c, f.Name()); at >= 0 {
 			if err := f.rerank(at); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-package flows
+package device
 
 import (
 	"errors"
@@ -13,17 +13,17 @@ import (
 
 // openInterfaces are the interfaces that a daemon's flows take packets from. Several flows of one worker may have one: the first opens it,
 // and others share it.
-type openInterfaces struct {
+type Interfaces struct {
 	mu  sync.Mutex // held while one is opened or closed
 	all []*xdp.Interface
 }
 
 // leavingPatience is how long to wait for the last flow of an interface that is just giving it back.
-const leavingPatience = 10 * time.Second
+const releaseTimeout = 10 * time.Second
 
 // open opens an interface, or shares it with the flows that have it.
-func (o *openInterfaces) open(x xdp.Config) (i *xdp.Interface, err error) {
-	for end := time.Now().Add(leavingPatience); ; time.Sleep(retryPause) {
+func (o *Interfaces) Open(x xdp.Config) (i *xdp.Interface, err error) {
+	for end := time.Now().Add(releaseTimeout); ; time.Sleep(retryInterval) {
 		i, err = o.try(x)
 		if !errors.Is(err, xdp.ErrClosed) || time.Now().After(end) {
 			return i, err
@@ -32,9 +32,9 @@ func (o *openInterfaces) open(x xdp.Config) (i *xdp.Interface, err error) {
 }
 
 // retryPause is between two tries.
-const retryPause = 10 * time.Millisecond
+const retryInterval = 10 * time.Millisecond
 
-func (o *openInterfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
+func (o *Interfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	name := x.Interface
@@ -54,7 +54,7 @@ func (o *openInterfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
 }
 
 // close closes one, whose ports are closed. Who shared it goes on.
-func (o *openInterfaces) close(i *xdp.Interface) error {
+func (o *Interfaces) Close(i *xdp.Interface) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.all = slices.DeleteFunc(o.all, func(other *xdp.Interface) bool { return other == i })
@@ -62,13 +62,13 @@ func (o *openInterfaces) close(i *xdp.Interface) error {
 }
 
 // rank is where among the flows of a configuration one is asked whether it wants a packet.
-func rank(c *config.Config, flow string) int {
+func Rank(c *config.Config, flow string) int {
 	return slices.IndexFunc(c.Flows, func(f config.Flow) bool { return f.Name == flow })
 }
 
 // slotBeside reports whether a flow of the configuration takes packets of an interface into the slot layout: then they land for all of
 // its flows as that needs them.
-func slotBeside(c *config.Config, iface string) bool {
+func WantsInPlace(c *config.Config, iface string) bool {
 	return slices.ContainsFunc(c.Flows, func(f config.Flow) bool {
 		return f.To.Layout == config.LayoutSlot && f.From.Mirror == "" && slices.Contains(f.From.All(), iface)
 	})

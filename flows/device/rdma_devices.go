@@ -1,4 +1,4 @@
-package flows
+package device
 
 import (
 	"errors"
@@ -19,37 +19,37 @@ import (
 
 // rdmaDevices are the RDMA devices of a daemon. Each is open once, with the region
 // registered, for as long as a flow uses it. Any goroutine may use them.
-type rdmaDevices struct {
+type RDMADevices struct {
 	region *umem.Region
 	mu     sync.Mutex
 	names  []string // that flows may use, or that are open
-	open   map[string]*rdmaDevice
+	byName map[string]*RDMA
 }
 
 // rdmaDevice is one of them.
-type rdmaDevice struct {
+type RDMA struct {
 	*stream.Endpoint
-	name  string
-	soft  bool       // RoCE in software, which places what comes by a copy
-	takes int64      // frames, as far as that is known before it is open
-	users int        // under the devices' lock
-	mu    sync.Mutex // of who asks for events
-	fatal bool       // the device is gone
+	Name     string
+	Software bool       // RoCE in software, which places what comes by a copy
+	frames   int64      // frames, as far as that is known before it is open
+	users    int        // under the devices' lock
+	mu       sync.Mutex // of who asks for events
+	fatal    bool       // the device is gone
 }
 
 // newRDMADevices opens none yet.
-func newRDMADevices(c *config.Config, region *umem.Region) *rdmaDevices {
-	d := &rdmaDevices{region: region, open: map[string]*rdmaDevice{}}
-	d.expect(c)
+func NewRDMADevices(c *config.Config, region *umem.Region) *RDMADevices {
+	d := &RDMADevices{region: region, byName: map[string]*RDMA{}}
+	d.Expect(c)
 	return d
 }
 
 // expect makes the devices of a configuration, and those that are open still, those that
 // flows may use.
-func (d *rdmaDevices) expect(c *config.Config) {
+func (d *RDMADevices) Expect(c *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.names = slices.Sorted(maps.Keys(d.open))
+	d.names = slices.Sorted(maps.Keys(d.byName))
 	for _, f := range c.Flows {
 		for _, name := range []string{f.From.RDMA, f.To.RDMA} {
 			if name != "" && !slices.Contains(d.names, name) {
@@ -60,16 +60,16 @@ func (d *rdmaDevices) expect(c *config.Config) {
 }
 
 // use opens a device, unless it is open. Who uses it gives it back.
-func (d *rdmaDevices) use(name string) (*rdmaDevice, error) {
+func (d *RDMADevices) Open(name string) (*RDMA, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	one := d.open[name]
+	one := d.byName[name]
 	if one == nil {
 		var err error
 		if one, err = d.openOne(name); err != nil {
 			return nil, err
 		}
-		d.open[name] = one
+		d.byName[name] = one
 	}
 	one.users++
 	return one, nil
@@ -77,34 +77,51 @@ func (d *rdmaDevices) use(name string) (*rdmaDevice, error) {
 
 // giveBack closes a device that nobody uses any more. One that cannot be closed stays
 // open, and is closed when it was used again.
-func (d *rdmaDevices) giveBack(one *rdmaDevice) error {
+func (d *RDMADevices) Release(one *RDMA) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if one.users--; one.users > 0 {
 		return nil
 	}
 	if err := one.close(); err != nil {
-		return fmt.Errorf("close RDMA device %s: %w", one.name, err)
+		return fmt.Errorf("close RDMA device %s: %w", one.Name, err)
 	}
-	delete(d.open, one.name)
+	delete(d.byName, one.Name)
 	return nil
 }
 
-func (d *rdmaDevices) openOne(name string) (*rdmaDevice, error) {
-	device, err := providers.Open(name, roce.Config{Region: d.region, Receive: d.receive(name)})
+func (d *RDMADevices) openOne(name string) (*RDMA, error) {
+	device, err := providers.Open(name, roce.Config{Region: d.region, Receive: d.receiveDepth(name)})
 	if err != nil {
 		return nil, err
 	}
-	one := &rdmaDevice{name: name}
-	_, one.soft = providers.Soft(name)
-	one.takes = d.takes(name)
+	one := &RDMA{Name: name}
+	_, one.Software = providers.Soft(name)
+	one.frames = d.framesOf(name)
 	if one.Endpoint, err = stream.OpenEndpoint(device, d.region); err != nil {
 		return nil, errors.Join(err, device.Close())
 	}
 	return one, nil
 }
 
-func (o *rdmaDevice) close() error {
+// Add adds a device that the caller opened, in use once. Release gives that use back.
+func (d *RDMADevices) Add(name string, e *stream.Endpoint) *RDMA {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	one := &RDMA{Endpoint: e, Name: name, frames: d.framesOf(name), users: 1}
+	_, one.Software = providers.Soft(name)
+	d.byName[name] = one
+	return one
+}
+
+// Lookup returns an open device, or nil.
+func (d *RDMADevices) Lookup(name string) *RDMA {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.byName[name]
+}
+
+func (o *RDMA) close() error {
 	if err := o.Endpoint.Close(); err != nil {
 		return err
 	}
@@ -114,44 +131,44 @@ func (o *rdmaDevice) close() error {
 // Frames that a device with RoCE in software keeps for each queue of its interface to
 // receive in: at most and at least.
 const (
-	mostReceive  = 2048
-	leastReceive = 256
+	maxReceive = 2048
+	minReceive = 256
 )
 
 // receive is how many frames each queue of a device with RoCE in software has, so that
 // all devices together take a quarter of the region, or less.
-func (d *rdmaDevices) receive(name string) int {
-	share := d.frames() / 4 / int64(len(d.names))
-	n := mostReceive
-	for n > leastReceive && (roce.Config{Receive: n}).Frames(queuesOf(name)) > share {
+func (d *RDMADevices) receiveDepth(name string) int {
+	share := d.Frames() / 4 / int64(len(d.names))
+	n := maxReceive
+	for n > minReceive && (roce.Config{Receive: n}).Frames(queuesOf(name)) > share {
 		n /= 2
 	}
 	return n
 }
 
 // frames are those of the region that are no extents.
-func (d *rdmaDevices) frames() int64 {
+func (d *RDMADevices) Frames() int64 {
 	return d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
 }
 
 // taken is how many frames the devices take, as far as that is known before they are open.
-func (d *rdmaDevices) taken() (n int64) {
+func (d *RDMADevices) FramesTaken() (n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, name := range d.names {
-		if one := d.open[name]; one != nil {
-			n += one.takes
+		if one := d.byName[name]; one != nil {
+			n += one.frames
 		} else {
-			n += d.takes(name)
+			n += d.framesOf(name)
 		}
 	}
 	return n
 }
 
 // takes is how many of them one device takes.
-func (d *rdmaDevices) takes(name string) int64 {
+func (d *RDMADevices) framesOf(name string) int64 {
 	if _, soft := providers.Soft(name); soft {
-		return roce.Config{Receive: d.receive(name)}.Frames(queuesOf(name))
+		return roce.Config{Receive: d.receiveDepth(name)}.Frames(queuesOf(name))
 	}
 	return 0
 }
@@ -168,16 +185,16 @@ func queuesOf(name string) int {
 }
 
 // errDeviceGone says that an RDMA device does not come back.
-var errDeviceGone = errors.New("the device is gone (start the flow again when it is back)")
+var ErrGone = errors.New("the device is gone (start the flow again when it is back)")
 
 // check says what the device makes flows wait for, and what ends them.
-func (o *rdmaDevice) check() (waits, ends error) {
+func (o *RDMA) Check() (waits, ends error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for {
 		e, more, err := o.Device.NextEvent()
 		if err != nil {
-			return nil, fmt.Errorf("RDMA device %s: %w", o.name, err)
+			return nil, fmt.Errorf("RDMA device %s: %w", o.Name, err)
 		}
 		if !more {
 			break
@@ -185,14 +202,14 @@ func (o *rdmaDevice) check() (waits, ends error) {
 		o.fatal = o.fatal || e.Kind == rdma.DeviceFatal
 	}
 	if o.fatal {
-		return nil, fmt.Errorf("RDMA device %s: %w", o.name, errDeviceGone)
+		return nil, fmt.Errorf("RDMA device %s: %w", o.Name, ErrGone)
 	}
 	port, err := o.Device.Port(o.Port)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("RDMA device %s: %w", o.name, err)
+		return nil, fmt.Errorf("RDMA device %s: %w", o.Name, err)
 	case !port.Active:
-		return fmt.Errorf("RDMA device %s: port %d is %s (bring the link up)", o.name, o.Port, port.State), nil
+		return fmt.Errorf("RDMA device %s: port %d is %s (bring the link up)", o.Name, o.Port, port.State), nil
 	}
 	return nil, nil
 }

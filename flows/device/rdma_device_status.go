@@ -1,22 +1,23 @@
-package flows
+package device
 
 import (
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
 // status is that of the devices that are open, by name.
-func (d *rdmaDevices) status() (all []RDMADeviceStatus) {
+func (d *RDMADevices) Status() (all []status.RDMADevice) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(d.open)) {
-		one := d.open[name]
-		s := RDMADeviceStatus{Name: name, Flows: one.users, QueuePairs: one.Device.QueuePairs()}
+	for _, name := range slices.Sorted(maps.Keys(d.byName)) {
+		one := d.byName[name]
+		s := status.RDMADevice{Name: name, Flows: one.users, QueuePairs: one.Device.QueuePairs()}
 		if soft, is := one.Device.(*roce.Device); is {
-			countCopies(&s, soft.Counters())
+			CountCopies(&s, soft.Counters())
 		}
 		all = append(all, s)
 	}
@@ -24,7 +25,7 @@ func (d *rdmaDevices) status() (all []RDMADeviceStatus) {
 }
 
 // countCopies fills in the bytes that RoCE in software copied.
-func countCopies(s *RDMADeviceStatus, counters []roce.Counter) {
+func CountCopies(s *status.RDMADevice, counters []roce.Counter) {
 	s.SentCopied = map[string]uint64{}
 	for _, c := range counters {
 		if reason, is := strings.CutPrefix(c.Name, "sent_copied_bytes_"); is {

@@ -1,0 +1,37 @@
+package device
+
+import (
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+)
+
+// permit lets in those with one of the names; nil: all.
+func Permit(names []string) func(connect.Peer, protocol.Hello) error {
+	if names == nil {
+		return nil
+	}
+	return func(p connect.Peer, _ protocol.Hello) error {
+		if slices.Contains(names, p.Name) {
+			return nil
+		}
+		return fmt.Errorf("the certificate's name %q is not among those allowed", p.Name)
+	}
+}
+
+// plain says what it means that connections are not TLS.
+func PlaintextWarning(at net.Addr) string {
+	return fmt.Sprintf("whoever reaches %v may connect, and others on the way can read and change what is said (configure tls)", at)
+}
+
+// handshakes are the connections that did not come about, by reason.
+func Handshakes(l *connect.Listener) map[string]uint64 {
+	all := map[string]uint64{}
+	for why, n := range l.Failures() {
+		all[string(why)] = n
+	}
+	return all
+}
