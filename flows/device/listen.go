@@ -9,7 +9,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// permit lets in those with one of the names; nil: all.
+// Permit admits peers whose certificate has one of the names. It is nil, which admits all, without
+// names.
 func Permit(names []string) func(connect.Peer, protocol.Hello) error {
 	if names == nil {
 		return nil
@@ -22,12 +23,12 @@ func Permit(names []string) func(connect.Peer, protocol.Hello) error {
 	}
 }
 
-// plain says what it means that connections are not TLS.
+// PlaintextWarning says what connections without TLS mean.
 func PlaintextWarning(at net.Addr) string {
 	return fmt.Sprintf("whoever reaches %v may connect, and others on the way can read and change what is said (configure tls)", at)
 }
 
-// handshakes are the connections that did not come about, by reason.
+// Handshakes counts connections that were not established, by reason.
 func Handshakes(l *connect.Listener) map[string]uint64 {
 	all := map[string]uint64{}
 	for why, n := range l.Failures() {

@@ -11,17 +11,17 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// openInterfaces are the interfaces that a daemon's flows take packets from. Several flows of one worker may have one: the first opens it,
-// and others share it.
+// Interfaces are the interfaces from which a daemon's flows receive. Flows of one worker share an
+// interface: the first opens it.
 type Interfaces struct {
 	mu  sync.Mutex // held while one is opened or closed
 	all []*xdp.Interface
 }
 
-// leavingPatience is how long to wait for the last flow of an interface that is just giving it back.
+// releaseTimeout is how long to wait for an interface that its last flow is closing.
 const releaseTimeout = 10 * time.Second
 
-// open opens an interface, or shares it with the flows that have it.
+// Open opens an interface, or shares one that is open.
 func (o *Interfaces) Open(x xdp.Config) (i *xdp.Interface, err error) {
 	for end := time.Now().Add(releaseTimeout); ; time.Sleep(retryInterval) {
 		i, err = o.try(x)
@@ -31,7 +31,7 @@ func (o *Interfaces) Open(x xdp.Config) (i *xdp.Interface, err error) {
 	}
 }
 
-// retryPause is between two tries.
+// retryInterval is the time between two attempts.
 const retryInterval = 10 * time.Millisecond
 
 func (o *Interfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
@@ -53,7 +53,7 @@ func (o *Interfaces) try(x xdp.Config) (i *xdp.Interface, err error) {
 	return i, err
 }
 
-// close closes one, whose ports are closed. Who shared it goes on.
+// Close closes an interface whose ports are closed. Flows that share it go on.
 func (o *Interfaces) Close(i *xdp.Interface) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,13 +61,14 @@ func (o *Interfaces) Close(i *xdp.Interface) error {
 	return i.Close()
 }
 
-// rank is where among the flows of a configuration one is asked whether it wants a packet.
+// Rank is the position of a flow in its configuration. Flows that share an interface are asked in
+// that order whether they want a packet.
 func Rank(c *config.Config, flow string) int {
 	return slices.IndexFunc(c.Flows, func(f config.Flow) bool { return f.Name == flow })
 }
 
-// slotBeside reports whether a flow of the configuration takes packets of an interface into the slot layout: then they land for all of
-// its flows as that needs them.
+// WantsInPlace reports whether a flow of the configuration writes packets of an interface in place
+// (layout: slot). The packets of all its flows then land with the headroom for that.
 func WantsInPlace(c *config.Config, iface string) bool {
 	return slices.ContainsFunc(c.Flows, func(f config.Flow) bool {
 		return f.To.Layout == config.LayoutSlot && f.From.Mirror == "" && slices.Contains(f.From.All(), iface)

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/providers"
@@ -17,16 +19,16 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// rdmaDevices are the RDMA devices of a daemon. Each is open once, with the region
-// registered, for as long as a flow uses it. Any goroutine may use them.
+// RDMADevices are the RDMA devices of a daemon. Each is open once, with the region registered, for
+// as long as a flow uses it. Any goroutine may call the methods.
 type RDMADevices struct {
 	region *umem.Region
 	mu     sync.Mutex
-	names  []string // that flows may use, or that are open
+	names  []string // devices that flows may use or that are open
 	byName map[string]*RDMA
 }
 
-// rdmaDevice is one of them.
+// RDMA is an open RDMA device with its endpoint.
 type RDMA struct {
 	*stream.Endpoint
 	Name     string
@@ -37,15 +39,14 @@ type RDMA struct {
 	fatal    bool       // the device is gone
 }
 
-// newRDMADevices opens none yet.
+// NewRDMADevices opens no device yet.
 func NewRDMADevices(c *config.Config, region *umem.Region) *RDMADevices {
 	d := &RDMADevices{region: region, byName: map[string]*RDMA{}}
 	d.Expect(c)
 	return d
 }
 
-// expect makes the devices of a configuration, and those that are open still, those that
-// flows may use.
+// Expect sets the devices that flows may use to those of a configuration and those that are open.
 func (d *RDMADevices) Expect(c *config.Config) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -59,7 +60,7 @@ func (d *RDMADevices) Expect(c *config.Config) {
 	}
 }
 
-// use opens a device, unless it is open. Who uses it gives it back.
+// Open opens a device, or counts one more user of an open one. The caller calls Release.
 func (d *RDMADevices) Open(name string) (*RDMA, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -75,8 +76,8 @@ func (d *RDMADevices) Open(name string) (*RDMA, error) {
 	return one, nil
 }
 
-// giveBack closes a device that nobody uses any more. One that cannot be closed stays
-// open, and is closed when it was used again.
+// Release closes a device that has no user left. A device that cannot be closed stays open until
+// its next release.
 func (d *RDMADevices) Release(one *RDMA) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -131,12 +132,14 @@ func (o *RDMA) close() error {
 // Frames that a device with RoCE in software keeps for each queue of its interface to
 // receive in: at most and at least.
 const (
+	// maxReceive and minReceive bound the receive frames that a device with RoCE in software keeps for
+	// each queue of its interface.
 	maxReceive = 2048
 	minReceive = 256
 )
 
-// receive is how many frames each queue of a device with RoCE in software has, so that
-// all devices together take a quarter of the region, or less.
+// receiveDepth is how many receive frames each queue of a device with RoCE in software gets. All
+// devices together take a quarter of the region or less.
 func (d *RDMADevices) receiveDepth(name string) int {
 	share := d.Frames() / 4 / int64(len(d.names))
 	n := maxReceive
@@ -146,12 +149,12 @@ func (d *RDMADevices) receiveDepth(name string) int {
 	return n
 }
 
-// frames are those of the region that are no extents.
+// Frames is how many frames the region has outside its extents.
 func (d *RDMADevices) Frames() int64 {
 	return d.region.Frames() - int64(d.region.Extents()*d.region.ExtentSize()/uint64(d.region.FrameSize()))
 }
 
-// taken is how many frames the devices take, as far as that is known before they are open.
+// FramesTaken is how many frames the devices take, as far as that is known before they are open.
 func (d *RDMADevices) FramesTaken() (n int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,7 +168,7 @@ func (d *RDMADevices) FramesTaken() (n int64) {
 	return n
 }
 
-// takes is how many of them one device takes.
+// framesOf is how many frames one device takes.
 func (d *RDMADevices) framesOf(name string) int64 {
 	if _, soft := providers.Soft(name); soft {
 		return roce.Config{Receive: d.receiveDepth(name)}.Frames(queuesOf(name))
@@ -173,8 +176,8 @@ func (d *RDMADevices) framesOf(name string) int64 {
 	return 0
 }
 
-// queuesOf is how many receive queues the interface of a device may have; 1 of what is
-// no interface, or none that is there.
+// queuesOf is how many receive queues the interface of a device may have; 1 for what is not an
+// interface.
 func queuesOf(name string) int {
 	iface, _ := providers.Soft(name)
 	link, err := netlink.LinkByName(iface)
@@ -184,10 +187,10 @@ func queuesOf(name string) int {
 	return max(1, link.Attrs().NumRxQueues)
 }
 
-// errDeviceGone says that an RDMA device does not come back.
+// ErrGone is matched when an RDMA device has failed for good.
 var ErrGone = errors.New("the device is gone (start the flow again when it is back)")
 
-// check says what the device makes flows wait for, and what ends them.
+// Check returns what the device makes flows wait for, or what ends them.
 func (o *RDMA) Check() (waits, ends error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -212,4 +215,31 @@ func (o *RDMA) Check() (waits, ends error) {
 		return fmt.Errorf("RDMA device %s: port %d is %s (bring the link up)", o.Name, o.Port, port.State), nil
 	}
 	return nil, nil
+}
+
+// Status lists the open devices by name.
+func (d *RDMADevices) Status() (all []status.RDMADevice) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(d.byName)) {
+		one := d.byName[name]
+		s := status.RDMADevice{Name: name, Flows: one.users, QueuePairs: one.Device.QueuePairs()}
+		if soft, is := one.Device.(*roce.Device); is {
+			CountCopies(&s, soft.Counters())
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// CountCopies adds the bytes that RoCE in software copied.
+func CountCopies(s *status.RDMADevice, counters []roce.Counter) {
+	s.SentCopied = map[string]uint64{}
+	for _, c := range counters {
+		if reason, is := strings.CutPrefix(c.Name, "sent_copied_bytes_"); is {
+			s.SentCopied[reason] = c.Value
+		} else if c.Name == "copied_bytes" {
+			s.Placed = c.Value
+		}
+	}
 }
