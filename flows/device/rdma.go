@@ -32,11 +32,11 @@ type RDMADevices struct {
 type RDMA struct {
 	*stream.Endpoint
 	Name     string
-	Software bool       // RoCE in software, which places what comes by a copy
-	frames   int64      // frames, as far as that is known before it is open
-	users    int        // under the devices' lock
-	mu       sync.Mutex // of who asks for events
-	fatal    bool       // the device is gone
+	Software bool       // RoCE in software, which copies payloads into place
+	frames   int64      // of the region that the device takes
+	users    int        // guarded by RDMADevices.mu
+	mu       sync.Mutex // guards fatal and NextEvent
+	fatal    bool       // the device has failed for good
 }
 
 // NewRDMADevices opens no device yet.

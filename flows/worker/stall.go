@@ -12,8 +12,8 @@ import (
 // had the CPU, or a system call took long. Packets wait in rings meanwhile, and are lost when those
 // are full.
 type stalls struct {
-	since   time.Time       // when the flows were looked at last; the worker's
-	count   counter.Counter // of those as long as absence
+	since   time.Time       // last round; owned by the worker
+	count   counter.Counter // stalls of minStall or longer
 	longest atomic.Uint64   // nanoseconds, the longest
 }
 
