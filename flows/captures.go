@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/capinput"
 	"github.com/unifiedd/unifiedd/internal/linktype"
@@ -33,14 +34,14 @@ type capture struct {
 const mostCaptures = 1024
 
 // openCaptures opens what is to be sent, in order.
-func openCaptures(o *opening, names []string) (all []capture, err error) {
+func openCaptures(e *pipeline.Env, names []string) (all []capture, err error) {
 	for _, name := range names {
 		found, err := findCaptures(name)
 		if err != nil {
 			return nil, err
 		}
 		for i, path := range found {
-			one, err := openCapture(o, path)
+			one, err := openCapture(e, path)
 			if err != nil {
 				return nil, err
 			}
@@ -80,14 +81,14 @@ func findCaptures(name string) ([]string, error) {
 }
 
 // openCapture opens a file and finds out how much of it may be read. A copy of a compressed one is read instead.
-func openCapture(o *opening, path string) (c capture, err error) {
-	in, err := capinput.Open(o.context(), path)
+func openCapture(e *pipeline.Env, path string) (c capture, err error) {
+	in, err := capinput.Open(e.Context(), path)
 	if err != nil {
 		return c, fmt.Errorf("read capture %s: %w", path, err)
 	}
 	c.name, c.copied, c.cut = path, in.Copied, in.Cut
 	if c.copied > 0 {
-		o.undo.add(in.Close)
+		e.Undo.Add(in.Close)
 		path = fmt.Sprintf("/proc/self/fd/%d", in.Fd())
 	} else {
 		defer in.Close()
@@ -101,7 +102,7 @@ func openCapture(o *opening, path string) (c capture, err error) {
 	c.extra = capfile.Probe(in, c.size)
 	c.links = capfile.Links(in, c.size, c.extra)
 	if c.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true, Buffered: true}); err == nil {
-		o.undo.add(c.target.Close)
+		e.Undo.Add(c.target.Close)
 	}
 	return c, err
 }

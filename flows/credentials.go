@@ -95,7 +95,7 @@ func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 func (f *Flow) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
 	f.starting.Lock()
 	defer f.starting.Unlock()
-	if r, ok := f.running().(keyed); ok {
+	if r, ok := f.runningKind().(keyed); ok {
 		return r.readKeys(to)
 	}
 	return nil, false, nil
@@ -104,7 +104,7 @@ func (f *Flow) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed boo
 func (f *Flow) useKeys(keys map[string]dhchap.Keys) (int, error) {
 	f.starting.Lock()
 	defer f.starting.Unlock()
-	if r, ok := f.running().(keyed); ok {
+	if r, ok := f.runningKind().(keyed); ok {
 		return r.useKeys(&f.config.To, keys)
 	}
 	return 0, nil

@@ -16,6 +16,8 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -46,7 +48,7 @@ type Daemon struct {
 	nets    device.Interfaces
 	secret  *connect.Credentials // of RDMA connections; nil: they are plain
 	started time.Time
-	undo    cleanup
+	undo    pipeline.Cleanup
 
 	reloading sync.Mutex // held while flows come or go
 	closing   atomic.Bool
@@ -66,8 +68,8 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 		o.Log = slog.Default()
 	}
 	d := &Daemon{config: c, options: o, started: time.Now(), reloads: newReloads()}
-	var undo cleanup
-	defer undo.run()
+	var undo pipeline.Cleanup
+	defer undo.Run()
 	giveProcessors(len(c.Workers))
 	var err error
 	region := RegionConfig(c.Region)
@@ -75,7 +77,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	if d.region, err = umem.Open(region); err != nil {
 		return nil, err
 	}
-	undo.add(d.region.Close)
+	undo.Add(d.region.Close)
 	d.placed = locate(d.region)
 	if err := d.startWorkers(&undo); err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func Open(c *config.Config, o Options) (*Daemon, error) {
 	for _, one := range c.Flows {
 		d.flows = append(d.flows, newFlow(one, d))
 	}
-	d.undo = undo.release()
+	d.undo = undo.Release()
 	return d, nil
 }
 
@@ -120,13 +122,13 @@ func pageSize(p config.Pages) umem.PageSize {
 	return umem.Huge2M
 }
 
-func (d *Daemon) startWorkers(undo *cleanup) error {
+func (d *Daemon) startWorkers(undo *pipeline.Cleanup) error {
 	for _, c := range d.config.Workers {
 		w, err := worker.New(c, d.config.Region.Node)
 		if err != nil {
 			return err
 		}
-		undo.add(w.Close)
+		undo.Add(w.Close)
 		d.workers = append(d.workers, w)
 	}
 	return nil
@@ -141,14 +143,14 @@ func (d *Daemon) worker(name string) *worker.Worker {
 	return d.workers[0]
 }
 
-// share is each flow's part of the region, of what RDMA devices leave.
-func (d *Daemon) share() sharing {
+// share is what each flow shares with the others. Its quota is its part of what RDMA devices leave.
+func (d *Daemon) share() pipeline.Shared {
 	c, _ := d.running()
 	frames, extents := c.Share(int(max(0, d.devices.Frames()-d.devices.FramesTaken())), int(d.region.Extents()))
-	return sharing{
-		config: c, interfaces: &d.nets, frames: frames, extents: extents, node: d.placed.node,
-		limit: d.options.Count, stream: d.options.Stream, application: "unifiedd " + d.options.Version,
-		credentials: d.secret, context: d.options.Context, complete: d.options.Complete, index: d.options.Index, notes: cmp.Or(d.options.Notes, SteeringDir(c)),
+	return pipeline.Shared{
+		Quota: pipeline.Quota{Frames: frames, Extents: extents}, Config: c, Interfaces: &d.nets, Devices: d.devices, Node: d.placed.node,
+		Limit: d.options.Count, Stream: d.options.Stream, Application: "unifiedd " + d.options.Version, Credentials: d.secret, Context: d.options.Context,
+		Complete: d.options.Complete, MakeIndex: d.options.Index, Notes: cmp.Or(d.options.Notes, afxdp.SteeringDir(c)),
 	}
 }
 
@@ -261,7 +263,7 @@ func (d *Daemon) Close() error {
 	err := d.stop() // also while a reload waits for a disk
 	d.reloading.Lock()
 	defer d.reloading.Unlock()
-	return errors.Join(err, d.stop(), d.undo.run())
+	return errors.Join(err, d.stop(), d.undo.Run())
 }
 
 // stop stops the flows together: one with a slow disk must not keep the others waiting.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -69,7 +70,7 @@ func (c *clinic) refused(t *testing.T, says ...string) error {
 	t.Helper()
 	err := c.try(t)
 	if err == nil {
-		t.Fatalf("%s was started", destination(c.ill.config.To))
+		t.Fatalf("%s was started", pipeline.Destination(c.ill.config.To))
 	}
 	testenv.MessageNames(t, err.Error(), append(says, "start flow ill"))
 	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {

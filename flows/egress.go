@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/internal/latency"
@@ -40,7 +41,7 @@ type egress struct {
 	stopped time.Time   // since when the interface is down; zero: it is up
 
 	resting atomic.Bool // the interface has no link: what was sent would be lost
-	reaped  [burst]umem.Frame
+	reaped  [pipeline.Burst]umem.Frame
 
 	read    counter.Counter // packets that were found
 	packets counter.Counter // of those, handed to the device
@@ -114,7 +115,7 @@ func (e *egress) gather(dst []byte, p *capfile.Packet, r *reel) []byte {
 
 // send hands packets to the device whose time has come, and reports whether it could go on at once.
 func (e *egress) send(r *reel, now time.Time) (more bool, err error) {
-	for range burst {
+	for range pipeline.Burst {
 		p, err := r.next()
 		if p == nil || err != nil || e.full() {
 			return false, errors.Join(err, e.flush(r))

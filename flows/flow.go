@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -17,20 +17,19 @@ import (
 // Flow is one configured flow. It starts and stops without touching others. Its
 // methods may be called from any goroutine.
 type Flow struct {
-	config  config.Flow // its filter may be another: written with starting and mu held, read with one of them; see settings
-	region  *umem.Region
-	worker  *worker.Worker
-	devices *device.RDMADevices
-	share   func() sharing // its part of what flows share, as it is now
-	node    int            // NUMA node of the region
-	log     *slog.Logger
+	config config.Flow // its filter may be another: written with starting and mu held, read with one of them; see settings
+	region *umem.Region
+	worker *worker.Worker
+	share  func() pipeline.Shared // what it shares with other flows, as it is now
+	node   int                    // NUMA node of the region
+	log    *slog.Logger
 
 	patience time.Duration // how long stopping waits for the disk
 
-	starting sync.Mutex  // held while starting or stopping
-	leaving  atomic.Bool // it is not to start again
-	mu       sync.Mutex  // guards what follows
-	run      run         // nil unless running
+	starting sync.Mutex    // held while starting or stopping
+	leaving  atomic.Bool   // it is not to start again
+	mu       sync.Mutex    // guards what follows
+	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
 	last     FlowStatus    // of the run that ended last
@@ -42,7 +41,7 @@ type Flow struct {
 
 func newFlow(c config.Flow, d *Daemon) *Flow {
 	f := &Flow{
-		config: c, region: d.region, worker: d.worker(c.Worker), devices: d.devices, share: d.share, node: d.placed.node,
+		config: c, region: d.region, worker: d.worker(c.Worker), share: d.share, node: d.placed.node,
 		log: d.options.Log.With("flow", c.Name), state: Stopped, since: time.Now(), patience: patience,
 	}
 	f.last = f.describe()
@@ -81,25 +80,39 @@ func (f *Flow) Start() error {
 	return nil
 }
 
-// launch hands an opened run to the worker and lets packets in.
-func (f *Flow) launch(r run) error {
-	if err := f.worker.Add(r); err != nil {
-		return errors.Join(err, r.close())
+// env is what the flow is opened with.
+func (f *Flow) env() *pipeline.Env {
+	return &pipeline.Env{
+		Flow: f.config, Region: f.region, Shared: f.share(), Do: f.worker.Do, Events: f.worker.Config().Wait == config.WaitPoll, Log: f.log,
 	}
-	if err := r.begin(); err != nil {
+}
+
+// open opens both ends of the flow.
+func (f *Flow) open() (*pipeline.Run, error) {
+	e := f.env()
+	defer e.Undo.Run()
+	return open(e)
+}
+
+// launch hands an opened run to the worker and lets packets in.
+func (f *Flow) launch(r *pipeline.Run) error {
+	if err := f.worker.Add(r.Flow); err != nil {
+		return errors.Join(err, r.Close())
+	}
+	if err := r.Flow.Begin(); err != nil {
 		return errors.Join(err, f.release(r))
 	}
 	return nil
 }
 
 // adopt makes an opened run the flow's and watches it.
-func (f *Flow) adopt(r run) {
+func (f *Flow) adopt(r *pipeline.Run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.state, f.since, f.err, f.rate = r, Running, time.Now(), nil, rate{}
 	f.quit, f.ended = make(chan struct{}), make(chan struct{})
 	go f.watch(r, f.quit, f.ended)
-	f.log.Info("flow runs", append([]any{"from", origin(f.config.From), "to", destination(f.config.To)}, r.announce()...)...)
+	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)
 }
 
 // Stop stops letting packets in, writes what was received, makes it durable and
@@ -126,10 +139,18 @@ func (f *Flow) Ended() <-chan struct{} {
 	return f.ended
 }
 
-func (f *Flow) running() run {
+func (f *Flow) running() *pipeline.Run {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.run
+}
+
+// runningKind is the running flow's own part, or nil.
+func (f *Flow) runningKind() pipeline.Flow {
+	if r := f.running(); r != nil {
+		return r.Flow
+	}
+	return nil
 }
 
 func (f *Flow) setState(s State, err error) {
@@ -142,7 +163,7 @@ func (f *Flow) setState(s State, err error) {
 }
 
 // release takes a run off its worker and closes everything.
-func (f *Flow) release(r run) error {
-	err := f.worker.Remove(r)
-	return errors.Join(err, f.shut(r), r.close())
+func (f *Flow) release(r *pipeline.Run) error {
+	err := f.worker.Remove(r.Flow)
+	return errors.Join(err, f.closeQueue(r), r.Close())
 }

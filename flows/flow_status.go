@@ -1,10 +1,8 @@
 package flows
 
 import (
-	"cmp"
-	"strings"
-
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 )
 
 // Status is what the flow says of itself now, or said last.
@@ -36,7 +34,7 @@ func (f *Flow) lastStatus() FlowStatus {
 func (f *Flow) describe() FlowStatus {
 	c := f.settings()
 	return FlowStatus{
-		Name: c.Name, Kind: string(c.Kind()), From: origin(c.From), To: destination(c.To),
+		Name: c.Name, Kind: string(c.Kind()), From: pipeline.Origin(c.From), To: pipeline.Destination(c.To),
 		ConfiguredAs: c.Named,
 		Worker:       c.Worker, Layout: string(c.To.Layout), Filter: c.From.Wanted(),
 		Passed: map[string]uint64{}, Dropped: map[string]uint64{}, CopiedBytes: map[string]uint64{}, KernelBytes: map[string]uint64{}, DiskErrors: map[string]uint64{},
@@ -50,33 +48,12 @@ func (f *Flow) settings() config.Flow {
 	return f.config
 }
 
-// origin is where a flow takes from, for people.
-func origin(from config.From) string {
-	if from.Generate > 0 {
-		return "generated packets"
-	}
-	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, from.Device, from.File, strings.Join(from.Files, ", "))
-}
-
-// destination is where a flow brings what it takes, for people.
-func destination(to config.To) string {
-	if to.Discard {
-		return "nowhere"
-	}
-	var peers []string
-	for _, p := range to.Peers {
-		peers = append(peers, p.Name)
-	}
-	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, strings.Join(peers, ", "))
-}
-
 // observeStatus reads the counters of a run.
-func (f *Flow) observeStatus(r run) FlowStatus {
+func (f *Flow) observeStatus(r *pipeline.Run) FlowStatus {
 	s := f.describe()
-	if err := r.observe(&s); err != nil {
+	if err := r.Flow.Observe(&s); err != nil {
 		f.log.Warn("status is incomplete", "why", err)
 	}
-	from, to := r.nodes()
-	fillNodes(&s, from, to, f.worker, f.node)
+	fillNodes(&s, r.From, r.To, f.worker, f.node)
 	return s
 }

@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,12 +10,17 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme"
 )
 
 // bench is an opened flow that the test itself polls.
 type bench struct {
-	*networkStorage
+	run    *pipeline.Run
+	disk   *disk.Writer
 	lab    *lab
 	sender *testenv.Sender
 }
@@ -43,14 +49,13 @@ func newBench(t testing.TB, layout string) *bench {
 		}
 	})
 	b := &bench{lab: l}
-	var r run
-	l.B.Do(t, func() { r, err = d.Flows()[0].open() })
+	l.B.Do(t, func() { b.run, err = d.Flows()[0].open() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.networkStorage = r.(*networkStorage)
-	t.Cleanup(func() { b.end(t) })
-	if err := b.net.Start(); err != nil {
+	b.disk = b.run.Flow.(*pipeline.Pipeline).Sink().(*disk.Writer)
+	t.Cleanup(func() { endRun(t, b.run, b.poll) })
+	if err := b.run.Flow.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	l.Carry(t)
@@ -58,27 +63,42 @@ func newBench(t testing.TB, layout string) *bench {
 	return b
 }
 
-// end drains and releases the flow as its watcher would.
-func (b *bench) end(t testing.TB) {
+func (b *bench) poll() bool { return b.run.Flow.Poll(time.Now()) }
+
+// received is how many packets the flow has received.
+func (b *bench) received() uint64 {
+	n, _ := b.run.Flow.Traffic()
+	return n
+}
+
+// endRun drains and closes a run that the test itself polls, as its watcher would.
+func endRun(t testing.TB, r *pipeline.Run, poll func() bool) {
 	t.Helper()
-	if err := b.net.Stop(); err != nil {
+	if err := r.Flow.StopReceiving(); err != nil {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		b.Poll(time.Now())
-		if done, err := b.sink.close(time.Now()); done || err != nil {
+	for rounds, deadline := uint64(1), time.Now().Add(patience); time.Now().Before(deadline); rounds++ {
+		poll()
+		if done, err := r.Flow.Drain(time.Now(), rounds); done || err != nil || r.Err.Get() != nil {
 			break
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if err := b.disk.queue.Close(); err != nil {
+	for {
+		err := r.Flow.CloseQueue()
+		if _, stuck := errors.AsType[*nvme.StuckError](err); stuck {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		break
+	}
+	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := b.networkStorage.close(); err != nil {
+	if err := r.Err.Get(); err != nil {
 		t.Error(err)
-	}
-	if why := b.failed.Load(); why != nil {
-		t.Error(*why)
 	}
 }
 
@@ -90,28 +110,27 @@ func TestPollAllocatesNothing(t *testing.T) {
 			testenv.Leaks(t)
 			b := newBench(t, layout)
 			frames := testenv.Stream(&b.lab.A, &b.lab.B, 9, 0, 64, 700)
-			noted := &statistics{parts: [][]byte{make([]byte, 0, statisticsRoom)}}
+			noted := disk.NewStatistics([]pcapng.Statistics{{Received: pcapng.Unknown, Dropped: pcapng.Unknown}})
 			round := func() {
-				noted.next = 0
-				b.notes.Store(noted)
+				b.disk.WriteStatistics(noted)
 				for _, f := range frames {
 					if _, err := b.sender.Send(f); err != nil {
 						t.Fatal(err)
 					}
 				}
 				for range 4 {
-					b.Poll(time.Now())
+					b.poll()
 				}
 			}
 			for range 200 { // the first segment is taken, every slice has grown
 				round()
 			}
-			before := b.places.packetsWritten()
+			before := b.disk.PacketsWritten()
 			if n := testing.AllocsPerRun(500, round); n >= 1 {
 				t.Errorf("polling allocates %v times for each %d packets", n, len(frames))
 			}
-			if b.failed.Load() != nil || b.places.packetsWritten() < before+1000 {
-				t.Errorf("%d packets were written meanwhile: the test shows nothing (%v)", b.places.packetsWritten()-before, b.failed.Load())
+			if b.run.Err.Get() != nil || b.disk.PacketsWritten() < before+1000 {
+				t.Errorf("%d packets were written meanwhile: the test shows nothing (%v)", b.disk.PacketsWritten()-before, b.run.Err.Get())
 			}
 		})
 	}
@@ -132,22 +151,22 @@ func benchmarkCapture(b *testing.B, layout string, size int) {
 	x := newBench(b, layout)
 	frames := testenv.Stream(&x.lab.A, &x.lab.B, 9, 0, 64, size)
 	spent, most := time.Duration(0), uint64(700<<20)/uint64(size+600) // the segment's room
-	before := x.packets.Load()
+	before := x.received()
 	b.ReportAllocs()
 	b.ResetTimer()
-	for done := 0; done < b.N && x.packets.Load() < most; done += len(frames) {
+	for done := 0; done < b.N && x.received() < most; done += len(frames) {
 		for _, f := range frames {
 			if _, err := x.sender.Send(f); err != nil {
 				b.Fatal(err)
 			}
 		}
 		begin := time.Now()
-		for x.Poll(time.Now()) {
+		for x.poll() {
 		}
 		spent += time.Since(begin)
 	}
 	b.StopTimer()
-	if n := x.packets.Load() - before; n > 0 {
+	if n := x.received() - before; n > 0 {
 		b.ReportMetric(float64(spent.Nanoseconds())/float64(n), "ns/packet")
 	}
 }

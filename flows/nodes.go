@@ -2,9 +2,7 @@ package flows
 
 import (
 	"fmt"
-	"path/filepath"
 
-	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/numa"
@@ -46,15 +44,4 @@ func far(s *FlowStatus, what string, at, region int) {
 	if at != numa.Unknown && region != numa.Unknown && at != region {
 		s.Far = append(s.Far, fmt.Sprintf("%s is on NUMA node %d, the region on node %d: every packet crosses between them", what, at, region))
 	}
-}
-
-// diskNode is the node of the disk a flow writes to.
-func diskNode(to config.To, shared sharing) int {
-	switch {
-	case shared.stream != nil:
-		return numa.Unknown
-	case to.Device != "":
-		return numa.OfPath(to.Device)
-	}
-	return numa.OfPath(filepath.Dir(to.File))
 }

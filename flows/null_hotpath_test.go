@@ -33,36 +33,23 @@ func TestNullAllocatesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() {
-				_ = r.halt()
-				for done := false; !done && r.fault() == nil; time.Sleep(time.Millisecond) {
-					r.Poll(time.Now())
-					if done, err = r.finish(time.Now(), 0); err != nil {
-						t.Error(err)
-					}
-				}
-				if err := r.shut(); err != nil {
-					t.Error(err)
-				}
-				if err := r.close(); err != nil {
-					t.Error(err)
-				}
-			}()
-			if err := r.begin(); err != nil {
+			poll := func() bool { return r.Flow.Poll(time.Now()) }
+			defer func() { endRun(t, r, poll) }()
+			if err := r.Flow.Begin(); err != nil {
 				t.Fatal(err)
 			}
 			until := uint64(0)
 			round := func() { // of the flow, as many as it takes
 				until += 64
-				for n := uint64(0); n < until && r.fault() == nil; n, _ = r.traffic() {
-					r.Poll(time.Now())
+				for n := uint64(0); n < until && r.Err.Get() == nil; n, _ = r.Flow.Traffic() {
+					poll()
 				}
 			}
 			for range 100 { // the first segment is taken, every slice has grown
 				round()
 			}
-			if n := testing.AllocsPerRun(200, round); n >= 1 || r.fault() != nil {
-				t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.fault())
+			if n := testing.AllocsPerRun(200, round); n >= 1 || r.Err.Get() != nil {
+				t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.Err.Get())
 			}
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/capfile"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/netdev"
@@ -16,47 +17,45 @@ import (
 )
 
 // openStorageNetwork opens both ends of a flow. Nothing is sent until it has begun.
-func openStorageNetwork(o *opening) (*storageNetwork, error) {
-	s := &storageNetwork{book: o.book}
-	s.reel.region, s.egress.region = o.region, o.region
+func openStorageNetwork(e *pipeline.Env) (*pipeline.Run, error) {
+	s := &storageNetwork{err: e.Err, log: e.Log, book: e.Book}
+	s.reel.region, s.egress.region = e.Region, e.Region
 	var err error
-	if s.reel.all, err = openCaptures(o, o.flow.From.Captures()); err != nil {
+	if s.reel.all, err = openCaptures(e, e.Flow.From.Captures()); err != nil {
 		return nil, err
 	}
 	for i := range s.reel.all {
 		s.unpacked += uint64(s.reel.all[i].copied)
 	}
-	if err := s.openReel(o); err != nil {
+	if err := s.openReel(e); err != nil {
 		return nil, err
 	}
-	if err := s.openEgress(o); err != nil {
+	if err := s.openEgress(e); err != nil {
 		return nil, err
 	}
-	s.ends.from, s.ends.to = numa.OfPath(s.reel.all[0].name), s.net.Node()
-	o.complete(&s.common)
-	return s, nil
+	return pipeline.NewRun(e, s, numa.OfPath(s.reel.all[0].name), s.net.Node()), nil
 }
 
 // openReel opens the queue to the disk.
-func (s *storageNetwork) openReel(o *opening) (err error) {
-	extents := make([]umem.Frame, max(o.shared.extents, leastReel+1))
-	got := o.hands.TakeExtents(extents)
+func (s *storageNetwork) openReel(e *pipeline.Env) (err error) {
+	extents := make([]umem.Frame, max(e.Shared.Quota.Extents, leastReel+1))
+	got := e.Holder.TakeExtents(extents)
 	if got < leastReel+1 {
 		return fmt.Errorf("the region has %d free extents for this flow; captures are read into %d at least, and one is kept: raise region.extents", got, leastReel)
 	}
 	extents = extents[:got]
 	r := &s.reel
-	if r.queue, err = nvme.Open(nvme.Config{Worker: o.hands, Name: "flow " + o.flow.Name, Depth: got, Targets: len(r.all)}); err != nil {
+	if r.queue, err = nvme.Open(nvme.Config{Worker: e.Holder, Name: "flow " + e.Flow.Name, Depth: got, Targets: len(r.all)}); err != nil {
 		return err
 	}
-	o.undo.add(r.queue.Close)
+	e.Undo.Add(r.queue.Close)
 	for i := range r.all {
 		if r.all[i].number, err = r.queue.Add(r.all[i].target); err != nil {
 			return err
 		}
 	}
-	r.loops = o.flow.From.Loop - 1
-	if o.flow.From.Loop == config.Endless {
+	r.loops = e.Flow.From.Loop - 1
+	if e.Flow.From.Loop == config.Endless {
 		r.loops = config.Endless
 	}
 	r.left = r.loops
@@ -75,10 +74,10 @@ func (s *storageNetwork) openSeam(extent umem.Frame) {
 }
 
 // openEgress opens the interface.
-func (s *storageNetwork) openEgress(o *opening) (err error) {
-	e, to := &s.egress, o.flow.To
+func (s *storageNetwork) openEgress(env *pipeline.Env) (err error) {
+	e, to := &s.egress, env.Flow.To
 	x := xdp.Config{
-		Interface: to.Interface, Holder: o.hands, Queues: []uint32{0}, Direction: xdp.Send, Lent: true,
+		Interface: to.Interface, Holder: env.Holder, Queues: []uint32{0}, Direction: xdp.Send, Lent: true,
 		Shape: umem.Shape{MultiBuffer: true, Unaligned: true}, RingSize: uint32(to.Ring),
 	}
 	if x.Policy, err = xdp.ParsePolicy(string(to.ZeroCopy)); err != nil {
@@ -95,7 +94,7 @@ func (s *storageNetwork) openEgress(o *opening) (err error) {
 	if err := s.reel.checkLinks(card); err != nil {
 		return err
 	}
-	expr, err := parseFilter(o.flow.From.Filter, card.Link)
+	expr, err := config.ParseFilter(env.Flow.From.Filter, card.Link)
 	if err != nil {
 		return err
 	}
@@ -105,9 +104,9 @@ func (s *storageNetwork) openEgress(o *opening) (err error) {
 	if e.net, err = xdp.Open(x); err != nil {
 		return err
 	}
-	o.undo.add(e.net.Close)
+	env.Undo.Add(e.net.Close)
 	e.port = e.net.Ports()[0]
-	o.undo.add(e.port.Close)
+	env.Undo.Add(e.port.Close)
 	s.reel.port = e.port
 	limits := e.port.Limits()
 	if e.longest = limits.Message; limits.Frames > 2 { // where it lies in two extents it has two parts more
@@ -115,7 +114,7 @@ func (s *storageNetwork) openEgress(o *opening) (err error) {
 	}
 	e.port.Lend([]umem.Frame{{Addr: e.bounds.from}})
 	e.pace = pacer{Pace: to.Pace, most: to.MaxGap}
-	e.spin, e.late, e.limit = to.Spin, to.Late, o.shared.limit
-	e.batch, e.turns = make([]umem.Frame, 0, burst*e.port.Limits().Frames+1), make([]time.Time, 0, burst)
+	e.spin, e.late, e.limit = to.Spin, to.Late, env.Shared.Limit
+	e.batch, e.turns = make([]umem.Frame, 0, pipeline.Burst*e.port.Limits().Frames+1), make([]time.Time, 0, pipeline.Burst)
 	return nil
 }

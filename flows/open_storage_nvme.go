@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
@@ -19,47 +20,45 @@ import (
 )
 
 // openStorageNVMe opens both ends of a flow. No host is served until it has begun.
-func openStorageNVMe(o *opening) (*storageNVMe, error) {
-	s := &storageNVMe{book: o.book, do: o.worker.Do, nqn: o.flow.To.Subsystem}
-	path := cmp.Or(o.flow.From.Device, o.flow.From.File)
+func openStorageNVMe(e *pipeline.Env) (*pipeline.Run, error) {
+	s := &storageNVMe{err: e.Err, log: e.Log, book: e.Book, do: e.Do, nqn: e.Flow.To.Subsystem}
+	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
 	var err error
-	if s.device, err = o.useDevice(o.flow.To.RDMA); err != nil {
+	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
 		return nil, err
 	}
-	o.undo.add(s.volumes.close)
-	s.first = config.Namespace{ID: 1, Device: path, ReadOnly: o.flow.To.ReadOnly}
-	all, err := s.volumes.open(s.list(&o.flow.To), o.flow.To.Force)
+	e.Undo.Add(s.volumes.close)
+	s.first = config.Namespace{ID: 1, Device: path, ReadOnly: e.Flow.To.ReadOnly}
+	all, err := s.volumes.open(s.list(&e.Flow.To), e.Flow.To.Force)
 	if err != nil {
 		return nil, err
 	}
-	s.volumes.adopt(&o.flow.To, all)
-	if err := s.openServer(o); err != nil {
+	s.volumes.adopt(&e.Flow.To, all)
+	if err := s.openServer(e); err != nil {
 		return nil, err
 	}
-	if err := s.listen(o); err != nil {
+	if err := s.listen(e); err != nil {
 		return nil, err
 	}
-	o.undo.add(s.serving.wait)
-	s.ends.from, s.ends.to = numa.OfPath(path), numa.Unknown
-	o.complete(&s.common)
-	return s, nil
+	e.Undo.Add(s.serving.Wait)
+	return pipeline.NewRun(e, s, numa.OfPath(path), numa.Unknown), nil
 }
 
 // capsuleBytes is how much data comes with a command: what is not longer needs no RDMA READ.
 const capsuleBytes = 4096
 
-func (s *storageNVMe) openServer(o *opening) (err error) {
-	to := &o.flow.To
+func (s *storageNVMe) openServer(e *pipeline.Env) (err error) {
+	to := &e.Flow.To
 	if s.keys, s.group, err = hostKeys(to); err != nil {
 		return err
 	}
 	s.server, err = target.Open(target.Config{
-		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
-		Capsule: min(capsuleBytes, o.region.FrameSize()), Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log,
+		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
+		Capsule: min(capsuleBytes, e.Region.FrameSize()), Events: e.Events, Log: e.Log,
 		Subsystems: s.subsystems(to, s.volumes.all),
 	})
 	if err == nil {
-		o.undo.add(s.server.Close)
+		e.Undo.Add(s.server.Close)
 	}
 	return err
 }
@@ -86,18 +85,18 @@ func namespaceUUID(nqn string, id uint32) [16]byte {
 }
 
 // listen opens the connection manager that the device has.
-func (s *storageNVMe) listen(o *opening) (err error) {
+func (s *storageNVMe) listen(e *pipeline.Env) (err error) {
 	if s.manager, err = openManager(s.device.Device); err != nil {
 		return err
 	}
-	o.undo.add(s.manager.Close)
-	at, err := net.ResolveTCPAddr("tcp", o.flow.To.Listen)
+	e.Undo.Add(s.manager.Close)
+	at, err := net.ResolveTCPAddr("tcp", e.Flow.To.Listen)
 	if err != nil {
-		return fmt.Errorf("listen at %s: %w", o.flow.To.Listen, err)
+		return fmt.Errorf("listen at %s: %w", e.Flow.To.Listen, err)
 	}
 	place := at.AddrPort()
 	if s.listener, err = s.manager.Listen(place, 0); err == nil {
-		o.undo.add(s.listener.Close)
+		e.Undo.Add(s.listener.Close)
 	}
 	return err
 }

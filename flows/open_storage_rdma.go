@@ -5,8 +5,8 @@ import (
 	"context"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
-	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -14,39 +14,37 @@ import (
 )
 
 // openStorageRDMA opens both ends of a flow. Nobody is served until it has begun.
-func openStorageRDMA(o *opening) (*storageRDMA, error) {
-	s := &storageRDMA{book: o.book, do: o.worker.Do, secure: o.shared.credentials != nil}
-	path := cmp.Or(o.flow.From.Device, o.flow.From.File)
+func openStorageRDMA(e *pipeline.Env) (*pipeline.Run, error) {
+	s := &storageRDMA{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil}
+	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
 	var err error
-	if s.device, err = o.useDevice(o.flow.To.RDMA); err != nil {
+	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
 		return nil, err
 	}
 	if s.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true}); err != nil {
 		return nil, err
 	}
-	o.undo.add(s.target.Close)
-	if err := s.openServer(o); err != nil {
+	e.Undo.Add(s.target.Close)
+	if err := s.openServer(e); err != nil {
 		return nil, err
 	}
-	if s.listener, err = connect.Listen(context.Background(), o.flow.To.Listen, connect.Config{Credentials: o.shared.credentials}); err != nil {
+	if s.listener, err = connect.Listen(context.Background(), e.Flow.To.Listen, connect.Config{Credentials: e.Shared.Credentials}); err != nil {
 		return nil, err
 	}
-	o.undo.add(s.listener.Close)
-	o.undo.add(s.serving.wait)
-	s.ends.from, s.ends.to = numa.OfPath(path), numa.Unknown
-	o.complete(&s.common)
-	return s, nil
+	e.Undo.Add(s.listener.Close)
+	e.Undo.Add(s.serving.Wait)
+	return pipeline.NewRun(e, s, numa.OfPath(path), numa.Unknown), nil
 }
 
-func (s *storageRDMA) openServer(o *opening) (err error) {
-	to := &o.flow.To
+func (s *storageRDMA) openServer(e *pipeline.Env) (err error) {
+	to := &e.Flow.To
 	s.server, err = blocks.Open(blocks.Config{
-		Name: "flow " + o.flow.Name, Endpoint: s.device.Endpoint, Worker: o.hands, Target: s.target, Flow: o.flow.Name,
+		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Target: s.target, Flow: e.Flow.Name,
 		Clients: to.Clients, Window: to.Window, Transfer: uint32(to.Transfer), Cache: uint64(to.Cache),
-		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: o.worker.Config().Wait == config.WaitPoll, Log: o.log,
+		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: e.Events, Log: e.Log,
 	})
 	if err == nil {
-		o.undo.add(s.server.Close)
+		e.Undo.Add(s.server.Close)
 	}
 	return err
 }

@@ -223,14 +223,7 @@ flows:
 	})
 	a.begin(t, a.daemon.Start)
 	a.seen.want(a.flow.region, markRecords(1))
-	r := a.flow.running().(*rdmaStorage)
-	if err := a.flow.worker.Do(func() error {
-		w := &sealed{Layout: r.layout, seen: &a.seen}
-		r.layout, r.disk.layout = w, w
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	wrapLayout(t, a.flow, func(l layout.Layout) layout.Layout { return &sealed{Layout: l, seen: &a.seen} })
 	c := a.newClient(t, 1, a.address(), "wal", watchedSize)
 	c.send(watched)
 	c.settle(t)

@@ -102,7 +102,7 @@ func (c *collector) Poll(now time.Time) bool {
 		c.Acknowledge(region.Side(f).Queue, d.Sequence, 0)
 	}
 	c.Supply(c.got[:n])
-	_ = c.Poll(now)
+	_ = c.Receiver.Poll(now)
 	c.book.Publish()
 	return false
 }

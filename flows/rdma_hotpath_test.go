@@ -9,12 +9,15 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/source/message"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // logBench is an opened log that the test itself polls, with a client that sends.
 type logBench struct {
-	*rdmaStorage
+	run      *pipeline.Run
+	source   *message.Source
 	client   *client
 	commands chan func()
 }
@@ -36,15 +39,17 @@ func newLogBench(t *testing.T, to string) *logBench {
 			t.Error(err)
 		}
 	})
-	var r run
-	l.B.Do(t, func() { r, err = d.Flows()[0].open() })
+	b := &logBench{commands: make(chan func())}
+	e := d.Flows()[0].env()
+	e.Do = b.between
+	defer e.Undo.Run()
+	l.B.Do(t, func() { b.run, err = open(e) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &logBench{rdmaStorage: r.(*rdmaStorage), commands: make(chan func())}
-	t.Cleanup(func() { b.end(t) })
-	b.do = b.between
-	if err := b.begin(); err != nil {
+	b.source = b.run.Flow.(*pipeline.Pipeline).Source().(*message.Source)
+	t.Cleanup(func() { endRun(t, b.run, b.round) })
+	if err := b.run.Flow.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	b.client = l.newStation(t).newClient(t, 1, l.address(), "wal", 256)
@@ -59,35 +64,14 @@ func (b *logBench) between(f func() error) error {
 	return <-done
 }
 
-func (b *logBench) round() {
+func (b *logBench) round() (more bool) {
 	select {
 	case f := <-b.commands:
 		f()
 	default:
-		b.Poll(time.Now())
+		more = b.run.Flow.Poll(time.Now())
 	}
-}
-
-// end drains and releases the log as its watcher would.
-func (b *logBench) end(t *testing.T) {
-	t.Helper()
-	_ = b.halt()
-	for rounds, deadline := uint64(1), time.Now().Add(patience); time.Now().Before(deadline); rounds++ {
-		b.round()
-		if done, err := b.finish(time.Now(), rounds); done || err != nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	if err := b.disk.queue.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := b.rdmaStorage.close(); err != nil {
-		t.Error(err)
-	}
-	if err := b.fault(); err != nil {
-		t.Error(err)
-	}
+	return more
 }
 
 // mallocs is how often anything is allocated while so many messages go through, the
@@ -95,7 +79,7 @@ func (b *logBench) end(t *testing.T) {
 func (b *logBench) mallocs(messages uint64) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for until := b.answered + messages; b.answered < until && b.fault() == nil; {
+	for until := b.source.Acknowledged() + messages; b.source.Acknowledged() < until && b.run.Err.Get() == nil; {
 		b.round()
 	}
 	runtime.ReadMemStats(&after)
@@ -108,16 +92,16 @@ func TestLogAllocatesNothing(t *testing.T) {
 	for _, layout := range shortly() {
 		t.Run(layout, func(t *testing.T) {
 			b := newLogBench(t, fmt.Sprintf("layout: %s, acknowledge: durable", layout))
-			testenv.Wait(t, 10*time.Second, "the client", func() bool { b.round(); return b.receiver.Stats().Connected == 1 })
+			testenv.Wait(t, 10*time.Second, "the client", func() bool { b.round(); return b.source.Receiver().Stats().Connected == 1 })
 			b.client.send(1 << 30)
-			for b.answered < 2000 { // every slice has grown
+			for b.source.Acknowledged() < 2000 { // every slice has grown
 				b.round()
 			}
 			if n := b.mallocs(6400); n > 200 {
 				t.Errorf("6400 messages allocate %d times", n)
 			}
-			if b.fault() != nil {
-				t.Error(b.fault())
+			if b.run.Err.Get() != nil {
+				t.Error(b.run.Err.Get())
 			}
 		})
 	}

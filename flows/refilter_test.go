@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -182,7 +183,7 @@ func TestRefilterKeepsTheHost(t *testing.T) {
 	l.B.Run(t, "ip", "route", "add", "default", "via", l.A.IP.String())
 	f := l.start(t, strings.Replace(l.captures(), "ring: 1024", "ring: 1024, filter: udp", 1), Options{}).Flows()[0]
 	s, err := l.reload(t, l.captures())
-	if !errors.Is(err, ErrTakeOver) || s.Outcome != RolledBack || f.Status().Filter != "udp" || !f.Status().State.Up() {
+	if !errors.Is(err, afxdp.ErrTakeOver) || s.Outcome != RolledBack || f.Status().Filter != "udp" || !f.Status().State.Up() {
 		t.Errorf("%v, %+v", err, s)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -170,7 +171,7 @@ func TestDefaultRoute(t *testing.T) {
 				c.capture(t, 10)
 				return
 			}
-			if !errors.Is(err, ErrTakeOver) {
+			if !errors.Is(err, afxdp.ErrTakeOver) {
 				t.Fatalf("start: %v", err)
 			}
 			testenv.MessageNames(t, err.Error(), []string{"start flow ill", c.B.Ifname, "default route", "filter", "take_over: true"})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -18,41 +19,28 @@ func TestReplayAllocatesNothing(t *testing.T) {
 	runtime.LockOSThread() // the block queue belongs to the thread that first polls it
 	t.Cleanup(runtime.UnlockOSThread)
 	d := l.open(t, l.replaying("slot", "file: "+path+", loop: endless, filter: udp", "pace: 500000pps"), Options{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	var r run
+	var r *pipeline.Run
 	var err error
 	l.A.Do(t, func() { r, err = d.Flows()[1].open() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = r.halt()
-		for done := false; !done && r.fault() == nil; time.Sleep(time.Millisecond) {
-			r.Poll(time.Now())
-			if done, err = r.finish(time.Now(), 0); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := r.shut(); err != nil {
-			t.Error(err)
-		}
-		if err := r.close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if err := r.begin(); err != nil {
+	poll := func() bool { return r.Flow.Poll(time.Now()) }
+	defer func() { endRun(t, r, poll) }()
+	if err := r.Flow.Begin(); err != nil {
 		t.Fatal(err)
 	}
 	until := uint64(0)
 	round := func() {
 		until += 64
-		for n := uint64(0); n < until && r.fault() == nil; n, _ = r.traffic() {
-			r.Poll(time.Now())
+		for n := uint64(0); n < until && r.Err.Get() == nil; n, _ = r.Flow.Traffic() {
+			poll()
 		}
 	}
 	for range 100 {
 		round()
 	}
-	if n := testing.AllocsPerRun(200, round); n >= 1 || r.fault() != nil {
-		t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.fault())
+	if n := testing.AllocsPerRun(200, round); n >= 1 || r.Err.Get() != nil {
+		t.Errorf("polling allocates %v times for 64 packets (%v)", n, r.Err.Get())
 	}
 }

@@ -2,11 +2,13 @@ package flows
 
 import (
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -18,12 +20,12 @@ import (
 //
 // It belongs to its worker's thread; the counters may be read from anywhere.
 type storageNetwork struct {
-	common
-	faults
+	err *pipeline.FirstError
+	log *slog.Logger
 	reel
 	egress
 	book    *umem.Book
-	silence silence // of the disk; the watcher's
+	silence pipeline.Health // of the disk; the watcher's
 	begun   atomic.Bool
 	halting atomic.Bool
 	all     atomic.Bool // everything was sent
@@ -34,13 +36,13 @@ type storageNetwork struct {
 // poll is one round.
 func (s *storageNetwork) Poll(now time.Time) (more bool) {
 	s.egress.reap(&s.reel)
-	s.note(s.reel.settle())
+	s.err.Note(s.reel.settle())
 	s.release()
 	s.fetch()
-	s.note(s.queue.Kick())
+	s.err.Note(s.queue.Kick())
 	more = s.forward(now)
 	if s.flying.Load() > 0 || !s.stopped.IsZero() {
-		s.note(s.kick())
+		s.err.Note(s.kick())
 	}
 	s.book.Publish()
 	return more
@@ -49,7 +51,7 @@ func (s *storageNetwork) Poll(now time.Time) (more bool) {
 // forward sends what is due.
 func (s *storageNetwork) forward(now time.Time) bool {
 	switch {
-	case s.failed.Load() != nil || !s.begun.Load() || s.halting.Load() || s.all.Load():
+	case s.err.Get() != nil || !s.begun.Load() || s.halting.Load() || s.all.Load():
 		return false
 	case s.resting.Load():
 		s.rest()
@@ -58,7 +60,7 @@ func (s *storageNetwork) forward(now time.Time) bool {
 		return false
 	}
 	more, err := s.send(&s.reel, now)
-	s.note(err)
+	s.err.Note(err)
 	if s.over && !s.found || s.full() {
 		s.all.Store(true)
 	}
@@ -77,25 +79,25 @@ func (s *storageNetwork) Deadline(now time.Time) time.Time {
 		at = now.Add(time.Millisecond)
 	}
 	if s.timed && s.stopped.IsZero() && !s.halting.Load() {
-		at = earlier(at, s.due.Add(-s.spin))
+		at = pipeline.Earlier(at, s.due.Add(-s.spin))
 	}
 	return at
 }
 
 // begin lets packets out.
-func (s *storageNetwork) begin() error {
+func (s *storageNetwork) Begin() error {
 	s.begun.Store(true)
 	return nil
 }
 
-func (s *storageNetwork) done() bool { return s.all.Load() && s.flying.Load() == 0 }
+func (s *storageNetwork) Done() bool { return s.all.Load() && s.flying.Load() == 0 }
 
-func (s *storageNetwork) traffic() (packets, bytes uint64) {
+func (s *storageNetwork) Traffic() (packets, bytes uint64) {
 	return s.packets.Load(), s.egress.bytes.Load()
 }
 
 // check asks after the interface and the disk. Without a link nothing is sent.
-func (s *storageNetwork) check(now time.Time) (waits, ends error) {
+func (s *storageNetwork) Check(now time.Time) (waits, ends error) {
 	err := s.net.Check()
 	down := errors.Is(err, xdp.ErrInterfaceDown)
 	s.resting.Store(down)
@@ -105,24 +107,24 @@ func (s *storageNetwork) check(now time.Time) (waits, ends error) {
 	case err != nil:
 		return nil, err
 	}
-	return s.silence.look(now, s.from(), "nothing more is sent", s.queue.Stats()), nil
+	return s.silence.Check(now, s.from(), "nothing more is sent", s.queue.Stats()), nil
 }
 
-func (s *storageNetwork) trouble() error { return nil }
+func (s *storageNetwork) Trouble() error { return nil }
 
 // halt sends no more.
-func (s *storageNetwork) halt() error {
+func (s *storageNetwork) StopReceiving() error {
 	s.halting.Store(true)
 	return nil
 }
 
 // finish waits until the device has sent what it has, unless it is down, and the disk has read what it was asked for.
-func (s *storageNetwork) finish(time.Time, uint64) (bool, error) {
+func (s *storageNetwork) Drain(time.Time, uint64) (bool, error) {
 	return s.queue.Stats().InFlight == 0 && (s.flying.Load() == 0 || !s.stopped.IsZero() || s.resting.Load()), nil
 }
 
-func (s *storageNetwork) diagnose(err error) error { return err }
+func (s *storageNetwork) Diagnose(err error) error { return err }
 
-func (s *storageNetwork) pending() int { return int(s.queue.Stats().InFlight) }
+func (s *storageNetwork) Pending() int { return int(s.queue.Stats().InFlight) }
 
-func (s *storageNetwork) shut() error { return s.queue.CloseWithin(time.Millisecond) }
+func (s *storageNetwork) CloseQueue() error { return s.queue.CloseWithin(time.Millisecond) }

@@ -7,7 +7,7 @@ import (
 // from is what is read, for people.
 func (s *storageNetwork) from() string { return s.reel.all[s.which.Load()].name }
 
-func (s *storageNetwork) announce() []any {
+func (s *storageNetwork) Announce() []any {
 	g := s.net.Granted()
 	a := []any{"captures", len(s.reel.all), "pace", s.pace.Pace.String(), "zero_copy", g.ZeroCopy, "multi_buffer", g.MultiBuffer}
 	if why := g.WhyNotZeroCopy(); why != "" {
@@ -17,7 +17,7 @@ func (s *storageNetwork) announce() []any {
 }
 
 // observe reads the counters, those of what was sent first: it was read before.
-func (s *storageNetwork) observe(to *FlowStatus) error {
+func (s *storageNetwork) Observe(to *FlowStatus) error {
 	e, g := &s.egress, s.net.Granted()
 	to.To = s.net.Name()
 	to.ZeroCopy, to.WhyNot, to.MultiBuffer = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer
@@ -48,6 +48,6 @@ func (s *storageNetwork) observe(to *FlowStatus) error {
 }
 
 // abandon counts what the device did not take to its end: descriptors, of which short packets have one.
-func (s *storageNetwork) abandon(to *FlowStatus) {
+func (s *storageNetwork) CountLost(to *FlowStatus) {
 	to.Dropped["not_sent"] = uint64(max(0, s.flying.Load()))
 }

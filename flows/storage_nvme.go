@@ -1,12 +1,14 @@
 package flows
 
 import (
+	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/target"
@@ -22,8 +24,8 @@ import (
 //
 // It belongs to its worker's thread; the counters may be read from anywhere.
 type storageNVMe struct {
-	common
-	faults
+	err      *pipeline.FirstError
+	log      *slog.Logger
 	device   *device.RDMA
 	first    config.Namespace // what the flow is from
 	volumes  volumes
@@ -34,17 +36,17 @@ type storageNVMe struct {
 	manager  cm.Manager
 	listener cm.Listener
 	do       stream.Doer
-	serving  service
-	silence  silence // of the disk; the watcher's
+	serving  pipeline.Service
+	silence  pipeline.Health // of the disk; the watcher's
 	book     *umem.Book
 }
 
 // poll is one round.
 func (s *storageNVMe) Poll(now time.Time) (more bool) {
-	if s.failed.Load() == nil {
+	if s.err.Get() == nil {
 		var err error
 		more, err = s.server.Poll(now)
-		s.note(err)
+		s.err.Note(err)
 	}
 	s.book.Publish()
 	return more
@@ -55,21 +57,21 @@ func (s *storageNVMe) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs
 func (s *storageNVMe) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // begin lets hosts connect.
-func (s *storageNVMe) begin() error {
-	s.serving.begin(s.serve)
+func (s *storageNVMe) Begin() error {
+	s.serving.Start(s.serve)
 	return nil
 }
 
-func (s *storageNVMe) done() bool { return false }
+func (s *storageNVMe) Done() bool { return false }
 
-func (s *storageNVMe) traffic() (packets, bytes uint64) {
+func (s *storageNVMe) Traffic() (packets, bytes uint64) {
 	st := s.server.Stats()
 	return st.Commands, st.Read.Bytes + st.Written.Bytes
 }
 
 // check asks after the device and the disk, and whether hosts are served.
-func (s *storageNVMe) check(now time.Time) (waits, ends error) {
-	if err := s.serving.check(); err != nil {
+func (s *storageNVMe) Check(now time.Time) (waits, ends error) {
+	if err := s.serving.Err(); err != nil {
 		return nil, err
 	}
 	if waits, ends = s.device.Check(); waits != nil || ends != nil {
@@ -78,21 +80,21 @@ func (s *storageNVMe) check(now time.Time) (waits, ends error) {
 	if err := s.volumes.sweep(); err != nil {
 		s.log.Warn("a disk that hosts have no more was not closed", "reason", err)
 	}
-	return s.silence.look(now, s.first.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
+	return s.silence.Check(now, s.first.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
 }
 
-func (s *storageNVMe) trouble() error { return nil }
+func (s *storageNVMe) Trouble() error { return nil }
 
 // halt has all hosts gone. What they asked for and was not answered they ask again elsewhere, or when they come back.
-func (s *storageNVMe) halt() error { return s.serving.wait() }
+func (s *storageNVMe) StopReceiving() error { return s.serving.Wait() }
 
-func (s *storageNVMe) finish(time.Time, uint64) (bool, error) { return true, nil }
+func (s *storageNVMe) Drain(time.Time, uint64) (bool, error) { return true, nil }
 
-func (s *storageNVMe) diagnose(err error) error { return err }
+func (s *storageNVMe) Diagnose(err error) error { return err }
 
-func (s *storageNVMe) pending() int { return int(s.server.Stats().Disk.InFlight) }
+func (s *storageNVMe) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 
-func (s *storageNVMe) shut() error { return s.server.CloseWithin(time.Millisecond) }
+func (s *storageNVMe) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
 // abandon has nothing to count: whoever asked knows that there was no answer.
-func (s *storageNVMe) abandon(*FlowStatus) {}
+func (s *storageNVMe) CountLost(*FlowStatus) {}

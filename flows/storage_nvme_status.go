@@ -9,12 +9,12 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-func (s *storageNVMe) announce() []any {
+func (s *storageNVMe) Announce() []any {
 	return []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.volumes.size()}
 }
 
 // observe reads the counters.
-func (s *storageNVMe) observe(to *FlowStatus) error {
+func (s *storageNVMe) Observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
 	to.Hosts = &HostsStatus{

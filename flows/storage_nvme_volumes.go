@@ -208,7 +208,7 @@ func (f *Flow) renew(to config.To) error {
 	if reflect.DeepEqual(to, f.config.To) {
 		return nil
 	}
-	r, ok := f.running().(renewer)
+	r, ok := f.runningKind().(renewer)
 	if !ok {
 		return fmt.Errorf("change the namespaces of flow %s: it does not run", f.config.Name)
 	}

@@ -1,12 +1,14 @@
 package flows
 
 import (
+	"log/slog"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/worker"
@@ -21,25 +23,25 @@ import (
 //
 // It belongs to its worker's thread; the counters may be read from anywhere.
 type storageRDMA struct {
-	common
-	faults
+	err      *pipeline.FirstError
+	log      *slog.Logger
 	device   *device.RDMA
 	target   *nvme.Target
 	server   *blocks.Server
 	listener *connect.Listener
 	secure   bool // connections are TLS
 	do       stream.Doer
-	serving  service
-	silence  silence // of the disk; the watcher's
+	serving  pipeline.Service
+	silence  pipeline.Health // of the disk; the watcher's
 	book     *umem.Book
 }
 
 // poll is one round.
 func (s *storageRDMA) Poll(now time.Time) (more bool) {
-	if s.failed.Load() == nil {
+	if s.err.Get() == nil {
 		var err error
 		more, err = s.server.Poll(now)
-		s.note(err)
+		s.err.Note(err)
 	}
 	s.book.Publish()
 	return more
@@ -50,41 +52,41 @@ func (s *storageRDMA) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs
 func (s *storageRDMA) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // begin lets clients connect.
-func (s *storageRDMA) begin() error {
-	s.serving.begin(s.serve)
+func (s *storageRDMA) Begin() error {
+	s.serving.Start(s.serve)
 	return nil
 }
 
-func (s *storageRDMA) done() bool { return false }
+func (s *storageRDMA) Done() bool { return false }
 
-func (s *storageRDMA) traffic() (packets, bytes uint64) {
+func (s *storageRDMA) Traffic() (packets, bytes uint64) {
 	st := s.server.Stats()
 	return st.Served, st.Bytes
 }
 
 // check asks after the device and the disk, and whether clients are served.
-func (s *storageRDMA) check(now time.Time) (waits, ends error) {
-	if err := s.serving.check(); err != nil {
+func (s *storageRDMA) Check(now time.Time) (waits, ends error) {
+	if err := s.serving.Err(); err != nil {
 		return nil, err
 	}
 	if waits, ends = s.device.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
-	return s.silence.look(now, s.target.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
+	return s.silence.Check(now, s.target.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
 }
 
-func (s *storageRDMA) trouble() error { return nil }
+func (s *storageRDMA) Trouble() error { return nil }
 
 // halt has all clients told, and gone. What they asked for is not answered.
-func (s *storageRDMA) halt() error { return s.serving.wait() }
+func (s *storageRDMA) StopReceiving() error { return s.serving.Wait() }
 
-func (s *storageRDMA) finish(time.Time, uint64) (bool, error) { return true, nil }
+func (s *storageRDMA) Drain(time.Time, uint64) (bool, error) { return true, nil }
 
-func (s *storageRDMA) diagnose(err error) error { return err }
+func (s *storageRDMA) Diagnose(err error) error { return err }
 
-func (s *storageRDMA) pending() int { return int(s.server.Stats().Disk.InFlight) }
+func (s *storageRDMA) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 
-func (s *storageRDMA) shut() error { return s.server.CloseWithin(time.Millisecond) }
+func (s *storageRDMA) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
 // abandon has nothing to count: whoever asked knows that there was no answer.
-func (s *storageRDMA) abandon(*FlowStatus) {}
+func (s *storageRDMA) CountLost(*FlowStatus) {}

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-func (s *storageRDMA) announce() []any {
+func (s *storageRDMA) Announce() []any {
 	a := []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
 	if !s.secure {
 		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
@@ -17,7 +17,7 @@ func (s *storageRDMA) announce() []any {
 }
 
 // observe reads the counters.
-func (s *storageRDMA) observe(to *FlowStatus) error {
+func (s *storageRDMA) Observe(to *FlowStatus) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
 	b := &BlocksStatus{

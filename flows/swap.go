@@ -121,7 +121,7 @@ func (w *swap) back(why error) (Outcome, error) {
 // cannot have it, and the order in which those are asked that have one interface.
 func (w *swap) filter(c *config.Config) error {
 	for _, f := range w.filters {
-		if err := f.refilter(c.Flow(f.Name()).From); err != nil {
+		if err := f.setFilter(c.Flow(f.Name()).From); err != nil {
 			return err
 		}
 	}
@@ -132,7 +132,7 @@ func (w *swap) filter(c *config.Config) error {
 	}
 	for _, f := range w.had {
 		if at := device.Rank(c, f.Name()); at >= 0 {
-			if err := f.rerank(at); err != nil {
+			if err := f.setRank(at); err != nil {
 				return err
 			}
 		}

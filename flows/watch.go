@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/sink/peers"
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
@@ -19,33 +21,33 @@ const (
 
 // watch runs beside a flow until it is to stop, fails or is done, and then ends
 // it.
-func (f *Flow) watch(r run, quit <-chan struct{}, ended chan<- struct{}) {
+func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
-	if r.fault() == nil { // where only the interface failed, what came before is kept
+	if r.Err.Get() == nil { // where only the interface failed, what came before is kept
 		err = errors.Join(err, f.drain(r))
 	}
 	if err != nil {
 		state = Failed
-		r.note(err) // nothing more is taken; what is not written is lost
+		r.Err.Note(err) // nothing more is taken; what is not written is lost
 		f.giveUp(r)
-		err = r.diagnose(err)
+		err = r.Flow.Diagnose(err)
 	}
 	f.end(r, state, err)
 }
 
 // giveUp stops a flow that failed, and waits a while for what the disk still has.
-func (f *Flow) giveUp(r run) {
-	_ = r.halt() // it may be why the flow failed
+func (f *Flow) giveUp(r *pipeline.Run) {
+	_ = r.Flow.StopReceiving() // it may be why the flow failed
 	deadline := time.Now().Add(5 * time.Second)
-	for r.pending() > 0 && time.Now().Before(deadline) {
+	for r.Flow.Pending() > 0 && time.Now().Before(deadline) {
 		time.Sleep(glance)
 	}
 	time.Sleep(glance) // the worker reaps once more
 }
 
 // observe waits for the end of a flow and says which it is.
-func (f *Flow) observe(r run, quit <-chan struct{}) (State, error) {
+func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (State, error) {
 	tick := time.NewTicker(glance)
 	defer tick.Stop()
 	for n := 0; ; n++ {
@@ -54,10 +56,10 @@ func (f *Flow) observe(r run, quit <-chan struct{}) (State, error) {
 			return Stopped, nil
 		case <-tick.C:
 		}
-		if err := r.fault(); err != nil {
+		if err := r.Err.Get(); err != nil {
 			return Failed, err
 		}
-		if r.done() {
+		if r.Flow.Done() {
 			return Done, nil
 		}
 		if n%int(time.Second/glance) != 0 {
@@ -70,13 +72,13 @@ func (f *Flow) observe(r run, quit <-chan struct{}) (State, error) {
 }
 
 // second does what is done once a second. Its error ends the flow.
-func (f *Flow) second(r run) error {
+func (f *Flow) second(r *pipeline.Run) error {
 	now := time.Now()
-	packets, bytes := r.traffic()
+	packets, bytes := r.Flow.Traffic()
 	f.mu.Lock()
 	f.rate.update(now, packets, bytes)
 	f.mu.Unlock()
-	waits, err := r.check(now)
+	waits, err := r.Flow.Check(now)
 	switch {
 	case err != nil:
 		return err
@@ -94,7 +96,7 @@ func (f *Flow) await(why error) {
 	waiting := f.state == Waiting
 	f.mu.Unlock()
 	level := slog.LevelWarn
-	if _, ok := errors.AsType[*peerError](why); ok {
+	if _, ok := errors.AsType[*peers.PeerError](why); ok {
 		level = slog.LevelInfo
 	}
 	if !waiting {
@@ -105,22 +107,22 @@ func (f *Flow) await(why error) {
 
 // drain lets no more in, and has everything received brought to its end. It goes on
 // on the worker's thread until that is done.
-func (f *Flow) drain(r run) error {
-	if err := r.halt(); err != nil {
+func (f *Flow) drain(r *pipeline.Run) error {
+	if err := r.Flow.StopReceiving(); err != nil {
 		return err
 	}
 	told := false
 	for begun, deadline := time.Now(), time.Now().Add(f.patience); ; time.Sleep(time.Millisecond) {
 		if !told && time.Since(begun) > time.Second {
-			if why := r.trouble(); why != nil {
+			if why := r.Flow.Trouble(); why != nil {
 				f.await(why)
 				told = true
 			}
 		}
 		done := false
-		err := f.worker.Do(func() (err error) { done, err = r.finish(time.Now(), f.worker.Rounds()); return err })
+		err := f.worker.Do(func() (err error) { done, err = r.Flow.Drain(time.Now(), f.worker.Rounds()); return err })
 		if err == nil {
-			err = r.fault()
+			err = r.Err.Get()
 		}
 		if done || err != nil {
 			return err
@@ -132,18 +134,18 @@ func (f *Flow) drain(r run) error {
 }
 
 // late says what a flow still has that has waited for its disk as long as it may.
-func (f *Flow) late(r run) error {
+func (f *Flow) late(r *pipeline.Run) error {
 	s := f.observeStatus(r)
-	return errors.Join(r.trouble(), fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
+	return errors.Join(r.Flow.Trouble(), fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
 		f.config.Name, s.To, f.patience, s.Packets, s.Written.Packets, s.Durable.Packets))
 }
 
-// shut closes what belongs to the worker's thread, a little at a time: the worker's
+// closeQueue closes what belongs to the worker's thread, a little at a time: the worker's
 // other flows must not wait for a disk that hangs. The flow does, since the disk may still
 // fetch the frames it has.
-func (f *Flow) shut(r run) error {
+func (f *Flow) closeQueue(r *pipeline.Run) error {
 	for begun, told := time.Now(), false; ; time.Sleep(glance) {
-		err := f.worker.Do(r.shut)
+		err := f.worker.Do(r.Flow.CloseQueue)
 		var stuck *nvme.StuckError
 		if !errors.As(err, &stuck) {
 			return err
@@ -156,13 +158,13 @@ func (f *Flow) shut(r run) error {
 }
 
 // end releases a run and keeps its last status.
-func (f *Flow) end(r run, state State, err error) {
+func (f *Flow) end(r *pipeline.Run, state State, err error) {
 	last := f.observeStatus(r)
 	if rerr := f.release(r); rerr != nil {
 		err = errors.Join(err, rerr)
 		state = Failed
 	}
-	r.abandon(&last)
+	r.Flow.CountLost(&last)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.last, f.state, f.err, f.since = nil, last, state, err, time.Now()

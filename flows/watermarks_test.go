@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -11,7 +12,7 @@ import (
 // bounded checks that a flow held no more than it may.
 func bounded(t *testing.T, s FlowStatus, high int64) {
 	t.Helper()
-	if l := s.Level; l.High != int(high) || l.Most >= high+burst || l.Held > l.Most {
+	if l := s.Level; l.High != int(high) || l.Most >= high+pipeline.Burst || l.Held > l.Most {
 		t.Errorf("the level is %+v", l)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -81,16 +83,18 @@ func (w *witness) Reset() {
 // observed puts a witness into a running flow that has had no packets yet.
 func observed(t *testing.T, f *Flow) *witness {
 	t.Helper()
-	r := f.running().(*networkStorage)
 	w := &witness{region: f.region}
-	if err := f.worker.Do(func() error {
-		w.Layout = r.layout
-		r.layout, r.disk.layout = w, w
-		return nil
-	}); err != nil {
+	wrapLayout(t, f, func(l layout.Layout) layout.Layout { w.Layout = l; return w })
+	return w
+}
+
+// wrapLayout replaces the layout of a running flow to a disk.
+func wrapLayout(t *testing.T, f *Flow, wrap func(layout.Layout) layout.Layout) {
+	t.Helper()
+	sink := f.running().Flow.(*pipeline.Pipeline).Sink().(*disk.Writer)
+	if err := f.worker.Do(func() error { sink.WrapLayout(wrap); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	return w
 }
 
 // TestSlotIsWrittenFromWhereItLanded shows by address that no packet of one frame

@@ -15,6 +15,15 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
+// Bounds of the writes of one flow.
+const (
+	// MaxWriteFrames is the most frames of one write in place. 256 packets of 1 KiB are 256 KiB, and
+	// larger writes cost no less per byte.
+	MaxWriteFrames = 256
+	// MaxWrites is how many writes the disk has at once.
+	MaxWrites = 32
+)
+
 // Layout turns received frames into batches of pcapng records. One batch is
 // open at a time.
 type Layout interface {

@@ -10,12 +10,13 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
 // For is what a daemon with this configuration needs.
 func For(c *config.Config) Options {
-	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: flows.SteeringDir(c), Files: files.Of(c)}
+	o := Options{User: c.User, Keep: Needed, Sockets: []string{c.Control.Socket}, Steering: afxdp.SteeringDir(c), Files: files.Of(c)}
 	o.Dirs = append(o.Dirs, filepath.Dir(c.Control.Socket))
 	for _, f := range c.Flows {
 		if f.From.Beside != "" {

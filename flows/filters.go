@@ -1,0 +1,60 @@
+package flows
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+)
+
+// interfaceSource returns the source of a running flow that receives from interfaces, or nil.
+func (f *Flow) interfaceSource() *afxdp.Source {
+	r := f.running()
+	if r == nil {
+		return nil
+	}
+	if p, ok := r.Flow.(*pipeline.Pipeline); ok {
+		if s, ok := p.Source().(*afxdp.Source); ok {
+			return s
+		}
+	}
+	return nil
+}
+
+// setFilter exchanges the filter of a running flow. Each packet meets the old filter or the new one, and
+// counters go on. After an error the old one stays.
+func (f *Flow) setFilter(from config.From) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if sameFilter(from, f.config.From) {
+		return nil
+	}
+	source := f.interfaceSource()
+	if source == nil {
+		return fmt.Errorf("change the filter of flow %s: it does not run", f.config.Name)
+	}
+	if err := source.SetFilter(from, f.config.From); err != nil {
+		return fmt.Errorf("change the filter of flow %s: %w", f.config.Name, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log.Info("flow goes on with another filter", "filter", from.Wanted(), "before", f.config.From.Wanted(), "host_no_longer_sees", afxdp.Unseen(from))
+	f.config.From = from
+	return nil
+}
+
+// setRank changes the position in which a running flow is asked among those that share its interfaces.
+func (f *Flow) setRank(rank int) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if source := f.interfaceSource(); source != nil {
+		return source.SetRank(rank)
+	}
+	return nil
+}
+
+func sameFilter(a, b config.From) bool {
+	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules)
+}

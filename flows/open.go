@@ -1,0 +1,333 @@
+package flows
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/relay"
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/sink/discard"
+	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/sink/peers"
+	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+	"github.com/unifiedd/unifiedd/flows/source/generator"
+	"github.com/unifiedd/unifiedd/flows/source/message"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// open opens both ends of a flow and connects them. Nothing moves until a worker polls the flow and it
+// has begun. The caller runs e.Undo, also after success.
+func open(e *pipeline.Env) (*pipeline.Run, error) {
+	if err := e.Open(); err != nil {
+		return nil, err
+	}
+	switch kind := e.Flow.Kind(); kind {
+	case config.KindNetworkStorage:
+		return openNetworkStorage(e)
+	case config.KindNetworkRDMA:
+		return openNetworkRDMA(e)
+	case config.KindNetworkNull:
+		return openNetworkNull(e)
+	case config.KindRDMAStorage:
+		return openLog(e)
+	case config.KindRDMARDMA:
+		return openRelay(e)
+	case config.KindRDMANull:
+		return openRDMANull(e)
+	case config.KindNullStorage:
+		return openNullStorage(e)
+	case config.KindNullRDMA:
+		return openNullRDMA(e)
+	case config.KindNullNull:
+		return openNullNull(e)
+	case config.KindStorageRDMA:
+		return openStorageRDMA(e)
+	case config.KindStorageNVMe:
+		return openStorageNVMe(e)
+	case config.KindStorageNetwork:
+		return openStorageNetwork(e)
+	default:
+		return nil, fmt.Errorf("flows of kind %s cannot be run by this release", kind)
+	}
+}
+
+// join makes a run of a source and a sink.
+func join(e *pipeline.Env, source pipeline.Source, sink pipeline.Sink, from, to int) *pipeline.Run {
+	return pipeline.NewRun(e, pipeline.New(e, source, sink), from, to)
+}
+
+func openNetworkStorage(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := afxdp.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	most := 2 * layout.MaxWriteFrames
+	if n := disk.FramesInFlight(e.Flow.To); n > 0 {
+		most += source.RingFrames() + n
+	}
+	if err := source.Fill(e, 2*layout.MaxWriteFrames, most); err != nil {
+		return nil, err
+	}
+	sink := disk.New()
+	err = sink.Open(e, disk.Config{
+		Free: source.Free(), Interfaces: source.Interfaces(), Directions: source.Directions(), Statistics: source.Statistics,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, source.Node(), disk.Node(e)), nil
+}
+
+func openNetworkRDMA(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := afxdp.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	length, err := source.MaxPacket()
+	if err != nil {
+		return nil, err
+	}
+	each := e.Region.FrameSize() - umem.PacketHeadroom // bytes of a packet in a frame
+	sink, err := peers.Open(e, peers.Config{
+		Free: source.Free(), Length: length, Frames: int((length + each - 1) / each), Queue: e.Flow.To.Queue,
+	})
+	if err != nil {
+		return nil, err
+	}
+	queues := len(e.Flow.To.Peers) * e.Flow.To.Queue
+	if err := source.Fill(e, 2*pipeline.Burst, min(queues, 4*source.RingFrames())); err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, source.Node(), numa.Unknown), nil
+}
+
+func openNetworkNull(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := afxdp.Open(e)
+	if err != nil {
+		return nil, err
+	}
+	if err := source.Fill(e, 2*pipeline.Burst, 2*pipeline.Burst); err != nil {
+		return nil, err
+	}
+	return join(e, source, discard.New(e.Region, source.Free()), source.Node(), numa.Unknown), nil
+}
+
+func openNullStorage(e *pipeline.Env) (*pipeline.Run, error) {
+	source, sink := generator.New(e), disk.New()
+	most := 2*layout.MaxWriteFrames + disk.FramesInFlight(e.Flow.To)
+	if err := source.Fill(e, 2*layout.MaxWriteFrames, most); err != nil {
+		return nil, err
+	}
+	generated := pcapng.Interface{Name: "generated", Description: "packets that unifiedd made", LinkType: pcapng.LinkTypeEthernet}
+	if err := sink.Open(e, disk.Config{Free: source.Free(), Interfaces: []pcapng.Interface{generated}}); err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
+}
+
+func openNullRDMA(e *pipeline.Env) (*pipeline.Run, error) {
+	source, to := generator.New(e), &e.Flow.To
+	sink, err := peers.Open(e, peers.Config{Free: source.Free(), Length: uint32(e.Flow.From.Generate), Frames: 1, Queue: to.Queue})
+	if err != nil {
+		return nil, err
+	}
+	if err := source.Fill(e, 2*pipeline.Burst, len(to.Peers)*to.Queue); err != nil {
+		return nil, err
+	}
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+func openNullNull(e *pipeline.Env) (*pipeline.Run, error) {
+	source := generator.New(e)
+	if err := source.Fill(e, 0, 0); err != nil {
+		return nil, err
+	}
+	return join(e, source, discard.New(e.Region, source.Free()), numa.Unknown, numa.Unknown), nil
+}
+
+// openRDMANull opens a log without a disk. Positions begin with 1 at each start.
+func openRDMANull(e *pipeline.Env) (*pipeline.Run, error) {
+	source, err := message.Open(e, message.Config{
+		MinReserve: 2, MaxReserve: 2 * pipeline.Burst, Durability: protocol.Received, Numbered: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	source.Supply()
+	return join(e, source, discard.New(e.Region, source.Free()), numa.Unknown, numa.Unknown), nil
+}
+
+// openLog opens a log. It finds where an earlier run ended before the segments are recovered.
+func openLog(e *pipeline.Env) (*pipeline.Run, error) {
+	from, to := &e.Flow.From, &e.Flow.To
+	durability, err := protocol.ParseDurability(string(to.Acknowledge))
+	if err != nil {
+		return nil, err
+	}
+	end, err := logEnd(e)
+	if err != nil {
+		return nil, err
+	}
+	c := message.Config{
+		Durability: durability, Spread: to.Layout == config.LayoutPacked, Numbered: true, Origins: true,
+		Log: &message.Log{Acknowledge: to.Acknowledge, End: end},
+	}
+	c.MinReserve, c.MaxReserve = logReserve(e)
+	source, err := message.Open(e, c)
+	if err != nil {
+		return nil, err
+	}
+	d := disk.Config{Free: source.Free(), Gather: true, GatherFlushes: to.Acknowledge == config.AcknowledgeReceived}
+	if source.InExtents() && to.Layout == config.LayoutSlot {
+		if d.Heads, err = takeHeads(e); err != nil {
+			return nil, err
+		}
+	}
+	run, err := newRunNumber()
+	if err != nil {
+		return nil, err
+	}
+	sink := disk.New()
+	d.Manifest = &segment.Manifest{End: end, Run: journal.Run{Number: run, Start: end.Next}, Received: source.Received, Durable: sink.DurableShown}
+	records := journal.Source(e.Flow.Name, end.Next, run, protocol.HeaderLen+uint32(from.Message))
+	if source.Secure() {
+		records = journal.Owned(records, end.Next, run)
+		source.KeepOwners()
+	}
+	if from.Verify {
+		records = journal.Verified(records)
+	}
+	d.Interfaces = []pcapng.Interface{records}
+	if err := sink.Open(e, d); err != nil {
+		return nil, err
+	}
+	if err := messageFits(e, sink); err != nil {
+		return nil, err
+	}
+	source.LimitPositions(d.Manifest.Room)
+	switch to.Acknowledge {
+	case config.AcknowledgeWritten:
+		source.AcknowledgeUpTo(sink.PacketsWritten, nil)
+	case config.AcknowledgeDurable:
+		source.AcknowledgeUpTo(sink.PacketsDurable, nil)
+	}
+	source.Supply()
+	return join(e, source, sink, numa.Unknown, disk.Node(e)), nil
+}
+
+// logReserve is how many messages of a log may be with the disk: what it needs and what it can use. In
+// place the disk has them where they landed.
+func logReserve(e *pipeline.Env) (least, most int) {
+	inFrames := message.InFrames(e.Region, e.Flow.From.Message)
+	switch inPlace := e.Flow.To.Layout == config.LayoutSlot; {
+	case inPlace && !inFrames:
+		return 8, 4 * layout.MaxWrites
+	case inPlace:
+		return 2*layout.MaxWriteFrames + 2*pipeline.Burst, layout.MaxWrites * layout.MaxWriteFrames
+	case !inFrames:
+		return 4, pipeline.Burst
+	}
+	return 2 * pipeline.Burst, 2 * pipeline.Burst
+}
+
+// logEnd finds where the log goes on.
+func logEnd(e *pipeline.Env) (journal.End, error) {
+	end, err := journal.Tail(cmp.Or(e.Flow.To.Device, e.Flow.To.File))
+	if err != nil {
+		return end, err
+	}
+	for _, gap := range end.Gaps {
+		e.Log.Error("the log lacks what the disk had called durable (does the disk, or its controller, obey flushes?)", "what", gap)
+	}
+	return end, nil
+}
+
+// newRunNumber draws the number of a run of a log.
+func newRunNumber() (uint64, error) {
+	var b [8]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 0, fmt.Errorf("draw the number of this run: %w", err)
+	}
+	return binary.NativeEndian.Uint64(b[:]), nil
+}
+
+// takeHeads takes frames for block headers in front of messages that land in extents.
+func takeHeads(e *pipeline.Env) (*umem.FreeList, error) {
+	heads := make([]umem.Frame, 2*layout.MaxWrites)
+	if n := e.Holder.Take(heads); n < len(heads) {
+		return nil, fmt.Errorf("the region has %d free frames and not %d: raise region.size", n, len(heads))
+	}
+	return umem.NewFreeList(heads), nil
+}
+
+// messageFits reports messages that are too long for a batch.
+func messageFits(e *pipeline.Env, sink *disk.Writer) error {
+	most := sink.MaxBatch()
+	if e.Flow.To.Layout == config.LayoutPacked {
+		most = min(most, e.Region.ExtentSize())
+	}
+	message := e.Flow.From.Message
+	need := uint64(pcapng.PacketBlockLen(protocol.HeaderLen+uint32(message)+pcapng.NumberLen, layout.InPlaceAlign)) + 2*uint64(sink.Align())
+	if need > most {
+		return fmt.Errorf("a message of %d bytes needs %d in a batch, which has %d at most: a quarter of segment.size and, with layout packed, region.extent. Raise them, or lower message",
+			message, need, most)
+	}
+	return nil
+}
+
+// openRelay opens a relay: each message is acknowledged when enough peers have it, or the sum that it
+// is part of.
+func openRelay(e *pipeline.Env) (*pipeline.Run, error) {
+	from, to := &e.Flow.From, &e.Flow.To
+	durability, err := protocol.ParseDurability(string(to.Durability))
+	if err != nil {
+		return nil, err
+	}
+	reducer, err := relay.NewReducer(e.Flow.Stages, e.Region, from.Clients, from.Window)
+	if err != nil {
+		return nil, err
+	}
+	c := message.Config{
+		MinReserve: 2, MaxReserve: max(2*pipeline.Burst, len(to.Peers)*to.Queue), Durability: durability, Relay: true,
+		Resume: reducer == nil, Origins: reducer == nil,
+	}
+	if reducer != nil {
+		c.Joins = reducer.Join
+	}
+	source, err := message.Open(e, c)
+	if err != nil {
+		return nil, err
+	}
+	sink, err := peers.Open(e, peers.Config{
+		Free: source.Free(), Length: uint32(from.Message), Frames: 1, Queue: relayQueue(to, source.Spare()), Relay: reducer == nil,
+	})
+	if err != nil {
+		return nil, err
+	}
+	source.AcknowledgeUpTo(sink.Acknowledged, sink.Delivered)
+	if reducer != nil {
+		reducer.Connect(source, sink.Acknowledged)
+		source.Combine(reducer)
+	}
+	source.Supply()
+	return join(e, source, sink, numa.Unknown, numa.Unknown), nil
+}
+
+// relayQueue is how many messages may be under way to each peer of a relay that has so many spare
+// frames. If the flow can do without a peer, its queue has half of them at most, so that a peer that is
+// away does not hold all of them and stall the others.
+func relayQueue(to *config.To, spare int) int {
+	if to.Choose != config.ChooseAll || to.Acknowledge == config.AcknowledgeAll || len(to.Peers) == 1 {
+		return to.Queue
+	}
+	return min(to.Queue, max(1, spare/2))
+}

@@ -1,0 +1,158 @@
+package pipeline
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/internal/index"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Quota is a flow's part of the region.
+type Quota struct {
+	Frames  int
+	Extents int
+}
+
+// Shared is what the flows of a daemon share, as one of them sees it.
+type Shared struct {
+	Quota       Quota
+	Config      *config.Config       // of all flows
+	Interfaces  *device.Interfaces   // that flows receive from
+	Devices     *device.RDMADevices  // that flows use
+	Node        int                  // NUMA node of the region; numa.Unknown: it is on several
+	Limit       uint64               // packets after which a flow is done; 0: no limit
+	Application string               // who writes, for capture files
+	Stream      io.Writer            // replaces the disk; may be nil
+	MakeIndex   index.Maker          // nil: make indexes in this process
+	Complete    func(path string)    // called for each complete file; may be nil
+	Notes       string               // directory for notes about our rules in cards
+	Context     context.Context      // ends what opening waits for; may be nil
+	Credentials *connect.Credentials // of RDMA connections; nil: no TLS
+}
+
+// Env is what a flow is opened with.
+type Env struct {
+	Flow   config.Flow
+	Region *umem.Region
+	Shared Shared
+	Do     func(func() error) error // runs a function on the worker's thread
+	Events bool                     // the worker waits for events
+	Log    *slog.Logger
+	Book   *umem.Book
+	Holder *umem.Holder // of the worker's frames
+	Err    *FirstError
+	Undo   Cleanup // closes what is open so far
+}
+
+// Open opens the books of a flow in an Env whose configuration fields are set. The caller runs Undo,
+// unless NewRun has taken it over.
+func (e *Env) Open() (err error) {
+	name := e.Name()
+	e.Err = &FirstError{}
+	e.Book = e.Region.NewBook(name)
+	e.Undo.Add(e.Book.Close)
+	if e.Holder, err = e.Book.NewHolder(umem.OwnerWorker, name); err != nil {
+		return err
+	}
+	e.Undo.Add(func() error { e.Holder.Close(); return nil })
+	return nil
+}
+
+// Name is what devices and frame owners call the flow.
+func (e *Env) Name() string { return "flow " + e.Flow.Name }
+
+// Context ends what opening waits for.
+func (e *Env) Context() context.Context {
+	if e.Shared.Context == nil {
+		return context.Background()
+	}
+	return e.Shared.Context
+}
+
+// UseDevice keeps an RDMA device open until the flow is closed.
+func (e *Env) UseDevice(name string) (*device.RDMA, error) {
+	d, err := e.Shared.Devices.Open(name)
+	if err == nil {
+		e.Undo.Add(func() error { return e.Shared.Devices.Release(d) })
+	}
+	return d, err
+}
+
+// MinExtents is how many extents a packed layout needs: one is filled while another is written.
+const MinExtents = 2
+
+// TakeExtents takes the flow's quota of extents.
+func (e *Env) TakeExtents() ([]umem.Frame, error) {
+	extents := make([]umem.Frame, e.Shared.Quota.Extents)
+	got := e.Holder.TakeExtents(extents)
+	if got < MinExtents {
+		return nil, fmt.Errorf("the region has %d free extents for this flow; layout packed needs %d at least: raise region.extents", got, MinExtents)
+	}
+	return extents[:got], nil
+}
+
+// Section describes the writer of a capture.
+func (e *Env) Section() pcapng.Section {
+	return pcapng.Section{Comment: e.Flow.To.Comment, Hardware: processor(), OS: kernel(), Application: e.Shared.Application}
+}
+
+// Origin names where a flow receives from, for messages.
+func Origin(from config.From) string {
+	if from.Generate > 0 {
+		return "generated packets"
+	}
+	return cmp.Or(strings.Join(from.All(), ", "), from.Listen, from.Device, from.File, strings.Join(from.Files, ", "))
+}
+
+// Destination names where a flow transmits to, for messages.
+func Destination(to config.To) string {
+	if to.Discard {
+		return "nowhere"
+	}
+	var peers []string
+	for _, p := range to.Peers {
+		peers = append(peers, p.Name)
+	}
+	return cmp.Or(to.Device, to.File, to.Interface, to.Listen, strings.Join(peers, ", "))
+}
+
+// kernel is the operating system's name and release.
+func kernel() string {
+	var u unix.Utsname
+	if unix.Uname(&u) != nil {
+		return "Linux"
+	}
+	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+}
+
+// processor is the processor's name, or empty.
+func processor() string {
+	b, err := os.ReadFile("/proc/cpuinfo")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// ShrinkFrames gives free frames back while total exceeds keep, and reports whether it still does.
+func ShrinkFrames(h *umem.Holder, free *umem.FreeList, total *int, keep int) (over bool) {
+	*total -= free.ReleaseExcess(*total-keep, h)
+	return *total > keep
+}

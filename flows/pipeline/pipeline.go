@@ -1,0 +1,280 @@
+package pipeline
+
+import (
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Burst is the most frames that one call of a device moves.
+const Burst = 64
+
+// Source is the receive end of a flow. Receive to Deadline run on the worker's thread and do not
+// block. The others may be called from any goroutine.
+type Source interface {
+	// Receive passes what was left in the source's batches to the sink. If open, it then receives
+	// a burst from each queue and passes that. It reports whether more is waiting. It is called
+	// once a round, and calls the sink once or twice per batch, never per frame.
+	Receive(sink Sink, open bool, now time.Time) (more bool)
+	// Supply gives free frames back to the device.
+	Supply()
+	// Kick wakes the device if it asked for it, and sends what is queued.
+	Kick(now time.Time)
+	// InFlight is how many of the region's frames the source has passed on and not got back.
+	InFlight() int
+	// Drained reports, after StopReceiving, whether nothing more comes. rounds is how many rounds
+	// the worker has made: a whole one must bring nothing.
+	Drained(rounds uint64) bool
+	// Leave is called until it returns true, after the sink has drained. It takes leave of peers.
+	Leave() bool
+	// FDs appends the descriptors that become readable when there is something to receive. While
+	// the sink is blocked packets that wait are not news.
+	FDs(dst []unix.PollFd, blocked bool) []unix.PollFd
+	// Deadline is when to call Receive again though no descriptor is readable.
+	Deadline(now time.Time) time.Time
+
+	// Begin lets in what comes. A worker polls the flow already.
+	Begin() error
+	// StopReceiving lets nothing more in. failed says that the flow ends by an error.
+	StopReceiving(failed bool) error
+	// Done reports whether all that the flow was to receive is received.
+	Done() bool
+	// Traffic is how much was received.
+	Traffic() (packets, bytes uint64)
+	// Accepted is how many packets were passed to the sink, or wait for that.
+	Accepted() uint64
+	// Check is called once a second. It returns what the flow waits for, or what ends it.
+	Check(now time.Time) (waits, ends error)
+	// Announce returns what the log says of the source as the flow starts.
+	Announce() []any
+	// Observe adds the source to a status, after the sink.
+	Observe(s *status.Flow) error
+	// CountLost counts as lost what a flow that has ended did not receive.
+	CountLost(s *status.Flow)
+	// Shrink gives frames back that exceed the quota, and reports whether there are still more. It
+	// runs on the worker's thread.
+	Shrink(q Quota) (over bool)
+}
+
+// Acknowledger is a Source whose peers wait for acknowledgements.
+type Acknowledger interface {
+	// Acknowledge acknowledges what is as safe as was promised. It runs on the worker's thread.
+	Acknowledge(now time.Time)
+}
+
+// Sink is the transmit end of a flow. Reap to Deadline run on the worker's thread and do not block.
+// The others may be called from any goroutine.
+type Sink interface {
+	// Reap takes back what the device is done with, and begins a round: the sink is not blocked.
+	Reap(now time.Time)
+	// Write takes whole packets from the batch. It returns false if it could not take all of them
+	// now; these stay in the batch, and the sink is blocked for the rest of the round.
+	Write(b *Batch, now time.Time) (all bool)
+	// Block says that a source cannot receive since the flow's frames are in use, as if Write had
+	// returned false.
+	Block()
+	// Blocked reports whether the sink could not take everything in this round.
+	Blocked() bool
+	// Flush sends a batch that has waited long enough. Where nothing more is let in (open is
+	// false) it has nothing to wait for.
+	Flush(open bool, now time.Time)
+	// Kick sends what is queued to the device and publishes the sink's progress.
+	Kick()
+	// InFlight is how many frames the sink has apart from those that the source counts.
+	InFlight() int
+	// Drain is called until it returns true, after the source has drained. Everything is then
+	// where it belongs.
+	Drain(now time.Time) (done bool, err error)
+	// FDs appends the descriptors that become readable when Reap has something to do.
+	FDs(dst []unix.PollFd) []unix.PollFd
+	// Deadline is when to poll the flow again though no descriptor is readable.
+	Deadline(now time.Time) time.Time
+
+	// Begin is called before Begin of the source.
+	Begin() error
+	// Full reports whether the sink takes nothing more, which ends the flow.
+	Full() bool
+	// Check is called once a second. It returns what the flow waits for, or what ends it.
+	Check(now time.Time) (waits, ends error)
+	// Trouble returns what keeps the sink from taking anything, or nil.
+	Trouble() error
+	// Diagnose adds what is known about the failure to the error that ended the flow. It may wait
+	// a moment.
+	Diagnose(err error) error
+	// Pending is how many operations the sink's disk has to do.
+	Pending() int
+	// Close closes what belongs to the worker's thread, on that thread, within a moment. It is
+	// called again while the error is an nvme.StuckError.
+	Close() error
+	// Announce returns what the log says of the sink as the flow starts.
+	Announce() []any
+	// Observe adds the sink to a status, before the source: what is written was received before.
+	Observe(s *status.Flow) error
+	// CountLost counts as lost what a flow that has ended did not write. The source accepted so
+	// many packets.
+	CountLost(s *status.Flow, accepted uint64)
+	// Shrink gives memory back that exceeds the quota, as Source.Shrink does.
+	Shrink(q Quota) (over bool)
+}
+
+// Batch is frames of one queue on their way from a source to a sink. The source owns it, and the
+// sink while Write runs.
+type Batch struct {
+	ID       uint32       // interface number in a capture file
+	Frames   []umem.Frame // buffer; the first Len are in use
+	Len      int
+	Prepared int // of those, how many the sink has prepared for sending: see peers.Sink
+}
+
+// Held returns the frames in use. The last packet may be incomplete.
+func (b *Batch) Held() []umem.Frame { return b.Frames[:b.Len] }
+
+// Drop removes the first n frames, which the sink has taken.
+func (b *Batch) Drop(n int) {
+	if n > 0 {
+		b.Len = copy(b.Frames, b.Frames[n:b.Len])
+	}
+}
+
+// Pipeline moves packets or messages from a source to a sink. It belongs to its worker's thread;
+// what the flow's goroutines call is marked.
+type Pipeline struct {
+	source     Source
+	sink       Sink
+	acks       Acknowledger // the source, if its peers wait for acknowledgements; else nil
+	watermarks watermarks
+	err        *FirstError
+	book       *umem.Book
+}
+
+// New connects a source to a sink.
+func New(e *Env, source Source, sink Sink) *Pipeline {
+	p := &Pipeline{source: source, sink: sink, err: e.Err, book: e.Book}
+	p.watermarks.limits = e.Flow.Watermarks
+	p.acks, _ = source.(Acknowledger)
+	return p
+}
+
+// Source returns the receive end.
+func (p *Pipeline) Source() Source { return p.source }
+
+// Sink returns the transmit end.
+func (p *Pipeline) Sink() Sink { return p.sink }
+
+// Poll is one round. After an error nothing new is received, but what is in flight is taken back.
+func (p *Pipeline) Poll(now time.Time) (more bool) {
+	p.sink.Reap(now)
+	if p.err.Get() == nil {
+		open := p.watermarks.open(p.source.InFlight()+p.sink.InFlight(), now)
+		more = p.source.Receive(p.sink, open, now)
+		p.sink.Flush(open, now)
+		if p.acks != nil {
+			p.acks.Acknowledge(now)
+		}
+	}
+	p.source.Supply()
+	p.sink.Kick()
+	p.source.Kick(now)
+	p.book.Publish()
+	return more
+}
+
+// FDs implements worker.Poller.
+func (p *Pipeline) FDs(dst []unix.PollFd) []unix.PollFd {
+	dst = p.sink.FDs(dst)
+	if p.watermarks.closed {
+		return dst // packets that wait are not news
+	}
+	return p.source.FDs(dst, p.sink.Blocked())
+}
+
+// Deadline implements worker.Poller.
+func (p *Pipeline) Deadline(now time.Time) time.Time {
+	return Earlier(p.source.Deadline(now), p.sink.Deadline(now))
+}
+
+// Begin lets in what comes.
+func (p *Pipeline) Begin() error {
+	if err := p.sink.Begin(); err != nil {
+		return err
+	}
+	return p.source.Begin()
+}
+
+// Announce returns what the log says of the flow.
+func (p *Pipeline) Announce() []any { return append(p.source.Announce(), p.sink.Announce()...) }
+
+// Check asks both ends what they wait for, and what ends the flow. The source is first.
+func (p *Pipeline) Check(now time.Time) (waits, ends error) {
+	waits, ends = p.source.Check(now)
+	sinkWaits, sinkEnds := p.sink.Check(now)
+	switch {
+	case ends != nil || waits != nil:
+		return waits, ends
+	default:
+		return sinkWaits, sinkEnds
+	}
+}
+
+// Trouble returns what keeps the sink from taking anything, or nil.
+func (p *Pipeline) Trouble() error { return p.sink.Trouble() }
+
+// Done reports whether all that was to be received is received.
+func (p *Pipeline) Done() bool { return p.source.Done() || p.sink.Full() }
+
+// Traffic is how much was received.
+func (p *Pipeline) Traffic() (packets, bytes uint64) { return p.source.Traffic() }
+
+// StopReceiving lets nothing more in.
+func (p *Pipeline) StopReceiving() error { return p.source.StopReceiving(p.err.Get() != nil) }
+
+// Drain empties the source, then the sink, and takes leave of the source's peers.
+func (p *Pipeline) Drain(now time.Time, rounds uint64) (bool, error) {
+	if !p.source.Drained(rounds) {
+		return false, nil
+	}
+	if done, err := p.sink.Drain(now); !done || err != nil {
+		return false, err
+	}
+	return p.source.Leave(), nil
+}
+
+// Diagnose adds to the error that ended the flow what is known about it.
+func (p *Pipeline) Diagnose(err error) error { return p.sink.Diagnose(err) }
+
+// Pending is how many operations the disk has to do.
+func (p *Pipeline) Pending() int { return p.sink.Pending() }
+
+// CloseQueue closes what belongs to the worker's thread.
+func (p *Pipeline) CloseQueue() error { return p.sink.Close() }
+
+// Observe reads the sink's counters first: what is written was received before.
+func (p *Pipeline) Observe(s *status.Flow) error {
+	err := p.sink.Observe(s)
+	p.watermarks.observe(s)
+	return errors.Join(err, p.source.Observe(s))
+}
+
+// CountLost counts what did not arrive.
+func (p *Pipeline) CountLost(s *status.Flow) {
+	p.source.CountLost(s)
+	p.sink.CountLost(s, p.source.Accepted())
+}
+
+// Shrink gives back what exceeds the flow's quota.
+func (p *Pipeline) Shrink(q Quota) (over bool) {
+	frames, extents := p.source.Shrink(q), p.sink.Shrink(q)
+	return frames || extents
+}
+
+// Earlier returns the earlier of two times.
+func Earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,47 @@
+package pipeline
+
+import (
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/stage"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// stages change packets, or messages that are some, where they are.
+type Stages struct{ chain *stage.Chain }
+
+// NewStages makes the chain of a configuration, without its sum.
+func NewStages(all []config.Stage) (*Stages, error) {
+	var steps []stage.Step
+	for _, c := range all {
+		switch {
+		case c.Set != nil:
+			steps = append(steps, stage.Step{Set: (*stage.Set)(c.Set)})
+		case c.Sequence != nil:
+			steps = append(steps, stage.Step{Sequence: (*stage.Sequence)(c.Sequence)})
+		case c.Timestamp != nil:
+			steps = append(steps, stage.Step{Timestamp: (*stage.Timestamp)(c.Timestamp)})
+		}
+	}
+	chain, err := stage.New(steps)
+	return &Stages{chain}, err
+}
+
+// apply takes whole packets through the chain. The time is when they are sent on.
+func (s *Stages) Apply(region *umem.Region, fs []umem.Frame, now uint64) {
+	for done := 0; done < len(fs); {
+		n, _ := umem.PacketLen(fs[done:])
+		if n == 0 {
+			return
+		}
+		s.chain.Apply(region.Bytes(fs[done]), now)
+		done += n
+	}
+}
+
+// observe adds what the stages did.
+func (s *Stages) Observe(to *status.Flow) {
+	for _, st := range s.chain.Stats() {
+		to.Stages = append(to.Stages, status.Stage(st))
+	}
+}

@@ -1,0 +1,166 @@
+package disk
+
+import (
+	"cmp"
+	"errors"
+	"path/filepath"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// minRecord is about how long the record of a short packet is in the packed layout, in bytes.
+const minRecord = 96
+
+// Config is what a writer needs to know beside the configuration of its flow.
+type Config struct {
+	Free       *umem.FreeList // of the source: frames come from it and return to it
+	Heads      *umem.FreeList // frames for block headers in front of packets in extents; nil: Free
+	Interfaces []pcapng.Interface
+	Directions []pcapng.Direction         // of packets, by interface; nil: unknown
+	Statistics func() []pcapng.Statistics // of the source; nil: none
+	Manifest   *segment.Manifest          // of a log; nil: a capture
+
+	Gather        bool // packets wait in a batch while the disk is at work
+	GatherFlushes bool // flushes count as work
+}
+
+// FramesInFlight is how many frames of the source the disk has at once: those of writes in place.
+func FramesInFlight(to config.To) int {
+	if to.Layout == config.LayoutSlot {
+		return layout.MaxWrites * layout.MaxWriteFrames
+	}
+	return 0
+}
+
+// Node is the NUMA node of the disk that a flow writes to; numa.Unknown for a stream.
+func Node(e *pipeline.Env) int {
+	to := e.Flow.To
+	switch {
+	case e.Shared.Stream != nil:
+		return numa.Unknown
+	case to.Device != "":
+		return numa.OfPath(to.Device)
+	}
+	return numa.OfPath(filepath.Dir(to.File))
+}
+
+// New makes a writer, which has no output until Open.
+func New() *Writer { return &Writer{} }
+
+// Open opens the output: segments on a disk, or the stream.
+func (w *Writer) Open(e *pipeline.Env, c Config) error {
+	to := e.Flow.To
+	w.err, w.flush, w.to, w.snapLen.Max = e.Err, to.Flush, pipeline.Destination(to), uint32(to.Snaplen)
+	w.statistics, w.gather, w.gatherFlushes = c.Statistics, c.Gather, c.GatherFlushes
+	for i := range c.Interfaces {
+		c.Interfaces[i].SnapLen = w.snapLen.Max
+	}
+	if e.Shared.Stream != nil {
+		return w.openStream(e, c)
+	}
+	return w.openSegments(e, c)
+}
+
+// openSegments opens the segments and the queue to them.
+func (w *Writer) openSegments(e *pipeline.Env, c Config) (err error) {
+	to := e.Flow.To
+	out := &segmentWriter{region: e.Region, every: cmp.Or(to.Rotate.Every, to.Segment.Every), sync: to.Durable, flushed: true}
+	if to.Layout == config.LayoutSlot && e.Region.FrameSize() < 4096 {
+		return errors.New("layout slot needs region.frame: 4096, so that a packet and what is written around it fit a frame")
+	}
+	section := e.Section()
+	s := segment.Config{
+		To: to, Log: e.Log, Manifest: c.Manifest, MakeIndex: e.Shared.MakeIndex, Complete: e.Shared.Complete,
+		Head: func(seg pcapng.Segment) ([]byte, error) {
+			return pcapng.AppendSegmentHead(nil, section, c.Interfaces, seg)
+		},
+	}
+	if to.Layout == config.LayoutSlot {
+		s.MostAlign = layout.InPlaceAlign
+	}
+	if out.manager, err = segment.Open(s); err != nil {
+		return err
+	}
+	e.Undo.Add(out.manager.Close)
+	e.Undo.Add(out.abandon)
+	out.queue, err = nvme.Open(nvme.Config{
+		Worker: e.Holder, Name: e.Name(), Depth: layout.MaxWrites + 4, Pieces: layout.MaxWriteFrames, Frames: layout.MaxWrites * layout.MaxWriteFrames,
+		Targets: segment.MaxOpen, Passthrough: out.manager.Passthrough(),
+	})
+	if err != nil {
+		return err
+	}
+	e.Undo.Add(out.queue.Close)
+	w.segments, w.out, w.holder = out, out, e.Holder
+	if out.layout, err = w.newLayout(e, c); err != nil {
+		return err
+	}
+	w.layout = out.layout
+	return nil
+}
+
+// newLayout makes the layout of a disk.
+func (w *Writer) newLayout(e *pipeline.Env, c Config) (layout.Layout, error) {
+	manager := w.segments.manager
+	quarter := manager.Size() / 4
+	l := w.layoutConfig(e, c)
+	if first, ok := manager.Numbers(); ok {
+		l.Numbers = layout.NumberFrom(first)
+	}
+	l.Numbers = l.Numbers.WithDirections(c.Directions)
+	if e.Flow.To.Layout == config.LayoutSlot {
+		w.times = newLatencyTracker(e.Region, 2*layout.MaxWrites*layout.MaxWriteFrames)
+		l.Limit = quarter
+		frames := min(layout.MaxWriteFrames, w.segments.queue.Limits().Frames)
+		in := layout.NewInPlace(l, frames, manager.BatchLimit(quarter))
+		if c.Heads != nil {
+			in.ReturnExtents(c.Free)
+		}
+		return in, nil
+	}
+	extents, err := e.TakeExtents()
+	if err != nil {
+		return nil, err
+	}
+	w.times = newLatencyTracker(e.Region, uint64(len(extents))*e.Region.ExtentSize()/minRecord)
+	l.Limit = min(e.Region.ExtentSize(), quarter) &^ (pcapng.MaxAlign - 1)
+	return layout.NewPacked(l, manager.Align(), uint32(manager.BatchLimit(l.Limit)), extents), nil
+}
+
+func (w *Writer) layoutConfig(e *pipeline.Env, c Config) layout.Config {
+	free := c.Free
+	if c.Heads != nil {
+		free = c.Heads
+	}
+	return layout.Config{Region: e.Region, Free: free, Copies: &w.copied, SnapLen: &w.snapLen}
+}
+
+// openStream begins a stream.
+func (w *Writer) openStream(e *pipeline.Env, c Config) error {
+	extents, err := e.TakeExtents()
+	if err != nil {
+		return err
+	}
+	head, err := pcapng.AppendStreamHead(nil, e.Section(), c.Interfaces)
+	if err != nil {
+		return err
+	}
+	w.times = newLatencyTracker(e.Region, uint64(len(extents))*e.Region.ExtentSize()/minRecord)
+	l := w.layoutConfig(e, c)
+	l.Limit, l.Numbers = e.Region.ExtentSize(), l.Numbers.WithDirections(c.Directions)
+	w.layout = layout.NewPacked(l, 1, uint32(l.Limit), extents)
+	out, err := openStream(e.Shared.Stream, head, e.Region, w.layout)
+	if err != nil {
+		return err
+	}
+	e.Undo.Add(out.Close)
+	w.out = out
+	return nil
+}

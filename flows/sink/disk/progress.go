@@ -1,0 +1,53 @@
+package disk
+
+import (
+	"sync"
+
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// progress publishes how far a writer's output is written and durable.
+type progress struct {
+	mu               sync.Mutex
+	written, durable segment.Position
+	total            uint64 // packets written, also behind a gap
+}
+
+// publish copies the positions if they have moved. It takes the lock once per batch at most.
+func (p *progress) publish(t *tracker) {
+	if p.total == t.packetsWritten && p.written.Number == t.written.Number && p.durable.Number == t.durable.Number {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.written, p.durable, p.total = t.written, t.durable, t.packetsWritten
+}
+
+// read returns both positions.
+func (p *progress) read() (written, durable status.Position) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written.Status(), p.durable.Status()
+}
+
+// newest is the time of the newest packet written; 0: none.
+func (p *progress) newest() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.written.Newest
+}
+
+// packetsDurable is how many packets are durable, the first ones.
+func (p *progress) packetsDurable() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.durable.Packets
+}
+
+// packetsWritten is how many packets are written, also behind a gap.
+func (p *progress) packetsWritten() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.total
+}

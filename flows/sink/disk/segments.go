@@ -1,0 +1,277 @@
+package disk
+
+import (
+	"cmp"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// segmentWriter is the output that writes batches to segments, one after the other, and tracks how
+// far they are written and durable. It belongs to the worker's thread.
+type segmentWriter struct {
+	region  *umem.Region
+	queue   *nvme.Queue
+	layout  layout.Layout
+	manager *segment.Manager
+	every   time.Duration // begin a new segment after this time; 0: when full
+	sync    time.Duration // time between flushes; 0: flush full segments only
+
+	track        tracker
+	retries      retryQueue
+	current      *segment.Segment
+	retired      []*segment.Segment // full and not durable yet, oldest first
+	flushing     segment.Position   // position that the flush under way makes durable
+	flushed      bool               // no flush is under way
+	complete     atomic.Bool        // the last segment is full
+	nextSync     time.Time
+	failedTarget atomic.Pointer[nvme.Target] // first target that failed
+	reaped       [pipeline.Burst]umem.Frame
+	results      [4]nvme.FlushResult
+}
+
+func (o *segmentWriter) submit(now time.Time) (bool, error) {
+	size := o.layout.Size()
+	if size == 0 {
+		return true, nil
+	}
+	if !o.track.room() {
+		return false, nil
+	}
+	if ok, err := o.place(size, now); !ok {
+		return false, err
+	}
+	return o.send(size), nil
+}
+
+// place makes the current segment one that a batch of size bytes fits into. It returns false while
+// there is none.
+func (o *segmentWriter) place(size uint64, now time.Time) (bool, error) {
+	opened := now
+	if s := o.current; s != nil && !o.due(now) {
+		if s.Fits(size) {
+			return true, nil
+		}
+		if s.Unbounded() { // the manager preallocates more
+			o.manager.WaitForSpace(now)
+			return false, nil
+		}
+		if o.manager.Rotates() {
+			opened = s.Opened // files of one time share it in their names
+		}
+	}
+	if len(o.retired)+2 > segment.MaxOpen {
+		return false, nil // wait until one of them is durable
+	}
+	next := o.manager.Acquire(opened)
+	if next == nil {
+		o.manager.WaitForSpace(now)
+		return false, nil
+	}
+	o.manager.EndWait()
+	index, err := o.queue.Add(next.Target)
+	if err != nil {
+		next.Damaged = true // it has no batches
+		o.manager.Retire(next)
+		o.failedTarget.CompareAndSwap(nil, next.Target)
+		return false, fmt.Errorf("begin segment %s: %w", next.Path(), err)
+	}
+	o.retire()
+	next.Index, next.Opened, next.Before = index, opened, o.manager.PacketsBefore(o.track.submitted.Packets)
+	o.current = next
+	return next.Fits(size), nil
+}
+
+// due reports whether it is time for a new segment. After the last one the flow is done.
+func (o *segmentWriter) due(now time.Time) bool {
+	if o.every == 0 || o.current.Sequence == 0 || now.Sub(o.current.Opened) < o.every {
+		return false
+	}
+	if o.manager.IsLast(o.current.Number) {
+		o.complete.Store(true)
+		return false
+	}
+	return true
+}
+
+// retire ends the current segment after its last batch.
+func (o *segmentWriter) retire() {
+	if o.current != nil {
+		o.current.Last = o.track.submitted
+		o.retired = append(o.retired, o.current)
+		o.current = nil
+	}
+}
+
+// send submits the open batch to the current segment.
+func (o *segmentWriter) send(size uint64) bool {
+	s := o.current
+	packets, bytes := o.layout.Count()
+	message := o.layout.Seal(s.Batch(o.track.durableIn(s), o.track.submitted.Packets))
+	side := o.region.Side(message[0])
+	side.Target, side.Block, side.Token = s.Index, s.Base+s.Next, o.track.submitted.Number+1
+	if o.queue.Send(message) == 0 {
+		side.Token = 0
+		return false
+	}
+	s.Next += size
+	s.Reached.Store(s.Next)
+	s.Sequence++
+	o.track.submitted.Newest = max(o.track.submitted.Newest, o.layout.Newest())
+	o.track.submit(s, s.Next, uint64(packets), bytes)
+	o.layout.Reset()
+	return true
+}
+
+// reap takes back the frames that the disk is done with, and returns why a write failed.
+func (o *segmentWriter) reap() (err error) {
+	for {
+		n := o.queue.Reap(o.reaped[:])
+		free := o.reaped[:0]
+		for _, f := range o.reaped[:n] {
+			if o.keepForRetry(f) {
+				continue
+			}
+			if e := o.written(f); e != nil && err == nil {
+				err = e
+			}
+			free = append(free, f)
+		}
+		o.layout.Free(free)
+		if n < len(o.reaped) {
+			return err
+		}
+	}
+}
+
+// written notes that the batch is written whose first frame is f.
+func (o *segmentWriter) written(f umem.Frame) error {
+	side := o.region.Side(f)
+	number := side.Token
+	if number == 0 {
+		return nil
+	}
+	side.Token = 0
+	if err := f.Err(); err != nil {
+		return o.explain(number, err)
+	}
+	o.track.complete(number)
+	return nil
+}
+
+// explain describes a failed write.
+func (o *segmentWriter) explain(number uint64, err error) error {
+	m := o.track.ring[number%queueDepth]
+	o.failedTarget.CompareAndSwap(nil, m.Segment.Target)
+	if _, ring := o.manager.Numbers(); ring { // what the kernel knows says more than what it answered
+		err = cmp.Or(m.Segment.Target.Health(), err)
+	}
+	return fmt.Errorf("write to %s before offset %d: %w; the packets of that write are lost and counted", m.Segment.Path(), m.Segment.Base+m.End, err)
+}
+
+// settle takes back what is written or flushed, retires durable segments and starts the next flush
+// if one is due.
+func (o *segmentWriter) settle(now time.Time) error {
+	if err := o.reap(); err != nil {
+		return err
+	}
+	o.retry(now)
+	n := o.queue.Flushed(o.results[:])
+	for _, r := range o.results[:n] {
+		if r.Err != nil {
+			o.failedTarget.CompareAndSwap(nil, o.flushing.Segment.Target)
+			return fmt.Errorf("flush %s: %w; what was written since the last flush may be lost", o.flushing.Segment.Path(), r.Err)
+		}
+		o.flushed = true
+		o.track.durable = o.flushing
+	}
+	if why := o.manager.Failure(); why != nil {
+		return why
+	}
+	if err := o.handBack(); err != nil {
+		return err
+	}
+	return o.flush(now)
+}
+
+// handBack gives durable segments back to the manager.
+func (o *segmentWriter) handBack() error {
+	for len(o.retired) > 0 && o.retired[0].Durable(o.track.durable) {
+		s := o.retired[0]
+		if err := o.queue.Remove(s.Index); err != nil {
+			return fmt.Errorf("end segment %s: %w", s.Path(), err)
+		}
+		o.manager.Retire(s)
+		o.retired = o.retired[:copy(o.retired, o.retired[1:])]
+	}
+	return nil
+}
+
+// flush starts a flush of the oldest segment that needs one.
+func (o *segmentWriter) flush(now time.Time) error {
+	if !o.flushed {
+		return nil
+	}
+	s, upTo := o.current, o.track.written
+	switch {
+	case len(o.retired) > 0:
+		if s, upTo = o.retired[0], o.retired[0].Last; o.track.written.Number < upTo.Number {
+			return nil
+		}
+	case s == nil || o.sync == 0 || now.Before(o.nextSync):
+		return nil
+	}
+	if upTo.Number == o.track.durable.Number || !s.NameDurable() {
+		return nil
+	}
+	if err := o.queue.Flush(s.Index, upTo.Number); err != nil {
+		return nil // the queue is full: try again next round
+	}
+	o.flushed, o.flushing, o.nextSync = false, upTo, now.Add(o.sync)
+	o.flushing.Segment = s
+	return nil
+}
+
+// close returns true when everything is durable and the manager has all segments.
+func (o *segmentWriter) close(now time.Time) (bool, error) {
+	if ok, err := o.submit(now); !ok || err != nil {
+		return false, err
+	}
+	o.retire()
+	return len(o.retired) == 0 && o.track.idle(), nil
+}
+
+// trouble is what keeps batches from being written, or the next segment from being ready. Any
+// goroutine may call it.
+func (o *segmentWriter) trouble() error {
+	if why := o.retries.trouble.Load(); why != nil {
+		return *why
+	}
+	return o.manager.Blocked()
+}
+
+func (o *segmentWriter) kick() error { return o.queue.Kick() }
+
+func (o *segmentWriter) tracker() *tracker { return &o.track }
+
+func (o *segmentWriter) setLayout(l layout.Layout) { o.layout = l }
+
+func (o *segmentWriter) fd() int { return o.queue.FD() }
+
+// abandon gives the segments of a flow that failed back to the manager, which keeps what reached
+// the disk. The queue is closed.
+func (o *segmentWriter) abandon() error {
+	o.retire()
+	for _, s := range o.retired {
+		s.Damaged = true
+		o.manager.Retire(s)
+	}
+	o.retired = nil
+	return nil
+}

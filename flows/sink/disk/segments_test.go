@@ -1,0 +1,45 @@
+package disk
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme"
+)
+
+// TestSegmentsWait: with as many segments not yet durable as the disk's queue takes,
+// packets wait for one of them; that is no reason to fail.
+func TestSegmentsWait(t *testing.T) {
+	o := &segmentWriter{retired: make([]*segment.Segment, segment.MaxOpen-1)}
+	if ok, err := o.place(1, time.Now()); ok || err != nil {
+		t.Errorf("another segment was begun: %v, %v", ok, err)
+	}
+}
+
+// TestSegmentNotBegun: a segment that the disk's queue does not take is finished and
+// closed all the same.
+func TestSegmentNotBegun(t *testing.T) {
+	testenv.Leaks(t)
+	to := config.To{File: testenv.DiskDir(t) + "/md", Segment: config.Segment{Size: config.MiB}, Prepare: config.PrepareAllocate, Layout: config.LayoutPacked}
+	head := func(s pcapng.Segment) ([]byte, error) {
+		return pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{{Name: "a", LinkType: 1}}, s)
+	}
+	s, err := segment.Open(segment.Config{To: to, Head: head, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &segmentWriter{manager: s, queue: &nvme.Queue{}} // a queue without places
+	testenv.Wait(t, 5*time.Second, "a segment", func() bool { _, err = o.place(1, time.Now()); return err != nil })
+	if !strings.Contains(err.Error(), "begin segment") {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

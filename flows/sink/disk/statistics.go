@@ -1,0 +1,64 @@
+package disk
+
+import (
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+)
+
+// Statistics are encoded Interface Statistics Blocks that wait to be written, in parts: each part
+// goes first in a batch.
+type Statistics struct {
+	parts [][]byte
+	next  int // the worker's
+}
+
+// maxStatistics is the most bytes of statistics in one batch: what a head of one frame has room
+// for.
+const maxStatistics = 3 << 10
+
+// add appends a block.
+func (s *Statistics) add(of pcapng.Statistics) {
+	last := len(s.parts) - 1
+	if last < 0 || len(s.parts[last])+pcapng.StatisticsLen > maxStatistics {
+		s.parts = append(s.parts, make([]byte, 0, maxStatistics))
+		last++
+	}
+	s.parts[last] = pcapng.AppendStatistics(s.parts[last], of)
+}
+
+// NewStatistics encodes blocks.
+func NewStatistics(all []pcapng.Statistics) *Statistics {
+	s := &Statistics{}
+	for _, one := range all {
+		s.add(one)
+	}
+	return s
+}
+
+// collectStatistics has the worker put the source's statistics into the next batches.
+func (w *Writer) collectStatistics() {
+	if w.statistics == nil {
+		return
+	}
+	if s := NewStatistics(w.statistics()); len(s.parts) > 0 {
+		w.WriteStatistics(s)
+	}
+}
+
+// WriteStatistics has the worker put statistics into the next batches, which no other call may be
+// writing. Any goroutine may call it.
+func (w *Writer) WriteStatistics(s *Statistics) {
+	s.next = 0
+	w.notes.Store(s)
+}
+
+// writeNotes puts the next part of the statistics into the open batch, which must be empty, and
+// reports whether it could.
+func (w *Writer) writeNotes(s *Statistics) bool {
+	if !w.layout.Note(s.parts[s.next]) {
+		return false
+	}
+	if s.next++; s.next == len(s.parts) {
+		w.notes.CompareAndSwap(s, nil)
+	}
+	return true
+}

@@ -1,0 +1,279 @@
+package disk
+
+import (
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Writer writes packets or messages to segments on a disk, or to a stream. Its layout makes records
+// of them, and its output writes batches of records. It implements pipeline.Sink.
+type Writer struct {
+	err      *pipeline.FirstError
+	out      output
+	segments *segmentWriter // out; nil for a stream
+	layout   layout.Layout
+	holder   *umem.Holder  // of the worker's frames
+	flush    time.Duration // the longest that a packet waits in a batch
+	opened   time.Time     // when the open batch got its first packet; zero: it is empty
+	copied   layout.Copies
+	snapLen  layout.SnapLen
+	to       string // destination, for messages
+	health   pipeline.Health
+
+	gather        bool // packets wait in a batch while the disk is at work
+	gatherFlushes bool // flushes count as work
+
+	blocked bool            // in this round
+	stalls  counter.Counter // rounds in which packets had to wait for the disk
+
+	progress progress
+	times    latencyTracker
+
+	statistics func() []pcapng.Statistics // of the source; nil: it has none
+	notes      atomic.Pointer[Statistics] // that wait to be written
+	lastNotes  bool                       // the final statistics were collected
+}
+
+// output takes a layout's batches. Its methods run on the worker's thread and do not block.
+type output interface {
+	// submit sends the open batch, if there is one. It returns false when it cannot take the batch
+	// now; the batch stays open.
+	submit(now time.Time) (bool, error)
+	// settle takes back what is done, and returns why something failed.
+	settle(now time.Time) error
+	// kick wakes the device if it asked for it.
+	kick() error
+	// close is called until it returns true, after the last batch: everything is then durable.
+	close(now time.Time) (bool, error)
+	// tracker is how far the output has come.
+	tracker() *tracker
+	// setLayout exchanges the layout.
+	setLayout(l layout.Layout)
+	// fd polls readable when settle may have something to do; negative: never.
+	fd() int
+}
+
+// Reap implements pipeline.Sink.
+func (w *Writer) Reap(now time.Time) {
+	w.err.Note(w.out.settle(now))
+	w.blocked = false
+}
+
+// Write implements pipeline.Sink.
+func (w *Writer) Write(b *pipeline.Batch, now time.Time) bool {
+	whole := umem.Whole(b.Held())
+	done := w.put(b.ID, b.Frames[:whole], now)
+	b.Drop(done)
+	return done == whole
+}
+
+// put makes records of whole packets and returns how many frames it used.
+func (w *Writer) put(id uint32, fs []umem.Frame, now time.Time) (done int) {
+	for done < len(fs) {
+		used := w.layout.Add(id, fs[done:])
+		w.times.put(fs[done:done+used], now)
+		done += used
+		if used == 0 && !w.submit(now) {
+			w.stalls.Add(1)
+			break
+		}
+	}
+	if w.opened.IsZero() && w.layout.Size() > 0 {
+		w.opened = now
+	}
+	return done
+}
+
+// Block implements pipeline.Sink.
+func (w *Writer) Block() {
+	w.blocked = true
+	w.stalls.Add(1)
+}
+
+// Blocked implements pipeline.Sink.
+func (w *Writer) Blocked() bool { return w.blocked }
+
+// InFlight implements pipeline.Sink: the extents of batches.
+func (w *Writer) InFlight() int { return w.layout.ExtentFrames() }
+
+// submit sends the open batch. If an empty one takes nothing, memory is short until the output gives
+// some back.
+func (w *Writer) submit(now time.Time) bool {
+	if w.layout.Size() == 0 {
+		w.blocked = true
+		return false
+	}
+	ok, err := w.out.submit(now)
+	w.err.Note(err)
+	if ok {
+		w.opened = time.Time{}
+	} else {
+		w.blocked = true
+	}
+	return ok && err == nil
+}
+
+// Flush implements pipeline.Sink. Statistics that wait go first in a batch, so that the open one is
+// sent: under steady traffic it would never be empty by itself.
+func (w *Writer) Flush(open bool, now time.Time) {
+	if w.gathers() {
+		return
+	}
+	w.flushNow(open, now)
+}
+
+func (w *Writer) flushNow(open bool, now time.Time) {
+	notes := w.notes.Load()
+	late := !w.opened.IsZero() && (!open || now.Sub(w.opened) >= w.flush)
+	if late || notes != nil && w.layout.Size() > 0 {
+		w.submit(now)
+	}
+	if notes != nil && w.layout.Size() == 0 && w.writeNotes(notes) {
+		w.opened = now
+	}
+}
+
+// gathers reports whether packets wait for more, since the disk is at work: messages of many clients
+// are then few writes. A full batch is sent all the same.
+func (w *Writer) gathers() bool {
+	if !w.gather || w.segments == nil {
+		return false
+	}
+	return !w.segments.track.idle() || w.gatherFlushes && !w.segments.flushed
+}
+
+// Kick implements pipeline.Sink.
+func (w *Writer) Kick() {
+	w.err.Note(w.out.kick())
+	t := w.out.tracker()
+	w.times.record(t)
+	w.progress.publish(t)
+}
+
+// Drain implements pipeline.Sink: everything is written and durable, with the final statistics behind
+// it.
+func (w *Writer) Drain(now time.Time) (bool, error) {
+	if !w.lastNotes {
+		w.collectStatistics()
+		w.lastNotes = true
+	}
+	if w.notes.Load() != nil {
+		w.submit(now)
+		w.flushNow(true, now)
+	}
+	if w.notes.Load() != nil {
+		return false, nil
+	}
+	return w.out.close(now)
+}
+
+// FDs implements pipeline.Sink.
+func (w *Writer) FDs(dst []unix.PollFd) []unix.PollFd {
+	if fd := w.out.fd(); fd >= 0 {
+		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return dst
+}
+
+// Deadline implements pipeline.Sink. A blocked writer is polled again soon: not everything that it
+// waits for makes its descriptor readable. A batch that gathers waits for the disk.
+func (w *Writer) Deadline(now time.Time) time.Time {
+	switch {
+	case w.blocked:
+		return now.Add(time.Millisecond)
+	case w.opened.IsZero() || w.gathers():
+		return now.Add(worker.MaxWait)
+	}
+	return w.opened.Add(w.flush)
+}
+
+// Begin implements pipeline.Sink.
+func (w *Writer) Begin() error { return nil }
+
+// Full implements pipeline.Sink: there are as many files as there are to be.
+func (w *Writer) Full() bool { return w.segments != nil && w.segments.complete.Load() }
+
+// Check implements pipeline.Sink. It also has statistics written.
+func (w *Writer) Check(now time.Time) (waits, ends error) {
+	w.collectStatistics()
+	if w.segments == nil {
+		return nil, nil
+	}
+	if err := w.segments.trouble(); err != nil {
+		return err, nil
+	}
+	return w.health.Check(now, w.to, w.segments.manager.Consequence(), w.segments.queue.Stats()), nil
+}
+
+// Trouble implements pipeline.Sink.
+func (w *Writer) Trouble() error {
+	if w.segments == nil {
+		return nil
+	}
+	return w.segments.trouble()
+}
+
+// Diagnose implements pipeline.Sink.
+func (w *Writer) Diagnose(err error) error {
+	if w.segments == nil {
+		return err
+	}
+	return w.segments.diagnose(err)
+}
+
+// Pending implements pipeline.Sink.
+func (w *Writer) Pending() int {
+	if w.segments == nil {
+		return 0
+	}
+	return int(w.segments.queue.Stats().InFlight)
+}
+
+// Close implements pipeline.Sink: the kernel has bound the block queue to the worker's thread.
+func (w *Writer) Close() error {
+	if w.segments == nil {
+		return nil
+	}
+	return w.segments.queue.CloseWithin(time.Millisecond)
+}
+
+// Announce implements pipeline.Sink.
+func (w *Writer) Announce() []any { return nil }
+
+// Shrink implements pipeline.Sink. A stream has its daemon for itself.
+func (w *Writer) Shrink(q pipeline.Quota) (over bool) {
+	p, ok := w.layout.(*layout.Packed)
+	return ok && w.holder != nil && p.ReleaseExcess(w.holder, max(q.Extents, pipeline.MinExtents))
+}
+
+// PacketsWritten is how many packets are written, the first ones, for the worker's thread.
+func (w *Writer) PacketsWritten() uint64 { return w.out.tracker().written.Packets }
+
+// PacketsDurable is how many packets are durable, the first ones, for the worker's thread.
+func (w *Writer) PacketsDurable() uint64 { return w.out.tracker().durable.Packets }
+
+// DurableShown is PacketsDurable for other goroutines. It may lag by a round.
+func (w *Writer) DurableShown() uint64 { return w.progress.packetsDurable() }
+
+// MaxBatch is the most bytes of a batch that is written in one piece to a segment of the region's
+// disk: a quarter of a segment.
+func (w *Writer) MaxBatch() uint64 { return w.segments.manager.Size() / 4 }
+
+// Align is the alignment of batches in bytes.
+func (w *Writer) Align() uint32 { return w.segments.manager.Align() }
+
+// WrapLayout replaces the layout by one around it, before packets come: to watch where frames go. The
+// worker's thread calls it.
+func (w *Writer) WrapLayout(wrap func(layout.Layout) layout.Layout) {
+	w.layout = wrap(w.layout)
+	w.out.setLayout(w.layout)
+}

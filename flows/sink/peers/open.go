@@ -1,0 +1,70 @@
+package peers
+
+import (
+	"errors"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/fanout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Config is what a sink needs to know beside the configuration of its flow.
+type Config struct {
+	Free   *umem.FreeList // for frames that no peer needs any more
+	Length uint32         // most bytes of a packet, or of a message's payload
+	Frames int            // most frames of one
+	Queue  int            // most of them under way to each peer
+	Relay  bool           // the batches are messages: payloads are sent, with the origins of the messages
+}
+
+// Open makes a sender for each peer. Nobody is connected before Begin.
+func Open(e *pipeline.Env, c Config) (s *Sink, err error) {
+	to := &e.Flow.To
+	s = &Sink{region: e.Region, do: e.Do, relay: c.Relay, free: c.Free, err: e.Err}
+	if s.stages, err = pipeline.NewStages(e.Flow.Stages); err != nil {
+		return nil, err
+	}
+	if s.device, err = e.UseDevice(to.RDMA); err != nil {
+		return nil, err
+	}
+	f := fanout.Config{Name: e.Name(), Worker: e.Holder, Choose: fanout.Choose(to.Choose), Acknowledge: fanout.Acknowledge(to.Acknowledge), Frames: c.Frames}
+	for _, p := range to.Peers {
+		sender, err := s.openSender(e, c, p)
+		if err != nil {
+			return nil, errors.Join(err, closeSenders(f.Peers))
+		}
+		f.Peers = append(f.Peers, fanout.Peer{Sender: sender, Policy: fanout.Policy(p.Policy)})
+		s.names = append(s.names, p.Name)
+	}
+	if s.fan, err = fanout.Open(f); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.fan.Close)
+	e.Undo.Add(s.dials.Wait)
+	return s, nil
+}
+
+func (s *Sink) openSender(e *pipeline.Env, c Config, p config.Peer) (*stream.Sender, error) {
+	durability, err := protocol.ParseDurability(string(e.Flow.To.Durability))
+	if err != nil {
+		return nil, err
+	}
+	return stream.OpenSender(stream.SenderConfig{
+		Name: e.Name() + ", peer " + p.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Address: p.Address, Flow: p.Flow,
+		Connect: connect.Config{Credentials: e.Shared.Credentials}, Durability: durability, Participant: uint32(e.Flow.To.Participant),
+		Depth: c.Queue, Method: stream.Method(e.Flow.To.Method), Message: protocol.HeaderLen + c.Length, Frames: c.Frames,
+		Events: e.Events, Log: e.Log, Times: &s.times,
+	})
+}
+
+func closeSenders(all []fanout.Peer) error {
+	var errs []error
+	for _, p := range all {
+		errs = append(errs, p.Sender.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,244 @@
+package peers
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/fanout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Sink sends packets or messages to RDMA peers from where they landed, after the flow's stages. It
+// implements pipeline.Sink.
+type Sink struct {
+	region *umem.Region
+	device *device.RDMA
+	fan    *fanout.Fanout
+	do     stream.Doer
+	names  []string // of the peers
+	stages *pipeline.Stages
+	relay  bool           // the batches are messages, whose payloads are sent with their origins
+	free   *umem.FreeList // for frames that no peer needs any more
+	freed  [2 * pipeline.Burst]umem.Frame
+	err    *pipeline.FirstError
+	dials  pipeline.Service
+	times  stream.SenderTimes // of all peers
+
+	blocked bool            // in this round
+	stalls  counter.Counter // rounds in which something had to wait for peers
+
+	tokens [pipeline.Burst]uint64
+	passed uint64 // messages that enough peers have acknowledged
+
+	lastAcknowledged uint64    // while draining: acknowledgements until now
+	lastProgress     time.Time // and when the last came
+}
+
+// lingerTimeout is how long the peers of a flow that ends may be silent. What they have not
+// acknowledged by then is given up.
+const lingerTimeout = 2 * time.Second
+
+// Reap implements pipeline.Sink.
+func (s *Sink) Reap(now time.Time) {
+	s.blocked = false
+	s.err.Note(s.fan.Poll(now))
+	for {
+		n := s.fan.Free(s.freed[:])
+		for _, f := range s.freed[:n] {
+			f.Options = 0
+			s.free.Push(f)
+		}
+		if n < len(s.freed) {
+			return
+		}
+	}
+}
+
+// Write implements pipeline.Sink. Stages change each packet once: b.Prepared says how many frames of
+// the batch they have changed.
+func (s *Sink) Write(b *pipeline.Batch, now time.Time) bool {
+	whole := umem.Whole(b.Held())
+	fresh := b.Frames[b.Prepared:whole]
+	if s.relay {
+		for i := range fresh { // peers get payloads, with headers of their own
+			fresh[i].Addr += protocol.HeaderLen
+			fresh[i].Len -= protocol.HeaderLen
+		}
+	}
+	s.stages.Apply(s.region, fresh, uint64(now.UnixNano()))
+	done := s.offer(b.Frames[:whole])
+	b.Prepared = whole - done
+	b.Drop(done)
+	if done < whole {
+		s.Block()
+	}
+	return done == whole
+}
+
+// offer hands whole packets to the fanout and returns how many frames it took.
+func (s *Sink) offer(fs []umem.Frame) (done int) {
+	for done < len(fs) {
+		n, _ := umem.PacketLen(fs[done:])
+		if n == 0 || !s.offerOne(fs[done:done+n]) {
+			break
+		}
+		done += n
+	}
+	return done
+}
+
+func (s *Sink) offerOne(packet []umem.Frame) bool {
+	stamp := s.region.Side(packet[0]).Stamp
+	if s.relay {
+		header := s.region.At(packet[0].Addr-protocol.HeaderLen, protocol.HeaderLen)
+		return s.fan.Relay(packet, 0, stamp, protocol.FirstOrigin(header))
+	}
+	return s.fan.Offer(packet, 0, stamp)
+}
+
+// Block implements pipeline.Sink.
+func (s *Sink) Block() {
+	s.blocked = true
+	s.stalls.Add(1)
+}
+
+// Blocked implements pipeline.Sink.
+func (s *Sink) Blocked() bool { return s.blocked }
+
+// Acknowledged is how many messages enough peers have acknowledged, for the worker's thread.
+func (s *Sink) Acknowledged() uint64 {
+	for {
+		n := s.fan.Acknowledged(s.tokens[:])
+		s.passed += uint64(n)
+		if n < len(s.tokens) {
+			return s.passed
+		}
+	}
+}
+
+// Delivered reports whether peers have everything, for the worker's thread.
+func (s *Sink) Delivered() bool { return s.fan.Idle() }
+
+// Flush implements pipeline.Sink.
+func (s *Sink) Flush(bool, time.Time) {}
+
+// Kick implements pipeline.Sink.
+func (s *Sink) Kick() { s.err.Note(s.fan.Kick()) }
+
+// InFlight implements pipeline.Sink: the source counts all frames.
+func (s *Sink) InFlight() int { return 0 }
+
+// Drain implements pipeline.Sink: peers have acknowledged everything, or nothing for a while.
+func (s *Sink) Drain(now time.Time) (bool, error) {
+	if !s.fan.Idle() && now.Sub(s.progress(now)) < lingerTimeout {
+		return false, nil
+	}
+	return s.dials.Stop(), nil
+}
+
+// progress is when peers last acknowledged anything.
+func (s *Sink) progress(now time.Time) time.Time {
+	acknowledged := uint64(0)
+	for _, p := range s.fan.Stats() {
+		acknowledged += p.Sender.Acknowledged
+	}
+	if s.lastProgress.IsZero() || acknowledged != s.lastAcknowledged {
+		s.lastAcknowledged, s.lastProgress = acknowledged, now
+	}
+	return s.lastProgress
+}
+
+// FDs implements pipeline.Sink.
+func (s *Sink) FDs(dst []unix.PollFd) []unix.PollFd { return s.fan.FDs(dst) }
+
+// Deadline implements pipeline.Sink. A blocked sink is polled again soon: what peers have room for
+// makes their descriptors readable, and time that passes does not.
+func (s *Sink) Deadline(now time.Time) time.Time {
+	if s.blocked {
+		return now.Add(time.Millisecond)
+	}
+	return now.Add(worker.MaxWait)
+}
+
+// Begin implements pipeline.Sink: peers are connected, and again when they are lost.
+func (s *Sink) Begin() error {
+	s.dials.Start(func(ctx context.Context) error { return s.fan.Run(ctx, s.do) })
+	return nil
+}
+
+// Full implements pipeline.Sink.
+func (s *Sink) Full() bool { return false }
+
+// Check implements pipeline.Sink. The flow waits for a missing peer, and goes on with the others.
+func (s *Sink) Check(time.Time) (waits, ends error) {
+	if err := s.dials.Err(); err != nil {
+		return nil, err
+	}
+	if waits, ends = s.device.Check(); waits != nil || ends != nil {
+		return waits, ends
+	}
+	return s.missing(), nil
+}
+
+// missing returns an error for a peer that is not connected, or nil.
+func (s *Sink) missing() error {
+	for i, p := range s.fan.Stats() {
+		if p.Sender.State != stream.SenderConnected {
+			return &PeerError{s.names[i], p.Sender.Address, p.Sender.Cause}
+		}
+	}
+	return nil
+}
+
+// PeerError says that a peer is not connected.
+type PeerError struct{ Name, Address, Cause string }
+
+func (e *PeerError) Error() string {
+	text := "peer " + e.Name + " (" + e.Address + ") is not connected"
+	if e.Cause != "" {
+		text += ": " + e.Cause
+	}
+	return text
+}
+
+// The sink has no disk.
+
+func (s *Sink) Trouble() error           { return nil }
+func (s *Sink) Diagnose(err error) error { return err }
+func (s *Sink) Pending() int             { return 0 }
+func (s *Sink) Close() error             { return nil }
+
+// Announce implements pipeline.Sink.
+func (s *Sink) Announce() []any { return []any{"device", s.device.Name, "peers", len(s.names)} }
+
+// Observe implements pipeline.Sink.
+func (s *Sink) Observe(to *status.Flow) error {
+	out := &status.Sends{Device: s.device.Name}
+	for i, p := range s.fan.Stats() {
+		sent := &p.Sender
+		out.Peers = append(out.Peers, status.Peer{
+			Name: s.names[i], Address: sent.Address, State: sent.State, Error: sent.Cause, Certificate: sent.Peer,
+			Offered: p.Offered, Acknowledged: sent.Acknowledged, Dropped: p.Dropped, Waiting: uint64(sent.Waiting), InFlight: uint64(sent.InFlight),
+			Method: string(sent.Method), Credit: sent.Credit, Bytes: sent.Bytes, Resent: sent.Resent, Connections: sent.Connections, Failures: sent.Failures, Latency: sent.Latency,
+		})
+	}
+	to.Sends, to.Stalls = out, s.stalls.Load()
+	to.FrameTimes = &status.FrameTimes{Submitted: s.times.Submitted.Distribution(), Done: s.times.Done.Distribution()}
+	s.stages.Observe(to)
+	return nil
+}
+
+// CountLost implements pipeline.Sink: the fanout has counted what peers did not get.
+func (s *Sink) CountLost(*status.Flow, uint64) {}
+
+// Shrink implements pipeline.Sink.
+func (s *Sink) Shrink(pipeline.Quota) (over bool) { return false }

@@ -1,0 +1,30 @@
+package afxdp
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/internal/hostroute"
+)
+
+// ErrTakeOver says that a flow would cut the host off its default route.
+var ErrTakeOver = errors.New("the host would be cut off")
+
+// checkTakeOver refuses a flow that takes everything from the interface that
+// carries the default route, unless it was told to.
+func checkTakeOver(c config.From) error {
+	if !c.TakesAll() || c.TakeOver || c.Mirror != "" {
+		return nil
+	}
+	for _, name := range c.All() {
+		carries, err := hostroute.Default(name)
+		if err != nil {
+			return err
+		}
+		if carries {
+			return fmt.Errorf("%w: %s carries the default route, and what a flow takes the host no longer sees (give a filter; or mirror: both, --mirror, to have copies; or take_over: true, --take-over)", ErrTakeOver, name)
+		}
+	}
+	return nil
+}

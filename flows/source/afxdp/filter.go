@@ -1,0 +1,67 @@
+package afxdp
+
+import (
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/xdp"
+)
+
+// selection is what the XDP program of a flow selects packets of a link type by.
+func selection(from config.From, of linktype.Type) (s bpf.Selection, err error) {
+	switch {
+	case from.Object.File != "":
+		s.Own, err = bpf.ReadObject(from.Object.File, from.Object.Program)
+	case from.Rules != nil:
+		s.Rules, err = rules(from.Rules, of)
+	default:
+		s.Filter, err = config.ParseFilter(from.Filter, of)
+	}
+	return s, err
+}
+
+func rules(list []config.Rule, of linktype.Type) ([]bpf.Rule, error) {
+	actions := map[config.Action]bpf.Action{config.ActionTake: bpf.Take, config.ActionLeave: bpf.Leave, config.ActionDrop: bpf.Drop}
+	all := make([]bpf.Rule, len(list))
+	for i, r := range list {
+		match, err := config.ParseFilter(r.Match, of)
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.Name, err)
+		}
+		all[i] = bpf.Rule{Name: r.Name, Match: match, Action: actions[r.Action]}
+	}
+	return all, nil
+}
+
+// SetFilter exchanges the filter of a running flow; before is the old one. Each packet meets one of
+// the two, and counters go on. After an error the old one stays.
+func (s *Source) SetFilter(from, before config.From) error {
+	if err := checkTakeOver(from); err != nil {
+		return err
+	}
+	return s.net.SetFilter(from, before)
+}
+
+// SetRank changes the position in which a flow is asked among those that share its interfaces.
+func (s *Source) SetRank(rank int) error {
+	return s.net.each(func(i *xdp.Interface) error { return i.Rank(rank) })
+}
+
+// observeFilter adds what the filter has counted.
+func (s *Source) observeFilter(to *status.Flow) error {
+	counted, err := s.net.Selected()
+	for _, r := range counted.Rules {
+		match := ""
+		if r.Match != nil {
+			match = r.Match.String()
+		}
+		to.Rules = append(to.Rules, status.Rule{Name: r.Name, Match: match, Action: r.Action.String(), Packets: r.Packets, Bytes: r.Bytes})
+	}
+	for _, c := range counted.Own {
+		to.FilterCounts = append(to.FilterCounts, status.FilterCount(c))
+	}
+	return err
+}

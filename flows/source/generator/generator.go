@@ -1,0 +1,251 @@
+package generator
+
+import (
+	"encoding/binary"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Source makes packets, so that a sink can be measured alone: UDP packets of one length to the
+// discard port, each with its number. It implements pipeline.Source.
+//
+// With a rate each packet has its time, and is stamped with it. Packets whose time has come wait as
+// they would in a card's ring; those that find the ring full are lost.
+type Source struct {
+	region *umem.Region
+	batch  pipeline.Batch
+	free   umem.FreeList
+	total  int // frames, wherever they are
+	least  int // how many of them the source needs
+	holder *umem.Holder
+	length uint32 // of a packet
+	rate   uint64 // packets a second; 0: as many as are taken
+	limit  uint64 // packets to make; 0: no limit
+
+	begun   atomic.Int64 // nanoseconds since 1970; 0: not yet
+	stopped atomic.Bool
+
+	packets counter.Counter // made
+	waiting counter.Counter // whose time has come
+	late    counter.Counter // lost
+}
+
+const (
+	// ringSize is how many packets wait at most.
+	ringSize = 16384
+	// packetOffset is where in its frame a packet is: where a card puts those that are written in place.
+	packetOffset = umem.PacketHeadroom + layout.InPlaceHeadroom
+	// headerLen is the length of an Ethernet, an IPv4 and a UDP header.
+	headerLen = 14 + 20 + 8
+	// ports is how many source ports the packets have in turn.
+	ports = 64
+)
+
+// New makes a source, which has no frames until Fill.
+func New(e *pipeline.Env) *Source {
+	from := &e.Flow.From
+	return &Source{
+		region: e.Region, length: uint32(from.Generate), rate: uint64(from.Rate), limit: e.Shared.Limit, holder: e.Holder,
+		batch: pipeline.Batch{Frames: make([]umem.Frame, pipeline.Burst)},
+	}
+}
+
+// Fill takes the flow's quota of frames. The rest of the flow needs least of them, and can use most.
+func (s *Source) Fill(e *pipeline.Env, least, most int) error {
+	least, most = 2*pipeline.Burst+least, 2*pipeline.Burst+most
+	frames := make([]umem.Frame, min(most, max(least, e.Shared.Quota.Frames)))
+	s.total, s.least = e.Holder.Take(frames), least
+	frames = frames[:s.total]
+	s.free.Push(frames...)
+	if s.total < least {
+		return fmt.Errorf("the region has %d free frames; generated packets need %d at least: raise region.size", s.total, least)
+	}
+	for _, f := range frames { // they have other flows' bytes
+		start, room := s.region.Start(f)
+		clear(s.region.At(start, room))
+	}
+	return nil
+}
+
+// Free returns the list of free frames. The sink pushes frames to it on the worker's thread.
+func (s *Source) Free() *umem.FreeList { return &s.free }
+
+// Receive implements pipeline.Source: it makes packets.
+func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+	n := s.due(now)
+	if !sink.Write(&s.batch, now) || !open {
+		return false
+	}
+	if n = min(n, pipeline.Burst, s.free.Len()); n == 0 {
+		return false
+	}
+	s.make(n, now)
+	return sink.Write(&s.batch, now) && n == pipeline.Burst
+}
+
+// due is how many packets may be made now.
+func (s *Source) due(now time.Time) int {
+	made, begun := s.packets.Load(), s.begun.Load()
+	switch {
+	case begun == 0 || s.stopped.Load() || s.Done():
+		return 0
+	case s.rate > 0:
+		return int(s.queue(now.UnixNano()-begun, made))
+	case s.limit > 0:
+		return int(min(pipeline.Burst, s.limit-made))
+	}
+	return pipeline.Burst
+}
+
+// queue is how many packets wait after ns nanoseconds. Those for which the ring has no room are lost.
+func (s *Source) queue(ns int64, made uint64) uint64 {
+	late := s.late.Load()
+	passed := s.timesPassed(ns)
+	if s.limit > 0 {
+		passed = min(passed, s.limit+late)
+	}
+	n := passed - made - late
+	if n > ringSize {
+		s.late.Set(late + n - ringSize)
+		n = ringSize
+	}
+	s.waiting.Set(n)
+	return n
+}
+
+// timesPassed is how many packets' times have passed after ns nanoseconds.
+func (s *Source) timesPassed(ns int64) uint64 {
+	seconds, rest := uint64(max(ns, 0))/1e9, uint64(max(ns, 0))%1e9
+	return seconds*s.rate + rest*s.rate/1e9
+}
+
+// timeOf is the time of a packet, in nanoseconds after the first's.
+func (s *Source) timeOf(number uint64) uint64 {
+	return number/s.rate*1e9 + number%s.rate*1e9/s.rate
+}
+
+// make makes n packets.
+func (s *Source) make(n int, now time.Time) {
+	made, stamp := s.packets.Load(), uint64(now.UnixNano())
+	first, begun := made+s.late.Load(), uint64(s.begun.Load())
+	fs := s.batch.Frames[:n]
+	s.free.Pop(fs)
+	for i := range fs {
+		start, _ := s.region.Start(fs[i])
+		fs[i] = umem.Frame{Addr: start + packetOffset, Len: s.length}
+		if s.rate > 0 {
+			stamp = begun + s.timeOf(first+uint64(i))
+		}
+		side := s.region.Side(fs[i])
+		side.Stamp, side.Clock = stamp, umem.SystemClock
+		s.write(fs[i], made+uint64(i)+1)
+	}
+	s.batch.Len = n
+	s.packets.Add(uint64(n))
+	if s.rate > 0 {
+		s.waiting.Set(s.waiting.Load() - uint64(n))
+	}
+}
+
+// write writes a packet's headers and number. The frame may have had a record or a changed packet
+// since its last use.
+func (s *Source) write(f umem.Frame, number uint64) {
+	b := s.region.At(f.Addr, headerLen+8)
+	putHeaders(b, s.length)
+	binary.BigEndian.PutUint16(b[34:], 49152+uint16(number%ports))
+	binary.BigEndian.PutUint64(b[headerLen:], number)
+}
+
+// Supply implements pipeline.Source.
+func (s *Source) Supply() {}
+
+// Kick implements pipeline.Source.
+func (s *Source) Kick(time.Time) {}
+
+// InFlight implements pipeline.Source.
+func (s *Source) InFlight() int { return s.total - s.free.Len() - s.batch.Len }
+
+// Drained implements pipeline.Source.
+func (s *Source) Drained(uint64) bool { return s.batch.Len == 0 }
+
+// Leave implements pipeline.Source.
+func (s *Source) Leave() bool { return true }
+
+// FDs implements pipeline.Source.
+func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd { return dst }
+
+// Deadline implements pipeline.Source: the time of the next packet.
+func (s *Source) Deadline(now time.Time) time.Time {
+	begun := s.begun.Load()
+	switch {
+	case begun == 0 || s.stopped.Load() || s.Done():
+		return now.Add(worker.MaxWait)
+	case s.rate == 0:
+		return now.Add(time.Millisecond)
+	}
+	next := begun + int64(s.timeOf(s.packets.Load()+s.late.Load()))
+	return time.Unix(0, max(next, now.UnixNano()+int64(50*time.Microsecond)))
+}
+
+// Begin implements pipeline.Source.
+func (s *Source) Begin() error {
+	s.begun.Store(time.Now().UnixNano())
+	return nil
+}
+
+// StopReceiving implements pipeline.Source.
+func (s *Source) StopReceiving(bool) error {
+	s.stopped.Store(true)
+	return nil
+}
+
+// Done implements pipeline.Source.
+func (s *Source) Done() bool { return s.limit > 0 && s.packets.Load() == s.limit }
+
+// Traffic implements pipeline.Source.
+func (s *Source) Traffic() (packets, bytes uint64) {
+	n := s.packets.Load()
+	return n, n * uint64(s.length)
+}
+
+// Accepted implements pipeline.Source.
+func (s *Source) Accepted() uint64 { return s.packets.Load() }
+
+// Check implements pipeline.Source.
+func (s *Source) Check(time.Time) (waits, ends error) { return nil, nil }
+
+// Announce implements pipeline.Source.
+func (s *Source) Announce() []any {
+	return []any{"packet", s.length, "rate", s.rate, "frames", s.total}
+}
+
+// Observe implements pipeline.Source.
+func (s *Source) Observe(to *status.Flow) error {
+	to.Waiting = s.waiting.Load()
+	to.Packets, to.Bytes = s.Traffic()
+	to.Dropped["not_generated"] = s.late.Load()
+	to.Offered = to.Packets + to.Waiting + to.Dropped["not_generated"]
+	to.Generated = &status.Generated{Length: s.length, Rate: s.rate}
+	return nil
+}
+
+// CountLost implements pipeline.Source: packets that waited when the flow ended are lost.
+func (s *Source) CountLost(to *status.Flow) {
+	to.Dropped["not_generated"] += to.Waiting
+	to.Waiting = 0
+}
+
+// Shrink implements pipeline.Source.
+func (s *Source) Shrink(q pipeline.Quota) (over bool) {
+	return pipeline.ShrinkFrames(s.holder, &s.free, &s.total, max(q.Frames, s.least))
+}

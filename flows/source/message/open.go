@@ -1,0 +1,149 @@
+package message
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+const (
+	// layoutExtents are left to a packed layout.
+	layoutExtents = 4
+	// landing is the offset in a frame or extent at which messages land. A block header fits before
+	// it, at an offset where direct I/O may begin.
+	landing = pcapng.PacketHeaderLen
+)
+
+// Config is what a source needs to know beside the configuration of its flow.
+type Config struct {
+	MinReserve int // frames or extents that the rest of the flow needs for messages
+	MaxReserve int // and that it can use
+	Durability protocol.Durability
+	Spread     bool // messages may land anywhere in an extent
+	Numbered   bool // messages get positions
+	Log        *Log // nil: not a log
+	Relay      bool // what is not acknowledged counts as lost at the end
+	Resume     bool // an unknown session goes on where its client says
+	Origins    bool // relays name the origins of their messages
+
+	// Joins is called for each participant that begins a session, in flows that combine the messages
+	// of all clients: none may be ahead of the acknowledgements by more than its window.
+	Joins func(participant int)
+}
+
+// Log is a log to which messages are appended.
+type Log struct {
+	Acknowledge config.Acknowledge
+	End         journal.End // of the log when the run begins
+}
+
+// Open opens the device, takes frames for messages and listens for clients. Clients wait until Begin.
+func Open(e *pipeline.Env, c Config) (*Source, error) {
+	from := &e.Flow.From
+	s := &Source{region: e.Region, holder: e.Holder, do: e.Do, method: from.Method, relay: c.Relay, log: c.Log}
+	s.acks.region, s.acks.err, s.acks.numbered = e.Region, e.Err, c.Numbered
+	s.batch.Frames = make([]umem.Frame, pipeline.Burst)
+	r := stream.ReceiverConfig{
+		Name: e.Name(), Worker: e.Holder, Flow: e.Flow.Name,
+		Message: protocol.HeaderLen + uint32(from.Message), Peers: from.Clients, Landing: landing, Spread: c.Spread,
+		Window: from.Window, Durability: c.Durability, Check: from.Verify, Write: from.Method == config.MethodWrite,
+		Permit: device.Permit(from.Allow), AllowAnyGID: from.AllowAnyGID,
+		Resume: c.Resume, Origins: c.Origins, Events: e.Events, Log: e.Log, Joins: c.Joins,
+	}
+	if c.Joins != nil {
+		r.Unacknowledged, r.Participants = from.Window, from.Clients
+	}
+	if c.Log != nil {
+		s.acks.before = c.Log.End.Next - 1
+		s.early = c.Log.Acknowledge == config.AcknowledgeReceived
+		s.dedup = &dedup{earlier: c.Log.End.Sessions}
+		r.Next, r.Forgotten = s.dedup.next, s.dedup.forgotten
+	}
+	var err error
+	if s.device, err = e.UseDevice(from.RDMA); err != nil {
+		return nil, err
+	}
+	r.Endpoint = s.device.Endpoint
+	if err := s.takeFrames(e, c); err != nil {
+		return nil, err
+	}
+	if s.receiver, err = stream.OpenReceiver(r); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.receiver.Close)
+	return s, s.listen(e)
+}
+
+// KeepOwners has the log keep the owner of each message.
+func (s *Source) KeepOwners() { s.acks.owners = s.receiver.OwnerID }
+
+// AcknowledgeUpTo sets when messages are acknowledged: safe is how many messages of the run are as
+// safe as was promised. Without it every received message is acknowledged at once. delivered reports
+// whether the sink has delivered everything; nil: it always does.
+func (s *Source) AcknowledgeUpTo(safe func() uint64, delivered func() bool) {
+	s.safe, s.delivered = safe, delivered
+}
+
+// LimitPositions has the source receive no more messages than may follow a position.
+func (s *Source) LimitPositions(room func(position uint64) int) { s.room = room }
+
+// takeFrames takes the frames or extents that messages land in: as many as all clients may send
+// without waiting, so that a new client finds a receive whatever the others do, and the reserve for
+// the rest of the flow.
+func (s *Source) takeFrames(e *pipeline.Env, c Config) error {
+	from := &e.Flow.From
+	s.window, s.each = from.Window*from.Clients, 1
+	least, most := s.window+c.MinReserve, s.window+c.MaxReserve
+	take, quota, kind := e.Holder.Take, e.Shared.Quota.Frames, "frames"
+	if !InFrames(e.Region, from.Message) {
+		s.long, s.each = true, int(e.Region.ExtentSize()/uint64(e.Region.FrameSize()))
+		take, quota, kind = e.Holder.TakeExtents, e.Shared.Quota.Extents-layoutExtents, "extents"
+		least = from.Clients + c.MinReserve // extents are few: each client has one at least, and not its window
+	}
+	frames := make([]umem.Frame, min(most, max(least, quota)))
+	s.total = take(frames)
+	s.free.Push(frames[:s.total]...)
+	if s.total < least {
+		return fmt.Errorf("the region has %d free %s for messages; %d clients with a window of %d need %d at least, and what becomes of their messages %d of those: raise region.size or region.extents, or lower clients or window",
+			s.total, kind, from.Clients, from.Window, least, c.MinReserve)
+	}
+	reserve := c.MinReserve
+	if s.long {
+		reserve = c.reserveOf(s.total - from.Clients)
+	}
+	s.window = min(s.window, s.total-reserve)
+	s.least = s.window + reserve
+	return nil
+}
+
+// reserveOf is how many of the extents that clients are not sure of the rest of the flow gets. With
+// few of them a round moves few messages, and each round has its system calls.
+func (c *Config) reserveOf(extents int) int {
+	return max(c.MinReserve, min(c.MaxReserve, extents/2))
+}
+
+// InFrames reports whether messages with such payloads land in frames. Longer ones land in extents.
+func InFrames(r *umem.Region, message config.Size) bool {
+	return (&config.Region{Frame: int(r.FrameSize())}).InFrame(message)
+}
+
+// listen has clients wait at the address until the flow begins.
+func (s *Source) listen(e *pipeline.Env) (err error) {
+	s.secure = e.Shared.Credentials != nil
+	c := connect.Config{Credentials: e.Shared.Credentials}
+	if s.listener, err = connect.Listen(context.Background(), e.Flow.From.Listen, c); err != nil {
+		return err
+	}
+	e.Undo.Add(s.listener.Close)
+	e.Undo.Add(s.serving.Wait)
+	return nil
+}

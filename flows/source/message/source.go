@@ -1,0 +1,289 @@
+package message
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// Source receives messages of RDMA clients and acknowledges them. Messages land in frames, or in
+// extents if they are longer than a frame. It implements pipeline.Source and pipeline.Acknowledger.
+type Source struct {
+	region   *umem.Region
+	device   *device.RDMA
+	receiver *stream.Receiver
+	listener *connect.Listener
+	secure   bool // connections are TLS
+	method   config.Method
+	do       stream.Doer
+
+	free   umem.FreeList // frames or extents that messages may land in
+	total  int           // how many there are, wherever they are
+	each   int           // how many of the region's frames one of them has
+	least  int           // how many the source needs
+	long   bool          // they are extents
+	holder *umem.Holder  // of the worker's frames
+	window int           // how many are to be posted as receives
+	posted int           // how many are
+	batch  pipeline.Batch
+
+	acks      acknowledger
+	dedup     *dedup                    // of messages that relays send again; nil: none
+	early     bool                      // acknowledge before the sink gets the messages
+	safe      func() uint64             // messages that may be acknowledged; nil: all received
+	room      func(position uint64) int // messages that may follow a position; nil: no limit
+	delivered func() bool               // the sink has delivered everything; nil: it always does
+	relay     bool                      // CountLost counts what is not acknowledged
+	log       *Log                      // nil: not a log
+	combiner  Combiner                  // nil: messages are passed on one by one
+
+	stopped atomic.Bool // no more receives are posted
+	packets counter.Counter
+	bytes   counter.Counter
+	serving pipeline.Service
+
+	lastPackets, lastRound uint64 // while draining: messages received, and the round in which the last came
+}
+
+// Combiner combines the messages of all clients. Its methods run on the worker's thread, but for
+// Observe.
+type Combiner interface {
+	// Receive takes messages from the source and passes what they make to the sink.
+	Receive(sink pipeline.Sink, now time.Time) (more bool)
+	// Acknowledge acknowledges the messages whose combinations were delivered.
+	Acknowledge(now time.Time)
+	// Observe adds the combiner to a status.
+	Observe(to *status.Flow)
+}
+
+// Combine has c receive the messages.
+func (s *Source) Combine(c Combiner) { s.combiner = c }
+
+// Free returns the list of free frames. The sink pushes frames to it on the worker's thread.
+func (s *Source) Free() *umem.FreeList { return &s.free }
+
+// Spare is how many frames or extents messages may use beside those that are to be posted.
+func (s *Source) Spare() int { return s.total - s.window }
+
+// InExtents reports whether messages land in extents.
+func (s *Source) InExtents() bool { return s.long }
+
+// Received is how many messages of this run were numbered. Any goroutine may call it.
+func (s *Source) Received() uint64 { return s.acks.receivedShown.Load() }
+
+// Acknowledged is how many of them are acknowledged, for the worker's thread.
+func (s *Source) Acknowledged() uint64 { return s.acks.acknowledged }
+
+// OwnerID returns the owner of a session: see protocol.OwnerOf.
+func (s *Source) OwnerID(session uint16) uint64 { return s.receiver.OwnerID(session) }
+
+// Secure reports whether connections are TLS.
+func (s *Source) Secure() bool { return s.secure }
+
+// Receiver returns the receiver, for the worker's thread.
+func (s *Source) Receiver() *stream.Receiver { return s.receiver }
+
+// Receive implements pipeline.Source. It receives no more messages than can be numbered, and leaves
+// enough frames for clients to send, however slow the sink is.
+func (s *Source) Receive(sink pipeline.Sink, open bool, now time.Time) (more bool) {
+	if s.combiner != nil {
+		return s.combiner.Receive(sink, now)
+	}
+	if !sink.Write(&s.batch, now) || !open {
+		return false
+	}
+	most := min(s.acks.room(), s.total-s.window-s.away())
+	if s.room != nil {
+		most = min(most, s.room(s.acks.before+s.acks.received))
+	}
+	if most <= 0 {
+		sink.Block()
+		return false
+	}
+	first, more := s.Take(most)
+	if s.dedup != nil {
+		s.removeDuplicates(first, now)
+	}
+	fresh := s.batch.Frames[first:s.batch.Len]
+	s.acks.number(fresh, now)
+	if s.early && len(fresh) > 0 {
+		s.acknowledgeNow(now)
+	}
+	return sink.Write(&s.batch, now) && more
+}
+
+// Take receives messages into the batch, most at most. first is how many the batch had before; more
+// reports whether others may be waiting. The worker's thread calls it.
+func (s *Source) Take(most int) (first int, more bool) {
+	b := &s.batch
+	first = b.Len
+	want := min(len(b.Frames)-first, most)
+	got := s.receiver.Recv(b.Frames[first : first+want])
+	b.Len += got
+	s.posted -= got
+	bytes := uint64(0)
+	for _, f := range b.Frames[first:b.Len] {
+		bytes += uint64(f.Len)
+	}
+	if got > 0 {
+		s.packets.Add(uint64(got))
+		s.bytes.Add(bytes)
+	}
+	return first, got > 0 && got == want
+}
+
+// Batch returns the messages that were received and not passed on, for the worker's thread.
+func (s *Source) Batch() *pipeline.Batch { return &s.batch }
+
+// acknowledgeNow tells clients what is received before anything is done about the disk, whose calls
+// take longer than the rest of the round.
+func (s *Source) acknowledgeNow(now time.Time) {
+	s.acks.acknowledge(s.receiver, s.acks.received, now)
+	s.Supply() // so that credits go with the acknowledgements
+	s.acks.err.Note(s.receiver.Poll(now))
+}
+
+// Acknowledge implements pipeline.Acknowledger.
+func (s *Source) Acknowledge(now time.Time) {
+	if s.combiner != nil {
+		s.combiner.Acknowledge(now)
+		return
+	}
+	upTo := s.acks.received
+	if s.safe != nil {
+		upTo = s.safe()
+	}
+	s.acks.acknowledge(s.receiver, upTo, now)
+}
+
+// CountReceived counts a message that a combiner has taken.
+func (s *Source) CountReceived() { s.acks.received++ }
+
+// AcknowledgeOne acknowledges a message that a combiner has taken. It was received at a time in
+// nanoseconds since 1970.
+func (s *Source) AcknowledgeOne(session uint16, sequence uint64, received int64, now time.Time) {
+	s.receiver.Acknowledge(session, sequence, 0)
+	s.acks.times.Record(uint64(max(0, now.UnixNano()-received)))
+	s.acks.acknowledged++
+}
+
+// away is how many frames of messages are neither free nor posted.
+func (s *Source) away() int { return s.total - s.free.Len() - s.posted }
+
+// InFlight implements pipeline.Source. Watermarks do not stop a combiner: what it waits for may come
+// last.
+func (s *Source) InFlight() int {
+	if s.combiner != nil {
+		return 0
+	}
+	return (s.away() - s.batch.Len) * s.each
+}
+
+// Supply implements pipeline.Source: it posts receives.
+func (s *Source) Supply() {
+	for !s.stopped.Load() && s.posted < s.window {
+		n := min(s.free.Len(), s.window-s.posted, 2*pipeline.Burst)
+		used := s.receiver.Supply(s.free.Top(n))
+		s.free.Drop(n, used)
+		if s.posted += used; used == 0 || used < n {
+			return
+		}
+	}
+}
+
+// Kick implements pipeline.Source: acknowledgements and credits are sent.
+func (s *Source) Kick(now time.Time) {
+	s.acks.err.Note(s.receiver.Poll(now))
+	s.acks.publish()
+}
+
+// FDs implements pipeline.Source. The descriptor also has news that a blocked sink does not hold up.
+func (s *Source) FDs(dst []unix.PollFd, _ bool) []unix.PollFd {
+	if fd := s.receiver.FD(); fd >= 0 {
+		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
+	}
+	return dst
+}
+
+// Deadline implements pipeline.Source.
+func (s *Source) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
+
+// Drained implements pipeline.Source: a whole round has brought nothing.
+func (s *Source) Drained(rounds uint64) bool {
+	if now := s.packets.Load(); now != s.lastPackets || s.lastRound == 0 || s.batch.Len > 0 {
+		s.lastPackets, s.lastRound = now, rounds
+	}
+	return rounds >= s.lastRound+2
+}
+
+// Leave implements pipeline.Source. Clients have their acknowledgements, and are told that the flow
+// ends. What the sink could not deliver is not acknowledged, and clients still have it.
+func (s *Source) Leave() bool {
+	if s.delivered == nil && !s.acks.complete() {
+		return false
+	}
+	if (s.delivered == nil || s.delivered()) && !s.receiver.Idle() {
+		return false
+	}
+	return s.serving.Stop()
+}
+
+// Begin implements pipeline.Source: clients may connect.
+func (s *Source) Begin() error {
+	s.serving.Start(func(ctx context.Context) error { return s.receiver.Serve(ctx, s.listener, s.do) })
+	return nil
+}
+
+// StopReceiving implements pipeline.Source: clients get no more credits. Those of a flow that failed
+// are told at once.
+func (s *Source) StopReceiving(failed bool) error {
+	if failed {
+		s.serving.Stop()
+	}
+	s.stopped.Store(true)
+	return nil
+}
+
+// Done implements pipeline.Source.
+func (s *Source) Done() bool { return false }
+
+// Traffic implements pipeline.Source.
+func (s *Source) Traffic() (packets, bytes uint64) { return s.packets.Load(), s.bytes.Load() }
+
+// Accepted implements pipeline.Source.
+func (s *Source) Accepted() uint64 {
+	n := s.packets.Load()
+	if s.dedup != nil {
+		n -= s.dedup.duplicates.Load() + s.dedup.refused.Load()
+	}
+	return n
+}
+
+// Check implements pipeline.Source.
+func (s *Source) Check(time.Time) (waits, ends error) {
+	if err := s.serving.Err(); err != nil {
+		return nil, err
+	}
+	return s.device.Check()
+}
+
+// Shrink implements pipeline.Source.
+func (s *Source) Shrink(q pipeline.Quota) (over bool) {
+	quota := q.Frames
+	if s.long {
+		quota = q.Extents - layoutExtents
+	}
+	return pipeline.ShrinkFrames(s.holder, &s.free, &s.total, max(quota, s.least))
+}
