@@ -5,12 +5,13 @@ import (
 	"errors"
 )
 
-// cleanup undoes what was opened, in reverse order.
+// Cleanup undoes what was opened, in reverse order.
 type Cleanup []func() error
 
+// Add adds a step.
 func (c *Cleanup) Add(undo func() error) { *c = append(*c, undo) }
 
-// run undoes everything added, once, and joins the errors.
+// Run runs every step once, the last one first, and joins the errors.
 func (c *Cleanup) Run() error {
 	var errs []error
 	for i := len(*c) - 1; i >= 0; i-- {
@@ -20,21 +21,22 @@ func (c *Cleanup) Run() error {
 	return errors.Join(errs...)
 }
 
-// release forgets everything added and returns it.
+// Release returns the steps and forgets them.
 func (c *Cleanup) Release() Cleanup {
 	all := *c
 	*c = nil
 	return all
 }
 
-// service is what a flow has running beside its worker as long as it runs: who accepts
-// clients, or connects to peers.
+// Service is a goroutine that runs beside the worker as long as the flow runs: it accepts clients
+// or connects to peers.
 type Service struct {
-	cancel context.CancelFunc // nil: it did not begin
+	cancel context.CancelFunc // nil: it was not started
 	done   chan struct{}      // closed when it has ended
-	err    error              // of that; once it has
+	err    error              // why it ended; valid once done is closed
 }
 
+// Start starts the goroutine, whose context ends with Stop or Wait.
 func (s *Service) Start(f func(ctx context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel, s.done = cancel, make(chan struct{})
@@ -44,7 +46,7 @@ func (s *Service) Start(f func(ctx context.Context) error) {
 	}()
 }
 
-// leave has it end, and reports whether it has.
+// Stop ends the context and reports whether the goroutine has ended. It does not block.
 func (s *Service) Stop() bool {
 	if s.cancel == nil {
 		return true
@@ -58,7 +60,8 @@ func (s *Service) Stop() bool {
 	}
 }
 
-// wait is leave that waits, on another thread than the worker's, which it may need.
+// Wait ends the context and waits for the goroutine. The worker's thread must not call it: the
+// goroutine may need it.
 func (s *Service) Wait() error {
 	if s.cancel != nil {
 		s.cancel()
@@ -67,7 +70,7 @@ func (s *Service) Wait() error {
 	return s.err
 }
 
-// check returns why it has ended by itself.
+// Err returns why the goroutine has ended by itself, or nil while it runs.
 func (s *Service) Err() error {
 	select {
 	case <-s.done:

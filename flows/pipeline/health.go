@@ -7,17 +7,18 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// silence notices a disk that has operations and completes none of them.
+// Health notices a disk that has operations and completes none.
 type Health struct {
-	completed uint64 // operations completed, when last something had changed
-	changed   time.Time
+	completed uint64    // operations, at the last change
+	changed   time.Time // when that was
 }
 
-// speechless is how long a disk may complete nothing before that is said. Disks answer
+// stallTimeout is how long a disk may complete nothing before the flow reports it. Disks answer
 // within milliseconds, and the kernel gives up on them after 30 s.
 const stallTimeout = 5 * time.Second
 
-// look says what is wrong with a disk that has been silent for too long.
+// Check returns an error for a disk that has been silent for too long. consequence says what that
+// means for the flow.
 func (s *Health) Check(now time.Time, to, meanwhile string, st nvme.Stats) error {
 	done := st.Reads + st.Writes + st.Flushes
 	if st.InFlight == 0 || done != s.completed || s.changed.IsZero() {

@@ -6,18 +6,21 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// frameTimes is how long packets took from when they arrived: as the card or the kernel stamped them, else from when they were taken from the ring.
-// The worker's thread records, and any reads.
+// FrameTimes records how long after their arrival packets reached the sink's device. Arrival is the
+// stamp of the card or the kernel, else the time of receiving. The worker's thread records, and any
+// goroutine may read.
 type FrameTimes struct {
-	Submitted latency.Shared // until the device at the other end was told of them
-	Done      latency.Shared // until that was done with them: written, acknowledged by a peer, discarded
+	Submitted latency.Shared // until the device was told of the packet
+	Done      latency.Shared // until the device was done: written, acknowledged by a peer, discarded
 }
 
+// Status converts the histograms for a status.
 func (t *FrameTimes) Status() *status.FrameTimes {
 	return &status.FrameTimes{Submitted: t.Submitted.Distribution(), Done: t.Done.Distribution()}
 }
 
-// arrived is when a packet did by the system's clock; where only the card's says, it is now.
+// Arrival is when a packet arrived by the system's clock, in nanoseconds since 1970. If only the
+// card's clock tells, it is now.
 func Arrival(side *umem.Side, now uint64) uint64 {
 	if side.Clock != umem.SystemClock {
 		return now
@@ -25,7 +28,7 @@ func Arrival(side *umem.Side, now uint64) uint64 {
 	return side.Stamp
 }
 
-// since is the time from one moment to a later one; none, where clocks were set meanwhile.
+// Elapsed is the time from then to now; 0 if the clock was set back.
 func Elapsed(now, then uint64) uint64 {
 	if now < then {
 		return 0

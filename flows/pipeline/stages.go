@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// stages change packets, or messages that are some, where they are.
+// Stages change packets, or messages, in place.
 type Stages struct{ chain *stage.Chain }
 
 // NewStages makes the chain of a configuration, without its sum.
@@ -27,7 +27,7 @@ func NewStages(all []config.Stage) (*Stages, error) {
 	return &Stages{chain}, err
 }
 
-// apply takes whole packets through the chain. The time is when they are sent on.
+// Apply changes whole packets. now is when they are sent on, in nanoseconds since 1970.
 func (s *Stages) Apply(region *umem.Region, fs []umem.Frame, now uint64) {
 	for done := 0; done < len(fs); {
 		n, _ := umem.PacketLen(fs[done:])
@@ -39,7 +39,7 @@ func (s *Stages) Apply(region *umem.Region, fs []umem.Frame, now uint64) {
 	}
 }
 
-// observe adds what the stages did.
+// Observe adds the stages to a status.
 func (s *Stages) Observe(to *status.Flow) {
 	for _, st := range s.chain.Stats() {
 		to.Stages = append(to.Stages, status.Stage(st))

@@ -46,6 +46,14 @@ var layers = []layer{
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect"}},
 	{"flows/target", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
+	{"flows/pipeline", []string{"flows/config", "flows/device", "flows/stage", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
+	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
+	{"flows/source/message", []string{"flows/config", "flows/device", "flows/journal", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
+	{"flows/source/generator", []string{"flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem"}},
+	{"flows/sink/disk", []string{"flows/config", "flows/layout", "flows/pipeline", "flows/segment", "flows/status", "flows/worker", "umem", "nvme"}},
+	{"flows/sink/peers", []string{"flows/config", "flows/device", "flows/fanout", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/worker", "umem", "rdma/connect"}},
+	{"flows/sink/discard", []string{"flows/pipeline", "flows/status", "flows/worker", "umem"}},
+	{"flows/relay", []string{"flows/config", "flows/pipeline", "flows/protocol", "flows/source/message", "flows/stage", "flows/status", "umem"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts)},
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
@@ -55,7 +63,8 @@ var layers = []layer{
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
-	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
+	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay",
+		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )
 
 // inTests names what else the tests of a part may import: the real devices under it.

@@ -14,7 +14,7 @@ func clocks(g xdp.Granted) uint32 {
 	return 1
 }
 
-// cardClock says in words, for the head of a capture, what is known of a card's clock.
+// cardClock describes a card's clock for the head of a capture.
 func cardClock(name string, g xdp.Granted) string {
 	which := "its driver does not say which"
 	if g.PTPClock >= 0 {

@@ -8,11 +8,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hostroute"
 )
 
-// ErrTakeOver says that a flow would cut the host off its default route.
+// ErrTakeOver is matched when a flow would cut the host off its default route.
 var ErrTakeOver = errors.New("the host would be cut off")
 
-// checkTakeOver refuses a flow that takes everything from the interface that
-// carries the default route, unless it was told to.
+// checkTakeOver refuses a flow that receives everything from the interface of the default route,
+// unless it is told to.
 func checkTakeOver(c config.From) error {
 	if !c.TakesAll() || c.TakeOver || c.Mirror != "" {
 		return nil

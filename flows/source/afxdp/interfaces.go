@@ -9,10 +9,10 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// interfaces are those that a flow takes packets from, one at least.
+// interfaces are those that a flow receives from, at least one.
 type interfaces []*xdp.Interface
 
-// each does something to all of them, also where it fails for one.
+// each calls do for every interface, also after an error.
 func (all interfaces) each(do func(*xdp.Interface) error) error {
 	var errs []error
 	for _, i := range all {
@@ -21,7 +21,7 @@ func (all interfaces) each(do func(*xdp.Interface) error) error {
 	return errors.Join(errs...)
 }
 
-// Name is what they are called.
+// Name is the interfaces' names.
 func (all interfaces) Name() string {
 	names := make([]string, len(all))
 	for i := range all {
@@ -33,7 +33,7 @@ func (all interfaces) Name() string {
 // Node is the NUMA node of the first.
 func (all interfaces) Node() int { return all[0].Node() }
 
-// Start has packets come from all of them, or from none.
+// Start has packets come from every interface, or from none.
 func (all interfaces) Start() error {
 	for n, i := range all {
 		if err := i.Start(); err != nil {
@@ -48,7 +48,8 @@ func (all interfaces) Stop() error {
 	return all.each(func(i *xdp.Interface) error { return i.Stop() })
 }
 
-// Check says what is wrong with one of them: what ends a flow before what is waited for.
+// Check returns what is wrong with an interface. An error that ends the flow comes before one that
+// it waits for.
 func (all interfaces) Check() (waits error) {
 	for _, i := range all {
 		err := i.Check()
@@ -62,7 +63,7 @@ func (all interfaces) Check() (waits error) {
 	return waits
 }
 
-// SetFilter has all of them take what another filter wants; where one does not, none does.
+// SetFilter sets the filter of every interface. If one refuses it, all keep the old filter, before.
 func (all interfaces) SetFilter(from, before config.From) error {
 	wanted, err := selection(from, all[0].Link())
 	if err != nil {
@@ -79,7 +80,7 @@ func (all interfaces) SetFilter(from, before config.From) error {
 	return nil
 }
 
-// Granted is what all of them were granted.
+// Granted is what every interface was granted.
 func (all interfaces) Granted() xdp.Granted {
 	g := all[0].Granted()
 	for _, i := range all[1:] {
@@ -91,7 +92,7 @@ func (all interfaces) Granted() xdp.Granted {
 	return g
 }
 
-// Unbound are the queues whose packets stay with the kernel, of each.
+// Unbound are the queues whose packets stay with the kernel.
 func (all interfaces) Unbound() (left []uint32) {
 	for _, i := range all {
 		left = append(left, i.Unbound()...)
@@ -99,7 +100,7 @@ func (all interfaces) Unbound() (left []uint32) {
 	return left
 }
 
-// fillLedger says what became of every packet that reached them, and of each where there are several.
+// observeLedger adds what became of every packet that reached the interfaces, in sum and for each.
 func (all interfaces) observeLedger(s *status.Flow) error {
 	for _, i := range all {
 		l, err := i.Ledger()
@@ -126,7 +127,7 @@ func (all interfaces) observeLedger(s *status.Flow) error {
 	return nil
 }
 
-// Selected are the counters of what all of them select, added.
+// Selected adds up what the filters of all interfaces have counted.
 func (all interfaces) Selected() (sum xdp.Selected, err error) {
 	for _, i := range all {
 		one, err := i.Selected()

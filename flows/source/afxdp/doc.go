@@ -1,0 +1,7 @@
+// Package afxdp is the source that receives packets from the AF_XDP queues of
+// network interfaces.
+//
+// It owns what surrounds the rings: the filter on the interface, mirrors,
+// steering by the card, the length of the rings, the clocks of packets, and the
+// counts of what became of every packet.
+package afxdp
