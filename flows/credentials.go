@@ -2,7 +2,6 @@ package flows
 
 import (
 	"fmt"
-	"maps"
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
@@ -14,11 +13,11 @@ const tlsFiles = "tls"
 
 // keyed is a run whose peers prove who they are by keys in a file.
 type keyed interface {
-	// readKeys reads the file again. changed says that it has other keys than those in use.
-	readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error)
-	// useKeys goes on with other keys, and counts the sessions it ends: those of peers whose key
+	// ReadKeys reads the file again. changed says that it has other keys than those in use.
+	ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error)
+	// UseKeys goes on with other keys, and counts the sessions it ends: those of peers whose key
 	// is gone or is another one.
-	useKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error)
+	UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error)
 }
 
 // credentials are what the files of certificates and keys have now, where that is not what is in use.
@@ -96,7 +95,7 @@ func (f *Flow) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed boo
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	if r, ok := f.runningKind().(keyed); ok {
-		return r.readKeys(to)
+		return r.ReadKeys(to)
 	}
 	return nil, false, nil
 }
@@ -105,28 +104,7 @@ func (f *Flow) useKeys(keys map[string]dhchap.Keys) (int, error) {
 	f.starting.Lock()
 	defer f.starting.Unlock()
 	if r, ok := f.runningKind().(keyed); ok {
-		return r.useKeys(&f.config.To, keys)
+		return r.UseKeys(&f.config.To, keys)
 	}
 	return 0, nil
-}
-
-func (s *storageNVMe) readKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
-	if to.Keys == "" || s.keys == nil {
-		return nil, false, nil
-	}
-	keys, _, err = hostKeys(to)
-	return keys, err == nil && !maps.EqualFunc(keys, s.keys, dhchap.Keys.Equal), err
-}
-
-func (s *storageNVMe) useKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
-	before := s.keys
-	s.keys = keys
-	all, err := s.volumes.open(s.list(to), to.Force) // they are open
-	if err == nil {
-		ended, err = s.change(to, all)
-	}
-	if err != nil {
-		s.keys = before
-	}
-	return ended, err
 }

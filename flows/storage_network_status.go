@@ -2,6 +2,8 @@ package flows
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // from is what is read, for people.
@@ -17,7 +19,7 @@ func (s *storageNetwork) Announce() []any {
 }
 
 // observe reads the counters, those of what was sent first: it was read before.
-func (s *storageNetwork) Observe(to *FlowStatus) error {
+func (s *storageNetwork) Observe(to *status.Flow) error {
 	e, g := &s.egress, s.net.Granted()
 	to.To = s.net.Name()
 	to.ZeroCopy, to.WhyNot, to.MultiBuffer = g.ZeroCopy, g.WhyNotZeroCopy(), g.MultiBuffer
@@ -40,7 +42,7 @@ func (s *storageNetwork) Observe(to *FlowStatus) error {
 		}
 	}
 	lost, err := s.net.Unsent()
-	to.Replay = &ReplayStatus{
+	to.Replay = &status.Replay{
 		Pace: s.pace.Pace.String(), Captures: len(s.reel.all), Played: s.played.Load(), File: s.from(), Offset: s.place.Load(),
 		Late: e.tardy.Load(), Allowed: e.late.Nanoseconds(), Lateness: e.times.Distribution(), Paused: float64(e.paused.Load()) / 1e9, Unsent: lost,
 	}
@@ -48,6 +50,6 @@ func (s *storageNetwork) Observe(to *FlowStatus) error {
 }
 
 // abandon counts what the device did not take to its end: descriptors, of which short packets have one.
-func (s *storageNetwork) CountLost(to *FlowStatus) {
+func (s *storageNetwork) CountLost(to *status.Flow) {
 	to.Dropped["not_sent"] = uint64(max(0, s.flying.Load()))
 }

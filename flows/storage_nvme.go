@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
-	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/flows/worker"
@@ -80,7 +80,7 @@ func (s *storageNVMe) Check(now time.Time) (waits, ends error) {
 	if err := s.volumes.sweep(); err != nil {
 		s.log.Warn("a disk that hosts have no more was not closed", "reason", err)
 	}
-	return s.silence.Check(now, s.first.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
+	return s.silence.Check(now, s.first.Path(), clientsWait, s.server.Stats().Disk), nil
 }
 
 func (s *storageNVMe) Trouble() error { return nil }
@@ -97,4 +97,4 @@ func (s *storageNVMe) Pending() int { return int(s.server.Stats().Disk.InFlight)
 func (s *storageNVMe) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
 // abandon has nothing to count: whoever asked knows that there was no answer.
-func (s *storageNVMe) CountLost(*FlowStatus) {}
+func (s *storageNVMe) CountLost(*status.Flow) {}

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
@@ -14,10 +15,10 @@ func (s *storageNVMe) Announce() []any {
 }
 
 // observe reads the counters.
-func (s *storageNVMe) Observe(to *FlowStatus) error {
+func (s *storageNVMe) Observe(to *status.Flow) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
-	to.Hosts = &HostsStatus{
+	to.Hosts = &status.Hosts{
 		Device: s.device.Name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.volumes.subsystems(), Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
@@ -45,12 +46,12 @@ func rejectedBy(counted map[fabrics.RejectReason]uint64) map[string]uint64 {
 }
 
 // hostsOf puts what controllers counted under their hosts' names.
-func hostsOf(controllers []target.HostStats) (all []HostStatus) {
+func hostsOf(controllers []target.HostStats) (all []status.Host) {
 	for _, c := range controllers {
-		i := slices.IndexFunc(all, func(h HostStatus) bool { return h.Name == c.NQN })
+		i := slices.IndexFunc(all, func(h status.Host) bool { return h.Name == c.NQN })
 		if i < 0 {
 			i = len(all)
-			all = append(all, HostStatus{Name: c.NQN, Commands: map[string]uint64{}, Bytes: map[string]uint64{}})
+			all = append(all, status.Host{Name: c.NQN, Commands: map[string]uint64{}, Bytes: map[string]uint64{}})
 		}
 		h := &all[i]
 		h.Queues += c.Queues

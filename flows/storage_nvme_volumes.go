@@ -3,15 +3,17 @@ package flows
 import (
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
 // volume is a disk that is served to NVMe hosts, or was and is in use yet.
@@ -133,7 +135,7 @@ func (v *volumes) size() uint64 {
 }
 
 // status is what is known of each, with what the server counted.
-func (v *volumes) status(counted []target.NamespaceStats) (all []NamespaceStatus) {
+func (v *volumes) status(counted []target.NamespaceStats) (all []status.Namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range v.all {
@@ -141,7 +143,7 @@ func (v *volumes) status(counted []target.NamespaceStats) (all []NamespaceStatus
 		if i := slices.IndexFunc(counted, func(c target.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
-		all = append(all, NamespaceStatus{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving,
+		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving,
 			Commands: map[string]uint64{"read": c.Read.Commands, "write": c.Written.Commands, "flush": c.Flushes, "write_zeroes": c.Zeroes, "dataset_management": c.Discards,
 				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed},
 			Bytes: map[string]uint64{"read": c.Read.Bytes, "written": c.Written.Bytes}})
@@ -177,13 +179,8 @@ func (s *storageNVMe) subsystem(nqn string, hosts []string, any bool, all []*vol
 	return sub
 }
 
-// renewer is a run whose namespaces and hosts can be others while it goes on.
-type renewer interface {
-	renew(to config.To) error
-}
-
-// renew has the server go on with other namespaces and hosts. On error nothing changes.
-func (s *storageNVMe) renew(to config.To) error {
+// Update exchanges the namespaces and hosts. After an error nothing has changed.
+func (s *storageNVMe) Update(to config.To) error {
 	all, err := s.volumes.open(s.list(&to), to.Force)
 	if err != nil {
 		return err
@@ -201,23 +198,26 @@ func (s *storageNVMe) change(to *config.To, all []*volume) (ended int, err error
 	return ended, err
 }
 
-// renew has a flow to NVMe hosts that runs go on with the namespaces and hosts of to. Hosts hear of it; what they have under way with a namespace that goes is done.
-func (f *Flow) renew(to config.To) error {
-	f.starting.Lock()
-	defer f.starting.Unlock()
-	if reflect.DeepEqual(to, f.config.To) {
-		return nil
+// ReadKeys reads the file of keys again. changed reports whether it has other keys than those in use.
+func (s *storageNVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
+	if to.Keys == "" || s.keys == nil {
+		return nil, false, nil
 	}
-	r, ok := f.runningKind().(renewer)
-	if !ok {
-		return fmt.Errorf("change the namespaces of flow %s: it does not run", f.config.Name)
+	keys, _, err = hostKeys(to)
+	return keys, err == nil && !maps.EqualFunc(keys, s.keys, dhchap.Keys.Equal), err
+}
+
+// UseKeys uses other keys, and returns how many sessions that ended: those of hosts whose key is gone
+// or is another one.
+func (s *storageNVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
+	before := s.keys
+	s.keys = keys
+	all, err := s.volumes.open(s.list(to), to.Force) // they are open
+	if err == nil {
+		ended, err = s.change(to, all)
 	}
-	if err := r.renew(to); err != nil {
-		return fmt.Errorf("change the namespaces of flow %s: %w", f.config.Name, err)
+	if err != nil {
+		s.keys = before
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts, "any_host", to.AllowAnyHost)
-	f.config.To = to
-	return nil
+	return ended, err
 }

@@ -9,13 +9,16 @@ import (
 	"github.com/unifiedd/unifiedd/flows/blocks"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
-	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/umem"
 )
+
+// clientsWait is what a disk that does not answer means for clients.
+const clientsWait = "clients wait"
 
 // storageRDMA serves the blocks of a file or device to RDMA clients who ask for them.
 //
@@ -72,7 +75,7 @@ func (s *storageRDMA) Check(now time.Time) (waits, ends error) {
 	if waits, ends = s.device.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
-	return s.silence.Check(now, s.target.Path(), segment.ClientsWait, s.server.Stats().Disk), nil
+	return s.silence.Check(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
 }
 
 func (s *storageRDMA) Trouble() error { return nil }
@@ -89,4 +92,4 @@ func (s *storageRDMA) Pending() int { return int(s.server.Stats().Disk.InFlight)
 func (s *storageRDMA) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
 // abandon has nothing to count: whoever asked knows that there was no answer.
-func (s *storageRDMA) CountLost(*FlowStatus) {}
+func (s *storageRDMA) CountLost(*status.Flow) {}

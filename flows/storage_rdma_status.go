@@ -17,16 +17,16 @@ func (s *storageRDMA) Announce() []any {
 }
 
 // observe reads the counters.
-func (s *storageRDMA) Observe(to *FlowStatus) error {
+func (s *storageRDMA) Observe(to *status.Flow) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
-	b := &BlocksStatus{
+	b := &status.Blocks{
 		Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
 		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Retried: st.Retried, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
 		Refused: status.RefusedBy(st.Refused), TurnedAway: status.RefusedBy(st.TurnedAway), Handshakes: device.Handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
 	}
 	for _, c := range st.Clients {
-		b.Clients = append(b.Clients, ReaderStatus{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: status.RefusedBy(c.Refused)})
+		b.Clients = append(b.Clients, status.Reader{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: status.RefusedBy(c.Refused)})
 	}
 	to.Blocks = b
 	to.KernelBytes["disk"] = st.Disk.Copied
@@ -37,6 +37,6 @@ func (s *storageRDMA) Observe(to *FlowStatus) error {
 	return nil
 }
 
-func cacheStatus(c blocks.Cache) CacheStatus {
-	return CacheStatus{Buffers: c.Buffers, Hits: c.Hits, Misses: c.Misses, Evictions: c.Evictions, Reads: c.Reads, BytesRead: c.BytesRead, Failed: c.Failed}
+func cacheStatus(c blocks.Cache) status.Cache {
+	return status.Cache{Buffers: c.Buffers, Hits: c.Hits, Misses: c.Misses, Evictions: c.Evictions, Reads: c.Reads, BytesRead: c.BytesRead, Failed: c.Failed}
 }

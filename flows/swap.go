@@ -126,7 +126,7 @@ func (w *swap) filter(c *config.Config) error {
 		}
 	}
 	for _, f := range w.subsystems {
-		if err := f.renew(c.Flow(f.Name()).To); err != nil {
+		if err := f.updateNamespaces(c.Flow(f.Name()).To); err != nil {
 			return err
 		}
 	}

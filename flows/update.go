@@ -58,3 +58,30 @@ func (f *Flow) setRank(rank int) error {
 func sameFilter(a, b config.From) bool {
 	return a.Filter == b.Filter && a.Object == b.Object && reflect.DeepEqual(a.Rules, b.Rules)
 }
+
+// updater is a flow whose namespaces and hosts can be exchanged while it runs.
+type updater interface {
+	Update(to config.To) error
+}
+
+// updateNamespaces exchanges the namespaces and hosts of a running flow to NVMe hosts. Hosts are told, and
+// their commands to a namespace that goes are completed.
+func (f *Flow) updateNamespaces(to config.To) error {
+	f.starting.Lock()
+	defer f.starting.Unlock()
+	if reflect.DeepEqual(to, f.config.To) {
+		return nil
+	}
+	r, ok := f.runningKind().(updater)
+	if !ok {
+		return fmt.Errorf("change the namespaces of flow %s: it does not run", f.config.Name)
+	}
+	if err := r.Update(to); err != nil {
+		return fmt.Errorf("change the namespaces of flow %s: %w", f.config.Name, err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.log.Info("flow goes on with other namespaces or hosts", "namespaces", 1+len(to.Served()), "before", 1+len(f.config.To.Served()), "subsystems", 1+len(to.Subsystems), "hosts", to.Hosts, "any_host", to.AllowAnyHost)
+	f.config.To = to
+	return nil
+}
