@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/relay"
 	"github.com/unifiedd/unifiedd/flows/segment"
+	"github.com/unifiedd/unifiedd/flows/serve"
 	"github.com/unifiedd/unifiedd/flows/sink/discard"
 	"github.com/unifiedd/unifiedd/flows/sink/disk"
 	"github.com/unifiedd/unifiedd/flows/sink/peers"
@@ -50,9 +51,9 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 	case config.KindNullNull:
 		return openNullNull(e)
 	case config.KindStorageRDMA:
-		return openStorageRDMA(e)
+		return serve.OpenBlocks(e)
 	case config.KindStorageNVMe:
-		return openStorageNVMe(e)
+		return serve.OpenNVMe(e)
 	case config.KindStorageNetwork:
 		return openStorageNetwork(e)
 	default:

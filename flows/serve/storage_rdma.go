@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"log/slog"
@@ -25,7 +25,7 @@ const clientsWait = "clients wait"
 //	request → NVMe read, or the cache → RDMA WRITE with immediate into the client's memory
 //
 // It belongs to its worker's thread; the counters may be read from anywhere.
-type storageRDMA struct {
+type Blocks struct {
 	err      *pipeline.FirstError
 	log      *slog.Logger
 	device   *device.RDMA
@@ -35,12 +35,12 @@ type storageRDMA struct {
 	secure   bool // connections are TLS
 	do       stream.Doer
 	serving  pipeline.Service
-	silence  pipeline.Health // of the disk; the watcher's
+	health   pipeline.Health // of the disk; the watcher's
 	book     *umem.Book
 }
 
 // poll is one round.
-func (s *storageRDMA) Poll(now time.Time) (more bool) {
+func (s *Blocks) Poll(now time.Time) (more bool) {
 	if s.err.Get() == nil {
 		var err error
 		more, err = s.server.Poll(now)
@@ -50,46 +50,46 @@ func (s *storageRDMA) Poll(now time.Time) (more bool) {
 	return more
 }
 
-func (s *storageRDMA) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
+func (s *Blocks) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
 
-func (s *storageRDMA) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
+func (s *Blocks) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
 
 // begin lets clients connect.
-func (s *storageRDMA) Begin() error {
+func (s *Blocks) Begin() error {
 	s.serving.Start(s.serve)
 	return nil
 }
 
-func (s *storageRDMA) Done() bool { return false }
+func (s *Blocks) Done() bool { return false }
 
-func (s *storageRDMA) Traffic() (packets, bytes uint64) {
+func (s *Blocks) Traffic() (packets, bytes uint64) {
 	st := s.server.Stats()
 	return st.Served, st.Bytes
 }
 
 // check asks after the device and the disk, and whether clients are served.
-func (s *storageRDMA) Check(now time.Time) (waits, ends error) {
+func (s *Blocks) Check(now time.Time) (waits, ends error) {
 	if err := s.serving.Err(); err != nil {
 		return nil, err
 	}
 	if waits, ends = s.device.Check(); waits != nil || ends != nil {
 		return waits, ends
 	}
-	return s.silence.Check(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
+	return s.health.Check(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
 }
 
-func (s *storageRDMA) Trouble() error { return nil }
+func (s *Blocks) Trouble() error { return nil }
 
 // halt has all clients told, and gone. What they asked for is not answered.
-func (s *storageRDMA) StopReceiving() error { return s.serving.Wait() }
+func (s *Blocks) StopReceiving() error { return s.serving.Wait() }
 
-func (s *storageRDMA) Drain(time.Time, uint64) (bool, error) { return true, nil }
+func (s *Blocks) Drain(time.Time, uint64) (bool, error) { return true, nil }
 
-func (s *storageRDMA) Diagnose(err error) error { return err }
+func (s *Blocks) Diagnose(err error) error { return err }
 
-func (s *storageRDMA) Pending() int { return int(s.server.Stats().Disk.InFlight) }
+func (s *Blocks) Pending() int { return int(s.server.Stats().Disk.InFlight) }
 
-func (s *storageRDMA) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
+func (s *Blocks) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
 
 // abandon has nothing to count: whoever asked knows that there was no answer.
-func (s *storageRDMA) CountLost(*status.Flow) {}
+func (s *Blocks) CountLost(*status.Flow) {}

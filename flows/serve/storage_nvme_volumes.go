@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"errors"
@@ -17,17 +17,17 @@ import (
 )
 
 // volume is a disk that is served to NVMe hosts, or was and is in use yet.
-type volume struct {
+type namespace struct {
 	config.Served
 	disk     *nvme.Target
 	released atomic.Bool // the server has let go of it
-	leaving  bool        // it is no namespace any more
+	removed  bool        // it is no namespace any more
 }
 
 // volumes are those of a flow. Any goroutine may use them.
-type volumes struct {
+type namespaces struct {
 	mu    sync.Mutex
-	all   []*volume
+	all   []*namespace
 	names []string // of subsystems
 }
 
@@ -35,13 +35,13 @@ type volumes struct {
 const deviceWait = 5 * time.Second
 
 // open opens the disks of namespaces that are not open. Nothing is changed before adopt; after an error nothing is open that was not.
-func (v *volumes) open(namespaces []config.Served, force bool) (all []*volume, err error) {
+func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namespace, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
 		if one == nil {
-			one = &volume{Served: n}
+			one = &namespace{Served: n}
 			if one.disk, err = nvme.OpenTarget(nvme.TargetConfig{Path: n.Path(), ReadOnly: n.ReadOnly, Filled: true, Force: force, Wait: deviceWait}); err != nil {
-				return nil, errors.Join(fmt.Errorf("namespace %d of %s: %w", n.ID, n.Subsystem, err), v.drop(all))
+				return nil, errors.Join(fmt.Errorf("namespace %d of %s: %w", n.ID, n.Subsystem, err), v.closeNew(all))
 			}
 		}
 		all = append(all, one)
@@ -50,14 +50,14 @@ func (v *volumes) open(namespaces []config.Served, force bool) (all []*volume, e
 }
 
 // find is a namespace that there is.
-func (v *volumes) find(n config.Served) *volume {
+func (v *namespaces) find(n config.Served) *namespace {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	n.Pos = config.Pos{}
 	for _, one := range v.all {
 		have := one.Served
 		have.Pos = config.Pos{}
-		if have == n && !one.leaving {
+		if have == n && !one.removed {
 			return one
 		}
 	}
@@ -65,7 +65,7 @@ func (v *volumes) find(n config.Served) *volume {
 }
 
 // adopt makes these the namespaces, of a configuration. Others leave.
-func (v *volumes) adopt(to *config.To, all []*volume) {
+func (v *namespaces) set(to *config.To, all []*namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.names = []string{to.Subsystem}
@@ -74,7 +74,7 @@ func (v *volumes) adopt(to *config.To, all []*volume) {
 	}
 	for _, one := range v.all {
 		if !slices.Contains(all, one) {
-			one.leaving = true
+			one.removed = true
 			all = append(all, one)
 		}
 	}
@@ -82,7 +82,7 @@ func (v *volumes) adopt(to *config.To, all []*volume) {
 }
 
 // drop closes those that were opened and not adopted.
-func (v *volumes) drop(all []*volume) (err error) {
+func (v *namespaces) closeNew(all []*namespace) (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range all {
@@ -94,11 +94,11 @@ func (v *volumes) drop(all []*volume) (err error) {
 }
 
 // sweep closes those that have left.
-func (v *volumes) sweep() (err error) {
+func (v *namespaces) closeReleased() (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.all = slices.DeleteFunc(v.all, func(one *volume) bool {
-		left := one.leaving && one.released.Load()
+	v.all = slices.DeleteFunc(v.all, func(one *namespace) bool {
+		left := one.removed && one.released.Load()
 		if left {
 			err = errors.Join(err, one.disk.Close())
 		}
@@ -108,7 +108,7 @@ func (v *volumes) sweep() (err error) {
 }
 
 // close closes all, of which the server has let go.
-func (v *volumes) close() (err error) {
+func (v *namespaces) close() (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range v.all {
@@ -118,14 +118,14 @@ func (v *volumes) close() (err error) {
 }
 
 // subsystems are their names.
-func (v *volumes) subsystems() []string {
+func (v *namespaces) subsystems() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.names
 }
 
 // size is that of the first, in bytes.
-func (v *volumes) size() uint64 {
+func (v *namespaces) size() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.all) == 0 {
@@ -135,7 +135,7 @@ func (v *volumes) size() uint64 {
 }
 
 // status is what is known of each, with what the server counted.
-func (v *volumes) status(counted []target.NamespaceStats) (all []status.Namespace) {
+func (v *namespaces) status(counted []target.NamespaceStats) (all []status.Namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range v.all {
@@ -143,7 +143,7 @@ func (v *volumes) status(counted []target.NamespaceStats) (all []status.Namespac
 		if i := slices.IndexFunc(counted, func(c target.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
-		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.leaving,
+		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.removed,
 			Commands: map[string]uint64{"read": c.Read.Commands, "write": c.Written.Commands, "flush": c.Flushes, "write_zeroes": c.Zeroes, "dataset_management": c.Discards,
 				"compare": c.Compares, "refused": c.Refused, "failed": c.Failed},
 			Bytes: map[string]uint64{"read": c.Read.Bytes, "written": c.Written.Bytes}})
@@ -152,12 +152,12 @@ func (v *volumes) status(counted []target.NamespaceStats) (all []status.Namespac
 }
 
 // list are the namespaces that a configuration says there are.
-func (s *storageNVMe) list(to *config.To) []config.Served {
+func (s *NVMe) list(to *config.To) []config.Served {
 	return append([]config.Served{{Subsystem: to.Subsystem, Namespace: s.first}}, to.Served()...)
 }
 
 // subsystems are what the server serves.
-func (s *storageNVMe) subsystems(to *config.To, all []*volume) []target.Subsystem {
+func (s *NVMe) subsystems(to *config.To, all []*namespace) []target.Subsystem {
 	list := []target.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
 	for i := range to.Subsystems {
 		list = append(list, s.subsystem(to.Subsystems[i].NQN, to.Subsystems[i].Hosts, to.Subsystems[i].AllowAnyHost, all))
@@ -166,7 +166,7 @@ func (s *storageNVMe) subsystems(to *config.To, all []*volume) []target.Subsyste
 }
 
 // subsystem is one of them, with those of all namespaces that are its own.
-func (s *storageNVMe) subsystem(nqn string, hosts []string, any bool, all []*volume) target.Subsystem {
+func (s *NVMe) subsystem(nqn string, hosts []string, any bool, all []*namespace) target.Subsystem {
 	sub := target.Subsystem{NQN: nqn, Hosts: hosts, AnyHost: any, Keys: s.keys, Group: s.group}
 	for _, one := range all {
 		if one.Subsystem != nqn {
@@ -180,41 +180,41 @@ func (s *storageNVMe) subsystem(nqn string, hosts []string, any bool, all []*vol
 }
 
 // Update exchanges the namespaces and hosts. After an error nothing has changed.
-func (s *storageNVMe) Update(to config.To) error {
-	all, err := s.volumes.open(s.list(&to), to.Force)
+func (s *NVMe) Update(to config.To) error {
+	all, err := s.namespaces.open(s.list(&to), to.Force)
 	if err != nil {
 		return err
 	}
-	if _, err := s.change(&to, all); err != nil {
-		return errors.Join(err, s.volumes.drop(all))
+	if _, err := s.exchange(&to, all); err != nil {
+		return errors.Join(err, s.namespaces.closeNew(all))
 	}
-	s.volumes.adopt(&to, all)
-	return s.volumes.sweep()
+	s.namespaces.set(&to, all)
+	return s.namespaces.closeReleased()
 }
 
 // change has the server go on with these namespaces and what to says of hosts, and counts the hosts that were ended.
-func (s *storageNVMe) change(to *config.To, all []*volume) (ended int, err error) {
+func (s *NVMe) exchange(to *config.To, all []*namespace) (ended int, err error) {
 	err = s.do(func() (err error) { ended, err = s.server.Change(s.subsystems(to, all)); return err })
 	return ended, err
 }
 
 // ReadKeys reads the file of keys again. changed reports whether it has other keys than those in use.
-func (s *storageNVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
+func (s *NVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error) {
 	if to.Keys == "" || s.keys == nil {
 		return nil, false, nil
 	}
-	keys, _, err = hostKeys(to)
+	keys, _, err = HostKeys(to)
 	return keys, err == nil && !maps.EqualFunc(keys, s.keys, dhchap.Keys.Equal), err
 }
 
 // UseKeys uses other keys, and returns how many sessions that ended: those of hosts whose key is gone
 // or is another one.
-func (s *storageNVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
+func (s *NVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
 	before := s.keys
 	s.keys = keys
-	all, err := s.volumes.open(s.list(to), to.Force) // they are open
+	all, err := s.namespaces.open(s.list(to), to.Force) // they are open
 	if err == nil {
-		ended, err = s.change(to, all)
+		ended, err = s.exchange(to, all)
 	}
 	if err != nil {
 		s.keys = before

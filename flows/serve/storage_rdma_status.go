@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"golang.org/x/sys/unix"
@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-func (s *storageRDMA) Announce() []any {
+func (s *Blocks) Announce() []any {
 	a := []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
 	if !s.secure {
 		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
@@ -17,7 +17,7 @@ func (s *storageRDMA) Announce() []any {
 }
 
 // observe reads the counters.
-func (s *storageRDMA) Observe(to *status.Flow) error {
+func (s *Blocks) Observe(to *status.Flow) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
 	b := &status.Blocks{

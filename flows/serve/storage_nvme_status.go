@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"slices"
@@ -10,16 +10,16 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-func (s *storageNVMe) Announce() []any {
-	return []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.volumes.size()}
+func (s *NVMe) Announce() []any {
+	return []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "subsystem", s.nqn, "bytes", s.namespaces.size()}
 }
 
 // observe reads the counters.
-func (s *storageNVMe) Observe(to *status.Flow) error {
+func (s *NVMe) Observe(to *status.Flow) error {
 	st := s.server.Stats()
 	to.Packets, to.Bytes, to.Latency = st.Commands, st.Read.Bytes+st.Written.Bytes, st.Latency
 	to.Hosts = &status.Hosts{
-		Device: s.device.Name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.volumes.subsystems(), Size: s.volumes.size(), Namespaces: s.volumes.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
+		Device: s.device.Name, Listen: s.listener.Addr().String(), Subsystem: s.nqn, Subsystems: s.namespaces.subsystems(), Size: s.namespaces.size(), Namespaces: s.namespaces.status(s.server.NamespaceStats()), Hosts: st.Hosts, Queues: st.Queues,
 		Commands: map[string]uint64{"read": st.Read.Commands, "write": st.Written.Commands, "flush": st.Flushes, "write_zeroes": st.Zeroes, "dataset_management": st.Discards,
 			"compare": st.Compares, "admin": st.Admin, "refused": st.Refused, "failed": st.Failed, "abandoned": st.Abandoned},
 		Bytes:  map[string]uint64{"read": st.Read.Bytes, "written": st.Written.Bytes, "in_capsules": st.InCapsule},

@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"cmp"
@@ -14,8 +14,8 @@ import (
 )
 
 // openStorageRDMA opens both ends of a flow. Nobody is served until it has begun.
-func openStorageRDMA(e *pipeline.Env) (*pipeline.Run, error) {
-	s := &storageRDMA{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil}
+func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
+	s := &Blocks{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil}
 	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
 	var err error
 	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
@@ -36,7 +36,7 @@ func openStorageRDMA(e *pipeline.Env) (*pipeline.Run, error) {
 	return pipeline.NewRun(e, s, numa.OfPath(path), numa.Unknown), nil
 }
 
-func (s *storageRDMA) openServer(e *pipeline.Env) (err error) {
+func (s *Blocks) openServer(e *pipeline.Env) (err error) {
 	to := &e.Flow.To
 	s.server, err = blocks.Open(blocks.Config{
 		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Target: s.target, Flow: e.Flow.Name,
@@ -59,4 +59,4 @@ func permitAll(names []string) func(connect.Peer, protocol.Hello) (blocks.Range,
 }
 
 // serve takes clients until the context ends.
-func (s *storageRDMA) serve(ctx context.Context) error { return s.server.Serve(ctx, s.listener, s.do) }
+func (s *Blocks) serve(ctx context.Context) error { return s.server.Serve(ctx, s.listener, s.do) }

@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"cmp"
@@ -20,20 +20,20 @@ import (
 )
 
 // openStorageNVMe opens both ends of a flow. No host is served until it has begun.
-func openStorageNVMe(e *pipeline.Env) (*pipeline.Run, error) {
-	s := &storageNVMe{err: e.Err, log: e.Log, book: e.Book, do: e.Do, nqn: e.Flow.To.Subsystem}
+func OpenNVMe(e *pipeline.Env) (*pipeline.Run, error) {
+	s := &NVMe{err: e.Err, log: e.Log, book: e.Book, do: e.Do, nqn: e.Flow.To.Subsystem}
 	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
 	var err error
 	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
 		return nil, err
 	}
-	e.Undo.Add(s.volumes.close)
+	e.Undo.Add(s.namespaces.close)
 	s.first = config.Namespace{ID: 1, Device: path, ReadOnly: e.Flow.To.ReadOnly}
-	all, err := s.volumes.open(s.list(&e.Flow.To), e.Flow.To.Force)
+	all, err := s.namespaces.open(s.list(&e.Flow.To), e.Flow.To.Force)
 	if err != nil {
 		return nil, err
 	}
-	s.volumes.adopt(&e.Flow.To, all)
+	s.namespaces.set(&e.Flow.To, all)
 	if err := s.openServer(e); err != nil {
 		return nil, err
 	}
@@ -45,17 +45,17 @@ func openStorageNVMe(e *pipeline.Env) (*pipeline.Run, error) {
 }
 
 // capsuleBytes is how much data comes with a command: what is not longer needs no RDMA READ.
-const capsuleBytes = 4096
+const inCapsule = 4096
 
-func (s *storageNVMe) openServer(e *pipeline.Env) (err error) {
+func (s *NVMe) openServer(e *pipeline.Env) (err error) {
 	to := &e.Flow.To
-	if s.keys, s.group, err = hostKeys(to); err != nil {
+	if s.keys, s.group, err = HostKeys(to); err != nil {
 		return err
 	}
 	s.server, err = target.Open(target.Config{
 		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
-		Capsule: min(capsuleBytes, e.Region.FrameSize()), Events: e.Events, Log: e.Log,
-		Subsystems: s.subsystems(to, s.volumes.all),
+		Capsule: min(inCapsule, e.Region.FrameSize()), Events: e.Events, Log: e.Log,
+		Subsystems: s.subsystems(to, s.namespaces.all),
 	})
 	if err == nil {
 		e.Undo.Add(s.server.Close)
@@ -64,7 +64,7 @@ func (s *storageNVMe) openServer(e *pipeline.Env) (err error) {
 }
 
 // hostKeys are the keys by which hosts prove who they are; nil: they need not.
-func hostKeys(to *config.To) (map[string]dhchap.Keys, dhchap.Group, error) {
+func HostKeys(to *config.To) (map[string]dhchap.Keys, dhchap.Group, error) {
 	if to.Keys == "" {
 		return nil, dhchap.Null, nil
 	}
@@ -85,7 +85,7 @@ func namespaceUUID(nqn string, id uint32) [16]byte {
 }
 
 // listen opens the connection manager that the device has.
-func (s *storageNVMe) listen(e *pipeline.Env) (err error) {
+func (s *NVMe) listen(e *pipeline.Env) (err error) {
 	if s.manager, err = openManager(s.device.Device); err != nil {
 		return err
 	}
@@ -114,6 +114,6 @@ func openManager(d rdma.Device) (cm.Manager, error) {
 }
 
 // serve takes hosts until the context ends.
-func (s *storageNVMe) serve(ctx context.Context) error {
+func (s *NVMe) serve(ctx context.Context) error {
 	return s.server.Serve(ctx, s.listener, s.do)
 }
