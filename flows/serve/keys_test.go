@@ -1,4 +1,4 @@
-package flows
+package serve
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/config"
-	"github.com/unifiedd/unifiedd/flows/serve"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
@@ -31,7 +30,7 @@ func TestHostKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		keys, got, err := serve.HostKeys(&c.Flows[0].To)
+		keys, got, err := hostKeys(&c.Flows[0].To)
 		if err != nil || len(keys) != 1 || int(got) != i {
 			t.Errorf("group %q: %v, %d keys, %v", name, got, len(keys), err)
 		}
@@ -39,7 +38,7 @@ func TestHostKeys(t *testing.T) {
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := serve.HostKeys(&config.To{Keys: file, Group: config.AuthNone}); err == nil || !strings.Contains(err.Error(), "chmod 0600 "+file) {
+	if _, _, err := hostKeys(&config.To{Keys: file, Group: config.AuthNone}); err == nil || !strings.Contains(err.Error(), "chmod 0600 "+file) {
 		t.Error(err)
 	}
 }

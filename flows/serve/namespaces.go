@@ -16,25 +16,26 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// volume is a disk that is served to NVMe hosts, or was and is in use yet.
+// namespace is a disk that is served to NVMe hosts, or one that was removed and is still in use.
 type namespace struct {
 	config.Served
 	disk     *nvme.Target
-	released atomic.Bool // the server has let go of it
-	removed  bool        // it is no namespace any more
+	released atomic.Bool // the server does not use it any more
+	removed  bool        // the configuration does not have it any more
 }
 
-// volumes are those of a flow. Any goroutine may use them.
+// namespaces are those of a flow. Any goroutine may call the methods.
 type namespaces struct {
 	mu    sync.Mutex
 	all   []*namespace
-	names []string // of subsystems
+	names []string // of the subsystems
 }
 
-// deviceWait is how long the kernel may take to close a disk of a process that was killed.
+// deviceWait is how long the kernel may take to close a disk of a killed process.
 const deviceWait = 5 * time.Second
 
-// open opens the disks of namespaces that are not open. Nothing is changed before adopt; after an error nothing is open that was not.
+// open opens the disks of namespaces that are not open. It changes nothing else before set. After
+// an error nothing more is open than before.
 func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namespace, err error) {
 	for _, n := range namespaces {
 		one := v.find(n)
@@ -49,7 +50,7 @@ func (v *namespaces) open(namespaces []config.Served, force bool) (all []*namesp
 	return all, nil
 }
 
-// find is a namespace that there is.
+// find returns an open namespace, or nil.
 func (v *namespaces) find(n config.Served) *namespace {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -64,7 +65,7 @@ func (v *namespaces) find(n config.Served) *namespace {
 	return nil
 }
 
-// adopt makes these the namespaces, of a configuration. Others leave.
+// set makes all the namespaces of a configuration. Others become removed ones.
 func (v *namespaces) set(to *config.To, all []*namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -81,7 +82,7 @@ func (v *namespaces) set(to *config.To, all []*namespace) {
 	v.all = all
 }
 
-// drop closes those that were opened and not adopted.
+// closeNew closes disks that open has opened and that were not set.
 func (v *namespaces) closeNew(all []*namespace) (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -93,7 +94,7 @@ func (v *namespaces) closeNew(all []*namespace) (err error) {
 	return err
 }
 
-// sweep closes those that have left.
+// closeReleased closes the disks of removed namespaces that the server does not use any more.
 func (v *namespaces) closeReleased() (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -107,7 +108,7 @@ func (v *namespaces) closeReleased() (err error) {
 	return err
 }
 
-// close closes all, of which the server has let go.
+// close closes all disks. The server must be closed.
 func (v *namespaces) close() (err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,14 +118,14 @@ func (v *namespaces) close() (err error) {
 	return err
 }
 
-// subsystems are their names.
+// subsystems are the names of the subsystems.
 func (v *namespaces) subsystems() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.names
 }
 
-// size is that of the first, in bytes.
+// size is the size of the first disk in bytes.
 func (v *namespaces) size() uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -134,12 +135,12 @@ func (v *namespaces) size() uint64 {
 	return v.all[0].disk.Size()
 }
 
-// status is what is known of each, with what the server counted.
+// status describes each namespace, with what the server has counted.
 func (v *namespaces) status(counted []target.NamespaceStats) (all []status.Namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range v.all {
-		var c target.NamespaceStats // nothing, of one that has left
+		var c target.NamespaceStats // zero for a removed one
 		if i := slices.IndexFunc(counted, func(c target.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
@@ -151,12 +152,12 @@ func (v *namespaces) status(counted []target.NamespaceStats) (all []status.Names
 	return all
 }
 
-// list are the namespaces that a configuration says there are.
+// list returns the namespaces of a configuration.
 func (s *NVMe) list(to *config.To) []config.Served {
 	return append([]config.Served{{Subsystem: to.Subsystem, Namespace: s.first}}, to.Served()...)
 }
 
-// subsystems are what the server serves.
+// subsystems returns what the server serves.
 func (s *NVMe) subsystems(to *config.To, all []*namespace) []target.Subsystem {
 	list := []target.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
 	for i := range to.Subsystems {
@@ -165,7 +166,7 @@ func (s *NVMe) subsystems(to *config.To, all []*namespace) []target.Subsystem {
 	return list
 }
 
-// subsystem is one of them, with those of all namespaces that are its own.
+// subsystem returns one subsystem with its namespaces.
 func (s *NVMe) subsystem(nqn string, hosts []string, any bool, all []*namespace) target.Subsystem {
 	sub := target.Subsystem{NQN: nqn, Hosts: hosts, AnyHost: any, Keys: s.keys, Group: s.group}
 	for _, one := range all {
@@ -192,7 +193,8 @@ func (s *NVMe) Update(to config.To) error {
 	return s.namespaces.closeReleased()
 }
 
-// change has the server go on with these namespaces and what to says of hosts, and counts the hosts that were ended.
+// exchange has the server use these namespaces and the hosts of to. It returns how many hosts that
+// ended.
 func (s *NVMe) exchange(to *config.To, all []*namespace) (ended int, err error) {
 	err = s.do(func() (err error) { ended, err = s.server.Change(s.subsystems(to, all)); return err })
 	return ended, err
@@ -203,7 +205,7 @@ func (s *NVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed boo
 	if to.Keys == "" || s.keys == nil {
 		return nil, false, nil
 	}
-	keys, _, err = HostKeys(to)
+	keys, _, err = hostKeys(to)
 	return keys, err == nil && !maps.EqualFunc(keys, s.keys, dhchap.Keys.Equal), err
 }
 
@@ -212,7 +214,7 @@ func (s *NVMe) ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed boo
 func (s *NVMe) UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error) {
 	before := s.keys
 	s.keys = keys
-	all, err := s.namespaces.open(s.list(to), to.Force) // they are open
+	all, err := s.namespaces.open(s.list(to), to.Force) // all are open already
 	if err == nil {
 		ended, err = s.exchange(to, all)
 	}

@@ -1,0 +1,191 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/flows/worker"
+	"github.com/unifiedd/unifiedd/internal/numa"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// clientsWait is what a disk that does not answer means for clients.
+const clientsWait = "clients wait"
+
+// Blocks serves the blocks of a file or device to RDMA clients:
+//
+//	request → NVMe read, or the cache → RDMA WRITE with immediate into the client's memory
+//
+// It implements pipeline.Flow.
+type Blocks struct {
+	err      *pipeline.FirstError
+	log      *slog.Logger
+	device   *device.RDMA
+	target   *nvme.Target
+	server   *blocks.Server
+	listener *connect.Listener
+	secure   bool // connections are TLS
+	do       stream.Doer
+	serving  pipeline.Service
+	health   pipeline.Health // of the disk
+	book     *umem.Book
+}
+
+// Poll is one round.
+func (s *Blocks) Poll(now time.Time) (more bool) {
+	if s.err.Get() == nil {
+		var err error
+		more, err = s.server.Poll(now)
+		s.err.Note(err)
+	}
+	s.book.Publish()
+	return more
+}
+
+// FDs implements worker.Poller.
+func (s *Blocks) FDs(dst []unix.PollFd) []unix.PollFd { return s.server.FDs(dst) }
+
+// Deadline implements worker.Poller.
+func (s *Blocks) Deadline(now time.Time) time.Time { return now.Add(worker.MaxWait) }
+
+// Begin lets clients connect.
+func (s *Blocks) Begin() error {
+	s.serving.Start(s.serve)
+	return nil
+}
+
+// Done implements pipeline.Flow: a server never is.
+func (s *Blocks) Done() bool { return false }
+
+// Traffic counts the requests that were served.
+func (s *Blocks) Traffic() (packets, bytes uint64) {
+	st := s.server.Stats()
+	return st.Served, st.Bytes
+}
+
+// Check implements pipeline.Flow.
+func (s *Blocks) Check(now time.Time) (waits, ends error) {
+	if err := s.serving.Err(); err != nil {
+		return nil, err
+	}
+	if waits, ends = s.device.Check(); waits != nil || ends != nil {
+		return waits, ends
+	}
+	return s.health.Check(now, s.target.Path(), clientsWait, s.server.Stats().Disk), nil
+}
+
+// Trouble implements pipeline.Flow.
+func (s *Blocks) Trouble() error { return nil }
+
+// StopReceiving ends all connections. Requests under way are not answered.
+func (s *Blocks) StopReceiving() error { return s.serving.Wait() }
+
+// Drain implements pipeline.Flow: nothing is left to do.
+func (s *Blocks) Drain(time.Time, uint64) (bool, error) { return true, nil }
+
+// Diagnose implements pipeline.Flow.
+func (s *Blocks) Diagnose(err error) error { return err }
+
+// Pending implements pipeline.Flow.
+func (s *Blocks) Pending() int { return int(s.server.Stats().Disk.InFlight) }
+
+// CloseQueue implements pipeline.Flow.
+func (s *Blocks) CloseQueue() error { return s.server.CloseWithin(time.Millisecond) }
+
+// CountLost counts nothing: a client knows that its request was not answered.
+func (s *Blocks) CountLost(*status.Flow) {}
+
+// OpenBlocks opens a block server. It serves nobody before Begin.
+func OpenBlocks(e *pipeline.Env) (*pipeline.Run, error) {
+	s := &Blocks{err: e.Err, log: e.Log, book: e.Book, do: e.Do, secure: e.Shared.Credentials != nil}
+	path := cmp.Or(e.Flow.From.Device, e.Flow.From.File)
+	var err error
+	if s.device, err = e.UseDevice(e.Flow.To.RDMA); err != nil {
+		return nil, err
+	}
+	if s.target, err = nvme.OpenTarget(nvme.TargetConfig{Path: path, ReadOnly: true}); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.target.Close)
+	if err := s.openServer(e); err != nil {
+		return nil, err
+	}
+	if s.listener, err = connect.Listen(context.Background(), e.Flow.To.Listen, connect.Config{Credentials: e.Shared.Credentials}); err != nil {
+		return nil, err
+	}
+	e.Undo.Add(s.listener.Close)
+	e.Undo.Add(s.serving.Wait)
+	return pipeline.NewRun(e, s, numa.OfPath(path), numa.Unknown), nil
+}
+
+func (s *Blocks) openServer(e *pipeline.Env) (err error) {
+	to := &e.Flow.To
+	s.server, err = blocks.Open(blocks.Config{
+		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Target: s.target, Flow: e.Flow.Name,
+		Clients: to.Clients, Window: to.Window, Transfer: uint32(to.Transfer), Cache: uint64(to.Cache),
+		Permit: permitAll(to.Allow), AllowAnyGID: to.AllowAnyGID, Events: e.Events, Log: e.Log,
+	})
+	if err == nil {
+		e.Undo.Add(s.server.Close)
+	}
+	return err
+}
+
+// permitAll admits peers whose certificate has one of the names to all blocks. It is nil, which
+// admits all, without names.
+func permitAll(names []string) func(connect.Peer, protocol.Hello) (blocks.Range, error) {
+	may := device.Permit(names)
+	if may == nil {
+		return nil
+	}
+	return func(p connect.Peer, h protocol.Hello) (blocks.Range, error) { return blocks.Range{}, may(p, h) }
+}
+
+// serve accepts clients until the context ends.
+func (s *Blocks) serve(ctx context.Context) error { return s.server.Serve(ctx, s.listener, s.do) }
+
+// Announce implements pipeline.Flow.
+func (s *Blocks) Announce() []any {
+	a := []any{"device", s.device.Name, "listens", s.listener.Addr().String(), "bytes", s.target.Size()}
+	if !s.secure {
+		a = append(a, "plain", device.PlaintextWarning(s.listener.Addr()))
+	}
+	return a
+}
+
+// Observe implements pipeline.Flow.
+func (s *Blocks) Observe(to *status.Flow) error {
+	st := s.server.Stats()
+	to.Packets, to.Bytes, to.Latency = st.Served, st.Bytes, st.Latency
+	b := &status.Blocks{
+		Device: s.device.Name, Listen: s.listener.Addr().String(), TLS: s.secure, Size: s.target.Size(),
+		Requests: st.Requests, Served: st.Served, Bytes: st.Bytes, Retried: st.Retried, Waited: st.Waited, Abandoned: st.Abandoned, Ended: st.Ended,
+		Refused: status.RefusedBy(st.Refused), TurnedAway: status.RefusedBy(st.TurnedAway), Handshakes: device.Handshakes(s.listener), Frames: cacheStatus(st.Frames), Extents: cacheStatus(st.Extents),
+	}
+	for _, c := range st.Clients {
+		b.Clients = append(b.Clients, status.Reader{Name: c.Name, Address: c.Address, Since: c.Since, Requests: c.Requests, Served: c.Served, Bytes: c.Bytes, Refused: status.RefusedBy(c.Refused)})
+	}
+	to.Blocks = b
+	to.KernelBytes["disk"] = st.Disk.Copied
+	to.DiskErrors[unix.ErrnoName(unix.EIO)] = 0
+	for errno, n := range st.Disk.Errors {
+		to.DiskErrors[unix.ErrnoName(errno)] = n
+	}
+	return nil
+}
+
+func cacheStatus(c blocks.Cache) status.Cache {
+	return status.Cache{Buffers: c.Buffers, Hits: c.Hits, Misses: c.Misses, Evictions: c.Evictions, Reads: c.Reads, BytesRead: c.BytesRead, Failed: c.Failed}
+}
