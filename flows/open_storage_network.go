@@ -33,7 +33,7 @@ func openStorageNetwork(e *pipeline.Env) (*pipeline.Run, error) {
 	if err := s.openEgress(e); err != nil {
 		return nil, err
 	}
-	return pipeline.NewRun(e, s, numa.OfPath(s.reel.all[0].name), s.net.Node()), nil
+	return pipeline.NewRun(e, s, numa.OfPath(s.reel.all[0].name), s.egress.net.Node()), nil
 }
 
 // openReel opens the queue to the disk.
@@ -113,7 +113,7 @@ func (s *storageNetwork) openEgress(env *pipeline.Env) (err error) {
 		e.longest = min(e.longest, uint64(limits.Frames-2)*longestPart)
 	}
 	e.port.Lend([]umem.Frame{{Addr: e.bounds.from}})
-	e.pace = pacer{Pace: to.Pace, most: to.MaxGap}
+	e.pace = pacer{pace: to.Pace, most: to.MaxGap}
 	e.spin, e.late, e.limit = to.Spin, to.Late, env.Shared.Limit
 	e.batch, e.turns = make([]umem.Frame, 0, pipeline.Burst*e.port.Limits().Frames+1), make([]time.Time, 0, pipeline.Burst)
 	return nil

@@ -8,7 +8,7 @@ import (
 
 // pacer says when packets are to leave. It belongs to the worker's thread.
 type pacer struct {
-	config.Pace
+	pace  config.Pace
 	most  time.Duration // between two packets of a recording; 0: as it is
 	begun time.Time     // when the first packet was due; zero: it was not yet
 
@@ -20,7 +20,7 @@ type pacer struct {
 }
 
 // top reports whether packets leave as they can.
-func (p *pacer) top() bool { return p.By == config.PaceTop }
+func (p *pacer) top() bool { return p.pace.By == config.PaceTop }
 
 // due is when the next packet is to leave, which has so many bytes and was recorded at a time, if it has one.
 func (p *pacer) due(bytes uint32, recorded uint64, timed bool, now time.Time) time.Time {
@@ -28,15 +28,15 @@ func (p *pacer) due(bytes uint32, recorded uint64, timed bool, now time.Time) ti
 		p.begun = now
 	}
 	after := time.Duration(0)
-	switch p.By {
+	switch p.pace.By {
 	case config.PaceRecorded:
 		after = p.elapsed(recorded, timed)
 	case config.PaceTimes:
-		after = time.Duration(float64(p.elapsed(recorded, timed)) / p.Value)
+		after = time.Duration(float64(p.elapsed(recorded, timed)) / p.pace.Value)
 	case config.PacePackets:
-		after = time.Duration(p.packets * 1e9 / p.Value)
+		after = time.Duration(p.packets * 1e9 / p.pace.Value)
 	case config.PaceBits:
-		after = time.Duration(p.bits * 1e9 / p.Value)
+		after = time.Duration(p.bits * 1e9 / p.pace.Value)
 	}
 	p.packets++
 	p.bits += float64(bytes) * 8
