@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/flows/relay"
+	"github.com/unifiedd/unifiedd/flows/replay"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/flows/serve"
 	"github.com/unifiedd/unifiedd/flows/sink/discard"
@@ -55,7 +56,7 @@ func open(e *pipeline.Env) (*pipeline.Run, error) {
 	case config.KindStorageNVMe:
 		return serve.OpenNVMe(e)
 	case config.KindStorageNetwork:
-		return openStorageNetwork(e)
+		return replay.Open(e)
 	default:
 		return nil, fmt.Errorf("flows of kind %s cannot be run by this release", kind)
 	}

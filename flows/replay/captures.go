@@ -1,4 +1,4 @@
-package flows
+package replay
 
 import (
 	"errors"
@@ -16,24 +16,24 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// capture is a file with packets that are sent.
+// capture is a file whose packets are sent.
 type capture struct {
-	name    string
-	target  *nvme.Target
-	number  uint32          // in the queue, once it is in one
-	size    int64           // bytes of it that are read
-	growing bool            // a segment that was not completed: it may end in front of that
-	links   []linktype.Type // of its interfaces, as far as they are described in front of the first packet
-	extra   uint8           // for capfile.Parser.Extra
-	copied  int64           // bytes that were copied into a temporary file, which is read then: it is compressed, or a pipe
-	cut     error           // why that ends before the capture does; nil: it does not
-	follows bool            // it goes on where the one in front of it ended: the time between them counts
+	name      string
+	target    *nvme.Target
+	number    uint32          // in the disk queue
+	size      int64           // bytes to read
+	growing   bool            // a segment without an end marker: its packets may end before size
+	links     []linktype.Type // of the interfaces described before the first packet
+	extra     uint8           // for capfile.Parser.Extra
+	copied    int64           // bytes copied to a temporary file, for a pipe or a compressed file
+	cut       error           // why the temporary file is incomplete; nil: it is complete
+	continues bool            // the recording goes on from the file before it
 }
 
-// mostCaptures is how many files a flow has open.
-const mostCaptures = 1024
+// maxCaptures is how many files a flow may have open.
+const maxCaptures = 1024
 
-// openCaptures opens what is to be sent, in order.
+// openCaptures opens the files of names, in order.
 func openCaptures(e *pipeline.Env, names []string) (all []capture, err error) {
 	for _, name := range names {
 		found, err := findCaptures(name)
@@ -45,17 +45,17 @@ func openCaptures(e *pipeline.Env, names []string) (all []capture, err error) {
 			if err != nil {
 				return nil, err
 			}
-			one.follows = i > 0
+			one.continues = i > 0
 			all = append(all, one)
 		}
 	}
-	if len(all) > mostCaptures {
-		return nil, fmt.Errorf("%d files are to be sent; %d at most are possible: name fewer of them", len(all), mostCaptures)
+	if len(all) > maxCaptures {
+		return nil, fmt.Errorf("%d files are to be sent; %d at most are possible: name fewer of them", len(all), maxCaptures)
 	}
 	return all, nil
 }
 
-// findCaptures is a file itself, or the segments of the flow that has this prefix as its to.file.
+// findCaptures returns a file, or the segments of the flow that has this prefix as its to.file.
 func findCaptures(name string) ([]string, error) {
 	_, err := os.Stat(name)
 	if err == nil {
@@ -80,7 +80,8 @@ func findCaptures(name string) ([]string, error) {
 	return paths, nil
 }
 
-// openCapture opens a file and finds out how much of it may be read. A copy of a compressed one is read instead.
+// openCapture opens a file and finds how much of it can be read. A compressed file or a pipe is
+// copied to a temporary file first.
 func openCapture(e *pipeline.Env, path string) (c capture, err error) {
 	in, err := capinput.Open(e.Context(), path)
 	if err != nil {
@@ -107,11 +108,11 @@ func openCapture(e *pipeline.Env, path string) (c capture, err error) {
 	return c, err
 }
 
-// checkLinks refuses captures whose packets do not begin with what those of an interface do. Of an interface that is described behind
-// the first packet of a capture the packets are counted, and not sent.
-func (r *reel) checkLinks(d netdev.Device) error {
-	for i := range r.all {
-		c := &r.all[i]
+// checkLinks refuses captures whose link type is not the interface's. Packets of interfaces that
+// are described behind the first packet are skipped and counted instead.
+func (r *reader) checkLinks(d netdev.Device) error {
+	for i := range r.captures {
+		c := &r.captures[i]
 		for _, of := range c.links {
 			switch {
 			case of.Like() == d.Link:
@@ -126,8 +127,8 @@ func (r *reel) checkLinks(d netdev.Device) error {
 	return nil
 }
 
-// readable is how many bytes of a capture may be read, and whether it is a segment of ours that was not completed. What
-// others write is read as far as it is now.
+// readable is how many bytes of a capture can be read, and whether it is one of our segments
+// without an end marker. Files of other programs are read as far as they are now.
 func readable(f *os.File) (size int64, growing bool, err error) {
 	info, err := f.Stat()
 	if err != nil {
