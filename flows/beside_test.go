@@ -182,7 +182,7 @@ func TestBesideWhoIsStuck(t *testing.T) {
 	text = strings.Replace(text, "ring: 1024", "ring: 256", 2)
 	d := l.start(t, text, Options{})
 	stuck, free := d.Flows()[0], d.Flows()[1]
-	stuck.patience = 500 * time.Millisecond
+	stuck.drainTimeout = 500 * time.Millisecond
 	fill(t, small)
 	s := l.flood(t, free)
 	await(t, stuck, "it to lose packets", func(s FlowStatus) bool { return s.Dropped["lost_ring_full"] > 0 })

@@ -8,26 +8,26 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// tlsFiles is what a plan calls the files of the section tls.
+// tlsFiles is the name of the tls section's files in a plan.
 const tlsFiles = "tls"
 
-// keyed is a run whose peers prove who they are by keys in a file.
+// keyed is a flow whose peers authenticate with keys in a file.
 type keyed interface {
-	// ReadKeys reads the file again. changed says that it has other keys than those in use.
+	// ReadKeys reads the file again. changed reports whether it has other keys than those in use.
 	ReadKeys(to *config.To) (keys map[string]dhchap.Keys, changed bool, err error)
 	// UseKeys goes on with other keys, and counts the sessions it ends: those of peers whose key
 	// is gone or is another one.
 	UseKeys(to *config.To, keys map[string]dhchap.Keys) (ended int, err error)
 }
 
-// credentials are what the files of certificates and keys have now, where that is not what is in use.
+// credentials are certificates and keys that have changed in their files.
 type credentials struct {
 	secret *connect.Credentials // nil: the files of TLS have not changed
 	keys   map[string]map[string]dhchap.Keys
 }
 
-// readCredentials reads the certificates and keys of the flows that run, which are configured anew.
-// Nothing is changed by it.
+// readCredentials reads the certificates and keys of running flows, as a new configuration names
+// them. It changes nothing.
 func (d *Daemon) readCredentials(next *config.Config, had []*Flow) (c credentials, err error) {
 	if d.secret != nil {
 		t := next.TLS
@@ -56,7 +56,7 @@ func (d *Daemon) readCredentials(next *config.Config, had []*Flow) (c credential
 	return c, nil
 }
 
-// names are those of the flows whose keys have changed, in order, and tlsFiles.
+// names are the flows whose keys have changed, in order, and tlsFiles.
 func (c *credentials) names(of *config.Config) (all []string) {
 	if c.secret != nil {
 		all = append(all, tlsFiles)
@@ -69,8 +69,8 @@ func (c *credentials) names(of *config.Config) (all []string) {
 	return all
 }
 
-// use has the daemon go on with them, and counts the sessions that this ends, by name. Flows that
-// have started anew have read their keys themselves.
+// use has the daemon use the credentials, and returns how many sessions that ended, by name. Flows
+// that were started anew have read their keys themselves.
 func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 	ended = make(map[string]int)
 	if c.secret != nil {

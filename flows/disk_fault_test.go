@@ -193,7 +193,7 @@ func (c *clinic) complete(t *testing.T, dir string) {
 func TestStopWhileFull(t *testing.T) {
 	small := testenv.Ext4(t, 24<<20)
 	c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, segment: {size: 64MiB}, prepare: none")
-	c.ill.patience = time.Second
+	c.ill.drainTimeout = time.Second
 	c.start(t)
 	c.capture(t, 1000)
 	await(t, c.ill, "1000 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 1000 })

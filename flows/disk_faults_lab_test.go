@@ -129,9 +129,9 @@ func hang(t *testing.T, c *clinic) {
 func stopHanging(t *testing.T, c *clinic) {
 	p := newPatient(t, c, false, ", layout: slot")
 	p.begins(t)
-	before := c.ill.patience
-	c.ill.patience = 100 * time.Millisecond
-	defer func() { c.ill.patience = before }()
+	before := c.ill.drainTimeout
+	c.ill.drainTimeout = 100 * time.Millisecond
+	defer func() { c.ill.drainTimeout = before }()
 	p.disk.Hang(t)
 	c.send(t, 100)
 	stopped := make(chan error, 1)

@@ -14,25 +14,25 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Flow is one configured flow. It starts and stops without touching others. Its
-// methods may be called from any goroutine.
+// Flow is one configured flow. It starts and stops without touching others. Any goroutine may call
+// its methods.
 type Flow struct {
-	config config.Flow // its filter may be another: written with starting and mu held, read with one of them; see settings
+	config config.Flow // written with starting and mu held, read with one of them
 	region *umem.Region
 	worker *worker.Worker
 	share  func() pipeline.Shared // what it shares with other flows, as it is now
 	node   int                    // NUMA node of the region
 	log    *slog.Logger
 
-	patience time.Duration // how long stopping waits for the disk
+	drainTimeout time.Duration // how long stopping waits for the disk
 
 	starting sync.Mutex    // held while starting or stopping
-	leaving  atomic.Bool   // it is not to start again
+	leaving  atomic.Bool   // a reload removes it: it must not start again
 	mu       sync.Mutex    // guards what follows
 	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
-	last     FlowStatus    // of the run that ended last
+	last     FlowStatus    // of the last run
 	state    State
 	since    time.Time
 	err      error
@@ -42,7 +42,7 @@ type Flow struct {
 func newFlow(c config.Flow, d *Daemon) *Flow {
 	f := &Flow{
 		config: c, region: d.region, worker: d.worker(c.Worker), share: d.share, node: d.placed.node,
-		log: d.options.Log.With("flow", c.Name), state: Stopped, since: time.Now(), patience: patience,
+		log: d.options.Log.With("flow", c.Name), state: Stopped, since: time.Now(), drainTimeout: drainTimeout,
 	}
 	f.last = f.describe()
 	f.ended = make(chan struct{})
@@ -53,8 +53,7 @@ func newFlow(c config.Flow, d *Daemon) *Flow {
 // Name is the flow's name.
 func (f *Flow) Name() string { return f.config.Name }
 
-// Start opens both ends and lets packets in. Starting a running flow does
-// nothing.
+// Start opens both ends and lets packets in. It does nothing if the flow runs.
 func (f *Flow) Start() error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
@@ -94,7 +93,7 @@ func (f *Flow) open() (*pipeline.Run, error) {
 	return open(e)
 }
 
-// launch hands an opened run to the worker and lets packets in.
+// launch adds an open run to the worker and lets packets in.
 func (f *Flow) launch(r *pipeline.Run) error {
 	if err := f.worker.Add(r.Flow); err != nil {
 		return errors.Join(err, r.Close())
@@ -105,7 +104,7 @@ func (f *Flow) launch(r *pipeline.Run) error {
 	return nil
 }
 
-// adopt makes an opened run the flow's and watches it.
+// adopt makes an open run the flow's and watches it.
 func (f *Flow) adopt(r *pipeline.Run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,8 +114,8 @@ func (f *Flow) adopt(r *pipeline.Run) {
 	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)
 }
 
-// Stop stops letting packets in, writes what was received, makes it durable and
-// gives everything back. Stopping a stopped flow does nothing.
+// Stop stops receiving, brings what was received to its end and gives everything back. It does
+// nothing if the flow is stopped.
 func (f *Flow) Stop() error {
 	f.starting.Lock()
 	defer f.starting.Unlock()
@@ -131,8 +130,7 @@ func (f *Flow) Stop() error {
 	return f.err
 }
 
-// Ended is closed when the flow, started before, has ended: stopped, failed or
-// done.
+// Ended is closed when the flow, which was started, has ended: stopped, failed or done.
 func (f *Flow) Ended() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,7 +160,7 @@ func (f *Flow) setState(s State, err error) {
 	f.state, f.err = s, err
 }
 
-// release takes a run off its worker and closes everything.
+// release takes a run off its worker and closes it.
 func (f *Flow) release(r *pipeline.Run) error {
 	err := f.worker.Remove(r.Flow)
 	return errors.Join(err, f.closeQueue(r), r.Close())

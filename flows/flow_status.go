@@ -5,7 +5,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 )
 
-// Status is what the flow says of itself now, or said last.
+// Status is the present status, or the last one of a flow that does not run.
 func (f *Flow) Status() FlowStatus {
 	r := f.running()
 	s := f.lastStatus()
@@ -30,7 +30,7 @@ func (f *Flow) lastStatus() FlowStatus {
 	return f.last
 }
 
-// describe is the part of the status that is configured.
+// describe is the part of the status that the configuration sets.
 func (f *Flow) describe() FlowStatus {
 	c := f.settings()
 	return FlowStatus{
@@ -41,7 +41,7 @@ func (f *Flow) describe() FlowStatus {
 	}
 }
 
-// settings are the flow's, as they are now.
+// settings are the flow's settings as they are now.
 func (f *Flow) settings() config.Flow {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -77,7 +77,7 @@ func endRun(t testing.TB, r *pipeline.Run, poll func() bool) {
 	if err := r.Flow.StopReceiving(); err != nil {
 		t.Error(err)
 	}
-	for rounds, deadline := uint64(1), time.Now().Add(patience); time.Now().Before(deadline); rounds++ {
+	for rounds, deadline := uint64(1), time.Now().Add(drainTimeout); time.Now().Before(deadline); rounds++ {
 		poll()
 		if done, err := r.Flow.Drain(time.Now(), rounds); done || err != nil || r.Err.Get() != nil {
 			break

@@ -14,7 +14,7 @@ import (
 func TestLostWhileFull(t *testing.T) {
 	small := testenv.Ext4(t, 24<<20)
 	c := newClinic(t, "", "file: "+small+"/ill, flush: 20ms, durable: 50ms, segment: {size: 64MiB}, prepare: none")
-	c.ill.patience = 500 * time.Millisecond
+	c.ill.drainTimeout = 500 * time.Millisecond
 	c.start(t)
 	c.capture(t, 1000)
 	fill(t, small)

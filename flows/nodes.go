@@ -9,13 +9,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// placed is where a region lies: bytes by node, and the node where all of it does.
+// placed is where a region is: bytes by NUMA node, and the node if it is on one.
 type placed struct {
 	bytes map[int]uint64
 	node  int
 }
 
-// locate asks where a region lies. A kernel that does not tell has one node.
+// locate asks the kernel where a region is. A kernel that does not tell has one node.
 func locate(r *umem.Region) placed {
 	where, err := r.Placement()
 	if err != nil {
@@ -30,8 +30,8 @@ func locate(r *umem.Region) placed {
 	return p
 }
 
-// fillNodes says on which NUMA nodes the ends of the flow are, and what is far from the
-// region.
+// fillNodes adds the NUMA nodes of the flow's ends, and warnings about devices on another node than
+// the region.
 func fillNodes(s *FlowStatus, card, disk int, w *worker.Worker, region int) {
 	s.CardNode, s.DiskNode, s.Far = status.Node(card), status.Node(disk), nil
 	far(s, "the card "+s.From, card, region)
@@ -39,7 +39,7 @@ func fillNodes(s *FlowStatus, card, disk int, w *worker.Worker, region int) {
 	far(s, "worker "+w.Config().Name, w.Node(), region)
 }
 
-// far notes what is on another node than the region.
+// far adds a warning if a device is on another node than the region.
 func far(s *FlowStatus, what string, at, region int) {
 	if at != numa.Unknown && region != numa.Unknown && at != region {
 		s.Far = append(s.Far, fmt.Sprintf("%s is on NUMA node %d, the region on node %d: every packet crosses between them", what, at, region))

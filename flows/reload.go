@@ -7,23 +7,24 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// ErrReloading says that another reload is under way.
+// ErrReloading is returned while another reload is under way.
 var ErrReloading = errors.New("another reload is under way, and nothing is changed (try again when it has ended)")
 
 var errClosing = errors.New("the daemon is ending")
 
-// Reload has the daemon go on with another configuration. load reads it, and checks it with
-// the running one as config.Options.Running. Flows that do not change are not touched, and those of
-// which only the filter does go on with the new one. Of the others those that leave, or change, stop first, which brings what they have to where it
-// belongs and gives everything up; then those that come start. If one of them cannot, all
-// goes back, and those that ran run again; their counters begin anew. A flow that changes
-// and was stopped by hand stays stopped. While a reload is under way another returns
-// ErrReloading.
+// Reload changes to another configuration. load reads it, and checks it with the running one as
+// config.Options.Running.
 //
-// Certificates, authorities and keys are read again, too, where their flows go on: sessions whose
-// certificate or key is gone, or is another one, end. If one cannot be read, nothing is changed.
+// Flows that do not change go on untouched. Flows of which only the filter, namespaces or hosts
+// change go on with the new ones. Flows that are removed or changed otherwise stop first; then the
+// new ones start. If one cannot start, everything is rolled back, and flows that ran run again with
+// counters from zero. A changed flow that was stopped by hand stays stopped.
 //
-// The status is that of this reload, also beside an error.
+// Certificates, authorities and keys are read again, also for flows that go on. Sessions end whose
+// certificate or key is gone or is another one. If a file cannot be read, nothing is changed.
+//
+// While a reload is under way another returns ErrReloading. The status is that of this reload, also
+// beside an error.
 func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error)) (ReloadStatus, error) {
 	if !d.reloading.TryLock() {
 		return d.reloads.busy(), ErrReloading
@@ -97,7 +98,7 @@ func (d *Daemon) tell(s *ReloadStatus) {
 	}
 }
 
-// words are a plan for the log.
+// words are a plan as attributes for the log.
 func words(p *config.Plan) []any {
 	return []any{"kept", p.Kept, "changed", p.Changed, "filters", p.Filters, "subsystems", p.Subsystems, "added", p.Added, "removed", p.Removed, "credentials", p.Credentials, "settings", p.Settings}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
-// reloads keeps what is told of reloads. Any goroutine may use it.
+// reloads is the history of reloads, for the status. Any goroutine may use it.
 type reloads struct {
 	mu     sync.Mutex
 	status ConfigStatus
@@ -29,7 +29,7 @@ func (r *reloads) begin(now time.Time) {
 	r.status.Since = &now
 }
 
-// busy counts a reload that came while another was under way.
+// busy counts a reload that was refused since another was under way.
 func (r *reloads) busy() ReloadStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -37,7 +37,7 @@ func (r *reloads) busy() ReloadStatus {
 	return ReloadStatus{Outcome: Busy, Generation: r.status.Generation, At: time.Now(), Error: ErrReloading.Error()}
 }
 
-// end notes how a reload ended, and returns that with the generation.
+// end records how a reload ended, and returns that with the generation.
 func (r *reloads) end(s ReloadStatus) ReloadStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()

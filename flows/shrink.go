@@ -6,9 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 )
 
-// makeRoom has flows give back what is more than their part of the region, now that there
-// are more flows. What is on its way comes back in a moment; a flow keeps what it needs at
-// least.
+// makeRoom has flows give back what exceeds their quota, after flows were added. What is in flight
+// comes back within a moment. A flow keeps the least that it needs.
 func (d *Daemon) makeRoom(kept []*Flow) {
 	quota := d.share().Quota
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {

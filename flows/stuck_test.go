@@ -22,7 +22,7 @@ flows:
     to: {file: %s/cap, segment: {size: 64MiB}, prepare: none, flush: 20ms, durable: 50ms}
 `, l.B.Ifname, small), Options{})
 	f := d.Flows()[0]
-	f.patience = 100 * time.Millisecond
+	f.drainTimeout = 100 * time.Millisecond
 	l.begin(t, f.Start)
 	fill(t, small)
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 500, 1000)

@@ -9,20 +9,21 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 )
 
-// swap is one change of a daemon's flows. It belongs to one goroutine.
+// swap is one change of a daemon's flows, a transaction: it is made as a whole or rolled back. It
+// belongs to one goroutine.
 type swap struct {
 	daemon     *Daemon
 	old, next  *config.Config
-	had, flows []*Flow // before and after, in the orders of their configurations
-	filters    []*Flow // of those before, which go on with another filter
-	subsystems []*Flow // of those before, which go on with other namespaces or hosts
-	leaving    []*Flow // of those before, which stop
-	ran        []*Flow // of those that leave, which ran
-	coming     []*Flow // of those after, which start
+	had, flows []*Flow // before and after, in the order of their configurations
+	filters    []*Flow // go on with another filter
+	subsystems []*Flow // go on with other namespaces or hosts
+	stopping   []*Flow // stop
+	ran        []*Flow // those of stopping that ran
+	starting   []*Flow // start
 	started    []*Flow
 }
 
-// newSwap is the change from a configuration, whose flows are these, to the next one.
+// newSwap plans the change from one configuration, whose flows are had, to the next.
 func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Plan) *swap {
 	w := &swap{daemon: d, old: old, next: next, had: had}
 	before := make(map[string]*Flow)
@@ -34,16 +35,16 @@ func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Pla
 		case slices.Contains(plan.Subsystems, f.Name()) && f.Status().State.Up():
 			w.subsystems = append(w.subsystems, f)
 		case !slices.Contains(plan.Kept, f.Name()):
-			w.leaving = append(w.leaving, f)
+			w.stopping = append(w.stopping, f)
 		}
 	}
 	for _, c := range next.Flows {
 		f := before[c.Name]
-		if f == nil || slices.Contains(w.leaving, f) {
+		if f == nil || slices.Contains(w.stopping, f) {
 			stopped := f != nil && f.Status().State == Stopped
 			f = newFlow(c, d)
 			if !stopped {
-				w.coming = append(w.coming, f)
+				w.starting = append(w.starting, f)
 			}
 		}
 		w.flows = append(w.flows, f)
@@ -51,8 +52,8 @@ func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Pla
 	return w
 }
 
-// run makes the change, or goes back. The error beside a change that was made is what
-// flows lost as they stopped. Filters come first: what can go wrong with them touches nothing else.
+// run makes the change or rolls it back. The error beside a change that was made is what flows lost
+// when they stopped. Filters are changed first: an error there has touched nothing else.
 func (w *swap) run() (Outcome, error) {
 	if err := w.filter(w.next); err != nil {
 		return w.unfilter(RolledBack, err)
@@ -66,12 +67,12 @@ func (w *swap) run() (Outcome, error) {
 	return Applied, lost
 }
 
-// stop stops those that leave, at the same time: one with a slow disk must not keep the
-// others waiting. What they lost is in the error; each has given everything up.
+// stop stops flows together, so that one with a slow disk does not keep the others waiting. Its
+// error is what they lost.
 func (w *swap) stop() error {
-	errs := make([]error, len(w.leaving))
+	errs := make([]error, len(w.stopping))
 	var stopping sync.WaitGroup
-	for i, f := range w.leaving {
+	for i, f := range w.stopping {
 		if f.Status().State.Up() {
 			w.ran = append(w.ran, f)
 		}
@@ -81,9 +82,9 @@ func (w *swap) stop() error {
 	return errors.Join(errs...)
 }
 
-// start starts those that come, up to the first that cannot.
+// start starts flows, up to the first that cannot start.
 func (w *swap) start() error {
-	for _, f := range w.coming {
+	for _, f := range w.starting {
 		if w.daemon.closing.Load() {
 			return errClosing
 		}
@@ -95,13 +96,13 @@ func (w *swap) start() error {
 	return nil
 }
 
-// back has those run that ran before, since why.
+// back starts the flows again that ran before, after the error why.
 func (w *swap) back(why error) (Outcome, error) {
 	errs := []error{why}
 	for _, f := range slices.Backward(w.started) {
 		errs = append(errs, f.leave())
 	}
-	for _, f := range w.leaving {
+	for _, f := range w.stopping {
 		f.stay()
 	}
 	w.daemon.adopt(w.old, w.had)
@@ -117,8 +118,8 @@ func (w *swap) back(why error) (Outcome, error) {
 	return w.unfilter(outcome, errors.Join(errs...))
 }
 
-// filter gives those flows the filters, namespaces and hosts that a configuration has for them, up to the first that
-// cannot have it, and the order in which those are asked that have one interface.
+// filter gives flows the filters, namespaces and hosts of a configuration, up to the first that
+// refuses, and their order among flows that share an interface.
 func (w *swap) filter(c *config.Config) error {
 	for _, f := range w.filters {
 		if err := f.setFilter(c.Flow(f.Name()).From); err != nil {
@@ -148,7 +149,7 @@ func (w *swap) unfilter(outcome Outcome, why error) (Outcome, error) {
 	return outcome, why
 }
 
-// kept are the flows that are not touched.
+// kept are the flows that go on untouched.
 func (w *swap) kept() (all []*Flow) {
 	for _, f := range w.flows {
 		if slices.Contains(w.had, f) {
@@ -158,7 +159,7 @@ func (w *swap) kept() (all []*Flow) {
 	return all
 }
 
-// leave stops the flow for good: it is not started again before stay.
+// leave stops the flow. It cannot start again before stay.
 func (f *Flow) leave() error {
 	f.leaving.Store(true)
 	return f.Stop()

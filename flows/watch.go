@@ -13,42 +13,41 @@ import (
 )
 
 const (
-	// glance is how often a flow looks whether it failed or is done.
-	glance = 50 * time.Millisecond
-	// patience is how long a flow that stops waits for the disk.
-	patience = 30 * time.Second
+	// pollInterval is the time between two checks whether a flow failed or is done.
+	pollInterval = 50 * time.Millisecond
+	// drainTimeout is how long a flow that stops waits for the disk.
+	drainTimeout = 30 * time.Second
 )
 
-// watch runs beside a flow until it is to stop, fails or is done, and then ends
-// it.
+// watch runs beside a flow until it is to stop, fails or is done, and then ends it.
 func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	state, err := f.observe(r, quit)
-	if r.Err.Get() == nil { // where only the interface failed, what came before is kept
+	if r.Err.Get() == nil { // if only the interface failed, what was received is kept
 		err = errors.Join(err, f.drain(r))
 	}
 	if err != nil {
 		state = Failed
-		r.Err.Note(err) // nothing more is taken; what is not written is lost
+		r.Err.Note(err) // nothing more is received; what is not written is lost
 		f.giveUp(r)
 		err = r.Flow.Diagnose(err)
 	}
 	f.end(r, state, err)
 }
 
-// giveUp stops a flow that failed, and waits a while for what the disk still has.
+// giveUp stops a flow that failed, and waits a while for what the disk has in flight.
 func (f *Flow) giveUp(r *pipeline.Run) {
-	_ = r.Flow.StopReceiving() // it may be why the flow failed
+	_ = r.Flow.StopReceiving() // its error may be why the flow failed
 	deadline := time.Now().Add(5 * time.Second)
 	for r.Flow.Pending() > 0 && time.Now().Before(deadline) {
-		time.Sleep(glance)
+		time.Sleep(pollInterval)
 	}
-	time.Sleep(glance) // the worker reaps once more
+	time.Sleep(pollInterval) // the worker reaps once more
 }
 
-// observe waits for the end of a flow and says which it is.
+// observe waits for the end of a flow and returns which it is.
 func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (State, error) {
-	tick := time.NewTicker(glance)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		select {
@@ -62,7 +61,7 @@ func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (State, error) {
 		if r.Flow.Done() {
 			return Done, nil
 		}
-		if n%int(time.Second/glance) != 0 {
+		if n%int(time.Second/pollInterval) != 0 {
 			continue
 		}
 		if err := f.second(r); err != nil {
@@ -71,7 +70,7 @@ func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (State, error) {
 	}
 }
 
-// second does what is done once a second. Its error ends the flow.
+// second is called once a second. Its error ends the flow.
 func (f *Flow) second(r *pipeline.Run) error {
 	now := time.Now()
 	packets, bytes := r.Flow.Traffic()
@@ -90,7 +89,8 @@ func (f *Flow) second(r *pipeline.Run) error {
 	return nil
 }
 
-// await notes what the flow waits for. That a peer is gone has its sender said.
+// await publishes what the flow waits for. For a missing peer the sender has logged a warning
+// already.
 func (f *Flow) await(why error) {
 	f.mu.Lock()
 	waiting := f.state == Waiting
@@ -105,14 +105,14 @@ func (f *Flow) await(why error) {
 	f.setState(Waiting, why)
 }
 
-// drain lets no more in, and has everything received brought to its end. It goes on
-// on the worker's thread until that is done.
+// drain stops receiving, and brings everything received to its end. It calls the flow on the
+// worker's thread until that is done.
 func (f *Flow) drain(r *pipeline.Run) error {
 	if err := r.Flow.StopReceiving(); err != nil {
 		return err
 	}
 	told := false
-	for begun, deadline := time.Now(), time.Now().Add(f.patience); ; time.Sleep(time.Millisecond) {
+	for begun, deadline := time.Now(), time.Now().Add(f.drainTimeout); ; time.Sleep(time.Millisecond) {
 		if !told && time.Since(begun) > time.Second {
 			if why := r.Flow.Trouble(); why != nil {
 				f.await(why)
@@ -133,18 +133,18 @@ func (f *Flow) drain(r *pipeline.Run) error {
 	}
 }
 
-// late says what a flow still has that has waited for its disk as long as it may.
+// late is the error of a flow that could not drain in time.
 func (f *Flow) late(r *pipeline.Run) error {
 	s := f.observeStatus(r)
 	return errors.Join(r.Flow.Trouble(), fmt.Errorf("stop flow %s: %s did not take everything within %v: %d packets were received, %d are written, %d are durable",
-		f.config.Name, s.To, f.patience, s.Packets, s.Written.Packets, s.Durable.Packets))
+		f.config.Name, s.To, f.drainTimeout, s.Packets, s.Written.Packets, s.Durable.Packets))
 }
 
-// closeQueue closes what belongs to the worker's thread, a little at a time: the worker's
-// other flows must not wait for a disk that hangs. The flow does, since the disk may still
-// fetch the frames it has.
+// closeQueue closes what belongs to the worker's thread, a moment at a time, since other flows of
+// the worker must not wait for a disk that hangs. This flow must: the disk may still read its
+// frames.
 func (f *Flow) closeQueue(r *pipeline.Run) error {
-	for begun, told := time.Now(), false; ; time.Sleep(glance) {
+	for begun, told := time.Now(), false; ; time.Sleep(pollInterval) {
 		err := f.worker.Do(r.Flow.CloseQueue)
 		var stuck *nvme.StuckError
 		if !errors.As(err, &stuck) {
@@ -157,7 +157,7 @@ func (f *Flow) closeQueue(r *pipeline.Run) error {
 	}
 }
 
-// end releases a run and keeps its last status.
+// end closes a run and keeps its last status.
 func (f *Flow) end(r *pipeline.Run, state State, err error) {
 	last := f.observeStatus(r)
 	if rerr := f.release(r); rerr != nil {

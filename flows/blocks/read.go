@@ -62,7 +62,7 @@ func (s *Server) submit() {
 }
 
 // turnBytes is how much of what the disk has read a round answers, one buffer at least. Disks complete many reads together: while all of those are sent
-// in one go, nobody looks for the requests that clients send as soon as they have the first, and the disk has nothing to do. docs/decisions.md has figures.
+// in one go, nobody looks for the requests that clients send as soon as they have the first, and the disk has nothing to do. docs/benchmarks/blocks.md has figures.
 const turnBytes = 16 << 10
 
 // takeReads takes some of what the disk has read, and answers who waits for it. It returns how many buffers there were.

@@ -39,9 +39,6 @@ func documents(t *testing.T) (all []document) {
 		t.Fatal(err)
 	}
 	for _, name := range append(names, root+"/README.md") {
-		if filepath.Base(name) == "decisions.md" { // of the time when they were made
-			continue
-		}
 		for i, m := range fence.FindAllStringSubmatch(read(t, name), -1) {
 			text := m[1]
 			if strings.HasPrefix(text, "from:") {

@@ -7,7 +7,7 @@
 //     github.com/pawelgaczynski/giouring, and must find what our ring wrote.
 //
 // Both libraries do the data path's work in a way that cannot carry it (see
-// docs/decisions.md), which is what makes them good witnesses. They are a module of
+// docs/adr/0002-own-af-xdp-and-io-uring.md), which is what makes them good witnesses. They are a module of
 // their own, so that their dependencies are nobody else's. giouring links only with
 // -ldflags=-checklinkname=0.
 package peers
