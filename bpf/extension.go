@@ -103,7 +103,7 @@ func (p *Program) Unstamped() bool {
 func (p *Program) Dispatched() (id uint32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	seat, ok := p.link.(*dispatcher.Seat)
+	seat, ok := p.link.(*dispatcher.Slot)
 	if !ok {
 		return 0, nil
 	}

@@ -8,9 +8,9 @@ import (
 // Seats is how many selections one program may serve.
 const Seats = 16
 
-// Seated is a selection with a seat: a number from 0 to [Seats]-1 under which the program has sockets
+// Slotted is a selection with a seat: a number from 0 to [Seats]-1 under which the program has sockets
 // and counters for who wants these packets.
-type Seated struct {
+type Slotted struct {
 	Seat int
 	Selection
 }
@@ -20,15 +20,15 @@ type table struct {
 	Selection       // of the only one, or the rules of all
 	seats     []int // of each rule; nil: the first seat
 	numbers   []int // of each rule, under which it is counted; 0: it is not
-	all       []Seated
+	all       []Slotted
 }
 
 // oneTable is that of a selection with a program for itself.
-func oneTable(s Selection) table { return table{Selection: s, all: []Seated{{Selection: s}}} }
+func oneTable(s Selection) table { return table{Selection: s, all: []Slotted{{Selection: s}}} }
 
 // newTable puts selections behind each other: the first rule of all that matches a packet decides, and a
 // filter is a rule that takes.
-func newTable(all []Seated) (table, error) {
+func newTable(all []Slotted) (table, error) {
 	if len(all) == 1 && all[0].Seat == 0 {
 		return oneTable(all[0].Selection), nil
 	}
@@ -121,7 +121,7 @@ func (p *Program) clearRules(numbers []int) error {
 // Arrange exchanges all selections for others, asked in this order: the first rule that matches a packet
 // decides for whom it is, and what none matches is left to the kernel. It is Select otherwise. A program of the user's own is
 // for one selection alone.
-func (p *Program) Arrange(all []Seated) error {
+func (p *Program) Arrange(all []Slotted) error {
 	t, err := newTable(all)
 	if err != nil {
 		return err

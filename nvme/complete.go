@@ -104,7 +104,7 @@ func (q *Queue) complete(c cqe) {
 		q.issue(i)
 		return
 	}
-	if errno != 0 && (q.tryOther(o, errno) || q.tryPinned(o, errno) || q.tryAgain(o, errno)) {
+	if errno != 0 && (q.tryOther(o, errno) || q.tryPinned(o, errno) || q.retryEAGAIN(o, errno)) {
 		q.issue(i)
 		return
 	}

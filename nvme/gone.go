@@ -8,28 +8,28 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// witness tells when the kernel has taken a ring apart, which it does in the
+// teardownWait tells when the kernel has taken a ring apart, which it does in the
 // background after the descriptor is closed, writing to the ring's words meanwhile
 // (io_ring_exit_work in io_uring/io_uring.c). It is a pipe whose writing end only
 // the ring's file table holds: the table is emptied last.
-type witness struct{ fd int }
+type teardownWait struct{ fd int }
 
-// newWitness registers one at a place of the ring's file table.
-func (r *ring) newWitness(place uint32) (witness, error) {
+// newTeardownWait registers one at a place of the ring's file table.
+func (r *ring) newTeardownWait(place uint32) (teardownWait, error) {
 	var ends [2]int
 	if err := unix.Pipe2(ends[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		return witness{-1}, fmt.Errorf("make a pipe: %w", err)
+		return teardownWait{-1}, fmt.Errorf("make a pipe: %w", err)
 	}
 	err := errors.Join(r.setFile(place, int32(ends[1])), unix.Close(ends[1]))
 	if err != nil {
-		return witness{-1}, errors.Join(err, unix.Close(ends[0]))
+		return teardownWait{-1}, errors.Join(err, unix.Close(ends[0]))
 	}
-	return witness{ends[0]}, nil
+	return teardownWait{ends[0]}, nil
 }
 
 // await waits until the ring is gone, or for limit, and says whether it is. It
 // says no where there is no witness.
-func (w *witness) await(limit time.Duration) bool {
+func (w *teardownWait) await(limit time.Duration) bool {
 	if w.fd < 0 {
 		return false
 	}
@@ -46,7 +46,7 @@ func (w *witness) await(limit time.Duration) bool {
 	}
 }
 
-func (w *witness) close() error {
+func (w *teardownWait) close() error {
 	if w.fd < 0 {
 		return nil
 	}

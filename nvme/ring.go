@@ -20,7 +20,7 @@ type ring struct {
 	features uint32 // IORING_FEAT flags of the kernel
 	wide     uint8  // 1: entries of twice the size, for NVMe commands; else 0
 	memory   ringMemory
-	gone     witness
+	gone     teardownWait
 	sq       submissions
 	cq       completions
 }
@@ -131,7 +131,7 @@ func explainSetup(err error) error {
 func setupRing(plan ringPlan, setup uint32) (*ring, error) {
 	entries := pow2(plan.depth)
 	p := ringParams{flags: setup, cqEntries: 2 * entries, sqThreadIdle: uint32(plan.idle.Milliseconds())}
-	r := &ring{fd: -1, gone: witness{-1}}
+	r := &ring{fd: -1, gone: teardownWait{-1}}
 	if setup&setupSQE128 != 0 {
 		r.wide = 1
 	}
@@ -267,7 +267,7 @@ func (r *ring) enter(least uint32, flags, arg, argSize uintptr) error {
 // witness.
 func (r *ring) makeTable(n uint32) (err error) {
 	if err = r.registerTable(n + 1); err == nil {
-		r.gone, err = r.newWitness(n)
+		r.gone, err = r.newTeardownWait(n)
 	}
 	if err != nil {
 		return fmt.Errorf("register a table of %d files: %w", n, err)

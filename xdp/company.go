@@ -10,9 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/bpf"
 )
 
-// company is what the Interfaces of one device have in common: the program, which asks their selections in turn,
+// sharedInterface is what the Interfaces of one device have in common: the program, which asks their selections in turn,
 // and the queues, of which each has sockets of its own.
-type company struct {
+type sharedInterface struct {
 	mu        sync.Mutex   // held while one comes, goes, or changes its selection; after Interface.mu
 	members   []*Interface // in the order in which their selections are asked
 	programID uint32       // of the attached program
@@ -20,11 +20,11 @@ type company struct {
 }
 
 // arrange has the program decide by the selections of the members that are asked; mu is held.
-func (c *company) arrange(program *bpf.Program) error {
-	var all []bpf.Seated
+func (c *sharedInterface) arrange(program *bpf.Program) error {
+	var all []bpf.Slotted
 	for _, m := range c.members {
 		if m.listens {
-			all = append(all, bpf.Seated{Seat: m.seat, Selection: m.selection})
+			all = append(all, bpf.Slotted{Seat: m.seat, Selection: m.selection})
 		}
 	}
 	return program.Arrange(all)
@@ -58,17 +58,17 @@ func (i *Interface) isGone() bool {
 }
 
 // add puts a member where its rank says.
-func (c *company) add(m *Interface) {
+func (c *sharedInterface) add(m *Interface) {
 	c.members = append(c.members, m)
 	slices.SortStableFunc(c.members, func(a, b *Interface) int { return cmp.Compare(a.rank, b.rank) })
 }
 
-func (c *company) remove(m *Interface) {
+func (c *sharedInterface) remove(m *Interface) {
 	c.members = slices.DeleteFunc(slices.Clone(c.members), func(other *Interface) bool { return other == m })
 }
 
 // seat is one that no member has, or -1.
-func (c *company) seat() int {
+func (c *sharedInterface) seat() int {
 	for seat := range bpf.Seats {
 		if !slices.ContainsFunc(c.members, func(m *Interface) bool { return m.seat == seat }) {
 			return seat
@@ -78,7 +78,7 @@ func (c *company) seat() int {
 }
 
 // refused is how many packets the sockets of all members, and of those that left, did not take.
-func (c *company) refused() (n uint64, err error) {
+func (c *sharedInterface) refused() (n uint64, err error) {
 	n = c.gone
 	for _, m := range c.members {
 		one, err := m.refused()
@@ -123,7 +123,7 @@ func (i *Interface) leave() (last bool, err error) {
 }
 
 // exchange arranges the selections anew, by way of one of the members; mu is held.
-func (c *company) exchange(i *Interface) error {
+func (c *sharedInterface) exchange(i *Interface) error {
 	if err := c.arrange(i.program); err != nil {
 		return err
 	}

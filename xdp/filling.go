@@ -2,7 +2,7 @@ package xdp
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// filling is the fill ring of a queue whose packets several ports receive, each from a ring of its own. A frame goes to
+// fillAccount is the fill ring of a queue whose packets several ports receive, each from a ring of its own. A frame goes to
 // the ring of whoever gets the packet in it, so who supplied it is forgotten, and each port counts what it supplied and did not get
 // back in packets.
 //
@@ -10,7 +10,7 @@ import "github.com/unifiedd/unifiedd/umem"
 // may come to hold, and receives only what it has supplied beyond.
 //
 // It belongs to the thread of all ports' books.
-type filling struct {
+type fillAccount struct {
 	ring    *outgoing[uint64]
 	anchor  *socket // whose ring that is: it stays open as long as there are ports
 	ports   []*Port
@@ -20,7 +20,7 @@ type filling struct {
 }
 
 // join has the port fill its queue together with others.
-func (p *Port) join(f *filling) {
+func (p *Port) join(f *fillAccount) {
 	p.filling = f
 	f.ports = append(f.ports, p)
 	if p.reserve == 0 {

@@ -31,9 +31,9 @@ type Interface struct {
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
 
-	company   *company
+	company   *sharedInterface
 	seat      int           // in the program
-	rank      int           // among the others; guarded by the company's lock, as is the next
+	rank      int           // among the others; guarded by the shared interface's lock, as is the next
 	selection bpf.Selection // which packets it wants
 	listens   bool          // whether the program asks for that; likewise
 	counted   Selected      // what it had counted, once it is not asked any more; likewise
@@ -71,7 +71,7 @@ func Open(c Config) (*Interface, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	i := &Interface{config: c, asked: c, company: &company{}, rank: c.Rank, selection: c.selection(), listens: true}
+	i := &Interface{config: c, asked: c, company: &sharedInterface{}, rank: c.Rank, selection: c.selection(), listens: true}
 	i.company.add(i)
 	i.name.Store(&i.config.Interface)
 	if err := i.openAll(); err != nil {

@@ -40,7 +40,7 @@ type Port struct {
 	chunk    uint64       // bytes of a frame, or the most of one descriptor
 	lands    uint64       // where in a frame a packet begins
 
-	filling *filling // what it fills its queue with together with others; nil: it is alone, or it was always
+	filling *fillAccount // what it fills its queue with together with others; nil: it is alone, or it was always
 
 	coming atomic.Uint64 // where the next packet is likely to lie, see foresee
 

@@ -193,7 +193,7 @@ func (i *Interface) attachFor(t programTry, maxLen uint32, device int) (*bpf.Pro
 	return p, nil
 }
 
-// noteProgram remembers which program is attached, for Check; the company's lock is held, from
+// noteProgram remembers which program is attached, for Check; the shared interface's lock is held, from
 // before it was attached where Check may run.
 func (i *Interface) noteProgram() error {
 	if i.program == nil {

@@ -85,7 +85,7 @@ func (c *Config) sharedBy(d *Config) error {
 
 func sameNumber(a, b *uint32) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// beside is Share with the company's lock held.
+// beside is Share with the shared interface's lock held.
 func (i *Interface) beside(c Config) (n *Interface, err error) {
 	seat, first := i.company.seat(), i.company.whole()
 	switch {
@@ -184,7 +184,7 @@ func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
 	return i.portOf(s, worker, held)
 }
 
-// anchor is the socket that a fill ring belongs to; the company's lock is held.
+// anchor is the socket that a fill ring belongs to; the shared interface's lock is held.
 func (p *Port) anchor() *socket {
 	if p.filling != nil {
 		return p.filling.anchor
@@ -193,9 +193,9 @@ func (p *Port) anchor() *socket {
 }
 
 // shared is what the port fills its queue with, to be shared with others, on the thread of its book.
-func (p *Port) shared() *filling {
+func (p *Port) shared() *fillAccount {
 	if p.filling == nil {
-		p.join(&filling{ring: p.rings.fill, anchor: p.socket})
+		p.join(&fillAccount{ring: p.rings.fill, anchor: p.socket})
 	}
 	return p.filling
 }
@@ -244,7 +244,7 @@ func (s *socket) equipBeside(c *Config, anchor *socket, ifindex int) error {
 }
 
 // whole is a member none of whose ports are closed, or nil.
-func (c *company) whole() *Interface {
+func (c *sharedInterface) whole() *Interface {
 	for _, m := range c.members {
 		if !slices.ContainsFunc(m.ports, (*Port).isClosed) {
 			return m
@@ -259,7 +259,7 @@ func (p *Port) isClosed() bool {
 	return p.closed
 }
 
-// closeBeside is Close of a port whose queue others have, too; the company's lock is held.
+// closeBeside is Close of a port whose queue others have, too; the shared interface's lock is held.
 func (p *Port) closeBeside() error {
 	p.mu.Lock()
 	var errs []error
@@ -285,5 +285,5 @@ func (p *Port) closeBeside() error {
 	return nil
 }
 
-// hasCompany reports whether others have the port's queue; the company's lock is held.
+// hasCompany reports whether others have the port's queue; the shared interface's lock is held.
 func (p *Port) hasCompany() bool { return p.filling != nil && len(p.filling.ports) > 1 }

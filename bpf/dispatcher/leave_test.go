@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf"
 )
 
-// seated is the seat of a program that is in a forged dispatcher.
-func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Seat {
+// seated is the slot of a program that is in a forged dispatcher.
+func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Slot {
 	b.Helper()
 	in := b.forge(append(others, p)...)
 	m, err := newMember(p, ordinary)
@@ -21,7 +21,7 @@ func (b *bench) seated(p *ebpf.Program, others ...*ebpf.Program) *Seat {
 		b.Fatal(err)
 	}
 	defer f.close()
-	s := &Seat{on: b.mustFind(), settings: ordinary, id: m.id, place: place{in: in}}
+	s := &Slot{on: b.mustFind(), settings: ordinary, id: m.id, place: place{in: in}}
 	if s.mark, err = f.mark(m.id); err != nil {
 		b.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestSweepMarks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.sweep()
+	f.removeStale()
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}

@@ -77,8 +77,8 @@ func (f *files) dead(id ebpf.ProgramID) bool {
 	return true
 }
 
-// sweep removes the marks of programs that are no more.
-func (f *files) sweep() {
+// removeStale removes the marks of programs that are no more.
+func (f *files) removeStale() {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
 		return // what is left costs nothing

@@ -27,7 +27,7 @@ type member struct {
 	program   *ebpf.Program
 	id        ebpf.ProgramID
 	name, tag string
-	own       bool // a seat holds its link, and no pin does
+	own       bool // a slot holds its link, and no pin does
 }
 
 // newMember asks what order the program has among others; the program stays the caller's.

@@ -19,8 +19,8 @@ const tries = 10
 // Function is one of a dispatcher that has programs in it. A program is loaded to take its place; then it can take that of every other.
 const Function = "prog0"
 
-// Seat is the place of a program in the dispatcher of an interface.
-type Seat struct {
+// Slot is the place of a program in the dispatcher of an interface.
+type Slot struct {
 	on       *Interface
 	settings Settings
 	id       ebpf.ProgramID // of the program
@@ -66,8 +66,8 @@ func (i *Interface) Target() (*ebpf.Program, error) {
 // Join puts a program into the dispatcher, for as long as the Seat is not closed. The program and the Interface stay the caller's, and the
 // latter must be open as long as the seat. Errors match those of this package, or wrap the kernel's where the
 // driver refuses the dispatcher.
-func (i *Interface) Join(p *ebpf.Program, s Settings) (*Seat, error) {
-	seat := &Seat{on: i, settings: s}
+func (i *Interface) Join(p *ebpf.Program, s Settings) (*Slot, error) {
+	seat := &Slot{on: i, settings: s}
 	if err := seat.exchange(p); err != nil {
 		return nil, i.about(err)
 	}
@@ -75,11 +75,11 @@ func (i *Interface) Join(p *ebpf.Program, s Settings) (*Seat, error) {
 }
 
 // Update exchanges the program for another. On error the old one stays.
-func (s *Seat) Update(p *ebpf.Program) error { return s.on.about(s.exchange(p)) }
+func (s *Slot) Update(p *ebpf.Program) error { return s.on.about(s.exchange(p)) }
 
 // Close takes the program out of the dispatcher, if it still is there. A dispatcher that nobody is in is taken off. After an
 // error the program counts as dead, and a second call does nothing.
-func (s *Seat) Close() error {
+func (s *Slot) Close() error {
 	if s.mark == nil {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (s *Seat) Close() error {
 }
 
 // leave takes the program out, and removes its mark.
-func (s *Seat) leave(f *files) error {
+func (s *Slot) leave(f *files) error {
 	_, err := s.on.exchange(f, s.id, nil)
 	switch {
 	case errors.Is(err, unix.ENODEV): // with the interface the dispatcher went, and left its pins
@@ -103,8 +103,8 @@ func (s *Seat) leave(f *files) error {
 	return os.Remove(s.mark.path)
 }
 
-// Here is the program on the interface, a dispatcher, if the seat's program is in it; else 0.
-func (s *Seat) Here() (id uint32, err error) {
+// Here is the program on the interface, a dispatcher, if the slot's program is in it; else 0.
+func (s *Slot) Here() (id uint32, err error) {
 	err = locked(func(f *files) error {
 		d, err := s.on.read(f)
 		if err != nil {
@@ -126,7 +126,7 @@ func (s *Seat) Here() (id uint32, err error) {
 }
 
 // adopt takes over the link by which others have the program run in a dispatcher of theirs, so that it goes with this process; nil: it stays theirs.
-func (s *Seat) adopt(f *files, d *present) link.Link {
+func (s *Slot) adopt(f *files, d *present) link.Link {
 	n := slices.IndexFunc(d.members, func(m *member) bool { return m.id == s.id })
 	if n < 0 {
 		return nil
@@ -144,15 +144,15 @@ func (s *Seat) adopt(f *files, d *present) link.Link {
 	return l
 }
 
-// exchange puts a program in the place of the seat's, if there is one.
-func (s *Seat) exchange(p *ebpf.Program) error {
+// exchange puts a program in the place of the slot's, if there is one.
+func (s *Slot) exchange(p *ebpf.Program) error {
 	in, err := newMember(p, s.settings)
 	if err != nil {
 		return fmt.Errorf("look at the program: %w", err)
 	}
 	in.own = true
 	return locked(func(f *files) error {
-		f.sweep()
+		f.removeStale()
 		fresh, err := f.mark(in.id)
 		if err != nil {
 			return err

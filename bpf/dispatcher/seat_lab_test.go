@@ -45,7 +45,7 @@ func (b *bench) program(i *Interface, name string) *ebpf.Program {
 }
 
 // join puts a program into the dispatcher until the end of the test.
-func (b *bench) join(i *Interface, name string) *Seat {
+func (b *bench) join(i *Interface, name string) *Slot {
 	b.Helper()
 	s, err := i.Join(b.program(i, name), ordinary)
 	if err != nil {

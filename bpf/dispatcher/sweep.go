@@ -13,10 +13,10 @@ import (
 // who outlives a process of ours. Where there is no BPF file system, or no such program, it does nothing.
 func Sweep() error {
 	err := locked(func(f *files) error {
-		f.sweep()
+		f.removeStale()
 		found, err := filepath.Glob(filepath.Join(f.dir, "dispatch-*-*"))
 		for _, dir := range found {
-			err = errors.Join(err, f.sweepOut(filepath.Base(dir)))
+			err = errors.Join(err, f.removeStaleFiles(filepath.Base(dir)))
 		}
 		return err
 	})
@@ -26,8 +26,8 @@ func Sweep() error {
 	return err
 }
 
-// sweepOut takes dead programs out of the dispatcher with the directory of that name, if it is on an interface.
-func (f *files) sweepOut(name string) error {
+// removeStaleFiles takes dead programs out of the dispatcher with the directory of that name, if it is on an interface.
+func (f *files) removeStaleFiles(name string) error {
 	var ifindex int
 	var id ebpf.ProgramID
 	if _, err := fmt.Sscanf(name, "dispatch-%d-%d", &ifindex, &id); err != nil || !f.hasDead(name) {

@@ -8,8 +8,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// cells are places for control messages, of protocol.HeaderLen bytes each, in frames that are for nothing else.
-type cells struct {
+// controlBuffers are places for control messages, of protocol.HeaderLen bytes each, in frames that are for nothing else.
+type controlBuffers struct {
 	region *umem.Region
 	frames []umem.Frame
 	each   int // cells of a frame
@@ -18,9 +18,9 @@ type cells struct {
 }
 
 // openCells takes frames for n cells, which are the holder's.
-func openCells(h *umem.Holder, m rdma.MemoryRegion, n int) (cells, error) {
+func openCells(h *umem.Holder, m rdma.MemoryRegion, n int) (controlBuffers, error) {
 	r := h.Book().Region()
-	c := cells{region: r, each: int(r.FrameSize() / protocol.HeaderLen), base: m.Addr(), lkey: m.LKey()}
+	c := controlBuffers{region: r, each: int(r.FrameSize() / protocol.HeaderLen), base: m.Addr(), lkey: m.LKey()}
 	c.frames = make([]umem.Frame, (n+c.each-1)/c.each)
 	if got := h.Take(c.frames); got < len(c.frames) {
 		h.Give(c.frames[:got])
@@ -30,12 +30,12 @@ func openCells(h *umem.Holder, m rdma.MemoryRegion, n int) (cells, error) {
 	return c, nil
 }
 
-func (c *cells) addr(n int) uint64 {
+func (c *controlBuffers) addr(n int) uint64 {
 	return c.frames[n/c.each].Addr + uint64(n%c.each*protocol.HeaderLen)
 }
 
-func (c *cells) bytes(n int) []byte { return c.region.At(c.addr(n), protocol.HeaderLen) }
+func (c *controlBuffers) bytes(n int) []byte { return c.region.At(c.addr(n), protocol.HeaderLen) }
 
-func (c *cells) sge(n int) rdma.SGE {
+func (c *controlBuffers) sge(n int) rdma.SGE {
 	return rdma.SGE{Addr: c.base + c.addr(n), Length: protocol.HeaderLen, LKey: c.lkey}
 }

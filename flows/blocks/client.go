@@ -23,7 +23,7 @@ type Client struct {
 	granted *umem.Holder // frames that the server may write to
 	sent    completions
 	came    completions
-	cells   cells // those that answers land in, then those of the slots' requests
+	cells   controlBuffers // those that answers land in, then those of the slots' requests
 	qp      rdma.QueuePair
 	grants  *rdma.Grants
 	conn    *connect.Conn

@@ -41,8 +41,8 @@ func byReason(count func(i int) uint64) map[protocol.Reason]uint64 {
 	return m
 }
 
-// shelfCounters are those of one shelf.
-type shelfCounters struct{ hits, misses, evicted, reads, bytesRead, failed counter.Counter }
+// cacheCounters are those of one shelf.
+type cacheCounters struct{ hits, misses, evicted, reads, bytesRead, failed counter.Counter }
 
 // counters are a server's.
 type counters struct {

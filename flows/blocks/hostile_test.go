@@ -248,18 +248,18 @@ func TestForgedAnswers(t *testing.T) {
 	region, c := small()
 	g := newRig(t, region)
 	v := g.far.serve(newDisk(t, diskSize), c)
-	for name, op := range map[string]func(id uint32, s *seat) rdma.SendRequest{
-		"another id": func(id uint32, s *seat) rdma.SendRequest {
+	for name, op := range map[string]func(id uint32, s *session) rdma.SendRequest{
+		"another id": func(id uint32, s *session) rdma.SendRequest {
 			r := rdma.SendRequest{Op: rdma.WriteImmediate}
 			binary.BigEndian.PutUint32(r.Immediate[:], id+1)
 			return r
 		},
-		"an old id": func(id uint32, s *seat) rdma.SendRequest {
+		"an old id": func(id uint32, s *session) rdma.SendRequest {
 			r := rdma.SendRequest{Op: rdma.WriteImmediate}
 			binary.BigEndian.PutUint32(r.Immediate[:], id-1<<16)
 			return r
 		},
-		"an empty response": func(id uint32, s *seat) rdma.SendRequest { return rdma.SendRequest{Op: rdma.Send} },
+		"an empty response": func(id uint32, s *session) rdma.SendRequest { return rdma.SendRequest{Op: rdma.Send} },
 	} {
 		u := g.near.newCustomer(v, ClientConfig{}, 1, 0)
 		u.submit(Read{Frame: u.frames[0]})

@@ -9,7 +9,7 @@ import (
 
 // operation is a request that was begun.
 type operation struct {
-	seat    *seat
+	seat    *session
 	state   opState
 	reason  protocol.Reason // why it is to be refused
 	shelf   uint8
@@ -57,7 +57,7 @@ func (s *Server) begin() (n int) {
 }
 
 // beginOne begins a client's next request, if there is one and it can be begun.
-func (s *Server) beginOne(p *seat) bool {
+func (s *Server) beginOne(p *session) bool {
 	if p.waiting() == 0 || len(p.idle) == 0 {
 		return false
 	}
@@ -148,7 +148,7 @@ func (s *Server) answer(op int32) {
 	}
 	o.state = opAnswered
 	p.open--
-	s.mark(p)
+	s.queueForPosting(p)
 	if o.reason != protocol.None {
 		s.refuse(op)
 		return
@@ -170,7 +170,9 @@ func (s *Server) refuse(op int32) {
 }
 
 // id is that of an operation's work requests.
-func (s *Server) id(p *seat, op int32) uint64 { return uint64(p.generation)<<32 | uint64(uint32(op)) }
+func (s *Server) id(p *session, op int32) uint64 {
+	return uint64(p.generation)<<32 | uint64(uint32(op))
+}
 
 // write queues WRITEs of an operation's bytes, the last with its id as immediate.
 func (s *Server) write(op int32) {

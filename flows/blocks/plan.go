@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// The two shelves of a server.
+// The two caches of a server.
 const (
 	frameShelf = iota
 	extentShelf
@@ -24,11 +24,11 @@ type plan struct {
 	frame, extent          uint64 // bytes; 0: there are none, or none that fit the target
 	control                uint64 // bytes of a frame, for control messages
 	most                   int    // buffers of one request
-	shelves                [shelves]shelfPlan
+	shelves                [shelves]cachePlan
 }
 
-// shelfPlan is how many buffers of a kind there are, and how many of them each client is sure of.
-type shelfPlan struct{ buffers, reserve int }
+// cachePlan is how many buffers of a kind there are, and how many of them each client is sure of.
+type cachePlan struct{ buffers, reserve int }
 
 func newPlan(c Config, r *umem.Region) (*plan, error) {
 	a := c.Target.Alignment()

@@ -61,7 +61,7 @@ func TestCut(t *testing.T) {
 func TestShare(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		clients, reserve := rapid.IntRange(1, 6).Draw(t, "clients"), rapid.IntRange(0, 5).Draw(t, "reserve")
-		s := newShare(shelfPlan{buffers: clients*reserve + rapid.IntRange(0, 10).Draw(t, "more"), reserve: reserve}, clients)
+		s := newShare(cachePlan{buffers: clients*reserve + rapid.IntRange(0, 10).Draw(t, "more"), reserve: reserve}, clients)
 		held := make([]int, clients)
 		for range 100 {
 			c := rapid.IntRange(0, clients-1).Draw(t, "client")
@@ -91,7 +91,7 @@ func TestShare(t *testing.T) {
 	})
 }
 
-// TestShelf: a shelf finds what was put there and not forgotten, and gives away nothing that is used.
+// TestShelf: a cache finds what was put there and not forgotten, and gives away nothing that is used.
 func TestShelf(t *testing.T) {
 	r, err := umem.Open(umem.Config{Size: 2 << 20, Pages: umem.Ordinary})
 	must(t, err)
@@ -102,7 +102,7 @@ func TestShelf(t *testing.T) {
 	frames := make([]umem.Frame, 8)
 	h.Take(frames)
 	random := rand.New(rand.NewPCG(1, 1))
-	s := shelf{size: 4096, keep: true, aligned: true}
+	s := bufferCache{size: 4096, keep: true, aligned: true}
 	s.fill(frames, h)
 	have := make(map[uint64]int32) // what is found, by offset
 	used := make(map[int32]uint64)

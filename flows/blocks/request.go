@@ -42,7 +42,7 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 		s.fail(p, fmt.Errorf("a receive: %w", c.Err()))
 		return
 	}
-	a := arrival{at: s.now}
+	a := queuedRequest{at: s.now}
 	reason := protocol.BadKind
 	if c.Kind == rdma.Received {
 		a.request, reason = protocol.ParseRequest(s.cells.bytes(cell)[:min(c.Length, protocol.HeaderLen)])
@@ -64,11 +64,11 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	p.open++
 	s.waiting++
 	s.receive(p, cell)
-	s.mark(p)
+	s.queueForPosting(p)
 }
 
 // offend ends a client who breaks the protocol.
-func (s *Server) offend(p *seat, reason protocol.Reason) {
+func (s *Server) offend(p *session, reason protocol.Reason) {
 	s.count.refused[reason].Add(1)
 	p.count.refused[reason].Add(1)
 	s.fail(p, reason)

@@ -8,16 +8,16 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// seat is a place for one client. It is the server's thread's, who excepted.
-type seat struct {
+// session is a place for one client. It is the server's thread's, who excepted.
+type session struct {
 	number     int
-	state      seatState
+	state      sessionState
 	generation uint32 // of the client: completions of an earlier one are told by it
 	qp         rdma.QueuePair
 	may        Range
-	leaving    *departure // of the client
+	leaving    *closeState // of the client
 
-	arrived    []arrival // a ring: requests that are not begun
+	arrived    []queuedRequest // a ring: requests that are not begun
 	head, tail uint32
 	open       int     // requests that were not answered, those in arrived too
 	idle       []int32 // operations that are not in use
@@ -29,39 +29,39 @@ type seat struct {
 	room     []rdma.SGE // of receives
 	dirty    bool       // it is among those with something to be posted
 
-	who   who             // under Server.mu
+	who   clientInfo      // under Server.mu
 	count *clientCounters // likewise, but for this thread, which alone sets it
 }
 
-// departure is the end of a client.
-type departure struct {
+// closeState is the end of a client.
+type closeState struct {
 	done  chan struct{} // closed once the cause is there
 	cause error         // nil: it went in good order
 	known bool          // there is a cause, the server's thread's
 }
 
-type seatState uint8
+type sessionState uint8
 
 const (
-	seatFree    seatState = iota
-	seatTaken             // by a client who is not connected yet, or is
-	seatLeaving           // its client is gone, and the disk still reads for it
-	seatStuck             // its queue pair could not be closed
+	seatFree    sessionState = iota
+	seatTaken                // by a client who is not connected yet, or is
+	seatLeaving              // its client is gone, and the disk still reads for it
+	seatStuck                // its queue pair could not be closed
 )
 
-// arrival is a request that waits to be begun, or to be refused.
-type arrival struct {
+// queuedRequest is a request that waits to be begun, or to be refused.
+type queuedRequest struct {
 	request protocol.Request
 	reason  protocol.Reason
 	held    bool // counted as one that had to wait for buffers
 	at      int64
 }
 
-// furnish makes room for a client's requests.
-func (p *seat) furnish(s *Server, number int) {
+// init makes room for a client's requests.
+func (p *session) init(s *Server, number int) {
 	ops, window := s.plan.operations(), s.plan.window
 	p.number, p.operations = number, ops
-	p.arrived = make([]arrival, window)
+	p.arrived = make([]queuedRequest, window)
 	for i := ops - 1; i >= 0; i-- {
 		n := int32(number*ops + i)
 		s.operations[n].seat = p
@@ -72,27 +72,27 @@ func (p *seat) furnish(s *Server, number int) {
 	p.count = newClientCounters()
 }
 
-func (p *seat) waiting() int { return int(p.tail - p.head) }
+func (p *session) waiting() int { return int(p.tail - p.head) }
 
-func (p *seat) push(a arrival) {
+func (p *session) push(a queuedRequest) {
 	p.arrived[p.tail%uint32(len(p.arrived))] = a
 	p.tail++
 }
 
-func (p *seat) first() *arrival { return &p.arrived[p.head%uint32(len(p.arrived))] }
+func (p *session) first() *queuedRequest { return &p.arrived[p.head%uint32(len(p.arrived))] }
 
 // busy is how many operations are in use.
-func (p *seat) busy() int { return p.operations - len(p.idle) }
+func (p *session) busy() int { return p.operations - len(p.idle) }
 
-// mark notes that the seat has something to be posted.
-func (s *Server) mark(p *seat) {
+// queueForPosting notes that the session has something to be posted.
+func (s *Server) queueForPosting(p *session) {
 	if !p.dirty {
 		p.dirty = true
 		s.dirty = append(s.dirty, p)
 	}
 }
 
-// post posts what all seats have. Receives go first: they are for the requests that clients send when they see the answers.
+// post posts what all sessions have. Receives go first: they are for the requests that clients send when they see the answers.
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -106,7 +106,7 @@ func (s *Server) post() {
 	s.dirty = s.dirty[:0]
 }
 
-func (p *seat) post() error {
+func (p *session) post() error {
 	if len(p.receives) > 0 {
 		if _, err := p.qp.PostReceive(p.receives, p.room); err != nil {
 			return fmt.Errorf("post receives: %w", err)
@@ -123,15 +123,15 @@ func (p *seat) post() error {
 }
 
 // receive queues the receive of a cell.
-func (s *Server) receive(p *seat, cell int) {
+func (s *Server) receive(p *session, cell int) {
 	p.receives = append(p.receives, rdma.ReceiveRequest{ID: uint64(p.generation)<<32 | uint64(cell), SGEs: 1})
 	p.room = append(p.room, s.cells.sge(cell))
 }
 
 var errFull = errors.New("there is no place for another client: all are taken")
 
-// take takes a free seat for a client whose queue pair is yet to be made.
-func (s *Server) take(may Range, w who) (*seat, error) {
+// take takes a free session for a client whose queue pair is yet to be made.
+func (s *Server) take(may Range, w clientInfo) (*session, error) {
 	if s.closed {
 		return nil, protocol.Closing
 	}
@@ -140,7 +140,7 @@ func (s *Server) take(may Range, w who) (*seat, error) {
 		if p.state != seatFree {
 			continue
 		}
-		p.state, p.may, p.leaving = seatTaken, may, &departure{done: make(chan struct{})}
+		p.state, p.may, p.leaving = seatTaken, may, &closeState{done: make(chan struct{})}
 		p.generation++
 		p.head, p.tail, p.open = 0, 0, 0
 		s.seatIs(p, w)
@@ -149,8 +149,8 @@ func (s *Server) take(may Range, w who) (*seat, error) {
 	return nil, errFull
 }
 
-// attach gives the seat its queue pair, in INIT, and posts receives.
-func (s *Server) attach(p *seat, q rdma.QueuePair) error {
+// attach gives the session its queue pair, in INIT, and posts receives.
+func (s *Server) attach(p *session, q rdma.QueuePair) error {
 	if p.state != seatTaken || s.closed {
 		return protocol.Closing
 	}
@@ -166,7 +166,7 @@ func (s *Server) attach(p *seat, q rdma.QueuePair) error {
 }
 
 // fail ends a client for a cause that is not the program's own.
-func (s *Server) fail(p *seat, cause error) {
+func (s *Server) fail(p *session, cause error) {
 	s.count.ended.Add(1)
 	if err := s.end(p, cause); err != nil {
 		s.config.Log.Error("a client's queue pair could not be closed", "server", s.config.Name, "client", p.who.name, "error", err)
@@ -175,7 +175,7 @@ func (s *Server) fail(p *seat, cause error) {
 
 // end closes a client's queue pair and takes back all that was being written to it. What the disk is reading for it comes back later. After an
 // error it may be called again.
-func (s *Server) end(p *seat, cause error) error {
+func (s *Server) end(p *session, cause error) error {
 	if p.state == seatFree || p.state == seatLeaving {
 		return nil
 	}
@@ -208,10 +208,10 @@ func (s *Server) end(p *seat, cause error) error {
 	return nil
 }
 
-// leave frees the seat of a client who is gone once nothing is done for it any more.
-func (s *Server) leave(p *seat) {
+// leave frees the session of a client who is gone once nothing is done for it any more.
+func (s *Server) leave(p *session) {
 	if p.state == seatLeaving && p.busy() == 0 {
 		p.state = seatFree
-		s.seatIs(p, who{})
+		s.seatIs(p, clientInfo{})
 	}
 }

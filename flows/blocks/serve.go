@@ -41,8 +41,8 @@ func (s *Server) Serve(ctx context.Context, l *connect.Listener, do stream.Doer)
 // serve serves a client until it is gone.
 func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) {
 	log := s.config.Log.With("server", s.config.Name, "client", r.Peer().String())
-	g := guest{server: s, do: do, request: r}
-	if err := g.come(); err != nil {
+	g := handshake{server: s, do: do, request: r}
+	if err := g.accept(); err != nil {
 		log.Warn("a client was refused", "error", err)
 		return
 	}
@@ -54,18 +54,18 @@ func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) 
 	log.Info("a client has left")
 }
 
-// guest is a client as Serve sees it.
-type guest struct {
+// handshake is a client as Serve sees it.
+type handshake struct {
 	server  *Server
 	do      stream.Doer
 	request *connect.Request
-	seat    *seat // the server's thread's
-	leaving *departure
+	seat    *session // the server's thread's
+	leaving *closeState
 	conn    *connect.Conn
 }
 
-// come has the client connected, or refuses it.
-func (g *guest) come() error {
+// accept has the client connected, or refuses it.
+func (g *handshake) accept() error {
 	may, err := g.admit()
 	if err == nil {
 		err = g.sit(may)
@@ -86,7 +86,7 @@ func (g *guest) come() error {
 }
 
 // admit checks what the client says.
-func (g *guest) admit() (Range, error) {
+func (g *handshake) admit() (Range, error) {
 	c := &g.server.config
 	h, err := protocol.ParseHello(g.request.Remote().Hello)
 	switch {
@@ -113,9 +113,9 @@ func (g *guest) admit() (Range, error) {
 }
 
 // sit takes a seat.
-func (g *guest) sit(may Range) error {
+func (g *handshake) sit(may Range) error {
 	peer := g.request.Peer()
-	w := who{name: peer.Name, address: peer.Addr.String(), since: time.Now()}
+	w := clientInfo{name: peer.Name, address: peer.Addr.String(), since: time.Now()}
 	return g.do(func() (err error) {
 		if g.seat, err = g.server.take(may, w); err == nil {
 			g.leaving = g.seat.leaving
@@ -124,8 +124,8 @@ func (g *guest) sit(may Range) error {
 	})
 }
 
-// prepare makes the queue pair, which is the seat's then.
-func (g *guest) prepare() (connect.End, error) {
+// prepare makes the queue pair, which is the session's then.
+func (g *handshake) prepare() (connect.End, error) {
 	s := g.server
 	e := s.config.Endpoint
 	settings, err := e.Settings(g.request.Remote().Parameters.GID.Addr())
@@ -159,7 +159,7 @@ func (s *Server) hello() ([]byte, error) {
 }
 
 // stay waits until the client is gone, has broken the rules, or is to go, and says which.
-func (g *guest) stay(ctx context.Context) error {
+func (g *handshake) stay(ctx context.Context) error {
 	gone := make(chan error, 1)
 	go func() { gone <- silence(g.conn) }()
 	var cause error
@@ -180,8 +180,8 @@ func (g *guest) stay(ctx context.Context) error {
 	return errors.Join(cause, err)
 }
 
-// leave ends the client, unless that has happened, whoever sits in its seat by now.
-func (g *guest) leave(cause error) error {
+// leave ends the client, unless that has happened, whoever sits in its session by now.
+func (g *handshake) leave(cause error) error {
 	return g.do(func() error {
 		if g.seat.leaving != g.leaving {
 			return nil

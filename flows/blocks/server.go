@@ -25,16 +25,16 @@ type Server struct {
 	target  uint32
 	sent    completions
 	came    completions
-	cells   cells
-	shelves [shelves]shelf
+	cells   controlBuffers
+	shelves [shelves]bufferCache
 
-	seats      []seat
-	operations []operation // of all seats, in turn
+	seats      []session
+	operations []operation // of all sessions, in turn
 	pieces     []piece     // of all operations, in turn
 	perRequest int         // SGEs of a WRITE, at most
-	turn       int         // the seat that may begin a request next
-	waiting    int         // requests that are not begun, of all seats
-	dirty      []*seat     // that have something to be posted
+	turn       int         // the session that may begin a request next
+	waiting    int         // requests that are not begun, of all sessions
+	dirty      []*session  // that have something to be posted
 	reads      []umem.Frame
 	submitted  int // of reads, those from the front that the disk has
 	links      int // reads that the last of them goes on from
@@ -44,7 +44,7 @@ type Server struct {
 
 	count  counters
 	closed bool
-	mu     sync.Mutex // of who is in each seat, and the counters of that client
+	mu     sync.Mutex // of who is in each session, and the counters of that client
 }
 
 // Open takes what the server needs, and serves nobody until Serve is called. It may be called on any thread.
@@ -74,7 +74,7 @@ func (s *Server) open() (err error) {
 	if err := s.openDisk(); err != nil {
 		return err
 	}
-	if err := s.openSeats(); err != nil {
+	if err := s.openSessions(); err != nil {
 		return err
 	}
 	return s.openQueues()
@@ -126,8 +126,8 @@ func (s *Server) openDisk() (err error) {
 	return err
 }
 
-// openSeats makes room for clients, and all that is done for them.
-func (s *Server) openSeats() error {
+// openSessions makes room for clients, and all that is done for them.
+func (s *Server) openSessions() error {
 	p := s.plan
 	port, err := s.config.Endpoint.Device.Port(s.config.Endpoint.Port)
 	if err != nil {
@@ -139,11 +139,11 @@ func (s *Server) openSeats() error {
 	s.perRequest = min(max(p.most, 1), max(s.config.Endpoint.Device.Capabilities().MaxSGEs, 1))
 	s.operations = make([]operation, p.clients*p.operations())
 	s.pieces = make([]piece, len(s.operations)*p.most)
-	s.seats = make([]seat, p.clients)
+	s.seats = make([]session, p.clients)
 	for i := range s.seats {
-		s.seats[i].furnish(s, i)
+		s.seats[i].init(s, i)
 	}
-	s.dirty = make([]*seat, 0, p.clients)
+	s.dirty = make([]*session, 0, p.clients)
 	s.count.refused, s.count.turnedAway = newRefusals(), newTurnedAway()
 	return nil
 }

@@ -2,8 +2,8 @@ package blocks
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// shelf is the buffers of one kind, and what is in them. Every buffer is empty, or has a piece of the target, or is being read into.
-type shelf struct {
+// bufferCache is the buffers of one kind, and what is in them. Every buffer is empty, or has a piece of the target, or is being read into.
+type bufferCache struct {
 	size    uint64 // bytes of a buffer
 	keep    bool   // what was read stays, and is found by its offset
 	aligned bool   // offsets are multiples of the size
@@ -13,7 +13,7 @@ type shelf struct {
 	hand    int          // of the clock: the next to look at for one that can be emptied
 	worker  *umem.Holder // has the empty ones
 	share   share
-	count   shelfCounters
+	count   cacheCounters
 }
 
 // buffer is a frame or an extent.
@@ -34,7 +34,7 @@ type buffer struct {
 const none = int32(-1)
 
 // fill makes buffers of frames that are the worker's, all empty.
-func (s *shelf) fill(frames []umem.Frame, worker *umem.Holder) {
+func (s *bufferCache) fill(frames []umem.Frame, worker *umem.Holder) {
 	s.worker = worker
 	s.buffers, s.empty = make([]buffer, len(frames)), make([]int32, 0, len(frames))
 	chains := 1
@@ -52,13 +52,13 @@ func (s *shelf) fill(frames []umem.Frame, worker *umem.Holder) {
 }
 
 // chain is the head of the chain that an offset is in.
-func (s *shelf) chain(at uint64) *int32 {
+func (s *bufferCache) chain(at uint64) *int32 {
 	h := at * 0x9e3779b97f4a7c15
 	return &s.heads[h>>32&uint64(len(s.heads)-1)]
 }
 
 // find is the buffer that has the piece from an offset on, or is being filled with it; none if there is none.
-func (s *shelf) find(at uint64) int32 {
+func (s *bufferCache) find(at uint64) int32 {
 	for i := *s.chain(at); i != none; i = s.buffers[i].next {
 		if s.buffers[i].at == at {
 			return i
@@ -68,14 +68,14 @@ func (s *shelf) find(at uint64) int32 {
 }
 
 // list has a buffer found by its offset.
-func (s *shelf) list(i int32) {
+func (s *bufferCache) list(i int32) {
 	b, head := &s.buffers[i], s.chain(s.buffers[i].at)
 	b.next, b.found = *head, true
 	*head = i
 }
 
 // forget has a buffer not found any more. It is emptied when nobody uses it.
-func (s *shelf) forget(i int32) {
+func (s *bufferCache) forget(i int32) {
 	b := &s.buffers[i]
 	if !b.found {
 		return
@@ -91,14 +91,14 @@ func (s *shelf) forget(i int32) {
 }
 
 // discard notes that there is nothing in a buffer.
-func (s *shelf) discard(i int32) {
+func (s *bufferCache) discard(i int32) {
 	s.buffers[i].length = 0
 	s.hold(i, s.worker)
 	s.empty = append(s.empty, i)
 }
 
 // take is an empty buffer, for the one use that share has allowed: so there is one that is empty, or nobody uses.
-func (s *shelf) take() int32 {
+func (s *bufferCache) take() int32 {
 	if len(s.empty) == 0 {
 		s.evict()
 	}
@@ -109,7 +109,7 @@ func (s *shelf) take() int32 {
 }
 
 // evict empties the next buffer that nobody uses and nobody has asked for since the hand last passed.
-func (s *shelf) evict() {
+func (s *bufferCache) evict() {
 	for range 2 * len(s.buffers) {
 		i := int32(s.hand)
 		if s.hand++; s.hand == len(s.buffers) {
@@ -128,7 +128,7 @@ func (s *shelf) evict() {
 }
 
 // invalidate forgets what overlaps n bytes from an offset on.
-func (s *shelf) invalidate(offset, n uint64) {
+func (s *bufferCache) invalidate(offset, n uint64) {
 	switch {
 	case !s.keep || len(s.buffers) == 0:
 		return
@@ -148,7 +148,7 @@ func (s *shelf) invalidate(offset, n uint64) {
 }
 
 // hold has a buffer be another holder's.
-func (s *shelf) hold(i int32, to *umem.Holder) {
+func (s *bufferCache) hold(i int32, to *umem.Holder) {
 	b := &s.buffers[i]
 	if b.holder != to {
 		one := [1]umem.Frame{{Addr: b.start}}
@@ -166,7 +166,7 @@ type share struct {
 	owed           int   // what all together have not, and are sure of
 }
 
-func newShare(p shelfPlan, clients int) share {
+func newShare(p cachePlan, clients int) share {
 	return share{total: p.buffers, reserve: p.reserve, held: make([]int, clients), owed: p.reserve * clients}
 }
 

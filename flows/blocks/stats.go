@@ -45,8 +45,8 @@ type ClientStats struct {
 	Refused                 map[protocol.Reason]uint64
 }
 
-// who is in a seat; the zero value is nobody.
-type who struct {
+// clientInfo is in a session; the zero value is nobody.
+type clientInfo struct {
 	name, address string
 	since         time.Time
 }
@@ -59,8 +59,8 @@ type clientCounters struct {
 
 func newClientCounters() *clientCounters { return &clientCounters{refused: newRefusals()} }
 
-// seatIs notes who is in a seat, whose counters begin anew.
-func (s *Server) seatIs(p *seat, w who) {
+// seatIs notes who is in a session, whose counters begin anew.
+func (s *Server) seatIs(p *session, w clientInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.who, p.count = w, newClientCounters()
@@ -89,7 +89,7 @@ func (s *Server) cache(shelf int) Cache {
 }
 
 // stats are read under Server.mu.
-func (p *seat) stats() ClientStats {
+func (p *session) stats() ClientStats {
 	return ClientStats{Name: p.who.name, Address: p.who.address, Since: p.who.since, Requests: p.count.requests.Load(), Served: p.count.served.Load(),
 		Bytes: p.count.bytes.Load(), Refused: p.count.refused.read()}
 }

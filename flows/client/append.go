@@ -45,7 +45,7 @@ type Appender struct {
 	held   []umem.Frame
 	done   [64]stream.Result
 
-	places   places        // with a Feeder: where messages lie in the frames
+	places   bufferLayout  // with a Feeder: where messages lie in the frames
 	one      [1]umem.Frame // and of the loop: the message that is sent,
 	fed      uint64        // how many were,
 	returned uint64        // and how many are acknowledged
@@ -88,7 +88,7 @@ func (k *Client) Append(ctx context.Context, c AppendConfig) (*Appender, error) 
 
 func (a *Appender) open() (err error) {
 	k := a.client
-	a.places = a.config.places()
+	a.places = a.config.bufferLayout()
 	if a.frames, err = k.take(a.places.frames(), uint64(a.config.Message)); err != nil {
 		return err
 	}

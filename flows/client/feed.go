@@ -23,7 +23,7 @@ var errFed = errors.New("this appender has its messages from a Feeder: there is 
 func (a *Appender) pollFed(now time.Time) (moved bool) {
 	err := a.sender.Poll(now)
 	moved = a.returnFed()
-	if a.pull(now) {
+	if a.readBatch(now) {
 		moved = true
 		err = errors.Join(err, a.sender.Kick())
 	}
@@ -34,9 +34,9 @@ func (a *Appender) pollFed(now time.Time) (moved bool) {
 	return moved
 }
 
-// pull gives the sender what the feeder has. A message's place follows from its number: messages come back in the order
+// readBatch gives the sender what the feeder has. A message's place follows from its number: messages come back in the order
 // in which they went.
-func (a *Appender) pull(now time.Time) (moved bool) {
+func (a *Appender) readBatch(now time.Time) (moved bool) {
 	for a.fed-a.returned < uint64(a.config.Depth) && a.sender.Room() {
 		f := a.places.at(a.frames, a.fed)
 		message := a.client.region.At(f.Addr, uint64(a.config.Message))

@@ -57,7 +57,7 @@ func (l *loop) run() {
 	defer runtime.UnlockOSThread()
 	moved := time.Now()
 	for !l.ended() {
-		l.obey()
+		l.runCommands()
 		if len(l.all) == 0 {
 			l.idle()
 			continue
@@ -68,12 +68,12 @@ func (l *loop) run() {
 		}
 		switch idle := now.Sub(moved) > patience; {
 		case idle && !l.spin:
-			doze(nap)
+			sleep(nap)
 		case idle || now.Sub(l.gave) > awhile:
 			l.giveWay(now)
 		}
 	}
-	l.obey()
+	l.runCommands()
 }
 
 // giveWay lets other goroutines have the thread's place for a moment. It costs two changes of threads, as the goroutine has a thread
@@ -117,7 +117,7 @@ func (l *loop) round(now time.Time) (moved bool) {
 	return moved
 }
 
-func (l *loop) obey() {
+func (l *loop) runCommands() {
 	for l.pending.Load() > 0 {
 		f := <-l.commands
 		l.pending.Add(-1)

@@ -2,8 +2,8 @@ package client
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// places are where the messages of an Appender lie: a frame or an extent each, or several short ones of a Feeder's in a frame.
-type places struct {
+// bufferLayout are where the messages of an Appender lie: a frame or an extent each, or several short ones of a Feeder's in a frame.
+type bufferLayout struct {
 	count int    // messages
 	each  int    // in a frame
 	bytes uint64 // from one in a frame to the next
@@ -17,8 +17,8 @@ const (
 	spares = 24
 )
 
-func (c *AppendConfig) places() places {
-	p := places{count: c.Depth, each: 1, bytes: frameSize}
+func (c *AppendConfig) bufferLayout() bufferLayout {
+	p := bufferLayout{count: c.Depth, each: 1, bytes: frameSize}
 	if c.Feed == nil || c.Message > frameSize { // extents are few, so there are no spare ones
 		return p
 	}
@@ -29,10 +29,10 @@ func (c *AppendConfig) places() places {
 }
 
 // frames is how many there must be.
-func (p *places) frames() int { return (p.count + p.each - 1) / p.each }
+func (p *bufferLayout) frames() int { return (p.count + p.each - 1) / p.each }
 
 // at is the place of a message by its number in frames, or extents, of which there are enough.
-func (p *places) at(frames []umem.Frame, number uint64) umem.Frame {
+func (p *bufferLayout) at(frames []umem.Frame, number uint64) umem.Frame {
 	n := int(number % uint64(p.count))
 	return umem.Frame{Addr: frames[n/p.each].Addr + uint64(n%p.each)*p.bytes}
 }

@@ -22,7 +22,7 @@ func TestPlaces(t *testing.T) {
 		{4097, 3, new(nobody), 3, 3},
 		{100, 5, nil, 5, 5},
 	} {
-		p := (&AppendConfig{Message: c.message, Depth: c.depth, Feed: c.feed}).places()
+		p := (&AppendConfig{Message: c.message, Depth: c.depth, Feed: c.feed}).bufferLayout()
 		if p.count != c.count || p.frames() != c.frames {
 			t.Errorf("%+v: %d messages in %d frames", c, p.count, p.frames())
 			continue

@@ -190,7 +190,7 @@ const farewell = 3 * time.Second
 
 // settle waits until every sender is told what is acknowledged, or a while. That they hear it is waited for when their connections end.
 func (s *Sink) settle() {
-	for end := time.Now().Add(farewell); time.Now().Before(end); doze(nap) {
+	for end := time.Now().Add(farewell); time.Now().Before(end); sleep(nap) {
 		idle := false
 		err := s.client.loop.do(func() error { idle = len(s.back) == 0 && s.receiver.Idle(); return nil })
 		if idle || err != nil {

@@ -44,7 +44,7 @@ type Fanout struct {
 	choice   Choose
 	answer   Acknowledge
 	turn     int // of Round: whose it is
-	ledger   ledger
+	ledger   refTable
 	results  [64]stream.Result
 	hopeless error // a message that cannot be acknowledged
 	closed   bool
@@ -81,7 +81,7 @@ func (f *Fanout) open(c *Config) (err error) {
 	for _, p := range f.peers {
 		messages += p.sender.Depth()
 	}
-	f.region, f.ledger = c.Worker.Book().Region(), newLedger(messages, c.Frames)
+	f.region, f.ledger = c.Worker.Book().Region(), newRefTable(messages, c.Frames)
 	f.shared, err = c.Worker.Book().NewHolder(umem.OwnerShared, "fanout "+c.Name)
 	return err
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ledger knows of each message who still needs its frames, and whether it is acknowledged. It knows no senders, and belongs to one thread.
-type ledger struct {
+// refTable knows of each message who still needs its frames, and whether it is acknowledged. It knows no senders, and belongs to one thread.
+type refTable struct {
 	records []record
 	frames  []umem.Frame // of the records, each places at a time
 	each    int          // frames of a message, at most
@@ -27,8 +27,8 @@ type record struct {
 	ordered bool // it is in order
 }
 
-func newLedger(messages, each int) ledger {
-	l := ledger{records: make([]record, messages), frames: make([]umem.Frame, messages*each), each: each, free: make([]uint32, 0, messages),
+func newRefTable(messages, each int) refTable {
+	l := refTable{records: make([]record, messages), frames: make([]umem.Frame, messages*each), each: each, free: make([]uint32, 0, messages),
 		order: newRing[uint32](messages), back: newRing[umem.Frame](messages * each)}
 	for i := messages - 1; i >= 0; i-- {
 		l.free = append(l.free, uint32(i))
@@ -37,12 +37,12 @@ func newLedger(messages, each int) ledger {
 }
 
 // room reports whether a message of so many frames can be kept.
-func (l *ledger) room(frames int) bool {
+func (l *refTable) room(frames int) bool {
 	return len(l.free) > 0 && l.held+frames <= l.back.capacity()
 }
 
 // begin notes a message that goes to peers, and returns its record. Where it needs acknowledgements its token is told of when it has them. There is room, and it fits.
-func (l *ledger) begin(message []umem.Frame, token, peers uint64, need int) uint32 {
+func (l *refTable) begin(message []umem.Frame, token, peers uint64, need int) uint32 {
 	id := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
 	copy(l.framesOf(id), message)
@@ -55,12 +55,12 @@ func (l *ledger) begin(message []umem.Frame, token, peers uint64, need int) uint
 	return id
 }
 
-func (l *ledger) framesOf(id uint32) []umem.Frame {
+func (l *refTable) framesOf(id uint32) []umem.Frame {
 	return l.frames[int(id)*l.each : (int(id)+1)*l.each]
 }
 
 // done notes that a peer does not need a message any more.
-func (l *ledger) done(id uint32, peer int, acknowledged bool) {
+func (l *refTable) done(id uint32, peer int, acknowledged bool) {
 	r := &l.records[id]
 	r.peers &^= 1 << peer
 	if acknowledged {
@@ -70,7 +70,7 @@ func (l *ledger) done(id uint32, peer int, acknowledged bool) {
 }
 
 // settle gives back what nobody needs: frames, and the record once it is told of.
-func (l *ledger) settle(id uint32) {
+func (l *refTable) settle(id uint32) {
 	r := &l.records[id]
 	if r.peers != 0 {
 		return
@@ -85,10 +85,10 @@ func (l *ledger) settle(id uint32) {
 }
 
 // spares reports whether a message can do without the peers that have it under way: nobody waits for its acknowledgement any more.
-func (l *ledger) spares(id uint32) bool { return l.records[id].have >= l.records[id].need }
+func (l *refTable) spares(id uint32) bool { return l.records[id].have >= l.records[id].need }
 
 // sparesAll reports whether every message that a peer has under way can do without it. It looks at all of them.
-func (l *ledger) sparesAll(peer int) bool {
+func (l *refTable) sparesAll(peer int) bool {
 	for n := l.order.head; n != l.order.tail; n++ {
 		if id := *l.order.at(n); l.records[id].peers&(1<<peer) != 0 && !l.spares(id) {
 			return false
@@ -98,7 +98,7 @@ func (l *ledger) sparesAll(peer int) bool {
 }
 
 // acknowledged fills dst with tokens of messages that are, in the order they came.
-func (l *ledger) acknowledged(dst []uint64) (n int) {
+func (l *refTable) acknowledged(dst []uint64) (n int) {
 	for n < len(dst) && l.order.len() > 0 {
 		id := *l.order.at(l.order.head)
 		r := &l.records[id]
@@ -116,7 +116,7 @@ func (l *ledger) acknowledged(dst []uint64) (n int) {
 }
 
 // take fills dst with frames that nobody needs any more.
-func (l *ledger) take(dst []umem.Frame) (n int) {
+func (l *refTable) take(dst []umem.Frame) (n int) {
 	for n < len(dst) && l.back.len() > 0 {
 		dst[n] = l.back.pop()
 		n++
@@ -126,7 +126,7 @@ func (l *ledger) take(dst []umem.Frame) (n int) {
 }
 
 // idle reports whether there is nothing.
-func (l *ledger) idle() bool { return len(l.free) == len(l.records) && l.held == 0 }
+func (l *refTable) idle() bool { return len(l.free) == len(l.records) && l.held == 0 }
 
 // ring is a queue. Whoever pushes knows that there is room.
 type ring[T any] struct {

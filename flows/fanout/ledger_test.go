@@ -8,9 +8,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// model is a ledger without cleverness.
+// model is a reference table without cleverness.
 type model struct {
-	l        ledger
+	l        refTable
 	places   int
 	answer   Acknowledge
 	messages []*entry // all there ever were that are not both told of and given back
@@ -28,11 +28,11 @@ type entry struct {
 	frames []umem.Frame
 }
 
-// TestLedger compares a ledger with the model: frames come back once, when nobody needs them, and tokens in order.
+// TestLedger compares a reference table with the model: frames come back once, when nobody needs them, and tokens in order.
 func TestLedger(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &model{places: rapid.IntRange(1, 8).Draw(t, "messages"), answer: rapid.SampledFrom([]Acknowledge{Nobody, Any, Most, Everybody}).Draw(t, "acknowledge")}
-		m.l = newLedger(m.places, 3)
+		m.l = newRefTable(m.places, 3)
 		t.Repeat(map[string]func(*rapid.T){
 			"begin": m.begin, "done": m.done, "take": m.take, "acknowledged": m.acknowledged, "": m.check,
 		})

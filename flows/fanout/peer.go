@@ -48,15 +48,15 @@ func (f *Fanout) makeRoom(peers uint64, need int) (open uint64, wait bool) {
 	}
 	for left := peers &^ open; left != 0; left &= left - 1 {
 		n := bits.TrailingZeros64(left)
-		if f.giveWay(n, f.peers[n]) {
+		if f.applyPolicy(n, f.peers[n]) {
 			open |= 1 << n
 		}
 	}
 	return open, false
 }
 
-// giveWay does what the policy of a peer without room says, and reports whether there is some then.
-func (f *Fanout) giveWay(number int, p *peer) bool {
+// applyPolicy does what the policy of a peer without room says, and reports whether there is some then.
+func (f *Fanout) applyPolicy(number int, p *peer) bool {
 	switch p.policy {
 	case DropOldest:
 		if token, ok := p.sender.Oldest(); !ok || !f.ledger.spares(uint32(token)) {

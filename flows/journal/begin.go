@@ -35,7 +35,7 @@ func (r *Reader) beginOldest(all []piece) error {
 		if err != nil {
 			return err
 		}
-		if r.next == 0 && !whole && p.number > 1 && r.another(all[i+1:], first) {
+		if r.next == 0 && !whole && p.number > 1 && r.nextSegment(all[i+1:], first) {
 			continue // an empty one that is left of a run whose others are not kept
 		}
 		if r.next == 0 {
@@ -49,8 +49,8 @@ func (r *Reader) beginOldest(all []piece) error {
 	return io.EOF
 }
 
-// another reports whether the next segment is of a run that began behind a position.
-func (r *Reader) another(all []piece, position uint64) bool {
+// nextSegment reports whether the next segment is of a run that began behind a position.
+func (r *Reader) nextSegment(all []piece, position uint64) bool {
 	for _, p := range all {
 		if o, err := r.origin(p); err == nil {
 			return o.start > position

@@ -26,10 +26,10 @@ type Reader struct {
 	batch    pcapng.Batch
 	found    []packet // of the batch, not looked at yet
 	counted  counted
-	alone    bool   // nobody writes the log
-	judged   judged // the batch that was read twice, since the first time its writer may have been at it
-	promised uint64 // records in front of this position were durable when reading began
-	lost     error  // why records in front of the next one that is found are lost for certain; nil: they may still come
+	alone    bool          // nobody writes the log
+	verified verifiedBatch // the batch that was read twice, since the first time its writer may have been at it
+	promised uint64        // records in front of this position were durable when reading began
+	lost     error         // why records in front of the next one that is found are lost for certain; nil: they may still come
 }
 
 // Next is the next record. io.EOF: there is none, or not yet; ask again later. A *Gap or a *Cut says what is not as it
@@ -144,8 +144,8 @@ func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove b
 		r.found = nil
 		return io.EOF
 	}
-	if now := (judged{r.at, r.at.walk.Place()}); r.judged != now {
-		r.judged = now
+	if now := (verifiedBatch{r.at, r.at.walk.Place()}); r.verified != now {
+		r.verified = now
 		r.at.walk.Again()
 		r.found = nil
 		return nil
@@ -163,8 +163,8 @@ func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove b
 	return g
 }
 
-// judged is a batch of a segment.
-type judged struct {
+// verifiedBatch is a batch of a segment.
+type verifiedBatch struct {
 	in    *segment
 	place int64 // behind it
 }

@@ -97,7 +97,7 @@ func (r *Reader) beginLate(least int64) error {
 		return err
 	}
 	var size int64
-	var later glance
+	var later segmentSummary
 	newer := 0 // segments of the same run
 	for i := len(all) - 1; i > 0; i-- {
 		g, err := r.glance(all[i])
@@ -121,15 +121,15 @@ func (r *Reader) beginLate(least int64) error {
 	return r.beginOldest(all)
 }
 
-// glance is what is to be known of a segment to begin there.
-type glance struct {
+// segmentSummary is what is to be known of a segment to begin there.
+type segmentSummary struct {
 	run     uint64
 	size    int64
 	records bool // it has an intact one
 	durable bool // its writer knew something of it to be durable, and so all segments in front
 }
 
-func (r *Reader) glance(p piece) (g glance, err error) {
+func (r *Reader) glance(p piece) (g segmentSummary, err error) {
 	s, err := r.set.open(p)
 	if err != nil {
 		return g, err

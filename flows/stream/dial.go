@@ -92,12 +92,12 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	if err := onWorker(do, func() { cause = s.detach() }); err != nil {
 		return false, errors.Join(err, l.pair.Close())
 	}
-	return s.stats.acknowledged.Load() > before, errors.Join(foremost(err, cause), s.end(do, l))
+	return s.stats.acknowledged.Load() > before, errors.Join(primaryCause(err, cause), s.end(do, l))
 }
 
-// foremost is what is told of the end of a connection, of what was heard over TCP and over RDMA: what the receiver says
+// primaryCause is what is told of the end of a connection, of what was heard over TCP and over RDMA: what the receiver says
 // itself, then what went wrong first.
-func foremost(heard, cause error) error {
+func primaryCause(heard, cause error) error {
 	if _, ok := errors.AsType[*saidError](heard); ok || cause == nil {
 		return heard
 	}
@@ -175,9 +175,9 @@ func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 	case c.Flow != "" && h.Flow != c.Flow:
 		return h, fmt.Errorf("%s serves flow %q and not %q", c.Address, h.Flow, c.Flow)
 	case h.Session != s.session:
-		return h, nonsense(protocol.BadSession)
+		return h, protocolError(protocol.BadSession)
 	case h.Next == 0:
-		return h, nonsense(protocol.BadSequence)
+		return h, protocolError(protocol.BadSequence)
 	case h.Message < c.Message:
 		return h, fmt.Errorf("%s takes messages of %d bytes at most, and here they may have %d: make them longer there, or shorter here", c.Address, h.Message, c.Message)
 	case h.Durability < c.Durability:
@@ -198,8 +198,8 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 	return s.config.Endpoint.SettingsTo(ctx, s.config.Address)
 }
 
-// lastWords is how long the receiver may take to say why it ends.
-const lastWords = 200 * time.Millisecond
+// maxFinalMessages is how long the receiver may take to say why it ends.
+const maxFinalMessages = 200 * time.Millisecond
 
 // watch waits for the end of a connection, and says what the receiver's side of it was.
 func (s *Sender) watch(ctx context.Context, conn *connect.Conn) error {
@@ -210,7 +210,7 @@ func (s *Sender) watch(ctx context.Context, conn *connect.Conn) error {
 		return err
 	case <-ctx.Done():
 	case <-s.broken:
-		_ = conn.SetDeadline(time.Now().Add(lastWords))
+		_ = conn.SetDeadline(time.Now().Add(maxFinalMessages))
 		return <-heard
 	}
 	_ = conn.SetDeadline(time.Now())

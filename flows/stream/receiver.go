@@ -206,7 +206,7 @@ func (r *Receiver) Poll(now time.Time) error {
 func (r *Receiver) speak(now time.Time) error {
 	r.short = false
 	said := r.stats.own.progress
-	r.tellAll(now)
+	r.sendProgress(now)
 	r.publish()
 	return r.kick(r.stats.own.progress - said)
 }

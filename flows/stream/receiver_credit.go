@@ -16,7 +16,7 @@ func (r *Receiver) grant() {
 
 // may is how many more messages a peer may be promised.
 func (r *Receiver) may(p *peer) int {
-	n := r.config.Window - int(p.promised())
+	n := r.config.Window - int(p.grantedLimit())
 	if most := r.config.Unacknowledged; most > 0 {
 		n = min(n, most-int(p.limit-p.session.acknowledged))
 	}
@@ -30,7 +30,7 @@ func (r *Receiver) grantFirst() {
 	first := r.needy
 	for _, part := range r.around(first) {
 		for n := r.wants.next(part.from, part.to); n >= 0 && r.available > 0; n = r.wants.next(n+1, part.to) {
-			if p := r.wanting(n); p != nil && p.promised() == 0 {
+			if p := r.wanting(n); p != nil && p.grantedLimit() == 0 {
 				r.give(p, 1)
 				r.needy = n + 1
 			}
@@ -90,6 +90,6 @@ func (r *Receiver) takeBack(p *peer) {
 	if p.granted != nil {
 		return
 	}
-	r.available += int(p.promised())
+	r.available += int(p.grantedLimit())
 	p.limit = p.session.taken
 }

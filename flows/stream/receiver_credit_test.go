@@ -14,7 +14,7 @@ func TestCreditsForWhoWaits(t *testing.T) {
 	for range 4 {
 		r.available++
 		r.grant()
-		if p := r.peers[0]; p.promised() > 0 {
+		if p := r.peers[0]; p.grantedLimit() > 0 {
 			p.session.taken = p.limit
 			r.wants.add(p.slot)
 		}

@@ -78,11 +78,11 @@ var (
 // ErrOwner refuses a session that another owner has begun.
 var ErrOwner = fmt.Errorf("%w: the session was begun by another", protocol.NotPermitted)
 
-// promised is how many messages the peer may still send.
-func (p *peer) promised() uint64 { return p.limit - p.session.taken }
+// grantedLimit is how many messages the peer may still send.
+func (p *peer) grantedLimit() uint64 { return p.limit - p.session.taken }
 
-// sayable is the limit that it can be told.
-func (p *peer) sayable() uint64 {
+// sendableCredits is the limit that it can be told.
+func (p *peer) sendableCredits() uint64 {
 	if p.granted != nil {
 		return p.granted.made
 	}
@@ -130,7 +130,7 @@ func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, w *sender, now int64
 	r.news.add(n)
 	r.wants.add(n)
 	r.grant()
-	p.saidLimit = p.sayable()
+	p.saidLimit = p.sendableCredits()
 	p.first, p.window = s.taken+1, uint32(p.saidLimit-s.taken)
 	return p, nil
 }

@@ -96,13 +96,13 @@ func (p *peer) due(quantum uint64) bool {
 	case p.again || s.acknowledged > p.saidAcknowledged:
 		return true
 	}
-	news := p.sayable() - p.saidLimit
+	news := p.sendableCredits() - p.saidLimit
 	return news >= quantum || news > 0 && p.saidLimit-s.taken <= quantum
 }
 
-// tellAll tells peers that something is due to, and shows what became of those. A round costs what has happened, and not
+// sendProgress tells peers that something is due to, and shows what became of those. A round costs what has happened, and not
 // what is connected, but for peers that write, whose grants are looked at each time.
-func (r *Receiver) tellAll(now time.Time) {
+func (r *Receiver) sendProgress(now time.Time) {
 	end := len(r.slots)
 	for n := r.news.next(0, end); n >= 0; n = r.news.next(n+1, end) {
 		p := r.slots[n].peer

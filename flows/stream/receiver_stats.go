@@ -61,7 +61,7 @@ func (p *peer) publish(now time.Time) {
 	if p.moved {
 		p.moved, s.seen = false, now.UnixNano()
 	}
-	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sayable(), uint64(s.seen), p.writable()} {
+	for i, v := range [shownAll]uint64{s.count.messages, s.count.bytes, s.taken, s.acknowledged, p.sendableCredits(), uint64(s.seen), p.writable()} {
 		s.count.shown[i].Set(v)
 	}
 }

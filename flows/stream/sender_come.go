@@ -105,11 +105,11 @@ func (s *Sender) heard(message []byte) error {
 	p, r := s.read(message)
 	switch {
 	case r != protocol.None:
-		return nonsense(r)
+		return protocolError(r)
 	case p.Session != s.session:
-		return nonsense(protocol.BadSession)
+		return protocolError(protocol.BadSession)
 	case p.Sequence > s.sent-s.begun:
-		return fmt.Errorf("%w: it acknowledges message %d, and was sent %d", nonsense(protocol.BadSequence), p.Sequence, s.sent-s.begun)
+		return fmt.Errorf("%w: it acknowledges message %d, and was sent %d", protocolError(protocol.BadSequence), p.Sequence, s.sent-s.begun)
 	}
 	if to := s.begun + p.Sequence; to >= s.confirm {
 		s.confirm, s.position = to, p.Position
@@ -140,7 +140,7 @@ const mostAhead = 1 << 62
 // ErrNonsense is what a peer says that it cannot mean. The error wraps a protocol.Reason, too.
 var ErrNonsense = errors.New("the peer's answer makes no sense")
 
-func nonsense(r protocol.Reason) error { return fmt.Errorf("%w: %w", ErrNonsense, r) }
+func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", ErrNonsense, r) }
 
 // flushed reports an error that only says that there was another one before.
 func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }

@@ -58,8 +58,8 @@ func (c *credits) one(one protocol.Credit, sequence uint64) protocol.Reason {
 	return protocol.None
 }
 
-// aim makes a request the WRITE of the next message. There is a credit for it.
-func (c *credits) aim(r *rdma.SendRequest) {
+// remoteAddress makes a request the WRITE of the next message. There is a credit for it.
+func (c *credits) remoteAddress(r *rdma.SendRequest) {
 	one := &c.items[c.head%maxCredits]
 	r.Op, r.RemoteAddr, r.RKey = rdma.WriteImmediate, one.Addr, one.RKey
 	binary.BigEndian.PutUint32(r.Immediate[:], one.Slot)

@@ -122,7 +122,7 @@ func TestForemost(t *testing.T) {
 	for _, c := range []struct{ heard, cause, want error }{
 		{said, other, said}, {other, nil, other}, {flush, other, other},
 	} {
-		if got := foremost(c.heard, c.cause); got != c.want {
+		if got := primaryCause(c.heard, c.cause); got != c.want {
 			t.Errorf("of %v and %v it tells %v", c.heard, c.cause, got)
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Sender) follows(next uint64) error {
 	there, have := s.out.last-s.begun, s.confirm-s.begun
 	switch {
 	case next > there+1:
-		return fmt.Errorf("%w: it expects message %d of a session that has %d", nonsense(protocol.BadSequence), next, there)
+		return fmt.Errorf("%w: it expects message %d of a session that has %d", protocolError(protocol.BadSequence), next, there)
 	case next <= have:
 		s.stats.count.forgotten += have + 1 - next
 		return fmt.Errorf("%w: it acknowledged message %d and expects number %d; a new session begins", ErrForgot, have, next)

@@ -76,7 +76,7 @@ func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	protocol.PutData(s.region.At(s.place(int(slot)), protocol.HeaderLen), &d)
 	*r = rdma.SendRequest{ID: number, Op: rdma.Send, SGEs: m.elements}
 	if c := s.link.credits; c != nil {
-		c.aim(r)
+		c.remoteAddress(r)
 	}
 	if number%signalEvery == 0 {
 		r.Flags = rdma.Signaled

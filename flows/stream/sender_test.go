@@ -107,7 +107,7 @@ func testSenderComesBack(t *testing.T, g *rig) {
 			k.endServe()
 			k.serveAt(address)
 		} else {
-			p.on(func() { p.s.fail(nonsense(protocol.BadKind)) })
+			p.on(func() { p.s.fail(protocolError(protocol.BadKind)) })
 		}
 	}
 	p.await()
@@ -207,7 +207,7 @@ func testSenderReceives(t *testing.T, g *rig) {
 			p.s.posts[p.s.heards], p.s.landings[p.s.heards] = p.s.receive(receiveID | n)
 			p.s.heards++
 		}
-		p.s.fail(nonsense(protocol.BadKind))
+		p.s.fail(protocolError(protocol.BadKind))
 	})
 	p.stats("to come back", func(s SenderStats) bool { return s.Connections == 2 && s.State == SenderConnected })
 	p.more(200)

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// lastWordTime is how long a peer has to take the message that says why it is ended, and what it was told before: a packet that is lost on the
+	// finalMessageTime is how long a peer has to take the message that says why it is ended, and what it was told before: a packet that is lost on the
 	// way there is sent again within a third of it.
-	lastWordTime = time.Second
+	finalMessageTime = time.Second
 	// byeTime is how long the TCP connection may take for the same.
 	byeTime = time.Second
 	// restTime is from when a queue pair is in Error to when it is closed: a device completes meanwhile what it had begun.
@@ -51,7 +51,7 @@ func (v *server) watch(p *peer, conn *connect.Conn) error {
 		}
 	}
 	<-p.over
-	lastWord(p, left)
+	finalMessage(p, left)
 	return p.cause
 }
 
@@ -75,9 +75,9 @@ func hear(conn *connect.Conn) error {
 	return err
 }
 
-// lastWord waits until the peer has taken its last progress message, or leaves without.
-func lastWord(p *peer, left <-chan error) {
-	late := time.NewTimer(lastWordTime)
+// finalMessage waits until the peer has taken its last progress message, or leaves without.
+func finalMessage(p *peer, left <-chan error) {
+	late := time.NewTimer(finalMessageTime)
 	defer late.Stop()
 	select {
 	case <-p.said:

@@ -134,7 +134,7 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 		s.awaited(o)
 		s.pass(&o.buffers[0], atWorker)
 		s.count.brought.Add(uint64(o.needs[0]))
-		s.brought(o)
+		s.rdmaReadDone(o)
 	case o.state == opAnswered:
 		s.arrived(o)
 	}
@@ -147,7 +147,7 @@ func (s *Server) arrived(o *operation) {
 	hangup := o.hangup
 	s.finish(o)
 	if hangup {
-		s.fail(p, p.farewell())
+		s.fail(p, p.finalResponse())
 		return
 	}
 	s.admit(p)

@@ -12,10 +12,10 @@ import (
 // errUnproven is why the queue of a host ends that has not proved who it is, or does not believe us.
 var errUnproven = errors.New("the host has not proved who it is")
 
-// chore is work of a queue that takes longer than the server's thread has, and what is done on that thread afterwards. A queue has one at a time.
-type chore struct{ work, then func() }
+// deferredJob is work of a queue that takes longer than the server's thread has, and what is done on that thread afterwards. A queue has one at a time.
+type deferredJob struct{ work, then func() }
 
-func (c *chore) do(on stream.Doer) error {
+func (c *deferredJob) do(on stream.Doer) error {
 	c.work()
 	return on(func() error { c.then(); return nil })
 }
@@ -36,7 +36,7 @@ func (s *Server) authenticate(o *operation) {
 	case o.seat.proving:
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 	case o.command.Fabrics == fabrics.AuthSend:
-		s.bring(o, n)
+		s.rdmaRead(o, n)
 	case d.Length != n:
 		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
 	case d.Place != fabrics.InHost:
@@ -55,7 +55,7 @@ func (s *Server) examine(o *operation) {
 	}
 	o.state, p.proving = opProving, true
 	proof, message := p.proof, bytes.Clone(s.region.Bytes(o.buffers[0].frame))
-	p.chores <- chore{func() { proof.Take(message) }, func() { s.examined(o) }}
+	p.jobs <- deferredJob{func() { proof.Take(message) }, func() { s.examined(o) }}
 }
 
 // examined goes on with what the session has found. The host hears of it when it asks, but where it was the host who ended it.
@@ -68,7 +68,7 @@ func (s *Server) examined(o *operation) {
 }
 
 // judge believes the host or not, as the session says, and counts it once where the session has failed: the host may be gone before its queue ends for that.
-func (s *Server) judge(p *seat) {
+func (s *Server) judge(p *session) {
 	p.trusted = p.proof.Proven()
 	s.proven(p)
 	if err := p.proof.Err(); err != nil && !p.doubted {
@@ -102,8 +102,8 @@ func (s *Server) challenge(o *operation) {
 	s.answer(o, fabrics.Success)
 }
 
-// farewell is why a queue ends that ends after an answer.
-func (p *seat) farewell() error {
+// finalResponse is why a queue ends that ends after an answer.
+func (p *session) finalResponse() error {
 	if p.proof == nil || p.trusted {
 		return errHungUp
 	}

@@ -51,13 +51,13 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	case c.Length < fabrics.CommandLen:
 		s.fail(p, errShort)
 	default:
-		p.arrived.push(arrival{slot, c.Length})
+		p.arrived.push(queuedRequest{slot, c.Length})
 		s.admit(p)
 	}
 }
 
 // admit begins commands for which there are operations.
-func (s *Server) admit(p *seat) {
+func (s *Server) admit(p *session) {
 	for p.state == seatOpen && p.arrived.len() > 0 && len(p.idle) > 0 {
 		a := p.arrived.first()
 		p.arrived.head++
@@ -75,7 +75,7 @@ func (s *Server) admit(p *seat) {
 }
 
 // accept reads the command of a capsule and does it.
-func (s *Server) accept(o *operation, a arrival) {
+func (s *Server) accept(o *operation, a queuedRequest) {
 	p := o.seat
 	command, status := fabrics.CommandOf(s.commands.bytes(int(a.slot)))
 	*o = operation{seat: p, number: o.number, command: command, slot: none, since: s.now}
@@ -107,7 +107,7 @@ func (s *Server) accept(o *operation, a arrival) {
 func (s *Server) dispatch(o *operation) {
 	switch h := o.seat.host; {
 	case o.command.Opcode == fabrics.OpFabrics && o.command.Fabrics == fabrics.Connect:
-		s.bring(o, fabrics.ConnectDataLen)
+		s.rdmaRead(o, fabrics.ConnectDataLen)
 	case h == nil:
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 	case o.seat.proof != nil && o.authenticates():
@@ -121,13 +121,13 @@ func (s *Server) dispatch(o *operation) {
 	}
 }
 
-// bring has data of the host's come, if it is of that length.
-func (s *Server) bring(o *operation, n uint32) {
+// rdmaRead has data of the host's come, if it is of that length.
+func (s *Server) rdmaRead(o *operation, n uint32) {
 	switch d := &o.command.Data; {
 	case d.Length != n:
 		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
 	case d.Place == fabrics.InCapsule:
-		s.brought(o)
+		s.rdmaReadDone(o)
 	default:
 		s.need(o, n, 0)
 	}
@@ -163,8 +163,8 @@ func (s *Server) id(o *operation) uint64 {
 	return uint64(o.seat.generation)<<32 | uint64(uint32(o.number))
 }
 
-// brought goes on with an operation whose data is here.
-func (s *Server) brought(o *operation) {
+// rdmaReadDone goes on with an operation whose data is here.
+func (s *Server) rdmaReadDone(o *operation) {
 	switch {
 	case o.authenticates():
 		s.examine(o)

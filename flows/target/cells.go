@@ -7,8 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// cells are places of one size, in frames that are for nothing else.
-type cells struct {
+// controlBuffers are places of one size, in frames that are for nothing else.
+type controlBuffers struct {
 	region *umem.Region
 	frames []umem.Frame
 	size   int
@@ -18,9 +18,9 @@ type cells struct {
 }
 
 // openCells takes frames for n cells, which are the holder's.
-func openCells(h *umem.Holder, m rdma.MemoryRegion, n, size int) (cells, error) {
+func openCells(h *umem.Holder, m rdma.MemoryRegion, n, size int) (controlBuffers, error) {
 	r := h.Book().Region()
-	c := cells{region: r, size: size, each: int(r.FrameSize()) / size, base: m.Addr(), lkey: m.LKey()}
+	c := controlBuffers{region: r, size: size, each: int(r.FrameSize()) / size, base: m.Addr(), lkey: m.LKey()}
 	frames, err := take(h.Take, (n+c.each-1)/c.each, "frames")
 	c.frames = frames
 	return c, err
@@ -35,10 +35,10 @@ func take(from func([]umem.Frame) int, n int, kind string) ([]umem.Frame, error)
 	return frames, nil
 }
 
-func (c *cells) addr(n int) uint64 { return c.frames[n/c.each].Addr + uint64(n%c.each*c.size) }
+func (c *controlBuffers) addr(n int) uint64 { return c.frames[n/c.each].Addr + uint64(n%c.each*c.size) }
 
-func (c *cells) bytes(n int) []byte { return c.region.At(c.addr(n), uint64(c.size)) }
+func (c *controlBuffers) bytes(n int) []byte { return c.region.At(c.addr(n), uint64(c.size)) }
 
-func (c *cells) sge(n int) rdma.SGE {
+func (c *controlBuffers) sge(n int) rdma.SGE {
 	return rdma.SGE{Addr: c.base + c.addr(n), Length: uint32(c.size), LKey: c.lkey}
 }

@@ -24,8 +24,8 @@ type Config struct {
 	Queues  int    // I/O queues of one host at most; default 8
 	Depth   int    // entries of a queue; default 128
 	Capsule uint32 // bytes of data in a capsule, at most a frame and a multiple of 16; 0: none, and every write is fetched
-	Small   int    // frames for data; default 4 a seat
-	Large   int    // extents for data; default one and a half a seat
+	Small   int    // frames for data; default 4 a session
+	Large   int    // extents for data; default one and a half a session
 	Disk    int    // reads and writes at the disks at once; default 128
 
 	// Events has FDs tell when Poll has something to do.

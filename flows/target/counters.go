@@ -44,7 +44,7 @@ type counters struct {
 	failed                   counter.Counter         // commands that the disk did not do
 	unproven                 counter.Counter         // queues whose hosts did not prove who they are
 	expired                  counter.Counter         // hosts that fell silent
-	gaveWay                  counter.Counter         // queues whose hosts had proven nothing, and whose seat went to another
+	gaveWay                  counter.Counter         // queues whose hosts had proven nothing, and whose session went to another
 	hosts, queues            counter.Counter         // that are connected
 	known                    atomic.Pointer[[]*host] // those that are connected; nobody changes what is pointed to
 	disks                    atomic.Pointer[[]*disk] // those that are served or not free yet, likewise

@@ -122,13 +122,13 @@ func (o *outgoing) make(most int) {
 
 // submit gives the disks' queue what is to be read and written.
 func (s *Server) submit() {
-	s.hand(&s.out.reads, s.queue.Supply(s.out.reads))
-	s.hand(&s.out.writes, s.queue.Send(s.out.writes))
-	s.hand(&s.out.durable, s.queue.SendDurable(s.out.durable))
+	s.submitToDisk(&s.out.reads, s.queue.Supply(s.out.reads))
+	s.submitToDisk(&s.out.writes, s.queue.Send(s.out.writes))
+	s.submitToDisk(&s.out.durable, s.queue.SendDurable(s.out.durable))
 }
 
-// hand notes that the queue took the first n of frames.
-func (s *Server) hand(l *[]umem.Frame, n int) {
+// submitToDisk notes that the queue took the first n of frames.
+func (s *Server) submitToDisk(l *[]umem.Frame, n int) {
 	for _, f := range (*l)[:n] {
 		op, i := diskToken(s.region.Side(f).Token)
 		s.operations[op].buffers[i].where = atDisk

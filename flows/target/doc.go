@@ -1,7 +1,7 @@
 // Package target is an NVMe over Fabrics target over RDMA: any Linux host is a client (nvme connect -t rdma).
 //
 //	host                                       server
-//	connects a queue pair (rdma_cm) ─────────▶ Serve: private data is checked, a seat is taken
+//	connects a queue pair (rdma_cm) ─────────▶ Serve: private data is checked, a session is taken
 //	SEND of a capsule ───────────────────────▶ a command; Connect makes a controller, or adds a queue to it
 //	write  ◀─ READ of the host's memory ────── into a buffer of the region (or: its data is in the capsule)
 //	                                           from there to the disk
@@ -11,15 +11,15 @@
 // The server's processor touches no byte of what is read and written. What is on the wire, and all that a controller says of itself, is
 // package nvme/fabrics.
 //
-// Seats. A queue pair of a host takes a seat, which has room for Config.Depth capsules. A host has as many commands under way as its queue is deep,
-// and no more: who oversteps it is ended. There are Config.Seats seats, so what hosts can take of the machine is known beforehand; who comes when
+// Seats. A queue pair of a host takes a session, which has room for Config.Depth capsules. A host has as many commands under way as its queue is deep,
+// and no more: who oversteps it is ended. There are Config.Seats sessions, so what hosts can take of the machine is known beforehand; who comes when
 // all are taken is refused, and tries again.
 //
-// Buffers. Data of up to a frame moves through a frame, longer data through an extent. A command for which there is none waits. Each seat gets one command's before another gets a
+// Buffers. Data of up to a frame moves through a frame, longer data through an extent. A command for which there is none waits. Each session gets one command's before another gets a
 // second that would be the last: so a host that does not take what it has asked for holds up nobody else.
 //
 // Disks. What disks have in common, buffers, places in their queue and flushes, each may have three times as much of as is left free. So one that does not answer holds up
-// no other one: its commands wait in a line of their own, and are answered when it is back. What the disk has of a queue that ended keeps its seat and its memory until then; what
+// no other one: its commands wait in a line of their own, and are answered when it is back. What the disk has of a queue that ended keeps its session and its memory until then; what
 // it has not got yet is dropped.
 //
 // Order. Commands of a queue may be done in any order, as NVMe has it. What a flush makes durable is every write that was answered before it came.

@@ -211,8 +211,8 @@ func (h *hung) rest() {
 			}
 		}
 		for _, d := range s.disks {
-			if d.users != 0 || d.moving != 0 || d.ranges != 0 || d.held != [2]int{} || d.hungry.len+d.unplaced.len != 0 {
-				return fmt.Errorf("of namespace %d there is left: %d operations, %d at the disk, %d ranges, buffers %v, %d and %d in line", d.ID, d.users, d.moving, d.ranges, d.held, d.hungry.len,
+			if d.users != 0 || d.moving != 0 || d.ranges != 0 || d.held != [2]int{} || d.waiting.len+d.unplaced.len != 0 {
+				return fmt.Errorf("of namespace %d there is left: %d operations, %d at the disk, %d ranges, buffers %v, %d and %d in line", d.ID, d.users, d.moving, d.ranges, d.held, d.waiting.len,
 					d.unplaced.len)
 			}
 		}

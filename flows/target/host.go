@@ -12,10 +12,10 @@ import (
 // host is one host's controller, with its queues.
 type host struct {
 	fabrics.Controller
-	admin  *seat
-	queues []*seat // I/O queues, by number less one
-	heard  int64   // when it last said something
-	parked []int32 // asynchronous event requests that wait
+	admin  *session
+	queues []*session // I/O queues, by number less one
+	heard  int64      // when it last said something
+	parked []int32    // asynchronous event requests that wait
 	count  hostCounters
 }
 
@@ -59,7 +59,7 @@ func (s *Server) connect(o *operation) {
 }
 
 // welcome makes a controller for a host.
-func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectData) (uint64, fabrics.Status) {
+func (s *Server) welcome(p *session, c fabrics.ConnectCommand, d fabrics.ConnectData) (uint64, fabrics.Status) {
 	sub := s.find(d.Subsystem)
 	switch {
 	case sub == nil:
@@ -73,7 +73,7 @@ func (s *Server) welcome(p *seat, c fabrics.ConnectCommand, d fabrics.ConnectDat
 	if sub.Discovery() && keepAlive == 0 {
 		keepAlive = discoveryKeepAlive
 	}
-	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: keepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*seat, s.config.Queues),
+	h := &host{Controller: fabrics.Controller{ID: s.newID(), Subsystem: sub, Host: d, KeepAlive: keepAlive, At: p.local}, admin: p, heard: s.now, queues: make([]*session, s.config.Queues),
 		parked: make([]int32, 0, fabrics.AsyncEvents)}
 	h.count.queues.Add(1)
 	s.hosts = append(s.hosts, h)
@@ -102,7 +102,7 @@ func (s *Server) publish() {
 }
 
 // part takes an I/O queue from the host.
-func (h *host) part(p *seat) {
+func (h *host) part(p *session) {
 	h.queues[p.id-1] = nil
 	h.count.queues.Set(h.count.queues.Load() - 1)
 }
@@ -118,7 +118,7 @@ func (s *Server) find(nqn string) *fabrics.Subsystem {
 }
 
 // join adds an I/O queue to a host's controller.
-func (s *Server) join(p *seat, d fabrics.ConnectData) (uint64, fabrics.Status) {
+func (s *Server) join(p *session, d fabrics.ConnectData) (uint64, fabrics.Status) {
 	i := slices.IndexFunc(s.hosts, func(h *host) bool { return h.ID == d.Controller })
 	if i < 0 || s.hosts[i].Host.HostNQN != d.HostNQN || s.hosts[i].Host.Host != d.Host || s.hosts[i].Subsystem.NQN != d.Subsystem {
 		return fabrics.InvalidController, fabrics.ConnectInvalid | fabrics.DoNotRetry
@@ -138,7 +138,7 @@ func (s *Server) join(p *seat, d fabrics.ConnectData) (uint64, fabrics.Status) {
 }
 
 // unhost takes a queue that is gone from its host. Without its admin queue the host goes.
-func (s *Server) unhost(p *seat) {
+func (s *Server) unhost(p *session) {
 	h := p.host
 	if h == nil {
 		return

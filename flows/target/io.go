@@ -52,7 +52,7 @@ func (s *Server) ioRange(o *operation) {
 	case c.Opcode == fabrics.OpRead:
 		s.need(o, 0, n)
 	case c.Data.Place == fabrics.InCapsule:
-		s.brought(o)
+		s.rdmaReadDone(o)
 	case c.Opcode == fabrics.OpCompare:
 		s.need(o, n, n)
 	default:
@@ -106,7 +106,7 @@ func (s *Server) dataset(o *operation) {
 		s.answer(o, fabrics.Success)
 	default:
 		o.ranges = ranges
-		s.bring(o, o.command.Data.Length)
+		s.rdmaRead(o, o.command.Data.Length)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // operation is a command from when it is begun until its completion has arrived at the host.
 type operation struct {
-	seat    *seat
+	seat    *session
 	number  int32 // its own
 	state   opState
 	command fabrics.Command
@@ -84,20 +84,20 @@ func (s *Server) pass(b *buffer, to where) {
 func (s *Server) need(o *operation, first, second uint32) {
 	o.needs = [2]uint32{first, second}
 	switch {
-	case s.sated(o):
-		s.starve(o)
-		s.push(&o.disk.hungry, o)
+	case s.overShare(o):
+		s.waitForBuffer(o)
+		s.push(&o.disk.waiting, o)
 	case o.seat.blocked.len() == 0 && s.acquire(o):
 		s.acquired(o)
 	default:
-		s.starve(o)
+		s.waitForBuffer(o)
 		o.seat.blocked.push(o.number)
 		s.waiting++
 	}
 }
 
-// starve notes that an operation waits for buffers.
-func (s *Server) starve(o *operation) {
+// waitForBuffer notes that an operation waits for buffers.
+func (s *Server) waitForBuffer(o *operation) {
 	if o.state != opBlocked {
 		o.state = opBlocked
 		s.count.waited.Add(1)
@@ -148,7 +148,7 @@ func (s *Server) give(o *operation, b *buffer) {
 	s.emptied = s.emptied || p.held[o.seat.number] == 0
 }
 
-// begin goes on with operations that waited for buffers, one of each seat in turn, and returns how many there were. One whose disk has its share waits in the disk's line instead, so that
+// begin goes on with operations that waited for buffers, one of each session in turn, and returns how many there were. One whose disk has its share waits in the disk's line instead, so that
 // others of its queue come by.
 func (s *Server) begin() (n int) {
 	n = s.feed()
@@ -161,14 +161,14 @@ func (s *Server) begin() (n int) {
 			continue
 		}
 		o := &s.operations[p.blocked.first()]
-		sated := s.sated(o)
+		sated := s.overShare(o)
 		if !sated && !s.acquire(o) {
 			continue
 		}
 		p.blocked.head++
 		s.waiting--
 		if tried = 0; sated {
-			s.push(&o.disk.hungry, o)
+			s.push(&o.disk.waiting, o)
 			continue
 		}
 		s.acquired(o)

@@ -6,13 +6,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// TestPileInDebt: seats that are taken when another has all buffers but one have the next ones before it, and in the end all are there.
+// TestPileInDebt: sessions that are taken when another has all buffers but one have the next ones before it, and in the end all are there.
 func TestPileInDebt(t *testing.T) {
-	p := pile{free: make([]umem.Frame, 5), held: make([]int, 3)}
+	p := bufferPool{free: make([]umem.Frame, 5), held: make([]int, 3)}
 	take := func(seat int, want bool) {
 		t.Helper()
 		if _, ok := p.take(seat); ok != want {
-			t.Errorf("seat %d gets a buffer: %v, with %d free and %d seats without one", seat, ok, len(p.free), p.poor)
+			t.Errorf("seat %d gets a buffer: %v, with %d free and %d seats without one", seat, ok, len(p.free), p.waiting)
 		}
 	}
 	p.open()
@@ -39,7 +39,7 @@ func TestPileInDebt(t *testing.T) {
 		}
 		p.shut()
 	}
-	if len(p.free) != 5 || p.poor != 0 {
-		t.Errorf("in the end %d are free, with %d seats without one", len(p.free), p.poor)
+	if len(p.free) != 5 || p.waiting != 0 {
+		t.Errorf("in the end %d are free, with %d seats without one", len(p.free), p.waiting)
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// seat is a place for one queue pair of a host. It is the server's thread's.
-type seat struct {
+// session is a place for one queue pair of a host. It is the server's thread's.
+type session struct {
 	number     int
-	state      seatState
+	state      sessionState
 	generation uint32 // of who sits there: completions of an earlier one are told by it
 	qp         rdma.QueuePair
-	leaving    *departure
+	leaving    *closeState
 	since      int64 // when it was taken
 
 	local   netip.AddrPort
@@ -29,15 +29,15 @@ type seat struct {
 	noFlow  bool
 
 	trusted bool            // its host need not prove who it is, or has
-	proof   *dhchap.Session // by which it does; the guest's goroutine's while proving
+	proof   *dhchap.Session // by which it does; the host's goroutine's while proving
 	proving bool
 	doubted bool // the proof failed, which is counted
-	chores  chan chore
+	jobs    chan deferredJob
 
-	arrived ring[arrival] // capsules for which there is no operation yet
-	blocked ring[int32]   // operations that wait for a buffer
-	idle    []int32       // operations that are not in use
-	open    int           // commands that are not answered
+	arrived ring[queuedRequest] // capsules for which there is no operation yet
+	blocked ring[int32]         // operations that wait for a buffer
+	idle    []int32             // operations that are not in use
+	open    int                 // commands that are not answered
 
 	sends    []rdma.SendRequest // to be posted
 	sges     []rdma.SGE
@@ -47,24 +47,24 @@ type seat struct {
 	counted  bool // among those connected
 }
 
-// departure is the end of who sits in a seat.
-type departure struct {
+// closeState is the end of who sits in a seat.
+type closeState struct {
 	done  chan struct{} // closed when the server wants it gone
 	cause error         // the server's thread's, until done is closed
 }
 
-type seatState uint8
+type sessionState uint8
 
 const (
-	seatFree       seatState = iota
-	seatConnecting           // its queue pair is being made and connected
-	seatOpen                 // it is connected
-	seatEnding               // it is to go, and its queue pair is there yet
-	seatDraining             // it is gone, and the disk still reads or writes for it
+	seatFree       sessionState = iota
+	seatConnecting              // its queue pair is being made and connected
+	seatOpen                    // it is connected
+	seatEnding                  // it is to go, and its queue pair is there yet
+	seatDraining                // it is gone, and the disk still reads or writes for it
 )
 
-// arrival is a capsule that came.
-type arrival struct {
+// queuedRequest is a capsule that came.
+type queuedRequest struct {
 	slot   int32
 	length uint32
 }
@@ -84,11 +84,11 @@ func (r *ring[T]) push(v T) {
 
 func (r *ring[T]) first() T { return r.all[r.head%uint32(len(r.all))] }
 
-// furnish makes room for a queue's commands.
-func (p *seat) furnish(s *Server, number int) {
+// init makes room for a queue's commands.
+func (p *session) init(s *Server, number int) {
 	depth := s.config.Depth
 	p.number = number
-	p.arrived.all, p.blocked.all = make([]arrival, depth), make([]int32, 2*depth)
+	p.arrived.all, p.blocked.all = make([]queuedRequest, depth), make([]int32, 2*depth)
 	for i := 2*depth - 1; i >= 0; i-- {
 		n := int32(number*2*depth + i)
 		s.operations[n] = operation{seat: p, number: n, slot: none}
@@ -100,8 +100,8 @@ func (p *seat) furnish(s *Server, number int) {
 
 const none = int32(-1)
 
-// take takes a seat for a queue pair that is yet to be made. errNoSeatYet asks to be called again.
-func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip.Addr) (*seat, error) {
+// take takes a session for a queue pair that is yet to be made. errNoSeatYet asks to be called again.
+func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip.Addr) (*session, error) {
 	if s.closed {
 		return nil, fabrics.RejectNoResources
 	}
@@ -109,9 +109,9 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip
 	if err != nil {
 		return nil, err
 	}
-	p.state, p.leaving, p.since = seatConnecting, &departure{done: make(chan struct{})}, s.now
+	p.state, p.leaving, p.since = seatConnecting, &closeState{done: make(chan struct{})}, s.now
 	p.host, p.local, p.peer, p.id, p.head, p.noFlow, p.open = nil, local, peer, r.Queue, 0, false, 0
-	p.trusted, p.proof, p.proving, p.doubted, p.chores = true, nil, false, false, make(chan chore, 1)
+	p.trusted, p.proof, p.proving, p.doubted, p.jobs = true, nil, false, false, make(chan deferredJob, 1)
 	p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
 	p.entries = uint32(p.room)
 	p.generation++
@@ -121,8 +121,8 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip
 	return p, nil
 }
 
-// attach gives a seat its queue pair, in INIT, and posts receives.
-func (s *Server) attach(p *seat, q rdma.QueuePair) error {
+// attach gives a session its queue pair, in INIT, and posts receives.
+func (s *Server) attach(p *session, q rdma.QueuePair) error {
 	if s.closed {
 		return fabrics.RejectNoResources
 	}
@@ -134,7 +134,7 @@ func (s *Server) attach(p *seat, q rdma.QueuePair) error {
 }
 
 // receive queues the receive of a slot.
-func (s *Server) receive(p *seat, slot int32) {
+func (s *Server) receive(p *session, slot int32) {
 	r := rdma.ReceiveRequest{ID: uint64(p.generation)<<32 | uint64(slot), SGEs: 1}
 	p.rooms = append(p.rooms, s.commands.sge(int(slot)))
 	if s.config.Capsule > 0 {
@@ -150,8 +150,8 @@ func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
 	return rdma.SGE{Addr: m.Addr() + addr, Length: n, LKey: m.LKey()}
 }
 
-// connected opens a seat: what has come meanwhile is begun.
-func (s *Server) connected(p *seat) {
+// connected opens a session: what has come meanwhile is begun.
+func (s *Server) connected(p *session) {
 	if p.state == seatConnecting {
 		p.state, p.since = seatOpen, s.now
 		s.count.queues.Add(1)
@@ -161,15 +161,15 @@ func (s *Server) connected(p *seat) {
 	}
 }
 
-// mark notes that the seat has something to be posted.
-func (s *Server) mark(p *seat) {
+// mark notes that the session has something to be posted.
+func (s *Server) mark(p *session) {
 	if !p.dirty {
 		p.dirty = true
 		s.dirty = append(s.dirty, p)
 	}
 }
 
-// post posts what all seats have. Receives go first: they are for the commands that hosts send when they see the completions.
+// post posts what all sessions have. Receives go first: they are for the commands that hosts send when they see the completions.
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -183,7 +183,7 @@ func (s *Server) post() {
 	s.dirty = s.dirty[:0]
 }
 
-func (p *seat) post() error {
+func (p *session) post() error {
 	if len(p.receives) > 0 {
 		if _, err := p.qp.PostReceive(p.receives, p.rooms); err != nil {
 			return fmt.Errorf("post receives: %w", err)
@@ -200,7 +200,7 @@ func (p *seat) post() error {
 }
 
 // fail has a queue ended for what its host did, or because it failed.
-func (s *Server) fail(p *seat, cause error) {
+func (s *Server) fail(p *session, cause error) {
 	if p.state == seatConnecting || p.state == seatOpen {
 		p.state, p.leaving.cause = seatEnding, cause
 		close(p.leaving.done)
@@ -212,7 +212,7 @@ var errAdminGone = errors.New("the host's admin queue has ended")
 
 // leave destroys a queue pair whose connection is over, and takes back all that the RDMA device had for it. What the disk has comes back later. After an
 // error it may be called again.
-func (s *Server) leave(p *seat) error {
+func (s *Server) leave(p *session) error {
 	if p.qp != nil {
 		if err := p.qp.Close(); err != nil {
 			return err
@@ -231,8 +231,8 @@ func (s *Server) leave(p *seat) error {
 	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail
 	s.unhost(p)
 	for _, d := range s.disks {
-		s.desert(&d.hungry, p)
-		s.desert(&d.unplaced, p)
+		s.cancelWaiting(&d.waiting, p)
+		s.cancelWaiting(&d.unplaced, p)
 	}
 	for i := range 2 * s.config.Depth {
 		if o := &s.operations[p.number*2*s.config.Depth+i]; o.state != opIdle && o.state != opDisk && o.state != opLater {
@@ -243,8 +243,8 @@ func (s *Server) leave(p *seat) error {
 	return nil
 }
 
-// drained frees the seat of who is gone once nothing is done for it any more.
-func (s *Server) drained(p *seat) {
+// drained frees the session of who is gone once nothing is done for it any more.
+func (s *Server) drained(p *session) {
 	if p.state == seatDraining && len(p.idle) == 2*s.config.Depth {
 		p.state = seatFree
 		for i := range s.piles {

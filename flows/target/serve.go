@@ -28,7 +28,7 @@ const (
 // takes down. It may be called for several listeners at once.
 func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error {
 	ctx, cancel := context.WithCancel(ctx)
-	v := &door{server: s, ctx: ctx, do: do}
+	v := &acceptor{server: s, ctx: ctx, do: do}
 	err := v.accept(l)
 	cancel()
 	end := l.Close()
@@ -39,15 +39,15 @@ func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error
 	return nil
 }
 
-// door is what Serve's goroutines share.
-type door struct {
+// acceptor is what Serve's goroutines share.
+type acceptor struct {
 	server *Server
 	ctx    context.Context
 	do     stream.Doer
 	all    sync.WaitGroup
 }
 
-func (v *door) accept(l cm.Listener) error {
+func (v *acceptor) accept(l cm.Listener) error {
 	for {
 		q, err := l.Accept(v.ctx)
 		switch {
@@ -62,25 +62,25 @@ func (v *door) accept(l cm.Listener) error {
 			return err
 		}
 		v.all.Go(func() {
-			(&guest{door: v, request: q, log: v.server.config.Log.With("target", v.server.config.Name, "peer", q.Peer().String())}).serve()
+			(&handshake{acceptor: v, request: q, log: v.server.config.Log.With("target", v.server.config.Name, "peer", q.Peer().String())}).serve()
 		})
 	}
 }
 
-// guest is one queue pair of a host, from its request to its end.
-type guest struct {
-	*door
+// handshake is one queue pair of a host, from its request to its end.
+type handshake struct {
+	*acceptor
 	request cm.Request
 	log     *slog.Logger
-	seat    *seat // the server's thread's
-	leaving *departure
-	chores  chan chore
+	seat    *session // the server's thread's
+	leaving *closeState
+	jobs    chan deferredJob
 	conn    cm.Conn
 }
 
-func (g *guest) serve() {
+func (g *handshake) serve() {
 	defer g.request.Close()
-	if err := g.come(); err != nil {
+	if err := g.accept(); err != nil {
 		g.turnAway(err)
 		return
 	}
@@ -104,7 +104,7 @@ func inOrder(cause error) bool {
 }
 
 // turnAway tells a host why it is not served, if nobody has.
-func (g *guest) turnAway(err error) {
+func (g *handshake) turnAway(err error) {
 	reason, is := errors.AsType[fabrics.RejectReason](err)
 	if !is {
 		reason = fabrics.RejectNoResources
@@ -119,8 +119,8 @@ func (g *guest) turnAway(err error) {
 // errAccept marks an error of a request that is answered.
 var errAccept = errors.New("the host did not finish connecting")
 
-// come connects the queue pair.
-func (g *guest) come() error {
+// accept connects the queue pair.
+func (g *handshake) accept() error {
 	r, reason := fabrics.PrivateRequestOf(g.request.Private())
 	if reason == 0 {
 		reason = g.check(&r)
@@ -137,13 +137,13 @@ func (g *guest) come() error {
 	return nil
 }
 
-// sit takes a seat, and waits for one that is about to be free.
-func (g *guest) sit(r *fabrics.PrivateRequest) error {
-	at := g.request.Place()
+// sit takes a session, and waits for one that is about to be free.
+func (g *handshake) sit(r *fabrics.PrivateRequest) error {
+	at := g.request.Address()
 	for end := time.Now().Add(seatTime); ; time.Sleep(seatAsks) {
 		err := g.do(func() (err error) {
 			if g.seat, err = g.server.take(*r, at.Local, at.Remote.Addr()); err == nil {
-				g.leaving, g.chores = g.seat.leaving, g.seat.chores
+				g.leaving, g.jobs = g.seat.leaving, g.seat.jobs
 			}
 			return err
 		})
@@ -157,9 +157,9 @@ func (g *guest) sit(r *fabrics.PrivateRequest) error {
 }
 
 // check looks at what a host says of its queue pair.
-func (g *guest) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
+func (g *handshake) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
 	c := &g.server.config
-	if at := g.request.Place(); at.Device != c.Endpoint.Device.Name() || at.Port != c.Endpoint.Port {
+	if at := g.request.Address(); at.Device != c.Endpoint.Device.Name() || at.Port != c.Endpoint.Port {
 		g.log.Warn("a host came to another RDMA device", "device", at.Device, "port", at.Port, "served", c.Endpoint.Device.Name())
 		return fabrics.RejectNoResources
 	}
@@ -176,11 +176,11 @@ func (g *guest) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
 }
 
 // connect makes the queue pair and answers the host.
-func (g *guest) connect() error {
+func (g *handshake) connect() error {
 	s := g.server
 	ctx, cancel := context.WithTimeout(g.ctx, connectLimit)
 	defer cancel()
-	go func() { // the seat may have to give way meanwhile
+	go func() { // the session may have to give way meanwhile
 		select {
 		case <-g.leaving.done:
 			cancel()
@@ -210,10 +210,10 @@ func (g *guest) connect() error {
 }
 
 // stay does what there is to do for the queue until its host is gone, has broken the rules, or is to go, and says which.
-func (g *guest) stay() error {
+func (g *handshake) stay() error {
 	for {
 		select {
-		case c := <-g.chores:
+		case c := <-g.jobs:
 			if err := c.do(g.do); err != nil {
 				return errors.Join(err, g.leave())
 			}
@@ -232,7 +232,7 @@ func (g *guest) stay() error {
 }
 
 // leave ends the connection and then the queue pair.
-func (g *guest) leave() error {
+func (g *handshake) leave() error {
 	var err error
 	if g.conn != nil {
 		err = g.conn.Close()

@@ -29,25 +29,25 @@ type Server struct {
 	lastID     uint16 // of a controller
 
 	sent, came completions
-	commands   cells        // of capsules, by slot
-	responses  cells        // by operation
-	capsules   []umem.Frame // data of capsules, by slot; none where capsules have no data
-	piles      [2]pile      // small and large
+	commands   controlBuffers // of capsules, by slot
+	responses  controlBuffers // by operation
+	capsules   []umem.Frame   // data of capsules, by slot; none where capsules have no data
+	piles      [2]bufferPool  // small and large
 
-	seats      []seat
-	unproven   *addrlimit.Set[*seat] // those whose hosts have proven nothing
-	operations []operation           // of all seats, in turn
-	turn       int                   // the seat that gets a buffer next
-	waiting    int                   // commands that wait for a buffer, of all seats
-	awaiting   int                   // operations that go on when the RDMA device is done
-	slept      bool                  // the round before had nothing to do
-	dirty      []*seat
+	seats      []session
+	unproven   *addrlimit.Set[*session] // those whose hosts have proven nothing
+	operations []operation              // of all sessions, in turn
+	turn       int                      // the session that gets a buffer next
+	waiting    int                      // commands that wait for a buffer, of all sessions
+	awaiting   int                      // operations that go on when the RDMA device is done
+	slept      bool                     // the round before had nothing to do
+	dirty      []*session
 	out        outgoing
 	later      []int32 // operations whose ranges the disk's queue has no room for
 	moves      int     // places in the disks' queue that are taken, of reads and writes, and of ranges
 	ranges     int
 	inLine     int  // operations that wait for their disk's share
-	emptied    bool // a seat has no buffer any more that had one, so one of its own in a line may go on
+	emptied    bool // a session has no buffer any more that had one, so one of its own in a line may go on
 	ready      []umem.Frame
 	flushed    [16]nvme.FlushResult
 	now        int64 // of this round, in nanoseconds
@@ -63,11 +63,11 @@ type disk struct {
 	target   uint32
 	source   *nvme.Target
 	users    int    // operations that are about it
-	held     [2]int // buffers of each pile that they have until the disk is done with them
+	held     [2]int // buffers of each buffer pool that they have until the disk is done with them
 	moving   int    // of them, that have a place in the disks' queue, and ranges those whose flush, discard or zeroing does
 	ranges   int
-	hungry   line // of them, that wait for buffers, and unplaced for a place
-	unplaced line
+	waiting  waitQueue // of them, that wait for buffers, and unplaced for a place
+	unplaced waitQueue
 	gone     bool   // it is no namespace any more
 	released func() // tells its owner that it is not in use any more; nil: nobody wants to know
 	count    diskCounters
@@ -118,12 +118,12 @@ func (s *Server) takeFrames() (err error) {
 		}
 	}
 	small, err := take(c.Worker.Take, c.Small, "frames")
-	s.piles[0] = pile{size: uint64(s.region.FrameSize()), free: small, held: make([]int, c.Seats)}
+	s.piles[0] = bufferPool{size: uint64(s.region.FrameSize()), free: small, held: make([]int, c.Seats)}
 	if err != nil {
 		return err
 	}
 	large, err := take(c.Worker.TakeExtents, c.Large, "extents")
-	s.piles[1] = pile{size: uint64(transfer(s.region.ExtentSize())), free: large, held: make([]int, c.Seats)}
+	s.piles[1] = bufferPool{size: uint64(transfer(s.region.ExtentSize())), free: large, held: make([]int, c.Seats)}
 	return err
 }
 
@@ -131,18 +131,18 @@ func (s *Server) takeFrames() (err error) {
 func (s *Server) openSeats() error {
 	c := &s.config
 	s.operations = make([]operation, 2*c.Seats*c.Depth)
-	s.seats = make([]seat, c.Seats)
-	s.unproven = addrlimit.New[*seat](Unproven(c.Seats))
+	s.seats = make([]session, c.Seats)
+	s.unproven = addrlimit.New[*session](Unproven(c.Seats))
 	for i := range s.seats {
-		s.seats[i].furnish(s, i)
+		s.seats[i].init(s, i)
 	}
-	s.dirty = make([]*seat, 0, c.Seats)
+	s.dirty = make([]*session, 0, c.Seats)
 	s.ready, s.later = make([]umem.Frame, 64), make([]int32, 0, len(s.operations))
 	s.out.make(len(s.operations))
 	return nil
 }
 
-// sends is how many work requests of a seat may be posted: each of its operations has a READ, or a WRITE and a SEND.
+// sends is how many work requests of a session may be posted: each of its operations has a READ, or a WRITE and a SEND.
 func (s *Server) sends() int { return 4 * s.config.Depth }
 
 func (s *Server) openQueues() (err error) {

@@ -9,14 +9,14 @@ const share = 3
 // within reports whether a disk that has so many may have another one.
 func within(has, free int) bool { return has < share*free }
 
-// line is operations that wait for a disk's share, in the order in which they came. Each is in one line at most.
-type line struct {
+// waitQueue is operations that wait for a disk's share, in the order in which they came. Each is in one line at most.
+type waitQueue struct {
 	first, last int32
 	len         int
 }
 
 // push puts an operation at the end.
-func (s *Server) push(l *line, o *operation) {
+func (s *Server) push(l *waitQueue, o *operation) {
 	o.behind = none
 	if l.len == 0 {
 		l.first = o.number
@@ -29,7 +29,7 @@ func (s *Server) push(l *line, o *operation) {
 }
 
 // pop takes the first one, of a line that has one.
-func (s *Server) pop(l *line) *operation {
+func (s *Server) pop(l *waitQueue) *operation {
 	o := &s.operations[l.first]
 	l.first = o.behind
 	l.len--
@@ -37,8 +37,8 @@ func (s *Server) pop(l *line) *operation {
 	return o
 }
 
-// desert takes all that are of a seat.
-func (s *Server) desert(l *line, p *seat) {
+// cancelWaiting takes all that are of a seat.
+func (s *Server) cancelWaiting(l *waitQueue, p *session) {
 	for range l.len {
 		if o := s.pop(l); o.seat != p {
 			s.push(l, o)
@@ -64,13 +64,13 @@ func (s *Server) feed() (n int) {
 	return n
 }
 
-// feedDisk goes on with those that wait for buffers: from the first on while the disk may have more, and, where seats have none any more, with the first of each.
+// feedDisk goes on with those that wait for buffers: from the first on while the disk may have more, and, where sessions have none any more, with the first of each.
 func (s *Server) feedDisk(d *disk) (n int) {
-	for tries := d.hungry.len; tries > 0 && (s.emptied || !s.sated(&s.operations[d.hungry.first])); tries-- {
-		switch o := s.pop(&d.hungry); {
+	for tries := d.waiting.len; tries > 0 && (s.emptied || !s.overShare(&s.operations[d.waiting.first])); tries-- {
+		switch o := s.pop(&d.waiting); {
 		case o.seat.state != seatOpen: // leave finishes it
-		case s.sated(o):
-			s.push(&d.hungry, o)
+		case s.overShare(o):
+			s.push(&d.waiting, o)
 		default:
 			n++
 			s.need(o, o.needs[0], o.needs[1])
@@ -83,19 +83,19 @@ func (s *Server) feedDisk(d *disk) (n int) {
 func (s *Server) charge(o *operation) {
 	if o.disk != nil {
 		o.charged = true
-		s.weigh(o, 1)
+		s.chargeOperation(o, 1)
 	}
 }
 
 func (s *Server) discharge(o *operation) {
 	if o.charged {
 		o.charged = false
-		s.weigh(o, -1)
+		s.chargeOperation(o, -1)
 	}
 }
 
-// weigh adds to what the disk has of each pile.
-func (s *Server) weigh(o *operation, one int) {
+// chargeOperation adds to what the disk has of each pile.
+func (s *Server) chargeOperation(o *operation, one int) {
 	for _, n := range o.needs {
 		if n > 0 {
 			o.disk.held[s.kindFor(n)] += one
@@ -103,8 +103,8 @@ func (s *Server) weigh(o *operation, one int) {
 	}
 }
 
-// sated reports whether an operation has to wait for buffers because its disk has its share. The first one of a seat is the seat's own.
-func (s *Server) sated(o *operation) bool {
+// overShare reports whether an operation has to wait for buffers because its disk has its share. The first one of a session is the session's own.
+func (s *Server) overShare(o *operation) bool {
 	if o.disk == nil {
 		return false
 	}

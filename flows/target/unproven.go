@@ -9,16 +9,16 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// Seats of queues whose hosts have proven nothing are bounded, in all and by host: half of the seats, and half of those of one host. Where a bound is reached,
-// or all seats are taken, one of them gives way to the newest, once it has had the time that a host needs. Hosts that have connected, with their key where keys are asked for, never do, nor
+// Seats of queues whose hosts have proven nothing are bounded, in all and by host: half of the sessions, and half of those of one host. Where a bound is reached,
+// or all sessions are taken, one of them gives way to the newest, once it has had the time that a host needs. Hosts that have connected, with their key where keys are asked for, never do, nor
 // do their I/O queues once the host has confirmed them.
 //
 // Who is connected to the discovery subsystem, which asks for no proof, stays among them.
 
-// leastUnproven is how many such seats there are at least, whose hosts are several.
+// leastUnproven is how many such sessions there are at least, whose hosts are several.
 const leastUnproven = 2
 
-// Unproven is how many of so many seats queues may have whose hosts have proven nothing, in all and of one host.
+// Unproven is how many of so many sessions queues may have whose hosts have proven nothing, in all and of one host.
 func Unproven(seats int) (most, each int) {
 	most = max(leastUnproven, seats/2)
 	return most, max(1, most/2)
@@ -26,11 +26,11 @@ func Unproven(seats int) (most, each int) {
 
 var (
 	errGaveWay = errors.New("the host has proven nothing, and the place of its queue went to a newer one")
-	// errNoSeatYet says that a seat is about to be free.
+	// errNoSeatYet says that a session is about to be free.
 	errNoSeatYet = errors.New("a place for the queue is about to be free")
 )
 
-// How long a queue waits for a seat, how often it asks, and how long others keep theirs: those
+// How long a queue waits for a session, how often it asks, and how long others keep theirs: those
 // whose hosts have not confirmed the connection, and those whose hosts have not said what for.
 const (
 	seatTime      = 5 * time.Second
@@ -39,9 +39,9 @@ const (
 	connectTenure = time.Second
 )
 
-// freeSeat is a seat for a queue of a host that has proven nothing yet, for which another may have
+// freeSeat is a session for a queue of a host that has proven nothing yet, for which another may have
 // to give way first.
-func (s *Server) freeSeat(peer netip.Addr) (*seat, error) {
+func (s *Server) freeSeat(peer netip.Addr) (*session, error) {
 	network := addrlimit.Host(peer)
 	if limit, rivals := s.unproven.Full(network); limit != addrlimit.None && !s.giveWay(rivals) {
 		return nil, errNoSeatYet
@@ -68,9 +68,9 @@ func (s *Server) freeSeat(peer netip.Addr) (*seat, error) {
 
 // giveWay ends the queue of a host that has proven nothing: the oldest that is not confirmed, or
 // else the oldest. It reports whether there is one that has had its time.
-func (s *Server) giveWay(rivals []*seat) bool {
+func (s *Server) giveWay(rivals []*session) bool {
 	for _, of := range []struct {
-		state  seatState
+		state  sessionState
 		tenure time.Duration
 	}{{seatConnecting, confirmTenure}, {seatOpen, connectTenure}} {
 		for _, p := range rivals {
@@ -87,7 +87,7 @@ func (s *Server) giveWay(rivals []*seat) bool {
 
 // confirmed is called when the host of a queue has shown that it hears us at its address. Its I/O
 // queues are a connected host's then, which connects all of them before it says what for.
-func (s *Server) confirmed(p *seat) {
+func (s *Server) confirmed(p *session) {
 	if p.id == fabrics.AdminQueue {
 		return
 	}
@@ -111,7 +111,7 @@ func (s *Server) queuesOf(peer netip.Addr) (n int) {
 }
 
 // proven is called when a host is connected, by name or, where keys are asked for, by its proof.
-func (s *Server) proven(p *seat) {
+func (s *Server) proven(p *session) {
 	if p.trusted && p.host != nil && !p.host.Subsystem.Discovery() {
 		s.unproven.Remove(p)
 	}

@@ -20,7 +20,7 @@ func (s *station) looksForever(host string) *hostQueue {
 	return q
 }
 
-// TestDiscoveryHoldsNoSeats: discovery controllers, as many as there are seats and more, keep no host from connecting, and end no host that is connected.
+// TestDiscoveryHoldsNoSeats: discovery controllers, as many as there are sessions and more, keep no host from connecting, and end no host that is connected.
 // The oldest give way, and are counted.
 func TestDiscoveryHoldsNoSeats(t *testing.T) {
 	r, s := newSoftRig(t)
@@ -46,7 +46,7 @@ func TestDiscoveryHoldsNoSeats(t *testing.T) {
 	}
 }
 
-// unproven is how many seats are of hosts that have proven nothing.
+// unproven is how many sessions are of hosts that have proven nothing.
 func (v *served) unproven() (n int) {
 	_ = v.do(func() error { n = v.server.unproven.Len(); return nil })
 	return n

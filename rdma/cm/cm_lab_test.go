@@ -28,8 +28,8 @@ func (r *rig) connects() {
 	a, b := r.pair(x, y)
 	heard(t, a.Private(), "welcome", MostToAccept)
 	heard(t, b.Private(), "hello", MostToConnect)
-	if p := a.Place(); p.Device != r.device.Name() || p.Port != 1 || p.Remote.Addr() != r.at || p.Remote.Port() != port || b.Place().Local != p.Remote {
-		t.Errorf("%v, and at the other end %v", p, b.Place())
+	if p := a.Address(); p.Device != r.device.Name() || p.Port != 1 || p.Remote.Addr() != r.at || p.Remote.Port() != port || b.Address().Local != p.Remote {
+		t.Errorf("%v, and at the other end %v", p, b.Address())
 	}
 	clear(r.region.At(0, 32768))
 	copy(r.region.At(8192, 64), "there")

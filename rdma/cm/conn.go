@@ -9,13 +9,13 @@ import (
 // conn is a connection through the kernel.
 type conn struct {
 	identifier *identifier
-	place      Place
+	place      DeviceAddress
 	private    []byte
 }
 
 // newConn hands a queue pair over to the channel's goroutine, which leads it to ERR at the end of the connection. An
 // iWARP device has led it by now: asking for the state has its driver see it.
-func newConn(i *identifier, p Place, q rdma.QueuePair, private []byte) (Conn, error) {
+func newConn(i *identifier, p DeviceAddress, q rdma.QueuePair, private []byte) (Conn, error) {
 	if _, err := q.State(); err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (i *identifier) isLed() bool {
 
 func (c *conn) Private() []byte { return c.private }
 
-func (c *conn) Place() Place { return c.place }
+func (c *conn) Address() DeviceAddress { return c.place }
 
 func (c *conn) Done() <-chan struct{} { return c.identifier.done }
 

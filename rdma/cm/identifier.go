@@ -187,16 +187,16 @@ func (i *identifier) refuseAll() {
 }
 
 // place asks where it leads.
-func (i *identifier) place() (Place, error) {
+func (i *identifier) place() (DeviceAddress, error) {
 	var answer queried
 	err := i.channel.do(func(fd int) error {
 		command := query{id: i.id, option: queryAddress}
 		return ask(fd, cmdQuery, &command, &command.response, &answer)
 	})
 	if err != nil {
-		return Place{}, refusal("ask rdma_cm for the device", err)
+		return DeviceAddress{}, refusal("ask rdma_cm for the device", err)
 	}
-	p := Place{Port: answer.port, Local: answer.local.addrPort(), Remote: answer.peer.addrPort()}
+	p := DeviceAddress{Port: answer.port, Local: answer.local.addrPort(), Remote: answer.peer.addrPort()}
 	if answer.guid != [8]uint8{} {
 		p.Device, err = deviceOf(answer.guid)
 	}

@@ -38,8 +38,8 @@ type Request interface {
 	// Private is what the peer's program says: anything at all, with zeros behind it (see the package). It is
 	// the caller's.
 	Private() []byte
-	// Place says where it came in, and with which device the queue pair for it must be made.
-	Place() Place
+	// Address says where it came in, and with which device the queue pair for it must be made.
+	Address() DeviceAddress
 	// Peer is the address of who asks.
 	Peer() netip.AddrPort
 	// Reads is how many READs and atomics of ours the peer allows to be outstanding, and how many of its own it
@@ -60,8 +60,8 @@ type Request interface {
 
 // Route is a way to a peer. It is the caller's to close, also after Connect.
 type Route interface {
-	// Place says the device that the queue pair must be of.
-	Place() Place
+	// Address says the device that the queue pair must be of.
+	Address() DeviceAddress
 	// Prepare leads a queue pair from RESET to INIT, where receives can be posted. The peer may do
 	// through it what access says.
 	Prepare(q rdma.QueuePair, access rdma.Access) error
@@ -78,8 +78,8 @@ type Conn interface {
 	// Private is what the peer's program said as it connected or accepted: anything at all, with zeros behind it (see
 	// the package). It is the caller's.
 	Private() []byte
-	// Place says where it is.
-	Place() Place
+	// Address says where it is.
+	Address() DeviceAddress
 	// Done is closed when the connection is over; before that the queue pair is led to ERR, so that everything
 	// outstanding is flushed. It is not closed when the peer's machine is gone: then work requests fail.
 	Done() <-chan struct{}

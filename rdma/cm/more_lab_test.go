@@ -160,7 +160,7 @@ func noDevice(r *rig) {
 	for _, p := range []Path{{To: netip.MustParseAddrPort("127.0.0.1:1"), From: netip.MustParseAddr("127.0.0.1")},
 		{To: netip.AddrPortFrom(here, port), From: elsewhere}, {To: netip.MustParseAddrPort("[fe80::1%no-such-card]:1")}} {
 		if route, err := r.channel.Resolve(r.within(2*time.Second), p); err == nil {
-			r.t.Errorf("%+v leads over %v", p, route.Place())
+			r.t.Errorf("%+v leads over %v", p, route.Address())
 		} else {
 			r.t.Log(err)
 		}

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// Place is where a connection is, or is about to be.
-type Place struct {
+// DeviceAddress is where a connection is, or is about to be.
+type DeviceAddress struct {
 	// Device is the RDMA device by the name it has in /sys/class/infiniband; queue pairs are to be of it.
 	Device        string
 	Port          uint8 // of the device
 	Local, Remote netip.AddrPort
 }
 
-func (p Place) String() string {
+func (p DeviceAddress) String() string {
 	return fmt.Sprintf("%v to %v over %s port %d", p.Local, p.Remote, p.Device, p.Port)
 }
 

@@ -13,12 +13,12 @@ import (
 type request struct {
 	identifier *identifier
 	said       said
-	place      Place
+	place      DeviceAddress
 }
 
 func (r *request) Private() []byte { return r.said.private }
 
-func (r *request) Place() Place { return r.place }
+func (r *request) Address() DeviceAddress { return r.place }
 
 func (r *request) Reads() (ours, theirs uint8) { return r.said.reads, r.said.remoteReads }
 

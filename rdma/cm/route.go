@@ -24,7 +24,7 @@ type Path struct {
 type route struct {
 	identifier *identifier
 	step       string
-	place      Place
+	place      DeviceAddress
 }
 
 // Resolve finds the device and the port that lead to an address. The context bounds it; without a
@@ -89,7 +89,7 @@ func milliseconds(ctx context.Context) uint32 {
 	return uint32(min(max(time.Until(end).Milliseconds(), 1), math.MaxInt32))
 }
 
-func (r *route) Place() Place { return r.place }
+func (r *route) Address() DeviceAddress { return r.place }
 
 func (r *route) Prepare(q rdma.QueuePair, access rdma.Access) error {
 	return r.identifier.prepare(q, access)

@@ -40,7 +40,7 @@ func (c *Config) serverName(address string) string {
 
 // dial is the client's side: offer, answer, lead, ready.
 func (s *session) dial(e *End) (*Conn, error) {
-	remote, err := s.ask(e.offer(), e.lead)
+	remote, err := s.ask(e.offer(), e.bringToRTS)
 	if err != nil {
 		return nil, err
 	}

@@ -51,8 +51,8 @@ func (e *End) offer() *Offer {
 	return &Offer{Parameters: e.Parameters, Grants: e.Grants, Hello: e.Hello}
 }
 
-// lead leads the queue pair to where it can receive and send.
-func (e *End) lead(remote Parameters) error {
+// bringToRTS leads the queue pair to where it can receive and send.
+func (e *End) bringToRTS(remote Parameters) error {
 	if e.Elsewhere {
 		return nil
 	}

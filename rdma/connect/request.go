@@ -95,7 +95,7 @@ func (r *Request) accept(e *End) (*Conn, error) {
 	if err := e.offer().Check(); err != nil {
 		return nil, s.refuse("check our own offer", &refusedError{err.Error()})
 	}
-	if err := s.answer(e.offer(), r.remote.Parameters, e.lead); err != nil {
+	if err := s.answer(e.offer(), r.remote.Parameters, e.bringToRTS); err != nil {
 		return nil, err
 	}
 	return s.settle(e, r.remote)

@@ -48,7 +48,7 @@ func TestNoAllocations(t *testing.T) {
 // copyAll has packets sent copied, or as they were.
 func (g *rig) copyAll(on bool) {
 	for _, s := range g.sides {
-		s.dev.locked(func() { s.dev.machine.gathers = !on })
+		s.dev.locked(func() { s.dev.datapath.gathers = !on })
 	}
 }
 

@@ -15,14 +15,14 @@ func TestSetAside(t *testing.T) {
 	g.timeout = 20 // 4 s: nothing is sent twice
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
 	for _, s := range g.sides {
-		s.dev.tender.stop() // nobody else drives the devices
+		s.dev.progressLoop.stop() // nobody else drives the devices
 	}
 	a.receive(0, a.sge(0, 64))
 	b.send(rdma.SendRequest{ID: 4, Op: rdma.Send}, b.sge(0, 64)) // the path is known from then on
 	a.want(0, rdma.Received, rdma.Success)
-	a.dev.drive(posting)
+	a.dev.progress(posting)
 	b.want(4, rdma.SendDone, rdma.Success)
-	m := &a.dev.machine
+	m := &a.dev.datapath
 	step := func(f func()) {
 		a.dev.lock.Lock()
 		defer a.dev.lock.Unlock()
@@ -41,7 +41,7 @@ func TestSetAside(t *testing.T) {
 		a.receive(2, a.sge(64, 64))
 		a.send(rdma.SendRequest{ID: 3, Op: rdma.Send}, a.sge(0, 64))
 		b.want(1, rdma.Received, rdma.Success)
-		b.dev.locked(b.dev.machine.engine.Release) // and so sends the acknowledgement
+		b.dev.locked(b.dev.datapath.engine.Release) // and so sends the acknowledgement
 		b.send(rdma.SendRequest{ID: 4, Op: rdma.Send}, b.sge(0, 64))
 		testenv.Wait(t, 10*time.Second, "an acknowledgement and a message", m.several)
 		broken := i == rounds-1
@@ -49,15 +49,15 @@ func TestSetAside(t *testing.T) {
 			m.data[f.Addr+uint64(f.Len)-1] ^= 1
 		}
 		step(func() {
-			if !m.takeFirst() || !m.waits {
-				t.Fatalf("message %d: an acknowledgement set aside: %v", i, m.waits)
+			if !m.fastReceive() || !m.hasDeferred {
+				t.Fatalf("message %d: an acknowledgement set aside: %v", i, m.hasDeferred)
 			}
 		})
 		var c [2]rdma.WorkCompletion
 		if n, err := a.cq.Poll(c[:]); n != 1 || err != nil || c[0].ID != 2 || c[0].Kind != rdma.Received {
 			t.Fatalf("message %d: %d completions, %v, %+v", i, n, err, c[0])
 		}
-		step(m.tookFirst)
+		step(m.finishReceive)
 		switch n, err := a.cq.Poll(c[:]); {
 		case err != nil:
 			t.Fatal(err)

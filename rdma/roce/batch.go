@@ -11,7 +11,7 @@ func (d *Device) Begin() { d.batches.Add(1) }
 func (d *Device) End() {
 	d.batches.Add(-1)
 	if d.batched.Swap(false) || d.owes.Load() {
-		d.drive(posting)
+		d.progress(posting)
 	}
 }
 
@@ -25,7 +25,7 @@ func (d *Device) joins() bool {
 }
 
 // several says whether more than one packet has come to a queue.
-func (m *machine) several() bool {
+func (m *datapath) several() bool {
 	for _, q := range m.queues {
 		if _, ok := q.port.Peek(q.looked + 1); ok {
 			return true
@@ -34,10 +34,10 @@ func (m *machine) several() bool {
 	return false
 }
 
-// setsAside sets an acknowledgement aside that came with one other packet, and says whether it has.
-func (m *machine) setsAside() bool {
+// defersACK sets an acknowledgement aside that came with one other packet, and says whether it has.
+func (m *datapath) defersACK() bool {
 	for _, q := range m.queues {
-		if m.setAside(q) {
+		if m.deferACK(q) {
 			return !m.several()
 		}
 	}
@@ -46,7 +46,7 @@ func (m *machine) setsAside() bool {
 
 // answer sends what is owed, unless more has come already, which is taken first: then one call of the kernel is for the acknowledgements of all
 // of it. That happens once in a row.
-func (m *machine) answer(several bool) {
+func (m *datapath) answer(several bool) {
 	if m.owes && (m.late || !several) {
 		m.send()
 	}

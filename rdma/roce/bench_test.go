@@ -126,7 +126,7 @@ func (p *pingPong) run(b *testing.B) {
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2].Nanoseconds())/2, "ns/half")
 	b.ReportMetric(float64(times[len(times)*99/100].Nanoseconds())/2, "ns/half-p99")
-	if s, err := p.x.dev.machine.port.Stats(); err == nil {
+	if s, err := p.x.dev.datapath.port.Stats(); err == nil {
 		b.ReportMetric(float64(s.Wakeups)/float64(rounds), "calls/op")
 	}
 	for p.x.pending -= p.x.n - p.x.at; p.x.pending > 0 && !b.Failed(); {

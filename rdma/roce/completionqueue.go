@@ -10,7 +10,7 @@ import (
 
 // completionQueue is a queue that drives the device when it is polled and empty.
 type completionQueue struct {
-	life
+	resource
 	dev   *Device
 	cq    *transport.CompletionQueue
 	event signal // fd -1: without events
@@ -27,14 +27,14 @@ func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 	if q.cq, err = transport.NewCompletionQueue(c.Depth); err != nil {
 		return nil, err
 	}
-	if err := q.begin("completion queue of "+d.title, &d.life); err != nil {
+	if err := q.begin("completion queue of "+d.title, &d.resource); err != nil {
 		return nil, err
 	}
 	if !c.Events {
 		return q, nil
 	}
 	if q.event, err = newSignal(); err != nil {
-		q.leave()
+		q.release()
 		return nil, err
 	}
 	d.eventful.Add(1)
@@ -55,10 +55,10 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 
 // look drives the device, and takes completions.
 func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
-	q.dev.drive(polling)
+	q.dev.progress(polling)
 	n, err := q.cq.Poll(dst)
 	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
-		q.dev.drive(posting) // what came is not for who polls: nothing of theirs will go in front of the acknowledgement
+		q.dev.progress(posting) // what came is not for who polls: nothing of theirs will go in front of the acknowledgement
 	}
 	return n, err
 }
@@ -86,7 +86,7 @@ func (q *completionQueue) Arm(solicited bool) error {
 		return fmt.Errorf("arm %v: it was made without Events", q)
 	}
 	q.cq.Arm(solicited)
-	q.dev.tender.want()
+	q.dev.progressLoop.want()
 	return nil
 }
 
@@ -117,7 +117,7 @@ func (q *completionQueue) Close() error {
 
 // shared is a shared receive queue.
 type shared struct {
-	life
+	resource
 	dom *domain
 	rq  *transport.ReceiveQueue
 }
@@ -128,7 +128,7 @@ func (p *domain) NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (rdma.Sh
 	if q.rq, err = transport.NewSharedReceiveQueue(c); err != nil {
 		return nil, err
 	}
-	if err := q.begin("shared receive queue of "+p.dev.title, &p.life); err != nil {
+	if err := q.begin("shared receive queue of "+p.dev.title, &p.resource); err != nil {
 		return nil, err
 	}
 	return q, nil

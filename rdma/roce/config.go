@@ -60,11 +60,11 @@ func (c *Config) setDefaults() {
 // its own; those of queue pairs with loans come on top.
 func (c Config) Frames(queues int) int64 {
 	c.setDefaults()
-	return int64(queues*c.Receive) + int64(c.Send) + ownFrames
+	return int64(queues*c.Receive) + int64(c.Send) + loopbackFrames
 }
 
-// ownFrames is at least how many are for packets that a device sends to itself, at any MTU.
-const ownFrames = 4 * batch
+// loopbackFrames is at least how many are for packets that a device sends to itself, at any MTU.
+const loopbackFrames = 4 * batch
 
 func (c *Config) check() error {
 	switch {

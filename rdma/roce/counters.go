@@ -37,7 +37,7 @@ var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short",
 	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
 	unsent: "dropped_no_frame"}
 
-// counts are written by who drives the machine, and read under its lock.
+// counts are written by who drives the datapath, and read under its lock.
 type counts struct {
 	own       [counterNumber]uint64
 	malformed [wire.Reasons]uint64
@@ -55,7 +55,7 @@ func (d *Device) Counters() []Counter {
 func (d *Device) ownCounters() (list []Counter) {
 	d.lock.Lock()
 	defer d.unlock()
-	m := &d.machine
+	m := &d.datapath
 	for c := range transport.Counters {
 		list = append(list, Counter{c.String(), m.engine.Count(c)})
 	}

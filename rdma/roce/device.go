@@ -15,29 +15,29 @@ import (
 
 // Device is a network interface that speaks RoCE v2.
 type Device struct {
-	life
-	title  string
-	config Config
-	net    *network.Interface
-	iface  *xdp.Interface
-	book   *umem.Book
-	events events
-	tender tender
-	groups groups // under lock
+	resource
+	title        string
+	config       Config
+	net          *network.Interface
+	iface        *xdp.Interface
+	book         *umem.Book
+	events       events
+	progressLoop progressLoop
+	groups       groups // under lock
 
 	management management
 
-	ports   []*xdp.Port
-	lock    sync.Mutex // of machine, waiting and domains; held for a moment only
-	machine machine
-	waiting map[*transport.CompletionQueue]*completionQueue // those with events
-	pairs   map[*transport.QueuePair]bool                   // those open
-	domains uint32                                          // how many there ever were
-	missed  atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
-	owes    atomic.Bool                                     // machine.owes, for those without the lock
-	batches atomic.Int32                                    // Begins without their End
-	batched atomic.Bool                                     // something was posted that waits for one
-	looks   atomic.Uint32                                   // calls of Progress in a row that found nothing to do
+	ports    []*xdp.Port
+	lock     sync.Mutex // of datapath, waiting and domains; held for a moment only
+	datapath datapath
+	waiting  map[*transport.CompletionQueue]*completionQueue // those with events
+	pairs    map[*transport.QueuePair]bool                   // those open
+	domains  uint32                                          // how many there ever were
+	missed   atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
+	owes     atomic.Bool                                     // machine.owes, for those without the lock
+	batches  atomic.Int32                                    // Begins without their End
+	batched  atomic.Bool                                     // something was posted that waits for one
+	looks    atomic.Uint32                                   // calls of Progress in a row that found nothing to do
 
 	turns    atomic.Uint64 // changes while programs drive; written under lock
 	eventful atomic.Int32  // how many are in waiting
@@ -94,7 +94,7 @@ func (d *Device) hasPort(number uint8) error {
 }
 
 // mtu is the largest that fits the interface and the sockets: it may be less than when the device was opened, and not more.
-func (d *Device) mtu() rdma.MTU { return min(rdma.FitsInterface(d.net.MTU()), d.tender.mtu) }
+func (d *Device) mtu() rdma.MTU { return min(rdma.FitsInterface(d.net.MTU()), d.progressLoop.mtu) }
 
 // GIDs are the interface's addresses and those of VLANs on it. A place stays the address's until that goes.
 func (d *Device) GIDs(port uint8) ([]rdma.GIDEntry, error) {
@@ -121,7 +121,7 @@ func (d *Device) Close() error {
 
 func (d *Device) closeAll() error {
 	d.delist()
-	d.tender.stop()
+	d.progressLoop.stop()
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	var errs []error
@@ -131,13 +131,13 @@ func (d *Device) closeAll() error {
 	if d.net != nil {
 		errs = append(errs, d.net.Close())
 	}
-	errs = append(errs, d.closeBook(), d.events.signal.close(), d.tender.close(), d.groups.close())
+	errs = append(errs, d.closeBook(), d.events.signal.close(), d.progressLoop.close(), d.groups.close())
 	return errors.Join(errs...)
 }
 
 // closeBook gives all frames to the pool.
 func (d *Device) closeBook() error {
-	m := &d.machine
+	m := &d.datapath
 	for _, h := range []*umem.Holder{m.hands, m.lent} {
 		if h != nil {
 			h.Close()

@@ -7,13 +7,13 @@
 //
 //	program:   PostSend, Poll                      a queue pair's rings (package transport)
 //	               │
-//	drive:     [Device] lock ── machine ── engine  the protocol, without I/O (package transport)
+//	drive:     [Device] lock ── datapath ── engine  the protocol, without I/O (package transport)
 //	               │              │
-//	tender:    deadlines          └─ receive, send  packets (package wire) and sockets (package xdp)
+//	progress loop:    deadlines          └─ receive, send  packets (package wire) and sockets (package xdp)
 //
 // Who drives. There is no thread that moves packets: posting and polling do it, on the thread of the program, under
 // a lock that nobody waits for. Who finds it taken leaves its work to whoever has it. While no program polls, a goroutine, the
-// tender, watches the sockets and keeps deadlines, so that programs may sleep (CompletionQueue.Arm) or do other things. A message
+// progress loop, watches the sockets and keeps deadlines, so that programs may sleep (CompletionQueue.Arm) or do other things. A message
 // that is posted in answer to one that came goes out in front of its acknowledgement, and of all accounts of either. A peer that sends on without waiting for
 // acknowledgements gets one for as many messages as it was seen to go on without, up to sixteen, and what is left when nothing has come for some tens of
 // microseconds, or milliseconds where no program polls, or others go on.

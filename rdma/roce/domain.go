@@ -11,7 +11,7 @@ import (
 
 // domain is a protection domain.
 type domain struct {
-	life
+	resource
 	dev    *Device
 	number transport.Domain
 }
@@ -19,7 +19,7 @@ type domain struct {
 // NewProtectionDomain makes a domain.
 func (d *Device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 	p := &domain{dev: d}
-	if err := p.begin("protection domain of "+d.title, &d.life); err != nil {
+	if err := p.begin("protection domain of "+d.title, &d.resource); err != nil {
 		return nil, err
 	}
 	d.locked(func() {
@@ -35,7 +35,7 @@ func (p *domain) Close() error { return p.end(func() error { return nil }) }
 
 // memory is a registration of the region, or of part of it. Both keys are one.
 type memory struct {
-	life
+	resource
 	dev          *Device
 	key          uint32
 	addr, length uint64
@@ -55,13 +55,13 @@ func (p *domain) RegisterPart(r *umem.Region, addr, length uint64, a rdma.Access
 		return nil, fmt.Errorf("register memory with rights %#x: %#x is none of them", uint32(a), uint32(a&^rdma.EveryAccess))
 	}
 	m := &memory{dev: p.dev, addr: addr, length: length, access: a}
-	if err := m.begin("memory of "+p.dev.title, &p.life); err != nil {
+	if err := m.begin("memory of "+p.dev.title, &p.resource); err != nil {
 		return nil, err
 	}
 	var err error
-	p.dev.locked(func() { m.key, err = p.dev.machine.keys.Register(p.number, addr, length, a) })
+	p.dev.locked(func() { m.key, err = p.dev.datapath.keys.Register(p.number, addr, length, a) })
 	if err != nil {
-		m.leave()
+		m.release()
 		return nil, err
 	}
 	m.held = r.Register(p.dev.String())
@@ -77,7 +77,7 @@ func (m *memory) Access() rdma.Access { return m.access }
 // Close ends the registration. It is refused while windows are bound to it.
 func (m *memory) Close() error {
 	return m.end(func() (err error) {
-		m.dev.locked(func() { err = m.dev.machine.keys.Deregister(m.key) })
+		m.dev.locked(func() { err = m.dev.datapath.keys.Deregister(m.key) })
 		if err == nil {
 			m.held.Release()
 		}
@@ -87,20 +87,20 @@ func (m *memory) Close() error {
 
 // window is a memory window of type 2.
 type window struct {
-	life
+	resource
 	dom *domain
 	win *transport.Window
 }
 
 func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
 	w := &window{dom: p}
-	if err := w.begin("memory window of "+p.dev.title, &p.life); err != nil {
+	if err := w.begin("memory window of "+p.dev.title, &p.resource); err != nil {
 		return nil, err
 	}
 	var err error
-	p.dev.locked(func() { w.win, err = p.dev.machine.keys.NewWindow(p.number) })
+	p.dev.locked(func() { w.win, err = p.dev.datapath.keys.NewWindow(p.number) })
 	if err != nil {
-		w.leave()
+		w.release()
 		return nil, err
 	}
 	return w, nil
@@ -110,14 +110,14 @@ func (w *window) RKey() uint32 { return w.win.RKey() }
 
 func (w *window) Close() error {
 	return w.end(func() error {
-		w.dom.dev.locked(func() { w.dom.dev.machine.keys.CloseWindow(w.win) })
+		w.dom.dev.locked(func() { w.dom.dev.datapath.keys.CloseWindow(w.win) })
 		return nil
 	})
 }
 
 // handle is an address handle.
 type handle struct {
-	life
+	resource
 	dev  *Device
 	peer transport.Peer
 	id   uint32
@@ -135,11 +135,11 @@ func (d *Device) NewAddressHandle(ctx context.Context, of rdma.ProtectionDomain,
 		return nil, fmt.Errorf("make an address handle of %v: the protection domain is of another device", d)
 	}
 	h := &handle{dev: p.dev}
-	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
+	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.resource); err != nil {
 		return nil, err
 	}
 	if err := h.make(ctx, p, &a); err != nil {
-		h.leave()
+		h.release()
 		return nil, fmt.Errorf("make %v: %w", h, err)
 	}
 	return h, nil
@@ -150,7 +150,7 @@ func (h *handle) make(ctx context.Context, p *domain, a *rdma.Address) error {
 	if err != nil {
 		return err
 	}
-	m := &h.dev.machine
+	m := &h.dev.datapath
 	h.dev.locked(func() {
 		h.peer = m.addPath(to)
 		if h.id, err = m.engine.NewAddressHandle(p.number, h.peer); err != nil {
@@ -165,8 +165,8 @@ func (h *handle) ID() uint32 { return h.id }
 func (h *handle) Close() error {
 	return h.end(func() error {
 		h.dev.locked(func() {
-			h.dev.machine.engine.CloseAddressHandle(h.id)
-			h.dev.machine.dropPath(h.peer)
+			h.dev.datapath.engine.CloseAddressHandle(h.id)
+			h.dev.datapath.dropPath(h.peer)
 		})
 		return nil
 	})

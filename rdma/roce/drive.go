@@ -15,9 +15,9 @@ const (
 	all                 // everything
 )
 
-// drive does the work, and that of others who came meanwhile. Who finds the device driven already leaves
+// progress does the work, and that of others who came meanwhile. Who finds the device driven already leaves
 // its work to the one who drives, and waits for nobody.
-func (d *Device) drive(w work) {
+func (d *Device) progress(w work) {
 	for {
 		if !d.lock.TryLock() {
 			d.missed.Store(true)
@@ -44,9 +44,9 @@ func (d *Device) post(q *transport.QueuePair, r *rdma.SendRequest, sges []rdma.S
 		return false
 	}
 	defer d.unlock()
-	ok := d.machine.post(q, r, sges)
+	ok := d.datapath.fastPost(q, r, sges)
 	if ok {
-		d.machine.send()
+		d.datapath.send()
 		d.did(posting)
 	}
 	return ok
@@ -81,10 +81,10 @@ func (d *Device) came() bool {
 }
 
 func (d *Device) do(w work) {
-	m := &d.machine
+	m := &d.datapath
 	if d.relieves.Load() {
 		d.relieves.Store(false)
-		m.engine.Relieve()
+		m.engine.FlushACKs()
 	}
 	switch w {
 	case polling:
@@ -99,7 +99,7 @@ func (d *Device) do(w work) {
 
 // did is what follows work.
 func (d *Device) did(w work) {
-	m := &d.machine
+	m := &d.datapath
 	m.engine.Publish()
 	if owes := m.owes || m.engine.Busy(); owes != d.owes.Load() {
 		d.owes.Store(owes)
@@ -107,7 +107,7 @@ func (d *Device) did(w work) {
 	if w != all {
 		release.Store64(&d.turns, d.turns.Load()+1)
 	}
-	d.tender.remind(m)
+	d.progressLoop.rearm(m)
 	if !m.engine.Quiet() {
 		d.announce()
 	}
@@ -118,27 +118,27 @@ func (d *Device) locked(f func()) {
 	d.lock.Lock()
 	f()
 	d.lock.Unlock()
-	d.drive(all)
+	d.progress(all)
 }
 
 // unlock gives back the lock of one who did nothing that has consequences, and does what others left to whoever has it.
 func (d *Device) unlock() {
 	d.lock.Unlock()
 	if d.missed.Load() {
-		d.drive(all)
+		d.progress(all)
 	}
 }
 
-// relieve sends acknowledgements that were kept back when it was called before, also where a program polls too seldom to find out that nothing
+// flushACKs sends acknowledgements that were kept back when it was called before, also where a program polls too seldom to find out that nothing
 // comes, or others keep it busy. Where somebody drives just now, whoever drives next does it: one who waited for the lock would have to be woken up.
-func (d *Device) relieve() {
+func (d *Device) flushACKs() {
 	if !d.lock.TryLock() {
 		d.relieves.Store(true)
 		return
 	}
 	defer d.unlock()
 	d.relieves.Store(false)
-	if d.machine.engine.Relieve() {
+	if d.datapath.engine.FlushACKs() {
 		d.do(posting)
 	}
 }
@@ -161,7 +161,7 @@ func (d *Device) awaited() bool {
 
 // announce tells the program of completions that it waits for, and of events.
 func (d *Device) announce() {
-	m := &d.machine
+	m := &d.datapath
 	var wakes [8]*transport.CompletionQueue
 	for n := m.engine.Wakes(wakes[:]); n > 0; n = m.engine.Wakes(wakes[:]) {
 		for _, c := range wakes[:n] {
@@ -183,6 +183,6 @@ func (d *Device) Progress() {
 	idle := d.idles(&count)
 	release.Store32(&d.looks, count) // of several threads that look one may not be counted
 	if !idle {
-		d.drive(polling)
+		d.progress(polling)
 	}
 }

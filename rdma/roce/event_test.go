@@ -49,14 +49,14 @@ func TestArmedBeforePost(t *testing.T) {
 	c := config(rdma.RC)
 	c.SignalAll = false
 	a, b := g.connected(c, rdma.MTU1024)
-	queue, of := b.cq.(*completionQueue).cq, &b.dev.tender
+	queue, of := b.cq.(*completionQueue).cq, &b.dev.progressLoop
 	b.receive(0, b.sge(0, 64))
 	g.must(b.cq.Arm(false))
 	testenv.Wait(t, 10*time.Second, "the device to be watched", func() bool { return !of.napping.Load() })
 	for i := range uint64(20) {
 		a.receive(i, a.sge(0, 64))
 		b.send(rdma.SendRequest{ID: i, Op: rdma.Send}, b.sge(64, 64)) // not signaled: the queue stays armed
-		for end := time.Now().Add(nap / 4); time.Now().Before(end); {
+		for end := time.Now().Add(sleepInterval / 4); time.Now().Before(end); {
 			if of.napping.Load() && queue.Armed() {
 				t.Fatalf("message %d: the device is left alone, and a program sleeps", i)
 			}
@@ -181,7 +181,7 @@ func TestNewMAC(t *testing.T) {
 		a.dev.lock.Lock()
 		defer a.dev.lock.Unlock()
 		var frame [64]byte
-		a.dev.machine.paths[0].template.Put(frame[:], 1, 30)
+		a.dev.datapath.paths[0].template.Put(frame[:], 1, 30)
 		return frame[5] == 0x99
 	})
 	exchange()

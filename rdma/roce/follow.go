@@ -12,12 +12,12 @@ func (d *Device) follow() {
 		case network.LinkChanged:
 			d.linkChanged(c.Link.Up)
 		case network.GIDAdded, network.GIDRemoved:
-			d.locked(func() { d.machine.readLocals(d.net) })
+			d.locked(func() { d.datapath.readLocals(d.net) })
 			d.events.add(rdma.Event{Kind: rdma.GIDChange, Port: 1})
 		case network.WayChanged:
-			d.wayChanged(c.Kept)
+			d.wayChanged(c.Tracked)
 		case network.WayLost:
-			d.locked(func() { d.machine.counts.add(waysLost, 1) })
+			d.locked(func() { d.datapath.counts.add(waysLost, 1) })
 		case network.Gone:
 			d.gone()
 		}
@@ -26,10 +26,10 @@ func (d *Device) follow() {
 
 // linkChanged tells the program where the link came or went.
 func (d *Device) linkChanged(up bool) {
-	if up == d.tender.up {
+	if up == d.progressLoop.up {
 		return
 	}
-	d.tender.up = up
+	d.progressLoop.up = up
 	kind := rdma.PortError
 	if up {
 		kind = rdma.PortActive
@@ -38,16 +38,16 @@ func (d *Device) linkChanged(up bool) {
 }
 
 // wayChanged has packets to a peer look as they must from now on.
-func (d *Device) wayChanged(k *network.Kept) {
-	w, err := k.Way()
+func (d *Device) wayChanged(k *network.TrackedRoute) {
+	w, err := k.Route()
 	if err != nil {
 		return // and WayLost is told
 	}
 	d.locked(func() {
-		for i := range d.machine.paths {
-			if p := &d.machine.paths[i]; p.lead != nil && p.lead.kept == k {
+		for i := range d.datapath.paths {
+			if p := &d.datapath.paths[i]; p.lead != nil && p.lead.kept == k {
 				if t, err := p.lead.template(&w); err == nil {
-					p.template, p.own = t, w.Local
+					p.template, p.loopback = t, w.Local
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func (d *Device) wayChanged(k *network.Kept) {
 
 // gone puts all queue pairs into ERR: the interface does not come back.
 func (d *Device) gone() {
-	d.tender.poll = d.tender.poll[:sockets] // its sockets only say that they are dead
+	d.progressLoop.poll = d.progressLoop.poll[:sockets] // its sockets only say that they are dead
 	d.events.add(rdma.Event{Kind: rdma.DeviceFatal})
 	d.locked(func() {
 		for q := range d.pairs {

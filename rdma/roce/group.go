@@ -90,7 +90,7 @@ func (q *queuePair) attach(group rdma.GID) error {
 	if q.groups[group] {
 		return nil
 	}
-	e := q.dev.machine.engine
+	e := q.dev.datapath.engine
 	if err := e.Attach(q.qp, group); err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (q *queuePair) Detach(group rdma.GID) error {
 func (q *queuePair) detach(group rdma.GID) {
 	if q.groups[group] {
 		delete(q.groups, group)
-		q.dev.machine.engine.Detach(q.qp, group)
+		q.dev.datapath.engine.Detach(q.qp, group)
 		q.dev.groups.leave(group)
 	}
 }

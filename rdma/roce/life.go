@@ -8,22 +8,22 @@ import (
 	"sync/atomic"
 )
 
-// life is that of a thing made from a device: what it was made in and from stays until it is closed. Its methods may
+// resource is that of a thing made from a device: what it was made in and from stays until it is closed. Its methods may
 // be called from any goroutine.
-type life struct {
+type resource struct {
 	mu     sync.Mutex
 	closed bool
 	name   atomic.Pointer[string] // for people
-	parts  []*life                // it was made in and from
-	users  map[*life]bool
+	parts  []*resource            // it was made in and from
+	users  map[*resource]bool
 }
 
 // begin has the things that this one is made in and from stay.
-func (l *life) begin(name string, parts ...*life) error {
+func (l *resource) begin(name string, parts ...*resource) error {
 	l.named(name)
 	for _, p := range parts {
-		if err := p.adopt(l); err != nil {
-			l.leave()
+		if err := p.retain(l); err != nil {
+			l.release()
 			return fmt.Errorf("make %s: %w", name, err)
 		}
 		l.parts = append(l.parts, p)
@@ -31,22 +31,22 @@ func (l *life) begin(name string, parts ...*life) error {
 	return nil
 }
 
-func (l *life) named(name string) { l.name.Store(&name) }
+func (l *resource) named(name string) { l.name.Store(&name) }
 
-func (l *life) String() string { return *l.name.Load() }
+func (l *resource) String() string { return *l.name.Load() }
 
-func (l *life) adopt(user *life) error {
+func (l *resource) retain(user *resource) error {
 	return l.whileOpen(func() error {
 		if l.users == nil {
-			l.users = make(map[*life]bool)
+			l.users = make(map[*resource]bool)
 		}
 		l.users[user] = true
 		return nil
 	})
 }
 
-// leave lets the things go that this one was made in and from.
-func (l *life) leave() {
+// release lets the things go that this one was made in and from.
+func (l *resource) release() {
 	for _, p := range l.parts {
 		p.mu.Lock()
 		delete(p.users, l)
@@ -56,7 +56,7 @@ func (l *life) leave() {
 }
 
 // whileOpen calls f while the thing is not closed, and cannot be.
-func (l *life) whileOpen(f func() error) error {
+func (l *resource) whileOpen(f func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -66,7 +66,7 @@ func (l *life) whileOpen(f func() error) error {
 }
 
 // end closes the thing by destroy, once, and not while something uses it.
-func (l *life) end(destroy func() error) error {
+func (l *resource) end(destroy func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -79,11 +79,11 @@ func (l *life) end(destroy func() error) error {
 		return fmt.Errorf("close %v: %w", l, err)
 	}
 	l.closed = true
-	l.leave()
+	l.release()
 	return nil
 }
 
-func (l *life) usedBy() (names []string) {
+func (l *resource) usedBy() (names []string) {
 	for user := range l.users {
 		names = append(names, user.String())
 	}

@@ -34,7 +34,7 @@ func vlanOf(tags *[wire.MaxTags]wire.Tag) (v vlan) {
 }
 
 // readLocals notes the interface's addresses.
-func (m *machine) readLocals(n *network.Interface) {
+func (m *datapath) readLocals(n *network.Interface) {
 	m.locals, m.at, m.mine = m.locals[:0], 0, false
 	for _, l := range n.Locals() {
 		m.locals = append(m.locals, local{l.GID, vlanOf(&l.Tags)})
@@ -43,7 +43,7 @@ func (m *machine) readLocals(n *network.Interface) {
 
 // notFor says why a packet is none of ours: it is to another address, and to no group, or on another VLAN than the
 // address; 0 of one that is ours.
-func (m *machine) notFor(e *wire.Envelope) counter {
+func (m *datapath) notFor(e *wire.Envelope) counter {
 	to := local{e.Destination, vlanOf(&e.Tags)}
 	if m.at < len(m.locals) && m.locals[m.at] == to {
 		return 0

@@ -18,7 +18,7 @@ type tags = [wire.MaxTags]wire.Tag
 func TestNotFor(t *testing.T) {
 	five, six := wire.Tag{Type: 0x8100, TCI: 5}, wire.Tag{Type: 0x88a8, TCI: 6}
 	bare, on5, on65, both := gidOf("10.0.0.1"), gidOf("10.0.5.1"), gidOf("fe80::5"), gidOf("10.0.9.1")
-	m := &machine{locals: []local{{bare, vlan{}}, {on5, vlan{five}}, {on65, vlan{six, five}}, {both, vlan{}}, {both, vlan{six}}}}
+	m := &datapath{locals: []local{{bare, vlan{}}, {on5, vlan{five}}, {on65, vlan{six, five}}, {both, vlan{}}, {both, vlan{six}}}}
 	urgent, priority := wire.Tag{Type: 0x8100, TCI: 7<<13 | 5}, wire.Tag{Type: 0x8100, TCI: 3 << 13}
 	group := gidOf("239.1.2.3")
 	for _, c := range []struct {

@@ -14,8 +14,8 @@ const (
 	hold     = 16 // acknowledgements said by one
 )
 
-// machine is what one thread at a time drives, who has the device's lock: the engine, its sockets and frames.
-type machine struct {
+// datapath is what one thread at a time drives, who has the device's lock: the engine, its sockets and frames.
+type datapath struct {
 	engine *transport.Engine
 	keys   *transport.Keys
 	region *umem.Region
@@ -25,7 +25,7 @@ type machine struct {
 
 	hands *umem.Holder // frames between the kernel, the engine and the program
 	lent  *umem.Holder // frames that the program has, or may take
-	stock stock
+	pool  framePool
 
 	queues   []*queue
 	locals   []local // our addresses
@@ -36,7 +36,7 @@ type machine struct {
 	paths []path
 	free  []transport.Peer // of paths
 	outbound
-	own own
+	loopback loopback
 
 	idle   int  // calls of poll in a row that found nothing
 	owes   bool // something came, and send was not called since
@@ -45,18 +45,18 @@ type machine struct {
 }
 
 // now is the engine's time.
-func (m *machine) now() transport.Time {
+func (m *datapath) now() transport.Time {
 	m.clock = transport.Time(time.Since(m.start)) + 1
 	return m.clock
 }
 
 // poll takes what came, and does everything else where nothing did. What is to be acknowledged waits for the next
 // call, or for a message of the program's, which goes in front.
-func (m *machine) poll() {
-	several := m.several() && !m.setsAside()
+func (m *datapath) poll() {
+	several := m.several() && !m.defersACK()
 	m.answer(several)
-	took := !several && m.takeFirst()
-	m.tookFirst()
+	took := !several && m.fastReceive()
+	m.finishReceive()
 	if took || m.receive() {
 		m.idle, m.owes = 0, m.engine.Busy()
 		return
@@ -68,7 +68,7 @@ func (m *machine) poll() {
 }
 
 // round does all there is to do.
-func (m *machine) round() {
+func (m *datapath) round() {
 	m.receive()
 	m.engine.Release()
 	m.send()
@@ -79,7 +79,7 @@ const maxBursts = 8
 
 // send sends what is to be sent as long as there is room, acknowledgements last. All that can wait is done when the packets
 // are on their way.
-func (m *machine) send() {
+func (m *datapath) send() {
 	m.owes = false
 	for range maxBursts {
 		more := m.burst()
@@ -90,10 +90,10 @@ func (m *machine) send() {
 }
 
 // burst sends as many packets as there is room for, and says whether there may be more.
-func (m *machine) burst() (more bool) {
+func (m *datapath) burst() (more bool) {
 	room := m.room()
 	if room == 0 {
-		m.urge()
+		m.retryTransmit()
 		if room = m.room(); room == 0 {
 			return false
 		}
@@ -108,11 +108,11 @@ func (m *machine) burst() (more bool) {
 }
 
 // tidy does what follows a burst, and says whether there is more to be sent by that.
-func (m *machine) tidy() (more bool) {
+func (m *datapath) tidy() (more bool) {
 	now := m.now()
 	m.engine.Await(now)
 	if m.underWay() {
-		m.urge()
+		m.retryTransmit()
 	}
 	if at, ok := m.engine.NextDeadline(); ok && now >= at {
 		m.overdue()
@@ -121,15 +121,15 @@ func (m *machine) tidy() (more bool) {
 	m.collect()
 	m.clear()
 	m.refill(supplyLater)
-	for m.receiveOwn() {
+	for m.receiveLoopback() {
 		more = true
 	}
 	return more
 }
 
 // overdue does what is due. What lies in the rings is taken before: it was there in time, when it was this thread that was away.
-func (m *machine) overdue() {
-	for range m.stock.all/batch + 1 { // and no longer, however much comes
+func (m *datapath) overdue() {
+	for range m.pool.all/batch + 1 { // and no longer, however much comes
 		if !m.receive() {
 			break
 		}
@@ -137,9 +137,9 @@ func (m *machine) overdue() {
 	m.engine.Tick(m.now())
 }
 
-// urge takes back the frames of packets that have left, and has the kernel go on with those that have not: it had no room when it
+// retryTransmit takes back the frames of packets that have left, and has the kernel go on with those that have not: it had no room when it
 // was asked, and says nothing when it has.
-func (m *machine) urge() {
+func (m *datapath) retryTransmit() {
 	m.reap()
 	if m.underWay() {
 		m.kick(m.port)
@@ -147,7 +147,7 @@ func (m *machine) urge() {
 }
 
 // kick wakes the kernel where that is needed. What it answers is seen by whoever watches the interface; the packets wait.
-func (m *machine) kick(p *xdp.Port) {
+func (m *datapath) kick(p *xdp.Port) {
 	if err := p.Kick(); err != nil {
 		m.counts.add(kickErrors, 1)
 	}

@@ -52,7 +52,7 @@ func (q *queuePair) check(a *rdma.Attributes, given rdma.Mask) error {
 
 // change has the engine change the queue pair, with a new path if it leads somewhere. The device is locked.
 func (q *queuePair) change(a *rdma.Attributes, given rdma.Mask, to path, leads bool) error {
-	m := &q.dev.machine
+	m := &q.dev.datapath
 	peer := transport.Peer(0)
 	if leads {
 		peer = m.addPath(to)

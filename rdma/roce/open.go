@@ -20,7 +20,7 @@ import (
 func open(name string, c Config) (*Device, error) {
 	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}, pairs: map[*transport.QueuePair]bool{}}
 	d.named("RoCE device " + name)
-	d.events.signal.fd, d.tender.signal.fd, d.groups.sockets = -1, -1, [2]int{-1, -1}
+	d.events.signal.fd, d.progressLoop.signal.fd, d.groups.sockets = -1, -1, [2]int{-1, -1}
 	if err := d.equip(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", d, err), d.closeAll())
 	}
@@ -32,7 +32,7 @@ func (d *Device) equip() (err error) {
 	if d.net, err = network.Open(d.title); err != nil {
 		return err
 	}
-	for _, s := range []*signal{&d.events.signal, &d.tender.signal} {
+	for _, s := range []*signal{&d.events.signal, &d.progressLoop.signal} {
 		if *s, err = newSignal(); err != nil {
 			return err
 		}
@@ -55,14 +55,14 @@ func (d *Device) equip() (err error) {
 	if err := d.iface.Start(); err != nil {
 		return err
 	}
-	d.tender.begin(d)
+	d.progressLoop.begin(d)
 	d.enlist()
 	return nil
 }
 
 // openBook makes the places where frames of the device are.
 func (d *Device) openBook() (err error) {
-	m := &d.machine
+	m := &d.datapath
 	m.region, m.data, m.chunk, m.start = d.config.Region, d.config.Region.Data(), uint64(d.config.Region.FrameSize()), time.Now()
 	d.book = m.region.NewBook(d.String())
 	if m.hands, err = d.book.NewHolder(umem.OwnerRDMA, d.String()); err != nil {
@@ -86,7 +86,7 @@ func (d *Device) openSockets() error {
 	c := &d.config
 	ring := max(c.Receive, c.Send*partsOfPacket)
 	d.iface, err = xdp.Open(xdp.Config{
-		Interface: d.title, Holder: d.machine.hands, Policy: c.Policy, Shape: umem.Shape{Headroom: *c.Headroom, MultiBuffer: true},
+		Interface: d.title, Holder: d.datapath.hands, Policy: c.Policy, Shape: umem.Shape{Headroom: *c.Headroom, MultiBuffer: true},
 		RingSize: uint32(ring), FillSize: uint32(c.Receive), Gather: true, Unstamped: true, Filter: expr, Mode: d.mode(),
 	})
 	return err
@@ -101,17 +101,17 @@ func (d *Device) mode() bpf.Mode {
 	return bpf.Any
 }
 
-// makeEngine makes the protocol machine, for packets as long as the sockets take.
+// makeEngine makes the protocol datapath, for packets as long as the sockets take.
 func (d *Device) makeEngine() (err error) {
-	m, c, g := &d.machine, &d.config, d.iface.Granted()
-	if d.tender.mtu = mostMTU(d.net.MTU(), g); d.tender.mtu == 0 {
+	m, c, g := &d.datapath, &d.config, d.iface.Granted()
+	if d.progressLoop.mtu = mostMTU(d.net.MTU(), g); d.progressLoop.mtu == 0 {
 		return fmt.Errorf("an MTU of %d is too short for RoCE: set it to 336 or more (ip link set %s mtu 1500)", d.net.MTU(), d.title)
 	}
 	if m.keys, err = transport.NewKeys(c.Region.Size(), c.Keys); err != nil {
 		return err
 	}
 	m.engine, err = transport.New(transport.Config{
-		Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, Generation: rand.Uint32(), MTU: d.tender.mtu, Hold: hold,
+		Region: c.Region, Keys: m.keys, QueuePairs: c.QueuePairs, Generation: rand.Uint32(), MTU: d.progressLoop.mtu, Hold: hold,
 	})
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func (d *Device) makeEngine() (err error) {
 	for _, p := range d.ports {
 		m.queues = append(m.queues, &queue{port: p, most: p.Limits().Supply})
 	}
-	m.prepare(c, g, d.tender.mtu)
+	m.prepare(c, g, d.progressLoop.mtu)
 	m.readLocals(d.net)
 	return nil
 }
@@ -136,7 +136,7 @@ func mostMTU(mtu int, g xdp.Granted) rdma.MTU {
 }
 
 // prepare decides how packets are sent.
-func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
+func (m *datapath) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	limits := m.port.Limits()
 	m.stripped = g.TagsStripped
 	m.offset = uint64(umem.Shape{Headroom: *c.Headroom}.Offset())
@@ -159,8 +159,8 @@ func (m *machine) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 
 // stockUp takes the frames that the device has from the start.
 func (d *Device) stockUp() error {
-	m := &d.machine
-	n := ownFrames
+	m := &d.datapath
+	n := loopbackFrames
 	for _, q := range m.queues {
 		n += q.most
 	}
@@ -171,7 +171,7 @@ func (d *Device) stockUp() error {
 	if err != nil {
 		return err
 	}
-	m.stock.heads = heads
+	m.pool.headers = heads
 	for _, q := range m.queues {
 		m.supply(q)
 		m.kick(q.port)

@@ -14,13 +14,13 @@ import (
 // path is the way to a peer, as packets have it in front.
 type path struct {
 	template wire.Template
-	own      bool // it leads to the device itself
+	loopback bool // it leads to the device itself
 	lead     *lead
 }
 
 // lead is what a path was made of.
 type lead struct {
-	kept          *network.Kept
+	kept          *network.TrackedRoute
 	address       rdma.Address
 	local, remote uint32 // queue pairs
 }
@@ -39,16 +39,16 @@ func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uin
 	if err != nil {
 		return path{}, err
 	}
-	p := path{own: w.Local, lead: &lead{address: *a, local: local, remote: remote}}
+	p := path{loopback: w.Local, lead: &lead{address: *a, local: local, remote: remote}}
 	if p.template, err = p.lead.template(&w); err != nil {
 		return path{}, err
 	}
-	p.lead.kept, err = d.net.Keep(w)
+	p.lead.kept, err = d.net.Track(w)
 	return p, err
 }
 
 // template is the envelope of packets on a way.
-func (l *lead) template(w *network.Way) (wire.Template, error) {
+func (l *lead) template(w *network.Route) (wire.Template, error) {
 	a := &l.address
 	p := wire.Path{Source: w.Source, Destination: w.Destination, SourceMAC: w.SourceMAC, DestinationMAC: w.DestinationMAC, Tags: w.Tags,
 		SourcePort: wire.SourcePort(a.FlowLabel, l.local, l.remote), TrafficClass: a.TrafficClass, HopLimit: a.HopLimit, FlowLabel: a.FlowLabel}
@@ -63,7 +63,7 @@ func (l *lead) template(w *network.Way) (wire.Template, error) {
 }
 
 // addPath gives a path a number. The caller has the lock.
-func (m *machine) addPath(p path) transport.Peer {
+func (m *datapath) addPath(p path) transport.Peer {
 	if n := len(m.free); n > 0 {
 		at := m.free[n-1]
 		m.free = m.free[:n-1]
@@ -75,7 +75,7 @@ func (m *machine) addPath(p path) transport.Peer {
 }
 
 // dropPath takes a number back. The caller has the lock.
-func (m *machine) dropPath(at transport.Peer) {
+func (m *datapath) dropPath(at transport.Peer) {
 	m.paths[at].lead.kept.Drop()
 	m.paths[at] = path{}
 	m.free = append(m.free, at)

@@ -10,7 +10,7 @@ import (
 
 // queuePair is a queue pair. Posting to it drives the device.
 type queuePair struct {
-	life
+	resource
 	dom    *domain
 	dev    *Device
 	qp     *transport.QueuePair
@@ -44,7 +44,7 @@ func (p *domain) newQueuePair(c rdma.QueuePairConfig, number uint32) (rdma.Queue
 		p.dev.locked(func() { err = q.make(&t) })
 	}
 	if err != nil {
-		q.leave()
+		q.release()
 		return nil, fmt.Errorf("make a queue pair of %v: %w", p.dev, err)
 	}
 	q.named(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qp.Number(), p.dev.title))
@@ -63,7 +63,7 @@ func (d *Device) QueuePairs() int {
 
 // make makes the engine's part. The device is locked.
 func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
-	m := &q.dev.machine
+	m := &q.dev.datapath
 	if err = m.grow(max(0, t.Loans)); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
 }
 
 // queuePairParts makes of a config what the engine is asked for, and what must stay while the queue pair does.
-func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairConfig, []*life, error) {
+func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairConfig, []*resource, error) {
 	t := transport.QueuePairConfig{QueuePairConfig: *c, Domain: p.number}
 	send, ok1 := c.SendCQ.(*completionQueue)
 	recv, ok2 := c.ReceiveCQ.(*completionQueue)
@@ -84,13 +84,13 @@ func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairCon
 		return t, nil, fmt.Errorf("SendCQ and ReceiveCQ must be completion queues of this device")
 	}
 	t.SendCQ, t.ReceiveCQ = send.cq, recv.cq
-	parts := []*life{&p.life, &send.life, &recv.life}
+	parts := []*resource{&p.resource, &send.resource, &recv.resource}
 	if c.Shared != nil {
 		s, ok := c.Shared.(*shared)
 		if !ok || s.dom != p {
 			return t, nil, fmt.Errorf("the shared receive queue must be of this protection domain")
 		}
-		t.Shared, parts = s.rq, append(parts, &s.life)
+		t.Shared, parts = s.rq, append(parts, &s.resource)
 	}
 	if c.Loans > transport.MaxLoans {
 		return t, nil, fmt.Errorf("number of Loans %d: the most is %d", c.Loans, transport.MaxLoans)
@@ -120,7 +120,7 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 	}
 	n, err := q.qp.PostSend(requests, sges)
 	if n > 0 && !q.dev.joins() {
-		q.dev.drive(posting)
+		q.dev.progress(posting)
 	}
 	return n, err
 }
@@ -129,7 +129,7 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
 	n, err := q.qp.PostReceive(requests, sges)
 	if n > 0 && q.qp.State() == rdma.Error {
-		q.dev.drive(posting)
+		q.dev.progress(posting)
 	}
 	return n, err
 }
@@ -149,7 +149,7 @@ func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, ad
 	}
 	err := q.qp.Bind(id, win.win, mem.key, addr, length, a, f)
 	if err == nil {
-		q.dev.drive(posting)
+		q.dev.progress(posting)
 	}
 	return err
 }
@@ -163,14 +163,14 @@ func (q *queuePair) Return(frames []umem.Frame) {
 		return
 	}
 	q.qp.Return(frames)
-	q.dev.drive(posting)
+	q.dev.progress(posting)
 }
 
 // Close ends the queue pair. Frames on loan stay the program's until Return.
 func (q *queuePair) Close() error {
 	return q.end(func() error {
 		q.dev.locked(func() {
-			m := &q.dev.machine
+			m := &q.dev.datapath
 			m.round() // what the peer waits for goes out
 			for group := range q.groups {
 				q.detach(group)

@@ -20,35 +20,35 @@ type queue struct {
 
 // inbound is what a batch of packets is read into.
 type inbound struct {
-	envelope wire.Reader
-	mine     bool // packets with this envelope are for us, and no router marked them
-	only     wire.Only
-	first    *transport.QueuePair // has what takeFirst took, until tookFirst
-	aside    [1]umem.Frame        // an acknowledgement, until tookFirst, while
-	waits    bool                 // it waits
-	arrivals [batch + maxChain]transport.Arrival
-	chains   [batch + maxChain][]umem.Frame // those of each arrival
-	views    [batch + maxChain]umem.Frame   // where payload lies in them
-	viewed   int
-	grh      [batch + maxChain][rdma.GRHBytes]byte
-	freed    [batch]umem.Frame
-	one      [1]umem.Frame
-	at       int // which of locals came last
+	envelope    wire.Reader
+	mine        bool // packets with this envelope are for us, and no router marked them
+	fast        wire.Only
+	first       *transport.QueuePair // has what takeFirst took, until tookFirst
+	deferred    [1]umem.Frame        // an acknowledgement, until tookFirst, while
+	hasDeferred bool                 // it waits
+	arrivals    [batch + maxChain]transport.Arrival
+	chains      [batch + maxChain][]umem.Frame // those of each arrival
+	views       [batch + maxChain]umem.Frame   // where payload lies in them
+	viewed      int
+	grh         [batch + maxChain][rdma.GRHBytes]byte
+	freed       [batch]umem.Frame
+	one         [1]umem.Frame
+	at          int // which of locals came last
 }
 
 // receive gives the engine what has come, and says whether there was anything.
-func (m *machine) receive() (came bool) {
+func (m *datapath) receive() (came bool) {
 	for _, q := range m.queues {
 		if n := q.port.Recv(q.frames[q.n : q.n+batch]); n > 0 {
 			m.received(q, n)
 			came = true
 		}
 	}
-	return came || m.receiveOwn()
+	return came || m.receiveLoopback()
 }
 
 // received takes n more frames of a queue.
-func (m *machine) received(q *queue, n int) {
+func (m *datapath) received(q *queue, n int) {
 	q.out -= n
 	if q.looked > 0 { // and then q.n is 0
 		done := min(q.looked, n)
@@ -74,7 +74,7 @@ const (
 )
 
 // refill gives queues frames that have given so many, or half of what they have.
-func (m *machine) refill(given int) {
+func (m *datapath) refill(given int) {
 	for _, q := range m.queues {
 		if q.most-q.out >= min(given, q.most/2) {
 			m.supply(q)
@@ -84,8 +84,8 @@ func (m *machine) refill(given int) {
 }
 
 // supply gives the kernel empty frames.
-func (m *machine) supply(q *queue) {
-	empty := m.stock.empty
+func (m *datapath) supply(q *queue) {
+	empty := m.pool.empty
 	n := min(len(empty), q.most-q.out)
 	if n <= 0 {
 		return
@@ -93,18 +93,18 @@ func (m *machine) supply(q *queue) {
 	took := q.port.Supply(empty[len(empty)-n:])
 	q.out += took
 	kept := copy(empty[len(empty)-n:], empty[len(empty)-n+took:])
-	m.stock.empty = empty[:len(empty)-n+kept]
+	m.pool.empty = empty[:len(empty)-n+kept]
 }
 
 // spare puts frames back that nobody needs.
-func (m *machine) spare(frames []umem.Frame) {
+func (m *datapath) spare(frames []umem.Frame) {
 	for i := range frames {
 		m.putBack(frames[i])
 	}
 }
 
 // read hands whole packets to the engine. Frames that it does not keep are in the stock again when it returns.
-func (m *machine) read(frames []umem.Frame) {
+func (m *datapath) read(frames []umem.Frame) {
 	n, timed := 0, false
 	m.viewed = 0
 	for len(frames) > 0 {
@@ -142,7 +142,7 @@ func (m *machine) read(frames []umem.Frame) {
 }
 
 // parse reads a packet, all of whose headers lie in its first frame. The n-th of the batch has a GRH of its own.
-func (m *machine) parse(a *transport.Arrival, chain []umem.Frame, n int) wire.Malformed {
+func (m *datapath) parse(a *transport.Arrival, chain []umem.Frame, n int) wire.Malformed {
 	e, total := &m.envelope, 0
 	for i := range chain {
 		total += int(chain[i].Len)
@@ -172,7 +172,7 @@ func (m *machine) parse(a *transport.Arrival, chain []umem.Frame, n int) wire.Ma
 }
 
 // intact says whether the ICRC of a packet is right, whose IP header begins at from and whose ICRC ends at to.
-func (m *machine) intact(chain []umem.Frame, from, to int) bool {
+func (m *datapath) intact(chain []umem.Frame, from, to int) bool {
 	first := m.region.Bytes(chain[0])
 	c := wire.Begin(first[from:min(to, len(first))])
 	left := to - len(first)
@@ -185,7 +185,7 @@ func (m *machine) intact(chain []umem.Frame, from, to int) bool {
 }
 
 // view is where length bytes of a packet lie, from an offset on.
-func (m *machine) view(chain []umem.Frame, offset, length int) []umem.Frame {
+func (m *datapath) view(chain []umem.Frame, offset, length int) []umem.Frame {
 	begin := m.viewed
 	for i := 0; length > 0; i++ {
 		size := int(chain[i].Len)
@@ -202,7 +202,7 @@ func (m *machine) view(chain []umem.Frame, offset, length int) []umem.Frame {
 }
 
 // settle finds out where the frames of a packet go that the engine has had.
-func (m *machine) settle(a *transport.Arrival, chain []umem.Frame) {
+func (m *datapath) settle(a *transport.Arrival, chain []umem.Frame) {
 	if !a.Kept {
 		m.spare(chain)
 		return

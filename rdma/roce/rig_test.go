@@ -17,7 +17,7 @@ type rig struct {
 	testing.TB
 	pair    *testenv.Pair
 	sides   [2]*side
-	timeout uint8 // of queue pairs; a busy machine needs more than a network does
+	timeout uint8 // of queue pairs; a busy datapath needs more than a network does
 }
 
 // side is a device with what most tests need.

@@ -56,12 +56,12 @@ func (d *Device) answer(c *completionQueue, dst []rdma.WorkCompletion, q *queueP
 		return 0, 0
 	}
 	defer d.unlock()
-	m := &d.machine
-	m.takeFirst()
-	if completed, _ = c.cq.Poll(dst); completed > 0 && good(dst[:completed]) && m.post(q.qp, r, sges) {
+	m := &d.datapath
+	m.fastReceive()
+	if completed, _ = c.cq.Poll(dst); completed > 0 && good(dst[:completed]) && m.fastPost(q.qp, r, sges) {
 		posted = 1
 	}
-	m.tookFirst()
+	m.finishReceive()
 	if posted > 0 {
 		m.send()
 	}

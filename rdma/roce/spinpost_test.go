@@ -61,7 +61,7 @@ func TestSpinPostTimesOut(t *testing.T) {
 	g.timeout = 12 // all of them take half a second
 	a, b := g.connected(config(rdma.RC), rdma.MTU1024)
 	g.pair.B.Run(t, "ip", "link", "set", g.pair.B.Ifname, "down")
-	a.dev.tender.stop() // nobody else drives the device
+	a.dev.progressLoop.stop() // nobody else drives the device
 	a.send(rdma.SendRequest{ID: 1, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey()}, a.sge(0, 8))
 	got := make([]rdma.WorkCompletion, 4)
 	again := rdma.SendRequest{ID: 2, Op: rdma.Write, RemoteAddr: b.base, RKey: b.memory.RKey(), SGEs: 1}

@@ -6,16 +6,16 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// stock is frames of the device's that are empty and not with the kernel.
-type stock struct {
-	empty []umem.Frame // for packets to arrive in
-	heads []umem.Frame // for packets to be sent, which is why acknowledgements go out when all else is on loan
+// framePool is frames of the device's that are empty and not with the kernel.
+type framePool struct {
+	empty   []umem.Frame // for packets to arrive in
+	headers []umem.Frame // for packets to be sent, which is why acknowledgements go out when all else is on loan
 	// all is how many frames there are for packets to arrive in, wherever they are, and want how many there should be.
 	all, want int
 }
 
 // take takes n frames of the pool.
-func (m *machine) take(n int) ([]umem.Frame, error) {
+func (m *datapath) take(n int) ([]umem.Frame, error) {
 	frames := make([]umem.Frame, n)
 	if got := m.hands.Take(frames); got < n {
 		m.hands.Give(frames[:got])
@@ -25,12 +25,12 @@ func (m *machine) take(n int) ([]umem.Frame, error) {
 }
 
 // grow adds n frames for packets to arrive in: those that may be on loan are not missing elsewhere.
-func (m *machine) grow(n int) error {
+func (m *datapath) grow(n int) error {
 	frames, err := m.take(n)
 	if err != nil {
 		return err
 	}
-	s := &m.stock
+	s := &m.pool
 	s.all, s.want = s.all+n, s.want+n
 	s.reserve()
 	for _, f := range frames {
@@ -40,8 +40,8 @@ func (m *machine) grow(n int) error {
 }
 
 // shrink gives n frames to the pool, those on loan when they come back.
-func (m *machine) shrink(n int) {
-	s := &m.stock
+func (m *datapath) shrink(n int) {
+	s := &m.pool
 	s.want -= n
 	for s.all > s.want && len(s.empty) > 0 {
 		last := len(s.empty) - 1
@@ -52,16 +52,16 @@ func (m *machine) shrink(n int) {
 }
 
 // reserve makes room so that putBack never allocates.
-func (s *stock) reserve() {
+func (s *framePool) reserve() {
 	if cap(s.empty) < s.all {
 		s.empty = append(make([]umem.Frame, 0, s.all), s.empty...)
 	}
 }
 
 // putBack puts an empty frame that is in our hands into the stock, or into the pool where there are too many.
-func (m *machine) putBack(f umem.Frame) {
+func (m *datapath) putBack(f umem.Frame) {
 	f.Addr, f.Options = f.Addr&^(m.chunk-1), 0
-	s := &m.stock
+	s := &m.pool
 	if s.all > s.want {
 		m.one[0] = f
 		m.hands.Give(m.one[:])
@@ -72,7 +72,7 @@ func (m *machine) putBack(f umem.Frame) {
 }
 
 // collect takes back frames whose loans have ended.
-func (m *machine) collect() {
+func (m *datapath) collect() {
 	for {
 		n := m.engine.Freed(m.freed[:])
 		m.returned(m.freed[:n])
@@ -82,7 +82,7 @@ func (m *machine) collect() {
 	}
 }
 
-func (m *machine) returned(frames []umem.Frame) {
+func (m *datapath) returned(frames []umem.Frame) {
 	if len(frames) == 0 {
 		return
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
 
-// tender is the goroutine that drives a device while no program does: deadlines, acknowledgements, packets for programs that wait for
+// progressLoop is the goroutine that drives a device while no program does: deadlines, acknowledgements, packets for programs that wait for
 // an event. While programs poll it does not watch the sockets, so that it is not woken by each packet, and looks
 // only now and then whether they still do.
-type tender struct {
+type progressLoop struct {
 	dev    *Device
 	mtu    rdma.MTU      // of the port when the device was opened
 	up     bool          // the link works, as the program was told
@@ -32,10 +32,10 @@ type tender struct {
 }
 
 const (
-	// nap is how long programs that drive the device are left alone.
-	nap = 4 * time.Millisecond
-	// glance is how long it is at most until packets that have left are noticed, of which the card says nothing.
-	glance = time.Millisecond
+	// sleepInterval is how long programs that drive the device are left alone.
+	sleepInterval = 4 * time.Millisecond
+	// yieldInterval is how long it is at most until packets that have left are noticed, of which the card says nothing.
+	yieldInterval = time.Millisecond
 	// pause is how long the card is left alone that has no room.
 	pause = 50 * time.Microsecond
 
@@ -46,17 +46,17 @@ const (
 )
 
 // begin starts the goroutine, which stop ends.
-func (t *tender) begin(d *Device) {
+func (t *progressLoop) begin(d *Device) {
 	t.dev, t.done, t.nudge, t.up = d, make(chan struct{}), make(chan struct{}, 1), d.net.Up()
 	t.poll = []unix.PollFd{{Fd: int32(t.signal.fd), Events: unix.POLLIN}, {Fd: int32(d.net.FD()), Events: unix.POLLIN}}
-	for _, q := range d.machine.queues {
+	for _, q := range d.datapath.queues {
 		t.poll = append(t.poll, unix.PollFd{Fd: int32(q.port.FD()), Events: unix.POLLIN})
 	}
-	t.timer = time.NewTimer(nap)
+	t.timer = time.NewTimer(sleepInterval)
 	go t.run()
 }
 
-func (t *tender) stop() {
+func (t *progressLoop) stop() {
 	if t.done != nil {
 		t.stopping.Store(true)
 		t.signal.signal()
@@ -65,24 +65,24 @@ func (t *tender) stop() {
 	}
 }
 
-func (t *tender) run() {
+func (t *progressLoop) run() {
 	defer close(t.done)
 	defer t.timer.Stop()
 	d := t.dev
 	for !t.stopping.Load() {
-		d.drive(all)
+		d.progress(all)
 		seen := d.turns.Load()
 		t.watch()
 		for now := d.turns.Load(); now != seen && !t.wanted.Swap(false) && !d.awaited(); now = d.turns.Load() {
 			seen = now
 			t.rest()
-			d.relieve()
+			d.flushACKs()
 		}
 	}
 }
 
 // watch sleeps until packets come or there is something to do.
-func (t *tender) watch() {
+func (t *progressLoop) watch() {
 	var timeout *unix.Timespec
 	if limit := t.commit(); limit >= 0 {
 		t.limit = unix.NsecToTimespec(int64(limit))
@@ -104,12 +104,12 @@ func (t *tender) watch() {
 }
 
 // commit says how long it may sleep, and has it woken where that changes.
-func (t *tender) commit() time.Duration {
+func (t *progressLoop) commit() time.Duration {
 	d := t.dev
 	d.lock.Lock()
 	defer d.unlock()
-	t.until = d.machine.deadline()
-	switch m := &d.machine; {
+	t.until = d.datapath.deadline()
+	switch m := &d.datapath; {
 	case t.until == forever:
 		return -1
 	case m.engine.Busy() && m.room() == 0:
@@ -121,10 +121,10 @@ func (t *tender) commit() time.Duration {
 
 // rest leaves the device to the programs for a while, unless one of them goes to sleep. It waits without a system call: one
 // that blocks has the Go scheduler look after it every few microseconds, on a processor that a program spins on.
-func (t *tender) rest() {
+func (t *progressLoop) rest() {
 	t.napping.Store(true)
 	if !t.wanted.Load() && !t.stopping.Load() {
-		t.timer.Reset(nap)
+		t.timer.Reset(sleepInterval)
 		select {
 		case <-t.nudge:
 			t.timer.Stop()
@@ -136,7 +136,7 @@ func (t *tender) rest() {
 }
 
 // wake ends rest.
-func (t *tender) wake() {
+func (t *progressLoop) wake() {
 	select {
 	case t.nudge <- struct{}{}:
 	default: // it is about to end
@@ -144,15 +144,15 @@ func (t *tender) wake() {
 }
 
 // want has it watch, for a program that goes to sleep.
-func (t *tender) want() {
+func (t *progressLoop) want() {
 	t.wanted.Store(true)
 	if t.napping.Load() {
 		t.wake()
 	}
 }
 
-// remind wakes it where it would sleep too long. The caller has the lock.
-func (t *tender) remind(m *machine) {
+// rearm wakes it where it would sleep too long. The caller has the lock.
+func (t *progressLoop) rearm(m *datapath) {
 	if t.until == 0 {
 		return
 	}
@@ -163,13 +163,13 @@ func (t *tender) remind(m *machine) {
 }
 
 // deadline is when there is something to do without a packet that comes.
-func (m *machine) deadline() transport.Time {
-	if m.owes || m.engine.Busy() || m.engine.Holding() {
+func (m *datapath) deadline() transport.Time {
+	if m.owes || m.engine.Busy() || m.engine.HasDeferredACKs() {
 		return 1
 	}
 	at := forever
 	if m.underWay() { // nothing says when the card is done
-		at = m.now().After(glance)
+		at = m.now().After(yieldInterval)
 	}
 	if due, ok := m.engine.NextDeadline(); ok {
 		at = min(at, due)
@@ -178,4 +178,4 @@ func (m *machine) deadline() transport.Time {
 }
 
 // close gives the descriptor back.
-func (t *tender) close() error { return t.signal.close() }
+func (t *progressLoop) close() error { return t.signal.close() }

@@ -8,7 +8,7 @@ import (
 
 // writer writes a packet into a chain of frames, which are machine.parts.
 type writer struct {
-	m   *machine
+	m   *datapath
 	own bool // it is to look as if it had come
 	n   int  // frames
 }

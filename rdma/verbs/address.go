@@ -17,7 +17,7 @@ import (
 
 // addressHandle is a way to a peer, and its place in the table of the domain.
 type addressHandle struct {
-	life
+	resource
 	pd *domain
 	ah *C.struct_ibv_ah
 	id uint32
@@ -27,11 +27,11 @@ var _ rdma.AddressHandle = (*addressHandle)(nil)
 
 func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
 	h := &addressHandle{pd: p}
-	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
+	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.resource); err != nil {
 		return nil, err
 	}
 	if err := h.make(a); err != nil {
-		h.leave()
+		h.release()
 		return nil, err
 	}
 	return h, nil

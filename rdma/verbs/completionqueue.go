@@ -18,7 +18,7 @@ import (
 
 // completionQueue is a completion queue. Its number is 0 when it is closed.
 type completionQueue struct {
-	life
+	resource
 	dev    *device
 	cq     *C.struct_ibv_cq
 	number C.uintptr_t // cq as the data path has it
@@ -38,7 +38,7 @@ func (d *device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 		return nil, fmt.Errorf("make a completion queue with vector %d: %v has %d, numbered from 0", c.Vector, d, n)
 	}
 	q := &completionQueue{dev: d, fd: -1, soft: d.caps.VendorID == softRoCE}
-	if err := q.begin("completion queue of "+d.title, &d.life); err != nil {
+	if err := q.begin("completion queue of "+d.title, &d.resource); err != nil {
 		return nil, err
 	}
 	events := C.int(0)
@@ -46,7 +46,7 @@ func (d *device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 		events = 1
 	}
 	if errno := C.ud_create_cq(d.ctx, C.int(c.Depth), events, C.int(c.Vector), &q.cq); errno != 0 {
-		q.leave()
+		q.release()
 		return nil, refusal(fmt.Sprintf("make for %d", c.Depth), q, unix.Errno(errno), nil)
 	}
 	if c.Events {

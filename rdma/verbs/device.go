@@ -22,7 +22,7 @@ import (
 
 // device is an open device.
 type device struct {
-	life
+	resource
 	title string
 	ctx   *C.struct_ibv_context
 	fd    int // of events

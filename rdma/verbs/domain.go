@@ -18,7 +18,7 @@ import (
 
 // domain is a protection domain, with the tables that its queue pairs look into.
 type domain struct {
-	life
+	resource
 	dev    *device
 	pd     *C.struct_ibv_pd
 	tables *C.struct_ud_tables
@@ -33,7 +33,7 @@ func (d *device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 	p := &domain{dev: d}
 	p.handles = places{what: "address handles", next: 1, end: C.UD_HANDLES}
 	p.memories = places{what: "registered regions", end: C.UD_MEMORIES}
-	if err := p.begin("protection domain of "+d.title, &d.life); err != nil {
+	if err := p.begin("protection domain of "+d.title, &d.resource); err != nil {
 		return nil, err
 	}
 	var err error
@@ -44,7 +44,7 @@ func (d *device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 		}
 	}
 	if err != nil {
-		p.leave()
+		p.release()
 		return nil, err
 	}
 	return p, nil

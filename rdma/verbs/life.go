@@ -10,23 +10,23 @@ import (
 	"sync/atomic"
 )
 
-// life is that of a thing made from a device: what it was made in and from stays until it
+// resource is that of a thing made from a device: what it was made in and from stays until it
 // is closed. Its methods may be called from any goroutine. Who holds the lock of a thing may
 // take those of its parts, not the other way round.
-type life struct {
+type resource struct {
 	mu     sync.Mutex
 	closed bool
-	parts  []*life // it was made in and from
-	users  map[*life]bool
+	parts  []*resource // it was made in and from
+	users  map[*resource]bool
 	name   atomic.Pointer[string] // for people
 }
 
 // begin has the things that this one is about to be made in and from stay.
-func (l *life) begin(name string, parts ...*life) error {
+func (l *resource) begin(name string, parts ...*resource) error {
 	l.named(name)
 	for _, p := range parts {
-		if err := p.adopt(l); err != nil {
-			l.leave()
+		if err := p.retain(l); err != nil {
+			l.release()
 			return fmt.Errorf("make %s: %w", name, err)
 		}
 		l.parts = append(l.parts, p)
@@ -34,36 +34,36 @@ func (l *life) begin(name string, parts ...*life) error {
 	return nil
 }
 
-func (l *life) named(name string) { l.name.Store(&name) }
+func (l *resource) named(name string) { l.name.Store(&name) }
 
-func (l *life) String() string { return *l.name.Load() }
+func (l *resource) String() string { return *l.name.Load() }
 
-func (l *life) adopt(user *life) error {
+func (l *resource) retain(user *resource) error {
 	return l.whileOpen(func() error {
 		if l.users == nil {
-			l.users = make(map[*life]bool)
+			l.users = make(map[*resource]bool)
 		}
 		l.users[user] = true
 		return nil
 	})
 }
 
-// leave lets the things go that this one was made in and from.
-func (l *life) leave() {
+// release lets the things go that this one was made in and from.
+func (l *resource) release() {
 	for _, p := range l.parts {
 		p.drop(l)
 	}
 	l.parts = nil
 }
 
-func (l *life) drop(user *life) {
+func (l *resource) drop(user *resource) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.users, user)
 }
 
 // whileOpen calls f while the thing is not closed, and cannot be.
-func (l *life) whileOpen(f func() error) error {
+func (l *resource) whileOpen(f func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -72,10 +72,10 @@ func (l *life) whileOpen(f func() error) error {
 	return f()
 }
 
-func (l *life) gone() error { return fmt.Errorf("%v is closed", l) }
+func (l *resource) gone() error { return fmt.Errorf("%v is closed", l) }
 
 // end closes the thing by destroy, once, and not while something uses it.
-func (l *life) end(destroy func() error) error {
+func (l *resource) end(destroy func() error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -88,11 +88,11 @@ func (l *life) end(destroy func() error) error {
 		return err
 	}
 	l.closed = true
-	l.leave()
+	l.release()
 	return nil
 }
 
-func (l *life) usedBy() (names []string) {
+func (l *resource) usedBy() (names []string) {
 	for user := range l.users {
 		names = append(names, user.String())
 	}

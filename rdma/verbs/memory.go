@@ -18,7 +18,7 @@ import (
 
 // memoryRegion is a registration of a region, or of part of one.
 type memoryRegion struct {
-	life
+	resource
 	pd     *domain
 	mr     *C.struct_ibv_mr
 	lkey   uint32
@@ -82,7 +82,7 @@ func (p *domain) register(r *umem.Region, addr, length uint64, a rdma.Access) (*
 		return nil, fmt.Errorf("register memory with %v: a peer can be allowed to write only what is registered with local write, too", a)
 	}
 	m := &memoryRegion{pd: p, addr: addr, length: length, access: a, place: -1}
-	if err := m.begin("memory of "+p.dev.title, &p.life); err != nil {
+	if err := m.begin("memory of "+p.dev.title, &p.resource); err != nil {
 		return nil, err
 	}
 	mem := r.At(addr, length)
@@ -91,7 +91,7 @@ func (p *domain) register(r *umem.Region, addr, length uint64, a rdma.Access) (*
 	}
 	var errno unix.Errno
 	if m.mr, errno = registerMemory(p.pd, mem, addr, p.dev.atZero, a); errno != 0 {
-		m.leave()
+		m.release()
 		return nil, refusal(fmt.Sprintf("register %d bytes", length), m, errno, registerRemedies())
 	}
 	m.lkey, m.rkey = uint32(m.mr.lkey), uint32(m.mr.rkey)

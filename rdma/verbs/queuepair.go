@@ -17,7 +17,7 @@ import (
 
 // queuePair is a queue pair. Its number is 0 when it is closed.
 type queuePair struct {
-	life
+	resource
 	pd     *domain
 	qp     *C.struct_ibv_qp
 	number C.uintptr_t // qp as the data path has it
@@ -38,7 +38,7 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 		return nil, err
 	}
 	if errno := C.ud_create_qp(p.pd, a, &q.qp); errno != 0 {
-		q.leave()
+		q.release()
 		return nil, refusal("make", q, unix.Errno(errno), map[unix.Errno]string{
 			unix.EINVAL: "fewer work requests, elements or inline bytes may do: " + q.wants()})
 	}
@@ -62,7 +62,7 @@ func (q *queuePair) wants() string {
 
 // queuePairParts checks a config and makes of it what libibverbs is asked for, and what
 // must stay while the queue pair does.
-func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_attr, []*life, error) {
+func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_attr, []*resource, error) {
 	if err := p.checkSizes(c); err != nil {
 		return nil, nil, err
 	}
@@ -72,13 +72,13 @@ func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_
 		return nil, nil, fmt.Errorf("SendCQ and ReceiveCQ must be completion queues of this device")
 	}
 	a := &C.struct_ibv_qp_init_attr{send_cq: send.cq, recv_cq: recv.cq, qp_type: uint32(c.Transport)}
-	parts := []*life{&p.life, &send.life, &recv.life}
+	parts := []*resource{&p.resource, &send.resource, &recv.resource}
 	if c.Shared != nil {
 		shared, ok := c.Shared.(*sharedQueue)
 		if !ok || shared.pd != p {
 			return nil, nil, fmt.Errorf("the shared receive queue must be of this protection domain")
 		}
-		a.srq, parts = shared.srq, append(parts, &shared.life)
+		a.srq, parts = shared.srq, append(parts, &shared.resource)
 		c.RecvDepth, c.RecvSGEs = 0, 0
 	}
 	if c.SignalAll {

@@ -17,7 +17,7 @@ import (
 
 // sharedQueue is a shared receive queue. Its number is 0 when it is closed.
 type sharedQueue struct {
-	life
+	resource
 	pd     *domain
 	srq    *C.struct_ibv_srq
 	number C.uintptr_t // srq as the data path has it
@@ -37,12 +37,12 @@ func (p *domain) NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (rdma.Sh
 			c.Depth, c.SGEs, p.dev, caps.MaxSharedRequests, caps.MaxSharedSGEs)
 	}
 	q := &sharedQueue{pd: p}
-	if err := q.begin("shared receive queue of "+p.dev.title, &p.life); err != nil {
+	if err := q.begin("shared receive queue of "+p.dev.title, &p.resource); err != nil {
 		return nil, err
 	}
 	a := C.struct_ibv_srq_init_attr{attr: C.struct_ibv_srq_attr{max_wr: C.uint32_t(c.Depth), max_sge: C.uint32_t(c.SGEs)}}
 	if errno := C.ud_create_srq(p.pd, &a, &q.srq); errno != 0 {
-		q.leave()
+		q.release()
 		return nil, refusal(fmt.Sprintf("make for %d requests", c.Depth), q, unix.Errno(errno), nil)
 	}
 	q.config = rdma.SharedReceiveQueueConfig{Depth: int(a.attr.max_wr), SGEs: int(a.attr.max_sge)}

@@ -18,11 +18,11 @@ import (
 
 // memoryWindow is a window of type 2.
 type memoryWindow struct {
-	life
+	resource
 	pd   *domain
 	mw   *C.struct_ibv_mw
 	rkey atomic.Uint32
-	with *life // the queue pair that it was bound with last
+	with *resource // the queue pair that it was bound with last
 }
 
 var _ rdma.MemoryWindow = (*memoryWindow)(nil)
@@ -33,11 +33,11 @@ func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
 			rdma.ErrUnsupported, p.dev)
 	}
 	w := &memoryWindow{pd: p}
-	if err := w.begin("memory window of "+p.dev.title, &p.life); err != nil {
+	if err := w.begin("memory window of "+p.dev.title, &p.resource); err != nil {
 		return nil, err
 	}
 	if errno := C.ud_alloc_mw(p.pd, &w.mw); errno != 0 {
-		w.leave()
+		w.release()
 		return nil, refusal("make", w, unix.Errno(errno), nil)
 	}
 	w.rkey.Store(uint32(w.mw.rkey))
@@ -72,20 +72,20 @@ func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, ad
 // bind has the queue pair stay until the window is closed, or bound with another: a device may
 // wait for the window to go, before the queue pair does, for ever. Window and memory are locked.
 func (w *memoryWindow) bind(q *queuePair, id uint64, m *memoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
-	if w.with == &q.life {
+	if w.with == &q.resource {
 		return w.post(q, id, m, addr, length, a, f)
 	}
-	if err := q.adopt(&w.life); err != nil {
+	if err := q.retain(&w.resource); err != nil {
 		return err
 	}
-	left := &q.life
+	left := &q.resource
 	err := w.post(q, id, m, addr, length, a, f)
 	if err == nil {
-		left, w.with = w.with, &q.life
-		w.parts = []*life{&w.pd.life, w.with}
+		left, w.with = w.with, &q.resource
+		w.parts = []*resource{&w.pd.resource, w.with}
 	}
 	if left != nil {
-		left.drop(&w.life)
+		left.drop(&w.resource)
 	}
 	return err
 }

@@ -135,5 +135,5 @@ func (c *carrier) SetWriteDeadline(t time.Time) error { return c.SetDeadline(t) 
 // Close leaves the queue pair to the session.
 func (c *carrier) Close() error { return nil }
 
-func (c *carrier) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(c.conn.Place().Local) }
-func (c *carrier) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.conn.Place().Remote) }
+func (c *carrier) LocalAddr() net.Addr  { return net.TCPAddrFromAddrPort(c.conn.Address().Local) }
+func (c *carrier) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.conn.Address().Remote) }

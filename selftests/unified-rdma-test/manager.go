@@ -103,7 +103,7 @@ func (w *waiting) meet(ctx context.Context, q rdma.QueuePair, local connect.Para
 			}
 			continue
 		}
-		if err := w.sameDevice(r.Place()); err != nil {
+		if err := w.sameDevice(r.Address()); err != nil {
 			return errors.Join(err, r.Close())
 		}
 		w.through, err = w.accept(ctx, r, w.managed(q, local))
@@ -146,7 +146,7 @@ func (s *session) listenAnywhere() (cm.Listener, error) {
 }
 
 // sameDevice: the way must be over the device that the user named.
-func (s *session) sameDevice(p cm.Place) error {
+func (s *session) sameDevice(p cm.DeviceAddress) error {
 	if p.Device != s.device.Name() || p.Port != s.settings.Port {
 		return fmt.Errorf("%v leads over another RDMA device than %s: name %s, or another address", p, s.device.Name(), p.Device)
 	}
@@ -196,7 +196,7 @@ func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Con
 		return nil, err
 	}
 	defer func() { _ = route.Close() }()
-	if err := s.sameDevice(route.Place()); err != nil {
+	if err := s.sameDevice(route.Address()); err != nil {
 		return nil, err
 	}
 	conn, err := route.Connect(ctx, e)

@@ -60,7 +60,7 @@ func (m *conversation) begin(ctx context.Context, s *session, test perftest.Test
 			return err
 		}
 		s.then(request.Close)
-		if err := errors.Join(s.sameDevice(request.Place()), s.chooseGID(request.Peer().Addr())); err != nil {
+		if err := errors.Join(s.sameDevice(request.Address()), s.chooseGID(request.Peer().Addr())); err != nil {
 			return err
 		}
 	}
@@ -108,7 +108,7 @@ func (m *conversation) meetClient(ctx context.Context, e cm.End) error {
 	if err != nil {
 		return err
 	}
-	if peer := m.carrier.conn.Place().Remote.Addr(); r.Peer().Addr() != peer {
+	if peer := m.carrier.conn.Address().Remote.Addr(); r.Peer().Addr() != peer {
 		return errors.Join(fmt.Errorf("%v connects while %v is waited for", r.Peer(), peer), r.Close())
 	}
 	m.through, err = m.accept(ctx, r, e)

@@ -234,7 +234,7 @@ func (p *pinger) serve() error {
 
 // welcome connects with a client.
 func (p *pinger) welcome(r cm.Request) error {
-	if err := p.sameDevice(r.Place()); err != nil {
+	if err := p.sameDevice(r.Address()); err != nil {
 		return err
 	}
 	if err := p.prepare(0); err != nil {

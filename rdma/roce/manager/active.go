@@ -12,13 +12,13 @@ const noLID = 0xffff
 // ask asks the peer for a connection.
 func (m *machine) ask(c *connection, e *cm.End, from mad.Address, port uint16) {
 	c.state, c.transaction = reqSent, random()
-	c.ours = half{e.Queue.QPN(), uint32(random()) & psnMask}
+	c.ours = endpoint{e.Queue.QPN(), uint32(random()) & psnMask}
 	c.mtu, c.retries = m.mtu(), e.Retries
 	c.timeout = mad.AckTimeout(ackDelay, m.config.Lifetime)
 	r := mad.Request{ServiceID: mad.ServiceID(port), GUID: m.guid, QPN: c.ours.qpn, PSN: c.ours.psn, Responder: e.RemoteReads, Initiator: e.Reads,
 		RemoteResponse: m.config.Response, LocalResponse: m.config.Response, Retries: e.Retries, RNRRetries: e.RNRRetries, PKey: wholePartition, MTU: c.mtu,
 		CMRetries: m.config.Retries, Shared: e.Queue.Config().Shared != nil,
-		Primary: mad.Path{LocalLID: noLID, RemoteLID: noLID, Local: c.way.local, Remote: c.way.remote, FlowLabel: c.flowLabel, TrafficClass: c.class,
+		Primary: mad.Path{LocalLID: noLID, RemoteLID: noLID, Local: c.peerPath.local, Remote: c.peerPath.remote, FlowLabel: c.flowLabel, TrafficClass: c.class,
 			HopLimit: hopLimit, AckTimeout: c.timeout}}
 	message := mad.Message{Kind: mad.REQ, Request: r, Private: append(from.Append(nil), e.Private...)}
 	m.say(c, &message, m.config.Retries, m.config.patience(c.response))
@@ -57,8 +57,8 @@ func (m *machine) replied(c *connection) {
 // accepted: the peer has a queue pair for ours.
 func (m *machine) accepted(c *connection) {
 	r := &m.in.Reply
-	c.remote, c.guid, c.theirs = m.in.Local, r.GUID, half{r.QPN, r.PSN}
-	key := numbered{c.way.remote, c.guid, c.theirs.qpn}
+	c.remote, c.guid, c.theirs = m.in.Local, r.GUID, endpoint{r.QPN, r.PSN}
+	key := numbered{c.peerPath.remote, c.guid, c.theirs.qpn}
 	if other := m.pairs[key]; other != nil && other != c {
 		m.counts.add(stale)
 		m.reject(c, mad.AboutREP, cm.ReasonStale, nil)
@@ -69,10 +69,10 @@ func (m *machine) accepted(c *connection) {
 	m.know(c)
 	m.pair(c)
 	c.rnrRetries, c.timeout = r.RNRRetries, mad.AckTimeout(r.AckDelay, m.config.Lifetime)
-	c.said = said{append([]byte(nil), m.in.Private...), r.Responder, r.Initiator}
+	c.peerState = said{append([]byte(nil), m.in.Private...), r.Responder, r.Initiator}
 	c.state = repReceived
 	m.timers.set(c, never)
-	c.tell(answer{event: cm.ConnectResponse, said: c.said})
+	c.tell(answer{event: cm.ConnectResponse, said: c.peerState})
 }
 
 // confirm tells the peer that our queue pair is ready; false: it is over by now. The queue pair is led to ERR at the end from now on: until then
@@ -89,7 +89,7 @@ func (m *machine) confirm(c *connection, q rdma.QueuePair) bool {
 
 // hold asks the peer to wait.
 func (m *machine) hold(c *connection, about mad.About) {
-	m.post(c.way, &mad.Message{Kind: mad.MRA, Transaction: c.transaction, Local: c.local, Remote: c.remote, About: about, Timeout: m.config.Service})
+	m.post(c.peerPath, &mad.Message{Kind: mad.MRA, Transaction: c.transaction, Local: c.local, Remote: c.remote, About: about, Timeout: m.config.Service})
 }
 
 // delayed takes an MRA: the peer has our message, and takes a while.
@@ -109,5 +109,5 @@ func (m *machine) delayed(c *connection) {
 
 // path is what our queue pair needs to know of the way to the peer's.
 func (c *connection) path() rdma.Address {
-	return rdma.Address{GID: c.way.remote, GIDIndex: c.way.place, TrafficClass: c.class, FlowLabel: c.flowLabel, Port: 1}
+	return rdma.Address{GID: c.peerPath.remote, GIDIndex: c.peerPath.place, TrafficClass: c.class, FlowLabel: c.flowLabel, Port: 1}
 }

@@ -78,8 +78,8 @@ func (w *world) agree() {
 			if o == nil || o.state != connected || o.remote != c.local || o.theirs != c.ours || c.theirs != o.ours || o.passive == c.passive {
 				w.Errorf("one side is connected with %+v, the other one is not: %+v", c, o)
 			}
-			if c.said.reads != 4 && c.passive || c.said.reads != 2 && !c.passive {
-				w.Errorf("the peer allows %d READs", c.said.reads)
+			if c.peerState.reads != 4 && c.passive || c.peerState.reads != 2 && !c.passive {
+				w.Errorf("the peer allows %d READs", c.peerState.reads)
 			}
 		}
 	}

@@ -14,10 +14,10 @@ type conn struct {
 	once    sync.Once
 }
 
-func (c *conn) Private() []byte       { return c.c.said.private }
-func (c *conn) Place() cm.Place       { return c.c.place }
-func (c *conn) Done() <-chan struct{} { return c.c.done }
-func (c *conn) Err() error            { return c.manager.why(c.c) }
+func (c *conn) Private() []byte           { return c.c.peerState.private }
+func (c *conn) Address() cm.DeviceAddress { return c.c.place }
+func (c *conn) Done() <-chan struct{}     { return c.c.done }
+func (c *conn) Err() error                { return c.manager.why(c.c) }
 
 // Close waits at most a second for the peer's answer. What it did not hear is said again while the manager is open.
 func (c *conn) Close() error {

@@ -10,13 +10,13 @@ import (
 type connection struct {
 	state         state
 	passive       bool
-	way           way
+	peerPath      peerPath
 	local, remote uint32 // identifiers
 	transaction   uint64
 	guid          uint64 // of the peer's card
-	place         cm.Place
-	said          said
-	ours, theirs  half
+	place         cm.DeviceAddress
+	peerState     said
+	ours, theirs  endpoint
 	mtu           rdma.MTU
 	retries       uint8 // for packets of ours
 	rnrRetries    uint8
@@ -42,9 +42,9 @@ type connection struct {
 	noticed bool  // done is closed, or about to be
 }
 
-// half is what one side has of the connection: its queue pair, and the number of the first packet that it expects. A message says which
+// endpoint is what one side has of the connection: its queue pair, and the number of the first packet that it expects. A message says which
 // the peer is to begin with, and not which the sender will.
-type half struct{ qpn, psn uint32 }
+type endpoint struct{ qpn, psn uint32 }
 
 // said is what the peer says, as seen from here.
 type said struct {

@@ -24,7 +24,7 @@ const (
 	crowded                      // messages not sent, since too many were to be
 	wayless                      // messages not sent, since no way leads to the peer, or too many are being looked for
 	unreachable                  // messages not taken, since no way leads to who sent them
-	lookupsCut                   // look-ups of ways that gave way to newer ones
+	lookupsCut                   // look-ups of addresses that gave way to newer ones
 	otherSource                  // datagrams not from queue pair 1, or to no address of ours
 	cut                          // connections whose time-wait was ended for others
 	counters

@@ -5,14 +5,14 @@
 //	               │
 //	Manager:   lock ── machine                                 the protocol, without I/O and without a clock
 //	               │
-//	goroutine: queue pair 1, ways to peers                     datagrams (package mad) that come and go
+//	goroutine: queue pair 1, addresses to peers                     datagrams (package mad) that come and go
 //
 // The protocol is that of the IBTA specification, volume 1, chapter 12: a REQ is answered by a REP or a REJ, and that by an RTU; each is said
 // again until it is answered, and answered again when it comes again. The end is a DREQ and a DREP, or nothing for long. What is over is kept
 // for a while (time-wait), so that late messages do not meet a new connection. Connections are RC, on one path, to services of the port space TCP.
 //
 // Limits. What a peer can make the manager keep is bounded: requests that wait by each listener's backlog, connections by Config.Connections, those
-// that are over by as many, ways to peers and messages to be sent by numbers of their own. What is beyond is refused, or dropped, and counted. A
+// that are over by as many, addresses to peers and messages to be sent by numbers of their own. What is beyond is refused, or dropped, and counted. A
 // message is taken once the way to its sender is known, so a request from an address where nobody answers ARP costs one look-up, which gives way to
 // newer ones. A connection whose peer has not confirmed it (half open) gives way to newer ones, too, and ends after HalfOpenTime.
 //

@@ -92,7 +92,7 @@ func (m *machine) parted(c *connection) {
 		m.counts.add(unexpected)
 		return
 	}
-	m.post(c.way, &mad.Message{Kind: mad.DREP, Transaction: m.in.Transaction, Local: c.local, Remote: c.remote})
+	m.post(c.peerPath, &mad.Message{Kind: mad.DREP, Transaction: m.in.Transaction, Local: c.local, Remote: c.remote})
 	if c.state != timeWait {
 		m.wait(c)
 		a := answer{event: cm.Disconnected}

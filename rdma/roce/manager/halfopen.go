@@ -24,7 +24,7 @@ const (
 )
 
 // admit makes a connection for a REQ. Where there are too many that are half open, the oldest gives way. nil: there are too many connections.
-func (m *machine) admit(w way) *connection {
+func (m *machine) admit(w peerPath) *connection {
 	host := addrlimit.Host(w.remote.Addr())
 	if limit, rivals := m.halfOpen.Full(host); limit != addrlimit.None {
 		m.counts.add(map[addrlimit.Limit]counter{addrlimit.Network: addressLimit, addrlimit.All: halfOpenLimit}[limit])

@@ -120,7 +120,7 @@ func (h *host) connects(id, qpn uint32) *connection {
 	h.told(h.forged(id, qpn, 6))
 	c := <-h.listener.requests
 	e := h.end(1)
-	h.accept(c, e, half{e.Queue.QPN(), 7})
+	h.accept(c, e, endpoint{e.Queue.QPN(), 7})
 	h.out = h.out[:0]
 	h.told(mad.Message{Kind: mad.RTU, Local: id, Remote: c.local})
 	if c.state != connected || h.halfOpen.Len() != 0 {
@@ -257,7 +257,7 @@ func TestHalfOpen(t *testing.T) {
 		select {
 		case c := <-h.listener.requests:
 			e := h.end(1)
-			h.accept(c, e, half{e.Queue.QPN(), 7})
+			h.accept(c, e, endpoint{e.Queue.QPN(), 7})
 			return c
 		default:
 			t.Fatal("a request did not come")
@@ -299,7 +299,7 @@ func TestForeign(t *testing.T) {
 	h.told(h.forged(5, 17, 6))
 	c := <-h.listener.requests
 	e := h.end(1)
-	h.accept(c, e, half{e.Queue.QPN(), 7})
+	h.accept(c, e, endpoint{e.Queue.QPN(), 7})
 	h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: c.local})
 	for _, m := range []mad.Message{{Kind: mad.DREQ, Local: 6, Remote: c.local, RemoteQPN: c.ours.qpn}, {Kind: mad.DREQ, Local: 5, Remote: c.local + 1, RemoteQPN: c.ours.qpn},
 		{Kind: mad.DREQ, Local: 5, Remote: c.local, RemoteQPN: c.ours.qpn + 1}, {Kind: mad.REJ, Local: 6, Remote: c.local}, {Kind: mad.REP, Local: 5, Remote: c.local},

@@ -31,7 +31,7 @@ type machine struct {
 
 // datagram is a message to be sent.
 type datagram struct {
-	way   way
+	way   peerPath
 	kind  mad.Kind
 	bytes [mad.Size]byte
 }
@@ -52,11 +52,11 @@ func random() uint64 {
 }
 
 // add makes a connection with an identifier of its own; nil: there are too many.
-func (m *machine) add(w way) *connection {
+func (m *machine) add(w peerPath) *connection {
 	if len(m.locals)-len(m.waits) >= m.config.Connections {
 		return nil
 	}
-	c := &connection{way: w, at: -1, deadline: never, limit: never, answers: make(chan answer, 1), done: make(chan struct{}), settled: make(chan struct{}),
+	c := &connection{peerPath: w, at: -1, deadline: never, limit: never, answers: make(chan answer, 1), done: make(chan struct{}), settled: make(chan struct{}),
 		cmRetries: m.config.Retries, response: m.config.Response}
 	for c.local == 0 || m.locals[c.local] != nil {
 		c.local = uint32(random())
@@ -66,11 +66,11 @@ func (m *machine) add(w way) *connection {
 }
 
 // know notes what the peer calls the connection.
-func (m *machine) know(c *connection) { m.remotes[numbered{c.way.remote, c.guid, c.remote}] = c }
+func (m *machine) know(c *connection) { m.remotes[numbered{c.peerPath.remote, c.guid, c.remote}] = c }
 
 // pair notes the queue pair of a peer that has proven that it hears us. One that it had in another connection that stands is no longer in that.
 func (m *machine) pair(c *connection) {
-	key := numbered{c.way.remote, c.guid, c.theirs.qpn}
+	key := numbered{c.peerPath.remote, c.guid, c.theirs.qpn}
 	if other := m.pairs[key]; other != nil && other.state == connected {
 		m.hangUp(other, cm.ErrDisconnected)
 	}
@@ -83,7 +83,7 @@ func (m *machine) remove(c *connection) {
 	m.timers.set(c, never)
 	m.proven(c)
 	delete(m.locals, c.local)
-	for all, key := range map[*map[numbered]*connection]numbered{&m.remotes: {c.way.remote, c.guid, c.remote}, &m.pairs: {c.way.remote, c.guid, c.theirs.qpn}} {
+	for all, key := range map[*map[numbered]*connection]numbered{&m.remotes: {c.peerPath.remote, c.guid, c.remote}, &m.pairs: {c.peerPath.remote, c.guid, c.theirs.qpn}} {
 		if (*all)[key] == c {
 			delete(*all, key)
 		}
@@ -91,7 +91,7 @@ func (m *machine) remove(c *connection) {
 }
 
 // receive takes a message that came.
-func (m *machine) receive(w way, b []byte) {
+func (m *machine) receive(w peerPath, b []byte) {
 	if why := m.in.Decode(b); why != mad.WellFormed {
 		m.counts.malformed[why]++
 		return
@@ -132,7 +132,7 @@ func (m *machine) receive(w way, b []byte) {
 const sidrUnsupported = 1
 
 // find is the connection that a message names, from its peer.
-func (m *machine) find(w way) *connection {
+func (m *machine) find(w peerPath) *connection {
 	c := m.locals[m.in.Remote]
 	if m.in.Kind == mad.REJ && m.in.Remote == 0 { // of one who asked and had no answer: it does not know our identifier
 		if c = m.remotes[numbered{w.remote, binary.BigEndian.Uint64(m.in.Info[:]), m.in.Local}]; c != nil && m.established(c) {
@@ -140,7 +140,7 @@ func (m *machine) find(w way) *connection {
 		}
 	}
 	switch {
-	case c == nil || c.way != w:
+	case c == nil || c.peerPath != w:
 		return nil
 	case c.remote == m.in.Local, c.remote == 0:
 		return c
@@ -156,7 +156,7 @@ func (m *machine) established(c *connection) bool {
 }
 
 // stray answers a message of no connection. A peer that ends one that we do not know is told that it has ended.
-func (m *machine) stray(w way) {
+func (m *machine) stray(w peerPath) {
 	m.counts.add(unmatched)
 	if m.in.Kind == mad.DREQ {
 		m.post(w, &mad.Message{Kind: mad.DREP, Transaction: m.in.Transaction, Local: m.in.Remote, Remote: m.in.Local})
@@ -164,7 +164,7 @@ func (m *machine) stray(w way) {
 }
 
 // post has a message sent.
-func (m *machine) post(w way, message *mad.Message) {
+func (m *machine) post(w peerPath, message *mad.Message) {
 	if len(m.out) >= maxOut {
 		m.counts.add(crowded)
 		return
@@ -193,7 +193,7 @@ func (m *machine) repeat(c *connection) {
 		m.counts.add(crowded)
 		return
 	}
-	m.out = append(m.out, datagram{c.way, c.kind, c.last})
+	m.out = append(m.out, datagram{c.peerPath, c.kind, c.last})
 	m.counts.sent[c.kind.Index()]++
 }
 

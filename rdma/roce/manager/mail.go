@@ -12,10 +12,10 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// mail is queue pair 1, with its memory. But for ways it is the manager's goroutine's.
-type mail struct {
+// gsiQP is queue pair 1, with its memory. But for addresses it is the manager's goroutine's.
+type gsiQP struct {
 	device *roce.Device
-	ways   ways
+	ways   handleCache
 	memory rdma.MemoryRegion
 	cq     rdma.CompletionQueue
 	qp     rdma.QueuePair
@@ -25,9 +25,9 @@ type mail struct {
 	undo   []func() error
 
 	done    [64]rdma.WorkCompletion
-	leads   map[uint64]*lead // of messages under way
+	leads   map[uint64]*cachedHandle // of messages under way
 	sent    uint64
-	waiting []*lead // with messages that wait for their way
+	waiting []*cachedHandle // with messages that wait for their way
 	table   []rdma.GIDEntry
 	read    time.Time // the table
 }
@@ -38,16 +38,16 @@ const (
 	sends     = 64
 )
 
-// openMail makes queue pair 1 of a device.
-func openMail(d *roce.Device, news func()) (m *mail, err error) {
-	m = &mail{device: d, leads: map[uint64]*lead{}, ways: newWays(d, news)}
+// openGSI makes queue pair 1 of a device.
+func openGSI(d *roce.Device, news func()) (m *gsiQP, err error) {
+	m = &gsiQP{device: d, leads: map[uint64]*cachedHandle{}, ways: newHandleCache(d, news)}
 	if err := m.open(); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
 	return m, nil
 }
 
-func (m *mail) open() (err error) {
+func (m *gsiQP) open() (err error) {
 	if m.ways.domain, err = keep(m, m.device.NewProtectionDomain); err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func (m *mail) open() (err error) {
 }
 
 // keep makes a thing that close closes.
-func keep[T interface{ Close() error }](m *mail, f func() (T, error)) (T, error) {
+func keep[T interface{ Close() error }](m *gsiQP, f func() (T, error)) (T, error) {
 	thing, err := f()
 	if err == nil {
 		m.undo = append(m.undo, thing.Close)
@@ -90,7 +90,7 @@ func Frames(size int) int {
 }
 
 // takeFrames takes the memory of receives.
-func (m *mail) takeFrames() (err error) {
+func (m *gsiQP) takeFrames() (err error) {
 	region := m.device.Region()
 	m.book = region.NewBook("connection manager of " + m.device.Name())
 	m.undo = append(m.undo, m.book.Close)
@@ -107,13 +107,13 @@ func (m *mail) takeFrames() (err error) {
 }
 
 // slot is where a receive is.
-func (m *mail) slot(i uint64) uint64 {
+func (m *gsiQP) slot(i uint64) uint64 {
 	each := uint64(m.device.Region().FrameSize() / slotBytes)
 	return m.frames[i/each].Addr + i%each*slotBytes
 }
 
 // lead readies the queue pair.
-func (m *mail) lead() error {
+func (m *gsiQP) lead() error {
 	a := rdma.Attributes{Port: 1, QKey: mad.QKey, State: rdma.Init}
 	if err := m.qp.Modify(a, rdma.MaskState|rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskQKey); err != nil {
 		return err
@@ -131,19 +131,19 @@ func (m *mail) lead() error {
 }
 
 // resume readies the queue pair for sending, also once a message could not be sent.
-func (m *mail) resume() error {
+func (m *gsiQP) resume() error {
 	return m.qp.Modify(rdma.Attributes{State: rdma.ReadyToSend}, rdma.MaskState|m.firstPSN())
 }
 
 // firstPSN is needed where it sends for the first time.
-func (m *mail) firstPSN() rdma.Mask {
+func (m *gsiQP) firstPSN() rdma.Mask {
 	if s, _ := m.qp.State(); s == rdma.ReadyToReceive {
 		return rdma.MaskSendPSN
 	}
 	return 0
 }
 
-func (m *mail) expect(i uint64) error {
+func (m *gsiQP) expect(i uint64) error {
 	sge := rdma.SGE{Addr: m.slot(i), Length: slotBytes, LKey: m.memory.LKey()}
 	_, err := m.qp.PostReceive([]rdma.ReceiveRequest{{ID: i | isReceive, SGEs: 1}}, []rdma.SGE{sge})
 	return err
@@ -153,7 +153,7 @@ func (m *mail) expect(i uint64) error {
 const isReceive = 1 << 63
 
 // close gives everything back, in reverse.
-func (m *mail) close() error {
+func (m *gsiQP) close() error {
 	var errs []error
 	for len(m.undo) > 0 {
 		last := len(m.undo) - 1
@@ -167,7 +167,7 @@ func (m *mail) close() error {
 const tableAge = 100 * time.Millisecond
 
 // wayOf reads from a network header between whom a message went; ok is false where it was to no address of ours.
-func (m *mail) wayOf(grh []byte) (w way, ok bool) {
+func (m *gsiQP) wayOf(grh []byte) (w peerPath, ok bool) {
 	if grh[0]>>4 == 6 {
 		w.remote, w.local = rdma.GID(grh[8:24]), rdma.GID(grh[24:40])
 	} else {
@@ -191,7 +191,7 @@ func mapped(b []byte) (g rdma.GID) {
 	return g
 }
 
-func (m *mail) place(g rdma.GID) (uint8, bool) {
+func (m *gsiQP) place(g rdma.GID) (uint8, bool) {
 	for _, e := range m.table {
 		if e.GID == g {
 			return uint8(e.Index), true
@@ -201,7 +201,7 @@ func (m *mail) place(g rdma.GID) (uint8, bool) {
 }
 
 // take hands messages over that came, and notes which were sent; it says whether there was anything.
-func (m *mail) take(to recipient) (some bool, err error) {
+func (m *gsiQP) take(to recipient) (some bool, err error) {
 	for {
 		n, err := m.cq.Poll(m.done[:])
 		if n == 0 || err != nil {
@@ -216,7 +216,7 @@ func (m *mail) take(to recipient) (some bool, err error) {
 	}
 }
 
-func (m *mail) completed(c *rdma.WorkCompletion, to recipient) error {
+func (m *gsiQP) completed(c *rdma.WorkCompletion, to recipient) error {
 	if c.ID&isReceive == 0 {
 		m.ways.mu.Lock()
 		m.leads[c.ID].sending--
@@ -243,12 +243,12 @@ func (m *mail) completed(c *rdma.WorkCompletion, to recipient) error {
 
 // recipient takes messages that have come, and is told of those that are lost.
 type recipient interface {
-	came(w way, b []byte)
+	came(w peerPath, b []byte)
 	dropped(why counter)
 }
 
 // arrive hands a message over once the way to its sender is known: where none leads there, nobody could be answered.
-func (m *mail) arrive(w way, b []byte, to recipient) {
+func (m *gsiQP) arrive(w peerPath, b []byte, to recipient) {
 	l, err := m.ways.find(w, false)
 	switch {
 	case err != nil:
@@ -270,14 +270,14 @@ func (m *mail) arrive(w way, b []byte, to recipient) {
 }
 
 // awaits has release look at a way until it is found.
-func (m *mail) awaits(l *lead) {
+func (m *gsiQP) awaits(l *cachedHandle) {
 	if len(l.pending)+len(l.arrived) == 0 {
 		m.waiting = append(m.waiting, l)
 	}
 }
 
 // send sends a message, once the way is known. It says whether there was room; to is told where no way leads to the peer.
-func (m *mail) send(d *datagram, to recipient) bool {
+func (m *gsiQP) send(d *datagram, to recipient) bool {
 	if len(m.leads) >= sends {
 		return false
 	}
@@ -296,7 +296,7 @@ func (m *mail) send(d *datagram, to recipient) bool {
 }
 
 // hold keeps a message until its way is known.
-func (m *mail) hold(l *lead, d *datagram, to recipient) {
+func (m *gsiQP) hold(l *cachedHandle, d *datagram, to recipient) {
 	if len(l.pending) >= maxPending {
 		to.dropped(wayless)
 		return
@@ -308,7 +308,7 @@ func (m *mail) hold(l *lead, d *datagram, to recipient) {
 }
 
 // post posts a message.
-func (m *mail) post(l *lead, d *datagram) bool {
+func (m *gsiQP) post(l *cachedHandle, d *datagram) bool {
 	m.sent++
 	r := rdma.SendRequest{ID: m.sent &^ isReceive, Op: rdma.Send, Flags: rdma.Signaled | rdma.Inline, SGEs: 1, RemoteQPN: mad.QueuePair, RemoteQKey: mad.QKey,
 		Handle: l.handle.ID()}
@@ -324,8 +324,8 @@ func (m *mail) post(l *lead, d *datagram) bool {
 	return true
 }
 
-// release hands over, and sends, what has waited for ways that are known now.
-func (m *mail) release(to recipient) {
+// release hands over, and sends, what has waited for addresses that are known now.
+func (m *gsiQP) release(to recipient) {
 	left := m.waiting[:0]
 	for _, l := range m.waiting {
 		if !l.isFound() {

@@ -21,7 +21,7 @@ type Manager struct {
 	config Config
 	start  time.Time
 	wake   wake
-	mail   *mail
+	gsi    *gsiQP
 	ended  chan struct{} // closed by the goroutine
 	stop   atomic.Bool
 
@@ -57,7 +57,7 @@ func open(d *roce.Device, c Config) (*Manager, error) {
 	if m.wake, err = newWake(); err != nil {
 		return nil, err
 	}
-	if m.mail, err = openMail(d, m.wake.signal); err != nil {
+	if m.gsi, err = openGSI(d, m.wake.signal); err != nil {
 		return nil, errors.Join(err, m.wake.close())
 	}
 	d.Manage(m.counters)
@@ -78,7 +78,7 @@ func (m *Manager) mtu() rdma.MTU {
 func (m *Manager) counters() (all []roce.Counter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.machine.counts.own[lookupsCut] = m.mail.ways.cuts()
+	m.machine.counts.own[lookupsCut] = m.gsi.ways.cuts()
 	m.machine.counts.each(func(name string, value uint64) { all = append(all, roce.Counter{Name: name, Value: value}) })
 	return all
 }
@@ -126,11 +126,11 @@ func (m *Manager) fail(why error) {
 // round waits for something to do, and does it.
 func (m *Manager) round() error {
 	m.wake.take()
-	_, _ = m.mail.cq.Acknowledge()
-	if err := m.mail.cq.Arm(false); err != nil {
+	_, _ = m.gsi.cq.Acknowledge()
+	if err := m.gsi.cq.Arm(false); err != nil {
 		return err
 	}
-	some, err := m.mail.take(m)
+	some, err := m.gsi.take(m)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (m *Manager) round() error {
 }
 
 // came gives the machine a message.
-func (m *Manager) came(w way, b []byte) {
+func (m *Manager) came(w peerPath, b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.machine.now = m.clock()
@@ -159,7 +159,7 @@ func (m *Manager) serve() instant {
 	m.machine.over = nil
 	m.mu.Unlock()
 	leave(over)
-	m.mail.release(m)
+	m.gsi.release(m)
 	m.send()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -183,7 +183,7 @@ func (m *Manager) send() {
 	m.machine.out = m.machine.out[:0]
 	m.mu.Unlock()
 	for i := range out {
-		if !m.mail.send(&out[i], m) {
+		if !m.gsi.send(&out[i], m) {
 			m.putBack(out[i:])
 			return
 		}
@@ -205,7 +205,7 @@ func (m *Manager) dropped(why counter) {
 
 // sleep sleeps until then, or until something comes.
 func (m *Manager) sleep(until instant) {
-	poll := []unix.PollFd{{Fd: int32(m.wake.fd), Events: unix.POLLIN}, {Fd: int32(m.mail.cq.FD()), Events: unix.POLLIN}}
+	poll := []unix.PollFd{{Fd: int32(m.wake.fd), Events: unix.POLLIN}, {Fd: int32(m.gsi.cq.FD()), Events: unix.POLLIN}}
 	var limit *unix.Timespec
 	if until != never {
 		t := unix.NsecToTimespec(int64(max(0, until-m.clock())))
@@ -249,7 +249,7 @@ func (m *Manager) close() error {
 	<-m.ended
 	m.serve() // what was left
 	m.device.Manage(nil)
-	return errors.Join(m.mail.close(), m.wake.close())
+	return errors.Join(m.gsi.close(), m.wake.close())
 }
 
 // shut lets nothing new begin, and returns who listens.

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// TestConnect: both sides know of each other what they say, messages go both ways, and the end is seen, over IPv4 and IPv6.
+// TestConnect: both sides know of each other what they say, messages go both addresses, and the end is seen, over IPv4 and IPv6.
 func TestConnect(t *testing.T) {
 	for name, ipv6 := range map[string]bool{"IPv4": false, "IPv6": true} {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func (r *rig) pairs(x, y *end) {
 	}
 	heard(r.T, a.Private(), "welcome", cm.MostToAccept)
 	heard(r.T, b.conn.Private(), "hello", cm.MostToConnect)
-	if p, q := a.Place(), b.conn.Place(); p.Device != x.dev.Name() || p.Local != q.Remote || p.Remote != q.Local || p.Remote.Port() != port || p.Remote.Addr() != y.ip {
+	if p, q := a.Address(), b.conn.Address(); p.Device != x.dev.Name() || p.Local != q.Remote || p.Remote != q.Local || p.Remote.Port() != port || p.Remote.Addr() != y.ip {
 		r.Errorf("%v, and at the other end %v", p, q)
 	}
 	copy(x.region.At(x.base+8192, 64), "there")

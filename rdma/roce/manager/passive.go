@@ -14,9 +14,9 @@ const (
 )
 
 // asked takes a REQ.
-func (m *machine) asked(w way) {
+func (m *machine) asked(w peerPath) {
 	r := &m.in.Request
-	if c := m.remotes[numbered{w.remote, r.GUID, m.in.Local}]; c != nil && c.way == w && c.passive {
+	if c := m.remotes[numbered{w.remote, r.GUID, m.in.Local}]; c != nil && c.peerPath == w && c.passive {
 		m.askedAgain(c)
 		return
 	}
@@ -35,7 +35,7 @@ func (m *machine) asked(w way) {
 }
 
 // judge says what is wrong with a request, and more about that.
-func (m *machine) judge(w way, r *mad.Request) (from mad.Address, reason cm.Reason, info []byte) {
+func (m *machine) judge(w peerPath, r *mad.Request) (from mad.Address, reason cm.Reason, info []byte) {
 	from, ok := mad.DecodeAddress(m.in.Private)
 	port, tcp := mad.PortOf(r.ServiceID)
 	switch {
@@ -62,7 +62,7 @@ func (m *machine) judge(w way, r *mad.Request) (from mad.Address, reason cm.Reas
 }
 
 // offer gives a request to who listens.
-func (m *machine) offer(w way, l *listener, from mad.Address) {
+func (m *machine) offer(w peerPath, l *listener, from mad.Address) {
 	r := &m.in.Request
 	var c *connection
 	if len(l.requests) == cap(l.requests) {
@@ -76,12 +76,12 @@ func (m *machine) offer(w way, l *listener, from mad.Address) {
 		m.decline(w, cm.ReasonNoResources, nil)
 		return
 	}
-	c.state, c.passive, c.remote, c.transaction, c.guid, c.theirs = reqReceived, true, m.in.Local, m.in.Transaction, r.GUID, half{r.QPN, r.PSN}
+	c.state, c.passive, c.remote, c.transaction, c.guid, c.theirs = reqReceived, true, m.in.Local, m.in.Transaction, r.GUID, endpoint{r.QPN, r.PSN}
 	c.mtu, c.retries, c.rnrRetries = r.MTU, r.Retries, r.RNRRetries
 	c.timeout, c.flowLabel, c.class = r.Primary.AckTimeout, r.Primary.FlowLabel, r.Primary.TrafficClass
 	c.cmRetries, c.response = r.CMRetries, min(r.LocalResponse, longestWait)
-	c.said = said{append([]byte(nil), m.in.Private[mad.AddressBytes:]...), r.Responder, r.Initiator}
-	c.place = cm.Place{Device: l.device, Port: 1, Local: netip.AddrPortFrom(w.local.Addr(), l.port), Remote: from.From}
+	c.peerState = said{append([]byte(nil), m.in.Private[mad.AddressBytes:]...), r.Responder, r.Initiator}
+	c.place = cm.DeviceAddress{Device: l.device, Port: 1, Local: netip.AddrPortFrom(w.local.Addr(), l.port), Remote: from.From}
 	m.know(c)
 	m.timers.set(c, m.now+instant(mad.Duration(m.config.Service)))
 	l.requests <- c
@@ -96,12 +96,12 @@ func (m *machine) askedAgain(c *connection) {
 	case repSent, repWaits:
 		m.repeat(c)
 	case timeWait:
-		m.decline(c.way, cm.ReasonStale, nil)
+		m.decline(c.peerPath, cm.ReasonStale, nil)
 	}
 }
 
 // decline answers a request with no.
-func (m *machine) decline(w way, reason cm.Reason, info []byte) {
+func (m *machine) decline(w peerPath, reason cm.Reason, info []byte) {
 	message := mad.Message{Kind: mad.REJ, Transaction: m.in.Transaction, Remote: m.in.Local, About: mad.AboutREQ, Reason: uint16(reason), InfoBytes: uint8(len(info))}
 	copy(message.Info[:], info)
 	m.post(w, &message)
@@ -113,11 +113,11 @@ func (m *machine) reject(c *connection, about mad.About, reason cm.Reason, priva
 	if reason == cm.ReasonTimeout {
 		message.InfoBytes = uint8(len(be.AppendUint64(message.Info[:0], m.guid)))
 	}
-	m.post(c.way, &message)
+	m.post(c.peerPath, &message)
 }
 
 // accept answers a request; false: it is over by now. The queue pair is ready.
-func (m *machine) accept(c *connection, e *cm.End, ours half) bool {
+func (m *machine) accept(c *connection, e *cm.End, ours endpoint) bool {
 	if c.state != reqReceived {
 		return false
 	}

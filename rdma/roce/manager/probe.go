@@ -32,7 +32,7 @@ type probe struct {
 }
 
 // claimed takes a REQ with the queue pair of another connection. That stays until its peer is known to have gone.
-func (m *machine) claimed(w way, c *connection) {
+func (m *machine) claimed(w peerPath, c *connection) {
 	m.counts.add(stale)
 	m.decline(w, cm.ReasonStale, nil)
 	switch {
@@ -55,7 +55,7 @@ func (m *machine) askPeer(c *connection) {
 	if c.passive {
 		m.repeat(c)
 	} else {
-		m.post(c.way, &mad.Message{Kind: mad.DREQ, Transaction: c.probe.id, Local: c.local, Remote: c.remote})
+		m.post(c.peerPath, &mad.Message{Kind: mad.DREQ, Transaction: c.probe.id, Local: c.local, Remote: c.remote})
 	}
 	m.timers.set(c, m.now+instant(ProbeWait))
 }
@@ -82,7 +82,7 @@ func (m *machine) alive(c *connection) {
 // gone ends a connection that its peer has no more. It is told once, in case that it was only silent.
 func (m *machine) gone(c *connection) {
 	m.counts.add(probesGone)
-	m.post(c.way, &mad.Message{Kind: mad.DREQ, Transaction: random(), Local: c.local, Remote: c.remote, RemoteQPN: c.theirs.qpn})
+	m.post(c.peerPath, &mad.Message{Kind: mad.DREQ, Transaction: random(), Local: c.local, Remote: c.remote, RemoteQPN: c.theirs.qpn})
 	m.wait(c)
 	m.finish(c, &cm.Error{Step: "connection", Event: cm.Disconnected, Kind: cm.ErrDisconnected})
 }

@@ -18,11 +18,11 @@ type request struct {
 	once    sync.Once // of its end, or its becoming a connection
 }
 
-func (r *request) Private() []byte      { return r.c.said.private }
-func (r *request) Place() cm.Place      { return r.c.place }
-func (r *request) Peer() netip.AddrPort { return r.c.place.Remote }
+func (r *request) Private() []byte           { return r.c.peerState.private }
+func (r *request) Address() cm.DeviceAddress { return r.c.place }
+func (r *request) Peer() netip.AddrPort      { return r.c.place.Remote }
 
-func (r *request) Reads() (ours, theirs uint8) { return r.c.said.reads, r.c.said.remoteReads }
+func (r *request) Reads() (ours, theirs uint8) { return r.c.peerState.reads, r.c.peerState.remoteReads }
 
 func (r *request) Prepare(q rdma.QueuePair, access rdma.Access) error { return prepare(q, access) }
 
@@ -37,11 +37,11 @@ func (r *request) Accept(ctx context.Context, e cm.End) (cm.Conn, error) {
 }
 
 func (r *request) accept(ctx context.Context, step string, e cm.End) error {
-	e.Reads, e.RemoteReads = min(e.Reads, r.c.said.reads), min(e.RemoteReads, r.c.said.remoteReads)
+	e.Reads, e.RemoteReads = min(e.Reads, r.c.peerState.reads), min(e.RemoteReads, r.c.peerState.remoteReads)
 	if err := errors.Join(e.Check(), most(e.Private, cm.MostToAccept)); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
-	ours := half{e.Queue.QPN(), uint32(random()) & psnMask}
+	ours := endpoint{e.Queue.QPN(), uint32(random()) & psnMask}
 	if err := leadUp(r.c, &e, ours); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}

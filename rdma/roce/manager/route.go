@@ -18,8 +18,8 @@ import (
 type route struct {
 	manager *Manager
 	step    string
-	way     way
-	place   cm.Place
+	way     peerPath
+	place   cm.DeviceAddress
 	class   uint8
 	once    sync.Once // of its end
 }
@@ -53,9 +53,9 @@ func (r *route) resolve(ctx context.Context, p cm.Path) error {
 	if err != nil {
 		return err
 	}
-	r.way = way{uint8(local.Index), local.GID, rdma.GIDOf(p.To.Addr())}
+	r.way = peerPath{uint8(local.Index), local.GID, rdma.GIDOf(p.To.Addr())}
 	source := uint16(firstPort + random()%(1<<16-firstPort))
-	r.place = cm.Place{Device: m.device.Name(), Port: 1, Local: netip.AddrPortFrom(local.GID.Addr(), source), Remote: p.To}
+	r.place = cm.DeviceAddress{Device: m.device.Name(), Port: 1, Local: netip.AddrPortFrom(local.GID.Addr(), source), Remote: p.To}
 	return r.look(ctx)
 }
 
@@ -64,9 +64,9 @@ func (r *route) look(ctx context.Context) error {
 	m := r.manager
 	m.mu.Lock()
 	err := m.usable()
-	var l *lead
+	var l *cachedHandle
 	if err == nil {
-		l, err = m.mail.ways.find(r.way, true)
+		l, err = m.gsi.ways.find(r.way, true)
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *route) look(ctx context.Context) error {
 	return nil
 }
 
-func (r *route) Place() cm.Place { return r.place }
+func (r *route) Address() cm.DeviceAddress { return r.place }
 
 func (r *route) Prepare(q rdma.QueuePair, access rdma.Access) error { return prepare(q, access) }
 

@@ -45,9 +45,9 @@ func prepare(q rdma.QueuePair, access rdma.Access) error {
 }
 
 // leadUp leads a queue pair from INIT to RTS, as both sides want.
-func leadUp(c *connection, e *cm.End, ours half) error {
+func leadUp(c *connection, e *cm.End, ours endpoint) error {
 	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: ours.psn, MinRNRTimer: e.MinRNRTimer,
-		MaxRemoteReads: min(e.RemoteReads, c.said.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.said.reads), Timeout: c.timeout, Retries: c.retries,
+		MaxRemoteReads: min(e.RemoteReads, c.peerState.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.peerState.reads), Timeout: c.timeout, Retries: c.retries,
 		RNRRetries: c.rnrRetries}
 	if e.Timeout != 0 {
 		a.Timeout = e.Timeout

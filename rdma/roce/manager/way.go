@@ -2,8 +2,8 @@ package manager
 
 import "github.com/unifiedd/unifiedd/rdma"
 
-// way is between an address of ours and one of a peer's.
-type way struct {
+// peerPath is between an address of ours and one of a peer's.
+type peerPath struct {
 	place         uint8 // of ours in the table of GIDs
 	local, remote rdma.GID
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
-// ways are the address handles to peers, which take the network a while to find. Those unused longest end for new ones. A message from an
+// handleCache are the address handles to peers, which take the network a while to find. Those unused longest end for new ones. A message from an
 // address is taken only when the way there is known: who has forged its address has us look for that and no more.
-type ways struct {
+type handleCache struct {
 	device *roce.Device
 	domain rdma.ProtectionDomain
 	news   func() // is called when one was found, or not
 	all    sync.WaitGroup
 
 	mu      sync.Mutex
-	known   map[way]*lead
-	finding *addrlimit.Set[*lead] // that peers have us look for
-	clock   uint64                // of uses
-	cut     uint64                // look-ups that gave way to newer ones
+	known   map[peerPath]*cachedHandle
+	finding *addrlimit.Set[*cachedHandle] // that peers have us look for
+	clock   uint64                        // of uses
+	cut     uint64                        // look-ups that gave way to newer ones
 }
 
-// lead is the way to one peer.
-type lead struct {
-	way     way
+// cachedHandle is the way to one peer.
+type cachedHandle struct {
+	way     peerPath
 	stop    context.CancelCauseFunc // ends looking
 	handle  rdma.AddressHandle
 	err     error
@@ -57,12 +57,12 @@ var (
 	errCut  = errors.New("too many ways to peers are being looked for")
 )
 
-func newWays(d *roce.Device, news func()) ways {
-	return ways{device: d, news: news, known: map[way]*lead{}, finding: addrlimit.New[*lead](MaxLookups, MaxLookupsPerNetwork)}
+func newHandleCache(d *roce.Device, news func()) handleCache {
+	return handleCache{device: d, news: news, known: map[peerPath]*cachedHandle{}, finding: addrlimit.New[*cachedHandle](MaxLookups, MaxLookupsPerNetwork)}
 }
 
 // find is the way to a peer, which is looked for where it is not known. One that a program of ours wants gives way to none.
-func (s *ways) find(w way, ours bool) (*lead, error) {
+func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clock++
@@ -79,7 +79,7 @@ func (s *ways) find(w way, ours bool) (*lead, error) {
 		}
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &lead{way: w, stop: stop, found: make(chan struct{}), used: s.clock}
+	l := &cachedHandle{way: w, stop: stop, found: make(chan struct{}), used: s.clock}
 	if !ours {
 		s.makeRoom(l)
 	}
@@ -89,7 +89,7 @@ func (s *ways) find(w way, ours bool) (*lead, error) {
 }
 
 // makeRoom counts a look-up for a peer. The oldest gives way where there are too many. The caller has the lock.
-func (s *ways) makeRoom(l *lead) {
+func (s *handleCache) makeRoom(l *cachedHandle) {
 	network := addrlimit.Link(l.way.remote.Addr())
 	if limit, rivals := s.finding.Full(network); limit != addrlimit.None {
 		s.cut++
@@ -100,14 +100,14 @@ func (s *ways) makeRoom(l *lead) {
 }
 
 // cuts is how many look-ups gave way to newer ones.
-func (s *ways) cuts() uint64 {
+func (s *handleCache) cuts() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cut
 }
 
 // forget has a way looked for anew by who wants it. The caller has the lock.
-func (s *ways) forget(l *lead) {
+func (s *handleCache) forget(l *cachedHandle) {
 	s.finding.Remove(l)
 	if s.known[l.way] == l {
 		delete(s.known, l.way)
@@ -115,7 +115,7 @@ func (s *ways) forget(l *lead) {
 }
 
 // look has the device find the way. One that is not found is forgotten, so that it is looked for anew.
-func (s *ways) look(ctx context.Context, l *lead) {
+func (s *handleCache) look(ctx context.Context, l *cachedHandle) {
 	ctx, cancel := context.WithTimeout(ctx, LookupTime)
 	defer cancel()
 	handle, err := s.device.NewAddressHandle(ctx, s.domain, rdma.Address{GID: l.way.remote, GIDIndex: l.way.place, Port: 1})
@@ -134,9 +134,9 @@ func (s *ways) look(ctx context.Context, l *lead) {
 }
 
 // evict ends the way that is unused longest, and says whether there was one. The caller has the lock.
-func (s *ways) evict() bool {
-	var oldest *lead
-	var at way
+func (s *handleCache) evict() bool {
+	var oldest *cachedHandle
+	var at peerPath
 	for w, l := range s.known {
 		if l.handle != nil && l.sending == 0 && len(l.pending)+len(l.arrived) == 0 && (oldest == nil || l.used < oldest.used) {
 			oldest, at = l, w
@@ -150,7 +150,7 @@ func (s *ways) evict() bool {
 }
 
 // isFound says whether it is known by now.
-func (l *lead) isFound() bool {
+func (l *cachedHandle) isFound() bool {
 	select {
 	case <-l.found:
 		return true
@@ -160,7 +160,7 @@ func (l *lead) isFound() bool {
 }
 
 // close ends all. Nothing is looked for any more.
-func (s *ways) close() error {
+func (s *handleCache) close() error {
 	s.mu.Lock()
 	for _, l := range s.known {
 		l.stop(errCut)

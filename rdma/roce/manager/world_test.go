@@ -72,8 +72,8 @@ func newWorld(t testing.TB, seed uint64, c Config) *world {
 }
 
 // way is that from a host to the other one.
-func (h *host) way() way {
-	return way{local: rdma.GIDOf(h.ip), remote: rdma.GIDOf(h.other().ip)}
+func (h *host) way() peerPath {
+	return peerPath{local: rdma.GIDOf(h.ip), remote: rdma.GIDOf(h.other().ip)}
 }
 
 func (h *host) other() *host { return h.hosts[1-h.number] }
@@ -164,7 +164,7 @@ func (h *host) decide(c *connection) {
 			return
 		}
 		e := h.end(2)
-		if h.accept(c, e, half{e.Queue.QPN(), 7}) {
+		if h.accept(c, e, endpoint{e.Queue.QPN(), 7}) {
 			h.ends = append(h.ends, c)
 		}
 	})

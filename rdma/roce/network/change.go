@@ -30,18 +30,18 @@ func (w What) String() string {
 
 // Change is a difference between what is and what was told before.
 type Change struct {
-	What What
-	Link Link          // of LinkChanged
-	GID  rdma.GIDEntry // of GIDAdded and GIDRemoved
-	Kept *Kept         // of WayChanged and WayLost
+	What    What
+	Link    Link          // of LinkChanged
+	GID     rdma.GIDEntry // of GIDAdded and GIDRemoved
+	Tracked *TrackedRoute // of WayChanged and WayLost
 }
 
-// told is what Next has said or Open has shown.
-type told struct {
+// reported is what Next has said or Open has shown.
+type reported struct {
 	gone  bool
 	link  Link
 	table table
-	ways  []*Kept // what may be to be told
+	ways  []*TrackedRoute // what may be to be told
 }
 
 // FD is readable while Next may have something. It is the Interface's: to poll, not to read or close. After Close
@@ -64,7 +64,7 @@ func (i *Interface) Next() (Change, bool) {
 }
 
 func (i *Interface) next() Change {
-	t := &i.told
+	t := &i.reported
 	now := i.links[0].public()
 	switch {
 	case t.gone:
@@ -79,11 +79,11 @@ func (i *Interface) next() Change {
 	if c := t.nextGID(i.table); c.What != 0 {
 		return c
 	}
-	return i.nextWay()
+	return i.nextRoute()
 }
 
 // nextGID makes one place of the told table like that of the real one.
-func (t *told) nextGID(now table) Change {
+func (t *reported) nextGID(now table) Change {
 	for len(t.table) < len(now) {
 		t.table = append(t.table, address{})
 	}
@@ -101,16 +101,16 @@ func (t *told) nextGID(now table) Change {
 	return Change{}
 }
 
-// nextWay takes the next way that is not as it was told.
-func (i *Interface) nextWay() Change {
-	for len(i.told.ways) > 0 {
-		k := i.told.ways[0]
-		i.told.ways = i.told.ways[1:]
+// nextRoute takes the next way that is not as it was told.
+func (i *Interface) nextRoute() Change {
+	for len(i.reported.ways) > 0 {
+		k := i.reported.ways[0]
+		i.reported.ways = i.reported.ways[1:]
 		k.queued = false
 		what := k.difference()
-		k.toldWay, k.toldLost = k.way, k.err != nil
-		if _, kept := i.kept[k]; kept && what != 0 {
-			return Change{What: what, Kept: k}
+		k.lastRoute, k.lostReported = k.way, k.err != nil
+		if _, kept := i.tracked[k]; kept && what != 0 {
+			return Change{What: what, Tracked: k}
 		}
 	}
 	return Change{}

@@ -118,7 +118,7 @@ func TestGone(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
-	k, err := i.Keep(resolve(t, i, "10.77.0.1", "10.77.0.2"))
+	k, err := i.Track(resolve(t, i, "10.77.0.1", "10.77.0.2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,9 +140,9 @@ func TestGone(t *testing.T) {
 	time.Sleep(4 * settle)
 	_, err = i.Resolve(t.Context(), from, gid("10.77.0.2"))
 	wantError(t, "resolve", err, ErrInterfaceGone)
-	_, err = i.Keep(Way{})
+	_, err = i.Track(Route{})
 	wantError(t, "keep", err, ErrInterfaceGone)
-	_, err = k.Way()
+	_, err = k.Route()
 	wantError(t, "a way kept", err, ErrInterfaceGone)
 	if i.Up() || i.Name() != name || len(i.GIDs()) != 0 {
 		t.Errorf("gone, and %+v with %v", i.Link(), i.GIDs())
@@ -182,7 +182,7 @@ func TestClose(t *testing.T) {
 	testenv.Leaks(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
-	k, err := i.Keep(resolve(t, i, "10.77.0.1", "10.77.0.2"))
+	k, err := i.Track(resolve(t, i, "10.77.0.1", "10.77.0.2"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestClose(t *testing.T) {
 		}
 	}
 	k.Drop()
-	_, err = i.Keep(Way{})
+	_, err = i.Track(Route{})
 	wantError(t, "keep", err, ErrClosed)
 	if c, ok := i.Next(); ok || i.FD() != -1 {
 		t.Errorf("%+v, descriptor %d", c, i.FD())

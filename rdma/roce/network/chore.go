@@ -9,16 +9,16 @@ const (
 	share = 10
 )
 
-// chore is something to read again when the kernel has said that it changed.
-type chore struct {
+// pendingRefresh is something to read again when the kernel has said that it changed.
+type pendingRefresh struct {
 	due  time.Time // zero: not wanted
 	rest time.Time // it is not done before
 }
 
-func (c *chore) wanted() bool { return !c.due.IsZero() }
+func (c *pendingRefresh) wanted() bool { return !c.due.IsZero() }
 
 // want has it done once changes have settled.
-func (c *chore) want() {
+func (c *pendingRefresh) want() {
 	if !c.wanted() {
 		c.due = time.Now().Add(settle)
 		if c.due.Before(c.rest) {
@@ -28,7 +28,7 @@ func (c *chore) want() {
 }
 
 // by is when it must be done if that is before t, and else t.
-func (c *chore) by(t time.Time) time.Time {
+func (c *pendingRefresh) by(t time.Time) time.Time {
 	if c.wanted() && c.due.Before(t) {
 		return c.due
 	}
@@ -36,7 +36,7 @@ func (c *chore) by(t time.Time) time.Time {
 }
 
 // do does it if it is time. It can be wanted again meanwhile.
-func (c *chore) do(f func()) {
+func (c *pendingRefresh) do(f func()) {
 	begun := time.Now()
 	if !c.wanted() || begun.Before(c.due) {
 		return

@@ -7,7 +7,7 @@ import (
 
 // TestChore: it is done once for a swarm of changes, no sooner than they settle, and rests in proportion.
 func TestChore(t *testing.T) {
-	var c chore
+	var c pendingRefresh
 	done := 0
 	f := func() { done++; time.Sleep(10 * time.Millisecond) }
 	c.do(f)

@@ -26,14 +26,14 @@ type Interface struct {
 	// messages of neighbours are: what is older must not be noted later. It is taken before mu.
 	order sync.Mutex
 
-	mu      sync.Mutex
-	links   []link // the interface, and the VLANs on it
-	table   table
-	gone    bool
-	kept    map[*Kept]struct{}
-	waiting map[*waiter]struct{}
-	told    told
-	event   event
+	mu       sync.Mutex
+	links    []link // the interface, and the VLANs on it
+	table    table
+	gone     bool
+	tracked  map[*TrackedRoute]struct{}
+	waiting  map[*waiter]struct{}
+	reported reported
+	event    event
 }
 
 // Open looks up the interface in the network namespace of the calling thread. The caller closes it. The error is ErrInterfaceGone
@@ -54,7 +54,7 @@ func open(name string, refresh time.Duration) (*Interface, error) {
 	}
 	i := &Interface{
 		kernel: k, done: make(chan struct{}), ended: make(chan struct{}), event: noEvent,
-		kept: map[*Kept]struct{}{}, waiting: map[*waiter]struct{}{},
+		tracked: map[*TrackedRoute]struct{}{}, waiting: map[*waiter]struct{}{},
 	}
 	if err := i.start(name, refresh); err != nil {
 		return nil, errors.Join(err, i.Close())
@@ -78,7 +78,7 @@ func (i *Interface) start(name string, refresh time.Duration) (err error) {
 	if err := i.find(name); err != nil {
 		return err
 	}
-	i.told.link, i.told.table = i.links[0].public(), append(table(nil), i.table...)
+	i.reported.link, i.reported.table = i.links[0].public(), append(table(nil), i.table...)
 	go i.watch.run()
 	return nil
 }

@@ -9,102 +9,102 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Kept is a way that is in use.
-type Kept struct {
+// TrackedRoute is a way that is in use.
+type TrackedRoute struct {
 	of *Interface
 
 	// All below are guarded by the Interface's lock.
-	way    Way
+	way    Route
 	err    error // why packets do not get there
-	next   Way   // as the routes have it now; its MAC may not be known yet. Zero: they have none
+	next   Route // as the routes have it now; its MAC may not be known yet. Zero: they have none
 	queued bool  // in told.ways
 
-	toldWay  Way
-	toldLost bool
+	lastRoute    Route
+	lostReported bool
 }
 
-// Keep has a way kept: the neighbour is checked every ten seconds, as if the kernel itself sent to it, and Next says
+// Track has a way kept: the neighbour is checked every ten seconds, as if the kernel itself sent to it, and Next says
 // when packets must look otherwise (WayChanged) or do not get there (WayLost). The caller drops it when the way is in
 // use no longer. The error is ErrClosed or ErrInterfaceGone.
-func (i *Interface) Keep(w Way) (*Kept, error) {
-	k := &Kept{of: i, way: w, next: w, toldWay: w}
-	if err := i.keep(k); err != nil {
+func (i *Interface) Track(w Route) (*TrackedRoute, error) {
+	k := &TrackedRoute{of: i, way: w, next: w, lastRoute: w}
+	if err := i.track(k); err != nil {
 		return nil, fmt.Errorf("keep the way to %v from %v: %w", w.Destination, w.Source, err)
 	}
 	i.reroute(k) // what has changed since Resolve
 	return k, nil
 }
 
-func (i *Interface) keep(k *Kept) error {
+func (i *Interface) track(k *TrackedRoute) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err := i.unusable(); err != nil {
 		return err
 	}
-	i.kept[k] = struct{}{}
+	i.tracked[k] = struct{}{}
 	return nil
 }
 
-// Way is the way as it is now, and why packets do not get there if they do not: then it is what it was before.
-func (k *Kept) Way() (Way, error) {
+// Route is the way as it is now, and why packets do not get there if they do not: then it is what it was before.
+func (k *TrackedRoute) Route() (Route, error) {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	return k.way, k.err
 }
 
 // Drop ends it. Nothing is told of the way afterwards. Dropping again does nothing.
-func (k *Kept) Drop() {
+func (k *TrackedRoute) Drop() {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
-	delete(k.of.kept, k)
+	delete(k.of.tracked, k)
 }
 
 // difference is what is to be told of a way. The caller has the lock.
-func (k *Kept) difference() What {
+func (k *TrackedRoute) difference() What {
 	switch lost := k.err != nil; {
-	case lost && !k.toldLost:
+	case lost && !k.lostReported:
 		return WayLost
-	case !lost && (k.toldLost || k.toldWay != k.way):
+	case !lost && (k.lostReported || k.lastRoute != k.way):
 		return WayChanged
 	}
 	return 0
 }
 
 // tell queues a way of which there is something to tell. The caller has the lock.
-func (i *Interface) tell(k *Kept) {
+func (i *Interface) tell(k *TrackedRoute) {
 	if !k.queued && k.difference() != 0 {
 		k.queued = true
-		i.told.ways = append(i.told.ways, k)
+		i.reported.ways = append(i.reported.ways, k)
 		i.event.raise()
 	}
 }
 
 // lose says why packets do not get there.
-func (i *Interface) lose(k *Kept, why error) {
+func (i *Interface) lose(k *TrackedRoute, why error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	k.err, k.next = why, Way{}
+	k.err, k.next = why, Route{}
 	i.tell(k)
 }
 
 // rerouteAll reroutes all ways that are kept.
 func (i *Interface) rerouteAll() {
-	for _, k := range i.allKept() {
+	for _, k := range i.allTracked() {
 		i.reroute(k)
 	}
 }
 
-func (i *Interface) allKept() []*Kept {
+func (i *Interface) allTracked() []*TrackedRoute {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return slices.Collect(maps.Keys(i.kept))
+	return slices.Collect(maps.Keys(i.tracked))
 }
 
 // reroute looks up again where a way leads, and its next hop.
-func (i *Interface) reroute(k *Kept) {
+func (i *Interface) reroute(k *TrackedRoute) {
 	i.order.Lock()
 	defer i.order.Unlock()
-	before, _ := k.Way()
+	before, _ := k.Route()
 	w, err := i.lead(before.Place, before.Destination)
 	if err == nil && w.Source != before.Source {
 		err = fmt.Errorf("%w: %v is no longer in the table, and %v is in its place", ErrSource, before.Source, w.Source)
@@ -121,7 +121,7 @@ func (i *Interface) reroute(k *Kept) {
 }
 
 // follow has a way be what the routes say, as soon as the MAC of the next hop is known.
-func (i *Interface) follow(k *Kept, w Way) {
+func (i *Interface) follow(k *TrackedRoute, w Route) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k.next = w
@@ -132,9 +132,9 @@ func (i *Interface) follow(k *Kept, w Way) {
 }
 
 // look looks at the next hop of a way, as long as routes lead to one.
-func (i *Interface) look(k *Kept) {
+func (i *Interface) look(k *TrackedRoute) {
 	i.mu.Lock()
-	of := k.next.hop()
+	of := k.next.key()
 	i.mu.Unlock()
 	if !of.ip.IsValid() {
 		return
@@ -148,7 +148,7 @@ func (i *Interface) look(k *Kept) {
 
 // learn takes what the kernel's table has of a neighbour, for those who wait for it and for ways over it. It reports whether
 // the kernel is to be told again that it is in use.
-func (i *Interface) learn(of hop, n neighbour) (again bool) {
+func (i *Interface) learn(of neighbourKey, n neighbour) (again bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for w := range i.waiting {
@@ -159,8 +159,8 @@ func (i *Interface) learn(of hop, n neighbour) (again bool) {
 			}
 		}
 	}
-	for k := range i.kept {
-		if k.next.hop() == of {
+	for k := range i.tracked {
+		if k.next.key() == of {
 			again = k.learn(n) || again
 			i.tell(k)
 		}
@@ -170,7 +170,7 @@ func (i *Interface) learn(of hop, n neighbour) (again bool) {
 
 // learn reports whether the kernel must be told again that the neighbour is in use: it has forgotten it, or asked in vain
 // where it used to be, which is not all that it can do.
-func (k *Kept) learn(n neighbour) bool {
+func (k *TrackedRoute) learn(n neighbour) bool {
 	switch {
 	case n.valid():
 		k.way, k.err = k.next, nil

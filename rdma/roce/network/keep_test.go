@@ -12,9 +12,9 @@ import (
 )
 
 // kept is a way that is kept until the end of the test.
-func kept(t *testing.T, i *Interface, from, to string) *Kept {
+func kept(t *testing.T, i *Interface, from, to string) *TrackedRoute {
 	t.Helper()
-	k, err := i.Keep(resolve(t, i, from, to))
+	k, err := i.Track(resolve(t, i, from, to))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,9 +22,9 @@ func kept(t *testing.T, i *Interface, from, to string) *Kept {
 }
 
 // now is a kept way without a fault.
-func now(t *testing.T, k *Kept) Way {
+func now(t *testing.T, k *TrackedRoute) Route {
 	t.Helper()
-	w, err := k.Way()
+	w, err := k.Route()
 	if err != nil {
 		t.Errorf("the way to %v: %v", w.Destination, err)
 	}
@@ -61,13 +61,13 @@ func TestKeptNeighbour(t *testing.T) {
 		mac[4]++
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "off") // so that nothing is told to us
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "address", mac.String())
-		if c := next(t, i, WayLost); c.Kept != k {
+		if c := next(t, i, WayLost); c.Tracked != k {
 			t.Errorf("%+v", c)
 		}
-		_, err := k.Way()
+		_, err := k.Route()
 		wantError(t, to, err, ErrUnanswered)
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "on")
-		if c := next(t, i, WayChanged); c.Kept != k || now(t, k).DestinationMAC != mac {
+		if c := next(t, i, WayChanged); c.Tracked != k || now(t, k).DestinationMAC != mac {
 			t.Errorf("%+v: %+v, want MAC %v", c, now(t, k), mac)
 		}
 		k.Drop()
@@ -141,7 +141,7 @@ func TestKeptRoute(t *testing.T) {
 	}
 	route("del", "10.90.0.0/16")
 	next(t, i, WayLost)
-	_, err := k.Way()
+	_, err := k.Route()
 	wantError(t, "without a route", err, ErrNoRoute)
 	route("add", "default", "via", "10.77.0.2")
 	next(t, i, WayChanged)
@@ -153,7 +153,7 @@ func TestKeptRoute(t *testing.T) {
 	p.A.Run(t, "ip", "address", "del", "10.77.0.1/24", "dev", p.A.Ifname)
 	next(t, i, GIDRemoved)
 	next(t, i, WayLost)
-	_, err = k.Way()
+	_, err = k.Route()
 	wantError(t, "without its source", err, ErrSource)
 }
 
@@ -197,13 +197,13 @@ func TestManyWays(t *testing.T) {
 	peers("02:00:00:00:00:01")
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
 	from := place(t, i, "10.77.0.1")
-	var all [ways]*Kept
+	var all [ways]*TrackedRoute
 	var group sync.WaitGroup
 	for n := range all {
 		group.Go(func() {
 			w, err := i.Resolve(t.Context(), from, gid(fmt.Sprintf("10.77.0.%d", 3+n%250)))
 			if err == nil {
-				all[n], err = i.Keep(w)
+				all[n], err = i.Track(w)
 			}
 			if err != nil {
 				t.Error(err)
@@ -213,9 +213,9 @@ func TestManyWays(t *testing.T) {
 	group.Wait()
 	nothing(t, i)
 	peers("02:00:00:00:00:02")
-	told := map[*Kept]int{}
+	told := map[*TrackedRoute]int{}
 	for range all {
-		told[next(t, i, WayChanged).Kept]++
+		told[next(t, i, WayChanged).Tracked]++
 	}
 	for _, k := range all {
 		if told[k] != 1 || now(t, k).DestinationMAC[5] != 2 {

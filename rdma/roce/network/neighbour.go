@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hop is a neighbour's name: its address, and the index of the interface it is on.
-type hop struct {
+// neighbourKey is a neighbour's name: its address, and the index of the interface it is on.
+type neighbourKey struct {
 	link int
 	ip   netip.Addr
 }
@@ -39,7 +39,7 @@ func (n neighbour) silent() bool { return n.state&netlink.NUD_FAILED != 0 }
 
 // neighbour looks one up: RTM_GETNEIGH with an address, neigh_get in net/core/neighbour.c. (The netlink package
 // can list them only, and there may be thousands.)
-func (k *kernel) neighbour(of hop) (n neighbour, err error) {
+func (k *kernel) neighbour(of neighbourKey) (n neighbour, err error) {
 	var answers [][]byte
 	err = k.ask(func(*netlink.Handle) error {
 		r := nl.NewNetlinkRequest(unix.RTM_GETNEIGH, 0)
@@ -63,7 +63,7 @@ func (k *kernel) neighbour(of hop) (n neighbour, err error) {
 	return n, nil
 }
 
-func (h hop) family() uint8 {
+func (h neighbourKey) family() uint8 {
 	if h.ip.Is4() {
 		return unix.AF_INET
 	}
@@ -79,7 +79,7 @@ func neighbourOf(e *netlink.Neigh) neighbour {
 // use tells the kernel that a neighbour is in use, which makes it find out its MAC, or check an
 // old one, as a packet to it would. It must not be told of a permanent entry, which would become
 // an ordinary one: __neigh_update in net/core/neighbour.c.
-func (k *kernel) use(of hop) error {
+func (k *kernel) use(of neighbourKey) error {
 	err := k.ask(func(h *netlink.Handle) error {
 		return h.NeighSet(&netlink.Neigh{LinkIndex: of.link, Family: int(of.family()), IP: net.IP(of.ip.AsSlice()), Flags: netlink.NTF_USE})
 	})
@@ -91,7 +91,7 @@ func (k *kernel) use(of hop) error {
 
 // look looks a neighbour up that is in use, as it is before the kernel is told so. Where that is not permitted, what the kernel
 // has must do.
-func (k *kernel) look(of hop) (neighbour, error) {
+func (k *kernel) look(of neighbourKey) (neighbour, error) {
 	n, err := k.neighbour(of)
 	if err == nil && n.idle() {
 		err = k.use(of)
@@ -102,7 +102,7 @@ func (k *kernel) look(of hop) (neighbour, error) {
 	return n, err
 }
 
-func neighbourError(step string, of hop, err error) error {
+func neighbourError(step string, of neighbourKey, err error) error {
 	switch {
 	case errors.Is(err, ErrClosed):
 		return err

@@ -15,25 +15,25 @@ import (
 //
 // The error names the peer and what to do, and is one of ErrSource, ErrNoRoute, ErrUnanswered, ErrInterfaceDown,
 // ErrInterfaceGone, ErrPermission and ErrClosed. When ctx ends it is ErrUnanswered and the context's.
-func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Way, error) {
+func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
 	w, err := i.resolve(ctx, place, destination)
 	if err != nil {
-		return Way{}, fmt.Errorf("find the way to %v from %s: %w", destination, i.placeName(place), err)
+		return Route{}, fmt.Errorf("find the way to %v from %s: %w", destination, i.placeName(place), err)
 	}
 	return w, nil
 }
 
-func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID) (Way, error) {
+func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
 	w, err := i.lead(place, destination)
 	if err != nil || !w.NextHop.IsValid() {
 		return w, err
 	}
-	w.DestinationMAC, err = i.await(ctx, w.hop())
+	w.DestinationMAC, err = i.await(ctx, w.key())
 	return w, err
 }
 
 // lead is a way but for the MAC of its next hop, if it has one.
-func (i *Interface) lead(place int, destination rdma.GID) (Way, error) {
+func (i *Interface) lead(place int, destination rdma.GID) (Route, error) {
 	w, err := i.begin(place, destination)
 	switch to := destination.Addr(); {
 	case err != nil:
@@ -50,24 +50,24 @@ func (i *Interface) lead(place int, destination rdma.GID) (Way, error) {
 }
 
 // begin is the part of a way that the source decides, or all of it where the destination is the source's host.
-func (i *Interface) begin(place int, destination rdma.GID) (Way, error) {
+func (i *Interface) begin(place int, destination rdma.GID) (Route, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if err := i.unusable(); err != nil {
-		return Way{}, err
+		return Route{}, err
 	}
 	from, ok := i.table.at(place)
 	switch {
 	case !ok:
-		return Way{}, fmt.Errorf("%w: place %d of the table of GIDs is empty (it has %v)", ErrSource, place, places(i.table))
+		return Route{}, fmt.Errorf("%w: place %d of the table of GIDs is empty (it has %v)", ErrSource, place, places(i.table))
 	case from.gid.Is4() != destination.Is4():
-		return Way{}, fmt.Errorf("%w: one is IPv4 and the other IPv6 (choose one of %v)", ErrSource, places(i.table))
+		return Route{}, fmt.Errorf("%w: one is IPv4 and the other IPv6 (choose one of %v)", ErrSource, places(i.table))
 	}
 	l := i.link(from.link)
 	if !l.up {
-		return Way{}, fmt.Errorf("%w: %s (see: ip link; ip link set %s up)", ErrInterfaceDown, l.name, l.name)
+		return Route{}, fmt.Errorf("%w: %s (see: ip link; ip link set %s up)", ErrInterfaceDown, l.name, l.name)
 	}
-	return Way{
+	return Route{
 		Place: place, Source: from.gid, Destination: destination, SourceMAC: l.mac, Tags: l.tags, MTU: min(l.mtu, i.links[0].mtu),
 		HopLimit: defaultHopLimit, Local: i.table.has(destination), link: l.index,
 	}, nil
@@ -89,7 +89,7 @@ func places(t table) string {
 const lookAgain = 250 * time.Millisecond
 
 // await is the MAC of a neighbour, for which the kernel asks where it must.
-func (i *Interface) await(ctx context.Context, of hop) (MAC, error) {
+func (i *Interface) await(ctx context.Context, of neighbourKey) (MAC, error) {
 	news := i.expect(of)
 	defer i.forget(news)
 	n, err := i.kernel.look(of)
@@ -122,11 +122,11 @@ func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
 
 // waiter is told of news of a neighbour.
 type waiter struct {
-	of   hop
+	of   neighbourKey
 	come chan struct{}
 }
 
-func (i *Interface) expect(of hop) *waiter {
+func (i *Interface) expect(of neighbourKey) *waiter {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	w := &waiter{of, make(chan struct{}, 1)}

@@ -46,7 +46,7 @@ func place(t *testing.T, i *Interface, a string) int {
 }
 
 // resolve finds a way that must be there.
-func resolve(t *testing.T, i *Interface, from, to string) Way {
+func resolve(t *testing.T, i *Interface, from, to string) Route {
 	t.Helper()
 	w, err := tryResolve(t, i, from, to)
 	if err != nil {
@@ -55,7 +55,7 @@ func resolve(t *testing.T, i *Interface, from, to string) Way {
 	return w
 }
 
-func tryResolve(t *testing.T, i *Interface, from, to string) (Way, error) {
+func tryResolve(t *testing.T, i *Interface, from, to string) (Route, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Within(5*time.Second))
 	defer cancel()

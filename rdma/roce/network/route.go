@@ -14,7 +14,7 @@ const defaultHopLimit = 64
 
 // route has the kernel look up whom packets go to first, and completes the way with it. A
 // route that leads out of another interface is none.
-func (k *kernel) route(w *Way) error {
+func (k *kernel) route(w *Route) error {
 	destination := w.Destination.Addr()
 	var found []netlink.Route
 	err := k.ask(func(h *netlink.Handle) (err error) {
@@ -53,7 +53,7 @@ func routeError(err error, destination netip.Addr) error {
 }
 
 // follow takes from a route what a way has of it.
-func (w *Way) follow(r *netlink.Route) error {
+func (w *Route) follow(r *netlink.Route) error {
 	destination := w.Destination.Addr()
 	switch {
 	case r.Type != unix.RTN_UNICAST:

@@ -62,7 +62,7 @@ func TestResolveVLANs(t *testing.T) {
 		}
 	}
 	next(t, i, WayLost)
-	_, err := k.Way()
+	_, err := k.Route()
 	wantError(t, "without its VLAN", err, ErrSource)
 	p.A.Run(t, "ip", "link", "add", "v9", "link", p.A.Ifname, "address", "02:77:00:00:09:01", "type", "vlan", "id", "9")
 	p.A.Run(t, "ip", "address", "add", "10.77.9.1/24", "dev", "v9")

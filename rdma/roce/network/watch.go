@@ -24,9 +24,9 @@ type watch struct {
 	socket  *nl.NetlinkSocket
 	refresh time.Duration
 
-	links chore     // and addresses
-	ways  chore     // those that are kept
-	tick  time.Time // when ways are looked at unasked
+	links pendingRefresh // and addresses
+	ways  pendingRefresh // those that are kept
+	tick  time.Time      // when ways are looked at unasked
 }
 
 // newWatch subscribes to what the kernel tells about links, addresses, routes and neighbours.
@@ -142,7 +142,7 @@ func (w *watch) hearNeighbour(m *syscall.NetlinkMessage) {
 	}
 	w.i.order.Lock()
 	defer w.i.order.Unlock()
-	if ok && w.i.learn(hop{e.LinkIndex, ip}, n) {
+	if ok && w.i.learn(neighbourKey{e.LinkIndex, ip}, n) {
 		w.ways.want()
 	}
 }
@@ -200,7 +200,7 @@ func (i *Interface) vanish() {
 	i.links = i.links[:1]
 	i.links[0].up = false
 	i.table = nil
-	for k := range i.kept {
-		k.err, k.next = ErrInterfaceGone, Way{}
+	for k := range i.tracked {
+		k.err, k.next = ErrInterfaceGone, Route{}
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// Way is how packets get from a place of an interface's table to a peer: what wire.Path wants to know
+// Route is how packets get from a place of an interface's table to a peer: what wire.Path wants to know
 // of Ethernet.
-type Way struct {
+type Route struct {
 	Place               int // of the source in the table
 	Source, Destination rdma.GID
 	SourceMAC           MAC
@@ -31,5 +31,5 @@ type Way struct {
 	link int // index of the interface that the source is an address of
 }
 
-// hop is whom a way leads to first.
-func (w *Way) hop() hop { return hop{w.link, w.NextHop} }
+// key is whom a way leads to first.
+func (w *Route) key() neighbourKey { return neighbourKey{w.link, w.NextHop} }

@@ -35,7 +35,7 @@ func (q *QueuePair) answer(out []Packet) (n int) {
 				n++
 			}
 			continue
-		case !q.putVerdict(&out[n]):
+		case !q.putNAK(&out[n]):
 			return n
 		}
 		n++
@@ -83,8 +83,8 @@ func (q *QueuePair) putReadData(to *Packet, p *reply) bool {
 	return true
 }
 
-// putVerdict writes an acknowledgement of any kind, if one is due.
-func (q *QueuePair) putVerdict(to *Packet) bool {
+// putNAK writes an acknowledgement of any kind, if one is due.
+func (q *QueuePair) putNAK(to *Packet) bool {
 	syndrome, at := wire.ACK, q.expected
 	switch {
 	case q.refused != 0:

@@ -31,7 +31,7 @@ func (q *QueuePair) datagram(a *Arrival) {
 }
 
 // takeDatagram keeps the frames, or copies network header and payload into a receive. One too short stays for another datagram.
-func (q *QueuePair) takeDatagram(a *Arrival, n uint64) verdict {
+func (q *QueuePair) takeDatagram(a *Arrival, n uint64) nakCode {
 	q.message.length = 0
 	if q.loans != nil {
 		if v := q.readyToLend(len(a.Payload), n); v != accepted {

@@ -59,7 +59,7 @@ type Engine struct {
 	used    uint32          // one past the highest place that ever was
 	bells   []atomic.Uint64 // a bit for each place: its program has posted
 	timers  timers
-	lists   [concerns]roster
+	lists   [concerns]pairList
 	groups  map[rdma.GID][]*QueuePair
 
 	completions []*CompletionQueue // with something to publish
@@ -99,7 +99,7 @@ func New(c Config) (*Engine, error) {
 	}
 	e.timers.heap = make([]*QueuePair, 0, places)
 	for of := range e.lists {
-		e.lists[of] = roster{ring: make([]*QueuePair, places), of: concern(of)}
+		e.lists[of] = pairList{ring: make([]*QueuePair, places), of: listKind(of)}
 	}
 	return e, nil
 }

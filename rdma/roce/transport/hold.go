@@ -2,10 +2,10 @@ package transport
 
 import "github.com/unifiedd/unifiedd/rdma/roce/wire"
 
-// patience is how acknowledgements are kept back, so that one says what several would have. A peer that waits for them must not
+// ackCoalescing is how acknowledgements are kept back, so that one says what several would have. A peer that waits for them must not
 // find out: that it goes on without so many is known of peers that did, and now and then it is tried whether twice as many would do. One that
 // stops gets half as many at once from then on.
-type patience struct {
+type ackCoalescing struct {
 	held     int      // acknowledgements kept back
 	since    wire.PSN // expected behind the packet of the first one
 	old      int      // as many as there were when Relieve was called last
@@ -22,12 +22,12 @@ const (
 )
 
 // impatient is what a connection begins with.
-var impatient = patience{most: 1, untried: firstTry, interval: firstTry}
+var impatient = ackCoalescing{most: 1, untried: firstTry, interval: firstTry}
 
-// owe has a packet acknowledged that asks for it, now or together with those that follow.
-func (q *QueuePair) owe() {
+// scheduleACK has a packet acknowledged that asks for it, now or together with those that follow.
+func (q *QueuePair) scheduleACK() {
 	q.untried--
-	if !q.ack && q.keepsBack() {
+	if !q.ack && q.defersACK() {
 		q.engine.lists[holding].add(q)
 		return
 	}
@@ -40,9 +40,9 @@ func (q *QueuePair) acknowledge() {
 	q.engine.lists[answering].add(q)
 }
 
-// keepsBack counts an acknowledgement, and says whether it may wait for further ones: not beyond a quarter of the packets that a peer may
+// defersACK counts an acknowledgement, and says whether it may wait for further ones: not beyond a quarter of the packets that a peer may
 // have under way, of which there may be many in a message.
-func (q *QueuePair) keepsBack() bool {
+func (q *QueuePair) defersACK() bool {
 	c := &q.engine.config
 	if q.held == 0 {
 		q.old, q.since = 0, q.expected
@@ -73,8 +73,8 @@ func (q *QueuePair) grow() {
 	q.untried = q.interval
 }
 
-// Holding says whether acknowledgements are kept back.
-func (e *Engine) Holding() bool { return e.lists[holding].n > 0 }
+// HasDeferredACKs says whether acknowledgements are kept back.
+func (e *Engine) HasDeferredACKs() bool { return e.lists[holding].n > 0 }
 
 // Release ends that for all: Send gives them. It is called when nothing has come for a while.
 func (e *Engine) Release() {
@@ -85,9 +85,9 @@ func (e *Engine) Release() {
 	}
 }
 
-// Relieve is Release for those queue pairs that kept back acknowledgements already when it was called before, and reports whether there were some. It
+// FlushACKs is Release for those queue pairs that kept back acknowledgements already when it was called before, and reports whether there were some. It
 // bounds how long that takes while others go on. A peer that has gone on since is slow, and has not stopped.
-func (e *Engine) Relieve() (some bool) {
+func (e *Engine) FlushACKs() (some bool) {
 	l := &e.lists[holding]
 	for range l.n {
 		switch q := l.next(); {

@@ -145,7 +145,7 @@ func TestHoldRepeats(t *testing.T) {
 	h := newHolder(t, Config{Hold: 8})
 	h.message(firstTry + 1)
 	h.expect("the last is kept back", firstTry, h.sent-1)
-	h.w.run(time.Second) // its sender's patience ends
+	h.w.run(time.Second) // its sender's coalescing ends
 	h.expect("it came again", 1, h.sent)
 	h.message(2 * firstTry)
 	h.expect("one after the other", 2*firstTry, h.sent)
@@ -166,7 +166,7 @@ func TestRelieve(t *testing.T) {
 	h.patient(4)
 	relieve := func(what string, want bool) {
 		t.Helper()
-		if got := h.receiver().Relieve(); got != want {
+		if got := h.receiver().FlushACKs(); got != want {
 			t.Errorf("%s: Relieve says %v", what, got)
 		}
 		if want {
@@ -182,7 +182,7 @@ func TestRelieve(t *testing.T) {
 	h.expect("four are said at once, two kept back", 1, h.sent-2)
 	relieve("those are others", false)
 	relieve("and the same still", true)
-	if h.receiver().Holding() {
+	if h.receiver().HasDeferredACKs() {
 		t.Error("something is kept back still")
 	}
 	for range 3 {

@@ -41,7 +41,7 @@ func (q *QueuePair) ReceivedOnly(h *wire.Only) {
 		q.engine.list(q.config.ReceiveCQ)
 	}
 	if h.AckReq {
-		q.owe()
+		q.scheduleACK()
 	}
 	q.engine.count(PacketsReceived)
 }

@@ -13,7 +13,7 @@ type responder struct {
 	receive  receive // taken for the message, or kept from one that was dropped
 	replies  replies
 
-	patience // with acknowledgements
+	ackCoalescing // with acknowledgements
 
 	// What is to be said once the READs and atomics before are answered.
 	ack     bool          // that everything before expected is here
@@ -37,7 +37,7 @@ type message struct {
 
 // begin readies the responder for a peer whose first packet has that number.
 func (r *responder) begin(expected wire.PSN) {
-	*r = responder{expected: expected, replies: r.replies, patience: impatient}
+	*r = responder{expected: expected, replies: r.replies, ackCoalescing: impatient}
 	r.replies.clear()
 }
 
@@ -76,7 +76,7 @@ func (q *QueuePair) request(a *Arrival) {
 		return
 	}
 	if h.AckReq && h.Opcode.CarriesPayload() { // the others have answers of their own
-		q.owe()
+		q.scheduleACK()
 	}
 }
 
@@ -109,7 +109,7 @@ func (q *QueuePair) again(h *wire.Header) {
 }
 
 // refuse says no. All but a receiver that is not ready is the end of the queue pair.
-func (q *QueuePair) refuse(v verdict) {
+func (q *QueuePair) refuse(v nakCode) {
 	e, c := q.engine, &consequences[v]
 	e.drop(c.drop)
 	e.lists[answering].add(q)
@@ -134,7 +134,7 @@ func (q *QueuePair) breakDown(s rdma.Status, k rdma.EventKind) {
 
 // execute does what a packet asks for that is the expected one. Only if it is accepted has anything
 // changed that the peer could notice.
-func (q *QueuePair) execute(a *Arrival) (v verdict) {
+func (q *QueuePair) execute(a *Arrival) (v nakCode) {
 	o, m := a.Header.Opcode, &q.message
 	if inside := m.kind != wire.NoKind; inside == o.Starts() || inside && m.kind != o.Kind() {
 		return disordered

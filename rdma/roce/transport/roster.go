@@ -1,27 +1,27 @@
 package transport
 
-// roster is queue pairs in turn, each at most once.
-type roster struct {
+// pairList is queue pairs in turn, each at most once.
+type pairList struct {
 	ring    []*QueuePair
 	head, n int
-	of      concern
+	of      listKind
 }
 
-// concern is what queue pairs are in a roster for.
-type concern uint8
+// listKind is what queue pairs are in a list of queue pairs for.
+type listKind uint8
 
 const (
-	sending   concern = iota // they may have requests to send
-	answering                // they have acknowledgements or answers to send
-	departing                // they have requests that complete when packets have left
-	touched                  // their indices are to be published
-	waiting                  // they may need a deadline for what they have sent
-	holding                  // they have acknowledgements to send that are held back
+	sending   listKind = iota // they may have requests to send
+	answering                 // they have acknowledgements or answers to send
+	departing                 // they have requests that complete when packets have left
+	touched                   // their indices are to be published
+	waiting                   // they may need a deadline for what they have sent
+	holding                   // they have acknowledgements to send that are held back
 	concerns
 )
 
 // add puts the queue pair at the end unless it is there already.
-func (r *roster) add(q *QueuePair) {
+func (r *pairList) add(q *QueuePair) {
 	if q.listed[r.of] {
 		return
 	}
@@ -35,7 +35,7 @@ func (r *roster) add(q *QueuePair) {
 }
 
 // next takes the first; there is one.
-func (r *roster) next() *QueuePair {
+func (r *pairList) next() *QueuePair {
 	q := r.ring[r.head]
 	r.ring[r.head] = nil
 	if r.head++; r.head == len(r.ring) {
@@ -47,7 +47,7 @@ func (r *roster) next() *QueuePair {
 }
 
 // remove takes out the queue pair, which is about to go.
-func (r *roster) remove(q *QueuePair) {
+func (r *pairList) remove(q *QueuePair) {
 	for range r.n {
 		if other := r.next(); other != q {
 			r.add(other)

@@ -6,7 +6,7 @@ import (
 )
 
 // takeRead takes a request for a READ, which Progress answers.
-func (q *QueuePair) takeRead(h *wire.Header) verdict {
+func (q *QueuePair) takeRead(h *wire.Header) nakCode {
 	switch {
 	case q.attrs.Access&rdma.RemoteRead == 0 || q.replies.full() || h.DMALength > MaxMessage:
 		return invalid
@@ -33,7 +33,7 @@ func (q *QueuePair) keep(p reply) {
 }
 
 // takeAtomic executes an atomic. What was there before is kept, and said again when the request comes again.
-func (q *QueuePair) takeAtomic(h *wire.Header) verdict {
+func (q *QueuePair) takeAtomic(h *wire.Header) nakCode {
 	switch {
 	case q.attrs.Access&rdma.RemoteAtomic == 0 || q.replies.full() || h.VA%8 != 0:
 		return invalid

@@ -6,7 +6,7 @@ import (
 )
 
 // takeSend takes a packet of a SEND.
-func (q *QueuePair) takeSend(a *Arrival) verdict {
+func (q *QueuePair) takeSend(a *Arrival) nakCode {
 	m, o, n := &q.message, a.Header.Opcode, a.length()
 	if v := q.ready(a, n); v != accepted {
 		return v
@@ -31,7 +31,7 @@ func (q *QueuePair) takeSend(a *Arrival) verdict {
 }
 
 // ready finds where a packet of a SEND can go.
-func (q *QueuePair) ready(a *Arrival, n uint64) verdict {
+func (q *QueuePair) ready(a *Arrival, n uint64) nakCode {
 	have := uint64(0)
 	if !a.Header.Opcode.Starts() {
 		have = uint64(q.message.length)
@@ -49,7 +49,7 @@ func (q *QueuePair) ready(a *Arrival, n uint64) verdict {
 }
 
 // readyToLend says whether so many frames can be lent for a message of at least length bytes, and that be delivered.
-func (q *QueuePair) readyToLend(frames int, length uint64) verdict {
+func (q *QueuePair) readyToLend(frames int, length uint64) nakCode {
 	switch {
 	case uint64(q.loans.coming())+uint64(frames) > uint64(q.loans.limit) || length > MaxMessage:
 		return tooLong // and will never fit
@@ -72,7 +72,7 @@ func (q *QueuePair) takeReceive() bool {
 }
 
 // takeIn keeps the payload's frames, or copies it into the receive.
-func (q *QueuePair) takeIn(a *Arrival, n uint64) verdict {
+func (q *QueuePair) takeIn(a *Arrival, n uint64) nakCode {
 	if n == 0 {
 		return accepted
 	}

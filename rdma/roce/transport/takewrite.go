@@ -6,7 +6,7 @@ import (
 )
 
 // takeWrite takes a packet of a WRITE. The right to the memory is looked at with each packet, and may have ended between two.
-func (q *QueuePair) takeWrite(a *Arrival) verdict {
+func (q *QueuePair) takeWrite(a *Arrival) nakCode {
 	m, h, n := &q.message, &a.Header, a.length()
 	if q.attrs.Access&rdma.RemoteWrite == 0 {
 		return invalid

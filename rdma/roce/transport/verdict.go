@@ -5,11 +5,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// verdict is what becomes of a request of the peer's.
-type verdict uint8
+// nakCode is what becomes of a request of the peer's.
+type nakCode uint8
 
 const (
-	accepted verdict = iota
+	accepted nakCode = iota
 	notReady
 	disordered
 	invalid

@@ -401,7 +401,7 @@ func (w *world) relieve() (any bool) {
 	kept := false
 	for _, e := range w.ends {
 		switch {
-		case !w.relieves || !e.Holding():
+		case !w.relieves || !e.HasDeferredACKs():
 		case w.late != 0 && w.now >= w.late || w.link.rnd.IntN(2) == 0:
 			e.Release()
 			any = true
