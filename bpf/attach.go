@@ -4,10 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/link"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 )
 
 // Mode says where in the receive path the program runs.
@@ -94,4 +99,291 @@ func attachError(ifindex int, mode Mode, err error) error {
 			step, ErrDriverRefused, iface.MTU, err)
 	}
 	return fmt.Errorf("%s: %w", step, err)
+}
+
+// occupied names the program on the interface.
+func occupied(iface *net.Interface) error {
+	xdp, err := attached(iface.Index)
+	if err != nil {
+		return fmt.Errorf("%w to %s, and asking which: %w", ErrOccupied, iface.Name, err)
+	}
+	if xdp == nil {
+		return fmt.Errorf("%w to an interface above or below %s (look with: ip link show)", ErrOccupied, iface.Name)
+	}
+	e := &ForeignError{Interface: iface.Name, ID: xdp.ProgId, Mode: attachedMode(xdp.AttachMode)}
+	e.Name = programName(e.ID)
+	e.LinkID = holder(iface.Index, e.ID)
+	e.Dispatcher = dispatcher.Is(e.ID)
+	return e
+}
+
+// attached returns what is on the interface, or nil.
+func attached(ifindex int) (*netlink.LinkXdp, error) {
+	l, err := netlink.LinkByIndex(ifindex)
+	if err != nil {
+		return nil, err
+	}
+	if xdp := l.Attrs().Xdp; xdp != nil && xdp.Attached {
+		return xdp, nil
+	}
+	return nil, nil
+}
+
+func attachedMode(mode uint32) Mode {
+	switch mode {
+	case nl.XDP_ATTACHED_DRV:
+		return Driver
+	case nl.XDP_ATTACHED_SKB:
+		return Generic
+	}
+	return Any
+}
+
+// programName returns the name of a program, or "" when the kernel does not
+// tell, which needs CAP_SYS_ADMIN or more.
+func programName(id uint32) string {
+	program, err := ebpf.NewProgramFromID(ebpf.ProgramID(id))
+	if err != nil {
+		return ""
+	}
+	defer program.Close()
+	info, err := program.Info()
+	if err != nil {
+		return ""
+	}
+	return info.Name
+}
+
+// holder returns the id of the bpf_link that holds the program on the
+// interface, or 0 when none does or the kernel does not tell.
+func holder(ifindex int, program uint32) uint32 {
+	it := new(link.Iterator)
+	defer it.Close()
+	for it.Next() {
+		info, err := it.Link.Info()
+		if err != nil || info.XDP() == nil {
+			continue
+		}
+		if info.XDP().Ifindex == uint32(ifindex) && uint32(info.Program) == program {
+			return uint32(info.ID)
+		}
+	}
+	return 0
+}
+
+// Verdict is what became of a packet. Every packet has exactly one.
+type Verdict uint8
+
+// The verdicts, as in enum verdict of unifiedd.bpf.c.
+const (
+	// Redirected packets were handed to the socket of their queue.
+	Redirected = Verdict(captureVerdictVERDICT_REDIRECTED)
+	// NoMatch packets were left to the kernel: the filter does not want them.
+	NoMatch = Verdict(captureVerdictVERDICT_NO_MATCH)
+	// TooLong packets were left to the kernel: wanted, but above Config.MaxLen.
+	TooLong = Verdict(captureVerdictVERDICT_TOO_LONG)
+	// NoSocket packets were left to the kernel: wanted, and short enough, but no
+	// socket is bound to their queue; in a dispatcher also those that were to be dropped there.
+	NoSocket = Verdict(captureVerdictVERDICT_NO_SOCKET)
+	// Unclear packets were left to the kernel: the user's program returned what means nothing.
+	Unclear = Verdict(captureVerdictVERDICT_UNCLEAR)
+	// Dropped packets nobody got, as a rule or the user's program says.
+	Dropped = Verdict(captureVerdictVERDICT_DROPPED)
+	// Verdicts is the number of verdicts.
+	Verdicts = int(captureVerdictVERDICT_COUNT)
+)
+
+var verdictNames = [Verdicts]string{
+	Redirected: "redirected", NoMatch: "no_match", TooLong: "too_long", NoSocket: "no_socket",
+	Unclear: "unclear", Dropped: "dropped",
+}
+
+// String returns the name of the verdict as metrics use it.
+func (v Verdict) String() string {
+	if int(v) >= Verdicts {
+		return "unknown"
+	}
+	return verdictNames[v]
+}
+
+// Counter counts packets and their bytes, from the Ethernet header on, without
+// the frame check sequence.
+type Counter struct {
+	Packets, Bytes uint64
+}
+
+// Counters are indexed by [Verdict].
+type Counters [Verdicts]Counter
+
+func (c *Counters) add(d Counters) {
+	for v := range d {
+		c[v].Packets += d[v].Packets
+		c[v].Bytes += d[v].Bytes
+	}
+}
+
+// Since is what was counted after before.
+func (c Counters) Since(before Counters) Counters {
+	for v := range c {
+		c[v].Packets -= before[v].Packets
+		c[v].Bytes -= before[v].Bytes
+	}
+	return c
+}
+
+// Total is the sum over all verdicts: what reached the program.
+func (c Counters) Total() Counter {
+	var sum Counter
+	for _, k := range c {
+		sum.Packets += k.Packets
+		sum.Bytes += k.Bytes
+	}
+	return sum
+}
+
+// Seats is how many selections one program may serve.
+const Seats = 16
+
+// Slotted is a selection with a seat: a number from 0 to [Seats]-1 under which the program has sockets
+// and counters for who wants these packets.
+type Slotted struct {
+	Seat int
+	Selection
+}
+
+// table is what a program decides by: selections in the order in which they are asked.
+type table struct {
+	Selection       // of the only one, or the rules of all
+	seats     []int // of each rule; nil: the first seat
+	numbers   []int // of each rule, under which it is counted; 0: it is not
+	all       []Slotted
+}
+
+// oneTable is that of a selection with a program for itself.
+func oneTable(s Selection) table { return table{Selection: s, all: []Slotted{{Selection: s}}} }
+
+// newTable puts selections behind each other: the first rule of all that matches a packet decides, and a
+// filter is a rule that takes.
+func newTable(all []Slotted) (table, error) {
+	if len(all) == 1 && all[0].Seat == 0 {
+		return oneTable(all[0].Selection), nil
+	}
+	t := table{all: all}
+	t.Rules = []Rule{}
+	var taken [Seats]bool
+	for _, one := range all {
+		switch {
+		case one.Seat < 0 || one.Seat >= Seats || taken[one.Seat]:
+			return t, fmt.Errorf("load XDP program: seat %d: it must be from 0 to %d, and one for each", one.Seat, Seats-1)
+		case one.Own != nil:
+			return t, fmt.Errorf("load XDP program: %s decides on every packet: who has it cannot share an interface", one.Own)
+		}
+		taken[one.Seat] = true
+		for _, r := range one.asRules() {
+			t.Rules, t.seats = append(t.Rules, r), append(t.seats, one.Seat)
+		}
+	}
+	return t, nil
+}
+
+// asRules is the selection as rules.
+func (s *Selection) asRules() []Rule {
+	if s.Rules != nil {
+		return s.Rules
+	}
+	return []Rule{{Name: "filter", Match: s.Filter, Action: Take}}
+}
+
+// seat is that of a rule.
+func (t *table) seat(rule int) int {
+	if t.seats == nil {
+		return 0
+	}
+	return t.seats[rule]
+}
+
+// rulesOf are the rules that a seat was given, and their numbers.
+func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
+	first := 0
+	for _, one := range t.all {
+		if one.Seat == seat {
+			return one.Rules, t.numbers[first:][:len(one.Rules)]
+		}
+		first += len(one.asRules())
+	}
+	return nil, nil
+}
+
+// ruleNumbers is how many numbers there are for rules, with 0: as RULE_BITS of unifiedd.bpf.c say.
+const ruleNumbers = 256
+
+// number gives the rules numbers: those that stay, which are the same slice, the ones they had, others such as none had, since packets
+// may still meet the old table. It returns the latter.
+func (t *table) number(old *table) (fresh []int) {
+	var taken [ruleNumbers]bool
+	taken[0] = true
+	for _, n := range old.numbers {
+		taken[n] = true
+	}
+	for _, one := range t.all {
+		rules, numbers := old.rulesOf(one.Seat)
+		if len(rules) > 0 && len(rules) == len(one.Rules) && &rules[0] == &one.Rules[0] {
+			t.numbers = append(t.numbers, numbers...)
+			continue
+		}
+		for range one.Rules {
+			n := slices.Index(taken[:], false)
+			taken[n] = true
+			fresh, t.numbers = append(fresh, n), append(t.numbers, n)
+		}
+		if one.Rules == nil {
+			t.numbers = append(t.numbers, 0)
+		}
+	}
+	return fresh
+}
+
+// clearRules has rules of these numbers counted from nothing.
+func (p *Program) clearRules(numbers []int) error {
+	nothing := make([]captureCounter, len(p.buffer))
+	for _, n := range numbers {
+		if err := p.maps.rules.Put(uint32(n), nothing); err != nil {
+			return fmt.Errorf("clear the counter of a rule: %w", err)
+		}
+	}
+	return nil
+}
+
+// Arrange exchanges all selections for others, asked in this order: the first rule that matches a packet
+// decides for whom it is, and what none matches is left to the kernel. It is Select otherwise. A program of the user's own is
+// for one selection alone.
+func (p *Program) Arrange(all []Slotted) error {
+	t, err := newTable(all)
+	if err != nil {
+		return err
+	}
+	return p.change(t)
+}
+
+// CountersOf are those of one seat: what was decided for it.
+func (p *Program) CountersOf(seat int) (c Counters, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return c, fmt.Errorf("read counters: %w", ErrClosed)
+	}
+	return p.count(seat)
+}
+
+// count reads the counters of a seat; p.mu is held.
+func (p *Program) count(seat int) (c Counters, err error) {
+	if seat < 0 || seat >= Seats {
+		return c, fmt.Errorf("read counters: there is no seat %d", seat)
+	}
+	for v := range c {
+		if c[v], err = p.sum(p.maps.counters, uint32(seat*Verdicts+v)); err != nil {
+			return Counters{}, fmt.Errorf("read the counter of %s packets: %w", Verdict(v), err)
+		}
+	}
+	return c, nil
 }

@@ -2,8 +2,10 @@ package bpf
 
 import (
 	"fmt"
+	"strconv"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 )
 
 // Counters returns what became of all packets since [Load]: the sums over all
@@ -35,4 +37,82 @@ func (p *Program) sum(of *ebpf.Map, index uint32) (c Counter, err error) {
 		c.Bytes += k.Bytes
 	}
 	return c, nil
+}
+
+// ownCounters is the map of a user's program that is shown.
+const ownCounters = "counters"
+
+// mostCounters is how many counters a user's program may show.
+const mostCounters = 64
+
+// OwnCounter is a counter that the user's program keeps.
+type OwnCounter struct {
+	Name  string // of the constant of the enum that is the map's key, or the index without one
+	Value uint64
+}
+
+// checkCounters says what is wrong with the map that is shown.
+func (o *Object) checkCounters(m *ebpf.MapSpec) error {
+	array := m.Type == ebpf.Array || m.Type == ebpf.PerCPUArray
+	if !array || m.KeySize != 4 || m.ValueSize != 8 || m.MaxEntries > mostCounters {
+		return o.wrong("its map %s is shown in the status, so it must be an array, or one per CPU, of at most %d values of 8 bytes", ownCounters, mostCounters)
+	}
+	return nil
+}
+
+// OwnCounters are those of the user's program, summed up over all CPUs, since that came into
+// force: its map counters, if it has one.
+func (p *Program) OwnCounters() ([]OwnCounter, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.program == nil {
+		return nil, fmt.Errorf("read the counters of the filter's object: %w", ErrClosed)
+	}
+	if p.own == nil {
+		return nil, nil
+	}
+	all := make([]OwnCounter, p.own.MaxEntries())
+	for i := range all {
+		n, err := p.sumOwn(uint32(i))
+		if err != nil {
+			return nil, fmt.Errorf("read counter %d of the filter's object: %w", i, err)
+		}
+		all[i] = OwnCounter{p.ownNames[i], n}
+	}
+	return all, nil
+}
+
+func (p *Program) sumOwn(index uint32) (sum uint64, err error) {
+	if p.own.Type() == ebpf.Array {
+		err = p.own.Lookup(index, &sum)
+		return sum, err
+	}
+	values := make([]uint64, len(p.buffer))
+	err = p.own.Lookup(index, values)
+	for _, v := range values {
+		sum += v
+	}
+	return sum, err
+}
+
+// counterNames are what the counters are called: by the constants of the enum that is the
+// key, or else by their index.
+func counterNames(m *ebpf.MapSpec) []string {
+	names := make([]string, m.MaxEntries)
+	for i := range names {
+		names[i] = strconv.Itoa(i)
+	}
+	if m.Key == nil {
+		return names
+	}
+	enum, ok := btf.UnderlyingType(m.Key).(*btf.Enum)
+	if !ok {
+		return names
+	}
+	for _, v := range enum.Values {
+		if v.Value < uint64(len(names)) {
+			names[v.Value] = v.Name
+		}
+	}
+	return names
 }

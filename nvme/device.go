@@ -1,10 +1,18 @@
 package nvme
 
 import (
+	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -112,4 +120,296 @@ func (t *Target) checkEmpty() error {
 	}
 	return fmt.Errorf("%w: it has %s, which writing would destroy (clear it with: wipefs --all %s, or force)",
 		ErrDeviceNotEmpty, strings.Join(found, ", "), t.path)
+}
+
+// sysDevice is the directory of a block device in sysfs.
+func sysDevice(number uint64) string {
+	return fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(number), unix.Minor(number))
+}
+
+// checkFree refuses a device that is mounted, swapped to, part of another
+// device or, unless it may be filled, cut into partitions.
+func checkFree(number uint64, filled bool) error {
+	parts, err := partitions(number)
+	if err != nil {
+		return err
+	}
+	all := append([]uint64{number}, parts...)
+	uses, err := usesOf(all)
+	if err != nil {
+		return err
+	}
+	if len(uses) > 0 {
+		return fmt.Errorf("%w: %s (unmount or detach it, or force)", ErrDeviceInUse, strings.Join(uses, ", "))
+	}
+	if len(parts) > 0 && !filled {
+		return fmt.Errorf("%w: it has %d partitions (remove them, or force)", ErrDeviceNotEmpty, len(parts))
+	}
+	return nil
+}
+
+// usesOf describes who uses any of the devices.
+func usesOf(numbers []uint64) ([]string, error) {
+	uses, err := mounts(numbers)
+	if err != nil {
+		return nil, err
+	}
+	swaps, err := swaps(numbers)
+	if err != nil {
+		return nil, err
+	}
+	uses = append(uses, swaps...)
+	for _, n := range numbers {
+		holders, err := os.ReadDir(filepath.Join(sysDevice(n), "holders"))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("look for devices made of it: %w", err)
+		}
+		for _, h := range holders {
+			uses = append(uses, "part of /dev/"+h.Name())
+		}
+	}
+	return uses, nil
+}
+
+// partitions are the device's partitions: directories with an attribute of that
+// name.
+func partitions(number uint64) ([]uint64, error) {
+	files, err := filepath.Glob(filepath.Join(sysDevice(number), "*/partition"))
+	if err != nil {
+		return nil, err
+	}
+	var out []uint64
+	for _, f := range files {
+		n, err := parseNumber(readLine(filepath.Join(filepath.Dir(f), "dev")))
+		if err != nil {
+			return nil, fmt.Errorf("look for partitions: %w", err)
+		}
+		out = append(out, n)
+	}
+	return out, nil
+}
+
+// mounts are the places where one of the devices is mounted, from the caller's
+// mount namespace: proc_pid_mountinfo(5). A file system over several devices
+// shows a number of its own there, so the source is looked at too.
+func mounts(numbers []uint64) ([]string, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, fmt.Errorf("look for mounts: %w", err)
+	}
+	defer f.Close()
+	var out []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		number, place, source, ok := parseMount(lines.Text())
+		if ok && (slices.Contains(numbers, number) || strings.HasPrefix(source, "/") && slices.Contains(numbers, numberOf(source))) {
+			out = append(out, "mounted on "+place)
+		}
+	}
+	return out, lines.Err()
+}
+
+// parseMount takes a line of mountinfo apart.
+func parseMount(line string) (number uint64, place, source string, ok bool) {
+	before, after, found := strings.Cut(line, " - ")
+	fields, rest := strings.Fields(before), strings.Fields(after)
+	if !found || len(fields) < 5 || len(rest) < 2 {
+		return 0, "", "", false
+	}
+	number, err := parseNumber(fields[2])
+	return number, unescape(fields[4]), unescape(rest[1]), err == nil
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+// swaps are the devices of these that are swapped to: proc_swaps(5).
+func swaps(numbers []uint64) ([]string, error) {
+	text, err := os.ReadFile("/proc/swaps")
+	if errors.Is(err, os.ErrNotExist) { // a kernel without swap
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for swap space: %w", err)
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 0 && strings.HasPrefix(fields[0], "/") && slices.Contains(numbers, numberOf(unescape(fields[0]))) {
+			out = append(out, "swap space")
+		}
+	}
+	return out, nil
+}
+
+// numberOf is the device number of a block device's path, zero for anything
+// else.
+func numberOf(path string) uint64 {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFBLK {
+		return 0
+	}
+	return uint64(st.Rdev)
+}
+
+// parseNumber reads "major:minor".
+func parseNumber(s string) (uint64, error) {
+	var major, minor uint32
+	if _, err := fmt.Sscanf(s, "%d:%d", &major, &minor); err != nil {
+		return 0, fmt.Errorf("device number %q: %w", s, err)
+	}
+	return unix.Mkdev(major, minor), nil
+}
+
+// readLine is the content of a small file without its newline, empty where it
+// cannot be read.
+func readLine(path string) string {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// blkid asks blkid(8) what is on a device, where it is installed. It ends with
+// status 2 when it found nothing, 8 when it found contradictory things, and others
+// when it is a version that cannot probe.
+func blkid(path string) ([]string, error) {
+	program := findBlkid()
+	if program == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, program, "-p", "-o", "export", path).Output()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return blkidFound(string(out)), nil
+	case errors.As(err, &exit) && exit.ExitCode() == 8:
+		return []string{"signatures of several things"}, nil
+	case errors.As(err, &exit) && exit.Exited():
+		return nil, nil
+	}
+	return nil, fmt.Errorf("ask blkid what is on it: %w", err)
+}
+
+// findBlkid looks where it usually is, also when sbin is not in the path.
+func findBlkid() string {
+	if p, err := exec.LookPath("blkid"); err == nil {
+		return p
+	}
+	for _, p := range []string{"/usr/sbin/blkid", "/sbin/blkid"} {
+		if _, err := os.Stat(p); err == nil {
+			return p
+		}
+	}
+	return ""
+}
+
+// blkidFound reads the lines TYPE=… and PTTYPE=…
+func blkidFound(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(line), "="); key {
+		case "TYPE":
+			out = append(out, value+" (as blkid calls it)")
+		case "PTTYPE":
+			out = append(out, "a partition table of type "+value)
+		}
+	}
+	return out
+}
+
+// signature is bytes at an offset that give away what is on a device. A
+// negative offset counts from the end.
+type signature struct {
+	offset int64
+	magic  string
+	name   string
+}
+
+// knownSignatures are the ones looked for without help; blkid(8), where it is
+// installed, knows many more. From the on-disk formats' own documents.
+var knownSignatures = []signature{
+	{0x438, "\x53\xef", "an ext2, ext3 or ext4 file system"},
+	{0, "XFSB", "an XFS file system"},
+	{0x10040, "_BHRfS_M", "a Btrfs file system"},
+	{0x400, "\x10\x20\xf5\xf2", "an F2FS file system"},
+	{3, "NTFS    ", "an NTFS file system"},
+	{3, "EXFAT   ", "an exFAT file system"},
+	{54, "FAT1", "a FAT file system"},
+	{82, "FAT32", "a FAT file system"},
+	{0, "hsqs", "a SquashFS file system"},
+	{32769, "CD001", "an ISO 9660 file system"},
+	{4096 - 10, "SWAPSPACE2", "swap space"},
+	{16384 - 10, "SWAPSPACE2", "swap space"},
+	{65536 - 10, "SWAPSPACE2", "swap space"},
+	{512, "EFI PART", "a GPT partition table"},
+	{4096, "EFI PART", "a GPT partition table"},
+	{-512, "EFI PART", "a GPT partition table"},
+	{-4096, "EFI PART", "a GPT partition table"},
+	{510, "\x55\xaa", "an MBR partition table or boot sector"},
+	{0, "LABELONE", "an LVM physical volume"},
+	{512, "LABELONE", "an LVM physical volume"},
+	{1024, "LABELONE", "an LVM physical volume"},
+	{1536, "LABELONE", "an LVM physical volume"},
+	{0, "LUKS\xba\xbe", "a LUKS volume"},
+	{16384, "SKUL\xba\xbe", "a LUKS volume"},
+	{0, "\xfc\x4e\x2b\xa9", "a member of an md array"},
+	{4096, "\xfc\x4e\x2b\xa9", "a member of an md array"},
+}
+
+// signatures lists what is on a device of size bytes.
+func signatures(path string, size uint64) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("look for what is on it: %w", err)
+	}
+	defer f.Close()
+	var found []string
+	for _, s := range append(knownSignatures, tailSignatures(size)...) {
+		there, err := s.on(f, int64(size))
+		if err != nil {
+			return nil, fmt.Errorf("look for %s: %w", s.name, err)
+		}
+		if there && !slices.Contains(found, s.name) {
+			found = append(found, s.name)
+		}
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	return blkid(path)
+}
+
+// tailSignatures are those of md's formats 0.90 and 1.0, whose place depends on
+// the size: include/uapi/linux/raid/md_p.h.
+func tailSignatures(size uint64) []signature {
+	const md = "\xfc\x4e\x2b\xa9"
+	if size < 128<<10 {
+		return nil
+	}
+	return []signature{
+		{int64(size&^0xffff - 0x10000), md, "a member of an md array"},
+		{int64((size>>9 - 16) &^ 7 << 9), md, "a member of an md array"},
+	}
+}
+
+// on reports whether a device of size bytes has the signature.
+func (s signature) on(f io.ReaderAt, size int64) (bool, error) {
+	off := s.offset
+	if off < 0 {
+		off += size
+	}
+	if off < 0 || off+int64(len(s.magic)) > size {
+		return false, nil
+	}
+	b := make([]byte, len(s.magic))
+	if _, err := f.ReadAt(b, off); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return bytes.Equal(b, []byte(s.magic)), nil
 }

@@ -1,5 +1,11 @@
 package nvme
 
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
 // gather fills in the submission of a chain: the pieces not yet transferred,
 // neighbours in memory joined. One piece alone needs no list. The kernel copies
 // the list when it takes the submission (IORING_FEAT_SUBMIT_STABLE).
@@ -56,4 +62,89 @@ func gatherCode(k kind, fixed bool) uint8 {
 		return opReadvFixed
 	}
 	return opReadv
+}
+
+// kind is what an operation does.
+type kind uint8
+
+const (
+	idle kind = iota
+	reading
+	writing
+	flushing
+	discarding
+	zeroing
+)
+
+func (k kind) String() string {
+	return [...]string{"idle", "read", "write", "flush", "discard", "zero"}[k]
+}
+
+// op is one operation, from Send, Supply, Flush, Discard or Zero until its frames or its result
+// have been given back. Its number and generation are the user data of its
+// submissions, so that a completion of an earlier use would be noticed.
+type op struct {
+	kind     kind
+	flying   bool  // the kernel has it
+	repeated bool  // it was tried again with its pages pinned
+	durable  bool  // a write that is to be on stable storage when it completes
+	way      uint8 // how a discard was asked for
+	tries    uint8 // how often it was submitted again after the kernel gave it up
+	errno    unix.Errno
+	status   Status // what the disk of a node answered
+	gen      uint32
+	target   uint32
+	count    int32  // frames
+	given    int32  // frames given back
+	block    uint64 // where it starts on the target, in bytes
+	total    uint64 // bytes
+	done     uint64 // bytes transferred
+	asked    uint64 // bytes of the command the kernel has, on a node
+	token    uint64 // of a flush, discard or zeroing
+}
+
+// cancelData is the user data of the one submission that is no operation's.
+const cancelData = 1<<64 - 1
+
+func (q *Queue) userData(i uint32) uint64 { return uint64(q.ops[i].gen)<<32 | uint64(i) }
+
+// chain is the frames of operation i.
+func (q *Queue) chain(i uint32) []umem.Frame {
+	return q.frames[int(i)*q.pieces:][:q.ops[i].count]
+}
+
+// take gives a free operation, of which there must be one.
+func (q *Queue) take(k kind) uint32 {
+	last := len(q.free) - 1
+	i := q.free[last]
+	q.free = q.free[:last]
+	q.ops[i] = op{kind: k, gen: q.ops[i].gen}
+	return i
+}
+
+// drop frees an operation whose frames are given back.
+func (q *Queue) drop(i uint32) {
+	q.ops[i].kind = idle
+	q.ops[i].gen = (q.ops[i].gen + 1) & 0x7fffffff // never cancelData
+	q.free = append(q.free, i)
+}
+
+// finish queues an operation to be given back.
+func (q *Queue) finish(i uint32, errno unix.Errno) {
+	o := &q.ops[i]
+	o.errno = errno
+	if errno != 0 {
+		q.stats.failed(errno)
+	}
+	switch o.kind {
+	case reading:
+		q.count.reads++
+		q.read.push(i)
+	case writing:
+		q.count.writes++
+		q.written.push(i)
+	default:
+		q.count.controls[o.kind-flushing]++
+		q.flushed.push(i)
+	}
 }

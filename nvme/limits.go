@@ -1,6 +1,7 @@
 package nvme
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -95,3 +96,162 @@ func refuseZoned(queue string) error {
 
 // Limits says what the target's device takes and has.
 func (t *Target) Limits() Limits { return t.limits }
+
+// Alignment is what direct I/O asks of requests, in bytes, powers of two.
+type Alignment struct {
+	Memory uint32 // of the address of each piece
+	Offset uint32 // of the offset on the target and the length of each piece
+}
+
+func (a Alignment) String() string {
+	return fmt.Sprintf("memory %d, offset and length %d bytes", a.Memory, a.Offset)
+}
+
+// findAlignment asks for the file's or device's size and what direct I/O wants
+// there: statx(2) STATX_DIOALIGN, Linux 6.1, and for file systems that do not
+// answer it, what is always enough.
+func (t *Target) findAlignment(buffered bool) error {
+	var st unix.Statx_t
+	if err := unix.Statx(t.fd, "", unix.AT_EMPTY_PATH, unix.STATX_BASIC_STATS|unix.STATX_DIOALIGN, &st); err != nil {
+		return fmt.Errorf("ask for the alignment of direct I/O: %w", err)
+	}
+	if !t.block {
+		t.size = st.Size
+	}
+	switch {
+	case !t.direct:
+	case st.Mask&unix.STATX_DIOALIGN != 0:
+		t.align = Alignment{Memory: st.Dio_mem_align, Offset: st.Dio_offset_align}
+	default:
+		if err := t.guessAlignment(); err != nil {
+			return err
+		}
+	}
+	if t.align.Memory == 0 || t.align.Offset == 0 {
+		return t.withoutDirect(buffered)
+	}
+	return t.align.check()
+}
+
+// check rejects what is no power of two, which a file system may say.
+func (a Alignment) check() error {
+	if a.Memory&(a.Memory-1) != 0 || a.Offset&(a.Offset-1) != 0 {
+		return fmt.Errorf("the file system asks for an alignment that is no power of two: %v", a)
+	}
+	return nil
+}
+
+// withoutDirect goes on buffered where that is allowed.
+func (t *Target) withoutDirect(buffered bool) error {
+	if !buffered {
+		return t.noDirect()
+	}
+	if _, err := unix.FcntlInt(uintptr(t.fd), unix.F_SETFL, 0); err != nil {
+		return fmt.Errorf("turn off direct I/O: %w", err)
+	}
+	t.direct, t.align = false, Alignment{Memory: 1, Offset: 1}
+	return nil
+}
+
+// guessAlignment is for what does not report it: the logical block of a device,
+// the block size of a file system on a disk. File systems in memory take O_DIRECT
+// since 6.6 but copy all the same; they are left without an alignment.
+func (t *Target) guessAlignment() error {
+	if t.block {
+		return t.deviceAlignment()
+	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(t.fd, &fs); err != nil {
+		return fmt.Errorf("ask for the block size of the file system: %w", err)
+	}
+	switch fs.Type {
+	case unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.HUGETLBFS_MAGIC:
+		return nil
+	}
+	block := uint32(max(fs.Bsize, 512))
+	t.align = Alignment{Memory: block, Offset: block}
+	return nil
+}
+
+// deviceAlignment asks the device: BLKSSZGET, and the queue's dma_alignment
+// (Documentation/ABI/stable/sysfs-block) where this kernel shows it.
+func (t *Target) deviceAlignment() error {
+	block, err := unix.IoctlGetInt(t.fd, unix.BLKSSZGET)
+	if err != nil {
+		return fmt.Errorf("ask for the logical block size: %w", err)
+	}
+	t.align = Alignment{Memory: uint32(block), Offset: uint32(block)}
+	text, err := os.ReadFile(filepath.Join(sysDevice(t.number), "queue/dma_alignment"))
+	if err != nil {
+		return nil
+	}
+	if mask, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 31); err == nil {
+		t.align.Memory = uint32(mask) + 1
+	}
+	return nil
+}
+
+// fileSystem describes what a path lies on, for people.
+func fileSystem(path string) string {
+	var fs unix.Statfs_t
+	if unix.Statfs(path, &fs) != nil && unix.Statfs(filepath.Dir(path), &fs) != nil {
+		return "this file system"
+	}
+	names := map[int64]string{unix.TMPFS_MAGIC: "tmpfs", unix.RAMFS_MAGIC: "ramfs", unix.HUGETLBFS_MAGIC: "hugetlbfs",
+		unix.PROC_SUPER_MAGIC: "proc", unix.SYSFS_MAGIC: "sysfs", unix.V9FS_MAGIC: "9p"}
+	if name := names[int64(fs.Type)]; name != "" {
+		return name
+	}
+	return fmt.Sprintf("a file system of type %#x", fs.Type)
+}
+
+// feature is something only newer kernels have, and that is done without where
+// it is missing.
+type feature uint32
+
+const (
+	featureNoMmap      feature = 1 << iota // rings in the caller's memory, 6.5
+	featureNoSQArray                       // no index array, 6.6
+	featureDefer                           // completions handled when asked for, 6.1
+	featureGatherFixed                     // READV_FIXED and WRITEV_FIXED, 6.15
+)
+
+// Granted is what the kernel gave a queue of what was asked for.
+type Granted struct {
+	RingsInRegion bool // the rings lie in the region's control area, else in the kernel's memory
+	NoIndexArray  bool // submissions need no index array
+	DeferTaskrun  bool // completions are handled when asked for, else whenever the thread enters the kernel
+	GatherFixed   bool // chains use registered memory, else their pages are pinned each time
+	Poll          bool // the device is polled for completions
+	Submitter     bool // a thread of the kernel submits
+}
+
+func (g Granted) String() string {
+	rings := "kernel memory"
+	if g.RingsInRegion {
+		rings = "the region"
+	}
+	gather := "pages pinned per chain"
+	if g.GatherFixed {
+		gather = "registered memory"
+	}
+	return fmt.Sprintf("rings in %s, chains from %s, deferred completions %t", rings, gather, g.DeferTaskrun)
+}
+
+// ErrNotSupported is matched by every error that says the kernel, or what the
+// target lies on, lacks something this package cannot do without.
+var ErrNotSupported = errors.New("not supported")
+
+// NotSupportedError says what is missing and since when it is there. It matches
+// ErrNotSupported.
+type NotSupportedError struct {
+	Feature string // what is missing
+	Remedy  string // what to do about it
+}
+
+func (e *NotSupportedError) Error() string {
+	return fmt.Sprintf("%s is not supported here (%s)", e.Feature, e.Remedy)
+}
+
+// Is reports whether target is ErrNotSupported.
+func (e *NotSupportedError) Is(target error) bool { return target == ErrNotSupported }

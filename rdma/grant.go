@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/counter"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -250,4 +251,267 @@ func (g *Grants) Close() error {
 	g.closed = true
 	g.queued = g.queued[:0]
 	return errors.Join(errs...)
+}
+
+// An ID of a request of Grants has grantID in its low 16 bits, which a port's has not, above
+// it the kind, and the place in the high 32.
+const grantID = 0xffff
+
+const (
+	bindKind   = iota
+	evictKind  // the place is in use again
+	revokeKind // the place is free when it is complete
+)
+
+func grantRequest(n int32, kind uint64) uint64 { return uint64(uint32(n))<<32 | kind<<16 | grantID }
+
+// make makes the grant that a place describes.
+func (g *Grants) make(n int32) error {
+	if g.closed {
+		return fmt.Errorf("grant: %w", errGrantsClosed)
+	}
+	if g.Windows() {
+		return g.bind(n)
+	}
+	return g.register(n)
+}
+
+var errGrantsClosed = fmt.Errorf("the grants are closed")
+
+func (g *Grants) bind(n int32) error {
+	if g.busy() {
+		return ErrGrantsBusy
+	}
+	if err := g.Post(); err != nil { // the window may be bound elsewhere until then
+		return err
+	}
+	e, m := &g.entries[n], g.config.Memory
+	e.Addr, e.made = m.Addr()+e.at, g.now()
+	if err := g.config.QueuePair.Bind(grantRequest(n, bindKind), e.window, m, e.Addr, e.Length, e.Access, Signaled); err != nil {
+		return fmt.Errorf("grant %d bytes from %#x: %w", e.Length, e.at, err)
+	}
+	e.RKey = e.window.RKey()
+	g.flying++
+	return nil
+}
+
+func (g *Grants) register(n int32) error {
+	e, begin := &g.entries[n], g.now()
+	access := e.Access
+	if access&(RemoteWrite|RemoteAtomic) != 0 {
+		access |= LocalWrite
+	}
+	part, err := g.config.Domain.RegisterPart(g.config.Region, e.at, e.Length, access)
+	if err != nil {
+		return fmt.Errorf("grant %d bytes from %#x: %w", e.Length, e.at, err)
+	}
+	e.part, e.RKey, e.Addr = part, part.RKey(), part.Addr()
+	g.stats.count.making.add(g.now() - begin)
+	return nil
+}
+
+// end has a grant end, later or at once.
+func (g *Grants) end(n int32, kind uint64) error {
+	e := &g.entries[n]
+	e.ended = g.now()
+	if g.Windows() {
+		if g.busy() {
+			return ErrGrantsBusy
+		}
+		g.queued = append(g.queued, SendRequest{ID: grantRequest(n, kind), Op: LocalInvalidate, Flags: Signaled, Immediate: Invalidate(e.RKey)})
+		g.flying++
+		return nil
+	}
+	if e.part != nil {
+		if err := e.part.Close(); err != nil {
+			return fmt.Errorf("revoke the grant of %d bytes from %#x: %w", e.Length, e.at, err)
+		}
+		e.part = nil
+	}
+	g.stats.count.revoking.add(g.now() - e.ended)
+	return nil
+}
+
+// Post posts the requests of Revoke.
+func (g *Grants) Post() error {
+	if len(g.queued) == 0 {
+		return nil
+	}
+	n, err := g.config.QueuePair.PostSend(g.queued, nil)
+	g.queued = g.queued[:copy(g.queued, g.queued[n:])]
+	if err != nil {
+		return fmt.Errorf("revoke grants: %w", err)
+	}
+	return nil
+}
+
+// Done takes a completion if it is one of a grant, and says so. One that did not
+// succeed means that the queue pair is in error, by which its windows have ended.
+func (g *Grants) Done(c *WorkCompletion) bool {
+	if c.ID&0xffff != grantID {
+		return false
+	}
+	n, kind := int32(c.ID>>32), c.ID>>16&0xffff
+	if int(n) >= len(g.entries) {
+		return false
+	}
+	g.flying--
+	e := &g.entries[n]
+	switch {
+	case c.Status != Success:
+		g.stats.count.failed++
+	case kind == bindKind:
+		g.stats.count.making.add(g.now() - e.made)
+	default:
+		g.stats.count.revoking.add(g.now() - e.ended)
+	}
+	if kind == revokeKind && e.state == grantLeaving {
+		g.left(n)
+	}
+	return true
+}
+
+// busy reports whether no request can be posted now.
+func (g *Grants) busy() bool { return g.flying >= g.config.Requests }
+
+func (g *Grants) now() int64 { return int64(time.Since(g.began)) }
+
+// grantTable finds a grant's place by address: an open hash table.
+type grantTable struct {
+	keys []uint64
+	vals []int32 // place + 1; 0: empty
+}
+
+func newGrantTable(most int) grantTable {
+	size := pow2(2*most + 1)
+	return grantTable{keys: make([]uint64, size), vals: make([]int32, size)}
+}
+
+func (t *grantTable) home(addr uint64) uint32 {
+	return uint32(addr*0x9e3779b97f4a7c15>>32) & uint32(len(t.keys)-1)
+}
+
+// slot is where the address is, or would be. At least half of all slots are empty.
+func (t *grantTable) slot(addr uint64) uint32 {
+	i := t.home(addr)
+	for t.vals[i] != 0 && t.keys[i] != addr {
+		i = (i + 1) & uint32(len(t.keys)-1)
+	}
+	return i
+}
+
+// find is the place of the address, or -1.
+func (t *grantTable) find(addr uint64) int32 { return t.vals[t.slot(addr)] - 1 }
+
+func (t *grantTable) add(addr uint64, place int32) {
+	i := t.slot(addr)
+	t.keys[i], t.vals[i] = addr, place+1
+}
+
+// remove empties the slot of an address, and has those behind it move up that would not be
+// found any more.
+func (t *grantTable) remove(addr uint64) {
+	mask := uint32(len(t.keys) - 1)
+	hole := t.slot(addr)
+	for i := (hole + 1) & mask; t.vals[i] != 0; i = (i + 1) & mask {
+		if home := t.home(t.keys[i]); (i-home)&mask >= (i-hole)&mask {
+			t.keys[hole], t.vals[hole] = t.keys[i], t.vals[i]
+			hole = i
+		}
+	}
+	t.vals[hole] = 0
+}
+
+// grantList is the grants that are only kept, in the order they were released in.
+type grantList struct{ oldest, newest int32 }
+
+func newGrantList() grantList { return grantList{-1, -1} }
+
+func (l *grantList) add(entries []grantEntry, n int32) {
+	e := &entries[n]
+	e.older, e.newer = l.newest, -1
+	if l.newest >= 0 {
+		entries[l.newest].newer = n
+	} else {
+		l.oldest = n
+	}
+	l.newest = n
+}
+
+func (l *grantList) remove(entries []grantEntry, n int32) {
+	e := &entries[n]
+	if e.older >= 0 {
+		entries[e.older].newer = e.newer
+	} else {
+		l.oldest = e.newer
+	}
+	if e.newer >= 0 {
+		entries[e.newer].older = e.older
+	} else {
+		l.newest = e.older
+	}
+}
+
+// grantCounters are written by the thread of the grants only.
+type grantCounters struct {
+	hits, misses, evictions, failed, outstanding uint64
+	making, revoking                             latencySum
+}
+
+// latencySum adds up times.
+type latencySum struct{ count, sum, most uint64 }
+
+func (l *latencySum) add(nanoseconds int64) {
+	l.count++
+	l.sum += uint64(nanoseconds)
+	l.most = max(l.most, uint64(nanoseconds))
+}
+
+// grantStats are what others may read.
+type grantStats struct {
+	count grantCounters
+	shown [11]counter.Counter
+}
+
+func (c *grantCounters) list() [11]uint64 {
+	return [...]uint64{c.hits, c.misses, c.evictions, c.failed, c.outstanding, c.making.count, c.making.sum, c.making.most,
+		c.revoking.count, c.revoking.sum, c.revoking.most}
+}
+
+// publish shows the counters that changed.
+func (s *grantStats) publish() {
+	for i, v := range s.count.list() {
+		s.shown[i].Set(v)
+	}
+}
+
+// Latency is how long something took: how often it was done, how long altogether and at
+// the most.
+type Latency struct {
+	Count    uint64
+	Sum, Max time.Duration
+}
+
+// GrantStats are the counters of Grants since they were made.
+type GrantStats struct {
+	Hits        uint64 // grants that were there
+	Misses      uint64 // grants that had to be made
+	Evictions   uint64 // of those that ended, because another needed the place
+	Failed      uint64 // requests that did not succeed, flushed ones included
+	Outstanding uint64 // handed out now
+	// Making is from the request to its completion, or the time of the call that
+	// registers; Revoking likewise, evictions included.
+	Making, Revoking Latency
+}
+
+// Publish shows the counters to Stats. The thread of the grants calls it once a batch.
+func (g *Grants) Publish() { g.stats.publish() }
+
+// Stats may be called from any goroutine.
+func (g *Grants) Stats() GrantStats {
+	at := func(i int) uint64 { return g.stats.shown[i].Load() }
+	latency := func(i int) Latency {
+		return Latency{Count: at(i), Sum: time.Duration(at(i + 1)), Max: time.Duration(at(i + 2))}
+	}
+	return GrantStats{Hits: at(0), Misses: at(1), Evictions: at(2), Failed: at(3), Outstanding: at(4), Making: latency(5), Revoking: latency(8)}
 }

@@ -1,6 +1,13 @@
 package rdma
 
-import "github.com/unifiedd/unifiedd/umem"
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
 
 // receiver is the receive queue of a port, its one queue pair's or the shared one.
 type receiver struct {
@@ -76,4 +83,279 @@ func (r *receiver) frame(c *WorkCompletion) umem.Frame {
 		f.Len = c.Length - min(r.front, c.Length)
 	}
 	return f
+}
+
+// Supply posts receives into frames and extents, one message each. What the device does
+// not take now Kick posts.
+func (p *MessagePort) Supply(empty []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	n := min(len(empty), p.receive.depth-p.receive.held)
+	for _, f := range empty[:n] {
+		p.receive.queue(p.region.Start(f))
+	}
+	p.receive.held += n
+	p.worker.PassTo(p.holder, empty[:n])
+	p.receive.post()
+	return n
+}
+
+// Recv gives messages. A receive that failed, or was flushed, gives its frame failed.
+func (p *MessagePort) Recv(dst []umem.Frame) int {
+	total := 0
+	for total < len(dst) && !p.closed {
+		batch := p.came.next(len(dst) - total)
+		for i := range batch {
+			dst[total+i] = p.receiveOne(&batch[i])
+		}
+		if total += len(batch); p.came.last() { // another poll would have acknowledgements sent in front of answers
+			break
+		}
+	}
+	p.receive.held -= total
+	p.holder.PassTo(p.worker, dst[:total])
+	p.stats.publish()
+	p.tell(total == 0)
+	return total
+}
+
+// receiveOne makes a frame of a completion, and fills its side entry.
+func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
+	f := p.receive.frame(c)
+	number := p.byQPN.find(c.QPN)
+	side := p.region.Side(f)
+	side.Queue, side.Target, side.Block = uint16(number), 0, 0
+	if c.Status != Success {
+		p.stats.failed(c.Status)
+		if number >= 0 {
+			p.senders[number].note(c)
+		}
+		return f
+	}
+	p.stats.count.received++
+	p.stats.count.bytesReceived += uint64(f.Len)
+	if c.Flags&HasImmediate != 0 {
+		b := c.Immediate()
+		side.Target = binary.BigEndian.Uint32(b[:])
+		p.stats.count.immediates++
+	}
+	switch {
+	case p.receive.front > 0:
+		side.Block = uint64(c.RemoteQPN)
+	case c.Kind == ReceivedWrite:
+		side.Block = uint64(c.Length)
+	}
+	return f
+}
+
+// Send queues messages, each by the queue pair that the Side.Queue of its first frame says.
+// It stops at one whose queue pair has no room. A message that cannot be sent at all comes back failed.
+func (p *MessagePort) Send(full []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	room := min(len(full), p.sendMax-p.sending)
+	whole, taken := umem.Whole(full[:room]), 0
+	for taken < whole {
+		n := chain(full[taken:whole])
+		if !p.sendOne(full[taken : taken+n]) {
+			break
+		}
+		taken += n
+	}
+	p.sending += taken
+	p.worker.PassTo(p.holder, full[:taken])
+	return taken
+}
+
+// chain is how many frames the first message has.
+func chain(fs []umem.Frame) int {
+	for n := range fs {
+		if !fs[n].Continues() {
+			return n + 1
+		}
+	}
+	return len(fs)
+}
+
+// sendOne queues one message, unless there is no room for it now.
+func (p *MessagePort) sendOne(message []umem.Frame) bool {
+	number := int(p.region.Side(message[0]).Queue)
+	if len(p.senders) == 1 {
+		number = 0
+	}
+	if number >= len(p.senders) || p.senders[number] == nil {
+		p.refuse(message, unix.ENOTCONN)
+		return true
+	}
+	s := p.senders[number]
+	length, errno := s.measure(p.region, message)
+	if errno != 0 {
+		p.refuse(message, errno)
+		return true
+	}
+	if s.full() {
+		p.collect()
+	}
+	if s.full() {
+		return false
+	}
+	for _, f := range message {
+		s.push(f)
+	}
+	s.request(s.form, len(message), length)
+	p.queue(s)
+	return true
+}
+
+// measure is the length of a message, or why it cannot be sent.
+func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, errno unix.Errno) {
+	for _, f := range message {
+		start, room := r.Start(f)
+		if f.Addr-start+uint64(f.Len) > room {
+			return 0, unix.EINVAL
+		}
+		length += uint64(f.Len)
+	}
+	if length > s.message || len(message) > s.pieces {
+		return 0, unix.EMSGSIZE
+	}
+	return length, 0
+}
+
+// refuse has a message come back failed.
+func (p *MessagePort) refuse(message []umem.Frame, errno unix.Errno) {
+	p.stats.count.refused++
+	for _, f := range message {
+		p.drained.push(f.WithError(errno))
+	}
+}
+
+// Reap gives frames that were sent, and those that failed.
+func (p *MessagePort) Reap(dst []umem.Frame) int {
+	if p.closed {
+		return 0
+	}
+	if p.drained.len() < len(dst) {
+		p.collect()
+	}
+	n := p.drained.pop(dst)
+	p.sending -= n
+	p.holder.PassTo(p.worker, dst[:n])
+	p.stats.publish()
+	p.tell(n == 0)
+	return n
+}
+
+// collect takes all completions of sends.
+func (p *MessagePort) collect() {
+	for more := true; more; more = !p.sent.last() {
+		batch := p.sent.next(batchSize)
+		for i := range batch {
+			p.sendDone(&batch[i])
+		}
+	}
+}
+
+func (p *MessagePort) sendDone(c *WorkCompletion) {
+	number := p.byQPN.find(c.QPN)
+	if number < 0 {
+		return // of a queue pair that was detached, whose frames were given back then
+	}
+	s := p.senders[number]
+	if c.Status != Success {
+		p.stats.failed(c.Status)
+	}
+	if s.Grants != nil && s.Grants.Done(c) {
+		if c.Status != Success {
+			s.note(c)
+		}
+		return
+	}
+	p.stats.retire(s, s.complete(c), &p.drained)
+	p.breaks(number, c)
+}
+
+// retire has the frames of a sender up to a number drained.
+func (s *portStats) retire(of *sender, to uint32, drained *frameQueue) {
+	for of.head != to {
+		f := *of.at(of.head)
+		of.head++
+		drained.push(f)
+		if f.Options&umem.Failed == 0 {
+			s.sentOne(f)
+		}
+	}
+}
+
+// control is the buffers of a WritePort, in frames of its own: first those that all
+// receives are posted with, then those that SENDs of credits are made in.
+type control struct {
+	region   *umem.Region
+	frames   []umem.Frame
+	each     int // buffers in one frame
+	receives int
+	queue    QueuePair
+	lkey     uint32
+	base     uint64
+	queued   []ReceiveRequest // to be posted
+	sges     []SGE
+	// posted are the numbers of the requests whose SENDs have the buffers, in a ring.
+	posted     [creditSends]uint16
+	head, tail uint32
+}
+
+func (k *control) open(r *umem.Region, h *umem.Holder, c *WriteConfig) error {
+	k.region, k.queue, k.lkey, k.base = r, c.QueuePair, c.Memory.LKey(), c.Memory.Addr()
+	k.each, k.receives = int(r.FrameSize()/controlBytes), c.Slots+c.PeerSlots
+	k.frames = make([]umem.Frame, (k.receives+creditSends+k.each-1)/k.each)
+	if n := h.Take(k.frames); n < len(k.frames) {
+		return fmt.Errorf("the pool has %d of %d frames for control buffers: open a larger region", n, len(k.frames))
+	}
+	k.queued, k.sges = make([]ReceiveRequest, 0, k.receives), make([]SGE, 0, k.receives)
+	for n := range k.receives {
+		k.again(uint64(n))
+	}
+	return k.post()
+}
+
+// at is the region's address of a buffer.
+func (k *control) at(n int) uint64 {
+	return k.frames[n/k.each].Addr + uint64(n%k.each*controlBytes)
+}
+
+func (k *control) bytes(n int) []byte { return k.region.At(k.at(n), controlBytes) }
+
+// again queues the receive of a buffer.
+func (k *control) again(n uint64) {
+	k.queued = append(k.queued, ReceiveRequest{ID: n, SGEs: 1})
+	k.sges = append(k.sges, SGE{Addr: k.base + k.at(int(n)), Length: controlBytes, LKey: k.lkey})
+}
+
+func (k *control) post() error {
+	if len(k.queued) == 0 {
+		return nil
+	}
+	n, err := k.queue.PostReceive(k.queued, k.sges)
+	k.queued = k.queued[:copy(k.queued, k.queued[n:])]
+	k.sges = k.sges[:copy(k.sges, k.sges[n:])]
+	return err
+}
+
+// free is a buffer for a SEND, when requests up to a number are done; -1: there is none.
+func (k *control) free(done uint16) int {
+	for k.head != k.tail && int16(done-k.posted[k.head%creditSends]) >= 0 {
+		k.head++
+	}
+	if k.tail-k.head == creditSends {
+		return -1
+	}
+	return k.receives + int(k.tail%creditSends)
+}
+
+// use notes the request that has the buffer that free said.
+func (k *control) use(request uint16) {
+	k.posted[k.tail%creditSends] = request
+	k.tail++
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
 )
 
 // sender is the send queue of one of a port's queue pairs. Its frames lie in order in a
@@ -178,4 +180,78 @@ func (p *Peer) close() error {
 		err = errors.Join(err, p.Handle.Close())
 	}
 	return err
+}
+
+// frameQueue is a ring of frames.
+type frameQueue struct {
+	items      []umem.Frame
+	head, tail uint32
+}
+
+// newFrameQueue has room for n frames.
+func newFrameQueue(n int) frameQueue { return frameQueue{items: make([]umem.Frame, pow2(n))} }
+
+// pow2 is the smallest power of two that is n or more.
+func pow2(n int) int {
+	size := 1
+	for size < n {
+		size *= 2
+	}
+	return size
+}
+
+func (q *frameQueue) len() int { return int(q.tail - q.head) }
+
+// at is the place of a number between head and tail.
+func (q *frameQueue) at(n uint32) *umem.Frame { return &q.items[n&uint32(len(q.items)-1)] }
+
+func (q *frameQueue) push(f umem.Frame) {
+	*q.at(q.tail) = f
+	q.tail++
+}
+
+// pop fills dst from the front and returns how many there were.
+func (q *frameQueue) pop(dst []umem.Frame) int {
+	n := min(len(dst), q.len())
+	for i := range dst[:n] {
+		dst[i] = *q.at(q.head)
+		q.head++
+	}
+	return n
+}
+
+// numbers finds a port's queue pair by QPN: an open hash table, looked up once for each
+// completion, made anew when a queue pair comes or goes.
+type numbers struct {
+	keys []uint32 // QPN + 1; 0: empty
+	vals []int
+}
+
+func (t *numbers) set(senders []*sender) {
+	size := pow2(2*len(senders) + 1)
+	t.keys, t.vals = make([]uint32, size), make([]int, size)
+	for n, s := range senders {
+		if s != nil {
+			i := t.slot(s.qpn)
+			t.keys[i], t.vals[i] = s.qpn+1, n
+		}
+	}
+}
+
+// slot is where the QPN is, or would be. At least half of all places are empty.
+func (t *numbers) slot(qpn uint32) uint32 {
+	mask := uint32(len(t.keys) - 1)
+	i := qpn * 0x9e3779b1 >> 7 & mask
+	for t.keys[i] != 0 && t.keys[i] != qpn+1 {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// find is the number of the queue pair, -1 of one that is gone.
+func (t *numbers) find(qpn uint32) int {
+	if i := t.slot(qpn); t.keys[i] != 0 {
+		return t.vals[i]
+	}
+	return -1
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/umem"
@@ -206,4 +208,153 @@ func (c *Config) choose(available uint32) (bind, rest []uint32, err error) {
 		}
 	}
 	return bind, rest, nil
+}
+
+// Policy says which way of getting packets into frames is acceptable.
+type Policy uint8
+
+const (
+	// Prefer takes zero copy where the driver grants it, else copies.
+	Prefer Policy = iota
+	// Require takes zero copy or fails.
+	Require
+	// Copy has the kernel copy, also where the driver could do without.
+	Copy
+)
+
+var policyNames = [...]string{Prefer: "prefer", Require: "require", Copy: "copy"}
+
+// String is the policy's name as configuration files have it.
+func (p Policy) String() string {
+	if int(p) >= len(policyNames) {
+		return fmt.Sprintf("policy %d", p)
+	}
+	return policyNames[p]
+}
+
+// ParsePolicy is the reverse of String.
+func ParsePolicy(s string) (Policy, error) {
+	for p, name := range policyNames {
+		if s == name {
+			return Policy(p), nil
+		}
+	}
+	return 0, fmt.Errorf("zero-copy policy %q: it must be require, prefer or copy", s)
+}
+
+// limits are what a port takes.
+func (c *Config) limits(g Granted, d *device) umem.Limits {
+	l := umem.Limits{Frames: maxFrames(g, d)}
+	l.Message = min(uint64(l.Frames)*uint64(c.chunk()), uint64(d.mtu)+sendOverhead)
+	if c.Direction.receives() {
+		l.Supply = int(c.FillSize)
+		if c.reserve > 0 {
+			l.Supply = int(c.reserve + margin)
+		}
+	}
+	if c.Direction.sends() {
+		l.Send = int(c.RingSize)
+	}
+	return l
+}
+
+// maxFrames is the most frames one packet is sent in. A longer chain the kernel
+// would count and drop (xsk_build_skb in net/xdp/xsk.c, and with zero copy
+// xskq_cons_read_desc_batch in xsk_queue.h).
+func maxFrames(g Granted, d *device) int {
+	switch {
+	case !g.MultiBuffer:
+		return 1
+	case g.ZeroCopy:
+		return max(1, min(int(d.zcSegments), maxFrags))
+	}
+	return maxFrags
+}
+
+// maxFrags is the least that CONFIG_MAX_SKB_FRAGS may be.
+const maxFrags = 17
+
+// sendOverhead is what an Ethernet frame may have beyond the MTU for devices to
+// take it: the header and one VLAN tag (is_skb_forwardable in net/core/dev.c).
+const sendOverhead = 14 + 4
+
+// Some drivers must never look for a frame in vain. Where that happens at the end of its
+// ring, igb (Linux 6.14 and later, igb_alloc_rx_buffers_zc) leaves the length of the
+// descriptor it comes to as it was, takes it and all behind it for packets that have just
+// arrived, and so hands over frames which are somebody else's by then.
+//
+// With such a driver a port keeps a reserve with the kernel: as many frames as the card's
+// ring and the rx ring hold. What is not taken from the rx ring in time is then lost
+// because that is full, never for want of frames. The driver is told not to wait for
+// wake-ups: else it keeps the frame of a packet that did not fit, which the kernel has
+// freed as well (xsk_rcv_zc in net/xdp/xsk.c).
+//
+// Nor does igb receive packets longer than what is left of a frame in whole KiB, the unit
+// of its registers (SRRCTL.BSIZEPACKET): it hands over their parts as packets.
+
+// suit changes what a way of binding needs otherwise on this device, or says why it is
+// not for it.
+func (c *Config) suit(a attempt, d *device) error {
+	if !a.zeroCopy || !c.Direction.receives() || d.driver(c.Interface) != "igb" {
+		return nil
+	}
+	if room := int(c.frameRoom() &^ 1023); d.mtu+linkOverhead > room {
+		return fmt.Errorf("the card counts its room in KiB, and in frames of %d bytes has %d of them: not enough for packets of MTU %d",
+			c.region().FrameSize(), room, d.mtu)
+	}
+	c.reserve = c.RingSize + d.cardRing(c.Interface)
+	c.FillSize = 1 << bits.Len32(c.reserve+margin-1)
+	c.AlwaysWake = true
+	return nil
+}
+
+// margin is how many frames a port takes beyond its reserve. So many it gives before it
+// must be supplied again.
+const margin = 256
+
+// driver is the driver's name, empty where it does not say.
+func (d *device) driver(name string) string {
+	info, err := unix.IoctlGetEthtoolDrvinfo(d.ctl, name)
+	if err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(info.Driver[:])
+}
+
+// cardRing is how many descriptors each of the card's receive rings has.
+func (d *device) cardRing(name string) uint32 {
+	n, err := ringEntries(d.ctl, name)
+	if err != nil {
+		return mostEntries
+	}
+	return min(n, mostEntries)
+}
+
+// mostEntries is the most that rings of igb have (IGB_MAX_RXD).
+const mostEntries = 4096
+
+// spare is how many frames Recv may give. Once a port has had its reserve, it keeps it
+// until no more packets come.
+func (p *Port) spare() uint32 {
+	if p.filling != nil && (!p.reserved || p.iface.stopped.Load()) {
+		return p.supplied // no more than it has put in
+	}
+	if !p.reserved || p.iface.stopped.Load() {
+		return maxBatch
+	}
+	return p.supplied - min(p.reserve, p.supplied)
+}
+
+// sendsAlone looks whether sockets that only send, and have no program beside them, are
+// served: drivers of Intel's cards have zero copy only with one, and say so at the first
+// wake-up (igb_xsk_wakeup, i40e_xsk_wakeup, ixgbe_xsk_wakeup).
+func (c *Config) sendsAlone(a attempt, sockets []*socket) error {
+	if !a.zeroCopy || c.Direction.receives() {
+		return nil
+	}
+	_, _, errno := unix.Syscall6(unix.SYS_SENDTO, uintptr(sockets[0].fd), 0, 0, unix.MSG_DONTWAIT, 0, 0)
+	if errno == unix.EINVAL || errno == unix.ENXIO {
+		return fmt.Errorf("the driver sends so only beside an XDP program: %w", errno)
+	}
+	return nil
 }

@@ -1,11 +1,17 @@
 package xdp
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"regexp"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/linktype"
@@ -183,4 +189,201 @@ func closeSocket(fd *int, what string) error {
 		return fmt.Errorf("close the socket for %s: %w", what, err)
 	}
 	return nil
+}
+
+// Numbers of the netdev family: include/uapi/linux/netdev.h.
+const (
+	netdevFamily     = "netdev"
+	netdevDevGet     = 1 // NETDEV_CMD_DEV_GET
+	netdevIfindex    = 1 // NETDEV_A_DEV_IFINDEX
+	netdevZCSegments = 4 // NETDEV_A_DEV_XDP_ZC_MAX_SEGS
+	netdevMetadata   = 5 // NETDEV_A_DEV_XDP_RX_METADATA_FEATURES
+
+	metadataTimestamp = 1 << 0 // NETDEV_XDP_RX_METADATA_TIMESTAMP
+)
+
+// genlHeader is struct genlmsghdr: command, version and two zeros.
+type genlHeader [nl.SizeofGenlmsg]byte
+
+func (h genlHeader) Len() int          { return len(h) }
+func (h genlHeader) Serialize() []byte { return h[:] }
+
+// zcSegments asks how many frames the driver puts into one packet with zero copy,
+// in the network namespace of the calling thread. A kernel that does not say, as
+// none did before 6.6, means one.
+func zcSegments(ifindex int) uint32 {
+	if v := netdevAttribute(ifindex, netdevZCSegments); len(v) == 4 {
+		return max(1, binary.NativeEndian.Uint32(v))
+	}
+	return 1
+}
+
+// stampsArrival asks whether the driver gives programs times of the card's clock, in the
+// network namespace of the calling thread. Kernels say so since 6.7.
+func stampsArrival(ifindex int) error {
+	v := netdevAttribute(ifindex, netdevMetadata)
+	switch {
+	case len(v) != 8:
+		return &UnsupportedError{"times of the card's own clock", "Linux 6.7", unix.EOPNOTSUPP}
+	case binary.NativeEndian.Uint64(v)&metadataTimestamp == 0:
+		return errors.New("the driver gives programs no times of the card's clock")
+	}
+	return nil
+}
+
+// netdevAttribute is what the netdev family says of an interface; nil where it does not.
+func netdevAttribute(ifindex int, attribute uint16) []byte {
+	family, err := netlink.GenlFamilyGet(netdevFamily)
+	if err != nil {
+		return nil
+	}
+	req := nl.NewNetlinkRequest(int(family.ID), 0)
+	req.AddData(genlHeader{netdevDevGet, 1})
+	req.AddData(nl.NewRtAttr(netdevIfindex, nl.Uint32Attr(uint32(ifindex))))
+	replies, err := req.Execute(unix.NETLINK_GENERIC, 0)
+	if err != nil || len(replies) != 1 || len(replies[0]) < nl.SizeofGenlmsg {
+		return nil
+	}
+	attrs, err := nl.ParseRouteAttr(replies[0][nl.SizeofGenlmsg:])
+	if err != nil {
+		return nil
+	}
+	for _, a := range attrs {
+		if a.Attr.Type == attribute {
+			return a.Value
+		}
+	}
+	return nil
+}
+
+// takesFragments reports whether the kernel knows packets of several frames. It
+// looks at the flags of a bind before it looks for the interface, which number 0 is
+// of none (xsk_bind in net/xdp/xsk.c).
+func takesFragments() error {
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return socketError(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.Bind(fd, &unix.SockaddrXDP{Flags: unix.XDP_USE_SG}); errors.Is(err, unix.EINVAL) {
+		return &UnsupportedError{"packets of several frames", "Linux 6.6", err}
+	}
+	return nil
+}
+
+// probe asks whether the kernel and the driver are done with a queue. It is a
+// socket with a page of its own, made together with a port, while the thread is in
+// the right network namespace. Binding a queue that is taken answers EBUSY before
+// anything else (xp_assign_dev in net/xdp/xsk_buff_pool.c); any other answer means
+// that the queue is free. The page has so little room in its frames that the
+// bind itself does not come about.
+type probe struct {
+	fd   int
+	page []byte
+}
+
+// The probe's frames: half a page with room for less than any packet.
+const (
+	probeChunk    = 2048
+	probeHeadroom = 1024
+)
+
+func newProbe() (*probe, error) {
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, socketError(err)
+	}
+	p := &probe{fd: fd}
+	p.page, err = unix.Mmap(-1, 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANONYMOUS|unix.MAP_PRIVATE)
+	if err == nil {
+		err = registerUMEM(fd, p.page, probeChunk, probeHeadroom, 0)
+	}
+	for _, option := range []int{unix.XDP_RX_RING, unix.XDP_UMEM_FILL_RING, unix.XDP_UMEM_COMPLETION_RING} {
+		if err == nil {
+			err = setInt(fd, option, unusedRing)
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("make the probe of a queue: %w", err), p.close())
+	}
+	return p, nil
+}
+
+// wait returns when the queue is free, or an error after limit.
+func (p *probe) wait(ifindex int, queue uint32, limit time.Duration) error {
+	addr := &unix.SockaddrXDP{Flags: unix.XDP_ZEROCOPY, Ifindex: uint32(ifindex), QueueID: queue}
+	err := retry(limit, unix.EBUSY, func() error { return unix.Bind(p.fd, addr) })
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("wait %v for the driver to let go: %w (its frames stay out of use; close again later)", limit, ErrQueueBusy)
+	}
+	return nil
+}
+
+// close gives the probe back; closing again does nothing.
+func (p *probe) close() error {
+	if p == nil || p.fd < 0 {
+		return nil
+	}
+	err := unix.Close(p.fd)
+	p.fd = -1
+	if p.page != nil {
+		err = errors.Join(err, unix.Munmap(p.page))
+	}
+	if err != nil {
+		return fmt.Errorf("close the probe of a queue: %w", err)
+	}
+	return nil
+}
+
+// stringLength is ETH_GSTRING_LEN of include/uapi/linux/ethtool.h.
+const stringLength = 32
+
+// queueDrops are a driver's counters of packets that one of its queues dropped.
+// veth and virtio-net call them so, and count in them also what a socket refused.
+// Drivers of real cards drop before that, which rx_missed_errors says.
+var queueDrops = regexp.MustCompile(`^rx(_queue_)?[0-9]+_drops$`)
+
+// dropCounters finds the counters of a device to be summed by sumCounters.
+func dropCounters(fd int, name string) (indices []int, total int, err error) {
+	total, err = ethtoolStringCount(fd, name)
+	if err != nil || total == 0 {
+		return nil, 0, noCounters(err)
+	}
+	text, err := ethtoolStrings(fd, name, total)
+	if err != nil {
+		return nil, 0, noCounters(err)
+	}
+	for i := range total {
+		s, _, _ := bytes.Cut(text[i*stringLength:(i+1)*stringLength], []byte{0})
+		if queueDrops.Match(s) {
+			indices = append(indices, i)
+		}
+	}
+	return indices, total, nil
+}
+
+// errCounters: the names read before belong to other counters now.
+var errCounters = errors.New("the driver changed its counters")
+
+// noCounters turns "the driver has none" into no error.
+func noCounters(err error) error {
+	if err == nil || err == unix.EOPNOTSUPP {
+		return nil
+	}
+	return fmt.Errorf("list the driver's counters: %w", err)
+}
+
+// sumCounters adds up counters of a device.
+func sumCounters(fd int, name string, indices []int, total int) (sum uint64, err error) {
+	if len(indices) == 0 {
+		return 0, nil
+	}
+	values, err := ethtoolStats(fd, name, total)
+	if err != nil {
+		return 0, fmt.Errorf("read the driver's counters: %w", err)
+	}
+	for _, i := range indices {
+		sum += values[i]
+	}
+	return sum, nil
 }

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 	"github.com/unifiedd/unifiedd/bpf/filter"
@@ -399,4 +401,104 @@ func (i *Interface) Select(s bpf.Selection) error {
 		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
 	return i.noteProgram()
+}
+
+// Peek is the frame that Recv gives when it has given i others, and whether it is there already. Its bytes may be read, but it is the
+// kernel's until Recv gives it: for packets that are worth a look before there is time for all that goes with
+// receiving.
+func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
+	rx := &p.rings.rx
+	if p.closed || p.limits.Supply == 0 || rx.producer.Load()-rx.next <= uint32(i) {
+		return f, false
+	}
+	f = rx.at(uint32(i))
+	f.Options &= umem.More
+	return f, true
+}
+
+// SendNow is Send of a packet of one frame, and Kick, in copy mode: the packet leaves first, and is counted afterwards. It reports whether it was
+// sent, which it is not where there is no room for it, or Send would refuse it, or there is no copy mode, or memory is lent; the error is Kick's.
+func (p *Port) SendNow(f umem.Frame) (sent bool, err error) {
+	tx := &p.rings.tx
+	if p.closed || p.zeroCopy || p.lent || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
+		return false, nil
+	}
+	f.Options = 0
+	tx.set(0, f)
+	tx.publish(1)
+	errno := p.syscall(unix.SYS_SENDTO)
+	p.left(f)
+	if errno == unix.EAGAIN || errno == unix.EBUSY {
+		return true, p.Kick()
+	}
+	return true, p.wakeError(errno)
+}
+
+// left counts a frame that SendNow has sent.
+func (p *Port) left(f umem.Frame) {
+	one := [1]umem.Frame{f}
+	p.worker.PassTo(p.held, one[:])
+	if p.due != nil {
+		p.expect(one[:])
+	}
+	p.sent++
+	p.counters.sent.add(1, 1, uint64(f.Len))
+}
+
+// Queues is how many receive queues an interface has, by its name in the network namespace of the calling thread: as many
+// as Open binds where no queues are listed. Errors match ErrInterfaceGone.
+func Queues(name string) (int, error) {
+	d, err := findDevice(name)
+	if err != nil {
+		return 0, fmt.Errorf("count the queues of %s: %w", name, err)
+	}
+	return int(d.queues), d.close()
+}
+
+// listen has the card hand over also packets that are not for the host: those for
+// other addresses and, since most cards filter those too, of other VLANs. The kernel
+// counts who wants that, and forgets us with the socket, also after a crash
+// (packet_mc_add in net/packet/af_packet.c).
+func (d *device) listen() (err error) {
+	// Of protocol zero the socket receives no packet itself.
+	if d.promiscuous, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open a socket for promiscuous mode: %w", err)
+	}
+	wanted := &unix.PacketMreq{Ifindex: int32(d.index), Type: unix.PACKET_MR_PROMISC}
+	if err := unix.SetsockoptPacketMreq(d.promiscuous, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, wanted); err != nil {
+		return fmt.Errorf("set promiscuous mode: %w", err)
+	}
+	return nil
+}
+
+// Selected is what the selection in force has counted, since it came into force.
+type Selected struct {
+	Rules []bpf.RuleCounter
+	Own   []bpf.OwnCounter // what the user's own program counts
+}
+
+// Selected reads the counters of the selection. After Close, or without a program, there are
+// none. It may be called from any goroutine.
+func (i *Interface) Selected() (s Selected, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
+	if !i.listens {
+		return i.counted, nil
+	}
+	if i.closed || i.program == nil {
+		return s, nil
+	}
+	return i.selected()
+}
+
+func (i *Interface) selected() (s Selected, err error) {
+	if s.Rules, err = i.program.RuleCountersOf(i.seat); err == nil {
+		s.Own, err = i.program.OwnCounters()
+	}
+	if err != nil {
+		return s, fmt.Errorf("%s: %w", i.Name(), err)
+	}
+	return s, nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/bpf/dispatcher"
 )
@@ -215,4 +217,116 @@ func (i *Interface) dropProgram() error {
 	err := i.program.Close()
 	i.program = nil
 	return err
+}
+
+// Check looks whether the interface still is as it should be, for a control
+// goroutine to call about once a second. Errors match ErrInterfaceGone,
+// ErrInterfaceDown or ErrProgramGone. A new name is no error: Name gives it.
+func (i *Interface) Check() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.closed {
+		return fmt.Errorf("check %s: %w", i.Name(), ErrClosed)
+	}
+	i.company.mu.Lock() // no program is exchanged between what the device says and what is remembered
+	defer i.company.mu.Unlock()
+	s, err := i.device.look()
+	if err != nil {
+		return fmt.Errorf("check %s: %w", i.Name(), err)
+	}
+	if s.name != i.Name() {
+		i.name.Store(&s.name)
+	}
+	// A card loses its link for a while when its program goes, which must not hide why.
+	if err := i.checkProgram(s); err != nil {
+		return err
+	}
+	switch {
+	case !s.up:
+		return fmt.Errorf("check %s: %w (ip link set %s up)", s.name, ErrInterfaceDown, s.name)
+	case !s.carrier:
+		return fmt.Errorf("check %s: %w: no carrier (look at the cable, or the other end)", s.name, ErrInterfaceDown)
+	}
+	return nil
+}
+
+func (i *Interface) checkProgram(s deviceState) error {
+	if i.program == nil || s.program == i.company.programID {
+		return nil
+	}
+	if s.program != 0 && i.program.InDispatcher() {
+		return i.checkDispatcher(s)
+	}
+	return programGone(s)
+}
+
+// checkDispatcher looks whether the program is in the dispatcher that is there now: others exchange it when they add or remove theirs.
+func (i *Interface) checkDispatcher(s deviceState) error {
+	switch id, err := i.program.Dispatched(); {
+	case errors.Is(err, dispatcher.ErrLocked), errors.Is(err, dispatcher.ErrBusy):
+		return nil // they are at it: the next look says more
+	case err != nil:
+		return fmt.Errorf("check %s: %w: %w", s.name, ErrProgramGone, err)
+	case id == 0:
+		return programGone(s)
+	default:
+		i.company.programID = id
+		return nil
+	}
+}
+
+func programGone(s deviceState) error {
+	by := "nothing is in its place"
+	if s.program != 0 {
+		by = fmt.Sprintf("program %d is in its place", s.program)
+	}
+	return fmt.Errorf("check %s: %w: %s (open the interface again)", s.name, ErrProgramGone, by)
+}
+
+// flagStripTags is ETH_FLAG_RXVLAN of include/uapi/linux/ethtool.h: the card takes
+// VLAN tags out of packets and writes them into its descriptors, where an XDP program
+// cannot see them (but for few drivers, with bpf_xdp_metadata_rx_vlan_tag).
+const flagStripTags = 1 << 8
+
+// keepTags has the card leave VLAN tags in packets, until restoreTags. The host
+// receives them all the same: its stack finds a tag in the packet, too. A card that
+// cannot otherwise keeps taking them out, which Granted says.
+func (d *device) keepTags(name string) error {
+	flags, err := ethtoolValue(d.ctl, name, unix.ETHTOOL_GFLAGS, 0)
+	if errors.Is(err, unix.EOPNOTSUPP) || err == nil && flags&flagStripTags == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("ask whether the card takes VLAN tags out: %w", err)
+	}
+	switch _, err = ethtoolValue(d.ctl, name, unix.ETHTOOL_SFLAGS, flags&^flagStripTags); {
+	case err == nil:
+		d.keepsTags = true
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.EPERM): // fixed, or not ours to set
+		d.stripsTags = true
+	default:
+		return fmt.Errorf("have VLAN tags left in packets: %w", err)
+	}
+	return nil
+}
+
+// restoreTags undoes keepTags. An interface that is gone needs nothing.
+func (d *device) restoreTags() error {
+	if !d.keepsTags {
+		return nil
+	}
+	d.keepsTags = false
+	link, err := d.handle.LinkByIndex(d.index)
+	if err != nil {
+		return nil
+	}
+	name := link.Attrs().Name
+	flags, err := ethtoolValue(d.ctl, name, unix.ETHTOOL_GFLAGS, 0)
+	if err == nil {
+		_, err = ethtoolValue(d.ctl, name, unix.ETHTOOL_SFLAGS, flags|flagStripTags)
+	}
+	if err != nil && !errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("have the card take VLAN tags out of packets again: %w", err)
+	}
+	return nil
 }

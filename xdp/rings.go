@@ -3,9 +3,11 @@ package xdp
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/release"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -97,3 +99,86 @@ func (r *ring) unmap() error {
 
 // giveUp unmaps a ring whose layout makes no sense.
 func (r *ring) giveUp(err error) error { return errors.Join(err, r.unmap()) }
+
+// ring is the part of a ring that the two kinds have in common. The words lie in
+// memory shared with the kernel: struct xdp_ring in net/xdp/xsk_queue.h, where the
+// letters A to D name the barriers: loads that acquire, stores that release. Go's
+// loads and package release are at least as strong.
+type ring struct {
+	memory []byte // the mapping
+
+	// producer counts what was ever put in. The producing side writes it after
+	// the slots (B), the other side reads it before them (C).
+	producer *atomic.Uint32
+	// consumer counts what was ever taken out. The consuming side writes it after
+	// it read the slots (D), the other side reads it before it writes them (A).
+	consumer *atomic.Uint32
+	// flags is written by the kernel: xsk_set_rx_need_wakeup and its siblings in
+	// net/xdp/xsk.c. It is read after our producer store and a barrier: the kernel
+	// sets it and then looks at the ring once more, so one of the two sees the other.
+	flags *atomic.Uint32
+
+	size uint32 // slots, a power of two
+}
+
+// needsWakeup reports whether the kernel sleeps and wants a system call.
+func (r *ring) needsWakeup() bool { return r.flags.Load()&unix.XDP_RING_NEED_WAKEUP != 0 }
+
+// outgoing is a ring we put things into: fill and tx.
+type outgoing[T any] struct {
+	ring
+	slots []T    // written by us, read by the kernel (xskq_cons_read_desc)
+	next  uint32 // our own copy of producer
+	seen  uint32 // consumer as of the last look
+}
+
+// room returns how many slots are free, at most want. It looks at the kernel's
+// index only when the last look does not answer.
+func (r *outgoing[T]) room(want uint32) uint32 {
+	if r.free() < want {
+		r.look()
+	}
+	return min(want, r.free())
+}
+
+// free is how many slots were free at the last look.
+func (r *outgoing[T]) free() uint32 { return r.size - (r.next - r.seen) }
+
+// look asks how far the kernel has got.
+func (r *outgoing[T]) look() { r.seen = r.consumer.Load() }
+
+// set writes the slot i places behind what is published.
+func (r *outgoing[T]) set(i uint32, v T) { r.slots[(r.next+i)&(r.size-1)] = v }
+
+// publish shows n more slots to the kernel.
+func (r *outgoing[T]) publish(n uint32) {
+	r.next += n
+	release.Store32(r.producer, r.next)
+}
+
+// left is how much the kernel has not taken.
+func (r *outgoing[T]) left() uint32 { return r.next - r.consumer.Load() }
+
+// pending reports whether the kernel has not taken everything.
+func (r *outgoing[T]) pending() bool { return r.consumer.Load() != r.next }
+
+// incoming is a ring we take things out of: rx and completion.
+type incoming[T any] struct {
+	ring
+	slots []T    // written by the kernel (xskq_prod_reserve_desc), read by us
+	next  uint32 // our own copy of consumer
+}
+
+// waiting returns how many slots are full, at most want.
+func (r *incoming[T]) waiting(want uint32) uint32 {
+	return min(want, r.producer.Load()-r.next, r.size)
+}
+
+// at reads the slot i places from the front.
+func (r *incoming[T]) at(i uint32) T { return r.slots[(r.next+i)&(r.size-1)] }
+
+// release gives n slots back to the kernel.
+func (r *incoming[T]) release(n uint32) {
+	r.next += n
+	release.Store32(r.consumer, r.next)
+}

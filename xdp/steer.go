@@ -1,11 +1,17 @@
 package xdp
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
+	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
@@ -251,4 +257,209 @@ func SteersPackets(name string) (s Steers, err error) {
 		err = fmt.Errorf("%w: the driver lists rules, and takes none for this card", ErrNoSteering)
 	}
 	return s, err
+}
+
+// Types of rules: include/uapi/linux/ethtool.h.
+const (
+	flowTCP4  = 0x01
+	flowUDP4  = 0x02
+	flowSCTP4 = 0x03
+	flowTCP6  = 0x05
+	flowUDP6  = 0x06
+	flowSCTP6 = 0x07
+	flowIP4   = 0x0d // IPV4_USER_FLOW
+	flowIP6   = 0x0e // IPV6_USER_FLOW
+	flowEther = 0x12
+
+	flowExt = 1 << 31 // FLOW_EXT: the VLAN is compared
+	flowMAC = 1 << 30 // FLOW_MAC_EXT: the destination's Ethernet address is compared
+)
+
+// portFlows are the types of rules with ports, by protocol: of IPv4, and of IPv6.
+var portFlows = map[uint8][2]uint32{
+	filter.ProtoTCP: {flowTCP4, flowTCP6}, filter.ProtoUDP: {flowUDP4, flowUDP6}, filter.ProtoSCTP: {flowSCTP4, flowSCTP6},
+}
+
+// ruleOf is the rule that has packets which fit a tuple go to a queue.
+func ruleOf(t filter.Tuple, queue uint32) (s ruleSpec, err error) {
+	s.Queue = uint64(queue)
+	if t.VLAN != 0 {
+		s.FlowType |= flowExt
+		binary.BigEndian.PutUint16(s.Ext.VLAN[:], t.VLAN)
+		s.ExtMask.VLAN = [2]byte{0x0f, 0xff}
+	}
+	if t.Proto == 0 && !t.Src.IsValid() && !t.Dst.IsValid() {
+		s.ether(t)
+		return s, nil
+	}
+	var none [6]byte
+	if t.SrcMAC != none {
+		return s, fmt.Errorf("the Ethernet address of the source goes into no rule with an IP protocol or address: %s", describeTuple(t))
+	}
+	if t.DstMAC != none {
+		s.FlowType |= flowMAC
+		s.Ext.DstMAC, s.ExtMask.DstMAC = t.DstMAC, allOnes
+	}
+	s.ip(t)
+	return s, nil
+}
+
+var allOnes = [6]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+
+// ether has struct ethhdr: destination, source, type.
+func (s *ruleSpec) ether(t filter.Tuple) {
+	s.FlowType |= flowEther
+	var none [6]byte
+	if t.DstMAC != none {
+		copy(s.Fields[0:], t.DstMAC[:])
+		copy(s.Mask[0:], allOnes[:])
+	}
+	if t.SrcMAC != none {
+		copy(s.Fields[6:], t.SrcMAC[:])
+		copy(s.Mask[6:], allOnes[:])
+	}
+	kind := t.EtherType
+	switch t.Version {
+	case 4:
+		kind = 0x0800
+	case 6:
+		kind = 0x86dd
+	}
+	s.number(12, kind)
+}
+
+// number compares 16 bits.
+func (s *ruleSpec) number(at int, n uint16) {
+	if n != 0 {
+		binary.BigEndian.PutUint16(s.Fields[at:], n)
+		s.Mask[at], s.Mask[at+1] = 0xff, 0xff
+	}
+}
+
+// ip has addresses, then ports or the protocol: struct ethtool_tcpip4_spec, ethtool_usrip4_spec, and those of IPv6.
+func (s *ruleSpec) ip(t filter.Tuple) {
+	long, which := 4, 0
+	if t.Version == 6 {
+		long, which = 16, 1
+	}
+	for i, p := range []netip.Prefix{t.Src, t.Dst} {
+		if p.IsValid() {
+			copy(s.Fields[i*long:], p.Addr().AsSlice())
+			copy(s.Mask[i*long:], net.CIDRMask(p.Bits(), 8*long))
+		}
+	}
+	rest := 2 * long
+	if flows, ok := portFlows[t.Proto]; ok {
+		s.FlowType |= flows[which]
+		s.number(rest, t.SrcPort)
+		s.number(rest+2, t.DstPort)
+		return
+	}
+	s.FlowType |= []uint32{flowIP4, flowIP6}[which]
+	proto := rest + 5 // behind the first four bytes of the payload and the class of traffic
+	if t.Version == 4 {
+		s.Fields[proto] = 1 // ETH_RX_NFC_IP4: the version
+		proto++
+	}
+	if t.Proto != 0 {
+		s.Fields[proto], s.Mask[proto] = t.Proto, 0xff
+	}
+}
+
+// describeTuple says for people what a rule compares.
+func describeTuple(t filter.Tuple) string {
+	var all []string
+	add := func(is bool, format string, args ...any) {
+		if is {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	var none [6]byte
+	add(t.VLAN != 0, "vlan %d", t.VLAN)
+	add(t.SrcMAC != none, "ether src %s", net.HardwareAddr(t.SrcMAC[:]))
+	add(t.DstMAC != none, "ether dst %s", net.HardwareAddr(t.DstMAC[:]))
+	add(t.EtherType != 0, "ether proto 0x%04x", t.EtherType)
+	add(t.Version == 4, "ip")
+	add(t.Version == 6, "ip6")
+	name, known := map[uint8]string{filter.ProtoTCP: "tcp", filter.ProtoUDP: "udp", filter.ProtoSCTP: "sctp"}[t.Proto]
+	add(known, "%s", name)
+	add(t.Proto != 0 && !known, "proto %d", t.Proto)
+	add(t.Src.IsValid(), "src %s", t.Src)
+	add(t.Dst.IsValid(), "dst %s", t.Dst)
+	add(t.SrcPort != 0, "src port %d", t.SrcPort)
+	add(t.DstPort != 0, "dst port %d", t.DstPort)
+	return strings.Join(all, " ")
+}
+
+// steerPrefix is what the names of records begin with.
+const steerPrefix = "unifiedd-steering-"
+
+// steerNote is what the record of a Steering says.
+type steerNote struct {
+	Namespace uint64 // of the network: the inode of its file
+	Index     int    // of the interface in it
+	Rules     []heldRule
+}
+
+// newSteerRecord makes a record, and what is to be in it of an interface that has no rules of ours yet.
+func newSteerRecord(dir string, index int) (*record.File, steerNote, error) {
+	namespace, err := networkNamespace()
+	if err != nil {
+		return nil, steerNote{}, err
+	}
+	r, err := record.New(filepath.Join(dir, steerPrefix))
+	if err != nil {
+		err = fmt.Errorf("note which rules are ours: %w (let this process write to that directory: a daemon's is that of control.socket)", err)
+	}
+	return r, steerNote{Namespace: namespace, Index: index}, err
+}
+
+// networkNamespace is that of the calling thread.
+func networkNamespace() (uint64, error) {
+	var s unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
+		return 0, fmt.Errorf("look which network namespace this is: %w", err)
+	}
+	return s.Ino, nil
+}
+
+// SweepSteering takes out of cards what killed processes have left there, by the records in a directory, in the network namespace of
+// the calling thread. Those of other namespaces, and those it may not read, it leaves alone.
+func SweepSteering(dir string) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := record.Sweep(filepath.Join(dir, steerPrefix), takeRulesBack); err != nil {
+		return fmt.Errorf("take rules out of cards (see ethtool -n): %w", err)
+	}
+	return nil
+}
+
+// takeRulesBack takes out what a record says, if it is about this network namespace.
+func takeRulesBack(r *record.File) (done bool, err error) {
+	var n steerNote
+	noted, err := r.Get(&n)
+	if err != nil || !noted {
+		return err == nil, err
+	}
+	if namespace, err := networkNamespace(); err != nil || namespace != n.Namespace {
+		return false, err
+	}
+	err = n.takeBack()
+	return err == nil, err
+}
+
+func (n *steerNote) takeBack() (err error) {
+	if len(n.Rules) == 0 {
+		return nil
+	}
+	link, err := netlink.LinkByIndex(n.Index)
+	if err != nil {
+		return nil // the card is gone
+	}
+	d, err := findDevice(link.Attrs().Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.close()) }()
+	return d.removeRules(n.Rules)
 }

@@ -1,12 +1,18 @@
 package dispatcher
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 )
 
@@ -107,4 +113,206 @@ func build(members []*member) (*built, error) {
 		return b, nil
 	}
 	return nil, err
+}
+
+// built is a dispatcher that was made here, with its programs in it.
+type built struct {
+	program *ebpf.Program
+	id      ebpf.ProgramID
+	members []*member // the caller's
+	links   []link.Link
+}
+
+// fill loads a dispatcher and attaches the programs. Errors wrap the kernel's.
+func fill(f *format, members []*member, changes bool) (_ *built, err error) {
+	b := &built{members: members}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.close())
+		}
+	}()
+	if b.program, err = load(f, changes); err != nil {
+		return nil, err
+	}
+	info, err := b.program.Info()
+	if err != nil {
+		return nil, fmt.Errorf("ask for the dispatcher's id: %w", err)
+	}
+	b.id, _ = info.ID()
+	for n, m := range members {
+		l, err := link.AttachFreplace(b.program, functionName(n), m.program)
+		if err != nil {
+			return nil, fmt.Errorf("put program %d, %s, into the dispatcher: %w", m.id, m.name, err)
+		}
+		b.links = append(b.links, l)
+	}
+	return b, nil
+}
+
+// close closes the descriptors. What is pinned stays.
+func (b *built) close() error {
+	var errs []error
+	for _, l := range b.links {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(append(errs, b.program.Close())...)
+}
+
+// pins is the directory of a dispatcher's pins.
+func (f *files) pins(ifindex int, id ebpf.ProgramID) string {
+	return filepath.Join(f.dir, fmt.Sprintf("dispatch-%d-%d", ifindex, id))
+}
+
+// pin pins the programs and links of a dispatcher; on error nothing is.
+func (f *files) pin(ifindex int, b *built) error {
+	dir := f.pins(ifindex, b.id)
+	err := os.Mkdir(dir, 0o700)
+	if err != nil {
+		return fileError("make "+dir, err)
+	}
+	for n, m := range b.members {
+		at := filepath.Join(dir, functionName(n))
+		if err := errors.Join(b.pinLink(n, at+"-link"), pinProgram(m.program, at+"-prog")); err != nil {
+			return errors.Join(fileError("pin program in "+dir, err), os.RemoveAll(dir))
+		}
+	}
+	return nil
+}
+
+// pinLink pins a link; for that of a program of ours, which is to go with the process, the program stands: libxdp's tools remove the pin of each
+// link before that of its program, and stop at one that is not there, but do not look at it.
+func (b *built) pinLink(n int, path string) error {
+	if m := b.members[n]; m.own {
+		return pinProgram(m.program, path)
+	}
+	return b.links[n].Pin(path)
+}
+
+// take gives the link of the program that is ours, if there is one, to the caller.
+func (b *built) take() link.Link {
+	n := slices.IndexFunc(b.members, func(m *member) bool { return m.own })
+	if n < 0 {
+		return nil
+	}
+	l := b.links[n]
+	b.links = slices.Delete(b.links, n, n+1)
+	return l
+}
+
+// pinProgram pins a copy of the descriptor: pinning one again would move its pin.
+func pinProgram(p *ebpf.Program, path string) error {
+	c, err := p.Clone()
+	if err != nil {
+		return err
+	}
+	return errors.Join(c.Pin(path), c.Close())
+}
+
+// Most is how many programs a dispatcher has room for.
+const Most = 10
+
+const (
+	programName = "xdp_dispatcher" // of every dispatcher
+	magic       = 'X' + 'D' + 'P'
+	version     = 2
+	proceed     = 31 // what a function returns that no program is in the place of: the next one runs
+)
+
+// format is the value of a dispatcher's map, struct xdp_dispatcher_config of libxdp. Of the programs each has
+// an element of the arrays.
+type format struct {
+	Magic, Version, Programs, Fragments uint8
+	Actions, Priorities, Flags          [Most]uint32
+}
+
+func (f *format) bytes() ([]byte, error) { return binary.Append(nil, binary.NativeEndian, f) }
+
+// settings are those of a program.
+func (f *format) settings(n int) Settings {
+	return Settings{
+		Priority: f.Priorities[n], Actions: f.Actions[n] &^ (1 << proceed),
+		Fragments: f.Flags[n]&unix.BPF_F_XDP_HAS_FRAGS != 0,
+	}
+}
+
+// newFormat describes a dispatcher with these programs. It takes packets of several
+// buffers if all of them do.
+func newFormat(members []*member) *format {
+	f := &format{Magic: magic, Version: version, Programs: uint8(len(members)), Fragments: 1}
+	for n, m := range members {
+		f.Actions[n], f.Priorities[n] = m.Actions|1<<proceed, m.Priority
+		if m.Fragments {
+			f.Flags[n] = unix.BPF_F_XDP_HAS_FRAGS
+		} else {
+			f.Fragments = 0
+		}
+	}
+	return f
+}
+
+// open gives the dispatcher with this id, and what its map says. The caller closes it. Errors match ErrOther,
+// ErrVersion, ErrPermission, or fs.ErrNotExist where there is no such program.
+func open(id ebpf.ProgramID) (*ebpf.Program, *format, error) {
+	p, err := ebpf.NewProgramFromID(id)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, nil, fmt.Errorf("look at XDP program %d: %w: %w (%s)", id, ErrPermission, err, capabilities)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("look at XDP program %d: %w", id, err)
+	}
+	f, err := formatOf(p)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("XDP program %d: %w", id, err), p.Close())
+	}
+	return p, f, nil
+}
+
+// formatOf reads a dispatcher's map.
+func formatOf(p *ebpf.Program) (*format, error) {
+	info, err := p.Info()
+	if err != nil {
+		return nil, err
+	}
+	maps, _ := info.MapIDs()
+	if info.Name != programName || len(maps) != 1 {
+		return nil, fmt.Errorf("%w: it is called %q", ErrOther, info.Name)
+	}
+	m, err := ebpf.NewMapFromID(maps[0])
+	if err != nil {
+		return nil, fmt.Errorf("open its map: %w", err)
+	}
+	defer m.Close()
+	if m.Type() != ebpf.Array || m.KeySize() != 4 || m.ValueSize() < 4 || m.MaxEntries() != 1 || m.Flags()&unix.BPF_F_RDONLY_PROG == 0 {
+		return nil, fmt.Errorf("%w: its map is another", ErrOther)
+	}
+	value, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return nil, fmt.Errorf("read its map: %w", err)
+	}
+	return parse(value)
+}
+
+// remedy is what to do about a dispatcher that cannot be joined.
+const remedy = "unload its programs, as with xdp-loader unload, and load them with a libxdp of protocol version 2"
+
+// parse reads the value of a dispatcher's map. Before version 2 it had no magic number.
+func parse(value []byte) (*format, error) {
+	if value[0] != magic {
+		return nil, fmt.Errorf("%w: before 2, and 2 is what is known here (%s)", ErrVersion, remedy)
+	}
+	if value[1] != version {
+		return nil, fmt.Errorf("%w: %d, and 2 is what is known here (%s)", ErrVersion, value[1], remedy)
+	}
+	f := new(format)
+	if n, err := binary.Decode(value, binary.NativeEndian, f); err != nil || n != len(value) || f.Programs > Most {
+		return nil, fmt.Errorf("%w: its map is not that of version 2 (%s)", ErrVersion, remedy)
+	}
+	return f, nil
+}
+
+// Is reports whether a program is a dispatcher, of whatever version, as far as the kernel tells.
+func Is(id uint32) bool {
+	p, _, err := open(ebpf.ProgramID(id))
+	_ = p.Close()
+	return err == nil || errors.Is(err, ErrVersion)
 }

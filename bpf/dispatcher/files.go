@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,4 +79,144 @@ func fileError(step string, err error) error {
 		return fmt.Errorf("%s: %w (the service must not have ProtectKernelTunables=, which makes it read-only)", step, err)
 	}
 	return fmt.Errorf("%s: %w", step, err)
+}
+
+// markName is the pattern of names of marks; libxdp looks at names that begin with dispatch- only.
+const markName = "unifiedd-%d"
+
+// mark says that a program is of this process, as long as that lives: a directory, locked.
+type mark struct {
+	path string
+	fd   int
+}
+
+func (f *files) markPath(id ebpf.ProgramID) string {
+	return filepath.Join(f.dir, fmt.Sprintf(markName, id))
+}
+
+// mark marks a program. The caller closes the mark.
+func (f *files) mark(id ebpf.ProgramID) (*mark, error) {
+	m := &mark{path: f.markPath(id)}
+	err := os.Mkdir(m.path, 0o700)
+	if errors.Is(err, fs.ErrExist) {
+		err = nil // of a program that had the number before
+	}
+	if err == nil {
+		m.fd, err = lockMark(m.path)
+	}
+	if err != nil {
+		return nil, fileError("mark program "+m.path, err)
+	}
+	return m, nil
+}
+
+func lockMark(path string) (fd int, err error) {
+	fd, err = unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	if err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return -1, errors.Join(err, unix.Close(fd))
+	}
+	return fd, nil
+}
+
+// close removes the mark; that of no program does nothing.
+func (m *mark) close() error {
+	if m == nil {
+		return nil
+	}
+	return errors.Join(os.Remove(m.path), unix.Close(m.fd))
+}
+
+// abandon leaves the mark to whoever finds it: the program is dead from here on.
+func (m *mark) abandon() error {
+	if m == nil {
+		return nil
+	}
+	return unix.Close(m.fd)
+}
+
+// dead reports whether the program is one of ours, and its process gone.
+func (f *files) dead(id ebpf.ProgramID) bool {
+	fd, err := lockMark(f.markPath(id))
+	if err != nil {
+		return false // it has no mark, or a process
+	}
+	_ = unix.Close(fd)
+	return true
+}
+
+// removeStale removes the marks of programs that are no more.
+func (f *files) removeStale() {
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return // what is left costs nothing
+	}
+	for _, e := range entries {
+		var id ebpf.ProgramID
+		if _, err := fmt.Sscanf(e.Name(), markName, &id); err != nil || !f.dead(id) {
+			continue
+		}
+		p, err := ebpf.NewProgramFromID(id)
+		if errors.Is(err, fs.ErrNotExist) {
+			_ = os.Remove(f.markPath(id))
+		}
+		_ = p.Close()
+	}
+}
+
+// Sweep takes the programs of processes that are gone out of the dispatchers in the network namespace of the calling thread, as the next to join there would: for
+// who outlives a process of ours. Where there is no BPF file system, or no such program, it does nothing.
+func Sweep() error {
+	err := locked(func(f *files) error {
+		f.removeStale()
+		found, err := filepath.Glob(filepath.Join(f.dir, "dispatch-*-*"))
+		for _, dir := range found {
+			err = errors.Join(err, f.removeStaleFiles(filepath.Base(dir)))
+		}
+		return err
+	})
+	if errors.Is(err, ErrNoFiles) {
+		return nil
+	}
+	return err
+}
+
+// removeStaleFiles takes dead programs out of the dispatcher with the directory of that name, if it is on an interface.
+func (f *files) removeStaleFiles(name string) error {
+	var ifindex int
+	var id ebpf.ProgramID
+	if _, err := fmt.Sscanf(name, "dispatch-%d-%d", &ifindex, &id); err != nil || !f.hasDead(name) {
+		return nil
+	}
+	i, err := Find(ifindex)
+	if err != nil || i == nil {
+		return nil // it is of another namespace, or gone
+	}
+	defer i.Close()
+	if on, err := i.look(); err != nil || on.id != id {
+		return nil
+	}
+	_, err = i.exchange(f, 0, nil)
+	return i.about(err)
+}
+
+// hasDead reports whether a dead program is pinned in the directory of that name.
+func (f *files) hasDead(name string) bool {
+	for n := range Most {
+		p, err := ebpf.LoadPinnedProgram(filepath.Join(f.dir, name, functionName(n)+"-prog"), nil)
+		if errors.Is(err, os.ErrNotExist) {
+			return false
+		}
+		if err != nil {
+			continue
+		}
+		m, err := newMember(p, Settings{})
+		_ = p.Close()
+		if err == nil && f.dead(m.id) {
+			return true
+		}
+	}
+	return false
 }

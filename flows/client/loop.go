@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -164,4 +166,11 @@ func (l *loop) close() error {
 	l.once.Do(func() { close(l.stop) })
 	<-l.done
 	return nil
+}
+
+// sleep sleeps about as long as it says. time.Sleep takes a millisecond at least where nothing else runs: the Go scheduler then waits in
+// epoll_wait(2), which counts in those. An interrupted nap is a shorter one.
+func sleep(d time.Duration) {
+	t := unix.NsecToTimespec(d.Nanoseconds())
+	_ = unix.Nanosleep(&t, nil)
 }

@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/umem"
@@ -116,4 +117,118 @@ func (f *Fanout) next() int {
 		return there
 	}
 	return f.turn
+}
+
+var be = binary.BigEndian
+
+// Numbers of IEEE 802.3, 802.1Q and IANA.
+const (
+	typeIPv4  = 0x0800
+	typeIPv6  = 0x86dd
+	typeVLAN  = 0x8100
+	typeQinQ  = 0x88a8
+	typeOther = 0x9100 // of tags before 802.1ad
+
+	protocolTCP = 6
+	protocolUDP = 17
+
+	mostTags = 4 // VLAN tags that are looked behind
+	mostNext = 8 // extension headers, likewise
+)
+
+// flowHash is the same for all packets between two ends, both ways: of TCP and UDP their addresses and ports count, of other IP packets, and of fragments,
+// the addresses. 0 is for what is no IP packet, and for one that is cut off before its addresses end. A packet is bytes from strangers.
+func flowHash(packet []byte) uint32 {
+	kind, at := networkHeader(packet)
+	switch kind {
+	case typeIPv4:
+		return hashIPv4(packet[at:])
+	case typeIPv6:
+		return hashIPv6(packet[at:])
+	}
+	return 0
+}
+
+// networkHeader is the EtherType behind VLAN tags, and where what it names begins; 0 where the packet ends before.
+func networkHeader(packet []byte) (kind uint16, at int) {
+	at = 12
+	for range mostTags + 1 {
+		if len(packet) < at+2 {
+			return 0, 0
+		}
+		kind = be.Uint16(packet[at:])
+		at += 2
+		if kind != typeVLAN && kind != typeQinQ && kind != typeOther {
+			return kind, at
+		}
+		at += 2
+	}
+	return 0, 0
+}
+
+func hashIPv4(p []byte) uint32 {
+	if len(p) < 20 || p[0]>>4 != 4 {
+		return 0
+	}
+	from, to := uint64(be.Uint32(p[12:])), uint64(be.Uint32(p[16:]))
+	header, next := int(p[0]&15)*4, p[9]
+	var ports [2]uint16
+	if fragment := be.Uint16(p[6:]) & 0x3fff; fragment == 0 && header >= 20 && header <= len(p) { // more fragments, or an offset
+		ports = portsOf(next, p[header:])
+	}
+	return both(mix(from), mix(to), ports, next)
+}
+
+func hashIPv6(p []byte) uint32 {
+	if len(p) < 40 || p[0]>>4 != 6 {
+		return 0
+	}
+	from, to := mix(be.Uint64(p[8:])^mix(be.Uint64(p[16:]))), mix(be.Uint64(p[24:])^mix(be.Uint64(p[32:])))
+	next, rest := skipExtensions(p[6], p[40:])
+	return both(from, to, portsOf(next, rest), next)
+}
+
+// skipExtensions goes over extension headers of IPv6 (RFC 8200). Behind a fragment's there are no ports, not even in the first, so that all
+// fragments have the same.
+func skipExtensions(next byte, p []byte) (byte, []byte) {
+	for range mostNext {
+		switch next {
+		case 0, 43, 60, 135: // hop-by-hop options, routing, destination options, mobility
+		case 44: // fragment
+			if len(p) < 8 {
+				return next, nil
+			}
+			return p[0], nil
+		default:
+			return next, p
+		}
+		if len(p) < 8 || len(p) < 8+int(p[1])*8 {
+			return next, nil
+		}
+		next, p = p[0], p[8+int(p[1])*8:]
+	}
+	return next, nil
+}
+
+// portsOf is the ports of TCP and UDP, and zeros where they are not there.
+func portsOf(next byte, p []byte) [2]uint16 {
+	if next != protocolTCP && next != protocolUDP || len(p) < 4 {
+		return [2]uint16{}
+	}
+	return [2]uint16{be.Uint16(p), be.Uint16(p[2:])}
+}
+
+// both adds up the two ends, so that it does not matter which is which.
+func both(from, to uint64, ports [2]uint16, next byte) uint32 {
+	sum := mix(from+uint64(ports[0])) + mix(to+uint64(ports[1]))
+	return uint32(mix(sum+uint64(next)) >> 32)
+}
+
+// mix spreads every bit over all: the finalizer of MurmurHash3.
+func mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
 }

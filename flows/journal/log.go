@@ -3,6 +3,13 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
 // Log is a log on disk, opened for reading.
@@ -59,3 +66,115 @@ func (l *Log) Close() error { return l.set.Close() }
 func (l *Log) Reader(from uint64) *Reader {
 	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, promised: l.promised, origins: map[uint64]origin{}}
 }
+
+// files are the segments that begin with a prefix.
+type files struct {
+	pcapng.Names
+	prefix string
+}
+
+func newFiles(prefix string) *files { return &files{pcapng.NewNames(prefix), prefix} }
+
+func (s *files) list(from uint64) ([]piece, error) {
+	found, err := s.List()
+	if err != nil {
+		return nil, fmt.Errorf("list segments: %w", err)
+	}
+	var all []piece
+	for _, f := range found {
+		if number := uint64(f.Number); number >= from {
+			all = append(all, piece{number: number, name: f.Path, path: f.Path, ahead: f.Prepared})
+		}
+	}
+	return all, nil
+}
+
+// openRegular opens a file to be read. Of anything else, such as a named pipe for whose other end open(2) would wait, it says what it is.
+func openRegular(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file: %v", path, info.Mode())
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// openFile opens a file and finds out how long it is.
+func openFile(path string) (f *os.File, size int64, err error) {
+	if f, err = openRegular(path); err != nil {
+		return nil, 0, err
+	}
+	if size, err = f.Seek(0, io.SeekEnd); err != nil {
+		return nil, 0, errors.Join(err, f.Close())
+	}
+	return f, size, nil
+}
+
+func (s *files) open(p piece) (*segment, error) {
+	f, err := openRegular(p.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %w", errAbsent, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	size := func() (int64, error) { return f.Seek(0, io.SeekEnd) }
+	opened, err := newSegment(p, f, f, size, false)
+	if err == nil {
+		opened.idle = func() bool { return unlocked(f) }
+	}
+	return opened, err
+}
+
+// unlocked reports whether no flow holds a file to write it.
+func unlocked(f *os.File) bool {
+	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return false
+	}
+	return unix.Flock(int(f.Fd()), unix.LOCK_UN) == nil
+}
+
+func (s *files) bytes(p piece) (io.ReaderAt, int64, func() error, error) {
+	f, size, err := openFile(p.path)
+	if err != nil {
+		return nil, 0, nil, err
+	}
+	return f, size, f.Close, nil
+}
+
+func (s *files) piece(number uint64) piece {
+	name := fmt.Sprintf("%s-...-%06d.pcapng", s.prefix, number)
+	return piece{number: number, name: name, path: name}
+}
+
+func (s *files) manifest() (Manifest, int, error) { return manifestOf(s.prefix) }
+
+// suspects is empty: all files are listed by their names.
+func (s *files) suspects(*Manifest) ([]piece, error) { return nil, nil }
+
+func (s *files) Close() error { return nil }
+
+// one is a single segment file.
+type one struct {
+	files
+	path string
+}
+
+func single(path string) *one { return &one{path: path} }
+
+func (s *one) list(from uint64) ([]piece, error) {
+	if from > 1 {
+		return nil, nil
+	}
+	return []piece{s.piece(1)}, nil
+}
+
+func (s *one) piece(number uint64) piece { return piece{number: number, name: s.path, path: s.path} }
+
+func (s *one) manifest() (Manifest, int, error) { return Manifest{}, 0, ErrNoManifest }

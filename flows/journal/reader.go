@@ -1,9 +1,11 @@
 package journal
 
 import (
+	"context"
 	"errors"
 	"io"
 	"math"
+	"time"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
@@ -221,4 +223,108 @@ func (r *Reader) flushed(p piece) (bool, error) {
 	}
 	known, err := s.walk.Durable(0)
 	return known, errors.Join(err, s.Close())
+}
+
+// How often Wait looks for a record, and how often it finds out at length whether what is missing is lost.
+const (
+	eager, lazy     = time.Millisecond, 100 * time.Millisecond
+	proving, seldom = time.Second, time.Minute
+)
+
+// Wait is Next, but waits for the record until the context ends, whose error it returns then.
+func (r *Reader) Wait(ctx context.Context) (Record, error) {
+	idle, every, since := eager, proving, time.Now()
+	for {
+		prove := time.Since(since) >= every
+		if prove {
+			every, since = min(2*every, seldom), time.Now()
+		}
+		rec, err := r.read(prove)
+		if err != io.EOF {
+			return rec, err
+		}
+		select {
+		case <-ctx.Done():
+			return Record{}, context.Cause(ctx)
+		case <-time.After(idle):
+		}
+		idle = min(2*idle, lazy)
+	}
+}
+
+// counted is a packet of a segment, by its number there, and the position of its record: those of the others follow. Where records in
+// front of the segment are missing too, nobody knows how many, and the position is the least that it can be.
+type counted struct {
+	number, position uint64
+	known            bool
+}
+
+// counts is what is known of a segment that is entered with a record that is next.
+func (s *segment) counts(next uint64) counted {
+	first := s.walk.Head().Segment.FirstPacket
+	if s.numbered { // packets are counted from the first of the run
+		return counted{first, s.start, true}
+	}
+	return counted{first, next, next > 0}
+}
+
+// short is a Gap where a segment, of which everything was read, has fewer records than its writer put there, as the mark tells that
+// completed it; nil: it does not.
+func (r *Reader) short() *Gap {
+	c := r.counted
+	completed, place := r.at.walk.Completed()
+	if !c.known || completed <= c.number || r.at.walk.Place() < place {
+		return nil
+	}
+	end := min(c.position+(completed-c.number), r.void)
+	if end <= r.next {
+		return nil
+	}
+	g := &Gap{Position: r.next, Records: end - r.next, Segment: r.at.name, Offset: r.at.walk.Place(), Err: ErrMissing}
+	r.next, r.seeking, r.lost = end, false, nil
+	return g
+}
+
+// Record is one message of the log.
+type Record struct {
+	protocol.Data
+	Payload []byte // dies with the next call
+	Time    uint64 // when it was taken, by the clock of the system that did: nanoseconds since 1970
+	Segment string // the file, or which segment of a ring
+	Offset  int64  // of its block in the segment
+}
+
+// packet is a record that was not looked at yet.
+type packet struct {
+	data   []byte
+	time   uint64
+	offset int64
+	number uint64 // as the segment counts its packets
+}
+
+// packets appends those of a batch. They live as long as its bytes.
+func packets(all []packet, b pcapng.Batch, data []byte) ([]packet, error) {
+	number := b.FirstPacket
+	err := pcapng.EachPacket(data, func(p pcapng.Packet) error {
+		all = append(all, packet{p.Data, p.Time, int64(b.Offset) + p.Offset, number})
+		number++
+		return nil
+	})
+	return all, err
+}
+
+// read looks whether a record is intact. Of one with a bad payload it says what is in the header.
+func (p *packet) read() (Record, protocol.Reason) {
+	d, r := protocol.ParseRecord(p.data)
+	if r != protocol.None {
+		return Record{}, r
+	}
+	payload := p.data[protocol.HeaderLen:]
+	switch {
+	case d.Position == 0, d.Position == never:
+		return Record{}, protocol.BadReserved
+	case protocol.Checksum(payload) != d.Checksum:
+		return Record{Data: d}, protocol.BadPayload
+	}
+	return Record{Data: d, Payload: payload, Time: p.time, Offset: p.offset}, protocol.None
 }

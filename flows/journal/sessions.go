@@ -1,5 +1,14 @@
 package journal
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/unifiedd/unifiedd/internal/pcapng"
+	"github.com/unifiedd/unifiedd/internal/ring"
+)
+
 // Mark is how far a session has come in a log: the last sequence, and the owner of that record (see [protocol.OwnerOf]).
 type Mark struct{ Sequence, Owner uint64 }
 
@@ -27,3 +36,180 @@ func (s *Sessions) Last(session uint64) Mark {
 
 // Len is how many sessions there are at most: those that were noted again are counted twice.
 func (s *Sessions) Len() int { return len(s.young) + len(s.old) }
+
+// LinkType is LINKTYPE_USER0, which logs have.
+const LinkType = 147
+
+// described is what the head of each segment says of the run that wrote it, and owned where records have owners: releases that do not know
+// these refuse it in words.
+const (
+	described = "log from position %d in run %016x"
+	owned     = "log of owners from position %d in run %016x"
+)
+
+// Source describes a log in the head of a segment: the flow's name, the position of the first record of this run of the flow,
+// a random number for the run, and the longest message in bytes, header included.
+func Source(flow string, start, run uint64, longest uint32) pcapng.Interface {
+	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: LinkType}
+}
+
+// Owned is a source whose records have owners, see [protocol.OwnerOf].
+func Owned(s pcapng.Interface, start, run uint64) pcapng.Interface {
+	s.Description = fmt.Sprintf(owned, start, run)
+	return s
+}
+
+// verified is what the heads of runs say in which every payload was checked when it came.
+const verified = "payloads were verified"
+
+// Verified is a source that says so. A payload that is bad in the log was then damaged on its way to the disk, or there; else its client may have
+// sent it so.
+func Verified(s pcapng.Interface) pcapng.Interface {
+	s.Comment = verified
+	return s
+}
+
+// ErrNotLog is matched when segments are not those of a log.
+var ErrNotLog = errors.New("no log of messages")
+
+// origin is what a head says of its run.
+type origin struct {
+	start, run uint64
+	verified   bool
+	owned      bool // records have owners
+}
+
+func originOf(head *pcapng.Head) (o origin, err error) {
+	f := head.Interface(0)
+	if f.LinkType != LinkType {
+		return o, fmt.Errorf("%w: its packets are of link type %d (is it a capture?)", ErrNotLog, f.LinkType)
+	}
+	if !o.parse(f.Description) {
+		return o, fmt.Errorf("%w: its head says %.80q, and not where a log begins", ErrNotLog, f.Description)
+	}
+	o.verified = f.Comment == verified
+	return o, nil
+}
+
+// parse reads a description that is nothing else.
+func (o *origin) parse(description string) bool {
+	for _, form := range []string{described, owned} {
+		if _, err := fmt.Sscanf(description, form, &o.start, &o.run); err == nil && o.start > 0 && fmt.Sprintf(form, o.start, o.run) == description {
+			o.owned = form == owned
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	// ErrMissing is in a Gap whose records are not where they must be.
+	ErrMissing = errors.New("not there")
+	// ErrRemoved is in a Gap whose records were in segments that are not kept any more.
+	ErrRemoved = errors.New("not kept any more")
+)
+
+// Gap says that records which were in the log cannot be read. Whoever asks again gets what follows them.
+type Gap struct {
+	Position uint64 // of the first of them
+	Records  uint64 // how many
+	Segment  string // where that is noticed
+	Offset   int64
+	Session  uint64 // of a record of which only the payload is bad, and its Sequence; 0: not known
+	Sequence uint64
+	Owner    uint64 // of that record
+	Err      error  // ErrMissing, ErrRemoved, or a protocol.Reason
+}
+
+func (g *Gap) Error() string {
+	what := fmt.Sprintf("record %d is", g.Position)
+	if g.Records > 1 {
+		what = fmt.Sprintf("records %d to %d are", g.Position, g.Position+g.Records-1)
+	}
+	if g.Segment == "" {
+		return fmt.Sprintf("%s lost from the log: %v", what, g.Err)
+	}
+	return fmt.Sprintf("%s lost from the log: %v (noticed in %s at offset %d)", what, g.Err, g.Segment, g.Offset)
+}
+
+func (g *Gap) Unwrap() error { return g.Err }
+
+// Cut says that records which a reader was given are void: a crash took them from the log before the disk had them for good, and
+// the log went on in front of them. Whoever asks again gets what is there instead.
+type Cut struct {
+	From  uint64 // the first of them
+	Given uint64 // the last that was given
+}
+
+func (c *Cut) Error() string {
+	return fmt.Sprintf("records %d to %d, which were read, are void: the log lost them in a crash and went on from there", c.From, c.Given)
+}
+
+// Resume is the manifest of a log whose end was found and whose segments were mended since: with what is there beyond the one that was read, or a
+// first one. Segments from next on are not in use: the log goes on with that.
+func Resume(path string, end End, next uint64) (Manifest, error) {
+	l, err := Open(path)
+	if errors.Is(err, ring.ErrNone) {
+		return resume(nil, end, next)
+	}
+	if err != nil {
+		return Manifest{}, err
+	}
+	m, err := resume(l.set, end, next)
+	return m, errors.Join(err, l.Close())
+}
+
+func resume(s set, end End, next uint64) (m Manifest, err error) {
+	if end.Manifest != nil {
+		m = *end.Manifest
+	} else {
+		m = Manifest{Oldest: 1}
+		if m.ID, err = NewLogID(); err != nil {
+			return m, err
+		}
+	}
+	m.Next, m.Reserved = end.Next, end.Next
+	next = max(next, m.After())
+	m.drop(next)
+	if s == nil {
+		return m, nil
+	}
+	all, err := s.list(0)
+	if err != nil {
+		return m, err
+	}
+	for _, p := range all {
+		if p.ahead || p.number <= m.Newest || p.number >= next {
+			continue
+		}
+		one, err := s.open(p)
+		if errors.Is(err, errAbsent) {
+			continue
+		}
+		if err != nil {
+			return m, fmt.Errorf("read the head of segment %d: %w", p.number, err)
+		}
+		m.Begin(p.number, Run{Number: one.run, Start: one.start})
+		if err := one.Close(); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// drop has the manifest name no segment from one on, which is to be begun again: nothing was ever written to it.
+func (m *Manifest) drop(from uint64) {
+	if m.Newest < from {
+		return
+	}
+	m.Newest = max(from, m.Oldest) - 1
+	m.Runs = slices.DeleteFunc(slices.Clone(m.Runs), func(r Run) bool { return r.Segment >= from })
+}
+
+// After is the number that the next segment has at least.
+func (m *Manifest) After() uint64 {
+	if n := len(m.Absent); n > 0 {
+		return m.Absent[n-1].Last + 1
+	}
+	return 0
+}

@@ -52,3 +52,119 @@ func ParseRequest(message []byte) (Request, Reason) {
 	}
 	return q, None
 }
+
+// Response says why a request was not answered with what it asked for:
+//
+//	offset  bytes
+//	     0      4  "uRSP"
+//	     4      1  version
+//	     5      1  kind: 4
+//	     6      2  length of the header: 64
+//	     8      4  id of the request
+//	    12      4  status: a Reason, not 0
+//	    16     44  0
+//	    60      4  CRC-32C of bytes 0 to 59
+type Response struct {
+	ID     uint32
+	Status Reason
+}
+
+const responseFree = 16
+
+// PutResponse writes a message into the first HeaderLen bytes of dst, which must be there.
+func PutResponse(dst []byte, p *Response) {
+	begin(dst, KindResponse)
+	be.PutUint32(dst[8:], p.ID)
+	be.PutUint32(dst[12:], uint32(p.Status))
+	seal(dst)
+}
+
+// ParseResponse reads a whole message.
+func ParseResponse(message []byte) (Response, Reason) {
+	if r := alone(message, KindResponse, responseFree); r != None {
+		return Response{}, r
+	}
+	s, r := status(be.Uint32(message[12:]))
+	if r == None && s == None {
+		r = BadReserved
+	}
+	if r != None {
+		return Response{}, r
+	}
+	return Response{ID: be.Uint32(message[8:]), Status: s}, None
+}
+
+// Reason is why a message, a peer or a request is refused. It is an error, and a number that goes over the wire.
+type Reason uint8
+
+// The numbers are those on the wire: they stay as they are.
+const (
+	None         Reason = 0
+	BadMagic     Reason = 1
+	BadVersion   Reason = 2
+	BadKind      Reason = 3
+	BadLength    Reason = 4
+	BadHeader    Reason = 5
+	BadPayload   Reason = 6
+	BadSession   Reason = 7
+	BadSequence  Reason = 8
+	BeyondCredit Reason = 9
+	BadReserved  Reason = 10
+	OutOfRange   Reason = 11
+	Unaligned    Reason = 12
+	NotGranted   Reason = 13
+	Busy         Reason = 14
+	TooLong      Reason = 15
+	DiskError    Reason = 16
+	Closing      Reason = 17
+	NotPermitted Reason = 18
+	NotWritten   Reason = 19
+)
+
+var reasons = [...]struct{ word, sentence string }{
+	None:         {"none", "nothing is wrong"},
+	BadMagic:     {"bad_magic", "the message does not begin as one of this protocol"},
+	BadVersion:   {"bad_version", "the message is of another version of the protocol"},
+	BadKind:      {"bad_kind", "the message is of a kind that is not expected here"},
+	BadLength:    {"bad_length", "the message is shorter or longer than it says"},
+	BadHeader:    {"bad_header", "the header's checksum does not fit it"},
+	BadPayload:   {"bad_payload", "the payload's checksum does not fit it"},
+	BadSession:   {"bad_session", "the message is of another session"},
+	BadSequence:  {"bad_sequence", "the message's sequence does not follow the last one's"},
+	BeyondCredit: {"beyond_credit", "the message's sequence is beyond the limit that the receiver has set"},
+	BadReserved:  {"bad_reserved", "a field has a value that is reserved"},
+	OutOfRange:   {"out_of_range", "the range lies outside of what is served"},
+	Unaligned:    {"unaligned", "the range is not aligned as what is served wants it"},
+	NotGranted:   {"not_granted", "the memory was not granted"},
+	Busy:         {"busy", "there is no room for another one now"},
+	TooLong:      {"too_long", "it is longer than the other side takes"},
+	DiskError:    {"disk_error", "the disk did not do it"},
+	Closing:      {"closing", "the other side ends"},
+	NotPermitted: {"not_permitted", "this peer may not do that"},
+	NotWritten:   {"not_written", "the memory that the immediate names was not written"},
+}
+
+// Reasons are all but None, in the order of their numbers.
+func Reasons() []Reason {
+	all := make([]Reason, 0, len(reasons)-1)
+	for r := range reasons[1:] {
+		all = append(all, Reason(r+1))
+	}
+	return all
+}
+
+// String is a word for metrics, "unknown" for numbers that this program does not know.
+func (r Reason) String() string {
+	if int(r) < len(reasons) {
+		return reasons[r].word
+	}
+	return "unknown"
+}
+
+// Error is a sentence.
+func (r Reason) Error() string {
+	if int(r) < len(reasons) {
+		return reasons[r].sentence
+	}
+	return "a reason that this release does not know"
+}

@@ -2,6 +2,8 @@ package stream
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -68,4 +70,76 @@ func (c *credits) remoteAddress(r *rdma.SendRequest) {
 	if one.Count--; one.Count == 0 {
 		c.head++
 	}
+}
+
+// ErrForgot is a receiver that has lost what it acknowledged: it came back with less than that. The messages are gone here too; a new session begins.
+var ErrForgot = errors.New("the receiver does not have what it acknowledged before")
+
+// attach takes a link over, and goes on from what the receiver expects next. It refuses one on which the session cannot go on.
+func (s *Sender) attach(l *link, h protocol.Hello) error {
+	if s.gap {
+		return ErrAbandoned
+	}
+	if err := s.follows(h.Next); err != nil {
+		s.gap = true
+		return err
+	}
+	select {
+	case <-s.broken: // of the last link
+	default:
+	}
+	s.link, s.stats.stale = l, true
+	s.sent = s.begun + h.Next - 1
+	s.done, s.limit = s.sent, s.sent+uint64(h.Window)
+	s.stats.count.resent += s.out.last - s.sent
+	return nil
+}
+
+// follows reports a next sequence that cannot be.
+func (s *Sender) follows(next uint64) error {
+	there, have := s.out.last-s.begun, s.confirm-s.begun
+	switch {
+	case next > there+1:
+		return fmt.Errorf("%w: it expects message %d of a session that has %d", protocolError(protocol.BadSequence), next, there)
+	case next <= have:
+		s.stats.count.forgotten += have + 1 - next
+		return fmt.Errorf("%w: it acknowledged message %d and expects number %d; a new session begins", ErrForgot, have, next)
+	}
+	return nil
+}
+
+// detach lets a link go, which its caller closes, and says why it failed: the receiver may have said so just now.
+func (s *Sender) detach() (cause error) {
+	_, _ = s.drain() // an error comes again
+	_, _ = s.take()
+	s.heards = 0 // its receives go with the link
+	cause, s.ending, s.link = s.link.cause, s.link, nil
+	return cause
+}
+
+// released is called when nothing is posted any more.
+func (s *Sender) released() {
+	s.ending = nil
+	for n := 1; n > 0; { // what the queue has of a queue pair whose number another one may get
+		var err error
+		if n, err = s.queue.Poll(s.polled[:]); err != nil {
+			break // Poll will say so
+		}
+	}
+	s.done = s.out.last
+	s.release()
+	if s.giveUp {
+		s.abandon()
+	}
+	if s.gap {
+		s.renew()
+	}
+	s.stats.publish(s)
+}
+
+// renew begins a session with the first message that is not acknowledged.
+func (s *Sender) renew() {
+	s.begun = s.out.first - 1
+	s.confirm, s.session, s.gap = s.begun, newSession(), false
+	s.stats.count.sessions++
 }

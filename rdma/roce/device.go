@@ -3,12 +3,14 @@ package roce
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -147,4 +149,143 @@ func (d *Device) closeBook() error {
 		return nil
 	}
 	return d.book.Close()
+}
+
+// opened are the devices that this process has open.
+var opened struct {
+	mu      sync.Mutex
+	devices []*Device
+}
+
+// Opened lists the devices that this process has open, in the order in which they were opened: for counters, which may be
+// read of each also when it is closed meanwhile. It may be called from any goroutine.
+func Opened() []*Device {
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	return slices.Clone(opened.devices)
+}
+
+// enlist has Opened list the device.
+func (d *Device) enlist() {
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	opened.devices = append(opened.devices, d)
+}
+
+// delist is the contrary, and does nothing of a device that is not listed.
+func (d *Device) delist() {
+	opened.mu.Lock()
+	defer opened.mu.Unlock()
+	opened.devices = slices.DeleteFunc(opened.devices, func(o *Device) bool { return o == d })
+}
+
+// Counter is something that a device counts, since it was opened.
+type Counter struct {
+	Name  string // fit for a metric
+	Value uint64
+}
+
+// counter is what is counted here; the engine and the sockets count for themselves.
+type counter uint8
+
+const (
+	_             counter = iota
+	copiedShort           // bytes that were copied to be sent: fewer than Config.CopyBelow
+	copiedInline          // those posted inline
+	copiedAgain           // sent again: their memory may be used for something else meanwhile
+	copiedParts           // in more parts than the card takes at once, or than there is room for
+	copiedWhole           // of sockets that send only packets in one part
+	copiedOwn             // to an address of our own
+	notOurs               // packets to an address that is not ours
+	otherVLAN             // packets to an address of ours, on another VLAN than that
+	refused               // frames that could not be sent
+	kickErrors            // calls that the kernel did not answer well, as of an interface that is down
+	waysLost              // times that a peer was no longer reached
+	tooLong               // packets of more frames than any interface's MTU has
+	unsent                // packets to our own address for which there was no frame
+	counterNumber         // how many there are
+)
+
+var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short", copiedInline: "sent_copied_bytes_inline",
+	copiedAgain: "sent_copied_bytes_again", copiedParts: "sent_copied_bytes_parts", copiedWhole: "sent_copied_bytes_whole", copiedOwn: "sent_copied_bytes_own",
+	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
+	unsent: "dropped_no_frame"}
+
+// counts are written by who drives the datapath, and read under its lock.
+type counts struct {
+	own       [counterNumber]uint64
+	malformed [wire.Reasons]uint64
+}
+
+func (c *counts) add(what counter, n uint64) { c.own[what] += n }
+
+// Counters are what was counted since the device was opened: packets, retries and all else that the protocol counts (transport.Counter);
+// packets dropped, by reason (transport.Drop and wire.Malformed); bytes that were copied. They keep their order. It may
+// be called from any goroutine, also once the device is closed.
+func (d *Device) Counters() []Counter {
+	return append(d.ownCounters(), d.management.counters()...)
+}
+
+func (d *Device) ownCounters() (list []Counter) {
+	d.lock.Lock()
+	defer d.unlock()
+	m := &d.datapath
+	for c := range transport.Counters {
+		list = append(list, Counter{c.String(), m.engine.Count(c)})
+	}
+	for r := range transport.Drops {
+		list = append(list, Counter{"dropped_" + r.String(), m.engine.Dropped(r)})
+	}
+	for why := wire.WellFormed + 1; why < wire.Reasons; why++ {
+		list = append(list, Counter{"malformed_" + why.String(), m.counts.malformed[why]})
+	}
+	for c := counter(1); c < counterNumber; c++ {
+		list = append(list, Counter{counterNames[c], m.counts.own[c]})
+	}
+	return list
+}
+
+// management is what the device's connection manager counts: that which is open, and those that were.
+type management struct {
+	mu     sync.Mutex
+	read   func() []Counter
+	before []Counter
+}
+
+// Manage is for a connection manager: the counters are among Counters from then on. They keep their order; nil ends it.
+func (d *Device) Manage(read func() []Counter) {
+	m := &d.management
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.before, m.read = m.sum(), read
+}
+
+// sum is what all have counted. The caller has the lock.
+func (m *management) sum() []Counter {
+	if m.read == nil {
+		return m.before
+	}
+	all := m.read()
+	for i := range m.before {
+		all[i].Value += m.before[i].Value
+	}
+	return all
+}
+
+func (m *management) counters() []Counter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sum()
+}
+
+// Region is the memory that the device uses.
+func (d *Device) Region() *umem.Region { return d.config.Region }
+
+// NewManagementQueuePair makes queue pair 1, of datagrams, which connection managers speak with. There is one at a time.
+func (d *Device) NewManagementQueuePair(p rdma.ProtectionDomain, c rdma.QueuePairConfig) (rdma.QueuePair, error) {
+	dom, ok := p.(*domain)
+	if !ok || dom.dev != d || c.Transport != rdma.UD {
+		return nil, fmt.Errorf("make queue pair 1 of %v: it is for datagrams, and its protection domain one of this device", d)
+	}
+	return dom.newQueuePair(c, 1)
 }

@@ -1,8 +1,13 @@
 package manager
 
 import (
+	"container/heap"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/addrlimit"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -219,4 +224,156 @@ func (m *machine) expire(c *connection) {
 	default:
 		m.giveUp(c)
 	}
+}
+
+// await waits for the end of a step.
+func (m *Manager) await(ctx context.Context, c *connection, step string, want cm.EventKind) (answer, error) {
+	select {
+	case a := <-c.answers:
+		if a.event == want {
+			return a, nil
+		}
+		return a, a.failure(step)
+	case <-c.done:
+		return answer{}, fmt.Errorf("%s: %w", step, m.why(c))
+	case <-ctx.Done():
+		return answer{}, fmt.Errorf("%s: %w", step, context.Cause(ctx))
+	}
+}
+
+// why is nil while a connection is not over.
+func (m *Manager) why(c *connection) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return c.cause
+}
+
+// end ends a connection that its program gives back, once.
+func (m *Manager) end(c *connection) {
+	m.do(func(x *machine) {
+		m.held--
+		x.hangUp(c, cm.ErrClosed)
+	})
+}
+
+// prepare leads a queue pair to INIT.
+func prepare(q rdma.QueuePair, access rdma.Access) error {
+	a := rdma.Attributes{State: rdma.Init, Port: 1, Access: access & rdma.Remote}
+	return change(q, a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
+}
+
+// leadUp leads a queue pair from INIT to RTS, as both sides want.
+func leadUp(c *connection, e *cm.End, ours endpoint) error {
+	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: ours.psn, MinRNRTimer: e.MinRNRTimer,
+		MaxRemoteReads: min(e.RemoteReads, c.peerState.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.peerState.reads), Timeout: c.timeout, Retries: c.retries,
+		RNRRetries: c.rnrRetries}
+	if e.Timeout != 0 {
+		a.Timeout = e.Timeout
+	}
+	err := change(e.Queue, a, rdma.MaskAddress|rdma.MaskPathMTU|rdma.MaskRemoteQPN|rdma.MaskReceivePSN|rdma.MaskMaxRemoteReads|rdma.MaskMinRNRTimer)
+	if err != nil {
+		return err
+	}
+	a.State = rdma.ReadyToSend
+	return change(e.Queue, a, rdma.MaskSendPSN|rdma.MaskMaxReads|rdma.MaskTimeout|rdma.MaskRetries|rdma.MaskRNRRetries)
+}
+
+func change(q rdma.QueuePair, a rdma.Attributes, given rdma.Mask) error {
+	if err := q.Modify(a, given|rdma.MaskState); err != nil {
+		return fmt.Errorf("lead queue pair %d to %v: %w", q.QPN(), a.State, err)
+	}
+	return nil
+}
+
+// most refuses private data that is too long.
+func most(data []byte, most int) error {
+	if len(data) > most {
+		return fmt.Errorf("private data of %d bytes: at most %d", len(data), most)
+	}
+	return nil
+}
+
+// timers are the connections with a deadline, the first in front.
+type timers []*connection
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].deadline < t[j].deadline }
+func (t timers) Swap(i, j int) {
+	t[i], t[j] = t[j], t[i]
+	t[i].at, t[j].at = i, j
+}
+
+// Push is for package heap.
+func (t *timers) Push(x any) {
+	c := x.(*connection)
+	c.at = len(*t)
+	*t = append(*t, c)
+}
+
+// Pop is for package heap.
+func (t *timers) Pop() any {
+	last := len(*t) - 1
+	c := (*t)[last]
+	(*t)[last] = nil
+	*t = (*t)[:last]
+	c.at = -1
+	return c
+}
+
+// set gives a connection another deadline; never takes it out.
+func (t *timers) set(c *connection, at instant) {
+	c.deadline = at
+	switch {
+	case at == never && c.at >= 0:
+		heap.Remove(t, c.at)
+	case at == never:
+	case c.at >= 0:
+		heap.Fix(t, c.at)
+	default:
+		heap.Push(t, c)
+	}
+}
+
+// first is when the first is due.
+func (t timers) first() instant {
+	if len(t) == 0 {
+		return never
+	}
+	return t[0].deadline
+}
+
+// state is that of a connection: IBTA specification, volume 1, 12.9.5 and 12.9.6.
+type state uint8
+
+const (
+	idle        state = iota
+	reqSent           // we ask
+	reqWaits          // and the peer says that it takes a while
+	repReceived       // the peer accepts, and our queue pair is being led
+	reqReceived       // the peer asks
+	repSent           // we accept
+	repWaits          // and the peer says that it takes a while
+	connected         // ESTABLISHED
+	dreqSent          // we end it
+	timeWait          // it is over
+)
+
+// instant is a time of the machine's clock, and a span of it, in nanoseconds.
+type instant int64
+
+const never instant = 1<<63 - 1
+
+// failure is an answer as an error of the step that waited for another one.
+func (a *answer) failure(step string) error {
+	err := &cm.Error{Step: step, Event: a.event, Kind: cm.ErrUnreachable, Private: a.said.private}
+	if a.silent {
+		err.Errno = unix.ETIMEDOUT
+	}
+	switch a.event {
+	case cm.Rejected:
+		err.Kind, err.Reason = cm.ErrRejected, a.reason
+	case cm.Disconnected:
+		err.Kind = cm.ErrDisconnected
+	}
+	return err
 }

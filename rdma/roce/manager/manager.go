@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/roce"
+	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
 // Manager is the connection manager of a device.
@@ -285,3 +286,125 @@ func (m *Manager) usable() error {
 	}
 	return nil
 }
+
+// Config says how a manager works. The zero value of each field stands for a default. Times are numbers of 5 bits, each 4.096 µs << it.
+type Config struct {
+	// Connections is the most there can be at once, those on their way among them; default 1024.
+	Connections int
+	// Response is how long we may take to answer a message, and what peers are expected to take beyond the way; default 19, which is 2.1 s.
+	Response uint8
+	// Lifetime is how long a packet may be under way; default 16, which is 0.27 s, as the kernel has it for RoCE.
+	Lifetime uint8
+	// Retries is how often a message is said again before a peer is given up, at most 15; default 15.
+	Retries uint8
+	// Service is how long a peer is asked to wait while a program makes up its mind; default 22, which is 17 s.
+	Service uint8
+}
+
+func (c *Config) setDefaults() {
+	if c.Connections == 0 {
+		c.Connections = 1024
+	}
+	for _, f := range []struct {
+		of *uint8
+		to uint8
+	}{{&c.Response, 19}, {&c.Lifetime, 16}, {&c.Retries, 15}, {&c.Service, 22}} {
+		if *f.of == 0 {
+			*f.of = f.to
+		}
+	}
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Connections < 1 || c.Connections > 1<<16:
+		return fmt.Errorf("%d connections: it can have 1 to %d", c.Connections, 1<<16)
+	case c.Response > 31 || c.Lifetime > 30 || c.Service > 31:
+		return fmt.Errorf("times %d, %d and %d: they are at most 31, 30 and 31", c.Response, c.Lifetime, c.Service)
+	case c.Retries > 15:
+		return fmt.Errorf("%d retries: at most 15", c.Retries)
+	}
+	return nil
+}
+
+// longest bounds what a peer can have us wait for it with one message: 68 s, as long as the kernel asks peers to.
+const longest = 24
+
+// patience is how long an answer may take that the peer says takes so long.
+func (c *Config) patience(response uint8) instant {
+	return instant(mad.Duration(min(response, longest)) + 2*mad.Duration(c.Lifetime))
+}
+
+// counter is something that is counted, beside messages by kind and by what is wrong with them.
+type counter uint8
+
+const (
+	resent        counter = iota // messages said again, since no answer came
+	duplicate                    // messages that came again
+	unmatched                    // messages of no connection here
+	unexpected                   // messages that make no sense as their connection is
+	rejected                     // requests that were refused: no listener, no room, an offer that cannot be
+	stale                        // requests with a queue pair that is, or was lately, connected
+	probes                       // peers that were asked whether they still have a connection, since a request claims its queue pair
+	probesHeld                   // such requests that came too soon after the last probe
+	probesAlive                  // peers that have it
+	probesGone                   // peers that have it no more: it was ended
+	full                         // requests that were refused since the listener, or the manager, had no room
+	addressLimit                 // half-open connections that gave way to others of their address
+	halfOpenLimit                // half-open connections that gave way to those of other addresses
+	givenUp                      // peers that did not answer any more
+	established                  // connections that came about
+	crowded                      // messages not sent, since too many were to be
+	wayless                      // messages not sent, since no way leads to the peer, or too many are being looked for
+	unreachable                  // messages not taken, since no way leads to who sent them
+	lookupsCut                   // look-ups of addresses that gave way to newer ones
+	otherSource                  // datagrams not from queue pair 1, or to no address of ours
+	cut                          // connections whose time-wait was ended for others
+	counters
+)
+
+var counterNames = [counters]string{"resent", "duplicate", "unmatched", "unexpected", "rejected", "stale", "probes", "probes_held", "probes_alive", "probes_gone", "full",
+	"half_open_address_limit", "half_open_limit", "given_up", "established", "unsent_crowded",
+	"unsent_no_way", "dropped_no_way", "lookups_cut", "dropped_source", "timewait_cut"}
+
+// counts are written under the manager's lock.
+type counts struct {
+	own            [counters]uint64
+	sent, received [mad.Kinds]uint64
+	malformed      [mad.Reasons]uint64
+}
+
+func (c *counts) add(what counter) { c.own[what]++ }
+
+// each calls f with the name and the value of each, in an order that stays.
+func (c *counts) each(f func(name string, value uint64)) {
+	for i := range mad.Kinds {
+		name := (mad.REQ + mad.Kind(i)).String()
+		f("cm_sent_"+name, c.sent[i])
+		f("cm_received_"+name, c.received[i])
+	}
+	for why := mad.WellFormed + 1; why < mad.Reasons; why++ {
+		f("cm_malformed_"+why.String(), c.malformed[why])
+	}
+	for i, name := range counterNames {
+		f("cm_"+name, c.own[i])
+	}
+}
+
+// wake is a descriptor that ends a poll: eventfd(2).
+type wake struct{ fd int }
+
+func newWake() (wake, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	if err != nil {
+		return wake{-1}, fmt.Errorf("make an event descriptor: %w", err)
+	}
+	return wake{fd}, nil
+}
+
+// signal fails only when it is signalled already.
+func (w wake) signal() { _, _ = unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
+
+func (w wake) take() { _, _ = unix.Read(w.fd, make([]byte, 8)) }
+
+func (w wake) close() error { return unix.Close(w.fd) }

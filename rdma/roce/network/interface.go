@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -230,3 +232,63 @@ func (i *Interface) link(index int) link {
 	}
 	return i.links[0]
 }
+
+// Counters say how it went since Open.
+type Counters struct {
+	Overruns uint64 // the kernel had more to say than its buffer holds, and all was read again
+	Rereads  uint64 // links and addresses were read again
+	Looks    uint64 // at the neighbours of ways that are kept
+	Failures uint64 // of questions to the kernel that are asked again later, permission for looks included
+}
+
+// counters are Counters that are counted in by the goroutine that watches and by Keep.
+type counters struct {
+	overruns, rereads, looks, failures atomic.Uint64
+}
+
+// Counters may be called at any time, after Close too.
+func (i *Interface) Counters() Counters {
+	c := &i.counter
+	return Counters{c.overruns.Load(), c.rereads.Load(), c.looks.Load(), c.failures.Load()}
+}
+
+func (c *counters) looked(err error) {
+	c.looks.Add(1)
+	c.failed(err)
+}
+
+func (c *counters) failed(err error) {
+	if err != nil {
+		c.failures.Add(1)
+	}
+}
+
+// Errors to be matched with errors.Is.
+var (
+	// ErrInterfaceGone: the interface was deleted or moved to another network namespace, or never was.
+	ErrInterfaceGone = errors.New("interface is gone")
+	// ErrInterfaceDown: it is set down, or its link does not work.
+	ErrInterfaceDown = errors.New("interface is down")
+	// ErrNotEthernet: packets of the interface have no Ethernet header.
+	ErrNotEthernet = errors.New("not an Ethernet interface")
+	// ErrSource: the place of the table is empty, or has an address of the other family than the peer's.
+	ErrSource = errors.New("source address does not fit")
+	// ErrNoRoute: the kernel's routes lead to the peer nowhere, or not over this interface.
+	ErrNoRoute = errors.New("no route")
+	// ErrUnanswered: the peer, or the gateway to it, does not answer to ARP or neighbour discovery.
+	ErrUnanswered = errors.New("neighbour does not answer")
+	// ErrPermission: the process may not have the kernel ask for a neighbour.
+	ErrPermission = errors.New("not permitted")
+	// ErrClosed: the Interface was closed.
+	ErrClosed = errors.New("interface is closed")
+)
+
+// linkError gives a missing interface its type; ERANGE is a name that is too long for one.
+func linkError(err error) error {
+	if errors.As(err, new(netlink.LinkNotFoundError)) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ERANGE) {
+		return errGone
+	}
+	return fmt.Errorf("look the interface up: %w", err)
+}
+
+var errGone = fmt.Errorf("%w, or never was in this network namespace (see: ip link)", ErrInterfaceGone)

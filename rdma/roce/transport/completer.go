@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"encoding/binary"
+
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
@@ -191,4 +193,221 @@ func (q *QueuePair) expire(now Time) {
 	q.doublings, q.recovering = min(q.doublings+1, maxDoublings), false
 	q.retry(now)
 	q.reap()
+}
+
+// answered takes data of the oldest request, a READ or an atomic.
+func (q *QueuePair) answered(now Time, a *Arrival, w *work) {
+	r, h, before := q.sq.request(q.head), &a.Header, q.una
+	if w.stage != started || !answers(h.Opcode.Kind(), r.Op) {
+		q.badResponse()
+		return
+	}
+	expected := w.first.Add(int(w.got))
+	q.una = expected
+	switch d := h.PSN.Distance(expected); {
+	case d < 0:
+		q.engine.count(DuplicateResponses)
+		q.progress(now, before)
+		return
+	case d > 0:
+		q.progress(now, before)
+		q.missed(now)
+		return
+	}
+	if s := q.takeAnswer(a, r, w); s != rdma.Success {
+		if s == rdma.BadResponse {
+			q.engine.drop(BadResponse)
+		}
+		q.failHead(s)
+		return
+	}
+	w.got++
+	q.una = h.PSN.Add(1)
+	if h.PSN == w.last {
+		q.retire(rdma.Success)
+	}
+	q.progress(now, before)
+}
+
+func answers(k wire.Kind, op rdma.Op) bool {
+	return k == wire.ReadResponse && op == rdma.Read || k == wire.AtomicAcknowledge && isAtomic(op)
+}
+
+func (q *QueuePair) badResponse() {
+	q.engine.drop(BadResponse)
+	q.failHead(rdma.BadResponse)
+}
+
+// takeAnswer places the data. Whether a packet is called first, middle or last is not looked at: peers differ in that
+// where a READ goes on in its middle.
+func (q *QueuePair) takeAnswer(a *Arrival, r *rdma.SendRequest, w *work) rdma.Status {
+	h := &a.Header
+	if h.Opcode.HasAETH() && !h.Syndrome.IsACK() {
+		return rdma.BadResponse
+	}
+	sges := q.sq.elements(q.head)
+	if isAtomic(r.Op) {
+		var b [8]byte
+		binary.NativeEndian.PutUint64(b[:], h.Original)
+		return q.placed(q.engine.scatterBytes(q.config.Domain, sges, 0, b[:]))
+	}
+	offset := uint64(w.got) * uint64(q.mtu)
+	if a.length() != min(uint64(w.length)-offset, uint64(q.mtu)) {
+		return rdma.BadResponse
+	}
+	return q.placed(q.engine.scatter(q.config.Domain, sges, offset, a.Payload))
+}
+
+func (q *QueuePair) placed(ok bool) rdma.Status {
+	if !ok {
+		q.engine.drop(LocalFault)
+		return rdma.LocalProtection
+	}
+	return rdma.Success
+}
+
+var doneKinds = [...]rdma.Kind{rdma.Write: rdma.WriteDone, rdma.WriteImmediate: rdma.WriteDone, rdma.Send: rdma.SendDone, rdma.SendImmediate: rdma.SendDone,
+	rdma.Read: rdma.ReadDone, rdma.CompareSwap: rdma.CompareSwapDone, rdma.FetchAdd: rdma.FetchAddDone, rdma.LocalInvalidate: rdma.LocalInvalidateDone,
+	opBind: rdma.BindDone, rdma.SendInvalidate: rdma.SendDone}
+
+// retire completes the oldest request. A success is a completion where it was asked for.
+func (q *QueuePair) retire(s rdma.Status) {
+	r, w := q.sq.request(q.head), q.sq.work(q.head)
+	c := rdma.WorkCompletion{ID: r.ID, Status: s, Kind: doneKinds[r.Op]}
+	if reads(r.Op) && w.stage == started {
+		c.Length = w.length
+		q.reading--
+	}
+	wanted := s != rdma.Success || q.config.SignalAll || r.Flags&rdma.Signaled != 0
+	if s == rdma.WorkFlushed {
+		q.engine.count(Flushed)
+	}
+	w.stage = posted
+	q.head++
+	if int32(q.cursor-q.head) < 0 {
+		q.cursor = q.head
+	}
+	if int32(q.fresh-q.head) < 0 {
+		q.fresh = q.head
+	}
+	q.touch()
+	if wanted {
+		q.complete(q.config.SendCQ, &c, false)
+	}
+}
+
+// reap completes, from the oldest on, requests without packets, and the one that failed here.
+func (q *QueuePair) reap() {
+	for q.head != q.fresh {
+		w := q.sq.work(q.head)
+		switch w.stage {
+		case local:
+			q.retire(rdma.Success)
+		case failed:
+			q.failHead(w.status)
+			return
+		default:
+			return
+		}
+	}
+}
+
+// failHead ends the oldest request with an error, and with it the queue pair.
+func (q *QueuePair) failHead(s rdma.Status) {
+	q.retire(s)
+	if q.State() != rdma.Error { // which a full completion queue has done already
+		q.sendFailed()
+	}
+}
+
+// depart completes requests of UC and UD whose packets have left, and says whether some have not.
+func (q *QueuePair) depart() bool {
+	for q.head != q.cursor {
+		w := q.sq.work(q.head)
+		if w.stage == started && w.ticket > q.engine.left {
+			return true
+		}
+		if w.stage == failed {
+			break
+		}
+		q.retire(rdma.Success)
+	}
+	q.reap()
+	q.checkDrained()
+	return false
+}
+
+// fail puts the queue pair into Error: everything that is posted is flushed. A NAK that says why, and the answers in
+// front of it, still go out.
+func (q *QueuePair) fail() {
+	q.state.Store(uint32(rdma.Error))
+	q.engine.timers.clear(q)
+	q.responder.abandon(q)
+	if q.responder.refused == 0 {
+		q.silence()
+	}
+	q.flush()
+	if q.rq != nil && q.rq.shared {
+		q.engine.event(rdma.LastReceive, q.qpn)
+	}
+}
+
+// flush completes what is posted with WorkFlushed, the sends and then the receives.
+func (q *QueuePair) flush() {
+	q.flushSends()
+	if q.receive.taken {
+		q.finishReceive(rdma.WorkFlushed)
+	}
+	if q.rq == nil || q.rq.shared {
+		return
+	}
+	for q.rq.take(&q.receive) {
+		q.finishReceive(rdma.WorkFlushed)
+	}
+}
+
+// flushSends flushes the send queue.
+func (q *QueuePair) flushSends() {
+	q.touch()
+	for tail := q.sq.tail.Load(); q.head != tail; {
+		q.retire(rdma.WorkFlushed)
+	}
+	q.reading = 0
+	q.una, q.sent, q.psn = q.assigned, q.assigned, q.assigned
+}
+
+// finishReceive completes the receive that was taken with something that is no success.
+func (q *QueuePair) finishReceive(s rdma.Status) {
+	if s == rdma.WorkFlushed {
+		q.engine.count(Flushed)
+	}
+	q.receive.taken = false
+	q.complete(q.config.ReceiveCQ, &rdma.WorkCompletion{ID: q.receive.id, Status: s}, true)
+}
+
+// sendFailed puts a queue pair whose send failed into Error, or for UC and UD into SendError: its receives
+// go on.
+func (q *QueuePair) sendFailed() {
+	if q.config.Transport == rdma.RC {
+		q.fail()
+		return
+	}
+	q.state.Store(uint32(rdma.SendError))
+	q.flushSends()
+}
+
+// rung does what was asked for since: requests to be sent or flushed, frames to be taken back.
+func (q *QueuePair) rung() {
+	e := q.engine
+	if q.loans != nil {
+		e.freed = q.loans.collect(e.freed)
+	}
+	switch q.State() {
+	case rdma.Error:
+		q.flush()
+	case rdma.SendError:
+		q.flushSends()
+	case rdma.ReadyToSend, rdma.SendDrained:
+		e.lists[sending].add(q)
+	}
 }

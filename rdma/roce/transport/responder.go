@@ -158,3 +158,338 @@ func (q *QueuePair) execute(a *Arrival) (v nakCode) {
 	}
 	return v
 }
+
+// takeSend takes a packet of a SEND.
+func (q *QueuePair) takeSend(a *Arrival) nakCode {
+	m, o, n := &q.message, a.Header.Opcode, a.length()
+	if v := q.ready(a, n); v != accepted {
+		return v
+	}
+	if wire.CheckPayload(o, int(n), int(q.mtu)) != wire.WellFormed {
+		return invalid
+	}
+	if o.Starts() {
+		m.kind, m.length = wire.Send, 0
+	}
+	if o.HasInvalidate() && !q.engine.keys.invalidate(a.Header.Invalidate, q.config.Domain, q.qpn) {
+		return forbidden
+	}
+	if v := q.takeIn(a, n); v != accepted {
+		return v
+	}
+	m.length += uint32(n)
+	if o.Ends() {
+		q.deliver(a, rdma.Received, m.length)
+	}
+	return accepted
+}
+
+// ready finds where a packet of a SEND can go.
+func (q *QueuePair) ready(a *Arrival, n uint64) nakCode {
+	have := uint64(0)
+	if !a.Header.Opcode.Starts() {
+		have = uint64(q.message.length)
+	}
+	if q.loans != nil {
+		return q.readyToLend(len(a.Payload), have+n)
+	}
+	if !q.receive.taken && !q.takeReceive() {
+		return notReady
+	}
+	if have+n > q.receive.room {
+		return tooLong
+	}
+	return accepted
+}
+
+// readyToLend says whether so many frames can be lent for a message of at least length bytes, and that be delivered.
+func (q *QueuePair) readyToLend(frames int, length uint64) nakCode {
+	switch {
+	case uint64(q.loans.coming())+uint64(frames) > uint64(q.loans.limit) || length > MaxMessage:
+		return tooLong // and will never fit
+	case !q.loans.room(frames) || !q.config.ReceiveCQ.room(1):
+		return notReady
+	}
+	return accepted
+}
+
+// takeReceive takes the next receive, and says whether there was one.
+func (q *QueuePair) takeReceive() bool {
+	if !q.rq.take(&q.receive) {
+		return false
+	}
+	q.touch()
+	if q.rq.shared && q.rq.below() {
+		q.engine.event(rdma.SharedQueueLimit, 0)
+	}
+	return true
+}
+
+// takeIn keeps the payload's frames, or copies it into the receive.
+func (q *QueuePair) takeIn(a *Arrival, n uint64) nakCode {
+	if n == 0 {
+		return accepted
+	}
+	if q.loans != nil {
+		q.loans.lend(a.Payload, a.Header.Opcode.Ends())
+		a.Kept = true
+		q.engine.counts.add(LoanedFrames, uint64(len(a.Payload)))
+		return accepted
+	}
+	r := &q.receive
+	if !q.engine.scatter(q.config.Domain, r.sges[:r.count], uint64(q.message.length), a.Payload) {
+		return faulty
+	}
+	return accepted
+}
+
+// deliver completes the receive of a message that is here. Of one in frames the ID is where its first byte lies.
+func (q *QueuePair) deliver(a *Arrival, k rdma.Kind, length uint32) {
+	h := &a.Header
+	c := rdma.WorkCompletion{ID: q.receive.id, Kind: k, Length: length, RemoteQPN: h.SourceQPN}
+	if q.loans != nil {
+		c.ID = q.loans.firstAddr()
+		q.loans.deliver()
+	}
+	switch {
+	case h.Opcode.HasImmediate():
+		c.Flags |= rdma.HasImmediate
+		c.SetImmediate(h.Immediate)
+	case h.Opcode.HasInvalidate():
+		c.Flags |= rdma.HasInvalidated
+		c.SetImmediate(rdma.Invalidate(h.Invalidate))
+	}
+	if q.config.Transport == rdma.UD {
+		c.Flags |= rdma.HasGRH
+	}
+	q.receive.taken = false
+	q.complete(q.config.ReceiveCQ, &c, h.Solicited)
+}
+
+// takeRead takes a request for a READ, which Progress answers.
+func (q *QueuePair) takeRead(h *wire.Header) nakCode {
+	switch {
+	case q.attrs.Access&rdma.RemoteRead == 0 || q.replies.full() || h.DMALength > MaxMessage:
+		return invalid
+	case !q.mayRead(h.RKey, h.VA, h.DMALength):
+		return forbidden
+	}
+	last := h.PSN.Add(packets(h.DMALength, q.mtu) - 1)
+	q.keep(reply{kind: wire.ReadRequest, first: h.PSN, last: last, va: h.VA, length: h.DMALength, rkey: h.RKey})
+	return accepted
+}
+
+// mayRead says whether the peer may read there. Of no bytes nothing is checked.
+func (q *QueuePair) mayRead(rkey uint32, va uint64, n uint32) bool {
+	return n == 0 || q.engine.keys.remote(rkey, q.config.Domain, q.qpn, va, uint64(n), rdma.RemoteRead)
+}
+
+// keep counts a READ or atomic as a message, and has it answered.
+func (q *QueuePair) keep(p reply) {
+	q.msn = (q.msn + 1) & mask24
+	p.msn = q.msn
+	q.expected = p.last.Add(1)
+	q.replies.add(p)
+	q.engine.lists[answering].add(q)
+}
+
+// takeAtomic executes an atomic. What was there before is kept, and said again when the request comes again.
+func (q *QueuePair) takeAtomic(h *wire.Header) nakCode {
+	switch {
+	case q.attrs.Access&rdma.RemoteAtomic == 0 || q.replies.full() || h.VA%8 != 0:
+		return invalid
+	case !q.engine.keys.remote(h.RKey, q.config.Domain, q.qpn, h.VA, 8, rdma.RemoteAtomic):
+		return forbidden
+	}
+	word := wordAt(q.engine.data, h.VA)
+	var original uint64
+	if h.Opcode.Kind() == wire.FetchAdd {
+		original = word.Add(h.SwapAdd) - h.SwapAdd
+	} else {
+		original = compareSwap(word, h.Compare, h.SwapAdd)
+	}
+	q.keep(reply{kind: h.Opcode.Kind(), first: h.PSN, last: h.PSN, va: h.VA, rkey: h.RKey, original: original})
+	return accepted
+}
+
+// takeWrite takes a packet of a WRITE. The right to the memory is looked at with each packet, and may have ended between two.
+func (q *QueuePair) takeWrite(a *Arrival) nakCode {
+	m, h, n := &q.message, &a.Header, a.length()
+	if q.attrs.Access&rdma.RemoteWrite == 0 {
+		return invalid
+	}
+	if h.Opcode.HasImmediate() && !q.readyForWrite() {
+		return notReady
+	}
+	if h.Opcode.Starts() {
+		*m = message{kind: wire.Write, va: h.VA, rkey: h.RKey, left: h.DMALength, total: h.DMALength}
+	}
+	if !m.fits(h.Opcode, n, q.mtu) {
+		return invalid
+	}
+	if m.left > 0 && !q.engine.keys.remote(m.rkey, q.config.Domain, q.qpn, m.va, uint64(m.left), rdma.RemoteWrite) {
+		return forbidden
+	}
+	q.engine.putPayload(m.va, a.Payload)
+	m.va += n
+	m.left -= uint32(n)
+	if h.Opcode.HasImmediate() {
+		q.deliver(a, rdma.ReceivedWrite, m.total)
+	}
+	return accepted
+}
+
+// fits says whether a packet of n bytes is what its opcode and the length of the message call for.
+func (m *message) fits(o wire.Opcode, n uint64, mtu uint32) bool {
+	if m.total > MaxMessage || wire.CheckPayload(o, int(n), int(mtu)) != wire.WellFormed {
+		return false
+	}
+	if o.Ends() {
+		return n == uint64(m.left)
+	}
+	return n < uint64(m.left)
+}
+
+// readyForWrite says whether the program can be told of a WRITE with immediate.
+func (q *QueuePair) readyForWrite() bool {
+	if q.loans != nil {
+		return q.config.ReceiveCQ.room(1)
+	}
+	return q.receive.taken || q.takeReceive()
+}
+
+// sendAnswers has the queue pairs that have acknowledgements and answers to give give them in turns.
+func (e *Engine) sendAnswers(out []Packet) (n int) {
+	l := &e.lists[answering]
+	for l.n > 0 && n < len(out) {
+		q := l.next()
+		room := out[n:min(len(out), n+e.config.Burst)]
+		sent := q.answer(room)
+		e.given += uint64(sent)
+		if n += sent; sent == len(room) {
+			l.add(q)
+		}
+	}
+	return n
+}
+
+// answer writes packets to out until it is full or everything is said, in the order of the requests: the answers to READs
+// and atomics, then what is to be said of what is expected.
+func (q *QueuePair) answer(out []Packet) (n int) {
+	if q.congests && n < len(out) {
+		q.putCNP(&out[n])
+		n++
+	}
+	for n < len(out) {
+		p := q.replies.front()
+		switch {
+		case p != nil:
+			if q.putReply(&out[n], p) {
+				n++
+			}
+			continue
+		case !q.putNAK(&out[n]):
+			return n
+		}
+		n++
+	}
+	return n
+}
+
+// putReply writes the next packet of an answer, and says whether it could: the right to read may have ended.
+func (q *QueuePair) putReply(to *Packet, p *reply) bool {
+	q.header(to)
+	h := &to.Header
+	h.PSN, h.Syndrome, h.MSN = p.next, wire.ACK, p.msn
+	if p.kind != wire.ReadRequest {
+		h.Opcode, h.Original = wire.RCAtomicAcknowledge, p.original
+	} else if !q.putReadData(to, p) {
+		q.replies.drop()
+		q.engine.drop(NoAccess)
+		q.refused, q.at = wire.NAKRemoteAccess, p.next
+		q.breakDown(rdma.LocalAccess, rdma.QueuePairAccess)
+		return false
+	}
+	if p.next == p.last {
+		q.replies.done(p)
+		if p.last.Add(1) == q.expected { // which this answer says
+			q.ack, q.held = false, 0
+		}
+	}
+	p.next = p.next.Add(1)
+	return true
+}
+
+// putReadData points the packet at the part of the memory that it carries.
+func (q *QueuePair) putReadData(to *Packet, p *reply) bool {
+	offset := uint64(p.next.Distance(p.first)) * uint64(q.mtu)
+	left := p.length - uint32(offset)
+	n := min(left, q.mtu)
+	if !q.mayRead(p.rkey, p.va+offset, left) {
+		return false
+	}
+	to.Header.Opcode = wire.ReadResponseOpcode(p.next == p.begin, p.next == p.last)
+	to.Header.Pad = wire.Pad(int(n))
+	if to.Length = n; n > 0 {
+		to.Pieces[0], to.Count = Piece{Addr: p.va + offset, Length: n}, 1
+	}
+	return true
+}
+
+// putNAK writes an acknowledgement of any kind, if one is due.
+func (q *QueuePair) putNAK(to *Packet) bool {
+	syndrome, at := wire.ACK, q.expected
+	switch {
+	case q.refused != 0:
+		syndrome, at = q.refused, q.at
+		q.engine.count(NAKsSent)
+	case q.unready:
+		syndrome = wire.RNRNAK(q.attrs.MinRNRTimer)
+		q.engine.count(RNRSent)
+	case q.missing && !q.dropped.Before(q.expected):
+		syndrome, q.nakked = wire.NAKSequence, true
+		q.engine.count(SequenceNAKsSent)
+	case q.ack:
+		at = at.Add(-1)
+		q.engine.count(AcksSent)
+	default:
+		q.missing = false
+		return false
+	}
+	q.responder.refused, q.unready, q.missing, q.ack = 0, false, false, false
+	q.held = 0
+	q.header(to)
+	h := &to.Header
+	h.Opcode, h.PSN, h.Syndrome, h.MSN = wire.RCAcknowledge, at, syndrome, q.msn
+	return true
+}
+
+// nakCode is what becomes of a request of the peer's.
+type nakCode uint8
+
+const (
+	accepted nakCode = iota
+	notReady
+	disordered
+	invalid
+	tooLong
+	forbidden
+	faulty
+	verdicts
+)
+
+// consequences are what follows from each verdict: what the peer is told, how the receive ends that was taken for the message,
+// what is counted, and the event of the queue pair. IBTA specification, volume 1, 9.9.3 and table 60.
+var consequences = [verdicts]struct {
+	syndrome wire.Syndrome
+	status   rdma.Status
+	drop     Drop
+	event    rdma.EventKind
+}{
+	notReady:   {drop: NoReceive},
+	disordered: {wire.NAKInvalidRequest, rdma.RemoteInvalidRequest, BadSequence, rdma.QueuePairRequest},
+	invalid:    {wire.NAKInvalidRequest, rdma.RemoteInvalidRequest, Invalid, rdma.QueuePairRequest},
+	tooLong:    {wire.NAKInvalidRequest, rdma.LocalLength, TooLong, rdma.QueuePairRequest},
+	forbidden:  {wire.NAKRemoteAccess, rdma.LocalAccess, NoAccess, rdma.QueuePairAccess},
+	faulty:     {wire.NAKRemoteOperation, rdma.LocalProtection, LocalFault, rdma.QueuePairFatal},
+}

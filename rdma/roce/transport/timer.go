@@ -1,5 +1,9 @@
 package transport
 
+import (
+	"time"
+)
+
 // timers are the deadlines of queue pairs, a heap by when to look at each. A deadline put off stays where
 // it is in the heap until its place comes up: acknowledgements only write a word.
 type timers struct {
@@ -104,3 +108,12 @@ func (t *timers) swap(i, j int) {
 	t.heap[i], t.heap[j] = t.heap[j], t.heap[i]
 	t.heap[i].timer.place, t.heap[j].timer.place = i+1, j+1
 }
+
+// Time is that of the caller's clock, which must not go back: nanoseconds since anything.
+type Time int64
+
+// never is no time to wait for.
+const never Time = 0
+
+// After is the time d later.
+func (t Time) After(d time.Duration) Time { return t + Time(d) }

@@ -1,0 +1,181 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/rdma"
+)
+
+// Poll takes what came of the receiver and the device, and posts what may be posted with that. now is what latencies are told from, to the
+// exactness of how often it is called. The error says that the device is gone.
+func (s *Sender) Poll(now time.Time) error {
+	s.now, s.wall = int64(now.Sub(s.opened)), now.UnixNano()
+	n, err := s.take()
+	if n == 0 && err == nil && s.rests() {
+		return nil
+	}
+	if err != nil {
+		err = fmt.Errorf("sender %s: %w", s.config.Name, err)
+	}
+	s.post()
+	s.stats.publish(s)
+	return err
+}
+
+// rests says that nothing is to be posted, and nothing to be shown, since everything that is sent was posted on a link that works.
+func (s *Sender) rests() bool {
+	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale
+}
+
+// take takes all completions, and has the queue tell of the next; it returns how many there were. Receives are posted again at the end: however much
+// the receiver says, it is not listened to for longer.
+func (s *Sender) take() (total int, err error) {
+	if s.link == nil {
+		return 0, s.event.quiet(s.queue)
+	}
+	n, err := s.drain()
+	total = n
+	for again := s.config.Events; again && err == nil; {
+		if again, err = s.event.again(s.queue, n > 0); again && err == nil {
+			n, err = s.drain()
+			total += n
+		}
+	}
+	if total > 0 {
+		s.release()
+		s.repost()
+	}
+	return total, err
+}
+
+func (s *Sender) drain() (total int, err error) {
+	for {
+		n, err := s.queue.Poll(s.polled[:])
+		total += n
+		for i := range s.polled[:n] {
+			if c := &s.polled[i]; c.QPN == s.link.number && s.completed(c) {
+				s.posts[s.heards], s.landings[s.heards] = s.receive(c.ID)
+				s.heards++
+			}
+		}
+		if n < len(s.polled) || err != nil { // what comes later is taken when the next messages are posted: their packets go first then
+			return total, err
+		}
+	}
+}
+
+// completed looks at one completion, and reports whether its receive can be posted again.
+func (s *Sender) completed(c *rdma.WorkCompletion) bool {
+	switch {
+	case c.Status != rdma.Success:
+		s.fail(c.Err())
+		return false
+	case c.ID&receiveID == 0:
+		s.done = max(s.done, c.ID)
+		return false
+	}
+	if err := s.heard(s.region.At(s.landing(c.ID), uint64(min(c.Length, messageBytes)))); err != nil {
+		s.fail(err)
+		return false
+	}
+	return true
+}
+
+// receive is a receive by its ID.
+func (s *Sender) receive(id uint64) (rdma.ReceiveRequest, rdma.SGE) {
+	return rdma.ReceiveRequest{ID: id, SGEs: 1}, rdma.SGE{Addr: s.base + s.landing(id), Length: messageBytes, LKey: s.lkey}
+}
+
+// repost posts the receives again that were used.
+func (s *Sender) repost() {
+	n := s.heards
+	if s.heards = 0; n == 0 || !s.Connected() {
+		return
+	}
+	if _, err := s.link.pair.PostReceive(s.posts[:n], s.landings[:n]); err != nil {
+		s.fail(fmt.Errorf("post a receive: %w", err))
+	}
+}
+
+// heard takes a message of the receiver's.
+func (s *Sender) heard(message []byte) error {
+	p, r := s.read(message)
+	switch {
+	case r != protocol.None:
+		return protocolError(r)
+	case p.Session != s.session:
+		return protocolError(protocol.BadSession)
+	case p.Sequence > s.sent-s.begun:
+		return fmt.Errorf("%w: it acknowledges message %d, and was sent %d", protocolError(protocol.BadSequence), p.Sequence, s.sent-s.begun)
+	}
+	if to := s.begun + p.Sequence; to >= s.confirm {
+		s.confirm, s.position = to, p.Position
+	}
+	s.limit = max(s.limit, s.begun+min(p.Limit, mostAhead))
+	if p.Status != protocol.None {
+		return fmt.Errorf("the receiver ended it: %w", p.Status)
+	}
+	return nil
+}
+
+// read takes a message that is progress alone, or comes with credits.
+func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
+	c := s.link.credits
+	if k, _ := protocol.KindOf(message); k != protocol.KindGrant || c == nil {
+		return protocol.ParseProgress(message)
+	}
+	g, r := protocol.ParseGrant(message)
+	if r == protocol.None && g.Session == s.session {
+		r = c.add(message, &g)
+	}
+	return g.Progress, r
+}
+
+// mostAhead keeps a limit from overflowing.
+const mostAhead = 1 << 62
+
+// ErrNonsense is what a peer says that it cannot mean. The error wraps a protocol.Reason, too.
+var ErrNonsense = errors.New("the peer's answer makes no sense")
+
+func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", ErrNonsense, r) }
+
+// flushed reports an error that only says that there was another one before.
+func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }
+
+// FD polls readable when Poll has something to take; -1 without Events, and after Close. It stays the same over connections.
+func (s *Sender) FD() int {
+	if s.queue == nil {
+		return -1
+	}
+	return s.queue.FD()
+}
+
+// arming has a completion queue's descriptor tell of completions, while it is polled by the same thread.
+type arming struct {
+	armed bool // the queue gives an event at its next completion
+}
+
+// again is called when the queue was found empty; came says that it was not before that. It has the queue armed, and reports whether there may be
+// something again. Of a queue that is armed and gave nothing since it takes the event of what was polled before it came.
+func (a *arming) again(q rdma.CompletionQueue, came bool) (bool, error) {
+	events, err := q.Acknowledge()
+	if err != nil || a.armed && events == 0 && !came {
+		return false, err
+	}
+	err = q.Arm(false)
+	a.armed = err == nil
+	return a.armed, err
+}
+
+// quiet takes events of a queue that nobody is interested in at the moment.
+func (a *arming) quiet(q rdma.CompletionQueue) error {
+	if !a.armed {
+		return nil
+	}
+	events, err := q.Acknowledge()
+	a.armed = events == 0
+	return err
+}

@@ -1,0 +1,180 @@
+package nvme
+
+import (
+	"errors"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// errStray is what Kick reports after a completion that belongs to no operation.
+var errStray = errors.New("the kernel completed an operation that was not submitted: do not share the ring's memory")
+
+// Recv gives frames filled by reads. A read that failed has its error in its
+// frames; one that met the end of the target has ENODATA, and the bytes before
+// the end are in place.
+func (q *Queue) Recv(dst []umem.Frame) int { return q.give(dst, &q.read) }
+
+// Reap gives frames that were written, or that carry why not, in whatever order
+// the writes completed. A chain comes back in one piece, its first part now and
+// the rest next time where dst is too short.
+func (q *Queue) Reap(dst []umem.Frame) int { return q.give(dst, &q.written) }
+
+// give hands frames of completed operations to the worker.
+func (q *Queue) give(dst []umem.Frame, from *fifo) int {
+	q.harvest()
+	n := 0
+	for n < len(dst) && !from.empty() {
+		n += q.giveOne(dst[n:], from)
+	}
+	if n > 0 {
+		q.holder.PassTo(q.worker, dst[:n])
+		q.held -= n
+	}
+	q.quiet()
+	return n
+}
+
+// giveOne hands out the frames of the first completed operation, as far as
+// there is room.
+func (q *Queue) giveOne(dst []umem.Frame, from *fifo) int {
+	i := from.first()
+	o := &q.ops[i]
+	n := copy(dst, q.chain(i)[o.given:])
+	if o.errno != 0 {
+		for j := range dst[:n] {
+			dst[j] = dst[j].WithError(o.errno)
+		}
+	}
+	o.given += int32(n)
+	if o.given == o.count {
+		from.drop()
+		q.drop(i)
+		q.moves--
+	}
+	return n
+}
+
+// harvest reads all completions there are. When there are none but the kernel
+// says that some wait inside, it asks for them.
+func (q *Queue) harvest() {
+	if q.flying == 0 { // also when the ring is closed
+		return
+	}
+	n := q.ring.ready()
+	if n == 0 {
+		if !q.ring.wants() && !q.polls() {
+			return
+		}
+		q.enter(0)
+		n = q.ring.ready()
+	}
+	c := &q.ring.cq
+	head := c.head.Load()
+	for range n {
+		q.complete(q.ring.completion(head))
+		head++
+	}
+	c.head.Store(head)
+	q.event.set = true
+	q.stats.publish(q)
+}
+
+// polls reports whether completions show only when the device is asked.
+func (q *Queue) polls() bool { return q.ring.polled() && q.ring.queued() < uint32(q.flying) }
+
+// complete takes one completion.
+func (q *Queue) complete(c cqe) {
+	if c.userData == cancelData {
+		return
+	}
+	i := uint32(c.userData)
+	if uint64(i) >= uint64(len(q.ops)) || !q.ops[i].flying || q.ops[i].gen != uint32(c.userData>>32) {
+		q.fault = errStray
+		return
+	}
+	o := &q.ops[i]
+	errno := q.progress(o, c.res)
+	if errno == 0 && o.done < o.total {
+		errno = o.beyond(q.targets[o.target].target)
+	}
+	if errno == 0 && o.done < o.total {
+		q.count.short++
+		q.issue(i)
+		return
+	}
+	if errno != 0 && (q.tryOther(o, errno) || q.tryPinned(o, errno) || q.retryEAGAIN(o, errno)) {
+		q.issue(i)
+		return
+	}
+	q.land(i, errno)
+}
+
+// land takes an operation back from the kernel.
+func (q *Queue) land(i uint32, errno unix.Errno) {
+	o := &q.ops[i]
+	o.flying = false
+	q.flying--
+	q.targets[o.target].flying--
+	q.finish(i, errno)
+}
+
+// progress adds what a completion transferred. Nothing transferred of something
+// asked for is the end of the target, or a device that takes no more.
+func (q *Queue) progress(o *op, res int32) unix.Errno {
+	switch {
+	case res < 0:
+		return unix.Errno(-res)
+	case q.targets[o.target].target.node != nil:
+		return q.settle(o, res)
+	case o.kind >= flushing:
+		o.done = o.total
+		return 0
+	case res == 0 && o.kind == reading:
+		return unix.ENODATA
+	case res == 0 || uint64(res) > o.total-o.done:
+		return unix.EIO
+	}
+	o.done += uint64(res)
+	q.count.add(o, uint64(res), q.targets[o.target].target.direct)
+	return 0
+}
+
+// maxTries is how often an operation is submitted again that the kernel gave up.
+const maxTries = 64
+
+// retryEAGAIN reports whether an operation is to be submitted again that the kernel gave up
+// before it began. What cannot be done while submitting goes to a thread of the kernel's,
+// and to start the first one it tries a few times only (WORKER_INIT_LIMIT in
+// io_uring/io-wq.c): each of them fails while a signal waits for ours, and the Go runtime
+// signals threads that run for long. A signal that has been taken does not wait any more,
+// so trying again helps; where the limit on processes keeps the thread from being made,
+// it does not for ever.
+func (q *Queue) retryEAGAIN(o *op, errno unix.Errno) bool {
+	if errno != unix.ECANCELED || q.closed || o.tries == maxTries {
+		return false
+	}
+	o.tries++
+	q.count.again++
+	return true
+}
+
+// fifo is a queue of operation numbers with room for all of them.
+type fifo struct {
+	items      []uint32
+	head, tail uint32
+}
+
+func newFifo(depth int) fifo { return fifo{items: make([]uint32, pow2(uint32(depth)))} }
+
+func (f *fifo) empty() bool { return f.head == f.tail }
+
+func (f *fifo) push(i uint32) {
+	f.items[f.tail&uint32(len(f.items)-1)] = i
+	f.tail++
+}
+
+func (f *fifo) first() uint32 { return f.items[f.head&uint32(len(f.items)-1)] }
+
+func (f *fifo) drop() { f.head++ }

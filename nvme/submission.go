@@ -1,0 +1,281 @@
+package nvme
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// errLongChain is what Kick reports when a chain could not be taken.
+var errLongChain = errors.New("a chain has more frames than an operation of this queue takes: see Limits, or open the queue with more Pieces")
+
+// Send takes full frames to be written. The bytes of a chain go to the disk one
+// after another from the Block of its first frame. A request that breaks the
+// target's alignment, or names no target, comes back from Reap with an error and
+// is not shown to the kernel.
+func (q *Queue) Send(full []umem.Frame) int { return q.accept(full, writing, false) }
+
+// SendDurable is Send for writes that are on stable storage when Reap gives their
+// frames back without an error: no Flush is needed for them. The kernel asks the device for
+// it (FUA), or flushes after each where it has no such thing; see
+// Target.Limits.
+func (q *Queue) SendDurable(full []umem.Frame) int { return q.accept(full, writing, true) }
+
+// Supply takes empty frames to be read into, Len bytes each. A chain is filled
+// from contiguous bytes of the disk.
+func (q *Queue) Supply(empty []umem.Frame) int { return q.accept(empty, reading, false) }
+
+// accept starts an operation for each whole chain while there is room.
+func (q *Queue) accept(fs []umem.Frame, k kind, durable bool) int {
+	taken := 0
+	for taken < len(fs) && q.moves < q.depth && !q.closed {
+		n := q.message(fs[taken:])
+		if n == 0 || n > q.most-q.held {
+			break
+		}
+		q.start(k, durable, fs[taken:taken+n])
+		taken += n
+	}
+	if taken > 0 {
+		q.worker.PassTo(q.holder, fs[:taken])
+	}
+	return taken
+}
+
+// message is the number of frames of the first chain, zero when its end is
+// missing or it has too many.
+func (q *Queue) message(fs []umem.Frame) int {
+	for i := range fs {
+		if i == q.pieces {
+			q.fault = errLongChain
+			return 0
+		}
+		if !fs[i].Continues() {
+			return i + 1
+		}
+	}
+	return 0
+}
+
+// start makes fs an operation.
+func (q *Queue) start(k kind, durable bool, fs []umem.Frame) {
+	side := q.region.Side(fs[0])
+	i := q.take(k)
+	o := &q.ops[i]
+	o.count, o.durable = int32(len(fs)), durable
+	o.target, o.block = side.Target, side.Block
+	for j, f := range fs {
+		f.Options &= umem.KernelOptions // what went wrong last time
+		q.frames[int(i)*q.pieces+j] = f
+	}
+	q.held += len(fs)
+	q.moves++
+	if errno := q.check(o, fs); errno != 0 {
+		q.finish(i, errno)
+		if q.event.fd >= 0 {
+			q.raise()
+		}
+		return
+	}
+	q.issue(i)
+}
+
+// check holds an operation against its target and the region, and sums up its
+// bytes.
+func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
+	if uint64(o.target) >= uint64(len(q.targets)) || q.targets[o.target].target == nil {
+		return unix.EBADF
+	}
+	p := &q.targets[o.target]
+	if o.kind == writing && p.target.readOnly {
+		return unix.EROFS
+	}
+	bad := o.block & p.offsetMask
+	for _, f := range fs {
+		start, room := q.region.Start(f)
+		if f.Addr-start > room || uint64(f.Len) > room-(f.Addr-start) {
+			return unix.EFAULT
+		}
+		bad |= f.Addr&p.memoryMask | uint64(f.Len)&p.offsetMask
+		o.total += uint64(f.Len)
+	}
+	switch {
+	case bad != 0 || o.total == 0 || o.block > 1<<62:
+		return unix.EINVAL
+	case o.total > maxMessage:
+		return unix.EMSGSIZE
+	}
+	return o.beyond(p.target)
+}
+
+// issue queues a submission for what is left of an operation.
+func (q *Queue) issue(i uint32) {
+	o := &q.ops[i]
+	if !o.flying {
+		o.flying = true
+		q.flying++
+		q.targets[o.target].flying++
+	}
+	switch {
+	case q.targets[o.target].target.node != nil:
+		q.command(i)
+	case o.kind == reading || o.kind == writing:
+		q.ring.push(q.moveEntry(i))
+	case o.kind == flushing:
+		q.ring.push(sqe{opcode: opFsync, flags: sqeFixedFile, fd: int32(o.target), opFlags: fsyncDatasync, userData: q.userData(i)})
+	default:
+		q.ring.push(q.spanEntry(i))
+	}
+}
+
+// moveEntry is the submission for a read or write of a file or block device.
+func (q *Queue) moveEntry(i uint32) sqe {
+	o := &q.ops[i]
+	s := sqe{opcode: opReadFixed, flags: sqeFixedFile, fd: int32(o.target), off: o.block + o.done, userData: q.userData(i)}
+	if o.kind == writing {
+		s.opcode = opWriteFixed
+	}
+	if o.durable {
+		s.opFlags = rwfDsync
+	}
+	if o.count == 1 {
+		f := q.frames[int(i)*q.pieces]
+		s.addr, s.len, s.bufIndex = q.base+f.Addr+o.done, f.Len-uint32(o.done), bufferOf(f.Addr)
+	} else {
+		q.gather(i, &s)
+	}
+	return s
+}
+
+// Kick hands queued operations to the kernel in one system call, and makes none
+// when nothing is queued and no completion waits inside the kernel. The first
+// call binds the queue to the calling thread.
+//
+// Submitting also collects what completed meanwhile: on fast devices most of a
+// batch is done by the time it is submitted, and needs no second call.
+func (q *Queue) Kick() error {
+	if q.closed {
+		return ErrClosed
+	}
+	if q.mustEnter() {
+		q.enter(0)
+		q.stats.publish(q)
+	}
+	return q.takeFault()
+}
+
+// mustEnter reports whether handing over what is queued takes a system call.
+func (q *Queue) mustEnter() bool {
+	switch {
+	case q.ring.wants() || !q.enabled && q.ring.queued() > 0:
+		return true
+	case q.ring.helped():
+		return q.ring.publish() && q.ring.queued() > 0
+	}
+	return q.ring.queued() > 0
+}
+
+// Wait is Kick that sleeps, in the same system call, until a completion is
+// there to be received, reaped or taken by Flushed, or until limit has passed.
+// Without a limit (limit < 0) it costs a little less. It returns early when nothing is
+// in flight or a signal arrives. It is no verb of the port: for a worker that has
+// nothing else to wait for. The sleeping thread counts as a running one for
+// GOMAXPROCS, which should exceed the number of such workers.
+func (q *Queue) Wait(limit time.Duration) error { return q.WaitFor(1, limit) }
+
+// WaitFor is Wait for n completions, or for all operations in flight where these
+// are fewer. Being woken for every completion is what costs most at depth: with 64
+// operations in flight, waiting for 16 at a time took a quarter of the CPU time off
+// on a device served by the kernel's threads. It delays the first of them until the
+// last is there, so it is for work that is counted by throughput; and where one
+// operation may be slow, a limit keeps it from holding up the others.
+func (q *Queue) WaitFor(n int, limit time.Duration) error {
+	if q.closed {
+		return ErrClosed
+	}
+	if !q.idle() {
+		return q.Kick()
+	}
+	least := uint32(min(max(n, 1), q.flying))
+	if limit < 0 {
+		q.enter(least)
+	} else {
+		q.enterLimit(least, limit)
+	}
+	q.stats.publish(q)
+	return q.takeFault()
+}
+
+// idle reports whether there is something to wait for and nothing to give back.
+func (q *Queue) idle() bool {
+	return q.flying > 0 && q.read.empty() && q.written.empty() && q.flushed.empty() && q.ring.ready() == 0
+}
+
+// enter submits and collects completions, waiting for least of them.
+func (q *Queue) enter(least uint32) { q.enterWith(least, enterGetEvents, 0, 0) }
+
+// enterLimit submits and waits for least completions no longer than limit.
+func (q *Queue) enterLimit(least uint32, limit time.Duration) {
+	if q.ring.polled() {
+		q.pollLimit(limit)
+		return
+	}
+	s := q.scratch
+	s.limit.sec, s.limit.nsec = int64(limit/time.Second), int64(limit%time.Second)
+	q.enterWith(least, enterGetEvents|enterExtArg, uintptr(address(s.wait)), uintptr(len(s.wait)))
+}
+
+// pollLimit polls until something completed or limit has passed, which a polled ring
+// does not heed by itself.
+func (q *Queue) pollLimit(limit time.Duration) {
+	for end := time.Now().Add(limit); ; {
+		q.enter(0)
+		if q.ring.ready() > 0 || q.fault != nil || time.Now().After(end) {
+			return
+		}
+	}
+}
+
+func (q *Queue) enterWith(least uint32, flags, arg, size uintptr) {
+	if !q.enabled && !q.bind() {
+		return
+	}
+	q.count.enters++
+	if err := q.ring.enter(least, flags, arg, size); err != nil {
+		q.fault = fmt.Errorf("submit to block queue %s: %w", q.name, explainThread(err))
+	}
+}
+
+// bind makes the calling thread the ring's submitter.
+func (q *Queue) bind() bool {
+	if err := q.ring.enable(); err != nil {
+		q.fault = fmt.Errorf("start block queue %s: %w", q.name, err)
+		return false
+	}
+	q.enabled = true
+	return true
+}
+
+// ErrWrongThread says that a queue was used on a thread other than the one its
+// first Kick bound it to.
+var ErrWrongThread = errors.New("the queue belongs to another thread: lock the worker's goroutine to its thread (runtime.LockOSThread)")
+
+// explainThread names the kernel's answer to a thread that is not the ring's
+// submitter.
+func explainThread(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return ErrWrongThread
+	}
+	return err
+}
+
+// takeFault returns what went wrong since the last call.
+func (q *Queue) takeFault() error {
+	err := q.fault
+	q.fault = nil
+	return err
+}

@@ -1,0 +1,236 @@
+package roce
+
+import (
+	"github.com/unifiedd/unifiedd/rdma/roce/transport"
+	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// outbound is what packets are made of.
+type outbound struct {
+	chunk     uint64 // bytes of a frame
+	offset    uint64 // where packets that come lie in a frame
+	out       [batch]transport.Packet
+	parts     [maxChain]umem.Frame
+	reaped    [batch]umem.Frame
+	id        uint16 // of the next IPv4 packet
+	copies    bool   // packets are copied by the kernel when it is called
+	gathers   bool   // the sockets take packets in several parts
+	copyBelow uint32
+	short     uint32 // bytes of a payload that is copied into the frame of its headers, at most
+	most      int    // parts of a packet
+	least     int    // frames of a packet that is copied, at most
+	longest   int    // frames of a packet that comes, at most
+}
+
+// trailerBytes is the most that padding and ICRC are.
+const trailerBytes = 3 + wire.ICRCBytes
+
+// room is how many packets can be sent now, whatever they are.
+func (m *datapath) room() int {
+	if m.least == 1 {
+		return min(batch, len(m.pool.headers), m.port.Room())
+	}
+	return min(batch, len(m.pool.headers)/m.least, m.port.Room()/m.least)
+}
+
+// put sends packets, for which room has said there is room. One system call is for all of them: a message would leave a little sooner
+// with one of its own, but the next one later (measured: half a round trip of 4.7 instead of 3.5 µs).
+func (m *datapath) put(packets []transport.Packet) {
+	left := len(packets)
+	for i := range packets {
+		left--
+		m.putOne(&packets[i], left*m.least)
+	}
+}
+
+// putOne sends a packet, and leaves room for so many parts.
+func (m *datapath) putOne(p *transport.Packet, reserve int) {
+	t := &m.paths[p.Peer]
+	h := &p.Header
+	if t.loopback {
+		m.putLoopback(p, t)
+		return
+	}
+	head := m.head()
+	b := m.data[head.Addr : head.Addr+m.chunk]
+	m.id++
+	n := t.template.Put(b, m.id, h.Opcode.HeaderBytes()+int(p.Length)+int(h.Pad)+wire.ICRCBytes)
+	n += h.Encode(b[n:])
+	head.Len = uint32(n)
+	ip := t.template.Network()
+	why := m.mustCopy(p)
+	if why == 0 {
+		if m.gather(p, head, wire.Begin(b[ip:n]), m.port.Room()-reserve) {
+			return
+		}
+		why = copiedParts
+	}
+	m.counts.add(why, uint64(p.Length))
+	if n+int(p.Length)+trailerBytes <= len(b) {
+		m.copyBehind(p, head, b, ip)
+	} else {
+		m.spread(p, head, wire.Begin(b[ip:n]))
+	}
+}
+
+// head takes a frame for a packet to be sent.
+func (m *datapath) head() umem.Frame {
+	last := len(m.pool.headers) - 1
+	f := m.pool.headers[last]
+	m.pool.headers = m.pool.headers[:last]
+	return umem.Frame{Addr: f.Addr}
+}
+
+// mustCopy says why the payload of a packet cannot be sent from where it lies, 0 if it can.
+func (m *datapath) mustCopy(p *transport.Packet) counter {
+	switch {
+	case p.Inline != nil:
+		return copiedInline
+	case p.Again:
+		return copiedAgain
+	case p.Length < m.copyBelow || p.Length == 0:
+		return copiedShort
+	case !m.gathers:
+		return copiedWhole
+	}
+	return 0
+}
+
+// gather sends a packet from where its payload lies, and says whether it could.
+func (m *datapath) gather(p *transport.Packet, head umem.Frame, c wire.ICRC, room int) bool {
+	n := m.cut(p, min(room, m.most)-1)
+	if n == 0 {
+		return false
+	}
+	for _, piece := range p.Pieces[:p.Count] {
+		c = c.Add(m.data[piece.Addr : piece.Addr+uint64(piece.Length)])
+	}
+	tail := umem.Frame{Addr: head.Addr + m.chunk/2}
+	tail.Len = uint32(c.Finish(m.data[tail.Addr:tail.Addr+m.chunk/2], p.Header.Pad))
+	m.parts[0], m.parts[n] = head, tail
+	m.region.Side(head).Token = 1
+	m.port.SendGathered(m.parts[:n+1])
+	return true
+}
+
+// cut puts where the payload lies behind the first of parts, no part over the end of a frame, and returns how many they are then; 0
+// where that would be more than most.
+func (m *datapath) cut(p *transport.Packet, most int) int {
+	n := 1
+	for _, piece := range p.Pieces[:p.Count] {
+		for addr, left := piece.Addr, uint64(piece.Length); left > 0; n++ {
+			if n >= most {
+				return 0
+			}
+			size := min(left, m.chunk-addr&(m.chunk-1))
+			m.parts[n] = umem.Frame{Addr: addr, Len: uint32(size)}
+			addr, left = addr+size, left-size
+		}
+	}
+	return n
+}
+
+// copyBehind sends a packet whose payload fits behind its headers in b, where the IP header begins at ip.
+func (m *datapath) copyBehind(p *transport.Packet, head umem.Frame, b []byte, ip int) {
+	n := int(head.Len)
+	n += copy(b[n:], p.Inline)
+	for i := range p.Pieces[:p.Count] {
+		piece := &p.Pieces[i]
+		n += copy(b[n:], m.data[piece.Addr:piece.Addr+uint64(piece.Length)])
+	}
+	n += wire.Begin(b[ip:n]).Finish(b[n:], p.Header.Pad)
+	head.Len, head.Options = uint32(n), 0
+	m.region.Side(head).Token = 1
+	m.parts[0] = head
+	m.port.Send(m.parts[:1])
+}
+
+// spread sends a packet with a copy of its payload in as many frames as that takes.
+func (m *datapath) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
+	w := writer{m: m}
+	w.begin(head)
+	c = w.payload(p, c)
+	var trailer [trailerBytes]byte
+	w.write(trailer[:c.Finish(trailer[:], p.Header.Pad)])
+	m.region.Side(m.parts[0]).Token = 1
+	m.port.Send(m.parts[:w.n])
+}
+
+// underWay says whether packets have been sent that the kernel is not known to be done with.
+func (m *datapath) underWay() bool { return len(m.pool.headers) < cap(m.pool.headers) }
+
+// reap takes back the frames of packets that have left, and tells the engine.
+func (m *datapath) reap() {
+	for {
+		n := m.port.Reap(m.reaped[:])
+		if n == 0 {
+			return
+		}
+		left := 0
+		for _, f := range m.reaped[:n] {
+			if f.Err() != nil {
+				m.counts.add(refused, 1)
+			}
+			side := m.region.Side(f)
+			left += int(side.Token)
+			side.Token = 0
+			m.pool.headers = append(m.pool.headers, umem.Frame{Addr: f.Addr &^ (m.chunk - 1)})
+		}
+		m.engine.Transmitted(left)
+	}
+}
+
+// writer writes a packet into a chain of frames, which are machine.parts.
+type writer struct {
+	m   *datapath
+	own bool // it is to look as if it had come
+	n   int  // frames
+}
+
+// begin goes on behind what the first frame has.
+func (w *writer) begin(first umem.Frame) {
+	w.m.parts[0], w.n = first, 1
+	w.m.parts[0].Options = 0
+}
+
+func (w *writer) write(b []byte) {
+	for len(b) > 0 {
+		f := &w.m.parts[w.n-1]
+		end := f.Addr&^(w.m.chunk-1) + w.m.chunk
+		n := copy(w.m.data[f.Addr+uint64(f.Len):end], b)
+		f.Len += uint32(n)
+		if b = b[n:]; len(b) > 0 {
+			w.add()
+		}
+	}
+}
+
+// add goes on in another frame.
+func (w *writer) add() {
+	w.m.parts[w.n-1].Options = umem.More
+	w.m.parts[w.n] = w.next()
+	w.m.region.Side(w.m.parts[w.n]).Token = 0
+	w.n++
+}
+
+// next is an empty view of another frame.
+func (w *writer) next() umem.Frame {
+	if !w.own {
+		return w.m.head()
+	}
+	f := w.m.emptyFrame()
+	return umem.Frame{Addr: f.Addr + w.m.offset}
+}
+
+// payload writes that of a packet, and takes the CRC over it.
+func (w *writer) payload(p *transport.Packet, c wire.ICRC) wire.ICRC {
+	w.write(p.Inline)
+	c = c.Add(p.Inline)
+	for _, piece := range p.Pieces[:p.Count] {
+		b := w.m.data[piece.Addr : piece.Addr+uint64(piece.Length)]
+		w.write(b)
+		c = c.Add(b)
+	}
+	return c
+}

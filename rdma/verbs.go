@@ -1,0 +1,477 @@
+package rdma
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// ErrUnsupported says that the device, its driver or this build lacks something; the
+// text names it and what would have it.
+var ErrUnsupported = errors.New("not supported")
+
+// Provider is an implementation of this vocabulary.
+type Provider interface {
+	// Name is the provider's in a config and in metrics.
+	Name() string
+	// Devices lists what there is. Where the provider itself cannot work here the error says
+	// what is missing and how to get it.
+	Devices() ([]string, error)
+	// Open opens a device by name. The error for a name that is not there lists those that are.
+	Open(name string) (Device, error)
+}
+
+// Device is an open RDMA device.
+type Device interface {
+	Name() string
+	Capabilities() Capabilities
+	// Port asks for a port's state; they are numbered from 1.
+	Port(number uint8) (Port, error)
+	// GIDs lists the places of a port's GID table that are in use.
+	GIDs(port uint8) ([]GIDEntry, error)
+	NewProtectionDomain() (ProtectionDomain, error)
+	// QueuePairs is how many queue pairs made from the device are open. Any goroutine may ask.
+	QueuePairs() int
+	// NewCompletionQueue makes a queue for at least that many completions.
+	NewCompletionQueue(CompletionQueueConfig) (CompletionQueue, error)
+	// EventFD polls readable when NextEvent has something. It does not block.
+	EventFD() int
+	// NextEvent takes one asynchronous event, and says whether there was one. One goroutine
+	// calls it at a time.
+	NextEvent() (Event, bool, error)
+	Close() error
+}
+
+// Capabilities are a device's limits: struct ibv_device_attr.
+type Capabilities struct {
+	Firmware             string
+	NodeGUID             uint64
+	VendorID, PartID     uint32
+	Ports                uint8
+	MaxQueuePairs        int
+	MaxWorkRequests      int // of one queue
+	MaxSGEs              int // of one work request
+	MaxSGEsRead          int // of a READ
+	MaxCompletionQueues  int
+	MaxCompletions       int // of one completion queue
+	MaxMemoryRegions     int
+	MaxMemoryRegion      uint64 // bytes
+	MaxReads             int    // READs and atomics outstanding, of ours on a queue pair
+	MaxRemoteReads       int    // the peer's
+	MaxSharedQueues      int
+	MaxSharedRequests    int
+	MaxSharedSGEs        int
+	MaxMemoryWindows     int
+	Atomics              bool // with other atomics of the same device at least
+	WindowsType2         bool
+	LocalAcknowledgement uint8 // delay: 4.096 µs << it
+}
+
+// LinkLayer is what lies below a port.
+type LinkLayer uint8
+
+const (
+	LinkUnknown    LinkLayer = 0
+	LinkInfiniBand LinkLayer = 1
+	LinkEthernet   LinkLayer = 2
+)
+
+func (l LinkLayer) String() string {
+	switch l {
+	case LinkInfiniBand:
+		return "InfiniBand"
+	case LinkEthernet:
+		return "Ethernet"
+	}
+	return "unknown"
+}
+
+// Port is the state of a port: struct ibv_port_attr.
+type Port struct {
+	Number     uint8
+	Active     bool   // the link carries
+	State      string // as libibverbs calls it: DOWN, INIT, ARMED, ACTIVE
+	LinkLayer  LinkLayer
+	MaxMTU     MTU
+	ActiveMTU  MTU
+	MaxMessage uint32 // bytes
+	LID        uint16
+	SubnetLID  uint16 // the subnet manager's
+	GIDs       int    // places in the GID table
+	PKeys      int    // places in the P_Key table
+	Width      uint8  // enum ibv_port_width
+	Speed      uint8
+}
+
+// ProtectionDomain holds what may be used together.
+type ProtectionDomain interface {
+	Device() Device
+	// Register registers a whole region: address 0 of it is the first byte of the
+	// region's data. The region has the domain among its registrations until Close.
+	Register(r *umem.Region, a Access) (MemoryRegion, error)
+	// RegisterPart registers length bytes of the region from addr, under the same addresses:
+	// what a peer is granted where there are no memory windows.
+	RegisterPart(r *umem.Region, addr, length uint64, a Access) (MemoryRegion, error)
+	// NewWindow makes a memory window (type 2), which QueuePair.Bind binds. The error is ErrUnsupported where the device has none.
+	NewWindow() (MemoryWindow, error)
+	NewQueuePair(QueuePairConfig) (QueuePair, error)
+	NewSharedReceiveQueue(SharedReceiveQueueConfig) (SharedReceiveQueue, error)
+	// NewAddressHandle makes the way to a peer for datagrams.
+	NewAddressHandle(Address) (AddressHandle, error)
+	Close() error
+}
+
+// MemoryRegion is memory registered with a device.
+type MemoryRegion interface {
+	LKey() uint32 // for our scatter/gather elements
+	RKey() uint32 // for a peer's requests, as far as Access allows
+	Addr() uint64 // first address, of both keys
+	Length() uint64
+	Access() Access
+	// Close ends the registration; requests under its keys fail from then on.
+	Close() error
+}
+
+// MemoryWindow is a part of a MemoryRegion that a peer may reach while it is bound.
+type MemoryWindow interface {
+	// RKey is what the peer uses. It changes with each bind.
+	RKey() uint32
+	Close() error
+}
+
+// AddressHandle is the way to a peer for datagrams.
+type AddressHandle interface {
+	// ID is what a SendRequest says.
+	ID() uint32
+	Close() error
+}
+
+// CompletionQueueConfig says what completion queue to make.
+type CompletionQueueConfig struct {
+	Depth int
+	// Events says that the queue is to be waited for: FD, Arm and Acknowledge.
+	Events bool
+	Vector int // completion vector, which on a card stands for an interrupt's CPU
+}
+
+// CompletionQueue gives the completions of the queue pairs it was given to.
+type CompletionQueue interface {
+	Depth() int
+	// Poll fills dst with completions and returns how many there were. It does not block or
+	// allocate. The error says that the device is gone.
+	Poll(dst []WorkCompletion) (int, error)
+	// Spin is Poll that waits for the first completion by polling, for at most so long: with
+	// a bound of microseconds it costs one call where Poll would cost many.
+	Spin(dst []WorkCompletion, limit time.Duration) (int, error)
+	// Arm asks for one event at the next completion, or (solicited) at the next that its
+	// sender marked so or that failed. What came before Arm gives no event: poll again after it.
+	Arm(solicited bool) error
+	// FD polls readable when an event came, and is -1 without Events.
+	FD() int
+	// Acknowledge takes the events that came and returns how many; without one it returns
+	// 0 at once.
+	Acknowledge() (int, error)
+	// Resize changes the depth; the error is ErrUnsupported where the device cannot.
+	Resize(depth int) error
+	Close() error
+}
+
+// QueuePairConfig says what queue pair to make.
+type QueuePairConfig struct {
+	Transport   Transport
+	SendCQ      CompletionQueue
+	ReceiveCQ   CompletionQueue
+	Shared      SharedReceiveQueue // instead of a receive queue of its own
+	SendDepth   int                // work requests
+	RecvDepth   int
+	SendSGEs    int // elements of one request; at least 1
+	RecvSGEs    int
+	InlineBytes int  // the most that Inline is wanted for
+	SignalAll   bool // every send request is Signaled
+	// Loans is how many frames may be on loan at once: SENDs are handed on in the frames they arrived in, there are no
+	// receives, and the queue pair is a Lender. 0: SENDs go into receives that are posted. The error is ErrUnsupported
+	// where the device cannot.
+	Loans int
+}
+
+// QueuePair is one end of a connection, or of datagrams.
+type QueuePair interface {
+	QPN() uint32             // 24 bits
+	Config() QueuePairConfig // as granted
+	// State is the state as the device has it.
+	State() (State, error)
+	// Modify changes the state, or attributes within one. Changes that CheckChange refuses do not reach the device.
+	Modify(a Attributes, given Mask) error
+	// Query asks the device for the attributes.
+	Query() (Attributes, error)
+	// PostSend posts requests, in order; each takes its elements from the front of what
+	// its predecessors left of sges. It returns how many the device took: those beyond stay the
+	// caller's, and the error says why the next was refused. It does not allocate unless it fails.
+	PostSend(requests []SendRequest, sges []SGE) (int, error)
+	// PostReceive is PostSend for receives.
+	PostReceive(requests []ReceiveRequest, sges []SGE) (int, error)
+	// Bind posts a request to bind a window to part of a registration that has
+	// BindWindows, with rights that a peer of this queue pair gets. The window's rkey is the new one at
+	// once; its completion is BindDone.
+	Bind(id uint64, w MemoryWindow, m MemoryRegion, addr, length uint64, a Access, f Flags) error
+	// Close destroys the queue pair. What is outstanding is never completed: its memory is
+	// the caller's again when Close returns.
+	Close() error
+}
+
+// SharedReceiveQueueConfig says what shared receive queue to make.
+type SharedReceiveQueueConfig struct {
+	Depth int
+	SGEs  int
+}
+
+// SharedReceiveQueue has receives for the messages of several queue pairs.
+type SharedReceiveQueue interface {
+	Config() SharedReceiveQueueConfig // as granted
+	PostReceive(requests []ReceiveRequest, sges []SGE) (int, error)
+	// Limit asks for one event SharedQueueLimit when fewer than n receives are left.
+	Limit(n int) error
+	Close() error
+}
+
+// GID is the address of a port. Of RoCE v2 it is an IPv6 address, or an IPv4 one mapped
+// into it.
+type GID [16]byte
+
+// GIDOf is the GID of an IP address.
+func GIDOf(a netip.Addr) GID { return a.As16() }
+
+// Addr is the GID as an IP address, an IPv4 one where it is mapped.
+func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// IsZero reports whether the GID is that of an empty place in a table.
+func (g GID) IsZero() bool { return g == GID{} }
+
+// Is4 reports whether it is an IPv4 address.
+func (g GID) Is4() bool { return g.Addr().Is4() }
+
+// IsLinkLocal reports whether the address is good on one link only.
+func (g GID) IsLinkLocal() bool { return g.Addr().IsLinkLocalUnicast() }
+
+func (g GID) String() string { return g.Addr().String() }
+
+// ParseGID reads an IP address, or 32 hexadecimal digits.
+func ParseGID(s string) (g GID, err error) {
+	if a, err := netip.ParseAddr(s); err == nil {
+		return GIDOf(a), nil
+	}
+	if b, err := hex.DecodeString(s); err == nil && len(b) == len(g) {
+		return GID(b), nil
+	}
+	return g, fmt.Errorf("GID %q: it must be an IP address or 32 hexadecimal digits", s)
+}
+
+// GIDType is what packets with a GID look like: enum ibv_gid_type.
+type GIDType uint32
+
+const (
+	InfiniBand GIDType = 0
+	RoCE1      GIDType = 1 // ethertype 0x8915: one link only
+	RoCE2      GIDType = 2 // UDP port 4791
+)
+
+func (t GIDType) String() string {
+	switch t {
+	case InfiniBand:
+		return "InfiniBand"
+	case RoCE1:
+		return "RoCE v1"
+	case RoCE2:
+		return "RoCE v2"
+	}
+	return fmt.Sprintf("GID type %d", uint32(t))
+}
+
+// GIDEntry is one place of a port's GID table that is in use.
+type GIDEntry struct {
+	GID   GID
+	Index int
+	Type  GIDType
+	// Interface is the index of the network interface whose address it is; 0: none.
+	Interface int
+}
+
+// EventKind is an asynchronous event: enum ibv_event_type, with its numbers.
+type EventKind uint32
+
+const (
+	CompletionQueueError EventKind = 0
+	QueuePairFatal       EventKind = 1
+	QueuePairRequest     EventKind = 2
+	QueuePairAccess      EventKind = 3
+	Established          EventKind = 4 // a message came to a queue pair in RTR
+	SendQueueDrained     EventKind = 5
+	DeviceFatal          EventKind = 8
+	PortActive           EventKind = 9
+	PortError            EventKind = 10
+	LIDChange            EventKind = 11
+	PKeyChange           EventKind = 12
+	SharedQueueError     EventKind = 14
+	SharedQueueLimit     EventKind = 15
+	LastReceive          EventKind = 16 // of a queue pair with a shared queue that is in error
+	GIDChange            EventKind = 18
+)
+
+var eventNames = [...]string{"completion queue error", "queue pair fatal", "queue pair request error", "queue pair access error",
+	"connection established", "send queue drained", "path migrated", "path migration error", "device fatal", "port active", "port error",
+	"LID change", "P_Key change", "subnet manager change", "shared receive queue error", "shared receive queue limit reached",
+	"last work request reached", "client reregister", "GID change", "work queue fatal"}
+
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) {
+		return eventNames[k]
+	}
+	return fmt.Sprintf("event %d", uint32(k))
+}
+
+// Event is something that happened to a device, or to what was made from it.
+type Event struct {
+	Kind EventKind
+	QPN  uint32 // of events of a queue pair
+	Port uint8  // of events of a port
+}
+
+func (e Event) String() string {
+	switch e.Kind {
+	case QueuePairFatal, QueuePairRequest, QueuePairAccess, Established, SendQueueDrained, LastReceive:
+		return fmt.Sprintf("%v: queue pair %d", e.Kind, e.QPN)
+	case PortActive, PortError, LIDChange, PKeyChange, GIDChange:
+		return fmt.Sprintf("%v: port %d", e.Kind, e.Port)
+	}
+	return e.Kind.String()
+}
+
+// Errno is how a frame says the status, see umem.Frame.Err. The cause of a queue pair's
+// failure says more: Port.Cause.
+func (s Status) Errno() unix.Errno {
+	switch s {
+	case Success:
+		return 0
+	case WorkFlushed:
+		return unix.ECANCELED
+	case LocalLength:
+		return unix.EMSGSIZE
+	case LocalProtection, LocalAccess:
+		return unix.EFAULT
+	case LocalQPOperation, RemoteInvalidRequest:
+		return unix.EINVAL
+	case RemoteAccess:
+		return unix.EACCES
+	case RetryExceeded, ResponseTimeout:
+		return unix.ETIMEDOUT
+	case ReceiverNotReadyExceeded:
+		return unix.ENOBUFS
+	case RemoteOperation, RemoteAborted:
+		return unix.EREMOTEIO
+	}
+	return unix.EIO
+}
+
+// Status is how a work request ended: enum ibv_wc_status, with its numbers.
+type Status uint32
+
+const (
+	Success                  Status = 0
+	LocalLength              Status = 1
+	LocalQPOperation         Status = 2
+	LocalEEContext           Status = 3
+	LocalProtection          Status = 4
+	WorkFlushed              Status = 5
+	WindowBind               Status = 6
+	BadResponse              Status = 7
+	LocalAccess              Status = 8
+	RemoteInvalidRequest     Status = 9
+	RemoteAccess             Status = 10
+	RemoteOperation          Status = 11
+	RetryExceeded            Status = 12
+	ReceiverNotReadyExceeded Status = 13
+	LocalRDDViolation        Status = 14
+	RemoteInvalidRDRequest   Status = 15
+	RemoteAborted            Status = 16
+	InvalidEEContext         Status = 17
+	InvalidEEContextState    Status = 18
+	Fatal                    Status = 19
+	ResponseTimeout          Status = 20
+	General                  Status = 21
+	statuses                        = 22
+)
+
+// statusTexts have the name of libibverbs, what it means, and what to check.
+var statusTexts = [statuses]struct{ name, means, check string }{
+	Success:                  {"IBV_WC_SUCCESS", "success", ""},
+	LocalLength:              {"IBV_WC_LOC_LEN_ERR", "a message is longer than the receive for it, or than the transport carries", "the size of posted receives and the path MTU"},
+	LocalQPOperation:         {"IBV_WC_LOC_QP_OP_ERR", "the queue pair cannot do that", "that the transport has the operation, the number of scatter/gather elements, and READs and atomics allowed at once (max_rd_atomic)"},
+	LocalEEContext:           {"IBV_WC_LOC_EEC_OP_ERR", "an end-to-end context is in error", ""},
+	LocalProtection:          {"IBV_WC_LOC_PROT_ERR", "local memory is not registered for this", "the lkey, and that address and length lie within its registration"},
+	WorkFlushed:              {"IBV_WC_WR_FLUSH_ERR", "flushed: the queue pair was in error before", "the first error of the queue pair, which is the cause"},
+	WindowBind:               {"IBV_WC_MW_BIND_ERR", "a memory window was not bound", "that the registration allows windows, and the rights asked for"},
+	BadResponse:              {"IBV_WC_BAD_RESP_ERR", "the peer's answer makes no sense", "the peer"},
+	LocalAccess:              {"IBV_WC_LOC_ACCESS_ERR", "the peer's WRITE with immediate was refused here", "the grant the peer used"},
+	RemoteInvalidRequest:     {"IBV_WC_REM_INV_REQ_ERR", "the peer refused the request as invalid", "that its receives are long enough, that its queue pair allows the operation, and that an atomic's address is a multiple of 8"},
+	RemoteAccess:             {"IBV_WC_REM_ACCESS_ERR", "the peer refused access to its memory", "the rkey, that the grant is not revoked, its rights, and that address and length lie within it"},
+	RemoteOperation:          {"IBV_WC_REM_OP_ERR", "the peer could not do it", "the peer's log"},
+	RetryExceeded:            {"IBV_WC_RETRY_EXC_ERR", "the peer does not answer", "that it is alive and its link is up, its queue pair number and GID, and the MTU of the path"},
+	ReceiverNotReadyExceeded: {"IBV_WC_RNR_RETRY_EXC_ERR", "the peer has no receive posted", "that it posts receives as fast as it is sent to, and rnr_retry"},
+	LocalRDDViolation:        {"IBV_WC_LOC_RDD_VIOL_ERR", "reliable datagram domain violation", ""},
+	RemoteInvalidRDRequest:   {"IBV_WC_REM_INV_RD_REQ_ERR", "invalid reliable datagram request", ""},
+	RemoteAborted:            {"IBV_WC_REM_ABORT_ERR", "the peer aborted it", "the peer's log"},
+	InvalidEEContext:         {"IBV_WC_INV_EECN_ERR", "invalid end-to-end context number", ""},
+	InvalidEEContextState:    {"IBV_WC_INV_EEC_STATE_ERR", "invalid end-to-end context state", ""},
+	Fatal:                    {"IBV_WC_FATAL_ERR", "the device failed", "the kernel's log"},
+	ResponseTimeout:          {"IBV_WC_RESP_TIMEOUT_ERR", "the peer's answer did not come in time", "the peer"},
+	General:                  {"IBV_WC_GENERAL_ERR", "something else failed", "the vendor's error code and the kernel's log"},
+}
+
+func (s Status) String() string {
+	if s < statuses {
+		return statusTexts[s].name
+	}
+	return fmt.Sprintf("completion status %d", uint32(s))
+}
+
+// Meaning is a few words on what happened, and Check what to look at; both may be empty.
+func (s Status) Meaning() (means, check string) {
+	if s < statuses {
+		return statusTexts[s].means, statusTexts[s].check
+	}
+	return "", ""
+}
+
+// Error makes a Status a target for errors.Is: errors.Is(err, rdma.RemoteAccess).
+func (s Status) Error() string { return s.String() }
+
+// OpError is a work request that did not end well.
+type OpError struct {
+	QPN         uint32
+	Status      Status
+	VendorError uint32
+}
+
+func (e *OpError) Error() string {
+	means, check := e.Status.Meaning()
+	text := fmt.Sprintf("queue pair %d: %v", e.QPN, e.Status)
+	if means != "" {
+		text += ": " + means
+	}
+	if check != "" {
+		text += " (check " + check + ")"
+	}
+	if e.VendorError != 0 {
+		text += fmt.Sprintf(" [vendor error 0x%x]", e.VendorError)
+	}
+	return text
+}
+
+// Unwrap is the status.
+func (e *OpError) Unwrap() error { return e.Status }

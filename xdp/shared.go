@@ -1,0 +1,434 @@
+package xdp
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/bpf"
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+// sharedInterface is what the Interfaces of one device have in common: the program, which asks their selections in turn,
+// and the queues, of which each has sockets of its own.
+type sharedInterface struct {
+	mu        sync.Mutex   // held while one comes, goes, or changes its selection; after Interface.mu
+	members   []*Interface // in the order in which their selections are asked
+	programID uint32       // of the attached program
+	gone      uint64       // packets that sockets of members who left have refused
+}
+
+// arrange has the program decide by the selections of the members that are asked; mu is held.
+func (c *sharedInterface) arrange(program *bpf.Program) error {
+	var all []bpf.Slotted
+	for _, m := range c.members {
+		if m.listens {
+			all = append(all, bpf.Slotted{Seat: m.seat, Selection: m.selection})
+		}
+	}
+	return program.Arrange(all)
+}
+
+// ask has the program ask for the selection, or no longer. Who has a device alone is always asked: without sockets
+// nothing comes.
+func (i *Interface) ask(on bool) error {
+	c := i.company
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i.program == nil || i.listens == on || len(c.members) == 1 || !slices.Contains(c.members, i) {
+		return nil
+	}
+	if !on {
+		i.counted, _ = i.selected() // what is missing there is told as none
+	}
+	i.listens = on
+	err := c.exchange(i)
+	if err == nil || i.isGone() {
+		return nil
+	}
+	i.listens = !on
+	return fmt.Errorf("change who takes packets of %s: %w", i.Name(), err)
+}
+
+// isGone reports whether there is no such device any more, and so nothing to change.
+func (i *Interface) isGone() bool {
+	_, err := i.device.look()
+	return errors.Is(err, ErrInterfaceGone)
+}
+
+// add puts a member where its rank says.
+func (c *sharedInterface) add(m *Interface) {
+	c.members = append(c.members, m)
+	slices.SortStableFunc(c.members, func(a, b *Interface) int { return cmp.Compare(a.rank, b.rank) })
+}
+
+func (c *sharedInterface) remove(m *Interface) {
+	c.members = slices.DeleteFunc(slices.Clone(c.members), func(other *Interface) bool { return other == m })
+}
+
+// seat is one that no member has, or -1.
+func (c *sharedInterface) seat() int {
+	for seat := range bpf.Seats {
+		if !slices.ContainsFunc(c.members, func(m *Interface) bool { return m.seat == seat }) {
+			return seat
+		}
+	}
+	return -1
+}
+
+// refused is how many packets the sockets of all members, and of those that left, did not take.
+func (c *sharedInterface) refused() (n uint64, err error) {
+	n = c.gone
+	for _, m := range c.members {
+		one, err := m.refused()
+		if err != nil {
+			return n, err
+		}
+		n += one
+	}
+	return n, nil
+}
+
+// refused is how many packets the sockets did not take.
+func (i *Interface) refused() (n uint64, err error) {
+	for _, p := range i.ports {
+		s, err := p.Stats()
+		if err != nil {
+			return n, err
+		}
+		ringFull, noFrames, tooLong := s.lost(i.granted)
+		n += ringFull + noFrames + tooLong
+	}
+	return n, nil
+}
+
+// leave gives the seat back, and reports whether nobody is left.
+func (i *Interface) leave() (last bool, err error) {
+	c := i.company
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.Contains(c.members, i) {
+		return len(c.members) == 0, nil
+	}
+	refused, err := i.refused()
+	c.gone += refused
+	if c.remove(i); len(c.members) == 0 || i.program == nil {
+		return len(c.members) == 0, err
+	}
+	if !i.listens || i.isGone() {
+		return false, err
+	}
+	return false, errors.Join(err, c.exchange(i))
+}
+
+// exchange arranges the selections anew, by way of one of the members; mu is held.
+func (c *sharedInterface) exchange(i *Interface) error {
+	if err := c.arrange(i.program); err != nil {
+		return err
+	}
+	return i.noteProgram()
+}
+
+// Rank changes in which order the Interfaces of a device are asked whether they want a packet: by rising numbers, those beside each
+// other as they came. On error the old order stays.
+func (i *Interface) Rank(rank int) error {
+	c := i.company
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, old := slices.Clone(c.members), i.rank
+	i.rank = rank
+	if !slices.Contains(c.members, i) {
+		return nil
+	}
+	c.remove(i)
+	c.add(i)
+	if slices.Equal(before, c.members) || i.program == nil {
+		return nil
+	}
+	if err := c.exchange(i); err != nil {
+		i.rank, c.members = old, before
+		return fmt.Errorf("change the order of who takes packets of %s: %w", i.Name(), err)
+	}
+	return nil
+}
+
+// Share opens the interface again, for packets of another selection: with sockets beside those that are there, on the same queues,
+// each with an rx ring of its own, and frames from a book of its own. The program asks the selections in the order of
+// Config.Rank, and the first with a rule for a packet decides. All that concerns the queues must be as it is: both configurations say the same but for
+// Holder, Rank, RingSize, and what selects.
+//
+// All books belong to one thread, on which Config.Thread runs what concerns the others. Share runs in the network namespace of the interface. It is
+// refused with ErrShared, which says why, and with ErrClosed once nobody is left to share with; other errors are those of Open.
+//
+// Each Interface is closed by itself, in whatever order.
+func (i *Interface) Share(c Config) (*Interface, error) {
+	if err := c.complete(); err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	if err := i.sharedBy(&c); err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	i.company.mu.Lock()
+	defer i.company.mu.Unlock()
+	n, err := i.beside(c)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
+	}
+	return n, nil
+}
+
+// ErrShared says that an interface cannot be shared so.
+var ErrShared = errors.New("the interface is open already, and cannot be shared")
+
+// sharedBy says what keeps c from sharing the interface, which may have another name in it.
+func (i *Interface) sharedBy(c *Config) error {
+	if d, err := netdev.Find(c.Interface); err == nil && d.Index == i.device.index {
+		c.Interface = i.asked.Interface
+	}
+	if err := i.asked.sharedBy(c); err != nil {
+		return err
+	}
+	c.Interface = i.config.Interface
+	if i.device.link != linktype.Ethernet && !c.RawIP {
+		return fmt.Errorf("%w: packets of %s are %v, and what reads them expects Ethernet", netdev.ErrLinkType, c.Interface, i.device.link)
+	}
+	return checkFilters(c.selection(), i.device)
+}
+
+// sharedBy says what keeps d from sharing an interface that was opened with c.
+func (c *Config) sharedBy(d *Config) error {
+	for _, s := range []struct {
+		what string
+		same bool
+	}{
+		{"a name", c.Interface == d.Interface},
+		{"receiving alone", c.Direction == Receive && d.Direction == Receive},
+		{"a program of ours", c.ownProgram() && d.ownProgram()},
+		{"an expression or rules as filter, since a program of one's own decides on every packet", c.Own == nil && d.Own == nil},
+		{"the same place beside other programs", sameNumber(c.Beside, d.Beside)},
+		{"a region", c.region() == d.region()},
+		{"a shape (both in the slot layout, or neither)", c.Shape == d.Shape},
+		{"the same queues", slices.Equal(c.Queues, d.Queues)},
+		{"one policy of zero copy", c.Policy == d.Policy && c.Mode == d.Mode},
+		{"the same times of arrival", c.Timestamps == d.Timestamps && c.CardClock == d.CardClock && c.Unstamped == d.Unstamped},
+		{"one promiscuous mode", c.Promiscuous == d.Promiscuous},
+		{"the same busy polling", c.BusyPoll == d.BusyPoll && c.AlwaysWake == d.AlwaysWake},
+	} {
+		if !s.same {
+			return fmt.Errorf("%w: that takes %s", ErrShared, s.what)
+		}
+	}
+	return nil
+}
+
+func sameNumber(a, b *uint32) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
+
+// beside is Share with the shared interface's lock held.
+func (i *Interface) beside(c Config) (n *Interface, err error) {
+	seat, first := i.company.seat(), i.company.whole()
+	switch {
+	case first == nil:
+		return nil, ErrClosed
+	case seat < 0:
+		return nil, fmt.Errorf("%w: %d are at it already", ErrShared, bpf.Seats)
+	}
+	n = &Interface{
+		config: c, asked: c, device: i.device, granted: i.granted, program: i.program, loaded: i.loaded, unbound: i.unbound,
+		noFragments: i.noFragments, company: i.company, seat: seat, rank: c.Rank, selection: c.selection(),
+	}
+	n.name.Store(i.name.Load())
+	n.stopped.Store(true)
+	if err := n.startFrom(); err != nil {
+		return nil, err
+	}
+	if err := n.config.suit(attempt{i.granted.ZeroCopy, i.granted.MultiBuffer}, i.device); err != nil {
+		return nil, err
+	}
+	if err := n.bindBeside(first); err != nil {
+		return nil, err
+	}
+	n.company.add(n)
+	return n, nil
+}
+
+// startFrom notes what was counted until now, which is the others'.
+func (i *Interface) startFrom() error {
+	state, err := i.device.look()
+	if err != nil {
+		return err
+	}
+	i.before, i.unsentBefore = state.lost, state.unsent
+	if i.refusedBefore, err = i.company.refused(); err != nil {
+		return err
+	}
+	i.since, err = i.seatCounters()
+	return err
+}
+
+// seatCounters reads what the program has decided for each seat.
+func (i *Interface) seatCounters() (all [bpf.Seats]bpf.Counters, err error) {
+	for seat := range all {
+		if all[seat], err = i.program.CountersOf(seat); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// bindBeside opens a socket beside each of another's, and makes the ports.
+func (i *Interface) bindBeside(first *Interface) (err error) {
+	var sockets []*socket
+	for _, p := range first.ports {
+		s, err := i.config.openBeside(p.anchor(), i.device.index)
+		if err != nil {
+			return errors.Join(fmt.Errorf("queue %d: %w", p.socket.queue, err), closeAll(sockets))
+		}
+		sockets = append(sockets, s)
+	}
+	for n, s := range sockets {
+		p, err := i.portBeside(s, first.ports[n])
+		if err != nil {
+			i.closeHolders()
+			return errors.Join(err, closeAll(sockets))
+		}
+		i.ports = append(i.ports, p)
+	}
+	if err := i.onThread(func() { i.joinAll(first) }); err != nil {
+		i.closeHolders()
+		return errors.Join(err, closeAll(sockets))
+	}
+	for _, p := range i.ports {
+		p.limits.Supply = int(p.most)
+	}
+	i.open = len(i.ports)
+	i.registration = i.config.region().Register("AF_XDP sockets of " + i.config.Interface)
+	return nil
+}
+
+// joinAll has the ports fill their queues together with those of another.
+func (i *Interface) joinAll(first *Interface) {
+	for n, p := range i.ports {
+		p.join(first.ports[n].shared())
+	}
+}
+
+// portBeside makes the port of a socket whose frames are those of another's place.
+func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
+	worker := i.config.holder(s.queue)
+	held, err := worker.Book().NewHolderBeside(other.held, fmt.Sprintf("%s queue %d", i.config.Interface, s.queue))
+	if err != nil {
+		return nil, fmt.Errorf("queue %d: %w", s.queue, err)
+	}
+	return i.portOf(s, worker, held)
+}
+
+// anchor is the socket that a fill ring belongs to; the shared interface's lock is held.
+func (p *Port) anchor() *socket {
+	if p.filling != nil {
+		return p.filling.anchor
+	}
+	return p.socket
+}
+
+// shared is what the port fills its queue with, to be shared with others, on the thread of its book.
+func (p *Port) shared() *fillAccount {
+	if p.filling == nil {
+		p.join(&fillAccount{ring: p.rings.fill, anchor: p.socket})
+	}
+	return p.filling
+}
+
+// onThread runs f where the ports' books belong.
+func (i *Interface) onThread(f func()) error {
+	if i.config.Thread == nil {
+		f()
+		return nil
+	}
+	return i.config.Thread(func() error { f(); return nil })
+}
+
+// openBeside makes a socket with an rx ring that shares queue and registration with another.
+func (c *Config) openBeside(anchor *socket, ifindex int) (*socket, error) {
+	fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, socketError(err)
+	}
+	s := &socket{fd: fd, queue: anchor.queue}
+	if err := s.equipBeside(c, anchor, ifindex); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+func (s *socket) equipBeside(c *Config, anchor *socket, ifindex int) error {
+	if err := setInt(s.fd, unix.XDP_RX_RING, c.RingSize); err != nil {
+		return fmt.Errorf("make rx ring of %d: %w", c.RingSize, err)
+	}
+	off, err := mmapOffsets(s.fd)
+	if err != nil {
+		return fmt.Errorf("map rings: ask for their offsets: %w", err)
+	}
+	if s.rings.rx.ring, s.rings.rx.slots, err = mapRing[umem.Frame](s.fd, unix.XDP_PGOFF_RX_RING, off.Rx, c.RingSize); err != nil {
+		return fmt.Errorf("map rings: %w", err)
+	}
+	s.rings.fill, s.rings.borrowed = anchor.rings.fill, true
+	if err := c.BusyPoll.set(s.fd); err != nil {
+		return err
+	}
+	if err := s.bind(ifindex, 0, anchor, time.Now().Add(c.BindTimeout)); err != nil {
+		return fmt.Errorf("bind beside another socket: %w", bindError(attempt{}, err))
+	}
+	return nil
+}
+
+// whole is a member none of whose ports are closed, or nil.
+func (c *sharedInterface) whole() *Interface {
+	for _, m := range c.members {
+		if !slices.ContainsFunc(m.ports, (*Port).isClosed) {
+			return m
+		}
+	}
+	return nil
+}
+
+func (p *Port) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+// closeBeside is Close of a port whose queue others have, too; the shared interface's lock is held.
+func (p *Port) closeBeside() error {
+	p.mu.Lock()
+	var errs []error
+	if program := p.iface.program; program != nil && !p.iface.stopped.Load() {
+		errs = append(errs, program.ClearSocketOf(p.iface.seat, p.socket.queue))
+		barrier()
+	}
+	final, err := p.stats()
+	p.final, p.closed = final, true
+	p.mu.Unlock()
+	errs = append(errs, err)
+	if p.iface.onThread(p.withdraw) != nil {
+		p.withdraw() // the thread has ended
+	}
+	if p.socket != p.filling.anchor {
+		errs = append(errs, p.socket.close())
+	}
+	p.settled = true
+	errs = append(errs, p.probe.close())
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close a socket of %s: %w", p.iface.Name(), err)
+	}
+	return nil
+}
+
+// hasCompany reports whether others have the port's queue; the shared interface's lock is held.
+func (p *Port) hasCompany() bool { return p.filling != nil && len(p.filling.ports) > 1 }
