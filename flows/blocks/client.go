@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -25,25 +26,22 @@ type Client struct {
 	region  *umem.Region
 	holder  *umem.Holder // cells
 	granted *umem.Holder // frames that the server may write to
-	sent    completions
-	came    completions
-	cells   controlBuffers // those that answers land in, then those of the slots' requests
+	sent    ep.Completions
+	came    ep.Completions
+	cells   *ep.ControlBuffers // those that answers land in, then those of the slots' requests
 	qp      rdma.QueuePair
 	grants  *rdma.Grants
 	conn    *connect.Conn
 	hello   protocol.Hello // the server's
 
-	slots    []slot // places times as many as the window has
-	free     []int32
-	window   int
-	open     int // requests that were not answered
-	done     []Done
-	head     uint32 // of done, a ring
-	tail     uint32
-	sends    []rdma.SendRequest // to be posted
-	sges     []rdma.SGE
-	receives []rdma.ReceiveRequest
-	room     []rdma.SGE
+	slots  []slot // places times as many as the window has
+	free   []int32
+	window int
+	open   int // requests that were not answered
+	done   []Done
+	head   uint32 // of done, a ring
+	tail   uint32
+	list   ep.PostList
 
 	gone    atomic.Pointer[error] // why the connection ended
 	watcher sync.WaitGroup
@@ -128,9 +126,9 @@ func (c *Client) ask(r Read, g rdma.Grant, within uint64) {
 	c.config.Worker.PassTo(c.granted, one[:])
 	q := protocol.Request{ID: s.id(n), RKey: g.RKey, Offset: r.Offset, Length: r.Frame.Len, Address: g.Addr + within}
 	cell := c.config.Window + int(n)
-	protocol.PutRequest(c.cells.bytes(cell), &q)
-	c.sends = append(c.sends, rdma.SendRequest{ID: uint64(n) << 16, Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1})
-	c.sges = append(c.sges, c.cells.sge(cell))
+	protocol.PutRequest(c.cells.Bytes(cell), &q)
+	c.list.Sends = append(c.list.Sends, rdma.SendRequest{ID: uint64(n) << 16, Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1})
+	c.list.SendSGEs = append(c.list.SendSGEs, c.cells.SGE(cell))
 }
 
 // id is a request's: the slot, and how often it was used.
@@ -213,7 +211,7 @@ func (c *Client) Close() error {
 		errs = append(errs, c.conn.Close())
 		c.watcher.Wait()
 	}
-	errs = append(errs, c.sent.close(), c.came.close())
+	errs = append(errs, c.sent.Close(), c.came.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close block client %s: %w", c.config.Name, err)
 	}
@@ -260,29 +258,15 @@ func (c *Client) round() {
 	}
 }
 
-func (c *Client) post() error {
-	if len(c.receives) > 0 {
-		if _, err := c.qp.PostReceive(c.receives, c.room); err != nil {
-			return fmt.Errorf("post receives: %w", err)
-		}
-		c.receives, c.room = c.receives[:0], c.room[:0]
-	}
-	if len(c.sends) > 0 {
-		if _, err := c.qp.PostSend(c.sends, c.sges); err != nil {
-			return fmt.Errorf("post requests: %w", err)
-		}
-		c.sends, c.sges = c.sends[:0], c.sges[:0]
-	}
-	return nil
-}
+func (c *Client) post() error { return c.list.Post(c.qp) }
 
 func (c *Client) poll() error {
-	n, err := c.came.queue.Poll(c.came.buf[:])
+	n, err := c.came.Poll()
 	if err == nil {
 		err = c.take(n)
 	}
-	for more := true; more && err == nil; more = n == len(c.sent.buf) {
-		if n, err = c.sent.queue.Poll(c.sent.buf[:]); err == nil {
+	for more := true; more && err == nil; more = n == len(c.sent.Buf) {
+		if n, err = c.sent.Poll(); err == nil {
 			err = c.posted(n)
 		}
 	}
@@ -291,8 +275,8 @@ func (c *Client) poll() error {
 
 // posted takes completions of requests, and of grants.
 func (c *Client) posted(n int) error {
-	for i := range c.sent.buf[:n] {
-		w := &c.sent.buf[i]
+	for i := range c.sent.Buf[:n] {
+		w := &c.sent.Buf[i]
 		ours := !c.grants.Done(w)
 		if err := w.Err(); err != nil {
 			return fmt.Errorf("send a request: %w", err)
@@ -307,8 +291,8 @@ func (c *Client) posted(n int) error {
 
 // take takes answers.
 func (c *Client) take(n int) error {
-	for i := range c.came.buf[:n] {
-		w := &c.came.buf[i]
+	for i := range c.came.Buf[:n] {
+		w := &c.came.Buf[i]
 		if err := w.Err(); err != nil {
 			return fmt.Errorf("receive an answer: %w", err)
 		}
@@ -334,7 +318,7 @@ func (c *Client) answer(w *rdma.WorkCompletion) error {
 		c.answered(n, nil)
 		return nil
 	}
-	r, reason := protocol.ParseResponse(c.cells.bytes(int(w.ID))[:min(w.Length, protocol.HeaderLen)])
+	r, reason := protocol.ParseResponse(c.cells.Bytes(int(w.ID))[:min(w.Length, protocol.HeaderLen)])
 	if reason != protocol.None {
 		return fmt.Errorf("a response of the server: %w", reason)
 	}
@@ -348,8 +332,7 @@ func (c *Client) answer(w *rdma.WorkCompletion) error {
 
 // receive queues the receive of a cell.
 func (c *Client) receive(cell int) {
-	c.receives = append(c.receives, rdma.ReceiveRequest{ID: uint64(cell), SGEs: 1})
-	c.room = append(c.room, c.cells.sge(cell))
+	c.list.Receive(uint64(cell), c.cells.SGE(cell))
 }
 
 const (
@@ -392,7 +375,7 @@ func (c *Client) wait(ctx context.Context) error {
 		c.head = c.tail
 		return err
 	}
-	n, err := c.came.queue.Spin(c.came.buf[:1], waitSpin)
+	n, err := c.came.Queue.Spin(c.came.Buf[:1], waitSpin)
 	if err == nil {
 		err = c.take(n)
 	}

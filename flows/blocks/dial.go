@@ -9,6 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -61,29 +62,28 @@ func (c *Client) openMemory() (err error) {
 	if c.granted, err = book.NewHolder(umem.OwnerGranted, "granted by block client "+c.config.Name); err != nil {
 		return err
 	}
-	if c.cells, err = openCells(c.holder, c.config.Endpoint.Memory, window+places*window); err != nil {
+	if c.cells, err = ep.NewControlBuffers(c.holder, c.config.Endpoint.Memory, window+places*window, protocol.HeaderLen); err != nil {
 		return err
 	}
 	c.slots, c.done = make([]slot, places*window), make([]Done, 2*window)
-	c.sends, c.sges = make([]rdma.SendRequest, 0, window), make([]rdma.SGE, 0, window)
+	c.list = ep.NewPostList(window, window, window, window)
 	for n := len(c.slots) - 1; n >= 0; n-- {
 		c.free = append(c.free, int32(n))
 	}
-	c.receives, c.room = make([]rdma.ReceiveRequest, 0, window), make([]rdma.SGE, 0, window)
 	return nil
 }
 
 func (c *Client) openQueues() (err error) {
 	device, window := c.config.Endpoint.Device, c.config.Window
 	sends := places*window + grantRequests
-	if c.sent.queue, err = device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: sends}); err != nil {
+	if c.sent.Queue, err = device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: sends}); err != nil {
 		return err
 	}
-	if c.came.queue, err = device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: window}); err != nil {
+	if c.came.Queue, err = device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: window}); err != nil {
 		return err
 	}
 	memory := c.config.Endpoint.Memory
-	if c.qp, err = c.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: c.sent.queue, ReceiveCQ: c.came.queue,
+	if c.qp, err = c.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: c.sent.Queue, ReceiveCQ: c.came.Queue,
 		SendDepth: sends, RecvDepth: window, SendSGEs: 1, RecvSGEs: 1}); err != nil {
 		return err
 	}

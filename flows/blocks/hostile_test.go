@@ -28,7 +28,7 @@ func (u *customer) forge(request func(*protocol.Request), message func([]byte)) 
 	g, err := u.grants.Grant(start, room, rdma.RemoteWrite)
 	must(u, err)
 	u.ask(Read{Frame: u.frames[0]}, g, 0)
-	cell := u.cells.bytes(u.Client.config.Window + int(u.sends[len(u.sends)-1].ID>>16))
+	cell := u.cells.Bytes(u.Client.config.Window + int(u.list.Sends[len(u.list.Sends)-1].ID>>16))
 	q, reason := protocol.ParseRequest(cell)
 	if reason != protocol.None {
 		u.Fatal(reason)
@@ -111,14 +111,14 @@ func TestOffenders(t *testing.T) {
 			u.forge(nil, func(b []byte) { protocol.PutResponse(b, &protocol.Response{Status: protocol.Busy}) })
 		}, protocol.BadMagic},
 		{"zeros", func(u *customer) { u.forge(nil, func(b []byte) { clear(b) }) }, protocol.BadMagic},
-		{"short", func(u *customer) { u.forge(nil, nil); u.sges[0].Length = 63 }, protocol.BadLength},
-		{"empty", func(u *customer) { u.forge(nil, nil); u.sges[0].Length = 0 }, protocol.BadLength},
-		{"long", func(u *customer) { u.forge(nil, nil); u.sges[0].Length = 65 }, 0},
+		{"short", func(u *customer) { u.forge(nil, nil); u.list.SendSGEs[0].Length = 63 }, protocol.BadLength},
+		{"empty", func(u *customer) { u.forge(nil, nil); u.list.SendSGEs[0].Length = 0 }, protocol.BadLength},
+		{"long", func(u *customer) { u.forge(nil, nil); u.list.SendSGEs[0].Length = 65 }, 0},
 		{"wrong rkey", func(u *customer) { u.forge(func(q *protocol.Request) { q.Length = 4096; q.RKey ^= 0x5500 }, nil) }, 0},
 		{"wrong address", func(u *customer) { u.forge(func(q *protocol.Request) { q.Length = 4096; q.Address += 1 << 20 }, nil) }, 0},
 		{"longer than granted", func(u *customer) { u.forge(func(q *protocol.Request) { q.Length = 8192 }, nil) }, 0},
-		{"WRITE with immediate", func(u *customer) { u.forge(nil, nil); u.sends[0].Op = rdma.WriteImmediate }, 0},
-		{"WRITE", func(u *customer) { u.forge(nil, nil); u.sends[0].Op = rdma.Write; u.sends[0].RKey = 0x100 }, 0},
+		{"WRITE with immediate", func(u *customer) { u.forge(nil, nil); u.list.Sends[0].Op = rdma.WriteImmediate }, 0},
+		{"WRITE", func(u *customer) { u.forge(nil, nil); u.list.Sends[0].Op = rdma.Write; u.list.Sends[0].RKey = 0x100 }, 0},
 	} {
 		t.Run(one.name, func(t *testing.T) {
 			before := v.server.Stats()
@@ -263,7 +263,7 @@ func TestForgedAnswers(t *testing.T) {
 	} {
 		u := g.near.newCustomer(v, ClientConfig{}, 1, 0)
 		u.submit(Read{Frame: u.frames[0]})
-		id := u.slots[u.sends[0].ID>>16].id(int32(u.sends[0].ID >> 16))
+		id := u.slots[u.list.Sends[0].ID>>16].id(int32(u.list.Sends[0].ID >> 16))
 		must(t, v.do(func() error {
 			for i := range v.server.seats {
 				if p := &v.server.seats[i]; p.state == seatTaken {

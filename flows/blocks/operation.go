@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -167,14 +168,14 @@ func (s *Server) refuse(op int32) {
 	s.count.refused[o.reason].Add(1)
 	p.count.refused[o.reason].Add(1)
 	cell := s.plan.answerCell(op)
-	protocol.PutResponse(s.cells.bytes(cell), &protocol.Response{ID: o.request.ID, Status: o.reason})
-	p.sges = append(p.sges, s.cells.sge(cell))
-	p.sends = append(p.sends, rdma.SendRequest{ID: s.id(p, op), Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1})
+	protocol.PutResponse(s.cells.Bytes(cell), &protocol.Response{ID: o.request.ID, Status: o.reason})
+	p.list.SendSGEs = append(p.list.SendSGEs, s.cells.SGE(cell))
+	p.list.Sends = append(p.list.Sends, rdma.SendRequest{ID: s.id(p, op), Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1})
 }
 
 // id is that of an operation's work requests.
 func (s *Server) id(p *session, op int32) uint64 {
-	return uint64(p.generation)<<32 | uint64(uint32(op))
+	return ep.WorkID(p.generation, int(op))
 }
 
 // write queues WRITEs of an operation's bytes, the last with its id as immediate.
@@ -188,17 +189,17 @@ func (s *Server) write(op int32) {
 		b := &shelf.buffers[one.buffer]
 		n := min(end, b.at+uint64(b.length)) - at
 		if int(r.SGEs) == s.perRequest {
-			p.sends = append(p.sends, r)
+			p.list.Sends = append(p.list.Sends, r)
 			r.RemoteAddr, r.SGEs, length = r.RemoteAddr+length, 0, 0
 		}
-		p.sges = append(p.sges, rdma.SGE{Addr: memory.Addr() + b.start + at - b.at, Length: uint32(n), LKey: memory.LKey()})
+		p.list.SendSGEs = append(p.list.SendSGEs, rdma.SGE{Addr: memory.Addr() + b.start + at - b.at, Length: uint32(n), LKey: memory.LKey()})
 		r.SGEs, at, length = r.SGEs+1, at+n, length+n
 		b.writes++
 		shelf.hold(one.buffer, s.sending)
 	}
 	r.Op, r.Flags = rdma.WriteImmediate, rdma.Signaled
 	binary.BigEndian.PutUint32(r.Immediate[:], o.request.ID)
-	p.sends = append(p.sends, r)
+	p.list.Sends = append(p.list.Sends, r)
 }
 
 // finish notes that an operation is over: its answer has arrived, or never will.
@@ -348,14 +349,14 @@ const batches = 8
 // takeRequests takes what clients have sent, and returns how many completions there were.
 func (s *Server) takeRequests() (n int, err error) {
 	for range batches {
-		got, err := s.came.queue.Poll(s.came.buf[:])
+		got, err := s.came.Poll()
 		if err != nil {
 			return n, fmt.Errorf("poll for requests: %w", err)
 		}
-		for i := range s.came.buf[:got] {
-			s.arrive(&s.came.buf[i])
+		for i := range s.came.Buf[:got] {
+			s.arrive(&s.came.Buf[i])
 		}
-		if n += got; got < len(s.came.buf) {
+		if n += got; got < len(s.came.Buf) {
 			break
 		}
 	}
@@ -379,7 +380,7 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	a := queuedRequest{at: s.now}
 	reason := protocol.BadKind
 	if c.Kind == rdma.Received {
-		a.request, reason = protocol.ParseRequest(s.cells.bytes(cell)[:min(c.Length, protocol.HeaderLen)])
+		a.request, reason = protocol.ParseRequest(s.cells.Bytes(cell)[:min(c.Length, protocol.HeaderLen)])
 	}
 	s.count.requests.Add(1)
 	p.count.requests.Add(1)
@@ -411,14 +412,14 @@ func (s *Server) offend(p *session, reason protocol.Reason) {
 // takeSent takes answers that have arrived, and returns how many completions there were.
 func (s *Server) takeSent() (n int, err error) {
 	for range batches {
-		got, err := s.sent.queue.Poll(s.sent.buf[:])
+		got, err := s.sent.Poll()
 		if err != nil {
 			return n, fmt.Errorf("poll for writes that are done: %w", err)
 		}
-		for i := range s.sent.buf[:got] {
-			s.arrived(&s.sent.buf[i])
+		for i := range s.sent.Buf[:got] {
+			s.arrived(&s.sent.Buf[i])
 		}
-		if n += got; got < len(s.sent.buf) {
+		if n += got; got < len(s.sent.Buf) {
 			break
 		}
 	}

@@ -133,7 +133,7 @@ func (g *handshake) prepare() (connect.End, error) {
 		return connect.End{}, err
 	}
 	settings.RNRRetries = rnrRetries
-	q, err := e.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.queue, ReceiveCQ: s.came.queue,
+	q, err := e.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.Queue, ReceiveCQ: s.came.Queue,
 		SendDepth: s.sends(), RecvDepth: s.plan.receives(), SendSGEs: s.perRequest, RecvSGEs: 1})
 	if err != nil {
 		return connect.End{}, err

@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -23,9 +24,9 @@ type Server struct {
 	sending *umem.Holder // buffers that are written to clients, and cells
 	queue   *nvme.Queue
 	target  uint32
-	sent    completions
-	came    completions
-	cells   controlBuffers
+	sent    ep.Completions
+	came    ep.Completions
+	cells   *ep.ControlBuffers
 	shelves [shelves]bufferCache
 
 	seats      []session
@@ -92,7 +93,7 @@ func (s *Server) openHolders() (err error) {
 // takeBuffers takes all frames and extents.
 func (s *Server) takeBuffers() (err error) {
 	p, worker := s.plan, s.config.Worker
-	if s.cells, err = openCells(s.sending, s.config.Endpoint.Memory, p.cells()); err != nil {
+	if s.cells, err = ep.NewControlBuffers(s.sending, s.config.Endpoint.Memory, p.cells(), protocol.HeaderLen); err != nil {
 		return err
 	}
 	for i, k := range []struct {
@@ -157,10 +158,10 @@ func (s *Server) openQueues() (err error) {
 	make := func(depth int) (rdma.CompletionQueue, error) {
 		return s.config.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: depth, Events: s.config.Events})
 	}
-	if s.sent.queue, err = make(s.plan.clients * s.sends()); err != nil {
+	if s.sent.Queue, err = make(s.plan.clients * s.sends()); err != nil {
 		return err
 	}
-	s.came.queue, err = make(s.plan.clients * s.plan.receives())
+	s.came.Queue, err = make(s.plan.clients * s.plan.receives())
 	return err
 }
 
@@ -194,7 +195,7 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	if s.closed || !s.config.Events {
 		return dst
 	}
-	for _, fd := range []int{s.sent.queue.FD(), s.came.queue.FD(), s.queue.FD()} {
+	for _, fd := range []int{s.sent.Queue.FD(), s.came.Queue.FD(), s.queue.FD()} {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	return dst
@@ -202,8 +203,8 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 
 // arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again.
 func (s *Server) arm() (anew bool, err error) {
-	for _, c := range []*completions{&s.sent, &s.came} {
-		one, err := c.arm()
+	for _, c := range []*ep.Completions{&s.sent, &s.came} {
+		one, err := c.Arm(true, true)
 		if err != nil {
 			return false, err
 		}
@@ -243,7 +244,7 @@ func (s *Server) close(disk func(*nvme.Queue) error) error {
 	if s.queue != nil {
 		errs = append(errs, disk(s.queue))
 	}
-	errs = append(errs, s.sent.close(), s.came.close())
+	errs = append(errs, s.sent.Close(), s.came.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close block server %s: %w", s.config.Name, err)
 	}

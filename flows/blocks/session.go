@@ -2,10 +2,10 @@ package blocks
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
 // session is a place for one client. It is the server's thread's, who excepted.
@@ -23,11 +23,8 @@ type session struct {
 	idle       []int32 // operations that are not in use
 	operations int     // how many there are
 
-	sends    []rdma.SendRequest // to be posted
-	sges     []rdma.SGE
-	receives []rdma.ReceiveRequest
-	room     []rdma.SGE // of receives
-	dirty    bool       // it is among those with something to be posted
+	list  ep.PostList
+	dirty bool // it is among those with something to be posted
 
 	who   clientInfo      // under Server.mu
 	count *clientCounters // likewise, but for this thread, which alone sets it
@@ -67,8 +64,7 @@ func (p *session) init(s *Server, number int) {
 		s.operations[n].seat = p
 		p.idle = append(p.idle, n)
 	}
-	p.sends, p.sges = make([]rdma.SendRequest, 0, s.sends()), make([]rdma.SGE, 0, ops*s.plan.most)
-	p.receives, p.room = make([]rdma.ReceiveRequest, 0, s.plan.receives()), make([]rdma.SGE, 0, s.plan.receives())
+	p.list = ep.NewPostList(s.sends(), ops*s.plan.most, s.plan.receives(), s.plan.receives())
 	p.count = newClientCounters()
 }
 
@@ -99,33 +95,16 @@ func (s *Server) post() {
 		if p.state != seatTaken {
 			continue
 		}
-		if err := p.post(); err != nil {
+		if err := p.list.Post(p.qp); err != nil {
 			s.fail(p, err)
 		}
 	}
 	s.dirty = s.dirty[:0]
 }
 
-func (p *session) post() error {
-	if len(p.receives) > 0 {
-		if _, err := p.qp.PostReceive(p.receives, p.room); err != nil {
-			return fmt.Errorf("post receives: %w", err)
-		}
-		p.receives, p.room = p.receives[:0], p.room[:0]
-	}
-	if len(p.sends) > 0 {
-		if _, err := p.qp.PostSend(p.sends, p.sges); err != nil {
-			return fmt.Errorf("post writes: %w", err)
-		}
-		p.sends, p.sges = p.sends[:0], p.sges[:0]
-	}
-	return nil
-}
-
 // receive queues the receive of a cell.
 func (s *Server) receive(p *session, cell int) {
-	p.receives = append(p.receives, rdma.ReceiveRequest{ID: uint64(p.generation)<<32 | uint64(cell), SGEs: 1})
-	p.room = append(p.room, s.cells.sge(cell))
+	p.list.Receive(ep.WorkID(p.generation, cell), s.cells.SGE(cell))
 }
 
 var errFull = errors.New("there is no place for another client: all are taken")
@@ -158,7 +137,7 @@ func (s *Server) attach(p *session, q rdma.QueuePair) error {
 	for i := range s.plan.receives() {
 		s.receive(p, p.number*s.plan.receives()+i)
 	}
-	if err := p.post(); err != nil {
+	if err := p.list.Post(p.qp); err != nil {
 		p.qp = nil
 		return err
 	}
@@ -190,7 +169,7 @@ func (s *Server) end(p *session, cause error) error {
 		p.qp = nil
 	}
 	p.state = seatLeaving
-	p.sends, p.sges, p.receives, p.room = p.sends[:0], p.sges[:0], p.receives[:0], p.room[:0]
+	p.list.Reset()
 	s.waiting -= p.waiting()
 	s.count.abandoned.Add(uint64(p.open))
 	p.head = p.tail

@@ -79,8 +79,8 @@ func (o *operation) gives() bool {
 func (s *Server) write(o *operation) {
 	p, d, b := o.seat, &o.command.Data, &o.buffers[1]
 	s.pass(b, atDevice)
-	p.sges = append(p.sges, s.sge(b.frame.Addr, b.frame.Len))
-	p.sends = append(p.sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Write, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
+	p.list.SendSGEs = append(p.list.SendSGEs, s.sge(b.frame.Addr, b.frame.Len))
+	p.list.Sends = append(p.list.Sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Write, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
 }
 
 // complete queues the SEND of an operation's completion.
@@ -90,27 +90,27 @@ func (s *Server) complete(o *operation) {
 	if p.noFlow {
 		c.SQHead = 0xffff
 	}
-	c.Put(s.responses.bytes(int(o.number)))
+	c.Put(s.responses.Bytes(int(o.number)))
 	r := rdma.SendRequest{ID: s.id(o), Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1}
 	if o.command.Data.Invalidate {
 		r.Op, r.Immediate = rdma.SendInvalidate, rdma.Invalidate(o.command.Data.Key)
 	}
-	p.sges = append(p.sges, s.responses.sge(int(o.number)))
-	p.sends = append(p.sends, r)
+	p.list.SendSGEs = append(p.list.SendSGEs, s.responses.SGE(int(o.number)))
+	p.list.Sends = append(p.list.Sends, r)
 	s.mark(p)
 }
 
 // takeSent takes what the RDMA device has done, and returns how many completions there were.
 func (s *Server) takeSent() (n int, err error) {
 	for range batches {
-		got, err := s.sent.poll()
+		got, err := s.sent.Poll()
 		if err != nil {
 			return n, fmt.Errorf("poll for transfers that are done: %w", err)
 		}
-		for i := range s.sent.buf[:got] {
-			s.moved(&s.sent.buf[i])
+		for i := range s.sent.Buf[:got] {
+			s.moved(&s.sent.Buf[i])
 		}
-		if n += got; got < len(s.sent.buf) {
+		if n += got; got < len(s.sent.Buf) {
 			break
 		}
 	}

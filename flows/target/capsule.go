@@ -6,6 +6,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
 // batches is how often a round polls a queue at most.
@@ -21,14 +22,14 @@ var (
 // takeCapsules takes what hosts have sent, and returns how many completions there were.
 func (s *Server) takeCapsules() (n int, err error) {
 	for range batches {
-		got, err := s.came.poll()
+		got, err := s.came.Poll()
 		if err != nil {
 			return n, fmt.Errorf("poll for commands: %w", err)
 		}
-		for i := range s.came.buf[:got] {
-			s.arrive(&s.came.buf[i])
+		for i := range s.came.Buf[:got] {
+			s.arrive(&s.came.Buf[i])
 		}
-		if n += got; got < len(s.came.buf) {
+		if n += got; got < len(s.came.Buf) {
 			break
 		}
 	}
@@ -77,7 +78,7 @@ func (s *Server) admit(p *session) {
 // accept reads the command of a capsule and does it.
 func (s *Server) accept(o *operation, a queuedRequest) {
 	p := o.seat
-	command, status := fabrics.CommandOf(s.commands.bytes(int(a.slot)))
+	command, status := fabrics.CommandOf(s.commands.Bytes(int(a.slot)))
 	*o = operation{seat: p, number: o.number, command: command, slot: none, since: s.now}
 	if p.host != nil {
 		p.host.heard = s.now
@@ -153,14 +154,14 @@ func (s *Server) fetch(o *operation) {
 	s.pass(b, atDevice)
 	o.state = opFetching
 	s.await(o)
-	p.sges = append(p.sges, s.sge(b.frame.Addr, b.frame.Len))
-	p.sends = append(p.sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
+	p.list.SendSGEs = append(p.list.SendSGEs, s.sge(b.frame.Addr, b.frame.Len))
+	p.list.Sends = append(p.list.Sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Read, Flags: rdma.Signaled, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
 	s.mark(p)
 }
 
 // id is that of an operation's work requests.
 func (s *Server) id(o *operation) uint64 {
-	return uint64(o.seat.generation)<<32 | uint64(uint32(o.number))
+	return ep.WorkID(o.seat.generation, int(o.number))
 }
 
 // rdmaReadDone goes on with an operation whose data is here.

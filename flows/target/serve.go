@@ -187,7 +187,7 @@ func (g *handshake) connect() error {
 		case <-ctx.Done():
 		}
 	}()
-	q, err := s.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.queue, ReceiveCQ: s.came.queue,
+	q, err := s.config.Endpoint.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: s.sent.Queue, ReceiveCQ: s.came.Queue,
 		SendDepth: s.sends(), RecvDepth: s.config.Depth, SendSGEs: 1, RecvSGEs: 2})
 	if err != nil {
 		return err

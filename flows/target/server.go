@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -28,11 +29,11 @@ type Server struct {
 	hosts      []*host
 	lastID     uint16 // of a controller
 
-	sent, came completions
-	commands   controlBuffers // of capsules, by slot
-	responses  controlBuffers // by operation
-	capsules   []umem.Frame   // data of capsules, by slot; none where capsules have no data
-	piles      [2]bufferPool  // small and large
+	sent, came ep.Completions
+	commands   *ep.ControlBuffers // of capsules, by slot
+	responses  *ep.ControlBuffers // by operation
+	capsules   []umem.Frame       // data of capsules, by slot; none where capsules have no data
+	piles      [2]bufferPool      // small and large
 
 	seats      []session
 	unproven   *addrlimit.Set[*session] // those whose hosts have proven nothing
@@ -106,10 +107,10 @@ func (s *Server) takeFrames() (err error) {
 		return err
 	}
 	slots := c.Seats * c.Depth
-	if s.commands, err = openCells(s.moving, c.Endpoint.Memory, slots, fabrics.CommandLen); err != nil {
+	if s.commands, err = ep.NewControlBuffers(s.moving, c.Endpoint.Memory, slots, fabrics.CommandLen); err != nil {
 		return err
 	}
-	if s.responses, err = openCells(s.moving, c.Endpoint.Memory, 2*slots, fabrics.CompletionLen); err != nil {
+	if s.responses, err = ep.NewControlBuffers(s.moving, c.Endpoint.Memory, 2*slots, fabrics.CompletionLen); err != nil {
 		return err
 	}
 	if c.Capsule > 0 {
@@ -148,13 +149,13 @@ func (s *Server) sends() int { return 4 * s.config.Depth }
 func (s *Server) openQueues() (err error) {
 	c := &s.config
 	for _, q := range []struct {
-		at    *completions
+		at    *ep.Completions
 		depth int
 	}{{&s.sent, c.Seats * s.sends()}, {&s.came, c.Seats * c.Depth}} {
 		if most := c.Endpoint.Device.Capabilities().MaxCompletions; most > 0 && q.depth > most {
 			return fmt.Errorf("%s has at most %d completions in a queue, and %d seats of depth %d need %d: have fewer seats, or less deep ones", c.Endpoint.Device.Name(), most, c.Seats, c.Depth, q.depth)
 		}
-		if q.at.queue, err = c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: q.depth, Events: c.Events}); err != nil {
+		if q.at.Queue, err = c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: q.depth, Events: c.Events}); err != nil {
 			return err
 		}
 	}
@@ -193,7 +194,7 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	if s.closed || !s.config.Events {
 		return dst
 	}
-	for _, fd := range []int{s.sent.queue.FD(), s.came.queue.FD(), s.queue.FD()} {
+	for _, fd := range []int{s.sent.Queue.FD(), s.came.Queue.FD(), s.queue.FD()} {
 		dst = append(dst, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	return dst
@@ -202,11 +203,11 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 // arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again. That a host has what it was sent
 // nobody need be woken for, unless something waits for it: it is seen in the next round.
 func (s *Server) arm(woken bool) (anew bool, err error) {
-	sent, err := s.sent.arm(s.pressed(), woken)
+	sent, err := s.sent.Arm(s.pressed(), woken)
 	if err != nil {
 		return false, err
 	}
-	came, err := s.came.arm(true, woken)
+	came, err := s.came.Arm(true, woken)
 	return sent || came, err
 }
 
@@ -244,7 +245,7 @@ func (s *Server) close(wait func(*nvme.Queue) error) error {
 	if s.queue != nil {
 		errs = append(errs, wait(s.queue))
 	}
-	errs = append(errs, s.sent.close(), s.came.close())
+	errs = append(errs, s.sent.Close(), s.came.Close())
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close NVMe target %s: %w", s.config.Name, err)
 	}
@@ -272,4 +273,13 @@ func (s *Server) mine() (frames []umem.Frame) {
 		}
 	}
 	return append(append(frames, s.piles[0].free...), s.piles[1].free...)
+}
+
+// take takes frames or extents of the pool. Those it took are the caller's also where they were too few.
+func take(from func([]umem.Frame) int, n int, kind string) ([]umem.Frame, error) {
+	frames := make([]umem.Frame, n)
+	if got := from(frames); got < n {
+		return frames[:got], fmt.Errorf("the pool has %d of %d %s: open a larger region (region.size, region.extents), or serve fewer queues at once", got, n, kind)
+	}
+	return frames, nil
 }

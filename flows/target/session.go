@@ -2,12 +2,12 @@ package target
 
 import (
 	"errors"
-	"fmt"
 	"net/netip"
 
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
 // session is a place for one queue pair of a host. It is the server's thread's.
@@ -39,12 +39,9 @@ type session struct {
 	idle    []int32             // operations that are not in use
 	open    int                 // commands that are not answered
 
-	sends    []rdma.SendRequest // to be posted
-	sges     []rdma.SGE
-	receives []rdma.ReceiveRequest
-	rooms    []rdma.SGE // of receives
-	dirty    bool
-	counted  bool // among those connected
+	list    ep.PostList
+	dirty   bool
+	counted bool // among those connected
 }
 
 // closeState is the end of who sits in a seat.
@@ -94,8 +91,7 @@ func (p *session) init(s *Server, number int) {
 		s.operations[n] = operation{seat: p, number: n, slot: none}
 		p.idle = append(p.idle, n)
 	}
-	p.sends, p.sges = make([]rdma.SendRequest, 0, s.sends()), make([]rdma.SGE, 0, s.sends())
-	p.receives, p.rooms = make([]rdma.ReceiveRequest, 0, depth), make([]rdma.SGE, 0, 2*depth)
+	p.list = ep.NewPostList(s.sends(), s.sends(), depth, 2*depth)
 }
 
 const none = int32(-1)
@@ -130,18 +126,17 @@ func (s *Server) attach(p *session, q rdma.QueuePair) error {
 	for i := range p.room {
 		s.receive(p, int32(p.number*s.config.Depth+i))
 	}
-	return p.post()
+	return p.list.Post(p.qp)
 }
 
 // receive queues the receive of a slot.
 func (s *Server) receive(p *session, slot int32) {
-	r := rdma.ReceiveRequest{ID: uint64(p.generation)<<32 | uint64(slot), SGEs: 1}
-	p.rooms = append(p.rooms, s.commands.sge(int(slot)))
-	if s.config.Capsule > 0 {
-		r.SGEs++
-		p.rooms = append(p.rooms, s.sge(s.capsules[slot].Addr, s.config.Capsule))
+	id := ep.WorkID(p.generation, int(slot))
+	if s.config.Capsule == 0 {
+		p.list.Receive(id, s.commands.SGE(int(slot)))
+		return
 	}
-	p.receives = append(p.receives, r)
+	p.list.Receive(id, s.commands.SGE(int(slot)), s.sge(s.capsules[slot].Addr, s.config.Capsule))
 }
 
 // sge names bytes of the region.
@@ -176,27 +171,11 @@ func (s *Server) post() {
 		if p.state != seatOpen {
 			continue
 		}
-		if err := p.post(); err != nil {
+		if err := p.list.Post(p.qp); err != nil {
 			s.fail(p, err)
 		}
 	}
 	s.dirty = s.dirty[:0]
-}
-
-func (p *session) post() error {
-	if len(p.receives) > 0 {
-		if _, err := p.qp.PostReceive(p.receives, p.rooms); err != nil {
-			return fmt.Errorf("post receives: %w", err)
-		}
-		p.receives, p.rooms = p.receives[:0], p.rooms[:0]
-	}
-	if len(p.sends) > 0 {
-		if _, err := p.qp.PostSend(p.sends, p.sges); err != nil {
-			return fmt.Errorf("post: %w", err)
-		}
-		p.sends, p.sges = p.sends[:0], p.sges[:0]
-	}
-	return nil
 }
 
 // fail has a queue ended for what its host did, or because it failed.
@@ -225,7 +204,8 @@ func (s *Server) leave(p *session) error {
 		s.count.queues.Set(s.count.queues.Load() - 1)
 		p.counted = false
 	}
-	p.sends, p.sges, p.receives, p.rooms, p.proof = p.sends[:0], p.sges[:0], p.receives[:0], p.rooms[:0], nil
+	p.list.Reset()
+	p.proof = nil
 	s.waiting -= p.blocked.len()
 	s.count.abandoned.Add(uint64(p.open))
 	p.arrived.head, p.blocked.head = p.arrived.tail, p.blocked.tail

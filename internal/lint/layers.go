@@ -30,6 +30,7 @@ var layers = []layer{
 	{"rdma", []string{"umem"}},
 	{"rdma/measure", nil},
 	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
+	{"rdma/ep", []string{"umem", "rdma"}},
 	{"rdma/verbs", []string{"umem", "rdma"}},
 	{"rdma/roce", []string{"umem", "rdma", "xdp", "bpf", "bpf/filter"}},
 	{"rdma/providers", []string{"umem", "rdma", "rdma/verbs", "rdma/roce"}},
@@ -43,8 +44,8 @@ var layers = []layer{
 	{"flows/layout", []string{"flows/status", "umem"}},
 	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
-	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect"}},
-	{"flows/target", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma"}},
+	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep"}},
+	{"flows/target", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
 	{"flows/pipeline", []string{"flows/config", "flows/device", "flows/stage", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
 	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
@@ -64,7 +65,7 @@ var layers = []layer{
 
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )
