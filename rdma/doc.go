@@ -17,10 +17,11 @@
 // batches: a call crosses to the provider once for all of them. Their numbers are those of
 // libibverbs, so that what a user looks up elsewhere means the same here.
 //
-// Providers. Package rdma/verbs drives RDMA cards and Soft-RoCE through libibverbs.
+// Providers. Package rdma/verbs drives RDMA cards and Soft-RoCE through libibverbs, and rdma/roce is RoCE v2 in
+// user space.
 //
-// Ports. [MessagePort] moves frames by SEND and receive, [WritePort] by WRITE with immediate into
-// frames that the peer was granted. [Grants] are the rights of one peer to parts of a region.
+// Ports. [MessagePort] moves frames by SEND and receive. WRITE with immediate into frames that a peer
+// was granted is flows/stream's. [Grants] are the rights of one peer to parts of a region.
 //
 // Errors. A failed operation is a [Status] of its completion, not a Go error. The first
 // one of a queue pair is the cause; those after it are flushes ([WorkFlushed]) and say nothing.

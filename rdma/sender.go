@@ -72,21 +72,6 @@ func (s *sender) underWay() int { return int(s.posted - s.done) }
 // full reports whether another request would not fit.
 func (s *sender) full() bool { return s.underWay() >= s.room }
 
-// front is how many frames and bytes the next waiting message has.
-func (s *sender) front() (frames int, length uint64) {
-	for n := s.made; ; n++ {
-		f := s.at(n)
-		frames++
-		length += uint64(f.Len)
-		if !f.Continues() {
-			return frames, length
-		}
-	}
-}
-
-// waiting is how many frames are in no request yet.
-func (s *sender) waiting() int { return int(s.tail - s.made) }
-
 // request makes one of the next waiting frames, which are a message.
 func (s *sender) request(r SendRequest, frames int, length uint64) {
 	for range frames {
