@@ -244,7 +244,7 @@ func (c Counters) Total() Counter {
 // Seats is how many selections one program may serve.
 const Seats = 16
 
-// Slotted is a selection with a seat: a number from 0 to [Seats]-1 under which the program has sockets
+// Slotted is a selection with a slot: a number from 0 to [Seats]-1 under which the program has sockets
 // and counters for who wants these packets.
 type Slotted struct {
 	Seat int
@@ -254,7 +254,7 @@ type Slotted struct {
 // table is what a program decides by: selections in the order in which they are asked.
 type table struct {
 	Selection       // of the only one, or the rules of all
-	seats     []int // of each rule; nil: the first seat
+	seats     []int // of each rule; nil: the first slot
 	numbers   []int // of each rule, under which it is counted; 0: it is not
 	all       []Slotted
 }
@@ -294,7 +294,7 @@ func (s *Selection) asRules() []Rule {
 	return []Rule{{Name: "filter", Match: s.Filter, Action: Take}}
 }
 
-// seat is that of a rule.
+// slot is that of a rule.
 func (t *table) seat(rule int) int {
 	if t.seats == nil {
 		return 0
@@ -302,7 +302,7 @@ func (t *table) seat(rule int) int {
 	return t.seats[rule]
 }
 
-// rulesOf are the rules that a seat was given, and their numbers.
+// rulesOf are the rules that a slot was given, and their numbers.
 func (t *table) rulesOf(seat int) (rules []Rule, numbers []int) {
 	first := 0
 	for _, one := range t.all {
@@ -365,7 +365,7 @@ func (p *Program) Arrange(all []Slotted) error {
 	return p.change(t)
 }
 
-// CountersOf are those of one seat: what was decided for it.
+// CountersOf are those of one slot: what was decided for it.
 func (p *Program) CountersOf(seat int) (c Counters, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -375,7 +375,7 @@ func (p *Program) CountersOf(seat int) (c Counters, err error) {
 	return p.count(seat)
 }
 
-// count reads the counters of a seat; p.mu is held.
+// count reads the counters of a slot; p.mu is held.
 func (p *Program) count(seat int) (c Counters, err error) {
 	if seat < 0 || seat >= Seats {
 		return c, fmt.Errorf("read counters: there is no seat %d", seat)

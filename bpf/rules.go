@@ -134,7 +134,7 @@ func (a Action) String() string {
 // decisionBits is how far the number of a rule stands above its action.
 const decisionBits = 8
 
-// seatShift is how far the seat stands above both.
+// seatShift is how far the slot stands above both.
 const seatShift = 16
 
 // check says what is wrong with the selection.

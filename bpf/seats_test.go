@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestSeats: of several selections the first with a rule that matches decides, its seat counts, and what
+// TestSeats: of several selections the first with a rule that matches decides, its slot counts, and what
 // nobody decides on is left. Seats go on counting while they are arranged otherwise.
 func TestSeats(t *testing.T) {
 	p := mustLoad(t, Config{Queues: 2})

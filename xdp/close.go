@@ -34,7 +34,7 @@ func (p *Port) Close() error {
 
 // leave is Close where others have the queue, and reports whether that is so.
 func (p *Port) leave() (done bool, err error) {
-	c := p.iface.company
+	c := p.iface.shared
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !p.hasCompany() {
@@ -78,8 +78,8 @@ func (p *Port) shut() error {
 	final, err := p.stats()
 	p.final, p.closed = final, true
 	errs = append(errs, err, p.socket.close())
-	if p.filling != nil && p.filling.anchor != p.socket {
-		errs = append(errs, p.filling.anchor.close())
+	if p.fillAccount != nil && p.fillAccount.anchor != p.socket {
+		errs = append(errs, p.fillAccount.anchor.close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close %s: %w", p.held.Name(), err)

@@ -336,7 +336,7 @@ const mostEntries = 4096
 // spare is how many frames Recv may give. Once a port has had its reserve, it keeps it
 // until no more packets come.
 func (p *Port) spare() uint32 {
-	if p.filling != nil && (!p.reserved || p.iface.stopped.Load()) {
+	if p.fillAccount != nil && (!p.reserved || p.iface.stopped.Load()) {
 		return p.supplied // no more than it has put in
 	}
 	if !p.reserved || p.iface.stopped.Load() {

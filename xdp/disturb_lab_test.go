@@ -148,12 +148,12 @@ func (w *ward) withLink(f func(testing.TB, link.Link)) {
 	defer it.Close()
 	for it.Next() {
 		info, err := it.Link.Info()
-		if err == nil && info.XDP() != nil && uint32(info.Program) == w.i.company.programID {
+		if err == nil && info.XDP() != nil && uint32(info.Program) == w.i.shared.programID {
 			f(w, it.Link)
 			return
 		}
 	}
-	w.Fatalf("no link holds program %d: %v", w.i.company.programID, it.Err())
+	w.Fatalf("no link holds program %d: %v", w.i.shared.programID, it.Err())
 }
 
 func takeOff(t testing.TB, l link.Link) {

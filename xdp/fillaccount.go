@@ -21,7 +21,7 @@ type fillAccount struct {
 
 // join has the port fill its queue together with others.
 func (p *Port) join(f *fillAccount) {
-	p.filling = f
+	p.fillAccount = f
 	f.ports = append(f.ports, p)
 	if p.reserve == 0 {
 		p.reserve = p.rings.rx.size
@@ -37,7 +37,7 @@ func (p *Port) join(f *fillAccount) {
 
 // supplyTogether is Supply where others supply, too: what the ring has no room for is stashed.
 func (p *Port) supplyTogether(empty []umem.Frame) int {
-	f := p.filling
+	f := p.fillAccount
 	n := 0
 	for ; n < len(empty) && empty[n].Addr < p.frameEnd; n++ {
 		f.stash = append(f.stash, empty[n].Addr&^(p.chunk-1))
@@ -54,7 +54,7 @@ func (p *Port) supplyTogether(empty []umem.Frame) int {
 
 // pump moves frames of the stash to the ring, those that came last first: they are more likely in a cache.
 func (p *Port) pump() {
-	f := p.filling
+	f := p.fillAccount
 	if f.surplus > 0 && len(f.stash) > 0 {
 		f.surplus -= p.giveBack(min(f.surplus, len(f.stash), len(f.back)))
 	}
@@ -72,7 +72,7 @@ func (p *Port) pump() {
 
 // giveBack gives frames of the stash to the pool, as many as back holds at most.
 func (p *Port) giveBack(n int) int {
-	f := p.filling
+	f := p.fillAccount
 	left := len(f.stash) - n
 	for i, addr := range f.stash[left:] {
 		f.back[i] = umem.Frame{Addr: addr}
@@ -85,7 +85,7 @@ func (p *Port) giveBack(n int) int {
 // withdraw leaves the queue to the others: what the port holds for packets, and what it has received and nobody took, is theirs to fill,
 // but for what the stash can spare.
 func (p *Port) withdraw() {
-	f, rx := p.filling, &p.rings.rx
+	f, rx := p.fillAccount, &p.rings.rx
 	n := rx.waiting(rx.size)
 	for i := range n {
 		f.stash = append(f.stash, rx.at(i).Addr&^(p.chunk-1))

@@ -33,7 +33,7 @@ type Interface struct {
 	unbound []uint32
 	stopped atomic.Bool // no packet is on its way to a port
 
-	company   *sharedInterface
+	shared    *sharedInterface
 	seat      int           // in the program
 	rank      int           // among the others; guarded by the shared interface's lock, as is the next
 	selection bpf.Selection // which packets it wants
@@ -73,8 +73,8 @@ func Open(c Config) (*Interface, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	i := &Interface{config: c, asked: c, company: &sharedInterface{}, rank: c.Rank, selection: c.selection(), listens: true}
-	i.company.add(i)
+	i := &Interface{config: c, asked: c, shared: &sharedInterface{}, rank: c.Rank, selection: c.selection(), listens: true}
+	i.shared.add(i)
 	i.name.Store(&i.config.Interface)
 	if err := i.openAll(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s: %w", c.Interface, err), i.Close())
@@ -392,11 +392,11 @@ func (i *Interface) Select(s bpf.Selection) error {
 	if err := checkFilters(s, i.device); err != nil {
 		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
-	i.company.mu.Lock()
-	defer i.company.mu.Unlock()
+	i.shared.mu.Lock()
+	defer i.shared.mu.Unlock()
 	before := i.selection
 	i.selection = s
-	if err := i.company.arrange(i.program); err != nil {
+	if err := i.shared.arrange(i.program); err != nil {
 		i.selection = before
 		return fmt.Errorf("set the filter of %s: %w", i.Name(), err)
 	}
@@ -482,8 +482,8 @@ type Selected struct {
 func (i *Interface) Selected() (s Selected, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.company.mu.Lock()
-	defer i.company.mu.Unlock()
+	i.shared.mu.Lock()
+	defer i.shared.mu.Unlock()
 	if !i.listens {
 		return i.counted, nil
 	}

@@ -41,7 +41,7 @@ type Port struct {
 	chunk    uint64       // bytes of a frame, or the most of one descriptor
 	lands    uint64       // where in a frame a packet begins
 
-	filling *fillAccount // what it fills its queue with together with others; nil: it is alone, or it was always
+	fillAccount *fillAccount // what it fills its queue with together with others; nil: it is alone, or it was always
 
 	coming atomic.Uint64 // where the next packet is likely to lie, see foresee
 
@@ -82,7 +82,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 		return 0
 	}
 	n := min(p.most-p.supplied, uint32(len(empty)))
-	if p.filling != nil {
+	if p.fillAccount != nil {
 		return p.supplyTogether(empty[:n])
 	}
 	n = p.rings.fill.room(n)

@@ -64,8 +64,8 @@ func (i *Interface) provideProgram(g *Granted) error {
 		return err
 	}
 	i.loaded = want
-	i.company.mu.Lock()
-	defer i.company.mu.Unlock()
+	i.shared.mu.Lock()
+	defer i.shared.mu.Unlock()
 	return i.noteProgram()
 }
 
@@ -205,7 +205,7 @@ func (i *Interface) noteProgram() error {
 	if err != nil {
 		return fmt.Errorf("look for the program on %s: %w", i.Name(), err)
 	}
-	i.company.programID = state.program
+	i.shared.programID = state.program
 	return nil
 }
 
@@ -228,8 +228,8 @@ func (i *Interface) Check() error {
 	if i.closed {
 		return fmt.Errorf("check %s: %w", i.Name(), ErrClosed)
 	}
-	i.company.mu.Lock() // no program is exchanged between what the device says and what is remembered
-	defer i.company.mu.Unlock()
+	i.shared.mu.Lock() // no program is exchanged between what the device says and what is remembered
+	defer i.shared.mu.Unlock()
 	s, err := i.device.look()
 	if err != nil {
 		return fmt.Errorf("check %s: %w", i.Name(), err)
@@ -251,7 +251,7 @@ func (i *Interface) Check() error {
 }
 
 func (i *Interface) checkProgram(s deviceState) error {
-	if i.program == nil || s.program == i.company.programID {
+	if i.program == nil || s.program == i.shared.programID {
 		return nil
 	}
 	if s.program != 0 && i.program.InDispatcher() {
@@ -270,7 +270,7 @@ func (i *Interface) checkDispatcher(s deviceState) error {
 	case id == 0:
 		return programGone(s)
 	default:
-		i.company.programID = id
+		i.shared.programID = id
 		return nil
 	}
 }

@@ -39,7 +39,7 @@ func (c *sharedInterface) arrange(program *bpf.Program) error {
 // ask has the program ask for the selection, or no longer. Who has a device alone is always asked: without sockets
 // nothing comes.
 func (i *Interface) ask(on bool) error {
-	c := i.company
+	c := i.shared
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if i.program == nil || i.listens == on || len(c.members) == 1 || !slices.Contains(c.members, i) {
@@ -111,7 +111,7 @@ func (i *Interface) refused() (n uint64, err error) {
 
 // leave gives the seat back, and reports whether nobody is left.
 func (i *Interface) leave() (last bool, err error) {
-	c := i.company
+	c := i.shared
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !slices.Contains(c.members, i) {
@@ -139,7 +139,7 @@ func (c *sharedInterface) exchange(i *Interface) error {
 // Rank changes in which order the Interfaces of a device are asked whether they want a packet: by rising numbers, those beside each
 // other as they came. On error the old order stays.
 func (i *Interface) Rank(rank int) error {
-	c := i.company
+	c := i.shared
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before, old := slices.Clone(c.members), i.rank
@@ -175,8 +175,8 @@ func (i *Interface) Share(c Config) (*Interface, error) {
 	if err := i.sharedBy(&c); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
 	}
-	i.company.mu.Lock()
-	defer i.company.mu.Unlock()
+	i.shared.mu.Lock()
+	defer i.shared.mu.Unlock()
 	n, err := i.beside(c)
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
@@ -232,7 +232,7 @@ func sameNumber(a, b *uint32) bool { return a == nil && b == nil || a != nil && 
 
 // beside is Share with the shared interface's lock held.
 func (i *Interface) beside(c Config) (n *Interface, err error) {
-	seat, first := i.company.seat(), i.company.whole()
+	seat, first := i.shared.seat(), i.shared.whole()
 	switch {
 	case first == nil:
 		return nil, ErrClosed
@@ -241,7 +241,7 @@ func (i *Interface) beside(c Config) (n *Interface, err error) {
 	}
 	n = &Interface{
 		config: c, asked: c, device: i.device, granted: i.granted, program: i.program, loaded: i.loaded, unbound: i.unbound,
-		noFragments: i.noFragments, company: i.company, seat: seat, rank: c.Rank, selection: c.selection(),
+		noFragments: i.noFragments, shared: i.shared, seat: seat, rank: c.Rank, selection: c.selection(),
 	}
 	n.name.Store(i.name.Load())
 	n.stopped.Store(true)
@@ -254,7 +254,7 @@ func (i *Interface) beside(c Config) (n *Interface, err error) {
 	if err := n.bindBeside(first); err != nil {
 		return nil, err
 	}
-	n.company.add(n)
+	n.shared.add(n)
 	return n, nil
 }
 
@@ -265,7 +265,7 @@ func (i *Interface) startFrom() error {
 		return err
 	}
 	i.before, i.unsentBefore = state.lost, state.unsent
-	if i.refusedBefore, err = i.company.refused(); err != nil {
+	if i.refusedBefore, err = i.shared.refused(); err != nil {
 		return err
 	}
 	i.since, err = i.seatCounters()
@@ -331,18 +331,18 @@ func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
 
 // anchor is the socket that a fill ring belongs to; the shared interface's lock is held.
 func (p *Port) anchor() *socket {
-	if p.filling != nil {
-		return p.filling.anchor
+	if p.fillAccount != nil {
+		return p.fillAccount.anchor
 	}
 	return p.socket
 }
 
 // shared is what the port fills its queue with, to be shared with others, on the thread of its book.
 func (p *Port) shared() *fillAccount {
-	if p.filling == nil {
+	if p.fillAccount == nil {
 		p.join(&fillAccount{ring: p.rings.fill, anchor: p.socket})
 	}
-	return p.filling
+	return p.fillAccount
 }
 
 // onThread runs f where the ports' books belong.
@@ -419,7 +419,7 @@ func (p *Port) closeBeside() error {
 	if p.iface.onThread(p.withdraw) != nil {
 		p.withdraw() // the thread has ended
 	}
-	if p.socket != p.filling.anchor {
+	if p.socket != p.fillAccount.anchor {
 		errs = append(errs, p.socket.close())
 	}
 	p.settled = true
@@ -431,4 +431,4 @@ func (p *Port) closeBeside() error {
 }
 
 // hasCompany reports whether others have the port's queue; the shared interface's lock is held.
-func (p *Port) hasCompany() bool { return p.filling != nil && len(p.filling.ports) > 1 }
+func (p *Port) hasCompany() bool { return p.fillAccount != nil && len(p.fillAccount.ports) > 1 }

@@ -254,9 +254,9 @@ func (i *Interface) addDevice(l *Ledger) error {
 	if s, err := i.device.look(); err == nil {
 		i.lost = s.lost.since(i.before)
 	}
-	i.company.mu.Lock()
-	refused, err := i.company.refused()
-	i.company.mu.Unlock()
+	i.shared.mu.Lock()
+	refused, err := i.shared.refused()
+	i.shared.mu.Unlock()
 	if err != nil {
 		return err
 	}

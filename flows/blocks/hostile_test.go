@@ -187,8 +187,8 @@ func TestVanish(t *testing.T) {
 		testenv.Wait(t, patience, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
 		v.settled()
 		must(t, v.do(func() error {
-			for i := range v.server.shelves {
-				if s := &v.server.shelves[i].share; s.sum != 0 {
+			for i := range v.server.caches {
+				if s := &v.server.caches[i].share; s.sum != 0 {
 					t.Errorf("%d buffers are in use by nobody", s.sum)
 				}
 			}
@@ -265,8 +265,8 @@ func TestForgedAnswers(t *testing.T) {
 		u.submit(Read{Frame: u.frames[0]})
 		id := u.slots[u.list.Sends[0].ID>>16].id(int32(u.list.Sends[0].ID >> 16))
 		must(t, v.do(func() error {
-			for i := range v.server.seats {
-				if p := &v.server.seats[i]; p.state == seatTaken {
+			for i := range v.server.sessions {
+				if p := &v.server.sessions[i]; p.state == sessionOpen {
 					r := op(id, p)
 					r.ID, r.Flags = 1<<62, rdma.Signaled
 					_, err := p.qp.PostSend([]rdma.SendRequest{r}, nil)

@@ -13,10 +13,10 @@ import (
 
 // operation is a request that was begun.
 type operation struct {
-	seat    *session
+	session *session
 	state   opState
 	reason  protocol.Reason // why it is to be refused
-	shelf   uint8
+	cache   uint8
 	exact   bool  // it reads just what it asks for, and nothing of it is kept
 	n       int32 // its pieces
 	missing int32 // of those, how many are being read
@@ -46,14 +46,14 @@ func (s *Server) piecesOf(op int32) []piece {
 
 // begin begins requests as long as there are buffers for them, one of each client in turn.
 func (s *Server) begin() (n int) {
-	for idle := 0; s.waiting > 0 && idle < len(s.seats); {
-		p := &s.seats[s.turn]
+	for idle := 0; s.waiting > 0 && idle < len(s.sessions); {
+		p := &s.sessions[s.turn]
 		if s.beginOne(p) {
 			n, idle = n+1, 0
 		} else {
 			idle++
 		}
-		if s.turn++; s.turn == len(s.seats) {
+		if s.turn++; s.turn == len(s.sessions) {
 			s.turn = 0
 		}
 	}
@@ -69,7 +69,7 @@ func (s *Server) beginOne(p *session) bool {
 	var c cut
 	if a.reason == protocol.None {
 		c = s.plan.cut(a.request.Offset, uint64(a.request.Length))
-		if !s.shelves[c.shelf].share.take(p.number, c.n) {
+		if !s.caches[c.cache].share.take(p.number, c.n) {
 			if !a.held {
 				a.held = true
 				s.count.waited.Add(1)
@@ -94,7 +94,7 @@ func (s *Server) beginOne(p *session) bool {
 // gather has an operation use the buffers that it is cut into, which were counted for its client.
 func (s *Server) gather(op int32, c cut) {
 	o := &s.operations[op]
-	o.shelf, o.n, o.missing = uint8(c.shelf), int32(c.n), 0
+	o.cache, o.n, o.missing = uint8(c.cache), int32(c.n), 0
 	for k := range c.n {
 		at, length := c.piece(k)
 		s.use(op, k, at, uint32(length))
@@ -108,15 +108,15 @@ func (s *Server) again(op int32) {
 	s.release(op)
 	s.count.retried.Add(1)
 	o.exact, o.reason = true, protocol.None
-	shelf, length := &s.shelves[o.shelf], uint64(o.request.Length)
-	c := cut{shelf: int(o.shelf), n: pieces(length, shelf.size), first: o.request.Offset, step: shelf.size, end: o.request.Offset + length}
-	shelf.share.take(o.seat.number, c.n) // release has just given as many
+	shelf, length := &s.caches[o.cache], uint64(o.request.Length)
+	c := cut{cache: int(o.cache), n: pieces(length, shelf.size), first: o.request.Offset, step: shelf.size, end: o.request.Offset + length}
+	shelf.share.take(o.session.number, c.n) // release has just given as many
 	s.gather(op, c)
 }
 
 // use has a piece of an operation use the buffer with some bytes of the target, which are read if they are in none.
 func (s *Server) use(op int32, k int, at uint64, length uint32) {
-	shelf := &s.shelves[s.operations[op].shelf]
+	shelf := &s.caches[s.operations[op].cache]
 	number := op*int32(s.plan.most) + int32(k)
 	i := none
 	if shelf.keep && !s.operations[op].exact {
@@ -145,8 +145,8 @@ func (s *Server) use(op int32, k int, at uint64, length uint32) {
 // answer answers an operation that has all it needs, or is to be refused.
 func (s *Server) answer(op int32) {
 	o := &s.operations[op]
-	p := o.seat
-	if p.state != seatTaken {
+	p := o.session
+	if p.state != sessionOpen {
 		s.finish(op)
 		return
 	}
@@ -163,7 +163,7 @@ func (s *Server) answer(op int32) {
 // refuse queues a response.
 func (s *Server) refuse(op int32) {
 	o := &s.operations[op]
-	p := o.seat
+	p := o.session
 	s.release(op)
 	s.count.refused[o.reason].Add(1)
 	p.count.refused[o.reason].Add(1)
@@ -181,7 +181,7 @@ func (s *Server) id(p *session, op int32) uint64 {
 // write queues WRITEs of an operation's bytes, the last with its id as immediate.
 func (s *Server) write(op int32) {
 	o := &s.operations[op]
-	p, shelf, memory := o.seat, &s.shelves[o.shelf], s.config.Endpoint.Memory
+	p, shelf, memory := o.session, &s.caches[o.cache], s.config.Endpoint.Memory
 	r := rdma.SendRequest{ID: s.id(p, op), Op: rdma.Write, RKey: o.request.RKey, RemoteAddr: o.request.Address}
 	at, end := o.request.Offset, o.request.Offset+uint64(o.request.Length)
 	length := uint64(0)
@@ -205,7 +205,7 @@ func (s *Server) write(op int32) {
 // finish notes that an operation is over: its answer has arrived, or never will.
 func (s *Server) finish(op int32) {
 	o := &s.operations[op]
-	p := o.seat
+	p := o.session
 	s.release(op)
 	o.state = opIdle
 	p.idle = append(p.idle, op)
@@ -215,7 +215,7 @@ func (s *Server) finish(op int32) {
 // release has an operation use no buffers any more.
 func (s *Server) release(op int32) {
 	o := &s.operations[op]
-	shelf := &s.shelves[o.shelf]
+	shelf := &s.caches[o.cache]
 	for _, one := range s.piecesOf(op) {
 		b := &shelf.buffers[one.buffer]
 		b.users--
@@ -231,14 +231,14 @@ func (s *Server) release(op int32) {
 			shelf.hold(one.buffer, s.config.Worker)
 		}
 	}
-	shelf.share.give(o.seat.number, int(o.n))
+	shelf.share.give(o.session.number, int(o.n))
 	o.n = 0
 }
 
 // read has bytes of the target read into an empty buffer. Pieces of one operation that follow each other on the target are one read.
 func (s *Server) read(op, i int32, at uint64, length uint32) {
-	shelf := int(s.operations[op].shelf)
-	h := &s.shelves[shelf]
+	shelf := int(s.operations[op].cache)
+	h := &s.caches[shelf]
 	b := &h.buffers[i]
 	b.at, b.length, b.reading, b.recent, b.users, b.waiting = at, length, true, false, 0, none
 	if h.keep && !s.operations[op].exact {
@@ -280,8 +280,8 @@ func (s *Server) submit() {
 	n := s.queue.Supply(s.reads[s.submitted:])
 	for _, f := range s.reads[s.submitted : s.submitted+n] {
 		shelf, i := readToken(s.region.Side(f).Token)
-		s.shelves[shelf].buffers[i].holder = nil
-		s.shelves[shelf].count.reads.Add(1)
+		s.caches[shelf].buffers[i].holder = nil
+		s.caches[shelf].count.reads.Add(1)
 	}
 	s.submitted += n
 	if s.submitted == len(s.reads) {
@@ -307,7 +307,7 @@ func (s *Server) takeReads() (n int) {
 // filled takes a buffer from the disk's queue.
 func (s *Server) filled(f umem.Frame) {
 	shelf, i := readToken(s.region.Side(f).Token)
-	h := &s.shelves[shelf]
+	h := &s.caches[shelf]
 	b := &h.buffers[i]
 	b.holder, b.reading = s.config.Worker, false
 	wrong := f.Err() != nil
@@ -336,7 +336,7 @@ func (s *Server) filled(f umem.Frame) {
 // gathered goes on with an operation for which nothing is being read any more.
 func (s *Server) gathered(op int32) {
 	o := &s.operations[op]
-	if o.reason == protocol.DiskError && !o.exact && s.plan.keep && o.seat.state == seatTaken {
+	if o.reason == protocol.DiskError && !o.exact && s.plan.keep && o.session.state == sessionOpen {
 		s.again(op)
 		return
 	}
@@ -369,8 +369,8 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	if cell >= s.plan.clients*s.plan.receives() {
 		return
 	}
-	p := &s.seats[cell/s.plan.receives()]
-	if p.state != seatTaken || p.generation != uint32(c.ID>>32) {
+	p := &s.sessions[cell/s.plan.receives()]
+	if p.state != sessionOpen || p.generation != uint32(c.ID>>32) {
 		return
 	}
 	if c.Status != rdma.Success {
@@ -433,9 +433,9 @@ func (s *Server) arrived(c *rdma.WorkCompletion) {
 		return
 	}
 	o := &s.operations[op]
-	p := o.seat
+	p := o.session
 	switch {
-	case p.state != seatTaken || p.generation != uint32(c.ID>>32) || o.state != opAnswered:
+	case p.state != sessionOpen || p.generation != uint32(c.ID>>32) || o.state != opAnswered:
 		return
 	case c.Status != rdma.Success:
 		s.fail(p, failure(c, o))

@@ -24,7 +24,7 @@ type plan struct {
 	frame, extent          uint64 // bytes; 0: there are none, or none that fit the target
 	control                uint64 // bytes of a frame, for control messages
 	most                   int    // buffers of one request
-	shelves                [shelves]cachePlan
+	caches                 [shelves]cachePlan
 }
 
 // cachePlan is how many buffers of a kind there are, and how many of them each client is sure of.
@@ -56,7 +56,7 @@ func newPlan(c Config, r *umem.Region) (*plan, error) {
 
 // share says how many buffers there are.
 func (p *plan) share(c Config) {
-	f, e := &p.shelves[frameShelf], &p.shelves[extentShelf]
+	f, e := &p.caches[frameShelf], &p.caches[extentShelf]
 	f.reserve, e.reserve = p.longest()
 	p.most = max(f.reserve, e.reserve)
 	f.buffers, e.buffers = f.reserve*p.clients, e.reserve*p.clients
@@ -119,7 +119,7 @@ func (p *plan) controlFrames() int { return pieces(uint64(p.cells())*protocol.He
 
 // cut is how a request is put into buffers.
 type cut struct {
-	shelf int
+	cache int
 	n     int    // buffers
 	first uint64 // offset of the first
 	step  uint64 // from one to the next
@@ -130,15 +130,15 @@ type cut struct {
 func (p *plan) cut(offset, length uint64) cut {
 	end := offset + length
 	if p.keep && p.frame > 0 {
-		c := cut{shelf: frameShelf, first: offset &^ (p.frame - 1), step: p.frame, end: p.size}
+		c := cut{cache: frameShelf, first: offset &^ (p.frame - 1), step: p.frame, end: p.size}
 		c.n = pieces(end-c.first, p.frame)
 		if c.n <= keptFrames || p.extent == 0 {
 			return c
 		}
 	}
-	c := cut{shelf: extentShelf, first: offset, step: p.extent, end: end}
+	c := cut{cache: extentShelf, first: offset, step: p.extent, end: end}
 	if p.frame > 0 && (length <= p.frame || p.extent == 0) {
-		c.shelf, c.step = frameShelf, p.frame
+		c.cache, c.step = frameShelf, p.frame
 	}
 	c.n = pieces(length, c.step)
 	return c

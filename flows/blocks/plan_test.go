@@ -36,9 +36,9 @@ func TestCut(t *testing.T) {
 			return
 		}
 		c := p.cut(q.Offset, uint64(q.Length))
-		size := []uint64{p.frame, p.extent}[c.shelf]
-		if c.n > p.shelves[c.shelf].reserve || c.n < 1 || c.n > p.most {
-			t.Fatalf("%+v: %d buffers, and a client is sure of %d", c, c.n, p.shelves[c.shelf].reserve)
+		size := []uint64{p.frame, p.extent}[c.cache]
+		if c.n > p.caches[c.cache].reserve || c.n < 1 || c.n > p.most {
+			t.Fatalf("%+v: %d buffers, and a client is sure of %d", c, c.n, p.caches[c.cache].reserve)
 		}
 		next := q.Offset
 		for k := range c.n {
@@ -46,7 +46,7 @@ func TestCut(t *testing.T) {
 			if at > next || k > 0 && at != next || at+length <= next || length > size || length == 0 || (at|length)&(p.align-1) != 0 || at+length > p.size {
 				t.Fatalf("%+v: piece %d is %d bytes from %d, the last ended at %d", c, k, length, at, next)
 			}
-			if p.keep && c.shelf == frameShelf && at%size != 0 {
+			if p.keep && c.cache == frameShelf && at%size != 0 {
 				t.Fatalf("%+v: piece %d from %d is found by no other request", c, k, at)
 			}
 			next = at + length

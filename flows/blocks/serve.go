@@ -59,7 +59,7 @@ type handshake struct {
 	server  *Server
 	do      stream.Doer
 	request *connect.Request
-	seat    *session // the server's thread's
+	session *session // the server's thread's
 	leaving *closeState
 	conn    *connect.Conn
 }
@@ -117,8 +117,8 @@ func (g *handshake) sit(may Range) error {
 	peer := g.request.Peer()
 	w := clientInfo{name: peer.Name, address: peer.Addr.String(), since: time.Now()}
 	return g.do(func() (err error) {
-		if g.seat, err = g.server.take(may, w); err == nil {
-			g.leaving = g.seat.leaving
+		if g.session, err = g.server.take(may, w); err == nil {
+			g.leaving = g.session.leaving
 		}
 		return err
 	})
@@ -145,7 +145,7 @@ func (g *handshake) prepare() (connect.End, error) {
 	if err != nil {
 		return end, errors.Join(err, q.Close())
 	}
-	if err := g.do(func() error { return s.attach(g.seat, q) }); err != nil {
+	if err := g.do(func() error { return s.attach(g.session, q) }); err != nil {
 		return end, errors.Join(err, q.Close())
 	}
 	return end, nil
@@ -183,10 +183,10 @@ func (g *handshake) stay(ctx context.Context) error {
 // leave ends the client, unless that has happened, whoever sits in its session by now.
 func (g *handshake) leave(cause error) error {
 	return g.do(func() error {
-		if g.seat.leaving != g.leaving {
+		if g.session.leaving != g.leaving {
 			return nil
 		}
-		return g.server.end(g.seat, cause)
+		return g.server.end(g.session, cause)
 	})
 }
 

@@ -27,9 +27,9 @@ type Server struct {
 	sent    ep.Completions
 	came    ep.Completions
 	cells   *ep.ControlBuffers
-	shelves [shelves]bufferCache
+	caches  [shelves]bufferCache
 
-	seats      []session
+	sessions   []session
 	operations []operation // of all sessions, in turn
 	pieces     []piece     // of all operations, in turn
 	perRequest int         // SGEs of a WRITE, at most
@@ -101,16 +101,16 @@ func (s *Server) takeBuffers() (err error) {
 		size uint64
 		take func([]umem.Frame) int
 	}{{"frames", p.frame, worker.Take}, {"extents", p.extent, worker.TakeExtents}} {
-		frames := make([]umem.Frame, p.shelves[i].buffers)
+		frames := make([]umem.Frame, p.caches[i].buffers)
 		n := k.take(frames)
-		shelf := &s.shelves[i]
-		shelf.size, shelf.keep, shelf.aligned, shelf.share = k.size, p.keep, i == frameShelf, newShare(p.shelves[i], p.clients)
+		shelf := &s.caches[i]
+		shelf.size, shelf.keep, shelf.aligned, shelf.share = k.size, p.keep, i == frameShelf, newShare(p.caches[i], p.clients)
 		shelf.fill(frames[:n], worker)
 		if n < len(frames) {
 			return fmt.Errorf("the pool has %d of %d %s: open a larger region (region.size, region.extents), or serve fewer clients at once", n, len(frames), k.name)
 		}
 	}
-	most := p.shelves[frameShelf].buffers + p.shelves[extentShelf].buffers
+	most := p.caches[frameShelf].buffers + p.caches[extentShelf].buffers
 	s.reads = make([]umem.Frame, 0, 2*most)
 	return nil
 }
@@ -140,9 +140,9 @@ func (s *Server) openSessions() error {
 	s.perRequest = min(max(p.most, 1), max(s.config.Endpoint.Device.Capabilities().MaxSGEs, 1))
 	s.operations = make([]operation, p.clients*p.operations())
 	s.pieces = make([]piece, len(s.operations)*p.most)
-	s.seats = make([]session, p.clients)
-	for i := range s.seats {
-		s.seats[i].init(s, i)
+	s.sessions = make([]session, p.clients)
+	for i := range s.sessions {
+		s.sessions[i].init(s, i)
 	}
 	s.dirty = make([]*session, 0, p.clients)
 	s.count.refused, s.count.turnedAway = newRefusals(), newTurnedAway()
@@ -218,8 +218,8 @@ func (s *Server) arm() (anew bool, err error) {
 // it. Those that came before are answered with the old bytes, the new ones, or some of both.
 func (s *Server) Invalidate(offset, n uint64) {
 	n = min(n, ^uint64(0)-offset)
-	for i := range s.shelves {
-		s.shelves[i].invalidate(offset, n)
+	for i := range s.caches {
+		s.caches[i].invalidate(offset, n)
 	}
 }
 
@@ -236,8 +236,8 @@ func (s *Server) CloseWithin(limit time.Duration) error {
 func (s *Server) close(disk func(*nvme.Queue) error) error {
 	s.closed = true
 	var errs []error
-	for i := range s.seats {
-		if p := &s.seats[i]; p.state != seatFree {
+	for i := range s.sessions {
+		if p := &s.sessions[i]; p.state != sessionFree {
 			errs = append(errs, s.end(p, protocol.Closing))
 		}
 	}
@@ -254,13 +254,13 @@ func (s *Server) close(disk func(*nvme.Queue) error) error {
 
 // giveBack gives all frames to the pool, which nobody writes to or reads from any more.
 func (s *Server) giveBack() {
-	for i := range s.shelves {
-		for _, b := range s.shelves[i].buffers {
+	for i := range s.caches {
+		for _, b := range s.caches[i].buffers {
 			if b.holder == s.config.Worker {
 				s.config.Worker.Give([]umem.Frame{{Addr: b.start}})
 			}
 		}
-		s.shelves[i].buffers = nil
+		s.caches[i].buffers = nil
 	}
 	for _, h := range []*umem.Holder{s.cached, s.sending} {
 		if h != nil {

@@ -40,10 +40,10 @@ type closeState struct {
 type sessionState uint8
 
 const (
-	seatFree    sessionState = iota
-	seatTaken                // by a client who is not connected yet, or is
-	seatLeaving              // its client is gone, and the disk still reads for it
-	seatStuck                // its queue pair could not be closed
+	sessionFree     sessionState = iota
+	sessionOpen                  // by a client who is not connected yet, or is
+	sessionDraining              // its client is gone, and the disk still reads for it
+	sessionStuck                 // its queue pair could not be closed
 )
 
 // queuedRequest is a request that waits to be begun, or to be refused.
@@ -61,7 +61,7 @@ func (p *session) init(s *Server, number int) {
 	p.arrived = make([]queuedRequest, window)
 	for i := ops - 1; i >= 0; i-- {
 		n := int32(number*ops + i)
-		s.operations[n].seat = p
+		s.operations[n].session = p
 		p.idle = append(p.idle, n)
 	}
 	p.list = ep.NewPostList(s.sends(), ops*s.plan.most, s.plan.receives(), s.plan.receives())
@@ -92,7 +92,7 @@ func (s *Server) queueForPosting(p *session) {
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
-		if p.state != seatTaken {
+		if p.state != sessionOpen {
 			continue
 		}
 		if err := p.list.Post(p.qp); err != nil {
@@ -114,15 +114,15 @@ func (s *Server) take(may Range, w clientInfo) (*session, error) {
 	if s.closed {
 		return nil, protocol.Closing
 	}
-	for i := range s.seats {
-		p := &s.seats[i]
-		if p.state != seatFree {
+	for i := range s.sessions {
+		p := &s.sessions[i]
+		if p.state != sessionFree {
 			continue
 		}
-		p.state, p.may, p.leaving = seatTaken, may, &closeState{done: make(chan struct{})}
+		p.state, p.may, p.leaving = sessionOpen, may, &closeState{done: make(chan struct{})}
 		p.generation++
 		p.head, p.tail, p.open = 0, 0, 0
-		s.seatIs(p, w)
+		s.setClient(p, w)
 		return p, nil
 	}
 	return nil, errFull
@@ -130,7 +130,7 @@ func (s *Server) take(may Range, w clientInfo) (*session, error) {
 
 // attach gives the session its queue pair, in INIT, and posts receives.
 func (s *Server) attach(p *session, q rdma.QueuePair) error {
-	if p.state != seatTaken || s.closed {
+	if p.state != sessionOpen || s.closed {
 		return protocol.Closing
 	}
 	p.qp = q
@@ -155,7 +155,7 @@ func (s *Server) fail(p *session, cause error) {
 // end closes a client's queue pair and takes back all that was being written to it. What the disk is reading for it comes back later. After an
 // error it may be called again.
 func (s *Server) end(p *session, cause error) error {
-	if p.state == seatFree || p.state == seatLeaving {
+	if p.state == sessionFree || p.state == sessionDraining {
 		return nil
 	}
 	if !p.leaving.known {
@@ -163,12 +163,12 @@ func (s *Server) end(p *session, cause error) error {
 	}
 	if p.qp != nil {
 		if err := p.qp.Close(); err != nil {
-			p.state = seatStuck
+			p.state = sessionStuck
 			return err
 		}
 		p.qp = nil
 	}
-	p.state = seatLeaving
+	p.state = sessionDraining
 	p.list.Reset()
 	s.waiting -= p.waiting()
 	s.count.abandoned.Add(uint64(p.open))
@@ -189,8 +189,8 @@ func (s *Server) end(p *session, cause error) error {
 
 // leave frees the session of a client who is gone once nothing is done for it any more.
 func (s *Server) leave(p *session) {
-	if p.state == seatLeaving && p.busy() == 0 {
-		p.state = seatFree
-		s.seatIs(p, clientInfo{})
+	if p.state == sessionDraining && p.busy() == 0 {
+		p.state = sessionFree
+		s.setClient(p, clientInfo{})
 	}
 }

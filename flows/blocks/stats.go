@@ -61,8 +61,8 @@ type clientCounters struct {
 
 func newClientCounters() *clientCounters { return &clientCounters{refused: newRefusals()} }
 
-// seatIs notes who is in a session, whose counters begin anew.
-func (s *Server) seatIs(p *session, w clientInfo) {
+// setClient notes who is in a session, whose counters begin anew.
+func (s *Server) setClient(p *session, w clientInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.who, p.count = w, newClientCounters()
@@ -76,8 +76,8 @@ func (s *Server) Stats() Stats {
 		Frames: s.cache(frameShelf), Extents: s.cache(extentShelf)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i := range s.seats {
-		if p := &s.seats[i]; p.who.address != "" {
+	for i := range s.sessions {
+		if p := &s.sessions[i]; p.who.address != "" {
 			out.Clients = append(out.Clients, p.stats())
 		}
 	}
@@ -85,8 +85,8 @@ func (s *Server) Stats() Stats {
 }
 
 func (s *Server) cache(shelf int) Cache {
-	c := &s.shelves[shelf].count
-	return Cache{Buffers: s.plan.shelves[shelf].buffers, Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evicted.Load(),
+	c := &s.caches[shelf].count
+	return Cache{Buffers: s.plan.caches[shelf].buffers, Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evicted.Load(),
 		Reads: c.reads.Load(), BytesRead: c.bytesRead.Load(), Failed: c.failed.Load()}
 }
 

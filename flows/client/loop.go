@@ -72,15 +72,15 @@ func (l *loop) run() {
 		case idle && !l.spin:
 			sleep(nap)
 		case idle || now.Sub(l.gave) > awhile:
-			l.giveWay(now)
+			l.yield(now)
 		}
 	}
 	l.runCommands()
 }
 
-// giveWay lets other goroutines have the thread's place for a moment. It costs two changes of threads, as the goroutine has a thread
+// yield lets other goroutines have the thread's place for a moment. It costs two changes of threads, as the goroutine has a thread
 // of its own, so not each look in vain does it.
-func (l *loop) giveWay(now time.Time) {
+func (l *loop) yield(now time.Time) {
 	if now.Sub(l.gave) > moment {
 		runtime.Gosched()
 		l.gave = now

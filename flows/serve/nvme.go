@@ -155,7 +155,7 @@ func (s *NVMe) openServer(e *pipeline.Env) (err error) {
 		return err
 	}
 	s.server, err = target.Open(target.Config{
-		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Seats: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
+		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Sessions: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
 		Capsule: min(inCapsule, e.Region.FrameSize()), Events: e.Events, Log: e.Log,
 		Subsystems: s.subsystems(to, s.namespaces.all),
 	})

@@ -20,7 +20,7 @@ func TestWhereItLanded(t *testing.T) {
 func landed(r *rig, s *station, most int) {
 	r.Helper()
 	disk := r.zram(16 << 20)
-	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 8, Large: 4, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: disk}}}}})
+	v := r.serve(Config{Sessions: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 8, Large: 4, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: disk}}}}})
 	q := s.connects(softHost, 1, 32).queues[0]
 	at := s.room(64 << 10)
 	mark := rand.NewChaCha8([32]byte{3})
@@ -69,9 +69,9 @@ func (v *served) find(piece []byte) (in, all int) {
 	v.check(v.do(func() error {
 		s := v.server
 		all = bytes.Count(s.region.At(0, s.region.Size()), piece)
-		for i := range s.piles {
-			for _, f := range s.piles[i].free {
-				in += bytes.Count(s.region.At(f.Addr, s.piles[i].size), piece)
+		for i := range s.pools {
+			for _, f := range s.pools[i].free {
+				in += bytes.Count(s.region.At(f.Addr, s.pools[i].size), piece)
 			}
 		}
 		for _, f := range s.capsules {
@@ -88,7 +88,7 @@ func (v *served) rest() {
 	testenv.Wait(v, patience, "all buffers", func() (is bool) {
 		v.check(v.do(func() error {
 			s := v.server
-			is = len(s.piles[small].free) == s.config.Small && len(s.piles[large].free) == s.config.Large
+			is = len(s.pools[small].free) == s.config.Small && len(s.pools[large].free) == s.config.Large
 			return nil
 		}))
 		return is

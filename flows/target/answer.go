@@ -9,9 +9,9 @@ import (
 
 // answer posts the completion of a command, behind the bytes that it gives the host where it succeeded.
 func (s *Server) answer(o *operation, status fabrics.Status) {
-	p := o.seat
-	if p.state != seatOpen {
-		if p.state == seatDraining {
+	p := o.session
+	if p.state != sessionOpen {
+		if p.state == sessionDraining {
 			s.finish(o)
 		} else {
 			o.state = opAnswered // leave finishes it
@@ -43,7 +43,7 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 
 // noteRefusal counts a command that was not done.
 func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
-	if h := o.seat.host; h != nil {
+	if h := o.session.host; h != nil {
 		h.count.refused.Add(1)
 	}
 	faults := diskFault(status)
@@ -77,7 +77,7 @@ func (o *operation) gives() bool {
 
 // write queues the WRITE of an operation's bytes to the host.
 func (s *Server) write(o *operation) {
-	p, d, b := o.seat, &o.command.Data, &o.buffers[1]
+	p, d, b := o.session, &o.command.Data, &o.buffers[1]
 	s.pass(b, atDevice)
 	p.list.SendSGEs = append(p.list.SendSGEs, s.sge(b.frame.Addr, b.frame.Len))
 	p.list.Sends = append(p.list.Sends, rdma.SendRequest{ID: s.id(o), Op: rdma.Write, SGEs: 1, RKey: d.Key, RemoteAddr: d.Address})
@@ -85,7 +85,7 @@ func (s *Server) write(o *operation) {
 
 // complete queues the SEND of an operation's completion.
 func (s *Server) complete(o *operation) {
-	p := o.seat
+	p := o.session
 	c := fabrics.Completion{Result: o.result, SQHead: uint16(p.head), ID: o.command.ID, Status: o.status}
 	if p.noFlow {
 		c.SQHead = 0xffff
@@ -124,9 +124,9 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 		return
 	}
 	o := &s.operations[op]
-	p := o.seat
+	p := o.session
 	switch {
-	case p.generation != uint32(c.ID>>32) || p.state != seatOpen:
+	case p.generation != uint32(c.ID>>32) || p.state != sessionOpen:
 	case c.Status != rdma.Success:
 		d := &o.command.Data
 		s.fail(p, fmt.Errorf("%d bytes of the host's at address %#x with rkey %#x: %w", d.Length, d.Address, d.Key, c.Err()))
@@ -142,7 +142,7 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 
 // arrived notes that the host has the completion of an operation.
 func (s *Server) arrived(o *operation) {
-	p := o.seat
+	p := o.session
 	s.tally(o)
 	hangup := o.hangup
 	s.finish(o)
@@ -159,7 +159,7 @@ func (s *Server) tally(o *operation) {
 		return
 	}
 	c, d := &s.count, &o.disk.count
-	switch h := o.seat.host; o.command.Opcode {
+	switch h := o.session.host; o.command.Opcode {
 	case fabrics.OpRead:
 		c.read.add(o.at.Length)
 		d.read.add(o.at.Length)

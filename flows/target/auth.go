@@ -33,7 +33,7 @@ func (s *Server) authenticate(o *operation) {
 	switch {
 	case status != fabrics.Success:
 		s.answer(o, status)
-	case o.seat.proving:
+	case o.session.proving:
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 	case o.command.Fabrics == fabrics.AuthSend:
 		s.rdmaRead(o, n)
@@ -48,7 +48,7 @@ func (s *Server) authenticate(o *operation) {
 
 // examine has the session look at a message of the host's, elsewhere: exchanges of keys take milliseconds.
 func (s *Server) examine(o *operation) {
-	p := o.seat
+	p := o.session
 	if p.proving || p.proof.Err() != nil {
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 		return
@@ -60,7 +60,7 @@ func (s *Server) examine(o *operation) {
 
 // examined goes on with what the session has found. The host hears of it when it asks, but where it was the host who ended it.
 func (s *Server) examined(o *operation) {
-	p := o.seat
+	p := o.session
 	p.proving = false
 	s.judge(p)
 	o.hangup = p.proof.Over()
@@ -82,7 +82,7 @@ func (s *Server) judge(p *session) {
 
 // challenge gives the host the session's next message. One of failure is the last.
 func (s *Server) challenge(o *operation) {
-	p := o.seat
+	p := o.session
 	if p.proving {
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 		return

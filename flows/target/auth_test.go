@@ -91,7 +91,7 @@ func (p *prover) proves() {
 func TestHostProves(t *testing.T) {
 	r, s := newSoftRig(t)
 	raw, secret := key(t, 7)
-	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Keys: map[string]dhchap.Keys{softHost: {Host: secret}},
+	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Keys: map[string]dhchap.Keys{softHost: {Host: secret}},
 		Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
 	at := s.room(4096)
 	connect := func(id, controller uint16) *prover {
@@ -177,7 +177,7 @@ func TestChangeOfKeys(t *testing.T) {
 	serves := func(keys map[string]dhchap.Keys) Subsystem {
 		return Subsystem{NQN: softNQN, Keys: keys}
 	}
-	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{serves(map[string]dhchap.Keys{softHost: {Host: secret}})}})
+	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{serves(map[string]dhchap.Keys{softHost: {Host: secret}})}})
 	change := func(keys map[string]dhchap.Keys) (ended int) {
 		t.Helper()
 		if err := v.do(func() (err error) { ended, err = v.server.Change([]Subsystem{serves(keys)}); return err }); err != nil {

@@ -82,7 +82,7 @@ func (s *Server) pop(l *waitQueue) *operation {
 // cancelWaiting takes all that are of a seat.
 func (s *Server) cancelWaiting(l *waitQueue, p *session) {
 	for range l.len {
-		if o := s.pop(l); o.seat != p {
+		if o := s.pop(l); o.session != p {
 			s.push(l, o)
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Server) feed() (n int) {
 		n += s.feedDisk(d)
 		for d.unplaced.len > 0 && within(d.moving, s.config.Disk-s.moves) {
 			n++
-			if o := s.pop(&d.unplaced); o.seat.state == seatOpen {
+			if o := s.pop(&d.unplaced); o.session.state == sessionOpen {
 				s.place(o)
 			}
 		}
@@ -110,7 +110,7 @@ func (s *Server) feed() (n int) {
 func (s *Server) feedDisk(d *disk) (n int) {
 	for tries := d.waiting.len; tries > 0 && (s.emptied || !s.overShare(&s.operations[d.waiting.first])); tries-- {
 		switch o := s.pop(&d.waiting); {
-		case o.seat.state != seatOpen: // leave finishes it
+		case o.session.state != sessionOpen: // leave finishes it
 		case s.overShare(o):
 			s.push(&d.waiting, o)
 		default:
@@ -152,7 +152,7 @@ func (s *Server) overShare(o *operation) bool {
 	}
 	for _, n := range o.needs {
 		k := s.kindFor(n)
-		if p := &s.piles[k]; n > 0 && p.held[o.seat.number] > 0 && p.spare() > 0 && !within(o.disk.held[k], p.spare()) {
+		if p := &s.pools[k]; n > 0 && p.held[o.session.number] > 0 && p.spare() > 0 && !within(o.disk.held[k], p.spare()) {
 			return true
 		}
 	}

@@ -39,12 +39,12 @@ func (s *Server) takeCapsules() (n int, err error) {
 // arrive takes one completion of a receive.
 func (s *Server) arrive(c *rdma.WorkCompletion) {
 	slot := int32(uint32(c.ID))
-	if slot < 0 || int(slot) >= s.config.Seats*s.config.Depth {
+	if slot < 0 || int(slot) >= s.config.Sessions*s.config.Depth {
 		return
 	}
-	p := &s.seats[int(slot)/s.config.Depth]
+	p := &s.sessions[int(slot)/s.config.Depth]
 	switch {
-	case p.generation != uint32(c.ID>>32) || p.state != seatOpen && p.state != seatConnecting:
+	case p.generation != uint32(c.ID>>32) || p.state != sessionOpen && p.state != sessionConnecting:
 	case c.Status != rdma.Success:
 		s.fail(p, fmt.Errorf("a receive: %w", c.Err()))
 	case c.Kind != rdma.Received:
@@ -59,7 +59,7 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 
 // admit begins commands for which there are operations.
 func (s *Server) admit(p *session) {
-	for p.state == seatOpen && p.arrived.len() > 0 && len(p.idle) > 0 {
+	for p.state == sessionOpen && p.arrived.len() > 0 && len(p.idle) > 0 {
 		a := p.arrived.first()
 		p.arrived.head++
 		if p.open == p.room {
@@ -77,9 +77,9 @@ func (s *Server) admit(p *session) {
 
 // accept reads the command of a capsule and does it.
 func (s *Server) accept(o *operation, a queuedRequest) {
-	p := o.seat
+	p := o.session
 	command, status := fabrics.CommandOf(s.commands.Bytes(int(a.slot)))
-	*o = operation{seat: p, number: o.number, command: command, slot: none, since: s.now}
+	*o = operation{session: p, number: o.number, command: command, slot: none, since: s.now}
 	if p.host != nil {
 		p.host.heard = s.now
 		p.host.count.commands.Add(1)
@@ -106,16 +106,16 @@ func (s *Server) accept(o *operation, a queuedRequest) {
 
 // dispatch does a command.
 func (s *Server) dispatch(o *operation) {
-	switch h := o.seat.host; {
+	switch h := o.session.host; {
 	case o.command.Opcode == fabrics.OpFabrics && o.command.Fabrics == fabrics.Connect:
 		s.rdmaRead(o, fabrics.ConnectDataLen)
 	case h == nil:
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
-	case o.seat.proof != nil && o.authenticates():
+	case o.session.proof != nil && o.authenticates():
 		s.authenticate(o)
-	case !o.seat.trusted:
+	case !o.session.trusted:
 		s.answer(o, fabrics.AuthRequired|fabrics.DoNotRetry)
-	case o.command.Opcode == fabrics.OpFabrics || o.seat.id == fabrics.AdminQueue:
+	case o.command.Opcode == fabrics.OpFabrics || o.session.id == fabrics.AdminQueue:
 		s.administer(o)
 	default:
 		s.io(o)
@@ -150,7 +150,7 @@ func (s *Server) acquired(o *operation) {
 
 // fetch has the data of a command read from the host's memory.
 func (s *Server) fetch(o *operation) {
-	p, d, b := o.seat, &o.command.Data, &o.buffers[0]
+	p, d, b := o.session, &o.command.Data, &o.buffers[0]
 	s.pass(b, atDevice)
 	o.state = opFetching
 	s.await(o)
@@ -161,7 +161,7 @@ func (s *Server) fetch(o *operation) {
 
 // id is that of an operation's work requests.
 func (s *Server) id(o *operation) uint64 {
-	return ep.WorkID(o.seat.generation, int(o.number))
+	return ep.WorkID(o.session.generation, int(o.number))
 }
 
 // rdmaReadDone goes on with an operation whose data is here.

@@ -30,7 +30,7 @@ func TestChange(t *testing.T) {
 	two := one
 	two.Namespaces = append(slices.Clone(one.Namespaces), Namespace{ID: 2, Disk: r.zram(16 << 20), Released: func() { close(released) }})
 	other := Subsystem{NQN: "nqn.2026-01.com.example:other", AnyHost: true}
-	v := r.serve(Config{Seats: 6, Queues: 2, Depth: 32, Capsule: 4096, Small: 32, Large: 8, Subsystems: []Subsystem{one}})
+	v := r.serve(Config{Sessions: 6, Queues: 2, Depth: 32, Capsule: 4096, Small: 32, Large: 8, Subsystems: []Subsystem{one}})
 	change := func(all ...Subsystem) error { return v.do(func() error { _, err := v.server.Change(all); return err }) }
 	at := s.room(256 << 10)
 	h, looks := s.connects(softHost, 1, 32), s.looks()

@@ -20,13 +20,13 @@ type Config struct {
 	Worker     *umem.Holder     // whose book the server's frames are in; Close gives them to the pool
 	Subsystems []Subsystem
 
-	Seats   int    // queue pairs of all hosts at once; default 32
-	Queues  int    // I/O queues of one host at most; default 8
-	Depth   int    // entries of a queue; default 128
-	Capsule uint32 // bytes of data in a capsule, at most a frame and a multiple of 16; 0: none, and every write is fetched
-	Small   int    // frames for data; default 4 a session
-	Large   int    // extents for data; default one and a half a session
-	Disk    int    // reads and writes at the disks at once; default 128
+	Sessions int    // queue pairs of all hosts at once; default 32
+	Queues   int    // I/O queues of one host at most; default 8
+	Depth    int    // entries of a queue; default 128
+	Capsule  uint32 // bytes of data in a capsule, at most a frame and a multiple of 16; 0: none, and every write is fetched
+	Small    int    // frames for data; default 4 a session
+	Large    int    // extents for data; default one and a half a session
+	Disk     int    // reads and writes at the disks at once; default 128
 
 	// Events has FDs tell when Poll has something to do.
 	Events bool
@@ -66,8 +66,8 @@ const (
 )
 
 func (c *Config) setDefaults() error {
-	if c.Seats == 0 {
-		c.Seats = 32
+	if c.Sessions == 0 {
+		c.Sessions = 32
 	}
 	for _, f := range []struct {
 		name  string
@@ -75,8 +75,8 @@ func (c *Config) setDefaults() error {
 		usual int
 		least int
 		most  int
-	}{{"Seats", &c.Seats, 32, 2, maxSeats}, {"Queues", &c.Queues, 8, 1, maxSeats}, {"Depth", &c.Depth, 128, fabrics.AdminDepth, maxDepth},
-		{"Small", &c.Small, 4 * c.Seats, c.Seats + 1, 1 << 20}, {"Large", &c.Large, c.Seats + c.Seats/2, c.Seats + 1, 1 << 20}, {"Disk", &c.Disk, 128, 1, 4096}} {
+	}{{"Seats", &c.Sessions, 32, 2, maxSeats}, {"Queues", &c.Queues, 8, 1, maxSeats}, {"Depth", &c.Depth, 128, fabrics.AdminDepth, maxDepth},
+		{"Small", &c.Small, 4 * c.Sessions, c.Sessions + 1, 1 << 20}, {"Large", &c.Large, c.Sessions + c.Sessions/2, c.Sessions + 1, 1 << 20}, {"Disk", &c.Disk, 128, 1, 4096}} {
 		if *f.value == 0 {
 			*f.value = f.usual
 		}

@@ -26,7 +26,7 @@ func (r *rig) disturbed() {
 	t := r.T
 	m := labenv.Map(t, 64<<20)
 	disk, other := r.opened(m), r.disk(16<<20)
-	config := Config{Seats: 12, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Hosts: []string{hostNQN}, Namespaces: []Namespace{{ID: 1, Disk: disk, UUID: [16]byte{1: 9, 15: 1}},
+	config := Config{Sessions: 12, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, Hosts: []string{hostNQN}, Namespaces: []Namespace{{ID: 1, Disk: disk, UUID: [16]byte{1: 9, 15: 1}},
 		{ID: 2, Disk: other, UUID: [16]byte{1: 9, 15: 2}}}}}}
 	v := r.serve(config)
 	i := r.connect(",reconnect_delay=1,ctrl_loss_tmo=120,nr_io_queues=2")
@@ -105,8 +105,8 @@ func (d *disturbance) end(queue uint16) {
 	d.Helper()
 	found := false
 	d.check(d.v.do(func() error {
-		for i := range d.v.server.seats {
-			if p := &d.v.server.seats[i]; p.state == seatOpen && p.id == queue {
+		for i := range d.v.server.sessions {
+			if p := &d.v.server.sessions[i]; p.state == sessionOpen && p.id == queue {
 				found = true
 				d.v.server.fail(p, errors.New("the test wants it"))
 			}

@@ -123,7 +123,7 @@ func kernelAsks(t *testing.T) {
 	r.must(err)
 	t.Cleanup(func() { r.check(r.endpoint.Close()) })
 	r.manager = own
-	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(16 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
+	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(16 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
 	i := r.connect("")
 	path := i.path(1)
 	claims(t, device, to, soft)
@@ -139,7 +139,7 @@ func kernelAsks(t *testing.T) {
 func kernelIsAsked(t *testing.T) {
 	device, other, to := kernelSoft(t)
 	r := newRigOn(t, device, kernelSide)
-	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Hosts: []string{softHost}, Namespaces: []Namespace{{ID: 1, Disk: r.disk(16 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
+	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Hosts: []string{softHost}, Namespaces: []Namespace{{ID: 1, Disk: r.disk(16 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
 	var soft rdma.Device
 	s := newStation(r, func(s *rig, region *umem.Region) (rdma.Device, cm.Manager) {
 		d, m := openSoft(s, other, region)

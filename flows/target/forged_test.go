@@ -86,7 +86,7 @@ func senderHere(t *testing.T, index int) func([]byte) error {
 }
 
 func softConfig(r *rig) Config {
-	return Config{Seats: 8, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Hosts: []string{softHost}, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20), UUID: [16]byte{1}}}}}}
+	return Config{Sessions: 8, Capsule: 4096, Subsystems: []Subsystem{{NQN: softNQN, Hosts: []string{softHost}, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20), UUID: [16]byte{1}}}}}}
 }
 
 // TestForgedRequestEndsNothing: a forged REQ with the address, card and queue pair of a host that is connected does not end its connection, however often it

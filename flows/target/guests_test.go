@@ -42,7 +42,7 @@ func betweenGuests(t *testing.T, serve, ask func(*rig)) {
 
 // servesGuest serves until the other guest has had all.
 func servesGuest(r *rig) {
-	v := r.serve(Config{Seats: 8, Queues: 4, Depth: 128, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(200 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
+	v := r.serve(Config{Sessions: 8, Queues: 4, Depth: 128, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(200 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
 	r.meets(wirePort)
 	testenv.Wait(r, patience, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
 	st := v.server.Stats()
@@ -78,7 +78,7 @@ func (r *rig) meet(port string) (conn net.Conn) {
 
 // expiresGuest serves until the other guest has fallen silent and come back.
 func expiresGuest(r *rig) {
-	v := r.serve(Config{Seats: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 6, 15: 1}}}}}})
+	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 6, 15: 1}}}}}})
 	r.meets(quietPort)
 	testenv.Wait(r, patience, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
 	v.rest()

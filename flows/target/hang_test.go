@@ -59,7 +59,7 @@ type hung struct {
 func hangs(r *rig, s *station, disk *hanging, other *nvme.Target) {
 	per := func(d *nvme.Target) int { return 4096 / max(int(d.Alignment().Offset), 512) }
 	h := &hung{rig: r, station: s, disk: disk, per: [3]int{1: per(disk.Target), 2: per(other)}, at: s.room(hungCommands * 8192), live: s.room(64 << 10)}
-	h.v = r.serve(Config{Seats: 8, Queues: 2, Depth: hungDepth, Capsule: 4096, Small: 24, Large: 12, Disk: 16,
+	h.v = r.serve(Config{Sessions: 8, Queues: 2, Depth: hungDepth, Capsule: 4096, Small: 24, Large: 12, Disk: 16,
 		Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: disk.Target}, {ID: 2, Disk: other}}}}})
 	for _, part := range []struct {
 		name string
@@ -205,9 +205,9 @@ func (h *hung) rest() {
 	v.rest()
 	h.rig.check(v.do(func() error {
 		s := v.server
-		for i := range s.seats {
-			if s.seats[i].state != seatFree {
-				return fmt.Errorf("seat %d is in state %d", i, s.seats[i].state)
+		for i := range s.sessions {
+			if s.sessions[i].state != sessionFree {
+				return fmt.Errorf("seat %d is in state %d", i, s.sessions[i].state)
 			}
 		}
 		for _, d := range s.disks {

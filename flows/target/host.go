@@ -29,7 +29,7 @@ var (
 
 // connect does a Connect whose data is here.
 func (s *Server) connect(o *operation) {
-	p, c := o.seat, fabrics.ConnectOf(&o.command)
+	p, c := o.session, fabrics.ConnectOf(&o.command)
 	d, result, status := fabrics.ConnectDataOf(s.region.Bytes(o.buffers[0].frame))
 	switch {
 	case status != fabrics.Success:
@@ -166,13 +166,13 @@ func (s *Server) endQueues(h *host, why error) {
 
 // administer does an admin command, or one of Fabrics but Connect.
 func (s *Server) administer(o *operation) {
-	c, h := &o.command, o.seat.host
+	c, h := &o.command, o.session.host
 	s.count.admin.Add(1)
 	switch {
-	case c.Opcode == fabrics.OpFabrics && c.Fabrics == fabrics.Disconnect && o.seat.id != fabrics.AdminQueue:
+	case c.Opcode == fabrics.OpFabrics && c.Fabrics == fabrics.Disconnect && o.session.id != fabrics.AdminQueue:
 		o.hangup = true
 		s.answer(o, fabrics.Success)
-	case o.seat.id != fabrics.AdminQueue:
+	case o.session.id != fabrics.AdminQueue:
 		s.answer(o, fabrics.InvalidOpcode|fabrics.DoNotRetry)
 	case c.Opcode == fabrics.OpAsyncEvent && h.Ready():
 		s.park(o)
@@ -183,12 +183,12 @@ func (s *Server) administer(o *operation) {
 
 // ask has the controller answer, with a buffer for what it says.
 func (s *Server) ask(o *operation) {
-	n := o.seat.host.DataLength(&o.command)
+	n := o.session.host.DataLength(&o.command)
 	d := &o.command.Data
 	switch {
 	case n == 0:
 		s.fill(o)
-	case n != uint64(d.Length) || n > uint64(s.piles[large].size):
+	case n != uint64(d.Length) || n > uint64(s.pools[large].size):
 		s.answer(o, fabrics.InvalidSGLLength|fabrics.DoNotRetry)
 	case d.Place != fabrics.InHost:
 		s.answer(o, fabrics.InvalidSGLType|fabrics.DoNotRetry)
@@ -199,7 +199,7 @@ func (s *Server) ask(o *operation) {
 
 // fill has the controller say what the host asks for.
 func (s *Server) fill(o *operation) {
-	h := o.seat.host
+	h := o.session.host
 	if h == nil {
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 		return
@@ -220,7 +220,7 @@ func (s *Server) fill(o *operation) {
 
 // park keeps an asynchronous event request until there is an event.
 func (s *Server) park(o *operation) {
-	h := o.seat.host
+	h := o.session.host
 	if len(h.parked) == fabrics.AsyncEvents {
 		s.answer(o, fabrics.AsyncEventLimit|fabrics.DoNotRetry)
 		return
@@ -254,9 +254,9 @@ const (
 // discoveryKeepAlive is the keep-alive time, in milliseconds, of discovery controllers whose hosts want none: the kernel's target has the same (NVMET_DISC_KATO_MS).
 const discoveryKeepAlive = 120_000
 
-// patience is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready, as with the kernel (nvmet_start_ctrl in drivers/nvme/target/core.c). Before that it may have to prove who it
+// keepAlive is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready, as with the kernel (nvmet_start_ctrl in drivers/nvme/target/core.c). Before that it may have to prove who it
 // is, and be seconds about it, so it has as long as one that does not say for what it has connected.
-func (h *host) patience() time.Duration {
+func (h *host) keepAlive() time.Duration {
 	limit := time.Duration(h.KeepAlive)*time.Millisecond + grace
 	switch {
 	case h.KeepAlive == 0:
@@ -274,13 +274,13 @@ func (s *Server) look() {
 	}
 	s.looked = s.now
 	for _, h := range s.hosts {
-		if limit := h.patience(); limit > 0 && s.now-h.heard > int64(limit) && h.admin.state == seatOpen {
+		if limit := h.keepAlive(); limit > 0 && s.now-h.heard > int64(limit) && h.admin.state == sessionOpen {
 			s.count.expired.Add(1)
 			s.fail(h.admin, fmt.Errorf("%w: nothing for %v", errExpired, limit))
 		}
 	}
-	for i := range s.seats {
-		if p := &s.seats[i]; p.state == seatOpen && (p.host == nil || !p.trusted) && s.now-p.since > int64(silence) {
+	for i := range s.sessions {
+		if p := &s.sessions[i]; p.state == sessionOpen && (p.host == nil || !p.trusted) && s.now-p.since > int64(silence) {
 			s.fail(p, errSilent)
 		}
 	}

@@ -331,7 +331,7 @@ func blocks(opcode uint8, first uint64, count int, data fabrics.Data) *message {
 // TestHandMadeHost: what a host writes is what it reads, in capsules and from its memory.
 func TestHandMadeHost(t *testing.T) {
 	r, s := newSoftRig(t)
-	v := r.serve(Config{Seats: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
+	v := r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
 	h := s.connects(softHost, 2, 32)
 	from, to := s.room(256<<10), s.room(256<<10)
 	for n, q := range []*hostQueue{h.queues[0], h.queues[1]} {
@@ -378,7 +378,7 @@ func TestHandMadeHost(t *testing.T) {
 // TestKeepAlive: a host's keep-alive time counts from when its controller is ready, and one that says nothing for longer is gone.
 func TestKeepAlive(t *testing.T) {
 	r, s := newSoftRig(t)
-	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
+	v := r.serve(Config{Sessions: 2, Queues: 1, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
 	const keepAlive = 100 * time.Millisecond
 	q := s.open(fabrics.AdminQueue, fabrics.AdminDepth)
 	c := connectCommand(fabrics.AdminQueue, fabrics.AdminDepth, connectData(softHost, softNQN, fabrics.AnyController))

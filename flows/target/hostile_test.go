@@ -36,7 +36,7 @@ const besieged = 4096
 
 func hostile(r *rig, s *station) {
 	g := &siege{rig: r, station: s}
-	g.v = r.serve(Config{Seats: 10, Queues: 2, Depth: 32, Capsule: 4096, Small: 40, Large: 11,
+	g.v = r.serve(Config{Sessions: 10, Queues: 2, Depth: 32, Capsule: 4096, Small: 40, Large: 11,
 		Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(besieged << 12)}}},
 			{NQN: "nqn.2026-01.com.example:closed", Hosts: []string{"nqn.2026-01.com.example:friend"}}}})
 	g.at, g.bad = s.room(64<<10), s.room(256<<10)
@@ -390,7 +390,7 @@ func (g *siege) deaf() {
 // flood connects more queues than one host may have that says nothing on them: the oldest give way, and others are not disturbed.
 func (g *siege) flood() {
 	const more = 3
-	most, each := Unproven(g.v.server.config.Seats)
+	most, each := Unproven(g.v.server.config.Sessions)
 	before := g.v.server.Stats()
 	g.undisturbed(func() {
 		var all []*hostQueue

@@ -10,7 +10,7 @@ import (
 // TestAllocatesNothing: commands make no garbage, of the server nor of what runs beside it.
 func TestAllocatesNothing(t *testing.T) {
 	r, s := newSoftRig(t)
-	r.serve(Config{Seats: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 64, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
+	r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 64, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(64 << 20)}}}}})
 	q := s.connects(softHost, 1, 32).queues[0]
 	at := s.room(256 << 10)
 	inside := blocks(fabrics.OpWrite, 3, 1, fabrics.Data{Place: fabrics.InCapsule, Length: 4096})

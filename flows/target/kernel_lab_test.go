@@ -126,7 +126,7 @@ func TestOnVerbs(t *testing.T) {
 // node: an NVMe node does not come to a target that was started without one, and nothing changes.
 func (r *rig) node() {
 	first := Namespace{ID: 1, Disk: r.disk(16 << 20)}
-	v := r.serve(Config{Seats: 2, Queues: 1, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{first}}}})
+	v := r.serve(Config{Sessions: 2, Queues: 1, Depth: 32, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{first}}}})
 	node, err := nvme.OpenTarget(nvme.TargetConfig{Path: labenv.DiskPassthrough, Force: true})
 	r.must(err)
 	defer func() { r.check(node.Close()) }()
@@ -145,7 +145,7 @@ func (r *rig) node() {
 
 // initiator: the kernel's own initiator connects, makes a file system, writes a tree, and finds it when it comes again.
 func (r *rig) initiator() {
-	v := r.serve(Config{Seats: 8, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
+	v := r.serve(Config{Sessions: 8, Queues: 4, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 7, 15: 1}}}}}})
 	i := r.connect("")
 	r.discover()
 	device := i.path(1)

@@ -211,7 +211,7 @@ func TestVanish(t *testing.T) {
 	testenv.Root(t)
 	testenv.Leaks(t)
 	r, s, pair := newSoftPair(t)
-	v := r.serve(Config{Seats: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
+	v := r.serve(Config{Sessions: 4, Queues: 2, Depth: 32, Capsule: 4096, Small: 16, Large: 8, Subsystems: []Subsystem{{NQN: softNQN, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.zram(16 << 20)}}}}})
 	at, next := s.room(256<<10), s.next
 	link := func(set func(netlink.Link) error) {
 		pair.A.Do(t, func() {

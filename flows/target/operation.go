@@ -13,7 +13,7 @@ import (
 
 // operation is a command from when it is begun until its completion has arrived at the host.
 type operation struct {
-	seat    *session
+	session *session
 	number  int32 // its own
 	state   opState
 	command fabrics.Command
@@ -93,11 +93,11 @@ func (s *Server) need(o *operation, first, second uint32) {
 	case s.overShare(o):
 		s.waitForBuffer(o)
 		s.push(&o.disk.waiting, o)
-	case o.seat.blocked.len() == 0 && s.acquire(o):
+	case o.session.blocked.len() == 0 && s.acquire(o):
 		s.acquired(o)
 	default:
 		s.waitForBuffer(o)
-		o.seat.blocked.push(o.number)
+		o.session.blocked.push(o.number)
 		s.waiting++
 	}
 }
@@ -112,7 +112,7 @@ func (s *Server) waitForBuffer(o *operation) {
 
 // kindFor is where a buffer of n bytes is from.
 func (s *Server) kindFor(n uint32) kind {
-	if uint64(n) > s.piles[small].size {
+	if uint64(n) > s.pools[small].size {
 		return large
 	}
 	return small
@@ -125,7 +125,7 @@ func (s *Server) acquire(o *operation) bool {
 			continue
 		}
 		k := s.kindFor(n)
-		f, ok := s.piles[k].take(o.seat.number)
+		f, ok := s.pools[k].take(o.session.number)
 		if !ok {
 			s.putBack(o)
 			return false
@@ -149,21 +149,21 @@ func (s *Server) putBack(o *operation) {
 
 // give puts a buffer that is not a capsule's on its pile.
 func (s *Server) give(o *operation, b *buffer) {
-	p := &s.piles[b.kind]
-	p.give(o.seat.number, b.frame)
-	s.emptied = s.emptied || p.held[o.seat.number] == 0
+	p := &s.pools[b.kind]
+	p.give(o.session.number, b.frame)
+	s.emptied = s.emptied || p.held[o.session.number] == 0
 }
 
 // begin goes on with operations that waited for buffers, one of each session in turn, and returns how many there were. One whose disk has its share waits in the disk's line instead, so that
 // others of its queue come by.
 func (s *Server) begin() (n int) {
 	n = s.feed()
-	for tried := 0; s.waiting > 0 && tried < len(s.seats); tried++ {
-		p := &s.seats[s.turn]
-		if s.turn++; s.turn == len(s.seats) {
+	for tried := 0; s.waiting > 0 && tried < len(s.sessions); tried++ {
+		p := &s.sessions[s.turn]
+		if s.turn++; s.turn == len(s.sessions) {
 			s.turn = 0
 		}
-		if p.state != seatOpen || p.blocked.len() == 0 {
+		if p.state != sessionOpen || p.blocked.len() == 0 {
 			continue
 		}
 		o := &s.operations[p.blocked.first()]
@@ -199,7 +199,7 @@ func (s *Server) release(o *operation) {
 		b.where = nowhere
 	}
 	if o.slot != none {
-		if p := o.seat; p.state == seatOpen {
+		if p := o.session; p.state == sessionOpen {
 			s.receive(p, o.slot)
 			s.mark(p)
 		}
@@ -222,7 +222,7 @@ func (s *Server) awaited(o *operation) {
 
 // finish ends an operation: its completion has arrived, or never will.
 func (s *Server) finish(o *operation) {
-	p := o.seat
+	p := o.session
 	s.release(o)
 	s.awaited(o)
 	s.discharge(o)
@@ -238,7 +238,7 @@ func (s *Server) finish(o *operation) {
 
 // io begins a command of an I/O queue.
 func (s *Server) io(o *operation) {
-	c, h := &o.command, o.seat.host
+	c, h := &o.command, o.session.host
 	if !h.Ready() {
 		s.answer(o, fabrics.CommandSequence|fabrics.DoNotRetry)
 		return
@@ -264,7 +264,7 @@ func (s *Server) io(o *operation) {
 func (s *Server) ioRange(o *operation) {
 	c := &o.command
 	var status fabrics.Status
-	if o.at, status = o.disk.Check(c, o.seat.host.Subsystem.Transfer); status != fabrics.Success {
+	if o.at, status = o.disk.Check(c, o.session.host.Subsystem.Transfer); status != fabrics.Success {
 		s.answer(o, status)
 		return
 	}
@@ -384,7 +384,7 @@ func (s *Server) rangeLater(o *operation) {
 func (s *Server) retry() {
 	n := len(s.later)
 	for i := range n {
-		if o := &s.operations[s.later[i]]; o.seat.state == seatOpen {
+		if o := &s.operations[s.later[i]]; o.session.state == sessionOpen {
 			s.rangeLater(o)
 		} else {
 			s.answer(o, fabrics.AbortedByRequest)
@@ -401,7 +401,7 @@ func (s *Server) ranged(op int32, err error) {
 	switch {
 	case err != nil:
 		s.answer(o, diskStatus(o.command.Opcode, err))
-	case o.command.Opcode == fabrics.OpDataset && o.seat.state == seatOpen:
+	case o.command.Opcode == fabrics.OpDataset && o.session.state == sessionOpen:
 		s.nextRange(o)
 	default:
 		s.answer(o, fabrics.Success)

@@ -72,7 +72,7 @@ type handshake struct {
 	*acceptor
 	request cm.Request
 	log     *slog.Logger
-	seat    *session // the server's thread's
+	session *session // the server's thread's
 	leaving *closeState
 	jobs    chan deferredJob
 	conn    cm.Conn
@@ -142,13 +142,13 @@ func (g *handshake) sit(r *fabrics.PrivateRequest) error {
 	at := g.request.Address()
 	for end := time.Now().Add(seatTime); ; time.Sleep(seatAsks) {
 		err := g.do(func() (err error) {
-			if g.seat, err = g.server.take(*r, at.Local, at.Remote.Addr()); err == nil {
-				g.leaving, g.jobs = g.seat.leaving, g.seat.jobs
+			if g.session, err = g.server.take(*r, at.Local, at.Remote.Addr()); err == nil {
+				g.leaving, g.jobs = g.session.leaving, g.session.jobs
 			}
 			return err
 		})
 		switch {
-		case !errors.Is(err, errNoSeatYet):
+		case !errors.Is(err, errNoSessionYet):
 			return err
 		case time.Now().After(end) || g.ctx.Err() != nil:
 			return fabrics.RejectNoResources
@@ -195,18 +195,18 @@ func (g *handshake) connect() error {
 	if err := g.request.Prepare(q, 0); err != nil {
 		return errors.Join(err, q.Close())
 	}
-	if err := g.do(func() error { return s.attach(g.seat, q) }); err != nil {
+	if err := g.do(func() error { return s.attach(g.session, q) }); err != nil {
 		return err
 	}
 	ours, _ := g.request.Reads()
 	end := cm.Defaults(q)
 	end.Reads = uint8(min(int(ours), max(s.config.Endpoint.Device.Capabilities().MaxReads, 1), 255))
 	end.RemoteReads, end.RNRRetries, end.Timeout = 0, rnrRetries, ackTimeout
-	end.Private = fabrics.PrivateReply(uint16(g.seat.room))
+	end.Private = fabrics.PrivateReply(uint16(g.session.room))
 	if g.conn, err = g.request.Accept(ctx, end); err != nil {
 		return fmt.Errorf("%w: %w", errAccept, err)
 	}
-	return g.do(func() error { s.connected(g.seat); return nil })
+	return g.do(func() error { s.connected(g.session); return nil })
 }
 
 // stay does what there is to do for the queue until its host is gone, has broken the rules, or is to go, and says which.
@@ -237,5 +237,5 @@ func (g *handshake) leave() error {
 	if g.conn != nil {
 		err = g.conn.Close()
 	}
-	return errors.Join(err, g.do(func() error { return g.server.leave(g.seat) }))
+	return errors.Join(err, g.do(func() error { return g.server.leave(g.session) }))
 }

@@ -33,9 +33,9 @@ type Server struct {
 	commands   *ep.ControlBuffers // of capsules, by slot
 	responses  *ep.ControlBuffers // by operation
 	capsules   []umem.Frame       // data of capsules, by slot; none where capsules have no data
-	piles      [2]bufferPool      // small and large
+	pools      [2]bufferPool      // small and large
 
-	seats      []session
+	sessions   []session
 	unproven   *addrlimit.Set[*session] // those whose hosts have proven nothing
 	operations []operation              // of all sessions, in turn
 	turn       int                      // the session that gets a buffer next
@@ -106,7 +106,7 @@ func (s *Server) takeFrames() (err error) {
 	if s.moving, err = c.Worker.Book().NewHolder(umem.OwnerRDMA, "NVMe target "+c.Name); err != nil {
 		return err
 	}
-	slots := c.Seats * c.Depth
+	slots := c.Sessions * c.Depth
 	if s.commands, err = ep.NewControlBuffers(s.moving, c.Endpoint.Memory, slots, fabrics.CommandLen); err != nil {
 		return err
 	}
@@ -119,25 +119,25 @@ func (s *Server) takeFrames() (err error) {
 		}
 	}
 	small, err := take(c.Worker.Take, c.Small, "frames")
-	s.piles[0] = bufferPool{size: uint64(s.region.FrameSize()), free: small, held: make([]int, c.Seats)}
+	s.pools[0] = bufferPool{size: uint64(s.region.FrameSize()), free: small, held: make([]int, c.Sessions)}
 	if err != nil {
 		return err
 	}
 	large, err := take(c.Worker.TakeExtents, c.Large, "extents")
-	s.piles[1] = bufferPool{size: uint64(transfer(s.region.ExtentSize())), free: large, held: make([]int, c.Seats)}
+	s.pools[1] = bufferPool{size: uint64(transfer(s.region.ExtentSize())), free: large, held: make([]int, c.Sessions)}
 	return err
 }
 
 // openSeats makes room for hosts' queues, and all that is done for them.
 func (s *Server) openSeats() error {
 	c := &s.config
-	s.operations = make([]operation, 2*c.Seats*c.Depth)
-	s.seats = make([]session, c.Seats)
-	s.unproven = addrlimit.New[*session](Unproven(c.Seats))
-	for i := range s.seats {
-		s.seats[i].init(s, i)
+	s.operations = make([]operation, 2*c.Sessions*c.Depth)
+	s.sessions = make([]session, c.Sessions)
+	s.unproven = addrlimit.New[*session](Unproven(c.Sessions))
+	for i := range s.sessions {
+		s.sessions[i].init(s, i)
 	}
-	s.dirty = make([]*session, 0, c.Seats)
+	s.dirty = make([]*session, 0, c.Sessions)
 	s.ready, s.later = make([]umem.Frame, 64), make([]int32, 0, len(s.operations))
 	s.out.make(len(s.operations))
 	return nil
@@ -151,9 +151,9 @@ func (s *Server) openQueues() (err error) {
 	for _, q := range []struct {
 		at    *ep.Completions
 		depth int
-	}{{&s.sent, c.Seats * s.sends()}, {&s.came, c.Seats * c.Depth}} {
+	}{{&s.sent, c.Sessions * s.sends()}, {&s.came, c.Sessions * c.Depth}} {
 		if most := c.Endpoint.Device.Capabilities().MaxCompletions; most > 0 && q.depth > most {
-			return fmt.Errorf("%s has at most %d completions in a queue, and %d seats of depth %d need %d: have fewer seats, or less deep ones", c.Endpoint.Device.Name(), most, c.Seats, c.Depth, q.depth)
+			return fmt.Errorf("%s has at most %d completions in a queue, and %d seats of depth %d need %d: have fewer seats, or less deep ones", c.Endpoint.Device.Name(), most, c.Sessions, c.Depth, q.depth)
 		}
 		if q.at.Queue, err = c.Endpoint.Device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: q.depth, Events: c.Events}); err != nil {
 			return err
@@ -216,8 +216,8 @@ func (s *Server) pressed() bool {
 	if s.awaiting > 0 || s.waiting > 0 || s.inLine > 0 {
 		return true
 	}
-	for i := range s.seats {
-		if p := &s.seats[i]; p.state == seatOpen && p.arrived.len() > 0 {
+	for i := range s.sessions {
+		if p := &s.sessions[i]; p.state == sessionOpen && p.arrived.len() > 0 {
 			return true
 		}
 	}
@@ -237,8 +237,8 @@ func (s *Server) CloseWithin(limit time.Duration) error {
 func (s *Server) close(wait func(*nvme.Queue) error) error {
 	s.closed = true
 	var errs []error
-	for i := range s.seats {
-		if p := &s.seats[i]; p.state != seatFree && p.state != seatDraining {
+	for i := range s.sessions {
+		if p := &s.sessions[i]; p.state != sessionFree && p.state != sessionDraining {
 			errs = append(errs, s.leave(p))
 		}
 	}
@@ -272,7 +272,7 @@ func (s *Server) mine() (frames []umem.Frame) {
 			}
 		}
 	}
-	return append(append(frames, s.piles[0].free...), s.piles[1].free...)
+	return append(append(frames, s.pools[0].free...), s.pools[1].free...)
 }
 
 // take takes frames or extents of the pool. Those it took are the caller's also where they were too few.

@@ -53,11 +53,11 @@ type closeState struct {
 type sessionState uint8
 
 const (
-	seatFree       sessionState = iota
-	seatConnecting              // its queue pair is being made and connected
-	seatOpen                    // it is connected
-	seatEnding                  // it is to go, and its queue pair is there yet
-	seatDraining                // it is gone, and the disk still reads or writes for it
+	sessionFree       sessionState = iota
+	sessionConnecting              // its queue pair is being made and connected
+	sessionOpen                    // it is connected
+	sessionEnding                  // it is to go, and its queue pair is there yet
+	sessionDraining                // it is gone, and the disk still reads or writes for it
 )
 
 // queuedRequest is a capsule that came.
@@ -88,7 +88,7 @@ func (p *session) init(s *Server, number int) {
 	p.arrived.all, p.blocked.all = make([]queuedRequest, depth), make([]int32, 2*depth)
 	for i := 2*depth - 1; i >= 0; i-- {
 		n := int32(number*2*depth + i)
-		s.operations[n] = operation{seat: p, number: n, slot: none}
+		s.operations[n] = operation{session: p, number: n, slot: none}
 		p.idle = append(p.idle, n)
 	}
 	p.list = ep.NewPostList(s.sends(), s.sends(), depth, 2*depth)
@@ -101,18 +101,18 @@ func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip
 	if s.closed {
 		return nil, fabrics.RejectNoResources
 	}
-	p, err := s.freeSeat(peer)
+	p, err := s.freeSession(peer)
 	if err != nil {
 		return nil, err
 	}
-	p.state, p.leaving, p.since = seatConnecting, &closeState{done: make(chan struct{})}, s.now
+	p.state, p.leaving, p.since = sessionConnecting, &closeState{done: make(chan struct{})}, s.now
 	p.host, p.local, p.peer, p.id, p.head, p.noFlow, p.open = nil, local, peer, r.Queue, 0, false, 0
 	p.trusted, p.proof, p.proving, p.doubted, p.jobs = true, nil, false, false, make(chan deferredJob, 1)
 	p.room = int(min(r.HostSends, uint32(s.config.Depth), uint32(r.HostRoom)))
 	p.entries = uint32(p.room)
 	p.generation++
-	for i := range s.piles {
-		s.piles[i].open()
+	for i := range s.pools {
+		s.pools[i].open()
 	}
 	return p, nil
 }
@@ -147,8 +147,8 @@ func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
 
 // connected opens a session: what has come meanwhile is begun.
 func (s *Server) connected(p *session) {
-	if p.state == seatConnecting {
-		p.state, p.since = seatOpen, s.now
+	if p.state == sessionConnecting {
+		p.state, p.since = sessionOpen, s.now
 		s.count.queues.Add(1)
 		p.counted = true
 		s.confirmed(p)
@@ -168,7 +168,7 @@ func (s *Server) mark(p *session) {
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
-		if p.state != seatOpen {
+		if p.state != sessionOpen {
 			continue
 		}
 		if err := p.list.Post(p.qp); err != nil {
@@ -180,8 +180,8 @@ func (s *Server) post() {
 
 // fail has a queue ended for what its host did, or because it failed.
 func (s *Server) fail(p *session, cause error) {
-	if p.state == seatConnecting || p.state == seatOpen {
-		p.state, p.leaving.cause = seatEnding, cause
+	if p.state == sessionConnecting || p.state == sessionOpen {
+		p.state, p.leaving.cause = sessionEnding, cause
 		close(p.leaving.done)
 	}
 }
@@ -198,7 +198,7 @@ func (s *Server) leave(p *session) error {
 		}
 		p.qp = nil
 	}
-	p.state = seatDraining
+	p.state = sessionDraining
 	s.unproven.Remove(p)
 	if p.counted {
 		s.count.queues.Set(s.count.queues.Load() - 1)
@@ -225,10 +225,10 @@ func (s *Server) leave(p *session) error {
 
 // drained frees the session of who is gone once nothing is done for it any more.
 func (s *Server) drained(p *session) {
-	if p.state == seatDraining && len(p.idle) == 2*s.config.Depth {
-		p.state = seatFree
-		for i := range s.piles {
-			s.piles[i].shut()
+	if p.state == sessionDraining && len(p.idle) == 2*s.config.Depth {
+		p.state = sessionFree
+		for i := range s.pools {
+			s.pools[i].shut()
 		}
 	}
 }

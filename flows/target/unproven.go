@@ -26,8 +26,8 @@ func Unproven(seats int) (most, each int) {
 
 var (
 	errGaveWay = errors.New("the host has proven nothing, and the place of its queue went to a newer one")
-	// errNoSeatYet says that a session is about to be free.
-	errNoSeatYet = errors.New("a place for the queue is about to be free")
+	// errNoSessionYet says that a session is about to be free.
+	errNoSessionYet = errors.New("a place for the queue is about to be free")
 )
 
 // How long a queue waits for a session, how often it asks, and how long others keep theirs: those
@@ -39,40 +39,40 @@ const (
 	connectTenure = time.Second
 )
 
-// freeSeat is a session for a queue of a host that has proven nothing yet, for which another may have
+// freeSession is a session for a queue of a host that has proven nothing yet, for which another may have
 // to give way first.
-func (s *Server) freeSeat(peer netip.Addr) (*session, error) {
+func (s *Server) freeSession(peer netip.Addr) (*session, error) {
 	network := addrlimit.Host(peer)
-	if limit, rivals := s.unproven.Full(network); limit != addrlimit.None && !s.giveWay(rivals) {
-		return nil, errNoSeatYet
+	if limit, rivals := s.unproven.Full(network); limit != addrlimit.None && !s.endUnproven(rivals) {
+		return nil, errNoSessionYet
 	}
 	ending := false
-	for i := range s.seats {
-		switch p := &s.seats[i]; p.state {
-		case seatFree:
+	for i := range s.sessions {
+		switch p := &s.sessions[i]; p.state {
+		case sessionFree:
 			s.unproven.Add(p, network)
 			return p, nil
-		case seatEnding:
+		case sessionEnding:
 			ending = true
 		}
 	}
 	if ending {
-		return nil, errNoSeatYet
+		return nil, errNoSessionYet
 	}
 	if rivals := s.unproven.Busiest(); len(rivals) > 0 {
-		s.giveWay(rivals)
-		return nil, errNoSeatYet
+		s.endUnproven(rivals)
+		return nil, errNoSessionYet
 	}
 	return nil, fabrics.RejectNoResources
 }
 
-// giveWay ends the queue of a host that has proven nothing: the oldest that is not confirmed, or
+// endUnproven ends the queue of a host that has proven nothing: the oldest that is not confirmed, or
 // else the oldest. It reports whether there is one that has had its time.
-func (s *Server) giveWay(rivals []*session) bool {
+func (s *Server) endUnproven(rivals []*session) bool {
 	for _, of := range []struct {
 		state  sessionState
 		tenure time.Duration
-	}{{seatConnecting, confirmTenure}, {seatOpen, connectTenure}} {
+	}{{sessionConnecting, confirmTenure}, {sessionOpen, connectTenure}} {
 		for _, p := range rivals {
 			if p.state == of.state && s.now-p.since >= int64(of.tenure) {
 				s.unproven.Remove(p)
@@ -102,8 +102,8 @@ func (s *Server) confirmed(p *session) {
 // queuesOf counts the queues from an address that are not among the unproven: no more than a
 // host may have, whoever else is at its address.
 func (s *Server) queuesOf(peer netip.Addr) (n int) {
-	for i := range s.seats {
-		if p := &s.seats[i]; p.state == seatOpen && p.peer == peer && !s.unproven.Has(p) {
+	for i := range s.sessions {
+		if p := &s.sessions[i]; p.state == sessionOpen && p.peer == peer && !s.unproven.Has(p) {
 			n++
 		}
 	}

@@ -25,12 +25,12 @@ func (s *station) looksForever(host string) *hostQueue {
 func TestDiscoveryHoldsNoSeats(t *testing.T) {
 	r, s := newSoftRig(t)
 	c := softConfig(r)
-	c.Seats, c.Queues = 6, 3
+	c.Sessions, c.Queues = 6, 3
 	v := r.serve(c)
 	h := s.connects(softHost, 1, 32)
-	most, each := Unproven(c.Seats)
+	most, each := Unproven(c.Sessions)
 	const more = 3
-	for range c.Seats + more {
+	for range c.Sessions + more {
 		s.looksForever("nqn.2026-01.com.example:mallory")
 	}
 	other := s.connects(softHost, 1, 32)
@@ -38,7 +38,7 @@ func TestDiscoveryHoldsNoSeats(t *testing.T) {
 		one.queues[0].succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
 	}
 	st := v.server.Stats()
-	if least := uint64(c.Seats + more - each); st.GaveWay < least || st.Rejected[fabrics.RejectNoResources] != 0 || st.Ended != 0 {
+	if least := uint64(c.Sessions + more - each); st.GaveWay < least || st.Rejected[fabrics.RejectNoResources] != 0 || st.Ended != 0 {
 		t.Errorf("%d queues gave way, not %d; %d were refused and %d ended", st.GaveWay, least, st.Rejected[fabrics.RejectNoResources], st.Ended)
 	}
 	if n := v.unproven(); n > each || each > most {
@@ -58,7 +58,7 @@ func TestDiscoveryKeepAlive(t *testing.T) {
 	v := r.serve(softConfig(r))
 	s.looksForever("nqn.2026-01.com.example:idle")
 	var limit time.Duration
-	if err := v.do(func() error { limit = v.server.hosts[0].patience(); return nil }); err != nil {
+	if err := v.do(func() error { limit = v.server.hosts[0].keepAlive(); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if want := 120*time.Second + grace; limit != want {
@@ -122,7 +122,7 @@ func (s *station) getsIn() {
 func TestQueuesBeforeConnect(t *testing.T) {
 	r, s := newSoftRig(t)
 	c := softConfig(r)
-	c.Seats, c.Queues = 5, 4
+	c.Sessions, c.Queues = 5, 4
 	v := r.serve(c)
 	h := s.connects(softHost, 0, 32)
 	var queues []*hostQueue
