@@ -1,35 +1,36 @@
-// Package blocks serves a file or disk to RDMA clients: storage → RDMA, the role "blocks" of package protocol.
+// Package blocks serves a file or disk to RDMA clients: the role "blocks" of package
+// protocol.
 //
 //	client                                     server
 //	Dial    ── hello: flow ──────────────────▶ Serve: checks, Permit
 //	        ◀─ hello: size, alignment, window ─
 //	Submit  ── SEND: id, offset, length, ────▶ checked; what is not in the region is read
-//	           and where the bytes shall go    from the disk into a frame or extent
+//	           remote address                  from the disk into a frame or extent
 //	Poll    ◀─ WRITE of the bytes with the ─── from where the disk has put them
-//	           id as immediate, or SEND of
-//	           a response that says why not
+//	           id as immediate, or SEND of a
+//	           response with the reason
 //
-// The server's processor touches no byte of what it serves: the disk writes it into the region, the RDMA device reads it
-// there. Requests are answered in whatever order they are ready in. A client has as many at once as the server's window says; those that cannot
-// be begun at once wait, and none is lost.
+// The server's CPU touches no byte of the data. Requests are answered in the order in
+// which they are ready. A client may have a window of requests; those that cannot
+// begin at once wait.
 //
-// Buffers. A request of up to a frame is read into a frame, a longer one into an extent or several; without
-// extents in the region, into several frames. The server takes them all from the pool when it is opened ([Needs]). Each client has some for itself, and the rest is for
-// whoever comes first, so that a client whose writes do not get through holds up nobody else. Clients get their turn one
-// request each.
+// Buffers. A request of up to a frame is read into a frame, a longer one into extents,
+// or into several frames if the region has no extents. The server takes all buffers
+// when it opens ([Needs]). Each client has some of its own, and the rest is shared, so
+// that a client that does not take its data blocks nobody. Clients take turns.
 //
-// Cache. With Config.Cache, buffers keep what was read until another needs their place (second chance). Requests of up to 16 frames are then
-// read and kept in whole frames of the disk, so that any later request that overlaps finds them. Longer ones are kept in
-// extents as they were asked for, and found by a request from the same offset on: who reads a disk from end to end does not throw out what others read often.
-// Where a buffer cannot be read, each request is read again by itself, so that a bad block is refused only to who asks for it.
-// A buffer that is being written to a client is never given away. Whoever writes to the disk calls [Server.Invalidate] once the write is done.
+// Cache. With Config.Cache, buffers keep what was read until another request needs
+// them (second chance). Requests of up to 16 frames are kept in whole frames, so that
+// overlapping requests hit. Longer ones are kept in extents and hit from the same
+// offset only. Where a read fails, each request is read again by itself. Whoever
+// writes to the disk calls [Server.Invalidate] after the write.
 //
-// Strangers. Requests are checked before anything is done for them. A range that is not served is refused; who breaks the protocol, sends
-// more than his window, or names memory that the server may not write is ended: his queue pair fails, and the others
-// notice nothing.
+// Hostile clients. Every request is validated first. A range that is not served is
+// refused. A client that breaks the protocol or names memory that the server may not
+// write is disconnected.
 //
-// Threads. A Server belongs to the thread that polls it, its methods Stats, Serve and Flow excepted; Serve comes to that thread by a stream.Doer.
-// A [Client] belongs to one thread at a time. Neither blocks, locks or allocates for a request.
-//
-// Lifetime. End Serve's context and wait for it, then Close the server, then close the target and the endpoint.
+// Threads. A Server belongs to the thread that polls it, and a [Client] to one thread
+// at a time. Neither blocks, locks or allocates per request. Any goroutine may call
+// Stats and Serve. End Serve's context and wait for it before Close; close the target
+// and the endpoint last.
 package blocks

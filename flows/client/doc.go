@@ -1,18 +1,17 @@
-// Package client is how a program talks to the flows of unifiedd over RDMA: it appends to a log, takes
-// what a flow sends, and reads blocks. docs/protocol.md has the wire formats, for programs in other languages.
+// Package client connects a program to the flows of unifiedd over RDMA. It appends to a
+// log, receives what a flow sends, and reads blocks. docs/protocol.md has the wire formats.
 //
-// A [Client] has a region of its own, registered with one RDMA device, and one thread that drives it. An
-// [Appender] sends messages to a flow that takes them (a log, a relay), a [Sink] takes the messages of flows
-// that send, and [Blocks] reads what a flow serves:
+// A [Client] has a region of its own, registered with one RDMA device, and one thread. An
+// [Appender] sends messages to a log or relay, a [Sink] receives the messages of flows that
+// send, and [Blocks] reads what a flow serves:
 //
 //	c, err := client.Open(client.Config{Device: "roce:eth1"})
 //	a, err := c.Append(ctx, client.AppendConfig{Address: "10.0.0.1:7471", Flow: "wal"})
 //	number, err := a.Send(ctx, record)
 //	receipt, err := a.Wait(ctx, number) // acknowledged, as durably as the flow is configured to
 //
-// Copies. Send copies a message into the region once, and a Sink's messages are read where they landed. Programs
-// that want to have no copy at all use packages stream and blocks, on which this one is built, with frames of their
-// own.
+// Copies. Send copies a message into the region once. Messages of a Sink are read where they
+// landed. Packages stream and blocks, on which this one is built, need no copy.
 //
-// Threads. All methods may be called from any goroutine.
+// Threads. Any goroutine may call all methods.
 package client

@@ -1,22 +1,27 @@
-// Package fanout sends messages to several receivers, each by a [stream.Sender] of its own, from the frames they lie in: however many
-// receivers a message goes to, it is in memory once.
+// Package fanout sends messages to several receivers from the frames they lie in,
+// each through a [stream.Sender] of its own. A message is in memory once, however
+// many receivers it has.
 //
-//	Offer ──▶ choose ──▶ queue of each peer ──▶ acknowledged, or given up ──▶ Free: frames nobody needs
-//	                                                                    └───▶ Acknowledged: tokens, in the order of Offer
+//	Offer ──▶ choose ──▶ queue of each peer ──▶ acknowledged, or given up ──▶ Free
+//	                                                                    └───▶ Acknowledged
 //
-// A message's frames belong to a holder of kind umem.OwnerShared from Offer on, and come back by Free once the last receiver is done with them.
-// How many still need them is a word beside the message ([Choose] says whom a message is for).
+// From Offer on, a message's frames belong to a holder of kind umem.OwnerShared. They
+// come back by Free when the last receiver is done with them. Acknowledged returns
+// tokens in the order of Offer.
 //
-// Queues. Each peer has a queue: what its sender can hold, posted or not. When it is full its [Policy] says who gives way: the source, the new message,
-// the one that waits longest, or the peer's connection. Other peers go on at their own rate, except that a source which waits waits for all.
+// Queues. Each peer has a queue. When it is full its [Policy] applies: the source
+// waits, the new message is dropped, the oldest one is dropped, or the peer is
+// disconnected. Other peers go on at their own rate, unless the source waits.
 //
-// Acknowledgement. A message is acknowledged once as many peers as [Acknowledge] says have acknowledged it, and all messages before it are. That promise comes before
-// policies: a message that is not acknowledged yet is given up for no peer, and a peer is left out of a new one only while enough others are connected that have room.
-// Otherwise the source waits. So with a peer away for good, choose DropOldest for it: what the others have acknowledged makes room.
+// Acknowledgement. A message is acknowledged when as many peers as [Acknowledge] says
+// have acknowledged it and all before it. This comes before policies: a message that
+// is not acknowledged is dropped for no peer, and a peer is left out of a new message
+// only while enough others are connected and have room. Otherwise the source waits.
 //
-// Nothing is lost silently: of each peer, offered = acknowledged + dropped by each reason + waiting + in flight.
+// Counts. For each peer: offered = acknowledged + dropped by each reason + waiting +
+// in flight.
 //
-// Threads. Everything belongs to the worker's thread, and neither blocks, locks nor allocates, except Run and Stats, which any goroutine may call.
-//
-// Lifetime. End the context of Run and wait for it, then Close.
+// Threads. Everything belongs to the worker's thread and does not block, lock or
+// allocate. Any goroutine may call Run and Stats. End the context of Run and wait for
+// it before Close.
 package fanout

@@ -1,24 +1,28 @@
-// Package journal reads a log of messages as it lies on disk.
+// Package journal reads a log of messages on disk.
 //
-// A log is written by a flow from RDMA to storage, in the files or the ring that captures have (package
-// internal/pcapng, docs/capture-format.md): each packet of link type 147 is one record, a data message as it came
-// (package flows/protocol), whose header the flow has given a position: 1 for the log's first record, one more for each.
-// Headers and payloads have checksums.
+// A flow from RDMA to storage writes a log, in the files or the ring that captures
+// have (package internal/pcapng, docs/capture-format.md). Each packet of link type 147
+// is one record: a data message (package flows/protocol) whose header has its
+// position. Positions begin with 1 and have no gap. Headers and payloads have
+// checksums.
 //
-// # Where a log ends, and how it goes on
+// # The end of a log
 //
-// Batches of records are written several at once, so a crash can leave later ones on the disk without earlier ones, or
-// pieces of one. The log ends in front of the first record that is missing or whose checksum is wrong; what lies behind it
-// was never acknowledged as written. [Tail] finds that end when the flow starts again, before anything is mended. The flow
-// goes on with the next position in a segment of its own, whose head says where this run of the flow began ([Source]).
-// Nothing is cut: readers leave out whatever earlier runs have from that position on.
+// Several batches are written at once, so that a crash may leave later batches without
+// earlier ones. The log ends before the first record that is missing or has a wrong
+// checksum; what lies behind was never acknowledged as written. [Tail] finds the end
+// before anything is recovered. The flow goes on with the next position in a new
+// segment, whose head names the run ([Source]). Nothing is cut: readers skip what
+// earlier runs have from that position on.
 //
-// A record that is missing or damaged although the writer knew it to be on stable storage, as later marks say or the one with which it
-// completed the segment, does not end the log: that is no crash but a disk that lost something. Readers are told with a [Gap], and go
-// on behind it. Where a disk damages that last mark together with what is right in front of it, nothing tells it from a crash.
+// A record may be missing although a later header or an end marker says that it was
+// durable. Then the disk has lost it, and the log does not end there. Readers get a
+// [Gap] and go on behind it. If a disk damages the end marker together with the
+// records before it, nothing tells that from a crash; the manifest then does.
 //
 // # Rules
 //
-// A [Log] may be read while it is written. It and its Readers belong to one goroutine. Everything on disk is hostile until
-// it is checked. Records die with the next call.
+// A [Log] may be read while it is written. It and its Readers belong to one goroutine.
+// Everything on disk is hostile until it is checked. A record is valid until the next
+// call.
 package journal

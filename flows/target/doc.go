@@ -1,35 +1,37 @@
-// Package target is an NVMe over Fabrics target over RDMA: any Linux host is a client (nvme connect -t rdma).
+// Package target is an NVMe over Fabrics target over RDMA. Any Linux host can connect
+// (nvme connect -t rdma).
 //
 //	host                                       server
-//	connects a queue pair (rdma_cm) ─────────▶ Serve: private data is checked, a session is taken
-//	SEND of a capsule ───────────────────────▶ a command; Connect makes a controller, or adds a queue to it
-//	write  ◀─ READ of the host's memory ────── into a buffer of the region (or: its data is in the capsule)
-//	                                           from there to the disk
-//	read   ◀─ WRITE to the host's memory ───── from where the disk has put it in the region
-//	       ◀─ SEND of the completion ───────── with the host's key ended, where it asks for that
+//	connects a queue pair (rdma_cm) ─────────▶ Serve: checks private data, takes a session
+//	SEND of a capsule ───────────────────────▶ a command; Connect makes a controller
+//	write  ◀─ READ of the host's memory ────── into a buffer, and from there to the disk
+//	read   ◀─ WRITE to the host's memory ───── from where the disk has put it
+//	       ◀─ SEND of the completion ───────── invalidates the host's key if asked to
 //
-// The server's processor touches no byte of what is read and written. What is on the wire, and all that a controller says of itself, is
-// package nvme/fabrics.
+// The server's CPU touches no byte of the data. Package nvme/fabrics has the wire
+// formats and what a controller says of itself.
 //
-// Seats. A queue pair of a host takes a session, which has room for Config.Depth capsules. A host has as many commands under way as its queue is deep,
-// and no more: who oversteps it is ended. There are Config.Seats sessions, so what hosts can take of the machine is known beforehand; who comes when
-// all are taken is refused, and tries again.
+// Sessions. A queue pair takes a session, which has room for Config.Depth capsules. A
+// host that sends more is disconnected. There are Config.Sessions; a host that finds
+// none free is refused, and tries again.
 //
-// Buffers. Data of up to a frame moves through a frame, longer data through an extent. A command for which there is none waits. Each session gets one command's before another gets a
-// second that would be the last: so a host that does not take what it has asked for holds up nobody else.
+// Buffers. Data of up to a frame moves through a frame, longer data through an extent.
+// Each session gets a buffer for one command before another session gets the last one
+// for a second command.
 //
-// Disks. What disks have in common, buffers, places in their queue and flushes, each may have three times as much of as is left free. So one that does not answer holds up
-// no other one: its commands wait in a line of their own, and are answered when it is back. What the disk has of a queue that ended keeps its session and its memory until then; what
-// it has not got yet is dropped.
+// Disks. A disk may use three times as much as is left free of buffers, queue entries
+// and flushes. Commands beyond that wait for the disk alone, so that a disk that hangs
+// blocks no other. What it has of a queue that ended keeps its session until then.
 //
-// Order. Commands of a queue may be done in any order, as NVMe has it. What a flush makes durable is every write that was answered before it came.
+// Order. Commands of a queue may complete in any order. A flush makes durable every
+// write that was completed before the flush came.
 //
-// Strangers. Every byte of a host's is checked. A command that is wrong is answered with the specification's status; one that breaks the
-// transport's rules (a capsule too short, more commands than the queue has entries, memory that the server may not reach) ends the queue pair, and
-// the others notice nothing. A host that falls silent for its keep-alive time is ended, as is one that connects and says nothing.
+// Hostile hosts. Every byte is validated. A wrong command gets the specification's
+// status. A violation of the transport's rules ends the queue pair. A host is
+// disconnected when its keep-alive time passes in silence, or when it connects and
+// sends nothing.
 //
-// Threads. A Server belongs to the thread that polls it; Stats and Serve may be called from any goroutine, and come to that thread by a stream.Doer.
-// For a read, write or flush it neither blocks, locks nor allocates.
-//
-// Lifetime. End Serve's context and wait for it, then Close the server, then close the disks and the endpoint.
+// Threads. A Server belongs to the thread that polls it, and does not block, lock or
+// allocate per command. Any goroutine may call Stats and Serve. End Serve's context
+// and wait for it before Close; close the disks and the endpoint last.
 package target

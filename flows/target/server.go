@@ -92,7 +92,7 @@ func (s *Server) open() error {
 		return err
 	}
 	s.region = c.Endpoint.Region
-	for _, step := range []func() error{s.takeFrames, s.openDisks, s.openSeats, s.openQueues} {
+	for _, step := range []func() error{s.takeFrames, s.openDisks, s.openSessions, s.openQueues} {
 		if err := step(); err != nil {
 			return err
 		}
@@ -128,8 +128,8 @@ func (s *Server) takeFrames() (err error) {
 	return err
 }
 
-// openSeats makes room for hosts' queues, and all that is done for them.
-func (s *Server) openSeats() error {
+// openSessions makes room for hosts' queues, and all that is done for them.
+func (s *Server) openSessions() error {
 	c := &s.config
 	s.operations = make([]operation, 2*c.Sessions*c.Depth)
 	s.sessions = make([]session, c.Sessions)

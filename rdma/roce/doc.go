@@ -1,34 +1,34 @@
-// Package roce makes an RDMA device of any network interface: RoCE v2 in user space, on AF_XDP sockets. It speaks with
-// RDMA cards and with the kernel's Soft-RoCE.
+// Package roce makes an RDMA device of a network interface: RoCE v2 in user space, on
+// AF_XDP sockets. It speaks with RDMA cards and with the kernel's Soft-RoCE.
 //
-// A [Provider] is made with the region that its devices use ([NewProvider]), and opens interfaces
-// by name. The [Device] takes the packets to UDP port 4791 that reach the interface; everything else, ARP and neighbour discovery too, stays
-// with the kernel, which is asked for the way to a peer. What is said of verbs in package rdma is so here.
+// A [Provider] is made with the region that its devices use, and opens interfaces by
+// name. The [Device] receives the packets to UDP port 4791. Everything else stays with
+// the kernel, which also resolves routes and neighbours.
 //
-//	program:   PostSend, Poll                      a queue pair's rings (package transport)
-//	               │
-//	drive:     [Device] lock ── datapath ── engine  the protocol, without I/O (package transport)
-//	               │              │
-//	progress loop:    deadlines          └─ receive, send  packets (package wire) and sockets (package xdp)
+//	program:        PostSend, Poll               a queue pair's rings (package transport)
+//	                    │
+//	progress:       Device lock ── datapath ── engine   the protocol (package transport)
+//	                    │              │
+//	progress loop:  deadlines          └─ rx, tx        packets (wire) and sockets (xdp)
 //
-// Who drives. There is no thread that moves packets: posting and polling do it, on the thread of the program, under
-// a lock that nobody waits for. Who finds it taken leaves its work to whoever has it. While no program polls, a goroutine, the
-// progress loop, watches the sockets and keeps deadlines, so that programs may sleep (CompletionQueue.Arm) or do other things. A message
-// that is posted in answer to one that came goes out in front of its acknowledgement, and of all accounts of either. A peer that sends on without waiting for
-// acknowledgements gets one for as many messages as it was seen to go on without, up to sixteen, and what is left when nothing has come for some tens of
-// microseconds, or milliseconds where no program polls, or others go on.
+// Progress. No thread moves packets by itself: posting and polling do it on the
+// program's thread, under a lock that nobody waits for. A thread that finds it taken
+// leaves its work to the holder. While no program polls, the progress loop watches
+// sockets and deadlines, so that programs may sleep (CompletionQueue.Arm).
 //
-// Copies. A packet is sent from where its payload lies in the region, its headers and trailer beside it, where the
-// sockets take packets in parts ([Device.Granted], MultiBuffer); short ones, those sent inline and those sent again are copied, and
-// counted ([Device.Counters], sent_copied_bytes). What comes is placed by one copy, or handed on where it arrived
-// (rdma.QueuePairConfig.Loans, rdma.Lender).
+// Acknowledgements. An answer is sent before the ACK of its request, and before any
+// bookkeeping. A peer that goes on without waiting gets one ACK for several messages,
+// up to 32. Deferred ACKs are sent when nothing has come for some tens of microseconds,
+// or for milliseconds while no program polls.
 //
-// Frames. The device takes frames of the region's pool when it is opened: those that packets arrive in, and others for packets
-// to be sent, so that acknowledgements go out whatever is on loan. They are in a book of the device's, and all are in the
-// pool again when it is closed.
+// Copies. A packet is sent from where its payload lies, with headers beside it, if the
+// sockets take packets in parts ([Device.Granted], MultiBuffer). Short, inline and
+// repeated packets are copied and counted (sent_copied_bytes). Received payloads are
+// copied into place once, or loaned where they arrived (rdma.Lender).
 //
-// Threads. As package rdma says. Modify, NewAddressHandle and all that makes or closes something may wait for a moment, the first two for the
-// network.
+// Frames. The device takes its frames from the region's pool when it opens, for
+// receiving and for sending, and returns all of them when it closes.
 //
-// The oldest kernel is 6.1; packets in parts, and a path MTU that is longer than a frame, need 6.6. It needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF.
+// It needs Linux 6.1; packets in parts need 6.6. It needs CAP_NET_RAW, CAP_NET_ADMIN
+// and CAP_BPF. Threads are as in package rdma.
 package roce
