@@ -53,19 +53,19 @@ func (m *datapath) fastReceiveOne(b []byte) bool {
 	if !ok {
 		return false
 	}
-	q := m.engine.Expects(&m.fast, &e.Source, n)
-	if q == nil || !wire.Check(b[e.Network:end]) || !q.ReceiveOnly(&m.fast, part[from:from+n]) {
+	p, ok := m.engine.Match(&m.fast, &e.Source, n)
+	if !ok || !wire.Check(b[e.Network:end]) || !p.Place(part[from:from+n]) {
 		return false
 	}
-	m.first = q
+	m.open = p
 	return true
 }
 
 // finishReceive ends what takeFirst and setAside began, where they took something.
 func (m *datapath) finishReceive() {
-	if q := m.first; q != nil {
-		m.first = nil
-		q.ReceivedOnly(&m.fast)
+	if m.open.IsOpen() {
+		m.open.Finish()
+		m.open = transport.FastReceive{}
 	}
 	if m.hasDeferred {
 		m.hasDeferred = false
@@ -115,20 +115,20 @@ func (m *datapath) fastPost(q *transport.QueuePair, r *rdma.SendRequest, sges []
 	if len(m.pool.headers) == 0 || !m.copies {
 		return false
 	}
-	h, payload, ok := q.SendOnly(r, sges, m.short)
+	p, ok := q.TrySend(r, sges, m.short)
 	if !ok {
 		return false
 	}
 	t := &m.paths[q.Peer()]
-	if t.loopback || !m.fastSend(t, &h, payload) {
+	if t.loopback || !m.fastSend(t, &p.Header, p.Payload) {
 		return false
 	}
-	q.SentOnly(r, sges, payload)
+	p.Finish()
 	why := copiedShort
 	if r.Flags&rdma.Inline != 0 {
 		why = copiedInline
 	}
-	m.counts.add(why, uint64(len(payload)))
+	m.counts.add(why, uint64(len(p.Payload)))
 	return true
 }
 

@@ -23,9 +23,9 @@ type inbound struct {
 	envelope    wire.Reader
 	mine        bool // packets with this envelope are for us, and no router marked them
 	fast        wire.Only
-	first       *transport.QueuePair // has what takeFirst took, until tookFirst
-	deferred    [1]umem.Frame        // an acknowledgement, until tookFirst, while
-	hasDeferred bool                 // it waits
+	open        transport.FastReceive // placed and not finished
+	deferred    [1]umem.Frame         // an acknowledgement, until tookFirst, while
+	hasDeferred bool                  // it waits
 	arrivals    [batch + maxChain]transport.Arrival
 	chains      [batch + maxChain][]umem.Frame // those of each arrival
 	views       [batch + maxChain]umem.Frame   // where payload lies in them

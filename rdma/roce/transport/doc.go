@@ -21,9 +21,9 @@
 // acknowledges it later, behind what was posted meanwhile: an answer is sent before the
 // ACK. Several messages may get one ACK (Config.Hold).
 //
-// Fast path. An RC message in one packet takes a shorter path: SendOnly and SentOnly
-// post it, Expects, ReceiveOnly and ReceivedOnly receive it. Whatever is not simple
-// takes the normal path, and nothing has changed then.
+// Fast path. An RC message in one packet takes a shorter path: a [FastSend] posts it, a
+// [FastReceive] receives it. Whatever is not simple takes the normal path, and nothing has
+// changed then.
 //
 // Hostile peers. Packets from a wrong address, for an unknown queue pair or with an
 // unexpected sequence number change nothing. Each is counted by a [Drop].

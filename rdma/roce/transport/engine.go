@@ -49,18 +49,19 @@ type Config struct {
 
 // Engine is the protocol machine of queue pairs.
 type Engine struct {
-	config  Config
-	region  *umem.Region
-	data    []byte
-	keys    *Keys
-	handles handles
-	slots   []slot
-	free    []uint32        // places of slots that are not used
-	used    uint32          // one past the highest place that ever was
-	bells   []atomic.Uint64 // a bit for each place: its program has posted
-	timers  timers
-	lists   [concerns]pairList
-	groups  map[rdma.GID][]*QueuePair
+	fastOpen bool // a FastReceive is between Place and Finish; only builds with invariants set it
+	config   Config
+	region   *umem.Region
+	data     []byte
+	keys     *Keys
+	handles  handles
+	slots    []slot
+	free     []uint32        // places of slots that are not used
+	used     uint32          // one past the highest place that ever was
+	bells    []atomic.Uint64 // a bit for each place: its program has posted
+	timers   timers
+	lists    [concerns]pairList
+	groups   map[rdma.GID][]*QueuePair
 
 	completions []*CompletionQueue // with something to publish
 	wakes       []*CompletionQueue
@@ -170,6 +171,7 @@ func (e *Engine) find(qpn uint32) *QueuePair {
 
 // Progress is Send and Await.
 func (e *Engine) Progress(now Time, out []Packet) int {
+	e.notFast()
 	n := e.Send(out)
 	e.Await(now)
 	return n
@@ -255,7 +257,7 @@ func (e *Engine) list(c *CompletionQueue) {
 	}
 }
 
-// Publish ends what ReceiveOnly began, where nothing else did.
+// Publish wakes programs that sleep until the message of a FastReceive comes, where nothing else does.
 func (e *Engine) Publish() {
 	if len(e.completions) > 0 {
 		e.publish()

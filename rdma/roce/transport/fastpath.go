@@ -3,38 +3,60 @@ package transport
 import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Most messages are one packet of RC, with nothing in front of it, and nothing is wrong. For those there is a shorter way through the
-// protocol, which does what PostSend, Send and Receive would, and leaves to them whatever is not so simple.
+// Most messages are one packet of RC with nothing before it, and nothing is wrong. The fast path does for
+// them what PostSend, Progress and Receive would do, and leaves everything else to these.
 
-// Expects is the queue pair for which a message in one packet, of length bytes from an IP address, is what comes next, nil where
-// there is none or it cannot be had by ReceiveOnly.
-func (e *Engine) Expects(h *wire.Only, from *rdma.GID, length int) *QueuePair {
+// FastReceive is a message in one packet that is being received: Match returns it, Place places its
+// payload, and Finish ends it. Between Place and Finish only a FastSend may use the engine; a build with
+// -tags invariants panics otherwise. The zero value is no message.
+type FastReceive struct {
+	q *QueuePair
+	h *wire.Only
+}
+
+// Match returns the message if it is what its queue pair expects next: one packet of length bytes from an
+// IP address. ok is false where there is none, or the fast path cannot receive it. h must stay unchanged
+// until Finish.
+func (e *Engine) Match(h *wire.Only, from *rdma.GID, length int) (p FastReceive, ok bool) {
 	q := e.find(h.DestQPN)
 	if q == nil || q.config.Transport != rdma.RC || !q.alive || h.PSN != q.expected || q.message.kind != wire.NoKind || length > int(q.mtu) {
-		return nil
+		return p, false
 	}
 	s := q.State()
 	if s < rdma.ReadyToReceive || s == rdma.Error || *from != q.attrs.Address.GID || !h.Write && q.loans != nil {
-		return nil
+		return p, false
 	}
-	return q
+	return FastReceive{q, h}, true
 }
 
-// ReceiveOnly is Engine.Receive of a packet that Expects has named the queue pair of, with the right ICRC. It is not ok where that is not
-// simple: then nothing has changed, and Receive is to have the packet. What it brings is shown to the program that polls at once. It is ended
-// by ReceivedOnly, and nothing but SendOnly and SentOnly may come between.
-func (q *QueuePair) ReceiveOnly(h *wire.Only, payload []byte) (ok bool) {
-	if h.Write {
-		return q.writeOnly(h, payload)
+// Place places the payload of a packet whose ICRC is right, and shows the message to the program that polls.
+// If it returns false nothing has changed, and Engine.Receive is to have the packet.
+func (p FastReceive) Place(payload []byte) bool {
+	placed := false
+	if p.h.Write {
+		placed = p.q.fastWrite(p.h, payload)
+	} else {
+		placed = p.q.fastSend(p.h, payload)
 	}
-	return q.sendOnly(h, payload)
+	if umem.Invariants && placed {
+		p.q.engine.fastOpen = true
+	}
+	return placed
 }
 
-// ReceivedOnly ends what ReceiveOnly began. Who sleeps until the message comes is found by Publish, Send or Receive, one of which
-// follows.
-func (q *QueuePair) ReceivedOnly(h *wire.Only) {
+// IsOpen reports whether p is a message that Place has placed and Finish has not finished.
+func (p FastReceive) IsOpen() bool { return p.q != nil }
+
+// Finish ends what Place began. Publish, Progress or Receive, one of which follows, wakes a program that
+// sleeps until the message comes.
+func (p FastReceive) Finish() {
+	q, h := p.q, p.h
+	if umem.Invariants {
+		q.engine.fastOpen = false
+	}
 	q.expected, q.nakked, q.msn = h.PSN.Add(1), false, (q.msn+1)&mask24
 	if !h.Write {
 		q.rq.publish()
@@ -46,8 +68,15 @@ func (q *QueuePair) ReceivedOnly(h *wire.Only) {
 	q.engine.count(PacketsReceived)
 }
 
-// writeOnly places a WRITE.
-func (q *QueuePair) writeOnly(h *wire.Only, payload []byte) bool {
+// notFast panics in a build with -tags invariants if a fast receive is open.
+func (e *Engine) notFast() {
+	if umem.Invariants && e.fastOpen {
+		panic("transport: the engine is used between Place and Finish of a FastReceive")
+	}
+}
+
+// fastWrite places a WRITE.
+func (q *QueuePair) fastWrite(h *wire.Only, payload []byte) bool {
 	n := uint64(len(payload))
 	if q.attrs.Access&rdma.RemoteWrite == 0 || uint64(h.DMALength) != n {
 		return false
@@ -61,8 +90,8 @@ func (q *QueuePair) writeOnly(h *wire.Only, payload []byte) bool {
 	return true
 }
 
-// sendOnly places a SEND in a receive, and completes that.
-func (q *QueuePair) sendOnly(h *wire.Only, payload []byte) bool {
+// fastSend places a SEND in a receive and completes that.
+func (q *QueuePair) fastSend(h *wire.Only, payload []byte) bool {
 	cq := q.config.ReceiveCQ
 	if !cq.room(1) {
 		return false
@@ -75,7 +104,8 @@ func (q *QueuePair) sendOnly(h *wire.Only, payload []byte) bool {
 	return ok
 }
 
-// fill places a message in a receive and returns the receive's ID. Most have one element, which need not be taken out of its queue for that.
+// fill places a message in a receive and returns the receive's ID. Most receives have one element, which
+// need not be copied out of its queue.
 func (q *QueuePair) fill(payload []byte) (id uint64, ok bool) {
 	e, r, n := q.engine, &q.receive, uint64(len(payload))
 	if !r.taken {
@@ -101,27 +131,38 @@ func (q *QueuePair) fill(payload []byte) (id uint64, ok bool) {
 	return r.id, true
 }
 
-// plain are the flags of requests that SendOnly knows.
-const plain = rdma.Signaled | rdma.Solicited | rdma.Inline
+// fastFlags are the flags of requests on the fast path.
+const fastFlags = rdma.Signaled | rdma.Solicited | rdma.Inline
 
-// SendOnly begins to post a request whose elements are the first of sges, and gives the headers and the payload of its packet. The
-// packet is sent, and then SentOnly called, before anything else. It is not ok where the request is no message in one packet
-// of at most that many bytes, or other packets go in front, or the request cannot be posted: PostSend is for that.
-// It is called by the thread that posts while that is the engine's.
-func (q *QueuePair) SendOnly(r *rdma.SendRequest, sges []rdma.SGE, most uint32) (h wire.Only, payload []byte, ok bool) {
-	if r.SGEs != 1 || len(sges) == 0 || r.Op != rdma.Send && r.Op != rdma.Write || r.Flags&^plain != 0 || !q.sendsNext() {
-		return h, nil, false
-	}
-	s := &sges[0]
-	if payload, ok = q.readable(r, s); !ok || s.Length > min(most, q.mtu) {
-		return h, nil, false
-	}
-	h = wire.Only{Write: r.Op == rdma.Write, Solicited: r.Flags&rdma.Solicited != 0, AckReq: true, Pad: wire.Pad(int(s.Length)),
-		DestQPN: q.attrs.RemoteQPN, PSN: q.psn, VA: r.RemoteAddr, RKey: r.RKey, DMALength: s.Length}
-	return h, payload, true
+// FastSend is a message in one packet that is being posted: TrySend returns it, the caller sends its packet,
+// and Finish ends it. Nothing else may use the queue pair in between.
+type FastSend struct {
+	Header  wire.Only
+	Payload []byte // where it lies in the region
+
+	q    *QueuePair
+	r    *rdma.SendRequest
+	sges []rdma.SGE
 }
 
-// sendsNext says whether what is posted now may be sent at once, and there is room for it.
+// TrySend begins to post a request whose elements are the first of sges. ok is false where the request is no
+// message in one packet of most bytes at most, other packets are before it, or it cannot be posted: PostSend
+// is for that. The thread that posts calls it while the engine is that thread's.
+func (q *QueuePair) TrySend(r *rdma.SendRequest, sges []rdma.SGE, most uint32) (p FastSend, ok bool) {
+	if r.SGEs != 1 || len(sges) == 0 || r.Op != rdma.Send && r.Op != rdma.Write || r.Flags&^fastFlags != 0 || !q.sendsNext() {
+		return p, false
+	}
+	s := &sges[0]
+	if p.Payload, ok = q.readable(r, s); !ok || s.Length > min(most, q.mtu) {
+		return p, false
+	}
+	p.Header = wire.Only{Write: r.Op == rdma.Write, Solicited: r.Flags&rdma.Solicited != 0, AckReq: true, Pad: wire.Pad(int(s.Length)),
+		DestQPN: q.attrs.RemoteQPN, PSN: q.psn, VA: r.RemoteAddr, RKey: r.RKey, DMALength: s.Length}
+	p.q, p.r, p.sges = q, r, sges[:1]
+	return p, true
+}
+
+// sendsNext reports whether what is posted now may be sent at once, and there is room for it.
 func (q *QueuePair) sendsNext() bool {
 	if q.State() != rdma.ReadyToSend || q.config.Transport != rdma.RC || q.resting {
 		return false
@@ -133,7 +174,7 @@ func (q *QueuePair) sendsNext() bool {
 	return ok
 }
 
-// readable is the memory of an element, where a request may read it.
+// readable returns the memory of an element if a request may read it.
 func (q *QueuePair) readable(r *rdma.SendRequest, s *rdma.SGE) (payload []byte, ok bool) {
 	data, n := q.engine.data, uint64(s.Length)
 	switch {
@@ -150,14 +191,15 @@ func (q *QueuePair) readable(r *rdma.SendRequest, s *rdma.SGE) (payload []byte, 
 	return data[s.Addr : s.Addr+n], true
 }
 
-// SentOnly ends what SendOnly began: its packet is on its way.
-func (q *QueuePair) SentOnly(r *rdma.SendRequest, sges []rdma.SGE, payload []byte) {
+// Finish ends what TrySend began: the packet is sent.
+func (p *FastSend) Finish() {
+	q, r, payload := p.q, p.r, p.Payload
 	e, at := q.engine, q.sq.next
 	if r.Flags&rdma.Inline != 0 {
 		copy(q.sq.slotInline(at&q.sq.mask), payload)
 		e.counts.add(CopiedBytes, uint64(len(payload)))
 	}
-	q.sq.put(r, sges[:1])
+	q.sq.put(r, p.sges)
 	q.sq.publish()
 	*q.sq.work(at) = work{stage: started, first: q.psn, last: q.psn, length: uint32(len(payload))}
 	q.psn = q.psn.Add(1)

@@ -122,7 +122,7 @@ func (s *side) postSome(n int) {
 		}
 		cut := p.length / 3
 		r := p.SendRequest
-		if s.w.short && s.postOnly(s.q, r, s.sge(at, p.length)) {
+		if s.w.short && s.fastPost(s.q, r, s.sge(at, p.length)) {
 			s.posted++
 			continue
 		}

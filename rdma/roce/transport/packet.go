@@ -72,6 +72,7 @@ func (a *Arrival) length() (n uint64) {
 // bring is shown to the program when it returns; what is to be answered waits for Progress, so that
 // whoever answers the message sooner than that sends in front of its acknowledgement.
 func (e *Engine) Receive(now Time, batch []Arrival) {
+	e.notFast()
 	e.counts.add(PacketsReceived, uint64(len(batch)))
 	for i := range batch {
 		a := &batch[i]

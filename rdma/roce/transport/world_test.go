@@ -330,7 +330,7 @@ func (e *end) hand() {
 		return
 	}
 	if e.w.short {
-		e.handShort()
+		e.handFast()
 	} else {
 		e.Receive(e.w.now, e.arrivals)
 	}

@@ -7,19 +7,20 @@ import (
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
+	"github.com/unifiedd/unifiedd/umem"
 )
 
-// handShort is hand, the shorter way where that is possible.
-func (e *end) handShort() {
+// handFast is hand, the fast path where that is possible.
+func (e *end) handFast() {
 	for i := range e.arrivals {
-		if !e.takeOnly(&e.arrivals[i]) {
+		if !e.fastReceive(&e.arrivals[i]) {
 			e.Receive(e.w.now, e.arrivals[i:i+1])
 		}
 	}
 }
 
-// takeOnly takes a packet the shorter way, and says whether it could.
-func (e *end) takeOnly(a *Arrival) bool {
+// fastReceive takes a packet the fast path, and says whether it could.
+func (e *end) fastReceive(a *Arrival) bool {
 	if len(a.Payload) > 1 || a.Congested {
 		return false
 	}
@@ -35,22 +36,23 @@ func (e *end) takeOnly(a *Arrival) bool {
 	if !ok {
 		return false
 	}
-	q := e.Expects(&h, &a.From, n)
+	p, ok := e.Match(&h, &a.From, n)
 	defer e.Publish()
-	if q == nil || !q.ReceiveOnly(&h, payload) {
+	if !ok || !p.Place(payload) {
 		return false
 	}
-	q.ReceivedOnly(&h)
+	p.Finish()
 	return true
 }
 
-// postOnly posts a request the shorter way and puts its packet on the link, and says whether it could.
-func (e *end) postOnly(q *QueuePair, r rdma.SendRequest, s rdma.SGE) bool {
+// fastPost posts a request the fast path and puts its packet on the link, and says whether it could.
+func (e *end) fastPost(q *QueuePair, r rdma.SendRequest, s rdma.SGE) bool {
 	r.SGEs = 1
-	h, payload, ok := q.SendOnly(&r, []rdma.SGE{s}, 2048)
+	p, ok := q.TrySend(&r, []rdma.SGE{s}, 2048)
 	if !ok {
 		return false
 	}
+	h, payload := &p.Header, p.Payload
 	b := make([]byte, e.template.Bytes()+h.HeaderBytes()+len(payload)+int(h.Pad)+wire.ICRCBytes)
 	e.id++
 	n := e.template.Put(b, e.id, len(b)-e.template.Bytes())
@@ -58,14 +60,14 @@ func (e *end) postOnly(q *QueuePair, r rdma.SendRequest, s rdma.SGE) bool {
 	n += copy(b[n:], payload)
 	wire.Begin(b[e.template.Network():n]).Finish(b[n:], h.Pad)
 	e.w.link.carry(e.w.now, 1-e.index, b)
-	q.SentOnly(&r, []rdma.SGE{s}, payload)
+	p.Finish()
 	e.Transmitted(1)
 	return true
 }
 
-// TestOnly sends messages in one packet the shorter way and the other in turns: both ends are told the same, have the same bytes and count the
+// TestFastPath sends messages in one packet the fast path and the other in turns: both ends are told the same, have the same bytes and count the
 // same.
-func TestOnly(t *testing.T) {
+func TestFastPath(t *testing.T) {
 	var told [2]string
 	for i, short := range []bool{false, true} {
 		w := newWorld(t, 1, Config{Hold: 4})
@@ -97,7 +99,7 @@ func (w *world) only(a, b *QueuePair, r rdma.SendRequest, size int) string {
 	}
 	r.RemoteAddr, r.RKey = to.base+7, to.key
 	if w.short {
-		if !from.postOnly(a, r, from.sge(0, size)) {
+		if !from.fastPost(a, r, from.sge(0, size)) {
 			w.t.Errorf("%v of %d bytes: refused", r.Op, size)
 		}
 		clear(from.memory(0, size)) // of one inline and of one that has left
@@ -141,15 +143,17 @@ func TestNotOnly(t *testing.T) {
 		h := good
 		b.alive, lender.alive = true, true
 		change(&h)
-		if q := to.Expects(&h, &from.gid, 3); q != nil && q.ReceiveOnly(&h, []byte("abc")) {
+		if p, ok := to.Match(&h, &from.gid, 3); ok && p.Place([]byte("abc")) {
 			t.Errorf("%s: taken", what)
 		}
 	}
-	if to.Expects(&good, &to.gid, 3) != nil || to.Expects(&good, &from.gid, 1025) != nil || fmt.Sprint(b.responder) != before {
+	_, elsewhere := to.Match(&good, &to.gid, 3)
+	_, long := to.Match(&good, &from.gid, 1025)
+	if elsewhere || long || fmt.Sprint(b.responder) != before {
 		t.Errorf("taken from elsewhere, or too long, or something changed: %+v", b.responder)
 	}
 	for range 2 {
-		if !from.postOnly(a, rdma.SendRequest{Op: rdma.Write, RemoteAddr: to.base, RKey: to.key}, s) {
+		if !from.fastPost(a, rdma.SendRequest{Op: rdma.Write, RemoteAddr: to.base, RKey: to.key}, s) {
 			t.Error("a message in one packet is refused")
 		}
 	}
@@ -163,7 +167,25 @@ func TestNotOnly(t *testing.T) {
 func refused(t *testing.T, q *QueuePair, what string, r rdma.SendRequest, sges ...rdma.SGE) {
 	t.Helper()
 	r.SGEs = 1
-	if _, _, ok := q.SendOnly(&r, sges, 2048); ok {
+	if _, ok := q.TrySend(&r, sges, 2048); ok {
 		t.Errorf("%s: sent", what)
+	}
+}
+
+// TestFastPathIsExclusive: a build with invariants panics where the engine is used between Place and Finish.
+func TestFastPathIsExclusive(t *testing.T) {
+	if !umem.Invariants {
+		t.Skip("only builds with invariants check it: make test runs them with the race detector")
+	}
+	e := &Engine{fastOpen: true}
+	for name, use := range map[string]func(){"Receive": func() { e.Receive(0, nil) }, "Progress": func() { e.Progress(0, nil) }} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s did not panic", name)
+				}
+			}()
+			use()
+		}()
 	}
 }
