@@ -34,7 +34,7 @@ func TestSetAside(t *testing.T) {
 			t.Fatalf("%d completions, %v", c, err)
 		}
 	}
-	const rounds = 3 * mostLooked
+	const rounds = 3 * maxLooked
 	for i := range rounds {
 		empty()
 		b.receive(1, b.sge(0, 64))

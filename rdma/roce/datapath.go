@@ -11,11 +11,12 @@ import (
 
 const (
 	batch    = 64 // packets at once
-	maxChain = 32 // frames of a packet that came
-	hold     = 16 // acknowledgements said by one
+	maxChain = 32 // frames of a received packet
+	hold     = 16 // packets that one ACK acknowledges
 )
 
-// datapath is what one thread at a time drives, who has the device's lock: the engine, its sockets and frames.
+// datapath is the engine with its sockets and frames. One thread at a time drives it: the one that
+// has the device's lock.
 type datapath struct {
 	engine *transport.Engine
 	keys   *transport.Keys
@@ -39,20 +40,20 @@ type datapath struct {
 	outbound
 	loopback loopback
 
-	idle   int  // calls of poll in a row that found nothing
-	owes   bool // something came, and send was not called since
-	late   bool // answer has put it off
+	idle   int  // empty calls of poll in a row
+	owes   bool // packets were received and send was not called since
+	late   bool // answer has postponed send once
 	counts counts
 }
 
-// now is the engine's time.
+// now reads the engine's clock.
 func (m *datapath) now() transport.Time {
 	m.clock = transport.Time(time.Since(m.start)) + 1
 	return m.clock
 }
 
-// poll takes what came, and does everything else where nothing did. What is to be acknowledged waits for the next
-// call, or for a message of the program's, which goes in front.
+// poll receives. It does the rest of the work only if nothing arrived. ACKs wait for the next call,
+// or for a message of the program, whichever is first.
 func (m *datapath) poll() {
 	several := m.several() && !m.defersACK()
 	m.answer(several)
@@ -68,18 +69,18 @@ func (m *datapath) poll() {
 	m.send()
 }
 
-// round does all there is to do.
+// round does all the work there is.
 func (m *datapath) round() {
 	m.receive()
 	m.engine.Release()
 	m.send()
 }
 
-// maxBursts bounds how long one send takes.
+// maxBursts bounds the time of one send.
 const maxBursts = 8
 
-// send sends what is to be sent as long as there is room, acknowledgements last. All that can wait is done when the packets
-// are on their way.
+// send sends as long as there is room, requests before ACKs. All that can wait is done after the
+// packets have been given to the kernel.
 func (m *datapath) send() {
 	m.owes = false
 	for range maxBursts {
@@ -90,7 +91,7 @@ func (m *datapath) send() {
 	}
 }
 
-// burst sends as many packets as there is room for, and says whether there may be more.
+// burst sends as many packets as there is room for, and reports whether there may be more.
 func (m *datapath) burst() (more bool) {
 	room := m.room()
 	if room == 0 {
@@ -108,7 +109,7 @@ func (m *datapath) burst() (more bool) {
 	return n == room
 }
 
-// tidy does what follows a burst, and says whether there is more to be sent by that.
+// tidy does the bookkeeping after a burst, and reports whether it produced more to send.
 func (m *datapath) tidy() (more bool) {
 	now := m.now()
 	m.engine.Await(now)
@@ -128,9 +129,10 @@ func (m *datapath) tidy() (more bool) {
 	return more
 }
 
-// overdue does what is due. What lies in the rings is taken before: it was there in time, when it was this thread that was away.
+// overdue handles expired deadlines. It receives first: the packets in the rings may have come in
+// time while this thread was not running.
 func (m *datapath) overdue() {
-	for range m.pool.all/batch + 1 { // and no longer, however much comes
+	for range m.pool.all/batch + 1 { // bounded, even if packets keep arriving
 		if !m.receive() {
 			break
 		}
@@ -138,8 +140,8 @@ func (m *datapath) overdue() {
 	m.engine.Tick(m.now())
 }
 
-// retryTransmit takes back the frames of packets that have left, and has the kernel go on with those that have not: it had no room when it
-// was asked, and says nothing when it has.
+// retryTransmit reaps sent packets and makes the kernel continue with the others. A kernel that had
+// no room gives no notice when it has room again.
 func (m *datapath) retryTransmit() {
 	m.reap()
 	if m.underWay() {
@@ -147,7 +149,8 @@ func (m *datapath) retryTransmit() {
 	}
 }
 
-// kick wakes the kernel where that is needed. What it answers is seen by whoever watches the interface; the packets wait.
+// kick wakes the kernel if it needs that. An error is counted and not returned: the packets stay in
+// the ring, and network.Interface reports a link that is down.
 func (m *datapath) kick(p *xdp.Port) {
 	if err := p.Kick(); err != nil {
 		m.counts.add(kickErrors, 1)
@@ -156,10 +159,10 @@ func (m *datapath) kick(p *xdp.Port) {
 
 var _ rdma.Batcher = (*Device)(nil)
 
-// Begin and End are those of rdma.Batcher. Who finds something to do meanwhile without posting may send what waits.
+// Begin implements rdma.Batcher. A thread that has other work before End may still send what waits.
 func (d *Device) Begin() { d.batches.Add(1) }
 
-// End sends also where others have not ended yet.
+// End implements rdma.Batcher. It sends even if other threads have not called End yet.
 func (d *Device) End() {
 	d.batches.Add(-1)
 	if d.batched.Swap(false) || d.owes.Load() {
@@ -167,7 +170,8 @@ func (d *Device) End() {
 	}
 }
 
-// joins says whether what was just posted waits for an End. One that comes between the two looks is seen here, or sees the mark.
+// joins reports whether a posted request waits for an End. The second load closes the race with an
+// End between the first load and the store.
 func (d *Device) joins() bool {
 	if d.batches.Load() == 0 {
 		return false
@@ -176,7 +180,7 @@ func (d *Device) joins() bool {
 	return d.batches.Load() > 0
 }
 
-// several says whether more than one packet has come to a queue.
+// several reports whether a queue has more than one packet.
 func (m *datapath) several() bool {
 	for _, q := range m.queues {
 		if _, ok := q.port.Peek(q.looked + 1); ok {
@@ -186,7 +190,7 @@ func (m *datapath) several() bool {
 	return false
 }
 
-// defersACK sets an acknowledgement aside that came with one other packet, and says whether it has.
+// defersACK defers an ACK that arrived with one other packet, and reports whether it did.
 func (m *datapath) defersACK() bool {
 	for _, q := range m.queues {
 		if m.deferACK(q) {
@@ -196,8 +200,8 @@ func (m *datapath) defersACK() bool {
 	return false
 }
 
-// answer sends what is owed, unless more has come already, which is taken first: then one call of the kernel is for the acknowledgements of all
-// of it. That happens once in a row.
+// answer sends ACKs for what the last poll received. If more packets have arrived it postpones that
+// once, so that one system call carries the ACKs of all of them.
 func (m *datapath) answer(several bool) {
 	if m.owes && (m.late || !several) {
 		m.send()
@@ -207,7 +211,8 @@ func (m *datapath) answer(several bool) {
 
 var _ rdma.SpinPoster = (*queuePair)(nil)
 
-// SpinPost is that of rdma.SpinPoster. A message that comes alone is answered before the device is given back.
+// SpinPost implements rdma.SpinPoster. If one message arrives alone, the request is sent before the
+// device is unlocked.
 func (q *queuePair) SpinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
 	sges []rdma.SGE) (completed, posted int, err error) {
 	c, ok := from.(*completionQueue)
@@ -223,7 +228,7 @@ func (q *queuePair) SpinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletio
 	return completed, posted, err
 }
 
-// meet is SpinPost of one request, which it leaves to be posted where it has not.
+// meet is SpinPost of one request. If posted is 0, the caller must post it.
 func (q *queuePair) meet(c *completionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
 	sges []rdma.SGE) (completed, posted int, err error) {
 	var begin time.Time
@@ -248,8 +253,8 @@ func (q *queuePair) meet(c *completionQueue, dst []rdma.WorkCompletion, limit ti
 	}
 }
 
-// answer takes a message that came alone, and what else is complete, and when all of it is good posts a request, where that can be
-// sent at once.
+// answer receives one message and polls the completion queue. If all completions are successes it
+// posts the request, provided that it can be sent at once.
 func (d *Device) answer(c *completionQueue, dst []rdma.WorkCompletion, q *queuePair, r *rdma.SendRequest, sges []rdma.SGE) (completed, posted int) {
 	if !d.lock.TryLock() {
 		return 0, 0
@@ -268,7 +273,7 @@ func (d *Device) answer(c *completionQueue, dst []rdma.WorkCompletion, q *queueP
 	return completed, posted
 }
 
-// good says whether all are successes.
+// good reports whether all completions are successes.
 func good(cs []rdma.WorkCompletion) bool {
 	for i := range cs {
 		if cs[i].Status != rdma.Success {

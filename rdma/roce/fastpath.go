@@ -7,16 +7,17 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Messages in one packet that nothing goes in front of have a way of their own through the datapath (see package transport), for what
-// they cost is mostly how much code and data there is to a message: the kernel's part of the last one has left little of it in the
-// processor's caches. What can wait until the program was told, or the packet is on its way, does.
+// Messages of one packet that nothing is queued before take a fast path (see package transport). The cost of such a message is mostly
+// cache misses: the kernel's part of the previous message has evicted most of our code and data. The fast path therefore touches
+// little, and leaves all that can wait until the program has its completion or the packet has left.
 
-// mostLooked is how many frames that were looked at may lie in a queue's ring.
-const mostLooked = 8
+// maxLooked bounds the frames that have been processed and are still in a queue's ring.
+const maxLooked = 8
 
-// fastReceive takes the packet that came first, where it is a message by itself and the next that is expected, and says whether
-// it was. An acknowledgement in front of it is set aside. Their frames stay in the ring until there is time for them. Nothing but post comes between it
-// and tookFirst.
+// fastReceive takes the packet at the head of a receive ring if it is a whole message and the next
+// one that its queue pair expects. It reports whether it took one. An ACK at the head is deferred,
+// so that a message behind it is not delayed. The frames stay in the ring until clear. The caller
+// must call finishReceive before it does anything else with the engine, except fastPost.
 func (m *datapath) fastReceive() bool {
 	for _, q := range m.queues {
 		for b, ok := m.front(q); ok; b, ok = m.front(q) {
@@ -32,16 +33,17 @@ func (m *datapath) fastReceive() bool {
 	return false
 }
 
-// front is the first packet of a queue that was not looked at, where it may be: it lies in one frame, and not too many were.
+// front returns the first packet of the queue that has not been looked at. It returns false if the
+// packet lies in several frames, or if maxLooked frames already wait for clear.
 func (m *datapath) front(q *queue) (b []byte, ok bool) {
 	f, ok := q.port.Peek(q.looked)
-	if !ok || q.looked == mostLooked || q.n > 0 || f.Continues() {
+	if !ok || q.looked == maxLooked || q.n > 0 || f.Continues() {
 		return nil, false
 	}
 	return m.data[f.Addr : f.Addr+uint64(f.Len)], true
 }
 
-// fastReceiveOne takes a packet in one piece, or says no and has done nothing.
+// fastReceiveOne takes a packet that lies in one frame. If it returns false it has changed nothing.
 func (m *datapath) fastReceiveOne(b []byte) bool {
 	e := &m.envelope
 	if !m.mine || !e.Repeats(b) {
@@ -61,7 +63,7 @@ func (m *datapath) fastReceiveOne(b []byte) bool {
 	return true
 }
 
-// finishReceive ends what takeFirst and setAside began, where they took something.
+// finishReceive completes what fastReceive and deferACK began, if they took something.
 func (m *datapath) finishReceive() {
 	if m.open.IsOpen() {
 		m.open.Finish()
@@ -73,7 +75,8 @@ func (m *datapath) finishReceive() {
 	}
 }
 
-// deferACK takes the acknowledgement that is in front, if it is one, for tookFirst to read: a message behind it need not wait for that.
+// deferACK keeps the ACK at the head of the queue, if there is one, for finishReceive to process. A
+// message behind it need not wait for that.
 func (m *datapath) deferACK(q *queue) bool {
 	b, ok := m.front(q)
 	if !ok || m.hasDeferred || !m.mine || !m.envelope.Repeats(b) || !wire.Acknowledges(b[m.envelope.Transport:]) {
@@ -85,7 +88,7 @@ func (m *datapath) deferACK(q *queue) bool {
 	return true
 }
 
-// readDeferredACK gives the engine what was set aside.
+// readDeferredACK gives the deferred ACK to the engine.
 func (m *datapath) readDeferredACK() {
 	a := &m.arrivals[0]
 	*a = transport.Arrival{}
@@ -97,7 +100,7 @@ func (m *datapath) readDeferredACK() {
 	m.engine.Receive(m.now(), m.arrivals[:1])
 }
 
-// clear takes out of the rings what takeFirst has left there.
+// clear takes out of the rings the frames that fastReceive and deferACK left there.
 func (m *datapath) clear() {
 	for _, q := range m.queues {
 		if q.looked > 0 {
@@ -109,8 +112,8 @@ func (m *datapath) clear() {
 	}
 }
 
-// fastPost posts a request and sends its packet at once, where that is a message by itself and nothing goes in front of it, and says whether
-// it was.
+// fastPost posts a request and sends its packet at once, if the message fits in one packet and
+// nothing is queued before it. It reports whether it did.
 func (m *datapath) fastPost(q *transport.QueuePair, r *rdma.SendRequest, sges []rdma.SGE) bool {
 	if len(m.pool.headers) == 0 || !m.copies {
 		return false
@@ -132,7 +135,7 @@ func (m *datapath) fastPost(q *transport.QueuePair, r *rdma.SendRequest, sges []
 	return true
 }
 
-// fastSend sends a packet with a copy of its payload, and says whether there was room for it.
+// fastSend sends a packet with a copy of its payload, and reports whether the ring had room.
 func (m *datapath) fastSend(t *path, h *wire.Only, payload []byte) bool {
 	last := len(m.pool.headers) - 1
 	head := umem.Frame{Addr: m.pool.headers[last].Addr}

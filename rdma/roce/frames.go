@@ -6,15 +6,15 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// framePool is frames of the device's that are empty and not with the kernel.
+// framePool holds the empty frames of the device that the kernel does not have.
 type framePool struct {
-	empty   []umem.Frame // for packets to arrive in
-	headers []umem.Frame // for packets to be sent, which is why acknowledgements go out when all else is on loan
-	// all is how many frames there are for packets to arrive in, wherever they are, and want how many there should be.
+	empty   []umem.Frame // for receiving
+	headers []umem.Frame // for headers of sent packets: kept apart, so that ACKs can be sent when all else is lent
+	// all is the number of frames for receiving, wherever they are; want is how many there should be.
 	all, want int
 }
 
-// take takes n frames of the pool.
+// take takes n frames from the region.
 func (m *datapath) take(n int) ([]umem.Frame, error) {
 	frames := make([]umem.Frame, n)
 	if got := m.hands.Take(frames); got < n {
@@ -24,7 +24,7 @@ func (m *datapath) take(n int) ([]umem.Frame, error) {
 	return frames, nil
 }
 
-// grow adds n frames for packets to arrive in: those that may be on loan are not missing elsewhere.
+// grow adds n frames for receiving, to make up for those that a program may hold on loan.
 func (m *datapath) grow(n int) error {
 	frames, err := m.take(n)
 	if err != nil {
@@ -39,7 +39,7 @@ func (m *datapath) grow(n int) error {
 	return nil
 }
 
-// shrink gives n frames to the pool, those on loan when they come back.
+// shrink gives n frames back to the region; those on loan when they are returned.
 func (m *datapath) shrink(n int) {
 	s := &m.pool
 	s.want -= n
@@ -51,14 +51,14 @@ func (m *datapath) shrink(n int) {
 	}
 }
 
-// reserve makes room so that putBack never allocates.
+// reserve grows the slice so that putBack never allocates.
 func (s *framePool) reserve() {
 	if cap(s.empty) < s.all {
 		s.empty = append(make([]umem.Frame, 0, s.all), s.empty...)
 	}
 }
 
-// putBack puts an empty frame that is in our hands into the stock, or into the pool where there are too many.
+// putBack returns an empty frame to the pool, or to the region if the pool has too many.
 func (m *datapath) putBack(f umem.Frame) {
 	f.Addr, f.Options = f.Addr&^(m.chunk-1), 0
 	s := &m.pool

@@ -8,15 +8,16 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// loopback are packets to addresses of the device itself: they are copied to where the card would have put them, and taken with
-// those that come.
+// loopback holds packets to the device's own addresses. They are copied to where the card would
+// have put them, and then processed like received packets.
 type loopback struct {
 	frames  [loopbackFrames]umem.Frame
 	n       int
 	headers [wire.MaxEnvelopeBytes + wire.MaxHeaderBytes]byte // of one
 }
 
-// putLoopback hands a packet round. Where there is no frame for it, it is lost, as on the way to another machine.
+// putLoopback copies a packet into the loopback queue. If there is no frame for it the packet is
+// lost, as it would be on a network, and counted.
 func (m *datapath) putLoopback(p *transport.Packet, t *path) {
 	m.engine.Transmitted(1)
 	if len(m.pool.empty) < m.longest || m.loopback.n+m.longest > len(m.loopback.frames) {
@@ -36,7 +37,7 @@ func (m *datapath) putLoopback(p *transport.Packet, t *path) {
 	m.loopback.n += copy(m.loopback.frames[m.loopback.n:], m.parts[:w.n])
 }
 
-// emptyFrame takes a frame for a packet to arrive in.
+// emptyFrame takes a frame for receiving.
 func (m *datapath) emptyFrame() umem.Frame {
 	last := len(m.pool.empty) - 1
 	f := m.pool.empty[last]
@@ -44,7 +45,7 @@ func (m *datapath) emptyFrame() umem.Frame {
 	return f
 }
 
-// receiveLoopback takes packets of our own, and says whether there were any.
+// receiveLoopback processes packets of the loopback queue, and reports whether there were any.
 func (m *datapath) receiveLoopback() bool {
 	n := min(m.loopback.n, batch)
 	for n < m.loopback.n && n > 0 && m.loopback.frames[n-1].Continues() {
@@ -58,26 +59,27 @@ func (m *datapath) receiveLoopback() bool {
 	return true
 }
 
-// local is an address of ours, and the VLAN that it is on.
+// local is an address of the interface, and its VLAN.
 type local struct {
-	gid  rdma.GID
+	gid rdma.GID
+	// vlan is the VLAN tags of a packet without their priorities; zero: untagged.
 	vlan vlan
 }
 
 // vlan is the tags of packets on a VLAN, without what of them does not say which; zero: they have none.
 type vlan [wire.MaxTags]wire.Tag
 
-// numberOf is the VLAN's number in a tag.
-const numberOf = 1<<12 - 1
+// vlanMask masks the VLAN number in a tag.
+const vlanMask = 1<<12 - 1
 
-// vlanOf leaves priorities out, and tags that have nothing else.
+// vlanOf removes priorities, and tags that have nothing but a priority.
 func vlanOf(tags *[wire.MaxTags]wire.Tag) (v vlan) {
 	if *tags == (vlan{}) {
 		return v
 	}
 	n := 0
 	for _, t := range tags {
-		if t.TCI &= numberOf; t.TCI != 0 {
+		if t.TCI &= vlanMask; t.TCI != 0 {
 			v[n] = t
 			n++
 		}
@@ -85,7 +87,7 @@ func vlanOf(tags *[wire.MaxTags]wire.Tag) (v vlan) {
 	return v
 }
 
-// readLocals notes the interface's addresses.
+// readLocals copies the interface's addresses.
 func (m *datapath) readLocals(n *network.Interface) {
 	m.locals, m.at, m.mine = m.locals[:0], 0, false
 	for _, l := range n.Locals() {
@@ -93,8 +95,8 @@ func (m *datapath) readLocals(n *network.Interface) {
 	}
 }
 
-// notFor says why a packet is none of ours: it is to another address, and to no group, or on another VLAN than the
-// address; 0 of one that is ours.
+// notFor returns the reason why a packet is not for us: another address and no multicast group, or
+// another VLAN than the address has. It returns 0 if the packet is for us.
 func (m *datapath) notFor(e *wire.Envelope) counter {
 	to := local{e.Destination, vlanOf(&e.Tags)}
 	if m.at < len(m.locals) && m.locals[m.at] == to {
@@ -118,7 +120,7 @@ func (m *datapath) notFor(e *wire.Envelope) counter {
 	return why
 }
 
-// isGroup says whether a GID is a multicast address.
+// isGroup reports whether a GID is a multicast address.
 func isGroup(g *rdma.GID) bool {
 	const mapped = 12 // where an IPv4 address is
 	return g[0] == 0xff || g[10] == 0xff && g[11] == 0xff && g[mapped]>>4 == 0xe && [10]byte(g[:10]) == [10]byte{}

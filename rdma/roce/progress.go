@@ -12,35 +12,36 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
 
-// progressLoop is the goroutine that drives a device while no program does: deadlines, acknowledgements, packets for programs that wait for
-// an event. While programs poll it does not watch the sockets, so that it is not woken by each packet, and looks
-// only now and then whether they still do.
+// progressLoop is the goroutine that drives a device while no program does: it handles deadlines,
+// sends ACKs, and receives packets for programs that sleep until an event. While programs poll the
+// device, it does not watch the sockets, so that packets do not wake it. It then only checks now
+// and then whether the programs still poll.
 type progressLoop struct {
 	dev    *Device
 	mtu    rdma.MTU      // of the port when the device was opened
 	up     bool          // the link works, as the program was told
-	signal signal        // ends watch
-	nudge  chan struct{} // ends rest
+	signal signal        // wakes it from watch
+	nudge  chan struct{} // wakes it from rest
 	timer  *time.Timer   // of rest
 	poll   []unix.PollFd
 	limit  unix.Timespec // of poll
-	done   chan struct{} // closed when it has ended; nil: it never began
+	done   chan struct{} // closed when it has ended; nil: it was never started
 
-	until    transport.Time // when it looks by itself, under the device's lock; 0: soon
+	until    transport.Time // when watch wakes up by itself, under the device's lock; 0: it is awake
 	stopping atomic.Bool
 	napping  atomic.Bool
-	wanted   atomic.Bool // a program goes to sleep, and wants it to watch
+	wanted   atomic.Bool // a program is about to sleep, so it must watch the sockets
 }
 
 const (
-	// sleepInterval is how long programs that drive the device are left alone.
+	// sleepInterval is how long it sleeps while programs drive the device.
 	sleepInterval = 4 * time.Millisecond
-	// yieldInterval is how long it is at most until packets that have left are noticed, of which the card says nothing.
+	// yieldInterval is the longest time until sent packets are reaped. The card gives no notice of them.
 	yieldInterval = time.Millisecond
-	// pause is how long the card is left alone that has no room.
+	// pause is how long to wait before a retry when the send ring is full.
 	pause = 50 * time.Microsecond
 
-	// sockets is where those are among what it polls, behind the signal and the network's descriptor.
+	// sockets is the index of the first socket in poll, after the signal and the network's descriptor.
 	sockets = 2
 
 	forever transport.Time = math.MaxInt64
@@ -82,7 +83,7 @@ func (t *progressLoop) run() {
 	}
 }
 
-// watch sleeps until packets come or there is something to do.
+// watch sleeps until a packet arrives or a deadline passes.
 func (t *progressLoop) watch() {
 	var timeout *unix.Timespec
 	if limit := t.commit(); limit >= 0 {
@@ -104,7 +105,8 @@ func (t *progressLoop) watch() {
 	}
 }
 
-// commit says how long it may sleep, and has it woken where that changes.
+// commit returns how long watch may sleep, and records it in until, so that rearm can wake it when
+// an earlier deadline appears.
 func (t *progressLoop) commit() time.Duration {
 	d := t.dev
 	d.lock.Lock()
@@ -120,8 +122,9 @@ func (t *progressLoop) commit() time.Duration {
 	}
 }
 
-// rest leaves the device to the programs for a while, unless one of them goes to sleep. It waits without a system call: one
-// that blocks has the Go scheduler look after it every few microseconds, on a processor that a program spins on.
+// rest leaves the device to the programs for sleepInterval, unless one of them goes to sleep. It
+// waits on a channel and not in a system call: the Go scheduler checks on a blocked system call
+// every few microseconds, and would do so on a processor that a program spins on.
 func (t *progressLoop) rest() {
 	t.napping.Store(true)
 	if !t.wanted.Load() && !t.stopping.Load() {
@@ -136,15 +139,15 @@ func (t *progressLoop) rest() {
 	t.dev.follow()
 }
 
-// wake ends rest.
+// wake wakes it from rest.
 func (t *progressLoop) wake() {
 	select {
 	case t.nudge <- struct{}{}:
-	default: // it is about to end
+	default: // it wakes up anyway
 	}
 }
 
-// want has it watch, for a program that goes to sleep.
+// want makes it watch the sockets, because a program is about to sleep.
 func (t *progressLoop) want() {
 	t.wanted.Store(true)
 	if t.napping.Load() {
@@ -152,7 +155,7 @@ func (t *progressLoop) want() {
 	}
 }
 
-// rearm wakes it where it would sleep too long. The caller has the lock.
+// rearm wakes it if it would sleep past the next deadline. The caller holds the lock.
 func (t *progressLoop) rearm(m *datapath) {
 	if t.until == 0 {
 		return
@@ -163,7 +166,7 @@ func (t *progressLoop) rearm(m *datapath) {
 	}
 }
 
-// deadline is when there is something to do without a packet that comes.
+// deadline returns when there is work even if no packet arrives.
 func (m *datapath) deadline() transport.Time {
 	if m.owes || m.engine.Busy() || m.engine.HasDeferredACKs() {
 		return 1
@@ -178,26 +181,26 @@ func (m *datapath) deadline() transport.Time {
 	return at
 }
 
-// close gives the descriptor back.
+// close closes the descriptor.
 func (t *progressLoop) close() error { return t.signal.close() }
 
-// work is what a thread that drives the device wants done.
+// work says which part of the device's work a thread wants done.
 type work uint8
 
 const (
-	polling work = iota // look what came
-	posting             // send what was posted
+	polling work = iota // receive
+	posting             // send posted requests
 	all                 // everything
 )
 
-// progress does the work, and that of others who came meanwhile. Who finds the device driven already leaves
-// its work to the one who drives, and waits for nobody.
+// progress does the work, and the work of other threads that arrived meanwhile. A thread that finds
+// the lock taken leaves its work to the holder of the lock, and does not wait.
 func (d *Device) progress(w work) {
 	for {
 		if !d.lock.TryLock() {
 			d.missed.Store(true)
 			if !d.lock.TryLock() {
-				return // whoever has the lock looks at missed when it is free again
+				return // the holder of the lock checks missed after it unlocks
 			}
 		}
 		if d.missed.Load() {
@@ -212,8 +215,8 @@ func (d *Device) progress(w work) {
 	}
 }
 
-// post posts a request and sends it at once, where it is a plain message and nobody drives the device, and says whether it did. All else that
-// is to be done follows.
+// post posts a request and sends it at once, if it is a message of one packet and no other thread
+// drives the device. It reports whether it did.
 func (d *Device) post(q *transport.QueuePair, r *rdma.SendRequest, sges []rdma.SGE) bool {
 	if !d.lock.TryLock() {
 		return false
@@ -227,25 +230,25 @@ func (d *Device) post(q *transport.QueuePair, r *rdma.SendRequest, sges []rdma.S
 	return ok
 }
 
-// idleTurns is how many polls in a row that find nothing to do are between two that do everything: deadlines, packets that have left.
-// After so many idleRounds of them acknowledgements are not kept back any longer, which is some tens of microseconds.
+// idlePolls is the number of empty polls in a row between two full rounds, which check deadlines and reap sent packets.
+// After idleRounds rounds, some tens of microseconds, ACKs are not delayed any longer.
 const (
-	idleTurns  = 512
+	idlePolls  = 512
 	idleRounds = 8
 )
 
-// idles reports whether there is nothing to do, without the lock. It is asked by one who polls, with a count of its own of how often in
-// a row that was so.
+// idles reports whether there is nothing to do. It does not take the lock. count belongs to the
+// caller who polls: the number of times in a row that this was so.
 func (d *Device) idles(count *uint32) bool {
 	if d.owes.Load() || d.came() {
 		*count = 0
 		return false
 	}
 	*count++
-	return *count%idleTurns != 0
+	return *count%idlePolls != 0
 }
 
-// came says whether packets have.
+// came reports whether packets have arrived.
 func (d *Device) came() bool {
 	for _, p := range d.ports {
 		if p.Ready() {
@@ -272,7 +275,8 @@ func (d *Device) do(w work) {
 	d.did(w)
 }
 
-// did is what follows work.
+// did publishes the results of work: counters, events, completions that a program sleeps for, the
+// next deadline.
 func (d *Device) did(w work) {
 	m := &d.datapath
 	m.engine.Publish()
@@ -288,7 +292,8 @@ func (d *Device) did(w work) {
 	}
 }
 
-// locked calls f with the lock, for which it waits, and then has done what others wanted meanwhile and what came of f.
+// locked waits for the lock and calls f with it. It then does the work that f and other threads
+// left.
 func (d *Device) locked(f func()) {
 	d.lock.Lock()
 	f()
@@ -296,7 +301,8 @@ func (d *Device) locked(f func()) {
 	d.progress(all)
 }
 
-// unlock gives back the lock of one who did nothing that has consequences, and does what others left to whoever has it.
+// unlock releases the lock after something that left no work, and does the work that other threads
+// left meanwhile.
 func (d *Device) unlock() {
 	d.lock.Unlock()
 	if d.missed.Load() {
@@ -304,8 +310,9 @@ func (d *Device) unlock() {
 	}
 }
 
-// flushACKs sends acknowledgements that were kept back when it was called before, also where a program polls too seldom to find out that nothing
-// comes, or others keep it busy. Where somebody drives just now, whoever drives next does it: one who waited for the lock would have to be woken up.
+// flushACKs sends the ACKs that were already delayed when it was last called. So an ACK is sent in
+// time even if a program polls too seldom, or never finds its rings empty. If another thread has
+// the lock, the next one that drives the device does it: waiting for the lock would cost a wake-up.
 func (d *Device) flushACKs() {
 	if !d.lock.TryLock() {
 		d.relieves.Store(true)
@@ -318,8 +325,9 @@ func (d *Device) flushACKs() {
 	}
 }
 
-// awaited says whether a program may sleep until a completion comes. It may have posted something since it armed a queue, so
-// that the device has been driven meanwhile says nothing.
+// awaited reports whether a program may sleep until a completion comes. It checks the armed queues
+// and not turns: the program may have posted something after it armed a queue, which counts as a
+// turn.
 func (d *Device) awaited() bool {
 	if d.eventful.Load() == 0 {
 		return false
@@ -334,7 +342,7 @@ func (d *Device) awaited() bool {
 	return false
 }
 
-// announce tells the program of completions that it waits for, and of events.
+// announce wakes programs that wait for completions, and passes on events.
 func (d *Device) announce() {
 	m := &d.datapath
 	var wakes [8]*transport.CompletionQueue
@@ -351,12 +359,12 @@ func (d *Device) announce() {
 	}
 }
 
-// Progress has packets that came taken, and what is posted sent, unless another thread is doing that. See
+// Progress receives packets and sends what is posted, unless another thread is doing so. See
 // rdma.Progresser.
 func (d *Device) Progress() {
 	count := d.looks.Load()
 	idle := d.idles(&count)
-	release.Store32(&d.looks, count) // of several threads that look one may not be counted
+	release.Store32(&d.looks, count) // a lost update from another thread does no harm
 	if !idle {
 		d.progress(polling)
 	}

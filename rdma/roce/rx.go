@@ -13,30 +13,30 @@ type queue struct {
 	port   *xdp.Port
 	frames [batch + maxChain]umem.Frame
 	n      int // frames of a packet whose rest is to come
-	out    int // frames that the kernel has
-	most   int // that it is to have
-	looked int // frames in its ring whose packets takeFirst has taken
+	out    int // frames in its fill ring or with the kernel
+	most   int // upper bound of out
+	looked int // frames in its ring whose packets the fast path has processed
 }
 
-// inbound is what a batch of packets is read into.
+// inbound holds a batch of received packets while they are parsed.
 type inbound struct {
 	envelope    wire.Reader
-	mine        bool // packets with this envelope are for us, and no router marked them
+	mine        bool // packets with this envelope are addressed to us and not marked CE
 	fast        wire.Only
-	open        transport.FastReceive // placed and not finished
-	deferred    [1]umem.Frame         // an acknowledgement, until tookFirst, while
-	hasDeferred bool                  // it waits
+	open        transport.FastReceive // a message that was placed and is not finished
+	deferred    [1]umem.Frame         // an ACK that finishReceive will process,
+	hasDeferred bool                  // if this is set
 	arrivals    [batch + maxChain]transport.Arrival
-	chains      [batch + maxChain][]umem.Frame // those of each arrival
-	views       [batch + maxChain]umem.Frame   // where payload lies in them
+	chains      [batch + maxChain][]umem.Frame // the frames of each arrival
+	views       [batch + maxChain]umem.Frame   // the payload in those frames
 	viewed      int
 	grh         [batch + maxChain][rdma.GRHBytes]byte
 	freed       [batch]umem.Frame
 	one         [1]umem.Frame
-	at          int // which of locals came last
+	at          int // index in locals of the last packet's destination
 }
 
-// receive gives the engine what has come, and says whether there was anything.
+// receive gives received packets to the engine, and reports whether there were any.
 func (m *datapath) receive() (came bool) {
 	for _, q := range m.queues {
 		if n := q.port.Recv(q.frames[q.n : q.n+batch]); n > 0 {
@@ -47,7 +47,7 @@ func (m *datapath) receive() (came bool) {
 	return came || m.receiveLoopback()
 }
 
-// received takes n more frames of a queue.
+// received processes n more frames of a queue.
 func (m *datapath) received(q *queue, n int) {
 	q.out -= n
 	if q.looked > 0 { // and then q.n is 0
@@ -59,7 +59,7 @@ func (m *datapath) received(q *queue, n int) {
 	frames := q.frames[:q.n+n]
 	whole := umem.Whole(frames)
 	m.read(frames[:whole])
-	if q.n = copy(q.frames[:], frames[whole:]); q.n >= maxChain { // longer than any interface's MTU: it is for nobody
+	if q.n = copy(q.frames[:], frames[whole:]); q.n >= maxChain { // longer than any interface's MTU
 		m.counts.add(tooLong, 1)
 		m.spare(q.frames[:q.n])
 		q.n = 0
@@ -67,13 +67,13 @@ func (m *datapath) received(q *queue, n int) {
 	m.refill(supplyAt)
 }
 
-// supplyAt is how many frames a queue has given before it gets others at once, and supplyLater how many when there is time.
+// A queue is refilled at once when supplyAt frames are missing, and when there is time when supplyLater are.
 const (
 	supplyAt    = 64
 	supplyLater = 8
 )
 
-// refill gives queues frames that have given so many, or half of what they have.
+// refill gives frames to queues that miss at least given frames, or half of what they should have.
 func (m *datapath) refill(given int) {
 	for _, q := range m.queues {
 		if q.most-q.out >= min(given, q.most/2) {
@@ -83,7 +83,7 @@ func (m *datapath) refill(given int) {
 	}
 }
 
-// supply gives the kernel empty frames.
+// supply gives empty frames to the kernel.
 func (m *datapath) supply(q *queue) {
 	empty := m.pool.empty
 	n := min(len(empty), q.most-q.out)
@@ -96,14 +96,15 @@ func (m *datapath) supply(q *queue) {
 	m.pool.empty = empty[:len(empty)-n+kept]
 }
 
-// spare puts frames back that nobody needs.
+// spare returns frames to the pool.
 func (m *datapath) spare(frames []umem.Frame) {
 	for i := range frames {
 		m.putBack(frames[i])
 	}
 }
 
-// read hands whole packets to the engine. Frames that it does not keep are in the stock again when it returns.
+// read gives whole packets to the engine. When it returns, all frames that the engine did not keep
+// are in the pool again.
 func (m *datapath) read(frames []umem.Frame) {
 	n, timed := 0, false
 	m.viewed = 0
@@ -141,7 +142,8 @@ func (m *datapath) read(frames []umem.Frame) {
 	}
 }
 
-// parse reads a packet, all of whose headers lie in its first frame. The n-th of the batch has a GRH of its own.
+// parse reads a packet whose headers all lie in its first frame. n is its index in the batch, which
+// selects the buffer for the GRH.
 func (m *datapath) parse(a *transport.Arrival, chain []umem.Frame, n int) wire.Malformed {
 	e, total := &m.envelope, 0
 	for i := range chain {
@@ -171,7 +173,8 @@ func (m *datapath) parse(a *transport.Arrival, chain []umem.Frame, n int) wire.M
 	return wire.WellFormed
 }
 
-// intact says whether the ICRC of a packet is right, whose IP header begins at from and whose ICRC ends at to.
+// intact reports whether the ICRC is right. The IP header begins at offset from and the ICRC ends
+// at offset to.
 func (m *datapath) intact(chain []umem.Frame, from, to int) bool {
 	first := m.region.Bytes(chain[0])
 	c := wire.Begin(first[from:min(to, len(first))])
@@ -184,7 +187,7 @@ func (m *datapath) intact(chain []umem.Frame, from, to int) bool {
 	return c.Intact()
 }
 
-// view is where length bytes of a packet lie, from an offset on.
+// view returns where length bytes lie that begin at offset in the packet.
 func (m *datapath) view(chain []umem.Frame, offset, length int) []umem.Frame {
 	begin := m.viewed
 	for i := 0; length > 0; i++ {
@@ -201,7 +204,7 @@ func (m *datapath) view(chain []umem.Frame, offset, length int) []umem.Frame {
 	return m.views[begin:m.viewed]
 }
 
-// settle finds out where the frames of a packet go that the engine has had.
+// settle passes the frames that the engine kept to the program, and the others to the pool.
 func (m *datapath) settle(a *transport.Arrival, chain []umem.Frame) {
 	if !a.Kept {
 		m.spare(chain)

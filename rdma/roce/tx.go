@@ -6,27 +6,27 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// outbound is what packets are made of.
+// outbound holds what it takes to build packets: limits of the card and scratch space.
 type outbound struct {
 	chunk     uint64 // bytes of a frame
-	offset    uint64 // where packets that come lie in a frame
+	offset    uint64 // of a received packet in its frame
 	out       [batch]transport.Packet
 	parts     [maxChain]umem.Frame
 	reaped    [batch]umem.Frame
 	id        uint16 // of the next IPv4 packet
-	copies    bool   // packets are copied by the kernel when it is called
-	gathers   bool   // the sockets take packets in several parts
+	copies    bool   // the socket is in copy mode: the kernel copies packets when it is kicked
+	gathers   bool   // the socket takes packets of several parts
 	copyBelow uint32
-	short     uint32 // bytes of a payload that is copied into the frame of its headers, at most
-	most      int    // parts of a packet
-	least     int    // frames of a packet that is copied, at most
-	longest   int    // frames of a packet that comes, at most
+	short     uint32 // longest payload that is copied behind its headers
+	most      int    // parts of a packet, at most
+	least     int    // frames of a copied packet, at most
+	longest   int    // frames of a received packet, at most
 }
 
-// trailerBytes is the most that padding and ICRC are.
+// trailerBytes is the most that padding and ICRC take.
 const trailerBytes = 3 + wire.ICRCBytes
 
-// room is how many packets can be sent now, whatever they are.
+// room returns how many packets can be sent now, however long they are.
 func (m *datapath) room() int {
 	if m.least == 1 {
 		return min(batch, len(m.pool.headers), m.port.Room())
@@ -34,8 +34,9 @@ func (m *datapath) room() int {
 	return min(batch, len(m.pool.headers)/m.least, m.port.Room()/m.least)
 }
 
-// put sends packets, for which room has said there is room. One system call is for all of them: a message would leave a little sooner
-// with one of its own, but the next one later (measured: half a round trip of 4.7 instead of 3.5 µs).
+// put sends packets, for which room has said there is room. One system call serves all of them.
+// With a call of its own a message would leave a little earlier, but the next one later (measured:
+// half a round trip of 4.7 instead of 3.5 µs).
 func (m *datapath) put(packets []transport.Packet) {
 	left := len(packets)
 	for i := range packets {
@@ -44,7 +45,7 @@ func (m *datapath) put(packets []transport.Packet) {
 	}
 }
 
-// putOne sends a packet, and leaves room for so many parts.
+// putOne sends a packet. It leaves reserve parts of the ring free for those behind it.
 func (m *datapath) putOne(p *transport.Packet, reserve int) {
 	t := &m.paths[p.Peer]
 	h := &p.Header
@@ -74,7 +75,7 @@ func (m *datapath) putOne(p *transport.Packet, reserve int) {
 	}
 }
 
-// head takes a frame for a packet to be sent.
+// head takes a frame for the headers of a packet.
 func (m *datapath) head() umem.Frame {
 	last := len(m.pool.headers) - 1
 	f := m.pool.headers[last]
@@ -82,7 +83,7 @@ func (m *datapath) head() umem.Frame {
 	return umem.Frame{Addr: f.Addr}
 }
 
-// mustCopy says why the payload of a packet cannot be sent from where it lies, 0 if it can.
+// mustCopy returns the reason why a payload must be copied, 0 if it can be sent from where it lies.
 func (m *datapath) mustCopy(p *transport.Packet) counter {
 	switch {
 	case p.Inline != nil:
@@ -97,7 +98,8 @@ func (m *datapath) mustCopy(p *transport.Packet) counter {
 	return 0
 }
 
-// gather sends a packet from where its payload lies, and says whether it could.
+// gather sends a packet from where its payload lies. It returns false, with nothing sent, if that
+// takes more parts than there is room for.
 func (m *datapath) gather(p *transport.Packet, head umem.Frame, c wire.ICRC, room int) bool {
 	n := m.cut(p, min(room, m.most)-1)
 	if n == 0 {
@@ -114,8 +116,8 @@ func (m *datapath) gather(p *transport.Packet, head umem.Frame, c wire.ICRC, roo
 	return true
 }
 
-// cut puts where the payload lies behind the first of parts, no part over the end of a frame, and returns how many they are then; 0
-// where that would be more than most.
+// cut stores the pieces of the payload behind the first part, split at the ends of frames. It
+// returns the number of parts, 0 if they are more than most.
 func (m *datapath) cut(p *transport.Packet, most int) int {
 	n := 1
 	for _, piece := range p.Pieces[:p.Count] {
@@ -131,7 +133,8 @@ func (m *datapath) cut(p *transport.Packet, most int) int {
 	return n
 }
 
-// copyBehind sends a packet whose payload fits behind its headers in b, where the IP header begins at ip.
+// copyBehind sends a packet whose payload fits behind its headers in b. The IP header begins at
+// offset ip.
 func (m *datapath) copyBehind(p *transport.Packet, head umem.Frame, b []byte, ip int) {
 	n := int(head.Len)
 	n += copy(b[n:], p.Inline)
@@ -146,7 +149,7 @@ func (m *datapath) copyBehind(p *transport.Packet, head umem.Frame, b []byte, ip
 	m.port.Send(m.parts[:1])
 }
 
-// spread sends a packet with a copy of its payload in as many frames as that takes.
+// spread sends a packet with its payload copied into as many frames as it takes.
 func (m *datapath) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
 	w := writer{m: m}
 	w.begin(head)
@@ -157,10 +160,10 @@ func (m *datapath) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
 	m.port.Send(m.parts[:w.n])
 }
 
-// underWay says whether packets have been sent that the kernel is not known to be done with.
+// underWay reports whether sent packets have not been reaped.
 func (m *datapath) underWay() bool { return len(m.pool.headers) < cap(m.pool.headers) }
 
-// reap takes back the frames of packets that have left, and tells the engine.
+// reap takes back the frames of sent packets, and tells the engine how many packets they were.
 func (m *datapath) reap() {
 	for {
 		n := m.port.Reap(m.reaped[:])
@@ -181,14 +184,14 @@ func (m *datapath) reap() {
 	}
 }
 
-// writer writes a packet into a chain of frames, which are machine.parts.
+// writer writes a packet into a chain of frames, datapath.parts.
 type writer struct {
 	m   *datapath
-	own bool // it is to look as if it had come
+	own bool // loopback: take frames for receiving, and leave the card's headroom
 	n   int  // frames
 }
 
-// begin goes on behind what the first frame has.
+// begin starts behind the bytes that first has.
 func (w *writer) begin(first umem.Frame) {
 	w.m.parts[0], w.n = first, 1
 	w.m.parts[0].Options = 0
@@ -206,7 +209,7 @@ func (w *writer) write(b []byte) {
 	}
 }
 
-// add goes on in another frame.
+// add continues in another frame.
 func (w *writer) add() {
 	w.m.parts[w.n-1].Options = umem.More
 	w.m.parts[w.n] = w.next()
@@ -214,7 +217,7 @@ func (w *writer) add() {
 	w.n++
 }
 
-// next is an empty view of another frame.
+// next returns an empty view of another frame.
 func (w *writer) next() umem.Frame {
 	if !w.own {
 		return w.m.head()
@@ -223,7 +226,7 @@ func (w *writer) next() umem.Frame {
 	return umem.Frame{Addr: f.Addr + w.m.offset}
 }
 
-// payload writes that of a packet, and takes the CRC over it.
+// payload writes the payload of a packet and continues the CRC over it.
 func (w *writer) payload(p *transport.Packet, c wire.ICRC) wire.ICRC {
 	w.write(p.Inline)
 	c = c.Add(p.Inline)
