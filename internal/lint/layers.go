@@ -29,10 +29,11 @@ var layers = []layer{
 	{"nvme/fabrics", nil},
 	{"rdma", []string{"umem"}},
 	{"rdma/measure", nil},
+	{"rdma/lifetime", nil},
 	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
 	{"rdma/ep", []string{"umem", "rdma"}},
-	{"rdma/verbs", []string{"umem", "rdma"}},
-	{"rdma/roce", []string{"umem", "rdma", "xdp", "bpf", "bpf/filter"}},
+	{"rdma/verbs", []string{"umem", "rdma", "rdma/lifetime"}},
+	{"rdma/roce", []string{"umem", "rdma", "rdma/lifetime", "xdp", "bpf", "bpf/filter"}},
 	{"rdma/providers", []string{"umem", "rdma", "rdma/verbs", "rdma/roce"}},
 	{"flows/config", []string{"umem", "bpf/filter"}},
 	{"flows/protocol", nil},
@@ -65,7 +66,7 @@ var layers = []layer{
 
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )

@@ -5,17 +5,20 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
 
 // completionQueue is a queue that drives the device when it is polled and empty.
 type completionQueue struct {
-	resource
+	life  lifetime.Object
 	dev   *Device
 	cq    *transport.CompletionQueue
 	event signal // fd -1: without events
 	idle  uint32 // polls in a row that found nothing to do; the program's
 }
+
+func (q *completionQueue) String() string { return q.life.String() }
 
 // NewCompletionQueue makes a queue. Vectors but 0 do not exist.
 func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.CompletionQueue, error) {
@@ -27,14 +30,14 @@ func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 	if q.cq, err = transport.NewCompletionQueue(c.Depth); err != nil {
 		return nil, err
 	}
-	if err := q.begin("completion queue of "+d.title, &d.resource); err != nil {
+	if err := q.life.Begin("completion queue of "+d.title, &d.life); err != nil {
 		return nil, err
 	}
 	if !c.Events {
 		return q, nil
 	}
 	if q.event, err = newSignal(); err != nil {
-		q.release()
+		q.life.Release()
 		return nil, err
 	}
 	d.eventful.Add(1)
@@ -104,7 +107,7 @@ func (q *completionQueue) Resize(int) error {
 }
 
 func (q *completionQueue) Close() error {
-	return q.end(func() error {
+	return q.life.Close(func() error {
 		q.dev.locked(func() {
 			if _, ok := q.dev.waiting[q.cq]; ok {
 				delete(q.dev.waiting, q.cq)
@@ -117,10 +120,12 @@ func (q *completionQueue) Close() error {
 
 // shared is a shared receive queue.
 type shared struct {
-	resource
-	dom *domain
-	rq  *transport.ReceiveQueue
+	life lifetime.Object
+	dom  *domain
+	rq   *transport.ReceiveQueue
 }
+
+func (q *shared) String() string { return q.life.String() }
 
 func (p *domain) NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (rdma.SharedReceiveQueue, error) {
 	q := &shared{dom: p}
@@ -128,7 +133,7 @@ func (p *domain) NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (rdma.Sh
 	if q.rq, err = transport.NewSharedReceiveQueue(c); err != nil {
 		return nil, err
 	}
-	if err := q.begin("shared receive queue of "+p.dev.title, &p.resource); err != nil {
+	if err := q.life.Begin("shared receive queue of "+p.dev.title, &p.life); err != nil {
 		return nil, err
 	}
 	return q, nil
@@ -148,4 +153,4 @@ func (q *shared) Limit(n int) error {
 	return nil
 }
 
-func (q *shared) Close() error { return q.end(func() error { return nil }) }
+func (q *shared) Close() error { return q.life.Close(func() error { return nil }) }

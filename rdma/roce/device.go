@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 	"github.com/unifiedd/unifiedd/rdma/roce/network"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
@@ -17,7 +18,7 @@ import (
 
 // Device is a network interface that speaks RoCE v2.
 type Device struct {
-	resource
+	life         lifetime.Object
 	title        string
 	config       Config
 	net          *network.Interface
@@ -45,6 +46,9 @@ type Device struct {
 	eventful atomic.Int32  // how many are in waiting
 	relieves atomic.Bool   // relieve found the lock taken
 }
+
+// String names the device in errors.
+func (d *Device) String() string { return d.life.String() }
 
 var (
 	_ rdma.Device     = (*Device)(nil)
@@ -118,7 +122,7 @@ func (d *Device) NextEvent() (rdma.Event, bool, error) {
 // Close gives everything back: frames, those on loan too, sockets and the XDP program. It is refused while something made from the
 // device is open.
 func (d *Device) Close() error {
-	return d.end(d.closeAll)
+	return d.life.Close(d.closeAll)
 }
 
 func (d *Device) closeAll() error {

@@ -5,21 +5,24 @@ import (
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // domain is a protection domain.
 type domain struct {
-	resource
+	life   lifetime.Object
 	dev    *Device
 	number transport.Domain
 }
 
+func (p *domain) String() string { return p.life.String() }
+
 // NewProtectionDomain makes a domain.
 func (d *Device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 	p := &domain{dev: d}
-	if err := p.begin("protection domain of "+d.title, &d.resource); err != nil {
+	if err := p.life.Begin("protection domain of "+d.title, &d.life); err != nil {
 		return nil, err
 	}
 	d.locked(func() {
@@ -31,17 +34,19 @@ func (d *Device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 
 func (p *domain) Device() rdma.Device { return p.dev }
 
-func (p *domain) Close() error { return p.end(func() error { return nil }) }
+func (p *domain) Close() error { return p.life.Close(func() error { return nil }) }
 
 // memory is a registration of the region, or of part of it. Both keys are one.
 type memory struct {
-	resource
+	life         lifetime.Object
 	dev          *Device
 	key          uint32
 	addr, length uint64
 	access       rdma.Access
 	held         *umem.Registration
 }
+
+func (m *memory) String() string { return m.life.String() }
 
 func (p *domain) Register(r *umem.Region, a rdma.Access) (rdma.MemoryRegion, error) {
 	return p.RegisterPart(r, 0, r.Size(), a)
@@ -55,13 +60,13 @@ func (p *domain) RegisterPart(r *umem.Region, addr, length uint64, a rdma.Access
 		return nil, fmt.Errorf("register memory with rights %#x: %#x is none of them", uint32(a), uint32(a&^rdma.EveryAccess))
 	}
 	m := &memory{dev: p.dev, addr: addr, length: length, access: a}
-	if err := m.begin("memory of "+p.dev.title, &p.resource); err != nil {
+	if err := m.life.Begin("memory of "+p.dev.title, &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	p.dev.locked(func() { m.key, err = p.dev.datapath.keys.Register(p.number, addr, length, a) })
 	if err != nil {
-		m.release()
+		m.life.Release()
 		return nil, err
 	}
 	m.held = r.Register(p.dev.String())
@@ -76,7 +81,7 @@ func (m *memory) Access() rdma.Access { return m.access }
 
 // Close ends the registration. It is refused while windows are bound to it.
 func (m *memory) Close() error {
-	return m.end(func() (err error) {
+	return m.life.Close(func() (err error) {
 		m.dev.locked(func() { err = m.dev.datapath.keys.Deregister(m.key) })
 		if err == nil {
 			m.held.Release()
@@ -87,20 +92,22 @@ func (m *memory) Close() error {
 
 // window is a memory window of type 2.
 type window struct {
-	resource
-	dom *domain
-	win *transport.Window
+	life lifetime.Object
+	dom  *domain
+	win  *transport.Window
 }
+
+func (w *window) String() string { return w.life.String() }
 
 func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
 	w := &window{dom: p}
-	if err := w.begin("memory window of "+p.dev.title, &p.resource); err != nil {
+	if err := w.life.Begin("memory window of "+p.dev.title, &p.life); err != nil {
 		return nil, err
 	}
 	var err error
 	p.dev.locked(func() { w.win, err = p.dev.datapath.keys.NewWindow(p.number) })
 	if err != nil {
-		w.release()
+		w.life.Release()
 		return nil, err
 	}
 	return w, nil
@@ -109,7 +116,7 @@ func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
 func (w *window) RKey() uint32 { return w.win.RKey() }
 
 func (w *window) Close() error {
-	return w.end(func() error {
+	return w.life.Close(func() error {
 		w.dom.dev.locked(func() { w.dom.dev.datapath.keys.CloseWindow(w.win) })
 		return nil
 	})
@@ -117,11 +124,13 @@ func (w *window) Close() error {
 
 // handle is an address handle.
 type handle struct {
-	resource
+	life lifetime.Object
 	dev  *Device
 	peer transport.Peer
 	id   uint32
 }
+
+func (h *handle) String() string { return h.life.String() }
 
 // NewAddressHandle finds the way to a peer, or a group. It waits for the network.
 func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
@@ -135,11 +144,11 @@ func (d *Device) NewAddressHandle(ctx context.Context, of rdma.ProtectionDomain,
 		return nil, fmt.Errorf("make an address handle of %v: the protection domain is of another device", d)
 	}
 	h := &handle{dev: p.dev}
-	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.resource); err != nil {
+	if err := h.life.Begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
 		return nil, err
 	}
 	if err := h.make(ctx, p, &a); err != nil {
-		h.release()
+		h.life.Release()
 		return nil, fmt.Errorf("make %v: %w", h, err)
 	}
 	return h, nil
@@ -163,7 +172,7 @@ func (h *handle) make(ctx context.Context, p *domain, a *rdma.Address) error {
 func (h *handle) ID() uint32 { return h.id }
 
 func (h *handle) Close() error {
-	return h.end(func() error {
+	return h.life.Close(func() error {
 		h.dev.locked(func() {
 			h.dev.datapath.engine.CloseAddressHandle(h.id)
 			h.dev.datapath.dropPath(h.peer)

@@ -80,7 +80,7 @@ func (g *groups) set(group rdma.GID, option4, option6 int) error {
 // Attach has a queue pair of datagrams get those to a multicast group, until Detach or Close. Senders name the group by an
 // address handle and queue pair 0xffffff. What the device itself sends to a group does not come back to it.
 func (q *queuePair) Attach(group rdma.GID) error {
-	return q.whileOpen(func() (err error) {
+	return q.life.WhileOpen(func() (err error) {
 		q.dev.locked(func() { err = q.attach(group) })
 		return err
 	})
@@ -107,7 +107,7 @@ func (q *queuePair) attach(group rdma.GID) error {
 
 // Detach ends what Attach began.
 func (q *queuePair) Detach(group rdma.GID) error {
-	return q.whileOpen(func() error {
+	return q.life.WhileOpen(func() error {
 		q.dev.locked(func() { q.detach(group) })
 		return nil
 	})

@@ -10,7 +10,7 @@ import (
 
 // Modify changes the state. Where the peer's address is given it waits until the way there is known.
 func (q *queuePair) Modify(a rdma.Attributes, given rdma.Mask) error {
-	return q.whileOpen(func() error { return q.modify(&a, given) })
+	return q.life.WhileOpen(func() error { return q.modify(&a, given) })
 }
 
 func (q *queuePair) modify(a *rdma.Attributes, given rdma.Mask) (err error) {

@@ -23,7 +23,7 @@ import (
 // open opens an interface.
 func open(name string, c Config) (*Device, error) {
 	d := &Device{title: name, config: c, waiting: map[*transport.CompletionQueue]*completionQueue{}, pairs: map[*transport.QueuePair]bool{}}
-	d.named("RoCE device " + name)
+	d.life.SetName("RoCE device " + name)
 	d.events.signal.fd, d.progressLoop.signal.fd, d.groups.sockets = -1, -1, [2]int{-1, -1}
 	if err := d.equip(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", d, err), d.closeAll())

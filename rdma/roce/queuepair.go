@@ -4,13 +4,14 @@ import (
 	"fmt"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // queuePair is a queue pair. Posting to it drives the device.
 type queuePair struct {
-	resource
+	life   lifetime.Object
 	dom    *domain
 	dev    *Device
 	qp     *transport.QueuePair
@@ -20,6 +21,8 @@ type queuePair struct {
 	led    bool // peer is a path of its own
 	groups map[rdma.GID]bool
 }
+
+func (q *queuePair) String() string { return q.life.String() }
 
 var (
 	_ rdma.Lender = (*queuePair)(nil)
@@ -38,16 +41,16 @@ func (p *domain) newQueuePair(c rdma.QueuePairConfig, number uint32) (rdma.Queue
 	t, parts, err := p.queuePairParts(&c)
 	t.Number = number
 	if err == nil {
-		err = q.begin(fmt.Sprintf("%v queue pair of %s", c.Transport, p.dev.title), parts...)
+		err = q.life.Begin(fmt.Sprintf("%v queue pair of %s", c.Transport, p.dev.title), parts...)
 	}
 	if err == nil {
 		p.dev.locked(func() { err = q.make(&t) })
 	}
 	if err != nil {
-		q.release()
+		q.life.Release()
 		return nil, fmt.Errorf("make a queue pair of %v: %w", p.dev, err)
 	}
-	q.named(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qp.Number(), p.dev.title))
+	q.life.SetName(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qp.Number(), p.dev.title))
 	granted := q.qp.Config()
 	q.config = granted.QueuePairConfig
 	q.config.SendCQ, q.config.ReceiveCQ, q.config.Shared = c.SendCQ, c.ReceiveCQ, c.Shared
@@ -76,7 +79,7 @@ func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
 }
 
 // queuePairParts makes of a config what the engine is asked for, and what must stay while the queue pair does.
-func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairConfig, []*resource, error) {
+func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairConfig, []*lifetime.Object, error) {
 	t := transport.QueuePairConfig{QueuePairConfig: *c, Domain: p.number}
 	send, ok1 := c.SendCQ.(*completionQueue)
 	recv, ok2 := c.ReceiveCQ.(*completionQueue)
@@ -84,13 +87,13 @@ func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairCon
 		return t, nil, fmt.Errorf("SendCQ and ReceiveCQ must be completion queues of this device")
 	}
 	t.SendCQ, t.ReceiveCQ = send.cq, recv.cq
-	parts := []*resource{&p.resource, &send.resource, &recv.resource}
+	parts := []*lifetime.Object{&p.life, &send.life, &recv.life}
 	if c.Shared != nil {
 		s, ok := c.Shared.(*shared)
 		if !ok || s.dom != p {
 			return t, nil, fmt.Errorf("the shared receive queue must be of this protection domain")
 		}
-		t.Shared, parts = s.rq, append(parts, &s.resource)
+		t.Shared, parts = s.rq, append(parts, &s.life)
 	}
 	if c.Loans > transport.MaxLoans {
 		return t, nil, fmt.Errorf("number of Loans %d: the most is %d", c.Loans, transport.MaxLoans)
@@ -106,7 +109,7 @@ func (q *queuePair) State() (rdma.State, error) { return q.qp.State(), nil }
 
 // Query asks the engine.
 func (q *queuePair) Query() (a rdma.Attributes, err error) {
-	err = q.whileOpen(func() error {
+	err = q.life.WhileOpen(func() error {
 		q.dev.locked(func() { a = q.qp.Query() })
 		return nil
 	})
@@ -168,7 +171,7 @@ func (q *queuePair) Return(frames []umem.Frame) {
 
 // Close ends the queue pair. Frames on loan stay the program's until Return.
 func (q *queuePair) Close() error {
-	return q.end(func() error {
+	return q.life.Close(func() error {
 		q.dev.locked(func() {
 			m := &q.dev.datapath
 			m.round() // what the peer waits for goes out

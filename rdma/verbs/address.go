@@ -13,25 +13,28 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // addressHandle is a way to a peer, and its place in the table of the domain.
 type addressHandle struct {
-	resource
-	pd *domain
-	ah *C.struct_ibv_ah
-	id uint32
+	life lifetime.Object
+	pd   *domain
+	ah   *C.struct_ibv_ah
+	id   uint32
 }
+
+func (h *addressHandle) String() string { return h.life.String() }
 
 var _ rdma.AddressHandle = (*addressHandle)(nil)
 
 func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
 	h := &addressHandle{pd: p}
-	if err := h.begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.resource); err != nil {
+	if err := h.life.Begin(fmt.Sprintf("address handle of %s to %v", p.dev.title, a.GID), &p.life); err != nil {
 		return nil, err
 	}
 	if err := h.make(a); err != nil {
-		h.release()
+		h.life.Release()
 		return nil, err
 	}
 	return h, nil
@@ -65,10 +68,10 @@ var routeRemedies = map[unix.Errno]string{
 func (h *addressHandle) ID() uint32 { return h.id }
 
 func (h *addressHandle) Close() error {
-	return h.end(func() error {
+	return h.life.Close(func() error {
 		C.ud_set_handle(h.pd.tables, C.uint32_t(h.id), nil)
 		if errno := C.ud_destroy_ah(h.ah); errno != 0 {
-			return refusal("close", h, unix.Errno(errno), nil)
+			return explain(unix.Errno(errno), nil)
 		}
 		h.pd.handles.give(h.id)
 		return nil

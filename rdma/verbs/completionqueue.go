@@ -14,11 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // completionQueue is a completion queue. Its number is 0 when it is closed.
 type completionQueue struct {
-	resource
+	life   lifetime.Object
 	dev    *device
 	cq     *C.struct_ibv_cq
 	number C.uintptr_t // cq as the data path has it
@@ -27,6 +28,8 @@ type completionQueue struct {
 	fd     int
 	asked  int // how many events there may be: how often it was armed since; of the thread that polls
 }
+
+func (q *completionQueue) String() string { return q.life.String() }
 
 var _ rdma.CompletionQueue = (*completionQueue)(nil)
 
@@ -38,7 +41,7 @@ func (d *device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 		return nil, fmt.Errorf("make a completion queue with vector %d: %v has %d, numbered from 0", c.Vector, d, n)
 	}
 	q := &completionQueue{dev: d, fd: -1, soft: d.caps.VendorID == softRoCE}
-	if err := q.begin("completion queue of "+d.title, &d.resource); err != nil {
+	if err := q.life.Begin("completion queue of "+d.title, &d.life); err != nil {
 		return nil, err
 	}
 	events := C.int(0)
@@ -46,7 +49,7 @@ func (d *device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 		events = 1
 	}
 	if errno := C.ud_create_cq(d.ctx, C.int(c.Depth), events, C.int(c.Vector), &q.cq); errno != 0 {
-		q.release()
+		q.life.Release()
 		return nil, refusal(fmt.Sprintf("make for %d", c.Depth), q, unix.Errno(errno), nil)
 	}
 	if c.Events {
@@ -65,7 +68,7 @@ func (q *completionQueue) Resize(depth int) error {
 	if most := q.dev.caps.MaxCompletions; depth < 1 || depth > most {
 		return fmt.Errorf("resize %v to %d: %v has those for 1 to %d", q, depth, q.dev, most)
 	}
-	return q.whileOpen(func() error {
+	return q.life.WhileOpen(func() error {
 		errno := unix.Errno(C.ud_resize_cq(q.cq, C.int(depth)))
 		switch errno {
 		case 0:
@@ -80,9 +83,9 @@ func (q *completionQueue) Resize(depth int) error {
 }
 
 func (q *completionQueue) Close() error {
-	return q.end(func() error {
+	return q.life.Close(func() error {
 		if errno := C.ud_destroy_cq(q.cq); errno != 0 {
-			return refusal("close", q, unix.Errno(errno), nil)
+			return explain(unix.Errno(errno), nil)
 		}
 		q.number = 0
 		return nil

@@ -18,11 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // device is an open device.
 type device struct {
-	resource
+	life  lifetime.Object
 	title string
 	ctx   *C.struct_ibv_context
 	fd    int // of events
@@ -34,12 +35,14 @@ type device struct {
 	pairs   atomic.Int32 // queue pairs that are open
 }
 
+func (d *device) String() string { return d.life.String() }
+
 var _ rdma.Device = (*device)(nil)
 
 // open opens the device of the name.
 func open(name string) (rdma.Device, error) {
 	d := &device{title: name, atZero: true}
-	d.named("RDMA device " + name)
+	d.life.SetName("RDMA device " + name)
 	var errno C.int
 	names := []string{}
 	err := eachDevice(func(title string, dev *C.struct_ibv_device) {
@@ -112,7 +115,7 @@ func (d *device) readCapabilities() error {
 const softRoCE = 0xffffff
 
 func (d *device) Port(number uint8) (p rdma.Port, err error) {
-	err = d.whileOpen(func() error {
+	err = d.life.WhileOpen(func() error {
 		p, err = d.port(number)
 		return err
 	})
@@ -153,7 +156,7 @@ func portState(n int) string {
 }
 
 func (d *device) GIDs(port uint8) (table []rdma.GIDEntry, err error) {
-	err = d.whileOpen(func() error {
+	err = d.life.WhileOpen(func() error {
 		table, err = d.gids(port)
 		return err
 	})
@@ -193,7 +196,7 @@ func (d *device) gids(port uint8) ([]rdma.GIDEntry, error) {
 func (d *device) EventFD() int { return d.fd }
 
 func (d *device) NextEvent() (e rdma.Event, ok bool, err error) {
-	err = d.whileOpen(func() error {
+	err = d.life.WhileOpen(func() error {
 		var kind C.int
 		var number C.uint32_t
 		switch errno := unix.Errno(C.ud_next_event(d.ctx, &kind, &number)); errno {
@@ -218,9 +221,9 @@ func eventOf(kind rdma.EventKind, number uint32) rdma.Event {
 }
 
 func (d *device) Close() error {
-	return d.end(func() error {
+	return d.life.Close(func() error {
 		if errno := C.ud_close_device(d.ctx); errno != 0 {
-			return refusal("close", d, unix.Errno(errno), nil)
+			return explain(unix.Errno(errno), nil)
 		}
 		return nil
 	})

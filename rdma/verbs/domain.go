@@ -14,17 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // domain is a protection domain, with the tables that its queue pairs look into.
 type domain struct {
-	resource
+	life   lifetime.Object
 	dev    *device
 	pd     *C.struct_ibv_pd
 	tables *C.struct_ud_tables
 	// The places of the tables.
 	handles, memories places
 }
+
+func (p *domain) String() string { return p.life.String() }
 
 var _ rdma.ProtectionDomain = (*domain)(nil)
 
@@ -33,7 +36,7 @@ func (d *device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 	p := &domain{dev: d}
 	p.handles = places{what: "address handles", next: 1, end: C.UD_HANDLES}
 	p.memories = places{what: "registered regions", end: C.UD_MEMORIES}
-	if err := p.begin("protection domain of "+d.title, &d.resource); err != nil {
+	if err := p.life.Begin("protection domain of "+d.title, &d.life); err != nil {
 		return nil, err
 	}
 	var err error
@@ -44,7 +47,7 @@ func (d *device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 		}
 	}
 	if err != nil {
-		p.release()
+		p.life.Release()
 		return nil, err
 	}
 	return p, nil
@@ -53,9 +56,9 @@ func (d *device) NewProtectionDomain() (rdma.ProtectionDomain, error) {
 func (p *domain) Device() rdma.Device { return p.dev }
 
 func (p *domain) Close() error {
-	return p.end(func() error {
+	return p.life.Close(func() error {
 		if errno := C.ud_dealloc_pd(p.pd); errno != 0 {
-			return refusal("close", p, unix.Errno(errno), nil)
+			return explain(unix.Errno(errno), nil)
 		}
 		freeTables(p.tables)
 		return nil

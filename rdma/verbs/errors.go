@@ -9,17 +9,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refusal is an error of the device, its driver or the kernel: the step, what it was
-// tried with, why, and what can be done about it.
+// refusal is an error of the device, its driver or the kernel: the step, the object that it was tried with, why it failed, and what can be
+// done about it.
 func refusal(step string, with fmt.Stringer, errno unix.Errno, remedies map[unix.Errno]string) error {
+	return fmt.Errorf("%s: %v: %w", step, with, explain(errno, remedies))
+}
+
+// explain adds to an error number what can be done about it.
+func explain(errno unix.Errno, remedies map[unix.Errno]string) error {
 	remedy, ok := remedies[errno]
 	if !ok {
 		remedy = remediesOfAll[errno]
 	}
-	if remedy != "" {
-		remedy = " (" + remedy + ")"
+	if remedy == "" {
+		return errno
 	}
-	return fmt.Errorf("%s: %v: %w%s", step, with, errno, remedy)
+	return fmt.Errorf("%w (%s)", errno, remedy)
 }
 
 // remediesOfAll are for what means the same at each step.

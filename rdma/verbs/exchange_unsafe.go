@@ -46,11 +46,11 @@ func (q *queuePair) exchange(x *rdma.Exchange) (c C.struct_ud_exchange, err erro
 	}
 	switch {
 	case q.number == 0:
-		return c, q.gone()
+		return c, q.life.ClosedError()
 	case sent.number == 0:
-		return c, sent.gone()
+		return c, sent.life.ClosedError()
 	case came != nil && came.number == 0:
-		return c, came.gone()
+		return c, came.life.ClosedError()
 	case len(x.Again) > 0 && q.config.Shared != nil:
 		return c, fmt.Errorf("exchange messages by %v: it has a shared receive queue: its receives are not posted again here", q)
 	case x.Rounds < 0 || x.Ahead < 1 || x.Open < 0 || x.Taken < 0 || x.Posted != nil && len(x.Posted) < x.Rounds || len(x.Into) != len(x.Again):

@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // memoryRegion is a registration of a region, or of part of one.
 type memoryRegion struct {
-	resource
+	life   lifetime.Object
 	pd     *domain
 	mr     *C.struct_ibv_mr
 	lkey   uint32
@@ -31,6 +32,8 @@ type memoryRegion struct {
 	place int
 	base  uint64 // of the region, in this process
 }
+
+func (m *memoryRegion) String() string { return m.life.String() }
 
 var _ rdma.MemoryRegion = (*memoryRegion)(nil)
 
@@ -82,7 +85,7 @@ func (p *domain) register(r *umem.Region, addr, length uint64, a rdma.Access) (*
 		return nil, fmt.Errorf("register memory with %v: a peer can be allowed to write only what is registered with local write, too", a)
 	}
 	m := &memoryRegion{pd: p, addr: addr, length: length, access: a, place: -1}
-	if err := m.begin("memory of "+p.dev.title, &p.resource); err != nil {
+	if err := m.life.Begin("memory of "+p.dev.title, &p.life); err != nil {
 		return nil, err
 	}
 	mem := r.At(addr, length)
@@ -91,7 +94,7 @@ func (p *domain) register(r *umem.Region, addr, length uint64, a rdma.Access) (*
 	}
 	var errno unix.Errno
 	if m.mr, errno = registerMemory(p.pd, mem, addr, p.dev.atZero, a); errno != 0 {
-		m.release()
+		m.life.Release()
 		return nil, refusal(fmt.Sprintf("register %d bytes", length), m, errno, registerRemedies())
 	}
 	m.lkey, m.rkey = uint32(m.mr.lkey), uint32(m.mr.rkey)
@@ -111,11 +114,11 @@ func (m *memoryRegion) Length() uint64      { return m.length }
 func (m *memoryRegion) Access() rdma.Access { return m.access }
 
 func (m *memoryRegion) Close() error {
-	return m.end(func() error {
+	return m.life.Close(func() error {
 		m.hide()
 		if errno := C.ud_dereg_mr(m.mr); errno != 0 {
 			m.show() // it stays what it was
-			return refusal("end the registration", m, unix.Errno(errno), map[unix.Errno]string{
+			return explain(unix.Errno(errno), map[unix.Errno]string{
 				unix.EINVAL: windowsLeft, unix.EBUSY: windowsLeft})
 		}
 		if m.place >= 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 func (q *queuePair) State() (s rdma.State, err error) {
-	err = q.whileOpen(func() error {
+	err = q.life.WhileOpen(func() error {
 		s, _, err = q.state()
 		return err
 	})
@@ -44,7 +44,7 @@ const queried = rdma.MaskState | rdma.MaskAccess | rdma.MaskPKeyIndex | rdma.Mas
 	rdma.MaskSendPSN | rdma.MaskMaxRemoteReads | rdma.MaskRemoteQPN
 
 func (q *queuePair) Query() (a rdma.Attributes, err error) {
-	err = q.whileOpen(func() error {
+	err = q.life.WhileOpen(func() error {
 		from, err := q.query(queried)
 		a = attributesOf(&from)
 		return err
@@ -63,7 +63,7 @@ func attributesOf(a *C.struct_ibv_qp_attr) rdma.Attributes {
 }
 
 func (q *queuePair) Modify(a rdma.Attributes, given rdma.Mask) error {
-	return q.whileOpen(func() error {
+	return q.life.WhileOpen(func() error {
 		from, port, err := q.state()
 		if err != nil {
 			return err

@@ -85,7 +85,7 @@ func (q *completionQueue) mend(got []rdma.WorkCompletion) {
 
 func (q *completionQueue) Arm(solicited bool) error {
 	if q.number == 0 {
-		return q.gone()
+		return q.life.ClosedError()
 	}
 	if q.fd < 0 {
 		return q.noEvents()
@@ -105,7 +105,7 @@ func (q *completionQueue) Arm(solicited bool) error {
 // more.
 func (q *completionQueue) Acknowledge() (int, error) {
 	if q.number == 0 {
-		return 0, q.gone()
+		return 0, q.life.ClosedError()
 	}
 	if q.fd < 0 {
 		return 0, q.noEvents()
@@ -123,7 +123,7 @@ func room(dst []rdma.WorkCompletion) C.int { return C.int(min(len(dst), math.Max
 
 func (q *completionQueue) usable() error {
 	if q.number == 0 {
-		return q.gone()
+		return q.life.ClosedError()
 	}
 	return nil
 }

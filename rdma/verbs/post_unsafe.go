@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // first is the address of a list in the form C has it. Both forms have one layout, which
@@ -32,7 +33,7 @@ func count[T any](list []T) C.uint32_t { return C.uint32_t(min(len(list), math.M
 
 func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
 	if q.number == 0 {
-		return 0, q.gone()
+		return 0, q.life.ClosedError()
 	}
 	if len(requests) == 0 {
 		return 0, nil
@@ -46,7 +47,7 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 
 func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
 	if q.number == 0 {
-		return 0, q.gone()
+		return 0, q.life.ClosedError()
 	}
 	if q.config.Shared != nil {
 		return 0, fmt.Errorf("post a receive: %v has a shared receive queue: post to that", q)
@@ -63,14 +64,14 @@ func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE)
 
 func (q *sharedQueue) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
 	if q.number == 0 {
-		return 0, q.gone()
+		return 0, q.life.ClosedError()
 	}
 	if len(requests) == 0 {
 		return 0, nil
 	}
 	p := C.ud_post_shared(q.number, first[C.struct_ud_receive](requests), count(requests), first[C.struct_ibv_sge](sges), count(sges))
 	if p.why != 0 {
-		return int(p.taken), fmt.Errorf("post receive %d of %d: %w", p.taken+1, len(requests), queueError(&q.resource, int(p.why), q.config.Depth, q.config.SGEs))
+		return int(p.taken), fmt.Errorf("post receive %d of %d: %w", p.taken+1, len(requests), queueError(&q.life, int(p.why), q.config.Depth, q.config.SGEs))
 	}
 	return int(p.taken), nil
 }
@@ -100,18 +101,18 @@ func (q *queuePair) postError(why int) error {
 		return fmt.Errorf("%v: %w: it takes %d elements, %d bytes inline, and atomics of 8 bytes at addresses that are multiples of 8", q, unix.EINVAL,
 			q.config.SendSGEs, q.config.InlineBytes)
 	}
-	return queueError(&q.resource, why, q.config.SendDepth, q.config.SendSGEs)
+	return queueError(&q.life, why, q.config.SendDepth, q.config.SendSGEs)
 }
 
 func (q *queuePair) receiveError(why int) error {
 	if why == C.UD_STATE {
 		return fmt.Errorf("%v: %w: receives can be posted from INIT on", q, rdma.ErrState)
 	}
-	return queueError(&q.resource, why, q.config.RecvDepth, q.config.RecvSGEs)
+	return queueError(&q.life, why, q.config.RecvDepth, q.config.RecvSGEs)
 }
 
 // queueError is for what all queues of work requests refuse.
-func queueError(q *resource, why, depth, sges int) error {
+func queueError(q *lifetime.Object, why, depth, sges int) error {
 	switch why {
 	case C.UD_SHORT_LIST:
 		return fmt.Errorf("%v: it has more elements than are left of the list: %w", q, unix.EINVAL)

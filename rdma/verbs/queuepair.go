@@ -13,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // queuePair is a queue pair. Its number is 0 when it is closed.
 type queuePair struct {
-	resource
+	life   lifetime.Object
 	pd     *domain
 	qp     *C.struct_ibv_qp
 	number C.uintptr_t // qp as the data path has it
@@ -25,6 +26,8 @@ type queuePair struct {
 	qpn    uint32
 	config rdma.QueuePairConfig
 }
+
+func (q *queuePair) String() string { return q.life.String() }
 
 var _ rdma.QueuePair = (*queuePair)(nil)
 
@@ -34,17 +37,17 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a queue pair of %s: %w", p.dev.title, err)
 	}
-	if err := q.begin(fmt.Sprintf("%v queue pair of %s", c.Transport, p.dev.title), parts...); err != nil {
+	if err := q.life.Begin(fmt.Sprintf("%v queue pair of %s", c.Transport, p.dev.title), parts...); err != nil {
 		return nil, err
 	}
 	if errno := C.ud_create_qp(p.pd, a, &q.qp); errno != 0 {
-		q.release()
+		q.life.Release()
 		return nil, refusal("make", q, unix.Errno(errno), map[unix.Errno]string{
 			unix.EINVAL: "fewer work requests, elements or inline bytes may do: " + q.wants()})
 	}
 	p.dev.pairs.Add(1)
 	q.qpn, q.number = uint32(q.qp.qp_num), addressOfQP(q.qp)
-	q.named(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qpn, p.dev.title))
+	q.life.SetName(fmt.Sprintf("%v queue pair %d of %s", c.Transport, q.qpn, p.dev.title))
 	q.config.SendDepth, q.config.RecvDepth = int(a.cap.max_send_wr), int(a.cap.max_recv_wr)
 	q.config.SendSGEs, q.config.RecvSGEs = int(a.cap.max_send_sge), int(a.cap.max_recv_sge)
 	q.config.InlineBytes = int(a.cap.max_inline_data)
@@ -62,7 +65,7 @@ func (q *queuePair) wants() string {
 
 // queuePairParts checks a config and makes of it what libibverbs is asked for, and what
 // must stay while the queue pair does.
-func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_attr, []*resource, error) {
+func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_attr, []*lifetime.Object, error) {
 	if err := p.checkSizes(c); err != nil {
 		return nil, nil, err
 	}
@@ -72,13 +75,13 @@ func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (*C.struct_ibv_qp_init_
 		return nil, nil, fmt.Errorf("SendCQ and ReceiveCQ must be completion queues of this device")
 	}
 	a := &C.struct_ibv_qp_init_attr{send_cq: send.cq, recv_cq: recv.cq, qp_type: uint32(c.Transport)}
-	parts := []*resource{&p.resource, &send.resource, &recv.resource}
+	parts := []*lifetime.Object{&p.life, &send.life, &recv.life}
 	if c.Shared != nil {
 		shared, ok := c.Shared.(*sharedQueue)
 		if !ok || shared.pd != p {
 			return nil, nil, fmt.Errorf("the shared receive queue must be of this protection domain")
 		}
-		a.srq, parts = shared.srq, append(parts, &shared.resource)
+		a.srq, parts = shared.srq, append(parts, &shared.life)
 		c.RecvDepth, c.RecvSGEs = 0, 0
 	}
 	if c.SignalAll {
@@ -118,9 +121,9 @@ func (q *queuePair) QPN() uint32 { return q.qpn }
 func (q *queuePair) Config() rdma.QueuePairConfig { return q.config }
 
 func (q *queuePair) Close() error {
-	return q.end(func() error {
+	return q.life.Close(func() error {
 		if errno := C.ud_destroy_qp(q.qp); errno != 0 {
-			return refusal("close", q, unix.Errno(errno), nil)
+			return explain(unix.Errno(errno), nil)
 		}
 		q.number = 0
 		q.pd.dev.pairs.Add(-1)

@@ -14,16 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/lifetime"
 )
 
 // memoryWindow is a window of type 2.
 type memoryWindow struct {
-	resource
+	life lifetime.Object
 	pd   *domain
 	mw   *C.struct_ibv_mw
 	rkey atomic.Uint32
-	with *resource // the queue pair that it was bound with last
+	with *lifetime.Object // the queue pair that it was bound with last
 }
+
+func (w *memoryWindow) String() string { return w.life.String() }
 
 var _ rdma.MemoryWindow = (*memoryWindow)(nil)
 
@@ -33,11 +36,11 @@ func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
 			rdma.ErrUnsupported, p.dev)
 	}
 	w := &memoryWindow{pd: p}
-	if err := w.begin("memory window of "+p.dev.title, &p.resource); err != nil {
+	if err := w.life.Begin("memory window of "+p.dev.title, &p.life); err != nil {
 		return nil, err
 	}
 	if errno := C.ud_alloc_mw(p.pd, &w.mw); errno != 0 {
-		w.release()
+		w.life.Release()
 		return nil, refusal("make", w, unix.Errno(errno), nil)
 	}
 	w.rkey.Store(uint32(w.mw.rkey))
@@ -47,9 +50,9 @@ func (p *domain) NewWindow() (rdma.MemoryWindow, error) {
 func (w *memoryWindow) RKey() uint32 { return w.rkey.Load() }
 
 func (w *memoryWindow) Close() error {
-	return w.end(func() error {
+	return w.life.Close(func() error {
 		if errno := C.ud_dealloc_mw(w.mw); errno != 0 {
-			return refusal("close", w, unix.Errno(errno), nil)
+			return explain(unix.Errno(errno), nil)
 		}
 		return nil
 	})
@@ -64,34 +67,33 @@ func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, ad
 	case memory.access&rdma.BindWindows == 0:
 		return fmt.Errorf("bind a memory window with %v: the memory is registered with %v, and not with window bind", q, memory.access)
 	}
-	return window.whileOpen(func() error {
-		return memory.whileOpen(func() error { return window.bind(q, id, memory, addr, length, a, f) })
+	return window.life.WhileOpen(func() error {
+		return memory.life.WhileOpen(func() error { return window.bind(q, id, memory, addr, length, a, f) })
 	})
 }
 
 // bind has the queue pair stay until the window is closed, or bound with another: a device may
 // wait for the window to go, before the queue pair does, for ever. Window and memory are locked.
 func (w *memoryWindow) bind(q *queuePair, id uint64, m *memoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
-	if w.with == &q.resource {
+	if w.with == &q.life {
 		return w.post(q, id, m, addr, length, a, f)
 	}
-	if err := q.retain(&w.resource); err != nil {
+	if err := w.life.AddParent(&q.life); err != nil {
 		return err
 	}
-	left := &q.resource
+	left := &q.life
 	err := w.post(q, id, m, addr, length, a, f)
 	if err == nil {
-		left, w.with = w.with, &q.resource
-		w.parts = []*resource{&w.pd.resource, w.with}
+		left, w.with = w.with, &q.life
 	}
 	if left != nil {
-		left.drop(&w.resource)
+		w.life.RemoveParent(left)
 	}
 	return err
 }
 
 func (w *memoryWindow) post(q *queuePair, id uint64, m *memoryRegion, addr, length uint64, a rdma.Access, f rdma.Flags) error {
-	return q.whileOpen(func() error {
+	return q.life.WhileOpen(func() error {
 		why := C.ud_bind_mw(q.qp, w.mw, m.mr, C.uint64_t(addr), C.uint64_t(length), C.int(a&^rdma.BindWindows), C.uint64_t(id),
 			C.int(f&(rdma.Fence|rdma.Signaled)))
 		if why != 0 {
