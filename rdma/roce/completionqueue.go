@@ -9,18 +9,18 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
 
-// completionQueue is a queue that drives the device when it is polled and empty.
+// completionQueue is a completion queue. A poll that finds it empty drives the device.
 type completionQueue struct {
 	life  lifetime.Object
 	dev   *Device
 	cq    *transport.CompletionQueue
 	event signal // fd -1: without events
-	idle  uint32 // polls in a row that found nothing to do; the program's
+	idle  uint32 // polls in a row that found nothing to do; owned by the thread that polls
 }
 
 func (q *completionQueue) String() string { return q.life.String() }
 
-// NewCompletionQueue makes a queue. Vectors but 0 do not exist.
+// NewCompletionQueue makes a queue. The only vector is 0.
 func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.CompletionQueue, error) {
 	if c.Vector != 0 {
 		return nil, fmt.Errorf("make a completion queue with vector %d: %v has one, number 0", c.Vector, d)
@@ -47,7 +47,8 @@ func (d *Device) NewCompletionQueue(c rdma.CompletionQueueConfig) (rdma.Completi
 
 func (q *completionQueue) Depth() int { return q.cq.Depth() }
 
-// Poll takes completions; when there are none, it drives the device, unless somebody else does, and looks again.
+// Poll returns completions. If there are none it drives the device, unless another thread does, and
+// looks again.
 func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	n, err := q.cq.Poll(dst)
 	if n != 0 || err != nil || len(dst) == 0 || q.dev.idles(&q.idle) {
@@ -56,20 +57,20 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	return q.look(dst)
 }
 
-// look drives the device, and takes completions.
+// look drives the device and polls.
 func (q *completionQueue) look(dst []rdma.WorkCompletion) (int, error) {
 	q.dev.progress(polling)
 	n, err := q.cq.Poll(dst)
 	if n == 0 && err == nil && q.dev.owes.Load() && q.dev.batches.Load() == 0 {
-		q.dev.progress(posting) // what came is not for who polls: nothing of theirs will go in front of the acknowledgement
+		q.dev.progress(posting) // the packet was not for this queue, so its owner will post nothing that could carry the ACK
 	}
 	return n, err
 }
 
-// spins is how many looks in vain are between two at the clock.
+// spins is the number of empty polls between two readings of the clock.
 const spins = 64
 
-// Spin is Poll until something is there, or for so long.
+// Spin polls until there is a completion or the limit has passed.
 func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (int, error) {
 	n, err := q.Poll(dst)
 	if n != 0 || err != nil || limit <= 0 || len(dst) == 0 {
@@ -83,7 +84,7 @@ func (q *completionQueue) Spin(dst []rdma.WorkCompletion, limit time.Duration) (
 	return n, err
 }
 
-// Arm has FD readable at the next completion. From then on the device is driven without the program.
+// Arm makes FD readable at the next completion. From then on the progress loop drives the device.
 func (q *completionQueue) Arm(solicited bool) error {
 	if q.event.fd < 0 {
 		return fmt.Errorf("arm %v: it was made without Events", q)

@@ -28,23 +28,25 @@ type Device struct {
 	progressLoop progressLoop
 	groups       groups // under lock
 
+	// management holds the counters of connection managers: of the one that is open, and the sums of
+	// those that were.
 	management management
 
 	ports    []*xdp.Port
-	lock     sync.Mutex // of datapath, waiting and domains; held for a moment only
+	lock     sync.Mutex // of datapath, waiting, pairs and domains; never held while sleeping
 	datapath datapath
 	waiting  map[*transport.CompletionQueue]*completionQueue // those with events
-	pairs    map[*transport.QueuePair]bool                   // those open
-	domains  uint32                                          // how many there ever were
-	missed   atomic.Bool                                     // somebody found the lock taken: who has it goes round once more
-	owes     atomic.Bool                                     // machine.owes, for those without the lock
-	batches  atomic.Int32                                    // Begins without their End
-	batched  atomic.Bool                                     // something was posted that waits for one
+	pairs    map[*transport.QueuePair]bool                   // the open ones
+	domains  uint32                                          // protection domains made so far
+	missed   atomic.Bool                                     // a thread found the lock taken: its holder does that thread's work
+	owes     atomic.Bool                                     // datapath.owes, for threads without the lock
+	batches  atomic.Int32                                    // calls of Begin without their End
+	batched  atomic.Bool                                     // a posted request waits for an End
 	looks    atomic.Uint32                                   // calls of Progress in a row that found nothing to do
 
-	turns    atomic.Uint64 // changes while programs drive; written under lock
-	eventful atomic.Int32  // how many are in waiting
-	relieves atomic.Bool   // relieve found the lock taken
+	turns    atomic.Uint64 // counts the times that programs drove the device; written under lock
+	eventful atomic.Int32  // the length of waiting
+	relieves atomic.Bool   // flushACKs found the lock taken
 }
 
 // String names the device in errors.
@@ -55,16 +57,16 @@ var (
 	_ rdma.Progresser = (*Device)(nil)
 )
 
-// Name is the interface's name when it was opened.
+// Name returns the interface's name when it was opened.
 func (d *Device) Name() string { return d.title }
 
-// Granted says how the kernel moves packets: with or without copies, in one piece or gathered.
+// Granted says how the kernel moves packets: with or without copies, in one part or several.
 func (d *Device) Granted() xdp.Granted { return d.iface.Granted() }
 
-// softVendor is what Soft-RoCE gives as its vendor: there is no number for software of anybody's.
+// softVendor is the vendor that Soft-RoCE reports. There is no number for vendors of software.
 const softVendor = 0xffffff
 
-// Capabilities are the limits.
+// Capabilities returns the limits.
 func (d *Device) Capabilities() rdma.Capabilities {
 	mac := d.net.MAC()
 	guid := uint64(mac[0]^2)<<56 | uint64(mac[1])<<48 | uint64(mac[2])<<40 | 0xfffe<<24 | uint64(mac[3])<<16 | uint64(mac[4])<<8 | uint64(mac[5])
@@ -79,7 +81,7 @@ func (d *Device) Capabilities() rdma.Capabilities {
 	}
 }
 
-// Port is the state of port 1.
+// Port returns the state of port 1.
 func (d *Device) Port(number uint8) (rdma.Port, error) {
 	if err := d.hasPort(number); err != nil {
 		return rdma.Port{}, err
@@ -99,10 +101,12 @@ func (d *Device) hasPort(number uint8) error {
 	return nil
 }
 
-// mtu is the largest that fits the interface and the sockets: it may be less than when the device was opened, and not more.
+// mtu returns the largest MTU that fits the interface now, and not more than when the device was
+// opened.
 func (d *Device) mtu() rdma.MTU { return min(rdma.FitsInterface(d.net.MTU()), d.progressLoop.mtu) }
 
-// GIDs are the interface's addresses and those of VLANs on it. A place stays the address's until that goes.
+// GIDs returns the addresses of the interface and of its VLANs. An address keeps its index until it
+// is removed.
 func (d *Device) GIDs(port uint8) ([]rdma.GIDEntry, error) {
 	if err := d.hasPort(port); err != nil {
 		return nil, err
@@ -110,17 +114,17 @@ func (d *Device) GIDs(port uint8) ([]rdma.GIDEntry, error) {
 	return d.net.GIDs(), nil
 }
 
-// EventFD polls readable when NextEvent has something.
+// EventFD returns a descriptor that polls readable when NextEvent has an event.
 func (d *Device) EventFD() int { return d.events.signal.fd }
 
-// NextEvent takes an event. What a program does not take beyond some thousands is lost.
+// NextEvent returns an event. Events beyond maxEvents that the program does not take are lost.
 func (d *Device) NextEvent() (rdma.Event, bool, error) {
 	e, ok := d.events.next()
 	return e, ok, nil
 }
 
-// Close gives everything back: frames, those on loan too, sockets and the XDP program. It is refused while something made from the
-// device is open.
+// Close gives back all frames, also those on loan, the sockets and the XDP program. It fails while
+// an object made from the device is open.
 func (d *Device) Close() error {
 	return d.life.Close(d.closeAll)
 }
@@ -141,7 +145,7 @@ func (d *Device) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// closeBook gives all frames to the pool.
+// closeBook gives all frames back to the region.
 func (d *Device) closeBook() error {
 	m := &d.datapath
 	for _, h := range []*umem.Holder{m.hands, m.lent} {
@@ -155,59 +159,59 @@ func (d *Device) closeBook() error {
 	return d.book.Close()
 }
 
-// opened are the devices that this process has open.
+// opened lists the open devices of this process.
 var opened struct {
 	mu      sync.Mutex
 	devices []*Device
 }
 
-// Opened lists the devices that this process has open, in the order in which they were opened: for counters, which may be
-// read of each also when it is closed meanwhile. It may be called from any goroutine.
+// Opened returns the open devices of this process, in the order in which they were opened. Their
+// counters can be read also after they are closed. It may be called from any goroutine.
 func Opened() []*Device {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	return slices.Clone(opened.devices)
 }
 
-// enlist has Opened list the device.
+// enlist adds the device to opened.
 func (d *Device) enlist() {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	opened.devices = append(opened.devices, d)
 }
 
-// delist is the contrary, and does nothing of a device that is not listed.
+// delist removes the device from opened, if it is there.
 func (d *Device) delist() {
 	opened.mu.Lock()
 	defer opened.mu.Unlock()
 	opened.devices = slices.DeleteFunc(opened.devices, func(o *Device) bool { return o == d })
 }
 
-// Counter is something that a device counts, since it was opened.
+// Counter is a counter of a device since it was opened.
 type Counter struct {
-	Name  string // fit for a metric
+	Name  string // usable in a metric's name
 	Value uint64
 }
 
-// counter is what is counted here; the engine and the sockets count for themselves.
+// counter is an index of counts. The engine and the sockets have counters of their own.
 type counter uint8
 
 const (
 	_             counter = iota
-	copiedShort           // bytes that were copied to be sent: fewer than Config.CopyBelow
-	copiedInline          // those posted inline
-	copiedAgain           // sent again: their memory may be used for something else meanwhile
-	copiedParts           // in more parts than the card takes at once, or than there is room for
-	copiedWhole           // of sockets that send only packets in one part
-	copiedOwn             // to an address of our own
+	copiedShort           // bytes copied for sending: fewer than Config.CopyBelow
+	copiedInline          // bytes posted inline
+	copiedAgain           // retransmitted: the program may use their memory for something else
+	copiedParts           // in more parts than the card takes, or than the ring has room for
+	copiedWhole           // the socket sends only packets in one part
+	copiedOwn             // to the device's own address
 	notOurs               // packets to an address that is not ours
-	otherVLAN             // packets to an address of ours, on another VLAN than that
+	otherVLAN             // packets to an address of ours, but on another VLAN
 	refused               // frames that could not be sent
-	kickErrors            // calls that the kernel did not answer well, as of an interface that is down
-	waysLost              // times that a peer was no longer reached
-	tooLong               // packets of more frames than any interface's MTU has
-	unsent                // packets to our own address for which there was no frame
-	counterNumber         // how many there are
+	kickErrors            // failed system calls to send, as on an interface that is down
+	waysLost              // routes to peers that were lost
+	tooLong               // packets longer than any interface's MTU
+	unsent                // packets to our own address without a frame for them
+	counterNumber         // the number of counters
 )
 
 var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short", copiedInline: "sent_copied_bytes_inline",
@@ -215,7 +219,7 @@ var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short",
 	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
 	unsent: "dropped_no_frame"}
 
-// counts are written by who drives the datapath, and read under its lock.
+// counts are written by the thread that drives the datapath, and read with its lock.
 type counts struct {
 	own       [counterNumber]uint64
 	malformed [wire.Reasons]uint64
@@ -223,9 +227,10 @@ type counts struct {
 
 func (c *counts) add(what counter, n uint64) { c.own[what] += n }
 
-// Counters are what was counted since the device was opened: packets, retries and all else that the protocol counts (transport.Counter);
-// packets dropped, by reason (transport.Drop and wire.Malformed); bytes that were copied. They keep their order. It may
-// be called from any goroutine, also once the device is closed.
+// Counters returns what was counted since the device was opened: the protocol's counters
+// (transport.Counter), packets dropped by reason (transport.Drop and wire.Malformed), and bytes
+// copied. Their order does not change. It may be called from any goroutine, also after the device
+// is closed.
 func (d *Device) Counters() []Counter {
 	return append(d.ownCounters(), d.management.counters()...)
 }
@@ -256,7 +261,8 @@ type management struct {
 	before []Counter
 }
 
-// Manage is for a connection manager: the counters are among Counters from then on. They keep their order; nil ends it.
+// Manage adds the counters of a connection manager to Counters, after the others. nil removes them
+// and keeps their sums. They must come in the same order each time.
 func (d *Device) Manage(read func() []Counter) {
 	m := &d.management
 	m.mu.Lock()
@@ -264,7 +270,7 @@ func (d *Device) Manage(read func() []Counter) {
 	m.before, m.read = m.sum(), read
 }
 
-// sum is what all have counted. The caller has the lock.
+// sum returns the counters of all connection managers. The caller holds the lock.
 func (m *management) sum() []Counter {
 	if m.read == nil {
 		return m.before
@@ -282,10 +288,11 @@ func (m *management) counters() []Counter {
 	return m.sum()
 }
 
-// Region is the memory that the device uses.
+// Region returns the memory that the device uses.
 func (d *Device) Region() *umem.Region { return d.config.Region }
 
-// NewManagementQueuePair makes queue pair 1, of datagrams, which connection managers speak with. There is one at a time.
+// NewManagementQueuePair makes queue pair 1, of type UD, through which connection managers exchange
+// datagrams. A device has one at a time.
 func (d *Device) NewManagementQueuePair(p rdma.ProtectionDomain, c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	dom, ok := p.(*domain)
 	if !ok || dom.dev != d || c.Transport != rdma.UD {

@@ -36,7 +36,7 @@ func (p *domain) Device() rdma.Device { return p.dev }
 
 func (p *domain) Close() error { return p.life.Close(func() error { return nil }) }
 
-// memory is a registration of the region, or of part of it. Both keys are one.
+// memory is a registration of the region or of a part of it. Its LKey and RKey are the same.
 type memory struct {
 	life         lifetime.Object
 	dev          *Device
@@ -79,7 +79,7 @@ func (m *memory) Addr() uint64        { return m.addr }
 func (m *memory) Length() uint64      { return m.length }
 func (m *memory) Access() rdma.Access { return m.access }
 
-// Close ends the registration. It is refused while windows are bound to it.
+// Close ends the registration. It fails while memory windows are bound to it.
 func (m *memory) Close() error {
 	return m.life.Close(func() (err error) {
 		m.dev.locked(func() { err = m.dev.datapath.keys.Deregister(m.key) })
@@ -132,12 +132,13 @@ type handle struct {
 
 func (h *handle) String() string { return h.life.String() }
 
-// NewAddressHandle finds the way to a peer, or a group. It waits for the network.
+// NewAddressHandle resolves the route to a peer or a multicast group. It waits for the network.
 func (p *domain) NewAddressHandle(a rdma.Address) (rdma.AddressHandle, error) {
 	return p.dev.NewAddressHandle(context.Background(), p, a)
 }
 
-// NewAddressHandle is that of a domain of this device, and ends with the context.
+// NewAddressHandle is the same for a protection domain of this device. It returns early if ctx
+// ends.
 func (d *Device) NewAddressHandle(ctx context.Context, of rdma.ProtectionDomain, a rdma.Address) (rdma.AddressHandle, error) {
 	p, ok := of.(*domain)
 	if !ok || p.dev != d {

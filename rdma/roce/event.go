@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// signal is a descriptor that polls readable once it was signalled, until it is taken: eventfd(2).
+// signal is an eventfd(2): it polls readable from a call of signal until one of taken.
 type signal struct {
 	fd    int
 	count [8]byte // as read by taken
@@ -26,10 +26,10 @@ func newSignal() (signal, error) {
 
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
-// signal makes it readable. It fails only when it is so already, or closed.
+// signal makes it readable. It fails only if it is already, or closed.
 func (s *signal) signal() { _, _ = unix.Write(s.fd, one) }
 
-// taken is how often it was signalled since it was last taken. One thread at a time calls it.
+// taken returns how often it was signalled since the last call. One thread at a time calls it.
 func (s *signal) taken() (int, error) {
 	switch _, err := unix.Read(s.fd, s.count[:]); err {
 	case nil:
@@ -53,14 +53,14 @@ func (s *signal) close() error {
 	return nil
 }
 
-// events are asynchronous events that nobody has taken.
+// events holds the asynchronous events that the program has not taken.
 type events struct {
 	mu     sync.Mutex
 	queue  []rdma.Event
 	signal signal
 }
 
-// maxEvents bounds what a program that takes none has to be told: later ones are lost.
+// maxEvents bounds the events kept for a program that takes none. Later ones are lost.
 const maxEvents = 4096
 
 func (e *events) add(more ...rdma.Event) {

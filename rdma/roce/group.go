@@ -9,15 +9,16 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// groups are the multicast groups that an interface is in for queue pairs: the kernel joins them by sockets that nothing is
-// received from, answers routers' questions, and has the card let their packets in.
+// groups are the multicast groups that the interface joins for queue pairs. The kernel joins a
+// group by a socket that never receives. It answers IGMP and MLD queries, and makes the card accept
+// the group's packets.
 type groups struct {
-	sockets [2]int // of IPv4 and IPv6, made in the interface's network namespace; -1: there is none
+	sockets [2]int // of IPv4 and IPv6, in the interface's network namespace; -1: none
 	index   int    // of the interface
 	members map[rdma.GID]int
 }
 
-// begin makes the sockets. A kernel without one of the families has no groups of it.
+// begin makes the sockets. If the kernel lacks an address family, joining a group of it fails.
 func (g *groups) begin(index int) error {
 	g.index, g.members = index, map[rdma.GID]int{}
 	for i, family := range []int{unix.AF_INET, unix.AF_INET6} {
@@ -41,7 +42,7 @@ func (g *groups) close() error {
 	return errors.Join(errs...)
 }
 
-// join has the interface be in a group once more.
+// join joins a group once more.
 func (g *groups) join(group rdma.GID) error {
 	if g.members[group] == 0 {
 		if err := g.set(group, unix.IP_ADD_MEMBERSHIP, unix.IPV6_JOIN_GROUP); err != nil {
@@ -62,7 +63,7 @@ func joinError(err error) error {
 	return err
 }
 
-// leave is the contrary. An interface that is gone is in no group.
+// leave undoes one join. On an interface that is gone it does nothing.
 func (g *groups) leave(group rdma.GID) {
 	if g.members[group]--; g.members[group] == 0 {
 		delete(g.members, group)
@@ -77,8 +78,9 @@ func (g *groups) set(group rdma.GID, option4, option6 int) error {
 	return unix.SetsockoptIPv6Mreq(g.sockets[1], unix.IPPROTO_IPV6, option6, &unix.IPv6Mreq{Multiaddr: group, Interface: uint32(g.index)})
 }
 
-// Attach has a queue pair of datagrams get those to a multicast group, until Detach or Close. Senders name the group by an
-// address handle and queue pair 0xffffff. What the device itself sends to a group does not come back to it.
+// Attach makes a UD queue pair receive the datagrams to a multicast group, until Detach or Close.
+// Senders name the group by an address handle and queue pair 0xffffff. The device does not receive
+// what it sends to a group itself.
 func (q *queuePair) Attach(group rdma.GID) error {
 	return q.life.WhileOpen(func() (err error) {
 		q.dev.locked(func() { err = q.attach(group) })
@@ -105,7 +107,7 @@ func (q *queuePair) attach(group rdma.GID) error {
 	return nil
 }
 
-// Detach ends what Attach began.
+// Detach undoes Attach.
 func (q *queuePair) Detach(group rdma.GID) error {
 	return q.life.WhileOpen(func() error {
 		q.dev.locked(func() { q.detach(group) })
@@ -113,7 +115,7 @@ func (q *queuePair) Detach(group rdma.GID) error {
 	})
 }
 
-// detach leaves a group that the queue pair is in. The device is locked.
+// detach leaves a group. The caller holds the device's lock.
 func (q *queuePair) detach(group rdma.GID) {
 	if q.groups[group] {
 		delete(q.groups, group)

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/transport"
 )
 
-// Modify changes the state. Where the peer's address is given it waits until the way there is known.
+// Modify changes the state. If the peer's address is given it waits until the route there is known.
 func (q *queuePair) Modify(a rdma.Attributes, given rdma.Mask) error {
 	return q.life.WhileOpen(func() error { return q.modify(&a, given) })
 }
@@ -35,7 +35,7 @@ func (q *queuePair) modify(a *rdma.Attributes, given rdma.Mask) (err error) {
 	return err
 }
 
-// check refuses before the network is asked what would be refused after it.
+// check finds errors before the network is asked for a route, so that a bad call does not wait.
 func (q *queuePair) check(a *rdma.Attributes, given rdma.Mask) error {
 	to := q.qp.State()
 	if given&rdma.MaskState != 0 {
@@ -50,7 +50,8 @@ func (q *queuePair) check(a *rdma.Attributes, given rdma.Mask) error {
 	return nil
 }
 
-// change has the engine change the queue pair, with a new path if it leads somewhere. The device is locked.
+// change makes the engine change the queue pair, with a new path if the address was given. The
+// caller holds the device's lock.
 func (q *queuePair) change(a *rdma.Attributes, given rdma.Mask, to path, leads bool) error {
 	m := &q.dev.datapath
 	peer := transport.Peer(0)

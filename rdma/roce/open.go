@@ -31,7 +31,7 @@ func open(name string, c Config) (*Device, error) {
 	return d, nil
 }
 
-// equip makes what the device has, in the order in which each is needed.
+// equip makes the parts of the device, in the order in which they depend on each other.
 func (d *Device) equip() (err error) {
 	if d.net, err = network.Open(d.title); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (d *Device) equip() (err error) {
 	return nil
 }
 
-// openBook makes the places where frames of the device are.
+// openBook makes the holders of the device's frames.
 func (d *Device) openBook() (err error) {
 	m := &d.datapath
 	m.region, m.data, m.chunk, m.start = d.config.Region, d.config.Region.Data(), uint64(d.config.Region.FrameSize()), time.Now()
@@ -76,10 +76,10 @@ func (d *Device) openBook() (err error) {
 	return err
 }
 
-// ours is what the device takes of the packets that come. ARP, neighbour discovery and the rest are the kernel's.
+// ours selects the packets that the device receives. ARP, neighbour discovery and the rest go to the kernel.
 var ours = fmt.Sprintf("udp dst port %[1]d or (vlan and udp dst port %[1]d) or (vlan and udp dst port %[1]d)", wire.Port)
 
-// partsOfPacket is how many parts packets are reckoned with, for the size of the ring.
+// partsOfPacket is the number of parts per packet that the size of the ring allows for.
 const partsOfPacket = 4
 
 func (d *Device) openSockets() error {
@@ -96,8 +96,9 @@ func (d *Device) openSockets() error {
 	return err
 }
 
-// mode is where the XDP program runs. Packets of a veth pair are the kernel's own anyway when they come: in front of its stack the program
-// has them sooner than in the driver, which has a ring and a poll of its own for programs.
+// mode returns where the XDP program runs. On a veth pair that is generic mode: the packets belong
+// to the kernel already, and reach the program earlier before its stack than in the driver, which
+// has a ring and a poll of its own for XDP.
 func (d *Device) mode() bpf.Mode {
 	if d.net.Veth() && d.config.Policy != xdp.Require {
 		return bpf.Generic
@@ -105,7 +106,7 @@ func (d *Device) mode() bpf.Mode {
 	return bpf.Any
 }
 
-// makeEngine makes the protocol datapath, for packets as long as the sockets take.
+// makeEngine makes the protocol engine, for packets as long as the sockets take.
 func (d *Device) makeEngine() (err error) {
 	m, c, g := &d.datapath, &d.config, d.iface.Granted()
 	if d.progressLoop.mtu = mostMTU(d.net.MTU(), g); d.progressLoop.mtu == 0 {
@@ -130,10 +131,10 @@ func (d *Device) makeEngine() (err error) {
 	return nil
 }
 
-// mostMTU is the largest that the interface carries and the sockets take.
+// mostMTU returns the largest MTU that the interface and the sockets carry.
 func mostMTU(mtu int, g xdp.Granted) rdma.MTU {
 	if g.MaxPacket != 0 {
-		const ethernet = 14 + 2*4 // with two VLAN tags, which are not reckoned in an interface's MTU
+		const ethernet = 14 + 2*4 // with two VLAN tags, which an interface's MTU does not include
 		mtu = min(mtu, int(g.MaxPacket)-ethernet)
 	}
 	return rdma.FitsInterface(mtu)
@@ -161,7 +162,7 @@ func (m *datapath) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	m.short = uint32(min(max(uint64(m.copyBelow), 1)-1, room))
 }
 
-// stockUp takes the frames that the device has from the start.
+// stockUp takes the frames that the device uses from its start.
 func (d *Device) stockUp() error {
 	m := &d.datapath
 	n := loopbackFrames
@@ -201,7 +202,8 @@ func NewProvider(c Config) (*Provider, error) {
 // Name is "roce".
 func (p *Provider) Name() string { return "roce" }
 
-// Devices lists Ethernet interfaces in the caller's network namespace that are up and have an address, sorted.
+// Devices returns the Ethernet interfaces in the caller's network namespace that are up and have an
+// address, sorted by name.
 func (p *Provider) Devices() ([]string, error) {
 	all, err := net.Interfaces()
 	if err != nil {
@@ -226,8 +228,9 @@ func usable(i net.Interface) bool {
 	return err == nil && len(addrs) > 0
 }
 
-// Open opens an interface, in the network namespace of the calling thread, with all of its queues. Packets of RoCE v2 are the device's from then on,
-// and everything else stays the kernel's. The caller closes the device. It is a *Device.
+// Open opens an interface in the network namespace of the calling thread, with all of its queues.
+// It returns a *Device, which the caller closes. From then on the device receives the interface's
+// RoCE v2 packets, and the kernel all others.
 func (p *Provider) Open(name string) (rdma.Device, error) {
 	d, err := open(name, p.config)
 	if errors.Is(err, network.ErrInterfaceGone) {
@@ -240,7 +243,7 @@ func (p *Provider) Open(name string) (rdma.Device, error) {
 	return d, nil
 }
 
-// Config says how devices are opened. The zero value of each field but Region stands for a default.
+// Config says how devices are opened. The zero value of each field but Region selects a default.
 type Config struct {
 	// Region is the memory of requests and packets. A device takes frames of its pool when it is opened: for each queue as
 	// many as Receive says, and as many as Send says for headers.
@@ -264,7 +267,7 @@ type Config struct {
 	Headroom *uint32
 }
 
-// defaultHeadroom puts the payload of a SEND over IPv4 without a VLAN tag at 512.
+// defaultHeadroom places the payload of a SEND over IPv4 without a VLAN tag at offset 512.
 const defaultHeadroom = 202
 
 func (c *Config) setDefaults() {
@@ -286,14 +289,15 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// Frames is how many frames a device takes of the region's pool, if its interface has so many receive queues and its driver has no needs of
-// its own; those of queue pairs with loans come on top.
+// Frames returns how many frames a device takes from the region, if its interface has so many
+// receive queues and its driver needs no more. Queue pairs with loans take more.
 func (c Config) Frames(queues int) int64 {
 	c.setDefaults()
 	return int64(queues*c.Receive) + int64(c.Send) + loopbackFrames
 }
 
-// loopbackFrames is at least how many are for packets that a device sends to itself, at any MTU.
+// loopbackFrames is the least number of frames for packets that a device sends to itself, at any
+// MTU.
 const loopbackFrames = 4 * batch
 
 func (c *Config) check() error {

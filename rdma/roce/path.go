@@ -11,11 +11,13 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// path is the way to a peer, as packets have it in front.
+// path is the route to a peer, with the headers of packets to it.
 type path struct {
 	template wire.Template
-	loopback bool // it leads to the device itself
-	lead     *lead
+	loopback bool // the peer is the device itself
+	// lead is what a path was made from. It is kept so that the path can be made anew when the network
+	// changes.
+	lead *lead
 }
 
 // lead is what a path was made of.
@@ -25,10 +27,11 @@ type lead struct {
 	local, remote uint32 // queue pairs
 }
 
-// resolvePatience is how long a neighbour is waited for.
+// resolvePatience is how long to wait for the link-layer address of a neighbour.
 const resolvePatience = 4 * time.Second
 
-// resolve finds the way to an address, for packets between two queue pairs; 0 is any. It waits for the network.
+// resolve finds the route to an address, for packets between two queue pairs; 0 stands for any. It
+// waits for the network.
 func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uint32) (path, error) {
 	if a.GID.IsZero() {
 		return path{}, fmt.Errorf("the peer's GID is missing: there are no LIDs on Ethernet")
@@ -47,7 +50,7 @@ func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uin
 	return p, err
 }
 
-// template is the envelope of packets on a way.
+// template returns the headers of packets on a route.
 func (l *lead) template(w *network.Route) (wire.Template, error) {
 	a := &l.address
 	p := wire.Path{Source: w.Source, Destination: w.Destination, SourceMAC: w.SourceMAC, DestinationMAC: w.DestinationMAC, Tags: w.Tags,
@@ -62,7 +65,7 @@ func (l *lead) template(w *network.Route) (wire.Template, error) {
 	return t, nil
 }
 
-// addPath gives a path a number. The caller has the lock.
+// addPath gives a path a number. The caller holds the lock.
 func (m *datapath) addPath(p path) transport.Peer {
 	if n := len(m.free); n > 0 {
 		at := m.free[n-1]
@@ -74,14 +77,14 @@ func (m *datapath) addPath(p path) transport.Peer {
 	return transport.Peer(len(m.paths) - 1)
 }
 
-// dropPath takes a number back. The caller has the lock.
+// dropPath frees the number. The caller holds the lock.
 func (m *datapath) dropPath(at transport.Peer) {
 	m.paths[at].lead.kept.Drop()
 	m.paths[at] = path{}
 	m.free = append(m.free, at)
 }
 
-// follow does what changes of the network ask for.
+// follow reacts to changes of the network.
 func (d *Device) follow() {
 	for c, ok := d.net.Next(); ok; c, ok = d.net.Next() {
 		switch c.What {
@@ -100,7 +103,7 @@ func (d *Device) follow() {
 	}
 }
 
-// linkChanged tells the program where the link came or went.
+// linkChanged tells the program that the link went up or down.
 func (d *Device) linkChanged(up bool) {
 	if up == d.progressLoop.up {
 		return
@@ -113,11 +116,11 @@ func (d *Device) linkChanged(up bool) {
 	d.events.add(rdma.Event{Kind: kind, Port: 1})
 }
 
-// wayChanged has packets to a peer look as they must from now on.
+// wayChanged changes the headers of packets to a peer.
 func (d *Device) wayChanged(k *network.TrackedRoute) {
 	w, err := k.Route()
 	if err != nil {
-		return // and WayLost is told
+		return // WayLost has counted it
 	}
 	d.locked(func() {
 		for i := range d.datapath.paths {
@@ -130,14 +133,14 @@ func (d *Device) wayChanged(k *network.TrackedRoute) {
 	})
 }
 
-// gone puts all queue pairs into ERR: the interface does not come back.
+// gone puts all queue pairs into ERR, because the interface was removed.
 func (d *Device) gone() {
-	d.progressLoop.poll = d.progressLoop.poll[:sockets] // its sockets only say that they are dead
+	d.progressLoop.poll = d.progressLoop.poll[:sockets] // its sockets would poll readable for ever
 	d.events.add(rdma.Event{Kind: rdma.DeviceFatal})
 	d.locked(func() {
 		for q := range d.pairs {
 			if s := q.State(); s != rdma.Reset && s != rdma.Error {
-				_ = q.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState, 0) // allowed from every state but those
+				_ = q.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState, 0) // allowed from every other state
 			}
 		}
 	})

@@ -16,9 +16,9 @@ type queuePair struct {
 	dev    *Device
 	qp     *transport.QueuePair
 	config rdma.QueuePairConfig
-	at     rdma.Address // where peer leads
+	at     rdma.Address // of peer
 	peer   transport.Peer
-	led    bool // peer is a path of its own
+	led    bool // peer is a path of this queue pair
 	groups map[rdma.GID]bool
 }
 
@@ -29,13 +29,13 @@ var (
 	_ rdma.Member = (*queuePair)(nil)
 )
 
-// NewQueuePair makes a queue pair in RESET. Those with Loans take as many frames of the pool, so that what is on loan is not missing
-// elsewhere.
+// NewQueuePair makes a queue pair in RESET. One with Loans takes as many frames from the region, to
+// make up for those on loan.
 func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 	return p.newQueuePair(c, 0)
 }
 
-// newQueuePair is NewQueuePair with a number; 0: any.
+// newQueuePair is NewQueuePair with a given number; 0: any.
 func (p *domain) newQueuePair(c rdma.QueuePairConfig, number uint32) (rdma.QueuePair, error) {
 	q := &queuePair{dom: p, dev: p.dev, config: c}
 	t, parts, err := p.queuePairParts(&c)
@@ -57,14 +57,14 @@ func (p *domain) newQueuePair(c rdma.QueuePairConfig, number uint32) (rdma.Queue
 	return q, nil
 }
 
-// QueuePairs is how many are open.
+// QueuePairs returns the number of open queue pairs.
 func (d *Device) QueuePairs() int {
 	d.lock.Lock()
 	defer d.unlock()
 	return len(d.pairs)
 }
 
-// make makes the engine's part. The device is locked.
+// make makes the engine's queue pair. The caller holds the device's lock.
 func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
 	m := &q.dev.datapath
 	if err = m.grow(max(0, t.Loans)); err != nil {
@@ -78,7 +78,7 @@ func (q *queuePair) make(t *transport.QueuePairConfig) (err error) {
 	return nil
 }
 
-// queuePairParts makes of a config what the engine is asked for, and what must stay while the queue pair does.
+// queuePairParts translates a config for the engine, and returns the parents of the queue pair.
 func (p *domain) queuePairParts(c *rdma.QueuePairConfig) (transport.QueuePairConfig, []*lifetime.Object, error) {
 	t := transport.QueuePairConfig{QueuePairConfig: *c, Domain: p.number}
 	send, ok1 := c.SendCQ.(*completionQueue)
@@ -107,7 +107,7 @@ func (q *queuePair) Config() rdma.QueuePairConfig { return q.config }
 
 func (q *queuePair) State() (rdma.State, error) { return q.qp.State(), nil }
 
-// Query asks the engine.
+// Query returns the attributes that the engine has.
 func (q *queuePair) Query() (a rdma.Attributes, err error) {
 	err = q.life.WhileOpen(func() error {
 		q.dev.locked(func() { a = q.qp.Query() })
@@ -116,7 +116,7 @@ func (q *queuePair) Query() (a rdma.Attributes, err error) {
 	return a, err
 }
 
-// PostSend posts requests, and sends as much of them as can be sent now.
+// PostSend posts requests, and sends as much of them as possible at once.
 func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int, error) {
 	if len(requests) == 1 && q.dev.batches.Load() == 0 && q.dev.post(q.qp, &requests[0], sges) {
 		return 1, nil
@@ -128,7 +128,7 @@ func (q *queuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (int,
 	return n, err
 }
 
-// PostReceive posts receives. In ERR they come back flushed.
+// PostReceive posts receives. In ERR they complete with WorkFlushed.
 func (q *queuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
 	n, err := q.qp.PostReceive(requests, sges)
 	if n > 0 && q.qp.State() == rdma.Error {
@@ -157,10 +157,10 @@ func (q *queuePair) Bind(id uint64, w rdma.MemoryWindow, m rdma.MemoryRegion, ad
 	return err
 }
 
-// Loaned takes frames that messages came in.
+// Loaned returns frames that hold received messages. The program has them until Return.
 func (q *queuePair) Loaned(dst []umem.Frame) int { return q.qp.Loaned(dst) }
 
-// Return gives them back to the device.
+// Return gives the frames back to the device.
 func (q *queuePair) Return(frames []umem.Frame) {
 	if len(frames) == 0 {
 		return
@@ -169,12 +169,12 @@ func (q *queuePair) Return(frames []umem.Frame) {
 	q.dev.progress(posting)
 }
 
-// Close ends the queue pair. Frames on loan stay the program's until Return.
+// Close destroys the queue pair. The program keeps frames on loan until Return.
 func (q *queuePair) Close() error {
 	return q.life.Close(func() error {
 		q.dev.locked(func() {
 			m := &q.dev.datapath
-			m.round() // what the peer waits for goes out
+			m.round() // sends what the peer waits for
 			for group := range q.groups {
 				q.detach(group)
 			}
