@@ -27,7 +27,7 @@ func TestSetAside(t *testing.T) {
 		a.dev.lock.Lock()
 		defer a.dev.lock.Unlock()
 		f()
-		a.dev.did(polling)
+		a.dev.publish(polling)
 	}
 	empty := func() { // what of the meeting came late
 		if c, err := a.cq.Spin(make([]rdma.WorkCompletion, 1), time.Millisecond); c != 0 || err != nil {

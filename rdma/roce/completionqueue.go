@@ -51,7 +51,7 @@ func (q *completionQueue) Depth() int { return q.cq.Depth() }
 // looks again.
 func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	n, err := q.cq.Poll(dst)
-	if n != 0 || err != nil || len(dst) == 0 || q.dev.idles(&q.idle) {
+	if n != 0 || err != nil || len(dst) == 0 || q.dev.idle(&q.idle) {
 		return n, err
 	}
 	return q.look(dst)

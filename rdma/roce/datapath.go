@@ -40,10 +40,10 @@ type datapath struct {
 	outbound
 	loopback loopback
 
-	idle   int  // empty calls of poll in a row
-	owes   bool // packets were received and send was not called since
-	late   bool // answer has postponed send once
-	counts counts
+	idle      int  // empty calls of poll in a row
+	owes      bool // packets were received and send was not called since
+	postponed bool // answer has postponed send once
+	counts    counts
 }
 
 // now reads the engine's clock.
@@ -84,15 +84,15 @@ const maxBursts = 8
 func (m *datapath) send() {
 	m.owes = false
 	for range maxBursts {
-		more := m.burst()
-		if !m.tidy() && !more {
+		more := m.sendBurst()
+		if !m.afterBurst() && !more {
 			return
 		}
 	}
 }
 
-// burst sends as many packets as there is room for, and reports whether there may be more.
-func (m *datapath) burst() (more bool) {
+// sendBurst sends as many packets as there is room for, and reports whether there may be more.
+func (m *datapath) sendBurst() (more bool) {
 	room := m.room()
 	if room == 0 {
 		m.retryTransmit()
@@ -109,15 +109,15 @@ func (m *datapath) burst() (more bool) {
 	return n == room
 }
 
-// tidy does the bookkeeping after a burst, and reports whether it produced more to send.
-func (m *datapath) tidy() (more bool) {
+// afterBurst does the bookkeeping after a burst, and reports whether it produced more to send.
+func (m *datapath) afterBurst() (more bool) {
 	now := m.now()
 	m.engine.Await(now)
-	if m.underWay() {
+	if m.unreaped() {
 		m.retryTransmit()
 	}
 	if at, ok := m.engine.NextDeadline(); ok && now >= at {
-		m.overdue()
+		m.handleDeadline()
 		more = true
 	}
 	m.collect()
@@ -129,9 +129,9 @@ func (m *datapath) tidy() (more bool) {
 	return more
 }
 
-// overdue handles expired deadlines. It receives first: the packets in the rings may have come in
+// handleDeadline handles expired deadlines. It receives first: the packets in the rings may have come in
 // time while this thread was not running.
-func (m *datapath) overdue() {
+func (m *datapath) handleDeadline() {
 	for range m.pool.all/batch + 1 { // bounded, even if packets keep arriving
 		if !m.receive() {
 			break
@@ -144,7 +144,7 @@ func (m *datapath) overdue() {
 // no room gives no notice when it has room again.
 func (m *datapath) retryTransmit() {
 	m.reap()
-	if m.underWay() {
+	if m.unreaped() {
 		m.kick(m.port)
 	}
 }
@@ -203,10 +203,10 @@ func (m *datapath) defersACK() bool {
 // answer sends ACKs for what the last poll received. If more packets have arrived it postpones that
 // once, so that one system call carries the ACKs of all of them.
 func (m *datapath) answer(several bool) {
-	if m.owes && (m.late || !several) {
+	if m.owes && (m.postponed || !several) {
 		m.send()
 	}
-	m.late = m.owes
+	m.postponed = m.owes
 }
 
 var _ rdma.SpinPoster = (*queuePair)(nil)
@@ -217,27 +217,27 @@ func (q *queuePair) SpinPost(from rdma.CompletionQueue, dst []rdma.WorkCompletio
 	sges []rdma.SGE) (completed, posted int, err error) {
 	c, ok := from.(*completionQueue)
 	if ok = ok && c.dev == q.dev && len(requests) == 1 && len(dst) > 0; ok {
-		completed, posted, err = q.meet(c, dst, limit, requests, sges)
+		completed, posted, err = q.spinPost(c, dst, limit, requests, sges)
 	} else {
 		completed, err = from.Spin(dst, limit)
 	}
-	if completed == 0 || posted > 0 || err != nil || !good(dst[:completed]) {
+	if completed == 0 || posted > 0 || err != nil || !allSuccess(dst[:completed]) {
 		return completed, posted, err
 	}
 	posted, err = q.PostSend(requests, sges)
 	return completed, posted, err
 }
 
-// meet is SpinPost of one request. If posted is 0, the caller must post it.
-func (q *queuePair) meet(c *completionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
+// spinPost is SpinPost of one request. If posted is 0, the caller must post it.
+func (q *queuePair) spinPost(c *completionQueue, dst []rdma.WorkCompletion, limit time.Duration, requests []rdma.SendRequest,
 	sges []rdma.SGE) (completed, posted int, err error) {
 	var begin time.Time
 	for i := uint(0); ; i++ {
-		if c.cq.Empty() && q.dev.idles(&c.idle) {
+		if c.cq.Empty() && q.dev.idle(&c.idle) {
 			if i%spins != 0 {
 				continue
 			}
-		} else if completed, posted = q.dev.answer(c, dst, q, &requests[0], sges); completed != 0 {
+		} else if completed, posted = q.dev.receiveAndPost(c, dst, q, &requests[0], sges); completed != 0 {
 			return completed, posted, nil
 		} else if completed, err = c.look(dst); completed != 0 || err != nil {
 			return completed, 0, err
@@ -253,28 +253,28 @@ func (q *queuePair) meet(c *completionQueue, dst []rdma.WorkCompletion, limit ti
 	}
 }
 
-// answer receives one message and polls the completion queue. If all completions are successes it
+// receiveAndPost receives one message and polls the completion queue. If all completions are successes it
 // posts the request, provided that it can be sent at once.
-func (d *Device) answer(c *completionQueue, dst []rdma.WorkCompletion, q *queuePair, r *rdma.SendRequest, sges []rdma.SGE) (completed, posted int) {
+func (d *Device) receiveAndPost(c *completionQueue, dst []rdma.WorkCompletion, q *queuePair, r *rdma.SendRequest, sges []rdma.SGE) (completed, posted int) {
 	if !d.lock.TryLock() {
 		return 0, 0
 	}
 	defer d.unlock()
 	m := &d.datapath
 	m.fastReceive()
-	if completed, _ = c.cq.Poll(dst); completed > 0 && good(dst[:completed]) && m.fastPost(q.qp, r, sges) {
+	if completed, _ = c.cq.Poll(dst); completed > 0 && allSuccess(dst[:completed]) && m.fastPost(q.qp, r, sges) {
 		posted = 1
 	}
 	m.finishReceive()
 	if posted > 0 {
 		m.send()
 	}
-	d.did(posting)
+	d.publish(posting)
 	return completed, posted
 }
 
-// good reports whether all completions are successes.
-func good(cs []rdma.WorkCompletion) bool {
+// allSuccess reports whether all completions are successes.
+func allSuccess(cs []rdma.WorkCompletion) bool {
 	for i := range cs {
 		if cs[i].Status != rdma.Success {
 			return false

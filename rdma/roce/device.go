@@ -208,7 +208,7 @@ const (
 	otherVLAN             // packets to an address of ours, but on another VLAN
 	refused               // frames that could not be sent
 	kickErrors            // failed system calls to send, as on an interface that is down
-	waysLost              // routes to peers that were lost
+	routesLost            // routes to peers that were lost
 	tooLong               // packets longer than any interface's MTU
 	unsent                // packets to our own address without a frame for them
 	counterNumber         // the number of counters
@@ -216,7 +216,7 @@ const (
 
 var counterNames = [counterNumber]string{copiedShort: "sent_copied_bytes_short", copiedInline: "sent_copied_bytes_inline",
 	copiedAgain: "sent_copied_bytes_again", copiedParts: "sent_copied_bytes_parts", copiedWhole: "sent_copied_bytes_whole", copiedOwn: "sent_copied_bytes_own",
-	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", waysLost: "ways_lost", tooLong: "dropped_too_many_frames",
+	notOurs: "dropped_not_ours", otherVLAN: "dropped_other_vlan", refused: "send_refused", kickErrors: "send_errors", routesLost: "ways_lost", tooLong: "dropped_too_many_frames",
 	unsent: "dropped_no_frame"}
 
 // counts are written by the thread that drives the datapath, and read with its lock.

@@ -107,7 +107,7 @@ func (m *datapath) clear() {
 			n := q.port.Recv(q.frames[:q.looked])
 			q.out -= n
 			q.looked -= n
-			m.spare(q.frames[:n])
+			m.putBackAll(q.frames[:n])
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (d *Device) equip() (err error) {
 	if err := d.makeEngine(); err != nil {
 		return err
 	}
-	if err := d.stockUp(); err != nil {
+	if err := d.takeFrames(); err != nil {
 		return err
 	}
 	if err := d.iface.Start(); err != nil {
@@ -109,7 +109,7 @@ func (d *Device) mode() bpf.Mode {
 // makeEngine makes the protocol engine, for packets as long as the sockets take.
 func (d *Device) makeEngine() (err error) {
 	m, c, g := &d.datapath, &d.config, d.iface.Granted()
-	if d.progressLoop.mtu = mostMTU(d.net.MTU(), g); d.progressLoop.mtu == 0 {
+	if d.progressLoop.mtu = maxMTU(d.net.MTU(), g); d.progressLoop.mtu == 0 {
 		return fmt.Errorf("an MTU of %d is too short for RoCE: set it to 336 or more (ip link set %s mtu 1500)", d.net.MTU(), d.title)
 	}
 	if m.keys, err = transport.NewKeys(c.Region.Size(), c.Keys); err != nil {
@@ -131,8 +131,8 @@ func (d *Device) makeEngine() (err error) {
 	return nil
 }
 
-// mostMTU returns the largest MTU that the interface and the sockets carry.
-func mostMTU(mtu int, g xdp.Granted) rdma.MTU {
+// maxMTU returns the largest MTU that the interface and the sockets carry.
+func maxMTU(mtu int, g xdp.Granted) rdma.MTU {
 	if g.MaxPacket != 0 {
 		const ethernet = 14 + 2*4 // with two VLAN tags, which an interface's MTU does not include
 		mtu = min(mtu, int(g.MaxPacket)-ethernet)
@@ -162,8 +162,8 @@ func (m *datapath) prepare(c *Config, g xdp.Granted, mtu rdma.MTU) {
 	m.short = uint32(min(max(uint64(m.copyBelow), 1)-1, room))
 }
 
-// stockUp takes the frames that the device uses from its start.
-func (d *Device) stockUp() error {
+// takeFrames takes the frames that the device uses from its start.
+func (d *Device) takeFrames() error {
 	m := &d.datapath
 	n := loopbackFrames
 	for _, q := range m.queues {

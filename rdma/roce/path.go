@@ -17,18 +17,18 @@ type path struct {
 	loopback bool // the peer is the device itself
 	// lead is what a path was made from. It is kept so that the path can be made anew when the network
 	// changes.
-	lead *lead
+	lead *pathSource
 }
 
-// lead is what a path was made of.
-type lead struct {
+// pathSource is what a path was made of.
+type pathSource struct {
 	kept          *network.TrackedRoute
 	address       rdma.Address
 	local, remote uint32 // queue pairs
 }
 
-// resolvePatience is how long to wait for the link-layer address of a neighbour.
-const resolvePatience = 4 * time.Second
+// resolveTimeout is how long to wait for the link-layer address of a neighbour.
+const resolveTimeout = 4 * time.Second
 
 // resolve finds the route to an address, for packets between two queue pairs; 0 stands for any. It
 // waits for the network.
@@ -36,13 +36,13 @@ func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uin
 	if a.GID.IsZero() {
 		return path{}, fmt.Errorf("the peer's GID is missing: there are no LIDs on Ethernet")
 	}
-	ctx, cancel := context.WithTimeout(ctx, resolvePatience)
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
 	defer cancel()
 	w, err := d.net.Resolve(ctx, int(a.GIDIndex), a.GID)
 	if err != nil {
 		return path{}, err
 	}
-	p := path{loopback: w.Local, lead: &lead{address: *a, local: local, remote: remote}}
+	p := path{loopback: w.Local, lead: &pathSource{address: *a, local: local, remote: remote}}
 	if p.template, err = p.lead.template(&w); err != nil {
 		return path{}, err
 	}
@@ -51,7 +51,7 @@ func (d *Device) resolve(ctx context.Context, a *rdma.Address, local, remote uin
 }
 
 // template returns the headers of packets on a route.
-func (l *lead) template(w *network.Route) (wire.Template, error) {
+func (l *pathSource) template(w *network.Route) (wire.Template, error) {
 	a := &l.address
 	p := wire.Path{Source: w.Source, Destination: w.Destination, SourceMAC: w.SourceMAC, DestinationMAC: w.DestinationMAC, Tags: w.Tags,
 		SourcePort: wire.SourcePort(a.FlowLabel, l.local, l.remote), TrafficClass: a.TrafficClass, HopLimit: a.HopLimit, FlowLabel: a.FlowLabel}
@@ -93,10 +93,10 @@ func (d *Device) follow() {
 		case network.GIDAdded, network.GIDRemoved:
 			d.locked(func() { d.datapath.readLocals(d.net) })
 			d.events.add(rdma.Event{Kind: rdma.GIDChange, Port: 1})
-		case network.WayChanged:
-			d.wayChanged(c.Tracked)
-		case network.WayLost:
-			d.locked(func() { d.datapath.counts.add(waysLost, 1) })
+		case network.RouteChanged:
+			d.routeChanged(c.Tracked)
+		case network.RouteLost:
+			d.locked(func() { d.datapath.counts.add(routesLost, 1) })
 		case network.Gone:
 			d.gone()
 		}
@@ -116,8 +116,8 @@ func (d *Device) linkChanged(up bool) {
 	d.events.add(rdma.Event{Kind: kind, Port: 1})
 }
 
-// wayChanged changes the headers of packets to a peer.
-func (d *Device) wayChanged(k *network.TrackedRoute) {
+// routeChanged changes the headers of packets to a peer.
+func (d *Device) routeChanged(k *network.TrackedRoute) {
 	w, err := k.Route()
 	if err != nil {
 		return // WayLost has counted it

@@ -172,7 +172,7 @@ func (m *datapath) deadline() transport.Time {
 		return 1
 	}
 	at := forever
-	if m.underWay() { // nothing says when the card is done
+	if m.unreaped() { // nothing says when the card is done
 		at = m.now().After(yieldInterval)
 	}
 	if due, ok := m.engine.NextDeadline(); ok {
@@ -225,7 +225,7 @@ func (d *Device) post(q *transport.QueuePair, r *rdma.SendRequest, sges []rdma.S
 	ok := d.datapath.fastPost(q, r, sges)
 	if ok {
 		d.datapath.send()
-		d.did(posting)
+		d.publish(posting)
 	}
 	return ok
 }
@@ -237,10 +237,10 @@ const (
 	idleRounds = 8
 )
 
-// idles reports whether there is nothing to do. It does not take the lock. count belongs to the
+// idle reports whether there is nothing to do. It does not take the lock. count belongs to the
 // caller who polls: the number of times in a row that this was so.
-func (d *Device) idles(count *uint32) bool {
-	if d.owes.Load() || d.came() {
+func (d *Device) idle(count *uint32) bool {
+	if d.owes.Load() || d.hasPackets() {
 		*count = 0
 		return false
 	}
@@ -248,8 +248,8 @@ func (d *Device) idles(count *uint32) bool {
 	return *count%idlePolls != 0
 }
 
-// came reports whether packets have arrived.
-func (d *Device) came() bool {
+// hasPackets reports whether packets have arrived.
+func (d *Device) hasPackets() bool {
 	for _, p := range d.ports {
 		if p.Ready() {
 			return true
@@ -272,12 +272,12 @@ func (d *Device) do(w work) {
 	case all:
 		m.round()
 	}
-	d.did(w)
+	d.publish(w)
 }
 
-// did publishes the results of work: counters, events, completions that a program sleeps for, the
+// publish publishes the results of work: counters, events, completions that a program sleeps for, the
 // next deadline.
-func (d *Device) did(w work) {
+func (d *Device) publish(w work) {
 	m := &d.datapath
 	m.engine.Publish()
 	if owes := m.owes || m.engine.Busy(); owes != d.owes.Load() {
@@ -363,7 +363,7 @@ func (d *Device) announce() {
 // rdma.Progresser.
 func (d *Device) Progress() {
 	count := d.looks.Load()
-	idle := d.idles(&count)
+	idle := d.idle(&count)
 	release.Store32(&d.looks, count) // a lost update from another thread does no harm
 	if !idle {
 		d.progress(polling)

@@ -53,7 +53,7 @@ func (m *datapath) received(q *queue, n int) {
 	if q.looked > 0 { // and then q.n is 0
 		done := min(q.looked, n)
 		q.looked -= done
-		m.spare(q.frames[:done])
+		m.putBackAll(q.frames[:done])
 		n = copy(q.frames[:], q.frames[done:n])
 	}
 	frames := q.frames[:q.n+n]
@@ -61,7 +61,7 @@ func (m *datapath) received(q *queue, n int) {
 	m.read(frames[:whole])
 	if q.n = copy(q.frames[:], frames[whole:]); q.n >= maxChain { // longer than any interface's MTU
 		m.counts.add(tooLong, 1)
-		m.spare(q.frames[:q.n])
+		m.putBackAll(q.frames[:q.n])
 		q.n = 0
 	}
 	m.refill(supplyAt)
@@ -96,8 +96,8 @@ func (m *datapath) supply(q *queue) {
 	m.pool.empty = empty[:len(empty)-n+kept]
 }
 
-// spare returns frames to the pool.
-func (m *datapath) spare(frames []umem.Frame) {
+// putBackAll returns frames to the pool.
+func (m *datapath) putBackAll(frames []umem.Frame) {
 	for i := range frames {
 		m.putBack(frames[i])
 	}
@@ -117,13 +117,13 @@ func (m *datapath) read(frames []umem.Frame) {
 		m.arrivals[n] = transport.Arrival{}
 		if why := m.parse(&m.arrivals[n], chain, n); why != wire.WellFormed {
 			m.counts.malformed[why]++
-			m.spare(chain)
+			m.putBackAll(chain)
 			continue
 		}
 		why := m.notFor(&m.envelope.Envelope)
 		if m.mine = why == 0 && m.envelope.ECN() != wire.CE; why != 0 {
 			m.counts.add(why, 1)
-			m.spare(chain)
+			m.putBackAll(chain)
 			continue
 		}
 		timed = timed || m.arrivals[n].Timed()
@@ -138,7 +138,7 @@ func (m *datapath) read(frames []umem.Frame) {
 	}
 	m.engine.Receive(m.clock, m.arrivals[:n])
 	for i := range m.arrivals[:n] {
-		m.settle(&m.arrivals[i], m.chains[i])
+		m.passFrames(&m.arrivals[i], m.chains[i])
 	}
 }
 
@@ -204,10 +204,10 @@ func (m *datapath) view(chain []umem.Frame, offset, length int) []umem.Frame {
 	return m.views[begin:m.viewed]
 }
 
-// settle passes the frames that the engine kept to the program, and the others to the pool.
-func (m *datapath) settle(a *transport.Arrival, chain []umem.Frame) {
+// passFrames passes the frames that the engine kept to the program, and the others to the pool.
+func (m *datapath) passFrames(a *transport.Arrival, chain []umem.Frame) {
 	if !a.Kept {
-		m.spare(chain)
+		m.putBackAll(chain)
 		return
 	}
 	next := 0

@@ -71,7 +71,7 @@ func (m *datapath) putOne(p *transport.Packet, reserve int) {
 	if n+int(p.Length)+trailerBytes <= len(b) {
 		m.copyBehind(p, head, b, ip)
 	} else {
-		m.spread(p, head, wire.Begin(b[ip:n]))
+		m.copyChain(p, head, wire.Begin(b[ip:n]))
 	}
 }
 
@@ -149,8 +149,8 @@ func (m *datapath) copyBehind(p *transport.Packet, head umem.Frame, b []byte, ip
 	m.port.Send(m.parts[:1])
 }
 
-// spread sends a packet with its payload copied into as many frames as it takes.
-func (m *datapath) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
+// copyChain sends a packet with its payload copied into as many frames as it takes.
+func (m *datapath) copyChain(p *transport.Packet, head umem.Frame, c wire.ICRC) {
 	w := writer{m: m}
 	w.begin(head)
 	c = w.payload(p, c)
@@ -160,8 +160,8 @@ func (m *datapath) spread(p *transport.Packet, head umem.Frame, c wire.ICRC) {
 	m.port.Send(m.parts[:w.n])
 }
 
-// underWay reports whether sent packets have not been reaped.
-func (m *datapath) underWay() bool { return len(m.pool.headers) < cap(m.pool.headers) }
+// unreaped reports whether sent packets have not been reaped.
+func (m *datapath) unreaped() bool { return len(m.pool.headers) < cap(m.pool.headers) }
 
 // reap takes back the frames of sent packets, and tells the engine how many packets they were.
 func (m *datapath) reap() {

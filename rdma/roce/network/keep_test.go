@@ -61,13 +61,13 @@ func TestKeptNeighbour(t *testing.T) {
 		mac[4]++
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "off") // so that nothing is told to us
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "address", mac.String())
-		if c := next(t, i, WayLost); c.Tracked != k {
+		if c := next(t, i, RouteLost); c.Tracked != k {
 			t.Errorf("%+v", c)
 		}
 		_, err := k.Route()
 		wantError(t, to, err, ErrUnanswered)
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "on")
-		if c := next(t, i, WayChanged); c.Tracked != k || now(t, k).DestinationMAC != mac {
+		if c := next(t, i, RouteChanged); c.Tracked != k || now(t, k).DestinationMAC != mac {
 			t.Errorf("%+v: %+v, want MAC %v", c, now(t, k), mac)
 		}
 		k.Drop()
@@ -91,7 +91,7 @@ func TestKeptEntry(t *testing.T) {
 	now(t, k)
 	other := "02:00:00:00:00:07"
 	p.A.Run(t, "ip", "neighbour", "replace", "10.77.0.2", "lladdr", other, "nud", "permanent", "dev", p.A.Ifname)
-	next(t, i, WayChanged)
+	next(t, i, RouteChanged)
 	if now(t, k).DestinationMAC.String() != other {
 		t.Errorf("%+v, want MAC %s", now(t, k), other)
 	}
@@ -135,16 +135,16 @@ func TestKeptRoute(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	route("replace", "10.90.0.0/16", "via", "10.77.0.3")
-	next(t, i, WayChanged)
+	next(t, i, RouteChanged)
 	if w := now(t, k); w.NextHop != gid("10.77.0.3").Addr() || w.DestinationMAC[5] != 3 || w.MTU != 1500 || w.HopLimit != 64 {
 		t.Errorf("%+v", w)
 	}
 	route("del", "10.90.0.0/16")
-	next(t, i, WayLost)
+	next(t, i, RouteLost)
 	_, err := k.Route()
 	wantError(t, "without a route", err, ErrNoRoute)
 	route("add", "default", "via", "10.77.0.2")
-	next(t, i, WayChanged)
+	next(t, i, RouteChanged)
 	if w := now(t, k); w.DestinationMAC != MAC(p.B.MAC) {
 		t.Errorf("%+v", w)
 	}
@@ -152,7 +152,7 @@ func TestKeptRoute(t *testing.T) {
 	next(t, i, GIDAdded)
 	p.A.Run(t, "ip", "address", "del", "10.77.0.1/24", "dev", p.A.Ifname)
 	next(t, i, GIDRemoved)
-	next(t, i, WayLost)
+	next(t, i, RouteLost)
 	_, err = k.Route()
 	wantError(t, "without its source", err, ErrSource)
 }
@@ -215,7 +215,7 @@ func TestManyWays(t *testing.T) {
 	peers("02:00:00:00:00:02")
 	told := map[*TrackedRoute]int{}
 	for range all {
-		told[next(t, i, WayChanged).Tracked]++
+		told[next(t, i, RouteChanged).Tracked]++
 	}
 	for _, k := range all {
 		if told[k] != 1 || now(t, k).DestinationMAC[5] != 2 {

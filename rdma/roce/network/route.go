@@ -192,9 +192,9 @@ func (k *TrackedRoute) Drop() {
 func (k *TrackedRoute) difference() What {
 	switch lost := k.err != nil; {
 	case lost && !k.lostReported:
-		return WayLost
+		return RouteLost
 	case !lost && (k.lostReported || k.lastRoute != k.way):
-		return WayChanged
+		return RouteChanged
 	}
 	return 0
 }

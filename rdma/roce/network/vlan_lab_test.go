@@ -61,7 +61,7 @@ func TestResolveVLANs(t *testing.T) {
 			t.Errorf("%+v is not an address of the VLANs that went", c.GID)
 		}
 	}
-	next(t, i, WayLost)
+	next(t, i, RouteLost)
 	_, err := k.Route()
 	wantError(t, "without its VLAN", err, ErrSource)
 	p.A.Run(t, "ip", "link", "add", "v9", "link", p.A.Ifname, "address", "02:77:00:00:09:01", "type", "vlan", "id", "9")

@@ -218,11 +218,11 @@ const (
 	// GIDAdded and GIDRemoved: Change.GID has come into the table, or was in it.
 	GIDAdded
 	GIDRemoved
-	// WayChanged: packets to the peer of Change.Kept must look otherwise than before; or the way was lost and
+	// RouteChanged: packets to the peer of Change.Kept must look otherwise than before; or the way was lost and
 	// is back.
-	WayChanged
-	// WayLost: they get there no longer; Kept.Way has the reason. The kernel goes on asking.
-	WayLost
+	RouteChanged
+	// RouteLost: they get there no longer; Kept.Way has the reason. The kernel goes on asking.
+	RouteLost
 )
 
 func (w What) String() string {
