@@ -15,17 +15,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// Interface is a network interface, with the VLANs on it.
+// Interface is a network interface with the VLANs on it.
 type Interface struct {
 	kernel  *kernel
 	watch   *watch
 	index   int
 	done    chan struct{} // closed by Close
-	ended   chan struct{} // closed by the goroutine that watches
+	ended   chan struct{} // closed when the goroutine watch ends
 	once    sync.Once     // of Close
 	counter counters
-	// order is held from asking the kernel about a way that is kept until the answer is noted, and while its
-	// messages of neighbours are: what is older must not be noted later. It is taken before mu.
+	// order is held from a question to the kernel about a tracked route until the answer is stored, and while the kernel's
+	// messages about neighbours are stored. So an older answer never overwrites a newer one. It is taken before mu.
 	order sync.Mutex
 
 	mu       sync.Mutex
@@ -38,8 +38,8 @@ type Interface struct {
 	event    event
 }
 
-// Open looks up the interface in the network namespace of the calling thread. The caller closes it. The error is ErrInterfaceGone
-// where there is none, or ErrNotEthernet.
+// Open opens the interface in the network namespace of the calling thread. The caller closes it.
+// The error is ErrInterfaceGone if there is no such interface, or ErrNotEthernet.
 func Open(name string) (*Interface, error) {
 	i, err := open(name, refreshEvery)
 	if err != nil {
@@ -48,7 +48,7 @@ func Open(name string) (*Interface, error) {
 	return i, nil
 }
 
-// open is Open with another time between two looks at the neighbours of ways that are kept.
+// open is Open with another interval between two checks of the neighbours of tracked routes.
 func open(name string, refresh time.Duration) (*Interface, error) {
 	k, err := newKernel()
 	if err != nil {
@@ -64,11 +64,11 @@ func open(name string, refresh time.Duration) (*Interface, error) {
 	return i, nil
 }
 
-// start listens first and reads then, so that no change falls between.
+// start subscribes before it reads, so that no change is missed.
 func (i *Interface) start(name string, refresh time.Duration) (err error) {
 	defer func() {
 		if err != nil {
-			close(i.ended) // nobody watches
+			close(i.ended) // watch was not started
 		}
 	}()
 	if i.event, err = newEvent(); err != nil {
@@ -85,7 +85,7 @@ func (i *Interface) start(name string, refresh time.Duration) (err error) {
 	return nil
 }
 
-// find looks the name up and reads what there is.
+// find looks up the name and reads links and addresses.
 func (i *Interface) find(name string) error {
 	err := i.kernel.ask(func(h *netlink.Handle) error {
 		l, err := h.LinkByName(name)
@@ -101,7 +101,7 @@ func (i *Interface) find(name string) error {
 	return i.reread()
 }
 
-// reread has the Interface be as the kernel has it now.
+// reread reads links and addresses from the kernel again.
 func (i *Interface) reread() error {
 	links, err := i.kernel.links(i.index)
 	if err != nil {
@@ -118,8 +118,8 @@ func (i *Interface) reread() error {
 	return nil
 }
 
-// Close ends calls that wait, and gives everything back; what is kept need not be dropped. Closing again does
-// nothing.
+// Close ends calls that wait and frees all resources. Tracked routes need not be dropped before.
+// Closing again does nothing.
 func (i *Interface) Close() (err error) {
 	i.once.Do(func() {
 		close(i.done)
@@ -135,7 +135,7 @@ func (i *Interface) Close() (err error) {
 	return err
 }
 
-// unusable says why there is nothing to be had of the interface. The caller has the lock.
+// unusable returns the error of an interface that is closed or gone. The caller holds the lock.
 func (i *Interface) unusable() error {
 	select {
 	case <-i.done:
@@ -148,60 +148,60 @@ func (i *Interface) unusable() error {
 	return nil
 }
 
-// Link is how an interface is.
+// Link is the state of the interface.
 type Link struct {
 	Name string
 	MAC  MAC // of the interface; a VLAN on it may have another
-	MTU  int // the longest packet in bytes, Ethernet's header not included
+	MTU  int // the longest packet in bytes, without the Ethernet header
 	Up   bool
 }
 
 func (l link) public() Link { return Link{l.name, l.mac, l.mtu, l.up} }
 
-// Link is how the interface is now. It is up when it is set up and its link works. Of one that is gone it is how
-// it was.
+// Link returns the state of the interface. Up means that it is set up and has a carrier. If the
+// interface is gone, Link returns its last state.
 func (i *Interface) Link() Link {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.links[0].public()
 }
 
-// Index is the number the kernel has for the interface in its namespace.
+// Index returns the interface's index in its namespace.
 func (i *Interface) Index() int { return i.index }
 
-// Name is what the interface is called now.
+// Name returns the interface's present name.
 func (i *Interface) Name() string { return i.Link().Name }
 
-// MAC is Link's.
+// MAC returns Link's MAC.
 func (i *Interface) MAC() MAC { return i.Link().MAC }
 
-// MTU is Link's.
+// MTU returns Link's MTU.
 func (i *Interface) MTU() int { return i.Link().MTU }
 
-// Up is Link's.
+// Up returns Link's Up.
 func (i *Interface) Up() bool { return i.Link().Up }
 
-// Veth says whether it is an end of a veth pair.
+// Veth reports whether the interface is one end of a veth pair.
 func (i *Interface) Veth() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.links[0].veth
 }
 
-// GIDs are the places of the table that are in use, by index. The slice is the caller's.
+// GIDs returns the entries of the GID table that are in use, by index. The slice is the caller's.
 func (i *Interface) GIDs() []rdma.GIDEntry {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.table.entries()
 }
 
-// Local is an address of an interface, or of a VLAN on it.
+// Local is an address of the interface or of a VLAN on it.
 type Local struct {
 	GID  rdma.GID
-	Tags [wire.MaxTags]wire.Tag // of packets on its VLAN, the outer first
+	Tags [wire.MaxTags]wire.Tag // of packets on its VLAN, the outer one first
 }
 
-// Locals are the addresses of GIDs. The slice is the caller's.
+// Locals returns the addresses that GIDs has entries for. The slice is the caller's.
 func (i *Interface) Locals() (all []Local) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -211,7 +211,7 @@ func (i *Interface) Locals() (all []Local) {
 	return all
 }
 
-// placeName is a place of the table for error texts.
+// placeName names an entry of the GID table in errors.
 func (i *Interface) placeName(place int) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -223,7 +223,7 @@ func (i *Interface) placeName(place int) string {
 	return fmt.Sprintf("%v on %s", from.gid, i.link(from.link).name)
 }
 
-// link is the one of an index, which the table has addresses of. The caller has the lock.
+// link returns the link with an index that the table has addresses of. The caller holds the lock.
 func (i *Interface) link(index int) link {
 	for _, l := range i.links {
 		if l.index == index {
@@ -233,20 +233,20 @@ func (i *Interface) link(index int) link {
 	return i.links[0]
 }
 
-// Counters say how it went since Open.
+// Counters count what happened since Open.
 type Counters struct {
-	Overruns uint64 // the kernel had more to say than its buffer holds, and all was read again
-	Rereads  uint64 // links and addresses were read again
-	Looks    uint64 // at the neighbours of ways that are kept
-	Failures uint64 // of questions to the kernel that are asked again later, permission for looks included
+	Overruns uint64 // messages of the kernel were lost because the socket's buffer was full, and all was read again
+	Rereads  uint64 // times that links and addresses were read again
+	Looks    uint64 // checks of the neighbours of tracked routes
+	Failures uint64 // failed questions to the kernel, which are asked again later; missing permission included
 }
 
-// counters are Counters that are counted in by the goroutine that watches and by Keep.
+// counters are incremented by watch and by Track.
 type counters struct {
 	overruns, rereads, looks, failures atomic.Uint64
 }
 
-// Counters may be called at any time, after Close too.
+// Counters may be called at any time, also after Close.
 func (i *Interface) Counters() Counters {
 	c := &i.counter
 	return Counters{c.overruns.Load(), c.rereads.Load(), c.looks.Load(), c.failures.Load()}
@@ -265,25 +265,25 @@ func (c *counters) failed(err error) {
 
 // Errors to be matched with errors.Is.
 var (
-	// ErrInterfaceGone: the interface was deleted or moved to another network namespace, or never was.
+	// ErrInterfaceGone: the interface was deleted or moved to another network namespace, or never existed.
 	ErrInterfaceGone = errors.New("interface is gone")
-	// ErrInterfaceDown: it is set down, or its link does not work.
+	// ErrInterfaceDown: the interface is set down or has no carrier.
 	ErrInterfaceDown = errors.New("interface is down")
-	// ErrNotEthernet: packets of the interface have no Ethernet header.
+	// ErrNotEthernet: the interface is not an Ethernet interface.
 	ErrNotEthernet = errors.New("not an Ethernet interface")
-	// ErrSource: the place of the table is empty, or has an address of the other family than the peer's.
+	// ErrSource: the entry of the GID table is empty, or its address family is not the peer's.
 	ErrSource = errors.New("source address does not fit")
-	// ErrNoRoute: the kernel's routes lead to the peer nowhere, or not over this interface.
+	// ErrNoRoute: the kernel has no route to the peer, or the route uses another interface.
 	ErrNoRoute = errors.New("no route")
 	// ErrUnanswered: the peer, or the gateway to it, does not answer to ARP or neighbour discovery.
 	ErrUnanswered = errors.New("neighbour does not answer")
-	// ErrPermission: the process may not have the kernel ask for a neighbour.
+	// ErrPermission: the process may not make the kernel resolve a neighbour.
 	ErrPermission = errors.New("not permitted")
 	// ErrClosed: the Interface was closed.
 	ErrClosed = errors.New("interface is closed")
 )
 
-// linkError gives a missing interface its type; ERANGE is a name that is too long for one.
+// linkError translates the error for a missing interface. ERANGE means that the name is too long.
 func linkError(err error) error {
 	if errors.As(err, new(netlink.LinkNotFoundError)) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ERANGE) {
 		return errGone

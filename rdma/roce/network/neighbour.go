@@ -16,34 +16,36 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// neighbourKey is a neighbour's name: its address, and the index of the interface it is on.
+// neighbourKey identifies a neighbour: its address, and the index of the interface.
 type neighbourKey struct {
 	link int
 	ip   netip.Addr
 }
 
-// neighbour is what the kernel's table has of one.
+// neighbour is an entry of the kernel's neighbour table.
 type neighbour struct {
-	state int // netlink.NUD_*; NUD_NONE also where there is no entry
+	state int // netlink.NUD_*; NUD_NONE also if there is no entry
 	mac   MAC
 }
 
-// usableStates are those in which the kernel itself would send: NUD_VALID in include/net/neighbour.h.
+// usableStates are the states in which the kernel itself would send: NUD_VALID in
+// include/net/neighbour.h.
 const usableStates = netlink.NUD_PERMANENT | netlink.NUD_NOARP | netlink.NUD_REACHABLE | netlink.NUD_PROBE | netlink.NUD_STALE | netlink.NUD_DELAY
 
 // valid reports whether packets can be sent to it.
 func (n neighbour) valid() bool { return n.state&usableStates != 0 && n.mac != MAC{} }
 
-// idle reports whether the kernel does nothing at present to learn whether it is there.
+// idle reports whether the kernel does nothing at present to find out whether the neighbour is
+// reachable.
 func (n neighbour) idle() bool {
 	return n.state == netlink.NUD_NONE || n.state&(netlink.NUD_STALE|netlink.NUD_FAILED) != 0
 }
 
-// silent reports whether the kernel has given up asking.
+// silent reports whether the kernel has stopped asking.
 func (n neighbour) silent() bool { return n.state&netlink.NUD_FAILED != 0 }
 
-// neighbour looks one up: RTM_GETNEIGH with an address, neigh_get in net/core/neighbour.c. (The netlink package
-// can list them only, and there may be thousands.)
+// neighbour looks up one entry: RTM_GETNEIGH with an address, neigh_get in net/core/neighbour.c.
+// The netlink package can only list all entries, and there may be thousands.
 func (k *kernel) neighbour(of neighbourKey) (n neighbour, err error) {
 	var answers [][]byte
 	err = k.ask(func(*netlink.Handle) error {
@@ -81,9 +83,9 @@ func neighbourOf(e *netlink.Neigh) neighbour {
 	return n
 }
 
-// use tells the kernel that a neighbour is in use, which makes it find out its MAC, or check an
-// old one, as a packet to it would. It must not be told of a permanent entry, which would become
-// an ordinary one: __neigh_update in net/core/neighbour.c.
+// use tells the kernel that a neighbour is in use, as a packet to it would. The kernel then
+// resolves its MAC, or verifies an old one. use must not be called for a permanent entry, which
+// would become an ordinary one: __neigh_update in net/core/neighbour.c.
 func (k *kernel) use(of neighbourKey) error {
 	err := k.ask(func(h *netlink.Handle) error {
 		return h.NeighSet(&netlink.Neigh{LinkIndex: of.link, Family: int(of.family()), IP: net.IP(of.ip.AsSlice()), Flags: netlink.NTF_USE})
@@ -94,8 +96,8 @@ func (k *kernel) use(of neighbourKey) error {
 	return nil
 }
 
-// look looks a neighbour up that is in use, as it is before the kernel is told so. Where that is not permitted, what the kernel
-// has must do.
+// look returns the state of a neighbour before the kernel is told that it is in use, and tells the
+// kernel. If the process has no permission for that, the state must suffice.
 func (k *kernel) look(of neighbourKey) (neighbour, error) {
 	n, err := k.neighbour(of)
 	if err == nil && n.idle() {
@@ -123,16 +125,17 @@ func neighbourError(step string, of neighbourKey, err error) error {
 	return fmt.Errorf("%s neighbour %v: %w", step, of.ip, err)
 }
 
-// Resolve finds the way from a place of the table to a peer or a group. Where the kernel does not know the next hop's MAC, it is made
-// to ask, and Resolve waits for the answer: until ctx ends, or the kernel gives up, which is after three seconds
-// as it comes.
+// Resolve finds the route from an entry of the GID table to a peer or a multicast group. If the
+// kernel does not know the MAC of the next hop, Resolve makes it ask and waits: until ctx ends, or
+// the kernel gives up, by default after three seconds.
 //
-// The error names the peer and what to do, and is one of ErrSource, ErrNoRoute, ErrUnanswered, ErrInterfaceDown,
-// ErrInterfaceGone, ErrPermission and ErrClosed. When ctx ends it is ErrUnanswered and the context's.
+// The error names the peer and the remedy, and is one of ErrSource, ErrNoRoute, ErrUnanswered,
+// ErrInterfaceDown, ErrInterfaceGone, ErrPermission and ErrClosed. When ctx ends it is
+// ErrUnanswered and the context's error.
 func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
 	w, err := i.resolve(ctx, place, destination)
 	if err != nil {
-		return Route{}, fmt.Errorf("find the way to %v from %s: %w", destination, i.placeName(place), err)
+		return Route{}, fmt.Errorf("find the route to %v from %s: %w", destination, i.placeName(place), err)
 	}
 	return w, nil
 }
@@ -146,7 +149,7 @@ func (i *Interface) resolve(ctx context.Context, place int, destination rdma.GID
 	return w, err
 }
 
-// lead is a way but for the MAC of its next hop, if it has one.
+// lead returns a route without the MAC of its next hop.
 func (i *Interface) lead(place int, destination rdma.GID) (Route, error) {
 	w, err := i.begin(place, destination)
 	switch to := destination.Addr(); {
@@ -163,7 +166,8 @@ func (i *Interface) lead(place int, destination rdma.GID) (Route, error) {
 	return w, err
 }
 
-// begin is the part of a way that the source decides, or all of it where the destination is the source's host.
+// begin returns the part of a route that depends on the source only. If the destination is an
+// address of the source's host it returns all of it.
 func (i *Interface) begin(place int, destination rdma.GID) (Route, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -187,7 +191,7 @@ func (i *Interface) begin(place int, destination rdma.GID) (Route, error) {
 	}, nil
 }
 
-// places says what a table has.
+// places lists the entries of a GID table.
 func places(t table) string {
 	var texts []string
 	for _, e := range t.entries() {
@@ -199,10 +203,11 @@ func places(t table) string {
 	return strings.Join(texts, ", ")
 }
 
-// lookAgain is how long await waits for news of a neighbour before it looks whether they were lost.
+// lookAgain is how long await waits for a message about a neighbour before it reads the entry, in
+// case messages were lost.
 const lookAgain = 250 * time.Millisecond
 
-// await is the MAC of a neighbour, for which the kernel asks where it must.
+// await returns the MAC of a neighbour. If necessary it makes the kernel resolve it.
 func (i *Interface) await(ctx context.Context, of neighbourKey) (MAC, error) {
 	news := i.expect(of)
 	defer i.forget(news)
@@ -215,7 +220,7 @@ func (i *Interface) await(ctx context.Context, of neighbourKey) (MAC, error) {
 	return n.mac, err
 }
 
-// wait returns when there may be news of a neighbour, and an error when there will be none.
+// wait returns when the neighbour's entry may have changed. It fails when it will not change.
 func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
 	const remedy = "(check that it is up and on this link)"
 	if n.silent() {
@@ -234,7 +239,7 @@ func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
 	return nil
 }
 
-// waiter is told of news of a neighbour.
+// waiter receives a notice when the entry of a neighbour changes.
 type waiter struct {
 	of   neighbourKey
 	come chan struct{}
@@ -255,21 +260,21 @@ func (i *Interface) forget(w *waiter) {
 }
 
 const (
-	// settle is how long changes are gathered before things are read again: they come in swarms.
+	// settle is how long to collect changes before reading again: they come in groups.
 	settle = 5 * time.Millisecond
-	// share of the time is spent on a chore at most, however much it is and however often it is wanted: 1/share.
+	// share bounds the time spent on reading: at most 1/share of all time, however often it is requested.
 	share = 10
 )
 
-// pendingRefresh is something to read again when the kernel has said that it changed.
+// pendingRefresh says when to read something again that the kernel reported as changed.
 type pendingRefresh struct {
-	due  time.Time // zero: not wanted
-	rest time.Time // it is not done before
+	due  time.Time // zero: not requested
+	rest time.Time // not before this time
 }
 
 func (c *pendingRefresh) wanted() bool { return !c.due.IsZero() }
 
-// want has it done once changes have settled.
+// want requests it after the changes have settled.
 func (c *pendingRefresh) want() {
 	if !c.wanted() {
 		c.due = time.Now().Add(settle)
@@ -279,7 +284,7 @@ func (c *pendingRefresh) want() {
 	}
 }
 
-// by is when it must be done if that is before t, and else t.
+// by returns the earlier of t and the time when it is due.
 func (c *pendingRefresh) by(t time.Time) time.Time {
 	if c.wanted() && c.due.Before(t) {
 		return c.due
@@ -287,7 +292,7 @@ func (c *pendingRefresh) by(t time.Time) time.Time {
 	return t
 }
 
-// do does it if it is time. It can be wanted again meanwhile.
+// do calls f if it is due. f may request it again.
 func (c *pendingRefresh) do(f func()) {
 	begun := time.Now()
 	if !c.wanted() || begun.Before(c.due) {

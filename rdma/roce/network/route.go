@@ -14,38 +14,38 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// Route is how packets get from a place of an interface's table to a peer: what wire.Path wants to know
-// of Ethernet.
+// Route says how packets get from an entry of the interface's GID table to a peer: what wire.Path
+// needs to know of Ethernet.
 type Route struct {
-	Place               int // of the source in the table
+	Place               int // index of the source in the GID table
 	Source, Destination rdma.GID
 	SourceMAC           MAC
 	DestinationMAC      MAC                    // of the peer, the group, or the gateway
-	Tags                [wire.MaxTags]wire.Tag // the outer first
+	Tags                [wire.MaxTags]wire.Tag // the outer one first
 
-	// MTU is the longest packet in bytes, IP header included and Ethernet's not: the interface's, or
-	// less where the route says so.
+	// MTU is the longest packet in bytes, with the IP header and without Ethernet's: the interface's, or
+	// less if the kernel's route says so.
 	MTU int
 	// HopLimit is what the kernel would send with.
 	HopLimit uint8
-	// Local says that the peer's address is one of this interface's own: packets to it are not to
+	// Local says that the peer's address is one of this interface. Packets to it must not
 	// be sent.
 	Local bool
-	// NextHop is who has DestinationMAC: the peer, or the gateway. It is not valid of groups and of
-	// ways that are Local.
+	// NextHop has DestinationMAC: the peer or the gateway. It is not valid for groups and for
+	// Local routes.
 	NextHop netip.Addr
 
-	link int // index of the interface that the source is an address of
+	link int // index of the interface that has the source address
 }
 
-// key is whom a way leads to first.
+// key returns the neighbour that packets are sent to first.
 func (w *Route) key() neighbourKey { return neighbourKey{w.link, w.NextHop} }
 
-// defaultHopLimit is the kernel's, where neither route nor administrator say otherwise.
+// defaultHopLimit is the kernel's default.
 const defaultHopLimit = 64
 
-// route has the kernel look up whom packets go to first, and completes the way with it. A
-// route that leads out of another interface is none.
+// route makes the kernel look up the next hop and completes w. A route over another interface
+// counts as none.
 func (k *kernel) route(w *Route) error {
 	destination := w.Destination.Addr()
 	var found []netlink.Route
@@ -67,7 +67,8 @@ func (k *kernel) route(w *Route) error {
 // errUnknown: the kernel did not say whether there is a route.
 var errUnknown = errors.New("look up the route")
 
-// routeError says what the kernel means: fib6_prop in net/ipv6/route.c and fib_props in net/ipv4/fib_semantics.c.
+// routeError translates the kernel's errors: see fib6_prop in net/ipv6/route.c and fib_props in
+// net/ipv4/fib_semantics.c.
 func routeError(err error, destination netip.Addr) error {
 	switch {
 	case errors.Is(err, ErrClosed):
@@ -84,7 +85,7 @@ func routeError(err error, destination netip.Addr) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// follow takes from a route what a way has of it.
+// follow copies what the kernel's route says into w.
 func (w *Route) follow(r *netlink.Route) error {
 	destination := w.Destination.Addr()
 	switch {
@@ -93,7 +94,7 @@ func (w *Route) follow(r *netlink.Route) error {
 	case r.LinkIndex != w.link:
 		return noRoute(fmt.Errorf("%w over this interface: it leads out of another", ErrNoRoute), destination)
 	case destination.Is4() && r.Table == unix.RT_TABLE_UNSPEC:
-		// Where IPv4 is told the interface and has no route, it takes every destination for a neighbour:
+		// If the interface is given and IPv4 has no route, the kernel takes every destination for a neighbour:
 		// ip_route_output_key_hash_rcu in net/ipv4/route.c.
 		return noRoute(ErrNoRoute, destination)
 	}
@@ -108,7 +109,8 @@ func (w *Route) follow(r *netlink.Route) error {
 	return nil
 }
 
-// nextHop is the gateway, which IPv4 may have on IPv6, or else the destination.
+// nextHop returns the gateway, which may be an IPv6 address on an IPv4 route, or else the
+// destination.
 func nextHop(r *netlink.Route, destination netip.Addr) netip.Addr {
 	if gw, ok := netip.AddrFromSlice(r.Gw); ok && !gw.IsUnspecified() {
 		return gw.Unmap()
@@ -126,7 +128,7 @@ func noRoute(err error, destination netip.Addr) error {
 	return fmt.Errorf("%w (see: ip route get %v; add a route, or choose the address of another interface)", err, destination)
 }
 
-// routeType is how ip-route(8) calls a type of routes.
+// routeType returns ip-route(8)'s name for a type of routes.
 func routeType(t int) string {
 	names := map[int]string{
 		unix.RTN_LOCAL: "local: it is an address of this host's", unix.RTN_BROADCAST: "broadcast", unix.RTN_ANYCAST: "anycast",
@@ -138,29 +140,30 @@ func routeType(t int) string {
 	return fmt.Sprintf("type %d", t)
 }
 
-// TrackedRoute is a way that is in use.
+// TrackedRoute is a route in use, which the Interface keeps up to date.
 type TrackedRoute struct {
 	of *Interface
 
 	// All below are guarded by the Interface's lock.
-	way    Route
-	err    error // why packets do not get there
-	next   Route // as the routes have it now; its MAC may not be known yet. Zero: they have none
-	queued bool  // in told.ways
+	route  Route
+	err    error // why the peer is not reachable
+	next   Route // according to the kernel's routes now; its MAC may not be known yet. Zero: no route
+	queued bool  // in reported.routes
 
 	lastRoute    Route
 	lostReported bool
 }
 
-// Track has a way kept: the neighbour is checked every ten seconds, as if the kernel itself sent to it, and Next says
-// when packets must look otherwise (WayChanged) or do not get there (WayLost). The caller drops it when the way is in
-// use no longer. The error is ErrClosed or ErrInterfaceGone.
+// Track keeps a route up to date. It checks the neighbour every ten seconds, as the kernel would if
+// it sent packets there itself. Next reports when headers must change (RouteChanged) and when the
+// peer is not reachable (RouteLost). The caller drops the route after use. The error is ErrClosed
+// or ErrInterfaceGone.
 func (i *Interface) Track(w Route) (*TrackedRoute, error) {
-	k := &TrackedRoute{of: i, way: w, next: w, lastRoute: w}
+	k := &TrackedRoute{of: i, route: w, next: w, lastRoute: w}
 	if err := i.track(k); err != nil {
-		return nil, fmt.Errorf("keep the way to %v from %v: %w", w.Destination, w.Source, err)
+		return nil, fmt.Errorf("track the route to %v from %v: %w", w.Destination, w.Source, err)
 	}
-	i.reroute(k) // what has changed since Resolve
+	i.reroute(k) // it may have changed since Resolve
 	return k, nil
 }
 
@@ -174,41 +177,42 @@ func (i *Interface) track(k *TrackedRoute) error {
 	return nil
 }
 
-// Route is the way as it is now, and why packets do not get there if they do not: then it is what it was before.
+// Route returns the route as it is now. If the peer is not reachable it returns the last route, and
+// the reason as an error.
 func (k *TrackedRoute) Route() (Route, error) {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
-	return k.way, k.err
+	return k.route, k.err
 }
 
-// Drop ends it. Nothing is told of the way afterwards. Dropping again does nothing.
+// Drop ends tracking. Next reports nothing of the route afterwards. Dropping again does nothing.
 func (k *TrackedRoute) Drop() {
 	k.of.mu.Lock()
 	defer k.of.mu.Unlock()
 	delete(k.of.tracked, k)
 }
 
-// difference is what is to be told of a way. The caller has the lock.
+// difference returns what Next should report of a route. The caller holds the lock.
 func (k *TrackedRoute) difference() What {
 	switch lost := k.err != nil; {
 	case lost && !k.lostReported:
 		return RouteLost
-	case !lost && (k.lostReported || k.lastRoute != k.way):
+	case !lost && (k.lostReported || k.lastRoute != k.route):
 		return RouteChanged
 	}
 	return 0
 }
 
-// tell queues a way of which there is something to tell. The caller has the lock.
+// tell queues a route if there is something to report. The caller holds the lock.
 func (i *Interface) tell(k *TrackedRoute) {
 	if !k.queued && k.difference() != 0 {
 		k.queued = true
-		i.reported.ways = append(i.reported.ways, k)
+		i.reported.routes = append(i.reported.routes, k)
 		i.event.raise()
 	}
 }
 
-// lose says why packets do not get there.
+// lose records why the peer is not reachable.
 func (i *Interface) lose(k *TrackedRoute, why error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -216,7 +220,7 @@ func (i *Interface) lose(k *TrackedRoute, why error) {
 	i.tell(k)
 }
 
-// rerouteAll reroutes all ways that are kept.
+// rerouteAll looks up all tracked routes again.
 func (i *Interface) rerouteAll() {
 	for _, k := range i.allTracked() {
 		i.reroute(k)
@@ -229,7 +233,7 @@ func (i *Interface) allTracked() []*TrackedRoute {
 	return slices.Collect(maps.Keys(i.tracked))
 }
 
-// reroute looks up again where a way leads, and its next hop.
+// reroute looks up a tracked route and its next hop again.
 func (i *Interface) reroute(k *TrackedRoute) {
 	i.order.Lock()
 	defer i.order.Unlock()
@@ -243,24 +247,25 @@ func (i *Interface) reroute(k *TrackedRoute) {
 		i.follow(k, w)
 		i.look(k)
 	case errors.Is(err, errUnknown):
-		i.counter.failed(err) // the way stays as it is until the next look
+		i.counter.failed(err) // the route stays as it is until the next check
 	default:
 		i.lose(k, err)
 	}
 }
 
-// follow has a way be what the routes say, as soon as the MAC of the next hop is known.
+// follow sets what the kernel's routes say now. It takes effect when the MAC of the next hop is
+// known.
 func (i *Interface) follow(k *TrackedRoute, w Route) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	k.next = w
 	if !w.NextHop.IsValid() {
-		k.way, k.err = w, nil
+		k.route, k.err = w, nil
 		i.tell(k)
 	}
 }
 
-// look looks at the next hop of a way, as long as routes lead to one.
+// look checks the next hop of a route, if it has one.
 func (i *Interface) look(k *TrackedRoute) {
 	i.mu.Lock()
 	of := k.next.key()
@@ -275,8 +280,8 @@ func (i *Interface) look(k *TrackedRoute) {
 	}
 }
 
-// learn takes what the kernel's table has of a neighbour, for those who wait for it and for ways over it. It reports whether
-// the kernel is to be told again that it is in use.
+// learn stores the state of a neighbour for tracked routes, and wakes those that wait for it. It
+// reports whether the kernel must be told again that the neighbour is in use.
 func (i *Interface) learn(of neighbourKey, n neighbour) (again bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -284,7 +289,7 @@ func (i *Interface) learn(of neighbourKey, n neighbour) (again bool) {
 		if w.of == of {
 			select {
 			case w.come <- struct{}{}:
-			default: // it has news already
+			default: // it has a notice already
 			}
 		}
 	}
@@ -297,13 +302,14 @@ func (i *Interface) learn(of neighbourKey, n neighbour) (again bool) {
 	return again
 }
 
-// learn reports whether the kernel must be told again that the neighbour is in use: it has forgotten it, or asked in vain
-// where it used to be, which is not all that it can do.
+// learn reports whether the kernel must be told again that the neighbour is in use. That is so when
+// the kernel has deleted the entry, and when it got no answer at the neighbour's old MAC: it then
+// asks by broadcast.
 func (k *TrackedRoute) learn(n neighbour) bool {
 	switch {
 	case n.valid():
-		k.way, k.err = k.next, nil
-		k.way.DestinationMAC = n.mac
+		k.route, k.err = k.next, nil
+		k.route.DestinationMAC = n.mac
 	case n.silent() && k.err == nil:
 		k.err = fmt.Errorf("%w: %v (check that it is up and on this link)", ErrUnanswered, k.next.NextHop)
 		return true

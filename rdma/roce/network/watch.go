@@ -16,22 +16,23 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// refreshEvery is the time between two looks at the ways that are kept. A neighbour that is not used grows stale
-// after 15 to 45 seconds.
+// refreshEvery is the interval between two checks of tracked routes. The entry of a neighbour that
+// is not used becomes stale after 15 to 45 seconds.
 const refreshEvery = 10 * time.Second
 
-// watch is the goroutine that listens to the kernel. Its fields are its own.
+// watch is the goroutine that receives messages from the kernel. No other goroutine uses its
+// fields.
 type watch struct {
 	i       *Interface
 	socket  *nl.NetlinkSocket
 	refresh time.Duration
 
-	links pendingRefresh // and addresses
-	ways  pendingRefresh // those that are kept
-	tick  time.Time      // when ways are looked at unasked
+	links  pendingRefresh // and addresses
+	routes pendingRefresh // the tracked ones
+	tick   time.Time      // of the next regular check of routes
 }
 
-// newWatch subscribes to what the kernel tells about links, addresses, routes and neighbours.
+// newWatch subscribes to the kernel's messages about links, addresses, routes and neighbours.
 func newWatch(i *Interface, refresh time.Duration) (*watch, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_NEIGH)
@@ -41,18 +42,18 @@ func newWatch(i *Interface, refresh time.Duration) (*watch, error) {
 	return &watch{i: i, socket: s, refresh: refresh, tick: time.Now().Add(refresh)}, nil
 }
 
-// run ends when the Interface is closed, or gone.
+// run returns when the Interface is closed or gone.
 func (w *watch) run() {
 	defer close(w.i.ended)
 	for w.open() {
 		w.listen()
 		if now := time.Now(); !now.Before(w.tick) {
 			w.tick = now.Add(w.refresh)
-			w.ways.want()
+			w.routes.want()
 		}
 		w.links.do(w.rereadLinks)
-		if !w.links.wanted() { // or ways would be looked up from addresses that have gone
-			w.ways.do(w.i.rerouteAll)
+		if !w.links.wanted() { // otherwise routes would be looked up from addresses that are gone
+			w.routes.do(w.i.rerouteAll)
 		}
 	}
 }
@@ -63,18 +64,18 @@ func (w *watch) open() bool {
 	return w.i.unusable() == nil
 }
 
-// listen takes what the kernel says next, or returns when it is time for something else.
+// listen processes the next message, or returns when a refresh is due.
 func (w *watch) listen() {
 	until := w.links.by(w.tick)
 	if !w.links.wanted() {
-		until = w.ways.by(until)
+		until = w.routes.by(until)
 	}
 	wait := time.Until(until)
 	if wait < time.Microsecond {
 		return
 	}
 	tv := unix.NsecToTimeval(wait.Nanoseconds())
-	_ = w.socket.SetReceiveTimeout(&tv) // only notes it
+	_ = w.socket.SetReceiveTimeout(&tv) // setsockopt of a valid value does not fail
 	said, from, err := w.socket.Receive()
 	switch {
 	case errors.Is(err, unix.EAGAIN):
@@ -87,8 +88,8 @@ func (w *watch) listen() {
 	}
 }
 
-// missed notes that the kernel said something that was not heard, in most cases because the socket's buffer
-// was full.
+// missed handles an error of the socket. Messages may be lost, usually because its buffer was full,
+// so everything is read again.
 func (w *watch) missed(err error) {
 	if !w.open() {
 		return // the socket was closed
@@ -97,17 +98,18 @@ func (w *watch) missed(err error) {
 		w.i.counter.overruns.Add(1)
 	} else {
 		w.i.counter.failures.Add(1)
-		time.Sleep(settle) // or it would spin if this went on
+		time.Sleep(settle) // an error that persists must not make it spin
 	}
 	w.links.want()
-	w.ways.want()
+	w.routes.want()
 }
 
-// hear takes one message. In all but those of routes the index of an interface follows the first four bytes.
+// hear processes a message. In all messages but those about routes, the interface's index follows
+// the first four bytes.
 func (w *watch) hear(m *syscall.NetlinkMessage) {
 	switch m.Header.Type {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		w.ways.want()
+		w.routes.want()
 		return
 	}
 	if len(m.Data) < unix.SizeofNdMsg {
@@ -131,7 +133,7 @@ func (w *watch) hear(m *syscall.NetlinkMessage) {
 	}
 }
 
-// hearNeighbour takes what has become of one; bridges tell of MAC addresses without an IP address.
+// hearNeighbour processes a change of a neighbour. Entries of bridges have a MAC and no IP address.
 func (w *watch) hearNeighbour(m *syscall.NetlinkMessage) {
 	e, err := netlink.NeighDeserialize(m.Data)
 	if err != nil {
@@ -145,11 +147,11 @@ func (w *watch) hearNeighbour(m *syscall.NetlinkMessage) {
 	w.i.order.Lock()
 	defer w.i.order.Unlock()
 	if ok && w.i.learn(neighbourKey{e.LinkIndex, ip}, n) {
-		w.ways.want()
+		w.routes.want()
 	}
 }
 
-// parent is the index of the interface that the one of a message lies on; 0: none.
+// parent returns the index of the interface that a message's interface lies on; 0: none.
 func parent(message []byte) int {
 	if len(message) < unix.SizeofIfInfomsg {
 		return 0
@@ -172,7 +174,8 @@ func (i *Interface) hasLink(index int) bool {
 	return slices.ContainsFunc(i.links, func(l link) bool { return l.index == index })
 }
 
-// rereadLinks reads links and addresses, on which ways depend. What cannot be read is asked for again.
+// rereadLinks reads links and addresses, which routes depend on. What cannot be read is tried again
+// later.
 func (w *watch) rereadLinks() {
 	err := w.i.reread()
 	w.i.counter.rereads.Add(1)
@@ -183,18 +186,18 @@ func (w *watch) rereadLinks() {
 		w.i.counter.failures.Add(1)
 		w.links.want()
 	}
-	w.ways.want()
+	w.routes.want()
 	w.i.announce()
 }
 
-// announce makes FD readable, so that Next compares.
+// announce makes FD readable, so that the caller calls Next.
 func (i *Interface) announce() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.event.raise()
 }
 
-// vanish notes that there is no such interface any longer.
+// vanish records that the interface is gone.
 func (i *Interface) vanish() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -207,21 +210,21 @@ func (i *Interface) vanish() {
 	}
 }
 
-// What says what has changed.
+// What is the kind of a Change.
 type What uint8
 
 const (
-	// Gone: the interface is no longer there; nothing else is told after it.
+	// Gone: the interface was removed. No other change follows.
 	Gone What = iota + 1
-	// LinkChanged: name, MAC, MTU or whether the interface is up. Change.Link is what it is now.
+	// LinkChanged: the name, MAC, MTU or state. Change.Link has the new ones.
 	LinkChanged
-	// GIDAdded and GIDRemoved: Change.GID has come into the table, or was in it.
+	// GIDAdded and GIDRemoved: Change.GID was added to the table or removed.
 	GIDAdded
 	GIDRemoved
-	// RouteChanged: packets to the peer of Change.Kept must look otherwise than before; or the way was lost and
-	// is back.
+	// RouteChanged: the headers of packets on Change.Tracked must change, or its peer is reachable
+	// again.
 	RouteChanged
-	// RouteLost: they get there no longer; Kept.Way has the reason. The kernel goes on asking.
+	// RouteLost: the peer of Change.Tracked is not reachable; its Route has the reason. The kernel keeps asking.
 	RouteLost
 )
 
@@ -233,31 +236,31 @@ func (w What) String() string {
 	return "unknown"
 }
 
-// Change is a difference between what is and what was told before.
+// Change is a difference between the present state and the state reported before.
 type Change struct {
 	What    What
 	Link    Link          // of LinkChanged
 	GID     rdma.GIDEntry // of GIDAdded and GIDRemoved
-	Tracked *TrackedRoute // of WayChanged and WayLost
+	Tracked *TrackedRoute // of RouteChanged and RouteLost
 }
 
-// reported is what Next has said or Open has shown.
+// reported is the state that Next has reported, or Open has returned.
 type reported struct {
-	gone  bool
-	link  Link
-	table table
-	ways  []*TrackedRoute // what may be to be told
+	gone   bool
+	link   Link
+	table  table
+	routes []*TrackedRoute // those that may have something to report
 }
 
-// FD is readable while Next may have something. It is the Interface's: to poll, not to read or close. After Close
-// it is -1.
+// FD returns a descriptor that polls readable while Next may have a change. It belongs to the
+// Interface: do not read or close it. After Close it is -1.
 func (i *Interface) FD() int {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.event.fd
 }
 
-// Next hands out the next change; false says that there is none.
+// Next returns the next change; false: there is none.
 func (i *Interface) Next() (Change, bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -287,7 +290,7 @@ func (i *Interface) next() Change {
 	return i.nextRoute()
 }
 
-// nextGID makes one place of the told table like that of the real one.
+// nextGID makes one entry of the reported table equal to the present one.
 func (t *reported) nextGID(now table) Change {
 	for len(t.table) < len(now) {
 		t.table = append(t.table, address{})
@@ -306,14 +309,14 @@ func (t *reported) nextGID(now table) Change {
 	return Change{}
 }
 
-// nextRoute takes the next way that is not as it was told.
+// nextRoute returns the next route that differs from what was reported.
 func (i *Interface) nextRoute() Change {
-	for len(i.reported.ways) > 0 {
-		k := i.reported.ways[0]
-		i.reported.ways = i.reported.ways[1:]
+	for len(i.reported.routes) > 0 {
+		k := i.reported.routes[0]
+		i.reported.routes = i.reported.routes[1:]
 		k.queued = false
 		what := k.difference()
-		k.lastRoute, k.lostReported = k.way, k.err != nil
+		k.lastRoute, k.lostReported = k.route, k.err != nil
 		if _, kept := i.tracked[k]; kept && what != 0 {
 			return Change{What: what, Tracked: k}
 		}
@@ -321,7 +324,7 @@ func (i *Interface) nextRoute() Change {
 	return Change{}
 }
 
-// event is an eventfd: readable after raise, until it is lowered.
+// event is an eventfd: it polls readable from raise until lower.
 type event struct {
 	fd    int
 	count [8]byte // as read by lower
@@ -339,10 +342,11 @@ func newEvent() (event, error) {
 
 var one = binary.NativeEndian.AppendUint64(nil, 1)
 
-// raise cannot go wrong: a counter that is full is readable.
+// raise cannot fail: a counter that is full is readable already.
 func (e *event) raise() { _, _ = unix.Write(e.fd, one) }
 
-// lower cannot go wrong either: a counter that is empty has nothing to lower. One thread at a time calls it.
+// lower cannot fail: if the counter is empty there is nothing to lower. One thread at a time calls
+// it.
 func (e *event) lower() { _, _ = unix.Read(e.fd, e.count[:]) }
 
 // close may be called again.
