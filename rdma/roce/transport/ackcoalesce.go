@@ -2,18 +2,19 @@ package transport
 
 import "github.com/unifiedd/unifiedd/rdma/roce/wire"
 
-// ackCoalescing is how acknowledgements are kept back, so that one says what several would have. A peer that waits for them must not
-// find out: that it goes on without so many is known of peers that did, and now and then it is tried whether twice as many would do. One that
-// stops gets half as many at once from then on.
+// ackCoalescing delays ACKs so that one can stand for several, without making a peer wait that
+// needs them. It learns how many ACKs a peer can do without: the peer has gone on sending without
+// so many before. Now and then it tries twice as many. When a peer stops, the number is halved at
+// once.
 type ackCoalescing struct {
-	held     int      // acknowledgements kept back
-	since    wire.PSN // expected behind the packet of the first one
-	old      int      // as many as there were when Relieve was called last
-	most     int      // that one says at once: the peer went on without so many
-	vain     int      // how many were tried the last time that it did not; 0: it always did
-	stopped  bool     // there were fewer, the last time
-	untried  int      // messages until more are tried
-	interval int      // messages between tries
+	held     int      // delayed ACKs
+	since    wire.PSN // the expected PSN after the packet of the first one
+	old      int      // held when FlushACKs was last called
+	most     int      // ACKs that one stands for: the peer went on without so many
+	vain     int      // the number of the last try that made the peer stop; 0: none did
+	stopped  bool     // the last time there were fewer than expected
+	untried  int      // messages until the next try of more
+	interval int      // messages between two tries
 }
 
 const (
@@ -21,10 +22,10 @@ const (
 	lastTry  = 1 << 14
 )
 
-// impatient is what a connection begins with.
+// impatient is the state of a new connection.
 var impatient = ackCoalescing{most: 1, untried: firstTry, interval: firstTry}
 
-// scheduleACK has a packet acknowledged that asks for it, now or together with those that follow.
+// scheduleACK acknowledges a packet that asks for it, now or together with later ones.
 func (q *QueuePair) scheduleACK() {
 	q.untried--
 	if !q.ack && q.defersACK() {
@@ -34,14 +35,14 @@ func (q *QueuePair) scheduleACK() {
 	q.acknowledge()
 }
 
-// acknowledge has everything that came acknowledged by what is sent next.
+// acknowledge makes the next Send acknowledge everything that has arrived.
 func (q *QueuePair) acknowledge() {
 	q.ack = true
 	q.engine.lists[answering].add(q)
 }
 
-// defersACK counts an acknowledgement, and says whether it may wait for further ones: not beyond a quarter of the packets that a peer may
-// have under way, of which there may be many in a message.
+// defersACK counts an ACK and reports whether it may wait for more. It may not wait longer than for
+// a quarter of the packets that the peer may have in flight: a message may have many packets.
 func (q *QueuePair) defersACK() bool {
 	c := &q.engine.config
 	if q.held == 0 {
@@ -57,7 +58,7 @@ func (q *QueuePair) defersACK() bool {
 	return false
 }
 
-// wanted is how many acknowledgements are to be kept back: twice as many as are known to do, where that is tried.
+// wanted returns how many ACKs to delay: most, or twice as many when that is tried.
 func (q *QueuePair) wanted() int {
 	if q.untried < 0 {
 		return 2 * q.most
@@ -65,7 +66,8 @@ func (q *QueuePair) wanted() int {
 	return q.most
 }
 
-// grow notes that the peer went on without more than before. Only what is beyond all that it did not go on without has the next try come soon.
+// grow records that the peer went on without more ACKs than before. The next try comes soon only if
+// the number is beyond all that made the peer stop.
 func (q *QueuePair) grow() {
 	if q.most = q.held; q.most >= q.vain {
 		q.vain, q.interval = 0, firstTry
@@ -73,10 +75,11 @@ func (q *QueuePair) grow() {
 	q.untried = q.interval
 }
 
-// HasDeferredACKs says whether acknowledgements are kept back.
+// HasDeferredACKs reports whether ACKs are delayed.
 func (e *Engine) HasDeferredACKs() bool { return e.lists[holding].n > 0 }
 
-// Release ends that for all: Send gives them. It is called when nothing has come for a while.
+// Release makes the next Send give all delayed ACKs. It is called when nothing has arrived for a
+// while.
 func (e *Engine) Release() {
 	for l := &e.lists[holding]; l.n > 0; {
 		if q := l.next(); q.holds() {
@@ -85,8 +88,9 @@ func (e *Engine) Release() {
 	}
 }
 
-// FlushACKs is Release for those queue pairs that kept back acknowledgements already when it was called before, and reports whether there were some. It
-// bounds how long that takes while others go on. A peer that has gone on since is slow, and has not stopped.
+// FlushACKs releases the ACKs that were already delayed when it was last called, and reports
+// whether there were some. So it bounds the delay of a queue pair while others keep the device
+// busy. A peer that has gone on since is slow and has not stopped, so nothing is learned from it.
 func (e *Engine) FlushACKs() (some bool) {
 	l := &e.lists[holding]
 	for range l.n {
@@ -106,8 +110,8 @@ func (e *Engine) FlushACKs() (some bool) {
 	return some
 }
 
-// yield gives what is kept back. Once a peer may have had no more to send; twice in a row, or with no more than are known to do while
-// more are tried, it has stopped.
+// yield releases the delayed ACKs. The first time, the peer may just have had no more to send. If
+// it happens twice in a row, or with no more ACKs than most during a try, the peer has stopped.
 func (q *QueuePair) yield() {
 	if q.stopped || q.untried < 0 && q.held >= q.most {
 		q.vain, q.interval = max(q.held+1, q.wanted()), min(2*q.interval, lastTry)
@@ -117,7 +121,8 @@ func (q *QueuePair) yield() {
 	q.acknowledge()
 }
 
-// repeated acknowledges what came before, again. A peer that repeats what it was not told of yet has not gone on.
+// repeated acknowledges what was received before. A peer that retransmits what was not acknowledged
+// yet has not gone on.
 func (q *QueuePair) repeated() {
 	if q.holds() {
 		q.yield()
@@ -126,5 +131,5 @@ func (q *QueuePair) repeated() {
 	q.acknowledge()
 }
 
-// holds says whether acknowledgements are kept back, and not to be given by what is sent next.
+// holds reports whether ACKs are delayed and the next Send does not give them.
 func (q *QueuePair) holds() bool { return q.held > 0 && !q.ack }

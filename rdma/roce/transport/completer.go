@@ -7,8 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// respond takes a packet that answers requests of ours: an acknowledgement, or the data of a READ or
-// atomic.
+// respond processes an ACK, a NAK, or the data of a READ or atomic.
 func (q *QueuePair) respond(now Time, a *Arrival) {
 	e, h := q.engine, &a.Header
 	if s := q.State(); s != rdma.ReadyToSend && s != rdma.SendDrained {
@@ -19,7 +18,7 @@ func (q *QueuePair) respond(now Time, a *Arrival) {
 	case h.PSN.Before(q.una):
 		e.count(DuplicateResponses)
 		return
-	case !h.PSN.Before(q.sent): // of what was never sent: a ghost
+	case !h.PSN.Before(q.sent): // it answers a packet that was never sent
 		e.drop(BadPSN)
 		return
 	}
@@ -33,7 +32,8 @@ func (q *QueuePair) respond(now Time, a *Arrival) {
 	}
 }
 
-// respondTo takes a response when w is the oldest request: the one that it is of, or one whose answer was lost.
+// respondTo processes a response. w is the oldest request: the response belongs to it, or its own
+// answer was lost.
 func (q *QueuePair) respondTo(now Time, a *Arrival, w *work) {
 	before, h := q.una, &a.Header
 	isRead := w.stage == started && reads(q.sq.request(q.head).Op)
@@ -54,8 +54,9 @@ func (q *QueuePair) respondTo(now Time, a *Arrival, w *work) {
 	}
 }
 
-// settle completes what a response to packet p says has arrived: the SENDs and WRITEs in front of it. It returns
-// the request that p is of; or before that a READ or atomic, whose answer was lost; nil when the queue pair failed.
+// settle completes the SENDs and WRITEs before packet p, which a response to p acknowledges. It
+// returns the request of p, or an earlier READ or atomic whose answer was lost, or nil if the queue
+// pair failed.
 func (q *QueuePair) settle(p wire.PSN) *work {
 	for q.head != q.fresh {
 		w := q.sq.work(q.head)
@@ -74,7 +75,7 @@ func (q *QueuePair) settle(p wire.PSN) *work {
 	return nil
 }
 
-// progress gives retries back and puts the deadline off, where something new was acknowledged.
+// progress restores the retries and extends the deadline if something new was acknowledged.
 func (q *QueuePair) progress(now Time, before wire.PSN) {
 	if q.una == before {
 		return
@@ -92,7 +93,7 @@ func (q *QueuePair) progress(now Time, before wire.PSN) {
 	}
 }
 
-// acknowledged takes an ACK of packet p of the oldest request, a SEND or WRITE.
+// acknowledged processes an ACK of packet p, which belongs to the oldest request, a SEND or WRITE.
 func (q *QueuePair) acknowledged(now Time, p wire.PSN, w *work) {
 	before := q.una
 	q.una = p.Add(1)
@@ -102,7 +103,7 @@ func (q *QueuePair) acknowledged(now Time, p wire.PSN, w *work) {
 	q.progress(now, before)
 }
 
-// denied takes a NAK of packet p: those in front of it are acknowledged by it.
+// denied processes a NAK of packet p. It acknowledges the packets before p.
 func (q *QueuePair) denied(now Time, s wire.Syndrome, p wire.PSN) {
 	before := q.una
 	q.una = p
@@ -113,7 +114,7 @@ func (q *QueuePair) denied(now Time, s wire.Syndrome, p wire.PSN) {
 		q.rest(now, s)
 	case s == wire.NAKSequence:
 		q.engine.count(SequenceNAKs)
-		if !q.resting && q.psn != q.una { // else it is about to be sent again
+		if !q.resting && q.psn != q.una { // otherwise it is about to be retransmitted
 			q.retry(now)
 		}
 	case s == wire.NAKInvalidRequest:
@@ -132,9 +133,9 @@ func (q *QueuePair) refusal(s rdma.Status) {
 	q.failHead(s)
 }
 
-// rest has the queue pair wait until the receiver may be ready.
+// rest makes the queue pair wait until the receiver may be ready.
 func (q *QueuePair) rest(now Time, s wire.Syndrome) {
-	if q.resting || q.psn == q.una { // refused before, and not sent again since
+	if q.resting || q.psn == q.una { // refused before and not retransmitted since
 		return
 	}
 	switch {
@@ -151,7 +152,8 @@ func (q *QueuePair) rest(now Time, s wire.Syndrome) {
 	q.engine.timers.set(q, now.After(wire.RNRDelay(s.Value())))
 }
 
-// missed asks again for an answer that was lost: one behind it came. Once is enough until something new comes.
+// missed asks again for a lost answer, because a later one arrived. It does so once until something
+// new arrives.
 func (q *QueuePair) missed(now Time) {
 	if q.recovering || q.resting {
 		return
@@ -161,7 +163,7 @@ func (q *QueuePair) missed(now Time) {
 	q.retry(now)
 }
 
-// retry has everything that is not acknowledged sent again, unless it was often enough.
+// retry retransmits everything that is not acknowledged, unless no retry is left.
 func (q *QueuePair) retry(now Time) {
 	e := q.engine
 	if q.retries == 0 {
@@ -176,10 +178,10 @@ func (q *QueuePair) retry(now Time) {
 	e.lists[sending].add(q)
 }
 
-// goBack goes on with the oldest packet that is not acknowledged.
+// goBack continues with the oldest packet that is not acknowledged.
 func (q *QueuePair) goBack() { q.cursor, q.psn, q.quiet = q.head, q.una, 0 }
 
-// expire is called when the deadline has come.
+// expire handles a deadline that has passed.
 func (q *QueuePair) expire(now Time) {
 	if q.resting {
 		q.resting = false
@@ -195,7 +197,7 @@ func (q *QueuePair) expire(now Time) {
 	q.reap()
 }
 
-// answered takes data of the oldest request, a READ or an atomic.
+// answered processes data of the oldest request, a READ or an atomic.
 func (q *QueuePair) answered(now Time, a *Arrival, w *work) {
 	r, h, before := q.sq.request(q.head), &a.Header, q.una
 	if w.stage != started || !answers(h.Opcode.Kind(), r.Op) {
@@ -238,8 +240,8 @@ func (q *QueuePair) badResponse() {
 	q.failHead(rdma.BadResponse)
 }
 
-// takeAnswer places the data. Whether a packet is called first, middle or last is not looked at: peers differ in that
-// where a READ goes on in its middle.
+// takeAnswer places the data. It ignores whether the opcode says first, middle or last: peers
+// differ in what they send when a READ resumes in its middle.
 func (q *QueuePair) takeAnswer(a *Arrival, r *rdma.SendRequest, w *work) rdma.Status {
 	h := &a.Header
 	if h.Opcode.HasAETH() && !h.Syndrome.IsACK() {
@@ -270,7 +272,8 @@ var doneKinds = [...]rdma.Kind{rdma.Write: rdma.WriteDone, rdma.WriteImmediate: 
 	rdma.Read: rdma.ReadDone, rdma.CompareSwap: rdma.CompareSwapDone, rdma.FetchAdd: rdma.FetchAddDone, rdma.LocalInvalidate: rdma.LocalInvalidateDone,
 	opBind: rdma.BindDone, rdma.SendInvalidate: rdma.SendDone}
 
-// retire completes the oldest request. A success is a completion where it was asked for.
+// retire completes the oldest request. A success gives a completion only if the request is
+// signaled.
 func (q *QueuePair) retire(s rdma.Status) {
 	r, w := q.sq.request(q.head), q.sq.work(q.head)
 	c := rdma.WorkCompletion{ID: r.ID, Status: s, Kind: doneKinds[r.Op]}
@@ -296,7 +299,8 @@ func (q *QueuePair) retire(s rdma.Status) {
 	}
 }
 
-// reap completes, from the oldest on, requests without packets, and the one that failed here.
+// reap completes from the oldest on the requests that have no packets, and the one that failed
+// locally.
 func (q *QueuePair) reap() {
 	for q.head != q.fresh {
 		w := q.sq.work(q.head)
@@ -315,12 +319,13 @@ func (q *QueuePair) reap() {
 // failHead ends the oldest request with an error, and with it the queue pair.
 func (q *QueuePair) failHead(s rdma.Status) {
 	q.retire(s)
-	if q.State() != rdma.Error { // which a full completion queue has done already
+	if q.State() != rdma.Error { // a full completion queue has done it already
 		q.sendFailed()
 	}
 }
 
-// depart completes requests of UC and UD whose packets have left, and says whether some have not.
+// depart completes requests of UC and UD whose packets have left, and reports whether others have
+// not.
 func (q *QueuePair) depart() bool {
 	for q.head != q.cursor {
 		w := q.sq.work(q.head)
@@ -337,8 +342,8 @@ func (q *QueuePair) depart() bool {
 	return false
 }
 
-// fail puts the queue pair into Error: everything that is posted is flushed. A NAK that says why, and the answers in
-// front of it, still go out.
+// fail puts the queue pair into Error and flushes everything that is posted. A NAK that gives the
+// reason, and the answers before it, are still sent.
 func (q *QueuePair) fail() {
 	q.state.Store(uint32(rdma.Error))
 	q.engine.timers.clear(q)
@@ -352,7 +357,7 @@ func (q *QueuePair) fail() {
 	}
 }
 
-// flush completes what is posted with WorkFlushed, the sends and then the receives.
+// flush completes what is posted with WorkFlushed: first the sends, then the receives.
 func (q *QueuePair) flush() {
 	q.flushSends()
 	if q.receive.taken {
@@ -376,7 +381,7 @@ func (q *QueuePair) flushSends() {
 	q.una, q.sent, q.psn = q.assigned, q.assigned, q.assigned
 }
 
-// finishReceive completes the receive that was taken with something that is no success.
+// finishReceive completes the current receive with an error.
 func (q *QueuePair) finishReceive(s rdma.Status) {
 	if s == rdma.WorkFlushed {
 		q.engine.count(Flushed)
@@ -385,8 +390,8 @@ func (q *QueuePair) finishReceive(s rdma.Status) {
 	q.complete(q.config.ReceiveCQ, &rdma.WorkCompletion{ID: q.receive.id, Status: s}, true)
 }
 
-// sendFailed puts a queue pair whose send failed into Error, or for UC and UD into SendError: its receives
-// go on.
+// sendFailed puts a queue pair whose send failed into Error, or for UC and UD into SendError, in
+// which receiving continues.
 func (q *QueuePair) sendFailed() {
 	if q.config.Transport == rdma.RC {
 		q.fail()
@@ -396,7 +401,7 @@ func (q *QueuePair) sendFailed() {
 	q.flushSends()
 }
 
-// rung does what was asked for since: requests to be sent or flushed, frames to be taken back.
+// rung does what the program has asked for since: send or flush requests, take back frames.
 func (q *QueuePair) rung() {
 	e := q.engine
 	if q.loans != nil {

@@ -9,22 +9,22 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// ErrOverrun is a completion queue that was too small: completions were lost, and the queue pairs they were of
-// are in error.
+// ErrOverrun means that a completion queue was too small. Completions were lost, and their queue
+// pairs are in Error.
 var ErrOverrun = errors.New("completions were lost: the completion queue must be as deep as all queues it serves together")
 
-// CompletionQueue is a ring of completions: one engine puts them in, one thread of the program's
-// polls them.
+// CompletionQueue is a ring of completions. One engine writes them, one thread of the program polls
+// them.
 type CompletionQueue struct {
 	ring  []rdma.WorkCompletion // written by the engine
 	mask  uint32
 	depth uint32
 	_     line
 	tail  atomic.Uint32 // written by the engine: one past the last completion
-	next  uint32        // the engine's own: tail with what is not published
-	known uint32        // the engine's own: head as it was last read
-	loud  bool          // the engine's own: one that wakes those that wait for solicited ones is among them
-	dirty bool          // the engine's own: there is something to publish
+	next  uint32        // engine only: tail plus what is not published
+	known uint32        // engine only: head as last read
+	loud  bool          // engine only: an unpublished completion is solicited or an error
+	dirty bool          // engine only: there is something to publish
 	_     line
 	head  atomic.Uint32 // written by the program: the next completion to be polled
 	armed atomic.Uint32 // set by the program, cleared by the engine
@@ -48,11 +48,11 @@ func NewCompletionQueue(depth int) (*CompletionQueue, error) {
 	return &CompletionQueue{ring: make([]rdma.WorkCompletion, n), mask: uint32(n - 1), depth: uint32(n)}, nil
 }
 
-// Depth is how many completions it has room for.
+// Depth returns how many completions the queue has room for.
 func (c *CompletionQueue) Depth() int { return int(c.depth) }
 
-// Poll takes completions and returns how many there were. It does not block or allocate. The
-// error is ErrOverrun, when the last that were not lost are taken.
+// Poll takes completions and returns their number. It does not block or allocate. The error is
+// ErrOverrun, after the last completion that was not lost.
 func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	head := c.head.Load()
 	n := min(int(c.tail.Load()-head), len(dst))
@@ -70,7 +70,7 @@ func (c *CompletionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	return n, nil
 }
 
-// Empty says whether Poll would find nothing. It is asked by the thread that polls.
+// Empty reports whether Poll would return none. Only the thread that polls may call it.
 func (c *CompletionQueue) Empty() bool { return c.tail.Load() == c.head.Load() && !c.over.Load() }
 
 func (c *CompletionQueue) lost(wanted int) error {
@@ -80,20 +80,20 @@ func (c *CompletionQueue) lost(wanted int) error {
 	return nil
 }
 
-// Arm asks for one wake at the next completion, or at the next that is solicited or failed. What is there already
-// gives none: poll again after it.
+// Arm requests one wake-up at the next completion, or at the next that is solicited or an error.
+// Completions that are already in the queue cause none: poll again after Arm.
 func (c *CompletionQueue) Arm(solicited bool) {
 	if solicited {
-		c.armed.CompareAndSwap(idle, solicitedCompletion) // one for any is not taken back
+		c.armed.CompareAndSwap(idle, solicitedCompletion) // a request for any completion stays
 		return
 	}
 	c.armed.Store(anyCompletion)
 }
 
-// Armed says whether a completion that comes, or one that is solicited, is to be told of.
+// Armed reports whether a wake-up is requested.
 func (c *CompletionQueue) Armed() bool { return c.armed.Load() != idle }
 
-// room says whether there is room for n more.
+// room reports whether there is room for n more.
 func (c *CompletionQueue) room(n uint32) bool {
 	if c.next-c.known+n <= c.depth {
 		return true
@@ -102,7 +102,7 @@ func (c *CompletionQueue) room(n uint32) bool {
 	return c.next-c.known+n <= c.depth
 }
 
-// put puts in a completion, and says whether there was room.
+// put adds a completion, and reports whether there was room.
 func (c *CompletionQueue) put(w *rdma.WorkCompletion, solicited bool) bool {
 	if !c.room(1) {
 		return false
@@ -113,11 +113,12 @@ func (c *CompletionQueue) put(w *rdma.WorkCompletion, solicited bool) bool {
 	return true
 }
 
-// show shows what was put in, to a program that polls. Whether one waits to be woken publish says: it loads what Arm stores, with a
-// barrier between that and its own store, which takes until all that was written before has reached its cache.
+// show makes completions visible to a program that polls. It does not check for one that sleeps, as
+// publish does: that needs a barrier between the store here and the load of what Arm stores, and
+// the barrier waits until all earlier stores have reached the cache.
 func (c *CompletionQueue) show() { release.Store32(&c.tail, c.next) }
 
-// publish shows what was put in, and says whether somebody is to be woken.
+// publish makes completions visible, and reports whether a sleeping program must be woken.
 func (c *CompletionQueue) publish() bool {
 	c.tail.Store(c.next)
 	armed, loud := c.armed.Load(), c.loud

@@ -14,61 +14,64 @@ const (
 	MaxDepth       = 1 << 15 // requests of a queue
 	MaxCompletions = 1 << 20 // of a completion queue
 	MaxInline      = 512     // bytes of a request
-	MaxReads       = 128     // READs and atomics of a queue pair outstanding, ours or the peer's
+	MaxReads       = 128     // outstanding READs and atomics of a queue pair, in each direction
 	MaxMessage     = 1 << 30 // bytes
 	MaxLoans       = 1 << 16 // frames of a queue pair
 
 	maxQueuePairs = 1 << 16
 )
 
-// Config says what engine to make. The zero value of each number but QueuePairs stands for a default.
+// Config says how to make an engine. The zero value of each number but QueuePairs selects a
+// default.
 type Config struct {
 	Region *umem.Region
 	Keys   *Keys // of this region
-	// QueuePairs is the most there can be at once.
+	// QueuePairs is the largest number of queue pairs at a time.
 	QueuePairs int
-	// Shard of 1 << ShardBits engines: the lower bits of its queue pairs' numbers, by which packets can be
-	// given to the right one.
+	// Shard is the engine's index among 1 << ShardBits engines. It is the lower bits of its queue pairs' numbers, so that packets can be
+	// steered to the right engine.
 	Shard, ShardBits uint8
-	// Generation is in the numbers of the first queue pairs, which should not be those that a process before this one
-	// had: a peer may not have forgotten these.
+	// Generation is part of the numbers of the first queue pairs. It should differ from that of an earlier
+	// process, whose numbers a peer may still use.
 	Generation uint32
 	Handles    int      // address handles; default 4096
-	MTU        rdma.MTU // the most the port carries, and what datagrams may have; default 1024
-	// Window is how many packets of a queue pair may be unacknowledged; default 128. A READ may go beyond it.
+	MTU        rdma.MTU // the largest that the port carries, and that of datagrams; default 1024
+	// Window bounds the unacknowledged packets of a queue pair; default 128. A READ may exceed it.
 	Window int
-	// AckEvery is the number of packets after which one asks for an acknowledgement, besides the last of
+	// AckEvery is the number of packets after which one asks for an ACK, besides the last of
 	// each message; default 32, and at most half the window.
 	AckEvery int
-	// Hold is how many acknowledgements a queue pair may keep back for one that says them all, from a peer that goes on
-	// without them; default 1, that is none.
+	// Hold is how many ACKs of a queue pair one may stand for, with a peer that goes on
+	// without them; default 1: no delay.
 	Hold int
 	// Burst is how many packets in a row a queue pair may send while others wait; default 16.
 	Burst int
 }
 
-// Engine is the protocol machine of queue pairs.
+// Engine runs the protocol of queue pairs. See the package for the threads that may use it.
 type Engine struct {
 	fastOpen bool // a FastReceive is between Place and Finish; only builds with invariants set it
 	config   Config
 	region   *umem.Region
 	data     []byte
 	keys     *Keys
-	handles  handles
-	slots    []slot
-	free     []uint32        // places of slots that are not used
-	used     uint32          // one past the highest place that ever was
-	bells    []atomic.Uint64 // a bit for each place: its program has posted
-	timers   timers
-	lists    [concerns]pairList
-	groups   map[rdma.GID][]*QueuePair
+	// handles are the address handles: paths to peers for datagrams. Each is one word, written by the
+	// engine's thread and read by threads that post.
+	handles handles
+	slots   []slot
+	free    []uint32        // places of unused slots
+	used    uint32          // one past the highest place ever used
+	bells   []atomic.Uint64 // doorbells, a bit for each place: its program has posted
+	timers  timers
+	lists   [concerns]pairList
+	groups  map[rdma.GID][]*QueuePair
 
 	completions []*CompletionQueue // with something to publish
 	wakes       []*CompletionQueue
 	events      []rdma.Event
-	freed       []umem.Frame // came back from loans
-	given       uint64       // packets that Progress gave
-	left        uint64       // of those, how many have left
+	freed       []umem.Frame // returned from loans
+	given       uint64       // packets that Send returned
+	left        uint64       // those that Transmitted has reported
 
 	counts tally[Counter]
 	drops  tally[Drop]
@@ -80,7 +83,7 @@ type slot struct {
 	generation uint32
 }
 
-// firstPlace is the lowest place that is given: numbers 0 and 1 have a meaning of their own.
+// firstPlace is the lowest place in use: queue pair numbers 0 and 1 are reserved.
 const firstPlace = 2
 
 // New makes an engine without queue pairs.
@@ -142,8 +145,8 @@ func (c *Config) check() error {
 	return nil
 }
 
-// nextNumber is a number for a queue pair at a place: generation, place, shard, 24 bits in all. The place had
-// another one last time.
+// nextNumber returns a number for a queue pair at a place: generation, place and shard, 24 bits in
+// all. It differs from the last number of the place.
 func (e *Engine) nextNumber(place uint32) uint32 {
 	shift := bits.Len(uint(len(e.slots) - 1))
 	for {
@@ -157,10 +160,10 @@ func (e *Engine) nextNumber(place uint32) uint32 {
 
 const (
 	mask24    = 1<<24 - 1
-	multicast = mask24 // the queue pair number of groups
+	multicast = mask24 // the queue pair number of multicast groups
 )
 
-// find is the queue pair with that number, nil when there is none.
+// find returns the queue pair with that number, nil if there is none.
 func (e *Engine) find(qpn uint32) *QueuePair {
 	place := qpn >> e.config.ShardBits & uint32(len(e.slots)-1)
 	if q := e.slots[place].pair; q != nil && q.qpn == qpn {
@@ -169,7 +172,7 @@ func (e *Engine) find(qpn uint32) *QueuePair {
 	return nil
 }
 
-// Progress is Send and Await.
+// Progress calls Send and Await.
 func (e *Engine) Progress(now Time, out []Packet) int {
 	e.notFast()
 	n := e.Send(out)
@@ -177,9 +180,9 @@ func (e *Engine) Progress(now Time, out []Packet) int {
 	return n
 }
 
-// Send does what is to be done without a packet that came, and writes packets to be sent to
-// out, in order; it returns how many. Requests go before acknowledgements, which have room kept for them. What
-// there is no room for waits for the next call. Await follows, when the packets are on their way.
+// Send writes packets to send to out, in order, and returns their number. Requests come before
+// ACKs, for which room is reserved. What does not fit waits for the next call. Await must follow,
+// when the packets are on their way.
 func (e *Engine) Send(out []Packet) int {
 	e.answerBells()
 	reserve := 0
@@ -193,7 +196,7 @@ func (e *Engine) Send(out []Packet) int {
 	return n
 }
 
-// Await sets the deadlines of what Send has given.
+// Await sets the deadlines for the packets that Send returned.
 func (e *Engine) Await(now Time) {
 	for l := &e.lists[waiting]; l.n > 0; {
 		if q := l.next(); q.una != q.sent && q.timer.deadline == never {
@@ -202,11 +205,11 @@ func (e *Engine) Await(now Time) {
 	}
 }
 
-// Busy says whether Progress would have packets to send, as far as is known without looking at what was
-// posted since.
+// Busy reports whether Send would have packets, without a look at what was posted since the last
+// call.
 func (e *Engine) Busy() bool { return e.lists[sending].n+e.lists[answering].n > 0 }
 
-// Tick does what is due: retries after timeouts and waits. Progress sends what comes of it.
+// Tick handles deadlines that have passed. The next Send returns the packets that result.
 func (e *Engine) Tick(now Time) {
 	for q := e.timers.expired(now); q != nil; q = e.timers.expired(now) {
 		q.expire(now)
@@ -214,7 +217,7 @@ func (e *Engine) Tick(now Time) {
 	e.publish()
 }
 
-// NextDeadline is when Tick has something to do; ok is false when there is no such time.
+// NextDeadline returns when Tick has something to do; ok is false if there is no deadline.
 func (e *Engine) NextDeadline() (at Time, ok bool) {
 	if q := e.timers.first(); q != nil {
 		return q.timer.deadline, true
@@ -222,8 +225,8 @@ func (e *Engine) NextDeadline() (at Time, ok bool) {
 	return never, false
 }
 
-// Transmitted says that n more packets, of those that Progress gave, in order, have left: nothing
-// reads their memory any more. Requests of UC and UD complete by it.
+// Transmitted reports that the next n of the packets that Send returned have left: nothing reads
+// their memory any more. Requests of UC and UD complete by that.
 func (e *Engine) Transmitted(n int) {
 	e.left = min(e.left+uint64(n), e.given)
 	l := &e.lists[departing]
@@ -235,7 +238,7 @@ func (e *Engine) Transmitted(n int) {
 	e.publish()
 }
 
-// publish ends a batch: what happened in it is shown to the program.
+// publish ends a batch: it makes the results visible to the program.
 func (e *Engine) publish() {
 	for l := &e.lists[touched]; l.n > 0; {
 		l.next().publish()
@@ -249,7 +252,7 @@ func (e *Engine) publish() {
 	e.completions = e.completions[:0]
 }
 
-// list has a completion queue published at the end of the batch.
+// list marks a completion queue to be published at the end of the batch.
 func (e *Engine) list(c *CompletionQueue) {
 	if !c.dirty {
 		c.dirty = true
@@ -257,16 +260,17 @@ func (e *Engine) list(c *CompletionQueue) {
 	}
 }
 
-// Publish wakes programs that sleep until the message of a FastReceive comes, where nothing else does.
+// Publish wakes programs that sleep until the message of a FastReceive arrives, if no Send or
+// Receive follows.
 func (e *Engine) Publish() {
 	if len(e.completions) > 0 {
 		e.publish()
 	}
 }
 
-// ring tells the engine that there is something for it on a queue pair. Any thread may.
+// ring tells the engine that a queue pair has work for it. Any thread may call it.
 func (e *Engine) ring(place uint32) {
-	// Ordered behind the index that the caller has published; answerBells clears the bit before it reads that.
+	// The caller has published its index before this store. answerBells clears the bit before it loads the index.
 	e.bells[place/64].Or(uint64(1) << (place % 64))
 }
 
@@ -283,19 +287,19 @@ func (e *Engine) answerBells() {
 	}
 }
 
-// Events takes what happened to queue pairs and completion queues, at most len(dst), and returns how many.
+// Events takes at most len(dst) asynchronous events and returns their number.
 func (e *Engine) Events(dst []rdma.Event) int { return takeFront(&e.events, dst) }
 
-// Wakes takes the completion queues that were armed and have what they were armed for.
+// Wakes takes completion queues that must wake their program.
 func (e *Engine) Wakes(dst []*CompletionQueue) int { return takeFront(&e.wakes, dst) }
 
 // Quiet reports whether Events, Wakes and Freed have nothing.
 func (e *Engine) Quiet() bool { return len(e.events)+len(e.wakes)+len(e.freed) == 0 }
 
-// Freed takes frames that were kept by Receive and are the caller's again.
+// Freed takes frames that Receive had kept. They are the caller's again.
 func (e *Engine) Freed(dst []umem.Frame) int { return takeFront(&e.freed, dst) }
 
-// takeFront moves what fits from the front of a list.
+// takeFront moves as much as fits from the front of a list.
 func takeFront[T any](from *[]T, dst []T) int {
 	n := copy(dst, *from)
 	if n == 0 {
@@ -318,7 +322,7 @@ type handles struct {
 	free  []uint32
 }
 
-// inUse marks a handle; beside it are the domain and the peer.
+// inUse marks a handle in use; the other bits are the domain and the peer.
 const inUse = 1 << 63
 
 const maxDomain = 1<<31 - 1
@@ -331,7 +335,7 @@ func newHandles(n int) handles {
 	return h
 }
 
-// NewAddressHandle makes a handle for datagrams to a peer, which queue pairs of the domain can use.
+// NewAddressHandle makes a handle for datagrams to a peer. Queue pairs of the domain can use it.
 func (e *Engine) NewAddressHandle(d Domain, p Peer) (id uint32, err error) {
 	h := &e.handles
 	if len(h.free) == 0 || d > maxDomain {
@@ -343,7 +347,8 @@ func (e *Engine) NewAddressHandle(d Domain, p Peer) (id uint32, err error) {
 	return id, nil
 }
 
-// CloseAddressHandle ends a handle: requests that name it are refused, and those posted before fail.
+// CloseAddressHandle ends a handle. Requests that name it are refused, and those already posted
+// fail.
 func (e *Engine) CloseAddressHandle(id uint32) {
 	h := &e.handles
 	if uint64(id) < uint64(len(h.words)) && h.words[id].Swap(0) != 0 {
@@ -351,7 +356,7 @@ func (e *Engine) CloseAddressHandle(id uint32) {
 	}
 }
 
-// find is the peer of a handle. Any thread may ask.
+// find returns the peer of a handle. Any thread may call it.
 func (h *handles) find(id uint32, d Domain) (Peer, bool) {
 	if uint64(id) >= uint64(len(h.words)) {
 		return 0, false
@@ -360,27 +365,27 @@ func (h *handles) find(id uint32, d Domain) (Peer, bool) {
 	return Peer(w), w&inUse != 0 && Domain(w>>32&maxDomain) == d
 }
 
-// pairList is queue pairs in turn, each at most once.
+// pairList is a queue of queue pairs, each in it at most once.
 type pairList struct {
 	ring    []*QueuePair
 	head, n int
 	of      listKind
 }
 
-// listKind is what queue pairs are in a list of queue pairs for.
+// listKind is what the queue pairs in a list have to do.
 type listKind uint8
 
 const (
 	sending   listKind = iota // they may have requests to send
-	answering                 // they have acknowledgements or answers to send
+	answering                 // they have ACKs or answers to send
 	departing                 // they have requests that complete when packets have left
-	touched                   // their indices are to be published
-	waiting                   // they may need a deadline for what they have sent
-	holding                   // they have acknowledgements to send that are held back
+	touched                   // their indices must be published
+	waiting                   // they may need a deadline for sent packets
+	holding                   // they have delayed ACKs
 	concerns
 )
 
-// add puts the queue pair at the end unless it is there already.
+// add appends the queue pair unless it is in the list.
 func (r *pairList) add(q *QueuePair) {
 	if q.listed[r.of] {
 		return
@@ -394,7 +399,7 @@ func (r *pairList) add(q *QueuePair) {
 	r.n++
 }
 
-// next takes the first; there is one.
+// next takes the first. The list must not be empty.
 func (r *pairList) next() *QueuePair {
 	q := r.ring[r.head]
 	r.ring[r.head] = nil
@@ -406,7 +411,7 @@ func (r *pairList) next() *QueuePair {
 	return q
 }
 
-// remove takes out the queue pair, which is about to go.
+// remove takes the queue pair out before it is closed.
 func (r *pairList) remove(q *QueuePair) {
 	for range r.n {
 		if other := r.next(); other != q {
@@ -415,37 +420,37 @@ func (r *pairList) remove(q *QueuePair) {
 	}
 }
 
-// Counter is something the engine counts.
+// Counter is the index of a counter of an engine.
 type Counter uint8
 
-// What is counted besides drops. The names in brackets are Soft-RoCE's for the same.
+// The counters besides drops. In brackets is the name of Soft-RoCE's counter.
 const (
-	PacketsSent        Counter = iota // given to the caller [sent_pkts]
+	PacketsSent        Counter = iota // returned by Send [sent_pkts]
 	PacketsReceived                   // given to Receive [rcvd_pkts]
-	DuplicateRequests                 // of READs, atomics and others, answered again [duplicate_request]
-	OutOfSequence                     // requests ahead of the one expected [out_of_seq_request]
+	DuplicateRequests                 // answered again [duplicate_request]
+	OutOfSequence                     // requests beyond the expected one [out_of_seq_request]
 	SequenceNAKsSent                  //
 	SequenceNAKs                      // received [rcvd_seq_err]
 	RNRSent                           // receiver-not-ready NAKs [send_rnr_err]
 	RNRReceived                       // [rcvd_rnr_err]
-	NAKsSent                          // of requests that were refused
-	NAKsReceived                      // likewise
-	ImpliedNAKs                       // an answer behind a lost one came [completer_retry_err]
-	Retries                           // times that requests were sent again
-	Timeouts                          // of acknowledgements
+	NAKsSent                          // of refused requests
+	NAKsReceived                      // of refused requests
+	ImpliedNAKs                       // an answer arrived after a lost one [completer_retry_err]
+	Retries                           // times that requests were retransmitted
+	Timeouts                          // of ACKs
 	RetriesExceeded                   // [retry_exceeded_err]
 	RNRRetriesExceeded                // [retry_rnr_exceeded_err]
-	DuplicateResponses                // of what was acknowledged before
-	PacketsAgain                      // packets sent again
+	DuplicateResponses                // to requests that were acknowledged before
+	PacketsAgain                      // retransmitted packets
 	AcksSent                          //
-	CopiedBytes                       // payload that was placed by a copy, or posted inline
-	LoanedFrames                      // handed out in place
-	CongestionMarks                   // packets that a router had marked
+	CopiedBytes                       // payload that was copied when it was placed, or posted inline
+	LoanedFrames                      // frames lent to the program
+	CongestionMarks                   // packets marked CE by a router
 	CNPsSent                          //
 	CNPsReceived                      //
-	Flushed                           // work requests
+	Flushed                           // flushed work requests
 	CompletionsLost                   // in full completion queues
-	Counters                          // how many there are
+	Counters                          // the number of counters
 )
 
 var counterNames = [Counters]string{"packets_sent", "packets_received", "duplicate_requests", "out_of_sequence", "sequence_naks_sent", "sequence_naks",
@@ -453,7 +458,7 @@ var counterNames = [Counters]string{"packets_sent", "packets_received", "duplica
 	"duplicate_responses", "packets_again", "acks_sent", "copied_bytes", "loaned_frames", "congestion_marks", "cnps_sent", "cnps_received", "flushed",
 	"completions_lost"}
 
-// String is a name fit for a metric.
+// String returns a name usable in a metric's name.
 func (c Counter) String() string {
 	if c < Counters {
 		return counterNames[c]
@@ -461,34 +466,34 @@ func (c Counter) String() string {
 	return fmt.Sprintf("counter_%d", uint8(c))
 }
 
-// Drop is why a packet that came changed nothing.
+// Drop is the reason why a received packet was dropped.
 type Drop uint8
 
 const (
 	UnknownQueuePair Drop = iota
-	WrongPeer             // from another address than the connected peer's
-	WrongState            // the queue pair does not receive, or has not asked
+	WrongPeer             // not from the connected peer's address
+	WrongState            // the queue pair does not receive in this state, or it is an answer to no request
 	WrongTransport        // the opcode is of another transport
-	BadPKey               // a partition that is not ours
+	BadPKey               // of another partition
 	BadQKey               // of a datagram
-	BadPSN                // of UC: a packet of the message was lost; of a response: to nothing asked
-	BadSequence           // an opcode that cannot follow
+	BadPSN                // of UC: a packet of the message was lost; of a response: it matches no request
+	BadSequence           // an opcode that cannot follow the one before
 	AheadOfSequence       // of RC: a packet before it is missing
-	StaleRequest          // a duplicate whose answer is not kept any more
+	StaleRequest          // a duplicate whose answer is no longer kept
 	NoReceive             // no receive posted, or too many frames on loan
 	TooLong               // for the receive
-	Invalid               // lengths that do not fit, an operation that is not enabled
-	NoAccess              // a key, an address or a right
-	LocalFault            // the memory of a receive of ours
-	BadResponse           // an answer that does not fit what was asked
-	NoGroup               // a multicast that no queue pair is attached to
-	Drops                 // how many there are
+	Invalid               // a wrong length, or an operation that is not enabled
+	NoAccess              // a wrong key or address, or a missing right
+	LocalFault            // the memory of our receive is not accessible
+	BadResponse           // an answer that does not match the request
+	NoGroup               // to a group that no queue pair is attached to
+	Drops                 // the number of reasons
 )
 
 var dropNames = [Drops]string{"unknown_queue_pair", "wrong_peer", "wrong_state", "wrong_transport", "bad_pkey", "bad_qkey", "bad_psn", "bad_sequence",
 	"ahead_of_sequence", "stale_request", "no_receive", "too_long", "invalid", "no_access", "local_fault", "bad_response", "no_group"}
 
-// String is a name fit for a metric's label.
+// String returns a name usable as a metric's label.
 func (d Drop) String() string {
 	if d < Drops {
 		return dropNames[d]
@@ -496,15 +501,15 @@ func (d Drop) String() string {
 	return fmt.Sprintf("drop_%d", uint8(d))
 }
 
-// tally is counts.
+// tally is an array of counters.
 type tally[K ~uint8] [32]uint64
 
 func (t *tally[K]) add(k K, n uint64) { t[k&31] += n }
 
-// Count is a counter.
+// Count returns a counter.
 func (e *Engine) Count(c Counter) uint64 { return e.counts[c] }
 
-// Dropped is how many packets were dropped for the reason.
+// Dropped returns how many packets were dropped for a reason.
 func (e *Engine) Dropped(d Drop) uint64 { return e.drops[d] }
 
 func (e *Engine) count(c Counter) { e.counts.add(c, 1) }

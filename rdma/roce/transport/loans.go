@@ -6,19 +6,19 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// loans are the frames that messages arrived in and that the program has, until it returns them. Two rings of as many
-// places as frames may be on loan, so neither is ever full.
+// loans are the frames of received messages that the program has until it returns them. There are
+// two rings, each with as many places as frames may be on loan, so neither is ever full.
 type loans struct {
 	out   []umem.Frame // to the program
 	back  []umem.Frame // from it
 	mask  uint32
 	limit uint32
 	_     line
-	tail  atomic.Uint32 // written by the engine: one past the last frame of a message that is complete
-	next  uint32        // the engine's own: tail with those of the message that is coming in
-	whole uint32        // the engine's own: tail with what is not published
-	held  uint32        // the engine's own: on loan, with those of the message that is coming in
-	taken uint32        // the engine's own: the next that came back
+	tail  atomic.Uint32 // written by the engine: one past the last frame of the last complete message
+	next  uint32        // engine only: whole plus the frames of the current message
+	whole uint32        // engine only: tail plus what is not published
+	held  uint32        // engine only: frames on loan and of the current message
+	taken uint32        // engine only: the next returned frame
 	_     line
 	head  atomic.Uint32 // written by the program: the next frame it takes
 	came  atomic.Uint32 // written by the program: one past the last it returned
@@ -30,10 +30,10 @@ func newLoans(limit int) *loans {
 	return &loans{out: make([]umem.Frame, n), back: make([]umem.Frame, n), mask: uint32(n - 1), limit: uint32(limit)}
 }
 
-// room says whether n more frames can be lent.
+// room reports whether n more frames can be lent.
 func (l *loans) room(n int) bool { return uint64(l.held)+uint64(n) <= uint64(l.limit) }
 
-// lend puts in frames of a message whose last they are, or not.
+// lend adds frames of the current message. last says whether they are its last.
 func (l *loans) lend(frames []umem.Frame, last bool) {
 	for i, f := range frames {
 		f.Options = umem.More
@@ -46,13 +46,13 @@ func (l *loans) lend(frames []umem.Frame, last bool) {
 	l.held += uint32(len(frames))
 }
 
-// coming is how many frames the message that is coming in has.
+// coming returns how many frames the current message has.
 func (l *loans) coming() uint32 { return l.next - l.whole }
 
-// deliver makes a message of the frames that came in.
+// deliver completes the current message.
 func (l *loans) deliver() { l.whole = l.next }
 
-// abandon gives back the frames of a message that does not become complete.
+// abandon takes back the frames of the current message, which will not be completed.
 func (l *loans) abandon(to []umem.Frame) []umem.Frame {
 	for ; l.next != l.whole; l.held-- {
 		l.next--
@@ -78,8 +78,9 @@ func (l *loans) publish() {
 	}
 }
 
-// Loaned takes frames that messages arrived in, in the order of their completions: of each as many as have More set,
-// and one that has not; of a message of no bytes none. They are the program's until Return.
+// Loaned takes frames of received messages, in the order of their completions. All frames of a
+// message but the last have More set. A message without payload has none. They are the program's
+// until Return.
 func (q *QueuePair) Loaned(dst []umem.Frame) int {
 	if q.loans == nil {
 		return 0
@@ -94,7 +95,8 @@ func (q *QueuePair) Loaned(dst []umem.Frame) int {
 	return n
 }
 
-// Return ends loans of frames that Loaned gave, in any order. It panics when there are more than were lent.
+// Return ends the loan of frames that Loaned returned, in any order. It panics if they are more
+// than are on loan.
 func (q *QueuePair) Return(frames []umem.Frame) {
 	l := q.loans
 	came, n := l.came.Load(), uint32(len(frames))
@@ -109,7 +111,8 @@ func (q *QueuePair) Return(frames []umem.Frame) {
 	q.engine.ring(q.slot)
 }
 
-// recall takes back what the program has not taken, for a queue pair that goes. The program is at rest.
+// recall takes back what the program has not taken, when the queue pair is closed. The program does
+// not use the queue pair meanwhile.
 func (l *loans) recall(to []umem.Frame) []umem.Frame {
 	to = l.collect(l.abandon(to))
 	for head := l.head.Load(); head != l.whole; head++ {
@@ -122,7 +125,7 @@ func (l *loans) recall(to []umem.Frame) []umem.Frame {
 	return to
 }
 
-// firstAddr is where the first byte of the message that came in lies; 0 of one without any.
+// firstAddr returns the address of the first byte of the current message; 0 if it has none.
 func (l *loans) firstAddr() uint64 {
 	if l.coming() == 0 {
 		return 0

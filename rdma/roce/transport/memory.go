@@ -8,14 +8,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Domain is a protection domain, by a number of the caller's.
+// Domain identifies a protection domain. The caller chooses the number.
 type Domain uint32
 
-// Keys are the registrations of parts of one region, and the windows on them. A key is the place in
-// the table and, in its lowest byte, a generation that changes each time the place is used; lkey and rkey
-// of a registration are one. Addresses are those of the region.
+// Keys holds the registrations of parts of one region, and the memory windows on them. A key
+// consists of the place in the table and, in its lowest byte, a generation that changes each time
+// the place is used. The lkey and rkey of a registration are equal. Addresses are the region's.
 //
-// The engines that share the table must be at rest while it changes; they only read it, but for the
+// The engines that share the table must not run while it changes. They only read it, except for the
 // windows that work requests bind.
 type Keys struct {
 	size    uint64 // of the region
@@ -23,17 +23,17 @@ type Keys struct {
 	free    []uint32
 }
 
-// entry is a place in the table: a registration, a window, or nothing.
+// entry is a place in the table: a registration, a window, or unused.
 type entry struct {
-	key          uint32 // 0: not to be used now
+	key          uint32 // 0: not usable now
 	generation   uint8
 	taken        bool
 	window       bool
 	domain       Domain
 	access       rdma.Access
 	addr, length uint64
-	windows      int    // of a registration: bound to it
-	qpn          uint32 // of a window: the queue pair it is bound to
+	windows      int    // of a registration: the windows bound to it
+	qpn          uint32 // of a window: the queue pair that it is bound to
 	parent       uint32 // of a window: the place of its registration
 }
 
@@ -42,7 +42,8 @@ var ErrWindows = errors.New("memory windows are bound to it: invalidate or close
 
 const maxKeys = 1<<24 - 1
 
-// NewKeys makes a table for a region of size bytes, with places for most registrations and windows together.
+// NewKeys makes a table for a region of size bytes. most bounds the registrations and windows
+// together.
 func NewKeys(size uint64, most int) (*Keys, error) {
 	if most < 1 || most > maxKeys {
 		return nil, fmt.Errorf("a table of %d memory keys: it can have 1 to %d", most, maxKeys)
@@ -54,7 +55,7 @@ func NewKeys(size uint64, most int) (*Keys, error) {
 	return k, nil
 }
 
-// Register makes a key for length bytes of the region from addr.
+// Register makes a key for length bytes of the region from addr on.
 func (k *Keys) Register(d Domain, addr, length uint64, a rdma.Access) (key uint32, err error) {
 	if length == 0 || addr > k.size || length > k.size-addr {
 		return 0, fmt.Errorf("register %d bytes from %#x: the region has %d", length, addr, k.size)
@@ -73,7 +74,7 @@ func (k *Keys) Register(d Domain, addr, length uint64, a rdma.Access) (key uint3
 
 func keyOf(place uint32, generation uint8) uint32 { return place<<8 | uint32(generation) }
 
-// take finds a free place, and gives it another generation than last time.
+// take finds a free place and gives it a new generation.
 func (k *Keys) take() (uint32, error) {
 	if len(k.free) == 0 {
 		return 0, fmt.Errorf("all %d memory keys are in use: close registrations or windows", len(k.entries)-1)
@@ -84,7 +85,7 @@ func (k *Keys) take() (uint32, error) {
 	return i, nil
 }
 
-// Deregister ends a registration: requests under its key fail from now on.
+// Deregister ends a registration. Requests with its key fail from now on.
 func (k *Keys) Deregister(key uint32) error {
 	e := k.of(key)
 	if e == nil || e.window {
@@ -103,7 +104,7 @@ func (k *Keys) give(place uint32) {
 	k.free = append(k.free, place)
 }
 
-// of is the entry that a key names, nil where it names none.
+// of returns the entry of a key, nil if there is none.
 func (k *Keys) of(key uint32) *entry {
 	if i := key >> 8; i != 0 && uint64(i) < uint64(len(k.entries)) && k.entries[i].key == key {
 		return &k.entries[i]
@@ -111,13 +112,13 @@ func (k *Keys) of(key uint32) *entry {
 	return nil
 }
 
-// local says whether a work request may use memory: read it, or with LocalWrite write it.
+// local reports whether a work request may use memory: read it, or with LocalWrite write it.
 func (k *Keys) local(key uint32, d Domain, addr, length uint64, need rdma.Access) bool {
 	e := k.of(key)
 	return e != nil && !e.window && e.grants(d, addr, length, need)
 }
 
-// remote says whether the peer of a queue pair may do what it asks.
+// remote reports whether the peer of a queue pair may access memory.
 func (k *Keys) remote(key uint32, d Domain, qpn uint32, addr, length uint64, need rdma.Access) bool {
 	e := k.of(key)
 	return e != nil && (!e.window || e.qpn == qpn) && e.grants(d, addr, length, need)
@@ -127,8 +128,8 @@ func (e *entry) grants(d Domain, addr, length uint64, need rdma.Access) bool {
 	return e.domain == d && e.access&need == need && addr >= e.addr && length <= e.length && addr-e.addr <= e.length-length
 }
 
-// Window is a memory window of type 2: part of a registration that the peer of one queue pair may
-// reach from when a Bind is executed until it is invalidated.
+// Window is a memory window of type 2: a part of a registration that the peer of one queue pair may
+// access, from the execution of a Bind until it is invalidated.
 type Window struct {
 	place uint32
 	rkey  atomic.Uint32 // of the last bind posted
@@ -147,10 +148,10 @@ func (k *Keys) NewWindow(d Domain) (*Window, error) {
 	return w, nil
 }
 
-// RKey is the key of the last bind that was posted.
+// RKey returns the key of the last bind that was posted.
 func (w *Window) RKey() uint32 { return w.rkey.Load() }
 
-// next is the key that the next bind gives.
+// next returns the key for the next bind.
 func (w *Window) next() uint32 {
 	return keyOf(w.place, uint8(w.rkey.Load())+1)
 }
@@ -174,7 +175,7 @@ func (k *Keys) unbind(e *entry) {
 	}
 }
 
-// binding is what a bind asks for, as a work request carries it.
+// binding is the content of a bind request.
 type binding struct {
 	key          uint32 // the window's new one
 	parent       uint32 // the registration's
@@ -208,7 +209,7 @@ func (k *Keys) at(place uint32) *entry {
 	return &k.entries[place]
 }
 
-// invalidate ends what a window lets the peer of a queue pair do. Registrations cannot be ended so.
+// invalidate ends the access through a window. A registration cannot be invalidated.
 func (k *Keys) invalidate(key uint32, d Domain, qpn uint32) bool {
 	e := k.of(key)
 	if e == nil || !e.window || e.domain != d || e.qpn != qpn {
@@ -218,8 +219,8 @@ func (k *Keys) invalidate(key uint32, d Domain, qpn uint32) bool {
 	return true
 }
 
-// Bind posts a request to bind a window to part of the registration with that key. The rkey is good once the
-// request is executed.
+// Bind posts a request to bind a window to part of the registration with a key. The window's rkey
+// is valid once the request is executed.
 func (q *QueuePair) Bind(id uint64, w *Window, key uint32, addr, length uint64, a rdma.Access, f rdma.Flags) error {
 	next := w.next()
 	r := rdma.SendRequest{ID: id, Op: opBind, Flags: f & (rdma.Fence | rdma.Signaled), RKey: next, RemoteAddr: addr, Compare: length,

@@ -8,12 +8,11 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// MaxPieces is the most pieces that the payload of a packet to be sent lies in, and the most
-// elements of a work request.
+// MaxPieces bounds the pieces of a packet's payload, and the elements of a work request.
 const MaxPieces = 16
 
-// Peer names a way to a peer: a number that the caller gave it, and that comes back with each
-// packet to be sent there.
+// Peer identifies the path to a peer. The caller chooses the number, and gets it back with each
+// packet.
 type Peer uint32
 
 // Piece is a run of bytes in the region.
@@ -23,44 +22,44 @@ type Piece struct {
 	_      uint32
 }
 
-// Packet is one to be sent: Header, then the payload, which is either Inline or the first Count of
-// Pieces. The caller puts padding and ICRC behind it.
+// Packet is a packet to send: Header, then the payload, which is either Inline or the first Count
+// of Pieces. The caller appends padding and ICRC.
 type Packet struct {
-	Header wire.Header // Pad is that of Length
+	Header wire.Header // with the Pad for Length
 	Peer   Peer
 	QPN    uint32 // of our queue pair
 	Length uint32 // of the payload in bytes
 	Count  uint32 // of Pieces
 	Pieces [MaxPieces]Piece
-	// Inline is memory of the engine's, good until its next call: what is in it is copied.
+	// Inline is memory of the engine, valid until its next call. The caller copies it.
 	Inline []byte
-	// Again marks what was sent before. The request may complete, and its memory be used for something
-	// else, while the packet still waits for the card: what waits long should be a copy. The peer
-	// finds out by the ICRC, and has had the bytes before.
+	// Again marks a retransmission. The request may complete and the program may use its memory for something
+	// else while the packet still waits for the card, so the caller should copy it. The peer would
+	// detect changed bytes by the ICRC, and has received the right ones before.
 	Again bool
 }
 
-// Arrival is a packet that came, decoded, with the right ICRC.
+// Arrival is a received packet, decoded and with the right ICRC.
 type Arrival struct {
 	Header wire.Header
-	From   rdma.GID // whose IP address it came from
-	To     rdma.GID // looked at where it went to a group
-	// Payload is where the payload lies, without padding: part of one frame, or of several in
-	// order, without empty ones; nil where there is none.
+	From   rdma.GID // the source address
+	To     rdma.GID // the destination address; used only for a group
+	// Payload is the payload without padding: part of one frame, or of several in
+	// order, none of them empty; nil without payload.
 	Payload []umem.Frame
 	GRH     []byte // rdma.GRHBytes of it (wire.Envelope.PutGRH), looked at where it is a datagram
-	// Congested is that a router has marked it.
+	// Congested says that a router has marked it CE.
 	Congested bool
 
-	// Kept is set by Engine.Receive: the frames of Payload are on loan now, and come back
-	// through Engine.Freed. Otherwise they are the caller's again.
+	// Kept is set by Engine.Receive: the frames of Payload are on loan now, and return
+	// through Engine.Freed. If it is false they are the caller's again.
 	Kept bool
 }
 
-// Timed says whether it matters for Receive what time it is.
+// Timed reports whether Receive needs the time for this packet.
 func (a *Arrival) Timed() bool { return a.Header.Opcode.IsResponse() || a.Congested }
 
-// length is how many bytes the payload has.
+// length returns the length of the payload in bytes.
 func (a *Arrival) length() (n uint64) {
 	for i := range a.Payload {
 		n += uint64(a.Payload[i].Len)
@@ -68,9 +67,9 @@ func (a *Arrival) length() (n uint64) {
 	return n
 }
 
-// Receive takes packets that came, in the order they came in, and marks those whose frames it keeps. What they
-// bring is shown to the program when it returns; what is to be answered waits for Progress, so that
-// whoever answers the message sooner than that sends in front of its acknowledgement.
+// Receive processes packets in the order in which they arrived, and marks those whose frames it
+// keeps. Completions are visible when it returns. ACKs and answers wait for Send, so that a program
+// that answers a message before that sends its answer before the ACK.
 func (e *Engine) Receive(now Time, batch []Arrival) {
 	e.notFast()
 	e.counts.add(PacketsReceived, uint64(len(batch)))
@@ -115,7 +114,7 @@ func (e *Engine) receive(now Time, a *Arrival) {
 	q.noteAlive()
 }
 
-// admits says whether a packet is one the queue pair takes, and why not.
+// admits reports whether the queue pair accepts a packet, and if not, why.
 func (q *QueuePair) admits(a *Arrival) (why Drop, ok bool) {
 	h := &a.Header
 	s := q.State()
@@ -132,10 +131,10 @@ func (q *QueuePair) admits(a *Arrival) (why Drop, ok bool) {
 	return 0, true
 }
 
-// partition is a P_Key without the bit for full membership.
+// partition masks a P_Key without the bit for full membership.
 const partition = 0x7fff
 
-// noteAlive tells the program once that a packet came while it waited for the connection to stand.
+// noteAlive reports once that a packet arrived before the connection was established (RTU).
 func (q *QueuePair) noteAlive() {
 	if !q.alive && q.config.Transport != rdma.UD {
 		q.alive = true
@@ -145,13 +144,13 @@ func (q *QueuePair) noteAlive() {
 	}
 }
 
-// congestionPause is how long a peer is not told again of congestion: the CNP interval that cards begin with.
+// congestionPause is the interval between two CNPs to a peer: the default of cards.
 const congestionPause = 50 * time.Microsecond
 
 // cnpBody is the payload of a CNP.
 var cnpBody [wire.CNPBytes]byte
 
-// congested notes a packet that a router has marked, of which the peer is to be told. IBTA specification, volume 1,
+// congested handles a packet marked CE: the peer must get a CNP. IBTA specification, volume 1,
 // annex A17.9.
 func (q *QueuePair) congested(now Time) {
 	e := q.engine
@@ -163,7 +162,7 @@ func (q *QueuePair) congested(now Time) {
 	e.lists[answering].add(q)
 }
 
-// putCNP writes the packet that tells the peer.
+// putCNP writes the CNP.
 func (q *QueuePair) putCNP(p *Packet) {
 	q.congests = false
 	q.header(p)

@@ -10,24 +10,24 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// QueuePairConfig says what queue pair to make. SendCQ, ReceiveCQ and Shared of the embedded
-// config are not looked at: those here are.
+// QueuePairConfig says how to make a queue pair. SendCQ, ReceiveCQ and Shared of the embedded
+// config are ignored in favour of those here.
 type QueuePairConfig struct {
 	rdma.QueuePairConfig
 	Domain    Domain
 	SendCQ    *CompletionQueue
 	ReceiveCQ *CompletionQueue
 	Shared    *ReceiveQueue // instead of a receive queue of its own
-	// FreshReads has a READ that the peer asks for again from its middle answered by a FIRST packet, as the
-	// specification has it, and not by a MIDDLE one, as Soft-RoCE does and expects.
+	// FreshReads answers a READ that the peer requests again from its middle with a FIRST packet, as the
+	// specification requires. Otherwise the answer begins with a MIDDLE packet, as Soft-RoCE does and expects.
 	FreshReads bool
-	// Number is the queue pair number: 1 of the one that speaks with connection managers, 0: any.
+	// Number is the queue pair number: 1 for the one of the connection manager, 0: any.
 	Number uint32
 }
 
-// QueuePair is one end of a connection, or of datagrams. PostSend, PostReceive, Bind, Loaned and Return are called by
-// one thread of the program's each; Number, Config, Domain and State by any; everything else belongs to the
-// engine's thread.
+// QueuePair is one end of a connection, or sends and receives datagrams. One thread each of the
+// program may call PostSend, PostReceive, Bind, Loaned and Return. Any thread may call Number,
+// Config, Domain and State. Everything else belongs to the engine's thread.
 type QueuePair struct {
 	engine   *Engine
 	config   QueuePairConfig
@@ -42,9 +42,9 @@ type QueuePair struct {
 	mtu      uint32
 	listed   [concerns]bool
 	timer    timer
-	alive    bool // a packet came since RTR
-	marked   Time // when the peer was last told of congestion
-	congests bool // the peer is to be told
+	alive    bool // a packet has arrived since RTR
+	marked   Time // when the last CNP was sent
+	congests bool // a CNP must be sent
 	requester
 	responder
 }
@@ -70,7 +70,7 @@ func (e *Engine) NewQueuePair(c QueuePairConfig) (*QueuePair, error) {
 	return q, nil
 }
 
-// takeReceives finds where messages to the queue pair go.
+// takeReceives finds out where received messages go.
 func (q *QueuePair) takeReceives() {
 	c := &q.config
 	switch {
@@ -112,7 +112,7 @@ func (c *QueuePairConfig) check() error {
 	return nil
 }
 
-// place finds a place for a queue pair of that number.
+// place finds a place for a queue pair with that number.
 func (e *Engine) place(number uint32) (uint32, error) {
 	if number != 0 {
 		place := number >> e.config.ShardBits
@@ -129,24 +129,25 @@ func (e *Engine) place(number uint32) (uint32, error) {
 	return place, nil
 }
 
-// Number is the queue pair number, of 24 bits.
+// Number returns the queue pair number, of 24 bits.
 func (q *QueuePair) Number() uint32 { return q.qpn }
 
-// Config is what was granted.
+// Config returns what was granted.
 func (q *QueuePair) Config() QueuePairConfig { return q.config }
 
-// Peer is the way to the peer of a connected queue pair.
+// Peer returns the path to the peer of a connected queue pair.
 func (q *QueuePair) Peer() Peer { return q.peer }
 
-// State is the state. Any thread may ask.
+// State returns the state. Any thread may call it.
 func (q *QueuePair) State() rdma.State { return rdma.State(q.state.Load()) }
 
 func (q *QueuePair) String() string {
 	return fmt.Sprintf("%v queue pair %d", q.config.Transport, q.qpn)
 }
 
-// Close ends the queue pair. What is outstanding is never completed; frames on loan that the program has not taken come back
-// through Freed, and those that it has taken are the caller's business. Closing again does nothing.
+// Close destroys the queue pair. Outstanding requests are never completed. Frames on loan that the
+// program has not taken return through Freed; those that it has taken stay the caller's. Closing
+// again does nothing.
 func (q *QueuePair) Close() {
 	e := q.engine
 	if e.slots[q.slot].pair != q {
@@ -167,7 +168,7 @@ func (q *QueuePair) Close() {
 	}
 }
 
-// publish shows the program how far the engine is.
+// publish makes the engine's indices visible to the program.
 func (q *QueuePair) publish() {
 	if q.sq.head.Load() != q.head {
 		release.Store32(&q.sq.head, q.head)
@@ -179,11 +180,11 @@ func (q *QueuePair) publish() {
 	}
 }
 
-// touch has the indices published at the end of the batch.
+// touch marks the queue pair to be published at the end of the batch.
 func (q *QueuePair) touch() { q.engine.lists[touched].add(q) }
 
-// complete puts a completion into a queue. One that is full puts the queue pair into Error, which
-// the caller of complete finds as its state.
+// complete adds a completion to a queue. If the queue is full the queue pair is in Error when it
+// returns, which the caller must check.
 func (q *QueuePair) complete(c *CompletionQueue, w *rdma.WorkCompletion, solicited bool) {
 	e := q.engine
 	w.QPN = q.qpn
@@ -202,7 +203,8 @@ func (q *QueuePair) complete(c *CompletionQueue, w *rdma.WorkCompletion, solicit
 	}
 }
 
-// Modify is that of rdma.QueuePair. peer is the way to the address in a, and looked at where that is given.
+// Modify implements rdma.QueuePair. peer is the path to the address in a, and used only if that is
+// given.
 func (q *QueuePair) Modify(a rdma.Attributes, given rdma.Mask, peer Peer) error {
 	from := q.State()
 	if given&rdma.MaskState == 0 {
@@ -224,8 +226,8 @@ func (q *QueuePair) Modify(a rdma.Attributes, given rdma.Mask, peer Peer) error 
 	return nil
 }
 
-// checkLimits refuses what an engine does not do: as many READs and atomics at once, more than one P_Key, a
-// path MTU that the port does not carry.
+// checkLimits refuses what an engine does not support: too many READs and atomics, more than one
+// P_Key, a path MTU that the port does not carry.
 func (q *QueuePair) checkLimits(a *rdma.Attributes, given rdma.Mask) error {
 	most := q.engine.config.MTU
 	switch {
@@ -245,7 +247,7 @@ func (q *QueuePair) checkLimits(a *rdma.Attributes, given rdma.Mask) error {
 	return nil
 }
 
-// take keeps the attributes that are given.
+// take stores the attributes that are given.
 func (q *QueuePair) take(a *rdma.Attributes, given rdma.Mask, peer Peer) {
 	to := &q.attrs
 	keep(given, rdma.MaskAccess, &to.Access, a.Access&rdma.Remote)
@@ -275,7 +277,7 @@ func keep[T any](given, of rdma.Mask, to *T, v T) {
 	}
 }
 
-// enter does what a change of state brings with it.
+// enter does what a change of state requires.
 func (q *QueuePair) enter(from, to rdma.State) {
 	switch {
 	case to == rdma.Reset:
@@ -296,7 +298,7 @@ func (q *QueuePair) enter(from, to rdma.State) {
 	q.engine.lists[sending].add(q)
 }
 
-// open readies the queue pair to receive.
+// open prepares the queue pair to receive.
 func (q *QueuePair) open() {
 	mtu := q.attrs.PathMTU
 	if q.config.Transport == rdma.UD {
@@ -307,7 +309,7 @@ func (q *QueuePair) open() {
 	q.responder.begin(wire.MakePSN(q.attrs.ReceivePSN))
 }
 
-// Query is that of rdma.QueuePair: the PSNs are the next ones.
+// Query implements rdma.QueuePair. The PSNs are the next ones.
 func (q *QueuePair) Query() rdma.Attributes {
 	a := q.attrs
 	a.State = q.State()
@@ -321,7 +323,7 @@ func (q *QueuePair) Query() rdma.Attributes {
 	return a
 }
 
-// reset forgets everything but what was lent. The program does not post meanwhile.
+// reset discards all state but loans. The program does not post meanwhile.
 func (q *QueuePair) reset() {
 	q.state.Store(uint32(rdma.Reset))
 	q.engine.timers.clear(q)

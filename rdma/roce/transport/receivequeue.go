@@ -11,22 +11,22 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ReceiveQueue has the receives of a queue pair, or of several of one engine that share it. One
-// thread of the program's posts to it; the engine takes from it.
+// ReceiveQueue holds the receives of a queue pair, or of several of one engine that share it. One
+// thread of the program posts to it, the engine takes from it.
 type ReceiveQueue struct {
 	requests []rdma.ReceiveRequest // written by the program
 	sges     []rdma.SGE            // the program's, perSlot for each request
 	mask     uint32
 	perSlot  uint32
 	shared   bool
-	limit    atomic.Int64 // an event below that many receives; 0: none
+	limit    atomic.Int64 // an event when fewer receives are left; 0: none
 	_        line
 	tail     atomic.Uint32 // written by the program: one past the last receive
-	next     uint32        // the program's own: tail with what is not published
+	next     uint32        // program only: tail plus what is not published
 	_        line
 	head     atomic.Uint32 // written by the engine: the next receive to be taken
-	first    uint32        // the engine's own: head with what is not published
-	known    uint32        // the engine's own: tail as it was last read
+	first    uint32        // engine only: head plus what is not published
+	known    uint32        // engine only: tail as last read
 	_        line
 }
 
@@ -35,7 +35,7 @@ func newReceiveQueue(depth, sges int) *ReceiveQueue {
 	return &ReceiveQueue{requests: make([]rdma.ReceiveRequest, n), sges: make([]rdma.SGE, n*sges), mask: uint32(n - 1), perSlot: uint32(sges)}
 }
 
-// NewSharedReceiveQueue makes a queue for queue pairs to share.
+// NewSharedReceiveQueue makes a queue that queue pairs can share.
 func NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (*ReceiveQueue, error) {
 	c.SGEs = max(1, c.SGEs)
 	if c.Depth < 1 || c.Depth > MaxDepth || c.SGEs > MaxPieces {
@@ -46,15 +46,15 @@ func NewSharedReceiveQueue(c rdma.SharedReceiveQueueConfig) (*ReceiveQueue, erro
 	return r, nil
 }
 
-// Config is what was granted.
+// Config returns what was granted.
 func (r *ReceiveQueue) Config() rdma.SharedReceiveQueueConfig {
 	return rdma.SharedReceiveQueueConfig{Depth: int(r.mask) + 1, SGEs: int(r.perSlot)}
 }
 
-// Limit asks for one event SharedQueueLimit when fewer than n receives are left.
+// Limit requests one event SharedQueueLimit when fewer than n receives are left.
 func (r *ReceiveQueue) Limit(n int) { r.limit.Store(int64(n)) }
 
-// PostReceive is that of rdma.SharedReceiveQueue.
+// PostReceive implements rdma.SharedReceiveQueue.
 func (r *ReceiveQueue) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (int, error) {
 	n, why := r.post(requests, sges)
 	if why != nil {
@@ -92,7 +92,7 @@ func (r *ReceiveQueue) refuse(q *rdma.ReceiveRequest, head uint32, left int) err
 	return nil
 }
 
-// receive is a work request that was taken from its queue.
+// receive is a work request taken from its queue.
 type receive struct {
 	id    uint64
 	taken bool
@@ -101,7 +101,7 @@ type receive struct {
 	sges  [MaxPieces]rdma.SGE
 }
 
-// take takes the next receive, and says whether there was one.
+// take takes the next receive, and reports whether there was one.
 func (r *ReceiveQueue) take(to *receive) bool {
 	if r.empty() {
 		return false
@@ -117,8 +117,8 @@ func (r *ReceiveQueue) take(to *receive) bool {
 	return true
 }
 
-// single is the element of the next receive and that one's ID, nil where there is none, or it has another number of elements, or the queue is
-// shared. It is taken by counting first.
+// single returns the element and ID of the next receive, if that has exactly one element and the
+// queue is not shared; otherwise nil. The caller takes the receive by incrementing first.
 func (r *ReceiveQueue) single() (s *rdma.SGE, id uint64) {
 	if r.shared || r.empty() {
 		return nil, 0
@@ -131,7 +131,7 @@ func (r *ReceiveQueue) single() (s *rdma.SGE, id uint64) {
 	return &r.sges[slot*r.perSlot], q.ID
 }
 
-// empty says whether there is no receive, as far as the program has published.
+// empty reports whether no published receive is left.
 func (r *ReceiveQueue) empty() bool {
 	if r.first == r.known {
 		r.known = r.tail.Load()
@@ -139,14 +139,14 @@ func (r *ReceiveQueue) empty() bool {
 	return r.first == r.known
 }
 
-// publish shows the program what was taken.
+// publish makes visible to the program what was taken.
 func (r *ReceiveQueue) publish() {
 	if r.head.Load() != r.first {
 		release.Store32(&r.head, r.first)
 	}
 }
 
-// below says whether fewer receives are left than the limit, which ends with it.
+// below reports whether fewer receives are left than the limit, and clears the limit if so.
 func (r *ReceiveQueue) below() bool {
 	limit := r.limit.Load()
 	if limit == 0 || int64(r.tail.Load()-r.first) >= limit {
@@ -155,15 +155,15 @@ func (r *ReceiveQueue) below() bool {
 	return r.limit.CompareAndSwap(limit, 0)
 }
 
-// discard forgets all receives. The program does not post meanwhile.
+// discard removes all receives. The program does not post meanwhile.
 func (r *ReceiveQueue) discard() {
 	r.first = r.tail.Load()
 	r.known = r.first
 	r.publish()
 }
 
-// scatter copies payload to elements of ours, from offset bytes into them on, and says whether all of their memory was there. They
-// have room for it.
+// scatter copies payload to elements of ours, from offset on, and reports whether all of their
+// memory was accessible. They have room for it.
 func (e *Engine) scatter(d Domain, sges []rdma.SGE, offset uint64, payload []umem.Frame) bool {
 	for i := range payload {
 		f := &payload[i]
@@ -175,7 +175,7 @@ func (e *Engine) scatter(d Domain, sges []rdma.SGE, offset uint64, payload []ume
 	return true
 }
 
-// scatterBytes is scatter of bytes in one piece.
+// scatterBytes is scatter from one slice.
 func (e *Engine) scatterBytes(d Domain, sges []rdma.SGE, offset uint64, from []byte) bool {
 	for i := 0; len(from) > 0; i++ {
 		s := &sges[i]
@@ -194,7 +194,7 @@ func (e *Engine) scatterBytes(d Domain, sges []rdma.SGE, offset uint64, from []b
 	return true
 }
 
-// putPayload copies payload to one place of the region, which has been checked.
+// putPayload copies payload to an address that the caller has checked.
 func (e *Engine) putPayload(addr uint64, payload []umem.Frame) {
 	for i := range payload {
 		f := &payload[i]

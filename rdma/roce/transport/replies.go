@@ -4,14 +4,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// reply is what is kept of a READ or atomic of the peer's, to answer it now and again. IBTA specification,
-// volume 1, 9.7.5.1.
+// reply is what is kept of the peer's READ or atomic, to answer it now and again. IBTA
+// specification, volume 1, 9.7.5.1.
 type reply struct {
 	kind        wire.Kind // ReadRequest, CompareSwap or FetchAdd; NoKind: none is kept
-	pending     bool      // is to be answered, from next on
-	again       bool      // was asked for again: the peer may have the answer, and have gone on
+	pending     bool      // it must be answered, from next on
+	again       bool      // it was requested again: the peer may have the answer already
 	first, last wire.PSN
-	begin       wire.PSN // of the answer being given: which packet is called first
+	begin       wire.PSN // of the current answer: the packet with opcode FIRST
 	next        wire.PSN
 	va          uint64
 	length      uint32
@@ -20,10 +20,10 @@ type reply struct {
 	msn         uint32
 }
 
-// replies are the last ones, in a ring.
+// replies is a ring of the last ones.
 type replies struct {
 	ring    []reply
-	oldest  int // where the next one goes
+	oldest  int // the place of the next one
 	pending int
 }
 
@@ -35,12 +35,13 @@ func (r *replies) clear() {
 // keepReplies makes room for n.
 func (r *responder) keepReplies(n int) { r.replies = replies{ring: make([]reply, n)} }
 
-// full says whether the oldest was never answered: the peer asks for more at once than it may.
+// full reports whether the oldest has not been answered: the peer has more requests outstanding
+// than it may.
 func (r *replies) full() bool {
 	return len(r.ring) == 0 || r.ring[r.oldest].pending && !r.ring[r.oldest].again
 }
 
-// add keeps a reply in place of the oldest, to be given.
+// add stores a reply in place of the oldest.
 func (r *replies) add(p reply) {
 	if r.ring[r.oldest].pending {
 		r.pending--
@@ -53,7 +54,7 @@ func (r *replies) add(p reply) {
 	}
 }
 
-// front is the oldest that is to be given, nil when there is none.
+// front returns the oldest that must be sent, nil if there is none.
 func (r *replies) front() *reply {
 	if r.pending == 0 {
 		return nil
@@ -75,7 +76,7 @@ func (r *replies) done(p *reply) {
 	r.pending--
 }
 
-// drop takes back those that are to be given.
+// drop discards the pending ones.
 func (r *replies) drop() {
 	for i := range r.ring {
 		r.ring[i].pending = false
@@ -83,7 +84,7 @@ func (r *replies) drop() {
 	r.pending = 0
 }
 
-// replay has the answer to a request given again, if it is kept.
+// replay makes the answer to a repeated request pending again, if it is kept.
 func (r *replies) replay(h *wire.Header, mtu uint32, fresh bool) bool {
 	for i := range r.ring {
 		p := &r.ring[i]
@@ -103,7 +104,7 @@ func (r *replies) replay(h *wire.Header, mtu uint32, fresh bool) bool {
 	return false
 }
 
-// covers says whether what is asked for again is the rest of what was asked for at first.
+// covers reports whether a repeated request is the rest of the original one.
 func (p *reply) covers(h *wire.Header, mtu uint32) bool {
 	if p.kind != wire.ReadRequest {
 		return h.PSN == p.first && h.VA == p.va && h.RKey == p.rkey

@@ -11,12 +11,12 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// requester is what a queue pair knows of its own requests. Indices are those of the send queue:
+// requester is the state of a queue pair's own requests. Indices are those of the send queue:
 //
 //	head <= cursor <= fresh <= tail
 //
-// Requests from head to fresh have begun, and those from cursor on have packets to be sent, at first or again.
-// Packet numbers of RC lie likewise:
+// Requests from head to fresh have begun. Those from cursor on have packets to send, for the first time or again.
+// For the packet numbers of RC:
 //
 //	una <= psn <= assigned, and una <= sent <= assigned
 type requester struct {
@@ -29,34 +29,34 @@ type requester struct {
 	assigned wire.PSN // one past the last packet of the requests begun
 	drainAt  uint32   // in SendDrained: the first request that waits
 
-	reading    int   // READs and atomics begun and not answered
-	quiet      int   // packets since one asked for an acknowledgement
-	retries    uint8 // that are left
+	reading    int   // READs and atomics that have begun and are not answered
+	quiet      int   // packets since one asked for an ACK
+	retries    uint8 // left
 	rnrRetries uint8
-	doublings  uint8 // of the time that an acknowledgement is waited for
-	resting    bool  // until the deadline, since the receiver was not ready
-	recovering bool  // what is lost was asked for again, and nothing new came since
-	drained    bool  // in SendDrained: the program was told
+	doublings  uint8 // of the timeout for an ACK
+	resting    bool  // waits until the deadline, after a receiver-not-ready NAK
+	recovering bool  // a lost answer was requested again, and nothing new has arrived since
+	drained    bool  // in SendDrained: the event was given
 }
 
-// begin readies the queue pair to send.
+// begin prepares the queue pair to send.
 func (q *QueuePair) begin(psn wire.PSN) {
 	q.una, q.psn, q.sent, q.assigned = psn, psn, psn, psn
 	q.reload()
 }
 
-// reload gives all retries back: there was progress.
+// reload restores all retries after progress.
 func (q *QueuePair) reload() {
 	q.retries, q.rnrRetries = q.attrs.Retries, q.attrs.RNRRetries
 	q.doublings, q.recovering = 0, false
 }
 
-// drain has requests that are posted from now on wait.
+// drain makes requests that are posted from now on wait.
 func (q *QueuePair) drain() {
 	q.drainAt, q.drained = q.sq.tail.Load(), false
 }
 
-// sendRequests has the queue pairs that have requests send in turns.
+// sendRequests lets the queue pairs with requests send, in turn.
 func (e *Engine) sendRequests(out []Packet) (n int) {
 	l := &e.lists[sending]
 	for l.n > 0 && n < len(out) {
@@ -70,7 +70,7 @@ func (e *Engine) sendRequests(out []Packet) (n int) {
 	return n
 }
 
-// send writes packets of the queue pair's requests to out until it is full, or there are no more for now.
+// send writes packets of requests to out until it is full or there are no more for now.
 func (q *QueuePair) send(out []Packet) (n int) {
 	for n < len(out) && q.next() {
 		if q.sendOne(&out[n]) {
@@ -85,14 +85,14 @@ func (q *QueuePair) send(out []Packet) (n int) {
 	return n
 }
 
-// next finds the next request that has a packet to be sent, and says whether there is one now.
+// next finds the next request with a packet to send, and reports whether there is one.
 func (q *QueuePair) next() bool {
 	for !q.resting {
 		if q.cursor == q.fresh {
 			if !q.mayBegin() || !q.beginNext() {
 				return false
 			}
-			continue // unless it was completed at once
+			continue // it may have been completed at once
 		}
 		switch q.sq.work(q.cursor).stage {
 		case started:
@@ -106,7 +106,7 @@ func (q *QueuePair) next() bool {
 	return false
 }
 
-// mayBegin says whether there is another request to begin, and the state allows it.
+// mayBegin reports whether there is another request to begin and the state allows it.
 func (q *QueuePair) mayBegin() bool {
 	if q.fresh == q.sq.tail.Load() {
 		return false
@@ -120,7 +120,7 @@ func (q *QueuePair) mayBegin() bool {
 	return false
 }
 
-// beginNext begins the next request, and says whether it could.
+// beginNext begins the next request, and reports whether it could.
 func (q *QueuePair) beginNext() bool {
 	r, w := q.sq.request(q.fresh), q.sq.work(q.fresh)
 	if r.Flags&rdma.Fence != 0 && q.reading > 0 {
@@ -148,10 +148,10 @@ func (q *QueuePair) beginNext() bool {
 	return true
 }
 
-// reads says whether the operation has an answer of its own.
+// reads reports whether the operation has an answer of its own.
 func reads(op rdma.Op) bool { return op == rdma.Read || isAtomic(op) }
 
-// doLocal notes how a request ended that has no packets.
+// doLocal records the result of a request without packets.
 func (q *QueuePair) doLocal(w *work, ok bool, s rdma.Status) {
 	if !ok {
 		q.stop(w, s)
@@ -162,8 +162,8 @@ func (q *QueuePair) doLocal(w *work, ok bool, s rdma.Status) {
 	q.reap()
 }
 
-// stop marks a request, the next or that at cursor, as the one that the queue pair fails by, once those in front of it
-// are completed.
+// stop marks a request, the next or the one at cursor, as the one that fails the queue pair. It
+// does so after those before it are completed.
 func (q *QueuePair) stop(w *work, s rdma.Status) {
 	w.stage, w.status = failed, s
 	if q.cursor == q.fresh {
@@ -171,7 +171,7 @@ func (q *QueuePair) stop(w *work, s rdma.Status) {
 	}
 }
 
-// checkNext checks the memory of a request, and measures it.
+// checkNext checks the memory of a request and computes its length.
 func (q *QueuePair) checkNext(r *rdma.SendRequest, w *work) rdma.Status {
 	length, need := uint64(0), rdma.Access(0)
 	if reads(r.Op) {
@@ -208,16 +208,17 @@ func (q *QueuePair) number(r *rdma.SendRequest, w *work) {
 	if reads(r.Op) {
 		q.reading++
 	}
-	if r.Flags&rdma.Inline != 0 { // when it was posted
+	if r.Flags&rdma.Inline != 0 { // copied when it was posted
 		q.engine.counts.add(CopiedBytes, uint64(w.length))
 	}
 }
 
-// packets is how many a message takes.
+// packets returns the number of packets of a message.
 func packets(length, mtu uint32) int { return int(max(1, (uint64(length)+uint64(mtu)-1)/uint64(mtu))) }
 
-// await sets the deadline of the next acknowledgement: the timeout T; after timeouts in a row 2T, and then 4T, which is the longest
-// that it may take. A peer that is slower than T for a while is not buried in duplicates. IBTA specification, volume 1, 9.7.6.1.3.
+// await sets the deadline for the next ACK: the timeout T, and after timeouts in a row 2T and then
+// 4T, the longest that the specification allows. So a peer that is slower than T for a while does
+// not get ever more duplicates. IBTA specification, volume 1, 9.7.6.1.3.
 func (q *QueuePair) await(now Time) {
 	if d := wire.AckTimeout(q.attrs.Timeout); d != 0 {
 		q.engine.timers.set(q, now.After(d<<q.doublings))
@@ -227,7 +228,7 @@ func (q *QueuePair) await(now Time) {
 // maxDoublings makes 4T of T.
 const maxDoublings = 2
 
-// checkDrained tells the program once that all that was posted before SendDrained is done.
+// checkDrained gives one event when all that was posted before SendDrained is done.
 func (q *QueuePair) checkDrained() {
 	if q.State() == rdma.SendDrained && !q.drained && q.head == q.drainAt {
 		q.drained = true
@@ -235,10 +236,10 @@ func (q *QueuePair) checkDrained() {
 	}
 }
 
-// keyIn is the rkey in the immediate of a request that invalidates one.
+// keyIn returns the rkey in the immediate of a request with invalidate.
 func keyIn(b [4]byte) uint32 { return binary.NativeEndian.Uint32(b[:]) }
 
-// sendOne writes the next packet of the request at cursor, and says whether it could.
+// sendOne writes the next packet of the request at cursor, and reports whether it could.
 func (q *QueuePair) sendOne(p *Packet) bool {
 	r, w := q.sq.request(q.cursor), q.sq.work(q.cursor)
 	q.header(p)
@@ -260,14 +261,14 @@ func (q *QueuePair) sendOne(p *Packet) bool {
 	return true
 }
 
-// header writes what all packets of the queue pair to its peer have.
+// header writes the fields that all packets to the peer have.
 func (q *QueuePair) header(p *Packet) {
 	p.Header = wire.Header{PKey: wire.DefaultPKey, MigReq: true, DestQPN: q.attrs.RemoteQPN}
 	p.Peer, p.QPN = q.peer, q.qpn
 	p.Length, p.Count, p.Inline, p.Again = 0, 0, nil, false
 }
 
-// advance counts the packet as sent, and goes on to the next.
+// advance counts the packet as sent and moves on to the next.
 func (q *QueuePair) advance(p *Packet, w *work) {
 	h := &p.Header
 	h.PSN = q.psn
@@ -291,7 +292,7 @@ func (q *QueuePair) advance(p *Packet, w *work) {
 	}
 }
 
-// asks says whether the packet is to ask for an acknowledgement.
+// asks reports whether the packet must ask for an ACK.
 func (q *QueuePair) asks(last bool) bool {
 	if q.quiet++; !last && q.quiet < q.engine.config.AckEvery {
 		return false
@@ -300,8 +301,8 @@ func (q *QueuePair) asks(last bool) bool {
 	return true
 }
 
-// leave goes on to the next request: the last packet of one is on its way. Those of UC and UD complete
-// when it has left.
+// leave moves on to the next request after the last packet of one. Requests of UC and UD complete
+// when that packet has left.
 func (q *QueuePair) leave(w *work) {
 	q.cursor++
 	if q.config.Transport == rdma.RC {
@@ -312,7 +313,7 @@ func (q *QueuePair) leave(w *work) {
 	q.engine.lists[departing].add(q)
 }
 
-// putMessage writes a packet of a SEND or WRITE, or says why the request fails.
+// putMessage writes a packet of a SEND or WRITE, or returns why the request fails.
 func (q *QueuePair) putMessage(p *Packet, r *rdma.SendRequest, w *work) rdma.Status {
 	offset := uint64(q.psn.Distance(w.first)) * uint64(q.mtu)
 	n := uint32(min(uint64(w.length)-offset, uint64(q.mtu)))
@@ -337,7 +338,8 @@ func (q *QueuePair) putMessage(p *Packet, r *rdma.SendRequest, w *work) rdma.Sta
 	return rdma.Success
 }
 
-// putDatagram writes where a datagram goes, and says whether its handle is still there. A Q_Key with the highest bit stands for the queue pair's own.
+// putDatagram writes the destination of a datagram, and reports whether its handle still exists. A
+// Q_Key with the highest bit stands for the queue pair's own.
 func (q *QueuePair) putDatagram(p *Packet, r *rdma.SendRequest) (ok bool) {
 	h := &p.Header
 	h.DestQPN, h.QKey, h.SourceQPN = r.RemoteQPN&mask24, r.RemoteQKey, q.qpn
@@ -375,7 +377,7 @@ func (q *QueuePair) gather(p *Packet, r *rdma.SendRequest, offset uint64) bool {
 	return true
 }
 
-// putRead writes the request for a READ, or for what is missing of one.
+// putRead writes the request for a READ, or for the part of it that is missing.
 func (q *QueuePair) putRead(p *Packet, r *rdma.SendRequest, w *work) {
 	have := uint64(w.got) * uint64(q.mtu)
 	q.psn = w.first.Add(int(w.got))
@@ -392,7 +394,7 @@ func (q *QueuePair) putAtomic(p *Packet, r *rdma.SendRequest) {
 	}
 }
 
-// Why requests are refused. They are made beforehand; what the caller gets says more.
+// Reasons for refusing requests. They are allocated once; sendError adds the details.
 var (
 	errShortList = fmt.Errorf("it has more elements than are left of the list: %w", unix.EINVAL)
 	errState     = fmt.Errorf("%w: sends can be posted from RTS on", rdma.ErrState)
@@ -407,7 +409,7 @@ var (
 	errLoans     = errors.New("its messages are handed on in the frames they arrive in: it takes no receives")
 )
 
-// PostSend is that of rdma.QueuePair.
+// PostSend implements rdma.QueuePair.
 func (q *QueuePair) PostSend(requests []rdma.SendRequest, sges []rdma.SGE) (n int, err error) {
 	why := q.refuseState()
 	for ; n < len(requests) && why == nil; n++ {
@@ -442,7 +444,7 @@ func (q *QueuePair) refuseState() error {
 	return nil
 }
 
-// postOne checks a request and puts it in.
+// postOne checks a request and adds it to the queue.
 func (q *QueuePair) postOne(r *rdma.SendRequest, sges []rdma.SGE) error {
 	switch {
 	case !q.config.Transport.Allows(r.Op):
@@ -470,7 +472,7 @@ func (q *QueuePair) postOne(r *rdma.SendRequest, sges []rdma.SGE) error {
 	return nil
 }
 
-// postInline copies the bytes of a request beside it.
+// postInline copies the bytes of a request into the queue.
 func (q *QueuePair) postInline(r *rdma.SendRequest, sges []rdma.SGE) error {
 	if total(sges) > uint64(q.sq.perBytes) || isAtomic(r.Op) || r.Op == rdma.Read {
 		return errInline
@@ -493,7 +495,7 @@ func (q *QueuePair) postInline(r *rdma.SendRequest, sges []rdma.SGE) error {
 
 func isAtomic(op rdma.Op) bool { return op == rdma.CompareSwap || op == rdma.FetchAdd }
 
-// total is the length of elements together.
+// total returns the sum of the elements' lengths.
 func total(sges []rdma.SGE) (n uint64) {
 	for i := range sges {
 		n += uint64(sges[i].Length)
@@ -501,7 +503,7 @@ func total(sges []rdma.SGE) (n uint64) {
 	return n
 }
 
-// PostReceive is that of rdma.QueuePair.
+// PostReceive implements rdma.QueuePair.
 func (q *QueuePair) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SGE) (n int, err error) {
 	why := q.refuseReceives()
 	if why == nil {

@@ -5,49 +5,50 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// responder is what a queue pair knows of its peer's requests.
+// responder is the state of the peer's requests.
 type responder struct {
 	expected wire.PSN
 	msn      uint32
-	message  message
-	receive  receive // taken for the message, or kept from one that was dropped
-	replies  replies
+	// message is the message that is being received.
+	message message
+	receive receive // taken for the current message, or left from a dropped one
+	replies replies
 
-	ackCoalescing // with acknowledgements
+	ackCoalescing
 
-	// What is to be said once the READs and atomics before are answered.
-	ack     bool          // that everything before expected is here
-	missing bool          // that expected is missing
-	dropped wire.PSN      // the last packet that was dropped since it was
-	nakked  bool          // the peer was told: once is enough until it comes
-	unready bool          // that there is no receive for expected
-	refused wire.Syndrome // that refusedAt was refused; 0: nothing was
-	at      wire.PSN      // which packet was refused
+	// What to send once the READs and atomics before are answered.
+	ack     bool          // an ACK of everything before expected
+	missing bool          // a NAK: expected is missing
+	dropped wire.PSN      // the last packet dropped since then
+	nakked  bool          // the NAK was sent: one is enough until expected arrives
+	unready bool          // a NAK: there is no receive for expected
+	refused wire.Syndrome // a NAK: packet at was refused; 0: none
+	at      wire.PSN      // of refused
 }
 
 // message is one that is coming in.
 type message struct {
 	kind   wire.Kind // Send or Write, NoKind between messages
-	length uint32    // that came of it
-	left   uint32    // of a WRITE: bytes that are to come
-	va     uint64    // of a WRITE: where they go
+	length uint32    // bytes received
+	left   uint32    // of a WRITE: bytes still missing
+	va     uint64    // of a WRITE: the address of the next byte
 	rkey   uint32
 	total  uint32 // of a WRITE
 }
 
-// begin readies the responder for a peer whose first packet has that number.
+// begin prepares the responder for a peer whose first packet has number expected.
 func (r *responder) begin(expected wire.PSN) {
 	*r = responder{expected: expected, replies: r.replies, ackCoalescing: impatient}
 	r.replies.clear()
 }
 
-// silence takes back what the peer is to be told.
+// silence clears everything that was to be sent.
 func (r *responder) silence() {
 	r.ack, r.held, r.missing, r.nakked, r.unready, r.refused = false, 0, false, false, false, 0
 	r.replies.clear()
 }
 
-// abandon forgets the message that is coming in.
+// abandon discards the current message.
 func (r *responder) abandon(q *QueuePair) {
 	r.message.kind = wire.NoKind
 	if q.loans != nil {
@@ -55,7 +56,7 @@ func (r *responder) abandon(q *QueuePair) {
 	}
 }
 
-// request takes a packet of a request of RC. IBTA specification, volume 1, 9.7.4.
+// request processes a packet of an RC request. IBTA specification, volume 1, 9.7.4.
 func (q *QueuePair) request(a *Arrival) {
 	e, h := q.engine, &a.Header
 	switch d := h.PSN.Distance(q.expected); {
@@ -72,15 +73,15 @@ func (q *QueuePair) request(a *Arrival) {
 		q.refuse(v)
 		return
 	}
-	if q.State() == rdma.Error { // the program could not be told: its completion queue is full
+	if q.State() == rdma.Error { // the completion queue was full
 		return
 	}
-	if h.AckReq && h.Opcode.CarriesPayload() { // the others have answers of their own
+	if h.AckReq && h.Opcode.CarriesPayload() { // READs and atomics have answers of their own
 		q.scheduleACK()
 	}
 }
 
-// ahead drops a packet in front of which one is missing, and tells the peer once.
+// ahead drops a packet because an earlier one is missing, and sends one NAK.
 func (q *QueuePair) ahead(p wire.PSN) {
 	q.engine.count(OutOfSequence)
 	q.engine.drop(AheadOfSequence)
@@ -93,7 +94,7 @@ func (q *QueuePair) ahead(p wire.PSN) {
 	}
 }
 
-// again answers a request that was executed before, without executing it.
+// again answers a request that was executed before, without executing it again.
 func (q *QueuePair) again(h *wire.Header) {
 	switch h.Opcode.Kind() {
 	case wire.ReadRequest, wire.CompareSwap, wire.FetchAdd:
@@ -108,20 +109,20 @@ func (q *QueuePair) again(h *wire.Header) {
 	q.engine.lists[answering].add(q)
 }
 
-// refuse says no. All but a receiver that is not ready is the end of the queue pair.
+// refuse sends a NAK. Any but receiver-not-ready is the end of the queue pair.
 func (q *QueuePair) refuse(v nakCode) {
 	e, c := q.engine, &consequences[v]
 	e.drop(c.drop)
 	e.lists[answering].add(q)
 	if v == notReady {
-		q.unready, q.nakked = true, true // what comes behind it is not to be asked for again
+		q.unready, q.nakked = true, true // packets after it must not cause another NAK
 		return
 	}
 	q.refused, q.at = c.syndrome, q.expected
 	q.breakDown(c.status, c.event)
 }
 
-// breakDown ends the queue pair for something its peer asked for.
+// breakDown ends the queue pair because of a request of the peer.
 func (q *QueuePair) breakDown(s rdma.Status, k rdma.EventKind) {
 	q.engine.event(k, q.qpn)
 	if q.receive.taken {
@@ -132,8 +133,8 @@ func (q *QueuePair) breakDown(s rdma.Status, k rdma.EventKind) {
 	}
 }
 
-// execute does what a packet asks for that is the expected one. Only if it is accepted has anything
-// changed that the peer could notice.
+// execute executes the expected packet. If it refuses the packet, it has changed nothing that the
+// peer could notice.
 func (q *QueuePair) execute(a *Arrival) (v nakCode) {
 	o, m := a.Header.Opcode, &q.message
 	if inside := m.kind != wire.NoKind; inside == o.Starts() || inside && m.kind != o.Kind() {
@@ -159,7 +160,7 @@ func (q *QueuePair) execute(a *Arrival) (v nakCode) {
 	return v
 }
 
-// takeSend takes a packet of a SEND.
+// takeSend processes a packet of a SEND.
 func (q *QueuePair) takeSend(a *Arrival) nakCode {
 	m, o, n := &q.message, a.Header.Opcode, a.length()
 	if v := q.ready(a, n); v != accepted {
@@ -184,7 +185,7 @@ func (q *QueuePair) takeSend(a *Arrival) nakCode {
 	return accepted
 }
 
-// ready finds where a packet of a SEND can go.
+// ready finds the memory for a packet of a SEND.
 func (q *QueuePair) ready(a *Arrival, n uint64) nakCode {
 	have := uint64(0)
 	if !a.Header.Opcode.Starts() {
@@ -202,18 +203,19 @@ func (q *QueuePair) ready(a *Arrival, n uint64) nakCode {
 	return accepted
 }
 
-// readyToLend says whether so many frames can be lent for a message of at least length bytes, and that be delivered.
+// readyToLend checks whether so many frames can be lent for a message of at least length bytes, and
+// the message can be completed.
 func (q *QueuePair) readyToLend(frames int, length uint64) nakCode {
 	switch {
 	case uint64(q.loans.coming())+uint64(frames) > uint64(q.loans.limit) || length > MaxMessage:
-		return tooLong // and will never fit
+		return tooLong // it will never fit
 	case !q.loans.room(frames) || !q.config.ReceiveCQ.room(1):
 		return notReady
 	}
 	return accepted
 }
 
-// takeReceive takes the next receive, and says whether there was one.
+// takeReceive takes the next receive, and reports whether there was one.
 func (q *QueuePair) takeReceive() bool {
 	if !q.rq.take(&q.receive) {
 		return false
@@ -225,7 +227,7 @@ func (q *QueuePair) takeReceive() bool {
 	return true
 }
 
-// takeIn keeps the payload's frames, or copies it into the receive.
+// takeIn keeps the payload's frames, or copies the payload into the receive.
 func (q *QueuePair) takeIn(a *Arrival, n uint64) nakCode {
 	if n == 0 {
 		return accepted
@@ -243,7 +245,8 @@ func (q *QueuePair) takeIn(a *Arrival, n uint64) nakCode {
 	return accepted
 }
 
-// deliver completes the receive of a message that is here. Of one in frames the ID is where its first byte lies.
+// deliver completes the receive of a whole message. With loans the completion's ID is the address
+// of the first byte.
 func (q *QueuePair) deliver(a *Arrival, k rdma.Kind, length uint32) {
 	h := &a.Header
 	c := rdma.WorkCompletion{ID: q.receive.id, Kind: k, Length: length, RemoteQPN: h.SourceQPN}
@@ -266,7 +269,7 @@ func (q *QueuePair) deliver(a *Arrival, k rdma.Kind, length uint32) {
 	q.complete(q.config.ReceiveCQ, &c, h.Solicited)
 }
 
-// takeRead takes a request for a READ, which Progress answers.
+// takeRead processes a READ request. Send answers it.
 func (q *QueuePair) takeRead(h *wire.Header) nakCode {
 	switch {
 	case q.attrs.Access&rdma.RemoteRead == 0 || q.replies.full() || h.DMALength > MaxMessage:
@@ -279,12 +282,12 @@ func (q *QueuePair) takeRead(h *wire.Header) nakCode {
 	return accepted
 }
 
-// mayRead says whether the peer may read there. Of no bytes nothing is checked.
+// mayRead reports whether the peer may read there. A READ of no bytes is not checked.
 func (q *QueuePair) mayRead(rkey uint32, va uint64, n uint32) bool {
 	return n == 0 || q.engine.keys.remote(rkey, q.config.Domain, q.qpn, va, uint64(n), rdma.RemoteRead)
 }
 
-// keep counts a READ or atomic as a message, and has it answered.
+// keep counts a READ or atomic as a message, and stores its reply to be sent.
 func (q *QueuePair) keep(p reply) {
 	q.msn = (q.msn + 1) & mask24
 	p.msn = q.msn
@@ -293,7 +296,7 @@ func (q *QueuePair) keep(p reply) {
 	q.engine.lists[answering].add(q)
 }
 
-// takeAtomic executes an atomic. What was there before is kept, and said again when the request comes again.
+// takeAtomic executes an atomic. The old value is kept for a repeated request.
 func (q *QueuePair) takeAtomic(h *wire.Header) nakCode {
 	switch {
 	case q.attrs.Access&rdma.RemoteAtomic == 0 || q.replies.full() || h.VA%8 != 0:
@@ -312,7 +315,8 @@ func (q *QueuePair) takeAtomic(h *wire.Header) nakCode {
 	return accepted
 }
 
-// takeWrite takes a packet of a WRITE. The right to the memory is looked at with each packet, and may have ended between two.
+// takeWrite processes a packet of a WRITE. The key is checked with each packet: it may have been
+// closed between two.
 func (q *QueuePair) takeWrite(a *Arrival) nakCode {
 	m, h, n := &q.message, &a.Header, a.length()
 	if q.attrs.Access&rdma.RemoteWrite == 0 {
@@ -339,7 +343,7 @@ func (q *QueuePair) takeWrite(a *Arrival) nakCode {
 	return accepted
 }
 
-// fits says whether a packet of n bytes is what its opcode and the length of the message call for.
+// fits reports whether a packet of n bytes matches its opcode and the length of the message.
 func (m *message) fits(o wire.Opcode, n uint64, mtu uint32) bool {
 	if m.total > MaxMessage || wire.CheckPayload(o, int(n), int(mtu)) != wire.WellFormed {
 		return false
@@ -350,7 +354,7 @@ func (m *message) fits(o wire.Opcode, n uint64, mtu uint32) bool {
 	return n < uint64(m.left)
 }
 
-// readyForWrite says whether the program can be told of a WRITE with immediate.
+// readyForWrite checks whether a WRITE with immediate can be completed.
 func (q *QueuePair) readyForWrite() bool {
 	if q.loans != nil {
 		return q.config.ReceiveCQ.room(1)
@@ -358,7 +362,7 @@ func (q *QueuePair) readyForWrite() bool {
 	return q.receive.taken || q.takeReceive()
 }
 
-// sendAnswers has the queue pairs that have acknowledgements and answers to give give them in turns.
+// sendAnswers lets the queue pairs with ACKs and answers send them, in turn.
 func (e *Engine) sendAnswers(out []Packet) (n int) {
 	l := &e.lists[answering]
 	for l.n > 0 && n < len(out) {
@@ -373,8 +377,8 @@ func (e *Engine) sendAnswers(out []Packet) (n int) {
 	return n
 }
 
-// answer writes packets to out until it is full or everything is said, in the order of the requests: the answers to READs
-// and atomics, then what is to be said of what is expected.
+// answer writes packets to out until it is full or everything is sent, in the order of the
+// requests: first the answers to READs and atomics, then an ACK or NAK.
 func (q *QueuePair) answer(out []Packet) (n int) {
 	if q.congests && n < len(out) {
 		q.putCNP(&out[n])
@@ -396,7 +400,7 @@ func (q *QueuePair) answer(out []Packet) (n int) {
 	return n
 }
 
-// putReply writes the next packet of an answer, and says whether it could: the right to read may have ended.
+// putReply writes the next packet of an answer. It returns false if the right to read has ended.
 func (q *QueuePair) putReply(to *Packet, p *reply) bool {
 	q.header(to)
 	h := &to.Header
@@ -412,7 +416,7 @@ func (q *QueuePair) putReply(to *Packet, p *reply) bool {
 	}
 	if p.next == p.last {
 		q.replies.done(p)
-		if p.last.Add(1) == q.expected { // which this answer says
+		if p.last.Add(1) == q.expected { // this answer is an ACK as well
 			q.ack, q.held = false, 0
 		}
 	}
@@ -420,7 +424,7 @@ func (q *QueuePair) putReply(to *Packet, p *reply) bool {
 	return true
 }
 
-// putReadData points the packet at the part of the memory that it carries.
+// putReadData points the packet at its part of the memory.
 func (q *QueuePair) putReadData(to *Packet, p *reply) bool {
 	offset := uint64(p.next.Distance(p.first)) * uint64(q.mtu)
 	left := p.length - uint32(offset)
@@ -436,7 +440,7 @@ func (q *QueuePair) putReadData(to *Packet, p *reply) bool {
 	return true
 }
 
-// putNAK writes an acknowledgement of any kind, if one is due.
+// putNAK writes an ACK or NAK, if one is due.
 func (q *QueuePair) putNAK(to *Packet) bool {
 	syndrome, at := wire.ACK, q.expected
 	switch {
@@ -464,7 +468,7 @@ func (q *QueuePair) putNAK(to *Packet) bool {
 	return true
 }
 
-// nakCode is what becomes of a request of the peer's.
+// nakCode is the result of executing a request of the peer.
 type nakCode uint8
 
 const (
@@ -478,8 +482,8 @@ const (
 	verdicts
 )
 
-// consequences are what follows from each verdict: what the peer is told, how the receive ends that was taken for the message,
-// what is counted, and the event of the queue pair. IBTA specification, volume 1, 9.9.3 and table 60.
+// consequences are what follows from each nakCode: the NAK, the status of the receive that was taken for the message,
+// the counter, and the event of the queue pair. IBTA specification, volume 1, 9.9.3 and table 60.
 var consequences = [verdicts]struct {
 	syndrome wire.Syndrome
 	status   rdma.Status

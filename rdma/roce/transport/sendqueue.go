@@ -12,11 +12,11 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// line keeps words that different threads write out of each other's cache lines.
+// line keeps words that different threads write in separate cache lines.
 type line [64]byte
 
-// sendQueue is a ring of work requests. The program's thread puts them in behind tail, the engine
-// works on those from head on. Slots are found by the lower bits of indices that count on.
+// sendQueue is a ring of work requests. The program's thread adds them at tail, the engine works on
+// those from head on. The indices only grow; their lower bits select the slot.
 type sendQueue struct {
 	requests []rdma.SendRequest // written by the program
 	sges     []rdma.SGE         // the program's, perSlot for each request
@@ -27,21 +27,22 @@ type sendQueue struct {
 	perBytes uint32
 	_        line
 	tail     atomic.Uint32 // written by the program: one past the last request
-	next     uint32        // the program's own: tail with what is not published
-	known    uint32        // the program's own: head as it was last read
+	next     uint32        // program only: tail plus what is not published
+	known    uint32        // program only: head as last read
 	_        line
 	head     atomic.Uint32 // written by the engine: the oldest request not completed
 	_        line
 }
 
-// work is what the engine knows of a request that it has begun.
+// work is the engine's state of a request that has begun.
 type work struct {
+	// stage is the progress of a request.
 	stage       stage
-	status      rdma.Status // of one that failed
+	status      rdma.Status // if it failed
 	first, last wire.PSN
 	length      uint32
-	got         uint32 // packets of a READ's answer that came
-	ticket      uint64 // of UC and UD: how many packets the engine has given with the last one
+	got         uint32 // received packets of a READ's answer
+	ticket      uint64 // of UC and UD: Engine.given after the last packet
 }
 
 // stage is how far a request has come.
@@ -50,8 +51,8 @@ type stage uint8
 const (
 	posted  stage = iota
 	started       // has its packet numbers
-	local         // is done, and has no packets
-	failed        // is the one that the queue pair fails by, once those before it are done
+	local         // is done and has no packets
+	failed        // fails the queue pair, once those before it are done
 )
 
 // newSendQueue makes a queue for at least depth requests.
@@ -61,12 +62,13 @@ func newSendQueue(depth, sges, inline int) *sendQueue {
 		mask: uint32(n - 1), perSlot: uint32(sges), perBytes: uint32(inline)}
 }
 
-// roundUp is the power of two that is at least n, and at least 1.
+// roundUp returns the smallest power of two that is at least n and at least 1.
 func roundUp(n int) int { return 1 << bits.Len(uint(max(n, 1)-1)) }
 
 func (s *sendQueue) depth() int { return int(s.mask) + 1 }
 
-// put puts in a request and its elements, and says whether there was room. Only publish shows it.
+// put adds a request with its elements, and reports whether there was room. It becomes visible by
+// publish.
 func (s *sendQueue) put(r *rdma.SendRequest, sges []rdma.SGE) bool {
 	slot, ok := s.reserve()
 	if !ok {
@@ -78,7 +80,7 @@ func (s *sendQueue) put(r *rdma.SendRequest, sges []rdma.SGE) bool {
 	return true
 }
 
-// reserve finds the slot for the next request.
+// reserve returns the slot for the next request.
 func (s *sendQueue) reserve() (slot uint32, ok bool) {
 	if s.next-s.known > s.mask {
 		if s.known = s.head.Load(); s.next-s.known > s.mask {
@@ -105,12 +107,12 @@ func (s *sendQueue) slotInline(slot uint32) []byte {
 func (s *sendQueue) work(i uint32) *work                { return &s.works[i&s.mask] }
 func (s *sendQueue) request(i uint32) *rdma.SendRequest { return &s.requests[i&s.mask] }
 
-// elements are those of a request that has been put in.
+// elements returns the elements of a request.
 func (s *sendQueue) elements(i uint32) []rdma.SGE {
 	return s.slotSGEs(i & s.mask)[:s.request(i).SGEs]
 }
 
-// discard forgets all requests. The program does not post meanwhile.
+// discard removes all requests. The program does not post meanwhile.
 func (s *sendQueue) discard() uint32 {
 	tail := s.tail.Load()
 	s.head.Store(tail)

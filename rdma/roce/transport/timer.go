@@ -4,20 +4,21 @@ import (
 	"time"
 )
 
-// timers are the deadlines of queue pairs, a heap by when to look at each. A deadline put off stays where
-// it is in the heap until its place comes up: acknowledgements only write a word.
+// timers holds the deadlines of queue pairs in a heap, by the time to look at each. A deadline that
+// is extended keeps its place in the heap until that place comes first: so an ACK only writes one
+// word.
 type timers struct {
 	heap []*QueuePair
 }
 
-// timer is a queue pair's part.
+// timer is the part of a queue pair.
 type timer struct {
 	deadline Time // never: there is none
-	look     Time // when the heap has it
+	look     Time // its key in the heap
 	place    int  // in the heap, from 1; 0: not in it
 }
 
-// set gives the queue pair a deadline instead of the one it has.
+// set replaces the deadline of a queue pair.
 func (t *timers) set(q *QueuePair, at Time) {
 	q.timer.deadline = at
 	switch {
@@ -33,7 +34,7 @@ func (t *timers) set(q *QueuePair, at Time) {
 
 func (t *timers) clear(q *QueuePair) { q.timer.deadline = never }
 
-// first is the queue pair whose deadline is the next, nil when there is none.
+// first returns the queue pair with the next deadline, nil if there is none.
 func (t *timers) first() *QueuePair {
 	for len(t.heap) > 0 {
 		q := t.heap[0]
@@ -42,7 +43,7 @@ func (t *timers) first() *QueuePair {
 			return q
 		case never:
 			t.remove(q)
-		default: // it was put off
+		default: // it was extended
 			q.timer.look = q.timer.deadline
 			t.down(0)
 		}
@@ -50,7 +51,7 @@ func (t *timers) first() *QueuePair {
 	return nil
 }
 
-// expired takes a queue pair whose deadline has come, nil when there is none.
+// expired takes a queue pair whose deadline has passed, nil if there is none.
 func (t *timers) expired(now Time) *QueuePair {
 	q := t.first()
 	if q == nil || q.timer.deadline > now {
@@ -109,11 +110,12 @@ func (t *timers) swap(i, j int) {
 	t.heap[i].timer.place, t.heap[j].timer.place = i+1, j+1
 }
 
-// Time is that of the caller's clock, which must not go back: nanoseconds since anything.
+// Time is a time of the caller's clock in nanoseconds. The clock must not go back; its zero is
+// arbitrary.
 type Time int64
 
-// never is no time to wait for.
+// never is later than all deadlines.
 const never Time = 0
 
-// After is the time d later.
+// After returns t plus d.
 func (t Time) After(d time.Duration) Time { return t + Time(d) }

@@ -8,8 +8,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/wire"
 )
 
-// unreliable takes a packet of UC. A message of which one is missing, or that is refused, is lost without a word; the next
-// one begins where it begins. IBTA specification, volume 1, 9.8.
+// unreliable processes a packet of UC. If a packet of a message is missing or refused, the message
+// is dropped without a NAK. The next one starts with its first packet. IBTA specification, volume
+// 1, 9.8.
 func (q *QueuePair) unreliable(a *Arrival) {
 	h, m := &a.Header, &q.message
 	if h.Opcode.Starts() {
@@ -33,10 +34,10 @@ func (q *QueuePair) unreliable(a *Arrival) {
 	q.lose()
 }
 
-// lose drops the message that is coming in. The receive that was taken for it stays for the next.
+// lose drops the current message. Its receive stays for the next one.
 func (q *QueuePair) lose() { q.responder.abandon(q) }
 
-// datagram takes a packet of UD, which is a whole message.
+// datagram processes a packet of UD, which is a whole message.
 func (q *QueuePair) datagram(a *Arrival) {
 	e, h, n := q.engine, &a.Header, a.length()
 	switch {
@@ -58,7 +59,8 @@ func (q *QueuePair) datagram(a *Arrival) {
 	}
 }
 
-// takeDatagram keeps the frames, or copies network header and payload into a receive. One too short stays for another datagram.
+// takeDatagram keeps the frames, or copies network header and payload into a receive. A receive
+// that is too short stays for another datagram.
 func (q *QueuePair) takeDatagram(a *Arrival, n uint64) nakCode {
 	q.message.length = 0
 	if q.loans != nil {
@@ -76,12 +78,12 @@ func (q *QueuePair) takeDatagram(a *Arrival, n uint64) nakCode {
 	case !q.engine.scatterBytes(q.config.Domain, r.sges[:r.count], 0, a.GRH):
 		return faulty
 	}
-	q.message.length = rdma.GRHBytes // what is in front of the payload
+	q.message.length = rdma.GRHBytes // before the payload
 	return q.takeIn(a, n)
 }
 
-// Attach has a queue pair get the datagrams to a group. Those in frames go to one queue pair only, so a group has
-// at most one with loans, and it is served last.
+// Attach makes a queue pair receive the datagrams to a group. Frames can be lent to one queue pair
+// only, so a group has at most one queue pair with loans, which is served last.
 func (e *Engine) Attach(q *QueuePair, group rdma.GID) error {
 	members := e.groups[group]
 	switch {
@@ -101,7 +103,7 @@ func (e *Engine) Attach(q *QueuePair, group rdma.GID) error {
 	return nil
 }
 
-// Detach ends what Attach began, if it did.
+// Detach undoes Attach.
 func (e *Engine) Detach(q *QueuePair, group rdma.GID) {
 	members := slices.DeleteFunc(e.groups[group], func(m *QueuePair) bool { return m == q })
 	if e.groups[group] = members; len(members) == 0 {
@@ -115,7 +117,7 @@ func (e *Engine) detachAll(q *QueuePair) {
 	}
 }
 
-// receiveGroup gives a datagram to all queue pairs that are attached to where it went.
+// receiveGroup gives a datagram to all queue pairs that are attached to its destination.
 func (e *Engine) receiveGroup(a *Arrival) {
 	members := e.groups[a.To]
 	if len(members) == 0 {
