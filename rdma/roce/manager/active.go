@@ -14,10 +14,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// noLID stands in for local identifiers, which Ethernet has not.
+// noLID stands for a local identifier, which Ethernet does not have.
 const noLID = 0xffff
 
-// ask asks the peer for a connection.
+// ask sends a REQ.
 func (m *machine) ask(c *connection, e *cm.End, from mad.Address, port uint16) {
 	c.state, c.transaction = reqSent, random()
 	c.ours = endpoint{e.Queue.QPN(), uint32(random()) & psnMask}
@@ -36,11 +36,11 @@ const (
 	psnMask        = 1<<24 - 1
 	wholePartition = 0xffff // P_Key
 	hopLimit       = 64
-	// ackDelay is ours: rdma.Capabilities.LocalAcknowledgement of the device, which a test compares.
+	// ackDelay is the device's rdma.Capabilities.LocalAcknowledgement. A test compares them.
 	ackDelay = 15
 )
 
-// replied takes a REP.
+// replied processes a REP.
 func (m *machine) replied(c *connection) {
 	switch c.state {
 	case reqSent, reqWaits:
@@ -62,7 +62,7 @@ func (m *machine) replied(c *connection) {
 	}
 }
 
-// accepted: the peer has a queue pair for ours.
+// accepted stores the peer's queue pair from a REP.
 func (m *machine) accepted(c *connection) {
 	r := &m.in.Reply
 	c.remote, c.guid, c.theirs = m.in.Local, r.GUID, endpoint{r.QPN, r.PSN}
@@ -83,8 +83,9 @@ func (m *machine) accepted(c *connection) {
 	c.tell(answer{event: cm.ConnectResponse, said: c.peerState})
 }
 
-// confirm tells the peer that our queue pair is ready; false: it is over by now. The queue pair is led to ERR at the end from now on: until then
-// its program has it, and may ask again with it.
+// confirm sends the RTU after our queue pair is ready. It returns false if the connection has
+// ended. From now on the end of the connection puts the queue pair into ERR; before, its program
+// owns it and may use it for another connection.
 func (m *machine) confirm(c *connection, q rdma.QueuePair) bool {
 	if c.state != repReceived {
 		return false
@@ -95,12 +96,12 @@ func (m *machine) confirm(c *connection, q rdma.QueuePair) bool {
 	return true
 }
 
-// hold asks the peer to wait.
+// hold sends an MRA: the peer must wait.
 func (m *machine) hold(c *connection, about mad.About) {
 	m.post(c.peerPath, &mad.Message{Kind: mad.MRA, Transaction: c.transaction, Local: c.local, Remote: c.remote, About: about, Timeout: m.config.Service})
 }
 
-// delayed takes an MRA: the peer has our message, and takes a while.
+// delayed processes an MRA: the peer has our message and needs time.
 func (m *machine) delayed(c *connection) {
 	switch {
 	case m.in.About == mad.AboutREQ && (c.state == reqSent || c.state == reqWaits):
@@ -115,12 +116,12 @@ func (m *machine) delayed(c *connection) {
 	m.timers.set(c, m.now+m.config.patience(m.in.Timeout))
 }
 
-// path is what our queue pair needs to know of the way to the peer's.
+// path returns the address that our queue pair needs to reach the peer's.
 func (c *connection) path() rdma.Address {
 	return rdma.Address{GID: c.peerPath.remote, GIDIndex: c.peerPath.place, TrafficClass: c.class, FlowLabel: c.flowLabel, Port: 1}
 }
 
-// route is a way to a peer that is known to be there.
+// route implements cm.Route.
 type route struct {
 	manager *Manager
 	step    string
@@ -130,7 +131,7 @@ type route struct {
 	once    sync.Once // of its end
 }
 
-// Resolve finds the address of ours that leads to a peer, and the way there.
+// Resolve finds the local address that leads to a peer, and the route to it.
 func (m *Manager) Resolve(ctx context.Context, p cm.Path) (cm.Route, error) {
 	p.To = netip.AddrPortFrom(p.To.Addr().Unmap().WithZone(""), p.To.Port())
 	r := &route{manager: m, step: fmt.Sprintf("connect to %v through %v", p.To, m.device), class: p.Service}
@@ -165,7 +166,7 @@ func (r *route) resolve(ctx context.Context, p cm.Path) error {
 	return r.look(ctx)
 }
 
-// look finds the way to the peer's card.
+// look finds the link-layer address of the peer.
 func (r *route) look(ctx context.Context) error {
 	m := r.manager
 	m.mu.Lock()
@@ -193,7 +194,7 @@ func (r *route) Address() cm.DeviceAddress { return r.place }
 
 func (r *route) Prepare(q rdma.QueuePair, access rdma.Access) error { return prepare(q, access) }
 
-// Connect asks the peer, and leads the queue pair as it says.
+// Connect sends a REQ, and brings the queue pair to RTS with the values of the REP.
 func (r *route) Connect(ctx context.Context, e cm.End) (cm.Conn, error) {
 	err := e.Check()
 	if err == nil {
@@ -213,7 +214,7 @@ func (r *route) Connect(ctx context.Context, e cm.End) (cm.Conn, error) {
 	return &conn{manager: r.manager, c: c}, nil
 }
 
-// ask begins a connection.
+// ask starts a connection.
 func (r *route) ask(e *cm.End) (c *connection, err error) {
 	m := r.manager
 	m.do(func(x *machine) {
@@ -247,7 +248,7 @@ func (r *route) connect(ctx context.Context, c *connection, e *cm.End) error {
 	return nil
 }
 
-// Close gives the route back.
+// Close releases the route.
 func (r *route) Close() error {
 	r.once.Do(func() {
 		r.manager.mu.Lock()

@@ -11,59 +11,61 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce"
 )
 
-// peerPath is between an address of ours and one of a peer's.
+// peerPath is a pair of a local and a remote address.
 type peerPath struct {
-	place         uint8 // of ours in the table of GIDs
+	place         uint8 // index of the local address in the GID table
 	local, remote rdma.GID
 }
 
-// numbered is something of a peer's by its number: an identifier, or a queue pair. Numbers are a card's own, and a card is
-// believed only what it says from its address.
+// numbered identifies something of a peer by its number: a communication ID, or a queue pair. A
+// card chooses its own numbers, and is only believed about those that it sends from its own
+// address.
 type numbered struct {
 	from   rdma.GID
 	guid   uint64
 	number uint32
 }
 
-// handleCache are the address handles to peers, which take the network a while to find. Those unused longest end for new ones. A message from an
-// address is taken only when the way there is known: who has forged its address has us look for that and no more.
+// handleCache holds the address handles of peers, which take time to resolve. The least recently
+// used one is closed when there is no room. A message is processed only after the address of its
+// sender is resolved. So a forged address costs one lookup, and nothing more.
 type handleCache struct {
 	device *roce.Device
 	domain rdma.ProtectionDomain
-	news   func() // is called when one was found, or not
+	news   func() // called at the end of a lookup
 	all    sync.WaitGroup
 
 	mu      sync.Mutex
 	known   map[peerPath]*cachedHandle
-	finding *addrlimit.Set[*cachedHandle] // that peers have us look for
-	clock   uint64                        // of uses
-	cut     uint64                        // look-ups that gave way to newer ones
+	finding *addrlimit.Set[*cachedHandle] // lookups that peers have caused
+	clock   uint64                        // counts uses
+	cut     uint64                        // lookups that newer ones replaced
 }
 
-// cachedHandle is the way to one peer.
+// cachedHandle is the address handle of one peer.
 type cachedHandle struct {
 	way     peerPath
-	stop    context.CancelCauseFunc // ends looking
+	stop    context.CancelCauseFunc // ends the lookup
 	handle  rdma.AddressHandle
 	err     error
-	found   chan struct{} // closed when there is one of the above
-	arrived [][]byte      // messages of the peer's that wait for it
-	pending []datagram    // ours
-	sending int           // messages posted and not complete
+	found   chan struct{} // closed at the end of the lookup
+	arrived [][]byte      // received messages that wait for the lookup
+	pending []datagram    // messages to send that wait for the lookup
+	sending int           // messages posted and not completed
 	used    uint64
 }
 
-// Bounds of what peers can have us look for. SECURITY.md states them.
+// Limits of the lookups that peers cause. SECURITY.md states them.
 const (
-	// MaxLookups is how many addresses peers may have us look for at once; the oldest gives way to a newer one.
+	// MaxLookups bounds the lookups at a time. A new one replaces the oldest.
 	MaxLookups = 128
-	// MaxLookupsPerNetwork is how many of one network: 24 bits of IPv4, 64 of IPv6.
+	// MaxLookupsPerNetwork bounds those of one network: 24 bits of IPv4, 64 of IPv6.
 	MaxLookupsPerNetwork = 64
-	// LookupTime is how long an address is looked for.
+	// LookupTime bounds the time of a lookup.
 	LookupTime = 3 * time.Second
 
 	maxWays    = 128
-	maxPending = 4 // messages each way that wait for one of them
+	maxPending = 4 // messages in each direction that wait for one lookup
 )
 
 var (
@@ -75,7 +77,8 @@ func newHandleCache(d *roce.Device, news func()) handleCache {
 	return handleCache{device: d, news: news, known: map[peerPath]*cachedHandle{}, finding: addrlimit.New[*cachedHandle](MaxLookups, MaxLookupsPerNetwork)}
 }
 
-// find is the way to a peer, which is looked for where it is not known. One that a program of ours wants gives way to none.
+// find returns the handle of a peer, and starts a lookup if there is none. A lookup for our own
+// program is never replaced by others.
 func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +105,8 @@ func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 	return l, nil
 }
 
-// makeRoom counts a look-up for a peer. The oldest gives way where there are too many. The caller has the lock.
+// makeRoom counts a lookup for a peer, and ends the oldest if there are too many. The caller holds
+// the lock.
 func (s *handleCache) makeRoom(l *cachedHandle) {
 	network := addrlimit.Link(l.way.remote.Addr())
 	if limit, rivals := s.finding.Full(network); limit != addrlimit.None {
@@ -113,14 +117,14 @@ func (s *handleCache) makeRoom(l *cachedHandle) {
 	s.finding.Add(l, network)
 }
 
-// cuts is how many look-ups gave way to newer ones.
+// cuts returns how many lookups newer ones have replaced.
 func (s *handleCache) cuts() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.cut
 }
 
-// forget has a way looked for anew by who wants it. The caller has the lock.
+// forget removes a handle, so that the next use looks it up again. The caller holds the lock.
 func (s *handleCache) forget(l *cachedHandle) {
 	s.finding.Remove(l)
 	if s.known[l.way] == l {
@@ -128,13 +132,13 @@ func (s *handleCache) forget(l *cachedHandle) {
 	}
 }
 
-// look has the device find the way. One that is not found is forgotten, so that it is looked for anew.
+// look resolves the address. A failed lookup is removed, so that the next use tries again.
 func (s *handleCache) look(ctx context.Context, l *cachedHandle) {
 	ctx, cancel := context.WithTimeout(ctx, LookupTime)
 	defer cancel()
 	handle, err := s.device.NewAddressHandle(ctx, s.domain, rdma.Address{GID: l.way.remote, GIDIndex: l.way.place, Port: 1})
 	s.mu.Lock()
-	if err == nil && s.known[l.way] != l { // it has given way meanwhile
+	if err == nil && s.known[l.way] != l { // a newer lookup has replaced it
 		err = errors.Join(errCut, handle.Close())
 		handle = nil
 	}
@@ -147,7 +151,8 @@ func (s *handleCache) look(ctx context.Context, l *cachedHandle) {
 	s.news()
 }
 
-// evict ends the way that is unused longest, and says whether there was one. The caller has the lock.
+// evict closes the least recently used handle, and reports whether there was one. The caller holds
+// the lock.
 func (s *handleCache) evict() bool {
 	var oldest *cachedHandle
 	var at peerPath
@@ -163,7 +168,7 @@ func (s *handleCache) evict() bool {
 	return oldest.handle.Close() == nil
 }
 
-// isFound says whether it is known by now.
+// isFound reports whether the lookup has succeeded.
 func (l *cachedHandle) isFound() bool {
 	select {
 	case <-l.found:
@@ -173,7 +178,7 @@ func (l *cachedHandle) isFound() bool {
 	}
 }
 
-// close ends all. Nothing is looked for any more.
+// close ends all lookups and closes all handles.
 func (s *handleCache) close() error {
 	s.mu.Lock()
 	for _, l := range s.known {

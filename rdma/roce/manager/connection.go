@@ -12,69 +12,71 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// connection is one that is on its way, is, or was lately. All is guarded by the manager's lock but what says otherwise.
+// connection is a connection in any state, including time-wait. The manager's lock guards all
+// fields that do not say otherwise.
 type connection struct {
 	state         state
 	passive       bool
 	peerPath      peerPath
-	local, remote uint32 // identifiers
+	local, remote uint32 // communication IDs
 	transaction   uint64
 	guid          uint64 // of the peer's card
 	place         cm.DeviceAddress
 	peerState     said
 	ours, theirs  endpoint
 	mtu           rdma.MTU
-	retries       uint8 // for packets of ours
+	retries       uint8 // of our packets
 	rnrRetries    uint8
-	timeout       uint8 // for acknowledgements of packets of ours
+	timeout       uint8 // for ACKs of our packets
 	flowLabel     uint32
 	class         uint8 // traffic class
 	cmRetries     uint8
-	response      uint8 // how long the peer may take to answer
+	response      uint8 // the peer's response time
 
-	last     [mad.Size]byte // message that is said again
+	last     [mad.Size]byte // the last message, for retransmission
 	kind     mad.Kind       // of it
-	tries    uint8          // how often it may be said again
+	tries    uint8          // retransmissions left
 	deadline instant
-	limit    instant // when the peer of a half-open connection is given up, however often it was to be told
-	probe    probe
-	at       int // among the timers
+	limit    instant // when a half-open connection ends, even if retransmissions are left
+	// probe is the question to a peer whether it still has a connection.
+	probe probe
+	at    int // index in timers
 
-	answers chan answer   // what the step under way waits for: one
-	done    chan struct{} // closed when it is over, and the queue pair in ERR
-	settled chan struct{} // closed when the peer has heard, or was given up
+	answers chan answer   // the result of the current step
+	done    chan struct{} // closed when the connection has ended and the queue pair is in ERR
+	settled chan struct{} // closed when the peer has confirmed the end, or its retransmissions are used up
 	queue   rdma.QueuePair
-	cause   error // why it is over
-	noticed bool  // done is closed, or about to be
+	cause   error // why it has ended
+	noticed bool  // done is closed or about to be
 }
 
-// endpoint is what one side has of the connection: its queue pair, and the number of the first packet that it expects. A message says which
-// the peer is to begin with, and not which the sender will.
+// endpoint is the queue pair of one side, and the number of the first packet that it expects. Each
+// side chooses the number that the other begins with.
 type endpoint struct{ qpn, psn uint32 }
 
-// said is what the peer says, as seen from here.
+// said is what the peer has announced, from our point of view.
 type said struct {
 	private            []byte
 	reads, remoteReads uint8
 }
 
-// answer is how a step ended.
+// answer is the result of a step.
 type answer struct {
 	event  cm.EventKind
 	reason cm.Reason
-	silent bool // nobody answered
+	silent bool // the peer did not answer
 	said   said
 }
 
-// tell ends the step under way.
+// tell ends the current step.
 func (c *connection) tell(a answer) {
 	select {
 	case c.answers <- a:
-	default: // the step was given up
+	default: // nobody waits for the step any more
 	}
 }
 
-// conn is a connection that its program has.
+// conn implements cm.Conn.
 type conn struct {
 	manager *Manager
 	c       *connection
@@ -86,7 +88,8 @@ func (c *conn) Address() cm.DeviceAddress { return c.c.place }
 func (c *conn) Done() <-chan struct{}     { return c.c.done }
 func (c *conn) Err() error                { return c.manager.why(c.c) }
 
-// Close waits at most a second for the peer's answer. What it did not hear is said again while the manager is open.
+// Close waits at most a second for the peer's answer. After that the DREQ is still retransmitted
+// while the manager is open.
 func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.manager.end(c.c)
@@ -102,20 +105,21 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// Bounds of requests whose peers have not proven that they hear us: by an RTU or an MRA, which name an identifier that we have said to them. SECURITY.md
+// Limits of half-open connections. Their peer has not proven that it receives what we send: an RTU or an MRA does, because it names our communication ID. SECURITY.md
 // states them.
 const (
-	// MaxHalfOpen is how many there may be of all addresses.
+	// MaxHalfOpen bounds them for all addresses together.
 	MaxHalfOpen = 128
-	// MaxHalfOpenPerAddress is how many of one address, or IPv6 network of 64 bits.
+	// MaxHalfOpenPerAddress bounds them for one IPv4 address or IPv6 network of 64 bits.
 	MaxHalfOpenPerAddress = 32
-	// HalfOpenTime is how long a peer may take to confirm that it is connected. (Config.Service bounds how long a program may take to accept.)
+	// HalfOpenTime is how long a peer may take to send the RTU. (Config.Service bounds how long a program may take to accept.)
 	HalfOpenTime = 10 * time.Second
-	// halfOpenPartings is how often such a peer is told that its connection ends.
+	// halfOpenPartings is how often the end of its connection is sent to such a peer.
 	halfOpenPartings = 3
 )
 
-// admit makes a connection for a REQ. Where there are too many that are half open, the oldest gives way. nil: there are too many connections.
+// admit makes a connection for a REQ. If too many are half-open, the oldest ends. It returns nil if
+// there are too many connections.
 func (m *machine) admit(w peerPath) *connection {
 	host := addrlimit.Host(w.remote.Addr())
 	if limit, rivals := m.halfOpen.Full(host); limit != addrlimit.None {
@@ -129,10 +133,10 @@ func (m *machine) admit(w peerPath) *connection {
 	return c
 }
 
-// proven: the peer has named our identifier.
+// proven records that the peer has named our communication ID.
 func (m *machine) proven(c *connection) { m.halfOpen.Remove(c) }
 
-// displace ends a connection that is half open.
+// displace ends a half-open connection.
 func (m *machine) displace(c *connection) {
 	about := mad.AboutREQ
 	if c.state != reqReceived {
@@ -146,7 +150,7 @@ func (m *machine) displace(c *connection) {
 	c.tell(a)
 }
 
-// purge leaves requests out that are over, of a listener whose program takes none.
+// purge removes ended requests of a listener whose program accepts none.
 func (l *listener) purge() {
 	for range len(l.requests) {
 		select {
@@ -154,44 +158,45 @@ func (l *listener) purge() {
 			if !c.noticed {
 				l.requests <- c
 			}
-		default: // the program took it
+		default: // the program has accepted it
 		}
 	}
 }
 
-// A REQ may claim the queue pair of a connection that stands: its peer has restarted, or somebody else has forged the REQ. Who sent it is not known, so
-// the peer is asked by a message that only it can answer, since the answer names both identifiers. To the side that asked for the connection that is
-// the REP again, which it answers by an RTU; where it is silent it has gone. To the side that was asked it is a DREQ of another queue
-// pair, which it ignores; where it does not know the connection it answers by a DREP. Linux does both: cm_dup_rep_handler and
+// A REQ may name a remote queue pair that is already connected. Either the peer has restarted, or the REQ is forged. To find out,
+// the manager probes the peer by a message that only the peer can answer, because the answer names both communication IDs. If the peer was the active side, the probe is
+// the REP again. A peer that has the connection answers it by an RTU; no answer means that it is gone. If the peer was the passive side, the probe is a DREQ for another queue
+// pair. A peer that has the connection ignores it; one that does not answers by a DREP. Linux does both: cm_dup_rep_handler and
 // cm_dreq_handler in drivers/infiniband/core/cm.c.
 const (
-	// ProbeTries is how often a peer is asked whether it still has a connection.
+	// ProbeTries is the number of messages of a probe.
 	ProbeTries = 3
-	// ProbeWait is how long each answer is waited for.
+	// ProbeWait is how long to wait for each answer.
 	ProbeWait = time.Second
-	// ProbeRest is from the end of one probe of a connection to when the next may begin.
+	// ProbeRest is the time from the end of a probe to the beginning of the next one of the same connection.
 	ProbeRest = 5 * time.Second
-	// RestartLimit is how long a peer may be refused that has restarted with the same queue pair: a probe that has just ended, the next one, and time-wait.
+	// RestartLimit bounds how long a peer is refused that has restarted with the same queue pair: ProbeRest, one probe, and time-wait.
 	RestartLimit = ProbeRest + ProbeTries*ProbeWait + 9*time.Second
 )
 
 // probe is a question to the peer of a connection whether it still has it.
 type probe struct {
-	under bool // way
+	under bool // it is running
 	tries uint8
-	id    uint64  // transaction of the DREQ
+	id    uint64  // transaction ID of the DREQ
 	after instant // when the next may begin
 }
 
-// claimed takes a REQ with the queue pair of another connection. That stays until its peer is known to have gone.
+// claimed processes a REQ that names the queue pair of connection c. c stays until its peer is
+// known to be gone.
 func (m *machine) claimed(w peerPath, c *connection) {
 	m.counts.add(stale)
 	m.decline(w, cm.ReasonStale, nil)
 	switch {
-	case c.state == dreqSent: // the question is asked already
+	case c.state == dreqSent: // our DREQ serves as the probe
 		c.tries = 0
 		m.timers.set(c, min(c.deadline, m.now+ProbeTries*instant(ProbeWait)))
-	case c.state != connected || c.probe.under: // it is over, or begins, or is being asked
+	case c.state != connected || c.probe.under: // it has ended, is being set up, or is being probed
 	case m.now < c.probe.after:
 		m.counts.add(probesHeld)
 	default:
@@ -201,7 +206,7 @@ func (m *machine) claimed(w peerPath, c *connection) {
 	}
 }
 
-// askPeer asks once.
+// askPeer sends one message of a probe.
 func (m *machine) askPeer(c *connection) {
 	c.probe.tries--
 	if c.passive {
@@ -212,7 +217,7 @@ func (m *machine) askPeer(c *connection) {
 	m.timers.set(c, m.now+instant(ProbeWait))
 }
 
-// unanswered: the peer has not answered in time.
+// unanswered handles a message of a probe without an answer in time.
 func (m *machine) unanswered(c *connection) {
 	switch {
 	case c.probe.tries > 0:
@@ -224,14 +229,15 @@ func (m *machine) unanswered(c *connection) {
 	}
 }
 
-// alive: the peer has the connection still.
+// alive ends a probe: the peer still has the connection.
 func (m *machine) alive(c *connection) {
 	m.counts.add(probesAlive)
 	c.probe = probe{after: m.now + instant(ProbeRest)}
 	m.timers.set(c, never)
 }
 
-// gone ends a connection that its peer has no more. It is told once, in case that it was only silent.
+// gone ends a connection that the peer no longer has. It sends one DREQ, in case the peer was only
+// slow.
 func (m *machine) gone(c *connection) {
 	m.counts.add(probesGone)
 	m.post(c.peerPath, &mad.Message{Kind: mad.DREQ, Transaction: random(), Local: c.local, Remote: c.remote, RemoteQPN: c.theirs.qpn})

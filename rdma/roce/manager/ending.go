@@ -9,7 +9,7 @@ import (
 
 var be = binary.BigEndian
 
-// hangUp ends a connection from our side, however far it is.
+// hangUp ends a connection from our side, in any state.
 func (m *machine) hangUp(c *connection, why error) {
 	switch c.state {
 	case idle, dreqSent, timeWait:
@@ -23,7 +23,7 @@ func (m *machine) hangUp(c *connection, why error) {
 	case reqSent, reqWaits:
 		m.reject(c, mad.AboutREQ, cm.ReasonTimeout, nil)
 		m.wait(c)
-	default: // also one that waits for an RTU: the peer may be connected
+	default: // also before the RTU: the peer may be connected
 		tries := c.cmRetries
 		if m.halfOpen.Remove(c) {
 			tries = min(tries, halfOpenPartings)
@@ -43,7 +43,7 @@ func (m *machine) turnDown(c *connection, why []byte) {
 	}
 }
 
-// finish has the program told that a connection is over, once.
+// finish reports the end of a connection to the program, once.
 func (m *machine) finish(c *connection, why error) {
 	if c.noticed {
 		return
@@ -55,7 +55,7 @@ func (m *machine) finish(c *connection, why error) {
 	m.over = append(m.over, c)
 }
 
-// refused takes a REJ.
+// refused processes a REJ.
 func (m *machine) refused(c *connection) {
 	a := answer{event: cm.Rejected, reason: cm.Reason(min(m.in.Reason, 255)), said: said{private: append([]byte(nil), m.in.Private...)}}
 	switch c.state {
@@ -78,7 +78,7 @@ func (m *machine) refused(c *connection) {
 	c.tell(a)
 }
 
-// parted takes a DREQ: the peer ends the connection.
+// parted processes a DREQ.
 func (m *machine) parted(c *connection) {
 	if c.ours.qpn != m.in.RemoteQPN {
 		m.counts.add(unexpected)
@@ -101,7 +101,7 @@ func (m *machine) parted(c *connection) {
 	}
 }
 
-// released takes a DREP.
+// released processes a DREP.
 func (m *machine) released(c *connection) {
 	switch {
 	case c.state == dreqSent:
@@ -113,7 +113,7 @@ func (m *machine) released(c *connection) {
 	}
 }
 
-// giveUp: the peer does not answer.
+// giveUp ends a connection whose peer does not answer.
 func (m *machine) giveUp(c *connection) {
 	m.counts.add(givenUp)
 	a := answer{event: cm.Unreachable, silent: true}
@@ -128,7 +128,8 @@ func (m *machine) giveUp(c *connection) {
 	c.tell(a)
 }
 
-// wait keeps what is over for a while, in which late messages are known. Who has waited longest goes where there are too many.
+// wait puts a connection into time-wait, in which late messages are recognised. The oldest one is
+// removed if there are too many.
 func (m *machine) wait(c *connection) {
 	c.state = timeWait
 	m.proven(c)
@@ -141,10 +142,10 @@ func (m *machine) wait(c *connection) {
 	}
 }
 
-// longestWait bounds what peers can have us keep: 8.6 s.
+// longestWait bounds the time-wait that a peer can cause: 8.6 s.
 const longestWait = 21
 
-// endWait forgets what is over.
+// endWait removes a connection after time-wait.
 func (m *machine) endWait(c *connection) {
 	for i, other := range m.waits {
 		if other == c {

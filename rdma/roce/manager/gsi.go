@@ -12,7 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// gsiQP is queue pair 1, with its memory. But for addresses it is the manager's goroutine's.
+// gsiQP is queue pair 1 (the general services interface) with its memory. It belongs to the
+// manager's goroutine, except for the handle cache.
 type gsiQP struct {
 	device *roce.Device
 	ways   handleCache
@@ -25,15 +26,15 @@ type gsiQP struct {
 	undo   []func() error
 
 	done    [64]rdma.WorkCompletion
-	leads   map[uint64]*cachedHandle // of messages under way
+	leads   map[uint64]*cachedHandle // of messages being sent
 	sent    uint64
-	waiting []*cachedHandle // with messages that wait for their way
+	waiting []*cachedHandle // with messages that wait for their lookup
 	table   []rdma.GIDEntry
-	read    time.Time // the table
+	read    time.Time // when the GID table was read
 }
 
 const (
-	slotBytes = 320 // a receive: the network header and a message
+	slotBytes = 320 // of a receive: the network header and a message
 	slots     = 256
 	sends     = 64
 )
@@ -75,7 +76,7 @@ func (m *gsiQP) open() (err error) {
 	return m.lead()
 }
 
-// keep makes a thing that close closes.
+// keep makes an object that close closes.
 func keep[T interface{ Close() error }](m *gsiQP, f func() (T, error)) (T, error) {
 	thing, err := f()
 	if err == nil {
@@ -84,7 +85,7 @@ func keep[T interface{ Close() error }](m *gsiQP, f func() (T, error)) (T, error
 	return thing, err
 }
 
-// Frames is how many frames a manager takes of the region's pool, each of so many bytes.
+// Frames returns how many frames of size bytes a manager takes from the region.
 func Frames(size int) int {
 	return slots/(size/slotBytes) + 1 // with room for a message to be sent
 }
@@ -106,13 +107,13 @@ func (m *gsiQP) takeFrames() (err error) {
 	return nil
 }
 
-// slot is where a receive is.
+// slot returns the address of a receive.
 func (m *gsiQP) slot(i uint64) uint64 {
 	each := uint64(m.device.Region().FrameSize() / slotBytes)
 	return m.frames[i/each].Addr + i%each*slotBytes
 }
 
-// lead readies the queue pair.
+// lead brings the queue pair to RTS.
 func (m *gsiQP) lead() error {
 	a := rdma.Attributes{Port: 1, QKey: mad.QKey, State: rdma.Init}
 	if err := m.qp.Modify(a, rdma.MaskState|rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskQKey); err != nil {
@@ -130,12 +131,12 @@ func (m *gsiQP) lead() error {
 	return m.resume()
 }
 
-// resume readies the queue pair for sending, also once a message could not be sent.
+// resume brings the queue pair to RTS again after a message could not be sent.
 func (m *gsiQP) resume() error {
 	return m.qp.Modify(rdma.Attributes{State: rdma.ReadyToSend}, rdma.MaskState|m.firstPSN())
 }
 
-// firstPSN is needed where it sends for the first time.
+// firstPSN returns the mask for the PSN of sends, which is required only the first time.
 func (m *gsiQP) firstPSN() rdma.Mask {
 	if s, _ := m.qp.State(); s == rdma.ReadyToReceive {
 		return rdma.MaskSendPSN
@@ -149,10 +150,10 @@ func (m *gsiQP) expect(i uint64) error {
 	return err
 }
 
-// isReceive marks the receives among what completes.
+// isReceive marks the IDs of receives.
 const isReceive = 1 << 63
 
-// close gives everything back, in reverse.
+// close releases everything in reverse order.
 func (m *gsiQP) close() error {
 	var errs []error
 	for len(m.undo) > 0 {
@@ -163,10 +164,11 @@ func (m *gsiQP) close() error {
 	return errors.Join(errs...)
 }
 
-// tableAge is how old the table of GIDs may be before an address that is not in it is looked for again.
+// tableAge is the age of the GID table after which it is read again for an unknown address.
 const tableAge = 100 * time.Millisecond
 
-// wayOf reads from a network header between whom a message went; ok is false where it was to no address of ours.
+// wayOf reads the addresses of a message from its network header; ok is false if the destination is
+// not one of ours.
 func (m *gsiQP) wayOf(grh []byte) (w peerPath, ok bool) {
 	if grh[0]>>4 == 6 {
 		w.remote, w.local = rdma.GID(grh[8:24]), rdma.GID(grh[24:40])
@@ -184,7 +186,7 @@ func (m *gsiQP) wayOf(grh []byte) (w peerPath, ok bool) {
 	return w, ok
 }
 
-// mapped is the GID of an IPv4 address.
+// mapped returns the GID of an IPv4 address.
 func mapped(b []byte) (g rdma.GID) {
 	g[10], g[11] = 0xff, 0xff
 	copy(g[12:], b)
@@ -200,7 +202,8 @@ func (m *gsiQP) place(g rdma.GID) (uint8, bool) {
 	return 0, false
 }
 
-// take hands messages over that came, and notes which were sent; it says whether there was anything.
+// take passes on received messages, and records which were sent. It reports whether there was
+// anything.
 func (m *gsiQP) take(to recipient) (some bool, err error) {
 	for {
 		n, err := m.cq.Poll(m.done[:])
@@ -228,7 +231,7 @@ func (m *gsiQP) completed(c *rdma.WorkCompletion, to recipient) error {
 		return nil
 	}
 	if c.Status != rdma.Success {
-		return nil // it is being closed
+		return nil // the queue pair is being closed
 	}
 	i := c.ID &^ isReceive
 	b := m.device.Region().At(m.slot(i), uint64(c.Length))
@@ -241,13 +244,14 @@ func (m *gsiQP) completed(c *rdma.WorkCompletion, to recipient) error {
 	return m.expect(i)
 }
 
-// recipient takes messages that have come, and is told of those that are lost.
+// recipient receives messages, and is told of those that are lost.
 type recipient interface {
 	came(w peerPath, b []byte)
 	dropped(why counter)
 }
 
-// arrive hands a message over once the way to its sender is known: where none leads there, nobody could be answered.
+// arrive passes on a message once the address of its sender is resolved. If it cannot be resolved
+// the message is dropped: nobody could be answered.
 func (m *gsiQP) arrive(w peerPath, b []byte, to recipient) {
 	l, err := m.ways.find(w, false)
 	switch {
@@ -269,14 +273,15 @@ func (m *gsiQP) arrive(w peerPath, b []byte, to recipient) {
 	}
 }
 
-// awaits has release look at a way until it is found.
+// awaits makes release check a handle until its lookup ends.
 func (m *gsiQP) awaits(l *cachedHandle) {
 	if len(l.pending)+len(l.arrived) == 0 {
 		m.waiting = append(m.waiting, l)
 	}
 }
 
-// send sends a message, once the way is known. It says whether there was room; to is told where no way leads to the peer.
+// send sends a message once the address is resolved. It reports whether there was room. to is told
+// if the address cannot be resolved.
 func (m *gsiQP) send(d *datagram, to recipient) bool {
 	if len(m.leads) >= sends {
 		return false
@@ -295,7 +300,7 @@ func (m *gsiQP) send(d *datagram, to recipient) bool {
 	return true
 }
 
-// hold keeps a message until its way is known.
+// hold keeps a message until the lookup ends.
 func (m *gsiQP) hold(l *cachedHandle, d *datagram, to recipient) {
 	if len(l.pending) >= maxPending {
 		to.dropped(wayless)
@@ -312,7 +317,7 @@ func (m *gsiQP) post(l *cachedHandle, d *datagram) bool {
 	m.sent++
 	r := rdma.SendRequest{ID: m.sent &^ isReceive, Op: rdma.Send, Flags: rdma.Signaled | rdma.Inline, SGEs: 1, RemoteQPN: mad.QueuePair, RemoteQKey: mad.QKey,
 		Handle: l.handle.ID()}
-	at := m.slot(slots) // behind the receives
+	at := m.slot(slots) // after the receives
 	copy(m.device.Region().At(at, mad.Size), d.bytes[:])
 	if n, _ := m.qp.PostSend([]rdma.SendRequest{r}, []rdma.SGE{{Addr: at, Length: mad.Size, LKey: m.memory.LKey()}}); n < 1 {
 		return false
@@ -324,7 +329,7 @@ func (m *gsiQP) post(l *cachedHandle, d *datagram) bool {
 	return true
 }
 
-// release hands over, and sends, what has waited for addresses that are known now.
+// release passes on, and sends, the messages whose lookups have ended.
 func (m *gsiQP) release(to recipient) {
 	left := m.waiting[:0]
 	for _, l := range m.waiting {

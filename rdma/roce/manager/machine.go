@@ -15,33 +15,35 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// machine is the protocol: messages and the time go in, messages and what happened come out. The manager's lock guards it.
+// machine is the protocol without I/O and clock: messages and the time go in, messages and events
+// come out. The manager's lock guards it.
 type machine struct {
-	config   Config
-	guid     uint64 // of our card
-	mtu      func() rdma.MTU
-	now      instant
-	locals   map[uint32]*connection   // by our identifier
-	remotes  map[numbered]*connection // by the peer's
-	pairs    map[numbered]*connection // by the peer's queue pair
-	ports    map[uint16][]*listener
+	config  Config
+	guid    uint64 // of our card
+	mtu     func() rdma.MTU
+	now     instant
+	locals  map[uint32]*connection   // by our communication ID
+	remotes map[numbered]*connection // by the peer's
+	pairs   map[numbered]*connection // by the peer's queue pair
+	ports   map[uint16][]*listener
+	// timers is a heap of the connections with a deadline.
 	timers   timers
 	waits    []*connection               // in time-wait, the oldest first
-	halfOpen *addrlimit.Set[*connection] // of peers that have not proven that they hear us
-	out      []datagram                  // to be sent
-	over     []*connection               // whose program is to be told
+	halfOpen *addrlimit.Set[*connection] // see MaxHalfOpen
+	out      []datagram                  // messages to send
+	over     []*connection               // ended, and their program does not know yet
 	in       mad.Message
 	counts   counts
 }
 
-// datagram is a message to be sent.
+// datagram is a message to send.
 type datagram struct {
 	way   peerPath
 	kind  mad.Kind
 	bytes [mad.Size]byte
 }
 
-// maxOut is how many messages may wait to be sent.
+// maxOut bounds the messages that wait to be sent.
 const maxOut = 512
 
 func newMachine(c Config, guid uint64, mtu func() rdma.MTU) *machine {
@@ -49,14 +51,14 @@ func newMachine(c Config, guid uint64, mtu func() rdma.MTU) *machine {
 		pairs: map[numbered]*connection{}, ports: map[uint16][]*listener{}, halfOpen: addrlimit.New[*connection](MaxHalfOpen, MaxHalfOpenPerAddress)}
 }
 
-// random is from the system's generator, which does not fail.
+// random returns a number from the system's generator, which does not fail.
 func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:])
 	return binary.NativeEndian.Uint64(b[:])
 }
 
-// add makes a connection with an identifier of its own; nil: there are too many.
+// add makes a connection with a new communication ID; nil: there are too many.
 func (m *machine) add(w peerPath) *connection {
 	if len(m.locals)-len(m.waits) >= m.config.Connections {
 		return nil
@@ -70,10 +72,11 @@ func (m *machine) add(w peerPath) *connection {
 	return c
 }
 
-// know notes what the peer calls the connection.
+// know records the peer's communication ID.
 func (m *machine) know(c *connection) { m.remotes[numbered{c.peerPath.remote, c.guid, c.remote}] = c }
 
-// pair notes the queue pair of a peer that has proven that it hears us. One that it had in another connection that stands is no longer in that.
+// pair records the queue pair of a peer that is not half-open any more. If another connection had
+// that queue pair it loses it.
 func (m *machine) pair(c *connection) {
 	key := numbered{c.peerPath.remote, c.guid, c.theirs.qpn}
 	if other := m.pairs[key]; other != nil && other.state == connected {
@@ -82,7 +85,7 @@ func (m *machine) pair(c *connection) {
 	m.pairs[key] = c
 }
 
-// remove forgets a connection.
+// remove removes a connection.
 func (m *machine) remove(c *connection) {
 	c.state = idle
 	m.timers.set(c, never)
@@ -95,7 +98,7 @@ func (m *machine) remove(c *connection) {
 	}
 }
 
-// receive takes a message that came.
+// receive processes a message.
 func (m *machine) receive(w peerPath, b []byte) {
 	if why := m.in.Decode(b); why != mad.WellFormed {
 		m.counts.malformed[why]++
@@ -133,15 +136,15 @@ func (m *machine) receive(w peerPath, b []byte) {
 	}
 }
 
-// sidrUnsupported says that there is no such service of datagrams: IB_SIDR_UNSUPPORTED.
+// sidrUnsupported says that there is no such datagram service: IB_SIDR_UNSUPPORTED.
 const sidrUnsupported = 1
 
-// find is the connection that a message names, from its peer.
+// find returns the connection that a message names, if the message is from its peer.
 func (m *machine) find(w peerPath) *connection {
 	c := m.locals[m.in.Remote]
-	if m.in.Kind == mad.REJ && m.in.Remote == 0 { // of one who asked and had no answer: it does not know our identifier
+	if m.in.Kind == mad.REJ && m.in.Remote == 0 { // from an active side that had no answer and does not know our communication ID
 		if c = m.remotes[numbered{w.remote, binary.BigEndian.Uint64(m.in.Info[:]), m.in.Local}]; c != nil && m.established(c) {
-			return nil // it has had an answer: somebody else sends this
+			return nil // the peer has had an answer, so the message is forged
 		}
 	}
 	switch {
@@ -149,18 +152,18 @@ func (m *machine) find(w peerPath) *connection {
 		return nil
 	case c.remote == m.in.Local, c.remote == 0:
 		return c
-	case m.in.Kind == mad.REJ && m.in.Local == 0 && !c.passive: // of one who has refused without making a connection
+	case m.in.Kind == mad.REJ && m.in.Local == 0 && !c.passive: // from a passive side that refused without making a connection
 		return c
 	}
 	return nil
 }
 
-// established says that both sides know each other's identifiers.
+// established reports whether both sides know each other's communication ID.
 func (m *machine) established(c *connection) bool {
 	return c.state == connected || c.state == dreqSent || c.state == timeWait
 }
 
-// stray answers a message of no connection. A peer that ends one that we do not know is told that it has ended.
+// stray answers a message that belongs to no connection. A DREQ is answered by a DREP.
 func (m *machine) stray(w peerPath) {
 	m.counts.add(unmatched)
 	if m.in.Kind == mad.DREQ {
@@ -168,7 +171,7 @@ func (m *machine) stray(w peerPath) {
 	}
 }
 
-// post has a message sent.
+// post queues a message.
 func (m *machine) post(w peerPath, message *mad.Message) {
 	if len(m.out) >= maxOut {
 		m.counts.add(crowded)
@@ -179,7 +182,8 @@ func (m *machine) post(w peerPath, message *mad.Message) {
 	m.counts.sent[message.Kind.Index()]++
 }
 
-// say has a message of a connection sent, which is said again until it is answered, or not at all where tries is 0.
+// say sends a message of a connection and retransmits it until it is answered; with tries 0 it does
+// not retransmit.
 func (m *machine) say(c *connection, message *mad.Message, tries uint8, wait instant) {
 	message.Transaction, message.Local, message.Remote = c.transaction, c.local, c.remote
 	message.Encode(&c.last)
@@ -192,7 +196,7 @@ func (m *machine) say(c *connection, message *mad.Message, tries uint8, wait ins
 	m.timers.set(c, at)
 }
 
-// repeat has the last message of a connection sent.
+// repeat sends the last message of a connection again.
 func (m *machine) repeat(c *connection) {
 	if len(m.out) >= maxOut {
 		m.counts.add(crowded)
@@ -202,14 +206,14 @@ func (m *machine) repeat(c *connection) {
 	m.counts.sent[c.kind.Index()]++
 }
 
-// tick does what is due.
+// tick handles deadlines that have passed.
 func (m *machine) tick() {
 	for m.timers.first() <= m.now {
 		m.expire(m.timers[0])
 	}
 }
 
-// expire says the last message again, or gives the peer up.
+// expire retransmits the last message, or ends the connection.
 func (m *machine) expire(c *connection) {
 	switch {
 	case c.state == timeWait:
@@ -241,14 +245,14 @@ func (m *Manager) await(ctx context.Context, c *connection, step string, want cm
 	}
 }
 
-// why is nil while a connection is not over.
+// why returns the reason why a connection has ended, nil before.
 func (m *Manager) why(c *connection) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return c.cause
 }
 
-// end ends a connection that its program gives back, once.
+// end ends a connection that its program closes, once.
 func (m *Manager) end(c *connection) {
 	m.do(func(x *machine) {
 		m.held--
@@ -256,13 +260,13 @@ func (m *Manager) end(c *connection) {
 	})
 }
 
-// prepare leads a queue pair to INIT.
+// prepare brings a queue pair to INIT.
 func prepare(q rdma.QueuePair, access rdma.Access) error {
 	a := rdma.Attributes{State: rdma.Init, Port: 1, Access: access & rdma.Remote}
 	return change(q, a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
 }
 
-// leadUp leads a queue pair from INIT to RTS, as both sides want.
+// leadUp brings a queue pair from INIT to RTS, with what both sides have announced.
 func leadUp(c *connection, e *cm.End, ours endpoint) error {
 	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: ours.psn, MinRNRTimer: e.MinRNRTimer,
 		MaxRemoteReads: min(e.RemoteReads, c.peerState.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.peerState.reads), Timeout: c.timeout, Retries: c.retries,
@@ -303,14 +307,14 @@ func (t timers) Swap(i, j int) {
 	t[i].at, t[j].at = i, j
 }
 
-// Push is for package heap.
+// Push implements heap.Interface.
 func (t *timers) Push(x any) {
 	c := x.(*connection)
 	c.at = len(*t)
 	*t = append(*t, c)
 }
 
-// Pop is for package heap.
+// Pop implements heap.Interface.
 func (t *timers) Pop() any {
 	last := len(*t) - 1
 	c := (*t)[last]
@@ -320,7 +324,7 @@ func (t *timers) Pop() any {
 	return c
 }
 
-// set gives a connection another deadline; never takes it out.
+// set changes the deadline of a connection; never removes it.
 func (t *timers) set(c *connection, at instant) {
 	c.deadline = at
 	switch {
@@ -334,7 +338,7 @@ func (t *timers) set(c *connection, at instant) {
 	}
 }
 
-// first is when the first is due.
+// first returns the earliest deadline.
 func (t timers) first() instant {
 	if len(t) == 0 {
 		return never
@@ -342,28 +346,28 @@ func (t timers) first() instant {
 	return t[0].deadline
 }
 
-// state is that of a connection: IBTA specification, volume 1, 12.9.5 and 12.9.6.
+// state is the state of a connection: IBTA specification, volume 1, 12.9.5 and 12.9.6.
 type state uint8
 
 const (
 	idle        state = iota
-	reqSent           // we ask
-	reqWaits          // and the peer says that it takes a while
-	repReceived       // the peer accepts, and our queue pair is being led
-	reqReceived       // the peer asks
-	repSent           // we accept
-	repWaits          // and the peer says that it takes a while
+	reqSent           // active side: REQ sent
+	reqWaits          // active side: MRA received
+	repReceived       // active side: our queue pair is being brought to RTS
+	reqReceived       // passive side: the program has the request
+	repSent           // passive side: REP sent
+	repWaits          // passive side: MRA received
 	connected         // ESTABLISHED
-	dreqSent          // we end it
-	timeWait          // it is over
+	dreqSent          // DREQ sent
+	timeWait          // ended
 )
 
-// instant is a time of the machine's clock, and a span of it, in nanoseconds.
+// instant is a time of the machine's clock, or a duration, in nanoseconds.
 type instant int64
 
 const never instant = 1<<63 - 1
 
-// failure is an answer as an error of the step that waited for another one.
+// failure translates an answer into the error of the step that got it.
 func (a *answer) failure(step string) error {
 	err := &cm.Error{Step: step, Event: a.event, Kind: cm.ErrUnreachable, Private: a.said.private}
 	if a.silent {

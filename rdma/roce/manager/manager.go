@@ -21,24 +21,26 @@ type Manager struct {
 	device *roce.Device
 	config Config
 	start  time.Time
-	wake   wake
-	gsi    *gsiQP
-	ended  chan struct{} // closed by the goroutine
-	stop   atomic.Bool
+	// wake is an eventfd(2) that ends a poll.
+	wake  wake
+	gsi   *gsiQP
+	ended chan struct{} // closed by the goroutine
+	stop  atomic.Bool
 
 	mu        sync.Mutex
 	machine   *machine
 	listeners []*listener
 	held      int // routes, requests and connections that are not closed
 	closed    bool
-	failure   error // why the goroutine has ended, where it was not told to
+	failure   error // why the goroutine has ended before Close
 	once      sync.Once
 	err       error // of Close
 }
 
 var _ cm.Manager = (*Manager)(nil)
 
-// Open opens the connection manager of a device, which has one at a time. The caller closes it, before the device.
+// Open opens the connection manager of a device, which has one at a time. The caller closes it
+// before the device.
 func Open(d *roce.Device, c Config) (*Manager, error) {
 	m, err := open(d, c)
 	if err != nil {
@@ -66,7 +68,7 @@ func open(d *roce.Device, c Config) (*Manager, error) {
 	return m, nil
 }
 
-// mtu is what the port carries.
+// mtu returns the port's MTU.
 func (m *Manager) mtu() rdma.MTU {
 	p, err := m.device.Port(1)
 	if err != nil {
@@ -75,7 +77,7 @@ func (m *Manager) mtu() rdma.MTU {
 	return p.ActiveMTU
 }
 
-// counters are read by the device.
+// counters returns the counters for the device.
 func (m *Manager) counters() (all []roce.Counter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -84,7 +86,7 @@ func (m *Manager) counters() (all []roce.Counter) {
 	return all
 }
 
-// do has the machine do something, and what comes of it.
+// do calls f with the machine, and then serves.
 func (m *Manager) do(f func(*machine)) {
 	m.mu.Lock()
 	m.machine.now = m.clock()
@@ -93,10 +95,10 @@ func (m *Manager) do(f func(*machine)) {
 	m.wake.signal()
 }
 
-// clock is the machine's.
+// clock returns the machine's time.
 func (m *Manager) clock() instant { return instant(time.Since(m.start)) }
 
-// run takes messages and keeps deadlines until Close.
+// run receives messages and handles deadlines until Close.
 func (m *Manager) run() {
 	defer close(m.ended)
 	for !m.stop.Load() {
@@ -107,7 +109,7 @@ func (m *Manager) run() {
 	}
 }
 
-// fail ends everything: the device is gone.
+// fail ends everything, because the device is gone.
 func (m *Manager) fail(why error) {
 	m.mu.Lock()
 	m.failure = why
@@ -124,7 +126,7 @@ func (m *Manager) fail(why error) {
 	}
 }
 
-// round waits for something to do, and does it.
+// round waits for an event and handles it.
 func (m *Manager) round() error {
 	m.wake.take()
 	_, _ = m.gsi.cq.Acknowledge()
@@ -143,7 +145,7 @@ func (m *Manager) round() error {
 	return nil
 }
 
-// came gives the machine a message.
+// came passes a message to the machine.
 func (m *Manager) came(w peerPath, b []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -151,7 +153,8 @@ func (m *Manager) came(w peerPath, b []byte) {
 	m.machine.receive(w, b)
 }
 
-// serve does what is due, tells programs what happened, and sends messages. It returns when it wants to be called again.
+// serve handles deadlines, reports ended connections, and sends messages. It returns when it must
+// be called again.
 func (m *Manager) serve() instant {
 	m.mu.Lock()
 	m.machine.now = m.clock()
@@ -167,17 +170,18 @@ func (m *Manager) serve() instant {
 	return m.machine.timers.first()
 }
 
-// leave leads the queue pairs of connections that are over to ERR, so that what is outstanding is flushed, and tells.
+// leave puts the queue pairs of ended connections into ERR, so that outstanding requests are
+// flushed, and then reports the end.
 func leave(over []*connection) {
 	for _, c := range over {
 		if c.queue != nil {
-			_ = c.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState) // unless it is closed
+			_ = c.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState) // fails only if it is closed
 		}
 		close(c.done)
 	}
 }
 
-// send sends what there is room for; the rest goes when messages are complete.
+// send sends as many messages as there is room for. The rest follows when others complete.
 func (m *Manager) send() {
 	m.mu.Lock()
 	out := slices.Clone(m.machine.out)
@@ -197,14 +201,14 @@ func (m *Manager) putBack(rest []datagram) {
 	m.machine.out = append(rest, m.machine.out...)
 }
 
-// dropped counts a message that is lost.
+// dropped counts a lost message.
 func (m *Manager) dropped(why counter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.machine.counts.add(why)
 }
 
-// sleep sleeps until then, or until something comes.
+// sleep waits until a time or an event.
 func (m *Manager) sleep(until instant) {
 	poll := []unix.PollFd{{Fd: int32(m.wake.fd), Events: unix.POLLIN}, {Fd: int32(m.gsi.cq.FD()), Events: unix.POLLIN}}
 	var limit *unix.Timespec
@@ -212,20 +216,20 @@ func (m *Manager) sleep(until instant) {
 		t := unix.NsecToTimespec(int64(max(0, until-m.clock())))
 		limit = &t
 	}
-	_, _ = unix.Ppoll(poll, limit, nil) // EINTR is one more round
+	_, _ = unix.Ppoll(poll, limit, nil) // after EINTR the caller goes round once more
 }
 
-// Open is how many routes, listeners, requests and connections are not closed.
+// Open returns how many routes, listeners, requests and connections are not closed.
 func (m *Manager) Open() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.held + len(m.listeners)
 }
 
-// farewell is how long peers are waited for that are told of an end.
+// farewell is how long Close waits for peers to confirm the end of their connections.
 const farewell = time.Second
 
-// Close ends everything. Peers have a second to hear of it.
+// Close ends everything. Peers have a second to confirm.
 func (m *Manager) Close() error {
 	m.once.Do(func() { m.err = m.close() })
 	return m.err
@@ -248,12 +252,12 @@ func (m *Manager) close() error {
 	m.stop.Store(true)
 	m.wake.signal()
 	<-m.ended
-	m.serve() // what was left
+	m.serve() // sends what is left
 	m.device.Manage(nil)
 	return errors.Join(m.gsi.close(), m.wake.close())
 }
 
-// shut lets nothing new begin, and returns who listens.
+// shut refuses everything new, and returns the listeners.
 func (m *Manager) shut() []*listener {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -261,7 +265,7 @@ func (m *Manager) shut() []*listener {
 	return slices.Clone(m.listeners)
 }
 
-// settle waits until peers have heard, for a second at most.
+// settle waits until peers have confirmed, for a second at most.
 func (m *Manager) settle(all []*connection) {
 	limit := time.NewTimer(farewell)
 	defer limit.Stop()
@@ -276,7 +280,7 @@ func (m *Manager) settle(all []*connection) {
 	}
 }
 
-// usable says why nothing can be begun. The caller has the lock.
+// usable returns the error of a manager that is closed or has failed. The caller holds the lock.
 func (m *Manager) usable() error {
 	switch {
 	case m.closed:
@@ -287,17 +291,18 @@ func (m *Manager) usable() error {
 	return nil
 }
 
-// Config says how a manager works. The zero value of each field stands for a default. Times are numbers of 5 bits, each 4.096 µs << it.
+// Config configures a manager. The zero value of each field selects a default. Times are 5-bit
+// exponents: 4.096 µs << n.
 type Config struct {
-	// Connections is the most there can be at once, those on their way among them; default 1024.
+	// Connections bounds the connections at a time, including those being set up; default 1024.
 	Connections int
-	// Response is how long we may take to answer a message, and what peers are expected to take beyond the way; default 19, which is 2.1 s.
+	// Response is the time to answer a message, ours and the peers', without Lifetime; default 19, which is 2.1 s.
 	Response uint8
-	// Lifetime is how long a packet may be under way; default 16, which is 0.27 s, as the kernel has it for RoCE.
+	// Lifetime is the time of a packet in the network; default 16, which is 0.27 s, as the kernel has it for RoCE.
 	Lifetime uint8
-	// Retries is how often a message is said again before a peer is given up, at most 15; default 15.
+	// Retries is how often a message is retransmitted, at most 15; default 15.
 	Retries uint8
-	// Service is how long a peer is asked to wait while a program makes up its mind; default 22, which is 17 s.
+	// Service is how long an MRA asks a peer to wait until our program accepts; default 22, which is 17 s.
 	Service uint8
 }
 
@@ -327,39 +332,40 @@ func (c *Config) check() error {
 	return nil
 }
 
-// longest bounds what a peer can have us wait for it with one message: 68 s, as long as the kernel asks peers to.
+// longest bounds how long one message of a peer can make us wait: 68 s, as long as the kernel asks
+// peers to.
 const longest = 24
 
-// patience is how long an answer may take that the peer says takes so long.
+// patience returns how long to wait for an answer of a peer with that response time.
 func (c *Config) patience(response uint8) instant {
 	return instant(mad.Duration(min(response, longest)) + 2*mad.Duration(c.Lifetime))
 }
 
-// counter is something that is counted, beside messages by kind and by what is wrong with them.
+// counter is a counter of the manager. Messages are also counted by kind and by error.
 type counter uint8
 
 const (
-	resent        counter = iota // messages said again, since no answer came
-	duplicate                    // messages that came again
+	resent        counter = iota // retransmitted messages
+	duplicate                    // messages received again
 	unmatched                    // messages of no connection here
-	unexpected                   // messages that make no sense as their connection is
-	rejected                     // requests that were refused: no listener, no room, an offer that cannot be
-	stale                        // requests with a queue pair that is, or was lately, connected
-	probes                       // peers that were asked whether they still have a connection, since a request claims its queue pair
-	probesHeld                   // such requests that came too soon after the last probe
-	probesAlive                  // peers that have it
-	probesGone                   // peers that have it no more: it was ended
-	full                         // requests that were refused since the listener, or the manager, had no room
-	addressLimit                 // half-open connections that gave way to others of their address
-	halfOpenLimit                // half-open connections that gave way to those of other addresses
-	givenUp                      // peers that did not answer any more
-	established                  // connections that came about
-	crowded                      // messages not sent, since too many were to be
-	wayless                      // messages not sent, since no way leads to the peer, or too many are being looked for
-	unreachable                  // messages not taken, since no way leads to who sent them
-	lookupsCut                   // look-ups of addresses that gave way to newer ones
-	otherSource                  // datagrams not from queue pair 1, or to no address of ours
-	cut                          // connections whose time-wait was ended for others
+	unexpected                   // messages that do not fit the state of their connection
+	rejected                     // refused requests: no listener, no room, impossible parameters
+	stale                        // requests with a queue pair that is connected or in time-wait
+	probes                       // probes begun, because a request named a connected queue pair
+	probesHeld                   // such requests within ProbeRest
+	probesAlive                  // probes of peers that still have the connection
+	probesGone                   // probes of peers that do not: the connection was ended
+	full                         // requests refused because the listener or the manager had no room
+	addressLimit                 // half-open connections ended for newer ones of their address
+	halfOpenLimit                // half-open connections ended for newer ones of other addresses
+	givenUp                      // connections ended because the peer did not answer
+	established                  // connections established
+	crowded                      // messages not sent: too many were queued
+	wayless                      // messages not sent: the peer's address was not resolved, or too many lookups were running
+	unreachable                  // messages dropped: the sender's address was not resolved
+	lookupsCut                   // lookups replaced by newer ones
+	otherSource                  // datagrams not from queue pair 1, or not to an address of ours
+	cut                          // connections whose time-wait was ended early for others
 	counters
 )
 
@@ -367,7 +373,7 @@ var counterNames = [counters]string{"resent", "duplicate", "unmatched", "unexpec
 	"half_open_address_limit", "half_open_limit", "given_up", "established", "unsent_crowded",
 	"unsent_no_way", "dropped_no_way", "lookups_cut", "dropped_source", "timewait_cut"}
 
-// counts are written under the manager's lock.
+// counts are written with the manager's lock.
 type counts struct {
 	own            [counters]uint64
 	sent, received [mad.Kinds]uint64
@@ -376,7 +382,7 @@ type counts struct {
 
 func (c *counts) add(what counter) { c.own[what]++ }
 
-// each calls f with the name and the value of each, in an order that stays.
+// each calls f with each name and value, always in the same order.
 func (c *counts) each(f func(name string, value uint64)) {
 	for i := range mad.Kinds {
 		name := (mad.REQ + mad.Kind(i)).String()
@@ -402,7 +408,7 @@ func newWake() (wake, error) {
 	return wake{fd}, nil
 }
 
-// signal fails only when it is signalled already.
+// signal fails only if it is signalled already.
 func (w wake) signal() { _, _ = unix.Write(w.fd, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
 
 func (w wake) take() { _, _ = unix.Read(w.fd, make([]byte, 8)) }

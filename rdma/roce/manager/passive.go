@@ -15,13 +15,13 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/roce/mad"
 )
 
-// Reasons to reject a request that package cm has no name for: the IBTA specification's numbers.
+// Reasons to reject a request that package cm does not name, with the IBTA specification's numbers.
 const (
 	reasonTransport cm.Reason = 9
 	reasonAlternate cm.Reason = 18
 )
 
-// asked takes a REQ.
+// asked processes a REQ.
 func (m *machine) asked(w peerPath) {
 	r := &m.in.Request
 	if c := m.remotes[numbered{w.remote, r.GUID, m.in.Local}]; c != nil && c.peerPath == w && c.passive {
@@ -42,7 +42,7 @@ func (m *machine) asked(w peerPath) {
 	m.offer(w, m.listener(port, w.local.Addr()), from)
 }
 
-// judge says what is wrong with a request, and more about that.
+// judge returns what is wrong with a request, and the additional information for the REJ.
 func (m *machine) judge(w peerPath, r *mad.Request) (from mad.Address, reason cm.Reason, info []byte) {
 	from, ok := mad.DecodeAddress(m.in.Private)
 	port, tcp := mad.PortOf(r.ServiceID)
@@ -69,7 +69,7 @@ func (m *machine) judge(w peerPath, r *mad.Request) (from mad.Address, reason cm
 	return from, 0, nil
 }
 
-// offer gives a request to who listens.
+// offer passes a request to its listener.
 func (m *machine) offer(w peerPath, l *listener, from mad.Address) {
 	r := &m.in.Request
 	var c *connection
@@ -95,7 +95,7 @@ func (m *machine) offer(w peerPath, l *listener, from mad.Address) {
 	l.requests <- c
 }
 
-// askedAgain: the peer had no answer, or our answer was lost.
+// askedAgain processes a repeated REQ: our answer was late or lost.
 func (m *machine) askedAgain(c *connection) {
 	m.counts.add(duplicate)
 	switch c.state {
@@ -108,14 +108,14 @@ func (m *machine) askedAgain(c *connection) {
 	}
 }
 
-// decline answers a request with no.
+// decline sends a REJ without making a connection.
 func (m *machine) decline(w peerPath, reason cm.Reason, info []byte) {
 	message := mad.Message{Kind: mad.REJ, Transaction: m.in.Transaction, Remote: m.in.Local, About: mad.AboutREQ, Reason: uint16(reason), InfoBytes: uint8(len(info))}
 	copy(message.Info[:], info)
 	m.post(w, &message)
 }
 
-// reject says no to the peer of a connection.
+// reject sends a REJ for a connection.
 func (m *machine) reject(c *connection, about mad.About, reason cm.Reason, private []byte) {
 	message := mad.Message{Kind: mad.REJ, Transaction: c.transaction, Local: c.local, Remote: c.remote, About: about, Reason: uint16(reason), Private: private}
 	if reason == cm.ReasonTimeout {
@@ -124,7 +124,7 @@ func (m *machine) reject(c *connection, about mad.About, reason cm.Reason, priva
 	m.post(c.peerPath, &message)
 }
 
-// accept answers a request; false: it is over by now. The queue pair is ready.
+// accept sends a REP; false: the connection has ended. The queue pair is ready to receive.
 func (m *machine) accept(c *connection, e *cm.End, ours endpoint) bool {
 	if c.state != reqReceived {
 		return false
@@ -137,7 +137,7 @@ func (m *machine) accept(c *connection, e *cm.End, ours endpoint) bool {
 	return true
 }
 
-// ready takes an RTU.
+// ready processes an RTU.
 func (m *machine) ready(c *connection) {
 	switch {
 	case c.state == repSent || c.state == repWaits:
@@ -156,7 +156,8 @@ func (m *machine) ready(c *connection) {
 	}
 }
 
-// listener is who listens on a port of an address: who names the address, before who takes all.
+// listener returns the listener of a port and address. One that names the address comes before one
+// for all addresses.
 func (m *machine) listener(port uint16, on netip.Addr) (found *listener) {
 	for _, l := range m.ports[port] {
 		switch {
@@ -169,16 +170,17 @@ func (m *machine) listener(port uint16, on netip.Addr) (found *listener) {
 	return found
 }
 
-// takes says whether an unspecified address stands for another one: that of IPv6 for all.
+// takes reports whether the listener's unspecified address includes an address: that of IPv6
+// includes all.
 func (l *listener) takes(on netip.Addr) bool {
 	return l.at.Addr() == netip.IPv6Unspecified() || l.at.Addr() == netip.IPv4Unspecified() && on.Is4()
 }
 
-// request is a peer that wants to connect.
+// request implements cm.Request.
 type request struct {
 	manager *Manager
 	c       *connection
-	once    sync.Once // of its end, or its becoming a connection
+	once    sync.Once // of Accept, Reject and Close
 }
 
 func (r *request) Private() []byte           { return r.c.peerState.private }
@@ -189,7 +191,7 @@ func (r *request) Reads() (ours, theirs uint8) { return r.c.peerState.reads, r.c
 
 func (r *request) Prepare(q rdma.QueuePair, access rdma.Access) error { return prepare(q, access) }
 
-// Accept leads the queue pair, tells the peer, and waits until that is ready.
+// Accept brings the queue pair to RTR, sends the REP and waits for the RTU.
 func (r *request) Accept(ctx context.Context, e cm.End) (cm.Conn, error) {
 	step := fmt.Sprintf("accept %v through %v", r.c.place.Remote, r.manager.device)
 	if err := r.accept(ctx, step, e); err != nil {
@@ -217,7 +219,7 @@ func (r *request) accept(ctx context.Context, step string, e cm.End) error {
 	return err
 }
 
-// Reject refuses with a reason of the program's.
+// Reject refuses the request with private data of the program.
 func (r *request) Reject(why []byte) error {
 	err := most(why, cm.MostToReject)
 	if err != nil {
@@ -228,13 +230,13 @@ func (r *request) Reject(why []byte) error {
 	return errors.Join(err, r.Close())
 }
 
-// Close refuses, unless the request is answered.
+// Close refuses the request unless it is answered.
 func (r *request) Close() error {
 	r.once.Do(func() { r.manager.end(r.c) })
 	return nil
 }
 
-// listener has requests to a port.
+// listener implements cm.Listener.
 type listener struct {
 	manager  *Manager
 	at       netip.AddrPort
@@ -245,7 +247,7 @@ type listener struct {
 	once     sync.Once
 }
 
-// Listen listens as package cm says.
+// Listen implements cm.Manager.
 func (m *Manager) Listen(at netip.AddrPort, backlog int) (cm.Listener, error) {
 	if backlog < 1 {
 		backlog = cm.DefaultBacklog
@@ -258,7 +260,7 @@ func (m *Manager) Listen(at netip.AddrPort, backlog int) (cm.Listener, error) {
 	return l, nil
 }
 
-// firstPort is the first of those that are given to who names none.
+// firstPort is the first of the ports for listeners that name none.
 const firstPort = 49152
 
 func (m *Manager) listen(l *listener) error {
@@ -290,7 +292,7 @@ func (m *Manager) listen(l *listener) error {
 	return nil
 }
 
-// ours refuses an address that the device has not.
+// ours refuses an address that is not the device's.
 func (m *Manager) ours(a netip.Addr) error {
 	if !a.IsValid() || a.IsUnspecified() {
 		return nil
@@ -307,10 +309,10 @@ func (m *Manager) ours(a netip.Addr) error {
 	return fmt.Errorf("%w (the address is none of %v's)", unix.EADDRNOTAVAIL, m.device)
 }
 
-// Addr is where it listens.
+// Addr returns the address that it listens on.
 func (l *listener) Addr() netip.AddrPort { return l.at }
 
-// Accept leaves out requests that are over before somebody sees them.
+// Accept skips requests that have ended in the meantime.
 func (l *listener) Accept(ctx context.Context) (cm.Request, error) {
 	for {
 		select {
@@ -326,7 +328,7 @@ func (l *listener) Accept(ctx context.Context) (cm.Request, error) {
 	}
 }
 
-// take counts a request as held, unless it is over.
+// take counts a request as open, unless it has ended.
 func (m *Manager) take(c *connection) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -354,7 +356,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// refuseAll refuses the requests that nobody has taken.
+// refuseAll refuses the requests that the program has not accepted.
 func (l *listener) refuseAll(x *machine) {
 	for {
 		select {
