@@ -17,8 +17,8 @@ import (
 // noLID stands for a local identifier, which Ethernet does not have.
 const noLID = 0xffff
 
-// ask sends a REQ.
-func (m *machine) ask(c *connection, e *cm.End, from mad.Address, port uint16) {
+// sendREQ sends a REQ.
+func (m *machine) sendREQ(c *connection, e *cm.End, from mad.Address, port uint16) {
 	c.state, c.transaction = reqSent, random()
 	c.ours = endpoint{e.Queue.QPN(), uint32(random()) & psnMask}
 	c.mtu, c.retries = m.mtu(), e.Retries
@@ -29,7 +29,7 @@ func (m *machine) ask(c *connection, e *cm.End, from mad.Address, port uint16) {
 		Primary: mad.Path{LocalLID: noLID, RemoteLID: noLID, Local: c.peerPath.local, Remote: c.peerPath.remote, FlowLabel: c.flowLabel, TrafficClass: c.class,
 			HopLimit: hopLimit, AckTimeout: c.timeout}}
 	message := mad.Message{Kind: mad.REQ, Request: r, Private: append(from.Append(nil), e.Private...)}
-	m.say(c, &message, m.config.Retries, m.config.patience(c.response))
+	m.sendRetried(c, &message, m.config.Retries, m.config.responseTimeout(c.response))
 }
 
 const (
@@ -40,14 +40,14 @@ const (
 	ackDelay = 15
 )
 
-// replied processes a REP.
-func (m *machine) replied(c *connection) {
+// receiveREP processes a REP.
+func (m *machine) receiveREP(c *connection) {
 	switch c.state {
 	case reqSent, reqWaits:
-		m.accepted(c)
+		m.storeREP(c)
 	case repReceived: // our program is not ready yet
 		m.counts.add(duplicate)
-		m.hold(c, mad.AboutREP)
+		m.sendMRA(c, mad.AboutREP)
 	case connected, dreqSent, timeWait:
 		if c.passive {
 			m.counts.add(unexpected)
@@ -55,54 +55,54 @@ func (m *machine) replied(c *connection) {
 		}
 		m.counts.add(duplicate)
 		if c.state == connected && c.kind == mad.RTU {
-			m.repeat(c)
+			m.retransmit(c)
 		}
 	default:
 		m.counts.add(unexpected)
 	}
 }
 
-// accepted stores the peer's queue pair from a REP.
-func (m *machine) accepted(c *connection) {
+// storeREP stores the peer's queue pair from a REP.
+func (m *machine) storeREP(c *connection) {
 	r := &m.in.Reply
 	c.remote, c.guid, c.theirs = m.in.Local, r.GUID, endpoint{r.QPN, r.PSN}
-	key := numbered{c.peerPath.remote, c.guid, c.theirs.qpn}
+	key := remoteKey{c.peerPath.remote, c.guid, c.theirs.qpn}
 	if other := m.pairs[key]; other != nil && other != c {
 		m.counts.add(stale)
-		m.reject(c, mad.AboutREP, cm.ReasonStale, nil)
+		m.sendREJ(c, mad.AboutREP, cm.ReasonStale, nil)
 		c.tell(answer{event: cm.Rejected, reason: cm.ReasonStale})
-		m.wait(c)
+		m.enterTimeWait(c)
 		return
 	}
-	m.know(c)
-	m.pair(c)
+	m.indexRemote(c)
+	m.indexPair(c)
 	c.rnrRetries, c.timeout = r.RNRRetries, mad.AckTimeout(r.AckDelay, m.config.Lifetime)
-	c.peerState = said{append([]byte(nil), m.in.Private...), r.Responder, r.Initiator}
+	c.peerState = remoteEnd{append([]byte(nil), m.in.Private...), r.Responder, r.Initiator}
 	c.state = repReceived
 	m.timers.set(c, never)
 	c.tell(answer{event: cm.ConnectResponse, said: c.peerState})
 }
 
-// confirm sends the RTU after our queue pair is ready. It returns false if the connection has
+// sendRTU sends the RTU after our queue pair is ready. It returns false if the connection has
 // ended. From now on the end of the connection puts the queue pair into ERR; before, its program
 // owns it and may use it for another connection.
-func (m *machine) confirm(c *connection, q rdma.QueuePair) bool {
+func (m *machine) sendRTU(c *connection, q rdma.QueuePair) bool {
 	if c.state != repReceived {
 		return false
 	}
 	c.state, c.queue = connected, q
 	m.counts.add(established)
-	m.say(c, &mad.Message{Kind: mad.RTU}, 0, never)
+	m.sendRetried(c, &mad.Message{Kind: mad.RTU}, 0, never)
 	return true
 }
 
-// hold sends an MRA: the peer must wait.
-func (m *machine) hold(c *connection, about mad.About) {
+// sendMRA sends an MRA: the peer must wait.
+func (m *machine) sendMRA(c *connection, about mad.About) {
 	m.post(c.peerPath, &mad.Message{Kind: mad.MRA, Transaction: c.transaction, Local: c.local, Remote: c.remote, About: about, Timeout: m.config.Service})
 }
 
-// delayed processes an MRA: the peer has our message and needs time.
-func (m *machine) delayed(c *connection) {
+// receiveMRA processes an MRA: the peer has our message and needs time.
+func (m *machine) receiveMRA(c *connection) {
 	switch {
 	case m.in.About == mad.AboutREQ && (c.state == reqSent || c.state == reqWaits):
 		c.state = reqWaits
@@ -113,7 +113,7 @@ func (m *machine) delayed(c *connection) {
 		m.counts.add(unexpected)
 		return
 	}
-	m.timers.set(c, m.now+m.config.patience(m.in.Timeout))
+	m.timers.set(c, m.now+m.config.responseTimeout(m.in.Timeout))
 }
 
 // path returns the address that our queue pair needs to reach the peer's.
@@ -125,7 +125,7 @@ func (c *connection) path() rdma.Address {
 type route struct {
 	manager *Manager
 	step    string
-	way     peerPath
+	path    peerPath
 	place   cm.DeviceAddress
 	class   uint8
 	once    sync.Once // of its end
@@ -160,7 +160,7 @@ func (r *route) resolve(ctx context.Context, p cm.Path) error {
 	if err != nil {
 		return err
 	}
-	r.way = peerPath{uint8(local.Index), local.GID, rdma.GIDOf(p.To.Addr())}
+	r.path = peerPath{uint8(local.Index), local.GID, rdma.GIDOf(p.To.Addr())}
 	source := uint16(firstPort + random()%(1<<16-firstPort))
 	r.place = cm.DeviceAddress{Device: m.device.Name(), Port: 1, Local: netip.AddrPortFrom(local.GID.Addr(), source), Remote: p.To}
 	return r.look(ctx)
@@ -173,7 +173,7 @@ func (r *route) look(ctx context.Context) error {
 	err := m.usable()
 	var l *cachedHandle
 	if err == nil {
-		l, err = m.gsi.ways.find(r.way, true)
+		l, err = m.gsi.handles.find(r.path, true)
 	}
 	m.mu.Unlock()
 	if err != nil {
@@ -192,13 +192,13 @@ func (r *route) look(ctx context.Context) error {
 
 func (r *route) Address() cm.DeviceAddress { return r.place }
 
-func (r *route) Prepare(q rdma.QueuePair, access rdma.Access) error { return prepare(q, access) }
+func (r *route) Prepare(q rdma.QueuePair, access rdma.Access) error { return bringToInit(q, access) }
 
 // Connect sends a REQ, and brings the queue pair to RTS with the values of the REP.
 func (r *route) Connect(ctx context.Context, e cm.End) (cm.Conn, error) {
 	err := e.Check()
 	if err == nil {
-		err = most(e.Private, cm.MostToConnect)
+		err = checkPrivate(e.Private, cm.MostToConnect)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.step, err)
@@ -221,13 +221,13 @@ func (r *route) ask(e *cm.End) (c *connection, err error) {
 		if err = m.usable(); err != nil {
 			return
 		}
-		if c = x.add(r.way); c == nil {
+		if c = x.add(r.path); c == nil {
 			err = fmt.Errorf("the connection manager has %d connections, which is the most: end some", m.config.Connections)
 			return
 		}
 		m.held++
 		c.place, c.class = r.place, r.class
-		x.ask(c, e, mad.Address{From: r.place.Local, To: r.place.Remote.Addr()}, r.place.Remote.Port())
+		x.sendREQ(c, e, mad.Address{From: r.place.Local, To: r.place.Remote.Addr()}, r.place.Remote.Port())
 	})
 	return c, err
 }
@@ -237,11 +237,11 @@ func (r *route) connect(ctx context.Context, c *connection, e *cm.End) error {
 	if _, err := m.await(ctx, c, r.step, cm.ConnectResponse); err != nil {
 		return err
 	}
-	if err := leadUp(c, e, c.ours); err != nil {
+	if err := bringToRTS(c, e, c.ours); err != nil {
 		return fmt.Errorf("%s: %w", r.step, err)
 	}
 	ok := false
-	m.do(func(x *machine) { ok = x.confirm(c, e.Queue) })
+	m.do(func(x *machine) { ok = x.sendRTU(c, e.Queue) })
 	if !ok {
 		return fmt.Errorf("%s: %w", r.step, m.why(c))
 	}

@@ -17,10 +17,10 @@ type peerPath struct {
 	local, remote rdma.GID
 }
 
-// numbered identifies something of a peer by its number: a communication ID, or a queue pair. A
+// remoteKey identifies something of a peer by its number: a communication ID, or a queue pair. A
 // card chooses its own numbers, and is only believed about those that it sends from its own
 // address.
-type numbered struct {
+type remoteKey struct {
 	from   rdma.GID
 	guid   uint64
 	number uint32
@@ -30,10 +30,10 @@ type numbered struct {
 // used one is closed when there is no room. A message is processed only after the address of its
 // sender is resolved. So a forged address costs one lookup, and nothing more.
 type handleCache struct {
-	device *roce.Device
-	domain rdma.ProtectionDomain
-	news   func() // called at the end of a lookup
-	all    sync.WaitGroup
+	device  *roce.Device
+	domain  rdma.ProtectionDomain
+	changed func() // called at the end of a lookup
+	all     sync.WaitGroup
 
 	mu      sync.Mutex
 	known   map[peerPath]*cachedHandle
@@ -44,7 +44,7 @@ type handleCache struct {
 
 // cachedHandle is the address handle of one peer.
 type cachedHandle struct {
-	way     peerPath
+	path    peerPath
 	stop    context.CancelCauseFunc // ends the lookup
 	handle  rdma.AddressHandle
 	err     error
@@ -74,7 +74,7 @@ var (
 )
 
 func newHandleCache(d *roce.Device, news func()) handleCache {
-	return handleCache{device: d, news: news, known: map[peerPath]*cachedHandle{}, finding: addrlimit.New[*cachedHandle](MaxLookups, MaxLookupsPerNetwork)}
+	return handleCache{device: d, changed: news, known: map[peerPath]*cachedHandle{}, finding: addrlimit.New[*cachedHandle](MaxLookups, MaxLookupsPerNetwork)}
 }
 
 // find returns the handle of a peer, and starts a lookup if there is none. A lookup for our own
@@ -96,7 +96,7 @@ func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 		}
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
-	l := &cachedHandle{way: w, stop: stop, found: make(chan struct{}), used: s.clock}
+	l := &cachedHandle{path: w, stop: stop, found: make(chan struct{}), used: s.clock}
 	if !ours {
 		s.makeRoom(l)
 	}
@@ -108,7 +108,7 @@ func (s *handleCache) find(w peerPath, ours bool) (*cachedHandle, error) {
 // makeRoom counts a lookup for a peer, and ends the oldest if there are too many. The caller holds
 // the lock.
 func (s *handleCache) makeRoom(l *cachedHandle) {
-	network := addrlimit.Link(l.way.remote.Addr())
+	network := addrlimit.Link(l.path.remote.Addr())
 	if limit, rivals := s.finding.Full(network); limit != addrlimit.None {
 		s.cut++
 		s.forget(rivals[0])
@@ -127,8 +127,8 @@ func (s *handleCache) cuts() uint64 {
 // forget removes a handle, so that the next use looks it up again. The caller holds the lock.
 func (s *handleCache) forget(l *cachedHandle) {
 	s.finding.Remove(l)
-	if s.known[l.way] == l {
-		delete(s.known, l.way)
+	if s.known[l.path] == l {
+		delete(s.known, l.path)
 	}
 }
 
@@ -136,9 +136,9 @@ func (s *handleCache) forget(l *cachedHandle) {
 func (s *handleCache) look(ctx context.Context, l *cachedHandle) {
 	ctx, cancel := context.WithTimeout(ctx, LookupTime)
 	defer cancel()
-	handle, err := s.device.NewAddressHandle(ctx, s.domain, rdma.Address{GID: l.way.remote, GIDIndex: l.way.place, Port: 1})
+	handle, err := s.device.NewAddressHandle(ctx, s.domain, rdma.Address{GID: l.path.remote, GIDIndex: l.path.place, Port: 1})
 	s.mu.Lock()
-	if err == nil && s.known[l.way] != l { // a newer lookup has replaced it
+	if err == nil && s.known[l.path] != l { // a newer lookup has replaced it
 		err = errors.Join(errCut, handle.Close())
 		handle = nil
 	}
@@ -148,7 +148,7 @@ func (s *handleCache) look(ctx context.Context, l *cachedHandle) {
 	}
 	s.mu.Unlock()
 	close(l.found)
-	s.news()
+	s.changed()
 }
 
 // evict closes the least recently used handle, and reports whether there was one. The caller holds

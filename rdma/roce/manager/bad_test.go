@@ -39,7 +39,7 @@ func (w *world) trouble() {
 			}
 			if n := len(h.ends); n > 0 && w.draw(40) == 1 {
 				c := h.ends[w.rnd.IntN(n)]
-				h.do(func() { h.hangUp(c, nil) })
+				h.do(func() { h.disconnect(c, nil) })
 			}
 		}
 		w.run(50*millisecond, &all)
@@ -49,7 +49,7 @@ func (w *world) trouble() {
 	w.rates.lose, w.rates.double, w.rates.delay = 0, 0, 0
 	for _, h := range w.hosts {
 		for _, c := range h.ends {
-			h.do(func() { h.hangUp(c, nil) })
+			h.do(func() { h.disconnect(c, nil) })
 		}
 	}
 	w.run(20000*millisecond, &all)

@@ -22,7 +22,7 @@ type connection struct {
 	transaction   uint64
 	guid          uint64 // of the peer's card
 	place         cm.DeviceAddress
-	peerState     said
+	peerState     remoteEnd
 	ours, theirs  endpoint
 	mtu           rdma.MTU
 	retries       uint8 // of our packets
@@ -42,20 +42,20 @@ type connection struct {
 	probe probe
 	at    int // index in timers
 
-	answers chan answer   // the result of the current step
-	done    chan struct{} // closed when the connection has ended and the queue pair is in ERR
-	settled chan struct{} // closed when the peer has confirmed the end, or its retransmissions are used up
-	queue   rdma.QueuePair
-	cause   error // why it has ended
-	noticed bool  // done is closed or about to be
+	answers    chan answer   // the result of the current step
+	done       chan struct{} // closed when the connection has ended and the queue pair is in ERR
+	confirmed  chan struct{} // closed when the peer has confirmed the end, or its retransmissions are used up
+	queue      rdma.QueuePair
+	cause      error // why it has ended
+	doneClosed bool  // done is closed or about to be
 }
 
 // endpoint is the queue pair of one side, and the number of the first packet that it expects. Each
 // side chooses the number that the other begins with.
 type endpoint struct{ qpn, psn uint32 }
 
-// said is what the peer has announced, from our point of view.
-type said struct {
+// remoteEnd is what the peer has announced, from our point of view.
+type remoteEnd struct {
 	private            []byte
 	reads, remoteReads uint8
 }
@@ -65,7 +65,7 @@ type answer struct {
 	event  cm.EventKind
 	reason cm.Reason
 	silent bool // the peer did not answer
-	said   said
+	said   remoteEnd
 }
 
 // tell ends the current step.
@@ -94,10 +94,10 @@ func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.manager.end(c.c)
 		<-c.c.done
-		limit := time.NewTimer(farewell)
+		limit := time.NewTimer(closeTimeout)
 		defer limit.Stop()
 		select {
-		case <-c.c.settled:
+		case <-c.c.confirmed:
 		case <-c.manager.ended:
 		case <-limit.C:
 		}
@@ -114,8 +114,8 @@ const (
 	MaxHalfOpenPerAddress = 32
 	// HalfOpenTime is how long a peer may take to send the RTU. (Config.Service bounds how long a program may take to accept.)
 	HalfOpenTime = 10 * time.Second
-	// halfOpenPartings is how often the end of its connection is sent to such a peer.
-	halfOpenPartings = 3
+	// halfOpenDREQs is how often the end of its connection is sent to such a peer.
+	halfOpenDREQs = 3
 )
 
 // admit makes a connection for a REQ. If too many are half-open, the oldest ends. It returns nil if
@@ -124,7 +124,7 @@ func (m *machine) admit(w peerPath) *connection {
 	host := addrlimit.Host(w.remote.Addr())
 	if limit, rivals := m.halfOpen.Full(host); limit != addrlimit.None {
 		m.counts.add(map[addrlimit.Limit]counter{addrlimit.Network: addressLimit, addrlimit.All: halfOpenLimit}[limit])
-		m.displace(rivals[0])
+		m.endHalfOpen(rivals[0])
 	}
 	c := m.add(w)
 	if c != nil {
@@ -136,14 +136,14 @@ func (m *machine) admit(w peerPath) *connection {
 // proven records that the peer has named our communication ID.
 func (m *machine) proven(c *connection) { m.halfOpen.Remove(c) }
 
-// displace ends a half-open connection.
-func (m *machine) displace(c *connection) {
+// endHalfOpen ends a half-open connection.
+func (m *machine) endHalfOpen(c *connection) {
 	about := mad.AboutREQ
 	if c.state != reqReceived {
 		about = mad.AboutREP
 	}
-	m.reject(c, about, cm.ReasonNoResources, nil)
-	m.wait(c)
+	m.sendREJ(c, about, cm.ReasonNoResources, nil)
+	m.enterTimeWait(c)
 	a := answer{event: cm.ConnectError}
 	err := &cm.Error{Step: "connection", Event: cm.ConnectError, Kind: cm.ErrUnreachable, Errno: unix.EBUSY}
 	m.finish(c, err)
@@ -155,7 +155,7 @@ func (l *listener) purge() {
 	for range len(l.requests) {
 		select {
 		case c := <-l.requests:
-			if !c.noticed {
+			if !c.doneClosed {
 				l.requests <- c
 			}
 		default: // the program has accepted it
@@ -181,66 +181,66 @@ const (
 
 // probe is a question to the peer of a connection whether it still has it.
 type probe struct {
-	under bool // it is running
-	tries uint8
-	id    uint64  // transaction ID of the DREQ
-	after instant // when the next may begin
+	running bool // it is running
+	tries   uint8
+	id      uint64  // transaction ID of the DREQ
+	after   instant // when the next may begin
 }
 
-// claimed processes a REQ that names the queue pair of connection c. c stays until its peer is
+// probePeer processes a REQ that names the queue pair of connection c. c stays until its peer is
 // known to be gone.
-func (m *machine) claimed(w peerPath, c *connection) {
+func (m *machine) probePeer(w peerPath, c *connection) {
 	m.counts.add(stale)
-	m.decline(w, cm.ReasonStale, nil)
+	m.refuseREQ(w, cm.ReasonStale, nil)
 	switch {
 	case c.state == dreqSent: // our DREQ serves as the probe
 		c.tries = 0
 		m.timers.set(c, min(c.deadline, m.now+ProbeTries*instant(ProbeWait)))
-	case c.state != connected || c.probe.under: // it has ended, is being set up, or is being probed
+	case c.state != connected || c.probe.running: // it has ended, is being set up, or is being probed
 	case m.now < c.probe.after:
 		m.counts.add(probesHeld)
 	default:
 		m.counts.add(probes)
-		c.probe = probe{under: true, tries: ProbeTries, id: random()}
-		m.askPeer(c)
+		c.probe = probe{running: true, tries: ProbeTries, id: random()}
+		m.sendProbe(c)
 	}
 }
 
-// askPeer sends one message of a probe.
-func (m *machine) askPeer(c *connection) {
+// sendProbe sends one message of a probe.
+func (m *machine) sendProbe(c *connection) {
 	c.probe.tries--
 	if c.passive {
-		m.repeat(c)
+		m.retransmit(c)
 	} else {
 		m.post(c.peerPath, &mad.Message{Kind: mad.DREQ, Transaction: c.probe.id, Local: c.local, Remote: c.remote})
 	}
 	m.timers.set(c, m.now+instant(ProbeWait))
 }
 
-// unanswered handles a message of a probe without an answer in time.
-func (m *machine) unanswered(c *connection) {
+// probeTimedOut handles a message of a probe without an answer in time.
+func (m *machine) probeTimedOut(c *connection) {
 	switch {
 	case c.probe.tries > 0:
-		m.askPeer(c)
+		m.sendProbe(c)
 	case c.passive:
-		m.gone(c)
+		m.probeFailed(c)
 	default:
-		m.alive(c)
+		m.probeAnswered(c)
 	}
 }
 
-// alive ends a probe: the peer still has the connection.
-func (m *machine) alive(c *connection) {
+// probeAnswered ends a probe: the peer still has the connection.
+func (m *machine) probeAnswered(c *connection) {
 	m.counts.add(probesAlive)
 	c.probe = probe{after: m.now + instant(ProbeRest)}
 	m.timers.set(c, never)
 }
 
-// gone ends a connection that the peer no longer has. It sends one DREQ, in case the peer was only
+// probeFailed ends a connection that the peer no longer has. It sends one DREQ, in case the peer was only
 // slow.
-func (m *machine) gone(c *connection) {
+func (m *machine) probeFailed(c *connection) {
 	m.counts.add(probesGone)
 	m.post(c.peerPath, &mad.Message{Kind: mad.DREQ, Transaction: random(), Local: c.local, Remote: c.remote, RemoteQPN: c.theirs.qpn})
-	m.wait(c)
+	m.enterTimeWait(c)
 	m.finish(c, &cm.Error{Step: "connection", Event: cm.Disconnected, Kind: cm.ErrDisconnected})
 }

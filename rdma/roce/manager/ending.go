@@ -9,66 +9,66 @@ import (
 
 var be = binary.BigEndian
 
-// hangUp ends a connection from our side, in any state.
-func (m *machine) hangUp(c *connection, why error) {
+// disconnect ends a connection from our side, in any state.
+func (m *machine) disconnect(c *connection, why error) {
 	switch c.state {
 	case idle, dreqSent, timeWait:
 		return
 	case reqReceived:
-		m.reject(c, mad.AboutREQ, cm.ReasonConsumer, nil)
-		m.wait(c)
+		m.sendREJ(c, mad.AboutREQ, cm.ReasonConsumer, nil)
+		m.enterTimeWait(c)
 	case repReceived:
-		m.reject(c, mad.AboutREP, cm.ReasonConsumer, nil)
-		m.wait(c)
+		m.sendREJ(c, mad.AboutREP, cm.ReasonConsumer, nil)
+		m.enterTimeWait(c)
 	case reqSent, reqWaits:
-		m.reject(c, mad.AboutREQ, cm.ReasonTimeout, nil)
-		m.wait(c)
+		m.sendREJ(c, mad.AboutREQ, cm.ReasonTimeout, nil)
+		m.enterTimeWait(c)
 	default: // also before the RTU: the peer may be connected
 		tries := c.cmRetries
 		if m.halfOpen.Remove(c) {
-			tries = min(tries, halfOpenPartings)
+			tries = min(tries, halfOpenDREQs)
 		}
 		c.state, c.limit = dreqSent, never
 		c.transaction = random()
-		m.say(c, &mad.Message{Kind: mad.DREQ, RemoteQPN: c.theirs.qpn}, tries, m.config.patience(c.response))
+		m.sendRetried(c, &mad.Message{Kind: mad.DREQ, RemoteQPN: c.theirs.qpn}, tries, m.config.responseTimeout(c.response))
 	}
 	m.finish(c, why)
 }
 
-// turnDown refuses a request.
-func (m *machine) turnDown(c *connection, why []byte) {
+// refuse refuses a request.
+func (m *machine) refuse(c *connection, why []byte) {
 	if c.state == reqReceived {
-		m.reject(c, mad.AboutREQ, cm.ReasonConsumer, why)
-		m.wait(c)
+		m.sendREJ(c, mad.AboutREQ, cm.ReasonConsumer, why)
+		m.enterTimeWait(c)
 	}
 }
 
 // finish reports the end of a connection to the program, once.
 func (m *machine) finish(c *connection, why error) {
-	if c.noticed {
+	if c.doneClosed {
 		return
 	}
-	c.noticed = true
+	c.doneClosed = true
 	if c.cause == nil {
 		c.cause = why
 	}
 	m.over = append(m.over, c)
 }
 
-// refused processes a REJ.
-func (m *machine) refused(c *connection) {
-	a := answer{event: cm.Rejected, reason: cm.Reason(min(m.in.Reason, 255)), said: said{private: append([]byte(nil), m.in.Private...)}}
+// receiveREJ processes a REJ.
+func (m *machine) receiveREJ(c *connection) {
+	a := answer{event: cm.Rejected, reason: cm.Reason(min(m.in.Reason, 255)), said: remoteEnd{private: append([]byte(nil), m.in.Private...)}}
 	switch c.state {
 	case reqSent, reqWaits:
-		m.wait(c)
+		m.enterTimeWait(c)
 	case reqReceived, repSent, repWaits, repReceived:
-		m.wait(c)
+		m.enterTimeWait(c)
 	case connected:
-		m.wait(c)
+		m.enterTimeWait(c)
 		m.finish(c, &cm.Error{Step: "connection", Event: cm.Disconnected, Kind: cm.ErrDisconnected, Reason: a.reason})
 		return
 	case dreqSent:
-		m.wait(c)
+		m.enterTimeWait(c)
 		return
 	default:
 		m.counts.add(unexpected)
@@ -78,8 +78,8 @@ func (m *machine) refused(c *connection) {
 	c.tell(a)
 }
 
-// parted processes a DREQ.
-func (m *machine) parted(c *connection) {
+// receiveDREQ processes a DREQ.
+func (m *machine) receiveDREQ(c *connection) {
 	if c.ours.qpn != m.in.RemoteQPN {
 		m.counts.add(unexpected)
 		return
@@ -94,59 +94,59 @@ func (m *machine) parted(c *connection) {
 	}
 	m.post(c.peerPath, &mad.Message{Kind: mad.DREP, Transaction: m.in.Transaction, Local: c.local, Remote: c.remote})
 	if c.state != timeWait {
-		m.wait(c)
+		m.enterTimeWait(c)
 		a := answer{event: cm.Disconnected}
 		m.finish(c, a.failure("connection"))
 		c.tell(a)
 	}
 }
 
-// released processes a DREP.
-func (m *machine) released(c *connection) {
+// receiveDREP processes a DREP.
+func (m *machine) receiveDREP(c *connection) {
 	switch {
 	case c.state == dreqSent:
-		m.wait(c)
-	case c.state == connected && c.probe.under && !c.passive && m.in.Transaction == c.probe.id:
-		m.gone(c)
+		m.enterTimeWait(c)
+	case c.state == connected && c.probe.running && !c.passive && m.in.Transaction == c.probe.id:
+		m.probeFailed(c)
 	default:
 		m.counts.add(unexpected)
 	}
 }
 
-// giveUp ends a connection whose peer does not answer.
-func (m *machine) giveUp(c *connection) {
+// timeOut ends a connection whose peer does not answer.
+func (m *machine) timeOut(c *connection) {
 	m.counts.add(givenUp)
 	a := answer{event: cm.Unreachable, silent: true}
 	switch c.state {
 	case reqSent, reqWaits, reqReceived:
-		m.reject(c, mad.AboutREQ, cm.ReasonTimeout, nil)
+		m.sendREJ(c, mad.AboutREQ, cm.ReasonTimeout, nil)
 	case repSent, repWaits:
-		m.reject(c, mad.AboutREP, cm.ReasonTimeout, nil)
+		m.sendREJ(c, mad.AboutREP, cm.ReasonTimeout, nil)
 	}
-	m.wait(c)
+	m.enterTimeWait(c)
 	m.finish(c, a.failure("connection"))
 	c.tell(a)
 }
 
-// wait puts a connection into time-wait, in which late messages are recognised. The oldest one is
+// enterTimeWait puts a connection into time-wait, in which late messages are recognised. The oldest one is
 // removed if there are too many.
-func (m *machine) wait(c *connection) {
+func (m *machine) enterTimeWait(c *connection) {
 	c.state = timeWait
 	m.proven(c)
-	close(c.settled)
+	close(c.confirmed)
 	m.timers.set(c, m.now+instant(mad.Duration(min(max(c.timeout, m.config.Lifetime+1), longestWait))))
 	m.waits = append(m.waits, c)
 	if len(m.waits) > m.config.Connections {
 		m.counts.add(cut)
-		m.endWait(m.waits[0])
+		m.leaveTimeWait(m.waits[0])
 	}
 }
 
 // longestWait bounds the time-wait that a peer can cause: 8.6 s.
 const longestWait = 21
 
-// endWait removes a connection after time-wait.
-func (m *machine) endWait(c *connection) {
+// leaveTimeWait removes a connection after time-wait.
+func (m *machine) leaveTimeWait(c *connection) {
 	for i, other := range m.waits {
 		if other == c {
 			m.waits = append(m.waits[:i], m.waits[i+1:]...)

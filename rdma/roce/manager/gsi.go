@@ -15,18 +15,18 @@ import (
 // gsiQP is queue pair 1 (the general services interface) with its memory. It belongs to the
 // manager's goroutine, except for the handle cache.
 type gsiQP struct {
-	device *roce.Device
-	ways   handleCache
-	memory rdma.MemoryRegion
-	cq     rdma.CompletionQueue
-	qp     rdma.QueuePair
-	book   *umem.Book
-	holder *umem.Holder
-	frames []umem.Frame
-	undo   []func() error
+	device  *roce.Device
+	handles handleCache
+	memory  rdma.MemoryRegion
+	cq      rdma.CompletionQueue
+	qp      rdma.QueuePair
+	book    *umem.Book
+	holder  *umem.Holder
+	frames  []umem.Frame
+	undo    []func() error
 
 	done    [64]rdma.WorkCompletion
-	leads   map[uint64]*cachedHandle // of messages being sent
+	posted  map[uint64]*cachedHandle // of messages being sent
 	sent    uint64
 	waiting []*cachedHandle // with messages that wait for their lookup
 	table   []rdma.GIDEntry
@@ -41,7 +41,7 @@ const (
 
 // openGSI makes queue pair 1 of a device.
 func openGSI(d *roce.Device, news func()) (m *gsiQP, err error) {
-	m = &gsiQP{device: d, leads: map[uint64]*cachedHandle{}, ways: newHandleCache(d, news)}
+	m = &gsiQP{device: d, posted: map[uint64]*cachedHandle{}, handles: newHandleCache(d, news)}
 	if err := m.open(); err != nil {
 		return nil, errors.Join(err, m.close())
 	}
@@ -49,14 +49,14 @@ func openGSI(d *roce.Device, news func()) (m *gsiQP, err error) {
 }
 
 func (m *gsiQP) open() (err error) {
-	if m.ways.domain, err = keep(m, m.device.NewProtectionDomain); err != nil {
+	if m.handles.domain, err = keep(m, m.device.NewProtectionDomain); err != nil {
 		return err
 	}
 	if err := m.takeFrames(); err != nil {
 		return err
 	}
 	region := m.device.Region()
-	if m.memory, err = keep(m, func() (rdma.MemoryRegion, error) { return m.ways.domain.Register(region, rdma.LocalWrite) }); err != nil {
+	if m.memory, err = keep(m, func() (rdma.MemoryRegion, error) { return m.handles.domain.Register(region, rdma.LocalWrite) }); err != nil {
 		return err
 	}
 	m.cq, err = keep(m, func() (rdma.CompletionQueue, error) {
@@ -66,14 +66,14 @@ func (m *gsiQP) open() (err error) {
 		return err
 	}
 	m.qp, err = keep(m, func() (rdma.QueuePair, error) {
-		return m.device.NewManagementQueuePair(m.ways.domain, rdma.QueuePairConfig{Transport: rdma.UD, SendCQ: m.cq, ReceiveCQ: m.cq, SendDepth: sends, RecvDepth: slots,
+		return m.device.NewManagementQueuePair(m.handles.domain, rdma.QueuePairConfig{Transport: rdma.UD, SendCQ: m.cq, ReceiveCQ: m.cq, SendDepth: sends, RecvDepth: slots,
 			InlineBytes: mad.Size})
 	})
 	if err != nil {
 		return err
 	}
-	m.undo = append(m.undo, m.ways.close)
-	return m.lead()
+	m.undo = append(m.undo, m.handles.close)
+	return m.bringUp()
 }
 
 // keep makes an object that close closes.
@@ -113,8 +113,8 @@ func (m *gsiQP) slot(i uint64) uint64 {
 	return m.frames[i/each].Addr + i%each*slotBytes
 }
 
-// lead brings the queue pair to RTS.
-func (m *gsiQP) lead() error {
+// bringUp brings the queue pair to RTS.
+func (m *gsiQP) bringUp() error {
 	a := rdma.Attributes{Port: 1, QKey: mad.QKey, State: rdma.Init}
 	if err := m.qp.Modify(a, rdma.MaskState|rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskQKey); err != nil {
 		return err
@@ -167,9 +167,9 @@ func (m *gsiQP) close() error {
 // tableAge is the age of the GID table after which it is read again for an unknown address.
 const tableAge = 100 * time.Millisecond
 
-// wayOf reads the addresses of a message from its network header; ok is false if the destination is
+// pathOf reads the addresses of a message from its network header; ok is false if the destination is
 // not one of ours.
-func (m *gsiQP) wayOf(grh []byte) (w peerPath, ok bool) {
+func (m *gsiQP) pathOf(grh []byte) (w peerPath, ok bool) {
 	if grh[0]>>4 == 6 {
 		w.remote, w.local = rdma.GID(grh[8:24]), rdma.GID(grh[24:40])
 	} else {
@@ -221,10 +221,10 @@ func (m *gsiQP) take(to recipient) (some bool, err error) {
 
 func (m *gsiQP) completed(c *rdma.WorkCompletion, to recipient) error {
 	if c.ID&isReceive == 0 {
-		m.ways.mu.Lock()
-		m.leads[c.ID].sending--
-		m.ways.mu.Unlock()
-		delete(m.leads, c.ID)
+		m.handles.mu.Lock()
+		m.posted[c.ID].sending--
+		m.handles.mu.Unlock()
+		delete(m.posted, c.ID)
 		if s, _ := m.qp.State(); s == rdma.SendError {
 			return m.resume()
 		}
@@ -235,7 +235,7 @@ func (m *gsiQP) completed(c *rdma.WorkCompletion, to recipient) error {
 	}
 	i := c.ID &^ isReceive
 	b := m.device.Region().At(m.slot(i), uint64(c.Length))
-	w, ok := m.wayOf(b)
+	w, ok := m.pathOf(b)
 	if ok && c.RemoteQPN == mad.QueuePair {
 		m.arrive(w, b[rdma.GRHBytes:], to)
 	} else {
@@ -253,7 +253,7 @@ type recipient interface {
 // arrive passes on a message once the address of its sender is resolved. If it cannot be resolved
 // the message is dropped: nobody could be answered.
 func (m *gsiQP) arrive(w peerPath, b []byte, to recipient) {
-	l, err := m.ways.find(w, false)
+	l, err := m.handles.find(w, false)
 	switch {
 	case err != nil:
 		to.dropped(unreachable)
@@ -263,9 +263,9 @@ func (m *gsiQP) arrive(w peerPath, b []byte, to recipient) {
 			return
 		}
 		m.awaits(l)
-		m.ways.mu.Lock()
+		m.handles.mu.Lock()
 		l.arrived = append(l.arrived, slices.Clone(b))
-		m.ways.mu.Unlock()
+		m.handles.mu.Unlock()
 	case l.err != nil:
 		to.dropped(unreachable)
 	default:
@@ -283,17 +283,17 @@ func (m *gsiQP) awaits(l *cachedHandle) {
 // send sends a message once the address is resolved. It reports whether there was room. to is told
 // if the address cannot be resolved.
 func (m *gsiQP) send(d *datagram, to recipient) bool {
-	if len(m.leads) >= sends {
+	if len(m.posted) >= sends {
 		return false
 	}
-	l, err := m.ways.find(d.way, false)
+	l, err := m.handles.find(d.way, false)
 	switch {
 	case err != nil:
-		to.dropped(wayless)
+		to.dropped(unresolved)
 	case !l.isFound():
 		m.hold(l, d, to)
 	case l.err != nil:
-		to.dropped(wayless)
+		to.dropped(unresolved)
 	default:
 		return m.post(l, d)
 	}
@@ -303,13 +303,13 @@ func (m *gsiQP) send(d *datagram, to recipient) bool {
 // hold keeps a message until the lookup ends.
 func (m *gsiQP) hold(l *cachedHandle, d *datagram, to recipient) {
 	if len(l.pending) >= maxPending {
-		to.dropped(wayless)
+		to.dropped(unresolved)
 		return
 	}
 	m.awaits(l)
-	m.ways.mu.Lock()
+	m.handles.mu.Lock()
 	l.pending = append(l.pending, *d)
-	m.ways.mu.Unlock()
+	m.handles.mu.Unlock()
 }
 
 // post posts a message.
@@ -322,10 +322,10 @@ func (m *gsiQP) post(l *cachedHandle, d *datagram) bool {
 	if n, _ := m.qp.PostSend([]rdma.SendRequest{r}, []rdma.SGE{{Addr: at, Length: mad.Size, LKey: m.memory.LKey()}}); n < 1 {
 		return false
 	}
-	m.ways.mu.Lock()
+	m.handles.mu.Lock()
 	l.sending++
-	m.ways.mu.Unlock()
-	m.leads[r.ID] = l
+	m.handles.mu.Unlock()
+	m.posted[r.ID] = l
 	return true
 }
 
@@ -341,17 +341,17 @@ func (m *gsiQP) release(to recipient) {
 			if l.err != nil {
 				to.dropped(unreachable)
 			} else {
-				to.came(l.way, b)
+				to.came(l.path, b)
 			}
 		}
 		for i := range l.pending {
-			if l.err != nil || len(m.leads) >= sends || !m.post(l, &l.pending[i]) {
-				to.dropped(wayless)
+			if l.err != nil || len(m.posted) >= sends || !m.post(l, &l.pending[i]) {
+				to.dropped(unresolved)
 			}
 		}
-		m.ways.mu.Lock()
+		m.handles.mu.Lock()
 		l.arrived, l.pending = nil, nil
-		m.ways.mu.Unlock()
+		m.handles.mu.Unlock()
 	}
 	clear(m.waiting[len(left):])
 	m.waiting = left

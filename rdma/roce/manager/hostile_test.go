@@ -97,7 +97,7 @@ func TestFlood(t *testing.T) {
 		if i >= uint32(room) {
 			h.told(h.forged(1<<20+i, 1<<20+i, 6))
 		}
-		h.turnDown(<-h.listener.requests, nil)
+		h.refuse(<-h.listener.requests, nil)
 		h.out = h.out[:0]
 	}
 	if most := h.config.Connections; len(h.waits) != most || len(h.locals) != most || h.counts.own[cut] == 0 {
@@ -109,8 +109,8 @@ func TestFlood(t *testing.T) {
 		m.Encode(&b)
 		h.machine.receive(h.way(), b[:])
 	}
-	if len(h.out) != maxOut || h.counts.own[crowded] != maxOut {
-		t.Errorf("%d messages are to be sent, %d were too many", len(h.out), h.counts.own[crowded])
+	if len(h.out) != maxOut || h.counts.own[queueFull] != maxOut {
+		t.Errorf("%d messages are to be sent, %d were too many", len(h.out), h.counts.own[queueFull])
 	}
 }
 
@@ -120,7 +120,7 @@ func (h *host) connects(id, qpn uint32) *connection {
 	h.told(h.forged(id, qpn, 6))
 	c := <-h.listener.requests
 	e := h.end(1)
-	h.accept(c, e, endpoint{e.Queue.QPN(), 7})
+	h.sendREP(c, e, endpoint{e.Queue.QPN(), 7})
 	h.out = h.out[:0]
 	h.told(mad.Message{Kind: mad.RTU, Local: id, Remote: c.local})
 	if c.state != connected || h.halfOpen.Len() != 0 {
@@ -185,7 +185,7 @@ func TestRestarted(t *testing.T) {
 		h := newWorld(t, 1, quick).hosts[0]
 		h.connects(5, 17).timeout = response
 		h.told(h.forged(9, 17, 6))
-		h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: h.remotes[numbered{h.way().remote, 6, 5}].local}) // it has it still
+		h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: h.remotes[remoteKey{h.way().remote, 6, 5}].local}) // it has it still
 		waited := time.Duration(0)
 		for id := uint32(100); len(h.listener.requests) == 0; id++ {
 			h.told(h.forged(id, 17, 6))
@@ -257,7 +257,7 @@ func TestHalfOpen(t *testing.T) {
 		select {
 		case c := <-h.listener.requests:
 			e := h.end(1)
-			h.accept(c, e, endpoint{e.Queue.QPN(), 7})
+			h.sendREP(c, e, endpoint{e.Queue.QPN(), 7})
 			return c
 		default:
 			t.Fatal("a request did not come")
@@ -268,7 +268,7 @@ func TestHalfOpen(t *testing.T) {
 	for id := range uint32(MaxHalfOpenPerAddress) {
 		ask(2+id, 9)
 	}
-	if first.state != timeWait || !first.noticed || h.halfOpen.Len() != MaxHalfOpenPerAddress || h.counts.own[addressLimit] != 1 {
+	if first.state != timeWait || !first.doneClosed || h.halfOpen.Len() != MaxHalfOpenPerAddress || h.counts.own[addressLimit] != 1 {
 		t.Errorf("the first of an address is in state %d, %d are half open", first.state, h.halfOpen.Len())
 	}
 	for id := range uint32(MaxHalfOpen) {
@@ -299,7 +299,7 @@ func TestForeign(t *testing.T) {
 	h.told(h.forged(5, 17, 6))
 	c := <-h.listener.requests
 	e := h.end(1)
-	h.accept(c, e, endpoint{e.Queue.QPN(), 7})
+	h.sendREP(c, e, endpoint{e.Queue.QPN(), 7})
 	h.told(mad.Message{Kind: mad.RTU, Local: 5, Remote: c.local})
 	for _, m := range []mad.Message{{Kind: mad.DREQ, Local: 6, Remote: c.local, RemoteQPN: c.ours.qpn}, {Kind: mad.DREQ, Local: 5, Remote: c.local + 1, RemoteQPN: c.ours.qpn},
 		{Kind: mad.DREQ, Local: 5, Remote: c.local, RemoteQPN: c.ours.qpn + 1}, {Kind: mad.REJ, Local: 6, Remote: c.local}, {Kind: mad.REP, Local: 5, Remote: c.local},

@@ -22,9 +22,9 @@ type machine struct {
 	guid    uint64 // of our card
 	mtu     func() rdma.MTU
 	now     instant
-	locals  map[uint32]*connection   // by our communication ID
-	remotes map[numbered]*connection // by the peer's
-	pairs   map[numbered]*connection // by the peer's queue pair
+	locals  map[uint32]*connection    // by our communication ID
+	remotes map[remoteKey]*connection // by the peer's
+	pairs   map[remoteKey]*connection // by the peer's queue pair
 	ports   map[uint16][]*listener
 	// timers is a heap of the connections with a deadline.
 	timers   timers
@@ -47,8 +47,8 @@ type datagram struct {
 const maxOut = 512
 
 func newMachine(c Config, guid uint64, mtu func() rdma.MTU) *machine {
-	return &machine{config: c, guid: guid, mtu: mtu, locals: map[uint32]*connection{}, remotes: map[numbered]*connection{},
-		pairs: map[numbered]*connection{}, ports: map[uint16][]*listener{}, halfOpen: addrlimit.New[*connection](MaxHalfOpen, MaxHalfOpenPerAddress)}
+	return &machine{config: c, guid: guid, mtu: mtu, locals: map[uint32]*connection{}, remotes: map[remoteKey]*connection{},
+		pairs: map[remoteKey]*connection{}, ports: map[uint16][]*listener{}, halfOpen: addrlimit.New[*connection](MaxHalfOpen, MaxHalfOpenPerAddress)}
 }
 
 // random returns a number from the system's generator, which does not fail.
@@ -63,7 +63,7 @@ func (m *machine) add(w peerPath) *connection {
 	if len(m.locals)-len(m.waits) >= m.config.Connections {
 		return nil
 	}
-	c := &connection{peerPath: w, at: -1, deadline: never, limit: never, answers: make(chan answer, 1), done: make(chan struct{}), settled: make(chan struct{}),
+	c := &connection{peerPath: w, at: -1, deadline: never, limit: never, answers: make(chan answer, 1), done: make(chan struct{}), confirmed: make(chan struct{}),
 		cmRetries: m.config.Retries, response: m.config.Response}
 	for c.local == 0 || m.locals[c.local] != nil {
 		c.local = uint32(random())
@@ -72,15 +72,17 @@ func (m *machine) add(w peerPath) *connection {
 	return c
 }
 
-// know records the peer's communication ID.
-func (m *machine) know(c *connection) { m.remotes[numbered{c.peerPath.remote, c.guid, c.remote}] = c }
+// indexRemote records the peer's communication ID.
+func (m *machine) indexRemote(c *connection) {
+	m.remotes[remoteKey{c.peerPath.remote, c.guid, c.remote}] = c
+}
 
 // pair records the queue pair of a peer that is not half-open any more. If another connection had
 // that queue pair it loses it.
-func (m *machine) pair(c *connection) {
-	key := numbered{c.peerPath.remote, c.guid, c.theirs.qpn}
+func (m *machine) indexPair(c *connection) {
+	key := remoteKey{c.peerPath.remote, c.guid, c.theirs.qpn}
 	if other := m.pairs[key]; other != nil && other.state == connected {
-		m.hangUp(other, cm.ErrDisconnected)
+		m.disconnect(other, cm.ErrDisconnected)
 	}
 	m.pairs[key] = c
 }
@@ -91,7 +93,7 @@ func (m *machine) remove(c *connection) {
 	m.timers.set(c, never)
 	m.proven(c)
 	delete(m.locals, c.local)
-	for all, key := range map[*map[numbered]*connection]numbered{&m.remotes: {c.peerPath.remote, c.guid, c.remote}, &m.pairs: {c.peerPath.remote, c.guid, c.theirs.qpn}} {
+	for all, key := range map[*map[remoteKey]*connection]remoteKey{&m.remotes: {c.peerPath.remote, c.guid, c.remote}, &m.pairs: {c.peerPath.remote, c.guid, c.theirs.qpn}} {
 		if (*all)[key] == c {
 			delete(*all, key)
 		}
@@ -107,7 +109,7 @@ func (m *machine) receive(w peerPath, b []byte) {
 	m.counts.received[m.in.Kind.Index()]++
 	switch m.in.Kind {
 	case mad.REQ:
-		m.asked(w)
+		m.receiveREQ(w)
 		return
 	case mad.SIDRREQ:
 		m.post(w, &mad.Message{Kind: mad.SIDRREP, Transaction: m.in.Transaction, Local: m.in.Local, Status: sidrUnsupported, ServiceID: m.in.ServiceID})
@@ -120,17 +122,17 @@ func (m *machine) receive(w peerPath, b []byte) {
 	}
 	switch m.in.Kind {
 	case mad.REP:
-		m.replied(c)
+		m.receiveREP(c)
 	case mad.RTU:
-		m.ready(c)
+		m.receiveRTU(c)
 	case mad.REJ:
-		m.refused(c)
+		m.receiveREJ(c)
 	case mad.MRA:
-		m.delayed(c)
+		m.receiveMRA(c)
 	case mad.DREQ:
-		m.parted(c)
+		m.receiveDREQ(c)
 	case mad.DREP:
-		m.released(c)
+		m.receiveDREP(c)
 	default:
 		m.counts.add(unexpected)
 	}
@@ -143,7 +145,7 @@ const sidrUnsupported = 1
 func (m *machine) find(w peerPath) *connection {
 	c := m.locals[m.in.Remote]
 	if m.in.Kind == mad.REJ && m.in.Remote == 0 { // from an active side that had no answer and does not know our communication ID
-		if c = m.remotes[numbered{w.remote, binary.BigEndian.Uint64(m.in.Info[:]), m.in.Local}]; c != nil && m.established(c) {
+		if c = m.remotes[remoteKey{w.remote, binary.BigEndian.Uint64(m.in.Info[:]), m.in.Local}]; c != nil && m.established(c) {
 			return nil // the peer has had an answer, so the message is forged
 		}
 	}
@@ -174,7 +176,7 @@ func (m *machine) stray(w peerPath) {
 // post queues a message.
 func (m *machine) post(w peerPath, message *mad.Message) {
 	if len(m.out) >= maxOut {
-		m.counts.add(crowded)
+		m.counts.add(queueFull)
 		return
 	}
 	m.out = append(m.out, datagram{way: w, kind: message.Kind})
@@ -184,11 +186,11 @@ func (m *machine) post(w peerPath, message *mad.Message) {
 
 // say sends a message of a connection and retransmits it until it is answered; with tries 0 it does
 // not retransmit.
-func (m *machine) say(c *connection, message *mad.Message, tries uint8, wait instant) {
+func (m *machine) sendRetried(c *connection, message *mad.Message, tries uint8, wait instant) {
 	message.Transaction, message.Local, message.Remote = c.transaction, c.local, c.remote
 	message.Encode(&c.last)
 	c.kind, c.tries = message.Kind, tries
-	m.repeat(c)
+	m.retransmit(c)
 	at := never
 	if wait != never {
 		at = m.now + wait
@@ -197,9 +199,9 @@ func (m *machine) say(c *connection, message *mad.Message, tries uint8, wait ins
 }
 
 // repeat sends the last message of a connection again.
-func (m *machine) repeat(c *connection) {
+func (m *machine) retransmit(c *connection) {
 	if len(m.out) >= maxOut {
-		m.counts.add(crowded)
+		m.counts.add(queueFull)
 		return
 	}
 	m.out = append(m.out, datagram{c.peerPath, c.kind, c.last})
@@ -217,16 +219,16 @@ func (m *machine) tick() {
 func (m *machine) expire(c *connection) {
 	switch {
 	case c.state == timeWait:
-		m.endWait(c)
+		m.leaveTimeWait(c)
 	case c.state == connected:
-		m.unanswered(c)
+		m.probeTimedOut(c)
 	case c.tries > 0 && m.now < c.limit:
 		c.tries--
 		m.counts.add(resent)
-		m.repeat(c)
-		m.timers.set(c, min(c.limit, m.now+m.config.patience(c.response)))
+		m.retransmit(c)
+		m.timers.set(c, min(c.limit, m.now+m.config.responseTimeout(c.response)))
 	default:
-		m.giveUp(c)
+		m.timeOut(c)
 	}
 }
 
@@ -256,18 +258,18 @@ func (m *Manager) why(c *connection) error {
 func (m *Manager) end(c *connection) {
 	m.do(func(x *machine) {
 		m.held--
-		x.hangUp(c, cm.ErrClosed)
+		x.disconnect(c, cm.ErrClosed)
 	})
 }
 
 // prepare brings a queue pair to INIT.
-func prepare(q rdma.QueuePair, access rdma.Access) error {
+func bringToInit(q rdma.QueuePair, access rdma.Access) error {
 	a := rdma.Attributes{State: rdma.Init, Port: 1, Access: access & rdma.Remote}
 	return change(q, a, rdma.MaskPKeyIndex|rdma.MaskPort|rdma.MaskAccess)
 }
 
 // leadUp brings a queue pair from INIT to RTS, with what both sides have announced.
-func leadUp(c *connection, e *cm.End, ours endpoint) error {
+func bringToRTS(c *connection, e *cm.End, ours endpoint) error {
 	a := rdma.Attributes{State: rdma.ReadyToReceive, Address: c.path(), PathMTU: c.mtu, RemoteQPN: c.theirs.qpn, ReceivePSN: ours.psn, MinRNRTimer: e.MinRNRTimer,
 		MaxRemoteReads: min(e.RemoteReads, c.peerState.remoteReads), SendPSN: c.theirs.psn, MaxReads: min(e.Reads, c.peerState.reads), Timeout: c.timeout, Retries: c.retries,
 		RNRRetries: c.rnrRetries}
@@ -290,7 +292,7 @@ func change(q rdma.QueuePair, a rdma.Attributes, given rdma.Mask) error {
 }
 
 // most refuses private data that is too long.
-func most(data []byte, most int) error {
+func checkPrivate(data []byte, most int) error {
 	if len(data) > most {
 		return fmt.Errorf("private data of %d bytes: at most %d", len(data), most)
 	}

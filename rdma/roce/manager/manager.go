@@ -81,7 +81,7 @@ func (m *Manager) mtu() rdma.MTU {
 func (m *Manager) counters() (all []roce.Counter) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.machine.counts.own[lookupsCut] = m.gsi.ways.cuts()
+	m.machine.counts.own[lookupsCut] = m.gsi.handles.cuts()
 	m.machine.counts.each(func(name string, value uint64) { all = append(all, roce.Counter{Name: name, Value: value}) })
 	return all
 }
@@ -120,7 +120,7 @@ func (m *Manager) fail(why error) {
 	m.machine.over = nil
 	listeners := slices.Clone(m.listeners)
 	m.mu.Unlock()
-	leave(over)
+	reportEnded(over)
 	for _, l := range listeners {
 		_ = l.Close()
 	}
@@ -162,7 +162,7 @@ func (m *Manager) serve() instant {
 	over := m.machine.over
 	m.machine.over = nil
 	m.mu.Unlock()
-	leave(over)
+	reportEnded(over)
 	m.gsi.release(m)
 	m.send()
 	m.mu.Lock()
@@ -170,9 +170,9 @@ func (m *Manager) serve() instant {
 	return m.machine.timers.first()
 }
 
-// leave puts the queue pairs of ended connections into ERR, so that outstanding requests are
+// reportEnded puts the queue pairs of ended connections into ERR, so that outstanding requests are
 // flushed, and then reports the end.
-func leave(over []*connection) {
+func reportEnded(over []*connection) {
 	for _, c := range over {
 		if c.queue != nil {
 			_ = c.queue.Modify(rdma.Attributes{State: rdma.Error}, rdma.MaskState) // fails only if it is closed
@@ -226,8 +226,8 @@ func (m *Manager) Open() int {
 	return m.held + len(m.listeners)
 }
 
-// farewell is how long Close waits for peers to confirm the end of their connections.
-const farewell = time.Second
+// closeTimeout is how long Close waits for peers to confirm the end of their connections.
+const closeTimeout = time.Second
 
 // Close ends everything. Peers have a second to confirm.
 func (m *Manager) Close() error {
@@ -243,7 +243,7 @@ func (m *Manager) close() error {
 	m.do(func(x *machine) {
 		for _, c := range x.locals {
 			if c.state != timeWait {
-				x.hangUp(c, cm.ErrClosed)
+				x.disconnect(c, cm.ErrClosed)
 				all = append(all, c)
 			}
 		}
@@ -267,11 +267,11 @@ func (m *Manager) shut() []*listener {
 
 // settle waits until peers have confirmed, for a second at most.
 func (m *Manager) settle(all []*connection) {
-	limit := time.NewTimer(farewell)
+	limit := time.NewTimer(closeTimeout)
 	defer limit.Stop()
 	for _, c := range all {
 		select {
-		case <-c.settled:
+		case <-c.confirmed:
 		case <-m.ended:
 			return
 		case <-limit.C:
@@ -332,13 +332,13 @@ func (c *Config) check() error {
 	return nil
 }
 
-// longest bounds how long one message of a peer can make us wait: 68 s, as long as the kernel asks
+// maxResponse bounds how long one message of a peer can make us wait: 68 s, as long as the kernel asks
 // peers to.
-const longest = 24
+const maxResponse = 24
 
-// patience returns how long to wait for an answer of a peer with that response time.
-func (c *Config) patience(response uint8) instant {
-	return instant(mad.Duration(min(response, longest)) + 2*mad.Duration(c.Lifetime))
+// responseTimeout returns how long to wait for an answer of a peer with that response time.
+func (c *Config) responseTimeout(response uint8) instant {
+	return instant(mad.Duration(min(response, maxResponse)) + 2*mad.Duration(c.Lifetime))
 }
 
 // counter is a counter of the manager. Messages are also counted by kind and by error.
@@ -360,8 +360,8 @@ const (
 	halfOpenLimit                // half-open connections ended for newer ones of other addresses
 	givenUp                      // connections ended because the peer did not answer
 	established                  // connections established
-	crowded                      // messages not sent: too many were queued
-	wayless                      // messages not sent: the peer's address was not resolved, or too many lookups were running
+	queueFull                    // messages not sent: too many were queued
+	unresolved                   // messages not sent: the peer's address was not resolved, or too many lookups were running
 	unreachable                  // messages dropped: the sender's address was not resolved
 	lookupsCut                   // lookups replaced by newer ones
 	otherSource                  // datagrams not from queue pair 1, or not to an address of ours

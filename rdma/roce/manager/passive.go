@@ -21,29 +21,29 @@ const (
 	reasonAlternate cm.Reason = 18
 )
 
-// asked processes a REQ.
-func (m *machine) asked(w peerPath) {
+// receiveREQ processes a REQ.
+func (m *machine) receiveREQ(w peerPath) {
 	r := &m.in.Request
-	if c := m.remotes[numbered{w.remote, r.GUID, m.in.Local}]; c != nil && c.peerPath == w && c.passive {
-		m.askedAgain(c)
+	if c := m.remotes[remoteKey{w.remote, r.GUID, m.in.Local}]; c != nil && c.peerPath == w && c.passive {
+		m.receiveDuplicateREQ(c)
 		return
 	}
-	if c := m.pairs[numbered{w.remote, r.GUID, r.QPN}]; c != nil {
-		m.claimed(w, c)
+	if c := m.pairs[remoteKey{w.remote, r.GUID, r.QPN}]; c != nil {
+		m.probePeer(w, c)
 		return
 	}
-	from, reason, info := m.judge(w, r)
+	from, reason, info := m.checkREQ(w, r)
 	if reason != 0 {
 		m.counts.add(rejected)
-		m.decline(w, reason, info)
+		m.refuseREQ(w, reason, info)
 		return
 	}
 	port, _ := mad.PortOf(r.ServiceID)
 	m.offer(w, m.listener(port, w.local.Addr()), from)
 }
 
-// judge returns what is wrong with a request, and the additional information for the REJ.
-func (m *machine) judge(w peerPath, r *mad.Request) (from mad.Address, reason cm.Reason, info []byte) {
+// checkREQ returns what is wrong with a request, and the additional information for the REJ.
+func (m *machine) checkREQ(w peerPath, r *mad.Request) (from mad.Address, reason cm.Reason, info []byte) {
 	from, ok := mad.DecodeAddress(m.in.Private)
 	port, tcp := mad.PortOf(r.ServiceID)
 	switch {
@@ -81,42 +81,42 @@ func (m *machine) offer(w peerPath, l *listener, from mad.Address) {
 	}
 	if c == nil {
 		m.counts.add(full)
-		m.decline(w, cm.ReasonNoResources, nil)
+		m.refuseREQ(w, cm.ReasonNoResources, nil)
 		return
 	}
 	c.state, c.passive, c.remote, c.transaction, c.guid, c.theirs = reqReceived, true, m.in.Local, m.in.Transaction, r.GUID, endpoint{r.QPN, r.PSN}
 	c.mtu, c.retries, c.rnrRetries = r.MTU, r.Retries, r.RNRRetries
 	c.timeout, c.flowLabel, c.class = r.Primary.AckTimeout, r.Primary.FlowLabel, r.Primary.TrafficClass
 	c.cmRetries, c.response = r.CMRetries, min(r.LocalResponse, longestWait)
-	c.peerState = said{append([]byte(nil), m.in.Private[mad.AddressBytes:]...), r.Responder, r.Initiator}
+	c.peerState = remoteEnd{append([]byte(nil), m.in.Private[mad.AddressBytes:]...), r.Responder, r.Initiator}
 	c.place = cm.DeviceAddress{Device: l.device, Port: 1, Local: netip.AddrPortFrom(w.local.Addr(), l.port), Remote: from.From}
-	m.know(c)
+	m.indexRemote(c)
 	m.timers.set(c, m.now+instant(mad.Duration(m.config.Service)))
 	l.requests <- c
 }
 
-// askedAgain processes a repeated REQ: our answer was late or lost.
-func (m *machine) askedAgain(c *connection) {
+// receiveDuplicateREQ processes a repeated REQ: our answer was late or lost.
+func (m *machine) receiveDuplicateREQ(c *connection) {
 	m.counts.add(duplicate)
 	switch c.state {
 	case reqReceived:
-		m.hold(c, mad.AboutREQ)
+		m.sendMRA(c, mad.AboutREQ)
 	case repSent, repWaits:
-		m.repeat(c)
+		m.retransmit(c)
 	case timeWait:
-		m.decline(c.peerPath, cm.ReasonStale, nil)
+		m.refuseREQ(c.peerPath, cm.ReasonStale, nil)
 	}
 }
 
-// decline sends a REJ without making a connection.
-func (m *machine) decline(w peerPath, reason cm.Reason, info []byte) {
+// refuseREQ sends a REJ without making a connection.
+func (m *machine) refuseREQ(w peerPath, reason cm.Reason, info []byte) {
 	message := mad.Message{Kind: mad.REJ, Transaction: m.in.Transaction, Remote: m.in.Local, About: mad.AboutREQ, Reason: uint16(reason), InfoBytes: uint8(len(info))}
 	copy(message.Info[:], info)
 	m.post(w, &message)
 }
 
-// reject sends a REJ for a connection.
-func (m *machine) reject(c *connection, about mad.About, reason cm.Reason, private []byte) {
+// sendREJ sends a REJ for a connection.
+func (m *machine) sendREJ(c *connection, about mad.About, reason cm.Reason, private []byte) {
 	message := mad.Message{Kind: mad.REJ, Transaction: c.transaction, Local: c.local, Remote: c.remote, About: about, Reason: uint16(reason), Private: private}
 	if reason == cm.ReasonTimeout {
 		message.InfoBytes = uint8(len(be.AppendUint64(message.Info[:0], m.guid)))
@@ -124,8 +124,8 @@ func (m *machine) reject(c *connection, about mad.About, reason cm.Reason, priva
 	m.post(c.peerPath, &message)
 }
 
-// accept sends a REP; false: the connection has ended. The queue pair is ready to receive.
-func (m *machine) accept(c *connection, e *cm.End, ours endpoint) bool {
+// sendREP sends a REP; false: the connection has ended. The queue pair is ready to receive.
+func (m *machine) sendREP(c *connection, e *cm.End, ours endpoint) bool {
 	if c.state != reqReceived {
 		return false
 	}
@@ -133,22 +133,22 @@ func (m *machine) accept(c *connection, e *cm.End, ours endpoint) bool {
 	r := mad.Reply{QPN: ours.qpn, PSN: ours.psn, Responder: e.RemoteReads, Initiator: e.Reads, AckDelay: ackDelay, RNRRetries: e.RNRRetries,
 		Shared: e.Queue.Config().Shared != nil, GUID: m.guid}
 	c.limit = m.now + instant(HalfOpenTime)
-	m.say(c, &mad.Message{Kind: mad.REP, Reply: r, Private: e.Private}, c.cmRetries, min(m.config.patience(c.response), instant(HalfOpenTime)))
+	m.sendRetried(c, &mad.Message{Kind: mad.REP, Reply: r, Private: e.Private}, c.cmRetries, min(m.config.responseTimeout(c.response), instant(HalfOpenTime)))
 	return true
 }
 
-// ready processes an RTU.
-func (m *machine) ready(c *connection) {
+// receiveRTU processes an RTU.
+func (m *machine) receiveRTU(c *connection) {
 	switch {
 	case c.state == repSent || c.state == repWaits:
 		m.proven(c)
-		m.pair(c)
+		m.indexPair(c)
 		c.state, c.limit = connected, never
 		m.counts.add(established)
 		m.timers.set(c, never)
 		c.tell(answer{event: cm.Established})
-	case c.state == connected && c.probe.under:
-		m.alive(c)
+	case c.state == connected && c.probe.running:
+		m.probeAnswered(c)
 	case c.state == connected && c.passive:
 		m.counts.add(duplicate)
 	default:
@@ -189,7 +189,7 @@ func (r *request) Peer() netip.AddrPort      { return r.c.place.Remote }
 
 func (r *request) Reads() (ours, theirs uint8) { return r.c.peerState.reads, r.c.peerState.remoteReads }
 
-func (r *request) Prepare(q rdma.QueuePair, access rdma.Access) error { return prepare(q, access) }
+func (r *request) Prepare(q rdma.QueuePair, access rdma.Access) error { return bringToInit(q, access) }
 
 // Accept brings the queue pair to RTR, sends the REP and waits for the RTU.
 func (r *request) Accept(ctx context.Context, e cm.End) (cm.Conn, error) {
@@ -203,15 +203,15 @@ func (r *request) Accept(ctx context.Context, e cm.End) (cm.Conn, error) {
 
 func (r *request) accept(ctx context.Context, step string, e cm.End) error {
 	e.Reads, e.RemoteReads = min(e.Reads, r.c.peerState.reads), min(e.RemoteReads, r.c.peerState.remoteReads)
-	if err := errors.Join(e.Check(), most(e.Private, cm.MostToAccept)); err != nil {
+	if err := errors.Join(e.Check(), checkPrivate(e.Private, cm.MostToAccept)); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
 	ours := endpoint{e.Queue.QPN(), uint32(random()) & psnMask}
-	if err := leadUp(r.c, &e, ours); err != nil {
+	if err := bringToRTS(r.c, &e, ours); err != nil {
 		return fmt.Errorf("%s: %w", step, err)
 	}
 	ok := false
-	r.manager.do(func(x *machine) { ok = x.accept(r.c, &e, ours) })
+	r.manager.do(func(x *machine) { ok = x.sendREP(r.c, &e, ours) })
 	if !ok {
 		return fmt.Errorf("%s: %w", step, r.manager.why(r.c))
 	}
@@ -221,11 +221,11 @@ func (r *request) accept(ctx context.Context, step string, e cm.End) error {
 
 // Reject refuses the request with private data of the program.
 func (r *request) Reject(why []byte) error {
-	err := most(why, cm.MostToReject)
+	err := checkPrivate(why, cm.MostToReject)
 	if err != nil {
 		err = fmt.Errorf("reject %v through %v: %w", r.c.place.Remote, r.manager.device, err)
 	} else {
-		r.manager.do(func(x *machine) { x.turnDown(r.c, why) })
+		r.manager.do(func(x *machine) { x.refuse(r.c, why) })
 	}
 	return errors.Join(err, r.Close())
 }
@@ -332,7 +332,7 @@ func (l *listener) Accept(ctx context.Context) (cm.Request, error) {
 func (m *Manager) take(c *connection) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if c.noticed {
+	if c.doneClosed {
 		return false
 	}
 	m.held++
@@ -361,7 +361,7 @@ func (l *listener) refuseAll(x *machine) {
 	for {
 		select {
 		case c := <-l.requests:
-			x.hangUp(c, cm.ErrClosed)
+			x.disconnect(c, cm.ErrClosed)
 		default:
 			return
 		}

@@ -127,7 +127,7 @@ func (h *host) end(reads uint8) *cm.End {
 func (h *host) connect() (c *connection) {
 	h.do(func() {
 		if c = h.add(h.way()); c != nil {
-			h.ask(c, h.end(4), mad.Address{From: netip.AddrPortFrom(h.ip, 40000), To: h.other().ip}, port)
+			h.sendREQ(c, h.end(4), mad.Address{From: netip.AddrPortFrom(h.ip, 40000), To: h.other().ip}, port)
 		}
 	})
 	return c
@@ -145,7 +145,7 @@ func (h *host) serve(all []*connection) {
 			if a.event == cm.ConnectResponse {
 				h.later(10*millisecond, func() {
 					h.do(func() {
-						if h.confirm(c, number{qpn: c.ours.qpn}) {
+						if h.sendRTU(c, number{qpn: c.ours.qpn}) {
 							h.ends = append(h.ends, c)
 						}
 					})
@@ -160,11 +160,11 @@ func (h *host) serve(all []*connection) {
 func (h *host) decide(c *connection) {
 	h.do(func() {
 		if h.draw(20) == 1 {
-			h.turnDown(c, []byte("no"))
+			h.refuse(c, []byte("no"))
 			return
 		}
 		e := h.end(2)
-		if h.accept(c, e, endpoint{e.Queue.QPN(), 7}) {
+		if h.sendREP(c, e, endpoint{e.Queue.QPN(), 7}) {
 			h.ends = append(h.ends, c)
 		}
 	})
