@@ -209,8 +209,8 @@ func (d *Daemon) running() (*config.Config, []*Flow) {
 	return d.config, d.flows
 }
 
-// adopt makes a configuration and its flows the daemon's.
-func (d *Daemon) adopt(c *config.Config, all []*Flow) {
+// install makes a configuration and its flows the daemon's.
+func (d *Daemon) install(c *config.Config, all []*Flow) {
 	d.devices.Expect(c)
 	d.mu.Lock()
 	defer d.mu.Unlock()

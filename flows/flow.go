@@ -72,7 +72,7 @@ func (f *Flow) Start() error {
 		f.setState(Failed, err)
 		return err
 	}
-	f.adopt(r)
+	f.setRun(r)
 	for _, far := range f.Status().Far {
 		f.log.Warn(far)
 	}
@@ -104,8 +104,8 @@ func (f *Flow) launch(r *pipeline.Run) error {
 	return nil
 }
 
-// adopt makes an open run the flow's and watches it.
-func (f *Flow) adopt(r *pipeline.Run) {
+// setRun makes an open run the flow's and watches it.
+func (f *Flow) setRun(r *pipeline.Run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.run, f.state, f.since, f.err, f.rate = r, Running, time.Now(), nil, rate{}

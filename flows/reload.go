@@ -64,7 +64,7 @@ func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (Relo
 		return s, nil
 	}
 	d.options.Log.Info("reloading the configuration", words(&s.Plan)...)
-	w := d.newSwap(running, next, now, &s.Plan)
+	w := d.newTransaction(running, next, now, &s.Plan)
 	if s.Outcome, err = w.run(); s.Outcome != Applied {
 		return s, err
 	}

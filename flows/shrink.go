@@ -6,9 +6,9 @@ import (
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 )
 
-// makeRoom has flows give back what exceeds their quota, after flows were added. What is in flight
+// enforceQuota has flows give back what exceeds their quota, after flows were added. What is in flight
 // comes back within a moment. A flow keeps the least that it needs.
-func (d *Daemon) makeRoom(kept []*Flow) {
+func (d *Daemon) enforceQuota(kept []*Flow) {
 	quota := d.share().Quota
 	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		over := false

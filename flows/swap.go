@@ -9,9 +9,9 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 )
 
-// swap is one change of a daemon's flows, a transaction: it is made as a whole or rolled back. It
+// transaction is one change of a daemon's flows, a transaction: it is made as a whole or rolled back. It
 // belongs to one goroutine.
-type swap struct {
+type transaction struct {
 	daemon     *Daemon
 	old, next  *config.Config
 	had, flows []*Flow // before and after, in the order of their configurations
@@ -23,9 +23,9 @@ type swap struct {
 	started    []*Flow
 }
 
-// newSwap plans the change from one configuration, whose flows are had, to the next.
-func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Plan) *swap {
-	w := &swap{daemon: d, old: old, next: next, had: had}
+// newTransaction plans the change from one configuration, whose flows are had, to the next.
+func (d *Daemon) newTransaction(old, next *config.Config, had []*Flow, plan *config.Plan) *transaction {
+	w := &transaction{daemon: d, old: old, next: next, had: had}
 	before := make(map[string]*Flow)
 	for _, f := range had {
 		before[f.Name()] = f
@@ -54,13 +54,13 @@ func (d *Daemon) newSwap(old, next *config.Config, had []*Flow, plan *config.Pla
 
 // run makes the change or rolls it back. The error beside a change that was made is what flows lost
 // when they stopped. Filters are changed first: an error there has touched nothing else.
-func (w *swap) run() (Outcome, error) {
+func (w *transaction) run() (Outcome, error) {
 	if err := w.filter(w.next); err != nil {
 		return w.unfilter(RolledBack, err)
 	}
 	lost := w.stop()
-	w.daemon.adopt(w.next, w.flows)
-	w.daemon.makeRoom(w.kept())
+	w.daemon.install(w.next, w.flows)
+	w.daemon.enforceQuota(w.kept())
 	if err := w.start(); err != nil {
 		return w.back(errors.Join(err, lost))
 	}
@@ -69,7 +69,7 @@ func (w *swap) run() (Outcome, error) {
 
 // stop stops flows together, so that one with a slow disk does not keep the others waiting. Its
 // error is what they lost.
-func (w *swap) stop() error {
+func (w *transaction) stop() error {
 	errs := make([]error, len(w.stopping))
 	var stopping sync.WaitGroup
 	for i, f := range w.stopping {
@@ -83,7 +83,7 @@ func (w *swap) stop() error {
 }
 
 // start starts flows, up to the first that cannot start.
-func (w *swap) start() error {
+func (w *transaction) start() error {
 	for _, f := range w.starting {
 		if w.daemon.closing.Load() {
 			return errClosing
@@ -97,7 +97,7 @@ func (w *swap) start() error {
 }
 
 // back starts the flows again that ran before, after the error why.
-func (w *swap) back(why error) (Outcome, error) {
+func (w *transaction) back(why error) (Outcome, error) {
 	errs := []error{why}
 	for _, f := range slices.Backward(w.started) {
 		errs = append(errs, f.leave())
@@ -105,7 +105,7 @@ func (w *swap) back(why error) (Outcome, error) {
 	for _, f := range w.stopping {
 		f.stay()
 	}
-	w.daemon.adopt(w.old, w.had)
+	w.daemon.install(w.old, w.had)
 	outcome := RolledBack
 	for _, f := range w.ran {
 		if w.daemon.closing.Load() {
@@ -120,7 +120,7 @@ func (w *swap) back(why error) (Outcome, error) {
 
 // filter gives flows the filters, namespaces and hosts of a configuration, up to the first that
 // refuses, and their order among flows that share an interface.
-func (w *swap) filter(c *config.Config) error {
+func (w *transaction) filter(c *config.Config) error {
 	for _, f := range w.filters {
 		if err := f.setFilter(c.Flow(f.Name()).From); err != nil {
 			return err
@@ -142,7 +142,7 @@ func (w *swap) filter(c *config.Config) error {
 }
 
 // unfilter gives flows the filters, namespaces and hosts that they had.
-func (w *swap) unfilter(outcome Outcome, why error) (Outcome, error) {
+func (w *transaction) unfilter(outcome Outcome, why error) (Outcome, error) {
 	if err := w.filter(w.old); err != nil {
 		return Broken, errors.Join(why, err)
 	}
@@ -150,7 +150,7 @@ func (w *swap) unfilter(outcome Outcome, why error) (Outcome, error) {
 }
 
 // kept are the flows that go on untouched.
-func (w *swap) kept() (all []*Flow) {
+func (w *transaction) kept() (all []*Flow) {
 	for _, f := range w.flows {
 		if slices.Contains(w.had, f) {
 			all = append(all, f)

@@ -56,9 +56,9 @@ func (p *Port) Ready() bool {
 	return rx.producer.Load() != next
 }
 
-// foresee notes where the packet behind the last that Recv has given will lie: frames are filled in the order in which they were supplied,
+// notePrefetch notes where the packet behind the last that Recv has given will lie: frames are filled in the order in which they were supplied,
 // but behind one that the kernel took and had no use for, and where other ports have packets of the same fill ring.
-func (p *Port) foresee() {
+func (p *Port) notePrefetch() {
 	fill := p.rings.fill
 	release.Store64(&p.coming, fill.slots[p.rings.rx.next&(fill.size-1)]+p.lands)
 }

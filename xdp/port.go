@@ -102,7 +102,7 @@ func (p *Port) Supply(empty []umem.Frame) int {
 	p.supplied += n
 	p.reserved = p.reserved || p.reserve > 0 && p.supplied >= p.reserve
 	p.rings.fill.publish(n)
-	p.foresee()
+	p.notePrefetch()
 	return int(n)
 }
 
@@ -127,7 +127,7 @@ func (p *Port) Recv(dst []umem.Frame) int {
 		dst[i].Options &= umem.More
 	}
 	p.rings.rx.release(n)
-	p.foresee()
+	p.notePrefetch()
 	p.supplied -= n
 	p.held.PassTo(p.worker, dst)
 	p.note(dst)

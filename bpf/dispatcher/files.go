@@ -19,8 +19,8 @@ const (
 	defaultRoot  = "/sys/fs/bpf"
 )
 
-// patience is how long somebody else may keep the directory locked.
-const patience = 5 * time.Second
+// lockTimeout is how long somebody else may keep the directory locked.
+const lockTimeout = 5 * time.Second
 
 // files is libxdp's directory in the BPF file system, locked.
 type files struct {
@@ -54,7 +54,7 @@ func openFiles() (*files, error) {
 }
 
 func (f *files) lock() error {
-	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(lockTimeout); ; time.Sleep(time.Millisecond) {
 		err := unix.Flock(f.fd, unix.LOCK_EX|unix.LOCK_NB)
 		switch {
 		case err == nil:
@@ -62,7 +62,7 @@ func (f *files) lock() error {
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			return fmt.Errorf("lock %s: %w", f.dir, err)
 		case time.Now().After(end):
-			return fmt.Errorf("lock %s: %w for %v (see who: fuser -v %s)", f.dir, ErrLocked, patience, f.dir)
+			return fmt.Errorf("lock %s: %w for %v (see who: fuser -v %s)", f.dir, ErrLocked, lockTimeout, f.dir)
 		}
 	}
 }

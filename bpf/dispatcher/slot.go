@@ -115,7 +115,7 @@ func (s *Slot) Here() (id uint32, err error) {
 		}
 		if d != nil && d.on.id != s.in { // nothing runs in the one before any more
 			err = s.place.close()
-			s.place = place{d.on.id, s.adopt(f, d)}
+			s.place = place{d.on.id, s.takeOverLink(f, d)}
 		}
 		return errors.Join(err, d.close())
 	})
@@ -125,8 +125,8 @@ func (s *Slot) Here() (id uint32, err error) {
 	return id, s.on.about(err)
 }
 
-// adopt takes over the link by which others have the program run in a dispatcher of theirs, so that it goes with this process; nil: it stays theirs.
-func (s *Slot) adopt(f *files, d *present) link.Link {
+// takeOverLink takes over the link by which others have the program run in a dispatcher of theirs, so that it goes with this process; nil: it stays theirs.
+func (s *Slot) takeOverLink(f *files, d *present) link.Link {
 	n := slices.IndexFunc(d.members, func(m *member) bool { return m.id == s.id })
 	if n < 0 {
 		return nil

@@ -75,7 +75,7 @@ func Open(c Config) (_ *Mirror, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := sweep(m.handle); err != nil {
+	if err := removeStale(m.handle); err != nil {
 		return nil, err
 	}
 	if m.slot, err = takeSlot(); err != nil {

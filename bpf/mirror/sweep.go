@@ -16,10 +16,10 @@ func Sweep() error {
 		return fmt.Errorf("open netlink: %w", err)
 	}
 	defer h.Close()
-	return sweep(h)
+	return removeStale(h)
 }
 
-func sweep(h *netlink.Handle) error {
+func removeStale(h *netlink.Handle) error {
 	links, err := h.LinkList()
 	if err != nil {
 		return fmt.Errorf("list the interfaces: %w", err)

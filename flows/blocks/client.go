@@ -384,7 +384,7 @@ func (c *Client) wait(ctx context.Context) error {
 	}
 	if n == 0 {
 		t := unix.NsecToTimespec(waitNap.Nanoseconds()) // time.Sleep takes a millisecond where nothing else runs
-		_ = unix.Nanosleep(&t, nil)                     // an interrupted nap is a shorter one
+		_ = unix.Nanosleep(&t, nil)                     // an interrupted sleep is a shorter one
 	}
 	return nil
 }

@@ -101,5 +101,5 @@ func Needs(c Config, r *umem.Region) (frames, extents int64, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	return int64(p.caches[frameShelf].buffers + p.controlFrames()), int64(p.caches[extentShelf].buffers), nil
+	return int64(p.caches[frameCache].buffers + p.controlFrames()), int64(p.caches[extentCache].buffers), nil
 }

@@ -108,32 +108,32 @@ func (s *Server) again(op int32) {
 	s.release(op)
 	s.count.retried.Add(1)
 	o.exact, o.reason = true, protocol.None
-	shelf, length := &s.caches[o.cache], uint64(o.request.Length)
-	c := cut{cache: int(o.cache), n: pieces(length, shelf.size), first: o.request.Offset, step: shelf.size, end: o.request.Offset + length}
-	shelf.share.take(o.session.number, c.n) // release has just given as many
+	cache, length := &s.caches[o.cache], uint64(o.request.Length)
+	c := cut{cache: int(o.cache), n: pieces(length, cache.size), first: o.request.Offset, step: cache.size, end: o.request.Offset + length}
+	cache.share.take(o.session.number, c.n) // release has just given as many
 	s.gather(op, c)
 }
 
 // use has a piece of an operation use the buffer with some bytes of the target, which are read if they are in none.
 func (s *Server) use(op int32, k int, at uint64, length uint32) {
-	shelf := &s.caches[s.operations[op].cache]
+	cache := &s.caches[s.operations[op].cache]
 	number := op*int32(s.plan.most) + int32(k)
 	i := none
-	if shelf.keep && !s.operations[op].exact {
-		if i = shelf.find(at); i != none && shelf.buffers[i].length < length {
-			shelf.forget(i)
+	if cache.keep && !s.operations[op].exact {
+		if i = cache.find(at); i != none && cache.buffers[i].length < length {
+			cache.forget(i)
 			i = none
 		}
 	}
 	if i == none {
-		i = shelf.take()
+		i = cache.take()
 		s.read(op, i, at, length)
-		shelf.count.misses.Add(1)
+		cache.count.misses.Add(1)
 	} else {
-		shelf.buffers[i].recent = true
-		shelf.count.hits.Add(1)
+		cache.buffers[i].recent = true
+		cache.count.hits.Add(1)
 	}
-	b := &shelf.buffers[i]
+	b := &cache.buffers[i]
 	b.users++
 	s.pieces[number] = piece{buffer: i, next: none}
 	if b.reading {
@@ -181,12 +181,12 @@ func (s *Server) id(p *session, op int32) uint64 {
 // write queues WRITEs of an operation's bytes, the last with its id as immediate.
 func (s *Server) write(op int32) {
 	o := &s.operations[op]
-	p, shelf, memory := o.session, &s.caches[o.cache], s.config.Endpoint.Memory
+	p, cache, memory := o.session, &s.caches[o.cache], s.config.Endpoint.Memory
 	r := rdma.SendRequest{ID: s.id(p, op), Op: rdma.Write, RKey: o.request.RKey, RemoteAddr: o.request.Address}
 	at, end := o.request.Offset, o.request.Offset+uint64(o.request.Length)
 	length := uint64(0)
 	for _, one := range s.piecesOf(op) {
-		b := &shelf.buffers[one.buffer]
+		b := &cache.buffers[one.buffer]
 		n := min(end, b.at+uint64(b.length)) - at
 		if int(r.SGEs) == s.perRequest {
 			p.list.Sends = append(p.list.Sends, r)
@@ -195,7 +195,7 @@ func (s *Server) write(op int32) {
 		p.list.SendSGEs = append(p.list.SendSGEs, rdma.SGE{Addr: memory.Addr() + b.start + at - b.at, Length: uint32(n), LKey: memory.LKey()})
 		r.SGEs, at, length = r.SGEs+1, at+n, length+n
 		b.writes++
-		shelf.hold(one.buffer, s.sending)
+		cache.hold(one.buffer, s.sending)
 	}
 	r.Op, r.Flags = rdma.WriteImmediate, rdma.Signaled
 	binary.BigEndian.PutUint32(r.Immediate[:], o.request.ID)
@@ -215,46 +215,46 @@ func (s *Server) finish(op int32) {
 // release has an operation use no buffers any more.
 func (s *Server) release(op int32) {
 	o := &s.operations[op]
-	shelf := &s.caches[o.cache]
+	cache := &s.caches[o.cache]
 	for _, one := range s.piecesOf(op) {
-		b := &shelf.buffers[one.buffer]
+		b := &cache.buffers[one.buffer]
 		b.users--
 		if o.state == opAnswered && o.reason == protocol.None {
 			b.writes--
 		}
 		switch {
 		case b.users == 0 && b.found:
-			shelf.hold(one.buffer, s.cached)
+			cache.hold(one.buffer, s.cached)
 		case b.users == 0:
-			shelf.discard(one.buffer)
+			cache.discard(one.buffer)
 		case b.writes == 0:
-			shelf.hold(one.buffer, s.config.Worker)
+			cache.hold(one.buffer, s.config.Worker)
 		}
 	}
-	shelf.share.give(o.session.number, int(o.n))
+	cache.share.give(o.session.number, int(o.n))
 	o.n = 0
 }
 
 // read has bytes of the target read into an empty buffer. Pieces of one operation that follow each other on the target are one read.
 func (s *Server) read(op, i int32, at uint64, length uint32) {
-	shelf := int(s.operations[op].cache)
-	h := &s.caches[shelf]
+	cache := int(s.operations[op].cache)
+	h := &s.caches[cache]
 	b := &h.buffers[i]
 	b.at, b.length, b.reading, b.recent, b.users, b.waiting = at, length, true, false, 0, none
 	if h.keep && !s.operations[op].exact {
 		h.list(i)
 	}
 	f := umem.Frame{Addr: b.start, Len: length}
-	*s.region.Side(f) = umem.Side{Target: s.target, Block: at, Token: token(op, shelf, i)}
-	s.chain(op, shelf, at)
+	*s.region.Side(f) = umem.Side{Target: s.target, Block: at, Token: token(op, cache, i)}
+	s.chain(op, cache, at)
 	s.reads = append(s.reads, f)
 }
 
 // chain has the last read, which is not submitted, go on in the next one, which begins at an offset, if that fits. Extents are long
 // enough by themselves.
-func (s *Server) chain(op int32, shelf int, at uint64) {
+func (s *Server) chain(op int32, cache int, at uint64) {
 	s.links++
-	if shelf == frameShelf && len(s.reads) > s.submitted && s.links < s.longest {
+	if cache == frameCache && len(s.reads) > s.submitted && s.links < s.longest {
 		last := &s.reads[len(s.reads)-1]
 		side := s.region.Side(*last)
 		if side.Token>>32 == uint64(op) && side.Block+uint64(last.Len) == at {
@@ -266,11 +266,11 @@ func (s *Server) chain(op int32, shelf int, at uint64) {
 }
 
 // A token says which buffer is read, and for which operation first.
-func token(op int32, shelf int, buffer int32) uint64 {
-	return uint64(uint32(op))<<32 | uint64(shelf)<<31 | uint64(buffer)
+func token(op int32, cache int, buffer int32) uint64 {
+	return uint64(uint32(op))<<32 | uint64(cache)<<31 | uint64(buffer)
 }
 
-func readToken(t uint64) (shelf int, buffer int32) { return int(t >> 31 & 1), int32(t & (1<<31 - 1)) }
+func readToken(t uint64) (cache int, buffer int32) { return int(t >> 31 & 1), int32(t & (1<<31 - 1)) }
 
 // submit gives the disk's queue what is to be read.
 func (s *Server) submit() {
@@ -279,9 +279,9 @@ func (s *Server) submit() {
 	}
 	n := s.queue.Supply(s.reads[s.submitted:])
 	for _, f := range s.reads[s.submitted : s.submitted+n] {
-		shelf, i := readToken(s.region.Side(f).Token)
-		s.caches[shelf].buffers[i].holder = nil
-		s.caches[shelf].count.reads.Add(1)
+		cache, i := readToken(s.region.Side(f).Token)
+		s.caches[cache].buffers[i].holder = nil
+		s.caches[cache].count.reads.Add(1)
 	}
 	s.submitted += n
 	if s.submitted == len(s.reads) {
@@ -306,8 +306,8 @@ func (s *Server) takeReads() (n int) {
 
 // filled takes a buffer from the disk's queue.
 func (s *Server) filled(f umem.Frame) {
-	shelf, i := readToken(s.region.Side(f).Token)
-	h := &s.caches[shelf]
+	cache, i := readToken(s.region.Side(f).Token)
+	h := &s.caches[cache]
 	b := &h.buffers[i]
 	b.holder, b.reading = s.config.Worker, false
 	wrong := f.Err() != nil

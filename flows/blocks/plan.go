@@ -9,8 +9,8 @@ import (
 
 // The two caches of a server.
 const (
-	frameShelf = iota
-	extentShelf
+	frameCache = iota
+	extentCache
 	shelves
 )
 
@@ -56,7 +56,7 @@ func newPlan(c Config, r *umem.Region) (*plan, error) {
 
 // share says how many buffers there are.
 func (p *plan) share(c Config) {
-	f, e := &p.caches[frameShelf], &p.caches[extentShelf]
+	f, e := &p.caches[frameCache], &p.caches[extentCache]
 	f.reserve, e.reserve = p.longest()
 	p.most = max(f.reserve, e.reserve)
 	f.buffers, e.buffers = f.reserve*p.clients, e.reserve*p.clients
@@ -130,15 +130,15 @@ type cut struct {
 func (p *plan) cut(offset, length uint64) cut {
 	end := offset + length
 	if p.keep && p.frame > 0 {
-		c := cut{cache: frameShelf, first: offset &^ (p.frame - 1), step: p.frame, end: p.size}
+		c := cut{cache: frameCache, first: offset &^ (p.frame - 1), step: p.frame, end: p.size}
 		c.n = pieces(end-c.first, p.frame)
 		if c.n <= keptFrames || p.extent == 0 {
 			return c
 		}
 	}
-	c := cut{cache: extentShelf, first: offset, step: p.extent, end: end}
+	c := cut{cache: extentCache, first: offset, step: p.extent, end: end}
 	if p.frame > 0 && (length <= p.frame || p.extent == 0) {
-		c.cache, c.step = frameShelf, p.frame
+		c.cache, c.step = frameCache, p.frame
 	}
 	c.n = pieces(length, c.step)
 	return c

@@ -46,7 +46,7 @@ func TestCut(t *testing.T) {
 			if at > next || k > 0 && at != next || at+length <= next || length > size || length == 0 || (at|length)&(p.align-1) != 0 || at+length > p.size {
 				t.Fatalf("%+v: piece %d is %d bytes from %d, the last ended at %d", c, k, length, at, next)
 			}
-			if p.keep && c.cache == frameShelf && at%size != 0 {
+			if p.keep && c.cache == frameCache && at%size != 0 {
 				t.Fatalf("%+v: piece %d from %d is found by no other request", c, k, at)
 			}
 			next = at + length

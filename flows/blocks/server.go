@@ -103,14 +103,14 @@ func (s *Server) takeBuffers() (err error) {
 	}{{"frames", p.frame, worker.Take}, {"extents", p.extent, worker.TakeExtents}} {
 		frames := make([]umem.Frame, p.caches[i].buffers)
 		n := k.take(frames)
-		shelf := &s.caches[i]
-		shelf.size, shelf.keep, shelf.aligned, shelf.share = k.size, p.keep, i == frameShelf, newShare(p.caches[i], p.clients)
-		shelf.fill(frames[:n], worker)
+		cache := &s.caches[i]
+		cache.size, cache.keep, cache.aligned, cache.share = k.size, p.keep, i == frameCache, newShare(p.caches[i], p.clients)
+		cache.fill(frames[:n], worker)
 		if n < len(frames) {
 			return fmt.Errorf("the pool has %d of %d %s: open a larger region (region.size, region.extents), or serve fewer clients at once", n, len(frames), k.name)
 		}
 	}
-	most := p.caches[frameShelf].buffers + p.caches[extentShelf].buffers
+	most := p.caches[frameCache].buffers + p.caches[extentCache].buffers
 	s.reads = make([]umem.Frame, 0, 2*most)
 	return nil
 }

@@ -73,7 +73,7 @@ func (s *Server) Stats() Stats {
 	c := &s.count
 	out := Stats{Requests: c.requests.Load(), Served: c.served.Load(), Bytes: c.bytes.Load(), Waited: c.waited.Load(), Retried: c.retried.Load(), Abandoned: c.abandoned.Load(),
 		Ended: c.ended.Load(), Refused: c.refused.read(), TurnedAway: c.turnedAway.read(), Latency: c.latency.Summary(), Disk: s.queue.Stats(),
-		Frames: s.cache(frameShelf), Extents: s.cache(extentShelf)}
+		Frames: s.cache(frameCache), Extents: s.cache(extentCache)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.sessions {
@@ -84,9 +84,9 @@ func (s *Server) Stats() Stats {
 	return out
 }
 
-func (s *Server) cache(shelf int) Cache {
-	c := &s.caches[shelf].count
-	return Cache{Buffers: s.plan.caches[shelf].buffers, Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evicted.Load(),
+func (s *Server) cache(cache int) Cache {
+	c := &s.caches[cache].count
+	return Cache{Buffers: s.plan.caches[cache].buffers, Hits: c.hits.Load(), Misses: c.misses.Load(), Evictions: c.evicted.Load(),
 		Reads: c.reads.Load(), BytesRead: c.bytesRead.Load(), Failed: c.failed.Load()}
 }
 
@@ -128,7 +128,7 @@ func byReason(count func(i int) uint64) map[protocol.Reason]uint64 {
 	return m
 }
 
-// cacheCounters are those of one shelf.
+// cacheCounters are those of one cache.
 type cacheCounters struct{ hits, misses, evicted, reads, bytesRead, failed counter.Counter }
 
 // counters are a server's.

@@ -31,10 +31,10 @@ type loop struct {
 	once     sync.Once
 }
 
-// How a loop that has nothing to do looks again: a while at once, then after a nap.
+// An idle loop polls for a while, and then sleeps between polls.
 const (
-	patience = 50 * time.Microsecond
-	nap      = 50 * time.Microsecond
+	patience      = 50 * time.Microsecond
+	sleepInterval = 50 * time.Microsecond
 )
 
 // How long other goroutines go without the thread's place among those that run Go code: while something moves, and otherwise.
@@ -70,7 +70,7 @@ func (l *loop) run() {
 		}
 		switch idle := now.Sub(moved) > patience; {
 		case idle && !l.spin:
-			sleep(nap)
+			sleep(sleepInterval)
 		case idle || now.Sub(l.gave) > awhile:
 			l.yield(now)
 		}
@@ -169,7 +169,7 @@ func (l *loop) close() error {
 }
 
 // sleep sleeps about as long as it says. time.Sleep takes a millisecond at least where nothing else runs: the Go scheduler then waits in
-// epoll_wait(2), which counts in those. An interrupted nap is a shorter one.
+// epoll_wait(2), which counts in those. An interrupted sleep is a shorter one.
 func sleep(d time.Duration) {
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	_ = unix.Nanosleep(&t, nil)

@@ -185,12 +185,12 @@ func (s *Sink) Close() error {
 	return err
 }
 
-// farewell is how long it may take until senders are told what was acknowledged.
-const farewell = 3 * time.Second
+// settleTimeout is how long it may take until senders are told what was acknowledged.
+const settleTimeout = 3 * time.Second
 
 // settle waits until every sender is told what is acknowledged, or a while. That they hear it is waited for when their connections end.
 func (s *Sink) settle() {
-	for end := time.Now().Add(farewell); time.Now().Before(end); sleep(nap) {
+	for end := time.Now().Add(settleTimeout); time.Now().Before(end); sleep(sleepInterval) {
 		idle := false
 		err := s.client.loop.do(func() error { idle = len(s.back) == 0 && s.receiver.Idle(); return nil })
 		if idle || err != nil {

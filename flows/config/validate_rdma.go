@@ -22,15 +22,15 @@ const (
 	maxAllowed     = 255 // bytes of a certificate's name
 )
 
-// door is where clients come in.
-type door struct {
+// clientListener is where clients come in.
+type clientListener struct {
 	rdma, listen    string
 	window, clients int
 	allow           []string
 }
 
-// door checks what both kinds of servers have.
-func (v *validator) door(path string, d door) {
+// clientListener checks what both kinds of servers have.
+func (v *validator) clientListener(path string, d clientListener) {
 	v.rdma(join(path, "rdma"), d.rdma)
 	if v.need(join(path, "listen"), d.listen, "the address to listen at for clients, host:port,") {
 		v.checkErr(join(path, "listen"), checkAddress(d.listen, "10.0.0.1:7471"))
@@ -71,7 +71,7 @@ func (v *validator) allow(path string, names []string) {
 // clients checks the end of a flow where messages arrive.
 func (v *validator) clients(path string, f *Flow) {
 	from := &f.From
-	v.door(path, door{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
+	v.clientListener(path, clientListener{from.RDMA, from.Listen, from.Window, from.Clients, from.Allow})
 	v.checkErr(join(path, "method"), member(from.Method, allMethods))
 	if from.Method == MethodWrite && !from.Verify {
 		v.refuse(v.first(join(path, "verify"), join(path, "method"), path), wrong("say verify: true, or method: send",

@@ -135,7 +135,7 @@ func (v *validator) source(path string, f *From) {
 
 // blocks checks what clients may ask of a flow that serves.
 func (v *validator) blocks(path string, t *To) {
-	v.door(path, door{t.RDMA, t.Listen, t.Window, t.Clients, t.Allow})
+	v.clientListener(path, clientListener{t.RDMA, t.Listen, t.Window, t.Clients, t.Allow})
 	v.checkErr(join(path, "transfer"), transfer(t.Transfer))
 	v.check(t.Cache <= v.Region.Size, join(path, "cache"), "%s are more than the region of %s", t.Cache, v.Region.Size)
 }

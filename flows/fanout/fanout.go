@@ -126,7 +126,7 @@ func (f *Fanout) Relay(message []umem.Frame, token, stamp uint64, origin protoco
 	chosen := f.choose(message)
 	fit := f.fitting(chosen, len(message), length)
 	need := f.answer.need(bits.OnesCount64(chosen))
-	open, wait := f.makeRoom(fit, need)
+	open, wait := f.peersWithRoom(fit, need)
 	switch {
 	case wait:
 		return false

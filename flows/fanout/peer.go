@@ -33,10 +33,10 @@ type peer struct {
 	shown   [1 + reasons]counter.Counter // of both, stored once a round
 }
 
-// makeRoom is which of some peers have room, after their policies had it made where there was none. wait says that one of those is to be waited for:
+// peersWithRoom is which of some peers have room, after their policies had it made where there was none. wait says that one of those is to be waited for:
 // one that is connected and slow, or one without which the message cannot be acknowledged. A peer that is away is left out where need others are enough, else
 // a minority that is gone would stall the rest.
-func (f *Fanout) makeRoom(peers uint64, need int) (open uint64, wait bool) {
+func (f *Fanout) peersWithRoom(peers uint64, need int) (open uint64, wait bool) {
 	spared := need > 0 && need < bits.OnesCount64(peers)
 	for left := peers; left != 0; left &= left - 1 {
 		n := bits.TrailingZeros64(left)

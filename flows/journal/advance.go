@@ -55,7 +55,7 @@ func (r *Reader) advance(prove bool) error {
 			return err
 		}
 	}
-	if ok, err := r.goOn(); ok || err != nil {
+	if ok, err := r.openNext(); ok || err != nil {
 		return err
 	}
 	if g := r.short(); g != nil {
@@ -126,8 +126,8 @@ func (r *Reader) origin(p piece) (origin, error) {
 	return s.origin, s.Close()
 }
 
-// goOn goes to the segment whose first record is the one that is next; it lies behind segments without records only.
-func (r *Reader) goOn() (bool, error) {
+// openNext goes to the segment whose first record is the one that is next; it lies behind segments without records only.
+func (r *Reader) openNext() (bool, error) {
 	for _, p := range r.later {
 		s, err := r.set.open(p)
 		if errors.Is(err, errAbsent) {

@@ -123,7 +123,7 @@ func (l *Log) head(p piece, m *Manifest, first map[uint64]uint64) (bad, err erro
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errAbsent
 	case errors.Is(err, errAbsent):
-		if m != nil && p.number < m.Oldest || p.ahead && (m == nil || !m.Names(p.number)) && !begun(p.path) {
+		if m != nil && p.number < m.Oldest || p.ahead && (m == nil || !m.Names(p.number)) && !hasBatches(p.path) {
 			return nil, errAbsent
 		}
 		return err, nil
@@ -148,8 +148,8 @@ func (l *Log) head(p piece, m *Manifest, first map[uint64]uint64) (bad, err erro
 	return bad, s.Close()
 }
 
-// begun reports whether a file without a head has batches.
-func begun(path string) (found bool) {
+// hasBatches reports whether a file without a head has batches.
+func hasBatches(path string) (found bool) {
 	f, size, err := openFile(path)
 	if err != nil {
 		return false

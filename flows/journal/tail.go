@@ -100,7 +100,7 @@ func (r *Reader) beginLate(least int64) error {
 	var later segmentSummary
 	newer := 0 // segments of the same run
 	for i := len(all) - 1; i > 0; i-- {
-		g, err := r.glance(all[i])
+		g, err := r.summarize(all[i])
 		if errors.Is(err, errAbsent) {
 			continue
 		}
@@ -129,7 +129,7 @@ type segmentSummary struct {
 	durable bool // its writer knew something of it to be durable, and so all segments in front
 }
 
-func (r *Reader) glance(p piece) (g segmentSummary, err error) {
+func (r *Reader) summarize(p piece) (g segmentSummary, err error) {
 	s, err := r.set.open(p)
 	if err != nil {
 		return g, err

@@ -251,17 +251,17 @@ var errShort = errors.New("the port took less than it had room for")
 func (e *sender) measure() {
 	now := time.Now()
 	run := e.times.Run()
-	tardy := uint64(0)
+	late := uint64(0)
 	for i := range e.dueTimes {
 		late := max(0, now.Sub(e.dueTimes[i]))
 		run.Record(uint64(late))
 		if late > e.allowed {
-			tardy++
+			late++
 		}
 	}
 	run.End()
-	if tardy > 0 {
-		e.late.Add(tardy)
+	if late > 0 {
+		e.late.Add(late)
 	}
 }
 

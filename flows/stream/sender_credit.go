@@ -132,13 +132,13 @@ func (s *Sender) released() {
 		s.abandon()
 	}
 	if s.gap {
-		s.renew()
+		s.startSession()
 	}
 	s.stats.publish(s)
 }
 
-// renew begins a session with the first message that is not acknowledged.
-func (s *Sender) renew() {
+// startSession begins a session with the first message that is not acknowledged.
+func (s *Sender) startSession() {
 	s.begun = s.out.first - 1
 	s.confirm, s.session, s.gap = s.begun, newSession(), false
 	s.stats.count.sessions++

@@ -42,7 +42,7 @@ func (s *Server) Change(subsystems []Subsystem) (ended int, err error) {
 	s.config.Subsystems = slices.Clone(subsystems)
 	ended = s.retire()
 	for i := range subsystems {
-		ended += s.renew(&subsystems[i], came)
+		ended += s.updateSubsystem(&subsystems[i], came)
 	}
 	s.tellDiscovery(seen)
 	return ended, nil
@@ -105,8 +105,8 @@ func (s *Server) retire() (ended int) {
 	return ended
 }
 
-// renew makes a subsystem what is configured.
-func (s *Server) renew(c *Subsystem, came map[*Namespace]*disk) (ended int) {
+// updateSubsystem makes a subsystem what is configured.
+func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended int) {
 	sub := s.find(c.NQN)
 	if sub == nil {
 		sub = s.addSubsystem(c)
@@ -182,11 +182,11 @@ func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
 // dismiss has a disk that is no namespace any more go as soon as nothing is done with it.
 func (s *Server) dismiss(d *disk) {
 	d.gone = true
-	s.letGo(d)
+	s.releaseDisk(d)
 }
 
-// letGo takes a disk out of the disks' queue that is no namespace any more and that no operation is about, and gives it to its owner.
-func (s *Server) letGo(d *disk) {
+// releaseDisk takes a disk out of the disks' queue that is no namespace any more and that no operation is about, and gives it to its owner.
+func (s *Server) releaseDisk(d *disk) {
 	if !d.gone || d.users > 0 {
 		return
 	}

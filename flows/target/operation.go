@@ -167,13 +167,13 @@ func (s *Server) begin() (n int) {
 			continue
 		}
 		o := &s.operations[p.blocked.first()]
-		sated := s.overShare(o)
-		if !sated && !s.acquire(o) {
+		over := s.overShare(o)
+		if !over && !s.acquire(o) {
 			continue
 		}
 		p.blocked.head++
 		s.waiting--
-		if tried = 0; sated {
+		if tried = 0; over {
 			s.push(&o.disk.waiting, o)
 			continue
 		}
@@ -229,7 +229,7 @@ func (s *Server) finish(o *operation) {
 	if d := o.disk; d != nil {
 		d.users--
 		o.disk = nil
-		s.letGo(d)
+		s.releaseDisk(d)
 	}
 	o.state = opIdle
 	p.idle = append(p.idle, o.number)

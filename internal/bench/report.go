@@ -159,9 +159,9 @@ func saveFile(path string, write func(io.Writer) error) error {
 	return f.Close()
 }
 
-// judged is a comparison with what follows from its pairs. Bounds that there are
+// assessed is a comparison with what follows from its pairs. Bounds that there are
 // none of are null.
-type judged struct {
+type assessed struct {
 	Comparison
 	Ratio *float64 `json:"ratio"`
 	Low   *float64 `json:"low"`
@@ -175,13 +175,13 @@ func (r *Report) JSON(w io.Writer) error {
 	type plain Report
 	out := struct {
 		plain
-		Confidence  float64  `json:"confidence"`
-		Met         bool     `json:"met"`
-		Comparisons []judged `json:"comparisons"`
+		Confidence  float64    `json:"confidence"`
+		Met         bool       `json:"met"`
+		Comparisons []assessed `json:"comparisons"`
 	}{plain(*r), Confidence, r.Met(), nil}
 	for _, c := range r.Comparisons {
 		e := c.Estimate()
-		out.Comparisons = append(out.Comparisons, judged{c, known(e.Ratio), known(e.Low), known(e.High), c.Met()})
+		out.Comparisons = append(out.Comparisons, assessed{c, known(e.Ratio), known(e.Low), known(e.High), c.Met()})
 	}
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")

@@ -8,7 +8,7 @@ type Part struct{ Offset, Length int64 }
 // ReadParts is Read of some parts of a segment only, which are in file order and do not overlap. A part that does not begin with
 // a batch has a torn one; whatever is counted is of these parts.
 func ReadParts(f io.ReaderAt, size int64, parts []Part, fn func(b Batch, data []byte) error) (Report, error) {
-	r, err := glance(f, size)
+	r, err := quickScan(f, size)
 	if err != nil {
 		return r.report, err
 	}

@@ -6,7 +6,7 @@ import "io"
 // being written, or was left by a crash, what may be read. It reads each mark. The last batches may be on their way to the
 // disk still: where zeros are in place of a block, there is no more. ErrNotSegment when there is no head.
 func Reach(f io.ReaderAt, size int64) (int64, error) {
-	r, err := glance(f, size)
+	r, err := quickScan(f, size)
 	if err != nil {
 		return 0, err
 	}

@@ -18,7 +18,7 @@ type Times struct {
 // beginning of the first batch, and of a file that is closed the last batch. The segment may be written meanwhile; what
 // is in doubt is left out. ErrNotSegment when there is no head.
 func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
-	r, err := glance(f, size)
+	r, err := quickScan(f, size)
 	if err != nil {
 		return t, err
 	}
@@ -35,7 +35,7 @@ func ReadTimes(f io.ReaderAt, size int64) (t Times, err error) {
 
 // FirstTime is ReadTimes for the beginning alone.
 func FirstTime(f io.ReaderAt, size int64) (t Times, err error) {
-	r, err := glance(f, size)
+	r, err := quickScan(f, size)
 	if err != nil {
 		return t, err
 	}
@@ -50,7 +50,7 @@ func FirstTime(f io.ReaderAt, size int64) (t Times, err error) {
 // LatestTime is the latest time in the last batch with packets that marks lead to, one behind the other from the head
 // on: of a segment that was recovered or completed, the last of all. It reads each mark; 0 when there is no packet.
 func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
-	r, err := glance(f, size)
+	r, err := quickScan(f, size)
 	if err != nil || r.head.severalClocks() {
 		return 0, err
 	}
@@ -74,8 +74,8 @@ func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
 	return r.latest(&last)
 }
 
-// glance begins to read a segment of which little will be read.
-func glance(f io.ReaderAt, size int64) (*recovery, error) {
+// quickScan begins to read a segment of which little will be read.
+func quickScan(f io.ReaderAt, size int64) (*recovery, error) {
 	r := newReading(f, size)
 	r.w = smallWindow(f, size)
 	return r, r.readHead()

@@ -44,8 +44,8 @@ func (c *conn) Done() <-chan struct{} { return c.identifier.done }
 
 func (c *conn) Err() error { return c.identifier.why() }
 
-// farewell is how long Close waits for the peer to have heard.
-const farewell = time.Second
+// disconnectTimeout is how long Close waits for the peer to have heard.
+const disconnectTimeout = time.Second
 
 // Close waits at most a second for the peer's answer.
 func (c *conn) Close() error {
@@ -55,7 +55,7 @@ func (c *conn) Close() error {
 	default:
 		i.note(ErrClosed)
 		i.leave()
-		timer := time.NewTimer(farewell)
+		timer := time.NewTimer(disconnectTimeout)
 		defer timer.Stop()
 		select {
 		case <-i.done:

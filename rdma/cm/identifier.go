@@ -41,7 +41,7 @@ func (c *Channel) newIdentifier(backlog int) (*identifier, error) {
 	if err != nil {
 		return nil, refusal("make an identifier of rdma_cm", err)
 	}
-	return i, c.adopt(i, answer.id)
+	return i, c.register(i, answer.id)
 }
 
 func (c *Channel) number() *identifier {
@@ -51,8 +51,8 @@ func (c *Channel) number() *identifier {
 	return &identifier{channel: c, uid: c.last, answers: make(chan event, 1), done: make(chan struct{})}
 }
 
-// adopt has the events of the kernel's identifier come to ours.
-func (c *Channel) adopt(i *identifier, id uint32) error {
+// register has the events of the kernel's identifier come to ours.
+func (c *Channel) register(i *identifier, id uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i.id = id

@@ -73,7 +73,7 @@ func (l *listener) Accept(ctx context.Context) (Request, error) {
 func (l *listener) request(e event) (Request, error) {
 	c := l.identifier.channel
 	i := c.number()
-	if err := c.adopt(i, e.id); err != nil {
+	if err := c.register(i, e.id); err != nil {
 		return nil, err
 	}
 	r := &request{identifier: i, said: e.said}

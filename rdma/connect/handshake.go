@@ -135,7 +135,7 @@ func (s *session) settle(e *End, remote Offer) (*Conn, error) {
 	_ = s.conn.SetDeadline(time.Time{})
 	c := &Conn{conn: s.conn, peer: s.peer, remote: remote, path: Agree(e.Parameters, remote.Parameters), credentials: s.credentials}
 	if s.credentials != nil {
-		if err := s.credentials.adopt(c, s.proof); err != nil {
+		if err := s.credentials.track(c, s.proof); err != nil {
 			return nil, s.fail("finish", err)
 		}
 	}

@@ -57,9 +57,9 @@ func (c *Credentials) Same(other *Credentials) bool {
 	return slices.EqualFunc(now.Certificate.Certificate, other.Certificate.Certificate, slices.Equal[[]byte]) && now.Authority.Equal(other.Authority)
 }
 
-// adopt watches over a connection whose handshake is done. The credentials may have been replaced
+// track watches over a connection whose handshake is done. The credentials may have been replaced
 // since it began.
-func (c *Credentials) adopt(conn *Conn, p proof) error {
+func (c *Credentials) track(conn *Conn, p proof) error {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
 	if c.live.next != nil && p.verify(c.live.next.Authority) != nil {

@@ -35,7 +35,7 @@ func (q *completionQueue) Poll(dst []rdma.WorkCompletion) (int, error) {
 	if n < 0 {
 		return 0, q.pollError()
 	}
-	q.mend(dst[:n])
+	q.fixFlags(dst[:n])
 	return int(n), nil
 }
 
@@ -59,7 +59,7 @@ func (q *completionQueue) spin(dst []rdma.WorkCompletion, limit time.Duration) (
 	if n < 0 {
 		return 0, q.pollError()
 	}
-	q.mend(dst[:n])
+	q.fixFlags(dst[:n])
 	return int(n), nil
 }
 
@@ -71,8 +71,8 @@ func bounded(limit time.Duration) C.uint32_t { return C.uint32_t(max(0, min(limi
 // none of.
 const kernelInvalidated rdma.CompletionFlags = 1 << 2
 
-// mend gives completions of Soft-RoCE the flag they should have.
-func (q *completionQueue) mend(got []rdma.WorkCompletion) {
+// fixFlags gives completions of Soft-RoCE the flag they should have.
+func (q *completionQueue) fixFlags(got []rdma.WorkCompletion) {
 	if !q.soft {
 		return
 	}

@@ -180,7 +180,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 			return err
 		}
 		t.Now()
-		if err := errors.Join(l.makeRoom(), l.giveWay()); err != nil {
+		if err := errors.Join(l.makeRoom(), l.yield()); err != nil {
 			return err
 		}
 		if begins {

@@ -263,7 +263,7 @@ func (l *link) idle(tries int) error {
 // answered takes what was polled.
 func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 	l.waiting = time.Time{}
-	if err := l.giveWay(); err != nil {
+	if err := l.yield(); err != nil {
 		return nil, err
 	}
 	return l.polled[:n], l.good(l.polled[:n])
@@ -272,11 +272,11 @@ func (l *link) answered(n int) ([]rdma.WorkCompletion, error) {
 // awhile is how long the Go scheduler goes without the thread.
 const awhile = 4 * time.Millisecond
 
-// giveWay lets the Go scheduler have the thread for a moment, now and then. From one that it never has for 10 ms it
+// yield lets the Go scheduler have the thread for a moment, now and then. From one that it never has for 10 ms it
 // takes the place among its threads at each call into C (runtime.retake), and to do so another thread wakes up every 20 µs. It costs
 // two changes of threads, so it is not done more often than that needs. It is an error when the test is to end, which nobody else notices
 // while there are answers all the time.
-func (l *link) giveWay() error {
+func (l *link) yield() error {
 	if l.answers++; l.answers%4 != 0 || time.Since(l.gave) <= awhile {
 		return nil
 	}

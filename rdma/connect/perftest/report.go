@@ -40,7 +40,7 @@ func reportOf(w [5]uint64) Report {
 func (s *Session) reports(mine Report) (Report, error) {
 	var theirs [5]uint64
 	for i, w := range mine.words() {
-		b, err := s.swap(binary.BigEndian.AppendUint64(nil, w))
+		b, err := s.exchange(binary.BigEndian.AppendUint64(nil, w))
 		if err != nil {
 			return Report{}, err
 		}

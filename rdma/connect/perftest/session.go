@@ -49,7 +49,7 @@ func Begin(ctx context.Context, conn net.Conn, c Config) (*Session, error) {
 }
 
 func (s *Session) begin() error {
-	b, err := s.swap(encodeVersion())
+	b, err := s.exchange(encodeVersion())
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (s *Session) begin() error {
 	if s.agreed.CacheLine, err = s.size("cache line", cacheLine, maxLine); err != nil {
 		return err
 	}
-	if b, err = s.swap(encodeMTU(s.config.MTU)); err != nil {
+	if b, err = s.exchange(encodeMTU(s.config.MTU)); err != nil {
 		return err
 	}
 	s.agreed.MTU, err = smaller(s.config.MTU, b)
@@ -70,7 +70,7 @@ func (s *Session) begin() error {
 }
 
 func (s *Session) size(what string, ours, most uint32) (uint32, error) {
-	b, err := s.swap(binary.BigEndian.AppendUint32(nil, ours))
+	b, err := s.exchange(binary.BigEndian.AppendUint32(nil, ours))
 	if err != nil {
 		return 0, err
 	}
@@ -206,10 +206,10 @@ func (s *Session) turnIf(wanted bool) error {
 // turn tells one key and hears one.
 func (s *Session) turn(k Key) (Key, error) {
 	if s.config.Manager {
-		b, err := s.swap(k.Binary())
+		b, err := s.exchange(k.Binary())
 		return KeyOfBinary(b), err
 	}
-	b, err := s.swap(k.Encode())
+	b, err := s.exchange(k.Encode())
 	if err != nil {
 		return Key{}, err
 	}
@@ -228,9 +228,9 @@ func (s *Session) all() ([]Key, error) {
 	return remote, nil
 }
 
-// swap writes and reads as many bytes, in the order of our role, each with one call: the programs take no
+// exchange writes and reads as many bytes, in the order of our role, each with one call: the programs take no
 // message in parts.
-func (s *Session) swap(mine []byte) ([]byte, error) {
+func (s *Session) exchange(mine []byte) ([]byte, error) {
 	theirs := make([]byte, len(mine))
 	if s.config.Role == Server {
 		if _, err := io.ReadFull(s.conn, theirs); err != nil {

@@ -115,7 +115,7 @@ func Start(o Options) (Outcome, error) {
 	case err != nil:
 		return Outcome{}, err
 	}
-	return o.goOn(memory)
+	return o.confine(memory)
 }
 
 // content says whether the process is fit to be the daemon as it is.
@@ -152,7 +152,7 @@ func (o Options) arrive(u *identity) (Outcome, error) {
 	if err != nil {
 		return Outcome{}, fmt.Errorf("take over the region's memory from the starter: %w", err)
 	}
-	return o.goOn(memory)
+	return o.confine(memory)
 }
 
 // verify says what a thread of a started daemon has too much.
@@ -168,8 +168,8 @@ func (o Options) verify(t caps.Status, u *identity) error {
 	return nil
 }
 
-// goOn limits the daemon to the system calls it makes, and names what it lacks.
-func (o Options) goOn(memory *umem.Memory) (Outcome, error) {
+// confine limits the daemon to the system calls it makes, and names what it lacks.
+func (o Options) confine(memory *umem.Memory) (Outcome, error) {
 	self, err := caps.Self()
 	if err != nil {
 		return Outcome{}, err

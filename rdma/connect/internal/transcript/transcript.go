@@ -62,14 +62,14 @@ func (t Transcript) By(s Side) (all [][]byte) {
 	return all
 }
 
-// patience is how long Play waits for the other side.
-const patience = 10 * time.Second
+// timeout is how long Play waits for the other side.
+const timeout = 10 * time.Second
 
 // Play is one side of the conversation: it writes what that side wrote, when it was its turn, and holds
 // what it reads to what the other side wrote. At the end it closes, and nothing may be left over.
 func (t Transcript) Play(conn net.Conn, as Side) error {
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		return err
 	}
 	for i, l := range t {
