@@ -20,7 +20,7 @@ const drainLimit = 5 * time.Second
 // stays registered, and a further Close waits again. After success, closing again
 // does nothing. Unlike the other methods Close may be called on another thread once
 // the queue's own has ended.
-func (q *Queue) Close() error { return q.CloseWithin(q.patience) }
+func (q *Queue) Close() error { return q.CloseWithin(q.closeTimeout) }
 
 // CloseWithin is Close that waits no longer than limit for operations in flight, for a
 // thread that has other things to do and calls it again while there is a StuckError.

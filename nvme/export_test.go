@@ -17,4 +17,4 @@ func (c Config) Without(f feature) Config {
 }
 
 // SetPatience changes how long Close waits for operations in flight.
-func (q *Queue) SetPatience(d time.Duration) { q.patience = d }
+func (q *Queue) SetPatience(d time.Duration) { q.closeTimeout = d }

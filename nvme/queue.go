@@ -48,7 +48,7 @@ type Queue struct {
 	stats   stats
 	event   event
 
-	patience time.Duration // of Close
+	closeTimeout time.Duration // of Close
 }
 
 var _ umem.Port = (*Queue)(nil)
@@ -72,7 +72,7 @@ func newQueue(c Config) *Queue {
 	region := c.Worker.Book().Region()
 	n := c.operations()
 	q := &Queue{name: c.Name, region: region, worker: c.Worker, pieces: c.Pieces, depth: c.Depth, most: c.Frames,
-		base: address(region.Data()), size: region.Size(), event: event{fd: -1}, patience: drainLimit,
+		base: address(region.Data()), size: region.Size(), event: event{fd: -1}, closeTimeout: drainLimit,
 		ops: make([]op, n), frames: make([]umem.Frame, n*c.Pieces), free: make([]uint32, 0, n),
 		read: newFifo(n), written: newFifo(n), flushed: newFifo(n),
 		targets: make([]place, c.Targets)}

@@ -29,7 +29,7 @@ func (w wire) open(t testing.TB) *porttest.Link {
 	l := &porttest.Link{
 		Worker: g.worker, Header: packet(&pair.A, &pair.B, 0, 18)[:14], Min: 64, Max: w.most,
 		Offset: 128, Room: 1600, Landing: int(shape.Capacity(g.region.FrameSize()) &^ 127),
-		SilentReap: true, Patience: testenv.Within(5 * time.Second),
+		SilentReap: true, Timeout: testenv.Within(5 * time.Second),
 		Spoil: func(f *umem.Frame) { f.Len = g.region.FrameSize() },
 	}
 	var from, to *Interface

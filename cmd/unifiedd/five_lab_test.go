@@ -46,7 +46,7 @@ func TestFiveFlows(t *testing.T) {
 		Device: device, PeerDevice: device, Host: capturedBy.Here, PeerHost: capturedBy.Here,
 		Capture: demo.DeviceDisk(labenv.DiskPassthrough, labenv.Disk), WAL: demo.DeviceDisk(disks.Plain.Node, disks.Plain.Disk),
 		Blocks:     demo.DeviceDisk(disks.Blocks.Node, disks.Blocks.Disk),
-		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 2 << 20, Patience: "10s",
+		PacketRate: 100, MessageRate: 100, BlockRate: 50, BlockBytes: 2 << 20, IdleTimeout: "10s",
 	})
 	t.Logf("%s", said)
 	if err != nil {

@@ -167,7 +167,7 @@ func (b *Blocks) take(d *blocks.Done, got func(uint64, []byte) error) (err error
 
 // rest lets others run where nothing has come for a while.
 func (b *Blocks) rest(since time.Time) {
-	if !b.client.config.Spin && time.Since(since) > patience {
+	if !b.client.config.Spin && time.Since(since) > pollInterval {
 		sleep(sleepInterval)
 	} else {
 		runtime.Gosched()

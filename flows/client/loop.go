@@ -33,7 +33,7 @@ type loop struct {
 
 // An idle loop polls for a while, and then sleeps between polls.
 const (
-	patience      = 50 * time.Microsecond
+	pollInterval  = 50 * time.Microsecond
 	sleepInterval = 50 * time.Microsecond
 )
 
@@ -68,7 +68,7 @@ func (l *loop) run() {
 		if l.round(now) {
 			moved = now
 		}
-		switch idle := now.Sub(moved) > patience; {
+		switch idle := now.Sub(moved) > pollInterval; {
 		case idle && !l.spin:
 			sleep(sleepInterval)
 		case idle || now.Sub(l.gave) > awhile:

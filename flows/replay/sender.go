@@ -253,9 +253,9 @@ func (e *sender) measure() {
 	run := e.times.Run()
 	late := uint64(0)
 	for i := range e.dueTimes {
-		late := max(0, now.Sub(e.dueTimes[i]))
-		run.Record(uint64(late))
-		if late > e.allowed {
+		delay := max(0, now.Sub(e.dueTimes[i]))
+		run.Record(uint64(delay))
+		if delay > e.allowed {
 			late++
 		}
 	}

@@ -13,11 +13,11 @@ type Result struct {
 	Position uint64
 }
 
-// outbox has the messages of a sender, in slots: those that wait, in the order they came; those in flight, which have a number each,
+// sendQueue has the messages of a sender, in slots: those that wait, in the order they came; those in flight, which have a number each,
 // without gaps; and what became of others, until it is asked for. It knows no queue pairs, and belongs to one thread.
 //
 // Numbers begin at 1 and go up for good. What a peer calls a sequence is a number less what was in front of its session.
-type outbox struct {
+type sendQueue struct {
 	slots   []outgoing
 	free    []uint32
 	waiting slotRing // never posted, and without a number
@@ -42,9 +42,9 @@ type outgoing struct {
 	elements uint32          // scatter/gather elements, the header's among them
 }
 
-func newOutbox(depth int) outbox {
+func newOutbox(depth int) sendQueue {
 	size := powerOfTwo(depth)
-	b := outbox{slots: make([]outgoing, depth), free: make([]uint32, 0, depth), waiting: slotRing{items: make([]uint32, size)},
+	b := sendQueue{slots: make([]outgoing, depth), free: make([]uint32, 0, depth), waiting: slotRing{items: make([]uint32, size)},
 		flight: make([]uint32, size), mask: uint64(size - 1), first: 1, results: make([]Result, size)}
 	for i := depth - 1; i >= 0; i-- {
 		b.free = append(b.free, uint32(i))
@@ -62,10 +62,10 @@ func powerOfTwo(n int) int {
 }
 
 // room reports whether another message fits. What became of others takes room until it was asked for.
-func (b *outbox) room() bool { return len(b.free) > int(b.made-b.told) }
+func (b *sendQueue) room() bool { return len(b.free) > int(b.made-b.told) }
 
 // push has a message wait, and returns its slot. There is room.
-func (b *outbox) push(m outgoing) uint32 {
+func (b *sendQueue) push(m outgoing) uint32 {
 	slot := b.free[len(b.free)-1]
 	b.free = b.free[:len(b.free)-1]
 	b.slots[slot] = m
@@ -74,7 +74,7 @@ func (b *outbox) push(m outgoing) uint32 {
 }
 
 // number gives the first that waits the next number, and reports whether one waited.
-func (b *outbox) number() bool {
+func (b *sendQueue) number() bool {
 	slot, ok := b.waiting.pop()
 	if ok {
 		b.last++
@@ -84,26 +84,26 @@ func (b *outbox) number() bool {
 }
 
 // at is the slot of a number in flight.
-func (b *outbox) at(number uint64) uint32 { return b.flight[number&b.mask] }
+func (b *sendQueue) at(number uint64) uint32 { return b.flight[number&b.mask] }
 
 // inFlight is how many messages have a number and are not done with.
-func (b *outbox) inFlight() int { return int(b.last + 1 - b.first) }
+func (b *sendQueue) inFlight() int { return int(b.last + 1 - b.first) }
 
 // retire ends the first in flight.
-func (b *outbox) retire(acknowledged bool, position uint64) {
+func (b *sendQueue) retire(acknowledged bool, position uint64) {
 	slot := b.at(b.first)
 	b.first++
 	b.end(slot, acknowledged, position)
 }
 
-func (b *outbox) end(slot uint32, acknowledged bool, position uint64) {
+func (b *sendQueue) end(slot uint32, acknowledged bool, position uint64) {
 	b.free = append(b.free, slot)
 	b.results[b.made&b.mask] = Result{Token: b.slots[slot].token, Acknowledged: acknowledged, Position: position}
 	b.made++
 }
 
 // oldest is the token of what drop takes out.
-func (b *outbox) oldest() (token uint64, ok bool) {
+func (b *sendQueue) oldest() (token uint64, ok bool) {
 	if b.waiting.len() == 0 {
 		return 0, false
 	}
@@ -111,7 +111,7 @@ func (b *outbox) oldest() (token uint64, ok bool) {
 }
 
 // drop takes out the first that waits.
-func (b *outbox) drop() (token uint64, ok bool) {
+func (b *sendQueue) drop() (token uint64, ok bool) {
 	slot, ok := b.waiting.pop()
 	if !ok {
 		return 0, false
@@ -121,7 +121,7 @@ func (b *outbox) drop() (token uint64, ok bool) {
 }
 
 // abandon ends everything. Numbers that were given are not given again.
-func (b *outbox) abandon() (n int) {
+func (b *sendQueue) abandon() (n int) {
 	for ; b.first <= b.last; n++ {
 		b.retire(false, 0)
 	}
@@ -133,7 +133,7 @@ func (b *outbox) abandon() (n int) {
 }
 
 // take fills dst with what became of messages: of those that were acknowledged in their order.
-func (b *outbox) take(dst []Result) int {
+func (b *sendQueue) take(dst []Result) int {
 	n := min(len(dst), int(b.made-b.told))
 	for i := range dst[:n] {
 		dst[i] = b.results[b.told&b.mask]

@@ -77,7 +77,7 @@ func TestOutbox(t *testing.T) {
 	})
 }
 
-func checkOutbox(t *rapid.T, b *outbox, waiting, flight []uint64) {
+func checkOutbox(t *rapid.T, b *sendQueue, waiting, flight []uint64) {
 	if b.waiting.len() != len(waiting) || b.inFlight() != len(flight) {
 		t.Fatalf("%d wait and %d are in flight, want %d and %d", b.waiting.len(), b.inFlight(), len(waiting), len(flight))
 	}

@@ -69,7 +69,7 @@ type Sender struct {
 	limits pairLimits
 	opened time.Time
 
-	out      outbox
+	out      sendQueue
 	pieces   []rdma.SGE // of the messages in the outbox: Frames+1 for each slot
 	now      int64      // nanoseconds since opened, as of the last Poll
 	wall     int64      // and since 1970

@@ -97,8 +97,8 @@ func TestLayerRule(t *testing.T) {
 }
 
 func TestSourceRule(t *testing.T) {
-	long := "package p\n\nfunc f() {\n" + strings.Repeat("\t_ = 0\n", maxFuncLines-1) + "}\n"
-	fits := "package p\n\nfunc f() {\n" + strings.Repeat("\t_ = 0\n", maxFuncLines-2) + "}\n"
+	long := "package p\n\nfunc f() {\n" + strings.Repeat("\t_ = 0\n", maxStatements+1) + "}\n"
+	fits := "package p\n\nfunc f() {\n" + strings.Repeat("\t_ = 0\n", maxStatements) + "}\n"
 	lines := "package p\n" + strings.Repeat("// line\n", maxFileLines)
 	unsafe := "package p\n\nimport \"unsafe\"\n\nvar _ unsafe.Pointer\n"
 	for _, c := range []struct {
@@ -109,6 +109,10 @@ func TestSourceRule(t *testing.T) {
 		{"a.go", fits, 0},
 		{"a_test.go", long, 0},
 		{"a.go", lines, 1},
+		{"a.go", "package p\n\nfunc glance() {}\n\nfunc Glance() {}\n\ntype reel struct{ seam, other int }\n", 4},
+		{"a.go", "package p\n\nfunc f(nap int) {\n\tshelf := nap\n\t_ = shelf\n}\n", 2},
+		{"a.go", "package p\n\n// f takes a nap.\nfunc f() { adopted := 1; _ = adopted }\n", 1},
+		{"a_test.go", "package p\n\nfunc glance() {}\n", 0},
 		{"a_test.go", lines, 0},
 		{"a.go", unsafe, 1},
 		{"a_test.go", unsafe, 1},

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	maxFileLines = 600
-	maxFuncLines = 60
+	maxFileLines  = 600
+	maxStatements = 60
 )
 
 // badSource names what is wrong with one file of the tree: an import of unsafe
-// in a file not named for it, a file or function that is too long. Generated
-// files may be anything; test files may be long.
+// in a file not named for it, a file or function that is too long, a private word.
+// Generated files may be anything; test files may be long.
 func badSource(name string) ([]string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -38,7 +38,7 @@ func badSource(name string) ([]string, error) {
 	if n := bytes.Count(text, []byte("\n")); n > maxFileLines {
 		bad = append(bad, fmt.Sprintf("%s has %d lines, more than %d", name, n, maxFileLines))
 	}
-	return append(bad, longFuncs(fset, file)...), nil
+	return append(append(bad, longFuncs(fset, file)...), badNames(fset, file)...), nil
 }
 
 func badUnsafe(name string, file *ast.File) []string {
@@ -60,10 +60,22 @@ func longFuncs(fset *token.FileSet, file *ast.File) []string {
 		if !ok {
 			continue
 		}
-		at := fset.Position(f.Pos())
-		if n := fset.Position(f.End()).Line - at.Line + 1; n > maxFuncLines {
-			bad = append(bad, fmt.Sprintf("%v: %s has %d lines, more than %d", at, f.Name.Name, n, maxFuncLines))
+		if n := statements(f); n > maxStatements {
+			bad = append(bad, fmt.Sprintf("%v: %s has %d statements, more than %d", fset.Position(f.Pos()), f.Name.Name, n, maxStatements))
 		}
 	}
 	return bad
+}
+
+// statements counts the statements of a function, and not the blocks that hold them.
+func statements(f *ast.FuncDecl) (n int) {
+	ast.Inspect(f, func(node ast.Node) bool {
+		switch node.(type) {
+		case *ast.BlockStmt, *ast.LabeledStmt:
+		case ast.Stmt:
+			n++
+		}
+		return true
+	})
+	return n
 }

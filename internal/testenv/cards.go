@@ -62,8 +62,8 @@ func (c *Cards) end(t testing.TB, name string, host byte) End {
 	e.card.socket = e.packetSocket(t)
 	t.Cleanup(func() { unix.Close(e.card.socket) })
 	// A card may wait for its fellow to have room. Who sends by it must not wait forever.
-	patience := unix.NsecToTimeval(int64(5 * time.Second))
-	if err := unix.SetsockoptTimeval(e.card.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &patience); err != nil {
+	receiveTimeout := unix.NsecToTimeval(int64(5 * time.Second))
+	if err := unix.SetsockoptTimeval(e.card.socket, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &receiveTimeout); err != nil {
 		t.Fatalf("bound the wait to send by %s: %v", name, err)
 	}
 	Wait(t, 10*time.Second, "the card "+name, func() bool {

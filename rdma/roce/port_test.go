@@ -53,7 +53,7 @@ const (
 )
 
 func (s *side) link(transport rdma.Transport) *porttest.Link {
-	l := &porttest.Link{Worker: s.hands, Min: 8, Max: 4096 - landing, Offset: landing, Patience: 20 * time.Second,
+	l := &porttest.Link{Worker: s.hands, Min: 8, Max: 4096 - landing, Offset: landing, Timeout: 20 * time.Second,
 		Spoil: func(f *umem.Frame) { f.Len = 4096 }}
 	if transport == rdma.UD {
 		l.Max, l.Scratch = 3968, rdma.GRHBytes

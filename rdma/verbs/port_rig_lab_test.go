@@ -183,7 +183,7 @@ func (p *portBench) openPort(c rdma.PortConfig) *rdma.MessagePort {
 
 // link describes two ports to the contract's suite.
 func (p *portBench) link(open func(*porttest.Link)) *porttest.Link {
-	l := &porttest.Link{Worker: p.worker, Min: 8, Max: 4096 - landing, Offset: landing, Patience: 20 * time.Second,
+	l := &porttest.Link{Worker: p.worker, Min: 8, Max: 4096 - landing, Offset: landing, Timeout: 20 * time.Second,
 		Spoil: func(f *umem.Frame) { f.Len = 4096 }}
 	l.Reopen = func(testing.TB) { open(l) }
 	open(l)

@@ -12,7 +12,7 @@ import (
 // moderation is how many requests of a bandwidth test one completion stands for, at most.
 const moderation = 100
 
-// moderate is how many one stands for: a quarter of the depth, so that the others keep the device busy until who naps has seen it, and three where nobody naps.
+// moderate is how many one stands for: a quarter of the depth, so that the others keep the device busy while the sender sleeps, and three if it does not sleep.
 func (l *link) moderate() int {
 	quarters := 1
 	if l.op == rdma.Write && l.progress == nil {

@@ -42,7 +42,7 @@ func TestAgainstPerftest(t *testing.T) {
 	r.Notes = []string{
 		fmt.Sprintf("%d pairs of runs, in turn, fresh processes for each, both ends here, the server on CPU 0 and the client on CPU 1; path MTU %d; %s form.",
 			form.Rounds, p.mtu, form.Name),
-		"In tests of bandwidth unified-rdma-test hands over up to 16 requests at once where as many are ready, and perftest one; it naps while its queue is full, but for WRITE.",
+		"In tests of bandwidth unified-rdma-test hands over up to 16 requests at once where as many are ready, and perftest one; it sleeps while its queue is full, but for WRITE.",
 		"The guest's processors are emulated: only the ratios mean something."}
 	r.Comparisons = race(t, form, at)
 	if err := r.Print(os.Stdout, "lab-rdma"); err != nil {

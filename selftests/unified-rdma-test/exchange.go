@@ -50,7 +50,7 @@ func (l *link) rounding(begins bool, times []uint64) *rdma.Exchange {
 	case l.op == rdma.Write:
 		out := l.bytes(l.out, 0)
 		x.Last = &out[len(out)-1]
-		x.Word, x.Shift = lastWord(l.bytes(l.in, 0))
+		x.Word, x.Shift = wordAtEnd(l.bytes(l.in, 0))
 		if *x.Last = 0; !begins {
 			x.Number = 1
 		}

@@ -192,11 +192,11 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	return l.settle(0)
 }
 
-// awaitByte waits until the device has written the last byte of the slot, with patience anew for each: completions may
+// awaitByte waits until the device has written the last byte of the slot, with replyTimeout anew for each: completions may
 // all be taken in here, and then nothing else says that the peer is there. A device that works as the program looks at it does so meanwhile.
 func (l *link) awaitByte(want byte) error {
 	l.waiting = time.Time{}
-	word, shift := lastWord(l.bytes(l.in, 0))
+	word, shift := wordAtEnd(l.bytes(l.in, 0))
 	for tries := 1; byte(atomic.LoadUint32(word)>>shift) != want; tries++ {
 		if l.progress != nil {
 			l.progress.Progress()

@@ -229,7 +229,7 @@ func (l *link) send(r rdma.SendRequest, s rdma.SGE) error {
 const spin = 100 * time.Microsecond
 
 // await is at least one completion of a queue. It is an error when one did not succeed, or
-// none comes for as long as the user has patience.
+// none comes for as long as the user has replyTimeout.
 func (l *link) await(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) {
 	return l.awaitBetween(q, spin, func() {})
 }
@@ -294,8 +294,8 @@ func (l *link) stillWaiting() error {
 		return l.over()
 	case l.waiting.IsZero():
 		l.waiting = now
-	case now.Sub(l.waiting) > l.options.patience:
-		return fmt.Errorf("nothing came for %v: check that the peer is alive and that packets pass (UDP port 4791), or raise -timeout", l.options.patience)
+	case now.Sub(l.waiting) > l.options.replyTimeout:
+		return fmt.Errorf("nothing came for %v: check that the peer is alive and that packets pass (UDP port 4791), or raise -timeout", l.options.replyTimeout)
 	}
 	return nil
 }
@@ -315,7 +315,7 @@ func (l *link) tell(text string) error { return l.conn.Send([]byte(text)) }
 
 func (l *link) hear(want string) error {
 	for {
-		if err := l.conn.SetDeadline(time.Now().Add(l.options.patience)); err != nil {
+		if err := l.conn.SetDeadline(time.Now().Add(l.options.replyTimeout)); err != nil {
 			return err
 		}
 		switch b, err := l.conn.Receive(); {

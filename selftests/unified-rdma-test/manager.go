@@ -90,7 +90,7 @@ func (w *waiting) meet(ctx context.Context, q rdma.QueuePair, local connect.Para
 	if w == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.options.patience)
+	ctx, cancel := context.WithTimeout(ctx, w.options.replyTimeout)
 	defer cancel()
 	for {
 		r, err := w.listener.Accept(ctx)
@@ -124,7 +124,7 @@ func (s *session) managed(q rdma.QueuePair, local connect.Parameters) cm.End {
 
 // accept connects a queue pair in INIT with that of who asks.
 func (s *session) accept(ctx context.Context, r cm.Request, e cm.End) (cm.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()
 	conn, err := r.Accept(ctx, e)
 	if err == nil {
@@ -189,7 +189,7 @@ func (s *session) over() error {
 
 // join connects a queue pair in INIT with that of who listens.
 func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.options.patience)
+	ctx, cancel := context.WithTimeout(ctx, s.options.replyTimeout)
 	defer cancel()
 	route, err := s.manager.Resolve(ctx, cm.Path{To: to})
 	if err != nil {

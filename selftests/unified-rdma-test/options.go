@@ -22,7 +22,7 @@ type options struct {
 	gid                  int    // index; -1: chosen
 	mtu                  int
 	qpTimeout            int // for an acknowledgement, 4.096 µs << it; 0: as the peer's program has it
-	patience             time.Duration
+	replyTimeout         time.Duration
 	keep                 bool
 	force                bool
 	reserve              bool
@@ -49,7 +49,7 @@ func (o *options) server() bool { return o.where == "server" }
 
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
-	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, qpTimeout: 14, patience: 10 * time.Second}
+	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, qpTimeout: 14, replyTimeout: 10 * time.Second}
 	fs, err := selftest.Parse("unified-rdma-test", usage, args, stderr, o.define)
 	if err != nil {
 		return o, err
@@ -77,7 +77,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.IntVar(&o.gid, "gid", o.gid, "`INDEX` in the GID table of the device's port (default: a RoCE v2 address that fits the peer's)")
 	fs.IntVar(&o.mtu, "mtu", 0, "path MTU of at most so many `BYTES` (default: what both ports take)")
 	fs.IntVar(&o.qpTimeout, "qp-timeout", o.qpTimeout, "send again what is not acknowledged within 4.096 µs << `N` (default with -peer: as that program)")
-	fs.DurationVar(&o.patience, "timeout", o.patience, "how `LONG` to wait for the peer before giving up")
+	fs.DurationVar(&o.replyTimeout, "timeout", o.replyTimeout, "how `LONG` to wait for the peer before giving up")
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
 	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")
 	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")

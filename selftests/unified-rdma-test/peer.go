@@ -60,7 +60,7 @@ func (o *options) checkPeer(given map[string]bool) error {
 // meet connects to the other program over TCP, or waits for it to.
 func (o *options) meet(ctx context.Context, out io.Writer) (net.Conn, error) {
 	if !o.server() {
-		d := net.Dialer{Timeout: o.patience}
+		d := net.Dialer{Timeout: o.replyTimeout}
 		return d.DialContext(ctx, "tcp", net.JoinHostPort(o.where, strconv.Itoa(o.port)))
 	}
 	var c net.ListenConfig

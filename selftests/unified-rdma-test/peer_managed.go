@@ -88,7 +88,7 @@ func (m *conversation) meet(ctx context.Context) (err error) {
 	if m.listener != nil {
 		return m.meetClient(ctx, e)
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.options.patience)
+	ctx, cancel := context.WithTimeout(ctx, m.options.replyTimeout)
 	defer cancel()
 	for {
 		m.through, err = m.join(ctx, m.to, e)
@@ -102,7 +102,7 @@ func (m *conversation) meet(ctx context.Context) (err error) {
 
 // meetClient waits for the client of the conversation.
 func (m *conversation) meetClient(ctx context.Context, e cm.End) error {
-	ctx, cancel := context.WithTimeout(ctx, m.options.patience)
+	ctx, cancel := context.WithTimeout(ctx, m.options.replyTimeout)
 	defer cancel()
 	r, err := m.listener.Accept(ctx)
 	if err != nil {

@@ -44,11 +44,11 @@ func measured(t *testing.T, p place) {
 
 // unnoticed: a server that sees nothing of what its client does waits for it as long as it works.
 func unnoticed(t *testing.T, p place) {
-	const patience = 3 * time.Second
-	s := p.serveOn(t, p.asServer(fmt.Sprintf("-keep -timeout %v", patience), noDisk)...)
+	const replyTimeout = 3 * time.Second
+	s := p.serveOn(t, p.asServer(fmt.Sprintf("-keep -timeout %v", replyTimeout), noDisk)...)
 	for _, test := range []string{"bandwidth -op write -size 65536", "latency -op read", "verify -op fetch-add"} {
 		took := time.Duration(0)
-		for n := 100; took < patience+time.Second && !t.Failed(); n *= 4 {
+		for n := 100; took < replyTimeout+time.Second && !t.Failed(); n *= 4 {
 			begin := time.Now()
 			p.asked(t, p.asClient(fmt.Sprintf("-test %s -n %d", test, n))...)
 			took = time.Since(begin)

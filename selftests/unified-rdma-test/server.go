@@ -87,7 +87,7 @@ func handshakes(failures map[connect.Reason]uint64) (text string) {
 
 // connection is how both sides connect.
 func (o *options) connection() (c connect.Config, err error) {
-	c.Timeout = o.patience
+	c.Timeout = o.replyTimeout
 	if o.cert != "" {
 		c.Credentials, err = connect.LoadCredentials(o.cert, o.key, o.authority)
 	}

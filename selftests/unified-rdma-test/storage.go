@@ -127,8 +127,8 @@ func (st *store) pace(moved bool) error {
 		return st.over()
 	case moved || st.idle.IsZero():
 		st.idle = now
-	case now.Sub(st.idle) > st.options.patience:
-		return fmt.Errorf("nothing moved for %v: check that the peer is alive and that packets pass (UDP port 4791), or raise -timeout", st.options.patience)
+	case now.Sub(st.idle) > st.options.replyTimeout:
+		return fmt.Errorf("nothing moved for %v: check that the peer is alive and that packets pass (UDP port 4791), or raise -timeout", st.options.replyTimeout)
 	case now.Sub(st.idle) > 100*time.Microsecond:
 		time.Sleep(50 * time.Microsecond)
 	}
@@ -153,7 +153,7 @@ func (st *store) tell(v any) error {
 }
 
 func (st *store) hear(v any) error {
-	if err := st.conn.SetDeadline(time.Now().Add(st.options.patience)); err != nil {
+	if err := st.conn.SetDeadline(time.Now().Add(st.options.replyTimeout)); err != nil {
 		return err
 	}
 	b, err := st.conn.Receive()

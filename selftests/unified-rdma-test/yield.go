@@ -25,14 +25,14 @@ func (l *link) awaitMany(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 	})
 }
 
-// Naps of awaitRoom: as a part of the time waited so far, and how long. None is shorter than a change of threads is worth.
+// The sleeps of awaitRoom: the part of the time waited so far, and the bounds. A shorter sleep would cost more than it saves.
 const (
-	napPart     = 4
-	shortestNap = 50 * time.Microsecond
-	longestNap  = 2 * time.Millisecond
+	pausePart     = 4
+	shortestPause = 50 * time.Microsecond
+	longestPause  = 2 * time.Millisecond
 )
 
-// longSpin is one look of who does not nap. The Go scheduler notices the end of a look that was longer than 10 ms, and then looks itself every 20 µs for a while, on
+// longSpin is one look of who does not pause. The Go scheduler notices the end of a look that was longer than 10 ms, and then looks itself every 20 µs for a while, on
 // the same processor where the program has but one.
 const longSpin = 500 * time.Millisecond
 
@@ -48,8 +48,8 @@ func (l *link) awaitRoom(q rdma.CompletionQueue) ([]rdma.WorkCompletion, error) 
 	}
 	begin := time.Now()
 	return l.awaitBetween(q, brief, func() {
-		if nap := min(time.Since(begin)/napPart, longestNap); nap >= shortestNap {
-			sleep(nap)
+		if pause := min(time.Since(begin)/pausePart, longestPause); pause >= shortestPause {
+			sleep(pause)
 		}
 	})
 }

@@ -19,7 +19,7 @@ import (
 type duty interface {
 	// turn does what there is to do, a batch at most, and returns how long the port
 	// can be left alone; zero: there may be more to do already.
-	turn() (patience time.Duration, err error)
+	turn() (maxWait time.Duration, err error)
 	// drain ends what turn began, once nothing more is to be begun. It waits, for a
 	// moment.
 	drain() error
@@ -222,12 +222,12 @@ func (w *worker) run() error {
 		}
 	}
 	for !w.job.stop.Load() {
-		patience, err := w.round()
+		maxWait, err := w.round()
 		if err != nil {
 			return err
 		}
-		if patience > 0 {
-			w.waiter.wait(patience)
+		if maxWait > 0 {
+			w.waiter.wait(maxWait)
 		}
 	}
 	for _, d := range w.duties {
@@ -242,11 +242,11 @@ func (w *worker) run() error {
 func (w *worker) round() (time.Duration, error) {
 	least := forever
 	for _, d := range w.duties {
-		patience, err := d.turn()
+		maxWait, err := d.turn()
 		if err != nil {
 			return 0, err
 		}
-		least = min(least, patience)
+		least = min(least, maxWait)
 	}
 	return least, nil
 }

@@ -62,7 +62,7 @@ func (p *pinger) turn() (time.Duration, error) {
 		p.lost++
 		p.waiting = false
 	}
-	wait := p.patience(now)
+	wait := p.maxWait(now)
 	if wait == 0 && p.job.claim(1) > 0 {
 		return 0, p.send()
 	}
@@ -72,8 +72,8 @@ func (p *pinger) turn() (time.Duration, error) {
 	return wait, nil
 }
 
-// patience ends with the time of the next packet; zero: it can leave now.
-func (p *pinger) patience(now time.Duration) time.Duration {
+// maxWait ends with the time of the next packet; zero: it can leave now.
+func (p *pinger) maxWait(now time.Duration) time.Duration {
 	switch {
 	case p.waiting:
 		return longest

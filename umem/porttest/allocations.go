@@ -107,7 +107,7 @@ func (c *cycle) send() bool { return c.g.Sender.Send(c.full) == len(c.full) }
 // take kicks and collects until the given numbers of frames came back. What is
 // received is supplied again next round.
 func (c *cycle) take(reaped, arrived int) bool {
-	deadline := time.Now().Add(c.g.Patience)
+	deadline := time.Now().Add(c.g.Timeout)
 	for c.reaped < reaped || c.arrived < arrived {
 		if c.g.Sender.Kick() != nil || c.g.Receiver.Kick() != nil || time.Now().After(deadline) {
 			return false

@@ -97,7 +97,7 @@ func (g *rig) reopen(t testing.TB) {
 	g.Helper()
 	begin := time.Now()
 	g.Reopen(t)
-	if took := time.Since(begin); took > g.Patience {
+	if took := time.Since(begin); took > g.Timeout {
 		g.Fatalf("the device took %v to open again", took)
 	}
 	if err := g.complete(); err != nil {

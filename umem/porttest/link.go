@@ -59,8 +59,8 @@ type Link struct {
 	// another order.
 	Swaps bool
 
-	// Patience is how long any one step may take; default five seconds.
-	Patience time.Duration
+	// Timeout is how long any one step may take; default five seconds.
+	Timeout time.Duration
 
 	chain   int    // the most frames the suite makes a message of
 	noise   []byte // what messages consist of
@@ -100,8 +100,8 @@ func (l *Link) setDefaults() {
 	if l.Landing == 0 {
 		l.Landing = l.Room
 	}
-	if l.Patience == 0 {
-		l.Patience = 5 * time.Second
+	if l.Timeout == 0 {
+		l.Timeout = 5 * time.Second
 	}
 	l.makeNoise()
 }

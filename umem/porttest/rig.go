@@ -285,14 +285,14 @@ func (g *rig) kick() {
 // the step moved no frame.
 func (g *rig) until(what string, step func() bool) {
 	g.Helper()
-	for deadline, late := time.Now().Add(g.Patience), false; ; late = time.Now().After(deadline) {
+	for deadline, late := time.Now().Add(g.Timeout), false; ; late = time.Now().After(deadline) {
 		before := g.moved
 		if step() {
 			return
 		}
 		if late {
 			g.Fatalf("%s: nothing more within %v (%d frames sent and not reaped, %d supplied and not received, message %d due)",
-				what, g.Patience, len(g.sent), len(g.supplied), g.due)
+				what, g.Timeout, len(g.sent), len(g.supplied), g.due)
 		}
 		g.kick()
 		if g.moved == before {

@@ -57,8 +57,8 @@ func (g *rig) checkPrompt(state string) {
 		if err != nil {
 			g.Fatalf("%s: %v", state, err)
 		}
-	case <-time.After(g.Patience):
-		g.Fatalf("%s: %d rounds of all verbs did not end within %v: one blocks", state, rounds, g.Patience)
+	case <-time.After(g.Timeout):
+		g.Fatalf("%s: %d rounds of all verbs did not end within %v: one blocks", state, rounds, g.Timeout)
 	}
 }
 
@@ -157,9 +157,9 @@ func (g *rig) awaitReadable(p umem.Port, deadline time.Time) bool {
 // pollUntil repeats a step, sleeping in poll(2) before each.
 func (g *rig) pollUntil(verb string, p umem.Port, step func() bool) {
 	g.Helper()
-	for deadline := time.Now().Add(g.Patience); ; {
+	for deadline := time.Now().Add(g.Timeout); ; {
 		if !g.awaitReadable(p, deadline) {
-			g.Fatalf("FD did not poll readable within %v although %s has frames to give", g.Patience, verb)
+			g.Fatalf("FD did not poll readable within %v although %s has frames to give", g.Timeout, verb)
 		}
 		if step() {
 			return

@@ -4,7 +4,7 @@
 // one CPU and the client on another, with one RDMA device between them. All processes are
 // fresh for each run. Both programs are asked for the same operation, size, number of messages
 // and path MTU, have the same number of requests under way, look for completions without
-// sleeping (but for unified-rdma-test in a test of the bandwidth of SEND or READ, which naps while its queue
+// sleeping (but for unified-rdma-test in a test of the bandwidth of SEND or READ, which sleeps while its queue
 // is full), and send small messages inline in tests of latency, which is the default of both. What they
 // print has the same columns, so that it is read in the same way.
 //

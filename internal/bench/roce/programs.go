@@ -21,9 +21,9 @@ const depth = 128
 // that each was in a cache.
 const ring = 64
 
-// patience is the timeout after which ours and perftest send again, 4.096 µs << patience: two guests on a machine are slow enough for
+// maxWait is the timeout after which ours and perftest send again, 4.096 µs << patience: two guests on a machine are slow enough for
 // shorter ones to run out while nothing is lost.
-const patience = 18
+const maxWait = 18
 
 // ours is unified-rdma-test.
 func ours(path, op string) *program {
@@ -43,7 +43,7 @@ func ours(path, op string) *program {
 			if w.bandwidth {
 				test = "bandwidth"
 			}
-			return append(begin(w), "-mtu", strconv.Itoa(pathMTU), "-qp-timeout", strconv.Itoa(patience), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
+			return append(begin(w), "-mtu", strconv.Itoa(pathMTU), "-qp-timeout", strconv.Itoa(maxWait), "-test", test, "-op", op, "-size", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count),
 				p.client.card, device(p.client), "-", p.server.address)
 		},
 		read: readTable}
@@ -91,7 +91,7 @@ func perftest(op, device string) *program {
 		if w.bandwidth {
 			name = "ib_" + op + "_bw"
 		}
-		return []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(pathMTU), "-u", strconv.Itoa(patience), "-s", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count)}
+		return []string{name, "-d", device, "-x", "1", "-m", strconv.Itoa(pathMTU), "-u", strconv.Itoa(maxWait), "-s", strconv.Itoa(w.size), "-n", strconv.Itoa(w.count)}
 	}
 	return &program{name: "perftest", op: op, protocol: "tcp", port: 18515, mtu: linkMTU,
 		server: func(_ place, w work) []string { return args(w) },

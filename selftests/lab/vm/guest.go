@@ -30,8 +30,8 @@ type Guest struct {
 const (
 	// bootLimit is how long a guest may take to start, on a busy machine.
 	bootLimit = 75 * time.Second
-	// patience is how long a guest may be silent after a command's limit.
-	patience = 30 * time.Second
+	// killTimeout is how long a guest may be silent after a command's limit.
+	killTimeout = 30 * time.Second
 )
 
 // Boot starts a guest and waits until it takes commands. The caller closes it. When
@@ -98,12 +98,12 @@ func (g *Guest) Run(c wire.Command, out io.Writer) (Result, error) {
 	if err := json.NewEncoder(g.channel).Encode(wire.Message{Run: &c}); err != nil {
 		return Result{}, g.lost(ErrKernel, err)
 	}
-	deadline := time.Now().Add(c.Limit + patience)
+	deadline := time.Now().Add(c.Limit + killTimeout)
 	for {
 		m, err := g.receive(deadline)
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
-			return Result{}, g.failure(ErrHung, "a command with a limit of %v has not ended after %v", c.Limit, c.Limit+patience)
+			return Result{}, g.failure(ErrHung, "a command with a limit of %v has not ended after %v", c.Limit, c.Limit+killTimeout)
 		case err != nil:
 			return Result{}, g.lost(ErrKernel, fmt.Errorf("the channel to it ended: %w", err))
 		case m.Exit != nil:

@@ -203,7 +203,7 @@ func (f *five) commands() []string {
 	all := slices.Concat([]string{"append", "-to", f.at(walPort), "-flow", "wal", "-seed", walSeed, "-size", walSize}, device, messages)
 	for _, c := range [][]string{
 		slices.Concat([]string{"append", "-to", f.at(relayPort), "-flow", "relay", "-seed", relaySeed, "-size", relaySize}, messages),
-		{"receive", "-listen", f.peerAt(feedSink), "-flow", "feed", "-packets", "-seed", feedSeed, "-count", strconv.FormatUint(f.many(f.PacketRate), 10), "-idle", f.Patience},
+		{"receive", "-listen", f.peerAt(feedSink), "-flow", "feed", "-packets", "-seed", feedSeed, "-count", strconv.FormatUint(f.many(f.PacketRate), 10), "-idle", f.IdleTimeout},
 		{"receive", "-listen", f.peerAt(relaySink), "-flow", "relay", "-seed", relaySeed, messages[0], messages[1]},
 		{"read", "-from", f.at(blocksPort), "-flow", "blocks", "-seed", blocksSeed, "-size", blockSize, "-count", strconv.FormatUint(f.many(f.BlockRate), 10), "-depth", "4",
 			"-within", strconv.FormatUint(f.BlockBytes, 10)},

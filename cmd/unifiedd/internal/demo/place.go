@@ -30,7 +30,7 @@ type Place struct {
 	// How many a second: packets to each of two flows, messages to each of two, requests.
 	PacketRate, MessageRate, BlockRate int
 	BlockBytes                         uint64 // that are served
-	Patience                           string // the sink's, when no packet comes any more
+	IdleTimeout                        string // the sink's, when no packet comes any more
 }
 
 // Disk is where a flow writes or reads.
@@ -57,6 +57,6 @@ func (s *stage) place() Place {
 		Captured: captured.name, Fed: fed.name, CapturedAt: captured.at(receivingEnd, port), FedAt: fed.at(receivingEnd, port),
 		Device: "roce:" + remote.name, PeerDevice: "roce:" + remote.name, Host: remote.ip(receivingEnd).String(), PeerHost: remote.ip(sendingEnd).String(),
 		Capture: fileDisk(in("five-capture")), WAL: fileDisk(in("five-wal")), Blocks: fileDisk(in("blocks")),
-		PacketRate: 3000, MessageRate: 2000, BlockRate: 1000, BlockBytes: 32 << 20, Patience: "4s",
+		PacketRate: 3000, MessageRate: 2000, BlockRate: 1000, BlockBytes: 32 << 20, IdleTimeout: "4s",
 	}
 }
