@@ -86,7 +86,7 @@ func (o *Object) WhileOpen(f func() error) error {
 func (o *Object) ClosedError() error { return fmt.Errorf("%v is closed", o) }
 
 // Close calls destroy and releases the parents. If the object is closed already it does nothing. It fails, and the object stays open, if
-// another object uses it, which the error names, or if destroy fails.
+// another object uses it, which the error names, or if destroy fails, whose error it wraps.
 func (o *Object) Close(destroy func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

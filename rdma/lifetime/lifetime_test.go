@@ -54,7 +54,11 @@ func TestFailedClose(t *testing.T) {
 	parent := object(t, "parent")
 	o := object(t, "object", parent)
 	busy := errors.New("busy")
-	wantError(t, o.Close(func() error { return busy }), "busy")
+	err := o.Close(func() error { return busy })
+	wantError(t, err, "close object: busy")
+	if !errors.Is(err, busy) {
+		t.Error("the error does not wrap that of destroy")
+	}
 	wantError(t, o.WhileOpen(closeNothing), "<nil>")
 	wantError(t, parent.Close(closeNothing), "close parent: object must be closed before")
 	wantError(t, o.Close(closeNothing), "<nil>")
