@@ -16,9 +16,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// Run connects the sender, and again whenever the connection ends, until the context does. It waits from 100 ms to 5 s between attempts, longer with
-// each that fails. On the worker's thread, where do calls, it only takes the connection over and lets it go. The error is that
-// the worker has ended, or that a queue pair cannot be closed.
+// Run connects the sender, and reconnects until ctx ends. It waits from 100 ms to 5 s between
+// attempts, longer with each failure. Only attaching and detaching a connection happens on the
+// worker's thread, through do. The error says that the worker has ended, or that a queue pair
+// cannot be closed.
 func (s *Sender) Run(ctx context.Context, do Doer) error {
 	var wait backoff
 	defer s.stats.enter(SenderStopped, nil)
@@ -53,7 +54,8 @@ func onWorker(do Doer, f func()) error {
 	return nil
 }
 
-// tell notes why there is no connection. It is a warning once, until there is one again: what further attempts fail of, where that is something else, is only said.
+// tell records why there is no connection. The first cause since the last connection is logged as a
+// warning, later ones at a lower level.
 func (s *Sender) tell(cause error) {
 	level := slog.LevelInfo
 	switch s.stats.enter(SenderWaiting, cause) {
@@ -65,7 +67,8 @@ func (s *Sender) tell(cause error) {
 	s.config.Log.Log(context.Background(), level, "no connection to the receiver: trying again", "sender", s.config.Name, "address", s.config.Address, "cause", cause)
 }
 
-// connection makes one connection and stays until it ends. It reports whether messages were acknowledged meanwhile.
+// connection makes one connection and returns when it ends. It reports whether messages were
+// acknowledged meanwhile.
 func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error) {
 	s.stats.enter(SenderConnecting, nil)
 	var from uint64
@@ -95,8 +98,8 @@ func (s *Sender) connection(ctx context.Context, do Doer) (moved bool, err error
 	return s.stats.acknowledged.Load() > before, errors.Join(primaryCause(err, cause), s.end(do, l))
 }
 
-// primaryCause is what is told of the end of a connection, of what was heard over TCP and over RDMA: what the receiver says
-// itself, then what went wrong first.
+// primaryCause chooses the cause to report for the end of a connection: what the receiver said over
+// TCP, or else the first error over RDMA.
 func primaryCause(heard, cause error) error {
 	if _, ok := errors.AsType[*saidError](heard); ok || cause == nil {
 		return heard
@@ -104,7 +107,7 @@ func primaryCause(heard, cause error) error {
 	return cause
 }
 
-// end closes a link that the worker does not use any more, and has it released.
+// end closes a link that the worker has detached.
 func (s *Sender) end(do Doer, l *link) error {
 	if err := l.pair.Close(); err != nil {
 		return &fatalError{fmt.Errorf("close the queue pair: %w", err)}
@@ -190,7 +193,7 @@ func (s *Sender) agree(conn *connect.Conn) (protocol.Hello, error) {
 	return h, nil
 }
 
-// settings are those for the receiver's address.
+// settings returns the settings for the receiver's address.
 func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 	if s.config.Settings != nil {
 		return *s.config.Settings, nil
@@ -201,7 +204,7 @@ func (s *Sender) settings(ctx context.Context) (connect.Settings, error) {
 // maxFinalMessages is how long the receiver may take to say why it ends.
 const maxFinalMessages = 200 * time.Millisecond
 
-// watch waits for the end of a connection, and says what the receiver's side of it was.
+// watch waits for the end of a connection, and returns the receiver's reason.
 func (s *Sender) watch(ctx context.Context, conn *connect.Conn) error {
 	heard := make(chan error, 1)
 	go func() { heard <- listen(conn) }()
@@ -218,12 +221,12 @@ func (s *Sender) watch(ctx context.Context, conn *connect.Conn) error {
 	return ctx.Err()
 }
 
-// saidError is why a receiver ends, in its words.
+// saidError is the reason that a receiver gives for ending the connection.
 type saidError struct{ text string }
 
 func (e *saidError) Error() string { return "the receiver says: " + e.text }
 
-// listen takes what the receiver says until it is gone.
+// listen reads what the receiver says until it closes the connection.
 func listen(conn *connect.Conn) error {
 	said := ""
 	for {
@@ -240,7 +243,7 @@ func listen(conn *connect.Conn) error {
 	}
 }
 
-// backoff is how long to wait between attempts.
+// backoff is the wait between attempts.
 type backoff struct{ next time.Duration }
 
 const (
@@ -248,7 +251,8 @@ const (
 	longest  = 5 * time.Second
 )
 
-// wait is the time for the next one: half of it up to one and a half, so that those who lost the same receiver do not come back together.
+// wait returns the next wait, with jitter of one half in both directions, so that senders that lost
+// the same receiver do not reconnect at the same time.
 func (b *backoff) wait() time.Duration {
 	d := max(b.next, shortest)
 	b.next = min(2*d, longest)
@@ -264,7 +268,7 @@ func (b *backoff) sleep(ctx context.Context) {
 	}
 }
 
-// printable leaves out of a peer's words what does not belong in a log.
+// printable removes from a peer's text what does not belong in a log.
 func printable(text []byte) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -274,5 +278,5 @@ func printable(text []byte) string {
 	}, string(text[:min(len(text), mostWords)]))
 }
 
-// mostWords is how many bytes of them are kept.
+// mostWords bounds the bytes that are kept of it.
 const mostWords = 200

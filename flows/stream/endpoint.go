@@ -13,21 +13,21 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Doer runs a function on the worker's thread, between two rounds, and waits for it. Its error is the
-// function's, or says that the worker has ended.
+// Doer runs a function on the worker's thread between two rounds, and waits for it. It returns the
+// function's error, or one that says that the worker has ended.
 type Doer func(func() error) error
 
-// Endpoint is an RDMA device with the region registered: what all streams over that device share. It may be used
-// from any goroutine, and is not changed once it is made.
+// Endpoint is an RDMA device with the region registered. All streams over the device share it. It
+// may be used from any goroutine, and does not change.
 type Endpoint struct {
 	Device rdma.Device
 	Domain rdma.ProtectionDomain
-	Memory rdma.MemoryRegion // the whole region, with LocalWrite; peers reach none of it
+	Memory rdma.MemoryRegion // the whole region, with LocalWrite and no remote access
 	Region *umem.Region
 	Port   uint8 // of the device, from 1
 }
 
-// OpenEndpoint registers a region with a device, for port 1. The device stays the caller's, who closes it after the
+// OpenEndpoint registers a region with a device, for port 1. The caller closes the device after the
 // Endpoint.
 func OpenEndpoint(d rdma.Device, r *umem.Region) (*Endpoint, error) {
 	e := &Endpoint{Device: d, Region: r, Port: 1}
@@ -45,8 +45,8 @@ func (e *Endpoint) open() (err error) {
 	return err
 }
 
-// Close ends the registration. Streams are closed before; the error names what is left, and Close may be called
-// again.
+// Close ends the registration. Streams must be closed before. If something is left the error names
+// it, and Close may be called again.
 func (e *Endpoint) Close() error {
 	if e.Memory != nil {
 		if err := e.Memory.Close(); err != nil {
@@ -63,17 +63,17 @@ func (e *Endpoint) Close() error {
 	return nil
 }
 
-// What queue pairs of streams have. An acknowledgement is waited for 268 ms and six times more, so that a machine that is
-// busy is not taken for one that is gone; the TCP connection tells sooner. A receive is waited for without end: the other
-// side's worker posts them, and it may be asleep for longer than the device counts.
+// Parameters of queue pairs. The timeout for an ACK is 268 ms, with six retries, so that a busy machine
+// is not taken for a dead one; the TCP connection reports a dead one earlier. Retries after receiver-not-ready have no limit: the other
+// side's worker posts the receives, and it may sleep longer than the device counts.
 const (
 	ackTimeout = 16
 	ackRetries = 6
 	rnrRetries = 7
 )
 
-// Settings are how a queue pair to a peer is connected, from the address that the device has for it. The zero Addr
-// stands for any peer.
+// Settings returns how to connect a queue pair to a peer, from the device's address that leads
+// there. The zero Addr stands for any peer.
 func (e *Endpoint) Settings(peer netip.Addr) (connect.Settings, error) {
 	s := connect.Defaults()
 	s.Port, s.Timeout, s.Retries, s.RNRRetries = e.Port, ackTimeout, ackRetries, rnrRetries
@@ -87,7 +87,7 @@ func (e *Endpoint) Settings(peer netip.Addr) (connect.Settings, error) {
 	return s, nil
 }
 
-// SettingsTo are the Settings to who listens at a TCP address, whose name is looked up.
+// SettingsTo is Settings for a TCP address, whose host name it looks up.
 func (e *Endpoint) SettingsTo(ctx context.Context, address string) (connect.Settings, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -103,9 +103,9 @@ func (e *Endpoint) SettingsTo(ctx context.Context, address string) (connect.Sett
 	return e.Settings(found[0].WithZone(""))
 }
 
-// CheckGID refuses a peer whose queue pair is at another address than its connection comes from: it could have packets sent to a third machine. A
-// connection from this machine may name any of its addresses. On InfiniBand GIDs are no IP addresses, and nothing is refused. It is for both
-// kinds of servers.
+// CheckGID refuses a peer whose queue pair has another address than its connection: it could make
+// us send packets to a third machine. A connection from this machine may name any of its addresses.
+// GIDs of InfiniBand are no IP addresses and are not checked.
 func (e *Endpoint) CheckGID(q *connect.Request) error {
 	port, err := e.Device.Port(e.Port)
 	if err != nil {
@@ -126,7 +126,7 @@ func (e *Endpoint) CheckGID(q *connect.Request) error {
 	return fmt.Errorf("%w: GID %v, connection from %v (must be equal, or set allow_any_gid: true)", protocol.NotPermitted, gid, from)
 }
 
-// isHere reports whether an address is this machine's.
+// isHere reports whether an address belongs to this machine.
 func (e *Endpoint) isHere(a netip.Addr) bool {
 	if a.IsLoopback() {
 		return true

@@ -5,26 +5,28 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Result is what became of a message that was sent.
+// Result says what became of a message.
 type Result struct {
 	Token        uint64 // as it was given to Send
-	Acknowledged bool   // false: it was given up
-	// Position is what the acknowledgement that covered the message said: where the log has the last message covered by it; 0 without a log.
+	Acknowledged bool   // false: it was abandoned
+	// Position is the position in the receiver's log of the last message that the same acknowledgement covers; 0 without a log.
 	Position uint64
 }
 
-// sendQueue has the messages of a sender, in slots: those that wait, in the order they came; those in flight, which have a number each,
-// without gaps; and what became of others, until it is asked for. It knows no queue pairs, and belongs to one thread.
+// sendQueue holds the messages of a sender in slots: those that wait, in order; those in flight,
+// which have consecutive numbers; and the results that have not been taken. It knows no queue
+// pairs, and belongs to one thread.
 //
-// Numbers begin at 1 and go up for good. What a peer calls a sequence is a number less what was in front of its session.
+// Numbers begin at 1 and never start again. The sequence that a peer sees is the number minus the
+// number before its session.
 type sendQueue struct {
 	slots   []outgoing
 	free    []uint32
-	waiting slotRing // never posted, and without a number
+	waiting slotRing // never posted, without a number
 	flight  []uint32 // by number
 	mask    uint64   // of flight
-	first   uint64   // lowest number in flight, or the next there will be
-	last    uint64   // highest number given
+	first   uint64   // lowest number in flight, or the next number
+	last    uint64   // highest number assigned
 	results []Result // a ring
 	told    uint64   // results taken
 	made    uint64   // results made
@@ -35,11 +37,11 @@ type outgoing struct {
 	token    uint64
 	stamp    uint64 // of the sender's clock
 	arrived  uint64 // nanoseconds since 1970
-	since    int64  // when it was sent: nanoseconds since the sender was opened
+	since    int64  // time of Send in nanoseconds since the sender was opened
 	length   uint32 // of the payload
 	checksum uint32
-	origin   protocol.Origin // of a message that is relayed
-	elements uint32          // scatter/gather elements, the header's among them
+	origin   protocol.Origin // of a relayed message
+	elements uint32          // scatter/gather elements, with the header's
 }
 
 func newOutbox(depth int) sendQueue {
@@ -52,7 +54,7 @@ func newOutbox(depth int) sendQueue {
 	return b
 }
 
-// powerOfTwo is the smallest that is n or more.
+// powerOfTwo returns the smallest power of two that is at least n.
 func powerOfTwo(n int) int {
 	size := 1
 	for size < n {
@@ -61,10 +63,10 @@ func powerOfTwo(n int) int {
 	return size
 }
 
-// room reports whether another message fits. What became of others takes room until it was asked for.
+// room reports whether another message fits. A result takes room until it is taken.
 func (b *sendQueue) room() bool { return len(b.free) > int(b.made-b.told) }
 
-// push has a message wait, and returns its slot. There is room.
+// push adds a waiting message and returns its slot. There must be room.
 func (b *sendQueue) push(m outgoing) uint32 {
 	slot := b.free[len(b.free)-1]
 	b.free = b.free[:len(b.free)-1]
@@ -73,7 +75,7 @@ func (b *sendQueue) push(m outgoing) uint32 {
 	return slot
 }
 
-// number gives the first that waits the next number, and reports whether one waited.
+// number gives the first waiting message the next number, and reports whether there was one.
 func (b *sendQueue) number() bool {
 	slot, ok := b.waiting.pop()
 	if ok {
@@ -83,13 +85,13 @@ func (b *sendQueue) number() bool {
 	return ok
 }
 
-// at is the slot of a number in flight.
+// at returns the slot of a number in flight.
 func (b *sendQueue) at(number uint64) uint32 { return b.flight[number&b.mask] }
 
-// inFlight is how many messages have a number and are not done with.
+// inFlight returns how many messages have a number and no result yet.
 func (b *sendQueue) inFlight() int { return int(b.last + 1 - b.first) }
 
-// retire ends the first in flight.
+// retire ends the first message in flight.
 func (b *sendQueue) retire(acknowledged bool, position uint64) {
 	slot := b.at(b.first)
 	b.first++
@@ -102,7 +104,7 @@ func (b *sendQueue) end(slot uint32, acknowledged bool, position uint64) {
 	b.made++
 }
 
-// oldest is the token of what drop takes out.
+// oldest returns the token of the message that drop would remove.
 func (b *sendQueue) oldest() (token uint64, ok bool) {
 	if b.waiting.len() == 0 {
 		return 0, false
@@ -110,7 +112,7 @@ func (b *sendQueue) oldest() (token uint64, ok bool) {
 	return b.slots[b.waiting.items[b.waiting.head&uint32(len(b.waiting.items)-1)]].token, true
 }
 
-// drop takes out the first that waits.
+// drop removes the first waiting message.
 func (b *sendQueue) drop() (token uint64, ok bool) {
 	slot, ok := b.waiting.pop()
 	if !ok {
@@ -120,7 +122,7 @@ func (b *sendQueue) drop() (token uint64, ok bool) {
 	return b.slots[slot].token, true
 }
 
-// abandon ends everything. Numbers that were given are not given again.
+// abandon ends all messages. Their numbers are not used again.
 func (b *sendQueue) abandon() (n int) {
 	for ; b.first <= b.last; n++ {
 		b.retire(false, 0)
@@ -132,7 +134,7 @@ func (b *sendQueue) abandon() (n int) {
 	return n
 }
 
-// take fills dst with what became of messages: of those that were acknowledged in their order.
+// take moves results to dst. Those of acknowledged messages are in order.
 func (b *sendQueue) take(dst []Result) int {
 	n := min(len(dst), int(b.made-b.told))
 	for i := range dst[:n] {
@@ -164,13 +166,13 @@ func (r *slotRing) pop() (slot uint32, ok bool) {
 	return slot, true
 }
 
-// frameRing is a queue of frames, of one thread. Whoever pushes knows that there is room.
+// frameRing is a queue of frames for one thread. The caller of push must know that there is room.
 type frameRing struct {
 	items      []umem.Frame
 	head, tail uint32
 }
 
-// newFrameRing has room for at least n frames.
+// newFrameRing makes a ring with room for at least n frames.
 func newFrameRing(n int) frameRing {
 	size := 1
 	for size < n {
@@ -188,7 +190,7 @@ func (q *frameRing) push(f umem.Frame) {
 	q.tail++
 }
 
-// pop fills dst from the front and returns how many there were.
+// pop moves frames from the front to dst and returns their number.
 func (q *frameRing) pop(dst []umem.Frame) int {
 	n := min(len(dst), q.len())
 	for i := range dst[:n] {
@@ -198,7 +200,7 @@ func (q *frameRing) pop(dst []umem.Frame) int {
 	return n
 }
 
-// front is what lies in one piece at the front, at most most frames, which skip then drops.
+// front returns at most most frames from the front that are contiguous. skip removes them.
 func (q *frameRing) front(most int) []umem.Frame {
 	at := int(q.head & uint32(len(q.items)-1))
 	n := min(q.len(), len(q.items)-at, most)
@@ -207,11 +209,11 @@ func (q *frameRing) front(most int) []umem.Frame {
 
 func (q *frameRing) skip(n int) { q.head += uint32(n) }
 
-// Method is how messages get to a receiver.
+// Method is how messages reach the receiver.
 type Method string
 
 const (
-	AnyMethod Method = "any"   // as the receiver wants them; the default
+	AnyMethod Method = "any"   // the receiver decides; the default
 	BySend    Method = "send"  // SEND, into receives that the receiver has posted
 	ByWrite   Method = "write" // WRITE with immediate, into memory that the receiver grants
 )

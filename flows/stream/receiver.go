@@ -10,69 +10,75 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Receiver takes messages from many senders, each over a queue pair of its own; the receives are shared. Serve
-// brings the senders. All other methods but Stats are the worker's thread's.
+// Receiver receives messages from many senders, each over its own queue pair. The queue pairs share
+// their receives. Serve accepts the senders. All other methods except Stats belong to the worker's
+// thread.
 //
-// A round of the worker: Recv gives messages; Supply takes frames for further ones; Acknowledge says which are taken
-// care of; Poll and Kick send what peers are to know. A frame is the flow's from Recv until it gives it back by Supply, whole and
-// empty, and its message lies in one piece: Addr and Len have the header and the payload.
+// In a round of the worker, Recv returns messages, Supply gives empty frames, Acknowledge says
+// which messages are processed, and Poll and Kick send progress to the peers. The flow owns a frame
+// from Recv until it gives a whole, empty one to Supply. The message is contiguous: Addr and Len
+// cover header and payload.
 //
-// Of a received frame, Side.Queue is the number of its session, for Acknowledge and Reject. It is no other session's while a message
-// of this one is not acknowledged, whether its peer is connected or not.
+// Side.Queue of a received frame is the number of its session, for Acknowledge and Reject. No other
+// session gets that number while a message of this one is not acknowledged, even if its peer is
+// disconnected.
 //
-// Supply frames for Peers times Window messages, and as many as the flow itself keeps, and each peer has its whole window. With
-// fewer each is sure of one message under way, as long as there is one frame for each of Peers.
+// Supply Peers times Window frames, plus those that the flow keeps, to give each peer its whole
+// window. With fewer frames each peer can still send one message at a time, if there is one frame
+// for each of Peers.
 //
-// A receive that a peer had begun to fill when it vanished comes back when its queue pair is ended. The kernel's Soft-RoCE (seen with
-// Linux 7.2) forgets it where the receives are shared: there the frame is the port's until Close, and one receive is promised that is
-// not there, so that some peer waits for others.
+// A receive that a peer had begun to fill when it vanished returns when its queue pair is closed.
+// The kernel's Soft-RoCE (seen with Linux 7.2) loses it if the receives are shared. The port then
+// keeps the frame until Close, and one credit has no receive behind it, so that one peer may have
+// to wait for others.
 type Receiver struct {
 	config  ReceiverConfig
 	region  *umem.Region
 	port    *rdma.MessagePort
-	batcher rdma.Batcher            // the device, where it is one; else nil
+	batcher rdma.Batcher            // the device if it implements it; otherwise nil
 	shared  rdma.SharedReceiveQueue // the port's
 	queues  [2]rdma.CompletionQueue // the port's: of sends, of receives
 	depth   int                     // receives
 
 	slots        []slot  // by the port's number of the queue pair
 	peers        []*peer // attached
-	news         slotSet // of peers that may have to be told something, or shown
-	wants        slotSet // of peers that may be promised more
-	turn         int     // the slot that the next credits begin with
-	needy        int     // and where to look first for one that has none
+	news         slotSet // peers that may need a progress message, or have changed counters
+	wants        slotSet // peers that may get more credits
+	turn         int     // the slot where the next credits begin
+	needy        int     // the slot where the search for a peer without credits begins
 	sessions     sessions
 	participants []participant
-	posted       int // receives that no message came for
-	available    int // of those, how many are not promised to a peer
+	posted       int // receives without a message
+	available    int // those of posted that no peer has a credit for
 
 	own    *umem.Holder // of the frames
 	frames []umem.Frame // of each slot, for progress messages,
-	tells  int          // of which so many may be on their way
-	lasts  slotSet      // of peers whose last one is
-	polls  int          // calls since a message came
-	short  bool         // a peer could not be told yet
+	tells  int          // which so many may be in flight
+	lasts  slotSet      // peers whose final one is in flight
+	polls  int          // calls since the last message
+	short  bool         // a progress message had no room
 
 	batch   [batchSize]umem.Frame
 	numbers [batchSize]int
 	one     [1]umem.Frame
-	ready   frameRing // checked messages, to be given by Recv
-	back    frameRing // frames of refused ones, to be receives again
+	ready   frameRing // checked messages for Recv
+	back    frameRing // frames of refused messages, to be posted again
 
 	// With Write only:
-	free     frameRing         // supplied, and promised to nobody
-	granted  *umem.Holder      // of what peers may write
-	bindable rdma.MemoryRegion // that windows are bound to; nil where grants are registrations
+	free     frameRing         // supplied, without a credit
+	granted  *umem.Holder      // frames that peers may write
+	bindable rdma.MemoryRegion // for binding windows; nil if grants are registrations
 
 	stats  receiverStats
-	mu     sync.Mutex // over what Stats reads of sessions and peers but for counters
+	mu     sync.Mutex // guards what Stats reads of sessions and peers, except counters
 	closed bool
 }
 
-// batchSize is how many messages are taken from the port at once.
+// batchSize is how many messages are received from the port at once.
 const batchSize = 64
 
-// OpenReceiver makes a receiver without peers. It may be called on any thread, while the Worker's is not in its book.
+// OpenReceiver makes a receiver without peers. It may be called from any thread while the worker
+// does not run.
 func OpenReceiver(c ReceiverConfig) (*Receiver, error) {
 	c.setDefaults()
 	r := &Receiver{config: c}
@@ -101,7 +107,7 @@ func (r *Receiver) open() error {
 	return r.openWrites()
 }
 
-// openPort makes the port with its queues. They are deep enough for a peer that sends a window too much.
+// openPort makes the port with its queues. They have room for a peer that exceeds its window once.
 func (r *Receiver) openPort() (err error) {
 	c, d := &r.config, r.config.Endpoint.Device
 	depth := min((c.Peers+1)*c.Window, d.Capabilities().MaxSharedRequests, d.Capabilities().MaxCompletions)
@@ -130,10 +136,10 @@ func (r *Receiver) openPort() (err error) {
 	return err
 }
 
-// sends is how many requests the send queue of a peer has room for.
+// sends returns the depth of a peer's send queue.
 func (r *Receiver) sends() int { return r.tells + r.config.requests() }
 
-// closeQueues closes those that there are, in order.
+// closeQueues closes the queues that exist, in order.
 func closeQueues(queues ...interface{ Close() error }) error {
 	var errs []error
 	for _, q := range queues {
@@ -144,17 +150,18 @@ func closeQueues(queues ...interface{ Close() error }) error {
 	return errors.Join(errs...)
 }
 
-// Recv gives whole messages, checked and of each session in order. They are the caller's until it supplies their frames again. When dst
-// is filled there may be more, which FD does not tell of.
+// Recv returns whole, checked messages, in order for each session. The caller owns their frames
+// until it supplies them again. If dst is full there may be more, which FD does not report.
 func (r *Receiver) Recv(dst []umem.Frame) int {
 	for more := true; more && r.ready.len() < len(dst); {
 		n := r.absorb()
-		more = n == batchSize || r.config.Write && n > 0 // else a look in vain, which would have packets acknowledged in front of the messages' answers
+		more = n == batchSize || r.config.Write && n > 0 // an empty poll would make the device send ACKs before the answers to the messages
 	}
 	return r.ready.pop(dst)
 }
 
-// Supply posts receives into frames and extents, and gives peers credits for them. It returns how many it took.
+// Supply posts receives into frames and extents, and gives peers credits for them. It returns how
+// many it took.
 func (r *Receiver) Supply(empty []umem.Frame) int {
 	if r.closed {
 		return 0
@@ -177,14 +184,14 @@ func (r *Receiver) post(empty []umem.Frame) int {
 	return n
 }
 
-// Poll finds out how sends ended, and sends progress to peers that it is due to. now is the time of the round. The error says that
-// the device is gone; peers that fail are none.
+// Poll processes completions of sends, and sends progress messages that are due. now is the time of
+// the round. The error says that the device is gone; failures of peers are not errors.
 func (r *Receiver) Poll(now time.Time) error {
 	if r.closed {
 		return errClosed
 	}
 	r.recycle()
-	if r.config.Unacknowledged > 0 { // acknowledgements make room
+	if r.config.Unacknowledged > 0 { // an acknowledgement may allow more credits
 		r.grant()
 	}
 	err := r.speak(now)
@@ -200,9 +207,9 @@ func (r *Receiver) Poll(now time.Time) error {
 	return err
 }
 
-// speak tells peers what they are to know. It comes before reaping, and that only when nothing has come for two rounds, or it is needed: looking
-// for completions where there are none has the device acknowledge what came, by a call of its own, where messages to the peers would take
-// that along.
+// speak sends progress messages. It reaps completions afterwards, and only if nothing has arrived
+// for two rounds or if it must: an empty poll makes the device send its ACKs in a system call of
+// their own, while a message to the peer would carry them along.
 func (r *Receiver) speak(now time.Time) error {
 	r.short = false
 	said := r.stats.own.progress
@@ -211,7 +218,8 @@ func (r *Receiver) speak(now time.Time) error {
 	return r.kick(r.stats.own.progress - said)
 }
 
-// kick posts what is queued. What so many peers are told goes out together, where the device can do that.
+// kick posts what is queued. If the device can batch, progress messages to several peers are sent
+// together.
 func (r *Receiver) kick(told uint64) error {
 	if told > 1 && r.batcher != nil {
 		r.batcher.Begin()
@@ -220,7 +228,7 @@ func (r *Receiver) kick(told uint64) error {
 	return r.port.Kick()
 }
 
-// recycle has frames of refused messages receive again.
+// recycle posts the frames of refused messages again.
 func (r *Receiver) recycle() {
 	for r.back.len() > 0 {
 		n := r.post(r.back.front(batchSize))
@@ -230,7 +238,8 @@ func (r *Receiver) recycle() {
 	}
 }
 
-// Kick posts what Supply and Poll queued. Poll does so, too: it is for who supplies after it.
+// Kick posts what Supply has queued. Poll does the same; Kick is for a worker that supplies after
+// Poll.
 func (r *Receiver) Kick() error {
 	if r.closed {
 		return errClosed
@@ -238,15 +247,17 @@ func (r *Receiver) Kick() error {
 	return r.port.Kick()
 }
 
-// FD polls readable when Recv or Poll has something to do; -1 without Events, and after Close.
+// FD returns a descriptor that polls readable when Recv or Poll has work; -1 without Events and
+// after Close.
 func (r *Receiver) FD() int { return r.port.FD() }
 
-// Limits says what it takes: Message is the longest message, Supply how many frames it holds.
+// Limits returns the limits: Message is the longest message, Supply how many frames the receiver
+// holds.
 func (r *Receiver) Limits() umem.Limits {
 	return umem.Limits{Message: uint64(r.config.Message), Frames: 1, Supply: r.depth}
 }
 
-// Idle reports whether nothing is left that Recv would give, and no peer is to be told anything.
+// Idle reports whether Recv has no message left and no progress message is due.
 func (r *Receiver) Idle() bool {
 	if r.ready.len() > 0 {
 		return false
@@ -261,8 +272,8 @@ func (r *Receiver) Idle() bool {
 
 var errClosed = errors.New("the receiver is closed")
 
-// Close ends all peers and gives all frames to the pool. Serve has returned before. After an error it may be called
-// again.
+// Close ends all peers and gives all frames back to the region. Serve must have returned before.
+// After an error it may be called again.
 func (r *Receiver) Close() error {
 	if r.closed {
 		return nil
@@ -275,7 +286,7 @@ func (r *Receiver) Close() error {
 	return nil
 }
 
-// closeParts ends grants, then queue pairs, and then what windows were bound to.
+// closeParts closes grants, then queue pairs, then the registration that windows were bound to.
 func (r *Receiver) closeParts() error {
 	var errs []error
 	for _, p := range r.peers {
@@ -292,7 +303,7 @@ func (r *Receiver) closeParts() error {
 	return errors.Join(errs...)
 }
 
-// giveAll gives the worker's frames that are ours to the pool. The port's are there already.
+// giveAll gives the receiver's frames back to the region. The port has done so with its own.
 func (r *Receiver) giveAll() {
 	for _, h := range []*umem.Holder{r.granted, r.own} {
 		if h != nil {
@@ -307,5 +318,5 @@ func (r *Receiver) giveAll() {
 	r.slots, r.peers = nil, nil
 }
 
-// quantum is how many credits are worth a progress message of their own.
+// quantum is the number of credits that justifies a progress message of its own.
 func (r *Receiver) quantum() uint64 { return uint64(max(1, r.config.Window/4)) }

@@ -4,11 +4,11 @@ import (
 	"math/bits"
 )
 
-// Credits. A receive that is posted is promised to one peer at most: available is how many are not promised. A peer's
-// promise is limit - taken, the messages that it may still send.
+// Credits. A posted receive is promised to at most one peer: available counts those that are not promised. The number of messages
+// that a peer may still send is limit - taken.
 
-// grant promises what is available: one to each peer that has none, and what is left in turn, up to a window each. One is
-// kept for each peer that is not there yet.
+// grant gives credits for available receives: first one to each peer that has none, then the rest
+// in turn, up to a window each. One receive is reserved for each peer that is not connected yet.
 func (r *Receiver) grant() {
 	r.grantFirst()
 	for spare := r.spare(); spare > 0; spare = r.spare() {
@@ -18,7 +18,7 @@ func (r *Receiver) grant() {
 	}
 }
 
-// may is how many more messages a peer may be promised.
+// may returns how many more credits a peer may get.
 func (r *Receiver) may(p *peer) int {
 	n := r.config.Window - int(p.grantedLimit())
 	if most := r.config.Unacknowledged; most > 0 {
@@ -27,9 +27,9 @@ func (r *Receiver) may(p *peer) int {
 	return n
 }
 
-// grantFirst promises one to each peer that has none, beginning behind the one that got its last. A peer that uses up
-// its own at once so gets no second one before others that wait get their first: they may be those whose
-// messages a flow needs to give frames back.
+// grantFirst gives one credit to each peer that has none. It begins after the peer that got the
+// last one: a peer that uses its credit at once gets no second one before the others have had their
+// first. The flow may need the others' messages before it can give frames back.
 func (r *Receiver) grantFirst() {
 	first := r.needy
 	for _, part := range r.around(first) {
@@ -42,16 +42,17 @@ func (r *Receiver) grantFirst() {
 	}
 }
 
-// part is some of the slots.
+// part is a range of slots.
 type part struct{ from, to int }
 
-// around are all slots, beginning with one, which may be the one behind the last.
+// around returns all slots, beginning with first, which may be one past the end.
 func (r *Receiver) around(first int) [2]part {
 	first %= len(r.slots)
 	return [2]part{{first, len(r.slots)}, {0, first}}
 }
 
-// wanting is the peer of a slot, if it may be promised more. Else it is not looked at again until that changes.
+// wanting returns the peer of a slot if it may get more credits. Otherwise it removes the slot from
+// wants, until that changes.
 func (r *Receiver) wanting(slot int) *peer {
 	p := r.slots[slot].peer
 	if p == nil || !p.state.takes() || r.may(p) <= 0 {
@@ -63,7 +64,7 @@ func (r *Receiver) wanting(slot int) *peer {
 
 func (r *Receiver) spare() int { return r.available - (r.config.Peers - len(r.peers)) }
 
-// grantRound gives each peer a few, and reports whether one wanted some.
+// grantRound gives each peer a few credits, and reports whether one took some.
 func (r *Receiver) grantRound(spare int) (given bool) {
 	r.turn++
 	for _, part := range r.around(r.turn) {
@@ -88,7 +89,7 @@ func (r *Receiver) give(p *peer, n int) {
 	r.news.add(p.slot)
 }
 
-// takeBack ends a peer's promises. What it may write to comes back when it is detached.
+// takeBack revokes a peer's credits. Frames that it may write return when it is detached.
 func (r *Receiver) takeBack(p *peer) {
 	r.news.add(p.slot)
 	if p.granted != nil {
@@ -98,7 +99,7 @@ func (r *Receiver) takeBack(p *peer) {
 	p.limit = p.session.taken
 }
 
-// slotSet is some of a receiver's slots. Going through it costs what is in it, and a look at a word for each 64 slots.
+// slotSet is a set of slots. Iterating costs a step for each member and one for each 64 slots.
 type slotSet []uint64
 
 func newSlotSet(slots int) slotSet { return make(slotSet, (slots+63)/64) }
@@ -107,7 +108,7 @@ func (s slotSet) add(slot int) { s[slot/64] |= 1 << (slot % 64) }
 
 func (s slotSet) remove(slot int) { s[slot/64] &^= 1 << (slot % 64) }
 
-// next is the first in the set from a slot on, below end; -1: there is none.
+// next returns the first member from slot on and below end; -1: none.
 func (s slotSet) next(slot, end int) int {
 	for slot < end {
 		if rest := s[slot/64] >> (slot % 64); rest != 0 {

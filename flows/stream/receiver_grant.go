@@ -9,12 +9,12 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Messages that are written. With ReceiverConfig.Write a credit is a frame or extent of its own: granted to the peer, which writes one message
-// into it and says so by an immediate. Then the grant is ended, and only what the peer cannot change any more is looked at.
+// Receiving by WRITE. With ReceiverConfig.Write a credit is a frame or extent. It is granted to the peer, which writes one message
+// into it and reports it by an immediate. The grant is then revoked, and the message is read only after that: the peer cannot change it any more.
 //
-// Sequences say everything: of those behind session.taken, up to asked the grants end, up to came the immediate
-// has come, up to peer.saidLimit the peer was told of the memory, up to made it is granted, and up to peer.limit there is a frame. A sequence's slot is
-// what remains of it when it is divided by the window, which is never exceeded.
+// Sequences after session.taken: up to asked the grants are being revoked; up to came the immediate
+// has arrived; up to peer.saidLimit the peer knows the address; up to made the frame is granted; up to peer.limit there is a frame. The slot of a sequence is
+// the sequence modulo the window.
 
 // granted is what one peer may write into.
 type granted struct {
@@ -26,7 +26,7 @@ type granted struct {
 
 // writable is the memory of one credit.
 type writable struct {
-	frame  umem.Frame // where the message lands; Len is what was written
+	frame  umem.Frame // for the message; Len is the length written
 	credit protocol.Credit
 }
 
@@ -38,18 +38,18 @@ func (g *granted) number(sequence uint64) uint32 { return uint32(sequence % uint
 
 func (g *granted) at(sequence uint64) *writable { return &g.slots[g.number(sequence)] }
 
-// close ends all grants. The queue pair is in Error, or about to be closed.
+// close revokes all grants. The queue pair is in Error, or about to be closed.
 func (g *granted) close() error {
 	err := g.grants.Close()
 	g.ended = err == nil
 	return err
 }
 
-// grantRequests is how many work requests the grants of one peer may have under way.
+// grantRequests bounds the work requests for the grants of one peer in flight.
 const grantRequests = 64
 
-// openWrites takes what a receiver needs for messages that are written: frames for the receives that immediates take, a holder
-// for what peers may write, and a registration that windows can be bound to.
+// openWrites takes what receiving by WRITE needs: frames for the receives that immediates consume,
+// a holder for what peers may write, and a registration for binding windows.
 func (r *Receiver) openWrites() (err error) {
 	c := &r.config
 	r.free = newFrameRing(r.depth)
@@ -82,7 +82,8 @@ func (r *Receiver) newGrants(q rdma.QueuePair) (*rdma.Grants, error) {
 		Register: r.bindable == nil})
 }
 
-// keep takes frames that messages may be written into, as long as one has room, and gives peers credits for them.
+// keep takes frames for messages to be written into, as long as there is room, and gives peers
+// credits for them.
 func (r *Receiver) keep(empty []umem.Frame) int {
 	for n, f := range empty {
 		start, room := r.region.Start(f)
@@ -100,7 +101,7 @@ func (r *Receiver) keep(empty []umem.Frame) int {
 	return len(empty)
 }
 
-// assign gives a peer frames for what it is promised next.
+// assign gives a peer frames for its next credits.
 func (r *Receiver) assign(p *peer, n int) {
 	for i := range n {
 		r.free.pop(r.one[:])
@@ -109,7 +110,7 @@ func (r *Receiver) assign(p *peer, n int) {
 	}
 }
 
-// unassign takes back all that a peer was promised and has not written. It cannot reach any of it.
+// unassign takes back the frames that a peer has not written. It has no access to them any more.
 func (r *Receiver) unassign(p *peer) {
 	for ; p.limit > p.session.taken; p.limit-- {
 		f := p.granted.at(p.limit).frame
@@ -120,7 +121,8 @@ func (r *Receiver) unassign(p *peer) {
 	}
 }
 
-// extend grants what a peer is promised. A header that lay there is removed, so that what was not written is no message.
+// extend grants the frames of a peer's credits. It clears the header of an earlier message, so that
+// a frame without a new message has none.
 func (r *Receiver) extend(p *peer) {
 	g := p.granted
 	for p.state == connected && g.made < p.limit {
@@ -137,14 +139,16 @@ func (r *Receiver) extend(p *peer) {
 	}
 }
 
-// endGrant deals with a grant that could not be made or ended: later it may be, or the peer is lost.
+// endGrant handles a grant that could not be made or revoked: it is tried again later, or the peer
+// is lost.
 func (r *Receiver) endGrant(p *peer, err error) {
 	if err != nil && !errors.Is(err, rdma.ErrGrantsBusy) {
 		r.lose(p, err)
 	}
 }
 
-// absorbNotes takes the immediates that came, and messages whose grants have ended, and says of how many.
+// absorbNotes processes immediates, and messages whose grants are revoked, and returns how many
+// there were.
 func (r *Receiver) absorbNotes() (moved int) {
 	r.reap()
 	n := r.port.Recv(r.batch[:])
@@ -159,7 +163,7 @@ func (r *Receiver) absorbNotes() (moved int) {
 	return moved
 }
 
-// note takes one immediate.
+// note processes one immediate.
 func (r *Receiver) note(f umem.Frame) {
 	p, side := r.peerOf(f), r.region.Side(f)
 	switch {
@@ -176,7 +180,7 @@ func (r *Receiver) note(f umem.Frame) {
 	}
 }
 
-// written notes that a peer says that it wrote so many bytes into a slot, if it may.
+// written records that a peer has written so many bytes into a slot, if it may.
 func (r *Receiver) written(p *peer, slot uint32, length uint64) protocol.Reason {
 	g := p.granted
 	next, window := g.number(g.came+1), uint32(len(g.slots))
@@ -195,7 +199,8 @@ func (r *Receiver) written(p *peer, slot uint32, length uint64) protocol.Reason 
 	return protocol.None
 }
 
-// handOut ends the grants of messages that came, and takes those whose grants have ended. It reports whether there was one.
+// handOut revokes the grants of messages that have arrived, and accepts messages whose grants are
+// revoked. It reports whether there was one.
 func (r *Receiver) handOut(p *peer) (moved int) {
 	g := p.granted
 	if g.ended {
@@ -220,13 +225,14 @@ func (r *Receiver) handOut(p *peer) (moved int) {
 	return moved
 }
 
-// unreachable reports whether the next message has come and the right to write it has ended.
+// unreachable reports whether the next message has arrived and its grant is revoked.
 func (r *Receiver) unreachable(p *peer) bool {
 	g, next := p.granted, p.session.taken+1
 	return next <= g.asked && (g.ended || g.grants.Revoked(g.at(next).frame.Addr))
 }
 
-// takeWritten looks at the next message, which nobody can change any more, and hands it on or ends the peer.
+// takeWritten checks the next message, which nobody can change any more, and passes it on or ends
+// the peer.
 func (r *Receiver) takeWritten(p *peer) bool {
 	s := p.session
 	f := p.granted.at(s.taken + 1).frame
@@ -264,7 +270,7 @@ func (r *Receiver) untouched(f umem.Frame) bool {
 	return true
 }
 
-// waits reports whether Recv would have something to give that no completion tells of any more.
+// waits reports whether Recv has messages for which no completion will come.
 func (r *Receiver) waits() bool {
 	if r.granted == nil {
 		return false
@@ -277,7 +283,7 @@ func (r *Receiver) waits() bool {
 	return false
 }
 
-// credits puts the next credits that a peer is to be told of behind the header of its next message, and says what it then has.
+// credits appends the peer's next credits to its progress message, and returns the length.
 func (r *Receiver) credits(p *peer, message []byte, m *protocol.Progress) uint32 {
 	g := p.granted
 	n := uint32(min(g.made-p.saidLimit, protocol.MaxCredits))
@@ -294,7 +300,8 @@ func (r *Receiver) credits(p *peer, message []byte, m *protocol.Progress) uint32
 	return protocol.HeaderLen + n*protocol.CreditLen
 }
 
-// inspect ends a peer whose queue pair is in Error though nothing of ours failed: its device asked for what it was not granted.
+// inspect ends a peer whose queue pair is in Error although no request of ours failed: its device
+// tried an access that was not granted.
 func (r *Receiver) inspect(p *peer) error {
 	if r.closed || p.state.ended() || p.stopped {
 		return nil

@@ -9,14 +9,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// state is that of a peer's connection.
+// state is the state of a peer's connection.
 type state uint32
 
 const (
-	attached  state = iota // its queue pair is the port's; it is not known yet whether the peer is there
+	attached  state = iota // the port has its queue pair; the connection is not established yet
 	connected              // it may be sent to
-	ending                 // it is told why, and then ended
-	failed                 // its queue pair does not work any more
+	ending                 // the final message is being sent
+	failed                 // its queue pair is in Error
 	gone                   // the queue pair is closed
 )
 
@@ -24,44 +24,45 @@ var stateNames = [...]string{"connecting", "connected", "ending", "failed", "dis
 
 func (s state) String() string { return stateNames[s] }
 
-// ended reports whether messages are not taken any more, and takes the contrary.
+// ended reports whether its messages are no longer accepted.
 func (s state) ended() bool { return s >= ending }
 func (s state) takes() bool { return s < ending }
 
-// peer is one connection of a session. It is the worker's thread's, but for what says otherwise.
+// peer is one connection of a session. It belongs to the worker's thread, except where a field says
+// otherwise.
 type peer struct {
 	session *session
-	name    string // for people; never changed, as what the hello says
-	first   uint64 // sequence expected first
-	window  uint32 // from there on, how many messages it may send at first
+	name    string // for logs and status; never changes
+	first   uint64 // first expected sequence
+	window  uint32 // messages that it may send at first
 	queue   rdma.QueuePair
 	slot    int
 	state   state
 	limit   uint64   // up to which it may send
 	replays int      // in a row
-	moved   bool     // a message came since Poll was called
+	moved   bool     // a message has arrived since the last Poll
 	stopped bool     // its queue pair was put into Error
-	granted *granted // what it may write to; nil of one that sends
+	granted *granted // what it may write; nil if it sends
 
-	saidLimit        uint64 // what the peer was told last
+	saidLimit        uint64 // the last limit that the peer was told
 	saidAcknowledged uint64
-	again            bool // it is to be told again
-	final            bool // the last word is on its way, or was said
+	again            bool // the last progress message must be repeated
+	final            bool // the final message is posted
 
-	reason protocol.Reason // why it is ended; None where it was not refused
-	cause  error           // what it ended of, for people; read by others once over is closed
+	reason protocol.Reason // of the refusal; None if it was not refused
+	cause  error           // of its end; other goroutines may read it once over is closed
 	over   chan struct{}   // closed when it ends
 	away   chan struct{}   // closed when it is detached; of the goroutine that serves it
-	said   chan struct{}   // closed when the last word has arrived, or will not
+	said   chan struct{}   // closed when the final message has arrived, or cannot
 }
 
-// enter changes the state, and shows it.
+// enter changes the state and publishes it.
 func (p *peer) enter(s state) {
 	p.state = s
 	p.session.count.state.Store(uint32(s))
 }
 
-// saidAll notes that there is no more to be said.
+// saidAll records that the final message has arrived or cannot be sent.
 func (p *peer) saidAll() {
 	select {
 	case <-p.said:
@@ -75,13 +76,13 @@ var (
 	errFailed   = errors.New("its queue pair failed")
 )
 
-// ErrOwner refuses a session that another owner has begun.
+// ErrOwner refuses a session that belongs to another certificate.
 var ErrOwner = fmt.Errorf("%w: the session was begun by another", protocol.NotPermitted)
 
-// grantedLimit is how many messages the peer may still send.
+// grantedLimit returns how many messages the peer may still send.
 func (p *peer) grantedLimit() uint64 { return p.limit - p.session.taken }
 
-// sendableCredits is the limit that it can be told.
+// sendableCredits returns the limit that the next progress message can state.
 func (p *peer) sendableCredits() uint64 {
 	if p.granted != nil {
 		return p.granted.made
@@ -89,8 +90,8 @@ func (p *peer) sendableCredits() uint64 {
 	return p.limit
 }
 
-// attach takes a queue pair in INIT for a sender, and promises it what there is. The queue pair is the receiver's with it, and the grants
-// of one that is to write.
+// attach takes over a queue pair in INIT for a sender, with its grants if it writes, and gives the
+// peer its first credits.
 func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, w *sender, now int64) (*peer, error) {
 	switch {
 	case r.closed:
@@ -135,8 +136,8 @@ func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, w *sender, now int64
 	return p, nil
 }
 
-// replace stops the peer of a session that another connection has come for. The error says that the session is somebody
-// else's.
+// replace stops the peer of a session for which a new connection has arrived. It fails if the
+// session belongs to another certificate.
 func (r *Receiver) replace(id uint64, owner string) (old *peer, err error) {
 	s := r.sessions.byID[id]
 	if r.closed || s == nil || s.peer == nil {
@@ -148,7 +149,7 @@ func (r *Receiver) replace(id uint64, owner string) (old *peer, err error) {
 	return s.peer, r.stop(s.peer, errReplaced)
 }
 
-// activate notes that the peer can be sent to, and has it told at once what is acknowledged.
+// activate marks the peer as connected, and sends it a progress message at once.
 func (r *Receiver) activate(p *peer) error {
 	if p.state == attached {
 		p.enter(connected)
@@ -159,7 +160,7 @@ func (r *Receiver) activate(p *peer) error {
 	return nil
 }
 
-// refuse ends a peer that broke the rules. It is told the reason, as far as that can be done.
+// refuse ends a peer that broke the protocol. It is told the reason if that is possible.
 func (r *Receiver) refuse(p *peer, why protocol.Reason) {
 	if p.state.ended() {
 		return
@@ -168,19 +169,19 @@ func (r *Receiver) refuse(p *peer, why protocol.Reason) {
 	r.finish(p, why)
 }
 
-// finish ends a peer with a last word.
+// finish ends a peer with a final message.
 func (r *Receiver) finish(p *peer, why protocol.Reason) {
 	if p.state.ended() {
 		return
 	}
 	if p.final = p.state != connected; p.final {
-		p.saidAll() // it cannot be told
+		p.saidAll() // there is no way to send it
 	}
 	p.reason = why
 	r.over(p, ending, why)
 }
 
-// lose ends a peer whose queue pair failed. One that was to be told why it ends has that for its cause.
+// lose ends a peer whose queue pair failed. If it was being ended already, the first cause stays.
 func (r *Receiver) lose(p *peer, cause error) {
 	switch {
 	case p.state == ending:
@@ -194,7 +195,7 @@ func (r *Receiver) lose(p *peer, cause error) {
 	}
 }
 
-// over has whoever serves the peer take it down.
+// over makes the goroutine that serves the peer take it down.
 func (r *Receiver) over(p *peer, s state, cause error) {
 	if r.takeBack(p); s == failed {
 		p.saidAll()
@@ -206,8 +207,9 @@ func (r *Receiver) over(p *peer, s state, cause error) {
 	close(p.over)
 }
 
-// Reject takes a message back that Recv gave: it was not taken, nor any behind it. The peer of its session is told the reason and ended, and counts as
-// refused; when it comes back it is asked for that message. Others of the session that Recv has given or still gives, up to that one, are the caller's to drop.
+// Reject refuses a message from Recv: neither it nor any after it was processed. The peer is told
+// the reason, ended, and counted as refused. When it reconnects it is asked for that message again.
+// The caller must drop the later messages of the session that Recv has returned or still returns.
 func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) {
 	s := r.sessions.at(session)
 	if s == nil || sequence <= s.acknowledged || sequence > s.taken {
@@ -219,8 +221,8 @@ func (r *Receiver) Reject(session uint16, sequence uint64, why protocol.Reason) 
 	s.taken = sequence - 1
 }
 
-// stop has the device do nothing more for a peer, and takes what came until then. Receives that it has begun to fill come
-// back.
+// stop puts a peer's queue pair into Error and processes what has arrived until then. Receives that
+// the device had begun to fill return.
 func (r *Receiver) stop(p *peer, cause error) error {
 	if r.closed || p.state == gone {
 		return nil
@@ -237,13 +239,13 @@ func (r *Receiver) stop(p *peer, cause error) error {
 	return err
 }
 
-// drain takes all that came.
+// drain processes everything that has arrived.
 func (r *Receiver) drain() {
 	for r.absorb() > 0 {
 	}
 }
 
-// detach closes a peer's queue pair, a while after stop, and gives its place to others.
+// detach closes a peer's queue pair some time after stop, and frees its slot.
 func (r *Receiver) detach(p *peer) error {
 	if r.closed || p.state == gone {
 		return nil
@@ -251,7 +253,7 @@ func (r *Receiver) detach(p *peer) error {
 	r.drain()
 	if p.granted != nil {
 		if err := p.granted.close(); err != nil {
-			return err // it may still write to frames
+			return err // the peer may still write to frames
 		}
 	}
 	if err := r.port.Detach(p.slot); err != nil {

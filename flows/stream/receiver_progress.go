@@ -8,24 +8,25 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// slot is a place for one queue pair, with a frame of its own that progress messages are sent from, one behind the other: what a peer is told
-// next need not wait until the device is done with what it was told before, of which a peer that goes on at once need not say so each time.
-// When all of the frame's places are under way, what is to be said is said later, in the state it then has.
+// slot is a place for one queue pair. It has a frame from which progress messages are sent, one
+// place after the other, so that the next message need not wait until the device is done with the
+// one before. When all places are in flight, the next message is sent later with the state of that
+// time.
 type slot struct {
-	told int   // progress messages so far
+	told int   // progress messages sent
 	peer *peer // nil: free
 }
 
 const (
-	// mostTold is how many progress messages may be on their way to a peer: RoCE in software has 16 acknowledged at once, and that a few
-	// more are is known later. With one request more they fill a send queue of 32, whose memory is gone through again and again. Where grants are made the
+	// mostTold bounds the progress messages in flight to a peer. RoCE in software acknowledges 16 at once, and a few
+	// more complete later. With one more request they fill a send queue of 32, which stays in the cache. With grants the
 	// frame has room for fewer.
 	mostTold = 31
-	// tellEvery is how many there are to one that the device tells of.
+	// tellEvery is the number of messages per signaled one.
 	tellEvery = 8
 )
 
-// progressBytes is how much room the longest progress message takes.
+// progressBytes returns the length of the longest progress message.
 func (c *ReceiverConfig) progressBytes() uint32 {
 	if c.Write {
 		return protocol.MaxGrantLen
@@ -33,14 +34,16 @@ func (c *ReceiverConfig) progressBytes() uint32 {
 	return protocol.HeaderLen
 }
 
-// tells is how many progress messages may be on their way to each peer: as many as have room in a frame, and may all fail at once, but two at least.
+// tells returns how many progress messages to each peer may be in flight: as many as fit in a frame
+// and in the completion queue if all fail at once, but at least two.
 func (c *ReceiverConfig) tells() int {
 	room := int(c.Endpoint.Region.FrameSize() / c.progressBytes())
 	completions := c.Endpoint.Device.Capabilities().MaxCompletions/c.Peers - c.requests()
 	return max(2, min(mostTold, room, completions))
 }
 
-// requests is how many requests a peer's queue pair has under way besides progress messages: its grants', and one more for good measure.
+// requests returns the requests of a queue pair besides progress messages: those of grants, and one
+// spare.
 func (c *ReceiverConfig) requests() int {
 	if c.Write {
 		return 1 + grantRequests
@@ -62,20 +65,21 @@ func (r *Receiver) takeSlots() (err error) {
 	return nil
 }
 
-// place is where the next progress message of a slot is made.
+// place returns the address for the next progress message of a slot.
 func (r *Receiver) place(slot int) uint64 {
 	return r.frames[slot].Addr + uint64(r.slots[slot].told%r.tells)*uint64(r.config.progressBytes())
 }
 
-// Acknowledge says that the messages of a session up to a sequence are what Durability promises, and where in the log the last
-// one is. The session is told by Poll. What was acknowledged before stays so; sequences that never came are not acknowledged.
+// Acknowledge says that the messages of a session up to sequence have the configured Durability,
+// and the position of the last one in the log. The next Poll tells the peer. An acknowledgement is
+// never taken back, and sequences that have not arrived are not acknowledged.
 func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 	s := r.sessions.at(session)
 	if s == nil || sequence <= s.acknowledged || sequence > s.taken {
 		return
 	}
 	s.acknowledged, s.position = sequence, position
-	if s.peer == nil { // else it is shown by Poll
+	if s.peer == nil { // otherwise Poll publishes it
 		s.count.shown[shownAcknowledged].Set(sequence)
 		return
 	}
@@ -85,7 +89,8 @@ func (r *Receiver) Acknowledge(session uint16, sequence, position uint64) {
 	}
 }
 
-// due reports whether the peer is to be told something. Credits alone are told in lots, unless it has few left.
+// due reports whether a progress message is due. Credits alone are sent in groups, unless the peer
+// has few left.
 func (p *peer) due(quantum uint64) bool {
 	s := p.session
 	switch {
@@ -100,8 +105,9 @@ func (p *peer) due(quantum uint64) bool {
 	return news >= quantum || news > 0 && p.saidLimit-s.taken <= quantum
 }
 
-// sendProgress tells peers that something is due to, and shows what became of those. A round costs what has happened, and not
-// what is connected, but for peers that write, whose grants are looked at each time.
+// sendProgress sends the progress messages that are due, and publishes the peers' counters. Its
+// cost depends on the peers with changes and not on those connected, except for peers that write,
+// whose grants are checked each time.
 func (r *Receiver) sendProgress(now time.Time) {
 	end := len(r.slots)
 	for n := r.news.next(0, end); n >= 0; n = r.news.next(n+1, end) {
@@ -123,7 +129,7 @@ func (r *Receiver) sendProgress(now time.Time) {
 	}
 }
 
-// tell sends a peer the newest state, unless it is still being told too many older ones.
+// tell sends a peer the newest state, unless too many older messages are in flight.
 func (r *Receiver) tell(p *peer) {
 	slot, s := &r.slots[p.slot], p.session
 	if r.port.UnderWay(p.slot) >= r.tells {
@@ -149,9 +155,9 @@ func (r *Receiver) tell(p *peer) {
 	r.stats.own.progress++
 }
 
-// reap finds out how progress messages ended.
+// reap processes the completions of progress messages.
 func (r *Receiver) reap() {
-	r.port.Reap(r.batch[:]) // none: they are sent from no frame of the port's
+	r.port.Reap(r.batch[:]) // returns none: progress messages do not use frames of the port
 	for n := r.port.Broken(r.numbers[:]); n > 0; n = r.port.Broken(r.numbers[:]) {
 		for _, slot := range r.numbers[:n] {
 			r.untold(slot)
@@ -167,7 +173,7 @@ func (r *Receiver) reap() {
 	}
 }
 
-// untold notes that a peer could not be told something.
+// untold records that a progress message failed.
 func (r *Receiver) untold(slot int) {
 	if p := r.slots[slot].peer; p != nil {
 		p.saidAll()
@@ -175,8 +181,9 @@ func (r *Receiver) untold(slot int) {
 	}
 }
 
-// sendFailed ends a peer whose queue pair failed while it was told something. That this was flushed, and nothing of ours failed before, is no cause:
-// the peer's device asked for what it was not granted, as inspect has it.
+// sendFailed ends a peer whose queue pair failed while a progress message was in flight. If the
+// message was only flushed and no request of ours failed before, the peer's device tried an access
+// that was not granted: see inspect.
 func (r *Receiver) sendFailed(p *peer) {
 	cause := r.port.Cause(p.slot)
 	if p.granted != nil && flushed(cause) && !p.state.ended() && !p.stopped {

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// absorb takes what came from the port and sorts it, and says how much that was.
+// absorb processes what has arrived at the port, and returns how much that was.
 func (r *Receiver) absorb() int {
 	switch {
 	case r.closed:
@@ -32,7 +32,7 @@ func (r *Receiver) absorb() int {
 	return n
 }
 
-// take decides whether a message is handed on.
+// take decides whether a message is passed on.
 func (r *Receiver) take(f umem.Frame) bool {
 	p := r.peerOf(f)
 	switch {
@@ -52,7 +52,7 @@ func (r *Receiver) take(f umem.Frame) bool {
 	return r.admit(p, &d, f)
 }
 
-// peerOf is the peer that a frame came from, nil of one that is gone.
+// peerOf returns the peer of a frame, nil if it is gone.
 func (r *Receiver) peerOf(f umem.Frame) *peer {
 	n := int(r.region.Side(f).Queue)
 	if n >= len(r.slots) {
@@ -61,7 +61,7 @@ func (r *Receiver) peerOf(f umem.Frame) *peer {
 	return r.slots[n].peer
 }
 
-// check looks at what a message shows by itself.
+// check checks a message by itself.
 func (r *Receiver) check(message []byte) (protocol.Data, protocol.Reason) {
 	if uint64(len(message)) > uint64(r.config.Message) {
 		return protocol.Data{}, protocol.TooLong
@@ -76,7 +76,7 @@ func (r *Receiver) check(message []byte) (protocol.Data, protocol.Reason) {
 	return d, reason
 }
 
-// admit holds a message against what its peer may send next.
+// admit checks a message against what its peer may send next.
 func (r *Receiver) admit(p *peer, d *protocol.Data, f umem.Frame) bool {
 	s := p.session
 	switch {
@@ -89,14 +89,14 @@ func (r *Receiver) admit(p *peer, d *protocol.Data, f umem.Frame) bool {
 	case d.Sequence != s.taken+1:
 		r.refuse(p, protocol.BadSequence)
 	default:
-		r.available++ // what was promised to the peer is one less
+		r.available++ // the credit was not used
 		r.accept(p, f)
 		return true
 	}
 	return false
 }
 
-// accept counts a message that is handed on.
+// accept counts a message that is passed on.
 func (r *Receiver) accept(p *peer, f umem.Frame) {
 	s := p.session
 	s.taken++
@@ -110,10 +110,11 @@ func (r *Receiver) accept(p *peer, f umem.Frame) {
 	r.region.Side(f).Queue = s.number
 }
 
-// replaysMost is how many replays in a row are a sender's that does not go by the hello, and not an attack.
+// replaysMost bounds the replays in a row. A sender that ignores the hello stays below, an attack
+// does not.
 const replaysMost = 1 << 14
 
-// replayed drops a message that was taken before. Its sender is told again what is acknowledged.
+// replayed drops a message that was accepted before. Its sender gets a progress message again.
 func (r *Receiver) replayed(p *peer) {
 	r.stats.own.replays++
 	p.again = true
@@ -123,8 +124,8 @@ func (r *Receiver) replayed(p *peer) {
 	}
 }
 
-// receiveFailed ends a peer whose queue pair failed while it received: with a message that is too long, or by itself.
-// Where it was we who ended it, that is known.
+// receiveFailed ends a peer whose queue pair failed while receiving: because of a message that is
+// too long, or by itself. If we ended it ourselves the cause is known already.
 func (r *Receiver) receiveFailed(p *peer) {
 	if p == nil || p.state.ended() || p.stopped {
 		return

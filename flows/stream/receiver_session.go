@@ -8,48 +8,53 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// session is what a receiver knows of a sender's session, whether it is connected or not.
+// session is the state of a sender's session, connected or not.
 type session struct {
-	id           uint64
-	number       uint16 // in the table; Side.Queue of its messages
-	owner        string // name of the certificate that began it; empty without
-	ownerID      uint64 // its protocol.OwnerOf
-	participant  int    // index, where there are participants
-	first        uint64 // what taken was when this run came to know it
-	taken        uint64 // the highest sequence that came; all up to it did
+	id      uint64
+	number  uint16 // in the table; Side.Queue of its messages
+	owner   string // name of the certificate that began it; empty without TLS
+	ownerID uint64 // its protocol.OwnerOf
+	// participant is one of the senders whose messages a flow combines. Its certificate's name and the
+	// number in its hello identify it, so that it keeps its index when it restarts with a new session.
+	participant  int    // index, if there are participants
+	first        uint64 // taken at the beginning of this run
+	taken        uint64 // the highest sequence accepted; all up to it are
 	acknowledged uint64
-	position     uint64 // of the acknowledged one
+	position     uint64 // in the log, of the last acknowledged one
 	peer         *peer  // nil: not connected
-	seen         int64  // when the last message came, or it was connected: nanoseconds since 1970
+	seen         int64  // time of the last message or connection: nanoseconds since 1970
 	count        sessionCounters
 }
 
-// idle reports whether the session may be forgotten: what it sent is acknowledged, and it is not connected.
+// idle reports whether the session may be forgotten: it is not connected, and all its messages are
+// acknowledged.
 func (s *session) idle() bool { return s.peer == nil && s.acknowledged == s.taken }
 
-// used reports whether a message came in this run. One that was not used is found again by Next as it was.
+// used reports whether a message was accepted in this run. If not, Next finds the session again as
+// it was.
 func (s *session) used() bool { return s.taken != s.first }
 
-// sessions are those of this run of the flow, by id and by number. There is a bound to them. The one that was quiet for longest is forgotten
-// for a new one: of those that sent nothing, else of those that sent nothing for sessionTime. A sender whose session is forgotten may send messages twice,
-// so a full table refuses newcomers instead.
+// sessions holds the sessions of this run, by ID and by number. Their number is bounded. A new
+// session takes the place of the one that was quiet for longest: one that sent nothing in this run,
+// or else one that sent nothing for sessionTime. A sender whose session is forgotten may send
+// messages twice, so if neither exists the new session is refused.
 type sessions struct {
 	byID map[uint64]*session
 	list []*session // by number
 	most int
 }
 
-// sessionsMost is how many sessions are remembered at least, connected or not.
+// sessionsMost is the number of sessions that are remembered at least, connected or not.
 const sessionsMost = 1024
 
-// sessionTime is how long a session is remembered after its last message, at least.
+// sessionTime is how long a session is remembered at least after its last message.
 const sessionTime = time.Hour
 
 func newSessions(peers int) sessions {
 	return sessions{byID: make(map[uint64]*session), most: max(sessionsMost, 2*peers)}
 }
 
-// at is the session of a number, nil where there is none.
+// at returns the session with a number, nil if there is none.
 func (t *sessions) at(number uint16) *session {
 	if int(number) >= len(t.list) {
 		return nil
@@ -57,7 +62,7 @@ func (t *sessions) at(number uint16) *session {
 	return t.list[number]
 }
 
-// place is a number for a new session. Where the table is full it is that of one to be forgotten.
+// place returns a number for a new session. If the table is full, oldest is the session to forget.
 func (t *sessions) place() (number int, oldest *session, ok bool) {
 	if len(t.list) < t.most {
 		t.list = append(t.list, nil)
@@ -79,7 +84,8 @@ func (t *sessions) place() (number int, oldest *session, ok bool) {
 	return int(oldest.number), oldest, true
 }
 
-// Session says who began a session that is known, and how far it has come. It is for the worker's thread.
+// Session returns who began a known session, and the last accepted sequence. It belongs to the
+// worker's thread.
 func (r *Receiver) Session(id uint64) (owner string, taken uint64, known bool) {
 	if s := r.sessions.byID[id]; s != nil {
 		return s.owner, s.taken, true
@@ -87,7 +93,8 @@ func (r *Receiver) Session(id uint64) (owner string, taken uint64, known bool) {
 	return "", 0, false
 }
 
-// OwnerID is [protocol.OwnerOf] of who began the session of a message, by its number. It is for the worker's thread.
+// OwnerID returns [protocol.OwnerOf] of the certificate that began the session with a number. It
+// belongs to the worker's thread.
 func (r *Receiver) OwnerID(number uint16) uint64 {
 	if s := r.sessions.at(number); s != nil {
 		return s.ownerID
@@ -95,7 +102,8 @@ func (r *Receiver) OwnerID(number uint16) uint64 {
 	return 0
 }
 
-// sessionOf is the session of an id, made where it is not known; from is where its sender can go on.
+// sessionOf returns the session with an ID, and makes it if it is not known. from is where its
+// sender can continue.
 func (r *Receiver) sessionOf(id uint64, owner string, from uint64) (*session, error) {
 	t := &r.sessions
 	if s := t.byID[id]; s != nil {
@@ -146,10 +154,11 @@ func (p *participant) String() string {
 	return fmt.Sprintf("participant %d of %q", p.number, p.owner)
 }
 
-// gone reports whether the participant may be forgotten: it is away, and all that it sent is acknowledged.
+// gone reports whether the participant may be forgotten: it is not connected, and all its messages
+// are acknowledged.
 func (p *participant) gone() bool { return p.session.idle() }
 
-// sender is who asks to be a peer.
+// sender is what a connecting peer says of itself.
 type sender struct {
 	session, next uint64 // of the hello
 	participant   uint32 // of the hello
@@ -157,8 +166,8 @@ type sender struct {
 	name          string // for people
 }
 
-// identify finds the participant that a sender is, without changing anything: its index, and whether it begins a new session. Without
-// ReceiverConfig.Participants it is -1.
+// identify returns the index of the participant that a sender is, and whether it begins a new
+// session. It changes nothing. Without ReceiverConfig.Participants the index is -1.
 func (r *Receiver) identify(w *sender) (index int, begins bool, err error) {
 	if r.config.Participants == 0 {
 		return -1, false, nil
@@ -192,7 +201,7 @@ func (r *Receiver) identify(w *sender) (index int, begins bool, err error) {
 	return r.vacancy()
 }
 
-// vacancy finds a place for a participant that is not known.
+// vacancy finds an index for a participant that is not known.
 func (r *Receiver) vacancy() (index int, begins bool, err error) {
 	if n := len(r.participants); n < r.config.Participants {
 		return n, true, nil
@@ -205,7 +214,7 @@ func (r *Receiver) vacancy() (index int, begins bool, err error) {
 	return 0, false, fmt.Errorf("%w: all %d participants are known, and connected or owed acknowledgements: %v", protocol.Busy, len(r.participants), r.known())
 }
 
-// joins notes that a sender is the participant of an index from now on, with a new session.
+// joins records that a sender is the participant with an index from now on, with a new session.
 func (r *Receiver) joins(index int, w *sender, s *session) {
 	p := participant{owner: w.owner, number: w.participant, session: s}
 	if index == len(r.participants) {
@@ -217,9 +226,9 @@ func (r *Receiver) joins(index int, w *sender, s *session) {
 	r.config.Joins(index)
 }
 
-// Participant is the index of the participant that a message came from, by the number of its session: from 0 to less than
-// ReceiverConfig.Participants. The message is to be left out where ok is false: the participant has begun a newer session since.
-// It is for the worker's thread.
+// Participant returns the index of the participant that a message is from, by the number of its
+// session: from 0 to ReceiverConfig.Participants - 1. ok is false if the participant has begun a
+// newer session since: the message must be ignored. It belongs to the worker's thread.
 func (r *Receiver) Participant(number uint16) (index int, ok bool) {
 	s := r.sessions.at(number)
 	if s == nil || s.participant >= len(r.participants) {
@@ -228,7 +237,7 @@ func (r *Receiver) Participant(number uint16) (index int, ok bool) {
 	return s.participant, r.participants[s.participant].session == s
 }
 
-// known are the participants, for people.
+// known returns the participants, for error texts.
 func (r *Receiver) known() (all []*participant) {
 	for i := range r.participants {
 		all = append(all, &r.participants[i])

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/counter"
 )
 
-// What of a session is shown, and where.
+// Indices of the published counters of a session.
 const (
 	shownMessages = iota
 	shownBytes
@@ -20,16 +20,16 @@ const (
 	shownAll
 )
 
-// sessionCounters are what Stats says of a session.
+// sessionCounters are the counters that Stats reports of a session.
 type sessionCounters struct {
 	messages, bytes uint64                    // the worker's
-	shown           [shownAll]counter.Counter // written by the worker, where they changed
+	shown           [shownAll]counter.Counter // published by the worker when they change
 	state           atomic.Uint32
 	name            string // of the last connection's peer, under Receiver.mu
-	cause           error  // of its end, likewise
+	cause           error  // of its end, under Receiver.mu
 }
 
-// ownCounters are a receiver's, written by the worker alone.
+// ownCounters are counters that only the worker writes.
 type ownCounters struct {
 	messages, bytes, replays, dropped, progress, connected, failed, grants uint64
 }
@@ -45,7 +45,7 @@ type receiverStats struct {
 	refused [256]atomic.Uint64 // by Reason; written by anybody
 }
 
-// publish shows counters that changed.
+// publish publishes counters that have changed.
 func (r *Receiver) publish() {
 	for i, v := range r.stats.own.list() {
 		r.stats.shown[i].Set(v)
@@ -55,7 +55,7 @@ func (r *Receiver) publish() {
 	}
 }
 
-// publish shows what changed of a session.
+// publish publishes what has changed of a session.
 func (p *peer) publish(now time.Time) {
 	s := p.session
 	if p.moved {
@@ -66,7 +66,7 @@ func (p *peer) publish(now time.Time) {
 	}
 }
 
-// writable is how many messages' memory the peer may write to.
+// writable returns how many frames the peer may write.
 func (p *peer) writable() uint64 {
 	if p.granted == nil || p.granted.ended {
 		return 0
@@ -74,32 +74,32 @@ func (p *peer) writable() uint64 {
 	return p.granted.made - p.granted.asked
 }
 
-// ReceiverStats are a receiver's counters since it was opened.
+// ReceiverStats are the counters of a receiver since it was opened.
 type ReceiverStats struct {
-	Connected, Failed uint64                     // connections that came about, and those that broke
-	Messages, Bytes   uint64                     // taken, headers included
-	Replays           uint64                     // messages that were there before, dropped
-	Dropped           uint64                     // messages of peers that were being ended
+	Connected, Failed uint64                     // connections established, and those that failed
+	Messages, Bytes   uint64                     // accepted, headers included
+	Replays           uint64                     // messages dropped because they were accepted before
+	Dropped           uint64                     // messages of peers that were ending
 	Progress          uint64                     // progress messages sent
-	Refused           map[protocol.Reason]uint64 // hellos, and peers that were ended, by reason
-	Posted            int64                      // receives, or frames to be written, that wait for a message
-	Granted           uint64                     // frames that peers may write to now (with Write),
-	Grants            uint64                     // and how many there were
-	Sessions          []SessionStats             // those that are known, by number
+	Refused           map[protocol.Reason]uint64 // refused hellos and peers, by reason
+	Posted            int64                      // receives, or frames to be written, without a message
+	Granted           uint64                     // frames that peers may write now (with Write)
+	Grants            uint64                     // grants made so far
+	Sessions          []SessionStats             // the known ones, by number
 }
 
-// SessionStats are those of one session, over all its connections.
+// SessionStats are the counters of one session, over all its connections.
 type SessionStats struct {
-	Name            string // of the peer's certificate, else its address
+	Name            string // of the peer's certificate, or its address
 	Session         uint64
 	State           string // connecting, connected, ending, failed or disconnected
 	Messages, Bytes uint64
-	Sequence        uint64 // the highest that came
+	Sequence        uint64 // the highest accepted
 	Acknowledged    uint64
-	Limit           uint64    // up to which it may send
-	Granted         uint64    // frames that it may write to
-	Seen            time.Time // when the last message came, or the session was connected
-	Cause           error     // why the last connection ended; nil while there is one
+	Limit           uint64    // the last sequence that it may send
+	Granted         uint64    // frames that it may write
+	Seen            time.Time // of the last message or connection
+	Cause           error     // of the end of the last connection; nil while connected
 }
 
 // Stats may be called from any goroutine.

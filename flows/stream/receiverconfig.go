@@ -10,57 +10,57 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ReceiverConfig says what a Receiver takes. Permit, Next, Events and Log may be left out.
+// ReceiverConfig configures a Receiver. Permit, Next, Events and Log are optional.
 type ReceiverConfig struct {
-	Name     string // for people
+	Name     string // for logs, errors and status
 	Endpoint *Endpoint
-	// Worker has the frames that are passed in and come out, and is of the Endpoint's region.
+	// Worker holds the frames that Supply takes and Recv returns. It belongs to the Endpoint's region.
 	Worker *umem.Holder
-	// Flow is what peers must ask for; one that names no flow gets this.
+	// Flow is the name that peers must ask for. A peer that names no flow gets this one.
 	Flow string
-	// Message is the longest message in bytes, header included. Each supplied frame or extent has room for it behind Landing.
+	// Message is the longest message in bytes, header included. Each supplied frame or extent has room for it from Landing on.
 	Message uint32
-	// Window is how many messages a peer may have under way.
+	// Window is how many messages a peer may have in flight.
 	Window int
-	// Unacknowledged is how many messages a session may have sent, or be promised, beyond those that are acknowledged; 0: no
-	// bound. It is for flows that need messages of all peers to give frames back.
+	// Unacknowledged bounds the messages of a session that are sent or promised and not acknowledged; 0: no
+	// bound. It is for flows that give frames back only when they have messages of all peers.
 	Unacknowledged int
-	// Peers is how many there may be at once.
+	// Peers is the largest number of peers at a time.
 	Peers int
-	// Landing is where in a frame or extent a message lands, bytes from its start.
+	// Landing is the offset of a message in a frame or extent.
 	Landing uint32
-	// Spread has messages land at different places behind Landing, where extents have room for more (rdma.PortConfig.Spread).
+	// Spread lets messages land at different offsets from Landing on, if extents have room for that (rdma.PortConfig.Spread).
 	Spread bool
-	// Durability is what Acknowledge will mean.
+	// Durability is what an acknowledgement means.
 	Durability protocol.Durability
-	// Check has payloads compared with their checksums.
+	// Check verifies the checksums of payloads.
 	Check bool
-	// Write has peers write their messages (WRITE with immediate) into frames that are granted to them one by one, instead of sending them.
-	// It takes another Peers times Window frames, and Check: else a peer could pass off as its message what lay in a frame before.
+	// Write makes peers write their messages (WRITE with immediate) into frames that are granted to them one by one, instead of sending them.
+	// It takes another Peers times Window frames, and requires Check: otherwise a peer could claim an earlier content of the frame as its message.
 	Write bool
-	// Permit refuses a peer with an error, whose text the peer gets. Nil permits all. It is called by several goroutines.
+	// Permit refuses a peer by returning an error, whose text the peer gets. Nil permits all. Several goroutines call it.
 	Permit func(peer connect.Peer, h protocol.Hello) error
-	// AllowAnyGID lets peers have their queue pairs at other addresses than they connect from.
+	// AllowAnyGID lets a peer's queue pair have another address than its connection.
 	AllowAnyGID bool
-	// Next is the sequence expected next of a session that this Receiver does not know (yet, or any more): what was
-	// acknowledged in an earlier run, and one. The error refuses a session that is not the owner's. Nil is 1. It is called on the worker's thread and must not block.
+	// Next returns the next sequence of a session that this Receiver does not know, because it is from an earlier run or was forgotten: one past
+	// the last acknowledged one. An error refuses a session of another owner. A nil Next means 1. It is called on the worker's thread and must not block.
 	Next func(session uint64, owner string) (uint64, error)
-	// Forgotten is called when a session gives its place to a new one: up to which sequence it is acknowledged. From then on Next is asked for it. It is called on
+	// Forgotten is called when a session is forgotten, with its last acknowledged sequence. From then on Next is called for it. It is called on
 	// the worker's thread, and must not block.
 	Forgotten func(session uint64, owner string, acknowledged uint64)
-	// Resume has a session that this Receiver does not know, nor Next, go on where its sender says, for who keeps no messages and passes them on with
-	// their origins: what the sender has acknowledged is elsewhere.
+	// Resume lets a session that neither this Receiver nor Next knows continue where its sender says. It is for a flow that keeps no messages and passes them on with
+	// their origins: acknowledged messages are elsewhere.
 	Resume bool
-	// Origins has messages with an origin taken. Who gets them takes each origin's once.
+	// Origins accepts messages with an origin. The flow must accept each origin's messages only once.
 	Origins bool
-	// Participants is how many senders there are whose messages are combined; 0: they are not. Each must say who it is, by its certificate or the number in
-	// its hello, has one session at a time, and keeps its index when it begins a new one. A session of an earlier run is refused, unless nothing of it is acknowledged.
+	// Participants is the number of senders whose messages are combined; 0: they are not. Each must identify itself by its certificate or the number in
+	// its hello, has one session at a time, and keeps its index in a new session. A session of an earlier run is refused if something of it is acknowledged.
 	Participants int
-	// Joins is called when the participant of an index begins a session. It is called on the worker's thread, and must not block.
+	// Joins is called when the participant with an index begins a session. It is called on the worker's thread and must not block.
 	Joins func(index int)
-	// Events makes FD tell of messages.
+	// Events makes FD poll readable for messages.
 	Events bool
-	Log    *slog.Logger // peers that come and go; nil: nowhere
+	Log    *slog.Logger // connects and disconnects; nil: no log
 }
 
 // Limits of a Receiver. The sum of all windows must fit a receive queue.
@@ -105,7 +105,7 @@ func (c *ReceiverConfig) checkRoom() error {
 	return nil
 }
 
-// hello is what the receiver says of a session.
+// hello returns the hello for a session.
 func (c *ReceiverConfig) hello(session, next uint64, window uint32) protocol.Hello {
 	h := protocol.Hello{Role: protocol.RoleAppend, Flow: c.Flow, Message: c.Message, Window: window, Durability: c.Durability, Session: session, Next: next}
 	if c.Write {

@@ -15,88 +15,91 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// SenderConfig says what sender to open.
+// SenderConfig configures a Sender.
 type SenderConfig struct {
-	Name     string       // for people
+	Name     string       // for logs, errors and status
 	Endpoint *Endpoint    // the device; it outlives the sender
-	Worker   *umem.Holder // of the thread that sends
+	Worker   *umem.Holder // holds the frames that are sent
 	Address  string       // of the receiver: host and TCP port
-	Flow     string       // that is wanted there; empty: whatever is served
+	Flow     string       // the flow there; empty: any
 	Connect  connect.Config
 	// Settings are those of the queue pair; nil: Endpoint.Settings for the receiver's address, at each attempt.
 	Settings    *connect.Settings
-	Durability  protocol.Durability // what the receiver's acknowledgements must mean at least; one that promises less is not connected to. 0: anything
-	Participant uint32              // which one of several senders whose messages the receiver combines; 0: not said
-	Depth       int                 // the most messages that are sent and not done with, or not acknowledged where there are Spares, up to 65536 with those; default 1024
-	Message     uint32              // the longest message, in bytes, its header included
+	Durability  protocol.Durability // the least that an acknowledgement must mean; a receiver that promises less is refused. 0: anything
+	Participant uint32              // the number of this sender if the receiver combines several; 0: none
+	Depth       int                 // bound of messages without a result, or with Spares of those not acknowledged; at most 65536 with Spares; default 1024
+	Message     uint32              // the longest message in bytes, header included
 	Frames      int                 // the most frames of a message; default 3
-	Method      Method              // how messages go; a receiver that wants it otherwise is not connected to
-	// Spares is how many messages more than Depth may be sent, if so many are acknowledged: then Done tells of these late, when a few were sent behind
-	// them, which costs less than to tell of each at once.
+	Method      Method              // how messages reach the receiver; one that wants another method is refused
+	// Spares is how many messages more than Depth may be sent if that many are acknowledged. Done then reports messages later, after a few more were sent,
+	// which costs fewer completions.
 	Spares int
-	Events bool         // FD can be waited for
-	Times  *SenderTimes // where to record how long messages took; nil: nowhere
+	Events bool         // FD polls readable for events
+	Times  *SenderTimes // records latencies; nil: not recorded
 	Log    *slog.Logger
 }
 
 const (
 	mostDepth    = 1 << 16
-	mostPosted   = 512 // work requests on their way at once
-	receives     = 64  // messages of the receiver's that may come before one is looked at, at most,
-	fewReceives  = 32  // and at least: acknowledgements and credits of Depth messages are some more than twice as many
-	sendBatch    = 64  // work requests that are posted, and completions that are polled, in one call
-	signalEvery  = 8   // a completion says of so many requests that they are done, at most
+	mostPosted   = 512 // work requests in flight
+	receives     = 64  // the most receives for messages of the receiver
+	fewReceives  = 32  // the fewest: Depth messages cause somewhat more than two acknowledgements and credits each
+	sendBatch    = 64  // work requests per post, and completions per poll
+	signalEvery  = 8   // the most requests per signaled one
 	headerBytes  = protocol.HeaderLen
-	messageBytes = protocol.MaxGrantLen // room for one of the receiver's
+	messageBytes = protocol.MaxGrantLen // of a receive
 )
 
-// Sender has one receiver get every message once and in order, over as many connections as it takes.
+// Sender delivers every message once and in order to one receiver, over as many connections as it
+// takes.
 //
-// Run connects, on a goroutine of its own. Everything else but Stats belongs to the worker's thread, does not
-// block, and allocates nothing while a connection lasts.
+// Run connects, in its own goroutine. All other methods except Stats belong to the worker's thread.
+// They do not block, and allocate nothing while a connection lasts.
 //
-// Messages that are sent are borrowed: their frames stay whose they are, and as they are, until Done tells of them. A message is told of
-// once the receiver acknowledged it and the device is done with it.
+// A sent message is borrowed: its frames keep their owner and must not change until Done reports
+// the message. Done reports it when the receiver has acknowledged it and the device is done with
+// its frames.
 type Sender struct {
 	config SenderConfig
 	holder *umem.Holder
-	own    []umem.Frame // headers, and where the receiver's messages land
+	own    []umem.Frame // for headers and receives
 	region *umem.Region
 	queue  rdma.CompletionQueue
 	event  arming
 	lkey   uint32
-	base   uint64 // what the registration adds to a region's address
+	base   uint64 // the registration's address of the region's byte 0
 	limits pairLimits
 	opened time.Time
 
-	out      sendQueue
-	pieces   []rdma.SGE // of the messages in the outbox: Frames+1 for each slot
-	now      int64      // nanoseconds since opened, as of the last Poll
-	wall     int64      // and since 1970
-	fresh    uint64     // highest number that was ever posted
-	link     *link      // nil: there is none
-	ending   *link      // is being closed: what was posted on it may still be read
-	giveUp   bool       // everything in the outbox is to be given up once nothing of it is posted
+	out    sendQueue
+	pieces []rdma.SGE // of the queued messages: Frames+1 for each slot
+	now    int64      // time of the last Poll: nanoseconds since the sender was opened,
+	wall   int64      // and since 1970
+	fresh  uint64     // highest number ever posted
+	// link is a connected queue pair.
+	link     *link // nil: not connected
+	ending   *link // is being closed: the device may still read what was posted on it
+	giveUp   bool  // abandon all messages once none is posted
 	session  uint64
-	begun    uint64 // number in front of the session's first message
-	gap      bool   // the session misses messages: there must be a new one
+	begun    uint64 // number before the session's first message
+	gap      bool   // the session misses messages, so the next connection needs a new session
 	sent     uint64 // highest number posted on the link
-	done     uint64 // numbers up to it are not posted any more
+	done     uint64 // numbers up to it have completed
 	confirm  uint64 // highest number acknowledged
-	counted  uint64 // and of those, the highest that was counted
-	position uint64 // of that message, where the receiver has a log
+	counted  uint64 // the highest of those that was counted
+	position uint64 // of confirm in the receiver's log, if it has one
 	limit    uint64 // highest number that may be sent
 	requests [sendBatch]rdma.SendRequest
 	elements []rdma.SGE // of those
 	polled   [sendBatch]rdma.WorkCompletion
-	posts    [receives]rdma.ReceiveRequest // to be posted again
+	posts    [receives]rdma.ReceiveRequest // receives to post again
 	landings [receives]rdma.SGE
-	heards   int           // how many those are
-	broken   chan struct{} // one in it: the link has failed
+	heards   int           // the number of those
+	broken   chan struct{} // filled when the link has failed
 	stats    senderStats
 }
 
-// pairLimits is how many work requests a queue pair is made for.
+// pairLimits are the depths of a queue pair.
 type pairLimits struct{ send, receive int }
 
 // link is a queue pair that is connected.
@@ -104,12 +107,13 @@ type link struct {
 	pair    rdma.QueuePair
 	number  uint32
 	credits *credits // nil: messages are sent, not written
-	origins bool     // the receiver takes origins
-	cause   error    // of its failure
+	origins bool     // the receiver accepts origins
+	cause   error    // why it failed
 }
 
-// OpenSender makes a sender, which takes frames from the pool for its headers. The receiver need not be there yet. It may be called on any thread
-// while no other uses the worker's book. The sender is the caller's to close.
+// OpenSender makes a sender and takes frames from the region for headers. The receiver need not
+// exist yet. It may be called from any thread while no other uses the worker's book. The caller
+// closes the sender.
 func OpenSender(c SenderConfig) (*Sender, error) {
 	s := &Sender{config: c, opened: time.Now(), broken: make(chan struct{}, 1)}
 	if err := s.open(); err != nil {
@@ -173,17 +177,17 @@ func (c *SenderConfig) check() error {
 	return nil
 }
 
-// slots is how many messages the outbox has room for.
+// slots returns how many messages the queue has room for.
 func (c *SenderConfig) slots() int { return c.Depth + c.Spares }
 
-// newSession is a random number that is not 0.
+// newSession returns a random number other than 0.
 func newSession() uint64 {
 	var b [8]byte
-	_, _ = rand.Read(b[:]) // it does not fail
+	_, _ = rand.Read(b[:]) // does not fail
 	return max(binary.NativeEndian.Uint64(b[:]), 1)
 }
 
-// takeOwn takes frames for headers, one for each slot of the outbox, and behind them for receives.
+// takeOwn takes frames for headers, one header for each slot, and for receives.
 func (s *Sender) takeOwn() error {
 	s.own = make([]umem.Frame, s.framesFor(s.config.slots(), headerBytes)+s.framesFor(s.limits.receive, messageBytes))
 	if n := s.holder.Take(s.own); n < len(s.own) {
@@ -192,16 +196,16 @@ func (s *Sender) takeOwn() error {
 	return nil
 }
 
-// framesFor is how many frames so many pieces of so many bytes take.
+// framesFor returns how many frames n pieces of so many bytes take.
 func (s *Sender) framesFor(n int, bytes uint32) int {
 	each := int(s.region.FrameSize() / bytes)
 	return (n + each - 1) / each
 }
 
-// place is where one of the sender's own headers is.
+// place returns the address of a header.
 func (s *Sender) place(n int) uint64 { return s.piece(s.own, n, headerBytes) }
 
-// landing is where the message of a receive lies.
+// landing returns the address of a receive.
 func (s *Sender) landing(id uint64) uint64 {
 	return s.piece(s.own[s.framesFor(s.config.slots(), headerBytes):], int(id&^receiveID), messageBytes)
 }
@@ -211,22 +215,23 @@ func (s *Sender) piece(of []umem.Frame, n int, bytes uint32) uint64 {
 	return of[n/each].Addr + uint64(n%each)*uint64(bytes)
 }
 
-// Connected reports whether messages can go out.
+// Connected reports whether messages can be posted.
 func (s *Sender) Connected() bool { return s.link != nil && s.link.cause == nil }
 
-// Fits reports whether a message of so many frames with so many bytes of payload can be sent at all.
+// Fits reports whether a message of so many frames and bytes of payload can be sent at all.
 func (s *Sender) Fits(frames int, length uint32) bool {
 	return frames <= s.config.Frames && uint64(length)+protocol.HeaderLen <= uint64(s.config.Message)
 }
 
-// Send takes a message, to be posted by Kick or Poll. Its length and its checksum (protocol.Checksum) are those of the frames' bytes together, the
-// stamp is the time it is said to be of, in nanoseconds since 1970, and the token comes back with Done. It is false when there is no room, and for what does not fit.
+// Send queues a message; Kick or Poll posts it. length and checksum (protocol.Checksum) cover the
+// bytes of all its frames. stamp is its time in nanoseconds since 1970. Done returns the token.
+// Send returns false if there is no room, or if the message does not fit.
 func (s *Sender) Send(message []umem.Frame, length, checksum uint32, stamp, token uint64) bool {
 	return s.Relay(message, length, checksum, stamp, token, protocol.Origin{})
 }
 
-// Relay is Send of a message that came in another session. A receiver that takes origins takes each of them once, over all connections and runs of
-// who relays them.
+// Relay is Send for a message that was received in another session. A receiver that accepts origins
+// accepts each of them once, over all connections and restarts of the relaying program.
 func (s *Sender) Relay(message []umem.Frame, length, checksum uint32, stamp, token uint64, origin protocol.Origin) bool {
 	if !s.Room() || !s.Fits(len(message), length) {
 		return false
@@ -245,17 +250,18 @@ func (s *Sender) Relay(message []umem.Frame, length, checksum uint32, stamp, tok
 	return true
 }
 
-// elementsOf are the places for the elements of a slot.
+// elementsOf returns the elements of a slot.
 func (s *Sender) elementsOf(slot uint32) []rdma.SGE {
 	each := s.config.Frames + 1
 	return s.pieces[int(slot)*each : (int(slot)+1)*each]
 }
 
-// Done tells of messages that the caller has back: of those that were acknowledged in their order. It fills dst and returns how many there were.
+// Done returns messages to the caller; acknowledged ones are in order. It fills dst and returns
+// their number.
 func (s *Sender) Done(dst []Result) int { return s.out.take(dst) }
 
-// Acknowledged is how many messages the receiver has acknowledged, or were given up, of those that were posted, and the position that it gave with
-// that. Done tells of them once the device is done with them, too.
+// Acknowledged returns how many of the posted messages are acknowledged or abandoned, and the
+// position in the receiver's log. Done reports them once the device is done with them, too.
 func (s *Sender) Acknowledged() (messages, position uint64) { return s.confirm, s.position }
 
 // Room reports whether Send takes another message.
@@ -263,21 +269,22 @@ func (s *Sender) Room() bool {
 	return !s.giveUp && s.out.room() && (s.config.Spares == 0 || s.unacknowledged() < s.config.Depth)
 }
 
-// flight is how many messages were numbered to be posted and are not acknowledged.
+// flight returns how many messages have a number and are not acknowledged.
 func (s *Sender) flight() uint64 { return s.out.last - max(s.confirm, s.out.first-1) }
 
-// unacknowledged is how many messages were sent and not acknowledged.
+// unacknowledged returns how many queued messages are not acknowledged.
 func (s *Sender) unacknowledged() int {
 	return s.out.waiting.len() + int(s.flight())
 }
 
-// Depth is how many messages may be sent and not done with, or not acknowledged where there are spare ones.
+// Depth returns the bound of messages without a result, or with Spares of those not acknowledged.
 func (s *Sender) Depth() int { return s.config.Depth }
 
-// Oldest is the token of the message that Drop would give up.
+// Oldest returns the token of the message that Drop would remove.
 func (s *Sender) Oldest() (token uint64, ok bool) { return s.out.oldest() }
 
-// Drop gives up the message that waits longest, and returns its token. Those that were posted once, to this receiver, cannot be dropped.
+// Drop removes the message that has waited longest, and returns its token. A message that was ever
+// posted to this receiver cannot be dropped.
 func (s *Sender) Drop() (token uint64, ok bool) {
 	if token, ok = s.out.drop(); ok {
 		s.stats.count.dropped++
@@ -286,8 +293,9 @@ func (s *Sender) Drop() (token uint64, ok bool) {
 	return token, ok
 }
 
-// Abandon gives up everything that is sent and not acknowledged, and the connection with it: Done tells of it as soon as nothing is posted any more.
-// Until then nothing can be sent. The receiver then sees a new session.
+// Abandon gives up all messages that are not acknowledged, and the connection. Done reports them as
+// soon as nothing is posted any more; until then nothing can be sent. The receiver then gets a new
+// session.
 func (s *Sender) Abandon() {
 	s.giveUp = true
 	switch {
@@ -304,14 +312,15 @@ func (s *Sender) abandon() {
 	s.giveUp = false
 }
 
-// ErrAbandoned is the cause of a connection's end that Abandon wanted.
+// ErrAbandoned is the cause of the end of a connection after Abandon.
 var ErrAbandoned = errors.New("the receiver was too slow, and was given up")
 
-// Queued is how many messages were sent and not told of as done.
+// Queued returns how many messages Done has not reported.
 func (s *Sender) Queued() int { return s.config.slots() - len(s.out.free) + int(s.out.made-s.out.told) }
 
-// Close gives the sender's frames back. Run has returned before. Messages that are sent and not acknowledged are lost, and their frames are not
-// used any more. After an error it may be called again.
+// Close gives the sender's frames back. Run must have returned before. Messages that are not
+// acknowledged are lost, and the sender does not use their frames any more. After an error it may
+// be called again.
 func (s *Sender) Close() error {
 	var errs []error
 	for _, l := range []*link{s.link, s.ending} {
@@ -323,7 +332,7 @@ func (s *Sender) Close() error {
 		errs = append(errs, s.queue.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close sender %s: %w", s.config.Name, err) // the device may still use the frames
+		return fmt.Errorf("close sender %s: %w", s.config.Name, err) // keep the frames: the device may still use them
 	}
 	s.link, s.ending, s.queue = nil, nil, nil
 	if s.holder != nil {

@@ -9,21 +9,21 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// maxCredits is how many credits of a receiver's are remembered, a power of two.
+// maxCredits bounds the unused credits that are stored, a power of two.
 const maxCredits = 4096
 
-// credits are what a receiver has granted on one link, to be written into one message after the other.
+// credits are what a receiver has granted on one link, one for each message.
 type credits struct {
 	items      [maxCredits]protocol.Credit
 	head, tail uint32
-	size       uint32 // that each message has room for, at least
-	next       uint64 // sequence of the message that the next credit is for
+	size       uint32 // the least room of a credit in bytes
+	next       uint64 // sequence of the next credit
 }
 
-// newCredits are none yet, of a receiver that says in its hello how long messages may be.
+// newCredits makes an empty set for a receiver with that hello.
 func newCredits(h *protocol.Hello) *credits { return &credits{size: h.Message, next: h.Next} }
 
-// add takes the credits of a message. What is known already mints nothing.
+// add adds the credits of a message. A credit that is known already is ignored.
 func (c *credits) add(message []byte, g *protocol.Grant) protocol.Reason {
 	all, sequence := protocol.CreditsOf(message, g.Credits), g.First
 	for ; len(all) > 0; all = all[protocol.CreditLen:] {
@@ -39,7 +39,7 @@ func (c *credits) add(message []byte, g *protocol.Grant) protocol.Reason {
 	return protocol.None
 }
 
-// one takes one credit, for the messages from a sequence on.
+// one adds one credit, which counts from sequence on.
 func (c *credits) one(one protocol.Credit, sequence uint64) protocol.Reason {
 	end := sequence + uint64(one.Count)
 	switch {
@@ -60,7 +60,8 @@ func (c *credits) one(one protocol.Credit, sequence uint64) protocol.Reason {
 	return protocol.None
 }
 
-// remoteAddress makes a request the WRITE of the next message. There is a credit for it.
+// remoteAddress turns a request into the WRITE of the next message, for which there must be a
+// credit.
 func (c *credits) remoteAddress(r *rdma.SendRequest) {
 	one := &c.items[c.head%maxCredits]
 	r.Op, r.RemoteAddr, r.RKey = rdma.WriteImmediate, one.Addr, one.RKey
@@ -72,10 +73,12 @@ func (c *credits) remoteAddress(r *rdma.SendRequest) {
 	}
 }
 
-// ErrForgot is a receiver that has lost what it acknowledged: it came back with less than that. The messages are gone here too; a new session begins.
+// ErrForgot means that the receiver has lost messages that it had acknowledged: it reconnected with
+// a lower sequence. The sender does not have them any more either, so a new session begins.
 var ErrForgot = errors.New("the receiver does not have what it acknowledged before")
 
-// attach takes a link over, and goes on from what the receiver expects next. It refuses one on which the session cannot go on.
+// attach takes over a link, and continues with what the receiver expects next. It refuses a link on
+// which the session cannot continue.
 func (s *Sender) attach(l *link, h protocol.Hello) error {
 	if s.gap {
 		return ErrAbandoned
@@ -95,7 +98,7 @@ func (s *Sender) attach(l *link, h protocol.Hello) error {
 	return nil
 }
 
-// follows reports a next sequence that cannot be.
+// follows checks the next sequence that a receiver states.
 func (s *Sender) follows(next uint64) error {
 	there, have := s.out.last-s.begun, s.confirm-s.begun
 	switch {
@@ -108,9 +111,10 @@ func (s *Sender) follows(next uint64) error {
 	return nil
 }
 
-// detach lets a link go, which its caller closes, and says why it failed: the receiver may have said so just now.
+// detach lets go of a link, which its caller closes, and returns why it failed: the receiver may
+// just have said so.
 func (s *Sender) detach() (cause error) {
-	_, _ = s.drain() // an error comes again
+	_, _ = s.drain() // an error is reported again
 	_, _ = s.take()
 	s.heards = 0 // its receives go with the link
 	cause, s.ending, s.link = s.link.cause, s.link, nil
@@ -120,10 +124,10 @@ func (s *Sender) detach() (cause error) {
 // released is called when nothing is posted any more.
 func (s *Sender) released() {
 	s.ending = nil
-	for n := 1; n > 0; { // what the queue has of a queue pair whose number another one may get
+	for n := 1; n > 0; { // removes the old queue pair's completions: another one may get its number
 		var err error
 		if n, err = s.queue.Poll(s.polled[:]); err != nil {
-			break // Poll will say so
+			break // Poll reports the error
 		}
 	}
 	s.done = s.out.last

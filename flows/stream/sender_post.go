@@ -7,10 +7,10 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// An ID is the number of a message, or that of a receive with this bit.
+// receiveID marks the IDs of receives. Other IDs are numbers of messages.
 const receiveID = 1 << 63
 
-// Kick posts what waits, as far as the receiver's limit goes.
+// Kick posts waiting messages, up to the receiver's limit.
 func (s *Sender) Kick() error {
 	s.post()
 	s.stats.publish(s)
@@ -35,7 +35,7 @@ func (s *Sender) post() {
 	}
 }
 
-// batch makes requests of the next messages.
+// batch makes requests for the next messages.
 func (s *Sender) batch() (n int) {
 	s.elements = s.elements[:0]
 	until := min(s.limit, s.done+uint64(s.limits.send), s.granted())
@@ -52,12 +52,13 @@ func (s *Sender) batch() (n int) {
 	return n
 }
 
-// asks says whether the last of n requests is to be told of, whatever its number.
+// asks reports whether the last of n requests must be signaled, regardless of its number.
 func (s *Sender) asks(n int) bool {
 	return s.config.Spares == 0 || 2*(s.sent+uint64(n)-s.done) > uint64(s.limits.send)
 }
 
-// granted is the last message that there is memory for at the receiver, which matters where they are written.
+// granted returns the last message that the receiver has memory for. It limits only a sender that
+// writes.
 func (s *Sender) granted() uint64 {
 	if c := s.link.credits; c != nil {
 		return s.begun + c.next - 1
@@ -65,7 +66,8 @@ func (s *Sender) granted() uint64 {
 	return s.limit
 }
 
-// request makes one of a message, and its header, which is the same however often it is made in a session.
+// request makes the request of a message, and its header, which is the same for each retransmission
+// in a session.
 func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	slot := s.out.at(number)
 	m := &s.out.slots[slot]
@@ -85,7 +87,7 @@ func (s *Sender) request(r *rdma.SendRequest, number uint64) {
 	s.stats.count.bytes += uint64(m.length)
 }
 
-// fail notes why a link is no good any more, and has Run end it.
+// fail records why a link has failed, and makes Run end it.
 func (s *Sender) fail(cause error) {
 	if s.link == nil {
 		return
@@ -99,7 +101,7 @@ func (s *Sender) fail(cause error) {
 	}
 }
 
-// release tells of the messages that the receiver acknowledged and the device is done with.
+// release reports the messages that the receiver has acknowledged and the device is done with.
 func (s *Sender) release() {
 	s.acknowledged()
 	for to := min(s.confirm, s.done); s.out.first <= to; {
@@ -107,9 +109,9 @@ func (s *Sender) release() {
 	}
 }
 
-// acknowledged counts the messages that were acknowledged since, and records how long they took.
+// acknowledged counts newly acknowledged messages, and records their latencies.
 func (s *Sender) acknowledged() {
-	from := max(s.counted, s.out.first-1) // numbers may have been given up
+	from := max(s.counted, s.out.first-1) // numbers may have been abandoned
 	if s.counted = max(from, s.confirm); s.counted == from {
 		return
 	}

@@ -9,8 +9,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Poll takes what came of the receiver and the device, and posts what may be posted with that. now is what latencies are told from, to the
-// exactness of how often it is called. The error says that the device is gone.
+// Poll processes messages of the receiver and completions, and posts what is possible then. now is
+// the time for latencies, which are as exact as Poll is frequent. The error says that the device is
+// gone.
 func (s *Sender) Poll(now time.Time) error {
 	s.now, s.wall = int64(now.Sub(s.opened)), now.UnixNano()
 	n, err := s.take()
@@ -25,13 +26,13 @@ func (s *Sender) Poll(now time.Time) error {
 	return err
 }
 
-// rests says that nothing is to be posted, and nothing to be shown, since everything that is sent was posted on a link that works.
+// rests reports whether there is nothing to post and nothing to publish.
 func (s *Sender) rests() bool {
 	return s.Connected() && s.out.waiting.len() == 0 && s.sent == s.out.last && !s.stats.stale
 }
 
-// take takes all completions, and has the queue tell of the next; it returns how many there were. Receives are posted again at the end: however much
-// the receiver says, it is not listened to for longer.
+// take processes all completions, arms the queue, and returns how many there were. Receives are
+// posted again only at the end: so a receiver that sends without pause cannot keep the worker here.
 func (s *Sender) take() (total int, err error) {
 	if s.link == nil {
 		return 0, s.event.quiet(s.queue)
@@ -61,13 +62,13 @@ func (s *Sender) drain() (total int, err error) {
 				s.heards++
 			}
 		}
-		if n < len(s.polled) || err != nil { // what comes later is taken when the next messages are posted: their packets go first then
+		if n < len(s.polled) || err != nil { // later completions wait until the next messages are posted, so that their packets leave first
 			return total, err
 		}
 	}
 }
 
-// completed looks at one completion, and reports whether its receive can be posted again.
+// completed processes a completion, and reports whether its receive can be posted again.
 func (s *Sender) completed(c *rdma.WorkCompletion) bool {
 	switch {
 	case c.Status != rdma.Success:
@@ -84,12 +85,12 @@ func (s *Sender) completed(c *rdma.WorkCompletion) bool {
 	return true
 }
 
-// receive is a receive by its ID.
+// receive returns the receive request with an ID.
 func (s *Sender) receive(id uint64) (rdma.ReceiveRequest, rdma.SGE) {
 	return rdma.ReceiveRequest{ID: id, SGEs: 1}, rdma.SGE{Addr: s.base + s.landing(id), Length: messageBytes, LKey: s.lkey}
 }
 
-// repost posts the receives again that were used.
+// repost posts used receives again.
 func (s *Sender) repost() {
 	n := s.heards
 	if s.heards = 0; n == 0 || !s.Connected() {
@@ -100,7 +101,7 @@ func (s *Sender) repost() {
 	}
 }
 
-// heard takes a message of the receiver's.
+// heard processes a message of the receiver.
 func (s *Sender) heard(message []byte) error {
 	p, r := s.read(message)
 	switch {
@@ -121,7 +122,7 @@ func (s *Sender) heard(message []byte) error {
 	return nil
 }
 
-// read takes a message that is progress alone, or comes with credits.
+// read parses a progress message, with or without credits.
 func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
 	c := s.link.credits
 	if k, _ := protocol.KindOf(message); k != protocol.KindGrant || c == nil {
@@ -134,18 +135,19 @@ func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
 	return g.Progress, r
 }
 
-// mostAhead keeps a limit from overflowing.
+// mostAhead bounds a limit, so that it cannot overflow.
 const mostAhead = 1 << 62
 
-// ErrNonsense is what a peer says that it cannot mean. The error wraps a protocol.Reason, too.
+// ErrNonsense is a protocol error of the peer. The error wraps a protocol.Reason, too.
 var ErrNonsense = errors.New("the peer's answer makes no sense")
 
 func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", ErrNonsense, r) }
 
-// flushed reports an error that only says that there was another one before.
+// flushed reports whether an error only follows from an earlier one.
 func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }
 
-// FD polls readable when Poll has something to take; -1 without Events, and after Close. It stays the same over connections.
+// FD returns a descriptor that polls readable when Poll has work; -1 without Events and after
+// Close. It stays the same over all connections.
 func (s *Sender) FD() int {
 	if s.queue == nil {
 		return -1
@@ -153,13 +155,14 @@ func (s *Sender) FD() int {
 	return s.queue.FD()
 }
 
-// arming has a completion queue's descriptor tell of completions, while it is polled by the same thread.
+// arming arms a completion queue that the same thread polls.
 type arming struct {
-	armed bool // the queue gives an event at its next completion
+	armed bool // the queue will give an event at its next completion
 }
 
-// again is called when the queue was found empty; came says that it was not before that. It has the queue armed, and reports whether there may be
-// something again. Of a queue that is armed and gave nothing since it takes the event of what was polled before it came.
+// again is called when the queue was found empty; came says that it had completions before. It arms
+// the queue, and reports whether it must be polled again. If the queue is armed and was empty, it
+// consumes the event of completions that were polled before the event.
 func (a *arming) again(q rdma.CompletionQueue, came bool) (bool, error) {
 	events, err := q.Acknowledge()
 	if err != nil || a.armed && events == 0 && !came {
@@ -170,7 +173,7 @@ func (a *arming) again(q rdma.CompletionQueue, came bool) (bool, error) {
 	return a.armed, err
 }
 
-// quiet takes events of a queue that nobody is interested in at the moment.
+// quiet consumes events of a queue that need not wake anybody at the moment.
 func (a *arming) quiet(q rdma.CompletionQueue) error {
 	if !a.armed {
 		return nil

@@ -13,51 +13,52 @@ import (
 
 // States of a sender.
 const (
-	SenderWaiting    = "waiting"    // for the next attempt, or for Run
+	SenderWaiting    = "waiting"    // until the next attempt, or for Run
 	SenderConnecting = "connecting" // an attempt is being made
 	SenderConnected  = "connected"
 	SenderStopped    = "stopped" // Run has returned
 )
 
-// SenderStats is what a sender has done since it was opened.
+// SenderStats are the state and counters of a sender since it was opened.
 type SenderStats struct {
 	Name    string
 	Address string
 	State   string // one of the above
-	// Cause is why the last connection ended, or did not come about; empty while it is connected.
+	// Cause is why the last connection ended or failed; empty while connected.
 	Cause string
-	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its acknowledgements mean, as of the last connection.
+	// Peer is the name in the receiver's certificate, empty without TLS. Durability is what its acknowledgements mean. Both are of the last connection.
 	Peer       string
 	Durability protocol.Durability
-	// Method is how messages go, as of the last connection; empty before the first.
+	// Method is the method of the last connection; empty before the first.
 	Method Method
 
-	Connections  uint64 // that came about
-	Failures     uint64 // connections that ended, and attempts that failed
-	Sessions     uint64 // begun anew: something was abandoned, or forgotten by the receiver
-	Posted       uint64 // messages, each time again
+	Connections  uint64 // established
+	Failures     uint64 // ended connections and failed attempts
+	Sessions     uint64 // new sessions, after Abandon or because the receiver forgot
+	Posted       uint64 // messages, each transmission counted
 	Bytes        uint64 // of their payloads
 	Acknowledged uint64 // messages
-	Resent       uint64 // messages that were posted before the receiver came back without them
-	Dropped      uint64 // messages, by Drop and Abandon
-	Forgotten    uint64 // messages that the receiver acknowledged and did not have when it came back
+	Resent       uint64 // messages posted again after a reconnect
+	Dropped      uint64 // messages given up by Drop and Abandon
+	Forgotten    uint64 // messages that the receiver had acknowledged and did not have after a reconnect
 
-	Waiting  int // messages that were never posted
-	InFlight int // messages that were, and are not acknowledged
+	Waiting  int // messages not posted yet
+	InFlight int // posted messages that are not acknowledged
 	Credit   uint64
-	// Latency is from Send to acknowledgement; nil before the first one.
+	// Latency is the time from Send to acknowledgement; nil before the first one.
 	Latency *latency.Summary
 }
 
-// senderCounters are written by the worker only.
+// senderCounters are counters that only the worker writes.
 type senderCounters struct {
 	posted, bytes, acknowledged, resent, dropped, forgotten, sessions uint64
 }
 
-// senderStats are what others read. The worker stores what changed once a round, Run the rest.
+// senderStats is what other goroutines read. The worker publishes changes once a round, Run the
+// rest.
 type senderStats struct {
 	count        senderCounters
-	stale        bool // something changed that no completion tells of, of the worker
+	stale        bool // something changed without a completion; worker only
 	posted       counter.Counter
 	bytes        counter.Counter
 	acknowledged counter.Counter
@@ -75,7 +76,7 @@ type senderStats struct {
 	failures    atomic.Uint64
 }
 
-// senderState changes as a whole.
+// senderState is replaced as a whole.
 type senderState struct {
 	state, cause, peer string
 	durability         protocol.Durability
@@ -84,7 +85,8 @@ type senderState struct {
 
 func (t *senderStats) begin() { t.state.Store(&senderState{state: SenderWaiting}) }
 
-// enter notes a state, and returns the cause before. A cause stays until there is another one, or a connection.
+// enter sets the state, and returns the previous cause. A cause stays until there is another one,
+// or a connection.
 func (t *senderStats) enter(state string, cause error) (before string) {
 	next := *t.state.Load()
 	before, next.state = next.cause, state
@@ -93,7 +95,7 @@ func (t *senderStats) enter(state string, cause error) (before string) {
 	}
 	t.state.Store(&next)
 	if cause != nil {
-		t.failures.Add(1) // who sees it sees the cause, too
+		t.failures.Add(1) // after the cause, so that a reader of the count sees the cause
 	}
 	return before
 }
@@ -103,7 +105,7 @@ func (t *senderStats) connected(p connect.Peer, h *protocol.Hello) {
 	t.connections.Add(1)
 }
 
-// methodOf is how a receiver wants messages, by its hello.
+// methodOf returns the method that a receiver's hello asks for.
 func methodOf(h *protocol.Hello) Method {
 	if h.Capabilities&protocol.CapabilityWrite != 0 {
 		return ByWrite
@@ -111,7 +113,7 @@ func methodOf(h *protocol.Hello) Method {
 	return BySend
 }
 
-// publish shows what changed. It is called by the worker.
+// publish publishes changes. The worker calls it.
 func (t *senderStats) publish(s *Sender) {
 	c := &t.count
 	t.stale = false
@@ -127,7 +129,7 @@ func (t *senderStats) publish(s *Sender) {
 	t.credit.Set(s.credit())
 }
 
-// credit is how many messages may be posted at once.
+// credit returns how many messages may be posted now.
 func (s *Sender) credit() uint64 {
 	if s.link == nil {
 		return 0
@@ -140,7 +142,7 @@ func (s *Sender) credit() uint64 {
 func (s *Sender) Stats() SenderStats {
 	t := &s.stats
 	connections, failures := t.connections.Load(), t.failures.Load()
-	now := t.state.Load() // as it was when they were counted, or later
+	now := t.state.Load() // not older than the counters
 	return SenderStats{
 		Name: s.config.Name, Address: s.config.Address, State: now.state, Cause: now.cause, Peer: now.peer, Durability: now.durability, Method: now.method,
 		Connections: connections, Failures: failures, Sessions: t.sessions.Load(), Posted: t.posted.Load(), Bytes: t.bytes.Load(),
@@ -149,14 +151,15 @@ func (s *Sender) Stats() SenderStats {
 	}
 }
 
-// SenderTimes is how long messages took from when they arrived: the time that Send is told, or when it was called where that is no time of the system's
-// clock (umem.Side). Senders of one worker may share one; anybody may read it.
+// SenderTimes records how long messages took since they arrived: since the stamp of Send, or since
+// Send was called if the stamp is no time of the system's clock (umem.Side). Senders of one worker
+// may share one; any goroutine may read it.
 type SenderTimes struct {
-	Submitted latency.Shared // until the device was told of them, the first time
-	Done      latency.Shared // until they were acknowledged, by each receiver
+	Submitted latency.Shared // until the first transmission was posted
+	Done      latency.Shared // until the acknowledgement of each receiver
 }
 
-// arrived is when a message that is sent now did.
+// arrived returns when a message that is being sent arrived.
 func (s *Sender) arrived(message []umem.Frame, stamp uint64) uint64 {
 	if s.config.Times == nil || len(message) == 0 || s.region.Side(message[0]).Clock == umem.SystemClock {
 		return stamp
@@ -164,13 +167,13 @@ func (s *Sender) arrived(message []umem.Frame, stamp uint64) uint64 {
 	return uint64(s.wall)
 }
 
-// submitted records the messages up to the last that was posted, but for those that had been before.
+// submitted records the messages that were posted for the first time.
 func (s *Sender) submitted() {
 	if s.config.Times == nil || s.sent <= s.fresh {
 		return
 	}
 	now := uint64(time.Now().UnixNano())
-	s.fresh = max(s.fresh, s.out.first-1) // numbers may have been given up
+	s.fresh = max(s.fresh, s.out.first-1) // numbers may have been abandoned
 	run := s.config.Times.Submitted.Run()
 	for ; s.fresh < s.sent; s.fresh++ {
 		run.Record(since(now, s.out.slots[s.out.at(s.fresh+1)].arrived))
@@ -178,7 +181,7 @@ func (s *Sender) submitted() {
 	run.End()
 }
 
-// finished records the messages behind a number up to another.
+// finished records the messages from one number, exclusive, to another.
 func (s *Sender) finished(from, to uint64) {
 	if s.config.Times == nil {
 		return
@@ -190,7 +193,7 @@ func (s *Sender) finished(from, to uint64) {
 	run.End()
 }
 
-// since is the time from one moment to a later one; none, where clocks were set meanwhile.
+// since returns the time from then to now; 0 if the clock was set back meanwhile.
 func since(now, then uint64) uint64 {
 	if now < then {
 		return 0

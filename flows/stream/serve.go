@@ -14,15 +14,16 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// Serve takes peers that dial until the context ends, and then ends all peers: they are told that the receiver is closing. It closes
-// the Listener, and returns when the last peer is gone; the error is nil where it was the context that ended. One Serve runs at a time. do must
-// work, and the worker call Poll, until Serve has returned; what is left else Close takes down.
+// Serve accepts peers until ctx ends, and then ends all peers and tells them that the receiver is
+// closing. It closes the Listener, and returns when the last peer is gone; the error is nil if ctx
+// ended. Only one Serve runs at a time. do must work, and the worker must call Poll, until Serve
+// has returned. Close takes down what is left.
 func (r *Receiver) Serve(ctx context.Context, l *connect.Listener, do Doer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	v := &server{Receiver: r, ctx: ctx, do: do}
 	err := v.accept(l)
 	cancel()
-	end := l.Close() // and handshakes with it
+	end := l.Close() // ends its handshakes, too
 	v.all.Wait()
 	if err = errors.Join(err, end); err != nil {
 		return fmt.Errorf("serve receiver %s: %w", r.config.Name, err)
@@ -30,7 +31,7 @@ func (r *Receiver) Serve(ctx context.Context, l *connect.Listener, do Doer) erro
 	return nil
 }
 
-// accept has each peer that asks served.
+// accept starts a goroutine for each peer that connects.
 func (v *server) accept(l *connect.Listener) error {
 	for {
 		q, err := l.Accept(v.ctx)
@@ -44,8 +45,8 @@ func (v *server) accept(l *connect.Listener) error {
 	}
 }
 
-// server is what Serve's goroutines share. Of the Receiver they use what says that it may be used by any goroutine, and the rest
-// by do.
+// server is what the goroutines of Serve share. They use the Receiver's methods through do, except
+// those that any goroutine may call.
 type server struct {
 	*Receiver
 	ctx context.Context
@@ -53,7 +54,7 @@ type server struct {
 	all sync.WaitGroup
 }
 
-// ask runs a function on the worker's thread for its value.
+// ask runs a function on the worker's thread and returns its value.
 func ask[T any](do Doer, f func() (T, error)) (value T, err error) {
 	err = do(func() (err error) {
 		value, err = f()
@@ -62,7 +63,7 @@ func ask[T any](do Doer, f func() (T, error)) (value T, err error) {
 	return value, err
 }
 
-// serve deals with one peer from its request to its end.
+// serve handles one peer from its request to its end.
 func (v *server) serve(q *connect.Request) {
 	log := v.config.Log.With("receiver", v.config.Name, "peer", q.Peer().Addr.String(), "certificate", q.Peer().Name)
 	h, err := v.greet(q)
@@ -88,15 +89,15 @@ func (v *server) serve(q *connect.Request) {
 	}
 }
 
-// turnAway refuses a request, unless it was answered.
+// turnAway refuses a request unless it is answered.
 func (v *server) turnAway(q *connect.Request, err error) {
 	if why, is := errors.AsType[protocol.Reason](err); is {
 		v.stats.refused[why].Add(1)
 	}
-	_ = q.Refuse(err.Error()) // the error says that it was answered
+	_ = q.Refuse(err.Error()) // fails only if the request was answered already
 }
 
-// greet reads a peer's hello, and reports why it is not taken.
+// greet reads a peer's hello, and returns why it is refused.
 func (v *server) greet(q *connect.Request) (protocol.Hello, error) {
 	h, err := protocol.ParseHello(q.Remote().Hello)
 	if err == nil {
@@ -111,7 +112,7 @@ func (v *server) greet(q *connect.Request) (protocol.Hello, error) {
 	return h, err
 }
 
-// permit asks the program.
+// permit calls ReceiverConfig.Permit.
 func (v *server) permit(peer connect.Peer, h protocol.Hello) error {
 	err := v.config.Permit(peer, h)
 	if _, is := errors.AsType[protocol.Reason](err); err != nil && !is {
@@ -120,7 +121,7 @@ func (v *server) permit(peer connect.Peer, h protocol.Hello) error {
 	return err
 }
 
-// admits reports why a hello is none for this receiver.
+// admits checks a hello.
 func (c *ReceiverConfig) admits(h *protocol.Hello) error {
 	switch {
 	case h.Role != protocol.RoleAppend:
@@ -137,7 +138,8 @@ func (c *ReceiverConfig) admits(h *protocol.Hello) error {
 	return nil
 }
 
-// connect makes a queue pair for a peer and connects it. What its session had before is gone by then.
+// connect makes a queue pair for a peer and connects it. An earlier connection of its session is
+// gone by then.
 func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect.Conn, error) {
 	owner := q.Peer().Name
 	if err := v.supersede(h.Session, owner); err != nil {
@@ -158,7 +160,7 @@ func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect
 	return p, conn, nil
 }
 
-// join has the worker take a queue pair over.
+// join makes the worker take over a queue pair.
 func (v *server) join(q *connect.Request, h *protocol.Hello, queue rdma.QueuePair) (*peer, error) {
 	var g *rdma.Grants
 	if v.config.Write {
@@ -208,7 +210,7 @@ func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
 		return e, err
 	}
 	if v.config.Write {
-		e.Settings.Access = rdma.RemoteWrite // of what is granted
+		e.Settings.Access = rdma.RemoteWrite // of granted frames only
 	}
 	if e.Queue, err = at.Domain.NewQueuePair(rdma.QueuePairConfig{Transport: rdma.RC, SendCQ: v.queues[0], ReceiveCQ: v.queues[1],
 		Shared: v.shared, SendDepth: v.sends(), SendSGEs: 1, RecvSGEs: 1}); err != nil {
@@ -220,7 +222,7 @@ func (v *server) newEnd(remote rdma.GID) (e connect.End, err error) {
 	return e, nil
 }
 
-// answer says hello, and from then on the peer can send, and be sent to.
+// answer sends the hello. From then on both sides can send.
 func (v *server) answer(q *connect.Request, p *peer, e connect.End) (conn *connect.Conn, err error) {
 	h := v.config.hello(p.session.id, p.first, p.window)
 	if e.Hello, err = h.Append(nil); err != nil {
@@ -236,14 +238,14 @@ func (v *server) answer(q *connect.Request, p *peer, e connect.End) (conn *conne
 }
 
 const (
-	// finalMessageTime is how long a peer has to take the message that says why it is ended, and what it was told before: a packet that is lost on the
-	// way there is sent again within a third of it.
+	// finalMessageTime is how long a peer has to receive the final message and those before it: a packet that is lost
+	// is retransmitted within a third of it.
 	finalMessageTime = time.Second
-	// byeTime is how long the TCP connection may take for the same.
+	// byeTime bounds the same over TCP.
 	byeTime = time.Second
-	// restTime is from when a queue pair is in Error to when it is closed: a device completes meanwhile what it had begun.
+	// restTime is the time between Error and close of a queue pair: the device completes in it what it had begun.
 	restTime = 10 * time.Millisecond
-	// lookTime is from one look at the queue pair of a peer that writes to the next.
+	// lookTime is the interval between two checks of the queue pair of a peer that writes.
 	lookTime = 250 * time.Millisecond
 )
 
@@ -252,7 +254,8 @@ var (
 	errTalks = errors.New("the peer says something after its hello, which nothing is expected of")
 )
 
-// watch waits for the end of a peer, and returns the cause. A peer that can still be told is told.
+// watch waits for the end of a peer, and returns the cause. It tells the peer the reason if it is
+// still connected.
 func (v *server) watch(p *peer, conn *connect.Conn) error {
 	left := make(chan error, 1)
 	v.all.Go(func() { left <- hear(conn) })
@@ -280,7 +283,8 @@ func (v *server) watch(p *peer, conn *connect.Conn) error {
 	return p.cause
 }
 
-// look asks for the queue pair of a peer that writes: where its device refuses what the peer wants, no completion says so.
+// look queries the queue pair of a peer that writes: if its device refuses an access, no completion
+// reports it.
 func (v *server) look(p *peer) error {
 	if p.granted == nil {
 		return nil
@@ -288,7 +292,7 @@ func (v *server) look(p *peer) error {
 	return v.do(func() error { return v.inspect(p) })
 }
 
-// hear waits until the peer says goodbye, or is gone.
+// hear waits until the peer says goodbye or closes the connection.
 func hear(conn *connect.Conn) error {
 	_, err := conn.Receive()
 	switch {
@@ -300,7 +304,7 @@ func hear(conn *connect.Conn) error {
 	return err
 }
 
-// finalMessage waits until the peer has taken its last progress message, or leaves without.
+// finalMessage waits until the peer has received its last progress message, or has left.
 func finalMessage(p *peer, left <-chan error) {
 	late := time.NewTimer(finalMessageTime)
 	defer late.Stop()
@@ -311,13 +315,13 @@ func finalMessage(p *peer, left <-chan error) {
 	}
 }
 
-// tellEnd says the cause to a peer over TCP, where it is still there.
+// tellEnd sends the cause to a peer over TCP, if it is still connected.
 func tellEnd(conn *connect.Conn, why error) {
-	_ = conn.SetDeadline(time.Now().Add(byeTime)) // it fails where the connection is closed
+	_ = conn.SetDeadline(time.Now().Add(byeTime)) // fails only if the connection is closed
 	_ = conn.Send([]byte(why.Error()))
 }
 
-// takeDown ends a peer's queue pair and gives its place back.
+// takeDown closes a peer's queue pair and frees its slot.
 func (v *server) takeDown(p *peer, why error) error {
 	defer close(p.away)
 	err := v.do(func() error { return v.stop(p, why) })
