@@ -2,38 +2,41 @@ package blocks
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// bufferCache is the buffers of one kind, and what is in them. Every buffer is empty, or has a piece of the target, or is being read into.
+// bufferCache holds the buffers of one size. Every buffer is empty, holds a piece of the target, or
+// is being read into.
 type bufferCache struct {
 	size    uint64 // bytes of a buffer
-	keep    bool   // what was read stays, and is found by its offset
+	keep    bool   // read data stays and is found by its offset
 	aligned bool   // offsets are multiples of the size
 	buffers []buffer
 	heads   []int32      // by hash of the offset: the first of a chain of buffers
 	empty   []int32      // a stack
-	hand    int          // of the clock: the next to look at for one that can be emptied
-	worker  *umem.Holder // has the empty ones
-	share   share
-	count   cacheCounters
+	hand    int          // of the CLOCK algorithm: the next buffer to examine for eviction
+	worker  *umem.Holder // holds the empty buffers
+	// share counts the buffers in use by client, and guarantees a reserve to each. A buffer that
+	// several operations use counts once for each.
+	share share
+	count cacheCounters
 }
 
 // buffer is a frame or an extent.
 type buffer struct {
 	start   uint64 // address in the region
-	at      uint64 // offset on the target of the first byte
-	length  uint32 // bytes from there on; 0: it is empty
-	users   int32  // pieces of operations that are about these bytes
-	writes  int32  // of those, how many are being written to their clients
+	at      uint64 // offset of the first byte on the target
+	length  uint32 // bytes from there on; 0: empty
+	users   int32  // pieces of operations that use it
+	writes  int32  // those of users that are being written to their clients
 	next    int32  // in its chain
-	waiting int32  // the first piece that waits until it is read
+	waiting int32  // the first piece that waits for the read
 	reading bool
 	found   bool // it is in a chain
-	recent  bool // somebody asked for it since the clock's hand passed
+	recent  bool // used since the hand passed
 	holder  *umem.Holder
 }
 
 const none = int32(-1)
 
-// fill makes buffers of frames that are the worker's, all empty.
+// fill makes empty buffers of frames that the worker holds.
 func (s *bufferCache) fill(frames []umem.Frame, worker *umem.Holder) {
 	s.worker = worker
 	s.buffers, s.empty = make([]buffer, len(frames)), make([]int32, 0, len(frames))
@@ -51,13 +54,14 @@ func (s *bufferCache) fill(frames []umem.Frame, worker *umem.Holder) {
 	}
 }
 
-// chain is the head of the chain that an offset is in.
+// chain returns the head of the chain for an offset.
 func (s *bufferCache) chain(at uint64) *int32 {
 	h := at * 0x9e3779b97f4a7c15
 	return &s.heads[h>>32&uint64(len(s.heads)-1)]
 }
 
-// find is the buffer that has the piece from an offset on, or is being filled with it; none if there is none.
+// find returns the buffer that holds or is being filled with the piece at an offset; none if there
+// is none.
 func (s *bufferCache) find(at uint64) int32 {
 	for i := *s.chain(at); i != none; i = s.buffers[i].next {
 		if s.buffers[i].at == at {
@@ -67,14 +71,14 @@ func (s *bufferCache) find(at uint64) int32 {
 	return none
 }
 
-// list has a buffer found by its offset.
+// list adds a buffer to its chain, so that find finds it.
 func (s *bufferCache) list(i int32) {
 	b, head := &s.buffers[i], s.chain(s.buffers[i].at)
 	b.next, b.found = *head, true
 	*head = i
 }
 
-// forget has a buffer not found any more. It is emptied when nobody uses it.
+// forget removes a buffer from its chain. It becomes empty when nobody uses it.
 func (s *bufferCache) forget(i int32) {
 	b := &s.buffers[i]
 	if !b.found {
@@ -90,14 +94,15 @@ func (s *bufferCache) forget(i int32) {
 	}
 }
 
-// discard notes that there is nothing in a buffer.
+// discard makes a buffer empty.
 func (s *bufferCache) discard(i int32) {
 	s.buffers[i].length = 0
 	s.hold(i, s.worker)
 	s.empty = append(s.empty, i)
 }
 
-// take is an empty buffer, for the one use that share has allowed: so there is one that is empty, or nobody uses.
+// take returns an empty buffer. share must have allowed the use, which guarantees that a buffer is
+// empty or unused.
 func (s *bufferCache) take() int32 {
 	if len(s.empty) == 0 {
 		s.evict()
@@ -108,7 +113,7 @@ func (s *bufferCache) take() int32 {
 	return i
 }
 
-// evict empties the next buffer that nobody uses and nobody has asked for since the hand last passed.
+// evict empties the next buffer that is not in use and was not used since the hand last passed.
 func (s *bufferCache) evict() {
 	for range 2 * len(s.buffers) {
 		i := int32(s.hand)
@@ -127,7 +132,7 @@ func (s *bufferCache) evict() {
 	}
 }
 
-// invalidate forgets what overlaps n bytes from an offset on.
+// invalidate forgets the buffers that overlap n bytes from an offset on.
 func (s *bufferCache) invalidate(offset, n uint64) {
 	switch {
 	case !s.keep || len(s.buffers) == 0:
@@ -147,7 +152,7 @@ func (s *bufferCache) invalidate(offset, n uint64) {
 	}
 }
 
-// hold has a buffer be another holder's.
+// hold passes a buffer to another holder.
 func (s *bufferCache) hold(i int32, to *umem.Holder) {
 	b := &s.buffers[i]
 	if b.holder != to {
@@ -163,14 +168,14 @@ type share struct {
 	total, reserve int
 	held           []int // by client
 	sum            int   // of held
-	owed           int   // what all together have not, and are sure of
+	owed           int   // sum of the unused reserves
 }
 
 func newShare(p cachePlan, clients int) share {
 	return share{total: p.buffers, reserve: p.reserve, held: make([]int, clients), owed: p.reserve * clients}
 }
 
-// take counts n more for a client, or says that they are not to be had now.
+// take counts n more buffers for a client. It returns false if they are not available now.
 func (s *share) take(client, n int) bool {
 	was := s.held[client]
 	owed := s.owed - s.missing(was) + s.missing(was+n)
@@ -181,12 +186,12 @@ func (s *share) take(client, n int) bool {
 	return true
 }
 
-// give counts them back.
+// give returns n buffers.
 func (s *share) give(client, n int) {
 	was := s.held[client]
 	s.owed += s.missing(was-n) - s.missing(was)
 	s.held[client], s.sum = was-n, s.sum-n
 }
 
-// missing is what a client that has so many is sure of beyond.
+// missing returns the unused reserve of a client that holds so many.
 func (s *share) missing(held int) int { return max(0, s.reserve-held) }

@@ -17,27 +17,28 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Client asks a server for blocks. It belongs to one thread at a time.
+// Client reads blocks from a server. It belongs to one thread at a time.
 //
-// The server may write to a frame from Submit on. It keeps that right for some time after it has answered (ClientConfig.Grants), but a server
-// of this package writes only once; whoever does not trust the server closes the client before he relies on the bytes, or copies them.
+// The server may write to a frame from Submit on. It keeps that right for some time after it has
+// answered (ClientConfig.Grants). A server of this package writes only once. A caller that does not
+// trust the server must close the client before it relies on the bytes, or copy them.
 type Client struct {
 	config  ClientConfig
 	region  *umem.Region
-	holder  *umem.Holder // cells
-	granted *umem.Holder // frames that the server may write to
+	holder  *umem.Holder // control buffers
+	granted *umem.Holder // frames that the server may write
 	sent    ep.Completions
 	came    ep.Completions
-	cells   *ep.ControlBuffers // those that answers land in, then those of the slots' requests
+	cells   *ep.ControlBuffers // for receives, then for the slots' requests
 	qp      rdma.QueuePair
 	grants  *rdma.Grants
 	conn    *connect.Conn
 	hello   protocol.Hello // the server's
 
-	slots  []slot // places times as many as the window has
+	slots  []slot // places times the window
 	free   []int32
 	window int
-	open   int // requests that were not answered
+	open   int // unanswered requests
 	done   []Done
 	head   uint32 // of done, a ring
 	tail   uint32
@@ -45,7 +46,7 @@ type Client struct {
 
 	gone    atomic.Pointer[error] // why the connection ended
 	watcher sync.WaitGroup
-	cause   error // the first that went wrong; nothing is asked any more
+	cause   error // the first error, after which no request is sent
 	closed  bool
 }
 
@@ -53,44 +54,45 @@ type Client struct {
 type slot struct {
 	read       Read
 	generation uint32
-	asked      bool // it is not answered
-	sending    bool // the request may be sent again
+	asked      bool // the request is not answered yet
+	sending    bool // the SEND has not completed: the device may retransmit it
 }
 
-// Read is a request for as many bytes as the frame says.
+// Read is a request for as many bytes as the frame is long.
 type Read struct {
 	Offset uint64     // on what is served; a multiple of Align, as is the frame's length
-	Frame  umem.Frame // a frame or extent of the worker's that the bytes go to, as far as it says
-	Token  uint64     // comes back with the answer
+	Frame  umem.Frame // where the bytes go: a frame or extent that the worker holds
+	Token  uint64     // returned with the answer
 }
 
-// Done is a request that was answered, and whose frame is the worker's again.
+// Done is an answered request. Its frame is the worker's again.
 type Done struct {
 	Read
-	// Err is nil when the frame has the bytes; a protocol.Reason when the server refuses; anything else when the connection is lost.
+	// Err is nil if the frame has the bytes, a protocol.Reason if the server refused, another error if the connection is lost.
 	Err error
 }
 
-// errClosed is the cause of Close.
+// errClosed is the cause after Close.
 var errClosed = errors.New("the client is closed")
 
-// Size is how many bytes are served.
+// Size returns how many bytes are served.
 func (c *Client) Size() uint64 { return c.hello.Size }
 
-// Align is what offsets and lengths are multiples of.
+// Align returns what offsets and lengths must be multiples of.
 func (c *Client) Align() uint32 { return c.hello.Align }
 
-// Longest is the most bytes of one request.
+// Longest returns the longest request in bytes.
 func (c *Client) Longest() uint32 { return c.hello.Message }
 
-// Window is how many requests there can be at once.
+// Window returns how many requests may be outstanding.
 func (c *Client) Window() int { return c.window }
 
-// Peer is the server, as the handshake knows it.
+// Peer returns the server's identity from the handshake.
 func (c *Client) Peer() connect.Peer { return c.conn.Peer() }
 
-// Submit queues a request, which Poll posts, and says whether it could: not while as many are under way as can be, or grants are
-// being made. The frame is the server's to write to from then on. An error is of a frame that cannot be, or says that the connection is lost.
+// Submit queues a request, which Poll posts. It returns false while the window is full or a grant
+// is being made. From then on the server may write to the frame. An error means that the frame
+// cannot be used, or that the connection is lost.
 func (c *Client) Submit(r Read) (bool, error) {
 	if c.cause != nil {
 		return false, c.cause
@@ -113,7 +115,7 @@ func (c *Client) Submit(r Read) (bool, error) {
 	return true, nil
 }
 
-// ask queues the request for bytes to go to a place in what was granted.
+// ask queues the request for bytes, to be written to a place in the grant.
 func (c *Client) ask(r Read, g rdma.Grant, within uint64) {
 	last := len(c.free) - 1
 	n := c.free[last]
@@ -131,10 +133,10 @@ func (c *Client) ask(r Read, g rdma.Grant, within uint64) {
 	c.list.SendSGEs = append(c.list.SendSGEs, c.cells.SGE(cell))
 }
 
-// id is a request's: the slot, and how often it was used.
+// id returns the ID of a request: the slot, and how often it was used.
 func (s *slot) id(n int32) uint32 { return s.generation<<16 | uint32(n) }
 
-// slotOf is the slot of an answer, if one is waited for there.
+// slotOf returns the slot of an answer, if that slot waits for one.
 func (c *Client) slotOf(id uint32) (int32, bool) {
 	n := int32(id & 0xffff)
 	if int(n) >= len(c.slots) {
@@ -144,7 +146,7 @@ func (c *Client) slotOf(id uint32) (int32, bool) {
 	return n, s.asked && s.id(n) == id
 }
 
-// answered notes the answer to a request.
+// answered records the answer to a request.
 func (c *Client) answered(n int32, err error) {
 	s := &c.slots[n]
 	start, _ := c.region.Start(s.read.Frame)
@@ -158,27 +160,27 @@ func (c *Client) answered(n int32, err error) {
 	c.leave(n)
 }
 
-// leave frees a slot that was answered and is not sent any more.
+// leave frees a slot whose request is answered and whose SEND has completed.
 func (c *Client) leave(n int32) {
 	if s := &c.slots[n]; !s.asked && !s.sending {
 		c.free = append(c.free, n)
 	}
 }
 
-// fail ends the connection, about which the server is told. What was asked for is answered with the cause.
+// fail ends the connection and tells the server. All open requests are answered with the cause.
 func (c *Client) fail(cause error) {
 	if c.cause != nil {
 		return
 	}
 	c.cause = cause
 	if c.conn != nil {
-		c.watcher.Go(func() { _ = c.conn.Close() }) // Close says what came of it
+		c.watcher.Go(func() { _ = c.conn.Close() }) // Client.Close reports the error
 	}
 	if c.grants != nil {
 		c.cause = errors.Join(c.cause, c.grants.Close())
 	}
 	if err := c.closePair(); err != nil {
-		c.cause = errors.Join(c.cause, err) // the server may write to the frames: they stay granted until Close
+		c.cause = errors.Join(c.cause, err) // the frames stay granted until Close: the server may still write to them
 		return
 	}
 	for n := range c.slots {
@@ -199,7 +201,8 @@ func (c *Client) closePair() error {
 	return err
 }
 
-// Close ends the connection, and gives frames that Poll has not given to the pool. After an error it may be called again.
+// Close ends the connection, and gives frames that Poll has not returned back to the region. After
+// an error it may be called again.
 func (c *Client) Close() error {
 	c.fail(errClosed)
 	c.closed = true
@@ -227,8 +230,8 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Poll posts what was submitted, and fills dst with answered requests, in whatever order. Once there are no more, the error says that the
-// connection is lost.
+// Poll posts submitted requests and fills dst with answered ones, in any order. When there are no
+// more, the error says that the connection is lost.
 func (c *Client) Poll(dst []Done) (int, error) {
 	if c.cause == nil {
 		c.round()
@@ -273,7 +276,7 @@ func (c *Client) poll() error {
 	return errors.Join(err, c.post())
 }
 
-// posted takes completions of requests, and of grants.
+// posted processes completions of requests and of grants.
 func (c *Client) posted(n int) error {
 	for i := range c.sent.Buf[:n] {
 		w := &c.sent.Buf[i]
@@ -289,7 +292,7 @@ func (c *Client) posted(n int) error {
 	return nil
 }
 
-// take takes answers.
+// take processes answers.
 func (c *Client) take(n int) error {
 	for i := range c.came.Buf[:n] {
 		w := &c.came.Buf[i]
@@ -304,10 +307,10 @@ func (c *Client) take(n int) error {
 	return nil
 }
 
-// errStray is an answer to nothing that was asked.
+// errStray is an answer without a request.
 var errStray = errors.New("the server answered a request that was not made")
 
-// answer takes one answer: bytes that were written, or a response.
+// answer processes one answer: a WRITE with immediate, or a response.
 func (c *Client) answer(w *rdma.WorkCompletion) error {
 	if w.Kind == rdma.ReceivedWrite {
 		b := w.Immediate()
@@ -330,7 +333,7 @@ func (c *Client) answer(w *rdma.WorkCompletion) error {
 	return nil
 }
 
-// receive queues the receive of a cell.
+// receive queues the receive of a control buffer.
 func (c *Client) receive(cell int) {
 	c.list.Receive(uint64(cell), c.cells.SGE(cell))
 }
@@ -340,8 +343,8 @@ const (
 	waitNap  = 20 * time.Microsecond
 )
 
-// Read reads as many bytes as the frame says from an offset of what is served, and waits until they are there. It is for those who have no other
-// request under way.
+// Read reads as many bytes as the frame is long, from an offset of the target, and waits for them.
+// No other request may be open.
 func (c *Client) Read(ctx context.Context, offset uint64, f umem.Frame) error {
 	if c.open > 0 || c.head != c.tail {
 		return errors.New("other requests are under way: take their answers with Poll")
@@ -368,7 +371,8 @@ func (c *Client) Read(ctx context.Context, offset uint64, f umem.Frame) error {
 	}
 }
 
-// wait is a moment in which something may come. When the context ends while a request is under way, so does the connection, which gives the frame back.
+// wait waits a moment. If ctx ends while a request is open it closes the connection, which returns
+// the frame.
 func (c *Client) wait(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		c.fail(fmt.Errorf("block client %s: %w", c.config.Name, err))
@@ -383,7 +387,7 @@ func (c *Client) wait(ctx context.Context) error {
 		c.fail(fmt.Errorf("block client %s: %w", c.config.Name, err))
 	}
 	if n == 0 {
-		t := unix.NsecToTimespec(waitNap.Nanoseconds()) // time.Sleep takes a millisecond where nothing else runs
+		t := unix.NsecToTimespec(waitNap.Nanoseconds()) // time.Sleep takes a millisecond if nothing else runs
 		_ = unix.Nanosleep(&t, nil)                     // an interrupted sleep is a shorter one
 	}
 	return nil

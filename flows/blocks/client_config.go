@@ -9,18 +9,18 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ClientConfig says whom to ask for blocks. Fields without a default must be set.
+// ClientConfig configures a Client. Fields without a default must be set.
 type ClientConfig struct {
-	Name     string           // for people
+	Name     string           // for logs, errors and status
 	Endpoint *stream.Endpoint // of the worker's region
-	Worker   *umem.Holder     // has the frames that are read into, before and after
+	Worker   *umem.Holder     // holds the frames before and after a Read
 	Address  string           // the server's, host:port
-	Flow     string           // that it must serve; empty: any
+	Flow     string           // the flow there; empty: any
 	Connect  connect.Config   // with certificates or without
 
-	Window int // requests at once, as far as the server takes so many; default 32
-	// Grants is how many frames and extents the server's right to write to is kept for after it has done so, because it takes time to make; default four
-	// times Window. The right ends when the connection does.
+	Window int // outstanding requests, if the server allows so many; default 32
+	// Grants is how many frames and extents stay granted after the server has written to them, because a grant takes time to make; default four
+	// times Window. All grants end with the connection.
 	Grants int
 }
 
@@ -41,5 +41,5 @@ func (c *ClientConfig) setDefaults() error {
 	return nil
 }
 
-// grantRequests is how many work requests grants may have under way.
+// grantRequests bounds the work requests for grants in flight.
 const grantRequests = 64

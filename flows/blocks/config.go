@@ -12,34 +12,34 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config says what to serve. Fields without a default must be set.
+// Config configures a Server. Fields without a default must be set.
 type Config struct {
-	Name     string           // for people
+	Name     string           // for logs, errors and status
 	Endpoint *stream.Endpoint // of the worker's region
-	Worker   *umem.Holder     // whose book the server's frames are in; Close gives them to the pool
-	Target   *nvme.Target     // what is served; stays the caller's, and outlives the server
-	Flow     string           // what clients may ask for; they may also ask for nothing by name
+	Worker   *umem.Holder     // in whose book the server's frames are; Close gives them back to the region
+	Target   *nvme.Target     // what is served; the caller closes it after the server
+	Flow     string           // the name that clients may ask for; they may also ask for no name
 
-	Clients  int    // at once; default 16
-	Window   int    // requests of a client at once; default 32
+	Clients  int    // the largest number at a time; default 16
+	Window   int    // outstanding requests of a client; default 32
 	Transfer uint32 // bytes of the longest request; default 1 MiB
-	Cache    uint64 // bytes of the region that keep what was read, beyond what is needed anyway; default none
-	Depth    int    // reads at the disk at once; default 64
+	Cache    uint64 // bytes of the region for caching, besides the buffers that are needed anyway; default none
+	Depth    int    // outstanding reads of the disk; default 64
 
-	// Permit says what of the target a client may read, or why nothing; nil: everybody everything. It is called by
+	// Permit returns the part of the target that a client may read, or why it may read nothing; nil: every client may read everything. It is called by
 	// several goroutines.
 	Permit func(peer connect.Peer, h protocol.Hello) (Range, error)
-	// AllowAnyGID lets clients have their queue pairs at other addresses than they connect from.
+	// AllowAnyGID lets a client's queue pair have another address than its connection.
 	AllowAnyGID bool
-	// Events has FDs tell when Poll has something to do.
+	// Events makes FDs poll readable when Poll has work.
 	Events bool
 	Log    *slog.Logger // default: none
 }
 
-// Range is a part of what is served, in bytes. A Length of 0 is everything from Offset on.
+// Range is a part of the target, in bytes. A Length of 0 means everything from Offset on.
 type Range struct{ Offset, Length uint64 }
 
-// contains reports whether n bytes from an offset are in the range; they end before 2^64.
+// contains reports whether n bytes from an offset are in the range. Their end must not exceed 2^64.
 func (r Range) contains(offset, n uint64) bool {
 	return offset >= r.Offset && (r.Length == 0 || n <= r.Length && offset-r.Offset <= r.Length-n)
 }
@@ -47,14 +47,14 @@ func (r Range) contains(offset, n uint64) bool {
 const (
 	maxClients = 1 << 10
 	maxWindow  = 1 << 10
-	// keptFrames is the most frames that a request is served from where what was read is kept: beyond, each
-	// byte costs less in extents.
+	// keptFrames bounds the frames of a request when data is cached: a longer request
+	// costs less per byte in extents.
 	keptFrames = 16
-	// sharedExtents are those that belong to no client.
+	// sharedExtents is how many extents are reserved for no client.
 	sharedExtents = 32
 )
 
-// complete reports what an opened server cannot do without.
+// complete checks that all required fields are set.
 func (c *Config) complete() error {
 	if c.Endpoint == nil || c.Worker == nil {
 		return errors.New("it needs an Endpoint and a Worker")
@@ -91,8 +91,10 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// Needs says how many frames and extents of a region's pool a server with the configuration takes: what its clients are sure of, what they share,
-// and the cache, half of which is frames and half extents where it needs both. Endpoint and Worker may be missing. An error says what about the configuration cannot be.
+// Needs returns how many frames and extents of a region a server with this configuration takes: the
+// reserves of its clients, the shared ones, and the cache, half in frames and half in extents if it
+// needs both. Endpoint and Worker may be unset. The error says what is wrong with the
+// configuration.
 func Needs(c Config, r *umem.Region) (frames, extents int64, err error) {
 	if err := c.setDefaults(); err != nil {
 		return 0, 0, err

@@ -13,7 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Dial connects to a server. The context is for the time of connecting.
+// Dial connects to a server. ctx limits the time for connecting.
 func Dial(ctx context.Context, config ClientConfig) (*Client, error) {
 	c := &Client{config: config}
 	if err := c.dial(ctx); err != nil {
@@ -48,11 +48,11 @@ func (c *Client) dial(ctx context.Context) error {
 	return c.agree()
 }
 
-// places is how many requests of a window the client has places for: an answer may come before it is known that the request has
-// arrived, and the next is asked for then.
+// places is how many slots the client has per request of the window: an answer may arrive before
+// the completion of the request's SEND, and the next request is sent then.
 const places = 2
 
-// openMemory makes room for requests and answers.
+// openMemory takes control buffers and grants.
 func (c *Client) openMemory() (err error) {
 	c.region = c.config.Endpoint.Region
 	book, window := c.config.Worker.Book(), c.config.Window
@@ -92,7 +92,7 @@ func (c *Client) openQueues() (err error) {
 	return err
 }
 
-// prepare leads the queue pair to INIT, and posts receives for all answers there can be.
+// prepare brings the queue pair to INIT, and posts receives for all possible answers.
 func (c *Client) prepare(settings connect.Settings) (e connect.End, err error) {
 	e = connect.End{Queue: c.qp, Settings: settings}
 	if e.Parameters, err = connect.Prepare(c.config.Endpoint.Device, c.qp, settings); err != nil {
@@ -109,7 +109,7 @@ func (c *Client) prepare(settings connect.Settings) (e connect.End, err error) {
 	return e, err
 }
 
-// agree takes what the server says of itself.
+// agree processes the server's hello.
 func (c *Client) agree() (err error) {
 	if c.hello, err = protocol.ParseHello(c.conn.Remote().Hello); err != nil {
 		return err
@@ -122,7 +122,8 @@ func (c *Client) agree() (err error) {
 	return nil
 }
 
-// watch waits for the end of the connection, and notes why: what the server says last, or what went wrong.
+// watch waits for the end of the connection, and records why: the server's final message, or the
+// error.
 func (c *Client) watch() {
 	var said error
 	for {

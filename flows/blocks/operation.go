@@ -11,40 +11,40 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// operation is a request that was begun.
+// operation is a request that is being served.
 type operation struct {
 	session *session
 	state   opState
-	reason  protocol.Reason // why it is to be refused
+	reason  protocol.Reason // why it is refused; None: it is not
 	cache   uint8
-	exact   bool  // it reads just what it asks for, and nothing of it is kept
+	exact   bool  // it reads exactly the requested bytes, and they are not cached
 	n       int32 // its pieces
-	missing int32 // of those, how many are being read
+	missing int32 // those being read
 	request protocol.Request
-	at      int64 // when it arrived
+	at      int64 // time of arrival
 }
 
 type opState uint8
 
 const (
 	opIdle     opState = iota
-	opReading          // from the disk, what is missing
-	opAnswered         // and the answer has not arrived yet
+	opReading          // waits for the disk
+	opAnswered         // waits for the completion of its answer
 )
 
-// piece is a buffer that an operation uses.
+// piece is a buffer in use by an operation.
 type piece struct {
 	buffer int32
-	next   int32 // the next piece that waits for the same buffer
+	next   int32 // the next piece that waits for the buffer
 }
 
-// piecesOf are those of an operation.
+// piecesOf returns the pieces of an operation.
 func (s *Server) piecesOf(op int32) []piece {
 	first := int(op) * s.plan.most
 	return s.pieces[first : first+int(s.operations[op].n)]
 }
 
-// begin begins requests as long as there are buffers for them, one of each client in turn.
+// begin begins requests while there are buffers, one of each client in turn.
 func (s *Server) begin() (n int) {
 	for idle := 0; s.waiting > 0 && idle < len(s.sessions); {
 		p := &s.sessions[s.turn]
@@ -60,7 +60,7 @@ func (s *Server) begin() (n int) {
 	return n
 }
 
-// beginOne begins a client's next request, if there is one and it can be begun.
+// beginOne begins a client's next request, if there is one and it can begin.
 func (s *Server) beginOne(p *session) bool {
 	if p.waiting() == 0 || len(p.idle) == 0 {
 		return false
@@ -91,7 +91,7 @@ func (s *Server) beginOne(p *session) bool {
 	return true
 }
 
-// gather has an operation use the buffers that it is cut into, which were counted for its client.
+// gather assigns to an operation the buffers of its cut. They are counted for its client already.
 func (s *Server) gather(op int32, c cut) {
 	o := &s.operations[op]
 	o.cache, o.n, o.missing = uint8(c.cache), int32(c.n), 0
@@ -101,8 +101,9 @@ func (s *Server) gather(op int32, c cut) {
 	}
 }
 
-// again has an operation read just what it asks for, in as many buffers of the same kind as it had, or fewer. Where what was read is kept,
-// more is read than is asked for, by one operation for others, and a block that cannot be read may be in what only another asks for.
+// again repeats the read of an operation with exactly the requested bytes, in no more buffers of
+// the same kind than before. With caching, more is read than requested, and one read serves several
+// operations: a block that cannot be read may be one that only another operation asked for.
 func (s *Server) again(op int32) {
 	o := &s.operations[op]
 	s.release(op)
@@ -110,11 +111,12 @@ func (s *Server) again(op int32) {
 	o.exact, o.reason = true, protocol.None
 	cache, length := &s.caches[o.cache], uint64(o.request.Length)
 	c := cut{cache: int(o.cache), n: pieces(length, cache.size), first: o.request.Offset, step: cache.size, end: o.request.Offset + length}
-	cache.share.take(o.session.number, c.n) // release has just given as many
+	cache.share.take(o.session.number, c.n) // succeeds: release has returned as many
 	s.gather(op, c)
 }
 
-// use has a piece of an operation use the buffer with some bytes of the target, which are read if they are in none.
+// use assigns to a piece of an operation the buffer with these bytes of the target. If no buffer
+// has them it reads them.
 func (s *Server) use(op int32, k int, at uint64, length uint32) {
 	cache := &s.caches[s.operations[op].cache]
 	number := op*int32(s.plan.most) + int32(k)
@@ -142,7 +144,7 @@ func (s *Server) use(op int32, k int, at uint64, length uint32) {
 	}
 }
 
-// answer answers an operation that has all it needs, or is to be refused.
+// answer answers an operation whose data is complete, or refuses it.
 func (s *Server) answer(op int32) {
 	o := &s.operations[op]
 	p := o.session
@@ -173,12 +175,12 @@ func (s *Server) refuse(op int32) {
 	p.list.Sends = append(p.list.Sends, rdma.SendRequest{ID: s.id(p, op), Op: rdma.Send, Flags: rdma.Signaled, SGEs: 1})
 }
 
-// id is that of an operation's work requests.
+// id returns the ID of an operation's work requests.
 func (s *Server) id(p *session, op int32) uint64 {
 	return ep.WorkID(p.generation, int(op))
 }
 
-// write queues WRITEs of an operation's bytes, the last with its id as immediate.
+// write queues WRITEs of an operation's bytes. The last one has the request's ID as its immediate.
 func (s *Server) write(op int32) {
 	o := &s.operations[op]
 	p, cache, memory := o.session, &s.caches[o.cache], s.config.Endpoint.Memory
@@ -202,7 +204,7 @@ func (s *Server) write(op int32) {
 	p.list.Sends = append(p.list.Sends, r)
 }
 
-// finish notes that an operation is over: its answer has arrived, or never will.
+// finish ends an operation: its answer has arrived, or never will.
 func (s *Server) finish(op int32) {
 	o := &s.operations[op]
 	p := o.session
@@ -212,7 +214,7 @@ func (s *Server) finish(op int32) {
 	s.leave(p)
 }
 
-// release has an operation use no buffers any more.
+// release ends the use of an operation's buffers.
 func (s *Server) release(op int32) {
 	o := &s.operations[op]
 	cache := &s.caches[o.cache]
@@ -235,7 +237,8 @@ func (s *Server) release(op int32) {
 	o.n = 0
 }
 
-// read has bytes of the target read into an empty buffer. Pieces of one operation that follow each other on the target are one read.
+// read queues a read of the target into an empty buffer. Consecutive pieces of an operation become
+// one read.
 func (s *Server) read(op, i int32, at uint64, length uint32) {
 	cache := int(s.operations[op].cache)
 	h := &s.caches[cache]
@@ -250,8 +253,8 @@ func (s *Server) read(op, i int32, at uint64, length uint32) {
 	s.reads = append(s.reads, f)
 }
 
-// chain has the last read, which is not submitted, go on in the next one, which begins at an offset, if that fits. Extents are long
-// enough by themselves.
+// chain merges the last queued read with the next one, which begins at an offset, if the two fit
+// together. Extents are long enough without that.
 func (s *Server) chain(op int32, cache int, at uint64) {
 	s.links++
 	if cache == frameCache && len(s.reads) > s.submitted && s.links < s.longest {
@@ -265,14 +268,14 @@ func (s *Server) chain(op int32, cache int, at uint64) {
 	s.links = 0
 }
 
-// A token says which buffer is read, and for which operation first.
+// token encodes the buffer that is read, and the operation that asked for it first.
 func token(op int32, cache int, buffer int32) uint64 {
 	return uint64(uint32(op))<<32 | uint64(cache)<<31 | uint64(buffer)
 }
 
 func readToken(t uint64) (cache int, buffer int32) { return int(t >> 31 & 1), int32(t & (1<<31 - 1)) }
 
-// submit gives the disk's queue what is to be read.
+// submit passes queued reads to the disk's queue.
 func (s *Server) submit() {
 	if s.submitted == len(s.reads) {
 		return
@@ -291,11 +294,14 @@ func (s *Server) submit() {
 	}
 }
 
-// turnBytes is how much of what the disk has read a round answers, one buffer at least. Disks complete many reads together: while all of those are sent
-// in one go, nobody looks for the requests that clients send as soon as they have the first, and the disk has nothing to do. docs/benchmarks/blocks.md has figures.
+// turnBytes bounds how much of the data from the disk one round answers; it answers at least one
+// buffer. A disk completes many reads together. While all of them are sent at once, nobody receives
+// the requests that clients send as soon as they have the first, and the disk is idle.
+// docs/benchmarks/blocks.md has figures.
 const turnBytes = 16 << 10
 
-// takeReads takes some of what the disk has read, and answers who waits for it. It returns how many buffers there were.
+// takeReads takes completed reads from the disk, and answers the operations that wait for them. It
+// returns the number of buffers.
 func (s *Server) takeReads() (n int) {
 	for bytes := uint32(0); bytes < turnBytes && s.queue.Recv(s.ready[:]) > 0; n++ {
 		bytes += s.ready[0].Len
@@ -304,7 +310,7 @@ func (s *Server) takeReads() (n int) {
 	return n
 }
 
-// filled takes a buffer from the disk's queue.
+// filled processes a buffer from the disk's queue.
 func (s *Server) filled(f umem.Frame) {
 	cache, i := readToken(s.region.Side(f).Token)
 	h := &s.caches[cache]
@@ -333,7 +339,7 @@ func (s *Server) filled(f umem.Frame) {
 	}
 }
 
-// gathered goes on with an operation for which nothing is being read any more.
+// gathered continues with an operation that waits for no read any more.
 func (s *Server) gathered(op int32) {
 	o := &s.operations[op]
 	if o.reason == protocol.DiskError && !o.exact && s.plan.keep && o.session.state == sessionOpen {
@@ -343,10 +349,10 @@ func (s *Server) gathered(op int32) {
 	s.answer(op)
 }
 
-// batches is how often a round polls a completion queue at most.
+// batches bounds how often a round polls a completion queue.
 const batches = 8
 
-// takeRequests takes what clients have sent, and returns how many completions there were.
+// takeRequests processes received requests, and returns the number of completions.
 func (s *Server) takeRequests() (n int, err error) {
 	for range batches {
 		got, err := s.came.Poll()
@@ -363,7 +369,7 @@ func (s *Server) takeRequests() (n int, err error) {
 	return n, nil
 }
 
-// arrive takes one completion of a receive.
+// arrive processes one completion of a receive.
 func (s *Server) arrive(c *rdma.WorkCompletion) {
 	cell := int(uint32(c.ID))
 	if cell >= s.plan.clients*s.plan.receives() {
@@ -402,14 +408,14 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	s.queueForPosting(p)
 }
 
-// offend ends a client who breaks the protocol.
+// offend ends a client that broke the protocol.
 func (s *Server) offend(p *session, reason protocol.Reason) {
 	s.count.refused[reason].Add(1)
 	p.count.refused[reason].Add(1)
 	s.fail(p, reason)
 }
 
-// takeSent takes answers that have arrived, and returns how many completions there were.
+// takeSent processes completions of answers, and returns their number.
 func (s *Server) takeSent() (n int, err error) {
 	for range batches {
 		got, err := s.sent.Poll()
@@ -426,7 +432,7 @@ func (s *Server) takeSent() (n int, err error) {
 	return n, nil
 }
 
-// arrived takes one completion of an answer.
+// arrived processes one completion of an answer.
 func (s *Server) arrived(c *rdma.WorkCompletion) {
 	op := int32(uint32(c.ID))
 	if op < 0 || int(op) >= len(s.operations) {
@@ -451,7 +457,7 @@ func (s *Server) arrived(c *rdma.WorkCompletion) {
 	s.finish(op)
 }
 
-// failure says why an answer did not get to its client.
+// failure returns why an answer did not reach its client.
 func failure(c *rdma.WorkCompletion, o *operation) error {
 	err := fmt.Errorf("write %d bytes to address %#x with rkey %#x: %w", o.request.Length, o.request.Address, o.request.RKey, c.Err())
 	if errors.Is(err, rdma.RemoteAccess) {

@@ -14,20 +14,20 @@ const (
 	shelves
 )
 
-// plan is how a server with a configuration does it, over a region of some shape.
+// plan is how a server with a configuration uses a region of some shape.
 type plan struct {
 	clients, window, depth int
 	size                   uint64 // bytes served: whole blocks of the target
 	align                  uint64 // of offsets and lengths
 	transfer               uint64 // bytes of the longest request
 	keep                   bool
-	frame, extent          uint64 // bytes; 0: there are none, or none that fit the target
+	frame, extent          uint64 // bytes; 0: none, or none that fit the target
 	control                uint64 // bytes of a frame, for control messages
 	most                   int    // buffers of one request
 	caches                 [shelves]cachePlan
 }
 
-// cachePlan is how many buffers of a kind there are, and how many of them each client is sure of.
+// cachePlan is the number of buffers of a kind, and the reserve of each client.
 type cachePlan struct{ buffers, reserve int }
 
 func newPlan(c Config, r *umem.Region) (*plan, error) {
@@ -54,7 +54,7 @@ func newPlan(c Config, r *umem.Region) (*plan, error) {
 	return p, nil
 }
 
-// share says how many buffers there are.
+// share computes the numbers of buffers.
 func (p *plan) share(c Config) {
 	f, e := &p.caches[frameCache], &p.caches[extentCache]
 	f.reserve, e.reserve = p.longest()
@@ -77,11 +77,11 @@ func (p *plan) share(c Config) {
 	}
 }
 
-// longest is the most frames, and the most extents, that one request needs.
+// longest returns the most frames and the most extents that one request needs.
 func (p *plan) longest() (frames, extents int) {
 	if p.extent == 0 {
 		n := pieces(p.transfer, p.frame)
-		if p.keep && p.transfer > p.align { // it may begin and end within frames
+		if p.keep && p.transfer > p.align { // it may begin and end inside a frame
 			n++
 		}
 		return n, 0
@@ -102,31 +102,33 @@ func (p *plan) longest() (frames, extents int) {
 
 func pieces(n, each uint64) int { return int((n + each - 1) / each) }
 
-// operations is how many requests of a client are begun and not known to have arrived: those in its window, and as many
-// whose answer it may have seen already.
+// operations returns how many operations of a client there may be: those in its window, and as many
+// whose answers it may have while we do not have their completions.
 func (p *plan) operations() int { return 2 * p.window }
 
-// receives is how many a client's requests find: one more than the window, to see when it is not kept to.
+// receives returns the receives of a client: one more than the window, to detect a client that
+// exceeds it.
 func (p *plan) receives() int { return p.window + 1 }
 
-// cells is how many control messages there are: one for each request to arrive in, and one for each refusal.
+// cells returns the number of control buffers: one for each receive, and one for each refusal.
 func (p *plan) cells() int { return p.clients * (p.receives() + p.operations()) }
 
-// answerCell is that of an operation's refusal.
+// answerCell returns the control buffer for an operation's refusal.
 func (p *plan) answerCell(op int32) int { return p.clients*p.receives() + int(op) }
 
 func (p *plan) controlFrames() int { return pieces(uint64(p.cells())*protocol.HeaderLen, p.control) }
 
-// cut is how a request is put into buffers.
+// cut is how a request is divided into buffers.
 type cut struct {
 	cache int
 	n     int    // buffers
 	first uint64 // offset of the first
 	step  uint64 // from one to the next
-	end   uint64 // where the last ends at most
+	end   uint64 // the largest end of the last
 }
 
-// cut cuts a request that was checked. Frames that are kept lie at multiples of their size, so that they serve others too.
+// cut divides a checked request. Cached frames lie at multiples of their size, so that other
+// requests can use them.
 func (p *plan) cut(offset, length uint64) cut {
 	end := offset + length
 	if p.keep && p.frame > 0 {
@@ -144,13 +146,13 @@ func (p *plan) cut(offset, length uint64) cut {
 	return c
 }
 
-// piece is where the k-th buffer begins, and how long it is.
+// piece returns the offset and length of the k-th buffer.
 func (c *cut) piece(k int) (at, length uint64) {
 	at = c.first + uint64(k)*c.step
 	return at, min(c.step, c.end-at)
 }
 
-// check says why a request is refused. Its range ends before 2^64.
+// check returns why a request is refused. The end of its range does not exceed 2^64.
 func (p *plan) check(q *protocol.Request, may Range) protocol.Reason {
 	offset, length := q.Offset, uint64(q.Length)
 	switch {

@@ -14,15 +14,16 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect"
 )
 
-// rnrRetries is how often an answer is tried again when its peer has no receive for it. Both sides post them before they ask, so
-// there always is one, unless a client breaks the rules.
+// rnrRetries bounds the retries of an answer whose peer has no receive. A client posts receives
+// before it sends requests, so one is missing only if the client breaks the protocol.
 const rnrRetries = 6
 
-// errEnded is why clients are ended when Serve is.
+// errEnded is the cause of the end of clients when Serve ends.
 var errEnded = fmt.Errorf("%w: nothing is served any more", protocol.Closing)
 
-// Serve takes clients from a listener until the context ends, and ends them then. do runs functions on the server's thread. The listener stays the
-// caller's. It may be called from any goroutine, and for several listeners.
+// Serve accepts clients from a listener until ctx ends, and then ends them. do runs functions on
+// the server's thread. The caller closes the listener. Serve may be called from any goroutine, and
+// for several listeners.
 func (s *Server) Serve(ctx context.Context, l *connect.Listener, do stream.Doer) error {
 	var clients sync.WaitGroup
 	defer clients.Wait()
@@ -54,17 +55,17 @@ func (s *Server) serve(ctx context.Context, r *connect.Request, do stream.Doer) 
 	log.Info("a client has left")
 }
 
-// handshake is a client as Serve sees it.
+// handshake is the part of a client that Serve's goroutine sees.
 type handshake struct {
 	server  *Server
 	do      stream.Doer
 	request *connect.Request
-	session *session // the server's thread's
+	session *session // belongs to the server's thread
 	leaving *closeState
 	conn    *connect.Conn
 }
 
-// accept has the client connected, or refuses it.
+// accept connects the client or refuses it.
 func (g *handshake) accept() error {
 	may, err := g.admit()
 	if err == nil {
@@ -85,7 +86,7 @@ func (g *handshake) accept() error {
 	return nil
 }
 
-// admit checks what the client says.
+// admit checks the client's hello.
 func (g *handshake) admit() (Range, error) {
 	c := &g.server.config
 	h, err := protocol.ParseHello(g.request.Remote().Hello)
@@ -112,7 +113,7 @@ func (g *handshake) admit() (Range, error) {
 	return may, err
 }
 
-// sit takes a seat.
+// sit takes a free session.
 func (g *handshake) sit(may Range) error {
 	peer := g.request.Peer()
 	w := clientInfo{name: peer.Name, address: peer.Addr.String(), since: time.Now()}
@@ -124,7 +125,7 @@ func (g *handshake) sit(may Range) error {
 	})
 }
 
-// prepare makes the queue pair, which is the session's then.
+// prepare makes the queue pair and gives it to the session.
 func (g *handshake) prepare() (connect.End, error) {
 	s := g.server
 	e := s.config.Endpoint
@@ -151,14 +152,14 @@ func (g *handshake) prepare() (connect.End, error) {
 	return end, nil
 }
 
-// hello is what the server says of itself.
+// hello returns the server's hello.
 func (s *Server) hello() ([]byte, error) {
 	h := protocol.Hello{Role: protocol.RoleBlocks, Flow: s.config.Flow, Message: s.config.Transfer, Window: uint32(s.plan.window),
 		Size: s.plan.size, Align: uint32(s.plan.align)}
 	return h.Append(nil)
 }
 
-// stay waits until the client is gone, has broken the rules, or is to go, and says which.
+// stay waits until the client is gone, has broken the protocol, or must go, and returns the cause.
 func (g *handshake) stay(ctx context.Context) error {
 	gone := make(chan error, 1)
 	go func() { gone <- silence(g.conn) }()
@@ -173,14 +174,15 @@ func (g *handshake) stay(ctx context.Context) error {
 	if err := g.leave(cause); err != nil {
 		cause = errors.Join(cause, err)
 	} else if cause = g.leaving.cause; cause != nil {
-		_ = g.conn.Send(words(cause)) // for people; the peer may be gone
+		_ = g.conn.Send(words(cause)) // fails if the peer is gone already
 	}
 	err := g.conn.Close()
 	<-gone
 	return errors.Join(cause, err)
 }
 
-// leave ends the client, unless that has happened, whoever sits in its session by now.
+// leave ends the client if that has not happened yet, even if the session has another client by
+// now.
 func (g *handshake) leave(cause error) error {
 	return g.do(func() error {
 		if g.session.leaving != g.leaving {
@@ -190,7 +192,8 @@ func (g *handshake) leave(cause error) error {
 	})
 }
 
-// silence waits for the end of a connection on which nothing is said any more. It is nil where the peer closed it in good order.
+// silence waits for the end of a connection on which nothing more is expected. It returns nil if
+// the peer closed it in good order.
 func silence(c *connect.Conn) error {
 	for {
 		if _, err := c.Receive(); err != nil {
@@ -202,7 +205,7 @@ func silence(c *connect.Conn) error {
 	}
 }
 
-// words is a cause as the peer is told.
+// words returns the text of a cause for the peer.
 func words(cause error) []byte {
 	text := cause.Error()
 	return []byte(text[:min(len(text), 500)])

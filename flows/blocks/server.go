@@ -20,8 +20,8 @@ type Server struct {
 	config  Config
 	plan    *plan
 	region  *umem.Region
-	cached  *umem.Holder // buffers that are kept and that nobody uses
-	sending *umem.Holder // buffers that are written to clients, and cells
+	cached  *umem.Holder // cached buffers that are not in use
+	sending *umem.Holder // buffers being written to clients, and control buffers
 	queue   *nvme.Queue
 	target  uint32
 	sent    ep.Completions
@@ -30,25 +30,26 @@ type Server struct {
 	caches  [shelves]bufferCache
 
 	sessions   []session
-	operations []operation // of all sessions, in turn
-	pieces     []piece     // of all operations, in turn
-	perRequest int         // SGEs of a WRITE, at most
-	turn       int         // the session that may begin a request next
-	waiting    int         // requests that are not begun, of all sessions
-	dirty      []*session  // that have something to be posted
+	operations []operation // of all sessions, one after the other
+	pieces     []piece     // of all operations, one after the other
+	perRequest int         // the most SGEs of a WRITE
+	turn       int         // the session whose turn it is to begin a request
+	waiting    int         // requests of all sessions that have not begun
+	dirty      []*session  // those with something to post
 	reads      []umem.Frame
-	submitted  int // of reads, those from the front that the disk has
-	links      int // reads that the last of them goes on from
-	longest    int // reads in one, at most
+	submitted  int // of reads, the first ones that the disk's queue has taken
+	links      int // reads merged with the last one
+	longest    int // the most reads that can be merged
 	ready      [1]umem.Frame
 	now        int64 // of this round, in nanoseconds
 
 	count  counters
 	closed bool
-	mu     sync.Mutex // of who is in each session, and the counters of that client
+	mu     sync.Mutex // guards who and count of the sessions
 }
 
-// Open takes what the server needs, and serves nobody until Serve is called. It may be called on any thread.
+// Open takes the resources of a server. It serves nobody until Serve is called. It may be called
+// from any thread.
 func Open(c Config) (*Server, error) {
 	s := &Server{config: c}
 	if err := s.open(); err != nil {
@@ -127,7 +128,7 @@ func (s *Server) openDisk() (err error) {
 	return err
 }
 
-// openSessions makes room for clients, and all that is done for them.
+// openSessions allocates the sessions and their operations.
 func (s *Server) openSessions() error {
 	p := s.plan
 	port, err := s.config.Endpoint.Device.Port(s.config.Endpoint.Port)
@@ -149,7 +150,7 @@ func (s *Server) openSessions() error {
 	return nil
 }
 
-// sends is how many work requests a client's operations have under way at most.
+// sends returns how many work requests a client's operations may have in flight.
 func (s *Server) sends() int {
 	return s.plan.operations() * ((s.plan.most + s.perRequest - 1) / s.perRequest)
 }
@@ -165,9 +166,9 @@ func (s *Server) openQueues() (err error) {
 	return err
 }
 
-// Poll does what there is to do: it takes requests, has the disk read, and answers. more says that it
-// did something, so that there may be more to do at once. An error is of the disk's queue or the device, and the end of the server:
-// it is to be closed.
+// Poll processes requests, reads of the disk, and answers. more says that it did something, so that
+// there may be more to do at once. An error comes from the disk's queue or the device: the server
+// cannot continue and must be closed.
 func (s *Server) Poll(now time.Time) (more bool, err error) {
 	if s.closed {
 		return false, fmt.Errorf("block server %s: %w", s.config.Name, unix.EBADF)
@@ -177,7 +178,7 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	came, wrong := s.takeRequests()
 	n += came + s.begin()
 	s.submit()
-	err = errors.Join(err, wrong, s.queue.Kick()) // collects what the disk has read, too
+	err = errors.Join(err, wrong, s.queue.Kick()) // Kick also collects completed reads
 	n += s.takeReads()
 	s.post()
 	more = n > 0
@@ -190,7 +191,7 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	return more, nil
 }
 
-// FDs appends what polls readable when Poll has something to do, with Config.Events.
+// FDs appends the descriptors that poll readable when Poll has work, with Config.Events.
 func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	if s.closed || !s.config.Events {
 		return dst
@@ -201,7 +202,8 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again.
+// arm arms both completion queues. It reports whether one was not armed before: Poll must then be
+// called again.
 func (s *Server) arm() (anew bool, err error) {
 	for _, c := range []*ep.Completions{&s.sent, &s.came} {
 		one, err := c.Arm(true, true)
@@ -213,9 +215,9 @@ func (s *Server) arm() (anew bool, err error) {
 	return anew, nil
 }
 
-// Invalidate forgets what is kept of n bytes from an offset of the target on. Whoever writes there calls it when the write is
-// complete, and before he says so to anybody: requests that come later are then answered with what was written, or what came after
-// it. Those that came before are answered with the old bytes, the new ones, or some of both.
+// Invalidate forgets cached data of n bytes from an offset of the target on. A writer must call it
+// when the write is complete and before it tells anybody. Requests that arrive later get the
+// written data or newer. Earlier requests get old bytes, new ones, or a mix.
 func (s *Server) Invalidate(offset, n uint64) {
 	n = min(n, ^uint64(0)-offset)
 	for i := range s.caches {
@@ -223,12 +225,13 @@ func (s *Server) Invalidate(offset, n uint64) {
 	}
 }
 
-// Close ends all clients, waits for the disk as nvme.Queue.Close does, and gives every frame to the pool. It is called on the server's thread, or once
-// that has ended. After an error it may be called again.
+// Close ends all clients, waits for the disk as nvme.Queue.Close does, and gives every frame back
+// to the region. It is called on the server's thread, or after that has ended. After an error it
+// may be called again.
 func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
 
-// CloseWithin is Close that waits for the disk no longer than limit, for a thread that has other things to do and calls it again while the
-// error is a nvme.StuckError.
+// CloseWithin is Close with a limit to the wait for the disk. It is for a thread that has other
+// work, and calls it again while the error is an nvme.StuckError.
 func (s *Server) CloseWithin(limit time.Duration) error {
 	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
 }
@@ -252,7 +255,7 @@ func (s *Server) close(disk func(*nvme.Queue) error) error {
 	return nil
 }
 
-// giveBack gives all frames to the pool, which nobody writes to or reads from any more.
+// giveBack gives all frames back to the region. No device uses them any more.
 func (s *Server) giveBack() {
 	for i := range s.caches {
 		for _, b := range s.caches[i].buffers {

@@ -8,53 +8,53 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
-// session is a place for one client. It is the server's thread's, who excepted.
+// session is a place for one client. It belongs to the server's thread, except who.
 type session struct {
 	number     int
 	state      sessionState
-	generation uint32 // of the client: completions of an earlier one are told by it
+	generation uint32 // of the client: it distinguishes completions of earlier clients
 	qp         rdma.QueuePair
 	may        Range
 	leaving    *closeState // of the client
 
-	arrived    []queuedRequest // a ring: requests that are not begun
+	arrived    []queuedRequest // a ring of requests that have not begun
 	head, tail uint32
-	open       int     // requests that were not answered, those in arrived too
-	idle       []int32 // operations that are not in use
+	open       int     // unanswered requests, with those in arrived
+	idle       []int32 // unused operations
 	operations int     // how many there are
 
 	list  ep.PostList
-	dirty bool // it is among those with something to be posted
+	dirty bool // it is in Server.dirty
 
 	who   clientInfo      // under Server.mu
-	count *clientCounters // likewise, but for this thread, which alone sets it
+	count *clientCounters // under Server.mu, except for the server's thread, which alone sets it
 }
 
-// closeState is the end of a client.
+// closeState is the state of a client's end.
 type closeState struct {
 	done  chan struct{} // closed once the cause is there
-	cause error         // nil: it went in good order
-	known bool          // there is a cause, the server's thread's
+	cause error         // nil: the client left in good order
+	known bool          // cause is set; server's thread only
 }
 
 type sessionState uint8
 
 const (
 	sessionFree     sessionState = iota
-	sessionOpen                  // by a client who is not connected yet, or is
-	sessionDraining              // its client is gone, and the disk still reads for it
-	sessionStuck                 // its queue pair could not be closed
+	sessionOpen                  // has a client, connected or not yet
+	sessionDraining              // the client is gone, and the disk still reads for it
+	sessionStuck                 // the queue pair could not be closed
 )
 
-// queuedRequest is a request that waits to be begun, or to be refused.
+// queuedRequest is a request that waits to begin, or to be refused.
 type queuedRequest struct {
 	request protocol.Request
 	reason  protocol.Reason
-	held    bool // counted as one that had to wait for buffers
+	held    bool // counted in Waited
 	at      int64
 }
 
-// init makes room for a client's requests.
+// init allocates the requests of a session.
 func (p *session) init(s *Server, number int) {
 	ops, window := s.plan.operations(), s.plan.window
 	p.number, p.operations = number, ops
@@ -77,10 +77,10 @@ func (p *session) push(a queuedRequest) {
 
 func (p *session) first() *queuedRequest { return &p.arrived[p.head%uint32(len(p.arrived))] }
 
-// busy is how many operations are in use.
+// busy returns how many operations are in use.
 func (p *session) busy() int { return p.operations - len(p.idle) }
 
-// queueForPosting notes that the session has something to be posted.
+// queueForPosting adds the session to those with something to post.
 func (s *Server) queueForPosting(p *session) {
 	if !p.dirty {
 		p.dirty = true
@@ -88,7 +88,8 @@ func (s *Server) queueForPosting(p *session) {
 	}
 }
 
-// post posts what all sessions have. Receives go first: they are for the requests that clients send when they see the answers.
+// post posts for all sessions. Receives come first: clients send their next requests as soon as
+// they see the answers.
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -102,14 +103,14 @@ func (s *Server) post() {
 	s.dirty = s.dirty[:0]
 }
 
-// receive queues the receive of a cell.
+// receive queues the receive of a control buffer.
 func (s *Server) receive(p *session, cell int) {
 	p.list.Receive(ep.WorkID(p.generation, cell), s.cells.SGE(cell))
 }
 
 var errFull = errors.New("there is no place for another client: all are taken")
 
-// take takes a free session for a client whose queue pair is yet to be made.
+// take takes a free session for a client. Its queue pair is made afterwards.
 func (s *Server) take(may Range, w clientInfo) (*session, error) {
 	if s.closed {
 		return nil, protocol.Closing
@@ -144,7 +145,7 @@ func (s *Server) attach(p *session, q rdma.QueuePair) error {
 	return nil
 }
 
-// fail ends a client for a cause that is not the program's own.
+// fail ends a client because of an error.
 func (s *Server) fail(p *session, cause error) {
 	s.count.ended.Add(1)
 	if err := s.end(p, cause); err != nil {
@@ -152,8 +153,8 @@ func (s *Server) fail(p *session, cause error) {
 	}
 }
 
-// end closes a client's queue pair and takes back all that was being written to it. What the disk is reading for it comes back later. After an
-// error it may be called again.
+// end closes a client's queue pair and takes back the buffers being written to it. Buffers that the
+// disk is reading into return later. After an error it may be called again.
 func (s *Server) end(p *session, cause error) error {
 	if p.state == sessionFree || p.state == sessionDraining {
 		return nil
@@ -187,7 +188,7 @@ func (s *Server) end(p *session, cause error) error {
 	return nil
 }
 
-// leave frees the session of a client who is gone once nothing is done for it any more.
+// leave frees the session of a client that is gone, once nothing is outstanding for it.
 func (s *Server) leave(p *session) {
 	if p.state == sessionDraining && p.busy() == 0 {
 		p.state = sessionFree

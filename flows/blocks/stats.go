@@ -11,49 +11,49 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
-// Stats are a server's counters since it was opened.
+// Stats are the counters of a server since it was opened.
 type Stats struct {
-	Requests  uint64 // that came, those refused too
+	Requests  uint64 // received, with those refused
 	Served    uint64 // requests whose bytes have arrived at the client
 	Bytes     uint64 // of those
-	Retried   uint64 // requests of which a buffer could not be read, and that were read again just as they asked
-	Waited    uint64 // requests that could not be begun at once for want of buffers
-	Abandoned uint64 // requests of which nobody knows an end, because the client is gone
-	Ended     uint64 // clients that were ended: they broke the protocol, or their queue pair failed
+	Retried   uint64 // requests with a failed read that were read again exactly
+	Waited    uint64 // requests that had to wait for buffers
+	Abandoned uint64 // requests without a known end, because the client is gone
+	Ended     uint64 // clients ended because they broke the protocol or their queue pair failed
 	Refused   map[protocol.Reason]uint64
-	// TurnedAway are clients that were refused, by reason; Busy, too, where it could not take another one.
+	// TurnedAway are refused clients by reason; Busy also if the server could not take another one.
 	TurnedAway map[protocol.Reason]uint64
-	Frames     Cache            // of requests that were cut into frames
-	Extents    Cache            // likewise
-	Latency    *latency.Summary // from a request to its bytes having arrived; nil: none yet
+	Frames     Cache            // of requests served from frames
+	Extents    Cache            // of requests served from extents
+	Latency    *latency.Summary // from the arrival of a request to the completion of its answer; nil: none yet
 	Disk       nvme.Stats
-	Clients    []ClientStats // those there are
+	Clients    []ClientStats // those connected
 }
 
-// Cache is what was found in the region, in buffers of one kind.
+// Cache is the use of the buffers of one kind.
 type Cache struct {
-	Buffers                 int    // that there are
-	Hits, Misses, Evictions uint64 // buffers that were there; that were not; and that were emptied for others
-	Reads, BytesRead        uint64 // buffers that the disk was asked to fill, and bytes that it did
-	Failed                  uint64 // buffers that it did not
+	Buffers                 int    // in all
+	Hits, Misses, Evictions uint64 // pieces found; not found; buffers emptied for others
+	Reads, BytesRead        uint64 // buffers read from the disk, and bytes that succeeded
+	Failed                  uint64 // buffers whose read failed
 }
 
-// ClientStats are those of one client since it connected.
+// ClientStats are the counters of one client since it connected.
 type ClientStats struct {
-	Name                    string // of its certificate; else empty
+	Name                    string // of its certificate; empty without TLS
 	Address                 string
 	Since                   time.Time
 	Requests, Served, Bytes uint64
 	Refused                 map[protocol.Reason]uint64
 }
 
-// clientInfo is in a session; the zero value is nobody.
+// clientInfo identifies the client of a session; the zero value is none.
 type clientInfo struct {
 	name, address string
 	since         time.Time
 }
 
-// clientCounters are those of one client.
+// clientCounters are the counters of one client.
 type clientCounters struct {
 	requests, served, bytes counter.Counter
 	refused                 refusals
@@ -61,7 +61,7 @@ type clientCounters struct {
 
 func newClientCounters() *clientCounters { return &clientCounters{refused: newRefusals()} }
 
-// setClient notes who is in a session, whose counters begin anew.
+// setClient sets the client of a session, and starts its counters anew.
 func (s *Server) setClient(p *session, w clientInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,16 +90,16 @@ func (s *Server) cache(cache int) Cache {
 		Reads: c.reads.Load(), BytesRead: c.bytesRead.Load(), Failed: c.failed.Load()}
 }
 
-// stats are read under Server.mu.
+// stats is called with Server.mu held.
 func (p *session) stats() ClientStats {
 	return ClientStats{Name: p.who.name, Address: p.who.address, Since: p.who.since, Requests: p.count.requests.Load(), Served: p.count.served.Load(),
 		Bytes: p.count.bytes.Load(), Refused: p.count.refused.read()}
 }
 
-// reasons is how many there are, None included.
+// reasons is the number of reasons, with None.
 var reasons = len(protocol.Reasons()) + 1
 
-// refusals are counted by reason. Only the worker's thread writes them.
+// refusals are counters by reason. Only the worker's thread writes them.
 type refusals []counter.Counter
 
 func newRefusals() refusals { return make(refusals, reasons) }
@@ -108,7 +108,7 @@ func (r refusals) read() map[protocol.Reason]uint64 {
 	return byReason(func(i int) uint64 { return r[i].Load() })
 }
 
-// turnedAway counts clients by the reason of their refusal. Any goroutine may write it.
+// turnedAway counts refused clients by reason. Any goroutine may write it.
 type turnedAway []atomic.Uint64
 
 func newTurnedAway() turnedAway { return make(turnedAway, reasons) }
@@ -128,20 +128,21 @@ func byReason(count func(i int) uint64) map[protocol.Reason]uint64 {
 	return m
 }
 
-// cacheCounters are those of one cache.
+// cacheCounters are the counters of one cache.
 type cacheCounters struct{ hits, misses, evicted, reads, bytesRead, failed counter.Counter }
 
-// counters are a server's.
+// counters are the counters of a server.
 type counters struct {
 	requests, served, bytes, waited, abandoned counter.Counter
-	retried                                    counter.Counter // requests that were read again by themselves
-	ended                                      counter.Counter // clients that were ended for what they did, or because their queue pair failed
+	retried                                    counter.Counter // requests that were read again exactly
+	ended                                      counter.Counter // clients that broke the protocol or whose queue pair failed
 	refused                                    refusals
-	turnedAway                                 turnedAway // clients, counted by who serves them
+	turnedAway                                 turnedAway // refused clients; written by any goroutine
 	latency                                    latency.Shared
 }
 
-// turnAway counts a client that was refused: as Busy where the server itself could not take it. It may be called from any goroutine.
+// turnAway counts a refused client: as Busy if the server could not take it. It may be called from
+// any goroutine.
 func (c *counters) turnAway(err error) {
 	why, is := errors.AsType[protocol.Reason](err)
 	if !is {
