@@ -7,14 +7,14 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// answer posts the completion of a command, behind the bytes that it gives the host where it succeeded.
+// answer posts the completion of a command, after the bytes for the host if it succeeded.
 func (s *Server) answer(o *operation, status fabrics.Status) {
 	p := o.session
 	if p.state != sessionOpen {
 		if p.state == sessionDraining {
 			s.finish(o)
 		} else {
-			o.state = opAnswered // leave finishes it
+			o.state = opAnswered // Server.leave will finish it
 		}
 		return
 	}
@@ -41,7 +41,7 @@ func (s *Server) answer(o *operation, status fabrics.Status) {
 	s.complete(o)
 }
 
-// noteRefusal counts a command that was not done.
+// noteRefusal counts a command that failed.
 func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
 	if h := o.session.host; h != nil {
 		h.count.refused.Add(1)
@@ -61,7 +61,7 @@ func (s *Server) noteRefusal(o *operation, status fabrics.Status) {
 	}
 }
 
-// diskFault reports whether a status says that the disk did not do what it was asked to.
+// diskFault reports whether a status means that the disk failed.
 func diskFault(status fabrics.Status) bool {
 	switch status.Code() {
 	case fabrics.WriteFault, fabrics.UnrecoveredRead, fabrics.CapacityExceeded, fabrics.InternalError:
@@ -70,7 +70,7 @@ func diskFault(status fabrics.Status) bool {
 	return false
 }
 
-// gives reports whether a command gives the host bytes, which are in the second buffer.
+// gives reports whether a command returns bytes to the host. They are in the second buffer.
 func (o *operation) gives() bool {
 	return o.buffers[1].where != nowhere && o.command.Opcode != fabrics.OpCompare
 }
@@ -100,7 +100,7 @@ func (s *Server) complete(o *operation) {
 	s.mark(p)
 }
 
-// takeSent takes what the RDMA device has done, and returns how many completions there were.
+// takeSent processes completions of the RDMA device's sends, and returns their number.
 func (s *Server) takeSent() (n int, err error) {
 	for range batches {
 		got, err := s.sent.Poll()
@@ -117,7 +117,7 @@ func (s *Server) takeSent() (n int, err error) {
 	return n, nil
 }
 
-// moved takes the completion of a READ or SEND, or of anything that failed.
+// moved processes the completion of a READ or SEND, or of any failed request.
 func (s *Server) moved(c *rdma.WorkCompletion) {
 	op := int32(uint32(c.ID))
 	if op < 0 || int(op) >= len(s.operations) {
@@ -140,7 +140,7 @@ func (s *Server) moved(c *rdma.WorkCompletion) {
 	}
 }
 
-// arrived notes that the host has the completion of an operation.
+// arrived records that the host has the completion of an operation.
 func (s *Server) arrived(o *operation) {
 	p := o.session
 	s.tally(o)
@@ -153,7 +153,7 @@ func (s *Server) arrived(o *operation) {
 	s.admit(p)
 }
 
-// tally counts a command that was done.
+// tally counts a successful command.
 func (s *Server) tally(o *operation) {
 	if o.status != fabrics.Success || o.disk == nil {
 		return

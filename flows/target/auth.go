@@ -9,10 +9,11 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// errUnproven is why the queue of a host ends that has not proved who it is, or does not believe us.
+// errUnproven ends the queue of a host that has not authenticated, or that rejects our proof.
 var errUnproven = errors.New("the host has not proved who it is")
 
-// deferredJob is work of a queue that takes longer than the server's thread has, and what is done on that thread afterwards. A queue has one at a time.
+// deferredJob is work of a queue that takes too long for the server's thread, and what the server's
+// thread does afterwards. A queue has one at a time.
 type deferredJob struct{ work, then func() }
 
 func (c *deferredJob) do(on stream.Doer) error {
@@ -20,7 +21,7 @@ func (c *deferredJob) do(on stream.Doer) error {
 	return on(func() error { c.then(); return nil })
 }
 
-// authenticates reports whether a command is one of the two by which a host proves who it is.
+// authenticates reports whether a command is Authentication Send or Receive.
 func (o *operation) authenticates() bool {
 	c := &o.command
 	return c.Opcode == fabrics.OpFabrics && (c.Fabrics == fabrics.AuthSend || c.Fabrics == fabrics.AuthReceive)
@@ -46,7 +47,7 @@ func (s *Server) authenticate(o *operation) {
 	}
 }
 
-// examine has the session look at a message of the host's, elsewhere: exchanges of keys take milliseconds.
+// examine processes a message of the host on another thread: a key exchange takes milliseconds.
 func (s *Server) examine(o *operation) {
 	p := o.session
 	if p.proving || p.proof.Err() != nil {
@@ -58,7 +59,8 @@ func (s *Server) examine(o *operation) {
 	p.jobs <- deferredJob{func() { proof.Take(message) }, func() { s.examined(o) }}
 }
 
-// examined goes on with what the session has found. The host hears of it when it asks, but where it was the host who ended it.
+// examined continues with the result. The host gets it when it asks, unless the host has ended the
+// exchange.
 func (s *Server) examined(o *operation) {
 	p := o.session
 	p.proving = false
@@ -67,20 +69,21 @@ func (s *Server) examined(o *operation) {
 	s.answer(o, fabrics.Success)
 }
 
-// judge believes the host or not, as the session says, and counts it once where the session has failed: the host may be gone before its queue ends for that.
+// judge accepts or rejects the host by the result of the exchange, and counts a failure once. It
+// counts at once, because the host may be gone before its queue ends.
 func (s *Server) judge(p *session) {
 	p.trusted = p.proof.Proven()
 	s.proven(p)
 	if err := p.proof.Err(); err != nil && !p.doubted {
 		p.doubted = true
 		s.count.unproven.Add(1)
-		if h := p.host; h != nil { // its admin queue may have ended
+		if h := p.host; h != nil { // nil if its admin queue has ended
 			s.config.Log.Warn("host not believed", "target", s.config.Name, "host", h.Host.HostNQN, "controller", h.ID, "queue", p.id, "reason", err)
 		}
 	}
 }
 
-// challenge gives the host the session's next message. One of failure is the last.
+// challenge sends the host the next message of the exchange. A failure message is the last.
 func (s *Server) challenge(o *operation) {
 	p := o.session
 	if p.proving {
@@ -102,7 +105,7 @@ func (s *Server) challenge(o *operation) {
 	s.answer(o, fabrics.Success)
 }
 
-// finalResponse is why a queue ends that ends after an answer.
+// finalResponse returns why a queue ends after the current answer.
 func (p *session) finalResponse() error {
 	if p.proof == nil || p.trusted {
 		return errHungUp

@@ -5,22 +5,24 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// bufferPool is the buffers of one size that nobody uses, and who uses the others.
+// bufferPool holds the free buffers of one size, and counts those in use by session.
 type bufferPool struct {
 	size    uint64
 	free    []umem.Frame // a stack
 	held    []int        // by session
-	waiting int          // sessions that are taken and hold none
+	waiting int          // sessions in use that hold none
 }
 
-// open counts a session that is taken, and is sure of one buffer; shut one that is not any more, and holds none.
+// open counts a session that is in use, which is guaranteed one buffer. shut is for a session that ends and holds none.
 func (p *bufferPool) open() { p.waiting++ }
 func (p *bufferPool) shut() { p.waiting-- }
 
-// spare is how many are free beyond those for sessions that have none. It is below zero where sessions were taken after others had taken more than they would have been given then.
+// spare returns how many buffers are free beyond those reserved for sessions without one. It is
+// negative if sessions came into use after others had taken more than they would get now.
 func (p *bufferPool) spare() int { return len(p.free) - p.waiting }
 
-// take is a buffer for a session: the first while there is one, and another unless those left are for sessions that have none.
+// take returns a buffer for a session: its first one if any is free, a further one only if it is
+// not reserved for a session without one.
 func (p *bufferPool) take(seat int) (umem.Frame, bool) {
 	first := p.held[seat] == 0
 	if len(p.free) == 0 || !first && p.spare() <= 0 {
@@ -36,7 +38,7 @@ func (p *bufferPool) take(seat int) (umem.Frame, bool) {
 	return f, true
 }
 
-// give takes a buffer back from a seat.
+// give returns a buffer of a session.
 func (p *bufferPool) give(seat int, f umem.Frame) {
 	p.free = append(p.free, f)
 	if p.held[seat]--; p.held[seat] == 0 {
@@ -44,20 +46,21 @@ func (p *bufferPool) give(seat int, f umem.Frame) {
 	}
 }
 
-// share is how many times as much as is free a disk may have of what all disks have in common: buffers, and places in the disks' queue. So a disk that
-// does not answer takes three quarters, the next one three quarters of what is left, and there is always something for the others.
+// share limits what one disk may use of shared resources, which are buffers and places in the disks' queue, to a multiple of what is free. So a disk that
+// does not answer takes three quarters, the next one three quarters of the rest, and something is always left for the others.
 const share = 3
 
-// within reports whether a disk that has so many may have another one.
+// within reports whether a disk that uses has may use one more while free are free.
 func within(has, free int) bool { return has < share*free }
 
-// waitQueue is operations that wait for a disk's share, in the order in which they came. Each is in one line at most.
+// waitQueue is a FIFO of operations that wait for their disk's share. An operation is in at most
+// one.
 type waitQueue struct {
 	first, last int32
 	len         int
 }
 
-// push puts an operation at the end.
+// push appends an operation.
 func (s *Server) push(l *waitQueue, o *operation) {
 	o.behind = none
 	if l.len == 0 {
@@ -70,7 +73,7 @@ func (s *Server) push(l *waitQueue, o *operation) {
 	s.inLine++
 }
 
-// pop takes the first one, of a line that has one.
+// pop removes the first operation. The queue must not be empty.
 func (s *Server) pop(l *waitQueue) *operation {
 	o := &s.operations[l.first]
 	l.first = o.behind
@@ -79,7 +82,7 @@ func (s *Server) pop(l *waitQueue) *operation {
 	return o
 }
 
-// cancelWaiting takes all that are of a seat.
+// cancelWaiting removes all operations of a session.
 func (s *Server) cancelWaiting(l *waitQueue, p *session) {
 	for range l.len {
 		if o := s.pop(l); o.session != p {
@@ -88,7 +91,7 @@ func (s *Server) cancelWaiting(l *waitQueue, p *session) {
 	}
 }
 
-// feed goes on with operations whose disks may have more, and returns how many there were.
+// feed continues with operations whose disks may use more, and returns their number.
 func (s *Server) feed() (n int) {
 	if s.inLine == 0 {
 		return 0
@@ -106,11 +109,12 @@ func (s *Server) feed() (n int) {
 	return n
 }
 
-// feedDisk goes on with those that wait for buffers: from the first on while the disk may have more, and, where sessions have none any more, with the first of each.
+// feedDisk continues with operations that wait for buffers: in order while the disk may use more,
+// and also the first of each session that holds no buffer.
 func (s *Server) feedDisk(d *disk) (n int) {
 	for tries := d.waiting.len; tries > 0 && (s.emptied || !s.overShare(&s.operations[d.waiting.first])); tries-- {
 		switch o := s.pop(&d.waiting); {
-		case o.session.state != sessionOpen: // leave finishes it
+		case o.session.state != sessionOpen: // Server.leave will finish it
 		case s.overShare(o):
 			s.push(&d.waiting, o)
 		default:
@@ -121,7 +125,8 @@ func (s *Server) feedDisk(d *disk) (n int) {
 	return n
 }
 
-// charge counts the buffers of an operation as its disk's, and discharge ends that: a host that does not take what it is given is not the disk's fault.
+// charge counts the buffers of an operation for its disk. discharge ends that when the disk is
+// done: a host that does not take its data must not count against the disk.
 func (s *Server) charge(o *operation) {
 	if o.disk != nil {
 		o.charged = true
@@ -136,7 +141,7 @@ func (s *Server) discharge(o *operation) {
 	}
 }
 
-// chargeOperation adds to what the disk has of each pile.
+// chargeOperation adds one, or -1, to the disk's use of the pool of each buffer.
 func (s *Server) chargeOperation(o *operation, one int) {
 	for _, n := range o.needs {
 		if n > 0 {
@@ -145,7 +150,8 @@ func (s *Server) chargeOperation(o *operation, one int) {
 	}
 }
 
-// overShare reports whether an operation has to wait for buffers because its disk has its share. The first one of a session is the session's own.
+// overShare reports whether an operation must wait for buffers because its disk has its share. The
+// first buffer of a session is always available.
 func (s *Server) overShare(o *operation) bool {
 	if o.disk == nil {
 		return false
@@ -159,7 +165,8 @@ func (s *Server) overShare(o *operation) bool {
 	return false
 }
 
-// place gives the disks' queue a frame of an operation, or has it wait until its disk may have another place there.
+// place passes a frame of an operation to the disks' queue, or makes it wait until its disk may use
+// another place there.
 func (s *Server) place(o *operation) {
 	d := o.disk
 	if !within(d.moving, s.config.Disk-s.moves) {

@@ -9,17 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
-// batches is how often a round polls a queue at most.
+// batches bounds how often a round polls a queue.
 const batches = 8
 
-// What ends a host's queue.
+// Causes of the end of a host's queue.
 var (
 	errShort   = errors.New("a capsule shorter than a command")
 	errOverrun = errors.New("more commands than the queue has entries")
 	errKind    = errors.New("a message that is no capsule")
 )
 
-// takeCapsules takes what hosts have sent, and returns how many completions there were.
+// takeCapsules processes received capsules, and returns the number of completions.
 func (s *Server) takeCapsules() (n int, err error) {
 	for range batches {
 		got, err := s.came.Poll()
@@ -36,7 +36,7 @@ func (s *Server) takeCapsules() (n int, err error) {
 	return n, nil
 }
 
-// arrive takes one completion of a receive.
+// arrive processes one completion of a receive.
 func (s *Server) arrive(c *rdma.WorkCompletion) {
 	slot := int32(uint32(c.ID))
 	if slot < 0 || int(slot) >= s.config.Sessions*s.config.Depth {
@@ -57,7 +57,7 @@ func (s *Server) arrive(c *rdma.WorkCompletion) {
 	}
 }
 
-// admit begins commands for which there are operations.
+// admit begins commands while there are unused operations.
 func (s *Server) admit(p *session) {
 	for p.state == sessionOpen && p.arrived.len() > 0 && len(p.idle) > 0 {
 		a := p.arrived.first()
@@ -75,7 +75,7 @@ func (s *Server) admit(p *session) {
 	}
 }
 
-// accept reads the command of a capsule and does it.
+// accept parses the command of a capsule and executes it.
 func (s *Server) accept(o *operation, a queuedRequest) {
 	p := o.session
 	command, status := fabrics.CommandOf(s.commands.Bytes(int(a.slot)))
@@ -104,7 +104,7 @@ func (s *Server) accept(o *operation, a queuedRequest) {
 	s.dispatch(o)
 }
 
-// dispatch does a command.
+// dispatch executes a command.
 func (s *Server) dispatch(o *operation) {
 	switch h := o.session.host; {
 	case o.command.Opcode == fabrics.OpFabrics && o.command.Fabrics == fabrics.Connect:
@@ -122,7 +122,7 @@ func (s *Server) dispatch(o *operation) {
 	}
 }
 
-// rdmaRead has data of the host's come, if it is of that length.
+// rdmaRead makes the data of a command available, if it has the right length.
 func (s *Server) rdmaRead(o *operation, n uint32) {
 	switch d := &o.command.Data; {
 	case d.Length != n:
@@ -134,7 +134,7 @@ func (s *Server) rdmaRead(o *operation, n uint32) {
 	}
 }
 
-// acquired goes on with an operation that has its buffers.
+// acquired continues with an operation that has its buffers.
 func (s *Server) acquired(o *operation) {
 	switch {
 	case o.needs[0] > 0:
@@ -148,7 +148,7 @@ func (s *Server) acquired(o *operation) {
 	}
 }
 
-// fetch has the data of a command read from the host's memory.
+// fetch queues the RDMA READ of a command's data from the host's memory.
 func (s *Server) fetch(o *operation) {
 	p, d, b := o.session, &o.command.Data, &o.buffers[0]
 	s.pass(b, atDevice)
@@ -159,12 +159,12 @@ func (s *Server) fetch(o *operation) {
 	s.mark(p)
 }
 
-// id is that of an operation's work requests.
+// id returns the ID of an operation's work requests.
 func (s *Server) id(o *operation) uint64 {
 	return ep.WorkID(o.session.generation, int(o.number))
 }
 
-// rdmaReadDone goes on with an operation whose data is here.
+// rdmaReadDone continues with an operation whose data has arrived.
 func (s *Server) rdmaReadDone(o *operation) {
 	switch {
 	case o.authenticates():
@@ -175,7 +175,7 @@ func (s *Server) rdmaReadDone(o *operation) {
 		s.place(o)
 	case o.command.Opcode == fabrics.OpDataset:
 		s.nextRange(o)
-	case o.buffers[1].where == nowhere: // a compare with its data in the capsule
+	case o.buffers[1].where == nowhere: // a Compare with its data in the capsule
 		s.need(o, 0, uint32(o.at.Length))
 	default:
 		s.place(o)

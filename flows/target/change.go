@@ -11,17 +11,19 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// errNotAny and errOtherKey say why a host's queues end when what it may connect to changes.
+// errNotAny and errOtherKey are why a host's queues end after a change of the configuration.
 var (
 	errNotAny   = errors.New("the host may not be connected to the subsystem any more")
 	errOtherKey = errors.New("the host's key has been exchanged")
 )
 
-// Change has the server go on with other subsystems. Of one that stays, by its NQN, namespaces that are the same in each field but Released go on, whatever is under way; others go, and what comes may have their numbers.
-// Hosts hear of it by asynchronous events. Those that may not be connected any more, or whose key is another one, are ended; ended is how many. After an
-// error nothing is changed.
+// Change replaces the subsystems. A namespace of a subsystem with the same NQN stays, with all its
+// commands, if all fields but Released are the same. Others go, and new ones may have their
+// numbers. Hosts are told by asynchronous events. Hosts that may no longer connect, or whose key
+// has changed, are ended; ended is their number. After an error nothing has changed.
 //
-// A disk that is no namespace any more is the caller's again when Namespace.Released is called, or the server is closed. Change is called on the server's thread.
+// The caller owns the disk of a removed namespace again when Namespace.Released is called, or the
+// server is closed. Change is called on the server's thread.
 func (s *Server) Change(subsystems []Subsystem) (ended int, err error) {
 	next := s.config
 	next.Subsystems = subsystems
@@ -48,7 +50,7 @@ func (s *Server) Change(subsystems []Subsystem) (ended int, err error) {
 	return ended, nil
 }
 
-// openNew opens the disks of namespaces that there are not yet, by their places in the configuration.
+// openNew opens the disks of new namespaces.
 func (s *Server) openNew(subsystems []Subsystem) (came map[*Namespace]*disk, err error) {
 	came = make(map[*Namespace]*disk)
 	for i := range subsystems {
@@ -71,7 +73,7 @@ func (s *Server) openNew(subsystems []Subsystem) (came map[*Namespace]*disk, err
 	return came, nil
 }
 
-// served is a namespace of a subsystem as it is configured; nil: there is none like it.
+// served returns the served namespace that equals a configured one; nil: there is none.
 func (s *Server) served(nqn string, n *Namespace) *fabrics.Namespace {
 	sub := s.find(nqn)
 	if sub == nil {
@@ -84,7 +86,7 @@ func (s *Server) served(nqn string, n *Namespace) *fabrics.Namespace {
 	return nil
 }
 
-// retire takes away the subsystems that are not configured any more, with their hosts.
+// retire removes the subsystems that are not configured any more, with their hosts.
 func (s *Server) retire() (ended int) {
 	s.subsystems = slices.DeleteFunc(s.subsystems, func(sub *fabrics.Subsystem) bool {
 		if sub.Discovery() || slices.ContainsFunc(s.config.Subsystems, func(c Subsystem) bool { return c.NQN == sub.NQN }) {
@@ -105,7 +107,7 @@ func (s *Server) retire() (ended int) {
 	return ended
 }
 
-// updateSubsystem makes a subsystem what is configured.
+// updateSubsystem makes a subsystem as it is configured.
 func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended int) {
 	sub := s.find(c.NQN)
 	if sub == nil {
@@ -132,8 +134,8 @@ func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended
 	return s.tellHosts(sub, changed, before)
 }
 
-// tellHosts tells the hosts of a subsystem which namespaces changed, and ends those that may not be there any more. Those with another key than before
-// have proved that they have the old one.
+// tellHosts tells the hosts of a subsystem which namespaces have changed, and ends those that are
+// not permitted any more. A host whose key has changed has only proved that it has the old one.
 func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[string]dhchap.Keys) (ended int) {
 	for _, h := range s.hosts {
 		name := h.Host.HostNQN
@@ -157,7 +159,7 @@ func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[
 	return ended
 }
 
-// seen is what each host that is connected to the discovery subsystem sees there.
+// seen returns what each host that is connected to the discovery subsystem sees there.
 func (s *Server) seen() map[*host][]fabrics.Entry {
 	all := make(map[*host][]fabrics.Entry)
 	for _, h := range s.hosts {
@@ -168,7 +170,7 @@ func (s *Server) seen() map[*host][]fabrics.Entry {
 	return all
 }
 
-// tellDiscovery tells those who saw something else before.
+// tellDiscovery tells the hosts that saw something else before.
 func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
 	s.generation++
 	for h, now := range s.seen() {
@@ -179,13 +181,13 @@ func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
 	}
 }
 
-// dismiss has a disk that is no namespace any more go as soon as nothing is done with it.
+// dismiss removes the disk of a namespace that is gone, as soon as it is not in use.
 func (s *Server) dismiss(d *disk) {
 	d.gone = true
 	s.releaseDisk(d)
 }
 
-// releaseDisk takes a disk out of the disks' queue that is no namespace any more and that no operation is about, and gives it to its owner.
+// releaseDisk removes an unused disk from the disks' queue and gives it back to its owner.
 func (s *Server) releaseDisk(d *disk) {
 	if !d.gone || d.users > 0 {
 		return

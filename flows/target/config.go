@@ -13,22 +13,22 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config says what to serve. Fields without a default must be set.
+// Config configures a Server. Fields without a default must be set.
 type Config struct {
-	Name       string           // for people
+	Name       string           // for logs, errors and status
 	Endpoint   *stream.Endpoint // of the worker's region, which has extents
-	Worker     *umem.Holder     // whose book the server's frames are in; Close gives them to the pool
+	Worker     *umem.Holder     // in whose book the server's frames are; Close gives them back to the region
 	Subsystems []Subsystem
 
-	Sessions int    // queue pairs of all hosts at once; default 32
-	Queues   int    // I/O queues of one host at most; default 8
+	Sessions int    // the largest number of queue pairs of all hosts; default 32
+	Queues   int    // the most I/O queues of one host; default 8
 	Depth    int    // entries of a queue; default 128
-	Capsule  uint32 // bytes of data in a capsule, at most a frame and a multiple of 16; 0: none, and every write is fetched
+	Capsule  uint32 // bytes of data in a capsule, at most a frame and a multiple of 16; 0: all data is fetched by READ
 	Small    int    // frames for data; default 4 a session
 	Large    int    // extents for data; default one and a half a session
-	Disk     int    // reads and writes at the disks at once; default 128
+	Disk     int    // outstanding reads and writes of the disks; default 128
 
-	// Events has FDs tell when Poll has something to do.
+	// Events makes FDs poll readable when Poll has work.
 	Events bool
 	Log    *slog.Logger // default: none
 }
@@ -37,11 +37,11 @@ type Config struct {
 type Subsystem struct {
 	NQN    string
 	Serial string // default: made of the NQN
-	// Hosts are the NQNs that may connect. nil: all that have a key, or with AnyHost all; without Hosts, Keys and AnyHost a server is not opened.
+	// Hosts are the NQNs that may connect. nil: all that have a key, or with AnyHost all. Without Hosts, Keys and AnyHost, Open fails.
 	Hosts   []string
 	AnyHost bool
-	// Keys are those of hosts, who prove on each queue that they have theirs, by an exchange in Group; others may not connect. nil: nobody proves
-	// who it is. The discovery subsystem asks for no proof.
+	// Keys are the hosts' DH-HMAC-CHAP keys. Each queue authenticates, in Group; hosts without a key may not connect. nil: no authentication.
+	// The discovery subsystem does not authenticate.
 	Keys       map[string]dhchap.Keys
 	Group      dhchap.Group
 	Namespaces []Namespace
@@ -50,18 +50,18 @@ type Subsystem struct {
 // Namespace is a disk as hosts see it.
 type Namespace struct {
 	ID       uint32       // from 1
-	Disk     *nvme.Target // stays the caller's, and outlives the server
+	Disk     *nvme.Target // the caller closes it after the server
 	ReadOnly bool
-	UUID     [16]byte // by which hosts know it; the same each time
-	// Released is called on the server's thread, and must not block, when Change has taken the namespace away and the Disk is not in use any more. nil: nobody
-	// wants to know.
+	UUID     [16]byte // identifies it to hosts; must stay the same over restarts
+	// Released is called on the server's thread, and must not block, when Change has removed the namespace and the Disk is not in use any more. It may be
+	// nil.
 	Released func()
 }
 
 const (
 	maxSeats = 1 << 10
 	maxDepth = 1 << 10
-	// minTransfer is the least that can be said to be the longest transfer.
+	// minTransfer is the smallest value that MDTS can express.
 	minTransfer = 8192
 )
 
@@ -90,7 +90,7 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// check reports what an opened server cannot do without.
+// check checks that all required fields are set.
 func (c *Config) check() error {
 	if c.Endpoint == nil || c.Worker == nil {
 		return errors.New("it needs an Endpoint and a Worker")
@@ -147,5 +147,5 @@ func (s *Subsystem) checkNamespaces() error {
 	return nil
 }
 
-// transfer is the longest transfer: what an extent has room for, in a power of two.
+// transfer returns the longest transfer: the largest power of two that fits an extent.
 func transfer(extent uint64) uint32 { return 1 << (bits.Len64(min(extent, 1<<20)) - 1) }

@@ -2,15 +2,15 @@ package target
 
 import "github.com/unifiedd/unifiedd/nvme/fabrics"
 
-// openDiscovery adds the subsystem that tells of all others.
+// openDiscovery adds the discovery subsystem.
 func (s *Server) openDiscovery() {
 	sub := s.newSubsystem(fabrics.DiscoveryNQN)
 	sub.Serial, sub.Discover = "discovery", s.discover
 	s.subsystems = append(s.subsystems, sub)
 }
 
-// discover lists the subsystems that a controller's host may connect to, at the address where it came in itself. Its
-// generation is another one after each Change.
+// discover lists the subsystems that a controller's host may connect to, at the address that it
+// connected to itself. The generation changes with each Change.
 func (s *Server) discover(c *fabrics.Controller) (generation uint64, all []fabrics.Entry) {
 	for _, sub := range s.subsystems {
 		if sub.Allows(c.Host.HostNQN) {

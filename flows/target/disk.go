@@ -14,7 +14,7 @@ import (
 // roomForDisks is how many more disks than at the start there may be.
 const roomForDisks = 64
 
-// openDisks makes subsystems of what is configured, and the queue that all their disks are in.
+// openDisks makes the configured subsystems, and the queue for all their disks.
 func (s *Server) openDisks() (err error) {
 	c := &s.config
 	disks := roomForDisks
@@ -50,7 +50,7 @@ func (s *Server) openSubsystem(c *Subsystem) error {
 	return nil
 }
 
-// addSubsystem adds one, without namespaces.
+// addSubsystem adds a subsystem without namespaces.
 func (s *Server) addSubsystem(c *Subsystem) *fabrics.Subsystem {
 	sub := s.newSubsystem(c.NQN)
 	sub.Hosts, sub.Keys, sub.Group = c.Hosts, c.Keys, c.Group
@@ -61,7 +61,7 @@ func (s *Server) addSubsystem(c *Subsystem) *fabrics.Subsystem {
 	return sub
 }
 
-// newSubsystem is one without namespaces.
+// newSubsystem makes a subsystem without namespaces.
 func (s *Server) newSubsystem(nqn string) *fabrics.Subsystem {
 	c := &s.config
 	return &fabrics.Subsystem{NQN: nqn, Model: "unifiedd", Firmware: "1", Transfer: transfer(s.region.ExtentSize()), Capsule: c.Capsule,
@@ -85,13 +85,13 @@ func (s *Server) openDisk(n Namespace) (*disk, error) {
 	return d, nil
 }
 
-// publishDisks has NamespaceStats see which there are.
+// publishDisks publishes the list of disks for NamespaceStats.
 func (s *Server) publishDisks() {
 	known := slices.Clone(s.disks)
 	s.count.disks.Store(&known)
 }
 
-// disk is that of a namespace of a subsystem, by number; nil: there is none.
+// disk returns the disk of a namespace by number; nil: there is none.
 func (s *Server) disk(of *fabrics.Subsystem, id uint32) *disk {
 	return s.diskOf(of.Namespace(id))
 }
@@ -105,13 +105,13 @@ func (s *Server) diskOf(n *fabrics.Namespace) *disk {
 	return nil
 }
 
-// serial is the end of a name.
+// serial returns a serial number made of the end of an NQN.
 func serial(nqn string) string {
 	end := nqn[strings.LastIndexByte(nqn, ':')+1:]
 	return end[max(0, len(end)-20):]
 }
 
-// outgoing are frames for the disks' queue that it has not taken.
+// outgoing are frames that the disks' queue has not taken yet.
 type outgoing struct{ reads, writes, durable []umem.Frame }
 
 func (o *outgoing) make(most int) {
@@ -120,14 +120,14 @@ func (o *outgoing) make(most int) {
 	}
 }
 
-// submit gives the disks' queue what is to be read and written.
+// submit passes frames to the disks' queue.
 func (s *Server) submit() {
 	s.submitToDisk(&s.out.reads, s.queue.Supply(s.out.reads))
 	s.submitToDisk(&s.out.writes, s.queue.Send(s.out.writes))
 	s.submitToDisk(&s.out.durable, s.queue.SendDurable(s.out.durable))
 }
 
-// submitToDisk notes that the queue took the first n of frames.
+// submitToDisk records that the queue took the first n frames.
 func (s *Server) submitToDisk(l *[]umem.Frame, n int) {
 	for _, f := range (*l)[:n] {
 		op, i := diskToken(s.region.Side(f).Token)
@@ -136,12 +136,12 @@ func (s *Server) submitToDisk(l *[]umem.Frame, n int) {
 	*l = (*l)[:copy(*l, (*l)[n:])]
 }
 
-// A token says which operation's buffer a frame is.
+// token encodes the operation and the buffer of a frame.
 func token(op int32, i int) uint64 { return uint64(op)<<1 | uint64(i) }
 
 func diskToken(t uint64) (op int32, i int) { return int32(t >> 1), int(t & 1) }
 
-// takeDone takes what the disks have done, and goes on with it. It returns how much there was.
+// takeDone processes completions of the disks, and returns their number.
 func (s *Server) takeDone() (n int) {
 	n = s.takeFramesOf(s.queue.Recv) + s.takeFramesOf(s.queue.Reap)
 	got := s.queue.Flushed(s.flushed[:])

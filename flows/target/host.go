@@ -9,17 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// host is one host's controller, with its queues.
+// host is the controller of one host, with its queues.
 type host struct {
 	fabrics.Controller
 	admin  *session
-	queues []*session // I/O queues, by number less one
-	heard  int64      // when it last said something
-	parked []int32    // asynchronous event requests that wait
+	queues []*session // I/O queues, by number minus one
+	heard  int64      // time of its last command
+	parked []int32    // pending asynchronous event requests
 	count  hostCounters
 }
 
-// Why a host's queue ends.
+// Causes of the end of a host's queue.
 var (
 	errHungUp  = errors.New("the host has disconnected the queue")
 	errReset   = errors.New("the host has reset its controller")
@@ -27,7 +27,7 @@ var (
 	errExpired = errors.New("the host's keep-alive time is over")
 )
 
-// connect does a Connect whose data is here.
+// connect executes a Connect command whose data has arrived.
 func (s *Server) connect(o *operation) {
 	p, c := o.session, fabrics.ConnectOf(&o.command)
 	d, result, status := fabrics.ConnectDataOf(s.region.Bytes(o.buffers[0].frame))
@@ -83,7 +83,7 @@ func (s *Server) welcome(p *session, c fabrics.ConnectCommand, d fabrics.Connect
 	return 0, fabrics.Success
 }
 
-// newID is the number of a controller that nobody has.
+// newID returns an unused controller ID.
 func (s *Server) newID() uint16 {
 	for {
 		s.lastID++
@@ -94,20 +94,20 @@ func (s *Server) newID() uint16 {
 	}
 }
 
-// publish has Stats see which hosts there are.
+// publish publishes the list of hosts for Stats.
 func (s *Server) publish() {
 	known := slices.Clone(s.hosts)
 	s.count.known.Store(&known)
 	s.count.hosts.Set(uint64(len(known)))
 }
 
-// part takes an I/O queue from the host.
+// part removes an I/O queue from the host.
 func (h *host) part(p *session) {
 	h.queues[p.id-1] = nil
 	h.count.queues.Set(h.count.queues.Load() - 1)
 }
 
-// find is the subsystem of a name.
+// find returns the subsystem with an NQN.
 func (s *Server) find(nqn string) *fabrics.Subsystem {
 	for _, sub := range s.subsystems {
 		if sub.NQN == nqn {
@@ -137,7 +137,7 @@ func (s *Server) join(p *session, d fabrics.ConnectData) (uint64, fabrics.Status
 	return 0, fabrics.Success
 }
 
-// unhost takes a queue that is gone from its host. Without its admin queue the host goes.
+// unhost removes a queue that has ended from its host. The end of the admin queue ends the host.
 func (s *Server) unhost(p *session) {
 	h := p.host
 	if h == nil {
@@ -164,7 +164,7 @@ func (s *Server) endQueues(h *host, why error) {
 	}
 }
 
-// administer does an admin command, or one of Fabrics but Connect.
+// administer executes an admin command, or a Fabrics command other than Connect.
 func (s *Server) administer(o *operation) {
 	c, h := &o.command, o.session.host
 	s.count.admin.Add(1)
@@ -181,7 +181,7 @@ func (s *Server) administer(o *operation) {
 	}
 }
 
-// ask has the controller answer, with a buffer for what it says.
+// ask lets the controller execute a command, with a buffer for its answer.
 func (s *Server) ask(o *operation) {
 	n := o.session.host.DataLength(&o.command)
 	d := &o.command.Data
@@ -197,7 +197,7 @@ func (s *Server) ask(o *operation) {
 	}
 }
 
-// fill has the controller say what the host asks for.
+// fill writes the controller's answer into the buffer.
 func (s *Server) fill(o *operation) {
 	h := o.session.host
 	if h == nil {
@@ -230,7 +230,7 @@ func (s *Server) park(o *operation) {
 	s.tell(h)
 }
 
-// tell answers asynchronous event requests with what there is to tell.
+// tell answers asynchronous event requests with the pending events.
 func (s *Server) tell(h *host) {
 	for len(h.parked) > 0 {
 		result, is := h.Event()
@@ -244,18 +244,21 @@ func (s *Server) tell(h *host) {
 	}
 }
 
-// How often hosts are looked at, and how long one may be silent: who connects, and who has a keep-alive time, beyond that.
+// The interval between two checks of the hosts, the time for connecting, and the grace beyond a host's keep-alive time.
 const (
 	lookEvery = 200 * time.Millisecond
 	silence   = 15 * time.Second
 	grace     = 1 * time.Second
 )
 
-// discoveryKeepAlive is the keep-alive time, in milliseconds, of discovery controllers whose hosts want none: the kernel's target has the same (NVMET_DISC_KATO_MS).
+// discoveryKeepAlive is the keep-alive time in milliseconds of discovery controllers whose hosts
+// ask for none. The kernel's target has the same (NVMET_DISC_KATO_MS).
 const discoveryKeepAlive = 120_000
 
-// keepAlive is how long a host may say nothing; 0: for ever. Its keep-alive time counts while its controller is ready, as with the kernel (nvmet_start_ctrl in drivers/nvme/target/core.c). Before that it may have to prove who it
-// is, and be seconds about it, so it has as long as one that does not say for what it has connected.
+// keepAlive returns how long a host may be silent; 0: without limit. The host's own keep-alive time
+// counts only while its controller is ready, as with the kernel (nvmet_start_ctrl in
+// drivers/nvme/target/core.c). Before, the host may have to authenticate, which takes seconds, so
+// it has the time for connecting.
 func (h *host) keepAlive() time.Duration {
 	limit := time.Duration(h.KeepAlive)*time.Millisecond + grace
 	switch {
@@ -267,7 +270,7 @@ func (h *host) keepAlive() time.Duration {
 	return limit
 }
 
-// look ends hosts that fell silent.
+// look ends hosts that are silent for too long.
 func (s *Server) look() {
 	if s.now-s.looked < int64(lookEvery) {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// operation is a command from when it is begun until its completion has arrived at the host.
+// operation is a command, from its beginning until its completion has arrived at the host.
 type operation struct {
 	session *session
 	number  int32 // its own
@@ -19,18 +19,18 @@ type operation struct {
 	command fabrics.Command
 	disk    *disk
 	at      fabrics.Range
-	slot    int32 // of the capsule whose data is in use; none
+	slot    int32 // of the capsule whose data is in use; or none
 	needs   [2]uint32
-	buffers [2]buffer // data of the host's, and of the disk's where both are needed
+	buffers [2]buffer // data of the host, and of the disk if both are needed
 	next    int       // range of a Dataset Management command
 	ranges  int
 	result  uint64
 	status  fabrics.Status
 	hangup  bool  // the queue ends once the host has the completion
-	awaited bool  // it goes on when the RDMA device has done what it was asked to
-	since   int64 // when the command came
-	behind  int32 // who is next in the line in which it waits
-	charged bool  // its buffers count as the disk's
+	awaited bool  // it waits for a completion of the RDMA device
+	since   int64 // time of arrival
+	behind  int32 // the next one in its waitQueue
+	charged bool  // its buffers count for the disk
 }
 
 type opState uint8
@@ -38,19 +38,21 @@ type opState uint8
 const (
 	opIdle     opState = iota
 	opBlocked          // waits for a buffer
-	opFetching         // its data is being read from the host
-	opInLine           // its disk has its share of places in the disks' queue
+	opFetching         // waits for the RDMA READ of its data
+	opInLine           // waits for a place in the disks' queue, because its disk has its share
 	opDisk             // the disk's queue has it
-	opLater            // the disk's queue is to have it
-	opParked           // an asynchronous event request, which waits for an event
-	opProving          // an Authentication Send, which is being looked at
+	opLater            // waits because the disk's queue is full
+	opParked           // an asynchronous event request that waits for an event
+	opProving          // an Authentication Send that another thread processes
 	opAnswered         // its completion was posted
 )
 
 // buffer is memory for the data of an operation.
 type buffer struct {
 	frame umem.Frame
-	kind  kind
+	// kind says where a buffer comes from.
+	kind kind
+	// where says who holds a buffer.
 	where where
 }
 
@@ -58,7 +60,7 @@ type buffer struct {
 type kind uint8
 
 const (
-	small kind = iota // in the order of Server.piles
+	small kind = iota // in the order of Server.pools
 	large
 	capsule
 )
@@ -73,7 +75,7 @@ const (
 	atDisk                // the disk's queue
 )
 
-// pass has a buffer that the worker or the RDMA device has be the other's.
+// pass passes a buffer between the worker and the RDMA device.
 func (s *Server) pass(b *buffer, to where) {
 	one := [1]umem.Frame{b.frame}
 	switch {
@@ -86,7 +88,8 @@ func (s *Server) pass(b *buffer, to where) {
 	b.where = to
 }
 
-// need asks for buffers, the first for data of the host's, and goes on with the operation when it has them.
+// need asks for buffers, the first for data of the host, and continues with the operation when it
+// has them.
 func (s *Server) need(o *operation, first, second uint32) {
 	o.needs = [2]uint32{first, second}
 	switch {
@@ -102,7 +105,7 @@ func (s *Server) need(o *operation, first, second uint32) {
 	}
 }
 
-// waitForBuffer notes that an operation waits for buffers.
+// waitForBuffer makes an operation wait for buffers.
 func (s *Server) waitForBuffer(o *operation) {
 	if o.state != opBlocked {
 		o.state = opBlocked
@@ -110,7 +113,7 @@ func (s *Server) waitForBuffer(o *operation) {
 	}
 }
 
-// kindFor is where a buffer of n bytes is from.
+// kindFor returns the kind of a buffer for n bytes.
 func (s *Server) kindFor(n uint32) kind {
 	if uint64(n) > s.pools[small].size {
 		return large
@@ -137,7 +140,7 @@ func (s *Server) acquire(o *operation) bool {
 	return true
 }
 
-// putBack gives up what an operation got of what it needs.
+// putBack returns the buffers that an operation has got of those that it needs.
 func (s *Server) putBack(o *operation) {
 	for i, n := range o.needs {
 		if b := &o.buffers[i]; n > 0 && b.where != nowhere {
@@ -147,15 +150,16 @@ func (s *Server) putBack(o *operation) {
 	}
 }
 
-// give puts a buffer that is not a capsule's on its pile.
+// give returns a buffer to its pool, unless it belongs to a capsule.
 func (s *Server) give(o *operation, b *buffer) {
 	p := &s.pools[b.kind]
 	p.give(o.session.number, b.frame)
 	s.emptied = s.emptied || p.held[o.session.number] == 0
 }
 
-// begin goes on with operations that waited for buffers, one of each session in turn, and returns how many there were. One whose disk has its share waits in the disk's line instead, so that
-// others of its queue come by.
+// begin continues with operations that wait for buffers, one of each session in turn, and returns
+// their number. If the disk has its share, the operation moves to the disk's queue, so that others
+// of its session can pass it.
 func (s *Server) begin() (n int) {
 	n = s.feed()
 	for tried := 0; s.waiting > 0 && tried < len(s.sessions); tried++ {
@@ -183,7 +187,8 @@ func (s *Server) begin() (n int) {
 	return n
 }
 
-// release gives up all buffers of an operation, none of which a device has, and has a capsule's slot receive again.
+// release returns all buffers of an operation, none of which a device holds, and posts the receive
+// of its capsule's slot again.
 func (s *Server) release(o *operation) {
 	for i := range o.buffers {
 		b := &o.buffers[i]
@@ -207,7 +212,7 @@ func (s *Server) release(o *operation) {
 	}
 }
 
-// await notes that an operation goes on when the RDMA device is done, and awaited that it is.
+// await records that an operation waits for the RDMA device; awaited ends that.
 func (s *Server) await(o *operation) {
 	o.awaited = true
 	s.awaiting++
@@ -260,7 +265,7 @@ func (s *Server) io(o *operation) {
 	}
 }
 
-// ioRange begins a command about one run of blocks.
+// ioRange begins a command for one range of blocks.
 func (s *Server) ioRange(o *operation) {
 	c := &o.command
 	var status fabrics.Status
@@ -285,7 +290,7 @@ func (s *Server) ioRange(o *operation) {
 	}
 }
 
-// toDisk is the frame of a buffer, for the disk's queue.
+// toDisk returns the frame of a buffer for the disks' queue.
 func (s *Server) toDisk(o *operation, i int) umem.Frame {
 	o.state = opDisk
 	f := o.buffers[i].frame
@@ -293,7 +298,7 @@ func (s *Server) toDisk(o *operation, i int) umem.Frame {
 	return f
 }
 
-// transferred goes on with an operation for which the disk has read or written.
+// transferred continues with an operation whose read or write of the disk is done.
 func (s *Server) transferred(op int32, err error) {
 	o := &s.operations[op]
 	switch {
@@ -306,7 +311,7 @@ func (s *Server) transferred(op int32, err error) {
 	}
 }
 
-// diskStatus is what a host is told of a disk's error.
+// diskStatus translates a disk's error into a status for the host.
 func diskStatus(opcode uint8, err error) fabrics.Status {
 	switch {
 	case errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT):
@@ -327,7 +332,7 @@ func (s *Server) dataset(o *operation) {
 	switch {
 	case status != fabrics.Success:
 		s.answer(o, status)
-	case !discard || !o.disk.Discard: // hints, which nobody here makes use of
+	case !discard || !o.disk.Discard: // only hints, which are ignored
 		s.answer(o, fabrics.Success)
 	default:
 		o.ranges = ranges
@@ -335,7 +340,7 @@ func (s *Server) dataset(o *operation) {
 	}
 }
 
-// nextRange goes on with the next range of a Dataset Management command that is not empty.
+// nextRange continues with the next non-empty range of a Dataset Management command.
 func (s *Server) nextRange(o *operation) {
 	data := s.region.Bytes(o.buffers[0].frame)
 	for ; o.next < o.ranges; o.next++ {
@@ -354,7 +359,8 @@ func (s *Server) nextRange(o *operation) {
 	s.answer(o, fabrics.Success)
 }
 
-// rangeLater has the disk's queue take a flush, discard or zeroing, now or when the disk may have another one there.
+// rangeLater passes a flush, discard or zeroing to the disks' queue, now or when the disk may use
+// another place there.
 func (s *Server) rangeLater(o *operation) {
 	d := o.disk
 	if !within(d.ranges, nvme.MaxFlushes-s.ranges) {
@@ -380,7 +386,7 @@ func (s *Server) rangeLater(o *operation) {
 	s.ranges++
 }
 
-// retry has the disk's queue take what it had no room for.
+// retry passes to the disks' queue what it had no room for.
 func (s *Server) retry() {
 	n := len(s.later)
 	for i := range n {
@@ -393,7 +399,7 @@ func (s *Server) retry() {
 	s.later = s.later[:copy(s.later, s.later[n:])]
 }
 
-// ranged goes on with an operation whose flush, discard or zeroing is done.
+// ranged continues with an operation whose flush, discard or zeroing is done.
 func (s *Server) ranged(op int32, err error) {
 	o := &s.operations[op]
 	o.disk.ranges--

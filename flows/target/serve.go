@@ -14,18 +14,19 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 )
 
-// What queue pairs have. An acknowledgement is waited for 268 ms and six times more, so that a machine that is
-// busy is not taken for one that is gone; a receive of the host's without end.
+// Parameters of queue pairs. The timeout for an ACK is 268 ms, with six retries, so that a busy machine
+// is not taken for a dead one. Retries after receiver-not-ready have no limit.
 const (
 	ackTimeout = 16
 	rnrRetries = 7
-	// connectLimit is how long a host may take to finish what it began.
+	// connectLimit bounds the time that a host may take to connect.
 	connectLimit = 20 * time.Second
 )
 
-// Serve takes hosts that connect until the context ends, and then ends all. It closes the Listener, and returns when the last queue is gone; the
-// error is nil where it was the context that ended. do must work, and the worker call Poll, until Serve has returned; what is left else Close
-// takes down. It may be called for several listeners at once.
+// Serve accepts hosts until ctx ends, and then ends all of them. It closes the Listener, and
+// returns when the last queue is gone; the error is nil if ctx ended. do must work, and the worker
+// must call Poll, until Serve has returned. Close takes down what is left. Serve may be called for
+// several listeners at once.
 func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	v := &acceptor{server: s, ctx: ctx, do: do}
@@ -39,7 +40,7 @@ func (s *Server) Serve(ctx context.Context, l cm.Listener, do stream.Doer) error
 	return nil
 }
 
-// acceptor is what Serve's goroutines share.
+// acceptor is what the goroutines of Serve share.
 type acceptor struct {
 	server *Server
 	ctx    context.Context
@@ -72,7 +73,7 @@ type handshake struct {
 	*acceptor
 	request cm.Request
 	log     *slog.Logger
-	session *session // the server's thread's
+	session *session // belongs to the server's thread
 	leaving *closeState
 	jobs    chan deferredJob
 	conn    cm.Conn
@@ -93,7 +94,8 @@ func (g *handshake) serve() {
 	g.log.Log(context.Background(), level, "queue ended", "reason", cause)
 }
 
-// inOrder reports whether a queue ended because its host or we wanted that, or for what is counted already.
+// inOrder reports whether a queue ended because its host or we wanted that, or for a cause that is
+// counted already.
 func inOrder(cause error) bool {
 	for _, why := range []error{cm.ErrDisconnected, context.Canceled, errHungUp, errReset, errAdminGone, errUnproven, errGaveWay} {
 		if errors.Is(cause, why) {
@@ -103,7 +105,7 @@ func inOrder(cause error) bool {
 	return cause == nil
 }
 
-// turnAway tells a host why it is not served, if nobody has.
+// turnAway refuses a request, unless it is answered.
 func (g *handshake) turnAway(err error) {
 	reason, is := errors.AsType[fabrics.RejectReason](err)
 	if !is {
@@ -116,7 +118,7 @@ func (g *handshake) turnAway(err error) {
 	}
 }
 
-// errAccept marks an error of a request that is answered.
+// errAccept marks an error after the request was answered.
 var errAccept = errors.New("the host did not finish connecting")
 
 // accept connects the queue pair.
@@ -137,7 +139,7 @@ func (g *handshake) accept() error {
 	return nil
 }
 
-// sit takes a session, and waits for one that is about to be free.
+// sit takes a session. It waits for one that is about to become free.
 func (g *handshake) sit(r *fabrics.PrivateRequest) error {
 	at := g.request.Address()
 	for end := time.Now().Add(seatTime); ; time.Sleep(seatAsks) {
@@ -156,7 +158,7 @@ func (g *handshake) sit(r *fabrics.PrivateRequest) error {
 	}
 }
 
-// check looks at what a host says of its queue pair.
+// check checks what a host says of its queue pair.
 func (g *handshake) check(r *fabrics.PrivateRequest) fabrics.RejectReason {
 	c := &g.server.config
 	if at := g.request.Address(); at.Device != c.Endpoint.Device.Name() || at.Port != c.Endpoint.Port {
@@ -180,7 +182,7 @@ func (g *handshake) connect() error {
 	s := g.server
 	ctx, cancel := context.WithTimeout(g.ctx, connectLimit)
 	defer cancel()
-	go func() { // the session may have to give way meanwhile
+	go func() { // the session may end meanwhile, in favour of a newer queue
 		select {
 		case <-g.leaving.done:
 			cancel()
@@ -209,7 +211,8 @@ func (g *handshake) connect() error {
 	return g.do(func() error { s.connected(g.session); return nil })
 }
 
-// stay does what there is to do for the queue until its host is gone, has broken the rules, or is to go, and says which.
+// stay runs deferred jobs of the queue until its host is gone, has broken the protocol, or must go.
+// It returns the cause.
 func (g *handshake) stay() error {
 	for {
 		select {

@@ -19,62 +19,63 @@ import (
 type Server struct {
 	config Config
 	region *umem.Region
-	moving *umem.Holder // frames that the RDMA device has, or may have
+	moving *umem.Holder // frames that the RDMA device may use
 
 	queue      *nvme.Queue
-	nodes      bool // it takes NVMe nodes
+	nodes      bool // the queue takes NVMe character devices
 	disks      []*disk
 	subsystems []*fabrics.Subsystem
-	generation uint64 // of what is in the discovery log
+	generation uint64 // of the discovery log
 	hosts      []*host
-	lastID     uint16 // of a controller
+	lastID     uint16 // the last controller ID
 
 	sent, came ep.Completions
 	commands   *ep.ControlBuffers // of capsules, by slot
 	responses  *ep.ControlBuffers // by operation
-	capsules   []umem.Frame       // data of capsules, by slot; none where capsules have no data
+	capsules   []umem.Frame       // data of capsules, by slot; empty if capsules have no data
 	pools      [2]bufferPool      // small and large
 
 	sessions   []session
-	unproven   *addrlimit.Set[*session] // those whose hosts have proven nothing
-	operations []operation              // of all sessions, in turn
-	turn       int                      // the session that gets a buffer next
-	waiting    int                      // commands that wait for a buffer, of all sessions
-	awaiting   int                      // operations that go on when the RDMA device is done
-	slept      bool                     // the round before had nothing to do
+	unproven   *addrlimit.Set[*session] // see unproven.go
+	operations []operation              // of all sessions, one after the other
+	turn       int                      // the session whose turn it is to get a buffer
+	waiting    int                      // commands of all sessions that wait for a buffer
+	awaiting   int                      // operations that wait for the RDMA device
+	slept      bool                     // the last round had nothing to do
 	dirty      []*session
 	out        outgoing
-	later      []int32 // operations whose ranges the disk's queue has no room for
-	moves      int     // places in the disks' queue that are taken, of reads and writes, and of ranges
+	later      []int32 // operations whose ranges wait for room in the disks' queue
+	moves      int     // places of the disks' queue in use
 	ranges     int
-	inLine     int  // operations that wait for their disk's share
-	emptied    bool // a session has no buffer any more that had one, so one of its own in a line may go on
+	inLine     int  // operations in the waitQueues of disks
+	emptied    bool // a session has returned its last buffer, so its first operation in a waitQueue may continue
 	ready      []umem.Frame
 	flushed    [16]nvme.FlushResult
 	now        int64 // of this round, in nanoseconds
-	looked     int64 // when hosts were looked at last
+	looked     int64 // time of the last check of the hosts
 
 	count  counters
 	closed bool
 }
 
-// disk is a namespace with its place in the disk queue.
+// disk is a namespace with its target in the disks' queue.
 type disk struct {
 	*fabrics.Namespace
 	target   uint32
 	source   *nvme.Target
-	users    int    // operations that are about it
-	held     [2]int // buffers of each buffer pool that they have until the disk is done with them
-	moving   int    // of them, that have a place in the disks' queue, and ranges those whose flush, discard or zeroing does
+	users    int    // operations that use it
+	held     [2]int // buffers of each pool that count for the disk
+	moving   int    // reads and writes in the disks' queue, and ranges the other commands
 	ranges   int
-	waiting  waitQueue // of them, that wait for buffers, and unplaced for a place
+	waiting  waitQueue // operations that wait for buffers, and unplaced for a place in the disks' queue
 	unplaced waitQueue
-	gone     bool   // it is no namespace any more
-	released func() // tells its owner that it is not in use any more; nil: nobody wants to know
+	gone     bool   // its namespace was removed
+	released func() // Namespace.Released
 	count    diskCounters
 }
 
-// Open takes what the server needs, and serves nobody until Serve is called. It may be called on any thread.
+// Open takes the resources of a server. It serves nobody until Serve is called. It may be called
+// from any thread.
 func Open(c Config) (*Server, error) {
 	s := &Server{config: c}
 	if err := s.open(); err != nil {
@@ -128,7 +129,7 @@ func (s *Server) takeFrames() (err error) {
 	return err
 }
 
-// openSessions makes room for hosts' queues, and all that is done for them.
+// openSessions allocates the sessions and their operations.
 func (s *Server) openSessions() error {
 	c := &s.config
 	s.operations = make([]operation, 2*c.Sessions*c.Depth)
@@ -143,7 +144,8 @@ func (s *Server) openSessions() error {
 	return nil
 }
 
-// sends is how many work requests of a session may be posted: each of its operations has a READ, or a WRITE and a SEND.
+// sends returns how many work requests of a session may be posted: each operation has a READ, or a
+// WRITE and a SEND.
 func (s *Server) sends() int { return 4 * s.config.Depth }
 
 func (s *Server) openQueues() (err error) {
@@ -162,8 +164,9 @@ func (s *Server) openQueues() (err error) {
 	return nil
 }
 
-// Poll does what there is to do: it takes commands, moves data, has the disks read and write, and answers. more says that it did something, so that there
-// may be more to do at once. An error is of the disks' queue or the device, and the end of the server: it is to be closed.
+// Poll processes commands, RDMA completions and completions of the disks. more says that it did
+// something, so that there may be more to do at once. An error comes from the disks' queue or the
+// device: the server cannot continue and must be closed.
 func (s *Server) Poll(now time.Time) (more bool, err error) {
 	if s.closed {
 		return false, fmt.Errorf("NVMe target %s: %w", s.config.Name, unix.EBADF)
@@ -189,7 +192,8 @@ func (s *Server) Poll(now time.Time) (more bool, err error) {
 	return more, nil
 }
 
-// FDs appends what polls readable when Poll has something to do, with Config.Events. Poll is to be called ten times a second besides.
+// FDs appends the descriptors that poll readable when Poll has work, with Config.Events. Poll must
+// also be called ten times a second.
 func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	if s.closed || !s.config.Events {
 		return dst
@@ -200,8 +204,9 @@ func (s *Server) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// arm has both queues tell of their next completion, and reports whether one did not before: then Poll is to be called again. That a host has what it was sent
-// nobody need be woken for, unless something waits for it: it is seen in the next round.
+// arm arms both completion queues. It reports whether one was not armed before: Poll must then be
+// called again. It does not arm the queue of sends if nothing waits for it: the next round sees
+// those completions anyway.
 func (s *Server) arm(woken bool) (anew bool, err error) {
 	sent, err := s.sent.Arm(s.pressed(), woken)
 	if err != nil {
@@ -211,7 +216,8 @@ func (s *Server) arm(woken bool) (anew bool, err error) {
 	return sent || came, err
 }
 
-// pressed reports whether something waits for the RDMA device: data of a host's, a buffer, a queue that is to end, or an operation for a command that came.
+// pressed reports whether something waits for the RDMA device: data of a host, a buffer, the end of
+// a queue, or an operation for a received command.
 func (s *Server) pressed() bool {
 	if s.awaiting > 0 || s.waiting > 0 || s.inLine > 0 {
 		return true
@@ -224,12 +230,13 @@ func (s *Server) pressed() bool {
 	return false
 }
 
-// Close waits for the disks as nvme.Queue.Close does, and gives every frame to the pool. Serve has returned before. It is called on the server's thread, or once
-// that has ended. After an error it may be called again.
+// Close waits for the disks as nvme.Queue.Close does, and gives every frame back to the region.
+// Serve must have returned before. It is called on the server's thread, or after that has ended.
+// After an error it may be called again.
 func (s *Server) Close() error { return s.close((*nvme.Queue).Close) }
 
-// CloseWithin is Close that waits for the disks no longer than limit, for a thread that has other things to do and calls it again while the
-// error is a nvme.StuckError.
+// CloseWithin is Close with a limit to the wait for the disks. It is for a thread that has other
+// work, and calls it again while the error is an nvme.StuckError.
 func (s *Server) CloseWithin(limit time.Duration) error {
 	return s.close(func(q *nvme.Queue) error { return q.CloseWithin(limit) })
 }
@@ -253,7 +260,7 @@ func (s *Server) close(wait func(*nvme.Queue) error) error {
 	return nil
 }
 
-// giveBack gives all frames to the pool, which no device has any more.
+// giveBack gives all frames back to the region. No device uses them any more.
 func (s *Server) giveBack() {
 	if s.moving == nil {
 		return
@@ -263,7 +270,7 @@ func (s *Server) giveBack() {
 	s.moving = nil
 }
 
-// mine are the frames of the server's that are the worker's.
+// mine returns the server's frames that the worker holds.
 func (s *Server) mine() (frames []umem.Frame) {
 	for i := range s.operations {
 		for _, b := range s.operations[i].buffers {
@@ -275,7 +282,8 @@ func (s *Server) mine() (frames []umem.Frame) {
 	return append(append(frames, s.pools[0].free...), s.pools[1].free...)
 }
 
-// take takes frames or extents of the pool. Those it took are the caller's also where they were too few.
+// take takes frames or extents of the region. The caller owns those that it returns, even if they
+// are too few.
 func take(from func([]umem.Frame) int, n int, kind string) ([]umem.Frame, error) {
 	frames := make([]umem.Frame, n)
 	if got := from(frames); got < n {

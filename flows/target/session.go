@@ -10,44 +10,44 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/ep"
 )
 
-// session is a place for one queue pair of a host. It is the server's thread's.
+// session is a place for one queue pair of a host. It belongs to the server's thread.
 type session struct {
 	number     int
 	state      sessionState
-	generation uint32 // of who sits there: completions of an earlier one are told by it
+	generation uint32 // of the queue pair: it distinguishes completions of earlier ones
 	qp         rdma.QueuePair
 	leaving    *closeState
-	since      int64 // when it was taken
+	since      int64 // time of take
 
 	local   netip.AddrPort
 	peer    netip.Addr
-	host    *host // nil until it said Connect
+	host    *host // nil until the Connect command
 	id      uint16
-	room    int // commands that may be under way
+	room    int // commands that may be outstanding
 	entries uint32
-	head    uint32 // of the submission queue, as the host is told
+	head    uint32 // of the submission queue, as in completions
 	noFlow  bool
 
-	trusted bool            // its host need not prove who it is, or has
-	proof   *dhchap.Session // by which it does; the host's goroutine's while proving
+	trusted bool            // its host has authenticated, or need not
+	proof   *dhchap.Session // of the authentication; belongs to the host's goroutine during a deferredJob
 	proving bool
-	doubted bool // the proof failed, which is counted
+	doubted bool // the authentication failed and was counted
 	jobs    chan deferredJob
 
-	arrived ring[queuedRequest] // capsules for which there is no operation yet
+	arrived ring[queuedRequest] // capsules without an operation yet
 	blocked ring[int32]         // operations that wait for a buffer
-	idle    []int32             // operations that are not in use
-	open    int                 // commands that are not answered
+	idle    []int32             // unused operations
+	open    int                 // unanswered commands
 
 	list    ep.PostList
 	dirty   bool
-	counted bool // among those connected
+	counted bool // in counters.queues
 }
 
-// closeState is the end of who sits in a seat.
+// closeState is the state of a queue's end.
 type closeState struct {
-	done  chan struct{} // closed when the server wants it gone
-	cause error         // the server's thread's, until done is closed
+	done  chan struct{} // closed when the queue must end
+	cause error         // belongs to the server's thread until done is closed
 }
 
 type sessionState uint8
@@ -56,17 +56,17 @@ const (
 	sessionFree       sessionState = iota
 	sessionConnecting              // its queue pair is being made and connected
 	sessionOpen                    // it is connected
-	sessionEnding                  // it is to go, and its queue pair is there yet
-	sessionDraining                // it is gone, and the disk still reads or writes for it
+	sessionEnding                  // must end, and still has its queue pair
+	sessionDraining                // has no queue pair, and the disk still reads or writes for it
 )
 
-// queuedRequest is a capsule that came.
+// queuedRequest is a received capsule.
 type queuedRequest struct {
 	slot   int32
 	length uint32
 }
 
-// ring is a queue that never has more than it has room for.
+// ring is a queue of fixed size. The caller of push must know that there is room.
 type ring[T any] struct {
 	all        []T
 	head, tail uint32
@@ -81,7 +81,7 @@ func (r *ring[T]) push(v T) {
 
 func (r *ring[T]) first() T { return r.all[r.head%uint32(len(r.all))] }
 
-// init makes room for a queue's commands.
+// init allocates a session's commands.
 func (p *session) init(s *Server, number int) {
 	depth := s.config.Depth
 	p.number = number
@@ -96,7 +96,8 @@ func (p *session) init(s *Server, number int) {
 
 const none = int32(-1)
 
-// take takes a session for a queue pair that is yet to be made. errNoSeatYet asks to be called again.
+// take takes a session. Its queue pair is made afterwards. errNoSessionYet asks the caller to try
+// again.
 func (s *Server) take(r fabrics.PrivateRequest, local netip.AddrPort, peer netip.Addr) (*session, error) {
 	if s.closed {
 		return nil, fabrics.RejectNoResources
@@ -145,7 +146,7 @@ func (s *Server) sge(addr uint64, n uint32) rdma.SGE {
 	return rdma.SGE{Addr: m.Addr() + addr, Length: n, LKey: m.LKey()}
 }
 
-// connected opens a session: what has come meanwhile is begun.
+// connected opens a session, and begins the commands that have arrived meanwhile.
 func (s *Server) connected(p *session) {
 	if p.state == sessionConnecting {
 		p.state, p.since = sessionOpen, s.now
@@ -156,7 +157,7 @@ func (s *Server) connected(p *session) {
 	}
 }
 
-// mark notes that the session has something to be posted.
+// mark adds the session to those with something to post.
 func (s *Server) mark(p *session) {
 	if !p.dirty {
 		p.dirty = true
@@ -164,7 +165,8 @@ func (s *Server) mark(p *session) {
 	}
 }
 
-// post posts what all sessions have. Receives go first: they are for the commands that hosts send when they see the completions.
+// post posts for all sessions. Receives come first: hosts send their next commands as soon as they
+// see the completions.
 func (s *Server) post() {
 	for _, p := range s.dirty {
 		p.dirty = false
@@ -178,7 +180,7 @@ func (s *Server) post() {
 	s.dirty = s.dirty[:0]
 }
 
-// fail has a queue ended for what its host did, or because it failed.
+// fail ends a queue because of its host, or because it failed.
 func (s *Server) fail(p *session, cause error) {
 	if p.state == sessionConnecting || p.state == sessionOpen {
 		p.state, p.leaving.cause = sessionEnding, cause
@@ -186,11 +188,12 @@ func (s *Server) fail(p *session, cause error) {
 	}
 }
 
-// errAdminGone is why I/O queues of a host end.
+// errAdminGone ends the I/O queues of a host whose admin queue has ended.
 var errAdminGone = errors.New("the host's admin queue has ended")
 
-// leave destroys a queue pair whose connection is over, and takes back all that the RDMA device had for it. What the disk has comes back later. After an
-// error it may be called again.
+// leave destroys a queue pair whose connection is closed, and takes back the buffers that the RDMA
+// device had for it. Buffers that the disk uses return later. After an error it may be called
+// again.
 func (s *Server) leave(p *session) error {
 	if p.qp != nil {
 		if err := p.qp.Close(); err != nil {
@@ -223,7 +226,7 @@ func (s *Server) leave(p *session) error {
 	return nil
 }
 
-// drained frees the session of who is gone once nothing is done for it any more.
+// drained frees the session once nothing is outstanding for it any more.
 func (s *Server) drained(p *session) {
 	if p.state == sessionDraining && len(p.idle) == 2*s.config.Depth {
 		p.state = sessionFree

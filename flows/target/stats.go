@@ -9,41 +9,41 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// Stats are a server's counters since it was opened.
+// Stats are the counters of a server since it was opened.
 type Stats struct {
-	Commands        uint64 // that came, those refused too
+	Commands        uint64 // received, with those refused
 	Admin           uint64 // of those, admin commands
-	Read, Written   Moved  // commands that were done, and their hosts know it
+	Read, Written   Moved  // commands whose completion has arrived at the host
 	Flushes, Zeroes uint64
 	Discards        uint64 // Dataset Management commands
 	Compares        uint64
-	InCapsule       uint64                          // bytes of writes that came with their commands
-	Brought         uint64                          // bytes of data that hosts gave, of writes and of other commands, in capsules and fetched
+	InCapsule       uint64                          // bytes of writes in capsules
+	Brought         uint64                          // bytes of data from hosts, for all commands, in capsules and by READ
 	Waited          uint64                          // commands that waited for a buffer
-	Abandoned       uint64                          // commands that were not answered, because their queue ended
-	Refused         uint64                          // commands that were answered with an error of the host's
-	Failed          uint64                          // commands that a disk did not do
-	Ended           uint64                          // queues that were ended for what their hosts did, or because they failed
-	Expired         uint64                          // hosts that fell silent
-	GaveWay         uint64                          // queues whose hosts had proven nothing, and whose place went to a newer one
-	Unproven        uint64                          // queues whose hosts did not prove who they are
-	Rejected        map[fabrics.RejectReason]uint64 // queues that were refused
-	Hosts, Queues   uint64                          // that are connected; admin queues are queues too
-	Latency         *latency.Summary                // from when a command came until its completion was given to the RDMA device; nil: none yet
+	Abandoned       uint64                          // commands without an answer, because their queue ended
+	Refused         uint64                          // commands answered with an error that the host caused
+	Failed          uint64                          // commands that failed at a disk
+	Ended           uint64                          // queues ended because their host broke the protocol, or because they failed
+	Expired         uint64                          // hosts that were silent for too long
+	GaveWay         uint64                          // unproven queues ended in favour of newer ones
+	Unproven        uint64                          // queues whose authentication failed
+	Rejected        map[fabrics.RejectReason]uint64 // refused queues
+	Hosts, Queues   uint64                          // connected; admin queues included
+	Latency         *latency.Summary                // from the arrival of a command until its completion was posted; nil: none yet
 	Disk            nvme.Stats
 }
 
-// HostStats are the counters of one controller of a host's since it connected.
+// HostStats are the counters of one host's controller since it connected.
 type HostStats struct {
 	NQN, Subsystem string
 	Controller     uint16
-	Commands       uint64 // that came
-	Refused        uint64 // of those, that had an error
+	Commands       uint64 // received
+	Refused        uint64 // those answered with an error
 	Queues         uint64
 	Read, Written  Moved
 }
 
-// HostStats may be called from any goroutine. Hosts are in the order in which they connected.
+// HostStats may be called from any goroutine. The hosts are in the order in which they connected.
 func (s *Server) HostStats() (all []HostStats) {
 	known := s.count.known.Load()
 	if known == nil {
@@ -64,10 +64,11 @@ type NamespaceStats struct {
 	Flushes, Zeroes uint64
 	Discards        uint64
 	Compares        uint64
-	Refused, Failed uint64 // commands with an error of the host's, and those that the disk did not do
+	Refused, Failed uint64 // commands with an error of the host, and commands that the disk failed
 }
 
-// NamespaceStats may be called from any goroutine. It has those too that are no namespaces any more and not free yet.
+// NamespaceStats may be called from any goroutine. It includes removed namespaces whose disk is
+// still in use.
 func (s *Server) NamespaceStats() (all []NamespaceStats) {
 	known := s.count.disks.Load()
 	if known == nil {
@@ -81,7 +82,7 @@ func (s *Server) NamespaceStats() (all []NamespaceStats) {
 	return all
 }
 
-// Moved is commands of one kind, and their bytes.
+// Moved counts commands of one kind, and their bytes.
 type Moved struct{ Commands, Bytes uint64 }
 
 // Stats may be called from any goroutine.
@@ -101,7 +102,7 @@ func (s *Server) Stats() Stats {
 
 func (m *moved) load() Moved { return Moved{m.operations.Load(), m.bytes.Load()} }
 
-// moved is operations of one kind, and their bytes.
+// moved counts operations of one kind, and their bytes.
 type moved struct{ operations, bytes counter.Counter }
 
 func (m *moved) add(n uint64) {
@@ -109,13 +110,13 @@ func (m *moved) add(n uint64) {
 	m.bytes.Add(n)
 }
 
-// hostCounters are one host's.
+// hostCounters are the counters of one host.
 type hostCounters struct {
 	commands, queues, refused counter.Counter
 	read, written             moved
 }
 
-// diskCounters are one namespace's.
+// diskCounters are the counters of one namespace.
 type diskCounters struct {
 	read, written            moved
 	flushes, zeroes, discard counter.Counter
@@ -123,25 +124,25 @@ type diskCounters struct {
 	refused, failed          counter.Counter
 }
 
-// counters are a server's.
+// counters are the counters of a server.
 type counters struct {
 	commands, admin          counter.Counter
 	read, written            moved
 	flushes, zeroes, discard counter.Counter
 	compares                 counter.Counter
-	inCapsule                counter.Counter         // bytes of writes that came with their commands
-	brought                  counter.Counter         // bytes of data that hosts gave, in capsules and fetched
+	inCapsule                counter.Counter         // bytes of writes in capsules
+	brought                  counter.Counter         // bytes of data from hosts, in capsules and by READ
 	waited                   counter.Counter         // commands that waited for a buffer
 	abandoned                counter.Counter         // commands of queues that ended
-	refused                  counter.Counter         // commands that were answered with an error of the host's
-	failed                   counter.Counter         // commands that the disk did not do
-	unproven                 counter.Counter         // queues whose hosts did not prove who they are
-	expired                  counter.Counter         // hosts that fell silent
-	gaveWay                  counter.Counter         // queues whose hosts had proven nothing, and whose session went to another
-	hosts, queues            counter.Counter         // that are connected
-	known                    atomic.Pointer[[]*host] // those that are connected; nobody changes what is pointed to
-	disks                    atomic.Pointer[[]*disk] // those that are served or not free yet, likewise
+	refused                  counter.Counter         // commands answered with an error that the host caused
+	failed                   counter.Counter         // commands that failed at the disk
+	unproven                 counter.Counter         // queues whose authentication failed
+	expired                  counter.Counter         // hosts that were silent for too long
+	gaveWay                  counter.Counter         // unproven queues ended in favour of newer ones
+	hosts, queues            counter.Counter         // connected
+	known                    atomic.Pointer[[]*host] // the connected hosts; the list is replaced as a whole
+	disks                    atomic.Pointer[[]*disk] // the disks served or still in use; the list is replaced as a whole
 	latency                  latency.Shared
-	ended                    atomic.Uint64                        // queue pairs that were ended for what their hosts did, or that failed; by any goroutine
-	rejected                 [fabrics.RejectReasons]atomic.Uint64 // by any goroutine
+	ended                    atomic.Uint64                        // written by any goroutine
+	rejected                 [fabrics.RejectReasons]atomic.Uint64 // written by any goroutine
 }

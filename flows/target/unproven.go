@@ -9,16 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
 )
 
-// Seats of queues whose hosts have proven nothing are bounded, in all and by host: half of the sessions, and half of those of one host. Where a bound is reached,
-// or all sessions are taken, one of them gives way to the newest, once it has had the time that a host needs. Hosts that have connected, with their key where keys are asked for, never do, nor
-// do their I/O queues once the host has confirmed them.
+// Sessions are limited for queues whose hosts have proven nothing: to half of all sessions, and to half of that for one host. When a limit is reached,
+// or all sessions are in use, one of those queues is ended in favour of the newest, once it has had the time that a host needs. A host that has connected, and authenticated if keys are configured, is never ended for that, nor
+// are its I/O queues once the host has confirmed them.
 //
-// Who is connected to the discovery subsystem, which asks for no proof, stays among them.
+// Hosts of the discovery subsystem, which does not authenticate, always count as unproven.
 
-// leastUnproven is how many such sessions there are at least, whose hosts are several.
+// leastUnproven is the smallest limit, if the sessions are of several hosts.
 const leastUnproven = 2
 
-// Unproven is how many of so many sessions queues may have whose hosts have proven nothing, in all and of one host.
+// Unproven returns the limits for a number of sessions: of all unproven queues, and of those of one
+// host.
 func Unproven(seats int) (most, each int) {
 	most = max(leastUnproven, seats/2)
 	return most, max(1, most/2)
@@ -26,12 +27,12 @@ func Unproven(seats int) (most, each int) {
 
 var (
 	errGaveWay = errors.New("the host has proven nothing, and the place of its queue went to a newer one")
-	// errNoSessionYet says that a session is about to be free.
+	// errNoSessionYet means that a session is about to become free.
 	errNoSessionYet = errors.New("a place for the queue is about to be free")
 )
 
-// How long a queue waits for a session, how often it asks, and how long others keep theirs: those
-// whose hosts have not confirmed the connection, and those whose hosts have not said what for.
+// How long a queue waits for a session, how often it tries, and how long others keep theirs: those
+// whose hosts have not confirmed the connection, and those whose hosts have not sent Connect.
 const (
 	seatTime      = 5 * time.Second
 	seatAsks      = 5 * time.Millisecond
@@ -39,8 +40,7 @@ const (
 	connectTenure = time.Second
 )
 
-// freeSession is a session for a queue of a host that has proven nothing yet, for which another may have
-// to give way first.
+// freeSession returns a session for a queue of an unproven host. Another one may have to end first.
 func (s *Server) freeSession(peer netip.Addr) (*session, error) {
 	network := addrlimit.Host(peer)
 	if limit, rivals := s.unproven.Full(network); limit != addrlimit.None && !s.endUnproven(rivals) {
@@ -66,8 +66,8 @@ func (s *Server) freeSession(peer netip.Addr) (*session, error) {
 	return nil, fabrics.RejectNoResources
 }
 
-// endUnproven ends the queue of a host that has proven nothing: the oldest that is not confirmed, or
-// else the oldest. It reports whether there is one that has had its time.
+// endUnproven ends the queue of an unproven host: the oldest that is not confirmed, or else the
+// oldest. It reports whether one has had its time.
 func (s *Server) endUnproven(rivals []*session) bool {
 	for _, of := range []struct {
 		state  sessionState
@@ -85,8 +85,8 @@ func (s *Server) endUnproven(rivals []*session) bool {
 	return false
 }
 
-// confirmed is called when the host of a queue has shown that it hears us at its address. Its I/O
-// queues are a connected host's then, which connects all of them before it says what for.
+// confirmed is called when the host of a queue has answered from its address. An I/O queue then
+// belongs to a connected host. Hosts connect all their queues before they send Connect on them.
 func (s *Server) confirmed(p *session) {
 	if p.id == fabrics.AdminQueue {
 		return
@@ -99,8 +99,8 @@ func (s *Server) confirmed(p *session) {
 	}
 }
 
-// queuesOf counts the queues from an address that are not among the unproven: no more than a
-// host may have, whoever else is at its address.
+// queuesOf counts the proven queues from an address. They may be no more than one host may have,
+// even if several hosts share the address.
 func (s *Server) queuesOf(peer netip.Addr) (n int) {
 	for i := range s.sessions {
 		if p := &s.sessions[i]; p.state == sessionOpen && p.peer == peer && !s.unproven.Has(p) {
@@ -110,7 +110,7 @@ func (s *Server) queuesOf(peer netip.Addr) (n int) {
 	return n
 }
 
-// proven is called when a host is connected, by name or, where keys are asked for, by its proof.
+// proven is called when a host has connected, and authenticated if keys are configured.
 func (s *Server) proven(p *session) {
 	if p.trusted && p.host != nil && !p.host.Subsystem.Discovery() {
 		s.unproven.Remove(p)
