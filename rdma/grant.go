@@ -9,53 +9,53 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Grant is a right of the peer's to a part of a region.
+// Grant is a peer's right to access part of a region.
 type Grant struct {
 	RKey   uint32
 	Access Access
-	Addr   uint64 // as the peer says it in a request
+	Addr   uint64 // for the peer's requests
 	Length uint64 // bytes
 }
 
-// ErrGrantsBusy says that all work requests Grants may have are under way. Take
-// completions and try again.
+// ErrGrantsBusy means that all work requests for grants are in flight. Process completions and try
+// again.
 var ErrGrantsBusy = errors.New("too many grants are being made or revoked")
 
-// GrantsConfig says what Grants are made with. Nothing of it is closed with them.
+// GrantsConfig configures Grants. Grants.Close closes nothing of it.
 type GrantsConfig struct {
-	QueuePair QueuePair // that of the peer
+	QueuePair QueuePair // connected to the peer
 	Domain    ProtectionDomain
 	Region    *umem.Region
-	// Memory is the whole region, registered with LocalWrite and BindWindows. It outlives the grants.
+	// Memory is the whole region, registered with LocalWrite and BindWindows. It is closed after the grants.
 	Memory MemoryRegion
-	// Most is how many grants there are at once, those that are only kept included.
+	// Most bounds the grants at a time, with those that are released and kept.
 	Most int
-	// Requests is how many work requests of the send queue they may use at once; at least 2.
+	// Requests bounds the work requests of the send queue that they use; at least 2.
 	// Each has a completion.
 	Requests int
-	// Register has parts of the region registered also where the device has memory windows.
+	// Register makes registrations even if the device has memory windows.
 	Register bool
 }
 
-// Grants are the rights of one peer to parts of a region, each of which ends alone. Where the device
-// has memory windows of type 2 a grant is a window, bound by the queue pair of the
-// peer and good for nobody else. Elsewhere it is a registration of its own, which is made and ended
-// by system calls and holds for every queue pair of the protection domain.
+// Grants are the rights of one peer to parts of a region. Each can be revoked by itself. If the
+// device has memory windows of type 2, a grant is a window, which is bound by the peer's queue pair
+// and valid only for it. Otherwise it is a registration, which is made and ended by system calls
+// and is valid for every queue pair of the protection domain.
 //
-// A grant that was released is kept, and found again when the same part is to be
-// granted with the same rights. The peer keeps the right until it is revoked, which also happens to the
-// grant released longest ago when another needs its place.
+// A released grant is kept, and found again when the same part is granted with the same rights. The
+// peer keeps its access until the grant is revoked. That also happens to the grant that was
+// released longest ago when another one needs its place.
 //
-// Grants belong to the thread that posts to the queue pair. That thread gives each completion of
-// the send queue to Done first.
+// Grants belong to the thread that posts to the queue pair. That thread must pass each completion
+// of the send queue to Done first.
 type Grants struct {
 	config  GrantsConfig
 	entries []grantEntry
 	places  grantTable
 	free    []int32
 	idle    grantList
-	queued  []SendRequest // to end windows, not posted
-	flying  int           // requests queued or posted, and not complete
+	queued  []SendRequest // to invalidate windows, not posted yet
+	flying  int           // requests queued or posted, without a completion
 	began   time.Time
 	stats   grantStats
 	closed  bool
@@ -66,22 +66,22 @@ type grantEntry struct {
 	Grant
 	at           uint64 // in the region
 	state        grantState
-	window       MemoryWindow // stays with the place
+	window       MemoryWindow // belongs to the place
 	part         MemoryRegion
-	newer, older int32 // in the list of idle ones
-	made, ended  int64 // when its requests were posted, nanoseconds from the beginning
+	newer, older int32 // in the list of released ones
+	made, ended  int64 // times of posting its requests, in nanoseconds since NewGrants
 }
 
 type grantState uint8
 
 const (
 	grantNone    grantState = iota
-	grantOut                // handed out
+	grantOut                // in use
 	grantIdle               // released, and kept
 	grantLeaving            // being revoked
 )
 
-// NewGrants makes room for grants, and all windows.
+// NewGrants allocates the places and makes all windows.
 func NewGrants(c GrantsConfig) (*Grants, error) {
 	if c.Most < 1 || c.Requests < 2 {
 		return nil, fmt.Errorf("grants: room for %d with %d work requests: at least 1 and 2 are needed", c.Most, c.Requests)
@@ -124,8 +124,9 @@ func (g *Grants) openWindows() error {
 // Windows reports whether grants are memory windows.
 func (g *Grants) Windows() bool { return !g.config.Register }
 
-// Grant grants length bytes of the region from addr, of which there is one grant at a time. A SEND posted
-// to the queue pair afterwards may tell the peer of it. The error is ErrGrantsBusy where it would do later.
+// Grant grants length bytes of the region from addr. There is at most one grant from an address. A
+// SEND posted to the queue pair afterwards may tell the peer of it. The error is ErrGrantsBusy if a
+// later call may succeed.
 func (g *Grants) Grant(addr, length uint64, a Access) (Grant, error) {
 	if n := g.places.find(addr); n >= 0 {
 		e := &g.entries[n]
@@ -146,7 +147,7 @@ func (g *Grants) Grant(addr, length uint64, a Access) (Grant, error) {
 	return g.newGrant(addr, length, a)
 }
 
-// handOut marks a grant that is there as handed out.
+// handOut marks an existing grant as in use.
 func (g *Grants) handOut(n int32) {
 	e := &g.entries[n]
 	if e.state == grantIdle {
@@ -180,7 +181,7 @@ func (g *Grants) newGrant(addr, length uint64, a Access) (Grant, error) {
 	return e.Grant, nil
 }
 
-// Release keeps a grant that the peer is not to use for now, though it could.
+// Release keeps a grant for later. The peer could still use it.
 func (g *Grants) Release(addr uint64) {
 	n := g.places.find(addr)
 	if n < 0 || g.entries[n].state != grantOut {
@@ -191,8 +192,8 @@ func (g *Grants) Release(addr uint64) {
 	g.stats.count.outstanding--
 }
 
-// Revoke ends the grant from addr. It has ended when Revoked says so: at once where it is a
-// registration, and else some time after Post, when its completion was given to Done.
+// Revoke ends the grant from addr. Revoked reports when it has ended: a registration at once, a
+// window some time after Post, when Done has its completion.
 func (g *Grants) Revoke(addr uint64) error {
 	n := g.places.find(addr)
 	if n < 0 || g.entries[n].state == grantLeaving {
@@ -214,10 +215,10 @@ func (g *Grants) Revoke(addr uint64) error {
 	return nil
 }
 
-// Revoked reports whether there is no grant from addr, also none that is ending.
+// Revoked reports whether there is no grant from addr, and none that is being revoked.
 func (g *Grants) Revoked(addr uint64) bool { return g.places.find(addr) < 0 }
 
-// evict ends a grant that is not handed out, so that its place can have another at once.
+// evict revokes a released grant, so that its place can be used at once.
 func (g *Grants) evict(n int32) error {
 	if err := g.end(n, evictKind); err != nil {
 		return err
@@ -228,15 +229,15 @@ func (g *Grants) evict(n int32) error {
 	return nil
 }
 
-// left frees the place of a grant that ended.
+// left frees the place of a revoked grant.
 func (g *Grants) left(n int32) {
 	g.places.remove(g.entries[n].at)
 	g.entries[n].state = grantNone
 	g.free = append(g.free, n)
 }
 
-// Close ends all grants at once. It is for when the queue pair is in error or about to be closed; completions that
-// still come are taken by Done. It may be called again, also after an error.
+// Close ends all grants at once. The queue pair must be in Error or about to be closed. Done still
+// accepts later completions. It may be called again, also after an error.
 func (g *Grants) Close() error {
 	var errs []error
 	for n := range g.entries {
@@ -253,14 +254,14 @@ func (g *Grants) Close() error {
 	return errors.Join(errs...)
 }
 
-// An ID of a request of Grants has grantID in its low 16 bits, which a port's has not, above
-// it the kind, and the place in the high 32.
+// The ID of a request of Grants has grantID in its low 16 bits, which no ID of a port has, above
+// that the kind, and the place in the high 32 bits.
 const grantID = 0xffff
 
 const (
 	bindKind   = iota
-	evictKind  // the place is in use again
-	revokeKind // the place is free when it is complete
+	evictKind  // the place has another grant already
+	revokeKind // the completion frees the place
 )
 
 func grantRequest(n int32, kind uint64) uint64 { return uint64(uint32(n))<<32 | kind<<16 | grantID }
@@ -282,7 +283,7 @@ func (g *Grants) bind(n int32) error {
 	if g.busy() {
 		return ErrGrantsBusy
 	}
-	if err := g.Post(); err != nil { // the window may be bound elsewhere until then
+	if err := g.Post(); err != nil { // a queued invalidation must come before the bind
 		return err
 	}
 	e, m := &g.entries[n], g.config.Memory
@@ -310,7 +311,7 @@ func (g *Grants) register(n int32) error {
 	return nil
 }
 
-// end has a grant end, later or at once.
+// end revokes a grant, at once or by a request.
 func (g *Grants) end(n int32, kind uint64) error {
 	e := &g.entries[n]
 	e.ended = g.now()
@@ -345,8 +346,8 @@ func (g *Grants) Post() error {
 	return nil
 }
 
-// Done takes a completion if it is one of a grant, and says so. One that did not
-// succeed means that the queue pair is in error, by which its windows have ended.
+// Done processes a completion if it belongs to a grant, and reports whether it does. A failed one
+// means that the queue pair is in Error, which ends its windows.
 func (g *Grants) Done(c *WorkCompletion) bool {
 	if c.ID&0xffff != grantID {
 		return false
@@ -376,7 +377,7 @@ func (g *Grants) busy() bool { return g.flying >= g.config.Requests }
 
 func (g *Grants) now() int64 { return int64(time.Since(g.began)) }
 
-// grantTable finds a grant's place by address: an open hash table.
+// grantTable finds a grant's place by address. It is a hash table with open addressing.
 type grantTable struct {
 	keys []uint64
 	vals []int32 // place + 1; 0: empty
@@ -391,7 +392,7 @@ func (t *grantTable) home(addr uint64) uint32 {
 	return uint32(addr*0x9e3779b97f4a7c15>>32) & uint32(len(t.keys)-1)
 }
 
-// slot is where the address is, or would be. At least half of all slots are empty.
+// slot returns where the address is, or would be. At least half of all slots are empty.
 func (t *grantTable) slot(addr uint64) uint32 {
 	i := t.home(addr)
 	for t.vals[i] != 0 && t.keys[i] != addr {
@@ -400,7 +401,7 @@ func (t *grantTable) slot(addr uint64) uint32 {
 	return i
 }
 
-// find is the place of the address, or -1.
+// find returns the place for an address, or -1.
 func (t *grantTable) find(addr uint64) int32 { return t.vals[t.slot(addr)] - 1 }
 
 func (t *grantTable) add(addr uint64, place int32) {
@@ -408,8 +409,8 @@ func (t *grantTable) add(addr uint64, place int32) {
 	t.keys[i], t.vals[i] = addr, place+1
 }
 
-// remove empties the slot of an address, and has those behind it move up that would not be
-// found any more.
+// remove empties the slot of an address, and moves up later entries that would not be found any
+// more.
 func (t *grantTable) remove(addr uint64) {
 	mask := uint32(len(t.keys) - 1)
 	hole := t.slot(addr)
@@ -422,7 +423,7 @@ func (t *grantTable) remove(addr uint64) {
 	t.vals[hole] = 0
 }
 
-// grantList is the grants that are only kept, in the order they were released in.
+// grantList is the released grants in the order of their release.
 type grantList struct{ oldest, newest int32 }
 
 func newGrantList() grantList { return grantList{-1, -1} }
@@ -452,13 +453,13 @@ func (l *grantList) remove(entries []grantEntry, n int32) {
 	}
 }
 
-// grantCounters are written by the thread of the grants only.
+// grantCounters are written only by the thread of the grants.
 type grantCounters struct {
 	hits, misses, evictions, failed, outstanding uint64
 	making, revoking                             latencySum
 }
 
-// latencySum adds up times.
+// latencySum is a sum of times.
 type latencySum struct{ count, sum, most uint64 }
 
 func (l *latencySum) add(nanoseconds int64) {
@@ -467,7 +468,7 @@ func (l *latencySum) add(nanoseconds int64) {
 	l.most = max(l.most, uint64(nanoseconds))
 }
 
-// grantStats are what others may read.
+// grantStats is what other goroutines read.
 type grantStats struct {
 	count grantCounters
 	shown [11]counter.Counter
@@ -478,15 +479,14 @@ func (c *grantCounters) list() [11]uint64 {
 		c.revoking.count, c.revoking.sum, c.revoking.most}
 }
 
-// publish shows the counters that changed.
+// publish publishes counters that have changed.
 func (s *grantStats) publish() {
 	for i, v := range s.count.list() {
 		s.shown[i].Set(v)
 	}
 }
 
-// Latency is how long something took: how often it was done, how long altogether and at
-// the most.
+// Latency says how often something was done, how long that took in sum, and the longest time.
 type Latency struct {
 	Count    uint64
 	Sum, Max time.Duration
@@ -494,17 +494,17 @@ type Latency struct {
 
 // GrantStats are the counters of Grants since they were made.
 type GrantStats struct {
-	Hits        uint64 // grants that were there
-	Misses      uint64 // grants that had to be made
-	Evictions   uint64 // of those that ended, because another needed the place
-	Failed      uint64 // requests that did not succeed, flushed ones included
-	Outstanding uint64 // handed out now
-	// Making is from the request to its completion, or the time of the call that
-	// registers; Revoking likewise, evictions included.
+	Hits        uint64 // grants found again after Release
+	Misses      uint64 // grants made
+	Evictions   uint64 // grants revoked because another needed the place
+	Failed      uint64 // failed requests, with flushed ones
+	Outstanding uint64 // grants in use now
+	// Making is the time from the request to its completion, or of the call that
+	// registers. Revoking is the same for the end, evictions included.
 	Making, Revoking Latency
 }
 
-// Publish shows the counters to Stats. The thread of the grants calls it once a batch.
+// Publish publishes the counters for Stats. The thread of the grants calls it once per batch.
 func (g *Grants) Publish() { g.stats.publish() }
 
 // Stats may be called from any goroutine.

@@ -12,46 +12,46 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// MessagePort is SEND and receive as a umem.Port. Supply posts receives, Recv gives the
-// messages that came; Send posts sends, Reap gives their frames back.
+// MessagePort is SEND and receive as a umem.Port. Supply posts receives, Recv returns received
+// messages; Send posts sends, Reap returns their frames.
 //
-// A supplied frame or extent takes one message, which lands at Landing. A chain of frames is
-// sent as one message, gathered from them.
+// A supplied frame or extent takes one message, which lands at Landing. A chain of frames is sent
+// as one message.
 //
-// Of a received frame, Side.Queue is the number of the queue pair it came by, as Attach
-// gave it, Side.Target the immediate (big-endian) of a message that came with one, else 0,
-// and Side.Block the QPN of a datagram's sender, or how many bytes a peer wrote elsewhere with
-// an immediate (the frame has none of them), else 0. Of a frame to be sent,
-// Side.Queue says by which queue pair; that of a chain's first frame counts.
+// Of a received frame, Side.Queue is the number of the queue pair, as Attach returned it;
+// Side.Target is the immediate (big-endian) of a message that has one, else 0; Side.Block is the
+// QPN of a datagram's sender, or the number of bytes that the peer wrote elsewhere by a WRITE with
+// immediate (the frame has none of them), else 0. Of a frame to be sent, Side.Queue selects the
+// queue pair; that of a chain's first frame counts.
 //
-// A queue pair that failed gives its frames back with their status (Status.Errno),
-// and Cause says what came first. Others go on.
+// A queue pair that fails returns its frames with a status (Status.Errno), and Cause returns the
+// first failure. The others continue.
 type MessagePort struct {
 	config  PortConfig
 	region  *umem.Region
 	worker  *umem.Holder
 	holder  *umem.Holder
 	senders []*sender // nil: detached
-	loose   []Peer    // the port's, and not attached yet
+	loose   []Peer    // owned by the port, and not attached yet
 	byQPN   numbers
-	waiting []*sender // that have requests to be posted by Kick; some were detached since
-	broken  []int     // numbers of queue pairs whose SendControl failed, for Broken
+	waiting []*sender // those with requests for Kick; some may be detached
+	broken  []int     // queue pairs whose SendControl failed, for Broken
 	receive receiver
-	drained frameQueue // sent, or failed, to be reaped
+	drained frameQueue // sent or failed frames for Reap
 	sent    completions
 	came    completions
 	event   portEvent
 	stats   portStats
-	sendMax int // frames in the port to be sent
-	sending int // of those how many there are, reaped ones not
+	sendMax int // the most frames in the port for sending
+	sending int // the frames in the port for sending
 	closed  bool
-	gone    bool // and closed altogether
+	gone    bool // Close has succeeded
 }
 
 var _ umem.Port = (*MessagePort)(nil)
 
-// OpenPort makes a port of queue pairs that are, or will be, connected. It may be called on any
-// thread; Attach and Detach belong to the worker's like the verbs.
+// OpenPort makes a port of queue pairs that are connected, or will be. It may be called from any
+// thread. Attach and Detach belong to the worker's thread, as do the verbs.
 func OpenPort(c PortConfig) (*MessagePort, error) {
 	p := &MessagePort{config: c, loose: c.QueuePairs, event: portEvent{fd: -1, poll: -1}}
 	if err := p.open(); err != nil {
@@ -91,8 +91,8 @@ func (p *MessagePort) open() (err error) {
 	return nil
 }
 
-// Attach adds a queue pair to a port with a shared receive queue, and returns its number. The queue
-// pair is the port's from then on, unless there is an error.
+// Attach adds a queue pair to a port with a shared receive queue, and returns its number. The port
+// owns the queue pair from then on, unless there is an error.
 func (p *MessagePort) Attach(q Peer) (int, error) {
 	if p.config.Shared == nil && p.receive.target != nil {
 		return 0, fmt.Errorf("queue pair %d: RDMA port %s has no shared receive queue, and so one queue pair for good", q.QueuePair.QPN(), p.config.Name)
@@ -117,11 +117,11 @@ func (p *MessagePort) Attach(q Peer) (int, error) {
 	return len(p.senders) - 1, nil
 }
 
-// maxPeers is how many queue pairs Side.Queue can tell apart, and none of them.
+// maxPeers is how many queue pairs Side.Queue can distinguish, with one value left for none.
 const maxPeers = 1<<16 - 1
 
-// checkKind reports a queue pair of datagrams among others, or the reverse: their messages
-// begin at different places of a receive.
+// checkKind refuses to mix datagrams and other messages: they begin at different offsets of a
+// receive.
 func (p *MessagePort) checkKind(q Peer) error {
 	if datagrams := q.QueuePair.Config().Transport == UD; datagrams != p.config.Datagrams {
 		return fmt.Errorf("it is of %v, and the port's Datagrams is %v", q.QueuePair.Config().Transport, p.config.Datagrams)
@@ -129,8 +129,8 @@ func (p *MessagePort) checkKind(q Peer) error {
 	return nil
 }
 
-// Detach closes a queue pair. Frames it had to send come back from Reap, failed with
-// ECANCELED unless they had a status of their own; receives of its own are then the port's until Close.
+// Detach closes a queue pair. Reap returns the frames that it had to send, with ECANCELED unless
+// they have a status. Its own receives stay with the port until Close.
 func (p *MessagePort) Detach(number int) error {
 	s := p.senderOf(number)
 	if s == nil {
@@ -140,7 +140,7 @@ func (p *MessagePort) Detach(number int) error {
 	if err := s.close(); err != nil {
 		return err
 	}
-	p.collect() // completions that came meanwhile: another queue pair may get its number
+	p.collect() // takes its completions: another queue pair may get its number
 	s.closed = true
 	s.fail(s.head, s.tail, unix.ECANCELED)
 	p.stats.retire(s, s.tail, &p.drained)
@@ -151,7 +151,7 @@ func (p *MessagePort) Detach(number int) error {
 	return nil
 }
 
-// senderOf is the sender of a queue pair, nil where there is none of that number.
+// senderOf returns the sender of a queue pair by number, nil if there is none.
 func (p *MessagePort) senderOf(number int) *sender {
 	if number < 0 || number >= len(p.senders) {
 		return nil
@@ -159,7 +159,7 @@ func (p *MessagePort) senderOf(number int) *sender {
 	return p.senders[number]
 }
 
-// Cause is what made a queue pair fail, the first completion that did not succeed, or nil.
+// Cause returns the first failed completion of a queue pair, or nil.
 func (p *MessagePort) Cause(number int) error {
 	s := p.senderOf(number)
 	if s == nil || s.cause.Status == Success {
@@ -182,7 +182,7 @@ func (p *MessagePort) Kick() error {
 	return p.fault()
 }
 
-// postAll posts what is queued. Who has more than the device takes is asked again by the next Kick.
+// postAll posts what is queued. What the device does not take now is tried again by the next Kick.
 func (p *MessagePort) postAll() error {
 	var errs []error
 	left := p.waiting[:0]
@@ -202,7 +202,7 @@ func (p *MessagePort) postAll() error {
 	return errors.Join(errs...)
 }
 
-// queue has Kick post what a sender has.
+// queue adds a sender to those that Kick posts.
 func (p *MessagePort) queue(s *sender) {
 	if !s.waits {
 		s.waits = true
@@ -210,7 +210,7 @@ func (p *MessagePort) queue(s *sender) {
 	}
 }
 
-// fault is an error that polling met.
+// fault returns an error of polling.
 func (p *MessagePort) fault() error {
 	if err := errors.Join(p.sent.err, p.came.err, p.event.err); err != nil {
 		return fmt.Errorf("RDMA port %s: %w", p.config.Name, err)
@@ -218,19 +218,19 @@ func (p *MessagePort) fault() error {
 	return nil
 }
 
-// Wake has FD poll readable until a verb is called next.
+// Wake makes FD poll readable until the next verb.
 func (p *MessagePort) Wake() {
 	if p.event.poll >= 0 {
 		p.event.show(true)
 	}
 }
 
-// FD polls readable while Recv or Reap has something to give, or a completion of SendControl
-// is there, which Reap takes; -1 without Events, and after Close.
+// FD polls readable while Recv or Reap has something to return, or a completion of SendControl
+// waits for Reap; -1 without Events, and after Close.
 func (p *MessagePort) FD() int { return p.event.poll }
 
-// Limits says what the port can take. It holds as many frames to be sent as its send
-// completion queue is deep, and of each queue pair as many messages as that one's send queue.
+// Limits returns the port's limits. It holds as many frames for sending as its send completion
+// queue is deep, and of each queue pair as many messages as its send queue is deep.
 func (p *MessagePort) Limits() umem.Limits {
 	l := umem.Limits{Supply: p.receive.depth, Send: p.sendMax}
 	for _, s := range p.senders {
@@ -248,15 +248,15 @@ func (p *MessagePort) Limits() umem.Limits {
 	return l
 }
 
-// Close destroys the queue pairs, and gives every frame to the pool. After an error it may
-// be called again.
+// Close destroys the queue pairs and gives every frame back to the region. After an error it may be
+// called again.
 func (p *MessagePort) Close() error {
 	if p.gone {
 		return nil
 	}
 	p.closed = true
 	if err := p.closeParts(); err != nil {
-		// The device may still write to frames: they are not given back.
+		// The frames are not given back: the device may still write to them.
 		return fmt.Errorf("close RDMA port %s: %w", p.config.Name, err)
 	}
 	p.gone = true
@@ -293,43 +293,43 @@ func closeQueues(queues ...CompletionQueue) error {
 	return errors.Join(errs...)
 }
 
-// PortConfig says what a Port is made of. All it names but Worker and Memory is the port's from
-// OpenPort on, which closes it also when it returns an error.
+// PortConfig says what a port is made of. The port owns everything in it but Worker and Memory, and
+// closes it, also if OpenPort fails.
 type PortConfig struct {
-	Name   string       // for people
-	Worker *umem.Holder // who passes frames in and is passed those that come out
-	Memory MemoryRegion // of the worker's region, with LocalWrite; outlives the port
+	Name   string       // for errors and status
+	Worker *umem.Holder // holds the frames outside the port
+	Memory MemoryRegion // of the worker's region, with LocalWrite; closed after the port
 
 	SendCQ    CompletionQueue
-	ReceiveCQ CompletionQueue // another one
-	// Shared has the receives of all queue pairs. Without it there is one queue pair, with
+	ReceiveCQ CompletionQueue // not SendCQ
+	// Shared holds the receives of all queue pairs. Without it there is one queue pair, with
 	// receives of its own.
 	Shared SharedReceiveQueue
-	// QueuePairs are those there are from the start; Attach adds more.
+	// QueuePairs are the first ones; Attach adds more.
 	QueuePairs []Peer
 
-	// Datagrams says that the queue pairs are of UD. Such and others do not share a port.
+	// Datagrams says that the queue pairs are UD. A port cannot have both UD and other ones.
 	Datagrams bool
-	// Landing is where in a supplied frame or extent a message lands, bytes from its start.
-	// Of datagrams the network header lies in front of it, which needs GRHBytes.
+	// Landing is the offset of a message in a supplied frame or extent.
+	// The network header of a datagram lies before it and needs GRHBytes.
 	Landing uint32
-	// Spread is the most bytes of a message and of what is in front of it, where messages may land at other multiples of 4096 bytes behind Landing in
-	// extents that have room for more: extents are powers of two long, so what always lies at their beginnings shares few sets of the processor's caches.
-	// 0: at Landing always.
+	// Spread lets messages land at different multiples of 4096 bytes after Landing, in extents with room for that. It is the length of the longest message with its
+	// landing. The length of an extent is a power of two, so messages that all lie at the beginning would share few sets of the processor's caches.
+	// 0: always at Landing.
 	Spread uint64
-	// Events makes FD tell of completions, at the price of arming the queues.
+	// Events makes FD poll readable for completions, at the cost of arming the queues.
 	Events bool
 }
 
-// Peer is a queue pair and, where it is one of datagrams, whom it sends to.
+// Peer is a queue pair and, for datagrams, the destination.
 type Peer struct {
 	QueuePair QueuePair
-	Handle    AddressHandle // the port's, too; nil for RC and UC
-	QPN, QKey uint32        // of the peer, of datagrams
-	// Message is the most bytes of one message; the port's maximum or, of datagrams, the MTU.
+	Handle    AddressHandle // owned by the port, too; nil for RC and UC
+	QPN, QKey uint32        // of the peer; datagrams only
+	// Message is the longest message in bytes: the port's maximum, or the MTU for datagrams.
 	Message uint64
-	// Grants are rights of the peer's that are made with the queue pair, nil where there are none. The port takes their completions, and leaves
-	// their requests room in the send queue; they stay the caller's, who closes them before the queue pair is.
+	// Grants are the peer's grants that are made with the queue pair; nil: none. The port processes their completions, and leaves
+	// their requests room in the send queue. The caller closes them before the queue pair is closed.
 	Grants *Grants
 }
 
@@ -353,7 +353,7 @@ func (c *PortConfig) check() error {
 	return nil
 }
 
-// checkPeer reports a queue pair that the port cannot work with.
+// checkPeer refuses a queue pair that the port cannot work with.
 func (c *PortConfig) checkPeer(q Peer) error {
 	g := q.QueuePair.Config()
 	switch {
@@ -371,10 +371,11 @@ func (c *PortConfig) checkPeer(q Peer) error {
 	return nil
 }
 
-// SendControl queues a SEND, by the queue pair of a number, of bytes at a region's address that are the caller's and stay so: they are in no frame
-// that Reap gives back, and are to stay as they are while the device may read them, which is until UnderWay says that the request is done. A request
-// that is not to be told of is known to be done with a later one that is; each signalEvery-th, and one that fills the queue, is told of in any case. It is
-// false when there is no room now, or no such queue pair. Stats do not count such messages.
+// SendControl queues a SEND of bytes at an address of the region. The bytes belong to the caller
+// and to no frame that Reap returns. They must not change until UnderWay says that the request is
+// done. A request with told false is known to be done when a later signaled one is; each
+// signalEvery-th request, and one that fills the queue, is signaled in any case. It returns false
+// if there is no room now, or no such queue pair. Stats do not count such messages.
 func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told bool) bool {
 	s := p.senderOf(number)
 	if p.closed || s == nil {
@@ -394,7 +395,8 @@ func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told b
 	return true
 }
 
-// UnderWay is how many requests of a queue pair the device is not known to be done with, as of the last completions that were taken.
+// UnderWay returns how many requests of a queue pair are not known to be done, according to the
+// completions processed so far.
 func (p *MessagePort) UnderWay(number int) int {
 	if s := p.senderOf(number); s != nil {
 		return s.underWay()
@@ -402,14 +404,15 @@ func (p *MessagePort) UnderWay(number int) int {
 	return 0
 }
 
-// Broken gives the numbers of queue pairs that a request of SendControl failed on, each once; Cause says why. It returns how many there were.
+// Broken returns the numbers of queue pairs on which a SendControl failed, each once, and their
+// count. Cause says why.
 func (p *MessagePort) Broken(dst []int) int {
 	n := copy(dst, p.broken)
 	p.broken = p.broken[:copy(p.broken, p.broken[n:])]
 	return n
 }
 
-// breaks notes a request that failed and has no frame to say so.
+// breaks records a failed request that has no frame to report it.
 func (p *MessagePort) breaks(number int, c *WorkCompletion) {
 	s := p.senders[number]
 	if _, _, frames := readID(c.ID); c.Status != Success && frames == 0 && !s.broken {
@@ -418,12 +421,12 @@ func (p *MessagePort) breaks(number int, c *WorkCompletion) {
 	}
 }
 
-// portCounters are a port's own, written by its thread only.
+// portCounters are counters that only the port's thread writes.
 type portCounters struct {
 	received, bytesReceived, immediates, sent, bytesSent, refused, inlined uint64
 }
 
-// portStats are the counters others may read, stored once a batch by the port's thread.
+// portStats are the published counters. The port's thread stores them once per batch.
 type portStats struct {
 	count    portCounters
 	shown    [7]counter.Counter
@@ -441,24 +444,24 @@ func (s *portStats) sentOne(f umem.Frame) {
 	}
 }
 
-// failed counts a completion that did not succeed.
+// failed counts a failed completion.
 func (s *portStats) failed(status Status) { s.statuses[min(status, General)].Add(1) }
 
-// publish shows the counters that changed.
+// publish publishes counters that have changed.
 func (s *portStats) publish() {
 	for i, v := range s.count.list() {
 		s.shown[i].Set(v)
 	}
 }
 
-// PortStats are a port's counters since it was opened.
+// PortStats are the counters of a port since it was opened.
 type PortStats struct {
 	Received, BytesReceived uint64            // messages, and bytes of them
-	Immediates              uint64            // of the messages those with an immediate
+	Immediates              uint64            // messages with an immediate
 	Sent, BytesSent         uint64            // messages that completed, and bytes of them
-	Refused                 uint64            // messages that could not be sent at all
-	Inlined                 uint64            // bytes of messages that were copied into their work requests, see Inline
-	Failed                  map[Status]uint64 // completions that did not succeed
+	Refused                 uint64            // messages that cannot be sent at all
+	Inlined                 uint64            // bytes copied into work requests, see Inline
+	Failed                  map[Status]uint64 // failed completions
 }
 
 // Stats may be called from any goroutine.

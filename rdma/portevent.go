@@ -9,12 +9,12 @@ import (
 )
 
 // portEvent is the descriptor behind a port's FD: an epoll(7) over the descriptors of both
-// completion queues and an eventfd, which is set while the port itself has something to give.
+// completion queues and an eventfd, which is set while the port itself has something to return.
 type portEvent struct {
 	poll  int // the epoll's descriptor; -1: none
 	fd    int // the eventfd's
 	set   bool
-	armed [2]bool // the queues give an event at their next completion
+	armed [2]bool // the queues will give an event at their next completion
 	one   [8]byte // what setting it writes
 	was   [8]byte // what clearing it reads
 	err   error
@@ -43,8 +43,8 @@ func (e *portEvent) open(queues ...CompletionQueue) (err error) {
 	return nil
 }
 
-// tell makes the descriptor poll readable exactly while there is something to take. asked
-// says that the caller was asked for what there is: it may have been woken by an event
+// tell makes the descriptor poll readable exactly while there is something to return. asked
+// says that the caller polled for completions: an event may have woken it
 // that came later than its completion.
 func (p *MessagePort) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len() > 0, asked) }
 
@@ -59,8 +59,8 @@ func (e *portEvent) tell(sent, came *completions, other, asked bool) {
 	e.show(other || sent.left() || came.left())
 }
 
-// ready arms a queue that has nothing. One that is armed and gave nothing since has no
-// event either, or one for what was taken before it was armed.
+// ready arms a queue that was found empty. If the queue was armed and is still empty, it consumes
+// the event of completions that were polled before the event came.
 func (e *portEvent) ready(c *completions, n int, asked bool) {
 	for !c.fill() && c.err == nil {
 		if e.armed[n] && !c.fresh && !asked {

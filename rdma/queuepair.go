@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Mask says which fields of Attributes are given: enum ibv_qp_attr_mask.
+// Mask says which fields of Attributes are set: enum ibv_qp_attr_mask.
 type Mask uint32
 
 const (
@@ -30,30 +30,33 @@ const (
 	maskNames               = "STATE CUR_STATE EN_SQD_ASYNC_NOTIFY ACCESS_FLAGS PKEY_INDEX PORT QKEY AV PATH_MTU TIMEOUT RETRY_CNT RNR_RETRY RQ_PSN MAX_QP_RD_ATOMIC ALT_PATH MIN_RNR_TIMER SQ_PSN MAX_DEST_RD_ATOMIC PATH_MIG_STATE CAP DEST_QPN"
 )
 
-// Attributes are what changes when a queue pair goes from one state to another:
-// struct ibv_qp_attr.
+// Attributes are the attributes of a queue pair that change with its state: struct ibv_qp_attr.
 type Attributes struct {
+	// State is the state of a queue pair: enum ibv_qp_state, with its numbers.
 	State        State
 	CurrentState State
-	Access       Access // what the peer may do
-	PKeyIndex    uint16
-	Port         uint8
-	QKey         uint32 // of datagrams
-	Address      Address
-	PathMTU      MTU
-	Timeout      uint8  // for an acknowledgement: 4.096 µs << Timeout; 0 waits for ever
-	Retries      uint8  // at most 7, before RetryExceeded
-	RNRRetries   uint8  // before ReceiverNotReadyExceeded; 7 goes on for ever
-	MinRNRTimer  uint8  // what a sender is told to wait for our receives, IBTA table 45
-	SendPSN      uint32 // 24 bits
-	ReceivePSN   uint32 // the peer's SendPSN
-	RemoteQPN    uint32
+	// Access is rights to registered memory, and what a queue pair lets its peer do: enum
+	// ibv_access_flags. A peer can do what both allow.
+	Access    Access // what the peer may do
+	PKeyIndex uint16
+	Port      uint8
+	QKey      uint32 // of datagrams
+	// Address is the destination of a peer's packets: struct ibv_ah_attr.
+	Address     Address
+	PathMTU     MTU
+	Timeout     uint8  // for an ACK: 4.096 µs << Timeout; 0: no timeout
+	Retries     uint8  // at most 7, before RetryExceeded
+	RNRRetries  uint8  // before ReceiverNotReadyExceeded; 7: no limit
+	MinRNRTimer uint8  // how long a sender waits after receiver-not-ready, IBTA table 45
+	SendPSN     uint32 // 24 bits
+	ReceivePSN  uint32 // the peer's SendPSN
+	RemoteQPN   uint32
 	// MaxReads is how many READs and atomics of ours may be outstanding, MaxRemoteReads how many of the peer's.
 	MaxReads, MaxRemoteReads uint8
 }
 
-// CheckRanges refuses numbers that do not fit their fields of a packet or of the device. Some of them are
-// a peer's. A provider asks it before the device.
+// CheckRanges refuses numbers that do not fit their fields of a packet or of the device. Some of
+// them come from a peer. A provider calls it before it uses the device.
 func (a *Attributes) CheckRanges(given Mask) error {
 	const mask24 = 1<<24 - 1
 	var errs []error
@@ -85,7 +88,7 @@ type Address struct {
 	SL           uint8
 	PathBits     uint8
 	StaticRate   uint8
-	Port         uint8 // of ours
+	Port         uint8 // of our device
 }
 
 // State is that of a queue pair: enum ibv_qp_state, with its numbers.
@@ -96,8 +99,8 @@ const (
 	Init           State = 1 // receives may be posted
 	ReadyToReceive State = 2 // RTR
 	ReadyToSend    State = 3 // RTS
-	SendDrained    State = 4 // SQD: what was posted completes, what is posted waits
-	SendError      State = 5 // SQE: a send of UC or UD failed; receives go on
+	SendDrained    State = 4 // SQD: earlier requests complete, new ones wait
+	SendError      State = 5 // SQE: a send of UC or UD failed; receiving continues
 	Error          State = 6 // everything posted is flushed
 )
 
@@ -110,10 +113,10 @@ func (s State) String() string {
 	return fmt.Sprintf("state %d", uint32(s))
 }
 
-// ErrState is a change of state, or an operation, that the state a queue pair is in does not allow.
+// ErrState means that the state of a queue pair does not allow a change or an operation.
 var ErrState = errors.New("wrong state")
 
-// needs is what a change of state must be given and may be given.
+// needs are the attributes that a change of state requires and permits.
 type needs struct{ required, optional Mask }
 
 type change struct {
@@ -121,7 +124,7 @@ type change struct {
 	of       Transport
 }
 
-// changes are those between different states that need or take attributes, of each
+// changes are the changes between different states that require or permit attributes, for each
 // transport: qp_state_table in the kernel's drivers/infiniband/core/verbs.c. Changes to Reset and
 // Error need none and are always allowed.
 var changes = map[change]needs{
@@ -156,9 +159,9 @@ var changes = map[change]needs{
 	{SendError, ReadyToSend, UD}:   {0, MaskCurrentState | MaskQKey},
 }
 
-// CheckChange reports why a queue pair of the transport cannot go from one state to another
-// with these attributes: an error of ErrState where no attributes would do, or one that names
-// those missing or out of place. A provider asks it before the device.
+// CheckChange returns why a queue pair of the transport cannot change its state with these
+// attributes: ErrState if no attributes would do, or an error that names those missing or not
+// allowed. A provider calls it before it uses the device.
 func CheckChange(t Transport, from, to State, given Mask) error {
 	given &^= MaskState
 	n, ok := lookup(t, from, to)
@@ -185,7 +188,7 @@ func lookup(t Transport, from, to State) (needs, bool) {
 	return n, ok
 }
 
-// next are the states that can follow.
+// next returns the states that can follow.
 func next(t Transport, from State) (names []string) {
 	for to := Reset; to <= Error; to++ {
 		if _, ok := lookup(t, from, to); ok {
@@ -195,10 +198,10 @@ func next(t Transport, from State) (names []string) {
 	return names
 }
 
-// CanPostSend reports whether send work requests are taken; in Error they are flushed.
+// CanPostSend reports whether send requests are accepted; in Error they are flushed.
 func (s State) CanPostSend() bool { return s == ReadyToSend || s == SendDrained || s >= SendError }
 
-// CanPostReceive reports whether receives are taken.
+// CanPostReceive reports whether receives are accepted.
 func (s State) CanPostReceive() bool { return s != Reset }
 
 func (m Mask) String() string {
@@ -222,10 +225,10 @@ const (
 	RemoteAtomic Access = 1 << 3
 	BindWindows  Access = 1 << 4 // memory windows may be bound to it
 
-	// Remote is every right of a peer's.
+	// Remote is all rights of a peer.
 	Remote = RemoteWrite | RemoteRead | RemoteAtomic
 
-	// EveryAccess is all there is.
+	// EveryAccess is all rights.
 	EveryAccess = LocalWrite | Remote | BindWindows
 )
 
@@ -244,17 +247,17 @@ func (a Access) String() string {
 	return strings.Join(names, ", ")
 }
 
-// Transport is the service a queue pair gives: enum ibv_qp_type in
-// infiniband/verbs.h, with its numbers.
+// Transport is the service of a queue pair: enum ibv_qp_type in infiniband/verbs.h, with its
+// numbers.
 type Transport uint32
 
 const (
 	// RC is reliable and connected: messages arrive once, in order, or the queue
 	// pair fails.
 	RC Transport = 2
-	// UC is connected: a message that loses a packet is lost whole, without a word.
+	// UC is connected and unreliable: a message that loses a packet is lost without an error.
 	UC Transport = 3
-	// UD is datagrams of one packet to any peer, which may be lost.
+	// UD sends datagrams of one packet to any peer. They may be lost.
 	UD Transport = 4
 )
 
@@ -277,8 +280,8 @@ func ParseTransport(s string) (Transport, error) {
 	return 0, fmt.Errorf("transport %q: it must be RC, UC or UD", s)
 }
 
-// Allows reports whether a queue pair of the transport takes the operation. IBTA
-// specification, volume 1, table 35; ibv_post_send(3).
+// Allows reports whether a queue pair of the transport supports the operation. IBTA specification,
+// volume 1, table 35; ibv_post_send(3).
 func (t Transport) Allows(op Op) bool {
 	switch op {
 	case Send, SendImmediate:
@@ -313,7 +316,7 @@ const (
 	MTU4096 MTU = 5
 )
 
-// Bytes is the payload in bytes, 0 of a number that is none of the five.
+// Bytes returns the payload in bytes, 0 for an invalid number.
 func (m MTU) Bytes() int {
 	if m < MTU256 || m > MTU4096 {
 		return 0
@@ -323,7 +326,7 @@ func (m MTU) Bytes() int {
 
 func (m MTU) String() string { return fmt.Sprint(m.Bytes()) }
 
-// ParseMTU is the MTU of that many bytes.
+// ParseMTU returns the MTU of that many bytes.
 func ParseMTU(bytes int) (MTU, error) {
 	for m := MTU256; m <= MTU4096; m++ {
 		if m.Bytes() == bytes {
@@ -333,13 +336,13 @@ func ParseMTU(bytes int) (MTU, error) {
 	return 0, fmt.Errorf("path MTU %d: it must be 256, 512, 1024, 2048 or 4096", bytes)
 }
 
-// overhead is what RoCE v2 over IPv6 adds to a packet behind Ethernet's header: IPv6 (40),
-// UDP (8), base transport header (12), the largest extended headers (28), ICRC (4), less
-// what Soft-RoCE does not reckon with. drivers/infiniband/sw/rxe/rxe_param.h has 80.
+// overhead is what RoCE v2 over IPv6 adds to a packet after Ethernet's header: IPv6 (40), UDP (8),
+// base transport header (12), the largest extended headers (28), ICRC (4), minus what Soft-RoCE
+// does not count. drivers/infiniband/sw/rxe/rxe_param.h has 80.
 const overhead = 80
 
-// FitsInterface is the largest MTU that goes through a network interface with this MTU,
-// and 0 where none does.
+// FitsInterface returns the largest MTU that fits a network interface with this MTU, 0 if none
+// does.
 func FitsInterface(mtu int) MTU {
 	for m := MTU4096; m >= MTU256; m-- {
 		if m.Bytes()+overhead <= mtu {

@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// receiver is the receive queue of a port, its one queue pair's or the shared one.
+// receiver is the receive queue of a port: that of its one queue pair, or the shared one.
 type receiver struct {
 	target interface {
 		PostReceive([]ReceiveRequest, []SGE) (int, error)
@@ -16,7 +16,7 @@ type receiver struct {
 	depth   int
 	held    int // frames: queued, posted, or completed and not received
 	landing uint32
-	front   uint32 // bytes in front of the landing that a message's header takes
+	front   uint32 // bytes of a network header before the landing
 	spread  uint64 // PortConfig.Spread
 	lkey    uint32
 	base    uint64
@@ -41,7 +41,7 @@ func (p *MessagePort) newReceiver() (receiver, error) {
 	return r, nil
 }
 
-// queue makes a request of an empty frame or extent.
+// queue makes a request for an empty frame or extent.
 func (r *receiver) queue(start, room uint64) {
 	shift := r.shift(start, room)
 	r.queued = append(r.queued, ReceiveRequest{ID: start + shift, SGEs: 1})
@@ -49,10 +49,11 @@ func (r *receiver) queue(start, room uint64) {
 	r.sges = append(r.sges, SGE{Addr: r.base + start + at, Length: uint32(room - at), LKey: r.lkey})
 }
 
-// page is what shifts are multiples of.
+// page is the unit of shifts.
 const page = 4096
 
-// shift is how far behind its usual place in an extent a message lands: neighbours differ.
+// shift returns how far after its usual offset a message lands in an extent. Neighbouring extents
+// differ.
 func (r *receiver) shift(start, room uint64) uint64 {
 	if r.spread == 0 || r.spread > room {
 		return 0
@@ -72,7 +73,7 @@ func (r *receiver) post() error {
 	return err
 }
 
-// frame is the frame of a completion, as it landed or failed.
+// frame returns the frame of a completion.
 func (r *receiver) frame(c *WorkCompletion) umem.Frame {
 	f := umem.Frame{Addr: c.ID + uint64(r.landing)}
 	if c.Status != Success {
@@ -84,8 +85,8 @@ func (r *receiver) frame(c *WorkCompletion) umem.Frame {
 	return f
 }
 
-// Supply posts receives into frames and extents, one message each. What the device does
-// not take now Kick posts.
+// Supply posts receives into frames and extents, one message each. Kick posts what the device does
+// not take now.
 func (p *MessagePort) Supply(empty []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -100,7 +101,7 @@ func (p *MessagePort) Supply(empty []umem.Frame) int {
 	return n
 }
 
-// Recv gives messages. A receive that failed, or was flushed, gives its frame failed.
+// Recv returns received messages. The frame of a failed or flushed receive has an error.
 func (p *MessagePort) Recv(dst []umem.Frame) int {
 	total := 0
 	for total < len(dst) && !p.closed {
@@ -108,7 +109,7 @@ func (p *MessagePort) Recv(dst []umem.Frame) int {
 		for i := range batch {
 			dst[total+i] = p.receiveOne(&batch[i])
 		}
-		if total += len(batch); p.came.last() { // another poll would have acknowledgements sent in front of answers
+		if total += len(batch); p.came.last() { // another poll would send ACKs before the answers to these messages
 			break
 		}
 	}
@@ -119,7 +120,7 @@ func (p *MessagePort) Recv(dst []umem.Frame) int {
 	return total
 }
 
-// receiveOne makes a frame of a completion, and fills its side entry.
+// receiveOne makes the frame of a completion, and fills its side entry.
 func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 	f := p.receive.frame(c)
 	number := p.byQPN.find(c.QPN)
@@ -148,8 +149,9 @@ func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 	return f
 }
 
-// Send queues messages, each by the queue pair that the Side.Queue of its first frame says.
-// It stops at one whose queue pair has no room. A message that cannot be sent at all comes back failed.
+// Send queues messages, each for the queue pair in the Side.Queue of its first frame. It stops at a
+// message whose queue pair has no room. A message that cannot be sent at all returns from Reap with
+// an error.
 func (p *MessagePort) Send(full []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -168,7 +170,7 @@ func (p *MessagePort) Send(full []umem.Frame) int {
 	return taken
 }
 
-// chain is how many frames the first message has.
+// chain returns the number of frames of the first message.
 func chain(fs []umem.Frame) int {
 	for n := range fs {
 		if !fs[n].Continues() {
@@ -208,7 +210,7 @@ func (p *MessagePort) sendOne(message []umem.Frame) bool {
 	return true
 }
 
-// measure is the length of a message, or why it cannot be sent.
+// measure returns the length of a message, or why it cannot be sent.
 func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, errno unix.Errno) {
 	for _, f := range message {
 		start, room := r.Start(f)
@@ -223,7 +225,7 @@ func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, e
 	return length, 0
 }
 
-// refuse has a message come back failed.
+// refuse returns a message with an error.
 func (p *MessagePort) refuse(message []umem.Frame, errno unix.Errno) {
 	p.stats.count.refused++
 	for _, f := range message {
@@ -231,7 +233,7 @@ func (p *MessagePort) refuse(message []umem.Frame, errno unix.Errno) {
 	}
 }
 
-// Reap gives frames that were sent, and those that failed.
+// Reap returns frames that were sent or failed.
 func (p *MessagePort) Reap(dst []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -247,7 +249,7 @@ func (p *MessagePort) Reap(dst []umem.Frame) int {
 	return n
 }
 
-// collect takes all completions of sends.
+// collect processes all completions of sends.
 func (p *MessagePort) collect() {
 	for more := true; more; more = !p.sent.last() {
 		batch := p.sent.next(batchSize)
@@ -260,7 +262,7 @@ func (p *MessagePort) collect() {
 func (p *MessagePort) sendDone(c *WorkCompletion) {
 	number := p.byQPN.find(c.QPN)
 	if number < 0 {
-		return // of a queue pair that was detached, whose frames were given back then
+		return // of a detached queue pair, whose frames were returned then
 	}
 	s := p.senders[number]
 	if c.Status != Success {
@@ -276,7 +278,7 @@ func (p *MessagePort) sendDone(c *WorkCompletion) {
 	p.breaks(number, c)
 }
 
-// retire has the frames of a sender up to a number drained.
+// retire moves the frames of a sender up to a number to drained.
 func (s *portStats) retire(of *sender, to uint32, drained *frameQueue) {
 	for of.head != to {
 		f := *of.at(of.head)

@@ -10,14 +10,14 @@ type Op uint32
 
 const (
 	Write           Op = 0 // RDMA WRITE into the peer's memory
-	WriteImmediate  Op = 1 // the same, and it takes one of the peer's receives
+	WriteImmediate  Op = 1 // the same, and it consumes one of the peer's receives
 	Send            Op = 2 // into a receive that the peer posted
 	SendImmediate   Op = 3
 	Read            Op = 4 // RDMA READ of the peer's memory
-	CompareSwap     Op = 5 // of eight bytes of the peer's
+	CompareSwap     Op = 5 // of eight bytes of the peer's memory
 	FetchAdd        Op = 6
 	LocalInvalidate Op = 7 // of a memory window of ours
-	SendInvalidate  Op = 9 // and one of the peer's grants ends
+	SendInvalidate  Op = 9 // SEND that also invalidates one of the peer's rkeys
 )
 
 var opNames = map[Op]string{Write: "WRITE", WriteImmediate: "WRITE with immediate", Send: "SEND", SendImmediate: "SEND with immediate",
@@ -34,8 +34,8 @@ func (o Op) String() string {
 type Flags uint32
 
 const (
-	Fence     Flags = 1 << 0 // not before the READs and atomics in front of it are complete
-	Signaled  Flags = 1 << 1 // its success is a completion; a failure is one anyhow
+	Fence     Flags = 1 << 0 // starts after earlier READs and atomics are complete
+	Signaled  Flags = 1 << 1 // success gives a completion; failure always does
 	Solicited Flags = 1 << 2 // the peer's completion wakes those that wait for solicited ones only
 	Inline    Flags = 1 << 3 // the bytes are copied when it is posted, from memory registered whole
 )
@@ -47,43 +47,43 @@ type SGE struct {
 	LKey   uint32
 }
 
-// SendRequest is one work request of a send queue. The local memory it reads (or, for
-// READ and atomics, writes) is its next SGEs elements of the list posted with it. It
-// belongs to the device from the time it is posted to its completion, or to that of a later signaled one.
-// The zero value is a WRITE of nothing.
+// SendRequest is one work request of a send queue. The local memory that it reads (or, for READ and
+// atomics, writes) is the next SGEs elements of the list posted with it. The device owns the memory
+// from the post until the completion of the request, or of a later signaled one. The zero value is
+// a WRITE of no bytes.
 type SendRequest struct {
 	ID    uint64 // comes back in the completion
 	Op    Op
 	Flags Flags
-	SGEs  uint32 // how many elements of the list are its own
-	// Immediate is sent verbatim with the operations that have it; of SendInvalidate and
+	SGEs  uint32 // number of its elements in the list
+	// Immediate is sent verbatim by the operations that have one. For SendInvalidate and
 	// LocalInvalidate it is the rkey, see Invalidate.
 	Immediate  [4]byte
-	RemoteAddr uint64 // where in the peer's memory; for atomics a multiple of 8
+	RemoteAddr uint64 // in the peer's memory; for atomics a multiple of 8
 	RKey       uint32 // the peer's grant
-	// Of a datagram: who gets it.
+	// Of a datagram: the destination.
 	RemoteQPN  uint32
 	RemoteQKey uint32
 	Handle     uint32 // AddressHandle.ID
-	// Of atomics: CompareSwap stores Swap where it finds Compare, FetchAdd adds Compare.
+	// Of atomics: CompareSwap stores Swap if it finds Compare, FetchAdd adds Compare.
 	Compare uint64
 	Swap    uint64
 }
 
-// ReceiveRequest is one work request of a receive queue, for one message, into its next
-// SGEs elements of the list posted with it.
+// ReceiveRequest is one work request of a receive queue. It takes one message into the next SGEs
+// elements of the list posted with it.
 type ReceiveRequest struct {
 	ID   uint64 // comes back in the completion
 	SGEs uint32
 	_    uint32
 }
 
-// GRHBytes is how many bytes in front of a received datagram are its network header: for
-// IPv6 the header, for IPv4 twenty bytes of anything and the header.
+// GRHBytes is the length of the network header before a received datagram: an IPv6 header, or
+// twenty unspecified bytes and an IPv4 header.
 const GRHBytes = 40
 
-// Kind is what a completion completes: enum ibv_wc_opcode, with its numbers. It means
-// something only where the status is Success.
+// Kind is what a completion completes: enum ibv_wc_opcode, with its numbers. It is valid only if
+// the status is Success.
 type Kind uint32
 
 const (
@@ -108,17 +108,17 @@ func (k Kind) String() string {
 	return fmt.Sprintf("completion %d", uint32(k))
 }
 
-// CompletionFlags say what of a completion is there: enum ibv_wc_flags.
+// CompletionFlags say which optional parts a completion has: enum ibv_wc_flags.
 type CompletionFlags uint32
 
 const (
 	HasGRH         CompletionFlags = 1 << 0 // the first GRHBytes are the network header
 	HasImmediate   CompletionFlags = 1 << 1
-	HasInvalidated CompletionFlags = 1 << 3 // the peer ended one of our grants
+	HasInvalidated CompletionFlags = 1 << 3 // the peer invalidated one of our rkeys
 )
 
-// WorkCompletion says how one work request ended. It has the layout of struct ibv_wc. Of
-// one that did not end well only ID, Status, VendorError and QPN are good.
+// WorkCompletion says how one work request ended. It has the layout of struct ibv_wc. If the status
+// is not Success, only ID, Status, VendorError and QPN are valid.
 type WorkCompletion struct {
 	ID          uint64
 	Status      Status
@@ -127,7 +127,7 @@ type WorkCompletion struct {
 	Length      uint32 // bytes received, or read by READ and atomics
 	immediate   [4]byte
 	QPN         uint32 // of our queue pair
-	RemoteQPN   uint32 // who sent a datagram
+	RemoteQPN   uint32 // of a datagram's sender
 	Flags       CompletionFlags
 	PKeyIndex   uint16
 	RemoteLID   uint16
@@ -135,17 +135,17 @@ type WorkCompletion struct {
 	PathBits    uint8
 }
 
-// Immediate is the four bytes that came with the message, as the sender gave them.
+// Immediate returns the four bytes that came with the message, as the sender gave them.
 func (c *WorkCompletion) Immediate() [4]byte { return c.immediate }
 
-// SetImmediate is for providers: the bytes that Immediate returns, or the rkey as Invalidate
-// gives it.
+// SetImmediate is for providers. It sets the bytes that Immediate returns, or the rkey as
+// Invalidate encodes it.
 func (c *WorkCompletion) SetImmediate(b [4]byte) { c.immediate = b }
 
-// Invalidated is the rkey of the grant that the peer ended.
+// Invalidated returns the rkey that the peer invalidated.
 func (c *WorkCompletion) Invalidated() uint32 { return binary.NativeEndian.Uint32(c.immediate[:]) }
 
-// Err is nil for a success, and else an *OpError.
+// Err returns nil for a success, else an *OpError.
 func (c *WorkCompletion) Err() error {
 	if c.Status == Success {
 		return nil
@@ -153,13 +153,13 @@ func (c *WorkCompletion) Err() error {
 	return &OpError{QPN: c.QPN, Status: c.Status, VendorError: c.VendorError}
 }
 
-// Invalidate is the Immediate of a SendRequest that invalidates an rkey.
+// Invalidate returns the Immediate of a SendRequest that invalidates an rkey.
 func Invalidate(rkey uint32) (b [4]byte) {
 	binary.NativeEndian.PutUint32(b[:], rkey)
 	return b
 }
 
-// batchSize is how many completions one call polls at most.
+// batchSize bounds the completions of one poll.
 const batchSize = 64
 
 // completions are those of one queue that were polled and not used yet.
@@ -167,12 +167,11 @@ type completions struct {
 	queue CompletionQueue
 	buf   [batchSize]WorkCompletion
 	at, n int
-	fresh bool  // some came since the queue was armed
+	fresh bool  // some arrived since the queue was armed
 	err   error // the queue's, once it is gone
 }
 
-// next is at most so many completions, which are used with that. It polls when it has none
-// left.
+// next returns at most most completions, and marks them as used. It polls if it has none.
 func (c *completions) next(most int) []WorkCompletion {
 	if c.at == c.n {
 		c.fill()
@@ -196,7 +195,8 @@ func (c *completions) fill() bool {
 	return n > 0
 }
 
-// last reports that all are used of a poll that left room: there was no more then.
+// last reports whether all are used of a poll that did not fill the buffer: the queue was empty
+// then.
 func (c *completions) last() bool { return c.at == c.n && c.n < len(c.buf) }
 
 // left reports whether some were polled and not used.

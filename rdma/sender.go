@@ -8,36 +8,36 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// sender is the send queue of one of a port's queue pairs. Its frames lie in order in a
-// ring; a work request's ID says which of them are its own, so that one signaled completion
-// gives back all that were posted before it.
+// sender is the send queue of one of a port's queue pairs. Its frames lie in order in a ring. The
+// ID of a work request says which of them belong to it, so that one signaled completion returns the
+// frames of all requests before it.
 type sender struct {
 	Peer
 	qpn     uint32
 	lkey    uint32
-	base    uint64 // what the registration adds to a region's address
+	base    uint64 // the registration's address of the region's byte 0
 	message uint64
 	pieces  int
 	room    int // work requests that fit
 	inline  uint64
 
 	frameQueue
-	made    uint32      // the frames in front of it are in requests
+	made    uint32      // frames before it are in requests
 	form    SendRequest // of a SEND
-	posted  uint16      // work requests, queued ones too
+	posted  uint16      // work requests, with queued ones
 	done    uint16
-	queued  []SendRequest // to be posted by Kick
+	queued  []SendRequest // for Kick
 	sges    []SGE
 	signals int // requests since the last signaled one
 	owed    int // frames of those
 	cause   OpError
 	count   *portCounters // the port's
-	waits   bool          // it is among MessagePort.waiting
+	waits   bool          // it is in MessagePort.waiting
 	closed  bool          // it is detached
-	broken  bool          // Broken tells of it, or has
+	broken  bool          // Broken returns it, or has
 }
 
-// signalEvery is how many requests go out for one completion, at most.
+// signalEvery bounds the requests per signaled one.
 const signalEvery = 16
 
 func newSender(q Peer, m MemoryRegion, count *portCounters) *sender {
@@ -56,7 +56,7 @@ func newSender(q Peer, m MemoryRegion, count *portCounters) *sender {
 	return s
 }
 
-// An ID is the number behind the request's last frame, that of the request, and how
+// An ID consists of one past the number of the request's last frame, the number of the request, and how
 // many frames it has.
 func workID(end uint32, request uint16, frames int) uint64 {
 	return uint64(end)<<32 | uint64(request)<<16 | uint64(uint16(frames))
@@ -66,13 +66,13 @@ func readID(id uint64) (end uint32, request uint16, frames uint32) {
 	return uint32(id >> 32), uint16(id >> 16), uint32(uint16(id))
 }
 
-// underWay is how many requests are not known to be done.
+// underWay returns how many requests are not known to be done.
 func (s *sender) underWay() int { return int(s.posted - s.done) }
 
-// full reports whether another request would not fit.
+// full reports whether there is no room for another request.
 func (s *sender) full() bool { return s.underWay() >= s.room }
 
-// request makes one of the next waiting frames, which are a message.
+// request makes a request of the next waiting frames, which are one message.
 func (s *sender) request(r SendRequest, frames int, length uint64) {
 	for range frames {
 		f := s.at(s.made)
@@ -87,7 +87,7 @@ func (s *sender) request(r SendRequest, frames int, length uint64) {
 	s.add(r, frames, length)
 }
 
-// control makes a request of bytes at a region's address that belong to no frame of a message.
+// control makes a request of bytes that belong to no frame.
 func (s *sender) control(r SendRequest, addr uint64, length uint32) {
 	s.sges = append(s.sges, SGE{Addr: s.base + addr, Length: length, LKey: s.lkey})
 	r.SGEs = 1
@@ -114,8 +114,8 @@ func (s *sender) signal(r *SendRequest) {
 	s.signals, s.owed = 0, 0
 }
 
-// post posts what is queued. The last request is signaled if frames wait for it. What the
-// device does not take stays queued.
+// post posts what is queued. The last request is signaled if frames wait for it. What the device
+// does not take stays queued.
 func (s *sender) post() error {
 	if s.owed > 0 {
 		s.signal(&s.queued[len(s.queued)-1])
@@ -130,7 +130,7 @@ func (s *sender) post() error {
 	return err
 }
 
-// complete notes how a request, and those before it, ended. It returns the number behind
+// complete records the end of a request and of those before it. It returns one past the number of
 // the last frame that is done.
 func (s *sender) complete(c *WorkCompletion) uint32 {
 	end, request, frames := readID(c.ID)
@@ -142,7 +142,7 @@ func (s *sender) complete(c *WorkCompletion) uint32 {
 	return end
 }
 
-// note keeps the first failure, which is the cause of those behind it.
+// note keeps the first failure, which is the cause of later ones.
 func (s *sender) note(c *WorkCompletion) {
 	if s.cause.Status == Success || s.cause.Status == WorkFlushed && c.Status != WorkFlushed {
 		s.cause = OpError{QPN: c.QPN, Status: c.Status, VendorError: c.VendorError}
@@ -158,7 +158,7 @@ func (s *sender) fail(from, to uint32, errno unix.Errno) {
 
 func (s *sender) close() error { return s.Peer.close() }
 
-// close destroys the queue pair and the way to its peer.
+// close destroys the queue pair and the address handle.
 func (p *Peer) close() error {
 	err := p.QueuePair.Close()
 	if p.Handle != nil {
@@ -173,10 +173,10 @@ type frameQueue struct {
 	head, tail uint32
 }
 
-// newFrameQueue has room for n frames.
+// newFrameQueue makes a ring with room for n frames.
 func newFrameQueue(n int) frameQueue { return frameQueue{items: make([]umem.Frame, pow2(n))} }
 
-// pow2 is the smallest power of two that is n or more.
+// pow2 returns the smallest power of two that is at least n.
 func pow2(n int) int {
 	size := 1
 	for size < n {
@@ -187,7 +187,7 @@ func pow2(n int) int {
 
 func (q *frameQueue) len() int { return int(q.tail - q.head) }
 
-// at is the place of a number between head and tail.
+// at returns the frame with a number between head and tail.
 func (q *frameQueue) at(n uint32) *umem.Frame { return &q.items[n&uint32(len(q.items)-1)] }
 
 func (q *frameQueue) push(f umem.Frame) {
@@ -195,7 +195,7 @@ func (q *frameQueue) push(f umem.Frame) {
 	q.tail++
 }
 
-// pop fills dst from the front and returns how many there were.
+// pop moves frames from the front to dst and returns their number.
 func (q *frameQueue) pop(dst []umem.Frame) int {
 	n := min(len(dst), q.len())
 	for i := range dst[:n] {
@@ -205,8 +205,8 @@ func (q *frameQueue) pop(dst []umem.Frame) int {
 	return n
 }
 
-// numbers finds a port's queue pair by QPN: an open hash table, looked up once for each
-// completion, made anew when a queue pair comes or goes.
+// numbers finds a port's queue pair by QPN. It is a hash table with open addressing, read once per
+// completion and rebuilt when a queue pair is attached or detached.
 type numbers struct {
 	keys []uint32 // QPN + 1; 0: empty
 	vals []int
@@ -223,7 +223,7 @@ func (t *numbers) set(senders []*sender) {
 	}
 }
 
-// slot is where the QPN is, or would be. At least half of all places are empty.
+// slot returns where the QPN is, or would be. At least half of all slots are empty.
 func (t *numbers) slot(qpn uint32) uint32 {
 	mask := uint32(len(t.keys) - 1)
 	i := qpn * 0x9e3779b1 >> 7 & mask
@@ -233,7 +233,7 @@ func (t *numbers) slot(qpn uint32) uint32 {
 	return i
 }
 
-// find is the number of the queue pair, -1 of one that is gone.
+// find returns the number of the queue pair, -1 if it is gone.
 func (t *numbers) find(qpn uint32) int {
 	if i := t.slot(qpn); t.keys[i] != 0 {
 		return t.vals[i]

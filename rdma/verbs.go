@@ -12,18 +12,18 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// ErrUnsupported says that the device, its driver or this build lacks something; the
-// text names it and what would have it.
+// ErrUnsupported means that the device, its driver or this build lacks something. The text names it
+// and the remedy.
 var ErrUnsupported = errors.New("not supported")
 
-// Provider is an implementation of this vocabulary.
+// Provider is an implementation of these interfaces.
 type Provider interface {
-	// Name is the provider's in a config and in metrics.
+	// Name is the provider's name in configurations and metrics.
 	Name() string
-	// Devices lists what there is. Where the provider itself cannot work here the error says
+	// Devices lists the devices. If the provider cannot work on this machine the error says
 	// what is missing and how to get it.
 	Devices() ([]string, error)
-	// Open opens a device by name. The error for a name that is not there lists those that are.
+	// Open opens a device by name. If there is none the error lists those that exist.
 	Open(name string) (Device, error)
 }
 
@@ -31,18 +31,18 @@ type Provider interface {
 type Device interface {
 	Name() string
 	Capabilities() Capabilities
-	// Port asks for a port's state; they are numbered from 1.
+	// Port returns the state of a port. Ports are numbered from 1.
 	Port(number uint8) (Port, error)
-	// GIDs lists the places of a port's GID table that are in use.
+	// GIDs returns the entries of a port's GID table that are in use.
 	GIDs(port uint8) ([]GIDEntry, error)
 	NewProtectionDomain() (ProtectionDomain, error)
-	// QueuePairs is how many queue pairs made from the device are open. Any goroutine may ask.
+	// QueuePairs returns how many queue pairs of the device are open. Any goroutine may call it.
 	QueuePairs() int
 	// NewCompletionQueue makes a queue for at least that many completions.
 	NewCompletionQueue(CompletionQueueConfig) (CompletionQueue, error)
-	// EventFD polls readable when NextEvent has something. It does not block.
+	// EventFD returns a descriptor that polls readable when NextEvent has an event.
 	EventFD() int
-	// NextEvent takes one asynchronous event, and says whether there was one. One goroutine
+	// NextEvent returns one asynchronous event, and whether there was one. It does not block. One goroutine
 	// calls it at a time.
 	NextEvent() (Event, bool, error)
 	Close() error
@@ -62,13 +62,13 @@ type Capabilities struct {
 	MaxCompletions       int // of one completion queue
 	MaxMemoryRegions     int
 	MaxMemoryRegion      uint64 // bytes
-	MaxReads             int    // READs and atomics outstanding, of ours on a queue pair
+	MaxReads             int    // our outstanding READs and atomics of a queue pair
 	MaxRemoteReads       int    // the peer's
 	MaxSharedQueues      int
 	MaxSharedRequests    int
 	MaxSharedSGEs        int
 	MaxMemoryWindows     int
-	Atomics              bool // with other atomics of the same device at least
+	Atomics              bool // atomic at least with respect to the same device
 	WindowsType2         bool
 	LocalAcknowledgement uint8 // delay: 4.096 µs << it
 }
@@ -103,26 +103,26 @@ type Port struct {
 	MaxMessage uint32 // bytes
 	LID        uint16
 	SubnetLID  uint16 // the subnet manager's
-	GIDs       int    // places in the GID table
-	PKeys      int    // places in the P_Key table
+	GIDs       int    // entries of the GID table
+	PKeys      int    // entries of the P_Key table
 	Width      uint8  // enum ibv_port_width
 	Speed      uint8
 }
 
-// ProtectionDomain holds what may be used together.
+// ProtectionDomain groups objects that may be used together.
 type ProtectionDomain interface {
 	Device() Device
 	// Register registers a whole region: address 0 of it is the first byte of the
 	// region's data. The region has the domain among its registrations until Close.
 	Register(r *umem.Region, a Access) (MemoryRegion, error)
-	// RegisterPart registers length bytes of the region from addr, under the same addresses:
-	// what a peer is granted where there are no memory windows.
+	// RegisterPart registers length bytes of the region from addr, with the same addresses:
+	// for grants on devices without memory windows.
 	RegisterPart(r *umem.Region, addr, length uint64, a Access) (MemoryRegion, error)
-	// NewWindow makes a memory window (type 2), which QueuePair.Bind binds. The error is ErrUnsupported where the device has none.
+	// NewWindow makes a memory window of type 2, which QueuePair.Bind binds. The error is ErrUnsupported if the device has none.
 	NewWindow() (MemoryWindow, error)
 	NewQueuePair(QueuePairConfig) (QueuePair, error)
 	NewSharedReceiveQueue(SharedReceiveQueueConfig) (SharedReceiveQueue, error)
-	// NewAddressHandle makes the way to a peer for datagrams.
+	// NewAddressHandle makes an address handle for datagrams to a peer.
 	NewAddressHandle(Address) (AddressHandle, error)
 	Close() error
 }
@@ -130,59 +130,59 @@ type ProtectionDomain interface {
 // MemoryRegion is memory registered with a device.
 type MemoryRegion interface {
 	LKey() uint32 // for our scatter/gather elements
-	RKey() uint32 // for a peer's requests, as far as Access allows
+	RKey() uint32 // for a peer's requests, within Access
 	Addr() uint64 // first address, of both keys
 	Length() uint64
 	Access() Access
-	// Close ends the registration; requests under its keys fail from then on.
+	// Close ends the registration. Requests with its keys fail from then on.
 	Close() error
 }
 
-// MemoryWindow is a part of a MemoryRegion that a peer may reach while it is bound.
+// MemoryWindow is a part of a MemoryRegion that a peer may access while the window is bound.
 type MemoryWindow interface {
-	// RKey is what the peer uses. It changes with each bind.
+	// RKey returns the key for the peer. It changes with each bind.
 	RKey() uint32
 	Close() error
 }
 
-// AddressHandle is the way to a peer for datagrams.
+// AddressHandle is the destination of datagrams.
 type AddressHandle interface {
-	// ID is what a SendRequest says.
+	// ID returns the number for SendRequest.Handle.
 	ID() uint32
 	Close() error
 }
 
-// CompletionQueueConfig says what completion queue to make.
+// CompletionQueueConfig says how to make a completion queue.
 type CompletionQueueConfig struct {
 	Depth int
-	// Events says that the queue is to be waited for: FD, Arm and Acknowledge.
+	// Events enables FD, Arm and Acknowledge.
 	Events bool
-	Vector int // completion vector, which on a card stands for an interrupt's CPU
+	Vector int // completion vector, which selects the interrupt of a card
 }
 
-// CompletionQueue gives the completions of the queue pairs it was given to.
+// CompletionQueue returns the completions of the queue pairs made with it.
 type CompletionQueue interface {
 	Depth() int
-	// Poll fills dst with completions and returns how many there were. It does not block or
+	// Poll fills dst with completions and returns their number. It does not block or
 	// allocate. The error says that the device is gone.
 	Poll(dst []WorkCompletion) (int, error)
-	// Spin is Poll that waits for the first completion by polling, for at most so long: with
-	// a bound of microseconds it costs one call where Poll would cost many.
+	// Spin polls until there is a completion or the limit has passed: with
+	// a limit of microseconds it replaces many calls of Poll by one.
 	Spin(dst []WorkCompletion, limit time.Duration) (int, error)
-	// Arm asks for one event at the next completion, or (solicited) at the next that its
-	// sender marked so or that failed. What came before Arm gives no event: poll again after it.
+	// Arm requests one event at the next completion, or (solicited) at the next that its
+	// sender marked so or that failed. Earlier completions give no event: poll again after Arm.
 	Arm(solicited bool) error
-	// FD polls readable when an event came, and is -1 without Events.
+	// FD polls readable when there is an event; -1 without Events.
 	FD() int
-	// Acknowledge takes the events that came and returns how many; without one it returns
+	// Acknowledge consumes the events and returns their number; without one it returns
 	// 0 at once.
 	Acknowledge() (int, error)
-	// Resize changes the depth; the error is ErrUnsupported where the device cannot.
+	// Resize changes the depth. The error is ErrUnsupported if the device cannot.
 	Resize(depth int) error
 	Close() error
 }
 
-// QueuePairConfig says what queue pair to make.
+// QueuePairConfig says how to make a queue pair.
 type QueuePairConfig struct {
 	Transport   Transport
 	SendCQ      CompletionQueue
@@ -192,46 +192,46 @@ type QueuePairConfig struct {
 	RecvDepth   int
 	SendSGEs    int // elements of one request; at least 1
 	RecvSGEs    int
-	InlineBytes int  // the most that Inline is wanted for
+	InlineBytes int  // the longest request with Inline
 	SignalAll   bool // every send request is Signaled
-	// Loans is how many frames may be on loan at once: SENDs are handed on in the frames they arrived in, there are no
-	// receives, and the queue pair is a Lender. 0: SENDs go into receives that are posted. The error is ErrUnsupported
-	// where the device cannot.
+	// Loans is how many frames may be on loan at a time: SENDs are delivered in the frames in which they arrived, there are no
+	// receives, and the queue pair is a Lender. 0: SENDs go into posted receives. The error is ErrUnsupported
+	// if the device cannot.
 	Loans int
 }
 
-// QueuePair is one end of a connection, or of datagrams.
+// QueuePair is one end of a connection, or sends and receives datagrams.
 type QueuePair interface {
 	QPN() uint32             // 24 bits
 	Config() QueuePairConfig // as granted
-	// State is the state as the device has it.
+	// State returns the device's state of the queue pair.
 	State() (State, error)
 	// Modify changes the state, or attributes within one. Changes that CheckChange refuses do not reach the device.
 	Modify(a Attributes, given Mask) error
-	// Query asks the device for the attributes.
+	// Query returns the device's attributes of the queue pair.
 	Query() (Attributes, error)
-	// PostSend posts requests, in order; each takes its elements from the front of what
-	// its predecessors left of sges. It returns how many the device took: those beyond stay the
+	// PostSend posts requests in order. Each takes its elements from the front of what
+	// its predecessors left of sges. It returns how many the device took: the others stay the
 	// caller's, and the error says why the next was refused. It does not allocate unless it fails.
 	PostSend(requests []SendRequest, sges []SGE) (int, error)
 	// PostReceive is PostSend for receives.
 	PostReceive(requests []ReceiveRequest, sges []SGE) (int, error)
-	// Bind posts a request to bind a window to part of a registration that has
-	// BindWindows, with rights that a peer of this queue pair gets. The window's rkey is the new one at
+	// Bind posts a request that binds a window to part of a registration with
+	// BindWindows, and gives the rights to the peer of this queue pair. The window has its new rkey at
 	// once; its completion is BindDone.
 	Bind(id uint64, w MemoryWindow, m MemoryRegion, addr, length uint64, a Access, f Flags) error
-	// Close destroys the queue pair. What is outstanding is never completed: its memory is
+	// Close destroys the queue pair. Outstanding requests are never completed: their memory is
 	// the caller's again when Close returns.
 	Close() error
 }
 
-// SharedReceiveQueueConfig says what shared receive queue to make.
+// SharedReceiveQueueConfig says how to make a shared receive queue.
 type SharedReceiveQueueConfig struct {
 	Depth int
 	SGEs  int
 }
 
-// SharedReceiveQueue has receives for the messages of several queue pairs.
+// SharedReceiveQueue holds the receives of several queue pairs.
 type SharedReceiveQueue interface {
 	Config() SharedReceiveQueueConfig // as granted
 	PostReceive(requests []ReceiveRequest, sges []SGE) (int, error)
@@ -240,23 +240,22 @@ type SharedReceiveQueue interface {
 	Close() error
 }
 
-// GID is the address of a port. Of RoCE v2 it is an IPv6 address, or an IPv4 one mapped
-// into it.
+// GID is the address of a port. For RoCE v2 it is an IPv6 address, or an IPv4-mapped one.
 type GID [16]byte
 
-// GIDOf is the GID of an IP address.
+// GIDOf returns the GID of an IP address.
 func GIDOf(a netip.Addr) GID { return a.As16() }
 
-// Addr is the GID as an IP address, an IPv4 one where it is mapped.
+// Addr returns the GID as an IP address, as an IPv4 address if it is mapped.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// IsZero reports whether the GID is that of an empty place in a table.
+// IsZero reports whether the GID is that of an empty entry.
 func (g GID) IsZero() bool { return g == GID{} }
 
 // Is4 reports whether it is an IPv4 address.
 func (g GID) Is4() bool { return g.Addr().Is4() }
 
-// IsLinkLocal reports whether the address is good on one link only.
+// IsLinkLocal reports whether the address is valid on one link only.
 func (g GID) IsLinkLocal() bool { return g.Addr().IsLinkLocalUnicast() }
 
 func (g GID) String() string { return g.Addr().String() }
@@ -272,7 +271,7 @@ func ParseGID(s string) (g GID, err error) {
 	return g, fmt.Errorf("GID %q: it must be an IP address or 32 hexadecimal digits", s)
 }
 
-// GIDType is what packets with a GID look like: enum ibv_gid_type.
+// GIDType is the format of packets with a GID: enum ibv_gid_type.
 type GIDType uint32
 
 const (
@@ -293,7 +292,7 @@ func (t GIDType) String() string {
 	return fmt.Sprintf("GID type %d", uint32(t))
 }
 
-// GIDEntry is one place of a port's GID table that is in use.
+// GIDEntry is an entry of a port's GID table that is in use.
 type GIDEntry struct {
 	GID   GID
 	Index int
@@ -310,7 +309,7 @@ const (
 	QueuePairFatal       EventKind = 1
 	QueuePairRequest     EventKind = 2
 	QueuePairAccess      EventKind = 3
-	Established          EventKind = 4 // a message came to a queue pair in RTR
+	Established          EventKind = 4 // a message arrived at a queue pair in RTR
 	SendQueueDrained     EventKind = 5
 	DeviceFatal          EventKind = 8
 	PortActive           EventKind = 9
@@ -335,7 +334,7 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint32(k))
 }
 
-// Event is something that happened to a device, or to what was made from it.
+// Event is something that happened to a device or to an object made from it.
 type Event struct {
 	Kind EventKind
 	QPN  uint32 // of events of a queue pair
@@ -352,8 +351,8 @@ func (e Event) String() string {
 	return e.Kind.String()
 }
 
-// Errno is how a frame says the status, see umem.Frame.Err. The cause of a queue pair's
-// failure says more: Port.Cause.
+// Errno returns the errno that a frame has for the status, see umem.Frame.Err. The cause of a queue
+// pair's failure says more: MessagePort.Cause.
 func (s Status) Errno() unix.Errno {
 	switch s {
 	case Success:
@@ -440,7 +439,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("completion status %d", uint32(s))
 }
 
-// Meaning is a few words on what happened, and Check what to look at; both may be empty.
+// Meaning returns what happened in a few words, and what to check. Both may be empty.
 func (s Status) Meaning() (means, check string) {
 	if s < statuses {
 		return statusTexts[s].means, statusTexts[s].check
@@ -451,7 +450,7 @@ func (s Status) Meaning() (means, check string) {
 // Error makes a Status a target for errors.Is: errors.Is(err, rdma.RemoteAccess).
 func (s Status) Error() string { return s.String() }
 
-// OpError is a work request that did not end well.
+// OpError is a failed work request.
 type OpError struct {
 	QPN         uint32
 	Status      Status
@@ -473,5 +472,5 @@ func (e *OpError) Error() string {
 	return text
 }
 
-// Unwrap is the status.
+// Unwrap returns the status.
 func (e *OpError) Unwrap() error { return e.Status }
