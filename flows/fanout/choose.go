@@ -7,40 +7,40 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Choose is which peers a message is for.
+// Choose says which peers a message is for.
 type Choose string
 
 const (
 	// All is every peer.
 	All Choose = "all"
-	// Hash is one peer, by the addresses and ports of the packet that the message is: both directions of a TCP connection or a UDP exchange go
-	// to the same one. What is no IP packet goes to the first.
+	// Hash is one peer, chosen by the addresses and ports of the packet in the message. Both directions of a TCP connection or a UDP exchange go
+	// to the same one. Anything but an IP packet goes to the first peer.
 	Hash Choose = "hash"
-	// Round is one peer after the other, those that have no room left out as long as another one has, and those that are not connected as
-	// long as another one is. What a peer has it keeps when it goes away.
+	// Round is one peer after the other. It skips peers without room while another one has room, and peers that are not connected while
+	// another one is connected. Messages stay with their peer when it disconnects.
 	Round Choose = "round"
 )
 
-// Policy is what happens when a peer's queue is full.
+// Policy says what happens when a peer's queue is full.
 type Policy string
 
 const (
-	// Wait has Offer refuse messages for the peer until there is room. A peer that is not connected is left out, and the message counted as dropped there
-	// (disconnected), where Acknowledge is Any or Most and enough others are connected and have room.
+	// Wait makes Offer refuse messages for the peer until it has room. If Acknowledge is Any or Most, and enough others are connected and have room, a peer that is not connected
+	// is skipped, and the message counted as dropped there (disconnected).
 	Wait Policy = "wait"
-	// DropNewest leaves the peer out.
+	// DropNewest skips the peer.
 	DropNewest Policy = "drop_newest"
-	// DropOldest gives up the message that waits longest. Those that were posted once cannot be, so when all were it is DropNewest.
+	// DropOldest drops the message that has waited longest. A message that was ever posted cannot be dropped; if all were, it is DropNewest.
 	DropOldest Policy = "drop_oldest"
-	// Disconnect gives up everything the peer has not acknowledged, and its connection, which is then made again.
+	// Disconnect abandons all messages that the peer has not acknowledged, and reconnects.
 	Disconnect Policy = "disconnect"
 )
 
-// Acknowledge is how many of the peers that a message is for must acknowledge it.
+// Acknowledge says how many of the peers of a message must acknowledge it.
 type Acknowledge string
 
 const (
-	// Nobody has no tokens told of.
+	// Nobody means that Acknowledged returns no tokens.
 	Nobody Acknowledge = ""
 	// Any is one.
 	Any Acknowledge = "any"
@@ -50,7 +50,7 @@ const (
 	Everybody Acknowledge = "all"
 )
 
-// need is how many of so many peers it is.
+// need returns that number for a number of peers.
 func (a Acknowledge) need(peers int) int {
 	switch a {
 	case Any:
@@ -84,7 +84,7 @@ func (c *Config) checkWords() error {
 	return nil
 }
 
-// choose is the peers a message is for, as bits.
+// choose returns the peers of a message as bits.
 func (f *Fanout) choose(message []umem.Frame) uint64 {
 	switch f.choice {
 	case Hash:
@@ -99,8 +99,8 @@ func (f *Fanout) choose(message []umem.Frame) uint64 {
 	return 1<<len(f.peers) - 1
 }
 
-// next is the peer whose turn it is: the next that is connected and has room, else the next that is connected, so that none is left with one that is
-// away. The turn passes on when a message is taken.
+// next returns the peer whose turn it is: the next one that is connected and has room, or else the
+// next one that is connected. The turn passes on when a message is taken.
 func (f *Fanout) next() int {
 	there := -1
 	for i := range f.peers {
@@ -132,12 +132,13 @@ const (
 	protocolTCP = 6
 	protocolUDP = 17
 
-	mostTags = 4 // VLAN tags that are looked behind
-	mostNext = 8 // extension headers, likewise
+	mostTags = 4 // VLAN tags that are skipped, at most
+	mostNext = 8 // extension headers that are skipped, at most
 )
 
-// flowHash is the same for all packets between two ends, both ways: of TCP and UDP their addresses and ports count, of other IP packets, and of fragments,
-// the addresses. 0 is for what is no IP packet, and for one that is cut off before its addresses end. A packet is bytes from strangers.
+// flowHash is equal for all packets between two endpoints, in both directions. It covers addresses
+// and ports for TCP and UDP, and only addresses for other IP packets and for fragments. It is 0 for
+// anything but an IP packet, and for a packet without whole addresses. The packet is untrusted.
 func flowHash(packet []byte) uint32 {
 	kind, at := networkHeader(packet)
 	switch kind {
@@ -149,7 +150,8 @@ func flowHash(packet []byte) uint32 {
 	return 0
 }
 
-// networkHeader is the EtherType behind VLAN tags, and where what it names begins; 0 where the packet ends before.
+// networkHeader returns the EtherType after VLAN tags, and the offset of the header that it names;
+// 0 if the packet ends before.
 func networkHeader(packet []byte) (kind uint16, at int) {
 	at = 12
 	for range mostTags + 1 {
@@ -188,8 +190,8 @@ func hashIPv6(p []byte) uint32 {
 	return both(from, to, portsOf(next, rest), next)
 }
 
-// skipExtensions goes over extension headers of IPv6 (RFC 8200). Behind a fragment's there are no ports, not even in the first, so that all
-// fragments have the same.
+// skipExtensions skips extension headers of IPv6 (RFC 8200). It reports no ports for any fragment,
+// not even the first, so that all fragments have the same hash.
 func skipExtensions(next byte, p []byte) (byte, []byte) {
 	for range mostNext {
 		switch next {
@@ -210,7 +212,7 @@ func skipExtensions(next byte, p []byte) (byte, []byte) {
 	return next, nil
 }
 
-// portsOf is the ports of TCP and UDP, and zeros where they are not there.
+// portsOf returns the ports of TCP and UDP, or zeros if there are none.
 func portsOf(next byte, p []byte) [2]uint16 {
 	if next != protocolTCP && next != protocolUDP || len(p) < 4 {
 		return [2]uint16{}
@@ -218,13 +220,13 @@ func portsOf(next byte, p []byte) [2]uint16 {
 	return [2]uint16{be.Uint16(p), be.Uint16(p[2:])}
 }
 
-// both adds up the two ends, so that it does not matter which is which.
+// both combines the two endpoints so that their order does not matter.
 func both(from, to uint64, ports [2]uint16, next byte) uint32 {
 	sum := mix(from+uint64(ports[0])) + mix(to+uint64(ports[1]))
 	return uint32(mix(sum+uint64(next)) >> 32)
 }
 
-// mix spreads every bit over all: the finalizer of MurmurHash3.
+// mix is the finalizer of MurmurHash3: each bit of x affects all bits of the result.
 func mix(x uint64) uint64 {
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

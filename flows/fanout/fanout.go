@@ -15,23 +15,23 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// MaxPeers is how many peers a Fanout has at most.
+// MaxPeers is the largest number of peers of a Fanout.
 const MaxPeers = 64
 
-// Peer is a receiver, as it is configured.
+// Peer is the configuration of a receiver.
 type Peer struct {
-	Sender *stream.Sender // the fanout's to close, from Open on
+	Sender *stream.Sender // owned by the fanout from Open on
 	Policy Policy
 }
 
-// Config says what fanout to open.
+// Config configures a Fanout.
 type Config struct {
-	Name        string       // for people
-	Worker      *umem.Holder // who passes frames in and is passed those that come out: that of the senders
+	Name        string       // for logs, errors and status
+	Worker      *umem.Holder // holds the frames outside the fanout; the senders have the same one
 	Peers       []Peer
 	Choose      Choose
 	Acknowledge Acknowledge
-	Frames      int // of a message, at most; default 3
+	Frames      int // the most frames of a message; default 3
 }
 
 // Fanout sends messages to several peers.
@@ -43,14 +43,15 @@ type Fanout struct {
 	peers    []*peer
 	choice   Choose
 	answer   Acknowledge
-	turn     int // of Round: whose it is
+	turn     int // of Round: the next peer
 	ledger   refTable
 	results  [64]stream.Result
-	hopeless error // a message that cannot be acknowledged
+	hopeless error // there is a message that can never be acknowledged
 	closed   bool
 }
 
-// Open makes a fanout. It may be called on any thread while no other uses the worker's book. The senders are closed also when it returns an error.
+// Open makes a fanout. It may be called from any thread while no other uses the worker's book. The
+// senders are closed also if it fails.
 func Open(c Config) (*Fanout, error) {
 	f := &Fanout{name: c.Name, worker: c.Worker, choice: c.Choose, answer: c.Acknowledge}
 	for _, p := range c.Peers {
@@ -86,7 +87,7 @@ func (f *Fanout) open(c *Config) (err error) {
 	return err
 }
 
-// Run connects all peers, and keeps them connected until the context ends: stream.Sender.Run.
+// Run connects all peers, and keeps them connected until ctx ends: see stream.Sender.Run.
 func (f *Fanout) Run(ctx context.Context, do stream.Doer) error {
 	errs := make([]error, len(f.peers))
 	var all sync.WaitGroup
@@ -97,7 +98,7 @@ func (f *Fanout) Run(ctx context.Context, do stream.Doer) error {
 	return errors.Join(errs...)
 }
 
-// Fits reports whether a message of so many frames and bytes can go to every peer.
+// Fits reports whether a message of so many frames and bytes can be sent to every peer.
 func (f *Fanout) Fits(frames int, length uint32) bool {
 	for _, p := range f.peers {
 		if !p.sender.Fits(frames, length) {
@@ -107,17 +108,20 @@ func (f *Fanout) Fits(frames int, length uint32) bool {
 	return frames <= f.ledger.each
 }
 
-// Offer takes a message: its frames are the fanout's then, until Free. It is false where they stay the caller's, who offers the message again later: a
-// peer it is for has no room and the policy is to wait, or its acknowledgement does not allow to leave that peer out, or too much is
-// under way. The token comes back with Acknowledged; the stamp, in nanoseconds since 1970, goes to the receivers.
+// Offer takes a message: the fanout owns its frames until Free returns them. It returns false if it
+// did not take the message: a peer has no room and its policy is Wait, or Acknowledge does not
+// allow to skip that peer, or too many messages are in flight. The caller then offers it again
+// later. Acknowledged returns the token; the stamp, in nanoseconds since 1970, is sent to the
+// receivers.
 //
-// What is too long for a peer is dropped there. Where messages are acknowledged the caller sees to it that they fit (Fits); one that then cannot be is an
-// error of Poll.
+// A message that is too long for a peer is dropped there. If messages are acknowledged the caller
+// must check that they fit (Fits); Poll fails if one then cannot be acknowledged.
 func (f *Fanout) Offer(message []umem.Frame, token, stamp uint64) bool {
 	return f.Relay(message, token, stamp, protocol.Origin{})
 }
 
-// Relay is Offer of a message that came in another session, which receivers that take origins are told.
+// Relay is Offer for a message that was received in another session. Receivers that accept origins
+// are told of it.
 func (f *Fanout) Relay(message []umem.Frame, token, stamp uint64, origin protocol.Origin) bool {
 	if !f.ledger.room(len(message)) {
 		return false
@@ -142,7 +146,7 @@ func (f *Fanout) Relay(message []umem.Frame, token, stamp uint64, origin protoco
 	return true
 }
 
-// send hands a message to peers that have room for it.
+// send passes a message to the chosen peers, which have room.
 func (f *Fanout) send(message []umem.Frame, length uint32, stamp uint64, origin protocol.Origin, peers uint64, id uint32) {
 	if peers == 0 {
 		return
@@ -163,7 +167,7 @@ func lengthOf(message []umem.Frame) (length uint32) {
 	return length
 }
 
-// fitting are those of the chosen peers that can be sent the message at all.
+// fitting returns those of the chosen peers that can be sent the message at all.
 func (f *Fanout) fitting(chosen uint64, frames int, length uint32) (fit uint64) {
 	for left := chosen; left != 0; left &= left - 1 {
 		n := bits.TrailingZeros64(left)
@@ -174,7 +178,7 @@ func (f *Fanout) fitting(chosen uint64, frames int, length uint32) (fit uint64) 
 	return fit
 }
 
-// connected is how many of some peers are.
+// connected returns how many of some peers are connected.
 func (f *Fanout) connected(peers uint64) (n int) {
 	for ; peers != 0; peers &= peers - 1 {
 		if f.peers[bits.TrailingZeros64(peers)].sender.Connected() {
@@ -184,17 +188,20 @@ func (f *Fanout) connected(peers uint64) (n int) {
 	return n
 }
 
-// Free fills dst with frames that no peer needs any more. They are the caller's. Their Len and Options are as they were offered.
+// Free fills dst with frames that no peer needs any more. The caller owns them. Their Len and
+// Options are as they were offered.
 func (f *Fanout) Free(dst []umem.Frame) int {
 	n := f.ledger.take(dst)
 	f.shared.PassTo(f.worker, dst[:n])
 	return n
 }
 
-// Acknowledged fills dst with the tokens of messages that are acknowledged, as all before them are, in the order of Offer.
+// Acknowledged fills dst with the tokens of acknowledged messages, in the order of Offer: a message
+// follows when all before it are acknowledged.
 func (f *Fanout) Acknowledged(dst []uint64) int { return f.ledger.acknowledged(dst) }
 
-// Poll takes what came of the peers and sends what can be sent. The error says that a device is gone, or that a message can never be acknowledged.
+// Poll processes what has arrived from the peers, and sends what is possible. The error says that a
+// device is gone, or that a message can never be acknowledged.
 func (f *Fanout) Poll(now time.Time) error {
 	err := f.hopeless
 	for i, p := range f.peers {
@@ -208,7 +215,7 @@ func (f *Fanout) Poll(now time.Time) error {
 	return err
 }
 
-// collect notes what became of a peer's messages.
+// collect processes the results of a peer's messages.
 func (f *Fanout) collect(number int, p *peer) {
 	for {
 		n := p.sender.Done(f.results[:])
@@ -236,7 +243,7 @@ func (f *Fanout) Kick() error {
 	return err
 }
 
-// FDs appends what to poll for when there is nothing to do, of senders with Events.
+// FDs appends the descriptors of senders with Events.
 func (f *Fanout) FDs(dst []unix.PollFd) []unix.PollFd {
 	for _, p := range f.peers {
 		if fd := p.sender.FD(); fd >= 0 {
@@ -246,10 +253,12 @@ func (f *Fanout) FDs(dst []unix.PollFd) []unix.PollFd {
 	return dst
 }
 
-// Idle reports whether everything is acknowledged or dropped, and told of, and all frames are taken.
+// Idle reports whether everything is acknowledged or dropped, all tokens are returned, and all
+// frames are taken.
 func (f *Fanout) Idle() bool { return f.ledger.idle() }
 
-// Close closes the senders and gives every frame to the pool. Run has returned before. After an error it may be called again.
+// Close closes the senders and gives every frame back to the region. Run must have returned before.
+// After an error it may be called again.
 func (f *Fanout) Close() error {
 	if f.closed {
 		return nil
@@ -261,7 +270,7 @@ func (f *Fanout) Close() error {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("close fanout %s: %w", f.name, err) // devices may still read the frames
+		return fmt.Errorf("close fanout %s: %w", f.name, err) // keep the frames: devices may still read them
 	}
 	f.closed = true
 	if f.shared != nil {

@@ -12,30 +12,31 @@ type reason int
 
 const (
 	tooLong      reason = iota // for the peer
-	queueFull                  // and it was the newest
-	oldest                     // the queue was full, and it had waited longest
-	disconnected               // it was given up with the connection, or came before there was another one
+	queueFull                  // the queue was full, and the message was the newest
+	oldest                     // the queue was full, and the message had waited longest
+	disconnected               // abandoned with the connection, or offered while there was none
 	reasons
 )
 
 var reasonNames = [reasons]string{"too_long", "queue_full", "oldest", "disconnected"}
 
-// Reasons are the words of PeerStats.Dropped.
+// Reasons returns the keys of PeerStats.Dropped.
 func Reasons() []string { return reasonNames[:] }
 
 // peer is a receiver.
 type peer struct {
 	sender  *stream.Sender
 	policy  Policy
-	looked  bool // all messages were looked at for whether they can do without it, since the last Poll
+	looked  bool // sparesAll was called for it since the last Poll
 	offered uint64
 	dropped [reasons]uint64
-	shown   [1 + reasons]counter.Counter // of both, stored once a round
+	shown   [1 + reasons]counter.Counter // the published counters, stored once a round
 }
 
-// peersWithRoom is which of some peers have room, after their policies had it made where there was none. wait says that one of those is to be waited for:
-// one that is connected and slow, or one without which the message cannot be acknowledged. A peer that is away is left out where need others are enough, else
-// a minority that is gone would stall the rest.
+// peersWithRoom applies the policies of peers without room, and returns those that have room then.
+// wait says that Offer must wait for one: for a peer that is connected and slow, or for one without
+// which the message cannot be acknowledged. A disconnected peer is skipped if need others suffice:
+// otherwise a minority that is gone would stall the rest.
 func (f *Fanout) peersWithRoom(peers uint64, need int) (open uint64, wait bool) {
 	spared := need > 0 && need < bits.OnesCount64(peers)
 	for left := peers; left != 0; left &= left - 1 {
@@ -55,7 +56,7 @@ func (f *Fanout) peersWithRoom(peers uint64, need int) (open uint64, wait bool) 
 	return open, false
 }
 
-// applyPolicy does what the policy of a peer without room says, and reports whether there is some then.
+// applyPolicy applies the policy of a peer without room, and reports whether it has room then.
 func (f *Fanout) applyPolicy(number int, p *peer) bool {
 	switch p.policy {
 	case DropOldest:
@@ -79,7 +80,7 @@ func (f *Fanout) applyPolicy(number int, p *peer) bool {
 	return p.sender.Room()
 }
 
-// count counts a message that is taken: for whom it was chosen, whom it fits, and who gets it.
+// count counts a message: the peers it was chosen for, those it fits, and those that get it.
 func (f *Fanout) count(chosen, fit, open uint64) {
 	for left := chosen; left != 0; left &= left - 1 {
 		bit := left & -left
@@ -103,14 +104,16 @@ func (p *peer) publish() {
 	}
 }
 
-// PeerStats is what a peer was offered since the fanout was opened: Offered = Sender.Acknowledged + Dropped + what waits and is in flight.
+// PeerStats are the counters of a peer since the fanout was opened: Offered = Sender.Acknowledged +
+// Dropped + waiting and in flight.
 type PeerStats struct {
-	Offered uint64            // messages that were for it
-	Dropped map[string]uint64 // those it did not get, by reason; it has all Reasons
+	Offered uint64            // messages for it
+	Dropped map[string]uint64 // those that it did not get, by reason; it has all Reasons
 	Sender  stream.SenderStats
 }
 
-// Stats are those of the peers, in the order of Config.Peers. It may be called from any goroutine.
+// Stats returns the counters of the peers, in the order of Config.Peers. It may be called from any
+// goroutine.
 func (f *Fanout) Stats() []PeerStats {
 	all := make([]PeerStats, len(f.peers))
 	for i, p := range f.peers {

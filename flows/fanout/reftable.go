@@ -6,13 +6,14 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// refTable knows of each message who still needs its frames, and whether it is acknowledged. It knows no senders, and belongs to one thread.
+// refTable knows for each message which peers still need its frames, and whether it is
+// acknowledged. It knows no senders, and belongs to one thread.
 type refTable struct {
 	records []record
-	frames  []umem.Frame // of the records, each places at a time
-	each    int          // frames of a message, at most
+	frames  []umem.Frame // of the records, each places per record
+	each    int          // the most frames of a message
 	free    []uint32     // records
-	order   ring[uint32] // records in the order they came, up to the last that is not told of; not used where none is told of
+	order   ring[uint32] // records in order of arrival whose tokens are not returned yet; unused with Nobody
 	back    ring[umem.Frame]
 	held    int // frames in records and back
 }
@@ -20,9 +21,9 @@ type refTable struct {
 // record is a message.
 type record struct {
 	token   uint64
-	peers   uint64 // a bit for each that has it under way
+	peers   uint64 // a bit for each peer that has it in flight
 	frames  uint8
-	need    uint8 // acknowledgements until it is acknowledged
+	need    uint8 // acknowledgements that it needs
 	have    uint8
 	ordered bool // it is in order
 }
@@ -36,12 +37,13 @@ func newRefTable(messages, each int) refTable {
 	return l
 }
 
-// room reports whether a message of so many frames can be kept.
+// room reports whether there is room for a message of so many frames.
 func (l *refTable) room(frames int) bool {
 	return len(l.free) > 0 && l.held+frames <= l.back.capacity()
 }
 
-// begin notes a message that goes to peers, and returns its record. Where it needs acknowledgements its token is told of when it has them. There is room, and it fits.
+// begin adds a message for peers, and returns its record. If need is not 0, its token is returned
+// after as many acknowledgements. There must be room.
 func (l *refTable) begin(message []umem.Frame, token, peers uint64, need int) uint32 {
 	id := l.free[len(l.free)-1]
 	l.free = l.free[:len(l.free)-1]
@@ -59,7 +61,7 @@ func (l *refTable) framesOf(id uint32) []umem.Frame {
 	return l.frames[int(id)*l.each : (int(id)+1)*l.each]
 }
 
-// done notes that a peer does not need a message any more.
+// done records that a peer does not need a message any more.
 func (l *refTable) done(id uint32, peer int, acknowledged bool) {
 	r := &l.records[id]
 	r.peers &^= 1 << peer
@@ -69,7 +71,7 @@ func (l *refTable) done(id uint32, peer int, acknowledged bool) {
 	l.settle(id)
 }
 
-// settle gives back what nobody needs: frames, and the record once it is told of.
+// settle frees what nobody needs: the frames, and the record once its token is returned.
 func (l *refTable) settle(id uint32) {
 	r := &l.records[id]
 	if r.peers != 0 {
@@ -84,10 +86,11 @@ func (l *refTable) settle(id uint32) {
 	}
 }
 
-// spares reports whether a message can do without the peers that have it under way: nobody waits for its acknowledgement any more.
+// spares reports whether a message needs no more acknowledgements from the peers that have it in
+// flight.
 func (l *refTable) spares(id uint32) bool { return l.records[id].have >= l.records[id].need }
 
-// sparesAll reports whether every message that a peer has under way can do without it. It looks at all of them.
+// sparesAll reports that for all messages that a peer has in flight. It examines all of them.
 func (l *refTable) sparesAll(peer int) bool {
 	for n := l.order.head; n != l.order.tail; n++ {
 		if id := *l.order.at(n); l.records[id].peers&(1<<peer) != 0 && !l.spares(id) {
@@ -97,7 +100,7 @@ func (l *refTable) sparesAll(peer int) bool {
 	return true
 }
 
-// acknowledged fills dst with tokens of messages that are, in the order they came.
+// acknowledged fills dst with tokens of acknowledged messages, in order.
 func (l *refTable) acknowledged(dst []uint64) (n int) {
 	for n < len(dst) && l.order.len() > 0 {
 		id := *l.order.at(l.order.head)
@@ -125,10 +128,10 @@ func (l *refTable) take(dst []umem.Frame) (n int) {
 	return n
 }
 
-// idle reports whether there is nothing.
+// idle reports whether the table is empty.
 func (l *refTable) idle() bool { return len(l.free) == len(l.records) && l.held == 0 }
 
-// ring is a queue. Whoever pushes knows that there is room.
+// ring is a queue. The caller of push must know that there is room.
 type ring[T any] struct {
 	items      []T
 	head, tail uint32

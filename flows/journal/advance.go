@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// load gets the next batch.
+// load reads the next batch.
 func (r *Reader) load(prove bool) error {
 	if r.found = r.found[:0]; r.next >= r.void {
 		return nil
@@ -28,7 +28,7 @@ func (r *Reader) load(prove bool) error {
 	return r.keep(b, data, err)
 }
 
-// keep takes over the packets of a batch.
+// keep stores the packets of a batch.
 func (r *Reader) keep(b pcapng.Batch, data []byte, err error) error {
 	if err == nil {
 		r.batch = b
@@ -37,7 +37,8 @@ func (r *Reader) keep(b pcapng.Batch, data []byte, err error) error {
 	return r.about(err)
 }
 
-// about names the segment in an error. A file that is shorter than it was is one whose writer completed it meanwhile.
+// about names the segment in an error. A file that became shorter was completed by its writer
+// meanwhile.
 func (r *Reader) about(err error) error {
 	if err == nil {
 		return nil
@@ -48,9 +49,9 @@ func (r *Reader) about(err error) error {
 	return fmt.Errorf("read %s at offset %d: %w", r.at.name, r.at.walk.Place(), err)
 }
 
-// advance finds out how the log goes on where no batch follows the last one. io.EOF: not yet.
+// advance finds out how the log continues after the last batch. io.EOF: it does not yet.
 func (r *Reader) advance(prove bool) error {
-	if len(r.later) < 2 { // else the list is good enough
+	if len(r.later) < 2 { // otherwise the list is recent enough
 		if err := r.look(); err != nil || r.next >= r.void {
 			return err
 		}
@@ -81,7 +82,7 @@ func (r *Reader) advance(prove bool) error {
 	return r.keep(b, data, err)
 }
 
-// look lists the segments behind the one being read, and learns where a later run begins.
+// look lists the segments after the current one, and finds where a later run begins.
 func (r *Reader) look() error {
 	all, err := r.set.list(r.at.number)
 	if err != nil {
@@ -110,13 +111,14 @@ func (r *Reader) look() error {
 	return nil
 }
 
-// runs reports whether a segment is known to be of the run that is being read.
+// runs reports whether a segment is known to belong to the current run.
 func (r *Reader) runs(p piece) bool {
 	o, ok := r.origins[p.number]
 	return ok && o.run == r.at.run
 }
 
-// origin is what the head of a segment says. It is read each time: as long as a segment is not used, a later run may begin in its place.
+// origin returns what the head of a segment says. It reads the head each time: while a segment is
+// unused, a later run may begin in its place.
 func (r *Reader) origin(p piece) (origin, error) {
 	s, err := r.set.open(p)
 	if err != nil {
@@ -126,7 +128,8 @@ func (r *Reader) origin(p piece) (origin, error) {
 	return s.origin, s.Close()
 }
 
-// openNext goes to the segment whose first record is the one that is next; it lies behind segments without records only.
+// openNext opens the segment whose first record is the next one. Only segments without records may
+// lie before it.
 func (r *Reader) openNext() (bool, error) {
 	for _, p := range r.later {
 		s, err := r.set.open(p)
@@ -150,7 +153,7 @@ func (r *Reader) openNext() (bool, error) {
 	return false, nil
 }
 
-// leave goes to the next segment that is there, whatever is in it.
+// leave opens the next segment that exists, whatever it holds.
 func (r *Reader) leave() error {
 	for _, p := range r.later {
 		s, err := r.set.open(p)
@@ -162,11 +165,11 @@ func (r *Reader) leave() error {
 		}
 		return r.enter(s)
 	}
-	r.later = r.later[:0] // all are gone: the list is old
+	r.later = r.later[:0] // all are gone, so the list is old
 	return io.EOF
 }
 
-// overtaken goes on where a ring was written over what was being read.
+// overtaken continues after a ring has overwritten the segment that was being read.
 func (r *Reader) overtaken() error {
 	if err := r.look(); err != nil {
 		return err
@@ -175,7 +178,7 @@ func (r *Reader) overtaken() error {
 	return r.leave()
 }
 
-// toNextRun goes to the run that has what is next.
+// toNextRun opens the run that has the next record.
 func (r *Reader) toNextRun() error {
 	for _, p := range r.later {
 		if r.origins[p.number].start > r.void || r.runs(p) {
@@ -193,7 +196,7 @@ func (r *Reader) toNextRun() error {
 	return io.EOF
 }
 
-// enter goes on in another segment, which may be of another run.
+// enter continues in another segment, which may belong to another run.
 func (r *Reader) enter(s *segment) error {
 	old := r.at
 	r.at, r.found = s, r.found[:0]
@@ -215,7 +218,8 @@ func (r *Reader) enter(s *segment) error {
 	return r.join(s, old)
 }
 
-// join deals with records between two runs: too few of the earlier one, or too many.
+// join handles the records at the border of two runs: some of the earlier one may be missing or
+// void.
 func (r *Reader) join(s, old *segment) error {
 	was := r.next
 	r.next = s.start
@@ -231,7 +235,7 @@ func (r *Reader) join(s, old *segment) error {
 	return nil
 }
 
-// begin opens the segment with the record that is next.
+// begin opens the segment with the next record.
 func (r *Reader) begin() error {
 	all, err := r.set.list(0)
 	if err != nil {
@@ -249,7 +253,7 @@ func (r *Reader) begin() error {
 	return r.beginOldest(all)
 }
 
-// beginOldest opens the oldest segment that is there.
+// beginOldest opens the oldest segment.
 func (r *Reader) beginOldest(all []piece) error {
 	for i, p := range all {
 		first, whole, err := firstOf(r.set, p)
@@ -260,7 +264,7 @@ func (r *Reader) beginOldest(all []piece) error {
 			return err
 		}
 		if r.next == 0 && !whole && p.number > 1 && r.nextSegment(all[i+1:], first) {
-			continue // an empty one that is left of a run whose others are not kept
+			continue // an empty one of a run whose other segments were removed
 		}
 		if r.next == 0 {
 			r.next = first
@@ -273,7 +277,7 @@ func (r *Reader) beginOldest(all []piece) error {
 	return io.EOF
 }
 
-// nextSegment reports whether the next segment is of a run that began behind a position.
+// nextSegment reports whether the next segment belongs to a run that began after a position.
 func (r *Reader) nextSegment(all []piece, position uint64) bool {
 	for _, p := range all {
 		if o, err := r.origin(p); err == nil {
@@ -283,7 +287,7 @@ func (r *Reader) nextSegment(all []piece, position uint64) bool {
 	return false
 }
 
-// beginAt opens a segment. It may be gone by now: then nothing is open.
+// beginAt opens a segment. If it is gone by now nothing is open.
 func (r *Reader) beginAt(p piece) error {
 	s, err := r.set.open(p)
 	if errors.Is(err, errAbsent) {
@@ -302,7 +306,8 @@ func (r *Reader) beginAt(p piece) error {
 	return err
 }
 
-// first is the position of the record right behind the head; 0: there is none that is intact. Reading goes on in front of it.
+// first returns the position of the first record of the segment; 0: it is not intact. Reading
+// continues before it.
 func (s *segment) first() (uint64, error) {
 	b, data, err := s.walk.Next()
 	if err == io.EOF {
@@ -323,8 +328,8 @@ func (s *segment) first() (uint64, error) {
 	return rec.Position, nil
 }
 
-// firstOf is the position that the first record of a segment has, or had, as its other records tell. Where none is intact it is
-// where the run began, and not whole.
+// firstOf returns the position of the first record of a segment, computed from its other records if
+// necessary. If none is intact, it returns where the run began, and whole is false.
 func firstOf(set set, p piece) (position uint64, whole bool, err error) {
 	s, err := set.open(p)
 	if err != nil {
@@ -337,7 +342,7 @@ func firstOf(set set, p piece) (position uint64, whole bool, err error) {
 	return s.start, false, errors.Join(err, s.Close())
 }
 
-// begins is the position that the segment's first record has or had; 0: nothing is intact.
+// begins returns the position that the segment's first record has or had; 0: no record is intact.
 func (s *segment) begins() (uint64, error) {
 	for {
 		b, data, err := s.walk.Skip()
@@ -347,7 +352,7 @@ func (s *segment) begins() (uint64, error) {
 		if err != nil {
 			return 0, s.gone(err)
 		}
-		front := uint64(0) // records in front of this batch
+		front := uint64(0) // records before this batch
 		if !s.numbered {
 			front = b.FirstPacket - s.walk.Head().Segment.FirstPacket
 		}
@@ -368,7 +373,7 @@ func (s *segment) begins() (uint64, error) {
 	}
 }
 
-// before is a position so many records in front of another; the other where there cannot be as many.
+// before returns the position n records before another; the other one if there cannot be as many.
 func before(position, n uint64) uint64 {
 	if n >= position {
 		return position

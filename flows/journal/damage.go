@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Damage is what a log must have and has not, or what nobody can tell of it.
+// Damage is something that the log must have and does not, or that cannot be decided.
 type Damage struct {
 	First, Last uint64 // segments; 0: the manifest
 	Name        string
@@ -28,10 +28,10 @@ func (d *Damage) Error() string {
 
 func (d *Damage) Unwrap() error { return d.Err }
 
-// DamagedError says that a log must be mended before it goes on.
+// DamagedError means that a log must be repaired before it is continued.
 type DamagedError struct {
 	Path   string
-	Damage []*Damage // one at least
+	Damage []*Damage // at least one
 }
 
 func (e *DamagedError) Error() string {
@@ -51,8 +51,8 @@ var (
 	errOrder    = errors.New("its records come in front of those of an earlier segment (was a file renamed or copied?)")
 )
 
-// check compares a log with its manifest, and has it read again where it was written meanwhile. Without one, all that has the name of a segment
-// must be one. The manifest is nil where there is none.
+// check compares a log with its manifest. If the log was written meanwhile it tries again. Without
+// a manifest, everything with the name of a segment must be one, and m is nil.
 func (l *Log) check() (m *Manifest, all []*Damage, err error) {
 	for {
 		m, all, err = l.checkOnce()
@@ -90,7 +90,7 @@ func (l *Log) checkOnce() (m *Manifest, all []*Damage, err error) {
 	return m, append(all, l.missing(m, found)...), nil
 }
 
-// heads looks at the head of each segment, and says which there are and which are damaged.
+// heads reads the head of each segment, and returns which segments there are and which are damaged.
 func (l *Log) heads(m *Manifest) (found []uint64, damaged []*Damage, err error) {
 	list, err := l.set.list(0)
 	if err != nil {
@@ -116,7 +116,8 @@ func (l *Log) heads(m *Manifest) (found []uint64, damaged []*Damage, err error) 
 	return found, damaged, nil
 }
 
-// head says what is wrong with the head of a segment, behind others of its run whose first positions it notes. errAbsent: there is no segment, and need not be one.
+// head returns what is wrong with the head of a segment. first has the first positions of earlier
+// segments by run, and is updated. errAbsent: there is no segment, and need not be one.
 func (l *Log) head(p piece, m *Manifest, first map[uint64]uint64) (bad, err error) {
 	s, err := l.set.open(p)
 	switch {
@@ -137,7 +138,7 @@ func (l *Log) head(p piece, m *Manifest, first map[uint64]uint64) (bad, err erro
 	}
 	if bad == nil && !p.ahead {
 		at, err := s.begins()
-		if err != nil { // reading the records tells of it
+		if err != nil { // reading the records reports it
 			at = 0
 		}
 		if at > 0 && at <= first[s.run] {
@@ -159,7 +160,7 @@ func hasBatches(path string) (found bool) {
 	return found || err != nil
 }
 
-// missing are the segments that a manifest names, and that are not among those found, in order.
+// missing returns the segments that a manifest names and that were not found.
 func (l *Log) missing(m *Manifest, found []uint64) (all []*Damage) {
 	add := func(first, last uint64) {
 		for first <= last {

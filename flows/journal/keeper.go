@@ -14,27 +14,27 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// A manifest lies in two slots that are written in turn, each twice, a copy apart.
+// A manifest has two slots, which are written alternately. Each slot has two copies.
 const (
 	slotApart, copyApart = 128 << 10, 64 << 10
-	// ManifestSize is the bytes from the beginning of a manifest to its end.
+	// ManifestSize is the length of a manifest in bytes.
 	ManifestSize = slotApart + copyApart + manifestLen
-	// ManifestSuffix is what the name of a manifest has behind that of the log.
+	// ManifestSuffix is appended to the name of the log.
 	ManifestSuffix = ".manifest"
 )
 
-// copies are the four places of a manifest.
+// copies are the offsets of the four copies of a manifest.
 var copies = [4]int64{0, copyApart, slotApart, slotApart + copyApart}
 
 var (
-	// ErrNoManifest says that a log has none: it is new, or an older release's.
+	// ErrNoManifest means that a log has none: it is new, or written by an older release.
 	ErrNoManifest = errors.New("there is no manifest")
-	// ErrManifest says that no copy of a manifest is intact.
+	// ErrManifest means that no copy of a manifest is intact.
 	ErrManifest = errors.New("no copy of the manifest is intact")
 )
 
-// readManifest reads the newest intact copy of a manifest that begins at an offset. Others that are neither intact nor empty are counted.
-// ErrNoManifest: all are empty, or only the first was ever begun.
+// readManifest reads the newest intact copy of a manifest at an offset, and counts copies that are
+// neither intact nor empty. ErrNoManifest: all are empty, or only the first was ever begun.
 func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error) {
 	var bad []error
 	found, empty := false, 0
@@ -57,7 +57,7 @@ func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error
 	switch {
 	case found:
 		return m, len(bad), nil
-	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring, where no file says that one was begun
+	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring no file shows that one was begun
 		return m, 0, ErrNoManifest
 	}
 	if bad == nil {
@@ -66,7 +66,7 @@ func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error
 	return m, len(bad), fmt.Errorf("%w: %w", ErrManifest, errors.Join(bad...))
 }
 
-// manifestOf reads the manifest beside files.
+// manifestOf reads the manifest beside segment files.
 func manifestOf(prefix string) (m Manifest, damaged int, err error) {
 	f, err := openRegular(prefix + ManifestSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -86,21 +86,21 @@ func manifestOf(prefix string) (m Manifest, damaged int, err error) {
 type Keeper struct {
 	mu      sync.Mutex
 	file    ring.File
-	own     *os.File // closed with the keeper; nil: the caller's
+	own     *os.File // closed by Close; nil: the caller closes it
 	base    int64
 	now     Manifest
-	durable uint64 // generation of the newest that was flushed
+	durable uint64 // generation of the newest flushed one
 }
 
-// KeepFile keeps the manifest of a log in files, in a directory and with a name: m, as it was read. One that is not there yet is made, durably.
-// The file is first given to prepare.
+// KeepFile keeps the manifest of a log in a file of a directory. m is the manifest that was read.
+// If there is no file it makes one, durably. prepare is called with the file first.
 func KeepFile(d *newfile.Dir, name string, m Manifest, prepare func(*os.File) error) (*Keeper, error) {
 	f, err := d.OpenFile(name, os.O_RDWR)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		f, err = makeManifest(d, name, m, prepare)
 	case err == nil:
-		if err = errors.Join(prepare(f), f.Sync()); err != nil { // what was read may be in the kernel's cache alone
+		if err = errors.Join(prepare(f), f.Sync()); err != nil { // what was read may be only in the kernel's cache
 			err = errors.Join(err, f.Close())
 		}
 	}
@@ -110,7 +110,8 @@ func KeepFile(d *newfile.Dir, name string, m Manifest, prepare func(*os.File) er
 	return &Keeper{file: f, own: f, now: m, durable: m.Generation}, nil
 }
 
-// makeManifest makes the file of a manifest beside its place, so that there never is a part of one.
+// makeManifest makes the file of a manifest under another name and renames it, so that it is never
+// incomplete.
 func makeManifest(d *newfile.Dir, name string, m Manifest, prepare func(*os.File) error) (_ *os.File, err error) {
 	beside := "." + name + ".new"
 	if err := d.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -141,10 +142,11 @@ func makeManifest(d *newfile.Dir, name string, m Manifest, prepare func(*os.File
 	return f, nil
 }
 
-// KeepRing keeps the manifest of a log on a ring's device, which stays the caller's: m, as it was read, or fresh where there was none.
+// KeepRing keeps the manifest of a log on a ring's device, which the caller closes. m is the
+// manifest that was read; fresh: there was none.
 func KeepRing(f ring.File, m Manifest, fresh bool) (*Keeper, error) {
 	err := error(nil)
-	if fresh { // one copy is durable before the other is begun: no crash leaves two that are torn
+	if fresh { // one copy is durable before the other is written: a crash cannot tear both
 		at := ring.ManifestOffset + int64(m.Generation%2)*slotApart
 		if _, err = f.WriteAt(m.encode(), at); err == nil {
 			err = f.Sync()
@@ -170,15 +172,15 @@ func putManifest(f io.WriterAt, base int64, m Manifest) error {
 	return err
 }
 
-// Now is the manifest as it is, whose slices are not changed.
+// Now returns the present manifest. Its slices must not be changed.
 func (k *Keeper) Now() Manifest {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.now
 }
 
-// Update changes the manifest; with flush, durably. A slot that the disk may need after a crash is not written over. Where there is an error,
-// the manifest is what it was, and the change may be on the disk.
+// Update changes the manifest; with flush, durably. It never overwrites a slot that may be needed
+// after a crash. After an error Now returns the old manifest, and the change may be on the disk.
 func (k *Keeper) Update(flush bool, change func(*Manifest)) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -208,7 +210,7 @@ func (k *Keeper) Close() error {
 	return k.own.Close()
 }
 
-// NewLogID draws the id of a log.
+// NewLogID returns a random log ID.
 func NewLogID() (id [16]byte, err error) {
 	if _, err = rand.Read(id[:]); err != nil {
 		err = fmt.Errorf("draw the id of a log: %w", err)
@@ -216,7 +218,7 @@ func NewLogID() (id [16]byte, err error) {
 	return id, err
 }
 
-// BootID is the machine's since it started; zeros where that is not known.
+// BootID returns the kernel's boot ID; zeros if it is not known.
 func BootID() (id [16]byte) {
 	text, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	var hex []byte

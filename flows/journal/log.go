@@ -14,13 +14,13 @@ import (
 
 // Log is a log on disk, opened for reading.
 type Log struct {
-	path     string
-	set      set
-	promised uint64 // every record in front of this position was durable when the log was opened
+	path    string
+	set     set
+	durable uint64 // every record before this position was durable when the log was opened
 }
 
-// Open opens a log: PATH is what the names of its segments begin with (to.file of the flow), a device with a ring, or
-// one segment alone. That there is nothing yet is no error.
+// Open opens a log. PATH is the prefix of the names of its segments (to.file of the flow), a device
+// with a ring, or a single segment. It is no error that there is nothing yet.
 func Open(path string) (*Log, error) {
 	s, err := openSet(path)
 	if err != nil {
@@ -30,7 +30,7 @@ func Open(path string) (*Log, error) {
 	m, _, err := s.manifest()
 	switch {
 	case err == nil:
-		l.set, l.promised = known{s}, m.Next
+		l.set, l.durable = known{s}, m.Next
 	case errors.Is(err, ErrManifest):
 		l.set = known{s}
 	case !errors.Is(err, ErrNoManifest):
@@ -39,7 +39,8 @@ func Open(path string) (*Log, error) {
 	return l, nil
 }
 
-// known is where the segments of a log are that has a manifest: what is of a capture there has a head that is damaged.
+// known is the set of a log that has a manifest. A file of it that looks like a capture is a
+// segment with a damaged head.
 type known struct{ set }
 
 func (k known) open(p piece) (*segment, error) {
@@ -50,7 +51,8 @@ func (k known) open(p piece) (*segment, error) {
 	return s, err
 }
 
-// Damage is what the log's manifest says is there and is not, and heads that cannot be read. Reading leaves such segments out.
+// Damage returns what the log's manifest names and does not exist, and heads that cannot be read.
+// Readers skip such segments.
 func (l *Log) Damage() ([]*Damage, error) {
 	_, all, err := l.check()
 	if err != nil {
@@ -59,15 +61,15 @@ func (l *Log) Damage() ([]*Damage, error) {
 	return all, nil
 }
 
-// Close ends reading. The log's Readers are closed before.
+// Close closes the log. Its Readers must be closed before.
 func (l *Log) Close() error { return l.set.Close() }
 
-// Reader reads records from a position on; 0 is the oldest there is.
+// Reader makes a reader from a position on; 0 is the oldest.
 func (l *Log) Reader(from uint64) *Reader {
-	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, promised: l.promised, origins: map[uint64]origin{}}
+	return &Reader{set: l.set, next: from, seeking: from > 0, void: never, durableBefore: l.durable, origins: map[uint64]origin{}}
 }
 
-// files are the segments that begin with a prefix.
+// files is the segments with a common prefix of their names.
 type files struct {
 	pcapng.Names
 	prefix string
@@ -89,7 +91,8 @@ func (s *files) list(from uint64) ([]piece, error) {
 	return all, nil
 }
 
-// openRegular opens a file to be read. Of anything else, such as a named pipe for whose other end open(2) would wait, it says what it is.
+// openRegular opens a regular file for reading. For anything else, such as a named pipe on which
+// open(2) would block, it returns an error that says what it is.
 func openRegular(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -105,7 +108,7 @@ func openRegular(path string) (*os.File, error) {
 	return f, nil
 }
 
-// openFile opens a file and finds out how long it is.
+// openFile opens a file and returns its length.
 func openFile(path string) (f *os.File, size int64, err error) {
 	if f, err = openRegular(path); err != nil {
 		return nil, 0, err
@@ -132,7 +135,7 @@ func (s *files) open(p piece) (*segment, error) {
 	return opened, err
 }
 
-// unlocked reports whether no flow holds a file to write it.
+// unlocked reports whether no flow holds the lock of a file.
 func unlocked(f *os.File) bool {
 	if unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) != nil {
 		return false
@@ -155,7 +158,7 @@ func (s *files) piece(number uint64) piece {
 
 func (s *files) manifest() (Manifest, int, error) { return manifestOf(s.prefix) }
 
-// suspects is empty: all files are listed by their names.
+// suspects returns none: list finds all files by name.
 func (s *files) suspects(*Manifest) ([]piece, error) { return nil, nil }
 
 func (s *files) Close() error { return nil }

@@ -8,26 +8,27 @@ import (
 	"slices"
 )
 
-// Manifest is what a log says of itself apart from its segments: what must be found on the disk. docs/capture-format.md has its layout.
+// Manifest says what of a log must be on the disk, apart from its segments. docs/capture-format.md
+// has its layout.
 type Manifest struct {
 	Flags          uint32
-	Generation     uint64 // one more, or three more and so on, for each that was written
+	Generation     uint64 // grows by 1, 3 or another odd number with each write
 	ID             [16]byte
-	Oldest, Newest uint64 // segments; Oldest is Newest+1 where there is none
-	Next           uint64 // every record in front of this position was durable
+	Oldest, Newest uint64 // segments; Oldest is Newest+1 if there is none
+	Next           uint64 // every record before this position was durable
 	Term           uint64 // 0: no group
 	Vote, Self     uint32
 	Committed      uint64
 	Boot           [16]byte // of the machine, when the last run began
 	Runs           []Run    // the newest, in the order of their segments
 	Epochs         []Epoch
-	Absent         []Range // segments between Oldest and Newest that are not to be found
-	Reserved       uint64  // no record has this position, or one behind it
+	Absent         []Range // segments between Oldest and Newest that do not exist
+	Reserved       uint64  // no record has this position or a later one
 }
 
 // Run is one run of the flow that wrote the log.
 type Run struct {
-	Number, Start uint64 // as the heads of its segments say
+	Number, Start uint64 // as in the heads of its segments
 	Segment       uint64 // its first
 	Epoch         uint64
 }
@@ -39,15 +40,15 @@ type Epoch struct{ Number, First uint64 }
 type Range struct{ First, Last uint64 }
 
 const (
-	// FlagGroup says that the log is a group's.
+	// FlagGroup says that the log belongs to a group.
 	FlagGroup = 1 << iota
-	// FlagEnded says that the last run ended in order: Next is the position behind the last record.
+	// FlagEnded says that the last run ended in order: Next is one past the last record.
 	FlagEnded
 	// FlagRecovering says that a member of a group may have forgotten what it acknowledged.
 	FlagRecovering
 )
 
-// Byte positions in a manifest. The CRC covers all bytes in front of it.
+// Offsets in a manifest. The CRC covers all bytes before it.
 const (
 	manifestLen = 4096
 
@@ -87,7 +88,8 @@ var (
 	errEmptyManifest = errors.New("only zeros")
 )
 
-// encode makes the bytes of a manifest. Of too many runs and epochs the oldest are left out, and the oldest absent ranges become one.
+// encode returns the bytes of a manifest. If there are too many runs or epochs it omits the oldest;
+// if there are too many absent ranges it joins the oldest into one.
 func (m *Manifest) encode() []byte {
 	b := make([]byte, manifestLen)
 	copy(b, manifestMagic)
@@ -125,7 +127,7 @@ func (m *Manifest) encode() []byte {
 	return b
 }
 
-// newest is the last n of all.
+// newest returns the last n elements.
 func newest[T any](all []T, n int) []T { return all[max(0, len(all)-n):] }
 
 func putWords(b []byte, words ...uint64) {
@@ -171,7 +173,7 @@ func decodeManifest(b []byte) (m Manifest, err error) {
 	return m, m.check()
 }
 
-// check says whether the numbers can be true of any log.
+// check reports whether the numbers are possible.
 func (m *Manifest) check() error {
 	const most = 1 << 62
 	if m.Next == 0 || m.Reserved < m.Next || m.Reserved > most || m.Newest > most || m.Oldest == 0 || m.Oldest > m.Newest+1 {
@@ -187,13 +189,13 @@ func (m *Manifest) check() error {
 	return nil
 }
 
-// Names reports whether a segment must be found.
+// Names reports whether a segment must exist.
 func (m *Manifest) Names(segment uint64) bool {
 	return segment >= m.Oldest && segment <= m.Newest &&
 		!slices.ContainsFunc(m.Absent, func(a Range) bool { return segment >= a.First && segment <= a.Last })
 }
 
-// runOf is the run that wrote a segment; ok is false where that is not known.
+// runOf returns the run that wrote a segment; ok is false if it is not known.
 func (m *Manifest) runOf(segment uint64) (r Run, ok bool) {
 	if segment > m.Newest {
 		return r, false
@@ -206,7 +208,7 @@ func (m *Manifest) runOf(segment uint64) (r Run, ok bool) {
 	return r, ok
 }
 
-// giveUp notes that segments are not to be found.
+// giveUp records that segments do not exist.
 func (m *Manifest) giveUp(first, last uint64) {
 	all := append(slices.Clone(m.Absent), Range{first, last})
 	slices.SortFunc(all, func(a, b Range) int {
@@ -226,13 +228,13 @@ func (m *Manifest) giveUp(first, last uint64) {
 	}
 }
 
-// Forget notes that segments in front of one are not kept any more.
+// Forget records that segments before oldest are removed.
 func (m *Manifest) Forget(oldest uint64) {
 	m.Oldest = min(max(m.Oldest, oldest), m.Newest+1)
 	m.Absent = slices.DeleteFunc(slices.Clone(m.Absent), func(a Range) bool { return a.Last < m.Oldest })
 }
 
-// Begin notes a segment, the newest, of a run. Numbers that are left out have no segment.
+// Begin records a segment, the newest, of a run. Numbers that are skipped have no segment.
 func (m *Manifest) Begin(segment uint64, r Run) {
 	if segment > m.Newest+1 && m.Newest >= m.Oldest {
 		m.giveUp(m.Newest+1, segment-1)

@@ -14,38 +14,42 @@ import (
 // never is a position that no record has.
 const never = math.MaxUint64
 
-// Reader gives the records of a log in order. It belongs to one goroutine.
+// Reader reads the records of a log in order. It belongs to one goroutine.
 type Reader struct {
 	set     set
-	next    uint64 // position of the record to be given next; 0: not known yet
-	given   uint64 // position of the record that was given last; 0: none
-	seeking bool   // nothing was given yet, and what lies in front of next does not matter
+	next    uint64 // position of the next record to return; 0: not known yet
+	given   uint64 // position of the last record returned; 0: none
+	seeking bool   // nothing was returned yet, and earlier records do not matter
 
-	at       *segment // being read; nil: none yet
-	later    []piece  // behind it, as last seen
-	void     uint64   // records from here on are a later run's; never: there is none
-	origins  map[uint64]origin
-	batch    pcapng.Batch
-	found    []packet // of the batch, not looked at yet
-	counted  counted
-	alone    bool          // nobody writes the log
-	verified verifiedBatch // the batch that was read twice, since the first time its writer may have been at it
-	promised uint64        // records in front of this position were durable when reading began
-	lost     error         // why records in front of the next one that is found are lost for certain; nil: they may still come
+	at      *segment // the current one; nil: none yet
+	later   []piece  // the segments after it, as last listed
+	void    uint64   // records from here on belong to a later run; never: there is none
+	origins map[uint64]origin
+	batch   pcapng.Batch
+	found   []packet // of the current batch, not checked yet
+	// counted is a packet of a segment, by its number there, and the position of its record: together
+	// they give the positions of all others. If records before the segment are missing, too, their
+	// number is not known, and the position is the smallest possible.
+	counted       counted
+	alone         bool          // no flow writes the log
+	verified      verifiedBatch // the batch that was read twice: the first time its writer may have been writing it
+	durableBefore uint64        // records before this position were durable when reading began
+	lost          error         // why records before the next one that is found are certainly lost; nil: they may still come
 }
 
-// Next is the next record. io.EOF: there is none, or not yet; ask again later. A *Gap or a *Cut says what is not as it
-// was; reading goes on behind it. Any other error names the segment and comes again.
+// Next returns the next record. io.EOF: there is none yet; call again later. A *Gap or a *Cut says
+// that records are missing or void; the next call continues after them. Any other error names the
+// segment and is returned again.
 func (r *Reader) Next() (Record, error) { return r.read(true) }
 
-// Poll is Next for who asks often: where what follows would have to be looked through to know whether something was lost or has
-// not come yet, it takes it for the latter.
+// Poll is Next for frequent calls. If it would have to read later segments to decide whether a
+// record is lost or not written yet, it returns io.EOF.
 func (r *Reader) Poll() (Record, error) { return r.read(false) }
 
-// Position is that of the record that is next; 0: not known yet.
+// Position returns the position of the next record; 0: not known yet.
 func (r *Reader) Position() uint64 { return r.next }
 
-// Close gives back what is open. A Reader that was closed begins anew where it was.
+// Close closes what is open. A closed Reader continues where it was when it is used again.
 func (r *Reader) Close() error {
 	if r.at == nil {
 		return nil
@@ -56,7 +60,8 @@ func (r *Reader) Close() error {
 	return at.Close()
 }
 
-// read is Next; without prove, what could be a crash's end of the log is taken for it, which is cheaper.
+// read is Next. Without prove it takes anything that could be the end of the log after a crash for
+// the end, which is cheaper.
 func (r *Reader) read(prove bool) (Record, error) {
 	rec, err := r.find(prove)
 	if err == io.EOF && prove {
@@ -67,17 +72,18 @@ func (r *Reader) read(prove bool) (Record, error) {
 	return rec, err
 }
 
-// broken is a Gap where the log ends in front of what its manifest says was durable; nil: it does not.
+// broken returns a Gap if the log ends before a record that was durable according to its manifest;
+// else nil.
 func (r *Reader) broken() *Gap {
-	if r.promised <= max(r.next, 1) {
+	if r.durableBefore <= max(r.next, 1) {
 		return nil
 	}
 	g := &Gap{Position: max(r.next, 1), Err: ErrMissing}
-	g.Records = r.promised - g.Position
+	g.Records = r.durableBefore - g.Position
 	if r.at != nil {
 		g.Segment, g.Offset = r.at.name, r.at.walk.Place()
 	}
-	r.next, r.seeking, r.lost = r.promised, false, nil
+	r.next, r.seeking, r.lost = r.durableBefore, false, nil
 	return g
 }
 
@@ -104,7 +110,8 @@ func (r *Reader) find(prove bool) (Record, error) {
 	}
 }
 
-// take gives the next record of those found. Without ok and error, there is none among them.
+// take returns the next record of those found. If ok is false and err nil, there is none among
+// them.
 func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 	for len(r.found) > 0 && r.next < r.void {
 		p := &r.found[0]
@@ -128,13 +135,13 @@ func (r *Reader) take(prove bool) (rec Record, ok bool, err error) {
 	return Record{}, false, nil
 }
 
-// miss deals with a packet that is not the record that is next: it is damaged, or one further on. Without an error, a later run
-// goes on in its place.
+// miss handles a packet that is not the next record: it is damaged, or a later one. Without an
+// error, a later run continues in its place.
 func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove bool) error {
 	certain, err := r.certain(prove)
-	sent := reason == protocol.BadPayload && !r.at.verified // its client may have sent it so
+	sent := reason == protocol.BadPayload && !r.at.verified // the client may have sent a bad payload
 	if sent && rec.Position > r.next {
-		reason = protocol.None // those in front of it come first
+		reason = protocol.None // earlier ones come first
 	} else if sent && prove && err == nil && !certain && rec.Position == r.next {
 		certain = r.alone || r.at.idle != nil && r.at.idle()
 	}
@@ -165,13 +172,13 @@ func (r *Reader) miss(offset int64, rec *Record, reason protocol.Reason, prove b
 	return g
 }
 
-// verifiedBatch is a batch of a segment.
+// verifiedBatch identifies a batch of a segment.
 type verifiedBatch struct {
 	in    *segment
 	place int64 // behind it
 }
 
-// certain reports whether what should be next is lost, and will not come.
+// certain reports whether the next record is lost, and not just late.
 func (r *Reader) certain(prove bool) (bool, error) {
 	if r.lost != nil {
 		return true, nil
@@ -192,8 +199,8 @@ func (r *Reader) certain(prove bool) (bool, error) {
 	return lost, nil
 }
 
-// durable reports whether the writer knew what should be next to be on stable storage: a mark behind it says so, or one of a
-// later segment, which is not flushed before this one is.
+// durable reports whether the writer knew the next record to be durable: a mark after it says so,
+// or one of a later segment, which is not flushed before this one.
 func (r *Reader) durable() (known bool, err error) {
 	place := r.at.walk.Place()
 	if len(r.found) > 0 {
@@ -225,13 +232,13 @@ func (r *Reader) flushed(p piece) (bool, error) {
 	return known, errors.Join(err, s.Close())
 }
 
-// How often Wait looks for a record, and how often it finds out at length whether what is missing is lost.
+// The intervals at which Wait polls, and at which it checks whether a missing record is lost.
 const (
 	eager, lazy     = time.Millisecond, 100 * time.Millisecond
 	proving, seldom = time.Second, time.Minute
 )
 
-// Wait is Next, but waits for the record until the context ends, whose error it returns then.
+// Wait is Next, but waits for a record until ctx ends. It then returns the error of ctx.
 func (r *Reader) Wait(ctx context.Context) (Record, error) {
 	idle, every, since := eager, proving, time.Now()
 	for {
@@ -259,17 +266,17 @@ type counted struct {
 	known            bool
 }
 
-// counts is what is known of a segment that is entered with a record that is next.
+// counts returns what is known of a segment that begins with the record next.
 func (s *segment) counts(next uint64) counted {
 	first := s.walk.Head().Segment.FirstPacket
-	if s.numbered { // packets are counted from the first of the run
+	if s.numbered { // packets are numbered from the first of the run
 		return counted{first, s.start, true}
 	}
 	return counted{first, next, next > 0}
 }
 
-// short is a Gap where a segment, of which everything was read, has fewer records than its writer put there, as the mark tells that
-// completed it; nil: it does not.
+// short returns a Gap if a segment that was read to its end has fewer records than the mark of its
+// completion says; else nil.
 func (r *Reader) short() *Gap {
 	c := r.counted
 	completed, place := r.at.walk.Completed()
@@ -288,21 +295,21 @@ func (r *Reader) short() *Gap {
 // Record is one message of the log.
 type Record struct {
 	protocol.Data
-	Payload []byte // dies with the next call
-	Time    uint64 // when it was taken, by the clock of the system that did: nanoseconds since 1970
+	Payload []byte // valid until the next call
+	Time    uint64 // of receipt, by the receiving system's clock: nanoseconds since 1970
 	Segment string // the file, or which segment of a ring
 	Offset  int64  // of its block in the segment
 }
 
-// packet is a record that was not looked at yet.
+// packet is a record that was not checked yet.
 type packet struct {
 	data   []byte
 	time   uint64
 	offset int64
-	number uint64 // as the segment counts its packets
+	number uint64 // in the segment
 }
 
-// packets appends those of a batch. They live as long as its bytes.
+// packets appends the packets of a batch. They are valid as long as its bytes.
 func packets(all []packet, b pcapng.Batch, data []byte) ([]packet, error) {
 	number := b.FirstPacket
 	err := pcapng.EachPacket(data, func(p pcapng.Packet) error {
@@ -313,7 +320,7 @@ func packets(all []packet, b pcapng.Batch, data []byte) ([]packet, error) {
 	return all, err
 }
 
-// read looks whether a record is intact. Of one with a bad payload it says what is in the header.
+// read checks whether a record is intact. For one with a bad payload it returns the header.
 func (p *packet) read() (Record, protocol.Reason) {
 	d, r := protocol.ParseRecord(p.data)
 	if r != protocol.None {

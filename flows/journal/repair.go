@@ -15,24 +15,24 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// Repair is what is wrong with a log and what is to be done about it.
+// Repair is what is wrong with a log, and the plan to repair it.
 type Repair struct {
 	Damage   []*Damage
-	Heads    []Rebuilt // heads that are made anew
-	GivenUp  []*Damage // segments of which nothing can be had back
-	Manifest bool      // the manifest is written anew
-	Copies   int       // of the manifest that are damaged, and no more than that
-	Lost     uint64    // records that are missing then
+	Heads    []Rebuilt // heads to rebuild
+	GivenUp  []*Damage // segments that cannot be recovered
+	Manifest bool      // the manifest must be rewritten
+	Copies   int       // damaged copies of an otherwise intact manifest
+	Lost     uint64    // records that are missing afterwards
 	Gaps     []*Gap    // the first 1000
-	Next     uint64    // position at which the log goes on
-	// Unsure says that no manifest tells whether newer segments than those found are missing.
+	Next     uint64    // position at which the log continues
+	// Unsure says that no manifest shows whether newer segments are missing.
 	Unsure bool
 
 	log *Log
 	now Manifest
 }
 
-// Rebuilt is a segment whose head is made anew.
+// Rebuilt is a segment whose head is rebuilt.
 type Rebuilt struct {
 	Segment uint64
 	Name    string
@@ -41,10 +41,11 @@ type Rebuilt struct {
 	piece piece
 }
 
-// Needed reports whether there is something to do.
+// Needed reports whether there is something to repair.
 func (r *Repair) Needed() bool { return len(r.Damage) > 0 || r.Copies > 0 }
 
-// PlanRepair finds out how a log that nobody writes is mended. It changes nothing. The caller closes the plan.
+// PlanRepair plans the repair of a log that no flow writes. It changes nothing. The caller closes
+// the plan.
 func PlanRepair(path string) (r *Repair, err error) {
 	l, err := Open(path)
 	if err != nil {
@@ -85,7 +86,7 @@ func (r *Repair) plan() error {
 	return r.settle(over, m)
 }
 
-// each tries to have back each segment that is damaged.
+// each tries to recover each damaged segment.
 func (r *Repair) each(over *overlay, m *Manifest) error {
 	like, err := r.samples()
 	if err != nil {
@@ -114,7 +115,7 @@ func (r *Repair) each(over *overlay, m *Manifest) error {
 	return nil
 }
 
-// settle finds the end of the log as it is then, and what its manifest says.
+// settle finds the end of the repaired log, and the contents of its manifest.
 func (r *Repair) settle(over *overlay, m *Manifest) (err error) {
 	l := &Log{path: r.log.path, set: over}
 	if m == nil {
@@ -126,7 +127,7 @@ func (r *Repair) settle(over *overlay, m *Manifest) (err error) {
 	if err != nil {
 		return err
 	}
-	l.promised = r.now.Next
+	l.durable = r.now.Next
 	behind := uint64(0)
 	for _, d := range r.GivenUp {
 		if d.Last > last {
@@ -136,14 +137,14 @@ func (r *Repair) settle(over *overlay, m *Manifest) (err error) {
 		r.now.Newest = max(r.now.Newest, d.Last)
 	}
 	switch {
-	case behind > 0 && m != nil: // they may have had any position that was ever given
-		l.promised = r.now.Reserved
+	case behind > 0 && m != nil: // they may have had any position that was ever assigned
+		l.durable = r.now.Reserved
 	case behind > 0:
-		if l.promised, err = l.beyond(behind); err != nil {
+		if l.durable, err = l.beyond(behind); err != nil {
 			return err
 		}
 	}
-	for _, made := range r.Heads { // in use, and not named yet
+	for _, made := range r.Heads { // used, and not in the manifest yet
 		if made.Segment > r.now.Newest {
 			s, err := over.open(made.piece)
 			if err != nil {
@@ -162,8 +163,8 @@ func (r *Repair) settle(over *overlay, m *Manifest) (err error) {
 	if g := r.front(m, report.First); g != nil {
 		report.Lost, report.Gaps = report.Lost+g.Records, append([]*Gap{g}, report.Gaps...)
 	}
-	r.Lost, r.Gaps, r.Next = report.Lost, report.Gaps, max(report.Next, l.promised)
-	r.now.Next = max(r.now.Next, l.promised)
+	r.Lost, r.Gaps, r.Next = report.Lost, report.Gaps, max(report.Next, l.durable)
+	r.now.Next = max(r.now.Next, l.durable)
 	r.now.Reserved = max(r.now.Reserved, r.Next)
 	if m == nil {
 		r.now.Next, r.now.Reserved = r.Next, r.Next
@@ -171,7 +172,7 @@ func (r *Repair) settle(over *overlay, m *Manifest) (err error) {
 	return nil
 }
 
-// front is a Gap of the records in front of the first one that were in segments which are given up, at most.
+// front returns a Gap for the records before the first one that may have been in lost segments.
 func (r *Repair) front(m *Manifest, first uint64) *Gap {
 	least := first
 	for _, d := range r.GivenUp {
@@ -189,10 +190,10 @@ func (r *Repair) front(m *Manifest, first uint64) *Gap {
 	return &Gap{Position: least, Records: first - least, Err: ErrMissing}
 }
 
-// leastRecord is the least a record takes in a segment, in bytes.
+// leastRecord is the least length of a record in a segment in bytes.
 const leastRecord = pcapng.PacketHeaderLen + protocol.HeaderLen + 4
 
-// beyond is a position behind all that so many segments can have, of which nothing is known.
+// beyond returns a position after all that so many unknown segments can have.
 func (l *Log) beyond(segments uint64) (uint64, error) {
 	report := Report{}
 	if err := l.walk(&report); err != nil {
@@ -216,7 +217,7 @@ func (l *Log) beyond(segments uint64) (uint64, error) {
 	return report.Next + segments*uint64(size)/leastRecord, nil
 }
 
-// lastWithRecords is the number of the newest segment with an intact record; 0: there is none.
+// lastWithRecords returns the number of the newest segment with an intact record; 0: there is none.
 func (l *Log) lastWithRecords() (uint64, error) {
 	all, err := l.set.list(0)
 	if err != nil {
@@ -249,7 +250,7 @@ type sample struct {
 	head    pcapng.Head
 }
 
-// samples are the heads that are intact, in the order of their segments.
+// samples returns the intact heads, in the order of their segments.
 func (r *Repair) samples() (all []sample, err error) {
 	list, err := r.log.set.list(0)
 	if err != nil {
@@ -277,7 +278,7 @@ func (r *Repair) samples() (all []sample, err error) {
 	return all, nil
 }
 
-// rebuild makes the head of a segment anew; nil: it has no batch with an intact record.
+// rebuild rebuilds the head of a segment; nil: it has no batch with an intact record.
 func (r *Repair) rebuild(over *overlay, d *Damage, m *Manifest, like []sample) (*Rebuilt, error) {
 	p, err := over.find(d.First)
 	if err != nil {
@@ -294,7 +295,7 @@ func (r *Repair) rebuild(over *overlay, d *Damage, m *Manifest, like []sample) (
 	var mark pcapng.Batch
 	err = pcapng.EachMark(raw, size, func(b pcapng.Batch) bool {
 		if _, on := r.ring(); on && b.Segment != r.segmentID(d.First) {
-			return true // of an earlier use of the slot
+			return true // from an earlier use of the slot
 		}
 		mark = b
 		return false
@@ -322,7 +323,7 @@ func (r *Repair) rebuild(over *overlay, d *Damage, m *Manifest, like []sample) (
 	return nil, nil
 }
 
-// candidates are heads that a segment may have had, the likeliest first.
+// candidates returns heads that a segment may have had, the most likely first.
 func (r *Repair) candidates(segment uint64, mark pcapng.Batch, m *Manifest, like []sample, raw io.ReaderAt) (all [][]byte) {
 	runs, begin := r.runsOf(segment, m, like, raw)
 	for _, run := range runs {
@@ -356,7 +357,7 @@ func (r *Repair) candidates(segment uint64, mark pcapng.Batch, m *Manifest, like
 	return all
 }
 
-// runsOf are the runs that may have written a segment, and what is known of their interfaces.
+// runsOf returns the runs that may have written a segment, and what is known of their interfaces.
 func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.ReaderAt) (all []Run, known map[uint64]pcapng.Interface) {
 	known = map[uint64]pcapng.Interface{}
 	for _, s := range like {
@@ -376,7 +377,7 @@ func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.Reade
 		}
 		all = append(all, run)
 	}
-	for _, s := range slices.Backward(like) { // the one in front, then the one behind
+	for _, s := range slices.Backward(like) { // the one before, then the one after
 		if s.segment < segment {
 			all = append(all, Run{Number: s.run.Number, Start: s.run.Start, Segment: s.segment})
 			break
@@ -391,10 +392,10 @@ func (r *Repair) runsOf(segment uint64, m *Manifest, like []sample, raw io.Reade
 	return all, known
 }
 
-// originIn reads where the run began in what is left of a head.
+// originIn reads the beginning of the run from what is left of a head.
 func originIn(raw io.ReaderAt) (o origin, ok bool) {
 	b := make([]byte, 64<<10)
-	n, _ := raw.ReadAt(b, 0) // as much as there is
+	n, _ := raw.ReadAt(b, 0) // a short read is enough
 	for _, form := range []string{described, owned} {
 		at := bytes.Index(b[:n], []byte(form[:strings.Index(form, "%")]))
 		if at < 0 {
@@ -422,7 +423,7 @@ func (r *Repair) segmentID(generation uint64) pcapng.SegmentID {
 	return on.SegmentID(generation)
 }
 
-// overlay is a log with heads that are not on the disk yet, and without segments that are given up.
+// overlay is a log with heads that are not on the disk yet, and without lost segments.
 type overlay struct {
 	set
 	heads map[uint64]piece
@@ -444,7 +445,7 @@ func (o *overlay) list(from uint64) ([]piece, error) {
 	return all, nil
 }
 
-// find is a segment as it is listed, or as it would be.
+// find returns a segment as it is listed, or as it would be.
 func (o *overlay) find(number uint64) (piece, error) {
 	all, err := o.set.list(number)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// rings are the segments on a device.
+// rings is the segments on a device.
 type rings struct {
 	file *os.File
 	ring.Ring
@@ -33,7 +33,7 @@ func (s *rings) list(from uint64) ([]piece, error) {
 	return all, nil
 }
 
-// onward is the segments from one on that is there: generations follow each other.
+// onward returns the segments from one on: generations are consecutive.
 func (s *rings) onward(from uint64) []piece {
 	all := []piece{s.piece(from)}
 	for g := from + 1; g-from < s.Slots; g++ {
@@ -52,7 +52,7 @@ func (s *rings) piece(g uint64) piece {
 func (s *rings) open(p piece) (*segment, error) {
 	slot := io.NewSectionReader(s.file, int64(s.Offset(p.number)), int64(s.Size))
 	size := func() (int64, error) {
-		ring.Refresh(s.file, s.Offset(p.number), s.Size) // a node is written past the kernel's cache
+		ring.Refresh(s.file, s.Offset(p.number), s.Size) // writes through an NVMe character device bypass the page cache
 		return int64(s.Size), nil
 	}
 	opened, err := newSegment(p, slot, nil, size, true)
@@ -88,15 +88,15 @@ func (s *rings) manifest() (Manifest, int, error) {
 	return readManifest(s.file, ring.ManifestOffset)
 }
 
-// suspects are segments whose slot has batches and no head. What a slot has from before it was part of the ring, or of a segment that was overwritten,
-// is none.
+// suspects returns segments whose slot has batches and no head. Old data from before the slot
+// belonged to the ring, or of an overwritten segment, does not count.
 func (s *rings) suspects(m *Manifest) (all []piece, err error) {
 	found, err := s.Generations(s.file)
 	if err != nil {
 		return nil, err
 	}
 	newest, oldest := uint64(0), uint64(1)
-	if n := len(found); n > 0 { // a crash may have torn the head that was to be in place of the one in front
+	if n := len(found); n > 0 { // a crash may have torn the head that was to replace the oldest one
 		oldest = found[n-1] + 2 - min(found[n-1]+1, s.Slots)
 	}
 	if m != nil {

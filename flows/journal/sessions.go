@@ -9,16 +9,17 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// Mark is how far a session has come in a log: the last sequence, and the owner of that record (see [protocol.OwnerOf]).
+// Mark is the progress of a session in a log: its last sequence, and the owner of that record (see
+// [protocol.OwnerOf]).
 type Mark struct{ Sequence, Owner uint64 }
 
-// Remembered is how many sessions Sessions has at least, where there were as many; it has twice as many at most.
+// Remembered is how many sessions Sessions keeps at least; it keeps at most twice as many.
 const Remembered = 1 << 15
 
-// Sessions remembers those sessions of a log that were noted last. The zero value has none.
+// Sessions keeps the most recent sessions of a log. The zero value is empty.
 type Sessions struct{ young, old map[uint64]Mark }
 
-// Note remembers how far a session has come.
+// Note sets the progress of a session.
 func (s *Sessions) Note(session uint64, m Mark) {
 	if _, known := s.young[session]; s.young == nil || len(s.young) >= Remembered && !known {
 		s.old, s.young = s.young, map[uint64]Mark{}
@@ -26,7 +27,7 @@ func (s *Sessions) Note(session uint64, m Mark) {
 	s.young[session] = m
 }
 
-// Last is how far a session has come, the zero Mark where that is not known.
+// Last returns the progress of a session, the zero Mark if it is not known.
 func (s *Sessions) Last(session uint64) Mark {
 	if m, known := s.young[session]; known {
 		return m
@@ -34,42 +35,43 @@ func (s *Sessions) Last(session uint64) Mark {
 	return s.old[session]
 }
 
-// Len is how many sessions there are at most: those that were noted again are counted twice.
+// Len returns an upper bound of the number of sessions: some may be counted twice.
 func (s *Sessions) Len() int { return len(s.young) + len(s.old) }
 
-// LinkType is LINKTYPE_USER0, which logs have.
+// LinkType is the link type of logs, LINKTYPE_USER0.
 const LinkType = 147
 
-// described is what the head of each segment says of the run that wrote it, and owned where records have owners: releases that do not know
-// these refuse it in words.
+// described is what the head of each segment says of the run that wrote it; owned is used if records have owners. A release that does not know
+// owners refuses such a log.
 const (
 	described = "log from position %d in run %016x"
 	owned     = "log of owners from position %d in run %016x"
 )
 
-// Source describes a log in the head of a segment: the flow's name, the position of the first record of this run of the flow,
-// a random number for the run, and the longest message in bytes, header included.
+// Source describes a log in the head of a segment: the flow's name, the position of the first
+// record of this run, a random number for the run, and the longest message in bytes, header
+// included.
 func Source(flow string, start, run uint64, longest uint32) pcapng.Interface {
 	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: LinkType}
 }
 
-// Owned is a source whose records have owners, see [protocol.OwnerOf].
+// Owned is a Source whose records have owners, see [protocol.OwnerOf].
 func Owned(s pcapng.Interface, start, run uint64) pcapng.Interface {
 	s.Description = fmt.Sprintf(owned, start, run)
 	return s
 }
 
-// verified is what the heads of runs say in which every payload was checked when it came.
+// verified is in the heads of runs that checked every payload on receipt.
 const verified = "payloads were verified"
 
-// Verified is a source that says so. A payload that is bad in the log was then damaged on its way to the disk, or there; else its client may have
-// sent it so.
+// Verified adds to a Source that payloads were checked on receipt. A bad payload in the log was
+// then damaged later; otherwise its client may have sent it so.
 func Verified(s pcapng.Interface) pcapng.Interface {
 	s.Comment = verified
 	return s
 }
 
-// ErrNotLog is matched when segments are not those of a log.
+// ErrNotLog means that segments are not those of a log.
 var ErrNotLog = errors.New("no log of messages")
 
 // origin is what a head says of its run.
@@ -91,7 +93,7 @@ func originOf(head *pcapng.Head) (o origin, err error) {
 	return o, nil
 }
 
-// parse reads a description that is nothing else.
+// parse parses a description.
 func (o *origin) parse(description string) bool {
 	for _, form := range []string{described, owned} {
 		if _, err := fmt.Sscanf(description, form, &o.start, &o.run); err == nil && o.start > 0 && fmt.Sprintf(form, o.start, o.run) == description {
@@ -103,19 +105,20 @@ func (o *origin) parse(description string) bool {
 }
 
 var (
-	// ErrMissing is in a Gap whose records are not where they must be.
+	// ErrMissing is in a Gap whose records should exist.
 	ErrMissing = errors.New("not there")
-	// ErrRemoved is in a Gap whose records were in segments that are not kept any more.
+	// ErrRemoved is in a Gap whose records were in removed segments.
 	ErrRemoved = errors.New("not kept any more")
 )
 
-// Gap says that records which were in the log cannot be read. Whoever asks again gets what follows them.
+// Gap says that records of the log cannot be read. The next call of the reader continues after
+// them.
 type Gap struct {
-	Position uint64 // of the first of them
-	Records  uint64 // how many
-	Segment  string // where that is noticed
+	Position uint64 // of the first record
+	Records  uint64 // number of records
+	Segment  string // where the gap was found
 	Offset   int64
-	Session  uint64 // of a record of which only the payload is bad, and its Sequence; 0: not known
+	Session  uint64 // of a record with only a bad payload, and its Sequence; 0: not known
 	Sequence uint64
 	Owner    uint64 // of that record
 	Err      error  // ErrMissing, ErrRemoved, or a protocol.Reason
@@ -134,19 +137,21 @@ func (g *Gap) Error() string {
 
 func (g *Gap) Unwrap() error { return g.Err }
 
-// Cut says that records which a reader was given are void: a crash took them from the log before the disk had them for good, and
-// the log went on in front of them. Whoever asks again gets what is there instead.
+// Cut says that records which a reader has returned are void: they were not durable, a crash
+// removed them, and the log continued before them. The next call of the reader returns what
+// replaced them.
 type Cut struct {
-	From  uint64 // the first of them
-	Given uint64 // the last that was given
+	From  uint64 // the first void record
+	Given uint64 // the last one returned
 }
 
 func (c *Cut) Error() string {
 	return fmt.Sprintf("records %d to %d, which were read, are void: the log lost them in a crash and went on from there", c.From, c.Given)
 }
 
-// Resume is the manifest of a log whose end was found and whose segments were mended since: with what is there beyond the one that was read, or a
-// first one. Segments from next on are not in use: the log goes on with that.
+// Resume returns the manifest for continuing a log whose end was found and whose segments were
+// recovered: the one that was read, updated, or a first one. Segments from next on are unused: the
+// log continues with that.
 func Resume(path string, end End, next uint64) (Manifest, error) {
 	l, err := Open(path)
 	if errors.Is(err, ring.ErrNone) {
@@ -197,7 +202,7 @@ func resume(s set, end End, next uint64) (m Manifest, err error) {
 	return m, nil
 }
 
-// drop has the manifest name no segment from one on, which is to be begun again: nothing was ever written to it.
+// drop removes segments from one on, to which nothing was ever written.
 func (m *Manifest) drop(from uint64) {
 	if m.Newest < from {
 		return
@@ -206,7 +211,7 @@ func (m *Manifest) drop(from uint64) {
 	m.Runs = slices.DeleteFunc(slices.Clone(m.Runs), func(r Run) bool { return r.Segment >= from })
 }
 
-// After is the number that the next segment has at least.
+// After returns the smallest number for the next segment.
 func (m *Manifest) After() uint64 {
 	if n := len(m.Absent); n > 0 {
 		return m.Absent[n-1].Last + 1

@@ -18,53 +18,53 @@ import (
 // piece is a segment in a list.
 type piece struct {
 	number uint64
-	name   string // for messages
+	name   string // for errors and reports
 	path   string // of a file
-	ahead  bool   // it has the name of one that was prepared and not taken into use
-	head   []byte // to be read in place of what it begins with; nil: nothing is
+	ahead  bool   // it has the name of a prepared segment that is not in use yet
+	head   []byte // replaces the beginning of the segment; nil: does not
 }
 
 // set is where a log's segments are.
 type set interface {
-	// list is the segments with a number and later ones, oldest first; at least from that number on.
+	// list returns the segments with a number and later ones, oldest first. It may return earlier ones, too.
 	list(from uint64) ([]piece, error)
-	// open opens a segment. Where it is gone, or no segment yet, the error matches errAbsent.
+	// open opens a segment. If it is gone, or no segment yet, the error matches errAbsent.
 	open(p piece) (*segment, error)
-	// piece is the segment with a number, which need not be there.
+	// piece returns the segment with a number, which need not exist.
 	piece(number uint64) piece
-	// bytes are those in place of a segment, whatever they are, and how many.
+	// bytes returns the bytes in the place of a segment, whatever they are, and their number.
 	bytes(p piece) (r io.ReaderAt, size int64, end func() error, err error)
-	// manifest is the newest intact copy, and how many others are damaged. ErrNoManifest: there is none.
+	// manifest returns the newest intact copy, and how many others are damaged. ErrNoManifest: there is none.
 	manifest() (m Manifest, damaged int, err error)
-	// suspects are pieces that no list has, and that are segments whose head is damaged. The manifest is nil where there is none.
+	// suspects returns segments that list does not return because their head is damaged. The manifest is nil if there is none.
 	suspects(m *Manifest) ([]piece, error)
 	io.Closer
 }
 
-// errAbsent says that there is no such segment.
+// errAbsent means that there is no such segment.
 var errAbsent = errors.New("there is no such segment")
 
-// headError says that what is in place of a segment has no head that can be read. It matches errAbsent.
+// headError means that the place of a segment has no head that can be read. It matches errAbsent.
 type headError struct{ cause error }
 
 func (e *headError) Error() string        { return fmt.Sprintf("its head cannot be read: %v", e.cause) }
 func (e *headError) Unwrap() error        { return e.cause }
 func (e *headError) Is(target error) bool { return target == errAbsent }
 
-// segment is one that is open for reading.
+// segment is a segment that is open for reading.
 type segment struct {
 	piece
 	origin
 	raw      io.ReaderAt
 	walk     *pcapng.Walker
-	numbered bool                  // it is on a ring
-	leading  bool                  // there, it is the first of its run
+	numbered bool                  // the segment is on a ring
+	leading  bool                  // on a ring: it is the first of its run
 	file     io.Closer             // nil: nothing to close
 	size     func() (int64, error) // in bytes, now
-	idle     func() bool           // nobody writes it; nil: not known
+	idle     func() bool           // no flow writes it; nil: not known
 }
 
-// newSegment begins to read a segment, and closes it where it cannot.
+// newSegment begins to read a segment, and closes it if that fails.
 func newSegment(p piece, r io.ReaderAt, file io.Closer, size func() (int64, error), numbered bool) (*segment, error) {
 	s := &segment{piece: p, file: file, size: size, numbered: numbered}
 	if p.head != nil {
@@ -75,7 +75,7 @@ func newSegment(p piece, r io.ReaderAt, file io.Closer, size func() (int64, erro
 	if err == nil {
 		return s, nil
 	}
-	_ = s.Close() // nothing was written
+	_ = s.Close() // opened for reading only
 	if errors.Is(err, pcapng.ErrNotSegment) {
 		return nil, &headError{err}
 	}
@@ -94,7 +94,7 @@ func (s *segment) begin(r io.ReaderAt) error {
 	return err
 }
 
-// follow takes note of what was written meanwhile.
+// follow updates the segment with what was written meanwhile.
 func (s *segment) follow() error {
 	n, err := s.size()
 	if err == nil {
@@ -103,7 +103,7 @@ func (s *segment) follow() error {
 	return err
 }
 
-// gone is errAbsent where the slot of a ring got another segment meanwhile, and else the error.
+// gone returns errAbsent if the slot of a ring has another segment by now, else the error.
 func (s *segment) gone(err error) error {
 	if errors.Is(err, pcapng.ErrReplaced) {
 		return fmt.Errorf("%w: %s: %w", errAbsent, s.name, err)
@@ -118,7 +118,7 @@ func (s *segment) Close() error {
 	return s.file.Close()
 }
 
-// patched is what begins with other bytes than are there.
+// patched replaces the first bytes of a reader.
 type patched struct {
 	r    io.ReaderAt
 	head []byte
@@ -132,7 +132,8 @@ func (p patched) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// openSet finds out what a path means: a device or file with a ring, one segment, or what the names of segments begin with.
+// openSet finds out what a path means: a device or file with a ring, one segment, or the prefix of
+// segment names.
 func openSet(path string) (set, error) {
 	f, err := ring.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,13 +160,14 @@ func openSet(path string) (set, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// ErrInUse says that another process writes a log.
+// ErrInUse means that another process writes a log.
 var ErrInUse = errors.New("another process writes it (stop the flow first)")
 
-// DamagedSuffix is what the name of a file gets of which nothing can be had back.
+// DamagedSuffix is appended to the name of a file that cannot be recovered.
 const DamagedSuffix = ".damaged"
 
-// Apply mends the log as it is planned. Done in part, by a crash, it can be planned and applied again.
+// Apply carries out the plan. If a crash interrupts it, the repair can be planned and applied
+// again.
 func (r *Repair) Apply() error {
 	err := r.apply()
 	if err != nil {
@@ -181,7 +183,7 @@ func (r *Repair) apply() error {
 	return r.applyToFiles()
 }
 
-// applyToFiles holds the files that it changes, so that no flow begins with them meanwhile.
+// applyToFiles locks the files that it changes, so that no flow starts with them meanwhile.
 func (r *Repair) applyToFiles() (err error) {
 	d, base, err := newfile.Open(r.log.path)
 	if err != nil {
@@ -209,7 +211,7 @@ func (r *Repair) applyToFiles() (err error) {
 	if err := d.Sync(); err != nil {
 		return err
 	}
-	if f == nil { // the segments' owner is the log's
+	if f == nil { // the log has the same owner as its segments
 		k, err := KeepFile(d, base+ManifestSuffix, r.now, r.sameOwner)
 		if err != nil {
 			return err
@@ -219,7 +221,7 @@ func (r *Repair) applyToFiles() (err error) {
 	return r.writeManifest(f, 0)
 }
 
-// writeManifest has both slots hold the manifest, one durably before the other.
+// writeManifest writes the manifest to both slots, the first one durably before the second.
 func (r *Repair) writeManifest(f ring.File, base int64) error {
 	k := &Keeper{file: f, base: base, now: r.now, durable: r.now.Generation}
 	for range copies[:2] {
@@ -230,7 +232,7 @@ func (r *Repair) writeManifest(f ring.File, base int64) error {
 	return nil
 }
 
-// lock holds an open file as flows hold theirs.
+// lock locks an open file as flows do.
 func lock(f *os.File) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return fmt.Errorf("%s: %w", f.Name(), ErrInUse)
@@ -254,7 +256,7 @@ func putHead(d *newfile.Dir, made Rebuilt) error {
 	return f.Sync()
 }
 
-// setAside gives a file, if it is there, a name that is no segment's.
+// setAside renames a file, if it exists, to a name that no segment has.
 func setAside(d *newfile.Dir, one *Damage) error {
 	name := filepath.Base(one.Name)
 	f, err := d.OpenFile(name, os.O_RDWR)
@@ -271,7 +273,7 @@ func setAside(d *newfile.Dir, one *Damage) error {
 	return d.Rename(name, name+DamagedSuffix)
 }
 
-// sameOwner gives a file to who owns the segments.
+// sameOwner gives a file the owner of the segments.
 func (r *Repair) sameOwner(f *os.File) error {
 	all, err := r.log.set.list(0)
 	if err != nil || len(all) == 0 {

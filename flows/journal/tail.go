@@ -8,23 +8,24 @@ import (
 	"github.com/unifiedd/unifiedd/internal/ring"
 )
 
-// End is how a log was left.
+// End is the state in which a log was left.
 type End struct {
-	Next     uint64    // position of the record to be written next: 1 of a new log
-	Sessions Sessions  // the newest ones
-	Gaps     []*Gap    // what of the newest segments is lost though it was on stable storage: the first 1000
+	Next     uint64    // position of the next record to write: 1 for a new log
+	Sessions Sessions  // the most recent ones
+	Gaps     []*Gap    // durable records of the newest segments that are lost: the first 1000
 	Lost     uint64    // records in all of them
-	Manifest *Manifest // what the log says of itself; nil: it does not yet
+	Manifest *Manifest // nil: the log has none
 }
 
 const (
-	// looked is how many bytes of segments are read at least, for the sessions in them.
+	// looked is how many bytes of segments are read at least, to find sessions.
 	looked = 64 << 20
 )
 
-// Tail finds the end of a log, which nobody writes. It is asked before the segments are recovered, as long as they tell
-// what the writer knew to be durable. PATH is as for Open; a device may also have no ring yet. A log that lacks what its manifest names, or of
-// which a head cannot be read, is a *DamagedError: it must not go on.
+// Tail finds the end of a log that no flow writes. It must be called before the segments are
+// recovered, while they show what the writer knew to be durable. PATH is as for Open; a device may
+// also have no ring yet. If the log lacks what its manifest names, or a head cannot be read, the
+// error is a *DamagedError: the log must not be continued.
 func Tail(path string) (End, error) {
 	l, err := Open(path)
 	if errors.Is(err, ring.ErrNone) {
@@ -54,7 +55,7 @@ func (l *Log) tail(least int64) (End, error) {
 	r.alone = true
 	err := r.beginLate(least)
 	if err == io.EOF {
-		err = nil // there is no segment; the manifest may say that there were records
+		err = nil // there is no segment; according to the manifest there may have been records
 	}
 	end := End{}
 	for err == nil {
@@ -67,7 +68,7 @@ func (l *Log) tail(least int64) (End, error) {
 	return end, errors.Join(err, r.Close())
 }
 
-// follow takes note of one more record.
+// follow processes one more record.
 func (r *Reader) follow(end *End) error {
 	rec, err := r.Next()
 	if g, ok := errors.AsType[*Gap](err); ok {
@@ -85,12 +86,12 @@ func (r *Reader) follow(end *End) error {
 	return err
 }
 
-// mostOpen is how many of the newest segments of a run can be other than durable: a flow has no more with the disk at once, see
-// segments in package flows.
+// mostOpen bounds the newest segments of a run that may not be durable: a flow has no more of them
+// open at a time, see package flows/segment.
 const mostOpen = 17
 
-// beginLate begins at the newest segment that has as many bytes from there on, and in front of which nothing of its run can be
-// missing.
+// beginLate begins at the newest segment with enough bytes from there on, before which nothing of
+// its run can be missing.
 func (r *Reader) beginLate(least int64) error {
 	all, err := r.set.list(0)
 	if err != nil {
@@ -98,7 +99,7 @@ func (r *Reader) beginLate(least int64) error {
 	}
 	var size int64
 	var later segmentSummary
-	newer := 0 // segments of the same run
+	newer := 0 // later segments of the same run
 	for i := len(all) - 1; i > 0; i-- {
 		g, err := r.summarize(all[i])
 		if errors.Is(err, errAbsent) {
@@ -121,12 +122,12 @@ func (r *Reader) beginLate(least int64) error {
 	return r.beginOldest(all)
 }
 
-// segmentSummary is what is to be known of a segment to begin there.
+// segmentSummary is what beginLate must know of a segment.
 type segmentSummary struct {
 	run     uint64
 	size    int64
-	records bool // it has an intact one
-	durable bool // its writer knew something of it to be durable, and so all segments in front
+	records bool // it has an intact record
+	durable bool // its writer knew something of it to be durable, and so all earlier segments
 }
 
 func (r *Reader) summarize(p piece) (g segmentSummary, err error) {
@@ -147,7 +148,7 @@ func (r *Reader) summarize(p piece) (g segmentSummary, err error) {
 	return g, errors.Join(err, s.Close())
 }
 
-// isAnother reports whether a segment is known to be of another run.
+// isAnother reports whether a segment is known to belong to another run.
 func (r *Reader) isAnother(p piece, run uint64) bool {
 	o, err := r.origin(p)
 	return err == nil && o.run != run

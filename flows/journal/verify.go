@@ -9,43 +9,45 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// mostGaps bounds how many are told one by one.
+// mostGaps bounds the gaps that are listed one by one.
 const mostGaps = 1000
 
-// SegmentReport is what is in one segment.
+// SegmentReport is the contents of one segment.
 type SegmentReport struct {
 	Name       string
-	Start, Run uint64 // where the run that wrote it began, and its number
+	Start, Run uint64 // first position and number of the run that wrote it
 	Batches    uint64
 	Records    uint64 // of the log
 	Bytes      uint64 // of their payloads
-	First      uint64 // position of the first of them, 0: none
+	First      uint64 // position of the first record; 0: none
 	Last       uint64
-	Void       uint64 // intact ones that are no part of the log: it ended in front of them
-	Damaged    uint64 // with a wrong checksum, or no message at all
+	Void       uint64 // intact records after the end of the run, which are not part of the log
+	Damaged    uint64 // records with a wrong checksum, and packets that are no messages
 	Holes      uint64 // places where batches are missing or torn
-	Completed  bool   // its writer completed it: then nothing at its end was lost in a crash
+	Completed  bool   // its writer completed it, so nothing at its end was lost in a crash
 }
 
-// Report is what is in a log.
+// Report is the contents of a log.
 type Report struct {
 	Segments []SegmentReport
 	Records  uint64 // of the log
 	Bytes    uint64 // of their payloads
-	First    uint64 // position of the oldest record, 0: none
-	Next     uint64 // behind the last
-	Lost     uint64 // records between them that cannot be read any more
+	First    uint64 // position of the oldest record; 0: none
+	Next     uint64 // one past the last record
+	Lost     uint64 // records between them that cannot be read
 	Gaps     []*Gap // where, the first 1000
 
-	Damage   []*Damage // what the manifest names and is not there, and heads that cannot be read
-	Manifest bool      // there is one, of which a copy is intact
-	Copies   int       // of the manifest that are damaged, as the next start mends
+	Damage   []*Damage // what the manifest names and does not exist, and heads that cannot be read
+	Manifest bool      // there is a manifest with an intact copy
+	Copies   int       // damaged copies of the manifest, which the next start repairs
 }
 
-// Intact reports whether everything between the first record and the last is there, and all that the manifest names.
+// Intact reports whether everything between the first record and the last exists, and all that the
+// manifest names.
 func (r *Report) Intact() bool { return r.Lost == 0 && len(r.Damage) == 0 }
 
-// Verify reads all of a log, twice. It may be written meanwhile; what is written then may be in the report or not.
+// Verify reads a whole log, twice. It may be written meanwhile; the report may or may not include
+// what is written then.
 func Verify(path string) (Report, error) {
 	l, err := Open(path)
 	if err != nil {
@@ -106,13 +108,13 @@ func (r *Report) addGap(g *Gap) {
 	}
 }
 
-// inspect looks at each segment by itself.
+// inspect examines each segment by itself.
 func (l *Log) inspect(report *Report) error {
 	all, err := l.set.list(0)
 	if err != nil {
 		return err
 	}
-	void := report.Next // from here on nothing is of the log, in this run
+	void := report.Next // records from here on are not part of the log, in this run
 	later := uint64(0)
 	for i := len(all) - 1; i >= 0; i-- {
 		s, err := l.set.open(all[i])
@@ -139,7 +141,7 @@ func (l *Log) inspect(report *Report) error {
 	return nil
 }
 
-// startOf is where a run began of which a segment is in the report.
+// startOf returns where a run began that has a segment in the report.
 func (r *Report) startOf(run uint64) uint64 {
 	for i := range r.Segments {
 		if r.Segments[i].Run == run {
@@ -149,7 +151,7 @@ func (r *Report) startOf(run uint64) uint64 {
 	return never
 }
 
-// inspect counts what is in a segment; records from the position void on are not of the log.
+// inspect counts the contents of a segment. Records from position void on are not part of the log.
 func (s *segment) inspect(void uint64) (SegmentReport, error) {
 	one := SegmentReport{Name: s.name, Start: s.start, Run: s.run}
 	for {
