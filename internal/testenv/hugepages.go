@@ -87,8 +87,8 @@ func (k *keeper) close() (err error) {
 	return err
 }
 
-// How often watch looks, and how long pages must be short before it adds some: those that a
-// mapping was promised are in nobody's account until it has populated them.
+// How often watch looks, and how long pages must be short before it adds some: the kernel has
+// promised them to a mapping, and no process has them until the mapping is populated.
 const (
 	look       = 10 * time.Millisecond
 	shortLimit = 200 * time.Millisecond
@@ -99,16 +99,19 @@ func (k *keeper) watch() {
 	ticker := time.NewTicker(look)
 	defer ticker.Stop()
 	var since time.Time // they are short; zero: they are not
+	var promised uint64 // to mappings, when last looked
 	for {
 		select {
 		case <-k.stop:
 			return
 		case <-ticker.C:
 		}
+		before := promised
+		promised = k.number(k.resv, "")
 		switch {
 		case k.short(0) == 0:
 			since = time.Time{}
-		case since.IsZero():
+		case since.IsZero(), promised > 0 && promised != before: // a large mapping takes seconds to populate
 			since = time.Now()
 		case time.Since(since) > shortLimit:
 			since = time.Time{}
