@@ -185,6 +185,7 @@ func (g *handshake) stay(ctx context.Context) error {
 // now.
 func (g *handshake) leave(cause error) error {
 	return g.do(func() error {
+		_, _ = g.server.takeSent() // counts answers that have arrived as served; Poll returns the error again
 		if g.session.leaving != g.leaving {
 			return nil
 		}
