@@ -14,51 +14,52 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// AppendConfig says what an Appender is for.
+// AppendConfig configures an Appender.
 type AppendConfig struct {
 	Address string // of the flow: host:port
-	Flow    string // its name; empty: whichever is served there
+	Flow    string // its name; empty: any
 	Message int    // the longest message in bytes; default 2048
-	Depth   int    // messages that may be sent and not acknowledged; default 256
-	// Method is how messages go; default as the flow takes them.
+	Depth   int    // the most unacknowledged messages; default 256
+	// Method is how messages reach the flow; default: the flow decides.
 	Method stream.Method
-	// Participant says which one of several clients this is, to a flow that adds up the messages of all: from 1 on. It stays the same when the client starts again.
+	// Participant identifies this client to a flow that adds up the messages of several clients: from 1 on. It must stay the same over restarts.
 	Participant uint32
-	Feed        Feeder // gives the messages, instead of Send; nil: Send does
+	Feed        Feeder // provides the messages instead of Send; nil: use Send
 }
 
-// Receipt is what a flow said of messages that it has.
+// Receipt is a flow's acknowledgement of a message.
 type Receipt struct {
-	Number   uint64 // of the message, as Send gave it
-	Position uint64 // in the log, of the last message that the acknowledgement was for; 0 where there is no log
+	Number   uint64 // of the message, as Send returned it
+	Position uint64 // in the log, of the last message that the acknowledgement covers; 0 without a log
 }
 
-// Appender sends messages to one flow, in order and each once, over as many connections as it takes.
+// Appender sends messages to one flow, each once and in order, over as many connections as it
+// takes.
 type Appender struct {
 	client *Client
 	config AppendConfig
 	sender *stream.Sender
 	frames []umem.Frame
-	free   chan umem.Frame // of Send
+	free   chan umem.Frame // frames for Send
 	queue  chan outgoing
-	next   *outgoing // taken from the queue, not sent yet; the loop's
+	next   *outgoing // taken from the queue and not sent yet; loop only
 	held   []umem.Frame
 	done   [64]stream.Result
 
-	places   bufferLayout  // with a Feeder: where messages lie in the frames
-	one      [1]umem.Frame // and of the loop: the message that is sent,
-	fed      uint64        // how many were,
-	returned uint64        // and how many are acknowledged
+	places   bufferLayout  // with a Feeder: the places of messages in frames
+	one      [1]umem.Frame // loop only: the message being sent
+	fed      uint64        // messages sent
+	returned uint64        // messages acknowledged
 
-	filling sync.RWMutex // held while a message is put into its frame
-	closed  bool         // under filling: the frames are not this appender's any more
-	sending sync.Mutex   // held while a message gets its number and its place in the queue
+	filling sync.RWMutex // held while a message is copied into its frame
+	closed  bool         // under filling: the frames are given back
+	sending sync.Mutex   // held while a message gets its number and is queued
 	sent    uint64
 	mu      sync.Mutex
 	known   Receipt
 	up      bool
 	failed  error
-	news    chan struct{} // closed when known, up or failed changed
+	news    chan struct{} // closed when known, up or failed changes
 
 	cancel context.CancelFunc
 	ran    chan struct{}
@@ -114,7 +115,7 @@ func (a *Appender) open() (err error) {
 	return k.loop.add(a)
 }
 
-// end notes why the sender ended.
+// end records why the sender ended.
 func (a *Appender) end(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,14 +123,14 @@ func (a *Appender) end(err error) {
 	a.tell()
 }
 
-// tell wakes those that wait. The lock is held.
+// tell wakes those that wait. The caller holds the lock.
 func (a *Appender) tell() {
 	close(a.news)
 	a.news = make(chan struct{})
 }
 
-// Send copies a message into the region and sends it. It waits while Depth messages are not acknowledged. The number
-// it returns is one more each time, from 1.
+// Send copies a message into the region and sends it. It blocks while Depth messages are
+// unacknowledged. The numbers that it returns begin at 1 and have no gaps.
 func (a *Appender) Send(ctx context.Context, message []byte) (number uint64, err error) {
 	if a.config.Feed != nil {
 		return 0, errFed
@@ -157,11 +158,11 @@ func (a *Appender) Send(ctx context.Context, message []byte) (number uint64, err
 	defer a.sending.Unlock()
 	a.sent++
 	o.number = a.sent
-	a.queue <- o // it has room for as many as there are frames
+	a.queue <- o // does not block: it has room for all frames
 	return o.number, nil
 }
 
-// Wait waits until a message is acknowledged: as durable as the flow promises.
+// Wait waits until a message is acknowledged with the durability of the flow.
 func (a *Appender) Wait(ctx context.Context, number uint64) (Receipt, error) {
 	err := a.await(ctx, func() bool { return a.known.Number >= number })
 	a.mu.Lock()
@@ -169,7 +170,7 @@ func (a *Appender) Wait(ctx context.Context, number uint64) (Receipt, error) {
 	return a.known, a.because(err)
 }
 
-// because adds why there is no connection.
+// because adds the reason why there is no connection.
 func (a *Appender) because(err error) error {
 	if cause := a.sender.Stats().Cause; err != nil && cause != "" {
 		return fmt.Errorf("%w: %s", err, cause)
@@ -177,7 +178,7 @@ func (a *Appender) because(err error) error {
 	return err
 }
 
-// await waits until the condition, asked under the lock, is true.
+// await waits until ok returns true. ok is called with the lock held.
 func (a *Appender) await(ctx context.Context, ok func() bool) error {
 	for {
 		a.mu.Lock()
@@ -197,10 +198,10 @@ func (a *Appender) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// Stats are the sender's.
+// Stats returns the counters of the sender.
 func (a *Appender) Stats() stream.SenderStats { return a.sender.Stats() }
 
-// poll sends what waits and takes what is acknowledged.
+// poll sends queued messages and processes acknowledgements.
 func (a *Appender) poll(now time.Time) (moved bool) {
 	if a.config.Feed != nil {
 		return a.pollFed(now)
@@ -212,7 +213,7 @@ func (a *Appender) poll(now time.Time) (moved bool) {
 	return a.take() || moved
 }
 
-// push gives the sender what it has room for.
+// push passes messages to the sender while it has room.
 func (a *Appender) push() (moved bool) {
 	for {
 		if a.next == nil {
@@ -232,7 +233,7 @@ func (a *Appender) push() (moved bool) {
 	}
 }
 
-// take gives frames back that the device is done with, and says which messages the receiver has.
+// take returns frames that the device is done with, and records which messages the receiver has.
 func (a *Appender) take() bool {
 	n := a.sender.Done(a.done[:])
 	for _, r := range a.done[:n] {
@@ -240,7 +241,7 @@ func (a *Appender) take() bool {
 	}
 	number, position := a.sender.Acknowledged()
 	up, news := a.sender.Connected(), number != a.known.Number
-	if !news && up == a.up { // which nobody else changes
+	if !news && up == a.up { // read without the lock: only this thread writes up
 		return n > 0
 	}
 	a.mu.Lock()
@@ -251,8 +252,8 @@ func (a *Appender) take() bool {
 	return true
 }
 
-// Close ends the connection and gives the frames back. What is not acknowledged may or may not have arrived: Wait says.
-// Closing again does nothing.
+// Close ends the connection and gives the frames back. Messages without an acknowledgement may or
+// may not have arrived: Wait says which. Closing again does nothing.
 func (a *Appender) Close() error {
 	a.cancel()
 	<-a.ran
@@ -267,7 +268,8 @@ func (a *Appender) Close() error {
 	return errors.Join(k.loop.remove(a), k.loop.do(a.sender.Close), k.give(a.frames))
 }
 
-// bufferLayout are where the messages of an Appender lie: a frame or an extent each, or several short ones of a Feeder's in a frame.
+// bufferLayout is where the messages of an Appender lie: one per frame or extent, or several short
+// ones of a Feeder in a frame.
 type bufferLayout struct {
 	count int    // messages
 	each  int    // in a frame
@@ -275,16 +277,16 @@ type bufferLayout struct {
 }
 
 const (
-	// line is how many bytes a line of the processor's caches has.
+	// line is the size of a cache line.
 	line = 64
-	// spares is how many messages more than Depth a Feeder's may be with the device: RoCE in software says of up to 16 together that they have
-	// arrived, and that a few more have is known later.
+	// spares is how many messages beyond Depth a Feeder may have with the device. RoCE in software completes up to 16 together,
+	// and a few more later.
 	spares = 24
 )
 
 func (c *AppendConfig) bufferLayout() bufferLayout {
 	p := bufferLayout{count: c.Depth, each: 1, bytes: frameSize}
-	if c.Feed == nil || c.Message > frameSize { // extents are few, so there are no spare ones
+	if c.Feed == nil || c.Message > frameSize { // extents are scarce, so there are no spares
 		return p
 	}
 	p.bytes = (max(1, uint64(c.Message)) + line - 1) / line * line
@@ -293,10 +295,10 @@ func (c *AppendConfig) bufferLayout() bufferLayout {
 	return p
 }
 
-// frames is how many there must be.
+// frames returns how many frames or extents are needed.
 func (p *bufferLayout) frames() int { return (p.count + p.each - 1) / p.each }
 
-// at is the place of a message by its number in frames, or extents, of which there are enough.
+// at returns the place of a message by its number.
 func (p *bufferLayout) at(frames []umem.Frame, number uint64) umem.Frame {
 	n := int(number % uint64(p.count))
 	return umem.Frame{Addr: frames[n/p.each].Addr + uint64(n%p.each)*p.bytes}

@@ -14,15 +14,15 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// BlocksConfig says what is to be read.
+// BlocksConfig configures Blocks.
 type BlocksConfig struct {
 	Address string // of the flow: host:port
-	Flow    string // its name; empty: whichever is served there
-	Longest int    // the longest request in bytes; default what fits a frame
-	Depth   int    // requests at once, as far as the flow takes so many; default 32
+	Flow    string // its name; empty: any
+	Longest int    // the longest request in bytes; default: what fits in a frame
+	Depth   int    // outstanding requests, if the flow allows so many; default 32
 }
 
-// Blocks reads what a flow serves from a disk. One call is under way at a time; others wait for it.
+// Blocks reads from a flow that serves a disk. It executes one call at a time; others wait.
 type Blocks struct {
 	client *Client
 	config BlocksConfig
@@ -31,12 +31,12 @@ type Blocks struct {
 	from   *blocks.Client
 	frames []umem.Frame
 
-	mu   sync.Mutex // held while a call is under way
+	mu   sync.Mutex // held during a call
 	free []umem.Frame
 	done [64]blocks.Done
 }
 
-// Blocks connects to a flow. The caller closes what it returns.
+// Blocks connects to a flow. The caller closes the result.
 func (k *Client) Blocks(ctx context.Context, c BlocksConfig) (*Blocks, error) {
 	c.Longest, c.Depth = cmp.Or(c.Longest, frameSize), cmp.Or(c.Depth, 32)
 	b := &Blocks{client: k, config: c, book: k.region.NewBook("blocks")}
@@ -72,14 +72,15 @@ func (b *Blocks) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// Size is how many bytes are served, and Align what offsets and lengths are multiples of.
+// Size returns how many bytes are served, and Align what offsets and lengths must be multiples of.
 func (b *Blocks) Size() uint64  { return b.from.Size() }
 func (b *Blocks) Align() uint32 { return b.from.Align() }
 
-// Longest is the most bytes of one request.
+// Longest returns the longest request in bytes.
 func (b *Blocks) Longest() int { return b.config.Longest }
 
-// Read reads len(p) bytes from an offset, in requests of up to Longest. They are copied out of the region.
+// Read reads len(p) bytes from an offset, in requests of up to Longest. They are copied out of the
+// region.
 func (b *Blocks) Read(ctx context.Context, offset uint64, p []byte) error {
 	at := 0
 	next := func() (uint64, int, bool) {
@@ -93,9 +94,10 @@ func (b *Blocks) Read(ctx context.Context, offset uint64, p []byte) error {
 	})
 }
 
-// Fetch has many requests under way: those that next gives, until it says that there are no more. got is called with the bytes of each,
-// in whatever order they come; they are where the flow has written them in the region, and good until it returns. An error of got's ends Fetch, once what
-// is under way has come.
+// Fetch keeps many requests outstanding: those that next returns, until it returns false. It calls
+// got with the bytes of each, in any order. The bytes are in the region, where the flow has written
+// them, and valid until got returns. An error of got ends Fetch, after the outstanding requests are
+// answered.
 func (b *Blocks) Fetch(ctx context.Context, next func() (offset uint64, length int, ok bool), got func(offset uint64, bytes []byte) error) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +123,7 @@ func (b *Blocks) Fetch(ctx context.Context, next func() (offset uint64, length i
 	return failed
 }
 
-// ask submits requests while there are frames, and says whether there may be more.
+// ask submits requests while there are frames, and reports whether there may be more.
 func (b *Blocks) ask(next func() (uint64, int, bool)) (more bool, err error) {
 	for len(b.free) > 0 {
 		offset, length, ok := next()
@@ -142,7 +144,7 @@ func (b *Blocks) ask(next func() (uint64, int, bool)) (more bool, err error) {
 	return true, nil
 }
 
-// submit waits while the client has grants to make.
+// submit waits while grants are being made.
 func (b *Blocks) submit(r blocks.Read) error {
 	for {
 		if ok, err := b.from.Submit(r); ok || err != nil {
@@ -165,7 +167,7 @@ func (b *Blocks) take(d *blocks.Done, got func(uint64, []byte) error) (err error
 	return err
 }
 
-// rest lets others run where nothing has come for a while.
+// rest lets other goroutines run if nothing has arrived for a while.
 func (b *Blocks) rest(since time.Time) {
 	if !b.client.config.Spin && time.Since(since) > pollInterval {
 		sleep(sleepInterval)

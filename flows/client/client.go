@@ -10,7 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Client is a region registered with one RDMA device, and the thread that drives what is opened over it.
+// Client is a region registered with one RDMA device, and the thread that drives everything opened
+// with it.
 type Client struct {
 	config   Config
 	region   *umem.Region
@@ -22,8 +23,8 @@ type Client struct {
 	undo     []func() error
 }
 
-// Open opens the device and registers a region with it. RoCE in software takes the packets that reach the interface
-// in the network namespace of the calling thread. The caller closes the client.
+// Open opens the device and registers a region with it. RoCE in software takes the RoCE packets of
+// the interface in the network namespace of the calling thread. The caller closes the client.
 func Open(c Config) (*Client, error) {
 	k := &Client{config: c}
 	if err := k.open(); err != nil {
@@ -63,10 +64,11 @@ func (k *Client) open() (err error) {
 	return nil
 }
 
-// then notes what Close has to do.
+// then adds a step to Close.
 func (k *Client) then(f func() error) { k.undo = append(k.undo, f) }
 
-// Close gives everything back. What was opened over the client is closed before. Closing again does nothing.
+// Close gives everything back. Whatever was opened with the client must be closed before. Closing
+// again does nothing.
 func (k *Client) Close() error {
 	var errs []error
 	for len(k.undo) > 0 {
@@ -77,7 +79,7 @@ func (k *Client) Close() error {
 	return errors.Join(errs...)
 }
 
-// take takes frames of the region, or extents for messages that are longer than a frame holds.
+// take takes frames of the region, or extents if messages do not fit in a frame.
 func (k *Client) take(n int, bytes uint64) (frames []umem.Frame, err error) {
 	frames = make([]umem.Frame, n)
 	err = k.loop.do(func() error {
@@ -94,7 +96,7 @@ func (k *Client) take(n int, bytes uint64) (frames []umem.Frame, err error) {
 	return frames, err
 }
 
-// give puts frames back.
+// give gives frames back.
 func (k *Client) give(frames []umem.Frame) error {
 	return k.loop.do(func() error { k.hands.Give(frames); return nil })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Config says what a client is made of. The zero value of each field but Device stands for a default.
+// Config configures a Client. The zero value of each field but Device selects a default.
 type Config struct {
 	// Device is an RDMA device's name: "roce:IFACE" for RoCE in software on an interface, or that of libibverbs.
 	Device string
@@ -17,26 +17,26 @@ type Config struct {
 	Memory uint64
 	// Pages is the kind of page the region is made of; default huge pages of 2 MiB.
 	Pages umem.PageSize
-	// Reserve has huge pages that are missing reserved, and given back by Close: see umem.Allocate.
+	// Reserve reserves missing huge pages, and Close gives them back: see umem.Allocate.
 	Reserve bool
-	// Extent is the size of the pieces that messages longer than a frame take, a power of two in bytes, and Extents
-	// how many there are; default none.
+	// Extent is the size of the extents for messages that do not fit in a frame, a power of two in bytes; Extents is
+	// their number; default none.
 	Extent, Extents uint64
-	// Queue is how many frames RoCE in software keeps in each queue of its interface for packets to arrive in, a
+	// Queue is how many frames for receiving RoCE in software keeps in each queue of its interface, a
 	// power of two; default 2048.
 	Queue int
 	// Credentials make connections TLS 1.3, both sides showing a certificate; nil: plain.
 	Credentials *connect.Credentials
-	// Spin has the client's thread never sleep: the least latency, for a processor of its own. Where it is the only one that the program may use, other
-	// goroutines have it every 4 ms while messages move.
+	// Spin makes the client's thread poll without sleeping: the lowest latency, at the cost of a processor. If the program has only one processor, other
+	// goroutines get it every 4 ms while messages move.
 	Spin bool
 	Log  *slog.Logger // default slog.Default()
 }
 
-// defaultMemory is enough for a queue of RoCE in software and some thousand messages.
+// defaultMemory is enough for a queue of RoCE in software and some thousands of messages.
 const defaultMemory = 64 << 20
 
-// frameSize is that of the region: the longest message that takes one frame is a little shorter.
+// frameSize is the region's frame size. The longest message that fits in a frame is a little shorter.
 const frameSize = 4096
 
 func (c *Config) region() umem.Config {

@@ -7,19 +7,21 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 )
 
-// Feeder gives an Appender its messages on the client's thread, where they need not be copied and nobody is woken up for them: for
-// programs that go by events. Its methods are called between rounds of the thread. They must not block, nor call the Appender.
+// Feeder provides the messages of an Appender on the client's thread, without a copy and without
+// waking another thread. It is for event-driven programs. Its methods are called between rounds of
+// the thread. They must not block, and must not call the Appender.
 type Feeder interface {
-	// Next writes the next message to where it is sent from, and returns how long it is; false: there is none now. It is asked again in the
-	// thread's next round, and not while Depth messages are not acknowledged.
+	// Next writes the next message into the buffer from which it is sent, and returns its length; false: there is none now. It is called again in the
+	// thread's next round, and not while Depth messages are unacknowledged.
 	Next(message []byte) (length int, ok bool)
-	// Acknowledged says that the flow has the messages up to a number.
+	// Acknowledged says that the flow has acknowledged the messages up to a number.
 	Acknowledged(r Receipt)
 }
 
 var errFed = errors.New("this appender has its messages from a Feeder: there is nothing to send or to wait for")
 
-// pollFed is poll of an Appender with a Feeder: what is acknowledged makes room for what goes out in the same round.
+// pollFed is poll of an Appender with a Feeder. Acknowledgements come first: they make room for
+// messages of the same round.
 func (a *Appender) pollFed(now time.Time) (moved bool) {
 	err := a.sender.Poll(now)
 	moved = a.returnFed()
@@ -34,8 +36,8 @@ func (a *Appender) pollFed(now time.Time) (moved bool) {
 	return moved
 }
 
-// readBatch gives the sender what the feeder has. A message's place follows from its number: messages come back in the order
-// in which they went.
+// readBatch passes messages of the feeder to the sender. The place of a message follows from its
+// number, because messages return in the order in which they were sent.
 func (a *Appender) readBatch(now time.Time) (moved bool) {
 	for a.fed-a.returned < uint64(a.config.Depth) && a.sender.Room() {
 		f := a.places.at(a.frames, a.fed)
@@ -48,13 +50,14 @@ func (a *Appender) readBatch(now time.Time) (moved bool) {
 		f.Len = uint32(length)
 		a.one[0] = f
 		a.fed++
-		a.sender.Send(a.one[:], f.Len, protocol.Checksum(message), uint64(now.UnixNano()), a.fed) // there is room
+		a.sender.Send(a.one[:], f.Len, protocol.Checksum(message), uint64(now.UnixNano()), a.fed) // succeeds: there is room
 		moved = true
 	}
 	return moved
 }
 
-// returnFed tells the feeder of messages that the receiver has. The device may be done with their frames later.
+// returnFed tells the feeder which messages the receiver has. The device may be done with their
+// frames later.
 func (a *Appender) returnFed() (moved bool) {
 	moved = a.sender.Done(a.done[:]) > 0
 	number, position := a.sender.Acknowledged()
@@ -66,10 +69,10 @@ func (a *Appender) returnFed() (moved bool) {
 	return true
 }
 
-// connected notes whether there is a connection, and wakes those that wait for it.
+// connected records whether there is a connection, and wakes those that wait for it.
 func (a *Appender) connected() {
 	up := a.sender.Connected()
-	if up == a.up { // which nobody else changes
+	if up == a.up { // read without the lock: only this thread writes up
 		return
 	}
 	a.mu.Lock()

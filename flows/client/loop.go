@@ -12,8 +12,8 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// polled is what the loop drives. Its method runs on the loop's thread, does not block, and reports whether
-// anything moved.
+// polled is what the loop drives. poll runs on the loop's thread, does not block, and reports
+// whether anything happened.
 type polled interface {
 	poll(now time.Time) (moved bool)
 }
@@ -21,11 +21,11 @@ type polled interface {
 // loop is the one thread that uses a client's books, ports and queue pairs.
 type loop struct {
 	spin     bool
-	batcher  rdma.Batcher // the device, where it is one; else nil
+	batcher  rdma.Batcher // the device if it implements it; otherwise nil
 	commands chan func()
 	pending  atomic.Int32
-	all      []polled  // the thread's own
-	gave     time.Time // the thread's own: when others last had its place
+	all      []polled  // thread only
+	gave     time.Time // thread only: the last yield
 	stop     chan struct{}
 	done     chan struct{}
 	once     sync.Once
@@ -37,7 +37,7 @@ const (
 	sleepInterval = 50 * time.Microsecond
 )
 
-// How long other goroutines go without the thread's place among those that run Go code: while something moves, and otherwise.
+// The longest time between two yields: while messages move, and otherwise.
 const (
 	awhile = 4 * time.Millisecond
 	moment = 500 * time.Microsecond
@@ -78,8 +78,8 @@ func (l *loop) run() {
 	l.runCommands()
 }
 
-// yield lets other goroutines have the thread's place for a moment. It costs two changes of threads, as the goroutine has a thread
-// of its own, so not each look in vain does it.
+// yield lets other goroutines run for a moment. The loop's goroutine is locked to its thread, so a
+// yield costs two thread switches, and not every empty round does one.
 func (l *loop) yield(now time.Time) {
 	if now.Sub(l.gave) > moment {
 		runtime.Gosched()
@@ -96,8 +96,8 @@ func (l *loop) ended() bool {
 	}
 }
 
-// idle waits for something to drive, or the end: a thread that looks round for nothing takes the processor from those who use
-// what they opened on threads of their own.
+// idle waits until there is something to drive, or the end. A thread that polls nothing would take
+// the processor from others.
 func (l *loop) idle() {
 	select {
 	case f := <-l.commands:
@@ -107,7 +107,7 @@ func (l *loop) idle() {
 	}
 }
 
-// round polls everything once. What goes out by several of them goes out together, where the device can do that.
+// round polls everything once. If the device can batch, everything is sent together.
 func (l *loop) round(now time.Time) (moved bool) {
 	if len(l.all) > 1 && l.batcher != nil {
 		l.batcher.Begin()
@@ -127,7 +127,7 @@ func (l *loop) runCommands() {
 	}
 }
 
-// do runs f on the loop's thread, between rounds, and waits for it.
+// do runs f on the loop's thread between rounds, and waits for it.
 func (l *loop) do(f func() error) error {
 	result := make(chan error, 1)
 	l.pending.Add(1)
@@ -144,7 +144,7 @@ func (l *loop) do(f func() error) error {
 	}
 }
 
-// add has p polled from now on, and remove no more.
+// add adds p to what is polled, and remove removes it.
 func (l *loop) add(p polled) error {
 	return l.do(func() error { l.all = append(l.all, p); return nil })
 }
@@ -168,8 +168,9 @@ func (l *loop) close() error {
 	return nil
 }
 
-// sleep sleeps about as long as it says. time.Sleep takes a millisecond at least where nothing else runs: the Go scheduler then waits in
-// epoll_wait(2), which counts in those. An interrupted sleep is a shorter one.
+// sleep sleeps for about d. time.Sleep takes at least a millisecond if nothing else runs, because
+// the Go scheduler then waits in epoll_wait(2), which counts milliseconds. An interrupted sleep is
+// shorter.
 func sleep(d time.Duration) {
 	t := unix.NsecToTimespec(d.Nanoseconds())
 	_ = unix.Nanosleep(&t, nil)

@@ -14,40 +14,41 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// SinkConfig says what a Sink takes.
+// SinkConfig configures a Sink.
 type SinkConfig struct {
-	Listen  string // where flows connect to: host:port
-	Flow    string // the name they must ask for, if they ask for one
-	Message int    // the longest message in bytes; default what fits a frame
-	Window  int    // messages of each sender that may be under way; default 64
-	Senders int    // how many there may be at once; default 8
-	// AllowAnyGID lets senders have their queue pairs at other addresses than they connect from.
+	Listen string // where flows connect: host:port
+	Flow   string // the name they must ask for, if they ask for one
+	// Message is one message, in the region where it landed.
+	Message int // the longest message in bytes; default: what fits in a frame
+	Window  int // messages that each sender may have in flight; default 64
+	Senders int // the largest number at a time; default 8
+	// AllowAnyGID lets a sender's queue pair have another address than its connection.
 	AllowAnyGID bool
-	Write       bool // messages are written into frames that are granted to each sender, one by one, instead of sent
+	Write       bool // senders write messages into granted frames instead of sending them
 }
 
 // Message is one message, in the region where it landed.
 type Message struct {
-	Payload  []byte // good until the next Receive
+	Payload  []byte // valid until the next Receive
 	Sequence uint64 // of its session, without gaps
 	Session  uint64 // of the sender
-	Position uint64 // in the log it was read from, else 0
+	Position uint64 // in the log that it was read from; otherwise 0
 	Stamp    time.Time
 }
 
-// Sink takes the messages that flows send. A message is acknowledged when the next one is asked for.
+// Sink receives the messages of flows. A message is acknowledged by the next call of Receive.
 type Sink struct {
 	client   *Client
 	config   SinkConfig
 	listener *connect.Listener
 	receiver *stream.Receiver
 	frames   []umem.Frame
-	spare    []umem.Frame // the loop's
+	spare    []umem.Frame // loop only
 	buffer   [64]umem.Frame
-	waiting  []umem.Frame // received, not in the channel yet; the loop's
+	waiting  []umem.Frame // received and not in the channel yet; loop only
 	came     chan umem.Frame
 	back     chan umem.Frame
-	current  umem.Frame // that Receive gave last
+	current  umem.Frame // of the message that Receive returned last
 	having   bool
 
 	cancel context.CancelFunc
@@ -55,7 +56,7 @@ type Sink struct {
 	err    error // of Serve, once served is closed
 }
 
-// mostMessage is the longest message that one frame takes.
+// mostMessage is the longest message that fits in one frame.
 const mostMessage = frameSize - protocol.HeaderLen
 
 // Listen opens a Sink. The caller closes it.
@@ -96,11 +97,11 @@ func (s *Sink) open(ctx context.Context) (err error) {
 	return k.loop.add(s)
 }
 
-// Addr is where the Sink listens.
+// Addr returns where the Sink listens.
 func (s *Sink) Addr() net.Addr { return s.listener.Addr() }
 
-// Receive waits for a message, and acknowledges the one before, whose Payload is not good any more. One goroutine
-// calls it at a time.
+// Receive waits for a message. It acknowledges the previous one, whose Payload is not valid any
+// more. One goroutine calls it at a time.
 func (s *Sink) Receive(ctx context.Context) (Message, error) {
 	s.release()
 	select {
@@ -114,24 +115,24 @@ func (s *Sink) Receive(ctx context.Context) (Message, error) {
 	}
 }
 
-// release hands the frame that Receive gave last back to the loop.
+// release returns the frame of the last message to the loop.
 func (s *Sink) release() {
 	if s.having {
-		s.back <- s.current // it has room for as many as there are
+		s.back <- s.current // does not block: it has room for all frames
 		s.having = false
 	}
 }
 
 func (s *Sink) describe(f umem.Frame) Message {
 	b := s.client.region.Bytes(f)
-	d, _ := protocol.ParseData(b) // the receiver has checked it
+	d, _ := protocol.ParseData(b) // succeeds: the receiver has checked it
 	return Message{Payload: b[protocol.HeaderLen:], Sequence: d.Sequence, Session: d.Session, Position: d.Position, Stamp: time.Unix(0, int64(d.Stamp))}
 }
 
-// Stats are the receiver's.
+// Stats returns the counters of the receiver.
 func (s *Sink) Stats() stream.ReceiverStats { return s.receiver.Stats() }
 
-// poll hands messages to who receives, and takes frames back.
+// poll passes messages to Receive, and takes frames back.
 func (s *Sink) poll(now time.Time) (moved bool) {
 	moved = s.takeBack()
 	s.spare = s.spare[s.receiver.Supply(s.spare):]
@@ -149,7 +150,7 @@ func (s *Sink) poll(now time.Time) (moved bool) {
 		break
 	}
 	if err := s.receiver.Poll(now); err != nil {
-		s.cancel() // the device is gone: Serve ends, and Receive says why
+		s.cancel() // the device is gone: ends Serve, and Receive returns the error
 	}
 	return moved
 }
@@ -169,7 +170,8 @@ func (s *Sink) takeBack() (moved bool) {
 	}
 }
 
-// Close acknowledges the last message, ends the connections and gives the frames back. Closing again does nothing.
+// Close acknowledges the last message, ends the connections and gives the frames back. Closing
+// again does nothing.
 func (s *Sink) Close() error {
 	if s.frames == nil {
 		return nil
@@ -185,10 +187,11 @@ func (s *Sink) Close() error {
 	return err
 }
 
-// settleTimeout is how long it may take until senders are told what was acknowledged.
+// settleTimeout bounds how long Close waits until the acknowledgements are sent.
 const settleTimeout = 3 * time.Second
 
-// settle waits until every sender is told what is acknowledged, or a while. That they hear it is waited for when their connections end.
+// settle waits until every acknowledgement is sent, for a while at most. The end of each connection
+// waits until it has arrived.
 func (s *Sink) settle() {
 	for end := time.Now().Add(settleTimeout); time.Now().Before(end); sleep(sleepInterval) {
 		idle := false
@@ -199,7 +202,8 @@ func (s *Sink) settle() {
 	}
 }
 
-// left are the frames that were with the Sink when its receiver was closed, which gave its own to the pool.
+// left returns the frames that were with the Sink when its receiver was closed. The receiver has
+// given back its own.
 func (s *Sink) left() []umem.Frame {
 	all := append(s.spare, s.waiting...)
 	for {
