@@ -26,13 +26,13 @@ const (
 // most is the longest private data that fits a command.
 const most = 255
 
-// header is in front of every command: how long it is behind the header, and the answer.
+// header begins every command: the length of the rest, and of the answer.
 type header struct {
 	command uint32
 	in, out uint16
 }
 
-// handle is all that an answer to create has.
+// handle is the answer to create.
 type handle struct{ id uint32 }
 
 type create struct {
@@ -43,7 +43,7 @@ type create struct {
 	_             [5]uint8
 }
 
-// destroy is answered by how many events of the identifier were taken.
+// destroy is answered by the number of the identifier's events that were consumed.
 type destroy struct {
 	header
 	response uint64
@@ -95,7 +95,7 @@ type queried struct {
 	_           [2]uint32
 }
 
-// parameters are of a connection that is asked for or accepted, and of events.
+// parameters are those of a connection that is requested or accepted, and of events.
 type parameters struct {
 	qpn, _              uint32
 	private             [most + 1]uint8
@@ -189,7 +189,7 @@ type path struct {
 	_          uint8
 }
 
-// state is what a queue pair is led with: struct ib_uverbs_qp_attr.
+// state is the attributes for a change of a queue pair's state: struct ib_uverbs_qp_attr.
 type state struct {
 	mask, _, _, mtu, _, _            uint32
 	receivePSN, sendPSN, qpn, _      uint32

@@ -16,11 +16,11 @@ type command[C any] interface {
 
 func (h *header) head() *header { return h }
 
-// order has the kernel do a command that has no answer.
+// order gives the kernel a command without an answer.
 func order[C any, P command[C]](fd int, number uint32, c P) error { return write(fd, number, c, 0) }
 
-// ask is order for a command with an answer. The command's field response gets its address, which stays
-// where it is until the kernel has written there: the answer is pinned.
+// ask gives the kernel a command with an answer. The command's field response gets the answer's
+// address. The answer is pinned until the kernel has written it.
 func ask[C, A any, P command[C]](fd int, number uint32, c P, response *uint64, answer *A) error {
 	var pins runtime.Pinner
 	defer pins.Unpin()

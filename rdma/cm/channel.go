@@ -13,24 +13,25 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// node is where the kernel's module is found.
+// node is the device file of the kernel's module.
 const node = "/dev/infiniband/rdma_cm"
 
-// Channel is an open door to the kernel's rdma_cm, of the network namespace it was opened in. It is a Manager.
+// Channel is a Manager that uses the kernel's rdma_cm, in the network namespace in which it was
+// opened.
 type Channel struct {
 	file *os.File
 	raw  syscall.RawConn
 	mu   sync.Mutex
 	ids  map[uint64]*identifier
-	last uint64 // uid given out
-	over error  // why no more events come
+	last uint64 // the last uid assigned
+	over error  // why no more events arrive
 	done chan struct{}
 }
 
 var _ Manager = (*Channel)(nil)
 
-// Open opens a channel, which is the caller's to close. The error is rdma.ErrUnsupported where the kernel has no rdma_cm for programs, and
-// says how to get it.
+// Open opens a channel. The caller closes it. If the kernel has no rdma_cm for programs the error
+// is rdma.ErrUnsupported, and says how to get it.
 func Open() (*Channel, error) {
 	file, err := os.OpenFile(node, os.O_RDWR|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -54,7 +55,7 @@ func openError(err error) error {
 	return err
 }
 
-// run takes what happens from the kernel, until the channel is closed.
+// run receives events from the kernel until the channel is closed.
 func (c *Channel) run() {
 	defer close(c.done)
 	for {
@@ -83,8 +84,8 @@ func (c *Channel) next() (e event, err error) {
 	return e, err
 }
 
-// deliver gives an event to whom it is of. Those of identifiers that are destroyed are nobody's, and a request
-// that came to one is refused.
+// deliver passes an event to its identifier. Events of destroyed identifiers are dropped, and a
+// request for one is refused.
 func (c *Channel) deliver(e event) {
 	c.mu.Lock()
 	i := c.ids[e.uid]
@@ -97,7 +98,7 @@ func (c *Channel) deliver(e event) {
 	}
 }
 
-// end tells everybody that nothing more comes.
+// end tells all identifiers that no more events arrive.
 func (c *Channel) end(err error) {
 	c.mu.Lock()
 	c.over = err
@@ -116,7 +117,7 @@ func (c *Channel) all() (all []*identifier) {
 	return all
 }
 
-// do calls f with the descriptor, which stays open meanwhile.
+// do calls f with the descriptor, which is not closed meanwhile.
 func (c *Channel) do(f func(fd int) error) error {
 	var failed error
 	if err := c.raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil {
@@ -133,15 +134,16 @@ func (c *Channel) destroy(id uint32) error {
 	})
 }
 
-// Open is how many identifiers there are: routes, listeners, requests and connections that are not closed.
+// Open returns the number of identifiers: routes, listeners, requests and connections that are not
+// closed.
 func (c *Channel) Open() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.ids)
 }
 
-// Close ends everything that was made from the channel: peers are told, requests that were not answered are
-// refused. Queue pairs stay their owners'.
+// Close ends everything that was made from the channel. Peers are told, and open requests are
+// refused. Queue pairs are not closed.
 func (c *Channel) Close() error {
 	var errs []error
 	for _, i := range c.all() {

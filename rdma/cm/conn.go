@@ -6,15 +6,16 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// conn is a connection through the kernel.
+// conn implements Conn.
 type conn struct {
 	identifier *identifier
 	place      DeviceAddress
 	private    []byte
 }
 
-// newConn hands a queue pair over to the channel's goroutine, which leads it to ERR at the end of the connection. An
-// iWARP device has led it by now: asking for the state has its driver see it.
+// newConn passes a queue pair to the channel's goroutine, which puts it into ERR at the end of the
+// connection. An iWARP device has changed its state by now; querying the state makes its driver
+// notice.
 func newConn(i *identifier, p DeviceAddress, q rdma.QueuePair, private []byte) (Conn, error) {
 	if _, err := q.State(); err != nil {
 		return nil, err
@@ -23,7 +24,7 @@ func newConn(i *identifier, p DeviceAddress, q rdma.QueuePair, private []byte) (
 	i.queue = q
 	i.mu.Unlock()
 	select {
-	case <-i.done: // before it could see the queue pair
+	case <-i.done: // it ended before the goroutine could see the queue pair
 		i.leave()
 	default:
 	}
@@ -44,7 +45,7 @@ func (c *conn) Done() <-chan struct{} { return c.identifier.done }
 
 func (c *conn) Err() error { return c.identifier.why() }
 
-// disconnectTimeout is how long Close waits for the peer to have heard.
+// disconnectTimeout is how long Close waits for the peer's answer.
 const disconnectTimeout = time.Second
 
 // Close waits at most a second for the peer's answer.

@@ -6,19 +6,18 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// End is our side of a connection. The zero value of a field is that value, not a default: begin with
-// Defaults.
+// End is our side of a connection. A zero field means zero, and not a default: begin with Defaults.
 type End struct {
 	Queue rdma.QueuePair // RC, in INIT: see Prepare
-	// Reads is how many READs and atomics of ours may be outstanding, RemoteReads how many of the peer's; the peer may allow
-	// fewer. The device must be able to.
+	// Reads is how many of our READs and atomics may be outstanding, RemoteReads how many of the peer's. The peer may allow
+	// fewer. The device must support them.
 	Reads, RemoteReads uint8
-	Retries            uint8 // at most 7, before RetryExceeded; the side that connects says it for both
-	RNRRetries         uint8 // at most 7, which goes on for ever
-	MinRNRTimer        uint8 // what senders to us are told to wait for a receive
-	// Timeout is how long an acknowledgement is waited for, 4.096 µs << it; 0 has the kernel say it.
+	Retries            uint8 // at most 7, before RetryExceeded; the side that connects sets it for both
+	RNRRetries         uint8 // at most 7; 7: no limit
+	MinRNRTimer        uint8 // how long senders to us wait after receiver-not-ready
+	// Timeout is the timeout for an ACK, 4.096 µs << Timeout; 0: the kernel chooses.
 	Timeout uint8
-	// Private is for the peer's program: MostToConnect, MostToAccept or MostToReject bytes.
+	// Private is for the peer's program: at most MostToConnect, MostToAccept or MostToReject bytes.
 	Private []byte
 }
 
@@ -29,13 +28,14 @@ const (
 	MostToReject  = 148
 )
 
-// Defaults are those of package connect: an acknowledgement is waited for 67 ms and six times more, a receive of the
-// peer's six times 0.64 ms. One READ at a time is what any device can.
+// Defaults returns the same values as package connect: a timeout of 67 ms for an ACK with six
+// retries, and six retries of 0.64 ms after receiver-not-ready. Any device supports one outstanding
+// READ.
 func Defaults(q rdma.QueuePair) End {
 	return End{Queue: q, Reads: 1, RemoteReads: 1, Retries: 6, RNRRetries: 6, MinRNRTimer: 12, Timeout: 14}
 }
 
-// Check is for managers: it refuses what no connection can have.
+// Check is for managers. It refuses what no connection can have.
 func (e *End) Check() error {
 	switch {
 	case e.Queue == nil || e.Queue.Config().Transport != rdma.RC:
@@ -48,7 +48,7 @@ func (e *End) Check() error {
 	return nil
 }
 
-// parameters are what the kernel is told.
+// parameters returns the parameters for the kernel.
 func (e *End) parameters() (p parameters, err error) {
 	if err := e.Check(); err != nil {
 		return p, err

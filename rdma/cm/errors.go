@@ -8,28 +8,28 @@ import (
 )
 
 var (
-	// ErrClosed says that this side has closed the thing, or its channel.
+	// ErrClosed means that this side has closed the object, or its channel.
 	ErrClosed = errors.New("closed")
-	// ErrRejected says that the peer, or its kernel, does not want the connection: Error.Reason.
+	// ErrRejected means that the peer, or its kernel, refused the connection: Error.Reason.
 	ErrRejected = errors.New("rejected")
-	// ErrUnreachable says that nothing answers at an address, or that no device leads there.
+	// ErrUnreachable means that nothing answers at an address, or that no device leads there.
 	ErrUnreachable = errors.New("unreachable")
-	// ErrDisconnected says that the peer ended the connection, or died.
+	// ErrDisconnected means that the peer ended the connection, or died.
 	ErrDisconnected = errors.New("the peer has disconnected")
-	// ErrDeviceGone says that the device is removed.
+	// ErrDeviceGone means that the device was removed.
 	ErrDeviceGone = errors.New("the device is gone")
 )
 
-// Error is a connection that did not come about, or that ended. It wraps one of the errors above, and the
-// kernel's errno where there is one.
+// Error is a connection that failed or ended. It wraps one of the errors above, and the kernel's
+// errno if there is one.
 type Error struct {
 	Step  string
 	Event EventKind
 	Kind  error
 	Errno unix.Errno
-	// Reason is why it was rejected, over InfiniBand and RoCE.
+	// Reason is why it was rejected; InfiniBand and RoCE only.
 	Reason Reason
-	// Private is what a peer that rejects says: anything at all.
+	// Private is the private data of a peer that rejects: untrusted.
 	Private []byte
 }
 
@@ -61,7 +61,7 @@ func (e *Error) check() string {
 	return ""
 }
 
-// Unwrap is the kind and the errno.
+// Unwrap returns the kind and the errno.
 func (e *Error) Unwrap() []error {
 	if e.Errno != 0 {
 		return []error{e.Kind, e.Errno}
@@ -69,7 +69,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind}
 }
 
-// failure is an event as an error of the step that waited for another one.
+// failure translates an event into the error of the step that waited for another one.
 func (e *event) failure(step string) error {
 	err := &Error{Step: step, Event: e.kind, Kind: ErrUnreachable, Private: e.said.private}
 	if e.status < 0 {
@@ -89,7 +89,7 @@ func (e *event) failure(step string) error {
 	return err
 }
 
-// refusal is the kernel's no to a command.
+// refusal is a command that the kernel refused.
 func refusal(step string, err error) error {
 	remedy := remedies[errnoOf(err)]
 	if remedy != "" {

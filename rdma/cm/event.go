@@ -35,13 +35,14 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("event %d", uint32(k))
 }
 
-// event is one that was taken from the kernel.
+// event is an event of the kernel.
 type event struct {
 	kind   EventKind
-	id     uint32 // the kernel's
-	uid    uint64 // ours; of a request that of the listener
-	status int32  // an errno below zero, or why a peer rejects
-	said   said
+	id     uint32 // the kernel's identifier
+	uid    uint64 // ours; for a request that of the listener
+	status int32  // a negative errno, or why a peer rejects
+	// said is what the peer has announced, from our point of view.
+	said said
 }
 
 // said is what the peer says of a connection, as seen from here.
@@ -50,7 +51,7 @@ type said struct {
 	reads, remoteReads uint8
 }
 
-// eventOf takes over what the kernel reported. It wrote no more private data than there is room for.
+// eventOf translates what the kernel reported.
 func eventOf(r *reported) event {
 	p := &r.parameters
 	e := event{kind: EventKind(r.event), id: r.id, uid: r.uid, status: r.status}

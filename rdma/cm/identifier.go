@@ -10,24 +10,24 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// identifier is one of the kernel's: of a connection on its way, of one that is, or of a listener.
+// identifier is an rdma_cm identifier: of a connection in any state, or of a listener.
 type identifier struct {
 	channel  *Channel
 	id       uint32 // the kernel's
 	uid      uint64
-	answers  chan event // what the step under way waits for: one
+	answers  chan event // the event that the current step waits for
 	requests chan event // nil: it does not listen
 	done     chan struct{}
 	once     sync.Once // for done
 
 	mu     sync.Mutex
-	queue  rdma.QueuePair // led by Connect or Accept
-	cause  error          // why it is over
+	queue  rdma.QueuePair // of Connect or Accept
+	cause  error          // why it has ended
 	closed bool
 	failed error // of close
 }
 
-// newIdentifier has the kernel make one.
+// newIdentifier makes an identifier in the kernel.
 func (c *Channel) newIdentifier(backlog int) (*identifier, error) {
 	i := c.number()
 	if backlog > 0 {
@@ -51,12 +51,12 @@ func (c *Channel) number() *identifier {
 	return &identifier{channel: c, uid: c.last, answers: make(chan event, 1), done: make(chan struct{})}
 }
 
-// register has the events of the kernel's identifier come to ours.
+// register makes the events of the kernel's identifier arrive at ours.
 func (c *Channel) register(i *identifier, id uint32) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i.id = id
-	if c.over != nil { // which destroyed the kernel's
+	if c.over != nil { // its end has destroyed the kernel's identifier
 		return fmt.Errorf("rdma_cm: the channel is %w", ErrClosed)
 	}
 	c.ids[i.uid] = i
@@ -69,7 +69,7 @@ func (c *Channel) forget(i *identifier) {
 	delete(c.ids, i.uid)
 }
 
-// happens is called by the channel's goroutine, which does not wait here.
+// happens processes an event. The channel's goroutine calls it; it must not block.
 func (i *identifier) happens(e event) {
 	switch e.kind {
 	case ConnectRequest:
@@ -83,12 +83,12 @@ func (i *identifier) happens(e event) {
 	default:
 		select {
 		case i.answers <- e:
-		default: // the step was given up
+		default: // nobody waits for the step any more
 		}
 	}
 }
 
-// come notes a request, or refuses it where more wait than a listener is for.
+// come queues a request, or refuses it if the listener's backlog is full.
 func (i *identifier) come(e event) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -102,7 +102,7 @@ func (i *identifier) come(e event) {
 	_ = i.channel.destroy(e.id)
 }
 
-// note says once why it is over.
+// note records once why it has ended.
 func (i *identifier) note(why error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -111,14 +111,14 @@ func (i *identifier) note(why error) {
 	}
 }
 
-// finish says that it is over.
+// finish ends it.
 func (i *identifier) finish(why error) {
 	i.note(why)
 	i.once.Do(func() { close(i.done) })
 }
 
-// leave takes leave: what is outstanding on the queue pair is flushed, and the peer is told, or answered. Where
-// the queue pair or the connection are gone already there is nothing to do.
+// leave flushes what is outstanding on the queue pair, and tells or answers the peer. It does
+// nothing if the queue pair or the connection are gone already.
 func (i *identifier) leave() {
 	i.mu.Lock()
 	queue := i.queue
@@ -147,7 +147,7 @@ func (i *identifier) wait(ctx context.Context, step string, want ...EventKind) (
 	}
 }
 
-// why is nil while it is not over.
+// why returns nil until it has ended.
 func (i *identifier) why() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -157,7 +157,7 @@ func (i *identifier) why() error {
 	return i.cause
 }
 
-// close has the kernel destroy it, once. A connection that stands is ended, which the peer hears.
+// close destroys the kernel's identifier, once. A connection ends by that, and the peer is told.
 func (i *identifier) close() error {
 	i.finish(ErrClosed)
 	i.mu.Lock()
@@ -174,7 +174,7 @@ func (i *identifier) close() error {
 	return i.failed
 }
 
-// refuseAll refuses the requests that nobody has taken.
+// refuseAll refuses the requests that were not accepted.
 func (i *identifier) refuseAll() {
 	for {
 		select {
@@ -186,7 +186,7 @@ func (i *identifier) refuseAll() {
 	}
 }
 
-// place asks where it leads.
+// place queries the device and the addresses.
 func (i *identifier) place() (DeviceAddress, error) {
 	var answer queried
 	err := i.channel.do(func(fd int) error {

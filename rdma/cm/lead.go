@@ -6,12 +6,12 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// known are the attributes that queue pairs are led with.
+// known are the attributes that this package sets.
 const known = rdma.MaskState | rdma.MaskAccess | rdma.MaskPKeyIndex | rdma.MaskPort | rdma.MaskAddress | rdma.MaskPathMTU | rdma.MaskTimeout |
 	rdma.MaskRetries | rdma.MaskRNRRetries | rdma.MaskReceivePSN | rdma.MaskMaxReads | rdma.MaskMinRNRTimer | rdma.MaskSendPSN |
 	rdma.MaskMaxRemoteReads | rdma.MaskRemoteQPN
 
-// attributes asks the kernel what a queue pair is led to a state with.
+// attributes queries the attributes for changing a queue pair to a state.
 func (i *identifier) attributes(to rdma.State) (rdma.Attributes, rdma.Mask, error) {
 	var s state
 	err := i.channel.do(func(fd int) error {
@@ -35,7 +35,7 @@ func (p *path) of() rdma.Address {
 	return a
 }
 
-// prepare leads a queue pair to INIT. iWARP has no P_Keys, and its devices do not look at the index.
+// prepare brings a queue pair to INIT. iWARP has no P_Keys, and its devices ignore the index.
 func (i *identifier) prepare(q rdma.QueuePair, access rdma.Access) error {
 	a, given, err := i.attributes(rdma.Init)
 	if err != nil {
@@ -45,8 +45,8 @@ func (i *identifier) prepare(q rdma.QueuePair, access rdma.Access) error {
 	return change(q, a, given|rdma.MaskAccess|rdma.MaskPKeyIndex)
 }
 
-// lead leads a queue pair from INIT to RTS, as both sides want. An iWARP device does so itself when it is
-// connected, and the kernel knows no path for it.
+// lead brings a queue pair from INIT to RTS, with what both sides have announced. An iWARP device
+// does that itself when it is connected, and the kernel knows no path for it.
 func (i *identifier) lead(e *End, s said) error {
 	a, given, err := i.attributes(rdma.ReadyToReceive)
 	if err != nil {

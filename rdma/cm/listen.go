@@ -7,18 +7,16 @@ import (
 	"net/netip"
 )
 
-// DefaultBacklog is how many requests may wait where Listen is not told.
+// DefaultBacklog is the backlog of Listen if it is 0.
 const DefaultBacklog = 64
 
-// listener is an identifier that listens.
+// listener implements Listener.
 type listener struct {
 	identifier *identifier
 	local      netip.AddrPort
 }
 
-// Listen listens on an address, or on all that RDMA devices have where it is unspecified ("[::]:7174": IPv4
-// too), on that port or, where it is 0, on one that the kernel chooses. So many requests may wait, others are refused; 0 is
-// DefaultBacklog.
+// Listen implements Manager. If the port is 0 the kernel chooses one.
 func (c *Channel) Listen(at netip.AddrPort, backlog int) (Listener, error) {
 	if backlog < 1 {
 		backlog = DefaultBacklog
@@ -54,7 +52,7 @@ func (l *listener) listen(at netip.AddrPort, backlog int) error {
 
 func (l *listener) Addr() netip.AddrPort { return l.local }
 
-// Accept leaves out a request that is over before somebody sees it.
+// Accept skips requests that have ended in the meantime.
 func (l *listener) Accept(ctx context.Context) (Request, error) {
 	for {
 		select {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// DeviceAddress is where a connection is, or is about to be.
+// DeviceAddress is the device and the addresses of a connection.
 type DeviceAddress struct {
-	// Device is the RDMA device by the name it has in /sys/class/infiniband; queue pairs are to be of it.
+	// Device is the RDMA device's name in /sys/class/infiniband. The queue pair must be made with it.
 	Device        string
 	Port          uint8 // of the device
 	Local, Remote netip.AddrPort

@@ -9,7 +9,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// request is one that the kernel reported.
+// request implements Request.
 type request struct {
 	identifier *identifier
 	said       said

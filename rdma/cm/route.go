@@ -11,23 +11,23 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Path says where to connect to.
+// Path says where to connect.
 type Path struct {
 	To netip.AddrPort
-	// From is an address of ours; the zero Addr has the kernel choose.
+	// From is the local address; the zero Addr lets the kernel choose.
 	From netip.Addr
 	// Service is the type of service, or traffic class, of packets.
 	Service uint8
 }
 
-// route is a way that the kernel found.
+// route implements Route.
 type route struct {
 	identifier *identifier
 	step       string
 	place      DeviceAddress
 }
 
-// Resolve finds the device and the port that lead to an address. The context bounds it; without a
+// Resolve finds the device and the port that lead to an address. ctx limits the time; without a
 // deadline the kernel gives up after a minute.
 func (c *Channel) Resolve(ctx context.Context, p Path) (Route, error) {
 	i, err := c.newIdentifier(0)
@@ -70,7 +70,7 @@ func (r *route) address(ctx context.Context, p Path) (err error) {
 	return r.order(ctx, "find the device", func(fd int) error { return order(fd, cmdAddress, &command) }, AddressResolved)
 }
 
-// order gives a command and waits for its end.
+// order gives a command and waits for its event.
 func (r *route) order(ctx context.Context, what string, command func(fd int) error, want ...EventKind) error {
 	step := r.step + ": " + what
 	if err := r.identifier.channel.do(command); err != nil {
@@ -80,7 +80,7 @@ func (r *route) order(ctx context.Context, what string, command func(fd int) err
 	return err
 }
 
-// milliseconds is how long the kernel may take, where the context does not end it before.
+// milliseconds returns how long the kernel may take.
 func milliseconds(ctx context.Context) uint32 {
 	end, ok := ctx.Deadline()
 	if !ok {
@@ -115,7 +115,8 @@ func (r *route) Connect(ctx context.Context, e End) (Conn, error) {
 	return newConn(i, r.place, e.Queue, answer.said.private)
 }
 
-// establish leads the queue pair and tells the peer. Over iWARP the device and the kernel have done both.
+// establish brings the queue pair to RTS and tells the peer. Over iWARP the device and the kernel
+// have done both.
 func (r *route) establish(e *End, answer *event) error {
 	if err := r.identifier.lead(e, answer.said); err != nil {
 		return err

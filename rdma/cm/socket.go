@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// socketOf is an address as the kernel has it, and how many bytes of it count. The zero AddrPort is none.
+// socketOf returns an address in the kernel's form, and its length. The zero AddrPort has length 0.
 func socketOf(a netip.AddrPort) (s socket, size uint16, err error) {
 	binary.BigEndian.PutUint16(s.port[:], a.Port())
 	addr := a.Addr().Unmap()
@@ -23,13 +23,13 @@ func socketOf(a netip.AddrPort) (s socket, size uint16, err error) {
 		return s, unix.SizeofSockaddrInet4, nil
 	}
 	s.family = unix.AF_INET6
-	copy(s.rest[4:], addr.AsSlice()) // behind the flow label
+	copy(s.rest[4:], addr.AsSlice()) // after the flow label
 	scope, err := zone(addr)
 	binary.NativeEndian.PutUint32(s.rest[20:], scope)
 	return s, unix.SizeofSockaddrInet6, err
 }
 
-// zone is the interface of a link-local address.
+// zone returns the index of the interface of a link-local address.
 func zone(a netip.Addr) (uint32, error) {
 	if a.Zone() == "" {
 		return 0, nil
@@ -44,7 +44,7 @@ func zone(a netip.Addr) (uint32, error) {
 	return uint32(i.Index), nil
 }
 
-// addrPort is the inverse; of anything else than IPv4 and IPv6 it is the zero AddrPort.
+// addrPort is the inverse of socketOf. For anything but IPv4 and IPv6 it returns the zero AddrPort.
 func (s *socket) addrPort() netip.AddrPort {
 	port := binary.BigEndian.Uint16(s.port[:])
 	switch s.family {

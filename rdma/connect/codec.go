@@ -13,8 +13,8 @@ import (
 //	offset  bytes
 //	     0      1  transport: 2 RC, 3 UC, 4 UD, as enum ibv_qp_type has them
 //	     1      1  MTU: 1 to 5, as enum ibv_mtu
-//	     2      1  READs and atomics wanted outstanding
-//	     3      1  of the peer's that are answered
+//	     2      1  outstanding READs and atomics that the sender wants
+//	     3      1  outstanding READs and atomics of the peer that it accepts
 //	     4      2  LID
 //	     6      2  0
 //	     8      4  queue pair number
@@ -30,10 +30,10 @@ const (
 	maxOffer        = parametersBytes + 1 + MaxGrants*(grantBytes+MaxGrantName) + 2 + MaxHello
 )
 
-// errShort says that a message ends before what it announces.
+// errShort means that a message is shorter than it says.
 var errShort = errors.New("it ends too early")
 
-// AppendOffer appends the bytes of an offer that Check has passed.
+// AppendOffer appends the encoded offer, which must have passed Check.
 func AppendOffer(b []byte, o *Offer) []byte {
 	p := &o.Parameters
 	b = append(b, byte(p.Transport), byte(p.MTU), p.MaxReads, p.MaxRemoteReads)
@@ -60,7 +60,7 @@ func appendGrant(b []byte, g *Grant) []byte {
 	return binary.BigEndian.AppendUint64(b, g.Length)
 }
 
-// DecodeOffer reads an offer and checks it. It keeps nothing of b.
+// DecodeOffer decodes an offer and checks it. The result does not refer to b.
 func DecodeOffer(b []byte) (Offer, error) {
 	var o Offer
 	c := cursor{rest: b}
@@ -84,7 +84,7 @@ func DecodeOffer(b []byte) (Offer, error) {
 	return o, nil
 }
 
-// cursor takes numbers from the front of a message; when it is too short, zeros.
+// cursor reads numbers from the front of a message; zeros if it is too short.
 type cursor struct {
 	rest     []byte
 	short    bool

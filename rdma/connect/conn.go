@@ -18,7 +18,7 @@ var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interva
 
 const unacknowledged = 20 * time.Second
 
-// watch has the kernel give up a peer that does not acknowledge: TCP_USER_TIMEOUT, tcp(7).
+// watch makes the kernel give up a peer that does not acknowledge: TCP_USER_TIMEOUT, tcp(7).
 // Without it that takes a quarter of an hour.
 func watch(conn net.Conn) {
 	c, ok := conn.(*net.TCPConn)
@@ -26,14 +26,14 @@ func watch(conn net.Conn) {
 		return
 	}
 	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) { // it fails where the connection is closed
+		_ = raw.Control(func(fd uintptr) { // fails only if the connection is closed
 			_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
 		})
 	}
 }
 
-// Conn is a connection whose queue pairs are connected, as a way for small messages of the
-// programs. Its end says that the peer is gone; the queue pair is not touched by it.
+// Conn is the TCP connection of two connected queue pairs. Programs can exchange small messages
+// over it. Its end means that the peer is gone; it does not change the queue pair.
 type Conn struct {
 	conn   net.Conn
 	peer   Peer
@@ -42,20 +42,20 @@ type Conn struct {
 	once   sync.Once
 	closed error
 
-	credentials *Credentials // nil: it is plain
+	credentials *Credentials // nil: plain TCP
 	revoked     atomic.Bool
 }
 
-// Peer is who is on the other side.
+// Peer returns the identity of the other side.
 func (c *Conn) Peer() Peer { return c.peer }
 
-// Remote is what the peer said. It is the caller's to read.
+// Remote returns the peer's offer. The caller must not change it.
 func (c *Conn) Remote() *Offer { return &c.remote }
 
-// Path is what was agreed on.
+// Path returns what both sides agreed on.
 func (c *Conn) Path() Path { return c.path }
 
-// SetDeadline bounds Send and Receive, as of net.Conn.
+// SetDeadline limits Send and Receive, as that of net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 
 // Send sends at most MaxHello bytes as one message.
@@ -69,8 +69,8 @@ func (c *Conn) Send(text []byte) error {
 	return nil
 }
 
-// Receive waits for a message. The error is io.EOF when the peer closed the connection in good
-// order, and an *Error when it went away without a word, or spoke nonsense.
+// Receive waits for a message. The error is io.EOF if the peer closed the connection in good order,
+// and an *Error if the connection broke or the peer broke the protocol.
 func (c *Conn) Receive() ([]byte, error) {
 	k, body, err := readMessage(c.conn)
 	switch {
@@ -95,10 +95,10 @@ func (c *Conn) wrap(step string, err error) error {
 	return &Error{Reason: reasonOf(err), Peer: c.peer.Addr.String(), Step: step, Err: err}
 }
 
-// byeTime bounds how long Close waits for a peer that does not take anything.
+// byeTime bounds how long Close waits for a peer that does not read.
 const byeTime = time.Second
 
-// Close says goodbye and closes. A peer that is gone already is no error.
+// Close says goodbye and closes. It is no error that the peer is gone already.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		if c.credentials != nil {

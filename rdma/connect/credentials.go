@@ -9,20 +9,21 @@ import (
 	"os"
 )
 
-// Credentials are with what both sides prove who they are. They are used by pointer, and may be
-// replaced while connections use them.
+// Credentials authenticate both sides. They are used by pointer, and may be replaced while
+// connections use them.
 type Credentials struct {
-	Certificate tls.Certificate // ours, for both roles
-	Authority   *x509.CertPool  // what the peer's must be signed by
+	Certificate tls.Certificate // ours, as client and as server
+	Authority   *x509.CertPool  // must have signed the peer's certificate
 
 	live live
 }
 
-// protocol keeps a certificate for another service from being used here by redirection (ALPN).
+// protocol is the ALPN name. It prevents a redirected connection from being accepted with a
+// certificate of another service.
 const protocol = "unifiedd-rdma"
 
-// LoadCredentials reads PEM files: our certificate (with what is between it and the
-// authority), its key, and the authority that signed the peers'.
+// LoadCredentials reads PEM files: our certificate (with the intermediate ones), its key, and the
+// authority that signed the peers' certificates.
 func LoadCredentials(certificate, key, authority string) (*Credentials, error) {
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
@@ -52,11 +53,11 @@ func (c *Credentials) config() *tls.Config {
 	}
 }
 
-// wrap makes a TLS connection of one, for the client's or the server's side.
+// wrap makes a TLS connection, as client or as server.
 type wrap func(net.Conn, *tls.Config) *tls.Conn
 
-// secure makes the session's connection a TLS one where there are credentials, and learns whom it
-// is with. name is that of a server.
+// secure makes the connection a TLS one if there are credentials, and authenticates the peer. name
+// is that of a server.
 func (s *session) secure(c *Credentials, as wrap, name string) error {
 	if c == nil {
 		s.peer.Plain = true
@@ -79,7 +80,7 @@ func (s *session) secure(c *Credentials, as wrap, name string) error {
 	return nil
 }
 
-// hint tells a peer that speaks this exchange, but without TLS, what is missing.
+// hint tells a peer that speaks this protocol without TLS what is missing.
 func (s *session) hint(err error) {
 	if e, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(e.RecordHeader[:len(magic)]) == magic {
 		_ = writeMessage(s.conn, kindRefuse, []byte("TLS is wanted here: configure certificates"))
@@ -94,13 +95,13 @@ func explain(err error) error {
 	return err
 }
 
-// Peer is who is on the other side.
+// Peer is the identity of the other side.
 type Peer struct {
 	Addr net.Addr
-	// Plain says that nothing is known of the peer, and that others on the way can read and change what is said.
+	// Plain says that the peer is not authenticated, and that others in the network can read and change messages.
 	Plain bool
-	// Name is that of the peer's certificate: its first URI, else its first DNS name, else its
-	// common name. Certificate is the whole of it.
+	// Name is the name in the peer's certificate: its first URI, else its first DNS name, else its
+	// common name. Certificate is the whole certificate.
 	Name        string
 	Certificate *x509.Certificate
 	// Cipher is the TLS version, key exchange and cipher.

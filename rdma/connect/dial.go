@@ -7,10 +7,10 @@ import (
 	"net"
 )
 
-// Dial connects the queue pair of an End with that of the Listener at address. The queue pair
-// is in INIT before, with receives posted where the peer will send, and in RTS after. When it
-// fails the queue pair may be in any state, and is good only for Close or RESET; the
-// error is an *Error. The Conn is the caller's to close.
+// Dial connects the queue pair of an End with that of the Listener at address. Before, the queue
+// pair must be in INIT, with receives posted for what the peer sends first; afterwards it is in
+// RTS. If Dial fails the queue pair may be in any state and must be closed or reset; the error is
+// an *Error. The caller closes the Conn.
 func Dial(ctx context.Context, address string, e End, c Config) (*Conn, error) {
 	if err := e.offer().Check(); err != nil {
 		return nil, fmt.Errorf("connect queue pairs with %s: our own offer: %w", address, err)
@@ -29,7 +29,8 @@ func Dial(ctx context.Context, address string, e End, c Config) (*Conn, error) {
 	return s.dial(&e)
 }
 
-// serverName is what the server's certificate must be for. net.Dial took the address apart before.
+// serverName returns the name that the server's certificate must have. net.Dial has accepted the
+// address.
 func (c *Config) serverName(address string) string {
 	if c.ServerName != "" {
 		return c.ServerName
@@ -38,7 +39,7 @@ func (c *Config) serverName(address string) string {
 	return host
 }
 
-// dial is the client's side: offer, answer, lead, ready.
+// dial is the client's side: offer, answer, state changes, ready.
 func (s *session) dial(e *End) (*Conn, error) {
 	remote, err := s.ask(e.offer(), e.bringToRTS)
 	if err != nil {

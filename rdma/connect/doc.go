@@ -1,6 +1,5 @@
-// Package connect brings two queue pairs together over TCP: it tells each side what it must
-// know of the other, and leads both to where they can send. It knows devices only by the
-// interfaces of package rdma.
+// Package connect connects two queue pairs over TCP. Each side tells the other its parameters, and both queue pairs
+// are brought to RTS. It knows devices only by the interfaces of package rdma.
 //
 // What each side does:
 //
@@ -8,33 +7,31 @@
 //	                                                       // post receives now
 //	conn, err := connect.Dial(ctx, "host:port", connect.End{Queue: queue, Settings: settings, Parameters: local}, config)
 //
-// or, as the other side, Listen, then Accept of the Listener, which gives a [Request] that says who asks
-// for what, and Accept of that with an End, which may have grants for just this peer.
+// The other side calls Listen, then Accept of the Listener, which returns a [Request] with the peer's identity and
+// offer, and then Accept of the Request with an End, which may have grants for this peer only.
 //
-// The order. The client says its parameters, grants and hello in an offer. The server leads
-// its queue pair to RTR and RTS and only then answers with its own, so the client, which then
-// does the same, can send at once. The client's last word is that it is ready: only
-// with that does Accept return, so that the server does not send to one who cannot receive.
-// Datagrams take the same way without a peer of their own.
+// Order. The client sends its parameters, grants and hello in an offer. The server brings its queue pair to RTS and
+// then answers with its own, so that the client, which does the same next, can send at once. The client's last message
+// says that it is ready. Only then does Accept return, so that the server does not send to a peer that cannot receive.
+// UD queue pairs use the same messages, and have no peer afterwards.
 //
-// The wire. Every message is "uRDM", a version (1), a kind, the length of what follows in two bytes, and
-// that; numbers are big-endian, codec.go has the layouts. No message is longer than MaxMessage allows, whatever its
-// length says, and a handshake takes no longer than Config.Timeout. Everything from the peer is checked
-// before it is used.
+// Wire format. Every message is "uRDM", a version (1), a kind, the length of the body in two bytes, and the body.
+// Numbers are big-endian; codec.go has the layouts. A message is never longer than MaxMessage, whatever its length
+// says, and a handshake takes no longer than Config.Timeout. Everything from the peer is checked before it is used.
 //
-// Bounds. No peer waits for another one's handshake. What peers hold before they are connected is bounded by time (FirstByteTime, TLSTime, OfferTime) and
-// number (MaxPending, MaxPendingPerAddress); a newer connection takes the place of an older one that has proven nothing. Listener.Failures counts them.
+// Limits. No peer waits for the handshake of another. Connections whose handshake is not complete are limited by time
+// (FirstByteTime, TLSTime, OfferTime) and number (MaxPending, MaxPendingPerAddress). If there are too many, a newer one
+// replaces an older one that is not authenticated. Listener.Failures counts them.
 //
-// Trust. With [Credentials] it is TLS 1.3 and both sides show a certificate of the same
-// authority; Peer.Name of the one who asks is what grants should depend on. Without, anybody on the
-// way can read and change everything, rkeys among it: Peer.Plain says so, and Peer.String in words. RDMA itself is never
-// encrypted by this.
+// Security. With [Credentials] it is TLS 1.3, and both sides show a certificate of the same authority. Grants should
+// depend on Peer.Name. Without, anybody in the network can read and change everything, including rkeys: Peer.Plain is
+// true then. RDMA itself is never encrypted.
 //
-// After the handshake the connection stays as a way for small messages, and to see
-// that the peer is gone ([Conn.Receive]).
+// After the handshake the connection stays open for small messages, and to detect that the peer is gone
+// ([Conn.Receive]).
 //
-// Threads. Dial, Listen and a Listener may be used from any goroutine. A Conn takes one
-// sender and one receiver at a time; Close may come from anywhere.
+// Threads. Dial, Listen and a Listener may be used from any goroutine. A Conn has one sender and one receiver at a
+// time; Close may be called from any goroutine.
 //
-// Packages pingpong and perftest, below, speak the formats of other programs.
+// The packages pingpong and perftest implement the formats of other programs.
 package connect

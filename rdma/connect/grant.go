@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Limits of what one side says. A message longer than the largest that they make is refused
+// Limits of an offer. A message that is longer than these limits allow is refused
 // by its length.
 const (
 	MaxGrants    = 64
@@ -14,16 +14,16 @@ const (
 	MaxHello     = 4096 // bytes, also of Conn.Send
 )
 
-// Grant is memory of one side that the other may reach.
+// Grant is memory of one side that the other may access.
 type Grant struct {
-	Name   string // what both programs call it: printable ASCII without spaces
+	Name   string // known to both programs: printable ASCII without spaces
 	RKey   uint32
-	Addr   uint64 // first, as the rkey counts
+	Addr   uint64 // first address of the rkey
 	Length uint64
 	Access rdma.Access // of rdma.Remote
 }
 
-// Offer is all that one side says.
+// Offer is everything that one side announces.
 type Offer struct {
 	Parameters Parameters
 	Grants     []Grant
@@ -47,7 +47,7 @@ func (o *Offer) names() (names []string) {
 	return names
 }
 
-// Check reports what about the offer cannot be, or cannot be sent.
+// Check returns what is wrong with the offer.
 func (o *Offer) Check() error {
 	if err := o.Parameters.Check(); err != nil {
 		return err

@@ -12,18 +12,18 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/connect/internal/timed"
 )
 
-// DefaultTimeout is how long a handshake may take where Config.Timeout is 0.
+// DefaultTimeout is the timeout of a handshake if Config.Timeout is 0.
 const DefaultTimeout = 10 * time.Second
 
-// Config says how to connect. The zero value is plain TCP.
+// Config configures connections. The zero value is plain TCP.
 type Config struct {
-	// Credentials make it TLS. Nil is plain.
+	// Credentials enable TLS; nil: plain TCP.
 	Credentials *Credentials
 	// ServerName is the name that the server's certificate must have, for Dial; empty: the host dialled.
 	ServerName string
-	// Timeout is for all of a handshake; 0 is DefaultTimeout.
+	// Timeout limits a whole handshake; 0: DefaultTimeout.
 	Timeout time.Duration
-	// Failed, where it is not nil, is told of each handshake of a Listener that failed, also where
+	// Failed, if not nil, is called for each failed handshake of a Listener, also if
 	// Accept of its Request returns the error. It is called by several goroutines.
 	Failed func(error)
 }
@@ -35,15 +35,15 @@ func (c *Config) timeout() time.Duration {
 	return DefaultTimeout
 }
 
-// End is one side: a queue pair in INIT with what is said of it. Prepare makes the Parameters.
+// End is one side: a queue pair in INIT and its parameters. Prepare makes the Parameters.
 type End struct {
 	Queue      rdma.QueuePair
 	Settings   Settings
 	Parameters Parameters
 	Grants     []Grant
 	Hello      []byte
-	// Elsewhere says that the queue pairs are not connected by the handshake, which leaves them alone, but after it
-	// by other means, as package cm has. Both sides must say so.
+	// Elsewhere says that the handshake does not connect the queue pairs: they are connected afterwards
+	// by other means, such as package cm. Both sides must set it.
 	Elsewhere bool
 }
 
@@ -51,7 +51,7 @@ func (e *End) offer() *Offer {
 	return &Offer{Parameters: e.Parameters, Grants: e.Grants, Hello: e.Hello}
 }
 
-// bringToRTS leads the queue pair to where it can receive and send.
+// bringToRTS brings the queue pair to RTS.
 func (e *End) bringToRTS(remote Parameters) error {
 	if e.Elsewhere {
 		return nil
@@ -62,15 +62,15 @@ func (e *End) bringToRTS(remote Parameters) error {
 	return nil
 }
 
-// session is one connection while the handshake lasts. Its context's end makes reads and
-// writes fail.
+// session is one connection during the handshake. The end of its context makes reads and writes
+// fail.
 type session struct {
 	conn net.Conn
 	peer Peer
 	ctx  context.Context
 	stop func() bool
 
-	credentials *Credentials // nil: none were shown
+	credentials *Credentials // nil: plain TCP
 	proof       proof
 }
 
@@ -80,7 +80,7 @@ func newSession(ctx context.Context, conn net.Conn) *session {
 		stop: timed.Bind(ctx, conn)}
 }
 
-// fail is the error of a step, after which the connection is closed.
+// fail returns the error of a step, and closes the connection.
 func (s *session) fail(step string, err error) error {
 	s.stop()
 	_ = s.conn.Close()
@@ -90,13 +90,13 @@ func (s *session) fail(step string, err error) error {
 	return &Error{Reason: reasonOf(err), Peer: s.peer.Addr.String(), Step: step, Err: err}
 }
 
-// interrupted reports whether an error may come of the context's end.
+// interrupted reports whether an error may be caused by the end of the context.
 func interrupted(err error) bool {
 	r := reasonOf(err)
 	return r == ReasonTimeout || r == ReasonTLS || r == ReasonCancelled
 }
 
-// refuse tells the peer why it ends, if it can still be told, and fails.
+// refuse tells the peer why the connection ends, if it still can, and fails.
 func (s *session) refuse(step string, err error) error {
 	if s.ctx.Err() != nil {
 		return s.fail(step, err)
@@ -111,14 +111,14 @@ func (s *session) refuse(step string, err error) error {
 	return s.fail(step, err)
 }
 
-// What a peer may still send while it is told that it is over.
+// Limits of what a peer may still send while it is told that the connection ends.
 const (
 	lingerTime  = 200 * time.Millisecond
 	lingerBytes = 1 << 16
 )
 
-// linger takes what the peer has still sent: closing in front of it would reset the connection,
-// and the peer would lose our last words.
+// linger reads what the peer has still sent. Closing with unread data would reset the connection,
+// and the peer would lose our last message.
 func (s *session) linger() {
 	if c, ok := s.conn.(interface{ CloseWrite() error }); ok {
 		_ = c.CloseWrite()
@@ -127,7 +127,7 @@ func (s *session) linger() {
 	_, _ = io.CopyN(io.Discard, s.conn, lingerBytes)
 }
 
-// settle hands the connection over, without the context.
+// settle makes a Conn of the session. The context has no effect on it.
 func (s *session) settle(e *End, remote Offer) (*Conn, error) {
 	if !s.stop() {
 		return nil, s.fail("finish", context.Cause(s.ctx))
@@ -169,7 +169,7 @@ func (s *session) expectOffer(want kind) (Offer, error) {
 	return o, nil
 }
 
-// refusal is the peer's no. Its text is the peer's: what is not printable is left out.
+// refusal is the refusal of a peer. The text is the peer's, so unprintable characters are removed.
 func refusal(body []byte) error {
 	var text []rune
 	for _, r := range string(body) {

@@ -10,9 +10,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Prepare leads a queue pair, as made or in RESET, to INIT, where receives can be posted, and
-// returns what a peer must know of it: with a random packet sequence number, and for
-// datagrams a random Q_Key where the settings have none.
+// Prepare brings a queue pair from RESET to INIT, where receives can be posted. It returns what a
+// peer must know of it: with a random packet sequence number, and for datagrams a random Q_Key if
+// the settings have none.
 func Prepare(d rdma.Device, q rdma.QueuePair, s Settings) (Parameters, error) {
 	p, err := describe(d, q, s)
 	if err != nil {
@@ -55,31 +55,31 @@ func usable(port rdma.Port, gid rdma.GID) error {
 	return nil
 }
 
-// reads is how many READs are wanted of what the device can.
+// reads returns how many READs to ask for of those that the device supports.
 func reads(want uint8, can int) uint8 {
 	return min(want, uint8(min(max(can, 0), math.MaxUint8)))
 }
 
-// random is from the system's generator, which does not fail.
+// random returns a number from the system's generator, which does not fail.
 func random() uint32 {
 	var b [4]byte
 	_, _ = rand.Read(b[:])
 	return binary.NativeEndian.Uint32(b[:])
 }
 
-// ToReceive leads a queue pair from INIT to RTR: it takes what the peer sends.
+// ToReceive brings a queue pair from INIT to RTR: it can receive.
 func ToReceive(q rdma.QueuePair, s Settings, local, remote Parameters) error {
 	a, given := s.toReceive(local, remote)
 	return change(q, a, given)
 }
 
-// ToSend leads a queue pair from RTR to RTS.
+// ToSend brings a queue pair from RTR to RTS: it can send.
 func ToSend(q rdma.QueuePair, s Settings, local, remote Parameters) error {
 	a, given := s.toSend(local, remote)
 	return change(q, a, given)
 }
 
-// Lead leads a queue pair of any transport from INIT to RTS.
+// Lead brings a queue pair of any transport from INIT to RTS.
 func Lead(q rdma.QueuePair, s Settings, local, remote Parameters) error {
 	if local.Transport != remote.Transport {
 		return fmt.Errorf("queue pair %d is %v and the peer's %v", local.QPN, local.Transport, remote.Transport)

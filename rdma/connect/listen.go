@@ -13,7 +13,7 @@ import (
 // pause is how long a listener waits when the system has no more files or memory.
 const pause = 50 * time.Millisecond
 
-// Listener takes offers.
+// Listener receives offers.
 type Listener struct {
 	config   Config
 	tcp      net.Listener
@@ -26,8 +26,8 @@ type Listener struct {
 	failed   map[Reason]*atomic.Uint64
 }
 
-// Listen listens at a TCP address, such as ":18516". The Listener is the caller's to close,
-// and ends with the context.
+// Listen listens at a TCP address, such as ":18516", until ctx ends. The caller closes the
+// Listener.
 func Listen(ctx context.Context, address string, c Config) (*Listener, error) {
 	config := net.ListenConfig{KeepAliveConfig: keepAlive}
 	tcp, err := config.Listen(ctx, "tcp", address)
@@ -44,13 +44,13 @@ func Listen(ctx context.Context, address string, c Config) (*Listener, error) {
 	return l, nil
 }
 
-// Addr is where it listens.
+// Addr returns where it listens.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Connected is how many queue pairs were connected.
+// Connected returns how many queue pairs were connected.
 func (l *Listener) Connected() uint64 { return l.taken.Load() }
 
-// Failures is how many handshakes failed, by reason. It has every reason.
+// Failures returns how many handshakes failed, by reason. It has every reason.
 func (l *Listener) Failures() map[Reason]uint64 {
 	all := make(map[Reason]uint64)
 	for r, n := range l.failed {
@@ -59,7 +59,7 @@ func (l *Listener) Failures() map[Reason]uint64 {
 	return all
 }
 
-// Handshakes is how many connections are in their handshake.
+// Handshakes returns how many handshakes are in progress.
 func (l *Listener) Handshakes() int { return l.pending.count() }
 
 // Accept waits for a peer's offer. The error is net.ErrClosed once the Listener is closed.
@@ -74,7 +74,7 @@ func (l *Listener) Accept(ctx context.Context) (*Request, error) {
 	}
 }
 
-// Close ends listening, and every handshake that is not complete. Connections stay.
+// Close ends listening, and every incomplete handshake. Connections stay.
 func (l *Listener) Close() error {
 	l.cancel()
 	err := l.tcp.Close()
@@ -85,7 +85,7 @@ func (l *Listener) Close() error {
 	return err
 }
 
-// run takes connections. None waits for another one's handshake.
+// run accepts connections. No connection waits for the handshake of another.
 func (l *Listener) run() {
 	for {
 		conn, err := l.tcp.Accept()
@@ -117,8 +117,7 @@ func (l *Listener) take(conn net.Conn) {
 	l.all.Go(func() { l.greet(r) })
 }
 
-// greet reads a peer's offer, hands it to whoever accepts, and waits until the handshake
-// ends, well or not.
+// greet reads a peer's offer, passes it to Accept, and waits until the handshake ends.
 func (l *Listener) greet(r *Request) {
 	if err := r.open(); err != nil {
 		r.end(err)

@@ -13,14 +13,14 @@ type Parameters struct {
 	PSN       uint32 // 24 bits: of the first packet that it sends
 	GID       rdma.GID
 	LID       uint16   // on InfiniBand
-	MTU       rdma.MTU // the largest that its port takes
-	// MaxReads is how many READs and atomics it would like to have outstanding, MaxRemoteReads how
-	// many of the peer's it can answer.
+	MTU       rdma.MTU // the largest of its port
+	// MaxReads is how many outstanding READs and atomics it wants, MaxRemoteReads how
+	// many of the peer's it accepts.
 	MaxReads, MaxRemoteReads uint8
 	QKey                     uint32 // of datagrams
 }
 
-// FirstQPN is the lowest number of a queue pair that is not one of the two for management.
+// FirstQPN is the lowest queue pair number that is not reserved for management.
 const FirstQPN = 2
 
 // most24 is the largest number of 24 bits.
@@ -29,7 +29,7 @@ const most24 = 1<<24 - 1
 // privilegedQKey is the bit of Q_Keys that only privileged programs may use.
 const privilegedQKey = 1 << 31
 
-// Check reports what about the parameters cannot be.
+// Check returns what is wrong with the parameters.
 func (p *Parameters) Check() error {
 	switch {
 	case p.Transport != rdma.RC && p.Transport != rdma.UC && p.Transport != rdma.UD:
@@ -48,14 +48,14 @@ func (p *Parameters) Check() error {
 	return nil
 }
 
-// Path is what two queue pairs agree on, as one of them sees it.
+// Path is what two queue pairs agree on, from the view of one of them.
 type Path struct {
 	MTU rdma.MTU
-	// MaxReads is how many READs and atomics of ours may be outstanding, MaxRemoteReads how many of the peer's.
+	// MaxReads is how many of our READs and atomics may be outstanding, MaxRemoteReads how many of the peer's.
 	MaxReads, MaxRemoteReads uint8
 }
 
-// Agree takes the smaller of what both sides say.
+// Agree returns the smaller of what both sides offer.
 func Agree(local, remote Parameters) Path {
 	return Path{MTU: min(local.MTU, remote.MTU), MaxReads: min(local.MaxReads, remote.MaxRemoteReads),
 		MaxRemoteReads: min(local.MaxRemoteReads, remote.MaxReads)}

@@ -13,31 +13,31 @@ import (
 	"github.com/unifiedd/unifiedd/internal/addrlimit"
 )
 
-// Bounds of what a peer holds at a Listener before its queue pair is connected. SECURITY.md states them.
+// Limits for connections at a Listener whose handshake is not complete. SECURITY.md states them.
 const (
-	// MaxPending is how many connections of all addresses may be in their handshake.
+	// MaxPending bounds the handshakes of all addresses.
 	MaxPending = 512
-	// MaxPendingPerAddress is how many of one address may be: of one IPv6 network of 64 bits, where the address is not link-local.
+	// MaxPendingPerAddress bounds those of one address; for IPv6, unless link-local, of one network of 64 bits.
 	MaxPendingPerAddress = 64
-	// FirstByteTime is how long a connection may be silent at first.
+	// FirstByteTime is the time until the first byte.
 	FirstByteTime = time.Second
-	// TLSTime is how long the TLS handshake may take from the first byte on.
+	// TLSTime is the time of the TLS handshake, from the first byte on.
 	TLSTime = 3 * time.Second
-	// OfferTime is how long an offer may take from the first byte, or from the end of the TLS handshake, to its last byte.
+	// OfferTime is the time of an offer, from the first byte or from the end of the TLS handshake to its last byte.
 	OfferTime = time.Second
 )
 
-// pending is a connection whose handshake is not complete. The set's lock guards what changes.
+// pending is a connection whose handshake is not complete. The set's lock guards heard and proven.
 type pending struct {
-	host   netip.Prefix // that it counts for
+	host   netip.Prefix // the address that it counts for
 	heard  bool         // a byte has come
 	proven bool         // the authority has signed its certificate
 	end    context.CancelCauseFunc
-	stage  *time.Timer // ends it where the next step takes too long
+	stage  *time.Timer // ends it if the current step takes too long
 }
 
-// pendingSet bounds how many connections are in their handshake. Where there are too many, a newer one takes the place of an older one, so that
-// a peer that says what it wants at once is heard whatever others hold.
+// pendingSet bounds the handshakes in progress. If there are too many, a newer one replaces an
+// older one, so that a peer that sends its offer at once is served, whatever others hold.
 type pendingSet struct {
 	mu  sync.Mutex
 	set *addrlimit.Set[*pending]
@@ -56,7 +56,7 @@ type lateError struct {
 func (e *lateError) Error() string        { return fmt.Sprintf("%s took longer than %v", e.what, e.limit) }
 func (e *lateError) Is(target error) bool { return target == context.DeadlineExceeded }
 
-// limitError is a connection that others leave no place for.
+// limitError is a connection for which there is no place.
 type limitError struct {
 	reason Reason
 	text   string
@@ -69,7 +69,8 @@ var (
 	errLimit        = &limitError{ReasonLimit, fmt.Sprintf("%d connections are in their handshake, which is the most", MaxPending)}
 )
 
-// add takes a connection in, in place of another one where there are too many. The error says why there is no place.
+// add adds a connection, in place of another one if there are too many. The error says why there is
+// no place.
 func (s *pendingSet) add(p *pending) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,8 +90,8 @@ func (s *pendingSet) add(p *pending) error {
 	return nil
 }
 
-// replaceable is the connection that a newer one takes the place of: the oldest that has said nothing, or else the oldest whose peer has
-// not proven itself; nil where all have.
+// replaceable returns the connection that a newer one replaces: the oldest that has sent nothing,
+// or else the oldest whose peer is not authenticated; nil if there is none.
 func replaceable(all []*pending) (oldest *pending) {
 	for _, p := range all {
 		switch {
@@ -104,7 +105,7 @@ func replaceable(all []*pending) (oldest *pending) {
 	return oldest
 }
 
-// done gives the place of a connection back.
+// done frees the place of a connection.
 func (s *pendingSet) done(p *pending) {
 	p.stage.Stop()
 	s.mu.Lock()
@@ -118,21 +119,21 @@ func (s *pendingSet) count() int {
 	return s.set.Len()
 }
 
-// hears notes that a byte has come.
+// hears records that a byte has arrived.
 func (s *pendingSet) hears(p *pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.heard = true
 }
 
-// proves notes that the peer has a certificate.
+// proves records that the peer is authenticated.
 func (s *pendingSet) proves(p *pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.proven = true
 }
 
-// newPending is a connection whose first byte is waited for. end ends its handshake.
+// newPending makes a pending that waits for the first byte. end ends its handshake.
 func newPending(conn net.Conn, end context.CancelCauseFunc) *pending {
 	p := &pending{host: hostOf(conn.RemoteAddr()), end: end}
 	late := &lateError{"the first byte", FirstByteTime}
@@ -140,14 +141,15 @@ func newPending(conn net.Conn, end context.CancelCauseFunc) *pending {
 	return p
 }
 
-// within ends the handshake unless the step is over in time. The step before must be over: it is the connection's own goroutine that calls.
+// within ends the handshake unless the next step is done in time. The connection's own goroutine
+// calls it, after the previous step.
 func (p *pending) within(what string, limit time.Duration) {
 	p.stage.Stop()
 	late := &lateError{what, limit}
 	p.stage = time.AfterFunc(limit, func() { p.end(late) })
 }
 
-// hostOf is what connections are counted by.
+// hostOf returns the prefix by which connections are counted.
 func hostOf(remote net.Addr) netip.Prefix {
 	tcp, ok := remote.(*net.TCPAddr)
 	if !ok {
@@ -156,8 +158,8 @@ func hostOf(remote net.Addr) netip.Prefix {
 	return addrlimit.Host(tcp.AddrPort().Addr())
 }
 
-// AwaitByte waits for the first byte of a peer that speaks first, for FirstByteTime at most, and leaves it to be read. It is for who listens without a
-// Listener.
+// AwaitByte waits for the first byte of a peer that speaks first, for at most FirstByteTime, and
+// leaves it to be read. It is for servers without a Listener.
 func AwaitByte(conn net.Conn) error {
 	if err := conn.SetReadDeadline(time.Now().Add(FirstByteTime)); err != nil {
 		return err
@@ -168,7 +170,7 @@ func AwaitByte(conn net.Conn) error {
 	return conn.SetReadDeadline(time.Time{})
 }
 
-// awaitByte waits until the peer has sent something, or has closed, and leaves it to be read.
+// awaitByte waits until the peer has sent something or closed, and leaves it to be read.
 func awaitByte(conn net.Conn) error {
 	c, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -181,6 +183,6 @@ func awaitByte(conn net.Conn) error {
 	var b [1]byte
 	return raw.Read(func(fd uintptr) bool {
 		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK)
-		return err != unix.EAGAIN && err != unix.EINTR // an error is met again by who reads
+		return err != unix.EAGAIN && err != unix.EINTR // the next read returns the error again
 	})
 }

@@ -10,29 +10,29 @@ import (
 	"syscall"
 )
 
-// Reason is why a connection did not come about, as a word for metrics.
+// Reason is why a connection failed, as a word for metrics.
 type Reason string
 
 const (
-	ReasonTLS       Reason = "tls"        // no TLS, or a certificate was not accepted
-	ReasonVersion   Reason = "version"    // the peer has another version of the exchange
-	ReasonFormat    Reason = "format"     // the peer's bytes are not what they must be
+	ReasonTLS       Reason = "tls"        // no TLS, or a certificate was refused
+	ReasonVersion   Reason = "version"    // the peer has another version of the protocol
+	ReasonFormat    Reason = "format"     // the peer broke the protocol
 	ReasonTimeout   Reason = "timeout"    // the peer was silent
-	ReasonClosed    Reason = "closed"     // the peer went away
+	ReasonClosed    Reason = "closed"     // the peer closed the connection
 	ReasonCancelled Reason = "cancelled"  // the caller ended it
-	ReasonRefused   Reason = "refused"    // one of the programs did not want it
-	ReasonQueuePair Reason = "queue_pair" // the device did not take what was agreed
+	ReasonRefused   Reason = "refused"    // one of the programs refused
+	ReasonQueuePair Reason = "queue_pair" // the device refused what was agreed
 	ReasonNetwork   Reason = "network"    // anything else
-	// ReasonAddressLimit and ReasonLimit: too many connections of the peer's address, or in all, were in their handshake.
+	// ReasonAddressLimit and ReasonLimit: too many handshakes of the peer's address, or in all, were in progress.
 	ReasonAddressLimit Reason = "address_limit"
 	ReasonLimit        Reason = "limit"
 )
 
-// Reasons are all there are.
+// Reasons are all reasons.
 var Reasons = []Reason{ReasonTLS, ReasonVersion, ReasonFormat, ReasonTimeout, ReasonClosed, ReasonCancelled, ReasonRefused, ReasonQueuePair, ReasonNetwork,
 	ReasonAddressLimit, ReasonLimit}
 
-// Error is a connection that did not come about.
+// Error is a connection that failed.
 type Error struct {
 	Reason Reason
 	Peer   string // address
@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// ReasonOf is the reason in an error of this package, and empty where there is none.
+// ReasonOf returns the reason in an error of this package; empty if there is none.
 func ReasonOf(err error) Reason {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
@@ -68,24 +68,24 @@ func malformed(format string, args ...any) error {
 	return &formatError{fmt.Sprintf(format, args...)}
 }
 
-// deviceError is what the device did not take.
+// deviceError is what the device refused.
 type deviceError struct{ err error }
 
 func (e *deviceError) Error() string { return e.err.Error() }
 func (e *deviceError) Unwrap() error { return e.err }
 
-// refusedError is a peer's, or this side's program's, no.
+// refusedError is the refusal of the peer's program, or of ours.
 type refusedError struct{ text string }
 
 func (e *refusedError) Error() string { return e.text }
 
-// tlsError is a TLS handshake that failed.
+// tlsError is a failed TLS handshake.
 type tlsError struct{ err error }
 
 func (e *tlsError) Error() string { return e.err.Error() }
 func (e *tlsError) Unwrap() error { return e.err }
 
-// reasonOf sorts the error of a step.
+// reasonOf returns the reason for the error of a step.
 func reasonOf(err error) Reason {
 	if e, ok := errors.AsType[*limitError](err); ok {
 		return e.reason
@@ -116,8 +116,8 @@ func is[T error](err error) bool {
 	return ok
 }
 
-// remoteAlert reports whether the peer broke TLS off; in TLS 1.3 a client learns that its
-// certificate was refused when it reads.
+// remoteAlert reports whether the peer sent a TLS alert. In TLS 1.3 a client learns that its
+// certificate was refused only when it reads.
 func remoteAlert(err error) bool {
 	e, ok := errors.AsType[*net.OpError](err)
 	return ok && e.Op == "remote error"

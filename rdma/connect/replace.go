@@ -8,15 +8,15 @@ import (
 	"sync"
 )
 
-// live is what Replace needs to know of credentials: those in use, and the connections made with
-// them that are open.
+// live is what Replace needs to know: the credentials in use, and the open connections made with
+// them.
 type live struct {
 	mu    sync.Mutex
 	next  *Credentials // nil: the first are in use
 	conns map[*Conn]proof
 }
 
-// proof is what a peer has shown.
+// proof is how a peer was authenticated.
 type proof struct {
 	chain  []*x509.Certificate // its certificate first
 	server string              // the name it must be for; empty: it is a client
@@ -24,7 +24,7 @@ type proof struct {
 
 var errRevoked = &tlsError{errors.New("the peer's certificate is not valid any more, by the authority that has been loaded since")}
 
-// current are the credentials in use.
+// current returns the credentials in use.
 func (c *Credentials) current() *Credentials {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
@@ -34,9 +34,9 @@ func (c *Credentials) current() *Credentials {
 	return c
 }
 
-// Replace has all handshakes from now on use other credentials, and ends the connections whose
-// peers have a certificate that these do not accept: they fail with ReasonTLS. It returns those
-// peers. It may be called from any goroutine.
+// Replace makes all handshakes from now on use other credentials. It ends the connections whose
+// peers' certificates these do not accept: they fail with ReasonTLS. It returns those peers. It may
+// be called from any goroutine.
 func (c *Credentials) Replace(next *Credentials) (ended []Peer) {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
@@ -51,14 +51,14 @@ func (c *Credentials) Replace(next *Credentials) (ended []Peer) {
 	return ended
 }
 
-// Same reports whether the credentials in use prove and accept the same as others.
+// Same reports whether the credentials in use have the same certificate and authority as others.
 func (c *Credentials) Same(other *Credentials) bool {
 	now := c.current()
 	return slices.EqualFunc(now.Certificate.Certificate, other.Certificate.Certificate, slices.Equal[[]byte]) && now.Authority.Equal(other.Authority)
 }
 
-// track watches over a connection whose handshake is done. The credentials may have been replaced
-// since it began.
+// track adds a connection whose handshake is done. The credentials may have been replaced since it
+// began.
 func (c *Credentials) track(conn *Conn, p proof) error {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *Credentials) track(conn *Conn, p proof) error {
 	return nil
 }
 
-// forget ends the watch over a connection that is closed.
+// forget removes a closed connection.
 func (c *Credentials) forget(conn *Conn) {
 	c.live.mu.Lock()
 	defer c.live.mu.Unlock()
@@ -96,6 +96,6 @@ func (p *proof) verify(authority *x509.CertPool) error {
 func (c *Conn) revoke() {
 	c.revoked.Store(true)
 	if t, ok := c.conn.(*tls.Conn); ok {
-		_ = t.NetConn().Close() // Close of the TLS connection waits to say goodbye
+		_ = t.NetConn().Close() // Close of the TLS connection would wait to send its alert
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// Request is a peer's offer that waits for an answer. It must be answered, by Accept or Refuse,
-// before the handshake's time is over.
+// Request is a peer's offer that waits for an answer. Accept or Refuse must answer it within the
+// time of the handshake.
 type Request struct {
 	listener *Listener
 	session  *session
@@ -20,10 +20,10 @@ type Request struct {
 
 var errAnswered = errors.New("the request was answered before")
 
-// Peer is who asks.
+// Peer returns the identity of the peer.
 func (r *Request) Peer() Peer { return r.session.peer }
 
-// Remote is what the peer offers. It is the caller's to read.
+// Remote returns the peer's offer. The caller must not change it.
 func (r *Request) Remote() *Offer { return &r.remote }
 
 // open secures the connection and reads the offer.
@@ -50,7 +50,7 @@ func (r *Request) open() (err error) {
 	return nil
 }
 
-// end gives the place back and counts. It is called once.
+// end frees the place and counts the result. It is called once.
 func (r *Request) end(err error) {
 	r.cancel()
 	r.listener.pending.done(r.pending)
@@ -61,14 +61,14 @@ func (r *Request) end(err error) {
 	r.listener.taken.Add(1)
 }
 
-// expire ends a request that nobody answered.
+// expire ends a request that was not answered.
 func (r *Request) expire() {
 	if !r.answered.Swap(true) {
 		r.end(r.session.fail("wait for this side's program", context.Cause(r.session.ctx)))
 	}
 }
 
-// Refuse ends the handshake; the peer gets the reason as text, of at most 200 bytes.
+// Refuse ends the handshake. The peer gets the reason as text of at most 200 bytes.
 func (r *Request) Refuse(why string) error {
 	if r.answered.Swap(true) {
 		return errAnswered
@@ -77,10 +77,10 @@ func (r *Request) Refuse(why string) error {
 	return nil
 }
 
-// Accept connects the queue pair of an End with the peer's: before in INIT, with receives posted
-// where the peer will send, after in RTS. It returns when the peer is ready to be sent to. When it
-// fails the queue pair may be in any state, and is good only for Close or RESET; the error is
-// an *Error. The Conn is the caller's to close.
+// Accept connects the queue pair of an End with the peer's. Before, the queue pair must be in INIT,
+// with receives posted for what the peer sends first; afterwards it is in RTS. It returns when the
+// peer can receive. If it fails the queue pair may be in any state and must be closed or reset; the
+// error is an *Error. The caller closes the Conn.
 func (r *Request) Accept(e End) (*Conn, error) {
 	if r.answered.Swap(true) {
 		return nil, errAnswered
@@ -101,7 +101,7 @@ func (r *Request) accept(e *End) (*Conn, error) {
 	return s.settle(e, r.remote)
 }
 
-// answer is the server's side: lead, answer, and wait until the client is ready.
+// answer is the server's side: state changes, answer, and wait until the client is ready.
 func (s *session) answer(o *Offer, remote Parameters, lead func(Parameters) error) error {
 	if err := sameTransport(o.Parameters, remote); err != nil {
 		return s.refuse("compare the offers", err)

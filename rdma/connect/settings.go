@@ -4,33 +4,33 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// Settings are how a queue pair of ours is to be connected. The zero value of a field is that
-// value, not a default: begin with Defaults.
+// Settings say how to connect a queue pair. A zero field means zero, and not a default: begin with
+// Defaults.
 type Settings struct {
 	Port      uint8 // of the device, from 1
 	PKeyIndex uint16
-	// GID is ours, see rdma.ChooseGID. Without one, on InfiniBand, packets go by LID.
+	// GID is the local one, see rdma.ChooseGID. Without one, on InfiniBand, packets are addressed by LID.
 	GID          rdma.GIDEntry
 	Access       rdma.Access // what the peer may do through the queue pair
-	MTU          rdma.MTU    // the most to use; 0: what the port has
-	MaxReads     uint8       // READs and atomics outstanding each way, as far as the device goes
-	Timeout      uint8       // for an acknowledgement, 4.096 µs << it; 0 waits for ever
-	Retries      uint8       // at most 7, which Soft-RoCE takes for "for ever"
-	RNRRetries   uint8       // at most 7, which goes on for ever
-	MinRNRTimer  uint8       // what senders to us are told to wait for a receive
+	MTU          rdma.MTU    // the largest to use; 0: the port's
+	MaxReads     uint8       // outstanding READs and atomics in each direction, if the device supports as many
+	Timeout      uint8       // for an ACK, 4.096 µs << Timeout; 0: no timeout
+	Retries      uint8       // at most 7, which Soft-RoCE takes for no limit
+	RNRRetries   uint8       // at most 7; 7: no limit
+	MinRNRTimer  uint8       // how long senders to us wait after receiver-not-ready
 	HopLimit     uint8
 	TrafficClass uint8
 	SL           uint8
 	QKey         uint32 // of datagrams; 0: a random one
 }
 
-// Defaults are good for a network that works: an acknowledgement is waited for 67 ms and six times
-// more, a receive of the peer's six times 0.64 ms.
+// Defaults returns settings for a network that works: a timeout of 67 ms for an ACK with six
+// retries, and six retries of 0.64 ms after receiver-not-ready.
 func Defaults() Settings {
 	return Settings{Port: 1, MaxReads: 16, Timeout: 14, Retries: 6, RNRRetries: 6, MinRNRTimer: 12, HopLimit: 64}
 }
 
-// AddressOf is the way to a peer, for an address handle too.
+// AddressOf returns the address of a peer, also for an address handle.
 func (s *Settings) AddressOf(remote Parameters) rdma.Address {
 	a := rdma.Address{LID: remote.LID, SL: s.SL, Port: s.Port}
 	if !s.GID.GID.IsZero() {

@@ -8,35 +8,35 @@ import (
 	"regexp"
 )
 
-// Version is that of the exchange. Both sides must have the same.
+// Version is the version of the protocol. Both sides must have the same.
 const Version = 1
 
 // magic begins every message.
 const magic = "uRDM"
 
-// headerBytes are the magic, the version, the kind and the length of what follows. They stay
-// as they are in every version, so that each can refuse the others in words.
+// headerBytes is the length of the magic, the version, the kind and the length of the body. They stay
+// the same in every version, so that each version can refuse the others with a message.
 const headerBytes = 8
 
-// kind is what a message is.
+// kind is the kind of a message.
 type kind uint8
 
 const (
 	kindOffer  kind = 1 // the client's
 	kindAnswer kind = 2 // the server's offer
 	kindReady  kind = 3 // the client can receive
-	kindRefuse kind = 4 // the sender's last word, a text
+	kindRefuse kind = 4 // the sender refuses, with a text
 	kindText   kind = 5 // the program's own
-	kindBye    kind = 6 // the sender ends the connection in good order
+	kindBye    kind = 6 // the sender closes the connection in good order
 )
 
-// maxRefuse is the most bytes of the text that says why.
+// maxRefuse bounds the text of a refusal in bytes.
 const maxRefuse = 200
 
-// limits has the most bytes behind the header of each kind.
+// limits is the longest body of each kind in bytes.
 var limits = map[kind]int{kindOffer: maxOffer, kindAnswer: maxOffer, kindReady: 0, kindRefuse: maxRefuse, kindText: MaxHello, kindBye: 0}
 
-// MaxMessage is the most bytes that a message has behind its header.
+// MaxMessage is the longest body of a message in bytes.
 const MaxMessage = maxOffer
 
 func (k kind) String() string {
@@ -57,8 +57,8 @@ func writeMessage(w io.Writer, k kind, body []byte) error {
 	return err
 }
 
-// readMessage receives one message of no more than its kind may have. Its errors have a
-// reason each, see reasonOf.
+// readMessage receives one message, no longer than its kind may be. Its errors have a reason, see
+// reasonOf.
 func readMessage(r io.Reader) (kind, []byte, error) {
 	var h [headerBytes]byte
 	if n, err := io.ReadFull(r, h[:]); err != nil {
@@ -86,10 +86,10 @@ func readMessage(r io.Reader) (kind, []byte, error) {
 	return k, body, err
 }
 
-// perftestVersion is what perftest's programs begin with.
+// perftestVersion is how perftest's programs begin.
 var perftestVersion = regexp.MustCompile(`^[0-9]+\.[0-9]+\x00`)
 
-// stranger says what a peer seems to speak instead.
+// stranger returns what a peer seems to speak instead.
 func stranger(begin []byte) error {
 	switch {
 	case begin[0] == 0x16:
