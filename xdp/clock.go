@@ -11,9 +11,9 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// clock turns the arrival times the program leaves in front of packets into
-// wall-clock time. The program has only CLOCK_MONOTONIC (bpf_ktime_get_ns), which
-// differs from the wall clock by an offset that time synchronization moves.
+// clock converts the arrival times that the program writes before packets to wall-clock time. The
+// program has only CLOCK_MONOTONIC (bpf_ktime_get_ns), which differs from the wall clock by an
+// offset that time synchronization changes.
 type clock struct {
 	on     bool      // the program writes arrival times
 	off    bool      // nobody wants any
@@ -33,16 +33,16 @@ type arrival struct {
 // offsetAge is how old the offset may get.
 const offsetAge = time.Second
 
-// What the program writes in front of a packet: the system's time right there, and the
-// card's before it, where that is asked for.
+// What the program writes before a packet: the system's time directly before it, and the
+// card's before that, if it is requested.
 const (
 	metaBytes = 8
 	cardBytes = 16
 )
 
-// batch is called once for each batch received, after it was taken from the ring.
-// It reports whether the packets carry arrival times; stamp is then refreshed for
-// each, else it is now the batch's own time.
+// batch is called once for each received batch, after it was taken from the ring. It reports
+// whether the packets carry arrival times. stamp is then set for each packet; otherwise it is the
+// time of the batch.
 func (c *clock) batch(i *Interface) bool {
 	if c.off {
 		return false
@@ -68,8 +68,8 @@ func (c *clock) adjust() {
 	}
 }
 
-// read reads the arrival time of the packet at addr: the card's, where there is one.
-// Kept by the kernel in PacketHeadroom, it never reaches in front of the frame.
+// read reads the arrival time of the packet at addr: the card's if there is one. The kernel keeps
+// it in PacketHeadroom, so the read does not leave the frame.
 func (c *clock) read(r *umem.Region, addr uint64) arrival {
 	if c.card {
 		if at := binary.NativeEndian.Uint64(r.At(addr-cardBytes, metaBytes)); at != 0 {
@@ -107,10 +107,10 @@ type ClockPolicy uint8
 const (
 	// SystemOnly takes the time when the program ran, of the system's clock.
 	SystemOnly ClockPolicy = iota
-	// PreferCard takes the card's where the driver gives it, else the system's.
+	// PreferCard uses the card's time if the driver provides it, else the system's.
 	PreferCard
-	// RequireCard fails where the driver does not give the card's. A single packet
-	// that the card has no time for has the system's all the same.
+	// RequireCard fails if the driver does not provide the card's time. A single packet
+	// without a card's time gets the system's.
 	RequireCard
 )
 
@@ -145,9 +145,9 @@ func (i *Interface) withoutCardClock(why error) error {
 	return nil
 }
 
-// stampPackets has the card stamp every packet it receives, until restoreStamping.
-// Drivers that know no such setting stamp, or do not, on their own; those that stamp
-// packets of the Precision Time Protocol only go on with that.
+// stampPackets makes the card stamp every packet that it receives, until restoreStamping. Drivers
+// without that setting stamp or not as they are; those that stamp only packets of the Precision
+// Time Protocol continue to do so.
 func (d *device) stampPackets(c *Config) error {
 	if !c.ownProgram() {
 		return errors.New("only a program of ours asks the card, and there is none")

@@ -8,17 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Close stops the port and gives every frame it holds to the pool. Packets it
-// received that nobody took are lost with it. Nothing may wait on FD meanwhile.
+// Close stops the port and gives every frame that it holds back to the region. Received packets
+// that nobody took are lost. Nothing may wait on FD meanwhile.
 //
-// Why the frames are free. The socket's close returns after the kernel took it off
-// its queue and every processor has left the code that fills frames (xsk_unbind_dev
-// of net/xdp/xsk.c and the synchronize_net in it), so in copy mode nothing writes any
-// more. With zero copy the card itself has frames until the kernel has told its
-// driver, a while later (xp_clear_dev in xsk_buff_pool.c); the same goes for sent
-// frames that a device reads in place. Then Close waits until the queue can be bound
-// again, which the kernel allows only after that. If it takes longer than
-// Config.BindTimeout the frames stay with the port, the error says so, and Close may be
+// Why the frames are free: the socket's close returns after the kernel has removed it from its
+// queue and every processor has left the code that fills frames (xsk_unbind_dev of net/xdp/xsk.c
+// and the synchronize_net in it), so in copy mode nothing writes any more. With zero copy the card
+// has frames until the kernel has told its driver, some time later (xp_clear_dev in
+// xsk_buff_pool.c). The same holds for sent frames that a device reads in place. Close therefore
+// waits until the queue can be bound again, which the kernel allows only after that. If it takes
+// longer than Config.BindTimeout the frames stay with the port, the error says so, and Close may be
 // tried again.
 func (p *Port) Close() error {
 	if p.closed {
@@ -46,10 +45,10 @@ func (p *Port) leave() (done bool, err error) {
 // drainTime is how long Close lets the device finish what was sent.
 const drainTime = 50 * time.Millisecond
 
-// drain has the kernel finish what was sent, and reports whether some of it may
-// still be under way: what it never took, as of an interface that is down or gone,
-// it will not take once the socket is closed. What the completion ring says is done
-// is not taken out: the frames go to the pool with the others.
+// drain makes the kernel finish what was sent, and reports whether some of it may still be in
+// flight. What the kernel has not taken, because the interface is down or gone, it will not take
+// once the socket is closed. The completion ring is not consumed: the frames go back to the region
+// with the others.
 func (p *Port) drain() (left bool) {
 	if p.limits.Send == 0 {
 		return false
@@ -130,9 +129,9 @@ func (i *Interface) portClosed() {
 	}
 }
 
-// Close closes ports that are still open, takes the program off the interface and
-// gives everything back. The ports' threads must have stopped, or closed them.
-// After an error from a port it may be tried again; else again does nothing.
+// Close closes ports that are still open, detaches the program and gives everything back. The
+// ports' threads must have stopped, or closed them. After an error of a port it may be tried again;
+// otherwise a second call does nothing.
 func (i *Interface) Close() error {
 	i.closing.Lock()
 	defer i.closing.Unlock()
@@ -155,7 +154,7 @@ func (i *Interface) closeRest() (err error) {
 		return nil
 	}
 	i.final, err = i.ledger()
-	if unsent, e := i.countUnsent(); e == nil { // else the ledger has said what is wrong, or the interface is gone
+	if unsent, e := i.countUnsent(); e == nil { // otherwise Ledger has returned the error, or the interface is gone
 		i.unsent = unsent
 	}
 	last, left := i.leave()

@@ -38,8 +38,8 @@ type Config struct {
 	// RawIP takes also interfaces whose packets begin with the header of IP, such as tun and WireGuard. Without it Open
 	// refuses them with netdev.ErrLinkType: whoever reads the packets expects Ethernet.
 	RawIP bool
-	// Holder is the worker whose frames the ports take and to whom they give
-	// them. Its Book's Region is what is registered.
+	// Holder holds the frames outside the ports: they take frames from it, and return
+	// them to it. The Region of its Book is registered.
 	Holder *umem.Holder
 	// Holders names another worker for single queues; all must be of one Region.
 	Holders map[uint32]*umem.Holder
@@ -50,8 +50,8 @@ type Config struct {
 
 	// Policy says whether zero copy is required, preferred or not wanted.
 	Policy Policy
-	// Shape is how packets land in frames. MultiBuffer is a wish: without it, or
-	// where it is not granted, packets longer than a frame are left to the kernel.
+	// Shape is how packets land in frames. MultiBuffer is a request: without it, or
+	// if it is not granted, packets longer than a frame are left to the kernel.
 	Shape umem.Shape
 	// RingSize is the number of descriptors of the rx, tx and completion rings, a
 	// power of two; default 4096.
@@ -59,11 +59,11 @@ type Config struct {
 	// FillSize is the number of descriptors of the fill ring, a power of two and
 	// the most frames a port holds to be filled; default RingSize.
 	FillSize uint32
-	// Gather has the ports take packets in parts that stay their owners': Port.SendGathered. It costs a byte of memory for
-	// each frame of the region and queue, and a look at it for each frame sent.
+	// Gather enables Port.SendGathered. It costs a byte of memory for
+	// each frame of the region and queue, and an access to it for each frame sent.
 	Gather bool
-	// Lent has the ports send out of memory that they were lent (Port.Lend), as many packets of one extent as there are in
-	// it, instead of taking the frame of each. With Direction Send only, as is Shape.Unaligned.
+	// Lent makes the ports send from memory lent to them (Port.Lend), several packets from one extent,
+	// instead of taking the frame of each packet. It requires Direction Send, as does Shape.Unaligned.
 	Lent bool
 	// AlwaysWake binds without XDP_USE_NEED_WAKEUP: every Kick with something to
 	// send is a system call. For drivers whose flag is not to be trusted.
@@ -76,11 +76,11 @@ type Config struct {
 	// Timestamps has the program note when each packet arrived. Without, a
 	// packet's Side.Stamp is the time at which Recv took its batch.
 	Timestamps bool
-	// CardClock has the program ask the card for its time of arrival as well, which
-	// is then Side.Stamp where there is one. With Timestamps only.
+	// CardClock makes the program ask the card for its time of arrival as well, which
+	// is then Side.Stamp if there is one. It requires Timestamps.
 	CardClock ClockPolicy
-	// Unstamped leaves Side.Stamp as it is: for callers that need no arrival time,
-	// who save the reading of a clock per batch.
+	// Unstamped leaves Side.Stamp as it is. For callers that need no arrival time it saves
+	// the reading of a clock per batch.
 	Unstamped bool
 	// Filter, Rules and Own are a bpf.Selection: which packets the program hands to the ports.
 	// A program Own that takes no packets of several buffers goes without MultiBuffer.
@@ -95,9 +95,9 @@ type Config struct {
 	// Thread runs a function on the thread of the Holders' Books and waits for it: where several Interfaces have one
 	// device. Nil: whoever opens and closes them is on that thread.
 	Thread func(func() error) error
-	// Mode is where the program runs; default the driver where possible.
+	// Mode is where the program runs; default: in the driver if possible.
 	Mode bpf.Mode
-	// NoProgram leaves the interface's XDP program to the caller, who puts the
+	// NoProgram leaves the interface's XDP program to the caller, which puts the
 	// ports' FDs into an XSKMAP.
 	NoProgram bool
 
@@ -214,11 +214,11 @@ func (c *Config) choose(available uint32) (bind, rest []uint32, err error) {
 type Policy uint8
 
 const (
-	// Prefer takes zero copy where the driver grants it, else copies.
+	// Prefer uses zero copy if the driver supports it, else copies.
 	Prefer Policy = iota
 	// Require takes zero copy or fails.
 	Require
-	// Copy has the kernel copy, also where the driver could do without.
+	// Copy makes the kernel copy, even if the driver supports zero copy.
 	Copy
 )
 
@@ -278,22 +278,22 @@ const maxFrags = 17
 // take it: the header and one VLAN tag (is_skb_forwardable in net/core/dev.c).
 const sendOverhead = 14 + 4
 
-// Some drivers must never look for a frame in vain. Where that happens at the end of its
+// Some drivers must never find the fill ring empty. If that happens at the end of its
 // ring, igb (Linux 6.14 and later, igb_alloc_rx_buffers_zc) leaves the length of the
-// descriptor it comes to as it was, takes it and all behind it for packets that have just
-// arrived, and so hands over frames which are somebody else's by then.
+// next descriptor unchanged, takes it and all later ones for packets that have just
+// arrived, and passes on frames that have another owner by then.
 //
 // With such a driver a port keeps a reserve with the kernel: as many frames as the card's
-// ring and the rx ring hold. What is not taken from the rx ring in time is then lost
-// because that is full, never for want of frames. The driver is told not to wait for
-// wake-ups: else it keeps the frame of a packet that did not fit, which the kernel has
+// ring and the rx ring hold. Packets that are not taken from the rx ring in time are then lost
+// because it is full, never for lack of frames. The driver is told not to wait for
+// wake-ups: otherwise it keeps the frame of a packet that did not fit, which the kernel has
 // freed as well (xsk_rcv_zc in net/xdp/xsk.c).
 //
-// Nor does igb receive packets longer than what is left of a frame in whole KiB, the unit
-// of its registers (SRRCTL.BSIZEPACKET): it hands over their parts as packets.
+// igb does not receive packets longer than the whole KiB that are left of a frame. KiB are the unit
+// of its registers (SRRCTL.BSIZEPACKET): it passes on the parts as packets.
 
-// suit changes what a way of binding needs otherwise on this device, or says why it is
-// not for it.
+// suit adapts the configuration to a way of binding on this device, or returns why it is
+// impossible.
 func (c *Config) suit(a attempt, d *device) error {
 	if !a.zeroCopy || !c.Direction.receives() || d.driver(c.Interface) != "igb" {
 		return nil
@@ -312,7 +312,7 @@ func (c *Config) suit(a attempt, d *device) error {
 // must be supplied again.
 const margin = 256
 
-// driver is the driver's name, empty where it does not say.
+// driver returns the driver's name, empty if it is not known.
 func (d *device) driver(name string) string {
 	info, err := unix.IoctlGetEthtoolDrvinfo(d.ctl, name)
 	if err != nil {
@@ -333,8 +333,8 @@ func (d *device) cardRing(name string) uint32 {
 // mostEntries is the most that rings of igb have (IGB_MAX_RXD).
 const mostEntries = 4096
 
-// spare is how many frames Recv may give. Once a port has had its reserve, it keeps it
-// until no more packets come.
+// spare returns how many frames Recv may return. Once a port has its reserve, it keeps it until no
+// more packets arrive.
 func (p *Port) spare() uint32 {
 	if p.fillAccount != nil && (!p.reserved || p.iface.stopped.Load()) {
 		return p.supplied // no more than it has put in

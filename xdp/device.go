@@ -36,14 +36,14 @@ type device struct {
 	keepsTags  bool                 // it takes VLAN tags out of packets again when it is closed
 	stripsTags bool                 // it takes them out and cannot otherwise
 	stamping   *unix.HwTstampConfig // how it stamped packets, to be set again; nil: as it does
-	zcSegments uint32               // most frames of one packet with zero copy
+	zcSegments uint32               // the most frames of one packet with zero copy
 	drops      []int                // which of the driver's counters are drops of its queues
 	counters   int                  // how many counters the driver has
 	before     lost                 // what was lost before the device was opened
 	unsent     uint64               // what it had not sent by then
 }
 
-// deviceState is what may change under us.
+// deviceState is what others may change.
 type deviceState struct {
 	name    string
 	up      bool   // administratively
@@ -121,8 +121,8 @@ func linkError(err error) error {
 	return fmt.Errorf("look the interface up: %w", err)
 }
 
-// looks is how often look begins anew when the interface is renamed meanwhile: what ethtool
-// knows is asked for by name.
+// looks bounds the retries of look when the interface is renamed meanwhile: ethtool identifies it
+// by name.
 const looks = 100
 
 // look asks how the interface is now.
@@ -231,7 +231,7 @@ func stampsArrival(ifindex int) error {
 	return nil
 }
 
-// netdevAttribute is what the netdev family says of an interface; nil where it does not.
+// netdevAttribute returns an attribute of the netdev family for an interface; nil if there is none.
 func netdevAttribute(ifindex int, attribute uint16) []byte {
 	family, err := netlink.GenlFamilyGet(netdevFamily)
 	if err != nil {
@@ -271,12 +271,11 @@ func takesFragments() error {
 	return nil
 }
 
-// probe asks whether the kernel and the driver are done with a queue. It is a
-// socket with a page of its own, made together with a port, while the thread is in
-// the right network namespace. Binding a queue that is taken answers EBUSY before
-// anything else (xp_assign_dev in net/xdp/xsk_buff_pool.c); any other answer means
-// that the queue is free. The page has so little room in its frames that the
-// bind itself does not come about.
+// probe finds out whether the kernel and the driver are done with a queue. It is a socket with one
+// page, made together with a port, while the thread is in the right network namespace. Binding a
+// queue that is in use fails with EBUSY before anything else is checked (xp_assign_dev in
+// net/xdp/xsk_buff_pool.c); any other error means that the queue is free. The frames of the page
+// have so little room that the bind itself always fails.
 type probe struct {
 	fd   int
 	page []byte

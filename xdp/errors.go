@@ -146,7 +146,7 @@ func bindError(a attempt, err error) error {
 	return err
 }
 
-// Granted is what the kernel gave an interface's sockets.
+// Granted is what an interface's sockets have got from the kernel.
 type Granted struct {
 	ZeroCopy    bool      // the device writes frames itself; XDP_OPTIONS after the bind
 	MultiBuffer bool      // packets may fill several frames
@@ -155,18 +155,18 @@ type Granted struct {
 	NeedWakeup  bool      // the kernel says when it wants a wake-up
 	MaxPacket   uint32    // bytes of the longest packet the sockets take; 0: no limit
 	Refused     []Refusal // better ways that were tried first
-	// CardClock: packets have times of the card's own clock, those that it has one for.
-	// PTPClock is the number of that clock (/dev/ptpN), -1 where the driver names none.
+	// CardClock: packets have times of the card's clock, if the card has a time for them.
+	// PTPClock is the number of that clock (/dev/ptpN), -1 if the driver names none.
 	CardClock   bool
 	PTPClock    int
-	NoCardClock error // why not, where it was preferred
-	NoArrival   error // why times are those at which packets are taken from the rings; nil: they are those of arrival, as far as is known
+	NoCardClock error // why not, if it was preferred
+	NoArrival   error // why the times are not of arrival but of Recv; nil: they are of arrival, as far as is known
 	// TagsStripped: the card takes VLAN tags out of packets and could not be told not to.
 	TagsStripped bool
 }
 
-// WhyNotZeroCopy says in words why the kernel copies; empty with zero copy, and
-// where that was not tried.
+// WhyNotZeroCopy returns why the kernel copies; empty with zero copy, and if zero copy was not
+// tried.
 func (g Granted) WhyNotZeroCopy() string {
 	if g.ZeroCopy {
 		return ""
@@ -239,7 +239,8 @@ func (c *Config) attempts(d *device) []attempt {
 	return out
 }
 
-// zeroCopies are those with zero copy. Who gathers wants multi-buffer where the driver says it has it, others where a packet may be longer than a frame.
+// zeroCopies returns the attempts with zero copy. With Gather it tries multi-buffer if the driver
+// says that it has it, otherwise only if a packet may be longer than a frame.
 func (c *Config) zeroCopies(d *device) []attempt {
 	one, many := attempt{zeroCopy: true}, attempt{zeroCopy: true, multiBuffer: true}
 	switch fits := d.mtu <= c.frameMTU(); {
@@ -261,6 +262,6 @@ func (c *Config) frameRoom() uint32 { return c.Shape.Capacity(c.region().FrameSi
 // frameMTU is the largest MTU whose packets surely fit a frame.
 func (c *Config) frameMTU() int { return int(c.frameRoom()) - linkOverhead }
 
-// linkOverhead is what an Ethernet frame has beyond the MTU: addresses, type and
-// two VLAN tags, without the checksum that never reaches memory.
+// linkOverhead is what an Ethernet frame has beyond the MTU: addresses, type and two VLAN tags. The
+// checksum never reaches memory.
 const linkOverhead = 14 + 2*4

@@ -2,12 +2,13 @@ package xdp
 
 import "github.com/unifiedd/unifiedd/umem"
 
-// fillAccount is the fill ring of a queue whose packets several ports receive, each from a ring of its own. A frame goes to
-// the ring of whoever gets the packet in it, so who supplied it is forgotten, and each port counts what it supplied and did not get
-// back in packets.
+// fillAccount is the fill ring of a queue whose packets several ports receive, each from its own rx
+// ring. A frame goes to the port that gets the packet in it, so its supplier is not known, and each
+// port counts how many frames it supplied and did not get back.
 //
-// One port must not take the frames of the others by being slow. So each keeps a reserve in there (Port.reserve), as many frames as its rx ring
-// may come to hold, and receives only what it has supplied beyond.
+// A slow port must not use up the frames of the others. So each keeps a reserve in the ring
+// (Port.reserve), as many frames as its rx ring can hold, and receives only what it has supplied
+// beyond that.
 //
 // It belongs to the thread of all ports' books.
 type fillAccount struct {
@@ -52,7 +53,8 @@ func (p *Port) supplyTogether(empty []umem.Frame) int {
 	return n
 }
 
-// pump moves frames of the stash to the ring, those that came last first: they are more likely in a cache.
+// pump moves frames from the stash to the ring, the most recent first: they are more likely in a
+// cache.
 func (p *Port) pump() {
 	f := p.fillAccount
 	if f.surplus > 0 && len(f.stash) > 0 {
@@ -82,8 +84,8 @@ func (p *Port) giveBack(n int) int {
 	return n
 }
 
-// withdraw leaves the queue to the others: what the port holds for packets, and what it has received and nobody took, is theirs to fill,
-// but for what the stash can spare.
+// withdraw leaves the queue to the other ports. They must replace what the port holds for packets
+// and what it has received and nobody took, except for what the stash can spare.
 func (p *Port) withdraw() {
 	f, rx := p.fillAccount, &p.rings.rx
 	n := rx.waiting(rx.size)

@@ -10,14 +10,15 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// SendGathered hands one packet to the driver whose parts lie in different places, and reports whether there
-// was room for it. The first is a frame of the worker's, which goes to the driver and comes back from Reap once
-// the whole packet has been sent. The others are runs of bytes anywhere in the region, each inside one frame:
-// those in the frame of the first belong to it, and all others stay their owners', who leave them as they are
-// until the first frame is back. Options of message are not looked at.
+// SendGathered sends one packet whose parts lie in different places, and reports whether there was
+// room for it. The first part is a frame that the worker holds. The driver gets it, and Reap
+// returns it once the whole packet has been sent. The other parts are runs of bytes anywhere in the
+// region, each inside one frame. Those in the frame of the first belong to it; all others keep
+// their owners, who must not change them until Reap returns the first frame. Options of message are
+// ignored.
 //
-// It needs Config.Gather. A packet that the kernel would not take comes back from Reap with Failed set, as of
-// Send; the parts count one by one against Limits.
+// It needs Config.Gather. A packet that the kernel would not accept returns from Reap with Failed
+// set, as with Send. The parts count one by one against Limits.
 func (p *Port) SendGathered(message []umem.Frame) bool {
 	n := uint32(len(message))
 	if p.closed || p.due == nil || n == 0 || p.rings.tx.room(min(uint32(p.limits.Send)-p.sent, n)) < n {
@@ -45,9 +46,10 @@ func (p *Port) Room() int {
 	return int(p.rings.tx.room(uint32(p.limits.Send) - p.sent))
 }
 
-// Ready reports whether Recv would give frames. Unlike the verbs it may be called from any goroutine, but not once Close
-// was called. Who asks again and again has the next descriptor brought along, and what it is likely to name: the kernel
-// writes both a while before it shows them, and on another processor most of the time.
+// Ready reports whether Recv would return frames. Unlike the verbs it may be called from any
+// goroutine, but not after Close. Repeated calls prefetch the next descriptor and the packet that
+// it probably names: the kernel writes both some time before it publishes them, and usually on
+// another processor.
 func (p *Port) Ready() bool {
 	rx := &p.rings.rx
 	next := rx.consumer.Load()
@@ -56,8 +58,9 @@ func (p *Port) Ready() bool {
 	return rx.producer.Load() != next
 }
 
-// notePrefetch notes where the packet behind the last that Recv has given will lie: frames are filled in the order in which they were supplied,
-// but behind one that the kernel took and had no use for, and where other ports have packets of the same fill ring.
+// notePrefetch records where the packet after the last one that Recv has returned will probably
+// lie. Frames are filled in the order in which they were supplied. The guess is wrong after a frame
+// that the kernel took and did not use, and if other ports share the fill ring.
 func (p *Port) notePrefetch() {
 	fill := p.rings.fill
 	release.Store64(&p.coming, fill.slots[p.rings.rx.next&(fill.size-1)]+p.lands)
@@ -124,7 +127,7 @@ func (p *Port) reapGathered(dst []umem.Frame) (given int) {
 	return given
 }
 
-// last says whether a frame of ours waited for the descriptor at addr, and for none besides.
+// last reports whether a frame waited for the descriptor at addr and for no other.
 func (p *Port) last(addr uint64) bool {
 	due := &p.due[p.number(addr)]
 	if *due == 0 {

@@ -104,10 +104,10 @@ func (i *Interface) openAll() (err error) {
 	return i.bindSomehow(queues)
 }
 
-// Link is what packets of the interface begin with.
+// Link returns the link type of the interface's packets.
 func (i *Interface) Link() linktype.Type { return i.device.link }
 
-// checkLink refuses an interface whose packets begin with something else than the caller expects.
+// checkLink refuses an interface whose link type is not the expected one.
 func (i *Interface) checkLink() error {
 	if i.device.link != linktype.Ethernet && !i.config.RawIP {
 		d, err := netdev.Find(i.device.name)
@@ -133,8 +133,8 @@ func checkFilters(s bpf.Selection, d *device) error {
 	return nil
 }
 
-// receiveWhole has the card hand over packets as they were on the wire, and all of
-// them where that is wanted.
+// receiveWhole makes the card deliver packets as they were on the wire, and all packets in
+// promiscuous mode.
 func (i *Interface) receiveWhole() error {
 	if !i.config.Direction.receives() {
 		return nil
@@ -186,9 +186,9 @@ func isFinal(err error) bool {
 	return false
 }
 
-// try attaches the program that goes with one way of binding, and binds all
-// queues in that way. The program comes first: a driver that is given one makes its
-// rings anew, and some then forget to ask for frames (igb_xdp_setup).
+// try attaches the program for one way of binding, and binds all queues in that way. The program
+// comes first: when a driver gets one it makes its rings again, and some then forget to ask for
+// frames (igb_xdp_setup).
 func (i *Interface) try(a attempt, queues []uint32) error {
 	if a.multiBuffer && i.noFragments != nil {
 		return i.noFragments
@@ -217,7 +217,7 @@ func (i *Interface) try(a attempt, queues []uint32) error {
 	return nil
 }
 
-// expect is what sockets bound in one way have.
+// expect returns what sockets bound in one way have.
 func (i *Interface) expect(a attempt) Granted {
 	g := Granted{
 		ZeroCopy: a.zeroCopy, MultiBuffer: a.multiBuffer,
@@ -325,8 +325,8 @@ func (i *Interface) Name() string { return *i.name.Load() }
 // Index is the interface's number in its network namespace.
 func (i *Interface) Index() int { return i.device.index }
 
-// Node is the NUMA node of the card, numa.Unknown where the kernel does not say, as of a
-// device that is none of PCI.
+// Node returns the NUMA node of the card, numa.Unknown if the kernel does not know it, as for a
+// device that is not on PCI.
 func (i *Interface) Node() int { return i.device.node }
 
 // Granted says what the kernel gave.
@@ -380,9 +380,9 @@ func (i *Interface) eachSocket(verb string, f func(*Port) error) error {
 // that.
 func (i *Interface) SetFilter(expr *filter.Expr) error { return i.Select(bpf.Selection{Filter: expr}) }
 
-// Select exchanges what says which packets are wanted, while packets flow. On error the old
-// selection stays. Errors are those of bpf.Load. It may be called from any goroutine; Check
-// and Ledger wait for it.
+// Select replaces the selection of packets while packets flow. After an error the old selection
+// stays. Errors are those of bpf.Load. It may be called from any goroutine; Check and Ledger wait
+// for it.
 func (i *Interface) Select(s bpf.Selection) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -416,8 +416,9 @@ func (p *Port) Peek(i int) (f umem.Frame, ok bool) {
 	return f, true
 }
 
-// SendNow is Send of a packet of one frame, and Kick, in copy mode: the packet leaves first, and is counted afterwards. It reports whether it was
-// sent, which it is not where there is no room for it, or Send would refuse it, or there is no copy mode, or memory is lent; the error is Kick's.
+// SendNow is Send of a packet of one frame, followed by Kick, in copy mode: the packet leaves
+// first, and is counted afterwards. It reports whether it was sent. It is not sent if there is no
+// room, if Send would refuse it, outside copy mode, or if memory is lent. The error is Kick's.
 func (p *Port) SendNow(f umem.Frame) (sent bool, err error) {
 	tx := &p.rings.tx
 	if p.closed || p.zeroCopy || p.lent || p.sent >= uint32(p.limits.Send) || tx.room(1) == 0 || f.Len < etherHeader || f.Addr&(p.chunk-1)+uint64(f.Len) > p.chunk {
@@ -445,8 +446,8 @@ func (p *Port) left(f umem.Frame) {
 	p.counters.sent.add(1, 1, uint64(f.Len))
 }
 
-// Queues is how many receive queues an interface has, by its name in the network namespace of the calling thread: as many
-// as Open binds where no queues are listed. Errors match ErrInterfaceGone.
+// Queues returns how many receive queues an interface has, by its name in the network namespace of
+// the calling thread: as many as Open binds if no queues are listed. Errors match ErrInterfaceGone.
 func Queues(name string) (int, error) {
 	d, err := findDevice(name)
 	if err != nil {
@@ -455,10 +456,10 @@ func Queues(name string) (int, error) {
 	return int(d.queues), d.close()
 }
 
-// listen has the card hand over also packets that are not for the host: those for
-// other addresses and, since most cards filter those too, of other VLANs. The kernel
-// counts who wants that, and forgets us with the socket, also after a crash
-// (packet_mc_add in net/packet/af_packet.c).
+// listen makes the card deliver also packets that are not for the host: those for other addresses
+// and, since most cards filter those too, of other VLANs. The kernel counts the sockets that want
+// that, and drops the request with the socket, also after a crash (packet_mc_add in
+// net/packet/af_packet.c).
 func (d *device) listen() (err error) {
 	// Of protocol zero the socket receives no packet itself.
 	if d.promiscuous, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
@@ -471,7 +472,7 @@ func (d *device) listen() (err error) {
 	return nil
 }
 
-// Selected is what the selection in force has counted, since it came into force.
+// Selected is what the current selection has counted since it was set.
 type Selected struct {
 	Rules []bpf.RuleCounter
 	Own   []bpf.OwnCounter // what the user's own program counts

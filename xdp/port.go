@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Port is the umem.Port of one queue. Its verbs belong to the thread of its
-// worker's Book. Kernel facts: net/xdp/xsk.c and xsk_queue.h.
+// Port is the umem.Port of one queue. Its verbs belong to the thread of its worker's Book. For the
+// kernel's side see net/xdp/xsk.c and xsk_queue.h.
 type Port struct {
 	iface  *Interface
 	worker *umem.Holder // whose frames come and go
@@ -34,16 +34,16 @@ type Port struct {
 	zeroCopy bool         // the card fills frames itself
 	starved  bool         // the fill ring was empty when frames came
 	reserve  uint32       // frames that the kernel must have, see suit; or none
-	reserved bool         // it has had them
+	reserved bool         // it has got its reserve
 	lent     bool         // what is sent stays with the port until Return
 	anywhere bool         // it may lie across chunks
 	frameEnd uint64       // where frames end and extents begin
-	chunk    uint64       // bytes of a frame, or the most of one descriptor
+	chunk    uint64       // bytes of a frame, or the most bytes of one descriptor
 	lands    uint64       // where in a frame a packet begins
 
 	fillAccount *fillAccount // what it fills its queue with together with others; nil: it is alone, or it was always
 
-	coming atomic.Uint64 // where the next packet is likely to lie, see foresee
+	coming atomic.Uint64 // where the next packet probably lies, see notePrefetch
 
 	counters counters
 
@@ -73,10 +73,9 @@ func (p *Port) FD() int {
 	return p.socket.fd
 }
 
-// Supply hands empty frames to the driver. Of each only the frame it lies in
-// matters: the packet lands at the shape's offset, and umem.PacketHeadroom bytes in
-// front of it are the driver's to write (virtio_net has its header there). An extent is
-// not a frame to receive in, and ends the batch.
+// Supply gives empty frames to the driver. Only the frame that each lies in matters: the packet
+// lands at the shape's offset, and the driver may write the umem.PacketHeadroom bytes before it
+// (virtio_net has its header there). An extent cannot receive packets, and ends the batch.
 func (p *Port) Supply(empty []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -165,10 +164,9 @@ func (p *Port) note(dst []umem.Frame) {
 	}
 }
 
-// Send hands packets to the driver, each a frame or a chain of frames. A packet
-// the kernel would not take comes back from Reap with Failed set: EMSGSIZE where
-// it is longer than Limits say, EINVAL where it is shorter than an Ethernet header
-// or leaves a frame.
+// Send gives packets to the driver, each a frame or a chain of frames. A packet that the kernel
+// would not accept returns from Reap with Failed set: EMSGSIZE if it is longer than Limits say,
+// EINVAL if it is shorter than an Ethernet header or leaves a frame.
 func (p *Port) Send(full []umem.Frame) int {
 	if p.closed {
 		return 0
@@ -220,9 +218,9 @@ func (p *Port) next(full []umem.Frame) (message []umem.Frame, length uint64) {
 	return nil, 0
 }
 
-// refuse says why the kernel would not take a message, zero where it would. A
-// descriptor it does not like (xp_aligned_validate_desc in net/xdp/xsk_queue.h) it
-// counts and, but for newer kernels, never completes, so none gets that far.
+// refuse returns why the kernel would not accept a message, zero if it would. The kernel counts a
+// descriptor that it does not accept (xp_aligned_validate_desc in net/xdp/xsk_queue.h) and, except
+// for newer kernels, never completes it, so none is passed to it.
 func (p *Port) refuse(message []umem.Frame, length uint64) unix.Errno {
 	if len(message) > p.limits.Frames || length > p.limits.Message {
 		return unix.EMSGSIZE
@@ -297,20 +295,21 @@ func (p *Port) reapDone(dst []umem.Frame) int {
 	return int(m)
 }
 
-// Lend gives the port memory of the worker's, frames or extents, that Send may then send out of: any bytes of it, as often
-// as it is asked to. It stays with the port until Return. With Config.Lent only.
+// Lend lends memory that the worker holds, frames or extents, to the port. Send may then send any
+// bytes of it, any number of times. It stays with the port until Return. It requires Config.Lent.
 func (p *Port) Lend(fs []umem.Frame) { p.worker.PassTo(p.held, fs) }
 
-// Return takes back what was lent. The caller has reaped a frame for each that was sent out of it: Send counts
-// frames and Reap gives their addresses as it does else, but whose they are does not change. Of an address that is odd Reap may
-// give the even one in front: Linux 6.18 has another use for that bit (xsk_skb_destructor_set_addr in net/xdp/xsk.c).
+// Return takes back lent memory. The caller must have reaped a frame for each one sent from it:
+// Send counts frames and Reap returns their addresses as usual, but their owner does not change.
+// For an odd address Reap may return the even one before it: Linux 6.18 uses that bit for something
+// else (xsk_skb_destructor_set_addr in net/xdp/xsk.c).
 func (p *Port) Return(fs []umem.Frame) { p.held.PassTo(p.worker, fs) }
 
 // chunkUnaligned is the most bytes of a descriptor where those may lie anywhere: a page, the largest chunk that the kernel
 // has (xdp_umem_reg in net/xdp/xdp_umem.c). Where packets are received it would say where they land.
 const chunkUnaligned = 4096
 
-// chunk is what the region is cut into for the kernel.
+// chunk returns the size of the pieces of the region for the kernel.
 func (c *Config) chunk() uint32 {
 	if c.Shape.Unaligned {
 		return chunkUnaligned
@@ -337,15 +336,15 @@ func newWake(c *Config, queue uint32) wake {
 	}
 }
 
-// Kick wakes the kernel where it asked to be, and to send in copy mode, where
-// only this system call sends. Supply and Send have published their frames
-// already. Errors match ErrInterfaceDown or ErrInterfaceGone; what the kernel has
-// no room for just now is no error and is tried again by the next Kick.
+// Kick wakes the kernel if it asked for that, and to send in copy mode, where only this system call
+// sends. Supply and Send have published their frames already. Errors match ErrInterfaceDown or
+// ErrInterfaceGone. It is no error that the kernel has no room at the moment: the next Kick tries
+// again.
 func (p *Port) Kick() error {
 	if p.closed {
 		return nil
 	}
-	if p.zeroCopy { // else no flag ever changes
+	if p.zeroCopy { // otherwise no flag ever changes
 		p.barrier.Store(0) // what was published is seen before the flags are read
 	}
 	if p.limits.Send > 0 && p.rings.tx.pending() && (p.wake.always || p.rings.tx.needsWakeup()) {
@@ -362,10 +361,10 @@ func (p *Port) Kick() error {
 	return nil
 }
 
-// nudge wakes a driver whose fill ring had run empty and that may not have asked
-// for a wake-up: one that makes its rings anew then, as at a reset, finds no frame,
-// gets no packet, and so never looks again (igb does). recvfrom would not reach it
-// without the flag, poll does (xsk_poll in net/xdp/xsk.c).
+// nudge wakes a driver whose fill ring had run empty and that may not have asked for a wake-up. A
+// driver that makes its rings again at that time, as at a reset, finds no frame, gets no packet,
+// and so never looks again (igb does). Without the flag recvfrom would not reach the driver, poll
+// does (xsk_poll in net/xdp/xsk.c).
 func (p *Port) nudge() {
 	p.wake.poll[0] = unix.PollFd{Fd: int32(p.socket.fd)}
 	p.counters.wakeups.add(1)
@@ -396,8 +395,9 @@ func (p *Port) progress() [2]uint32 {
 	return [2]uint32{p.rings.tx.consumer.Load(), p.rings.completion.producer.Load()}
 }
 
-// syscall is sendto or recvfrom with nothing in it. It does not block. A short one is hidden from the Go scheduler, which else looks
-// every 20 µs after the processor that the thread has, as long as such calls go on.
+// syscall calls sendto or recvfrom without data. It does not block. A short call is hidden from the
+// Go scheduler, which would otherwise check every 20 µs on the thread's processor, as long as such
+// calls continue.
 func (p *Port) syscall(number uintptr) (errno unix.Errno) {
 	p.counters.wakeups.add(1)
 	if number == unix.SYS_SENDTO && p.rings.tx.left() <= shortCall {
@@ -411,9 +411,9 @@ func (p *Port) syscall(number uintptr) (errno unix.Errno) {
 // shortCall is how many frames a system call may send that takes some tens of microseconds.
 const shortCall = 64
 
-// wakeError sorts what xsk_sendmsg and xsk_recvmsg of net/xdp/xsk.c answer. EBUSY is
-// a packet the device dropped, and counted; EAGAIN and ENOBUFS are a full device;
-// ENXIO is what an unregistered interface leaves.
+// wakeError translates the errors of xsk_sendmsg and xsk_recvmsg of net/xdp/xsk.c. EBUSY is a
+// packet that the device dropped and counted; EAGAIN and ENOBUFS are a full device; ENXIO is an
+// interface that was unregistered.
 func (p *Port) wakeError(errno unix.Errno) error {
 	switch errno {
 	case 0, unix.EAGAIN, unix.EBUSY, unix.ENOBUFS, unix.ENOMEM, unix.EINTR:

@@ -41,7 +41,7 @@ func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 	return out
 }
 
-// loaded is what a program is loaded for.
+// loaded is what a program was loaded for.
 type loaded struct {
 	multiBuffer bool
 	maxPacket   uint32
@@ -110,8 +110,8 @@ func refusedByDriver(err error) bool {
 	return errors.Is(err, bpf.ErrNoDriverMode) || errors.Is(err, bpf.ErrDriverRefused) || errors.Is(err, bpf.ErrOtherMode)
 }
 
-// attachAs attaches a program that asks for the card's clock, if that is to be, and can;
-// else one that does not.
+// attachAs attaches a program that asks for the card's clock if that is requested and possible,
+// otherwise one that does not.
 func (i *Interface) attachAs(t programTry, g *Granted) (*bpf.Program, error) {
 	if g.CardClock {
 		p, err := i.attachFor(t, g.MaxPacket, i.device.index)
@@ -155,7 +155,7 @@ func (i *Interface) findDispatcher() (*dispatcher.Interface, error) {
 	return d, err
 }
 
-// priority is that of the program in a dispatcher.
+// priority returns the program's priority in a dispatcher.
 func (i *Interface) priority() uint32 {
 	if i.config.Beside == nil {
 		return 0

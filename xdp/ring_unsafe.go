@@ -17,8 +17,8 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(umem.Frame{}.Options)-unsafe.Offsetof(unix.XDPDesc{}.Options)]
 )
 
-// mapRing maps a ring of n slots that begins at pageOffset of the socket's file.
-// The offsets are those of XDP_MMAP_OFFSETS. The caller unmaps it with unmap.
+// mapRing maps a ring of n slots that begins at pageOffset of the socket's file. The offsets are
+// those of XDP_MMAP_OFFSETS. The caller unmaps it with unmap.
 func mapRing[T uint64 | umem.Frame](fd int, pageOffset int64, off unix.XDPRingOffset, n uint32) (ring, []T, error) {
 	var slot T
 	size := off.Desc + uint64(n)*uint64(unsafe.Sizeof(slot))
@@ -64,7 +64,7 @@ func slotsAt[T uint64 | umem.Frame](memory []byte, at uint64, n uint32) ([]T, er
 
 // fetch reads a descriptor, whatever is in it, so that it is in this processor's cache.
 func fetch(slot *umem.Frame) {
-	// Sound: Addr is aligned, and only the kernel writes it meanwhile. A plain load would be left out, since nobody wants its result.
+	// Sound: Addr is aligned, and only the kernel writes it meanwhile. The compiler would remove a plain load, because its result is not used.
 	(*atomic.Uint64)(unsafe.Pointer(&slot.Addr)).Load()
 }
 

@@ -11,9 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// rings are the four rings of one socket. Those of a direction that is not used
-// stay zero; the kernel demands a fill and a completion ring all the same, which
-// then have the smallest size and are not mapped.
+// rings are the four rings of one socket. Those of an unused direction stay zero. The kernel still
+// requires a fill and a completion ring, which then have the smallest size and are not mapped.
 type rings struct {
 	fill       *outgoing[uint64]
 	rx         incoming[umem.Frame]
@@ -49,8 +48,8 @@ func (c *Config) sizeRings(fd int) error {
 	return nil
 }
 
-// mapFrom maps the rings that sizeRings made. On error the caller unmaps those
-// that came about.
+// mapFrom maps the rings that sizeRings made. After an error the caller unmaps those that were
+// mapped.
 func (r *rings) mapFrom(c *Config, fd int) error {
 	r.fill = new(outgoing[uint64])
 	off, err := mmapOffsets(fd)
@@ -100,10 +99,9 @@ func (r *ring) unmap() error {
 // giveUp unmaps a ring whose layout makes no sense.
 func (r *ring) giveUp(err error) error { return errors.Join(err, r.unmap()) }
 
-// ring is the part of a ring that the two kinds have in common. The words lie in
-// memory shared with the kernel: struct xdp_ring in net/xdp/xsk_queue.h, where the
-// letters A to D name the barriers: loads that acquire, stores that release. Go's
-// loads and package release are at least as strong.
+// ring is the common part of the two kinds of rings. The words lie in memory shared with the
+// kernel: struct xdp_ring in net/xdp/xsk_queue.h, where the letters A to D name the barriers: loads
+// that acquire, stores that release. Go's loads and package release are at least as strong.
 type ring struct {
 	memory []byte // the mapping
 
@@ -147,7 +145,7 @@ func (r *outgoing[T]) free() uint32 { return r.size - (r.next - r.seen) }
 // look asks how far the kernel has got.
 func (r *outgoing[T]) look() { r.seen = r.consumer.Load() }
 
-// set writes the slot i places behind what is published.
+// set writes the slot i places after the published ones.
 func (r *outgoing[T]) set(i uint32, v T) { r.slots[(r.next+i)&(r.size-1)] = v }
 
 // publish shows n more slots to the kernel.

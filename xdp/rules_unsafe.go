@@ -34,7 +34,8 @@ type ruleExt struct {
 	Data      [8]byte
 }
 
-// ruleRequest is struct ethtool_rxnfc. The kernel writes as many locations as it was told there is room for.
+// ruleRequest is struct ethtool_rxnfc. The kernel writes no more locations than the request has
+// room for.
 type ruleRequest struct {
 	cmd, flowType uint32
 	data          uint64
@@ -57,7 +58,7 @@ func ruleCount(fd int, name string) (n uint32, chooses bool, err error) {
 	return r.count, r.data&locationSpecial != 0, err
 }
 
-// ruleLocations are where the card's rules are, and how many it has room for.
+// ruleLocations returns where the card's rules are, and how many it has room for.
 func ruleLocations(fd int, name string) (at []uint32, room uint32, err error) {
 	r := &ruleRequest{cmd: unix.ETHTOOL_GRXCLSRLALL, count: maxRules}
 	if err := ruleIoctl(fd, name, r); err != nil {
@@ -76,7 +77,7 @@ func ruleAt(fd int, name string, location uint32) (ruleSpec, error) {
 	return r.spec, err
 }
 
-// insertRule puts a rule into the card, and notes where it is.
+// insertRule inserts a rule into the card, and sets its location in s.
 func insertRule(fd int, name string, s *ruleSpec) error {
 	r := &ruleRequest{cmd: unix.ETHTOOL_SRXCLSRLINS, spec: *s}
 	err := ruleIoctl(fd, name, r)
@@ -100,7 +101,7 @@ type features struct {
 	blocks    [32]struct{ available, requested, active, never uint32 }
 }
 
-// ntuple says whether the card's rules are on, and whether that can be changed.
+// ntuple reports whether the card's rules are enabled, and whether that can be changed.
 func ntuple(fd int, name string) (on, changes bool, err error) {
 	q := &stringSetInfo{cmd: unix.ETHTOOL_GSSET_INFO, mask: 1 << setFeatures}
 	if err := ethtool(fd, name, unsafe.Pointer(q)); err != nil {

@@ -16,13 +16,13 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// sharedInterface is what the Interfaces of one device have in common: the program, which asks their selections in turn,
-// and the queues, of which each has sockets of its own.
+// sharedInterface is what the Interfaces of one device share: the program, which asks their
+// selections in turn, and the queues, for each of which each Interface has a socket.
 type sharedInterface struct {
 	mu        sync.Mutex   // held while one comes, goes, or changes its selection; after Interface.mu
 	members   []*Interface // in the order in which their selections are asked
 	programID uint32       // of the attached program
-	gone      uint64       // packets that sockets of members who left have refused
+	gone      uint64       // packets refused by sockets of former members
 }
 
 // arrange has the program decide by the selections of the members that are asked; mu is held.
@@ -36,8 +36,8 @@ func (c *sharedInterface) arrange(program *bpf.Program) error {
 	return program.Arrange(all)
 }
 
-// ask has the program ask for the selection, or no longer. Who has a device alone is always asked: without sockets
-// nothing comes.
+// ask makes the program ask for the selection, or not. The only member of a device is always asked:
+// without sockets nothing arrives.
 func (i *Interface) ask(on bool) error {
 	c := i.shared
 	c.mu.Lock()
@@ -46,7 +46,7 @@ func (i *Interface) ask(on bool) error {
 		return nil
 	}
 	if !on {
-		i.counted, _ = i.selected() // what is missing there is told as none
+		i.counted, _ = i.selected() // counters that cannot be read count as 0
 	}
 	i.listens = on
 	err := c.exchange(i)
@@ -128,7 +128,7 @@ func (i *Interface) leave() (last bool, err error) {
 	return false, errors.Join(err, c.exchange(i))
 }
 
-// exchange arranges the selections anew, by way of one of the members; mu is held.
+// exchange sets the selections of all members, through one of them; mu is held.
 func (c *sharedInterface) exchange(i *Interface) error {
 	if err := c.arrange(i.program); err != nil {
 		return err
@@ -159,15 +159,16 @@ func (i *Interface) Rank(rank int) error {
 	return nil
 }
 
-// Share opens the interface again, for packets of another selection: with sockets beside those that are there, on the same queues,
-// each with an rx ring of its own, and frames from a book of its own. The program asks the selections in the order of
-// Config.Rank, and the first with a rule for a packet decides. All that concerns the queues must be as it is: both configurations say the same but for
-// Holder, Rank, RingSize, and what selects.
+// Share opens the interface again for packets of another selection: with more sockets on the same
+// queues, each with its own rx ring, and with frames of another book. The program asks the
+// selections in the order of Config.Rank, and the first with a rule for a packet decides. Both
+// configurations must be equal except for Holder, Rank, RingSize and the selection.
 //
-// All books belong to one thread, on which Config.Thread runs what concerns the others. Share runs in the network namespace of the interface. It is
-// refused with ErrShared, which says why, and with ErrClosed once nobody is left to share with; other errors are those of Open.
+// All books must belong to one thread, on which Config.Thread runs what concerns the others. Share
+// runs in the network namespace of the interface. The errors are ErrShared, which says why sharing
+// is impossible, ErrClosed if all members are closed, and those of Open.
 //
-// Each Interface is closed by itself, in whatever order.
+// Each Interface is closed by itself, in any order.
 func (i *Interface) Share(c Config) (*Interface, error) {
 	if err := c.complete(); err != nil {
 		return nil, fmt.Errorf("open %s: %w", c.Interface, err)
@@ -319,7 +320,7 @@ func (i *Interface) joinAll(first *Interface) {
 	}
 }
 
-// portBeside makes the port of a socket whose frames are those of another's place.
+// portBeside makes the port of a socket that shares the fill ring of another port.
 func (i *Interface) portBeside(s *socket, other *Port) (*Port, error) {
 	worker := i.config.holder(s.queue)
 	held, err := worker.Book().NewHolderBeside(other.held, fmt.Sprintf("%s queue %d", i.config.Interface, s.queue))
@@ -337,7 +338,7 @@ func (p *Port) anchor() *socket {
 	return p.socket
 }
 
-// shared is what the port fills its queue with, to be shared with others, on the thread of its book.
+// shared makes the port's fill ring shareable, on the thread of its book.
 func (p *Port) shared() *fillAccount {
 	if p.fillAccount == nil {
 		p.join(&fillAccount{ring: p.rings.fill, anchor: p.socket})
@@ -345,7 +346,7 @@ func (p *Port) shared() *fillAccount {
 	return p.fillAccount
 }
 
-// onThread runs f where the ports' books belong.
+// onThread runs f on the thread of the ports' books.
 func (i *Interface) onThread(f func()) error {
 	if i.config.Thread == nil {
 		f()

@@ -99,9 +99,8 @@ func (b BusyPoll) set(fd int) error {
 	return nil
 }
 
-// bind binds the socket to its queue, waiting until deadline for a queue that is
-// taken. share is a socket whose registration to use, nil where the socket has its
-// own.
+// bind binds the socket to its queue. It waits until deadline for a queue that is in use. share is
+// a socket whose registration is used; nil if the socket has its own.
 func (s *socket) bind(ifindex int, flags uint16, share *socket, deadline time.Time) error {
 	addr := &unix.SockaddrXDP{Flags: flags, Ifindex: uint32(ifindex), QueueID: s.queue}
 	if share != nil {

@@ -26,17 +26,16 @@ type Stats struct {
 	Kernel    KernelStats
 }
 
-// KernelStats are what XDP_STATISTICS says. How they overlap, from net/xdp/xsk.c
-// and xsk_buff_pool.c:
+// KernelStats are the counters of XDP_STATISTICS. How they overlap, from net/xdp/xsk.c and
+// xsk_buff_pool.c:
 //
-// In copy mode a packet that finds too few frames in the fill ring counts once in
-// Dropped, and, where it found none at all, once in FillEmpty too. A packet longer
-// than a frame on a socket without multi-buffer counts in Dropped alone. A packet
-// that finds the rx ring full counts in RingFull alone. So Dropped + RingFull
-// are the packets lost.
+// In copy mode a packet that finds too few frames in the fill ring counts once in Dropped, and once
+// in FillEmpty too if it found none at all. A packet longer than a frame on a socket without multi-
+// buffer counts only in Dropped. A packet that finds the rx ring full counts only in RingFull. So
+// Dropped + RingFull are the lost packets.
 //
-// With zero copy FillEmpty counts the driver's fruitless visits to the ring, not
-// packets; what the device lost for lack of frames only its own counters say.
+// With zero copy FillEmpty counts how often the driver found the ring empty, and not packets; only
+// the device's own counters say what it lost for lack of frames.
 type KernelStats struct {
 	Dropped       uint64 // packets: rx_dropped
 	RingFull      uint64 // packets: rx_ring_full
@@ -81,9 +80,9 @@ func (p *Port) stats() (Stats, error) {
 	return s, nil
 }
 
-// waiting counts the packets in an rx ring from outside its thread. Slots between
-// the two indices are only read, by the port's thread; those it takes out meanwhile
-// the kernel may write, which makes the count a moment older.
+// waiting counts the packets in an rx ring from another thread. Only the port's thread and this
+// function read the slots between the two indices. The kernel may write slots that the thread takes
+// out meanwhile, so the count may be slightly old.
 func waiting(r *incoming[umem.Frame]) (packets uint64) {
 	from := r.consumer.Load()
 	for n := min(r.producer.Load()-from, r.size); n > 0; n-- {
@@ -128,7 +127,7 @@ func (f *flow) add(packets, frames, bytes uint64) {
 	if packets > 0 {
 		f.packets.add(packets)
 	}
-	if frames != packets { // below zero where a batch has only the end of a packet
+	if frames != packets { // negative if a batch has only the end of a packet
 		f.further.add(frames - packets)
 	}
 	f.bytes.add(bytes)
@@ -153,13 +152,13 @@ type counters struct {
 // dropped, such as the other half of a veth pair, never arrived and is in that
 // end's own counters.
 type Ledger struct {
-	// Offered is what the device lost and what the program saw, by the device's
+	// Offered is what the device lost plus what the program saw, by the device's
 	// and the program's own count.
 	Offered uint64
 	by      [reasons]uint64
 }
 
-// Of is the number of packets of one reason.
+// Of returns the number of packets with one reason.
 func (l *Ledger) Of(r Reason) uint64 { return l.by[r] }
 
 // Lost is the number of packets nobody got.
@@ -183,8 +182,8 @@ func (l *Ledger) Missing() int64 {
 	return int64(n)
 }
 
-// Ledger adds up the counters of the device, the program and the ports. After
-// Close it is what was last. It may be called from any goroutine.
+// Ledger adds up the counters of the device, the program and the ports. After Close it returns the
+// last ones. It may be called from any goroutine.
 func (i *Interface) Ledger() (Ledger, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -221,8 +220,8 @@ func (l *Ledger) addPort(s *Stats, g Granted) {
 	l.by[LostTooLong] += tooLong
 }
 
-// addProgram adds the program's verdicts. Without a program of ours nobody counts
-// what was offered to the sockets but they themselves.
+// addProgram adds the program's verdicts. Without a program of ours only the sockets count what was
+// offered to them.
 func (i *Interface) addProgram(l *Ledger, refused uint64) error {
 	if i.program == nil {
 		l.Offered += l.by[Received] + l.by[Waiting] + refused
@@ -268,8 +267,9 @@ func (i *Interface) addDevice(l *Ledger) error {
 	return nil
 }
 
-// Unsent is how many packets the device dropped or could not send since the interface was opened, whoever they were from: a
-// socket hears nothing of that, and counts them as sent. After Close it is what it was then. An interface that is gone is an error.
+// Unsent returns how many packets of any sender the device dropped or could not send since the
+// interface was opened. A socket is not told, and counts them as sent. After Close it returns the
+// last number. It fails if the interface is gone.
 func (i *Interface) Unsent() (uint64, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -290,8 +290,8 @@ func (i *Interface) countUnsent() (uint64, error) {
 // Reason is what became of a packet that arrived at an interface.
 type Reason uint8
 
-// The reasons. Those that begin with Kernel went on to the kernel, those that
-// begin with Lost went nowhere; nor did FilterDropped, as somebody wished.
+// The reasons. Packets with a reason that begins with Kernel went to the kernel; those with one that
+// begins with Lost were lost; FilterDropped were dropped on request.
 const (
 	// Received packets were given by Recv.
 	Received Reason = iota
@@ -306,7 +306,7 @@ const (
 	KernelNoSocket
 	// KernelUnclear packets the user's own program returned something for that means nothing.
 	KernelUnclear
-	// OtherFlow packets another Interface of the device took, dropped, or wanted in vain.
+	// OtherFlow packets matched the selection of another Interface of the device.
 	OtherFlow
 	// FilterDropped packets were dropped as a rule, or the user's own program, says.
 	FilterDropped

@@ -21,8 +21,9 @@ import (
 // ErrNoSteering: the card does not take a rule.
 var ErrNoSteering = errors.New("the card does not steer that")
 
-// Steering is rules of ours in a card, which have it put packets into queues (ethtool calls them Rx classification, or ntuple,
-// rules). They are written down in a record before they are made, so that those of a process that is killed are found.
+// Steering is a set of rules in a card that steer packets to queues (ethtool calls them Rx
+// classification, or ntuple, rules). They are written to a record before they are inserted, so that
+// the rules of a killed process are found.
 type Steering struct {
 	device *device
 	name   string
@@ -38,9 +39,10 @@ type heldRule struct {
 	Made bool
 }
 
-// Steer has the card of an interface, in the network namespace of the calling thread, put packets that fit a tuple into one of the
-// queues: each rule has one, in turn. Records are in the directory dir. All rules are taken, or none; errors match ErrNoSteering
-// where the card is why. The caller closes the Steering.
+// Steer makes the card of an interface, in the network namespace of the calling thread, put packets
+// that match a tuple into one of the queues; the rules use the queues in turn. Records are in the
+// directory dir. Either all rules are inserted or none; errors match ErrNoSteering if the card is
+// the cause. The caller closes the Steering.
 func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *Steering, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -82,7 +84,8 @@ func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *
 // Rules are what the card does, for people.
 func (s *Steering) Rules() []string { return slices.Clone(s.texts) }
 
-// freeRules are locations for n rules that nobody has: where the card does not choose itself the last ones, as ethtool takes them.
+// freeRules returns unused locations for n rules. If the card does not choose them itself these are
+// the last ones, as with ethtool.
 func (d *device) freeRules(name string, n int) (at []uint32, err error) {
 	_, chooses, err := ruleCount(d.ctl, name)
 	if err != nil {
@@ -107,7 +110,7 @@ func (d *device) freeRules(name string, n int) (at []uint32, err error) {
 	return at, nil
 }
 
-// noRules says why a card takes no rules at all.
+// noRules returns why a card accepts no rules at all.
 func (d *device) noRules(name string, err error) error {
 	on, changes, asked := ntuple(d.ctl, name)
 	switch {
@@ -157,7 +160,7 @@ func (s *Steering) insert(rule ruleSpec) error {
 	return s.noteDown()
 }
 
-// noteDown has the record say what the card has of ours.
+// noteDown writes the rules to the record.
 func (s *Steering) noteDown() error {
 	if err := s.record.Put(s.note); err != nil {
 		return fmt.Errorf("note which rules are ours: %w", err)
@@ -165,8 +168,8 @@ func (s *Steering) noteDown() error {
 	return nil
 }
 
-// Close takes the rules out of the card again, unless somebody else did, or put another in the place of one. Closing again does
-// nothing.
+// Close removes the rules from the card, except those that somebody else has removed or replaced.
+// Closing again does nothing.
 func (s *Steering) Close() error {
 	if s.device == nil {
 		return nil
@@ -206,10 +209,10 @@ func (d *device) removeRules(rules []heldRule) error {
 	return errors.Join(errs...)
 }
 
-// removeRule takes one out where it is, if it is still ours.
+// removeRule removes a rule if it is still ours.
 func (d *device) removeRule(name string, r heldRule) error {
 	at := []uint32{r.Rule.Location}
-	if at[0] == locationAny { // it was not told yet
+	if at[0] == locationAny { // the card chooses the location
 		var err error
 		if at, _, err = ruleLocations(d.ctl, name); err != nil {
 			return err
@@ -228,7 +231,7 @@ func (d *device) removeRule(name string, r heldRule) error {
 	return nil
 }
 
-// Steers is what a card can do of steering.
+// Steers says what a card can steer.
 type Steers struct {
 	Rules int  // that it has
 	Room  int  // rules that there can be; 0: the driver does not say
@@ -236,8 +239,8 @@ type Steers struct {
 	Can   bool // it would take them, once that is switched on
 }
 
-// SteersPackets asks what an interface's card can do, in the network namespace of the calling thread. Errors match ErrNoSteering
-// where it can do nothing.
+// SteersPackets returns what an interface's card can steer, in the network namespace of the calling
+// thread. Errors match ErrNoSteering if it can steer nothing.
 func SteersPackets(name string) (s Steers, err error) {
 	d, err := findDevice(name)
 	if err != nil {
@@ -356,7 +359,7 @@ func (s *ruleSpec) ip(t filter.Tuple) {
 		return
 	}
 	s.FlowType |= []uint32{flowIP4, flowIP6}[which]
-	proto := rest + 5 // behind the first four bytes of the payload and the class of traffic
+	proto := rest + 5 // after the first four bytes of the payload and the traffic class
 	if t.Version == 4 {
 		s.Fields[proto] = 1 // ETH_RX_NFC_IP4: the version
 		proto++
@@ -391,17 +394,17 @@ func describeTuple(t filter.Tuple) string {
 	return strings.Join(all, " ")
 }
 
-// steerPrefix is what the names of records begin with.
+// steerPrefix begins the names of records.
 const steerPrefix = "unifiedd-steering-"
 
-// steerNote is what the record of a Steering says.
+// steerNote is the content of a record.
 type steerNote struct {
 	Namespace uint64 // of the network: the inode of its file
 	Index     int    // of the interface in it
 	Rules     []heldRule
 }
 
-// newSteerRecord makes a record, and what is to be in it of an interface that has no rules of ours yet.
+// newSteerRecord makes a record, and its content for an interface without rules of ours.
 func newSteerRecord(dir string, index int) (*record.File, steerNote, error) {
 	namespace, err := networkNamespace()
 	if err != nil {
@@ -414,7 +417,7 @@ func newSteerRecord(dir string, index int) (*record.File, steerNote, error) {
 	return r, steerNote{Namespace: namespace, Index: index}, err
 }
 
-// networkNamespace is that of the calling thread.
+// networkNamespace identifies the network namespace of the calling thread.
 func networkNamespace() (uint64, error) {
 	var s unix.Stat_t
 	if err := unix.Stat("/proc/thread-self/ns/net", &s); err != nil {
