@@ -57,7 +57,7 @@ func (o *Object) wrong(format string, a ...any) error {
 	return fmt.Errorf("%w: %s: %s", ErrObject, o, fmt.Sprintf(format, a...))
 }
 
-// read reads the object anew, for a caller who changes it, and checks it.
+// read reads the object again, for a caller who changes it, and checks it.
 func (o *Object) read() (*ebpf.CollectionSpec, *ebpf.ProgramSpec, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(o.elf))
 	if err != nil {

@@ -73,7 +73,7 @@ func (p *Program) Replace(expr *filter.Expr) error { return p.Select(Selection{F
 
 // Select exchanges what says which packets are wanted. Packets meet either the old selection
 // or the new one, and Counters go on; those of rules, and of the user's program, are the
-// new one's and begin anew. On error the old one stays. Errors are those of [Load].
+// new one's and begin again. On error the old one stays. Errors are those of [Load].
 func (p *Program) Select(s Selection) error { return p.change(oneTable(s)) }
 
 // change has the program decide by another table.

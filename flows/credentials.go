@@ -70,7 +70,7 @@ func (c *credentials) names(of *config.Config) (all []string) {
 }
 
 // use has the daemon use the credentials, and returns how many sessions that ended, by name. Flows
-// that were started anew have read their keys themselves.
+// that were started again have read their keys themselves.
 func (c *credentials) use(d *Daemon) (ended map[string]int, err error) {
 	ended = make(map[string]int)
 	if c.secret != nil {

@@ -30,7 +30,7 @@
 // Granted: rings inside the region's control area (6.5), submission without the
 // index array (6.6), gathering from registered memory (6.15). Discarding on a block
 // device is a command of its own since 6.12, and a form of fallocate before.
-// 6.1 pins huge pages anew for each command of a node. Where a kernel gives an operation up
+// 6.1 pins huge pages again for each command of a node. Where a kernel gives an operation up
 // before it began, which 6.1 does when a signal comes at the wrong time, it is submitted again.
 //
 // The interface is that of include/uapi/linux/io_uring.h and the manual pages

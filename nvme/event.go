@@ -38,7 +38,7 @@ func (q *Queue) FD() int {
 	return q.event.fd
 }
 
-// errPolledFD says why there is no descriptor.
+// errPolledFD returns why there is no descriptor.
 var errPolledFD = &NotSupportedError{"a descriptor to wait on of a polled queue", "call Wait, or open the queue without Poll"}
 
 func (q *Queue) openEvent() error {

@@ -214,7 +214,7 @@ func (r *rig) awaitFlush() {
 	}
 }
 
-// reloadDriver loads the disk's driver anew, and waits for the disk.
+// reloadDriver loads the disk's driver again, and waits for the disk.
 func reloadDriver(t *testing.T, option string) {
 	t.Helper()
 	for _, args := range [][]string{{"-r", "nvme"}, {"nvme", option}} {

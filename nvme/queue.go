@@ -176,7 +176,7 @@ func (q *Queue) Flush(target uint32, token uint64) error {
 	return nil
 }
 
-// admit says why an operation without frames cannot be taken.
+// admit returns why an operation without frames cannot be taken.
 func (q *Queue) admit(target uint32, k kind) error {
 	switch {
 	case q.closed:

@@ -275,7 +275,7 @@ func (r *ring) makeTable(n uint32) (err error) {
 	return nil
 }
 
-// close gives the ring back and says whether the kernel has let go of
+// close gives the ring back and reports whether the kernel has let go of
 // everything within limit. Until it has, memory in the control area is not used
 // again, and close may be called again. Mapped memory goes first, since it keeps
 // the ring.

@@ -172,7 +172,7 @@ var (
 // readOnlyMount is ST_RDONLY, of statfs(2).
 const readOnlyMount = 1
 
-// Health says why an open target can take no writes any more, as far as the kernel
+// Health returns why an open target can take no writes any more, as far as the kernel
 // knows: its disk is gone, is smaller, or is read-only by now. Nil says that nothing of
 // that kind is known, not that the disk works. It does not wait for a disk, but may for
 // the server of a file system on a network. It may be called from any goroutine.

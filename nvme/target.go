@@ -306,7 +306,7 @@ func (q *Queue) set(i uint32, t *Target) error {
 	return nil
 }
 
-// suits says why a target cannot be in the queue.
+// suits returns why a target cannot be in the queue.
 func (q *Queue) suits(t *Target) error {
 	switch {
 	case t.node != nil && q.ring.wide == 0:

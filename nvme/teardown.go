@@ -27,7 +27,7 @@ func (r *ring) newTeardownWait(place uint32) (teardownWait, error) {
 	return teardownWait{ends[0]}, nil
 }
 
-// await waits until the ring is gone, or for limit, and says whether it is. It
+// await waits until the ring is gone, or for limit, and reports whether it is. It
 // says no where there is no witness.
 func (w *teardownWait) await(limit time.Duration) bool {
 	if w.fd < 0 {

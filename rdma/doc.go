@@ -1,11 +1,11 @@
-// Package rdma is the vocabulary of verbs in Go, the same for every provider, and
+// Package rdma is the interfaces of verbs in Go, the same for every provider, and
 // the ports through which flows move frames over RDMA.
 //
 // A [Device] has ports with addresses ([GID]). In a [ProtectionDomain] memory is
 // registered ([MemoryRegion]) and queue pairs are made ([QueuePair]). Work is posted to a
 // queue pair as work requests ([SendRequest], [ReceiveRequest]) that name memory by
 // scatter/gather elements ([SGE]), and comes back as work completions
-// ([WorkCompletion]) in a [CompletionQueue]. A queue pair is led from state to state by
+// ([WorkCompletion]) in a [CompletionQueue]. The state of a queue pair is changed with
 // [Attributes]. Transports are RC, UC and UD.
 //
 // Addresses. A umem.Region is registered whole, for local access, so that address zero of

@@ -56,7 +56,7 @@ func inOnePage(off, size uint64) uint64 {
 	return off
 }
 
-// inUse says why the control area cannot be unmapped.
+// inUse returns why the control area cannot be unmapped.
 func (c *control) inUse() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -108,7 +108,7 @@ var again = []string{
 	"Receive", "Timestamps", "Send", "Bidirectional", "Teardown", "CloseTwice", "Probe", "ConfigMistakes", "BusyQueue", "OwnProgram",
 }
 
-// leftOut says why a test is left out in a form, or nothing.
+// leftOut returns why a test is left out in a form, or nothing.
 func leftOut(name string, form labenv.Form, zeroCopy bool) string {
 	if form.Name == labenv.IgbZeroCopy.Name && !zeroCopy && !slices.Contains(again, name) {
 		return "this kernel has no zero copy on igb, so that it is the same in TestOnIgbCopy"

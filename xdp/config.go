@@ -45,10 +45,10 @@ type Config struct {
 	Holders map[uint32]*umem.Holder
 	// Queues lists the receive queues to bind; empty: all of the interface.
 	Queues []uint32
-	// Direction says whether the ports receive, send or do both.
+	// Direction reports whether the ports receive, send or do both.
 	Direction Direction
 
-	// Policy says whether zero copy is required, preferred or not wanted.
+	// Policy reports whether zero copy is required, preferred or not wanted.
 	Policy Policy
 	// Shape is how packets land in frames. MultiBuffer is a request: without it, or
 	// if it is not granted, packets longer than a frame are left to the kernel.
@@ -186,7 +186,7 @@ func (c *Config) holder(queue uint32) *umem.Holder {
 	return c.Holder
 }
 
-// ownProgram says whether Open loads and attaches the program.
+// ownProgram reports whether Open loads and attaches the program.
 func (c *Config) ownProgram() bool { return !c.NoProgram && c.Direction.receives() }
 
 // choose returns the queues to bind out of those the interface has, and those

@@ -19,7 +19,7 @@
 // # Lifetime
 //
 // [Find] looks for a dispatcher on an interface, [Interface.Join] puts a program into it and
-// gives a [Seat], which exchanges the program, says whether it still is there, and takes it out. The slot holds the program's link, and no
+// gives a [Seat], which exchanges the program, reports whether it still is there, and takes it out. The slot holds the program's link, and no
 // pin does, so that the program does not run any more when its process is gone: the dispatcher calls its own function again, which has the
 // next program called. When others exchange the dispatcher, though, it runs by a link of theirs, pinned as libxdp pins all, until [Seat.Here] takes that over; and
 // if its process is gone already nobody does. What it then does

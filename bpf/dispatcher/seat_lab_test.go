@@ -248,7 +248,7 @@ func TestOthersChange(t *testing.T) {
 	}
 }
 
-// s2 is a program of a dispatcher that is loaded anew for it.
+// s2 is a program of a dispatcher that is loaded again for it.
 func s2(b *bench, i *Interface) *ebpf.Program {
 	b.Helper()
 	b.Load(b, testenv.OtherPass)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tries is how often something is begun anew that others came between.
+// tries is how often something is begun again that others came between.
 const tries = 10
 
 // Function is one of a dispatcher that has programs in it. A program is loaded to take its place; then it can take that of every other.

@@ -57,7 +57,7 @@ func examine(w io.Writer, o doctor.Options, asJSON bool) error {
 	return err
 }
 
-// isTerminal says whether what is written to w is read by a person.
+// isTerminal reports whether what is written to w is read by a person.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -117,7 +117,7 @@ func printReport(w io.Writer, r *journal.Report) error {
 	return nil
 }
 
-// completed says whether a segment's writer completed it.
+// completed reports whether a segment's writer completed it.
 func completed(yes bool) string {
 	if yes {
 		return "yes"

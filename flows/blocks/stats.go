@@ -61,7 +61,7 @@ type clientCounters struct {
 
 func newClientCounters() *clientCounters { return &clientCounters{refused: newRefusals()} }
 
-// setClient sets the client of a session, and starts its counters anew.
+// setClient sets the client of a session, and starts its counters again.
 func (s *Server) setClient(p *session, w clientInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -39,7 +39,7 @@ const (
 	WaitPoll  Wait = "poll"  // sleep until a device has something
 )
 
-// ZeroCopy says whether packets may be copied by the kernel into the region.
+// ZeroCopy reports whether packets may be copied by the kernel into the region.
 type ZeroCopy string
 
 // The policies.

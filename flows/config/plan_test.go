@@ -85,7 +85,7 @@ flows:
 	}
 }
 
-// TestCompareSubsystems: a flow to NVMe hosts goes on while namespaces come and go and other hosts may connect, and starts anew where one changes.
+// TestCompareSubsystems: a flow to NVMe hosts goes on while namespaces come and go and other hosts may connect, and starts again where one changes.
 func TestCompareSubsystems(t *testing.T) {
 	with := func(more string) *Config {
 		return parsed(t, `flows: [{name: v, from: {file: /v}, to: {rdma: mlx5_0, listen: "h:4420", subsystem: nqn.a, keys: /k`+more+`}}]`)

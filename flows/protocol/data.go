@@ -88,7 +88,7 @@ func ParseDataHeader(header []byte) (Data, Reason) {
 	return d, None
 }
 
-// SetRecord makes the header of a message that of a record in a log, with its position and owner, and the checksum anew.
+// SetRecord makes the header of a message that of a record in a log, with its position and owner, and the checksum again.
 // A message of a relay takes the session and the sequence of its origin.
 func SetRecord(header []byte, position, owner uint64) {
 	if o := OriginOf(header); o.Session != 0 {

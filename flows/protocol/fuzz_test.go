@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzMessages gives strangers' bytes to every parser: what one takes is, made anew, the same bytes.
+// FuzzMessages gives strangers' bytes to every parser: what one takes is, made again, the same bytes.
 func FuzzMessages(f *testing.F) {
 	for _, m := range forms() {
 		f.Add(m.example, false)

@@ -53,7 +53,7 @@ func ParseRequest(message []byte) (Request, Reason) {
 	return q, None
 }
 
-// Response says why a request was not answered with what it asked for:
+// Response returns why a request was not answered with what it asked for:
 //
 //	offset  bytes
 //	     0      4  "uRSP"

@@ -131,7 +131,7 @@ func TestRingRecovers(t *testing.T) {
 	}
 }
 
-// TestRingWaitsForSlots: no slot is begun anew while its last segment is in use.
+// TestRingWaitsForSlots: no slot is begun again while its last segment is in use.
 func TestRingWaitsForSlots(t *testing.T) {
 	s := newRingLab(t)
 	st, seg := s.mustOpen(t)

@@ -5,7 +5,7 @@
 // time into the UDP payload ([Sequence], [Timestamp]). Nothing is inserted or removed, so a
 // packet keeps its length and its place in memory.
 //
-// Checksums are not computed anew but adjusted by what changed (RFC 1624). That costs the
+// Checksums are not computed again but adjusted by what changed (RFC 1624). That costs the
 // same for any packet, needs only the headers (the rest may be in other frames), and a
 // checksum that was wrong stays wrong, so that damage is not hidden. A UDP checksum of 0, which means none, stays 0.
 // With the addresses, the checksums that cover them are adjusted: those of IPv4, TCP, UDP, UDP-Lite, DCCP and ICMPv6.

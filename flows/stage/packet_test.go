@@ -10,7 +10,7 @@ import (
 )
 
 // fields are what a test's packet is made of. The same fields with others in their place are what a
-// changed packet has to be, all its checksums computed anew.
+// changed packet has to be, all its checksums computed again.
 type fields struct {
 	tags       int
 	vlan       int

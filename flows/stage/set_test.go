@@ -64,7 +64,7 @@ func (f fields) with(s *Set) *fields {
 }
 
 // TestSetAgainstGopacket: a packet whose fields were set is byte for byte the one that is built with these
-// fields, with all checksums computed anew.
+// fields, with all checksums computed again.
 func TestSetAgainstGopacket(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := drawFields(t, every...)

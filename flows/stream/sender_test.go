@@ -152,7 +152,7 @@ func testSenderLateAcknowledgement(t *testing.T, g *rig) {
 	}
 }
 
-// testSenderForgotten: the receiver begins anew without what it acknowledged. The sender says so, and goes on in a new session.
+// testSenderForgotten: the receiver begins again without what it acknowledged. The sender says so, and goes on in a new session.
 func testSenderForgotten(t *testing.T, g *rig) {
 	k := g.far.newTaker(receiverConfig(), 64)
 	p := g.near.newSource(senderConfig(k.address))

@@ -133,7 +133,7 @@ func (d *disturbance) denied() {
 	}
 }
 
-// hangs: the initiator loses patience with a disk that does not answer, and connects anew, more than once; the other namespace goes on, who comes is served, and so is who waited when the disk is back.
+// hangs: the initiator loses patience with a disk that does not answer, and connects again, more than once; the other namespace goes on, who comes is served, and so is who waited when the disk is back.
 func (d *disturbance) hangs(m *labenv.Mapped) {
 	timeouts, err := filepath.Glob("/sys/class/nvme/" + d.initiator.name + "/nvme*n*/queue/io_timeout")
 	d.must(err)

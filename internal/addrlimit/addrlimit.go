@@ -88,7 +88,7 @@ func (s *Set[T]) Has(it T) bool {
 	return slices.ContainsFunc(s.things, func(t thing[T]) bool { return t.it == it })
 }
 
-// Remove takes a thing out, and says whether it was in.
+// Remove takes a thing out, and reports whether it was in.
 func (s *Set[T]) Remove(it T) bool {
 	at := slices.IndexFunc(s.things, func(t thing[T]) bool { return t.it == it })
 	if at < 0 {

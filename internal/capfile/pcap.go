@@ -21,7 +21,7 @@ const (
 	minorEither = 3
 )
 
-// swapping says whether a packet's header has its two lengths in the other order.
+// swapping reports whether a packet's header has its two lengths in the other order.
 type swapping uint8
 
 const (

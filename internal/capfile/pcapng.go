@@ -103,7 +103,7 @@ func (p *Parser) trailer(b []byte) (Packet, bool, error) {
 	return p.packet, p.found, nil
 }
 
-// section begins one: its interfaces are described anew.
+// section begins one: its interfaces are described again.
 func (p *Parser) section(b []byte) error {
 	if major := p.u16(b); major != 1 {
 		return p.bad(errVersion)

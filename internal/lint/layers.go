@@ -124,7 +124,7 @@ func (l layer) complaints(p pkg, imports []string) (bad []string) {
 	return bad
 }
 
-// refuses says why a package of the layer may not import path, or "".
+// refuses returns why a package of the layer may not import path, or "".
 func (l layer) refuses(path string) string {
 	for module, part := range onlyIn {
 		if l.part != part && (path == module || strings.HasPrefix(path, module+"/")) {

@@ -22,7 +22,7 @@ func (r *recovery) hole(start, end int64) error {
 	return r.bridge(start, end)
 }
 
-// isBridged says whether bridges tile the range already.
+// isBridged reports whether bridges tile the range already.
 func (r *recovery) isBridged(start, end int64) (bool, error) {
 	for start < end {
 		b, k, ok, err := r.markAt(start)

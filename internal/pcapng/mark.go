@@ -141,7 +141,7 @@ func markFields(src []byte) (b Batch) {
 	return b
 }
 
-// check says whether the numbers can be true of any batch, so that sums of them cannot overflow.
+// check reports whether the numbers can be true of any batch, so that sums of them cannot overflow.
 func (b *Batch) check() error {
 	if !validAlign(b.Align) || b.Length == 0 || b.Length%b.Align != 0 || b.Offset%uint64(b.Align) != 0 ||
 		b.Offset > 1<<62 || b.FirstPacket > 1<<62 {

@@ -139,7 +139,7 @@ func needed(t *testing.T, program string) {
 	t.Skipf("%s is not installed (apt install tshark tcpdump)", program)
 }
 
-// complaint says whether standard error holds anything but the programs' usual greetings.
+// complaint reports whether standard error holds anything but the programs' usual greetings.
 func complaint(stderr string) bool {
 	for line := range strings.Lines(stderr) {
 		if !strings.HasPrefix(line, "reading from file") && !strings.HasPrefix(line, "Running as user") {

@@ -61,12 +61,12 @@ func (r *recovery) end(b *Batch) (next int64, err error) {
 	return p.Size, err
 }
 
-// ends says whether a mark ends the segment right behind the last good batch. Others are of an earlier use of the slot.
+// ends reports whether a mark ends the segment right behind the last good batch. Others are of an earlier use of the slot.
 func (r *recovery) ends(b *Batch) bool {
 	return r.numbered && int64(b.Offset) == r.good && b.Sequence == r.sequence+1
 }
 
-// lacks says whether a mark ends a segment that was complete, though the last batches are not there any more.
+// lacks reports whether a mark ends a segment that was complete, though the last batches are not there any more.
 func (r *recovery) lacks(b *Batch) bool {
 	return r.numbered && b.completes(kindEnd) && int64(b.Offset) >= r.good && b.Sequence > r.sequence+1
 }
@@ -93,7 +93,7 @@ func (r *recovery) markAt(pos int64) (b Batch, k kind, ok bool, err error) {
 	return b, k, true, nil
 }
 
-// intact says whether what the mark promises is there: a bridge is one block, a batch is tiled exactly by blocks we
+// intact reports whether what the mark promises is there: a bridge is one block, a batch is tiled exactly by blocks we
 // would write, with as many packets, and behind all batches before it.
 func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 	if end > r.report.Size {
@@ -153,7 +153,7 @@ func (r *recovery) record(b Block) error {
 	return nil
 }
 
-// inOrder says whether the batch comes behind the last good one in every count.
+// inOrder reports whether the batch comes behind the last good one in every count.
 func (r *recovery) inOrder(b *Batch) bool { return b.Sequence > r.sequence && b.FirstPacket >= r.next }
 
 // take counts a good batch, after bridging what lies between it and the one before.

@@ -62,7 +62,7 @@ func smaller(device uint64) string {
 	return fmt.Sprintf("use smaller segments, of %d bytes at most, or a larger device", (device-2*margin)/MinSlots&^(Unit-1))
 }
 
-// check says whether the geometry can be true of a device of so many bytes.
+// check reports whether the geometry can be true of a device of so many bytes.
 func (r Ring) check(device uint64) error {
 	switch {
 	case r.Device > maxDevice || r.Size < Unit || r.Size > MaxSlot || r.Size%Unit != 0 || r.Slots < MinSlots ||

@@ -18,7 +18,7 @@ func (c *Completions) Poll() (int, error) {
 }
 
 // Arm has the queue signal its next completion if that is wanted, and reports whether it armed the
-// queue anew: the caller must then poll again. woken says that the caller was woken: the queue is asked
+// queue again: the caller must then poll again. woken says that the caller was woken: the queue is asked
 // whether it has signalled only then, or after completions came, since asking is a system call.
 func (c *Completions) Arm(wanted, woken bool) (anew bool, err error) {
 	if c.armed && (c.came || woken) {

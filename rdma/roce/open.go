@@ -253,7 +253,7 @@ type Config struct {
 	Receive int
 	// Send is how many packets may be on their way to the card at once, with four parts each; default 512.
 	Send int
-	// Policy says whether the kernel may copy packets on their way.
+	// Policy reports whether the kernel may copy packets on their way.
 	Policy xdp.Policy
 	// CopyBelow is the payload in bytes below which a packet is sent in one piece, with a copy, and not gathered from where it lies:
 	// each part costs the kernel or the card a little. Default 1024 where the kernel copies, 256 where it does not. Less than 0: nothing.

@@ -15,7 +15,7 @@ import (
 type path struct {
 	template wire.Template
 	loopback bool // the peer is the device itself
-	// lead is what a path was made from. It is kept so that the path can be made anew when the network
+	// lead is what a path was made from. It is kept so that the path can be made again when the network
 	// changes.
 	lead *pathSource
 }

@@ -74,7 +74,7 @@ func both(t *testing.T, x, y *end, of, answer *rdma.Exchange) {
 	}
 }
 
-// exchanges: more messages to and fro than there are receives, bytes whose number starts anew, and requests that nobody answers.
+// exchanges: more messages to and fro than there are receives, bytes whose number starts again, and requests that nobody answers.
 func exchanges(b *bench) {
 	const rounds = 300
 	x, y := talkers(b)

@@ -76,7 +76,7 @@ func (q *sharedQueue) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SG
 	return int(p.taken), nil
 }
 
-// sendError says why the request behind those taken was refused.
+// sendError returns why the request behind those taken was refused.
 func (q *queuePair) sendError(taken, why int, requests []rdma.SendRequest) error {
 	if taken == len(requests) {
 		return fmt.Errorf("post %d sends: %v has them, but the device was not told: %w", taken, q, unix.Errno(why))
@@ -88,7 +88,7 @@ func (q *queuePair) sendError(taken, why int, requests []rdma.SendRequest) error
 	return fmt.Errorf("post send %d of %d (%v, %d elements): %w", taken+1, len(requests), r.Op, r.SGEs, q.postError(why))
 }
 
-// postError says why a send request was refused.
+// postError returns why a send request was refused.
 func (q *queuePair) postError(why int) error {
 	switch why {
 	case C.UD_STATE:

@@ -56,7 +56,7 @@ var programs = []program{
 	{"ib_atomic_bw", "-n 1000", "-peer ib_atomic_bw -n 1000", false},
 }
 
-// pingpong says whether it is a program of rdma-core, which waits 67 ms for an acknowledgement and cannot be told
+// pingpong reports whether it is a program of rdma-core, which waits 67 ms for an acknowledgement and cannot be told
 // otherwise.
 func (p program) pingpong() bool { return strings.HasPrefix(p.name, "ibv_") }
 

@@ -33,7 +33,7 @@ func open(ctx context.Context, o options) (*lab, error) {
 	return l, err
 }
 
-// update fetches everything anew.
+// update fetches everything again.
 func update(ctx context.Context) error {
 	store, err := archive.OpenStore(os.Stderr)
 	if err != nil {

@@ -11,7 +11,7 @@ var (
 	ErrOrder = errors.New("packets are not in order")
 )
 
-// Check says whether the packets found after a cut, by their numbers, are what may be
+// Check reports whether the packets found after a cut, by their numbers, are what may be
 // left of a flow that had called so many packets durable: those, in order, and behind
 // them any later ones, in order too. Of a flow that overwrites its oldest packets the
 // first ones may be missing.

@@ -22,7 +22,7 @@ func (m Message) Bytes() []byte {
 	return b
 }
 
-// CheckLog says whether the messages found in a log after a cut, the first of them at a position, are what may be left of
+// CheckLog reports whether the messages found in a log after a cut, the first of them at a position, are what may be left of
 // one of which so much was claimed: each client's in order and once, and all that was called durable at its position. Of a
 // log that overwrites its oldest messages the first ones may be missing.
 func CheckLog(found []Message, first uint64, claims []Claim, overwrites bool) error {

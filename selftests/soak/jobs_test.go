@@ -35,7 +35,7 @@ func readMessage(b []byte) (seed, n uint64, err error) {
 	return seed, n, nil
 }
 
-// goodbye is how long the end of a job may take: connections may have to be made anew for it.
+// goodbye is how long the end of a job may take: connections may have to be made again for it.
 const goodbye = time.Minute
 
 // append sends messages at the rate until it is to end, and then waits for the last acknowledgement.

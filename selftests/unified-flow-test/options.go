@@ -104,7 +104,7 @@ func parse(args []string, stderr io.Writer) (all []options, err error) {
 	return all, nil
 }
 
-// cut takes the words of the first command, and says whether another one must follow.
+// cut takes the words of the first command, and reports whether another one must follow.
 func cut(args []string) (first, rest []string, more bool) {
 	if n := slices.Index(args, "+"); n >= 0 {
 		return args[:n], args[n+1:], true

@@ -64,7 +64,7 @@ func (v *reading) next() (offset uint64, length int, ok bool) {
 	return offset, int(v.size), true
 }
 
-// over says whether enough was asked for: as long as -for says, or else as much as -count says.
+// over reports whether enough was asked for: as long as -for says, or else as much as -count says.
 func (v *reading) over(now time.Time) bool {
 	if v.span > 0 {
 		return now.Sub(v.begin) >= v.span

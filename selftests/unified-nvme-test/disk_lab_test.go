@@ -80,7 +80,7 @@ func TestPolledDisk(t *testing.T) {
 	}
 }
 
-// reloadDriver loads the disk's driver anew, and waits for the disk.
+// reloadDriver loads the disk's driver again, and waits for the disk.
 func reloadDriver(t *testing.T, option string) {
 	t.Helper()
 	for _, args := range [][]string{{"-r", "nvme"}, {"nvme", option}} {

@@ -38,7 +38,7 @@ func (s *session) readCounts() (counts, error) {
 	return c, err
 }
 
-// since is what was counted after before. Counters that fell were set anew by others.
+// since is what was counted after before. Counters that fell were set again by others.
 func (c counts) since(before counts) counts {
 	rose := make(counts)
 	for name, n := range c {

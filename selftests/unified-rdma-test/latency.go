@@ -28,7 +28,7 @@ func (l *link) latency() (result, error) {
 	return result{job: l.job, latency: &row}, nil
 }
 
-// twoWay says whether the server has a part: messages of its own.
+// twoWay reports whether the server has a part: messages of its own.
 func (l *link) twoWay() bool { return twoSided(l.op) || l.op == rdma.Write }
 
 // measured does the client's side, and has when each message was posted, in nanoseconds.
@@ -192,7 +192,7 @@ func (l *link) bounceWrites(begins bool, t *measure.Ticks) error {
 	return l.settle(0)
 }
 
-// awaitByte waits until the device has written the last byte of the slot, with replyTimeout anew for each: completions may
+// awaitByte waits until the device has written the last byte of the slot, with replyTimeout again for each: completions may
 // all be taken in here, and then nothing else says that the peer is there. A device that works as the program looks at it does so meanwhile.
 func (l *link) awaitByte(want byte) error {
 	l.waiting = time.Time{}

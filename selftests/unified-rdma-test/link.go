@@ -211,7 +211,7 @@ func (l *link) request(n uint64, slot int) (rdma.SendRequest, rdma.SGE) {
 	return r, l.sge(l.out, slot, l.Size)
 }
 
-// carries says whether requests have bytes of ours in them, rather than ask for the peer's.
+// carries reports whether requests have bytes of ours in them, rather than ask for the peer's.
 func (l *link) carries() bool {
 	return l.op != rdma.Read && l.op != rdma.FetchAdd && l.op != rdma.CompareSwap
 }

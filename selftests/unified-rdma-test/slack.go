@@ -10,7 +10,7 @@ import (
 // slack is how late timers may be: from one of the kernel's ticks to the next, which end such timers on the way.
 const slack = 4 * time.Millisecond
 
-// unhurried lets timers of this process be late, also those of threads to come, and says whether that is allowed (it takes
+// unhurried lets timers of this process be late, also those of threads to come, and reports whether that is allowed (it takes
 // CAP_SYS_NICE). The Go scheduler's monitor thread sleeps 20 µs at a time for a while after it has had something to do, and
 // takes the processor from a thread that spins there each time it wakes up.
 //

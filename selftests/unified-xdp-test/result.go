@@ -135,7 +135,7 @@ func (r *result) addLedger(i *xdp.Interface) error {
 // errShort is a count that was not reached.
 var errShort = errors.New("ended before its count")
 
-// judge says whether what was asked for came about.
+// judge reports whether what was asked for came about.
 func (r *result) judge(o options) error {
 	moved := r.Sent
 	if r.Mode == rx {

@@ -22,7 +22,7 @@ type Link struct {
 	Receiver umem.Port    // its Supply and Recv are tested; may be the Sender
 
 	// Reopen opens closed ports again, on the same device and region, and sets
-	// Sender and Receiver anew. It must not wait longer than Patience.
+	// Sender and Receiver again. It must not wait longer than Timeout.
 	Reopen func(t testing.TB)
 
 	Header  []byte // what every message begins with, such as an Ethernet header

@@ -31,7 +31,7 @@ func (e *End) oldest() (frames int, bytes uint64) {
 	return frames, bytes
 }
 
-// refuse says why a message cannot be delivered, ever.
+// refuse returns why a message cannot be delivered, ever.
 func (e *End) refuse(frames int, bytes uint64) unix.Errno {
 	switch {
 	case e.peer.closed:
@@ -47,7 +47,7 @@ func (e *End) refuse(frames int, bytes uint64) unix.Errno {
 	return 0
 }
 
-// inside says whether the view lies in one frame.
+// inside reports whether the view lies in one frame.
 func (e *End) inside(f umem.Frame) bool {
 	start, room := e.region.Start(f)
 	return f.Addr+uint64(f.Len) <= start+room
@@ -56,7 +56,7 @@ func (e *End) inside(f umem.Frame) bool {
 // landing is how many bytes a supplied frame has room for.
 func (e *End) landing() uint64 { return uint64(e.region.FrameSize() - e.config.Landing) }
 
-// fits says whether enough frames are supplied for a message.
+// fits reports whether enough frames are supplied for a message.
 func (e *End) fits(bytes uint64) bool {
 	return uint64(e.supplied.count)*e.landing() >= max(bytes, 1)
 }

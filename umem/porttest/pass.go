@@ -76,7 +76,7 @@ func (g *rig) settle() {
 	})
 }
 
-// settled says whether nothing is under way.
+// settled reports whether nothing is under way.
 func (g *rig) settled() bool {
 	if g.Stored {
 		return len(g.sent) == 0 && len(g.supplied) == 0

@@ -202,7 +202,7 @@ func (b *bed) packets(w work, s span) (got sample, err error) {
 	return got, err
 }
 
-// listens returns what says whether a server waits for clients.
+// listens returns what reports whether a server waits for clients.
 func (b *bed) listens(p *testenv.Pair) func() bool {
 	return func() (yes bool) {
 		p.B.Do(b.T, func() { yes = bench.Listens("tcp", port) })

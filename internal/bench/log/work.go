@@ -35,7 +35,7 @@ func (w work) name() string {
 	return fmt.Sprintf("%s, %d B, %d %s", how, w.size, w.clients, who)
 }
 
-// hasFloor says whether the packets of ours are measured by themselves, too: where the disk is least of what a record takes.
+// hasFloor reports whether the packets of ours are measured by themselves, too: where the disk is least of what a record takes.
 func (w work) hasFloor() bool { return w.durability == received && w.gather > 0 }
 
 // span is how long to measure, and for how long before that not.

@@ -19,7 +19,7 @@ func (e *end) handFast() {
 	}
 }
 
-// fastReceive takes a packet the fast path, and says whether it could.
+// fastReceive takes a packet the fast path, and reports whether it could.
 func (e *end) fastReceive(a *Arrival) bool {
 	if len(a.Payload) > 1 || a.Congested {
 		return false
@@ -45,7 +45,7 @@ func (e *end) fastReceive(a *Arrival) bool {
 	return true
 }
 
-// fastPost posts a request the fast path and puts its packet on the link, and says whether it could.
+// fastPost posts a request the fast path and puts its packet on the link, and reports whether it could.
 func (e *end) fastPost(q *QueuePair, r rdma.SendRequest, s rdma.SGE) bool {
 	r.SGEs = 1
 	p, ok := q.TrySend(&r, []rdma.SGE{s}, 2048)

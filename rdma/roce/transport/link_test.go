@@ -43,7 +43,7 @@ type link struct {
 	onWay  flight
 	order  int
 	spare  [][]byte
-	// each sees every packet before the link does anything to it, and says whether it is to be lost.
+	// each sees every packet before the link does anything to it, and reports whether it is to be lost.
 	each func(from int, h *wire.Header) (lose bool)
 }
 

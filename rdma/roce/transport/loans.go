@@ -33,7 +33,7 @@ func newLoans(limit int) *loans {
 // room reports whether n more frames can be lent.
 func (l *loans) room(n int) bool { return uint64(l.held)+uint64(n) <= uint64(l.limit) }
 
-// lend adds frames of the current message. last says whether they are its last.
+// lend adds frames of the current message. last reports whether they are its last.
 func (l *loans) lend(frames []umem.Frame, last bool) {
 	for i, f := range frames {
 		f.Options = umem.More

@@ -105,7 +105,7 @@ func (p *planned) execute(t *rapid.T, words *[8]uint64) {
 	}
 }
 
-// takesReceive says whether the request completes a receive of the peer's.
+// takesReceive reports whether the request completes a receive of the peer's.
 func (p *planned) takesReceive() bool {
 	return p.Op == rdma.Send || p.Op == rdma.SendImmediate || p.Op == rdma.WriteImmediate
 }

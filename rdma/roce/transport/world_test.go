@@ -352,7 +352,7 @@ func (e *end) hand() {
 	}
 }
 
-// step does what can be done at this moment, and says whether there was anything.
+// step does what can be done at this moment, and reports whether there was anything.
 func (w *world) step() bool {
 	moved := w.receive()
 	for _, e := range w.ends {
@@ -396,7 +396,7 @@ func (w *world) run(limit time.Duration) {
 // keeps is how long at most an acknowledgement is kept back that is to go out soon: less than any timeout of the tests.
 const keeps = 50 * time.Microsecond
 
-// relieve says whether an end had acknowledgements to give that it kept back.
+// relieve reports whether an end had acknowledgements to give that it kept back.
 func (w *world) relieve() (any bool) {
 	kept := false
 	for _, e := range w.ends {

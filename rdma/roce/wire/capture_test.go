@@ -118,7 +118,7 @@ func (d *decoded) checkRow(t *testing.T, want map[string]string) {
 	}
 }
 
-// checkEncode encodes the packet anew: envelope and trailer by the template of its path, the header by itself.
+// checkEncode encodes the packet again: envelope and trailer by the template of its path, the header by itself.
 func (d *decoded) checkEncode(t *testing.T, frame []byte) {
 	t.Helper()
 	path := Path{Source: d.Source, Destination: d.Destination, SourceMAC: d.SourceMAC, DestinationMAC: d.DestinationMAC, Tags: d.Tags,

@@ -92,6 +92,6 @@ func (c ICRC) Finish(b []byte, pad uint8) int {
 // Intact says, once the CRC was taken over a packet through its ICRC, whether that was the right one.
 func (c ICRC) Intact() bool { return c == residue }
 
-// Check says whether the ICRC of a packet in one piece is right. The packet begins with the IP header and ends with the
+// Check reports whether the ICRC of a packet in one piece is right. The packet begins with the IP header and ends with the
 // ICRC: frame[e.Network:e.Transport+e.Length].
 func Check(packet []byte) bool { return Begin(packet).Intact() }

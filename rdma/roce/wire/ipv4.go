@@ -42,7 +42,7 @@ func mapIPv4(gid *rdma.GID, address []byte) {
 	copy(gid[mapped:], address[:4])
 }
 
-// isMapped says whether a GID is an IPv4 address.
+// isMapped reports whether a GID is an IPv4 address.
 func isMapped(gid *rdma.GID) bool {
 	return be.Uint64(gid[:]) == 0 && be.Uint32(gid[8:]) == 0xffff
 }

@@ -59,7 +59,7 @@ func (o *Only) Decode(b []byte) (from, length int, ok bool) {
 	return from, length, flags&versionMask == 0 && uint16(first>>32)|fullMember == DefaultPKey && length >= 0 && o.Pad == Pad(length)
 }
 
-// Acknowledges says whether a packet whose transport part is b is an acknowledgement of RC that all is well, if it is in order.
+// Acknowledges reports whether a packet whose transport part is b is an acknowledgement of RC that all is well, if it is in order.
 func Acknowledges(b []byte) bool {
 	return len(b) > BTHBytes && Opcode(b[0]) == RCAcknowledge && Syndrome(b[BTHBytes]).IsACK()
 }

@@ -29,7 +29,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// checkOnly reads a packet both ways, and says whether it is one of Only's.
+// checkOnly reads a packet both ways, and reports whether it is one of Only's.
 func checkOnly(t *testing.T, b []byte) bool {
 	t.Helper()
 	var o Only

@@ -68,7 +68,7 @@ const (
 	Congestion // a CNP
 )
 
-// Known says whether the opcode is one of those above.
+// Known reports whether the opcode is one of those above.
 func (o Opcode) Known() bool { return table[o].bytes != 0 }
 
 // Kind is what the packet is part of.
@@ -78,49 +78,49 @@ func (o Opcode) Kind() Kind { return table[o].kind }
 // of an opcode that is not known.
 func (o Opcode) HeaderBytes() int { return int(table[o].bytes) }
 
-// Starts says whether the packet is the first or only one of its message.
+// Starts reports whether the packet is the first or only one of its message.
 func (o Opcode) Starts() bool { return table[o].has(starts) }
 
-// Ends says whether the packet is the last or only one of its message.
+// Ends reports whether the packet is the last or only one of its message.
 func (o Opcode) Ends() bool { return table[o].has(ends) }
 
-// IsFirst says whether more packets of the message follow and none came before.
+// IsFirst reports whether more packets of the message follow and none came before.
 func (o Opcode) IsFirst() bool { return table[o].parts&(starts|ends) == starts }
 
-// IsMiddle says whether packets of the message came before and more follow.
+// IsMiddle reports whether packets of the message came before and more follow.
 func (o Opcode) IsMiddle() bool { return o.Known() && table[o].parts&(starts|ends) == 0 }
 
-// IsLast says whether packets of the message came before and none follows.
+// IsLast reports whether packets of the message came before and none follows.
 func (o Opcode) IsLast() bool { return table[o].parts&(starts|ends) == ends }
 
-// IsOnly says whether the packet is its whole message.
+// IsOnly reports whether the packet is its whole message.
 func (o Opcode) IsOnly() bool { return table[o].has(starts | ends) }
 
-// IsResponse says whether the packet goes from responder to requester: acknowledgements and the data
+// IsResponse reports whether the packet goes from responder to requester: acknowledgements and the data
 // of READs and atomics.
 func (o Opcode) IsResponse() bool { return table[o].has(response) }
 
-// CarriesPayload says whether the packet may have a payload.
+// CarriesPayload reports whether the packet may have a payload.
 func (o Opcode) CarriesPayload() bool { return table[o].has(payload) }
 
-// HasRETH says whether an RDMA extended transport header follows: VA, RKey, DMALength.
+// HasRETH reports whether an RDMA extended transport header follows: VA, RKey, DMALength.
 func (o Opcode) HasRETH() bool { return table[o].has(reth) }
 
-// HasAETH says whether an ACK extended transport header follows: Syndrome, MSN.
+// HasAETH reports whether an ACK extended transport header follows: Syndrome, MSN.
 func (o Opcode) HasAETH() bool { return table[o].has(aeth) }
 
-// HasAtomicETH says whether an atomic extended transport header follows: VA, RKey,
+// HasAtomicETH reports whether an atomic extended transport header follows: VA, RKey,
 // SwapAdd, Compare.
 func (o Opcode) HasAtomicETH() bool { return table[o].has(atomicETH) }
 
-// HasAtomicAck says whether the original value of an atomic follows.
+// HasAtomicAck reports whether the original value of an atomic follows.
 func (o Opcode) HasAtomicAck() bool { return table[o].has(atomicAck) }
 
-// HasImmediate says whether four bytes of immediate data follow.
+// HasImmediate reports whether four bytes of immediate data follow.
 func (o Opcode) HasImmediate() bool { return table[o].has(immediate) }
 
-// HasInvalidate says whether the rkey that the peer shall invalidate follows.
+// HasInvalidate reports whether the rkey that the peer shall invalidate follows.
 func (o Opcode) HasInvalidate() bool { return table[o].has(invalidate) }
 
-// HasDETH says whether a datagram extended transport header follows: QKey, SourceQPN.
+// HasDETH reports whether a datagram extended transport header follows: QKey, SourceQPN.
 func (o Opcode) HasDETH() bool { return table[o].has(deth) }

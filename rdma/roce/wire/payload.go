@@ -18,7 +18,7 @@ func (h *Header) PayloadLen(total int) (int, Malformed) {
 // Pad is how many bytes of zeros follow a payload of n bytes.
 func Pad(n int) uint8 { return uint8(-n & padMask) }
 
-// CheckPayload says whether a packet may have a payload of n bytes on a path with that MTU in
+// CheckPayload reports whether a packet may have a payload of n bytes on a path with that MTU in
 // bytes: none without payload, exactly the MTU in what other packets of the message follow, at
 // least a byte in the last of several, and never more than the MTU. IBTA
 // specification, volume 1, 9.2 and 9.4; a CNP is the same on every path.

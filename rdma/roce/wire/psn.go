@@ -14,8 +14,8 @@ func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n)) & mask24) }
 // Distance is how many packets p is ahead of q, negative where it is behind: -1<<23 to 1<<23-1.
 func (p PSN) Distance(q PSN) int { return int(int32(uint32(p-q)<<8) >> 8) }
 
-// Before says whether p is behind q.
+// Before reports whether p is behind q.
 func (p PSN) Before(q PSN) bool { return p.Distance(q) < 0 }
 
-// After says whether p is ahead of q.
+// After reports whether p is ahead of q.
 func (p PSN) After(q PSN) bool { return p.Distance(q) > 0 }

@@ -20,10 +20,10 @@ func (r *Reader) Parse(frame []byte, length int) Malformed {
 	return m
 }
 
-// Repeats is Parse of a packet in one piece where it is on the path of the last one and in order, and says whether it is.
+// Repeats is Parse of a packet in one piece where it is on the path of the last one and in order, and reports whether it is.
 func (r *Reader) Repeats(frame []byte) bool { return r.repeats(frame, len(frame)) }
 
-// repeats says whether the packet has the same addresses and all else that Envelope has as the last one, and is in order.
+// repeats reports whether the packet has the same addresses and all else that Envelope has as the last one, and is in order.
 func (r *Reader) repeats(frame []byte, length int) bool {
 	const ip, udp = ethernetBytes, ethernetBytes + ipv4Bytes
 	if !r.known || len(frame) < udp+udpBytes {

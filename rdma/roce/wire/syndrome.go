@@ -27,13 +27,13 @@ const (
 // RNRNAK is the negative acknowledgement that asks the requester to come again after RNRDelay(timer).
 func RNRNAK(timer uint8) Syndrome { return classRNR | Syndrome(timer)&valueMask }
 
-// IsACK says whether all is well.
+// IsACK reports whether all is well.
 func (s Syndrome) IsACK() bool { return s&classMask == classACK }
 
-// IsRNR says whether the receiver is not ready; Value is the timer code.
+// IsRNR reports whether the receiver is not ready; Value is the timer code.
 func (s Syndrome) IsRNR() bool { return s&classMask == classRNR }
 
-// IsNAK says whether it is one of the NAKs, known or not, and no RNR NAK.
+// IsNAK reports whether it is one of the NAKs, known or not, and no RNR NAK.
 func (s Syndrome) IsNAK() bool { return s&classMask == classNAK }
 
 // Value is the lower five bits: a credit code for Credits, a timer code for RNRDelay, or the NAK's.

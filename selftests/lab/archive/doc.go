@@ -5,7 +5,7 @@
 // its own, which are gone afterwards; the machine's apt gives the address of the
 // archive and is left as it is. What was fetched is unpacked with dpkg -x into a
 // Store, a cache directory outside every checkout, and stays there until it is
-// asked for anew: with everything in the store, no network is needed. Signatures
+// asked for again: with everything in the store, no network is needed. Signatures
 // are checked against Debian's own keyring.
 //
 // A Store may be used by several processes at a time. Each thing in it appears

@@ -16,7 +16,7 @@ type Store struct {
 	dir string
 	// Log gets a line for what takes long.
 	Log io.Writer
-	// Refresh has things fetched anew that are there.
+	// Refresh has things fetched again that are there.
 	Refresh bool
 }
 

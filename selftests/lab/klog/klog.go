@@ -76,6 +76,6 @@ func Text(log []wire.LogLine) string {
 	return b.String()
 }
 
-// InConsole says whether a console's text has a complaint, for a guest that can no
+// InConsole reports whether a console's text has a complaint, for a guest that can no
 // longer send its log.
 func InConsole(text string) bool { return complaints.MatchString(text) }

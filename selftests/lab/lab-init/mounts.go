@@ -86,7 +86,7 @@ func mountRoot(setup wire.Setup, release string) error {
 	return bindAll(setup, release)
 }
 
-// mountScratch mounts the disk for temporary files, which is made anew for each
+// mountScratch mounts the disk for temporary files, which is made again for each
 // guest, on /tmp.
 func mountScratch() error {
 	disk, err := diskWithSerial(wire.ScratchSerial)

@@ -27,7 +27,7 @@ func (g *Guest) failure(kind error, format string, args ...any) error {
 	return fmt.Errorf("%w: %s\nThe end of its console:\n%s", kind, fmt.Sprintf(format, args...), g.console.tail())
 }
 
-// lost says why the channel ended: the kernel's death shows on the console, which
+// lost returns why the channel ended: the kernel's death shows on the console, which
 // may be a moment behind.
 func (g *Guest) lost(otherwise error, why error) error {
 	g.process.within(2 * time.Second)

@@ -92,7 +92,7 @@ func (s *stage) showCapture(ctx context.Context, l config.Layout) (result, error
 	return r, r.readBack(ctx)
 }
 
-// judge prints the tables and says whether everything adds up.
+// judge prints the tables and reports whether everything adds up.
 func (s *stage) judge(results []result, all *five) error {
 	if err := errors.Join(table(s.Out, results), all.table(s.Out)); err != nil {
 		return err

@@ -96,7 +96,7 @@ func mountOf(dir string) (mount, bool) {
 	return best, best.point != ""
 }
 
-// under says whether a directory is at or below a mount point.
+// under reports whether a directory is at or below a mount point.
 func under(dir, point string) bool {
 	return point == "/" || dir == point || strings.HasPrefix(dir, point+"/")
 }

@@ -114,7 +114,7 @@ func threadUser(uid, gid uint32, groups []uint32) error {
 	return nil
 }
 
-// address says whether a program of this machine can listen at an address.
+// address reports whether a program of this machine can listen at an address.
 func address(name, kind, at string) Check {
 	host, _, err := net.SplitHostPort(at)
 	if err != nil {
@@ -128,7 +128,7 @@ func address(name, kind, at string) Check {
 	return ok(name, "%s can be listened at", at)
 }
 
-// rdmaNamed says whether an RDMA device is there.
+// rdmaNamed reports whether an RDMA device is there.
 func rdmaNamed(name, device string) Check {
 	iface, soft := config.SoftDevice(device)
 	if !soft {
@@ -158,7 +158,7 @@ func rdmaNamed(name, device string) Check {
 	return ok(name, "%s: interface %s is up", device, iface)
 }
 
-// owner says whether files can be given to who is to have them.
+// owner reports whether files can be given to who is to have them.
 func owner(name string, to config.To) Check {
 	uid, gid, err := segment.OwnerOf(to)
 	if err != nil {

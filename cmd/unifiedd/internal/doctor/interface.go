@@ -191,7 +191,7 @@ func (c card) program() Check {
 		with("stop the program which attached it, or: ip link set dev %s %s off", c.Name, off)
 }
 
-// joins says whether the flow can join libxdp's dispatcher.
+// joins reports whether the flow can join libxdp's dispatcher.
 func (c card) joins(who string) Check {
 	const name = "XDP program"
 	if err := dispatcher.Probe(); err != nil {

@@ -75,7 +75,7 @@ func btf() Check {
 	return ok("BTF", "%s is there", file)
 }
 
-// jit says whether BPF programs run as machine code.
+// jit reports whether BPF programs run as machine code.
 // Documentation/admin-guide/sysctl/net.rst; a kernel which always compiles has no
 // such file.
 func jit() Check {

@@ -12,7 +12,7 @@ import (
 const loopback = 1
 
 // aside runs f on a thread of its own, if possible in a network namespace of its
-// own whose loopback interface is up; private says whether that was granted. The
+// own whose loopback interface is up; private reports whether that was granted. The
 // thread, and with it the namespace, ends with f.
 func aside(f func(private bool) []Check) []Check {
 	result := make(chan []Check)

@@ -100,7 +100,7 @@ func (n needs) flowTo(path string) (config.Flow, bool) {
 	return n.Flows[i], true
 }
 
-// wants says whether the user asked for the interface, by name or in a flow.
+// wants reports whether the user asked for the interface, by name or in a flow.
 func (n needs) wants(iface string) bool {
 	_, flow := n.flowOn(iface)
 	return flow || slices.Contains(n.named, iface)

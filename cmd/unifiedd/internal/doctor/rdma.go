@@ -36,7 +36,7 @@ func rdmaOf(m verbs.Machine, offered []string) []Check {
 	return append(checks, rdmaDevices(m))
 }
 
-// library says whether libibverbs can be used. Nobody misses it where there is no device.
+// library reports whether libibverbs can be used. Nobody misses it where there is no device.
 func library(m verbs.Machine) Check {
 	const name = "libibverbs"
 	switch {
@@ -60,7 +60,7 @@ func advised(state func(name, format string, args ...any) Check, name, text stri
 	return state(name, "%s", text)
 }
 
-// kernelModule says whether a part of the kernel is loaded. Of all of them only ib_uverbs is
+// kernelModule reports whether a part of the kernel is loaded. Of all of them only ib_uverbs is
 // missed by every device.
 func kernelModule(m verbs.Module, devices int, offered []string) Check {
 	name := "module " + m.Name

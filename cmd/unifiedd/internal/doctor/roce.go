@@ -22,7 +22,7 @@ type roceFacts struct {
 // rocePort is where RoCE v2 goes to: IANA's "roce", UDP.
 const rocePort = 4791
 
-// roce says whether RoCE v2 in software (unified-rdma-test roce:IFACE) can run on the interface. Nobody has asked for
+// roce reports whether RoCE v2 in software (unified-rdma-test roce:IFACE) can run on the interface. Nobody has asked for
 // it, so what is missing is no warning, but where the user names an interface that is somebody else's for RoCE.
 func (c card) roce() []Check {
 	f := roceFacts{sockets: !exists("/sys/module/rdma_rxe") && hasUDP(rocePort)}

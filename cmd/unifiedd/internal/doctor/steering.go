@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
-// steering says whether the card puts packets into queues by rules. Which rules a driver takes shows when a flow starts.
+// steering reports whether the card puts packets into queues by rules. Which rules a driver takes shows when a flow starts.
 func (c card) steering() Check {
 	const name = "steering"
 	s, err := xdp.SteersPackets(c.Name)

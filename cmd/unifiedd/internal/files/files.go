@@ -74,7 +74,7 @@ func Check(files []File, uid uint32) error {
 	return errors.Join(errs...)
 }
 
-// Access says why this process, of a user, may not open the file, or that it is not there, and what mends that.
+// Access returns why this process, of a user, may not open the file, or that it is not there, and what mends that.
 func (f File) Access(uid uint32) (remedy string, err error) {
 	mode, verb := uint32(unix.R_OK), "read"
 	if f.Write {

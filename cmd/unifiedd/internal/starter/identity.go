@@ -50,7 +50,7 @@ func LookUp(name string) (uid, gid uint32, groups []uint32, err error) {
 	return u.uid, u.gid, u.groups, nil
 }
 
-// CheckUser says why nothing can be of a user.
+// CheckUser returns why nothing can be of a user.
 func CheckUser(name string) error {
 	_, err := lookUp(name)
 	return err

@@ -118,7 +118,7 @@ func Start(o Options) (Outcome, error) {
 	return o.confine(memory)
 }
 
-// content says whether the process is fit to be the daemon as it is.
+// content reports whether the process is fit to be the daemon as it is.
 func (o Options) content(u *identity) (bool, error) {
 	threads, err := caps.Threads()
 	if err != nil {
