@@ -57,8 +57,8 @@ func PutData(dst []byte, d *Data) {
 	seal(dst)
 }
 
-// ParseData reads the header of a whole message, which is as long as the header says. It does not look at the
-// payload: compare Checksum of it with the field.
+// ParseData parses the header of a whole message, whose length must match the header. It does not
+// check the payload: compare its Checksum with the field.
 func ParseData(message []byte) (Data, Reason) {
 	d, r := ParseDataHeader(message)
 	if r == None && uint64(len(message)) != HeaderLen+uint64(d.Length) {
@@ -127,7 +127,8 @@ func OriginOf(header []byte) Origin {
 	return Origin{}
 }
 
-// FirstOrigin is the origin of a message that is passed on: its own where it has one, else the session that it came in.
+// FirstOrigin returns the origin of a message that is passed on: its own if it has one, else the
+// session that it was received in.
 func FirstOrigin(header []byte) Origin {
 	if o := OriginOf(header); o.Session != 0 {
 		return o
@@ -135,10 +136,10 @@ func FirstOrigin(header []byte) Origin {
 	return Origin{be.Uint64(header[dataSession:]), be.Uint64(header[dataSequence:])}
 }
 
-// Checksum is that of a payload.
+// Checksum returns the checksum of a payload.
 func Checksum(payload []byte) uint32 { return crc32.Checksum(payload, castagnoli) }
 
-// ChecksumMore is the checksum of a payload of which sum is that of the bytes in front of these.
+// ChecksumMore continues a checksum: sum is the checksum of the bytes before payload.
 func ChecksumMore(sum uint32, payload []byte) uint32 { return crc32.Update(sum, castagnoli, payload) }
 
 // SequenceOf is the sequence of a message whose header was parsed.

@@ -31,27 +31,27 @@ const HelloLen = 128
 //	    56      8  0
 //	    64     64  flow, and zeros: at least one
 type Hello struct {
-	// Role is the same on both sides.
+	// Role is the purpose of a connection.
 	Role Role
-	// Flow is what the one who dials wants, and the other's answer what it serves: letters a to z, digits and "-",
-	// at most MaxFlow. Empty is whatever is served there.
+	// Flow is the flow that the dialing side asks for, and in the answer the flow that is served: letters a to z, digits and "-",
+	// at most MaxFlow. Empty: any.
 	Flow string
 	// Message is the longest message that this side takes, in bytes, header included.
 	Message uint32
 	// Window is how many messages the receiver takes before its first progress, from Next on; or how many requests the server
 	// takes at once.
 	Window uint32
-	// Durability is what the receiver's acknowledgements mean.
+	// Durability is what an acknowledgement of a receiver means.
 	Durability Durability
 	// Session is the sender's: random, never 0, the same when it connects again. The receiver's answer repeats it.
 	Session uint64
 	// Next is the sequence that the receiver expects next of this session: 1 of a new one. From a sender, the lowest sequence that it
 	// can still send; 0 from those of earlier releases.
 	Next uint64
-	// Capabilities are bits for what a side can do beyond this version. Those without a meaning are 0 from who sends, and ignored by who
-	// gets them.
+	// Capabilities are bits for optional features. A sender sets unknown bits to 0, and a
+	// receiver ignores them.
 	Capabilities uint64
-	// Size, in bytes, is that of what is served, and offsets and lengths of requests are multiples of Align (blocks only).
+	// Size is the size of the target in bytes. Offsets and lengths of requests are multiples of Align. Blocks only.
 	Size  uint64
 	Align uint32
 	// Participant is which one of several senders this is, for a receiver that combines the messages of all: from 1 on. 0 is none.
@@ -93,8 +93,8 @@ func (h *Hello) Append(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ParseHello reads a peer's hello. An error wraps BadVersion where the peer has another one, BadMagic where it
-// speaks something else, and otherwise what is wrong with it. It keeps nothing of b.
+// ParseHello parses a peer's hello. The error wraps BadVersion if the peer has another version,
+// BadMagic if it speaks another protocol, and otherwise the reason. The result does not refer to b.
 func ParseHello(b []byte) (Hello, error) {
 	if err := foreign(b); err != nil {
 		return Hello{}, fmt.Errorf("read the peer's hello: %w", err)
@@ -157,8 +157,8 @@ func checkFlow(name string) error {
 type Role uint8
 
 const (
-	RoleAppend Role = 1 // messages from a sender, who dials, to a receiver
-	RoleBlocks Role = 2 // requests from a client, who dials, to a server
+	RoleAppend Role = 1 // messages from a sender, which dials, to a receiver
+	RoleBlocks Role = 2 // requests from a client, which dials, to a server
 )
 
 func (r Role) String() string {

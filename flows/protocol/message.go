@@ -5,13 +5,13 @@ import (
 	"hash/crc32"
 )
 
-// Version is that of the messages and of the hello. Both sides must have the same.
+// Version is the version of the messages and the hello. Both sides must have the same.
 const Version = 1
 
 // HeaderLen is the length of every message but for the payload of a data message and the credits of a grant, in bytes.
 const HeaderLen = 64
 
-// Kind is what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	versionAt = 4  // 1 byte
 	kindAt    = 5  // 1 byte
 	lengthAt  = 6  // 2 bytes: HeaderLen
-	sumAt     = 60 // 4 bytes: CRC-32C of those in front of it
+	sumAt     = 60 // 4 bytes: CRC-32C of the bytes before
 )
 
 var magics = [...]uint32{KindData: magic("uMSG"), KindProgress: magic("uACK"), KindRequest: magic("uREQ"), KindResponse: magic("uRSP"), KindGrant: magic("uGRT")}
@@ -39,7 +39,7 @@ var (
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
-// begin clears a header and writes what all have in front.
+// begin clears a header and writes the common fields.
 func begin(dst []byte, k Kind) {
 	clear(dst[:HeaderLen])
 	be.PutUint32(dst, magics[k])
@@ -82,8 +82,8 @@ func zeros(b []byte) Reason {
 	return None
 }
 
-// KindOf is the kind that the first bytes of a message say, which may then still not be one. It is for
-// who may receive several.
+// KindOf returns the kind in the first bytes of a message, which may still be malformed. It is for
+// peers that receive several kinds.
 func KindOf(message []byte) (Kind, Reason) {
 	if len(message) < HeaderLen {
 		return 0, BadLength
@@ -163,7 +163,7 @@ func alone(message []byte, k Kind, free int) Reason {
 	return check(message, k, free)
 }
 
-// status reads a Reason. Numbers of one byte that this program does not know are later ones, and stay.
+// status parses a Reason. An unknown one-byte number is from a later version, and is kept.
 func status(v uint32) (Reason, Reason) {
 	if v > 0xff {
 		return None, BadReserved
@@ -210,8 +210,8 @@ const (
 	MaxGrantLen = HeaderLen + MaxCredits*CreditLen
 )
 
-// PutGrant writes the header of a message into the first HeaderLen bytes of dst, which must be there. The credits behind it,
-// of which Checksum is that of their bytes, are put before.
+// PutGrant writes the header of a message into the first HeaderLen bytes of dst. The credits after
+// it, whose checksum is Checksum, must have been written before.
 func PutGrant(dst []byte, g *Grant) {
 	begin(dst, KindGrant)
 	putProgress(dst, &g.Progress)

@@ -35,9 +35,8 @@ func PutRequest(dst []byte, q *Request) {
 	seal(dst)
 }
 
-// ParseRequest reads a whole message. Ranges end before 2^64, both what is asked for and where it
-// shall go; that they are served and granted is its caller's to check. The id is also there where the
-// reason is OutOfRange, for the response.
+// ParseRequest parses a whole message. Both ranges end before 2^64; the caller must check that they
+// are served and granted. The ID is also valid if the reason is OutOfRange, for the response.
 func ParseRequest(message []byte) (Request, Reason) {
 	if r := alone(message, KindRequest, requestFree); r != None {
 		return Request{}, r

@@ -6,11 +6,12 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// Flow is one flow: what came, where it went, what was lost and why, who
-// copied how much, and how far it is safe on disk.
+// Flow is one flow: what it received, where it went, what was lost and why, who copied how much,
+// and how much is durable.
 type Flow struct {
 	Name  string    `json:"name"`
 	Kind  string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
+	// State is the state of a flow.
 	State State     `json:"state"`
 	Since time.Time `json:"since"`           // of the state
 	Error string    `json:"error,omitempty"` // why it failed, or what it is waiting for
@@ -109,7 +110,7 @@ type Interface struct {
 	Dropped  map[string]uint64 `json:"dropped"`  // lost, by reason
 }
 
-// Rule is a rule of a flow's filter, and what it has matched since that came into force.
+// Rule is a rule of a flow's filter, and what it has matched since it was set.
 type Rule struct {
 	Name    string `json:"name"`
 	Match   string `json:"match,omitempty"` // as it was understood; empty: every packet
@@ -124,7 +125,7 @@ type FilterCount struct {
 	Value uint64 `json:"value"`
 }
 
-// Stage is what a stage did.
+// Stage is the counters of a stage.
 type Stage struct {
 	Kind    string            `json:"kind"`
 	Changed uint64            `json:"changed"` // packets that it changed, or messages that it added

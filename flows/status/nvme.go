@@ -15,8 +15,8 @@ type Hosts struct {
 	Waited     uint64            `json:"waited"`   // commands that waited for a buffer
 	Ended      uint64            `json:"ended"`    // queues that broke the rules, or failed
 	Expired    uint64            `json:"expired"`  // hosts that fell silent
-	GaveWay    uint64            `json:"gave_way"` // queues whose hosts had proven nothing, and whose place went to a newer one
-	Unproven   uint64            `json:"unproven"` // queues whose hosts did not prove who they are
+	GaveWay    uint64            `json:"gave_way"` // unproven queues ended in favour of newer ones
+	Unproven   uint64            `json:"unproven"` // queues whose authentication failed
 	Rejected   map[string]uint64 `json:"rejected"` // queues that were refused, by reason
 	Connected  []Host            `json:"connected,omitempty"`
 }

@@ -87,7 +87,7 @@ type Blocks struct {
 	Clients    []Reader          `json:"clients"`
 }
 
-// Cache is what was found in the region.
+// Cache is the use of the block server's cache.
 type Cache struct {
 	Buffers   int    `json:"buffers"`
 	Hits      uint64 `json:"hits"`
@@ -98,7 +98,7 @@ type Cache struct {
 	Failed    uint64 `json:"failed"` // buffers that it did not fill
 }
 
-// Reader is one client who asks for blocks.
+// Reader is one client of a block server.
 type Reader struct {
 	Name     string            `json:"name"` // of its certificate
 	Address  string            `json:"address"`

@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
-// Outcome is what became of a reload.
+// Outcome is the outcome of a reload.
 type Outcome string
 
 // The outcomes of a reload.
@@ -25,8 +25,7 @@ var Outcomes = []Outcome{Applied, Unchanged, Refused, RolledBack, Broken, Busy}
 // Good reports whether the daemon then runs with what was to be loaded.
 func (o Outcome) Good() bool { return o == Applied || o == Unchanged }
 
-// Config is which configuration a daemon runs with, and what became of attempts to
-// load another.
+// Config is the configuration of a daemon, and the outcome of attempts to load another.
 type Config struct {
 	Generation uint64             `json:"generation"`          // 1, and one more each time another was applied
 	Loaded     time.Time          `json:"loaded"`              // when this one was

@@ -4,7 +4,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
-// Replay is what was sent of captures. Packets of theirs that were handed to the device count as packets of the flow.
+// Replay is what was sent of captures. Packets given to the device count as packets of the flow.
 type Replay struct {
 	Pace     string                `json:"pace"`
 	Captures int                   `json:"captures"`           // files

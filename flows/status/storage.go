@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Usage is what the segments of a flow hold, those of earlier runs included.
+// Usage is the size of a flow's segments, those of earlier runs included.
 type Usage struct {
 	Segments uint64     `json:"segments"`         // with the one being written
 	Bytes    uint64     `json:"bytes"`            // of the disk, space that is prepared for them included
@@ -31,14 +31,14 @@ type FreeSpace struct {
 	Paused   float64 `json:"paused_seconds"`
 }
 
-// Truncated is what a flow with a snapshot length left out of packets.
+// Truncated is how much a flow with a snapshot length cut off packets.
 type Truncated struct {
 	SnapLen uint32 `json:"snaplen"` // bytes kept of a packet at most
 	Packets uint64 `json:"packets"` // that were longer
 	Bytes   uint64 `json:"bytes"`   // of those that were left out
 }
 
-// Index is what became of the indexes of a flow's segments.
+// Index is the state of the indexes of a flow's segments.
 type Index struct {
 	Segments uint64        `json:"segments"` // that have one made by this run
 	Waiting  uint64        `json:"waiting"`  // complete segments that have none yet
