@@ -9,8 +9,8 @@ import (
 // Flow is one flow: what it received, where it went, what was lost and why, who copied how much,
 // and how much is durable.
 type Flow struct {
-	Name  string    `json:"name"`
-	Kind  string    `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
+	Name string `json:"name"`
+	Kind string `json:"kind"` // what it connects: network-storage, rdma-storage, network-rdma, storage-rdma, rdma-rdma, or with null for an end to measure the other alone
 	// State is the state of a flow.
 	State State     `json:"state"`
 	Since time.Time `json:"since"`           // of the state

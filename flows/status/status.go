@@ -10,10 +10,10 @@ import (
 // Daemon is the status of a running daemon. It is the JSON of `unifiedd status --json`; counters
 // count from the start of the flow.
 type Daemon struct {
-	Version string       `json:"version"`
-	PID     int          `json:"pid"`
-	Started time.Time    `json:"started"`
-	Config  Config       `json:"config"`
+	Version string    `json:"version"`
+	PID     int       `json:"pid"`
+	Started time.Time `json:"started"`
+	Config  Config    `json:"config"`
 	// Region is the region and the holders of its frames. The owners' counts add up to Frames.
 	Region  Region       `json:"region"`
 	Workers []Worker     `json:"workers"`
