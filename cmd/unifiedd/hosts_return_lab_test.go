@@ -30,8 +30,8 @@ import (
 // keepAlive is how long a host may be silent.
 const keepAlive = 2 * time.Second
 
-// patience is for the kernel's initiator, which tries once a second and is seconds about each try.
-const patience = 12 * time.Second
+// waitLimit is for the kernel's initiator, which tries once a second and is seconds about each try.
+const waitLimit = 12 * time.Second
 
 // TestHostsReturn has the daemon killed, and then the wire to its host cut, under writes of the kernel's initiator, UNIFIEDD_KILLS times each. The initiator comes
 // back by itself, whoever writes notices nothing but a pause and reads what was acknowledged, and nothing that the one before had is left.
@@ -169,7 +169,7 @@ func (r *returning) status() (s flows.Status, err error) {
 
 func (r *returning) until(what string, is func(*flows.Status) bool) {
 	r.Helper()
-	testenv.Wait(r, patience, what, func() bool {
+	testenv.Wait(r, waitLimit, what, func() bool {
 		s, err := r.status()
 		return err == nil && is(&s)
 	})
@@ -335,7 +335,7 @@ func (r *returning) left(what string) (h flows.HostsStatus) {
 			r.Logf("owners are %v, and were %v", now.owners, r.idle.owners)
 		}
 	}()
-	testenv.Wait(r, patience, "every frame to be where it was", func() bool { now = r.observe(); return maps.Equal(now.owners, r.idle.owners) })
+	testenv.Wait(r, waitLimit, "every frame to be where it was", func() bool { now = r.observe(); return maps.Equal(now.owners, r.idle.owners) })
 	return h
 }
 
@@ -348,7 +348,7 @@ func (r *returning) resources(when string, had held) {
 			r.Logf("%s: %v in use, %v before", when, now, had.resources)
 		}
 	}()
-	testenv.Wait(r, patience, "the kernel's account of the device "+when, func() bool {
+	testenv.Wait(r, waitLimit, "the kernel's account of the device "+when, func() bool {
 		now = labenv.RDMAResources(r, r.device)
 		return maps.Equal(now, had.resources)
 	})
@@ -358,7 +358,7 @@ func (r *returning) resources(when string, had held) {
 func (r *returning) nothingLeft() {
 	r.Helper()
 	labenv.RDMAAtRest(r, r.device)
-	testenv.Wait(r, patience, "the huge pages to be free", func() bool { return r.freePages() == r.pages })
+	testenv.Wait(r, waitLimit, "the huge pages to be free", func() bool { return r.freePages() == r.pages })
 	links, err := netlink.LinkList()
 	if err != nil {
 		r.Fatal(err)

@@ -176,7 +176,7 @@ func (a *writers) goOn(t *testing.T) {
 	for i, w := range a.all {
 		until[i] = w.done.Load() + 2
 	}
-	testenv.Wait(t, patience, "writes and reads to go on", func() bool {
+	testenv.Wait(t, waitLimit, "writes and reads to go on", func() bool {
 		select {
 		case err := <-a.result:
 			t.Fatalf("one does not go on: %v", err)

@@ -34,7 +34,7 @@ func TestAllocatesNothing(t *testing.T) {
 					t.Fatal(did, err)
 				}
 			}
-			for n, end := 0, time.Now().Add(patience); n < len(all); {
+			for n, end := 0, time.Now().Add(waitLimit); n < len(all); {
 				got, err := u.Poll(done)
 				if err != nil || time.Now().After(end) {
 					t.Fatal(n, err)

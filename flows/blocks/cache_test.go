@@ -177,7 +177,7 @@ func TestManyClients(t *testing.T) {
 		left[i] = each
 	}
 	done := make([]Done, 8)
-	for end := time.Now().Add(patience); ; {
+	for end := time.Now().Add(waitLimit); ; {
 		busy := 0
 		for i, u := range all {
 			for ; left[i] > 0 && open[i] < u.Window(); left[i], open[i] = left[i]-1, open[i]+1 {

@@ -83,7 +83,7 @@ func TestRefused(t *testing.T) {
 func (u *customer) lost() error {
 	u.Helper()
 	var one [1]Done
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(waitLimit); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if n, err := u.Poll(one[:]); n == 0 && err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func TestOffenders(t *testing.T) {
 				t.Logf("the client learns: %v", err)
 			}
 			good.get(4096, good.extents[0], nearExtent)
-			testenv.Wait(t, patience, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+			testenv.Wait(t, waitLimit, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 1 })
 			st := v.server.Stats()
 			if one.reason != protocol.None && (st.Ended != before.Ended+1 || st.Refused[one.reason] != before.Refused[one.reason]+1) {
 				t.Errorf("before %+v, after %+v", before, st)
@@ -159,7 +159,7 @@ func TestBeyondWindow(t *testing.T) {
 	release()
 	bad.lost()
 	good.readMuch(4, 20)
-	testenv.Wait(t, patience, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+	testenv.Wait(t, waitLimit, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 1 })
 	if st := v.server.Stats(); st.Refused[protocol.BeyondCredit] != 1 || st.Ended != 1 {
 		t.Errorf("%+v", st)
 	}
@@ -184,7 +184,7 @@ func TestVanish(t *testing.T) {
 			must(t, u.conn.Close())
 			good.readMuch(4, 10)
 		}
-		testenv.Wait(t, patience, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
+		testenv.Wait(t, waitLimit, "clients that are gone are still there", func() bool { return len(v.server.Stats().Clients) == 1 })
 		v.settled()
 		must(t, v.do(func() error {
 			for i := range v.server.caches {
@@ -234,7 +234,7 @@ func TestStrangers(t *testing.T) {
 	u.submit(Read{Frame: u.frames[0]})
 	u.verify(u.await(1)[0])
 	u.check(u.Client.Close())
-	testenv.Wait(t, patience, "the place is not free again", func() bool { return len(v.server.Stats().Clients) == 0 })
+	testenv.Wait(t, waitLimit, "the place is not free again", func() bool { return len(v.server.Stats().Clients) == 0 })
 	u.dial(ClientConfig{Flow: "blocks", Window: 2})
 	u.submit(Read{Frame: u.frames[0]})
 	u.verify(u.await(1)[0])
@@ -278,6 +278,6 @@ func TestForgedAnswers(t *testing.T) {
 		if err := u.lost(); name != "an empty response" && !errors.Is(err, errStray) || name == "an empty response" && !errors.Is(err, protocol.BadLength) {
 			t.Errorf("%s: %v", name, err)
 		}
-		testenv.Wait(t, patience, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 0 })
+		testenv.Wait(t, waitLimit, "the client is still there", func() bool { return len(v.server.Stats().Clients) == 0 })
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// patience is how long anything may take on a machine that does other things.
-var patience = testenv.Within(30 * time.Second)
+// waitLimit is how long anything may take on a machine that does other things.
+var waitLimit = testenv.Within(30 * time.Second)
 
 // rig is two machines, as it were: network namespaces joined by a veth pair, each with a region and a device.
 type rig struct {
@@ -294,7 +294,7 @@ func (v *served) do(f func() error) error {
 func (v *served) settled() Stats {
 	v.Helper()
 	var st Stats
-	testenv.Wait(v, patience, "not all requests are answered", func() bool {
+	testenv.Wait(v, waitLimit, "not all requests are answered", func() bool {
 		st = v.server.Stats()
 		refused := uint64(0)
 		for _, n := range st.Refused {
@@ -349,7 +349,7 @@ func (u *customer) config(c ClientConfig) ClientConfig {
 func (u *customer) dial(c ClientConfig) {
 	u.Helper()
 	var err error
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	u.ns.Do(u, func() { u.Client, err = Dial(ctx, u.config(c)) })
 	must(u, err)
@@ -360,7 +360,7 @@ func (u *customer) await(n int) []Done {
 	u.Helper()
 	all := make([]Done, 0, n)
 	one := make([]Done, n)
-	for end := time.Now().Add(patience); len(all) < n; {
+	for end := time.Now().Add(waitLimit); len(all) < n; {
 		got, err := u.Poll(one[:n-len(all)])
 		must(u, err)
 		all = append(all, one[:got]...)

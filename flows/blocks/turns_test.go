@@ -37,7 +37,7 @@ func TestTurns(t *testing.T) {
 
 // answerAll polls until so many requests are answered, slowly enough for the disk to be done with all of them in between.
 func (s *Server) answerAll(requests int) error {
-	for was, end := 0, time.Now().Add(patience); was < requests; time.Sleep(5 * time.Millisecond) {
+	for was, end := 0, time.Now().Add(waitLimit); was < requests; time.Sleep(5 * time.Millisecond) {
 		if _, err := s.Poll(time.Now()); err != nil {
 			return err
 		}

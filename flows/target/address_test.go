@@ -85,7 +85,7 @@ func (v *served) find(piece []byte) (in, all int) {
 // rest waits until nothing is under way: every buffer is back.
 func (v *served) rest() {
 	v.Helper()
-	testenv.Wait(v, patience, "all buffers", func() (is bool) {
+	testenv.Wait(v, waitLimit, "all buffers", func() (is bool) {
 		v.check(v.do(func() error {
 			s := v.server
 			is = len(s.pools[small].free) == s.config.Small && len(s.pools[large].free) == s.config.Large

@@ -114,7 +114,7 @@ func TestHostProves(t *testing.T) {
 		t.Helper()
 		unproven++
 		p.gone(why)
-		testenv.Wait(t, patience, why+" to be counted", func() bool { return v.server.Stats().Unproven == unproven })
+		testenv.Wait(t, waitLimit, why+" to be counted", func() bool { return v.server.Stats().Unproven == unproven })
 	}
 
 	admin := connect(fabrics.AdminQueue, fabrics.AnyController)

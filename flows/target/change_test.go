@@ -81,7 +81,7 @@ func TestChange(t *testing.T) {
 	}
 	select {
 	case <-released:
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("the disk is not given back")
 	}
 	h.admin.hears(namespacesChanged)

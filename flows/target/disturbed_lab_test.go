@@ -60,7 +60,7 @@ func (r *rig) disturbed() {
 		if err := d.busy.await(d.rig); err == nil {
 			d.Error("writing goes on without a controller")
 		}
-		testenv.Wait(d.T, patience, "the host to be gone", func() bool { s := d.v.server.Stats(); return s.Hosts == 0 && s.Queues == 0 })
+		testenv.Wait(d.T, waitLimit, "the host to be gone", func() bool { s := d.v.server.Stats(); return s.Hosts == 0 && s.Queues == 0 })
 		d.v.rest()
 	})
 }
@@ -91,7 +91,7 @@ func (d *disturbance) set(attribute, value string) {
 // live waits until the controller is.
 func (d *disturbance) live() {
 	d.Helper()
-	testenv.Wait(d.T, patience, "the controller to be live", func() bool { return d.initiator.state() == "live" })
+	testenv.Wait(d.T, waitLimit, "the controller to be live", func() bool { return d.initiator.state() == "live" })
 }
 
 // state is what the kernel says of the controller.
@@ -127,13 +127,13 @@ func (d *disturbance) denied() {
 			d.Errorf("it was let in with %s", more)
 		}
 	}
-	testenv.Wait(d.T, patience, "both to be gone", func() bool { return d.v.server.Stats().Queues == before.Queues })
+	testenv.Wait(d.T, waitLimit, "both to be gone", func() bool { return d.v.server.Stats().Queues == before.Queues })
 	if after := d.v.server.Stats(); after.Refused != before.Refused+2 || after.Hosts != before.Hosts {
 		d.Errorf("before %+v, after %+v", before, after)
 	}
 }
 
-// hangs: the initiator loses patience with a disk that does not answer, and connects again, more than once; the other namespace goes on, who comes is served, and so is who waited when the disk is back.
+// hangs: the initiator gives up a disk that does not answer, and connects again, more than once; the other namespace goes on, who comes is served, and so is who waited when the disk is back.
 func (d *disturbance) hangs(m *labenv.Mapped) {
 	timeouts, err := filepath.Glob("/sys/class/nvme/" + d.initiator.name + "/nvme*n*/queue/io_timeout")
 	d.must(err)
@@ -156,7 +156,7 @@ func (d *disturbance) hangs(m *labenv.Mapped) {
 	}()
 	for range 2 {
 		was := d.controller()
-		testenv.Wait(d.T, patience, "the initiator to lose patience, and come back", func() bool { now := d.controller(); return now != 0 && now != was })
+		testenv.Wait(d.T, waitLimit, "the initiator to give up, and connect again", func() bool { now := d.controller(); return now != 0 && now != was })
 		d.live()
 		other.goesOn(d.rig)
 	}
@@ -270,7 +270,7 @@ func (b *busy) rounds(f *os.File) error {
 func (b *busy) goesOn(r *rig) {
 	r.Helper()
 	until := b.done.Load() + 10
-	testenv.Wait(r.T, 2*patience, "reads and writes to go on", func() bool {
+	testenv.Wait(r.T, 2*waitLimit, "reads and writes to go on", func() bool {
 		select {
 		case err := <-b.result:
 			r.Fatalf("it was disturbed: %v", err)
@@ -294,7 +294,7 @@ func (b *busy) await(r *rig) error {
 	select {
 	case err := <-b.result:
 		return err
-	case <-time.After(2 * patience):
+	case <-time.After(2 * waitLimit):
 		r.Fatal("reads and writes have no end")
 	}
 	return nil

@@ -44,7 +44,7 @@ func betweenGuests(t *testing.T, serve, ask func(*rig)) {
 func servesGuest(r *rig) {
 	v := r.serve(Config{Sessions: 8, Queues: 4, Depth: 128, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(200 << 20), UUID: [16]byte{1: 8, 15: 1}}}}}})
 	r.meets(wirePort)
-	testenv.Wait(r, patience, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
+	testenv.Wait(r, waitLimit, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
 	st := v.server.Stats()
 	r.Logf("%+v", st)
 	if st.Failed+st.Ended+st.Expired != 0 || st.Read.Bytes == 0 || st.Written.Bytes <= st.InCapsule || st.InCapsule == 0 || st.Flushes == 0 || st.Discards == 0 {
@@ -80,7 +80,7 @@ func (r *rig) meet(port string) (conn net.Conn) {
 func expiresGuest(r *rig) {
 	v := r.serve(Config{Sessions: 8, Queues: 2, Depth: 64, Capsule: 4096, Subsystems: []Subsystem{{NQN: nqn, AnyHost: true, Namespaces: []Namespace{{ID: 1, Disk: r.disk(64 << 20), UUID: [16]byte{1: 6, 15: 1}}}}}})
 	r.meets(quietPort)
-	testenv.Wait(r, patience, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
+	testenv.Wait(r, waitLimit, "the host to be gone", func() bool { return v.server.Stats().Queues == 0 })
 	v.rest()
 	if st := v.server.Stats(); st.Expired != 1 || st.Ended != 1 || st.Failed != 0 {
 		r.Errorf("%d hosts fell silent, %d queues were ended for what their hosts did, %d commands failed", st.Expired, st.Ended, st.Failed)

@@ -115,7 +115,7 @@ func (h *hung) begin(q *hostQueue, seed byte) {
 		}
 		h.rig.must(q.say(c.append(nil, uint16(hungFirst+n))))
 	}
-	testenv.Wait(h.rig, patience, "commands to be with the disk that hangs", func() bool { return h.v.server.Stats().Disk.InFlight >= 12 })
+	testenv.Wait(h.rig, waitLimit, "commands to be with the disk that hangs", func() bool { return h.v.server.Stats().Disk.InFlight >= 12 })
 }
 
 // finishes hears that each of those commands is done, and of none twice.
@@ -196,7 +196,7 @@ func (h *hung) work(q *hostQueue) time.Duration {
 // rest waits until nothing is left of any host.
 func (h *hung) rest() {
 	h.rig.Helper()
-	testenv.Wait(h.rig, patience, "the hosts to be gone", func() bool {
+	testenv.Wait(h.rig, waitLimit, "the hosts to be gone", func() bool {
 		s := h.v.server.Stats()
 		return s.Hosts == 0 && s.Queues == 0 && s.Disk.InFlight == 0
 	})
@@ -282,7 +282,7 @@ func (h *hung) reset() {
 		h.rig.Errorf("%d operations are with the disk, and %d were when the host was gone", now, atDisk)
 	}
 	h.disk.mend()
-	testenv.Wait(h.rig, patience, "the disk to be done", func() bool { return h.v.server.Stats().Disk.InFlight == 0 })
+	testenv.Wait(h.rig, waitLimit, "the disk to be done", func() bool { return h.v.server.Stats().Disk.InFlight == 0 })
 	h.settled(again, int(atDisk))
 	good.queues = []*hostQueue{again}
 	h.hang(good)
@@ -318,10 +318,10 @@ func (h *hung) gone() {
 		for n := range 4 {
 			h.rig.must(q.say(h.about(1, fabrics.OpWrite, 2*n, 2, h.keyed(h.at, 8192)).append(nil, uint16(hungFirst+n))))
 		}
-		testenv.Wait(h.rig, patience, "a write to hang", func() bool { return h.v.server.Stats().Disk.InFlight >= uint64(2*i+1) })
+		testenv.Wait(h.rig, waitLimit, "a write to hang", func() bool { return h.v.server.Stats().Disk.InFlight >= uint64(2*i+1) })
 		h.hang(one)
 	}
-	testenv.Wait(h.rig, patience, "them to be gone", func() bool { return h.v.server.Stats().Hosts == 0 })
+	testenv.Wait(h.rig, waitLimit, "them to be gone", func() bool { return h.v.server.Stats().Hosts == 0 })
 	h.station.next = next
 	last := h.connects(softHost+"2", 1, hungDepth)
 	h.work(last.queues[0])

@@ -101,7 +101,7 @@ func (s *station) dial(depth int, private []byte) (*hostQueue, error) {
 func (s *station) dialWith(depth, receives int, private []byte) (*hostQueue, error) {
 	s.Helper()
 	q := &hostQueue{station: s, depth: depth, responses: s.room(uint64(depth * responseRoom)), capsules: s.room(uint64(depth * capsuleRoom))}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	route, err := s.manager.Resolve(ctx, cm.Path{To: s.target})
 	s.must(err)
@@ -148,9 +148,9 @@ func (q *hostQueue) receive(slot uint64) {
 // until waits for what takes microseconds.
 func (s *station) until(what string, is func() bool) {
 	s.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(20 * time.Microsecond) {
+	for end := time.Now().Add(waitLimit); !is(); time.Sleep(20 * time.Microsecond) {
 		if time.Now().After(end) {
-			s.Fatalf("waited %v for %s", patience, what)
+			s.Fatalf("waited %v for %s", waitLimit, what)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func (q *hostQueue) gone(why string) {
 	q.Helper()
 	select {
 	case <-q.conn.Done():
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		q.Fatalf("%s: the target has not ended the queue", why)
 	}
 }
@@ -362,7 +362,7 @@ func TestHandMadeHost(t *testing.T) {
 	clear(ranges)
 	ranges[4], ranges[8], ranges[20], ranges[24] = 1, 20, 2, 22
 	h.queues[0].succeeds(&message{opcode: fabrics.OpDataset, namespace: 1, data: s.keyed(from, 32), words: [6]uint32{1, 4}})
-	testenv.Wait(t, patience, "all to be known to have arrived", func() bool { st := v.server.Stats(); return st.Compares == 1 && st.Zeroes == 1 && st.Discards == 1 })
+	testenv.Wait(t, waitLimit, "all to be known to have arrived", func() bool { st := v.server.Stats(); return st.Compares == 1 && st.Zeroes == 1 && st.Discards == 1 })
 	if st := v.server.HostStats(); len(st) != 1 || st[0].NQN != softHost || st[0].Queues != 3 || st[0].Read.Commands != 9 || st[0].Written.Bytes != 2*83<<12+4096 || st[0].Refused != 1 {
 		t.Errorf("%+v", st)
 	}

@@ -58,7 +58,7 @@ func hostile(r *rig, s *station) {
 // alone waits until the good host is the only one, and nothing of the others' is left.
 func (g *siege) alone() {
 	g.Helper()
-	testenv.Wait(g.T, patience, "the others to be gone", func() bool { s := g.v.server.Stats(); return s.Hosts == 1 && s.Queues == 2 })
+	testenv.Wait(g.T, waitLimit, "the others to be gone", func() bool { s := g.v.server.Stats(); return s.Hosts == 1 && s.Queues == 2 })
 	g.v.rest()
 	g.undisturbed(func() {})
 }
@@ -337,7 +337,7 @@ func (g *siege) transport() {
 		h.admin.succeeds(&message{opcode: fabrics.OpKeepAlive})
 		g.hang(h)
 	}
-	testenv.Wait(g.T, patience, "all to be counted", func() bool { return g.v.server.Stats().Ended == before+uint64(len(is)) })
+	testenv.Wait(g.T, waitLimit, "all to be counted", func() bool { return g.v.server.Stats().Ended == before+uint64(len(is)) })
 	g.must(shut.Close())
 }
 
@@ -379,7 +379,7 @@ func (g *siege) deaf() {
 	for range 30 {
 		g.must(q.say(blocks(fabrics.OpRead, 0, 64, g.keyed(g.bad, 256<<10)).append(nil, 9)))
 	}
-	testenv.Wait(g.T, patience, "the buffers to be taken", func() bool { return g.v.server.Stats().Waited > waited+10 })
+	testenv.Wait(g.T, waitLimit, "the buffers to be taken", func() bool { return g.v.server.Stats().Waited > waited+10 })
 	for range 3 {
 		g.undisturbed(func() {})
 	}
@@ -406,7 +406,7 @@ func (g *siege) flood() {
 			g.Errorf("%d queues are silent, %d of one host may be", n, each)
 		}
 		g.ends(all...)
-		testenv.Wait(g.T, patience, "free seats", func() bool { return g.v.server.Stats().Queues == 2 })
+		testenv.Wait(g.T, waitLimit, "free seats", func() bool { return g.v.server.Stats().Queues == 2 })
 	})
 	if st := g.v.server.Stats(); st.GaveWay-before.GaveWay != more || st.Rejected[fabrics.RejectNoResources] != before.Rejected[fabrics.RejectNoResources] {
 		g.Errorf("%d gave way, %d are refused", st.GaveWay-before.GaveWay, st.Rejected[fabrics.RejectNoResources])

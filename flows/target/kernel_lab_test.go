@@ -74,7 +74,7 @@ func (i *initiator) disconnect() {
 // path waits for a namespace of the controller's, which the kernel names by the subsystem, and returns its device.
 func (i *initiator) path(namespace int) (path string) {
 	i.Helper()
-	testenv.Wait(i, patience, "the namespace", func() bool {
+	testenv.Wait(i, waitLimit, "the namespace", func() bool {
 		all, _ := filepath.Glob("/sys/block/nvme*/nsid")
 		for _, f := range all {
 			name := filepath.Base(filepath.Dir(f))

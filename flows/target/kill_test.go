@@ -101,7 +101,7 @@ func (k *killed) launch() func(syscall.Signal) {
 			k.rig.Logf("the daemon said: %s", text)
 		}
 	})
-	testenv.Wait(k.rig, patience, "the daemon to serve", func() bool {
+	testenv.Wait(k.rig, waitLimit, "the daemon to serve", func() bool {
 		text, err := os.ReadFile(k.file + ".log")
 		return err == nil && bytes.Contains(text, []byte("flow runs"))
 	})
@@ -112,7 +112,7 @@ func (k *killed) launch() func(syscall.Signal) {
 func (s *station) comesBack(silence uint32) (h *handMade) {
 	s.Helper()
 	next := s.next
-	testenv.Wait(s, patience, "the host to be let in", func() bool {
+	testenv.Wait(s, waitLimit, "the host to be let in", func() bool {
 		s.next = next
 		q, err := s.dial(fabrics.AdminDepth, fabrics.PrivateRequest{HostRoom: fabrics.AdminDepth, HostSends: fabrics.AdminDepth}.Bytes())
 		if err != nil {
@@ -231,7 +231,7 @@ func TestVanish(t *testing.T) {
 			r.must(q.say(blocks(fabrics.OpWrite, 64, 16, s.keyed(at, 64<<10)).append(nil, 2)))
 		}
 		link(netlink.LinkSetDown)
-		testenv.Wait(t, patience, "the server to notice", func() bool { st := v.server.Stats(); return st.Hosts == 0 && st.Queues == 0 })
+		testenv.Wait(t, waitLimit, "the server to notice", func() bool { st := v.server.Stats(); return st.Hosts == 0 && st.Queues == 0 })
 		v.rest()
 		if st := v.server.Stats(); st.Ended+st.Expired <= uint64(i) {
 			t.Errorf("%d queues ended, %d hosts fell silent, the %dth time", st.Ended, st.Expired, i+1)

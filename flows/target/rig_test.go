@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// patience is how long anything may take.
-var patience = testenv.Within(30 * time.Second)
+// waitLimit is how long anything may take.
+var waitLimit = testenv.Within(30 * time.Second)
 
 // rig is where servers are: a region, an RDMA device with it, and a connection manager.
 type rig struct {

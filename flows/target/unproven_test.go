@@ -85,7 +85,7 @@ func TestForgedRequestsHoldNoSeats(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			testenv.Wait(t, patience, "seats to be taken", func() bool { return v.unproven() > 0 || v.server.Stats().GaveWay > 0 })
+			testenv.Wait(t, waitLimit, "seats to be taken", func() bool { return v.unproven() > 0 || v.server.Stats().GaveWay > 0 })
 			s.getsIn()
 			h.queues[0].succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
 			if most, _ := Unproven(8); v.unproven() > most {

@@ -17,10 +17,10 @@ func (c *Completions) Poll() (int, error) {
 	return n, err
 }
 
-// Arm has the queue signal its next completion if that is wanted, and reports whether it armed the
-// queue again: the caller must then poll again. woken says that the caller was woken: the queue is asked
-// whether it has signalled only then, or after completions came, since asking is a system call.
-func (c *Completions) Arm(wanted, woken bool) (anew bool, err error) {
+// Arm arms the queue if wanted is set: it then signals its next completion. If the queue was not armed before, Arm
+// returns true, and the caller must poll again. woken says that the caller was woken. Asking whether the queue has
+// signalled is a system call, so Arm asks only then, or after completions came.
+func (c *Completions) Arm(wanted, woken bool) (again bool, err error) {
 	if c.armed && (c.came || woken) {
 		events, err := c.Queue.Acknowledge()
 		if err != nil {

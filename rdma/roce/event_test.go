@@ -42,8 +42,8 @@ func TestSleeper(t *testing.T) {
 	}
 }
 
-// TestArmedBeforePost: the device is watched for a program that armed its queue, also when it posts after that: whoever sleeps then
-// is not woken a nap later.
+// TestArmedBeforePost: the progress loop drives the device for a program that armed its queue, even if the program posts after that. The
+// program is not woken one sleep interval late.
 func TestArmedBeforePost(t *testing.T) {
 	g := newRig(t, rigOptions{})
 	c := config(rdma.RC)

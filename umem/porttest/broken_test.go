@@ -347,9 +347,9 @@ func touch(w *umem.Holder, verb func([]umem.Frame) int, do func(*umem.Region, um
 }
 
 // openBroken opens the reference port with a fault at both ends.
-func openBroken(f fault, patience time.Duration) porttest.Opener {
+func openBroken(f fault, waitLimit time.Duration) porttest.Opener {
 	whole := openPair(porttest.Config{Landing: 256},
-		porttest.Link{Min: 64, Max: 9000, Offset: 512, Landing: 3840, Spoil: spoilLength, Timeout: patience})
+		porttest.Link{Min: 64, Max: 9000, Offset: 512, Landing: 3840, Spoil: spoilLength, Timeout: waitLimit})
 	return func(t testing.TB) *porttest.Link {
 		l := whole(t)
 		a, b := &broken{Port: l.Sender}, &broken{Port: l.Receiver}

@@ -56,7 +56,7 @@ func TestTrack(t *testing.T) {
 		steps := map[string]func(*rapid.T){
 			"submit": func(t *rapid.T) {
 				if !tr.room() {
-					t.Skip("the queueDepth is full")
+					t.Skip("the queue is full")
 				}
 				if rapid.IntRange(0, 4).Draw(t, "switch") == 0 {
 					current = &segment.Segment{Base: current.Base + 1<<40}
@@ -71,7 +71,7 @@ func TestTrack(t *testing.T) {
 			"complete": func(t *rapid.T) {
 				waiting := m.waiting()
 				if len(waiting) == 0 {
-					t.Skip("nothing is on its way")
+					t.Skip("nothing is in flight")
 				}
 				i := rapid.SampledFrom(waiting).Draw(t, "batch")
 				m.complete(i)
@@ -112,7 +112,7 @@ func (m *model) compare(t *rapid.T, tr *tracker, seen *progress) {
 	}
 }
 
-// TestTrackWindow fills the queueDepth and completes it backwards.
+// TestTrackWindow fills the queue and completes it backwards.
 func TestTrackWindow(t *testing.T) {
 	var tr tracker
 	s := &segment.Segment{}
@@ -124,7 +124,7 @@ func TestTrackWindow(t *testing.T) {
 			tr.submit(s, (round*queueDepth+i+1)*512, 2, 20)
 		}
 		if tr.room() {
-			t.Fatal("there is room beyond the queueDepth")
+			t.Fatal("there is room beyond the queue depth")
 		}
 		for i := uint64(queueDepth); i > 1; i-- {
 			tr.complete(round*queueDepth + i)

@@ -18,8 +18,8 @@ import (
 var trickle = work{size: 1024, rate: 100}
 
 const (
-	trickled = 20
-	patience = 5 * time.Second // longer is not waited for
+	trickled  = 20
+	waitLimit = 5 * time.Second // longer is not waited for
 )
 
 // TestAgainstDelays compares how long packets that came are not to be found in the files.
@@ -50,7 +50,7 @@ func TestAgainstDelays(t *testing.T) {
 		}
 		r.Comparisons = append(r.Comparisons, m)
 	}
-	r.Notes = append(r.Notes, fmt.Sprintf("From when the last of %d packets was sent until tcpdump -r has all of them out of the files as they are then; %v: not until then. Of stenotype's files, which are hidden until they are full or old, what is in them.", trickled, patience),
+	r.Notes = append(r.Notes, fmt.Sprintf("From when the last of %d packets was sent until tcpdump -r has all of them out of the files as they are then; %v: not until then. Of stenotype's files, which are hidden until they are full or old, what is in them.", trickled, waitLimit),
 		"stenotype has what it got written after a second: 10 by default.")
 	b.must(r.Finish(b.Output(), b.form, b.TempDir(), "capture-delays"))
 }
@@ -66,7 +66,7 @@ func (b *bed) delay(c contestant) (took time.Duration, err error) {
 	if _, err := b.sendCount(trickle, trickled); err != nil {
 		return 0, err
 	}
-	for began := time.Now(); took < patience; time.Sleep(5 * time.Millisecond) {
+	for began := time.Now(); took < waitLimit; time.Sleep(5 * time.Millisecond) {
 		n, err := b.readable(r)
 		if took = time.Since(began); err != nil || n >= trickled {
 			return took, err

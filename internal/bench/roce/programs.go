@@ -21,7 +21,7 @@ const depth = 128
 // that each was in a cache.
 const ring = 64
 
-// maxWait is the timeout after which ours and perftest send again, 4.096 µs << patience: two guests on a machine are slow enough for
+// maxWait is the timeout after which ours and perftest send again, 4.096 µs << maxWait: two guests on a machine are slow enough for
 // shorter ones to run out while nothing is lost.
 const maxWait = 18
 

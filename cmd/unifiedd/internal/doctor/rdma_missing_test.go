@@ -31,7 +31,7 @@ func TestWithoutLibrary(t *testing.T) {
 			root := t.TempDir()
 			program := filepath.Join(root, "unifiedd")
 			build(t, program, c.cgo)
-			furnish(t, root, program)
+			copyLibraries(t, root, program)
 			checks := examinedIn(t, root)
 			expect(t, c.name, of(t, checks, "RDMA", "libibverbs"), OK, c.want)
 			expect(t, c.name, of(t, checks, "RDMA", "libibverbs"), OK, c.remedy)
@@ -61,8 +61,8 @@ func build(t *testing.T, program, cgo string) {
 
 var libraryPath = regexp.MustCompile(`(/\S+) \(0x`)
 
-// furnish copies the libraries that a program is linked with into a root directory.
-func furnish(t *testing.T, root, program string) {
+// copyLibraries copies the libraries that a program is linked with into a root directory.
+func copyLibraries(t *testing.T, root, program string) {
 	t.Helper()
 	out, _ := exec.Command(testenv.Tool(t, "ldd"), program).Output() // it fails for a program without any
 	for _, m := range libraryPath.FindAllStringSubmatch(string(out), -1) {
