@@ -147,7 +147,7 @@ as_events() { # as_events COMMAND...: the output of a test, as events of its own
 # cold cache nor the other lanes may reach it.
 tests=(go test -json -vet=off -count=1 -timeout 25m)
 race=(-short -race -tags "invariants${tags:+,$tags}")
-raced=(./nvme ./internal/pcapng ./cmd/unifiedd)
+raced=(./nvme ./rdma/roce/transport ./internal/pcapng ./cmd/unifiedd)
 raced_alone=(./umem ./internal/testenv)
 mapfile -t pure < <(packages pure)
 mapfile -t library < <(packages library | grep -vE '/(flows|nvme|bpf)$')
