@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -73,7 +74,7 @@ func TestBeside(t *testing.T) {
 	came := func(f *Flow, n uint64) {
 		t.Helper()
 		n += f.Status().Packets
-		await(t, f, "packets", func(s FlowStatus) bool { return s.Packets > n })
+		await(t, f, "packets", func(s status.Flow) bool { return s.Packets > n })
 	}
 	came(first, 200)
 	came(second, 200)
@@ -138,9 +139,9 @@ func TestBesideOrder(t *testing.T) {
 		}
 		was := flows[first].Status().Packets
 		testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{})
-		await(t, flows[first], "packets", func(s FlowStatus) bool { return s.Packets == was+20 })
+		await(t, flows[first], "packets", func(s status.Flow) bool { return s.Packets == was+20 })
 	}
-	if s, err := l.reload(t, l.beside(all...)); err != nil || s.Outcome != Unchanged {
+	if s, err := l.reload(t, l.beside(all...)); err != nil || s.Outcome != status.Unchanged {
 		t.Errorf("%v, %+v", err, s)
 	}
 }
@@ -153,7 +154,7 @@ func TestBesideTheFirst(t *testing.T) {
 	s := l.flood(t, second)
 	for range 4 {
 		n := second.Status().Packets
-		await(t, second, "packets", func(s FlowStatus) bool { return s.Packets > n+200 })
+		await(t, second, "packets", func(s status.Flow) bool { return s.Packets > n+200 })
 		if err := first.Stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -185,9 +186,9 @@ func TestBesideWhoIsStuck(t *testing.T) {
 	stuck.drainTimeout = 500 * time.Millisecond
 	fill(t, small)
 	s := l.flood(t, free)
-	await(t, stuck, "it to lose packets", func(s FlowStatus) bool { return s.Dropped["lost_ring_full"] > 0 })
+	await(t, stuck, "it to lose packets", func(s status.Flow) bool { return s.Dropped["lost_ring_full"] > 0 })
 	n := free.Status().Packets
-	await(t, free, "packets", func(s FlowStatus) bool { return s.Packets > n+300 })
+	await(t, free, "packets", func(s status.Flow) bool { return s.Packets > n+300 })
 	sent := s.stop(t)
 	if err := free.Stop(); err != nil {
 		t.Fatal(err)
@@ -221,14 +222,14 @@ flows:
     to: {file: %[4]s/cap, layout: slot, flush: 20ms, durable: 50ms}
 `, to.Ifname, l.B.Ifname, a.address(), l.dir), Options{})
 	feed, disk := d.Flows()[0], d.Flows()[1]
-	await(t, feed, "the peer", func(s FlowStatus) bool { return s.Sends.Peers[0].Credit > 0 })
+	await(t, feed, "the peer", func(s status.Flow) bool { return s.Sends.Peers[0].Credit > 0 })
 	var forPeer, forDisk [][]byte
 	for i := range 10 {
 		forPeer = append(forPeer, testenv.Stream(&from, &to, 9, uint64(i)*50, 50, 600)...)
 		forDisk = append(forDisk, testenv.Stream(&from, &to, 10, uint64(i)*50, 50, 600)...)
 		testenv.SendRaw(t, &from, append(forPeer[i*50:len(forPeer):len(forPeer)], forDisk[i*50:]...), testenv.SendOptions{})
 		a.await(t, len(forPeer))
-		await(t, disk, "the disk", func(s FlowStatus) bool { return s.Durable.Packets == uint64(len(forDisk)) })
+		await(t, disk, "the disk", func(s status.Flow) bool { return s.Durable.Packets == uint64(len(forDisk)) })
 	}
 	samePackets(t, "peer a", a.await(t, len(forPeer)), forPeer)
 	samePackets(t, "the disk", captures.Packets(t, l.files(t)...), forDisk)
@@ -249,7 +250,7 @@ func TestBesideRefused(t *testing.T) {
 	one, two := capturer{"one", streamOf(0), "packed"}, capturer{"two", streamOf(1), "slot"}
 	d := l.start(t, l.beside(one), Options{})
 	s, err := l.reload(t, l.beside(one, two)) // packets of the first land without room for records
-	if err == nil || s.Outcome != RolledBack || !strings.Contains(err.Error(), "slot layout") {
+	if err == nil || s.Outcome != status.RolledBack || !strings.Contains(err.Error(), "slot layout") {
 		t.Errorf("%v, %+v", err, s)
 	}
 	two.layout = "packed"
@@ -258,5 +259,5 @@ func TestBesideRefused(t *testing.T) {
 		t.Error(err)
 	}
 	l.feed(t, d.Flows()[0], testenv.Stream(&l.A, &l.B, firstPort, 0, 10, 100), 0)
-	await(t, d.Flows()[0], "packets", func(s FlowStatus) bool { return s.Packets == 10 })
+	await(t, d.Flows()[0], "packets", func(s status.Flow) bool { return s.Packets == 10 })
 }

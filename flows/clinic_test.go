@@ -9,6 +9,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -81,11 +82,11 @@ func (c *clinic) background(t *testing.T) (stop func() uint64) {
 func (c *clinic) healthy(t *testing.T) {
 	t.Helper()
 	sent := c.stop()
-	s := await(t, c.well, "the other flow's packets", func(s FlowStatus) bool { return s.Packets+lost(s) >= sent })
+	s := await(t, c.well, "the other flow's packets", func(s status.Flow) bool { return s.Packets+lost(s) >= sent })
 	if n := lost(s); n > 0 {
 		t.Errorf("the other flow lost %d packets: %v", n, s.Dropped)
 	}
-	if s.State != Running || s.Error != "" {
+	if s.State != status.Running || s.Error != "" {
 		t.Errorf("the other flow is %s: %s", s.State, s.Error)
 	}
 	if err := c.well.Stop(); err != nil {
@@ -96,7 +97,7 @@ func (c *clinic) healthy(t *testing.T) {
 }
 
 // lost is how many packets the interface or its rings lost.
-func lost(s FlowStatus) (n uint64) {
+func lost(s status.Flow) (n uint64) {
 	for _, dropped := range s.Dropped {
 		n += dropped
 	}
@@ -141,13 +142,13 @@ func (c *clinic) capture(t *testing.T, n int) {
 	t.Helper()
 	before := c.ill.Status().Packets
 	c.sent += uint64(c.feed(t, c.ill, testenv.Stream(&c.A, &c.B, 5000, c.sent, n, 1000), 20000))
-	await(t, c.ill, "the packets", func(s FlowStatus) bool { return s.Packets == before+uint64(n) })
+	await(t, c.ill, "the packets", func(s status.Flow) bool { return s.Packets == before+uint64(n) })
 }
 
 // becomes waits for a state of ill, and checks what its error says.
-func (c *clinic) becomes(t *testing.T, state State, says ...string) FlowStatus {
+func (c *clinic) becomes(t *testing.T, state status.State, says ...string) status.Flow {
 	t.Helper()
-	s := await(t, c.ill, "the flow to be "+string(state), func(s FlowStatus) bool { return s.State == state })
+	s := await(t, c.ill, "the flow to be "+string(state), func(s status.Flow) bool { return s.State == state })
 	testenv.MessageNames(t, s.Error, says)
 	return s
 }

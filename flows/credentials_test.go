@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 )
@@ -45,14 +46,14 @@ func TestReloadRevokesCertificate(t *testing.T) {
 	a.settle(t)
 	b.send(20)
 	b.settle(t)
-	if s, err := l.reload(t, text); err != nil || s.Outcome != Unchanged {
+	if s, err := l.reload(t, text); err != nil || s.Outcome != status.Unchanged {
 		t.Errorf("with the same files: %s, %v", s.Outcome, err)
 	}
 
 	if err := os.WriteFile(trusted, []byte("nothing\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := l.reload(t, text); s.Outcome != Refused || err == nil || !strings.Contains(err.Error(), trusted) {
+	if s, err := l.reload(t, text); s.Outcome != status.Refused || err == nil || !strings.Contains(err.Error(), trusted) {
 		t.Errorf("without a certificate in the file: %s, %v", s.Outcome, err)
 	}
 	b.send(20)
@@ -101,22 +102,22 @@ flows:
 	l.start(t, text, Options{})
 	for _, c := range []struct {
 		keys    string
-		outcome Outcome
+		outcome status.Outcome
 		says    string
 	}{
-		{"# two hosts\n" + other + key + host + key, Unchanged, ""},
-		{host + key, Applied, ""},
-		{host + " DHHC-1:00:nothing:\n", Refused, dir + "/keys:1"},
-		{host + key, Unchanged, ""},
-		{"", Applied, ""},
-		{host + key, Applied, ""},
+		{"# two hosts\n" + other + key + host + key, status.Unchanged, ""},
+		{host + key, status.Applied, ""},
+		{host + " DHHC-1:00:nothing:\n", status.Refused, dir + "/keys:1"},
+		{host + key, status.Unchanged, ""},
+		{"", status.Applied, ""},
+		{host + key, status.Applied, ""},
 	} {
 		write("keys", c.keys)
 		s, err := l.reload(t, text)
 		if s.Outcome != c.outcome || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("keys %q: %s, %v", c.keys, s.Outcome, err)
 		}
-		if changed := slices.Equal(s.Plan.Credentials, []string{"volume"}); changed != (c.outcome == Applied) || len(s.Ended) > 0 != changed {
+		if changed := slices.Equal(s.Plan.Credentials, []string{"volume"}); changed != (c.outcome == status.Applied) || len(s.Ended) > 0 != changed {
 			t.Errorf("keys %q: %+v", c.keys, s)
 		}
 	}

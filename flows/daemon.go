@@ -18,6 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/index"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -222,9 +223,9 @@ func (d *Daemon) Region() *umem.Region { return d.region }
 
 // Unready is the status of each flow that does not do all it should: nil when every
 // flow runs and waits for nothing, or is done.
-func (d *Daemon) Unready() (all []FlowStatus) {
+func (d *Daemon) Unready() (all []status.Flow) {
 	for _, f := range d.Flows() {
-		if s := f.Status(); s.State != Running && s.State != Done {
+		if s := f.Status(); s.State != status.Running && s.State != status.Done {
 			all = append(all, s)
 		}
 	}
@@ -232,8 +233,8 @@ func (d *Daemon) Unready() (all []FlowStatus) {
 }
 
 // Status is everything the daemon tells about itself.
-func (d *Daemon) Status() Status {
-	s := Status{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
+func (d *Daemon) Status() status.Daemon {
+	s := status.Daemon{Version: d.options.Version, PID: os.Getpid(), Started: d.started, Config: d.reloads.read(), Region: d.regionStatus(), RDMA: d.devices.Status()}
 	for _, w := range d.workers {
 		s.Workers = append(s.Workers, w.Status())
 	}
@@ -243,9 +244,9 @@ func (d *Daemon) Status() Status {
 	return s
 }
 
-func (d *Daemon) regionStatus() RegionStatus {
+func (d *Daemon) regionStatus() status.Region {
 	r := d.region
-	s := RegionStatus{
+	s := status.Region{
 		Bytes: r.Size(), Pages: r.Pages().String(), Ordinary: r.Pages() == umem.Ordinary, FrameSize: r.FrameSize(), Frames: r.Frames(),
 		Owners: make(map[string]int64), Registered: r.Registered(), Nodes: d.placed.bytes,
 	}

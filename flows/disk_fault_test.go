@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -21,12 +22,12 @@ func TestDiskError(t *testing.T) {
 	c := newClinic(t, "", "device: "+dev+", segment: {size: 8MiB}, flush: 20ms, durable: 50ms")
 	c.start(t)
 	c.capture(t, 100)
-	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
+	await(t, c.ill, "100 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 100 })
 	if err := os.WriteFile("/sys/block/"+filepath.Base(dev)+"/mem_limit", []byte("4096"), 0); err != nil {
 		t.Fatal(err)
 	}
 	c.send(t, 5000)
-	s := c.becomes(t, Failed, "write to "+dev+" before offset", "input/output error", "lost and counted", "kernel's log", "start the flow again")
+	s := c.becomes(t, status.Failed, "write to "+dev+" before offset", "input/output error", "lost and counted", "kernel's log", "start the flow again")
 	if s.DiskErrors["EIO"] == 0 {
 		t.Errorf("errors of the disk: %v", s.DiskErrors)
 	}
@@ -54,17 +55,17 @@ func TestDeviceOutOfRoom(t *testing.T) {
 	c.start(t)
 	c.capture(t, 100)
 	// The loop device calls a write done of which only the first part found room.
-	await(t, c.ill, "100 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
+	await(t, c.ill, "100 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 100 })
 	// The head of the next segment is written through the page cache, where a write without room would fail for good.
 	testenv.Wait(t, 10*time.Second, "the next segment's head", func() bool { return slices.Contains(captures.Generations(t, dev), 2) })
 	ballast := fill(t, small)
 	c.send(t, 1000)
-	c.becomes(t, Waiting, "write to "+dev, "no space left", "make room")
+	c.becomes(t, status.Waiting, "write to "+dev, "no space left", "make room")
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	c.becomes(t, Running)
-	await(t, c.ill, "what waited in the rings", func(s FlowStatus) bool { return s.Packets == 1100 })
+	c.becomes(t, status.Running)
+	await(t, c.ill, "what waited in the rings", func(s status.Flow) bool { return s.Packets == 1100 })
 	if err := c.ill.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func TestDiskFullAtStart(t *testing.T) {
 		t.Fatalf("start: %v", err)
 	}
 	testenv.MessageNames(t, err.Error(), []string{"start flow ill", full, "no space left", "bytes free", "make room"})
-	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
+	if s := c.ill.Status(); s.State != status.Failed || s.Error != err.Error() {
 		t.Errorf("%s: %s", s.State, s.Error)
 	}
 	if left, _ := os.ReadDir(full); len(left) > 1 { // lost+found
@@ -138,10 +139,10 @@ func TestDiskFull(t *testing.T) {
 			c.start(t)
 			c.capture(t, 1000)
 			ballast := fill(t, small)
-			for i := 0; i < 20 && c.ill.Status().State == Running; i++ {
+			for i := 0; i < 20 && c.ill.Status().State == status.Running; i++ {
 				c.send(t, 500)
 			}
-			c.becomes(t, Waiting, small, "no space left", "make room")
+			c.becomes(t, status.Waiting, small, "no space left", "make room")
 			c.send(t, 6000) // more than fit the rings
 			s := c.ill.Status()
 			if s.Durable.Packets > s.Written.Packets || s.Written.Packets > s.Packets {
@@ -150,8 +151,8 @@ func TestDiskFull(t *testing.T) {
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
-			c.becomes(t, Running)
-			await(t, c.ill, "what waited to be written", func(s FlowStatus) bool {
+			c.becomes(t, status.Running)
+			await(t, c.ill, "what waited to be written", func(s status.Flow) bool {
 				return s.Waiting == 0 && s.Durable.Packets == s.Packets && (s.Packets == c.sent || !granted.patient)
 			})
 			c.capture(t, 500)
@@ -196,19 +197,19 @@ func TestStopWhileFull(t *testing.T) {
 	c.ill.drainTimeout = time.Second
 	c.start(t)
 	c.capture(t, 1000)
-	await(t, c.ill, "1000 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 1000 })
+	await(t, c.ill, "1000 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 1000 })
 	fill(t, small)
-	for i := 0; i < 20 && c.ill.Status().State == Running; i++ {
+	for i := 0; i < 20 && c.ill.Status().State == status.Running; i++ {
 		c.send(t, 500)
 	}
-	c.becomes(t, Waiting, small, "no space left")
+	c.becomes(t, status.Waiting, small, "no space left")
 	err := c.ill.Stop()
 	if err == nil {
 		t.Fatal("it stopped as if all were written")
 	}
 	testenv.MessageNames(t, err.Error(), []string{"stop flow ill", small, "did not take everything within 1s", "received", "written", "durable", "no space left"})
 	s := c.ill.Status()
-	if s.State != Failed || s.Packets <= s.Written.Packets || s.Durable.Packets > s.Written.Packets {
+	if s.State != status.Failed || s.Packets <= s.Written.Packets || s.Durable.Packets > s.Written.Packets {
 		t.Errorf("%s: %d received, %d written, %d durable", s.State, s.Packets, s.Written.Packets, s.Durable.Packets)
 	}
 	files, _ := filepath.Glob(small + "/ill-*.pcapng")

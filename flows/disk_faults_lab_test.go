@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -47,7 +48,7 @@ func TestDiskFaults(t *testing.T) {
 			if err := c.ill.Stop(); err != nil {
 				t.Error(err)
 			}
-			if s := c.well.Status(); s.State != Running || lost(s) != 0 {
+			if s := c.well.Status(); s.State != status.Running || lost(s) != 0 {
 				t.Fatalf("the other flow is %s, and lost %v", s.State, s.Dropped)
 			}
 		})
@@ -112,13 +113,13 @@ func hang(t *testing.T, c *clinic) {
 	p.begins(t)
 	p.disk.Hang(t)
 	c.send(t, 300)
-	c.becomes(t, Waiting, p.where(), "has completed nothing for", "operations", "lost in the kernel's rings")
+	c.becomes(t, status.Waiting, p.where(), "has completed nothing for", "operations", "lost in the kernel's rings")
 	p.disk.Mend(t)
-	c.becomes(t, Running)
-	await(t, c.ill, "what waited to be durable", func(s FlowStatus) bool { return s.Durable.Packets == 500 })
+	c.becomes(t, status.Running)
+	await(t, c.ill, "what waited to be durable", func(s status.Flow) bool { return s.Durable.Packets == 500 })
 	p.disk.Hang(t)
 	c.send(t, 300)
-	c.becomes(t, Waiting, p.where(), "has completed nothing for")
+	c.becomes(t, status.Waiting, p.where(), "has completed nothing for")
 	p.disk.Fail(t)
 	p.ended(t, "write to ", "input/output error")
 	p.recovers(t, p.disk.Mend)
@@ -136,8 +137,8 @@ func stopHanging(t *testing.T, c *clinic) {
 	c.send(t, 100)
 	stopped := make(chan error, 1)
 	go func() { stopped <- c.ill.Stop() }()
-	await(t, c.ill, "the flow to wait for its frames", func(s FlowStatus) bool {
-		return s.State == Waiting && strings.Contains(s.Error, "operations have not completed and keep")
+	await(t, c.ill, "the flow to wait for its frames", func(s status.Flow) bool {
+		return s.State == status.Waiting && strings.Contains(s.Error, "operations have not completed and keep")
 	})
 	p.disk.Mend(t)
 	err := <-stopped
@@ -197,7 +198,7 @@ func (p *patient) begins(t *testing.T) {
 	p.first = p.sent
 	p.start(t)
 	p.capture(t, 200)
-	await(t, p.ill, "200 durable packets", func(s FlowStatus) bool { return s.Durable.Packets == 200 })
+	await(t, p.ill, "200 durable packets", func(s status.Flow) bool { return s.Durable.Packets == 200 })
 }
 
 // falls has something happen to the flow's disk while it captures, and checks what the
@@ -213,7 +214,7 @@ func (p *patient) falls(t *testing.T, happens func(testing.TB), says ...string) 
 // ended checks what a flow says and counts that its disk has failed.
 func (p *patient) ended(t *testing.T, says ...string) {
 	t.Helper()
-	p.becomes(t, Failed, append(says, p.where(), "start the flow again")...)
+	p.becomes(t, status.Failed, append(says, p.where(), "start the flow again")...)
 	<-p.ill.Ended()
 	s := p.ill.Status()
 	failures := uint64(0)

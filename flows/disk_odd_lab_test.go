@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme"
@@ -73,7 +74,7 @@ func (c *clinic) refused(t *testing.T, says ...string) error {
 		t.Fatalf("%s was started", pipeline.Destination(c.ill.config.To))
 	}
 	testenv.MessageNames(t, err.Error(), append(says, "start flow ill"))
-	if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
+	if s := c.ill.Status(); s.State != status.Failed || s.Error != err.Error() {
 		t.Errorf("%s: %s", s.State, s.Error)
 	}
 	free(t, c.B.Namespace, c.B.Ifname)

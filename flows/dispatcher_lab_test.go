@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -27,7 +28,7 @@ func TestDispatcher(t *testing.T) {
 		frames = append(frames, testenv.UDP(&l.A, &l.B, 7+uint16(n%3), n, 100))
 	}
 	testenv.SendRaw(t, &l.A, frames, testenv.SendOptions{Rate: 10000})
-	s := await(t, f, "a third of the packets", func(s FlowStatus) bool { return s.Written.Packets >= 100 && s.Passed["kernel_no_match"] >= 100 })
+	s := await(t, f, "a third of the packets", func(s status.Flow) bool { return s.Written.Packets >= 100 && s.Passed["kernel_no_match"] >= 100 })
 	if s.Beside != "libxdp" || s.Packets != 100 || s.Offered != 200 {
 		t.Errorf("beside %q, %d packets of %d, want 100 of 200", s.Beside, s.Packets, s.Offered)
 	}

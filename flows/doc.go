@@ -19,5 +19,5 @@
 // can be started again. Other flows go on.
 //
 // Nothing is lost silently. A sink that cannot take more stops its source, the
-// kernel's rings count what they lose, and [FlowStatus] adds it all up.
+// kernel's rings count what they lose, and [status.Flow] adds it all up.
 package flows

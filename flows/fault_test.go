@@ -6,6 +6,7 @@ import (
 
 	"github.com/cilium/ebpf/link"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -15,12 +16,12 @@ func TestInterfaceDown(t *testing.T) {
 	c.start(t)
 	c.capture(t, 100)
 	c.B.SetDown(t)
-	c.becomes(t, Waiting, c.B.Ifname, "down", "ip link set "+c.B.Ifname+" up")
-	if not := c.daemon.Unready(); len(not) != 1 || not[0].Name != "ill" || not[0].State != Waiting {
+	c.becomes(t, status.Waiting, c.B.Ifname, "down", "ip link set "+c.B.Ifname+" up")
+	if not := c.daemon.Unready(); len(not) != 1 || not[0].Name != "ill" || not[0].State != status.Waiting {
 		t.Errorf("not ready: %+v", not)
 	}
 	c.B.SetUp(t)
-	c.becomes(t, Running)
+	c.becomes(t, status.Running)
 	c.capture(t, 100)
 	if err := c.ill.Stop(); err != nil {
 		t.Error(err)
@@ -33,7 +34,7 @@ func TestInterfaceRemoved(t *testing.T) {
 	c.start(t)
 	c.capture(t, 100)
 	c.A.Delete(t)
-	s := c.becomes(t, Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
+	s := c.becomes(t, status.Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
 	if s.Durable.Packets != 100 || s.Dropped["write_failed"] != 0 {
 		t.Errorf("what had come before is not kept: %+v", s)
 	}
@@ -52,7 +53,7 @@ func TestInterfaceRenamed(t *testing.T) {
 	c.B.SetDown(t)
 	c.B.Rename(t, "newname0")
 	c.B.SetUp(t)
-	await(t, c.ill, "the new name", func(s FlowStatus) bool { return s.State == Running && s.From == "newname0" })
+	await(t, c.ill, "the new name", func(s status.Flow) bool { return s.State == status.Running && s.From == "newname0" })
 	c.capture(t, 100)
 	if err := c.ill.Stop(); err != nil {
 		t.Error(err)
@@ -66,7 +67,7 @@ func TestInterfaceMoved(t *testing.T) {
 	c.capture(t, 100)
 	away := testenv.NewNamespace(t)
 	c.B.Run(t, "ip", "link", "set", c.B.Ifname, "netns", away.Name)
-	s := c.becomes(t, Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
+	s := c.becomes(t, status.Failed, c.B.Ifname, xdp.ErrInterfaceGone.Error())
 	if s.Durable.Packets != 100 {
 		t.Errorf("what had come before is not kept: %+v", s)
 	}
@@ -79,11 +80,11 @@ func TestProgramDetached(t *testing.T) {
 	c.start(t)
 	c.capture(t, 100)
 	detach(t, attached(t, c.B.Namespace, c.B.Ifname))
-	c.becomes(t, Failed, c.B.Ifname, xdp.ErrProgramGone.Error(), "open the interface again")
+	c.becomes(t, status.Failed, c.B.Ifname, xdp.ErrProgramGone.Error(), "open the interface again")
 	inSequence(t, c.illFiles(t), 0, 100)
 	free(t, c.B.Namespace, c.B.Ifname)
 	c.start(t)
-	c.becomes(t, Running)
+	c.becomes(t, status.Running)
 	c.capture(t, 100)
 	if err := c.ill.Stop(); err != nil {
 		t.Error(err)

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -37,7 +38,7 @@ func sameAsTcpdump(t *testing.T, layout string, o testenv.PairOptions) {
 	l.send(t, f, frames)
 	theirs := dump.stop(t, len(frames), total(frames))
 	samePackets(t, "tcpdump of what was sent", theirs, frames)
-	await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets >= uint64(len(frames)) })
+	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,7 @@ func sameInQueues(t *testing.T, ours []testenv.Captured, theirs [][]byte, queues
 }
 
 // balanced checks a stopped flow's account of offered packets.
-func balanced(t *testing.T, s FlowStatus, offered uint64) {
+func balanced(t *testing.T, s status.Flow, offered uint64) {
 	t.Helper()
 	sum := s.Packets + s.Waiting
 	for _, n := range s.Passed {
@@ -148,7 +149,7 @@ func TestFilterLeavesTheRest(t *testing.T) {
 			}
 			all := dump.stop(t, len(frames), total(frames))
 			theirs := dump.selected(t, expression)
-			await(t, f, "the selected packets written", func(s FlowStatus) bool { return s.Written.Packets >= uint64(len(theirs)) })
+			await(t, f, "the selected packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(theirs)) })
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -234,7 +235,7 @@ func TestTimesAndStatistics(t *testing.T) {
 			}
 			begin := time.Now()
 			sent := l.feed(t, f, frames, rate)
-			await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets == uint64(sent) })
+			await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets == uint64(sent) })
 			end := time.Now()
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)

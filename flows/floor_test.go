@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -75,17 +76,17 @@ func TestFloor(t *testing.T) {
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := await(t, f, "segments to be removed for others", func(s FlowStatus) bool { return s.Removed["keep_free"] > 3 })
-	if s.State != Running || s.Floor.Pauses != 0 || s.Floor.Bytes != floor || s.Held.Segments < 5 {
+	s := await(t, f, "segments to be removed for others", func(s status.Flow) bool { return s.Removed["keep_free"] > 3 })
+	if s.State != status.Running || s.Floor.Pauses != 0 || s.Floor.Bytes != floor || s.Held.Segments < 5 {
 		t.Errorf("%s, %+v, %+v", s.State, s.Floor, s.Held)
 	}
 	if low := stop(); low < floor {
 		t.Errorf("%d bytes were free, and %d were to stay", low, floor)
 	}
 	ballast := ""
-	s = await(t, f, "the flow to wait", func(s FlowStatus) bool {
+	s = await(t, f, "the flow to wait", func(s status.Flow) bool {
 		ballast = takeRoom(t, l.dir, segment)
-		return s.State == Waiting && s.Floor.Paused > 0
+		return s.State == status.Waiting && s.Floor.Paused > 0
 	})
 	if !strings.Contains(s.Error, "keep_free") || !strings.Contains(s.Error, "16MiB") {
 		t.Errorf("it says %q", s.Error)
@@ -98,7 +99,7 @@ func TestFloor(t *testing.T) {
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	s = await(t, f, "the flow to go on", func(s FlowStatus) bool { return s.State == Running && s.Segments > segments+2 })
+	s = await(t, f, "the flow to go on", func(s status.Flow) bool { return s.State == status.Running && s.Segments > segments+2 })
 	if s.Floor.Pauses == 0 || s.Dropped["lost_ring_full"] != 0 {
 		t.Errorf("%+v, %v", s.Floor, s.Dropped)
 	}
@@ -123,14 +124,14 @@ func TestFloorOfOneFile(t *testing.T) {
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := await(t, f, "the flow to wait", func(s FlowStatus) bool { return s.State == Waiting && s.Floor.Pauses > 0 })
+	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting && s.Floor.Pauses > 0 })
 	if s.Durable.Offset < 1<<20 || s.Durable.Offset > 6<<20 {
 		t.Errorf("it wrote %d bytes, and there was room for 6 MiB", s.Durable.Offset)
 	}
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)
 	}
-	await(t, f, "the flow to go on", func(s FlowStatus) bool { return s.Durable.Offset > 7<<20 })
+	await(t, f, "the flow to go on", func(s status.Flow) bool { return s.Durable.Offset > 7<<20 })
 	stopped(t, f)
 	if low := stop(); low < floor {
 		t.Errorf("%d bytes were free, and %d were to stay", low, floor)
@@ -149,7 +150,7 @@ func TestOwner(t *testing.T) {
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, f, "two segments", func(s FlowStatus) bool { return s.Segments >= 2 })
+	await(t, f, "two segments", func(s status.Flow) bool { return s.Segments >= 2 })
 	stopped(t, f)
 	for _, name := range l.files(t) {
 		var st unix.Stat_t

@@ -10,6 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -32,8 +33,8 @@ type Flow struct {
 	run      *pipeline.Run // nil unless running
 	quit     chan struct{}
 	ended    chan struct{} // closed when the run has been released
-	last     FlowStatus    // of the last run
-	state    State
+	last     status.Flow   // of the last run
+	state    status.State
 	since    time.Time
 	err      error
 	rate     rate
@@ -42,7 +43,7 @@ type Flow struct {
 func newFlow(c config.Flow, d *Daemon) *Flow {
 	f := &Flow{
 		config: c, region: d.region, worker: d.worker(c.Worker), share: d.share, node: d.placed.node,
-		log: d.options.Log.With("flow", c.Name), state: Stopped, since: time.Now(), drainTimeout: drainTimeout,
+		log: d.options.Log.With("flow", c.Name), state: status.Stopped, since: time.Now(), drainTimeout: drainTimeout,
 	}
 	f.last = f.describe()
 	f.ended = make(chan struct{})
@@ -69,7 +70,7 @@ func (f *Flow) Start() error {
 	}
 	if err != nil {
 		err = fmt.Errorf("start flow %s: %w", f.config.Name, err)
-		f.setState(Failed, err)
+		f.setState(status.Failed, err)
 		return err
 	}
 	f.setRun(r)
@@ -108,7 +109,7 @@ func (f *Flow) launch(r *pipeline.Run) error {
 func (f *Flow) setRun(r *pipeline.Run) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.run, f.state, f.since, f.err, f.rate = r, Running, time.Now(), nil, rate{}
+	f.run, f.state, f.since, f.err, f.rate = r, status.Running, time.Now(), nil, rate{}
 	f.quit, f.ended = make(chan struct{}), make(chan struct{})
 	go f.watch(r, f.quit, f.ended)
 	f.log.Info("flow runs", append([]any{"from", pipeline.Origin(f.config.From), "to", pipeline.Destination(f.config.To)}, r.Flow.Announce()...)...)
@@ -151,7 +152,7 @@ func (f *Flow) runningKind() pipeline.Flow {
 	return nil
 }
 
-func (f *Flow) setState(s State, err error) {
+func (f *Flow) setState(s status.State, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.state != s {

@@ -3,10 +3,11 @@ package flows
 import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // Status is the present status, or the last one of a flow that does not run.
-func (f *Flow) Status() FlowStatus {
+func (f *Flow) Status() status.Flow {
 	r := f.running()
 	s := f.lastStatus()
 	if r != nil {
@@ -24,16 +25,16 @@ func (f *Flow) Status() FlowStatus {
 	return s
 }
 
-func (f *Flow) lastStatus() FlowStatus {
+func (f *Flow) lastStatus() status.Flow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
 // describe is the part of the status that the configuration sets.
-func (f *Flow) describe() FlowStatus {
+func (f *Flow) describe() status.Flow {
 	c := f.settings()
-	return FlowStatus{
+	return status.Flow{
 		Name: c.Name, Kind: string(c.Kind()), From: pipeline.Origin(c.From), To: pipeline.Destination(c.To),
 		ConfiguredAs: c.Named,
 		Worker:       c.Worker, Layout: string(c.To.Layout), Filter: c.From.Wanted(),
@@ -49,7 +50,7 @@ func (f *Flow) settings() config.Flow {
 }
 
 // observeStatus reads the counters of a run.
-func (f *Flow) observeStatus(r *pipeline.Run) FlowStatus {
+func (f *Flow) observeStatus(r *pipeline.Run) status.Flow {
 	s := f.describe()
 	if err := r.Flow.Observe(&s); err != nil {
 		f.log.Warn("status is incomplete", "why", err)

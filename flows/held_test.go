@@ -5,12 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // heldTrue compares what a flow says its segments hold with the packets in them.
-func heldTrue(t *testing.T, h *Held, all []testenv.Captured) {
+func heldTrue(t *testing.T, h *status.Usage, all []testenv.Captured) {
 	t.Helper()
 	if h == nil || h.Oldest == nil || h.Newest == nil || len(all) == 0 {
 		t.Errorf("held: %+v, and there are %d packets", h, len(all))

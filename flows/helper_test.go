@@ -12,6 +12,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -131,7 +132,7 @@ func (l *lab) begin(t *testing.T, start func() error) {
 		if f.config.From.Interface != l.B.Ifname || f.running() == nil {
 			continue
 		}
-		s := await(t, f, "the flow to see the link", func(s FlowStatus) bool { return s.State != Waiting })
+		s := await(t, f, "the flow to see the link", func(s status.Flow) bool { return s.State != status.Waiting })
 		if s.ZeroCopy != granted.zeroCopy || (s.WhyNot == "") != (granted.zeroCopy || f.config.From.ZeroCopy == config.ZeroCopyCopy) {
 			t.Errorf("zero copy: %v, want %v; because %q", s.ZeroCopy, granted.zeroCopy, s.WhyNot)
 		}
@@ -208,9 +209,9 @@ func (l *lab) files(t *testing.T) []string {
 }
 
 // await polls a flow's status until it is as wanted.
-func await(t *testing.T, f *Flow, what string, ok func(FlowStatus) bool) FlowStatus {
+func await(t *testing.T, f *Flow, what string, ok func(status.Flow) bool) status.Flow {
 	t.Helper()
-	var s FlowStatus
+	var s status.Flow
 	defer func() {
 		if t.Failed() {
 			t.Logf("waiting for %s: %+v", what, s)

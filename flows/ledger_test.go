@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -67,7 +68,7 @@ func (l *lab) overload(t *testing.T, f *Flow, packets, size int) (offered uint64
 		if n := l.sent(t) + l.refused(t); n < uint64(taken) || n > uint64(given) {
 			t.Errorf("after burst %d the sender's device counts %d packets, it took %d of %d", burst, n, taken, given)
 		}
-		s := await(t, f, "what was offered to be accounted for", func(s FlowStatus) bool { return s.Offered >= offered && s.Missing == 0 })
+		s := await(t, f, "what was offered to be accounted for", func(s status.Flow) bool { return s.Offered >= offered && s.Missing == 0 })
 		if lost(s) > 0 || l.IsCard() {
 			break
 		}
@@ -77,9 +78,9 @@ func (l *lab) overload(t *testing.T, f *Flow, packets, size int) (offered uint64
 
 // atRest stops the flow once everything offered is accounted for, and checks its
 // account before and after.
-func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) FlowStatus {
+func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) status.Flow {
 	t.Helper()
-	s := await(t, f, fmt.Sprintf("the %d packets offered to be taken", offered), func(s FlowStatus) bool { return s.Offered >= offered && s.Waiting == 0 && s.Missing == 0 })
+	s := await(t, f, fmt.Sprintf("the %d packets offered to be taken", offered), func(s status.Flow) bool { return s.Offered >= offered && s.Waiting == 0 && s.Missing == 0 })
 	balanced(t, s, offered)
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
@@ -93,7 +94,7 @@ func (l *lab) atRest(t *testing.T, f *Flow, offered uint64) FlowStatus {
 }
 
 // accounted checks the packets read back against a stopped flow's account.
-func (l *lab) accounted(t *testing.T, s FlowStatus) []testenv.Captured {
+func (l *lab) accounted(t *testing.T, s status.Flow) []testenv.Captured {
 	t.Helper()
 	all := captures.Records(t, l.files(t)...)
 	if n := uint64(len(all)); n != s.Written.Packets || uint64(total(captures.Contents(all))) != s.Written.Bytes {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -43,12 +44,12 @@ func TestLostToAnError(t *testing.T) {
 	c.send(t, 300)
 	testenv.Wait(t, 10*time.Second, "the flow to fail", func() bool {
 		s := c.ill.Status()
-		if n := s.Dropped["write_failed"]; s.State == Running && n > 0 {
+		if n := s.Dropped["write_failed"]; s.State == status.Running && n > 0 {
 			t.Errorf("%d packets are lost that may yet be written: a counter that goes back", n)
 		}
-		return s.State == Failed
+		return s.State == status.Failed
 	})
-	s := await(t, c.ill, "the end", func(FlowStatus) bool { return c.ill.running() == nil })
+	s := await(t, c.ill, "the end", func(status.Flow) bool { return c.ill.running() == nil })
 	if s = c.ill.Status(); s.Packets == s.Written.Packets {
 		t.Fatalf("nothing was lost: the test shows nothing (%+v)", s)
 	}
@@ -57,7 +58,7 @@ func TestLostToAnError(t *testing.T) {
 
 // settled checks the account of a flow that has ended: each packet offered was
 // passed on, or is written, or is counted as lost.
-func settled(t *testing.T, s FlowStatus) {
+func settled(t *testing.T, s status.Flow) {
 	t.Helper()
 	sum := s.Written.Packets + s.Waiting
 	for _, by := range []map[string]uint64{s.Passed, s.Dropped} {

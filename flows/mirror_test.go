@@ -13,6 +13,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -38,7 +39,7 @@ func TestMirror(t *testing.T) {
 			testenv.SendRaw(t, &l.B, tagged(&l.B, &l.A, 20), testenv.SendOptions{})
 			arrived, left := in.rest(t), out.rest(t)
 			n := uint64(len(arrived) + len(left))
-			s := await(t, f, "copies of all that tcpdump has", func(s FlowStatus) bool { return s.Written.Packets+lost(s) >= n })
+			s := await(t, f, "copies of all that tcpdump has", func(s status.Flow) bool { return s.Written.Packets+lost(s) >= n })
 			if lost(s) > 0 || len(s.Mirrors) != 2 || s.From != l.B.Ifname {
 				t.Errorf("lost %v; mirrors %v of %s", s.Dropped, s.Mirrors, s.From)
 			}
@@ -217,7 +218,7 @@ func TestMirrorLoopback(t *testing.T) {
 	text := strings.Replace(l.defaults("packed"), "interface: "+l.B.Ifname, `interface: lo, mirror: both, filter: "icmp"`, 1)
 	f := l.start(t, text, Options{}).Flows()[0]
 	l.B.Run(t, "ping", "-c", "4", "-i", "0.01", "-s", "9000", "127.0.0.1")
-	await(t, f, "four pings and four answers", func(s FlowStatus) bool { return s.Written.Packets >= 8 })
+	await(t, f, "four pings and four answers", func(s status.Flow) bool { return s.Written.Packets >= 8 })
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -234,13 +235,13 @@ func TestMirrorGone(t *testing.T) {
 	l.B.Run(t, "ip", "route", "add", "default", "via", l.A.IP.String())
 	f := l.mirrors(t, "packed", "both")
 	l.A.Run(t, "ping", "-c", "2", "-i", "0.01", l.B.IP.String())
-	await(t, f, "two pings and two answers", func(s FlowStatus) bool { return s.Written.Packets >= 4 })
+	await(t, f, "two pings and two answers", func(s status.Flow) bool { return s.Written.Packets >= 4 })
 	l.B.SetDown(t)
-	await(t, f, "the flow to wait", func(s FlowStatus) bool { return s.State == Waiting })
+	await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
 	l.B.SetUp(t)
-	await(t, f, "the flow to go on", func(s FlowStatus) bool { return s.State == Running })
+	await(t, f, "the flow to go on", func(s status.Flow) bool { return s.State == status.Running })
 	l.A.Delete(t)
-	s := await(t, f, "the flow to end", func(s FlowStatus) bool { return s.State == Failed })
+	s := await(t, f, "the flow to end", func(s status.Flow) bool { return s.State == status.Failed })
 	if !strings.Contains(s.Error, "gone") {
 		t.Errorf("the flow says %q", s.Error)
 	}

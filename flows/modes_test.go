@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -27,7 +28,7 @@ func TestEveryWaitCapturesEverything(t *testing.T) {
 			l.send(t, f, frames)
 			time.Sleep(300 * time.Millisecond) // with nothing to do
 			l.send(t, f, frames[:10])
-			await(t, f, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets == 3010 })
+			await(t, f, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == 3010 })
 			if err := f.Stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +61,7 @@ func TestCountTakesExactly(t *testing.T) {
 					}
 				})
 				s := f.Status()
-				if s.State != Done || s.Durable.Packets != uint64(count) || s.Error != "" {
+				if s.State != status.Done || s.Durable.Packets != uint64(count) || s.Error != "" {
 					t.Errorf("state %s, %d durable: %s", s.State, s.Durable.Packets, s.Error)
 				}
 				if sent == len(frames) && lost(s) == s.Dropped["beyond_count"] {
@@ -124,7 +125,7 @@ func TestStreamThatBreaks(t *testing.T) {
 	d := l.start(t, l.defaults("packed"), Options{Stream: &brokenPipe{}})
 	f := d.Flows()[0]
 	testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, 100, 400), testenv.SendOptions{})
-	s := await(t, f, "the flow to fail", func(s FlowStatus) bool { return s.State == Failed })
+	s := await(t, f, "the flow to fail", func(s status.Flow) bool { return s.State == status.Failed })
 	if !strings.Contains(s.Error, io.ErrClosedPipe.Error()) {
 		t.Errorf("it failed with %q", s.Error)
 	}
@@ -191,11 +192,11 @@ func (l *lab) undisturbed(t *testing.T, text string, second *testenv.End) {
 	background(t, testenv.NewSender(t, second), frames[0])
 	for i := range 3 {
 		l.send(t, first, frames[i*2000:(i+1)*2000])
-		await(t, f2, "traffic of the other flow", func(s FlowStatus) bool { return s.Packets > 0 })
+		await(t, f2, "traffic of the other flow", func(s status.Flow) bool { return s.Packets > 0 })
 		if err := f2.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		if s := f2.Status(); s.Packets == 0 || s.Durable.Packets != s.Packets || s.State != Stopped {
+		if s := f2.Status(); s.Packets == 0 || s.Durable.Packets != s.Packets || s.State != status.Stopped {
 			t.Errorf("the stopped flow had %d packets, %d durable, and is %s", s.Packets, s.Durable.Packets, s.State)
 		}
 		l.send(t, first, frames[:500])

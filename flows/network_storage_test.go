@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -18,7 +19,7 @@ func TestCaptureEveryPacket(t *testing.T) {
 			if sent := l.feed(t, f, frames, 20000); sent != len(frames) {
 				t.Fatalf("sent %d of %d", sent, len(frames))
 			}
-			s := await(t, f, "all packets durable", func(s FlowStatus) bool {
+			s := await(t, f, "all packets durable", func(s status.Flow) bool {
 				return s.Durable.Packets+s.Dropped["lost_ring_full"]+s.Dropped["lost_no_frames"] == uint64(len(frames))
 			})
 			t.Logf("%v stalls %d", s.Dropped, s.Stalls)

@@ -32,7 +32,7 @@ func locate(r *umem.Region) placed {
 
 // fillNodes adds the NUMA nodes of the flow's ends, and warnings about devices on another node than
 // the region.
-func fillNodes(s *FlowStatus, card, disk int, w *worker.Worker, region int) {
+func fillNodes(s *status.Flow, card, disk int, w *worker.Worker, region int) {
 	s.CardNode, s.DiskNode, s.Far = status.Node(card), status.Node(disk), nil
 	far(s, "the card "+s.From, card, region)
 	far(s, "the disk under "+s.To, disk, region)
@@ -40,7 +40,7 @@ func fillNodes(s *FlowStatus, card, disk int, w *worker.Worker, region int) {
 }
 
 // far adds a warning if a device is on another node than the region.
-func far(s *FlowStatus, what string, at, region int) {
+func far(s *status.Flow, what string, at, region int) {
 	if at != numa.Unknown && region != numa.Unknown && at != region {
 		s.Far = append(s.Far, fmt.Sprintf("%s is on NUMA node %d, the region on node %d: every packet crosses between them", what, at, region))
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -52,8 +53,8 @@ flows:
     from: {%s}
     to: {file: %s/cap, layout: %s, segment: {size: 64MiB}, flush: 100ms, durable: 200ms}
 `, c.wait, c.from, l.dir, c.layout), Options{Count: count}).Flows()[0]
-			s := await(t, f, "all to be made and written", func(s FlowStatus) bool { return s.State != Running })
-			if s.State != Done || s.Packets != count || s.Bytes != uint64(count*c.length) || s.Durable.Packets != count {
+			s := await(t, f, "all to be made and written", func(s status.Flow) bool { return s.State != status.Running })
+			if s.State != status.Done || s.Packets != count || s.Bytes != uint64(count*c.length) || s.Durable.Packets != count {
 				t.Errorf("the status is %+v", s)
 			}
 			if s.Offered != s.Packets+s.Waiting+lost(s) {
@@ -86,7 +87,7 @@ flows:
     stages: [{sequence: {offset: 8}}]
     to: {rdma: "roce:%s", peers: [{name: a, address: "%s", flow: sink}, {name: b, address: "%s", flow: sink}], queue: 64, choose: hash}
 `, l.B.Ifname, a.address(), b.address()), Options{Count: count}).Flows()[0]
-	st := await(t, f, "all to be acknowledged", func(s FlowStatus) bool {
+	st := await(t, f, "all to be acknowledged", func(s status.Flow) bool {
 		return s.Sends.Peers[0].Acknowledged+s.Sends.Peers[1].Acknowledged == count
 	})
 	if x := st.FrameTimes; x.Submitted.Count != count || x.Done.Count != count || x.Submitted.P50 > x.Done.P50 {

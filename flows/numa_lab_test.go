@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -41,7 +42,7 @@ flows:
 			const n = 200
 			testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, n, 1000), testenv.SendOptions{Rate: 500})
 			f := d.Flows()[0]
-			s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Durable.Packets >= n })
+			s := await(t, f, "the packets", func(s status.Flow) bool { return s.Durable.Packets >= n })
 			at := func(p *int) int {
 				if p == nil {
 					return numa.Unknown

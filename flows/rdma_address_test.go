@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/blocks"
 	"github.com/unifiedd/unifiedd/flows/device"
 	"github.com/unifiedd/unifiedd/flows/layout"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -104,7 +105,7 @@ func (a *addressLab) placedExactly(t *testing.T, placed uint64) {
 	if !is {
 		return
 	}
-	var s RDMADeviceStatus
+	var s status.RDMADevice
 	device.CountCopies(&s, soft.Counters())
 	// A message is no multiple of that, and all of them are more than the most. How often a receiver says how far it is depends on the time it takes.
 	small, most := uint64(64), uint64(4*64*watched)
@@ -157,7 +158,7 @@ flows:
 	packets, marks := markPackets(&from, &to)
 	a.watchSends(marks)
 	a.begin(t, a.daemon.Start)
-	await(t, a.flow, "the peer", func(s FlowStatus) bool { return s.Sends.Peers[0].Credit > 0 })
+	await(t, a.flow, "the peer", func(s status.Flow) bool { return s.Sends.Peers[0].Credit > 0 })
 	testenv.SendRaw(t, &from, packets, testenv.SendOptions{Rate: 100})
 	samePackets(t, "the peer", sink.await(t, watched), packets)
 	a.seen.judge(t, 1)
@@ -309,7 +310,7 @@ func (a *addressLab) fetch(t *testing.T, content []byte, length int) {
 			t.Errorf("piece %d differs", i)
 		}
 	}
-	await(t, a.flow, "all to be known to have arrived", func(s FlowStatus) bool { return s.Blocks.Served == uint64(watched) })
+	await(t, a.flow, "all to be known to have arrived", func(s status.Flow) bool { return s.Blocks.Served == uint64(watched) })
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

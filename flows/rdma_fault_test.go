@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/journal"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // becomes waits for a state of a flow whose error says all of that.
-func becomes(t *testing.T, f *Flow, state State, texts ...string) FlowStatus {
+func becomes(t *testing.T, f *Flow, state status.State, texts ...string) status.Flow {
 	t.Helper()
-	return await(t, f, string(state), func(s FlowStatus) bool {
+	return await(t, f, string(state), func(s status.Flow) bool {
 		for _, text := range texts {
 			if !strings.Contains(s.Error, text) {
 				return false
@@ -42,17 +43,17 @@ func TestLogFullDisk(t *testing.T) {
 			a.settle(t)
 			ballast := fill(t, l.dir)
 			a.send(4000)
-			st := becomes(t, f, Waiting, "no space left", "make room", "clients wait")
+			st := becomes(t, f, status.Waiting, "no space left", "make room", "clients wait")
 			if st.Log.Acknowledged > st.Log.Durable || st.Receives.Posted < 4 {
 				t.Errorf("the status is %+v, of the log %+v, of clients %+v", st, st.Log, st.Receives)
 			}
 			b := s.newClient(t, 2, l.address(), "wal", 100)
 			b.send(1)
-			await(t, f, "another client", func(s FlowStatus) bool { return s.Receives.Connected == 2 })
+			await(t, f, "another client", func(s status.Flow) bool { return s.Receives.Connected == 2 })
 			if err := os.Remove(ballast); err != nil {
 				t.Fatal(err)
 			}
-			becomes(t, f, Running)
+			becomes(t, f, status.Running)
 			a.settle(t)
 			b.settle(t)
 			if err := f.Stop(); err != nil {
@@ -85,7 +86,7 @@ flows:
 		t.Fatal(err)
 	}
 	c.send(1000)
-	st := becomes(t, f, Failed, "write to "+dev, "input/output error")
+	st := becomes(t, f, status.Failed, "write to "+dev, "input/output error")
 	if st.Log.Acknowledged > st.Log.Durable || st.Log.Acknowledged < 100 {
 		t.Errorf("the log's status is %+v", st.Log)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/rdma"
@@ -67,7 +68,7 @@ func TestIdentity(t *testing.T) {
 		bad.stop()
 	}
 	log, serve := d.Flows()[0], d.Flows()[1]
-	st := await(t, log, "what was refused", func(s FlowStatus) bool {
+	st := await(t, log, "what was refused", func(s status.Flow) bool {
 		return s.Receives.Handshakes["tls"] >= 2 && s.Receives.Refused["not_permitted"] >= 1
 	})
 	if !st.Receives.TLS || len(st.Receives.Clients) != 1 || st.Receives.Clients[0].Name != "orders" || st.Packets != 50 {

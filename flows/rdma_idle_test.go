@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/authority"
 	"github.com/unifiedd/unifiedd/rdma/connect"
@@ -42,7 +43,7 @@ func TestIdleConnections(t *testing.T) {
 			} else {
 				t.Logf("a client sent 50 messages within %v beside %d idle connections", took.Round(time.Millisecond), idle)
 			}
-			await(t, d.Flows()[0], "idle connections to be counted", func(s FlowStatus) bool {
+			await(t, d.Flows()[0], "idle connections to be counted", func(s status.Flow) bool {
 				h := s.Receives.Handshakes
 				return h["address_limit"] >= idle-2*connect.MaxPendingPerAddress && h["address_limit"]+h["timeout"] >= idle
 			})

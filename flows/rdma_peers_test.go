@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/flows/blocks"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -65,7 +66,7 @@ flows:
     to: {rdma: "roce:%s", peers: [{name: a, address: "%s", flow: sink}, {name: b, address: "%s", policy: drop_newest}], queue: 256}
 `, to.Ifname, l.B.Ifname, a.address(), b.address()), Options{}).Flows()[0]
 	frames := testenv.Stream(&from, &to, 9, 0, 2000, 600)
-	await(t, f, "the peers", func(s FlowStatus) bool { return s.Sends.Peers[0].Credit > 0 && s.Sends.Peers[1].Credit > 0 })
+	await(t, f, "the peers", func(s status.Flow) bool { return s.Sends.Peers[0].Credit > 0 && s.Sends.Peers[1].Credit > 0 })
 	testenv.SendRaw(t, &from, frames, testenv.SendOptions{Taken: func() uint64 {
 		st := f.Status()
 		return st.Sends.Peers[0].Acknowledged + lost(st)
@@ -80,7 +81,7 @@ flows:
 		checksummed(t, p)
 	}
 	samePackets(t, "peer a", got, frames)
-	st := await(t, f, "acknowledgements", func(s FlowStatus) bool {
+	st := await(t, f, "acknowledgements", func(s status.Flow) bool {
 		return s.Sends.Peers[0].Acknowledged == 2000 && s.Sends.Peers[1].Waiting+s.Sends.Peers[1].InFlight == 0
 	})
 	if a, b := st.Sends.Peers[0].Method, st.Sends.Peers[1].Method; a != "write" || b != "send" {
@@ -157,8 +158,8 @@ flows:
 		c.send(rounds)
 		clients = append(clients, c)
 		if n < 2 { // they get ahead of the last one, as far as there are frames
-			await(t, f, "no credit to be left", func(s FlowStatus) bool {
-				return s.Receives.Connected == n+1 && !slices.ContainsFunc(s.Receives.Clients, func(c ClientStatus) bool { return c.Sequence == 0 || c.Sequence < c.Limit })
+			await(t, f, "no credit to be left", func(s status.Flow) bool {
+				return s.Receives.Connected == n+1 && !slices.ContainsFunc(s.Receives.Clients, func(c status.Client) bool { return c.Sequence == 0 || c.Sequence < c.Limit })
 			})
 		}
 	}
@@ -205,9 +206,9 @@ flows:
 `, l.B.Ifname, l.B.IP, sink.address()), Options{}).Flows()[0]
 	a, b := s.newClient(t, 1, l.address(), "sums", 800), s.newClient(t, 2, l.address(), "sums", 800, 800, 792)
 	a.send(3)
-	await(t, f, "one client's messages", func(s FlowStatus) bool { return s.Packets == 3 })
+	await(t, f, "one client's messages", func(s status.Flow) bool { return s.Packets == 3 })
 	b.send(5)
-	st := await(t, f, "a message to be rejected again", func(s FlowStatus) bool { return s.Receives.Refused["bad_length"] >= 2 })
+	st := await(t, f, "a message to be rejected again", func(s status.Flow) bool { return s.Receives.Refused["bad_length"] >= 2 })
 	for _, c := range st.Receives.Clients {
 		if c.Acknowledged > 2 {
 			t.Errorf("a sum without all its parts is acknowledged: %+v", c)
@@ -249,15 +250,15 @@ flows:
     to: {rdma: "roce:%[1]s", peers: [{name: sink, address: "%[3]s", flow: sink}], queue: 64}
 `, l.B.Ifname, l.B.IP, sink.address()), Options{}).Flows()[0]
 	nobody := s.newClient(t, 0, l.address(), "sums", 800)
-	await(t, f, "who says no name to be refused", func(s FlowStatus) bool { return s.Receives.Refused["not_permitted"] > 0 })
+	await(t, f, "who says no name to be refused", func(s status.Flow) bool { return s.Receives.Refused["not_permitted"] > 0 })
 	nobody.stop()
 	a := s.newClient(t, 1, l.address(), "sums", 800)
 	a.send(3)
-	await(t, f, "one client's messages", func(s FlowStatus) bool { return s.Packets == 3 })
+	await(t, f, "one client's messages", func(s status.Flow) bool { return s.Packets == 3 })
 	a.stop()
 	a = s.newClient(t, 1, l.address(), "sums", 800)
 	a.send(5)
-	await(t, f, "duplicates", func(s FlowStatus) bool { return s.Packets == 8 && s.Stages[0].Left["duplicate"] == 3 })
+	await(t, f, "duplicates", func(s status.Flow) bool { return s.Packets == 8 && s.Stages[0].Left["duplicate"] == 3 })
 	if n := sink.count(); n != 0 {
 		t.Fatalf("%d sums without one client's part", n)
 	}
@@ -324,7 +325,7 @@ flows:
 			}
 		}
 	}
-	st := await(t, f, "all to be known to have arrived", func(s FlowStatus) bool { return s.Blocks.Served == 24 })
+	st := await(t, f, "all to be known to have arrived", func(s status.Flow) bool { return s.Blocks.Served == 24 })
 	if b := st.Blocks; st.Bytes != 6<<20 || len(b.Clients) != 1 || b.Frames.Hits+b.Extents.Hits == 0 {
 		t.Errorf("the status is %+v", b)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/flows/protocol"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -137,7 +138,7 @@ func TestLogWritten(t *testing.T) {
 	b.send(1000)
 	a.settle(t)
 	b.settle(t)
-	st := await(t, f, "memory to be granted", func(s FlowStatus) bool { return s.Receives.Granted == 32 })
+	st := await(t, f, "memory to be granted", func(s status.Flow) bool { return s.Receives.Granted == 32 })
 	if r := st.Receives; r.Method != "write" || r.Grants != 2032 || r.Clients[0].Granted != 16 || st.CopiedBytes["placed"] != st.Bytes || a.Stats().Method != stream.ByWrite {
 		t.Errorf("%+v, %+v", r, st.CopiedBytes)
 	}
@@ -147,7 +148,7 @@ func TestLogWritten(t *testing.T) {
 		}
 	}
 	b.stop()
-	await(t, f, "the client to be gone", func(s FlowStatus) bool { return s.Receives.Granted == 16 })
+	await(t, f, "the client to be gone", func(s status.Flow) bool { return s.Receives.Granted == 16 })
 	a.send(100)
 	a.settle(t)
 	if err := f.Stop(); err != nil {
@@ -285,7 +286,7 @@ func TestLog(t *testing.T) {
 			a.settle(t)
 			b.settle(t)
 			st := f.Status()
-			if st.State != Running || st.Packets != 1200 || st.Log.Acknowledged != 1200 || len(st.Receives.Clients) != 2 {
+			if st.State != status.Running || st.Packets != 1200 || st.Log.Acknowledged != 1200 || len(st.Receives.Clients) != 2 {
 				t.Errorf("the status is %+v, of the log %+v, of clients %+v", st, st.Log, st.Receives)
 			}
 			if err := f.Stop(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -158,11 +159,11 @@ func TestRefilterBeside(t *testing.T) {
 	f := l.start(t, with("udp"), Options{}).Flows()[0]
 	since := f.Status().Since
 	s, err := l.reload(t, with("tcp", [3]string{"a", "nowhere"}))
-	if err == nil || s.Outcome != RolledBack || f.Status().Filter != "udp" || !f.Status().Since.Equal(since) {
+	if err == nil || s.Outcome != status.RolledBack || f.Status().Filter != "udp" || !f.Status().Since.Equal(since) {
 		t.Errorf("%v, %+v, %+v", err, s, f.Status())
 	}
 	l.feed(t, f, testenv.Stream(&l.A, &l.B, 5000, 0, 10, 100), 0)
-	await(t, f, "the old filter's packets", func(s FlowStatus) bool { return s.Packets == 10 })
+	await(t, f, "the old filter's packets", func(s status.Flow) bool { return s.Packets == 10 })
 	l.reloaded(t, with("tcp", [3]string{"a", "one"}))
 	if l.daemon.Flows()[0] != f || f.Status().Filter != "tcp" || !f.Status().Since.Equal(since) {
 		t.Errorf("%+v", f.Status())
@@ -172,7 +173,7 @@ func TestRefilterBeside(t *testing.T) {
 	}
 	l.reloaded(t, with("udp", [3]string{"a", "one"}))
 	f = l.daemon.Flows()[0]
-	if st := f.Status(); st.State != Stopped || st.Filter != "udp" {
+	if st := f.Status(); st.State != status.Stopped || st.Filter != "udp" {
 		t.Errorf("%+v", st)
 	}
 }
@@ -183,7 +184,7 @@ func TestRefilterKeepsTheHost(t *testing.T) {
 	l.B.Run(t, "ip", "route", "add", "default", "via", l.A.IP.String())
 	f := l.start(t, strings.Replace(l.captures(), "ring: 1024", "ring: 1024, filter: udp", 1), Options{}).Flows()[0]
 	s, err := l.reload(t, l.captures())
-	if !errors.Is(err, afxdp.ErrTakeOver) || s.Outcome != RolledBack || f.Status().Filter != "udp" || !f.Status().State.Up() {
+	if !errors.Is(err, afxdp.ErrTakeOver) || s.Outcome != status.RolledBack || f.Status().Filter != "udp" || !f.Status().State.Up() {
 		t.Errorf("%v, %+v", err, s)
 	}
 }

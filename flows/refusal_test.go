@@ -13,6 +13,7 @@ import (
 	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/source/afxdp"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -65,7 +66,7 @@ func TestCannotStart(t *testing.T) {
 				t.Fatalf("start: %v", err)
 			}
 			testenv.MessageNames(t, err.Error(), append(one.says, "start flow ill"))
-			if s := c.ill.Status(); s.State != Failed || s.Error != err.Error() {
+			if s := c.ill.Status(); s.State != status.Failed || s.Error != err.Error() {
 				t.Errorf("%s: %s", s.State, s.Error)
 			}
 			free(t, c.B.Namespace, c.B.Ifname)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // ErrReloading is returned while another reload is under way.
@@ -25,7 +26,7 @@ var errClosing = errors.New("the daemon is ending")
 //
 // While a reload is under way another returns ErrReloading. The status is that of this reload, also
 // beside an error.
-func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error)) (ReloadStatus, error) {
+func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error)) (status.Reload, error) {
 	if !d.reloading.TryLock() {
 		return d.reloads.busy(), ErrReloading
 	}
@@ -46,26 +47,26 @@ func (d *Daemon) Reload(load func(running *config.Config) (*config.Config, error
 	return s, err
 }
 
-func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (ReloadStatus, error) {
+func (d *Daemon) reload(load func(*config.Config) (*config.Config, error)) (status.Reload, error) {
 	if d.closing.Load() {
-		return ReloadStatus{Outcome: Refused}, errClosing
+		return status.Reload{Outcome: status.Refused}, errClosing
 	}
 	running, now := d.running()
 	next, err := load(running)
 	if err != nil {
-		return ReloadStatus{Outcome: Refused}, err
+		return status.Reload{Outcome: status.Refused}, err
 	}
-	s := ReloadStatus{Outcome: Unchanged, Plan: config.Compare(running, next)}
+	s := status.Reload{Outcome: status.Unchanged, Plan: config.Compare(running, next)}
 	c, err := d.readCredentials(next, now)
 	if err != nil {
-		return ReloadStatus{Outcome: Refused}, err
+		return status.Reload{Outcome: status.Refused}, err
 	}
 	if s.Plan.Credentials = c.names(next); s.Plan.Empty() {
 		return s, nil
 	}
 	d.options.Log.Info("reloading the configuration", words(&s.Plan)...)
 	w := d.newTransaction(running, next, now, &s.Plan)
-	if s.Outcome, err = w.run(); s.Outcome != Applied {
+	if s.Outcome, err = w.run(); s.Outcome != status.Applied {
 		return s, err
 	}
 	var lost error
@@ -83,7 +84,7 @@ func (d *Daemon) Plan(next *config.Config) (config.Plan, error) {
 }
 
 // tell logs how a reload ended.
-func (d *Daemon) tell(s *ReloadStatus) {
+func (d *Daemon) tell(s *status.Reload) {
 	what := append([]any{"outcome", s.Outcome, "generation", s.Generation, "seconds", s.Seconds}, words(&s.Plan)...)
 	if len(s.Ended) > 0 {
 		what = append(what, "sessions_ended", s.Ended)

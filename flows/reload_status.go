@@ -11,12 +11,12 @@ import (
 // reloads is the history of reloads, for the status. Any goroutine may use it.
 type reloads struct {
 	mu     sync.Mutex
-	status ConfigStatus
+	status status.Config
 }
 
 func newReloads() *reloads {
 	now := time.Now()
-	r := &reloads{status: ConfigStatus{Generation: 1, Loaded: now, Succeeded: now, Reloads: make(map[Outcome]uint64)}}
+	r := &reloads{status: status.Config{Generation: 1, Loaded: now, Succeeded: now, Reloads: make(map[status.Outcome]uint64)}}
 	for _, o := range status.Outcomes {
 		r.status.Reloads[o] = 0
 	}
@@ -30,22 +30,22 @@ func (r *reloads) begin(now time.Time) {
 }
 
 // busy counts a reload that was refused since another was under way.
-func (r *reloads) busy() ReloadStatus {
+func (r *reloads) busy() status.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status.Reloads[Busy]++
-	return ReloadStatus{Outcome: Busy, Generation: r.status.Generation, At: time.Now(), Error: ErrReloading.Error()}
+	r.status.Reloads[status.Busy]++
+	return status.Reload{Outcome: status.Busy, Generation: r.status.Generation, At: time.Now(), Error: ErrReloading.Error()}
 }
 
 // end records how a reload ended, and returns that with the generation.
-func (r *reloads) end(s ReloadStatus) ReloadStatus {
+func (r *reloads) end(s status.Reload) status.Reload {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.status.Reloads[s.Outcome]++
 	if s.Outcome.Good() {
 		r.status.Succeeded = s.At
 	}
-	if s.Outcome == Applied {
+	if s.Outcome == status.Applied {
 		r.status.Loaded = s.At
 		r.status.Generation++
 	}
@@ -54,7 +54,7 @@ func (r *reloads) end(s ReloadStatus) ReloadStatus {
 	return s
 }
 
-func (r *reloads) read() ConfigStatus {
+func (r *reloads) read() status.Config {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.status

@@ -12,13 +12,14 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
 // reload has the lab's daemon go on with another configuration, in end B's namespace.
-func (l *lab) reload(t *testing.T, text string) (s ReloadStatus, err error) {
+func (l *lab) reload(t *testing.T, text string) (s status.Reload, err error) {
 	t.Helper()
 	l.B.Do(t, func() {
 		s, err = l.daemon.Reload(func(running *config.Config) (*config.Config, error) {
@@ -29,10 +30,10 @@ func (l *lab) reload(t *testing.T, text string) (s ReloadStatus, err error) {
 }
 
 // reloaded is reload that must succeed.
-func (l *lab) reloaded(t *testing.T, text string) ReloadStatus {
+func (l *lab) reloaded(t *testing.T, text string) status.Reload {
 	t.Helper()
 	s, err := l.reload(t, text)
-	if err != nil || s.Outcome != Applied || s.Error != "" {
+	if err != nil || s.Outcome != status.Applied || s.Error != "" {
 		t.Fatalf("reload: %v, %+v", err, s)
 	}
 	return s
@@ -98,7 +99,7 @@ func TestReload(t *testing.T) {
 		}
 	}
 	l.feed(t, kept, stream[400:], 0)
-	await(t, kept, "the capture to have everything", func(s FlowStatus) bool { return s.Durable.Packets == 600 })
+	await(t, kept, "the capture to have everything", func(s status.Flow) bool { return s.Durable.Packets == 600 })
 	if f := d.Flows()[0]; f != kept || !f.Status().Since.Equal(since) {
 		t.Error("the capture that did not change began anew")
 	}
@@ -118,17 +119,17 @@ func TestReloadRefused(t *testing.T) {
 		{"flows: [", "test.yaml:1:1: not YAML"},
 		{strings.Replace(l.captures(), "96MiB", "98MiB", 1), "test.yaml:2:16: region.size: cannot change while the daemon runs, with 96MiB"},
 	} {
-		if s, err := l.reload(t, c.text); err == nil || s.Outcome != Refused || !strings.Contains(s.Error, c.want) {
+		if s, err := l.reload(t, c.text); err == nil || s.Outcome != status.Refused || !strings.Contains(s.Error, c.want) {
 			t.Errorf("%v, %+v", err, s)
 		}
 	}
-	if s, err := l.reload(t, l.captures()); err != nil || s.Outcome != Unchanged || s.Generation != 1 {
+	if s, err := l.reload(t, l.captures()); err != nil || s.Outcome != status.Unchanged || s.Generation != 1 {
 		t.Errorf("%v, %+v", err, s)
 	}
 	if d.Flows()[0] != flow || !flow.Status().Since.Equal(since) {
 		t.Error("the flow is another")
 	}
-	if s := d.Status().Config; s.Generation != 1 || s.Reloads[Refused] != 2 || s.Reloads[Unchanged] != 1 || s.Last.Outcome != Unchanged || !s.Succeeded.After(s.Loaded) {
+	if s := d.Status().Config; s.Generation != 1 || s.Reloads[status.Refused] != 2 || s.Reloads[status.Unchanged] != 1 || s.Last.Outcome != status.Unchanged || !s.Succeeded.After(s.Loaded) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -169,18 +170,18 @@ func TestReloadRollsBack(t *testing.T) {
 		}
 		text := changed + "  - " + strings.ReplaceAll(c.flow, "%s", l.dir) + "\n"
 		s, err := l.reload(t, text)
-		if err == nil || s.Outcome != RolledBack || !strings.Contains(s.Error, c.want) || !strings.Contains(s.Error, "start flow c: ") {
+		if err == nil || s.Outcome != status.RolledBack || !strings.Contains(s.Error, c.want) || !strings.Contains(s.Error, "start flow c: ") {
 			t.Errorf("%s: %v, %+v", c.what, err, s)
 		}
 		if got := d.Flows(); len(got) != 3 || got[0] != kept || got[1] != a || got[2] != b || !kept.Status().Since.Equal(since) {
 			t.Fatalf("%s: the flows are others: %v", c.what, got)
 		}
 		for _, f := range d.Flows() {
-			await(t, f, "it to run again", func(s FlowStatus) bool { return s.State == Running })
+			await(t, f, "it to run again", func(s status.Flow) bool { return s.State == status.Running })
 		}
 		testenv.Wait(t, 5*time.Second, "the frames to be with those who had them", func() bool { return d.Region().Snapshot().Of(umem.OwnerPool) == frames })
 	}
-	if s := d.Status().Config; s.Generation != 1 || s.Reloads[RolledBack] < 3 || s.Last.Outcome != RolledBack {
+	if s := d.Status().Config; s.Generation != 1 || s.Reloads[status.RolledBack] < 3 || s.Last.Outcome != status.RolledBack {
 		t.Errorf("%+v", s)
 	}
 	l.reloaded(t, changed)
@@ -196,7 +197,7 @@ func TestReloadBroken(t *testing.T) {
 	}
 	text := l.captures([3]string{"b", "two"}) + fmt.Sprintf("  - {name: a, from: {interface: one, ring: 64}, to: {file: %s/a, segment: {size: 1MiB}}}\n", old)
 	d := l.start(t, text, Options{})
-	var s ReloadStatus
+	var s status.Reload
 	var err error
 	l.B.Do(t, func() {
 		s, err = d.Reload(func(*config.Config) (*config.Config, error) {
@@ -206,17 +207,17 @@ func TestReloadBroken(t *testing.T) {
 			return l.parsed(t, strings.Replace(text, "interface: one", "interface: gone", 1)), nil
 		})
 	})
-	if err == nil || s.Outcome != Broken || !strings.Contains(s.Error, "gone") || !strings.Contains(s.Error, old) {
+	if err == nil || s.Outcome != status.Broken || !strings.Contains(s.Error, "gone") || !strings.Contains(s.Error, old) {
 		t.Errorf("%v, %+v", err, s)
 	}
-	var states []State
+	var states []status.State
 	for _, f := range d.Flows() {
 		states = append(states, f.Status().State)
 	}
-	if !slices.Equal(states, []State{Running, Running, Failed}) {
+	if !slices.Equal(states, []status.State{status.Running, status.Running, status.Failed}) {
 		t.Errorf("the flows are %v", states)
 	}
-	if n := d.Status().Config.Reloads[Broken]; n != 1 {
+	if n := d.Status().Config.Reloads[status.Broken]; n != 1 {
 		t.Errorf("%d are counted", n)
 	}
 }
@@ -230,12 +231,12 @@ func TestReloadOneAtATime(t *testing.T) {
 			t.Error("the status does not say that a reload is under way")
 		}
 		s, err := d.Reload(func(*config.Config) (*config.Config, error) { t.Error("it is loaded"); return nil, nil })
-		if !errors.Is(err, ErrReloading) || s.Outcome != Busy {
+		if !errors.Is(err, ErrReloading) || s.Outcome != status.Busy {
 			t.Errorf("a reload within a reload: %v, %+v", err, s)
 		}
 		return running, nil
 	})
-	if s := d.Status().Config; s.Since != nil || s.Reloads[Busy] != 1 || s.Reloads[Unchanged] != 1 {
+	if s := d.Status().Config; s.Since != nil || s.Reloads[status.Busy] != 1 || s.Reloads[status.Unchanged] != 1 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -246,22 +247,22 @@ func TestReloadWhileClosing(t *testing.T) {
 	l.sides(t, "one")
 	d := l.start(t, l.captures(), Options{})
 	closed := make(chan error, 1)
-	var s ReloadStatus
+	var s status.Reload
 	var err error
 	l.B.Do(t, func() {
 		s, err = d.Reload(func(*config.Config) (*config.Config, error) {
 			go func() { closed <- d.Close() }()
-			await(t, d.Flows()[0], "the daemon to stop its flows", func(s FlowStatus) bool { return s.State == Stopped })
+			await(t, d.Flows()[0], "the daemon to stop its flows", func(s status.Flow) bool { return s.State == status.Stopped })
 			return l.parsed(t, l.captures([3]string{"a", "one"})), nil
 		})
 	})
-	if !errors.Is(err, errClosing) || s.Outcome != RolledBack {
+	if !errors.Is(err, errClosing) || s.Outcome != status.RolledBack {
 		t.Errorf("%v, %+v", err, s)
 	}
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if s, err := l.reload(t, l.captures()); !errors.Is(err, errClosing) || s.Outcome != Refused {
+	if s, err := l.reload(t, l.captures()); !errors.Is(err, errClosing) || s.Outcome != status.Refused {
 		t.Errorf("after the end: %v, %+v", err, s)
 	}
 }
@@ -292,7 +293,7 @@ flows:
 		l.reloaded(t, text)
 	}
 	c.settle(t)
-	await(t, captured, "the capture to have everything", func(s FlowStatus) bool { return s.Durable.Packets == 1500 })
+	await(t, captured, "the capture to have everything", func(s status.Flow) bool { return s.Durable.Packets == 1500 })
 	if st := wal.Status(); st.Log.Last != 1500 || st.Receives.Connected != 1 {
 		t.Errorf("the log: %+v, %+v", st.Log, st.Receives)
 	}

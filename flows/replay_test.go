@@ -14,6 +14,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 	"github.com/unifiedd/unifiedd/umem"
@@ -29,7 +30,7 @@ func (l *lab) replaying(layout, from, to string) string {
 }
 
 // replay starts the flow that sends, and returns its status once it has sent everything, and what tcpdump saw arrive.
-func (l *lab) replay(t *testing.T, f *Flow, packets, bytes int) (FlowStatus, [][]byte) {
+func (l *lab) replay(t *testing.T, f *Flow, packets, bytes int) (status.Flow, [][]byte) {
 	t.Helper()
 	dump := startTcpdumpOf(t, &l.B, "in", 16384)
 	var err error
@@ -37,9 +38,9 @@ func (l *lab) replay(t *testing.T, f *Flow, packets, bytes int) (FlowStatus, [][
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenv.Wait(t, 30*time.Second, "the captures to be sent", func() bool { return f.Status().State == Done || f.Status().State == Failed })
+	testenv.Wait(t, 30*time.Second, "the captures to be sent", func() bool { return f.Status().State == status.Done || f.Status().State == status.Failed })
 	s := f.Status()
-	if s.State != Done {
+	if s.State != status.Done {
 		t.Fatalf("it ended as %s: %s", s.State, s.Error)
 	}
 	return s, dump.stop(t, packets, bytes)
@@ -59,7 +60,7 @@ func TestReplay(t *testing.T) {
 			l.begin(t, capture.Start)
 			frames := slices.DeleteFunc(l.traffic(), func(f []byte) bool { return len(f) < 20 }) // a tag and nothing else the kernel drops before tcpdump sees it
 			l.send(t, capture, frames)
-			await(t, capture, "all packets written", func(s FlowStatus) bool { return s.Written.Packets >= uint64(len(frames)) })
+			await(t, capture, "all packets written", func(s status.Flow) bool { return s.Written.Packets >= uint64(len(frames)) })
 			if err := capture.Stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -246,7 +247,7 @@ func TestReplayDamaged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := await(t, f, "the flow to fail", func(s FlowStatus) bool { return s.State == Failed })
+	s := await(t, f, "the flow to fail", func(s status.Flow) bool { return s.State == status.Failed })
 	if !strings.Contains(s.Error, path) || !strings.Contains(s.Error, fmt.Sprint(24+899*(16+700))) || s.Packets != 899 {
 		t.Errorf("%d packets were sent, and then: %s", s.Packets, s.Error)
 	}
@@ -262,7 +263,7 @@ func TestReplayDamaged(t *testing.T) {
 		f := l.open(t, l.replaying("slot", "file: "+filepath.Join(l.dir, name), "pace: top"), Options{}).Flows()[1]
 		l.A.Do(t, func() { err = f.Start() })
 		if err == nil {
-			err = fmt.Errorf("%s", await(t, f, "the flow to fail", func(s FlowStatus) bool { return s.State == Failed }).Error)
+			err = fmt.Errorf("%s", await(t, f, "the flow to fail", func(s status.Flow) bool { return s.State == status.Failed }).Error)
 		}
 		if !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v, want %q", name, err, says)
@@ -278,17 +279,17 @@ func TestReplayLive(t *testing.T) {
 	l.begin(t, capture.Start)
 	frames := testenv.Stream(&l.A, &l.B, 5000, 0, 3000, 900)
 	l.send(t, capture, frames)
-	await(t, capture, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets == uint64(len(frames)) })
+	await(t, capture, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == uint64(len(frames)) })
 	var err error
 	l.A.Do(t, func() { err = again.Start() })
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, again, "the captures to be sent", func(s FlowStatus) bool { return s.State == Done || s.State == Failed })
-	if s := again.Status(); s.State != Done || s.Packets != uint64(len(frames)) {
+	await(t, again, "the captures to be sent", func(s status.Flow) bool { return s.State == status.Done || s.State == status.Failed })
+	if s := again.Status(); s.State != status.Done || s.Packets != uint64(len(frames)) {
 		t.Errorf("%s: %d packets of %d were sent: %s", s.State, s.Packets, len(frames), s.Error)
 	}
-	await(t, capture, "the packets to be captured again", func(s FlowStatus) bool { return s.Durable.Packets == uint64(2*len(frames)) })
+	await(t, capture, "the packets to be captured again", func(s status.Flow) bool { return s.Durable.Packets == uint64(2*len(frames)) })
 	if err := capture.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -307,11 +308,11 @@ func TestReplayStops(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		await(t, f, "some packets", func(s FlowStatus) bool { return s.Packets >= 3 })
+		await(t, f, "some packets", func(s status.Flow) bool { return s.Packets >= 3 })
 		if err := f.Stop(); err != nil {
 			t.Fatal(err)
 		}
-		if s := f.Status(); s.State != Stopped || s.Packets >= uint64(len(frames)) || s.Dropped["not_sent"] != 0 {
+		if s := f.Status(); s.State != status.Stopped || s.Packets >= uint64(len(frames)) || s.Dropped["not_sent"] != 0 {
 			t.Errorf("%s after %d packets, not sent: %v", s.State, s.Packets, s.Dropped)
 		}
 	}
@@ -328,15 +329,15 @@ func TestReplayLinkDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	await(t, f, "some packets", func(s FlowStatus) bool { return s.Packets >= 100 })
+	await(t, f, "some packets", func(s status.Flow) bool { return s.Packets >= 100 })
 	l.A.SetDown(t)
-	s := await(t, f, "the flow to wait", func(s FlowStatus) bool { return s.State == Waiting })
+	s := await(t, f, "the flow to wait", func(s status.Flow) bool { return s.State == status.Waiting })
 	time.Sleep(200 * time.Millisecond)
 	if now := f.Status(); now.Packets != s.Packets {
 		t.Errorf("%d packets were sent without a link", now.Packets-s.Packets)
 	}
 	l.A.SetUp(t)
-	s = await(t, f, "everything to be sent", func(s FlowStatus) bool { return s.State == Done })
+	s = await(t, f, "everything to be sent", func(s status.Flow) bool { return s.State == status.Done })
 	if s.Packets != uint64(len(frames)) || s.Replay.Paused == 0 {
 		t.Errorf("%d packets of %d were sent, paused for %v s", s.Packets, len(frames), s.Replay.Paused)
 	}

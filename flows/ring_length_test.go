@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -29,7 +30,7 @@ func TestRingWhileAway(t *testing.T) {
 	if err := <-returned; err != nil {
 		t.Fatal(err)
 	}
-	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Durable.Packets+lost(s) >= uint64(sent) })
+	s := await(t, f, "the packets", func(s status.Flow) bool { return s.Durable.Packets+lost(s) >= uint64(sent) })
 	if s.Durable.Packets != n || lost(s) > 0 {
 		t.Errorf("of %d packets %d are there, lost: %v", sent, s.Durable.Packets, s.Dropped)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -65,11 +66,11 @@ func TestRingSpan(t *testing.T) {
 	if err := f.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, f, "a segment to be removed", func(s FlowStatus) bool { return span > time.Minute || s.Removed["keep_free"] > 0 })
+	await(t, f, "a segment to be removed", func(s status.Flow) bool { return span > time.Minute || s.Removed["keep_free"] > 0 })
 	time.Sleep(span / 4)
 	before, held := usageNow(t), f.Status().Held
 	for end := time.Now().Add(span * 3 / 4); time.Now().Before(end) && !t.Failed(); time.Sleep(span / 50) {
-		if s := f.Status(); s.State != Running || lost(s) > 0 || s.Floor.Pauses > 0 {
+		if s := f.Status(); s.State != status.Running || lost(s) > 0 || s.Floor.Pauses > 0 {
 			t.Errorf("%s, %v lost, %+v; the worker was away: %+v", s.State, s.Dropped, s.Floor, d.Status().Workers[0].Away)
 		}
 		if h := f.Status().Held; span <= time.Minute && h.Segments > held.Segments+2 {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -36,7 +37,7 @@ func TestRingWrapsAround(t *testing.T) {
 			}
 			inSequence(t, got, c.sent-uint64(len(got)), uint64(len(got)))
 			heldTrue(t, s.Held, captures.Records(t, name))
-			if h := s.Held; h.Ring == nil || *h.Ring != (HeldRing{Slots: 7, SegmentBytes: 2 << 20, Generation: s.Segments}) || h.Segments != 6 || h.Bytes != 6*2<<20 { // one is prepared
+			if h := s.Held; h.Ring == nil || *h.Ring != (status.Ring{Slots: 7, SegmentBytes: 2 << 20, Generation: s.Segments}) || h.Segments != 6 || h.Bytes != 6*2<<20 { // one is prepared
 				t.Errorf("held: %+v, ring %+v", h, h.Ring)
 			}
 			captures.Readable(t, name)
@@ -116,7 +117,7 @@ func TestRingTellsOfHeads(t *testing.T) {
 	}
 	c.start(t)
 	c.capture(t, 100)
-	s := await(t, c.ill, "the packets to be durable", func(s FlowStatus) bool { return s.Durable.Packets == 100 })
+	s := await(t, c.ill, "the packets to be durable", func(s status.Flow) bool { return s.Durable.Packets == 100 })
 	if h := s.Held; h.Unreadable != 1 || h.Ring.Generation != newest+1 {
 		t.Errorf("held: %+v, ring %+v; the newest segment was %d", h, h.Ring, newest)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -27,7 +28,7 @@ flows:
 
 // watched sends n packets, numbered from first, while it looks at the positions
 // all the time, and waits until all are received.
-func (l *lab) watched(t *testing.T, f *Flow, first uint64, n int) FlowStatus {
+func (l *lab) watched(t *testing.T, f *Flow, first uint64, n int) status.Flow {
 	t.Helper()
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -36,7 +37,7 @@ func (l *lab) watched(t *testing.T, f *Flow, first uint64, n int) FlowStatus {
 	}()
 	before := f.Status().Packets
 	l.feed(t, f, testenv.Stream(&l.A, &l.B, 5000, first, n, 1400), 15000)
-	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets+s.Dropped["lost_ring_full"] >= before+uint64(n) })
+	s := await(t, f, "the packets", func(s status.Flow) bool { return s.Packets+s.Dropped["lost_ring_full"] >= before+uint64(n) })
 	close(quit)
 	<-done
 	if s.Packets != before+uint64(n) {
@@ -66,13 +67,13 @@ func watchPositions(t *testing.T, f *Flow, quit <-chan struct{}) {
 }
 
 // stopped stops a flow and checks that everything it received is durable.
-func stopped(t *testing.T, f *Flow) FlowStatus {
+func stopped(t *testing.T, f *Flow) status.Flow {
 	t.Helper()
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	s := f.Status()
-	if s.Durable != s.Written || s.Durable.Packets != s.Packets || s.State != Stopped {
+	if s.Durable != s.Written || s.Durable.Packets != s.Packets || s.State != status.Stopped {
 		t.Errorf("after stopping: %s, %d received, written %+v, durable %+v", s.State, s.Packets, s.Written, s.Durable)
 	}
 	return s
@@ -144,7 +145,7 @@ func TestRotateByTime(t *testing.T) {
 		testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 5000, 20*i, 20, 200), testenv.SendOptions{})
 		time.Sleep(100 * time.Millisecond)
 	}
-	await(t, f, "the packets", func(s FlowStatus) bool { return s.Packets == 500 })
+	await(t, f, "the packets", func(s status.Flow) bool { return s.Packets == 500 })
 	s := stopped(t, f)
 	files := l.files(t)
 	if len(files) < 3 || len(files) > 6 || uint64(len(files)) != s.Segments {
@@ -235,12 +236,12 @@ func TestDurable(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{NoAddresses: true})
 	f := l.start(t, l.settings("segment: {size: 32MiB}, flush: 20ms, durable: 50ms"), Options{}).Flows()[0]
 	l.watched(t, f, 0, 500)
-	await(t, f, "all packets durable", func(s FlowStatus) bool { return s.Durable.Packets == 500 })
+	await(t, f, "all packets durable", func(s status.Flow) bool { return s.Durable.Packets == 500 })
 	stopped(t, f)
 	f.config.To.Durable = config.Written
 	l.begin(t, f.Start)
 	l.watched(t, f, 500, 500)
-	await(t, f, "all packets written", func(s FlowStatus) bool { return s.Written.Packets == 500 })
+	await(t, f, "all packets written", func(s status.Flow) bool { return s.Written.Packets == 500 })
 	time.Sleep(300 * time.Millisecond)
 	if s := f.Status(); s.Durable.Packets != 0 {
 		t.Errorf("nobody asked for %d durable packets", s.Durable.Packets)

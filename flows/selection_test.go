@@ -12,6 +12,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/bpf"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -57,20 +58,20 @@ func TestOwnProgram(t *testing.T) {
 	}
 	f := l.start(t, of("by_port"), Options{}).Flows()[0]
 	sent := l.ports(t, 50, 7000, 7001, 7002, 7003)
-	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 200 && s.Durable.Packets == 50 })
+	s := await(t, f, "the packets", func(s status.Flow) bool { return s.Offered == 200 && s.Durable.Packets == 50 })
 	if s.Dropped["filter_dropped"] != 50 || s.Passed["kernel_unclear"] != 50 || s.Passed["kernel_no_match"] != 50 || lost(s) != 50 {
 		t.Errorf("%+v", s)
 	}
-	want := []CountStatus{{Name: "TAKEN", Value: 50}, {Name: "LEFT", Value: 50}, {Name: "DROPPED", Value: 50}, {Name: "STRANGE", Value: 50}}
+	want := []status.FilterCount{{Name: "TAKEN", Value: 50}, {Name: "LEFT", Value: 50}, {Name: "DROPPED", Value: 50}, {Name: "STRANGE", Value: 50}}
 	if diff := cmp.Diff(want, s.FilterCounts); diff != "" || s.Filter != "program by_port of "+file {
 		t.Errorf("filter %q (-want +got):\n%s", s.Filter, diff)
 	}
 	r, err := l.reload(t, of("reads_behind"))
-	if err == nil || r.Outcome != RolledBack || !strings.Contains(r.Error, "*(u8 *)(r1 +0)") || f.Status().Filter != s.Filter {
+	if err == nil || r.Outcome != status.RolledBack || !strings.Contains(r.Error, "*(u8 *)(r1 +0)") || f.Status().Filter != s.Filter {
 		t.Errorf("%v, %+v", err, r)
 	}
 	sent[7000] = append(sent[7000], l.ports(t, 10, 7000)[7000]...)
-	await(t, f, "packets after that", func(s FlowStatus) bool { return s.Durable.Packets == 60 && s.FilterCounts[0].Value == 60 })
+	await(t, f, "packets after that", func(s status.Flow) bool { return s.Durable.Packets == 60 && s.FilterCounts[0].Value == 60 })
 	if err := f.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -94,8 +95,8 @@ func TestRules(t *testing.T) {
 		t.Errorf("%+v", p)
 	}
 	sent := l.ports(t, 30, 5000, 5001, 5002, 5003)
-	s := await(t, f, "the packets", func(s FlowStatus) bool { return s.Offered == 120 && s.Durable.Packets == 30 })
-	want := []RuleStatus{
+	s := await(t, f, "the packets", func(s status.Flow) bool { return s.Offered == 120 && s.Durable.Packets == 30 })
+	want := []status.Rule{
 		{Name: "left", Match: "udp src or dst port 5001", Action: "leave", Packets: 30, Bytes: 3000}, {Name: "dropped", Match: "udp src or dst port 5002", Action: "drop", Packets: 30, Bytes: 3000}, {Name: "taken", Match: "udp src or dst portrange 5000-5002", Action: "take", Packets: 30, Bytes: 3000},
 	}
 	if diff := cmp.Diff(want, s.Rules); diff != "" {
@@ -125,7 +126,7 @@ func TestObjectChanges(t *testing.T) {
 			return o.Digest(), nil
 		}})
 	}
-	reload := func() (s ReloadStatus) {
+	reload := func() (s status.Reload) {
 		var err error
 		l.B.Do(t, func() { s, err = l.daemon.Reload(parse) })
 		if err != nil {
@@ -135,7 +136,7 @@ func TestObjectChanges(t *testing.T) {
 	}
 	f := l.start(t, text, Options{}).Flows()[0]
 	reload() // the text was parsed without a look at the file
-	if s := reload(); s.Outcome != Unchanged {
+	if s := reload(); s.Outcome != status.Unchanged {
 		t.Errorf("%+v", s)
 	}
 	elf, err := os.ReadFile(file)
@@ -145,7 +146,7 @@ func TestObjectChanges(t *testing.T) {
 	if err := os.WriteFile(file, append(elf, 0), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if s := reload(); s.Outcome != Applied || !slices.Equal(s.Plan.Filters, []string{"cap"}) || f != l.daemon.Flows()[0] {
+	if s := reload(); s.Outcome != status.Applied || !slices.Equal(s.Plan.Filters, []string{"cap"}) || f != l.daemon.Flows()[0] {
 		t.Errorf("%+v", s)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/gopacket/gopacket/pcapgo"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -35,7 +36,7 @@ func filtered(t *testing.T, layout, expression string) (*lab, *Flow) {
 // taken checks that the flow, stopped, had n packets and lost none unaccounted.
 func (l *lab) taken(t *testing.T, f *Flow, n uint64) {
 	t.Helper()
-	s := await(t, f, "every packet to be taken or lost", func(s FlowStatus) bool {
+	s := await(t, f, "every packet to be taken or lost", func(s status.Flow) bool {
 		return s.Packets+lost(s) >= n && s.Waiting == 0
 	})
 	s = l.atRest(t, f, s.Offered)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -50,7 +51,7 @@ flows:
 	}
 	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
 	s, err := l.reload(t, text(three+", {id: 4, file: "+dir+"/none}"))
-	if s.Outcome != RolledBack || err == nil || !strings.Contains(err.Error(), "namespace 4") || !strings.Contains(err.Error(), dir+"/none") {
+	if s.Outcome != status.RolledBack || err == nil || !strings.Contains(err.Error(), "namespace 4") || !strings.Contains(err.Error(), dir+"/none") {
 		t.Errorf("%s: %v", s.Outcome, err)
 	}
 	has("1 one 1048576 false", "2 two 1048576 false", "3 three 1048576 true")
@@ -70,7 +71,7 @@ flows:
 	if n := len(f.Status().Hosts.Subsystems); n != 1 {
 		t.Errorf("it serves %d subsystems", n)
 	}
-	if l.daemon.Flows()[0] != f || f.Status().State != Running {
+	if l.daemon.Flows()[0] != f || f.Status().State != status.Running {
 		t.Error("it began anew")
 	}
 	l.reloaded(t, text("{id: 2, file: "+dir+"/three}")) // that cannot be open twice: the flow starts anew

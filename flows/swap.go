@@ -7,6 +7,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // transaction is one change of a daemon's flows, a transaction: it is made as a whole or rolled back. It
@@ -41,7 +42,7 @@ func (d *Daemon) newTransaction(old, next *config.Config, had []*Flow, plan *con
 	for _, c := range next.Flows {
 		f := before[c.Name]
 		if f == nil || slices.Contains(w.stopping, f) {
-			stopped := f != nil && f.Status().State == Stopped
+			stopped := f != nil && f.Status().State == status.Stopped
 			f = newFlow(c, d)
 			if !stopped {
 				w.starting = append(w.starting, f)
@@ -54,9 +55,9 @@ func (d *Daemon) newTransaction(old, next *config.Config, had []*Flow, plan *con
 
 // run makes the change or rolls it back. The error beside a change that was made is what flows lost
 // when they stopped. Filters are changed first: an error there has touched nothing else.
-func (w *transaction) run() (Outcome, error) {
+func (w *transaction) run() (status.Outcome, error) {
 	if err := w.filter(w.next); err != nil {
-		return w.unfilter(RolledBack, err)
+		return w.unfilter(status.RolledBack, err)
 	}
 	lost := w.stop()
 	w.daemon.install(w.next, w.flows)
@@ -64,7 +65,7 @@ func (w *transaction) run() (Outcome, error) {
 	if err := w.start(); err != nil {
 		return w.back(errors.Join(err, lost))
 	}
-	return Applied, lost
+	return status.Applied, lost
 }
 
 // stop stops flows together, so that one with a slow disk does not keep the others waiting. Its
@@ -97,7 +98,7 @@ func (w *transaction) start() error {
 }
 
 // back starts the flows again that ran before, after the error why.
-func (w *transaction) back(why error) (Outcome, error) {
+func (w *transaction) back(why error) (status.Outcome, error) {
 	errs := []error{why}
 	for _, f := range slices.Backward(w.started) {
 		errs = append(errs, f.leave())
@@ -106,13 +107,13 @@ func (w *transaction) back(why error) (Outcome, error) {
 		f.stay()
 	}
 	w.daemon.install(w.old, w.had)
-	outcome := RolledBack
+	outcome := status.RolledBack
 	for _, f := range w.ran {
 		if w.daemon.closing.Load() {
 			break
 		}
 		if err := f.Start(); err != nil {
-			errs, outcome = append(errs, err), Broken
+			errs, outcome = append(errs, err), status.Broken
 		}
 	}
 	return w.unfilter(outcome, errors.Join(errs...))
@@ -142,9 +143,9 @@ func (w *transaction) filter(c *config.Config) error {
 }
 
 // unfilter gives flows the filters, namespaces and hosts that they had.
-func (w *transaction) unfilter(outcome Outcome, why error) (Outcome, error) {
+func (w *transaction) unfilter(outcome status.Outcome, why error) (status.Outcome, error) {
 	if err := w.filter(w.old); err != nil {
-		return Broken, errors.Join(why, err)
+		return status.Broken, errors.Join(why, err)
 	}
 	return outcome, why
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
@@ -16,7 +17,7 @@ func TestTimestamps(t *testing.T) {
 	d := l.start(t, strings.Replace(l.defaults("packed"), "ring: 2048", "ring: 2048, timestamps: prefer", 1), Options{})
 	const n = 30
 	testenv.SendRaw(t, &l.A, testenv.Stream(&l.A, &l.B, 9, 0, n, 500), testenv.SendOptions{})
-	s := await(t, d.Flows()[0], "the packets", func(s FlowStatus) bool { return s.Durable.Packets >= n })
+	s := await(t, d.Flows()[0], "the packets", func(s status.Flow) bool { return s.Durable.Packets >= n })
 	if s.CardClock == (s.NoCardClock != "") || s.PTPClock != nil || s.CardStamped != 0 {
 		t.Errorf("card's clock: %v, because %q; PTP clock %v; %d packets", s.CardClock, s.NoCardClock, s.PTPClock, s.CardStamped)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/sink/peers"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
@@ -27,7 +28,7 @@ func (f *Flow) watch(r *pipeline.Run, quit <-chan struct{}, ended chan<- struct{
 		err = errors.Join(err, f.drain(r))
 	}
 	if err != nil {
-		state = Failed
+		state = status.Failed
 		r.Err.Note(err) // nothing more is received; what is not written is lost
 		f.giveUp(r)
 		err = r.Flow.Diagnose(err)
@@ -46,26 +47,26 @@ func (f *Flow) giveUp(r *pipeline.Run) {
 }
 
 // observe waits for the end of a flow and returns which it is.
-func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (State, error) {
+func (f *Flow) observe(r *pipeline.Run, quit <-chan struct{}) (status.State, error) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for n := 0; ; n++ {
 		select {
 		case <-quit:
-			return Stopped, nil
+			return status.Stopped, nil
 		case <-tick.C:
 		}
 		if err := r.Err.Get(); err != nil {
-			return Failed, err
+			return status.Failed, err
 		}
 		if r.Flow.Done() {
-			return Done, nil
+			return status.Done, nil
 		}
 		if n%int(time.Second/pollInterval) != 0 {
 			continue
 		}
 		if err := f.second(r); err != nil {
-			return Failed, err
+			return status.Failed, err
 		}
 	}
 }
@@ -84,7 +85,7 @@ func (f *Flow) second(r *pipeline.Run) error {
 	case waits != nil:
 		f.await(waits)
 	default:
-		f.setState(Running, nil)
+		f.setState(status.Running, nil)
 	}
 	return nil
 }
@@ -93,7 +94,7 @@ func (f *Flow) second(r *pipeline.Run) error {
 // already.
 func (f *Flow) await(why error) {
 	f.mu.Lock()
-	waiting := f.state == Waiting
+	waiting := f.state == status.Waiting
 	f.mu.Unlock()
 	level := slog.LevelWarn
 	if _, ok := errors.AsType[*peers.PeerError](why); ok {
@@ -102,7 +103,7 @@ func (f *Flow) await(why error) {
 	if !waiting {
 		f.log.Log(context.Background(), level, "flow waits", "why", why)
 	}
-	f.setState(Waiting, why)
+	f.setState(status.Waiting, why)
 }
 
 // drain stops receiving, and brings everything received to its end. It calls the flow on the
@@ -158,11 +159,11 @@ func (f *Flow) closeQueue(r *pipeline.Run) error {
 }
 
 // end closes a run and keeps its last status.
-func (f *Flow) end(r *pipeline.Run, state State, err error) {
+func (f *Flow) end(r *pipeline.Run, state status.State, err error) {
 	last := f.observeStatus(r)
 	if rerr := f.release(r); rerr != nil {
 		err = errors.Join(err, rerr)
-		state = Failed
+		state = status.Failed
 	}
 	r.Flow.CountLost(&last)
 	f.mu.Lock()

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/flows/pipeline"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
 )
 
 // bounded checks that a flow held no more than it may.
-func bounded(t *testing.T, s FlowStatus, high int64) {
+func bounded(t *testing.T, s status.Flow, high int64) {
 	t.Helper()
 	if l := s.Level; l.High != int(high) || l.Most >= high+pipeline.Burst || l.Held > l.Most {
 		t.Errorf("the level is %+v", l)
@@ -25,7 +26,7 @@ func TestWatermarksOfACapture(t *testing.T) {
 			f := l.start(t, l.defaults(layout)+"    watermarks: {high: 64, low: 1}\n", Options{}).Flows()[0]
 			frames := testenv.Stream(&l.A, &l.B, 9, 0, 1500, 700)
 			l.feed(t, f, frames, 20000)
-			s := await(t, f, "all to be written", func(s FlowStatus) bool { return s.Written.Packets+lost(s) >= uint64(len(frames)) })
+			s := await(t, f, "all to be written", func(s status.Flow) bool { return s.Written.Packets+lost(s) >= uint64(len(frames)) })
 			if layout == "slot" { // packed, an extent is more than that
 				bounded(t, s, 64)
 			}
@@ -58,10 +59,10 @@ flows:
     to: {rdma: "roce:%s", peers: [{name: sink, address: "%s", flow: sink}], queue: 2048}
 `, l.B.Ifname, sink.address()), Options{Count: 3000}).Flows()[0]
 	sink.be(true)
-	st := await(t, f, "the source to wait", func(s FlowStatus) bool { return s.Level.Held >= 300 && s.Level.Paused > 0 })
+	st := await(t, f, "the source to wait", func(s status.Flow) bool { return s.Level.Held >= 300 && s.Level.Paused > 0 })
 	bounded(t, st, 300)
 	sink.be(false)
-	st = await(t, f, "all to be acknowledged", func(s FlowStatus) bool { return s.Sends.Peers[0].Acknowledged == 3000 })
+	st = await(t, f, "all to be acknowledged", func(s status.Flow) bool { return s.Sends.Peers[0].Acknowledged == 3000 })
 	bounded(t, st, 300)
 	if st.Level.Pauses < 2 {
 		t.Errorf("the level is %+v", st.Level)

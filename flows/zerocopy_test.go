@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/layout"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/sink/disk"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/captures"
@@ -166,10 +167,10 @@ func (w *witness) passed(t *testing.T) (pieces []piece) {
 }
 
 // captured sends frames, waits until they are written, and stops the flow.
-func (l *lab) captured(t *testing.T, f *Flow, frames [][]byte) FlowStatus {
+func (l *lab) captured(t *testing.T, f *Flow, frames [][]byte) status.Flow {
 	t.Helper()
 	l.send(t, f, frames)
-	s := await(t, f, "all packets written or lost", func(s FlowStatus) bool { return s.Written.Packets+lost(s) >= uint64(len(frames)) })
+	s := await(t, f, "all packets written or lost", func(s status.Flow) bool { return s.Written.Packets+lost(s) >= uint64(len(frames)) })
 	if lost(s) > 0 {
 		t.Errorf("packets were lost: %v, %d stalls", s.Dropped, s.Stalls)
 	}

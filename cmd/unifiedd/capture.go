@@ -17,6 +17,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
@@ -209,7 +210,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 	err = stopCommand(one, stderr)
 	s := one.Status()
 	summarize(stderr, s)
-	if err == nil && s.State == flows.Failed { // by itself, before it was stopped
+	if err == nil && s.State == status.Failed { // by itself, before it was stopped
 		err = errors.New(s.Error)
 	}
 	return err
@@ -260,7 +261,7 @@ func follow(ctx context.Context, f *flows.Flow, asked <-chan os.Signal, w io.Wri
 }
 
 // lost is how many packets a flow lost.
-func lost(s *flows.FlowStatus) (n uint64) {
+func lost(s *status.Flow) (n uint64) {
 	for reason, k := range s.Dropped {
 		if reason != "beyond_count" {
 			n += k
@@ -270,7 +271,7 @@ func lost(s *flows.FlowStatus) (n uint64) {
 }
 
 // summarize ends a capture as tcpdump does, with the reasons.
-func summarize(w io.Writer, s flows.FlowStatus) {
+func summarize(w io.Writer, s status.Flow) {
 	fmt.Fprintf(w, "%d packets captured, %d bytes\n", s.Written.Packets, s.Written.Bytes)
 	fmt.Fprintf(w, "%d packets offered; left to the host: %s\n", s.Offered, nonzero(s.Passed))
 	fmt.Fprintf(w, "%d packets lost: %s\n", lost(&s), nonzero(s.Dropped))

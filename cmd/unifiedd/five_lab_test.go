@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/demo"
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -33,7 +33,7 @@ func TestFiveFlows(t *testing.T) {
 	disks := labenv.OddDisks(t)
 	senders := labenv.Opposite(t, capturedBy, fedBy)
 	var said sink
-	status, err := demo.Five(t.Context(), demo.Options{
+	s, err := demo.Five(t.Context(), demo.Options{
 		Out: &said, Time: map[bool]time.Duration{false: 20 * time.Second, true: time.Second}[testing.Short()],
 		FlowTest: labenv.Program(t, "unified-flow-test"),
 		Ask: func(ctx context.Context, socket, path string) ([]byte, error) {
@@ -52,16 +52,16 @@ func TestFiveFlows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(status.Flows) != 5 {
-		t.Errorf("%d flows", len(status.Flows))
+	if len(s.Flows) != 5 {
+		t.Errorf("%d flows", len(s.Flows))
 	}
-	for _, f := range status.Flows {
+	for _, f := range s.Flows {
 		t.Run(f.Name, func(t *testing.T) { copiesNothing(t, &f) })
 	}
 }
 
 // copiesNothing: neither we nor the kernel copy a byte of a flow, but for what reaches a card whose driver has no zero copy.
-func copiesNothing(t *testing.T, f *flows.FlowStatus) {
+func copiesNothing(t *testing.T, f *status.Flow) {
 	if f.Bytes == 0 {
 		t.Error("nothing went through")
 	}

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -56,15 +56,15 @@ flows:
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	until := func(what string, ok func(*flows.FlowStatus) bool) {
+	until := func(what string, ok func(*status.Flow) bool) {
 		t.Helper()
 		testenv.Wait(t, testenv.Within(30*time.Second), what, func() bool {
-			var s flows.Status
+			var s status.Daemon
 			b, err := ask(t.Context(), socket, http.MethodGet, "/status")
 			return err == nil && json.Unmarshal(b, &s) == nil && len(s.Flows) == 1 && ok(&s.Flows[0])
 		})
 	}
-	until("the flow to run", func(f *flows.FlowStatus) bool { return f.State == flows.Running })
+	until("the flow to run", func(f *status.Flow) bool { return f.State == status.Running })
 
 	const id = "4b1dbb4e-6f4b-4b0c-9a0c-2f1c8b6f0a01"
 	to := []string{"-t", "rdma", "-a", address, "-s", "4420", "--hostid", id, "--hostnqn", "nqn.2014-08.org.nvmexpress:uuid:" + id}
@@ -76,14 +76,14 @@ flows:
 	disk := hostDisk(t, servedNQN)
 	tool(t, "fio", "--name=blocks", "--filename="+disk, "--size=1m", "--rw=randwrite", "--bsrange=512-128k", "--blockalign=512", "--direct=1", "--iodepth=8", "--ioengine=libaio",
 		"--verify=crc32c", "--verify_fatal=1", "--end_fsync=1", "--randseed=7")
-	until("what was written and read to be known to have arrived", func(f *flows.FlowStatus) bool {
+	until("what was written and read to be known to have arrived", func(f *status.Flow) bool {
 		return f.Hosts.Hosts == 1 && f.Hosts.Bytes["written"] == 1<<20 && f.Hosts.Bytes["read"] >= 1<<20 && f.CopiedBytes["placed"] == 0
 	})
-	var status, errs sink
-	if code := run([]string{"status", "--socket", socket}, &status, &errs); code != 0 || !strings.Contains(line(string(status), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
-		t.Errorf("status ends with %d: %s\n%s", code, errs, status)
+	var out, errs sink
+	if code := run([]string{"status", "--socket", socket}, &out, &errs); code != 0 || !strings.Contains(line(string(out), "serves"), servedNQN+", 67108864 bytes, to 1 hosts") {
+		t.Errorf("status ends with %d: %s\n%s", code, errs, out)
 	}
-	if got := line(string(status), "namespace"); !strings.Contains(got, "1: ") || !strings.Contains(got, ", 67108864 bytes; ") || !strings.Contains(got, "written 1048576") {
+	if got := line(string(out), "namespace"); !strings.Contains(got, "1: ") || !strings.Contains(got, ", 67108864 bytes; ") || !strings.Contains(got, "written 1048576") {
 		t.Errorf("status of the namespace: %q", got)
 	}
 	change := func(there bool) {
@@ -106,7 +106,7 @@ flows:
 		t.Error(out)
 	}
 	tool(t, "nvme", "disconnect", "-n", servedNQN)
-	until("the host to be gone", func(f *flows.FlowStatus) bool {
+	until("the host to be gone", func(f *status.Flow) bool {
 		return f.Hosts.Hosts == 0 && f.Hosts.Queues == 0 && f.Hosts.Ended == 0 && f.Hosts.Commands["failed"] == 0
 	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {

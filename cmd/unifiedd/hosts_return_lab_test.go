@@ -21,7 +21,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
@@ -131,7 +131,7 @@ flows:
 			r.Logf("a daemon said:\n%s", said)
 		}
 	})
-	r.until("the flow to run", func(f *flows.Status) bool { return f.Flows[0].State == flows.Running })
+	r.until("the flow to run", func(f *status.Daemon) bool { return f.Flows[0].State == status.Running })
 }
 
 // kill ends the daemon and who started it at once, if they are there.
@@ -156,7 +156,7 @@ func (r *returning) terminate() {
 }
 
 // status asks the daemon, which has its flow.
-func (r *returning) status() (s flows.Status, err error) {
+func (r *returning) status() (s status.Daemon, err error) {
 	b, err := ask(r.Context(), r.socket(), http.MethodGet, "/status")
 	if err == nil {
 		err = json.Unmarshal(b, &s)
@@ -167,7 +167,7 @@ func (r *returning) status() (s flows.Status, err error) {
 	return s, err
 }
 
-func (r *returning) until(what string, is func(*flows.Status) bool) {
+func (r *returning) until(what string, is func(*status.Daemon) bool) {
 	r.Helper()
 	testenv.Wait(r, waitLimit, what, func() bool {
 		s, err := r.status()
@@ -313,7 +313,7 @@ func (r *returning) cut(i uint64) bool {
 func (r *returning) back() {
 	r.Helper()
 	r.writers.goOn(r.T)
-	r.until("the host to have its queues", func(s *flows.Status) bool {
+	r.until("the host to have its queues", func(s *status.Daemon) bool {
 		h := s.Flows[0].Hosts
 		return h.Hosts == 1 && h.Queues == queues && s.RDMA[0].QueuePairs == queues
 	})
@@ -322,9 +322,9 @@ func (r *returning) back() {
 }
 
 // left waits until the daemon has no host, and what it had without one.
-func (r *returning) left(what string) (h flows.HostsStatus) {
+func (r *returning) left(what string) (h status.Hosts) {
 	r.Helper()
-	r.until(what, func(s *flows.Status) bool {
+	r.until(what, func(s *status.Daemon) bool {
 		h = *s.Flows[0].Hosts
 		return h.Hosts == 0 && h.Queues == 0 && s.RDMA[0].QueuePairs == r.idle.queuePairs
 	})

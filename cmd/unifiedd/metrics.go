@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // collector makes metrics of a daemon's status when it is scraped; nothing is
@@ -78,7 +79,7 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 }
 
 // collectWorkers sends for how long the workers looked at no flow.
-func collectWorkers(out chan<- prometheus.Metric, ws []flows.WorkerStatus) {
+func collectWorkers(out chan<- prometheus.Metric, ws []status.Worker) {
 	count, longest := uint64(0), time.Duration(0)
 	for _, w := range ws {
 		count, longest = count+w.Away.Count, max(longest, w.Away.Longest)
@@ -87,9 +88,9 @@ func collectWorkers(out chan<- prometheus.Metric, ws []flows.WorkerStatus) {
 	gauge(out, descLongest, longest.Seconds())
 }
 
-func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectFlow(out chan<- prometheus.Metric, f *status.Flow) {
 	gauge(out, descUp, truth(f.State.Up()), f.Name)
-	gauge(out, descWaits, truth(f.State == flows.Waiting), f.Name)
+	gauge(out, descWaits, truth(f.State == status.Waiting), f.Name)
 	collectTaken(out, f)
 	gauge(out, descFar, float64(len(f.Far)), f.Name)
 	each(out, descCopied, f.CopiedBytes, f.Name)
@@ -111,7 +112,7 @@ func collectFlow(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 }
 
 // collectTaken sends what a flow takes: packets of an interface, or messages and requests, which have none.
-func collectTaken(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectTaken(out chan<- prometheus.Metric, f *status.Flow) {
 	iface := ""
 	if strings.HasPrefix(f.Kind, "network-") {
 		iface = f.From
@@ -128,7 +129,7 @@ func collectTaken(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 }
 
 // collectFilter sends what rules, or a program of the user's own, have counted.
-func collectFilter(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectFilter(out chan<- prometheus.Metric, f *status.Flow) {
 	for _, r := range f.Rules {
 		counter(out, descRule, r.Packets, f.Name, f.From, r.Name, r.Action)
 		counter(out, descRuleSize, r.Bytes, f.Name, f.From, r.Name, r.Action)
@@ -139,7 +140,7 @@ func collectFilter(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 }
 
 // waiting is how many of the packets received may yet become durable.
-func waiting(f *flows.FlowStatus) uint64 {
+func waiting(f *status.Flow) uint64 {
 	settled := f.Durable.Packets + f.Dropped["beyond_count"] + f.Dropped["write_failed"]
 	return f.Packets - min(settled, f.Packets) // the counters are read one after the other
 }

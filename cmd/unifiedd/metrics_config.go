@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 var (
@@ -14,7 +14,7 @@ var (
 )
 
 // collectConfig sends what became of attempts to load a configuration.
-func collectConfig(out chan<- prometheus.Metric, c *flows.ConfigStatus) {
+func collectConfig(out chan<- prometheus.Metric, c *status.Config) {
 	gauge(out, descGeneration, float64(c.Generation))
 	gauge(out, descLoaded, truth(c.Last == nil || c.Last.Outcome.Good()))
 	gauge(out, descSucceeded, float64(c.Succeeded.UnixNano())/1e9)

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // The metrics of what files hold, and of the room for them.
@@ -19,7 +19,7 @@ var (
 )
 
 // collectFiles sends what there is of files in a flow.
-func collectFiles(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectFiles(out chan<- prometheus.Metric, f *status.Flow) {
 	if c := f.Cut; c != nil {
 		counter(out, descCut, c.Packets, f.Name)
 		counter(out, descCutBytes, c.Bytes, f.Name)

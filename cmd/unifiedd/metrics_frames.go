@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
@@ -16,7 +16,7 @@ var (
 )
 
 // collectFrames sends what is known of frames between the ends.
-func collectFrames(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectFrames(out chan<- prometheus.Metric, f *status.Flow) {
 	if l := f.Level; l != nil {
 		gauge(out, descHolds, float64(l.Held), f.Name)
 		counter(out, descPauses, l.Pauses, f.Name)

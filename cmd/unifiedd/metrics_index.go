@@ -2,7 +2,7 @@ package main
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 var (
@@ -14,7 +14,7 @@ var (
 )
 
 // collectIndex sends what became of indexes.
-func collectIndex(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectIndex(out chan<- prometheus.Metric, f *status.Flow) {
 	x := f.Index
 	if x == nil {
 		return

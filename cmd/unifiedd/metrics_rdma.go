@@ -4,14 +4,14 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/rdma/roce"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 )
 
 // collectRDMA sends the counters of the RDMA ports that are on interfaces of flows, and of those that this process makes in
 // software. What such a port takes no capture on its interface sees; these say how much it was.
-func collectRDMA(out chan<- prometheus.Metric, all []flows.FlowStatus) {
+func collectRDMA(out chan<- prometheus.Metric, all []status.Flow) {
 	done := make(map[string]bool)
 	for i := range all {
 		iface := all[i].From

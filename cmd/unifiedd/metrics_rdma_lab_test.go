@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 )
 
@@ -16,9 +16,9 @@ import (
 func TestRDMAMetrics(t *testing.T) {
 	device := labenv.SoftRoCE(t, "virtio0", "10.79.0.1/24")
 	of := func(cards ...string) string {
-		var all []flows.FlowStatus
+		var all []status.Flow
 		for _, card := range cards {
-			all = append(all, flows.FlowStatus{From: card})
+			all = append(all, status.Flow{From: card})
 		}
 		return gather(t, func(out chan<- prometheus.Metric) { collectRDMA(out, all) })
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // The metrics of captures that are sent.
@@ -16,7 +16,7 @@ var (
 )
 
 // collectReplay sends what there is of captures in a flow.
-func collectReplay(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectReplay(out chan<- prometheus.Metric, f *status.Flow) {
 	r := f.Replay
 	if r == nil {
 		return

@@ -5,7 +5,7 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // The metrics of flows with RDMA at one end or both.
@@ -47,7 +47,7 @@ var (
 )
 
 // collectStreams sends what there is of RDMA in a flow.
-func collectStreams(out chan<- prometheus.Metric, f *flows.FlowStatus) {
+func collectStreams(out chan<- prometheus.Metric, f *status.Flow) {
 	if f.Receives != nil {
 		collectReceives(out, f.Name, f.Receives)
 	}
@@ -76,7 +76,7 @@ func collectStreams(out chan<- prometheus.Metric, f *flows.FlowStatus) {
 	}
 }
 
-func collectReceives(out chan<- prometheus.Metric, flow string, r *flows.ReceivesStatus) {
+func collectReceives(out chan<- prometheus.Metric, flow string, r *status.Receives) {
 	counter(out, descClients, r.Connected, flow)
 	counter(out, descBroken, r.Broken, flow)
 	counter(out, descReplays, r.Replays, flow)
@@ -87,14 +87,14 @@ func collectReceives(out chan<- prometheus.Metric, flow string, r *flows.Receive
 	counter(out, descGrants, r.Grants, flow)
 }
 
-func collectLog(out chan<- prometheus.Metric, flow string, l *flows.LogStatus) {
+func collectLog(out chan<- prometheus.Metric, flow string, l *status.Log) {
 	for status, at := range map[string]uint64{"received": l.Last, "written": l.Written, "durable": l.Durable, "acknowledged": l.Acknowledged} {
 		gauge(out, descLog, float64(at), flow, status)
 	}
 	gauge(out, descLogLost, float64(l.Lost), flow)
 }
 
-func collectPeer(out chan<- prometheus.Metric, flow string, p *flows.PeerStatus) {
+func collectPeer(out chan<- prometheus.Metric, flow string, p *status.Peer) {
 	gauge(out, descPeerUp, truth(p.State == "connected"), flow, p.Name)
 	each(out, descPeerSent, map[string]uint64{"offered": p.Offered, "acknowledged": p.Acknowledged, "resent": p.Resent}, flow, p.Name)
 	each(out, descPeerLost, p.Dropped, flow, p.Name)
@@ -102,17 +102,17 @@ func collectPeer(out chan<- prometheus.Metric, flow string, p *flows.PeerStatus)
 	counter(out, descPeerFailed, p.Failures, flow, p.Name)
 }
 
-func collectBlocks(out chan<- prometheus.Metric, flow string, b *flows.BlocksStatus) {
+func collectBlocks(out chan<- prometheus.Metric, flow string, b *status.Blocks) {
 	each(out, descRequests, map[string]uint64{"requested": b.Requests, "served": b.Served, "retried": b.Retried, "waited": b.Waited, "abandoned": b.Abandoned}, flow)
 	each(out, descTurnedAway, both(b.Refused, b.TurnedAway), flow)
 	each(out, descHandshakes, b.Handshakes, flow)
 	counter(out, descServed, b.Bytes, flow)
-	for op, c := range map[string]*flows.CacheStatus{"frame": &b.Frames, "extent": &b.Extents} {
+	for op, c := range map[string]*status.Cache{"frame": &b.Frames, "extent": &b.Extents} {
 		each(out, descCache, map[string]uint64{"hit": c.Hits, "miss": c.Misses, "evicted": c.Evictions, "failed": c.Failed}, flow, op)
 	}
 }
 
-func collectHosts(out chan<- prometheus.Metric, flow string, h *flows.HostsStatus) {
+func collectHosts(out chan<- prometheus.Metric, flow string, h *status.Hosts) {
 	gauge(out, descHosts, float64(h.Hosts), flow)
 	gauge(out, descHostQueues, float64(h.Queues), flow)
 	each(out, descCommands, h.Commands, flow)

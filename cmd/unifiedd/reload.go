@@ -17,8 +17,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 func newReload() *cobra.Command {
@@ -40,7 +40,7 @@ read again, too: sessions whose certificate or key is gone end. SIGHUP does the 
 			if err != nil {
 				return err
 			}
-			var s flows.ReloadStatus
+			var s status.Reload
 			if err := json.Unmarshal(raw, &s); err != nil {
 				return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
 			}
@@ -52,7 +52,7 @@ read again, too: sessions whose certificate or key is gone end. SIGHUP does the 
 }
 
 // printReload prints a reload for people.
-func printReload(w io.Writer, s *flows.ReloadStatus) error {
+func printReload(w io.Writer, s *status.Reload) error {
 	fmt.Fprintf(w, "%s, generation %d, after %v\n", s.Outcome, s.Generation, time.Duration(s.Seconds*float64(time.Second)).Round(time.Millisecond))
 	if s.Error != "" {
 		fmt.Fprintf(w, "but: %s\n", s.Error)
@@ -146,7 +146,7 @@ func answer(w http.ResponseWriter, v any, err error) {
 }
 
 // printConfig prints which configuration the daemon runs with.
-func printConfig(w io.Writer, c *flows.ConfigStatus) {
+func printConfig(w io.Writer, c *status.Config) {
 	reloads := make(map[string]uint64)
 	for outcome, n := range c.Reloads {
 		reloads[string(outcome)] = n

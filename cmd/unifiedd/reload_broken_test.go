@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -81,16 +81,16 @@ func TestReloadBroken(t *testing.T) {
 			text = strings.Replace(text, old, names.Replace(b.new), 1)
 		}
 		s.write(t, text)
-		status, out, errs := s.command(t, "reload")
+		code, out, errs := s.command(t, "reload")
 		fmt.Fprintf(&all, "# %s\n%s\n", b.what, general.Replace(errs))
-		if status != exitFailed || out != "" || !place.MatchString(errs) {
-			t.Errorf("%s: it ends with %d: %s%s", b.what, status, out, errs)
+		if code != exitFailed || out != "" || !place.MatchString(errs) {
+			t.Errorf("%s: it ends with %d: %s%s", b.what, code, out, errs)
 		}
-		if now := s.Flows(); len(now) != 1 || now[0] != flow || !flow.Status().Since.Equal(since) || flow.Status().State != flows.Running {
+		if now := s.Flows(); len(now) != 1 || now[0] != flow || !flow.Status().Since.Equal(since) || flow.Status().State != status.Running {
 			t.Fatalf("%s: the flow is touched: %+v", b.what, now)
 		}
 	}
-	if c := s.Status().Config; c.Generation != 1 || c.Reloads[flows.Refused] != uint64(len(broken)) {
+	if c := s.Status().Config; c.Generation != 1 || c.Reloads[status.Refused] != uint64(len(broken)) {
 		t.Errorf("the status is %+v", c)
 	}
 	golden(t, "testdata/broken.txt", all.String())

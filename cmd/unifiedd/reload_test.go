@@ -10,15 +10,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // command runs a command line against the daemon.
-func (s *served) command(t *testing.T, args ...string) (status int, out, errs string) {
+func (s *served) command(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	status = run(append(args, "--socket", s.socket), &stdout, &stderr)
-	return status, stdout.String(), stderr.String()
+	code = run(append(args, "--socket", s.socket), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
 }
 
 // capture is the configuration that startServed writes, and what is behind it. Names whose lengths
@@ -44,10 +44,10 @@ func TestReloadCommand(t *testing.T) {
 	}
 	added := s.capture(t, "  - {name: new, from: {interface: gone, ring: 64}, to: {file: "+filepath.Dir(s.file)+"/new}}\n")
 	for _, c := range []struct {
-		text   string
-		args   []string
-		status int
-		want   string // of both outputs, an expression
+		text string
+		args []string
+		code int
+		want string // of both outputs, an expression
 	}{
 		{s.capture(t, ""), []string{"check", "--plan"}, 0, `^nothing would change\nkept  cap\n$`},
 		{s.capture(t, ""), []string{"reload"}, 0, `^unchanged, generation 1, after \d+\S*s\nkept  cap\n$`},
@@ -60,16 +60,16 @@ func TestReloadCommand(t *testing.T) {
 		{"flows: []\nregions: {}\n", []string{"reload"}, exitFailed, `^/\S+/test\.yaml:1:8: flows: at least one is needed\n    flows: \[\]\n           \^\n/\S+/test\.yaml:2:1: unknown key "regions"\n    regions: \{\}\n    \^ did you mean "region"\?\n$`},
 	} {
 		s.write(t, c.text)
-		status, out, errs := s.command(t, c.args...)
-		if status != c.status || !regexp.MustCompile(c.want).MatchString(out+errs) {
-			t.Errorf("%v ends with %d:\n%s%s", c.args, status, out, errs)
+		code, out, errs := s.command(t, c.args...)
+		if code != c.code || !regexp.MustCompile(c.want).MatchString(out+errs) {
+			t.Errorf("%v ends with %d:\n%s%s", c.args, code, out, errs)
 		}
 	}
 	if err := os.Remove(s.file); err != nil {
 		t.Fatal(err)
 	}
-	if status, _, errs := s.command(t, "reload"); status != exitFailed || !strings.Contains(errs, "no such file or directory") {
-		t.Errorf("without its file it ends with %d: %s", status, errs)
+	if code, _, errs := s.command(t, "reload"); code != exitFailed || !strings.Contains(errs, "no such file or directory") {
+		t.Errorf("without its file it ends with %d: %s", code, errs)
 	}
 	_, out, _ := s.command(t, "status")
 	if !regexp.MustCompile(`(?m)^config +generation 2, loaded \S+; reloads: applied 1, refused 2, rolled_back 1, unchanged 1\n +the last reload was refused at \S+: read configuration: `).MatchString(out) {
@@ -88,7 +88,7 @@ func TestReloadCommand(t *testing.T) {
 
 func TestPrintReload(t *testing.T) {
 	var out bytes.Buffer
-	c := flows.ConfigStatus{Generation: 3, Loaded: time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC), Reloads: map[flows.Outcome]uint64{flows.Applied: 2, flows.Busy: 0}}
+	c := status.Config{Generation: 3, Loaded: time.Date(2026, 11, 20, 14, 0, 0, 0, time.UTC), Reloads: map[status.Outcome]uint64{status.Applied: 2, status.Busy: 0}}
 	since := c.Loaded.Add(time.Hour)
 	c.Since = &since
 	printConfig(&out, &c)
@@ -96,7 +96,7 @@ func TestPrintReload(t *testing.T) {
 		t.Errorf("%q, not %q", out.String(), want)
 	}
 	out.Reset()
-	if err := printReload(&out, &flows.ReloadStatus{Outcome: flows.Applied, Generation: 3, Seconds: 0.5, Error: "stop flow a: late"}); err != nil || out.String() != "applied, generation 3, after 500ms\nbut: stop flow a: late\n" {
+	if err := printReload(&out, &status.Reload{Outcome: status.Applied, Generation: 3, Seconds: 0.5, Error: "stop flow a: late"}); err != nil || out.String() != "applied, generation 3, after 500ms\nbut: stop flow a: late\n" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
@@ -26,15 +27,15 @@ type reloader struct {
 }
 
 // reload has the daemon go on with what the file says now.
-func (r *reloader) reload() (flows.ReloadStatus, error) {
+func (r *reloader) reload() (status.Reload, error) {
 	s, err := r.daemon.Reload(func(running *config.Config) (*config.Config, error) {
 		notify(r.log, reloading())
 		return r.load(running)
 	})
-	if s.Outcome == flows.Applied {
+	if s.Outcome == status.Applied {
 		r.level.Set(r.daemon.Config().Log.Level.Slog())
 	}
-	if s.Outcome != flows.Busy {
+	if s.Outcome != status.Busy {
 		notify(r.log, daemon.SdNotifyReady)
 	}
 	return s, err

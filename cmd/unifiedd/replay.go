@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/capinput"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 	build "github.com/unifiedd/unifiedd/internal/version"
@@ -184,14 +185,14 @@ func replay(parent context.Context, f replayFlags, cfg *config.Config, memory *u
 	err = one.Stop()
 	s := one.Status()
 	summarizeReplay(stderr, s, time.Since(begun))
-	if err == nil && s.State == flows.Failed { // by itself, before it was stopped
+	if err == nil && s.State == status.Failed { // by itself, before it was stopped
 		err = errors.New(s.Error)
 	}
 	return err
 }
 
 // summarizeReplay ends a replay as tcpreplay does, with the reasons.
-func summarizeReplay(w io.Writer, s flows.FlowStatus, took time.Duration) {
+func summarizeReplay(w io.Writer, s status.Flow, took time.Duration) {
 	seconds := max(took.Seconds(), 1e-9)
 	fmt.Fprintf(w, "%d packets sent, %d bytes, in %.2f s: %.0f packets/s, %s\n", s.Packets, s.Bytes, seconds, float64(s.Packets)/seconds, bits(float64(s.Bytes)*8/seconds))
 	fmt.Fprintf(w, "%d packets in the captures; not sent: %s\n", s.Offered, nonzero(s.Dropped))
@@ -202,7 +203,7 @@ func summarizeReplay(w io.Writer, s flows.FlowStatus, took time.Duration) {
 }
 
 // tellReplay says how packets left.
-func tellReplay(w io.Writer, before string, r *flows.ReplayStatus) {
+func tellReplay(w io.Writer, before string, r *status.Replay) {
 	if d := r.Lateness; d != nil {
 		fmt.Fprintf(w, "%slate by: median %s, 99 %% %s, at most %s; by more than %s: %d packets\n", before, brief(d.P50), brief(d.P99), brief(d.Max), time.Duration(r.Allowed), r.Late)
 	}
@@ -215,7 +216,7 @@ func tellReplay(w io.Writer, before string, r *flows.ReplayStatus) {
 }
 
 // printReplay prints the end that reads captures, and the one that sends their packets.
-func printReplay(w io.Writer, f *flows.FlowStatus) {
+func printReplay(w io.Writer, f *status.Flow) {
 	r := f.Replay
 	if r == nil {
 		return
@@ -231,7 +232,7 @@ func printReplay(w io.Writer, f *flows.FlowStatus) {
 }
 
 // grantedToSend is granted without a program, which sending takes none of.
-func grantedToSend(f *flows.FlowStatus) string {
+func grantedToSend(f *status.Flow) string {
 	mode, _, _ := strings.Cut(granted(f), ", XDP in the ")
 	return mode
 }

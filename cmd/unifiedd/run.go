@@ -14,6 +14,7 @@ import (
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -100,7 +101,7 @@ func start(d *flows.Daemon, log *slog.Logger) error {
 		return nil
 	}
 	for _, f := range d.Flows() {
-		if f.Status().State == flows.Running {
+		if f.Status().State == status.Running {
 			log.Error("some flows do not run", "why", err)
 			return nil
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // servers answers about a daemon: metrics and health on TCP, and everything,
@@ -74,7 +75,7 @@ const indexPage = `<!doctype html>
 
 // publicHandler answers what anybody on the network may know. say puts into words what
 // keeps a flow from being ready.
-func publicHandler(d *flows.Daemon, say func(*flows.FlowStatus) string) *http.ServeMux {
+func publicHandler(d *flows.Daemon, say func(*status.Flow) string) *http.ServeMux {
 	m := http.NewServeMux()
 	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -98,10 +99,10 @@ func publicHandler(d *flows.Daemon, say func(*flows.FlowStatus) string) *http.Se
 
 // briefly is a flow's state. Why it is so may name files and devices, which is for its
 // owner only.
-func briefly(f *flows.FlowStatus) string { return fmt.Sprintf("flow %s is %s", f.Name, f.State) }
+func briefly(f *status.Flow) string { return fmt.Sprintf("flow %s is %s", f.Name, f.State) }
 
 // fully is a flow's state, and why it is so.
-func fully(f *flows.FlowStatus) string {
+func fully(f *status.Flow) string {
 	if f.Error == "" {
 		return briefly(f)
 	}

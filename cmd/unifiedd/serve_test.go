@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -116,15 +117,15 @@ func (s *served) do(t *testing.T, method, path string) (status int, body string)
 
 func TestServe(t *testing.T) {
 	s := startServed(t)
-	if status, body := s.do(t, "GET", "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is stopped") {
-		t.Errorf("before the start, readyz: %d %s", status, body)
+	if code, body := s.do(t, "GET", "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is stopped") {
+		t.Errorf("before the start, readyz: %d %s", code, body)
 	}
 	s.start(t)
-	if status, body := s.do(t, "GET", "/readyz"); status != http.StatusOK {
-		t.Errorf("readyz: %d %s", status, body)
+	if code, body := s.do(t, "GET", "/readyz"); code != http.StatusOK {
+		t.Errorf("readyz: %d %s", code, body)
 	}
-	if status, _ := s.do(t, "GET", "/healthz"); status != http.StatusOK {
-		t.Errorf("healthz: %d", status)
+	if code, _ := s.do(t, "GET", "/healthz"); code != http.StatusOK {
+		t.Errorf("healthz: %d", code)
 	}
 	info, err := os.Stat(s.socket)
 	if err != nil || info.Mode().Perm() != 0o600 {
@@ -167,7 +168,7 @@ func TestServeMetrics(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	f := flows.FlowStatus{Packets: 100, Durable: flows.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
+	f := status.Flow{Packets: 100, Durable: status.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
 	if n := waiting(&f); n != 30 {
 		t.Errorf("%d packets wait, not 30", n)
 	}
@@ -204,26 +205,26 @@ func TestServeStatus(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
 	var out, errs bytes.Buffer
-	if status := run([]string{"status", "--socket", s.socket, "--json"}, &out, &errs); status != 0 {
-		t.Fatalf("status ends with %d: %s", status, errs.String())
+	if code := run([]string{"status", "--socket", s.socket, "--json"}, &out, &errs); code != 0 {
+		t.Fatalf("status ends with %d: %s", code, errs.String())
 	}
-	var got flows.Status
+	var got status.Daemon
 	if err := json.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if got.PID != os.Getpid() || len(got.Flows) != 1 || got.Flows[0].State != flows.Running {
+	if got.PID != os.Getpid() || len(got.Flows) != 1 || got.Flows[0].State != status.Running {
 		t.Errorf("status: %+v", got)
 	}
 	out.Reset()
-	if status := run([]string{"status", "--socket", s.socket}, &out, &errs); status != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  held  ") {
-		t.Errorf("status ends with %d: %s%s", status, out.String(), errs.String())
+	if code := run([]string{"status", "--socket", s.socket}, &out, &errs); code != 0 || !strings.Contains(out.String(), "flow cap") || !strings.Contains(out.String(), "  held  ") {
+		t.Errorf("status ends with %d: %s%s", code, out.String(), errs.String())
 	}
 }
 
 func TestPrintHeld(t *testing.T) {
 	oldest := time.Date(2026, 11, 20, 14, 0, 0, 25, time.UTC)
 	var out bytes.Buffer
-	printHeld(&out, &flows.Held{Segments: 6, Bytes: 6 << 21, Oldest: &oldest, Ring: &flows.HeldRing{Slots: 7, SegmentBytes: 2 << 20, Generation: 33}})
+	printHeld(&out, &status.Usage{Segments: 6, Bytes: 6 << 21, Oldest: &oldest, Ring: &status.Ring{Slots: 7, SegmentBytes: 2 << 20, Generation: 33}})
 	want := "  held\t6 segments, 12582912 bytes, packets from 2026-11-20T14:00:00.000000025Z to -\n" +
 		"  ring\t7 slots of 2MiB, in use up to generation 33\n"
 	if out.String() != want {
@@ -243,9 +244,9 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 	if got := public.Body.String(); public.Code != http.StatusServiceUnavailable || got != "flow cap is failed\n" {
 		t.Errorf("on the network, readyz: %d %q", public.Code, got)
 	}
-	status, body := s.do(t, "GET", "/readyz")
-	if status != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is failed: ") || !strings.Contains(body, s.pair.B.Ifname) {
-		t.Errorf("on the control socket, readyz: %d %q", status, body)
+	code, body := s.do(t, "GET", "/readyz")
+	if code != http.StatusServiceUnavailable || !strings.Contains(body, "flow cap is failed: ") || !strings.Contains(body, s.pair.B.Ifname) {
+		t.Errorf("on the control socket, readyz: %d %q", code, body)
 	}
 }
 
@@ -254,9 +255,9 @@ func TestControl(t *testing.T) {
 	s := startServed(t)
 	s.start(t)
 	for _, c := range []struct {
-		args   []string
-		status int
-		want   string
+		args []string
+		code int
+		want string
 	}{
 		{[]string{"start", "cap"}, exitFailed, "flow cap runs already"},
 		{[]string{"stop", "nope"}, exitFailed, `there is no flow "nope" (there is: cap)`},
@@ -269,19 +270,19 @@ func TestControl(t *testing.T) {
 	} {
 		var out, errs bytes.Buffer
 		args := append(c.args, "--socket", s.socket)
-		if status := run(args, &out, &errs); status != c.status || !strings.Contains(errs.String(), c.want) || c.want == "" && errs.Len() > 0 {
-			t.Errorf("%v ends with %d: %s", c.args, status, errs.String())
+		if code := run(args, &out, &errs); code != c.code || !strings.Contains(errs.String(), c.want) || c.want == "" && errs.Len() > 0 {
+			t.Errorf("%v ends with %d: %s", c.args, code, errs.String())
 		}
 	}
-	if got := s.Status().Flows[0].State; got != flows.Failed {
+	if got := s.Status().Flows[0].State; got != status.Failed {
 		t.Errorf("the flow is %s", got)
 	}
 }
 
 func TestStatusWithoutDaemon(t *testing.T) {
 	var out, errs bytes.Buffer
-	status := run([]string{"status", "--socket", filepath.Join(t.TempDir(), "none")}, &out, &errs)
-	if status != exitFailed || !strings.Contains(errs.String(), "does it run") {
-		t.Errorf("status ends with %d: %s", status, errs.String())
+	code := run([]string{"status", "--socket", filepath.Join(t.TempDir(), "none")}, &out, &errs)
+	if code != exitFailed || !strings.Contains(errs.String(), "does it run") {
+		t.Errorf("status ends with %d: %s", code, errs.String())
 	}
 }

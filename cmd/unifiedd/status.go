@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 func newStatus() *cobra.Command {
@@ -37,7 +37,7 @@ func newStatus() *cobra.Command {
 				_, err = c.OutOrStdout().Write(raw)
 				return err
 			}
-			var s flows.Status
+			var s status.Daemon
 			if err := json.Unmarshal(raw, &s); err != nil {
 				return fmt.Errorf("the daemon's answer makes no sense: %w (is it of another version?)", err)
 			}
@@ -50,7 +50,7 @@ func newStatus() *cobra.Command {
 }
 
 // printStatus prints a status for people.
-func printStatus(w io.Writer, s *flows.Status) error {
+func printStatus(w io.Writer, s *status.Daemon) error {
 	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
 	fmt.Fprintf(t, "unifiedd %s\tprocess %d\tup %v\n", s.Version, s.PID, time.Since(s.Started).Round(time.Second))
 	printConfig(t, &s.Config)
@@ -71,7 +71,7 @@ func printStatus(w io.Writer, s *flows.Status) error {
 	return t.Flush()
 }
 
-func printFlow(w io.Writer, f *flows.FlowStatus) {
+func printFlow(w io.Writer, f *status.Flow) {
 	fmt.Fprintf(w, "\nflow %s\t%s since %s\n", f.Name, f.State, f.Since.Format(time.RFC3339))
 	if f.Error != "" {
 		fmt.Fprintf(w, "  why\t%s\n", f.Error)
@@ -116,7 +116,7 @@ func printFlow(w io.Writer, f *flows.FlowStatus) {
 }
 
 // how says a flow's layout, where it has one, or what it connects.
-func how(f *flows.FlowStatus, laid bool) string {
+func how(f *status.Flow, laid bool) string {
 	if laid {
 		return f.Layout + " layout"
 	}
@@ -124,7 +124,7 @@ func how(f *flows.FlowStatus, laid bool) string {
 }
 
 // unitOf is what a flow counts.
-func unitOf(f *flows.FlowStatus) string {
+func unitOf(f *status.Flow) string {
 	switch from, to, _ := strings.Cut(f.Kind, "-"); {
 	case from == "rdma":
 		return "messages"
@@ -146,7 +146,7 @@ func brief(ns int64) string {
 }
 
 // printNetwork prints the end at which packets arrive.
-func printNetwork(w io.Writer, f *flows.FlowStatus) {
+func printNetwork(w io.Writer, f *status.Flow) {
 	if f.Filter != "" {
 		fmt.Fprintf(w, "  filter\t%s\n", f.Filter)
 	}
@@ -179,7 +179,7 @@ func printNetwork(w io.Writer, f *flows.FlowStatus) {
 }
 
 // printStorage prints the end that is on a disk.
-func printStorage(w io.Writer, f *flows.FlowStatus) {
+func printStorage(w io.Writer, f *status.Flow) {
 	if l := f.Log; l != nil {
 		fmt.Fprintf(w, "  log\tpositions %d to %d; written up to %d, durable up to %d, acknowledged (%s) up to %d\n", l.First, l.Last, l.Written, l.Durable, l.Acknowledge, l.Acknowledged)
 		if l.Lost > 0 {
@@ -206,7 +206,7 @@ func printStorage(w io.Writer, f *flows.FlowStatus) {
 	fmt.Fprintf(w, "  disk\t%d bytes in %d segments, full in %d rounds; errors: %s\n", f.DiskBytes, f.Segments, f.Stalls, nonzero(f.DiskErrors))
 }
 
-func printHeld(w io.Writer, h *flows.Held) {
+func printHeld(w io.Writer, h *status.Usage) {
 	fmt.Fprintf(w, "  held\t%s, %d bytes, packets from %s to %s\n", plural(int(h.Segments), "segment"), h.Bytes, when(h.Oldest), when(h.Newest))
 	if h.Unreadable > 0 {
 		fmt.Fprintf(w, "  \t%s without a head that can be read: what was in them is missing (see the log)\n", plural(int(h.Unreadable), "segment"))
@@ -223,7 +223,7 @@ func when(t *time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-func granted(f *flows.FlowStatus) string {
+func granted(f *status.Flow) string {
 	mode := "zero copy"
 	if !f.ZeroCopy {
 		mode = "the kernel copies"
@@ -242,7 +242,7 @@ func granted(f *flows.FlowStatus) string {
 }
 
 // times says whose times of arrival packets have.
-func times(f *flows.FlowStatus) string {
+func times(f *status.Flow) string {
 	switch {
 	case f.CardClock && f.PTPClock != nil:
 		return fmt.Sprintf("the card's clock (/dev/ptp%d) for %d packets, the system's for the others", *f.PTPClock, f.CardStamped)
@@ -256,7 +256,7 @@ func times(f *flows.FlowStatus) string {
 	return "the system's clock"
 }
 
-func position(p flows.Position) string {
+func position(p status.Position) string {
 	if p.File == "" {
 		return "nothing yet"
 	}

@@ -5,12 +5,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
 )
 
 // printGenerated prints the end at which packets are made.
-func printGenerated(w io.Writer, f *flows.FlowStatus) {
+func printGenerated(w io.Writer, f *status.Flow) {
 	g := f.Generated
 	if g == nil {
 		return
@@ -23,14 +23,14 @@ func printGenerated(w io.Writer, f *flows.FlowStatus) {
 }
 
 // printDiscarded prints the end that gives everything back.
-func printDiscarded(w io.Writer, f *flows.FlowStatus) {
+func printDiscarded(w io.Writer, f *status.Flow) {
 	if d := f.Discarded; d != nil {
 		fmt.Fprintf(w, "  discarded\t%d %s, %d bytes\n", d.Packets, unitOf(f), d.Bytes)
 	}
 }
 
 // printLevel prints what a flow holds.
-func printLevel(w io.Writer, l *flows.LevelStatus) {
+func printLevel(w io.Writer, l *status.Watermarks) {
 	if l == nil {
 		return
 	}
@@ -43,7 +43,7 @@ func printLevel(w io.Writer, l *flows.LevelStatus) {
 }
 
 // printTimes prints how long packets took.
-func printTimes(w io.Writer, t *flows.FrameTimes) {
+func printTimes(w io.Writer, t *status.FrameTimes) {
 	if t == nil {
 		return
 	}

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // printReceives prints the end at which RDMA clients send.
-func printReceives(w io.Writer, f *flows.FlowStatus) {
+func printReceives(w io.Writer, f *status.Flow) {
 	r := f.Receives
 	if r == nil {
 		return
@@ -28,7 +28,7 @@ func printReceives(w io.Writer, f *flows.FlowStatus) {
 }
 
 // printSends prints the end that sends to RDMA peers.
-func printSends(w io.Writer, s *flows.SendsStatus) {
+func printSends(w io.Writer, s *status.Sends) {
 	for i := range s.Peers {
 		p := &s.Peers[i]
 		fmt.Fprintf(w, "  peer\t%s (%s): %s%s; %d messages offered, %d acknowledged, %d waiting, %d on their way; lost: %s\n",
@@ -38,7 +38,7 @@ func printSends(w io.Writer, s *flows.SendsStatus) {
 }
 
 // printBlocks prints the end at which RDMA clients ask for blocks.
-func printBlocks(w io.Writer, f *flows.FlowStatus) {
+func printBlocks(w io.Writer, f *status.Flow) {
 	b := f.Blocks
 	if b == nil {
 		return
@@ -57,7 +57,7 @@ func printBlocks(w io.Writer, f *flows.FlowStatus) {
 }
 
 // printHosts prints the end at which NVMe hosts write and read.
-func printHosts(w io.Writer, h *flows.HostsStatus) {
+func printHosts(w io.Writer, h *status.Hosts) {
 	if h == nil {
 		return
 	}
@@ -79,7 +79,7 @@ func printHosts(w io.Writer, h *flows.HostsStatus) {
 	}
 }
 
-func printNamespace(w io.Writer, h *flows.HostsStatus, n *flows.NamespaceStatus) {
+func printNamespace(w io.Writer, h *status.Hosts, n *status.Namespace) {
 	var of, marks string
 	if n.Subsystem != h.Subsystem {
 		of = n.Subsystem + " "
@@ -93,7 +93,7 @@ func printNamespace(w io.Writer, h *flows.HostsStatus, n *flows.NamespaceStatus)
 	fmt.Fprintf(w, "  namespace\t%s%d: %s, %d bytes%s; commands: %s; bytes: %s\n", of, n.ID, n.Path, n.Size, marks, nonzero(n.Commands), nonzero(n.Bytes))
 }
 
-func printCache(w io.Writer, name string, c *flows.CacheStatus) {
+func printCache(w io.Writer, name string, c *status.Cache) {
 	if c.Buffers > 0 {
 		fmt.Fprintf(w, "  %s\t%d buffers: %d hits, %d misses, %d evictions; %d reads of %d bytes, %d failed\n", name, c.Buffers, c.Hits, c.Misses, c.Evictions, c.Reads, c.BytesRead, c.Failed)
 	}
@@ -124,7 +124,7 @@ func because(why string) string {
 }
 
 // printRDMADevices says how many queue pairs are open, and what RoCE in software has copied.
-func printRDMADevices(w io.Writer, all []flows.RDMADeviceStatus) {
+func printRDMADevices(w io.Writer, all []status.RDMADevice) {
 	for _, d := range all {
 		fmt.Fprintf(w, "rdma\t%s: %d queue pairs open", d.Name, d.QueuePairs)
 		if d.SentCopied != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // stopLook is how often it is looked at what keeps flows from stopping.
@@ -44,7 +45,7 @@ func sayWaiting(all []*flows.Flow, say func(name, why string)) (stop func()) {
 			}
 			for _, f := range all {
 				s := f.Status()
-				if s.State == flows.Waiting && !told[s.Name] && time.Since(begun) > time.Second {
+				if s.State == status.Waiting && !told[s.Name] && time.Since(begun) > time.Second {
 					told[s.Name] = true
 					say(s.Name, s.Error)
 				}

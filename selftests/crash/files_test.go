@@ -9,7 +9,7 @@ import (
 	"sort"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -108,7 +108,7 @@ func reader(t *testing.T, in io.Reader, args ...string) {
 // contiguous checks the packets of a run whose packets were numbered from first:
 // no fewer than least of them, in order, and none missing among those but what the
 // status counted as dropped.
-func contiguous(t *testing.T, all []uint64, first, least uint64, s *flows.FlowStatus) {
+func contiguous(t *testing.T, all []uint64, first, least uint64, s *status.Flow) {
 	t.Helper()
 	if uint64(len(all)) < least {
 		t.Errorf("the files have %d packets, and the status called %d safe", len(all), least)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -20,8 +20,8 @@ import (
 
 // life is one run of the daemon that ends with a kill.
 type life struct {
-	first uint64           // number of its first packet
-	last  flows.FlowStatus // the last status it gave
+	first uint64      // number of its first packet
+	last  status.Flow // the last status it gave
 }
 
 // TestKill kills the daemon at random moments, with random settings, and looks
@@ -135,7 +135,7 @@ func (k *killer) next(i uint64) {
 }
 
 // see takes one status and compares it with the one before.
-func (l *life) see(t *testing.T, s flows.FlowStatus) {
+func (l *life) see(t *testing.T, s status.Flow) {
 	t.Helper()
 	if s.Durable.Packets > s.Written.Packets || s.Written.Packets > s.Packets {
 		t.Errorf("%d durable, %d written, %d received", s.Durable.Packets, s.Written.Packets, s.Packets)

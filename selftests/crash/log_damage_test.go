@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -181,12 +181,12 @@ func TestNameNotFlushed(t *testing.T) {
 	d := launch(t, &r.B, r.dir, r.settings())
 	d.Running(t)
 	c := r.append(20000)
-	d.Until(t, "records to be acknowledged", func(s *flows.Status) bool { return s.Flows[0].Log.Acknowledged > 0 })
+	d.Until(t, "records to be acknowledged", func(s *status.Daemon) bool { return s.Flows[0].Log.Acknowledged > 0 })
 	dir := filepath.Dir(r.log)
 	if err := os.Chmod(dir, 0o300); err != nil {
 		t.Fatal(err)
 	}
-	s := d.Until(t, "the flow to fail", func(s *flows.Status) bool { return s.Flows[0].State == flows.Failed })
+	s := d.Until(t, "the flow to fail", func(s *status.Daemon) bool { return s.Flows[0].State == status.Failed })
 	if !strings.Contains(s.Flows[0].Error, "flush the name of segment") || !strings.Contains(s.Flows[0].Error, "permission denied") {
 		t.Errorf("why: %q", s.Flows[0].Error)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -80,7 +80,7 @@ func (k *logKiller) launch(i uint64) *daemon.Daemon {
 }
 
 // log is what the daemon says of its log.
-func (k *logKiller) log(d *daemon.Daemon) *flows.LogStatus {
+func (k *logKiller) log(d *daemon.Daemon) *status.Log {
 	k.t.Helper()
 	s, err := d.Status()
 	if err != nil || len(s.Flows) != 1 || s.Flows[0].Log == nil {

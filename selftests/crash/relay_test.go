@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -79,7 +79,7 @@ func TestKillRelay(t *testing.T) {
 	c := r.sends(count)
 	for hit := range kills {
 		want := (hit + 1) * messagesPerLife * 3 / 4
-		d.Until(t, "messages to be acknowledged", func(s *flows.Status) bool {
+		d.Until(t, "messages to be acknowledged", func(s *status.Daemon) bool {
 			return len(s.Flows) == 1 && len(s.Flows[0].Receives.Clients) == 1 && s.Flows[0].Receives.Clients[0].Acknowledged >= want || c.over()
 		})
 		if c.over() {
@@ -93,7 +93,7 @@ func TestKillRelay(t *testing.T) {
 	if said := c.said.String(); !strings.Contains(said, `"durability":"durable"`) && !strings.Contains(said, `"durability": "durable"`) {
 		t.Errorf("the client was told otherwise than that messages are durable: %s", said)
 	}
-	r.logs.Until(t, "all logs to have everything", func(s *flows.Status) bool {
+	r.logs.Until(t, "all logs to have everything", func(s *status.Daemon) bool {
 		for _, f := range s.Flows[:3] {
 			if f.Log.Durable < count {
 				return false
@@ -122,7 +122,7 @@ func TestKillRelay(t *testing.T) {
 func TestRelayPromises(t *testing.T) {
 	r := newRelayed(t)
 	d := r.relay("d", "durability: durable")
-	s := d.Until(t, "the peer to be refused", func(s *flows.Status) bool {
+	s := d.Until(t, "the peer to be refused", func(s *status.Daemon) bool {
 		return len(s.Flows) == 1 && strings.Contains(s.Flows[0].Error, "promises")
 	})
 	if text := s.Flows[0].Error; !strings.Contains(text, "promises that messages are written when it acknowledges them, and here they must be durable: say acknowledge: durable there, or durability: written here") {

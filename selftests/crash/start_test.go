@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -70,7 +70,7 @@ func TestSecondDaemon(t *testing.T) {
 	first.Running(t)
 	refused(t, &p.B, dir, text, "control socket "+first.Socket, "another unifiedd answers there", "control.socket")
 	testenv.SendRaw(t, &p.A, testenv.Stream(&p.A, &p.B, 5000, 0, 100, 200), testenv.SendOptions{})
-	first.Until(t, "100 packets", func(s *flows.Status) bool { return s.Flows[0].Durable.Packets == 100 })
+	first.Until(t, "100 packets", func(s *status.Daemon) bool { return s.Flows[0].Durable.Packets == 100 })
 	first.Terminate(t)
 }
 
@@ -86,8 +86,8 @@ flows:
   - {name: good, from: {interface: lo, ring: 1024}, to: {file: %[1]s/good, segment: {size: 4MiB}}}
   - {name: late, from: {interface: late0, ring: 1024}, to: {file: %[1]s/late, segment: {size: 4MiB}}}
 `, dir))
-	s := d.Until(t, "one flow to fail", func(s *flows.Status) bool {
-		return s.Flows[0].State == flows.Running && s.Flows[1].State == flows.Failed
+	s := d.Until(t, "one flow to fail", func(s *status.Daemon) bool {
+		return s.Flows[0].State == status.Running && s.Flows[1].State == status.Failed
 	})
 	if !strings.Contains(s.Flows[1].Error, "late0") {
 		t.Errorf("why: %q", s.Flows[1].Error)
@@ -102,8 +102,8 @@ flows:
 		if said, err := d.Control(args...); err != nil {
 			t.Errorf("%v: %v: %s", args, err, said)
 		}
-		d.Until(t, "the flows to be so", func(s *flows.Status) bool {
-			return (s.Flows[0].State == flows.Running) == (args[0] == "start") && s.Flows[1].State == flows.Running
+		d.Until(t, "the flows to be so", func(s *status.Daemon) bool {
+			return (s.Flows[0].State == status.Running) == (args[0] == "start") && s.Flows[1].State == status.Running
 		})
 	}
 	d.Terminate(t)

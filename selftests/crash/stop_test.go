@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"golang.org/x/sys/unix"
 )
@@ -44,7 +44,7 @@ flows:
 `, p.B.Ifname, dir, to))
 	d.Running(t)
 	traffic := send(t, p, 0, 20000)
-	s := d.Until(t, "packets to arrive", func(s *flows.Status) bool { return s.Flows[0].Packets > 3000 })
+	s := d.Until(t, "packets to arrive", func(s *status.Daemon) bool { return s.Flows[0].Packets > 3000 })
 	d.Terminate(t)
 	traffic.halt()
 	found := ended.FindStringSubmatch(d.Log.String())
@@ -85,7 +85,7 @@ flows:
 `, p.B.Ifname, full))
 	d.Running(t)
 	traffic := send(t, p, 0, 20000)
-	d.Until(t, "the disk to be full", func(s *flows.Status) bool { return s.Flows[0].State == flows.Waiting })
+	d.Until(t, "the disk to be full", func(s *status.Daemon) bool { return s.Flows[0].State == status.Waiting })
 	traffic.halt()
 	begin := time.Now()
 	d.Signal(t) // waits for room

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // Status asks the daemon.
-func (d *Daemon) Status() (s flows.Status, err error) {
+func (d *Daemon) Status() (s status.Daemon, err error) {
 	answer, err := d.client.Get("http://unifiedd/status")
 	if err != nil {
 		return s, err
@@ -26,7 +26,7 @@ func (d *Daemon) Status() (s flows.Status, err error) {
 }
 
 // Until polls the status until it is as wanted, and returns it.
-func (d *Daemon) Until(t *testing.T, what string, ok func(*flows.Status) bool) (s flows.Status) {
+func (d *Daemon) Until(t *testing.T, what string, ok func(*status.Daemon) bool) (s status.Daemon) {
 	t.Helper()
 	end := time.Now().Add(60 * time.Second)
 	for {
@@ -48,12 +48,12 @@ func (d *Daemon) Until(t *testing.T, what string, ok func(*flows.Status) bool) (
 // Running waits until all flows run.
 func (d *Daemon) Running(t *testing.T) {
 	t.Helper()
-	d.Until(t, "the flows to run", func(s *flows.Status) bool {
+	d.Until(t, "the flows to run", func(s *status.Daemon) bool {
 		for _, f := range s.Flows {
-			if f.State == flows.Failed {
+			if f.State == status.Failed {
 				t.Fatalf("flow %s: %s\n%s", f.Name, f.Error, d.Log)
 			}
-			if f.State != flows.Running {
+			if f.State != status.Running {
 				return false
 			}
 		}

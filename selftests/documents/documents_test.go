@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -168,12 +168,12 @@ func TestDocuments(t *testing.T) {
 				t.Fatalf("check: %v\n%s", err, out)
 			}
 			p := daemon.Launch(t, m.wrapper, &m.B, m.dir, d.text)
-			s := p.Until(t, "the flows to run", func(s *flows.Status) bool {
-				return len(s.Flows) > 0 && !slices.ContainsFunc(s.Flows, func(f flows.FlowStatus) bool { return !f.State.Up() })
+			s := p.Until(t, "the flows to run", func(s *status.Daemon) bool {
+				return len(s.Flows) > 0 && !slices.ContainsFunc(s.Flows, func(f status.Flow) bool { return !f.State.Up() })
 			})
 			m.use(t, &s)
-			p.Until(t, "all flows to have had something to do", func(s *flows.Status) bool {
-				return !slices.ContainsFunc(s.Flows, func(f flows.FlowStatus) bool { return f.Packets == 0 && f.Name != "replicate" })
+			p.Until(t, "all flows to have had something to do", func(s *status.Daemon) bool {
+				return !slices.ContainsFunc(s.Flows, func(f status.Flow) bool { return f.Packets == 0 && f.Name != "replicate" })
 			})
 			p.Terminate(t)
 		})
@@ -181,7 +181,7 @@ func TestDocuments(t *testing.T) {
 }
 
 // use sends packets, messages and requests to the flows.
-func (m *machine) use(t *testing.T, s *flows.Status) {
+func (m *machine) use(t *testing.T, s *status.Daemon) {
 	t.Helper()
 	m.packets(t)
 	for _, f := range s.Flows {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -168,7 +168,7 @@ func (v *volume) longRun(t *testing.T, text string) string {
 // judge holds what the daemon has counted against what was done.
 func (v *volume) judge(t *testing.T) {
 	t.Helper()
-	s := v.daemon.Until(t, "the guest to be gone", func(s *flows.Status) bool { return s.Flows[0].Hosts.Queues == 0 })
+	s := v.daemon.Until(t, "the guest to be gone", func(s *status.Daemon) bool { return s.Flows[0].Hosts.Queues == 0 })
 	f := &s.Flows[0]
 	h, device := f.Hosts, s.RDMA[0]
 	t.Logf("commands %v, bytes %v, copied %v; %s placed %d, sent copied %v", h.Commands, h.Bytes, f.CopiedBytes, device.Name, device.Placed, device.SentCopied)

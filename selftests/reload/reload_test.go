@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -57,9 +57,9 @@ type rig struct {
 	packets  []*packets
 	since    map[string]time.Time // when flows that stay began
 	applied  uint64
-	outcomes map[flows.Outcome]uint64 // as they should be counted
-	together uint64                   // reloads while every client was at work
-	flush    uint64                   // of the log that changes
+	outcomes map[status.Outcome]uint64 // as they should be counted
+	together uint64                    // reloads while every client was at work
+	flush    uint64                    // of the log that changes
 }
 
 // newRig starts the daemon and the traffic.
@@ -67,7 +67,7 @@ func newRig(t *testing.T, total uint64) *rig {
 	t.Helper()
 	testenv.Root(t)
 	testenv.HugePages(t, 130<<20)
-	r := &rig{t: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t), total: total, since: map[string]time.Time{}, outcomes: map[flows.Outcome]uint64{}}
+	r := &rig{t: t, Pair: testenv.NewPair(t, testenv.PairOptions{}), dir: testenv.DiskDir(t), total: total, since: map[string]time.Time{}, outcomes: map[status.Outcome]uint64{}}
 	for _, w := range append(slices.Clone(spares), captured, fed) {
 		w.join(t, r.Pair)
 	}
@@ -75,8 +75,8 @@ func newRig(t *testing.T, total uint64) *rig {
 	r.client = r.talk()
 	r.Daemon = daemon.Launch(t, program, &r.B, r.dir, r.text(0, ""))
 	r.Running(t)
-	r.Until(t, "the feed's peer", func(s *flows.Status) bool {
-		return s.Flows[2].Sends.Peers[0].Credit > 0 && s.Flows[2].State == flows.Running
+	r.Until(t, "the feed's peer", func(s *status.Daemon) bool {
+		return s.Flows[2].Sends.Peers[0].Credit > 0 && s.Flows[2].State == status.Running
 	})
 	for _, f := range r.status().Flows[:stay] {
 		r.since[f.Name] = f.Since
@@ -144,15 +144,15 @@ func (r *rig) guests(i uint64) string {
 // reload is reload i of the test, once the clients are so far.
 func (r *rig) reload(i uint64) {
 	r.t.Helper()
-	r.Until(r.t, "clients to send", func(s *flows.Status) bool { return s.Flows[1].Log.Acknowledged >= i*step })
+	r.Until(r.t, "clients to send", func(s *status.Daemon) bool { return s.Flows[1].Log.Acknowledged >= i*step })
 	if !r.client.over() && !slices.ContainsFunc(r.packets, (*packets).over) {
 		r.together++
 	}
 	switch {
 	case i%5 == 2:
-		r.fails(i, flows.Refused, "  - {name: bad, from: {interface: eth0, rng: 1}, to: {file: /c/bad}}\n")
+		r.fails(i, status.Refused, "  - {name: bad, from: {interface: eth0, rng: 1}, to: {file: /c/bad}}\n")
 	case i%7 == 5:
-		r.fails(i, flows.RolledBack, "  - {name: bad, from: {interface: nowhere}, to: {file: "+r.file("bad")+"}}\n")
+		r.fails(i, status.RolledBack, "  - {name: bad, from: {interface: nowhere}, to: {file: "+r.file("bad")+"}}\n")
 	}
 	r.apply(i)
 }
@@ -169,15 +169,15 @@ func (r *rig) apply(i uint64) {
 	} else {
 		before := attempts(r.status())
 		r.Hangup(r.t)
-		r.Until(r.t, "the reload", func(s *flows.Status) bool { return attempts(*s) > before })
+		r.Until(r.t, "the reload", func(s *status.Daemon) bool { return attempts(*s) > before })
 	}
 	r.applied++
-	r.outcomes[flows.Applied]++
+	r.outcomes[status.Applied]++
 	r.check()
 }
 
 // attempts is how many reloads have ended.
-func attempts(s flows.Status) (n uint64) {
+func attempts(s status.Daemon) (n uint64) {
 	for _, m := range s.Config.Reloads {
 		n += m
 	}
@@ -185,7 +185,7 @@ func attempts(s flows.Status) (n uint64) {
 }
 
 // fails has the daemon refuse a configuration, or go back from it.
-func (r *rig) fails(i uint64, outcome flows.Outcome, rest string) {
+func (r *rig) fails(i uint64, outcome status.Outcome, rest string) {
 	r.t.Helper()
 	r.flush++
 	r.Configure(r.t, r.text(i, rest))
@@ -201,7 +201,7 @@ func (r *rig) fails(i uint64, outcome flows.Outcome, rest string) {
 
 // check holds the daemon to what it should be: its flows run, those that stay began when they did, every frame has an owner,
 // and what was done is counted.
-func (r *rig) check() flows.Status {
+func (r *rig) check() status.Daemon {
 	r.t.Helper()
 	s := r.status()
 	for _, f := range s.Flows {
@@ -223,7 +223,7 @@ func (r *rig) check() flows.Status {
 	if s.Config.Generation != r.applied+1 {
 		r.t.Errorf("generation %d after %d changes", s.Config.Generation, r.applied)
 	}
-	for _, o := range []flows.Outcome{flows.Applied, flows.Refused, flows.RolledBack, flows.Broken} {
+	for _, o := range []status.Outcome{status.Applied, status.Refused, status.RolledBack, status.Broken} {
 		if s.Config.Reloads[o] != r.outcomes[o] {
 			r.t.Errorf("%s is counted %d times, not %d: %+v", o, s.Config.Reloads[o], r.outcomes[o], s.Config.Last)
 		}
@@ -231,7 +231,7 @@ func (r *rig) check() flows.Status {
 	return s
 }
 
-func (r *rig) status() flows.Status {
+func (r *rig) status() status.Daemon {
 	r.t.Helper()
 	s, err := r.Status()
 	if err != nil {
@@ -247,7 +247,7 @@ func (r *rig) finish() {
 		<-p.ended
 	}
 	r.client.await(r.t)
-	s := r.Until(r.t, "everything to be durable", func(s *flows.Status) bool { return s.Flows[0].Durable.Packets >= r.total })
+	s := r.Until(r.t, "everything to be durable", func(s *status.Daemon) bool { return s.Flows[0].Durable.Packets >= r.total })
 	for _, f := range s.Flows[:stay] {
 		lost := uint64(0)
 		for _, n := range f.Dropped {

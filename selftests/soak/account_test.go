@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // says reports whether a text has all of others.
@@ -42,7 +42,7 @@ func (r *rig) mark() mark {
 }
 
 // pairs is how many queue pairs the daemon's devices have open.
-func pairs(s *flows.Status) (n int) {
+func pairs(s *status.Daemon) (n int) {
 	for _, d := range s.RDMA {
 		n += d.QueuePairs
 	}
@@ -50,7 +50,7 @@ func pairs(s *flows.Status) (n int) {
 }
 
 // lost is what a flow has lost, at its source or on the way to the peer that is to get everything.
-func lost(f *flows.FlowStatus) (n uint64) {
+func lost(f *status.Flow) (n uint64) {
 	for _, k := range f.Dropped {
 		n += k
 	}
@@ -153,7 +153,7 @@ func (r *rig) isBack(to mark) string {
 	posted := int64(0)
 	for i := range s.Flows {
 		f := &s.Flows[i]
-		if f.State != flows.Running || !connected(f) {
+		if f.State != status.Running || !connected(f) {
 			return f.Name
 		}
 		if f.Receives != nil {
@@ -167,7 +167,7 @@ func (r *rig) isBack(to mark) string {
 }
 
 // connected reports whether a flow has exactly its steady clients and peers.
-func connected(f *flows.FlowStatus) bool {
+func connected(f *status.Flow) bool {
 	clients, peers := 0, 0
 	if f.Receives != nil {
 		for _, c := range f.Receives.Clients {
@@ -218,13 +218,13 @@ func sum(by map[string]uint64) (n uint64) {
 }
 
 // account holds what was sent to what came, once everything has ended, with the last status.
-func (r *rig) account(s flows.Status) {
+func (r *rig) account(s status.Daemon) {
 	t := r.t
 	t.Helper()
 	r.captures.look("")
 	r.records.look(true)
 	capture, feed := flowOf(t, s, "capture"), flowOf(t, s, "feed")
-	for name, f := range map[string]*flows.FlowStatus{"capture": &capture, "feed": &feed} {
+	for name, f := range map[string]*status.Flow{"capture": &capture, "feed": &feed} {
 		if sent := r.packets[name].sent.Load() - r.packets[name].before; f.Packets+sum(f.Dropped) != sent || f.Missing != 0 {
 			t.Errorf("flow %s: %d packets were sent, %d received, and lost %v; %d are missing", name, sent, f.Packets, f.Dropped, f.Missing)
 		}
@@ -244,7 +244,7 @@ func (r *rig) account(s flows.Status) {
 	if n, came := r.sources.of("relay"), r.sinks.of("relay"); came.Last != n.Messages || n.Done != n.Messages {
 		t.Errorf("the sink has messages of the relay up to %d; %d were sent, and %d acknowledged", came.Last, n.Messages, n.Done)
 	}
-	for name, p := range map[string]flows.PeerStatus{"feed": feed.Sends.Peers[1], "relay": flowOf(t, s, "relay").Sends.Peers[1]} {
+	for name, p := range map[string]status.Peer{"feed": feed.Sends.Peers[1], "relay": flowOf(t, s, "relay").Sends.Peers[1]} {
 		if p.Offered != p.Acknowledged+sum(p.Dropped)+p.Waiting+p.InFlight {
 			t.Errorf("the other peer of %s: %+v does not add up", name, p)
 		}

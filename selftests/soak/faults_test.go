@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // fault is something that goes wrong. It begins, lasts, and is mended; then everything must be back.
@@ -66,7 +66,7 @@ func quickReader(r *rig) {
 }
 
 // otherOf is what a flow says of its other peer.
-func (r *rig) otherOf(flow string) flows.PeerStatus { return r.flow(flow).Sends.Peers[1] }
+func (r *rig) otherOf(flow string) status.Peer { return r.flow(flow).Sends.Peers[1] }
 
 // killPeer kills the other peer of the feed and the relay.
 func killPeer(r *rig) {
@@ -76,7 +76,7 @@ func killPeer(r *rig) {
 	r.warned = len(r.daemon.Log.String())
 	r.other.kill()
 	for _, name := range []string{"feed", "relay"} {
-		r.becomes(name, flows.Waiting, "other", r.world.other.at(map[string]int{"feed": feedPort, "relay": passedPort}[name]))
+		r.becomes(name, status.Waiting, "other", r.world.other.at(map[string]int{"feed": feedPort, "relay": passedPort}[name]))
 	}
 }
 
@@ -126,7 +126,7 @@ func vanishReading(r *rig) {
 		Size: blockSize, Rate: 100, Depth: 4})
 	r.await("the guest to be in the middle of a WRITE", func() bool {
 		b := r.flow("blocks").Blocks
-		return len(b.Clients) > 1 && slices.ContainsFunc(b.Clients, func(c flows.ReaderStatus) bool { return c.Requests > c.Served && c.Requests <= 4 }) && b.Requests > served
+		return len(b.Clients) > 1 && slices.ContainsFunc(b.Clients, func(c status.Reader) bool { return c.Requests > c.Served && c.Requests <= 4 }) && b.Requests > served
 	})
 	time.Sleep(100 * time.Millisecond)
 	g.kill()
@@ -166,12 +166,12 @@ func fillDisk(r *rig) {
 
 func fillCapture(r *rig) {
 	fillDisk(r)
-	r.becomes("capture", flows.Waiting, "no space left", "make room")
+	r.becomes("capture", status.Waiting, "no space left", "make room")
 }
 
 func fillLog(r *rig) {
 	fillDisk(r)
-	r.becomes("wal", flows.Waiting, "no space left", "make room", "clients wait")
+	r.becomes("wal", status.Waiting, "no space left", "make room", "clients wait")
 }
 
 func emptyDisk(r *rig) {
@@ -205,7 +205,7 @@ func fill(name string) error {
 // breakLog has the device of the log fail what is written.
 func breakLog(r *rig) {
 	r.limitDevice("4096")
-	r.becomes("wal", flows.Failed, "write to "+r.log, "input/output error", "start the flow again")
+	r.becomes("wal", status.Failed, "write to "+r.log, "input/output error", "start the flow again")
 }
 
 func mendLog(r *rig) {
@@ -222,7 +222,7 @@ type failed struct {
 // breakCapture has the device of the capture fail what is written.
 func breakCapture(r *rig) {
 	r.limitDevice("4096")
-	r.becomes("capture", flows.Failed, "write to "+r.device, "input/output error", "start the flow again")
+	r.becomes("capture", status.Failed, "write to "+r.device, "input/output error", "start the flow again")
 }
 
 // mendCapture starts it again, with a new account: what was durable stays.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
@@ -44,12 +44,12 @@ flows:
 	d.Running(t)
 	slow.tell(t, "slow", "feed")
 	packets := newStream(t, &w.fed, 1000)
-	d.Until(t, "packets to be sent", func(*flows.Status) bool { return packets.sent.Load() >= fedPackets })
+	d.Until(t, "packets to be sent", func(*status.Daemon) bool { return packets.sent.Load() >= fedPackets })
 	sent := packets.halt()
 	slow.tell(t, "fast", "feed")
-	s := d.Until(t, "peers to have what they get", func(s *flows.Status) bool {
+	s := d.Until(t, "peers to have what they get", func(s *status.Daemon) bool {
 		f := &s.Flows[0]
-		return f.Packets+sum(f.Dropped) == sent && f.State == flows.Running && settled(f)
+		return f.Packets+sum(f.Dropped) == sent && f.State == status.Running && settled(f)
 	})
 	f := s.Flows[0]
 	d.Terminate(t)
@@ -78,7 +78,7 @@ flows:
 }
 
 // settled reports whether nothing is under way to peers.
-func settled(f *flows.FlowStatus) bool {
+func settled(f *status.Flow) bool {
 	for _, p := range f.Sends.Peers {
 		if p.Waiting+p.InFlight > 0 {
 			return false

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -154,7 +154,7 @@ func newRig(t *testing.T, f form) *rig {
 	}
 	r.await("everybody to be connected", func() bool {
 		s := r.status()
-		return !slices.ContainsFunc(s.Flows, func(f flows.FlowStatus) bool { return !connected(&f) })
+		return !slices.ContainsFunc(s.Flows, func(f status.Flow) bool { return !connected(&f) })
 	})
 	return r
 }
@@ -209,9 +209,9 @@ func (r *rig) came(flow string) uint64 {
 }
 
 // flow is the status of a flow.
-func (r *rig) flow(name string) flows.FlowStatus { return flowOf(r.t, r.status(), name) }
+func (r *rig) flow(name string) status.Flow { return flowOf(r.t, r.status(), name) }
 
-func flowOf(t *testing.T, s flows.Status, name string) flows.FlowStatus {
+func flowOf(t *testing.T, s status.Daemon, name string) status.Flow {
 	t.Helper()
 	for _, f := range s.Flows {
 		if f.Name == name {
@@ -219,11 +219,11 @@ func flowOf(t *testing.T, s flows.Status, name string) flows.FlowStatus {
 		}
 	}
 	t.Fatalf("there is no flow %s", name)
-	return flows.FlowStatus{}
+	return status.Flow{}
 }
 
 // status asks the daemon, which must be there.
-func (r *rig) status() flows.Status {
+func (r *rig) status() status.Daemon {
 	r.t.Helper()
 	s, err := r.daemon.Status()
 	if err != nil {
@@ -236,14 +236,14 @@ func (r *rig) status() flows.Status {
 func (r *rig) running(names ...string) {
 	r.t.Helper()
 	for _, name := range names {
-		r.becomes(name, flows.Running)
+		r.becomes(name, status.Running)
 	}
 }
 
 // becomes waits for a state of a flow whose error says all of that.
-func (r *rig) becomes(name string, state flows.State, texts ...string) flows.FlowStatus {
+func (r *rig) becomes(name string, state status.State, texts ...string) status.Flow {
 	r.t.Helper()
-	var f flows.FlowStatus
+	var f status.Flow
 	r.await(fmt.Sprintf("flow %s to be %s and to say %q", name, state, texts), func() bool {
 		f = r.flow(name)
 		return f.State == state && says(f.Error, texts)
@@ -265,7 +265,7 @@ func (r *rig) await(what string, ok func() bool) {
 }
 
 // leave ends everything in good order: who sends, then the flows, then who receives. It returns the last status.
-func (r *rig) leave() flows.Status {
+func (r *rig) leave() status.Daemon {
 	r.t.Helper()
 	for _, s := range r.packets {
 		s.halt()

@@ -11,7 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv/setting"
 )
 
@@ -41,7 +41,7 @@ type soaking struct {
 	counts  map[string]int
 	uses    []use // of the daemon: in the beginning, after a while, in the middle, at the end
 	samples uint64
-	last    flows.Status
+	last    status.Daemon
 }
 
 // run lets faults happen until the time is over.
@@ -147,7 +147,7 @@ type total struct {
 }
 
 func (s *soaking) totals() []total {
-	flow := func(name string) flows.FlowStatus { return flowOf(s.t, s.last, name) }
+	flow := func(name string) status.Flow { return flowOf(s.t, s.last, name) }
 	sources, sinks := s.sources, s.sinks
 	other := func(name string) total {
 		p := flow(name).Sends.Peers[1]

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
 )
 
@@ -68,7 +68,7 @@ func (w *watch) halt() uint64 {
 }
 
 // owned is how many frames have an owner.
-func owned(s *flows.Status) (n int64) {
+func owned(s *status.Daemon) (n int64) {
 	for _, k := range s.Region.Owners {
 		n += k
 	}

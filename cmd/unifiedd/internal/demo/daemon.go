@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // daemon is `unifiedd run` in a process of its own.
@@ -66,7 +66,7 @@ func startDaemon(ctx context.Context, program, namespace string, o Options, file
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	if err := d.ready(ctx, func(f *flows.FlowStatus) bool { return f.State.Up() }); err != nil { // those that send to peers wait for them, who are not there yet
+	if err := d.ready(ctx, func(f *status.Flow) bool { return f.State.Up() }); err != nil { // those that send to peers wait for them, who are not there yet
 		return nil, errors.Join(err, d.stop())
 	}
 	return d, nil
@@ -76,7 +76,7 @@ func startDaemon(ctx context.Context, program, namespace string, o Options, file
 const startLimit = time.Minute
 
 // ready waits until every flow is in a state that is good enough. One that failed stays so.
-func (d *daemon) ready(ctx context.Context, enough func(*flows.FlowStatus) bool) error {
+func (d *daemon) ready(ctx context.Context, enough func(*status.Flow) bool) error {
 	err, failed := errors.New("it does not answer"), false
 	await(ctx, startLimit, func() bool {
 		failed, err = d.are(ctx, enough)
@@ -89,11 +89,11 @@ func (d *daemon) ready(ctx context.Context, enough func(*flows.FlowStatus) bool)
 }
 
 // are says which flow is not in such a state, and whether one failed.
-func (d *daemon) are(ctx context.Context, enough func(*flows.FlowStatus) bool) (failed bool, err error) {
+func (d *daemon) are(ctx context.Context, enough func(*status.Flow) bool) (failed bool, err error) {
 	s, err := d.status(ctx)
 	for i := range s.Flows {
 		if f := &s.Flows[i]; !enough(f) && !failed {
-			failed, err = f.State == flows.Failed, fmt.Errorf("flow %s is %s: %s", f.Name, f.State, f.Error)
+			failed, err = f.State == status.Failed, fmt.Errorf("flow %s is %s: %s", f.Name, f.State, f.Error)
 		}
 	}
 	return failed, err
@@ -109,7 +109,7 @@ func (d *daemon) over() bool {
 }
 
 // status asks the daemon how it is.
-func (d *daemon) status(ctx context.Context) (s flows.Status, err error) {
+func (d *daemon) status(ctx context.Context) (s status.Daemon, err error) {
 	raw, err := d.ask(ctx, "/status")
 	if err == nil {
 		err = json.Unmarshal(raw, &s)

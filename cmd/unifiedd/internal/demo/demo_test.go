@@ -8,15 +8,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // good is a capture in which everything adds up, one packet lost.
 func good() result {
-	p := flows.Position{Packets: 9, Bytes: 900}
+	p := status.Position{Packets: 9, Bytes: 900}
 	return result{
 		layout: "slot", sent: traffic{packets: 10, bytes: 1000, pings: 2, answered: 2}, fileBytes: 900,
-		status:   flows.FlowStatus{Packets: 9, Bytes: 900, Offered: 14, Written: p, Durable: p, Dropped: map[string]uint64{"lost_ring_full": 1}},
+		status:   status.Flow{Packets: 9, Bytes: 900, Offered: 14, Written: p, Durable: p, Dropped: map[string]uint64{"lost_ring_full": 1}},
 		readings: []reading{{"tshark", 9}, {"capinfos", 9}, {"tcpdump", 9}},
 	}
 }

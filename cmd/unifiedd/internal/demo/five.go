@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // fiveText is what a user would write: all five kinds of flows, over one region and one RDMA device.
@@ -58,7 +58,7 @@ type five struct {
 	Options
 	Place
 	daemon *daemon
-	status flows.Status // when everything had come
+	status status.Daemon // when everything had come
 	heard  map[string]heard
 	files  map[string]heard // what was found on disk, by flow
 }
@@ -78,10 +78,10 @@ keeps a log for an RDMA client, serves blocks, and relays messages. RDMA is RoCE
 
 // Five runs the five flows at a place and prints the table. It returns the daemon's status when everything had come; the error says
 // what did not work, or did not add up.
-func Five(ctx context.Context, o Options, p Place) (flows.Status, error) {
+func Five(ctx context.Context, o Options, p Place) (status.Daemon, error) {
 	f, err := o.runFive(ctx, p)
 	if err != nil {
-		return flows.Status{}, err
+		return status.Daemon{}, err
 	}
 	if err := f.table(o.Out); err != nil {
 		return f.status, err
@@ -182,8 +182,8 @@ func (f *five) talk(ctx context.Context) error {
 }
 
 // takesPackets reports whether packets may be sent, as far as a flow is concerned: one that sends them on has found its peer.
-func takesPackets(f *flows.FlowStatus) bool {
-	return f.State == flows.Running || f.State == flows.Waiting && !strings.HasPrefix(f.Kind, "network-")
+func takesPackets(f *status.Flow) bool {
+	return f.State == status.Running || f.State == status.Waiting && !strings.HasPrefix(f.Kind, "network-")
 }
 
 // send sends packets to both flows that take some.
@@ -214,13 +214,13 @@ func (f *five) commands() []string {
 }
 
 // flow is the status of a flow.
-func (f *five) flow(name string) flows.FlowStatus {
+func (f *five) flow(name string) status.Flow {
 	for _, one := range f.status.Flows {
 		if one.Name == name {
 			return one
 		}
 	}
-	return flows.FlowStatus{}
+	return status.Flow{}
 }
 
 // readBack compares what is on disk. Of a ring the packets are exported first.

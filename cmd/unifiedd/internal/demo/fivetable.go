@@ -8,7 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/latency"
 	"github.com/unifiedd/unifiedd/rdma/providers"
 )
@@ -18,7 +18,7 @@ type row struct {
 	flow, path   string
 	sent, came   heard // what went in, and what came out at the far end
 	lost         uint64
-	status       flows.FlowStatus
+	status       status.Flow
 	verifiedWith string
 }
 

@@ -3,7 +3,7 @@ package demo
 import (
 	"fmt"
 
-	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // result is one capture: what was sent, what the daemon says, what is on disk and
@@ -11,7 +11,7 @@ import (
 type result struct {
 	layout      string
 	sent        traffic
-	status      flows.FlowStatus
+	status      status.Flow
 	files       []string
 	disk        uint64 // bytes of the files
 	readings    []reading
