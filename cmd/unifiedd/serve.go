@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
@@ -81,7 +82,7 @@ func publicHandler(d *flows.Daemon, say func(*status.Flow) string) *http.ServeMu
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprint(w, indexPage)
 	})
-	m.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(d), promhttp.HandlerOpts{}))
+	m.Handle("GET /metrics", promhttp.HandlerFor(metrics.NewRegistry(d), promhttp.HandlerOpts{}))
 	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		var why []string

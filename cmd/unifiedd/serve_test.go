@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -158,23 +159,12 @@ func TestServeMetrics(t *testing.T) {
 	if sum, frames := sumFrames(t, body), s.Region().Frames(); sum != frames {
 		t.Errorf("unifiedd_frames adds up to %d of %d", sum, frames)
 	}
-	problems, err := testutil.GatherAndLint(newRegistry(s.Daemon))
+	problems, err := testutil.GatherAndLint(metrics.NewRegistry(s.Daemon))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range problems {
 		t.Errorf("metric %s: %s", p.Metric, p.Text)
-	}
-}
-
-func TestWaiting(t *testing.T) {
-	f := status.Flow{Packets: 100, Durable: status.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
-	if n := waiting(&f); n != 30 {
-		t.Errorf("%d packets wait, not 30", n)
-	}
-	f.Durable.Packets = 200
-	if n := waiting(&f); n != 0 {
-		t.Errorf("%d packets wait", n)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	text := readTree(t, "docs", "metrics.md")
 	var real []string
 	described := regexp.MustCompile(`describe\("([a-z_]+)", "[^"]*"((?:, "[a-z_]+")*)\)`)
-	source := readAll(t, "cmd", "unifiedd", "metrics*.go")
+	source := readAll(t, "cmd", "unifiedd", "internal", "metrics", "*.go")
 	for _, m := range described.FindAllStringSubmatch(source, -1) {
 		name, labels := "unifiedd_"+m[1], strings.TrimPrefix(strings.ReplaceAll(m[2], `"`, ""), ", ")
 		real = append(real, name)

@@ -1,4 +1,4 @@
-package main
+package metrics
 
 import (
 	"strings"
@@ -23,5 +23,17 @@ func TestCollectArrival(t *testing.T) {
 	}
 	if n := strings.Count(text, "\nunifiedd_arrival_times{"); n != 2 {
 		t.Errorf("%d flows have times of arrival or not, want 2", n)
+	}
+}
+
+// TestWaiting: the packets that may yet become durable.
+func TestWaiting(t *testing.T) {
+	f := status.Flow{Packets: 100, Durable: status.Position{Packets: 60}, Dropped: map[string]uint64{"beyond_count": 7, "write_failed": 3, "lost_ring_full": 20}}
+	if n := waiting(&f); n != 30 {
+		t.Errorf("%d packets wait, not 30", n)
+	}
+	f.Durable.Packets = 200
+	if n := waiting(&f); n != 0 {
+		t.Errorf("%d packets wait", n)
 	}
 }

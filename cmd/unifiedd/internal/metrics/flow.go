@@ -1,0 +1,193 @@
+package metrics
+
+import (
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// The metrics of a flow, of what it takes and of what it writes.
+var (
+	descUp       = describe("flow_up", "1 while the flow runs.", "flow")
+	descWaits    = describe("flow_waiting", "1 while the flow waits for something outside to mend.", "flow")
+	descZeroCopy = describe("zero_copy", "1 when the driver granted zero copy.", "flow", "interface")
+	descArrival  = describe("arrival_times", "1 when packets have the times at which they arrived, 0 when those at which they were taken from the rings.", "flow", "interface")
+	descOffered  = describe("offered_packets_total", "Packets that arrived at the interface.", "flow", "interface")
+	descPackets  = describe("received_packets_total", "Packets received from the rings.", "flow", "interface")
+	descBytes    = describe("received_bytes_total", "Bytes of packets received from the rings.", "flow", "interface")
+	descStamped  = describe("card_stamped_packets_total", "Packets received with a time of the card's clock.", "flow", "interface")
+	descFar      = describe("far_ends", "How many of the flow's card, disk and worker are on another NUMA node than the region.", "flow")
+	descPassed   = describe("passed_packets_total", "Packets left to the kernel, by reason.", "flow", "interface", "reason")
+	descDropped  = describe("dropped_packets_total", "Packets lost, by reason.", "flow", "interface", "reason")
+	descRule     = describe("rule_packets_total", "Packets that a rule of the filter matched, since the filter came into force.", "flow", "interface", "rule", "op")
+	descRuleSize = describe("rule_bytes_total", "Bytes of packets that a rule of the filter matched, since the filter came into force.", "flow", "interface", "rule", "op")
+	descCounted  = describe("filter_count", "What the flow's own filter program counts, by its names.", "flow", "interface", "reason")
+	descCopied   = describe("copied_bytes_total", "Bytes of packets copied by unifiedd, by reason.", "flow", "reason")
+	descKernel   = describe("kernel_copied_bytes_total", "Bytes of packets copied by the kernel, by device.", "flow", "device")
+	descWritten  = describe("written_packets_total", "Packets written to the disk without a gap before them.", "flow")
+	descDurable  = describe("durable_packets_total", "Packets on stable storage without a gap before them.", "flow")
+	descPending  = describe("waiting_packets", "Packets received and not yet on stable storage.", "flow")
+	descDisk     = describe("disk_written_bytes_total", "Bytes written to the disk.", "flow")
+	descErrors   = describe("disk_errors_total", "Writes and flushes that failed, by reason.", "flow", "reason")
+	descStalls   = describe("stalls_total", "Rounds in which the disk could take no more.", "flow")
+	descSegments = describe("segments_total", "Segments begun.", "flow")
+)
+
+func collectFlow(out chan<- prometheus.Metric, f *status.Flow) {
+	gauge(out, descUp, truth(f.State.Up()), f.Name)
+	gauge(out, descWaits, truth(f.State == status.Waiting), f.Name)
+	collectTaken(out, f)
+	gauge(out, descFar, float64(len(f.Far)), f.Name)
+	each(out, descCopied, f.CopiedBytes, f.Name)
+	each(out, descKernel, f.KernelBytes, f.Name)
+	counter(out, descWritten, f.Written.Packets, f.Name)
+	counter(out, descDurable, f.Durable.Packets, f.Name)
+	if strings.HasSuffix(f.Kind, "-storage") {
+		gauge(out, descPending, float64(waiting(f)), f.Name)
+	}
+	counter(out, descDisk, f.DiskBytes, f.Name)
+	each(out, descErrors, f.DiskErrors, f.Name)
+	counter(out, descStalls, f.Stalls, f.Name)
+	counter(out, descSegments, f.Segments, f.Name)
+	collectFiles(out, f)
+	collectIndex(out, f)
+	collectStreams(out, f)
+	collectFrames(out, f)
+	collectReplay(out, f)
+}
+
+// collectTaken sends what a flow takes: packets of an interface, or messages and requests, which have none.
+func collectTaken(out chan<- prometheus.Metric, f *status.Flow) {
+	iface := ""
+	if strings.HasPrefix(f.Kind, "network-") {
+		iface = f.From
+		gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, iface)
+		gauge(out, descArrival, truth(f.NoArrival == ""), f.Name, iface)
+		counter(out, descOffered, f.Offered, f.Name, iface)
+		counter(out, descStamped, f.CardStamped, f.Name, iface)
+		each(out, descPassed, f.Passed, f.Name, iface)
+		collectFilter(out, f)
+	}
+	counter(out, descPackets, f.Packets, f.Name, iface)
+	counter(out, descBytes, f.Bytes, f.Name, iface)
+	each(out, descDropped, f.Dropped, f.Name, iface)
+}
+
+// collectFilter sends what rules, or a program of the user's own, have counted.
+func collectFilter(out chan<- prometheus.Metric, f *status.Flow) {
+	for _, r := range f.Rules {
+		counter(out, descRule, r.Packets, f.Name, f.From, r.Name, r.Action)
+		counter(out, descRuleSize, r.Bytes, f.Name, f.From, r.Name, r.Action)
+	}
+	for _, c := range f.FilterCounts {
+		out <- prometheus.MustNewConstMetric(descCounted, prometheus.UntypedValue, float64(c.Value), f.Name, f.From, c.Name)
+	}
+}
+
+// waiting is how many of the packets received may yet become durable.
+func waiting(f *status.Flow) uint64 {
+	settled := f.Durable.Packets + f.Dropped["beyond_count"] + f.Dropped["write_failed"]
+	return f.Packets - min(settled, f.Packets) // the counters are read one after the other
+}
+
+// The metrics of what files hold, and of the room for them.
+var (
+	descCut      = describe("cut_packets_total", "Packets longer than the snapshot length, of which only that much was kept.", "flow")
+	descCutBytes = describe("cut_bytes_total", "Bytes of packets beyond the snapshot length, which were left out.", "flow")
+	descRemoved  = describe("removed_segments_total", "Complete segments that were removed, by what asked for it.", "flow", "reason")
+	descNoHead   = describe("unreadable_segments", "Segments whose heads could not be read when the flow began.", "flow")
+	descFree     = describe("disk_free_bytes", "Free space of the disk, as seen last, where some is kept free.", "flow")
+	descFloor    = describe("disk_floor_bytes", "How much of the disk is to stay free.", "flow")
+	descShort    = describe("disk_pauses_total", "How often nothing could be written for want of room.", "flow")
+	descShortFor = describe("disk_paused_seconds_total", "How long nothing could be written for want of room.", "flow")
+)
+
+// collectFiles sends what there is of files in a flow.
+func collectFiles(out chan<- prometheus.Metric, f *status.Flow) {
+	if c := f.Cut; c != nil {
+		counter(out, descCut, c.Packets, f.Name)
+		counter(out, descCutBytes, c.Bytes, f.Name)
+	}
+	each(out, descRemoved, f.Removed, f.Name)
+	if f.Held != nil {
+		gauge(out, descNoHead, float64(f.Held.Unreadable), f.Name)
+	}
+	if r := f.Floor; r != nil {
+		gauge(out, descFree, float64(r.Free), f.Name)
+		gauge(out, descFloor, float64(r.Bytes), f.Name)
+		counter(out, descShort, r.Pauses, f.Name)
+		out <- prometheus.MustNewConstMetric(descShortFor, prometheus.CounterValue, r.Paused, f.Name)
+	}
+}
+
+// The metrics of the indexes that a flow makes.
+var (
+	descIndexed      = describe("index_segments_total", "Segments that have an index, made by this run.", "flow")
+	descIndexWaiting = describe("index_waiting_segments", "Complete segments that have no index yet.", "flow")
+	descIndexFailed  = describe("index_failures_total", "Segments that stay without an index until the next start.", "flow")
+	descIndexBytes   = describe("index_bytes_total", "Bytes of the indexes made.", "flow")
+	descIndexCPU     = describe("index_cpu_seconds_total", "Processors' time that making indexes took.", "flow")
+)
+
+// collectIndex sends what became of indexes.
+func collectIndex(out chan<- prometheus.Metric, f *status.Flow) {
+	x := f.Index
+	if x == nil {
+		return
+	}
+	counter(out, descIndexed, x.Segments, f.Name)
+	gauge(out, descIndexWaiting, float64(x.Waiting), f.Name)
+	counter(out, descIndexFailed, x.Failed, f.Name)
+	counter(out, descIndexBytes, x.Bytes, f.Name)
+	out <- prometheus.MustNewConstMetric(descIndexCPU, prometheus.CounterValue, x.CPU.Seconds(), f.Name)
+}
+
+// The metrics of frames between the ends of a flow.
+var (
+	descHolds     = describe("flow_held_frames", "Frames the flow holds between its ends, those of extents counted each.", "flow")
+	descPauses    = describe("flow_pauses_total", "How often the flow held as many frames as it may, and its source had to wait.", "flow")
+	descPaused    = describe("flow_paused_seconds_total", "How long its source had to wait for that.", "flow")
+	descTimes     = describe("frame_latency_seconds", "From when a packet or message arrived until the device at the other end was told of it (submitted), or it was written, acknowledged by a peer or discarded (done).", "flow", "status")
+	descDiscarded = describe("discarded_packets_total", "Packets and messages that were taken to be discarded.", "flow")
+)
+
+// collectFrames sends what is known of frames between the ends.
+func collectFrames(out chan<- prometheus.Metric, f *status.Flow) {
+	if l := f.Level; l != nil {
+		gauge(out, descHolds, float64(l.Held), f.Name)
+		counter(out, descPauses, l.Pauses, f.Name)
+		out <- prometheus.MustNewConstMetric(descPaused, prometheus.CounterValue, l.Paused, f.Name)
+	}
+	if t := f.FrameTimes; t != nil {
+		histogram(out, descTimes, t.Submitted, f.Name, "submitted")
+		histogram(out, descTimes, t.Done, f.Name, "done")
+	}
+	if d := f.Discarded; d != nil {
+		counter(out, descDiscarded, d.Packets, f.Name)
+	}
+}
+
+// The metrics of captures that are sent.
+var (
+	descPlayed   = describe("replay_captures_total", "Captures that were sent to their ends, each time that they were.", "flow")
+	descLate     = describe("replay_late_packets_total", "Packets of captures that left later than to.late after their time.", "flow")
+	descLateness = describe("replay_lateness_seconds", "From the time of a packet of a capture until the device had taken it.", "flow")
+	descUnsent   = describe("replay_unsent_packets_total", "Packets that the interface dropped instead of sending them, from whoever they were.", "flow", "interface")
+	descRested   = describe("replay_paused_seconds_total", "How long the interface was down and nothing was sent.", "flow")
+)
+
+// collectReplay sends what there is of captures in a flow.
+func collectReplay(out chan<- prometheus.Metric, f *status.Flow) {
+	r := f.Replay
+	if r == nil {
+		return
+	}
+	counter(out, descOffered, f.Offered, f.Name, f.To)
+	gauge(out, descZeroCopy, truth(f.ZeroCopy), f.Name, f.To)
+	counter(out, descPlayed, r.Played, f.Name)
+	counter(out, descLate, r.Late, f.Name)
+	counter(out, descUnsent, r.Unsent, f.Name, f.To)
+	out <- prometheus.MustNewConstMetric(descRested, prometheus.CounterValue, r.Paused, f.Name)
+	histogram(out, descLateness, r.Lateness, f.Name)
+}

@@ -1,0 +1,124 @@
+// Package metrics turns the status of a daemon into Prometheus metrics. It reads
+// the status at each scrape and adds nothing to the work per packet.
+// docs/metrics.md lists every metric; a test compares the two.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// collector implements [prometheus.Collector] for a daemon.
+type collector struct{ daemon *flows.Daemon }
+
+// NewRegistry returns a registry with the metrics of a daemon, of the Go runtime
+// and of the process.
+func NewRegistry(d *flows.Daemon) *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collector{d}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("unifiedd_"+name, help, labels, nil)
+}
+
+// The metrics of the daemon as a whole.
+var (
+	descFrames     = describe("frames", "Frames of the region by who holds them; they add up to the region's frames.", "owner")
+	descRegion     = describe("region_bytes", "Size of the region.")
+	descOrdinary   = describe("region_ordinary_pages", "1 when the region is on ordinary pages instead of huge ones.")
+	descAway       = describe("worker_absences_total", "Times of 20 ms and more for which a worker did not look at its flows, of all workers.")
+	descLongest    = describe("worker_absence_longest_seconds", "Longest time for which a worker did not look at its flows.")
+	descGeneration = describe("config_generation", "Which configuration the daemon runs with: 1 at the start, one more with each that was applied.")
+	descLoaded     = describe("config_last_reload_successful", "1 unless the last attempt to load a configuration failed.")
+	descSucceeded  = describe("config_last_reload_success_timestamp_seconds", "When a configuration was last loaded.")
+	descReloads    = describe("config_reloads_total", "Attempts to load another configuration, by what became of them.", "status")
+)
+
+// Describe sends nothing: which flows there are is known at scrape time only.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect sends every metric.
+func (c collector) Collect(out chan<- prometheus.Metric) {
+	s := c.daemon.Status()
+	for owner, n := range s.Region.Owners {
+		gauge(out, descFrames, float64(n), owner)
+	}
+	collectConfig(out, &s.Config)
+	gauge(out, descRegion, float64(s.Region.Bytes))
+	gauge(out, descOrdinary, truth(s.Region.Ordinary))
+	collectWorkers(out, s.Workers)
+	for i := range s.Flows {
+		collectFlow(out, &s.Flows[i])
+	}
+	for _, d := range s.RDMA {
+		gauge(out, descPairs, float64(d.QueuePairs), d.Name)
+	}
+	collectRDMA(out, s.Flows)
+}
+
+// collectWorkers sends for how long the workers looked at no flow.
+func collectWorkers(out chan<- prometheus.Metric, ws []status.Worker) {
+	count, longest := uint64(0), time.Duration(0)
+	for _, w := range ws {
+		count, longest = count+w.Away.Count, max(longest, w.Away.Longest)
+	}
+	counter(out, descAway, count)
+	gauge(out, descLongest, longest.Seconds())
+}
+
+// collectConfig sends what became of attempts to load a configuration.
+func collectConfig(out chan<- prometheus.Metric, c *status.Config) {
+	gauge(out, descGeneration, float64(c.Generation))
+	gauge(out, descLoaded, truth(c.Last == nil || c.Last.Outcome.Good()))
+	gauge(out, descSucceeded, float64(c.Succeeded.UnixNano())/1e9)
+	for outcome, n := range c.Reloads {
+		counter(out, descReloads, n, string(outcome))
+	}
+}
+
+// each sends a counter for every reason, the last label.
+func each(out chan<- prometheus.Metric, d *prometheus.Desc, by map[string]uint64, labels ...string) {
+	for reason, n := range by {
+		counter(out, d, n, append(labels[:len(labels):len(labels)], reason)...)
+	}
+}
+
+func counter(out chan<- prometheus.Metric, d *prometheus.Desc, n uint64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func gauge(out chan<- prometheus.Metric, d *prometheus.Desc, v float64, labels ...string) {
+	out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// The bounds of histograms are powers of two, in nanoseconds: 1 µs to 17 s, about.
+const leastBound, mostBound = 10, 34
+
+// histogram sends a distribution, if there is one.
+func histogram(out chan<- prometheus.Metric, d *prometheus.Desc, of *latency.Distribution, labels ...string) {
+	if of == nil {
+		return
+	}
+	up, seen, next := make(map[float64]uint64), uint64(0), 0
+	for power := leastBound; power <= mostBound; power++ {
+		for ; next < len(of.Buckets) && of.Buckets[next].Below <= 1<<power; next++ {
+			seen += uint64(of.Buckets[next].Count)
+		}
+		up[float64(int64(1)<<power)/1e9] = seen
+	}
+	out <- prometheus.MustNewConstHistogram(d, uint64(of.Count), of.Mean*float64(of.Count)/1e9, up, labels...)
+}
