@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -25,7 +25,7 @@ import (
 
 // captureFlags are capture's, named as tcpdump's where it has them.
 type captureFlags struct {
-	memory           *umem.Memory // of the region, from the starter
+	memory           *umem.Memory // of the region, from the parent process
 	ifaces           []string
 	file             string
 	count            uint64
@@ -193,7 +193,7 @@ func capture(parent context.Context, f captureFlags, cfg *config.Config, log *sl
 		}
 	}
 	d, err := flows.Open(cfg, flows.Options{
-		Version: build.Get(version).Version, Log: log, Count: f.count, Stream: stream, Notes: starter.CommandNotes(os.Geteuid()), Memory: f.memory,
+		Version: build.Get(version).Version, Log: log, Count: f.count, Stream: stream, Notes: privsep.CommandNotes(os.Geteuid()), Memory: f.memory,
 		Complete: f.turns.afterwards(stderr).file,
 	})
 	if err != nil {

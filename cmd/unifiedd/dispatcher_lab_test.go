@@ -19,7 +19,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
-// dispatched is a daemon in a process of its own, as an ordinary user and with the few capabilities that its starter leaves it, whose flow
+// dispatched is a daemon in a process of its own, as an ordinary user and with the few capabilities that its parent process leaves it, whose flow
 // runs beside programs that libxdp's tools have loaded.
 type dispatched struct {
 	*testing.T
@@ -90,7 +90,7 @@ func (d *dispatched) ask(command string) (string, error) {
 	return string(out), err
 }
 
-// child is the daemon, whose parent is its starter.
+// child is the daemon, whose parent is the parent process.
 func (d *dispatched) child() int {
 	d.Helper()
 	pid := d.cmd.Process.Pid
@@ -113,7 +113,7 @@ func (d *dispatched) child() int {
 	}
 }
 
-// kill has the kernel end the daemon, and waits for the starter to end.
+// kill has the kernel end the daemon, and waits for the parent process to end.
 func (d *dispatched) kill() {
 	d.Helper()
 	_ = unix.Kill(d.child(), unix.SIGKILL)
@@ -121,7 +121,7 @@ func (d *dispatched) kill() {
 	d.cmd = nil
 }
 
-// killBoth ends the starter, too, which has no time to tidy up.
+// killBoth ends the parent process, too, which has no time to tidy up.
 func (d *dispatched) killBoth() {
 	d.Helper()
 	daemon := d.child()
@@ -144,7 +144,7 @@ func (d *dispatched) answers(want bool, when string) {
 }
 
 // TestDispatcherDaemon: a daemon joins libxdp's dispatcher, exchanges its filter there and leaves it with the capabilities that it keeps. When it is killed, its
-// starter takes its program out; when both are, that lets all packets pass to those behind it and to the kernel, and the next start takes it out.
+// parent process takes its program out; when both are, that lets all packets pass to those behind it and to the kernel, and the next start takes it out.
 func TestDispatcherDaemon(t *testing.T) {
 	d := newDispatched(t)
 	d.others.Load(t, testenv.OtherPass)
@@ -169,7 +169,7 @@ func TestDispatcherDaemon(t *testing.T) {
 
 	d.kill()
 	if n := len(ours()); n != 0 {
-		t.Errorf("the starter leaves %d programs of a killed daemon\n%s", n, &d.log)
+		t.Errorf("the parent process leaves %d programs of a killed daemon\n%s", n, &d.log)
 	}
 	d.answers(true, "after it was killed")
 
@@ -178,7 +178,7 @@ func TestDispatcherDaemon(t *testing.T) {
 	d.killBoth()
 	d.answers(true, "after both were killed")
 	if n := len(ours()); n != 1 {
-		t.Errorf("a daemon that is killed with its starter leaves %d programs, want 1", n)
+		t.Errorf("a daemon that is killed with its parent process leaves %d programs, want 1", n)
 	}
 	passed := d.others.Count(t, testenv.OtherPass)
 	d.answers(true, "after both were killed")

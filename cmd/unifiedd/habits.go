@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 )
 
 // addNumeric takes tcpdump's -n and -nn, which ask for what is so anyway.
@@ -78,7 +78,7 @@ func (p *postrotate) file(path string) {
 	cmd := exec.Command(p.command, path)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the capture
-	if err := starter.StartBare(cmd); err != nil {
+	if err := privsep.StartBare(cmd); err != nil {
 		fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
 		return
 	}

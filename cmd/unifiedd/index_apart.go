@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
@@ -18,7 +18,7 @@ func indexApart(ctx context.Context, path string) (time.Duration, error) {
 	cmd.Args[0] = "unifiedd"
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	start := starter.StartBare
+	start := privsep.StartBare
 	if self, err := caps.Self(); err == nil && self.Effective.Has(caps.DACOverride) { // for a segment that was given away
 		start = (*exec.Cmd).Start
 	}

@@ -12,23 +12,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/capinput"
 )
 
-// errEnded: the process was the starter of another, which has ended well.
+// errEnded: this was the parent process, and the daemon has ended without an error.
 var errEnded = errors.New("ended")
 
 // giveUp makes the process one that has only the rights which the command needs, as the
 // user of -Z or the one that root's commands become. It returns errEnded, or why the
 // command failed, in the process that only started it.
-func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (here starter.Outcome, err error) {
+func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (here privsep.Outcome, err error) {
 	cfg.Region.Reserve = reserve
 	if name == "" {
-		name = starter.DefaultUser()
+		name = privsep.DefaultUser()
 	}
-	here, err = starter.Start(starter.ForCommand(cfg, name))
+	here, err = privsep.Start(privsep.ForCommand(cfg, name))
 	switch {
 	case here.Status != 0: // the command has ended, and said why
 		return here, &statusError{here.Status, err}
@@ -43,7 +43,7 @@ func giveUp(cfg *config.Config, reserve bool, name string, log *slog.Logger) (he
 
 // checkUser wants a user of -Z that there is; numbers need be of nobody.
 func checkUser(name string) error {
-	if err := starter.CheckUser(name); err != nil {
+	if err := privsep.CheckUser(name); err != nil {
 		return fmt.Errorf("-Z: %w", err)
 	}
 	return nil

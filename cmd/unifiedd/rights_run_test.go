@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -30,14 +30,14 @@ func TestRunRights(t *testing.T) {
 		mode       fs.FileMode
 		keep       caps.Set
 	}{
-		"as root":           {"", "", 0, 0, 0, 0o640, starter.Needed},
-		"user":              {"user: nobody", "", 65534, 65534, 65534, 0o640, starter.Needed},
-		"user and mode":     {"user: nobody", ", mode: 0604", 65534, 65534, 65534, 0o604, starter.Needed},
-		"owner":             {"", ", owner: nobody, index: true", 0, 65534, 0, 0o640, starter.Needed | starter.Giving},
-		"owner and mode":    {"", ", owner: \"nobody:daemon\", mode: 0600", 0, 65534, 1, 0o600, starter.Needed | starter.Giving},
-		"group":             {"", ", owner: \":daemon\"", 0, 0, 1, 0o640, starter.Needed | caps.Chown},
-		"user and owner":    {"user: daemon", ", owner: nobody", 1, 65534, 1, 0o640, starter.Needed | starter.Giving},
-		"user is the owner": {"user: nobody", ", owner: nobody", 65534, 65534, 65534, 0o640, starter.Needed},
+		"as root":           {"", "", 0, 0, 0, 0o640, privsep.Needed},
+		"user":              {"user: nobody", "", 65534, 65534, 65534, 0o640, privsep.Needed},
+		"user and mode":     {"user: nobody", ", mode: 0604", 65534, 65534, 65534, 0o604, privsep.Needed},
+		"owner":             {"", ", owner: nobody, index: true", 0, 65534, 0, 0o640, privsep.Needed | privsep.Giving},
+		"owner and mode":    {"", ", owner: \"nobody:daemon\", mode: 0600", 0, 65534, 1, 0o600, privsep.Needed | privsep.Giving},
+		"group":             {"", ", owner: \":daemon\"", 0, 0, 1, 0o640, privsep.Needed | caps.Chown},
+		"user and owner":    {"user: daemon", ", owner: nobody", 1, 65534, 1, 0o640, privsep.Needed | privsep.Giving},
+		"user is the owner": {"user: nobody", ", owner: nobody", 65534, 65534, 65534, 0o640, privsep.Needed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})

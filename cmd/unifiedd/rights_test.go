@@ -18,7 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/internal/caps"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -177,11 +177,11 @@ func TestCommandRights(t *testing.T) {
 		uid       int
 		keep      caps.Set
 	}{
-		{nil, []string{"-Z", "nobody"}, 65534, starter.Needed},
-		{sudo, nil, 65534, starter.Needed},
-		{sudo, []string{"-Z", "daemon"}, 1, starter.Needed},
-		{sudo, []string{"-Z", "root"}, 0, starter.Needed | caps.DACOverride},
-		{[]string{"SUDO_UID=0"}, nil, ours, starter.Needed},
+		{nil, []string{"-Z", "nobody"}, 65534, privsep.Needed},
+		{sudo, nil, 65534, privsep.Needed},
+		{sudo, []string{"-Z", "daemon"}, 1, privsep.Needed},
+		{sudo, []string{"-Z", "root"}, 0, privsep.Needed | caps.DACOverride},
+		{[]string{"SUDO_UID=0"}, nil, ours, privsep.Needed},
 	} {
 		file := filepath.Join(dir, fmt.Sprintf("out%d.pcapng", i))
 		for _, cmd := range []*exec.Cmd{
@@ -234,7 +234,7 @@ func TestCommandDefaultUser(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if owner := info.Sys().(*syscall.Stat_t).Uid; s.UID.Effective != c.uid || s.Reach() != starter.Needed || owner != c.uid {
+		if owner := info.Sys().(*syscall.Stat_t).Uid; s.UID.Effective != c.uid || s.Reach() != privsep.Needed || owner != c.uid {
 			t.Errorf("%s, %v: user %d with %v, file of %d, want %d", c.users, c.env, s.UID.Effective, s.Reach(), owner, c.uid)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -45,7 +45,7 @@ the few capabilities it needs.`,
 			level := new(slog.LevelVar)
 			level.Set(cfg.Log.Level.Slog())
 			log := newLog(cfg.Log.Format, level, c.ErrOrStderr())
-			here, err := starter.Start(starter.For(cfg))
+			here, err := privsep.Start(privsep.For(cfg))
 			switch {
 			case here.Status != 0: // the daemon has ended, and said why
 				return &statusError{here.Status, err}

@@ -32,7 +32,7 @@ type Region struct {
 	Extents int
 	// Node is the NUMA node the region is bound to; nil: not bound.
 	Node *int
-	// Reserve lets the starter reserve huge pages which are missing.
+	// Reserve lets the parent process reserve huge pages which are missing.
 	Reserve bool
 }
 

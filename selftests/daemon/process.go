@@ -82,7 +82,7 @@ func Launch(t *testing.T, program string, e *testenv.End, dir, text string) *Dae
 	return d
 }
 
-// Kill ends the daemon as a crash does. What was launched is the starter, whose
+// Kill ends the daemon as a crash does. What was launched is the parent process, whose
 // child the daemon is; it ends with the daemon.
 func (d *Daemon) Kill() {
 	victims := children(d.cmd.Process.Pid)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/files"
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/segment"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
@@ -83,7 +83,7 @@ func asUser(name string, f func(uid uint32)) error {
 		f(self)
 		return nil
 	}
-	uid, gid, groups, err := starter.LookUp(name)
+	uid, gid, groups, err := privsep.LookUp(name)
 	if err != nil {
 		return err
 	}

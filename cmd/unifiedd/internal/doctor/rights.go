@@ -5,13 +5,13 @@ import (
 	"os"
 	"strings"
 
-	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/starter"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// must are the capabilities nothing works without: those the starter keeps, but for
+// must are the capabilities nothing works without: those the parent process keeps, but for
 // the one to lock memory.
-const must = starter.Needed &^ caps.IPCLock
+const must = privsep.Needed &^ caps.IPCLock
 
 // useful are those which only something works without: locking more memory than
 // the limit, raising the limit.
@@ -47,7 +47,7 @@ func capabilities(have, all caps.Set) Check {
 	}
 	if missing != 0 {
 		return fail("capabilities", "%s", detail).
-			with("run as root, or: setcap %s+ep %s", setcap(starter.Needed), executable())
+			with("run as root, or: setcap %s+ep %s", setcap(privsep.Needed), executable())
 	}
 	return ok("capabilities", "%s", detail)
 }

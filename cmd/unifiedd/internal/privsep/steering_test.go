@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"bufio"
@@ -25,7 +25,7 @@ func steer(o Options, _ Outcome) int {
 	select {}
 }
 
-// TestRulesTakenOut: rules that a killed daemon leaves in a card go with its starter, and no others do.
+// TestRulesTakenOut: rules that a killed daemon leaves in a card go with its parent process, and no others do.
 func TestRulesTakenOut(t *testing.T) {
 	dir := openDir(t)
 	if err := os.Chown(dir, nobody, nobody); err != nil {
@@ -46,7 +46,7 @@ func TestRulesTakenOut(t *testing.T) {
 	lines.Scan()
 	daemon, err := strconv.Atoi(lines.Text())
 	if err != nil || daemon == cmd.Process.Pid {
-		t.Fatalf("the daemon is process %q, of starter %d", lines.Text(), cmd.Process.Pid)
+		t.Fatalf("the daemon is process %q, of parent process %d", lines.Text(), cmd.Process.Pid)
 	}
 	card.Count(t, 1)
 	if err := unix.Kill(daemon, unix.SIGKILL); err != nil {

@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"encoding/json"
@@ -18,7 +18,7 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// The tests are about processes, so the test binary plays the starter and the
+// The tests are about processes, so the test binary plays the parent process and the
 // daemon as well: with roleEnv set it calls Start first thing, as the program does,
 // and if it is the daemon then does what the role says.
 const (
@@ -124,7 +124,7 @@ func tryProgram() error {
 }
 
 func tryEtc() error {
-	const file = "/etc/unifiedd-starter-test"
+	const file = "/etc/unifiedd-privsep-test"
 	defer os.Remove(file)
 	return os.WriteFile(file, nil, 0o600)
 }

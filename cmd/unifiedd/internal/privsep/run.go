@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"fmt"
@@ -107,7 +107,7 @@ func changes(u *identity) caps.Set {
 
 // command is this program once more. It is found by the kernel's own link, which
 // the user need not be able to reach and no update replaces. A session of its own
-// keeps the terminal's signals away, which come from the starter.
+// keeps the terminal's signals away, which come from the parent process.
 func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 	cmd := &exec.Cmd{
 		Path: "/proc/self/exe", Args: os.Args, Env: environment(),
@@ -124,7 +124,7 @@ func (o Options) command(keep caps.Set, u *identity) *exec.Cmd {
 }
 
 // environment is this process's with the marker, and without the number by which
-// systemd means the starter (sd_watchdog_enabled(3)).
+// systemd means the parent process (sd_watchdog_enabled(3)).
 func environment() []string {
 	var env []string
 	for _, v := range os.Environ() {

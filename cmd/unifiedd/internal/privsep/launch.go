@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"errors"
@@ -26,7 +26,7 @@ func passed() []os.Signal {
 	return signals
 }
 
-// launch is the life of a starter.
+// launch is the life of a parent process.
 func (o Options) launch(u *identity) (out Outcome, err error) {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, passed()...)

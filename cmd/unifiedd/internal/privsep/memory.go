@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // memoryMarker is set in the environment of a started daemon that has its region's memory
-// from the starter, to the number of files: the first descriptors after the standard ones.
+// from the parent process, to the number of files: the first descriptors after the standard ones.
 const memoryMarker = "UNIFIEDD_MEMORY"
 
 // firstFile is the first descriptor that exec.Cmd gives to one of its ExtraFiles, and
@@ -41,7 +41,7 @@ func (o Options) allocate() (*umem.Memory, error) {
 	return m, nil
 }
 
-// inherited is the memory that the starter has passed on, nil if none. Programs that the
+// inherited is the memory that the parent process has passed on, nil if none. Programs that the
 // daemon starts do not inherit it.
 func inherited() (*umem.Memory, error) {
 	text := os.Getenv(memoryMarker)

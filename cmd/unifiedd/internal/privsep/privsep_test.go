@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"bufio"
@@ -194,7 +194,7 @@ func TestUnprivileged(t *testing.T) {
 		t.Errorf("missing is %v, want %v", f.Missing, want)
 	}
 	if f.Session {
-		t.Error("there was a starter, and it was not needed")
+		t.Error("there was a parent process, and it was not needed")
 	}
 }
 
@@ -288,13 +288,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestStatus: the starter ends as the daemon did.
+// TestStatus: the parent process ends as the daemon did.
 func TestStatus(t *testing.T) {
 	finish(t, play(t, "fail", Options{Keep: Needed}), 42)
 	finish(t, play(t, "die", Options{Keep: Needed}), 128+int(unix.SIGKILL))
 }
 
-// running is a starter whose daemon waits.
+// running is a parent process whose daemon waits.
 type running struct {
 	*exec.Cmd
 	out    *bufio.Scanner
@@ -323,7 +323,7 @@ func begin(t *testing.T, role string, o Options) *running {
 		t.Fatalf("the daemon did not begin: %v", err)
 	}
 	if r.daemon == r.Process.Pid {
-		t.Fatal("there is no starter")
+		t.Fatal("there is no parent process")
 	}
 	return r
 }
@@ -333,7 +333,7 @@ func (r *running) line() string {
 	return r.out.Text()
 }
 
-// ends waits for the starter and compares its status.
+// ends waits for the parent process and compares its status.
 func (r *running) ends(t *testing.T, want int) {
 	t.Helper()
 	_ = r.Wait()
@@ -342,7 +342,7 @@ func (r *running) ends(t *testing.T, want int) {
 	}
 }
 
-// TestSignals: signals to the starter reach the daemon, which decides.
+// TestSignals: signals to the parent process reach the daemon, which decides.
 func TestSignals(t *testing.T) {
 	caught := make(chan os.Signal, 1) // as a signal that is caught, SIGHUP is not ignored in what starts here, also below nohup(1)
 	signal.Notify(caught, unix.SIGHUP)

@@ -1,6 +1,9 @@
-package starter
+package privsep
 
 import (
+	"os/exec"
+	"runtime"
+
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -43,4 +46,32 @@ func bound(bounding, keep caps.Set) error {
 		}
 	}
 	return nil
+}
+
+// setCapabilities gives the calling thread exactly these capabilities, permitted
+// and effective; none is inheritable. The kernel reads two struct
+// __user_cap_data_struct, one for each half (capset(2), version 3).
+func setCapabilities(s caps.Set) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	for half := range data {
+		bits := uint32(uint64(s) >> (32 * half))
+		data[half] = unix.CapUserData{Effective: bits, Permitted: bits}
+	}
+	return unix.Capset(&header, &data[0])
+}
+
+// StartBare starts a program without the capabilities of this process, which it would
+// inherit. The thread that starts it is used for nothing else and ends.
+func StartBare(cmd *exec.Cmd) error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+			started <- fmt.Errorf("take the capabilities from %s: %w", cmd.Path, err)
+			return
+		}
+		started <- cmd.Start()
+	}()
+	return <-started
 }

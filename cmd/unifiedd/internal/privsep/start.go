@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ const marker = "UNIFIEDD_STARTED"
 // ownStdout is set there when nobody else shares the mode of its standard output, a pipe.
 const ownStdout = "UNIFIEDD_OWN_STDOUT"
 
-// opened is set there to the descriptor by which Options.File is open, if the starter has
+// opened is set there to the descriptor by which Options.File is open, if the parent process has
 // made it.
 const opened = "UNIFIEDD_OPENED_FILE"
 
@@ -60,17 +60,17 @@ type Options struct {
 	// taken away at its end; nil: the daemon takes free pages, or none.
 	Region *umem.Config
 	// File is the one file a command writes. Where the user may not write to its
-	// directory, the starter makes it, as tcpdump does; empty: there is none.
+	// directory, the parent process makes it, as tcpdump does; empty: there is none.
 	File string
 	// Files are those that must be open to the daemon's user. They are left as they are.
 	Files []files.File
-	// Announce has the starter say on standard error how many pages it adds.
+	// Announce has the parent process say on standard error how many pages it adds.
 	Announce bool
 }
 
 // Outcome is what became of the calling process.
 type Outcome struct {
-	// Daemon: the process is the daemon, and goes on. Otherwise it was the starter
+	// Daemon: the process is the daemon, and goes on. Otherwise it was the parent process
 	// of a daemon that has ended, and exits with Status.
 	Daemon bool
 	// Status is the daemon's exit status, or 128 and the number of the signal that
@@ -80,7 +80,7 @@ type Outcome struct {
 	Missing caps.Set
 	// OwnStdout says that standard output is a pipe whose mode nobody else shares.
 	OwnStdout bool
-	// Opened is a path by which Options.File is open, if the starter has made it.
+	// Opened is a path by which Options.File is open, if the parent process has made it.
 	Opened string
 	// Unfiltered is why the daemon may make every system call: the kernel filters
 	// none. Nil: it makes those of the list only.
@@ -99,13 +99,13 @@ func Start(o Options) (Outcome, error) {
 	}
 	if os.Getenv(marker) != "" {
 		os.Unsetenv(marker)
-		return o.arrive(u)
+		return o.checkStarted(u)
 	}
-	content, err := o.content(u)
+	fit, err := o.sufficient(u)
 	if err != nil {
 		return Outcome{}, err
 	}
-	if !content {
+	if !fit {
 		return o.launch(u)
 	}
 	memory, err := o.freeMemory()
@@ -118,8 +118,8 @@ func Start(o Options) (Outcome, error) {
 	return o.confine(memory)
 }
 
-// content reports whether the process is fit to be the daemon as it is.
-func (o Options) content(u *identity) (bool, error) {
+// sufficient reports whether the process is fit to be the daemon as it is.
+func (o Options) sufficient(u *identity) (bool, error) {
 	threads, err := caps.Threads()
 	if err != nil {
 		return false, err
@@ -132,9 +132,9 @@ func (o Options) content(u *identity) (bool, error) {
 	return true, nil
 }
 
-// arrive is the start of a started daemon: it believes what the kernel says about
+// checkStarted is Start in a started daemon. It believes what the kernel says about
 // its threads, and nothing else.
-func (o Options) arrive(u *identity) (Outcome, error) {
+func (o Options) checkStarted(u *identity) (Outcome, error) {
 	threads, err := caps.Threads()
 	if err != nil {
 		return Outcome{}, err
@@ -150,7 +150,7 @@ func (o Options) arrive(u *identity) (Outcome, error) {
 	}
 	memory, err := inherited()
 	if err != nil {
-		return Outcome{}, fmt.Errorf("take over the region's memory from the starter: %w", err)
+		return Outcome{}, fmt.Errorf("take over the region's memory from the parent process: %w", err)
 	}
 	return o.confine(memory)
 }

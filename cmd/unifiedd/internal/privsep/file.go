@@ -1,4 +1,4 @@
-package starter
+package privsep
 
 import (
 	"errors"
@@ -84,7 +84,7 @@ func (u *identity) has(dir string, rights fs.FileMode) bool {
 	return mode&rights == rights
 }
 
-// openedFile is a path by which the file that the starter has made is open; empty: there
+// openedFile is a path by which the file that the parent process has made is open; empty: there
 // is none. Programs that this one starts do not inherit it.
 func openedFile() (string, error) {
 	text := os.Getenv(opened)
@@ -94,7 +94,7 @@ func openedFile() (string, error) {
 	os.Unsetenv(opened)
 	n, err := strconv.Atoi(text)
 	if err != nil || n < firstFile || n > firstFile+mostFiles {
-		return "", fmt.Errorf("%s is %q, which is no descriptor of a file from the starter", opened, text)
+		return "", fmt.Errorf("%s is %q, which is no descriptor of a file from the parent process", opened, text)
 	}
 	unix.CloseOnExec(n)
 	return fmt.Sprintf("/proc/self/fd/%d", n), nil
