@@ -18,7 +18,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/internal/netdev"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -174,7 +173,7 @@ func (f *captureFlags) config(filter string) (*config.Config, error) {
 	}
 	c.Flows, c.Workers[0].Sleep, c.Region.Extents = []config.Flow{one}, captureSleep, captureExtents
 	c.Complete()
-	return c, byFlag(c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find, CheckObject: checkObject}), captureSettings)
+	return c, byFlag(c.Validate(configOptions()), captureSettings)
 }
 
 func capture(parent context.Context, f captureFlags, cfg *config.Config, log *slog.Logger, stdout, stderr io.Writer) (err error) {

@@ -51,7 +51,12 @@ what cannot change while it runs.`,
 
 // loadConfig reads a configuration, filters included.
 func loadConfig(file string) (*config.Config, error) {
-	return config.Load(file, config.Options{CheckFilter: checkFilter, CheckObject: checkObject, FindInterface: netdev.Find})
+	return config.Load(file, configOptions())
+}
+
+// configOptions check what is in a configuration with the parts that will use it.
+func configOptions() config.Options {
+	return config.Options{CheckFilter: checkFilter, CheckObject: checkObject, FindInterface: netdev.Find}
 }
 
 // checkFilter compiles a filter, so that one which is too large is found as well.

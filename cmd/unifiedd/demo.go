@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"log/slog"
-	"net/http"
 
 	"github.com/spf13/cobra"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/demo"
@@ -27,9 +25,6 @@ and files. The exit status is 1 if anything does not add up or is left behind.`,
 			ctx, stop := untilSignal(c.Context())
 			defer stop()
 			o.Out, o.Version, o.Load = c.OutOrStdout(), build.Get(version).Version, loadConfig
-			o.Ask = func(ctx context.Context, socket, path string) ([]byte, error) {
-				return ask(ctx, socket, http.MethodGet, path)
-			}
 			o.Log = newLog(config.FormatText, slog.LevelWarn, c.ErrOrStderr())
 			return demo.Run(ctx, o)
 		},

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -36,9 +34,6 @@ func TestFiveFlows(t *testing.T) {
 	s, err := demo.Five(t.Context(), demo.Options{
 		Out: &said, Time: map[bool]time.Duration{false: 20 * time.Second, true: time.Second}[testing.Short()],
 		FlowTest: labenv.Program(t, "unified-flow-test"),
-		Ask: func(ctx context.Context, socket, path string) ([]byte, error) {
-			return ask(ctx, socket, http.MethodGet, path)
-		},
 	}, demo.Place{
 		Files: t.TempDir(), Senders: "/run/netns/" + senders.Name, Unifiedd: testenv.Tool(t, "unifiedd"),
 		Region: region, PeerRegion: peers, Ring: 512,

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -60,7 +60,7 @@ flows:
 		t.Helper()
 		testenv.Wait(t, testenv.Within(30*time.Second), what, func() bool {
 			var s status.Daemon
-			b, err := ask(t.Context(), socket, http.MethodGet, "/status")
+			b, err := control.Status(t.Context(), socket)
 			return err == nil && json.Unmarshal(b, &s) == nil && len(s.Flows) == 1 && ok(&s.Flows[0])
 		})
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -157,7 +157,7 @@ func (r *returning) terminate() {
 
 // status asks the daemon, which has its flow.
 func (r *returning) status() (s status.Daemon, err error) {
-	b, err := ask(r.Context(), r.socket(), http.MethodGet, "/status")
+	b, err := control.Status(r.Context(), r.socket())
 	if err == nil {
 		err = json.Unmarshal(b, &s)
 	}

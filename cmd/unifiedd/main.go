@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/config"
 )
 
@@ -60,7 +61,7 @@ func report(stderr io.Writer, err error) int {
 		}
 		err = s.err
 	}
-	here, there := (*config.Errors)(nil), mistakes("")
+	here, there := (*config.Errors)(nil), control.ConfigErrors("")
 	switch {
 	case errors.As(err, &here):
 		fmt.Fprintln(stderr, here)

@@ -3,12 +3,9 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -17,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
@@ -36,7 +34,7 @@ beforehand what would happen. Certificates, authorities and the keys of NVMe hos
 read again, too: sessions whose certificate or key is gone end. SIGHUP does the same and leaves the answer to the log.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			raw, err := ask(c.Context(), socket, http.MethodPost, "/reload")
+			raw, err := control.Reload(c.Context(), socket)
 			if err != nil {
 				return err
 			}
@@ -87,16 +85,16 @@ func printPlan(w io.Writer, p *config.Plan) error {
 // printPlanned asks the daemon what would become of its flows with the configuration in a
 // file, or in its own as that is now, and prints it.
 func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
-	path, body := "/plan", io.Reader(nil)
+	var text io.Reader
 	if file != "" {
 		f, err := os.Open(file)
 		if err != nil {
 			return fmt.Errorf("read configuration: %w", err)
 		}
 		defer f.Close()
-		path, body = path+"?file="+url.QueryEscape(file), f
+		text = f
 	}
-	raw, err := askWith(ctx, socket, http.MethodPost, path, body)
+	raw, err := control.Plan(ctx, socket, file, text)
 	if err != nil {
 		return err
 	}
@@ -108,41 +106,6 @@ func printPlanned(ctx context.Context, w io.Writer, socket, file string) error {
 		fmt.Fprintln(w, "nothing would change")
 	}
 	return printPlan(w, &p)
-}
-
-// answerReload answers who asks for a reload.
-func answerReload(r *reloader) http.HandlerFunc {
-	return func(w http.ResponseWriter, _ *http.Request) {
-		s, err := r.reload()
-		answer(w, s, err)
-	}
-}
-
-// answerPlan answers who asks what a reload would do: of the file with the name in the
-// query, whose text is the body, or else of the daemon's own.
-func answerPlan(r *reloader) http.HandlerFunc {
-	return func(w http.ResponseWriter, q *http.Request) {
-		p, err := r.plan(q.URL.Query().Get("file"), http.MaxBytesReader(w, q.Body, mostText))
-		answer(w, p, err)
-	}
-}
-
-// mostText is more than the largest configuration.
-const mostText = 2 << 20
-
-// answer is a value, or why there is none. Mistakes in a configuration are told apart:
-// they are printed as they are.
-func answer(w http.ResponseWriter, v any, err error) {
-	mistakes := (*config.Errors)(nil)
-	switch {
-	case errors.As(err, &mistakes):
-		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
-	case err != nil:
-		http.Error(w, err.Error(), http.StatusConflict)
-	default:
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(v) // who asked has gone
-	}
 }
 
 // printConfig prints which configuration the daemon runs with.

@@ -15,7 +15,6 @@ import (
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/capinput"
-	"github.com/unifiedd/unifiedd/internal/netdev"
 	build "github.com/unifiedd/unifiedd/internal/version"
 	"github.com/unifiedd/unifiedd/umem"
 )
@@ -145,7 +144,7 @@ func (f *replayFlags) config(names []string) (*config.Config, error) {
 	one.To.MaxGap = time.Duration(f.maxSleep) * time.Millisecond
 	c.Flows = []config.Flow{one}
 	c.Complete()
-	return c, byFlag(c.Validate(config.Options{CheckFilter: checkFilter, FindInterface: netdev.Find}), replaySettings)
+	return c, byFlag(c.Validate(configOptions()), replaySettings)
 }
 
 // inputPath is what a capture is opened by: an absolute path, or standard input.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -56,7 +57,7 @@ the few capabilities it needs.`,
 				log.Warn("some capabilities are missing: what needs them will be refused", "missing", here.Missing.String())
 			}
 			warnUnfiltered(log, here.Unfiltered)
-			return runDaemon(c.Context(), cfg, here.Memory, &reloader{file: file, level: level, log: log})
+			return runDaemon(c.Context(), cfg, here.Memory, newReloader(nil, file, level, log))
 		},
 	}
 	addConfig(c, &file, "configuration `FILE`")
@@ -64,20 +65,24 @@ the few capabilities it needs.`,
 	return c
 }
 
+func newReloader(d *flows.Daemon, file string, level *slog.LevelVar, log *slog.Logger) *control.Reloader {
+	return &control.Reloader{Daemon: d, File: file, Options: configOptions(), Level: level, Log: log}
+}
+
 // runDaemon runs the flows until a signal. The reloader gets the daemon.
-func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, r *reloader) (err error) {
+func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, r *control.Reloader) (err error) {
 	ctx, stop := untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	again, stopped := hangups()
 	defer stopped()
-	log := r.log
+	log := r.Log
 	d, err := flows.Open(cfg, flows.Options{Version: build.Get(version).Version, Log: log, Index: indexApart, Memory: memory})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeDaemon(d, log)) }()
-	r.daemon = d
-	s, err := serve(d, r, cfg.Metrics.Listen, cfg.Control.Socket)
+	r.Daemon = d
+	s, err := control.Serve(d, r, cfg.Metrics.Listen, cfg.Control.Socket)
 	if err != nil {
 		return err
 	}
@@ -85,10 +90,10 @@ func runDaemon(parent context.Context, cfg *config.Config, memory *umem.Memory, 
 	if err := start(d, log); err != nil {
 		return err
 	}
-	notify(log, daemon.SdNotifyReady)
-	go r.follow(ctx, again)
+	control.Notify(log, daemon.SdNotifyReady)
+	go r.Follow(ctx, again)
 	<-ctx.Done()
-	notify(log, daemon.SdNotifyStopping)
+	control.Notify(log, daemon.SdNotifyStopping)
 	log.Info("stopping: no more packets are taken, what was received is written")
 	return nil
 }
@@ -115,11 +120,4 @@ func newLog(format config.Format, level slog.Leveler, w io.Writer) *slog.Logger 
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
-}
-
-// notify tells systemd, where it asked for it.
-func notify(log *slog.Logger, state string) {
-	if _, err := daemon.SdNotify(false, state); err != nil {
-		log.Warn("systemd was not told", "state", state, "why", err)
-	}
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/status"
@@ -64,7 +65,7 @@ flows:
 		}
 	})
 	s.Daemon = d
-	servers, err := serve(d, &reloader{daemon: d, file: s.file, level: new(slog.LevelVar), log: slog.New(slog.DiscardHandler)}, "", s.socket)
+	servers, err := control.Serve(d, newReloader(d, s.file, new(slog.LevelVar), slog.New(slog.DiscardHandler)), "", s.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +133,7 @@ func TestServe(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the control socket is %v: %v", info.Mode(), err)
 	}
-	if _, err := serve(s.Daemon, nil, "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
+	if _, err := control.Serve(s.Daemon, nil, "", s.socket); err == nil || !strings.Contains(err.Error(), "another unifiedd answers") {
 		t.Errorf("a second daemon on the socket: %v", err)
 	}
 }
@@ -230,7 +231,7 @@ func TestReadyTellsOwnerWhy(t *testing.T) {
 		t.Fatal("a flow runs on an interface that is not there")
 	}
 	public := httptest.NewRecorder()
-	publicHandler(s.Daemon, briefly).ServeHTTP(public, httptest.NewRequest("GET", "/readyz", nil))
+	control.PublicHandler(s.Daemon).ServeHTTP(public, httptest.NewRequest("GET", "/readyz", nil))
 	if got := public.Body.String(); public.Code != http.StatusServiceUnavailable || got != "flow cap is failed\n" {
 		t.Errorf("on the network, readyz: %d %q", public.Code, got)
 	}
@@ -274,5 +275,20 @@ func TestStatusWithoutDaemon(t *testing.T) {
 	code := run([]string{"status", "--socket", filepath.Join(t.TempDir(), "none")}, &out, &errs)
 	if code != exitFailed || !strings.Contains(errs.String(), "does it run") {
 		t.Errorf("status ends with %d: %s", code, errs.String())
+	}
+}
+
+// TestIndexPage: the metrics port says at / what it has, and nothing else has a page.
+func TestIndexPage(t *testing.T) {
+	s := startServed(t)
+	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
+		got := httptest.NewRecorder()
+		control.PublicHandler(s.Daemon).ServeHTTP(got, httptest.NewRequest("GET", path, nil))
+		if got.Code != want {
+			t.Errorf("%s: %d, want %d", path, got.Code, want)
+		}
+		if body := got.Body.String(); path == "/" && !strings.Contains(body, `href="/metrics"`) {
+			t.Errorf("/ does not lead to /metrics: %s", body)
+		}
 	}
 }

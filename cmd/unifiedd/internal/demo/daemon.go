@@ -11,12 +11,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/status"
 )
 
 // daemon is `unifiedd run` in a process of its own.
 type daemon struct {
-	ask    func(ctx context.Context, path string) ([]byte, error)
+	socket string // its control socket
 	cmd    *exec.Cmd
 	said   output
 	ended  chan struct{}
@@ -42,9 +43,8 @@ func (o *output) String() string {
 }
 
 // startDaemon runs a daemon in the namespace with that path, and waits until all its flows are up.
-func startDaemon(ctx context.Context, program, namespace string, o Options, file, socket string) (*daemon, error) {
-	d := &daemon{cmd: exec.Command(program, "run", "-c", file), ended: make(chan struct{})}
-	d.ask = func(ctx context.Context, path string) ([]byte, error) { return o.Ask(ctx, socket, path) }
+func startDaemon(ctx context.Context, program, namespace, file, socket string) (*daemon, error) {
+	d := &daemon{cmd: exec.Command(program, "run", "-c", file), socket: socket, ended: make(chan struct{})}
 	d.cmd.Stdout, d.cmd.Stderr = &d.said, &d.said
 	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	started := make(chan error, 1)
@@ -110,7 +110,7 @@ func (d *daemon) over() bool {
 
 // status asks the daemon how it is.
 func (d *daemon) status(ctx context.Context) (s status.Daemon, err error) {
-	raw, err := d.ask(ctx, "/status")
+	raw, err := control.Status(ctx, d.socket)
 	if err == nil {
 		err = json.Unmarshal(raw, &s)
 	}

@@ -20,9 +20,7 @@ type Options struct {
 	Dir     string // where captures go for the time of the demo; on a disk
 	Keep    bool   // leave the captures there
 	Load    func(file string) (*config.Config, error)
-	// Ask makes a GET request to a daemon that listens on a control socket.
-	Ask  func(ctx context.Context, socket, path string) ([]byte, error)
-	Time time.Duration // for which the five flows are sent to
+	Time    time.Duration // for which the five flows are sent to
 	// FlowTest is the program at the other end of RDMA flows; empty: looked for.
 	FlowTest string
 }

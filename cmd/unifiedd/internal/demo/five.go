@@ -113,7 +113,7 @@ func (f *five) startDaemon(ctx context.Context) (d *daemon, err error) {
 			return nil, err
 		}
 	}
-	return startDaemon(ctx, f.Unifiedd, f.Daemon, f.Options, f.path("five.yaml"), f.path("control.sock"))
+	return startDaemon(ctx, f.Unifiedd, f.Daemon, f.path("five.yaml"), f.path("control.sock"))
 }
 
 func (f *five) path(name string) string { return filepath.Join(f.Files, name) }

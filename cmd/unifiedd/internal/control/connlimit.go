@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"net"
@@ -14,31 +14,32 @@ const (
 	maxScrapersPerHost = 16
 )
 
-// boundListener accepts at most so many connections. One more closes the oldest of its host, or of the host that has the most, so that
-// connections that nobody uses keep no scraper out.
-type boundListener struct {
+// limitedListener limits connections, in all and of one host. One more closes the oldest
+// of its host, or of the host that has the most, so that idle connections keep no
+// scraper out.
+type limitedListener struct {
 	net.Listener
 	mu   sync.Mutex
-	open *addrlimit.Set[*boundConn]
+	open *addrlimit.Set[*limitedConn]
 }
 
-func newBoundListener(l net.Listener) *boundListener {
-	return &boundListener{Listener: l, open: addrlimit.New[*boundConn](maxScrapers, maxScrapersPerHost)}
+func newLimitedListener(l net.Listener) *limitedListener {
+	return &limitedListener{Listener: l, open: addrlimit.New[*limitedConn](maxScrapers, maxScrapersPerHost)}
 }
 
-// boundConn is a connection that counts until it is closed.
-type boundConn struct {
+// limitedConn is a connection that counts until it is closed.
+type limitedConn struct {
 	net.Conn
-	l *boundListener
+	l *limitedListener
 }
 
 // Accept implements [net.Listener].
-func (l *boundListener) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	one := &boundConn{conn, l}
+	one := &limitedConn{conn, l}
 	peer, _ := netip.ParseAddrPort(conn.RemoteAddr().String()) // of TCP it is one
 	host := addrlimit.Host(peer.Addr())
 	l.mu.Lock()
@@ -52,7 +53,7 @@ func (l *boundListener) Accept() (net.Conn, error) {
 }
 
 // Close implements [net.Conn].
-func (c *boundConn) Close() error {
+func (c *limitedConn) Close() error {
 	c.l.mu.Lock()
 	c.l.open.Remove(c)
 	c.l.mu.Unlock()

@@ -1,4 +1,4 @@
-package main
+package control
 
 import (
 	"errors"
@@ -12,9 +12,9 @@ import (
 	"github.com/unifiedd/unifiedd/internal/newfile"
 )
 
-// listenUnix makes the control socket, for its owner only. One left by a daemon
-// that died is replaced; one that answers is somebody else's, and so is anything
-// that is no socket.
+// listenUnix listens on the control socket, which only its owner may use. It replaces
+// a socket that a dead daemon left. It refuses one that answers, and anything that is
+// no socket.
 func listenUnix(path string) (net.Listener, error) {
 	dir, name, err := newfile.Open(path)
 	if err != nil {

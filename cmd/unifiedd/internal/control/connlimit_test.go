@@ -1,31 +1,14 @@
-package main
+package control
 
 import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
-
-// TestIndexPage: the metrics port says at / what it has, and nothing else has a page.
-func TestIndexPage(t *testing.T) {
-	s := startServed(t)
-	for path, want := range map[string]int{"/": http.StatusOK, "/nope": http.StatusNotFound, "/status": http.StatusNotFound, "/debug/pprof/": http.StatusNotFound} {
-		got := httptest.NewRecorder()
-		publicHandler(s.Daemon, briefly).ServeHTTP(got, httptest.NewRequest("GET", path, nil))
-		if got.Code != want {
-			t.Errorf("%s: %d, want %d", path, got.Code, want)
-		}
-		if body := got.Body.String(); path == "/" && !strings.Contains(body, `href="/metrics"`) {
-			t.Errorf("/ does not lead to /metrics: %s", body)
-		}
-	}
-}
 
 // TestMetricsBound: connections that say nothing keep no scraper out, and end by themselves.
 func TestMetricsBound(t *testing.T) {
@@ -34,8 +17,8 @@ func TestMetricsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &servers{}
-	bound := newBoundListener(l)
+	s := &Server{}
+	bound := newLimitedListener(l)
 	s.start(bound, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "here") }), time.Minute)
 	defer s.Close()
 	var idle []net.Conn

@@ -1,0 +1,84 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Status returns the daemon's status document, JSON of a [status.Daemon].
+//
+// [status.Daemon]: https://pkg.go.dev/github.com/unifiedd/unifiedd/flows/status#Daemon
+func Status(ctx context.Context, socket string) ([]byte, error) {
+	return request(ctx, socket, http.MethodGet, "/status", nil)
+}
+
+// StartFlow has the daemon start a flow, the others untouched.
+func StartFlow(ctx context.Context, socket, flow string) error {
+	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/start", nil)
+	return err
+}
+
+// StopFlow has the daemon stop a flow. It returns when the flow has written and
+// flushed what it has, which takes as long as the disk does.
+func StopFlow(ctx context.Context, socket, flow string) error {
+	_, err := request(ctx, socket, http.MethodPost, "/flows/"+url.PathEscape(flow)+"/stop", nil)
+	return err
+}
+
+// Reload has the daemon read its configuration again, and returns JSON of a
+// status.Reload.
+func Reload(ctx context.Context, socket string) ([]byte, error) {
+	return request(ctx, socket, http.MethodPost, "/reload", nil)
+}
+
+// Plan asks what a reload would do, and returns JSON of a config.Plan. It is a
+// reload of the daemon's own file, or of the text of the file of that name.
+func Plan(ctx context.Context, socket, file string, text io.Reader) ([]byte, error) {
+	path := "/plan"
+	if file != "" {
+		path += "?file=" + url.QueryEscape(file)
+	}
+	return request(ctx, socket, http.MethodPost, path, text)
+}
+
+// request sends a request to the daemon and returns its answer. Where the daemon
+// refuses, the error is the daemon's own text.
+func request(ctx context.Context, socket, method, path string, body io.Reader) ([]byte, error) {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", socket)
+		},
+	}}
+	r, err := http.NewRequestWithContext(ctx, method, "http://unifiedd"+path, body)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := client.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("ask the daemon: %w (does it run, and with this control.socket?)", err)
+	}
+	defer answer.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(answer.Body, 64<<20))
+	if err != nil || answer.StatusCode == http.StatusOK {
+		return raw, err
+	}
+	text := strings.TrimSpace(string(raw))
+	if answer.StatusCode == http.StatusUnprocessableEntity {
+		return nil, ConfigErrors(text)
+	}
+	return nil, errors.New(text)
+}
+
+// ConfigErrors is the text of the mistakes that the daemon found in a
+// configuration, one in a line, as config.Errors prints them.
+type ConfigErrors string
+
+// Error implements error.
+func (e ConfigErrors) Error() string { return string(e) }

@@ -1,0 +1,202 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/metrics"
+	"github.com/unifiedd/unifiedd/flows"
+	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/status"
+)
+
+// Server answers requests about a daemon: metrics and health on TCP, and
+// everything, profiles and control included, on a UNIX socket that only its owner
+// reaches. Any goroutine may use it.
+type Server struct{ all []*http.Server }
+
+// Serve listens on the control socket, and on a TCP address for metrics unless
+// listen is empty.
+func Serve(d *flows.Daemon, r *Reloader, listen, socket string) (*Server, error) {
+	s := &Server{}
+	control, err := listenUnix(socket)
+	if err != nil {
+		return nil, err
+	}
+	s.start(control, controlHandler(d, r), 0) // a profile takes as long as it is asked to
+	if listen == "" {
+		return s, nil
+	}
+	public, err := net.Listen("tcp", listen)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("serve metrics: %w (choose another address in metrics.listen)", err), s.Close())
+	}
+	s.start(newLimitedListener(public), PublicHandler(d), 30*time.Second)
+	return s, nil
+}
+
+// start serves a listener. write limits how long an answer takes; 0: no limit.
+func (s *Server) start(l net.Listener, h http.Handler, write time.Duration) {
+	one := &http.Server{
+		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: write,
+		IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+	s.all = append(s.all, one)
+	go one.Serve(l)
+}
+
+// Close closes the listeners and removes the socket. Requests have a second to end.
+func (s *Server) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	var errs []error
+	for _, one := range s.all {
+		if err := one.Shutdown(ctx); err != nil {
+			errs = append(errs, one.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// indexPage names the pages of the metrics port.
+const indexPage = `<!doctype html>
+<title>unifiedd</title>
+<h1>unifiedd</h1>
+<ul>
+<li><a href="/metrics">/metrics</a>: counters, in Prometheus' format
+<li><a href="/healthz">/healthz</a>: says ok while the daemon runs
+<li><a href="/readyz">/readyz</a>: says ready, or which flows are not
+</ul>
+`
+
+// PublicHandler answers what anybody on the network may know: metrics and health.
+// It tells the state of a flow, but not the error, which may name files and devices.
+func PublicHandler(d *flows.Daemon) http.Handler { return newMux(d, state) }
+
+// newMux has the pages of both listeners. describe says why a flow is not ready.
+func newMux(d *flows.Daemon, describe func(*status.Flow) string) *http.ServeMux {
+	m := http.NewServeMux()
+	m.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, indexPage)
+	})
+	m.Handle("GET /metrics", promhttp.HandlerFor(metrics.NewRegistry(d), promhttp.HandlerOpts{}))
+	m.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	m.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		var reasons []string
+		for _, f := range d.Unready() {
+			reasons = append(reasons, describe(&f))
+		}
+		if reasons != nil {
+			http.Error(w, strings.Join(reasons, "\n"), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	return m
+}
+
+// state is the name and state of a flow.
+func state(f *status.Flow) string { return fmt.Sprintf("flow %s is %s", f.Name, f.State) }
+
+// stateAndError is the name and state of a flow, and its error.
+func stateAndError(f *status.Flow) string {
+	if f.Error == "" {
+		return state(f)
+	}
+	return state(f) + ": " + f.Error
+}
+
+// controlHandler answers the owner of the socket.
+func controlHandler(d *flows.Daemon, r *Reloader) *http.ServeMux {
+	m := newMux(d, stateAndError)
+	m.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if err := json.NewEncoder(w).Encode(d.Status()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	})
+	m.HandleFunc("POST /flows/{name}/start", handleFlow(d, start))
+	m.HandleFunc("POST /flows/{name}/stop", handleFlow(d, stop))
+	m.HandleFunc("POST /reload", handleReload(r))
+	m.HandleFunc("POST /plan", handlePlan(r))
+	m.HandleFunc("GET /debug/pprof/", pprof.Index)
+	m.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	m.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	m.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	m.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return m
+}
+
+// start starts a flow unless it runs.
+func start(f *flows.Flow) error {
+	if s := f.Status(); s.State.Up() {
+		return fmt.Errorf("flow %s runs already", s.Name)
+	}
+	return f.Start()
+}
+
+// stop stops a flow if it runs.
+func stop(f *flows.Flow) error {
+	if s := f.Status(); !s.State.Up() {
+		return fmt.Errorf("%s, and does not run", stateAndError(&s))
+	}
+	return f.Stop()
+}
+
+// handleFlow returns a handler that does something to the flow in the path.
+func handleFlow(d *flows.Daemon, do func(*flows.Flow) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f, err := d.Flow(r.PathValue("name"))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusNotFound)
+			return
+		}
+		if err := do(f); err != nil {
+			http.Error(w, err.Error(), http.StatusConflict)
+		}
+	}
+}
+
+// handleReload returns the handler of a reload.
+func handleReload(r *Reloader) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		s, err := r.Reload()
+		answer(w, s, err)
+	}
+}
+
+// handlePlan returns the handler of a plan: of the file with the name in the query,
+// whose text is the body, or else of the daemon's own file.
+func handlePlan(r *Reloader) http.HandlerFunc {
+	return func(w http.ResponseWriter, q *http.Request) {
+		p, err := r.plan(q.URL.Query().Get("file"), http.MaxBytesReader(w, q.Body, maxConfigSize))
+		answer(w, p, err)
+	}
+}
+
+// maxConfigSize is the size of the largest configuration that is read, in bytes.
+const maxConfigSize = 2 << 20
+
+// answer sends a value as JSON, or an error. Mistakes in a configuration have a
+// status of their own, since a command prints them as they are.
+func answer(w http.ResponseWriter, v any, err error) {
+	mistakes := (*config.Errors)(nil)
+	switch {
+	case errors.As(err, &mistakes):
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusConflict)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(v) // an error means that the client has gone
+	}
+}
