@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows"
 	"github.com/unifiedd/unifiedd/flows/config"
@@ -275,4 +278,77 @@ func summarize(w io.Writer, s status.Flow) {
 	fmt.Fprintf(w, "%d packets offered; left to the host: %s\n", s.Offered, nonzero(s.Passed))
 	fmt.Fprintf(w, "%d packets lost: %s\n", lost(&s), nonzero(s.Dropped))
 	fmt.Fprintf(w, "copies per byte: ours %s, the kernel's %s\n", perByte(s.CopiedBytes, s.Bytes), perByte(s.KernelBytes, s.Bytes))
+}
+
+// commentFlags are the comments in a capture's file.
+type commentFlags struct {
+	file       string   // --capture-comment, as dumpcap has it
+	interfaces []string // --ifcomment, of the interface with the same number
+}
+
+// of makes a text the comment of the interface that was named last.
+func (f *commentFlags) of(ifaces []string, text string) error {
+	if len(ifaces) == 0 {
+		return errors.New("it is about the -i in front of it, and there is none")
+	}
+	f.interfaces = append(f.interfaces, make([]string, len(ifaces)-len(f.interfaces))...)
+	f.interfaces[len(ifaces)-1] = text
+	return nil
+}
+
+// comments says what the file tells of itself and of its interfaces.
+func (f *captureFlags) comments(one *config.Flow) error {
+	said := &f.said
+	if f.file == "" && (said.file != "" || said.interfaces != nil) {
+		return errors.New("--capture-comment and --ifcomment are in a file: name it by -w")
+	}
+	one.To.Comment = said.file
+	switch {
+	case said.interfaces == nil:
+	case len(f.ifaces) == 1:
+		one.From.Comment = said.interfaces[0]
+	default:
+		one.From.Comments = append(said.interfaces, make([]string, len(f.ifaces)-len(said.interfaces))...)
+	}
+	return nil
+}
+
+// addNumeric takes tcpdump's -n and -nn, which ask for what is so anyway.
+func addNumeric(c *cobra.Command, n *int) {
+	c.Flags().CountVarP(n, "numeric", "n", "accepted as tcpdump's is; addresses and ports never become names here")
+	c.Flags().Lookup("numeric").NoOptDefVal = "+1"
+}
+
+// listInterfaces prints the interfaces there are, as tcpdump's -D does.
+func listInterfaces(w io.Writer) error {
+	all, err := net.Interfaces()
+	if err != nil {
+		return fmt.Errorf("list interfaces: %w", err)
+	}
+	for n, i := range all {
+		var is []string
+		for _, f := range []struct {
+			flag net.Flags
+			name string
+		}{{net.FlagUp, "Up"}, {net.FlagRunning, "Running"}, {net.FlagLoopback, "Loopback"}} {
+			if i.Flags&f.flag != 0 {
+				is = append(is, f.name)
+			}
+		}
+		if _, err := fmt.Fprintf(w, "%d.%s [%s]\n", n+1, i.Name, strings.Join(is, ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noneIsAny refuses tcpdump's interface for all interfaces, unless there is one of that name.
+func (f *captureFlags) noneIsAny() error {
+	if !slices.Contains(f.ifaces, "any") {
+		return nil
+	}
+	if _, err := net.InterfaceByName("any"); err == nil {
+		return nil
+	}
+	return errors.New("-i any: packets are taken from the queues of interfaces that are named; give each with an -i of its own: -i eth0 -i eth1 (unifiedd capture -D lists them)")
 }

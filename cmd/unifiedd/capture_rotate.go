@@ -3,12 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/internal/strftime"
 )
@@ -101,4 +105,38 @@ func (f *captureFlags) files(to *config.To) (err error) {
 		return fmt.Errorf("--keep-free: %w", err)
 	}
 	return nil
+}
+
+// postrotate runs -z's command for each file that is complete.
+type postrotate struct {
+	command string
+	errs    io.Writer
+}
+
+// afterwards is what happens with complete files.
+func (f *rotateFlags) afterwards(errs io.Writer) *postrotate {
+	return &postrotate{command: f.command, errs: errs}
+}
+
+// lowest is the priority of the command: the capture comes first.
+const lowest = 19
+
+// file begins the command for a file. The capture does not wait for it, not at its end either.
+func (p *postrotate) file(path string) {
+	if p.command == "" {
+		return
+	}
+	cmd := exec.Command(p.command, path)
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C is for the capture
+	if err := privsep.StartBare(cmd); err != nil {
+		fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
+		return
+	}
+	_ = syscall.Setpriority(syscall.PRIO_PROCESS, cmd.Process.Pid, lowest)
+	go func() {
+		if err := cmd.Wait(); err != nil {
+			fmt.Fprintf(p.errs, "-z %s %s: %v\n", p.command, path, err)
+		}
+	}()
 }

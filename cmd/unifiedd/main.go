@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/flows/config"
 )
@@ -72,4 +74,76 @@ func report(stderr io.Writer, err error) int {
 	}
 	fmt.Fprintf(stderr, "unifiedd: %v\n", err)
 	return status
+}
+
+// newRoot makes the command line. ran becomes true when a command was understood
+// and began, so that an error before is one of usage.
+func newRoot() (root *cobra.Command, ran *bool) {
+	root = &cobra.Command{
+		Use:   "unifiedd",
+		Short: "Move data between network, storage and remote memory through memory they share",
+		Long: `unifiedd moves data between network cards, disks and the memory of other machines
+through one region of memory that all of them use in place.
+
+Start with 'unifiedd doctor', which says what this machine can do.
+
+The exit status is 2 where the command line is wrong, and then nothing was begun; 1 where
+the command failed; else 0.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	capture, replay, export := newCapture(), newReplay(), newExport()
+	addVersion(root, capture, replay, export)
+	root.AddCommand(
+		newCheck(),
+		newDoctor(),
+		newVersion(),
+		newRun(),
+		capture,
+		replay,
+		export,
+		newIndex(),
+		newLogCommand(),
+		newStatus(),
+		newStart(),
+		newStop(),
+		newReload(),
+		newDemo(),
+	)
+	ran = new(bool)
+	note(root, ran)
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	root.SetFlagErrorFunc(explainValue)
+	checkUsage(root)
+	return root, ran
+}
+
+// note makes every command set ran when it begins.
+func note(c *cobra.Command, ran *bool) {
+	if begin := c.RunE; begin != nil {
+		c.RunE = func(c *cobra.Command, args []string) error {
+			*ran = true
+			return begin(c, args)
+		}
+	}
+	for _, sub := range c.Commands() {
+		note(sub, ran)
+	}
+}
+
+// addConfig adds the flag that names the configuration file.
+func addConfig(c *cobra.Command, file *string, usage string) {
+	c.Flags().StringVarP(file, "config", "c", "", usage)
+	if err := c.MarkFlagFilename("config", "yaml", "yml"); err != nil {
+		panic(err) // the flag was added the line before
+	}
+}
+
+// requireConfig makes that flag one which must be there.
+func requireConfig(c *cobra.Command) {
+	if err := c.MarkFlagRequired("config"); err != nil {
+		panic(err) // the command has that flag
+	}
 }

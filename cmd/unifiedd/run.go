@@ -7,10 +7,14 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"os"
+	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
+
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/control"
 	"github.com/unifiedd/unifiedd/cmd/unifiedd/internal/privsep"
 	"github.com/unifiedd/unifiedd/flows"
@@ -120,4 +124,111 @@ func newLog(format config.Format, level slog.Leveler, w io.Writer) *slog.Logger 
 		return slog.New(slog.NewJSONHandler(w, o))
 	}
 	return slog.New(slog.NewTextHandler(w, o))
+}
+
+// again is how long after the first signal another one means impatience:
+// timeout(1) sends its signal twice at once.
+const again = time.Second
+
+// untilSignal is done at the first SIGINT, SIGTERM or SIGHUP, the last unless it is
+// ignored, as nohup(1) has it. A later one ends the process: the kernel then
+// detaches the program, and the next start recovers the files.
+func untilSignal(parent context.Context) (ctx context.Context, stop func()) {
+	if signal.Ignored(syscall.SIGHUP) {
+		return untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM)
+	}
+	return untilOneOf(parent, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// untilOneOf is untilSignal for these signals.
+func untilOneOf(parent context.Context, those ...os.Signal) (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(parent)
+	signals, stopped := make(chan os.Signal, 2), make(chan struct{})
+	signal.Notify(signals, those...)
+	go func() {
+		if !await(signals, stopped) {
+			return
+		}
+		cancel()
+		for first := time.Now(); time.Since(first) < again; {
+			if !await(signals, stopped) {
+				return
+			}
+		}
+		fmt.Fprintln(os.Stderr, "unifiedd: second signal: ending at once; the files are recovered at the next start")
+		os.Exit(exitFailed)
+	}()
+	return ctx, func() { signal.Stop(signals); close(stopped); cancel() }
+}
+
+// statisticsAsked are the signals at which statistics are printed, as tcpdump does.
+func statisticsAsked() <-chan os.Signal {
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
+	return asked
+}
+
+// hangups are the signals at which a daemon reads its configuration again, unless they are
+// ignored. Those that come while it does count once.
+func hangups() (signals chan os.Signal, stop func()) {
+	signals = make(chan os.Signal, 1)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
+	return signals, func() { signal.Stop(signals) }
+}
+
+// await waits for a signal and reports false when none is waited for any more.
+func await(signals <-chan os.Signal, stopped <-chan struct{}) bool {
+	select {
+	case <-signals:
+		return true
+	case <-stopped:
+		return false
+	}
+}
+
+// stopLook is how often a stopping flow is checked.
+const stopLook = 500 * time.Millisecond
+
+// stopCommand stops the flow of a command, and says what it waits for meanwhile.
+func stopCommand(f *flows.Flow, w io.Writer) error {
+	defer sayWaiting([]*flows.Flow{f}, func(_, why string) {
+		fmt.Fprintf(w, "waiting to write what was captured: %s; another Ctrl-C ends at once, and what is not written is lost\n", why)
+	})()
+	return f.Stop()
+}
+
+// closeDaemon ends a daemon, and says what its flows wait for meanwhile.
+func closeDaemon(d *flows.Daemon, log *slog.Logger) error {
+	defer sayWaiting(d.Flows(), func(name, why string) {
+		log.Warn("stopping: a flow waits; another signal ends at once, and what is not written is lost", "flow", name, "why", why)
+	})()
+	return d.Close()
+}
+
+// sayWaiting says of each flow that is stopping, once, what it waits for, until the returned function is called.
+func sayWaiting(all []*flows.Flow, say func(name, why string)) (stop func()) {
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(stopLook)
+		defer tick.Stop()
+		told := make(map[string]bool)
+		for begun := time.Now(); ; {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			for _, f := range all {
+				s := f.Status()
+				if s.State == status.Waiting && !told[s.Name] && time.Since(begun) > time.Second {
+					told[s.Name] = true
+					say(s.Name, s.Error)
+				}
+			}
+		}
+	}()
+	return func() { close(end); <-done }
 }
