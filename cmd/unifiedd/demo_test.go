@@ -26,23 +26,13 @@ func startDemo(t *testing.T) *demoProgram {
 	t.Helper()
 	testenv.Root(t)
 	d := &demoProgram{dir: testenv.DiskDir(t)}
-	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", buildFlowTest(t))
+	d.Cmd = exec.Command(testenv.Tool(t, "unifiedd"), "demo", "--dir", d.dir, "--time", "3s", "--flow-test", testenv.Build(t, "selftests/unified-flow-test"))
 	d.Stdout, d.Stderr = &d.out, &d.out
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Process.Kill(); _ = d.Wait() })
 	return d
-}
-
-// buildFlowTest builds the program at the other end of the demo's flows.
-func buildFlowTest(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "unified-flow-test")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/unifiedd/unifiedd/selftests/unified-flow-test").CombinedOutput(); err != nil {
-		t.Fatalf("build unified-flow-test: %v\n%s", err, out)
-	}
-	return program
 }
 
 // namespaces are those of the demo that are there.

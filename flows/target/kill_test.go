@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
@@ -26,7 +25,7 @@ func TestKill(t *testing.T) {
 	testenv.Leaks(t)
 	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
 	r := &rig{T: t, listen: pair.B.IP.String() + ":4420"}
-	k := &killed{rig: r, station: softStation(r, &pair.A), end: &pair.B, program: build(t), file: filepath.Join(t.TempDir(), "unifiedd.yaml")}
+	k := &killed{rig: r, station: softStation(r, &pair.A), end: &pair.B, program: testenv.Build(t, "cmd/unifiedd"), file: filepath.Join(t.TempDir(), "unifiedd.yaml")}
 	testenv.HugePages(t, 66<<20)
 	r.must(os.WriteFile(k.file, fmt.Appendf(nil, `
 control: {socket: %s.sock}
@@ -66,16 +65,6 @@ type killed struct {
 	open           [killedBlocks]bool // a write that is not answered
 	underway       int
 	answered, more uint64
-}
-
-// build builds the daemon.
-func build(t *testing.T) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "unifiedd")
-	if out, err := exec.Command("go", "build", "-o", program, "github.com/unifiedd/unifiedd/cmd/unifiedd").CombinedOutput(); err != nil {
-		t.Fatalf("build the daemon: %v\n%s", err, out)
-	}
-	return program
 }
 
 // launch starts the daemon and waits until it serves; what it returns ends all of its processes by a signal.

@@ -17,3 +17,14 @@ func Compile(t testing.TB, source string, flags ...string) (path string) {
 	}
 	return path
 }
+
+// Build compiles a program of this repository, such as "cmd/unifiedd", and returns its
+// path. The program has the build tags of the test.
+func Build(t testing.TB, program string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), filepath.Base(program))
+	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+program).CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", program, err, out)
+	}
+	return path
+}

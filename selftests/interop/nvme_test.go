@@ -3,7 +3,6 @@ package interop
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,10 +43,7 @@ func (b *bench) newVolume(t *testing.T, more string) *volume {
 	t.Helper()
 	testenv.HugePages(t, 66<<20)
 	v := &volume{bench: b, file: filepath.Join(b.dir, "volume")}
-	program := filepath.Join(b.dir, "unifiedd")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/unifiedd").CombinedOutput(); err != nil {
-		t.Fatalf("build unifiedd: %v\n%s", err, out)
-	}
+	program := testenv.Build(t, "cmd/unifiedd")
 	if err := os.WriteFile(v.file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -47,14 +47,14 @@ func TestAgainstFioOnDisk(t *testing.T) {
 	r.Notes = []string{fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d; operations are handed over %d at a time by both; %s form.",
 		pace.Pairs*pace.Rounds, pace.Span, cpu, batch, form.Name),
 		"The guest's processors and disk are emulated: only the ratios mean something."}
-	r.Comparisons = compete(t, contests(t, form), programs, pace)
+	r.Comparisons = compete(t, contests(t, form, programs, pace.Span), pace)
 	if err := r.Print(os.Stdout, "lab-storage"); err != nil {
 		t.Error(err)
 	}
 }
 
 // contests are the cases: all of them, those chosen, or in the short form one of each way.
-func contests(t *testing.T, form bench.Form) []*storage.Contest {
+func contests(t *testing.T, form bench.Form, programs [2]*storage.Program, span time.Duration) []*storage.Contest {
 	var all []*storage.Contest
 	match, err := bench.WantedCases()
 	if err != nil {
@@ -64,15 +64,17 @@ func contests(t *testing.T, form bench.Form) []*storage.Contest {
 		for _, depth := range []int{1, 64} {
 			for _, mode := range []string{"randread", "randwrite"} {
 				w := storage.Work{Path: d.path, Size: diskBytes, Mode: mode, Depth: depth, Batch: min(batch, depth), Rate: true, Node: d.path == labenv.DiskPassthrough}
-				c := storage.NewContest(d.name, w)
-				if match.MatchString(c.Rate().Case) {
+				c := storage.NewContest(d.name, w, programs, span)
+				if match.MatchString(c.Name) {
 					all = append(all, c)
 				}
 			}
 		}
 	}
 	if form == bench.Short {
-		all = slices.DeleteFunc(all, func(c *storage.Contest) bool { return c.Node != (c.Depth == 64) || c.Node != (c.Mode == "randwrite") })
+		all = slices.DeleteFunc(all, func(c *storage.Contest) bool {
+			return c.Work.Node != (c.Work.Depth == 64) || c.Work.Node != (c.Work.Mode == "randwrite")
+		})
 	}
 	if len(all) == 0 {
 		t.Fatalf("%s=%s: there is no such case", bench.CasesVariable, match)
@@ -81,20 +83,20 @@ func contests(t *testing.T, form bench.Form) []*storage.Contest {
 }
 
 // compete measures all cases once a round.
-func compete(t *testing.T, contests []*storage.Contest, programs [2]*storage.Program, pace storage.Pace) []bench.Comparison {
+func compete(t *testing.T, contests []*storage.Contest, pace storage.Pace) []bench.Comparison {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for i := range pace.Rounds {
 		for _, c := range contests {
-			if err := c.Round(ctx, i, programs, pace); err != nil {
+			if err := pace.Round(ctx, c, i); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	var all []bench.Comparison
 	for _, c := range contests {
-		all = append(all, c.Rate())
+		all = append(all, c.Comparisons()[0])
 	}
 	return all
 }

@@ -71,16 +71,15 @@ func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison)
 	if err != nil {
 		t.Fatal(err)
 	}
-	programs := [2]*rdma.Program{rdma.Ours(exe), rdma.Perftest()}
-	for _, c := range contests(t, form) {
+	for _, w := range works(t, form) {
+		c := rdma.NewContest(w, at, rdma.Ours(exe), rdma.Perftest())
 		for i := range form.Rounds {
-			if err := c.Pair(ctx, i, at, programs); err != nil {
+			if err := c.Round(ctx, i); err != nil {
 				t.Fatal(err)
 			}
-			pair := c.Result().Pairs[i]
-			fmt.Printf("%s, pair %d: %.4g against %.4g\n", c.Name(), i+1, pair.Ours, pair.Theirs)
+			fmt.Printf("%s, pair %d: %.4g against %.4g\n", c.Name, i+1, c.Samples[i][0], c.Samples[i][1])
 		}
-		result := c.Result()
+		result := c.Comparisons()[0]
 		e := result.Estimate()
 		fmt.Printf("%s: %.3f [%.3f, %.3f]\n", result.Case, e.Ratio, e.Low, e.High)
 		all = append(all, result)
@@ -88,8 +87,8 @@ func race(t *testing.T, form bench.Form, at rdma.Place) (all []bench.Comparison)
 	return all
 }
 
-// contests are the cases: all of them, those chosen, or in the short form one of each kind.
-func contests(t *testing.T, form bench.Form) (all []*rdma.Contest) {
+// works are the cases: all of them, those chosen, or in the short form one of each kind.
+func works(t *testing.T, form bench.Form) (all []rdma.Work) {
 	t.Helper()
 	wanted, err := bench.WantedCases()
 	if err != nil {
@@ -99,7 +98,7 @@ func contests(t *testing.T, form bench.Form) (all []*rdma.Contest) {
 	for _, w := range rdma.Works(share(benchMessages), share(benchBytes)) {
 		short := w.Op == "write" && w.Size <= 4096
 		if wanted.MatchString(w.Name()) && (form != bench.Short || short) {
-			all = append(all, rdma.NewContest(w))
+			all = append(all, w)
 		}
 	}
 	if len(all) == 0 {

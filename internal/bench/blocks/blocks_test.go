@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -44,15 +45,13 @@ func TestAgainstLocalFio(t *testing.T) {
 	r := bench.NewReport("blocks over RDMA", "unifiedd and unified-flow-test", "fio, on the machine with the disk")
 	r.NoteLoad("before")
 	for _, c := range b.contests(form) {
-		if !wanted.MatchString(c.name()) {
+		if !wanted.MatchString(c.Name) {
 			continue
 		}
-		for i := range form.Rounds {
-			if err := c.round(t.Context(), i, form.Span); err != nil {
-				t.Fatal(err)
-			}
+		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
+			t.Fatal(err)
 		}
-		r.Comparisons = append(r.Comparisons, c.compare()...)
+		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
 	}
 	r.NoteLoad("after")
 	r.Notes = append(r.Notes, fmt.Sprintf("%d pairs of runs of %v, in turn, fresh processes for each; the daemon's worker on CPU %d, the client and fio on CPU %d; MTU %d; %s form.",
@@ -77,7 +76,7 @@ func newBed(t *testing.T, form bench.Form) *bed {
 		t.Fatal("the two ends need a CPU each")
 	}
 	testenv.HugePages(t, regionMiB<<20+clientRegion+16<<20)
-	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: build(t, "cmd/unifiedd"), flowTest: build(t, "selftests/unified-flow-test"), tool: testenv.Tool(t, "fio")}
+	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: testenv.Build(t, "cmd/unifiedd"), flowTest: testenv.Build(t, "selftests/unified-flow-test"), tool: testenv.Tool(t, "fio")}
 	b.file, b.pair = filepath.Join(b.dir, "blocks"), testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
 	size := 1 << 30
 	if form == bench.Short {
@@ -90,9 +89,9 @@ func newBed(t *testing.T, form bench.Form) *bed {
 }
 
 // contests are the cases; the short form has one of each kind.
-func (b *bed) contests(form bench.Form) (all []*contest) {
+func (b *bed) contests(form bench.Form) (all []*contest.Contest[sample]) {
 	add := func(size, depth int, rival string, bar float64, ours, theirs reader) {
-		all = append(all, &contest{size: size, depth: depth, rival: rival, bar: bar, ours: ours, theirs: theirs})
+		all = append(all, newContest(size, depth, rival, bar, form.Span, ours, theirs))
 	}
 	disk, cache := b.ours(0), b.ours(cached)
 	add(4<<10, depth, "fio", rateBar, disk, b.fio)
@@ -232,15 +231,4 @@ flows:
     from: {file: %[3]s}
     to: {rdma: "roce:%[4]s", listen: "%[5]s:%[6]d", clients: 1, window: 64, transfer: 64KiB, cache: %[7]d}
 `, b.dir, regionMiB, b.file, b.pair.B.Ifname, b.pair.B.IP, port, cache)
-}
-
-// build builds a program as it is now.
-func build(t *testing.T, program string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(program))
-	out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+program).CombinedOutput()
-	if err != nil {
-		t.Fatalf("build %s: %v\n%s", program, err, out)
-	}
-	return path
 }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,9 +44,9 @@ func newBed(t *testing.T) *bed {
 	testenv.Root(t)
 	b := plainBed(t)
 	testenv.HugePages(t, 2*(b.region()+16<<20)) // the kernel has those of one daemon for a while after its end
-	b.dir, b.daemon, b.sender, b.bar = testenv.DiskDir(t), build(t, "cmd/unifiedd"), build(t, "selftests/unified-xdp-test"), stenotypeBar
+	b.dir, b.daemon, b.sender, b.bar = testenv.DiskDir(t), testenv.Build(t, "cmd/unifiedd"), testenv.Build(t, "selftests/unified-xdp-test"), stenotypeBar
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	s, err := startSoaker(compile(t, "soaker"), runtime.NumCPU())
+	s, err := startSoaker(testenv.Compile(t, "../../../selftests/peers/soaker/soaker.c", "-pthread"), runtime.NumCPU())
 	b.must(err)
 	t.Cleanup(func() { b.must(s.close()) })
 	b.idle = s
@@ -130,11 +131,15 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 	if b.form != bench.Short {
 		b.settle = longestSettle(all)
 	}
-	c := newContest(w, b.bar, all)
+	var names []string
+	for _, one := range all {
+		names = append(names, one.name)
+	}
+	c := newContest(w, b.bar, names)
 	for i := range b.rounds() {
 		b.round(c, i, all)
 	}
-	r.Comparisons = append(r.Comparisons, c.comparisons()...)
+	r.Comparisons = append(r.Comparisons, c.Comparisons()...)
 	r.Notes = append(r.Notes, c.notes()...)
 	if err := c.lossless(); err != nil {
 		r.Notes = append(r.Notes, "Missed: "+err.Error()+".")
@@ -145,22 +150,19 @@ func (b *bed) compete(r *bench.Report, w work, all []contestant) {
 func (b *bed) round(c *contest, i int, all []contestant) {
 	b.Helper()
 	rest := b.rest()
-	runs := make([]sample, len(all))
-	var sending time.Duration
-	drop := func() error {
-		s, err := b.drop(c.work, rest)
-		sending += s.cost / 2
-		return err
+	drop := func(context.Context) (sample, error) { return b.drop(c.work, rest) }
+	c.Programs = nil
+	for _, one := range all {
+		c.Programs = append(c.Programs, func(context.Context) (sample, error) { return b.measure(one, c.work, rest) })
 	}
-	turns := []func() error{drop}
-	for k, one := range all {
-		turns = append(turns, func() (err error) { runs[k], err = b.measure(one, c.work, rest); return err })
+	c.Programs = append(c.Programs, drop, drop)
+	b.must(c.Round(b.Context(), i))
+	last, n := c.Samples[i], len(all)
+	sending := (last[n].cost + last[n+1].cost) / 2
+	for k := range all {
+		last[k].cost -= sending
 	}
-	b.must(bench.Round(i, append(turns, drop)...))
-	for k := range runs {
-		runs[k].cost -= sending
-	}
-	c.add(runs)
+	c.Samples[i] = last[:n]
 }
 
 // rest is the share of the processors that is busy while nothing is measured.
@@ -307,19 +309,4 @@ func (b *bed) stenotype(blocks int) contestant {
 		b.Fatalf("stenotype is not there: %v (unpack it: make setup-test)", err)
 	}
 	return stenotype(program, filepath.Dir(libraries[0]), blocks)
-}
-
-// build builds a program of ours as it is now.
-func build(t *testing.T, what string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(what))
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+what).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", what, err, out)
-	}
-	return path
-}
-
-func compile(t *testing.T, name string) string {
-	t.Helper()
-	return testenv.Compile(t, "../../../selftests/"+name+"/"+name+".c", "-pthread")
 }

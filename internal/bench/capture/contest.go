@@ -2,11 +2,13 @@ package capture
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	benchcontest "github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // The CPUs that have the receiver and the sender.
@@ -51,91 +53,72 @@ const (
 	bestBar      = 1.0 / 3 // of the best of all others
 )
 
-// contest is a case and what was measured of it so far: of each contestant a sample for each round, ours the first.
+// contest is a case: contestants that do a work in turn, ours the first.
 type contest struct {
 	work
-	bar     float64 // for stenotype
-	names   []string
-	samples [][]sample
+	names []string
+	*rounds
 }
 
-func newContest(w work, bar float64, all []contestant) *contest {
-	c := &contest{work: w, bar: bar}
-	for _, one := range all {
-		c.names = append(c.names, one.name)
-	}
-	c.samples = make([][]sample, len(all))
-	return c
-}
+// rounds has a sample of each contestant for each round.
+type rounds = benchcontest.Contest[sample]
 
-// add notes a round.
-func (c *contest) add(round []sample) {
-	for i, s := range round {
-		c.samples[i] = append(c.samples[i], s)
-	}
-}
-
-// comparisons are those of our cost with each of the others, and with the best of several that are not stenotype.
-func (c *contest) comparisons() (all []bench.Comparison) {
+// newContest compares our cost with that of each of the others, and with the best of
+// several that are not stenotype. bar is the one for stenotype.
+func newContest(w work, bar float64, names []string) *contest {
+	c := &contest{work: w, names: names, rounds: &rounds{Name: w.String()}}
 	var rest []int
-	for i, name := range c.names[1:] {
-		bar := 0.0
+	for i, name := range names[1:] {
+		m := benchcontest.Measure[sample]{Case: c.Name + ": " + name, Metric: "machine", Unit: "ns/packet", Better: bench.Less, Theirs: i + 1, Of: sample.perPacket}
 		if name == "stenotype" {
-			bar = c.bar
+			m.Bar = bar
 		} else {
 			rest = append(rest, i+1)
 		}
-		all = append(all, c.against(name, bar, func(round int) float64 { return c.samples[i+1][round].perPacket() }))
+		c.Measures = append(c.Measures, m)
 	}
-	if len(rest) > 1 && len(rest) < len(c.names)-1 {
-		all = append(all, c.against("the best of those", bestBar, func(round int) float64 {
-			least := c.samples[rest[0]][round].perPacket()
-			for _, i := range rest[1:] {
-				least = min(least, c.samples[i][round].perPacket())
-			}
-			return least
-		}))
+	if len(rest) > 1 && len(rest) < len(names)-1 {
+		c.Measures = append(c.Measures, benchcontest.Measure[sample]{Case: c.Name + ": the best of those", Metric: "machine", Unit: "ns/packet", Better: bench.Less,
+			Bar: bestBar, Of: sample.perPacket, OfTheirs: func(round []sample) float64 {
+				least := math.Inf(1)
+				for _, i := range rest {
+					least = min(least, round[i].perPacket())
+				}
+				return least
+			}})
 	}
-	return all
-}
-
-// against compares our cost with another.
-func (c *contest) against(name string, bar float64, theirs func(round int) float64) bench.Comparison {
-	m := bench.Comparison{Case: c.String() + ": " + name, Metric: "machine", Unit: "ns/packet", Better: bench.Less, Bar: bar}
-	for round, s := range c.samples[0] {
-		m.Pairs = append(m.Pairs, bench.Pair{Ours: s.perPacket(), Theirs: theirs(round)})
-	}
-	return m
+	return c
 }
 
 // notes say of each contestant what it cost, lost and wrote.
-func (c *contest) notes() (all []string) {
-	var said []string
+func (c *contest) notes() []string {
+	var notes []string
 	for i, name := range c.names {
 		sent, lost, stolen := 0, 0, 0.0
 		var cost, bytes []float64
-		for _, s := range c.samples[i] {
+		for _, round := range c.Samples {
+			s := round[i]
 			sent, lost, stolen = sent+s.sent, lost+s.lost, max(stolen, s.stolen)
 			cost, bytes = append(cost, s.perPacket()), append(bytes, s.bytes())
 		}
-		said = append(said, fmt.Sprintf("%s %.0f ns and %.0f bytes on disk a packet, lost %d of %d", name, middle(cost), middle(bytes), lost, sent))
+		notes = append(notes, fmt.Sprintf("%s %.0f ns and %.0f bytes on disk a packet, lost %d of %d", name, middle(cost), middle(bytes), lost, sent))
 		if stolen > 0.1 {
-			said[i] += fmt.Sprintf(" (the host had up to %.0f %% of the processors: worth nothing)", 100*stolen)
+			notes[i] += fmt.Sprintf(" (the host had up to %.0f %% of the processors: worth nothing)", 100*stolen)
 		}
 	}
-	return []string{c.String() + ": " + strings.Join(said, "; ") + "."}
+	return []string{c.Name + ": " + strings.Join(notes, "; ") + "."}
 }
 
 // lossless is an error when ours lost packets where another lost none.
 func (c *contest) lossless() error {
 	lost := make([]int, len(c.names))
-	for i := range c.names {
-		for _, s := range c.samples[i] {
+	for _, round := range c.Samples {
+		for i, s := range round {
 			lost[i] += s.lost
 		}
 	}
 	if least := slices.Min(lost); lost[0] > 0 && least == 0 {
-		return fmt.Errorf("%s: ours lost %d packets, and %s none", c, lost[0], c.names[slices.Index(lost, 0)])
+		return fmt.Errorf("%s: ours lost %d packets, and %s none", c.Name, lost[0], c.names[slices.Index(lost, 0)])
 	}
 	return nil
 }

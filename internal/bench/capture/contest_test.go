@@ -12,12 +12,12 @@ import (
 // TestContest: ratios are of our cost to each other's and to the best of those that are not stenotype, and a loss is told where
 // another had none.
 func TestContest(t *testing.T) {
-	c := newContest(work{size: 64, rate: 1000}, 1.2, []contestant{{name: "ours"}, {name: "stenotype"}, {name: "slow"}, {name: "slower"}})
+	c := newContest(work{size: 64, rate: 1000}, 1.2, []string{"ours", "stenotype", "slow", "slower"})
 	for range 5 {
-		c.add([]sample{{sent: 1000, cost: 3 * time.Millisecond, lost: 1, onDisk: 999 * 80}, {sent: 1000, cost: 2 * time.Millisecond}, {sent: 1000, cost: 9 * time.Millisecond}, {sent: 1000, cost: 12 * time.Millisecond, lost: 5}})
+		c.Samples = append(c.Samples, []sample{{sent: 1000, cost: 3 * time.Millisecond, lost: 1, onDisk: 999 * 80}, {sent: 1000, cost: 2 * time.Millisecond}, {sent: 1000, cost: 9 * time.Millisecond}, {sent: 1000, cost: 12 * time.Millisecond, lost: 5}})
 	}
 	r := bench.NewReport("", "", "")
-	r.Comparisons = c.comparisons()
+	r.Comparisons = c.Comparisons()
 	want := map[string]float64{"stenotype": 1.5, "slow": 1. / 3, "slower": 1. / 4, "the best of those": 1. / 3}
 	for _, m := range r.Comparisons {
 		_, name, _ := strings.Cut(m.Case, ": ")
@@ -37,7 +37,7 @@ func TestContest(t *testing.T) {
 	if note := c.notes()[0]; !strings.Contains(note, "ours 3000 ns and 80 bytes on disk a packet, lost 5 of 5000") {
 		t.Error(note)
 	}
-	c.samples[1][0].lost, c.samples[2][0].lost = 1, 1
+	c.Samples[0][1].lost, c.Samples[0][2].lost = 1, 1
 	if err := c.lossless(); err != nil {
 		t.Error(err)
 	}

@@ -7,7 +7,7 @@
 // What a receiver costs is asked of the whole machine, since over veth the kernel does much of its work in
 // the sender's time: the time no processor was idle, less that of the same traffic into an XDP program
 // that drops all of it. It covers all from the first packet until the receiver has ended and its files are
-// on stable storage. Idle time is counted by selftests/soaker, to which waking up and interrupts are no idle time.
+// on stable storage. Idle time is counted by selftests/peers/soaker, to which waking up and interrupts are no idle time.
 //
 // In the lab guest (make lab-bench RUN=Stenotype) both cards and processors are emulated; there the receiver has an igb card with zero copy, and the kernel
 // itself tells how long it was idle.

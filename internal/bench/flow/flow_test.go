@@ -38,11 +38,7 @@ func newBed(t *testing.T, programs ...string) *bed {
 	testenv.HugePages(t, 200<<20) // for two daemons
 	b := &bed{T: t, form: form, cases: cases, pair: testenv.NewPair(t, testenv.PairOptions{}), program: map[string]string{}, dir: testenv.DiskDir(t)}
 	for _, name := range programs {
-		path := filepath.Join(t.TempDir(), filepath.Base(name))
-		if out, err := exec.Command("go", "build", "-o", path, "../../../"+name).CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", name, err, out)
-		}
-		b.program[filepath.Base(name)] = path
+		b.program[filepath.Base(name)] = testenv.Build(t, name)
 	}
 	return b
 }

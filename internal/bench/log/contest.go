@@ -2,69 +2,53 @@ package log
 
 import (
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // bar is the most of ours for one of theirs at received: of the latency, and of the processors' time.
 const bar = 0.5
 
-// contest is one work and what was measured of it so far.
-type contest struct {
-	work
-	latency, tail, cost, ends, rate bench.Comparison
-	flush, flushRate                bench.Comparison // durable alone: ours beside the disk's own write and flush
-	floor, floorCost                bench.Comparison // with a floor alone: our packets by themselves beside theirs
+// The programs of a contest, by index. The last is there in some cases only: the packets
+// alone, or the disk alone.
+const (
+	ours = iota
+	theirs
+	alone
+)
+
+// programs are what a contest runs.
+type programs struct {
+	ours, theirs, packets, disk contest.Run[sample]
 }
 
-func newContest(w work) *contest {
+// newContest compares ours with theirs. Where there is a floor it compares our packets
+// by themselves too, and with durable logs what the disk does by itself.
+func newContest(w work, p programs) *contest.Contest[sample] {
 	held := 0.0
 	if w.durability == received {
 		held = bar
 	}
-	return &contest{work: w,
-		latency: bench.Comparison{Case: w.name(), Metric: "latency, median", Unit: "µs", Better: bench.Less, Bar: held},
-		tail:    bench.Comparison{Case: w.name(), Metric: "latency, 99%", Unit: "µs", Better: bench.Less},
-		cost:    bench.Comparison{Case: w.name(), Metric: "whole machine", Unit: "µs/record", Better: bench.Less, Bar: held},
-		ends:    bench.Comparison{Case: w.name(), Metric: "both ends' processes", Unit: "µs/record", Better: bench.Less},
-		rate:    bench.Comparison{Case: w.name(), Metric: "appends", Unit: "k/s", Better: bench.More},
-
-		flush:     bench.Comparison{Case: w.name(), Metric: "latency; the disk's write and flush", Unit: "µs", Better: bench.Less},
-		flushRate: bench.Comparison{Case: w.name(), Metric: "appends; the disk, one of each client a flush", Unit: "k/s", Better: bench.More},
-
-		floor:     bench.Comparison{Case: w.name(), Metric: "latency, median; the packets alone", Unit: "µs", Better: bench.Less},
-		floorCost: bench.Comparison{Case: w.name(), Metric: "whole machine; the packets alone", Unit: "µs/record", Better: bench.Less}}
-}
-
-// add notes a round of runs: ours, theirs, and the packets alone where there is a floor.
-func (c *contest) add(runs [3]sample) {
-	put := func(m *bench.Comparison, ours sample, of func(sample) float64) {
-		m.Pairs = append(m.Pairs, bench.Pair{Ours: of(ours), Theirs: of(runs[1])})
-	}
 	typical := func(s sample) float64 { return s.typical / 1e3 }
 	machine := func(s sample) float64 { return float64(s.machine) / 1e3 / s.records }
-	put(&c.latency, runs[0], typical)
-	put(&c.tail, runs[0], func(s sample) float64 { return s.tail / 1e3 })
-	put(&c.cost, runs[0], machine)
-	put(&c.ends, runs[0], func(s sample) float64 { return float64(s.spent) / 1e3 / s.records })
-	put(&c.rate, runs[0], func(s sample) float64 { return s.records / s.seconds / 1e3 })
-	if c.hasFloor() {
-		put(&c.floor, runs[2], typical)
-		put(&c.floorCost, runs[2], machine)
+	rate := func(s sample) float64 { return s.records / s.seconds / 1e3 }
+	c := &contest.Contest[sample]{Name: w.name(), Programs: []contest.Run[sample]{p.ours, p.theirs}, Measures: []contest.Measure[sample]{
+		{Metric: "latency, median", Unit: "µs", Better: bench.Less, Bar: held, Theirs: theirs, Of: typical},
+		{Metric: "latency, 99%", Unit: "µs", Better: bench.Less, Theirs: theirs, Of: func(s sample) float64 { return s.tail / 1e3 }},
+		{Metric: "whole machine", Unit: "µs/record", Better: bench.Less, Bar: held, Theirs: theirs, Of: machine},
+		{Metric: "both ends' processes", Unit: "µs/record", Better: bench.Less, Theirs: theirs, Of: func(s sample) float64 { return float64(s.spent) / 1e3 / s.records }},
+		{Metric: "appends", Unit: "k/s", Better: bench.More, Theirs: theirs, Of: rate},
+	}}
+	if w.durability == durable {
+		c.Programs = append(c.Programs, p.disk)
+		c.Measures = append(c.Measures,
+			contest.Measure[sample]{Metric: "latency; the disk's write and flush", Unit: "µs", Better: bench.Less, Theirs: alone, Of: typical},
+			contest.Measure[sample]{Metric: "appends; the disk, one of each client a flush", Unit: "k/s", Better: bench.More, Theirs: alone, Of: rate})
 	}
-}
-
-// beside notes a run of ours and what the disk does by itself.
-func (c *contest) beside(ours, disk sample) {
-	c.flush.Pairs = append(c.flush.Pairs, bench.Pair{Ours: ours.typical / 1e3, Theirs: disk.typical / 1e3})
-	c.flushRate.Pairs = append(c.flushRate.Pairs, bench.Pair{Ours: ours.records / ours.seconds / 1e3, Theirs: disk.records / disk.seconds / 1e3})
-}
-
-func (c *contest) comparisons() []bench.Comparison {
-	all := []bench.Comparison{c.latency, c.tail, c.cost, c.ends, c.rate}
-	if c.durability == durable {
-		all = append(all, c.flush, c.flushRate)
+	if w.hasFloor() {
+		c.Programs = append(c.Programs, p.packets)
+		c.Measures = append(c.Measures,
+			contest.Measure[sample]{Metric: "latency, median; the packets alone", Unit: "µs", Better: bench.Less, Ours: alone, Theirs: theirs, Of: typical},
+			contest.Measure[sample]{Metric: "whole machine; the packets alone", Unit: "µs/record", Better: bench.Less, Ours: alone, Theirs: theirs, Of: machine})
 	}
-	if c.hasFloor() {
-		all = append(all, c.floor, c.floorCost)
-	}
-	return all
+	return c
 }

@@ -1,4 +1,4 @@
-// Package log compares a flow from RDMA to storage, the log of unifiedd, with a log behind a TCP server in C, selftests/log-peer.
+// Package log compares a flow from RDMA to storage, the log of unifiedd, with a log behind a TCP server in C, selftests/peers/log-peer.
 //
 // Both take records from many clients at once, check them, give each a position, write them with direct I/O to a file on the same disk, and
 // flush as often as the disk lets them (group commit). Both acknowledge a record when it is received, or when it is durable. The clients of
@@ -8,7 +8,7 @@
 //
 // At durable ours is also put beside what the disk does by itself: a write of a record of each client and a flush, one pair after the other.
 //
-// At received it is also put beside its packets by themselves: selftests/xsk-peer/xsk-records exchanges such packets over AF_XDP sockets, on the
+// At received it is also put beside its packets by themselves: selftests/peers/xsk-peer/xsk-records exchanges such packets over AF_XDP sockets, on the
 // same CPUs, without looking at what they carry, without a disk, and without RoCE's acknowledgements. Where that takes more than the bar allows, no
 // log over such packets meets it.
 //

@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -60,11 +61,11 @@ func TestAgainstTCP(t *testing.T) {
 		if !wanted.MatchString(w.name()) {
 			continue
 		}
-		c := newContest(w)
-		for i := range form.Rounds {
-			b.round(c, i, spanOf(form))
+		c := newContest(w, b.programs(w, spanOf(form)))
+		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
+			t.Fatal(err)
 		}
-		r.Comparisons = append(r.Comparisons, c.comparisons()...)
+		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
 	}
 	r.NoteLoad("after")
 	r.Notes = append(r.Notes,
@@ -110,9 +111,9 @@ func newBed(t *testing.T) *bed {
 		t.Fatal("server and clients need a CPU each")
 	}
 	testenv.HugePages(t, 2*(regionMiB+4)<<20)
-	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: build(t, "cmd/unifiedd"), load: build(t, "selftests/unified-flow-test"),
+	b := &bed{T: t, dir: testenv.DiskDir(t), unifiedd: testenv.Build(t, "cmd/unifiedd"), load: testenv.Build(t, "selftests/unified-flow-test"),
 		server: compile(t, "log-server"), client: compile(t, "log-client"),
-		records: testenv.Compile(t, "../../../selftests/xsk-peer/xsk-records.c", "-lxdp", "-lbpf")}
+		records: testenv.Compile(t, "../../../selftests/peers/xsk-peer/xsk-records.c", "-lxdp", "-lbpf")}
 	for k := range b.pairs {
 		b.pairs[k] = testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
 	}
@@ -122,32 +123,16 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// round measures one pair.
-func (b *bed) round(c *contest, i int, s span) {
-	b.Helper()
-	var runs [3]sample
-	one := func(k int, of func(work, span) (sample, error)) func() error {
-		return func() (err error) {
-			runs[k], err = of(c.work, s)
-			return err
-		}
+// programs are those that do a work.
+func (b *bed) programs(w work, s span) programs {
+	return programs{
+		ours:    func(context.Context) (sample, error) { return b.ours(w, s) },
+		theirs:  func(context.Context) (sample, error) { return b.theirs(w, s) },
+		packets: func(context.Context) (sample, error) { return b.packets(w, s) },
+		disk: func(context.Context) (sample, error) {
+			return writeAndFlush(b.dir, w.clients*w.size, w.clients, serverCPU, s)
+		},
 	}
-	all := []func() error{one(0, b.ours), one(1, b.theirs)}
-	if c.hasFloor() {
-		all = append(all, one(2, b.packets))
-	}
-	if err := bench.Round(i, all...); err != nil {
-		b.Fatalf("%s: %v", c.name(), err)
-	}
-	c.add(runs)
-	if c.durability != durable {
-		return
-	}
-	disk, err := writeAndFlush(b.dir, c.clients*c.size, c.clients, serverCPU, s)
-	if err != nil {
-		b.Fatalf("%s: %v", c.name(), err)
-	}
-	c.beside(runs[0], disk)
 }
 
 // ours measures the log of unifiedd.
@@ -253,15 +238,5 @@ func pinned(e *testenv.End, cpu int, command []string) *exec.Cmd {
 // compile compiles one of the peers.
 func compile(t *testing.T, name string) string {
 	t.Helper()
-	return testenv.Compile(t, "../../../selftests/log-peer/"+name+".c", "-msse4.2", "-pthread")
-}
-
-// build builds a program of ours as it is now.
-func build(t *testing.T, what string) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), filepath.Base(what))
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/"+what).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", what, err, out)
-	}
-	return path
+	return testenv.Compile(t, "../../../selftests/peers/log-peer/"+name+".c", "-msse4.2", "-pthread")
 }

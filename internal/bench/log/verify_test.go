@@ -65,7 +65,7 @@ func head(path string, n uint64) ([]byte, error) {
 	return b, errors.Join(err, f.Close())
 }
 
-// What a record of log-server has in front, and what its writes are multiples of: selftests/log-peer/log.h.
+// What a record of log-server has in front, and what its writes are multiples of: selftests/peers/log-peer/log.h.
 const (
 	entryLen = 24
 	block    = 4096

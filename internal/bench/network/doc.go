@@ -1,5 +1,5 @@
 // Package network compares unified-xdp-test with a program in C on libxdp,
-// selftests/xsk-peer.
+// selftests/peers/xsk-peer.
 //
 // Both receive the packets of one queue in copy mode and hand their frames back,
 // with rings, frames, batches and memory of the same sizes, and sleep in poll with the

@@ -1,10 +1,10 @@
 package network
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
@@ -40,39 +41,27 @@ func TestAgainstLibxdp(t *testing.T) {
 		t.Fatal("sender and receiver need a CPU each")
 	}
 	testenv.HugePages(t, 3*ringSize*frameSize)
-	b := &bed{T: t, ours: buildOurs(t), theirs: testenv.Compile(t, "../../../selftests/xsk-peer/xsk-peer.c", "-lxdp", "-lbpf")}
+	b := &bed{T: t, ours: testenv.Build(t, "selftests/unified-xdp-test"), theirs: testenv.Compile(t, "../../../selftests/peers/xsk-peer/xsk-peer.c", "-lxdp", "-lbpf")}
 	b.pair = testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
 	rounds := 2 * form.Rounds // waking up costs what it likes to: many pairs tell more than long ones
-	c := newContest(work{rate: 100000, size: 1024})
-	for i := range rounds {
-		b.round(c, i, form.Span)
+	w := work{rate: 100000, size: 1024}
+	receive := func(k int) contest.Run[run] {
+		return func(context.Context) (run, error) { return b.measure(k, w, form.Span) }
+	}
+	c := newContest(w, receive(0), receive(1))
+	if err := c.Rounds(t.Context(), rounds); err != nil {
+		t.Fatal(err)
 	}
 	r := bench.NewReport("AF_XDP receive", "unified-xdp-test", "xsk-peer (libxdp "+libxdpVersion(t)+")")
-	r.Comparisons = []bench.Comparison{c.cost, c.waits, c.machine}
+	r.Comparisons = c.Comparisons()
 	r.Notes = []string{
 		fmt.Sprintf("%d pairs of runs of %v each, in turn, receiver on CPU 0, sender on CPU 1, over veth in copy mode; %s form.", rounds, form.Span, form.Name),
 		"Processor time is that of all threads of the receiving process, from schedstat.",
 		"The whole machine's time is counted by ticks, the sender's and everybody else's included.",
-		c.note()}
+		losses(c)}
 	if err := r.Finish(b.Output(), form, b.TempDir(), "network"); err != nil {
 		b.Error(err)
 	}
-}
-
-// round measures one pair.
-func (b *bed) round(c *contest, i int, span time.Duration) {
-	b.Helper()
-	var runs [2]run
-	measure := func(k int) func() error {
-		return func() (err error) {
-			runs[k], err = b.measure(k, c.work, span)
-			return err
-		}
-	}
-	if err := bench.Round(i, measure(0), measure(1)); err != nil {
-		b.Fatal(err)
-	}
-	c.add(runs)
 }
 
 // measure runs one receiver under the sender's traffic. Real-time priority keeps
@@ -108,16 +97,6 @@ func (b *bed) measure(k int, w work, span time.Duration) (run, error) {
 	}
 	done.cpu, done.machine = cpu, machine
 	return done, err
-}
-
-func buildOurs(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "unified-xdp-test")
-	out, err := exec.Command("go", "build", "-o", path, "../../../selftests/unified-xdp-test").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build unified-xdp-test: %v\n%s", err, out)
-	}
-	return path
 }
 
 func libxdpVersion(t *testing.T) string {

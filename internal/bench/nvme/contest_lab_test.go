@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // The bars: as much done, for as much processor time, within what a measurement can tell.
@@ -15,52 +16,46 @@ const (
 	costBar = 1.05
 )
 
-// contest is one case of both targets.
-type contest struct {
-	mode        string // of fio
-	size, depth int
-	pairs       [2][]sample
-}
-
 // sample is what one run did.
 type sample struct {
 	operations, bytes float64
 	wall, busy        time.Duration
 }
 
-// contests are all cases.
-func contests() (all []*contest) {
+// work is what fio does on both targets.
+type work struct {
+	mode        string // of fio
+	size, depth int
+}
+
+// works are all cases.
+func works() (all []work) {
 	for _, mode := range []string{"randread", "randwrite"} {
 		for _, depth := range []int{1, 16} {
-			all = append(all, &contest{mode: mode, size: 4 << 10, depth: depth})
+			all = append(all, work{mode, 4 << 10, depth})
 		}
 	}
 	for _, mode := range []string{"read", "write"} {
-		all = append(all, &contest{mode: mode, size: 128 << 10, depth: 8})
+		all = append(all, work{mode, 128 << 10, 8})
 	}
 	return all
 }
 
-func (c *contest) name() string {
-	what := map[string]string{"randread": "random read", "randwrite": "random write", "read": "sequential read", "write": "sequential write"}[c.mode]
-	return fmt.Sprintf("%s of %d KiB, depth %d", what, c.size>>10, c.depth)
+func (w work) name() string {
+	what := map[string]string{"randread": "random read", "randwrite": "random write", "read": "sequential read", "write": "sequential write"}[w.mode]
+	return fmt.Sprintf("%s of %d KiB, depth %d", what, w.size>>10, w.depth)
 }
 
-// compare is what the pairs say.
-func (c *contest) compare() []bench.Comparison {
-	rate := bench.Comparison{Case: c.name(), Metric: "operations", Unit: "/s", Better: bench.More, Bar: rateBar}
-	each := func(s sample) float64 { return s.operations / s.wall.Seconds() }
-	if c.size > 4<<10 {
+// newContest compares two targets.
+func newContest(w work, ours, theirs contest.Run[sample]) *contest.Contest[sample] {
+	rate := contest.Measure[sample]{Metric: "operations", Unit: "/s", Better: bench.More, Bar: rateBar, Theirs: 1,
+		Of: func(s sample) float64 { return s.operations / s.wall.Seconds() }}
+	if w.size > 4<<10 {
 		rate.Metric, rate.Unit = "bandwidth", "MB/s"
-		each = func(s sample) float64 { return s.bytes / s.wall.Seconds() / 1e6 }
+		rate.Of = func(s sample) float64 { return s.bytes / s.wall.Seconds() / 1e6 }
 	}
-	cost := bench.Comparison{Case: c.name(), Metric: "processors of the guest", Unit: "µs each", Better: bench.Less, Bar: costBar}
-	for i := range c.pairs[0] {
-		ours, theirs := c.pairs[0][i], c.pairs[1][i]
-		rate.Pairs = append(rate.Pairs, bench.Pair{Ours: each(ours), Theirs: each(theirs)})
-		cost.Pairs = append(cost.Pairs, bench.Pair{Ours: ours.cost(), Theirs: theirs.cost()})
-	}
-	return []bench.Comparison{rate, cost}
+	cost := contest.Measure[sample]{Metric: "processors of the guest", Unit: "µs each", Better: bench.Less, Bar: costBar, Theirs: 1, Of: sample.cost}
+	return &contest.Contest[sample]{Name: w.name(), Programs: []contest.Run[sample]{ours, theirs}, Measures: []contest.Measure[sample]{rate, cost}}
 }
 
 // cost is the processors' time for an operation, in microseconds.

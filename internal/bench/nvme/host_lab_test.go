@@ -53,13 +53,13 @@ type load struct {
 }
 
 // begin starts a fio on a block device and stops it as soon as it does something.
-func begin(t *testing.T, disk string, c *contest) *load {
+func begin(t *testing.T, disk string, w work) *load {
 	t.Helper()
 	l := &load{T: t, disk: disk, stat: "/sys/block/" + disk + "/stat"}
 	if paths, _ := filepath.Glob("/sys/block/" + pathOf(disk) + "/stat"); len(paths) == 1 {
 		l.stat = paths[0] // what has several paths is not counted before Linux 6.4
 	}
-	l.command = exec.Command(testenv.Tool(t, "fio"), "--name=load", "--filename=/dev/"+disk, "--rw="+c.mode, fmt.Sprintf("--bs=%d", c.size), fmt.Sprintf("--iodepth=%d", c.depth),
+	l.command = exec.Command(testenv.Tool(t, "fio"), "--name=load", "--filename=/dev/"+disk, "--rw="+w.mode, fmt.Sprintf("--bs=%d", w.size), fmt.Sprintf("--iodepth=%d", w.depth),
 		"--ioengine=libaio", "--direct=1", "--time_based", "--runtime=3600", "--size=256m", "--norandommap", "--randrepeat=1", "--gtod_reduce=1", "--scramble_buffers=0",
 		"--thread") // a process of its own would be of a session of its own, which no signal to the group stops
 	l.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -67,7 +67,7 @@ func begin(t *testing.T, disk string, c *contest) *load {
 		t.Fatal(err)
 	}
 	before := l.bytes()
-	testenv.Wait(t, testenv.Within(30*time.Second), "fio to begin", func() bool { return l.bytes() >= before+uint64(c.size)*4 })
+	testenv.Wait(t, testenv.Within(30*time.Second), "fio to begin", func() bool { return l.bytes() >= before+uint64(w.size)*4 })
 	l.stop()
 	return l
 }

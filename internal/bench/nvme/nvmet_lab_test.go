@@ -3,11 +3,13 @@
 package nvme
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/labenv"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
@@ -32,12 +34,10 @@ func TestAgainstNvmet(t *testing.T) {
 	r := bench.NewReport("NVMe over Fabrics over Soft-RoCE in the lab guest", "unifiedd", "nvmet-rdma")
 	r.Notes = []string{fmt.Sprintf("%d pairs of runs of %v, in turn, both targets connected and one fio stopped while the other runs; %s form.", form.Rounds, form.Span, form.Name),
 		"The guest's processors and disk are emulated: only the ratios mean something."}
-	for _, c := range contests() {
-		if !match.MatchString(c.name()) {
-			continue
+	for _, w := range works() {
+		if match.MatchString(w.name()) {
+			r.Comparisons = append(r.Comparisons, compete(t, w, form, disks)...)
 		}
-		c.compete(t, form, disks)
-		r.Comparisons = append(r.Comparisons, c.compare()...)
 	}
 	if len(r.Comparisons) == 0 {
 		t.Fatalf("%s=%s: there is no such case", bench.CasesVariable, match)
@@ -48,26 +48,26 @@ func TestAgainstNvmet(t *testing.T) {
 }
 
 // compete measures all pairs of a case.
-func (c *contest) compete(t *testing.T, form bench.Form, disks [2]string) {
+func compete(t *testing.T, w work, form bench.Form, disks [2]string) []bench.Comparison {
 	t.Helper()
 	var loads [2]*load
 	for i, disk := range disks {
-		loads[i] = begin(t, disk, c)
+		loads[i] = begin(t, disk, w)
 		defer loads[i].end()
 	}
-	measure := func(i int) func() error {
-		return func() error {
+	measure := func(i int) contest.Run[sample] {
+		return func(context.Context) (sample, error) {
 			still, before := loads[1-i], loads[1-i].bytes()
-			c.pairs[i] = append(c.pairs[i], loads[i].measure(form.Span, c.size))
+			s := loads[i].measure(form.Span, w.size)
 			if after := still.bytes(); after != before {
-				return fmt.Errorf("%s did %d bytes while fio was stopped there", still.disk, after-before)
+				return s, fmt.Errorf("%s did %d bytes while fio was stopped there", still.disk, after-before)
 			}
-			return nil
+			return s, nil
 		}
 	}
-	for round := range form.Rounds {
-		if err := bench.Round(round, measure(0), measure(1)); err != nil {
-			t.Fatal(err)
-		}
+	c := newContest(w, measure(0), measure(1))
+	if err := c.Rounds(t.Context(), form.Rounds); err != nil {
+		t.Fatal(err)
 	}
+	return c.Comparisons()
 }

@@ -2,9 +2,9 @@ package rdma
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // The bars.
@@ -13,36 +13,15 @@ const (
 	bandwidthBar = 0.95
 )
 
-// Contest is one case and what was measured of it so far.
-type Contest struct {
-	Work
-	result bench.Comparison
-}
-
-// NewContest makes one.
-func NewContest(w Work) *Contest {
-	c := &Contest{Work: w, result: bench.Comparison{Case: w.Name(), Metric: "typical", Unit: "µs", Better: bench.Less, Bar: latencyBar}}
+// NewContest compares the typical latency of two programs, or the average bandwidth.
+func NewContest(w Work, p Place, ours, theirs *Program) *contest.Contest[float64] {
+	m := contest.Measure[float64]{Metric: "typical", Unit: "µs", Better: bench.Less, Bar: latencyBar, Theirs: 1, Of: func(v float64) float64 { return v }}
 	if w.Bandwidth {
-		c.result.Metric, c.result.Unit, c.result.Better, c.result.Bar = "average", "MB/s", bench.More, bandwidthBar
+		m.Metric, m.Unit, m.Better, m.Bar = "average", "MB/s", bench.More, bandwidthBar
+	}
+	c := &contest.Contest[float64]{Name: w.Name(), Measures: []contest.Measure[float64]{m}}
+	for _, g := range []*Program{ours, theirs} {
+		c.Programs = append(c.Programs, func(ctx context.Context) (float64, error) { return g.measure(ctx, p, w) })
 	}
 	return c
-}
-
-// Result compares the typical latency, or the average bandwidth.
-func (c *Contest) Result() bench.Comparison { return c.result }
-
-// Pair measures both programs, ours and theirs, the one first or the other by the number of the pair.
-func (c *Contest) Pair(ctx context.Context, i int, p Place, programs [2]*Program) error {
-	var values [2]float64
-	measure := func(k int) func() error {
-		return func() (err error) {
-			values[k], err = programs[k].measure(ctx, p, c.Work)
-			return err
-		}
-	}
-	if err := bench.Round(i, measure(0), measure(1)); err != nil {
-		return fmt.Errorf("%s, pair %d: %w", c.Name(), i+1, err)
-	}
-	c.result.Pairs = append(c.result.Pairs, bench.Pair{Ours: values[0], Theirs: values[1]})
-	return nil
 }

@@ -2,9 +2,9 @@ package replay
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -16,19 +16,12 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 )
 
 // expected is about how many packets a second both send, for the number of rounds through the capture.
 const expected = 400_000
-
-// contest is one length of packets.
-type contest struct {
-	size       int
-	file       string
-	packets    int
-	rate, cost bench.Comparison
-}
 
 // TestAgainstTcpreplay compares in the form that UNIFIEDD_BENCH names and leaves table, JSON and plot in build/bench.
 func TestAgainstTcpreplay(t *testing.T) {
@@ -46,23 +39,20 @@ func TestAgainstTcpreplay(t *testing.T) {
 		"Processor time is the whole process's, its start included. tcpreplay has the capture in memory before it begins; ours reads it from the disk each time."}
 	r.NoteLoad("before")
 	for _, size := range []int{64, 512, 1500} {
-		c := newContest(t, pair, size)
-		loops := max(1, int(form.Span.Seconds()*expected)/c.packets)
-		for i := range form.Rounds {
-			var runs [2]outcome
-			measure := func(k int) func() error {
-				return func() (err error) {
-					runs[k], err = programs[k].send(t, pair, c.file, loops, c.packets*loops)
-					return err
-				}
-			}
-			if err := bench.Round(i, measure(0), measure(1)); err != nil {
-				t.Fatal(err)
-			}
-			c.rate.Pairs = append(c.rate.Pairs, bench.Pair{Ours: runs[0].rate, Theirs: runs[1].rate})
-			c.cost.Pairs = append(c.cost.Pairs, bench.Pair{Ours: runs[0].cost, Theirs: runs[1].cost})
+		file := writeCapture(t, pair, size)
+		loops := max(1, int(form.Span.Seconds()*expected)/packets)
+		send := func(p program) contest.Run[outcome] {
+			return func(context.Context) (outcome, error) { return p.send(t, pair, file, loops, packets*loops) }
 		}
-		r.Comparisons = append(r.Comparisons, c.rate, c.cost)
+		c := contest.Contest[outcome]{Name: fmt.Sprintf("packets of %d bytes", size), Programs: []contest.Run[outcome]{send(programs[0]), send(programs[1])},
+			Measures: []contest.Measure[outcome]{
+				{Metric: "rate", Unit: "packets/s", Better: bench.More, Theirs: 1, Of: func(o outcome) float64 { return o.rate }},
+				{Metric: "processor", Unit: "ns/packet", Better: bench.Less, Theirs: 1, Of: func(o outcome) float64 { return o.cost }},
+			}}
+		if err := c.Rounds(t.Context(), form.Rounds); err != nil {
+			t.Fatal(err)
+		}
+		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
 	}
 	r.NoteLoad("at the end")
 	if err := r.Finish(os.Stdout, form, t.TempDir(), "replay"); err != nil {
@@ -70,27 +60,27 @@ func TestAgainstTcpreplay(t *testing.T) {
 	}
 }
 
-// newContest makes the capture of a case.
-func newContest(t *testing.T, pair *testenv.Pair, size int) *contest {
+// packets is how many a capture has.
+const packets = 50_000
+
+// writeCapture makes a capture of packets of one size.
+func writeCapture(t *testing.T, pair *testenv.Pair, size int) (file string) {
 	t.Helper()
-	c := &contest{size: size, packets: 50_000, file: filepath.Join(testenv.DiskDir(t), "in.pcap")}
-	name := fmt.Sprintf("packets of %d bytes", size)
-	c.rate = bench.Comparison{Case: name, Metric: "rate", Unit: "packets/s", Better: bench.More}
-	c.cost = bench.Comparison{Case: name, Metric: "processor", Unit: "ns/packet", Better: bench.Less}
 	var out bytes.Buffer
 	w := pcapgo.NewWriterNanos(&out)
 	if err := w.WriteFileHeader(65535, layers.LinkTypeEthernet); err != nil {
 		t.Fatal(err)
 	}
-	for i, f := range testenv.Stream(&pair.A, &pair.B, 9, 0, c.packets, size) {
+	for i, f := range testenv.Stream(&pair.A, &pair.B, 9, 0, packets, size) {
 		if err := w.WritePacket(gopacket.CaptureInfo{Timestamp: time.Unix(1, int64(i)*1000), CaptureLength: len(f), Length: len(f)}, f); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(c.file, out.Bytes(), 0o600); err != nil {
+	file = filepath.Join(testenv.DiskDir(t), "in.pcap")
+	if err := os.WriteFile(file, out.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return file
 }
 
 // outcome is what a run did.
@@ -107,11 +97,7 @@ type program struct {
 
 func ours(t *testing.T) program {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "unifiedd")
-	if out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/cmd/unifiedd").CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return program{[]string{path, "replay", "-q", "--topspeed"}, regexp.MustCompile(`(\d+) packets sent, .* in ([0-9.]+) s`)}
+	return program{[]string{testenv.Build(t, "cmd/unifiedd"), "replay", "-q", "--topspeed"}, regexp.MustCompile(`(\d+) packets sent, .* in ([0-9.]+) s`)}
 }
 
 func theirs(t *testing.T) program {
@@ -130,10 +116,10 @@ func (p program) send(t *testing.T, pair *testenv.Pair, file string, loops, want
 	if m == nil {
 		return o, fmt.Errorf("%s does not say how many it sent:\n%s", p.args[0], out)
 	}
-	packets, _ := strconv.ParseFloat(string(m[1]), 64)
+	sent, _ := strconv.ParseFloat(string(m[1]), 64)
 	seconds, _ := strconv.ParseFloat(string(m[2]), 64)
-	if int(packets) != want || seconds == 0 {
-		return o, fmt.Errorf("%s sent %v packets of %d in %v s:\n%s", p.args[0], packets, want, seconds, out)
+	if int(sent) != want || seconds == 0 {
+		return o, fmt.Errorf("%s sent %v packets of %d in %v s:\n%s", p.args[0], sent, want, seconds, out)
 	}
-	return outcome{packets / seconds, float64(used.CPU()) / packets}, nil
+	return outcome{sent / seconds, float64(used.CPU()) / sent}, nil
 }

@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	benchcontest "github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
-// runner is a program at a place, and what its runs told.
+// runner is a program at a place.
 type runner struct {
 	*program
-	place   place
-	samples []sample
-	start   float64 // seconds of processor time of both ends for next to nothing
+	place place
+	start float64 // seconds of processor time of both ends for next to nothing
 }
 
 // contest is one work of several programs.
@@ -21,6 +22,7 @@ type contest struct {
 	work
 	runners []*runner
 	duels   []duel
+	rounds  *benchcontest.Contest[sample]
 }
 
 // duel is what is compared of two of them.
@@ -34,33 +36,34 @@ type duel struct {
 type measure struct {
 	name, unit string
 	better     bench.Direction
-	of         func(r *runner, s sample, w work) float64
+	of         func(s sample, w work) float64
 }
 
 var (
-	typical = measure{"typical", "µs", bench.Less, func(_ *runner, s sample, _ work) float64 { return s.typical }}
-	tail    = measure{"99%", "µs", bench.Less, func(_ *runner, s sample, _ work) float64 { return s.tail }}
-	average = measure{"average", "MB/s", bench.More, func(_ *runner, s sample, _ work) float64 { return s.rate }}
-	cost    = measure{"processor", "s/GB", bench.Less, func(r *runner, s sample, w work) float64 {
+	typical = measure{"typical", "µs", bench.Less, func(s sample, _ work) float64 { return s.typical }}
+	tail    = measure{"99%", "µs", bench.Less, func(s sample, _ work) float64 { return s.tail }}
+	average = measure{"average", "MB/s", bench.More, func(s sample, _ work) float64 { return s.rate }}
+	cost    = measure{"processor", "s/GB", bench.Less, func(s sample, w work) float64 {
 		// A run as short as a test's may be lost in what starting varies by.
-		return math.Max(s.cpu-r.start, 1e-6) / float64(w.bytes()) * 1e9
+		return math.Max(s.cpu, 1e-6) / float64(w.bytes()) * 1e9
 	}}
 )
 
-// round measures every program once.
-func (c *contest) round(ctx context.Context, i int) error {
-	var runs []func() error
+// prepare makes the contest of the runners and duels.
+func (c *contest) prepare() {
+	c.rounds = &benchcontest.Contest[sample]{Name: bytes(c.size)}
 	for _, r := range c.runners {
-		runs = append(runs, func() error {
+		c.rounds.Programs = append(c.rounds.Programs, func(ctx context.Context) (sample, error) {
 			s, err := r.measure(ctx, r.place, c.work)
-			r.samples = append(r.samples, s)
-			return err
+			s.cpu -= r.start
+			return s, err
 		})
 	}
-	if err := bench.Round(i, runs...); err != nil {
-		return fmt.Errorf("%s, round %d: %w", bytes(c.size), i+1, err)
+	for _, d := range c.duels {
+		c.rounds.Measures = append(c.rounds.Measures, benchcontest.Measure[sample]{Case: fmt.Sprintf("%s of %s, %s", d.ours.name, bytes(c.size), d.theirs.name),
+			Metric: d.name, Unit: d.unit, Better: d.better, Bar: d.bar, Of: func(s sample) float64 { return d.of(s, c.work) },
+			Ours: slices.Index(c.runners, d.ours), Theirs: slices.Index(c.runners, d.theirs)})
 	}
-	return nil
 }
 
 // calibrate finds what starting costs each program, where that counts.
@@ -78,17 +81,4 @@ func (c *contest) calibrate(ctx context.Context) error {
 		r.start = s.cpu
 	}
 	return nil
-}
-
-// compare is what came of it.
-func (c *contest) compare() (all []bench.Comparison) {
-	for _, d := range c.duels {
-		r := bench.Comparison{Case: fmt.Sprintf("%s of %s, %s", d.ours.name, bytes(c.size), d.theirs.name),
-			Metric: d.name, Unit: d.unit, Better: d.better, Bar: d.bar}
-		for i := range d.ours.samples {
-			r.Pairs = append(r.Pairs, bench.Pair{Ours: d.of(d.ours, d.ours.samples[i], c.work), Theirs: d.of(d.theirs, d.theirs.samples[i], c.work)})
-		}
-		all = append(all, r)
-	}
-	return all
 }

@@ -7,17 +7,20 @@ import (
 	"github.com/unifiedd/unifiedd/internal/bench"
 )
 
-// told has each program of a contest tell other numbers.
-func told(c *contest) *contest {
-	for i, r := range c.runners {
+// compared has each program of a contest measure other numbers, and compares them.
+func compared(c *contest) []bench.Comparison {
+	c.prepare()
+	var round []sample
+	for i := range c.runners {
 		n := float64(i + 1)
-		r.start, r.samples = 0.5, []sample{{n, 10 * n, 100 * n, 0.5 + n}}
+		round = append(round, sample{n, 10 * n, 100 * n, n})
 	}
-	return c
+	c.rounds.Samples = [][]sample{round}
+	return c.rounds.Comparisons()
 }
 
 func TestCompareLatency(t *testing.T) {
-	all := told(latencyHere(place{}, barred, bench.Usual, "p", "c")).compare()
+	all := compared(latencyHere(place{}, barred, bench.Usual, "p", "c"))
 	if len(all) != 8 {
 		t.Fatalf("%d comparisons", len(all))
 	}
@@ -32,7 +35,7 @@ func TestCompareLatency(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	for _, got := range told(latencyHere(place{}, 4096, bench.Usual, "p", "c")).compare() {
+	for _, got := range compared(latencyHere(place{}, 4096, bench.Usual, "p", "c")) {
 		if got.Bar != 0 {
 			t.Errorf("%+v has a bar", got)
 		}
@@ -40,8 +43,8 @@ func TestCompareLatency(t *testing.T) {
 }
 
 func TestCompareBandwidth(t *testing.T) {
-	c := told(bandwidthHere(place{}, place{}, bench.Usual, "p"))
-	all := c.compare()
+	c := bandwidthHere(place{}, place{}, bench.Usual, "p")
+	all := compared(c)
 	if len(all) != 8 || all[0].Better != bench.More || all[0].Pairs[0] != (bench.Pair{Ours: 100, Theirs: 300}) {
 		t.Fatalf("%+v", all)
 	}
@@ -52,12 +55,12 @@ func TestCompareBandwidth(t *testing.T) {
 }
 
 func TestCompareGuests(t *testing.T) {
-	all := told(betweenGuests(place{}, "write", 64, bench.Usual, "p", "rxe0")).compare()
+	all := compared(betweenGuests(place{}, "write", 64, bench.Usual, "p", "rxe0"))
 	if all[0].Case != "WRITE of 64 B, perftest" || all[0].Bar != softLatencyBar || all[0].Pairs[0] != (bench.Pair{Ours: 1, Theirs: 2}) {
 		t.Errorf("%+v", all)
 	}
-	c := told(betweenGuests(place{}, "send", chunk, bench.Short, "p", "rxe0"))
-	if all := c.compare(); all[0].Case != "SEND of 64 KiB, perftest" || all[0].Bar != softBandwidthBar || all[0].Better != bench.More || c.count < depth {
+	c := betweenGuests(place{}, "send", chunk, bench.Short, "p", "rxe0")
+	if all := compared(c); all[0].Case != "SEND of 64 KiB, perftest" || all[0].Bar != softBandwidthBar || all[0].Better != bench.More || c.count < depth {
 		t.Errorf("%+v", all)
 	}
 }

@@ -5,7 +5,7 @@
 // on another. All processes are fresh for each run, and the programs run in turn. Compared are:
 //
 //   - latency, half of a round trip, median and 99th percentile, of SEND and WRITE over RC, with
-//     selftests/xsk-peer/xsk-pingpong, which is what AF_XDP itself takes for a message and its acknowledgement
+//     selftests/peers/xsk-peer/xsk-pingpong, which is what AF_XDP itself takes for a message and its acknowledgement
 //     with no protocol around them, and with sockperf over UDP. All of them spin;
 //   - bandwidth of SEND and WRITE over RC, and the processor time of both ends for a gigabyte, with one TCP
 //     stream of iperf3: with packets as they would be on a wire, as ours are, and with the large segments that

@@ -4,13 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
 	"github.com/unifiedd/unifiedd/internal/testenv"
@@ -64,8 +60,8 @@ func newBed(t *testing.T) *bed {
 		t.Fatal("the two ends need a CPU each")
 	}
 	testenv.HugePages(t, 256<<20)
-	b := &bed{T: t, ours: buildOurs(t),
-		pingpong: testenv.Compile(t, "../../../selftests/xsk-peer/xsk-pingpong.c", "-lxdp", "-lbpf", "-lm")}
+	b := &bed{T: t, ours: testenv.Build(t, "selftests/unified-rdma-test"),
+		pingpong: testenv.Compile(t, "../../../selftests/peers/xsk-peer/xsk-pingpong.c", "-lxdp", "-lbpf", "-lm")}
 	b.wire = newPlace(t, testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU}))
 	large := testenv.NewPair(t, testenv.PairOptions{MTU: linkMTU})
 	for _, e := range []*testenv.End{&large.A, &large.B} {
@@ -85,27 +81,11 @@ func newPlace(t *testing.T, p *testenv.Pair) (at place) {
 		return yes
 	}
 	at.serve = func(ctx context.Context, g *program, w work) (server, error) {
-		awaitNoProgram(t, &p.A)
-		awaitNoProgram(t, &p.B)
+		p.A.AwaitNoProgram(t)
+		p.B.AwaitNoProgram(t)
 		return g.serve(ctx, at, w, listens)
 	}
 	return at
-}
-
-// awaitNoProgram waits until the XDP program of a run that has ended is gone: the kernel takes it off a while later, and veth
-// then drops the packets that are under way, of which UDP does not recover.
-func awaitNoProgram(t *testing.T, e *testenv.End) {
-	t.Helper()
-	testenv.Wait(t, 5*time.Second, e.Ifname+" to be without an XDP program", func() (gone bool) {
-		e.Do(t, func() {
-			link, err := netlink.LinkByName(e.Ifname)
-			if err != nil {
-				t.Fatal(err)
-			}
-			gone = link.Attrs().Xdp == nil || !link.Attrs().Xdp.Attached
-		})
-		return gone
-	})
 }
 
 // contests are the cases; the short form has one of each kind.
@@ -137,22 +117,11 @@ func run(t *testing.T, c *contest, rounds int) []bench.Comparison {
 			t.Fatal(err)
 		}
 	}
-	for i := range rounds {
-		if err := c.round(t.Context(), i); err != nil {
-			t.Fatal(err)
-		}
+	c.prepare()
+	if err := c.rounds.Rounds(t.Context(), rounds); err != nil {
+		t.Fatal(err)
 	}
-	return c.compare()
-}
-
-func buildOurs(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "unified-rdma-test")
-	out, err := exec.Command("go", "build", "-o", path, "../../../selftests/unified-rdma-test").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build unified-rdma-test: %v\n%s", err, out)
-	}
-	return path
+	return c.rounds.Comparisons()
 }
 
 func libxdpVersion(t *testing.T) string {

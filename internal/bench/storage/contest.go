@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // The bars: as many operations, for as much processor time, within what a
@@ -16,36 +17,38 @@ const (
 	costBar = 1.05
 )
 
-// Contest is one case and what was measured of it so far.
+// Contest is one case.
 type Contest struct {
-	Work
-	name       string
-	start      [2]time.Duration // processor time of a run of one operation, ours and theirs
-	rate, cost bench.Comparison
+	*contest.Contest[run]
+	Work  Work
+	start [2]time.Duration // processor time of a run of one operation, ours and theirs
+	// programs, and the time of each run.
+	programs [2]*Program
+	span     time.Duration
 }
 
 // NewContest makes one on a target that people know by a name.
-func NewContest(target string, w Work) *Contest {
-	name := w.name(target)
-	return &Contest{Work: w, name: name,
-		rate: bench.Comparison{Case: name, Metric: "operations", Unit: "k/s", Better: bench.More, Bar: rateBar},
-		cost: bench.Comparison{Case: name, Metric: "processor", Unit: "µs each", Better: bench.Less, Bar: costBar}}
+func NewContest(target string, w Work, programs [2]*Program, span time.Duration) *Contest {
+	c := &Contest{Work: w, programs: programs, span: span}
+	c.Contest = &contest.Contest[run]{Name: w.name(target), Measures: []contest.Measure[run]{
+		{Metric: "operations", Unit: "k/s", Better: bench.More, Bar: rateBar, Theirs: 1, Of: func(r run) float64 { return r.rate / 1e3 }},
+		{Metric: "processor", Unit: "µs each", Better: bench.Less, Bar: costBar, Theirs: 1, Of: run.each},
+	}}
+	for k := range programs {
+		c.Programs = append(c.Programs, func(ctx context.Context) (run, error) { return c.measure(ctx, k) })
+	}
+	return c
 }
 
-// Rate compares operations per second.
-func (c *Contest) Rate() bench.Comparison { return c.rate }
-
-// Cost compares processor time per operation, and holds only after Calibrate.
-func (c *Contest) Cost() bench.Comparison { return c.cost }
-
-// Calibrate finds what starting costs each program: the median of some runs.
-func (c *Contest) Calibrate(ctx context.Context, programs [2]*Program, runs int) error {
-	for i, p := range programs {
+// Calibrate finds what starting costs each program: the median of some runs. Without
+// it the comparison of processor time holds for long runs only.
+func (c *Contest) Calibrate(ctx context.Context, runs int) error {
+	for i, p := range c.programs {
 		spent := make([]time.Duration, runs)
 		for n := range spent {
 			r, err := p.measure(ctx, c.Work, 0)
 			if err != nil {
-				return fmt.Errorf("%s: %w", c.name, err)
+				return fmt.Errorf("%s: %w", c.Name, err)
 			}
 			spent[n] = r.cpu
 		}
@@ -55,32 +58,12 @@ func (c *Contest) Calibrate(ctx context.Context, programs [2]*Program, runs int)
 	return nil
 }
 
-// Round measures the pairs of a round, counted from zero.
-func (c *Contest) Round(ctx context.Context, i int, programs [2]*Program, pace Pace) error {
-	for n := range pace.Pairs {
-		if err := c.pair(ctx, i*pace.Pairs+n, programs, pace.Span); err != nil {
-			return fmt.Errorf("%s, round %d: %w", c.name, i+1, err)
-		}
-	}
-	return nil
-}
-
-// pair measures one pair.
-func (c *Contest) pair(ctx context.Context, i int, programs [2]*Program, span time.Duration) error {
-	var runs [2]run
-	measure := func(k int) func() error {
-		return func() (err error) {
-			time.Sleep(rest(span))
-			runs[k], err = programs[k].measure(ctx, c.Work, span)
-			return err
-		}
-	}
-	if err := bench.Round(i, measure(0), measure(1)); err != nil {
-		return err
-	}
-	c.rate.Pairs = append(c.rate.Pairs, bench.Pair{Ours: runs[0].rate / 1e3, Theirs: runs[1].rate / 1e3})
-	c.cost.Pairs = append(c.cost.Pairs, bench.Pair{Ours: c.each(0, runs[0]), Theirs: c.each(1, runs[1])})
-	return nil
+// measure runs a program, once the disk is at rest.
+func (c *Contest) measure(ctx context.Context, k int) (run, error) {
+	time.Sleep(rest(c.span))
+	r, err := c.programs[k].measure(ctx, c.Work, c.span)
+	r.cpu -= c.start[k]
+	return r, err
 }
 
 // rest is how long the disk is left alone before a run. What a run wrote is still on
@@ -89,8 +72,7 @@ func (c *Contest) pair(ctx context.Context, i int, programs [2]*Program, span ti
 func rest(span time.Duration) time.Duration { return min(span/2, 400*time.Millisecond) }
 
 // each is the processor time of an operation in microseconds.
-func (c *Contest) each(k int, r run) float64 {
+func (r run) each() float64 {
 	// A run as short as a test's may be lost in what starting varies by.
-	spent := max(r.cpu-c.start[k], time.Microsecond)
-	return float64(spent.Nanoseconds()) / 1e3 / r.operations
+	return float64(max(r.cpu, time.Microsecond).Nanoseconds()) / 1e3 / r.operations
 }

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"context"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
@@ -17,3 +18,13 @@ type Pace struct {
 // changes from one second to the next by more than the bars allow: more and shorter runs
 // than the form's tell more.
 func PaceOf(f bench.Form) Pace { return Pace{Rounds: f.Rounds, Pairs: 4, Span: f.Span / 2} }
+
+// Round measures the pairs of a round, counted from zero.
+func (p Pace) Round(ctx context.Context, c *Contest, i int) error {
+	for n := range p.Pairs {
+		if err := c.Round(ctx, i*p.Pairs+n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

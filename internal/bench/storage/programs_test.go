@@ -57,13 +57,12 @@ func TestSameWorkOnNode(t *testing.T) {
 	}
 }
 
-func TestCostLessStart(t *testing.T) {
-	c := NewContest("file", Work{Mode: "randwrite", Depth: 1})
-	c.start = [2]time.Duration{10 * time.Millisecond, time.Second}
-	if got := c.each(0, run{operations: 1000, cpu: 12 * time.Millisecond}); got != 2 {
+// TestCostPerOperation: a run that costs less than starting did still costs something.
+func TestCostPerOperation(t *testing.T) {
+	if got := (run{operations: 1000, cpu: 2 * time.Millisecond}).each(); got != 2 {
 		t.Errorf("%v µs each", got)
 	}
-	if got := c.each(1, run{operations: 1000, cpu: 12 * time.Millisecond}); got <= 0 {
+	if got := (run{operations: 1000, cpu: -time.Second}).each(); got <= 0 {
 		t.Errorf("less than starting costs: %v", got)
 	}
 }

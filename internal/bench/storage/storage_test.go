@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -33,7 +32,7 @@ func TestAgainstFio(t *testing.T) {
 	}
 	testenv.HugePages(t, 8<<20)
 	cpu := runtime.NumCPU() - 1
-	programs := [2]*Program{Ours(build(t), cpu), Fio(testenv.Tool(t, "fio"), cpu)}
+	programs := [2]*Program{Ours(testenv.Build(t, "selftests/unified-nvme-test"), cpu), Fio(testenv.Tool(t, "fio"), cpu)}
 	version, err := FioVersion(t.Context(), testenv.Tool(t, "fio"))
 	if err != nil {
 		t.Fatal(err)
@@ -43,33 +42,23 @@ func TestAgainstFio(t *testing.T) {
 	r.Notes = []string{
 		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", pace.Pairs*pace.Rounds, pace.Span, cpu, form.Name),
 		"Processor time is the whole process's, less that of a run of one operation."}
-	contests := prepare(t, size)
+	contests := prepare(t, size, programs, pace.Span)
 	if form == bench.Short {
-		contests = slices.DeleteFunc(contests, func(c *Contest) bool { return (c.Depth == 1) != (c.Mode == "randread") })
+		contests = slices.DeleteFunc(contests, func(c *Contest) bool { return (c.Work.Depth == 1) != (c.Work.Mode == "randread") })
 	}
 	r.NoteLoad("before")
-	compete(t, contests, programs, pace)
+	compete(t, contests, pace)
 	r.NoteLoad("at the end")
 	for _, c := range contests {
-		r.Comparisons = append(r.Comparisons, c.Rate(), c.Cost())
+		r.Comparisons = append(r.Comparisons, c.Comparisons()...)
 	}
 	if err := r.Finish(os.Stdout, form, t.TempDir(), "storage"); err != nil {
 		t.Error(err)
 	}
 }
 
-// build builds the program as it is now.
-func build(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "unified-nvme-test")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/unifiedd/unifiedd/selftests/unified-nvme-test").CombinedOutput()
-	if err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
-	return path
-}
-
 // prepare makes the targets, which hold the same bytes, and the cases.
-func prepare(t *testing.T, size uint64) []*Contest {
+func prepare(t *testing.T, size uint64, programs [2]*Program, span time.Duration) []*Contest {
 	file := filepath.Join(testenv.DiskDir(t), "target")
 	f, err := os.Create(file)
 	if err != nil {
@@ -82,7 +71,7 @@ func prepare(t *testing.T, size uint64) []*Contest {
 		fill(t, target.path, size)
 		for _, depth := range []int{1, 64} {
 			for _, mode := range []string{"randread", "randwrite"} {
-				all = append(all, NewContest(target.name, Work{Path: target.path, Size: size, Mode: mode, Depth: depth}))
+				all = append(all, NewContest(target.name, Work{Path: target.path, Size: size, Mode: mode, Depth: depth}, programs, span))
 			}
 		}
 	}
@@ -113,17 +102,17 @@ func fill(t *testing.T, path string, size uint64) {
 
 // compete measures all cases once a round, so that what happens to the machine
 // meanwhile happens to all of them.
-func compete(t *testing.T, contests []*Contest, programs [2]*Program, pace Pace) {
+func compete(t *testing.T, contests []*Contest, pace Pace) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, c := range contests {
-		if err := c.Calibrate(ctx, programs, min(3, pace.Rounds)); err != nil {
+		if err := c.Calibrate(ctx, min(3, pace.Rounds)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range pace.Rounds {
 		for _, c := range contests {
-			if err := c.Round(ctx, i, programs, pace); err != nil {
+			if err := pace.Round(ctx, c, i); err != nil {
 				t.Fatal(err)
 			}
 		}

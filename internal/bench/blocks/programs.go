@@ -8,64 +8,28 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/bench"
+	"github.com/unifiedd/unifiedd/internal/bench/contest"
 )
 
 // rateBar is what ours reads of what fio does.
 const rateBar = 0.9
 
-// contest is one case of two programs.
-type contest struct {
-	size, depth int
-	rival       string // what is compared with
-	bar         float64
-	ours        reader
-	theirs      reader
-	pairs       [2][]sample
-}
-
 // reader reads for a while.
 type reader func(ctx context.Context, size, depth int, span time.Duration) (sample, error)
 
-// round measures each once.
-func (c *contest) round(ctx context.Context, i int, span time.Duration) error {
-	var runs []func() error
-	for k, read := range []reader{c.ours, c.theirs} {
-		runs = append(runs, func() error {
-			s, err := read(ctx, c.size, c.depth, span)
-			c.pairs[k] = append(c.pairs[k], s)
-			return err
-		})
+// newContest makes one case of two programs: blocks of size bytes, so many at a time.
+func newContest(size, depth int, rival string, bar float64, span time.Duration, ours, theirs reader) *contest.Contest[sample] {
+	c := &contest.Contest[sample]{Name: fmt.Sprintf("%d KiB, depth %d, %s", size>>10, depth, rival)}
+	for _, read := range []reader{ours, theirs} {
+		c.Programs = append(c.Programs, func(ctx context.Context) (sample, error) { return read(ctx, size, depth, span) })
 	}
-	if err := bench.Round(i, runs...); err != nil {
-		return fmt.Errorf("%s, round %d: %w", c.name(), i+1, err)
+	c.Measures = []contest.Measure[sample]{
+		{Metric: "bytes", Unit: "MB/s", Better: bench.More, Bar: bar, Theirs: 1, Of: func(s sample) float64 { return s.rate * float64(size) / 1e6 }},
+		{Metric: "50%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p50 }},
+		{Metric: "99%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p99 }},
+		{Metric: "99.9%", Unit: "µs", Better: bench.Less, Theirs: 1, Of: func(s sample) float64 { return s.p99_9 }},
 	}
-	return nil
-}
-
-func (c *contest) name() string {
-	return fmt.Sprintf("%d KiB, depth %d, %s", c.size>>10, c.depth, c.rival)
-}
-
-// compare is what came of it.
-func (c *contest) compare() (all []bench.Comparison) {
-	for _, m := range []struct {
-		name, unit string
-		better     bench.Direction
-		bar        float64
-		of         func(sample) float64
-	}{
-		{"bytes", "MB/s", bench.More, c.bar, func(s sample) float64 { return s.rate * float64(c.size) / 1e6 }},
-		{"50%", "µs", bench.Less, 0, func(s sample) float64 { return s.p50 }},
-		{"99%", "µs", bench.Less, 0, func(s sample) float64 { return s.p99 }},
-		{"99.9%", "µs", bench.Less, 0, func(s sample) float64 { return s.p99_9 }},
-	} {
-		r := bench.Comparison{Case: c.name(), Metric: m.name, Unit: m.unit, Better: m.better, Bar: m.bar}
-		for i := range c.pairs[0] {
-			r.Pairs = append(r.Pairs, bench.Pair{Ours: m.of(c.pairs[0][i]), Theirs: m.of(c.pairs[1][i])})
-		}
-		all = append(all, r)
-	}
-	return all
+	return c
 }
 
 // run runs a program on a CPU and reads what it prints.

@@ -45,9 +45,9 @@ func TestSameWork(t *testing.T) {
 }
 
 func TestCompare(t *testing.T) {
-	c := contest{size: 4096, depth: 32, rival: "fio", bar: rateBar}
-	c.pairs = [2][]sample{{{1000, 1, 2, 3}}, {{2000, 4, 5, 6}}}
-	all := c.compare()
+	c := newContest(4096, 32, "fio", rateBar, time.Second, nil, nil)
+	c.Samples = [][]sample{{{1000, 1, 2, 3}, {2000, 4, 5, 6}}}
+	all := c.Comparisons()
 	if len(all) != 4 || all[0].Bar != rateBar || all[0].Better != bench.More || all[0].Pairs[0] != (bench.Pair{Ours: 4.096, Theirs: 8.192}) {
 		t.Errorf("%+v", all)
 	}

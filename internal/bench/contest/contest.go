@@ -1,0 +1,84 @@
+// Package contest has programs do the same work in turn, round after round, and
+// compares what they measured.
+package contest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/unifiedd/unifiedd/internal/bench"
+)
+
+// Contest is one case. S is what one run of a program measured.
+type Contest[S any] struct {
+	Name     string
+	Programs []Run[S]
+	Measures []Measure[S]
+	// Samples has a row for each round, with a sample of each program.
+	Samples [][]S
+}
+
+// Run has a program do the work once, in processes of its own.
+type Run[S any] func(ctx context.Context) (S, error)
+
+// Measure compares one number of two programs.
+type Measure[S any] struct {
+	Case         string // empty: the contest's name
+	Metric, Unit string
+	Better       bench.Direction
+	Bar          float64 // 0: none
+	Ours, Theirs int     // index of the programs
+	Of           func(S) float64
+	// OfTheirs takes the number of theirs from a whole round, instead of Of and Theirs.
+	OfTheirs func(round []S) float64
+}
+
+// Round has every program do the work once. i is the number of the round: it says
+// which program is first.
+func (c *Contest[S]) Round(ctx context.Context, i int) error {
+	samples := make([]S, len(c.Programs))
+	turns := make([]func() error, len(c.Programs))
+	for k, run := range c.Programs {
+		turns[k] = func() (err error) {
+			samples[k], err = run(ctx)
+			return err
+		}
+	}
+	if err := bench.Round(i, turns...); err != nil {
+		return fmt.Errorf("%s, round %d: %w", c.Name, i+1, err)
+	}
+	c.Samples = append(c.Samples, samples)
+	return nil
+}
+
+// Rounds has every program do the work so many times.
+func (c *Contest[S]) Rounds(ctx context.Context, n int) error {
+	for i := range n {
+		if err := c.Round(ctx, i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Comparisons has one comparison for each measure.
+func (c *Contest[S]) Comparisons() []bench.Comparison {
+	all := make([]bench.Comparison, 0, len(c.Measures))
+	for _, m := range c.Measures {
+		r := bench.Comparison{Case: m.Case, Metric: m.Metric, Unit: m.Unit, Better: m.Better, Bar: m.Bar}
+		if r.Case == "" {
+			r.Case = c.Name
+		}
+		for _, round := range c.Samples {
+			p := bench.Pair{Ours: m.Of(round[m.Ours])}
+			if m.OfTheirs != nil {
+				p.Theirs = m.OfTheirs(round)
+			} else {
+				p.Theirs = m.Of(round[m.Theirs])
+			}
+			r.Pairs = append(r.Pairs, p)
+		}
+		all = append(all, r)
+	}
+	return all
+}
