@@ -10,7 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/journal"
 	"github.com/unifiedd/unifiedd/internal/ring"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // remains is what is left of a log.
@@ -69,7 +69,7 @@ func (r *remains) add(f flow, rec *journal.Record) error {
 	if m.Client == 0 {
 		m.Client = sender(f, rec)
 	}
-	if m.Client == 0 || selftest.Differs(rec.Payload, uint64(m.Client), m.Number) >= 0 || len(rec.Payload) != len(m.Bytes()) {
+	if m.Client == 0 || harness.Differs(rec.Payload, uint64(m.Client), m.Number) >= 0 || len(rec.Payload) != len(m.Bytes()) {
 		return fmt.Errorf("%w: position %d, in %s at offset %d: %x", errAlien, rec.Position, rec.Segment, rec.Offset, rec.Payload)
 	}
 	if len(r.messages) == 0 {
@@ -82,7 +82,7 @@ func (r *remains) add(f flow, rec *journal.Record) error {
 // sender is the client that a message is from; 0: none.
 func sender(f flow, rec *journal.Record) uint32 {
 	for _, c := range append(f.clients(), f.later()...) {
-		if selftest.Differs(rec.Payload, uint64(c), rec.Sequence) < 0 {
+		if harness.Differs(rec.Payload, uint64(c), rec.Sequence) < 0 {
 			return c
 		}
 	}

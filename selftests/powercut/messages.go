@@ -3,7 +3,7 @@ package powercut
 import (
 	"fmt"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // Message is one of a client's in a log, by its number: from 1 on.
@@ -18,7 +18,7 @@ const mostPayload = 2048
 // Bytes are what the message says. No two begin alike.
 func (m Message) Bytes() []byte {
 	b := make([]byte, 8+(m.Number*2654435761+uint64(m.Client))%(mostPayload-7))
-	selftest.Fill(b, uint64(m.Client), m.Number)
+	harness.Fill(b, uint64(m.Client), m.Number)
 	return b
 }
 

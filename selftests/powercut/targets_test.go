@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // A host writes blocks of so many bytes, one behind the other, and no more than there is room for on any target.
@@ -19,7 +19,7 @@ const (
 func (f flow) block(n uint64) []byte {
 	b := make([]byte, blockLen)
 	for i := range blockLen / sector {
-		selftest.Fill(b[i*sector:][:sector], uint64(f.number), n<<8|uint64(i))
+		harness.Fill(b[i*sector:][:sector], uint64(f.number), n<<8|uint64(i))
 	}
 	return b
 }

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // packets are datagrams as unified-flow-test sends them, on a wire to a flow. They do not run ahead of the flow by more than its
@@ -60,7 +60,7 @@ func (p *packets) run() {
 		}
 		payload := p.frame[headers:]
 		binary.BigEndian.PutUint64(payload, n)
-		selftest.Fill(payload[8:], 1, n)
+		harness.Fill(payload[8:], 1, n)
 		if sent, err := p.sender.Send(p.frame); !sent || err != nil {
 			p.rig.t.Errorf("packet %d for flow %s is not sent: %v", n, p.flow, err)
 			return

@@ -10,8 +10,8 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/flows/protocol"
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // Payloads of messages begin with their seed and number; the rest follows from them.
@@ -20,7 +20,7 @@ const headLen = 16
 func putMessage(b []byte, seed, n uint64) {
 	binary.BigEndian.PutUint64(b, seed)
 	binary.BigEndian.PutUint64(b[8:], n)
-	selftest.Fill(b[headLen:], seed, n)
+	harness.Fill(b[headLen:], seed, n)
 }
 
 // readMessage verifies every byte of a payload.
@@ -29,7 +29,7 @@ func readMessage(b []byte) (seed, n uint64, err error) {
 		return 0, 0, fmt.Errorf("a message of %d bytes is none of ours", len(b))
 	}
 	seed, n = binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:])
-	if at := selftest.Differs(b[headLen:], seed, n); at >= 0 {
+	if at := harness.Differs(b[headLen:], seed, n); at >= 0 {
 		return seed, n, fmt.Errorf("message %d of seed %d differs from byte %d on", n, seed, at+headLen)
 	}
 	return seed, n, nil
@@ -192,7 +192,7 @@ func (w *work) fetch(b *client.Blocks, offset uint64) error {
 	}
 	return b.Fetch(context.Background(), ask, func(offset uint64, bytes []byte) error {
 		for at := uint64(0); at < uint64(len(bytes)); at += blockSize {
-			if selftest.Differs(bytes[at:at+blockSize], w.Seed, (offset+at)/blockSize) >= 0 {
+			if harness.Differs(bytes[at:at+blockSize], w.Seed, (offset+at)/blockSize) >= 0 {
 				return &wrongError{offset + at}
 			}
 		}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // rig is a daemon with all five flows and who keeps up traffic on them.
@@ -180,7 +180,7 @@ func serve(t *testing.T, file string) {
 	t.Helper()
 	b := make([]byte, servedSize)
 	for n := 0; n < servedSize/blockSize; n++ {
-		selftest.Fill(b[n*blockSize:(n+1)*blockSize], blocksSeed, uint64(n))
+		harness.Fill(b[n*blockSize:(n+1)*blockSize], blocksSeed, uint64(n))
 	}
 	f, err := os.OpenFile(file, os.O_RDWR, 0)
 	if err == nil {

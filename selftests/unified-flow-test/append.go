@@ -8,7 +8,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/flows/stream"
 	"github.com/unifiedd/unifiedd/internal/latency"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // appendAll sends all messages and waits until they are acknowledged.
@@ -43,7 +43,7 @@ func (a *appending) all(ctx context.Context) (r result, err error) {
 				return r, err
 			}
 		}
-		selftest.Fill(message, a.seed, i)
+		harness.Fill(message, a.seed, i)
 		a.sent[i%uint64(a.depth)] = time.Now()
 		if _, err := a.to.Send(ctx, message); err != nil {
 			return r, err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/flows/journal"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // checkLog reads a log on disk from its beginning, and verifies what append has sent there: each session's messages in their order, and every
@@ -35,7 +35,7 @@ func checkLog(ctx context.Context, _ *client.Client, o options) (r result, err e
 		if m.Sequence != next[m.Session] {
 			return r, fmt.Errorf("position %d has message %d of its session, and message %d was to be there", m.Position, m.Sequence, next[m.Session])
 		}
-		if at := selftest.Differs(m.Payload, o.seed, m.Sequence); at >= 0 {
+		if at := harness.Differs(m.Payload, o.seed, m.Sequence); at >= 0 {
 			return r, fmt.Errorf("position %d, in %s at %d, differs from byte %d on", m.Position, m.Segment, m.Offset, at)
 		}
 		r.Messages, r.Bytes, r.Position = r.Messages+1, r.Bytes+uint64(len(m.Payload)), m.Position

@@ -8,15 +8,15 @@ import (
 	"sync"
 
 	"github.com/unifiedd/unifiedd/flows/client"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-func main() { selftest.Main(run) }
+func main() { harness.Main(run) }
 
 // run is the program; it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	all, err := parse(args, stderr)
-	return selftest.Status("unified-flow-test", stderr, err, func() error { return work(ctx, all, stdout) })
+	return harness.Status("unified-flow-test", stderr, err, func() error { return work(ctx, all, stdout) })
 }
 
 // work runs all commands at the same time, and prints what each says in their order. One that fails ends the others.

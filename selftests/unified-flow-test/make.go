@@ -10,7 +10,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/newfile"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // blockSize is the unit that a made file is verified by: block n is message n of the seed.
@@ -50,7 +50,7 @@ func makeOnDevice(ctx context.Context, o options) error {
 func writeBlocks(ctx context.Context, to io.Writer, o options) error {
 	block := make([]byte, blockSize)
 	for n := uint64(0); n < o.size/blockSize && ctx.Err() == nil; n++ {
-		selftest.Fill(block, o.seed, n)
+		harness.Fill(block, o.seed, n)
 		if _, err := to.Write(block); err != nil {
 			return err
 		}

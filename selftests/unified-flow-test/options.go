@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/unifiedd/unifiedd/flows/client"
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -132,7 +132,7 @@ func parseOne(args []string, stderr io.Writer, device string) (o options, err er
 		return o, fmt.Errorf("there is no command %q (there is: %s)", args[0], strings.Join(names(), ", "))
 	}
 	o.command = commands[i]
-	fs, err := selftest.Parse("unified-flow-test "+args[0], "usage: unified-flow-test "+args[0]+" [options]\n"+o.command.does+"\n\n", args[1:], stderr, o.define)
+	fs, err := harness.Parse("unified-flow-test "+args[0], "usage: unified-flow-test "+args[0]+" [options]\n"+o.command.does+"\n\n", args[1:], stderr, o.define)
 	if err != nil {
 		return o, err
 	}
@@ -157,7 +157,7 @@ func (o *options) define(fs *flag.FlagSet) {
 		fs.IntVar(&o.queue, "receive-ring", 2048, "`frames` in each receive ring of a device roce:IFACE")
 		fs.Uint64Var(&o.extents, "extents", 0, "pieces of 1 MiB in the region, for messages and requests longer than 4096 bytes")
 		fs.BoolVar(&o.ordinary, "ordinary", false, "a region without huge pages")
-		fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
+		fs.BoolVar(&o.reserve, "reserve", false, harness.ReserveHelp)
 		fs.BoolVar(&o.spin, "spin", false, "never sleep")
 		fs.StringVar(&o.tls, "tls", "", "`CERTIFICATE,KEY,AUTHORITY` files: TLS for the connection")
 	}
@@ -244,7 +244,7 @@ func (o *options) check(fs *pflag.FlagSet, device string) error {
 	if fs.NArg() > 0 {
 		return fmt.Errorf("%q is left over (--help lists the options)", fs.Arg(0))
 	}
-	given := selftest.Given(fs)
+	given := harness.Given(fs)
 	for _, name := range o.command.needs {
 		if !given[name] {
 			return fmt.Errorf("%s needs -%s (--help lists the options)", o.command.name, name)

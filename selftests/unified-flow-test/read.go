@@ -9,7 +9,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/latency"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // readAll reads blocks at random that make made, and verifies them.
@@ -83,7 +83,7 @@ func (v *reading) got(offset uint64, bytes []byte) error {
 		return nil
 	}
 	for at := uint64(0); at < uint64(len(bytes)); at += blockSize {
-		if i := selftest.Differs(bytes[at:at+blockSize], v.seed, (offset+at)/blockSize); i >= 0 {
+		if i := harness.Differs(bytes[at:at+blockSize], v.seed, (offset+at)/blockSize); i >= 0 {
 			return fmt.Errorf("the block at %d differs from byte %d on", offset+at, i)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/client"
 	"github.com/unifiedd/unifiedd/internal/latency"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // receiveAll takes messages until there are enough, or the program is to end.
@@ -80,7 +80,7 @@ func (v *receiving) verify(m *client.Message) error {
 	if v.packets {
 		return v.verifyPacket(m)
 	}
-	if at := selftest.Differs(m.Payload, v.seed, m.Sequence); at >= 0 {
+	if at := harness.Differs(m.Payload, v.seed, m.Sequence); at >= 0 {
 		return fmt.Errorf("message %d differs from byte %d on", m.Sequence, at)
 	}
 	return nil

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/client"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // sendAll sends datagrams through the kernel, for flows that take packets.
@@ -39,7 +39,7 @@ const numberLen = 8
 // putDatagram writes datagram n.
 func putDatagram(b []byte, seed, n uint64) {
 	binary.BigEndian.PutUint64(b, n)
-	selftest.Fill(b[numberLen:], seed, n)
+	harness.Fill(b[numberLen:], seed, n)
 }
 
 // checkDatagram reads the number of a datagram, and holds every byte behind it to what it must be.
@@ -48,7 +48,7 @@ func checkDatagram(b []byte, seed uint64) (n uint64, err error) {
 		return 0, fmt.Errorf("a datagram of %d bytes has no number", len(b))
 	}
 	n = binary.BigEndian.Uint64(b)
-	if at := selftest.Differs(b[numberLen:], seed, n); at >= 0 {
+	if at := harness.Differs(b[numberLen:], seed, n); at >= 0 {
 		return n, fmt.Errorf("datagram %d differs from byte %d on", n, at+numberLen)
 	}
 	return n, nil

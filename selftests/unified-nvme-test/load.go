@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/unifiedd/unifiedd/internal/latency"
 	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
 
 	"golang.org/x/sys/unix"
 
@@ -26,7 +27,7 @@ func load(ctx context.Context, o options, out, errs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.cleanup.Close()) }()
 	l, err := newLoader(s, o)
 	if err != nil {
 		return err

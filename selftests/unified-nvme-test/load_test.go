@@ -35,7 +35,7 @@ func newTestLoader(t *testing.T, args ...string) *loader {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.close(); err != nil {
+		if err := s.cleanup.Close(); err != nil {
 			t.Error(err)
 		}
 	})

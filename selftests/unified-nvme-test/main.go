@@ -5,15 +5,15 @@ import (
 	"io"
 	"runtime"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-func main() { selftest.Main(run) }
+func main() { harness.Main(run) }
 
 // run is the program; it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
-	return selftest.Status("unified-nvme-test", stderr, err, func() error { return work(ctx, o, stdout, stderr) })
+	return harness.Status("unified-nvme-test", stderr, err, func() error { return work(ctx, o, stdout, stderr) })
 }
 
 // work runs what was asked for on a thread of its own, since a queue belongs to

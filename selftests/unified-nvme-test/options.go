@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
-	"github.com/unifiedd/unifiedd/umem"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // options are what the user asked for.
@@ -34,7 +33,7 @@ type options struct {
 	latency  bool
 	hipri    bool // poll the disk for completions
 	sqpoll   bool // a thread of the kernel submits
-	pages    pages
+	pages    harness.Pages
 	seed     uint64
 }
 
@@ -55,7 +54,7 @@ target is not written over unless -force is given; behind a node that is the dis
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{block: 4096, depth: 1, batch: 4, least: 1, seed: 1, mix: 50, latency: true}
-	fs, err := selftest.Parse("unified-nvme-test", usage, args, stderr, o.define)
+	fs, err := harness.Parse("unified-nvme-test", usage, args, stderr, o.define)
 	if err != nil {
 		return o, err
 	}
@@ -63,7 +62,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("name one target, after the options: got %q (--help lists the options)", fs.Args())
 	}
 	o.target = fs.Arg(0)
-	return o, o.check(selftest.Given(fs))
+	return o, o.check(harness.Given(fs))
 }
 
 func (o *options) define(fs *flag.FlagSet) {
@@ -81,8 +80,8 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.BoolVar(&o.gather, "gather", false, "make each operation of single frames, gathered and scattered by the kernel, instead of an extent")
 	fs.BoolVar(&o.buffered, "buffered", false, "where there is no direct I/O let the kernel copy, instead of refusing")
 	fs.BoolVar(&o.force, "force", false, "write over what is on the target, also on a device in use")
-	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
-	fs.Var(&o.pages, "pages", "`KIND` of the region's memory: 2m, 1g (huge pages) or ordinary")
+	fs.BoolVar(&o.reserve, "reserve", false, harness.ReserveHelp)
+	fs.Var(&o.pages, "pages", harness.PagesHelp)
 	fs.BoolVar(&o.json, "json", false, "print JSON")
 	fs.BoolVar(&o.latency, "latency", o.latency, "measure latency, at the price of reading the clock once a batch")
 	fs.Uint64Var(&o.seed, "seed", o.seed, "`NUMBER` that random places and contents follow from")
@@ -185,21 +184,4 @@ func (s *span) Set(text string) error {
 	}
 	*s = span(d)
 	return nil
-}
-
-// pages is the kind of page of the region.
-type pages umem.PageSize
-
-func (p *pages) String() string {
-	return map[umem.PageSize]string{umem.Huge2M: "2m", umem.Huge1G: "1g", umem.Ordinary: "ordinary"}[umem.PageSize(*p)]
-}
-
-func (p *pages) Set(text string) error {
-	for _, kind := range []umem.PageSize{umem.Huge2M, umem.Huge1G, umem.Ordinary} {
-		if v := pages(kind); strings.EqualFold(text, v.String()) {
-			*p = v
-			return nil
-		}
-	}
-	return errors.New("want 2m, 1g or ordinary")
 }

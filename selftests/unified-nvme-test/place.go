@@ -35,9 +35,9 @@ func (s *session) openTarget(o options) error {
 	if s.target, err = nvme.OpenTarget(c); err != nil {
 		return explainOpen(err)
 	}
-	s.then(s.target.Close)
+	s.cleanup.Then(s.target.Close)
 	if remove {
-		s.then(func() error { return os.Remove(c.Path) })
+		s.cleanup.Then(func() error { return os.Remove(c.Path) })
 	}
 	return nil
 }

@@ -1,32 +1,25 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"github.com/unifiedd/unifiedd/internal/latency"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 
 	"github.com/unifiedd/unifiedd/nvme"
 )
 
 // moment is what was spent and done so far.
 type moment struct {
-	at           time.Time
-	user, system time.Duration
-	stats        nvme.Stats
+	clocks harness.Clocks
+	stats  nvme.Stats
 }
 
 // take reads the process's clocks and the queue's counters.
-func take(q *nvme.Queue) moment {
-	var r unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a pointer of ours it cannot go wrong
-	return moment{at: time.Now(), user: time.Duration(r.Utime.Nano()), system: time.Duration(r.Stime.Nano()), stats: q.Stats()}
-}
+func take(q *nvme.Queue) moment { return moment{clocks: harness.ReadClocks(), stats: q.Stats()} }
 
 // granted is what the kernel gave of what was asked for.
 type granted struct {
@@ -106,7 +99,7 @@ type result struct {
 func newResult(l *loader, a, b moment) *result {
 	s := b.stats
 	r := &result{Granted: grantedTo(l.session), Mode: l.options.rw, BlockSize: l.plan.block, Depth: l.options.depth,
-		Seconds: b.at.Sub(a.at).Seconds(), Reads: s.Reads - a.stats.Reads, Writes: s.Writes - a.stats.Writes,
+		Seconds: b.clocks.At.Sub(a.clocks.At).Seconds(), Reads: s.Reads - a.stats.Reads, Writes: s.Writes - a.stats.Writes,
 		Latency: l.hist.Summary(), Copied: s.Copied - a.stats.Copied, Pinned: s.Pinned - a.stats.Pinned, Short: s.Short - a.stats.Short,
 		Again: s.Again - a.stats.Again}
 	r.Bytes = s.BytesRead + s.BytesWritten - a.stats.BytesRead - a.stats.BytesWritten
@@ -115,7 +108,7 @@ func newResult(l *loader, a, b moment) *result {
 	}
 	n := max(1, float64(r.Reads+r.Writes))
 	r.IOPS, r.Bandwidth = n/r.Seconds, float64(r.Bytes)/r.Seconds
-	r.User, r.System = float64(b.user-a.user)/n, float64(b.system-a.system)/n
+	r.User, r.System = b.clocks.PerOperation(a.clocks, n)
 	r.Enters = float64(s.Enters-a.stats.Enters) / n
 	if l.check != nil {
 		r.Verified = &l.check.checked
@@ -126,9 +119,7 @@ func newResult(l *loader, a, b moment) *result {
 // print tells the result to people or programs.
 func (r *result) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(r)
+		return harness.PrintJSON(w, r)
 	}
 	var b strings.Builder
 	r.Granted.print(&b)
@@ -137,7 +128,7 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 	fmt.Fprintf(t, "operations\t%d read, %d written, %d errors\n", r.Reads, r.Writes, r.Errors)
 	fmt.Fprintf(t, "rate\t%.1f kIOPS, %.1f MB/s\n", r.IOPS/1e3, r.Bandwidth/1e6)
 	if l := r.Latency; l != nil {
-		fmt.Fprintf(t, "latency\tmin %s, p50 %s, p99 %s, p99.9 %s, max %s\n", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+		fmt.Fprintf(t, "latency\t%s\n", harness.LatencyText(l))
 	}
 	fmt.Fprintf(t, "processor\t%.2f µs per operation (user %.2f, system %.2f)\n", (r.User+r.System)/1e3, r.User/1e3, r.System/1e3)
 	fmt.Fprintf(t, "system calls\t%.3f per operation\n", r.Enters)
@@ -154,6 +145,3 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 	_, err := io.WriteString(w, b.String())
 	return err
 }
-
-// us is nanoseconds as microseconds.
-func us(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }

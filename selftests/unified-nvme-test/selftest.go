@@ -3,11 +3,11 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -96,9 +96,7 @@ func (t *tester) step(name string, run func() (string, error)) bool {
 
 func (t *tester) print(out io.Writer) error {
 	if t.options.json {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"target": t.options.target, "passed": t.failed == 0, "steps": t.steps})
+		return harness.PrintJSON(out, map[string]any{"target": t.options.target, "passed": t.failed == 0, "steps": t.steps})
 	}
 	var b bytes.Buffer
 	for _, s := range t.steps {
@@ -145,7 +143,7 @@ func (t *tester) shut() (string, error) {
 	if t.worker != nil {
 		t.worker.Give(t.blocks)
 	}
-	return "everything given back", t.close()
+	return "everything given back", t.cleanup.Close()
 }
 
 // place says where frame i of t.blocks lies on the target, in order from at.

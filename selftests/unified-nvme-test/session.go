@@ -6,9 +6,8 @@ import (
 	"math/bits"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -20,15 +19,15 @@ const (
 // session is a region, a queue on it and the target in the queue, as a user of
 // the packages has them.
 type session struct {
-	region *umem.Region
-	book   *umem.Book
-	worker *umem.Holder
-	queue  *nvme.Queue
-	target *nvme.Target
-	number uint32 // the target's in the queue
-	blocks []umem.Frame
-	pieces int // frames of a block
-	undo   []func() error
+	region  *umem.Region
+	book    *umem.Book
+	worker  *umem.Holder
+	queue   *nvme.Queue
+	target  *nvme.Target
+	number  uint32 // the target's in the queue
+	blocks  []umem.Frame
+	pieces  int // frames of a block
+	cleanup harness.Cleanup
 }
 
 // need is what a session is made for.
@@ -43,7 +42,7 @@ func open(o options, n need) (s *session, err error) {
 	s = &session{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.cleanup.Close())
 			s = nil
 		}
 	}()
@@ -64,45 +63,16 @@ func explainQueue(o options, err error) error {
 	return err
 }
 
-// then notes what close has to do.
-func (s *session) then(f func() error) { s.undo = append(s.undo, f) }
-
-// close gives everything back, in reverse.
-func (s *session) close() error {
-	var errs []error
-	for len(s.undo) > 0 {
-		last := len(s.undo) - 1
-		errs = append(errs, s.undo[last]())
-		s.undo = s.undo[:last]
-	}
-	return errors.Join(errs...)
-}
-
 // openRegion opens a region with room for the blocks and no more.
 func (s *session) openRegion(o options, n need) error {
 	c := n.region()
 	c.Pages = umem.PageSize(o.pages)
 	var err error
-	if o.reserve {
-		if c.Memory, err = umem.Allocate(c); err != nil {
-			return err
-		}
-		s.then(c.Memory.GiveBack)
-	}
-	if s.region, err = umem.Open(c); err != nil {
-		if errors.Is(err, unix.ENOMEM) {
-			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages, -pages ordinary does without)", err)
-		}
+	if s.region, err = s.cleanup.OpenRegion(c, o.reserve, harness.MemoryRemedy); err != nil {
 		return err
 	}
-	s.then(s.region.Close)
-	s.book = s.region.NewBook("unified-nvme-test")
-	s.then(s.book.Close)
-	if s.worker, err = s.book.NewHolder(umem.OwnerWorker, "unified-nvme-test"); err != nil {
-		return err
-	}
-	s.then(func() error { s.worker.Close(); return nil })
-	return nil
+	s.book, s.worker, err = s.cleanup.OpenHolder(s.region, "unified-nvme-test")
+	return err
 }
 
 // region is what region the blocks need.
@@ -140,7 +110,7 @@ func (s *session) openQueue(o options, n need) error {
 	if s.queue, err = nvme.Open(c); err != nil {
 		return err
 	}
-	s.then(s.queue.Close)
+	s.cleanup.Then(s.queue.Close)
 	if s.number, err = s.queue.Add(s.target); err != nil {
 		return err
 	}

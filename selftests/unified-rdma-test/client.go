@@ -30,7 +30,7 @@ func ask(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.cleanup.Close()) }()
 	address := net.JoinHostPort(peer.String(), strconv.Itoa(o.port))
 	var r result
 	if o.Test == storageTest {

@@ -147,7 +147,7 @@ func (l *link) end(local connect.Parameters, hello []byte) connect.End {
 // connected notes a peer of our own kind.
 func (l *link) connected(c *connect.Conn) (err error) {
 	l.conn = c
-	l.then(c.Close)
+	l.cleanup.Then(c.Close)
 	offer := c.Remote()
 	if l.right() != 0 {
 		if l.theirs, err = offer.Grant("memory"); err != nil {

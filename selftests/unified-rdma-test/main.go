@@ -6,15 +6,15 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-func main() { selftest.Main(run) }
+func main() { harness.Main(run) }
 
 // run is the program; it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
-	return selftest.Status("unified-rdma-test", stderr, err, func() error { return work(ctx, o, stdout) })
+	return harness.Status("unified-rdma-test", stderr, err, func() error { return work(ctx, o, stdout) })
 }
 
 // work does what was asked for. The little that is allocated is not worth a collection, whose

@@ -128,7 +128,7 @@ func (s *session) accept(ctx context.Context, r cm.Request, e cm.End) (cm.Conn, 
 	defer cancel()
 	conn, err := r.Accept(ctx, e)
 	if err == nil {
-		s.then(conn.Close)
+		s.cleanup.Then(conn.Close)
 	}
 	return conn, err
 }
@@ -201,7 +201,7 @@ func (s *session) join(ctx context.Context, to netip.AddrPort, e cm.End) (cm.Con
 	}
 	conn, err := route.Connect(ctx, e)
 	if err == nil {
-		s.then(conn.Close)
+		s.cleanup.Then(conn.Close)
 	}
 	return conn, err
 }

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // options are what the user asked for.
@@ -50,7 +50,7 @@ func (o *options) server() bool { return o.where == "server" }
 // parse reads the command line. Mistakes come back as errors.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{job: job{Test: storageTest, Transport: rdma.RC, Op: "send", Inline: -1}, port: 18516, gid: -1, qpTimeout: 14, replyTimeout: 10 * time.Second}
-	fs, err := selftest.Parse("unified-rdma-test", usage, args, stderr, o.define)
+	fs, err := harness.Parse("unified-rdma-test", usage, args, stderr, o.define)
 	if err != nil {
 		return o, err
 	}
@@ -58,7 +58,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 		return o, fmt.Errorf("name IFACE, RDMA_DEV, BLOCK_DEV (or -) and server or the server's address, after the options: got %q (--help says more)", fs.Args())
 	}
 	o.iface, o.device, o.disk, o.where = fs.Arg(0), fs.Arg(1), fs.Arg(2), fs.Arg(3)
-	return o, o.check(selftest.Given(fs))
+	return o, o.check(harness.Given(fs))
 }
 
 func (o *options) define(fs *flag.FlagSet) {
@@ -80,7 +80,7 @@ func (o *options) define(fs *flag.FlagSet) {
 	fs.DurationVar(&o.replyTimeout, "timeout", o.replyTimeout, "how `LONG` to wait for the peer before giving up")
 	fs.BoolVar(&o.keep, "keep", false, "server: serve one client after the other, until it is ended")
 	fs.BoolVar(&o.force, "force", false, "server: write over what is on the disk, also on a device in use")
-	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
+	fs.BoolVar(&o.reserve, "reserve", false, harness.ReserveHelp)
 	fs.IntVar(&o.receive, "receive", 0, "roce:IFACE: so many `PACKETS` may wait for this program on each queue, a power of two (default 2048), and a quarter as many for the card: UC and UD lose what is beyond")
 	fs.BoolVar(&o.json, "json", false, "print JSON")
 	fs.StringVar(&o.cert, "cert", "", "`FILE` with our certificate (PEM): connect with TLS 1.3 and know the peer")

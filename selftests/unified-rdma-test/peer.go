@@ -107,7 +107,7 @@ func (o *options) withPeer(ctx context.Context, out io.Writer, settings connect.
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.cleanup.Close()) }()
 	s.settleAs(settings)
 	l, local, err := newLink(ctx, s, o.job)
 	if err != nil {

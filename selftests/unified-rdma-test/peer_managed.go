@@ -37,7 +37,7 @@ func (o *options) perftestManaged(ctx context.Context, test perftest.Test, out i
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.cleanup.Close()) }()
 	if err := s.openManager(); err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (m *conversation) begin(ctx context.Context, s *session, test perftest.Test
 		if request, err = m.listener.Accept(ctx); err != nil {
 			return err
 		}
-		s.then(request.Close)
+		s.cleanup.Then(request.Close)
 		if err := errors.Join(s.sameDevice(request.Address()), s.chooseGID(request.Peer().Addr())); err != nil {
 			return err
 		}

@@ -52,7 +52,7 @@ func (o *options) rping(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.cleanup.Close()) }()
 	p := &pinger{out: out}
 	p.session, p.job, p.ctx = s, o.job, ctx
 	if err := p.make(); err != nil {

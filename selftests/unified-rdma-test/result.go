@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/measure"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // result is what came out of a test.
@@ -49,13 +49,11 @@ func (r *result) print(out io.Writer, asJSON bool) error {
 }
 
 func (r *result) printJSON(out io.Writer) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
 	refused := ""
 	if r.refused != rdma.Success {
 		refused = r.refused.String()
 	}
-	return e.Encode(struct {
+	return harness.PrintJSON(out, struct {
 		Job       job
 		Verified  int                `json:",omitempty"`
 		Refused   string             `json:",omitempty"`

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/rdma/roce/manager"
 	"github.com/unifiedd/unifiedd/umem"
@@ -59,23 +57,10 @@ func (s *session) openRegion(m room) (err error) {
 	}
 	forFrames := (max(frames*frameSize, 1) + c.ExtentSize - 1) / c.ExtentSize // in extents, at whose multiples those of messages lie
 	c.Size = max(c.ExtentSize*(uint64(m.extents)+forFrames), 2<<20)
-	if s.options.reserve {
-		if c.Memory, err = umem.Allocate(c); err != nil {
-			return err
-		}
-		s.then(c.Memory.GiveBack)
-	}
-	if s.region, err = keep(s, umem.Open, c); err != nil {
-		if errors.Is(err, unix.ENOMEM) {
-			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages)", err)
-		}
+	if s.region, err = s.cleanup.OpenRegion(c, s.options.reserve, "-reserve lets this program reserve huge pages"); err != nil {
 		return err
 	}
-	s.book = s.region.NewBook("unified-rdma-test")
-	s.then(s.book.Close)
-	if s.worker, err = s.book.NewHolder(umem.OwnerWorker, "unified-rdma-test"); err == nil {
-		s.then(func() error { s.worker.Close(); return nil })
-	}
+	s.book, s.worker, err = s.cleanup.OpenHolder(s.region, "unified-rdma-test")
 	return err
 }
 

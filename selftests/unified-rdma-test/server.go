@@ -54,7 +54,7 @@ func (o *options) tryOpen(m room) error {
 	if err != nil {
 		return err
 	}
-	return s.close()
+	return s.cleanup.Close()
 }
 
 // usual is the memory that a client asks for which is started without options: huge pages that are missing are said to be so before
@@ -119,7 +119,7 @@ func serveOne(ctx context.Context, o options, out io.Writer, r *connect.Request)
 	}
 	c, e := s.counted()
 	c.print(out)
-	return errors.Join(err, e, s.close())
+	return errors.Join(err, e, s.cleanup.Close())
 }
 
 // follow is the server's side of all tests but storage.

@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -30,7 +31,7 @@ type session struct {
 	manager  cm.Manager // nil without -R
 	through  cm.Conn    // likewise
 	before   counts     // of the device, when it was opened
-	undo     []func() error
+	cleanup  harness.Cleanup
 }
 
 // open opens a region with room for the test, and then the device: that of RoCE in software has its queues there. The
@@ -39,7 +40,7 @@ func open(o options, peer netip.Addr, m room) (s *session, err error) {
 	s = &session{options: o}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.cleanup.Close())
 		}
 	}()
 	if err := checkInterface(o.iface, o.device); err != nil {
@@ -125,21 +126,7 @@ func (s *session) chooseGID(peer netip.Addr) error {
 func keep[A any, T interface{ Close() error }](s *session, make func(A) (T, error), a A) (T, error) {
 	thing, err := make(a)
 	if err == nil {
-		s.then(thing.Close)
+		s.cleanup.Then(thing.Close)
 	}
 	return thing, err
-}
-
-// then notes what close has to do.
-func (s *session) then(f func() error) { s.undo = append(s.undo, f) }
-
-// close gives everything back, in reverse.
-func (s *session) close() error {
-	var errs []error
-	for len(s.undo) > 0 {
-		last := len(s.undo) - 1
-		errs = append(errs, s.undo[last]())
-		s.undo = s.undo[:last]
-	}
-	return errors.Join(errs...)
 }

@@ -82,13 +82,13 @@ func closeAll(queues ...rdma.CompletionQueue) (err error) {
 // connected notes the peer.
 func (st *store) connected(c *connect.Conn) {
 	st.conn = c
-	st.then(c.Close)
+	st.cleanup.Then(c.Close)
 }
 
 // openDisk opens the server's disk, or a file for so many bytes. The queue belongs to this thread.
 func (st *store) openDisk() error {
 	runtime.LockOSThread()
-	st.then(func() error { runtime.UnlockOSThread(); return nil })
+	st.cleanup.Then(func() error { runtime.UnlockOSThread(); return nil })
 	target, err := keep(st.session, nvme.OpenTarget, nvme.TargetConfig{Path: st.options.disk, Size: uint64(st.Count) * st.Size,
 		Create: true, Prepare: nvme.PrepareZero, Force: st.options.force})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -63,7 +63,7 @@ func (st *store) sendAll() error {
 			f := st.frames[len(st.frames)-1]
 			start, _ := st.region.Start(f)
 			f = umem.Frame{Addr: start, Len: uint32(st.Size)}
-			selftest.Fill(st.region.Bytes(f), st.Seed, uint64(sent))
+			harness.Fill(st.region.Bytes(f), st.Seed, uint64(sent))
 			if st.port.Send([]umem.Frame{f}) == 0 {
 				break
 			}
@@ -96,7 +96,7 @@ func (st *store) compareAll() error {
 			if uint64(f.Len) != st.Size {
 				return fmt.Errorf("message %d has %d bytes, not %d", came, f.Len, st.Size)
 			}
-			if at := selftest.Differs(st.region.Bytes(f), st.Seed, uint64(came)); at >= 0 {
+			if at := harness.Differs(st.region.Bytes(f), st.Seed, uint64(came)); at >= 0 {
 				return fmt.Errorf("message %d differs from byte %d on", came, at)
 			}
 			came++

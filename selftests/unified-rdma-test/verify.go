@@ -7,8 +7,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
 // In a verification messages go in rounds of as many as there is memory for. Between rounds
@@ -42,7 +42,7 @@ func (l *link) verify() (result, error) {
 // verifySent sends a round and has the server compare it.
 func (l *link) verifySent(first uint64, n int) error {
 	for slot := range n {
-		selftest.Fill(l.bytes(l.out, slot), l.Seed, first+uint64(slot))
+		harness.Fill(l.bytes(l.out, slot), l.Seed, first+uint64(slot))
 	}
 	if err := l.run(first, n); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (l *link) run(first uint64, n int) error {
 }
 
 func (l *link) compare(area uint64, slot int, number uint64) error {
-	if at := selftest.Differs(l.bytes(area, slot), l.Seed, number); at >= 0 {
+	if at := harness.Differs(l.bytes(area, slot), l.Seed, number); at >= 0 {
 		return fmt.Errorf("message %d differs from byte %d on", number, at)
 	}
 	return nil
@@ -164,7 +164,7 @@ func (l *link) checkWord() error {
 // answerRead fills a round and waits until it was read.
 func (l *link) answerRead(first uint64, n int) error {
 	for slot := range n {
-		selftest.Fill(l.bytes(l.in, slot), l.Seed, first+uint64(slot))
+		harness.Fill(l.bytes(l.in, slot), l.Seed, first+uint64(slot))
 	}
 	if err := l.tell("filled"); err != nil {
 		return err

@@ -19,7 +19,7 @@ func ready(t *testing.T, e *testenv.End, args ...string) *job {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.close(); err != nil {
+		if err := s.cleanup.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -10,15 +10,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 )
 
-func main() { selftest.Main(run) }
+func main() { harness.Main(run) }
 
 // run is the program; it returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o, err := parse(args, stderr)
-	return selftest.Status("unified-xdp-test", stderr, err, func() error {
+	return harness.Status("unified-xdp-test", stderr, err, func() error {
 		if o.mode == selfTest {
 			return test(ctx, o, stdout)
 		}
@@ -36,7 +36,7 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
+	defer func() { err = errors.Join(err, s.cleanup.Close()) }()
 	j, err := newJob(s)
 	if err != nil {
 		return err

@@ -7,13 +7,12 @@ import (
 	"io"
 	"net"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/unifiedd/unifiedd/bpf/filter"
-	"github.com/unifiedd/unifiedd/internal/selftest"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -43,7 +42,7 @@ type options struct {
 	json       bool
 	takeOver   bool
 	reserve    bool
-	pages      pages
+	pages      harness.Pages
 }
 
 const usage = `Usage: unified-xdp-test [-rx | -tx | -echo | -ping] [OPTIONS] IFACE
@@ -57,7 +56,7 @@ of its own.
 func parse(args []string, stderr io.Writer) (options, error) {
 	o := options{ring: 4096, frame: 4096, size: 64, sleep: 200 * time.Microsecond, to: address{2, 0, 0, 0, 0, 2}}
 	var modes map[mode]*bool
-	fs, err := selftest.Parse("unified-xdp-test", usage, args, stderr, func(fs *flag.FlagSet) { modes = o.define(fs) })
+	fs, err := harness.Parse("unified-xdp-test", usage, args, stderr, func(fs *flag.FlagSet) { modes = o.define(fs) })
 	if err != nil {
 		return o, err
 	}
@@ -102,8 +101,8 @@ func (o *options) define(fs *flag.FlagSet) map[mode]*bool {
 	fs.DurationVar(&o.sleep, "sleep", o.sleep, "how `LONG` -wait sleep sleeps")
 	fs.BoolVar(&o.json, "json", false, "print JSON")
 	fs.BoolVar(&o.takeOver, "take-over", false, "take everything though the interface carries the default route")
-	fs.BoolVar(&o.reserve, "reserve", false, "reserve huge pages that are missing, and give them back at the end (root)")
-	fs.Var(&o.pages, "pages", "`KIND` of the region's memory: 2m, 1g (huge pages) or ordinary")
+	fs.BoolVar(&o.reserve, "reserve", false, harness.ReserveHelp)
+	fs.Var(&o.pages, "pages", harness.PagesHelp)
 	return modes
 }
 
@@ -209,27 +208,4 @@ func (p *policy) Set(text string) error {
 	v, err := xdp.ParsePolicy(text)
 	*p = policy(v)
 	return err
-}
-
-// pages is the kind of page of the region.
-type pages umem.PageSize
-
-var pageNames = map[string]umem.PageSize{"2m": umem.Huge2M, "1g": umem.Huge1G, "ordinary": umem.Ordinary}
-
-func (p *pages) String() string {
-	for name, v := range pageNames {
-		if v == umem.PageSize(*p) {
-			return name
-		}
-	}
-	return ""
-}
-
-func (p *pages) Set(text string) error {
-	v, ok := pageNames[strings.ToLower(text)]
-	if !ok {
-		return errors.New("want 2m, 1g or ordinary")
-	}
-	*p = pages(v)
-	return nil
 }

@@ -3,26 +3,24 @@ package main
 import (
 	"errors"
 	"fmt"
-	"github.com/unifiedd/unifiedd/internal/latency"
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/unifiedd/unifiedd/internal/latency"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 
 	"github.com/unifiedd/unifiedd/xdp"
 )
 
 // moment is what was spent and done so far.
 type moment struct {
-	at           time.Time
-	user, system time.Duration
-	in, out      xdp.Traffic
-	completed    uint64
-	refused      uint64
-	invalid      uint64 // descriptors the kernel refused
-	kicks        uint64
+	clocks    harness.Clocks
+	in, out   xdp.Traffic
+	completed uint64
+	refused   uint64
+	invalid   uint64 // descriptors the kernel refused
+	kicks     uint64
 }
 
 // take reads the process's clocks and the ports' counters.
@@ -39,9 +37,7 @@ func (j *job) take() (m moment, err error) {
 		m.invalid += s.Kernel.TxInvalid
 		m.kicks += s.Wakeups
 	}
-	var r unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a pointer of ours it cannot go wrong
-	m.user, m.system, m.at = time.Duration(r.Utime.Nano()), time.Duration(r.Stime.Nano()), time.Now()
+	m.clocks = harness.ReadClocks()
 	return m, nil
 }
 
@@ -93,7 +89,7 @@ type result struct {
 
 func (j *job) newResult(a, b moment) (*result, error) {
 	o := &j.session.options
-	r := &result{Granted: j.session.granted(), Mode: o.mode, Wait: o.wait, Seconds: b.at.Sub(a.at).Seconds(),
+	r := &result{Granted: j.session.granted(), Mode: o.mode, Wait: o.wait, Seconds: b.clocks.At.Sub(a.clocks.At).Seconds(),
 		Received: b.in.Packets - a.in.Packets, BytesIn: b.in.Bytes - a.in.Bytes,
 		Sent: b.out.Packets - a.out.Packets, BytesOut: b.out.Bytes - a.out.Bytes,
 		Finished: b.completed - a.completed, Refused: b.refused - a.refused, Invalid: b.invalid - a.invalid}
@@ -103,7 +99,7 @@ func (j *job) newResult(a, b moment) (*result, error) {
 	}
 	n := max(1, float64(packets))
 	r.Packets, r.Bits = float64(packets)/r.Seconds, float64(bytes)*8/r.Seconds
-	r.User, r.System = float64(b.user-a.user)/n, float64(b.system-a.system)/n
+	r.User, r.System = b.clocks.PerOperation(a.clocks, n)
 	r.Kicks = float64(b.kicks-a.kicks) / n
 	for _, w := range j.workers {
 		r.Waits += float64(w.waiter.waits) / n
@@ -155,7 +151,7 @@ func (r *result) judge(o options) error {
 // print tells the result to people or programs.
 func (r *result) print(w io.Writer, asJSON bool) error {
 	if asJSON {
-		return printJSON(w, r)
+		return harness.PrintJSON(w, r)
 	}
 	var b strings.Builder
 	r.Granted.print(&b)
@@ -189,13 +185,10 @@ func (r *result) rows(t io.Writer) {
 		fmt.Fprintln(t)
 	}
 	if l := r.Latency; l != nil {
-		fmt.Fprintf(t, "round trip\tmin %s, p50 %s, p99 %s, p99.9 %s, max %s\n", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+		fmt.Fprintf(t, "round trip\t%s\n", harness.LatencyText(l))
 		fmt.Fprintf(t, "echoes\t%d came back, %d did not, %d late\n", l.Count, r.NoEcho, r.Late)
 	}
 }
-
-// us is nanoseconds as microseconds.
-func us(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }
 
 // bits is a rate for people.
 func bits(perSecond float64) string {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"time"
 
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -81,9 +81,9 @@ func test(ctx context.Context, o options, out io.Writer) error {
 			break
 		}
 	}
-	closed := t.session.close()
+	closed := t.session.cleanup.Close()
 	if o.json {
-		closed = errors.Join(closed, printJSON(out, outcomes))
+		closed = errors.Join(closed, harness.PrintJSON(out, outcomes))
 	}
 	if last := outcomes[len(outcomes)-1]; !last.OK || len(outcomes) < len(steps) {
 		return fmt.Errorf("%s: %w", o.iface, errors.Join(errSteps, ctx.Err(), closed))
@@ -100,12 +100,6 @@ func (o outcome) print(w io.Writer) {
 		verdict = "SKIP"
 	}
 	fmt.Fprintf(w, "%s  %-10s %s\n", verdict, o.Step, text)
-}
-
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 func (t *tester) findInterface() (string, error) {

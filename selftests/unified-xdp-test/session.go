@@ -6,9 +6,9 @@ import (
 	"runtime"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/unifiedd/unifiedd/internal/netdev"
+	"github.com/unifiedd/unifiedd/selftests/harness"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
 )
@@ -21,7 +21,7 @@ type session struct {
 	region  *umem.Region
 	hands   []hand
 	iface   *xdp.Interface
-	undo    []func() error
+	cleanup harness.Cleanup
 }
 
 // hand is one worker's hold on the region.
@@ -35,7 +35,7 @@ func open(o options) (s *session, err error) {
 	s = &session{options: o}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.close())
+			err = errors.Join(err, s.cleanup.Close())
 			s = nil
 		}
 	}()
@@ -47,20 +47,6 @@ func open(o options) (s *session, err error) {
 		return s, err
 	}
 	return s, s.openInterface(queues)
-}
-
-// then notes what close has to do.
-func (s *session) then(f func() error) { s.undo = append(s.undo, f) }
-
-// close gives everything back, in reverse.
-func (s *session) close() error {
-	var errs []error
-	for len(s.undo) > 0 {
-		last := len(s.undo) - 1
-		errs = append(errs, s.undo[last]())
-		s.undo = s.undo[:last]
-	}
-	return errors.Join(errs...)
 }
 
 // look asks what is known of an interface before it is opened, and which queues it
@@ -100,19 +86,9 @@ func (s *session) openRegion(queues int) (err error) {
 	}
 	c := umem.Config{FrameSize: uint32(o.frame), Pages: umem.PageSize(o.pages)}
 	c.Size = uint64(min(queues, mostQueues)) * perQueue * uint64(o.frame)
-	if o.reserve && c.Pages != umem.Ordinary {
-		if c.Memory, err = umem.Allocate(c); err != nil {
-			return err
-		}
-		s.then(c.Memory.GiveBack)
-	}
-	if s.region, err = umem.Open(c); err != nil {
-		if errors.Is(err, unix.ENOMEM) {
-			err = fmt.Errorf("%w (-reserve lets this program reserve huge pages, -pages ordinary does without)", err)
-		}
+	if s.region, err = s.cleanup.OpenRegion(c, o.reserve, harness.MemoryRemedy); err != nil {
 		return err
 	}
-	s.then(s.region.Close)
 	for n := range min(queues, runtime.NumCPU()) {
 		if err := s.addHand(n); err != nil {
 			return err
@@ -122,13 +98,10 @@ func (s *session) openRegion(queues int) (err error) {
 }
 
 func (s *session) addHand(n int) (err error) {
-	name := fmt.Sprintf("worker %d", n)
-	h := hand{book: s.region.NewBook(name)}
-	s.then(h.book.Close)
-	if h.holder, err = h.book.NewHolder(umem.OwnerWorker, name); err != nil {
+	var h hand
+	if h.book, h.holder, err = s.cleanup.OpenHolder(s.region, fmt.Sprintf("worker %d", n)); err != nil {
 		return err
 	}
-	s.then(func() error { h.holder.Close(); return nil })
 	s.hands = append(s.hands, h)
 	return nil
 }
@@ -143,7 +116,7 @@ func (s *session) openInterface(queues []uint32) (err error) {
 	if s.iface, err = xdp.Open(c); err != nil {
 		return err
 	}
-	s.then(s.iface.Close)
+	s.cleanup.Then(s.iface.Close)
 	return nil
 }
 

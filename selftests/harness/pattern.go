@@ -1,4 +1,4 @@
-package selftest
+package harness
 
 import (
 	"encoding/binary"

@@ -1,9 +1,11 @@
-// Package selftest is what the self-test programs have in common: how they begin, read
-// their options, and end.
+// Package harness is what the programs unified-xdp-test, unified-nvme-test,
+// unified-rdma-test and unified-flow-test share: the command line and exit status,
+// the region and what is closed at the end, the process's clocks, the contents of
+// messages, and how results are printed.
 //
 // Exit status 0 is success and --help, 1 is work that failed, and 2 a mistake on the command
 // line. Errors are one line on standard error behind the program's name.
-package selftest
+package harness
 
 import (
 	"context"
@@ -28,8 +30,8 @@ func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Status does the work, unless the command line (err) was wrong or asked for help, and
-// returns the exit status.
+// Status runs work and returns the exit status. err is that of the command line: if it is
+// not nil, the command line was wrong or asked for help, and work does not run.
 func Status(name string, stderr io.Writer, err error, work func() error) int {
 	if errors.Is(err, flag.ErrHelp) {
 		return 0
@@ -45,8 +47,9 @@ func Status(name string, stderr io.Writer, err error, work func() error) int {
 	return 0
 }
 
-// Parse reads the options that define defines, before, between and behind the arguments, with one dash or two. For --help it prints
-// usage and the options, and returns flag.ErrHelp. What is left of the arguments, and which options were given, the set knows.
+// Parse reads the options that define defines, before, between and after the arguments, with one dash or
+// two. For --help it prints usage and the options, and returns flag.ErrHelp. The set it returns has the other arguments, and knows
+// which options were given.
 func Parse(name, usage string, args []string, stderr io.Writer, define func(*flag.FlagSet)) (*pflag.FlagSet, error) {
 	defined := flag.NewFlagSet(name, flag.ContinueOnError)
 	define(defined)

@@ -1,0 +1,44 @@
+package harness
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/internal/latency"
+)
+
+// Clocks are the time, and the processor time of the process so far.
+type Clocks struct {
+	At           time.Time
+	User, System time.Duration
+}
+
+// ReadClocks reads them.
+func ReadClocks() Clocks {
+	var r unix.Rusage
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &r) // with a pointer of ours it cannot fail
+	return Clocks{At: time.Now(), User: time.Duration(r.Utime.Nano()), System: time.Duration(r.Stime.Nano())}
+}
+
+// PerOperation returns the processor time since an earlier reading, in nanoseconds per
+// operation.
+func (c Clocks) PerOperation(since Clocks, operations float64) (user, system float64) {
+	return float64(c.User-since.User) / operations, float64(c.System-since.System) / operations
+}
+
+// PrintJSON prints a value as indented JSON.
+func PrintJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// LatencyText is a summary for people.
+func LatencyText(l *latency.Summary) string {
+	us := func(ns int64) string { return fmt.Sprintf("%.1f µs", float64(ns)/1e3) }
+	return fmt.Sprintf("min %s, p50 %s, p99 %s, p99.9 %s, max %s", us(l.Min), us(l.P50), us(l.P99), us(l.P999), us(l.Max))
+}
