@@ -2,7 +2,11 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
+	"net"
+	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -343,4 +347,102 @@ type Peer struct {
 	Flow    string // the name of the flow that it serves; empty: whichever it is
 	Policy  Policy
 	Pos     Pos // where the peer is configured
+}
+
+// Stage changes packets on their way, where they are. Exactly one of its fields
+// is set.
+type Stage struct {
+	Set       *Set
+	Sequence  *Sequence
+	Timestamp *Timestamp
+	Sum       *Sum // with KindRDMARDMA, and alone
+	Pos       Pos  // where the stage is configured
+}
+
+// Set overwrites fields of a packet's headers, and keeps its checksums right. A
+// field with its zero value stays as it is.
+type Set struct {
+	MACSource, MACDestination net.HardwareAddr // six bytes
+	VLAN                      int              // 1 to 4094, of a packet which has a tag
+	IPSource, IPDestination   netip.Addr       // of a packet of the same version of IP
+	PortSource                int              // 1 to 65535, of TCP and UDP
+	PortDestination           int
+}
+
+// Sequence writes a number that counts the flow's packets from 1, 8 bytes,
+// big-endian, at Offset bytes into the UDP payload.
+type Sequence struct {
+	Offset int
+}
+
+// Timestamp writes the time, 8 bytes, big-endian, in nanoseconds since 1970, at
+// Offset bytes into the UDP payload.
+type Timestamp struct {
+	Offset int
+}
+
+// Sum adds the messages of all clients, element by element; what is sent on is
+// their sum. Elements are little-endian.
+type Sum struct {
+	Type SumType
+}
+
+// Object is an eBPF program that decides which packets a flow takes.
+type Object struct {
+	File    string // absolute path of the ELF object; empty: there is none
+	Program string // its name
+	Digest  string // tells other contents of the file apart, as Options.CheckObject has it
+}
+
+// Rule decides on the packets that it matches.
+type Rule struct {
+	Name   string // unique in its flow
+	Match  string // a filter expression; empty, of the last: every packet
+	Action Action
+	Pos    Pos // where the rule is configured
+}
+
+// Action is what a rule does with packets.
+type Action string
+
+// The actions.
+const (
+	ActionTake  Action = "take"  // the flow has them
+	ActionLeave Action = "leave" // the host has them
+	ActionDrop  Action = "drop"  // nobody has
+)
+
+var allActions = []Action{ActionTake, ActionLeave, ActionDrop}
+
+// Wanted is what says which packets the flow takes, for people; empty: it takes all.
+func (f *From) Wanted() string {
+	switch {
+	case f.Object.File != "":
+		return "program " + f.Object.Program + " of " + f.Object.File
+	case f.Rules != nil:
+		all := make([]string, len(f.Rules))
+		for i, r := range f.Rules {
+			all[i] = r.String()
+		}
+		return strings.Join(all, "; ")
+	}
+	return f.Filter
+}
+
+// TakesAll reports whether no packet is left to the host: without a filter, or when the last rule
+// keeps what no other matches.
+func (f *From) TakesAll() bool {
+	if n := len(f.Rules); n > 0 {
+		return f.Rules[n-1].Match == "" && f.Rules[n-1].Action != ActionLeave
+	}
+	return f.Wanted() == ""
+}
+
+// String is the rule for people.
+func (r *Rule) String() string {
+	match := r.Match
+	if match == "" {
+		match = "every packet"
+	}
+	return fmt.Sprintf("%s: %s %s", r.Name, r.Action, match)
 }

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/unifiedd/unifiedd/bpf/filter"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 	"github.com/unifiedd/unifiedd/internal/netdev"
 )
@@ -149,4 +150,17 @@ func invalidUTF8(text string) int {
 		}
 	}
 	return -1
+}
+
+// ParseFilter parses a filter expression for packets of a link type. An empty text matches every packet, and
+// the expression is nil.
+func ParseFilter(text string, link linktype.Type) (*filter.Expr, error) {
+	if text == "" {
+		return nil, nil
+	}
+	expr, err := filter.ParseFor(link, text)
+	if err != nil {
+		return nil, fmt.Errorf("filter %q: %w", text, err)
+	}
+	return expr, nil
 }

@@ -137,8 +137,8 @@ func TestPlanKnowsKeys(t *testing.T) {
 			all[path] = true
 		}
 	}
-	for i := range keys {
-		if k := &keys[i]; k.field != nil && !all[k.path] {
+	for i := range flowSettings {
+		if k := &flowSettings[i]; k.field != nil && !all[k.path] {
 			t.Errorf("flows that differ in %s do not differ", k.path)
 		}
 	}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // report collects the problems of one configuration. Settings go by their path,
@@ -125,4 +128,312 @@ func (r *report) err() error {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
 	return &Errors{Problems: r.problems}
+}
+
+// maxShown is how many problems Errors.Error writes out.
+const maxShown = 20
+
+// Problem is one mistake in a configuration.
+type Problem struct {
+	File    string // empty for a Config built by a program
+	Line    int    // from 1; 0 for a Config built by a program
+	Column  int    // from 1, in characters
+	Message string // names the setting by its path, "flows[0].from.ring: …"
+	Source  string // the line, without its end
+	Hint    string // what was probably meant, or what is possible; may be empty
+}
+
+// Pos is the problem's place.
+func (p Problem) Pos() Pos { return Pos{File: p.File, Line: p.Line, Column: p.Column} }
+
+// String is the problem as a compiler would print it: the place and the
+// message, the line, and a caret with the hint.
+func (p Problem) String() string {
+	var b strings.Builder
+	p.write(&b)
+	return b.String()
+}
+
+func (p Problem) write(b *strings.Builder) {
+	if p.Line == 0 {
+		b.WriteString(p.Message)
+		if p.Hint != "" {
+			b.WriteString("; " + p.Hint)
+		}
+		return
+	}
+	line, indent := window(p.Source, p.Column)
+	fmt.Fprintf(b, "%s: %s\n    %s\n    %s^", p.Pos(), p.Message, line, indent)
+	if p.Hint != "" {
+		b.WriteString(" " + p.Hint)
+	}
+}
+
+// Errors is all mistakes of a configuration, in the order of the file. It is
+// never empty. Match it with errors.As.
+type Errors struct {
+	Problems []Problem
+}
+
+// Error writes out the first 20 problems and says how many more there are.
+func (e *Errors) Error() string {
+	var b strings.Builder
+	for i, p := range e.Problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if i == maxShown {
+			fmt.Fprintf(&b, "and %d more", len(e.Problems)-maxShown)
+			break
+		}
+		p.write(&b)
+	}
+	return b.String()
+}
+
+// Pos is a place in a file. The zero Pos is no place: the setting came from a
+// program.
+type Pos struct {
+	File   string
+	Line   int // from 1
+	Column int // from 1, in characters
+}
+
+// String is "file:line:column", or empty for no place.
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return ""
+	}
+	return p.File + ":" + strconv.Itoa(p.Line) + ":" + strconv.Itoa(p.Column)
+}
+
+// source is the text of a file, split into lines as YAML 1.1 counts them.
+type source struct {
+	name  string
+	lines []string
+	width []int // of each line, in characters
+}
+
+// newSource splits text; there is always at least one line.
+func newSource(name, text string) *source {
+	s := &source{name: name}
+	for {
+		line, rest, more := cutLine(text)
+		s.lines = append(s.lines, line)
+		s.width = append(s.width, utf8.RuneCountInString(line))
+		if !more {
+			return s
+		}
+		text = rest
+	}
+}
+
+// cutLine cuts text after its first line break: LF, CR, CR LF, NEL, LS or PS.
+func cutLine(text string) (line, rest string, more bool) {
+	i := strings.IndexFunc(text, isBreak)
+	if i < 0 {
+		return text, "", false
+	}
+	_, n := utf8.DecodeRuneInString(text[i:])
+	if strings.HasPrefix(text[i:], "\r\n") {
+		n = 2
+	}
+	return text[:i], text[i+n:], true
+}
+
+func isBreak(r rune) bool {
+	switch r {
+	case '\n', '\r', '\u0085', '\u2028', '\u2029':
+		return true
+	}
+	return false
+}
+
+// at is the place at line and column, moved into the text if it is outside.
+func (s *source) at(line, column int) Pos {
+	line = min(max(line, 1), len(s.lines))
+	column = min(max(column, 1), s.width[line-1]+1)
+	return Pos{File: s.name, Line: line, Column: column}
+}
+
+// line is the text of the line p is in.
+func (s *source) line(p Pos) string { return s.lines[p.Line-1] }
+
+// from is the rest of p's line, beginning at p.
+func (s *source) from(p Pos) string {
+	rest := s.line(p)
+	for range p.Column - 1 {
+		_, n := utf8.DecodeRuneInString(rest)
+		rest = rest[n:]
+	}
+	return rest
+}
+
+// offset is the place of the byte at off of the scalar with this value, which
+// begins at p. It is known only where the value is written without escapes on
+// one line.
+func (s *source) offset(p Pos, value string, off int) (Pos, bool) {
+	rest := s.from(p)
+	quoted := strings.HasPrefix(rest, `"`) || strings.HasPrefix(rest, `'`)
+	if quoted {
+		rest = rest[1:]
+		p.Column++
+	}
+	if off < 0 || off > len(value) || !strings.HasPrefix(rest, value) {
+		return Pos{}, false
+	}
+	p.Column += utf8.RuneCountInString(value[:off])
+	return p, true
+}
+
+// maxLine is how many characters of a line are shown around a caret.
+const maxLine = 120
+
+// window is the part of line to print, made safe for a terminal, and the blank
+// text which puts a caret under its column.
+func window(line string, column int) (shown, indent string) {
+	runes := []rune(line)
+	first, last := span(len(runes), column)
+	var text, blank strings.Builder
+	if first > 0 {
+		text.WriteString("…")
+		blank.WriteByte(' ')
+	}
+	for i := first; i < last; i++ {
+		r := visible(runes[i])
+		text.WriteRune(r)
+		if i < column-1 {
+			blank.WriteString(gap(r))
+		}
+	}
+	if last < len(runes) {
+		text.WriteString("…")
+	}
+	return strings.TrimRight(text.String(), " \t"), blank.String()
+}
+
+// span is the range of n characters to show, with column in the middle.
+func span(n, column int) (first, last int) {
+	if n <= maxLine {
+		return 0, n
+	}
+	first = min(max(column-1-maxLine/2, 0), n-maxLine)
+	return first, first + maxLine
+}
+
+// visible replaces what a terminal would act upon or not show.
+func visible(r rune) rune {
+	if r == '\t' || unicode.IsPrint(r) {
+		return r
+	}
+	return '\ufffd'
+}
+
+// oneLine makes a message safe for a terminal; it may quote the file.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isBreak(r) {
+			return ' '
+		}
+		return visible(r)
+	}, s)
+}
+
+// gap is blank text as wide as r on a terminal.
+func gap(r rune) string {
+	switch {
+	case r == '\t':
+		return "\t"
+	case unicode.In(r, unicode.Mn, unicode.Me):
+		return ""
+	case unicode.Is(wide, r):
+		return "  "
+	}
+	return " "
+}
+
+// wide holds the characters which take two columns: those of East Asian Width
+// W and F in Unicode Standard Annex 11, in whole blocks.
+var wide = &unicode.RangeTable{
+	R16: []unicode.Range16{
+		{Lo: 0x1100, Hi: 0x115f, Stride: 1},
+		{Lo: 0x2e80, Hi: 0x303e, Stride: 1},
+		{Lo: 0x3041, Hi: 0xa4cf, Stride: 1},
+		{Lo: 0xa960, Hi: 0xa97f, Stride: 1},
+		{Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
+		{Lo: 0xf900, Hi: 0xfaff, Stride: 1},
+		{Lo: 0xfe30, Hi: 0xfe6f, Stride: 1},
+		{Lo: 0xff00, Hi: 0xff60, Stride: 1},
+		{Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
+	},
+	R32: []unicode.Range32{
+		{Lo: 0x1f300, Hi: 0x1f64f, Stride: 1},
+		{Lo: 0x1f680, Hi: 0x1f6ff, Stride: 1},
+		{Lo: 0x1f900, Hi: 0x1f9ff, Stride: 1},
+		{Lo: 0x20000, Hi: 0x3fffd, Stride: 1},
+	},
+}
+
+// maxWord is the longest word a suggestion is looked for.
+const maxWord = 40
+
+// suggest is the candidate word was probably meant to be, if there is one: the longer one of two, since letters are
+// forgotten more often than they are invented.
+func suggest(word string, candidates []string) (string, bool) {
+	if len(word) > maxWord {
+		return "", false
+	}
+	best, bound := "", min(max(1, len(word)/4), len(word)-1)
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(word), strings.ToLower(c)); d <= bound || best != "" && d == bound+1 && len(c) > len(best) {
+			best, bound = c, d-1
+		}
+	}
+	if best == "" {
+		best = sameBeginning(word, candidates)
+	}
+	return best, best != ""
+}
+
+// sameBeginning is the first candidate which is the beginning of word, or has
+// word as its own; three letters at least.
+func sameBeginning(word string, candidates []string) string {
+	for _, c := range candidates {
+		n := min(len(word), len(c))
+		if n >= 3 && strings.EqualFold(word[:n], c[:n]) {
+			return c
+		}
+	}
+	return ""
+}
+
+// didYouMean is the hint which goes with a suggestion.
+func didYouMean(word string) string { return "did you mean " + quote(word) + "?" }
+
+// distance is how many single-character edits, and swaps of neighbours, lead
+// from a to b (optimal string alignment).
+func distance(a, b string) int {
+	s, t := []rune(a), []rune(b)
+	before, prev, row := make([]int, len(t)+1), make([]int, len(t)+1), make([]int, len(t)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range s {
+		row[0] = i + 1
+		for j := range t {
+			row[j+1] = min(prev[j+1]+1, row[j]+1, prev[j]+differ(s[i], t[j]))
+			if i > 0 && j > 0 && s[i] == t[j-1] && s[i-1] == t[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, prev, row = prev, row, before
+	}
+	return prev[len(t)]
+}
+
+func differ(a, b rune) int {
+	if a == b {
+		return 0
+	}
+	return 1
 }

@@ -1,6 +1,11 @@
 package config
 
-import "go.yaml.in/yaml/v4"
+import (
+	"errors"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
 
 // config reads a whole file into c, which holds the defaults.
 func (d *decoder) config(n *yaml.Node, c *Config) {
@@ -63,5 +68,210 @@ func (d *decoder) tls(path string, n *yaml.Node, t *TLS) {
 		"certificate": set(d, &t.Certificate, parseText),
 		"key":         set(d, &t.Key, parseText),
 		"authority":   set(d, &t.Authority, parseText),
+	})
+}
+
+func (d *decoder) flows(path string, n *yaml.Node, c *Config) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		f := Flow{Pos: d.at(n)}
+		d.flow(path, n, &f)
+		d.fill(path, &f)
+		c.Flows = append(c.Flows, f)
+	})
+}
+
+// flow reads the settings of a flow.
+func (d *decoder) flow(path string, n *yaml.Node, f *Flow) {
+	d.mapping(path, n, d.settings("", f))
+}
+
+// readInterfaces reads a list of names, or of mappings which give a comment, too.
+func readInterfaces(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.interfaces(path, n, &f.From) }
+}
+
+func (d *decoder) interfaces(path string, n *yaml.Node, f *From) {
+	f.Interfaces = []string{}
+	var comments []string
+	d.list(path, n, func(path string, n *yaml.Node) {
+		var name, comment string
+		if n.Kind == yaml.MappingNode || n.Kind == yaml.AliasNode && n.Alias.Kind == yaml.MappingNode {
+			d.mapping(path, n, fields{"name": set(d, &name, parseText), "comment": set(d, &comment, parseText)})
+		} else {
+			set(d, &name, parseText)(path, n)
+		}
+		f.Interfaces, comments = append(f.Interfaces, name), append(comments, comment)
+	})
+	if strings.Join(comments, "") != "" {
+		f.Comments = comments
+	}
+	if f.Interface == "" && len(f.Interfaces) > 0 {
+		f.Interface = f.Interfaces[0]
+	}
+}
+
+// readQueues reads a list of numbers or the word all.
+func readQueues(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.queues(path, n, &f.From) }
+}
+
+func (d *decoder) queues(path string, n *yaml.Node, f *From) {
+	if v, ok := d.value(path, n); !ok || v.Kind != yaml.SequenceNode {
+		set(d, &f.Queues, parseAllQueues)(path, n)
+		return
+	}
+	f.Queues = []int{}
+	d.list(path, n, func(path string, n *yaml.Node) {
+		var q int
+		set(d, &q, parseInt)(path, n)
+		f.Queues = append(f.Queues, q)
+	})
+}
+
+// readDiscard reads a word that can only be true, and takes it for that.
+func readDiscard(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) {
+		f.To.Discard = true
+		set(d, new(bool), parseTrue)(path, n)
+	}
+}
+
+func readPeers(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.peers(path, n, &f.To) }
+}
+
+func (d *decoder) peers(path string, n *yaml.Node, t *To) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		p := Peer{Pos: d.at(n)}
+		d.mapping(path, n, fields{
+			"name":    set(d, &p.Name, parseText),
+			"address": set(d, &p.Address, parseText),
+			"flow":    set(d, &p.Flow, parseText),
+			"policy":  set(d, &p.Policy, oneOf(allPolicies)),
+		})
+		t.Peers = append(t.Peers, p)
+	})
+}
+
+func readSubsystems(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.subsystems(path, n, &f.To) }
+}
+
+func (d *decoder) subsystems(path string, n *yaml.Node, t *To) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		one := Subsystem{Pos: d.at(n)}
+		d.mapping(path, n, fields{
+			"subsystem":      set(d, &one.NQN, parseText),
+			"hosts":          readTexts(d, &one.Hosts),
+			"allow_any_host": set(d, &one.AllowAnyHost, parseBool),
+			"namespaces":     func(p string, n *yaml.Node) { d.namespaces(p, n, &one.Namespaces) },
+		})
+		t.Subsystems = append(t.Subsystems, one)
+	})
+}
+
+func readNamespaces(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.namespaces(path, n, &f.To.Namespaces) }
+}
+
+func (d *decoder) namespaces(path string, n *yaml.Node, to *[]Namespace) {
+	d.list(path, n, func(path string, n *yaml.Node) {
+		one := Namespace{Pos: d.at(n)}
+		d.mapping(path, n, fields{
+			"id":        set(d, &one.ID, parseInt),
+			"file":      set(d, &one.File, parseText),
+			"device":    set(d, &one.Device, parseText),
+			"read_only": set(d, &one.ReadOnly, parseBool),
+		})
+		*to = append(*to, one)
+	})
+}
+
+// readTexts reads a list of texts; an empty one is not nil.
+func readTexts(d *decoder, dst *[]string) read {
+	return func(path string, n *yaml.Node) {
+		all := []string{}
+		d.list(path, n, func(path string, n *yaml.Node) {
+			var s string
+			set(d, &s, parseText)(path, n)
+			all = append(all, s)
+		})
+		*dst = all
+	}
+}
+
+func readFilter(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.filter(path, n, &f.From) }
+}
+
+// filter reads an expression, an object or rules.
+func (d *decoder) filter(path string, n *yaml.Node, f *From) {
+	v, ok := d.value(path, n)
+	switch {
+	case ok && v.Kind == yaml.MappingNode && len(v.Content) == 0:
+		d.reject(path, errors.New("has neither object nor program"))
+	case ok && v.Kind == yaml.MappingNode:
+		d.mapping(path, n, fields{"object": set(d, &f.Object.File, parseText), "program": set(d, &f.Object.Program, parseText)})
+	case ok && v.Kind == yaml.SequenceNode:
+		f.Rules = []Rule{}
+		d.list(path, n, func(path string, n *yaml.Node) { f.Rules = append(f.Rules, d.rule(path, n)) })
+	default:
+		set(d, &f.Filter, parseText)(path, n)
+	}
+}
+
+func (d *decoder) rule(path string, n *yaml.Node) Rule {
+	r := Rule{Action: ActionTake, Pos: d.at(n)}
+	d.mapping(path, n, fields{
+		"name":   set(d, &r.Name, parseText),
+		"match":  set(d, &r.Match, parseText),
+		"action": set(d, &r.Action, oneOf(allActions)),
+	})
+	return r
+}
+
+func readStages(d *decoder, f *Flow, _ any) read {
+	return func(path string, n *yaml.Node) { d.stages(path, n, f) }
+}
+
+func (d *decoder) stages(path string, n *yaml.Node, f *Flow) {
+	f.Stages = []Stage{}
+	d.list(path, n, func(path string, n *yaml.Node) {
+		s := Stage{Pos: d.at(n)}
+		d.stage(path, n, &s)
+		f.Stages = append(f.Stages, s)
+	})
+}
+
+func (d *decoder) stage(path string, n *yaml.Node, s *Stage) {
+	d.mapping(path, n, fields{
+		"set": func(p string, n *yaml.Node) {
+			s.Set = &Set{}
+			d.setHeaders(p, n, s.Set)
+		},
+		"sequence": func(p string, n *yaml.Node) {
+			s.Sequence = &Sequence{}
+			d.mapping(p, n, fields{"offset": set(d, &s.Sequence.Offset, parseInt)})
+		},
+		"timestamp": func(p string, n *yaml.Node) {
+			s.Timestamp = &Timestamp{}
+			d.mapping(p, n, fields{"offset": set(d, &s.Timestamp.Offset, parseInt)})
+		},
+		"sum": func(p string, n *yaml.Node) {
+			s.Sum = &Sum{}
+			d.mapping(p, n, fields{"type": set(d, &s.Sum.Type, oneOf(allSumTypes))})
+		},
+	})
+}
+
+func (d *decoder) setHeaders(path string, n *yaml.Node, s *Set) {
+	d.mapping(path, n, fields{
+		"mac_source":       set(d, &s.MACSource, parseMAC),
+		"mac_destination":  set(d, &s.MACDestination, parseMAC),
+		"vlan":             set(d, &s.VLAN, parseInt),
+		"ip_source":        set(d, &s.IPSource, parseIP),
+		"ip_destination":   set(d, &s.IPDestination, parseIP),
+		"port_source":      set(d, &s.PortSource, parseInt),
+		"port_destination": set(d, &s.PortDestination, parseInt),
 	})
 }

@@ -1,10 +1,15 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
+	"reflect"
 	"strings"
+
+	"github.com/unifiedd/unifiedd/internal/linktype"
+	"github.com/unifiedd/unifiedd/internal/netdev"
 )
 
 // shared finds what two flows cannot both have.
@@ -152,4 +157,160 @@ func (s *shared) served() {
 				quote(d.text), writer, s.v.inLine(writer)))
 		}
 	}
+}
+
+// receiver is who has an interface first of the flows that take packets from it.
+type receiver struct {
+	path string // of the flow
+	at   string // of the interface
+	flow *Flow
+	all  string // the flow that leaves nothing to those behind it; empty: there is none
+
+	flows, rules int // of the interface so far
+}
+
+// maxBeside is how many flows may take packets from one interface, the seats of an XDP program. All of them together have maxRules rules.
+const maxBeside = 16
+
+// add counts a flow with its rules, of which an expression is one.
+func (r *receiver) add(v *validator, path, name string, f *Flow) {
+	r.flows++
+	r.rules += max(1, len(f.From.Rules))
+	v.check(r.flows <= maxBeside, join(path, "from"), "is number %d of the flows that take packets from %s; at most %d are possible", r.flows, quote(name), maxBeside)
+	v.check(r.flows == 1 || r.rules <= maxRules, join(path, "from"), "makes it %d rules for interface %s, an expression counting as one; at most %d are possible", r.rules, quote(name), maxRules)
+}
+
+// receive notes that a flow takes packets from an interface, and refuses what several flows of one cannot have.
+func (s *shared) receive(path, at, name string, f *Flow) {
+	if name == "" || s.v.explained(at) {
+		return
+	}
+	first, ok := s.receivers[name]
+	if !ok || first.flow == f {
+		s.interfaces.take(at, name)
+		if !ok {
+			one := &receiver{path: path, at: at, flow: f, all: decidesAll(path, f)}
+			one.add(s.v, path, name, f)
+			s.receivers[name] = one
+		}
+		return
+	}
+	first.add(s.v, path, name, f)
+	if first.all != "" {
+		s.v.refuse(first.all+".from", wrong("give it a filter, or make it the last of them",
+			"decides on every packet of %s, so %s%s would get none", quote(name), path, s.v.inLine(path)))
+	}
+	first.all = decidesAll(path, f)
+	for _, one := range []*receiver{first, {path: path, flow: f}} {
+		if one.flow.From.Object != (Object{}) && !s.v.explained(join(one.path, "from.filter")) {
+			s.v.refuse(join(one.path, "from.filter"), wrong("give an expression or rules",
+				"a program of one's own decides on every packet, and interface %s is for several flows", quote(name)))
+		}
+	}
+	for _, key := range []struct {
+		name string
+		a, b any
+	}{
+		{"worker", first.flow.Worker, f.Worker},
+		{"from.queues", first.flow.From.Queues, f.From.Queues},
+		{"from.zero_copy", first.flow.From.ZeroCopy, f.From.ZeroCopy},
+		{"from.timestamps", first.flow.From.Timestamps, f.From.Timestamps},
+		{"from.promiscuous", first.flow.From.Promiscuous, f.From.Promiscuous},
+		{"from.beside", first.flow.From.Beside, f.From.Beside},
+		{"from.priority", first.flow.From.Priority, f.From.Priority},
+		{"from.busy_poll", first.flow.From.BusyPoll, f.From.BusyPoll},
+	} {
+		if at := join(path, key.name); !reflect.DeepEqual(key.a, key.b) && !s.v.explained(at) {
+			s.v.refuse(at, wrong("say the same in both", "is another than in %s%s, with which the flow shares interface %s",
+				first.path, s.v.inLine(first.path), quote(name)))
+		}
+	}
+}
+
+// decidesAll is the path of a flow that leaves no packet to flows behind it, or empty.
+func decidesAll(path string, f *Flow) string {
+	if n := len(f.From.Rules); n > 0 && f.From.Rules[n-1].Match == "" || f.From.Wanted() == "" {
+		return path
+	}
+	return ""
+}
+
+// resolve gives each interface of a flow that there is its first name, so that what follows compares names, and notes what the flow's
+// packets begin with. It is the one place where alternative names of a configuration are looked up.
+func (v *validator) resolve(f *Flow) {
+	v.link = linktype.Ethernet
+	if v.FindInterface == nil {
+		return
+	}
+	f.From.Interface = v.found(f, f.From.Interface)
+	for i, name := range f.From.Interfaces {
+		f.From.Interfaces[i] = v.found(f, name)
+	}
+	f.To.Interface = v.found(f, f.To.Interface)
+	for _, device := range []*string{&f.From.RDMA, &f.To.RDMA} {
+		if iface, is := SoftDevice(*device); is {
+			*device = SoftPrefix + v.found(f, iface)
+		}
+	}
+	if d, ok := v.devices[cmp.Or(f.From.Interface, f.To.Interface)]; ok && d.Known {
+		v.link = d.Link
+	}
+}
+
+// found is the first name of an interface, or the name itself where there is none.
+func (v *validator) found(f *Flow, name string) string {
+	if name == "" || checkInterface(name) != nil {
+		return name
+	}
+	d, err := v.FindInterface(name)
+	if err != nil {
+		return name
+	}
+	v.devices[d.Name] = d
+	if d.Name != name {
+		if f.Named == nil {
+			f.Named = map[string]string{}
+		}
+		f.Named[d.Name] = name
+	}
+	return d.Name
+}
+
+// links refuses interfaces whose packets do not begin with what the flow expects of them.
+func (v *validator) links(path string, f *Flow, e ends) {
+	for i, name := range f.From.All() {
+		at := join(path, "from.interface")
+		if f.From.Interfaces != nil {
+			at = v.first(join(index(join(path, "from.interfaces"), i), "name"), index(join(path, "from.interfaces"), i))
+		}
+		if d, ok := v.devices[name]; ok && e.from == network && !v.explained(at) {
+			v.checkErr(at, v.receives(f, e, d))
+		}
+	}
+	if d, ok := v.devices[f.To.Interface]; ok && e.kind() == KindStorageNetwork && !v.explained(join(path, "to.interface")) {
+		v.checkErr(join(path, "to.interface"), d.Sends())
+	}
+	for key, device := range map[string]string{"from.rdma": f.From.RDMA, "to.rdma": f.To.RDMA} {
+		if iface, is := SoftDevice(device); is && !v.explained(join(path, key)) {
+			if d, ok := v.devices[iface]; ok {
+				v.checkErr(join(path, key), d.NeedEthernet("RoCE"))
+			}
+		}
+	}
+}
+
+// receives says what keeps a flow from taking packets of an interface.
+func (v *validator) receives(f *Flow, e ends, d netdev.Device) error {
+	first, known := v.devices[f.From.All()[0]]
+	switch {
+	case f.From.Mirror != "":
+		return d.NeedEthernet("mirror")
+	case f.From.Steer != "":
+		return d.NeedEthernet("steer")
+	case e.kind() == KindNetworkRDMA:
+		return d.NeedEthernet("a flow to RDMA")
+	case known && first.Known && d.Known && first.Link != d.Link:
+		return wrong("make flows of them", "packets of %s are %v, and those of %s are %v: a capture has one link type", first.Name, first.Link, d.Name, d.Link)
+	}
+	return d.Unknown()
 }

@@ -3,8 +3,13 @@ package config
 import (
 	"errors"
 	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/unifiedd/unifiedd/bpf/filter"
 )
 
 // Bounds of a flow's settings. A device has 4096 queues at most (rtnl_create_link, net/core/rtnetlink.c). A segment's
@@ -272,4 +277,157 @@ func (v *validator) to(path string, f *Flow, e ends) {
 			v.acknowledge(join(to, "acknowledge"), &f.To)
 		}
 	}
+}
+
+// maxRules is how many rules a flow may have.
+const maxRules = 64
+
+// filters checks what says which packets are taken.
+func (v *validator) filters(path string, f *From) {
+	_, mapping := v.places[join(path, "object")]
+	_, named := v.places[join(path, "program")]
+	switch {
+	case v.explained(path):
+	case f.Object != (Object{}) || mapping || named:
+		v.object(path, &f.Object)
+	case f.Rules != nil:
+		v.rules(path, f.Rules)
+	default:
+		v.filter(path, f.Filter)
+	}
+}
+
+// object checks the user's own program, and notes its digest.
+func (v *validator) object(path string, o *Object) {
+	file, program := join(path, "object"), join(path, "program")
+	have := v.need(file, o.File, "the path of an ELF object")
+	have = v.need(program, o.Program, "the name of the program in the object") && have
+	if !have {
+		return
+	}
+	if !filepath.IsAbs(o.File) {
+		v.refuse(file, errors.New("is not an absolute path"))
+		return
+	}
+	if v.CheckObject == nil {
+		return
+	}
+	digest, err := v.CheckObject(o.File, o.Program)
+	v.checkErr(file, err)
+	o.Digest = digest
+}
+
+// rules checks rules, each of which decides on something.
+func (v *validator) rules(path string, rules []Rule) {
+	v.check(len(rules) > 0, path, "no rule is listed")
+	v.check(len(rules) <= maxRules, path, "%d rules are too many; at most %d are possible", len(rules), maxRules)
+	names := newTaken[string](v, "rule")
+	for i := range rules {
+		r, at := &rules[i], index(path, i)
+		v.name(join(at, "name"), r.Name)
+		names.take(join(at, "name"), r.Name)
+		v.checkErr(join(at, "action"), member(r.Action, allActions))
+		match := join(at, "match")
+		v.filter(match, r.Match)
+		if _, given := v.places[match]; r.Match == "" && !given && i < len(rules)-1 {
+			v.refuse(at, wrong("give it match:, or make it the last", "matches every packet, so the rules behind it never decide"))
+		}
+	}
+}
+
+// steer checks what goes with rules in the card, which come from the filter and lead to the queues.
+func (v *validator) steer(path string, f *From) {
+	at := join(path, "steer")
+	if !v.given(at, string(f.Steer)) || v.explained(at) {
+		return
+	}
+	v.checkErr(at, member(f.Steer, allSteers))
+	switch {
+	case f.Mirror != "":
+		v.refuse(at, wrong("remove it, or mirror", "copies do not come by the queues of the card"))
+		return
+	case f.Rules != nil || f.Object.File != "":
+		v.refuse(at, wrong("remove it, or give one expression as filter", "cards take rules that one expression is made of, and here are several rules or a program"))
+	case f.Filter == "" && !v.explained(join(path, "filter")):
+		v.refuse(at, wrong("remove it, or say filter:", "there is no filter that says which packets the card is to steer"))
+	}
+	if f.Queues == nil && !v.explained(join(path, "queues")) {
+		v.refuse(at, wrong("say queues:, such as [1]", "all queues are bound, so that there are none to steer to"))
+	}
+	if f.Filter != "" {
+		v.steered(join(path, "filter"), f.Filter)
+	}
+}
+
+// steered refuses an expression that cards have no words for.
+func (v *validator) steered(path, text string) {
+	if v.explained(path) {
+		return
+	}
+	expr, err := filter.Parse(text)
+	if err != nil {
+		return // which is for the hook to say
+	}
+	if _, err := expr.Tuples(); err != nil {
+		at, err := v.filterPlace(path, text, err)
+		v.add(at, path, wrong("simplify it, or remove steer", "cannot be put into rules of a card: %v", err))
+	}
+}
+
+// beside checks what goes with a place in a dispatcher, beside other programs.
+func (v *validator) beside(path string, f *From) {
+	at, priority := join(path, "beside"), join(path, "priority")
+	v.check(within(f.Priority, 0, math.MaxInt32), priority, "%d is not from 0 to %d", f.Priority, math.MaxInt32)
+	if !v.given(at, string(f.Beside)) {
+		if _, given := v.places[priority]; given && !v.explained(priority) {
+			v.refuse(priority, wrong("remove it, or say beside: libxdp", "orders the programs of a dispatcher, and this flow joins none"))
+		}
+		return
+	}
+	if v.explained(at) {
+		return
+	}
+	v.checkErr(at, member(f.Beside, allBesides))
+	if f.Mirror != "" {
+		v.refuse(at, wrong("remove it, or mirror", "copies are taken beside whatever XDP program there is"))
+	}
+	v.check(f.Timestamps != TimestampsHardware, join(path, "timestamps"),
+		"a program in a dispatcher cannot ask the card: say prefer or software, or remove beside")
+}
+
+// minHigh is what a flow takes from its source at once.
+const minHigh = 64
+
+// watermarks checks what a flow may hold.
+func (v *validator) watermarks(path string, f *Flow) {
+	w, high, low := f.Watermarks, join(path, "high"), join(path, "low")
+	_, given := v.places[path]
+	if !given && w == (Watermarks{}) || v.explained(path) {
+		return
+	}
+	frames := int(min(v.Region.Size, maxRegion) / Size(max(v.Region.Frame, 1)))
+	if within(w.High, minHigh, frames) {
+		v.check(within(w.Low, 1, w.High-1), low, "%d is not from 1 to %d, less than high", w.Low, w.High-1)
+	} else {
+		v.refuse(high, fmt.Errorf("%d is not from %d to %d, the frames of the region", w.High, minHigh, frames))
+	}
+	if i := slices.IndexFunc(f.Stages, func(s Stage) bool { return s.Sum != nil }); i >= 0 {
+		v.refuse(path, wrong("remove them, or lower from.window", "a sum waits for messages of all clients, and must not be kept from them"))
+	}
+}
+
+// Bounds of packets that are generated: an Ethernet frame has 60 bytes at least, its
+// checksum not counted.
+const (
+	minGenerated = 60
+	maxRate      = 1_000_000_000
+)
+
+// generated checks packets that a flow makes itself. They land where those of an
+// interface do, one in a frame.
+func (v *validator) generated(path string, f *From) {
+	longest := Size(v.Region.Frame) - min(Size(v.Region.Frame), MessageOverhead)
+	v.check(f.Generate >= minGenerated && f.Generate <= longest || v.explained("region.frame"), join(path, "generate"),
+		"%d is not from %d to %d, which frames of %d have room for", f.Generate, minGenerated, longest, v.Region.Frame)
+	v.check(within(f.Rate, 0, maxRate), join(path, "rate"), "%d is not from 0 to %d packets a second; 0 means as many as are taken", f.Rate, maxRate)
 }

@@ -1,9 +1,14 @@
 package config
 
 import (
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Pages is the kind of page the region is made of.
@@ -232,3 +237,189 @@ var (
 	logAcknowledges  = []Acknowledge{AcknowledgeReceived, AcknowledgeWritten, AcknowledgeDurable}
 	peerAcknowledges = []Acknowledge{AcknowledgeAny, AcknowledgeMost, AcknowledgeAll}
 )
+
+// Size is a number of bytes.
+type Size uint64
+
+// Units of Size.
+const (
+	Byte Size = 1
+	KiB       = 1024 * Byte
+	MiB       = 1024 * KiB
+	GiB       = 1024 * MiB
+	TiB       = 1024 * GiB
+)
+
+// units from the largest; the last has no name in a configuration.
+var units = []struct {
+	name string
+	size Size
+}{{"TiB", TiB}, {"GiB", GiB}, {"MiB", MiB}, {"KiB", KiB}, {"B", Byte}, {"", Byte}}
+
+// String writes the size as a configuration would: "4000", "64KiB", "1GiB". The
+// text is exact.
+func (s Size) String() string {
+	for _, u := range units[:4] {
+		if s >= u.size && s%u.size == 0 {
+			return strconv.FormatUint(uint64(s/u.size), 10) + u.name
+		}
+	}
+	return strconv.FormatUint(uint64(s), 10)
+}
+
+// roundUp is s rounded up to a multiple of unit; s itself for a unit of 0 or
+// where the result would not fit.
+func (s Size) roundUp(unit Size) Size {
+	if unit == 0 || s%unit == 0 || s > ^Size(0)-unit {
+		return s
+	}
+	return s - s%unit + unit
+}
+
+// Room is an amount of a disk's space: bytes, or, below zero, so many per cent of
+// the disk.
+type Room int64
+
+// Of is the amount in bytes where the disk has so many.
+func (r Room) Of(disk uint64) uint64 {
+	if r < 0 {
+		return disk / 100 * uint64(-r)
+	}
+	return uint64(r)
+}
+
+// String is the amount as it is configured.
+func (r Room) String() string {
+	if r < 0 {
+		return strconv.Itoa(int(-r)) + "%"
+	}
+	return Size(r).String()
+}
+
+// ParseRoom reads a size or a percentage.
+func ParseRoom(s string) (Room, error) {
+	if digits, is := strings.CutSuffix(s, "%"); is {
+		n, err := parseInt(digits)
+		if err != nil || !within(n, 0, 99) {
+			return 0, fmt.Errorf("%s is not from 0%% to 99%%", quote(s))
+		}
+		return Room(-n), nil
+	}
+	size, err := parseSize(s)
+	if err == nil && size > math.MaxInt64 {
+		err = fmt.Errorf("%s is too large", quote(s))
+	}
+	return Room(size), err
+}
+
+// ParseMode reads the permissions of a file as chmod does. Who writes the file must be able to
+// read it and write to it.
+func ParseMode(s string) (fs.FileMode, error) {
+	v, err := strconv.ParseUint(s, 8, 32)
+	if err != nil || len(s) < 3 || len(s) > 4 || v > 0o777 {
+		return 0, fmt.Errorf("%s is not a file's mode like 0640", quote(s))
+	}
+	return fs.FileMode(v), checkMode(fs.FileMode(v))
+}
+
+func checkMode(m fs.FileMode) error {
+	if m&^0o777 != 0 || m != 0 && m&0o600 != 0o600 {
+		return fmt.Errorf("mode %04o is not possible: the owner must be able to read and to write", uint32(m))
+	}
+	return nil
+}
+
+// checkOwner wants USER, USER:GROUP or :GROUP.
+func checkOwner(s string) error {
+	user, group, both := strings.Cut(s, ":")
+	if user != "" && !isUser(user) || both && !isUser(group) || s == "" {
+		return fmt.Errorf("%s is not an owner like capture or capture:adm", quote(s))
+	}
+	return nil
+}
+
+// Pace is how fast the packets of captures are sent. The zero value is as they were recorded.
+type Pace struct {
+	By    PaceBy
+	Value float64 // times as fast, packets or bits a second; 0 with PaceTop and PaceRecorded
+}
+
+// PaceBy is what a pace is a number of.
+type PaceBy uint8
+
+// The ways to say a pace.
+const (
+	PaceRecorded PaceBy = iota // as the packets were recorded
+	PaceTop                    // as fast as the interface takes them
+	PaceTimes                  // so many times as fast as recorded
+	PacePackets                // packets a second
+	PaceBits                   // bits a second, of Ethernet frames without their checksums
+)
+
+// paceUnits are those of a number, the longest first where one ends like another.
+var paceUnits = []struct {
+	name string
+	by   PaceBy
+	one  float64
+}{
+	{"x", PaceTimes, 1}, {"pps", PacePackets, 1},
+	{"Gbit/s", PaceBits, 1e9}, {"Mbit/s", PaceBits, 1e6}, {"kbit/s", PaceBits, 1e3}, {"bit/s", PaceBits, 1},
+}
+
+// Bounds of paces: a nanosecond between two packets is as short as times tell apart.
+const (
+	minPace = 1e-6
+	maxPace = 1e12
+)
+
+// ParsePace reads "recorded", "top", or a number with a unit: 2x, 10000pps, 250Mbit/s.
+func ParsePace(s string) (p Pace, err error) {
+	switch s {
+	case "recorded":
+		return Pace{By: PaceRecorded}, nil
+	case "top":
+		return Pace{By: PaceTop}, nil
+	}
+	for _, u := range paceUnits {
+		digits, is := strings.CutSuffix(s, u.name)
+		if !is {
+			continue
+		}
+		v, err := strconv.ParseFloat(digits, 64)
+		if err != nil {
+			break
+		}
+		p = Pace{u.by, v * u.one}
+		return p, checkPace(p)
+	}
+	return p, fmt.Errorf("%s is not a pace like recorded, top, 2x, 10000pps or 250Mbit/s", quote(s))
+}
+
+// checkPace says what is wrong with a pace.
+func checkPace(p Pace) error {
+	switch {
+	case p.By > PaceBits:
+		return fmt.Errorf("%d is no way to say a pace", p.By)
+	case p.By <= PaceTop && p.Value == 0:
+		return nil
+	case math.IsNaN(p.Value) || p.Value < minPace || p.Value > maxPace:
+		return fmt.Errorf("a pace of %v is not from %g to %g", p.Value, minPace, float64(maxPace))
+	}
+	return nil
+}
+
+// String is the pace as a configuration has it.
+func (p Pace) String() string {
+	switch p.By {
+	case PaceRecorded:
+		return "recorded"
+	case PaceTop:
+		return "top"
+	}
+	for _, u := range paceUnits {
+		if v := p.Value / u.one; u.by == p.By && (v >= 1 || u.one == 1) {
+			return strconv.FormatFloat(v, 'f', -1, 64) + u.name
+		}
+	}
+	return ""
+}

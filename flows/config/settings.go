@@ -1,0 +1,288 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// setting is one key of a flow. A new setting is one row of the table below, a field of
+// [Flow], a default in NewFlowOf and a check in one of the validate files.
+type setting struct {
+	path  string          // in the flow
+	about string          // what it has a meaning for
+	kinds []Kind          // of flows for which it has one
+	field func(*Flow) any // a pointer to the value; nil: there is none, or the keys below are apart
+	read  reader
+}
+
+// reader returns what reads a setting from a file. field is the setting's pointer.
+type reader func(d *decoder, f *Flow, field any) read
+
+// value reads one value. The field has the type that parse returns.
+func value[T any](parse func(string) (T, error)) reader {
+	return func(d *decoder, _ *Flow, field any) read { return set(d, field.(*T), parse) }
+}
+
+// texts reads a list of texts.
+func texts(d *decoder, _ *Flow, field any) read { return readTexts(d, field.(*[]string)) }
+
+// below reads a mapping of the settings whose paths begin with this one.
+func below(path string) reader {
+	return belowWhere(path, func(fields, string) bool { return true })
+}
+
+// belowWhere is below where not every key goes with every other.
+func belowWhere(path string, goes fits) reader {
+	return func(d *decoder, f *Flow, _ any) read {
+		return func(at string, n *yaml.Node) { d.mappingWhere(at, n, d.settings(path+".", f), goes) }
+	}
+}
+
+// settings are the keys one level below a path.
+func (d *decoder) settings(prefix string, f *Flow) fields {
+	found := make(fields)
+	for i := range flowSettings {
+		s := &flowSettings[i]
+		key, ok := strings.CutPrefix(s.path, prefix)
+		if !ok || strings.Contains(key, ".") {
+			continue
+		}
+		var field any
+		if s.field != nil {
+			field = s.field(f)
+		}
+		found[key] = s.read(d, f, field)
+	}
+	return found
+}
+
+// Flows of these kinds have something in common.
+var (
+	fromNetwork   = []Kind{KindNetworkStorage, KindNetworkRDMA, KindNetworkNull}
+	fromClients   = []Kind{KindRDMAStorage, KindRDMARDMA, KindRDMANull}
+	fromNull      = []Kind{KindNullStorage, KindNullRDMA, KindNullNull}
+	toStorage     = []Kind{KindNetworkStorage, KindRDMAStorage, KindNullStorage}
+	recorded      = []Kind{KindNetworkStorage}
+	packetsStored = []Kind{KindNetworkStorage, KindNullStorage}
+	toPeers       = []Kind{KindNetworkRDMA, KindRDMARDMA, KindNullRDMA}
+	toClients     = []Kind{KindStorageRDMA}
+	toHosts       = []Kind{KindStorageNVMe}
+	replays       = []Kind{KindStorageNetwork}
+	filtered      = slices.Concat(fromNetwork, replays)
+	served        = slices.Concat(toClients, toHosts)
+	acknowledged  = []Kind{KindRDMAStorage, KindRDMARDMA}
+	holding       = slices.Concat(fromNetwork, fromClients, fromNull)
+)
+
+// What settings are about.
+const (
+	aboutEnds         = "" // names a flow, its worker or one of its ends; every kind has them
+	aboutInterface    = "a network interface"
+	aboutRecorded     = "a flow from a network interface to storage"
+	aboutFiltered     = "packets of a network interface or of captures"
+	aboutReplay       = "a flow from captures to a network interface"
+	aboutMessages     = "messages of RDMA clients"
+	aboutHeld         = "packets and messages"
+	aboutGenerated    = "generated packets"
+	aboutAcknowledged = "messages of RDMA clients to storage or peers"
+	aboutStorage      = "a flow to storage"
+	aboutWritten      = "a flow to storage or NVMe hosts"
+	aboutPackets      = "packets to storage"
+	aboutPeers        = "a flow to RDMA peers"
+	aboutBlocks       = "a flow from storage to RDMA clients"
+	aboutServed       = "a flow from storage to RDMA clients or NVMe hosts"
+	aboutHosts        = "a flow from storage to NVMe hosts"
+)
+
+// flowSettings are all keys of a flow. It is filled by init, since reading a key reads
+// those below it.
+var flowSettings []setting
+
+func init() { flowSettings = allSettings() }
+
+func allSettings() []setting {
+	return []setting{
+		{"name", aboutEnds, nil, func(f *Flow) any { return &f.Name }, value(parseText)},
+		{"worker", aboutEnds, nil, func(f *Flow) any { return &f.Worker }, value(parseText)},
+
+		{"from", aboutEnds, nil, nil, belowWhere("from", fitsFrom)},
+		{"from.interface", aboutEnds, nil, func(f *Flow) any { return &f.From.Interface }, value(parseText)},
+		{"from.interfaces", aboutEnds, nil, nil, readInterfaces},
+		{"from.comment", aboutRecorded, recorded, func(f *Flow) any { return &f.From.Comment }, value(parseText)},
+		{"from.queues", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Queues }, readQueues},
+		{"from.zero_copy", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.ZeroCopy }, value(oneOf(allZeroCopies))},
+		{"from.filter", aboutFiltered, filtered, func(f *Flow) any { return &f.From.Filter }, readFilter},
+		{"from.ring", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Ring }, value(parseInt)},
+		{"from.busy_poll", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.BusyPoll }, value(parseDuration)},
+		{"from.timestamps", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Timestamps }, value(oneOf(allTimestamps))},
+		{"from.promiscuous", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Promiscuous }, value(parseBool)},
+		{"from.mirror", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Mirror }, value(oneOf(allMirrors))},
+		{"from.steer", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Steer }, value(oneOf(allSteers))},
+		{"from.beside", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Beside }, value(oneOf(allBesides))},
+		{"from.priority", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.Priority }, value(parseInt)},
+		{"from.take_over", aboutInterface, fromNetwork, func(f *Flow) any { return &f.From.TakeOver }, value(parseBool)},
+		{"from.rdma", aboutEnds, nil, func(f *Flow) any { return &f.From.RDMA }, value(parseText)},
+		{"from.listen", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Listen }, value(parseText)},
+		{"from.message", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Message }, value(parseSome)},
+		{"from.window", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Window }, value(parseInt)},
+		{"from.clients", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Clients }, value(parseInt)},
+		{"from.allow", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Allow }, texts},
+		{"from.allow_any_gid", aboutMessages, fromClients, func(f *Flow) any { return &f.From.AllowAnyGID }, value(parseBool)},
+		{"from.verify", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Verify }, value(parseBool)},
+		{"from.method", aboutMessages, fromClients, func(f *Flow) any { return &f.From.Method }, value(oneOf(allMethods))},
+		{"from.file", aboutEnds, nil, func(f *Flow) any { return &f.From.File }, value(parseText)},
+		{"from.files", aboutReplay, replays, func(f *Flow) any { return &f.From.Files }, texts},
+		{"from.loop", aboutReplay, replays, func(f *Flow) any { return &f.From.Loop }, value(parseLoop)},
+		{"from.device", aboutEnds, nil, func(f *Flow) any { return &f.From.Device }, value(parseText)},
+		{"from.generate", aboutEnds, nil, func(f *Flow) any { return &f.From.Generate }, value(parseSome)},
+		{"from.rate", aboutGenerated, fromNull, func(f *Flow) any { return &f.From.Rate }, value(parseInt)},
+
+		{"stages", aboutPeers, toPeers, func(f *Flow) any { return &f.Stages }, readStages},
+		{"watermarks", aboutHeld, holding, nil, below("watermarks")},
+		{"watermarks.high", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.High }, value(parseInt)},
+		{"watermarks.low", aboutHeld, holding, func(f *Flow) any { return &f.Watermarks.Low }, value(parseInt)},
+
+		{"to", aboutEnds, nil, nil, belowWhere("to", fitsTo)},
+		{"to.file", aboutEnds, nil, func(f *Flow) any { return &f.To.File }, value(parseText)},
+		{"to.device", aboutEnds, nil, func(f *Flow) any { return &f.To.Device }, value(parseText)},
+		{"to.force", aboutWritten, slices.Concat(toStorage, toHosts), func(f *Flow) any { return &f.To.Force }, value(parseBool)},
+		{"to.comment", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Comment }, value(parseText)},
+		{"to.layout", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Layout }, value(oneOf(allLayouts))},
+		{"to.segment", aboutStorage, toStorage, nil, below("to.segment")},
+		{"to.segment.size", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Size }, value(parseSize)},
+		{"to.segment.every", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Every }, value(parseDuration)},
+		{"to.segment.keep", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Segment.Keep }, value(parseInt)},
+		{"to.prepare", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Prepare }, value(oneOf(allPrepares))},
+		{"to.snaplen", aboutPackets, packetsStored, func(f *Flow) any { return &f.To.Snaplen }, value(parseSize)},
+		{"to.keep_free", aboutStorage, toStorage, func(f *Flow) any { return &f.To.KeepFree }, value(ParseRoom)},
+		{"to.mode", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Mode }, value(ParseMode)},
+		{"to.owner", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Owner }, value(parseText)},
+		{"to.index", aboutPackets, packetsStored, func(f *Flow) any { return &f.To.Index }, value(parseBool)},
+		{"to.flush", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Flush }, value(parseDuration)},
+		{"to.durable", aboutStorage, toStorage, func(f *Flow) any { return &f.To.Durable }, value(parseDurable)},
+		{"to.rdma", aboutEnds, nil, func(f *Flow) any { return &f.To.RDMA }, value(parseText)},
+		{"to.peers", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Peers }, readPeers},
+		{"to.choose", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Choose }, value(oneOf(allChoices))},
+		{"to.queue", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Queue }, value(parseInt)},
+		{"to.method", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Method }, value(oneOf(peerMethods))},
+		{"to.durability", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Durability }, value(oneOf(logAcknowledges))},
+		{"to.participant", aboutPeers, toPeers, func(f *Flow) any { return &f.To.Participant }, value(parseInt)},
+		{"to.acknowledge", aboutAcknowledged, acknowledged, func(f *Flow) any { return &f.To.Acknowledge }, value(parseAcknowledge)},
+		{"to.listen", aboutServed, served, func(f *Flow) any { return &f.To.Listen }, value(parseText)},
+		{"to.cache", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Cache }, value(parseSize)},
+		{"to.transfer", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Transfer }, value(parseSize)},
+		{"to.window", aboutServed, served, func(f *Flow) any { return &f.To.Window }, value(parseInt)},
+		{"to.clients", aboutServed, served, func(f *Flow) any { return &f.To.Clients }, value(parseInt)},
+		{"to.allow", aboutBlocks, toClients, func(f *Flow) any { return &f.To.Allow }, texts},
+		{"to.allow_any_gid", aboutBlocks, toClients, func(f *Flow) any { return &f.To.AllowAnyGID }, value(parseBool)},
+		{"to.subsystem", aboutEnds, nil, func(f *Flow) any { return &f.To.Subsystem }, value(parseText)},
+		{"to.hosts", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Hosts }, texts},
+		{"to.allow_any_host", aboutHosts, toHosts, func(f *Flow) any { return &f.To.AllowAnyHost }, value(parseBool)},
+		{"to.keys", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Keys }, value(parseText)},
+		{"to.group", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Group }, value(oneOf(allAuthGroups))},
+		{"to.read_only", aboutHosts, toHosts, func(f *Flow) any { return &f.To.ReadOnly }, value(parseBool)},
+		{"to.namespaces", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Namespaces }, readNamespaces},
+		{"to.subsystems", aboutHosts, toHosts, func(f *Flow) any { return &f.To.Subsystems }, readSubsystems},
+		{"to.interface", aboutEnds, nil, func(f *Flow) any { return &f.To.Interface }, value(parseText)},
+		{"to.zero_copy", aboutReplay, replays, func(f *Flow) any { return &f.To.ZeroCopy }, value(oneOf(allZeroCopies))},
+		{"to.ring", aboutReplay, replays, func(f *Flow) any { return &f.To.Ring }, value(parseInt)},
+		{"to.pace", aboutReplay, replays, func(f *Flow) any { return &f.To.Pace }, value(ParsePace)},
+		{"to.spin", aboutReplay, replays, func(f *Flow) any { return &f.To.Spin }, value(parseDuration)},
+		{"to.late", aboutReplay, replays, func(f *Flow) any { return &f.To.Late }, value(parseDuration)},
+		{"to.max_gap", aboutReplay, replays, func(f *Flow) any { return &f.To.MaxGap }, value(parseDuration)},
+		{"to.discard", aboutEnds, nil, nil, readDiscard},
+	}
+}
+
+// about is what the setting at path of a flow is about; empty for those which say
+// where a flow begins and ends.
+func about(path string) string {
+	for i := range flowSettings {
+		if flowSettings[i].path == path {
+			return flowSettings[i].about
+		}
+	}
+	return ""
+}
+
+// fitsFrom tells whether a key goes with those of a flow's beginning.
+func fitsFrom(has fields, key string) bool {
+	switch what := about("from." + key); {
+	case has.any("interface", "interfaces"):
+		return what == aboutInterface || what == aboutFiltered || what == aboutRecorded
+	case has.any("rdma", "listen"):
+		return what == aboutMessages || key == "rdma"
+	case has.any("files", "loop"):
+		return what == aboutReplay || what == aboutFiltered
+	case has.any("generate", "rate"):
+		return what == aboutGenerated || key == "generate"
+	}
+	return !has.any("file", "device")
+}
+
+// fitsTo tells whether a key goes with those of a flow's end.
+func fitsTo(has fields, key string) bool {
+	switch what := about("to." + key); {
+	case has.any("interface"):
+		return what == aboutReplay
+	case has.any("file", "device"):
+		return what == aboutStorage || what == aboutWritten || what == aboutPackets || what == aboutAcknowledged
+	case has.any("peers"):
+		return what == aboutPeers || what == aboutAcknowledged || key == "rdma"
+	case has.any("discard"):
+		return false
+	case has.any("subsystem"):
+		return what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma"
+	case has.any("listen"):
+		return what == aboutBlocks || what == aboutServed || what == aboutHosts || what == aboutWritten || key == "rdma" || key == "subsystem"
+	case has.any("rdma"):
+		return what != aboutStorage && what != aboutPackets && what != aboutReplay && what != ""
+	}
+	return true
+}
+
+func (s *setting) isZero(f *Flow) bool {
+	return s.field == nil || reflect.ValueOf(s.field(f)).Elem().IsZero()
+}
+
+func (s *setting) copy(dst, src *Flow) {
+	reflect.ValueOf(s.field(dst)).Elem().Set(reflect.ValueOf(s.field(src)).Elem())
+}
+
+// fill gives what the file does not say of the flow at path the defaults of the
+// flow's kind.
+func (d *decoder) fill(path string, f *Flow) {
+	e := d.ends(path, f)
+	if e.kind() == "" { // its beginning is checked all the same
+		e.to = null
+	}
+	defaults := NewFlowOf(e.kind(), "")
+	for i := range flowSettings {
+		k := &flowSettings[i]
+		_, given := d.places[join(path, k.path)]
+		if k.about != aboutEnds && k.field != nil && (!given || d.explained(join(path, k.path))) {
+			k.copy(f, &defaults)
+		}
+	}
+}
+
+// meaning refuses the settings which have none for the flow at path. Of a flow
+// with an end nobody knows, nothing is refused.
+func (v *validator) meaning(path string, f *Flow, e ends) {
+	kind := e.kind()
+	if e.from == nowhere || e.to == nowhere || kind == "" {
+		return
+	}
+	for i := range flowSettings {
+		k := &flowSettings[i]
+		at := join(path, k.path)
+		if _, given := v.places[at]; k.about == aboutEnds || slices.Contains(k.kinds, kind) || !given && k.isZero(f) {
+			continue
+		}
+		v.refuse(at, wrong("remove it", "has a meaning only for %s, and this flow is %s", k.about, kind.words()))
+		v.settle(at)
+	}
+}
