@@ -20,8 +20,9 @@
 // Providers. Package rdma/verbs drives RDMA cards and Soft-RoCE through libibverbs, and rdma/roce is RoCE v2 in
 // user space.
 //
-// Ports. [MessagePort] moves frames by SEND and receive. WRITE with immediate into frames that a peer
-// was granted is flows/stream's. [Grants] are the rights of one peer to parts of a region.
+// Packages on these interfaces: rdma/msg moves frames by SEND and receive, rdma/mr grants a peer
+// access to parts of a region, rdma/ep has what a server posts and polls. WRITE with immediate into
+// frames that a peer was granted is flows/stream's.
 //
 // Errors. A failed operation is a [Status] of its completion, not a Go error. The first
 // one of a queue pair is the cause; those after it are flushes ([WorkFlushed]) and say nothing.

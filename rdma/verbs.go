@@ -352,7 +352,7 @@ func (e Event) String() string {
 }
 
 // Errno returns the errno that a frame has for the status, see umem.Frame.Err. The cause of a queue
-// pair's failure says more: MessagePort.Cause.
+// pair's failure says more: msg.Port.Cause.
 func (s Status) Errno() unix.Errno {
 	switch s {
 	case Success:
@@ -403,11 +403,11 @@ const (
 	Fatal                    Status = 19
 	ResponseTimeout          Status = 20
 	General                  Status = 21
-	statuses                        = 22
+	Statuses                        = 22 // how many there are
 )
 
 // statusTexts have the name of libibverbs, what it means, and what to check.
-var statusTexts = [statuses]struct{ name, means, check string }{
+var statusTexts = [Statuses]struct{ name, means, check string }{
 	Success:                  {"IBV_WC_SUCCESS", "success", ""},
 	LocalLength:              {"IBV_WC_LOC_LEN_ERR", "a message is longer than the receive for it, or than the transport carries", "the size of posted receives and the path MTU"},
 	LocalQPOperation:         {"IBV_WC_LOC_QP_OP_ERR", "the queue pair cannot do that", "that the transport has the operation, the number of scatter/gather elements, and READs and atomics allowed at once (max_rd_atomic)"},
@@ -433,7 +433,7 @@ var statusTexts = [statuses]struct{ name, means, check string }{
 }
 
 func (s Status) String() string {
-	if s < statuses {
+	if s < Statuses {
 		return statusTexts[s].name
 	}
 	return fmt.Sprintf("completion status %d", uint32(s))
@@ -441,7 +441,7 @@ func (s Status) String() string {
 
 // Meaning returns what happened in a few words, and what to check. Both may be empty.
 func (s Status) Meaning() (means, check string) {
-	if s < statuses {
+	if s < Statuses {
 		return statusTexts[s].means, statusTexts[s].check
 	}
 	return "", ""

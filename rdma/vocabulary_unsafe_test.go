@@ -120,7 +120,7 @@ func TestOpError(t *testing.T) {
 
 // TestNames: every number a device may give has a text.
 func TestNames(t *testing.T) {
-	for s := Success; s < statuses; s++ {
+	for s := Success; s < Statuses; s++ {
 		if means, _ := s.Meaning(); means == "" || !strings.HasPrefix(s.String(), "IBV_WC_") {
 			t.Errorf("status %d: %q, %q", uint32(s), s, means)
 		}

@@ -8,13 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/ep"
+	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
+	"golang.org/x/sys/unix"
 )
 
 // Client reads blocks from a server. It belongs to one thread at a time.
@@ -31,7 +31,7 @@ type Client struct {
 	came    ep.Completions
 	cells   *ep.ControlBuffers // for receives, then for the slots' requests
 	qp      rdma.QueuePair
-	grants  *rdma.Grants
+	grants  *mr.Cache
 	conn    *connect.Conn
 	hello   protocol.Hello // the server's
 
@@ -105,7 +105,7 @@ func (c *Client) Submit(r Read) (bool, error) {
 		return false, nil
 	}
 	g, err := c.grants.Grant(start, room, rdma.RemoteWrite)
-	if errors.Is(err, rdma.ErrGrantsBusy) {
+	if errors.Is(err, mr.ErrBusy) {
 		return false, nil
 	}
 	if err != nil {
@@ -116,7 +116,7 @@ func (c *Client) Submit(r Read) (bool, error) {
 }
 
 // ask queues the request for bytes, to be written to a place in the grant.
-func (c *Client) ask(r Read, g rdma.Grant, within uint64) {
+func (c *Client) ask(r Read, g mr.Registration, within uint64) {
 	last := len(c.free) - 1
 	n := c.free[last]
 	c.free = c.free[:last]

@@ -10,6 +10,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/ep"
+	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -87,7 +88,7 @@ func (c *Client) openQueues() (err error) {
 		SendDepth: sends, RecvDepth: window, SendSGEs: 1, RecvSGEs: 1}); err != nil {
 		return err
 	}
-	c.grants, err = rdma.NewGrants(rdma.GrantsConfig{QueuePair: c.qp, Domain: c.config.Endpoint.Domain, Region: c.region, Memory: memory,
+	c.grants, err = mr.New(mr.Config{QueuePair: c.qp, Domain: c.config.Endpoint.Domain, Region: c.region, Memory: memory,
 		Most: c.config.Grants, Requests: grantRequests, Register: memory.Access()&rdma.BindWindows == 0})
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -34,7 +35,7 @@ import (
 type Receiver struct {
 	config  ReceiverConfig
 	region  *umem.Region
-	port    *rdma.MessagePort
+	port    *msg.Port
 	batcher rdma.Batcher            // the device if it implements it; otherwise nil
 	shared  rdma.SharedReceiveQueue // the port's
 	queues  [2]rdma.CompletionQueue // the port's: of sends, of receives
@@ -111,7 +112,7 @@ func (r *Receiver) open() error {
 func (r *Receiver) openPort() (err error) {
 	c, d := &r.config, r.config.Endpoint.Device
 	depth := min((c.Peers+1)*c.Window, d.Capabilities().MaxSharedRequests, d.Capabilities().MaxCompletions)
-	p := rdma.PortConfig{Name: c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
+	p := msg.Config{Name: c.Name, Worker: c.Worker, Memory: c.Endpoint.Memory, Landing: c.Landing, Events: c.Events}
 	if c.Spread {
 		p.Spread = uint64(c.Landing) + uint64(c.Message)
 	}
@@ -132,7 +133,7 @@ func (r *Receiver) openPort() (err error) {
 	r.shared, r.queues = p.Shared, [2]rdma.CompletionQueue{p.SendCQ, p.ReceiveCQ}
 	port := p
 	p.Shared, p.SendCQ, p.ReceiveCQ = nil, nil, nil // the port closes them, also when it does not open
-	r.port, err = rdma.OpenPort(port)
+	r.port, err = msg.Open(port)
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -18,7 +19,7 @@ import (
 
 // granted is what one peer may write into.
 type granted struct {
-	grants            *rdma.Grants
+	grants            *mr.Cache
 	slots             []writable
 	made, came, asked uint64
 	ended             bool // all grants are closed
@@ -30,7 +31,7 @@ type writable struct {
 	credit protocol.Credit
 }
 
-func newGranted(g *rdma.Grants, window int, taken uint64) *granted {
+func newGranted(g *mr.Cache, window int, taken uint64) *granted {
 	return &granted{grants: g, slots: make([]writable, window), made: taken, came: taken, asked: taken}
 }
 
@@ -76,9 +77,9 @@ func (r *Receiver) openWrites() (err error) {
 }
 
 // newGrants makes the grants of one peer's queue pair.
-func (r *Receiver) newGrants(q rdma.QueuePair) (*rdma.Grants, error) {
+func (r *Receiver) newGrants(q rdma.QueuePair) (*mr.Cache, error) {
 	e := r.config.Endpoint
-	return rdma.NewGrants(rdma.GrantsConfig{QueuePair: q, Domain: e.Domain, Region: r.region, Memory: r.bindable, Most: r.config.Window, Requests: grantRequests,
+	return mr.New(mr.Config{QueuePair: q, Domain: e.Domain, Region: r.region, Memory: r.bindable, Most: r.config.Window, Requests: grantRequests,
 		Register: r.bindable == nil})
 }
 
@@ -142,7 +143,7 @@ func (r *Receiver) extend(p *peer) {
 // endGrant handles a grant that could not be made or revoked: it is tried again later, or the peer
 // is lost.
 func (r *Receiver) endGrant(p *peer, err error) {
-	if err != nil && !errors.Is(err, rdma.ErrGrantsBusy) {
+	if err != nil && !errors.Is(err, mr.ErrBusy) {
 		r.lose(p, err)
 	}
 }

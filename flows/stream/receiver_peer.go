@@ -7,6 +7,8 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/mr"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 )
 
 // state is the state of a peer's connection.
@@ -92,7 +94,7 @@ func (p *peer) sendableCredits() uint64 {
 
 // attach takes over a queue pair in INIT for a sender, with its grants if it writes, and gives the
 // peer its first credits.
-func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, w *sender, now int64) (*peer, error) {
+func (r *Receiver) attach(q rdma.QueuePair, g *mr.Cache, w *sender, now int64) (*peer, error) {
 	switch {
 	case r.closed:
 		return nil, errClosed
@@ -110,7 +112,7 @@ func (r *Receiver) attach(q rdma.QueuePair, g *rdma.Grants, w *sender, now int64
 	case s.peer != nil:
 		return nil, fmt.Errorf("%w: the session is connected", protocol.Busy)
 	}
-	n, err := r.port.Attach(rdma.Peer{QueuePair: q, Message: protocol.MaxGrantLen, Grants: g})
+	n, err := r.port.Attach(msg.Peer{QueuePair: q, Message: protocol.MaxGrantLen, Grants: g})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type ReceiverConfig struct {
 	Peers int
 	// Landing is the offset of a message in a frame or extent.
 	Landing uint32
-	// Spread lets messages land at different offsets from Landing on, if extents have room for that (rdma.PortConfig.Spread).
+	// Spread lets messages land at different offsets from Landing on, if extents have room for that (msg.Config.Spread).
 	Spread bool
 	// Durability is what an acknowledgement means.
 	Durability protocol.Durability

@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/flows/protocol"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/mr"
 )
 
 // Serve accepts peers until ctx ends, and then ends all peers and tells them that the receiver is
@@ -162,7 +163,7 @@ func (v *server) connect(q *connect.Request, h *protocol.Hello) (*peer, *connect
 
 // join makes the worker take over a queue pair.
 func (v *server) join(q *connect.Request, h *protocol.Hello, queue rdma.QueuePair) (*peer, error) {
-	var g *rdma.Grants
+	var g *mr.Cache
 	if v.config.Write {
 		var err error
 		if g, err = v.newGrants(queue); err != nil {

@@ -30,6 +30,8 @@ var layers = []layer{
 	{"rdma", []string{"umem"}},
 	{"rdma/measure", nil},
 	{"rdma/lifetime", nil},
+	{"rdma/mr", []string{"umem", "rdma"}},
+	{"rdma/msg", []string{"umem", "rdma", "rdma/mr"}},
 	{"rdma/connect", []string{"umem", "rdma", "rdma/measure"}},
 	{"rdma/ep", []string{"umem", "rdma"}},
 	{"rdma/verbs", []string{"umem", "rdma", "rdma/lifetime"}},
@@ -43,9 +45,9 @@ var layers = []layer{
 	{"flows/worker", []string{"flows/config", "flows/status"}},
 	{"flows/segment", []string{"flows/config", "flows/status", "flows/journal", "nvme"}},
 	{"flows/layout", []string{"flows/status", "umem"}},
-	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect"}},
+	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect", "rdma/mr", "rdma/msg"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
-	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep"}},
+	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
 	{"flows/target", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
 	{"flows/pipeline", []string{"flows/config", "flows/device", "flows/stage", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
@@ -66,13 +68,15 @@ var layers = []layer{
 
 // devices are the parts that move frames, and parts those that flows are made of.
 var (
-	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/verbs", "rdma/roce", "rdma/providers"}
+	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
 		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
 )
 
 // inTests names what else the tests of a part may import: the real devices under it.
 var inTests = map[string][]string{
+	"rdma/verbs":   {"rdma/mr", "rdma/msg"},
+	"rdma/roce":    {"rdma/msg"},
 	"flows/stream": {"rdma/roce", "rdma/providers"},
 	"flows/fanout": {"rdma/roce", "rdma/providers"},
 	"flows/blocks": {"rdma/roce", "rdma/providers"},

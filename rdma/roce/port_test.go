@@ -6,6 +6,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
 )
@@ -69,19 +70,19 @@ func (s *side) link(transport rdma.Transport) *porttest.Link {
 }
 
 // portConfig is what a port takes, which closes it.
-func (s *side) portConfig(name string, transport rdma.Transport) rdma.PortConfig {
+func (s *side) portConfig(name string, transport rdma.Transport) msg.Config {
 	s.Helper()
-	c := rdma.PortConfig{Name: name, Worker: s.hands, Memory: s.memory, Landing: landing, Events: true, Datagrams: transport == rdma.UD,
+	c := msg.Config{Name: name, Worker: s.hands, Memory: s.memory, Landing: landing, Events: true, Datagrams: transport == rdma.UD,
 		SendCQ: s.queue(portDepth), ReceiveCQ: s.queue(2 * portDepth)}
 	q, err := s.pd.NewQueuePair(rdma.QueuePairConfig{Transport: transport, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, SendDepth: portDepth, RecvDepth: portDepth,
 		SendSGEs: 4, InlineBytes: 64})
 	s.must(err)
-	p := rdma.Peer{QueuePair: q, Message: 4096 - landing}
+	p := msg.Peer{QueuePair: q, Message: 4096 - landing}
 	if transport == rdma.UD {
 		p.Handle, err = s.pd.NewAddressHandle(rdma.Address{GID: s.gid.GID, GIDIndex: uint8(s.gid.Index), Port: 1})
 		s.must(err)
 	}
-	c.QueuePairs = []rdma.Peer{p}
+	c.QueuePairs = []msg.Peer{p}
 	return c
 }
 
@@ -92,7 +93,7 @@ func (s *side) queue(depth int) rdma.CompletionQueue {
 }
 
 // join leads a port's queue pair to another one.
-func (s *side) join(p *rdma.Peer, to rdma.QueuePair) {
+func (s *side) join(p *msg.Peer, to rdma.QueuePair) {
 	s.Helper()
 	p.QPN, p.QKey = to.QPN(), qkey
 	a := attributes(s, to.QPN(), rdma.MTU4096, s)
@@ -100,9 +101,9 @@ func (s *side) join(p *rdma.Peer, to rdma.QueuePair) {
 	s.must((&end{side: s, qp: p.QueuePair}).lead(a))
 }
 
-func (s *side) openPort(c rdma.PortConfig) *rdma.MessagePort {
+func (s *side) openPort(c msg.Config) *msg.Port {
 	s.Helper()
-	p, err := rdma.OpenPort(c)
+	p, err := msg.Open(c)
 	s.must(err)
 	s.Cleanup(func() { s.must(p.Close()) })
 	return p

@@ -8,6 +8,7 @@ import (
 
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -55,8 +56,8 @@ func (p *portBench) connection(l *connect.Listener) {
 	if err := errors.Join(err, <-accepted); err != nil {
 		p.t.Fatal(err)
 	}
-	a, err1 := rdma.OpenPort(ca)
-	b, err2 := rdma.OpenPort(cb)
+	a, err1 := msg.Open(ca)
+	b, err2 := msg.Open(cb)
 	if err := errors.Join(err1, err2); err != nil {
 		p.t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func (p *portBench) connection(l *connect.Listener) {
 }
 
 // connecting is the queue pair of a port that is to be, in INIT.
-func (p *portBench) connecting(c rdma.PortConfig) connect.End {
+func (p *portBench) connecting(c msg.Config) connect.End {
 	p.t.Helper()
 	e := connect.End{Queue: c.QueuePairs[0].QueuePair, Settings: connect.Defaults()}
 	e.Settings.GID = p.gid

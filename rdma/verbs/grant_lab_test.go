@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/mr"
 )
 
 // granting is a queue pair that grants and another that uses the grants.
 type granting struct {
 	*bench
 	x, y   *end // y is who is granted to
-	grants *rdma.Grants
+	grants *mr.Cache
 	got    [8]rdma.WorkCompletion
 }
 
@@ -24,15 +25,15 @@ func (b *bench) granting(most, requests int, register bool) *granting {
 	b.t.Helper()
 	g := &granting{bench: b}
 	g.x, g.y = b.pair(config(rdma.RC))
-	g.grants = made(b.t, func() (*rdma.Grants, error) {
-		return rdma.NewGrants(rdma.GrantsConfig{QueuePair: g.x.qp, Domain: b.pd, Region: b.region, Memory: b.memory, Most: most, Requests: requests, Register: register})
+	g.grants = made(b.t, func() (*mr.Cache, error) {
+		return mr.New(mr.Config{QueuePair: g.x.qp, Domain: b.pd, Region: b.region, Memory: b.memory, Most: most, Requests: requests, Register: register})
 	})
 	return g
 }
 
-func (g *granting) grant(addr, length uint64, a rdma.Access) rdma.Grant {
+func (g *granting) grant(addr, length uint64, a rdma.Access) mr.Registration {
 	g.t.Helper()
-	var to rdma.Grant
+	var to mr.Registration
 	g.wait("a grant", func() (err error) {
 		to, err = g.grants.Grant(addr, length, a)
 		return err
@@ -45,7 +46,7 @@ func (g *granting) wait(what string, f func() error) {
 	g.t.Helper()
 	g.until(what, func() bool {
 		err := f()
-		if err != nil && !errors.Is(err, rdma.ErrGrantsBusy) {
+		if err != nil && !errors.Is(err, mr.ErrBusy) {
 			g.t.Fatal(err)
 		}
 		return err == nil
@@ -100,7 +101,7 @@ func (g *granting) bound(n uint64) {
 }
 
 // use has the peer use a grant, and wants a status.
-func (g *granting) use(op rdma.Op, to rdma.Grant, at uint64, length uint32, want rdma.Status) {
+func (g *granting) use(op rdma.Op, to mr.Registration, at uint64, length uint32, want rdma.Status) {
 	g.t.Helper()
 	g.y.send(rdma.SendRequest{ID: 5, Op: op, Flags: rdma.Signaled, RemoteAddr: to.Addr + at, RKey: to.RKey}, g.sge(destination, length))
 	g.y.want(5, want)
@@ -159,7 +160,7 @@ func (g *granting) beyond() rdma.Status {
 }
 
 // granted is a grant of 1000 bytes from 4096.
-func (g *granting) granted(a rdma.Access) rdma.Grant {
+func (g *granting) granted(a rdma.Access) mr.Registration {
 	g.t.Helper()
 	g.grants.Publish()
 	before := g.grants.Stats().Making.Count
@@ -171,7 +172,7 @@ func (g *granting) granted(a rdma.Access) rdma.Grant {
 // evicts wants the grant released longest ago to end for want of room.
 func (g *granting) evicts(a rdma.Access) {
 	g.t.Helper()
-	var to []rdma.Grant
+	var to []mr.Registration
 	for n := range uint64(4) {
 		to = append(to, g.grant(n*8192, 100, a))
 	}
@@ -217,7 +218,7 @@ func grantsBusy(b *bench) {
 	g := b.granting(64, 4, false)
 	busy := 0
 	for n := range uint64(64) {
-		if _, err := g.grants.Grant(n*4096, 4096, rdma.RemoteWrite); errors.Is(err, rdma.ErrGrantsBusy) {
+		if _, err := g.grants.Grant(n*4096, 4096, rdma.RemoteWrite); errors.Is(err, mr.ErrBusy) {
 			busy++
 			g.grant(n*4096, 4096, rdma.RemoteWrite)
 		}

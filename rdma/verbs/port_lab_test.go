@@ -8,11 +8,11 @@ import (
 	"slices"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
+	"golang.org/x/sys/unix"
 )
 
 // TestMessagePortContract: ports of every transport keep the contract of ports.
@@ -146,7 +146,7 @@ func messageNoReceive(p *portBench) {
 	p.worker.Give(fs)
 }
 
-func wantCause(t *testing.T, p *rdma.MessagePort, number int, want rdma.Status) {
+func wantCause(t *testing.T, p *msg.Port, number int, want rdma.Status) {
 	t.Helper()
 	if err := p.Cause(number); (want != rdma.Success || err != nil) && !errors.Is(err, want) {
 		t.Errorf("the cause is %v, want %v", err, want)
@@ -176,7 +176,7 @@ func messageTooLong(p *portBench) {
 }
 
 // tooLongForReceive wants what Soft-RoCE says, or the statuses of the specification.
-func (p *portBench) tooLongForReceive(a, b *rdma.MessagePort) {
+func (p *portBench) tooLongForReceive(a, b *msg.Port) {
 	p.t.Helper()
 	at, to := rdma.RemoteInvalidRequest, rdma.LocalLength
 	sent, got := take(p.t, "the message back", 2, a, a.Reap), take(p.t, "the receives", 2, b, b.Recv)
@@ -238,7 +238,7 @@ func messageNoPeer(base *portBench) {
 }
 
 // unanswered sends to a peer that does not answer.
-func (p *portBench) unanswered(a *rdma.MessagePort) {
+func (p *portBench) unanswered(a *msg.Port) {
 	p.t.Helper()
 	p.mustSend(a, p.frames(4, 100))
 	fs := take(p.t, "the frames back", 4, a, a.Reap)
@@ -270,7 +270,7 @@ func messageFlushed(p *portBench) {
 }
 
 // passes sends a message by a queue pair of a's to b.
-func (p *portBench) passes(a, b *rdma.MessagePort, number uint16) {
+func (p *portBench) passes(a, b *msg.Port, number uint16) {
 	p.t.Helper()
 	p.supply(b, 1)
 	full := p.frames(1, 100)
@@ -309,7 +309,7 @@ func messageDetach(p *portBench) {
 	}
 }
 
-func (p *portBench) mustDetach(a *rdma.MessagePort, number int) {
+func (p *portBench) mustDetach(a *msg.Port, number int) {
 	p.t.Helper()
 	if err := a.Detach(number); err != nil {
 		p.t.Fatal(err)
@@ -317,7 +317,7 @@ func (p *portBench) mustDetach(a *rdma.MessagePort, number int) {
 }
 
 // attach adds to both ports a queue pair, as number 0.
-func (p *portBench) attach(a, b *rdma.MessagePort, ca, cb *rdma.PortConfig, s portShape) {
+func (p *portBench) attach(a, b *msg.Port, ca, cb *msg.Config, s portShape) {
 	p.t.Helper()
 	x, y := p.peer(ca, s), p.peer(cb, s)
 	p.joinPeers(&x, &y, s)
@@ -364,31 +364,31 @@ func messageCounters(p *portBench) {
 	}
 }
 
-// messageConfig: what OpenPort refuses, closing what it was given.
+// messageConfig: what msg.Open refuses, closing what it was given.
 func messageConfig(p *portBench) {
 	t := p.t
 	rc, ud := portShape{transport: rdma.RC}, portShape{transport: rdma.UD}
 	for name, c := range map[string]struct {
 		s     portShape
-		spoil func(*rdma.PortConfig)
+		spoil func(*msg.Config)
 	}{
-		"no worker":              {rc, func(c *rdma.PortConfig) { c.Worker = nil }},
-		"no memory":              {rc, func(c *rdma.PortConfig) { c.Memory = nil }},
-		"one completion queue":   {rc, func(c *rdma.PortConfig) { c.SendCQ = c.ReceiveCQ }},
-		"no queue pair":          {rc, func(c *rdma.PortConfig) { c.QueuePairs[0].QueuePair.Close(); c.QueuePairs = nil }},
-		"landing":                {rc, func(c *rdma.PortConfig) { c.Landing = 4096 }},
-		"no longest message":     {rc, func(c *rdma.PortConfig) { c.QueuePairs[0].Message = 0 }},
-		"datagrams among others": {ud, func(c *rdma.PortConfig) { c.Datagrams = false }},
-		"no room for a header":   {ud, func(c *rdma.PortConfig) { c.Landing = 20 }},
-		"no events":              {rc, func(c *rdma.PortConfig) { c.Events = true }},
-		"no handle":              {ud, func(c *rdma.PortConfig) { c.QueuePairs[0].Handle.Close(); c.QueuePairs[0].Handle = nil }},
+		"no worker":              {rc, func(c *msg.Config) { c.Worker = nil }},
+		"no memory":              {rc, func(c *msg.Config) { c.Memory = nil }},
+		"one completion queue":   {rc, func(c *msg.Config) { c.SendCQ = c.ReceiveCQ }},
+		"no queue pair":          {rc, func(c *msg.Config) { c.QueuePairs[0].QueuePair.Close(); c.QueuePairs = nil }},
+		"landing":                {rc, func(c *msg.Config) { c.Landing = 4096 }},
+		"no longest message":     {rc, func(c *msg.Config) { c.QueuePairs[0].Message = 0 }},
+		"datagrams among others": {ud, func(c *msg.Config) { c.Datagrams = false }},
+		"no room for a header":   {ud, func(c *msg.Config) { c.Landing = 20 }},
+		"no events":              {rc, func(c *msg.Config) { c.Events = true }},
+		"no handle":              {ud, func(c *msg.Config) { c.QueuePairs[0].Handle.Close(); c.QueuePairs[0].Handle = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			of := p.on(t)
 			config := of.config("refused", c.s)
 			whole := config
 			c.spoil(&config)
-			port, err := rdma.OpenPort(config)
+			port, err := msg.Open(config)
 			if err := whole.SendCQ.Close(); err != nil { // which a config without it does not close
 				t.Error(err)
 			}

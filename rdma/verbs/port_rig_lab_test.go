@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/umem/porttest"
+	"github.com/vishvananda/netlink"
 )
 
 // portShape is what ports of messages are tested as.
@@ -97,9 +97,9 @@ func (p *portBench) queue(depth int, events bool) rdma.CompletionQueue {
 
 // config makes what a port of the shape takes, with queue pairs that are not connected. One of them alone
 // takes as much as the port: Soft-RoCE rounds 64 completions up, and on Linux 6.1 not 64 requests.
-func (p *portBench) config(name string, s portShape) rdma.PortConfig {
+func (p *portBench) config(name string, s portShape) msg.Config {
 	p.t.Helper()
-	c := rdma.PortConfig{Name: name, Worker: p.worker, Memory: p.memory, Landing: landing, Events: s.events, Datagrams: s.transport == rdma.UD,
+	c := msg.Config{Name: name, Worker: p.worker, Memory: p.memory, Landing: landing, Events: s.events, Datagrams: s.transport == rdma.UD,
 		SendCQ: p.queue(portDepth-1, s.events), ReceiveCQ: p.queue(2*portDepth, s.events)}
 	if s.pairs > 0 {
 		shared, err := p.pd.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: portDepth})
@@ -114,14 +114,14 @@ func (p *portBench) config(name string, s portShape) rdma.PortConfig {
 	return c
 }
 
-func (p *portBench) peer(c *rdma.PortConfig, s portShape) rdma.Peer {
+func (p *portBench) peer(c *msg.Config, s portShape) msg.Peer {
 	p.t.Helper()
 	q, err := p.pd.NewQueuePair(rdma.QueuePairConfig{Transport: s.transport, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, Shared: c.Shared,
 		SendDepth: portDepth, RecvDepth: portDepth, SendSGEs: 4, InlineBytes: 64})
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	peer := rdma.Peer{QueuePair: q, Message: 4096 - landing}
+	peer := msg.Peer{QueuePair: q, Message: 4096 - landing}
 	if s.transport == rdma.UD {
 		peer.Message = uint64(p.mtu.Bytes())
 		peer.Handle, err = p.pd.NewAddressHandle(rdma.Address{GID: p.gid.GID, GIDIndex: uint8(p.gid.Index), Port: 1})
@@ -133,7 +133,7 @@ func (p *portBench) peer(c *rdma.PortConfig, s portShape) rdma.Peer {
 }
 
 // join connects queue pairs of two ports with each other, in order.
-func (p *portBench) join(a, b *rdma.PortConfig, s portShape) {
+func (p *portBench) join(a, b *msg.Config, s portShape) {
 	p.t.Helper()
 	for i := range a.QueuePairs {
 		x, y := &a.QueuePairs[i], &b.QueuePairs[i]
@@ -141,7 +141,7 @@ func (p *portBench) join(a, b *rdma.PortConfig, s portShape) {
 	}
 }
 
-func (p *portBench) joinPeers(x, y *rdma.Peer, s portShape) {
+func (p *portBench) joinPeers(x, y *msg.Peer, s portShape) {
 	p.t.Helper()
 	x.QPN, x.QKey, y.QPN, y.QKey = y.QueuePair.QPN(), qkey, x.QueuePair.QPN(), qkey
 	p.connectTo(x.QueuePair, y.QueuePair.QPN(), s.rnr)
@@ -160,16 +160,16 @@ func (p *portBench) connectTo(q rdma.QueuePair, peer uint32, rnr uint8) {
 }
 
 // open makes two ports that are connected.
-func (p *portBench) open(s portShape) (a, b *rdma.MessagePort) {
+func (p *portBench) open(s portShape) (a, b *msg.Port) {
 	p.t.Helper()
 	ca, cb := p.config("a", s), p.config("b", s)
 	p.join(&ca, &cb, s)
 	return p.openPort(ca), p.openPort(cb)
 }
 
-func (p *portBench) openPort(c rdma.PortConfig) *rdma.MessagePort {
+func (p *portBench) openPort(c msg.Config) *msg.Port {
 	p.t.Helper()
-	port, err := rdma.OpenPort(c)
+	port, err := msg.Open(c)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/rdma/verbs"
 	"github.com/unifiedd/unifiedd/umem"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -117,7 +118,7 @@ func (r *rig) openDisk() disk {
 }
 
 // openRDMA makes two ports of queue pairs that are connected with each other.
-func (r *rig) openRDMA() (out, in *rdma.MessagePort) {
+func (r *rig) openRDMA() (out, in *msg.Port) {
 	r.Helper()
 	const address = "10.79.0.1"
 	name := labenv.SoftRoCE(r, "virtio0", address+"/24")
@@ -182,10 +183,10 @@ func (r *rig) connect(dev rdma.Device, qp rdma.QueuePair, peer uint32, address s
 }
 
 // openPort makes a port, whose the queue pair is then.
-func (r *rig) openPort(memory rdma.MemoryRegion, qp rdma.QueuePair) *rdma.MessagePort {
+func (r *rig) openPort(memory rdma.MemoryRegion, qp rdma.QueuePair) *msg.Port {
 	r.Helper()
 	c := qp.Config()
-	p, err := rdma.OpenPort(rdma.PortConfig{Name: r.Name(), Worker: r.worker, Memory: memory, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ,
-		QueuePairs: []rdma.Peer{{QueuePair: qp, Message: 4096}}, Landing: inbox})
+	p, err := msg.Open(msg.Config{Name: r.Name(), Worker: r.worker, Memory: memory, SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ,
+		QueuePairs: []msg.Peer{{QueuePair: qp, Message: 4096}}, Landing: inbox})
 	return made(r, p, err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/connect"
+	"github.com/unifiedd/unifiedd/rdma/msg"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -21,7 +22,7 @@ type store struct {
 	*session
 	job
 	ctx    context.Context
-	port   *rdma.MessagePort
+	port   *msg.Port
 	conn   *connect.Conn
 	queue  *nvme.Queue
 	target uint32
@@ -65,8 +66,8 @@ func (st *store) queuePair() (rdma.QueuePair, error) {
 	if err != nil {
 		return nil, errors.Join(err, closeAll(c.SendCQ, c.ReceiveCQ))
 	}
-	st.port, err = keep(st.session, rdma.OpenPort, rdma.PortConfig{Name: st.device.Name(), Worker: st.worker, Memory: st.memory,
-		SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, QueuePairs: []rdma.Peer{{QueuePair: qp, Message: st.Size}}})
+	st.port, err = keep(st.session, msg.Open, msg.Config{Name: st.device.Name(), Worker: st.worker, Memory: st.memory,
+		SendCQ: c.SendCQ, ReceiveCQ: c.ReceiveCQ, QueuePairs: []msg.Peer{{QueuePair: qp, Message: st.Size}}})
 	return qp, err
 }
 

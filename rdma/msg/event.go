@@ -1,16 +1,17 @@
-package rdma
+package msg
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 
+	"github.com/unifiedd/unifiedd/rdma"
 	"golang.org/x/sys/unix"
 )
 
-// portEvent is the descriptor behind a port's FD: an epoll(7) over the descriptors of both
+// event is the descriptor behind a port's FD: an epoll(7) over the descriptors of both
 // completion queues and an eventfd, which is set while the port itself has something to return.
-type portEvent struct {
+type event struct {
 	poll  int // the epoll's descriptor; -1: none
 	fd    int // the eventfd's
 	set   bool
@@ -20,7 +21,7 @@ type portEvent struct {
 	err   error
 }
 
-func (e *portEvent) open(queues ...CompletionQueue) (err error) {
+func (e *event) open(queues ...rdma.CompletionQueue) (err error) {
 	binary.NativeEndian.PutUint64(e.one[:], 1)
 	if e.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return fmt.Errorf("make a descriptor to wait on: %w", err)
@@ -46,11 +47,11 @@ func (e *portEvent) open(queues ...CompletionQueue) (err error) {
 // tell makes the descriptor poll readable exactly while there is something to return. asked
 // says that the caller polled for completions: an event may have woken it
 // that came later than its completion.
-func (p *MessagePort) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len() > 0, asked) }
+func (p *Port) tell(asked bool) { p.event.tell(&p.sent, &p.came, p.drained.len() > 0, asked) }
 
 // tell has both queues armed, looks at them again after that, and shows whether there are
 // completions or, as the port knows, something else.
-func (e *portEvent) tell(sent, came *completions, other, asked bool) {
+func (e *event) tell(sent, came *completions, other, asked bool) {
 	if e.poll < 0 {
 		return
 	}
@@ -61,7 +62,7 @@ func (e *portEvent) tell(sent, came *completions, other, asked bool) {
 
 // ready arms a queue that was found empty. If the queue was armed and is still empty, it consumes
 // the event of completions that were polled before the event came.
-func (e *portEvent) ready(c *completions, n int, asked bool) {
+func (e *event) ready(c *completions, n int, asked bool) {
 	for !c.fill() && c.err == nil {
 		if e.armed[n] && !c.fresh && !asked {
 			return
@@ -82,7 +83,7 @@ func (e *portEvent) ready(c *completions, n int, asked bool) {
 }
 
 // show sets or clears the eventfd.
-func (e *portEvent) show(there bool) {
+func (e *event) show(there bool) {
 	if there == e.set {
 		return
 	}
@@ -100,7 +101,7 @@ func (e *portEvent) show(there bool) {
 	}
 }
 
-func (e *portEvent) close() error {
+func (e *event) close() error {
 	var errs []error
 	for _, fd := range []*int{&e.poll, &e.fd} {
 		if *fd >= 0 {
@@ -110,3 +111,46 @@ func (e *portEvent) close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// batchSize bounds the completions of one poll.
+const batchSize = 64
+
+// completions are those of one queue that were polled and not used yet.
+type completions struct {
+	queue rdma.CompletionQueue
+	buf   [batchSize]rdma.WorkCompletion
+	at, n int
+	fresh bool  // some arrived since the queue was armed
+	err   error // the queue's, once it is gone
+}
+
+// next returns at most most completions, and marks them as used. It polls if it has none.
+func (c *completions) next(most int) []rdma.WorkCompletion {
+	if c.at == c.n {
+		c.fill()
+	}
+	n := min(most, c.n-c.at)
+	c.at += n
+	return c.buf[c.at-n : c.at]
+}
+
+// fill polls, and reports whether there is something to use.
+func (c *completions) fill() bool {
+	if c.left() {
+		return true
+	}
+	n, err := c.queue.Poll(c.buf[:])
+	if err != nil {
+		c.err = err
+	}
+	c.at, c.n = 0, n
+	c.fresh = c.fresh || n > 0
+	return n > 0
+}
+
+// last reports whether all are used of a poll that did not fill the buffer: the queue was empty
+// then.
+func (c *completions) last() bool { return c.at == c.n && c.n < len(c.buf) }
+
+// left reports whether some were polled and not used.
+func (c *completions) left() bool { return c.at < c.n }

@@ -1,4 +1,4 @@
-package rdma
+package mr
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 // TestGrantTable holds the table to a map, under all numbers of entries it has room for.
 func TestGrantTable(t *testing.T) {
 	for most := 1; most < 40; most++ {
-		table, want := newGrantTable(most), map[uint64]int32{}
+		table, want := newTable(most), map[uint64]int32{}
 		for range 2000 {
 			addr := rand.Uint64N(uint64(3*most)) * 4096
 			if _, there := want[addr]; there {
@@ -31,7 +31,7 @@ func TestGrantTable(t *testing.T) {
 }
 
 func TestGrantList(t *testing.T) {
-	entries, list := make([]grantEntry, 8), newGrantList()
+	entries, list := make([]entry, 8), newList()
 	var want []int32
 	for range 1000 {
 		n := rand.Int32N(8)

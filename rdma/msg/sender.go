@@ -1,11 +1,11 @@
-package rdma
+package msg
 
 import (
 	"errors"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
+	"golang.org/x/sys/unix"
 )
 
 // sender is the send queue of one of a port's queue pairs. Its frames lie in order in a ring. The
@@ -22,33 +22,33 @@ type sender struct {
 	inline  uint64
 
 	frameQueue
-	made    uint32      // frames before it are in requests
-	form    SendRequest // of a SEND
-	posted  uint16      // work requests, with queued ones
+	made    uint32           // frames before it are in requests
+	form    rdma.SendRequest // of a SEND
+	posted  uint16           // work requests, with queued ones
 	done    uint16
-	queued  []SendRequest // for Kick
-	sges    []SGE
+	queued  []rdma.SendRequest // for Kick
+	sges    []rdma.SGE
 	signals int // requests since the last signaled one
 	owed    int // frames of those
-	cause   OpError
-	count   *portCounters // the port's
-	waits   bool          // it is in MessagePort.waiting
-	closed  bool          // it is detached
-	broken  bool          // Broken returns it, or has
+	cause   rdma.OpError
+	count   *counters // the port's
+	waits   bool      // it is in Port.waiting
+	closed  bool      // it is detached
+	broken  bool      // Broken returns it, or has
 }
 
 // signalEvery bounds the requests per signaled one.
 const signalEvery = 16
 
-func newSender(q Peer, m MemoryRegion, count *portCounters) *sender {
+func newSender(q Peer, m rdma.MemoryRegion, count *counters) *sender {
 	g := q.QueuePair.Config()
 	pieces, room := max(g.SendSGEs, 1), min(g.SendDepth, 1<<15)
 	s := &sender{Peer: q, qpn: q.QueuePair.QPN(), lkey: m.LKey(), base: m.Addr(), message: q.Message, pieces: pieces, room: room,
 		inline: uint64(g.InlineBytes), frameQueue: newFrameQueue(room * pieces),
-		count: count, form: SendRequest{Op: Send, RemoteQPN: q.QPN, RemoteQKey: q.QKey},
-		queued: make([]SendRequest, 0, room), sges: make([]SGE, 0, room*pieces)}
+		count: count, form: rdma.SendRequest{Op: rdma.Send, RemoteQPN: q.QPN, RemoteQKey: q.QKey},
+		queued: make([]rdma.SendRequest, 0, room), sges: make([]rdma.SGE, 0, room*pieces)}
 	if q.Grants != nil {
-		s.room -= q.Grants.config.Requests
+		s.room -= q.Grants.Requests()
 	}
 	if q.Handle != nil {
 		s.form.Handle = q.Handle.ID()
@@ -73,10 +73,10 @@ func (s *sender) underWay() int { return int(s.posted - s.done) }
 func (s *sender) full() bool { return s.underWay() >= s.room }
 
 // request makes a request of the next waiting frames, which are one message.
-func (s *sender) request(r SendRequest, frames int, length uint64) {
+func (s *sender) request(r rdma.SendRequest, frames int, length uint64) {
 	for range frames {
 		f := s.at(s.made)
-		s.sges = append(s.sges, SGE{Addr: s.base + f.Addr, Length: f.Len, LKey: s.lkey})
+		s.sges = append(s.sges, rdma.SGE{Addr: s.base + f.Addr, Length: f.Len, LKey: s.lkey})
 		s.made++
 	}
 	r.SGEs = uint32(frames)
@@ -88,17 +88,17 @@ func (s *sender) request(r SendRequest, frames int, length uint64) {
 }
 
 // control makes a request of bytes that belong to no frame.
-func (s *sender) control(r SendRequest, addr uint64, length uint32) {
-	s.sges = append(s.sges, SGE{Addr: s.base + addr, Length: length, LKey: s.lkey})
+func (s *sender) control(r rdma.SendRequest, addr uint64, length uint32) {
+	s.sges = append(s.sges, rdma.SGE{Addr: s.base + addr, Length: length, LKey: s.lkey})
 	r.SGEs = 1
 	s.add(r, 0, uint64(length))
 }
 
-func (s *sender) add(r SendRequest, frames int, length uint64) {
+func (s *sender) add(r rdma.SendRequest, frames int, length uint64) {
 	s.posted++
 	r.ID = workID(s.made, s.posted, frames)
 	if s.fitsInline(length) {
-		r.Flags |= Inline
+		r.Flags |= rdma.Inline
 	}
 	if s.signals++; s.signals == signalEvery {
 		s.signal(&r)
@@ -109,8 +109,8 @@ func (s *sender) add(r SendRequest, frames int, length uint64) {
 // fitsInline reports whether the bytes of a request are copied into it.
 func (s *sender) fitsInline(length uint64) bool { return s.inline > 0 && length <= s.inline }
 
-func (s *sender) signal(r *SendRequest) {
-	r.Flags |= Signaled
+func (s *sender) signal(r *rdma.SendRequest) {
+	r.Flags |= rdma.Signaled
 	s.signals, s.owed = 0, 0
 }
 
@@ -132,10 +132,10 @@ func (s *sender) post() error {
 
 // complete records the end of a request and of those before it. It returns one past the number of
 // the last frame that is done.
-func (s *sender) complete(c *WorkCompletion) uint32 {
+func (s *sender) complete(c *rdma.WorkCompletion) uint32 {
 	end, request, frames := readID(c.ID)
 	s.done = request
-	if c.Status != Success {
+	if c.Status != rdma.Success {
 		s.note(c)
 		s.fail(end-frames, end, c.Status.Errno())
 	}
@@ -143,9 +143,9 @@ func (s *sender) complete(c *WorkCompletion) uint32 {
 }
 
 // note keeps the first failure, which is the cause of later ones.
-func (s *sender) note(c *WorkCompletion) {
-	if s.cause.Status == Success || s.cause.Status == WorkFlushed && c.Status != WorkFlushed {
-		s.cause = OpError{QPN: c.QPN, Status: c.Status, VendorError: c.VendorError}
+func (s *sender) note(c *rdma.WorkCompletion) {
+	if s.cause.Status == rdma.Success || s.cause.Status == rdma.WorkFlushed && c.Status != rdma.WorkFlushed {
+		s.cause = rdma.OpError{QPN: c.QPN, Status: c.Status, VendorError: c.VendorError}
 	}
 }
 

@@ -1,30 +1,30 @@
-package rdma
+package msg
 
 import (
 	"encoding/binary"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
+	"golang.org/x/sys/unix"
 )
 
 // receiver is the receive queue of a port: that of its one queue pair, or the shared one.
 type receiver struct {
 	target interface {
-		PostReceive([]ReceiveRequest, []SGE) (int, error)
+		PostReceive([]rdma.ReceiveRequest, []rdma.SGE) (int, error)
 	}
 	depth   int
 	held    int // frames: queued, posted, or completed and not received
 	landing uint32
 	front   uint32 // bytes of a network header before the landing
-	spread  uint64 // PortConfig.Spread
+	spread  uint64 // Config.Spread
 	lkey    uint32
 	base    uint64
-	queued  []ReceiveRequest
-	sges    []SGE
+	queued  []rdma.ReceiveRequest
+	sges    []rdma.SGE
 }
 
-func (p *MessagePort) newReceiver() (receiver, error) {
+func (p *Port) newReceiver() (receiver, error) {
 	c := &p.config
 	r := receiver{landing: c.Landing, spread: c.Spread, lkey: c.Memory.LKey(), base: c.Memory.Addr()}
 	if c.Shared != nil {
@@ -34,19 +34,19 @@ func (p *MessagePort) newReceiver() (receiver, error) {
 		r.target, r.depth = q, q.Config().RecvDepth
 	}
 	if c.Datagrams {
-		r.front = GRHBytes
+		r.front = rdma.GRHBytes
 	}
 	r.depth = min(r.depth, c.ReceiveCQ.Depth())
-	r.queued, r.sges = make([]ReceiveRequest, 0, r.depth), make([]SGE, 0, r.depth)
+	r.queued, r.sges = make([]rdma.ReceiveRequest, 0, r.depth), make([]rdma.SGE, 0, r.depth)
 	return r, nil
 }
 
 // queue makes a request for an empty frame or extent.
 func (r *receiver) queue(start, room uint64) {
 	shift := r.shift(start, room)
-	r.queued = append(r.queued, ReceiveRequest{ID: start + shift, SGEs: 1})
+	r.queued = append(r.queued, rdma.ReceiveRequest{ID: start + shift, SGEs: 1})
 	at := uint64(r.landing-r.front) + shift
-	r.sges = append(r.sges, SGE{Addr: r.base + start + at, Length: uint32(room - at), LKey: r.lkey})
+	r.sges = append(r.sges, rdma.SGE{Addr: r.base + start + at, Length: uint32(room - at), LKey: r.lkey})
 }
 
 // page is the unit of shifts.
@@ -74,12 +74,12 @@ func (r *receiver) post() error {
 }
 
 // frame returns the frame of a completion.
-func (r *receiver) frame(c *WorkCompletion) umem.Frame {
+func (r *receiver) frame(c *rdma.WorkCompletion) umem.Frame {
 	f := umem.Frame{Addr: c.ID + uint64(r.landing)}
-	if c.Status != Success {
+	if c.Status != rdma.Success {
 		return f.WithError(c.Status.Errno())
 	}
-	if c.Kind == Received {
+	if c.Kind == rdma.Received {
 		f.Len = c.Length - min(r.front, c.Length)
 	}
 	return f
@@ -87,7 +87,7 @@ func (r *receiver) frame(c *WorkCompletion) umem.Frame {
 
 // Supply posts receives into frames and extents, one message each. Kick posts what the device does
 // not take now.
-func (p *MessagePort) Supply(empty []umem.Frame) int {
+func (p *Port) Supply(empty []umem.Frame) int {
 	if p.closed {
 		return 0
 	}
@@ -102,7 +102,7 @@ func (p *MessagePort) Supply(empty []umem.Frame) int {
 }
 
 // Recv returns received messages. The frame of a failed or flushed receive has an error.
-func (p *MessagePort) Recv(dst []umem.Frame) int {
+func (p *Port) Recv(dst []umem.Frame) int {
 	total := 0
 	for total < len(dst) && !p.closed {
 		batch := p.came.next(len(dst) - total)
@@ -121,12 +121,12 @@ func (p *MessagePort) Recv(dst []umem.Frame) int {
 }
 
 // receiveOne makes the frame of a completion, and fills its side entry.
-func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
+func (p *Port) receiveOne(c *rdma.WorkCompletion) umem.Frame {
 	f := p.receive.frame(c)
 	number := p.byQPN.find(c.QPN)
 	side := p.region.Side(f)
 	side.Queue, side.Target, side.Block = uint16(number), 0, 0
-	if c.Status != Success {
+	if c.Status != rdma.Success {
 		p.stats.failed(c.Status)
 		if number >= 0 {
 			p.senders[number].note(c)
@@ -135,7 +135,7 @@ func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 	}
 	p.stats.count.received++
 	p.stats.count.bytesReceived += uint64(f.Len)
-	if c.Flags&HasImmediate != 0 {
+	if c.Flags&rdma.HasImmediate != 0 {
 		b := c.Immediate()
 		side.Target = binary.BigEndian.Uint32(b[:])
 		p.stats.count.immediates++
@@ -143,7 +143,7 @@ func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 	switch {
 	case p.receive.front > 0:
 		side.Block = uint64(c.RemoteQPN)
-	case c.Kind == ReceivedWrite:
+	case c.Kind == rdma.ReceivedWrite:
 		side.Block = uint64(c.Length)
 	}
 	return f
@@ -152,7 +152,7 @@ func (p *MessagePort) receiveOne(c *WorkCompletion) umem.Frame {
 // Send queues messages, each for the queue pair in the Side.Queue of its first frame. It stops at a
 // message whose queue pair has no room. A message that cannot be sent at all returns from Reap with
 // an error.
-func (p *MessagePort) Send(full []umem.Frame) int {
+func (p *Port) Send(full []umem.Frame) int {
 	if p.closed {
 		return 0
 	}
@@ -181,7 +181,7 @@ func chain(fs []umem.Frame) int {
 }
 
 // sendOne queues one message, unless there is no room for it now.
-func (p *MessagePort) sendOne(message []umem.Frame) bool {
+func (p *Port) sendOne(message []umem.Frame) bool {
 	number := int(p.region.Side(message[0]).Queue)
 	if len(p.senders) == 1 {
 		number = 0
@@ -226,7 +226,7 @@ func (s *sender) measure(r *umem.Region, message []umem.Frame) (length uint64, e
 }
 
 // refuse returns a message with an error.
-func (p *MessagePort) refuse(message []umem.Frame, errno unix.Errno) {
+func (p *Port) refuse(message []umem.Frame, errno unix.Errno) {
 	p.stats.count.refused++
 	for _, f := range message {
 		p.drained.push(f.WithError(errno))
@@ -234,7 +234,7 @@ func (p *MessagePort) refuse(message []umem.Frame, errno unix.Errno) {
 }
 
 // Reap returns frames that were sent or failed.
-func (p *MessagePort) Reap(dst []umem.Frame) int {
+func (p *Port) Reap(dst []umem.Frame) int {
 	if p.closed {
 		return 0
 	}
@@ -250,7 +250,7 @@ func (p *MessagePort) Reap(dst []umem.Frame) int {
 }
 
 // collect processes all completions of sends.
-func (p *MessagePort) collect() {
+func (p *Port) collect() {
 	for more := true; more; more = !p.sent.last() {
 		batch := p.sent.next(batchSize)
 		for i := range batch {
@@ -259,17 +259,17 @@ func (p *MessagePort) collect() {
 	}
 }
 
-func (p *MessagePort) sendDone(c *WorkCompletion) {
+func (p *Port) sendDone(c *rdma.WorkCompletion) {
 	number := p.byQPN.find(c.QPN)
 	if number < 0 {
 		return // of a detached queue pair, whose frames were returned then
 	}
 	s := p.senders[number]
-	if c.Status != Success {
+	if c.Status != rdma.Success {
 		p.stats.failed(c.Status)
 	}
 	if s.Grants != nil && s.Grants.Done(c) {
-		if c.Status != Success {
+		if c.Status != rdma.Success {
 			s.note(c)
 		}
 		return
@@ -279,7 +279,7 @@ func (p *MessagePort) sendDone(c *WorkCompletion) {
 }
 
 // retire moves the frames of a sender up to a number to drained.
-func (s *portStats) retire(of *sender, to uint32, drained *frameQueue) {
+func (s *stats) retire(of *sender, to uint32, drained *frameQueue) {
 	for of.head != to {
 		f := *of.at(of.head)
 		of.head++

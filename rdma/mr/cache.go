@@ -1,33 +1,35 @@
-package rdma
+package mr
 
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"time"
 
 	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// Grant is a peer's right to access part of a region.
-type Grant struct {
+// Registration is a peer's right to access part of a region.
+type Registration struct {
 	RKey   uint32
-	Access Access
+	Access rdma.Access
 	Addr   uint64 // for the peer's requests
 	Length uint64 // bytes
 }
 
-// ErrGrantsBusy means that all work requests for grants are in flight. Process completions and try
+// ErrBusy means that all work requests of a cache are in flight. Process completions and try
 // again.
-var ErrGrantsBusy = errors.New("too many grants are being made or revoked")
+var ErrBusy = errors.New("too many grants are being made or revoked")
 
-// GrantsConfig configures Grants. Grants.Close closes nothing of it.
-type GrantsConfig struct {
-	QueuePair QueuePair // connected to the peer
-	Domain    ProtectionDomain
+// Config configures a [Cache], which closes nothing of it.
+type Config struct {
+	QueuePair rdma.QueuePair // connected to the peer
+	Domain    rdma.ProtectionDomain
 	Region    *umem.Region
 	// Memory is the whole region, registered with LocalWrite and BindWindows. It is closed after the grants.
-	Memory MemoryRegion
+	Memory rdma.MemoryRegion
 	// Most bounds the grants at a time, with those that are released and kept.
 	Most int
 	// Requests bounds the work requests of the send queue that they use; at least 2.
@@ -37,7 +39,7 @@ type GrantsConfig struct {
 	Register bool
 }
 
-// Grants are the rights of one peer to parts of a region. Each can be revoked by itself. If the
+// Cache has the rights of one peer to parts of a region. Each can be revoked by itself. If the
 // device has memory windows of type 2, a grant is a window, which is bound by the peer's queue pair
 // and valid only for it. Otherwise it is a registration, which is made and ended by system calls
 // and is valid for every queue pair of the protection domain.
@@ -46,51 +48,51 @@ type GrantsConfig struct {
 // peer keeps its access until the grant is revoked. That also happens to the grant that was
 // released longest ago when another one needs its place.
 //
-// Grants belong to the thread that posts to the queue pair. That thread must pass each completion
+// A Cache belongs to the thread that posts to the queue pair. That thread must pass each completion
 // of the send queue to Done first.
-type Grants struct {
-	config  GrantsConfig
-	entries []grantEntry
-	places  grantTable
+type Cache struct {
+	config  Config
+	entries []entry
+	places  table
 	free    []int32
-	idle    grantList
-	queued  []SendRequest // to invalidate windows, not posted yet
-	flying  int           // requests queued or posted, without a completion
+	idle    list
+	queued  []rdma.SendRequest // to invalidate windows, not posted yet
+	flying  int                // requests queued or posted, without a completion
 	began   time.Time
-	stats   grantStats
+	stats   stats
 	closed  bool
 }
 
-// grantEntry is the place of one grant.
-type grantEntry struct {
-	Grant
+// entry is the place of one grant.
+type entry struct {
+	Registration
 	at           uint64 // in the region
-	state        grantState
-	window       MemoryWindow // belongs to the place
-	part         MemoryRegion
+	state        state
+	window       rdma.MemoryWindow // belongs to the place
+	part         rdma.MemoryRegion
 	newer, older int32 // in the list of released ones
-	made, ended  int64 // times of posting its requests, in nanoseconds since NewGrants
+	made, ended  int64 // times of posting its requests, in nanoseconds since New
 }
 
-type grantState uint8
+type state uint8
 
 const (
-	grantNone    grantState = iota
-	grantOut                // in use
-	grantIdle               // released, and kept
-	grantLeaving            // being revoked
+	unused   state = iota
+	granted        // in use
+	released       // released, and kept
+	revoking       // being revoked
 )
 
-// NewGrants allocates the places and makes all windows.
-func NewGrants(c GrantsConfig) (*Grants, error) {
+// New allocates the places and makes all windows.
+func New(c Config) (*Cache, error) {
 	if c.Most < 1 || c.Requests < 2 {
 		return nil, fmt.Errorf("grants: room for %d with %d work requests: at least 1 and 2 are needed", c.Most, c.Requests)
 	}
 	if caps := c.Domain.Device().Capabilities(); c.Most > max(caps.MaxMemoryWindows, caps.MaxMemoryRegions) {
 		return nil, fmt.Errorf("room for %d grants: device %s has %d memory windows and %d registrations", c.Most, c.Domain.Device().Name(), caps.MaxMemoryWindows, caps.MaxMemoryRegions)
 	}
-	g := &Grants{config: c, entries: make([]grantEntry, c.Most), places: newGrantTable(c.Most), idle: newGrantList(),
-		queued: make([]SendRequest, 0, c.Requests), began: time.Now()}
+	g := &Cache{config: c, entries: make([]entry, c.Most), places: newTable(c.Most), idle: newList(),
+		queued: make([]rdma.SendRequest, 0, c.Requests), began: time.Now()}
 	for n := c.Most - 1; n >= 0; n-- {
 		g.free = append(g.free, int32(n))
 	}
@@ -103,10 +105,10 @@ func NewGrants(c GrantsConfig) (*Grants, error) {
 	return g, nil
 }
 
-func (g *Grants) openWindows() error {
+func (g *Cache) openWindows() error {
 	for n := range g.entries {
 		w, err := g.config.Domain.NewWindow()
-		if errors.Is(err, ErrUnsupported) && n == 0 {
+		if errors.Is(err, rdma.ErrUnsupported) && n == 0 {
 			g.config.Register = true
 			return nil
 		}
@@ -115,100 +117,103 @@ func (g *Grants) openWindows() error {
 		}
 		g.entries[n].window = w
 	}
-	if a := g.config.Memory.Access(); a&BindWindows == 0 || a&LocalWrite == 0 {
+	if a := g.config.Memory.Access(); a&rdma.BindWindows == 0 || a&rdma.LocalWrite == 0 {
 		return fmt.Errorf("grants: the memory is registered with %v: it needs local write and window bind", a)
 	}
 	return nil
 }
 
+// Requests is the most work requests that the cache has in the send queue.
+func (g *Cache) Requests() int { return g.config.Requests }
+
 // Windows reports whether grants are memory windows.
-func (g *Grants) Windows() bool { return !g.config.Register }
+func (g *Cache) Windows() bool { return !g.config.Register }
 
 // Grant grants length bytes of the region from addr. There is at most one grant from an address. A
-// SEND posted to the queue pair afterwards may tell the peer of it. The error is ErrGrantsBusy if a
+// SEND posted to the queue pair afterwards may tell the peer of it. The error is ErrBusy if a
 // later call may succeed.
-func (g *Grants) Grant(addr, length uint64, a Access) (Grant, error) {
+func (g *Cache) Grant(addr, length uint64, a rdma.Access) (Registration, error) {
 	if n := g.places.find(addr); n >= 0 {
 		e := &g.entries[n]
 		switch {
-		case e.state == grantLeaving:
-			return Grant{}, ErrGrantsBusy
+		case e.state == revoking:
+			return Registration{}, ErrBusy
 		case e.Length == length && e.Access == a:
 			g.handOut(n)
 			g.stats.count.hits++
-			return e.Grant, nil
-		case e.state == grantOut:
-			return Grant{}, fmt.Errorf("grant %d bytes from %#x with %v: %d bytes from there are granted with %v, and not released", length, addr, a, e.Length, e.Access)
+			return e.Registration, nil
+		case e.state == granted:
+			return Registration{}, fmt.Errorf("grant %d bytes from %#x with %v: %d bytes from there are granted with %v, and not released", length, addr, a, e.Length, e.Access)
 		}
 		if err := g.evict(n); err != nil {
-			return Grant{}, err
+			return Registration{}, err
 		}
 	}
 	return g.newGrant(addr, length, a)
 }
 
 // handOut marks an existing grant as in use.
-func (g *Grants) handOut(n int32) {
+func (g *Cache) handOut(n int32) {
 	e := &g.entries[n]
-	if e.state == grantIdle {
+	if e.state == released {
 		g.idle.remove(g.entries, n)
 		g.stats.count.outstanding++
 	}
-	e.state = grantOut
+	e.state = granted
 }
 
 // newGrant makes a grant in a free place, or in that of the grant released longest ago.
-func (g *Grants) newGrant(addr, length uint64, a Access) (Grant, error) {
+func (g *Cache) newGrant(addr, length uint64, a rdma.Access) (Registration, error) {
 	if len(g.free) == 0 {
 		if g.idle.oldest < 0 {
-			return Grant{}, fmt.Errorf("grant %d bytes from %#x: %d grants are handed out, which is the most", length, addr, len(g.entries))
+			return Registration{}, fmt.Errorf("grant %d bytes from %#x: %d grants are handed out, which is the most", length, addr, len(g.entries))
 		}
 		if err := g.evict(g.idle.oldest); err != nil {
-			return Grant{}, err
+			return Registration{}, err
 		}
 	}
 	n := g.free[len(g.free)-1]
 	e := &g.entries[n]
 	e.at, e.Length, e.Access = addr, length, a
 	if err := g.make(n); err != nil {
-		return Grant{}, err
+		return Registration{}, err
 	}
 	g.free = g.free[:len(g.free)-1]
-	e.state = grantOut
+	e.state = granted
 	g.places.add(addr, n)
 	g.stats.count.misses++
 	g.stats.count.outstanding++
-	return e.Grant, nil
+	return e.Registration, nil
 }
 
 // Release keeps a grant for later. The peer could still use it.
-func (g *Grants) Release(addr uint64) {
+func (g *Cache) Release(addr uint64) {
 	n := g.places.find(addr)
-	if n < 0 || g.entries[n].state != grantOut {
+	if n < 0 || g.entries[n].state != granted {
 		return
 	}
-	g.entries[n].state = grantIdle
+	g.entries[n].state = released
 	g.idle.add(g.entries, n)
 	g.stats.count.outstanding--
 }
 
 // Revoke ends the grant from addr. Revoked reports when it has ended: a registration at once, a
 // window some time after Post, when Done has its completion.
-func (g *Grants) Revoke(addr uint64) error {
+func (g *Cache) Revoke(addr uint64) error {
 	n := g.places.find(addr)
-	if n < 0 || g.entries[n].state == grantLeaving {
+	if n < 0 || g.entries[n].state == revoking {
 		return nil
 	}
 	e := &g.entries[n]
 	if err := g.end(n, revokeKind); err != nil {
 		return err
 	}
-	if e.state == grantIdle {
+	if e.state == released {
 		g.idle.remove(g.entries, n)
 	} else {
 		g.stats.count.outstanding--
 	}
-	e.state = grantLeaving
+	e.state = revoking
 	if !g.Windows() {
 		g.left(n)
 	}
@@ -216,10 +221,10 @@ func (g *Grants) Revoke(addr uint64) error {
 }
 
 // Revoked reports whether there is no grant from addr, and none that is being revoked.
-func (g *Grants) Revoked(addr uint64) bool { return g.places.find(addr) < 0 }
+func (g *Cache) Revoked(addr uint64) bool { return g.places.find(addr) < 0 }
 
 // evict revokes a released grant, so that its place can be used at once.
-func (g *Grants) evict(n int32) error {
+func (g *Cache) evict(n int32) error {
 	if err := g.end(n, evictKind); err != nil {
 		return err
 	}
@@ -230,15 +235,15 @@ func (g *Grants) evict(n int32) error {
 }
 
 // left frees the place of a revoked grant.
-func (g *Grants) left(n int32) {
+func (g *Cache) left(n int32) {
 	g.places.remove(g.entries[n].at)
-	g.entries[n].state = grantNone
+	g.entries[n].state = unused
 	g.free = append(g.free, n)
 }
 
 // Close ends all grants at once. The queue pair must be in Error or about to be closed. Done still
 // accepts later completions. It may be called again, also after an error.
-func (g *Grants) Close() error {
+func (g *Cache) Close() error {
 	var errs []error
 	for n := range g.entries {
 		e := &g.entries[n]
@@ -254,7 +259,7 @@ func (g *Grants) Close() error {
 	return errors.Join(errs...)
 }
 
-// The ID of a request of Grants has grantID in its low 16 bits, which no ID of a port has, above
+// The ID of a request of a Cache has grantID in its low 16 bits, which no ID of a port has, above
 // that the kind, and the place in the high 32 bits.
 const grantID = 0xffff
 
@@ -264,10 +269,10 @@ const (
 	revokeKind // the completion frees the place
 )
 
-func grantRequest(n int32, kind uint64) uint64 { return uint64(uint32(n))<<32 | kind<<16 | grantID }
+func request(n int32, kind uint64) uint64 { return uint64(uint32(n))<<32 | kind<<16 | grantID }
 
 // make makes the grant that a place describes.
-func (g *Grants) make(n int32) error {
+func (g *Cache) make(n int32) error {
 	if g.closed {
 		return fmt.Errorf("grant: %w", errGrantsClosed)
 	}
@@ -279,16 +284,16 @@ func (g *Grants) make(n int32) error {
 
 var errGrantsClosed = fmt.Errorf("the grants are closed")
 
-func (g *Grants) bind(n int32) error {
+func (g *Cache) bind(n int32) error {
 	if g.busy() {
-		return ErrGrantsBusy
+		return ErrBusy
 	}
 	if err := g.Post(); err != nil { // a queued invalidation must come before the bind
 		return err
 	}
 	e, m := &g.entries[n], g.config.Memory
 	e.Addr, e.made = m.Addr()+e.at, g.now()
-	if err := g.config.QueuePair.Bind(grantRequest(n, bindKind), e.window, m, e.Addr, e.Length, e.Access, Signaled); err != nil {
+	if err := g.config.QueuePair.Bind(request(n, bindKind), e.window, m, e.Addr, e.Length, e.Access, rdma.Signaled); err != nil {
 		return fmt.Errorf("grant %d bytes from %#x: %w", e.Length, e.at, err)
 	}
 	e.RKey = e.window.RKey()
@@ -296,11 +301,11 @@ func (g *Grants) bind(n int32) error {
 	return nil
 }
 
-func (g *Grants) register(n int32) error {
+func (g *Cache) register(n int32) error {
 	e, begin := &g.entries[n], g.now()
 	access := e.Access
-	if access&(RemoteWrite|RemoteAtomic) != 0 {
-		access |= LocalWrite
+	if access&(rdma.RemoteWrite|rdma.RemoteAtomic) != 0 {
+		access |= rdma.LocalWrite
 	}
 	part, err := g.config.Domain.RegisterPart(g.config.Region, e.at, e.Length, access)
 	if err != nil {
@@ -312,14 +317,14 @@ func (g *Grants) register(n int32) error {
 }
 
 // end revokes a grant, at once or by a request.
-func (g *Grants) end(n int32, kind uint64) error {
+func (g *Cache) end(n int32, kind uint64) error {
 	e := &g.entries[n]
 	e.ended = g.now()
 	if g.Windows() {
 		if g.busy() {
-			return ErrGrantsBusy
+			return ErrBusy
 		}
-		g.queued = append(g.queued, SendRequest{ID: grantRequest(n, kind), Op: LocalInvalidate, Flags: Signaled, Immediate: Invalidate(e.RKey)})
+		g.queued = append(g.queued, rdma.SendRequest{ID: request(n, kind), Op: rdma.LocalInvalidate, Flags: rdma.Signaled, Immediate: rdma.Invalidate(e.RKey)})
 		g.flying++
 		return nil
 	}
@@ -334,7 +339,7 @@ func (g *Grants) end(n int32, kind uint64) error {
 }
 
 // Post posts the requests of Revoke.
-func (g *Grants) Post() error {
+func (g *Cache) Post() error {
 	if len(g.queued) == 0 {
 		return nil
 	}
@@ -348,7 +353,7 @@ func (g *Grants) Post() error {
 
 // Done processes a completion if it belongs to a grant, and reports whether it does. A failed one
 // means that the queue pair is in Error, which ends its windows.
-func (g *Grants) Done(c *WorkCompletion) bool {
+func (g *Cache) Done(c *rdma.WorkCompletion) bool {
 	if c.ID&0xffff != grantID {
 		return false
 	}
@@ -359,41 +364,41 @@ func (g *Grants) Done(c *WorkCompletion) bool {
 	g.flying--
 	e := &g.entries[n]
 	switch {
-	case c.Status != Success:
+	case c.Status != rdma.Success:
 		g.stats.count.failed++
 	case kind == bindKind:
 		g.stats.count.making.add(g.now() - e.made)
 	default:
 		g.stats.count.revoking.add(g.now() - e.ended)
 	}
-	if kind == revokeKind && e.state == grantLeaving {
+	if kind == revokeKind && e.state == revoking {
 		g.left(n)
 	}
 	return true
 }
 
 // busy reports whether no request can be posted now.
-func (g *Grants) busy() bool { return g.flying >= g.config.Requests }
+func (g *Cache) busy() bool { return g.flying >= g.config.Requests }
 
-func (g *Grants) now() int64 { return int64(time.Since(g.began)) }
+func (g *Cache) now() int64 { return int64(time.Since(g.began)) }
 
-// grantTable finds a grant's place by address. It is a hash table with open addressing.
-type grantTable struct {
+// table finds a grant's place by address. It is a hash table with open addressing.
+type table struct {
 	keys []uint64
 	vals []int32 // place + 1; 0: empty
 }
 
-func newGrantTable(most int) grantTable {
-	size := pow2(2*most + 1)
-	return grantTable{keys: make([]uint64, size), vals: make([]int32, size)}
+func newTable(most int) table {
+	size := 1 << bits.Len(uint(2*most))
+	return table{keys: make([]uint64, size), vals: make([]int32, size)}
 }
 
-func (t *grantTable) home(addr uint64) uint32 {
+func (t *table) home(addr uint64) uint32 {
 	return uint32(addr*0x9e3779b97f4a7c15>>32) & uint32(len(t.keys)-1)
 }
 
 // slot returns where the address is, or would be. At least half of all slots are empty.
-func (t *grantTable) slot(addr uint64) uint32 {
+func (t *table) slot(addr uint64) uint32 {
 	i := t.home(addr)
 	for t.vals[i] != 0 && t.keys[i] != addr {
 		i = (i + 1) & uint32(len(t.keys)-1)
@@ -402,16 +407,16 @@ func (t *grantTable) slot(addr uint64) uint32 {
 }
 
 // find returns the place for an address, or -1.
-func (t *grantTable) find(addr uint64) int32 { return t.vals[t.slot(addr)] - 1 }
+func (t *table) find(addr uint64) int32 { return t.vals[t.slot(addr)] - 1 }
 
-func (t *grantTable) add(addr uint64, place int32) {
+func (t *table) add(addr uint64, place int32) {
 	i := t.slot(addr)
 	t.keys[i], t.vals[i] = addr, place+1
 }
 
 // remove empties the slot of an address, and moves up later entries that would not be found any
 // more.
-func (t *grantTable) remove(addr uint64) {
+func (t *table) remove(addr uint64) {
 	mask := uint32(len(t.keys) - 1)
 	hole := t.slot(addr)
 	for i := (hole + 1) & mask; t.vals[i] != 0; i = (i + 1) & mask {
@@ -423,12 +428,12 @@ func (t *grantTable) remove(addr uint64) {
 	t.vals[hole] = 0
 }
 
-// grantList is the released grants in the order of their release.
-type grantList struct{ oldest, newest int32 }
+// list is the released grants in the order of their release.
+type list struct{ oldest, newest int32 }
 
-func newGrantList() grantList { return grantList{-1, -1} }
+func newList() list { return list{-1, -1} }
 
-func (l *grantList) add(entries []grantEntry, n int32) {
+func (l *list) add(entries []entry, n int32) {
 	e := &entries[n]
 	e.older, e.newer = l.newest, -1
 	if l.newest >= 0 {
@@ -439,7 +444,7 @@ func (l *grantList) add(entries []grantEntry, n int32) {
 	l.newest = n
 }
 
-func (l *grantList) remove(entries []grantEntry, n int32) {
+func (l *list) remove(entries []entry, n int32) {
 	e := &entries[n]
 	if e.older >= 0 {
 		entries[e.older].newer = e.newer
@@ -453,8 +458,8 @@ func (l *grantList) remove(entries []grantEntry, n int32) {
 	}
 }
 
-// grantCounters are written only by the thread of the grants.
-type grantCounters struct {
+// counters are written only by the thread of the grants.
+type counters struct {
 	hits, misses, evictions, failed, outstanding uint64
 	making, revoking                             latencySum
 }
@@ -468,19 +473,19 @@ func (l *latencySum) add(nanoseconds int64) {
 	l.most = max(l.most, uint64(nanoseconds))
 }
 
-// grantStats is what other goroutines read.
-type grantStats struct {
-	count grantCounters
+// stats is what other goroutines read.
+type stats struct {
+	count counters
 	shown [11]counter.Counter
 }
 
-func (c *grantCounters) list() [11]uint64 {
+func (c *counters) list() [11]uint64 {
 	return [...]uint64{c.hits, c.misses, c.evictions, c.failed, c.outstanding, c.making.count, c.making.sum, c.making.most,
 		c.revoking.count, c.revoking.sum, c.revoking.most}
 }
 
 // publish publishes counters that have changed.
-func (s *grantStats) publish() {
+func (s *stats) publish() {
 	for i, v := range s.count.list() {
 		s.shown[i].Set(v)
 	}
@@ -492,8 +497,8 @@ type Latency struct {
 	Sum, Max time.Duration
 }
 
-// GrantStats are the counters of Grants since they were made.
-type GrantStats struct {
+// Stats are the counters of a Cache since it was made.
+type Stats struct {
 	Hits        uint64 // grants found again after Release
 	Misses      uint64 // grants made
 	Evictions   uint64 // grants revoked because another needed the place
@@ -505,13 +510,13 @@ type GrantStats struct {
 }
 
 // Publish publishes the counters for Stats. The thread of the grants calls it once per batch.
-func (g *Grants) Publish() { g.stats.publish() }
+func (g *Cache) Publish() { g.stats.publish() }
 
 // Stats may be called from any goroutine.
-func (g *Grants) Stats() GrantStats {
+func (g *Cache) Stats() Stats {
 	at := func(i int) uint64 { return g.stats.shown[i].Load() }
 	latency := func(i int) Latency {
 		return Latency{Count: at(i), Sum: time.Duration(at(i + 1)), Max: time.Duration(at(i + 2))}
 	}
-	return GrantStats{Hits: at(0), Misses: at(1), Evictions: at(2), Failed: at(3), Outstanding: at(4), Making: latency(5), Revoking: latency(8)}
+	return Stats{Hits: at(0), Misses: at(1), Evictions: at(2), Failed: at(3), Outstanding: at(4), Making: latency(5), Revoking: latency(8)}
 }

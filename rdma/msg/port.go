@@ -1,4 +1,4 @@
-package rdma
+package msg
 
 import (
 	"errors"
@@ -6,13 +6,14 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/unifiedd/unifiedd/internal/counter"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/mr"
 	"github.com/unifiedd/unifiedd/umem"
+	"golang.org/x/sys/unix"
 )
 
-// MessagePort is SEND and receive as a umem.Port. Supply posts receives, Recv returns received
+// Port is SEND and receive as a umem.Port. Supply posts receives, Recv returns received
 // messages; Send posts sends, Reap returns their frames.
 //
 // A supplied frame or extent takes one message, which lands at Landing. A chain of frames is sent
@@ -26,8 +27,8 @@ import (
 //
 // A queue pair that fails returns its frames with a status (Status.Errno), and Cause returns the
 // first failure. The others continue.
-type MessagePort struct {
-	config  PortConfig
+type Port struct {
+	config  Config
 	region  *umem.Region
 	worker  *umem.Holder
 	holder  *umem.Holder
@@ -40,27 +41,27 @@ type MessagePort struct {
 	drained frameQueue // sent or failed frames for Reap
 	sent    completions
 	came    completions
-	event   portEvent
-	stats   portStats
+	event   event
+	stats   stats
 	sendMax int // the most frames in the port for sending
 	sending int // the frames in the port for sending
 	closed  bool
 	gone    bool // Close has succeeded
 }
 
-var _ umem.Port = (*MessagePort)(nil)
+var _ umem.Port = (*Port)(nil)
 
-// OpenPort makes a port of queue pairs that are connected, or will be. It may be called from any
+// Open makes a port of queue pairs that are connected, or will be. It may be called from any
 // thread. Attach and Detach belong to the worker's thread, as do the verbs.
-func OpenPort(c PortConfig) (*MessagePort, error) {
-	p := &MessagePort{config: c, loose: c.QueuePairs, event: portEvent{fd: -1, poll: -1}}
+func Open(c Config) (*Port, error) {
+	p := &Port{config: c, loose: c.QueuePairs, event: event{fd: -1, poll: -1}}
 	if err := p.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open RDMA port %s: %w", c.Name, err), p.Close())
 	}
 	return p, nil
 }
 
-func (p *MessagePort) open() (err error) {
+func (p *Port) open() (err error) {
 	c := &p.config
 	if err := c.check(); err != nil {
 		return err
@@ -93,7 +94,7 @@ func (p *MessagePort) open() (err error) {
 
 // Attach adds a queue pair to a port with a shared receive queue, and returns its number. The port
 // owns the queue pair from then on, unless there is an error.
-func (p *MessagePort) Attach(q Peer) (int, error) {
+func (p *Port) Attach(q Peer) (int, error) {
 	if p.config.Shared == nil && p.receive.target != nil {
 		return 0, fmt.Errorf("queue pair %d: RDMA port %s has no shared receive queue, and so one queue pair for good", q.QueuePair.QPN(), p.config.Name)
 	}
@@ -122,8 +123,8 @@ const maxPeers = 1<<16 - 1
 
 // checkKind refuses to mix datagrams and other messages: they begin at different offsets of a
 // receive.
-func (p *MessagePort) checkKind(q Peer) error {
-	if datagrams := q.QueuePair.Config().Transport == UD; datagrams != p.config.Datagrams {
+func (p *Port) checkKind(q Peer) error {
+	if datagrams := q.QueuePair.Config().Transport == rdma.UD; datagrams != p.config.Datagrams {
 		return fmt.Errorf("it is of %v, and the port's Datagrams is %v", q.QueuePair.Config().Transport, p.config.Datagrams)
 	}
 	return nil
@@ -131,7 +132,7 @@ func (p *MessagePort) checkKind(q Peer) error {
 
 // Detach closes a queue pair. Reap returns the frames that it had to send, with ECANCELED unless
 // they have a status. Its own receives stay with the port until Close.
-func (p *MessagePort) Detach(number int) error {
+func (p *Port) Detach(number int) error {
 	s := p.senderOf(number)
 	if s == nil {
 		return fmt.Errorf("RDMA port %s: there is no queue pair number %d", p.config.Name, number)
@@ -152,7 +153,7 @@ func (p *MessagePort) Detach(number int) error {
 }
 
 // senderOf returns the sender of a queue pair by number, nil if there is none.
-func (p *MessagePort) senderOf(number int) *sender {
+func (p *Port) senderOf(number int) *sender {
 	if number < 0 || number >= len(p.senders) {
 		return nil
 	}
@@ -160,9 +161,9 @@ func (p *MessagePort) senderOf(number int) *sender {
 }
 
 // Cause returns the first failed completion of a queue pair, or nil.
-func (p *MessagePort) Cause(number int) error {
+func (p *Port) Cause(number int) error {
 	s := p.senderOf(number)
-	if s == nil || s.cause.Status == Success {
+	if s == nil || s.cause.Status == rdma.Success {
 		return nil
 	}
 	cause := s.cause
@@ -170,7 +171,7 @@ func (p *MessagePort) Cause(number int) error {
 }
 
 // Kick posts what Supply, Send and SendControl queued, in one call for each queue.
-func (p *MessagePort) Kick() error {
+func (p *Port) Kick() error {
 	if p.closed {
 		return fmt.Errorf("kick RDMA port %s: %w", p.config.Name, unix.EBADF)
 	}
@@ -183,7 +184,7 @@ func (p *MessagePort) Kick() error {
 }
 
 // postAll posts what is queued. What the device does not take now is tried again by the next Kick.
-func (p *MessagePort) postAll() error {
+func (p *Port) postAll() error {
 	var errs []error
 	left := p.waiting[:0]
 	for _, s := range p.waiting {
@@ -203,7 +204,7 @@ func (p *MessagePort) postAll() error {
 }
 
 // queue adds a sender to those that Kick posts.
-func (p *MessagePort) queue(s *sender) {
+func (p *Port) queue(s *sender) {
 	if !s.waits {
 		s.waits = true
 		p.waiting = append(p.waiting, s)
@@ -211,7 +212,7 @@ func (p *MessagePort) queue(s *sender) {
 }
 
 // fault returns an error of polling.
-func (p *MessagePort) fault() error {
+func (p *Port) fault() error {
 	if err := errors.Join(p.sent.err, p.came.err, p.event.err); err != nil {
 		return fmt.Errorf("RDMA port %s: %w", p.config.Name, err)
 	}
@@ -219,7 +220,7 @@ func (p *MessagePort) fault() error {
 }
 
 // Wake makes FD poll readable until the next verb.
-func (p *MessagePort) Wake() {
+func (p *Port) Wake() {
 	if p.event.poll >= 0 {
 		p.event.show(true)
 	}
@@ -227,11 +228,11 @@ func (p *MessagePort) Wake() {
 
 // FD polls readable while Recv or Reap has something to return, or a completion of SendControl
 // waits for Reap; -1 without Events, and after Close.
-func (p *MessagePort) FD() int { return p.event.poll }
+func (p *Port) FD() int { return p.event.poll }
 
 // Limits returns the port's limits. It holds as many frames for sending as its send completion
 // queue is deep, and of each queue pair as many messages as its send queue is deep.
-func (p *MessagePort) Limits() umem.Limits {
+func (p *Port) Limits() umem.Limits {
 	l := umem.Limits{Supply: p.receive.depth, Send: p.sendMax}
 	for _, s := range p.senders {
 		if s == nil {
@@ -250,7 +251,7 @@ func (p *MessagePort) Limits() umem.Limits {
 
 // Close destroys the queue pairs and gives every frame back to the region. After an error it may be
 // called again.
-func (p *MessagePort) Close() error {
+func (p *Port) Close() error {
 	if p.gone {
 		return nil
 	}
@@ -266,7 +267,7 @@ func (p *MessagePort) Close() error {
 	return nil
 }
 
-func (p *MessagePort) closeParts() error {
+func (p *Port) closeParts() error {
 	c := &p.config
 	errs := []error{p.event.close()}
 	for _, s := range p.senders {
@@ -283,7 +284,7 @@ func (p *MessagePort) closeParts() error {
 	return errors.Join(append(errs, closeQueues(c.SendCQ, c.ReceiveCQ))...)
 }
 
-func closeQueues(queues ...CompletionQueue) error {
+func closeQueues(queues ...rdma.CompletionQueue) error {
 	var errs []error
 	for _, q := range queues {
 		if q != nil {
@@ -293,18 +294,18 @@ func closeQueues(queues ...CompletionQueue) error {
 	return errors.Join(errs...)
 }
 
-// PortConfig says what a port is made of. The port owns everything in it but Worker and Memory, and
-// closes it, also if OpenPort fails.
-type PortConfig struct {
-	Name   string       // for errors and status
-	Worker *umem.Holder // holds the frames outside the port
-	Memory MemoryRegion // of the worker's region, with LocalWrite; closed after the port
+// Config says what a port is made of. The port owns everything in it but Worker and Memory, and
+// closes it, also if Open fails.
+type Config struct {
+	Name   string            // for errors and status
+	Worker *umem.Holder      // holds the frames outside the port
+	Memory rdma.MemoryRegion // of the worker's region, with LocalWrite; closed after the port
 
-	SendCQ    CompletionQueue
-	ReceiveCQ CompletionQueue // not SendCQ
+	SendCQ    rdma.CompletionQueue
+	ReceiveCQ rdma.CompletionQueue // not SendCQ
 	// Shared holds the receives of all queue pairs. Without it there is one queue pair, with
 	// receives of its own.
-	Shared SharedReceiveQueue
+	Shared rdma.SharedReceiveQueue
 	// QueuePairs are the first ones; Attach adds more.
 	QueuePairs []Peer
 
@@ -323,17 +324,17 @@ type PortConfig struct {
 
 // Peer is a queue pair and, for datagrams, the destination.
 type Peer struct {
-	QueuePair QueuePair
-	Handle    AddressHandle // owned by the port, too; nil for RC and UC
-	QPN, QKey uint32        // of the peer; datagrams only
+	QueuePair rdma.QueuePair
+	Handle    rdma.AddressHandle // owned by the port, too; nil for RC and UC
+	QPN, QKey uint32             // of the peer; datagrams only
 	// Message is the longest message in bytes: the port's maximum, or the MTU for datagrams.
 	Message uint64
 	// Grants are the peer's grants that are made with the queue pair; nil: none. The port processes their completions, and leaves
 	// their requests room in the send queue. The caller closes them before the queue pair is closed.
-	Grants *Grants
+	Grants *mr.Cache
 }
 
-func (c *PortConfig) check() error {
+func (c *Config) check() error {
 	var errs []error
 	need := func(ok bool, text string) {
 		if !ok {
@@ -341,7 +342,7 @@ func (c *PortConfig) check() error {
 		}
 	}
 	need(c.Worker != nil, "no Worker")
-	need(c.Memory != nil && c.Memory.Access()&LocalWrite != 0, "no Memory that may be written locally")
+	need(c.Memory != nil && c.Memory.Access()&rdma.LocalWrite != 0, "no Memory that may be written locally")
 	need(c.SendCQ != nil && c.ReceiveCQ != nil && c.SendCQ != c.ReceiveCQ, "it needs two completion queues")
 	need(c.Shared != nil || len(c.QueuePairs) == 1, "without a shared receive queue there is exactly one queue pair")
 	if len(errs) > 0 {
@@ -354,12 +355,12 @@ func (c *PortConfig) check() error {
 }
 
 // checkPeer refuses a queue pair that the port cannot work with.
-func (c *PortConfig) checkPeer(q Peer) error {
+func (c *Config) checkPeer(q Peer) error {
 	g := q.QueuePair.Config()
 	switch {
-	case g.Transport == UD && c.Landing < GRHBytes:
-		return fmt.Errorf("the landing %d has no room for the network header of datagrams: it must be at least %d", c.Landing, GRHBytes)
-	case g.Transport == UD && q.Handle == nil:
+	case g.Transport == rdma.UD && c.Landing < rdma.GRHBytes:
+		return fmt.Errorf("the landing %d has no room for the network header of datagrams: it must be at least %d", c.Landing, rdma.GRHBytes)
+	case g.Transport == rdma.UD && q.Handle == nil:
 		return errors.New("datagrams need an address handle")
 	case g.SendCQ != c.SendCQ || g.ReceiveCQ != c.ReceiveCQ:
 		return errors.New("its completion queues are not the port's")
@@ -376,7 +377,7 @@ func (c *PortConfig) checkPeer(q Peer) error {
 // done. A request with told false is known to be done when a later signaled one is; each
 // signalEvery-th request, and one that fills the queue, is signaled in any case. It returns false
 // if there is no room now, or no such queue pair. Stats do not count such messages.
-func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told bool) bool {
+func (p *Port) SendControl(number int, addr uint64, length uint32, told bool) bool {
 	s := p.senderOf(number)
 	if p.closed || s == nil {
 		return false
@@ -388,7 +389,7 @@ func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told b
 		return false
 	}
 	s.control(s.form, addr, length)
-	if last := &s.queued[len(s.queued)-1]; (told || s.full()) && last.Flags&Signaled == 0 {
+	if last := &s.queued[len(s.queued)-1]; (told || s.full()) && last.Flags&rdma.Signaled == 0 {
 		s.signal(last)
 	}
 	p.queue(s)
@@ -397,7 +398,7 @@ func (p *MessagePort) SendControl(number int, addr uint64, length uint32, told b
 
 // UnderWay returns how many requests of a queue pair are not known to be done, according to the
 // completions processed so far.
-func (p *MessagePort) UnderWay(number int) int {
+func (p *Port) UnderWay(number int) int {
 	if s := p.senderOf(number); s != nil {
 		return s.underWay()
 	}
@@ -406,38 +407,38 @@ func (p *MessagePort) UnderWay(number int) int {
 
 // Broken returns the numbers of queue pairs on which a SendControl failed, each once, and their
 // count. Cause says why.
-func (p *MessagePort) Broken(dst []int) int {
+func (p *Port) Broken(dst []int) int {
 	n := copy(dst, p.broken)
 	p.broken = p.broken[:copy(p.broken, p.broken[n:])]
 	return n
 }
 
 // breaks records a failed request that has no frame to report it.
-func (p *MessagePort) breaks(number int, c *WorkCompletion) {
+func (p *Port) breaks(number int, c *rdma.WorkCompletion) {
 	s := p.senders[number]
-	if _, _, frames := readID(c.ID); c.Status != Success && frames == 0 && !s.broken {
+	if _, _, frames := readID(c.ID); c.Status != rdma.Success && frames == 0 && !s.broken {
 		s.broken = true
 		p.broken = append(p.broken, number)
 	}
 }
 
-// portCounters are counters that only the port's thread writes.
-type portCounters struct {
+// counters are counters that only the port's thread writes.
+type counters struct {
 	received, bytesReceived, immediates, sent, bytesSent, refused, inlined uint64
 }
 
-// portStats are the published counters. The port's thread stores them once per batch.
-type portStats struct {
-	count    portCounters
+// stats are the published counters. The port's thread stores them once per batch.
+type stats struct {
+	count    counters
 	shown    [7]counter.Counter
-	statuses [statuses]atomic.Uint64
+	statuses [rdma.Statuses]atomic.Uint64
 }
 
-func (c *portCounters) list() [7]uint64 {
+func (c *counters) list() [7]uint64 {
 	return [7]uint64{c.received, c.bytesReceived, c.immediates, c.sent, c.bytesSent, c.refused, c.inlined}
 }
 
-func (s *portStats) sentOne(f umem.Frame) {
+func (s *stats) sentOne(f umem.Frame) {
 	s.count.bytesSent += uint64(f.Len)
 	if !f.Continues() {
 		s.count.sent++
@@ -445,34 +446,34 @@ func (s *portStats) sentOne(f umem.Frame) {
 }
 
 // failed counts a failed completion.
-func (s *portStats) failed(status Status) { s.statuses[min(status, General)].Add(1) }
+func (s *stats) failed(status rdma.Status) { s.statuses[min(status, rdma.General)].Add(1) }
 
 // publish publishes counters that have changed.
-func (s *portStats) publish() {
+func (s *stats) publish() {
 	for i, v := range s.count.list() {
 		s.shown[i].Set(v)
 	}
 }
 
-// PortStats are the counters of a port since it was opened.
-type PortStats struct {
-	Received, BytesReceived uint64            // messages, and bytes of them
-	Immediates              uint64            // messages with an immediate
-	Sent, BytesSent         uint64            // messages that completed, and bytes of them
-	Refused                 uint64            // messages that cannot be sent at all
-	Inlined                 uint64            // bytes copied into work requests, see Inline
-	Failed                  map[Status]uint64 // failed completions
+// Stats are the counters of a port since it was opened.
+type Stats struct {
+	Received, BytesReceived uint64                 // messages, and bytes of them
+	Immediates              uint64                 // messages with an immediate
+	Sent, BytesSent         uint64                 // messages that completed, and bytes of them
+	Refused                 uint64                 // messages that cannot be sent at all
+	Inlined                 uint64                 // bytes copied into work requests, see Inline
+	Failed                  map[rdma.Status]uint64 // failed completions
 }
 
 // Stats may be called from any goroutine.
-func (p *MessagePort) Stats() PortStats { return p.stats.read() }
+func (p *Port) Stats() Stats { return p.stats.read() }
 
-func (s *portStats) read() PortStats {
+func (s *stats) read() Stats {
 	at := func(i int) uint64 { return s.shown[i].Load() }
-	out := PortStats{Received: at(0), BytesReceived: at(1), Immediates: at(2), Sent: at(3), BytesSent: at(4), Refused: at(5), Inlined: at(6), Failed: map[Status]uint64{}}
+	out := Stats{Received: at(0), BytesReceived: at(1), Immediates: at(2), Sent: at(3), BytesSent: at(4), Refused: at(5), Inlined: at(6), Failed: map[rdma.Status]uint64{}}
 	for status := range s.statuses {
 		if n := s.statuses[status].Load(); n > 0 {
-			out.Failed[Status(status)] = n
+			out.Failed[rdma.Status(status)] = n
 		}
 	}
 	return out
