@@ -36,7 +36,7 @@ test-kill: setup-test ## kill the daemon under traffic, of a capture and of a lo
 	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^TestKill(Log)?$$' ./selftests/crash
 
 test-nvme: setup-test ## kill the NVMe over Fabrics target under writes, and take its host away, KILLS (50) times each (root)
-	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^Test(Kill|Vanish)$$' ./flows/target
+	$(TAGGED) UNIFIEDD_REQUIRE=1 UNIFIEDD_KILLS=$(KILLS) go test -count=1 -v -timeout 60m -run '^Test(Kill|Vanish)$$' ./flows/nvmet
 
 test-nvme-guests: setup-test ## the kernel's initiator in one lab guest, and the target in another (KERNEL=6.1|6.12|7)
 	@packaging/test-nvme-guests.sh "$(KERNEL)"

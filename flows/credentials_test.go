@@ -79,7 +79,7 @@ func TestReloadRevokesCertificate(t *testing.T) {
 }
 
 // TestReloadReadsKeys: a reload reads the keys of NVMe hosts again, and says of which flows they have changed. A file with a mistake changes nothing; one without
-// keys lets nobody connect. What becomes of hosts is TestChangeOfKeys' in package target.
+// keys lets nobody connect. What becomes of hosts is TestChangeOfKeys' in package nvmet.
 func TestReloadReadsKeys(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSubsystemGoesOn: a flow to NVMe hosts goes on by a reload with other namespaces, and with those it had when one cannot be opened. Its hosts are
-// TestHostsOnVerbs' and package target's.
+// TestHostsOnVerbs' and package nvmet's.
 func TestSubsystemGoesOn(t *testing.T) {
 	l := newLab(t, testenv.PairOptions{MTU: 4200})
 	dir := testenv.DiskDir(t)

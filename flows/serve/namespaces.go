@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/unifiedd/unifiedd/flows/config"
+	"github.com/unifiedd/unifiedd/flows/nvmet"
 	"github.com/unifiedd/unifiedd/flows/status"
-	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/nvme"
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
@@ -136,12 +136,12 @@ func (v *namespaces) size() uint64 {
 }
 
 // status describes each namespace, with what the server has counted.
-func (v *namespaces) status(counted []target.NamespaceStats) (all []status.Namespace) {
+func (v *namespaces) status(counted []nvmet.NamespaceStats) (all []status.Namespace) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, one := range v.all {
-		var c target.NamespaceStats // zero for a removed one
-		if i := slices.IndexFunc(counted, func(c target.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
+		var c nvmet.NamespaceStats // zero for a removed one
+		if i := slices.IndexFunc(counted, func(c nvmet.NamespaceStats) bool { return c.Disk == one.disk }); i >= 0 {
 			c = counted[i]
 		}
 		all = append(all, status.Namespace{Subsystem: one.Subsystem, ID: one.ID, Path: one.Path(), Size: one.disk.Size(), ReadOnly: one.ReadOnly, Leaving: one.removed,
@@ -158,8 +158,8 @@ func (s *NVMe) list(to *config.To) []config.Served {
 }
 
 // subsystems returns what the server serves.
-func (s *NVMe) subsystems(to *config.To, all []*namespace) []target.Subsystem {
-	list := []target.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
+func (s *NVMe) subsystems(to *config.To, all []*namespace) []nvmet.Subsystem {
+	list := []nvmet.Subsystem{s.subsystem(to.Subsystem, to.Hosts, to.AllowAnyHost, all)}
 	for i := range to.Subsystems {
 		list = append(list, s.subsystem(to.Subsystems[i].NQN, to.Subsystems[i].Hosts, to.Subsystems[i].AllowAnyHost, all))
 	}
@@ -167,14 +167,14 @@ func (s *NVMe) subsystems(to *config.To, all []*namespace) []target.Subsystem {
 }
 
 // subsystem returns one subsystem with its namespaces.
-func (s *NVMe) subsystem(nqn string, hosts []string, any bool, all []*namespace) target.Subsystem {
-	sub := target.Subsystem{NQN: nqn, Hosts: hosts, AnyHost: any, Keys: s.keys, Group: s.group}
+func (s *NVMe) subsystem(nqn string, hosts []string, any bool, all []*namespace) nvmet.Subsystem {
+	sub := nvmet.Subsystem{NQN: nqn, Hosts: hosts, AnyHost: any, Keys: s.keys, Group: s.group}
 	for _, one := range all {
 		if one.Subsystem != nqn {
 			continue
 		}
 		id := uint32(one.ID)
-		sub.Namespaces = append(sub.Namespaces, target.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, UUID: namespaceUUID(nqn, id),
+		sub.Namespaces = append(sub.Namespaces, nvmet.Namespace{ID: id, Disk: one.disk, ReadOnly: one.ReadOnly, UUID: namespaceUUID(nqn, id),
 			Released: func() { one.released.Store(true) }})
 	}
 	return sub

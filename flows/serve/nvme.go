@@ -14,10 +14,10 @@ import (
 
 	"github.com/unifiedd/unifiedd/flows/config"
 	"github.com/unifiedd/unifiedd/flows/device"
+	"github.com/unifiedd/unifiedd/flows/nvmet"
 	"github.com/unifiedd/unifiedd/flows/pipeline"
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/flows/stream"
-	"github.com/unifiedd/unifiedd/flows/target"
 	"github.com/unifiedd/unifiedd/flows/worker"
 	"github.com/unifiedd/unifiedd/internal/numa"
 	"github.com/unifiedd/unifiedd/nvme/fabrics"
@@ -25,7 +25,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/roce"
-	"github.com/unifiedd/unifiedd/rdma/roce/manager"
+	rocecm "github.com/unifiedd/unifiedd/rdma/roce/cm"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -44,7 +44,7 @@ type NVMe struct {
 	keys       map[string]dhchap.Keys
 	group      dhchap.Group
 	nqn        string
-	server     *target.Server
+	server     *nvmet.Server
 	manager    cm.Manager
 	listener   cm.Listener
 	do         stream.Doer
@@ -154,7 +154,7 @@ func (s *NVMe) openServer(e *pipeline.Env) (err error) {
 	if s.keys, s.group, err = hostKeys(to); err != nil {
 		return err
 	}
-	s.server, err = target.Open(target.Config{
+	s.server, err = nvmet.Open(nvmet.Config{
 		Name: "flow " + e.Flow.Name, Endpoint: s.device.Endpoint, Worker: e.Holder, Sessions: to.Clients, Queues: to.Clients - 1, Depth: to.Window,
 		Capsule: min(inCapsule, e.Region.FrameSize()), Events: e.Events, Log: e.Log,
 		Subsystems: s.subsystems(to, s.namespaces.all),
@@ -207,7 +207,7 @@ func (s *NVMe) listen(e *pipeline.Env) (err error) {
 // openManager opens the connection manager of the kernel, or of RoCE in software.
 func openManager(d rdma.Device) (cm.Manager, error) {
 	if soft, is := d.(*roce.Device); is {
-		return manager.Open(soft, manager.Config{})
+		return rocecm.Open(soft, rocecm.Config{})
 	}
 	channel, err := cm.Open()
 	if err != nil {
@@ -258,7 +258,7 @@ func rejectedBy(counted map[fabrics.RejectReason]uint64) map[string]uint64 {
 }
 
 // hostsOf adds up the counters of controllers by host.
-func hostsOf(controllers []target.HostStats) (all []status.Host) {
+func hostsOf(controllers []nvmet.HostStats) (all []status.Host) {
 	for _, c := range controllers {
 		i := slices.IndexFunc(all, func(h status.Host) bool { return h.Name == c.NQN })
 		if i < 0 {

@@ -48,7 +48,7 @@ var layers = []layer{
 	{"flows/stream", []string{"flows/protocol", "umem", "rdma", "rdma/connect", "rdma/mr", "rdma/msg"}},
 	{"flows/fanout", []string{"flows/stream", "flows/protocol", "umem", "rdma", "rdma/connect"}},
 	{"flows/blocks", []string{"flows/stream", "flows/protocol", "umem", "nvme", "rdma", "rdma/connect", "rdma/ep", "rdma/mr"}},
-	{"flows/target", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
+	{"flows/nvmet", []string{"flows/stream", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/ep"}},
 	{"flows/device", []string{"flows/config", "flows/protocol", "flows/status", "flows/stream", "umem", "xdp", "rdma", "rdma/connect", "rdma/providers", "rdma/roce"}},
 	{"flows/pipeline", []string{"flows/config", "flows/device", "flows/stage", "flows/status", "flows/worker", "umem", "nvme", "rdma/connect"}},
 	{"flows/source/afxdp", []string{"flows/config", "flows/device", "flows/layout", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf", "bpf/filter", "bpf/mirror", "xdp"}},
@@ -59,7 +59,7 @@ var layers = []layer{
 	{"flows/sink/discard", []string{"flows/pipeline", "flows/status", "flows/worker", "umem"}},
 	{"flows/relay", []string{"flows/config", "flows/pipeline", "flows/protocol", "flows/source/message", "flows/stage", "flows/status", "umem"}},
 	{"flows/replay", []string{"flows/config", "flows/pipeline", "flows/status", "flows/worker", "umem", "bpf/filter", "xdp", "nvme"}},
-	{"flows/serve", []string{"flows/blocks", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/target", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
+	{"flows/serve", []string{"flows/blocks", "flows/config", "flows/device", "flows/pipeline", "flows/protocol", "flows/status", "flows/stream", "flows/nvmet", "flows/worker", "umem", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/roce"}},
 	{"flows/client", slices.Concat(devices, []string{"flows/protocol", "flows/stream", "flows/blocks"})},
 	{"flows", slices.Concat(devices, parts)},
 	{"selftests", slices.Concat(devices, parts, []string{"flows", "flows/client"})},
@@ -70,7 +70,7 @@ var layers = []layer{
 var (
 	devices = []string{"umem", "bpf", "bpf/filter", "bpf/dispatcher", "bpf/mirror", "xdp", "nvme", "nvme/fabrics", "rdma", "rdma/connect", "rdma/ep", "rdma/lifetime", "rdma/measure", "rdma/mr", "rdma/msg", "rdma/verbs", "rdma/roce", "rdma/providers"}
 	parts   = []string{"flows/config", "flows/protocol", "flows/status", "flows/layout", "flows/worker", "flows/segment", "flows/device", "flows/pipeline", "flows/relay", "flows/replay", "flows/serve",
-		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/target"}
+		"flows/source/afxdp", "flows/source/message", "flows/source/generator", "flows/sink/disk", "flows/sink/peers", "flows/sink/discard", "flows/journal", "flows/stage", "flows/stream", "flows/fanout", "flows/blocks", "flows/nvmet"}
 )
 
 // inTests names what else the tests of a part may import: the real devices under it.
@@ -80,7 +80,7 @@ var inTests = map[string][]string{
 	"flows/stream": {"rdma/roce", "rdma/providers"},
 	"flows/fanout": {"rdma/roce", "rdma/providers"},
 	"flows/blocks": {"rdma/roce", "rdma/providers"},
-	"flows/target": {"rdma/roce", "rdma/providers"},
+	"flows/nvmet":  {"rdma/roce", "rdma/providers"},
 }
 
 // onlyIn names modules of others that only one part may import.

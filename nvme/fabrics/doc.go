@@ -5,7 +5,7 @@
 //	Controller     properties, admin commands →  completions, and bytes for the host
 //	Check          a command to a namespace   →  the bytes of it that are meant, or why not
 //
-// Whoever has a transport (package flows/target) receives capsules, moves data and does reads and writes; everything that can be known
+// Whoever has a transport (package flows/nvmet) receives capsules, moves data and does reads and writes; everything that can be known
 // without doing so is here. All numbers are little endian, and every byte of a host's is checked. Names are those of the NVM Express
 // base and fabrics specifications, and of the kernel's include/linux/nvme.h and nvme-rdma.h.
 //

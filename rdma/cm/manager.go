@@ -8,7 +8,7 @@ import (
 )
 
 // Manager connects queue pairs by IP address and port. There is the kernel's ([Channel]), and that
-// of RoCE in software (package rdma/roce/manager). All methods may be called from any goroutine,
+// of RoCE in software (package rdma/roce/cm). All methods may be called from any goroutine,
 // except that one goroutine at a time uses a Route or a Request.
 type Manager interface {
 	// Listen listens on an address, or on all addresses of RDMA devices if it is unspecified ("[::]:7174" includes IPv4).

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/rdma/cm"
 	"github.com/unifiedd/unifiedd/rdma/connect"
 	"github.com/unifiedd/unifiedd/rdma/roce"
-	"github.com/unifiedd/unifiedd/rdma/roce/manager"
+	rocecm "github.com/unifiedd/unifiedd/rdma/roce/cm"
 )
 
 // appointment is where the server waits for the queue pair of the client, through rdma_cm, and what the
@@ -64,7 +64,7 @@ func (s *session) openManager() (err error) {
 	}
 	open := func(d rdma.Device) (cm.Manager, error) {
 		if soft, is := d.(*roce.Device); is {
-			return manager.Open(soft, manager.Config{})
+			return rocecm.Open(soft, rocecm.Config{})
 		}
 		channel, err := cm.Open()
 		if err != nil {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/unifiedd/unifiedd/rdma/roce/manager"
+	"github.com/unifiedd/unifiedd/rdma/roce/cm"
 	"github.com/unifiedd/unifiedd/umem"
 )
 
@@ -78,7 +78,7 @@ func (s *session) deviceFrames() (uint64, error) {
 		return 0, fmt.Errorf("count the queues of %s: %w", iface, err)
 	}
 	all := s.softConfig().Frames(max(1, link.Attrs().NumRxQueues)) // as many as there can be
-	return uint64(all) + uint64(manager.Frames(frameSize)), nil
+	return uint64(all) + uint64(cm.Frames(frameSize)), nil
 }
 
 func pow2(n uint64) uint64 {

@@ -17,7 +17,7 @@ import (
 // TestAgainstNvmet compares with nvmet-rdma in the form that UNIFIEDD_BENCH names. The guest is gone afterwards, so the report goes to standard
 // output, where make lab-bench takes it from.
 func TestAgainstNvmet(t *testing.T) {
-	testenv.Long(t, "make lab-bench measures; that the target works TestOnVerbs of flows/target shows")
+	testenv.Long(t, "make lab-bench measures; that the target works TestOnVerbs of flows/nvmet shows")
 	form, err := bench.WantedForm()
 	if err != nil {
 		t.Fatal(err)

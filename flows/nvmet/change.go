@@ -1,0 +1,208 @@
+package nvmet
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/unifiedd/unifiedd/nvme/fabrics"
+	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
+)
+
+// errNotAny and errOtherKey are why a host's queues end after a change of the configuration.
+var (
+	errNotAny   = errors.New("the host may not be connected to the subsystem any more")
+	errOtherKey = errors.New("the host's key has been exchanged")
+)
+
+// Change replaces the subsystems. A namespace of a subsystem with the same NQN stays, with all its
+// commands, if all fields but Released are the same. Others go, and new ones may have their
+// numbers. Hosts are told by asynchronous events. Hosts that may no longer connect, or whose key
+// has changed, are ended; ended is their number. After an error nothing has changed.
+//
+// The caller owns the disk of a removed namespace again when Namespace.Released is called, or the
+// server is closed. Change is called on the server's thread.
+func (s *Server) Change(subsystems []Subsystem) (ended int, err error) {
+	next := s.config
+	next.Subsystems = subsystems
+	switch {
+	case s.closed:
+		return 0, fmt.Errorf("change NVMe target %s: %w", next.Name, unix.EBADF)
+	case len(subsystems) == 0:
+		return 0, fmt.Errorf("change NVMe target %s: it needs a subsystem", next.Name)
+	}
+	if err := next.checkSubsystems(); err != nil {
+		return 0, fmt.Errorf("change NVMe target %s: %w", next.Name, err)
+	}
+	seen := s.seen()
+	came, err := s.openNew(subsystems)
+	if err != nil {
+		return 0, fmt.Errorf("change NVMe target %s: %w", next.Name, err)
+	}
+	s.config.Subsystems = slices.Clone(subsystems)
+	ended = s.retire()
+	for i := range subsystems {
+		ended += s.updateSubsystem(&subsystems[i], came)
+	}
+	s.tellDiscovery(seen)
+	return ended, nil
+}
+
+// openNew opens the disks of new namespaces.
+func (s *Server) openNew(subsystems []Subsystem) (came map[*Namespace]*disk, err error) {
+	came = make(map[*Namespace]*disk)
+	for i := range subsystems {
+		c := &subsystems[i]
+		for k := range c.Namespaces {
+			n := &c.Namespaces[k]
+			if s.served(c.NQN, n) != nil {
+				continue
+			}
+			if came[n], err = s.openDisk(*n); err != nil {
+				delete(came, n)
+				for _, d := range came {
+					err = errors.Join(err, s.queue.Remove(d.target))
+					s.forget(d)
+				}
+				return nil, fmt.Errorf("namespace %d of %s: %w", n.ID, c.NQN, err)
+			}
+		}
+	}
+	return came, nil
+}
+
+// served returns the served namespace that equals a configured one; nil: there is none.
+func (s *Server) served(nqn string, n *Namespace) *fabrics.Namespace {
+	sub := s.find(nqn)
+	if sub == nil {
+		return nil
+	}
+	have := sub.Namespace(n.ID)
+	if d := s.diskOf(have); d != nil && d.source == n.Disk && have.ReadOnly == n.ReadOnly && have.UUID == n.UUID {
+		return have
+	}
+	return nil
+}
+
+// retire removes the subsystems that are not configured any more, with their hosts.
+func (s *Server) retire() (ended int) {
+	s.subsystems = slices.DeleteFunc(s.subsystems, func(sub *fabrics.Subsystem) bool {
+		if sub.Discovery() || slices.ContainsFunc(s.config.Subsystems, func(c Subsystem) bool { return c.NQN == sub.NQN }) {
+			return false
+		}
+		for _, h := range s.hosts {
+			if h.Subsystem == sub {
+				s.fail(h.admin, errNotAny)
+				ended++
+			}
+		}
+		for _, n := range sub.Namespaces {
+			s.dismiss(s.diskOf(n))
+		}
+		sub.Namespaces = nil
+		return true
+	})
+	return ended
+}
+
+// updateSubsystem makes a subsystem as it is configured.
+func (s *Server) updateSubsystem(c *Subsystem, came map[*Namespace]*disk) (ended int) {
+	sub := s.find(c.NQN)
+	if sub == nil {
+		sub = s.addSubsystem(c)
+	}
+	var all []*fabrics.Namespace
+	var changed []uint32
+	for k := range c.Namespaces {
+		n := &c.Namespaces[k]
+		if d := came[n]; d != nil {
+			all, changed = append(all, d.Namespace), append(changed, n.ID)
+		} else {
+			all = append(all, sub.Namespace(n.ID))
+		}
+	}
+	for _, n := range sub.Namespaces {
+		if !slices.Contains(all, n) {
+			changed = append(changed, n.ID)
+			s.dismiss(s.diskOf(n))
+		}
+	}
+	before := sub.Keys
+	sub.Namespaces, sub.Hosts, sub.Keys, sub.Group = all, c.Hosts, c.Keys, c.Group
+	return s.tellHosts(sub, changed, before)
+}
+
+// tellHosts tells the hosts of a subsystem which namespaces have changed, and ends those that are
+// not permitted any more. A host whose key has changed has only proved that it has the old one.
+func (s *Server) tellHosts(sub *fabrics.Subsystem, changed []uint32, before map[string]dhchap.Keys) (ended int) {
+	for _, h := range s.hosts {
+		name := h.Host.HostNQN
+		switch {
+		case h.Subsystem != sub:
+			continue
+		case !sub.Allows(name):
+			s.fail(h.admin, errNotAny)
+			ended++
+			continue
+		case !before[name].Equal(sub.Keys[name]):
+			s.fail(h.admin, errOtherKey)
+			ended++
+			continue
+		}
+		for _, id := range changed {
+			h.Changed(id)
+		}
+		s.tell(h)
+	}
+	return ended
+}
+
+// seen returns what each host that is connected to the discovery subsystem sees there.
+func (s *Server) seen() map[*host][]fabrics.Entry {
+	all := make(map[*host][]fabrics.Entry)
+	for _, h := range s.hosts {
+		if h.Subsystem.Discovery() {
+			_, all[h] = s.discover(&h.Controller)
+		}
+	}
+	return all
+}
+
+// tellDiscovery tells the hosts that saw something else before.
+func (s *Server) tellDiscovery(before map[*host][]fabrics.Entry) {
+	s.generation++
+	for h, now := range s.seen() {
+		if !slices.Equal(before[h], now) {
+			h.Renewed()
+			s.tell(h)
+		}
+	}
+}
+
+// dismiss removes the disk of a namespace that is gone, as soon as it is not in use.
+func (s *Server) dismiss(d *disk) {
+	d.gone = true
+	s.releaseDisk(d)
+}
+
+// releaseDisk removes an unused disk from the disks' queue and gives it back to its owner.
+func (s *Server) releaseDisk(d *disk) {
+	if !d.gone || d.users > 0 {
+		return
+	}
+	if err := s.queue.Remove(d.target); err != nil {
+		s.config.Log.Error("a disk stays open", "target", s.config.Name, "namespace", d.ID, "reason", err)
+		return
+	}
+	s.forget(d)
+	if d.released != nil {
+		d.released()
+	}
+}
+
+func (s *Server) forget(d *disk) {
+	s.disks = slices.DeleteFunc(s.disks, func(other *disk) bool { return other == d })
+	s.publishDisks()
+}

@@ -1,0 +1,134 @@
+package nvmet
+
+import (
+	"cmp"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/unifiedd/unifiedd/flows/stream"
+	"github.com/unifiedd/unifiedd/internal/testenv"
+	"github.com/unifiedd/unifiedd/nvme"
+	"github.com/unifiedd/unifiedd/rdma"
+	"github.com/unifiedd/unifiedd/rdma/cm"
+	"github.com/unifiedd/unifiedd/rdma/roce"
+	rocecm "github.com/unifiedd/unifiedd/rdma/roce/cm"
+	"github.com/unifiedd/unifiedd/umem"
+)
+
+const (
+	softNQN  = "nqn.2026-01.com.example:served"
+	softHost = "nqn.2026-01.com.example:host"
+)
+
+// newSoftRig is a rig on RoCE in software, and a machine for hosts at the other end of its wire.
+func newSoftRig(t *testing.T) (*rig, *station) {
+	t.Helper()
+	r, s, _ := newSoftPair(t)
+	return r, s
+}
+
+func newSoftPair(t *testing.T) (*rig, *station, *testenv.Pair) {
+	t.Helper()
+	testenv.Root(t)
+	testenv.Leaks(t)
+	pair := testenv.NewPair(t, testenv.PairOptions{MTU: 4200})
+	r := &rig{T: t, listen: pair.B.IP.String() + ":4420"}
+	r.openRegion(32<<20, 12)
+	device, manager := openSoft(r, &pair.B, r.region)
+	var err error
+	r.endpoint, err = stream.OpenEndpoint(device, r.region)
+	r.must(err)
+	t.Cleanup(func() { r.check(r.endpoint.Close()) })
+	r.manager = manager
+	return r, softStation(r, &pair.A), pair
+}
+
+// softStation is a machine for hosts on RoCE in software.
+func softStation(r *rig, e *testenv.End) *station {
+	r.Helper()
+	return newStation(r, func(s *rig, region *umem.Region) (rdma.Device, cm.Manager) { return openSoft(s, e, region) })
+}
+
+// openSoft opens RoCE in software on an interface.
+func openSoft(r *rig, e *testenv.End, region *umem.Region) (d rdma.Device, m cm.Manager) {
+	r.Helper()
+	p, err := roce.NewProvider(roce.Config{Region: region, Receive: 1024, Send: 256})
+	r.must(err)
+	e.Do(r, func() { d, err = p.Open(e.Ifname) })
+	r.must(err)
+	r.Cleanup(func() { r.check(d.Close()) })
+	m, err = rocecm.Open(d.(*roce.Device), rocecm.Config{})
+	r.must(err)
+	r.Cleanup(func() { r.check(m.Close()) })
+	return d, m
+}
+
+// station is a machine for hosts: memory that targets may reach, as far as they are given its key.
+type station struct {
+	*rig
+	target netip.AddrPort
+	pd     rdma.ProtectionDomain
+	memory rdma.MemoryRegion
+	next   uint64 // in the region: what is behind it nobody uses
+	end    uint64
+}
+
+// newStation is one with a device that is opened with its region, and the manager of that.
+func newStation(of *rig, open func(*rig, *umem.Region) (rdma.Device, cm.Manager)) *station {
+	of.Helper()
+	s := &station{rig: &rig{T: of.T}, target: netip.MustParseAddrPort(of.listen)}
+	const extents = 8
+	s.openRegion(16<<20, extents)
+	book := s.region.NewBook("hosts")
+	s.Cleanup(func() { s.check(book.Close()) })
+	hands, err := book.NewHolder(umem.OwnerWorker, "hosts")
+	s.must(err)
+	s.Cleanup(func() { hands.Close() })
+	all := make([]umem.Frame, extents)
+	if n := hands.TakeExtents(all); n < extents {
+		s.Fatalf("%d extents", n)
+	}
+	s.Cleanup(func() { hands.Give(all) })
+	slices.SortFunc(all, func(x, y umem.Frame) int { return cmp.Compare(x.Addr, y.Addr) })
+	s.next, s.end = all[0].Addr, all[extents-1].Addr+s.region.ExtentSize()
+	if s.end-s.next != extents*s.region.ExtentSize() {
+		s.Fatal("the extents have others between them")
+	}
+	device, manager := open(s.rig, s.region)
+	s.manager = manager
+	s.pd, err = device.NewProtectionDomain()
+	s.must(err)
+	s.Cleanup(func() { s.check(s.pd.Close()) })
+	s.memory, err = s.pd.Register(s.region, rdma.EveryAccess)
+	s.must(err)
+	s.Cleanup(func() { s.check(s.memory.Close()) })
+	return s
+}
+
+// room is memory of n bytes, zeroed.
+func (s *station) room(n uint64) uint64 {
+	s.Helper()
+	at := s.next
+	if s.next += (n + 4095) &^ 4095; s.next > s.end {
+		s.Fatal("the hosts' machine has no more memory")
+	}
+	clear(s.region.At(at, n))
+	return at
+}
+
+// bytes is memory that room gave.
+func (s *station) bytes(at, n uint64) []byte { return s.region.At(at, n) }
+
+// zram opens a disk in memory, in blocks of 4096 bytes.
+func (r *rig) zram(size uint64) *nvme.Target {
+	r.Helper()
+	d, err := nvme.OpenTarget(nvme.TargetConfig{Path: testenv.Zram(r, size)})
+	r.must(err)
+	r.Cleanup(func() { r.check(d.Close()) })
+	return d
+}
+
+// errGone says that a queue's connection has ended.
+var errGone = errors.New("the queue is gone")
