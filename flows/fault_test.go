@@ -4,8 +4,6 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/cilium/ebpf/link"
-
 	"github.com/unifiedd/unifiedd/flows/status"
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/xdp"
@@ -79,7 +77,7 @@ func TestProgramDetached(t *testing.T) {
 	c := newClinic(t, "", toFile)
 	c.start(t)
 	c.capture(t, 100)
-	detach(t, attached(t, c.B.Namespace, c.B.Ifname))
+	testenv.DetachProgram(t, attached(t, c.B.Namespace, c.B.Ifname))
 	c.becomes(t, status.Failed, c.B.Ifname, xdp.ErrProgramGone.Error(), "open the interface again")
 	inSequence(t, c.illFiles(t), 0, 100)
 	free(t, c.B.Namespace, c.B.Ifname)
@@ -90,22 +88,4 @@ func TestProgramDetached(t *testing.T) {
 		t.Error(err)
 	}
 	inSequence(t, c.illFiles(t), 0, 200)
-}
-
-// detach takes a program off its interface, as bpftool link detach does.
-func detach(t *testing.T, program uint32) {
-	t.Helper()
-	it := new(link.Iterator)
-	defer it.Close()
-	for it.Next() {
-		info, err := it.Link.Info()
-		if err != nil || uint32(info.Program) != program {
-			continue
-		}
-		if err := it.Link.Detach(); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Fatalf("no link holds program %d", program)
 }

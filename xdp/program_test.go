@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 
 	"github.com/unifiedd/unifiedd/bpf"
@@ -98,7 +97,7 @@ func TestLinkDetached(t *testing.T) {
 	if err := i.Check(); err != nil {
 		t.Fatal(err)
 	}
-	detach(t, attached(t, &pair.B))
+	testenv.DetachProgram(t, attached(t, &pair.B))
 	err := i.Check()
 	if !errors.Is(err, ErrProgramGone) || !strings.Contains(err.Error(), "nothing is in its place") {
 		t.Errorf("Check: %v", err)
@@ -114,24 +113,6 @@ func TestLinkDetached(t *testing.T) {
 	if attached(t, &pair.B) == 0 {
 		t.Error("Close took somebody else's program off")
 	}
-}
-
-// detach takes the program off its interface as bpftool link detach does.
-func detach(t *testing.T, program uint32) {
-	t.Helper()
-	it := new(link.Iterator)
-	defer it.Close()
-	for it.Next() {
-		info, err := it.Link.Info()
-		if err != nil || uint32(info.Program) != program {
-			continue
-		}
-		if err := it.Link.Detach(); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Fatalf("no link holds program %d", program)
 }
 
 // TestOwnProgram has the caller's program hand packets to the sockets.

@@ -1,20 +1,15 @@
 package main
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/unifiedd/unifiedd/flows/status"
+	"github.com/unifiedd/unifiedd/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // broken are mistakes in the configuration of a running daemon: what becomes what.
 var broken = []struct{ what, old, new string }{
@@ -93,24 +88,8 @@ func TestReloadBroken(t *testing.T) {
 	if c := s.Status().Config; c.Generation != 1 || c.Reloads[status.Refused] != uint64(len(broken)) {
 		t.Errorf("the status is %+v", c)
 	}
-	golden(t, "testdata/broken.txt", all.String())
+	golden.Compare(t, "testdata/broken.txt", all.String())
 }
 
 // place is what an answer begins with: each line that is not indented names one.
 var place = regexp.MustCompile(`^(/\S+/test\.yaml:[1-9]\d*:[1-9]\d*: .+\n( .*\n)*)+$`)
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}

@@ -2,19 +2,15 @@ package config
 
 import (
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/unifiedd/unifiedd/internal/golden"
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 // filterError is an error of a filter, as Options.CheckFilter describes it.
 type filterError struct {
@@ -50,7 +46,7 @@ func TestErrors(t *testing.T) {
 				t.Error("there is a Config beside the error")
 			}
 			checkErrors(t, string(data), err)
-			golden(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
+			golden.Compare(t, strings.TrimSuffix(file, ".yaml")+".txt", err.Error()+"\n")
 		})
 	}
 }
@@ -61,22 +57,6 @@ func noBad(file, _ string) (string, error) {
 		return "", errors.New("is bad")
 	}
 	return "", nil
-}
-
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
 }
 
 // checkErrors checks what holds for the error of every text: it is an Errors, in

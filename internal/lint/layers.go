@@ -92,7 +92,7 @@ var onlyIn = map[string]string{
 // without the module path.
 var testOnly = []string{"testing", Module + "/internal/testenv", Module + "/internal/testenv/authority", Module + "/internal/testenv/setting", Module + "/internal/testenv/wronguse", Module + "/internal/testenv/ruledcard", Module + "/umem/porttest",
 	Module + "/rdma/connect/internal/transcript",
-	Module + "/internal/testenv/captures",
+	Module + "/internal/testenv/captures", Module + "/internal/golden",
 	Module + "/selftests/daemon"}
 
 // partOf returns the layer a package of ours belongs to; ok is false for a

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 )
 
@@ -27,4 +28,37 @@ func (e *End) HasProgram(t testing.TB) (has bool) {
 		has = link.Attrs().Xdp != nil && link.Attrs().Xdp.Attached
 	})
 	return has
+}
+
+// DetachProgram takes a program off its interface, as bpftool link detach does.
+func DetachProgram(t testing.TB, program uint32) {
+	t.Helper()
+	it := new(link.Iterator)
+	defer it.Close()
+	for it.Next() {
+		info, err := it.Link.Info()
+		if err != nil || uint32(info.Program) != program {
+			continue
+		}
+		if err := it.Link.Detach(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no link holds program %d", program)
+}
+
+// Opened opens something that is closed at the end of the test.
+func Opened[T interface{ Close() error }](t testing.TB, open func() (T, error)) T {
+	t.Helper()
+	thing, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := thing.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return thing
 }

@@ -75,7 +75,7 @@ func rejected(r *rig) {
 func notAnswered(r *rig) {
 	l := r.listen()
 	x := r.side()
-	route := made(r.t, r.route)
+	route := testenv.Opened(r.t, r.route)
 	if err := route.Prepare(x.qp, 0); err != nil {
 		r.t.Fatal(err)
 	}
@@ -114,11 +114,11 @@ func listenerClosed(r *rig) {
 
 // backlogFull: a listener that nobody serves keeps no more requests than it is for.
 func backlogFull(r *rig) {
-	l := made(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 2) })
+	l := testenv.Opened(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(here, port), 2) })
 	errs := make(chan error, 6)
 	var routes []Route
 	for range cap(errs) {
-		x, route := r.side(), made(r.t, r.route)
+		x, route := r.side(), testenv.Opened(r.t, r.route)
 		if err := route.Prepare(x.qp, 0); err != nil {
 			r.t.Fatal(err)
 		}
@@ -181,10 +181,10 @@ func inUse(r *rig) {
 
 // wrongQueuePairs are refused before the kernel hears of them.
 func wrongQueuePairs(r *rig) {
-	x, route := r.side(), made(r.t, r.route)
+	x, route := r.side(), testenv.Opened(r.t, r.route)
 	c := x.config()
 	c.Transport = rdma.UC
-	uc := made(r.t, func() (rdma.QueuePair, error) { return r.domain.NewQueuePair(c) })
+	uc := testenv.Opened(r.t, func() (rdma.QueuePair, error) { return r.domain.NewQueuePair(c) })
 	for _, change := range []func(*End){func(e *End) { e.Queue = uc }, func(e *End) { e.Queue = nil }, func(e *End) { e.Retries = 8 },
 		func(e *End) { e.Timeout = 32 }, func(e *End) { e.Private = make([]byte, 256) }, func(e *End) { e.Private = make([]byte, MostToConnect+1) }} {
 		e := Defaults(x.qp)
@@ -198,7 +198,7 @@ func wrongQueuePairs(r *rig) {
 // givenUp: a request whose sender is gone cannot be accepted.
 func givenUp(r *rig) {
 	l, x, y := r.listen(), r.side(), r.side()
-	route := made(r.t, r.route)
+	route := testenv.Opened(r.t, r.route)
 	if err := route.Prepare(x.qp, 0); err != nil {
 		r.t.Fatal(err)
 	}

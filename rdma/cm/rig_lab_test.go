@@ -38,13 +38,13 @@ func newRig(t *testing.T) *rig {
 	r := &rig{t: t, at: here}
 	name := labenv.SoftRoCE(t, "virtio0", here.String()+"/24", here6.String()+"/64")
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
-	r.device = made(t, func() (rdma.Device, error) { return verbs.Provider{}.Open(name) })
-	r.domain = made(t, r.device.NewProtectionDomain)
-	r.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 2 << 20}) })
-	r.memory = made(t, func() (rdma.MemoryRegion, error) {
+	r.device = testenv.Opened(t, func() (rdma.Device, error) { return verbs.Provider{}.Open(name) })
+	r.domain = testenv.Opened(t, r.device.NewProtectionDomain)
+	r.region = testenv.Opened(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 2 << 20}) })
+	r.memory = testenv.Opened(t, func() (rdma.MemoryRegion, error) {
 		return r.domain.Register(r.region, rdma.LocalWrite|rdma.Remote)
 	})
-	r.channel = made(t, Open)
+	r.channel = testenv.Opened(t, Open)
 	t.Cleanup(func() {
 		if n := r.channel.Open(); n != 0 {
 			t.Errorf("%d identifiers are open", n)
@@ -61,21 +61,6 @@ func long(t *testing.T, shown string) {
 	}
 }
 
-// made makes a thing that is closed at the end of the test.
-func made[T interface{ Close() error }](t *testing.T, f func() (T, error)) T {
-	t.Helper()
-	thing, err := f()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := thing.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return thing
-}
-
 // side is one queue pair with its completions.
 type side struct {
 	*rig
@@ -86,7 +71,7 @@ type side struct {
 func (r *rig) side() *side {
 	r.t.Helper()
 	s := &side{rig: r}
-	s.cq = made(r.t, func() (rdma.CompletionQueue, error) {
+	s.cq = testenv.Opened(r.t, func() (rdma.CompletionQueue, error) {
 		return r.device.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 64})
 	})
 	var err error
@@ -166,7 +151,7 @@ func (r *rig) route() (Route, error) {
 
 func (r *rig) listen() Listener {
 	r.t.Helper()
-	return made(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(r.at, port), 0) })
+	return testenv.Opened(r.t, func() (Listener, error) { return r.channel.Listen(netip.AddrPortFrom(r.at, port), 0) })
 }
 
 // accepted is what became of a request.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -184,7 +185,7 @@ func wrongRegistrations(b *bench) {
 func endedRegistrations(b *bench) {
 	x, y := b.pair(config(rdma.RC))
 	m := b.register(rdma.EveryAccess)
-	w := made(b.t, b.pd.NewWindow)
+	w := testenv.Opened(b.t, b.pd.NewWindow)
 	if err := y.qp.Bind(4, w, m, m.Addr(), 4096, rdma.RemoteWrite, rdma.Signaled); err != nil {
 		b.t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -109,7 +110,7 @@ func solicitedEvents(b *bench) {
 }
 
 func withoutEvents(b *bench) {
-	cq := made(b.t, func() (rdma.CompletionQueue, error) {
+	cq := testenv.Opened(b.t, func() (rdma.CompletionQueue, error) {
 		return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 1})
 	})
 	_, err := cq.Acknowledge()
@@ -140,7 +141,7 @@ func (b *bench) occurs(want rdma.EventKind) rdma.Event {
 
 // sharedQueueEvents: receives for several queue pairs are in one queue, and an event says when few are left.
 func sharedQueueEvents(b *bench) {
-	shared := made(b.t, func() (rdma.SharedReceiveQueue, error) {
+	shared := testenv.Opened(b.t, func() (rdma.SharedReceiveQueue, error) {
 		return b.pd.NewSharedReceiveQueue(rdma.SharedReceiveQueueConfig{Depth: 16, SGEs: 1})
 	})
 	var requests []rdma.ReceiveRequest
@@ -210,12 +211,12 @@ func portEvents(b *bench) {
 // overrun: a completion queue with no room is an event.
 func overrun(b *bench) {
 	x, y := b.end(config(rdma.RC)), b.end(config(rdma.RC))
-	small := made(b.t, func() (rdma.CompletionQueue, error) {
+	small := testenv.Opened(b.t, func() (rdma.CompletionQueue, error) {
 		return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 4})
 	})
 	c := config(rdma.RC)
 	c.SendCQ, c.ReceiveCQ = small, small
-	x.qp, x.cq = made(b.t, func() (rdma.QueuePair, error) { return b.pd.NewQueuePair(c) }), small
+	x.qp, x.cq = testenv.Opened(b.t, func() (rdma.QueuePair, error) { return b.pd.NewQueuePair(c) }), small
 	x.connect(y.qp.QPN())
 	y.connect(x.qp.QPN())
 	for range small.Depth() + 2 {

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -18,7 +19,7 @@ func talkers(b *bench) (x, y *end) {
 	c := config(rdma.RC)
 	var ends [2]*end
 	for i := range ends {
-		c.SendCQ = made(b.t, func() (rdma.CompletionQueue, error) {
+		c.SendCQ = testenv.Opened(b.t, func() (rdma.CompletionQueue, error) {
 			return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 64})
 		})
 		ends[i] = b.end(c)

@@ -16,7 +16,7 @@ import (
 // TestPortsOfExtents: a message of an extent goes into an extent, by a message port.
 func TestPortsOfExtents(t *testing.T) {
 	p := newPortBench(t)
-	p.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 8 << 20, Extents: 4}) })
+	p.region = testenv.Opened(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: 8 << 20, Extents: 4}) })
 	p.memory = p.register(rdma.LocalWrite | rdma.Remote | rdma.BindWindows)
 	t.Run("message", func(t *testing.T) {
 		p := p.on(t)

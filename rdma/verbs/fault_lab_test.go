@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unifiedd/unifiedd/internal/labenv"
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -61,7 +62,7 @@ var faults = map[string]fault{
 
 // part registers a part of the region.
 func (b *bench) part(addr, length uint64, a rdma.Access) rdma.MemoryRegion {
-	return made(b.t, func() (rdma.MemoryRegion, error) { return b.pd.RegisterPart(b.region, addr, length, a) })
+	return testenv.Opened(b.t, func() (rdma.MemoryRegion, error) { return b.pd.RegisterPart(b.region, addr, length, a) })
 }
 
 func (b *bench) fault(f fault) {
@@ -226,7 +227,7 @@ func lostDatagrams(b *bench) {
 	x, y := b.end(config(rdma.UD)), b.end(config(rdma.UD))
 	x.connect(0)
 	y.connect(0)
-	handle := made(b.t, func() (rdma.AddressHandle, error) {
+	handle := testenv.Opened(b.t, func() (rdma.AddressHandle, error) {
 		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1})
 	})
 	good := rdma.SendRequest{ID: 1, Op: rdma.Send, Flags: rdma.Signaled, Handle: handle.ID(), RemoteQPN: y.qp.QPN(), RemoteQKey: qkey}

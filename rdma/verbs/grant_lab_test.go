@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 	"github.com/unifiedd/unifiedd/rdma/mr"
 )
@@ -25,7 +26,7 @@ func (b *bench) granting(most, requests int, register bool) *granting {
 	b.t.Helper()
 	g := &granting{bench: b}
 	g.x, g.y = b.pair(config(rdma.RC))
-	g.grants = made(b.t, func() (*mr.Cache, error) {
+	g.grants = testenv.Opened(b.t, func() (*mr.Cache, error) {
 		return mr.New(mr.Config{QueuePair: g.x.qp, Domain: b.pd, Region: b.region, Memory: b.memory, Most: most, Requests: requests, Register: register})
 	})
 	return g

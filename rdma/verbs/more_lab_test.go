@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
@@ -57,7 +58,7 @@ func windows(b *bench) {
 	theirs.reach(rdma.RemoteAccess)
 
 	x, _ := b.pair(config(rdma.RC))
-	w := made(b.t, b.pd.NewWindow)
+	w := testenv.Opened(b.t, b.pd.NewWindow)
 	plain := b.part(0, 4096, rdma.LocalWrite)
 	refused(b.t, x.qp.Bind(1, w, plain, 0, 64, rdma.RemoteRead, 0), nil, "window bind")
 	if err := x.qp.Bind(9, w, b.memory, b.memory.Addr()+everything-8, 16, rdma.RemoteRead, 0); err != nil {
@@ -80,7 +81,7 @@ func (b *bench) bound() *window {
 	b.t.Helper()
 	of := &window{addr: b.memory.Addr() + destination}
 	of.x, of.y = b.pair(config(rdma.RC))
-	of.w = made(b.t, b.pd.NewWindow) // to be closed before the queue pair
+	of.w = testenv.Opened(b.t, b.pd.NewWindow) // to be closed before the queue pair
 	of.bind()
 	return of
 }
@@ -284,8 +285,8 @@ func churn(b *bench) {
 // handles: numbers of address handles are used again, and one that is closed is none.
 func handles(b *bench) {
 	to := rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1}
-	first := made(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
-	second := made(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
+	first := testenv.Opened(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
+	second := testenv.Opened(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
 	if first.ID() == 0 || first.ID() == second.ID() {
 		b.t.Errorf("%d and %d", first.ID(), second.ID())
 	}
@@ -296,7 +297,7 @@ func handles(b *bench) {
 	x.connect(0)
 	_, err := x.post(rdma.SendRequest{Op: rdma.Send, Handle: first.ID(), RemoteQPN: 1, RemoteQKey: qkey}, b.sge(0, 8))
 	refused(b.t, err, nil, "Handle")
-	third := made(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
+	third := testenv.Opened(b.t, func() (rdma.AddressHandle, error) { return b.pd.NewAddressHandle(to) })
 	if third.ID() != first.ID() {
 		b.t.Errorf("the number %d was not used again, but %d", first.ID(), third.ID())
 	}

@@ -39,10 +39,10 @@ func newBench(t *testing.T, size uint64) *bench {
 	name := labenv.SoftRoCE(t, card, here.String()+"/24")
 	b := &bench{t: t}
 	t.Cleanup(func() { labenv.RDMAAtRest(t, name) })
-	b.dev = made(t, func() (rdma.Device, error) { return Provider{}.Open(name) })
+	b.dev = testenv.Opened(t, func() (rdma.Device, error) { return Provider{}.Open(name) })
 	b.dev.(*device).windows = true // tests use those of Soft-RoCE, as far as they go
-	b.pd = made(t, b.dev.NewProtectionDomain)
-	b.region = made(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: size}) })
+	b.pd = testenv.Opened(t, b.dev.NewProtectionDomain)
+	b.region = testenv.Opened(t, func() (*umem.Region, error) { return umem.Open(umem.Config{Size: size}) })
 	b.memory = b.register(rdma.LocalWrite | rdma.Remote | rdma.BindWindows)
 	table, err := b.dev.GIDs(1)
 	if err == nil {
@@ -73,24 +73,9 @@ func (b *bench) run(tests map[string]func(*bench)) {
 	}
 }
 
-// made makes a thing that is closed at the end of the test.
-func made[T interface{ Close() error }](t *testing.T, f func() (T, error)) T {
-	t.Helper()
-	thing, err := f()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := thing.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return thing
-}
-
 func (b *bench) register(a rdma.Access) rdma.MemoryRegion {
 	b.t.Helper()
-	return made(b.t, func() (rdma.MemoryRegion, error) { return b.pd.Register(b.region, a) })
+	return testenv.Opened(b.t, func() (rdma.MemoryRegion, error) { return b.pd.Register(b.region, a) })
 }
 
 // long leaves a test to make lab where something else shows the same in the short form, or
@@ -128,13 +113,13 @@ func config(transport rdma.Transport) rdma.QueuePairConfig {
 func (b *bench) end(c rdma.QueuePairConfig) *end {
 	b.t.Helper()
 	e := &end{t: b.t, b: b}
-	e.cq = made(b.t, func() (rdma.CompletionQueue, error) {
+	e.cq = testenv.Opened(b.t, func() (rdma.CompletionQueue, error) {
 		return b.dev.NewCompletionQueue(rdma.CompletionQueueConfig{Depth: 256, Events: true})
 	})
 	if c.ReceiveCQ = e.cq; c.SendCQ == nil {
 		c.SendCQ = e.cq
 	}
-	e.qp = made(b.t, func() (rdma.QueuePair, error) { return b.pd.NewQueuePair(c) })
+	e.qp = testenv.Opened(b.t, func() (rdma.QueuePair, error) { return b.pd.NewQueuePair(c) })
 	return e
 }
 

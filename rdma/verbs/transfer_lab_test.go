@@ -227,7 +227,7 @@ func datagrams(b *bench) {
 	x, y := b.end(config(rdma.UD)), b.end(config(rdma.UD))
 	x.connect(0)
 	y.connect(0)
-	handle := made(b.t, func() (rdma.AddressHandle, error) {
+	handle := testenv.Opened(b.t, func() (rdma.AddressHandle, error) {
 		return b.pd.NewAddressHandle(rdma.Address{GID: b.gid.GID, GIDIndex: uint8(b.gid.Index), Port: 1})
 	})
 	for _, size := range []uint32{0, 1, 255, uint32(b.mtu.Bytes())} {

@@ -1,12 +1,9 @@
 package crash
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -34,9 +31,9 @@ func TestKillLog(t *testing.T) {
 		t.Error("no kill came before the client was done")
 	}
 	d := k.launch(hit)
-	k.client.await(t)
+	k.client.Await(t)
 	d.Terminate(t)
-	k.flowTest("log", "-file", filepath.Join(k.dir, "wal"), "-count", fmt.Sprint(count)).await(t)
+	k.flowTest("log", "-file", filepath.Join(k.dir, "wal"), "-count", fmt.Sprint(count)).Await(t)
 	t.Logf("%d messages and %d kills, %d acknowledged before the last one", count, hit, k.acknowledged)
 }
 
@@ -53,7 +50,7 @@ type logKiller struct {
 	*testenv.Pair
 	dir          string
 	random       *rand.Rand
-	client       *client
+	client       *daemon.Client
 	acknowledged uint64 // highest position that any daemon has called so
 }
 
@@ -96,63 +93,25 @@ func (k *logKiller) next(i uint64) bool {
 	begun := k.log(d).First
 	testenv.Wait(k.t, 30*time.Second, "the client to come back and be acknowledged", func() bool {
 		k.acknowledged = max(k.acknowledged, k.log(d).Acknowledged)
-		return k.acknowledged > begun || k.client.over()
+		return k.acknowledged > begun || k.client.Over()
 	})
 	for end := time.Now().Add(time.Duration(k.random.IntN(400)) * time.Millisecond); time.Now().Before(end); {
 		k.acknowledged = max(k.acknowledged, k.log(d).Acknowledged)
 		time.Sleep(time.Duration(k.random.IntN(2000)) * time.Microsecond)
 	}
-	over := k.client.over()
+	over := k.client.Over()
 	d.Kill()
 	k.t.Logf("killed with position %d acknowledged", k.acknowledged)
 	return !over
 }
 
-// client is one run of unified-flow-test.
-type client struct {
-	*exec.Cmd
-	said  bytes.Buffer
-	ended chan struct{}
-	err   error // how it ended, once ended is closed
-}
-
 // append begins to send.
-func (k *logKiller) append(count uint64) *client {
+func (k *logKiller) append(count uint64) *daemon.Client {
 	return k.flowTest("append", "-device", "roce:"+k.A.Ifname, "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", k.B.IP.String()+":7471",
 		"-flow", "wal", "-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-timeout", "20m")
 }
 
-func (k *logKiller) flowTest(args ...string) *client {
+func (k *logKiller) flowTest(args ...string) *daemon.Client {
 	k.t.Helper()
-	c := &client{Cmd: k.A.Command(flowTest, args...), ended: make(chan struct{})}
-	c.Stdout, c.Stderr = &c.said, &c.said
-	if err := c.Start(); err != nil {
-		k.t.Fatal(err)
-	}
-	go func() { c.err = c.Wait(); close(c.ended) }()
-	k.t.Cleanup(func() { _ = c.Process.Kill() })
-	return c
-}
-
-// over reports whether the client has ended.
-func (c *client) over() bool {
-	select {
-	case <-c.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-// await waits for the client's end, which must be a success.
-func (c *client) await(t *testing.T) {
-	t.Helper()
-	select {
-	case <-c.ended:
-		if c.err != nil {
-			t.Errorf("%v: %v\n%s", c.Args, c.err, &c.said)
-		}
-	case <-time.After(testenv.Within(2 * time.Minute)):
-		t.Fatalf("%s did not end", strings.Join(c.Args, " "))
-	}
+	return daemon.StartClient(k.t, flowTest, &k.A, args...)
 }

@@ -62,7 +62,7 @@ flows:
 }
 
 // sends has a client begin to send.
-func (r *relayed) sends(count uint64) *client {
+func (r *relayed) sends(count uint64) *daemon.Client {
 	return r.flowTest("append", "-device", "roce:"+r.A.Ifname, "-ordinary", "-memory", fmt.Sprint(clientRegion), "-receive-ring", "512", "-to", r.B.IP.String()+":7470",
 		"-count", fmt.Sprint(count), "-rate", fmt.Sprint(messageRate), "-size", "200", "-json", "-timeout", "5m")
 }
@@ -80,17 +80,17 @@ func TestKillRelay(t *testing.T) {
 	for hit := range kills {
 		want := (hit + 1) * messagesPerLife * 3 / 4
 		d.Until(t, "messages to be acknowledged", func(s *status.Daemon) bool {
-			return len(s.Flows) == 1 && len(s.Flows[0].Receives.Clients) == 1 && s.Flows[0].Receives.Clients[0].Acknowledged >= want || c.over()
+			return len(s.Flows) == 1 && len(s.Flows[0].Receives.Clients) == 1 && s.Flows[0].Receives.Clients[0].Acknowledged >= want || c.Over()
 		})
-		if c.over() {
-			t.Fatalf("the client was done before kill %d: %s", hit, &c.said)
+		if c.Over() {
+			t.Fatalf("the client was done before kill %d: %s", hit, &c.Out)
 		}
 		d.Kill()
 		d = r.relay("abc", to)
 		d.Running(t)
 	}
-	c.await(t)
-	if said := c.said.String(); !strings.Contains(said, `"durability":"durable"`) && !strings.Contains(said, `"durability": "durable"`) {
+	c.Await(t)
+	if said := c.Out.String(); !strings.Contains(said, `"durability":"durable"`) && !strings.Contains(said, `"durability": "durable"`) {
 		t.Errorf("the client was told otherwise than that messages are durable: %s", said)
 	}
 	r.logs.Until(t, "all logs to have everything", func(s *status.Daemon) bool {
@@ -106,7 +106,7 @@ func TestKillRelay(t *testing.T) {
 	sums := map[[32]byte]bool{}
 	for _, name := range "abc" {
 		file := filepath.Join(r.dir, string(name))
-		r.flowTest("log", "-file", file, "-count", fmt.Sprint(count)).await(t)
+		r.flowTest("log", "-file", file, "-count", fmt.Sprint(count)).Await(t)
 		raw, err := exec.Command(program, "log", "read", file, "--raw").Output()
 		if err != nil {
 			t.Fatal(err)
@@ -130,8 +130,8 @@ func TestRelayPromises(t *testing.T) {
 	}
 	c := r.sends(1)
 	time.Sleep(time.Second)
-	if c.over() {
-		t.Errorf("a message that no log has is acknowledged: %s", &c.said)
+	if c.Over() {
+		t.Errorf("a message that no log has is acknowledged: %s", &c.Out)
 	}
 	d.Kill()
 }

@@ -52,8 +52,8 @@ type rig struct {
 	*testenv.Pair
 	*daemon.Daemon
 	dir      string
-	total    uint64  // messages, and packets, of each client
-	client   *client // of the flows that stay, and of the log that changes
+	total    uint64         // messages, and packets, of each client
+	client   *daemon.Client // of the flows that stay, and of the log that changes
 	packets  []*packets
 	since    map[string]time.Time // when flows that stay began
 	applied  uint64
@@ -71,7 +71,7 @@ func newRig(t *testing.T, total uint64) *rig {
 	for _, w := range append(slices.Clone(spares), captured, fed) {
 		w.join(t, r.Pair)
 	}
-	r.flowTest("make", "-file", r.file("image"), "-size", "1048576").await(t)
+	r.flowTest("make", "-file", r.file("image"), "-size", "1048576").Await(t)
 	r.client = r.talk()
 	r.Daemon = daemon.Launch(t, program, &r.B, r.dir, r.text(0, ""))
 	r.Running(t)
@@ -86,7 +86,7 @@ func newRig(t *testing.T, total uint64) *rig {
 }
 
 // talk starts who appends to both logs and takes what the feed sends.
-func (r *rig) talk() *client {
+func (r *rig) talk() *daemon.Client {
 	r.t.Helper()
 	messages := []string{"-count", fmt.Sprint(r.total), "-rate", fmt.Sprint(messageRate), "-size", "700", "-timeout", "55m"}
 	all := append([]string{"append", "-device", "roce:" + r.A.Ifname, "-ordinary", "-memory", fmt.Sprint(48 << 20), "-receive-ring", "512", "-to", r.at(7471), "-flow", "wal"}, messages...)
@@ -145,7 +145,7 @@ func (r *rig) guests(i uint64) string {
 func (r *rig) reload(i uint64) {
 	r.t.Helper()
 	r.Until(r.t, "clients to send", func(s *status.Daemon) bool { return s.Flows[1].Log.Acknowledged >= i*step })
-	if !r.client.over() && !slices.ContainsFunc(r.packets, (*packets).over) {
+	if !r.client.Over() && !slices.ContainsFunc(r.packets, (*packets).over) {
 		r.together++
 	}
 	switch {
@@ -210,7 +210,7 @@ func (r *rig) check() status.Daemon {
 			stays = false // its peer leaves when it has everything, and it waits for that
 		}
 		if !f.State.Up() || stays && !f.Since.Equal(began) {
-			r.t.Fatalf("flow %s is %s since %v: %s\n%s\n%s", f.Name, f.State, f.Since, f.Error, &r.client.said, r.Log)
+			r.t.Fatalf("flow %s is %s since %v: %s\n%s\n%s", f.Name, f.State, f.Since, f.Error, &r.client.Out, r.Log)
 		}
 	}
 	frames := int64(0)
@@ -246,7 +246,7 @@ func (r *rig) finish() {
 	for _, p := range r.packets {
 		<-p.ended
 	}
-	r.client.await(r.t)
+	r.client.Await(r.t)
 	s := r.Until(r.t, "everything to be durable", func(s *status.Daemon) bool { return s.Flows[0].Durable.Packets >= r.total })
 	for _, f := range s.Flows[:stay] {
 		lost := uint64(0)
@@ -262,7 +262,7 @@ func (r *rig) finish() {
 	}
 	r.Terminate(r.t)
 	all := fmt.Sprint(r.total)
-	r.flowTest("packets", "-file", r.file("capture"), "-count", all).await(r.t)
-	r.flowTest("log", "-file", r.file("wal"), "-count", all).await(r.t)
-	r.flowTest("log", "-file", r.file("changing"), "-count", all).await(r.t)
+	r.flowTest("packets", "-file", r.file("capture"), "-count", all).Await(r.t)
+	r.flowTest("log", "-file", r.file("wal"), "-count", all).Await(r.t)
+	r.flowTest("log", "-file", r.file("changing"), "-count", all).Await(r.t)
 }

@@ -1,13 +1,9 @@
 package reload
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/unifiedd/unifiedd/internal/testenv"
 	"github.com/unifiedd/unifiedd/selftests/daemon"
@@ -42,46 +38,8 @@ func (w wire) join(t *testing.T, p *testenv.Pair) {
 	}
 }
 
-// client is one run of unified-flow-test.
-type client struct {
-	*exec.Cmd
-	said  bytes.Buffer
-	ended chan struct{}
-	err   error // how it ended, once ended is closed
-}
-
 // flowTest starts one at end A.
-func (r *rig) flowTest(args ...string) *client {
+func (r *rig) flowTest(args ...string) *daemon.Client {
 	r.t.Helper()
-	c := &client{Cmd: r.A.Command(flowTest, args...), ended: make(chan struct{})}
-	c.Stdout, c.Stderr = &c.said, &c.said
-	if err := c.Start(); err != nil {
-		r.t.Fatal(err)
-	}
-	go func() { c.err = c.Wait(); close(c.ended) }()
-	r.t.Cleanup(func() { _ = c.Process.Kill(); <-c.ended })
-	return c
-}
-
-// over reports whether the client has ended.
-func (c *client) over() bool {
-	select {
-	case <-c.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-// await waits for the client's end, which must be a success.
-func (c *client) await(t *testing.T) {
-	t.Helper()
-	select {
-	case <-c.ended:
-		if c.err != nil {
-			t.Errorf("%v: %v\n%s", c.Args, c.err, &c.said)
-		}
-	case <-time.After(testenv.Within(5 * time.Minute)):
-		t.Errorf("%s did not end\n%s", strings.Join(c.Args, " "), &c.said)
-	}
+	return daemon.StartClient(r.t, flowTest, &r.A, args...)
 }

@@ -1,0 +1,56 @@
+package daemon
+
+import (
+	"bytes"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unifiedd/unifiedd/internal/testenv"
+)
+
+// Client is one run of unified-flow-test, beside a daemon. It ends with the test.
+type Client struct {
+	*exec.Cmd
+	Out bytes.Buffer // what it prints; read it once Ended is closed
+
+	ended chan struct{}
+	err   error // how it ended, once ended is closed
+}
+
+// StartClient runs a program in the namespace of an end.
+func StartClient(t *testing.T, program string, e *testenv.End, args ...string) *Client {
+	t.Helper()
+	c := &Client{Cmd: e.Command(program, args...), ended: make(chan struct{})}
+	c.Stdout, c.Stderr = &c.Out, &c.Out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { c.err = c.Cmd.Wait(); close(c.ended) }()
+	t.Cleanup(func() { _ = c.Process.Kill(); <-c.ended })
+	return c
+}
+
+// Over reports whether the client has ended.
+func (c *Client) Over() bool {
+	select {
+	case <-c.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Await waits for the client's end, which must be a success.
+func (c *Client) Await(t *testing.T) {
+	t.Helper()
+	select {
+	case <-c.ended:
+		if c.err != nil {
+			t.Errorf("%v: %v\n%s", c.Args, c.err, &c.Out)
+		}
+	case <-time.After(testenv.Within(5 * time.Minute)):
+		t.Fatalf("%s did not end", strings.Join(c.Args, " "))
+	}
+}
