@@ -21,7 +21,7 @@ var (
 	// ErrRefused: the driver does not take the new dispatcher. The old one stays.
 	ErrRefused = errors.New("the driver refuses the dispatcher")
 	// ErrGone: the program was taken out of the dispatcher, or the dispatcher off the interface.
-	ErrGone = errors.New("the program is no longer in the dispatcher")
+	errGone = errors.New("the program is no longer in the dispatcher")
 	// ErrBusy: others exchanged the dispatcher again and again.
 	ErrBusy = errors.New("the dispatcher is being exchanged by others")
 )

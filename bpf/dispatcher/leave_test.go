@@ -83,7 +83,7 @@ func TestTakenOut(t *testing.T) {
 	if here, err := s.Here(); err != nil || here != 0 {
 		t.Errorf("here: %d, %v", here, err)
 	}
-	b.refused(s.Update(b.plain("unifiedd_b")), ErrGone)
+	b.refused(s.Update(b.plain("unifiedd_b")), errGone)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}

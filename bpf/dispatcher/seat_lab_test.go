@@ -237,7 +237,7 @@ func TestOthersChange(t *testing.T) {
 	if here, err := s.Here(); here != 0 || err != nil {
 		t.Errorf("here %d, though it was unloaded: %v", here, err)
 	}
-	if err := s.Update(s2(b, i)); !errors.Is(err, ErrGone) {
+	if err := s.Update(s2(b, i)); !errors.Is(err, errGone) {
 		t.Errorf("exchanged though it was unloaded: %v", err)
 	}
 	if err := s.Close(); err != nil {

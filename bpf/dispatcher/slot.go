@@ -53,7 +53,7 @@ func (i *Interface) Target() (*ebpf.Program, error) {
 			return nil, err
 		}
 		if on.id == 0 {
-			return nil, i.about(ErrGone)
+			return nil, i.about(errGone)
 		}
 		p, _, err := open(on.id)
 		if !errors.Is(changed(err), errChanged) {
@@ -94,7 +94,7 @@ func (s *Slot) leave(f *files) error {
 	switch {
 	case errors.Is(err, unix.ENODEV): // with the interface the dispatcher went, and left its pins
 		err = os.RemoveAll(f.pins(s.on.index, s.in))
-	case errors.Is(err, ErrGone), errors.Is(err, ErrOther):
+	case errors.Is(err, errGone), errors.Is(err, ErrOther):
 		err = nil
 	}
 	if err != nil {
@@ -195,7 +195,7 @@ func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (at place
 	}
 	defer func() { _ = old.close() }()
 	if old == nil || out != 0 && !old.has(out) {
-		return at, ErrGone
+		return at, errGone
 	}
 	members, dead := f.living(old.members, out)
 	if in != nil {

@@ -38,7 +38,7 @@ func (m *Mirror) checkAttached() error {
 			return fmt.Errorf("ask for the program: %w", err)
 		}
 		if tcx := info.TCX(); tcx != nil && tcx.Ifindex != uint32(m.index) {
-			return ErrDetached
+			return errDetached
 		}
 	}
 	return nil
@@ -56,7 +56,7 @@ func (m *Mirror) checkFilters() error {
 		}
 	}
 	if there < len(m.directions) {
-		return ErrDetached
+		return errDetached
 	}
 	return nil
 }

@@ -21,7 +21,7 @@
 // On Linux 6.6 and newer the programs are held by links (tcx), which end with the process. Before
 // that they are filters of a clsact qdisc, which stay, as the veth pair does everywhere, when a process is
 // killed. Both have a number in their names, and whoever owns a number has a socket of that name in the same network
-// namespace, which ends with its process. [Sweep] removes what nobody owns; [Open] calls it.
+// namespace, which ends with its process. sweep removes what nobody owns; [Open] calls it.
 //
 // # Threads
 //

@@ -102,7 +102,7 @@ func (m *Mirror) find() (mtu int, err error) {
 	a := l.Attrs()
 	m.name = a.Name // it may have been an alternative one
 	if a.EncapType != "ether" && a.EncapType != "loopback" {
-		return 0, fmt.Errorf("%w: it is of type %q (mirror the interface below it)", ErrNotEthernet, a.EncapType)
+		return 0, fmt.Errorf("%w: it is of type %q (mirror the interface below it)", errNotEthernet, a.EncapType)
 	}
 	m.index = a.Index
 	if a.EncapType == "loopback" { // what leaves arrives, at once

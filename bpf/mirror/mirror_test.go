@@ -135,7 +135,7 @@ func TestDetached(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	m := open(t, p, true)
 	p.B.Run(t, testenv.Tool(t, "tc"), "filter", "del", "dev", p.B.Ifname, "egress")
-	if _, _, err := m.Check(); !errors.Is(err, ErrDetached) {
+	if _, _, err := m.Check(); !errors.Is(err, errDetached) {
 		t.Errorf("a filter that is gone: %v", err)
 	}
 	linked := open(t, p, false)
@@ -145,7 +145,7 @@ func TestDetached(t *testing.T) {
 	if err := linked.links[0].Detach(); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := linked.Check(); !errors.Is(err, ErrDetached) {
+	if _, _, err := linked.Check(); !errors.Is(err, errDetached) {
 		t.Errorf("a link without its interface: %v", err)
 	}
 }
@@ -173,7 +173,7 @@ func TestRefuses(t *testing.T) {
 	testenv.Root(t)
 	p := testenv.NewPair(t, testenv.PairOptions{})
 	p.B.Run(t, "ip", "tuntap", "add", "tun0", "mode", "tun")
-	for name, want := range map[string]error{"nowhere": ErrGone, "tun0": ErrNotEthernet} {
+	for name, want := range map[string]error{"nowhere": ErrGone, "tun0": errNotEthernet} {
 		p.B.Do(t, func() {
 			if _, err := Open(Config{Interface: name, Directions: []Direction{Ingress}}); !errors.Is(err, want) {
 				t.Errorf("%s: %v", name, err)
@@ -223,7 +223,7 @@ func TestKilled(t *testing.T) {
 			sweeps := func() {
 				t.Helper()
 				p.B.Do(t, func() {
-					if err := Sweep(); err != nil {
+					if err := sweep(); err != nil {
 						t.Error(err)
 					}
 				})

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Sweep removes from the thread's network namespace what mirrors left there whose processes were
+// sweep removes from the thread's network namespace what mirrors left there whose processes were
 // killed. Mirrors that are in use stay.
-func Sweep() error {
+func sweep() error {
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)

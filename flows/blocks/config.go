@@ -91,11 +91,11 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-// Needs returns how many frames and extents of a region a server with this configuration takes: the
+// needs returns how many frames and extents of a region a server with this configuration takes: the
 // reserves of its clients, the shared ones, and the cache, half in frames and half in extents if it
 // needs both. Endpoint and Worker may be unset. The error says what is wrong with the
 // configuration.
-func Needs(c Config, r *umem.Region) (frames, extents int64, err error) {
+func needs(c Config, r *umem.Region) (frames, extents int64, err error) {
 	if err := c.setDefaults(); err != nil {
 		return 0, 0, err
 	}

@@ -187,8 +187,8 @@ func queuesOf(name string) int {
 	return max(1, link.Attrs().NumRxQueues)
 }
 
-// ErrGone is matched when an RDMA device has failed for good.
-var ErrGone = errors.New("the device is gone (start the flow again when it is back)")
+// errGone is matched when an RDMA device has failed for good.
+var errGone = errors.New("the device is gone (start the flow again when it is back)")
 
 // Check returns what the device makes flows wait for, or what ends them.
 func (o *RDMA) Check() (waits, ends error) {
@@ -205,7 +205,7 @@ func (o *RDMA) Check() (waits, ends error) {
 		o.fatal = o.fatal || e.Kind == rdma.DeviceFatal
 	}
 	if o.fatal {
-		return nil, fmt.Errorf("RDMA device %s: %w", o.Name, ErrGone)
+		return nil, fmt.Errorf("RDMA device %s: %w", o.Name, errGone)
 	}
 	port, err := o.Device.Port(o.Port)
 	switch {

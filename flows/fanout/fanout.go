@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// MaxPeers is the largest number of peers of a Fanout.
-const MaxPeers = 64
+// maxPeers is the largest number of peers of a Fanout.
+const maxPeers = 64
 
 // Peer is the configuration of a receiver.
 type Peer struct {
@@ -70,8 +70,8 @@ func (f *Fanout) open(c *Config) (err error) {
 	switch {
 	case c.Worker == nil:
 		return errors.New("it needs a Worker")
-	case len(c.Peers) < 1 || len(c.Peers) > MaxPeers:
-		return fmt.Errorf("there are %d peers: it takes 1 to %d", len(c.Peers), MaxPeers)
+	case len(c.Peers) < 1 || len(c.Peers) > maxPeers:
+		return fmt.Errorf("there are %d peers: it takes 1 to %d", len(c.Peers), maxPeers)
 	case c.Frames < 1 || c.Frames > 255:
 		return fmt.Errorf("messages of %d frames: they have 1 to 255", c.Frames)
 	}

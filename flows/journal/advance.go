@@ -106,7 +106,7 @@ func (r *Reader) look() error {
 		}
 	}
 	if len(r.later) > 0 && r.later[0].number > r.at.number+1 && r.runs(r.later[0]) {
-		r.lost = ErrRemoved
+		r.lost = errRemoved
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (r *Reader) overtaken() error {
 	if err := r.look(); err != nil {
 		return err
 	}
-	r.lost = ErrRemoved
+	r.lost = errRemoved
 	return r.leave()
 }
 
@@ -270,7 +270,7 @@ func (r *Reader) beginOldest(all []piece) error {
 			r.next = first
 		}
 		if whole && first > r.next {
-			r.lost, r.seeking = ErrRemoved, false
+			r.lost, r.seeking = errRemoved, false
 		}
 		return r.beginAt(p)
 	}

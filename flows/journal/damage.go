@@ -70,9 +70,9 @@ func (l *Log) checkOnce() (m *Manifest, all []*Damage, err error) {
 	switch {
 	case err == nil:
 		m = &now
-	case errors.Is(err, ErrManifest):
+	case errors.Is(err, errManifest):
 		all = append(all, &Damage{Err: err})
-	case !errors.Is(err, ErrNoManifest):
+	case !errors.Is(err, errNoManifest):
 		return nil, nil, err
 	}
 	found, damaged, err := l.heads(m)

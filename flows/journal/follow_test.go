@@ -141,7 +141,7 @@ func TestFollowPruned(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- w.run() }()
 	for _, g := range follow(t, w.prefix, w.total) {
-		if !errors.Is(g, ErrRemoved) && !errors.Is(g, ErrMissing) {
+		if !errors.Is(g, errRemoved) && !errors.Is(g, ErrMissing) {
 			t.Errorf("%v", g)
 		}
 	}
@@ -174,7 +174,7 @@ func TestFollowRing(t *testing.T) {
 		done <- nil
 	}()
 	for _, g := range follow(t, f.Name(), segments*30) {
-		if !errors.Is(g, ErrRemoved) && !errors.Is(g, ErrMissing) {
+		if !errors.Is(g, errRemoved) && !errors.Is(g, ErrMissing) {
 			t.Errorf("%v", g)
 		}
 	}

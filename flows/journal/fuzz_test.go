@@ -121,7 +121,7 @@ func (m memory) bytes(p piece) (io.ReaderAt, int64, func() error, error) {
 
 func (m memory) piece(number uint64) piece { return piece{number: number, name: "segment"} }
 
-func (m memory) manifest() (Manifest, int, error) { return Manifest{}, 0, ErrNoManifest }
+func (m memory) manifest() (Manifest, int, error) { return Manifest{}, 0, errNoManifest }
 
 func (m memory) suspects(*Manifest) ([]piece, error) { return nil, nil }
 

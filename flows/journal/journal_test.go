@@ -207,7 +207,7 @@ func TestRemovedSegments(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := readFrom(t, prefix, 0)
-	if len(all.gaps) != 1 || all.gaps[0].Position != 7 || all.gaps[0].Records != 6 || !errors.Is(all.gaps[0], ErrRemoved) || len(all.positions) != 12 {
+	if len(all.gaps) != 1 || all.gaps[0].Position != 7 || all.gaps[0].Records != 6 || !errors.Is(all.gaps[0], errRemoved) || len(all.positions) != 12 {
 		t.Errorf("%v, %v", all.positions, all.gaps)
 	}
 	if end := tail(t, prefix); end.Next != 19 {
@@ -219,7 +219,7 @@ func TestRemovedSegments(t *testing.T) {
 	expect(t, readFrom(t, prefix, 0), 13, 18)
 	all = readFrom(t, prefix, 5)
 	expectPositions(t, all, 13, 18)
-	if len(all.gaps) != 1 || all.gaps[0].Position != 5 || all.gaps[0].Records != 8 || !errors.Is(all.gaps[0], ErrRemoved) {
+	if len(all.gaps) != 1 || all.gaps[0].Position != 5 || all.gaps[0].Records != 8 || !errors.Is(all.gaps[0], errRemoved) {
 		t.Errorf("%v", all.gaps)
 	}
 }
@@ -265,9 +265,9 @@ func TestPrepared(t *testing.T) {
 func TestOthersSegments(t *testing.T) {
 	for name, f := range map[string]pcapng.Interface{
 		"a capture":     {Name: "eth1", LinkType: pcapng.LinkTypeEthernet},
-		"no position":   {Name: "wal", LinkType: LinkType, Description: "log"},
+		"no position":   {Name: "wal", LinkType: linkType, Description: "log"},
 		"position zero": Source("wal", 0, 7, 64),
-		"more text":     {Name: "wal", LinkType: LinkType, Description: Source("wal", 3, 7, 64).Description + "."},
+		"more text":     {Name: "wal", LinkType: linkType, Description: Source("wal", 3, 7, 64).Description + "."},
 	} {
 		prefix := filepath.Join(t.TempDir(), "wal")
 		head, err := pcapng.AppendSegmentHead(nil, pcapng.Section{}, []pcapng.Interface{f}, pcapng.Segment{Align: align})
@@ -275,10 +275,10 @@ func TestOthersSegments(t *testing.T) {
 			t.Fatal(err)
 		}
 		(&made{raw: head}).write(t, segmentPath(prefix, 1))
-		if _, err := Tail(prefix); !errors.Is(err, ErrNotLog) {
+		if _, err := Tail(prefix); !errors.Is(err, errNotLog) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := Verify(prefix); !errors.Is(err, ErrNotLog) {
+		if _, err := Verify(prefix); !errors.Is(err, errNotLog) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -306,7 +306,7 @@ func TestRing(t *testing.T) {
 	if end := tail(t, f.Name()); end.Next != 37 {
 		t.Errorf("%+v", end)
 	}
-	if all := readFrom(t, f.Name(), 1); len(all.gaps) != 1 || all.gaps[0].Records != oldest-1 || !errors.Is(all.gaps[0], ErrRemoved) {
+	if all := readFrom(t, f.Name(), 1); len(all.gaps) != 1 || all.gaps[0].Records != oldest-1 || !errors.Is(all.gaps[0], errRemoved) {
 		t.Errorf("%v", all.gaps)
 	}
 	if report := verify(t, f.Name()); !report.Intact() || len(report.Segments) != int(geometry.Slots) {
@@ -363,7 +363,7 @@ func TestRingOvertakes(t *testing.T) {
 		begin(g)
 	}
 	all := readOn(t, reader)
-	if len(all.gaps) != 1 || all.gaps[0].Position != 4 || !errors.Is(all.gaps[0], ErrRemoved) {
+	if len(all.gaps) != 1 || all.gaps[0].Position != 4 || !errors.Is(all.gaps[0], errRemoved) {
 		t.Errorf("%v, %v", all.positions, all.gaps)
 	}
 	if last := all.positions[len(all.positions)-1]; last != r.next-1 {
@@ -409,21 +409,21 @@ func TestCut(t *testing.T) {
 
 func TestManySessions(t *testing.T) {
 	var s Sessions
-	for i := range uint64(5 * Remembered) {
+	for i := range uint64(5 * remembered) {
 		s.Note(i+1, Mark{1, 9})
 		s.Note(i+1, Mark{2, 9})
 		s.Note(7, Mark{i + 1, 9})
 	}
 	all := s.all()
-	if len(all) < Remembered || len(all) > 2*Remembered {
+	if len(all) < remembered || len(all) > 2*remembered {
 		t.Errorf("%d sessions", len(all))
 	}
-	for i := range uint64(Remembered - 1) {
-		if m := s.Last(5*Remembered - i); m != (Mark{2, 9}) {
-			t.Fatalf("session %d: %+v", 5*Remembered-i, m)
+	for i := range uint64(remembered - 1) {
+		if m := s.Last(5*remembered - i); m != (Mark{2, 9}) {
+			t.Fatalf("session %d: %+v", 5*remembered-i, m)
 		}
 	}
-	if all[7].Sequence != 5*Remembered {
+	if all[7].Sequence != 5*remembered {
 		t.Errorf("session 7: %+v", all[7])
 	}
 }

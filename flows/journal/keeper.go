@@ -27,10 +27,10 @@ const (
 var copies = [4]int64{0, copyApart, slotApart, slotApart + copyApart}
 
 var (
-	// ErrNoManifest means that a log has none: it is new, or written by an older release.
-	ErrNoManifest = errors.New("there is no manifest")
-	// ErrManifest means that no copy of a manifest is intact.
-	ErrManifest = errors.New("no copy of the manifest is intact")
+	// errNoManifest means that a log has none: it is new, or written by an older release.
+	errNoManifest = errors.New("there is no manifest")
+	// errManifest means that no copy of a manifest is intact.
+	errManifest = errors.New("no copy of the manifest is intact")
 )
 
 // readManifest reads the newest intact copy of a manifest at an offset, and counts copies that are
@@ -58,19 +58,19 @@ func readManifest(f io.ReaderAt, base int64) (m Manifest, damaged int, err error
 	case found:
 		return m, len(bad), nil
 	case base > 0 && (empty == len(copies) || empty == len(copies)-1 && len(bad) == 1): // on a ring no file shows that one was begun
-		return m, 0, ErrNoManifest
+		return m, 0, errNoManifest
 	}
 	if bad == nil {
-		return m, 0, fmt.Errorf("%w: all are empty", ErrManifest)
+		return m, 0, fmt.Errorf("%w: all are empty", errManifest)
 	}
-	return m, len(bad), fmt.Errorf("%w: %w", ErrManifest, errors.Join(bad...))
+	return m, len(bad), fmt.Errorf("%w: %w", errManifest, errors.Join(bad...))
 }
 
 // manifestOf reads the manifest beside segment files.
 func manifestOf(prefix string) (m Manifest, damaged int, err error) {
 	f, err := openRegular(prefix + ManifestSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, 0, ErrNoManifest
+		return m, 0, errNoManifest
 	}
 	if err != nil {
 		return m, 0, err
@@ -210,8 +210,8 @@ func (k *Keeper) Close() error {
 	return k.own.Close()
 }
 
-// NewLogID returns a random log ID.
-func NewLogID() (id [16]byte, err error) {
+// newLogID returns a random log ID.
+func newLogID() (id [16]byte, err error) {
 	if _, err = rand.Read(id[:]); err != nil {
 		err = fmt.Errorf("draw the id of a log: %w", err)
 	}

@@ -31,9 +31,9 @@ func Open(path string) (*Log, error) {
 	switch {
 	case err == nil:
 		l.set, l.durable = known{s}, m.Next
-	case errors.Is(err, ErrManifest):
+	case errors.Is(err, errManifest):
 		l.set = known{s}
-	case !errors.Is(err, ErrNoManifest):
+	case !errors.Is(err, errNoManifest):
 		return nil, errors.Join(fmt.Errorf("open log %s: %w", path, err), s.Close())
 	}
 	return l, nil
@@ -45,7 +45,7 @@ type known struct{ set }
 
 func (k known) open(p piece) (*segment, error) {
 	s, err := k.set.open(p)
-	if errors.Is(err, ErrNotLog) {
+	if errors.Is(err, errNotLog) {
 		err = &headError{err}
 	}
 	return s, err
@@ -180,4 +180,4 @@ func (s *one) list(from uint64) ([]piece, error) {
 
 func (s *one) piece(number uint64) piece { return piece{number: number, name: s.path, path: s.path} }
 
-func (s *one) manifest() (Manifest, int, error) { return Manifest{}, 0, ErrNoManifest }
+func (s *one) manifest() (Manifest, int, error) { return Manifest{}, 0, errNoManifest }

@@ -147,7 +147,7 @@ func TestManifestCopies(t *testing.T) {
 	}
 	for name, b := range map[string][]byte{"damaged": whole, "empty": nil, "zeros": make([]byte, ManifestSize)} {
 		_, _, err := readManifest(bytes.NewReader(b), 0)
-		if !errors.Is(err, ErrManifest) {
+		if !errors.Is(err, errManifest) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

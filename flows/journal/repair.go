@@ -306,7 +306,7 @@ func (r *Repair) rebuild(over *overlay, d *Damage, m *Manifest, like []sample) (
 	for _, head := range r.candidates(d.First, mark, m, like, raw) {
 		p.head = head
 		s, err := over.set.open(p)
-		if errors.Is(err, errAbsent) || errors.Is(err, ErrNotLog) {
+		if errors.Is(err, errAbsent) || errors.Is(err, errNotLog) {
 			continue
 		}
 		if err != nil {

@@ -13,15 +13,15 @@ import (
 // [protocol.OwnerOf]).
 type Mark struct{ Sequence, Owner uint64 }
 
-// Remembered is how many sessions Sessions keeps at least; it keeps at most twice as many.
-const Remembered = 1 << 15
+// remembered is how many sessions Sessions keeps at least; it keeps at most twice as many.
+const remembered = 1 << 15
 
 // Sessions keeps the most recent sessions of a log. The zero value is empty.
 type Sessions struct{ young, old map[uint64]Mark }
 
 // Note sets the progress of a session.
 func (s *Sessions) Note(session uint64, m Mark) {
-	if _, known := s.young[session]; s.young == nil || len(s.young) >= Remembered && !known {
+	if _, known := s.young[session]; s.young == nil || len(s.young) >= remembered && !known {
 		s.old, s.young = s.young, map[uint64]Mark{}
 	}
 	s.young[session] = m
@@ -38,8 +38,8 @@ func (s *Sessions) Last(session uint64) Mark {
 // Len returns an upper bound of the number of sessions: some may be counted twice.
 func (s *Sessions) Len() int { return len(s.young) + len(s.old) }
 
-// LinkType is the link type of logs, LINKTYPE_USER0.
-const LinkType = 147
+// linkType is the link type of logs, LINKTYPE_USER0.
+const linkType = 147
 
 // described is what the head of each segment says of the run that wrote it; owned is used if records have owners. A release that does not know
 // owners refuses such a log.
@@ -52,7 +52,7 @@ const (
 // record of this run, a random number for the run, and the longest message in bytes, header
 // included.
 func Source(flow string, start, run uint64, longest uint32) pcapng.Interface {
-	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: LinkType}
+	return pcapng.Interface{Name: flow, Description: fmt.Sprintf(described, start, run), SnapLen: longest, LinkType: linkType}
 }
 
 // Owned is a Source whose records have owners, see [protocol.OwnerOf].
@@ -71,8 +71,8 @@ func Verified(s pcapng.Interface) pcapng.Interface {
 	return s
 }
 
-// ErrNotLog means that segments are not those of a log.
-var ErrNotLog = errors.New("no log of messages")
+// errNotLog means that segments are not those of a log.
+var errNotLog = errors.New("no log of messages")
 
 // origin is what a head says of its run.
 type origin struct {
@@ -83,11 +83,11 @@ type origin struct {
 
 func originOf(head *pcapng.Head) (o origin, err error) {
 	f := head.Interface(0)
-	if f.LinkType != LinkType {
-		return o, fmt.Errorf("%w: its packets are of link type %d (is it a capture?)", ErrNotLog, f.LinkType)
+	if f.LinkType != linkType {
+		return o, fmt.Errorf("%w: its packets are of link type %d (is it a capture?)", errNotLog, f.LinkType)
 	}
 	if !o.parse(f.Description) {
-		return o, fmt.Errorf("%w: its head says %.80q, and not where a log begins", ErrNotLog, f.Description)
+		return o, fmt.Errorf("%w: its head says %.80q, and not where a log begins", errNotLog, f.Description)
 	}
 	o.verified = f.Comment == verified
 	return o, nil
@@ -107,8 +107,8 @@ func (o *origin) parse(description string) bool {
 var (
 	// ErrMissing is in a Gap whose records should exist.
 	ErrMissing = errors.New("not there")
-	// ErrRemoved is in a Gap whose records were in removed segments.
-	ErrRemoved = errors.New("not kept any more")
+	// errRemoved is in a Gap whose records were in removed segments.
+	errRemoved = errors.New("not kept any more")
 )
 
 // Gap says that records of the log cannot be read. The next call of the reader continues after
@@ -169,7 +169,7 @@ func resume(s set, end End, next uint64) (m Manifest, err error) {
 		m = *end.Manifest
 	} else {
 		m = Manifest{Oldest: 1}
-		if m.ID, err = NewLogID(); err != nil {
+		if m.ID, err = newLogID(); err != nil {
 			return m, err
 		}
 	}

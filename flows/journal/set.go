@@ -160,8 +160,8 @@ func openSet(path string) (set, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// ErrInUse means that another process writes a log.
-var ErrInUse = errors.New("another process writes it (stop the flow first)")
+// errInUse means that another process writes a log.
+var errInUse = errors.New("another process writes it (stop the flow first)")
 
 // DamagedSuffix is appended to the name of a file that cannot be recovered.
 const DamagedSuffix = ".damaged"
@@ -235,7 +235,7 @@ func (r *Repair) writeManifest(f ring.File, base int64) error {
 // lock locks an open file as flows do.
 func lock(f *os.File) error {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
-		return fmt.Errorf("%s: %w", f.Name(), ErrInUse)
+		return fmt.Errorf("%s: %w", f.Name(), errInUse)
 	}
 	return nil
 }
@@ -294,7 +294,7 @@ func (r *Repair) applyToRing(on *rings) (err error) {
 	}
 	f, err := os.OpenFile(on.file.Name(), flags, 0)
 	if errors.Is(err, unix.EBUSY) {
-		return fmt.Errorf("%s: %w", on.file.Name(), ErrInUse)
+		return fmt.Errorf("%s: %w", on.file.Name(), errInUse)
 	}
 	if err != nil {
 		return err

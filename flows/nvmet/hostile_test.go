@@ -390,7 +390,7 @@ func (g *siege) deaf() {
 // flood connects more queues than one host may have that says nothing on them: the oldest give way, and others are not disturbed.
 func (g *siege) flood() {
 	const more = 3
-	most, each := Unproven(g.v.server.config.Sessions)
+	most, each := unproven(g.v.server.config.Sessions)
 	before := g.v.server.Stats()
 	g.undisturbed(func() {
 		var all []*hostQueue

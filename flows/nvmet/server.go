@@ -134,7 +134,7 @@ func (s *Server) openSessions() error {
 	c := &s.config
 	s.operations = make([]operation, 2*c.Sessions*c.Depth)
 	s.sessions = make([]session, c.Sessions)
-	s.unproven = addrlimit.New[*session](Unproven(c.Sessions))
+	s.unproven = addrlimit.New[*session](unproven(c.Sessions))
 	for i := range s.sessions {
 		s.sessions[i].init(s, i)
 	}

@@ -18,9 +18,9 @@ import (
 // leastUnproven is the smallest limit, if the sessions are of several hosts.
 const leastUnproven = 2
 
-// Unproven returns the limits for a number of sessions: of all unproven queues, and of those of one
+// unproven returns the limits for a number of sessions: of all unproven queues, and of those of one
 // host.
-func Unproven(seats int) (most, each int) {
+func unproven(seats int) (most, each int) {
 	most = max(leastUnproven, seats/2)
 	return most, max(1, most/2)
 }

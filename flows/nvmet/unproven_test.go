@@ -28,7 +28,7 @@ func TestDiscoveryHoldsNoSeats(t *testing.T) {
 	c.Sessions, c.Queues = 6, 3
 	v := r.serve(c)
 	h := s.connects(softHost, 1, 32)
-	most, each := Unproven(c.Sessions)
+	most, each := unproven(c.Sessions)
 	const more = 3
 	for range c.Sessions + more {
 		s.looksForever("nqn.2026-01.com.example:mallory")
@@ -88,7 +88,7 @@ func TestForgedRequestsHoldNoSeats(t *testing.T) {
 			testenv.Wait(t, waitLimit, "seats to be taken", func() bool { return v.unproven() > 0 || v.server.Stats().GaveWay > 0 })
 			s.getsIn()
 			h.queues[0].succeeds(blocks(fabrics.OpRead, 0, 1, s.keyed(s.room(4096), 4096)))
-			if most, _ := Unproven(8); v.unproven() > most {
+			if most, _ := unproven(8); v.unproven() > most {
 				t.Errorf("%d queues have proven nothing; at most %d may be", v.unproven(), most)
 			}
 		})

@@ -62,7 +62,7 @@ func TestOthersSegments(t *testing.T) {
 	c := newManagerLab(t)
 	s, seg := c.started(t)
 	before := c.list(t)
-	if err := c.open(t); !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), c.dir) {
+	if err := c.open(t); !errors.Is(err, errInUse) || !strings.Contains(err.Error(), c.dir) {
 		t.Errorf("a second store over the same segments: %v", err)
 	}
 	for name, is := range c.list(t) {
@@ -88,7 +88,7 @@ func TestOthersCapture(t *testing.T) {
 	c := newManagerLab(t)
 	c.to.File, c.to.Exact, c.to.Prepare = c.dir+"/out.pcapng", true, "none"
 	s, seg := c.started(t)
-	if err := c.open(t); !errors.Is(err, ErrInUse) {
+	if err := c.open(t); !errors.Is(err, errInUse) {
 		t.Errorf("a second capture to the same file: %v", err)
 	}
 	s.Retire(seg)

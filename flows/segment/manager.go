@@ -64,8 +64,8 @@ type Manager struct {
 
 // Consequences for a flow whose disk takes nothing, for messages.
 const (
-	PacketsWait = "packets wait, and are lost in the kernel's rings once those are full"
-	ClientsWait = "clients wait"
+	packetsWait = "packets wait, and are lost in the kernel's rings once those are full"
+	clientsWait = "clients wait"
 )
 
 // maxRetired is how many retired segments may wait to be sealed. With more, Retire blocks.
@@ -91,11 +91,11 @@ type Config struct {
 func Open(c Config) (*Manager, error) {
 	to := c.To
 	s := &Manager{
-		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, maxAlign: c.MostAlign, onComplete: c.Complete, consequence: PacketsWait,
+		to: to, head: c.Head, log: c.Log, manifest: c.Manifest, maxAlign: c.MostAlign, onComplete: c.Complete, consequence: packetsWait,
 		ready: make(chan *Segment), activated: make(chan time.Time, 1), retired: make(chan *Segment, maxRetired), stop: make(chan struct{}),
 	}
 	if to.Acknowledge != "" { // a log
-		s.consequence = ClientsWait
+		s.consequence = clientsWait
 	}
 	if err := s.openDirectory(); err != nil {
 		return nil, errors.Join(err, s.closeDir())

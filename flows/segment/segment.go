@@ -115,9 +115,9 @@ func (m Position) Status() status.Position {
 	return at
 }
 
-// ErrInUse is matched when another process writes a file. Its capture must be neither recovered nor
+// errInUse is matched when another process writes a file. Its capture must be neither recovered nor
 // replaced.
-var ErrInUse = errors.New("another process writes it")
+var errInUse = errors.New("another process writes it")
 
 // lockTimeout is how long the kernel may take to close the files of a killed process. Files of an
 // io_uring stay open for a while. Tests shorten it.
@@ -133,7 +133,7 @@ func lockFile(fd int) error {
 		case !errors.Is(err, unix.EWOULDBLOCK):
 			return nil
 		case time.Now().After(end):
-			return fmt.Errorf("%w (stop it, or choose another place)", ErrInUse)
+			return fmt.Errorf("%w (stop it, or choose another place)", errInUse)
 		}
 	}
 }

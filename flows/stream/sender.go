@@ -300,7 +300,7 @@ func (s *Sender) Abandon() {
 	s.giveUp = true
 	switch {
 	case s.link != nil:
-		s.fail(ErrAbandoned)
+		s.fail(errAbandoned)
 	case s.ending == nil:
 		s.abandon()
 	}
@@ -312,8 +312,8 @@ func (s *Sender) abandon() {
 	s.giveUp = false
 }
 
-// ErrAbandoned is the cause of the end of a connection after Abandon.
-var ErrAbandoned = errors.New("the receiver was too slow, and was given up")
+// errAbandoned is the cause of the end of a connection after Abandon.
+var errAbandoned = errors.New("the receiver was too slow, and was given up")
 
 // Queued returns how many messages Done has not reported.
 func (s *Sender) Queued() int { return s.config.slots() - len(s.out.free) + int(s.out.made-s.out.told) }

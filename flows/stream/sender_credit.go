@@ -73,15 +73,15 @@ func (c *credits) remoteAddress(r *rdma.SendRequest) {
 	}
 }
 
-// ErrForgot means that the receiver has lost messages that it had acknowledged: it reconnected with
+// errForgot means that the receiver has lost messages that it had acknowledged: it reconnected with
 // a lower sequence. The sender does not have them any more either, so a new session begins.
-var ErrForgot = errors.New("the receiver does not have what it acknowledged before")
+var errForgot = errors.New("the receiver does not have what it acknowledged before")
 
 // attach takes over a link, and continues with what the receiver expects next. It refuses a link on
 // which the session cannot continue.
 func (s *Sender) attach(l *link, h protocol.Hello) error {
 	if s.gap {
-		return ErrAbandoned
+		return errAbandoned
 	}
 	if err := s.follows(h.Next); err != nil {
 		s.gap = true
@@ -106,7 +106,7 @@ func (s *Sender) follows(next uint64) error {
 		return fmt.Errorf("%w: it expects message %d of a session that has %d", protocolError(protocol.BadSequence), next, there)
 	case next <= have:
 		s.stats.count.forgotten += have + 1 - next
-		return fmt.Errorf("%w: it acknowledged message %d and expects number %d; a new session begins", ErrForgot, have, next)
+		return fmt.Errorf("%w: it acknowledged message %d and expects number %d; a new session begins", errForgot, have, next)
 	}
 	return nil
 }

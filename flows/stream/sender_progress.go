@@ -138,10 +138,10 @@ func (s *Sender) read(message []byte) (protocol.Progress, protocol.Reason) {
 // mostAhead bounds a limit, so that it cannot overflow.
 const mostAhead = 1 << 62
 
-// ErrNonsense is a protocol error of the peer. The error wraps a protocol.Reason, too.
-var ErrNonsense = errors.New("the peer's answer makes no sense")
+// errNonsense is a protocol error of the peer. The error wraps a protocol.Reason, too.
+var errNonsense = errors.New("the peer's answer makes no sense")
 
-func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", ErrNonsense, r) }
+func protocolError(r protocol.Reason) error { return fmt.Errorf("%w: %w", errNonsense, r) }
 
 // flushed reports whether an error only follows from an earlier one.
 func flushed(err error) bool { return errors.Is(err, rdma.WorkFlushed) }

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Confidence is how sure each bound of an Estimate is, by itself.
-const Confidence = 0.95
+// confidence is how sure each bound of an Estimate is, by itself.
+const confidence = 0.95
 
 // Estimate is what paired ratios say about the true ratio.
 type Estimate struct {
@@ -19,7 +19,7 @@ type Estimate struct {
 // one side of the truth is still as likely as 1 in 16.
 const enoughPairs = 5
 
-// Judge makes an estimate of ratios, all above zero. It inverts Wilcoxon's
+// judge makes an estimate of ratios, all above zero. It inverts Wilcoxon's
 // signed-rank test: the bounds are order statistics of the Walsh averages (the means
 // of all pairs, each with itself too) of the logarithms, chosen by the exact
 // distribution of the test's statistic. That asks of the noise only that it strikes
@@ -29,14 +29,14 @@ const enoughPairs = 5
 // and High infinite. Without any, everything is NaN.
 //
 // M. Hollander, D. Wolfe, Nonparametric Statistical Methods, chapter 3.
-func Judge(ratios []float64) Estimate {
+func judge(ratios []float64) Estimate {
 	if len(ratios) == 0 {
 		return Estimate{math.NaN(), math.NaN(), math.NaN()}
 	}
 	w := walsh(ratios)
 	e := Estimate{Ratio: math.Exp(median(w)), Low: 0, High: math.Inf(1)}
 	if len(ratios) >= enoughPairs {
-		k := signedRank(len(ratios), 1-Confidence)
+		k := signedRank(len(ratios), 1-confidence)
 		e.Low, e.High = math.Exp(w[k]), math.Exp(w[len(w)-1-k])
 	}
 	return e

@@ -31,20 +31,20 @@ func TestJudgeKnownData(t *testing.T) {
 	if len(w) != 45 || math.Abs(w[5]+0.786) > 1e-3 || math.Abs(w[39]+0.010) > 1e-3 {
 		t.Errorf("walsh averages 6 and 40 of %d: %v, %v", len(w), w[5], w[39])
 	}
-	e := Judge(ratios)
+	e := judge(ratios)
 	if math.Abs(math.Log(e.Ratio)+0.46) > 1e-3 || !near(math.Log(e.Low), w[8]) {
 		t.Errorf("%+v", e)
 	}
 }
 
 func TestJudgeSmall(t *testing.T) {
-	if e := Judge(nil); !math.IsNaN(e.Ratio) {
+	if e := judge(nil); !math.IsNaN(e.Ratio) {
 		t.Errorf("of nothing: %+v", e)
 	}
-	if e := Judge([]float64{2, 2, 2, 2}); !near(e.Ratio, 2) || e.Low != 0 || !math.IsInf(e.High, 1) {
+	if e := judge([]float64{2, 2, 2, 2}); !near(e.Ratio, 2) || e.Low != 0 || !math.IsInf(e.High, 1) {
 		t.Errorf("of four: %+v", e)
 	}
-	if e := Judge([]float64{2, 2, 2, 2, 2}); !near(e.Ratio, 2) || !near(e.Low, 2) || !near(e.High, 2) {
+	if e := judge([]float64{2, 2, 2, 2, 2}); !near(e.Ratio, 2) || !near(e.Low, 2) || !near(e.High, 2) {
 		t.Errorf("of five: %+v", e)
 	}
 }
@@ -55,7 +55,7 @@ func TestJudgeMirrors(t *testing.T) {
 	for i := range a {
 		b[i] = 1 / a[i]
 	}
-	x, y := Judge(a), Judge(b)
+	x, y := judge(a), judge(b)
 	if !near(x.Ratio, 1/y.Ratio) || !near(x.Low, 1/y.High) || !near(x.High, 1/y.Low) {
 		t.Errorf("%+v and %+v do not mirror", x, y)
 	}
@@ -76,7 +76,7 @@ func TestCoverage(t *testing.T) {
 			}
 			ratios[i] = truth * math.Exp(noise)
 		}
-		e := Judge(ratios)
+		e := judge(ratios)
 		if e.Low > truth {
 			below++
 		}
@@ -86,7 +86,7 @@ func TestCoverage(t *testing.T) {
 	}
 	for _, wrong := range []int{below, above} {
 		if share := float64(wrong) / runs; share > 0.06 || share < 0.03 {
-			t.Errorf("a bound is wrong in %.3f of the runs, want just under %.2f", share, 1-Confidence)
+			t.Errorf("a bound is wrong in %.3f of the runs, want just under %.2f", share, 1-confidence)
 		}
 	}
 }
@@ -97,6 +97,6 @@ func BenchmarkJudge(b *testing.B) {
 		ratios[i] = 1 + float64(i)/100
 	}
 	for b.Loop() {
-		Judge(ratios)
+		judge(ratios)
 	}
 }

@@ -36,7 +36,7 @@ func (c *Comparison) Ratios() []float64 {
 }
 
 // Estimate is what the pairs say about the ratio, ours over theirs.
-func (c *Comparison) Estimate() Estimate { return Judge(c.Ratios()) }
+func (c *Comparison) Estimate() Estimate { return judge(c.Ratios()) }
 
 // Met reports whether the bar is met: by the bound that speaks against us. A
 // comparison without a bar always is.
@@ -61,9 +61,9 @@ func (c *Comparison) Medians() Pair {
 	return Pair{middle(ours), middle(theirs)}
 }
 
-// Alternate calls ours and theirs rounds times each, in pairs (Round). It ends at
+// alternate calls ours and theirs rounds times each, in pairs ([Round]). It ends at
 // the first error.
-func Alternate(rounds int, ours, theirs func() error) error {
+func alternate(rounds int, ours, theirs func() error) error {
 	for i := range rounds {
 		if err := Round(i, ours, theirs); err != nil {
 			return fmt.Errorf("round %d of %d: %w", i+1, rounds, err)

@@ -67,7 +67,7 @@ func (r *Report) Table(w io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\nRatios are ours over theirs; LOW and HIGH are each sure to %.0f %%.\n", 100*Confidence)
+	fmt.Fprintf(w, "\nRatios are ours over theirs; LOW and HIGH are each sure to %.0f %%.\n", 100*confidence)
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, n)
 	}
@@ -178,7 +178,7 @@ func (r *Report) JSON(w io.Writer) error {
 		Confidence  float64    `json:"confidence"`
 		Met         bool       `json:"met"`
 		Comparisons []assessed `json:"comparisons"`
-	}{plain(*r), Confidence, r.Met(), nil}
+	}{plain(*r), confidence, r.Met(), nil}
 	for _, c := range r.Comparisons {
 		e := c.Estimate()
 		out.Comparisons = append(out.Comparisons, assessed{c, known(e.Ratio), known(e.Low), known(e.High), c.Met()})

@@ -100,7 +100,7 @@ func checkXML(t *testing.T, plot []byte, dots int) {
 func TestAlternate(t *testing.T) {
 	var order []string
 	add := func(s string) func() error { return func() error { order = append(order, s); return nil } }
-	if err := Alternate(3, add("a"), add("b")); err != nil {
+	if err := alternate(3, add("a"), add("b")); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(order, []string{"a", "b", "b", "a", "a", "b"}) {
@@ -116,7 +116,7 @@ func TestAlternate(t *testing.T) {
 		t.Error(got)
 	}
 	stop := errors.New("stop")
-	if err := Alternate(3, add("a"), func() error { return stop }); !errors.Is(err, stop) {
+	if err := alternate(3, add("a"), func() error { return stop }); !errors.Is(err, stop) {
 		t.Error(err)
 	}
 }

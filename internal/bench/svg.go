@@ -122,5 +122,5 @@ func (p *plot) row(c *Comparison, y int) {
 // legend says what the marks are.
 func (p *plot) legend(y int) {
 	p.text(16, y, `font-size="12" fill="#555"`,
-		fmt.Sprintf("grey dot: one pair · upright: estimate, in its bounds, each %.0f %% sure · dashed: the bar · red: bar missed · beyond the axis: at its end", 100*Confidence))
+		fmt.Sprintf("grey dot: one pair · upright: estimate, in its bounds, each %.0f %% sure · dashed: the bar · red: bar missed · beyond the axis: at its end", 100*confidence))
 }

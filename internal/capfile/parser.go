@@ -16,8 +16,8 @@ type Packet struct {
 	Timed  bool   // it has a time
 }
 
-// LinkEthernet is LINKTYPE_ETHERNET.
-const LinkEthernet = 1
+// linkEthernet is LINKTYPE_ETHERNET.
+const linkEthernet = 1
 
 const (
 	// MaxLen is the longest packet in bytes, as it is libpcap's (MAXIMUM_SNAPLEN).
@@ -47,8 +47,8 @@ func (e *Error) Unwrap() error { return e.Reason }
 // ErrCut is the reason when a file ends in the middle of a packet or block.
 var ErrCut = errors.New("the file ends inside of it")
 
-// ErrFormat is the reason when a file is no capture at all.
-var ErrFormat = errors.New("neither pcap nor pcapng (other formats: editcap -F pcapng IN OUT)")
+// errFormat is the reason when a file is no capture at all.
+var errFormat = errors.New("neither pcap nor pcapng (other formats: editcap -F pcapng IN OUT)")
 
 var (
 	errVersion    = errors.New("a version of the format that is not known")
@@ -172,7 +172,7 @@ func (p *Parser) begin(b []byte) error {
 			return nil
 		}
 	}
-	return p.bad(ErrFormat)
+	return p.bad(errFormat)
 }
 
 // magic takes what a pcap file begins with, and reports whether it is that.

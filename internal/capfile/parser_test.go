@@ -120,7 +120,7 @@ func same(t *testing.T, file []byte, infos []gopacket.CaptureInfo, data [][]byte
 	}
 	for i, p := range all {
 		want := uint64(infos[i].Timestamp.Truncate(unit).UnixNano())
-		if p.Time != want || !p.Timed || p.Orig != uint32(infos[i].Length) || p.Link != LinkEthernet || !bytes.Equal(file[p.Offset:][:p.Len], data[i]) {
+		if p.Time != want || !p.Timed || p.Orig != uint32(infos[i].Length) || p.Link != linkEthernet || !bytes.Equal(file[p.Offset:][:p.Len], data[i]) {
 			t.Fatalf("packet %d: %+v, want time %d, %d of %d bytes", i, p, want, len(data[i]), infos[i].Length)
 		}
 	}
@@ -329,7 +329,7 @@ func oldFile(o binary.AppendByteOrder, magic uint32, data ...[]byte) []byte {
 // oldHead is what a pcap file begins with.
 func oldHead(o binary.AppendByteOrder, magic uint32, major, minor uint16) []byte {
 	b := o.AppendUint16(o.AppendUint16(o.AppendUint32(nil, magic), major), minor)
-	return o.AppendUint32(o.AppendUint32(append(b, make([]byte, 8)...), 65535), LinkEthernet)
+	return o.AppendUint32(o.AppendUint32(append(b, make([]byte, 8)...), 65535), linkEthernet)
 }
 
 // oldPackets are the packets of a pcap file, with headers that are longer by extra bytes, and the lengths in either order.

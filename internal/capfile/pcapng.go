@@ -29,7 +29,7 @@ func (p *Parser) block(b []byte) (found Packet, ok bool, err error) {
 		}
 	}
 	if p.order == unknown {
-		return found, false, p.bad(ErrFormat)
+		return found, false, p.bad(errFormat)
 	}
 	if kind != blockSection {
 		kind = p.u32(b)

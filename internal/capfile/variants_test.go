@@ -75,7 +75,7 @@ func tshark(t *testing.T, file []byte) string {
 func sections(o binary.AppendByteOrder, data [][]byte) (file []byte) {
 	for _, one := range [][][]byte{data[:1], data[1:]} {
 		file = block(o, file, blockSection, section(o))
-		file = block(o, file, blockInterface, description(o, LinkEthernet, 0))
+		file = block(o, file, blockInterface, description(o, linkEthernet, 0))
 		file = block(o, file, 0x00001234, bytes.Repeat([]byte{1}, 1<<20))
 		file = block(o, file, 0x80001234, []byte("12345678"))
 		for n, d := range one {
@@ -93,7 +93,7 @@ func longOptions(o binary.AppendByteOrder, data [][]byte) []byte {
 	}
 	comments = append(comments, option(o, optionEnd)...)
 	file := block(o, nil, blockSection, append(section(o), comments...))
-	file = block(o, file, blockInterface, description(o, LinkEthernet, 0, comments))
+	file = block(o, file, blockInterface, description(o, linkEthernet, 0, comments))
 	for n, d := range data {
 		one := packet(o, 0, uint64(n)+7e6, d, uint32(len(d)))
 		one = append(one, make([]byte, -len(one)&3)...)
@@ -107,7 +107,7 @@ func TestLongerThanItself(t *testing.T) {
 	o := binary.LittleEndian
 	old := oldFile(o, magicMicro, frame(76), frame(60))
 	o.PutUint32(old[headerLen+12:], 60)
-	ng := block(o, block(o, nil, blockSection, section(o)), blockInterface, description(o, LinkEthernet, 0))
+	ng := block(o, block(o, nil, blockSection, section(o)), blockInterface, description(o, linkEthernet, 0))
 	ng = block(o, ng, blockPacket, packet(o, 0, 7, frame(76), 60))
 	ng = block(o, ng, blockPacket, packet(o, 0, 7, frame(60), 60))
 	for name, file := range map[string][]byte{"pcap": old, "pcapng": ng} {

@@ -24,8 +24,8 @@ type Builder struct {
 	raw      []byte
 }
 
-// NewBuilder begins an index that is written to w, whose header comes last: what a crash leaves is none.
-func NewBuilder(w io.WriterAt, head *pcapng.Head) *Builder {
+// newBuilder begins an index that is written to w, whose header comes last: what a crash leaves is none.
+func newBuilder(w io.WriterAt, head *pcapng.Head) *Builder {
 	b := &Builder{w: w, at: headerLen, sum: Summary{Segment: head.Segment.ID}}
 	for i := range head.Interfaces {
 		b.ethernet = append(b.ethernet, head.Interface(i).LinkType == pcapng.LinkTypeEthernet)

@@ -18,8 +18,8 @@ import (
 // Unfinished is what the names of indexes had behind them, in earlier releases, while they were made.
 const Unfinished = ".new"
 
-// ErrNotClosed is matched when a segment is written yet, or was left by a crash.
-var ErrNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
+// errNotClosed is matched when a segment is written yet, or was left by a crash.
+var errNotClosed = errors.New("the segment is not closed: it is being written, or a crash left it, and the next start of its capture mends it")
 
 // Maker makes the index of a segment file beside it, as Make does, and returns the processor time that took. A process may have another process do it.
 type Maker func(ctx context.Context, path string) (cpu time.Duration, err error)
@@ -48,7 +48,7 @@ func Make(ctx context.Context, path string, beside bool) (sum Summary, err error
 	if done, err := pcapng.Finished(segment, info.Size()); err != nil {
 		return sum, err
 	} else if !done {
-		return sum, ErrNotClosed
+		return sum, errNotClosed
 	}
 	out, err := dir.Replace(name+Suffix, info.Mode().Perm())
 	if err != nil {
@@ -82,7 +82,7 @@ func sameOwner(f *os.File, of os.FileInfo) error {
 const forget = 16 << 20
 
 func build(ctx context.Context, out io.WriterAt, segment *os.File, size int64, head *pcapng.Head, beside bool) (Summary, error) {
-	b := NewBuilder(out, head)
+	b := newBuilder(out, head)
 	dropped := int64(0)
 	report, err := pcapng.Read(segment, size, pcapng.Options{}, func(batch pcapng.Batch, data []byte) error {
 		if at := int64(batch.Offset); beside && at-dropped >= forget {

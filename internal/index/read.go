@@ -10,11 +10,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// ErrStale is matched when an index is not of the segment as it is now.
-var ErrStale = errors.New("the index is not of this segment as it is now")
+// errStale is matched when an index is not of the segment as it is now.
+var errStale = errors.New("the index is not of this segment as it is now")
 
-// ErrDamaged is matched when the bytes of an index are not what they should be.
-var ErrDamaged = errors.New("the index is damaged")
+// errDamaged is matched when the bytes of an index are not what they should be.
+var errDamaged = errors.New("the index is damaged")
 
 // Reader reads the index of one segment.
 type Reader struct {
@@ -91,10 +91,10 @@ func (r *Reader) checkSegment(segment io.ReaderAt, size int64) error {
 	return err
 }
 
-func damaged(why error) error { return fmt.Errorf("%w: %w", ErrDamaged, why) }
+func damaged(why error) error { return fmt.Errorf("%w: %w", errDamaged, why) }
 
 func stale(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrStale, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: %s", errStale, fmt.Sprintf(format, args...))
 }
 
 // Find returns the parts of the segment that may hold packets that are wanted, in file order.

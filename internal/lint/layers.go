@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Module is the import path of the repository.
-const Module = "github.com/unifiedd/unifiedd"
+// module is the import path of the repository.
+const module = "github.com/unifiedd/unifiedd"
 
 // layer is a part of the tree and the parts it may import besides itself and
 // internal. Parts are directories; the longest that fits a package is its part.
@@ -90,15 +90,15 @@ var onlyIn = map[string]string{
 
 // testOnly names packages that no program may link. The tree's own are given
 // without the module path.
-var testOnly = []string{"testing", Module + "/internal/testenv", Module + "/internal/testenv/authority", Module + "/internal/testenv/setting", Module + "/internal/testenv/wronguse", Module + "/internal/testenv/ruledcard", Module + "/umem/porttest",
-	Module + "/rdma/connect/internal/transcript",
-	Module + "/internal/testenv/captures", Module + "/internal/golden",
-	Module + "/selftests/daemon"}
+var testOnly = []string{"testing", module + "/internal/testenv", module + "/internal/testenv/authority", module + "/internal/testenv/setting", module + "/internal/testenv/wronguse", module + "/internal/testenv/ruledcard", module + "/umem/porttest",
+	module + "/rdma/connect/internal/transcript",
+	module + "/internal/testenv/captures", module + "/internal/golden",
+	module + "/selftests/daemon"}
 
 // partOf returns the layer a package of ours belongs to; ok is false for a
 // package outside every layer.
 func partOf(path string) (layer, bool) {
-	rel := strings.TrimPrefix(path, Module+"/")
+	rel := strings.TrimPrefix(path, module+"/")
 	var best layer
 	for _, l := range layers {
 		if (rel == l.part || strings.HasPrefix(rel, l.part+"/")) && len(l.part) > len(best.part) {
@@ -135,7 +135,7 @@ func (l layer) refuses(path string) string {
 			return "only " + part + " may"
 		}
 	}
-	if !strings.HasPrefix(path, Module+"/") {
+	if !strings.HasPrefix(path, module+"/") {
 		return ""
 	}
 	to, ok := partOf(path)

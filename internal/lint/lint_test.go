@@ -85,10 +85,10 @@ func TestLayerRule(t *testing.T) {
 	} {
 		to := c.to
 		if !strings.Contains(to, ".") {
-			to = Module + "/" + to
+			to = module + "/" + to
 		}
 		for _, p := range []pkg{{Imports: []string{to}}, {TestImports: []string{to}}, {XTestImports: []string{to}}} {
-			p.ImportPath = Module + "/" + c.from
+			p.ImportPath = module + "/" + c.from
 			if bad := badImports(p); (len(bad) == 0) != c.ok {
 				t.Errorf("%s imports %s: ok should be %v, got %q", c.from, c.to, c.ok, bad)
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/linktype"
 )
 
-// MaxName is how many bytes a name may have: those of an alternative name (ALTIFNAMSIZ less the zero, linux/if.h).
-const MaxName = 127
+// maxName is how many bytes a name may have: those of an alternative name (ALTIFNAMSIZ less the zero, linux/if.h).
+const maxName = 127
 
 // ErrNotFound says that there is no interface of that name.
 var ErrNotFound = errors.New("there is no such interface in this network namespace (see: ip link)")
@@ -37,8 +37,8 @@ func ValidName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("an interface has a name")
-	case len(name) > MaxName:
-		return fmt.Errorf("%q cannot be the name of a network interface: it has %d bytes, and an alternative name has %d at most", name, len(name), MaxName)
+	case len(name) > maxName:
+		return fmt.Errorf("%q cannot be the name of a network interface: it has %d bytes, and an alternative name has %d at most", name, len(name), maxName)
 	case name == "." || name == ".." || strings.ContainsFunc(name, bad):
 		return fmt.Errorf("%q cannot be the name of a network interface", name)
 	}

@@ -61,7 +61,7 @@ func says(t *testing.T, what string, err error, want string) {
 // TestFind finds an interface by its name and by alternative names of any length, and says of what is not there that it is not.
 func TestFind(t *testing.T) {
 	p := testenv.NewPair(t, testenv.PairOptions{NoAddresses: true})
-	long := "the-alternative-name-of-an-interface-" + strings.Repeat("n", MaxName-37)
+	long := "the-alternative-name-of-an-interface-" + strings.Repeat("n", maxName-37)
 	p.A.Run(t, "ip", "link", "property", "add", "dev", p.A.Ifname, "altname", long, "altname", "alt0")
 	p.A.Run(t, "ip", "tuntap", "add", "tun9", "mode", "tun")
 	p.A.Do(t, func() {

@@ -84,7 +84,7 @@ func FuzzWalk(f *testing.F) {
 			end += int64(b.Len())
 			return nil
 		})
-		if err == nil && end != int64(len(data)) || err != nil && !errors.Is(err, ErrFormat) {
+		if err == nil && end != int64(len(data)) || err != nil && !errors.Is(err, errFormat) {
 			t.Fatalf("walked %d of %d bytes: %v", end, len(data), err)
 		}
 	})

@@ -6,8 +6,8 @@ import (
 	"io"
 )
 
-// ErrFormat is what errors.Is finds in every FormatError.
-var ErrFormat = errors.New("not well-formed pcapng as unifiedd writes it")
+// errFormat is what errors.Is finds in every FormatError.
+var errFormat = errors.New("not well-formed pcapng as unifiedd writes it")
 
 // FormatError says where the bytes of a file are not what they should be.
 type FormatError struct {
@@ -21,7 +21,7 @@ func (e *FormatError) Error() string {
 }
 
 // Unwrap makes a FormatError an ErrFormat.
-func (e *FormatError) Unwrap() []error { return []error{ErrFormat, e.Reason} }
+func (e *FormatError) Unwrap() []error { return []error{errFormat, e.Reason} }
 
 // Block is one block of a file.
 type Block struct {

@@ -75,7 +75,7 @@ func (r *recovery) readHead() error {
 		switch {
 		case err == io.EOF:
 			return notSegment(errNoHead)
-		case errors.Is(err, ErrFormat):
+		case errors.Is(err, errFormat):
 			return notSegment(err)
 		case err != nil:
 			return err

@@ -334,10 +334,10 @@ func TestWalkErrors(t *testing.T) {
 	}
 	none := func(Block) error { return nil }
 	var where *FormatError
-	if err := walk(bytes.NewReader(file), int64(len(file))-4, none); !errors.As(err, &where) || !errors.Is(err, ErrFormat) || where.Offset != offsets[len(offsets)-1] {
+	if err := walk(bytes.NewReader(file), int64(len(file))-4, none); !errors.As(err, &where) || !errors.Is(err, errFormat) || where.Offset != offsets[len(offsets)-1] {
 		t.Errorf("cut file: got %v", err)
 	}
-	if err := walk(bytes.NewReader(file), int64(len(file))+512, none); err == nil || errors.Is(err, ErrFormat) {
+	if err := walk(bytes.NewReader(file), int64(len(file))+512, none); err == nil || errors.Is(err, errFormat) {
 		t.Errorf("file shorter than said: got %v, want a read error", err)
 	}
 	if err := walk(bytes.NewReader(file[offsets[1]:]), 512, none); !errors.Is(err, errNoSection) {

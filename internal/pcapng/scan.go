@@ -110,7 +110,7 @@ func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 		packets, err = r.records(&blocks, b.FirstPacket)
 	}
 	switch {
-	case errors.Is(err, ErrFormat):
+	case errors.Is(err, errFormat):
 		return false, nil
 	case k == kindBridge:
 		return mark.Len() == int(b.Length), err

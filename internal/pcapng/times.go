@@ -100,7 +100,7 @@ func (r *recovery) timeIn(b *Batch, end int64) (uint64, error) {
 	blocks := reader{w: r.w, pos: int64(b.Offset), end: min(end, r.report.Size)}
 	for {
 		block, err := blocks.Next()
-		if errors.Is(err, ErrFormat) || err == io.EOF {
+		if errors.Is(err, errFormat) || err == io.EOF {
 			return 0, nil
 		}
 		if err != nil {
@@ -166,7 +166,7 @@ func (r *recovery) latest(b *Batch) (ns uint64, err error) {
 		return 0, err
 	}
 	err = EachPacket(data, func(p Packet) error { ns = max(ns, p.Time); return nil })
-	if errors.Is(err, ErrFormat) {
+	if errors.Is(err, errFormat) {
 		return 0, nil
 	}
 	return ns, err

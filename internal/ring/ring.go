@@ -36,11 +36,11 @@ type Ring struct {
 // SlotSize is the size of slots for segments of so many bytes.
 func SlotSize(segment uint64) uint64 { return (segment + Unit - 1) &^ (Unit - 1) }
 
-// ErrTooSmall is matched when a device has no room for a ring.
-var ErrTooSmall = errors.New("too small for a ring of segments")
+// errTooSmall is matched when a device has no room for a ring.
+var errTooSmall = errors.New("too small for a ring of segments")
 
-// Plan is the ring that fits a device of so many bytes, without an id.
-func Plan(device, segment uint64) (Ring, error) {
+// plan is the ring that fits a device of so many bytes, without an id.
+func plan(device, segment uint64) (Ring, error) {
 	size := SlotSize(segment)
 	switch {
 	case segment == 0 || segment > MaxSlot:
@@ -49,7 +49,7 @@ func Plan(device, segment uint64) (Ring, error) {
 		return Ring{}, fmt.Errorf("a device of %d bytes: at most %d are possible", device, uint64(maxDevice))
 	case device < 2*margin+MinSlots*size:
 		return Ring{}, fmt.Errorf("%w: it has %d bytes, and %d segments of %d bytes need %d (%s)",
-			ErrTooSmall, device, MinSlots, size, 2*margin+MinSlots*size, smaller(device))
+			errTooSmall, device, MinSlots, size, 2*margin+MinSlots*size, smaller(device))
 	}
 	return Ring{Device: device, Size: size, Slots: (device - 2*margin) / size}, nil
 }

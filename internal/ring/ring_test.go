@@ -156,7 +156,7 @@ func TestPlanRefuses(t *testing.T) {
 		{1 << 63, 1 << 20, "at most"},
 		{1 << 62, 4 << 40, "from 1"},
 	} {
-		if r, err := Plan(c.device, c.segment); err == nil || !strings.Contains(err.Error(), c.says) {
+		if r, err := plan(c.device, c.segment); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%+v: %+v, %v", c, r, err)
 		}
 	}
@@ -167,7 +167,7 @@ func TestGeometry(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		device := rapid.Uint64Range(5<<20, 1<<62).Draw(t, "device")
 		segment := rapid.Uint64Range(1, min(MaxSlot, (device-2<<20)/3&^(Unit-1))).Draw(t, "segment")
-		r, err := Plan(device, segment)
+		r, err := plan(device, segment)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -126,7 +126,7 @@ type File interface {
 // Create makes a ring, with a new id, on a device of so many bytes. Both ends of the device are overwritten; the slots
 // are not, since nothing in them has the new id.
 func Create(f File, device, segment uint64) (Ring, error) {
-	r, err := Plan(device, segment)
+	r, err := plan(device, segment)
 	if err != nil {
 		return r, err
 	}

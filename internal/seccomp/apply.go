@@ -13,11 +13,11 @@ import (
 	"github.com/unifiedd/unifiedd/internal/caps"
 )
 
-// Environment is the variable that says what becomes of a call outside the list.
-const Environment = "UNIFIEDD_SYSTEM_CALLS"
+// environment is the variable that says what becomes of a call outside the list.
+const environment = "UNIFIEDD_SYSTEM_CALLS"
 
-// Trap as value of [Environment] ends the process at a call outside the list.
-const Trap = "trap"
+// trap as value of environment ends the process at a call outside the list.
+const trap = "trap"
 
 // ErrUnsupported: this kernel filters no system calls, or there is no list for this
 // processor.
@@ -36,7 +36,7 @@ func Apply() error {
 	if !seccomp.Supported() {
 		return fmt.Errorf("%w: the kernel has no seccomp (CONFIG_SECCOMP_FILTER)", ErrUnsupported)
 	}
-	filter := seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync | seccomp.FilterFlagLog, Policy: policy(here, refusal(os.Getenv(Environment)))}
+	filter := seccomp.Filter{NoNewPrivs: true, Flag: seccomp.FilterFlagTSync | seccomp.FilterFlagLog, Policy: policy(here, refusal(os.Getenv(environment)))}
 	runtime.LockOSThread() // no_new_privs is of the thread that gives the filter
 	err = seccomp.LoadFilter(filter)
 	runtime.UnlockOSThread()
@@ -63,7 +63,7 @@ func verify() error {
 
 // refusal is what the kernel does at a call outside the list.
 func refusal(mode string) seccomp.Action {
-	if mode == Trap {
+	if mode == trap {
 		return seccomp.ActionTrap
 	}
 	return seccomp.ActionErrno // with EPERM, which the library adds
@@ -72,7 +72,7 @@ func refusal(mode string) seccomp.Action {
 // policy is the list for one architecture.
 func policy(here *arch.Info, refuse seccomp.Action) seccomp.Policy {
 	allowed := seccomp.SyscallGroup{Action: seccomp.ActionAllow}
-	for _, name := range Calls() {
+	for _, name := range calls() {
 		if _, known := here.SyscallNames[name]; !known {
 			continue // of the other architecture
 		}

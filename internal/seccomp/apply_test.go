@@ -103,13 +103,13 @@ func toErr(errno syscall.Errno) error {
 func play(t *testing.T, do, mode string) (output string, err error) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), role+"="+do, Environment+"="+mode)
+	cmd.Env = append(os.Environ(), role+"="+do, environment+"="+mode)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }
 
 func TestAllowed(t *testing.T) {
-	for _, mode := range []string{"", Trap} {
+	for _, mode := range []string{"", trap} {
 		if out, err := play(t, "allowed", mode); err != nil || !strings.Contains(out, "threads") {
 			t.Errorf("mode %q: %v: %s", mode, err, out)
 		}
@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 // TestTrap: with the mode of tests a call outside the list ends the process, with where it
 // was made.
 func TestTrap(t *testing.T) {
-	out, err := play(t, "mount", Trap)
+	out, err := play(t, "mount", trap)
 	if err == nil || !strings.Contains(out, "SIGSYS: bad system call") || !strings.Contains(out, "unix.Mount") {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -133,7 +133,7 @@ func TestTrap(t *testing.T) {
 
 // TestList: each name is of amd64 or arm64, and stands there once.
 func TestList(t *testing.T) {
-	all := Calls()
+	all := calls()
 	if n := len(slices.Compact(slices.Clone(all))); n != len(all) {
 		t.Errorf("%d names, %d of them different", len(all), n)
 	}
@@ -159,7 +159,7 @@ func TestPolicy(t *testing.T) {
 		case name == "clone3":
 			want = uint32(seccomp.ActionErrno) | uint32(unix.ENOSYS)
 		case name == "socket": // the argument is AF_UNSPEC
-		case slices.Contains(Calls(), name):
+		case slices.Contains(calls(), name):
 			want = uint32(seccomp.ActionAllow)
 		}
 		if got := vm(uint32(a.ID), uint32(number), 0); got != want {

@@ -1,6 +1,6 @@
 // Package seccomp limits a process to the system calls unifiedd makes.
 //
-// [Calls] is the one list of them, [Families] the one list of address families. The
+// calls is the one list of them, [Families] the one list of address families. The
 // systemd unit repeats both; a test compares them. [Apply] gives the list to the kernel
 // for all threads of the process, and checks that each thread has it. Programs started
 // later inherit it.

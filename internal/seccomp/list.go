@@ -66,8 +66,8 @@ var groups = [][]string{
 	{"bpf", "io_uring_enter", "io_uring_register", "io_uring_setup"},
 }
 
-// Calls are the names of all system calls that are allowed, sorted.
-func Calls() []string {
+// calls are the names of all system calls that are allowed, sorted.
+func calls() []string {
 	all := slices.Concat(groups...)
 	slices.Sort(all)
 	return all

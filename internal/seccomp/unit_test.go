@@ -29,8 +29,8 @@ func settings(t *testing.T, key string) (words []string) {
 
 // TestUnit: the systemd unit allows the calls and the address families of the list.
 func TestUnit(t *testing.T) {
-	if got := settings(t, "SystemCallFilter"); !slices.Equal(got, Calls()) {
-		t.Errorf("SystemCallFilter differs from the list; it must be, on as many lines as you like:\n%s", strings.Join(Calls(), " "))
+	if got := settings(t, "SystemCallFilter"); !slices.Equal(got, calls()) {
+		t.Errorf("SystemCallFilter differs from the list; it must be, on as many lines as you like:\n%s", strings.Join(calls(), " "))
 	}
 	var families []string
 	for _, f := range Families {

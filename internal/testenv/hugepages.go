@@ -15,8 +15,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/hugetlb"
 )
 
-// HugePageSize is the size in bytes of the pages HugePages reserves.
-const HugePageSize = 2 << 20
+// hugePageSize is the size in bytes of the pages HugePages reserves.
+const hugePageSize = 2 << 20
 
 // HugePages reserves 2 MiB pages for at least that many bytes, on top of whatever is
 // reserved already, and takes exactly as many back at the end of the test. It adds even where

@@ -15,9 +15,9 @@ const (
 	ipv6Len  = 40
 	udpLen   = 8
 
-	// MinUDP and MinUDP6 are the shortest frames UDP and UDP6 make, in bytes.
-	MinUDP  = etherLen + ipv4Len + udpLen + markLen + 8
-	MinUDP6 = etherLen + ipv6Len + udpLen + markLen + 8
+	// minUDP and minUDP6 are the shortest frames UDP and UDP6 make, in bytes.
+	minUDP  = etherLen + ipv4Len + udpLen + markLen + 8
+	minUDP6 = etherLen + ipv6Len + udpLen + markLen + 8
 )
 
 const markLen = 4
@@ -29,16 +29,16 @@ var mark = []byte("ufd#")
 // Streams of different ports differ in nothing else. The caller owns the
 // frame.
 func UDP(from, to *End, port uint16, i uint64, size int) []byte {
-	frame := make([]byte, max(size, MinUDP))
+	frame := make([]byte, max(size, minUDP))
 	ether(frame, from, to, 0x0800)
 	ipv4(frame[etherLen:], from.IP, to.IP, 17)
 	udp(frame[etherLen+ipv4Len:], from.IP, to.IP, port, i)
 	return frame
 }
 
-// UDP6 is UDP over IPv6; frames are at least MinUDP6 bytes long.
-func UDP6(from, to *End, port uint16, i uint64, size int) []byte {
-	frame := make([]byte, max(size, MinUDP6))
+// udp6 is UDP over IPv6; frames are at least minUDP6 bytes long.
+func udp6(from, to *End, port uint16, i uint64, size int) []byte {
+	frame := make([]byte, max(size, minUDP6))
 	ether(frame, from, to, 0x86dd)
 	ipv6(frame[etherLen:], from.IP6, to.IP6, 17)
 	udp(frame[etherLen+ipv6Len:], from.IP6, to.IP6, port, i)
@@ -54,9 +54,9 @@ func Stream(from, to *End, port uint16, first uint64, n, size int) [][]byte {
 	return frames
 }
 
-// Tag returns a copy of the frame with a VLAN tag in front of its type: tpid
+// tag returns a copy of the frame with a VLAN tag in front of its type: tpid
 // 0x8100 for a customer tag, 0x88a8 for a service tag. Tag it again for QinQ.
-func Tag(frame []byte, tpid, vid uint16) []byte {
+func tag(frame []byte, tpid, vid uint16) []byte {
 	out := make([]byte, 0, len(frame)+4)
 	out = append(out, frame[:12]...)
 	out = binary.BigEndian.AppendUint16(out, tpid)

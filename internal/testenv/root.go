@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Required reports whether this run must not skip anything: CI=true or
+// required reports whether this run must not skip anything: CI=true or
 // UNIFIEDD_REQUIRE set.
-func Required() bool {
+func required() bool {
 	return os.Getenv("CI") == "true" || os.Getenv("UNIFIEDD_REQUIRE") != ""
 }
 
@@ -32,14 +32,14 @@ func OnMachine(t testing.TB, what string) {
 }
 
 // Root skips the test when it does not run as root, and fails it instead where
-// Required says that nothing may be skipped.
+// required says that nothing may be skipped.
 func Root(t testing.TB) {
 	t.Helper()
 	OnMachine(t, "devices")
 	if os.Geteuid() == 0 {
 		return
 	}
-	if Required() {
+	if required() {
 		t.Fatal("this test needs root, and CI or UNIFIEDD_REQUIRE says it must run: run it with sudo")
 	}
 	t.Skip("needs root")

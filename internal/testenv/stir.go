@@ -27,7 +27,7 @@ func StirHugePages(r io.Reader, most int) {
 	for {
 		n := 1 + rand.IntN(most)
 		raised := rand.IntN(2) == 0 && changeCount(n)
-		b, err := unix.Mmap(-1, 0, n*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+		b, err := unix.Mmap(-1, 0, n*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
 		if raised && rand.IntN(2) == 0 { // while it uses them, or later
 			changeCount(-n)

@@ -35,7 +35,7 @@ func besideSurplus(t *testing.T) (before, after uint64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err2 := unix.Mmap(-1, 0, int(free+4)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+	b, err2 := unix.Mmap(-1, 0, int(free+4)*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 		unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
 	err = errors.Join(err2, counted(func() error { _, now := count(t); return hugetlb.Set(hugetlb.MiB2, -1, now-4) }))
 	if err != nil {
@@ -46,7 +46,7 @@ func besideSurplus(t *testing.T) (before, after uint64) {
 		time.Sleep(500 * time.Millisecond)
 		gone <- unix.Munmap(b)
 	}()
-	t.Run("reserve", func(t *testing.T) { HugePages(t, 3*HugePageSize) })
+	t.Run("reserve", func(t *testing.T) { HugePages(t, 3*hugePageSize) })
 	if err := <-gone; err != nil {
 		t.Error(err)
 	}
@@ -73,10 +73,10 @@ func TestHugePagesBesideAnother(t *testing.T) {
 	defer Stir(t, os.Args[0], stirring+"=1")()
 	for range 10 {
 		t.Run("map", func(t *testing.T) {
-			HugePages(t, 8*HugePageSize)
+			HugePages(t, 8*hugePageSize)
 			time.Sleep(30 * time.Millisecond)
 			Wait(t, 20*time.Second, "8 pages to map", func() bool {
-				b, err := unix.Mmap(-1, 0, 8*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+				b, err := unix.Mmap(-1, 0, 8*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 					unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
 				if err != nil {
 					return false
@@ -94,10 +94,10 @@ func TestHugePagesTaken(t *testing.T) {
 	Root(t)
 	var taken []byte
 	t.Run("test", func(t *testing.T) {
-		HugePages(t, 4*HugePageSize)
+		HugePages(t, 4*hugePageSize)
 		free, _ := count(t)
 		for taken == nil && free > 0 { // another may be faster
-			taken, _ = unix.Mmap(-1, 0, int(free)*HugePageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB)
+			taken, _ = unix.Mmap(-1, 0, int(free)*hugePageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB)
 			free--
 		}
 		Wait(t, 20*time.Second, "4 pages to be free again", func() bool { free, _ := count(t); return free >= 4 })

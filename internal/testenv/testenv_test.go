@@ -21,13 +21,13 @@ import (
 func TestHugePagesGoBack(t *testing.T) {
 	Root(t)
 	t.Run("reserve and use", func(t *testing.T) {
-		HugePages(t, 8*HugePageSize-1)
-		mem, err := unix.Mmap(-1, 0, 8*HugePageSize, unix.PROT_READ|unix.PROT_WRITE,
+		HugePages(t, 8*hugePageSize-1)
+		mem, err := unix.Mmap(-1, 0, 8*hugePageSize, unix.PROT_READ|unix.PROT_WRITE,
 			unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_HUGETLB|unix.MAP_POPULATE)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := mappedHugeKiB(); got < 8*HugePageSize>>10 {
+		if got := mappedHugeKiB(); got < 8*hugePageSize>>10 {
 			t.Errorf("mapped huge pages: %d KiB", got)
 		}
 		if err := returnPages(hugetlb.MiB2, 1<<40, 10*time.Millisecond); err == nil {
@@ -133,7 +133,7 @@ func TestLinkComesAndGoes(t *testing.T) {
 func TestSendRawExactly(t *testing.T) {
 	p := NewPair(t, PairOptions{NoAddresses: true}) // so that nothing answers
 	frames := Stream(&p.A, &p.B, 7, 0, 20, 200)
-	frames = append(frames, Tag(Tag(UDP(&p.A, &p.B, 7, 20, 60), 0x8100, 5), 0x88a8, 6), UDP6(&p.A, &p.B, 7, 21, 100))
+	frames = append(frames, tag(tag(UDP(&p.A, &p.B, 7, 20, 60), 0x8100, 5), 0x88a8, 6), udp6(&p.A, &p.B, 7, 21, 100))
 	fd := p.B.listen(t)
 	start := time.Now()
 	if n := SendRaw(t, &p.A, frames, SendOptions{Rate: 200}); n != len(frames) {
@@ -190,7 +190,7 @@ func TestKernelAcceptsOurUDP(t *testing.T) {
 		defer conn.Close()
 		build := UDP
 		if ip.Is6() {
-			build = UDP6
+			build = udp6
 		}
 		for i, size := range []int{0, 99, 1514} {
 			SendRaw(t, &p.A, [][]byte{build(&p.A, &p.B, 7, uint64(i), size)}, SendOptions{})
@@ -292,7 +292,7 @@ func TestKilledProcessIsCleanedUpAfter(t *testing.T) {
 	Root(t)
 	if os.Getenv("TESTENV_DIE") != "" {
 		p := NewPair(t, PairOptions{})
-		HugePages(t, 2*HugePageSize)
+		HugePages(t, 2*hugePageSize)
 		os.Stdout.WriteString(p.A.Name + " " + Zram(t, 1<<20) + " " + Ext4(t, 1<<20) + "\n")
 		unix.Kill(os.Getpid(), unix.SIGKILL)
 	}
@@ -350,7 +350,7 @@ func TestHelpersLeakNothing(t *testing.T) {
 	Root(t)
 	Leaks(t)
 	p := NewPair(t, PairOptions{})
-	HugePages(t, HugePageSize)
+	HugePages(t, hugePageSize)
 	SendRaw(t, &p.A, Stream(&p.A, &p.B, 1, 0, 3, 100), SendOptions{})
 	Ext4(t, 1<<20)
 	Zram(t, 1<<20)

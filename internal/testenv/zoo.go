@@ -53,7 +53,7 @@ func (z *zoo) add(name string, frame []byte) {
 // next is a fresh UDP frame, numbered by its place in the zoo.
 func (z *zoo) next(size int) []byte { return UDP(z.from, z.to, 9, uint64(len(z.all)), size) }
 
-func (z *zoo) next6(size int) []byte { return UDP6(z.from, z.to, 9, uint64(len(z.all)), size) }
+func (z *zoo) next6(size int) []byte { return udp6(z.from, z.to, 9, uint64(len(z.all)), size) }
 
 // sizes goes around every limit frames and blocks have.
 func (z *zoo) sizes(mtu int) {
@@ -67,13 +67,13 @@ func (z *zoo) sizes(mtu int) {
 }
 
 func (z *zoo) tags() {
-	z.add("VLAN", Tag(z.next(100), 0x8100, 5))
-	z.add("priority tag", Tag(z.next(100), 0x8100, 7<<13))
-	z.add("VLAN IPv6", Tag(z.next6(100), 0x8100, 4094))
-	z.add("QinQ", Tag(Tag(z.next(100), 0x8100, 5), 0x88a8, 100))
-	z.add("QinQ of old", Tag(Tag(z.next(100), 0x8100, 5), 0x8100, 100))
-	z.add("three tags", Tag(Tag(Tag(z.next(100), 0x8100, 5), 0x8100, 6), 0x88a8, 7))
-	z.add("tag and nothing behind", Tag(z.next(60), 0x8100, 5)[:18])
+	z.add("VLAN", tag(z.next(100), 0x8100, 5))
+	z.add("priority tag", tag(z.next(100), 0x8100, 7<<13))
+	z.add("VLAN IPv6", tag(z.next6(100), 0x8100, 4094))
+	z.add("QinQ", tag(tag(z.next(100), 0x8100, 5), 0x88a8, 100))
+	z.add("QinQ of old", tag(tag(z.next(100), 0x8100, 5), 0x8100, 100))
+	z.add("three tags", tag(tag(tag(z.next(100), 0x8100, 5), 0x8100, 6), 0x88a8, 7))
+	z.add("tag and nothing behind", tag(z.next(60), 0x8100, 5)[:18])
 }
 
 // kinds are frames that are not IP, or not to one station.

@@ -57,5 +57,5 @@ func WorkID(generation uint32, index int) uint64 {
 	return uint64(generation)<<32 | uint64(uint32(index))
 }
 
-// Split returns the parts of a WorkID.
-func Split(id uint64) (generation uint32, index int) { return uint32(id >> 32), int(uint32(id)) }
+// split returns the parts of a WorkID.
+func split(id uint64) (generation uint32, index int) { return uint32(id >> 32), int(uint32(id)) }

@@ -24,8 +24,8 @@ func (u Unit) String() string {
 // second is in the ticks that times are counted in.
 const second = 1_000_000_000
 
-// PeakLimit is the number of messages beyond which perftest looks for no peak.
-const PeakLimit = 20_000
+// peakLimit is the number of messages beyond which perftest looks for no peak.
+const peakLimit = 20_000
 
 // Bandwidth is a row of a bandwidth table.
 type Bandwidth struct {
@@ -57,8 +57,8 @@ func (t Transfer) Bandwidth() (Bandwidth, error) {
 	if n == 0 || n != len(t.Completed) {
 		return Bandwidth{}, fmt.Errorf("bandwidth of %d posts and %d completions: there must be as many, and some", n, len(t.Completed))
 	}
-	b, err := Span(t.Bytes, uint64(n), t.Unit, t.Posted[0], t.Completed[n-1])
-	if err != nil || n > PeakLimit {
+	b, err := span(t.Bytes, uint64(n), t.Unit, t.Posted[0], t.Completed[n-1])
+	if err != nil || n > peakLimit {
 		return b, err
 	}
 	b.Peak = float64(t.Bytes) * second / (float64(t.best()) * float64(t.Unit))
@@ -79,8 +79,8 @@ func (t Transfer) best() uint64 {
 	return max(best, 1)
 }
 
-// Span is the row of messages of which only the first post and the last completion are known.
-func Span(size, messages uint64, unit Unit, posted, completed uint64) (Bandwidth, error) {
+// span is the row of messages of which only the first post and the last completion are known.
+func span(size, messages uint64, unit Unit, posted, completed uint64) (Bandwidth, error) {
 	if completed <= posted {
 		return Bandwidth{}, errors.New("bandwidth: the last completion is not after the first post")
 	}

@@ -27,8 +27,8 @@ func (w Way) String() string {
 // tail is how many of the largest times are left out of the average and the percentiles.
 const tail = 2
 
-// MinPosted is the fewest points in time that a latency can be computed from.
-const MinPosted = tail + 2
+// minPosted is the fewest points in time that a latency can be computed from.
+const minPosted = tail + 2
 
 // Latency is a row of a latency table. Times are in microseconds.
 type Latency struct {
@@ -50,8 +50,8 @@ type Latency struct {
 // NewLatency sums up a latency test of messages of size bytes from the points in time, in
 // nanoseconds, at which they were posted. It takes at least MinPosted, in order.
 func NewLatency(size uint64, way Way, posted []uint64) (Latency, error) {
-	if len(posted) < MinPosted {
-		return Latency{}, fmt.Errorf("latency of %d messages: it takes at least %d", len(posted), MinPosted)
+	if len(posted) < minPosted {
+		return Latency{}, fmt.Errorf("latency of %d messages: it takes at least %d", len(posted), minPosted)
 	}
 	times, err := differences(posted)
 	if err != nil {

@@ -78,7 +78,7 @@ func TestBandwidthRows(t *testing.T) {
 		posted, completed := g.lists["posted"], g.lists["completed"]
 		b, err := Transfer{Bytes: size, Unit: unit, Posted: posted, Completed: completed, Moderation: int(moderation)}.Bandwidth()
 		if unpeaked {
-			b, err = Span(size, n, unit, posted[0], completed[0])
+			b, err = span(size, n, unit, posted[0], completed[0])
 		}
 		if err != nil {
 			t.Error(err)
@@ -89,7 +89,7 @@ func TestBandwidthRows(t *testing.T) {
 }
 
 func TestNoPeakBeyondTheLimit(t *testing.T) {
-	posted, completed := make([]uint64, PeakLimit+1), make([]uint64, PeakLimit+1)
+	posted, completed := make([]uint64, peakLimit+1), make([]uint64, peakLimit+1)
 	for i := range posted {
 		posted[i], completed[i] = uint64(i)*1000, uint64(i)*1000+500
 	}
@@ -100,7 +100,7 @@ func TestNoPeakBeyondTheLimit(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	if _, err := NewLatency(1, OneWay, make([]uint64, MinPosted-1)); err == nil {
+	if _, err := NewLatency(1, OneWay, make([]uint64, minPosted-1)); err == nil {
 		t.Error("three messages have a latency")
 	}
 	if _, err := NewLatency(1, OneWay, []uint64{1, 3, 2, 4}); err == nil || !strings.Contains(err.Error(), "message 2 was posted before message 1") {
@@ -109,7 +109,7 @@ func TestRefused(t *testing.T) {
 	if _, err := (Transfer{Posted: []uint64{1}}).Bandwidth(); err == nil {
 		t.Error("a transfer without completions has a bandwidth")
 	}
-	if _, err := Span(1, 1, MB, 5, 5); err == nil {
+	if _, err := span(1, 1, MB, 5, 5); err == nil {
 		t.Error("no time has a bandwidth")
 	}
 }

@@ -12,10 +12,10 @@ type Fate int
 const (
 	Lost  Fate = iota // all of them
 	Kept              // none is lost
-	Some              // each is kept or not
-	Late              // the earlier ones are lost, the later ones kept
-	Early             // the other way round
-	Torn              // some are kept, and of some of those not all sectors
+	some              // each is kept or not
+	late              // the earlier ones are lost, the later ones kept
+	early             // the other way round
+	torn              // some are kept, and of some of those not all sectors
 	fates
 )
 
@@ -41,7 +41,7 @@ func (c Cut) String() string {
 // flushed is how many entries are durable for certain in front of a cut.
 func (l *Log) flushed(at int) int {
 	for n := at; n > 0; n-- {
-		if l.Entries[n-1].Flags&Flush != 0 {
+		if l.Entries[n-1].Flags&flush != 0 {
 			return n
 		}
 	}
@@ -68,11 +68,11 @@ func (l *Log) cut(image []byte, at, durable int, f Fate, r *rand.Rand) Cut {
 		}
 		c.Pending++
 		switch {
-		case e.Flags&FUA != 0:
+		case e.Flags&fua != 0:
 			e.apply(image)
 		case !f.keeps(i, border, r):
 			continue
-		case f == Torn && e.Length > l.Sector && r.IntN(2) == 0:
+		case f == torn && e.Length > l.Sector && r.IntN(2) == 0:
 			e.tear(image, l.Sector, r)
 			c.Torn++
 		default:
@@ -90,9 +90,9 @@ func (f Fate) keeps(i, border int, r *rand.Rand) bool {
 		return false
 	case Kept:
 		return true
-	case Late:
+	case late:
 		return i >= border
-	case Early:
+	case early:
 		return i < border
 	default:
 		return r.IntN(2) == 0

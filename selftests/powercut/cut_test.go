@@ -44,12 +44,12 @@ func (l *Log) possible(at int, s int64) map[byte]bool {
 			if e.Data != nil {
 				last = e.Data[0]
 			}
-			if e.Flags&FUA != 0 {
+			if e.Flags&fua != 0 {
 				clear(may)
 			}
 			may[last] = true
 		}
-		if e.Flags&Flush != 0 {
+		if e.Flags&flush != 0 {
 			clear(may)
 			may[last] = true
 		}
@@ -65,7 +65,7 @@ func TestFates(t *testing.T) {
 		whole, kept, lost, before := make([]byte, toyDisk), make([]byte, toyDisk), make([]byte, toyDisk), make([]byte, toyDisk)
 		for i, e := range l.Entries[:at] {
 			e.apply(whole)
-			if i < l.flushed(at) || e.Flags&FUA != 0 {
+			if i < l.flushed(at) || e.Flags&fua != 0 {
 				e.apply(before)
 			}
 		}
@@ -83,7 +83,7 @@ func TestFates(t *testing.T) {
 func TestTornAndReordered(t *testing.T) {
 	long := bytes.Repeat([]byte{7}, 8*sector)
 	l := &Log{Sector: sector, Entries: []Entry{
-		{Offset: 0, Length: sector, Data: long[:sector]}, {Flags: Flush},
+		{Offset: 0, Length: sector, Data: long[:sector]}, {Flags: flush},
 		{Offset: sector, Length: 8 * sector, Data: long}, {Offset: 10 * sector, Length: 8 * sector, Data: long},
 	}}
 	var late, torn bool
@@ -109,20 +109,20 @@ func TestCheck(t *testing.T) {
 		want       error
 	}{
 		{nil, 0, false, nil},
-		{nil, 1, false, ErrLost},
+		{nil, 1, false, errLost},
 		{[]uint64{0, 1, 2}, 3, false, nil},
 		{[]uint64{0, 1, 2, 5, 9}, 3, false, nil},
-		{[]uint64{0, 1, 3}, 3, false, ErrLost},
-		{[]uint64{1, 2, 3}, 3, false, ErrLost},
-		{[]uint64{0, 1}, 3, false, ErrLost},
-		{[]uint64{0, 1, 1}, 2, false, ErrOrder},
-		{[]uint64{0, 2, 1}, 1, false, ErrOrder},
+		{[]uint64{0, 1, 3}, 3, false, errLost},
+		{[]uint64{1, 2, 3}, 3, false, errLost},
+		{[]uint64{0, 1}, 3, false, errLost},
+		{[]uint64{0, 1, 1}, 2, false, errOrder},
+		{[]uint64{0, 2, 1}, 1, false, errOrder},
 		{[]uint64{7, 8, 9}, 10, true, nil},
-		{[]uint64{7, 8}, 10, true, ErrLost},
-		{[]uint64{7, 9, 10}, 10, true, ErrLost},
-		{nil, 10, true, ErrLost},
+		{[]uint64{7, 8}, 10, true, errLost},
+		{[]uint64{7, 9, 10}, 10, true, errLost},
+		{nil, 10, true, errLost},
 	} {
-		if err := Check(c.found, c.durable, c.overwrites); !errors.Is(err, c.want) {
+		if err := check(c.found, c.durable, c.overwrites); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

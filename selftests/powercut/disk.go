@@ -5,27 +5,27 @@ const mib = 1 << 20
 // Part is a partition, in bytes.
 type Part struct{ Offset, Length int64 }
 
-// Parts are the disk's partitions: a file system, two for captures past any file system,
+// parts are the disk's partitions: a file system, two for captures past any file system,
 // and one for markers.
-var Parts = [4]Part{
+var parts = [4]Part{
 	{1 * mib, 96 * mib},
 	{97 * mib, 8 * mib},
 	{105 * mib, 8 * mib},
 	{113 * mib, 1 * mib},
 }
 
-// DiskBytes is the size of the disk.
-const DiskBytes = 115 * mib
+// diskBytes is the size of the disk.
+const diskBytes = 115 * mib
 
 // Of is the partition's part of a disk.
 func (p Part) Of(image []byte) []byte { return image[p.Offset:][:p.Length:p.Length] }
 
 const sector = 512
 
-// Table is the first sector of the disk, with the partitions: a master boot record.
-func Table() []byte {
+// table is the first sector of the disk, with the partitions: a master boot record.
+func table() []byte {
 	b := make([]byte, sector)
-	for n, p := range Parts {
+	for n, p := range parts {
 		entry := b[446+16*n:][:16]
 		entry[4] = 0x83 // a kind that systems leave alone: Linux
 		le.PutUint32(entry[8:], uint32(p.Offset/sector))

@@ -12,10 +12,10 @@ var le = binary.LittleEndian
 // Flags of an entry, as include/linux/dm-log-writes of Linux numbers them
 // (drivers/md/dm-log-writes.c) and QEMU's block/blklogwrites.c does.
 const (
-	Flush   = 1 << iota // everything complete before it is durable
-	FUA                 // the write itself is durable
-	Discard             // no data; the range reads as zeros
-	Mark                // a label, no write
+	flush   = 1 << iota // everything complete before it is durable
+	fua                 // the write itself is durable
+	discard             // no data; the range reads as zeros
+	mark                // a label, no write
 )
 
 // Byte positions in the superblock and in the header of an entry.
@@ -47,28 +47,28 @@ type Log struct {
 	Entries []Entry
 }
 
-// ErrLog is matched when bytes are no record, or a damaged one.
-var ErrLog = errors.New("not a record of a disk's writes")
+// errLog is matched when bytes are no record, or a damaged one.
+var errLog = errors.New("not a record of a disk's writes")
 
-// Parse reads a record of a disk of so many bytes. It trusts nothing in it. The entries
+// parse reads a record of a disk of so many bytes. It trusts nothing in it. The entries
 // share b.
-func Parse(b []byte, disk int64) (*Log, error) {
+func parse(b []byte, disk int64) (*Log, error) {
 	if len(b) < headerLen || le.Uint64(b) != magic || le.Uint64(b[posVersion:]) != version {
-		return nil, fmt.Errorf("%w: it does not begin with the superblock of one", ErrLog)
+		return nil, fmt.Errorf("%w: it does not begin with the superblock of one", errLog)
 	}
 	n, sector := le.Uint64(b[posEntries:]), int64(le.Uint32(b[posSectorSize:]))
 	if sector < 512 || sector > 64<<10 || bits.OnesCount64(uint64(sector)) != 1 || int64(len(b)) < sector {
-		return nil, fmt.Errorf("%w: sectors of %d bytes", ErrLog, sector)
+		return nil, fmt.Errorf("%w: sectors of %d bytes", errLog, sector)
 	}
 	if n > uint64(len(b))/uint64(sector) {
-		return nil, fmt.Errorf("%w: %d entries are more than fit", ErrLog, n)
+		return nil, fmt.Errorf("%w: %d entries are more than fit", errLog, n)
 	}
 	l := &Log{Sector: sector, Entries: make([]Entry, 0, n)}
 	rest := b[sector:]
 	for i := range n {
 		e, used, err := l.entry(rest, disk)
 		if err != nil {
-			return nil, fmt.Errorf("%w: entry %d: %w", ErrLog, i, err)
+			return nil, fmt.Errorf("%w: entry %d: %w", errLog, i, err)
 		}
 		l.Entries = append(l.Entries, e)
 		rest = rest[used:]
@@ -85,15 +85,15 @@ func (l *Log) entry(b []byte, disk int64) (e Entry, used int64, err error) {
 	e.Flags = le.Uint64(b[posFlags:])
 	last := uint64(disk / l.Sector)
 	switch {
-	case e.Flags >= 2*Mark:
+	case e.Flags >= 2*mark:
 		return e, 0, fmt.Errorf("flags %#x are unknown", e.Flags)
 	case at > last || count > last-at:
 		return e, 0, fmt.Errorf("%d sectors at sector %d of a disk of %d", count, at, last)
-	case e.Flags&Mark != 0:
+	case e.Flags&mark != 0:
 		return l.mark(e, b, length)
 	}
 	e.Offset, e.Length = int64(at)*l.Sector, int64(count)*l.Sector
-	if e.Flags&Discard != 0 {
+	if e.Flags&discard != 0 {
 		return e, l.Sector, nil
 	}
 	if e.Length > int64(len(b))-l.Sector {

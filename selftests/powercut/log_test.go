@@ -31,12 +31,12 @@ const toyDisk = 32 * sector
 func drawLog(t *rapid.T) *Log {
 	l := &Log{Sector: sector}
 	for n := range rapid.IntRange(0, 30).Draw(t, "entries") {
-		e := Entry{Flags: rapid.SampledFrom([]uint64{0, 0, 0, FUA, Flush, Discard}).Draw(t, "flags")}
-		if e.Flags != Flush {
+		e := Entry{Flags: rapid.SampledFrom([]uint64{0, 0, 0, fua, flush, discard}).Draw(t, "flags")}
+		if e.Flags != flush {
 			first := rapid.Int64Range(0, 31).Draw(t, "sector")
 			e.Offset, e.Length = first*sector, rapid.Int64Range(1, 32-first).Draw(t, "count")*sector
 		}
-		if e.Flags != Discard {
+		if e.Flags != discard {
 			e.Data = bytes.Repeat([]byte{byte(n + 1)}, int(e.Length))
 		}
 		l.Entries = append(l.Entries, e)
@@ -47,7 +47,7 @@ func drawLog(t *rapid.T) *Log {
 func TestParse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := drawLog(t)
-		got, err := Parse(encode(l), toyDisk)
+		got, err := parse(encode(l), toyDisk)
 		if err != nil || got.Sector != l.Sector || len(got.Entries) != len(l.Entries) {
 			t.Fatalf("%+v, %v", got, err)
 		}
@@ -75,23 +75,23 @@ func TestParseRefuses(t *testing.T) {
 		"far offset":   func(b []byte) []byte { b[sector+7] = 0xff; return b },
 		"count":        func(b []byte) []byte { b[sector+posCount+7] = 0xff; return b },
 		"flags":        func(b []byte) []byte { b[sector+posFlags] = 16; return b },
-		"endless mark": func(b []byte) []byte { b[sector+posFlags], b[sector+posLength+7] = Mark, 0xff; return b },
+		"endless mark": func(b []byte) []byte { b[sector+posFlags], b[sector+posLength+7] = mark, 0xff; return b },
 	} {
-		if l, err := Parse(change(bytes.Clone(good)), toyDisk); !errors.Is(err, ErrLog) {
+		if l, err := parse(change(bytes.Clone(good)), toyDisk); !errors.Is(err, errLog) {
 			t.Errorf("%s: %+v, %v", what, l, err)
 		}
 	}
-	marked := encode(&Log{Sector: sector, Entries: []Entry{{Flags: Mark, Data: make([]byte, sector)}, {Flags: Flush}}})
+	marked := encode(&Log{Sector: sector, Entries: []Entry{{Flags: mark, Data: make([]byte, sector)}, {Flags: flush}}})
 	le.PutUint64(marked[sector+posLength:], 5)
-	if l, err := Parse(marked, toyDisk); err != nil || len(l.Entries) != 2 || l.Entries[1].Flags != Flush {
+	if l, err := parse(marked, toyDisk); err != nil || len(l.Entries) != 2 || l.Entries[1].Flags != flush {
 		t.Errorf("a label: %+v, %v", l, err)
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(encode(&Log{Sector: sector, Entries: []Entry{{Length: sector, Data: make([]byte, sector)}, {Flags: Flush}}}))
+	f.Add(encode(&Log{Sector: sector, Entries: []Entry{{Length: sector, Data: make([]byte, sector)}, {Flags: flush}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, err := Parse(b, toyDisk)
+		l, err := parse(b, toyDisk)
 		if err != nil {
 			return
 		}
@@ -104,15 +104,15 @@ func FuzzParse(f *testing.F) {
 
 func TestClaims(t *testing.T) {
 	m := Marker{Flow: 3, Client: 2, Number: 5000, Packets: 1 << 40, Position: 1 << 50}
-	b := make([]byte, MarkerLen)
+	b := make([]byte, markerLen)
 	m.Put(b)
 	torn := bytes.Clone(b)
 	torn[100] ^= 1
 	l := &Log{Sector: sector, Entries: []Entry{
-		{Flags: Flush}, {Offset: m.Place(), Length: MarkerLen, Data: torn}, {Offset: 0, Length: MarkerLen, Data: b},
-		{Offset: m.Place(), Length: MarkerLen, Data: b},
+		{Flags: flush}, {Offset: m.Place(), Length: markerLen, Data: torn}, {Offset: 0, Length: markerLen, Data: b},
+		{Offset: m.Place(), Length: markerLen, Data: b},
 	}}
-	if p := Parts[3]; m.Place() < p.Offset || m.Place() >= p.Offset+p.Length {
+	if p := parts[3]; m.Place() < p.Offset || m.Place() >= p.Offset+p.Length {
 		t.Errorf("a marker at %d", m.Place())
 	}
 	if all := l.Claims(); len(all) != 1 || all[0] != (Claim{m, 3}) {

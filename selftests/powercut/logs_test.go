@@ -30,7 +30,7 @@ func (s *state) inspectLog(f flow, claims []Claim) (*remains, error) {
 	if err != nil {
 		return found, err
 	}
-	if err := CheckLog(found.messages, found.first, claims, f.onDevice()); err != nil {
+	if err := checkLog(found.messages, found.first, claims, f.onDevice()); err != nil {
 		return found, err
 	}
 	return found, errors.Join(s.enoughSegments(f, found), s.verifyLog(f, found))
@@ -55,7 +55,7 @@ func (s *state) readLog(f flow) (_ *remains, err error) {
 			return found, nil
 		}
 		if err != nil {
-			return found, fmt.Errorf("%w: %w", ErrLost, err)
+			return found, fmt.Errorf("%w: %w", errLost, err)
 		}
 		if err := found.add(f, &rec); err != nil {
 			return found, err
@@ -99,9 +99,9 @@ func (s *state) enoughSegments(f flow, found *remains) error {
 		return err
 	}
 	defer file.Close()
-	on, err := ring.Find(file, uint64(Parts[f.part].Length))
+	on, err := ring.Find(file, uint64(parts[f.part].Length))
 	if err == nil && uint64(len(found.segments)+spare) < on.Slots {
-		err = fmt.Errorf("%w: %d segments are left of %d", ErrLost, len(found.segments), on.Slots)
+		err = fmt.Errorf("%w: %d segments are left of %d", errLost, len(found.segments), on.Slots)
 	}
 	return err
 }
@@ -113,7 +113,7 @@ func (s *state) verifyLog(f flow, found *remains) error {
 	}
 	said, err := exec.Command(s.program, "log", "verify", s.path(f)).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%w: log verify: %w\n%s", ErrLost, err, said)
+		return fmt.Errorf("%w: log verify: %w\n%s", errLost, err, said)
 	}
 	return nil
 }
@@ -125,11 +125,11 @@ func (s *state) foretell(f flow, found *remains) error {
 		return err
 	}
 	if end.Next != found.next() || len(end.Gaps) > 0 {
-		return fmt.Errorf("%w: the log is to go on at position %d, and its last message is at %d; gaps: %v", ErrLost, end.Next, found.next()-1, end.Gaps)
+		return fmt.Errorf("%w: the log is to go on at position %d, and its last message is at %d; gaps: %v", errLost, end.Next, found.next()-1, end.Gaps)
 	}
 	for session, last := range found.sessions {
 		if end.Sessions.Last(session).Sequence != last.Number {
-			return fmt.Errorf("%w: session %x of client %d is to go on behind message %d, and the log has %d", ErrOrder, session, last.Client, end.Sessions.Last(session).Sequence, last.Number)
+			return fmt.Errorf("%w: session %x of client %d is to go on behind message %d, and the log has %d", errOrder, session, last.Client, end.Sessions.Last(session).Sequence, last.Number)
 		}
 	}
 	return nil
@@ -198,7 +198,7 @@ func (s *state) recoverLogs(before map[int]*remains, goOn bool) (later []Claim, 
 	}
 	for i, f := range s.begun {
 		if first := now.Flows[i].Log.First; first != before[f.number].next() {
-			return nil, fmt.Errorf("%w: log %d goes on at position %d, and its last message is at %d", ErrOrder, f.number, first, before[f.number].next()-1)
+			return nil, fmt.Errorf("%w: log %d goes on at position %d, and its last message is at %d", errOrder, f.number, first, before[f.number].next()-1)
 		}
 	}
 	if goOn {
@@ -217,12 +217,12 @@ func (r *remains) continues(before *remains, appended bool) error {
 		next += laterMessages * uint64(len(flow{}.later()))
 	}
 	if r.next() != next {
-		return fmt.Errorf("%w: the log ends at position %d and not at %d", ErrLost, r.next()-1, next-1)
+		return fmt.Errorf("%w: the log ends at position %d and not at %d", errLost, r.next()-1, next-1)
 	}
 	for i, m := range before.messages {
 		position := before.first + uint64(i)
 		if position >= r.first && r.messages[position-r.first] != m {
-			return fmt.Errorf("%w: position %d has %+v, and had %+v", ErrOrder, position, r.messages[position-r.first], m)
+			return fmt.Errorf("%w: position %d has %+v, and had %+v", errOrder, position, r.messages[position-r.first], m)
 		}
 	}
 	return nil

@@ -12,8 +12,8 @@ type Marker struct {
 	Position uint64 // in the log, of the last of a client's, or of a later one of its messages
 }
 
-// MarkerLen is the length of a marker in bytes: a sector.
-const MarkerLen = sector
+// markerLen is the length of a marker in bytes: a sector.
+const markerLen = sector
 
 const markerMagic = "UFDCUT01"
 
@@ -28,19 +28,19 @@ func (m Marker) Put(dst []byte) {
 	le.PutUint64(dst[16:], m.Number)
 	le.PutUint64(dst[24:], m.Packets)
 	le.PutUint64(dst[32:], m.Position)
-	le.PutUint32(dst[MarkerLen-4:], crc32.Checksum(dst[:MarkerLen-4], castagnoli))
+	le.PutUint32(dst[markerLen-4:], crc32.Checksum(dst[:markerLen-4], castagnoli))
 }
 
 // Place is where the marker is written on the disk, in bytes.
 func (m Marker) Place() int64 {
-	p := Parts[3]
-	return p.Offset + int64(m.Number%uint64(p.Length/MarkerLen))*MarkerLen
+	p := parts[3]
+	return p.Offset + int64(m.Number%uint64(p.Length/markerLen))*markerLen
 }
 
 // parseMarker reads a marker; ok is false for anything else.
 func parseMarker(b []byte) (m Marker, ok bool) {
-	if len(b) != MarkerLen || string(b[:8]) != markerMagic ||
-		crc32.Checksum(b[:MarkerLen-4], castagnoli) != le.Uint32(b[MarkerLen-4:]) {
+	if len(b) != markerLen || string(b[:8]) != markerMagic ||
+		crc32.Checksum(b[:markerLen-4], castagnoli) != le.Uint32(b[markerLen-4:]) {
 		return m, false
 	}
 	return Marker{le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint64(b[16:]), le.Uint64(b[24:]), le.Uint64(b[32:])}, true

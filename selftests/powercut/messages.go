@@ -22,15 +22,15 @@ func (m Message) Bytes() []byte {
 	return b
 }
 
-// CheckLog reports whether the messages found in a log after a cut, the first of them at a position, are what may be left of
+// checkLog reports whether the messages found in a log after a cut, the first of them at a position, are what may be left of
 // one of which so much was claimed: each client's in order and once, and all that was called durable at its position. Of a
 // log that overwrites its oldest messages the first ones may be missing.
-func CheckLog(found []Message, first uint64, claims []Claim, overwrites bool) error {
+func checkLog(found []Message, first uint64, claims []Claim, overwrites bool) error {
 	if err := inOrder(found, first); err != nil {
 		return err
 	}
 	if first > 1 && !overwrites {
-		return fmt.Errorf("%w: the log begins at position %d", ErrLost, first)
+		return fmt.Errorf("%w: the log begins at position %d", errLost, first)
 	}
 	for _, c := range claims {
 		if err := c.keptIn(found, first); err != nil {
@@ -46,7 +46,7 @@ func inOrder(found []Message, first uint64) error {
 	for i, m := range found {
 		before, known := last[m.Client]
 		if known && m.Number != before+1 || !known && first == 1 && m.Number != 1 {
-			return fmt.Errorf("%w: position %d has message %d of client %d, behind its message %d", ErrOrder, first+uint64(i), m.Number, m.Client, before)
+			return fmt.Errorf("%w: position %d has message %d of client %d, behind its message %d", errOrder, first+uint64(i), m.Number, m.Client, before)
 		}
 		last[m.Client] = m.Number
 	}
@@ -61,13 +61,13 @@ func (c *Claim) keptIn(found []Message, first uint64) error {
 	}
 	switch {
 	case position >= end:
-		return fmt.Errorf("%w: the log ends at position %d, and %d was called durable", ErrLost, end-1, position)
+		return fmt.Errorf("%w: the log ends at position %d, and %d was called durable", errLost, end-1, position)
 	case c.Client == 0 || position < first:
 		return nil
 	}
 	// A receipt has the position of the last message that was acknowledged at once, which may be a later one.
 	if at := found[position-first]; at.Client != c.Client || at.Number < c.Packets {
-		return fmt.Errorf("%w: position %d has %+v, and client %d was told that its messages up to %d end there", ErrLost, position, at, c.Client, c.Packets)
+		return fmt.Errorf("%w: position %d has %+v, and client %d was told that its messages up to %d end there", errLost, position, at, c.Client, c.Packets)
 	}
 	return nil
 }

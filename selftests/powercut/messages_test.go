@@ -22,25 +22,25 @@ func TestCheckLog(t *testing.T) {
 	}{
 		{nil, 1, nil, false, nil},
 		{nil, 1, status(0), false, nil},
-		{nil, 1, status(1), false, ErrLost},
+		{nil, 1, status(1), false, errLost},
 		{log, 1, status(5), false, nil},
-		{log, 1, status(6), false, ErrLost},
+		{log, 1, status(6), false, errLost},
 		{log, 1, told(2, 2, 3), false, nil},
-		{log, 1, told(2, 2, 4), false, ErrLost},
-		{log, 1, told(2, 2, 6), false, ErrLost},
-		{log, 2, nil, false, ErrLost},
-		{log[1:], 1, nil, false, ErrOrder},
-		{log[2:], 1, nil, false, ErrOrder},
+		{log, 1, told(2, 2, 4), false, errLost},
+		{log, 1, told(2, 2, 6), false, errLost},
+		{log, 2, nil, false, errLost},
+		{log[1:], 1, nil, false, errOrder},
+		{log[2:], 1, nil, false, errOrder},
 		{log[3:], 4, told(1, 3, 5), true, nil},
 		{log[3:], 4, told(2, 2, 3), true, nil},
 		{log, 1, told(1, 2, 5), false, nil},
-		{log[3:], 4, told(1, 3, 4), true, ErrLost},
-		{append(log[:2:2], log[1:]...), 1, nil, false, ErrOrder},
-		{append(log[:3:3], log[4:]...), 1, nil, false, ErrOrder},
-		{swapped, 1, nil, false, ErrOrder},
-		{swapped, 7, nil, true, ErrOrder},
+		{log[3:], 4, told(1, 3, 4), true, errLost},
+		{append(log[:2:2], log[1:]...), 1, nil, false, errOrder},
+		{append(log[:3:3], log[4:]...), 1, nil, false, errOrder},
+		{swapped, 1, nil, false, errOrder},
+		{swapped, 7, nil, true, errOrder},
 	} {
-		if err := CheckLog(c.found, c.first, c.claims, c.overwrites); !errors.Is(err, c.want) {
+		if err := checkLog(c.found, c.first, c.claims, c.overwrites); !errors.Is(err, c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}

@@ -75,7 +75,7 @@ func (b *bench) try(t *testing.T, image []byte, at int, goOn bool) error {
 	t.Helper()
 	claims := b.claimed(at)
 	s := &state{bench: b, t: t, begun: b.begun(claims)}
-	for _, p := range Parts[:3] {
+	for _, p := range parts[:3] {
 		s.images = append(s.images, memory(t, "part", p.Of(image)))
 	}
 	if first := b.flows[0]; first.isLog() || first.isTarget() {
@@ -140,7 +140,7 @@ func (s *state) recover() error {
 func (s *state) complaint(log string) error {
 	for _, bad := range []string{"had called durable", "level=ERROR"} {
 		if strings.Contains(log, bad) {
-			return fmt.Errorf("%w: the daemon says so:\n%s", ErrLost, log)
+			return fmt.Errorf("%w: the daemon says so:\n%s", errLost, log)
 		}
 	}
 	return nil
@@ -161,7 +161,7 @@ func (s *state) inspect(durable map[uint32]uint64, when string, devices bool) er
 			found, err = s.inFiles(f)
 		}
 		if err == nil {
-			err = Check(found, durable[uint32(f.number)], f.onDevice())
+			err = check(found, durable[uint32(f.number)], f.onDevice())
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("flow %d, %s: %w", f.number, when, err))
@@ -197,7 +197,7 @@ func (s *state) onDevice(f flow) ([]uint64, error) {
 		s.t.Fatal(err)
 	}
 	defer file.Close()
-	found, err := ring.Find(file, uint64(Parts[f.part].Length))
+	found, err := ring.Find(file, uint64(parts[f.part].Length))
 	if errors.Is(err, ring.ErrNone) {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func (s *state) onDevice(f flow) ([]uint64, error) {
 	}
 	all, err := s.numbers(f, captured)
 	if err == nil && all[0] > 0 && sum.Segments+spare < found.Slots {
-		err = fmt.Errorf("%w: %d segments are left of %d", ErrLost, sum.Segments, found.Slots)
+		err = fmt.Errorf("%w: %d segments are left of %d", errLost, sum.Segments, found.Slots)
 	}
 	return all, err
 }

@@ -52,7 +52,7 @@ func (b *bench) place(i, cuts uint64, r *rand.Rand) int {
 		is = func(n int) bool { _, ok := parseMarker(b.Entries[n-1].Data); return ok }
 	case 1, 2:
 		is = func(n int) bool {
-			return n < len(b.Entries) && b.Entries[n].Flags&Flush != 0 && b.Entries[n-1].Flags&Flush == 0
+			return n < len(b.Entries) && b.Entries[n].Flags&flush != 0 && b.Entries[n-1].Flags&flush == 0
 		}
 	}
 	for n := at; n > from; n-- {
@@ -92,7 +92,7 @@ func (b *bench) lies(t *testing.T) {
 				image := bytes.Clone(b.base)
 				c := b.cut(image, last, places[n], Lost, r)
 				err := b.try(t, image, last, false)
-				if errors.Is(err, ErrLost) {
+				if errors.Is(err, errLost) {
 					return
 				}
 				t.Logf("%v, behind marker %d of %d: nobody notices: %v", c, n, len(places)-1, err)

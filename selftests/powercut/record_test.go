@@ -95,16 +95,16 @@ func makeDisk(t *testing.T, name string) []byte {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := f.Truncate(DiskBytes); err != nil {
+	if err := f.Truncate(diskBytes); err != nil {
 		t.Fatal(err)
 	}
-	fs := Parts[0]
+	fs := parts[0]
 	out, err := exec.Command(testenv.Tool(t, "mkfs.ext4"), "-q", "-F", "-J", "size=4", "-E", fmt.Sprintf("offset=%d,lazy_itable_init=0", fs.Offset),
 		name, fmt.Sprintf("%dk", fs.Length>>10)).CombinedOutput()
 	if err != nil {
 		t.Fatalf("make a file system: %v\n%s", err, out)
 	}
-	if _, err := f.WriteAt(Table(), 0); err != nil {
+	if _, err := f.WriteAt(table(), 0); err != nil {
 		t.Fatal(err)
 	}
 	return readAll(t, name)
@@ -122,7 +122,7 @@ func readAll(t *testing.T, name string) []byte {
 // read reads the record, which must lead from the disk before to the disk after.
 func (r *record) read(t *testing.T, log, disk string) {
 	t.Helper()
-	l, err := Parse(readAll(t, log), DiskBytes)
+	l, err := parse(readAll(t, log), diskBytes)
 	if err != nil {
 		t.Fatal(err)
 	}

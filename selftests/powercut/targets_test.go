@@ -38,17 +38,17 @@ func (s *state) tryTargets(durable map[uint32]uint64) error {
 func (s *state) tryTarget(f flow, durable uint64) error {
 	file, err := os.Open(s.path(f))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrLost, err)
+		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	defer file.Close()
 	b := make([]byte, blockLen)
 	for n := range uint64(mostBlocks) {
 		if _, err := file.ReadAt(b, int64(n*blockLen)); err != nil {
-			return fmt.Errorf("%w: block %d: %w", ErrLost, n, err)
+			return fmt.Errorf("%w: block %d: %w", errLost, n, err)
 		}
 		switch want := f.block(n); {
 		case n < durable && !bytes.Equal(b, want):
-			return fmt.Errorf("%w: block %d of %d", ErrLost, n, durable)
+			return fmt.Errorf("%w: block %d of %d", errLost, n, durable)
 		case n >= durable && !f.onDevice() && !f.partly(b, want):
 			return fmt.Errorf("%w: block %d, behind %d durable ones", errAlien, n, durable)
 		}

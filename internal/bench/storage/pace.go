@@ -14,10 +14,10 @@ type Pace struct {
 	Span   time.Duration // of each run
 }
 
-// PaceOf is the pace of a form. The speed of a disk, and of a machine that others share,
+// paceOf is the pace of a form. The speed of a disk, and of a machine that others share,
 // changes from one second to the next by more than the bars allow: more and shorter runs
 // than the form's tell more.
-func PaceOf(f bench.Form) Pace { return Pace{Rounds: f.Rounds, Pairs: 4, Span: f.Span / 2} }
+func paceOf(f bench.Form) Pace { return Pace{Rounds: f.Rounds, Pairs: 4, Span: f.Span / 2} }
 
 // Round measures the pairs of a round, counted from zero.
 func (p Pace) Round(ctx context.Context, c *Contest, i int) error {

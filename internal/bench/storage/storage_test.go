@@ -37,7 +37,7 @@ func TestAgainstFio(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pace := PaceOf(form)
+	pace := paceOf(form)
 	r := bench.NewReport("block I/O", "unified-nvme-test", version)
 	r.Notes = []string{
 		fmt.Sprintf("%d pairs of runs of %v each, in turn, on CPU %d at the highest priority; %s form.", pace.Pairs*pace.Rounds, pace.Span, cpu, form.Name),

@@ -29,8 +29,8 @@ type Case struct {
 // limit is how long a program may take to say what is wrong.
 const limit = 60 * time.Second
 
-// TableEnv names the file that rows of the table are added to, where it is set.
-const TableEnv = "WRONG_USE_TABLE"
+// tableEnv names the file that rows of the table are added to, where it is set.
+const tableEnv = "WRONG_USE_TABLE"
 
 var table sync.Mutex
 
@@ -129,7 +129,7 @@ func (c *Case) inDir(t *testing.T) string {
 
 // note adds a row to the table.
 func (c *Case) note(t *testing.T, program, first string, status int) {
-	name := os.Getenv(TableEnv)
+	name := os.Getenv(tableEnv)
 	if name == "" {
 		return
 	}

@@ -57,10 +57,10 @@ type cachedHandle struct {
 
 // Limits of the lookups that peers cause. SECURITY.md states them.
 const (
-	// MaxLookups bounds the lookups at a time. A new one replaces the oldest.
-	MaxLookups = 128
-	// MaxLookupsPerNetwork bounds those of one network: 24 bits of IPv4, 64 of IPv6.
-	MaxLookupsPerNetwork = 64
+	// maxLookups bounds the lookups at a time. A new one replaces the oldest.
+	maxLookups = 128
+	// maxLookupsPerNetwork bounds those of one network: 24 bits of IPv4, 64 of IPv6.
+	maxLookupsPerNetwork = 64
 	// LookupTime bounds the time of a lookup.
 	LookupTime = 3 * time.Second
 
@@ -74,7 +74,7 @@ var (
 )
 
 func newHandleCache(d *roce.Device, news func()) handleCache {
-	return handleCache{device: d, changed: news, known: map[peerPath]*cachedHandle{}, finding: addrlimit.New[*cachedHandle](MaxLookups, MaxLookupsPerNetwork)}
+	return handleCache{device: d, changed: news, known: map[peerPath]*cachedHandle{}, finding: addrlimit.New[*cachedHandle](maxLookups, maxLookupsPerNetwork)}
 }
 
 // find returns the handle of a peer, and starts a lookup if there is none. A lookup for our own

@@ -108,10 +108,10 @@ func (c *conn) Close() error {
 // Limits of half-open connections. Their peer has not proven that it receives what we send: an RTU or an MRA does, because it names our communication ID. SECURITY.md
 // states them.
 const (
-	// MaxHalfOpen bounds them for all addresses together.
-	MaxHalfOpen = 128
-	// MaxHalfOpenPerAddress bounds them for one IPv4 address or IPv6 network of 64 bits.
-	MaxHalfOpenPerAddress = 32
+	// maxHalfOpen bounds them for all addresses together.
+	maxHalfOpen = 128
+	// maxHalfOpenPerAddress bounds them for one IPv4 address or IPv6 network of 64 bits.
+	maxHalfOpenPerAddress = 32
 	// HalfOpenTime is how long a peer may take to send the RTU. (Config.Service bounds how long a program may take to accept.)
 	HalfOpenTime = 10 * time.Second
 	// halfOpenDREQs is how often the end of its connection is sent to such a peer.

@@ -265,16 +265,16 @@ func TestHalfOpen(t *testing.T) {
 		}
 	}
 	first := ask(1, 9)
-	for id := range uint32(MaxHalfOpenPerAddress) {
+	for id := range uint32(maxHalfOpenPerAddress) {
 		ask(2+id, 9)
 	}
-	if first.state != timeWait || !first.doneClosed || h.halfOpen.Len() != MaxHalfOpenPerAddress || h.counts.own[addressLimit] != 1 {
+	if first.state != timeWait || !first.doneClosed || h.halfOpen.Len() != maxHalfOpenPerAddress || h.counts.own[addressLimit] != 1 {
 		t.Errorf("the first of an address is in state %d, %d are half open", first.state, h.halfOpen.Len())
 	}
-	for id := range uint32(MaxHalfOpen) {
+	for id := range uint32(maxHalfOpen) {
 		ask(1000+id, byte(10+id))
 	}
-	if h.halfOpen.Len() != MaxHalfOpen || h.counts.own[halfOpenLimit] != MaxHalfOpenPerAddress {
+	if h.halfOpen.Len() != maxHalfOpen || h.counts.own[halfOpenLimit] != maxHalfOpenPerAddress {
 		t.Errorf("%d are half open, %d gave way", h.halfOpen.Len(), h.counts.own[halfOpenLimit])
 	}
 	for range 100 {

@@ -48,7 +48,7 @@ const maxOut = 512
 
 func newMachine(c Config, guid uint64, mtu func() rdma.MTU) *machine {
 	return &machine{config: c, guid: guid, mtu: mtu, locals: map[uint32]*connection{}, remotes: map[remoteKey]*connection{},
-		pairs: map[remoteKey]*connection{}, ports: map[uint16][]*listener{}, halfOpen: addrlimit.New[*connection](MaxHalfOpen, MaxHalfOpenPerAddress)}
+		pairs: map[remoteKey]*connection{}, ports: map[uint16][]*listener{}, halfOpen: addrlimit.New[*connection](maxHalfOpen, maxHalfOpenPerAddress)}
 }
 
 // random returns a number from the system's generator, which does not fail.

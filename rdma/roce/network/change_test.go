@@ -49,7 +49,7 @@ func TestLinkChanges(t *testing.T) {
 		t.Errorf("without a carrier: %+v, want %+v", got, want)
 	}
 	_, err := tryResolve(t, i, "10.77.0.1", "10.77.0.2")
-	wantError(t, "without a carrier", err, ErrInterfaceDown)
+	wantError(t, "without a carrier", err, errInterfaceDown)
 }
 
 // TestAddressChanges: addresses keep their places, leave holes, and fill them.
@@ -197,7 +197,7 @@ func TestClose(t *testing.T) {
 	}
 	k.Drop()
 	_, err = i.Track(Route{})
-	wantError(t, "keep", err, ErrClosed)
+	wantError(t, "keep", err, errClosed)
 	if c, ok := i.Next(); ok || i.FD() != -1 {
 		t.Errorf("%+v, descriptor %d", c, i.FD())
 	}

@@ -46,18 +46,18 @@ func TestResolveRefuses(t *testing.T) {
 		from, to string
 		want     error
 	}{
-		{"10.77.0.1", "192.0.2.1", ErrNoRoute}, {"fd77::1", "2001:db8::1", ErrNoRoute}, {"10.77.0.1", "10.78.0.1", ErrNoRoute},
-		{"fd77::1", "fd79::1", ErrNoRoute}, {"fd77::1", "fd80::1", ErrNoRoute}, {"fd77::1", "fd78::2", ErrNoRoute},
-		{"10.77.0.1", "10.77.0.255", ErrNoRoute}, {"10.77.0.1", "0.0.0.0", ErrNoRoute}, {"fd77::1", "::", ErrNoRoute}, {"fd77::1", "::1", ErrNoRoute},
-		{"10.77.0.1", "127.0.0.1", ErrNoRoute}, {"10.77.0.1", "255.255.255.255", ErrNoRoute},
-		{"10.77.0.1", "fd77::2", ErrSource}, {"fd77::1", "10.77.0.2", ErrSource},
+		{"10.77.0.1", "192.0.2.1", errNoRoute}, {"fd77::1", "2001:db8::1", errNoRoute}, {"10.77.0.1", "10.78.0.1", errNoRoute},
+		{"fd77::1", "fd79::1", errNoRoute}, {"fd77::1", "fd80::1", errNoRoute}, {"fd77::1", "fd78::2", errNoRoute},
+		{"10.77.0.1", "10.77.0.255", errNoRoute}, {"10.77.0.1", "0.0.0.0", errNoRoute}, {"fd77::1", "::", errNoRoute}, {"fd77::1", "::1", errNoRoute},
+		{"10.77.0.1", "127.0.0.1", errNoRoute}, {"10.77.0.1", "255.255.255.255", errNoRoute},
+		{"10.77.0.1", "fd77::2", errSource}, {"fd77::1", "10.77.0.2", errSource},
 	} {
 		_, err := tryResolve(t, i, c.from, c.to)
 		wantError(t, c.from+" to "+c.to, err, c.want)
 	}
 	for _, empty := range []int{-1, 3, 255, 1 << 30} {
 		_, err := i.Resolve(t.Context(), empty, gid("10.77.0.2"))
-		wantError(t, "an empty place", err, ErrSource)
+		wantError(t, "an empty place", err, errSource)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestResolveUnanswered(t *testing.T) {
 	i := openIn(t, p.A.Namespace, p.A.Ifname)
 	within(t, 30*time.Millisecond, func(ctx context.Context) {
 		_, err := i.Resolve(ctx, place(t, i, "10.77.0.1"), gid("10.77.0.9"))
-		wantError(t, "a deadline", err, ErrUnanswered)
+		wantError(t, "a deadline", err, errUnanswered)
 		wantError(t, "a deadline", err, context.DeadlineExceeded)
 	})
 	p.A.Do(t, func() {
@@ -82,7 +82,7 @@ func TestResolveUnanswered(t *testing.T) {
 	for from, to := range map[string]string{"10.77.0.1": "10.77.0.10", "fd77::1": "fd77::10"} {
 		for range 2 { // asked for anew when it has failed before
 			_, err := tryResolve(t, i, from, to)
-			wantError(t, to, err, ErrUnanswered)
+			wantError(t, to, err, errUnanswered)
 		}
 	}
 	ended := make(chan error, 1)
@@ -92,9 +92,9 @@ func TestResolveUnanswered(t *testing.T) {
 	}()
 	time.Sleep(5 * time.Millisecond)
 	i.Close()
-	wantError(t, "closed meanwhile", <-ended, ErrClosed)
+	wantError(t, "closed meanwhile", <-ended, errClosed)
 	_, err := i.Resolve(t.Context(), 0, gid("10.77.0.2"))
-	wantError(t, "closed before", err, ErrClosed)
+	wantError(t, "closed before", err, errClosed)
 }
 
 func within(t *testing.T, limit time.Duration, f func(context.Context)) {
@@ -125,7 +125,7 @@ func TestWithoutPermission(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Errorf("a neighbour that the kernel knows: %v", err)
 	}
-	wantError(t, "one that it does not know", <-ended, ErrPermission)
+	wantError(t, "one that it does not know", <-ended, errPermission)
 }
 
 // withoutNetAdmin takes CAP_NET_ADMIN from the calling thread.

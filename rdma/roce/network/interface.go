@@ -139,7 +139,7 @@ func (i *Interface) Close() (err error) {
 func (i *Interface) unusable() error {
 	select {
 	case <-i.done:
-		return ErrClosed
+		return errClosed
 	default:
 	}
 	if i.gone {
@@ -268,19 +268,19 @@ var (
 	// ErrInterfaceGone: the interface was deleted or moved to another network namespace, or never existed.
 	ErrInterfaceGone = errors.New("interface is gone")
 	// ErrInterfaceDown: the interface is set down or has no carrier.
-	ErrInterfaceDown = errors.New("interface is down")
+	errInterfaceDown = errors.New("interface is down")
 	// ErrNotEthernet: the interface is not an Ethernet interface.
 	ErrNotEthernet = errors.New("not an Ethernet interface")
 	// ErrSource: the entry of the GID table is empty, or its address family is not the peer's.
-	ErrSource = errors.New("source address does not fit")
+	errSource = errors.New("source address does not fit")
 	// ErrNoRoute: the kernel has no route to the peer, or the route uses another interface.
-	ErrNoRoute = errors.New("no route")
+	errNoRoute = errors.New("no route")
 	// ErrUnanswered: the peer, or the gateway to it, does not answer to ARP or neighbour discovery.
-	ErrUnanswered = errors.New("neighbour does not answer")
+	errUnanswered = errors.New("neighbour does not answer")
 	// ErrPermission: the process may not make the kernel resolve a neighbour.
-	ErrPermission = errors.New("not permitted")
+	errPermission = errors.New("not permitted")
 	// ErrClosed: the Interface was closed.
-	ErrClosed = errors.New("interface is closed")
+	errClosed = errors.New("interface is closed")
 )
 
 // linkError translates the error for a missing interface. ERANGE means that the name is too long.

@@ -65,7 +65,7 @@ func TestKeptNeighbour(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 		_, err := k.Route()
-		wantError(t, to, err, ErrUnanswered)
+		wantError(t, to, err, errUnanswered)
 		p.B.Run(t, "ip", "link", "set", p.B.Ifname, "arp", "on")
 		if c := next(t, i, RouteChanged); c.Tracked != k || now(t, k).DestinationMAC != mac {
 			t.Errorf("%+v: %+v, want MAC %v", c, now(t, k), mac)
@@ -142,7 +142,7 @@ func TestKeptRoute(t *testing.T) {
 	route("del", "10.90.0.0/16")
 	next(t, i, RouteLost)
 	_, err := k.Route()
-	wantError(t, "without a route", err, ErrNoRoute)
+	wantError(t, "without a route", err, errNoRoute)
 	route("add", "default", "via", "10.77.0.2")
 	next(t, i, RouteChanged)
 	if w := now(t, k); w.DestinationMAC != MAC(p.B.MAC) {
@@ -154,7 +154,7 @@ func TestKeptRoute(t *testing.T) {
 	next(t, i, GIDRemoved)
 	next(t, i, RouteLost)
 	_, err = k.Route()
-	wantError(t, "without its source", err, ErrSource)
+	wantError(t, "without its source", err, errSource)
 }
 
 // TestKeptOwn: ways that need no neighbour: to a group and to oneself. What they have of the interface follows it.

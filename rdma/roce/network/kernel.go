@@ -50,7 +50,7 @@ func (k *kernel) ask(f func(*netlink.Handle) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.handle == nil {
-		return ErrClosed
+		return errClosed
 	}
 	return f(k.handle)
 }

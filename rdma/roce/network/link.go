@@ -162,8 +162,8 @@ func turn(g rdma.GID) int {
 	return 2
 }
 
-// GroupMAC is the Ethernet address of a group: RFC 1112, section 6.4, and RFC 2464, section 7.
-func GroupMAC(group rdma.GID) (MAC, error) {
+// groupMAC is the Ethernet address of a group: RFC 1112, section 6.4, and RFC 2464, section 7.
+func groupMAC(group rdma.GID) (MAC, error) {
 	a := group.Addr()
 	switch {
 	case !a.IsMulticast():

@@ -103,7 +103,7 @@ func (k *kernel) look(of neighbourKey) (neighbour, error) {
 	if err == nil && n.idle() {
 		err = k.use(of)
 	}
-	if n.valid() && errors.Is(err, ErrPermission) {
+	if n.valid() && errors.Is(err, errPermission) {
 		err = nil
 	}
 	return n, err
@@ -111,14 +111,14 @@ func (k *kernel) look(of neighbourKey) (neighbour, error) {
 
 func neighbourError(step string, of neighbourKey, err error) error {
 	switch {
-	case errors.Is(err, ErrClosed):
+	case errors.Is(err, errClosed):
 		return err
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%s neighbour %v: %w: %w (run as root, or with CAP_NET_ADMIN)", step, of.ip, ErrPermission, err)
+		return fmt.Errorf("%s neighbour %v: %w: %w (run as root, or with CAP_NET_ADMIN)", step, of.ip, errPermission, err)
 	case errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		return fmt.Errorf("%s neighbour %v: %w", step, of.ip, errGone)
 	case errors.Is(err, unix.ENETDOWN):
-		return fmt.Errorf("%s neighbour %v: %w (ip link set ... up)", step, of.ip, ErrInterfaceDown)
+		return fmt.Errorf("%s neighbour %v: %w (ip link set ... up)", step, of.ip, errInterfaceDown)
 	case errors.Is(err, unix.ENOBUFS):
 		return fmt.Errorf("%s neighbour %v: the kernel's table of neighbours is full: %w (raise net.ipv4.neigh.default.gc_thresh3 and that of ipv6)", step, of.ip, err)
 	}
@@ -131,7 +131,7 @@ func neighbourError(step string, of neighbourKey, err error) error {
 //
 // The error names the peer and the remedy, and is one of ErrSource, ErrNoRoute, ErrUnanswered,
 // ErrInterfaceDown, ErrInterfaceGone, ErrPermission and ErrClosed. When ctx ends it is
-// ErrUnanswered and the context's error.
+// errUnanswered and the context's error.
 func (i *Interface) Resolve(ctx context.Context, place int, destination rdma.GID) (Route, error) {
 	w, err := i.resolve(ctx, place, destination)
 	if err != nil {
@@ -157,9 +157,9 @@ func (i *Interface) lead(place int, destination rdma.GID) (Route, error) {
 	case w.Local:
 		w.DestinationMAC = w.SourceMAC
 	case to.IsMulticast():
-		w.DestinationMAC, err = GroupMAC(destination)
+		w.DestinationMAC, err = groupMAC(destination)
 	case !isHost(to):
-		err = fmt.Errorf("%w: no host on a network has such an address", ErrNoRoute)
+		err = fmt.Errorf("%w: no host on a network has such an address", errNoRoute)
 	default:
 		err = i.kernel.route(&w)
 	}
@@ -177,13 +177,13 @@ func (i *Interface) begin(place int, destination rdma.GID) (Route, error) {
 	from, ok := i.table.at(place)
 	switch {
 	case !ok:
-		return Route{}, fmt.Errorf("%w: place %d of the table of GIDs is empty (it has %v)", ErrSource, place, places(i.table))
+		return Route{}, fmt.Errorf("%w: place %d of the table of GIDs is empty (it has %v)", errSource, place, places(i.table))
 	case from.gid.Is4() != destination.Is4():
-		return Route{}, fmt.Errorf("%w: one is IPv4 and the other IPv6 (choose one of %v)", ErrSource, places(i.table))
+		return Route{}, fmt.Errorf("%w: one is IPv4 and the other IPv6 (choose one of %v)", errSource, places(i.table))
 	}
 	l := i.link(from.link)
 	if !l.up {
-		return Route{}, fmt.Errorf("%w: %s (see: ip link; ip link set %s up)", ErrInterfaceDown, l.name, l.name)
+		return Route{}, fmt.Errorf("%w: %s (see: ip link; ip link set %s up)", errInterfaceDown, l.name, l.name)
 	}
 	return Route{
 		Place: place, Source: from.gid, Destination: destination, SourceMAC: l.mac, Tags: l.tags, MTU: min(l.mtu, i.links[0].mtu),
@@ -224,15 +224,15 @@ func (i *Interface) await(ctx context.Context, of neighbourKey) (MAC, error) {
 func (i *Interface) wait(ctx context.Context, news *waiter, n neighbour) error {
 	const remedy = "(check that it is up and on this link)"
 	if n.silent() {
-		return fmt.Errorf("%w: %v %s", ErrUnanswered, news.of.ip, remedy)
+		return fmt.Errorf("%w: %v %s", errUnanswered, news.of.ip, remedy)
 	}
 	t := time.NewTimer(lookAgain)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return fmt.Errorf("%w: %v: %w %s", ErrUnanswered, news.of.ip, context.Cause(ctx), remedy)
+		return fmt.Errorf("%w: %v: %w %s", errUnanswered, news.of.ip, context.Cause(ctx), remedy)
 	case <-i.done:
-		return ErrClosed
+		return errClosed
 	case <-news.come:
 	case <-t.C:
 	}

@@ -59,7 +59,7 @@ func (k *kernel) route(w *Route) error {
 	case err != nil:
 		return routeError(err, destination)
 	case len(found) == 0:
-		return noRoute(ErrNoRoute, destination)
+		return noRoute(errNoRoute, destination)
 	}
 	return w.follow(&found[0])
 }
@@ -71,16 +71,16 @@ var errUnknown = errors.New("look up the route")
 // net/ipv4/fib_semantics.c.
 func routeError(err error, destination netip.Addr) error {
 	switch {
-	case errors.Is(err, ErrClosed):
+	case errors.Is(err, errClosed):
 		return err
 	case errors.Is(err, unix.ENODEV):
 		return errGone
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return noRoute(fmt.Errorf("%w: %w", ErrNoRoute, err), destination)
+		return noRoute(fmt.Errorf("%w: %w", errNoRoute, err), destination)
 	case errors.Is(err, unix.EINVAL):
-		return noRoute(fmt.Errorf("%w: a blackhole route leads there, or the source address has just gone", ErrNoRoute), destination)
+		return noRoute(fmt.Errorf("%w: a blackhole route leads there, or the source address has just gone", errNoRoute), destination)
 	case errors.Is(err, unix.EACCES):
-		return noRoute(fmt.Errorf("%w: a prohibit route leads there", ErrNoRoute), destination)
+		return noRoute(fmt.Errorf("%w: a prohibit route leads there", errNoRoute), destination)
 	}
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
@@ -90,13 +90,13 @@ func (w *Route) follow(r *netlink.Route) error {
 	destination := w.Destination.Addr()
 	switch {
 	case r.Type != unix.RTN_UNICAST:
-		return noRoute(fmt.Errorf("%w to a host: the routes have it as %s", ErrNoRoute, routeType(r.Type)), destination)
+		return noRoute(fmt.Errorf("%w to a host: the routes have it as %s", errNoRoute, routeType(r.Type)), destination)
 	case r.LinkIndex != w.link:
-		return noRoute(fmt.Errorf("%w over this interface: it leads out of another", ErrNoRoute), destination)
+		return noRoute(fmt.Errorf("%w over this interface: it leads out of another", errNoRoute), destination)
 	case destination.Is4() && r.Table == unix.RT_TABLE_UNSPEC:
 		// If the interface is given and IPv4 has no route, the kernel takes every destination for a neighbour:
 		// ip_route_output_key_hash_rcu in net/ipv4/route.c.
-		return noRoute(ErrNoRoute, destination)
+		return noRoute(errNoRoute, destination)
 	}
 	w.NextHop = nextHop(r, destination)
 	if r.MTU > 0 {
@@ -240,7 +240,7 @@ func (i *Interface) reroute(k *TrackedRoute) {
 	before, _ := k.Route()
 	w, err := i.lead(before.Place, before.Destination)
 	if err == nil && w.Source != before.Source {
-		err = fmt.Errorf("%w: %v is no longer in the table, and %v is in its place", ErrSource, before.Source, w.Source)
+		err = fmt.Errorf("%w: %v is no longer in the table, and %v is in its place", errSource, before.Source, w.Source)
 	}
 	switch {
 	case err == nil:
@@ -311,7 +311,7 @@ func (k *TrackedRoute) learn(n neighbour) bool {
 		k.route, k.err = k.next, nil
 		k.route.DestinationMAC = n.mac
 	case n.silent() && k.err == nil:
-		k.err = fmt.Errorf("%w: %v (check that it is up and on this link)", ErrUnanswered, k.next.NextHop)
+		k.err = fmt.Errorf("%w: %v (check that it is up and on this link)", errUnanswered, k.next.NextHop)
 		return true
 	}
 	return n.state == netlink.NUD_NONE

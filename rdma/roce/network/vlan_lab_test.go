@@ -52,7 +52,7 @@ func TestResolveVLANs(t *testing.T) {
 	p.A.Run(t, "ip", "link", "set", "v6", "down")
 	testenv.Wait(t, 5*time.Second, "the VLAN to be down", func() bool {
 		_, err := tryResolve(t, i, "10.77.6.1", "10.77.6.2")
-		return errors.Is(err, ErrInterfaceDown)
+		return errors.Is(err, errInterfaceDown)
 	})
 	k := kept(t, i, "10.77.5.1", "10.77.5.2")
 	p.A.Run(t, "ip", "link", "del", "v5")
@@ -63,7 +63,7 @@ func TestResolveVLANs(t *testing.T) {
 	}
 	next(t, i, RouteLost)
 	_, err := k.Route()
-	wantError(t, "without its VLAN", err, ErrSource)
+	wantError(t, "without its VLAN", err, errSource)
 	p.A.Run(t, "ip", "link", "add", "v9", "link", p.A.Ifname, "address", "02:77:00:00:09:01", "type", "vlan", "id", "9")
 	p.A.Run(t, "ip", "address", "add", "10.77.9.1/24", "dev", "v9")
 	if c := next(t, i, GIDAdded); c.GID.GID != gid("10.77.9.1") || c.GID.Index != 1 {

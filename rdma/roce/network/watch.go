@@ -182,7 +182,7 @@ func (w *watch) rereadLinks() {
 	switch {
 	case errors.Is(err, ErrInterfaceGone):
 		w.i.vanish()
-	case err != nil && !errors.Is(err, ErrClosed):
+	case err != nil && !errors.Is(err, errClosed):
 		w.i.counter.failures.Add(1)
 		w.links.want()
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/unifiedd/unifiedd/rdma"
 )
 
-// ErrOverrun means that a completion queue was too small. Completions were lost, and their queue
+// errOverrun means that a completion queue was too small. Completions were lost, and their queue
 // pairs are in Error.
-var ErrOverrun = errors.New("completions were lost: the completion queue must be as deep as all queues it serves together")
+var errOverrun = errors.New("completions were lost: the completion queue must be as deep as all queues it serves together")
 
 // CompletionQueue is a ring of completions. One engine writes them, one thread of the program polls
 // them.
@@ -75,7 +75,7 @@ func (c *CompletionQueue) Empty() bool { return c.tail.Load() == c.head.Load() &
 
 func (c *CompletionQueue) lost(wanted int) error {
 	if wanted != 0 && c.over.Load() {
-		return ErrOverrun
+		return errOverrun
 	}
 	return nil
 }

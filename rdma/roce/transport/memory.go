@@ -37,8 +37,8 @@ type entry struct {
 	parent       uint32 // of a window: the place of its registration
 }
 
-// ErrWindows says that memory windows are bound to a registration.
-var ErrWindows = errors.New("memory windows are bound to it: invalidate or close them before")
+// errWindows says that memory windows are bound to a registration.
+var errWindows = errors.New("memory windows are bound to it: invalidate or close them before")
 
 const maxKeys = 1<<24 - 1
 
@@ -92,7 +92,7 @@ func (k *Keys) Deregister(key uint32) error {
 		return fmt.Errorf("end the registration with key %#x: there is none", key)
 	}
 	if e.windows != 0 {
-		return fmt.Errorf("end the registration with key %#x: %w", key, ErrWindows)
+		return fmt.Errorf("end the registration with key %#x: %w", key, errWindows)
 	}
 	k.give(key >> 8)
 	return nil

@@ -111,7 +111,7 @@ func TestOverrun(t *testing.T) {
 	if n, err := e.cq.Poll(c[:]); n != 4 || err != nil {
 		t.Errorf("%d completions, %v; want the 4 that fit", n, err)
 	}
-	if _, err := e.cq.Poll(c[:]); !errors.Is(err, ErrOverrun) {
+	if _, err := e.cq.Poll(c[:]); !errors.Is(err, errOverrun) {
 		t.Errorf("then %v", err)
 	}
 	e.poll()

@@ -23,7 +23,7 @@ func TestWindow(t *testing.T) {
 		}
 		w.run(time.Millisecond)
 		to.want(t, "1 bind")
-		if err := to.keys.Deregister(to.key); !errors.Is(err, ErrWindows) {
+		if err := to.keys.Deregister(to.key); !errors.Is(err, errWindows) {
 			t.Errorf("the registration ended under its window: %v", err)
 		}
 		want := from.fill(0, 3000, 4)

@@ -183,8 +183,8 @@ func TestCapture(t *testing.T) {
 		if m := CheckPayload(d.Opcode, d.payload, max(mtu[d.DestQPN], 1024)); m != WellFormed {
 			t.Errorf("packet %d: %v of %d bytes: %v", i+1, d.Opcode, d.payload, m)
 		}
-		if d.Opcode.HasDETH() && d.SourceQPN > 1 && d.SourcePort != SoftSourcePort(d.SourceQPN) {
-			t.Errorf("packet %d: source port %d, want %d", i+1, d.SourcePort, SoftSourcePort(d.SourceQPN))
+		if d.Opcode.HasDETH() && d.SourceQPN > 1 && d.SourcePort != softSourcePort(d.SourceQPN) {
+			t.Errorf("packet %d: source port %d, want %d", i+1, d.SourcePort, softSourcePort(d.SourceQPN))
 		}
 		if d.Source.Addr().String() != "10.77.0.1" && d.Source != rdma.GIDOf(all[0].Source.Addr()) {
 			t.Errorf("packet %d is from %v", i+1, d.Source)

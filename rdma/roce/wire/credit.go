@@ -1,17 +1,17 @@
 package wire
 
-// NoCredits is the code of a responder that does not keep end-to-end credits.
-const NoCredits = 31
+// noCredits is the code of a responder that does not keep end-to-end credits.
+const noCredits = 31
 
 // creditTable is table 44 of the IBTA specification, volume 1, 9.7.7.2.
-var creditTable = [NoCredits]uint32{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
+var creditTable = [noCredits]uint32{0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048,
 	3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768}
 
-// Credits is how many more requests the responder has receives for, of the code of an ACK;
+// credits is how many more requests the responder has receives for, of the code of an ACK;
 // limited is false where it does not say.
-func Credits(code uint8) (n uint32, limited bool) {
+func credits(code uint8) (n uint32, limited bool) {
 	code &= uint8(valueMask)
-	if code == NoCredits {
+	if code == noCredits {
 		return 0, false
 	}
 	return creditTable[code], true

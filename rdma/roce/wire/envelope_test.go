@@ -176,11 +176,11 @@ func TestTemplateRefuses(t *testing.T) {
 		want error
 		do   func(p *Path)
 	}{
-		"families":           {ErrFamilies, func(p *Path) { p.Source = benchPath(true).Source }},
-		"port":               {ErrSourcePort, func(p *Path) { p.SourcePort = 0xbfff }},
-		"inner tag alone":    {ErrTags, func(p *Path) { p.Tags[1].Type = 0x8100 }},
-		"tag without a type": {ErrTags, func(p *Path) { p.Tags[0].TCI = 5 }},
-		"another type":       {ErrTags, func(p *Path) { p.Tags[0].Type = 0x0800 }},
+		"families":           {errFamilies, func(p *Path) { p.Source = benchPath(true).Source }},
+		"port":               {errSourcePort, func(p *Path) { p.SourcePort = 0xbfff }},
+		"inner tag alone":    {errTags, func(p *Path) { p.Tags[1].Type = 0x8100 }},
+		"tag without a type": {errTags, func(p *Path) { p.Tags[0].TCI = 5 }},
+		"another type":       {errTags, func(p *Path) { p.Tags[0].Type = 0x0800 }},
 	} {
 		path := benchPath(false)
 		c.do(path)

@@ -60,7 +60,7 @@ func TestTables(t *testing.T) {
 		if got := RNRDelay(code); got != want {
 			t.Errorf("RNR timer %d: %v, want %v", code, got, want)
 		}
-		if got := RNRTimer(want); got != code {
+		if got := rnrTimer(want); got != code {
 			t.Errorf("RNR timer of %v: %d, want %d", want, got, code)
 		}
 	}
@@ -70,16 +70,16 @@ func TestTables(t *testing.T) {
 		}
 	}
 	for d, want := range map[time.Duration]uint8{0: 1, 11 * time.Microsecond: 2, 500 * time.Millisecond: 0, time.Hour: 0} {
-		if got := RNRTimer(d); got != want {
+		if got := rnrTimer(d); got != want {
 			t.Errorf("RNR timer of %v: %d, want %d", d, got, want)
 		}
 	}
 	for code, want := range map[uint8]uint32{0: 0, 1: 1, 5: 6, 10: 32, 29: 24576, 30: 32768} {
-		if n, limited := Credits(code); n != want || !limited {
+		if n, limited := credits(code); n != want || !limited {
 			t.Errorf("credit code %d: %d, %v", code, n, limited)
 		}
 	}
-	if _, limited := Credits(ACK.Value()); limited {
+	if _, limited := credits(ACK.Value()); limited {
 		t.Error("an ACK of ours limits the peer")
 	}
 	for code, want := range map[uint8]time.Duration{0: 0, 1: 8192, 8: 1048576, 14: 67108864, 18: 1073741824, 31: 4096 << 31} {

@@ -21,7 +21,7 @@ func everyOpcode(t *testing.T) (packets [][]byte) {
 		}
 		path := benchPath(i%2 == 1)
 		path.Tags, path.TrafficClass, path.HopLimit = tagged[len(packets)%len(tagged)], uint8(i), uint8(64+i/2)
-		path.SourcePort = SoftSourcePort(uint32(i))
+		path.SourcePort = softSourcePort(uint32(i))
 		if i%2 == 1 {
 			path.FlowLabel = 0x12345 + uint32(i)
 		}

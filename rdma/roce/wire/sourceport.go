@@ -24,9 +24,9 @@ func flowLabelOf(localQPN, remoteQPN uint32) uint32 {
 	return uint32(v) & flowLabelMask
 }
 
-// SoftSourcePort is the port that Soft-RoCE takes for all packets of a queue pair, whoever the
+// softSourcePort is the port that Soft-RoCE takes for all packets of a queue pair, whoever the
 // peer is. rxe_qp_init_req in drivers/infiniband/sw/rxe/rxe_qp.c.
-func SoftSourcePort(localQPN uint32) uint16 {
+func softSourcePort(localQPN uint32) uint16 {
 	const goldenRatio = 0x61c88647 // include/linux/hash.h
 	return uint16(localQPN*goldenRatio>>(32-portBits)) | minSourcePort
 }

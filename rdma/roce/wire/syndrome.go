@@ -15,7 +15,7 @@ const (
 
 	// ACK is an acknowledgement that grants as many messages as the sender likes: end-to-end
 	// credits are not kept.
-	ACK Syndrome = classACK | NoCredits
+	ACK Syndrome = classACK | noCredits
 
 	NAKSequence         = classNAK // a packet is missing: its PSN is the NAK's
 	NAKInvalidRequest   = classNAK | 1

@@ -20,9 +20,9 @@ type Path struct {
 
 // Errors of NewTemplate.
 var (
-	ErrFamilies   = errors.New("one address is IPv4 and the other IPv6: a packet has one kind")
-	ErrSourcePort = errors.New("the UDP source port is below 49152 (0xc000): RoCE v2 has those above")
-	ErrTags       = errors.New("a VLAN tag has a type that is none of 0x8100, 0x88a8 and 0x9100, or stands behind one that is missing")
+	errFamilies   = errors.New("one address is IPv4 and the other IPv6: a packet has one kind")
+	errSourcePort = errors.New("the UDP source port is below 49152 (0xc000): RoCE v2 has those above")
+	errTags       = errors.New("a VLAN tag has a type that is none of 0x8100, 0x88a8 and 0x9100, or stands behind one that is missing")
 )
 
 // Template is the envelope of the packets on a path, made once. For a packet, what changes is patched:
@@ -39,11 +39,11 @@ type Template struct {
 func NewTemplate(p *Path) (Template, error) {
 	switch {
 	case p.Source.Is4() != p.Destination.Is4():
-		return Template{}, ErrFamilies
+		return Template{}, errFamilies
 	case p.SourcePort < minSourcePort:
-		return Template{}, ErrSourcePort
+		return Template{}, errSourcePort
 	case !tagsFit(p.Tags):
-		return Template{}, ErrTags
+		return Template{}, errTags
 	}
 	t := Template{ipv6: !p.Source.Is4()}
 	b := t.putEthernet(p)

@@ -12,8 +12,8 @@ func RNRDelay(code uint8) time.Duration {
 	return time.Duration(rnrTable[code&uint8(valueMask)]) * 10 * time.Microsecond
 }
 
-// RNRTimer is the code of the shortest wait that is at least d, and of the longest where none is.
-func RNRTimer(d time.Duration) uint8 {
+// rnrTimer is the code of the shortest wait that is at least d, and of the longest where none is.
+func rnrTimer(d time.Duration) uint8 {
 	for code := uint8(1); code < 32; code++ {
 		if RNRDelay(code) >= d {
 			return code

@@ -27,11 +27,11 @@ func OpenStore(log io.Writer) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cache directory: %w", err)
 	}
-	return OpenStoreAt(filepath.Join(base, "unifiedd", "lab"), log)
+	return openStoreAt(filepath.Join(base, "unifiedd", "lab"), log)
 }
 
-// OpenStoreAt is OpenStore with a directory.
-func OpenStoreAt(dir string, log io.Writer) (*Store, error) {
+// openStoreAt is OpenStore with a directory.
+func openStoreAt(dir string, log io.Writer) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache directory: %w", err)
 	}

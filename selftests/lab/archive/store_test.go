@@ -13,7 +13,7 @@ import (
 
 func testStore(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := OpenStoreAt(dir, io.Discard)
+	s, err := openStoreAt(dir, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

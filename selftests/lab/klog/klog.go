@@ -42,7 +42,7 @@ func Complaints(log []wire.LogLine) (reports []string) {
 			continue
 		}
 		end := reportEnd(log, at)
-		reports = append(reports, Text(log[at:end]))
+		reports = append(reports, text(log[at:end]))
 		at = end - 1
 	}
 	return reports
@@ -67,8 +67,8 @@ func reportEnd(log []wire.LogLine, at int) int {
 	return limit
 }
 
-// Text is the log as dmesg shows it, with levels.
-func Text(log []wire.LogLine) string {
+// text is the log as dmesg shows it, with levels.
+func text(log []wire.LogLine) string {
 	var b strings.Builder
 	for _, l := range log {
 		fmt.Fprintf(&b, "<%d> %s\n", l.Level, l.Text)

@@ -17,7 +17,7 @@ type Options struct {
 // is gone when it returns.
 func Examine(o Options) *Report {
 	n := newNeeds(o)
-	r := &Report{Format: Format}
+	r := &Report{Format: format}
 	r.add("kernel", kernel())
 	r.add("rights", rights())
 	r.add("memory", memory(n))

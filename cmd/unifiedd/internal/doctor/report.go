@@ -1,8 +1,8 @@
 package doctor
 
-// Format is the version of the JSON form. It changes when a field changes its
+// format is the version of the JSON form. It changes when a field changes its
 // meaning or goes; new fields, subjects and checks do not change it.
-const Format = 1
+const format = 1
 
 // Report is everything that was found. Its JSON is that of
 // `unifiedd doctor --json`.

@@ -7,7 +7,7 @@ import (
 )
 
 func example() *Report {
-	r := &Report{Format: Format}
+	r := &Report{Format: format}
 	r.add("kernel", []Check{ok("release", "Linux 6.18"), warn("a longer name", "slow").with("faster %d", 1)})
 	r.add("nothing", nil)
 	r.add("disk /x", []Check{unknown("space", "?"), fail("there", "no")})
