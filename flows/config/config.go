@@ -27,8 +27,8 @@ type Region struct {
 	Frame int
 	// Extent is the size of one extent, a power of two.
 	Extent Size
-	// Extents is how many extents are carved from the region's end, at most
-	// half of it in all. [Config.Complete] makes 0 as many as the flows need, and some for those that take what there is.
+	// Extents is the number of extents at the region's end, at most half of it in all.
+	// [Config.Complete] replaces 0 by what the flows need.
 	Extents int
 	// Node is the NUMA node the region is bound to; nil: not bound.
 	Node *int
@@ -46,7 +46,7 @@ type Worker struct {
 	Pos   Pos // where the worker is configured
 }
 
-// Log says what is logged, and how.
+// Log configures the daemon's log.
 type Log struct {
 	Level  Level
 	Format Format

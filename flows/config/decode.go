@@ -31,7 +31,7 @@ func (f fields) without(pairs []pair) []string {
 	return slices.Sorted(maps.Keys(left))
 }
 
-// any tells whether one of these keys is there.
+// any reports whether one of these keys is there.
 func (f fields) any(keys ...string) bool {
 	return slices.ContainsFunc(keys, func(key string) bool { return f[key] != nil })
 }
@@ -50,8 +50,8 @@ func (f fields) fitting(left []string, goes fits) (fit []string) {
 	return fit
 }
 
-// decoder walks the tree of a file. What to do with a value is said by the
-// schema; the decoder knows mappings, lists, scalars, and where they are.
+// decoder walks the tree of a file. The schema says how each value is read; the decoder knows
+// mappings, lists, scalars and their places.
 type decoder struct {
 	*report
 	left int // values which may still be read
@@ -99,7 +99,7 @@ func (d *decoder) mapping(path string, n *yaml.Node, known fields) {
 	d.mappingWhere(path, n, known, func(fields, string) bool { return true })
 }
 
-// fits tells whether a key goes with those which a mapping has.
+// fits reports whether a key goes with the keys that a mapping has.
 type fits func(has fields, key string) bool
 
 // mappingWhere is mapping where not every key goes with every other: those which do
@@ -216,10 +216,10 @@ func setOptional[T any](d *decoder, dst **T, parse func(string) (T, error)) read
 	}
 }
 
-// isNull tells a plain null or nothing from a quoted one.
+// isNull reports whether a node is a plain null, and not a quoted one.
 func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
 
-// kind is what a node is, in words.
+// kind describes a node for messages.
 func kind(n *yaml.Node) string {
 	switch {
 	case isNull(n):

@@ -21,7 +21,7 @@ type Flow struct {
 	// KindRDMARDMA.
 	Stages []Stage
 	To     To
-	// Watermarks bound what the flow holds. Not with KindStorageRDMA.
+	// Watermarks bound the frames in flight. KindStorageRDMA has none.
 	Watermarks Watermarks
 	Pos        Pos // where the flow is configured
 
@@ -30,8 +30,8 @@ type Flow struct {
 	Named map[string]string
 }
 
-// Watermarks are numbers of frames that a flow holds between its ends, those of an extent counted each. With High of
-// them it takes no more from its source until there are Low.
+// Watermarks are numbers of frames between the ends of a flow. Each frame of an extent counts. At
+// High the flow stops receiving, until only Low are in flight.
 type Watermarks struct {
 	High int // 0: as many as there are
 	Low  int // less than High; 0: half of it
@@ -45,7 +45,7 @@ type From struct {
 	// Interfaces are all of several, the first of which is Interface; nil: there is
 	// one. With KindNetworkStorage.
 	Interfaces []string
-	// Comments are those of Interfaces, as many; nil: none has one of its own.
+	// Comments has one comment for each of Interfaces; nil: none has one.
 	Comments []string
 	// Comment is what captures say of an interface that has no comment of its own;
 	// empty: nothing. With KindNetworkStorage.
@@ -67,7 +67,7 @@ type From struct {
 	BusyPoll time.Duration
 	// Timestamps says whose times of arrival packets have.
 	Timestamps Timestamps
-	// Promiscuous receives also what is not for this host.
+	// Promiscuous receives packets for other hosts too.
 	Promiscuous bool
 	// Mirror takes copies of packets, also of those the host sends, instead of the
 	// packets; empty: not so.
@@ -76,7 +76,7 @@ type From struct {
 	Steer Steer
 	// Beside has the program join the dispatcher that is on the interface; empty: not so.
 	Beside Beside
-	// Priority is the program's in the dispatcher: those of lower ones run first. With Beside.
+	// Priority is the run priority in the dispatcher of Beside: lower ones run first.
 	Priority int
 	// TakeOver accepts that unfiltered traffic of the interface with the
 	// default route no longer reaches the host.
@@ -203,7 +203,7 @@ type To struct {
 
 	// RDMA is the device messages or blocks leave by, see [SoftDevice].
 	RDMA string
-	// Peers are those who are sent to, 1 to 16.
+	// Peers are the receivers, 1 to 16.
 	Peers []Peer
 	// Choose says which of the peers a packet or message is for.
 	Choose Choose
@@ -243,12 +243,14 @@ type To struct {
 	// Hosts are the NQNs of those who may connect; nil: those with a key, or with AllowAnyHost all. One of Hosts, Keys and AllowAnyHost is set.
 	Hosts        []string
 	AllowAnyHost bool
-	// Keys is a file with the keys by which hosts prove who they are, and Group that of the exchange with them. Empty: nobody proves anything.
+	// Keys is a file with the keys for DH-HMAC-CHAP, and Group the Diffie-Hellman group. Empty:
+	// hosts do not authenticate.
 	Keys  string
 	Group AuthGroup
 	// ReadOnly lets hosts write nothing.
 	ReadOnly bool
-	// Namespaces are those of the subsystem beside the first, which is what the flow is from. They may come and go while hosts are connected.
+	// Namespaces are further namespaces of the subsystem; the first is the flow's own file or
+	// device. They may change while hosts are connected.
 	Namespaces []Namespace
 	// Subsystems are served at the same address beside Subsystem; they come and go likewise. Keys and Group are for all.
 	Subsystems []Subsystem
@@ -279,7 +281,7 @@ type Subsystem struct {
 	Pos          Pos // where it is configured
 }
 
-// Namespace is a file or device that NVMe hosts see beside what the flow is from.
+// Namespace is a further file or device for NVMe hosts.
 type Namespace struct {
 	ID       int    // from 2 in To.Namespaces, where 1 is what the flow is from
 	File     string // one of the two
@@ -288,7 +290,7 @@ type Namespace struct {
 	Pos      Pos // where it is configured
 }
 
-// Path is that of the file or device.
+// Path is the path of the file or device.
 func (n *Namespace) Path() string { return cmp.Or(n.Device, n.File) }
 
 // Served is a namespace with the NQN of its subsystem.
@@ -402,7 +404,7 @@ type Rule struct {
 	Pos    Pos // where the rule is configured
 }
 
-// Action is what a rule does with packets.
+// Action says what happens to the packets that a rule matches.
 type Action string
 
 // The actions.

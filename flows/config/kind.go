@@ -25,7 +25,7 @@ const (
 	KindNullNull       Kind = "null-null"       // generated packets, discarded
 )
 
-// words say what a flow of the kind does, for messages.
+// words describes the kind for messages.
 func (k Kind) words() string {
 	switch k {
 	case KindNetworkStorage:
@@ -56,12 +56,12 @@ func (k Kind) words() string {
 	return "from storage to storage or nowhere"
 }
 
-// Kind is the flow's kind; empty for a flow from storage to storage or to nowhere, which there
-// is none of. A beginning which is not said counts as an interface, an end which
-// is not said as what goes with the beginning.
+// Kind returns the flow's kind. It is empty for a flow from storage to storage or to nowhere,
+// which does not exist. Without a source it counts as one from an interface. Without a sink it
+// counts as one to the sink that is usual for the source.
 func (f *Flow) Kind() Kind { return (&report{}).ends("", f).kind() }
 
-// end is what one side of a flow is.
+// end is the type of a flow's source or sink.
 type end uint8
 
 const (
@@ -131,17 +131,16 @@ func (e ends) kind() Kind {
 	return kindOf[e]
 }
 
-// SoftPrefix begins the name of an RDMA device that is RoCE v2 in software on the
-// interface behind it. Any other name is that of one of the kernel's devices.
+// SoftPrefix begins the name of an RDMA device that is RoCE v2 in software; the name of the
+// interface follows. Any other name is that of a kernel device.
 const SoftPrefix = "roce:"
 
 // SoftDevice is the interface of a device with RoCE in software, and whether the
 // name is that of one.
 func SoftDevice(name string) (iface string, is bool) { return strings.CutPrefix(name, SoftPrefix) }
 
-// MessageOverhead is how many bytes of a frame or extent a message needs beside its
-// payload: its header, and what is in front of it so that it can be written to disk
-// from where it landed.
+// MessageOverhead is how many bytes of a frame or extent a message needs beyond its payload: its
+// header, and the space before it that lets it be written to disk in place.
 const MessageOverhead = 640
 
 // InFrame tells whether messages with payloads up to this size land in frames.
@@ -222,7 +221,7 @@ func newNetwork() From {
 	return From{ZeroCopy: ZeroCopyPrefer, Timestamps: TimestampsSoftware, Ring: 4096, Promiscuous: true, Priority: DefaultPriority}
 }
 
-// DefaultPriority is the one that libxdp gives programs.
+// DefaultPriority is the default of libxdp.
 const DefaultPriority = 50
 
 func newClients() From { return From{Window: 64, Clients: 16, Verify: true, Method: MethodSend} }

@@ -117,7 +117,7 @@ func documents(r *report, text string) *yaml.Node {
 	return &first
 }
 
-// syntax reports what the YAML parser stopped at.
+// syntax reports an error of the YAML parser.
 func (r *report) syntax(err error) {
 	e := (*yaml.LoadError)(nil)
 	if !errors.As(err, &e) {

@@ -10,7 +10,7 @@ type Needs struct {
 	Frames, Extents int
 	// Own is how many of the frames are for the flow's own messages, such as headers and acknowledgements: they are no part of its share.
 	Own int
-	// Exact says that the flow takes that much and no more. Others share what is left.
+	// Exact says that the flow takes exactly this much. Other flows share the rest.
 	Exact bool
 }
 
@@ -32,7 +32,8 @@ const (
 	completion   = 16  // bytes of an NVMe completion
 )
 
-// Needs is what a flow of this configuration needs. Of one with mistakes in what it depends on it is nothing.
+// Needs returns what the flow needs of the region. It is zero where a setting that it depends on
+// is wrong.
 func (f *Flow) Needs(r *Region) Needs {
 	kind := f.Kind()
 	switch window, clients := max(f.From.Window, f.To.Window), max(f.From.Clients, f.To.Clients); {
@@ -122,7 +123,7 @@ func (t *To) hosts(r *Region) Needs {
 
 func pieces(n Size, each uint64) int { return int((uint64(n) + each - 1) / each) }
 
-// needs are those of all flows: what they need in all, and what those take of it who take no more.
+// needs returns the sum over all flows, and the part of it that is exact.
 func (c *Config) needs() (all, exact Needs) {
 	for i := range c.Flows {
 		n := c.Flows[i].Needs(&c.Region)
@@ -135,8 +136,9 @@ func (c *Config) needs() (all, exact Needs) {
 	return all, exact
 }
 
-// Share is a flow's part of so many frames and extents: the same for each, but not more than others leave that take what they need and no more. Rings of interfaces, which no
-// configuration tells, find room in what flows leave of their parts.
+// Share returns a flow's share of the frames and extents of a region: the same for each flow, and
+// never more than the exact needs of other flows leave. The rings of interfaces, which no
+// configuration tells, use what flows leave of their shares.
 func (c *Config) Share(frames, extents int) (framesEach, extentsEach int) {
 	_, exact := c.needs()
 	others := 0
@@ -161,7 +163,7 @@ func (c *Config) defaultExtents() int {
 	return max(1, all.Extents, min(exact.Extents+defaultShare, half))
 }
 
-// needed checks that the region has what the flows need.
+// needed checks that the region is large enough for the flows.
 func (v *validator) needed() {
 	r := &v.Region
 	all, _ := v.needs()

@@ -20,7 +20,7 @@ type Plan struct {
 	Removed    []string `json:"removed"`
 	// Credentials are flows whose file of keys has other keys than those in use, and tls where certificates or authorities do.
 	Credentials []string `json:"credentials,omitempty"`
-	// Settings are what changes beside flows: [Changeable] of them can.
+	// Settings are the other settings that change. The daemon can apply those in [Changeable].
 	Settings []string `json:"settings"`
 }
 
@@ -30,7 +30,7 @@ type Change struct {
 	Keys []string `json:"keys"` // which of them, as they are called in the file
 }
 
-// Empty tells whether nothing changes.
+// Empty reports whether nothing changes.
 func (p *Plan) Empty() bool {
 	return len(p.Changed)+len(p.Filters)+len(p.Subsystems)+len(p.Added)+len(p.Removed)+len(p.Credentials)+len(p.Settings) == 0
 }
@@ -72,7 +72,7 @@ func (p *Plan) change(old, next *Flow) {
 	}
 }
 
-// reorder moves flows that are kept to those that go on with another filter, where another of their interface is asked before them now.
+// reorder moves a kept flow to Filters if another flow of its interface is now asked first.
 func (p *Plan) reorder(running, next *Config) {
 	for i := range next.Flows {
 		f := &next.Flows[i]
@@ -84,7 +84,8 @@ func (p *Plan) reorder(running, next *Config) {
 	}
 }
 
-// before are the flows that are asked before one whether they want a packet of an interface of it: those of a configuration that another has, too.
+// before returns the flows that are asked for packets of f's interfaces before f. It leaves out
+// flows that are not in the other configuration.
 func before(c, other *Config, f *Flow) (names []string) {
 	if f.From.Mirror != "" {
 		return nil
@@ -135,7 +136,7 @@ func (c *Config) Flow(name string) *Flow {
 // may, but for their places in the list.
 func Changeable(path string) bool { return path == "log.level" }
 
-// settings are those beside flows in which two configurations differ.
+// settings returns the settings outside flows in which two configurations differ.
 func settings(a, b *Config) []string {
 	x, y := *a, *b
 	x.Flows, y.Flows = nil, nil
@@ -143,7 +144,7 @@ func settings(a, b *Config) []string {
 	return differences("", reflect.ValueOf(x), reflect.ValueOf(y))
 }
 
-// flowKeys are the settings in which two flows differ; nil: none.
+// flowKeys returns the settings in which two flows differ; nil: none.
 func flowKeys(a, b *Flow) []string {
 	x, y := *a, *b
 	for _, f := range []*Flow{&x, &y} {

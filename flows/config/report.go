@@ -36,7 +36,7 @@ type mistake struct {
 	text string
 }
 
-// hinted is an error with a hint apart from its text.
+// hinted is an error with a separate hint.
 type hinted struct {
 	text, hint string
 }
@@ -321,7 +321,7 @@ func span(n, column int) (first, last int) {
 	return first, first + maxLine
 }
 
-// visible replaces what a terminal would act upon or not show.
+// visible replaces characters that a terminal interprets or does not show.
 func visible(r rune) rune {
 	if r == '\t' || unicode.IsPrint(r) {
 		return r
@@ -374,7 +374,7 @@ var wide = &unicode.RangeTable{
 	},
 }
 
-// maxWord is the longest word a suggestion is looked for.
+// maxWord is the length of the longest word that gets a suggestion.
 const maxWord = 40
 
 // suggest is the candidate word was probably meant to be, if there is one: the longer one of two, since letters are

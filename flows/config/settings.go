@@ -197,8 +197,8 @@ func allSettings() []setting {
 	}
 }
 
-// about is what the setting at path of a flow is about; empty for those which say
-// where a flow begins and ends.
+// about returns what the setting at path has a meaning for. It is empty for settings that name the
+// ends of a flow.
 func about(path string) string {
 	for i := range flowSettings {
 		if flowSettings[i].path == path {
@@ -208,7 +208,7 @@ func about(path string) string {
 	return ""
 }
 
-// fitsFrom tells whether a key goes with those of a flow's beginning.
+// fitsFrom reports whether a key may stand in from beside the keys that are there.
 func fitsFrom(has fields, key string) bool {
 	switch what := about("from." + key); {
 	case has.any("interface", "interfaces"):
@@ -223,7 +223,7 @@ func fitsFrom(has fields, key string) bool {
 	return !has.any("file", "device")
 }
 
-// fitsTo tells whether a key goes with those of a flow's end.
+// fitsTo reports whether a key may stand in to beside the keys that are there.
 func fitsTo(has fields, key string) bool {
 	switch what := about("to." + key); {
 	case has.any("interface"):

@@ -24,7 +24,7 @@ type shared struct {
 	sources    []named           // devices that are served
 }
 
-// user is who has the queues of an interface first.
+// user is the first flow that uses the queues of an interface.
 type user struct {
 	path string
 	soft bool // RoCE in software
@@ -143,7 +143,7 @@ func (s *shared) listen(path, address, remedy string) {
 	s.listens[some] = path
 }
 
-// isEvery tells whether the host stands for every address of this one.
+// isEvery reports whether the host stands for every address of this one.
 func isEvery(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "" || err == nil && ip.IsUnspecified()
@@ -235,8 +235,9 @@ func decidesAll(path string, f *Flow) string {
 	return ""
 }
 
-// resolve gives each interface of a flow that there is its first name, so that what follows compares names, and notes what the flow's
-// packets begin with. It is the one place where alternative names of a configuration are looked up.
+// resolve replaces the alternative names of a flow's interfaces by their first names, so that
+// later checks compare names, and finds the link type of the flow's packets. No other code looks
+// up alternative names of a configuration.
 func (v *validator) resolve(f *Flow) {
 	v.link = linktype.Ethernet
 	if v.FindInterface == nil {
@@ -299,7 +300,7 @@ func (v *validator) links(path string, f *Flow, e ends) {
 	}
 }
 
-// receives says what keeps a flow from taking packets of an interface.
+// receives returns an error if a flow cannot receive packets of the interface.
 func (v *validator) receives(f *Flow, e ends, d netdev.Device) error {
 	first, known := v.devices[f.From.All()[0]]
 	switch {

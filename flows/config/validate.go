@@ -49,7 +49,7 @@ func (c *Config) Validate(o Options) error {
 	return r.err()
 }
 
-// validator checks values and what they have to do with each other.
+// validator checks values by themselves and against each other.
 type validator struct {
 	*report
 	*Config
@@ -147,7 +147,7 @@ func (v *validator) sleep(path string, w Worker) {
 	}
 }
 
-// services checks what is neither memory nor data path.
+// services checks the log, the user, the metrics and the control socket.
 func (v *validator) services() {
 	v.checkErr("log.level", member(v.Log.Level, allLevels))
 	v.checkErr("log.format", member(v.Log.Format, allFormats))

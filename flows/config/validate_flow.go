@@ -97,10 +97,10 @@ func (v *validator) from(path string, f *Flow, e ends) {
 	}
 }
 
-// named is a setting of which a flow's end has one.
+// named is one of the settings of which a flow's source or sink has exactly one.
 type named struct{ key, what, text string }
 
-// onlyOne refuses all but the first of those which are there.
+// onlyOne refuses all but the first of the settings that are given.
 func (v *validator) onlyOne(path string, all []named) {
 	first, words := "", make([]string, len(all))
 	for i, n := range all {
@@ -181,7 +181,7 @@ func (v *validator) packets(path string, f *From, kind Kind) {
 	v.beside(path, f)
 }
 
-// mirror checks what goes with copies of packets: they arrive on an interface of their own.
+// mirror checks the settings beside mirror: copies arrive on an interface of their own.
 func (v *validator) mirror(path string, f *From) {
 	if f.Mirror == "" {
 		return
@@ -317,7 +317,7 @@ func (v *validator) object(path string, o *Object) {
 	o.Digest = digest
 }
 
-// rules checks rules, each of which decides on something.
+// rules checks the list of rules. Each must be able to match a packet.
 func (v *validator) rules(path string, rules []Rule) {
 	v.check(len(rules) > 0, path, "no rule is listed")
 	v.check(len(rules) <= maxRules, path, "%d rules are too many; at most %d are possible", len(rules), maxRules)
@@ -374,7 +374,7 @@ func (v *validator) steered(path, text string) {
 	}
 }
 
-// beside checks what goes with a place in a dispatcher, beside other programs.
+// beside checks the settings of a place in a dispatcher.
 func (v *validator) beside(path string, f *From) {
 	at, priority := join(path, "beside"), join(path, "priority")
 	v.check(within(f.Priority, 0, math.MaxInt32), priority, "%d is not from 0 to %d", f.Priority, math.MaxInt32)
@@ -395,10 +395,10 @@ func (v *validator) beside(path string, f *From) {
 		"a program in a dispatcher cannot ask the card: say prefer or software, or remove beside")
 }
 
-// minHigh is what a flow takes from its source at once.
+// minHigh is the size of a receive batch.
 const minHigh = 64
 
-// watermarks checks what a flow may hold.
+// watermarks checks the bounds on frames in flight.
 func (v *validator) watermarks(path string, f *Flow) {
 	w, high, low := f.Watermarks, join(path, "high"), join(path, "low")
 	_, given := v.places[path]

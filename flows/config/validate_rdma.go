@@ -10,8 +10,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Bounds of what is about RDMA. A log's records are pcapng blocks, of which readers
-// take packets of 256 KiB.
+// Bounds of RDMA settings. A record of a log is a pcapng block, of which readers accept packets of
+// 256 KiB.
 const (
 	maxDevice      = 63
 	maxWindow      = 4096
@@ -88,7 +88,7 @@ func (v *validator) clients(path string, f *Flow) {
 	}
 }
 
-// message says what is wrong with the length of the longest payload.
+// message checks the length of the longest payload.
 func (v *validator) message(f *Flow) error {
 	m, extent := f.From.Message, v.Region.Extent
 	switch longest := extent - min(extent, MessageOverhead); {
@@ -177,7 +177,7 @@ const (
 	minDepth = 32
 	maxDepth = 1024
 	minSeats = 2 // a host's admin queue and one for I/O
-	// The first namespace is what the flow is from.
+	// Namespace 1 is the flow's own file or device.
 	minNamespace  = 2
 	maxNamespace  = 1024
 	maxNamespaces = 64
@@ -205,7 +205,7 @@ func (v *validator) subsystem(path string, t *To) {
 	v.subsystems(path, t)
 }
 
-// subsystems checks those beside the first.
+// subsystems checks the further subsystems.
 func (v *validator) subsystems(path string, t *To) {
 	all := join(path, "subsystems")
 	v.check(len(t.Subsystems) <= maxSubsystems, all, "%d are too many; at most %d are possible", len(t.Subsystems), maxSubsystems)
@@ -225,7 +225,8 @@ func (v *validator) subsystems(path string, t *To) {
 	}
 }
 
-// mayConnect checks that a subsystem says who may connect to it: everybody is never meant by saying nothing.
+// mayConnect checks that a subsystem names the hosts that may connect. An empty list never means
+// every host.
 func (v *validator) mayConnect(path string, t *To, hosts []string, any bool) {
 	at := join(path, "allow_any_host")
 	switch {
@@ -238,7 +239,7 @@ func (v *validator) mayConnect(path string, t *To, hosts []string, any bool) {
 	}
 }
 
-// hosts checks the list of those who may connect.
+// hosts checks the list of hosts that may connect.
 func (v *validator) hosts(path string, hosts []string) {
 	at := join(path, "hosts")
 	if hosts == nil {
@@ -254,7 +255,7 @@ func (v *validator) hosts(path string, hosts []string) {
 	}
 }
 
-// namespaces checks those of a subsystem, whose numbers are from least.
+// namespaces checks the namespaces of a subsystem. least is the smallest ID.
 func (v *validator) namespaces(all string, list []Namespace, least int) {
 	v.check(len(list) <= maxNamespaces, all, "%d are too many; at most %d are possible", len(list), maxNamespaces)
 	once := newTaken[int](v, "namespace")

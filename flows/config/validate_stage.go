@@ -82,7 +82,7 @@ type stamp struct {
 	offset int
 }
 
-// stamps adds what the stage writes, and refuses what another overwrites.
+// stamps adds the bytes that the stage writes, and refuses an overlap with another stage.
 func (v *validator) stamps(all []stamp, path string, s *Stage) []stamp {
 	switch {
 	case s.Sequence != nil:
@@ -115,13 +115,13 @@ func (v *validator) set(path string, s *Set) {
 	}
 }
 
-// empty tells whether the set changes nothing.
+// empty reports whether the set changes nothing.
 func (s *Set) empty() bool {
 	return s.MACSource == nil && s.MACDestination == nil && s.VLAN == 0 && !s.IPSource.IsValid() &&
 		!s.IPDestination.IsValid() && s.PortSource == 0 && s.PortDestination == 0
 }
 
-// any tells whether one of these keys is there, if only misspelt.
+// any reports whether one of these keys is there, perhaps misspelt.
 func (v *validator) any(path string, keys ...string) bool {
 	for _, key := range keys {
 		if at := join(path, key); v.given(at, "") || v.settled[at] {
@@ -131,7 +131,7 @@ func (v *validator) any(path string, keys ...string) bool {
 	return false
 }
 
-// mac checks an Ethernet address; a source is that of one host.
+// mac checks an Ethernet address. A source must not be a group address.
 func (v *validator) mac(path string, mac net.HardwareAddr, source bool) {
 	if mac == nil {
 		return

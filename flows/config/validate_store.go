@@ -38,8 +38,7 @@ func (v *validator) durable(path string, d time.Duration) {
 	v.check(d == Written || d >= minDurable, path, "%s is less than %s", d, minDurable)
 }
 
-// log checks what is about acknowledgements: a log may write and flush at once,
-// and must flush if that is what it acknowledges.
+// log checks acknowledge against durable: a log that acknowledges durable messages must flush.
 func (v *validator) log(path string, t *To) {
 	acknowledge, durable := join(path, "acknowledge"), join(path, "durable")
 	v.check(within(t.Flush, 0, maxFlush), join(path, "flush"), "%s is not from 0s to %s", t.Flush, maxFlush)
@@ -62,7 +61,7 @@ func (v *validator) slot(path string, l Layout) {
 	}
 }
 
-// target checks the form of the destination, and what goes with it.
+// target checks the path of a file or device.
 func (v *validator) target(path string, t *To) {
 	file, device := join(path, "file"), join(path, "device")
 	switch {
@@ -77,8 +76,8 @@ func (v *validator) target(path string, t *To) {
 	}
 }
 
-// noDevice refuses names of devices and of what the kernel shows as files: segments beside them are no files on a disk. Commands that have one file, or none, may
-// name those.
+// noDevice refuses the paths of devices and of kernel files: segments beside them would not be
+// files on a disk. Commands that write one file or none may name them.
 func (v *validator) noDevice(path string, t *To) {
 	for _, dir := range []string{"/dev/", "/proc/", "/sys/"} {
 		if !t.Exact && strings.HasPrefix(t.File, dir) && !strings.HasPrefix(t.File, "/dev/shm/") {
@@ -88,7 +87,7 @@ func (v *validator) noDevice(path string, t *To) {
 	}
 }
 
-// files checks what is about files alone.
+// files checks the settings that files have and devices do not.
 func (v *validator) files(path string, t *To) {
 	mode, owner, free := join(path, "mode"), join(path, "owner"), join(path, "keep_free")
 	if t.Device != "" {
@@ -141,7 +140,7 @@ func (v *validator) blocks(path string, t *To) {
 	v.check(t.Cache <= v.Region.Size, join(path, "cache"), "%s are more than the region of %s", t.Cache, v.Region.Size)
 }
 
-// transfer says what is wrong with the length of the longest request.
+// transfer checks the length of the longest request.
 func transfer(s Size) error {
 	if err := sizeBetween(s, minTransfer, maxTransfer); err != nil {
 		return err

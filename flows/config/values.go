@@ -34,7 +34,7 @@ func (p Pages) Bytes() Size {
 	return 0
 }
 
-// Wait is what a worker does when there is nothing to do.
+// Wait says how a worker waits for work.
 type Wait string
 
 // The ways to wait.
@@ -83,7 +83,7 @@ const (
 	SteerPrefer  Steer = "prefer"  // where the card takes the rules
 )
 
-// Beside is whose dispatcher a flow's XDP program joins, to run beside other programs.
+// Beside names the dispatcher that a flow's XDP program joins, to run beside other programs.
 type Beside string
 
 // BesideLibxdp joins that of libxdp and its tools. Empty, the flow has the interface for itself, or does not run.
@@ -173,7 +173,7 @@ const (
 	PolicyDisconnect Policy = "disconnect"  // the peer loses what waits, and is connected again
 )
 
-// Acknowledge says when a client is told that its message arrived.
+// Acknowledge says when a message is acknowledged to its client.
 type Acknowledge string
 
 // The conditions: the first three of a log, the others of a flow with peers.
@@ -192,7 +192,7 @@ const (
 // AuthGroup is a group of the Diffie-Hellman exchange by which NVMe hosts prove who they are.
 type AuthGroup string
 
-// The groups: those of RFC 7919, and none, which is enough for keys that nobody can guess.
+// The Diffie-Hellman groups of RFC 7919, and none, which is enough for keys of high entropy.
 const (
 	AuthNone      AuthGroup = "none"
 	AuthFFDHE2048 AuthGroup = "ffdhe2048"
@@ -202,7 +202,7 @@ const (
 	AuthFFDHE8192 AuthGroup = "ffdhe8192"
 )
 
-// SumType is what the messages which are summed consist of.
+// SumType is the type of the elements that are added.
 type SumType string
 
 // The types of elements.
@@ -280,7 +280,7 @@ func (s Size) roundUp(unit Size) Size {
 // the disk.
 type Room int64
 
-// Of is the amount in bytes where the disk has so many.
+// Of returns the amount in bytes on a disk of this size.
 func (r Room) Of(disk uint64) uint64 {
 	if r < 0 {
 		return disk / 100 * uint64(-r)
@@ -344,7 +344,7 @@ type Pace struct {
 	Value float64 // times as fast, packets or bits a second; 0 with PaceTop and PaceRecorded
 }
 
-// PaceBy is what a pace is a number of.
+// PaceBy is the unit of a pace.
 type PaceBy uint8
 
 // The ways to say a pace.
@@ -366,7 +366,7 @@ var paceUnits = []struct {
 	{"Gbit/s", PaceBits, 1e9}, {"Mbit/s", PaceBits, 1e6}, {"kbit/s", PaceBits, 1e3}, {"bit/s", PaceBits, 1},
 }
 
-// Bounds of paces: a nanosecond between two packets is as short as times tell apart.
+// Bounds of paces. Timestamps have a resolution of one nanosecond.
 const (
 	minPace = 1e-6
 	maxPace = 1e12
@@ -395,7 +395,7 @@ func ParsePace(s string) (p Pace, err error) {
 	return p, fmt.Errorf("%s is not a pace like recorded, top, 2x, 10000pps or 250Mbit/s", quote(s))
 }
 
-// checkPace says what is wrong with a pace.
+// checkPace checks a pace.
 func checkPace(p Pace) error {
 	switch {
 	case p.By > PaceBits:
