@@ -24,7 +24,7 @@ type clock struct {
 	wallAt uint64    // wall-clock ns at set
 }
 
-// arrival is when a packet arrived, and by which clock.
+// arrival is a packet's arrival time and its clock.
 type arrival struct {
 	at uint64 // nanoseconds
 	by umem.Clock
@@ -114,7 +114,7 @@ const (
 	RequireCard
 )
 
-// String says what is wanted.
+// String returns the policy as it is configured.
 func (c ClockPolicy) String() string {
 	return [...]string{"the system's clock", "the card's clock, preferred", "the card's clock"}[min(c, RequireCard)]
 }

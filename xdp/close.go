@@ -42,7 +42,7 @@ func (p *Port) leave() (done bool, err error) {
 	return true, p.closeBeside()
 }
 
-// drainTime is how long Close lets the device finish what was sent.
+// drainTime is how long Close waits for the device to finish sending.
 const drainTime = 50 * time.Millisecond
 
 // drain makes the kernel finish what was sent, and reports whether some of it may still be in

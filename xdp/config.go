@@ -87,10 +87,12 @@ type Config struct {
 	Filter *filter.Expr
 	Rules  []bpf.Rule
 	Own    *bpf.Object
-	// Beside has the program join the dispatcher of libxdp, where one is on the interface, with this priority: beside the programs of
-	// others, those of lower priorities first. Nil: it takes the interface for itself, or fails.
+	// Beside makes the program join the dispatcher of libxdp on the interface, with this run
+	// priority; programs of lower priorities run first. Nil: the program takes the interface for
+	// itself, or Open fails.
 	Beside *uint32
-	// Rank is where among the Interfaces of a device this one is asked whether it wants a packet: those of lower ranks come before.
+	// Rank is the position among the Interfaces of a device. The one of the lowest rank is asked
+	// first whether it takes a packet.
 	Rank int
 	// Thread runs a function on the thread of the Holders' Books and waits for it: where several Interfaces have one
 	// device. Nil: whoever opens and closes them is on that thread.
@@ -242,7 +244,7 @@ func ParsePolicy(s string) (Policy, error) {
 	return 0, fmt.Errorf("zero-copy policy %q: it must be require, prefer or copy", s)
 }
 
-// limits are what a port takes.
+// limits returns what a port accepts.
 func (c *Config) limits(g Granted, d *device) umem.Limits {
 	l := umem.Limits{Frames: maxFrames(g, d)}
 	l.Message = min(uint64(l.Frames)*uint64(c.chunk()), uint64(d.mtu)+sendOverhead)

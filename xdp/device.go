@@ -43,7 +43,7 @@ type device struct {
 	unsent     uint64               // what it had not sent by then
 }
 
-// deviceState is what others may change.
+// deviceState is guarded by the device's lock.
 type deviceState struct {
 	name    string
 	up      bool   // administratively
@@ -103,7 +103,7 @@ func (d *device) find(name string) (err error) {
 	return d.startCounting(name)
 }
 
-// startCounting notes what was lost until now.
+// startCounting records the present values of the counters.
 func (d *device) startCounting(name string) (err error) {
 	if d.drops, d.counters, err = dropCounters(d.ctl, name); err != nil {
 		return err
@@ -154,8 +154,8 @@ func (d *device) lookOnce() (deviceState, error) {
 	return s, err
 }
 
-// driverDrops sums the driver's counters of drops. Their number changes with that of
-// the queues; then they are looked for again.
+// driverDrops sums the driver's drop counters. A driver adds and removes counters with its queues;
+// their positions are then looked up again.
 func (d *device) driverDrops(name string) (uint64, error) {
 	sum, err := sumCounters(d.ctl, name, d.drops, d.counters)
 	if !errors.Is(err, errCounters) {
@@ -361,7 +361,7 @@ func dropCounters(fd int, name string) (indices []int, total int, err error) {
 	return indices, total, nil
 }
 
-// errCounters: the names read before belong to other counters now.
+// errCounters means that the names of counters changed since they were read.
 var errCounters = errors.New("the driver changed its counters")
 
 // noCounters turns "the driver has none" into no error.

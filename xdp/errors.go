@@ -45,7 +45,7 @@ type UnsupportedError struct {
 	Err     error  // what the kernel said
 }
 
-// Error names the feature and what it needs.
+// Error names the feature and its requirement.
 func (e *UnsupportedError) Error() string {
 	return fmt.Sprintf("%s: not supported by this kernel (needs %s): %v", e.Feature, e.Needs, e.Err)
 }
@@ -53,7 +53,7 @@ func (e *UnsupportedError) Error() string {
 // Is reports whether target is [ErrNotSupported].
 func (e *UnsupportedError) Is(target error) bool { return target == ErrNotSupported }
 
-// Unwrap returns what the kernel said.
+// Unwrap returns the kernel's error.
 func (e *UnsupportedError) Unwrap() error { return e.Err }
 
 // BindError says that no acceptable way of binding was granted, and why each was

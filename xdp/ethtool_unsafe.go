@@ -27,7 +27,7 @@ type stringSetInfo struct {
 // setStats is ETH_SS_STATS, the set of counter names.
 const setStats = 1
 
-// maxCounters bounds what a driver may claim to have.
+// maxCounters bounds the number of counters that a driver reports.
 const maxCounters = 1 << 16
 
 // roomy is for how many counters to have room when the driver says it has n.
@@ -75,8 +75,8 @@ func ringEntries(fd int, name string) (uint32, error) {
 // value is struct ethtool_value.
 type value struct{ cmd, data uint32 }
 
-// rxQueues is the number of receive queues in use: what the driver says, else
-// what the kernel allocated.
+// rxQueues returns the number of receive queues in use. If the driver does not tell it, it is the
+// number that the kernel allocated.
 func rxQueues(fd int, name string, allocated int) (uint32, error) {
 	c := &channels{cmd: unix.ETHTOOL_GCHANNELS}
 	err := ethtool(fd, name, unsafe.Pointer(c))

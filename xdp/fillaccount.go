@@ -84,8 +84,8 @@ func (p *Port) giveBack(n int) int {
 	return n
 }
 
-// withdraw leaves the queue to the other ports. They must replace what the port holds for packets
-// and what it has received and nobody took, except for what the stash can spare.
+// withdraw leaves the queue to the other ports. They must replace the frames that the port holds
+// in the rings or has received and not returned, as far as the stash does not.
 func (p *Port) withdraw() {
 	f, rx := p.fillAccount, &p.rings.rx
 	n := rx.waiting(rx.size)

@@ -148,7 +148,7 @@ func (i *Interface) receiveWhole() error {
 	return i.device.listen()
 }
 
-// bindSomehow tries the ways of binding in turn.
+// bindSomehow tries the bind modes in order of preference.
 func (i *Interface) bindSomehow(queues []uint32) error {
 	c := &i.config
 	fits := c.frameMTU()
@@ -329,7 +329,7 @@ func (i *Interface) Index() int { return i.device.index }
 // device that is not on PCI.
 func (i *Interface) Node() int { return i.device.node }
 
-// Granted says what the kernel gave.
+// Granted returns what the kernel granted.
 func (i *Interface) Granted() Granted { return i.granted }
 
 // Ports are the ports, one for each queue bound, in order of queues. The slice is
@@ -472,7 +472,7 @@ func (d *device) listen() (err error) {
 	return nil
 }
 
-// Selected is what the current selection has counted since it was set.
+// Selected has the counters of the current selection since it was set.
 type Selected struct {
 	Rules []bpf.RuleCounter
 	Own   []bpf.OwnCounter // what the user's own program counts

@@ -136,7 +136,7 @@ func (p *Port) Recv(dst []umem.Frame) int {
 // maxBatch keeps slice lengths within a ring index.
 const maxBatch = 1 << 30
 
-// note writes what travels beside the frames, and counts them.
+// note fills the Side of received frames, and counts them.
 func (p *Port) note(dst []umem.Frame) {
 	precise := p.clock.batch(p.iface)
 	packets, bytes, card := uint64(0), uint64(0), uint64(0)

@@ -41,7 +41,7 @@ func (c *Config) programTries(g *Granted, fragments bool) []programTry {
 	return out
 }
 
-// loaded is what a program was loaded for.
+// loaded is the configuration that a program was loaded for.
 type loaded struct {
 	multiBuffer bool
 	maxPacket   uint32

@@ -96,7 +96,7 @@ func (r *ring) unmap() error {
 	return nil
 }
 
-// giveUp unmaps a ring whose layout makes no sense.
+// giveUp unmaps a ring whose layout is invalid.
 func (r *ring) giveUp(err error) error { return errors.Join(err, r.unmap()) }
 
 // ring is the common part of the two kinds of rings. The words lie in memory shared with the

@@ -44,7 +44,7 @@ type ruleRequest struct {
 	locations     [maxRules]uint32
 }
 
-// maxRules bounds how many rules of a card are looked at.
+// maxRules bounds how many rules of a card are read.
 const maxRules = 16384
 
 func ruleIoctl(fd int, name string, r *ruleRequest) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/unifiedd/unifiedd/umem"
 )
 
-// sharedInterface is what the Interfaces of one device share: the program, which asks their
-// selections in turn, and the queues, for each of which each Interface has a socket.
+// sharedInterface is shared by the Interfaces of one device. It has the program, which asks their
+// selections one after the other, and the queues. Each Interface has a socket on each queue.
 type sharedInterface struct {
 	mu        sync.Mutex   // held while one comes, goes, or changes its selection; after Interface.mu
 	members   []*Interface // in the order in which their selections are asked
@@ -73,7 +73,7 @@ func (c *sharedInterface) remove(m *Interface) {
 	c.members = slices.DeleteFunc(slices.Clone(c.members), func(other *Interface) bool { return other == m })
 }
 
-// seat is one that no member has, or -1.
+// seat returns a free slot of the program, or -1.
 func (c *sharedInterface) seat() int {
 	for seat := range bpf.Seats {
 		if !slices.ContainsFunc(c.members, func(m *Interface) bool { return m.seat == seat }) {
@@ -109,7 +109,7 @@ func (i *Interface) refused() (n uint64, err error) {
 	return n, nil
 }
 
-// leave gives the seat back, and reports whether nobody is left.
+// leave frees the slot, and reports whether no Interface is left.
 func (i *Interface) leave() (last bool, err error) {
 	c := i.shared
 	c.mu.Lock()
@@ -136,8 +136,9 @@ func (c *sharedInterface) exchange(i *Interface) error {
 	return i.noteProgram()
 }
 
-// Rank changes in which order the Interfaces of a device are asked whether they want a packet: by rising numbers, those beside each
-// other as they came. On error the old order stays.
+// Rank changes the order in which the Interfaces of a device are asked for a packet. Lower ranks
+// are asked first; those of equal rank in the order in which they were opened. After an error the
+// old order remains.
 func (i *Interface) Rank(rank int) error {
 	c := i.shared
 	c.mu.Lock()
@@ -231,7 +232,7 @@ func (c *Config) sharedBy(d *Config) error {
 
 func sameNumber(a, b *uint32) bool { return a == nil && b == nil || a != nil && b != nil && *a == *b }
 
-// beside is Share with the shared interface's lock held.
+// beside is Share, with the lock of the shared interface held.
 func (i *Interface) beside(c Config) (n *Interface, err error) {
 	seat, first := i.shared.seat(), i.shared.whole()
 	switch {
@@ -259,7 +260,7 @@ func (i *Interface) beside(c Config) (n *Interface, err error) {
 	return n, nil
 }
 
-// startFrom notes what was counted until now, which is the others'.
+// startFrom records the present counters, which belong to the other Interfaces.
 func (i *Interface) startFrom() error {
 	state, err := i.device.look()
 	if err != nil {
@@ -273,7 +274,7 @@ func (i *Interface) startFrom() error {
 	return err
 }
 
-// seatCounters reads what the program has decided for each seat.
+// seatCounters reads the program's counters of each slot.
 func (i *Interface) seatCounters() (all [bpf.Seats]bpf.Counters, err error) {
 	for seat := range all {
 		if all[seat], err = i.program.CountersOf(seat); err != nil {
@@ -283,7 +284,7 @@ func (i *Interface) seatCounters() (all [bpf.Seats]bpf.Counters, err error) {
 	return all, nil
 }
 
-// bindBeside opens a socket beside each of another's, and makes the ports.
+// bindBeside opens a socket on each queue of another Interface, and makes the ports.
 func (i *Interface) bindBeside(first *Interface) (err error) {
 	var sockets []*socket
 	for _, p := range first.ports {
@@ -313,7 +314,7 @@ func (i *Interface) bindBeside(first *Interface) (err error) {
 	return nil
 }
 
-// joinAll has the ports fill their queues together with those of another.
+// joinAll makes the ports share the fill rings of another Interface.
 func (i *Interface) joinAll(first *Interface) {
 	for n, p := range i.ports {
 		p.join(first.ports[n].shared())

@@ -30,7 +30,7 @@ func (c *Config) openSocket(queue uint32, registers bool) (*socket, error) {
 	return s, nil
 }
 
-// equip gives a fresh socket what it needs before it is bound.
+// equip sets the options that a socket needs before bind.
 func (s *socket) equip(c *Config, registers bool) error {
 	if registers {
 		if err := c.register(s.fd); err != nil {

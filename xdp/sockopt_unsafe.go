@@ -55,7 +55,7 @@ func kernelStatistics(fd int) (s unix.XDPStatistics, err error) {
 	return s, err
 }
 
-// isZeroCopy asks what a bound socket was granted.
+// isZeroCopy asks whether a bound socket was granted zero copy.
 func isZeroCopy(fd int) (bool, error) {
 	var flags uint32
 	err := getStruct(fd, unix.XDP_OPTIONS, &flags)

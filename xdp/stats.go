@@ -94,7 +94,7 @@ func waiting(r *incoming[umem.Frame]) (packets uint64) {
 	return packets
 }
 
-// lost sorts what the kernel lost between the program and the port.
+// lost splits what the kernel lost between the program and the port by cause.
 func (s *Stats) lost(g Granted) (ringFull, noFrames, tooLong uint64) {
 	noFrames = s.Kernel.Dropped
 	switch {
@@ -147,13 +147,11 @@ type counters struct {
 	wakeups        word
 }
 
-// Ledger says what became of every packet that arrived at an interface since it
-// was opened: so many were Offered, and each has one Reason. What the sender's end
-// dropped, such as the other half of a veth pair, never arrived and is in that
-// end's own counters.
+// Ledger counts every packet that arrived at an interface since it was opened. Offered is their
+// number, and each has one Reason. What the sender's end dropped, for example the other end of a
+// veth pair, did not arrive; that end's counters have it.
 type Ledger struct {
-	// Offered is what the device lost plus what the program saw, by the device's
-	// and the program's own count.
+	// Offered is what the device lost plus what the program received, by the counters of both.
 	Offered uint64
 	by      [reasons]uint64
 }
@@ -161,7 +159,7 @@ type Ledger struct {
 // Of returns the number of packets with one reason.
 func (l *Ledger) Of(r Reason) uint64 { return l.by[r] }
 
-// Lost is the number of packets nobody got.
+// Lost returns the number of packets that neither the port nor the kernel received.
 func (l *Ledger) Lost() (n uint64) {
 	for _, r := range Reasons() {
 		if r.IsLost() {
@@ -247,8 +245,8 @@ func (i *Interface) addProgram(l *Ledger, refused uint64) error {
 	return nil
 }
 
-// addDevice adds what was lost before the program. The driver's counter includes
-// what the sockets refused. An interface that is gone lost what was last known.
+// addDevice adds the losses before the program. The driver's counter includes packets that the
+// sockets refused. After the interface is gone the last known counters remain.
 func (i *Interface) addDevice(l *Ledger) error {
 	if s, err := i.device.look(); err == nil {
 		i.lost = s.lost.since(i.before)
@@ -287,7 +285,7 @@ func (i *Interface) countUnsent() (uint64, error) {
 	return s.unsent - min(i.unsentBefore, s.unsent), nil
 }
 
-// Reason is what became of a packet that arrived at an interface.
+// Reason is the outcome of a packet that arrived at an interface.
 type Reason uint8
 
 // The reasons. Packets with a reason that begins with Kernel went to the kernel; those with one that
@@ -353,7 +351,7 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// IsLost reports whether nobody got the packet.
+// IsLost reports whether neither the port nor the kernel received the packet.
 func (r Reason) IsLost() bool { return r >= LostRingFull }
 
 // Reasons lists every reason.

@@ -81,7 +81,7 @@ func Steer(name string, tuples []filter.Tuple, queues []uint32, dir string) (s *
 	return s, nil
 }
 
-// Rules are what the card does, for people.
+// Rules describes the card's rules for people.
 func (s *Steering) Rules() []string { return slices.Clone(s.texts) }
 
 // freeRules returns unused locations for n rules. If the card does not choose them itself these are
@@ -168,8 +168,8 @@ func (s *Steering) noteDown() error {
 	return nil
 }
 
-// Close removes the rules from the card, except those that somebody else has removed or replaced.
-// Closing again does nothing.
+// Close removes the rules from the card, except rules that somebody else has removed or replaced.
+// A second call does nothing.
 func (s *Steering) Close() error {
 	if s.device == nil {
 		return nil
@@ -231,7 +231,7 @@ func (d *device) removeRule(name string, r heldRule) error {
 	return nil
 }
 
-// Steers says what a card can steer.
+// Steers says which fields a card can steer by.
 type Steers struct {
 	Rules int  // that it has
 	Room  int  // rules that there can be; 0: the driver does not say
@@ -369,7 +369,7 @@ func (s *ruleSpec) ip(t filter.Tuple) {
 	}
 }
 
-// describeTuple says for people what a rule compares.
+// describeTuple describes for people what a rule compares.
 func describeTuple(t filter.Tuple) string {
 	var all []string
 	add := func(is bool, format string, args ...any) {
