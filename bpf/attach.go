@@ -34,11 +34,10 @@ func (m Mode) String() string {
 
 var modeFlags = map[Mode]link.XDPAttachFlags{Driver: link.XDPDriverMode, Generic: link.XDPGenericMode}
 
-// Attach puts the program on the interface with this index in the network
-// namespace of the calling thread, where it stays until Close or the end of the
-// process. Mode tells what was granted. Errors match [ErrOccupied],
-// [ErrNoDriverMode], [ErrDriverRefused], [ErrOtherMode], [ErrAttached] or [ErrClosed],
-// and with Config.Dispatcher those of package dispatcher.
+// Attach puts the program on the interface with this index in the network namespace of the calling
+// thread. It stays there until Close or the end of the process. Mode returns the granted mode.
+// Errors match [ErrOccupied], [ErrNoDriverMode], [ErrDriverRefused], [ErrOtherMode], [ErrAttached]
+// or [ErrClosed], and with Config.Dispatcher those of package dispatcher.
 func (p *Program) Attach(ifindex int, mode Mode) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -117,7 +116,7 @@ func occupied(iface *net.Interface) error {
 	return e
 }
 
-// attached returns what is on the interface, or nil.
+// attached returns the XDP attachment of the interface, or nil.
 func attached(ifindex int) (*netlink.LinkXdp, error) {
 	l, err := netlink.LinkByIndex(ifindex)
 	if err != nil {
@@ -171,7 +170,7 @@ func holder(ifindex int, program uint32) uint32 {
 	return 0
 }
 
-// Verdict is what became of a packet. Every packet has exactly one.
+// Verdict is the decision on a packet. Every packet has exactly one.
 type Verdict uint8
 
 // The verdicts, as in enum verdict of unifiedd.bpf.c.
@@ -187,7 +186,7 @@ const (
 	NoSocket = Verdict(captureVerdictVERDICT_NO_SOCKET)
 	// Unclear packets were left to the kernel: the user's program returned what means nothing.
 	Unclear = Verdict(captureVerdictVERDICT_UNCLEAR)
-	// Dropped packets nobody got, as a rule or the user's program says.
+	// Dropped packets reach neither a socket nor the kernel, by a rule or the user's program.
 	Dropped = Verdict(captureVerdictVERDICT_DROPPED)
 	// Verdicts is the number of verdicts.
 	Verdicts = int(captureVerdictVERDICT_COUNT)
@@ -222,7 +221,7 @@ func (c *Counters) add(d Counters) {
 	}
 }
 
-// Since is what was counted after before.
+// Since returns the counts since an earlier reading.
 func (c Counters) Since(before Counters) Counters {
 	for v := range c {
 		c[v].Packets -= before[v].Packets
@@ -251,7 +250,7 @@ type Slotted struct {
 	Selection
 }
 
-// table is what a program decides by: selections in the order in which they are asked.
+// table has the selections of a program, in the order in which they are asked.
 type table struct {
 	Selection       // of the only one, or the rules of all
 	seats     []int // of each rule; nil: the first slot
@@ -259,7 +258,7 @@ type table struct {
 	all       []Slotted
 }
 
-// oneTable is that of a selection with a program for itself.
+// oneTable is the table of a program with one selection.
 func oneTable(s Selection) table { return table{Selection: s, all: []Slotted{{Selection: s}}} }
 
 // newTable puts selections behind each other: the first rule of all that matches a packet decides, and a
@@ -294,7 +293,7 @@ func (s *Selection) asRules() []Rule {
 	return []Rule{{Name: "filter", Match: s.Filter, Action: Take}}
 }
 
-// slot is that of a rule.
+// seat returns the slot of a rule.
 func (t *table) seat(rule int) int {
 	if t.seats == nil {
 		return 0
@@ -365,7 +364,7 @@ func (p *Program) Arrange(all []Slotted) error {
 	return p.change(t)
 }
 
-// CountersOf are those of one slot: what was decided for it.
+// CountersOf returns the counters of one slot.
 func (p *Program) CountersOf(seat int) (c Counters, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/cilium/ebpf/btf"
 )
 
-// Counters returns what became of all packets since [Load]: the sums over all
-// CPUs and seats. Packets that arrive meanwhile may be in it or not.
+// Counters returns the verdicts of all packets since [Load]: the sums over all CPUs and slots.
+// Packets that arrive during the call may be counted or not.
 func (p *Program) Counters() (Counters, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +51,7 @@ type OwnCounter struct {
 	Value uint64
 }
 
-// checkCounters says what is wrong with the map that is shown.
+// checkCounters checks the map whose values are reported.
 func (o *Object) checkCounters(m *ebpf.MapSpec) error {
 	array := m.Type == ebpf.Array || m.Type == ebpf.PerCPUArray
 	if !array || m.KeySize != 4 || m.ValueSize != 8 || m.MaxEntries > mostCounters {

@@ -82,7 +82,7 @@ func (e *ForeignError) off() string {
 // Is reports whether target is [ErrOccupied].
 func (e *ForeignError) Is(target error) bool { return target == ErrOccupied }
 
-// RefusedError says what the verifier did not accept. It matches [ErrRefused].
+// RefusedError has what the verifier refused. It matches [ErrRefused].
 type RefusedError struct {
 	// Filter is the expression that was compiled in, "" when there was none.
 	Filter string
@@ -93,7 +93,7 @@ type RefusedError struct {
 	cause error
 }
 
-// tooManyBranches stands for the verifier's own words where they are lost.
+// tooManyBranches replaces the verifier's text where that is lost.
 const tooManyBranches = "more than 8192 branches wait to be walked"
 
 // How much of the verifier's log is worth showing, and of that of a user's own program.

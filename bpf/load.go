@@ -65,7 +65,7 @@ func (c Config) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	return spec, err
 }
 
-// onlyProgram is what the one program of a prepared collection is called.
+// onlyProgram is the name of the one program of a prepared collection.
 const onlyProgram = "capture"
 
 // variant is the program that fits the configuration, bound to the device if it asks one.
@@ -226,8 +226,9 @@ func extend(spec *ebpf.CollectionSpec) error {
 	return nil
 }
 
-// loadExtension loads the program for the dispatcher that is on the interface, so that the kernel says what such a dispatcher takes. One
-// whose functions change no packets takes no program that writes timestamps in front of them, so then it is one that does not.
+// loadExtension loads the program for the dispatcher on the interface, so that the kernel says
+// what that dispatcher accepts. A dispatcher whose functions change no packets accepts no program
+// that writes timestamps; it then gets one that does not.
 func (c *Config) loadExtension(spec *ebpf.CollectionSpec, s *Selection, shared map[string]*ebpf.Map) (*ebpf.Collection, error) {
 	target, err := c.Dispatcher.Target()
 	if err != nil {
@@ -300,8 +301,9 @@ func (p *Program) Unstamped() bool {
 	return p.config.Timestamps && p.config.unstamped
 }
 
-// Dispatched is the program on the interface, a dispatcher, if this one is in it: others may exchange it. 0 says that it is in none,
-// or not there any more. Errors are those of package dispatcher.
+// Dispatched returns the ID of the dispatcher on the interface, if this program is in it: other
+// processes may exchange it. It is 0 if the program is in none. Errors are those of package
+// dispatcher.
 func (p *Program) Dispatched() (id uint32, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -50,7 +50,7 @@ func (o *Object) Fragments() bool { return o.fragments }
 // String names the program and its file.
 func (o *Object) String() string { return fmt.Sprintf("program %s of %s", o.program, o.file) }
 
-// Digest tells objects with other bytes apart.
+// Digest is a hash of the object's bytes.
 func (o *Object) Digest() string { return fmt.Sprintf("%x", sha256.Sum256(o.elf)) }
 
 func (o *Object) wrong(format string, a ...any) error {
@@ -115,7 +115,7 @@ var forbidden = map[asm.BuiltinFunc]string{
 	asm.FnXdpAdjustHead: changes, asm.FnXdpAdjustMeta: changes, asm.FnXdpAdjustTail: changes, asm.FnXdpStoreBytes: changes,
 }
 
-// mapTypes are those of the maps an object may have.
+// mapTypes are the map types that an object may use.
 var mapTypes = []ebpf.MapType{ebpf.Array, ebpf.PerCPUArray, ebpf.Hash, ebpf.PerCPUHash, ebpf.LRUHash, ebpf.LRUCPUHash, ebpf.LPMTrie}
 
 func (o *Object) checkMaps(spec *ebpf.CollectionSpec) error {
@@ -138,8 +138,8 @@ func (o *Object) checkMaps(spec *ebpf.CollectionSpec) error {
 // ownPrefix is put before the names of what is the user's in a program.
 const ownPrefix = "own_"
 
-// join links the user's program into ours: its functions are put behind ours, its maps beside
-// ours, under names of their own, and unifiedd_own calls it.
+// join links the user's program into ours. Its functions and maps are added under new names, and
+// unifiedd_own calls it.
 func (o *Object) join(spec *ebpf.CollectionSpec, fragments bool) error {
 	if fragments && !o.fragments {
 		return o.wrong("packets may fill several buffers, as the interface was opened: put the program into section \"xdp.frags\"")

@@ -63,17 +63,17 @@ func newProgram(c Config, s table, spec *ebpf.CollectionSpec, collection *ebpf.C
 	return p, nil
 }
 
-// MetaRefused reports whether a packet was ever redirected without the
-// timestamp that Config.Timestamps asks for. It is one load of a word that the
-// XDP program sets before it redirects such a packet; once true it stays true.
+// MetaRefused reports whether a packet was redirected without the timestamp that Config.Timestamps
+// asks for. It is one load of a word that the XDP program sets before it redirects such a packet.
+// Once true it stays true.
 func (p *Program) MetaRefused() bool { return p.refused.Load().Load() != 0 }
 
 // Replace exchanges the filter; nil wants all packets. It is Select of that.
 func (p *Program) Replace(expr *filter.Expr) error { return p.Select(Selection{Filter: expr}) }
 
-// Select exchanges what says which packets are wanted. Packets meet either the old selection
-// or the new one, and Counters go on; those of rules, and of the user's program, are the
-// new one's and begin again. On error the old one stays. Errors are those of [Load].
+// Select exchanges the selection. Each packet meets the old or the new one. Counters continue;
+// those of rules and of the user's program belong to the selection and begin at zero. After an
+// error the old selection stays. Errors are those of [Load].
 func (p *Program) Select(s Selection) error { return p.change(oneTable(s)) }
 
 // change has the program decide by another table.
@@ -110,7 +110,7 @@ func (p *Program) prepare(s *table) (*ebpf.CollectionSpec, error) {
 	return p.config.prepare(s)
 }
 
-// exchange puts program in the place of the one that runs, and owns it with what belongs to it.
+// exchange replaces the running program. It then owns program and its objects.
 func (p *Program) exchange(program *ebpf.Program, its current) error {
 	if p.link != nil {
 		if err := p.link.Update(program); err != nil {
@@ -174,10 +174,10 @@ type Config struct {
 	// attached to that interface only, and in driver mode only. Load must run on a
 	// thread in the network namespace of the interface. Needs Timestamps and Linux 6.3.
 	Device int
-	// Dispatcher, where it is not nil, is that of libxdp on the interface that the program is for, and which it joins there beside the
-	// programs of others. It belongs to the Program once that is loaded. Then Device must be 0, and where the dispatcher calls no
-	// programs that change packets (those of libxdp did not before xdp-tools 1.5.5, and Linux keeps to it since 6.13) there are no
-	// timestamps: MetaRefused says so from the first packet on.
+	// Dispatcher is libxdp's dispatcher on the interface, or nil. The program joins it beside
+	// those of others. The Program owns it after Load. Device must then be 0. Where the dispatcher
+	// calls no programs that change packets, there are no timestamps, and MetaRefused is true from
+	// the first packet on: those of xdp-tools before 1.5.5, and Linux enforces it since 6.13.
 	Dispatcher *dispatcher.Interface
 	// Priority is the program's among those of the dispatcher: programs with lower ones run first.
 	Priority uint32
@@ -212,7 +212,7 @@ type current struct {
 	ownNames []string  // of those
 }
 
-// newCurrent takes what it needs out of the collection.
+// newCurrent takes its objects out of the collection.
 func newCurrent(s table, spec *ebpf.CollectionSpec, collection *ebpf.Collection) current {
 	c := current{decides: s}
 	if counters := spec.Maps[ownPrefix+ownCounters]; counters != nil {

@@ -72,7 +72,7 @@ type RuleCounter struct {
 // force; nil where it has no rules.
 func (p *Program) RuleCounters() ([]RuleCounter, error) { return p.RuleCountersOf(0) }
 
-// RuleCountersOf are those of the selection of a seat.
+// RuleCountersOf returns the counters of the selection of a slot.
 func (p *Program) RuleCountersOf(seat int) ([]RuleCounter, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ type Rule struct {
 // Action is what becomes of packets.
 type Action uint8
 
-// The actions; the numbers are those of enum decision of unifiedd.bpf.c.
+// The actions. The numbers are those of enum decision in unifiedd.bpf.c.
 const (
 	// Leave leaves them to the kernel.
 	Leave Action = iota
@@ -137,7 +137,7 @@ const decisionBits = 8
 // seatShift is how far the slot stands above both.
 const seatShift = 16
 
-// check says what is wrong with the selection.
+// check checks the selection.
 func (s *Selection) check() error {
 	ways := 0
 	for _, there := range []bool{s.Filter != nil, s.Rules != nil, s.Own != nil} {

@@ -77,8 +77,8 @@ func (q *Queue) retract() {
 	sq.tail.Store(sq.next)
 }
 
-// drain waits until nothing is in flight, or until end. What has not completed
-// at once is asked to be cancelled. It gives up when the kernel refuses.
+// drain waits until nothing is in flight, or until end. It asks the kernel to cancel what does not
+// complete at once, and gives up if the kernel refuses.
 func (q *Queue) drain(end time.Time) {
 	q.fault = nil
 	for asked := false; q.flying > 0 && q.fault == nil && time.Now().Before(end); asked = true {

@@ -24,7 +24,7 @@ func (q *Queue) command(i uint32) {
 	q.ring.pushCommand(s, c)
 }
 
-// blocks fills in which blocks of the disk a command is about.
+// blocks sets the range of blocks of a command.
 func (n *namespace) blocks(c *nvmeCommand, o *op) {
 	first := (o.block + o.done) >> n.shift
 	c.cdw10, c.cdw11 = uint32(first), uint32(first>>32)
@@ -79,9 +79,8 @@ func (q *Queue) oneBuffer(vecs []iovec) bool {
 	return true
 }
 
-// piecesOf lists the pieces not yet transferred that one command takes: no more than
-// most bytes, and no more than lie so that the disk gathers them. The kernel would
-// copy what does not.
+// piecesOf lists the next pieces for one command: at most most bytes, and only as many as the disk
+// can gather. The kernel would copy the others.
 func (q *Queue) piecesOf(i uint32, most uint64, l *Limits) []iovec {
 	vecs := q.scratch.pieces[int(i)*q.pieces:][:0:q.pieces]
 	skip := q.ops[i].done
@@ -136,7 +135,7 @@ func (q *Queue) tryPinned(o *op, errno unix.Errno) bool {
 	return true
 }
 
-// settle takes what became of a command on a node.
+// settle takes the result of a command on a node.
 func (q *Queue) settle(o *op, res int32) unix.Errno {
 	if res != 0 {
 		o.status = Status(res & statusBits)

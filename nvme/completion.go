@@ -81,7 +81,7 @@ func (q *Queue) harvest() {
 	q.stats.publish(q)
 }
 
-// polls reports whether completions show only when the device is asked.
+// polls reports whether the device must be asked for completions.
 func (q *Queue) polls() bool { return q.ring.polled() && q.ring.queued() < uint32(q.flying) }
 
 // complete takes one completion.
@@ -120,8 +120,8 @@ func (q *Queue) land(i uint32, errno unix.Errno) {
 	q.finish(i, errno)
 }
 
-// progress adds what a completion transferred. Nothing transferred of something
-// asked for is the end of the target, or a device that takes no more.
+// progress adds the bytes that a completion transferred. If it transferred none, the target has
+// ended, or the device is full.
 func (q *Queue) progress(o *op, res int32) unix.Errno {
 	switch {
 	case res < 0:

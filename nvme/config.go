@@ -29,8 +29,10 @@ type Config struct {
 	// processor for itself.
 	Submitter time.Duration
 
-	// Apart has a target that does not answer hold up no other one: the kernel may start a thread for each operation of the queue's thread that would block, in all its queues. Without it
-	// there are four a processor, and where operations of one file wait in all of them, those of others that need one wait, too (IORING_REGISTER_IOWQ_MAX_WORKERS in io_uring_register(2)).
+	// Apart keeps a target that does not answer from delaying others. The kernel may then start a
+	// thread for each operation that would block. Without Apart a processor has four such threads,
+	// and operations of one file that wait in all of them delay those of others
+	// (IORING_REGISTER_IOWQ_MAX_WORKERS, io_uring_register(2)).
 	Apart bool
 
 	without feature // what to do without even if the kernel has it; for tests

@@ -27,12 +27,12 @@ var (
 	ErrDeviceNotEmpty = errors.New("the device is not empty")
 	// ErrDeviceReadOnly is matched when the device takes no writes.
 	ErrDeviceReadOnly = errors.New("the device is read-only")
-	// ErrDeviceTooSmall is matched when the device is smaller than asked for.
+	// ErrDeviceTooSmall is matched when the device is smaller than required.
 	ErrDeviceTooSmall = errors.New("the device is too small")
 )
 
-// openDevice opens a block device. To be written to it must be free, empty and
-// held by nobody else while it is open; Force overrides all three, Filled that it is empty.
+// openDevice opens a block device. A device that is to be written must be unused and empty, and no
+// other process may hold it open. Force overrides all three, Filled the second.
 func (t *Target) openDevice(c TargetConfig) error {
 	if err := t.claim(c); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (t *Target) openDevice(c TargetConfig) error {
 	return t.checkEmpty()
 }
 
-// claim opens the device exclusively (O_EXCL on a block device: nobody else
-// mounts or claims it meanwhile), or for reading only without.
+// claim opens the device exclusively (O_EXCL on a block device: no other process can mount or
+// claim it), or without O_EXCL for reading only.
 func (t *Target) claim(c TargetConfig) (err error) {
 	if c.ReadOnly {
 		t.fd, err = openRetry(c.Path, unix.O_RDONLY|unix.O_DIRECT)
@@ -189,9 +189,9 @@ func partitions(number uint64) ([]uint64, error) {
 	return out, nil
 }
 
-// mounts are the places where one of the devices is mounted, from the caller's
-// mount namespace: proc_pid_mountinfo(5). A file system over several devices
-// shows a number of its own there, so the source is looked at too.
+// mounts returns where one of the devices is mounted, from the mount namespace of the caller:
+// proc_pid_mountinfo(5). A file system on several devices shows a number of its own there, so
+// mounts compares the source as well.
 func mounts(numbers []uint64) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -209,7 +209,7 @@ func mounts(numbers []uint64) ([]string, error) {
 	return out, lines.Err()
 }
 
-// parseMount takes a line of mountinfo apart.
+// parseMount splits a line of mountinfo.
 func parseMount(line string) (number uint64, place, source string, ok bool) {
 	before, after, found := strings.Cut(line, " - ")
 	fields, rest := strings.Fields(before), strings.Fields(after)
@@ -273,9 +273,9 @@ func readLine(path string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// blkid asks blkid(8) what is on a device, where it is installed. It ends with
-// status 2 when it found nothing, 8 when it found contradictory things, and others
-// when it is a version that cannot probe.
+// blkid asks blkid(8), if it is installed, for the contents of a device. Its exit status is 2 when
+// it found nothing, 8 when it found contradictory things, and another one when the version cannot
+// probe.
 func blkid(path string) ([]string, error) {
 	program := findBlkid()
 	if program == "" {
@@ -331,8 +331,8 @@ type signature struct {
 	name   string
 }
 
-// knownSignatures are the ones looked for without help; blkid(8), where it is
-// installed, knows many more. From the on-disk formats' own documents.
+// knownSignatures are found without blkid(8), which knows many more. They are from the documents
+// of the on-disk formats.
 var knownSignatures = []signature{
 	{0x438, "\x53\xef", "an ext2, ext3 or ext4 file system"},
 	{0, "XFSB", "an XFS file system"},
@@ -362,7 +362,7 @@ var knownSignatures = []signature{
 	{4096, "\xfc\x4e\x2b\xa9", "a member of an md array"},
 }
 
-// signatures lists what is on a device of size bytes.
+// signatures returns the signatures on a device of size bytes.
 func signatures(path string, size uint64) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {

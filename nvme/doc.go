@@ -1,39 +1,37 @@
-// Package nvme reads and writes files and block devices straight from the
-// region, through io_uring.
+// Package nvme reads and writes files and block devices directly from the region, through
+// io_uring.
 //
-// A [Target] is a file or a block device opened for direct I/O, with the
-// alignment the kernel asks of it, or the NVMe node of a disk (/dev/ngXnY), whose commands
-// go to the disk past the kernel's block layer. A [Queue] is one io_uring with the region's
-// memory registered, so that the disk's controller fetches a frame from where
-// the network card put it: no copy, and no page pinned per operation. A Queue is
-// a [umem.Port]: Supply submits reads, Recv gives them back filled, Send submits
-// writes, Reap gives those back. Where a frame's bytes lie on the disk is in its
-// [umem.Side]: Target is the number Add returned, Block the offset in bytes. A
-// chain of frames is one operation on contiguous bytes of the disk, gathered from
-// or scattered to the frames; the first frame's Side counts.
+// A [Target] is a file or a block device that is open for direct I/O, with the alignment that the
+// kernel requires; or the NVMe character node of a disk (/dev/ngXnY), whose commands bypass the
+// kernel's block layer. A [Queue] is one io_uring with the region's memory registered. The disk's
+// controller reads a frame where the network card wrote it: no byte is copied, and no page is
+// pinned per operation.
 //
-// SendDurable submits writes that need no flush. Flush, Discard and Zero have no frames,
-// and Flushed gives their results. One ring serves every kind of target; what differs is
-// how an operation is put down as a submission: submit.go and gather.go for reads and
-// writes, span.go for ranges, command.go for nodes.
+// A Queue is a [umem.Port]. Supply submits reads, and Recv returns the filled frames. Send submits
+// writes, and Reap returns their frames. A frame's [umem.Side] says where its bytes are on the
+// disk: Target is the number from Add, Block the offset in bytes. A chain of frames is one
+// operation on contiguous bytes of the disk; the Side of the first frame counts.
 //
-// Threads. Open may be called on any thread. The first Kick or Wait binds the
-// ring to the calling thread, and from then on every method but Stats belongs to
-// it, Close unless it has ended; its goroutine must be locked to the thread (runtime.LockOSThread). The
-// kernel enforces this. A Target may be shared by queues of several threads.
+// SendDurable submits writes that need no flush. Flush, Discard and Zero have no frames; Flushed
+// returns their results. One ring serves all kinds of target. How an operation becomes a
+// submission is in submission.go and gather.go for reads and writes, span.go for ranges and
+// command.go for nodes.
 //
-// Lifetime. The kernel may touch a frame until its operation completes, so Close
-// waits, and frames of operations that never complete are never given back.
-// Targets outlive the queues they are in.
+// Threads. Any thread may call Open. The first Kick or Wait binds the ring to the calling thread.
+// All methods but Stats belong to that thread, Close too while the thread lives. Its goroutine
+// must be locked to the thread (runtime.LockOSThread). The kernel enforces this. Queues of several
+// threads may share a Target.
 //
-// The oldest kernel is 6.1. What newer ones offer is tried and reported by
-// Granted: rings inside the region's control area (6.5), submission without the
-// index array (6.6), gathering from registered memory (6.15). Discarding on a block
-// device is a command of its own since 6.12, and a form of fallocate before.
-// 6.1 pins huge pages again for each command of a node. Where a kernel gives an operation up
-// before it began, which 6.1 does when a signal comes at the wrong time, it is submitted again.
+// Lifetime. The kernel may access a frame until its operation completes. So Close waits, and
+// frames of operations that never complete are never returned. Targets outlive their queues.
 //
-// The interface is that of include/uapi/linux/io_uring.h and the manual pages
-// io_uring(7), io_uring_setup(2), io_uring_enter(2) and io_uring_register(2); that of nodes is
+// The oldest kernel is 6.1. Newer features are tried, and Granted reports them: rings in the
+// region's control area (6.5), submission without the index array (6.6), gathering from registered
+// memory (6.15). Since 6.12 a block device has a discard command; before, it is a form of
+// fallocate. Linux 6.1 pins huge pages again for each command of a node. If the kernel gives up an
+// operation before it began, which 6.1 does after a signal, the Queue submits it again.
+//
+// The interface is include/uapi/linux/io_uring.h and the manual pages io_uring(7),
+// io_uring_setup(2), io_uring_enter(2) and io_uring_register(2); for nodes it is
 // include/uapi/linux/nvme_ioctl.h and the NVM Express specifications.
 package nvme

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// event is the descriptor behind FD. The ring's own does not serve: with
-// IORING_SETUP_DEFER_TASKRUN a completion wakes nobody who sleeps in poll(2) on
-// it. So an eventfd is registered with the ring (IORING_REGISTER_EVENTFD). The
-// kernel sets it for completions, we for what never reached the kernel, and it is
-// read, which clears it, only when everything has been given back.
+// event is the descriptor behind FD. The ring's own descriptor is of no use: with
+// IORING_SETUP_DEFER_TASKRUN a completion does not wake a thread that sleeps in poll(2) on it. So
+// an eventfd is registered with the ring (IORING_REGISTER_EVENTFD). The kernel sets it for
+// completions, and the Queue for operations that never reached the kernel. The Queue clears it
+// when everything has been returned.
 type event struct {
 	fd  int     // -1 until FD is called
 	set bool    // it may be readable
@@ -72,9 +72,9 @@ func (q *Queue) raise() {
 	}
 }
 
-// quiet clears the event once everything has been given back. What completes
-// meanwhile sets it again: the kernel sets it after the completion can be seen, so
-// one that comes before the clearing is seen by looking once more after it.
+// quiet clears the event when everything has been returned. A completion that arrives during the
+// call sets it again. The kernel sets the event after the completion is visible, so a second look
+// after clearing finds one that came before.
 func (q *Queue) quiet() {
 	if q.event.fd < 0 || !q.event.set || q.pending() {
 		return
@@ -90,7 +90,7 @@ func (q *Queue) quiet() {
 	}
 }
 
-// close closes the event, which the ring has let go of.
+// close closes the event after the ring has released it.
 func (e *event) close() error {
 	if e.fd < 0 {
 		return nil

@@ -113,7 +113,7 @@ func (q *Queue) chain(i uint32) []umem.Frame {
 	return q.frames[int(i)*q.pieces:][:q.ops[i].count]
 }
 
-// take gives a free operation, of which there must be one.
+// take returns a free operation. There must be one.
 func (q *Queue) take(k kind) uint32 {
 	last := len(q.free) - 1
 	i := q.free[last]

@@ -94,7 +94,7 @@ func refuseZoned(queue string) error {
 	return nil
 }
 
-// Limits says what the target's device takes and has.
+// Limits returns the limits of the target's device.
 func (t *Target) Limits() Limits { return t.limits }
 
 // Alignment is what direct I/O asks of requests, in bytes, powers of two.
@@ -141,7 +141,7 @@ func (a Alignment) check() error {
 	return nil
 }
 
-// withoutDirect goes on buffered where that is allowed.
+// withoutDirect falls back to buffered I/O where that is allowed.
 func (t *Target) withoutDirect(buffered bool) error {
 	if !buffered {
 		return t.noDirect()
@@ -191,7 +191,7 @@ func (t *Target) deviceAlignment() error {
 	return nil
 }
 
-// fileSystem describes what a path lies on, for people.
+// fileSystem names the file system of a path for people.
 func fileSystem(path string) string {
 	var fs unix.Statfs_t
 	if unix.Statfs(path, &fs) != nil && unix.Statfs(filepath.Dir(path), &fs) != nil {
@@ -216,7 +216,7 @@ const (
 	featureGatherFixed                     // READV_FIXED and WRITEV_FIXED, 6.15
 )
 
-// Granted is what the kernel gave a queue of what was asked for.
+// Granted has the features that the kernel granted a queue.
 type Granted struct {
 	RingsInRegion bool // the rings lie in the region's control area, else in the kernel's memory
 	NoIndexArray  bool // submissions need no index array

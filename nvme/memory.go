@@ -63,7 +63,7 @@ func mapRing(fd int, offset int64, size uint64) ([]byte, error) {
 	return b, unix.Madvise(b, unix.MADV_DONTFORK)
 }
 
-// unmap unmaps what was mapped from the kernel.
+// unmap unmaps the kernel's memory.
 func (m *ringMemory) unmap() error {
 	if m.piece != nil {
 		return nil

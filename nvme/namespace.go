@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// namespace is what is behind an NVMe character node (/dev/ngXnY), through which
-// commands go to the disk past the kernel's block layer.
+// namespace is an NVMe namespace behind a character node (/dev/ngXnY), whose commands bypass the
+// kernel's block layer.
 type namespace struct {
 	id       uint32
 	shift    uint8  // log2 of the bytes of a block
@@ -92,8 +92,8 @@ func (t *Target) setFormat(id uint32, ns namespaceData, ctrl controllerData) err
 	return nil
 }
 
-// claimSibling looks up the block device of the namespace, takes its limits, and
-// makes sure that nobody uses what is to be written to.
+// claimSibling finds the block device of the namespace, takes its limits, and checks that no other
+// program uses it if it is to be written.
 func (t *Target) claimSibling(c TargetConfig) error {
 	name := siblingName(t.path)
 	number, err := parseNumber(readLine("/sys/class/block/" + name + "/dev"))
@@ -129,7 +129,7 @@ func siblingName(path string) string {
 	return "nvme" + strings.TrimPrefix(filepath.Base(path), "ng")
 }
 
-// takeLimits adds what the kernel says of the disk's queue.
+// takeLimits adds the kernel's limits of the disk's queue.
 func (t *Target) takeLimits(queue string) error {
 	if queue == "" {
 		return t.limitTransfer()
@@ -146,8 +146,8 @@ func (t *Target) takeLimits(queue string) error {
 	return refuseZoned(queue)
 }
 
-// limitTransfer makes what the disk and what the kernel take in a command one
-// limit, and says what commands beyond reading and writing there are.
+// limitTransfer combines the limits of the disk and of the kernel for one command, and finds the
+// optional commands that the disk has.
 func (t *Target) limitTransfer() error {
 	n, l := t.node, &t.limits
 	if l.Transfer > 0 {

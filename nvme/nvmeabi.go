@@ -63,7 +63,7 @@ const (
 	optionalZeroes  = 1 << 3
 )
 
-// namespaceData is what is used of the identify namespace data.
+// namespaceData has the fields of Identify Namespace that are used.
 type namespaceData struct {
 	blocks   uint64 // NSZE
 	shift    uint8  // LBADS of the format in use
@@ -78,7 +78,7 @@ func parseNamespace(b []byte) namespaceData {
 	return namespaceData{blocks: binary.LittleEndian.Uint64(b), shift: uint8(lbaf >> 16), metadata: uint16(lbaf)}
 }
 
-// controllerData is what is used of the identify controller data.
+// controllerData has the fields of Identify Controller that are used.
 type controllerData struct {
 	mdts     uint8  // log2 of the most pages of a command; zero: no limit
 	optional uint16 // ONCS

@@ -17,10 +17,9 @@ const (
 	// out of space. On ext4 the first write to each block still changes metadata,
 	// which the kernel leaves to a thread of its own: writes do not stay inline.
 	PrepareAllocate
-	// PrepareZero reserves the blocks and writes zeros to what lies behind the end
-	// of the file, so that later writes change no metadata and stay inline. It
-	// takes as long as the disk takes to write the file. What the file holds
-	// already is kept.
+	// PrepareZero reserves the blocks and writes zeros beyond the end of the file, so that later
+	// writes change no metadata and stay inline. It takes as long as writing the file. Existing
+	// contents are kept.
 	PrepareZero
 )
 

@@ -125,7 +125,7 @@ func explainBuffers(err error) error {
 	return err
 }
 
-// granted says what the kernel gave, less what is to be done without.
+// granted returns what the kernel granted, less the features to do without.
 func (r *ring) granted(without feature) Granted {
 	return Granted{
 		RingsInRegion: r.memory.piece != nil,
@@ -137,7 +137,7 @@ func (r *ring) granted(without feature) Granted {
 	}
 }
 
-// Granted says what the kernel gave of what was asked for.
+// Granted returns what the kernel granted.
 func (q *Queue) Granted() Granted { return q.granted }
 
 // Limits says what the queue can take. Reads and writes share it: each may use
@@ -157,7 +157,7 @@ var ErrClosed = errors.New("closed already")
 // ErrNoTarget says that a flush, discard or zeroing names no target of the queue.
 var ErrNoTarget = errors.New("the block queue has no such target")
 
-// FlushResult is what became of a Flush, Discard or Zero.
+// FlushResult is the result of a Flush, Discard or Zero.
 type FlushResult struct {
 	Token uint64 // as given to it
 	Err   error  // nil: it is done, and what a flush covers is on stable storage; on a node a Status
@@ -191,7 +191,7 @@ func (q *Queue) admit(target uint32, k kind) error {
 	return nil
 }
 
-// errPolledControl says what a polled ring does not do.
+// errPolledControl means that a polled ring has no such operation.
 var errPolledControl = &NotSupportedError{"flushing, discarding and zeroing on a polled queue",
 	"write with SendDurable, use the disk's NVMe node, or flush through a queue without Poll"}
 

@@ -46,9 +46,8 @@ type completions struct {
 	mask     uint32
 }
 
-// baseSetup is asked of every kernel: all of it is in 6.1. The ring starts
-// disabled so that the thread that enables it, not the one that opens it, becomes
-// its only submitter.
+// baseSetup has flags that every supported kernel has: all are in 6.1. The ring starts disabled,
+// so that the thread that enables it becomes its only submitter, and not the one that opens it.
 const baseSetup = setupClamp | setupRDisabled | setupSubmitAll | setupCQSize
 
 // ownSetup is asked of a ring that its own thread submits to, which is all but those
@@ -157,7 +156,7 @@ func setupRing(plan ringPlan, setup uint32) (*ring, error) {
 	return r, nil
 }
 
-// attach maps what the kernel allocated and finds the shared words.
+// attach maps the memory that the kernel allocated, and finds the shared words.
 func (r *ring) attach(p *ringParams) error {
 	const need = featSingleMmap | featNoDrop | featSubmitStable | featExtArg
 	if p.features&need != need {
@@ -215,7 +214,7 @@ func (r *ring) queued() uint32 { return r.sq.next - r.sq.head.Load() }
 // io_uring_enter with IORING_ENTER_GETEVENTS.
 func (r *ring) wants() bool { return r.sq.flags.Load()&(sqTaskrun|sqCQOverflow) != 0 }
 
-// polled reports whether completions are looked for on the device.
+// polled reports whether the device is polled for completions.
 func (r *ring) polled() bool { return r.setup&setupIOPoll != 0 }
 
 // helped reports whether a thread of the kernel submits.

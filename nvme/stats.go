@@ -114,8 +114,8 @@ func (q *Queue) Stats() Stats {
 // status code type above eight bits of status code. It is an error.
 type Status uint16
 
-// statusBits are those of Status in what the kernel hands on; the rest says that more
-// is known or that trying again is useless.
+// statusBits are the bits of the Status in the kernel's result. The other bits say that more
+// information exists, or that a retry is useless.
 const statusBits = 0x7ff
 
 // statusTexts are what the NVM Express base specification, figures "Status Code",
@@ -172,12 +172,12 @@ var (
 // readOnlyMount is ST_RDONLY, of statfs(2).
 const readOnlyMount = 1
 
-// Health returns why an open target can take no writes any more, as far as the kernel
-// knows: its disk is gone, is smaller, or is read-only by now. Nil says that nothing of
-// that kind is known, not that the disk works. It does not wait for a disk, but may for
-// the server of a file system on a network. It may be called from any goroutine.
+// Health returns why an open target can no longer be written, as far as the kernel knows: its disk
+// is gone, is smaller, or has become read-only. Nil means that no such cause is known, not that
+// the disk works. Health does not wait for a disk, but may wait for the server of a network file
+// system. Any goroutine may call it.
 //
-// A write to a block device that is gone fails with ENOSPC: it has no bytes any more.
+// A write to a block device that is gone fails with ENOSPC, since it has no bytes any more.
 func (t *Target) Health() error {
 	if t.block || t.node != nil {
 		return t.deviceHealth(t.BlockFD())

@@ -112,7 +112,7 @@ func (q *Queue) check(o *op, fs []umem.Frame) unix.Errno {
 	return o.beyond(p.target)
 }
 
-// issue queues a submission for what is left of an operation.
+// issue queues a submission for the rest of an operation.
 func (q *Queue) issue(i uint32) {
 	o := &q.ops[i]
 	if !o.flying {
@@ -168,7 +168,7 @@ func (q *Queue) Kick() error {
 	return q.takeFault()
 }
 
-// mustEnter reports whether handing over what is queued takes a system call.
+// mustEnter reports whether submitting what is queued takes a system call.
 func (q *Queue) mustEnter() bool {
 	switch {
 	case q.ring.wants() || !q.enabled && q.ring.queued() > 0:
@@ -273,7 +273,7 @@ func explainThread(err error) error {
 	return err
 }
 
-// takeFault returns what went wrong since the last call.
+// takeFault returns the first error since the last call.
 func (q *Queue) takeFault() error {
 	err := q.fault
 	q.fault = nil

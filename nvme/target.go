@@ -94,10 +94,10 @@ func (t *Target) open(c TargetConfig) error {
 	return t.prepare(c)
 }
 
-// errNoTargetKind says what a target can be.
+// errNoTargetKind names the possible kinds of target.
 var errNoTargetKind = errors.New("it is neither a file nor a block device nor an NVMe node (/dev/ngXnY)")
 
-// look finds out what is at the path before it is opened.
+// look finds the kind of the file at the path before it is opened.
 func (t *Target) look(c TargetConfig) error {
 	var st unix.Stat_t
 	err := unix.Stat(c.Path, &st)
@@ -233,7 +233,7 @@ func (t *Target) Close() error {
 	return nil
 }
 
-// Path is what the target was opened by.
+// Path returns the path that the target was opened by.
 func (t *Target) Path() string { return t.path }
 
 // FD is the open descriptor, which stays the target's; -1 when closed.
@@ -249,10 +249,9 @@ func (t *Target) Block() bool { return t.block }
 // past the kernel's block layer.
 func (t *Target) Passthrough() bool { return t.node != nil }
 
-// BlockFD is the open descriptor through which the kernel's block layer reaches the same
-// bytes, which stays the target's: FD itself, but of an NVMe node its block device's, and
-// -1 where there is none. What the kernel has cached of it knows nothing of commands to
-// the node.
+// BlockFD returns the open descriptor of the block device with the same bytes; the target owns it.
+// It is FD for a block device, and another one for an NVMe node. It is -1 if there is none. The
+// kernel's cache of that device does not see commands to the node.
 func (t *Target) BlockFD() int {
 	if t.node != nil {
 		return t.node.claim

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// teardownWait tells when the kernel has taken a ring apart, which it does in the
-// background after the descriptor is closed, writing to the ring's words meanwhile
-// (io_ring_exit_work in io_uring/io_uring.c). It is a pipe whose writing end only
-// the ring's file table holds: the table is emptied last.
+// teardownWait tells when the kernel has torn a ring down. The kernel does so in the background
+// after the descriptor is closed, and writes to the ring's words until then (io_ring_exit_work in
+// io_uring/io_uring.c). teardownWait is a pipe whose writing end is only in the ring's file table,
+// which the kernel empties last.
 type teardownWait struct{ fd int }
 
 // newTeardownWait registers one at a place of the ring's file table.

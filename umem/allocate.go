@@ -14,22 +14,21 @@ import (
 // hugetlbMagic is the file system of memfds on huge pages: include/uapi/linux/magic.h.
 const hugetlbMagic = 0x958458f6
 
-// Memory is the pages of a region that is not open yet: populated memfds, which no other
-// process can take pages from. Allocate makes it, with huge pages reserved for it where
-// too few are free; [Config].Memory opens a region on it, in this process or in one that
-// inherits its files. It belongs to one goroutine. Of nil there is nothing to release or give
-// back.
+// Memory has the pages of a region that is not open yet: populated memfds, whose pages no other
+// process can take. Allocate makes it, and reserves the huge pages that are missing.
+// [Config].Memory opens a region on it, in this process or in one that inherits its files. It
+// belongs to one goroutine. The methods do nothing on a nil Memory.
 type Memory struct {
 	files []*os.File // of the data, and of the control area if there is one
 	held  hugetlb.Held
 }
 
-// Allocate makes the memory for a region with that configuration. It takes free huge pages
-// and reserves those that are missing, in one step as far as other processes are concerned
-// that allocate: each waits until the one before has its pages. Reserving takes root. The
-// caller gives the memory back when the region is closed, by whichever process. An error
-// changes nothing; where the kernel finds too little memory in one piece it is ENOMEM. For a
-// region on ordinary pages, Allocate returns memory that has no files.
+// Allocate makes the memory for a region with that configuration. It takes free huge pages and
+// reserves the missing ones. For other processes that allocate this is one step: each waits until
+// the one before it has its pages. Reserving takes root. The caller gives the memory back when the
+// region is closed, by whichever process. An error changes nothing; it is ENOMEM if the kernel
+// finds too little contiguous memory. For a region on ordinary pages, Allocate returns a Memory
+// without files.
 func Allocate(c Config) (*Memory, error) { return allocate(c, true) }
 
 // AllocateFree is Allocate for whoever may not reserve: it takes pages that are free.
@@ -90,7 +89,7 @@ func (m *Memory) reserve(c Config, l layout) error {
 	return err
 }
 
-// raise adds what is not free, and reports whether anything was added.
+// raise reserves the huge pages that are not free, and reports whether it added any.
 func (m *Memory) raise(needs []Need) (added bool, err error) {
 	for _, n := range needs {
 		free, _, err := FreePages(n.Pages, n.Node)

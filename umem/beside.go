@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// NewHolderBeside adds a place that is one with the place of another holder, of a book of the same thread:
-// the frames of a ring that several flows fill and empty. Frames that one has put in the other may take out,
-// and Held of each is what went in by it less what it took out, which may be below zero; the sum is right. Each
-// ends by Yield, the last by Close.
+// NewHolderBeside makes a holder that shares its frames with another holder, of a book of the same
+// thread: several flows fill and empty one ring. One holder may take out frames that the other put
+// in. Held of each is what went in by it less what it took out, and may be negative; the sum is
+// right. Each holder ends with Yield, the last one with Close.
 func (b *Book) NewHolderBeside(of *Holder, name string) (*Holder, error) {
 	r := b.region
 	if of.book.region != r {

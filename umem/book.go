@@ -72,7 +72,7 @@ func (b *Book) replaceHolders(hs []*Holder) { b.holders.Store(&hs) }
 // Name is the holder's name, for people.
 func (h *Holder) Name() string { return h.name }
 
-// Book is the book the holder belongs to.
+// Book returns the holder's book.
 func (h *Holder) Book() *Book { return h.book }
 
 // Held is the number of frames the holder has now.

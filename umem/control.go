@@ -85,8 +85,8 @@ func (p *ControlPiece) Release() {
 	}
 }
 
-// Abandon says that nobody of ours uses the piece any more, while the kernel, which has
-// its pages pinned, may. No other gets it, and the region can be closed.
+// Abandon marks the piece as unused by this process while the kernel may still have its pages
+// pinned. It is not used again, and the region can be closed.
 func (p *ControlPiece) Abandon() {
 	p.from.mu.Lock()
 	defer p.from.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 	errnoMask  = 0x7fff
 )
 
-// Continues reports whether the frame's message goes on in the next frame.
+// Continues reports whether the next frame continues the message.
 func (f Frame) Continues() bool { return f.Options&More != 0 }
 
 // WithError returns the frame marked as failed with the kernel's errno.

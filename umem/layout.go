@@ -72,8 +72,8 @@ func (l *layout) extentOf(addr uint64) uint64 { return addr &^ (l.extentSize - 1
 
 func (l *layout) framesPerExtent() int64 { return int64(l.extentSize >> l.shift) }
 
-// total is the number of frames, those of extents included. What alignment of
-// the extents leaves over behind them counts for nobody.
+// total returns the number of frames, including those of extents. Bytes that the alignment of the
+// extents leaves unused are not counted.
 func (l *layout) total() int64 {
 	return int64(l.frames) + int64(l.extents)*l.framesPerExtent()
 }

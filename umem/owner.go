@@ -4,7 +4,7 @@ package umem
 type Owner uint8
 
 const (
-	// OwnerPool has the frames nobody uses.
+	// OwnerPool has the free frames.
 	OwnerPool Owner = iota
 	// OwnerWorker has frames between two ports.
 	OwnerWorker

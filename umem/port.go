@@ -7,15 +7,15 @@ package umem
 //	Send     full frames go to the device, to be drained
 //	Reap     drained frames come back from the device
 //
-// The verbs return how many frames they took or gave and never block, spin,
-// allocate or log. Frames that a verb took belong to the device, those beyond the
-// count stay the caller's; frames a verb gave belong to the caller. The slices
-// themselves are the caller's throughout and are not kept.
+// The verbs return the number of frames they took or returned. They never block, spin, allocate or
+// log. Frames that a verb took belong to the device; those beyond the count stay with the caller.
+// Frames that a verb returned belong to the caller. The slices belong to the caller and are not
+// kept.
 //
-// Messages of several frames are chained with More. Send takes whole messages
-// only; Recv may give the first part of one and the rest next time.
+// Messages of several frames are chained with More. Send takes whole messages only. Recv may
+// return the first part of a message in one call and the rest in the next.
 //
-// A frame that failed is given back with Failed set (see Frame.Err), never lost.
+// A failed frame is returned with Failed set (see Frame.Err), and is never lost.
 //
 // A Port belongs to one thread at a time, the thread of its Book.
 type Port interface {
@@ -24,15 +24,15 @@ type Port interface {
 	Send(full []Frame) int
 	Reap(dst []Frame) int
 
-	// Kick publishes what Supply and Send queued and wakes the device, with a
-	// system call only where the device asked for one. The error says that the
-	// device is gone or refuses; frames stay where they are.
+	// Kick publishes what Supply and Send queued, and wakes the device, with a system call only if
+	// the device asked for one. An error means that the device is gone or refuses; the frames stay
+	// where they are.
 	Kick() error
 
 	// FD is a descriptor that polls readable when Recv or Reap may have frames.
 	FD() int
 
-	// Limits says what the port can take.
+	// Limits returns what the port accepts.
 	Limits() Limits
 
 	// Close stops the device and gives every frame it holds to the pool. It may be

@@ -143,7 +143,7 @@ func (r *Region) FrameSize() uint32 { return r.frameSize }
 // ExtentSize is the size of an extent in bytes.
 func (r *Region) ExtentSize() uint64 { return r.extentSize }
 
-// Frames is the number of frames, those of extents included.
+// Frames returns the number of frames, including those of extents.
 func (r *Region) Frames() int64 { return r.total() }
 
 // Extents is the number of extents.

@@ -1,9 +1,8 @@
 package umem
 
-// Side is what travels with a frame but not on the wire. It lies beside the
-// region, outside every registration, one entry per frame; an extent's entry is
-// that of its first frame. The frame's owner, and nobody else, reads and writes
-// it.
+// Side has the data of a frame that is not in its bytes. There is one Side per frame, in memory
+// beside the region that no device has registered. An extent uses the Side of its first frame.
+// Only the owner of the frame may read or write it.
 type Side struct {
 	Block  uint64 // byte offset in the target, for block I/O
 	Stamp  uint64 // arrival, nanoseconds of Clock
@@ -13,7 +12,7 @@ type Side struct {
 	Clock  Clock  // what Stamp was read from
 }
 
-// Clock says what a time of arrival was read from.
+// Clock is the source of an arrival time.
 type Clock uint16
 
 const (

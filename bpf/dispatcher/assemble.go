@@ -48,8 +48,9 @@ func load(f *format, changes bool) (*ebpf.Program, error) {
 	return p, nil
 }
 
-// instructions calls the functions in turn. What one returns is the result, unless its bit is among the actions after which
-// the next one is called; after the last that is XDP_PASS. The map is read so that it belongs to the program.
+// instructions calls the functions one after the other. The result of a function is the result of
+// the program, unless the bit of its action says that the next function is called. After the last
+// function that result is XDP_PASS. The map is read so that it belongs to the program.
 func instructions(f *format, config int, changes bool) asm.Instructions {
 	const packet, result, bit, pass = asm.R6, asm.R0, asm.R1, 2
 	out := "out"
@@ -75,7 +76,7 @@ func instructions(f *format, config int, changes bool) asm.Instructions {
 	return ins
 }
 
-// function is one that only returns.
+// function makes a function that only returns.
 func function(name string, changes bool) asm.Instructions {
 	if !changes {
 		return asm.Instructions{described(asm.Mov.Imm(asm.R0, proceed), name), asm.Return()}
@@ -101,8 +102,9 @@ func described(first asm.Instruction, name string) asm.Instruction {
 	})
 }
 
-// build makes a dispatcher with these programs in it. Its functions are such as do not change packets where all programs get by with that, as libxdp's
-// were until programs that do were refused: so who looks at it sees what the tools that made the one before take.
+// build makes a dispatcher with these programs. If no program changes packets, neither do its
+// functions, as in older releases of libxdp: the tools that made the dispatcher before accept such
+// a dispatcher.
 func build(members []*member) (*built, error) {
 	f := newFormat(members)
 	b, err := fill(f, members, false)
@@ -149,7 +151,7 @@ func fill(f *format, members []*member, changes bool) (_ *built, err error) {
 	return b, nil
 }
 
-// close closes the descriptors. What is pinned stays.
+// close closes the descriptors. Pins stay.
 func (b *built) close() error {
 	var errs []error
 	for _, l := range b.links {
@@ -179,8 +181,9 @@ func (f *files) pin(ifindex int, b *built) error {
 	return nil
 }
 
-// pinLink pins a link; for that of a program of ours, which is to go with the process, the program stands: libxdp's tools remove the pin of each
-// link before that of its program, and stop at one that is not there, but do not look at it.
+// pinLink pins a link. For a program of ours, whose link must end with the process, it pins the
+// program in place of the link. libxdp's tools remove the pin of a link before that of its
+// program, and stop if it is missing, but do not check what it is.
 func (b *built) pinLink(n int, path string) error {
 	if m := b.members[n]; m.own {
 		return pinProgram(m.program, path)
@@ -227,7 +230,7 @@ type format struct {
 
 func (f *format) bytes() ([]byte, error) { return binary.Append(nil, binary.NativeEndian, f) }
 
-// settings are those of a program.
+// settings returns the settings of program n.
 func (f *format) settings(n int) Settings {
 	return Settings{
 		Priority: f.Priorities[n], Actions: f.Actions[n] &^ (1 << proceed),

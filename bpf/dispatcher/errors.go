@@ -16,7 +16,7 @@ var (
 	ErrNoPins = errors.New("the dispatcher's programs are not pinned")
 	// ErrPermission: a capability is missing.
 	ErrPermission = errors.New("not permitted")
-	// ErrLocked: somebody else keeps libxdp's directory locked.
+	// ErrLocked means that another process keeps libxdp's directory locked.
 	ErrLocked = errors.New("locked by another process")
 	// ErrRefused: the driver does not take the new dispatcher. The old one stays.
 	ErrRefused = errors.New("the driver refuses the dispatcher")
@@ -26,7 +26,7 @@ var (
 	ErrBusy = errors.New("the dispatcher is being exchanged by others")
 )
 
-// errChanged: somebody else exchanged the dispatcher meanwhile.
+// errChanged means that another process exchanged the dispatcher during the call.
 var errChanged = errors.New("the dispatcher was exchanged meanwhile")
 
 // capabilities is what to do about an operation that was not permitted.

@@ -19,7 +19,7 @@ const (
 	defaultRoot  = "/sys/fs/bpf"
 )
 
-// lockTimeout is how long somebody else may keep the directory locked.
+// lockTimeout is how long to wait for the lock of the directory.
 const lockTimeout = 5 * time.Second
 
 // files is libxdp's directory in the BPF file system, locked.
@@ -121,7 +121,7 @@ func lockMark(path string) (fd int, err error) {
 	return fd, nil
 }
 
-// close removes the mark; that of no program does nothing.
+// close removes the mark. On a nil mark it does nothing.
 func (m *mark) close() error {
 	if m == nil {
 		return nil
@@ -147,7 +147,7 @@ func (f *files) dead(id ebpf.ProgramID) bool {
 	return true
 }
 
-// removeStale removes the marks of programs that are no more.
+// removeStale removes the marks of programs that no longer exist.
 func (f *files) removeStale() {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {

@@ -21,7 +21,7 @@ type Interface struct {
 	generic bool
 }
 
-// attached is what is on an interface.
+// attached is the program on an interface.
 type attached struct {
 	id   ebpf.ProgramID // 0: nothing
 	mode uint8          // XDP_ATTACHED_ of include/uapi/linux/if_link.h
@@ -98,7 +98,7 @@ func (i *Interface) request(kind, flags int) *nl.NetlinkRequest {
 	return req
 }
 
-// look asks what is on the interface.
+// look finds the program on the interface.
 func (i *Interface) look() (on attached, err error) {
 	replies, err := i.request(unix.RTM_GETLINK, 0).Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
 	if err == nil && (len(replies) != 1 || len(replies[0]) < unix.SizeofIfInfomsg) {

@@ -96,14 +96,14 @@ func (d *present) has(id ebpf.ProgramID) bool {
 	return false
 }
 
-// Settings are what a dispatcher keeps of each program.
+// Settings are a dispatcher's settings of one program.
 type Settings struct {
 	Priority  uint32 // programs with lower ones run first
 	Actions   uint32 // after which the next program runs: bit N stands for the XDP action N
 	Fragments bool   // it takes packets that fill several buffers
 }
 
-// What libxdp takes where nothing is said.
+// The defaults of libxdp.
 const (
 	DefaultPriority = 50
 	DefaultActions  = 1 << 2 // XDP_PASS

@@ -186,8 +186,9 @@ func locked(f func(*files) error) error {
 	}
 }
 
-// exchange builds a dispatcher without one program and with another, either of which may be none, and without those of dead processes, puts it
-// on the interface, and returns where the new one is.
+// exchange builds a dispatcher without one program and with another; either may be missing. It
+// leaves out the programs of dead processes. It puts the dispatcher on the interface and returns
+// the place of the new program.
 func (i *Interface) exchange(f *files, out ebpf.ProgramID, in *member) (at place, err error) {
 	old, err := i.read(f)
 	if err != nil {

@@ -183,8 +183,8 @@ func (v *valuer) bytes(t *term) (code []instr, checks []cond) {
 	return append(code, instr{op: opAToX}, instr{op: opLoadAtX, size: size, k: base.offset}), checks
 }
 
-// layer is where the bytes of a layer begin; transport: behind the IPv4 header. It adds
-// what has to hold to checks.
+// layer returns where the bytes of a layer begin. transport: after the IPv4 header. It adds the
+// conditions for that to checks.
 func (v *valuer) layer(name string, checks []cond) (base place, transport bool, _ []cond) {
 	switch {
 	case name == "ether":
@@ -198,8 +198,8 @@ func (v *valuer) layer(name string, checks []cond) (base place, transport bool, 
 	return v.field(0), false, append(checks, abbreviations[name](v.generator))
 }
 
-// transports are the layers behind IPv4, and networks those behind the link layer,
-// whose bytes can be asked for.
+// transports are the layers after IPv4 whose bytes an expression may read, and networks those
+// after the link layer.
 var (
 	transports = []string{"sctp", "tcp", "udp", "icmp", "igmp", "igrp", "pim", "vrrp", "carp"}
 	networks   = []string{"arp", "rarp", "atalk", "decnet", "lat", "sca", "mopdl", "moprc", "ip", "ip6"}

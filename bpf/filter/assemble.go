@@ -300,8 +300,8 @@ func (a *assembler) load(to asm.Register, k uint32, size uint8, raw bool) {
 	a.order(to, size, raw)
 }
 
-// never rejects the packet: what is asked for is behind every end. What follows is
-// reached for the verifier only, which does not know the length.
+// never rejects the packet, because the bytes lie beyond every possible end. The code after it is
+// for the verifier, which does not know the length.
 func (a *assembler) never(to asm.Register) {
 	a.add(asm.Mov.Imm32(to, 0))
 	a.rejectUnless(asm.JGT.Reg(regData, regEnd, ""))

@@ -51,9 +51,8 @@ type leaf struct {
 	id    int // the same for the same code, 0 for code that may differ from itself
 }
 
-// cond is an expression over leaves: what is left when the meaning of every test is
-// spelt out. Kids are looked at from the left, and no further than needed. An and
-// of nothing is true.
+// cond is an expression over comparisons: what a test means. Its kids are evaluated from left to
+// right, and no further than needed. An and without kids is true.
 type cond struct {
 	op   op
 	kids []cond

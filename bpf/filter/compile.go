@@ -8,8 +8,8 @@ const (
 	reject = -2
 )
 
-// block makes one test and goes on to another block, or ends. Blocks go on to later
-// blocks only.
+// block makes one test and continues with another block, or ends. It continues with later blocks
+// only.
 type block struct {
 	*leaf
 	yes, no int

@@ -29,41 +29,38 @@
 // (/etc/protocols), networks (/etc/networks), Ethernet addresses (/etc/ethers), and hosts, which Parse
 // asks the resolver for, 5 s at most; an expression is about the addresses that they had then.
 //
-// Refused, with what to write instead, are "ip broadcast", for which a mask is missing,
-// inbound and outbound, which no packet says, addresses of DECnet, and tests of other link
-// layers.
+// Refused, with a suggestion, are "ip broadcast", which needs a netmask, inbound and
+// outbound, which are not in a packet, addresses of DECnet, and tests of other link layers.
 //
-// An expression that no packet satisfies is refused, as tcpdump does: the error matches [ErrRejectsAll].
-// rejectsAll follows the ways through the program that lead to accept, with the bits and ranges that each test
-// leaves of the bytes it reads, and looks for one that does not contradict itself. What tcpdump refuses so is
-// refused, and some that tcpdump takes; an expression with too many ways to look at is taken.
+// An expression that no packet satisfies is refused, as tcpdump does: the error matches
+// [ErrRejectsAll]. The check follows the paths through the program that accept, with the bits
+// and ranges that each test leaves, and looks for one without a contradiction. It refuses all
+// that tcpdump refuses for this reason, and more. An expression with too many paths is accepted.
 //
 // # Meaning
 //
-// An expression accepts the packets that libpcap accepts of a file, broken ones too; a
-// test of package bpf asks tcpdump. That means: "tcp" sees no tagged packet, each vlan,
-// mpls, pppoes and geneve moves everything behind it in the text, ports are looked for
-// neither behind IPv6 extension headers nor in later fragments, and a packet that ends
-// in front of a field that is asked for is rejected as a whole, also under not. Which
-// fields are asked for libpcap's optimizer decides as well: a test is left out where its
-// answer makes no difference.
+// An expression accepts the packets of a file that libpcap accepts, also malformed ones; a
+// test of package bpf compares the two. So "tcp" does not match tagged packets; each vlan,
+// mpls, pppoes and geneve changes the offset of all later tests in the text; ports are not
+// found after IPv6 extension headers or in later fragments; and a packet that ends before a
+// tested field is rejected as a whole, also under not. A test is left out where its result
+// makes no difference, as libpcap's optimizer does.
 //
-// A field is read in the first 32 KiB, and in the linear part of a packet that the driver
-// hands over in several buffers, and protochain goes over 32 headers at most: what is
-// behind counts as behind the end. A VLAN tag that the card removes before XDP runs is
-// not in the packet and cannot be tested: package xdp has cards leave it there, where
-// they can.
+// Fields are read in the first 32 KiB and in the linear part of a packet that the driver
+// delivers in several buffers, and protochain follows at most 32 headers. Bytes beyond that
+// count as beyond the end. A VLAN tag that the card removes before XDP is not in the packet
+// and cannot be tested; package xdp makes cards leave it, where they can.
 //
 // # How it is compiled
 //
-// The parser makes a tree of tests with their text. The generator spells each out, in the
-// order of the text, as code for the accumulator machine of classic BPF and a comparison;
-// compile makes blocks of them, shorten leaves out what is known already, and assemble
-// makes instructions that check where the packet ends before each read that an earlier
-// check does not cover. A Matcher runs the same blocks.
+// The parser makes a tree of tests with their text. The generator translates each, in the
+// order of the text, to code of the accumulator machine of classic BPF and a comparison.
+// compile makes blocks of them, shorten removes tests whose result is known, and assemble
+// makes instructions, with a check of the packet's end before each read that an earlier check
+// does not cover. A Matcher runs the same blocks.
 //
 // # Rules
 //
-// An Expr does not change after Parse and may be used from any goroutine.
-// Instructions need a kernel with 32-bit jumps, Linux 5.1 or later.
+// An Expr does not change after Parse, and any goroutine may use it. Instructions need a
+// kernel with 32-bit jumps, Linux 5.1 or later.
 package filter

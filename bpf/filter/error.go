@@ -16,7 +16,7 @@ var ErrRejectsAll = errors.New("expression rejects all packets")
 // rejectsAllText is tcpdump's text for that, and what to look for.
 const rejectsAllText = "expression rejects all packets: its tests contradict each other, or ask for what is not in packets of this link type"
 
-// Error says what is wrong with an expression, and where.
+// Error is a mistake in an expression, with its place.
 type Error struct {
 	offset   int
 	problem  string
@@ -34,7 +34,7 @@ func (e *Error) Suggestion() string { return e.suggest }
 // Unwrap returns [ErrTooLarge] or [ErrRejectsAll] where that is the reason, else nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// Error prints the place, the problem, what was expected, and the suggestion.
+// Error returns the place, the problem, what was expected, and a suggestion.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "filter: at byte %d: %s", e.offset, e.problem)

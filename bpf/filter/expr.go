@@ -65,7 +65,7 @@ type node struct {
 	depth  int
 }
 
-// moves reports whether a test moves where those behind it look.
+// moves reports whether a test changes the offset for later tests.
 type moves uint8
 
 const (

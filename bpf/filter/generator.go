@@ -95,7 +95,7 @@ func (g *generator) leafX(code []instr, how compare) cond {
 	return cond{leaf: &leaf{code: code, how: how, withX: true, id: g.id(code)}}
 }
 
-// id tells code from other code.
+// id returns a number that is the same for equal code.
 func (g *generator) id(code []instr) int {
 	if !pure(code, g.words) {
 		return 0
@@ -142,7 +142,7 @@ func (g *generator) bits(at place, size int, bits uint32) cond {
 	return none(g.masked(at, size, 0, bits))
 }
 
-// field is a place behind the network layer's header.
+// field is an offset after the header of the network layer.
 func (g *generator) field(offset int) place { return g.payload.plus(g.network + offset) }
 
 // upper is code that brings size bytes behind the IPv4 header to A.

@@ -1,6 +1,6 @@
 package filter
 
-// Tests of what wraps packets. Each moves the tests behind it.
+// Tests of encapsulations. Each changes the offset for later tests.
 
 // vlanIs tests for a tag.
 func (g *generator) vlanIs(number int) cond {

@@ -71,7 +71,7 @@ func lex(text string) ([]token, error) {
 	return append(tokens, token{end, "", len(text)}), nil
 }
 
-// next returns the token at offset at, where there is no space.
+// next returns the token at offset at, which is not a space.
 func next(text string, at int, inside bool) (token, error) {
 	if n := wordLength(text[at:], inside); n > 0 {
 		t := token{word, text[at : at+n], at}
@@ -129,8 +129,8 @@ func escapedLength(text string) int {
 	return 0
 }
 
-// looksLikeAddress tells addresses with colons, mistaken ones too, from a number and
-// the size behind it.
+// looksLikeAddress distinguishes addresses with colons, also mistaken ones, from a number followed
+// by a size.
 func looksLikeAddress(text string) bool {
 	_, err := netip.ParseAddr(text)
 	return err == nil || strings.Count(text, ":") > 1

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Files of names, and how long a host is looked up.
+// Files of names, and the limit of a host lookup.
 var (
 	protocolsFile = "/etc/protocols"
 	networksFile  = "/etc/networks"
@@ -33,13 +33,13 @@ func hostNamed(name string) ([]netip.Addr, error) {
 	return slices.Compact(found), err
 }
 
-// isHostName tells names that are looked up from numbers that are mistaken.
+// isHostName distinguishes host names from mistaken numbers.
 func isHostName(text string) bool {
 	return !strings.ContainsAny(text, ":/") && strings.ContainsFunc(text, func(r rune) bool { return r < 0x80 && isLetter(byte(r)) }) &&
 		!strings.HasPrefix(text, "0x")
 }
 
-// fields are the lines of a file of names, less what is behind #. A file that is not there has none.
+// fields calls each for the lines of a file of names, without comments. A missing file is empty.
 func fields(file string, each func([]string) bool) {
 	f, err := os.Open(file)
 	if err != nil {

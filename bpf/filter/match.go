@@ -23,9 +23,8 @@ func (e *Expr) Matcher() *Matcher { return &Matcher{program: e.compiled()} }
 // nothing of it and allocates nothing.
 func (m *Matcher) Match(frame []byte) bool { return m.MatchCut(frame, len(frame)) }
 
-// MatchCut is Match for a frame that was length bytes long, and of which only the
-// beginning was kept. A test of what was cut off rejects the frame, whatever else is
-// asked, as in tcpdump.
+// MatchCut is Match for a frame of length bytes of which only the beginning was kept. A test of
+// bytes that were cut off rejects the frame, as in tcpdump.
 func (m *Matcher) MatchCut(frame []byte, length int) bool {
 	m.packet, m.length = frame, uint32(length)
 	m.words = [maxWords]uint32{}

@@ -43,7 +43,7 @@ var constants = map[string]uint32{
 	"tcp-fin": 1, "tcp-syn": 2, "tcp-rst": 4, "tcp-push": 8, "tcp-ack": 16, "tcp-urg": 32, "tcp-ece": 64, "tcp-cwr": 128,
 }
 
-// ipProtocols are the names behind proto and protochain.
+// ipProtocols are the names after proto and protochain.
 var ipProtocols = map[string]int{
 	"icmp": protoICMP, "igmp": 2, "ipencap": 4, "tcp": protoTCP, "egp": 8, "igp": 9, "igrp": 9, "udp": protoUDP,
 	"ipv6": 41, "ipv6-route": protoRouting, "ipv6-frag": protoFragment, "rsvp": 46, "gre": 47, "esp": 50, "ah": protoAH,
@@ -51,14 +51,14 @@ var ipProtocols = map[string]int{
 	"vrrp": 112, "carp": 112, "l2tp": 115, "sctp": protoSCTP, "udplite": 136,
 }
 
-// etherProtocols are the names behind ether proto.
+// etherProtocols are the names after ether proto.
 var etherProtocols = map[string]int{
 	"ip": etherIPv4, "ip6": etherIPv6, "arp": etherARP, "rarp": etherRARP, "atalk": etherATALK, "aarp": etherAARP,
 	"decnet": 0x6003, "lat": 0x6004, "sca": 0x6007, "mopdl": 0x6001, "moprc": 0x6002, "loopback": 0x9000,
 	"iso": sapISO, "stp": sapSTP, "ipx": sapIPX, "netbeui": sapNetBEUI,
 }
 
-// isoProtocols are the names behind iso proto.
+// isoProtocols are the names after iso proto.
 var isoProtocols = map[string]int{"clnp": 0x81, "esis": 0x82, "isis": isoISIS}
 
 // service returns the number of a port with a name, and the protocol it is a port of,

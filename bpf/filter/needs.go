@@ -7,7 +7,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/need"
 )
 
-// Needs is what a packet must have for the expression to accept it, as far as that can be told. It allocates, and is the caller's.
+// Needs returns properties that every packet has which the expression accepts, as far as they are
+// known. It allocates; the result belongs to the caller.
 func (e *Expr) Needs() need.Need {
 	if e.All() || shifts(e.root, true) {
 		return need.Need{}
@@ -15,8 +16,8 @@ func (e *Expr) Needs() need.Need {
 	return e.root.needs()
 }
 
-// shifts reports whether tests look elsewhere than in the outermost headers behind the tags: inside of a payload, or behind
-// a tag that may not be there.
+// shifts reports whether a test reads inside a payload or after a tag that may be missing, and not
+// in the outermost headers.
 func shifts(n *node, condition bool) bool {
 	if n.op == opTest {
 		return n.moves == inside || n.moves == overTag && !condition
@@ -46,7 +47,7 @@ func (n *node) kidsNeed() (all []need.Need) {
 // maxPortNeeds is the longest range of ports that is looked for one by one.
 const maxPortNeeds = 64
 
-// portNeed is what a test of ports needs.
+// portNeed is the need of a test of ports.
 func portNeed(proto, low, high int) need.Need {
 	if high-low >= maxPortNeeds {
 		return need.Need{}
@@ -65,7 +66,7 @@ func portNeed(proto, low, high int) need.Need {
 	return need.Both(one, protocolNeed(proto))
 }
 
-// addressNeed is what a test of a host needs.
+// addressNeed is the need of a test of a host.
 func addressNeed(prefix netip.Prefix) need.Need {
 	if !prefix.IsSingleIP() {
 		return need.Need{}
@@ -77,7 +78,8 @@ func protocolNeed(number int) need.Need {
 	return need.Need{Kind: need.Protocol, Number: uint16(number)}
 }
 
-// linkNeed is what a test of the link layer's payload needs: nothing where there are other ways to say it than an ethertype.
+// linkNeed is the need of a test of the link layer's payload. It is empty for a protocol that an
+// ethertype is not the only way to express.
 func linkNeed(number int) need.Need {
 	if number < etherLeast || number == etherATALK || number == etherAARP {
 		return need.Need{}
@@ -85,7 +87,7 @@ func linkNeed(number int) need.Need {
 	return need.Need{Kind: need.EtherType, Number: uint16(number)}
 }
 
-// wordNeed is what a protocol that stands alone needs.
+// wordNeed is the need of a protocol without a value.
 func wordNeed(word string) need.Need {
 	if n, ok := etherProtocols[word]; ok {
 		return linkNeed(n)

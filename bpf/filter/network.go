@@ -93,7 +93,7 @@ func (g *generator) snap(organization, protocol uint32) cond {
 	return all(g.is(g.payload.plus(4), 4, organization<<16|protocol), g.is(g.payload, 4, 0xaaaa0300|organization>>16))
 }
 
-// labelledIs tests what is behind labels, by the version in it.
+// labelledIs tests the payload after MPLS labels, by its IP version.
 func (g *generator) labelledIs(number int) cond {
 	version, ok := map[int]uint32{etherIPv4: 0x40, etherIPv6: 0x60}[number]
 	if !ok {
@@ -116,7 +116,7 @@ func (g *generator) protoIs(family, number int) cond {
 	return any(g.protoIs(etherIPv4, number), g.protoIs(etherIPv6, number))
 }
 
-// chainIs tests the protocol behind any number of headers.
+// chainIs tests for a protocol after any number of headers.
 func (g *generator) chainIs(family, number int) cond {
 	if family == anyNumber {
 		return any(g.chainIs(etherIPv4, number), g.chainIs(etherIPv6, number))

@@ -62,7 +62,7 @@ type parser struct {
 
 func (p *parser) peek() token { return p.tokens[p.at] }
 
-// ahead returns the token n behind the next.
+// ahead returns the token n places after the next one.
 func (p *parser) ahead(n int) token {
 	return p.tokens[min(p.at+n, len(p.tokens)-1)]
 }
@@ -154,7 +154,7 @@ func (p *parser) group(depth int) (*node, error) {
 	return n, nil
 }
 
-// unexpected is the error for a token behind a whole expression.
+// unexpected is the error for a token after a complete expression.
 func (p *parser) unexpected(t token) *Error {
 	e := &Error{offset: t.offset, problem: t.String() + " is left over", expected: "and, or, or the end"}
 	switch {

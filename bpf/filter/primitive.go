@@ -58,7 +58,7 @@ func (p *parser) bare(t token) (*node, error) {
 	return nil, e
 }
 
-// operand reads the value behind qualifiers, or values in parentheses.
+// operand reads the value after qualifiers, or values in parentheses.
 func (p *parser) operand(q qualifiers, depth int) (*node, error) {
 	t := p.peek()
 	switch {
@@ -154,12 +154,12 @@ func outOfRange(t token, expected string) *Error {
 	return &Error{offset: t.offset, problem: t.String() + " is out of range or not a number", expected: expected}
 }
 
-// looksLikeValue tells numbers and addresses from misspelt words.
+// looksLikeValue distinguishes numbers and addresses from misspelt words.
 func looksLikeValue(text string) bool {
 	return text != "" && (isDigit(text[0]) || strings.ContainsAny(text, ":./"))
 }
 
-// qualify guesses what a value alone was meant to be.
+// qualify suggests the qualifiers for a value without any.
 func qualify(text string) string {
 	switch {
 	case strings.Contains(text, "/"):

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// direction says which end of a packet a test looks at.
+// direction is the end of a packet that a test compares: source or destination.
 type direction uint8
 
 const (
@@ -103,7 +103,7 @@ func (q qualifiers) check() error {
 	return nil
 }
 
-// alone makes a protocol that stands alone a test of its own; t is the token behind.
+// alone makes a test of a protocol without a value. t is the token after it.
 func (q qualifiers) alone(t token) (*node, error) {
 	if test := abbreviations[q.proto]; test != nil {
 		return leafNode(q.offset, q.proto, test).needing(wordNeed(q.proto)), nil

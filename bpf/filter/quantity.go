@@ -3,7 +3,7 @@ package filter
 // quantity is a number that code computes from a packet, the same for the same computation. 0 is none.
 type quantity int32
 
-// definition says what a quantity is.
+// definition says how a quantity is computed.
 type definition struct {
 	kind kindOf
 	sign byte  // of computed
@@ -63,7 +63,7 @@ func newValues(left int) *values {
 	}
 }
 
-// undo takes back what was noted since the trail had a length.
+// undo removes the facts that were added since the trail had this length.
 func (s *values) undo(to int) {
 	for len(s.trail) > to {
 		last := len(s.trail) - 1
@@ -97,7 +97,7 @@ func (s *values) of(d definition) quantity {
 
 func (s *values) constant(n uint32) quantity { return s.of(definition{kind: constant, k: n}) }
 
-// fresh is a quantity of which nothing is known.
+// fresh returns a quantity of which nothing is known.
 func (s *values) fresh() quantity { return s.of(definition{kind: anything, k: uint32(len(s.all))}) }
 
 // number is the value of a constant.
@@ -163,7 +163,7 @@ func (s *values) run(code []instr) (a, x quantity) {
 	return a, x
 }
 
-// loadAt is bytes of the packet behind X.
+// loadAt is a load of bytes of the packet relative to X.
 func (s *values) loadAt(x quantity, n *instr) quantity {
 	if base, ok := s.number(x); ok {
 		return s.of(definition{kind: loaded, size: n.size, k: base + n.k})

@@ -1,7 +1,7 @@
 package filter
 
-// rejectsAll reports whether it is proven that no packet is accepted: every way to the end that accepts contradicts itself. A program
-// with too many ways to look at counts as one that accepts some.
+// rejectsAll reports whether it is proven that no packet is accepted: every path to acceptance
+// contradicts itself. A program with too many paths counts as accepting some.
 func (p program) rejectsAll() bool {
 	s := search{program: p, values: newValues(maxVisits)}
 	return !s.mayAccept()
@@ -27,7 +27,7 @@ type visit struct {
 	branches []bool
 }
 
-// mayAccept reports whether there is such a way, or may be.
+// mayAccept reports whether such a path exists, or may exist.
 func (s *search) mayAccept() bool {
 	if s.entry < 0 {
 		return s.entry == accept
@@ -60,13 +60,13 @@ func (s *search) mayAccept() bool {
 	return false
 }
 
-// Orders in which the answers of a test are tried.
+// Orders in which the results of a test are tried.
 var (
 	yesFirst = []bool{true, false}
 	noFirst  = []bool{false, true}
 )
 
-// push goes on with a block.
+// push continues with a block.
 func (s *search) push(at int) {
 	v := visit{at: at, before: len(s.trail), branches: yesFirst}
 	v.a, v.x = s.run(s.blocks[at].code)

@@ -112,7 +112,7 @@ func (t *threader) reach(to int, facts []fact) {
 	}
 }
 
-// common is what is in both, without changing either.
+// common returns the facts that are in both. It changes neither.
 func common(a, b []fact) []fact {
 	if len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) {
 		return a

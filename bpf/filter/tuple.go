@@ -30,9 +30,10 @@ const (
 	ProtoSCTP = 132
 )
 
-// Tuples are the expression in words of cards: a packet that it accepts fits one of them, but for ARP and RARP, of which
-// cards compare no addresses. They may fit more, such as tagged packets where the text asks for none. Errors are of type *[Error]
-// and name the first test for which there are no such words.
+// Tuples returns the expression as rules of a card. A packet that it accepts fits one of them,
+// except ARP and RARP, whose addresses cards do not compare. The tuples may fit more packets, for
+// example tagged ones. Errors are of type *[Error] and name the first test that cards cannot
+// express.
 func (e *Expr) Tuples() ([]Tuple, error) {
 	if e.All() {
 		return nil, &Error{problem: "every packet is taken, and nothing in it tells which", expected: "tests of protocol, addresses, ports or VLAN"}
@@ -107,7 +108,7 @@ func (n *node) noWords() error {
 	return &Error{offset: n.offset, problem: fmt.Sprintf("cards have no words for %q", n.text), expected: "tests of protocol, addresses, ports or VLAN"}
 }
 
-// crossed are those of packets that fit one of each.
+// crossed returns the tuples of packets that fit one of a and one of b.
 func crossed(a, b []Tuple) (all []Tuple) {
 	for _, x := range a {
 		for _, y := range b {
@@ -146,7 +147,7 @@ func narrow(a *netip.Prefix, b netip.Prefix) bool {
 	return true
 }
 
-// whole are what the tuple says with what it leaves open and cards have to know: which version of IP, and whose ports.
+// whole completes a tuple by what a card must know: the version of IP and the transport.
 func (t Tuple) whole() (all []Tuple) {
 	protos, versions := []uint8{t.Proto}, []uint8{t.Version}
 	if t.Proto == 0 && (t.SrcPort != 0 || t.DstPort != 0) {

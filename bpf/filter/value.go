@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// expected says which value belongs behind the qualifiers.
+// expected describes the value that the qualifiers need.
 func (q qualifiers) expected() string {
 	switch q.kind {
 	case "host":
@@ -35,7 +35,7 @@ func (q qualifiers) expected() string {
 	return "a protocol number from 0 to 255, or tcp, udp, icmp or another name"
 }
 
-// value makes the node for one value behind the qualifiers.
+// value makes the node for one value after the qualifiers.
 func (q qualifiers) value(t token) (*node, error) {
 	switch q.kind {
 	case "host", "net":
@@ -179,8 +179,8 @@ func strayBits(t token, suggest string) error {
 	return &Error{offset: t.offset, problem: t.String() + " has bits set behind its length", suggest: suggest}
 }
 
-// address4 makes the test of an IPv4 address or network. One that is cut short is a
-// network, also behind host.
+// address4 makes the test of an IPv4 address or network. A shortened address is a network, also
+// after host.
 func (q qualifiers) address4(t token) (*node, error) {
 	text, length, sized := strings.Cut(t.text, "/")
 	address, bits, ok := parseIPv4(text)

@@ -53,7 +53,7 @@ func (m *Mirror) attachFilter(p *ebpf.Program, index int, d Direction, undo *cle
 	return nil
 }
 
-// parent is where the filters of a direction are.
+// parent returns the hook of a direction.
 func parent(d Direction) uint32 {
 	if d == Egress {
 		return netlink.HANDLE_MIN_EGRESS
@@ -61,7 +61,7 @@ func parent(d Direction) uint32 {
 	return netlink.HANDLE_MIN_INGRESS
 }
 
-// provideQdisc makes clsact where it is not, and reports whether.
+// provideQdisc adds a clsact qdisc if there is none, and reports whether it did.
 func (m *Mirror) provideQdisc(index int) (made bool, err error) {
 	err = m.handle.QdiscAdd(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}})
 	if errors.Is(err, unix.EEXIST) {

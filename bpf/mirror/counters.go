@@ -22,7 +22,7 @@ func (m *Mirror) Counters() (Counters, error) {
 	return m.counters, err
 }
 
-// count reads the counters, those that it can.
+// count reads the counters, as far as possible.
 func (m *Mirror) count() error {
 	var words [directions]uint64
 	if err := m.failed.Lookup(uint32(0), &words); err != nil {

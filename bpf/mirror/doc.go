@@ -1,5 +1,5 @@
-// Package mirror copies the traffic of an interface to a virtual one, from which it can be
-// captured while the host goes on with it.
+// Package mirror copies the traffic of an interface to a virtual one. A capture of that one does
+// not take the traffic from the host.
 //
 //	eth0 ──┬── arrives ─▶ host          a program of a few instructions at tc's two hooks
 //	       └── leaves  ◀─ host          clones each packet
@@ -7,26 +7,27 @@
 //	             ▼  queue 0: arrived, queue 1: leaves
 //	        ufd-mir0 ══ ufd-cap0 ─▶ XDP program and AF_XDP sockets of the caller
 //
-// The pair is a veth, since XDP sees a clone there as it sees any packet; one queue for each
-// direction is how the direction survives the way. The end that copies enter has no offloads, so
-// the kernel does for a copy what the card does for the packet: it cuts what is longer than the MTU
-// (TSO, GRO), computes checksums, and puts VLAN tags in. What the caller's XDP program passes on
-// ends at the other end, where a program drops everything: the host sees nothing twice.
+// The pair is a veth pair, since XDP treats a clone there like any packet. Each direction has its
+// own queue, which preserves the direction. The end that copies enter has no offloads. So the
+// kernel does for a copy what the card does for the packet: it segments to the MTU (TSO, GRO),
+// computes checksums and inserts VLAN tags. Packets that the caller's XDP program passes on reach
+// the other end, where a program drops them: the host receives nothing twice.
 //
-// The program runs first at both hooks. So it sees what arrives before others there drop or
-// redirect it, and what the host sends before others there do.
+// The program runs first at both hooks. It sees arriving packets before other programs there drop
+// or redirect them, and what the host sends before other programs there do.
 //
 // # Lifetime
 //
-// On Linux 6.6 and newer the programs are held by links (tcx), which end with the process. Before
-// that they are filters of a clsact qdisc, which stay, as the veth pair does everywhere, when a process is
-// killed. Both have a number in their names, and whoever owns a number has a socket of that name in the same network
-// namespace, which ends with its process. sweep removes what nobody owns; [Open] calls it.
+// On Linux 6.6 and newer, links (tcx) hold the programs and end with the process. On older kernels
+// they are filters of a clsact qdisc, which stay when a process is killed. The veth pair always
+// stays. Both have a number in their names. The owner of a number has a socket of that name in the
+// same network namespace, which ends with its process. sweep removes what has no owner; [Open]
+// calls it.
 //
 // # Threads
 //
-// Open and Sweep look things up in the network namespace of the calling thread. Methods may be called
-// from any goroutine.
+// Open and sweep use the network namespace of the calling thread. Any goroutine may call the
+// methods.
 //
 // It takes CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF, and Linux 6.1.
 package mirror

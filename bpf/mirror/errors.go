@@ -8,6 +8,6 @@ var (
 	ErrGone = errors.New("the interface is gone")
 	// errNotEthernet says that packets of an interface have no Ethernet header.
 	errNotEthernet = errors.New("its packets have no Ethernet header")
-	// errDetached says that somebody took the program that copies off the interface.
+	// errDetached means that somebody detached the program that copies.
 	errDetached = errors.New("the program that copies was taken off")
 )

@@ -17,7 +17,7 @@ func filterName(number int, own bool) string {
 	return fmt.Sprintf("unifiedd-mirror-%d", number)
 }
 
-// parseFilterName tells a filter of a mirror by its name.
+// parseFilterName recognises a filter of a mirror by its name.
 func parseFilterName(name string) (number int, own, ok bool) {
 	name, own = strings.CutSuffix(name, "+clsact")
 	_, err := fmt.Sscanf(name, "unifiedd-mirror-%d", &number)
@@ -103,7 +103,7 @@ func takeOff(h *netlink.Handle, index int, whose func(number int) bool) error {
 	return nil
 }
 
-// isGone: the interface, or what was to be removed from it, is no more.
+// isGone reports whether the interface, or the object to be removed from it, does not exist.
 func isGone(err error) bool {
 	return errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL)
 }

@@ -17,7 +17,7 @@ type Config struct {
 	Interface string
 	// Directions are those to be copied, each once.
 	Directions []Direction
-	// Promiscuous has the interface receive also what is not for this host.
+	// Promiscuous makes the interface receive packets for other hosts too.
 	Promiscuous bool
 
 	filters bool // as before Linux 6.6, for tests
@@ -43,7 +43,7 @@ type Mirror struct {
 	counters Counters // when last read
 }
 
-// cleanup undoes what was done, in reverse order.
+// cleanup has the functions that undo what was done, in order.
 type cleanup []func() error
 
 func (c *cleanup) add(undo func() error) { *c = append(*c, undo) }
@@ -166,7 +166,7 @@ func (m *Mirror) Start() error {
 	return nil
 }
 
-// Stop has no more packets copied. What was copied is on its way still.
+// Stop ends the copying. Copies that were made may still arrive.
 func (m *Mirror) Stop() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

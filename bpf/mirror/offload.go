@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// offloads are what the kernel is to do itself for copies: what is left undone would be left undone
-// in the capture, and a tag beside the packet would be lost. Without checksums there is no
-// segmentation either (netdev_fix_features, net/core/dev.c), so copies are cut to the MTU.
+// offloads are left to the kernel for copies. Otherwise they would be missing in the capture, and
+// a tag beside the packet would be lost. Without checksums there is no segmentation either
+// (netdev_fix_features, net/core/dev.c), so copies are segmented to the MTU.
 var offloads = []string{"tx-checksum-ip-generic", "tx-checksum-sctp", "tx-vlan-hw-insert", "tx-vlan-stag-hw-insert"}
 
 // offloadsOff has the kernel do for what an interface sends what it would leave to a card.

@@ -28,7 +28,7 @@ func takeSlot() (*slot, error) {
 	return nil, fmt.Errorf("all %d numbers for mirrors are taken in this network namespace (see: ip link, ss -xa)", slots)
 }
 
-// claim takes one number; nil: somebody owns it.
+// claim takes a number; nil: it has an owner.
 func claim(number int) (*slot, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

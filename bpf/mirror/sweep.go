@@ -49,8 +49,8 @@ func removeStale(h *netlink.Handle) error {
 	return errors.Join(errs...)
 }
 
-// unowned claims the numbers of what is there and nobody owns, so that nobody takes them meanwhile. The caller
-// closes them.
+// unowned claims the numbers without an owner, so that no other process takes them during the
+// sweep. The caller closes them.
 func unowned(h *netlink.Handle, links []netlink.Link, names map[string]netlink.Link) (map[int]*slot, error) {
 	there := map[int]bool{}
 	for number := range slots {
