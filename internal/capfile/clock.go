@@ -24,7 +24,7 @@ func (p *Parser) describe(b []byte) error {
 	return nil
 }
 
-// options goes on with an interface's option, or behind them.
+// options continues with an interface's option, or after them.
 func (p *Parser) options(at int64) {
 	if p.end-4-at < 4 {
 		p.close()

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// Packet is where a packet lies in a file, and what is said of it.
+// Packet is the place of a packet in a file, and its lengths and time.
 type Packet struct {
 	Offset int64  // of its first byte in the file
 	Len    uint32 // bytes that are there
@@ -28,11 +28,11 @@ const (
 	maxLongBlock = 16 << 20
 	// MaxWant is the most bytes that Want asks for.
 	MaxWant = 32
-	// maxInterfaces bounds what a file may have a parser remember.
+	// maxInterfaces bounds the interfaces of a file that a parser remembers.
 	maxInterfaces = 1 << 16
 )
 
-// Error says where a file is not what it should be.
+// Error is a mistake in a file, with its place.
 type Error struct {
 	Offset int64
 	Reason error
@@ -86,7 +86,7 @@ type Parser struct {
 	swap       swapping
 }
 
-// step is what the bytes are that a parser wants.
+// step says which bytes a parser waits for.
 type step uint8
 
 const (
@@ -112,7 +112,8 @@ func (p *Parser) Begin(size int64) {
 // Want says which bytes Give is to be given next; none at the end of the file.
 func (p *Parser) Want() (place int64, n int) { return p.place, p.need }
 
-// Keep is the place from which on bytes may be asked for, or be of a packet that Give tells of next: one in a block it does once it was given the block's end.
+// Keep returns the offset from which on Want may ask for bytes, or the next packet from Give may
+// have bytes. Give returns a packet inside a block when it has the end of the block.
 func (p *Parser) Keep() int64 {
 	if p.step == atTrailer && p.found {
 		return p.packet.Offset
@@ -160,7 +161,7 @@ func (p *Parser) Give(b []byte) (found Packet, ok bool, err error) {
 	return found, false, err
 }
 
-// begin tells the formats apart.
+// begin recognises the format.
 func (p *Parser) begin(b []byte) error {
 	if binary.LittleEndian.Uint32(b) == blockSection {
 		p.next(0)
@@ -192,7 +193,7 @@ func (p *Parser) magic(v uint32) bool {
 	return true
 }
 
-// next goes on behind a block or record, where another begins or the file ends.
+// next continues after a block or record: with another one or at the end of the file.
 func (p *Parser) next(at int64) {
 	p.start = at
 	p.want(atBlock, at, packetHeader)

@@ -30,7 +30,7 @@ const (
 	swapAlways
 )
 
-// header reads what a pcap file begins with.
+// header reads the header of a pcap file.
 func (p *Parser) header(b []byte) error {
 	switch major, minor := p.u16(b[4:]), p.u16(b[6:]); {
 	case major == versionDGUX && minor == 0, major == 2 && minor < minorEither:
@@ -49,7 +49,7 @@ func (p *Parser) header(b []byte) error {
 	return nil
 }
 
-// records goes on with a packet's header, or ends.
+// records continues with the header of a packet, or ends.
 func (p *Parser) records(at int64) {
 	p.start = at
 	p.want(atRecord, at, recordLen)

@@ -62,7 +62,7 @@ func (p *Parser) turn(magic []byte) error {
 	return nil
 }
 
-// body goes on by a block's type.
+// body continues according to the type of a block.
 func (p *Parser) body(kind uint32, b []byte) (found Packet, ok bool, err error) {
 	switch kind {
 	case blockSection:
@@ -82,7 +82,7 @@ func (p *Parser) body(kind uint32, b []byte) (found Packet, ok bool, err error) 
 	return found, false, err
 }
 
-// longer wants bytes of a block that has so many at least.
+// longer asks for bytes of a block that must have a minimum length.
 func (p *Parser) longer(least uint32, s step, at int64, n int) error {
 	if p.length < least {
 		return p.bad(errLength)
@@ -91,7 +91,7 @@ func (p *Parser) longer(least uint32, s step, at int64, n int) error {
 	return nil
 }
 
-// close goes on with the length at the end of a block.
+// close continues with the length at the end of a block.
 func (p *Parser) close() { p.want(atTrailer, p.end-4, 4) }
 
 // trailer holds the length at the end of a block against that at its beginning.
@@ -143,8 +143,9 @@ func (p *Parser) simple(length uint32) (Packet, bool, error) {
 	return p.holds(12)
 }
 
-// holds checks that a packet fits its block, behind a header. One in a block that is longer than MaxBlock, which options make it,
-// is told of at once: otherwise all of the block would have to be kept until its end is read.
+// holds checks that a packet fits its block, after a header. A packet in a block longer than
+// MaxBlock, which options make it, is returned at once. Otherwise the whole block would have to be
+// kept until its end.
 func (p *Parser) holds(header uint32) (found Packet, ok bool, err error) {
 	n := p.packet.Len
 	if n > MaxLen || p.length > maxLongBlock || (n+3)&^3 > p.length-header-4 {

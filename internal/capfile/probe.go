@@ -14,11 +14,12 @@ const (
 	extraSuse     = 12 // and the processors
 )
 
-// probed is how many packet headers Probe looks at.
+// probed is the number of packet headers that Probe reads.
 const probed = 3
 
-// Probe says how many bytes the headers of packets are longer than usual in a pcap file of size bytes, for Parser.Extra. Patched
-// libpcaps wrote such files with magic numbers that do not tell, so the length is taken with which the first headers make sense.
+// Probe returns how many bytes longer than usual the packet headers of a pcap file of size bytes
+// are, for Parser.Extra. Patched libpcaps wrote such files without a magic number of their own. So
+// Probe takes the length with which the first headers are plausible.
 func Probe(r io.ReaderAt, size int64) (extra uint8) {
 	var b [headerLen]byte
 	if _, err := r.ReadAt(b[:], 0); err != nil {
@@ -67,11 +68,11 @@ func (p *Parser) fits(r io.ReaderAt, extra uint8) bool {
 	return true
 }
 
-// mostSteps bounds how much of a file Links looks at.
+// mostSteps bounds how much of a file Links reads.
 const mostSteps = 1 << 16
 
-// Links are the link types of the interfaces that a capture of size bytes describes in front of its first packet, each once. What is wrong
-// with a capture is for who reads it to say.
+// Links returns the link types of the interfaces that a capture of size bytes describes before its
+// first packet, each once. It does not report mistakes; reading the capture does.
 func Links(r io.ReaderAt, size int64, extra uint8) (all []linktype.Type) {
 	p := Parser{Extra: extra, Growing: true}
 	p.Begin(size)

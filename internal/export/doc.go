@@ -1,7 +1,9 @@
-// Package export makes plain pcapng files of captures: of the ring of segments on a device, and of segment files.
+// Package export writes plain pcapng files from captures: from the ring of segments on a device,
+// and from segment files.
 //
-// It trusts nothing it reads and writes to nothing it reads. What is read may be written meanwhile: each batch is judged
-// in memory, and what is not whole, or is overwritten, is skipped and counted. The result has one section, every
-// interface once, and the packets in the order in which they were captured, those of several queues or interfaces in
-// that of their times, without marks, padding and statistics.
+// It trusts nothing that it reads, and never writes to it. A capture may still be written while it
+// is read: each batch is checked in memory, and a batch that is incomplete or is overwritten is
+// skipped and counted. The result has one section, each interface once, and the packets in the
+// order of capture; those of several queues or interfaces are in the order of their times. It has
+// no marks, padding or statistics.
 package export

@@ -20,7 +20,8 @@ type Select struct {
 	Need     need.Need // what Filter needs of Ethernet frames, for an index
 }
 
-// Match tells whether a packet of that length, or what was kept of it, is wanted. It keeps nothing of it.
+// Match reports whether a packet of that length is wanted. packet is what was kept of it, and must
+// not be retained.
 type Match func(packet []byte, length int) bool
 
 // Filter makes the Match for packets of a link type, or says why there is none.
@@ -71,7 +72,7 @@ func New(w io.Writer, s Select) *Exporter {
 	return &Exporter{w: out, want: s, interfaces: map[string]uint32{}, order: order{w: out}}
 }
 
-// Close writes what is buffered and returns what was done.
+// Close writes what is buffered, and returns the summary.
 func (e *Exporter) Close() (Summary, error) {
 	err := e.order.flush()
 	e.sum.Late = e.order.late
@@ -140,7 +141,7 @@ func (e *Exporter) beginSegment(f io.ReaderAt, size int64) error {
 	return err
 }
 
-// count adds what was read of a segment. A batch that is torn is missing as well when one behind it is whole.
+// count adds the report of a segment. A torn batch also counts as missing if a later one is whole.
 func (e *Exporter) count(r pcapng.Report) {
 	e.sum.Segments++
 	e.sum.Batches += r.Batches

@@ -11,8 +11,8 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// AddFile is AddSegment of a file of size bytes. If it has an index, and that can tell something of what is wanted, only what may
-// be wanted is read: what is exported is the same.
+// AddFile is AddSegment for a file of size bytes. If it has an index that helps, only the parts
+// that may have wanted packets are read. The result is the same.
 func (e *Exporter) AddFile(f *os.File, size int64) error {
 	if !e.want.bounded() && e.want.Need.Kind == need.Nothing {
 		return e.AddSegment(f, size)

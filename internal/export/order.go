@@ -16,8 +16,9 @@ const (
 	orderLimit = 64 << 20
 )
 
-// order brings the packets of several queues or interfaces into the order of their times. It keeps those of the newest second, and no more than
-// orderLimit bytes; a packet that is older than one that was written already is written where it comes, and counted.
+// order sorts the packets of several queues or interfaces by time. It keeps those of the newest
+// second, and at most orderLimit bytes. A packet older than one that was already written is
+// written at once, and counted.
 type order struct {
 	w       io.Writer
 	held    []held

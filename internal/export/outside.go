@@ -13,9 +13,9 @@ import (
 // sleeps.
 const slack = uint64(time.Second)
 
-// outside reports whether a segment that begins with a packet of one time and ends not behind another can have none
-// that is wanted. Times that are zero are not known. A clock that was set back meanwhile makes times descend: such a
-// segment is read.
+// outside reports whether a segment cannot have wanted packets, from the time of its first packet
+// and the latest time of a packet in it. Zero: not known. If the clock was set back during the
+// segment, times descend; such a segment is read.
 func (s *Select) outside(first, last uint64) bool {
 	switch {
 	case first == 0 || last != 0 && last < first:
@@ -26,7 +26,7 @@ func (s *Select) outside(first, last uint64) bool {
 	return last != 0 && last < s.From && s.From-last >= slack
 }
 
-// bounded reports whether times were asked for.
+// bounded reports whether times were given.
 func (s *Select) bounded() bool { return s.From != 0 || s.To != 0 }
 
 // inside leaves out the generations of a ring that lie outside the times asked for: each ends where the next begins.
@@ -50,7 +50,7 @@ func (e *Exporter) inside(f io.ReaderAt, r ring.Ring, all []uint64) (in []uint64
 	return in, nil
 }
 
-// fileOutside reports whether a segment file lies outside the times asked for.
+// fileOutside reports whether a segment file lies outside the wanted times.
 func (e *Exporter) fileOutside(f io.ReaderAt, size int64) (bool, error) {
 	if !e.want.bounded() {
 		return false, nil

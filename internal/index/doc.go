@@ -1,18 +1,21 @@
-// Package index finds packets of capture segments again by time, address, port and protocol, without reading what lies between.
+// Package index finds packets of capture segments by time, address, port and protocol, without
+// reading the other packets.
 //
-// A segment is divided into blocks: some batches, one behind the other. An index says of each block when its packets came and which
-// keys they have: addresses, pairs of addresses, ports, protocols, ethertypes, VLANs. So it says which blocks may hold what a filter
-// accepts; each packet there is still judged by the filter, and an index that names too many blocks costs time and never a wrong
+// A segment is divided into blocks of adjacent batches. For each block, an index has the times of
+// its packets and their keys: addresses, pairs of addresses, ports, protocols, ethertypes, VLANs.
+// So it names the blocks that may have packets which a filter accepts. The filter still decides on
+// each packet there: an index that names too many blocks costs time, and never yields a wrong
 // packet. docs/capture-format.md has the file format.
 //
 // # Trust
 //
-// An index is used only with the segment it was made of, closed as it was then: the id, the size and the closing mark must be those,
-// the checksums right, and the index not older than the segment. Everything else is an error that says what is wrong; the caller then
-// reads the whole segment. An index can always be made again.
+// An index is used only with the segment that it was made from, in the same state: the ID, the
+// size and the end marker must match, the checksums must be right, and the index must not be older
+// than the segment. Otherwise the error says what is wrong, and the caller reads the whole
+// segment. An index can always be made again.
 //
 // # Rules
 //
-// Nothing here is shared; a value belongs to one goroutine. Memory is bounded: a [Builder] has at most a section of entries, whatever
-// the size of the segment, and a reader one section at a time.
+// Values are not shared: each belongs to one goroutine. Memory is bounded: a [Builder] and a
+// reader have at most one section of entries, whatever the size of the segment.
 package index

@@ -27,7 +27,7 @@ const (
 	maxBlocks  = 1 << 16
 )
 
-// Suffix is what the name of an index has behind the name of its segment.
+// Suffix ends the name of an index, after the name of its segment.
 const Suffix = ".idx"
 
 // Summary is what an index says of the whole segment.

@@ -15,7 +15,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Unfinished is what the names of indexes had behind them, in earlier releases, while they were made.
+// Unfinished ended the names of unfinished indexes in earlier releases.
 const Unfinished = ".new"
 
 // errNotClosed is matched when a segment is written yet, or was left by a crash.
@@ -24,8 +24,9 @@ var errNotClosed = errors.New("the segment is not closed: it is being written, o
 // Maker makes the index of a segment file beside it, as Make does, and returns the processor time that took. A process may have another process do it.
 type Maker func(ctx context.Context, path string) (cpu time.Duration, err error)
 
-// Make makes the index of a segment file, beside it, in place of what is there. Where a capture goes on meanwhile, say so: what is
-// read then is not kept in the page cache. It ends early, with nothing made, when ctx does.
+// Make makes the index of a segment file, beside it, and replaces an existing one. beside says
+// that a capture is running: what Make reads is then not kept in the page cache. If ctx ends, Make
+// stops and leaves nothing.
 func Make(ctx context.Context, path string, beside bool) (sum Summary, err error) {
 	dir, name, err := newfile.Open(path)
 	if err != nil {

@@ -14,8 +14,8 @@ const (
 	maxKeys = 1 + maxTags + maxTags + 3 + 2 + maxExtensions + 2
 )
 
-// packet is what the index keeps of one: the hashes of its keys. It finds at least what filters find, wherever tcpdump's or ours
-// look; of what they may see differently it is not sure.
+// packet has the hashes of a packet's keys. It finds at least what filters find, those of tcpdump
+// and ours. Where the two may differ, it is not sure.
 type packet struct {
 	keys   [maxKeys]uint64
 	n      int
@@ -27,7 +27,7 @@ func (p *packet) add(h uint64) {
 	p.n++
 }
 
-// parse reads an Ethernet frame, or what was kept of it.
+// parse reads an Ethernet frame, or its kept beginning.
 func (p *packet) parse(b []byte) {
 	p.n, p.unsure = 0, false
 	if len(b) < 14 {

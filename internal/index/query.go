@@ -7,7 +7,7 @@ import (
 	"github.com/unifiedd/unifiedd/internal/pcapng"
 )
 
-// Query is what is looked for: packets of some time that have what a filter needs.
+// Query selects packets by time and by what a filter needs.
 type Query struct {
 	From, To uint64    // nanoseconds since the epoch: from on, and before; 0: no bound
 	Need     need.Need // the zero value: nothing
@@ -27,7 +27,7 @@ func (s set) each(o set, f func(a, b uint64) uint64) {
 	}
 }
 
-// find adds the parts of a section that may hold what is looked for. Adjacent ones become one.
+// find adds the parts of a section that may have wanted packets. Adjacent parts become one.
 func (q *Query) find(s stored, parts []pcapng.Part) []pcapng.Part {
 	may := s.meet(&q.Need)
 	for i, b := range s.blocks {

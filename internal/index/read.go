@@ -24,8 +24,9 @@ type Reader struct {
 	last int64 // where the blocks so far end
 }
 
-// Open opens the index beside a segment file, if it is that of the segment as it is. fs.ErrNotExist: there is none; ErrStale,
-// ErrDamaged: there is one that says nothing. The caller closes it.
+// Open opens the index beside a segment file, if it belongs to the segment in its present state.
+// fs.ErrNotExist: there is none. errStale, errDamaged: it cannot be used. The caller closes the
+// Reader.
 func Open(segment *os.File) (*Reader, error) {
 	f, err := os.Open(segment.Name() + Suffix)
 	if err != nil {
@@ -41,7 +42,7 @@ func Open(segment *os.File) (*Reader, error) {
 // Close closes the index.
 func (r *Reader) Close() error { return r.f.Close() }
 
-// Summary is what the index says of the whole segment.
+// Summary returns the summary of the whole segment.
 func (r *Reader) Summary() Summary { return r.sum }
 
 // check reads the header and compares it with the segment.
@@ -152,7 +153,7 @@ func (r *Reader) section(at int64) (s stored, n int64, err error) {
 	return s, n, err
 }
 
-// split takes a section apart.
+// split decodes a section.
 func (r *Reader) split(blocks, entries int) (s stored, err error) {
 	raw := r.raw[sectionHeaderLen:]
 	s.blocks = make([]block, blocks)
@@ -174,7 +175,7 @@ func (r *Reader) split(blocks, entries int) (s stored, err error) {
 	return s, nil
 }
 
-// cut is the error of a file that was cut meanwhile.
+// cut is the error of a file that became shorter during the call.
 func cut(err error) error {
 	if err == io.EOF {
 		return damaged(errShort)

@@ -11,7 +11,7 @@ type section struct {
 
 func entry(hash uint32, block int) uint64 { return uint64(hash)<<32 | uint64(block) }
 
-// sort orders the entries by hash. Those of one hash stay in the order of blocks, in which they came.
+// sort orders the entries by hash. Entries of one hash stay in the order of blocks.
 func (s *section) sort() {
 	if cap(s.scratch) < len(s.entries) {
 		s.scratch = make([]uint64, cap(s.entries))

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Yield makes a process that does nothing else give way to all others: its threads run when a processor is idle, and read when
-// a disk is. What the system refuses of it is left out.
+// Yield lowers the priority of a process that does nothing else: its threads run when a processor
+// is idle, and read when a disk is. It ignores refusals of the system.
 func Yield() {
 	runtime.GOMAXPROCS(1)
 	const (

@@ -2,8 +2,8 @@ package pcapng
 
 import "errors"
 
-// checker holds blocks against what this package writes, which is less than pcapng allows: what it lets pass, every
-// standard reader takes without complaint.
+// checker checks blocks against what this package writes, which is a part of pcapng. Every
+// standard reader accepts what it accepts.
 type checker struct {
 	section    bool
 	interfaces uint32
@@ -112,7 +112,7 @@ func checkMark(b Block) error {
 	return err
 }
 
-// claimsMark tells a mark, intact or not, from padding.
+// claimsMark distinguishes a mark, intact or not, from padding.
 func claimsMark(b Block) bool { return len(b.Body) >= 8 && le.Uint32(b.Body[4:]) == magic }
 
 // checkOptions walks a list of options and asks ok for each. Behind the end option anything may follow.

@@ -30,7 +30,7 @@ func (h *Head) Interface(index int) Interface {
 	return f
 }
 
-// Comment is what the section says of the whole file; empty: nothing.
+// Comment returns the comment of the section; empty: none.
 func (h *Head) Comment() string {
 	var comments []string
 	_ = checkOptions(h.Section[24:len(h.Section)-4], func(code uint16, value []byte) bool { // known to be well-formed

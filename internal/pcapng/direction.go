@@ -25,7 +25,7 @@ func PutNumberedDirectedTail(dst []byte, capLen, blockLen uint32, number uint64,
 	putPadOption(putDirection(putNumber(beginTail(dst, capLen, blockLen), number), d))
 }
 
-// putDirection writes the option with a direction and returns what is behind it.
+// putDirection writes the option with a direction and returns the rest of the slice.
 func putDirection(options []byte, d Direction) []byte {
 	le.PutUint16(options, epbFlags)
 	le.PutUint16(options[2:], 4)

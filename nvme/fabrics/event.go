@@ -25,7 +25,8 @@ func (c *Controller) Changed(namespace uint32) {
 // Renewed notes that the discovery log changed.
 func (c *Controller) Renewed() { c.renewed = true }
 
-// Event is the result of an asynchronous event request, if there is something to tell that the host wants to know. It is told once, until the host has read the page.
+// Event returns the result of an asynchronous event request, if there is an event that the host
+// has enabled. It is reported once, until the host has read the log page.
 func (c *Controller) Event() (result uint64, is bool) {
 	switch {
 	case !c.Ready():

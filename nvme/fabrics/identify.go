@@ -5,7 +5,7 @@ import "math/bits"
 // IdentifyLen is the bytes of what Identify gives.
 const IdentifyLen = 4096
 
-// What Identify is asked for (CNS).
+// The structures that Identify returns (CNS).
 const (
 	cnsNamespace     = 0x00
 	cnsController    = 0x01
@@ -38,7 +38,8 @@ func (c *Controller) identify(cmd *Command, b []byte) Status {
 	return InvalidField | DoNotRetry
 }
 
-// identifyNamespace answers what is about one namespace. The block of one that is not there is all zeros.
+// identifyNamespace answers Identify for one namespace. For one that does not exist the structure
+// is all zeros.
 func (c *Controller) identifyNamespace(cns uint8, cmd *Command, b []byte) Status {
 	n := c.Subsystem.Namespace(cmd.Namespace)
 	switch {
@@ -59,7 +60,7 @@ func (c *Controller) identifyNamespace(cns uint8, cmd *Command, b []byte) Status
 	return Success
 }
 
-// Bits of what a controller says of itself.
+// Bits of the Identify Controller structure.
 const (
 	oaesNamespaces  = 1 << 8
 	oaesDiscovery   = 1 << 31
@@ -85,7 +86,7 @@ const asyncEvents = 4
 // aborts is how many Aborts there may be.
 const aborts = 4
 
-// pageShift is that of the smallest page of memory (CAP.MPSMIN).
+// pageShift is the smallest page size of memory, as a power of two (CAP.MPSMIN).
 const pageShift = 12
 
 // identifyController is the identify controller data structure.
@@ -134,7 +135,7 @@ const (
 	controllerDiscovery = 2
 )
 
-// text puts a string, with spaces behind it.
+// text writes a string, padded with spaces.
 func text(b []byte, s string) {
 	for i := range b {
 		b[i] = ' '

@@ -22,7 +22,7 @@ func logLength(cmd *Command) uint64 {
 	return (uint64(cmd.Words[0]>>16) | uint64(cmd.Words[1]&0xffff)<<16 + 1) * 4
 }
 
-// getLog answers a Get Log Page: the part of the page that is asked for, with zeros behind its end.
+// getLog answers Get Log Page with the requested part of the page, and zeros beyond its end.
 func (c *Controller) getLog(cmd *Command, b []byte) Status {
 	at := uint64(cmd.Words[2]) | uint64(cmd.Words[3])<<32
 	page, s := c.logPage(uint8(cmd.Words[0]))

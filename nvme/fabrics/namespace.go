@@ -57,8 +57,9 @@ func (n *Namespace) Check(c *Command, most uint32) (Range, Status) {
 	return r, s
 }
 
-// Dataset is what a Dataset Management command says: how many ranges its data has, and whether they are to be given back. Behind them there may be as
-// much more as there is room for in such data; the kernel's initiator always sends all of it.
+// Dataset decodes a Dataset Management command: how many ranges its data has, and whether they are
+// to be deallocated. The data may be longer than the ranges; the kernel's initiator always sends
+// the largest size.
 func (n *Namespace) Dataset(c *Command) (ranges int, discard bool, s Status) {
 	ranges, discard = int(c.Words[0]&0xff)+1, c.Words[1]&(1<<2) != 0
 	switch {

@@ -13,7 +13,7 @@ type PrivateRequest struct {
 	Controller uint16
 }
 
-// PrivateRequestOf reads private data; what is behind it is not looked at.
+// PrivateRequestOf reads private data. It ignores bytes beyond them.
 func PrivateRequestOf(b []byte) (PrivateRequest, RejectReason) {
 	switch {
 	case len(b) < PrivateLen:
@@ -67,7 +67,7 @@ const RejectReasons = 10
 var rejectNames = [RejectReasons]string{"", "invalid length of private data", "invalid format of private data", "invalid queue number", "invalid HSQSIZE", "invalid HRQSIZE",
 	"no resources", "invalid IRD", "the host lets nobody read its memory (ORD)", "invalid controller"}
 
-// Error is what it means.
+// Error returns the meaning of the reason.
 func (r RejectReason) Error() string {
 	if int(r) < len(rejectNames) && r > 0 {
 		return rejectNames[r]

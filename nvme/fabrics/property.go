@@ -48,7 +48,7 @@ func (c *Controller) propertyGet(cmd *Command) (uint64, Status) {
 	return 0, InvalidField | DoNotRetry
 }
 
-// propertySet does a Property Set: the one that there is sets CC.
+// propertySet handles Property Set. Only CC can be set.
 func (c *Controller) propertySet(cmd *Command) Status {
 	if cmd.Words[0]&7 != 0 || cmd.Words[1] != propCC {
 		return InvalidField | DoNotRetry
@@ -80,5 +80,5 @@ func (c *Controller) enable() {
 	c.csts = cstsReady
 }
 
-// Ready reports whether commands but those of Fabrics can be done.
+// Ready reports whether the controller accepts commands other than those of Fabrics.
 func (c *Controller) Ready() bool { return c.csts&cstsReady != 0 && c.cc&ccEnable != 0 }

@@ -6,7 +6,7 @@ import (
 	"github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 )
 
-// DiscoveryNQN is the subsystem that tells of others.
+// DiscoveryNQN is the NQN of the discovery subsystem.
 const DiscoveryNQN = "nqn.2014-08.org.nvmexpress.discovery"
 
 // Subsystem is what hosts connect to.
@@ -18,8 +18,8 @@ type Subsystem struct {
 	Namespaces []*Namespace
 	Hosts      []string // that may connect, by NQN; nil: all
 
-	// Keys are those of hosts, by NQN, and Group that of the exchange by which they prove that they have them. Hosts without a key may not
-	// connect; nil: nobody proves anything.
+	// Keys are the keys of hosts, by NQN, and Group the Diffie-Hellman group of their
+	// authentication. Hosts without a key may not connect. Nil: no host authenticates.
 	Keys  map[string]dhchap.Keys
 	Group dhchap.Group
 
@@ -32,7 +32,7 @@ type Subsystem struct {
 	Discover func(*Controller) (generation uint64, all []Entry)
 }
 
-// Discovery reports whether it tells of others, and has no namespaces.
+// Discovery reports whether it is a discovery subsystem, which has no namespaces.
 func (s *Subsystem) Discovery() bool { return s.Discover != nil }
 
 // Allows reports whether a host may connect.

@@ -67,7 +67,7 @@ func open(name string) (rdma.Device, error) {
 	return d, nil
 }
 
-// noDevice says what there is instead of the device.
+// noDevice is the error for a missing device. It names the devices that exist.
 func noDevice(name string, names []string) error {
 	const remedy = "for a card load the modules of its driver, and for Soft-RoCE make one: modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0"
 	var without []string

@@ -65,7 +65,7 @@ func (p *domain) Close() error {
 	})
 }
 
-// places are those of a table, given out and taken back.
+// places are the slots of a table, taken and freed.
 type places struct {
 	what      string
 	mu        sync.Mutex

@@ -19,8 +19,8 @@ import (
 
 var _ rdma.Exchanger = (*queuePair)(nil)
 
-// Exchange is that of rdma.Exchanger. The processor is Soft-RoCE's threads' as well: where the peer's program, too, looks without sleeping, others are let in
-// between looks.
+// Exchange implements rdma.Exchanger. Soft-RoCE's threads need the processor too: if the peer's
+// program also polls without sleeping, Exchange yields between polls.
 func (q *queuePair) Exchange(x *rdma.Exchange, limit time.Duration) error {
 	c, err := q.exchange(x)
 	if err != nil || x.Rounds == 0 {

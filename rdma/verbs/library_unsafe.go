@@ -67,8 +67,8 @@ func devices() ([]string, error) {
 	return names, err
 }
 
-// newTables makes what a domain's queue pairs look up while they post. The kernel gives
-// memory for what of it is used.
+// newTables makes the tables that a domain's queue pairs use while they post. The kernel allocates
+// memory for the parts that are used.
 func newTables() (*C.struct_ud_tables, error) {
 	t := (*C.struct_ud_tables)(C.calloc(1, C.sizeof_struct_ud_tables))
 	if t == nil {

@@ -36,8 +36,8 @@ type Found struct {
 	Ports        []FoundPort
 }
 
-// FoundPort is a port of a device. Of a device that cannot be opened only what the kernel tells
-// is there: number, state, link layer and LIDs.
+// FoundPort is a port of a device. Of a device that cannot be opened it has what the kernel tells:
+// number, state, link layer and LIDs.
 type FoundPort struct {
 	rdma.Port
 	GIDs []rdma.GIDEntry
@@ -55,7 +55,7 @@ var modules = []struct{ name, use, sign string }{
 	{"rdma_rxe", "Soft-RoCE: RDMA devices of any network interface", "/sys/module/rdma_rxe"},
 }
 
-// Examine looks at the machine. It opens each device for a moment.
+// Examine finds the devices of the machine. It opens each for a moment.
 func Examine() (Machine, error) {
 	m := Machine{}
 	names, err := KernelDevices()
@@ -76,7 +76,7 @@ func Examine() (Machine, error) {
 	return m, nil
 }
 
-// examine looks at a device, as far as that can be.
+// examine describes a device, as far as possible.
 func examine(name string) Found {
 	f := Found{Name: name}
 	device, err := Provider{}.Open(name)
@@ -94,7 +94,7 @@ func examine(name string) Found {
 	return f
 }
 
-// examinePort looks at a port, through libibverbs where the device is open.
+// examinePort describes a port, through libibverbs if the device is open.
 func examinePort(name string, device rdma.Device, number uint8) FoundPort {
 	var p FoundPort
 	if device != nil {
@@ -115,7 +115,7 @@ func examinePort(name string, device rdma.Device, number uint8) FoundPort {
 	return p
 }
 
-// kernelPort is what the kernel tells of a port.
+// kernelPort is what the kernel tells about a port.
 func kernelPort(name string, number uint8) rdma.Port {
 	p := rdma.Port{Number: number}
 	dir, err := portDir(name, number)

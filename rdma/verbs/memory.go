@@ -52,7 +52,7 @@ func (p *domain) Register(r *umem.Region, a rdma.Access) (rdma.MemoryRegion, err
 	return m, nil
 }
 
-// show has inline data found in the memory, and hide no more.
+// show makes the memory available for inline data, and hide ends that.
 func (m *memoryRegion) show() {
 	if m.place >= 0 {
 		C.ud_set_memory(m.pd.tables, C.uint32_t(m.place), C.struct_ud_memory{used: 1, lkey: C.uint32_t(m.lkey),

@@ -85,7 +85,7 @@ func (q *queuePair) Modify(a rdma.Attributes, given rdma.Mask) error {
 	})
 }
 
-// attributes checks what is given and makes of it what libibverbs has.
+// attributes checks the given attributes and converts them to those of libibverbs.
 func (q *queuePair) attributes(a rdma.Attributes, given rdma.Mask, port uint8) (to C.struct_ibv_qp_attr, err error) {
 	if given&rdma.MaskPort != 0 {
 		port = a.Port

@@ -76,7 +76,7 @@ func (q *sharedQueue) PostReceive(requests []rdma.ReceiveRequest, sges []rdma.SG
 	return int(p.taken), nil
 }
 
-// sendError returns why the request behind those taken was refused.
+// sendError returns why the first request that was not taken was refused.
 func (q *queuePair) sendError(taken, why int, requests []rdma.SendRequest) error {
 	if taken == len(requests) {
 		return fmt.Errorf("post %d sends: %v has them, but the device was not told: %w", taken, q, unix.Errno(why))

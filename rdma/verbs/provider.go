@@ -15,6 +15,5 @@ func (Provider) Name() string { return "verbs" }
 // error; the error is ErrUnsupported where this build or this machine has no libibverbs.
 func (Provider) Devices() ([]string, error) { return devices() }
 
-// Open opens a device. The error for one that is not there names those that are, or says
-// how to get one.
+// Open opens a device. The error for a missing one names those that exist, or says how to get one.
 func (Provider) Open(name string) (rdma.Device, error) { return open(name) }

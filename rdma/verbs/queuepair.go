@@ -57,7 +57,7 @@ func (p *domain) NewQueuePair(c rdma.QueuePairConfig) (rdma.QueuePair, error) {
 // QueuePairs is how many are open.
 func (d *device) QueuePairs() int { return int(d.pairs.Load()) }
 
-// wants are the sizes asked for.
+// wants describes the requested sizes.
 func (q *queuePair) wants() string {
 	c := &q.config
 	return fmt.Sprintf("asked for were %d and %d requests, of %d and %d elements, with %d bytes inline", c.SendDepth, c.RecvDepth, c.SendSGEs, c.RecvSGEs, c.InlineBytes)

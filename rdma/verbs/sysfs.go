@@ -28,7 +28,7 @@ func KernelDevices() ([]string, error) {
 	return names, nil
 }
 
-// list lists a directory; one that is not there is empty.
+// list lists a directory. A missing one is empty.
 func list(dir string) (names []string, err error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {

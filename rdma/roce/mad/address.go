@@ -8,7 +8,7 @@ import (
 // Port space of services that are known by IP address and port, as connections are, in a service identifier (RDMA_PS_TCP).
 const spaceTCP = 0x0106
 
-// ServiceID is that of a port.
+// ServiceID returns the service ID of a port.
 func ServiceID(port uint16) uint64 { return spaceTCP<<16 | uint64(port) }
 
 // PortOf is the contrary; ok is false of another service.
@@ -19,7 +19,8 @@ func PortOf(service uint64) (port uint16, ok bool) {
 // AddressBytes is how many bytes of a REQ's private data say who asks whom, in front of the program's.
 const AddressBytes = 36
 
-// Address is who asks whom: struct cma_hdr of the kernel's, annex A11. The port asked for is in the service identifier.
+// Address has the IP addresses of both sides: struct cma_hdr of the kernel, annex A11. The
+// destination port is in the service ID.
 type Address struct {
 	From netip.AddrPort
 	To   netip.Addr

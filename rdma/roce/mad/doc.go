@@ -1,11 +1,13 @@
-// Package mad is the messages of connection managers as they are on the wire: management datagrams (MADs) of class 7,
-// which go between queue pairs 1 (IBTA specification, volume 1, 12.6, 13.4 and annex A11 for IP addresses).
+// Package mad encodes and decodes the messages of connection managers: management datagrams (MADs)
+// of class 7 between queue pairs 1 (IBTA specification, volume 1, 12.6, 13.4, and annex A11 for IP
+// addresses).
 //
 //	MAD header  24  version, class, method, transaction, attribute: the kind of message
-//	message    232  identifiers of both sides, what the kind has, and at the end private data of the programs
+//	message    232  identifiers of both sides, the fields of the kind, and private data of the programs at the end
 //
-// It is pure computation and allocates nothing. What comes is bytes of anybody: [Message.Decode] says of what is no message why, as a number to
-// count by, and of what is one nothing more than that the fields are where they belong. What they say is the receiver's to check.
+// It computes only, and allocates nothing. Received bytes are untrusted. [Message.Decode] returns
+// the reason for an invalid message as a small number to count by. Of a valid one it checks that
+// the fields are in place; the receiver checks their values.
 //
-// A Message may be used from one goroutine at a time.
+// One goroutine at a time may use a Message.
 package mad

@@ -11,7 +11,7 @@ const (
 	QKey      = 0x80010000
 )
 
-// What a MAD of a connection manager has in its header.
+// The constant fields in the header of a connection manager's MAD.
 const (
 	headerBytes  = 24
 	baseVersion  = 1
@@ -22,7 +22,7 @@ const (
 
 var be = binary.BigEndian
 
-// Kind is what a message is: its attribute identifier.
+// Kind is the kind of a message: its attribute identifier.
 type Kind uint16
 
 const (
@@ -59,7 +59,7 @@ var privates = [Kinds]int{140, 10, 84, 36, 8, 12, 8, 16, 96}
 // MostPrivate is how many bytes of private data a message of the kind has. They are always there, filled up with zeros.
 func (k Kind) MostPrivate() int { return Size - headerBytes - privates[k.Index()] }
 
-// Malformed says what is wrong with a MAD.
+// Malformed is the reason why a MAD is invalid.
 type Malformed uint8
 
 const (

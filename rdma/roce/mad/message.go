@@ -31,7 +31,7 @@ const (
 	AboutOther About = 2
 )
 
-// Request is what a REQ has.
+// Request has the fields of a REQ.
 type Request struct {
 	ServiceID      uint64
 	GUID           uint64 // of the sender's card
@@ -68,7 +68,7 @@ type Path struct {
 	AckTimeout          uint8 // for acknowledgements of the sender's, 4.096 µs << it
 }
 
-// Reply is what a REP has.
+// Reply has the fields of a REP.
 type Reply struct {
 	QKey        uint32
 	QPN         uint32

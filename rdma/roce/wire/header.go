@@ -31,8 +31,8 @@ type Header struct {
 	PKey      uint16
 	DestQPN   uint32 // 24 bits
 	PSN       PSN
-	// Reserved are the bits that nobody has given a meaning, kept so that a packet
-	// encodes to what it was. Zero in packets of ours.
+	// Reserved are the reserved bits, kept so that a packet encodes to the same bytes. They are
+	// zero in packets that we send.
 	Reserved Reserved
 
 	// RETH and AtomicETH.

@@ -18,18 +18,18 @@ const (
 // le is how the ICRC is written.
 var le = binary.LittleEndian
 
-// ICRC is the invariant CRC of a packet, as far as it was taken: CRC-32 of IEEE 802.3 over the packet from its
-// IP header on, where all that may change on the way counts as ones. IBTA specification, volume 1, annex
-// A17.3.3; rxe_icrc.c. It is a value: keep what was taken, and go on from there twice.
+// ICRC is the invariant CRC of a packet up to some byte: CRC-32 of IEEE 802.3 over the packet from
+// its IP header, with all fields that may change on the way as ones. IBTA specification, volume 1,
+// annex A17.3.3; rxe_icrc.c. It is a value: several computations may continue from the same one.
 //
 //	c := wire.Begin(frame[t.Network():n]) // IP, UDP and all headers
 //	c = c.Add(part1).Add(part2)           // the payload
 //	n += c.Finish(trailer, header.Pad)    // padding and ICRC
 type ICRC uint32
 
-// Begin takes the CRC over packet, which begins with the IP header and goes on at least through the base transport
-// header, and at most to the packet's end. The lengths in it must be the final ones. An IPv4 header has no options here.
-// Of what is too short for all that, the ICRC is 0.
+// Begin computes the CRC over packet, which begins with the IP header and has at least the base
+// transport header and at most the whole packet. Its lengths must be the final ones. An IPv4
+// header must have no options. For a packet that is too short the ICRC is 0.
 func Begin(packet []byte) ICRC {
 	ipv6 := len(packet) > 0 && packet[0]>>4 == 6
 	if folds {

@@ -2,8 +2,8 @@ package wire
 
 import "fmt"
 
-// Malformed says what is wrong with a packet. It is small and dense, so that a receiver counts in an
-// array of Reasons and says String only where the counts are read.
+// Malformed is the reason why a packet is invalid. It is small, so that a receiver counts in an
+// array of Reasons, and calls String only where the counts are read.
 type Malformed uint8
 
 const (

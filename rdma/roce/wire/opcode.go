@@ -71,7 +71,7 @@ const (
 // Known reports whether the opcode is one of those above.
 func (o Opcode) Known() bool { return table[o].bytes != 0 }
 
-// Kind is what the packet is part of.
+// Kind returns the operation that the packet belongs to.
 func (o Opcode) Kind() Kind { return table[o].kind }
 
 // HeaderBytes is the length of the base transport header and the extension headers together, 0

@@ -1,11 +1,10 @@
 package wire
 
-// Parse reads the envelope of a packet that is length bytes long, of which frame are the first: all, or
-// of a packet in several buffers those of the first, which must have all of the headers. Bytes
-// behind those that UDP counts are padding. Unless the result is WellFormed, what
-// is in e is not to be used. frame is not kept.
+// Parse reads the envelope of a packet of length bytes. frame has the first of them: all, or the
+// first buffer of a packet in several, which must have all headers. Bytes beyond UDP's length are
+// padding. e is valid only if the result is WellFormed. frame is not kept.
 //
-// The UDP checksum is not looked at: the ICRC is the check.
+// Parse does not check the UDP checksum: the ICRC covers the packet.
 func (e *Envelope) Parse(frame []byte, length int) Malformed {
 	*e = Envelope{}
 	ethertype, m := e.parseEthernet(frame)

@@ -11,10 +11,11 @@ func MakePSN(v uint32) PSN { return PSN(v & mask24) }
 // Add is the number n packets on, or back where n is negative.
 func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n)) & mask24) }
 
-// Distance is how many packets p is ahead of q, negative where it is behind: -1<<23 to 1<<23-1.
+// Distance returns by how many packets p is ahead of q, from -1<<23 to 1<<23-1; it is negative if
+// p is before q.
 func (p PSN) Distance(q PSN) int { return int(int32(uint32(p-q)<<8) >> 8) }
 
-// Before reports whether p is behind q.
+// Before reports whether p is before q.
 func (p PSN) Before(q PSN) bool { return p.Distance(q) < 0 }
 
 // After reports whether p is ahead of q.

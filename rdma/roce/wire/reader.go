@@ -1,7 +1,7 @@
 package wire
 
-// Reader parses the envelopes of packets that mostly come one behind the other on the same path: what is as it was in the
-// last one is not read again. The zero Reader is ready.
+// Reader parses the envelopes of packets that mostly follow one another on the same path. It does
+// not parse again what is equal to the last packet. The zero Reader is ready.
 type Reader struct {
 	Envelope
 	front [ethernetBytes + ipv4Bytes]byte // of the last packet, where it was IPv4 without tags

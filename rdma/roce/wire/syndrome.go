@@ -2,8 +2,8 @@ package wire
 
 import "fmt"
 
-// Syndrome is the first byte of an AETH: what became of the request. Bits 7 to 5 tell the
-// classes apart. IBTA specification, volume 1, 9.7.5.1.2.
+// Syndrome is the first byte of an AETH: the outcome of the request. Bits 7 to 5 are the class.
+// IBTA specification, volume 1, 9.7.5.1.2.
 type Syndrome uint8
 
 const (

@@ -70,7 +70,7 @@ func tagsFit(tags [MaxTags]Tag) bool {
 	return true
 }
 
-// putEthernet writes the Ethernet header and the tags, and returns what is behind them.
+// putEthernet writes the Ethernet header and the tags, and returns the rest of the slice.
 func (t *Template) putEthernet(p *Path) []byte {
 	copy(t.bytes[:], p.DestinationMAC[:])
 	copy(t.bytes[6:], p.SourceMAC[:])
@@ -100,7 +100,7 @@ func putIPv4(b []byte, p *Path) uint64 {
 	return sum(b[:ipv4Bytes])
 }
 
-// putIPv6 writes the header but for its length, and returns what is behind it.
+// putIPv6 writes the header except its length, and returns the rest of the slice.
 func putIPv6(b []byte, p *Path) []byte {
 	be.PutUint32(b, 6<<28|uint32(p.TrafficClass)<<20|p.FlowLabel&flowLabelMask)
 	b[6], b[7] = protocolUDP, p.HopLimit

@@ -36,7 +36,7 @@ var extensions = [...]struct {
 	bytes uint8
 }{{deth, 8}, {reth, 16}, {aeth, 4}, {atomicETH, 28}, {atomicAck, 8}, {immediate, 4}, {invalidate, 4}}
 
-// traits are what is known of an opcode. Those of an opcode that is not spoken are zero.
+// traits are the properties of an opcode. They are zero for an unknown one.
 type traits struct {
 	parts     parts
 	kind      Kind
@@ -112,7 +112,7 @@ func (p parts) bytes() (n uint8) {
 	return n
 }
 
-// Transport is the service that the opcode belongs to, 0 of CNP and of what is not known.
+// Transport returns the transport of the opcode, 0 for CNP and for unknown ones.
 func (o Opcode) Transport() rdma.Transport { return rdma.Transport(table[o].transport) }
 
 func (o Opcode) String() string {
