@@ -1,6 +1,6 @@
 package pcapng
 
-// maxDoubts bounds the batches told apart; a writer has far fewer in flight.
+// maxDoubts bounds the batches that are told apart. A writer has far fewer in flight.
 const maxDoubts = 4096
 
 // doubts counts the packets of batches that no mark so far has called durable.

@@ -30,7 +30,7 @@ type Interface struct {
 	LinkType    uint16 // LinkTypeEthernet; the same for all, or libpcap refuses it
 }
 
-// Segment says what is common to all batches of a file.
+// Segment has what all batches of a file share.
 type Segment struct {
 	ID          SegmentID
 	Align       uint32 // of batches, in bytes: a power of two, MinAlign to MaxAlign
@@ -87,7 +87,8 @@ func AppendSegmentHead(dst []byte, s Section, ifs []Interface, seg Segment) ([]b
 	return dst, nil
 }
 
-// Rehead is an intact head unit as that of another segment, of so many bytes; nil: it does not fit in there.
+// Rehead rewrites an intact head unit for another segment, with length bytes; nil: it does not
+// fit.
 func Rehead(head []byte, seg Segment, length int64) []byte {
 	used := len(head) - int(le.Uint32(head[len(head)-4:]))
 	if length > MaxHeadLen || length%int64(seg.Align) != 0 || length-int64(used) < MinMarkLen {

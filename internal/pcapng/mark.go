@@ -46,7 +46,7 @@ const (
 	mended kind = 1 << 8
 )
 
-// SegmentID tells one capture file from all others: 16 random bytes.
+// SegmentID identifies a capture file: 16 random bytes.
 type SegmentID [16]byte
 
 // Batch describes one batch of a segment, as its mark does.
@@ -62,7 +62,7 @@ type Batch struct {
 	Mended      bool   // it ends a segment that was recovered; its writer did not, or it is not what its writer left
 }
 
-// completes reports whether it ends a segment to which its writer gave batches, all of which were durable by then.
+// completes reports whether the mark ends a segment with batches, all of which were durable.
 func (b *Batch) completes(k kind) bool {
 	return (k == kindEnd || k == kindBatch && b.Packets == 0 && b.Length == b.Align) && !b.Mended && b.Durable == b.Offset && b.Sequence > 1
 }

@@ -30,7 +30,7 @@ func NewNames(prefix string) Names {
 	}
 }
 
-// likeSegment is what the names of all segments in use end with.
+// likeSegment matches the end of every segment name in use.
 var likeSegment = regexp.MustCompile(`-\d{8}T\d{6}Z-\d{6,15}\.pcapng$`)
 
 // LikeSegment reports whether a path is one that a segment in use has.
@@ -46,15 +46,15 @@ func (n Names) Final(number int, at time.Time) string {
 	return filepath.Join(n.Dir, fmt.Sprintf("%s-%s-%06d.pcapng", n.base, at.UTC().Format("20060102T150405Z"), number))
 }
 
-// Named is a file whose name is that of a segment.
+// Named is a file with the name of a segment.
 type Named struct {
 	Path     string
 	Number   int
 	Prepared bool // ahead of use
 }
 
-// List finds the segments, oldest first. What is no file of its own, a link even, is somebody else's. The error is that of
-// reading the directory.
+// List returns the segments, oldest first. It leaves out everything that is not a regular file,
+// links included. The error is that of reading the directory.
 func (n Names) List() ([]Named, error) { return n.ListAt(n.Dir) }
 
 // ListAt is List of the directory that a path leads to, which may be another path of Dir than the names have.

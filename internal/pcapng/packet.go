@@ -33,7 +33,7 @@ func PutPacketHeader(dst []byte, iface uint32, ns uint64, capLen, origLen, block
 	le.PutUint32(dst[24:], origLen)
 }
 
-// PacketTailLen is how many bytes PutPacketTail writes behind the packet.
+// PacketTailLen returns how many bytes PutPacketTail writes after the packet.
 func PacketTailLen(capLen, blockLen uint32) uint32 { return blockLen - PacketHeaderLen - capLen }
 
 // PutPacketTail writes what follows the packet, up to the end of its block: padding to 4 bytes, an option that fills
@@ -67,14 +67,14 @@ func putPadOption(dst []byte) {
 // NumberLen is how many bytes of a packet's block its number takes. PacketBlockLen of so many bytes more has room for it.
 const NumberLen = 12
 
-// PutNumberedTail is PutPacketTail with the packet's number (epb_packetid) in front of the filling option. On a ring of
-// segments it tells a packet of this batch from an older one that lay there before. blockLen is what PacketBlockLen gave
-// for capLen + NumberLen.
+// PutNumberedTail is PutPacketTail with the packet's number (epb_packetid) before the option that
+// fills the block. On a ring of segments the number distinguishes a packet of this batch from an
+// older one at the same place. blockLen is PacketBlockLen of capLen + NumberLen.
 func PutNumberedTail(dst []byte, capLen, blockLen uint32, number uint64) {
 	putPadOption(putNumber(beginTail(dst, capLen, blockLen), number))
 }
 
-// putNumber writes the option with a number and returns what is behind it.
+// putNumber writes the option with a number and returns the rest of the slice.
 func putNumber(options []byte, number uint64) []byte {
 	le.PutUint16(options, epbPacketID)
 	le.PutUint16(options[2:], 8)

@@ -2,9 +2,10 @@ package pcapng
 
 import "io"
 
-// Reach is the offset behind the last batch that marks lead to, one behind the other from the head on: of a segment that is
-// being written, or was left by a crash, what may be read. It reads each mark. The last batches may be on their way to the
-// disk still: where zeros are in place of a block, there is no more. ErrNotSegment when there is no head.
+// Reach returns the offset after the last batch, found by following the marks from the head: the
+// readable part of a segment that is being written, or that a crash left. It reads each mark. The
+// last batches may not have reached the disk: zeros in place of a block end them. The error is
+// ErrNotSegment if there is no head.
 func Reach(f io.ReaderAt, size int64) (int64, error) {
 	r, err := quickScan(f, size)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Head is what a segment begins with.
+// Head is the head unit of a segment.
 type Head struct {
 	Segment    Segment
 	Len        int64    // bytes of the head unit
@@ -38,9 +38,10 @@ func ReadHead(r io.ReaderAt, size int64) (Head, error) {
 // maxBatch bounds the batches Read takes into memory; writers make none longer than an extent.
 const maxBatch = 64 << 20
 
-// Read calls fn with each good batch of a segment, in order, and its bytes, which die with the call. It judges as Recover
-// does and changes nothing, but looks at each batch in memory only, after having read it once: the file may be written
-// meanwhile. It ends with fn's error, if there is one; the report is filled in as far as it went.
+// Read calls fn with each good batch of a segment, in order, and its bytes, which are valid during
+// the call. It checks as Recover does and changes nothing. It reads each batch once and checks it
+// in memory, so the file may be written during the call. It ends with fn's error, if there is one.
+// The report covers what was read.
 func Read(r io.ReaderAt, size int64, o Options, fn func(b Batch, data []byte) error) (Report, error) {
 	s := newReading(r, size)
 	s.numbered, s.each = o.Numbered, fn
@@ -57,8 +58,8 @@ func newReading(r io.ReaderAt, size int64) *recovery {
 	return &recovery{f: readOnly{r}, dry: true, w: newWindow(r, size), report: Report{Size: size}}
 }
 
-// view is what a batch's blocks are read through: the file, or for each a copy in memory. It is nil for a batch that
-// cannot be what its mark says.
+// view returns the window for the blocks of a batch: on the file, or on a copy in memory. It is
+// nil for a batch that its mark contradicts.
 func (r *recovery) view(b *Batch, k kind, end int64) (*window, error) {
 	if r.each == nil || k != kindBatch {
 		return r.w, nil

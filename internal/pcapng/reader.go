@@ -9,7 +9,7 @@ import (
 // errFormat is what errors.Is finds in every FormatError.
 var errFormat = errors.New("not well-formed pcapng as unifiedd writes it")
 
-// FormatError says where the bytes of a file are not what they should be.
+// FormatError is a mistake in the bytes of a file, with its place.
 type FormatError struct {
 	Offset int64 // of the block
 	Reason error
@@ -34,7 +34,7 @@ type Block struct {
 // Len is the length of the whole block in bytes.
 func (b Block) Len() int { return len(b.raw) }
 
-// Packet is what a packet block holds.
+// Packet is the contents of a packet block.
 type Packet struct {
 	Offset    int64 // of the block: in the file, or in the batch that EachPacket goes through
 	Interface uint32
@@ -87,7 +87,7 @@ var (
 	errBigEndian = errors.New("big-endian sections are not read")
 )
 
-// Next returns the next block; io.EOF behind the last; a FormatError where the bytes are no block.
+// Next returns the next block; io.EOF after the last; a FormatError if the bytes are no block.
 func (r *reader) Next() (Block, error) {
 	if r.pos >= r.end {
 		return Block{}, io.EOF

@@ -27,11 +27,12 @@ type Options struct {
 	Numbered bool
 }
 
-// Recover mends a segment that a crash left: it keeps every good batch, overwrites the holes between them with blocks
-// that readers skip, cuts the file behind the last, and flushes it, also when there was nothing to mend: what the
-// report calls kept is durable. A file without a head unit of ours is refused with ErrNotSegment. Recovering twice,
-// or again after a crash in the middle of it, ends in the same file. Nobody may write the file meanwhile. Beside an
-// error the report is filled in as far as it went.
+// Recover recovers a segment after a crash. It keeps every good batch, overwrites the gaps between
+// them with blocks that readers skip, truncates the file after the last, and flushes it, even if
+// nothing was wrong: what the report calls kept is durable. A file without one of our head units
+// is refused with ErrNotSegment. A second Recover, or one after a crash during the first, leaves
+// the same file. No other process may write the file during the call. After an error the report
+// covers what was done.
 func Recover(f File, o Options) (Report, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -115,7 +116,7 @@ func (r *recovery) takeHead(b Block) error {
 	return nil
 }
 
-// finish cuts what is behind the last good batch and makes everything durable.
+// finish truncates the file after the last good batch and makes everything durable.
 func (r *recovery) finish() error {
 	p := &r.report
 	p.Kept, p.Cut, p.Doubtful = r.good, p.Size-r.good, r.doubts.packets

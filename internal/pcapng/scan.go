@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// scan goes through everything behind the head once, and takes what is good.
+// scan reads everything after the head once, and keeps the good batches.
 func (r *recovery) scan() error {
 	for pos := r.good; pos < r.report.Size; {
 		next, err := r.step(pos)
@@ -19,7 +19,7 @@ func (r *recovery) scan() error {
 	return nil
 }
 
-// step looks at one aligned offset and says where to look next.
+// step checks one aligned offset and returns the next one to check.
 func (r *recovery) step(pos int64) (next int64, err error) {
 	b, k, ok, err := r.markAt(pos)
 	if err != nil {
@@ -93,8 +93,8 @@ func (r *recovery) markAt(pos int64) (b Batch, k kind, ok bool, err error) {
 	return b, k, true, nil
 }
 
-// intact reports whether what the mark promises is there: a bridge is one block, a batch is tiled exactly by blocks we
-// would write, with as many packets, and behind all batches before it.
+// intact checks a batch against its mark. A bridge must be one block. A batch must consist exactly
+// of blocks that we write, with that number of packets, and follow all batches before it.
 func (r *recovery) intact(b *Batch, k kind, end int64) (bool, error) {
 	if end > r.report.Size {
 		return false, nil
@@ -201,7 +201,8 @@ func (r *recovery) candidate(pos int64) (int64, error) {
 	}
 }
 
-// skipUnwritten asks the file system where data goes on, if it can tell, and rounds that down to the alignment.
+// skipUnwritten returns the offset of the next data, if the file system knows it, rounded down to
+// the alignment.
 func (r *recovery) skipUnwritten(pos int64) int64 {
 	data, err := r.f.Seek(pos, unix.SEEK_DATA)
 	switch {

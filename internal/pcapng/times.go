@@ -5,9 +5,10 @@ import (
 	"io"
 )
 
-// Times are when the packets at the ends of a segment came, in nanoseconds since the epoch; 0: it does not tell. In
-// between, times ascend as the clock of the capture did, but for packets of several queues that came at once. Where some
-// are of a card's own clock, with an epoch of its own, a segment does not tell.
+// Times are the times of the first packet of a segment and of the latest one, in nanoseconds since
+// the epoch; 0: not known. Between them, times ascend as the clock of the capture did, except for
+// packets of several queues that arrived together. They are not known where some packets have
+// times of a card's clock, whose epoch may differ.
 type Times struct {
 	Segment SegmentID
 	First   uint64 // of the first packet of the first batch with any
@@ -74,14 +75,14 @@ func LatestTime(f io.ReaderAt, size int64) (uint64, error) {
 	return r.latest(&last)
 }
 
-// quickScan begins to read a segment of which little will be read.
+// quickScan begins to read a segment of which only a little will be read.
 func quickScan(f io.ReaderAt, size int64) (*recovery, error) {
 	r := newReading(f, size)
 	r.w = smallWindow(f, size)
 	return r, r.readHead()
 }
 
-// firstTime is the time of the first packet behind the head.
+// firstTime returns the time of the first packet.
 func (r *recovery) firstTime() (uint64, error) {
 	for pos := r.good; ; {
 		b, k, ok, err := r.markAt(pos)

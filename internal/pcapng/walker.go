@@ -9,8 +9,9 @@ import (
 // ErrReplaced says that the head of a segment is not the one that was there before: its slot has another segment.
 var ErrReplaced = errors.New("the segment was overwritten meanwhile")
 
-// Walker reads a segment batch by batch, also one that is being written: where no good batch follows the last one it says so,
-// and can be asked again. It judges as Recover does and changes nothing. It belongs to one goroutine.
+// Walker reads a segment batch by batch, also one that is being written: it reports when no good
+// batch follows, and may be asked again later. It checks as Recover does and changes nothing. It
+// belongs to one goroutine.
 type Walker struct {
 	r    *recovery
 	head []byte // as it was found, of a numbered segment
@@ -50,7 +51,7 @@ func NewWalker(f io.ReaderAt, size int64, numbered bool) (*Walker, error) {
 // Head is what the segment begins with. It is the caller's to read.
 func (w *Walker) Head() *Head { return &w.r.head }
 
-// Place is the offset behind the last batch.
+// Place returns the offset after the last batch.
 func (w *Walker) Place() int64 { return w.r.good }
 
 // Before is the offset behind the batch in front of the last one, where that could have been.
@@ -74,7 +75,7 @@ func (w *Walker) Next() (Batch, []byte, error) {
 	return w.give()
 }
 
-// follow takes what is right behind the last batch, and reports whether there was something.
+// follow reads the batch after the last one, and reports whether there is one.
 func (w *Walker) follow() (bool, error) {
 	r, pos := w.r, w.r.good
 	b, k, ok, err := r.markAt(pos)
@@ -109,7 +110,7 @@ func (w *Walker) Skip() (Batch, []byte, error) {
 	return w.give()
 }
 
-// Again makes Next and Skip give what they gave last.
+// Again makes Next and Skip return the last batch again.
 func (w *Walker) Again() {
 	r, p := w.r, &w.r.report
 	r.good, r.sequence, r.next, p.Batches = w.last.good, w.last.sequence, w.last.next, w.last.batches
@@ -127,7 +128,7 @@ func (w *Walker) give() (Batch, []byte, error) {
 	return w.now, w.data, nil
 }
 
-// same is ErrReplaced when the head is not any more what it was.
+// same returns ErrReplaced if the head has changed.
 func (w *Walker) same() error {
 	if w.head == nil {
 		return nil
@@ -170,9 +171,9 @@ func (w *Walker) Durable(offset int64) (bool, error) {
 	return err == nil && probe.ending.Durable > uint64(offset), err
 }
 
-// Completed is the number of the packet that would follow the segment's last one, as the mark tells with which its writer
-// completed it, and where that mark is. It is known once Next, Skip or Durable came across the mark; zeros: it has no packets, or
-// that is not known.
+// Completed returns the number that follows the segment's last packet, from the mark with which
+// its writer completed it, and the place of that mark. It is known after Next, Skip or Durable has
+// read the mark. Zeros: the segment has no packets, or the number is not known.
 func (w *Walker) Completed() (next uint64, place int64) {
 	return w.r.ending.FirstPacket, int64(w.r.ending.Offset)
 }

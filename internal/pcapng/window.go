@@ -20,7 +20,7 @@ func newWindow(r io.ReaderAt, end int64) *window {
 	return &window{r: r, end: end, buf: make([]byte, 0, max(0, min(windowLen, end)))}
 }
 
-// smallWindow is for who looks at little, here and there.
+// smallWindow is for readers of a few scattered bytes.
 func smallWindow(r io.ReaderAt, end int64) *window {
 	return &window{r: r, end: end, buf: make([]byte, 0, 4<<10)}
 }

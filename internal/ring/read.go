@@ -32,7 +32,7 @@ func (r Ring) Head(f io.ReaderAt, generation uint64) (pcapng.Head, error) {
 	return head, err
 }
 
-// remainsLen is how much of a slot is looked at for what is left of a segment without a head.
+// remainsLen is how much of a slot is searched for the rest of a segment without a head.
 const remainsLen = 256 << 10
 
 // Remains is the newest generation of which batches are at the beginning of a generation's slot, whatever its head is; ok is false without any.
@@ -49,8 +49,9 @@ func (r Ring) Remains(f io.ReaderAt, generation uint64) (g uint64, ok bool, err 
 	return g, ok, err
 }
 
-// Damaged are the generations of which a slot has batches and no head that can be read. Found are those with a head, in order; older ones than oldest
-// are left out. What a slot has of a segment that was overwritten, or from before it was part of the ring, is none.
+// Damaged returns the generations of slots that have batches and no readable head. found has the
+// generations with a head, in order; generations older than oldest are left out. The rest of a
+// segment that was overwritten, or that is older than the ring, does not count.
 func (r Ring) Damaged(f io.ReaderAt, found []uint64, oldest, newest uint64) (all []uint64, err error) {
 	if n := len(found); n > 0 {
 		newest = max(newest, found[n-1])

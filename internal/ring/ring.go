@@ -33,7 +33,7 @@ type Ring struct {
 	Slots  uint64
 }
 
-// SlotSize is the size of slots for segments of so many bytes.
+// SlotSize returns the size of slots for segments of that many bytes.
 func SlotSize(segment uint64) uint64 { return (segment + Unit - 1) &^ (Unit - 1) }
 
 // errTooSmall is matched when a device has no room for a ring.

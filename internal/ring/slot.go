@@ -33,7 +33,7 @@ func (s *Slot) WriteAt(p []byte, off int64) (int, error) {
 	return s.f.WriteAt(p, s.base+off)
 }
 
-// errSeek says that a device does not tell what of it was written.
+// errSeek means that a device does not know which parts were written.
 var errSeek = errors.New("a slot has no holes")
 
 // Seek finds the slot's end, and nothing else.
@@ -47,7 +47,7 @@ func (s *Slot) Seek(offset int64, whence int) (int64, error) {
 // Truncate does nothing: a slot keeps its size.
 func (s *Slot) Truncate(int64) error { return nil }
 
-// Sync makes what was written durable.
+// Sync makes all writes durable.
 func (s *Slot) Sync() error { return s.f.Sync() }
 
 // Generations lists the generations of the segments on a ring, oldest first: those whose head is intact and where it

@@ -46,7 +46,7 @@ func (r Ring) encode() []byte {
 	return b
 }
 
-// decode reads a superblock found on a device of so many bytes.
+// decode reads a superblock. device is the size of the device in bytes.
 func decode(b []byte, device uint64) (r Ring, err error) {
 	switch {
 	case string(b[:len(magic)]) != magic:
@@ -70,8 +70,8 @@ type Found struct {
 	Damage error // what is wrong with the superblock or its copy; nil: both are intact and alike
 }
 
-// Find looks for a ring on a device of so many bytes. Without one the error matches ErrNone; ErrDamaged says that there
-// was one and cannot be told any more.
+// Find finds the ring on a device of that many bytes. Without one the error matches ErrNone;
+// ErrDamaged means that there was a ring whose superblocks are not readable.
 func Find(f io.ReaderAt, device uint64) (Found, error) {
 	if device < 2*margin {
 		return Found{}, ErrNone
@@ -106,7 +106,7 @@ func about(what string, bad error) error {
 	return fmt.Errorf("%s: %w", what, bad)
 }
 
-// read reads the superblock at an offset. What is wrong with it is apart from errors of reading.
+// read reads the superblock at an offset. bad is a mistake in it, err an error of reading.
 func read(f io.ReaderAt, at int64, device uint64) (r Ring, bad, err error) {
 	b := make([]byte, SuperblockLen)
 	if _, err := f.ReadAt(b, at); err != nil {
@@ -116,7 +116,7 @@ func read(f io.ReaderAt, at int64, device uint64) (r Ring, bad, err error) {
 	return r, bad, nil
 }
 
-// File is what a ring is written to.
+// File is a device with a ring.
 type File interface {
 	io.ReaderAt
 	io.WriterAt

@@ -2,7 +2,7 @@ package fabrics
 
 import "github.com/unifiedd/unifiedd/nvme/fabrics/dhchap"
 
-// MustAuthenticate is what the result of a Connect has besides the controller's number where the host is to prove who it is before anything else (ATR).
+// MustAuthenticate is a bit in the result of Connect (ATR): the host must authenticate first.
 const MustAuthenticate = 1 << 17
 
 // What an Authentication Send or Receive says of its data: the protocol, which is the one that there is (bytes 41 to 43).

@@ -14,7 +14,7 @@ const AnyController = 0xffff
 // AdminQueue is the number of the admin queue.
 const AdminQueue = 0
 
-// ConnectCommand is what a Connect itself says.
+// ConnectCommand has the fields of a Connect command.
 type ConnectCommand struct {
 	Format    uint16
 	Queue     uint16 // 0: the admin queue, and a new controller

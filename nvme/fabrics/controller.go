@@ -2,7 +2,7 @@ package fabrics
 
 import "net/netip"
 
-// Controller is what one host has of a subsystem. It belongs to one thread.
+// Controller is the association of one host with a subsystem. It belongs to one thread.
 type Controller struct {
 	ID        uint16
 	Subsystem *Subsystem

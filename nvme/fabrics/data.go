@@ -8,7 +8,7 @@ const (
 	Nowhere Place = iota
 	// InHost is memory of the host's, which RDMA reaches by address and key.
 	InHost
-	// InCapsule is behind the command.
+	// InCapsule data follow the command.
 	InCapsule
 )
 
@@ -52,7 +52,7 @@ func dataOf(b []byte) (Data, Status) {
 	return d, Success
 }
 
-// CheckCapsule reports what is wrong with data that is said to be in a capsule with so many bytes behind the command.
+// CheckCapsule checks in-capsule data against the number of bytes after the command.
 func (d *Data) CheckCapsule(bytes uint32) Status {
 	switch {
 	case d.Place != InCapsule:

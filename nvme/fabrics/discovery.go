@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Entry is a subsystem and where it is, in the discovery log.
+// Entry is a subsystem and its address in the discovery log.
 type Entry struct {
 	Subsystem string
 	Discovery bool // the one that tells

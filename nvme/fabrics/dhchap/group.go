@@ -100,7 +100,8 @@ func (e *exchange) raise(v *big.Int) []byte {
 	return v.Exp(v, e.private, e.group.prime()).FillBytes(make([]byte, e.group.size()))
 }
 
-// end is the key of the session; false where the other's value is none of the group, or would make one that anybody can guess.
+// end computes the key of the session. It returns false if the other side's value is not in the
+// group, or would make a key that anybody can guess.
 func (e *exchange) end(public []byte) ([]byte, bool) {
 	v, last := new(big.Int).SetBytes(public), new(big.Int).Sub(e.group.prime(), big.NewInt(1))
 	if v.Cmp(big.NewInt(1)) <= 0 || v.Cmp(last) >= 0 {

@@ -22,7 +22,7 @@ var hashes = [...]func() hash.Hash{SHA256: sha256.New, SHA384: sha512.New384, SH
 
 func (h Hash) valid() bool { return h >= SHA256 && h <= SHA512 }
 
-// size is the bytes of what it makes.
+// size is the length of the hash in bytes.
 func (h Hash) size() int { return hashes[h]().Size() }
 
 func (h Hash) sum(b []byte) []byte {

@@ -12,9 +12,10 @@ import (
 // longestFile is the most that a file of keys may have.
 const longestFile = 1 << 20
 
-// ReadKeys reads the keys of hosts from a file that nobody but its owner may read or write. Each line has a host's NQN, its key, and the controller's
-// key for it if there is one; lines that begin with # are not looked at. A file may have no key: then nobody is known. valid is asked of each name. Errors name the
-// line, and no key.
+// ReadKeys reads the keys of hosts from a file that only its owner may read or write. Each line
+// has a host's NQN, its key, and optionally the controller's key for that host. Lines that begin
+// with # are comments. A file without keys is valid. valid checks each NQN. Errors name the line,
+// and never a key.
 func ReadKeys(path string, valid func(nqn string) bool) (map[string]Keys, error) {
 	f, err := os.Open(path)
 	if err != nil {

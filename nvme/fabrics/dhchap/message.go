@@ -58,7 +58,7 @@ const (
 var reasons = [...]string{"", "authentication failed", "the protocol is not usable", "it asks for a secure channel, which is not to be had", "no hash function that both have",
 	"not the group that is configured", "a message that is wrong in itself", "a message out of turn"}
 
-// Error is what it means.
+// Error returns the meaning of the reason.
 func (r Reason) Error() string {
 	if int(r) < len(reasons) {
 		return reasons[r]

@@ -50,7 +50,7 @@ func (k *Secret) of(name string) []byte {
 	return k.hash.mac(k.key, []byte(name), []byte("NVMe-over-Fabrics"))
 }
 
-// empty reports whether there is no key: the zero Secret is that of a host that nobody has given one.
+// empty reports whether there is no key, as in the zero Secret.
 func (k *Secret) empty() bool { return len(k.key) == 0 }
 
 // equal reports whether two keys are the same.

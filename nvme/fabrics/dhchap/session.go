@@ -28,7 +28,7 @@ type Session struct {
 	challenge   []byte // ours
 }
 
-// state is what a session waits for.
+// state is the message that a session waits for.
 type state uint8
 
 const (
@@ -38,7 +38,7 @@ const (
 	failed
 )
 
-// NewSession is one that has not begun.
+// NewSession returns a session before the first message.
 func NewSession(c Config) *Session { return &Session{config: c} }
 
 // Proven reports whether the host has proved who it is. It stays so while it does it again, until it fails.
@@ -65,13 +65,13 @@ func (s *Session) Next() []byte {
 	return b
 }
 
-// End fails a session whose host cannot be told what there is to say.
+// End fails a session without a message to the host.
 func (s *Session) End() {
 	s.fail(IncorrectPayload)
 	s.next = nil
 }
 
-// fail ends the session. The host is told when it asks.
+// fail ends the session. Next returns the message for the host.
 func (s *Session) fail(why Reason) {
 	if s.state != failed {
 		s.state, s.why, s.proven = failed, why, false
@@ -80,7 +80,7 @@ func (s *Session) fail(why Reason) {
 	s.next[6], s.next[7] = reasonFails, byte(s.why)
 }
 
-// Take takes a message of the host's, of which it keeps nothing.
+// Take takes a message of the host. It keeps nothing of b.
 func (s *Session) Take(b []byte) {
 	switch {
 	case s.state == failed:
@@ -108,7 +108,7 @@ func (s *Session) check(why Reason) {
 	}
 }
 
-// takeNegotiate chooses of what the host has, and makes the challenge.
+// takeNegotiate chooses among the host's hashes and groups, and makes the challenge.
 func (s *Session) takeNegotiate(b []byte) Reason {
 	s.transaction = le.Uint16(b[4:])
 	if len(b) < negotiateLen {
@@ -226,7 +226,7 @@ func (s *Session) sessionKey(public []byte) ([]byte, Reason) {
 	return key, 0
 }
 
-// proof is that of who has a key, of a challenge.
+// proof computes the response to a challenge.
 func (s *Session) proof(key, session, challenge []byte, sequence uint32, role, from, to string) []byte {
 	if session != nil {
 		challenge = s.hash.mac(s.hash.sum(session), challenge)
